@@ -1,0 +1,94 @@
+// See array.h.
+#include "freight/base/array.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "freight/base/error.h"
+
+namespace freight {
+
+std::shared_ptr<Storage> Storage::allocate(size_t bytes) {
+  std::shared_ptr<Storage> s(new Storage);
+  s->size_ = bytes;
+  const size_t rounded = (bytes + 63) / 64 * 64;
+  s->data_ = std::aligned_alloc(64, rounded ? rounded : 64);
+  if (!s->data_) fail(ErrorKind::capacity, "memory", "cannot allocate ", human_bytes(static_cast<double>(bytes)));
+  s->owned_ = true;
+  std::memset(s->data_, 0, rounded ? rounded : 64);
+  return s;
+}
+
+std::shared_ptr<Storage> Storage::borrow(void* data, size_t bytes, std::shared_ptr<void> owner) {
+  std::shared_ptr<Storage> s(new Storage);
+  s->data_ = data;
+  s->size_ = bytes;
+  s->owner_ = std::move(owner);
+  return s;
+}
+
+Storage::~Storage() {
+  if (owned_) std::free(data_);
+}
+
+Array::Array(DType dtype, const Shape& shape) : dtype_(dtype), shape_(shape) { storage_ = Storage::allocate(bytes()); }
+
+Array::Array(DType dtype, const Shape& shape, std::shared_ptr<Storage> storage)
+    : dtype_(dtype), shape_(shape), storage_(std::move(storage)) {
+  if (!storage_ || storage_->size() < bytes()) {
+    fail(ErrorKind::usage, "array", "storage too small: need ", bytes(), " bytes for ", dtype, shape);
+  }
+}
+
+void Array::expect(DType dtype) const {
+  if (dtype != dtype_) fail(ErrorKind::usage, "array", "element type differs: got ", dtype, ", need ", dtype_);
+}
+
+void Array::fill_from(const void* src, size_t n) {
+  if (n != bytes()) fail(ErrorKind::usage, "array", "got ", n, " bytes for ", dtype_, shape_, ", need ", bytes());
+  std::memcpy(raw(), src, n);
+}
+
+Array Array::clone() const {
+  Array a(dtype_, shape_);
+  std::memcpy(a.raw(), raw(), bytes());
+  return a;
+}
+
+Array Array::reshaped(const Shape& shape) const {
+  if (shape.numel() != numel()) fail(ErrorKind::usage, "array", "cannot reshape ", shape_, " to ", shape);
+  Array a = *this;
+  a.shape_ = shape;
+  return a;
+}
+
+Array Array::cast(DType dtype) const {
+  if (dtype == dtype_) return *this;
+  Array out(dtype, shape_);
+  const int64_t n = numel();
+  dispatch(dtype_, [&](auto from) {
+    using S = decltype(from);
+    const S* src = static_cast<const S*>(raw());
+    dispatch(dtype, [&](auto to) {
+      using D = decltype(to);
+      D* dst = static_cast<D*>(out.raw());
+      for (int64_t i = 0; i < n; ++i) {
+        if constexpr (std::is_same_v<S, BFloat16>) {
+          if constexpr (std::is_same_v<D, BFloat16>) {
+            dst[i] = src[i];
+          } else {
+            dst[i] = static_cast<D>(static_cast<float>(src[i]));
+          }
+        } else if constexpr (std::is_same_v<D, BFloat16>) {
+          dst[i] = BFloat16(static_cast<float>(src[i]));
+        } else {
+          dst[i] = static_cast<D>(src[i]);
+        }
+      }
+    });
+  });
+  return out;
+}
+
+}  // namespace freight

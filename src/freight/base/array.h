@@ -1,0 +1,91 @@
+// Array: a dense row-major host array (element type, shape, bytes), the currency between files, loaders, plans and
+// users. Copies share their storage; `clone` makes a deep copy. Storage is 64-byte aligned and zero-initialised.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "freight/base/dtype.h"
+#include "freight/base/shape.h"
+
+namespace freight {
+
+// A block of memory at an address that never moves.
+class Storage {
+ public:
+  static std::shared_ptr<Storage> allocate(size_t bytes);
+  // Storage that borrows memory of someone else; `owner` keeps it alive.
+  static std::shared_ptr<Storage> borrow(void* data, size_t bytes, std::shared_ptr<void> owner);
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+  ~Storage();
+
+  void* data() const { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  Storage() = default;
+  void* data_ = nullptr;
+  size_t size_ = 0;
+  std::shared_ptr<void> owner_;
+  bool owned_ = false;
+};
+
+class Array {
+ public:
+  Array() = default;
+  Array(DType dtype, const Shape& shape);  // zeros
+  Array(DType dtype, const Shape& shape, std::shared_ptr<Storage> storage);
+  template <class T>
+  static Array of(const std::vector<T>& values, const Shape& shape) {
+    Array a(DTypeOf<T>::value, shape);
+    a.fill_from(values.data(), values.size() * sizeof(T));
+    return a;
+  }
+
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  int64_t numel() const { return shape_.numel(); }
+  size_t bytes() const { return static_cast<size_t>(numel()) * size_of(dtype_); }
+  bool defined() const { return storage_ != nullptr; }
+  const std::shared_ptr<Storage>& storage() const { return storage_; }
+
+  void* raw() const { return storage_ ? storage_->data() : nullptr; }
+  // Typed pointer; throws Error(usage) when T is not the element type.
+  template <class T>
+  T* data() const {
+    expect(DTypeOf<T>::value);
+    return static_cast<T*>(raw());
+  }
+  // All elements converted to T.
+  template <class T>
+  std::vector<T> to_vector() const {
+    std::vector<T> out(static_cast<size_t>(numel()));
+    dispatch(dtype_, [&](auto zero) {
+      using S = decltype(zero);
+      const S* src = static_cast<const S*>(raw());
+      for (size_t i = 0; i < out.size(); ++i) {
+        if constexpr (std::is_same_v<S, BFloat16>) {
+          out[i] = static_cast<T>(static_cast<float>(src[i]));
+        } else {
+          out[i] = static_cast<T>(src[i]);
+        }
+      }
+    });
+    return out;
+  }
+  Array clone() const;
+  // Same storage under another shape of equal element count.
+  Array reshaped(const Shape& shape) const;
+  // Element conversion (bf16 through float).
+  Array cast(DType dtype) const;
+
+ private:
+  void expect(DType dtype) const;
+  void fill_from(const void* src, size_t bytes);
+  DType dtype_ = DType::f32;
+  Shape shape_;
+  std::shared_ptr<Storage> storage_;
+};
+
+}  // namespace freight

@@ -1,0 +1,89 @@
+// Element types: one enum and one table. bf16 is stored as its 16 bits; arithmetic on it happens in f32.
+#pragma once
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace freight {
+
+enum class DType : uint8_t { f32, f64, bf16, i32, i64, u8, boolean };
+inline constexpr int kDTypeCount = 7;
+
+struct DTypeInfo {
+  const char* name;  // Freight's text form
+  size_t size;       // bytes
+  bool floating;
+  const char* safetensors;  // name in safetensors files
+  const char* npy;          // descr in npy files ("" where npy has none)
+  const char* c_name;       // in generated C, CUDA C++ and OpenCL C
+};
+const DTypeInfo& info(DType dtype);
+inline size_t size_of(DType dtype) { return info(dtype).size; }
+inline bool is_floating(DType dtype) { return info(dtype).floating; }
+std::string to_string(DType dtype);
+// Accepts Freight's names and "fp32", "float32" and the like. Returns false for an unknown name.
+bool parse_dtype(std::string_view name, DType& out);
+
+// The upper half of an IEEE binary32; conversion rounds to nearest even, NaN stays NaN.
+struct BFloat16 {
+  uint16_t bits = 0;
+  BFloat16() = default;
+  explicit BFloat16(float f) {
+    const uint32_t u = std::bit_cast<uint32_t>(f);
+    bits = std::isnan(f) ? static_cast<uint16_t>((u >> 16) | 0x40u)
+                         : static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+  }
+  explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+};
+
+// Calls f with a value-initialised element of the C++ type of `dtype`: dispatch(t, [&](auto zero) { using T =
+// decltype(zero); ... }).
+template <class F>
+decltype(auto) dispatch(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f32: return f(float{});
+    case DType::f64: return f(double{});
+    case DType::bf16: return f(BFloat16{});
+    case DType::i32: return f(int32_t{});
+    case DType::i64: return f(int64_t{});
+    case DType::u8: return f(uint8_t{});
+    case DType::boolean: break;
+  }
+  return f(bool{});
+}
+
+template <class T>
+struct DTypeOf;
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
+template <>
+struct DTypeOf<BFloat16> {
+  static constexpr DType value = DType::bf16;
+};
+template <>
+struct DTypeOf<int32_t> {
+  static constexpr DType value = DType::i32;
+};
+template <>
+struct DTypeOf<int64_t> {
+  static constexpr DType value = DType::i64;
+};
+template <>
+struct DTypeOf<uint8_t> {
+  static constexpr DType value = DType::u8;
+};
+template <>
+struct DTypeOf<bool> {
+  static constexpr DType value = DType::boolean;
+};
+
+}  // namespace freight

@@ -1,0 +1,53 @@
+// The table of environment variables and the only getenv of the project.
+#include "freight/base/env.h"
+
+#include <cstdlib>
+
+#include "freight/base/error.h"
+
+namespace freight::env {
+
+const std::vector<Variable>& variables() {
+  static const std::vector<Variable> kTable = {
+      {"FREIGHT_DATA", "directory where named data sets are looked for", "--data-dir"},
+      {"FREIGHT_CACHE", "directory for downloads and measured kernel choices", "--cache-dir"},
+      {"FREIGHT_DEVICE", "default device: auto, cpu, ref", "--device"},
+      {"FREIGHT_LOG", "log level: error, warn, info, debug", "-v, -q"},
+      {"FREIGHT_VERIFY", "1: verify the graph after every pass", ""},
+      {"FREIGHT_DUMP", "directory: write the graph after every pass", ""},
+      {"FREIGHT_TUNE", "0: no plan-time measurement of kernels, fixed choices", "--deterministic"},
+      {"OMP_NUM_THREADS", "number of compute threads", ""},
+      {"XDG_CACHE_HOME", "base of the cache directory", "--cache-dir"},
+      {"HOME", "base of the cache directory", ""},
+      {"TMPDIR", "temporary files", ""},
+      {"NO_COLOR", "no colours on the terminal", ""},
+      {"CI", "plain lines instead of a rewriting progress line", "--no-progress"},
+      {"TERM", "dumb: plain lines instead of a rewriting progress line", "--no-progress"},
+  };
+  return kTable;
+}
+
+namespace {
+const char* raw(const char* name) {
+  for (const Variable& v : variables()) {
+    if (std::string_view(v.name) == name) return std::getenv(name);
+  }
+  fail(ErrorKind::runtime, "env", "variable ", name, " is not in the table of base/env.cpp");
+}
+}  // namespace
+
+bool is_set(const char* name) { return raw(name) != nullptr; }
+
+std::string get(const char* name, const std::string& fallback) {
+  const char* v = raw(name);
+  return v ? v : fallback;
+}
+
+std::string cache_dir() {
+  if (auto d = get("FREIGHT_CACHE"); !d.empty()) return d;
+  if (auto d = get("XDG_CACHE_HOME"); !d.empty()) return d + "/freight";
+  if (auto d = get("HOME"); !d.empty()) return d + "/.cache/freight";
+  return get("TMPDIR", "/tmp") + "/freight-cache";
+}
+
+}  // namespace freight::env

@@ -1,0 +1,63 @@
+// Shape: up to eight non-negative extents, held inline. Strides reuse the class (entries may then be zero).
+// Scalars have rank 0. Axis arguments of users may be negative; normalise them with `axis_index`.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+namespace freight {
+
+class Shape {
+ public:
+  static constexpr int kMaxRank = 8;
+
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> dims) { assign(dims.begin(), dims.end()); }
+  explicit Shape(const std::vector<int64_t>& dims) { assign(dims.data(), dims.data() + dims.size()); }
+  Shape(const int64_t* first, const int64_t* last) { assign(first, last); }
+  static Shape filled(int rank, int64_t value);
+
+  int rank() const { return rank_; }
+  int size() const { return rank_; }
+  bool empty() const { return rank_ == 0; }
+  int64_t& operator[](int i) { return dims_[i]; }
+  int64_t operator[](int i) const { return dims_[i]; }
+  int64_t back() const { return dims_[rank_ - 1]; }
+  int64_t* begin() { return dims_; }
+  int64_t* end() { return dims_ + rank_; }
+  const int64_t* begin() const { return dims_; }
+  const int64_t* end() const { return dims_ + rank_; }
+  void push_back(int64_t d);
+  void insert(int at, int64_t d);
+  void erase(int at);
+  // Product of the extents; 1 for a scalar.
+  int64_t numel() const;
+  std::vector<int64_t> vector() const { return {begin(), end()}; }
+
+  friend bool operator==(const Shape& a, const Shape& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
+  friend bool operator!=(const Shape& a, const Shape& b) { return !(a == b); }
+
+ private:
+  void assign(const int64_t* first, const int64_t* last);
+  int64_t dims_[kMaxRank] = {};
+  int rank_ = 0;
+};
+
+using Strides = Shape;
+
+// "[64,784]".
+std::string to_string(const Shape& shape);
+// Row-major strides in elements.
+Strides contiguous_strides(const Shape& shape);
+// Strides of a dense tensor whose memory order, slowest first, is `order` (a permutation of the axes).
+Strides permuted_strides(const Shape& shape, const std::vector<int>& order);
+// Channels-last strides of (N, C, spatial...); row-major below rank 3.
+Strides channels_last_strides(const Shape& shape);
+// NumPy broadcasting of two shapes; false where they do not broadcast.
+bool broadcast_shapes(const Shape& a, const Shape& b, Shape& out);
+// Maps a possibly negative axis to [0, rank); throws Error(usage, op, ...) when out of range.
+int axis_index(int64_t axis, int rank, const char* op);
+
+}  // namespace freight

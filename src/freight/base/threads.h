@@ -1,0 +1,23 @@
+// The one pool of compute threads: OpenMP's, which oneDNN uses too. Two pools on the same cores ruin both.
+// Work is cut into chunks whose borders depend on the sizes only, never on the number of threads, so that
+// reductions over chunks give equal bits for any number of threads.
+#pragma once
+#include <cstdint>
+#include <type_traits>
+
+namespace freight {
+
+// Threads that parallel_for uses (OMP_NUM_THREADS or the cores available to the process).
+int thread_count();
+
+// Calls body(chunk) for chunk in [0, chunks), in parallel when chunks > 1. `body` must not throw.
+// Plain function pointer and context: no allocation and no std::function in a replayed step.
+void parallel_chunks(int64_t chunks, void (*body)(void* context, int64_t chunk), void* context);
+
+template <class F>
+void parallel_for(int64_t chunks, F&& f) {
+  parallel_chunks(
+      chunks, [](void* context, int64_t chunk) { (*static_cast<std::remove_reference_t<F>*>(context))(chunk); }, &f);
+}
+
+}  // namespace freight

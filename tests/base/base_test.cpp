@@ -1,0 +1,70 @@
+// The base room: texts, shapes, element types, Philox.
+#include <gtest/gtest.h>
+
+#include "freight/base/dtype.h"
+#include "freight/base/env.h"
+#include "freight/base/error.h"
+#include "freight/base/philox.h"
+#include "freight/base/shape.h"
+
+namespace freight {
+namespace {
+
+TEST(Strings, NearestNamesTheLikelyTypo) {
+  EXPECT_EQ(nearest("epohcs", {"epochs", "batch-size", "lr"}), "epochs");
+  EXPECT_EQ(nearest("zzz", {"epochs", "batch-size"}), "");
+}
+
+TEST(Strings, NumbersAreReadable) {
+  EXPECT_EQ(with_commas(1234567), "1,234,567");
+  EXPECT_EQ(with_commas(-12), "-12");
+  EXPECT_EQ(human_bytes(9.8 * 1024 * 1024), "9.8 MiB");
+  EXPECT_EQ(cat("x ", 0.1, " ", 3, " ", true), "x 0.1 3 true");
+}
+
+TEST(ErrorText, ReadsOpMessageWhere) {
+  const Error e(ErrorKind::usage, "matmul", "inner dimensions differ", "enc.fc1, train.cpp:42");
+  EXPECT_STREQ(e.what(), "matmul: inner dimensions differ (enc.fc1, train.cpp:42)");
+  EXPECT_EQ(e.exit_code(), 2);
+}
+
+TEST(ShapeTest, StridesOfChannelsLast) {
+  EXPECT_EQ(contiguous_strides({2, 3, 4, 5}), (Strides{60, 20, 5, 1}));
+  EXPECT_EQ(channels_last_strides({2, 3, 4, 5}), (Strides{60, 1, 15, 3}));
+  EXPECT_EQ(Shape{}.numel(), 1);
+  EXPECT_EQ((Shape{3, 0}).numel(), 0);
+}
+
+TEST(ShapeTest, BroadcastFollowsNumpy) {
+  Shape out;
+  ASSERT_TRUE(broadcast_shapes({64, 1, 7}, {5, 1}, out));
+  EXPECT_EQ(out, (Shape{64, 5, 7}));
+  EXPECT_FALSE(broadcast_shapes({3}, {4}, out));
+}
+
+TEST(ShapeTest, RankNineIsRefused) { EXPECT_THROW((Shape{1, 1, 1, 1, 1, 1, 1, 1, 1}), Error); }
+
+TEST(BFloat, RoundsToNearestEvenAndKeepsNan) {
+  EXPECT_EQ(static_cast<float>(BFloat16(1.0f)), 1.0f);
+  EXPECT_EQ(BFloat16(1.00390625f).bits, 0x3f80);  // 1 + 2^-8 lies halfway: to even
+  EXPECT_EQ(BFloat16(1.01171875f).bits, 0x3f82);  // 1 + 3 * 2^-8 lies halfway: to even, upward
+  EXPECT_TRUE(std::isnan(static_cast<float>(BFloat16(NAN))));
+}
+
+TEST(PhiloxTest, MatchesTheKnownAnswersOfRandom123) {
+  const Philox4 zero = philox(0, 0, 0);
+  EXPECT_EQ(zero.v[0], 0x6627e8d5u);
+  EXPECT_EQ(zero.v[1], 0xe169c58du);
+  EXPECT_EQ(zero.v[2], 0xbc57ac4cu);
+  EXPECT_EQ(zero.v[3], 0x9b00dbd8u);
+  const Philox4 ones = philox(~0ull, ~0ull, ~0ull);
+  EXPECT_EQ(ones.v[0], 0x408f276du);
+  EXPECT_EQ(ones.v[1], 0x41c83b0eu);
+  EXPECT_EQ(ones.v[2], 0xa20bc7c6u);
+  EXPECT_EQ(ones.v[3], 0x6d5451fdu);
+}
+
+TEST(EnvTable, RefusesVariablesThatAreNotListed) { EXPECT_THROW(env::get("FREIGHT_NO_SUCH"), Error); }
+
+}  // namespace
+}  // namespace freight
