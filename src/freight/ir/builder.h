@@ -1,0 +1,81 @@
+// Builder appends nodes to a graph with short names; Ex is a value with operators. Gradient rules and decompositions
+// are written with them. All pointwise operands must have equal shapes: broadcasting is explicit.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "freight/ir/graph.h"
+
+namespace freight {
+
+class Builder {
+ public:
+  explicit Builder(Graph& graph, std::string scope = {}, std::string where = {})
+      : graph_(graph), scope_(std::move(scope)), where_(std::move(where)) {}
+
+  Graph& graph() { return graph_; }
+  const Type& type(Value v) const { return graph_.type(v); }
+  const Shape& shape(Value v) const { return graph_.type(v).shape; }
+  void set_location(const std::string& scope, const std::string& where) { scope_ = scope; where_ = where; }
+
+  std::vector<Value> add(Op op, Attrs attrs, const std::vector<Value>& inputs) {
+    return graph_.add(op, std::move(attrs), inputs, scope_, where_);
+  }
+  Value one(Op op, Attrs attrs, const std::vector<Value>& inputs) { return add(op, std::move(attrs), inputs)[0]; }
+
+  Value constant(double value, const Type& type) { return one(Op::constant, ConstantAttrs{type, value, {}}, {}); }
+  Value constant_like(double value, Value v) { return constant(value, type(v)); }
+  Value unary(Op op, Value a) { return one(op, NoAttrs{}, {a}); }
+  Value binary(Op op, Value a, Value b) { return one(op, NoAttrs{}, {a, b}); }
+  Value where(Value c, Value a, Value b) { return one(Op::where, NoAttrs{}, {c, a, b}); }
+  Value cast(Value a, DType dtype);                          // no node when the type is that already
+  Value reshape(Value a, const Shape& shape);                // no node when the shape is that already
+  Value transpose(Value a, const Shape& perm);
+  Value broadcast(Value a, const Shape& shape);              // equal rank; no node when nothing expands
+  // (C) -> the shape of `like` with C along `axis`.
+  Value broadcast_axis(Value a, int axis, const Shape& like);
+  Value slice(Value a, const Shape& start, const Shape& limit, const Shape& step);
+  Value pad(Value a, const Shape& low, const Shape& high, const Shape& interior, double value);
+  Value sum(Value a, const Shape& axes);                     // keeps the axes with extent 1
+  Value reduce_max(Value a, const Shape& axes);
+  Value matmul(Value a, Value b, bool trans_a = false, bool trans_b = false);
+
+ private:
+  Graph& graph_;
+  std::string scope_, where_;
+};
+
+// A value with arithmetic. A number beside an Ex becomes a splat constant of its type.
+struct Ex {
+  Builder* b = nullptr;
+  Value v;
+  const Type& type() const { return b->type(v); }
+  const Shape& shape() const { return b->shape(v); }
+};
+Ex operator+(Ex a, Ex b);
+Ex operator-(Ex a, Ex b);
+Ex operator*(Ex a, Ex b);
+Ex operator/(Ex a, Ex b);
+Ex operator-(Ex a);
+Ex operator+(Ex a, double b);
+Ex operator-(Ex a, double b);
+Ex operator*(Ex a, double b);
+Ex operator/(Ex a, double b);
+Ex operator+(double a, Ex b);
+Ex operator-(double a, Ex b);
+Ex operator*(double a, Ex b);
+Ex operator/(double a, Ex b);
+Ex operator>(Ex a, Ex b);
+Ex operator>(Ex a, double b);
+Ex operator<(Ex a, Ex b);
+Ex operator<(Ex a, double b);
+Ex operator>=(Ex a, Ex b);
+Ex operator<=(Ex a, Ex b);
+Ex equals(Ex a, Ex b);
+Ex apply(Op op, Ex a);
+Ex apply(Op op, Ex a, Ex b);
+Ex select(Ex condition, Ex a, Ex b);
+Ex select(Ex condition, Ex a, double b);
+Ex select(Ex condition, double a, Ex b);
+
+}  // namespace freight

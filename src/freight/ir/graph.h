@@ -1,0 +1,104 @@
+// Graph: a flat SSA vector of nodes in topological order. Leaves are inputs (given per call), states (tensors that live
+// across calls: parameters, optimizer state, statistics) and constants. A graph returns `outputs` and, at the end of a
+// call, replaces each updated state by its `next` value. Nodes may have several results; values are numbered densely.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "freight/ir/op.h"
+
+namespace freight {
+
+struct Node {
+  Op op = Op::input;
+  Attrs attrs;
+  std::vector<Value> inputs;
+  std::vector<Value> outputs;
+  std::string scope;  // module path, "layer3.0.conv2"
+  std::string where;  // the user's source line, "train.cpp:42"
+
+  Value out(int i = 0) const { return outputs[static_cast<size_t>(i)]; }
+  Value in(int i) const { return inputs[static_cast<size_t>(i)]; }
+  // "enc.fc1, train.cpp:42" for messages.
+  std::string location() const;
+};
+
+struct ValueInfo {
+  Type type;
+  int32_t node = -1;   // the node that defines it
+  int32_t index = 0;   // which of the node's results
+};
+
+struct Update {
+  Value state, next;
+  friend bool operator==(const Update&, const Update&) = default;
+};
+
+struct Graph {
+  std::vector<Node> nodes;
+  std::vector<ValueInfo> values;
+  std::vector<Value> outputs;
+  std::vector<Update> updates;
+
+  const Type& type(Value v) const { return values[static_cast<size_t>(v.id)].type; }
+  const Node& def(Value v) const { return nodes[static_cast<size_t>(values[static_cast<size_t>(v.id)].node)]; }
+  // Appends a node; checks the number of inputs, infers the result types and returns the results.
+  std::vector<Value> add(Op op, Attrs attrs, const std::vector<Value>& inputs, const std::string& scope = {},
+                         const std::string& where = {});
+  // The leaves of one kind (Op::input, Op::state) in order of appearance.
+  std::vector<Value> leaves(Op kind) const;
+  // Per value: how many times it is read by nodes, outputs and updates.
+  std::vector<int> use_counts() const;
+};
+
+template <class A>
+const A& attrs(const Node& node) {
+  return std::get<A>(node.attrs);
+}
+template <class A>
+A& attrs(Node& node) {
+  return std::get<A>(node.attrs);
+}
+
+// Types of the node's inputs / outputs.
+std::vector<Type> input_types(const Graph& graph, const Node& node);
+std::vector<Type> output_types(const Graph& graph, const Node& node);
+// FLOPs and the bytes that must move at least, from the op table.
+Cost cost(const Graph& graph, const Node& node);
+// Equal for graphs of equal structure (ops, attributes, types, wiring); names, scopes and source lines do not count.
+uint64_t structural_hash(const Graph& graph);
+bool structurally_equal(const Graph& a, const Graph& b);
+// The name of an input or state leaf.
+const std::string& leaf_name(const Graph& graph, Value leaf);
+// True for a splat constant; `value` receives its number.
+bool splat_value(const Graph& graph, Value v, double& value);
+
+// Text form; see docs/graph-text.md. parse(print(g)) is structurally equal to g and keeps names and scopes.
+std::string print(const Graph& graph);
+// Throws Error(data) naming `source` and the line.
+Graph parse(const std::string& text, const std::string& source = "graph");
+// Re-infers every node and checks all references; throws Error(runtime) that shows the fault's neighbourhood.
+void verify(const Graph& graph, const char* after = "");
+
+// Copies a graph node by node while a pass changes some of them; keeps the map from old to new values.
+class Rewriter {
+ public:
+  explicit Rewriter(const Graph& source) : src(source), map_(source.values.size()) {}
+  Value operator()(Value old) const;
+  std::vector<Value> operator()(const std::vector<Value>& old) const;
+  void replace(Value old, Value now) { map_[static_cast<size_t>(old.id)] = now; }
+  bool mapped(Value old) const { return map_[static_cast<size_t>(old.id)].valid(); }
+  // Copies the node with mapped inputs.
+  void copy(const Node& node);
+  // Maps outputs and updates; returns the new graph.
+  Graph finish();
+
+  const Graph& src;
+  Graph dst;
+
+ private:
+  std::vector<Value> map_;
+};
+
+}  // namespace freight

@@ -1,0 +1,29 @@
+// Type of a value (element type and shape) and Value, the name of an SSA value inside one Graph.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "freight/base/dtype.h"
+#include "freight/base/shape.h"
+
+namespace freight {
+
+struct Type {
+  DType dtype = DType::f32;
+  Shape shape;
+
+  int64_t numel() const { return shape.numel(); }
+  size_t bytes() const { return static_cast<size_t>(shape.numel()) * size_of(dtype); }
+  friend bool operator==(const Type&, const Type&) = default;
+};
+// "f32[64,784]"; a scalar is "f32[]".
+std::string to_string(const Type& type);
+
+struct Value {
+  int32_t id = -1;
+  bool valid() const { return id >= 0; }
+  friend bool operator==(Value, Value) = default;
+};
+
+}  // namespace freight
