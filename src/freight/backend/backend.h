@@ -1,0 +1,94 @@
+// What a device driver must provide: how it wants tensors laid out, which composites and fusions it has kernels for, and
+// a prepared kernel per plan step. Backends see ir and plans, never Tensors. Registered by name in registry.cpp.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "freight/ir/graph.h"
+
+namespace freight {
+
+// A library's own weight format: `descriptor` is meaningful to one backend only. Equal descriptors are equal formats.
+struct BlockedLayout {
+  std::string name;                   // for listings: "Acdb16a"
+  size_t bytes = 0;
+  std::vector<uint8_t> descriptor;
+};
+
+// How a value lies in memory: strides in elements (0 = broadcast), or a blocked format.
+struct Layout {
+  Strides strides;
+  std::shared_ptr<const BlockedLayout> blocked;
+
+  static Layout row_major(const Shape& shape) { return {contiguous_strides(shape), nullptr}; }
+  static Layout channels_last(const Shape& shape) { return {channels_last_strides(shape), nullptr}; }
+  bool operator==(const Layout& other) const;
+};
+// True when the two layouts address the same memory for all elements of `shape` (strides of extents of 1 do not count).
+bool same_layout(const Shape& shape, const Layout& a, const Layout& b);
+// Bytes from the first to the last element, inclusive: the buffer that a dense value needs.
+size_t layout_bytes(const Type& type, const Layout& layout);
+// Every element of the buffer is used exactly once.
+bool is_dense(const Shape& shape, const Layout& layout);
+std::string to_string(const Layout& layout);
+
+// One operand of a step: a typed tensor with its layout. The address is bound later, once.
+struct Operand {
+  Type type;
+  Layout layout;
+};
+
+struct StepSpec {
+  const Graph* graph = nullptr;  // the planned graph; valid during prepare only
+  const Node* node = nullptr;
+  std::vector<Operand> in, out;
+  bool deterministic = false;    // no choice by measurement
+  bool stream_outputs = false;   // the outputs are larger than cache and not read soon: non-temporal stores pay
+};
+
+// A prepared step. run() gets the addresses in the order inputs, outputs, scratch; it allocates nothing.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual void run(void* const* operands) = 0;
+  // For profiles: which implementation was chosen, "dnnl:jit:avx2", "tile", "gemm".
+  virtual std::string name() const = 0;
+  // Scratch memory in bytes that the plan must provide during the step (64-byte aligned).
+  virtual size_t scratch_bytes() const { return 0; }
+};
+
+// The layouts a backend wants for one node. Where an input's wish differs from what it has, the layout pass puts a
+// visible copy (reorder) step in between.
+struct LayoutPlan {
+  std::vector<Layout> in, out;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string name() const = 0;
+  // One line for `freight devices`: model, cores, instruction sets.
+  virtual std::string description() const = 0;
+  // Whether a composite has a kernel of its own; otherwise its decomposition runs.
+  virtual bool has_kernel(const Graph& graph, const Node& node) const = 0;
+  // Whether the fuse pass may form regions and epilogues for this backend.
+  virtual bool fuses() const { return false; }
+  // Whether `epilogue` can ride on this contraction or convolution.
+  virtual bool has_epilogue(const Graph& graph, const Node& node, const Epilogue& epilogue) const;
+  // Whether views (reshape, transpose, broadcast, slice) alias their input instead of being executed.
+  virtual bool aliases_views() const { return false; }
+  // Given the layouts the inputs have, those this node wants and makes. Default: row-major everywhere.
+  virtual LayoutPlan layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) const;
+  // Whether result `output` may overwrite input `input` when their layouts are equal.
+  virtual bool in_place(const Graph& graph, const Node& node, int input, int output) const;
+  // Makes the kernel of one step; may measure candidates unless spec.deterministic. Never returns null:
+  // throws Error(device) naming the op where it cannot.
+  virtual std::unique_ptr<Kernel> prepare(const StepSpec& spec) = 0;
+};
+
+// The backend by name ("cpu", "ref", "null"); throws Error(device) that lists those there are.
+Backend& backend(const std::string& name);
+std::vector<std::string> backend_names();
+
+}  // namespace freight

@@ -1,0 +1,32 @@
+// The passes: graph to graph, in the order of `run_pipeline`. Each is a plain function; the pipeline verifies after each.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "freight/ir/graph.h"
+
+namespace freight {
+
+class Backend;
+
+// Appends the gradients of the scalar (or seeded) `loss` with respect to `wrt` to the graph and returns them, one per entry;
+// an invalid Value where `loss` does not depend on the entry differentiably. `seed`: cotangent of loss, default 1.
+std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt, Value seed = {});
+
+namespace passes {
+// Removes nodes whose results nobody uses.
+Graph dead_code(const Graph& graph);
+// Constant folding of splats, algebraic identities, view cleanup, transposes into matmuls, common subexpressions.
+Graph simplify(const Graph& graph);
+// Replaces composites for which the backend has no kernel by their decomposition (backend null: all of them).
+Graph decompose(const Graph& graph, const Backend* backend);
+// Epilogues into contractions and convolutions; pointwise and reduce nodes into fused regions.
+Graph fuse(const Graph& graph, const Backend& backend);
+// Orders nodes so that states are read before they are overwritten and little memory is alive.
+Graph schedule(const Graph& graph);
+}  // namespace passes
+
+// All graph passes for one backend, with verification after each when FREIGHT_VERIFY=1.
+Graph run_pipeline(Graph graph, const Backend& backend);
+
+}  // namespace freight

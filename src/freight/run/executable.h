@@ -1,0 +1,50 @@
+// Plans are made from graphs (cached by structure) and replayed by an Executable: fixed addresses, one loop, no allocation.
+// Sees graphs and host arrays only; Tensors live above, in trace.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "freight/base/array.h"
+#include "freight/ir/graph.h"
+
+namespace freight {
+
+class Plan;
+
+struct RunOptions {
+  std::string backend = "cpu";
+  bool deterministic = false;  // no plan-time measurement: fixed kernel choices
+  friend bool operator==(const RunOptions&, const RunOptions&) = default;
+};
+
+// The plan for a graph: from the bounded cache (key: structure + options), or made now. Throws what the passes throw;
+// a failure leaves nothing in the cache.
+std::shared_ptr<const Plan> plan_for(const Graph& graph, const RunOptions& options = {});
+
+struct PlanCacheStats {
+  int64_t hits = 0, misses = 0, evictions = 0, size = 0;
+};
+PlanCacheStats plan_cache_stats();
+void clear_plan_cache();
+
+class Executable {
+ public:
+  // `states` in the order of graph.leaves(Op::state): storage whose address stays bound.
+  Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared_ptr<Storage>> states);
+  ~Executable();
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
+
+  // Runs once. `inputs` in the order of graph.leaves(Op::input), `outputs` in that of graph.outputs: dense row-major
+  // memory of the right type (checked once per address change, not per element), read and written in place.
+  void run(const std::vector<Array>& inputs, const std::vector<Array>& outputs);
+  const Plan& plan() const { return *plan_; }
+
+ private:
+  struct Bound;
+  std::shared_ptr<const Plan> plan_;
+  std::unique_ptr<Bound> bound_;
+};
+
+}  // namespace freight
