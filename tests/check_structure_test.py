@@ -1,0 +1,44 @@
+"""tools/check_structure must report each kind of breach, and nothing in a clean tree."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+TOOL = pathlib.Path(__file__).resolve().parent.parent / "tools" / "check_structure"
+CLEAN = {
+    "src/freight/base/env.cpp": '#include "freight/base/env.h"\nconst char* v = std::getenv("X");\n',
+    "src/freight/base/env.h": "#pragma once\n#include <string>\n",
+    "src/freight/backend/cpu/matmul.cpp": "#include <oneapi/dnnl/dnnl.hpp>\n",
+}
+BREACHES = [
+    ("src/freight/base/a.cpp", '#include "freight/ir/graph.h"\n', "room base must not see ir"),
+    ("src/freight/run/a.cpp", '#include "freight/trace/tensor.h"\n', "room run must not see trace"),
+    ("src/freight/io/a.cpp", '#include "freight/ir/graph.h"\n', "room io must not see ir"),
+    ("src/freight/nn/a.cpp", "#include <oneapi/dnnl/dnnl.hpp>\n", "belongs to backend/cpu/ alone"),
+    ("src/freight/backend/cpu/a.cpp", "#include <cuda_runtime.h>\n", "belongs to backend/gpu/cuda/ alone"),
+    ("src/freight/nn/a.h", "#include <nlohmann/json.hpp>\n", "third-party or system header"),
+    ("src/freight/run/a.h", '#include "freight/backend/cpu/b.h"\n', "which is not installed"),
+    ("src/freight/attic/a.cpp", "\n", "room attic is not in the table"),
+    ("src/freight/ir/a.cpp", "\n" * 1000, "1000 lines"),
+    ("src/freight/ir/a.cpp", 'auto v = getenv("Y");\n', "getenv must be called once"),
+]
+
+
+def run(files):
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            path = pathlib.Path(folder) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        done = subprocess.run([sys.executable, TOOL, folder], stdout=subprocess.PIPE, text=True, check=False)
+        return done.returncode, done.stdout
+
+
+code, text = run(CLEAN)
+assert code == 0, text
+for name, content, message in BREACHES:
+    if message:
+        code, text = run({**CLEAN, name: content})
+        assert code == 1 and message in text, f"{name} {content!r}: {text}"
+code, text = run({**CLEAN, **{f"src/freight/ir/f{i}.cpp": "\n" * 990 for i in range(16)}})
+assert code == 1 and "the core has" in text, text

@@ -1,0 +1,29 @@
+# Tests that are not test programs: the rules of the sources, the installed package, the launcher, the sanitizers.
+# Nested builds find most objects in ccache and use every core, hence PROCESSORS.
+cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
+
+find_program(PYTHON3 python3 REQUIRED)
+find_program(CLANG_FORMAT clang-format REQUIRED)
+find_program(CLANG_TIDY clang-tidy REQUIRED)
+
+add_test(NAME "check: structure" COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tools/check_structure)
+add_test(NAME "check: structure finds breaches" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/check_structure_test.py)
+add_test(NAME "check: format" COMMAND ${CMAKE_SOURCE_DIR}/tools/check_format.sh)
+add_test(NAME "check: tidy" COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tools/check_tidy ${CMAKE_BINARY_DIR})
+set_tests_properties("check: tidy" PROPERTIES PROCESSORS ${cores} TIMEOUT 1800)
+
+add_test(NAME "check: installed package" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/installed_test.sh ${CMAKE_BINARY_DIR})
+set_tests_properties("check: installed package" PROPERTIES TIMEOUT 600)
+add_test(NAME "check: launcher" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/launcher_test.sh ${CMAKE_BINARY_DIR})
+set_tests_properties("check: launcher" PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
+
+# sanitize(NAME SANITIZERS ROOMS FILTER): a nested build of some rooms, and its tests whose name matches FILTER.
+function(sanitize name sanitizers rooms filter)
+  add_test(NAME "sanitize: ${name}"
+           COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/sanitize_test.sh ${CMAKE_BINARY_DIR}/sanitize-${name} ${sanitizers} "${rooms}"
+                   "${filter}")
+  set_tests_properties("sanitize: ${name}" PROPERTIES LABELS sanitize PROCESSORS ${cores} TIMEOUT 1800 SKIP_RETURN_CODE 77)
+endfunction()
+sanitize(address address,undefined "base;ir;passes;io;data" "")
+# libgomp is not built for the thread sanitizer, so only the loader, which has threads of its own, is run under it.
+sanitize(thread thread "base;io;data" "^data:.*Loader")
