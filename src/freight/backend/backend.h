@@ -1,5 +1,5 @@
-// What a device driver must provide: how it wants tensors laid out, which composites and fusions it has kernels for, and
-// a prepared kernel per plan step. Backends see ir and plans, never Tensors. Registered by name in registry.cpp.
+// What a device driver must provide: how it wants tensors laid out, which composites and fusions it has kernels for,
+// and a prepared kernel per plan step. Backends see ir and plans, never Tensors. Registered by name in registry.cpp.
 #pragma once
 #include <memory>
 #include <string>
@@ -11,7 +11,7 @@ namespace freight {
 
 // A library's own weight format: `descriptor` is meaningful to one backend only. Equal descriptors are equal formats.
 struct BlockedLayout {
-  std::string name;                   // for listings: "Acdb16a"
+  std::string name;  // for listings: "Acdb16a"
   size_t bytes = 0;
   std::vector<uint8_t> descriptor;
 };
@@ -43,8 +43,8 @@ struct StepSpec {
   const Graph* graph = nullptr;  // the planned graph; valid during prepare only
   const Node* node = nullptr;
   std::vector<Operand> in, out;
-  bool deterministic = false;    // no choice by measurement
-  bool stream_outputs = false;   // the outputs are larger than cache and not read soon: non-temporal stores pay
+  bool deterministic = false;   // no choice by measurement
+  bool stream_outputs = false;  // the outputs are larger than cache and not read soon: non-temporal stores pay
 };
 
 // A prepared step. run() gets the addresses in the order inputs, outputs, scratch; it allocates nothing.

@@ -43,9 +43,9 @@ template <class... Parts>
 }
 
 // An internal invariant; a failure is a bug of Freight, and the message says so.
-#define FREIGHT_CHECK(condition, ...)                                                                          \
-  do {                                                                                                         \
-    if (!(condition)) ::freight::check_failed(#condition, __FILE__, __LINE__, ::freight::cat("" __VA_ARGS__)); \
+#define FREIGHT_CHECK(condition, ...)                                                                       \
+  do {                                                                                                      \
+    if (!(condition)) ::freight::check_failed(#condition, __FILE__, __LINE__, ::freight::cat(__VA_ARGS__)); \
   } while (0)
 [[noreturn]] void check_failed(const char* condition, const char* file, int line, const std::string& message);
 

@@ -14,9 +14,12 @@ class Builder {
       : graph_(graph), scope_(std::move(scope)), where_(std::move(where)) {}
 
   Graph& graph() { return graph_; }
-  const Type& type(Value v) const { return graph_.type(v); }
-  const Shape& shape(Value v) const { return graph_.type(v).shape; }
-  void set_location(const std::string& scope, const std::string& where) { scope_ = scope; where_ = where; }
+  Type type(Value v) const { return graph_.type(v); }  // by value: nodes are added while it is in use
+  Shape shape(Value v) const { return graph_.type(v).shape; }
+  void set_location(const std::string& scope, const std::string& where) {
+    scope_ = scope;
+    where_ = where;
+  }
 
   std::vector<Value> add(Op op, Attrs attrs, const std::vector<Value>& inputs) {
     return graph_.add(op, std::move(attrs), inputs, scope_, where_);
@@ -28,15 +31,15 @@ class Builder {
   Value unary(Op op, Value a) { return one(op, NoAttrs{}, {a}); }
   Value binary(Op op, Value a, Value b) { return one(op, NoAttrs{}, {a, b}); }
   Value where(Value c, Value a, Value b) { return one(Op::where, NoAttrs{}, {c, a, b}); }
-  Value cast(Value a, DType dtype);                          // no node when the type is that already
-  Value reshape(Value a, const Shape& shape);                // no node when the shape is that already
+  Value cast(Value a, DType dtype);            // no node when the type is that already
+  Value reshape(Value a, const Shape& shape);  // no node when the shape is that already
   Value transpose(Value a, const Shape& perm);
-  Value broadcast(Value a, const Shape& shape);              // equal rank; no node when nothing expands
+  Value broadcast(Value a, const Shape& shape);  // equal rank; no node when nothing expands
   // (C) -> the shape of `like` with C along `axis`.
   Value broadcast_axis(Value a, int axis, const Shape& like);
   Value slice(Value a, const Shape& start, const Shape& limit, const Shape& step);
   Value pad(Value a, const Shape& low, const Shape& high, const Shape& interior, double value);
-  Value sum(Value a, const Shape& axes);                     // keeps the axes with extent 1
+  Value sum(Value a, const Shape& axes);  // keeps the axes with extent 1
   Value reduce_max(Value a, const Shape& axes);
   Value matmul(Value a, Value b, bool trans_a = false, bool trans_b = false);
 
@@ -49,8 +52,8 @@ class Builder {
 struct Ex {
   Builder* b = nullptr;
   Value v;
-  const Type& type() const { return b->type(v); }
-  const Shape& shape() const { return b->shape(v); }
+  Type type() const { return b->type(v); }
+  Shape shape() const { return b->shape(v); }
 };
 Ex operator+(Ex a, Ex b);
 Ex operator-(Ex a, Ex b);

@@ -26,8 +26,8 @@ struct Node {
 
 struct ValueInfo {
   Type type;
-  int32_t node = -1;   // the node that defines it
-  int32_t index = 0;   // which of the node's results
+  int32_t node = -1;  // the node that defines it
+  int32_t index = 0;  // which of the node's results
 };
 
 struct Update {

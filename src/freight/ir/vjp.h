@@ -1,5 +1,5 @@
-// What a gradient rule sees: the node, its inputs and results, the cotangents of the results; it adds cotangents of inputs.
-// Rules build ordinary nodes, so gradients can be differentiated again. The reverse walk is in passes/grad.cpp.
+// What a gradient rule sees: the node, its inputs and results, the cotangents of the results; it adds cotangents of
+// inputs. Rules build ordinary nodes, so gradients can be differentiated again. The reverse walk is in passes/grad.cpp.
 #pragma once
 #include <vector>
 
@@ -10,7 +10,10 @@ namespace freight {
 class VjpContext {
  public:
   VjpContext(Builder& b, const Node& source, std::vector<Value> cotangents, std::vector<bool> input_needed)
-      : builder(b), node(source), cotangents_(std::move(cotangents)), needed_(std::move(input_needed)),
+      : builder(b),
+        node(source),
+        cotangents_(std::move(cotangents)),
+        needed_(std::move(input_needed)),
         gradients_(node.inputs.size()) {}
 
   Builder& builder;

@@ -1,4 +1,5 @@
-// The passes: graph to graph, in the order of `run_pipeline`. Each is a plain function; the pipeline verifies after each.
+// The passes: graph to graph, in the order of `run_pipeline`. Each is a plain function; the pipeline verifies after
+// each.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,8 +10,9 @@ namespace freight {
 
 class Backend;
 
-// Appends the gradients of the scalar (or seeded) `loss` with respect to `wrt` to the graph and returns them, one per entry;
-// an invalid Value where `loss` does not depend on the entry differentiably. `seed`: cotangent of loss, default 1.
+// Appends the gradients of the scalar (or seeded) `loss` with respect to `wrt` to the graph and returns them, one per
+// entry; an invalid Value where `loss` does not depend on the entry differentiably. `seed`: cotangent of loss,
+// default 1.
 std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt, Value seed = {});
 
 namespace passes {

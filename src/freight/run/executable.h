@@ -1,5 +1,5 @@
-// Plans are made from graphs (cached by structure) and replayed by an Executable: fixed addresses, one loop, no allocation.
-// Sees graphs and host arrays only; Tensors live above, in trace.
+// Plans are made from graphs (cached by structure) and replayed by an Executable: fixed addresses, one loop, no
+// allocation. Sees graphs and host arrays only; Tensors live above, in trace.
 #pragma once
 #include <memory>
 #include <string>

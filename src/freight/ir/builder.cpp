@@ -1,0 +1,68 @@
+// See builder.h.
+#include "freight/ir/builder.h"
+
+#include "freight/ir/vjp.h"
+
+namespace freight {
+
+Value Builder::cast(Value a, DType dtype) { return type(a).dtype == dtype ? a : one(Op::cast, CastAttrs{dtype}, {a}); }
+Value Builder::reshape(Value a, const Shape& s) { return shape(a) == s ? a : one(Op::reshape, ShapeAttrs{s}, {a}); }
+Value Builder::transpose(Value a, const Shape& perm) { return one(Op::transpose, PermAttrs{perm}, {a}); }
+Value Builder::broadcast(Value a, const Shape& s) { return shape(a) == s ? a : one(Op::broadcast, ShapeAttrs{s}, {a}); }
+
+Value Builder::broadcast_axis(Value a, int axis, const Shape& like) {
+  Shape thin = Shape::filled(like.rank(), 1);
+  thin[axis] = like[axis];
+  return broadcast(reshape(a, thin), like);
+}
+
+Value Builder::slice(Value a, const Shape& start, const Shape& limit, const Shape& step) {
+  return one(Op::slice, SliceAttrs{start, limit, step}, {a});
+}
+Value Builder::pad(Value a, const Shape& low, const Shape& high, const Shape& interior, double value) {
+  return one(Op::pad, PadAttrs{low, high, interior, value}, {a});
+}
+Value Builder::sum(Value a, const Shape& axes) { return axes.empty() ? a : one(Op::sum, AxesAttrs{axes}, {a}); }
+Value Builder::reduce_max(Value a, const Shape& axes) {
+  return axes.empty() ? a : one(Op::reduce_max, AxesAttrs{axes}, {a});
+}
+Value Builder::matmul(Value a, Value b, bool trans_a, bool trans_b) {
+  return one(Op::matmul, MatmulAttrs{trans_a, trans_b, {}}, {a, b});
+}
+
+namespace {
+Ex number(Ex like, double value) { return {like.b, like.b->constant_like(value, like.v)}; }
+}  // namespace
+
+Ex apply(Op op, Ex a) { return {a.b, a.b->unary(op, a.v)}; }
+Ex apply(Op op, Ex a, Ex b) { return {a.b, a.b->binary(op, a.v, b.v)}; }
+Ex operator+(Ex a, Ex b) { return apply(Op::add, a, b); }
+Ex operator-(Ex a, Ex b) { return apply(Op::sub, a, b); }
+Ex operator*(Ex a, Ex b) { return apply(Op::mul, a, b); }
+Ex operator/(Ex a, Ex b) { return apply(Op::div, a, b); }
+Ex operator-(Ex a) { return apply(Op::neg, a); }
+Ex operator+(Ex a, double b) { return a + number(a, b); }
+Ex operator-(Ex a, double b) { return a - number(a, b); }
+Ex operator*(Ex a, double b) { return a * number(a, b); }
+Ex operator/(Ex a, double b) { return a / number(a, b); }
+Ex operator+(double a, Ex b) { return number(b, a) + b; }
+Ex operator-(double a, Ex b) { return number(b, a) - b; }
+Ex operator*(double a, Ex b) { return number(b, a) * b; }
+Ex operator/(double a, Ex b) { return number(b, a) / b; }
+Ex operator>(Ex a, Ex b) { return apply(Op::gt, a, b); }
+Ex operator>(Ex a, double b) { return a > number(a, b); }
+Ex operator<(Ex a, Ex b) { return apply(Op::lt, a, b); }
+Ex operator<(Ex a, double b) { return a < number(a, b); }
+Ex operator>=(Ex a, Ex b) { return apply(Op::ge, a, b); }
+Ex operator<=(Ex a, Ex b) { return apply(Op::le, a, b); }
+Ex equals(Ex a, Ex b) { return apply(Op::eq, a, b); }
+Ex select(Ex condition, Ex a, Ex b) { return {a.b, a.b->where(condition.v, a.v, b.v)}; }
+Ex select(Ex condition, Ex a, double b) { return select(condition, a, number(a, b)); }
+Ex select(Ex condition, double a, Ex b) { return select(condition, number(b, a), b); }
+
+Ex VjpContext::g(int i) const {
+  const Value have = cotangents_[static_cast<size_t>(i)];
+  return {&builder, have.valid() ? have : builder.constant(0, builder.type(node.out(i)))};
+}
+
+}  // namespace freight

@@ -1,0 +1,281 @@
+// The plain definitions of the composites: what each means, in primitives. Backends without a kernel run these.
+// Statistics are computed in f32 where the input is bf16.
+#include <cmath>
+
+#include "freight/base/error.h"
+#include "freight/ir/vjp.h"
+
+namespace freight::composite {
+
+namespace {
+
+using Values = std::vector<Value>;
+
+DType statistics_type(DType t) { return t == DType::bf16 ? DType::f32 : t; }
+
+// Sum over `axes`, expanded back to x's shape.
+Ex total(Ex x, const Shape& axes) { return {x.b, x.b->sum(x.v, axes)}; }
+Ex spread(Ex small, const Shape& shape) { return {small.b, small.b->broadcast(small.v, shape)}; }
+Ex mean_over(Ex x, const Shape& axes) {
+  double n = 1;
+  for (int64_t a : axes) n *= static_cast<double>(x.shape()[static_cast<int>(a)]);
+  return total(x, axes) * (1.0 / n);
+}
+
+// All axes but axis 1 (the channels).
+Shape all_but_channels(const Shape& s) {
+  Shape axes;
+  for (int i = 0; i < s.rank(); ++i) {
+    if (i != 1) axes.push_back(i);
+  }
+  return axes;
+}
+
+// x of rank r, scale and shift per channel (axis 1).
+Ex affine_channels(Ex x, Value scale, Value shift) {
+  Builder& b = *x.b;
+  const DType t = x.type().dtype;
+  const Ex gamma{&b, b.broadcast_axis(b.cast(scale, t), 1, x.shape())};
+  const Ex beta{&b, b.broadcast_axis(b.cast(shift, t), 1, x.shape())};
+  return x * gamma + beta;
+}
+
+// (x - mean) / sqrt(var + eps) over `axes`; also gives mean and biased variance with the axes kept.
+struct Normalised {
+  Ex y, mean, variance;
+};
+Normalised normalise(Ex x, const Shape& axes, double eps) {
+  const Ex mean = mean_over(x, axes);
+  const Ex centred = x - spread(mean, x.shape());
+  const Ex variance = mean_over(apply(Op::square, centred), axes);
+  const Ex scale = apply(Op::rsqrt, variance + eps);
+  return {centred * spread(scale, x.shape()), mean, variance};
+}
+
+}  // namespace
+
+// softmax(x)_i = exp(x_i - max x) / sum_j exp(x_j - max x)
+Values softmax(Builder& b, const Node& n, const Values& in) {
+  const Shape axes{attrs<AxisAttrs>(n).axis};
+  const DType t = b.type(in[0]).dtype;
+  const Ex x{&b, b.cast(in[0], statistics_type(t))};
+  const Ex peak{&b, b.reduce_max(x.v, axes)};
+  const Ex e = apply(Op::exp, x - spread(peak, x.shape()));
+  const Ex y = e / spread(total(e, axes), x.shape());
+  return {b.cast(y.v, t)};
+}
+
+// log_softmax(x) = x - max x - log sum exp(x - max x)
+Values log_softmax(Builder& b, const Node& n, const Values& in) {
+  const Shape axes{attrs<AxisAttrs>(n).axis};
+  const DType t = b.type(in[0]).dtype;
+  const Ex x{&b, b.cast(in[0], statistics_type(t))};
+  const Ex peak{&b, b.reduce_max(x.v, axes)};
+  const Ex centred = x - spread(peak, x.shape());
+  const Ex log_sum = apply(Op::log, total(apply(Op::exp, centred), axes));
+  const Ex y = centred - spread(log_sum, x.shape());
+  return {b.cast(y.v, t)};
+}
+
+// -sum_k q_k log_softmax(x)_k; q = (1 - s) one_hot(label) + s / K with label smoothing s (Szegedy et al. 2016).
+Values cross_entropy(Builder& b, const Node& n, const Values& in) {
+  const double s = attrs<CrossEntropyAttrs>(n).label_smoothing;
+  const Type x = b.type(in[0]);  // (N, K)
+  const int64_t classes = x.shape[1];
+  Ex q{&b, is_floating(b.type(in[1]).dtype) ? in[1] : b.one(Op::one_hot, OneHotAttrs{classes, x.dtype}, {in[1]})};
+  if (s != 0) q = q * (1.0 - s) + s / static_cast<double>(classes);
+  const Ex log_p{&b, b.one(Op::log_softmax, AxisAttrs{1}, {in[0]})};
+  const Ex loss = -total(q * log_p, {1});  // (N, 1)
+  return {b.reshape(loss.v, {x.shape[0]})};
+}
+
+// Ioffe & Szegedy 2015: normalise each channel over batch and space; gives y, batch mean, biased batch variance.
+Values batch_norm(Builder& b, const Node& n, const Values& in) {
+  const DType t = b.type(in[0]).dtype;
+  const Ex x{&b, b.cast(in[0], statistics_type(t))};  // (N, C, ...)
+  const Normalised r = normalise(x, all_but_channels(x.shape()), attrs<NormAttrs>(n).eps);
+  const Ex y = affine_channels(r.y, in[1], in[2]);
+  const Shape channels{x.shape()[1]};
+  const DType s = b.type(in[1]).dtype;
+  return {b.cast(y.v, t), b.cast(b.reshape(r.mean.v, channels), s), b.cast(b.reshape(r.variance.v, channels), s)};
+}
+
+// (x, scale, shift, mean, variance) with given statistics.
+Values batch_norm_inference(Builder& b, const Node& n, const Values& in) {
+  const DType t = b.type(in[0]).dtype;
+  const Ex gamma{&b, in[1]}, beta{&b, in[2]}, mean{&b, in[3]}, variance{&b, in[4]};  // (C)
+  const Ex scale = gamma * apply(Op::rsqrt, variance + attrs<NormAttrs>(n).eps);
+  const Ex shift = beta - mean * scale;
+  const Ex x{&b, b.cast(in[0], statistics_type(t))};
+  return {b.cast(affine_channels(x, scale.v, shift.v).v, t)};
+}
+
+// Ba et al. 2016: normalise each sample over its last axes.
+Values layer_norm(Builder& b, const Node& n, const Values& in) {
+  const auto& a = attrs<NormAttrs>(n);
+  const DType t = b.type(in[0]).dtype;
+  const Ex x{&b, b.cast(in[0], statistics_type(t))};
+  const Shape full = x.shape();
+  Shape axes, tail = full;
+  for (int i = 0; i < full.rank(); ++i) {
+    if (i >= full.rank() - a.axes) {
+      axes.push_back(i);
+    } else {
+      tail[i] = 1;
+    }
+  }
+  const auto expand = [&](Value v) { return Ex{&b, b.broadcast(b.reshape(b.cast(v, x.type().dtype), tail), full)}; };
+  const Ex y = normalise(x, axes, a.eps).y * expand(in[1]) + expand(in[2]);
+  return {b.cast(y.v, t)};
+}
+
+// Wu & He 2018: normalise groups of channels per sample.
+Values group_norm(Builder& b, const Node& n, const Values& in) {
+  const auto& a = attrs<NormAttrs>(n);
+  const Type type = b.type(in[0]);  // (N, C, ...)
+  Shape grouped{type.shape[0], a.groups, type.shape[1] / a.groups};
+  for (int i = 2; i < type.shape.rank(); ++i) grouped.push_back(type.shape[i]);
+  Shape axes;
+  for (int i = 2; i < grouped.rank(); ++i) axes.push_back(i);
+  const Ex x{&b, b.cast(b.reshape(in[0], grouped), statistics_type(type.dtype))};
+  const Ex flat{&b, b.reshape(normalise(x, axes, a.eps).y.v, type.shape)};
+  return {b.cast(affine_channels(flat, in[1], in[2]).v, type.dtype)};
+}
+
+// Hendrycks & Gimpel 2016: x Phi(x), or its tanh approximation.
+Values gelu(Builder& b, const Node& n, const Values& in) {
+  const Ex x{&b, in[0]};
+  if (attrs<GeluAttrs>(n).tanh) {
+    const Ex inner = (x + x * x * x * 0.044715) * 0.7978845608028654;
+    return {(x * 0.5 * (apply(Op::tanh, inner) + 1.0)).v};
+  }
+  return {(x * 0.5 * (apply(Op::erf, x * 0.7071067811865476) + 1.0)).v};
+}
+
+// x sigmoid(x)
+Values silu(Builder& b, const Node&, const Values& in) {
+  const Ex x{&b, in[0]};
+  return {(x * apply(Op::sigmoid, x)).v};
+}
+
+// Srivastava et al. 2014, scaled at training time: where(u >= p, x / (1 - p), 0) with u uniform.
+Values dropout(Builder& b, const Node& n, const Values& in) {
+  const auto& a = attrs<DropoutAttrs>(n);
+  const Ex x{&b, in[0]};
+  const Ex u{&b, b.one(Op::random_uniform, RandomAttrs{x.shape(), a.stream}, {in[1]})};
+  const Ex keep{&b, b.binary(Op::ge, u.v, b.constant_like(a.p, u.v))};
+  return {select(keep, x * (1.0 / (1.0 - a.p)), 0.0).v};
+}
+
+// Rows of the table; the gradient of row `padding_idx` is zero.
+Values embedding(Builder& b, const Node& n, const Values& in) {
+  const int64_t frozen = attrs<EmbeddingAttrs>(n).padding_idx;
+  const Value rows = b.one(Op::gather, AxisAttrs{0}, {in[1], in[0]});  // index.shape + (width)
+  if (frozen < 0) return {rows};
+  // Equal values on both branches; the frozen row's branch carries no gradient.
+  const Shape full = b.shape(rows);
+  Shape thin = b.shape(in[0]);
+  thin.push_back(1);
+  const Value hit = b.binary(Op::eq, in[0], b.constant_like(static_cast<double>(frozen), in[0]));
+  const Value mask = b.broadcast(b.reshape(hit, thin), full);
+  return {b.where(mask, b.one(Op::stop_gradient, NoAttrs{}, {rows}), rows)};
+}
+
+// (...) -> (..., depth)
+Values one_hot(Builder& b, const Node& n, const Values& in) {
+  const auto& a = attrs<OneHotAttrs>(n);
+  Shape full = b.shape(in[0]);
+  Shape thin = full;
+  full.push_back(a.depth);
+  thin.push_back(1);
+  const Value index = b.broadcast(b.reshape(in[0], thin), full);
+  const Value classes = b.one(Op::iota, IotaAttrs{full, full.rank() - 1, b.type(in[0]).dtype}, {});
+  return {b.cast(b.binary(Op::eq, index, classes), a.dtype)};
+}
+
+// Each output cell averages the input cells [floor(i n / m), ceil((i + 1) n / m)) per axis: a matmul per axis.
+Values adaptive_avg_pool(Builder& b, const Node& n, const Values& in) {
+  const Shape& output = attrs<AdaptivePoolAttrs>(n).output;
+  Value x = in[0];
+  for (int k = output.rank() - 1; k >= 0; --k) {
+    const int axis = 2 + k;
+    const Shape s = b.shape(x);
+    const int64_t size = s[axis], cells = output[k];
+    if (cells == size) continue;
+    if (size % cells == 0) {  // equal windows: a mean over the split axis
+      Shape split = s;
+      split[axis] = cells;
+      split.insert(axis + 1, size / cells);
+      Shape result = s;
+      result[axis] = cells;
+      const Ex mean = mean_over({&b, b.reshape(x, split)}, {axis + 1});
+      x = b.reshape(mean.v, result);
+      continue;
+    }
+    Array weights(DType::f64, {size, cells});
+    for (int64_t c = 0; c < cells; ++c) {
+      const int64_t from = c * size / cells, to = ((c + 1) * size + cells - 1) / cells;
+      for (int64_t i = from; i < to; ++i) weights.data<double>()[i * cells + c] = 1.0 / static_cast<double>(to - from);
+    }
+    const DType t = b.type(x).dtype;
+    const Value w = b.one(Op::constant, ConstantAttrs{{t, {size, cells}}, 0, weights.cast(t)}, {});
+    // (..., axis, ...) -> rows of the axis -> times weights -> back
+    Shape perm;
+    for (int i = 0; i < s.rank(); ++i) {
+      if (i != axis) perm.push_back(i);
+    }
+    perm.push_back(axis);
+    Shape back = perm;
+    for (int i = 0; i < s.rank(); ++i) back[static_cast<int>(perm[i])] = i;
+    const Value moved = b.transpose(x, perm);
+    const Value rows = b.reshape(moved, {s.numel() / size, size});
+    Shape pooled = b.shape(moved);
+    pooled[s.rank() - 1] = cells;
+    x = b.transpose(b.reshape(b.matmul(rows, w), pooled), back);
+  }
+  return {x};
+}
+
+// PyTorch's SGD: g += decay p; m = momentum m + (1 - dampening) g; p -= lr (nesterov ? g + momentum m : m).
+Values sgd_update(Builder& b, const Node& n, const Values& in) {
+  const auto& a = attrs<SgdAttrs>(n);
+  const Ex p{&b, in[0]};
+  const Shape shape = p.shape();
+  Ex g{&b, b.cast(in[1], p.type().dtype)};
+  const Ex lr{&b, b.broadcast(b.reshape(b.cast(in[2], p.type().dtype), Shape::filled(shape.rank(), 1)), shape)};
+  if (a.weight_decay != 0) g = g + p * a.weight_decay;
+  if (a.momentum == 0) return {(p - lr * g).v};
+  const Ex m = Ex{&b, in[3]} * a.momentum + (a.dampening == 0 ? g : g * (1.0 - a.dampening));
+  const Ex direction = a.nesterov ? g + m * a.momentum : m;
+  return {(p - lr * direction).v, m.v};
+}
+
+// Kingma & Ba 2015; decoupled: Loshchilov & Hutter 2019 (AdamW). step counts from 1.
+Values adam_update(Builder& b, const Node& n, const Values& in) {
+  const auto& a = attrs<AdamAttrs>(n);
+  Ex p{&b, in[0]};
+  const Shape shape = p.shape();
+  const DType t = p.type().dtype;
+  Ex g{&b, b.cast(in[1], t)};
+  const auto expand = [&](Ex s) {
+    return Ex{&b, b.broadcast(b.reshape(b.cast(s.v, t), Shape::filled(shape.rank(), 1)), shape)};
+  };
+  const Ex lr_scalar{&b, in[2]}, step{&b, in[3]};
+  // 1 - beta^step, as scalars: computed once per parameter, not per element.
+  const Ex correction1 = 1.0 - apply(Op::exp, step * std::log(a.beta1));
+  const Ex correction2 = apply(Op::sqrt, 1.0 - apply(Op::exp, step * std::log(a.beta2)));
+  const Ex lr = expand(lr_scalar);
+  if (a.weight_decay != 0) {
+    if (a.decoupled) {
+      p = p - lr * p * a.weight_decay;
+    } else {
+      g = g + p * a.weight_decay;
+    }
+  }
+  const Ex m = Ex{&b, in[4]} * a.beta1 + g * (1.0 - a.beta1);
+  const Ex v = Ex{&b, in[5]} * a.beta2 + g * g * (1.0 - a.beta2);
+  const Ex denominator = apply(Op::sqrt, v) * expand(1.0 / correction2) + a.eps;
+  return {(p - expand(lr_scalar / correction1) * m / denominator).v, m.v, v.v};
+}
+
+}  // namespace freight::composite

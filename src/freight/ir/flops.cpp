@@ -1,0 +1,80 @@
+// FLOP counts of the op table; a multiply-add counts two. Composites and fused nodes count what their definition does.
+#include "freight/ir/builder.h"
+#include "freight/ir/infer.h"
+
+namespace freight {
+
+namespace flops {
+
+double zero(const Node&, const Types&, const Types&) { return 0; }
+double random(const Node&, const Types&, const Types& out) { return 20.0 * static_cast<double>(out[0].numel()); }
+double per_input(const Node&, const Types& in, const Types&) { return static_cast<double>(in[0].numel()); }
+
+namespace {
+double epilogue(const Epilogue& e, const Type& out) {
+  return static_cast<double>(out.numel()) * (int(e.bias) + int(e.residual) + int(e.relu));
+}
+// Multiply-adds of a convolution with result y (N, O, ...) and weight w (O, C/groups, ...).
+double conv_flops(const Shape& y, const Shape& w) {
+  double per_result = 2.0;
+  for (int i = 1; i < w.rank(); ++i) per_result *= static_cast<double>(w[i]);
+  return per_result * static_cast<double>(y.numel());
+}
+}  // namespace
+
+double matmul(const Node& node, const Types& in, const Types& out) {
+  const auto& a = attrs<MatmulAttrs>(node);
+  const int rank = in[0].shape.rank();
+  const int64_t k = in[0].shape[a.trans_a ? rank - 2 : rank - 1];
+  return 2.0 * static_cast<double>(k) * static_cast<double>(out[0].numel()) + epilogue(a.epilogue, out[0]);
+}
+double conv(const Node& node, const Types& in, const Types& out) {
+  return conv_flops(out[0].shape, in[1].shape) + epilogue(attrs<ConvAttrs>(node).epilogue, out[0]);
+}
+double conv_grad_input(const Node&, const Types& in, const Types&) { return conv_flops(in[0].shape, in[1].shape); }
+double conv_grad_weight(const Node&, const Types& in, const Types& out) {
+  return conv_flops(in[1].shape, out[0].shape);
+}
+
+double pool(const Node& node, const Types& in, const Types& out) {
+  return static_cast<double>(std::min(in[0].numel(), out[0].numel())) *
+         static_cast<double>(attrs<PoolAttrs>(node).kernel.numel());
+}
+
+namespace {
+double graph_flops(const Graph& graph) {
+  double total = 0;
+  for (const Node& n : graph.nodes) total += cost(graph, n).flops;
+  return total;
+}
+}  // namespace
+
+double decomposed(const Node& node, const Types& in, const Types&) {
+  Graph g;
+  Builder b(g);
+  std::vector<Value> inputs;
+  for (const Type& t : in) inputs.push_back(b.one(Op::input, LeafAttrs{"x", t}, {}));
+  info(node.op).decompose(b, node, inputs);
+  return graph_flops(g);
+}
+
+double fused(const Node& node, const Types&, const Types&) { return graph_flops(*attrs<FusedAttrs>(node).body); }
+
+}  // namespace flops
+
+Cost cost(const Graph& graph, const Node& node) {
+  const std::vector<Type> in = input_types(graph, node), out = output_types(graph, node);
+  Cost c;
+  c.flops = info(node.op).flops(node, in, out);
+  const OpKind kind = info(node.op).kind;
+  if (kind == OpKind::leaf || kind == OpKind::view) return c;
+  for (const Type& t : in) c.bytes += static_cast<double>(t.bytes());
+  for (const Type& t : out) c.bytes += static_cast<double>(t.bytes());
+  // A gather reads only the rows it takes.
+  if (node.op == Op::gather || node.op == Op::gather_elements) {
+    c.bytes -= static_cast<double>(in[0].bytes()) - static_cast<double>(out[0].bytes());
+  }
+  return c;
+}
+
+}  // namespace freight

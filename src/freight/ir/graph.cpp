@@ -1,0 +1,148 @@
+// Graph: appending nodes, structural hash, rewriting; see graph.h.
+#include "freight/ir/graph.h"
+
+#include "freight/base/error.h"
+
+namespace freight {
+
+std::string Node::location() const {
+  if (scope.empty()) return where;
+  return where.empty() ? scope : cat(scope, ", ", where);
+}
+
+std::vector<Value> Graph::add(Op op, Attrs attributes, const std::vector<Value>& inputs, const std::string& scope,
+                              const std::string& where) {
+  Node n{op, std::move(attributes), inputs, {}, scope, where};
+  const OpInfo& row = info(op);
+  const int count = static_cast<int>(inputs.size());
+  std::vector<Type> in, out;
+  for (Value v : inputs) {
+    FREIGHT_CHECK(v.valid() && v.id < static_cast<int32_t>(values.size()), row.name,
+                  ": operand is not a value of this graph");
+    in.push_back(type(v));
+  }
+  FREIGHT_CHECK(n.attrs.index() == row.attrs.index(), row.name, ": wrong kind of attributes");
+  try {
+    if (count < row.min_inputs || (row.max_inputs >= 0 && count > row.max_inputs)) {
+      fail(ErrorKind::usage, row.name, "got ", count, " inputs, need ", row.min_inputs,
+           row.max_inputs < 0                ? " or more"
+           : row.max_inputs > row.min_inputs ? cat(" to ", row.max_inputs)
+                                             : "");
+    }
+    out = row.infer(n, in);
+  } catch (const Error& e) {
+    if (!e.where().empty() || n.location().empty()) throw;
+    throw Error(e.kind(), e.op(), e.message(), n.location());
+  }
+  for (size_t i = 0; i < out.size(); ++i) {
+    n.outputs.push_back(Value{static_cast<int32_t>(values.size())});
+    values.push_back({out[i], static_cast<int32_t>(nodes.size()), static_cast<int32_t>(i)});
+  }
+  nodes.push_back(std::move(n));
+  return nodes.back().outputs;
+}
+
+std::vector<Value> Graph::leaves(Op kind) const {
+  std::vector<Value> found;
+  for (const Node& n : nodes) {
+    if (n.op == kind) found.push_back(n.out());
+  }
+  return found;
+}
+
+std::vector<int> Graph::use_counts() const {
+  std::vector<int> uses(values.size());
+  for (const Node& n : nodes) {
+    for (Value v : n.inputs) ++uses[static_cast<size_t>(v.id)];
+  }
+  for (Value v : outputs) ++uses[static_cast<size_t>(v.id)];
+  for (const Update& u : updates) ++uses[static_cast<size_t>(u.next.id)];
+  return uses;
+}
+
+std::vector<Type> input_types(const Graph& graph, const Node& node) {
+  std::vector<Type> types;
+  for (Value v : node.inputs) types.push_back(graph.type(v));
+  return types;
+}
+
+std::vector<Type> output_types(const Graph& graph, const Node& node) {
+  std::vector<Type> types;
+  for (Value v : node.outputs) types.push_back(graph.type(v));
+  return types;
+}
+
+namespace {
+// Leaves count by kind and type only: names do not change what is computed.
+uint64_t node_hash(const Node& n) {
+  uint64_t h = hash_combine(0x46524754, static_cast<uint64_t>(n.op));
+  if (n.op == Op::input || n.op == Op::state) {
+    LeafAttrs anonymous = attrs<LeafAttrs>(n);
+    anonymous.name.clear();
+    h = hash_combine(h, hash(Attrs{anonymous}));
+  } else {
+    h = hash_combine(h, hash(n.attrs));
+  }
+  for (Value v : n.inputs) h = hash_combine(h, static_cast<uint64_t>(v.id));
+  return h;
+}
+bool node_equal(const Node& a, const Node& b) {
+  if (a.op != b.op || a.inputs != b.inputs || a.outputs != b.outputs) return false;
+  if (a.op == Op::input || a.op == Op::state) return attrs<LeafAttrs>(a).type == attrs<LeafAttrs>(b).type;
+  return equal(a.attrs, b.attrs);
+}
+}  // namespace
+
+uint64_t structural_hash(const Graph& graph) {
+  uint64_t h = graph.nodes.size();
+  for (const Node& n : graph.nodes) h = hash_combine(h, node_hash(n));
+  for (Value v : graph.outputs) h = hash_combine(h, static_cast<uint64_t>(v.id));
+  for (const Update& u : graph.updates) {
+    h = hash_combine(h, static_cast<uint64_t>(u.state.id));
+    h = hash_combine(h, static_cast<uint64_t>(u.next.id));
+  }
+  return h;
+}
+
+bool structurally_equal(const Graph& a, const Graph& b) {
+  if (a.nodes.size() != b.nodes.size() || a.outputs != b.outputs || a.updates != b.updates) return false;
+  for (size_t i = 0; i < a.nodes.size(); ++i) {
+    if (!node_equal(a.nodes[i], b.nodes[i])) return false;
+  }
+  return true;
+}
+
+const std::string& leaf_name(const Graph& graph, Value leaf) { return attrs<LeafAttrs>(graph.def(leaf)).name; }
+
+bool splat_value(const Graph& graph, Value v, double& value) {
+  const Node& n = graph.def(v);
+  if (n.op != Op::constant) return false;
+  const auto& a = attrs<ConstantAttrs>(n);
+  value = a.value;
+  return !a.data.defined();
+}
+
+Value Rewriter::operator()(Value old) const {
+  const Value v = map_[static_cast<size_t>(old.id)];
+  FREIGHT_CHECK(v.valid(), "value %", old.id, " (", name(src.def(old).op), ") was not rewritten before its use");
+  return v;
+}
+
+std::vector<Value> Rewriter::operator()(const std::vector<Value>& old) const {
+  std::vector<Value> now;
+  for (Value v : old) now.push_back((*this)(v));
+  return now;
+}
+
+void Rewriter::copy(const Node& node) {
+  const auto out = dst.add(node.op, node.attrs, (*this)(node.inputs), node.scope, node.where);
+  for (size_t i = 0; i < out.size(); ++i) replace(node.outputs[i], out[i]);
+}
+
+Graph Rewriter::finish() {
+  dst.outputs = (*this)(src.outputs);
+  for (const Update& u : src.updates) dst.updates.push_back({(*this)(u.state), (*this)(u.next)});
+  return std::move(dst);
+}
+
+}  // namespace freight

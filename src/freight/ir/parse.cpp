@@ -1,0 +1,291 @@
+// Reads the text form of graphs (docs/graph-text.md). Errors name source and line.
+#include <charconv>
+#include <cmath>
+#include <map>
+
+#include "freight/base/error.h"
+#include "freight/ir/graph.h"
+
+namespace freight {
+
+namespace {
+
+class Parser {
+ public:
+  Parser(const std::string& text, const std::string& source) : text_(text), source_(source) {}
+
+  Graph file() {
+    expect("graph");
+    expect("{");
+    Graph g = body();
+    skip();
+    if (at_ < text_.size()) bad("text behind the closing brace");
+    return g;
+  }
+
+ private:
+  using Names = std::map<int64_t, Value>;
+
+  template <class... Parts>
+  [[noreturn]] void bad(const Parts&... parts) {
+    throw Error(ErrorKind::data, "graph text", cat(parts...), cat(source_, ":", line_));
+  }
+
+  void skip() {
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      if (c == '#') {
+        while (at_ < text_.size() && text_[at_] != '\n') ++at_;
+      } else if (c == ' ' || c == '\t' || c == '\r' || c == '\n') {
+        if (c == '\n') ++line_;
+        ++at_;
+      } else {
+        return;
+      }
+    }
+  }
+  bool peek(std::string_view token) {
+    skip();
+    return std::string_view(text_).substr(at_, token.size()) == token;
+  }
+  bool take(std::string_view token) {
+    if (!peek(token)) return false;
+    at_ += token.size();
+    return true;
+  }
+  void expect(std::string_view token) {
+    if (!take(token)) bad("expected `", token, "`, got `", std::string_view(text_).substr(at_, 16), "`");
+  }
+  std::string word() {
+    skip();
+    const size_t start = at_;
+    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_')) ++at_;
+    if (at_ == start) bad("expected a word, got `", std::string_view(text_).substr(at_, 16), "`");
+    return text_.substr(start, at_ - start);
+  }
+  std::string string() {
+    expect("\"");
+    std::string out;
+    for (; at_ < text_.size() && text_[at_] != '"'; ++at_) {
+      if (text_[at_] == '\\') ++at_;
+      if (at_ >= text_.size() || text_[at_] == '\n') bad("unterminated string");
+      out += text_[at_];
+    }
+    expect("\"");
+    return out;
+  }
+  template <class T>
+  T number() {
+    skip();
+    T v{};
+    const auto r = std::from_chars(text_.data() + at_, text_.data() + text_.size(), v);
+    if (r.ec != std::errc()) bad("expected a number, got `", std::string_view(text_).substr(at_, 16), "`");
+    at_ = static_cast<size_t>(r.ptr - text_.data());
+    return v;
+  }
+  Shape shape() {
+    Shape s;
+    expect("[");
+    if (take("]")) return s;
+    do {
+      if (s.rank() == Shape::kMaxRank) bad("more than ", Shape::kMaxRank, " entries");
+      s.push_back(number<int64_t>());
+    } while (take(","));
+    expect("]");
+    return s;
+  }
+  Type type() {
+    Type t;
+    const std::string n = word();
+    if (!parse_dtype(n, t.dtype)) bad("unknown element type `", n, "`");
+    t.shape = shape();
+    int64_t bytes = 8;
+    for (int64_t d : t.shape) {
+      if (d < 0 || (d > 0 && bytes > (int64_t{1} << 46) / d)) bad("extent out of range in ", t.shape);
+      if (d > 0) bytes *= d;
+    }
+    return t;
+  }
+  Value reference(const Names& names) {
+    expect("%");
+    const int64_t id = number<int64_t>();
+    const auto it = names.find(id);
+    if (it == names.end()) bad("%", id, " is not defined");
+    return it->second;
+  }
+
+  // Reads field values where the text stands.
+  struct FieldReader {
+    Parser& p;
+    const std::string& wanted;
+    const Type& result;
+    bool found = false;
+    template <class T, class F>
+    void read(const char* n, T& v, F&& f) {
+      if (n == wanted) {
+        v = f();
+        found = true;
+      }
+    }
+    void operator()(const char* n, int64_t& v) {
+      read(n, v, [&] { return p.number<int64_t>(); });
+    }
+    void operator()(const char* n, double& v) {
+      read(n, v, [&] { return p.number<double>(); });
+    }
+    void operator()(const char* n, bool& v) {
+      read(n, v, [&] { return p.take("true") || (p.expect("false"), false); });
+    }
+    void operator()(const char* n, Shape& v) {
+      read(n, v, [&] { return p.shape(); });
+    }
+    void operator()(const char* n, std::string& v) {
+      read(n, v, [&] { return p.string(); });
+    }
+    void operator()(const char* n, DType& v) {
+      read(n, v, [&] {
+        DType d;
+        const std::string w = p.word();
+        if (!parse_dtype(w, d)) p.bad("unknown element type `", w, "`");
+        return d;
+      });
+    }
+    void operator()(const char* n, Array& v) {
+      read(n, v, [&] { return p.array(result); });
+    }
+    void operator()(const char*, Type&) {}
+    void operator()(const char*, std::shared_ptr<const Graph>&) {}
+  };
+
+  Array array(const Type& t) {
+    Array a(DType::f64, t.shape);
+    Array whole(DType::i64, t.shape);
+    expect("[");
+    for (int64_t i = 0; i < t.numel(); ++i) {
+      if (i) expect(",");
+      if (is_floating(t.dtype)) {
+        a.data<double>()[i] = number<double>();
+      } else {
+        whole.data<int64_t>()[i] = number<int64_t>();
+      }
+    }
+    expect("]");
+    return (is_floating(t.dtype) ? a : whole).cast(t.dtype);
+  }
+
+  // The attribute list is read after the types are known: remember where it stands and skip it.
+  size_t skip_list() {
+    const size_t start = at_;
+    bool in_string = false;
+    for (; at_ < text_.size() && (in_string || text_[at_] != '}'); ++at_) {
+      if (text_[at_] == '\n') bad("unterminated attribute list");
+      if (text_[at_] == '\\')
+        ++at_;
+      else if (text_[at_] == '"')
+        in_string = !in_string;
+    }
+    expect("}");
+    return start;
+  }
+
+  void read_attrs(Attrs& attributes, size_t list, const std::vector<Type>& types) {
+    const size_t resume = at_;
+    at_ = list;
+    while (!take("}")) {
+      const std::string field = word();
+      expect("=");
+      FieldReader reader{*this, field, types[0]};
+      std::visit([&](auto& s) { std::remove_cvref_t<decltype(s)>::visit(s, reader); }, attributes);
+      if (!reader.found) bad("unknown attribute `", field, "`");
+      if (!peek("}")) expect(",");
+    }
+    at_ = resume;
+  }
+
+  void node(Graph& g, Names& names) {
+    std::vector<int64_t> ids;
+    do {
+      expect("%");
+      ids.push_back(number<int64_t>());
+    } while (take(","));
+    expect("=");
+    const std::string op_name = word();
+    Op op;
+    if (!parse_op(op_name, op)) bad("unknown op `", op_name, "`");
+    std::vector<Value> inputs;
+    if (take("(")) {
+      do inputs.push_back(reference(names));
+      while (take(","));
+      expect(")");
+    }
+    Attrs attributes = info(op).attrs;
+    std::string leaf;
+    size_t list = 0;
+    if (peek("\"")) leaf = string();
+    if (take("{")) list = skip_list();
+    expect(":");
+    std::vector<Type> types;
+    do types.push_back(type());
+    while (take(","));
+    if (auto* a = std::get_if<LeafAttrs>(&attributes)) *a = {leaf, types[0]};
+    if (auto* a = std::get_if<ConstantAttrs>(&attributes)) a->type = types[0];
+    if (list) read_attrs(attributes, list, types);
+    std::string scope;
+    if (take("@")) scope = string();
+    if (take("body")) {
+      expect("{");
+      if (++depth_ > 4) bad("bodies nested too deeply");
+      auto* f = std::get_if<FusedAttrs>(&attributes);
+      if (!f) bad(op_name, " has no body");
+      f->body = std::make_shared<const Graph>(body());
+      --depth_;
+    }
+    std::vector<Value> out;
+    try {
+      out = g.add(op, std::move(attributes), inputs, scope);
+    } catch (const Error& e) {
+      throw Error(ErrorKind::data, e.op(), e.message(), cat(source_, ":", line_));
+    }
+    if (out.size() != ids.size()) bad(op_name, " has ", out.size(), " results, got ", ids.size(), " names");
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (i >= types.size() || !(g.type(out[i]) == types[i]))
+        bad(op_name, ": result ", i, " is ", g.type(out[i]), ", not as written");
+      if (!names.emplace(ids[i], out[i]).second) bad("%", ids[i], " is defined twice");
+    }
+  }
+
+  // Statements up to the closing brace.
+  Graph body() {
+    Graph g;
+    Names names;
+    while (!take("}")) {
+      if (peek("%")) {
+        node(g, names);
+      } else if (take("update")) {
+        const Value state = reference(names);
+        expect("=");
+        g.updates.push_back({state, reference(names)});
+        if (g.def(state).op != Op::state) bad("update of a value that is not a state");
+        if (!(g.type(state) == g.type(g.updates.back().next))) bad("update of a state with another type");
+      } else if (take("return")) {
+        do g.outputs.push_back(reference(names));
+        while (take(","));
+      } else {
+        bad("expected a node, `update`, `return` or `}`, got `", std::string_view(text_).substr(at_, 16), "`");
+      }
+    }
+    return g;
+  }
+
+  const std::string& text_;
+  std::string source_;
+  size_t at_ = 0;
+  int line_ = 1;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+Graph parse(const std::string& text, const std::string& source) { return Parser(text, source).file(); }
+
+}  // namespace freight

@@ -1,0 +1,157 @@
+// The text form of graphs (docs/graph-text.md); parse.cpp reads it back. Attributes equal to their default are left
+// out.
+#include "freight/base/error.h"
+#include "freight/ir/graph.h"
+
+namespace freight {
+
+namespace {
+
+std::string quoted(const std::string& s) {
+  std::string out = "\"";
+  for (char c : s) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
+std::string number_list(const Array& a) {
+  std::string out = "[";
+  if (a.dtype() == DType::f64) {
+    const double* p = a.data<double>();
+    for (int64_t i = 0; i < a.numel(); ++i) out += cat(i ? "," : "", p[i]);
+  } else if (is_floating(a.dtype())) {
+    const auto v = a.to_vector<float>();
+    for (size_t i = 0; i < v.size(); ++i) out += cat(i ? "," : "", v[i]);
+  } else {
+    const auto v = a.to_vector<int64_t>();
+    for (size_t i = 0; i < v.size(); ++i) out += cat(i ? "," : "", v[i]);
+  }
+  return out + "]";
+}
+
+// Collects "name=value" texts.
+struct FieldTexts {
+  std::vector<std::pair<std::string, std::string>> fields;
+  void put(const char* n, std::string text) { fields.emplace_back(n, std::move(text)); }
+  void operator()(const char* n, const int64_t& v) { put(n, cat(v)); }
+  void operator()(const char* n, const double& v) { put(n, cat(v)); }
+  void operator()(const char* n, const bool& v) { put(n, cat(v)); }
+  void operator()(const char* n, const DType& v) { put(n, to_string(v)); }
+  void operator()(const char* n, const Shape& v) { put(n, to_string(v)); }
+  void operator()(const char* n, const std::string& v) { put(n, quoted(v)); }
+  void operator()(const char* n, const Array& v) { put(n, v.defined() ? number_list(v) : ""); }
+  void operator()(const char*, const Type&) {}                          // printed as the result type
+  void operator()(const char*, const std::shared_ptr<const Graph>&) {}  // printed as a body
+};
+
+std::vector<std::pair<std::string, std::string>> field_texts(const Attrs& a) {
+  FieldTexts f;
+  std::visit([&](const auto& s) { std::remove_cvref_t<decltype(s)>::visit(s, f); }, a);
+  return std::move(f.fields);
+}
+
+void print_into(std::string& out, const Graph& graph, const std::string& indent);
+
+void print_node(std::string& out, const Graph& graph, const Node& n, const std::string& indent) {
+  out += indent;
+  for (size_t i = 0; i < n.outputs.size(); ++i) out += cat(i ? ", %" : "%", n.outputs[i].id);
+  out += cat(" = ", name(n.op));
+  if (!n.inputs.empty()) {
+    out += "(";
+    for (size_t i = 0; i < n.inputs.size(); ++i) out += cat(i ? ", %" : "%", n.inputs[i].id);
+    out += ")";
+  }
+  if (n.op == Op::input || n.op == Op::state) {
+    out += cat(" ", quoted(attrs<LeafAttrs>(n).name));
+  } else {
+    const auto now = field_texts(n.attrs), defaults = field_texts(info(n.op).attrs);
+    std::string list;
+    for (size_t i = 0; i < now.size(); ++i) {
+      if (now[i].second != defaults[i].second) list += cat(list.empty() ? "" : ", ", now[i].first, "=", now[i].second);
+    }
+    if (!list.empty()) out += cat(" {", list, "}");
+  }
+  out += " : ";
+  for (size_t i = 0; i < n.outputs.size(); ++i) out += cat(i ? ", " : "", graph.type(n.outputs[i]));
+  if (!n.scope.empty()) out += cat(" @", quoted(n.scope));
+  if (const auto* f = std::get_if<FusedAttrs>(&n.attrs); f && f->body) {
+    out += " body {\n";
+    print_into(out, *f->body, indent + "  ");
+    out += indent + "}";
+  }
+  if (!n.where.empty()) out += cat("  # ", n.where);
+  out += "\n";
+}
+
+void print_into(std::string& out, const Graph& graph, const std::string& indent) {
+  for (const Node& n : graph.nodes) print_node(out, graph, n, indent);
+  for (const Update& u : graph.updates) out += cat(indent, "update %", u.state.id, " = %", u.next.id, "\n");
+  if (!graph.outputs.empty()) {
+    out += indent + "return ";
+    for (size_t i = 0; i < graph.outputs.size(); ++i) out += cat(i ? ", %" : "%", graph.outputs[i].id);
+    out += "\n";
+  }
+}
+
+// The nodes around number `at`, for the verifier's message.
+std::string neighbourhood(const Graph& graph, size_t at) {
+  std::string out;
+  for (size_t i = at > 4 ? at - 4 : 0; i < std::min(graph.nodes.size(), at + 3); ++i) {
+    out += i == at ? "> " : "  ";
+    print_node(out, graph, graph.nodes[i], "");
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string print(const Graph& graph) {
+  std::string out = "graph {\n";
+  print_into(out, graph, "  ");
+  return out + "}\n";
+}
+
+void verify(const Graph& graph, const char* after) {
+  size_t at = 0;
+  const auto bad = [&](const auto&... parts) {
+    fail(ErrorKind::runtime, "verify", cat(parts...), *after ? cat(" after pass ", after) : "", " near\n",
+         neighbourhood(graph, at));
+  };
+  int32_t defined = 0;
+  for (; at < graph.nodes.size(); ++at) {
+    const Node& n = graph.nodes[at];
+    for (Value v : n.inputs) {
+      if (!v.valid() || v.id >= defined) bad(name(n.op), " reads %", v.id, " before its definition");
+    }
+    std::vector<Type> types;
+    try {
+      types = info(n.op).infer(n, input_types(graph, n));
+    } catch (const Error& e) {
+      bad(e.what());
+    }
+    if (types != output_types(graph, n)) bad(name(n.op), ": recorded result types differ from the inferred ones");
+    for (size_t i = 0; i < n.outputs.size(); ++i) {
+      const ValueInfo& info = graph.values[static_cast<size_t>(n.outputs[i].id)];
+      if (n.outputs[i].id != defined++ || info.node != static_cast<int32_t>(at) ||
+          info.index != static_cast<int32_t>(i)) {
+        bad(name(n.op), ": result %", n.outputs[i].id, " is misnumbered");
+      }
+    }
+    if (const auto* f = std::get_if<FusedAttrs>(&n.attrs)) verify(*f->body, after);
+  }
+  at = graph.nodes.empty() ? 0 : graph.nodes.size() - 1;
+  for (Value v : graph.outputs) {
+    if (!v.valid() || v.id >= defined) bad("output %", v.id, " does not exist");
+  }
+  for (const Update& u : graph.updates) {
+    if (!u.state.valid() || u.state.id >= defined || graph.def(u.state).op != Op::state)
+      bad("update of %", u.state.id, ", not a state");
+    if (!u.next.valid() || u.next.id >= defined || !(graph.type(u.next) == graph.type(u.state))) {
+      bad("update of state %", u.state.id, " with a value of another type");
+    }
+  }
+}
+
+}  // namespace freight

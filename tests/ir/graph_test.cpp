@@ -1,0 +1,148 @@
+// Graphs: table order, text round trip, verification, structural identity, gradients as graphs.
+#include <gtest/gtest.h>
+
+#include "freight/base/error.h"
+#include "freight/ir/builder.h"
+#include "freight/passes/passes.h"
+
+namespace freight {
+namespace {
+
+Value input(Builder& b, const char* name, const Type& type) { return b.one(Op::input, LeafAttrs{name, type}, {}); }
+
+// relu(x w^T + bias) summed, with one state update.
+Graph small_graph() {
+  Graph g;
+  Builder b(g, "enc.fc1", "train.cpp:42");
+  const Value x = input(b, "x", {DType::f32, {64, 784}});
+  const Value w = b.one(Op::state, LeafAttrs{"w", {DType::f32, {128, 784}}}, {});
+  const Value bias = b.one(Op::state, LeafAttrs{"b", {DType::f32, {128}}}, {});
+  const Ex y{&b, b.matmul(x, w, false, true)};
+  const Ex z = apply(Op::relu, y + Ex{&b, b.broadcast_axis(bias, 1, y.shape())});
+  const Value loss = b.sum(z.v, {0, 1});
+  g.outputs = {loss};
+  g.updates = {{bias, (Ex{&b, bias} * 0.5 + 1e-3).v}};
+  return g;
+}
+
+TEST(OpTable, EveryRowStandsAtItsEnumerator) {
+  for (int i = 0; i < kOpCount; ++i) {
+    const OpInfo& row = info(static_cast<Op>(i));
+    EXPECT_EQ(static_cast<int>(row.op), i) << row.name;
+    Op parsed;
+    ASSERT_TRUE(parse_op(row.name, parsed));
+    EXPECT_EQ(parsed, row.op);
+    EXPECT_EQ(row.kind == OpKind::composite, row.decompose != nullptr) << row.name;
+    const bool pointwise = row.kind == OpKind::unary || row.kind == OpKind::binary || row.kind == OpKind::ternary;
+    EXPECT_EQ(pointwise, std::string_view(row.scalar) != "") << row.name;
+  }
+}
+
+TEST(GraphText, RoundTripKeepsStructureNamesAndScopes) {
+  const Graph g = small_graph();
+  verify(g);
+  const Graph back = parse(print(g));
+  verify(back);
+  EXPECT_TRUE(structurally_equal(g, back));
+  EXPECT_EQ(structural_hash(g), structural_hash(back));
+  EXPECT_EQ(leaf_name(back, back.leaves(Op::input)[0]), "x");
+  EXPECT_EQ(back.nodes[3].scope, "enc.fc1");
+}
+
+TEST(GraphText, AttributesOfAllKindsRoundTrip) {
+  Graph body;
+  Builder inner(body);
+  const Value p = input(inner, "0", {DType::f32, {4, 6}});
+  body.outputs = {inner.sum(inner.unary(Op::exp, p), {1})};
+  Graph g;
+  Builder b(g);
+  const Value x = input(b, "x \"quoted\"", {DType::f32, {4, 6}});
+  const Value i = b.one(Op::constant, ConstantAttrs{{DType::i64, {3}}, 0, Array::of<int64_t>({-1, 0, 5}, {3})}, {});
+  const Value f = b.one(Op::constant, ConstantAttrs{{DType::f32, {2}}, 0, Array::of<float>({0.1f, 1e-30f}, {2})}, {});
+  const Value image = input(b, "image", {DType::f32, {1, 2, 8, 8}});
+  const auto pooled = b.add(Op::max_pool, PoolAttrs{{2, 2}, {2, 2}, {0, 0}, {0, 0}, true, {}}, {image});
+  const auto region = b.add(Op::fused, FusedAttrs{std::make_shared<const Graph>(body)}, {x});
+  g.outputs = {i, f, pooled[0], pooled[1], region[0], b.pad(x, {0, 1}, {2, 0}, {1, 0}, -0.5)};
+  const Graph back = parse(print(g));
+  EXPECT_TRUE(structurally_equal(g, back)) << print(g) << print(back);
+}
+
+TEST(GraphText, ErrorsNameSourceAndLine) {
+  const auto message = [](const char* text) -> std::string {
+    try {
+      parse(text, "bug.graph");
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_NE(message("graph {\n  %0 = inptu \"x\" : f32[2]\n}").find("unknown op `inptu` (bug.graph:2)"),
+            std::string::npos);
+  EXPECT_NE(message("graph {\n  %0 = input \"x\" : f32[2]\n  return %7\n}").find("%7 is not defined (bug.graph:3)"),
+            std::string::npos);
+  EXPECT_NE(message("graph {").find("bug.graph:1"), std::string::npos);
+  EXPECT_NE(message("graph { %0 = neg(%0) : f32[2] }").find("not defined"), std::string::npos);
+}
+
+TEST(Infer, MatmulErrorNamesAxesScopeAndLine) {
+  Graph g;
+  Builder b(g, "enc.fc1", "train.cpp:42");
+  const Value x = input(b, "x", {DType::f32, {64, 128}}), w = input(b, "w", {DType::f32, {256, 10}});
+  try {
+    b.matmul(x, w);
+    FAIL() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(),
+                 "matmul: inner dimensions differ: lhs f32[64,128] axis 1 = 128, rhs f32[256,10] axis 0 = 256 "
+                 "(enc.fc1, train.cpp:42)");
+    EXPECT_EQ(e.kind(), ErrorKind::usage);
+  }
+}
+
+TEST(Verify, ShowsTheNeighbourhoodOfAFault) {
+  Graph g = small_graph();
+  g.values[static_cast<size_t>(g.nodes[3].out().id)].type.shape = {64, 127};
+  try {
+    verify(g, "fuse");
+    FAIL() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("after pass fuse"), std::string::npos);
+    EXPECT_NE(std::string(e.what()).find("> %3 = matmul"), std::string::npos) << e.what();
+  }
+}
+
+TEST(StructuralHash, IgnoresNamesButSeesAttributes) {
+  Graph a = small_graph(), b = small_graph();
+  attrs<LeafAttrs>(b.nodes[0]).name = "other";
+  b.nodes[3].scope = "elsewhere";
+  EXPECT_TRUE(structurally_equal(a, b));
+  EXPECT_EQ(structural_hash(a), structural_hash(b));
+  for (Node& n : b.nodes) {
+    if (n.op == Op::constant && attrs<ConstantAttrs>(n).value == 0.5) attrs<ConstantAttrs>(n).value = 0.25;
+  }
+  EXPECT_FALSE(structurally_equal(a, b));
+}
+
+TEST(Grad, BuildsOrdinaryNodesAndNeverAnUnneededOne) {
+  Graph g = small_graph();
+  const Value x = g.leaves(Op::input)[0], w = g.leaves(Op::state)[0];
+  const auto d = grad(g, g.outputs[0], {w});
+  ASSERT_TRUE(d[0].valid());
+  EXPECT_EQ(g.type(d[0]), g.type(w));
+  verify(g);
+  int matmuls = 0;
+  for (const Node& n : g.nodes) matmuls += n.op == Op::matmul;
+  EXPECT_EQ(matmuls, 2);  // forward and dW; no dX, which nobody asked for
+  const auto missing = grad(g, g.outputs[0], {g.updates[0].next});
+  EXPECT_FALSE(missing[0].valid());
+  EXPECT_THROW(grad(g, x, {w}), Error);
+}
+
+TEST(Cost, CountsAMatmulByItsMultiplyAdds) {
+  const Graph g = small_graph();
+  EXPECT_EQ(cost(g, g.nodes[3]).flops, 2.0 * 64 * 784 * 128);
+  EXPECT_EQ(cost(g, g.nodes[3]).bytes, 4.0 * (64 * 784 + 128 * 784 + 64 * 128));
+}
+
+}  // namespace
+}  // namespace freight
