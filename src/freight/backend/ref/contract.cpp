@@ -1,0 +1,156 @@
+// Contractions of the reference backend: batched matmul, and the convolution with its two gradients, which walk the
+// same (output, kernel, input) triples. Products accumulate in double; the epilogue acts before the result is rounded.
+// Letters: N batch, C channels, O output channels, G groups, M K N of a matmul.
+#include <cmath>
+
+#include "freight/backend/ref/kernels.h"
+
+namespace freight::ref {
+
+namespace {
+
+template <class C>
+C relu(C v) {
+  return v != v || v > 0 ? v : C{0};
+}
+
+// + bias, + residual, relu, in this order; the extra inputs follow the two operands. column(i): the bias of element i.
+template <class C, class F>
+void finish(const Call& call, const Epilogue& epilogue, F column) {
+  C* y = call.out[0].as<C>();
+  size_t extra = 2;
+  const C* bias = epilogue.bias ? call.in[extra++].as<C>() : nullptr;
+  const C* residual = epilogue.residual ? call.in[extra].as<C>() : nullptr;
+  for (int64_t i = 0; i < call.out[0].numel(); ++i) {
+    if (bias) accumulate(y[i], bias[column(i)]);
+    if (residual) accumulate(y[i], residual[i]);
+    if (epilogue.relu) y[i] = relu(y[i]);
+  }
+}
+
+void matmul(const Call& call) {
+  const auto& attrs = call.get<MatmulAttrs>();
+  const Shape &sa = call.in[0].shape(), &sy = call.out[0].shape();  // (..., M, K), (..., M, N)
+  const int rank = sy.rank();
+  const int64_t m = sy[rank - 2], n = sy[rank - 1], k = sa[attrs.trans_a ? rank - 2 : rank - 1];
+  int64_t batches = 1;
+  for (int i = 0; i < rank - 2; ++i) batches *= sy[i];
+  by_kind(call.out[0], [&](auto zero) {
+    using C = decltype(zero);
+    for (int64_t batch = 0; batch < batches; ++batch) {
+      const C* a = call.in[0].as<C>() + batch * m * k;
+      const C* b = call.in[1].as<C>() + batch * k * n;
+      C* y = call.out[0].as<C>() + batch * m * n;
+      for (int64_t i = 0; i < m; ++i) {
+        for (int64_t j = 0; j < n; ++j) {
+          C dot{0};
+          for (int64_t p = 0; p < k; ++p) {
+            accumulate(dot, multiply(attrs.trans_a ? a[p * m + i] : a[i * k + p],
+                                     attrs.trans_b ? b[j * k + p] : b[p * n + j]));
+          }
+          y[i * n + j] = dot;
+        }
+      }
+    }
+    finish<C>(call, attrs.epilogue, [n](int64_t i) { return i % n; });
+  });
+}
+
+// The geometry of a convolution with one or two spatial axes, seen as two (a single axis becomes the second).
+struct ConvShape {
+  int64_t batch, channels, outputs, groups;
+  int64_t in[2], out[2], kernel[2], stride[2], pad[2], dilation[2];
+
+  ConvShape(const ConvAttrs& a, const Shape& x, const Shape& w, const Shape& y)
+      : batch(x[0]), channels(x[1]), outputs(w[0]), groups(a.groups) {
+    const int spatial = x.rank() - 2;
+    for (int d = 0; d < 2; ++d) {
+      const int s = d - (2 - spatial);  // the spatial axis, -1 for the missing one
+      in[d] = s < 0 ? 1 : x[2 + s];
+      out[d] = s < 0 ? 1 : y[2 + s];
+      kernel[d] = s < 0 ? 1 : w[2 + s];
+      stride[d] = s < 0 ? 1 : a.stride[s];
+      pad[d] = s < 0 ? 0 : a.pad_low[s];
+      dilation[d] = s < 0 ? 1 : a.dilation[s];
+    }
+  }
+
+  // f(index into x, index into w, index into y) for every product of the convolution.
+  template <class F>
+  void each(F f) const {
+    const int64_t in_group = channels / groups, out_group = outputs / groups;
+    for (int64_t n = 0; n < batch; ++n)
+      for (int64_t o = 0; o < outputs; ++o)
+        for (int64_t c = 0; c < in_group; ++c)
+          for (int64_t oh = 0; oh < out[0]; ++oh)
+            for (int64_t ow = 0; ow < out[1]; ++ow)
+              for (int64_t kh = 0; kh < kernel[0]; ++kh)
+                for (int64_t kw = 0; kw < kernel[1]; ++kw) {
+                  const int64_t ih = oh * stride[0] - pad[0] + kh * dilation[0];
+                  const int64_t iw = ow * stride[1] - pad[1] + kw * dilation[1];
+                  if (ih < 0 || ih >= in[0] || iw < 0 || iw >= in[1]) continue;
+                  const int64_t channel = o / out_group * in_group + c;
+                  f(((n * channels + channel) * in[0] + ih) * in[1] + iw,
+                    ((o * in_group + c) * kernel[0] + kh) * kernel[1] + kw,
+                    ((n * outputs + o) * out[0] + oh) * out[1] + ow);
+                }
+  }
+};
+
+template <class C>
+void clear(const Tensor& t) {
+  for (int64_t i = 0; i < t.numel(); ++i) t.as<C>()[i] = C{0};
+}
+
+void conv(const Call& call) {  // x (N, C, spatial), w (O, C/G, kernel) -> y (N, O, spatial)
+  const auto& attrs = call.get<ConvAttrs>();
+  const Tensor &x = call.in[0], &w = call.in[1], &y = call.out[0];
+  const ConvShape shape(attrs, x.shape(), w.shape(), y.shape());
+  by_kind(y, [&](auto zero) {
+    using C = decltype(zero);
+    clear<C>(y);
+    shape.each([xs = x.as<C>(), ws = w.as<C>(), ys = y.as<C>()](int64_t i, int64_t j, int64_t k) {
+      accumulate(ys[k], multiply(xs[i], ws[j]));
+    });
+    const int64_t plane = shape.out[0] * shape.out[1];
+    finish<C>(call, attrs.epilogue, [&](int64_t i) { return i / plane % shape.outputs; });
+  });
+}
+
+void conv_grad_input(const Call& call) {  // g (N, O, spatial), w (O, C/G, kernel) -> dx (N, C, spatial)
+  const Tensor &g = call.in[0], &w = call.in[1], &dx = call.out[0];
+  const ConvShape shape(call.get<ConvAttrs>(), dx.shape(), w.shape(), g.shape());
+  by_kind(dx, [&](auto zero) {
+    using C = decltype(zero);
+    clear<C>(dx);
+    shape.each([gs = g.as<C>(), ws = w.as<C>(), ds = dx.as<C>()](int64_t i, int64_t j, int64_t k) {
+      accumulate(ds[i], multiply(gs[k], ws[j]));
+    });
+  });
+}
+
+void conv_grad_weight(const Call& call) {  // x (N, C, spatial), g (N, O, spatial) -> dw (O, C/G, kernel)
+  const Tensor &x = call.in[0], &g = call.in[1], &dw = call.out[0];
+  const ConvShape shape(call.get<ConvAttrs>(), x.shape(), dw.shape(), g.shape());
+  by_kind(dw, [&](auto zero) {
+    using C = decltype(zero);
+    clear<C>(dw);
+    shape.each([xs = x.as<C>(), gs = g.as<C>(), ds = dw.as<C>()](int64_t i, int64_t j, int64_t k) {
+      accumulate(ds[j], multiply(xs[i], gs[k]));
+    });
+  });
+}
+
+}  // namespace
+
+const KernelTable& contract_kernels() {
+  static const KernelTable kTable = {
+      {Op::matmul, matmul},
+      {Op::conv, conv},
+      {Op::conv_grad_input, conv_grad_input},
+      {Op::conv_grad_weight, conv_grad_weight},
+  };
+  return kTable;
+}
+
+}  // namespace freight::ref

@@ -1,0 +1,95 @@
+// See interpret.h.
+#include "freight/backend/ref/interpret.h"
+
+#include "freight/backend/backend.h"
+#include "freight/base/error.h"
+#include "freight/ir/builder.h"
+
+namespace freight {
+
+namespace {
+
+// The plain definition of a composite node as a graph of its own.
+Graph definition(const Graph& graph, const Node& node) {
+  Graph body;
+  Builder builder(body, node.scope, node.where);
+  std::vector<Value> in;
+  for (Value v : node.inputs) in.push_back(builder.one(Op::input, LeafAttrs{{}, graph.type(v)}, {}));
+  body.outputs = info(node.op).decompose(builder, node, in);
+  return body;
+}
+
+std::vector<Array> execute(const Graph& graph, const Node& node, const std::vector<Array>& in) {
+  if (info(node.op).kind == OpKind::composite) return interpret(definition(graph, node), in);
+  StepSpec spec;
+  spec.graph = &graph;
+  spec.node = &node;
+  std::vector<void*> addresses;
+  std::vector<Array> out;
+  for (size_t i = 0; i < in.size(); ++i) {
+    spec.in.push_back({graph.type(node.inputs[i]), Layout::row_major(in[i].shape())});
+    addresses.push_back(in[i].raw());
+  }
+  for (Value v : node.outputs) {
+    const Type& type = graph.type(v);
+    out.emplace_back(type.dtype, type.shape);
+    spec.out.push_back({type, Layout::row_major(type.shape)});
+    addresses.push_back(out.back().raw());
+  }
+  const auto kernel = backend("ref").prepare(spec);
+  const auto scratch = Storage::allocate(kernel->scratch_bytes());
+  addresses.push_back(scratch->data());
+  kernel->run(addresses.data());
+  return out;
+}
+
+}  // namespace
+
+std::vector<Array> interpret(const Graph& graph, const std::vector<Array>& inputs, std::vector<Array>& states) {
+  std::vector<Array> values(graph.values.size());
+  std::vector<int> readers = graph.use_counts();
+  const auto slot = [&](Value v) -> Array& { return values[static_cast<size_t>(v.id)]; };
+  const auto bind = [&](Op kind, const std::vector<Array>& given) {
+    const std::vector<Value> leaves = graph.leaves(kind);
+    if (given.size() != leaves.size()) {
+      fail(ErrorKind::usage, "interpret", "got ", given.size(), " tensors for the ", name(kind), " leaves, need ",
+           leaves.size());
+    }
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      const Type& type = graph.type(leaves[i]);
+      if (given[i].dtype() != type.dtype || given[i].shape() != type.shape) {
+        fail(ErrorKind::usage, "interpret", name(kind), " '", leaf_name(graph, leaves[i]), "': got ", given[i].dtype(),
+             given[i].shape(), ", need ", type);
+      }
+      slot(leaves[i]) = given[i];
+    }
+  };
+  bind(Op::input, inputs);
+  bind(Op::state, states);
+  for (const Node& node : graph.nodes) {
+    if (node.op == Op::input || node.op == Op::state) continue;
+    std::vector<Array> in;
+    for (Value v : node.inputs) in.push_back(slot(v));
+    std::vector<Array> out = execute(graph, node, in);
+    for (size_t i = 0; i < out.size(); ++i) slot(node.outputs[i]) = std::move(out[i]);
+    for (Value v : node.inputs) {
+      if (--readers[static_cast<size_t>(v.id)] == 0) slot(v) = Array();  // outputs and updates count as readers
+    }
+  }
+  std::vector<Array> results;
+  for (Value v : graph.outputs) results.push_back(slot(v));
+  const std::vector<Value> leaves = graph.leaves(Op::state);
+  for (const Update& u : graph.updates) {
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      if (leaves[i] == u.state) states[i] = slot(u.next);
+    }
+  }
+  return results;
+}
+
+std::vector<Array> interpret(const Graph& graph, const std::vector<Array>& inputs) {
+  std::vector<Array> states;
+  return interpret(graph, inputs, states);
+}
+
+}  // namespace freight

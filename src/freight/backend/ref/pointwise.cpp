@@ -1,0 +1,173 @@
+// Pointwise ops of the reference backend: one row per op with its scalar functions. Adding one is one row of kScalars.
+// Floating results are computed in double. Comparisons and predicates give 0 or 1.
+#include <cmath>
+#include <limits>
+
+#include "freight/backend/ref/kernels.h"
+#include "freight/base/error.h"
+
+namespace freight::ref {
+
+namespace {
+
+using Real = double (*)(double, double);
+using Integer = int64_t (*)(int64_t, int64_t);
+
+// a op b, or op a; nullptr where the op has no meaning for the kind.
+struct Scalar {
+  Op op;
+  Real real;
+  Integer integer;
+};
+
+constexpr Integer kNone = nullptr;
+
+double max_nan(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : (a > b ? a : b); }
+double min_nan(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : (a < b ? a : b); }
+
+// Division by zero gives 0, the most negative number by -1 wraps.
+int64_t divide(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? wrap_mul(a, -1) : a / b; }
+int64_t remainder(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
+
+int64_t power(int64_t base, int64_t exponent) {
+  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
+  int64_t result = 1;
+  for (; exponent > 0; exponent >>= 1, base = wrap_mul(base, base)) {
+    if (exponent & 1) result = wrap_mul(result, base);
+  }
+  return result;
+}
+
+double sigmoid(double a) {
+  if (a >= 0) return 1 / (1 + std::exp(-a));
+  const double e = std::exp(a);
+  return e / (1 + e);
+}
+
+using R = double;
+using I = int64_t;
+constexpr Scalar kScalars[] = {
+    {Op::neg, [](R a, R) { return -a; }, [](I a, I) { return wrap_mul(a, -1); }},
+    {Op::abs, [](R a, R) { return std::fabs(a); }, [](I a, I) { return a < 0 ? wrap_mul(a, -1) : a; }},
+    {Op::sign, [](R a, R) { return a > 0   ? 1.0
+                                   : a < 0 ? -1.0
+                                           : a; }, [](I a, I) { return I{a > 0} - I{a < 0}; }},
+    {Op::exp, [](R a, R) { return std::exp(a); }, kNone},
+    {Op::expm1, [](R a, R) { return std::expm1(a); }, kNone},
+    {Op::log, [](R a, R) { return std::log(a); }, kNone},
+    {Op::log1p, [](R a, R) { return std::log1p(a); }, kNone},
+    {Op::sqrt, [](R a, R) { return std::sqrt(a); }, kNone},
+    {Op::rsqrt, [](R a, R) { return 1 / std::sqrt(a); }, kNone},
+    {Op::reciprocal, [](R a, R) { return 1 / a; }, kNone},
+    {Op::square, [](R a, R) { return a * a; }, [](I a, I) { return wrap_mul(a, a); }},
+    {Op::sin, [](R a, R) { return std::sin(a); }, kNone},
+    {Op::cos, [](R a, R) { return std::cos(a); }, kNone},
+    {Op::tan, [](R a, R) { return std::tan(a); }, kNone},
+    {Op::tanh, [](R a, R) { return std::tanh(a); }, kNone},
+    {Op::sigmoid, [](R a, R) { return sigmoid(a); }, kNone},
+    {Op::erf, [](R a, R) { return std::erf(a); }, kNone},
+    {Op::floor, [](R a, R) { return std::floor(a); }, [](I a, I) { return a; }},
+    {Op::ceil, [](R a, R) { return std::ceil(a); }, [](I a, I) { return a; }},
+    {Op::round, [](R a, R) { return std::nearbyint(a); }, [](I a, I) { return a; }},  // half to even
+    {Op::relu, [](R a, R) { return max_nan(a, 0); }, [](I a, I) { return a > 0 ? a : 0; }},
+    {Op::logical_not, [](R a, R) { return R(a == 0); }, [](I a, I) { return I{a == 0}; }},
+    {Op::is_finite, [](R a, R) { return R(std::isfinite(a)); }, [](I, I) { return I{1}; }},
+    {Op::add, [](R a, R b) { return a + b; }, wrap_add},
+    {Op::sub, [](R a, R b) { return a - b; }, [](I a, I b) { return wrap_add(a, wrap_mul(b, -1)); }},
+    {Op::mul, [](R a, R b) { return a * b; }, wrap_mul},
+    {Op::div, [](R a, R b) { return a / b; }, divide},
+    {Op::pow, [](R a, R b) { return std::pow(a, b); }, power},
+    {Op::maximum, max_nan, [](I a, I b) { return a > b ? a : b; }},
+    {Op::minimum, min_nan, [](I a, I b) { return a < b ? a : b; }},
+    {Op::remainder, [](R a, R b) { return std::fmod(a, b); }, remainder},
+    {Op::eq, [](R a, R b) { return R(a == b); }, [](I a, I b) { return I{a == b}; }},
+    {Op::ne, [](R a, R b) { return R(a != b); }, [](I a, I b) { return I{a != b}; }},
+    {Op::lt, [](R a, R b) { return R(a < b); }, [](I a, I b) { return I{a < b}; }},
+    {Op::le, [](R a, R b) { return R(a <= b); }, [](I a, I b) { return I{a <= b}; }},
+    {Op::gt, [](R a, R b) { return R(a > b); }, [](I a, I b) { return I{a > b}; }},
+    {Op::ge, [](R a, R b) { return R(a >= b); }, [](I a, I b) { return I{a >= b}; }},
+    {Op::logical_and, [](R a, R b) { return R(a != 0 && b != 0); }, [](I a, I b) { return I{a != 0 && b != 0}; }},
+    {Op::logical_or, [](R a, R b) { return R(a != 0 || b != 0); }, [](I a, I b) { return I{a != 0 || b != 0}; }},
+};
+
+const Scalar& scalar(Op op) {
+  for (const Scalar& s : kScalars) {
+    if (s.op == op) return s;
+  }
+  fail(ErrorKind::device, name(op), "the reference backend has no scalar function for this op");
+}
+
+template <class C, class F>
+void loop(const Call& call, F f) {
+  const C* a = call.in[0].as<C>();
+  const C* b = call.in.back().as<C>();  // equals a for unary ops, whose function ignores it
+  const int64_t n = call.out[0].numel();
+  by_kind(call.out[0], [&](auto zero) {
+    using D = decltype(zero);
+    D* y = call.out[0].as<D>();
+    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<D>(f(a[i], b[i]));
+  });
+}
+
+void run_scalar(const Call& call) {
+  const Scalar& s = scalar(call.op);
+  if (call.in[0].floating()) {
+    loop<double>(call, s.real);
+  } else if (s.integer) {
+    loop<int64_t>(call, s.integer);
+  } else {
+    fail(ErrorKind::usage, name(call.op), "needs a floating type: got ", call.in[0].type);
+  }
+}
+
+void where(const Call& call) {
+  const int64_t* c = call.in[0].as<int64_t>();
+  by_kind(call.out[0], [&](auto zero) {
+    using C = decltype(zero);
+    const C *a = call.in[1].as<C>(), *b = call.in[2].as<C>();
+    C* y = call.out[0].as<C>();
+    for (int64_t i = 0; i < call.out[0].numel(); ++i) y[i] = c[i] ? a[i] : b[i];
+  });
+}
+
+// Toward zero; NaN gives 0 and what lies outside of the type its nearest end.
+int64_t truncate(double a, DType to) {
+  const double low = to == DType::i64 ? -0x1p63 : to == DType::i32 ? -0x1p31 : 0;
+  const double high = to == DType::i64 ? 0x1p63 : to == DType::i32 ? 0x1p31 - 1 : 255;
+  if (std::isnan(a)) return 0;
+  if (a <= low) return static_cast<int64_t>(low);
+  if (a >= high) return to == DType::i64 ? std::numeric_limits<int64_t>::max() : static_cast<int64_t>(high);
+  return static_cast<int64_t>(a);
+}
+
+void cast(const Call& call) {
+  const DType to = call.out[0].type.dtype;
+  by_kind(call.in[0], [&](auto from) {
+    using C = decltype(from);
+    const C* a = call.in[0].as<C>();
+    for (int64_t i = 0; i < call.out[0].numel(); ++i) {
+      if (is_floating(to)) {
+        call.out[0].as<double>()[i] = static_cast<double>(a[i]);
+      } else if (to == DType::boolean) {
+        call.out[0].as<int64_t>()[i] = a[i] != 0;
+      } else if constexpr (std::is_same_v<C, double>) {
+        call.out[0].as<int64_t>()[i] = truncate(a[i], to);
+      } else {
+        call.out[0].as<int64_t>()[i] = a[i];
+      }
+    }
+  });
+}
+
+}  // namespace
+
+const KernelTable& pointwise_kernels() {
+  static const KernelTable kTable = [] {
+    KernelTable table = {{Op::where, where}, {Op::cast, cast}};
+    for (const Scalar& s : kScalars) table.push_back({s.op, run_scalar});
+    return table;
+  }();
+  return kTable;
+}
+
+}  // namespace freight::ref

@@ -1,0 +1,224 @@
+// The reference backend's kernels as plan steps: operands of any dtype and strides are converted to double or int64_t
+// in scratch memory, one naive loop runs, and the results are rounded back. A fused node runs its body node by node.
+#include "freight/backend/ref/ref.h"
+
+#include <array>
+
+#include "freight/backend/ref/kernels.h"
+#include "freight/base/error.h"
+
+namespace freight {
+
+namespace ref {
+namespace {
+
+KernelFn find_kernel(Op op) {
+  static const auto kByOp = [] {
+    std::array<KernelFn, kOpCount> table{};
+    for (const KernelTable* rows : {&pointwise_kernels(), &shape_kernels(), &reduce_kernels(), &contract_kernels(),
+                                    &pool_kernels(), &index_kernels()}) {
+      for (const KernelRow& row : *rows) table[static_cast<size_t>(row.op)] = row.run;
+    }
+    return table;
+  }();
+  return kByOp[static_cast<size_t>(op)];
+}
+
+size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Calls f(i, element offset) for all elements in row-major order.
+template <class F>
+void each_offset(const Operand& operand, F f) {
+  const Shape& shape = operand.type.shape;
+  if (same_layout(shape, operand.layout, Layout::row_major(shape))) {
+    for (int64_t i = 0, n = shape.numel(); i < n; ++i) f(i, i);
+  } else {
+    for (Counter c(shape); c.more(); c.next()) f(c.index, offset(c.at, operand.layout.strides));
+  }
+}
+
+void load(const Operand& from, const void* address, const Tensor& to) {
+  dispatch(from.type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      const auto* src = static_cast<const BFloat16*>(address);
+      each_offset(from, [&, dst = to.as<double>()](int64_t i, int64_t o) { dst[i] = static_cast<float>(src[o]); });
+    } else if constexpr (std::is_floating_point_v<T>) {
+      const auto* src = static_cast<const T*>(address);
+      each_offset(from, [&, dst = to.as<double>()](int64_t i, int64_t o) { dst[i] = src[o]; });
+    } else if constexpr (std::is_same_v<T, bool>) {
+      const auto* src = static_cast<const uint8_t*>(address);
+      each_offset(from, [&, dst = to.as<int64_t>()](int64_t i, int64_t o) { dst[i] = src[o] != 0; });
+    } else {
+      const auto* src = static_cast<const T*>(address);
+      each_offset(from, [&, dst = to.as<int64_t>()](int64_t i, int64_t o) { dst[i] = src[o]; });
+    }
+  });
+}
+
+void store(const Tensor& from, const Operand& to, void* address) {
+  dispatch(to.type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    auto* dst = static_cast<T*>(address);
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      each_offset(
+          to, [&, src = from.as<double>()](int64_t i, int64_t o) { dst[o] = BFloat16(static_cast<float>(src[i])); });
+    } else if constexpr (std::is_floating_point_v<T>) {
+      each_offset(to, [&, src = from.as<double>()](int64_t i, int64_t o) { dst[o] = static_cast<T>(src[i]); });
+    } else {
+      each_offset(to, [&, src = from.as<int64_t>()](int64_t i, int64_t o) { dst[o] = static_cast<T>(src[i]); });
+    }
+  });
+}
+
+class LoopKernel : public Kernel {
+ public:
+  LoopKernel(Op op, const Attrs& attrs, const std::vector<Operand>& in, const std::vector<Operand>& out)
+      : run_(find_kernel(op)), in_(in), out_(out) {
+    if (!run_) fail(ErrorKind::device, freight::name(op), "the reference backend has no kernel for this op");
+    call_.op = op;
+    call_.attrs = attrs;
+    for (const Operand& o : in_) add(call_.in, o);
+    for (const Operand& o : out_) add(call_.out, o);
+  }
+
+  void run(void* const* operands) override {
+    char* scratch = static_cast<char*>(operands[in_.size() + out_.size()]);
+    size_t used = 0;
+    const auto take = [&](Tensor& t) {
+      t.data = scratch + used;
+      used += padded(static_cast<size_t>(t.numel()) * 8);
+    };
+    for (size_t i = 0; i < in_.size(); ++i) {
+      take(call_.in[i]);
+      load(in_[i], operands[i], call_.in[i]);
+    }
+    for (Tensor& t : call_.out) take(t);
+    run_(call_);
+    for (size_t i = 0; i < out_.size(); ++i) store(call_.out[i], out_[i], operands[in_.size() + i]);
+  }
+  std::string name() const override { return "ref"; }
+  size_t scratch_bytes() const override { return scratch_; }
+
+ private:
+  void add(std::vector<Tensor>& to, const Operand& operand) {
+    if (operand.layout.blocked) {
+      fail(ErrorKind::device, freight::name(call_.op), "the reference backend does not read blocked layout ",
+           operand.layout);
+    }
+    to.push_back({operand.type, nullptr});
+    scratch_ += padded(static_cast<size_t>(operand.type.numel()) * 8);
+  }
+
+  KernelFn run_;
+  std::vector<Operand> in_, out_;
+  Call call_;
+  size_t scratch_ = 0;
+};
+
+// Runs the body of a fused node: every value of the body lies row-major in scratch memory.
+class FusedKernel : public Kernel {
+ public:
+  FusedKernel(std::shared_ptr<const Graph> body, const std::vector<Operand>& in, const std::vector<Operand>& out)
+      : body_(std::move(body)), external_(in.size() + out.size()) {
+    place_.resize(body_->values.size(), -1);
+    std::vector<Operand> operands(body_->values.size());  // by value
+    int next_input = 0;
+    for (const Node& node : body_->nodes) {
+      if (node.op == Op::input) {
+        operands[index(node.out())] = in.at(static_cast<size_t>(next_input));
+        place_[index(node.out())] = next_input++;
+        continue;
+      }
+      for (Value v : node.outputs) {
+        const Type& type = body_->type(v);
+        operands[index(v)] = {type, Layout::row_major(type.shape)};
+        place_[index(v)] = static_cast<int>(external_ + offsets_.size());
+        offsets_.push_back(bytes_);
+        bytes_ += padded(type.bytes());
+      }
+      add(node.op, node.attrs, node.inputs, operands);
+      for (Value v : node.outputs) {
+        steps_.back().out.push_back(operands[index(v)]);
+        steps_.back().places.push_back(place_[index(v)]);
+      }
+    }
+    for (size_t i = 0; i < body_->outputs.size(); ++i) {
+      add(Op::copy, NoAttrs{}, {body_->outputs[i]}, operands);
+      steps_.back().out.push_back(out.at(i));
+      steps_.back().places.push_back(static_cast<int>(in.size() + i));
+    }
+    size_t most = 0;
+    for (Step& s : steps_) {
+      s.kernel = std::make_unique<LoopKernel>(s.op, *s.attrs, s.in, s.out);
+      s.addresses.resize(s.places.size() + 1);
+      most = std::max(most, s.kernel->scratch_bytes());
+    }
+    values_bytes_ = bytes_;
+    bytes_ += most;
+  }
+
+  void run(void* const* operands) override {
+    char* scratch = static_cast<char*>(operands[external_]);
+    for (Step& s : steps_) {
+      for (size_t i = 0; i < s.places.size(); ++i) {
+        const auto place = static_cast<size_t>(s.places[i]);
+        s.addresses[i] = place < external_ ? operands[place] : scratch + offsets_[place - external_];
+      }
+      s.addresses.back() = scratch + values_bytes_;
+      s.kernel->run(s.addresses.data());
+    }
+  }
+  std::string name() const override { return "ref:fused"; }
+  size_t scratch_bytes() const override { return bytes_; }
+
+ private:
+  struct Step {
+    Op op;
+    const Attrs* attrs;
+    std::vector<Operand> in, out;
+    std::vector<int> places;  // of inputs, then outputs: below external_ a given operand, else a value in scratch
+    std::vector<void*> addresses;
+    std::unique_ptr<LoopKernel> kernel;
+  };
+
+  static size_t index(Value v) { return static_cast<size_t>(v.id); }
+  void add(Op op, const Attrs& attrs, const std::vector<Value>& inputs, const std::vector<Operand>& operands) {
+    static const Attrs kNoAttrs = NoAttrs{};
+    Step step;
+    step.op = op;
+    step.attrs = op == Op::copy ? &kNoAttrs : &attrs;
+    for (Value v : inputs) {
+      step.in.push_back(operands[index(v)]);
+      step.places.push_back(place_[index(v)]);
+    }
+    steps_.push_back(std::move(step));
+  }
+
+  std::shared_ptr<const Graph> body_;
+  size_t external_;
+  std::vector<int> place_;       // by value
+  std::vector<size_t> offsets_;  // of the values in scratch
+  std::vector<Step> steps_;
+  size_t bytes_ = 0, values_bytes_ = 0;
+};
+
+class RefBackend : public Backend {
+ public:
+  std::string name() const override { return "ref"; }
+  std::string description() const override { return "naive loops in double precision, the oracle of the tests"; }
+  bool has_kernel(const Graph&, const Node& node) const override { return info(node.op).kind != OpKind::composite; }
+  std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
+    if (spec.node->op == Op::fused) {
+      return std::make_unique<FusedKernel>(attrs<FusedAttrs>(*spec.node).body, spec.in, spec.out);
+    }
+    return std::make_unique<LoopKernel>(spec.node->op, spec.node->attrs, spec.in, spec.out);
+  }
+};
+
+}  // namespace
+}  // namespace ref
+
+std::unique_ptr<Backend> make_ref_backend() { return std::make_unique<ref::RefBackend>(); }
+
+}  // namespace freight
