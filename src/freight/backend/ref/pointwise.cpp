@@ -66,12 +66,13 @@ constexpr Scalar kScalars[] = {
     {Op::tanh, [](R a, R) { return std::tanh(a); }, kNone},
     {Op::sigmoid, [](R a, R) { return sigmoid(a); }, kNone},
     {Op::erf, [](R a, R) { return std::erf(a); }, kNone},
-    {Op::floor, [](R a, R) { return std::floor(a); }, [](I a, I) { return a; }},
-    {Op::ceil, [](R a, R) { return std::ceil(a); }, [](I a, I) { return a; }},
-    {Op::round, [](R a, R) { return std::nearbyint(a); }, [](I a, I) { return a; }},  // half to even
+    {Op::floor, [](R a, R) { return std::floor(a); }, kNone},
+    {Op::ceil, [](R a, R) { return std::ceil(a); }, kNone},
+    {Op::round, [](R a, R) { return std::nearbyint(a); }, kNone},  // half to even
     {Op::relu, [](R a, R) { return max_nan(a, 0); }, [](I a, I) { return a > 0 ? a : 0; }},
     {Op::logical_not, [](R a, R) { return R(a == 0); }, [](I a, I) { return I{a == 0}; }},
     {Op::is_finite, [](R a, R) { return R(std::isfinite(a)); }, [](I, I) { return I{1}; }},
+    {Op::stop_gradient, [](R a, R) { return a; }, [](I a, I) { return a; }},
     {Op::add, [](R a, R b) { return a + b; }, wrap_add},
     {Op::sub, [](R a, R b) { return a - b; }, [](I a, I b) { return wrap_add(a, wrap_mul(b, -1)); }},
     {Op::mul, [](R a, R b) { return a * b; }, wrap_mul},
