@@ -1,0 +1,73 @@
+// Whole files: read, gunzip, and write so that a crash or a full disk never damages what was there before.
+// Parsers of this room take bytes and a name for their messages, so that tests and the fuzzer need no files.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace freight::io {
+
+using ByteView = std::span<const uint8_t>;
+
+// An owned block of bytes. Unlike std::vector it is not zeroed before it is filled.
+class Bytes {
+ public:
+  Bytes() = default;
+  explicit Bytes(size_t size) : data_(std::make_unique_for_overwrite<uint8_t[]>(size)), size_(size) {}
+  uint8_t* data() { return data_.get(); }
+  const uint8_t* data() const { return data_.get(); }
+  size_t size() const { return size_; }
+  void shrink(size_t size) { size_ = size < size_ ? size : size_; }
+  ByteView view() const { return {data_.get(), size_}; }
+  operator ByteView() const { return view(); }
+
+ private:
+  std::unique_ptr<uint8_t[]> data_;
+  size_t size_ = 0;
+};
+
+// The content of a file. Throws Error(data) that names the path and the system's reason.
+Bytes read_file(const std::string& path);
+bool file_exists(const std::string& path);
+
+// A file that appears under its name only when it is complete: bytes go to a temporary file beside it, `commit` syncs
+// and renames. Without commit, or after any failure, the temporary file is removed and the previous file is untouched.
+// A target that exists and is not a regular file (a pipe, a device) is written in place.
+// All functions throw Error(runtime) that names the path and the system's reason.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::string path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  void write(const void* data, size_t size);
+  void write(ByteView bytes) { write(bytes.data(), bytes.size()); }
+  void write(std::string_view text) { write(text.data(), text.size()); }
+  void commit();
+
+ private:
+  [[noreturn]] void give_up(const char* what, int error);
+  void discard() noexcept;
+  std::string path_, temporary_;  // temporary_ is empty when the target is written in place
+  int fd_ = -1;
+};
+
+void write_file_atomic(const std::string& path, ByteView bytes);
+void write_file_atomic(const std::string& path, std::string_view text);
+
+// Decompresses a whole gzip file (one or more members; checksums verified). Throws Error(data) that names `name` when
+// the bytes are no gzip file, truncated or corrupt.
+Bytes gunzip(ByteView bytes, const std::string& name);
+bool is_gzip(ByteView bytes);
+// Raw deflate data of known size, as in zip archives; false when it is corrupt or has another size.
+bool inflate_raw(ByteView bytes, uint8_t* out, size_t size);
+uint32_t crc32(ByteView bytes);
+// A deflate stream cannot expand by more than this factor: larger claims are lies, and are refused before allocating.
+inline constexpr size_t kMaxInflateRatio = 1032;
+
+// read_file, and gunzip when the content is gzip.
+Bytes read_file_gunzip(const std::string& path);
+
+}  // namespace freight::io

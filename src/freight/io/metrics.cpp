@@ -1,0 +1,185 @@
+// See metrics.h. The event file's protocol buffers are written by hand: Event{1: double wall_time, 2: int64 step,
+// 3: string file_version, 5: Summary{1: Value{1: string tag, 2: float simple_value}}}.
+#include "freight/io/metrics.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "freight/base/error.h"
+
+namespace freight::io {
+
+namespace {
+double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+using NamedValue = std::pair<const char*, const std::optional<double>*>;
+std::array<NamedValue, 6> values(const Metrics& m) {
+  return {{{"loss", &m.loss},
+           {"top1", &m.top1},
+           {"lr", &m.lr},
+           {"samples_per_s", &m.samples_per_s},
+           {"data_s", &m.data_s},
+           {"step_s", &m.step_s}}};
+}
+
+void put_fixed(std::string& out, uint64_t v, int size) {
+  for (int i = 0; i < size; ++i) out += static_cast<char>(v >> (8 * i) & 0xff);
+}
+void put_varint(std::string& out, uint64_t v) {
+  for (; v >= 0x80; v >>= 7) out += static_cast<char>((v & 0x7f) | 0x80);
+  out += static_cast<char>(v);
+}
+void put_text(std::string& out, int field, std::string_view text) {
+  put_varint(out, static_cast<uint64_t>(field) << 3 | 2);
+  put_varint(out, text.size());
+  out += text;
+}
+std::string event_head(double time, int64_t step) {
+  std::string out;
+  put_varint(out, 1 << 3 | 1);
+  put_fixed(out, std::bit_cast<uint64_t>(time), 8);
+  put_varint(out, 2 << 3 | 0);
+  put_varint(out, static_cast<uint64_t>(step));
+  return out;
+}
+std::string summary_value(std::string_view tag, double value) {
+  std::string v;
+  put_text(v, 1, tag);
+  put_varint(v, 2 << 3 | 5);
+  put_fixed(v, std::bit_cast<uint32_t>(static_cast<float>(value)), 4);
+  std::string out;
+  put_text(out, 1, v);
+  return out;
+}
+
+std::string csv_line(const Metrics& m) {
+  std::string out = cat(m.step, ",", m.epoch, ",", m.split);
+  for (const auto& [name, value] : values(m)) out += *value ? cat(",", **value) : ",";
+  out += m.mem_bytes ? cat(",", *m.mem_bytes) : ",";
+  return out + cat(",", fixed(m.time, 3), "\n");
+}
+
+std::string host_name() {
+  char name[256] = "";
+  if (::gethostname(name, sizeof name - 1) != 0 || !*name) return "host";
+  return name;
+}
+}  // namespace
+
+// An append-only file; each `append` is one write call.
+struct MetricsWriter::Sink {
+  explicit Sink(std::string p) : path(std::move(p)) {
+    fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0) fail(ErrorKind::runtime, path, "cannot write: ", std::strerror(errno));
+  }
+  ~Sink() { ::close(fd); }
+  Sink(const Sink&) = delete;
+  Sink& operator=(const Sink&) = delete;
+  void append(const std::string& text) {
+    size_t done = 0;
+    while (done < text.size()) {
+      const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) fail(ErrorKind::runtime, path, "cannot write: ", std::strerror(errno));
+      done += static_cast<size_t>(n);
+    }
+  }
+  bool empty() const { return ::lseek(fd, 0, SEEK_END) <= 0; }
+  std::string path;
+  int fd = -1;
+};
+
+std::string to_json_line(const Metrics& m) {
+  bool finite = true;
+  nlohmann::ordered_json j;
+  const auto put = [&](const char* key, const std::optional<double>& v) {
+    j[key] = nullptr;
+    if (!v) return;
+    if (std::isfinite(*v)) {
+      j[key] = *v;
+    } else {
+      finite = false;
+    }
+  };
+  j["step"] = m.step;
+  put("epoch", m.epoch);
+  j["split"] = m.split;
+  for (const auto& [name, value] : values(m)) put(name, *value);
+  j["mem_bytes"] = nullptr;
+  if (m.mem_bytes) j["mem_bytes"] = *m.mem_bytes;
+  put("time", m.time);
+  if (!finite) j["nonfinite"] = true;
+  return j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+MetricsWriter::MetricsWriter(const std::string& dir) {
+  std::error_code error;
+  std::filesystem::create_directories(dir, error);
+  if (error) fail(ErrorKind::runtime, dir, "cannot make the directory: ", error.message());
+  jsonl_ = std::make_unique<Sink>(dir + "/metrics.jsonl");
+  csv_ = std::make_unique<Sink>(dir + "/metrics.csv");
+  if (csv_->empty()) csv_->append("step,epoch,split,loss,top1,lr,samples_per_s,data_s,step_s,mem_bytes,time\n");
+  const double start = now();
+  static std::atomic<unsigned> counter{0};  // two writers of one process and second get two files
+  events_ = std::make_unique<Sink>(cat(dir, "/events.out.tfevents.", fixed(start, 0), ".", host_name(), ".",
+                                       static_cast<int64_t>(::getpid()), ".", counter++));
+  std::string version = event_head(start, 0);
+  put_text(version, 3, "brain.Event:2");
+  events_->append(event_record(version));
+}
+
+MetricsWriter::~MetricsWriter() = default;
+
+void MetricsWriter::write(Metrics m) {
+  if (m.time == 0) m.time = now();
+  jsonl_->append(to_json_line(m) + "\n");
+  csv_->append(csv_line(m));
+  std::string summary;
+  for (const auto& [name, value] : values(m)) {
+    if (*value) summary += summary_value(cat(name, "/", m.split), **value);
+  }
+  if (m.mem_bytes) summary += summary_value(cat("mem_bytes/", m.split), static_cast<double>(*m.mem_bytes));
+  std::string event = event_head(m.time, m.step);
+  put_text(event, 5, summary);
+  events_->append(event_record(event));
+}
+
+uint32_t crc32c(std::string_view bytes) {
+  static const auto kTable = [] {
+    std::array<uint32_t, 256> t{};
+    for (uint32_t i = 0; i < 256; ++i) {
+      uint32_t c = i;
+      for (int k = 0; k < 8; ++k) c = c & 1 ? c >> 1 ^ 0x82f63b78u : c >> 1;  // the polynomial, bits reversed
+      t[i] = c;
+    }
+    return t;
+  }();
+  uint32_t c = 0xffffffffu;
+  for (const char b : bytes) c = kTable[(c ^ static_cast<uint8_t>(b)) & 0xff] ^ c >> 8;
+  return ~c;
+}
+
+uint32_t masked_crc32c(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xa282ead8u; }
+
+std::string event_record(std::string_view payload) {
+  std::string length;
+  put_fixed(length, payload.size(), 8);
+  std::string out = length;
+  put_fixed(out, masked_crc32c(length), 4);
+  out += payload;
+  put_fixed(out, masked_crc32c(payload), 4);
+  return out;
+}
+
+}  // namespace freight::io

@@ -1,0 +1,46 @@
+// What a run measures, written three ways at once: metrics.jsonl and metrics.csv with stable keys, and a TensorBoard
+// event file. Every row is on disk when `write` returns. An existing directory is appended to (a resumed run).
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace freight::io {
+
+// One line of metrics. Values that were not measured stay empty: null in JSON, an empty field in CSV.
+struct Metrics {
+  int64_t step = 0;
+  double epoch = 0;
+  std::string split = "train";
+  std::optional<double> loss = {}, top1 = {}, lr = {}, samples_per_s = {}, data_s = {}, step_s = {};
+  std::optional<int64_t> mem_bytes = {};
+  double time = 0;  // seconds since 1970; 0 means now
+};
+
+// One JSON line without line end. A value that is not finite is null, and the line has "nonfinite":true.
+std::string to_json_line(const Metrics& m);
+
+class MetricsWriter {
+ public:
+  // Throws Error(runtime) when the directory cannot be made or written.
+  explicit MetricsWriter(const std::string& dir);
+  ~MetricsWriter();
+  MetricsWriter(const MetricsWriter&) = delete;
+  MetricsWriter& operator=(const MetricsWriter&) = delete;
+  void write(Metrics m);
+
+ private:
+  struct Sink;
+  std::unique_ptr<Sink> jsonl_, csv_, events_;
+};
+
+// CRC-32C (Castagnoli) and the masking of the event file's framing.
+uint32_t crc32c(std::string_view bytes);
+uint32_t masked_crc32c(std::string_view bytes);
+// Record of an event file: u64 length, masked CRC of it, payload, masked CRC of it.
+std::string event_record(std::string_view payload);
+
+}  // namespace freight::io

@@ -1,0 +1,26 @@
+// NumPy's array files: .npy (format versions 1 to 3, C and Fortran order) and .npz (zip of .npy, stored or deflated).
+// Readers refuse malformed input with Error(data) that names the file and the fault; writers are atomic.
+// Element types that Freight lacks widen on reading (f16 to f32, small integers to i32, u32 and u64 to i64); bf16 is
+// written as f32.
+#pragma once
+#include <map>
+#include <string>
+
+#include "freight/base/array.h"
+#include "freight/io/file.h"
+
+namespace freight::io {
+
+using NamedArrays = std::map<std::string, Array>;
+
+Array load_npy(const std::string& path);
+Array parse_npy(ByteView bytes, const std::string& name);
+void save_npy(const std::string& path, const Array& array);
+
+// Keys are the names without ".npy". Members that are no arrays are refused.
+NamedArrays load_npz(const std::string& path);
+NamedArrays parse_npz(ByteView bytes, const std::string& name);
+// Written without compression, as np.savez does.
+void save_npz(const std::string& path, const NamedArrays& arrays);
+
+}  // namespace freight::io

@@ -1,0 +1,253 @@
+// See safetensors.h. The header is read by a SAX parser: order is kept, duplicate keys are seen, and a hostile header
+// builds no tree.
+#include "freight/io/safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <unordered_set>
+
+#include "freight/base/error.h"
+#include "freight/io/foreign_internal.h"
+
+namespace freight::io {
+
+namespace {
+using Json = nlohmann::json;
+constexpr uint64_t kMaxHeader = 100'000'000;  // the limit of the reference implementation
+
+struct Entry {
+  std::string name, dtype;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> offsets;
+  bool has_dtype = false, has_shape = false, has_offsets = false;
+};
+
+// Accepts {"__metadata__": {string: string}, NAME: {"dtype": string, "shape": [n...], "data_offsets": [a, b]}, ...}.
+class HeaderReader : public nlohmann::json_sax<Json> {
+ public:
+  std::map<std::string, std::string> metadata;
+  std::vector<Entry> entries;
+  std::string fault;
+
+  bool start_object(size_t) override {
+    if (depth_ == 0) return ++depth_ == 1;
+    if (depth_ != 1 || list_) return bad("an object where none is allowed");
+    depth_ = 2;
+    if (!in_metadata_) entries.emplace_back().name = key_;
+    return true;
+  }
+  bool end_object() override {
+    if (depth_ == 2 && !in_metadata_) {
+      const Entry& e = entries.back();
+      if (!e.has_dtype || !e.has_shape || !e.has_offsets) return bad("dtype, shape or data_offsets is missing");
+    }
+    --depth_;
+    return true;
+  }
+  bool key(std::string& text) override {
+    if (depth_ == 1) {
+      key_ = text;
+      in_metadata_ = text == "__metadata__";
+      return names_.insert(text).second || bad("duplicate name");
+    }
+    field_ = text;
+    if (in_metadata_) return !metadata.contains(text) || bad("duplicate key in the metadata");
+    Entry& e = entries.back();
+    bool* seen = field_ == "dtype"          ? &e.has_dtype
+                 : field_ == "shape"        ? &e.has_shape
+                 : field_ == "data_offsets" ? &e.has_offsets
+                                            : nullptr;
+    if (!seen) return bad(cat("unknown field '", field_, "'"));
+    if (*seen) return bad(cat("duplicate field '", field_, "'"));
+    *seen = true;
+    return true;
+  }
+  bool string(std::string& text) override {
+    if (depth_ == 2 && !list_ && in_metadata_) {
+      metadata[field_] = text;
+      return true;
+    }
+    if (depth_ != 2 || list_ || field_ != "dtype") return bad("unexpected string");
+    entries.back().dtype = text;
+    return true;
+  }
+  bool start_array(size_t) override {
+    if (depth_ != 2 || list_ || in_metadata_ || field_ == "dtype") return bad("unexpected list");
+    list_ = field_ == "shape" ? &entries.back().shape : &entries.back().offsets;
+    return true;
+  }
+  bool end_array() override {
+    list_ = nullptr;
+    return true;
+  }
+  bool number_unsigned(uint64_t v) override {
+    if (!list_) return bad("unexpected number");
+    if (v > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return bad("number out of range");
+    if (list_->size() > 64) return bad("too many axes");
+    list_->push_back(static_cast<int64_t>(v));
+    return true;
+  }
+  bool number_integer(int64_t) override { return bad("negative number"); }
+  bool number_float(double, const std::string&) override { return bad("number that is no integer"); }
+  bool boolean(bool) override { return bad("unexpected boolean"); }
+  bool null() override { return bad("unexpected null"); }
+  bool binary(binary_t&) override { return bad("unexpected binary"); }
+  bool parse_error(size_t at, const std::string&, const nlohmann::detail::exception&) override {
+    fault = cat("not valid JSON at byte ", at);
+    return false;
+  }
+
+ private:
+  bool bad(const std::string& what) {
+    fault = key_.empty() ? what : cat(what, " ('", key_, "')");
+    return false;
+  }
+  int depth_ = 0;
+  bool in_metadata_ = false;
+  std::vector<int64_t>* list_ = nullptr;
+  std::string key_, field_;
+  std::unordered_set<std::string> names_;
+};
+
+struct Named {
+  const char* name;
+  ForeignType type;
+};
+constexpr Named kTypes[] = {{"F32", {'f', 4}}, {"F64", {'f', 8}}, {"F16", {'f', 2}}, {"BF16", {'B', 2}},
+                            {"I8", {'i', 1}},  {"I16", {'i', 2}}, {"I32", {'i', 4}}, {"I64", {'i', 8}},
+                            {"U8", {'u', 1}},  {"U16", {'u', 2}}, {"U32", {'u', 4}}, {"U64", {'u', 8}},
+                            {"BOOL", {'b', 1}}};
+
+uint64_t header_size_of(ByteView prefix, uint64_t file_size, const std::string& name) {
+  if (file_size < 8) fail(ErrorKind::checkpoint, name, "truncated safetensors file: ", file_size, " bytes");
+  uint64_t n = 0;
+  for (size_t i = 8; i-- > 0;) n = n << 8 | prefix[i];
+  if (n > kMaxHeader) {
+    fail(ErrorKind::checkpoint, name, "not a safetensors file: header of ", n, " bytes, the limit is ", kMaxHeader);
+  }
+  if (n > file_size - 8) {
+    fail(ErrorKind::checkpoint, name, "truncated safetensors file: header of ", n, " bytes in a file of ", file_size);
+  }
+  return n;
+}
+}  // namespace
+
+const Array* SafeTensors::find(const std::string& name) const {
+  for (const auto& [key, array] : tensors) {
+    if (key == name) return &array;
+  }
+  return nullptr;
+}
+
+SafeTensors parse_safetensors(ByteView bytes, const std::string& name) {
+  const uint64_t header_size = header_size_of(bytes, bytes.size(), name);
+  const ByteView header = bytes.subspan(8, header_size), body = bytes.subspan(8 + header_size);
+  if (header.empty() || header[0] != '{') {
+    fail(ErrorKind::checkpoint, name, "not a safetensors file: the header does not start with '{'");
+  }
+  HeaderReader reader;
+  if (!Json::sax_parse(header.begin(), header.end(), &reader)) {
+    fail(ErrorKind::checkpoint, name, "bad safetensors header: ", reader.fault);
+  }
+
+  SafeTensors out;
+  out.metadata = std::move(reader.metadata);
+  // Types, shapes and ranges first, so that nothing is allocated for a file that lies.
+  std::vector<ForeignType> types;
+  std::vector<Shape> shapes;
+  for (const Entry& e : reader.entries) {
+    const auto* t =
+        std::find_if(std::begin(kTypes), std::end(kTypes), [&](const Named& n) { return e.dtype == n.name; });
+    if (t == std::end(kTypes)) {
+      fail(ErrorKind::checkpoint, name, "tensor '", e.name, "': element type '", e.dtype, "' is not supported");
+    }
+    const auto shape = checked_shape(e.shape, 8);
+    if (!shape) fail(ErrorKind::checkpoint, name, "tensor '", e.name, "': shape has too many axes or elements");
+    if (e.offsets.size() != 2 || e.offsets[0] > e.offsets[1] || static_cast<uint64_t>(e.offsets[1]) > body.size()) {
+      fail(ErrorKind::checkpoint, name, "tensor '", e.name, "': data_offsets out of range, the file holds ",
+           body.size(), " bytes of data");
+    }
+    const int64_t need = shape->numel() * static_cast<int64_t>(t->type.size);
+    if (e.offsets[1] - e.offsets[0] != need) {
+      fail(ErrorKind::checkpoint, name, "tensor '", e.name, "': shape ", *shape, " of ", e.dtype, " needs ", need,
+           " bytes, data_offsets give ", e.offsets[1] - e.offsets[0]);
+    }
+    types.push_back(t->type);
+    shapes.push_back(*shape);
+  }
+  std::vector<size_t> order(reader.entries.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return reader.entries[a].offsets < reader.entries[b].offsets; });
+  int64_t end = 0;
+  for (const size_t i : order) {
+    const Entry& e = reader.entries[i];
+    if (e.offsets[0] != end) {
+      fail(ErrorKind::checkpoint, name, "tensor '", e.name,
+           "': ", e.offsets[0] < end ? "overlaps" : "leaves a gap after", " the one before: starts at ", e.offsets[0],
+           ", need ", end);
+    }
+    end = e.offsets[1];
+  }
+  if (static_cast<uint64_t>(end) != body.size()) {
+    fail(ErrorKind::checkpoint, name, "bytes after the last tensor: got ", body.size(), ", need ", end);
+  }
+  for (size_t i = 0; i < reader.entries.size(); ++i) {
+    const Entry& e = reader.entries[i];
+    Array a(*widened(types[i]), shapes[i]);
+    const ByteView src =
+        body.subspan(static_cast<size_t>(e.offsets[0]), static_cast<size_t>(e.offsets[1] - e.offsets[0]));
+    const std::string fault = widen(types[i], Endian::little, src, a);
+    if (!fault.empty()) fail(ErrorKind::checkpoint, name, "tensor '", e.name, "': ", fault);
+    out.tensors.emplace_back(e.name, std::move(a));
+  }
+  return out;
+}
+
+SafeTensors load_safetensors(const std::string& path) { return parse_safetensors(read_file(path), path); }
+
+void save_safetensors(const std::string& path, const SafeTensors& content) {
+  // Wide element types come first in the data, so that every tensor is aligned to its element.
+  std::vector<size_t> order(content.tensors.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return size_of(content.tensors[a].second.dtype()) > size_of(content.tensors[b].second.dtype());
+  });
+  std::vector<size_t> begin(order.size());
+  size_t total = 0;
+  for (const size_t i : order) {
+    begin[i] = total;
+    total += content.tensors[i].second.bytes();
+  }
+  std::string header = "{";
+  try {
+    if (!content.metadata.empty()) header += "\"__metadata__\":" + Json(content.metadata).dump() + ",";
+    std::unordered_set<std::string> seen{"__metadata__"};
+    for (size_t i = 0; i < content.tensors.size(); ++i) {
+      const auto& [name, a] = content.tensors[i];
+      if (!seen.insert(name).second) fail(ErrorKind::usage, path, "tensor name '", name, "' is taken or reserved");
+      header += cat(Json(name).dump(), ":{\"dtype\":\"", info(a.dtype()).safetensors,
+                    "\",\"shape\":", Json(a.shape().vector()).dump(), ",\"data_offsets\":[", begin[i], ",",
+                    begin[i] + a.bytes(), "]},");
+    }
+  } catch (const Json::exception& e) {
+    fail(ErrorKind::usage, path, "a name or metadata value is not valid UTF-8: ", e.what());
+  }
+  if (header.back() == ',') header.pop_back();
+  header += "}";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  if (header.size() > kMaxHeader)
+    fail(ErrorKind::usage, path, "header of ", header.size(), " bytes is above the limit");
+  uint8_t size[8];
+  for (size_t i = 0; i < 8; ++i) size[i] = static_cast<uint8_t>(header.size() >> (8 * i));
+  AtomicFile file(path);
+  file.write(size, sizeof size);
+  file.write(header);
+  for (const size_t i : order) file.write(content.tensors[i].second.raw(), content.tensors[i].second.bytes());
+  file.commit();
+}
+
+}  // namespace freight::io

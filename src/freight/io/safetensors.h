@@ -1,0 +1,28 @@
+// The safetensors format: u64 header size, a JSON header {name: {dtype, shape, data_offsets}}, then the tensors'
+// bytes without gaps. Reading is strict, since these files come from strangers; writing is atomic.
+// Errors of content are Error(checkpoint); a missing file is Error(data).
+#pragma once
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "freight/base/array.h"
+#include "freight/io/file.h"
+
+namespace freight::io {
+
+struct SafeTensors {
+  std::map<std::string, std::string> metadata;
+  std::vector<std::pair<std::string, Array>> tensors;  // in the order of the header
+
+  // The tensor of that name, or null.
+  const Array* find(const std::string& name) const;
+};
+
+// Element types that Freight lacks widen on reading: F16 to f32, small integers to i32, U32 to i64.
+SafeTensors load_safetensors(const std::string& path);
+SafeTensors parse_safetensors(ByteView bytes, const std::string& name);
+void save_safetensors(const std::string& path, const SafeTensors& content);
+
+}  // namespace freight::io

@@ -1,0 +1,112 @@
+// Whole files: atomic writing under failure, gunzip of good and damaged input.
+#include "freight/io/file.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+
+#include "tests/support/files.h"
+
+namespace freight::io {
+namespace {
+using namespace freight::testing;
+
+TEST(ReadFile, NamesThePathAndTheReason) {
+  expect_error(ErrorKind::data, {"/no/such/file", "No such file"}, [] { read_file("/no/such/file"); });
+  expect_error(ErrorKind::data, {"/tmp", "directory"}, [] { read_file("/tmp"); });
+}
+
+TEST(AtomicFileTest, ReplacesTheFileAndLeavesNothingElse) {
+  const TemporaryDir dir;
+  write_file_atomic(dir / "a", std::string_view("one"));
+  write_file_atomic(dir / "a", std::string_view("two"));
+  EXPECT_EQ(read_text(dir / "a"), "two");
+  EXPECT_EQ(dir.entries(), 1u);
+}
+
+TEST(AtomicFileTest, WithoutCommitThePreviousFileStays) {
+  const TemporaryDir dir;
+  write_file_atomic(dir / "a", std::string_view("old"));
+  {
+    AtomicFile f(dir / "a");
+    f.write(std::string_view("half"));
+  }
+  EXPECT_EQ(read_text(dir / "a"), "old");
+  EXPECT_EQ(dir.entries(), 1u);
+}
+
+TEST(AtomicFileTest, KeepsASymbolicLink) {
+  const TemporaryDir dir;
+  write_file_atomic(dir / "real", std::string_view("old"));
+  std::filesystem::create_symlink("real", dir / "link");
+  write_file_atomic(dir / "link", std::string_view("new"));
+  EXPECT_TRUE(std::filesystem::is_symlink(dir / "link"));
+  EXPECT_EQ(read_text(dir / "real"), "new");
+}
+
+TEST(AtomicFileTest, AFullDiskLeavesThePreviousFile) {
+  const TemporaryDir dir;
+  write_file_atomic(dir / "a", std::string_view("old"));
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small{4096, before.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  expect_error(ErrorKind::runtime, {dir / "a", "too large"},
+               [&] { write_file_atomic(dir / "a", std::string(100000, 'x')); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(read_text(dir / "a"), "old");
+  EXPECT_EQ(dir.entries(), 1u);
+}
+
+TEST(AtomicFileTest, ADeviceIsWrittenInPlaceAndItsFaultReported) {
+  if (!file_exists("/dev/full")) GTEST_SKIP() << "/dev/full is missing here";
+  expect_error(ErrorKind::runtime, {"/dev/full", "No space left"},
+               [] { write_file_atomic("/dev/full", std::string_view("x")); });
+  EXPECT_TRUE(file_exists("/dev/full"));
+}
+
+TEST(AtomicFileTest, NamesADirectoryThatIsMissing) {
+  expect_error(ErrorKind::runtime, {"/no/such/dir/a", "No such file"},
+               [] { write_file_atomic("/no/such/dir/a", std::string_view("x")); });
+}
+
+TEST(Gunzip, GivesBackTheBytes) {
+  const std::string text(200000, 'q');
+  EXPECT_EQ(text_of(gunzip(bytes_of(gzip_stored(text)), "t.gz")), text);
+  EXPECT_EQ(text_of(gunzip(bytes_of(gzip_stored("")), "t.gz")), "");
+}
+
+TEST(Gunzip, ReadsSeveralMembers) {
+  const std::string both = gzip_stored(std::string(70000, 'a')) + gzip_stored("b");
+  EXPECT_EQ(text_of(gunzip(bytes_of(both), "t.gz")), std::string(70000, 'a') + "b");
+}
+
+TEST(Gunzip, RefusesEveryTruncation) {
+  const std::string good = gzip_stored("freight carries cargo");
+  for (size_t n = 0; n < good.size(); ++n) {
+    expect_error(ErrorKind::data, {"cut.gz"}, [&] { gunzip(bytes_of(good.substr(0, n)), "cut.gz"); });
+  }
+}
+
+TEST(Gunzip, RefusesDamage) {
+  std::string bad = gzip_stored("freight carries cargo");
+  bad[20] ^= 1;
+  expect_error(ErrorKind::data, {"bad.gz", "corrupt"}, [&] { gunzip(bytes_of(bad), "bad.gz"); });
+  expect_error(ErrorKind::data, {"bad.gz", "magic"}, [&] { gunzip(bytes_of("PK is not gzip"), "bad.gz"); });
+  // A size field that lies is only a hint.
+  std::string lies = gzip_stored("freight carries cargo");
+  lies[lies.size() - 1] = '\x7f';
+  expect_error(ErrorKind::data, {"lies.gz", "corrupt"}, [&] { gunzip(bytes_of(lies), "lies.gz"); });
+}
+
+TEST(Gunzip, ReadsTheRealMnistImages) {
+  const std::string dir = real_data("mnist/train-images-idx3-ubyte.gz");
+  if (dir.empty()) GTEST_SKIP() << "the real MNIST files are not here (set FREIGHT_DATA)";
+  EXPECT_EQ(read_file_gunzip(dir + "/mnist/train-images-idx3-ubyte.gz").size(), 47040016u);
+}
+
+}  // namespace
+}  // namespace freight::io

@@ -1,0 +1,134 @@
+// npy and npz: round trips, the variants NumPy writes, and malformed files.
+#include "freight/io/npy.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/files.h"
+
+namespace freight::io {
+namespace {
+using namespace freight::testing;
+
+std::string npy(const std::string& dict, const std::string& body, char version = 1) {
+  std::string head = dict + "\n";
+  return std::string("\x93NUMPY", 6) + version + '\0' + le(head.size(), version == 1 ? 2 : 4) + head + body;
+}
+std::string dict(const std::string& descr, const std::string& order, const std::string& shape) {
+  return cat("{'descr': '", descr, "', 'fortran_order': ", order, ", 'shape': ", shape, ", }");
+}
+
+class NpyRoundTrip : public ::testing::TestWithParam<int> {};
+TEST_P(NpyRoundTrip, KeepsEveryElementType) {
+  const auto dtype = static_cast<DType>(GetParam());
+  const TemporaryDir dir;
+  for (const Shape& shape : {Shape{}, Shape{0}, Shape{7}, Shape{2, 3, 4}}) {
+    const Array a = Array::of(std::vector<float>(static_cast<size_t>(shape.numel()), 1.0f), shape).cast(dtype);
+    save_npy(dir / "a.npy", a);
+    const Array b = load_npy(dir / "a.npy");
+    EXPECT_EQ(b.dtype(), dtype == DType::bf16 ? DType::f32 : dtype);
+    EXPECT_EQ(b.shape(), shape);
+    EXPECT_EQ(b.to_vector<double>(), a.to_vector<double>());
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, NpyRoundTrip, ::testing::Range(0, kDTypeCount));
+
+TEST(Npy, ReadsFortranOrder) {
+  // [[1, 2, 3], [4, 5, 6]] by columns.
+  const Array a = parse_npy(bytes_of(npy(dict("|u1", "True", "(2, 3)"), "\x01\x04\x02\x05\x03\x06")), "f.npy");
+  EXPECT_EQ(a.to_vector<int>(), (std::vector<int>{1, 2, 3, 4, 5, 6}));
+}
+
+TEST(Npy, ReadsBigEndianSmallTypesAndNewerVersions) {
+  EXPECT_EQ(parse_npy(bytes_of(npy(dict(">i2", "False", "(2,)"), std::string("\x01\x02\xff\xfe", 4), 2)), "a")
+                .to_vector<int>(),
+            (std::vector<int>{258, -2}));
+  EXPECT_EQ(parse_npy(bytes_of(npy(dict("<f2", "False", "(3,)"), std::string("\x00\x3c\x00\xc0\x01\x00", 6), 3)), "a")
+                .to_vector<float>(),
+            (std::vector<float>{1.0f, -2.0f, 0x1p-24f}));
+  EXPECT_EQ(parse_npy(bytes_of(npy("{\"shape\":(),'descr':'<i4','fortran_order':False}", le(7, 4))), "a").numel(), 1);
+}
+
+struct Bad {
+  const char* what;
+  std::string bytes;
+  std::string says;
+};
+class NpyBad : public ::testing::TestWithParam<Bad> {};
+TEST_P(NpyBad, IsRefusedWithFileAndFault) {
+  expect_error(ErrorKind::data, {"bad.npy", GetParam().says},
+               [&] { parse_npy(bytes_of(GetParam().bytes), "bad.npy"); });
+}
+INSTANTIATE_TEST_SUITE_P(
+    All, NpyBad,
+    ::testing::Values(Bad{"empty", "", "magic"}, Bad{"other format", "PK\x03\x04 and more text", "magic"},
+                      Bad{"short header", npy(dict("<f4", "False", "(2,)"), "").substr(0, 30), "truncated"},
+                      Bad{"short body", npy(dict("<f4", "False", "(2,)"), "1234567"), "truncated"},
+                      Bad{"long body", npy(dict("<f4", "False", "(2,)"), "123456789"), "bytes after"},
+                      Bad{"version", npy(dict("<f4", "False", "(2,)"), "12345678", 9), "version 9"},
+                      Bad{"objects", npy(dict("|O", "False", "(2,)"), "12345678"), "'|O' is not supported"},
+                      Bad{"structured", npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "1234"),
+                          "structured"},
+                      Bad{"overflow", npy(dict("<f4", "False", "(4294967296, 4294967296)"), ""), "too many"},
+                      Bad{"extent", npy(dict("<f4", "False", "(99999999999999999999,)"), ""), "out of range"},
+                      Bad{"rank", npy(dict("<f4", "False", "(1,1,1,1,1,1,1,1,1)"), "1234"), "too many axes"},
+                      Bad{"negative", npy(dict("<f4", "False", "(-1,)"), ""), "non-negative"},
+                      Bad{"missing key", npy("{'descr': '<f4', 'shape': (1,)}", "1234"), "missing"},
+                      Bad{"extra key", npy("{'descr': '<f4', 'x': (1,)}", "1234"), "unexpected key 'x'"},
+                      Bad{"boolean", npy(dict("|b1", "False", "(1,)"), "\x07"), "need 0 or 1"},
+                      Bad{"u64", npy(dict("<u8", "False", "(1,)"), std::string(8, '\xff')), "above the range"}),
+    [](const auto& p) {
+      std::string name = p.param.what;
+      for (char& c : name) c = c == ' ' ? '_' : c;
+      return name;
+    });
+
+TEST(Npz, RoundTrips) {
+  const TemporaryDir dir;
+  const NamedArrays in{{"x", Array::of<float>({1, 2, 3, 4}, {2, 2})}, {"y", Array::of<int64_t>({5, 6}, {2})}};
+  save_npz(dir / "a.npz", in);
+  const NamedArrays out = load_npz(dir / "a.npz");
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_EQ(out.at("x").to_vector<float>(), in.at("x").to_vector<float>());
+  EXPECT_EQ(out.at("y").to_vector<int64_t>(), in.at("y").to_vector<int64_t>());
+}
+
+TEST(Npz, RefusesDamage) {
+  const TemporaryDir dir;
+  save_npz(dir / "a.npz", {{"x", Array::of<float>({1, 2, 3, 4}, {2, 2})}});
+  const std::string good = read_text(dir / "a.npz");
+  for (size_t n = 0; n < good.size(); n += 7) {
+    expect_error(ErrorKind::data, {"cut.npz"}, [&] { parse_npz(bytes_of(good.substr(0, n)), "cut.npz"); });
+  }
+  std::string bad = good;
+  bad[good.find("NUMPY") + 130] ^= 1;  // an element
+  expect_error(ErrorKind::data, {"bad.npz[x.npy]", "checksum"}, [&] { parse_npz(bytes_of(bad), "bad.npz"); });
+}
+
+TEST(Npz, ReadsWhatNumpyWrites) {
+  const TemporaryDir dir;
+  const std::string script =
+      "import numpy as np; a = np.arange(1000, dtype=np.int32).reshape(10, 100); "
+      "np.savez_compressed('" +
+      (dir / "c.npz") + "', a=a, f=np.asfortranarray(a)); np.savez('" + (dir / "s.npz") + "', a=a)";
+  if (std::system(("python3 -c \"" + script + "\" 2>/dev/null").c_str()) != 0) GTEST_SKIP() << "no numpy here";
+  for (const char* file : {"c.npz", "s.npz"}) {
+    for (const auto& [name, a] : load_npz(dir / file)) {
+      EXPECT_EQ(a.shape(), (Shape{10, 100})) << name;
+      EXPECT_EQ(a.data<int32_t>()[123], 123) << name;
+    }
+  }
+  save_npz(dir / "ours.npz", {{"x", Array::of<float>({1, 2, 3, 4}, {2, 2})}});
+  const std::string check =
+      "import numpy as np; x = np.load('" + (dir / "ours.npz") + "')['x']; assert x.tolist() == [[1, 2], [3, 4]]";
+  EXPECT_EQ(std::system(("python3 -c \"" + check + "\"").c_str()), 0);
+}
+
+TEST(Npz, ReadsRealFilesOfOthers) {
+  const std::string root = real_data("models/expected/silero_vad_16k_op15_synthetic.npz");
+  if (root.empty()) GTEST_SKIP() << "the real model files are not here (set FREIGHT_DATA)";
+  const NamedArrays a = load_npz(root + "/models/expected/silero_vad_16k_op15_synthetic.npz");
+  EXPECT_TRUE(a.contains("wav") && a.contains("prob"));
+}
+
+}  // namespace
+}  // namespace freight::io

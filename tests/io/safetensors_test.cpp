@@ -1,0 +1,129 @@
+// safetensors: round trips, Python's reader, and strict refusal of files that lie.
+#include "freight/io/safetensors.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/files.h"
+
+namespace freight::io {
+namespace {
+using namespace freight::testing;
+
+std::string file_of(const std::string& header, const std::string& body) { return le(header.size(), 8) + header + body; }
+
+SafeTensors example() {
+  return {{{"spec", "{\"layers\":[\"conv \xc3\xa9\"]}"}, {"classes", "a\nb"}},
+          {{"b.bias", Array::of<float>({1, 2, 3}, {3})},
+           {"mask", Array::of<uint8_t>({1, 0, 1, 1, 0}, {5})},
+           {"a.weight", Array::of<double>({1.5, -2}, {1, 2})},
+           {"half", Array::of<float>({0.5f, 3.0f}, {2}).cast(DType::bf16)},
+           {"count", Array::of<int64_t>({1LL << 40}, {})},
+           {"none", Array(DType::f32, {0, 4})}}};
+}
+
+TEST(SafeTensorsTest, RoundTripsTensorsMetadataAndOrder) {
+  const TemporaryDir dir;
+  const SafeTensors in = example();
+  save_safetensors(dir / "m.safetensors", in);
+  const SafeTensors out = load_safetensors(dir / "m.safetensors");
+  EXPECT_EQ(out.metadata, in.metadata);
+  ASSERT_EQ(out.tensors.size(), in.tensors.size());
+  for (size_t i = 0; i < in.tensors.size(); ++i) {
+    EXPECT_EQ(out.tensors[i].first, in.tensors[i].first);
+    EXPECT_EQ(out.tensors[i].second.dtype(), in.tensors[i].second.dtype());
+    EXPECT_EQ(out.tensors[i].second.shape(), in.tensors[i].second.shape());
+    EXPECT_EQ(out.tensors[i].second.to_vector<double>(), in.tensors[i].second.to_vector<double>());
+  }
+  ASSERT_NE(out.find("mask"), nullptr);
+  EXPECT_EQ(out.find("nothing"), nullptr);
+}
+
+TEST(SafeTensorsTest, PythonReadsIt) {
+  if (std::system("python3 -c 'import safetensors.numpy' 2>/dev/null") != 0) {
+    GTEST_SKIP() << "Python's safetensors package is not here";
+  }
+  const TemporaryDir dir;
+  SafeTensors content = example();
+  std::erase_if(content.tensors, [](const auto& t) { return t.second.dtype() == DType::bf16; });  // numpy has no bf16
+  save_safetensors(dir / "m.safetensors", content);
+  const std::string check =
+      "import safetensors, sys; f = safetensors.safe_open(sys.argv[1], 'numpy'); "
+      "assert f.metadata()['classes'] == 'a\\nb'; "
+      "assert f.get_tensor('b.bias').tolist() == [1, 2, 3]; "
+      "assert f.get_tensor('count').item() == 1 << 40; "
+      "assert f.get_tensor('none').shape == (0, 4)";
+  EXPECT_EQ(std::system(("python3 -c \"" + check + "\" " + (dir / "m.safetensors")).c_str()), 0);
+}
+
+TEST(SafeTensorsTest, HalfFloatsWidenOnLoad) {
+  const std::string header = R"({"h":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}})";
+  const SafeTensors s = parse_safetensors(bytes_of(file_of(header, std::string("\x00\x3c\x00\x7c", 4))), "h");
+  EXPECT_EQ(s.tensors[0].second.dtype(), DType::f32);
+  EXPECT_EQ(s.tensors[0].second.data<float>()[0], 1.0f);
+  EXPECT_TRUE(std::isinf(s.tensors[0].second.data<float>()[1]));
+}
+
+struct Bad {
+  const char* what;
+  std::string bytes;
+  std::string says;
+};
+std::string one(const std::string& fields) { return file_of("{\"w\":{" + fields + "}}", "12345678"); }
+class SafeTensorsBad : public ::testing::TestWithParam<Bad> {};
+TEST_P(SafeTensorsBad, IsRefusedWithFileAndFault) {
+  expect_error(ErrorKind::checkpoint, {"bad.safetensors", GetParam().says},
+               [&] { parse_safetensors(bytes_of(GetParam().bytes), "bad.safetensors"); });
+}
+INSTANTIATE_TEST_SUITE_P(
+    All, SafeTensorsBad,
+    ::testing::Values(
+        Bad{"empty", "", "truncated"}, Bad{"seven_bytes", "1234567", "truncated"},
+        Bad{"huge_header", le(uint64_t{1} << 40, 8) + "{}", "the limit"},
+        Bad{"header_beyond_file", le(100, 8) + "{}", "truncated"}, Bad{"no_brace", file_of("[]", ""), "'{'"},
+        Bad{"not_json", file_of("{\"w\":", ""), "JSON"}, Bad{"not_utf8", file_of("{\"\xff\":1}", ""), "JSON"},
+        Bad{"text_after", file_of("{}{}", ""), "JSON"}, Bad{"bytes_after", file_of("{}", "x"), "bytes after"},
+        Bad{"unknown_type", one(R"("dtype":"F7","shape":[2],"data_offsets":[0,8])"), "'F7'"},
+        Bad{"too_small", one(R"("dtype":"F32","shape":[3],"data_offsets":[0,8])"), "needs 12 bytes"},
+        Bad{"out_of_range", one(R"("dtype":"F32","shape":[4],"data_offsets":[0,16])"), "out of range"},
+        Bad{"reversed", one(R"("dtype":"F32","shape":[2],"data_offsets":[8,0])"), "out of range"},
+        Bad{"negative", one(R"("dtype":"F32","shape":[-2],"data_offsets":[0,8])"), "negative"},
+        Bad{"fraction", one(R"("dtype":"F32","shape":[2.0],"data_offsets":[0,8])"), "integer"},
+        Bad{"overflow", one(R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8])"), "too many"},
+        Bad{"gap", one(R"("dtype":"F32","shape":[1],"data_offsets":[4,8])"), "gap"},
+        Bad{"overlap",
+            file_of(
+                R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+                "12345678"),
+            "overlaps"},
+        Bad{"duplicate",
+            file_of(
+                R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})",
+                "12345678"),
+            "duplicate"},
+        Bad{"field_missing", one(R"("dtype":"F32","shape":[2])"), "missing"},
+        Bad{"field_unknown", one(R"("dtype":"F32","size":[2])"), "'size'"},
+        Bad{"field_twice", one(R"("dtype":"F32","dtype":"F32")"), "duplicate"},
+        Bad{"nested", one(R"("dtype":"F32","shape":[[2]],"data_offsets":[0,8])"), "list"},
+        Bad{"metadata_number", file_of(R"({"__metadata__":{"a":1}})", ""), "number"},
+        Bad{"boolean", file_of(std::string(R"({"w":{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]}})"), "\x05"),
+            "need 0 or 1"}),
+    [](const auto& p) { return p.param.what; });
+
+TEST(SafeTensorsTest, SavingRefusesNamesThatClash) {
+  const TemporaryDir dir;
+  const Array a = Array::of<float>({1}, {1});
+  expect_error(ErrorKind::usage, {"'w'", "taken"}, [&] { save_safetensors(dir / "m", {{}, {{"w", a}, {"w", a}}}); });
+  expect_error(ErrorKind::usage, {"reserved"}, [&] { save_safetensors(dir / "m", {{}, {{"__metadata__", a}}}); });
+  expect_error(ErrorKind::usage, {"UTF-8"}, [&] { save_safetensors(dir / "m", {{{"k", "\xff"}}, {}}); });
+  EXPECT_EQ(dir.entries(), 0u);
+}
+
+TEST(SafeTensorsTest, ReadsRealModelsOfOthers) {
+  const std::string root = real_data("models/burn-mnist.safetensors");
+  if (root.empty()) GTEST_SKIP() << "the real model files are not here (set FREIGHT_DATA)";
+  EXPECT_GT(load_safetensors(root + "/models/burn-mnist.safetensors").tensors.size(), 8u);
+  EXPECT_EQ(load_safetensors(root + "/models/silero_vad_16k.safetensors").tensors.size(), 15u);
+}
+
+}  // namespace
+}  // namespace freight::io

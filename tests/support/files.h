@@ -1,0 +1,93 @@
+// Helpers of the tests of io and data: temporary folders, error expectations, small gzip files, the real data.
+#pragma once
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "freight/base/env.h"
+#include "freight/base/error.h"
+#include "freight/io/file.h"
+
+namespace freight::testing {
+
+// A fresh directory, removed at the end of the scope.
+class TemporaryDir {
+ public:
+  TemporaryDir() {
+    static std::atomic<int> counter{0};
+    path_ =
+        std::filesystem::temp_directory_path() / cat("freight-test-", static_cast<int64_t>(::getpid()), "-", counter++);
+    std::filesystem::create_directories(path_);
+  }
+  ~TemporaryDir() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryDir(const TemporaryDir&) = delete;
+  TemporaryDir& operator=(const TemporaryDir&) = delete;
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  std::string path() const { return path_.string(); }
+  size_t entries() const {
+    return static_cast<size_t>(
+        std::distance(std::filesystem::directory_iterator(path_), std::filesystem::directory_iterator()));
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline io::ByteView bytes_of(const std::string& text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+inline std::string text_of(io::ByteView bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+inline std::string read_text(const std::string& path) { return text_of(io::read_file(path)); }
+
+// f must throw Error of that kind whose text holds every one of `parts`.
+template <class F>
+void expect_error(ErrorKind kind, const std::vector<std::string>& parts, F&& f) {
+  try {
+    f();
+    ADD_FAILURE() << "no error; need one that says: " << join(parts, ", ");
+  } catch (const Error& e) {
+    EXPECT_EQ(static_cast<int>(e.kind()), static_cast<int>(kind)) << e.what();
+    for (const std::string& part : parts) {
+      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << "'" << part << "' is not in: " << e.what();
+    }
+  }
+}
+
+inline std::string le(uint64_t v, int size) {
+  std::string out;
+  for (int i = 0; i < size; ++i) out += static_cast<char>(v >> (8 * i) & 0xff);
+  return out;
+}
+inline std::string be32(uint32_t v) {
+  const std::string s = le(v, 4);
+  return {s.rbegin(), s.rend()};
+}
+// A gzip file of stored blocks.
+inline std::string gzip_stored(const std::string& text) {
+  std::string out("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03", 10);
+  size_t at = 0;
+  do {
+    const size_t n = std::min<size_t>(text.size() - at, 65535);
+    out += at + n == text.size() ? '\x01' : '\x00';
+    out += le(n, 2) + le(~n & 0xffff, 2) + text.substr(at, n);
+    at += n;
+  } while (at < text.size());
+  return out + le(io::crc32(bytes_of(text)), 4) + le(text.size(), 4);
+}
+
+// The folder with real data sets ($FREIGHT_DATA, else shared/data beside the checkout), "" where there is none.
+inline std::string real_data(const std::string& file_inside) {
+  for (const std::string& dir : {env::get("FREIGHT_DATA"), std::string(FREIGHT_SOURCE_DIR) + "/../shared/data"}) {
+    if (!dir.empty() && std::filesystem::exists(dir + "/" + file_inside)) return dir;
+  }
+  return "";
+}
+
+}  // namespace freight::testing
