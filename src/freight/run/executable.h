@@ -39,9 +39,13 @@ class Executable {
   // Runs once. `inputs` in the order of graph.leaves(Op::input), `outputs` in that of graph.outputs: dense row-major
   // memory of the right type (checked once per address change, not per element), read and written in place.
   void run(const std::vector<Array>& inputs, const std::vector<Array>& outputs);
+  // The same with a timer around every step: seconds per step of the plan.
+  std::vector<double> run_timed(const std::vector<Array>& inputs, const std::vector<Array>& outputs);
   const Plan& plan() const { return *plan_; }
 
  private:
+  void bind(const std::vector<Array>& inputs, const std::vector<Array>& outputs);
+  void finish();
   struct Bound;
   std::shared_ptr<const Plan> plan_;
   std::unique_ptr<Bound> bound_;

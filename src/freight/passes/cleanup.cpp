@@ -1,0 +1,83 @@
+// dead_code and decompose, and the pipeline that runs all graph passes in order with a verifier in between.
+#include <cstdio>
+
+#include "freight/backend/backend.h"
+#include "freight/base/env.h"
+#include "freight/base/error.h"
+#include "freight/ir/builder.h"
+#include "freight/passes/passes.h"
+
+namespace freight {
+
+namespace passes {
+
+Graph dead_code(const Graph& graph) {
+  std::vector<bool> live(graph.values.size());
+  for (Value v : graph.outputs) live[static_cast<size_t>(v.id)] = true;
+  for (const Update& u : graph.updates) live[static_cast<size_t>(u.next.id)] = true;
+  std::vector<bool> keep(graph.nodes.size());
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    const Node& n = graph.nodes[i];
+    keep[i] = n.op == Op::input || n.op == Op::state;  // the signature stays
+    for (Value v : n.outputs) keep[i] = keep[i] || live[static_cast<size_t>(v.id)];
+    if (!keep[i]) continue;
+    for (Value v : n.inputs) live[static_cast<size_t>(v.id)] = true;
+  }
+  Rewriter r(graph);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (keep[i]) r.copy(graph.nodes[i]);
+  }
+  return r.finish();
+}
+
+Graph decompose(const Graph& graph, const Backend* backend) {
+  Rewriter r(graph);
+  bool changed = false;
+  Builder b(r.dst);
+  for (const Node& n : graph.nodes) {
+    if (info(n.op).kind != OpKind::composite || (backend && backend->has_kernel(graph, n))) {
+      r.copy(n);
+      continue;
+    }
+    b.set_location(n.scope, n.where);
+    const std::vector<Value> out = info(n.op).decompose(b, n, r(n.inputs));
+    for (size_t i = 0; i < out.size(); ++i) r.replace(n.outputs[i], out[i]);
+    changed = true;
+  }
+  Graph result = r.finish();
+  return changed ? decompose(result, backend) : result;  // definitions may use composites
+}
+
+}  // namespace passes
+
+namespace {
+void dump(const Graph& graph, int number, const char* pass) {
+  const std::string dir = env::get("FREIGHT_DUMP");
+  const std::string path = cat(dir, "/", number < 10 ? "0" : "", number, "-", pass, ".graph");
+  if (std::FILE* f = std::fopen(path.c_str(), "w")) {
+    const std::string text = print(graph);
+    std::fwrite(text.data(), 1, text.size(), f);
+    std::fclose(f);
+  }
+}
+}  // namespace
+
+Graph run_pipeline(Graph graph, const Backend& backend) {
+  const bool check = env::get("FREIGHT_VERIFY") == "1", write = env::is_set("FREIGHT_DUMP");
+  int number = 0;
+  const auto pass = [&](const char* pass_name, auto&& f) {
+    graph = f(graph);
+    if (check) verify(graph, pass_name);
+    if (write) dump(graph, number++, pass_name);
+  };
+  verify(graph);
+  if (write) dump(graph, number++, "traced");
+  pass("dead_code", [](const Graph& g) { return passes::dead_code(g); });
+  pass("decompose", [&](const Graph& g) { return passes::decompose(g, &backend); });
+  pass("simplify", [](const Graph& g) { return passes::simplify(g); });
+  if (backend.fuses()) pass("fuse", [&](const Graph& g) { return passes::fuse(g, backend); });
+  pass("schedule", [](const Graph& g) { return passes::schedule(g); });
+  return graph;
+}
+
+}  // namespace freight

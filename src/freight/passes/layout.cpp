@@ -1,0 +1,242 @@
+// Layouts and aliases; see placement.h. Pointwise and fused nodes read any strides and write in the order of their
+// largest input; the backend is asked about everything else; a wish that is not met becomes a visible copy node.
+#include <algorithm>
+#include <numeric>
+
+#include "freight/base/error.h"
+#include "freight/passes/placement.h"
+
+namespace freight::passes {
+
+namespace {
+
+// The axes from slowest to fastest by stride; extents of 1 keep their place beside their neighbours.
+std::vector<int> memory_order(const Shape& shape, const Strides& strides) {
+  std::vector<int> order(static_cast<size_t>(shape.rank()));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    if (shape[a] == 1 || shape[b] == 1) return false;
+    return strides[a] > strides[b];
+  });
+  return order;
+}
+
+// Strides of `to` over the memory of (from, strides), or false where a copy is needed. Row-major element order is kept.
+bool reshape_strides(const Shape& from, const Strides& strides, const Shape& to, Strides& out) {
+  Shape f, fs;  // without extents of 1
+  for (int i = 0; i < from.rank(); ++i) {
+    if (from[i] != 1) {
+      f.push_back(from[i]);
+      fs.push_back(strides[i]);
+    }
+  }
+  out = Shape::filled(to.rank(), 0);
+  if (to.numel() == 0) {
+    out = contiguous_strides(to);
+    return true;
+  }
+  int i = 0, j = 0;
+  while (i < f.rank() || j < to.rank()) {
+    // A group of source axes and a group of target axes with equal products.
+    int i0 = i, j0 = j;
+    int64_t pf = 1, pt = 1;
+    if (i < f.rank()) pf = f[i++];
+    if (j < to.rank()) pt = to[j++];
+    while (pf != pt) {
+      if (pf < pt) {
+        if (i >= f.rank()) return false;
+        pf *= f[i++];
+      } else {
+        if (j >= to.rank()) return false;
+        pt *= to[j++];
+      }
+    }
+    for (int k = i0; k + 1 < i; ++k) {
+      if (fs[k] != f[k + 1] * fs[k + 1]) return false;
+    }
+    int64_t step = i > i0 ? fs[i - 1] : 1;
+    for (int k = j - 1; k >= j0; --k) {
+      out[k] = step;
+      step *= to[k];
+    }
+  }
+  return true;
+}
+
+class LayoutPass {
+ public:
+  LayoutPass(const Graph& graph, const Backend& backend) : backend_(backend), r_(graph) {}
+
+  PlacedGraph run() {
+    const Graph& g = r_.src;
+    prefers_row_major_.resize(g.values.size());
+    for (Value v : g.outputs) prefers_row_major_[static_cast<size_t>(v.id)] = true;
+    for (const Update& u : g.updates) prefers_row_major_[static_cast<size_t>(u.next.id)] = true;
+    for (const Node& n : g.nodes) visit(n);
+    PlacedGraph placed;
+    placed.graph = r_.finish();
+    settle_outputs(placed.graph);
+    placed.graph = std::move(settled_);
+    placed.places = std::move(places_);
+    return placed;
+  }
+
+ private:
+  Place& place(Value v) { return places_[static_cast<size_t>(v.id)]; }
+
+  // Records the places of a node just added.
+  void put(const std::vector<Value>& out, const std::vector<Layout>& layouts, Graph& g) {
+    places_.resize(g.values.size());
+    copies_.resize(g.values.size());
+    for (size_t i = 0; i < out.size(); ++i) place(out[i]) = {layouts[i], out[i], 0};
+  }
+
+  // The value in the wanted layout: itself, an earlier copy, or a new copy node.
+  Value in_layout(Value v, const Layout& wanted, const Node& user) {
+    const Type type = r_.dst.type(v);
+    if (same_layout(type.shape, place(v).layout, wanted)) return v;
+    for (Value c : copies_[static_cast<size_t>(v.id)]) {
+      if (same_layout(type.shape, place(c).layout, wanted)) return c;
+    }
+    const auto out = r_.dst.add(Op::copy, NoAttrs{}, {v}, user.scope, user.where);
+    put(out, {wanted}, r_.dst);
+    copies_[static_cast<size_t>(v.id)].push_back(out[0]);
+    return out[0];
+  }
+
+  void visit(const Node& n) {
+    const OpKind kind = info(n.op).kind;
+    if (kind == OpKind::leaf) {
+      add(n, r_(n.inputs), {Layout::row_major(r_.src.type(n.out()).shape)});
+    } else if (kind == OpKind::view && backend_.aliases_views() && alias(n)) {
+      return;
+    } else if (backend_.fuses() &&
+               (is_pointwise(n.op) || kind == OpKind::reduce || n.op == Op::fused || n.op == Op::copy)) {
+      follow_largest_input(n);
+    } else {
+      ask_backend(n);
+    }
+  }
+
+  void add(const Node& n, const std::vector<Value>& inputs, const std::vector<Layout>& layouts) {
+    const auto out = r_.dst.add(n.op, n.attrs, inputs, n.scope, n.where);
+    for (size_t i = 0; i < out.size(); ++i) r_.replace(n.outputs[i], out[i]);
+    put(out, layouts, r_.dst);
+  }
+
+  bool alias(const Node& n) {
+    Value x = r_(n.in(0));
+    if (place(x).layout.blocked) x = in_layout(x, Layout::row_major(r_.dst.type(x).shape), n);
+    const Shape in = r_.dst.type(x).shape, to = r_.src.type(n.out()).shape;
+    const Place& from = place(x);
+    Place view{from.layout, from.root, from.offset};
+    Strides& s = view.layout.strides;
+    if (n.op == Op::reshape) {
+      if (!reshape_strides(in, from.layout.strides, to, s)) {
+        x = in_layout(x, Layout::row_major(in), n);
+        view = place(x);
+        reshape_strides(in, place(x).layout.strides, to, view.layout.strides);
+      }
+    } else if (n.op == Op::transpose) {
+      const Shape& perm = attrs<PermAttrs>(n).perm;
+      for (int i = 0; i < perm.rank(); ++i) s[i] = from.layout.strides[static_cast<int>(perm[i])];
+    } else if (n.op == Op::broadcast) {
+      for (int i = 0; i < to.rank(); ++i) {
+        if (in[i] != to[i]) s[i] = 0;
+      }
+    } else {
+      const auto& a = attrs<SliceAttrs>(n);
+      for (int i = 0; i < to.rank(); ++i) {
+        view.offset += a.start[i] * from.layout.strides[i];
+        s[i] = from.layout.strides[i] * a.step[i];
+      }
+      if (to.numel() == 0) view.offset = from.offset;
+    }
+    const auto out = r_.dst.add(n.op, n.attrs, {x}, n.scope, n.where);
+    r_.replace(n.out(), out[0]);
+    places_.resize(r_.dst.values.size());
+    copies_.resize(r_.dst.values.size());
+    place(out[0]) = view;
+    return true;
+  }
+
+  void follow_largest_input(const Node& n) {
+    std::vector<Value> inputs = r_(n.inputs);
+    for (Value& v : inputs) {
+      if (place(v).layout.blocked) v = in_layout(v, Layout::row_major(r_.dst.type(v).shape), n);
+    }
+    // The leader: the largest input that covers memory densely; among equals channels-last wins over row-major.
+    const Shape* shape = nullptr;
+    std::vector<int> order;
+    int64_t best = -1;
+    bool best_plain = true;
+    for (Value v : inputs) {
+      const Shape& s = r_.dst.type(v).shape;
+      const Layout& l = place(v).layout;
+      const bool plain = same_layout(s, l, Layout::row_major(s));
+      const bool broadcast = s.numel() > 1 && std::any_of(s.begin(), s.end(), [&](const int64_t& d) {
+                               return d > 1 && l.strides[static_cast<int>(&d - s.begin())] == 0;
+                             });
+      if (broadcast || s.numel() < best || (s.numel() == best && !(best_plain && !plain))) continue;
+      best = s.numel();
+      best_plain = plain;
+      order = memory_order(s, l.strides);
+      shape = &s;
+    }
+    std::vector<Layout> layouts;
+    for (Value v : n.outputs) {
+      const Shape& s = r_.src.type(v).shape;
+      const bool plain =
+          prefers_row_major_[static_cast<size_t>(v.id)] || !shape || s.rank() != static_cast<int>(order.size());
+      layouts.push_back(plain ? Layout::row_major(s) : Layout{permuted_strides(s, order), nullptr});
+    }
+    add(n, inputs, layouts);
+  }
+
+  void ask_backend(const Node& n) {
+    std::vector<Value> inputs = r_(n.inputs);
+    std::vector<Layout> given;
+    for (Value v : inputs) given.push_back(place(v).layout);
+    const LayoutPlan plan = backend_.layouts(r_.src, n, given);
+    for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = in_layout(inputs[i], plan.in[i], n);
+    add(n, inputs, plan.out);
+  }
+
+  // Each output of the graph needs memory of its own, row-major: anything else gets a final copy. Likewise the next
+  // value of a state must not be a leaf or a view.
+  void settle_outputs(Graph& g) {
+    std::vector<bool> taken(g.values.size());
+    const auto own = [&](Value v) {
+      const Place& p = place(v);
+      const Shape& s = g.type(v).shape;
+      const bool fine = p.root == v && info(g.def(v).op).kind != OpKind::leaf && !taken[static_cast<size_t>(v.id)] &&
+                        same_layout(s, p.layout, Layout::row_major(s));
+      if (fine) {
+        taken[static_cast<size_t>(v.id)] = true;
+        return v;
+      }
+      const auto out = g.add(Op::copy, NoAttrs{}, {v}, g.def(v).scope, g.def(v).where);
+      places_.resize(g.values.size());
+      taken.resize(g.values.size());
+      place(out[0]) = {Layout::row_major(g.type(v).shape), out[0], 0};
+      taken[static_cast<size_t>(out[0].id)] = true;
+      return out[0];
+    };
+    for (Update& u : g.updates) u.next = own(u.next);
+    for (Value& v : g.outputs) v = own(v);
+    settled_ = std::move(g);
+  }
+
+  const Backend& backend_;
+  Rewriter r_;
+  std::vector<Place> places_;
+  std::vector<std::vector<Value>> copies_;
+  std::vector<bool> prefers_row_major_;
+  Graph settled_;
+};
+
+}  // namespace
+
+PlacedGraph layout(const Graph& graph, const Backend& backend) { return LayoutPass(graph, backend).run(); }
+
+}  // namespace freight::passes

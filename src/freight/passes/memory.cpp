@@ -1,0 +1,231 @@
+// The memory plan: when each buffer lives, which results may overwrite a dying input or the state they replace, and
+// where in the arena everything lies. Offsets: largest buffers first, each at the lowest place that is free during its
+// life.
+#include <algorithm>
+#include <numeric>
+
+#include "freight/base/error.h"
+#include "freight/passes/placement.h"
+
+namespace freight::passes {
+
+namespace {
+
+constexpr size_t kAlign = 64;
+size_t aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+struct Planner {
+  Planner(const PlacedGraph& p, const Backend& b, const std::vector<size_t>& s)
+      : placed(p), backend(b), scratch_bytes(s) {}
+
+  const PlacedGraph& placed;
+  const Backend& backend;
+  const std::vector<size_t>& scratch_bytes;
+  const Graph& g = placed.graph;
+  MemoryPlan plan;
+  std::vector<Value> owner;        // root -> the root whose buffer it shares
+  std::vector<int32_t> last_read;  // root -> last node that reads it
+  int32_t steps = static_cast<int32_t>(g.nodes.size());
+
+  Buffer& buffer(Value v) { return plan.buffers[static_cast<size_t>(v.id)]; }
+  Value root(Value v) const { return placed.place(v).root; }
+  int32_t node_of(Value v) const { return g.values[static_cast<size_t>(v.id)].node; }
+  bool executed(const Node& n) const {
+    return info(n.op).kind != OpKind::leaf && !(info(n.op).kind == OpKind::view && root(n.out()) != n.out());
+  }
+
+  void read_times() {
+    last_read.assign(g.values.size(), -1);
+    for (int32_t i = 0; i < steps; ++i) {
+      const Node& n = g.nodes[static_cast<size_t>(i)];
+      if (!executed(n)) continue;
+      for (Value v : n.inputs) last_read[static_cast<size_t>(root(v).id)] = i;
+    }
+    for (Value v : g.outputs) last_read[static_cast<size_t>(root(v).id)] = steps;
+    for (const Update& u : g.updates) {
+      if (buffer(u.next).kind != MemoryKind::state) last_read[static_cast<size_t>(root(u.next).id)] = steps;
+    }
+  }
+
+  void leaves() {
+    int32_t inputs = 0, states = 0, constants = 0;
+    for (const Node& n : g.nodes) {
+      if (info(n.op).kind != OpKind::leaf) continue;
+      Buffer& b = buffer(n.out());
+      b.bytes = g.type(n.out()).bytes();
+      b.kind = n.op == Op::input ? MemoryKind::input : n.op == Op::state ? MemoryKind::state : MemoryKind::constant;
+      b.index = n.op == Op::input ? inputs++ : n.op == Op::state ? states++ : constants++;
+    }
+  }
+
+  void outputs() {
+    for (size_t i = 0; i < g.outputs.size(); ++i) {
+      Buffer& b = buffer(g.outputs[i]);
+      b = {MemoryKind::output, static_cast<int32_t>(i), 0, g.type(g.outputs[i]).bytes(), 0, 0};
+    }
+  }
+
+  // A state's next value is written into the state when every reader of the state is done by then: the writer itself
+  // may read it where the backend says that result may overwrite that input.
+  void updates() {
+    for (const Update& u : g.updates) {
+      const int32_t writer = node_of(u.next);
+      const Node& n = g.nodes[static_cast<size_t>(writer)];
+      bool fine = buffer(u.next).kind == MemoryKind::none && last_read[static_cast<size_t>(u.state.id)] <= writer;
+      for (size_t i = 0; fine && i < n.inputs.size(); ++i) {
+        if (root(n.inputs[i]) != u.state) continue;
+        fine = same_place(n.inputs[i], u.next) &&
+               backend.in_place(g, n, static_cast<int>(i), g.values[static_cast<size_t>(u.next.id)].index);
+      }
+      if (fine) {
+        const Buffer state = buffer(u.state);
+        buffer(u.next) = state;
+      } else {
+        plan.late_updates.push_back(u);
+        last_read[static_cast<size_t>(root(u.next).id)] = steps;
+      }
+    }
+  }
+
+  bool same_place(Value a, Value b) const {
+    const Place &pa = placed.place(a), &pb = placed.place(b);
+    return g.type(a) == g.type(b) && pa.offset == 0 && same_layout(g.type(a).shape, pa.layout, pb.layout) &&
+           is_dense(g.type(a).shape, pa.layout);
+  }
+
+  void lifetimes() {
+    owner.resize(g.values.size());
+    for (int32_t i = 0; i < steps; ++i) {
+      const Node& n = g.nodes[static_cast<size_t>(i)];
+      if (!executed(n)) continue;
+      for (size_t k = 0; k < n.outputs.size(); ++k) {
+        const Value v = n.outputs[k];
+        owner[static_cast<size_t>(v.id)] = v;
+        Buffer& b = buffer(v);
+        if (b.kind != MemoryKind::none) continue;
+        b.kind = MemoryKind::arena;
+        b.bytes = layout_bytes(g.type(v), placed.place(v).layout);
+        b.first = i;
+        b.last = std::max(i, last_read[static_cast<size_t>(v.id)]);
+        reuse_dying_input(n, i, static_cast<int>(k));
+      }
+    }
+  }
+
+  void reuse_dying_input(const Node& n, int32_t at, int result) {
+    const Value v = n.outputs[static_cast<size_t>(result)];
+    for (size_t k = 0; k < n.inputs.size(); ++k) {
+      const Value in = n.inputs[k], r = root(in);
+      const Buffer& from = buffer(r);
+      if (from.kind != MemoryKind::arena || last_read[static_cast<size_t>(r.id)] != at) continue;
+      if (!same_place(in, v) || from.bytes != buffer(v).bytes) continue;
+      if (!backend.in_place(g, n, static_cast<int>(k), result)) continue;
+      // The input must appear once, and no other result may have taken it.
+      const auto reads = std::count_if(n.inputs.begin(), n.inputs.end(), [&](Value x) { return root(x) == r; });
+      const Value own = owner[static_cast<size_t>(r.id)];
+      if (reads != 1 || buffer(own).last > at) continue;
+      owner[static_cast<size_t>(v.id)] = own;
+      buffer(own).last = std::max(buffer(own).last, buffer(v).last);
+      return;
+    }
+  }
+
+  void offsets() {
+    std::vector<Buffer*> all;
+    for (const Node& n : g.nodes) {
+      for (Value v : n.outputs) {
+        if (buffer(v).kind == MemoryKind::arena && owner[static_cast<size_t>(v.id)] == v) all.push_back(&buffer(v));
+      }
+    }
+    plan.scratch.resize(g.nodes.size());
+    for (int32_t i = 0; i < steps; ++i) {
+      if (scratch_bytes[static_cast<size_t>(i)] == 0) continue;
+      plan.scratch[static_cast<size_t>(i)] = {MemoryKind::arena, 0, 0, scratch_bytes[static_cast<size_t>(i)], i, i};
+      all.push_back(&plan.scratch[static_cast<size_t>(i)]);
+    }
+    std::vector<size_t> live(g.nodes.size() + 1);
+    for (const Buffer* b : all) {
+      for (int32_t t = b->first; t <= std::min(b->last, steps); ++t) live[static_cast<size_t>(t)] += aligned(b->bytes);
+    }
+    plan.lower_bound_bytes = *std::max_element(live.begin(), live.end());
+    // Several orders are tried; the smallest arena wins.
+    const auto by_size = [](const Buffer* a, const Buffer* b) {
+      return a->bytes != b->bytes ? a->bytes > b->bytes : a->first < b->first;
+    };
+    const auto by_life = [](const Buffer* a, const Buffer* b) {
+      const int la = a->last - a->first, lb = b->last - b->first;
+      return la != lb ? la > lb : a->bytes > b->bytes;
+    };
+    const auto by_area = [](const Buffer* a, const Buffer* b) {
+      return static_cast<double>(a->bytes) * (a->last - a->first + 1) >
+             static_cast<double>(b->bytes) * (b->last - b->first + 1);
+    };
+    const auto by_start = [](const Buffer* a, const Buffer* b) {
+      return a->first != b->first ? a->first < b->first : a->bytes > b->bytes;
+    };
+    std::vector<size_t> best;
+    const auto attempt = [&](auto&& less) {
+      std::stable_sort(all.begin(), all.end(), less);
+      const size_t total = place_all(all);
+      if (best.empty() || total < plan.arena_bytes) {
+        plan.arena_bytes = total;
+        best.clear();
+        std::vector<Buffer*> stable = all;
+        std::sort(stable.begin(), stable.end());
+        for (const Buffer* b : stable) best.push_back(b->offset);
+      }
+    };
+    if (all.empty()) return;
+    attempt(by_size);
+    attempt(by_life);
+    attempt(by_area);
+    attempt(by_start);
+    std::sort(all.begin(), all.end());
+    for (size_t i = 0; i < all.size(); ++i) all[i]->offset = best[i];
+    for (const Node& n : g.nodes) {
+      for (Value v : n.outputs) {
+        if (buffer(v).kind != MemoryKind::arena) continue;
+        buffer(v).offset = buffer(owner[static_cast<size_t>(v.id)]).offset;
+      }
+    }
+  }
+
+  static size_t place_all(const std::vector<Buffer*>& order) {
+    std::vector<const Buffer*> set;  // placed, by offset
+    size_t total = 0;
+    for (Buffer* b : order) {
+      // The smallest gap that holds it; else behind everything that lives at the same time.
+      size_t at = 0, best_gap = SIZE_MAX, best_at = SIZE_MAX;
+      for (const Buffer* p : set) {
+        if (p->last < b->first || p->first > b->last) continue;
+        if (p->offset >= at + aligned(b->bytes) && p->offset - at < best_gap) {
+          best_gap = p->offset - at;
+          best_at = at;
+        }
+        at = std::max(at, p->offset + aligned(p->bytes));
+      }
+      b->offset = best_at == SIZE_MAX ? at : best_at;
+      total = std::max(total, b->offset + aligned(b->bytes));
+      set.insert(std::upper_bound(set.begin(), set.end(), b,
+                                  [](const Buffer* x, const Buffer* y) { return x->offset < y->offset; }),
+                 b);
+    }
+    return total;
+  }
+};
+
+}  // namespace
+
+MemoryPlan memory(const PlacedGraph& placed, const Backend& backend, const std::vector<size_t>& scratch_bytes) {
+  Planner p(placed, backend, scratch_bytes);
+  p.plan.buffers.resize(placed.graph.values.size());
+  p.leaves();
+  p.outputs();
+  p.read_times();
+  p.updates();
+  p.lifetimes();
+  p.offsets();
+  return std::move(p.plan);
+}
+
+}  // namespace freight::passes

@@ -1,0 +1,54 @@
+// Where values lie: the layout pass gives every value strides within a root buffer, the memory pass gives roots
+// addresses. A view shares its input's root. Used by run/plan.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "freight/backend/backend.h"
+#include "freight/ir/graph.h"
+
+namespace freight {
+
+struct Place {
+  Layout layout;
+  Value root;          // the value whose buffer this one lies in; itself unless it is a view
+  int64_t offset = 0;  // elements from the root's first
+};
+
+struct PlacedGraph {
+  Graph graph;                // with the copies (reorders) that the layouts need
+  std::vector<Place> places;  // by value id
+  const Place& place(Value v) const { return places[static_cast<size_t>(v.id)]; }
+};
+
+namespace passes {
+// Chooses layouts by asking the backend, turns views into aliases where it can, and inserts a copy wherever a wish is
+// not met. Outputs of the graph become row-major values of their own.
+PlacedGraph layout(const Graph& graph, const Backend& backend);
+}  // namespace passes
+
+// Where a root's memory comes from.
+enum class MemoryKind : uint8_t { none, input, state, output, constant, arena };
+
+struct Buffer {
+  MemoryKind kind = MemoryKind::none;
+  int32_t index = 0;  // which input, state, output or constant
+  size_t offset = 0;  // arena: bytes from its start
+  size_t bytes = 0;
+  int32_t first = 0, last = 0;  // steps during which it is alive (arena)
+};
+
+struct MemoryPlan {
+  std::vector<Buffer> buffers;       // by value id; meaningful for roots
+  std::vector<Buffer> scratch;       // by step (node index)
+  std::vector<Update> late_updates;  // states that could not be overwritten in place: copied after the last step
+  size_t arena_bytes = 0;
+  size_t lower_bound_bytes = 0;  // the largest sum of live buffers at any step
+};
+
+namespace passes {
+// Lifetimes, in-place reuse and offsets. `scratch_bytes` by node index.
+MemoryPlan memory(const PlacedGraph& placed, const Backend& backend, const std::vector<size_t>& scratch_bytes);
+}  // namespace passes
+
+}  // namespace freight

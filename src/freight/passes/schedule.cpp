@@ -1,0 +1,128 @@
+// Orders the nodes of a graph. Two wishes: a state is read by everybody before the node that overwrites it runs (so the
+// update can happen in place), and nodes that free more memory than they take run as soon as they can (so a gradient
+// dies in its optimizer update right after it was made). Otherwise the order of the program is kept.
+#include <set>
+
+#include "freight/passes/passes.h"
+
+namespace freight::passes {
+
+namespace {
+
+struct Dependencies {
+  std::vector<std::vector<int32_t>> after;  // node -> nodes that must come later
+  std::vector<int32_t> missing;             // node -> how many must come first
+};
+
+int32_t node_of(const Graph& g, Value v) { return g.values[static_cast<size_t>(v.id)].node; }
+
+void add_edge(Dependencies& d, int32_t from, int32_t to) {
+  d.after[static_cast<size_t>(from)].push_back(to);
+  ++d.missing[static_cast<size_t>(to)];
+}
+
+// True when `to` can be reached from `from`.
+bool reaches(const Dependencies& d, int32_t from, int32_t to) {
+  std::vector<bool> seen(d.after.size());
+  std::vector<int32_t> stack{from};
+  while (!stack.empty()) {
+    const int32_t n = stack.back();
+    stack.pop_back();
+    if (n == to) return true;
+    if (seen[static_cast<size_t>(n)]) continue;
+    seen[static_cast<size_t>(n)] = true;
+    for (int32_t next : d.after[static_cast<size_t>(n)]) stack.push_back(next);
+  }
+  return false;
+}
+
+Dependencies dependencies(const Graph& g) {
+  Dependencies d;
+  d.after.resize(g.nodes.size());
+  d.missing.resize(g.nodes.size());
+  std::vector<std::vector<int32_t>> readers(g.values.size());
+  for (size_t i = 0; i < g.nodes.size(); ++i) {
+    for (Value v : g.nodes[i].inputs) {
+      add_edge(d, node_of(g, v), static_cast<int32_t>(i));
+      readers[static_cast<size_t>(v.id)].push_back(static_cast<int32_t>(i));
+    }
+  }
+  // Views of a state read its memory as well: their readers count.
+  for (const Update& u : g.updates) {
+    const int32_t writer = node_of(g, u.next);
+    std::vector<Value> aliases{u.state};
+    for (size_t k = 0; k < aliases.size(); ++k) {
+      for (int32_t reader : readers[static_cast<size_t>(aliases[k].id)]) {
+        const Node& n = g.nodes[static_cast<size_t>(reader)];
+        if (info(n.op).kind == OpKind::view) aliases.push_back(n.out());
+        if (reader != writer && !reaches(d, writer, reader)) add_edge(d, reader, writer);
+      }
+    }
+  }
+  return d;
+}
+
+}  // namespace
+
+Graph schedule(const Graph& graph) {
+  Dependencies d = dependencies(graph);
+  std::vector<int> uses = graph.use_counts();
+  const auto frees = [&](int32_t i) {
+    const Node& n = graph.nodes[static_cast<size_t>(i)];
+    int64_t delta = 0;
+    for (Value v : n.outputs) delta -= static_cast<int64_t>(graph.type(v).bytes());
+    for (Value v : n.inputs) {
+      const Op producer = graph.def(v).op;
+      if (producer != Op::input && producer != Op::state && uses[static_cast<size_t>(v.id)] == 1) {
+        delta += static_cast<int64_t>(graph.type(v).bytes());
+      }
+    }
+    return delta;
+  };
+  // A state's next value takes no memory of its own when written in place.
+  std::vector<bool> is_update(graph.values.size());
+  for (const Update& u : graph.updates) is_update[static_cast<size_t>(u.next.id)] = true;
+  const auto eager = [&](int32_t i) {
+    const Node& n = graph.nodes[static_cast<size_t>(i)];
+    bool update = !n.outputs.empty() && info(n.op).kind != OpKind::leaf;
+    for (Value v : n.outputs) update = update && is_update[static_cast<size_t>(v.id)];
+    return update || frees(i) >= 0;
+  };
+  std::set<int32_t> ready;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (d.missing[i] == 0) ready.insert(static_cast<int32_t>(i));
+  }
+  Rewriter r(graph);
+  size_t done = 0;
+  // Leaves first: they cost nothing and keep their order, which is the signature.
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const OpKind kind = info(graph.nodes[i].op).kind;
+    if (kind != OpKind::leaf) continue;
+    r.copy(graph.nodes[i]);
+    ready.erase(static_cast<int32_t>(i));
+    ++done;
+    for (int32_t next : d.after[i]) {
+      if (--d.missing[static_cast<size_t>(next)] == 0) ready.insert(next);
+    }
+  }
+  while (!ready.empty()) {
+    int32_t pick = *ready.begin();
+    for (int32_t candidate : ready) {
+      if (eager(candidate)) {
+        pick = candidate;
+        break;
+      }
+    }
+    ready.erase(pick);
+    const Node& n = graph.nodes[static_cast<size_t>(pick)];
+    r.copy(n);
+    ++done;
+    for (Value v : n.inputs) --uses[static_cast<size_t>(v.id)];
+    for (int32_t next : d.after[static_cast<size_t>(pick)]) {
+      if (--d.missing[static_cast<size_t>(next)] == 0) ready.insert(next);
+    }
+  }
+  return done == graph.nodes.size() ? r.finish() : graph;
+}
+
+}  // namespace freight::passes

@@ -1,0 +1,175 @@
+// Cleans a graph without changing what it computes: folds splat constants, drops identities, merges views, turns
+// transposes into matmul flags and equal nodes into one. One forward walk; rules see already simplified operands.
+#include <cmath>
+#include <unordered_map>
+
+#include "freight/base/error.h"
+#include "freight/ir/builder.h"
+#include "freight/passes/passes.h"
+
+namespace freight::passes {
+
+namespace {
+
+bool scalar_result(Op op, double a, double b, double& out) {
+  switch (op) {
+    case Op::neg: out = -a; return true;
+    case Op::square: out = a * a; return true;
+    case Op::sqrt: out = std::sqrt(a); return true;
+    case Op::rsqrt: out = 1 / std::sqrt(a); return true;
+    case Op::reciprocal: out = 1 / a; return true;
+    case Op::exp: out = std::exp(a); return true;
+    case Op::log: out = std::log(a); return true;
+    case Op::add: out = a + b; return true;
+    case Op::sub: out = a - b; return true;
+    case Op::mul: out = a * b; return true;
+    case Op::div: out = a / b; return true;
+    default: return false;
+  }
+}
+
+class Simplifier {
+ public:
+  explicit Simplifier(const Graph& graph) : r_(graph), b_(r_.dst) {}
+
+  Graph run() {
+    for (const Node& n : r_.src.nodes) {
+      b_.set_location(n.scope, n.where);
+      const std::vector<Value> in = r_(n.inputs);
+      Value now = rewrite(n, in);
+      if (now.valid()) {
+        r_.replace(n.out(), now);
+        continue;
+      }
+      if (n.op == Op::matmul) {
+        matmul(n, in);
+        continue;
+      }
+      const std::vector<Value> out = add(n.op, n.attrs, in);
+      for (size_t i = 0; i < out.size(); ++i) r_.replace(n.outputs[i], out[i]);
+    }
+    return r_.finish();
+  }
+
+ private:
+  const Type& type(Value v) const { return r_.dst.type(v); }
+  const Shape& shape(Value v) const { return type(v).shape; }
+
+  // Adds a node unless an equal one exists. Leaves with a name are never merged.
+  std::vector<Value> add(Op op, const Attrs& a, const std::vector<Value>& in) {
+    if (op == Op::input || op == Op::state) return b_.add(op, a, in);
+    uint64_t key = hash_combine(static_cast<uint64_t>(op), hash(a));
+    for (Value v : in) key = hash_combine(key, static_cast<uint64_t>(v.id));
+    auto& bucket = seen_[key];
+    for (int32_t id : bucket) {
+      const Node& n = r_.dst.nodes[static_cast<size_t>(id)];
+      if (n.op == op && n.inputs == in && equal(n.attrs, a)) return n.outputs;
+    }
+    bucket.push_back(static_cast<int32_t>(r_.dst.nodes.size()));
+    return b_.add(op, a, in);
+  }
+  Value one(Op op, const Attrs& a, const std::vector<Value>& in) { return add(op, a, in)[0]; }
+  Value splat(double value, const Type& t) { return one(Op::constant, ConstantAttrs{t, value, {}}, {}); }
+
+  // The replacement of a node's single result, or an invalid Value.
+  Value rewrite(const Node& n, const std::vector<Value>& in) {
+    if (n.outputs.size() != 1 || in.empty()) return {};
+    const Type result = r_.src.type(n.out());
+    double a = 0, b = 0;
+    const bool sa = splat_value(r_.dst, in[0], a);
+    const bool sb = in.size() > 1 && splat_value(r_.dst, in[1], b);
+    const bool floating = is_floating(result.dtype);
+    double folded;
+    if (floating && sa && (in.size() == 1 || (in.size() == 2 && sb)) && scalar_result(n.op, a, b, folded))
+      return splat(folded, result);
+    switch (n.op) {
+      case Op::stop_gradient:
+      case Op::copy: return in[0];
+      case Op::cast:
+        if (type(in[0]).dtype == result.dtype) return in[0];
+        return sa && floating && is_floating(type(in[0]).dtype) ? splat(a, result) : Value{};
+      case Op::add: return sb && b == 0 ? in[0] : sa && a == 0 ? in[1] : Value{};
+      case Op::sub: return sb && b == 0 ? in[0] : Value{};
+      case Op::mul: return sb && b == 1 ? in[0] : sa && a == 1 ? in[1] : Value{};
+      case Op::div: return sb && b == 1 ? in[0] : Value{};
+      case Op::where: return in[1] == in[2] ? in[1] : Value{};
+      case Op::neg: {
+        const Node& d = r_.dst.def(in[0]);
+        return d.op == Op::neg ? d.in(0) : Value{};
+      }
+      case Op::reshape: return view(n, in[0], sa, a, result);
+      case Op::broadcast: return view(n, in[0], sa, a, result);
+      case Op::transpose: return view(n, in[0], sa, a, result);
+      case Op::slice: return view(n, in[0], sa, a, result);
+      case Op::pad: return result.shape == shape(in[0]) ? in[0] : Value{};
+      case Op::concat: return in.size() == 1 ? in[0] : Value{};
+      case Op::sum:
+        if (result.shape == shape(in[0])) return in[0];
+        if (sa && floating) {
+          return splat(
+              a * static_cast<double>(shape(in[0]).numel()) / static_cast<double>(std::max<int64_t>(1, result.numel())),
+              result);
+        }
+        return {};
+      case Op::reduce_max:
+      case Op::reduce_min: return result.shape == shape(in[0]) ? in[0] : Value{};
+      default: return {};
+    }
+  }
+
+  Value view(const Node& n, Value x, bool is_splat, double value, const Type& result) {
+    if (is_splat) return splat(value, result);
+    const Node& d = r_.dst.def(x);
+    if (n.op == Op::reshape) {
+      if (d.op == Op::reshape) x = d.in(0);
+      return shape(x) == result.shape ? x : one(Op::reshape, ShapeAttrs{result.shape}, {x});
+    }
+    if (n.op == Op::broadcast) {
+      if (d.op == Op::broadcast) x = d.in(0);
+      return shape(x) == result.shape ? x : one(Op::broadcast, ShapeAttrs{result.shape}, {x});
+    }
+    if (n.op == Op::transpose) {
+      Shape perm = attrs<PermAttrs>(n).perm;
+      if (d.op == Op::transpose) {
+        const Shape& inner = attrs<PermAttrs>(d).perm;
+        for (int i = 0; i < perm.rank(); ++i) perm[i] = inner[static_cast<int>(perm[i])];
+        x = d.in(0);
+      }
+      bool identity = true;
+      for (int i = 0; i < perm.rank(); ++i) identity = identity && perm[i] == i;
+      return identity ? x : one(Op::transpose, PermAttrs{perm}, {x});
+    }
+    return shape(x) == result.shape ? x : Value{};
+  }
+
+  // A transpose of the last two axes becomes a flag.
+  void matmul(const Node& n, std::vector<Value> in) {
+    MatmulAttrs a = attrs<MatmulAttrs>(n);
+    bool* flags[] = {&a.trans_a, &a.trans_b};
+    for (size_t k = 0; k < 2; ++k) {
+      const Node& d = r_.dst.def(in[k]);
+      if (d.op != Op::transpose) continue;
+      const Shape& perm = attrs<PermAttrs>(d).perm;
+      const int rank = perm.rank();
+      bool last_two = perm[rank - 1] == rank - 2 && perm[rank - 2] == rank - 1;
+      for (int i = 0; i < rank - 2; ++i) last_two = last_two && perm[i] == i;
+      if (!last_two) continue;
+      *flags[k] = !*flags[k];
+      in[k] = d.in(0);
+    }
+    r_.replace(n.out(), one(Op::matmul, a, in));
+  }
+
+  Rewriter r_;
+  Builder b_;
+  std::unordered_map<uint64_t, std::vector<int32_t>> seen_;
+};
+
+}  // namespace
+
+Graph simplify(const Graph& graph) {
+  const Graph live = dead_code(graph);
+  return dead_code(Simplifier(live).run());
+}
+
+}  // namespace freight::passes

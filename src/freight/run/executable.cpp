@@ -1,0 +1,170 @@
+// Binds a plan to addresses and replays it: one loop over steps whose operand tables are filled beforehand.
+#include "freight/run/executable.h"
+
+#include <chrono>
+#include <cstring>
+
+#include "freight/base/error.h"
+#include "freight/run/plan.h"
+
+namespace freight {
+
+namespace {
+// A table entry that depends on an address given per run.
+struct Fixup {
+  size_t entry;
+  size_t offset;
+};
+struct Slot {
+  Type type;
+  void* address = nullptr;
+  std::vector<Fixup> fixups;
+};
+}  // namespace
+
+struct Executable::Bound {
+  struct Step {
+    Kernel* kernel;
+    size_t first;  // entry in `table`
+  };
+  std::vector<std::shared_ptr<Storage>> states;
+  std::shared_ptr<Storage> arena;
+  std::vector<Array> constants;
+  std::vector<void*> table;
+  std::vector<Step> steps;
+  std::vector<Slot> inputs, outputs;
+  struct Copy {
+    size_t dst, src;  // table entries
+    size_t bytes;
+  };
+  std::vector<Copy> late_copies;
+
+  void set(Slot& slot, const Array& a, const char* what, size_t number) {
+    if (a.dtype() != slot.type.dtype || a.shape() != slot.type.shape) {
+      fail(ErrorKind::usage, "run", what, " ", number, ": got ", Type{a.dtype(), a.shape()}, ", need ", slot.type);
+    }
+    if (a.raw() == slot.address) return;
+    slot.address = a.raw();
+    for (const Fixup& f : slot.fixups) table[f.entry] = static_cast<char*>(slot.address) + f.offset;
+  }
+};
+
+namespace {
+
+Array constant_array(const ConstantAttrs& a) {
+  if (a.data.defined()) return a.data;
+  Array out(a.type.dtype, a.type.shape);
+  const int64_t n = out.numel();
+  dispatch(a.type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    T value;
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      value = BFloat16(static_cast<float>(a.value));
+    } else {
+      value = static_cast<T>(a.value);
+    }
+    T* p = static_cast<T*>(out.raw());
+    for (int64_t i = 0; i < n; ++i) p[i] = value;
+  });
+  return out;
+}
+
+}  // namespace
+
+Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared_ptr<Storage>> states)
+    : plan_(std::move(plan)), bound_(std::make_unique<Bound>()) {
+  const Graph& g = plan_->graph();
+  const MemoryPlan& memory = plan_->memory();
+  Bound& b = *bound_;
+  b.states = std::move(states);
+  b.arena = Storage::allocate(memory.arena_bytes);
+  const std::vector<Value> state_leaves = g.leaves(Op::state);
+  if (state_leaves.size() != b.states.size()) {
+    fail(ErrorKind::usage, "run", "got ", b.states.size(), " states, need ", state_leaves.size());
+  }
+  for (size_t i = 0; i < b.states.size(); ++i) {
+    if (!b.states[i] || b.states[i]->size() < g.type(state_leaves[i]).bytes()) {
+      fail(ErrorKind::usage, "run", "state ", leaf_name(g, state_leaves[i]), ": storage is smaller than ",
+           g.type(state_leaves[i]));
+    }
+  }
+  // Constants that only sit in fused bodies are not leaves here; those left need memory only where a step reads them.
+  for (Value v : g.leaves(Op::constant)) b.constants.push_back(constant_array(attrs<ConstantAttrs>(g.def(v))));
+  for (Value v : g.leaves(Op::input)) b.inputs.push_back({g.type(v), nullptr, {}});
+  for (Value v : g.outputs) b.outputs.push_back({g.type(v), nullptr, {}});
+
+  // Adds a table entry for a buffer plus an offset.
+  const auto add = [&](const Buffer& buffer, size_t offset) {
+    const size_t entry = b.table.size();
+    void* base = nullptr;
+    const auto index = static_cast<size_t>(buffer.index);
+    switch (buffer.kind) {
+      case MemoryKind::arena: base = static_cast<char*>(b.arena->data()) + buffer.offset; break;
+      case MemoryKind::state: base = b.states[index]->data(); break;
+      case MemoryKind::constant: base = b.constants[index].raw(); break;
+      case MemoryKind::input: b.inputs[index].fixups.push_back({entry, offset}); break;
+      case MemoryKind::output: b.outputs[index].fixups.push_back({entry, offset}); break;
+      case MemoryKind::none: break;
+    }
+    b.table.push_back(base ? static_cast<char*>(base) + offset : nullptr);
+    return entry;
+  };
+  const auto add_value = [&](Value v) {
+    const Place& p = plan_->placed().place(v);
+    return add(memory.buffers[static_cast<size_t>(p.root.id)],
+               static_cast<size_t>(p.offset) * size_of(g.type(v).dtype));
+  };
+  for (const PlanStep& s : plan_->steps()) {
+    const Node& n = g.nodes[static_cast<size_t>(s.node)];
+    b.steps.push_back({s.kernel.get(), b.table.size()});
+    for (Value v : n.inputs) add_value(v);
+    for (Value v : n.outputs) add_value(v);
+    add(memory.scratch[static_cast<size_t>(s.node)], 0);
+  }
+  for (const Update& u : memory.late_updates) {
+    const size_t dst = add_value(u.state), src = add_value(u.next);
+    b.late_copies.push_back({dst, src, g.type(u.state).bytes()});
+  }
+}
+
+Executable::~Executable() = default;
+
+void Executable::bind(const std::vector<Array>& inputs, const std::vector<Array>& outputs) {
+  Bound& b = *bound_;
+  if (inputs.size() != b.inputs.size() || outputs.size() != b.outputs.size()) {
+    fail(ErrorKind::usage, "run", "got ", inputs.size(), " inputs and ", outputs.size(), " outputs, need ",
+         b.inputs.size(), " and ", b.outputs.size());
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) b.set(b.inputs[i], inputs[i], "input", i);
+  for (size_t i = 0; i < outputs.size(); ++i) b.set(b.outputs[i], outputs[i], "output", i);
+}
+
+void Executable::finish() {
+  for (const Bound::Copy& c : bound_->late_copies) std::memcpy(bound_->table[c.dst], bound_->table[c.src], c.bytes);
+}
+
+void Executable::run(const std::vector<Array>& inputs, const std::vector<Array>& outputs) {
+  std::lock_guard lock(plan_->run_mutex());
+  bind(inputs, outputs);
+  void* const* table = bound_->table.data();
+  for (const Bound::Step& s : bound_->steps) s.kernel->run(table + s.first);
+  finish();
+}
+
+std::vector<double> Executable::run_timed(const std::vector<Array>& inputs, const std::vector<Array>& outputs) {
+  using Clock = std::chrono::steady_clock;
+  std::lock_guard lock(plan_->run_mutex());
+  bind(inputs, outputs);
+  void* const* table = bound_->table.data();
+  std::vector<double> seconds;
+  seconds.reserve(bound_->steps.size());
+  for (const Bound::Step& s : bound_->steps) {
+    const auto start = Clock::now();
+    s.kernel->run(table + s.first);
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  finish();
+  return seconds;
+}
+
+}  // namespace freight

@@ -1,0 +1,163 @@
+// Lowers graphs to plans and keeps the cache of plans; see plan.h and executable.h.
+#include "freight/run/plan.h"
+
+#include <list>
+
+#include "freight/base/error.h"
+#include "freight/passes/passes.h"
+
+namespace freight {
+
+namespace {
+// Views that alias their input and leaves are no steps.
+bool is_step(const PlacedGraph& placed, const Node& n) {
+  const OpKind kind = info(n.op).kind;
+  if (kind == OpKind::leaf) return false;
+  return kind != OpKind::view || placed.place(n.out()).root == n.out();
+}
+// Larger than any cache worth keeping results in.
+constexpr size_t kStreamBytes = size_t{32} << 20;
+}  // namespace
+
+Plan::Plan(const Graph& graph, const RunOptions& options) : source_(graph), options_(options) {
+  Backend& device = backend(options.backend);
+  placed_ = passes::layout(run_pipeline(graph, device), device);
+  const Graph& g = placed_.graph;
+  std::vector<size_t> scratch(g.nodes.size());
+  for (size_t i = 0; i < g.nodes.size(); ++i) {
+    const Node& n = g.nodes[i];
+    if (!is_step(placed_, n)) continue;
+    StepSpec spec{&g, &n, {}, {}, options.deterministic, false};
+    for (Value v : n.inputs) spec.in.push_back({g.type(v), placed_.place(v).layout});
+    size_t written = 0;
+    for (Value v : n.outputs) {
+      spec.out.push_back({g.type(v), placed_.place(v).layout});
+      written += g.type(v).bytes();
+    }
+    spec.stream_outputs = written > kStreamBytes;
+    PlanStep step{static_cast<int32_t>(i), nullptr, cost(g, n)};
+    try {
+      step.kernel = device.prepare(spec);
+    } catch (const Error& e) {
+      if (!e.where().empty() || n.location().empty()) throw;
+      throw Error(e.kind(), e.op(), e.message(), n.location());
+    }
+    scratch[i] = step.kernel->scratch_bytes();
+    steps_.push_back(std::move(step));
+  }
+  memory_ = passes::memory(placed_, device, scratch);
+}
+
+Cost Plan::total_cost() const {
+  Cost total;
+  for (const PlanStep& s : steps_) {
+    total.flops += s.cost.flops;
+    total.bytes += s.cost.bytes;
+  }
+  return total;
+}
+
+std::string describe(const Plan& plan, const PlanStep& step) {
+  const Graph& g = plan.graph();
+  const Node& n = g.nodes[static_cast<size_t>(step.node)];
+  std::string out = n.scope.empty() ? std::string(name(n.op)) : cat(n.scope, " ", name(n.op));
+  if (n.op == Op::fused) {
+    const Graph& body = *attrs<FusedAttrs>(n).body;
+    std::vector<std::string> ops;
+    for (const Node& inner : body.nodes) {
+      if (info(inner.op).kind != OpKind::leaf && inner.op != Op::broadcast) ops.emplace_back(name(inner.op));
+    }
+    const size_t shown = std::min<size_t>(ops.size(), 6);
+    out += cat("(", join({ops.begin(), ops.begin() + static_cast<std::ptrdiff_t>(shown)}, "+"),
+               ops.size() > shown ? cat("+", ops.size() - shown, " more") : "", ")");
+  }
+  for (Value v : n.inputs) out += cat(" ", g.type(v));
+  out += " ->";
+  for (Value v : n.outputs) out += cat(" ", g.type(v));
+  return out;
+}
+
+std::string print(const Plan& plan) {
+  static constexpr const char* kKinds[] = {"none", "input", "state", "output", "constant", "arena"};
+  const Graph& g = plan.graph();
+  const auto operand = [&](Value v) {
+    const Place& p = plan.placed().place(v);
+    const Buffer& b = plan.memory().buffers[static_cast<size_t>(p.root.id)];
+    std::string text =
+        cat(g.type(v),
+            same_layout(g.type(v).shape, p.layout, Layout::row_major(g.type(v).shape)) ? "" : to_string(p.layout), "@",
+            kKinds[static_cast<int>(b.kind)]);
+    return b.kind == MemoryKind::arena ? cat(text, "+", b.offset) : cat(text, ".", b.index);
+  };
+  std::string out =
+      cat("plan ", plan.options().backend, ": ", plan.steps().size(), " steps, arena ", plan.arena_bytes(), " bytes\n");
+  for (size_t i = 0; i < plan.steps().size(); ++i) {
+    const Node& n = g.nodes[static_cast<size_t>(plan.steps()[i].node)];
+    out += cat(i, " ", name(n.op), n.scope.empty() ? "" : cat(" @", n.scope));
+    for (Value v : n.inputs) out += " " + operand(v);
+    out += " ->";
+    for (Value v : n.outputs) out += " " + operand(v);
+    out += "\n";
+  }
+  for (const Update& u : plan.memory().late_updates) out += cat("update ", leaf_name(g, u.state), " by copy\n");
+  return out;
+}
+
+namespace {
+
+// Plans by structure; the least recently used one leaves when the cache is full.
+struct Cache {
+  static constexpr size_t kCapacity = 128;
+  struct Entry {
+    uint64_t key;
+    RunOptions options;
+    std::shared_ptr<const Plan> plan;
+  };
+  std::mutex mutex;
+  std::list<Entry> entries;  // most recent first
+  PlanCacheStats stats;
+};
+Cache& cache() {
+  static Cache c;
+  return c;
+}
+
+}  // namespace
+
+std::shared_ptr<const Plan> plan_for(const Graph& graph, const RunOptions& options) {
+  Cache& c = cache();
+  const uint64_t key = structural_hash(graph);
+  {
+    std::lock_guard lock(c.mutex);
+    for (auto it = c.entries.begin(); it != c.entries.end(); ++it) {
+      if (it->key != key || !(it->options == options) || !structurally_equal(it->plan->source(), graph)) continue;
+      c.entries.splice(c.entries.begin(), c.entries, it);
+      ++c.stats.hits;
+      return it->plan;
+    }
+    ++c.stats.misses;
+  }
+  auto plan = std::make_shared<const Plan>(graph, options);  // may throw: nothing has been inserted
+  std::lock_guard lock(c.mutex);
+  c.entries.push_front({key, options, plan});
+  if (c.entries.size() > Cache::kCapacity) {
+    c.entries.pop_back();
+    ++c.stats.evictions;
+  }
+  return plan;
+}
+
+PlanCacheStats plan_cache_stats() {
+  std::lock_guard lock(cache().mutex);
+  PlanCacheStats s = cache().stats;
+  s.size = static_cast<int64_t>(cache().entries.size());
+  return s;
+}
+
+void clear_plan_cache() {
+  std::lock_guard lock(cache().mutex);
+  cache().entries.clear();
+  cache().stats = {};
+}
+
+}  // namespace freight

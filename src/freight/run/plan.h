@@ -1,0 +1,54 @@
+// Plan: a traced graph, fully lowered: ordered steps with prepared kernels, layouts, addresses, FLOPs and bytes.
+// Immutable and shared by all Executables of equal graphs. Its text form is stable enough for golden tests.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "freight/backend/backend.h"
+#include "freight/passes/placement.h"
+#include "freight/run/executable.h"
+
+namespace freight {
+
+struct PlanStep {
+  int32_t node = -1;  // in plan.graph().nodes
+  std::unique_ptr<Kernel> kernel;
+  Cost cost;
+};
+
+class Plan {
+ public:
+  // Runs all passes, asks the backend for kernels and lays out memory.
+  Plan(const Graph& graph, const RunOptions& options);
+
+  const Graph& source() const { return source_; }       // the graph as traced
+  const Graph& graph() const { return placed_.graph; }  // as lowered
+  const PlacedGraph& placed() const { return placed_; }
+  const MemoryPlan& memory() const { return memory_; }
+  const std::vector<PlanStep>& steps() const { return steps_; }
+  const RunOptions& options() const { return options_; }
+  size_t arena_bytes() const { return memory_.arena_bytes; }
+  size_t lower_bound_bytes() const { return memory_.lower_bound_bytes; }
+  // Sum over all steps.
+  Cost total_cost() const;
+  // Kernels keep no addresses but may keep scratch of their own: one run at a time.
+  std::mutex& run_mutex() const { return run_mutex_; }
+
+ private:
+  Graph source_;
+  RunOptions options_;
+  PlacedGraph placed_;
+  MemoryPlan memory_;
+  std::vector<PlanStep> steps_;
+  mutable std::mutex run_mutex_;
+};
+
+// "enc.fc1 matmul f32[64,784] f32[128,784] -> f32[64,128]": what a step does, for listings.
+std::string describe(const Plan& plan, const PlanStep& step);
+// One line per step: number, op, scope, operand types, layouts, addresses. Kernel names are left out: they are
+// measured.
+std::string print(const Plan& plan);
+
+}  // namespace freight
