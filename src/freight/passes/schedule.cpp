@@ -86,7 +86,7 @@ Graph schedule(const Graph& graph) {
     const Node& n = graph.nodes[static_cast<size_t>(i)];
     bool update = !n.outputs.empty() && info(n.op).kind != OpKind::leaf;
     for (Value v : n.outputs) update = update && is_update[static_cast<size_t>(v.id)];
-    return update || frees(i) >= 0;
+    return update || info(n.op).kind == OpKind::view || frees(i) >= 0;
   };
   std::set<int32_t> ready;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {

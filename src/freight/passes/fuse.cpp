@@ -1,0 +1,545 @@
+// Fusion. First epilogues: bias, residual and relu move into the contraction or convolution that feeds them. Then
+// regions: pointwise and reduce nodes over one iteration shape become one `fused` node, which reads every operand once.
+//
+// A region has an iteration shape S and at most one set of reduced axes. Reduce results stay inside the region only
+// when its rows (the reduced elements of one result) lie together in memory and are short: then the row is in cache
+// when it is read again (softmax, layer norm). Splat constants, broadcasts and iotas cost nothing and are repeated in
+// every region.
+#include <algorithm>
+#include <map>
+
+#include "freight/backend/backend.h"
+#include "freight/base/error.h"
+#include "freight/ir/builder.h"
+#include "freight/passes/passes.h"
+#include "freight/passes/placement.h"
+
+namespace freight::passes {
+
+namespace {
+
+constexpr int64_t kMaxRow = 16384;   // elements of a row that may be read twice
+constexpr size_t kMaxOperands = 24;  // inputs plus outputs of a region
+
+size_t index(Value v) { return static_cast<size_t>(v.id); }
+
+// ---- Epilogues ----
+
+// (C) behind reshape and broadcast along `axis` of `shape`; invalid where v is something else.
+Value bias_behind(const Graph& g, Value v, int axis, const Shape& shape) {
+  if (g.def(v).op != Op::broadcast) return {};
+  const Value thin = g.def(v).in(0);
+  const Shape t = g.type(thin).shape;
+  for (int i = 0; i < t.rank(); ++i) {
+    if (t[i] != (i == axis ? shape[axis] : 1)) return {};
+  }
+  const Node& d = g.def(thin);
+  if (d.op == Op::reshape && g.type(d.in(0)).shape == Shape{shape[axis]}) return d.in(0);
+  return t.rank() == 1 ? thin : Value{};
+}
+
+class EpiloguePass {
+ public:
+  EpiloguePass(const Graph& graph, const Backend& backend) : backend_(backend), r_(graph), uses_(graph.use_counts()) {}
+
+  Graph run() {
+    find_chains();
+    for (size_t i = 0; i < r_.src.nodes.size(); ++i) {
+      const Node& n = r_.src.nodes[i];
+      const auto it = chains_.find(static_cast<int32_t>(i));
+      if (swallowed_[i]) continue;
+      if (it == chains_.end()) {
+        r_.copy(n);
+        continue;
+      }
+      const Chain& c = it->second;
+      const Node& core = r_.src.nodes[static_cast<size_t>(c.core)];
+      Attrs a = core.attrs;
+      epilogue_of(a) = c.epilogue;
+      std::vector<Value> in = r_(core.inputs);
+      if (c.bias.valid()) in.push_back(r_(c.bias));
+      if (c.residual.valid()) in.push_back(r_(c.residual));
+      r_.replace(n.out(), r_.dst.add(core.op, std::move(a), in, core.scope, core.where)[0]);
+    }
+    return dead_code(r_.finish());
+  }
+
+ private:
+  struct Chain {
+    int32_t core = -1;
+    Epilogue epilogue;
+    Value bias, residual;
+  };
+
+  static Epilogue& epilogue_of(Attrs& a) {
+    if (auto* m = std::get_if<MatmulAttrs>(&a)) return m->epilogue;
+    return std::get<ConvAttrs>(a).epilogue;
+  }
+
+  // The only node that reads v, or -1.
+  int32_t only_reader(Value v) const { return uses_[index(v)] == 1 ? reader_[index(v)] : -1; }
+
+  // A pointwise result with no other reader fuses better with the sum than the sum with the contraction.
+  bool computed_only_for(Value v) const {
+    const Op op = r_.src.def(v).op;
+    return op == Op::broadcast || (is_pointwise(op) && uses_[index(v)] == 1);
+  }
+
+  // A chain core -> (+ bias) -> (+ residual) -> (relu) ends at the node that the fused core replaces.
+  void find_chains() {
+    const Graph& g = r_.src;
+    reader_.assign(g.values.size(), -1);
+    swallowed_.assign(g.nodes.size(), false);
+    for (size_t i = 0; i < g.nodes.size(); ++i) {
+      for (Value v : g.nodes[i].inputs) reader_[index(v)] = static_cast<int32_t>(i);
+    }
+    for (size_t i = 0; i < g.nodes.size(); ++i) {
+      const Node& core = g.nodes[i];
+      if (core.op != Op::matmul && core.op != Op::conv) continue;
+      const Shape shape = g.type(core.out()).shape;
+      const int channel = core.op == Op::conv ? 1 : shape.rank() - 1;
+      Chain c;
+      c.core = static_cast<int32_t>(i);
+      int32_t at = c.core;
+      std::vector<int32_t> path{at};
+      for (;;) {
+        const Value v = g.nodes[static_cast<size_t>(at)].out();
+        const int32_t next = only_reader(v);
+        if (next < 0) break;
+        const Node& n = g.nodes[static_cast<size_t>(next)];
+        Chain longer = c;
+        if (n.op == Op::add && !c.epilogue.relu) {
+          const Value other = n.in(0) == v ? n.in(1) : n.in(0);
+          const Value bias = bias_behind(g, other, channel, shape);
+          if (bias.valid() && !c.epilogue.bias && !c.epilogue.residual) {
+            longer.epilogue.bias = true;
+            longer.bias = bias;
+          } else if (!c.epilogue.residual && info(g.def(other).op).kind != OpKind::leaf && !computed_only_for(other)) {
+            longer.epilogue.residual = true;
+            longer.residual = other;
+          } else {
+            break;
+          }
+        } else if (n.op == Op::relu && !c.epilogue.relu) {
+          longer.epilogue.relu = true;
+        } else {
+          break;
+        }
+        if (!backend_.has_epilogue(g, core, longer.epilogue)) break;
+        c = longer;
+        at = next;
+        path.push_back(at);
+      }
+      if (path.size() == 1) continue;
+      for (int32_t k : path) swallowed_[static_cast<size_t>(k)] = true;
+      swallowed_[static_cast<size_t>(at)] = false;
+      chains_[at] = c;
+    }
+  }
+
+  const Backend& backend_;
+  Rewriter r_;
+  std::vector<int> uses_;
+  std::vector<int32_t> reader_;
+  std::vector<bool> swallowed_;
+  std::map<int32_t, Chain> chains_;
+};
+
+// ---- Regions ----
+
+// Nodes that cost nothing inside a region: repeated by every reader.
+bool is_free(const Node& n) {
+  if (n.op == Op::constant) return !attrs<ConstantAttrs>(n).data.defined();
+  if (n.op == Op::broadcast) return true;
+  return n.op == Op::iota;
+}
+bool is_reduce(Op op) { return op == Op::sum || op == Op::reduce_max || op == Op::reduce_min; }
+// Nodes that regions are made of.
+bool is_fusable(const Node& n) { return (is_pointwise(n.op) && !is_free(n)) || is_reduce(n.op); }
+
+struct Region {
+  Shape shape;                 // S
+  Shape axes;                  // reduced axes; empty: none
+  bool rows = false;           // the axes are innermost in memory and short
+  std::vector<int32_t> nodes;  // ascending
+};
+
+class RegionPass {
+ public:
+  RegionPass(const Graph& graph, const Backend& backend) : g_(graph) {
+    // The layouts that the values would get unfused tell which reduced axes are innermost.
+    const PlacedGraph placed = layout(graph, backend);
+    strides_of(placed);
+  }
+
+  Graph run() {
+    collect();
+    for (size_t i = 0; i < g_.nodes.size(); ++i) {
+      if (region_[i] < 0) continue;
+      for (Value v : sources(g_.nodes[i])) {
+        const int32_t p = node_of(v);
+        if (region_[static_cast<size_t>(p)] >= 0) merge(p, static_cast<int32_t>(i));
+      }
+    }
+    siblings();
+    return emit();
+  }
+
+ private:
+  int32_t node_of(Value v) const { return g_.values[index(v)].node; }
+  Region& region_at(int32_t node) { return regions_[static_cast<size_t>(region_[static_cast<size_t>(node)])]; }
+
+  // Axes of a value ordered from slowest to fastest, guessed: rank 4 and 3 activations that touch convolutions and
+  // pools are channels-last, everything else row-major. Exact for the kernels' purpose: a wrong guess costs time, not
+  // truth.
+  void strides_of(const PlacedGraph& placed) {
+    // The layout pass adds copies, so values are found by walking both graphs in step.
+    channels_last_.assign(g_.values.size(), false);
+    size_t at = 0;
+    for (const Node& n : placed.graph.nodes) {
+      if (at >= g_.nodes.size()) break;
+      const Node& mine = g_.nodes[at];
+      if (n.op != mine.op || n.outputs.size() != mine.outputs.size()) continue;  // a copy in between
+      for (size_t k = 0; k < n.outputs.size(); ++k) {
+        const Shape& s = placed.graph.type(n.outputs[k]).shape;
+        const Strides& t = placed.place(n.outputs[k]).layout.strides;
+        channels_last_[index(mine.outputs[k])] = s.rank() >= 3 && !placed.place(n.outputs[k]).layout.blocked &&
+                                                 same_layout(s, {t, nullptr}, Layout::channels_last(s)) &&
+                                                 !same_layout(s, {t, nullptr}, Layout::row_major(s));
+      }
+      ++at;
+    }
+  }
+
+  // Whether the axes are the fastest ones of `shape` in memory, so that a row is contiguous.
+  static bool innermost(const Shape& shape, const Shape& axes, bool channels_last) {
+    std::vector<int> order;  // fastest first
+    if (channels_last) {
+      order.push_back(1);
+      for (int i = shape.rank() - 1; i >= 2; --i) order.push_back(i);
+      order.push_back(0);
+    } else {
+      for (int i = shape.rank() - 1; i >= 0; --i) order.push_back(i);
+    }
+    int left = 0;
+    for (int64_t a : axes) left += shape[static_cast<int>(a)] != 1;
+    for (int i : order) {
+      if (left == 0) return true;
+      if (shape[i] == 1) continue;
+      if (std::find(axes.begin(), axes.end(), i) == axes.end()) return false;
+      --left;
+    }
+    return left == 0;
+  }
+
+  // The operands behind free nodes.
+  std::vector<Value> sources(const Node& n) const {
+    std::vector<Value> found, stack(n.inputs.rbegin(), n.inputs.rend());
+    while (!stack.empty()) {
+      const Value v = stack.back();
+      stack.pop_back();
+      const Node& d = g_.def(v);
+      if (is_free(d)) {
+        stack.insert(stack.end(), d.inputs.begin(), d.inputs.end());
+      } else {
+        found.push_back(v);
+      }
+    }
+    return found;
+  }
+
+  void collect() {
+    region_.assign(g_.nodes.size(), -1);
+    readers_.resize(g_.nodes.size());
+    for (size_t i = 0; i < g_.nodes.size(); ++i) {
+      const Node& n = g_.nodes[i];
+      for (Value v : n.inputs) readers_[static_cast<size_t>(node_of(v))].push_back(static_cast<int32_t>(i));
+      if (!is_fusable(n)) continue;
+      Region r;
+      r.nodes = {static_cast<int32_t>(i)};
+      if (is_reduce(n.op)) {
+        r.shape = g_.type(n.in(0)).shape;
+        r.axes = attrs<AxesAttrs>(n).axes;
+        int64_t row = 1;
+        for (int64_t a : r.axes) row *= r.shape[static_cast<int>(a)];
+        r.rows = row <= kMaxRow && innermost(r.shape, r.axes, channels_last_[index(n.in(0))]);
+      } else {
+        r.shape = g_.type(n.out()).shape;
+      }
+      region_[i] = static_cast<int32_t>(regions_.size());
+      regions_.push_back(std::move(r));
+    }
+  }
+
+  static Shape reduced(const Shape& s, const Shape& axes) {
+    Shape out = s;
+    for (int64_t a : axes) out[static_cast<int>(a)] = 1;
+    return out;
+  }
+
+  // Joins the regions of producer p and reader n where that is sound; the union keeps p's region number.
+  void merge(int32_t p, int32_t n) {
+    const int32_t rp = region_[static_cast<size_t>(p)], rn = region_[static_cast<size_t>(n)];
+    if (rp == rn) return;
+    Region joined;
+    if (!compatible(regions_[static_cast<size_t>(rp)], regions_[static_cast<size_t>(rn)], joined)) return;
+    if (path_outside(rp, rn) || path_outside(rn, rp) || operands(joined) > kMaxOperands) return;
+    for (int32_t k : joined.nodes) region_[static_cast<size_t>(k)] = rp;
+    regions_[static_cast<size_t>(rp)] = std::move(joined);
+    regions_[static_cast<size_t>(rn)].nodes.clear();
+  }
+
+  bool compatible(const Region& a, const Region& b, Region& joined) const {
+    joined = a;
+    if (a.shape == b.shape) {
+      if (!a.axes.empty() && !b.axes.empty() && a.axes != b.axes) return false;
+      if (a.axes.empty()) {
+        joined.axes = b.axes;
+        joined.rows = b.rows;
+      }
+    } else if (!a.axes.empty() && a.rows && b.axes.empty() && b.shape == reduced(a.shape, a.axes)) {
+      // b works on a's row results
+    } else if (!b.axes.empty() && b.rows && a.axes.empty() && a.shape == reduced(b.shape, b.axes)) {
+      joined.shape = b.shape;
+      joined.axes = b.axes;
+      joined.rows = b.rows;
+    } else {
+      return false;
+    }
+    joined.nodes.insert(joined.nodes.end(), b.nodes.begin(), b.nodes.end());
+    std::sort(joined.nodes.begin(), joined.nodes.end());
+    return joined.axes.empty() || joined.rows || !reads_own_reduction(joined);
+  }
+
+  bool reads_own_reduction(const Region& r) const {
+    for (int32_t k : r.nodes) {
+      for (Value v : sources(g_.nodes[static_cast<size_t>(k)])) {
+        const int32_t p = node_of(v);
+        if (is_reduce(g_.nodes[static_cast<size_t>(p)].op) && std::binary_search(r.nodes.begin(), r.nodes.end(), p))
+          return true;
+      }
+    }
+    return false;
+  }
+
+  // A path from region `from` to region `to` with at least one node outside both. Regions are single units.
+  bool path_outside(int32_t from, int32_t to) const {
+    std::vector<bool> seen(g_.nodes.size());
+    std::vector<int32_t> stack;
+    const auto leave = [&](int32_t node) {
+      for (int32_t reader : readers_[static_cast<size_t>(node)]) {
+        // Free nodes belong to their readers.
+        stack.push_back(reader);
+      }
+    };
+    const auto is_free_node = [&](int32_t k) { return is_free(g_.nodes[static_cast<size_t>(k)]); };
+    // First hop: readers outside both regions.
+    for (int32_t k : regions_[static_cast<size_t>(from)].nodes) leave(k);
+    std::vector<int32_t> direct;
+    while (!stack.empty()) {  // look through free nodes
+      const int32_t k = stack.back();
+      stack.pop_back();
+      if (is_free_node(k)) {
+        leave(k);
+      } else if (region_[static_cast<size_t>(k)] != from && region_[static_cast<size_t>(k)] != to) {
+        direct.push_back(k);
+      }
+    }
+    stack = std::move(direct);
+    while (!stack.empty()) {
+      const int32_t k = stack.back();
+      stack.pop_back();
+      if (seen[static_cast<size_t>(k)]) continue;
+      seen[static_cast<size_t>(k)] = true;
+      const int32_t r = region_[static_cast<size_t>(k)];
+      if (r == to) return true;
+      if (r >= 0) {  // a region is entered whole
+        for (int32_t member : regions_[static_cast<size_t>(r)].nodes) {
+          seen[static_cast<size_t>(member)] = true;
+          leave(member);
+        }
+      } else {
+        leave(k);
+      }
+    }
+    return false;
+  }
+
+  size_t operands(const Region& r) const {
+    std::vector<int32_t> ids;
+    size_t out = 0;
+    for (int32_t k : r.nodes) {
+      const Node& n = g_.nodes[static_cast<size_t>(k)];
+      for (Value v : sources(n)) {
+        if (!std::binary_search(r.nodes.begin(), r.nodes.end(), node_of(v))) ids.push_back(v.id);
+      }
+      out += 1;
+    }
+    std::sort(ids.begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+    // Results read outside are counted when the region is complete; pointwise chains have few.
+    return ids.size() + std::min<size_t>(out, 4);
+  }
+
+  // Regions that read the same whole tensor run as one pass over it.
+  void siblings() {
+    for (size_t i = 0; i < g_.values.size(); ++i) {
+      const Value v{static_cast<int32_t>(i)};
+      const Shape& s = g_.type(v).shape;
+      if (s.numel() < 2) continue;
+      int32_t first = -1;
+      for (int32_t reader : readers_[static_cast<size_t>(node_of(v))]) {
+        if (region_[static_cast<size_t>(reader)] < 0) continue;
+        const Node& n = g_.nodes[static_cast<size_t>(reader)];
+        if (std::find(n.inputs.begin(), n.inputs.end(), v) == n.inputs.end()) continue;
+        if (region_at(reader).shape != s) continue;
+        if (first < 0) {
+          first = reader;
+        } else {
+          merge(first, reader);
+        }
+      }
+    }
+  }
+
+  // Rebuilds the graph with one fused node per region, in an order that respects the contracted dependencies.
+  Graph emit() {
+    const size_t count = g_.nodes.size();
+    std::vector<int32_t> unit(count), missing(count);  // a unit is named by its first node
+    for (size_t i = 0; i < count; ++i) {
+      unit[i] = region_[i] >= 0 ? region_at(static_cast<int32_t>(i)).nodes.front() : static_cast<int32_t>(i);
+    }
+    std::vector<std::vector<int32_t>> after(count);
+    for (size_t i = 0; i < count; ++i) {
+      const std::vector<Value> from = region_[i] >= 0 ? sources(g_.nodes[i]) : g_.nodes[i].inputs;
+      for (Value v : from) {
+        const int32_t p = unit[static_cast<size_t>(node_of(v))];
+        if (p == unit[i]) continue;
+        after[static_cast<size_t>(p)].push_back(unit[i]);
+        ++missing[static_cast<size_t>(unit[i])];
+      }
+    }
+    const std::vector<bool> needed = needed_outside_regions();
+    Rewriter r(g_);
+    std::vector<int32_t> heap;
+    for (size_t i = 0; i < count; ++i) {
+      if (unit[i] == static_cast<int32_t>(i) && missing[i] == 0) heap.push_back(static_cast<int32_t>(i));
+    }
+    const auto later = [](int32_t a, int32_t b) { return a > b; };
+    std::make_heap(heap.begin(), heap.end(), later);
+    size_t emitted = 0;
+    while (!heap.empty()) {
+      std::pop_heap(heap.begin(), heap.end(), later);
+      const int32_t u = heap.back();
+      heap.pop_back();
+      if (region_[static_cast<size_t>(u)] >= 0) {
+        emit_region(r, region_at(u));
+        emitted += region_at(u).nodes.size();
+      } else {
+        if (needed[static_cast<size_t>(u)]) r.copy(g_.nodes[static_cast<size_t>(u)]);
+        ++emitted;
+      }
+      for (int32_t next : after[static_cast<size_t>(u)]) {
+        if (--missing[static_cast<size_t>(next)] == 0) {
+          heap.push_back(next);
+          std::push_heap(heap.begin(), heap.end(), later);
+        }
+      }
+    }
+    FREIGHT_CHECK(emitted == count, "fusion made a cycle");
+    return dead_code(r.finish());
+  }
+
+  // Free nodes whose only readers are regions live in the bodies alone.
+  std::vector<bool> needed_outside_regions() const {
+    std::vector<bool> needed(g_.nodes.size());
+    const auto mark = [&](Value v) { needed[static_cast<size_t>(node_of(v))] = true; };
+    for (Value v : g_.outputs) mark(v);
+    for (const Update& u : g_.updates) mark(u.next);
+    for (size_t i = g_.nodes.size(); i-- > 0;) {
+      const Node& n = g_.nodes[i];
+      if (!is_free(n)) needed[i] = true;
+      if (!needed[i] || region_[i] >= 0) continue;
+      for (Value v : n.inputs) mark(v);
+    }
+    return needed;
+  }
+
+  void emit_region(Rewriter& r, const Region& region) {
+    auto body = std::make_shared<Graph>();
+    std::vector<Value> inner(g_.values.size()), inputs;
+    const auto inside = [&](int32_t k) { return std::binary_search(region.nodes.begin(), region.nodes.end(), k); };
+    // The body's value for v: made inside, repeated (free nodes), or a new input.
+    const auto get = [&](auto&& self, Value v) -> Value {
+      Value& have = inner[index(v)];
+      if (have.valid()) return have;
+      const Node& d = g_.def(v);
+      if (is_free(d)) {
+        std::vector<Value> in;
+        for (Value x : d.inputs) in.push_back(self(self, x));
+        return inner[index(v)] = body->add(d.op, d.attrs, in)[0];
+      }
+      FREIGHT_CHECK(!inside(node_of(v)), "region out of order");
+      inputs.push_back(v);
+      return have = body->add(Op::input, LeafAttrs{"", g_.type(v)}, {})[0];
+    };
+    std::vector<Value> results;
+    for (int32_t k : region.nodes) {
+      const Node& n = g_.nodes[static_cast<size_t>(k)];
+      std::vector<Value> in;
+      for (Value v : n.inputs) in.push_back(get(get, v));
+      inner[index(n.out())] = body->add(n.op, n.attrs, in)[0];
+      if (read_outside(n.out(), region)) {
+        results.push_back(n.out());
+        body->outputs.push_back(inner[index(n.out())]);
+      }
+    }
+    const Node& last = g_.nodes[static_cast<size_t>(region.nodes.back())];
+    const auto out = r.dst.add(Op::fused, FusedAttrs{body}, r(inputs), last.scope, last.where);
+    for (size_t i = 0; i < out.size(); ++i) r.replace(results[i], out[i]);
+  }
+
+  bool read_outside(Value v, const Region& region) const {
+    for (Value o : g_.outputs) {
+      if (o == v) return true;
+    }
+    for (const Update& u : g_.updates) {
+      if (u.next == v) return true;
+    }
+    // Through free nodes: a region that repeats the free node reads v itself; any other reader reads the free node.
+    std::vector<int32_t> stack(readers_[static_cast<size_t>(node_of(v))]);
+    while (!stack.empty()) {
+      const int32_t k = stack.back();
+      stack.pop_back();
+      const Node& n = g_.nodes[static_cast<size_t>(k)];
+      if (is_free(n)) {
+        const auto& next = readers_[static_cast<size_t>(k)];
+        stack.insert(stack.end(), next.begin(), next.end());
+        for (Value o : g_.outputs) {
+          if (o == n.out()) return true;
+        }
+        for (const Update& u : g_.updates) {
+          if (u.next == n.out()) return true;
+        }
+      } else if (!std::binary_search(region.nodes.begin(), region.nodes.end(), k)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  const Graph& g_;
+  std::vector<Region> regions_;
+  std::vector<int32_t> region_;                // node -> region, -1: none
+  std::vector<std::vector<int32_t>> readers_;  // node -> nodes that read any of its results
+  std::vector<bool> channels_last_;            // by value
+};
+
+}  // namespace
+
+Graph fuse(const Graph& graph, const Backend& backend) {
+  const Graph with_epilogues = EpiloguePass(graph, backend).run();
+  return RegionPass(with_epilogues, backend).run();
+}
+
+}  // namespace freight::passes

@@ -1,0 +1,163 @@
+// Fusion: what is merged into which region, and that the result is unchanged (interpreted on the reference backend).
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "freight/backend/backend.h"
+#include "freight/backend/ref/interpret.h"
+#include "freight/base/philox.h"
+#include "freight/ir/builder.h"
+#include "freight/passes/passes.h"
+
+namespace freight {
+namespace {
+
+// Allows every fusion; executes nothing.
+class FusingBackend : public Backend {
+ public:
+  std::string name() const override { return "fusing"; }
+  std::string description() const override { return "test"; }
+  bool has_kernel(const Graph&, const Node&) const override { return false; }
+  bool fuses() const override { return true; }
+  bool has_epilogue(const Graph&, const Node&, const Epilogue&) const override { return true; }
+  std::unique_ptr<Kernel> prepare(const StepSpec&) override { return nullptr; }
+};
+
+Value leaf(Builder& b, Op op, const char* name, const Type& type) { return b.one(op, LeafAttrs{name, type}, {}); }
+
+Array random_array(const Type& t, uint32_t stream) {
+  Array a(DType::f32, t.shape);
+  PhiloxStream rng(7, 0, stream);
+  for (int64_t i = 0; i < a.numel(); ++i) a.data<float>()[i] = rng.uniform(-1, 1);
+  if (t.dtype == DType::i64) {
+    Array labels(DType::i64, t.shape);
+    for (int64_t i = 0; i < a.numel(); ++i) labels.data<int64_t>()[i] = rng.below(5);
+    return labels;
+  }
+  return a.cast(t.dtype);
+}
+
+int count(const Graph& g, Op op) {
+  int n = 0;
+  for (const Node& node : g.nodes) n += node.op == op;
+  return n;
+}
+
+// Outputs and states of both graphs agree.
+void expect_equal_results(const Graph& before, const Graph& after) {
+  std::vector<Array> in, s1, s2;
+  uint32_t stream = 0;
+  for (Value v : before.leaves(Op::input)) in.push_back(random_array(before.type(v), ++stream));
+  for (Value v : before.leaves(Op::state)) {
+    s1.push_back(random_array(before.type(v), ++stream));
+    s2.push_back(s1.back().clone());
+  }
+  std::vector<Array> a = interpret(before, in, s1), b = interpret(after, in, s2);
+  a.insert(a.end(), s1.begin(), s1.end());
+  b.insert(b.end(), s2.begin(), s2.end());
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t k = 0; k < a.size(); ++k) {
+    const auto x = a[k].to_vector<double>(), y = b[k].to_vector<double>();
+    ASSERT_EQ(x.size(), y.size());
+    for (size_t i = 0; i < x.size(); ++i)
+      EXPECT_NEAR(x[i], y[i], 1e-5 * (1 + std::abs(x[i]))) << "result " << k << " at " << i;
+  }
+}
+
+// A two-layer classifier's training step with momentum.
+Graph training_step() {
+  Graph g;
+  Builder b(g);
+  const Value x = leaf(b, Op::input, "x", {DType::f32, {8, 12}}), labels = leaf(b, Op::input, "y", {DType::i64, {8}});
+  const Value lr = leaf(b, Op::input, "lr", {DType::f32, {}});
+  std::vector<Value> params, moments;
+  const Shape shapes[] = {{16, 12}, {16}, {5, 16}, {5}};
+  for (const Shape& s : shapes) params.push_back(leaf(b, Op::state, "p", {DType::f32, s}));
+  for (const Shape& s : shapes) moments.push_back(leaf(b, Op::state, "m", {DType::f32, s}));
+  const Ex h{&b, b.matmul(x, params[0], false, true)};
+  const Ex a = apply(Op::relu, h + Ex{&b, b.broadcast_axis(params[1], 1, h.shape())});
+  const Ex z{&b, b.matmul(a.v, params[2], false, true)};
+  const Ex logits = z + Ex{&b, b.broadcast_axis(params[3], 1, z.shape())};
+  const Value losses = b.one(Op::cross_entropy, CrossEntropyAttrs{0.1}, {logits.v, labels});
+  const Ex loss = Ex{&b, b.sum(losses, {0})} * (1.0 / 8);
+  const auto d = grad(g, loss.v, params);
+  for (size_t i = 0; i < params.size(); ++i) {
+    const auto next = b.add(Op::sgd_update, SgdAttrs{0.9, 0, 1e-4, false}, {params[i], d[i], lr, moments[i]});
+    g.updates.push_back({params[i], next[0]});
+    g.updates.push_back({moments[i], next[1]});
+  }
+  g.outputs = {loss.v};
+  return g;
+}
+
+TEST(Fuse, TrainingStepKeepsItsMeaningAndShrinks) {
+  const Graph before = training_step();
+  const Graph after = run_pipeline(before, FusingBackend());
+  verify(after);
+  expect_equal_results(before, after);
+  EXPECT_EQ(count(after, Op::matmul), 5);  // 2 forward, 2 dW, 1 dX
+  EXPECT_EQ(count(after, Op::relu), 0);
+  EXPECT_EQ(count(after, Op::exp), 0);
+  for (const Node& n : after.nodes) EXPECT_FALSE(is_pointwise(n.op) && n.op != Op::iota) << name(n.op);
+  // Loss and its gradient, mask with bias gradient, loss mean, one per update (a bias update may join its gradient).
+  EXPECT_LE(count(after, Op::fused), 9) << print(after);
+}
+
+TEST(Fuse, BiasAndReluRideOnTheContraction) {
+  const Graph after = run_pipeline(training_step(), FusingBackend());
+  bool found = false;
+  for (const Node& n : after.nodes) {
+    if (n.op != Op::matmul) continue;
+    const Epilogue& e = attrs<MatmulAttrs>(n).epilogue;
+    found = found || (e.bias && e.relu);
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(Fuse, SoftmaxIsOneRegion) {
+  Graph g;
+  Builder b(g);
+  const Value x = leaf(b, Op::input, "x", {DType::f32, {6, 33}});
+  g.outputs = {b.one(Op::softmax, AxisAttrs{1}, {x})};
+  const Graph after = run_pipeline(g, FusingBackend());
+  EXPECT_EQ(count(after, Op::fused), 1);
+  expect_equal_results(g, after);
+}
+
+TEST(Fuse, ColumnSumsAreNotReadInsideTheirRegion) {
+  Graph g;
+  Builder b(g);
+  const Value x = leaf(b, Op::input, "x", {DType::f32, {64, 8}});
+  g.outputs = {b.one(Op::softmax, AxisAttrs{0}, {x})};
+  const Graph after = run_pipeline(g, FusingBackend());
+  EXPECT_GE(count(after, Op::fused), 2);
+  expect_equal_results(g, after);
+}
+
+TEST(Fuse, NeverMakesACycleThroughAnUnfusedNode) {
+  // u = exp(x); m = u @ w; y = u + m: u and y share a shape, but the matmul lies between them.
+  Graph g;
+  Builder b(g);
+  const Value x = leaf(b, Op::input, "x", {DType::f32, {4, 4}}), w = leaf(b, Op::input, "w", {DType::f32, {4, 4}});
+  const Ex u = apply(Op::exp, {&b, x});
+  const Ex m{&b, b.matmul(u.v, w)};
+  g.outputs = {(u + apply(Op::tanh, m)).v, (u * 2.0).v};
+  const Graph after = run_pipeline(g, FusingBackend());
+  verify(after);
+  expect_equal_results(g, after);
+}
+
+TEST(Schedule, UpdatesFollowTheirGradientsAtOnce) {
+  const Graph after = run_pipeline(training_step(), FusingBackend());
+  // The first update is made before the last matmul of the backward pass.
+  int32_t first_update = INT32_MAX, last_matmul = -1;
+  for (const Update& u : after.updates)
+    first_update = std::min(first_update, after.values[static_cast<size_t>(u.next.id)].node);
+  for (size_t i = 0; i < after.nodes.size(); ++i) {
+    if (after.nodes[i].op == Op::matmul) last_matmul = static_cast<int32_t>(i);
+  }
+  EXPECT_LT(first_update, last_matmul);
+}
+
+}  // namespace
+}  // namespace freight
