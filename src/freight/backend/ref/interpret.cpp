@@ -1,6 +1,8 @@
 // See interpret.h.
 #include "freight/backend/ref/interpret.h"
 
+#include <algorithm>
+
 #include "freight/backend/backend.h"
 #include "freight/base/error.h"
 #include "freight/ir/builder.h"
@@ -43,11 +45,28 @@ std::vector<Array> execute(const Graph& graph, const Node& node, const std::vect
   return out;
 }
 
+bool any_read(const Node& node, const std::vector<int>& readers) {
+  return std::any_of(node.outputs.begin(), node.outputs.end(),
+                     [&](Value v) { return readers[static_cast<size_t>(v.id)] > 0; });
+}
+
+// Per value: how many live nodes, outputs and updates read it; 0 for what no result depends on.
+std::vector<int> live_readers(const Graph& graph) {
+  std::vector<int> readers(graph.values.size());
+  for (Value v : graph.outputs) ++readers[static_cast<size_t>(v.id)];
+  for (const Update& u : graph.updates) ++readers[static_cast<size_t>(u.next.id)];
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    if (!any_read(*node, readers)) continue;
+    for (Value v : node->inputs) ++readers[static_cast<size_t>(v.id)];
+  }
+  return readers;
+}
+
 }  // namespace
 
 std::vector<Array> interpret(const Graph& graph, const std::vector<Array>& inputs, std::vector<Array>& states) {
   std::vector<Array> values(graph.values.size());
-  std::vector<int> readers = graph.use_counts();
+  std::vector<int> readers = live_readers(graph);
   const auto slot = [&](Value v) -> Array& { return values[static_cast<size_t>(v.id)]; };
   const auto bind = [&](Op kind, const std::vector<Array>& given) {
     const std::vector<Value> leaves = graph.leaves(kind);
@@ -68,6 +87,7 @@ std::vector<Array> interpret(const Graph& graph, const std::vector<Array>& input
   bind(Op::state, states);
   for (const Node& node : graph.nodes) {
     if (node.op == Op::input || node.op == Op::state) continue;
+    if (!any_read(node, readers)) continue;
     std::vector<Array> in;
     for (Value v : node.inputs) in.push_back(slot(v));
     std::vector<Array> out = execute(graph, node, in);

@@ -1,5 +1,5 @@
 // Runs a graph node by node on the reference backend, without passes and without a plan: the oracle for passes, plans
-// and gradients. Composites run through their decomposition.
+// and gradients. Composites run through their decomposition; nodes that no result depends on do not run.
 #pragma once
 #include <vector>
 

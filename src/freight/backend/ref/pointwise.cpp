@@ -49,9 +49,7 @@ using I = int64_t;
 constexpr Scalar kScalars[] = {
     {Op::neg, [](R a, R) { return -a; }, [](I a, I) { return wrap_mul(a, -1); }},
     {Op::abs, [](R a, R) { return std::fabs(a); }, [](I a, I) { return a < 0 ? wrap_mul(a, -1) : a; }},
-    {Op::sign, [](R a, R) { return a > 0   ? 1.0
-                                   : a < 0 ? -1.0
-                                           : a; }, [](I a, I) { return I{a > 0} - I{a < 0}; }},
+    {Op::sign, [](R a, R) { return R(a > 0) - R(a < 0); }, [](I a, I) { return I{a > 0} - I{a < 0}; }},
     {Op::exp, [](R a, R) { return std::exp(a); }, kNone},
     {Op::expm1, [](R a, R) { return std::expm1(a); }, kNone},
     {Op::log, [](R a, R) { return std::log(a); }, kNone},
