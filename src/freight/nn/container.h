@@ -1,0 +1,78 @@
+// Modules made of modules: Sequential, Residual (main + shortcut), Concat (parallel branches along the channels).
+#pragma once
+#include <type_traits>
+
+#include "freight/nn/activation.h"
+#include "freight/nn/module.h"
+
+namespace freight::nn {
+
+// A child from a value (moved in) or a shared pointer.
+template <class M>
+std::shared_ptr<Module> share(M&& m) {
+  using T = std::remove_cvref_t<M>;
+  if constexpr (std::is_convertible_v<T, std::shared_ptr<Module>>) {
+    return std::forward<M>(m);
+  } else {
+    return std::make_shared<T>(std::forward<M>(m));
+  }
+}
+
+// Children one after the other: Sequential(Linear(784, 128), ReLU(), Linear(128, 10)). Their names are their numbers,
+// or those given to append.
+class Sequential : public Module {
+ public:
+  Sequential() = default;
+  template <class First, class... Rest>
+  requires(!std::is_same_v<std::remove_cvref_t<First>, Sequential> ||
+           sizeof...(Rest) > 0) explicit Sequential(First&& first, Rest&&... rest) {
+    append(std::forward<First>(first));
+    (append(std::forward<Rest>(rest)), ...);
+  }
+  // Adds a child at the end; throws Error(usage) when the name is taken.
+  template <class M>
+  Sequential& append(M&& m) {
+    return append(std::to_string(children().size()), std::forward<M>(m));
+  }
+  template <class M>
+  Sequential& append(const std::string& name, M&& m) {
+    adopt(name, share(std::forward<M>(m)));
+    return *this;
+  }
+  Tensor forward(const Tensor& x) override;
+  Config config() const override { return {"Sequential"}; }
+};
+
+// activation(main(x) + shortcut(x)); the shortcut is the identity by default. Throws Error(usage) naming both shapes
+// when they differ. He et al. 2016.
+class Residual : public Module {
+ public:
+  explicit Residual(std::shared_ptr<Module> main, std::shared_ptr<Module> shortcut = nullptr,
+                    std::shared_ptr<Module> activation = nullptr);
+  Tensor forward(const Tensor& x) override;
+  Config config() const override { return {"Residual"}; }
+
+ private:
+  std::shared_ptr<Module> main_, shortcut_, activation_;
+};
+
+// All branches on the same input, results joined along axis 1.
+class Concat : public Module {
+ public:
+  Concat() = default;
+  template <class... M>
+  requires(sizeof...(M) > 1) explicit Concat(M&&... branches) { (append(std::forward<M>(branches)), ...); }
+  template <class M>
+  Concat& append(M&& m) {
+    return append(std::to_string(children().size()), std::forward<M>(m));
+  }
+  template <class M>
+  Concat& append(const std::string& name, M&& m) {
+    adopt(name, share(std::forward<M>(m)));
+    return *this;
+  }
+  Tensor forward(const Tensor& x) override;
+  Config config() const override { return {"Concat"}; }
+};
+
+}  // namespace freight::nn

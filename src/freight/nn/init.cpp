@@ -1,0 +1,91 @@
+// See init.h. The drawing itself is in trace/variable.cpp.
+#include "freight/nn/init.h"
+
+#include <cmath>
+
+namespace freight::nn {
+
+namespace {
+
+struct Fans {
+  double in, out;
+};
+Fans fans(const Shape& s) {
+  if (s.rank() < 2) return {static_cast<double>(s.numel()), static_cast<double>(s.numel())};
+  const double window = static_cast<double>(Shape(s.begin() + 2, s.end()).numel());
+  return {static_cast<double>(s[1]) * window, static_cast<double>(s[0]) * window};
+}
+double fan_of(const Shape& s, Fan fan) { return std::max(1.0, fan == Fan::in ? fans(s).in : fans(s).out); }
+
+struct Named {
+  WeightInit init;
+  const char* name;
+};
+constexpr Named kNames[] = {
+    {WeightInit::standard, "standard"},
+    {WeightInit::he_normal, "he_normal"},
+    {WeightInit::he_uniform, "he_uniform"},
+    {WeightInit::xavier_normal, "xavier_normal"},
+    {WeightInit::xavier_uniform, "xavier_uniform"},
+    {WeightInit::trunc_normal, "trunc_normal"},
+    {WeightInit::orthogonal, "orthogonal"},
+};
+
+}  // namespace
+
+std::string to_string(WeightInit init) {
+  for (const Named& n : kNames) {
+    if (n.init == init) return n.name;
+  }
+  return "?";
+}
+
+bool parse_weight_init(const std::string& name, WeightInit& out) {
+  for (const Named& n : kNames) {
+    if (name == n.name) {
+      out = n.init;
+      return true;
+    }
+  }
+  return false;
+}
+
+Init weight_init(WeightInit kind, const Shape& shape) {
+  switch (kind) {
+    case WeightInit::standard: return init::kaiming_uniform(shape, std::sqrt(1.0 / 3.0));
+    case WeightInit::he_normal: return init::kaiming_normal(shape, std::sqrt(2.0), Fan::out);
+    case WeightInit::he_uniform: return init::kaiming_uniform(shape);
+    case WeightInit::xavier_normal: return init::xavier_normal(shape);
+    case WeightInit::xavier_uniform: return init::xavier_uniform(shape);
+    case WeightInit::trunc_normal: return init::trunc_normal();
+    case WeightInit::orthogonal: break;
+  }
+  return init::orthogonal();
+}
+
+namespace init {
+
+Init constant(double value) { return {Init::Kind::constant, value, 0}; }
+Init uniform(double lo, double hi) { return {Init::Kind::uniform, lo, hi}; }
+Init normal(double mean, double deviation) { return {Init::Kind::normal, mean, deviation}; }
+Init trunc_normal(double mean, double deviation) { return {Init::Kind::trunc_normal, mean, deviation}; }
+Init orthogonal(double gain) { return {Init::Kind::orthogonal, gain, 0}; }
+
+Init kaiming_uniform(const Shape& shape, double gain, Fan fan) {
+  const double bound = gain * std::sqrt(3.0 / fan_of(shape, fan));
+  return uniform(-bound, bound);
+}
+Init kaiming_normal(const Shape& shape, double gain, Fan fan) {
+  return normal(0, gain / std::sqrt(fan_of(shape, fan)));
+}
+Init xavier_uniform(const Shape& shape, double gain) {
+  const double bound = gain * std::sqrt(6.0 / (fans(shape).in + fans(shape).out));
+  return uniform(-bound, bound);
+}
+Init xavier_normal(const Shape& shape, double gain) {
+  return normal(0, gain * std::sqrt(2.0 / (fans(shape).in + fans(shape).out)));
+}
+
+}  // namespace init
+
+}  // namespace freight::nn

@@ -1,0 +1,34 @@
+// Initialisers as in PyTorch's torch.nn.init: an Init for a weight's shape. Fans of (out, in, k...): in * k, out * k.
+#pragma once
+#include <string>
+
+#include "freight/trace/variable.h"
+
+namespace freight::nn {
+
+// What a layer does with its weight when the user does not say: PyTorch's default (Kaiming uniform with a = sqrt 5, so
+// the bound is 1 / sqrt(fan in)), or one of the named rules below with the gain of ReLU where they have one.
+enum class WeightInit { standard, he_normal, he_uniform, xavier_normal, xavier_uniform, trunc_normal, orthogonal };
+std::string to_string(WeightInit init);
+// False for an unknown name.
+bool parse_weight_init(const std::string& name, WeightInit& out);
+Init weight_init(WeightInit init, const Shape& shape);
+
+enum class Fan { in, out };
+namespace init {
+Init constant(double value);
+Init uniform(double lo, double hi);
+Init normal(double mean = 0, double deviation = 1);
+// Cut at two deviations.
+Init trunc_normal(double mean = 0, double deviation = 0.02);
+// He et al. 2015; the gain is sqrt 2 for ReLU, sqrt(2 / (1 + a^2)) for leaky ReLU with slope a.
+Init kaiming_uniform(const Shape& shape, double gain = 1.4142135623730951, Fan fan = Fan::in);
+Init kaiming_normal(const Shape& shape, double gain = 1.4142135623730951, Fan fan = Fan::in);
+// Glorot and Bengio 2010.
+Init xavier_uniform(const Shape& shape, double gain = 1);
+Init xavier_normal(const Shape& shape, double gain = 1);
+// Rows (or columns, the fewer) orthonormal times gain. Saxe et al. 2013.
+Init orthogonal(double gain = 1);
+}  // namespace init
+
+}  // namespace freight::nn

@@ -1,0 +1,125 @@
+// See module.h.
+#include "freight/nn/module.h"
+
+#include <map>
+
+#include "freight/trace/tracer.h"
+
+namespace freight::nn {
+
+namespace {
+thread_local CallRecorder* t_recorder = nullptr;
+}
+
+CallRecorder::CallRecorder() : before_(t_recorder) { t_recorder = this; }
+CallRecorder::~CallRecorder() { t_recorder = before_; }
+
+Module::Module() : training_(std::make_shared<bool>(true)) {}
+Module::~Module() = default;
+Module::Module(Module&&) noexcept = default;
+Module& Module::operator=(Module&&) noexcept = default;
+
+Tensor Module::operator()(const In& x) {
+  const Frame frame(x.where);
+  const Scope scope(name_);
+  const Tensor in = trace::tensor_of(x, "module");
+  Tensor out = forward(in);
+  if (t_recorder) t_recorder->calls.push_back({this, trace::scope(), in.type(), out.type()});
+  return out;
+}
+
+void Module::set_training(bool on) {
+  *training_ = on;
+  for (const Child& c : children_) c.module->set_training(on);
+}
+void Module::train() { set_training(true); }
+void Module::eval() { set_training(false); }
+
+bool Module::training() const {
+  if (trace::compiling()) trace::current().depend_on(training_);
+  return *training_;
+}
+
+Variable Module::parameter(const std::string& name, const Shape& shape, const Init& init) {
+  variables_.push_back({name, Variable(name, {DType::f32, shape}, init, Variable::Role::parameter)});
+  return variables_.back().variable;
+}
+
+Variable Module::buffer(const std::string& name, const Shape& shape, double value) {
+  variables_.push_back({name, Variable(name, {DType::f32, shape}, {Init::Kind::constant, value, 0})});
+  return variables_.back().variable;
+}
+
+void Module::adopt(const std::string& name, std::shared_ptr<Module> child) {
+  if (!child) fail(ErrorKind::usage, "module", "child '", name, "' is null");
+  for (const Child& c : children_) {
+    if (c.name == name) fail(ErrorKind::usage, "module", "two children are named '", name, "'");
+  }
+  child->name_ = name;
+  child->prefix_names(name + ".");
+  children_.push_back({name, std::move(child)});
+}
+
+void Module::prefix_names(const std::string& prefix) {
+  for (const NamedVariable& v : variables_) v.variable.set_name(prefix + v.variable.name());
+  for (const Child& c : children_) c.module->prefix_names(prefix);
+}
+
+void Module::collect(const std::string& prefix, std::vector<NamedVariable>& out) const {
+  for (const NamedVariable& v : variables_) out.push_back({prefix + v.name, v.variable});
+  for (const Child& c : children_) c.module->collect(prefix + c.name + ".", out);
+}
+
+std::vector<NamedVariable> Module::state_dict() const {
+  std::vector<NamedVariable> out;
+  collect("", out);
+  return out;
+}
+
+std::vector<Variable> Module::parameters() const {
+  std::vector<Variable> out;
+  for (const NamedVariable& v : state_dict()) {
+    if (v.variable.trainable()) out.push_back(v.variable);
+  }
+  return out;
+}
+
+int64_t Module::parameter_count() const {
+  int64_t n = 0;
+  for (const Variable& p : parameters()) n += p.type().numel();
+  return n;
+}
+
+void Module::load_state_dict(const std::vector<NamedArray>& entries, const std::string& source) const {
+  std::map<std::string, const Array*> given;
+  for (const NamedArray& e : entries) {
+    if (!ends_with(e.name, "num_batches_tracked")) given[e.name] = &e.array;
+  }
+  std::vector<std::string> missing, misshapen, unexpected;
+  std::vector<std::pair<Variable, const Array*>> fit;
+  for (const NamedVariable& v : state_dict()) {
+    const auto it = given.find(v.name);
+    if (it == given.end()) {
+      missing.push_back(v.name);
+      continue;
+    }
+    if (it->second->shape() != v.variable.shape()) {
+      misshapen.push_back(cat(v.name, " (file ", it->second->shape(), ", model ", v.variable.shape(), ")"));
+    } else {
+      fit.emplace_back(v.variable, it->second);
+    }
+    given.erase(it);
+  }
+  for (const auto& [name, array] : given) unexpected.push_back(name);
+  const auto list = [](const char* what, std::vector<std::string> names) {
+    if (names.empty()) return std::string();
+    const size_t more = names.size() > 5 ? names.size() - 5 : 0;
+    if (more > 0) names.resize(5);
+    return cat("; ", what, ": ", join(names, ", "), more > 0 ? cat(" and ", more, " more") : "");
+  };
+  const std::string faults = list("missing", missing) + list("unexpected", unexpected) + list("wrong shape", misshapen);
+  if (!faults.empty()) fail(ErrorKind::checkpoint, source, "weights do not fit the model", faults);
+  for (const auto& [variable, array] : fit) variable.set(array->cast(variable.type().dtype));
+}
+
+}  // namespace freight::nn

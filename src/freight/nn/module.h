@@ -1,0 +1,109 @@
+// Module: parameters and children by name, and a forward function. Names follow PyTorch's state_dict
+// ("layer1.0.conv1.weight"). Calling a module pushes its name on the scope of the trace.
+#pragma once
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "freight/nn/config.h"
+#include "freight/trace/tensor.h"
+#include "freight/trace/variable.h"
+
+namespace freight::nn {
+
+class Module;
+
+struct Child {
+  std::string name;
+  std::shared_ptr<Module> module;
+};
+struct NamedVariable {
+  std::string name;
+  Variable variable;
+};
+struct NamedArray {
+  std::string name;
+  Array array;
+};
+
+class Module {
+ public:
+  Module();
+  virtual ~Module();
+  Module(Module&&) noexcept;
+  Module& operator=(Module&&) noexcept;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  // Runs forward under the module's name.
+  Tensor operator()(const In& x);
+  virtual Tensor forward(const Tensor& x) = 0;
+  // Type and settings for specs and listings; a module without a spec form has an empty type.
+  virtual Config config() const { return {}; }
+
+  // Training or evaluation, for this module and all below; a compiled step is traced once for each.
+  void train();
+  void eval();
+  // Which of the two; a trace that asks is replayed only while the answer holds.
+  bool training() const;
+
+  // All trainable parameters below, in order of registration.
+  std::vector<Variable> parameters() const;
+  // All parameters and statistics by their path below this module.
+  std::vector<NamedVariable> state_dict() const;
+  // Sets all values. Throws Error(checkpoint) that lists missing, unexpected and misshapen entries; nothing is
+  // changed then. PyTorch's num_batches_tracked entries are passed over.
+  void load_state_dict(const std::vector<NamedArray>& entries, const std::string& source = "state_dict") const;
+  // Numbers in trainable parameters.
+  int64_t parameter_count() const;
+
+  const std::string& name() const { return name_; }
+  const std::vector<Child>& children() const { return children_; }
+  // This module's own variables, by their local names.
+  const std::vector<NamedVariable>& variables() const { return variables_; }
+
+ protected:
+  // Registers a trained / an untrained variable and returns it.
+  Variable parameter(const std::string& name, const Shape& shape, const Init& init);
+  Variable buffer(const std::string& name, const Shape& shape, double value);
+  // Makes a child of type T, owned by this module: Linear& fc = add<Linear>("fc", 784, 10).
+  template <class T, class... A>
+  T& add(const std::string& name, A&&... a) {
+    auto child = std::make_shared<T>(std::forward<A>(a)...);
+    T& reference = *child;
+    adopt(name, std::move(child));
+    return reference;
+  }
+  void adopt(const std::string& name, std::shared_ptr<Module> child);
+
+ private:
+  void set_training(bool on);
+  void prefix_names(const std::string& prefix);
+  void collect(const std::string& prefix, std::vector<NamedVariable>& out) const;
+  std::string name_;
+  std::vector<Child> children_;
+  std::vector<NamedVariable> variables_;
+  std::shared_ptr<bool> training_;  // shared with the guards of traces
+};
+
+// One call of a module, seen by a CallRecorder.
+struct ModuleCall {
+  const Module* module;
+  std::string path;
+  Type in, out;
+};
+// While it lives, notes the calls of modules on this thread (outer modules after their children).
+class CallRecorder {
+ public:
+  CallRecorder();
+  ~CallRecorder();
+  CallRecorder(const CallRecorder&) = delete;
+  CallRecorder& operator=(const CallRecorder&) = delete;
+  std::vector<ModuleCall> calls;
+
+ private:
+  CallRecorder* before_;
+};
+
+}  // namespace freight::nn

@@ -1,0 +1,8 @@
+// All modules and initialisers.
+#pragma once
+#include "freight/nn/activation.h"
+#include "freight/nn/container.h"
+#include "freight/nn/init.h"
+#include "freight/nn/layers.h"
+#include "freight/nn/module.h"
+#include "freight/nn/norm.h"

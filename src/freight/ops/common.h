@@ -1,0 +1,24 @@
+// Helpers that the sources of the ops room share. Internal: only ops/*.cpp include it.
+#pragma once
+#include "freight/ops/options.h"
+#include "freight/trace/tracer.h"
+
+namespace freight::ops {
+
+using trace::fail_here;
+
+inline Tensor one(Op op, Attrs attrs, const std::vector<Tensor>& inputs) {
+  return trace::one(op, std::move(attrs), inputs);
+}
+inline Tensor get(const In& x, const char* op) { return trace::tensor_of(x, op); }
+// The axis in [0, rank); throws with the location.
+int axis_of(int64_t axis, const Type& type, const char* op);
+// Sorted, distinct axes in [0, rank); all when `axes` is empty.
+Shape axes_of(const Axes& axes, const Type& type, const char* op);
+// reshape / broadcast without a node where nothing changes.
+Tensor reshaped(const Tensor& x, const Shape& shape);
+Tensor expanded(const Tensor& x, const Shape& shape, const char* op);
+// (C) -> the shape of `like` with C along axis 1.
+Tensor per_channel(const Tensor& c, const Tensor& like, const char* op);
+
+}  // namespace freight::ops

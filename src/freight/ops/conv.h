@@ -1,0 +1,50 @@
+// Convolution and pooling. N batch, C channels, L or H W spatial; kernels (out, in / groups, k...) as in PyTorch.
+// Convolution here is cross-correlation. Errors: Error(usage) naming input, weight and the channels or extents at
+// fault.
+#pragma once
+#include "freight/ops/options.h"
+#include "freight/trace/tensor.h"
+#include "freight/trace/variable.h"
+
+namespace freight {
+
+struct ConvOptions {
+  Extents stride = 1;
+  Extents padding = 0;
+  Extents dilation = 1;
+  int64_t groups = 1;
+};
+// x (N, C, L), w (K, C / groups, k), bias (K) -> (N, K, L'), L' = (L + 2 padding - dilation (k-1) - 1) / stride + 1.
+Tensor conv1d(const In& x, const In& w, const ConvOptions& options = {});
+Tensor conv1d(const In& x, const In& w, const In& bias, const ConvOptions& options = {});
+// x (N, C, H, W), w (K, C / groups, kh, kw), bias (K) -> (N, K, H', W').
+Tensor conv2d(const In& x, const In& w, const ConvOptions& options = {});
+Tensor conv2d(const In& x, const In& w, const In& bias, const ConvOptions& options = {});
+
+struct ConvTransposeOptions {
+  Extents stride = 1;
+  Extents padding = 0;
+  Extents output_padding = 0;
+  Extents dilation = 1;
+  int64_t groups = 1;
+};
+// The gradient of conv2d with respect to its input, as a function: x (N, C, H, W), w (C, K / groups, kh, kw)
+// -> (N, K, (H-1) stride - 2 padding + dilation (kh-1) + output_padding + 1, ...).
+Tensor conv_transpose2d(const In& x, const In& w, const ConvTransposeOptions& options = {});
+
+struct PoolOptions {
+  Extents kernel = 2;
+  Extents stride = 0;  // 0: the kernel
+  Extents padding = 0;
+  bool ceil_mode = false;         // also windows that begin inside the image and end outside
+  bool count_include_pad = true;  // average: divide by the kernel's size, or by the elements inside the image
+};
+// (N, C, L) -> (N, C, L') and (N, C, H, W) -> (N, C, H', W').
+Tensor max_pool1d(const In& x, const PoolOptions& options = {});
+Tensor max_pool2d(const In& x, const PoolOptions& options = {});
+Tensor avg_pool1d(const In& x, const PoolOptions& options = {});
+Tensor avg_pool2d(const In& x, const PoolOptions& options = {});
+// (N, C, H, W) -> (N, C, *output): window i covers [floor(i H / H'), ceil((i+1) H / H')). Output 1 is the mean.
+Tensor adaptive_avg_pool2d(const In& x, const Extents& output = 1);
+
+}  // namespace freight

@@ -1,0 +1,157 @@
+// Front ends of pointwise ops: broadcasting and numbers beside tensors. See elementwise.h.
+#include "freight/ops/elementwise.h"
+
+#include "freight/ops/common.h"
+
+namespace freight {
+
+namespace ops {
+
+int axis_of(int64_t axis, const Type& type, const char* op) {
+  const int rank = type.shape.rank();
+  const int64_t i = axis < 0 ? axis + rank : axis;
+  if (i < 0 || i >= rank) {
+    fail_here(op, "axis out of range: got ", axis, ", need ", -rank, " to ", rank - 1, " for ", type);
+  }
+  return static_cast<int>(i);
+}
+
+Shape axes_of(const Axes& axes, const Type& type, const char* op) {
+  std::vector<int64_t> list;
+  if (axes.list.empty()) {
+    for (int i = 0; i < type.shape.rank(); ++i) list.push_back(i);
+  }
+  for (int64_t a : axes.list) list.push_back(axis_of(a, type, op));
+  std::sort(list.begin(), list.end());
+  if (std::adjacent_find(list.begin(), list.end()) != list.end()) {
+    fail_here(op, "an axis is given twice: got ", Shape(axes.list), " for ", type);
+  }
+  return Shape(list);
+}
+
+Tensor reshaped(const Tensor& x, const Shape& shape) {
+  return x.shape() == shape ? x : one(Op::reshape, ShapeAttrs{shape}, {x});
+}
+
+Tensor expanded(const Tensor& x, const Shape& shape, const char* op) {
+  if (x.shape() == shape) return x;
+  Shape result;
+  if (!broadcast_shapes(x.shape(), shape, result) || result != shape) {
+    fail_here(op, "cannot broadcast ", x.type(), " to ", shape);
+  }
+  Shape padded = Shape::filled(shape.rank() - x.rank(), 1);
+  for (int64_t d : x.shape()) padded.push_back(d);
+  const Tensor r = reshaped(x, padded);
+  return padded == shape ? r : one(Op::broadcast, ShapeAttrs{shape}, {r});
+}
+
+Tensor per_channel(const Tensor& c, const Tensor& like, const char* op) {
+  if (c.rank() != 1 || c.dim(0) != like.dim(1)) {
+    fail_here(op, "need one number per channel: got ", c.type(), " for ", like.type(), " with ", like.dim(1),
+              " channels");
+  }
+  Shape s = Shape::filled(like.rank(), 1);
+  s[1] = c.dim(0);
+  return expanded(reshaped(c, s), like.shape(), op);
+}
+
+namespace {
+
+// Brings operands to one shape; numbers become constants of the other operand's type.
+struct Pair {
+  Tensor a, b;
+};
+Pair align(const char* op, const In& a, const In& b) {
+  if (a.is_number == b.is_number && (a.is_number || !a.tensor.defined() || !b.tensor.defined())) {
+    return {get(a, op), get(b, op)};  // two numbers; or get says that a tensor is undefined
+  }
+  if (a.is_number) return {trace::constant(a.scalar, b.tensor.type()), b.tensor};
+  if (b.is_number) return {a.tensor, trace::constant(b.scalar, a.tensor.type())};
+  const Type &ta = a.tensor.type(), &tb = b.tensor.type();
+  if (ta.dtype != tb.dtype) fail_here(op, "element types differ: lhs ", ta, ", rhs ", tb, "; cast one of them");
+  Shape shape;
+  if (!broadcast_shapes(ta.shape, tb.shape, shape)) fail_here(op, "shapes do not broadcast: lhs ", ta, ", rhs ", tb);
+  return {expanded(a.tensor, shape, op), expanded(b.tensor, shape, op)};
+}
+
+Tensor unary(Op op, const In& x) {
+  const Frame frame(x.where);
+  return one(op, NoAttrs{}, {get(x, name(op))});
+}
+
+Tensor binary(Op op, const In& a, const In& b) {
+  const Frame frame(a.is_number ? b.where : a.where);
+  const Pair p = align(name(op), a, b);
+  return one(op, NoAttrs{}, {p.a, p.b});
+}
+
+}  // namespace
+}  // namespace ops
+
+Tensor operator+(const In& a, const In& b) { return ops::binary(Op::add, a, b); }
+Tensor operator-(const In& a, const In& b) { return ops::binary(Op::sub, a, b); }
+Tensor operator*(const In& a, const In& b) { return ops::binary(Op::mul, a, b); }
+Tensor operator/(const In& a, const In& b) { return ops::binary(Op::div, a, b); }
+Tensor operator-(const In& a) { return ops::unary(Op::neg, a); }
+Tensor pow(const In& a, const In& b) { return ops::binary(Op::pow, a, b); }
+Tensor remainder(const In& a, const In& b) { return ops::binary(Op::remainder, a, b); }
+Tensor maximum(const In& a, const In& b) { return ops::binary(Op::maximum, a, b); }
+Tensor minimum(const In& a, const In& b) { return ops::binary(Op::minimum, a, b); }
+Tensor operator<(const In& a, const In& b) { return ops::binary(Op::lt, a, b); }
+Tensor operator<=(const In& a, const In& b) { return ops::binary(Op::le, a, b); }
+Tensor operator>(const In& a, const In& b) { return ops::binary(Op::gt, a, b); }
+Tensor operator>=(const In& a, const In& b) { return ops::binary(Op::ge, a, b); }
+Tensor equal(const In& a, const In& b) { return ops::binary(Op::eq, a, b); }
+Tensor not_equal(const In& a, const In& b) { return ops::binary(Op::ne, a, b); }
+Tensor logical_and(const In& a, const In& b) { return ops::binary(Op::logical_and, a, b); }
+Tensor logical_or(const In& a, const In& b) { return ops::binary(Op::logical_or, a, b); }
+Tensor logical_not(const In& a) { return ops::unary(Op::logical_not, a); }
+Tensor is_finite(const In& x) { return ops::unary(Op::is_finite, x); }
+
+Tensor clamp(const In& x, double lo, double hi) {
+  const Frame frame(x.where);
+  return minimum(maximum(x, lo), hi);
+}
+
+Tensor where(const In& condition, const In& a, const In& b) {
+  const Frame frame(condition.where);
+  const Tensor c = ops::get(condition, "where");
+  const ops::Pair branches = ops::align("where", a, b);
+  Shape shape;
+  if (!broadcast_shapes(c.shape(), branches.a.shape(), shape)) {
+    ops::fail_here("where", "condition ", c.type(), " and branches ", branches.a.type(), " do not broadcast");
+  }
+  return ops::one(Op::where, NoAttrs{},
+                  {ops::expanded(c, shape, "where"), ops::expanded(branches.a, shape, "where"),
+                   ops::expanded(branches.b, shape, "where")});
+}
+
+Tensor cast(const In& x, DType dtype) {
+  const Frame frame(x.where);
+  if (x.is_number) return trace::constant(x.scalar, {dtype, {}});
+  return x.tensor.dtype() == dtype ? x.tensor : ops::one(Op::cast, CastAttrs{dtype}, {x.tensor});
+}
+
+Tensor stop_gradient(const In& x) { return ops::unary(Op::stop_gradient, x); }
+Tensor abs(const In& x) { return ops::unary(Op::abs, x); }
+Tensor sign(const In& x) { return ops::unary(Op::sign, x); }
+Tensor exp(const In& x) { return ops::unary(Op::exp, x); }
+Tensor expm1(const In& x) { return ops::unary(Op::expm1, x); }
+Tensor ln(const In& x) { return ops::unary(Op::log, x); }
+Tensor log1p(const In& x) { return ops::unary(Op::log1p, x); }
+Tensor sqrt(const In& x) { return ops::unary(Op::sqrt, x); }
+Tensor rsqrt(const In& x) { return ops::unary(Op::rsqrt, x); }
+Tensor reciprocal(const In& x) { return ops::unary(Op::reciprocal, x); }
+Tensor square(const In& x) { return ops::unary(Op::square, x); }
+Tensor sin(const In& x) { return ops::unary(Op::sin, x); }
+Tensor cos(const In& x) { return ops::unary(Op::cos, x); }
+Tensor tan(const In& x) { return ops::unary(Op::tan, x); }
+Tensor tanh(const In& x) { return ops::unary(Op::tanh, x); }
+Tensor sigmoid(const In& x) { return ops::unary(Op::sigmoid, x); }
+Tensor erf(const In& x) { return ops::unary(Op::erf, x); }
+Tensor floor(const In& x) { return ops::unary(Op::floor, x); }
+Tensor ceil(const In& x) { return ops::unary(Op::ceil, x); }
+Tensor round(const In& x) { return ops::unary(Op::round, x); }
+Tensor relu(const In& x) { return ops::unary(Op::relu, x); }
+
+}  // namespace freight

@@ -1,0 +1,72 @@
+// Front ends of indexing and of random tensors. See index.h and random.h.
+#include "freight/ops/index.h"
+
+#include "freight/ops/common.h"
+#include "freight/ops/elementwise.h"
+#include "freight/ops/random.h"
+
+namespace freight {
+
+Tensor gather(const In& x, const In& index, int64_t axis) {
+  const Frame frame(x.where);
+  const Tensor t = ops::get(x, "gather");
+  return ops::one(Op::gather, AxisAttrs{ops::axis_of(axis, t.type(), "gather")}, {t, ops::get(index, "gather")});
+}
+
+Tensor scatter_add(const In& index, const In& updates, int64_t size, int64_t axis) {
+  const Frame frame(index.where);
+  const Tensor u = ops::get(updates, "scatter_add");
+  const int i = ops::axis_of(axis, u.type(), "scatter_add");
+  return ops::one(Op::scatter_add, ScatterAttrs{i, size}, {ops::get(index, "scatter_add"), u});
+}
+
+Tensor gather_elements(const In& x, const In& index, int64_t axis) {
+  const Frame frame(x.where);
+  const Tensor t = ops::get(x, "gather_elements");
+  const int i = ops::axis_of(axis, t.type(), "gather_elements");
+  return ops::one(Op::gather_elements, AxisAttrs{i}, {t, ops::get(index, "gather_elements")});
+}
+
+Tensor one_hot(const In& index, int64_t depth, DType dtype) {
+  const Frame frame(index.where);
+  return ops::one(Op::one_hot, OneHotAttrs{depth, dtype}, {ops::get(index, "one_hot")});
+}
+
+Tensor embedding(const In& index, const In& table, int64_t padding_idx) {
+  const Frame frame(index.where);
+  return ops::one(Op::embedding, EmbeddingAttrs{padding_idx},
+                  {ops::get(index, "embedding"), ops::get(table, "embedding")});
+}
+
+namespace {
+// The i64[2] key (seed, step); the trace advances the step where it drew anything.
+Tensor key() { return rng_state().value(); }
+
+Tensor draw(Op op, const Shape& shape) {
+  const int64_t stream = trace::current().next_stream();
+  return ops::one(op, RandomAttrs{shape, stream}, {key()});
+}
+}  // namespace
+
+Tensor random_uniform(const Shape& shape, double lo, double hi, std::source_location at) {
+  const Frame frame(at);
+  const Tensor u = draw(Op::random_uniform, shape);
+  return lo == 0 && hi == 1 ? u : u * (hi - lo) + lo;
+}
+
+Tensor random_normal(const Shape& shape, double mean, double deviation, std::source_location at) {
+  const Frame frame(at);
+  const Tensor z = draw(Op::random_normal, shape);
+  return mean == 0 && deviation == 1 ? z : z * deviation + mean;
+}
+
+Tensor dropout(const In& x, double p) {
+  const Frame frame(x.where);
+  const Tensor t = ops::get(x, "dropout");
+  if (!(p >= 0 && p < 1)) ops::fail_here("dropout", "probability out of range: got ", p, ", need 0 <= p < 1");
+  if (p == 0) return t;
+  const int64_t stream = trace::current().next_stream();
+  return ops::one(Op::dropout, DropoutAttrs{p, stream}, {t, key()});
+}
+
+}  // namespace freight

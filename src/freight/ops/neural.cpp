@@ -1,0 +1,140 @@
+// Front ends of the composites. See neural.h; the definitions are in ir/composites.cpp.
+#include "freight/ops/neural.h"
+
+#include "freight/ops/common.h"
+#include "freight/ops/elementwise.h"
+#include "freight/ops/index.h"
+#include "freight/ops/reduce.h"
+#include "freight/ops/shape.h"
+
+namespace freight {
+
+namespace {
+
+Tensor along(Op op, const In& x, int64_t axis) {
+  const Frame frame(x.where);
+  const Tensor t = ops::get(x, name(op));
+  return ops::one(op, AxisAttrs{ops::axis_of(axis, t.type(), name(op))}, {t});
+}
+
+Tensor reduced(const Tensor& per_item, Reduction reduction) {
+  switch (reduction) {
+    case Reduction::mean: return mean(per_item);
+    case Reduction::sum: return sum(per_item);
+    case Reduction::none: break;
+  }
+  return per_item;
+}
+
+void need_labels(const Tensor& rows, const Tensor& target, const char* op) {
+  if (rows.rank() != 2 || target.rank() != 1 || rows.dim(0) != target.dim(0) || is_floating(target.dtype())) {
+    ops::fail_here(op, "need (N, C) and N integer classes: got ", rows.type(), " and ", target.type());
+  }
+}
+
+}  // namespace
+
+Tensor softmax(const In& x, int64_t axis) { return along(Op::softmax, x, axis); }
+Tensor log_softmax(const In& x, int64_t axis) { return along(Op::log_softmax, x, axis); }
+
+Tensor gelu(const In& x, GeluKind kind) {
+  const Frame frame(x.where);
+  return ops::one(Op::gelu, GeluAttrs{kind == GeluKind::tanh}, {ops::get(x, "gelu")});
+}
+
+Tensor silu(const In& x) {
+  const Frame frame(x.where);
+  return ops::one(Op::silu, NoAttrs{}, {ops::get(x, "silu")});
+}
+
+Tensor leaky_relu(const In& x, double slope) {
+  const Frame frame(x.where);
+  const Tensor t = ops::get(x, "leaky_relu");
+  return where(t > 0.0, t, t * slope);
+}
+
+Tensor elu(const In& x, double alpha) {
+  const Frame frame(x.where);
+  const Tensor t = ops::get(x, "elu");
+  return where(t > 0.0, t, expm1(minimum(t, 0.0)) * alpha);  // the minimum keeps the unused branch finite
+}
+
+Tensor softplus(const In& x) {
+  const Frame frame(x.where);
+  const Tensor t = ops::get(x, "softplus");
+  return relu(t) + log1p(exp(-abs(t)));
+}
+
+BatchNormResult batch_norm(const In& x, const In& scale, const In& shift, double eps) {
+  constexpr const char* kOp = "batch_norm";
+  const Frame frame(x.where);
+  const auto r =
+      trace::add(Op::batch_norm, NormAttrs{.eps = eps}, {ops::get(x, kOp), ops::get(scale, kOp), ops::get(shift, kOp)});
+  return {r[0], r[1], r[2]};
+}
+
+Tensor batch_norm_inference(const In& x, const In& scale, const In& shift, const In& mean, const In& variance,
+                            double eps) {
+  constexpr const char* kOp = "batch_norm_inference";
+  const Frame frame(x.where);
+  return ops::one(
+      Op::batch_norm_inference, NormAttrs{.eps = eps},
+      {ops::get(x, kOp), ops::get(scale, kOp), ops::get(shift, kOp), ops::get(mean, kOp), ops::get(variance, kOp)});
+}
+
+Tensor layer_norm(const In& x, const In& scale, const In& shift, double eps) {
+  constexpr const char* kOp = "layer_norm";
+  const Frame frame(x.where);
+  const Tensor gamma = ops::get(scale, kOp);
+  return ops::one(Op::layer_norm, NormAttrs{.eps = eps, .axes = gamma.rank()},
+                  {ops::get(x, kOp), gamma, ops::get(shift, kOp)});
+}
+
+Tensor group_norm(const In& x, int64_t groups, const In& scale, const In& shift, double eps) {
+  constexpr const char* kOp = "group_norm";
+  const Frame frame(x.where);
+  return ops::one(Op::group_norm, NormAttrs{.eps = eps, .groups = groups},
+                  {ops::get(x, kOp), ops::get(scale, kOp), ops::get(shift, kOp)});
+}
+
+Tensor cross_entropy(const In& logits, const In& target, const CrossEntropyOptions& options) {
+  constexpr const char* kOp = "cross_entropy";
+  const Frame frame(logits.where);
+  const double s = options.label_smoothing;
+  if (!(s >= 0 && s < 1)) ops::fail_here(kOp, "label smoothing out of range: got ", s, ", need 0 <= s < 1");
+  return reduced(ops::one(Op::cross_entropy, CrossEntropyAttrs{s}, {ops::get(logits, kOp), ops::get(target, kOp)}),
+                 options.reduction);
+}
+
+Tensor nll_loss(const In& log_probabilities, const In& target, Reduction reduction) {
+  const Frame frame(log_probabilities.where);
+  const Tensor p = ops::get(log_probabilities, "nll_loss"), t = ops::get(target, "nll_loss");
+  need_labels(p, t, "nll_loss");
+  const Tensor picked = gather_elements(p, unsqueeze(t, 1), 1);  // (N, 1)
+  return reduced(-squeeze(picked, 1), reduction);
+}
+
+Tensor mse_loss(const In& a, const In& b, Reduction reduction) {
+  const Frame frame(a.where);
+  return reduced(square(a - b), reduction);
+}
+
+Tensor l1_loss(const In& a, const In& b, Reduction reduction) {
+  const Frame frame(a.where);
+  return reduced(abs(a - b), reduction);
+}
+
+Tensor bce_with_logits(const In& logits, const In& target, Reduction reduction) {
+  const Frame frame(logits.where);
+  const Tensor x = ops::get(logits, "bce_with_logits");
+  return reduced(relu(x) - x * target + log1p(exp(-abs(x))), reduction);
+}
+
+Tensor count_correct(const In& logits, const In& target) {
+  const Frame frame(logits.where);
+  const Tensor x = ops::get(logits, "count_correct"), t = ops::get(target, "count_correct");
+  need_labels(x, t, "count_correct");
+  return sum(cast(equal(argmax(x, 1), cast(t, DType::i32)), DType::i32));
+}
+
+}  // namespace freight

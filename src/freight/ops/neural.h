@@ -1,0 +1,58 @@
+// Composite functions of neural networks: activations, normalisations, losses. Each is one node of the graph with a
+// plain definition beside it (ir/composite). N batch, C channels or classes.
+#pragma once
+#include "freight/ops/options.h"
+#include "freight/trace/tensor.h"
+#include "freight/trace/variable.h"
+
+namespace freight {
+
+// Along one axis, shape kept: exp(x) / sum exp(x) with the maximum subtracted first.
+Tensor softmax(const In& x, int64_t axis = -1);
+Tensor log_softmax(const In& x, int64_t axis = -1);
+
+enum class GeluKind { erf, tanh };
+// x Phi(x), or its tanh approximation. Hendrycks and Gimpel 2016.
+Tensor gelu(const In& x, GeluKind kind = GeluKind::erf);
+// x sigmoid(x).
+Tensor silu(const In& x);
+// x where positive, else slope x.
+Tensor leaky_relu(const In& x, double slope = 0.01);
+// x where positive, else alpha (exp(x) - 1).
+Tensor elu(const In& x, double alpha = 1);
+// ln(1 + exp(x)), stable for large |x|.
+Tensor softplus(const In& x);
+
+struct BatchNormResult {
+  Tensor y;         // (N, C, ...)
+  Tensor mean;      // (C) of this batch
+  Tensor variance;  // (C) of this batch, biased
+};
+// x (N, C, ...) normalised over all axes but C, then times scale (C) plus shift (C). Ioffe and Szegedy 2015.
+BatchNormResult batch_norm(const In& x, const In& scale, const In& shift, double eps = 1e-5);
+// The same with given statistics mean (C), variance (C).
+Tensor batch_norm_inference(const In& x, const In& scale, const In& shift, const In& mean, const In& variance,
+                            double eps = 1e-5);
+// Normalises the last axes, as many as scale and shift have. Ba et al. 2016.
+Tensor layer_norm(const In& x, const In& scale, const In& shift, double eps = 1e-5);
+// x (N, C, ...) in `groups` groups of channels; scale, shift (C). Wu and He 2018.
+Tensor group_norm(const In& x, int64_t groups, const In& scale, const In& shift, double eps = 1e-5);
+
+enum class Reduction { mean, sum, none };
+struct CrossEntropyOptions {
+  double label_smoothing = 0;  // in [0, 1)
+  Reduction reduction = Reduction::mean;
+};
+// logits (N, C); target (N) integer classes, or (N, C) probabilities of the logits' type. -> scalar, or (N) unreduced.
+Tensor cross_entropy(const In& logits, const In& target, const CrossEntropyOptions& options = {});
+// log_probabilities (N, C), target (N) -> scalar: mean of -log p[target].
+Tensor nll_loss(const In& log_probabilities, const In& target, Reduction reduction = Reduction::mean);
+// Equal shapes: mean of (a - b)^2, of |a - b|.
+Tensor mse_loss(const In& a, const In& b, Reduction reduction = Reduction::mean);
+Tensor l1_loss(const In& a, const In& b, Reduction reduction = Reduction::mean);
+// Sigmoid and binary cross-entropy in one: logits and targets in [0, 1] of equal shapes.
+Tensor bce_with_logits(const In& logits, const In& target, Reduction reduction = Reduction::mean);
+// How many of the N rows of logits (N, C) have their largest entry at target (N): i32 scalar.
+Tensor count_correct(const In& logits, const In& target);
+
+}  // namespace freight

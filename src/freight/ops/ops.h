@@ -1,0 +1,10 @@
+// All user functions on tensors, by subject. An op is one row of the op table and one function here.
+#pragma once
+#include "freight/ops/conv.h"         // convolution, pooling
+#include "freight/ops/elementwise.h"  // operators, pointwise functions
+#include "freight/ops/index.h"        // gather, scatter, embedding
+#include "freight/ops/linalg.h"       // matmul, linear
+#include "freight/ops/neural.h"       // activations, normalisation, losses
+#include "freight/ops/random.h"       // random tensors, dropout
+#include "freight/ops/reduce.h"       // sum, mean, argmax
+#include "freight/ops/shape.h"        // reshape, slice, concat, zeros

@@ -1,0 +1,199 @@
+// Front ends of views, joins and tensors made from nothing. See shape.h.
+#include "freight/ops/shape.h"
+
+#include "freight/ops/common.h"
+
+namespace freight {
+
+using ops::axis_of;
+using ops::fail_here;
+using ops::get;
+
+Tensor reshape(const In& x, const Shape& shape) {
+  const Frame frame(x.where);
+  const Tensor t = get(x, "reshape");
+  Shape full = shape;
+  int open = -1;
+  int64_t known = 1;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] == -1 && open < 0) {
+      open = i;
+    } else if (shape[i] < 0) {
+      fail_here("reshape", "at most one extent may be -1 and none may be negative: got ", shape, " for ", t.type());
+    } else {
+      known *= shape[i];
+    }
+  }
+  if (open >= 0) {
+    if (known == 0 || t.numel() % known != 0) {
+      fail_here("reshape", "cannot infer the -1 in ", shape, " for ", t.type(), " (", t.numel(), " elements)");
+    }
+    full[open] = t.numel() / known;
+  }
+  return ops::reshaped(t, full);
+}
+
+Tensor flatten(const In& x, int64_t start, int64_t end) {
+  const Frame frame(x.where);
+  const Tensor t = get(x, "flatten");
+  if (t.rank() == 0) return reshape(t, {1});
+  const int first = axis_of(start, t.type(), "flatten"), last = axis_of(end, t.type(), "flatten");
+  if (first > last) fail_here("flatten", "start ", start, " lies behind end ", end, " for ", t.type());
+  Shape s;
+  for (int i = 0; i < t.rank(); ++i) {
+    if (i <= first || i > last) {
+      s.push_back(t.shape()[i]);
+    } else {
+      s[first] *= t.shape()[i];
+    }
+  }
+  return ops::reshaped(t, s);
+}
+
+Tensor transpose(const In& x, int64_t a, int64_t b) {
+  const Frame frame(x.where);
+  const Tensor t = get(x, "transpose");
+  Shape perm;
+  for (int i = 0; i < t.rank(); ++i) perm.push_back(i);
+  std::swap(perm[axis_of(a, t.type(), "transpose")], perm[axis_of(b, t.type(), "transpose")]);
+  return ops::one(Op::transpose, PermAttrs{perm}, {t});
+}
+
+Tensor permute(const In& x, const Shape& perm) {
+  const Frame frame(x.where);
+  const Tensor t = get(x, "permute");
+  if (perm.rank() != t.rank()) fail_here("permute", "permutation ", perm, " does not fit ", t.type());
+  Shape p = perm;
+  for (int i = 0; i < p.rank(); ++i) p[i] = axis_of(perm[i], t.type(), "permute");
+  return ops::one(Op::transpose, PermAttrs{p}, {t});
+}
+
+Tensor squeeze(const In& x, int64_t axis) {
+  const Frame frame(x.where);
+  const Tensor t = get(x, "squeeze");
+  const int i = axis_of(axis, t.type(), "squeeze");
+  Shape s = t.shape();
+  if (s[i] != 1) fail_here("squeeze", "axis ", axis, " of ", t.type(), " has extent ", s[i], ", need 1");
+  s.erase(i);
+  return ops::reshaped(t, s);
+}
+
+Tensor unsqueeze(const In& x, int64_t axis) {
+  const Frame frame(x.where);
+  const Tensor t = get(x, "unsqueeze");
+  Shape s = t.shape();
+  const int64_t i = axis < 0 ? axis + s.rank() + 1 : axis;
+  if (i < 0 || i > s.rank()) fail_here("unsqueeze", "axis out of range: got ", axis, " for ", t.type());
+  s.insert(static_cast<int>(i), 1);
+  return ops::reshaped(t, s);
+}
+
+Tensor broadcast_to(const In& x, const Shape& shape) {
+  const Frame frame(x.where);
+  return ops::expanded(get(x, "broadcast_to"), shape, "broadcast_to");
+}
+
+namespace {
+Tensor slice_axis(const Tensor& t, int axis, int64_t start, int64_t limit, int64_t step) {
+  SliceAttrs a{Shape::filled(t.rank(), 0), t.shape(), Shape::filled(t.rank(), 1)};
+  a.start[axis] = start;
+  a.limit[axis] = limit;
+  a.step[axis] = step;
+  if (a.start == Shape::filled(t.rank(), 0) && a.limit == t.shape() && step == 1) return t;
+  return ops::one(Op::slice, a, {t});
+}
+}  // namespace
+
+Tensor slice(const In& x, int64_t axis, int64_t start, int64_t limit, int64_t step) {
+  const Frame frame(x.where);
+  const Tensor t = get(x, "slice");
+  const int i = axis_of(axis, t.type(), "slice");
+  const int64_t n = t.shape()[i];
+  if (step < 1) fail_here("slice", "step must be positive: got ", step);
+  const auto clamp_index = [n](int64_t v) { return std::clamp<int64_t>(v < 0 ? v + n : v, 0, n); };
+  const int64_t from = clamp_index(start), to = std::max(from, clamp_index(limit));
+  return slice_axis(t, i, from, to, step);
+}
+
+Tensor narrow(const In& x, int64_t axis, int64_t start, int64_t length) {
+  const Frame frame(x.where);
+  const Tensor t = get(x, "narrow");
+  const int i = axis_of(axis, t.type(), "narrow");
+  const int64_t n = t.shape()[i], from = start < 0 ? start + n : start;
+  if (from < 0 || length < 0 || from + length > n) {
+    fail_here("narrow", "[", start, ", ", start, " + ", length, ") is outside of axis ", i, " of ", t.type());
+  }
+  return slice_axis(t, i, from, from + length, 1);
+}
+
+Tensor select(const In& x, int64_t axis, int64_t index) {
+  const Frame frame(x.where);
+  const Tensor t = get(x, "select");
+  const int i = axis_of(axis, t.type(), "select");
+  const int64_t n = t.shape()[i], at = index < 0 ? index + n : index;
+  if (at < 0 || at >= n) fail_here("select", "index ", index, " is outside of axis ", i, " of ", t.type());
+  return squeeze(slice_axis(t, i, at, at + 1, 1), i);
+}
+
+Tensor pad(const In& x, const Shape& low, const Shape& high, double value) {
+  const Frame frame(x.where);
+  const Tensor t = get(x, "pad");
+  return ops::one(Op::pad, PadAttrs{low, high, Shape::filled(t.rank(), 0), value}, {t});
+}
+
+Tensor concat(const std::vector<Tensor>& xs, int64_t axis, std::source_location at) {
+  const Frame frame(at);
+  if (xs.empty()) fail_here("concat", "needs at least one tensor");
+  const int i = axis_of(axis, xs[0].type(), "concat");
+  return xs.size() == 1 ? xs[0] : ops::one(Op::concat, AxisAttrs{i}, xs);
+}
+
+Tensor stack(const std::vector<Tensor>& xs, int64_t axis, std::source_location at) {
+  const Frame frame(at);
+  std::vector<Tensor> thin;
+  for (const Tensor& x : xs) {
+    if (x.shape() != xs[0].shape()) fail_here("stack", "shapes differ: got ", xs[0].type(), " and ", x.type());
+    thin.push_back(unsqueeze(x, axis));
+  }
+  return concat(thin, axis);
+}
+
+std::vector<Tensor> split(const In& x, const std::vector<int64_t>& sizes, int64_t axis) {
+  const Frame frame(x.where);
+  const Tensor t = get(x, "split");
+  const int i = axis_of(axis, t.type(), "split");
+  int64_t total = 0;
+  for (int64_t s : sizes) total += s;
+  if (total != t.shape()[i]) {
+    fail_here("split", "sizes add up to ", total, ", need ", t.shape()[i], " for axis ", i, " of ", t.type());
+  }
+  std::vector<Tensor> parts;
+  int64_t start = 0;
+  for (int64_t s : sizes) {
+    parts.push_back(narrow(t, i, start, s));
+    start += s;
+  }
+  return parts;
+}
+
+std::vector<Tensor> chunk(const In& x, int64_t parts, int64_t axis) {
+  const Frame frame(x.where);
+  const Tensor t = get(x, "chunk");
+  const int64_t n = t.shape()[axis_of(axis, t.type(), "chunk")];
+  if (parts < 1 || n % parts != 0) fail_here("chunk", "axis ", axis, " of ", t.type(), " does not divide into ", parts);
+  return split(t, std::vector<int64_t>(static_cast<size_t>(parts), n / parts), axis);
+}
+
+Tensor zeros(const Shape& shape, DType dtype, std::source_location at) { return full(shape, 0, dtype, at); }
+Tensor ones(const Shape& shape, DType dtype, std::source_location at) { return full(shape, 1, dtype, at); }
+Tensor full(const Shape& shape, double value, DType dtype, std::source_location at) {
+  const Frame frame(at);
+  return trace::constant(value, {dtype, shape});
+}
+Tensor iota(const Shape& shape, int64_t axis, DType dtype, std::source_location at) {
+  const Frame frame(at);
+  return ops::one(Op::iota, IotaAttrs{shape, axis_of(axis, {dtype, shape}, "iota"), dtype}, {});
+}
+Tensor arange(int64_t n, DType dtype, std::source_location at) { return iota({n}, 0, dtype, at); }
+
+}  // namespace freight

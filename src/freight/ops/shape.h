@@ -1,0 +1,51 @@
+// Functions that move elements without computing: reshaping, slicing, joining, and tensors made from nothing.
+// All throw Error(usage) naming shapes and axes. Negative axes count from the back.
+#pragma once
+#include <vector>
+
+#include "freight/ops/options.h"
+#include "freight/trace/tensor.h"
+#include "freight/trace/variable.h"
+
+namespace freight {
+
+// The same elements in row-major order under another shape; one extent may be -1 (inferred).
+Tensor reshape(const In& x, const Shape& shape);
+// Joins the axes from `start` to `end` (inclusive): (N, C, H, W) -> (N, C*H*W) by default.
+Tensor flatten(const In& x, int64_t start = 1, int64_t end = -1);
+// Swaps two axes.
+Tensor transpose(const In& x, int64_t a = -2, int64_t b = -1);
+// Result axis i is axis perm[i] of x.
+Tensor permute(const In& x, const Shape& perm);
+// Drops an axis of extent 1 / adds one before `axis` of the result.
+Tensor squeeze(const In& x, int64_t axis);
+Tensor unsqueeze(const In& x, int64_t axis);
+// NumPy's broadcast_to: leading axes are added, extents of 1 expand.
+Tensor broadcast_to(const In& x, const Shape& shape);
+// Elements start, start+step, ... below limit along one axis; negative numbers count from the end, the rest is clamped.
+Tensor slice(const In& x, int64_t axis, int64_t start, int64_t limit, int64_t step = 1);
+// `length` elements from `start`; out of range is an error.
+Tensor narrow(const In& x, int64_t axis, int64_t start, int64_t length);
+// The slice at `index`, without the axis.
+Tensor select(const In& x, int64_t axis, int64_t index);
+// Per axis: `low` elements before and `high` after, all `value`.
+Tensor pad(const In& x, const Shape& low, const Shape& high, double value = 0);
+// Joins along an existing axis / a new one. Element types and other extents must agree.
+Tensor concat(const std::vector<Tensor>& xs, int64_t axis, std::source_location at = std::source_location::current());
+Tensor stack(const std::vector<Tensor>& xs, int64_t axis = 0,
+             std::source_location at = std::source_location::current());
+// Parts of the given sizes, whose sum is the axis' extent.
+std::vector<Tensor> split(const In& x, const std::vector<int64_t>& sizes, int64_t axis);
+// `parts` equal parts.
+std::vector<Tensor> chunk(const In& x, int64_t parts, int64_t axis);
+
+Tensor zeros(const Shape& shape, DType dtype = DType::f32, std::source_location at = std::source_location::current());
+Tensor ones(const Shape& shape, DType dtype = DType::f32, std::source_location at = std::source_location::current());
+Tensor full(const Shape& shape, double value, DType dtype = DType::f32,
+            std::source_location at = std::source_location::current());
+// 0, 1, ... along one axis of `shape` / along the only axis.
+Tensor iota(const Shape& shape, int64_t axis, DType dtype = DType::i32,
+            std::source_location at = std::source_location::current());
+Tensor arange(int64_t n, DType dtype = DType::i32, std::source_location at = std::source_location::current());
+
+}  // namespace freight

@@ -1,0 +1,130 @@
+// See optimizer.h.
+#include "freight/optim/optimizer.h"
+
+#include <cmath>
+
+#include "freight/ops/elementwise.h"
+#include "freight/ops/reduce.h"
+#include "freight/trace/tracer.h"
+
+namespace freight::optim {
+
+namespace {
+void need_finite(const char* op, const char* what, double v) {
+  if (!std::isfinite(v) || v < 0) fail(ErrorKind::usage, op, what, " must be finite and not negative: got ", v);
+}
+}  // namespace
+
+Optimizer::Optimizer(std::vector<Variable> parameters, double lr, const CommonOptions& common)
+    : parameters_(std::move(parameters)), common_(common) {
+  need_finite("optimizer", "learning rate", lr);
+  need_finite("optimizer", "clip_grad_norm", common.clip_grad_norm);
+  if (parameters_.empty()) fail(ErrorKind::usage, "optimizer", "there are no parameters to train");
+  lr_ = Variable("lr", {DType::f32, {}}, {Init::Kind::constant, lr, 0});
+}
+
+void Optimizer::set_lr(double lr) {
+  need_finite("optimizer", "learning rate", lr);
+  lr_.set(lr);
+}
+
+double Optimizer::lr() const { return lr_.array().data<float>()[0]; }
+
+std::vector<Variable> Optimizer::per_parameter(const std::string& kind) {
+  std::vector<Variable> out;
+  for (const Variable& p : parameters_) {
+    const std::string name = kind + "." + p.name();
+    out.emplace_back("optimizer." + name, p.type());
+    states_.push_back({name, out.back()});
+  }
+  return out;
+}
+
+Variable Optimizer::scalar_state(const std::string& name) {
+  states_.push_back({name, Variable("optimizer." + name, {DType::f32, {}})});
+  return states_.back().variable;
+}
+
+void Optimizer::step(const In& loss) {
+  const Frame frame(loss.where);
+  apply(grad(loss, parameters_));
+}
+
+void Optimizer::apply(const std::vector<Tensor>& gradients) {
+  const Scope scope("optimizer");
+  if (gradients.size() != parameters_.size()) {
+    trace::fail_here("optimizer", "got ", gradients.size(), " gradients, need ", parameters_.size());
+  }
+  const double limit = common_.clip_grad_norm;
+  const std::vector<Tensor> used = limit > 0 ? clip_grad_norm(gradients, limit, &grad_norm_) : gradients;
+  begin();
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const bool decay = common_.decay_norm_bias || parameters_[i].shape().rank() >= 2;
+    update(i, parameters_[i], used[i], decay);
+  }
+}
+
+SGD::SGD(const std::vector<Variable>& parameters, const SGDOptions& options)
+    : Optimizer(parameters, options.lr, {options.clip_grad_norm, options.decay_norm_bias}), options_(options) {
+  need_finite("SGD", "momentum", options.momentum);
+  need_finite("SGD", "weight decay", options.weight_decay);
+  if (options.nesterov && (options.momentum == 0 || options.dampening != 0)) {
+    fail(ErrorKind::usage, "SGD", "Nesterov needs momentum above 0 and no dampening: got momentum ", options.momentum,
+         ", dampening ", options.dampening);
+  }
+  if (options.momentum != 0) momentum_ = per_parameter("momentum");
+}
+
+void SGD::update(size_t index, const Variable& p, const Tensor& g, bool decay) {
+  const SgdAttrs attrs{options_.momentum, options_.dampening, decay ? options_.weight_decay : 0, options_.nesterov};
+  std::vector<Tensor> in{p.value(), g, lr_variable().value()};
+  if (!momentum_.empty()) in.push_back(momentum_[index].value());
+  const std::vector<Tensor> next = trace::add(Op::sgd_update, attrs, in);
+  p.assign(next[0]);
+  if (!momentum_.empty()) momentum_[index].assign(next[1]);
+}
+
+Adam::Adam(const std::vector<Variable>& parameters, const AdamOptions& options, bool decoupled)
+    : Optimizer(parameters, options.lr, {options.clip_grad_norm, options.decay_norm_bias}),
+      options_(options),
+      decoupled_(decoupled) {
+  need_finite("Adam", "weight decay", options.weight_decay);
+  for (double beta : {options.beta1, options.beta2}) {
+    if (!(beta > 0 && beta < 1)) fail(ErrorKind::usage, "Adam", "betas must lie between 0 and 1: got ", beta);
+  }
+  step_ = scalar_state("step");
+  m_ = per_parameter("m");
+  v_ = per_parameter("v");
+}
+
+void Adam::begin() { step_.assign(step_ + 1); }
+
+void Adam::update(size_t index, const Variable& p, const Tensor& g, bool decay) {
+  const AdamAttrs attrs{options_.beta1, options_.beta2, options_.eps, decay ? options_.weight_decay : 0, decoupled_};
+  const std::vector<Tensor> next =
+      trace::add(Op::adam_update, attrs,
+                 {p.value(), g, lr_variable().value(), step_.value(), m_[index].value(), v_[index].value()});
+  p.assign(next[0]);
+  m_[index].assign(next[1]);
+  v_[index].assign(next[2]);
+}
+
+Tensor global_norm(const std::vector<Tensor>& gradients) {
+  Tensor total;
+  for (const Tensor& g : gradients) {
+    const Tensor part = sum(square(cast(g, DType::f32)));
+    total = total.defined() ? total + part : part;
+  }
+  return sqrt(total);
+}
+
+std::vector<Tensor> clip_grad_norm(const std::vector<Tensor>& gradients, double max_norm, Tensor* norm) {
+  const Tensor n = global_norm(gradients);
+  if (norm) *norm = n;
+  const Tensor scale = minimum(max_norm / (n + 1e-6), 1.0);
+  std::vector<Tensor> out;
+  for (const Tensor& g : gradients) out.push_back(g * cast(scale, g.dtype()));
+  return out;
+}
+
+}  // namespace freight::optim

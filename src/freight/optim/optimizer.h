@@ -1,0 +1,116 @@
+// Optimizers: the update of all parameters as part of the traced step. The learning rate is a variable that the host
+// sets between steps; moments and the step count are states that are updated in place. Formulas: ir/composites.cpp.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "freight/nn/module.h"
+#include "freight/trace/tensor.h"
+#include "freight/trace/variable.h"
+
+namespace freight::optim {
+
+// What all optimizers share.
+struct CommonOptions {
+  double clip_grad_norm = 0;    // scale the gradients down to this global norm; 0: off
+  bool decay_norm_bias = true;  // false: no weight decay for parameters of rank below 2 (norm scales, biases)
+};
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  // Inside a step: gradients of the scalar loss, clipped where asked, and the update of every parameter.
+  // Throws Error(usage) naming a parameter that the loss does not depend on.
+  void step(const In& loss);
+  // The same with gradients that the caller made, one per parameter.
+  void apply(const std::vector<Tensor>& gradients);
+
+  // Host side, between steps. Throws Error(usage) unless lr is finite and not negative.
+  void set_lr(double lr);
+  double lr() const;
+  // The f32[] that the step reads.
+  const Variable& lr_variable() const { return lr_; }
+  const std::vector<Variable>& parameters() const { return parameters_; }
+  // Moments and step counts by name ("momentum.fc1.weight", "step"): what a checkpoint must keep.
+  std::vector<nn::NamedVariable> state_dict() const { return states_; }
+  // Inside a step, after step() with clipping on: the norm of the gradients before clipping, f32[].
+  const Tensor& grad_norm() const { return grad_norm_; }
+
+ protected:
+  Optimizer(std::vector<Variable> parameters, double lr, const CommonOptions& common);
+  // Called once per apply, before the updates.
+  virtual void begin() {}
+  // Assigns the new value of parameter `index`; `decay` says whether weight decay acts on it.
+  virtual void update(size_t index, const Variable& parameter, const Tensor& gradient, bool decay) = 0;
+  // One zero-filled state per parameter, named KIND.PARAMETER.
+  std::vector<Variable> per_parameter(const std::string& kind);
+  Variable scalar_state(const std::string& name);
+
+ private:
+  std::vector<Variable> parameters_;
+  std::vector<nn::NamedVariable> states_;
+  Variable lr_;
+  CommonOptions common_;
+  Tensor grad_norm_;
+};
+
+struct SGDOptions {
+  double lr = 0.01;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  bool nesterov = false;  // needs momentum and no dampening
+  double clip_grad_norm = 0;
+  bool decay_norm_bias = true;
+};
+// PyTorch's SGD; with dampening the first step is damped too (PyTorch's is not).
+class SGD : public Optimizer {
+ public:
+  SGD(const std::vector<Variable>& parameters, const SGDOptions& options);
+
+ private:
+  void update(size_t index, const Variable& parameter, const Tensor& gradient, bool decay) override;
+  SGDOptions options_;
+  std::vector<Variable> momentum_;
+};
+
+struct AdamOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double clip_grad_norm = 0;
+  bool decay_norm_bias = true;
+};
+// Kingma and Ba 2015; weight decay is added to the gradient.
+class Adam : public Optimizer {
+ public:
+  Adam(const std::vector<Variable>& parameters, const AdamOptions& options) : Adam(parameters, options, false) {}
+
+ protected:
+  Adam(const std::vector<Variable>& parameters, const AdamOptions& options, bool decoupled);
+
+ private:
+  void begin() override;
+  void update(size_t index, const Variable& parameter, const Tensor& gradient, bool decay) override;
+  AdamOptions options_;
+  bool decoupled_;
+  Variable step_;
+  std::vector<Variable> m_, v_;
+};
+// Loshchilov and Hutter 2019: the decay acts on the weights.
+class AdamW : public Adam {
+ public:
+  AdamW(const std::vector<Variable>& parameters, const AdamOptions& options) : Adam(parameters, options, true) {}
+};
+
+// The global 2-norm of all gradients, f32[]. Sums in f32.
+Tensor global_norm(const std::vector<Tensor>& gradients);
+// gradients * min(1, max_norm / (norm + 1e-6)), PyTorch's clip_grad_norm_.
+std::vector<Tensor> clip_grad_norm(const std::vector<Tensor>& gradients, double max_norm, Tensor* norm = nullptr);
+
+}  // namespace freight::optim

@@ -1,0 +1,167 @@
+// Compiled functions: one trace, plan and executable per signature, inserted only after success, bounded in number.
+// Outputs are kept and reused as soon as nobody else holds them, so that a steady loop allocates nothing.
+#include "freight/trace/compile.h"
+
+#include "freight/trace/tracer.h"
+
+namespace freight {
+
+Type Argument::type() const {
+  if (tensor_) return tensor_->type();
+  if (array_) return {array_->dtype(), array_->shape()};
+  return *type_;
+}
+
+const Array& Argument::array() const {
+  if (tensor_) {
+    tensor_->array();  // evaluates
+    return tensor_->impl()->array;
+  }
+  if (!array_) fail(ErrorKind::usage, "compile", "a type cannot be run; give a tensor or an array");
+  return *array_;
+}
+
+namespace {
+
+constexpr size_t kMaxSignatures = 64;
+
+// The results of one output position that may be reused.
+struct OutputPool {
+  Type type;
+  std::vector<std::shared_ptr<trace::TensorImpl>> kept;
+
+  std::shared_ptr<trace::TensorImpl> take() {
+    for (const auto& impl : kept) {
+      if (impl.use_count() == 1 && impl->array.storage().use_count() == 1) return impl;
+    }
+    auto impl = std::make_shared<trace::TensorImpl>();
+    impl->type = type;
+    impl->array = Array(type.dtype, type.shape);
+    if (kept.size() == 3) kept.erase(kept.begin());
+    kept.push_back(impl);
+    return impl;
+  }
+};
+
+std::string signature_text(const Argument* first, size_t count) {
+  std::string text = "(";
+  for (size_t i = 0; i < count; ++i) text += cat(i ? ", " : "", first[i].type());
+  return text + ")";
+}
+
+}  // namespace
+
+struct CompiledFunction::Lowered {
+  std::vector<Type> signature;
+  std::shared_ptr<trace::Trace> tape;
+  std::shared_ptr<const Plan> plan;
+  std::unique_ptr<Executable> executable;
+  std::vector<Array> inputs, outputs;  // lists handed to the executable, kept to allocate nothing
+  std::vector<OutputPool> pools;
+  std::vector<Tensor> results;
+
+  bool matches(const Argument* first, size_t count) const {
+    if (count != signature.size()) return false;
+    for (size_t i = 0; i < count; ++i) {
+      if (!(first[i].type() == signature[i])) return false;
+    }
+    for (const trace::Guard& g : tape->guards()) {
+      if (!g.holds()) return false;
+    }
+    return true;
+  }
+};
+
+struct CompiledFunction::State {
+  CompileOptions options;
+  std::vector<std::unique_ptr<Lowered>> lowered;  // most recently used last
+  size_t traces = 0;
+};
+
+CompiledFunction::CompiledFunction(CompileOptions options) : state_(new State{std::move(options), {}, 0}) {}
+CompiledFunction::~CompiledFunction() = default;
+CompiledFunction::CompiledFunction(CompiledFunction&&) noexcept = default;
+CompiledFunction& CompiledFunction::operator=(CompiledFunction&&) noexcept = default;
+
+size_t CompiledFunction::traces() const { return state_->traces; }
+
+CompiledFunction::Lowered& CompiledFunction::lower(const Argument* first, size_t count, Body body, void* context) {
+  auto& all = state_->lowered;
+  for (size_t i = all.size(); i-- > 0;) {
+    if (all[i]->matches(first, count)) return *all[i];
+  }
+  auto fresh = std::make_unique<Lowered>();
+  fresh->tape = std::make_shared<trace::Trace>(trace::Trace::Mode::compile);
+  trace::Trace& tape = *fresh->tape;
+  {
+    const trace::Recording recording(fresh->tape);
+    std::vector<Tensor> inputs;
+    for (size_t i = 0; i < count; ++i) {
+      fresh->signature.push_back(first[i].type());
+      const auto& names = state_->options.input_names;
+      inputs.push_back(tape.input(i < names.size() ? names[i] : cat("x", i), first[i].type()));
+    }
+    std::vector<Value> outputs;
+    for (const Tensor& t : body(context, inputs)) {
+      outputs.push_back(tape.value_of(t));
+      fresh->pools.push_back({t.type(), {}});
+    }
+    tape.finish(outputs);
+  }
+  ++state_->traces;
+  if (all.size() == kMaxSignatures) all.erase(all.begin());
+  all.push_back(std::move(fresh));
+  return *all.back();
+}
+
+const Graph& CompiledFunction::graph(const Argument* first, size_t count, Body body, void* context) {
+  return lower(first, count, body, context).tape->graph();
+}
+
+std::shared_ptr<const Plan> CompiledFunction::plan(const Argument* first, size_t count, Body body, void* context) {
+  Lowered& l = lower(first, count, body, context);
+  if (!l.plan) {
+    RunOptions options = trace::run_options();
+    if (!state_->options.backend.empty() && state_->options.backend != "auto")
+      options.backend = state_->options.backend;
+    options.deterministic = state_->options.deterministic;
+    l.plan = plan_for(l.tape->graph(), options);
+  }
+  return l.plan;
+}
+
+Executable& CompiledFunction::executable(const Argument* first, size_t count, Body body, void* context) {
+  Lowered& l = lower(first, count, body, context);
+  if (!l.executable) {
+    l.executable = std::make_unique<Executable>(plan(first, count, body, context), l.tape->state_storages());
+    l.inputs.resize(count);
+    for (const Array& a : l.tape->captured()) l.inputs.push_back(a);
+    l.outputs.resize(l.pools.size());
+    l.results.resize(l.pools.size());
+  }
+  return *l.executable;
+}
+
+const std::vector<Tensor>& CompiledFunction::call(const Argument* first, size_t count, Body body, void* context) {
+  if (trace::compiling()) {
+    fail(ErrorKind::usage, "compile", "a compiled function was called while another step ",
+         signature_text(first, count), " is being traced; call the plain function there");
+  }
+  // Pending work of the eager trace that reads variables must not see this step's updates.
+  if (trace::current().touches_state()) trace::flush();
+  Lowered& l = lower(first, count, body, context);
+  Executable& run = l.executable ? *l.executable : executable(first, count, body, context);
+  for (size_t i = 0; i < count; ++i) l.inputs[i] = first[i].array();
+  l.results.assign(l.results.size(), Tensor());  // lets go of the last results, so that they can be reused
+  for (size_t i = 0; i < l.pools.size(); ++i) {
+    auto impl = l.pools[i].take();
+    l.outputs[i] = impl->array;
+    l.results[i] = Tensor(std::move(impl));
+  }
+  run.run(l.inputs, l.outputs);
+  for (size_t i = 0; i < count; ++i) l.inputs[i] = Array();  // the caller may reuse its batch
+  for (Array& a : l.outputs) a = Array();
+  return l.results;
+}
+
+}  // namespace freight

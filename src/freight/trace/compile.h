@@ -1,0 +1,192 @@
+// compile: a function of tensors becomes a step that is traced and planned once per signature of its inputs and then
+// replayed. Variables are bound by address and updated in place. See DESIGN, "the way of a training step".
+#pragma once
+#include <array>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "freight/trace/tensor.h"
+
+namespace freight {
+
+struct Graph;
+class Plan;
+class Executable;
+
+struct CompileOptions {
+  std::string backend = {};                   // empty: the default backend
+  bool deterministic = false;                 // fixed kernel choices, no measurement
+  std::vector<std::string> input_names = {};  // of the arguments, for plans and messages; default x0, x1, ...
+};
+
+// One argument of a compiled function: a tensor, an array, or (to plan without running) a type.
+class Argument {
+ public:
+  Argument() = default;
+  Argument(const Tensor& t) : tensor_(&t) {}
+  Argument(const Array& a) : array_(&a) {}
+  Argument(const Type& t) : type_(&t) {}
+  Type type() const;
+  // The elements; throws Error(usage) for a type.
+  const Array& array() const;
+
+ private:
+  const Tensor* tensor_ = nullptr;
+  const Array* array_ = nullptr;
+  const Type* type_ = nullptr;
+};
+
+// The untyped part of a compiled function.
+class CompiledFunction {
+ public:
+  // Traces: calls the user's function behind `context`.
+  using Body = std::vector<Tensor> (*)(void* context, const std::vector<Tensor>& inputs);
+  explicit CompiledFunction(CompileOptions options);
+  ~CompiledFunction();
+  CompiledFunction(CompiledFunction&&) noexcept;
+  CompiledFunction& operator=(CompiledFunction&&) noexcept;
+
+  // Runs one step; the results stay valid and unchanged as long as somebody holds them. The returned list is owned by
+  // the function and valid until the next call.
+  const std::vector<Tensor>& call(const Argument* first, size_t count, Body body, void* context);
+  const Graph& graph(const Argument* first, size_t count, Body body, void* context);
+  std::shared_ptr<const Plan> plan(const Argument* first, size_t count, Body body, void* context);
+  Executable& executable(const Argument* first, size_t count, Body body, void* context);
+  // How many signatures were traced so far.
+  size_t traces() const;
+
+ private:
+  struct Lowered;
+  struct State;
+  Lowered& lower(const Argument* first, size_t count, Body body, void* context);
+  std::unique_ptr<State> state_;
+};
+
+namespace detail {
+
+template <class R>
+struct Results;  // how a traced function's result is taken apart and put together again
+template <>
+struct Results<Tensor> {
+  static std::vector<Tensor> list(Tensor r) { return {std::move(r)}; }
+  static Tensor make(const std::vector<Tensor>& v) { return v[0]; }
+};
+template <>
+struct Results<std::vector<Tensor>> {
+  static std::vector<Tensor> list(std::vector<Tensor> r) { return r; }
+  static std::vector<Tensor> make(const std::vector<Tensor>& v) { return v; }
+};
+template <>
+struct Results<std::pair<Tensor, Tensor>> {
+  static std::vector<Tensor> list(std::pair<Tensor, Tensor> r) { return {std::move(r.first), std::move(r.second)}; }
+  static std::pair<Tensor, Tensor> make(const std::vector<Tensor>& v) { return {v[0], v[1]}; }
+};
+template <size_t N>
+struct Results<std::array<Tensor, N>> {
+  static std::vector<Tensor> list(std::array<Tensor, N> r) { return {r.begin(), r.end()}; }
+  static std::array<Tensor, N> make(const std::vector<Tensor>& v) {
+    std::array<Tensor, N> out;
+    for (size_t i = 0; i < N; ++i) out[i] = v[i];
+    return out;
+  }
+};
+
+template <size_t>
+using EachTensor = const Tensor&;
+
+// Calls f with N tensors.
+template <class F, size_t... I>
+auto spread(F& f, const std::vector<Tensor>& in, std::index_sequence<I...>) -> decltype(auto) {
+  return f(in[I]...);
+}
+
+template <class F, size_t N, bool kList>
+std::vector<Tensor> trace_body(void* context, const std::vector<Tensor>& in) {
+  F& f = *static_cast<F*>(context);
+  auto run = [&]() -> decltype(auto) {
+    if constexpr (kList) {
+      return f(in);
+    } else {
+      return spread(f, in, std::make_index_sequence<N>());
+    }
+  };
+  using R = std::remove_cvref_t<decltype(run())>;
+  if constexpr (std::is_void_v<R>) {
+    run();
+    return {};
+  } else {
+    return Results<R>::list(run());
+  }
+}
+
+}  // namespace detail
+
+// A compiled function. Call it with tensors or arrays; the result has the type that F returns: void, Tensor,
+// std::pair or std::array of Tensor, or std::vector<Tensor>. F takes tensors or one const std::vector<Tensor>&.
+template <class F>
+class Compiled {
+ public:
+  Compiled(F f, CompileOptions options) : f_(std::move(f)), function_(std::move(options)) {}
+
+  template <class... A>
+  auto operator()(const A&... a) {
+    const Argument in[] = {Argument(a)..., Argument()};
+    return results<sizeof...(A), false>(function_.call(in, sizeof...(A), body<sizeof...(A), false>(), &f_));
+  }
+  auto operator()(const std::vector<Tensor>& inputs) {
+    const std::vector<Argument> in(inputs.begin(), inputs.end());
+    return results<0, true>(function_.call(in.data(), in.size(), body<0, true>(), &f_));
+  }
+
+  // The traced graph, the plan and what runs it for inputs of these types: a Type, a Tensor or an Array each. Nothing
+  // is run; graph and plan allocate no memory for the step.
+  template <class... A>
+  const Graph& graph(const A&... a) {
+    const Argument in[] = {Argument(a)..., Argument()};
+    return function_.graph(in, sizeof...(A), body<sizeof...(A), false>(), &f_);
+  }
+  template <class... A>
+  std::shared_ptr<const Plan> plan(const A&... a) {
+    const Argument in[] = {Argument(a)..., Argument()};
+    return function_.plan(in, sizeof...(A), body<sizeof...(A), false>(), &f_);
+  }
+  template <class... A>
+  Executable& executable(const A&... a) {
+    const Argument in[] = {Argument(a)..., Argument()};
+    return function_.executable(in, sizeof...(A), body<sizeof...(A), false>(), &f_);
+  }
+  size_t traces() const { return function_.traces(); }
+
+ private:
+  template <size_t N, bool kList>
+  static constexpr CompiledFunction::Body body() {
+    return &detail::trace_body<F, N, kList>;
+  }
+  template <size_t N, bool kList>
+  static auto results(const std::vector<Tensor>& out) {
+    using R = std::remove_cvref_t<decltype(call_type<N, kList>())>;
+    if constexpr (!std::is_void_v<R>) return detail::Results<R>::make(out);
+  }
+  template <size_t N, bool kList>
+  static auto call_type() -> decltype(auto) {
+    F* f = nullptr;
+    const std::vector<Tensor>* in = nullptr;
+    if constexpr (kList) {
+      return (*f)(*in);
+    } else {
+      return detail::spread(*f, *in, std::make_index_sequence<N>());
+    }
+  }
+  F f_;
+  CompiledFunction function_;
+};
+
+template <class F>
+Compiled<F> compile(F f, CompileOptions options = {}) {
+  return Compiled<F>(std::move(f), std::move(options));
+}
+
+}  // namespace freight

@@ -1,0 +1,61 @@
+// See scope.h.
+#include "freight/trace/scope.h"
+
+#include <cstring>
+
+namespace freight {
+
+namespace {
+struct Place {
+  std::string scope;
+  const char* file = nullptr;
+  unsigned line = 0;
+};
+thread_local Place t_place;
+}  // namespace
+
+Scope::Scope(const std::string& name) : restore_(t_place.scope.size()) {
+  if (name.empty()) return;
+  if (restore_ > 0) t_place.scope += '.';
+  t_place.scope += name;
+}
+
+Scope::~Scope() { t_place.scope.resize(restore_); }
+
+Frame::Frame(const std::source_location& where) : outermost_(t_place.file == nullptr) {
+  if (!outermost_) return;
+  t_place.file = where.file_name();
+  t_place.line = where.line();
+}
+
+Frame::Frame(const char* source) : outermost_(t_place.file == nullptr) {
+  if (!outermost_) return;
+  t_place.file = source;
+  t_place.line = 0;
+}
+
+Frame::~Frame() {
+  if (outermost_) t_place.file = nullptr;
+}
+
+namespace trace {
+
+const std::string& scope() { return t_place.scope; }
+
+std::string where() {
+  if (!t_place.file) return {};
+  const char* slash = std::strrchr(t_place.file, '/');
+  std::string text = slash ? slash + 1 : t_place.file;
+  if (t_place.line > 0) text += ":" + std::to_string(t_place.line);
+  return text;
+}
+
+std::string location() {
+  const std::string line = where();
+  if (t_place.scope.empty()) return line;
+  return line.empty() ? t_place.scope : t_place.scope + ", " + line;
+}
+
+}  // namespace trace
+
+}  // namespace freight

@@ -1,0 +1,45 @@
+// Where the program is: the module path (Scope) and the user's source line (Frame). Both are per thread; nodes that
+// are traced record them, so that errors, profiles and plans speak the user's names.
+#pragma once
+#include <source_location>
+#include <string>
+
+namespace freight {
+
+// Pushes one name on the module path while it lives: Scope a("layer1"), b("conv2") gives "layer1.conv2".
+// An empty name changes nothing.
+class Scope {
+ public:
+  explicit Scope(const std::string& name);
+  ~Scope();
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  size_t restore_;
+};
+
+// Sets the source line that nodes record. The outermost Frame wins: inside a module or a function of the library the
+// line of the user's call stays.
+class Frame {
+ public:
+  explicit Frame(const std::source_location& where);
+  // `source` is kept as given, for example the name of a spec file.
+  explicit Frame(const char* source);
+  ~Frame();
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+
+ private:
+  bool outermost_;
+};
+
+namespace trace {
+const std::string& scope();
+// "train.cpp:42"; empty outside of any frame.
+std::string where();
+// "enc.fc1, train.cpp:42" for messages.
+std::string location();
+}  // namespace trace
+
+}  // namespace freight

@@ -1,0 +1,99 @@
+// Tensor: the only array type of a user. A lazy handle: type now, elements when somebody asks. Operations on tensors
+// append nodes to the thread's current trace; `eval`, or reading on the host, plans and runs all that is pending in one
+// plan. Inside freight::compile tensors never have elements. What a trace is: tracer.h; named state: variable.h.
+#pragma once
+#include <memory>
+#include <source_location>
+#include <vector>
+
+#include "freight/base/array.h"
+#include "freight/ir/type.h"
+
+namespace freight {
+
+class Variable;
+namespace trace {
+struct TensorImpl;
+}
+
+class Tensor {
+ public:
+  Tensor() = default;
+  // A leaf with these elements; the storage is shared, not copied.
+  Tensor(const Array& array);
+  // A leaf with these elements in row-major order; throws Error(usage) when the counts differ.
+  template <class T>
+  static Tensor of(const std::vector<T>& values, const Shape& shape) {
+    return Tensor(Array::of(values, shape));
+  }
+
+  bool defined() const { return impl_ != nullptr; }
+  const Type& type() const;
+  const Shape& shape() const { return type().shape; }
+  DType dtype() const { return type().dtype; }
+  int rank() const { return type().shape.rank(); }
+  int64_t numel() const { return type().shape.numel(); }
+  // Extent of an axis; negative axes count from the back. Throws Error(usage) out of range.
+  int64_t dim(int64_t axis) const;
+
+  // The elements on the host. Evaluates what is pending; throws Error(usage) while a step is being traced.
+  // The array shares its storage with the tensor.
+  Array array() const;
+  // The only element of a tensor with one element, converted to T.
+  template <class T>
+  T item() const {
+    return single().to_vector<T>()[0];
+  }
+  // All elements in row-major order, converted to T.
+  template <class T>
+  std::vector<T> to_vector() const {
+    return array().to_vector<T>();
+  }
+
+  // For the library: what is behind the handle.
+  explicit Tensor(std::shared_ptr<trace::TensorImpl> impl) : impl_(std::move(impl)) {}
+  const std::shared_ptr<trace::TensorImpl>& impl() const { return impl_; }
+
+ private:
+  Array single() const;
+  std::shared_ptr<trace::TensorImpl> impl_;
+};
+
+// What functions of the library take: a tensor, a variable (its current value), an array or a number, together with the
+// caller's source line. A number takes the element type of the tensor beside it.
+struct In {
+  In(const Tensor& t, std::source_location at = std::source_location::current()) : tensor(t), where(at) {}
+  In(const Variable& v, std::source_location at = std::source_location::current());
+  In(const Array& a, std::source_location at = std::source_location::current()) : tensor(a), where(at) {}
+  In(double v, std::source_location at = std::source_location::current()) : scalar(v), is_number(true), where(at) {}
+
+  Tensor tensor;
+  double scalar = 0;
+  bool is_number = false;
+  std::source_location where;
+};
+
+// Runs everything pending in the thread's trace: all tensors with a live handle and all assignments of variables.
+void eval();
+// The same, for readers who want to say which tensors they mean; throws Error(usage) while a step is being traced.
+void eval(const Tensor& x);
+void eval(const std::vector<Tensor>& xs);
+
+// The backend of everything that this process evaluates or compiles from now on ("cpu", "ref"; "auto" is "cpu").
+// The first default is $FREIGHT_DEVICE, else "cpu". Throws Error(device) for an unknown name.
+void set_default_backend(const std::string& name);
+std::string default_backend();
+
+// Seed of all random numbers: random ops of steps and initial values of parameters made after the call.
+void seed(uint64_t value);
+
+// Gradients of a scalar loss, one tensor per entry and of its type, appended to the trace of the loss.
+// Throws Error(usage) that names the entry where the loss does not depend on it, unless `allow_unused`, which
+// gives zeros.
+struct GradOptions {
+  bool allow_unused = false;
+};
+std::vector<Tensor> grad(const In& loss, const std::vector<Variable>& parameters, const GradOptions& options = {});
+std::vector<Tensor> grad(const In& loss, const std::vector<Tensor>& tensors, const GradOptions& options = {});
+
+}  // namespace freight

@@ -1,0 +1,219 @@
+// Variables: lazy storage, initial values, assignment in traces. See variable.h.
+#include "freight/trace/variable.h"
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+
+#include "freight/base/philox.h"
+#include "freight/base/threads.h"
+#include "freight/trace/tracer.h"
+
+namespace freight {
+
+namespace {
+
+std::atomic<uint64_t> g_seed{0};
+std::atomic<uint32_t> g_next_number{0};
+// Draws for initial values use streams that random ops of steps do not reach.
+constexpr uint32_t kInitStream = 0x80000000u;
+constexpr int64_t kChunk = 1 << 14;
+
+// Calls f(i) for all i in [0, n), in parallel chunks whose borders depend on n only.
+template <class F>
+void each(int64_t n, F&& f) {
+  parallel_for((n + kChunk - 1) / kChunk, [&](int64_t chunk) {
+    const int64_t end = std::min(n, (chunk + 1) * kChunk);
+    for (int64_t i = chunk * kChunk; i < end; ++i) f(i);
+  });
+}
+
+// Box-Muller in f32 on both pairs of words of a block: four draws per block, several times faster than random_normal.
+void normals(float* dst, int64_t n, uint64_t key, uint32_t stream, float mean, float deviation) {
+  each((n + 3) / 4, [&](int64_t block) {
+    const Philox4 r = philox(key, static_cast<uint64_t>(block), static_cast<uint64_t>(stream) << 32);
+    float z[4];
+    for (int pair = 0; pair < 2; ++pair) {
+      const float u = (static_cast<float>(r.v[2 * pair] >> 8) + 1.0f) * 0x1p-24f;  // (0, 1]
+      const float radius = std::sqrt(-2.0f * std::log(u)), angle = 6.2831853f * uniform_from_bits(r.v[2 * pair + 1]);
+      z[2 * pair] = radius * std::cos(angle);
+      z[2 * pair + 1] = radius * std::sin(angle);
+    }
+    for (int64_t i = block * 4; i < std::min(n, block * 4 + 4); ++i) dst[i] = mean + deviation * z[i & 3];
+  });
+}
+
+// A normal draw inside two deviations: by rejection, each attempt in a block of its own.
+float truncated(uint64_t seed, uint32_t stream, int64_t index) {
+  for (uint64_t attempt = 1; attempt < 64; ++attempt) {
+    const float z = random_normal(seed, attempt, stream, static_cast<uint64_t>(index));
+    if (std::fabs(z) <= 2.0f) return z;
+  }
+  return 0.0f;
+}
+
+// Rows made orthonormal by modified Gram-Schmidt on (rows, columns), or on the transpose where it is tall.
+void orthogonalize(float* w, int64_t rows, int64_t columns, float gain) {
+  const bool tall = rows > columns;
+  const int64_t n = tall ? columns : rows, length = tall ? rows : columns;
+  const int64_t step = tall ? columns : 1, next = tall ? 1 : columns;
+  for (int64_t i = 0; i < n; ++i) {
+    float* a = w + i * next;
+    for (int64_t j = 0; j < i; ++j) {
+      const float* b = w + j * next;
+      double dot = 0;
+      for (int64_t k = 0; k < length; ++k) dot += static_cast<double>(a[k * step]) * b[k * step];
+      for (int64_t k = 0; k < length; ++k) a[k * step] -= static_cast<float>(dot) * b[k * step];
+    }
+    double norm = 0;
+    for (int64_t k = 0; k < length; ++k) norm += static_cast<double>(a[k * step]) * a[k * step];
+    const float scale = static_cast<float>(1.0 / std::sqrt(norm));
+    for (int64_t k = 0; k < length; ++k) a[k * step] *= scale;
+  }
+  for (int64_t i = 0; i < rows * columns; ++i) w[i] *= gain;
+}
+
+template <class T>
+void fill(T* dst, int64_t n, double value) {
+  T element{};
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    element = BFloat16(static_cast<float>(value));
+  } else {
+    element = static_cast<T>(value);
+  }
+  each(n, [&](int64_t i) { dst[i] = element; });
+}
+
+void fill(void* dst, const Type& type, double value) {
+  dispatch(type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    fill(static_cast<T*>(dst), type.numel(), value);
+  });
+}
+
+void draw(float* dst, const trace::VariableImpl& v) {
+  const uint64_t key = v.seed;
+  const uint32_t stream = kInitStream + v.number;
+  const float a = static_cast<float>(v.init.a), b = static_cast<float>(v.init.b);
+  const int64_t n = v.type.numel();
+  switch (v.init.kind) {
+    case Init::Kind::constant: fill(dst, n, v.init.a); break;
+    case Init::Kind::uniform:
+      // One Philox block gives four draws: the same numbers as random_uniform(key, 0, stream, i).
+      each((n + 3) / 4, [&](int64_t block) {
+        const Philox4 r = philox(key, static_cast<uint64_t>(block), static_cast<uint64_t>(stream) << 32);
+        for (int64_t i = block * 4; i < std::min(n, block * 4 + 4); ++i) {
+          dst[i] = a + (b - a) * uniform_from_bits(r.v[i & 3]);
+        }
+      });
+      break;
+    case Init::Kind::normal: normals(dst, n, key, stream, a, b); break;
+    case Init::Kind::trunc_normal: each(n, [&](int64_t i) { dst[i] = a + b * truncated(key, stream, i); }); break;
+    case Init::Kind::orthogonal: {
+      normals(dst, n, key, stream, 0, 1);
+      const int64_t rows = v.type.shape.rank() > 0 ? v.type.shape[0] : 1;
+      if (n > 0) orthogonalize(dst, rows, n / rows, a);
+      break;
+    }
+  }
+}
+
+void refuse_while_tracing(const char* op, const Variable& v) {
+  if (!trace::compiling()) return;
+  trace::fail_here(op, "cannot touch variable '", v.name(), "' from the host while a step is being traced; ",
+                   "use value() and assign() inside the step, or do it before or after");
+}
+
+}  // namespace
+
+const std::shared_ptr<Storage>& trace::VariableImpl::materialize() {
+  if (storage) return storage;
+  auto fresh = Storage::allocate(type.bytes());
+  if (init.kind == Init::Kind::constant) {
+    if (init.a != 0) fill(fresh->data(), type, init.a);
+  } else if (type.dtype == DType::f32) {
+    draw(static_cast<float*>(fresh->data()), *this);
+  } else {
+    Array values(DType::f32, type.shape);
+    draw(values.data<float>(), *this);
+    std::memcpy(fresh->data(), values.cast(type.dtype).raw(), type.bytes());
+  }
+  storage = std::move(fresh);
+  return storage;
+}
+
+Variable::Variable(const std::string& name, const Type& type, const Init& init, Role role)
+    : impl_(std::make_shared<trace::VariableImpl>()) {
+  impl_->name = name;
+  impl_->type = type;
+  impl_->init = init;
+  impl_->role = role;
+  impl_->trainable = role == Role::parameter;
+  impl_->seed = g_seed;
+  if (init.kind != Init::Kind::constant) impl_->number = g_next_number++;
+}
+
+const std::string& Variable::name() const { return impl_->name; }
+void Variable::set_name(const std::string& name) const { impl_->name = name; }
+const Type& Variable::type() const { return impl_->type; }
+Variable::Role Variable::role() const { return impl_->role; }
+bool Variable::trainable() const { return impl_->trainable; }
+void Variable::set_trainable(bool on) const { impl_->trainable = on; }
+
+Tensor Variable::value() const {
+  if (!impl_) trace::fail_here("variable", "an undefined variable was used");
+  trace::Trace& tape = trace::current();
+  return tape.wrap(tape.use(impl_).current);
+}
+
+void Variable::assign(const In& next) const {
+  const Frame frame(next.where);
+  const Tensor t = next.is_number ? trace::constant(next.scalar, impl_->type) : next.tensor;
+  if (!(t.type() == impl_->type)) {
+    trace::fail_here("assign", "types differ: variable '", impl_->name, "' is ", impl_->type, ", the value is ",
+                     t.type());
+  }
+  trace::Trace& tape = trace::current();
+  const Value v = tape.value_of(t);
+  tape.use(impl_).current = v;
+}
+
+Array Variable::array() const {
+  refuse_while_tracing("array", *this);
+  trace::flush();
+  return Array(impl_->type.dtype, impl_->type.shape, impl_->materialize());
+}
+
+void Variable::set(const Array& value) const {
+  refuse_while_tracing("set", *this);
+  if (!(Type{value.dtype(), value.shape()} == impl_->type)) {
+    trace::fail_here("set", "types differ: variable '", impl_->name, "' is ", impl_->type, ", the array is ",
+                     Type{value.dtype(), value.shape()});
+  }
+  trace::flush();  // pending reads must still see the old value
+  if (!impl_->storage) impl_->storage = Storage::allocate(impl_->type.bytes());
+  std::memcpy(impl_->storage->data(), value.raw(), impl_->type.bytes());
+}
+
+void Variable::set(double value) const {
+  refuse_while_tracing("set", *this);
+  trace::flush();
+  fill(impl_->materialize()->data(), impl_->type, value);
+}
+
+Variable rng_state() {
+  static const Variable state = [] {
+    Variable v("rng", {DType::i64, {2}});
+    v.impl()->materialize();
+    return v;
+  }();
+  return state;
+}
+
+void seed(uint64_t value) {
+  rng_state().set(Array::of<int64_t>({static_cast<int64_t>(value), 0}, {2}));
+  g_seed = value;
+  g_next_number = 0;
+}
+
+}  // namespace freight

@@ -1,0 +1,61 @@
+// Variable: a named tensor that lives across steps at a fixed address: parameters, optimizer state, statistics.
+// Read it in a trace by using it; replace it by `assign`. Its memory is made, and filled by its initialiser, at first
+// need: planning and listing a model allocate nothing. A handle: copies name the same variable.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "freight/trace/tensor.h"
+
+namespace freight {
+
+// How a variable is filled at first. Draws are Philox keyed by (seed, number of the variable since seed()).
+struct Init {
+  enum class Kind { constant, uniform, normal, trunc_normal, orthogonal };
+  Kind kind = Kind::constant;
+  double a = 0, b = 0;  // constant: value; uniform: [a, b); normal, trunc_normal (cut at two deviations): mean a,
+                        // deviation b; orthogonal: gain a
+};
+
+namespace trace {
+struct VariableImpl;
+}
+
+class Variable {
+ public:
+  enum class Role { parameter, state };  // state: not trained (statistics, optimizer state)
+
+  Variable() = default;
+  Variable(const std::string& name, const Type& type, const Init& init = {}, Role role = Role::state);
+
+  bool defined() const { return impl_ != nullptr; }
+  const std::string& name() const;
+  void set_name(const std::string& name) const;
+  const Type& type() const;
+  const Shape& shape() const { return type().shape; }
+  Role role() const;
+  // Parameters that are frozen are not given to optimizers.
+  bool trainable() const;
+  void set_trainable(bool on) const;
+
+  // The value in the current trace: what was last assigned there, else the stored one.
+  Tensor value() const;
+  // The value becomes `next` at the end of the step (compiled), or with the next evaluation. Types must be equal.
+  void assign(const In& next) const;
+
+  // Host access. Throws Error(usage) while a step is being traced. array() shares the variable's memory.
+  Array array() const;
+  void set(const Array& value) const;
+  void set(double value) const;  // every element
+
+  const std::shared_ptr<trace::VariableImpl>& impl() const { return impl_; }
+  friend bool operator==(const Variable& a, const Variable& b) { return a.impl_ == b.impl_; }
+
+ private:
+  std::shared_ptr<trace::VariableImpl> impl_;
+};
+
+// The variable behind all random ops: i64[2] = (seed, step). Saved and restored with training state.
+Variable rng_state();
+
+}  // namespace freight
