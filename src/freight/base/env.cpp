@@ -10,6 +10,7 @@ namespace freight::env {
 const std::vector<Variable>& variables() {
   static const std::vector<Variable> kTable = {
       {"FREIGHT_DATA", "directory where named data sets are looked for", "--data-dir"},
+      {"FREIGHT_DATA_URL", "base address that data sets are downloaded from", "--url"},
       {"FREIGHT_CACHE", "directory for downloads and measured kernel choices", "--cache-dir"},
       {"FREIGHT_DEVICE", "default device: auto, cpu, ref", "--device"},
       {"FREIGHT_LOG", "log level: error, warn, info, debug", "-v, -q"},

@@ -5,6 +5,7 @@
 #include <png.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csetjmp>
 #include <cstring>
 #include <vector>
@@ -133,7 +134,7 @@ Array image_of_array(const Array& a, const std::string& name) {
            scale == 1.0 ? "255" : "1 for floats");
     }
     const int64_t at = planes_first ? i % plane * channels + i / plane : i;
-    dst[at] = static_cast<uint8_t>(x + 0.5);
+    dst[at] = static_cast<uint8_t>(std::lround(x));
   }
   return out;
 }

@@ -1,0 +1,210 @@
+// See catalog.h.
+#include "freight/data/catalog.h"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "freight/base/env.h"
+#include "freight/base/error.h"
+#include "freight/data/arrays.h"
+#include "freight/data/cifar.h"
+#include "freight/data/digits.h"
+#include "freight/data/idx.h"
+#include "freight/io/file.h"
+
+namespace freight::data {
+
+namespace {
+const std::vector<std::string>& fashion_classes() {
+  static const std::vector<std::string> kNames = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+                                                  "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
+  return kNames;
+}
+
+// Kinds of content, told by the files themselves.
+bool holds_data(const std::string& path) {
+  CifarKind kind;
+  return is_array_source(path) || is_idx_dir(path) || is_cifar_dir(path, kind);
+}
+
+TrainTest load_path(const std::string& path, const std::string& name) {
+  CifarKind kind;
+  if (is_array_source(path)) return load_array_source(path);
+  if (is_idx_dir(path)) {
+    return load_idx_dir(path, name, name == "fashion-mnist" ? fashion_classes() : numbered_classes(10));
+  }
+  if (is_cifar_dir(path, kind)) return load_cifar_dir(path, name, kind);
+  fail(
+      ErrorKind::data, path,
+      "no data set recognised: need IDX files (train-images-idx3-ubyte[.gz] ...), CIFAR binaries (data_batch_1.bin ... "
+      "or train.bin), x_train.npy and y_train.npy, or one .npz");
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> out;
+  for (const CatalogEntry& e : catalog()) out.push_back(e.name);
+  return out;
+}
+}  // namespace
+
+const std::vector<CatalogEntry>& catalog() {
+  static const std::vector<CatalogEntry> kCatalog = {
+      {"digits",
+       "built in: handwritten-looking digits drawn by code",
+       kDigitsTrain,
+       kDigitsTest,
+       10,
+       "1x28x28",
+       {},
+       {},
+       {}},
+      {"mnist",
+       "handwritten digits (LeCun, Cortes)",
+       60000,
+       10000,
+       10,
+       "1x28x28",
+       {{"train-images-idx3-ubyte.gz", "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609", 9912422},
+        {"train-labels-idx1-ubyte.gz", "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c", 28881},
+        {"t10k-images-idx3-ubyte.gz", "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6", 1648877},
+        {"t10k-labels-idx1-ubyte.gz", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", 4542}},
+       {"mnist", "MNIST/raw", "MNIST", "."},
+       {"https://ossci-datasets.s3.amazonaws.com/mnist"}},
+      {"fashion-mnist",
+       "pictures of clothes in the layout of MNIST (Zalando)",
+       60000,
+       10000,
+       10,
+       "1x28x28",
+       {{"train-images-idx3-ubyte.gz", "", 0},
+        {"train-labels-idx1-ubyte.gz", "", 0},
+        {"t10k-images-idx3-ubyte.gz", "", 0},
+        {"t10k-labels-idx1-ubyte.gz", "", 0}},
+       {"fashion-mnist", "FashionMNIST/raw", "FashionMNIST", "fashion_mnist"},
+       {"http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"}},
+      {"cifar10",
+       "32x32 colour photographs (Krizhevsky), binary records",
+       50000,
+       10000,
+       10,
+       "3x32x32",
+       {{"data_batch_1.bin", "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5", 30730000},
+        {"data_batch_2.bin", "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed", 30730000},
+        {"data_batch_3.bin", "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67", 30730000},
+        {"data_batch_4.bin", "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48", 30730000},
+        {"data_batch_5.bin", "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add", 30730000},
+        {"test_batch.bin", "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b", 30730000}},
+       {"cifar10", "cifar-10-batches-bin", "cifar-10", "CIFAR10", "."},
+       {}},
+  };
+  return kCatalog;
+}
+
+const CatalogEntry* find_entry(const std::string& name) {
+  const auto& all = catalog();
+  const auto it = std::find_if(all.begin(), all.end(), [&](const CatalogEntry& e) { return e.name == name; });
+  return it == all.end() ? nullptr : &*it;
+}
+
+std::vector<std::string> search_dirs(const LoadOptions& options) {
+  std::vector<std::string> out;
+  for (const std::string& dir : {options.data_dir, env::get("FREIGHT_DATA"), env::cache_dir() + "/data"}) {
+    if (!dir.empty()) out.push_back(dir);
+  }
+  return out;
+}
+
+std::string download_dir(const LoadOptions& options) { return search_dirs(options).front(); }
+
+std::string find(const std::string& name_or_path, const LoadOptions& options) {
+  const CatalogEntry* entry = find_entry(name_or_path);
+  if (!entry) {
+    if (io::file_exists(name_or_path)) return name_or_path;
+    // A folder of the user's own beside the named sets.
+    const bool plain_name = name_or_path.find('/') == std::string::npos && !name_or_path.empty();
+    if (plain_name) {
+      for (const std::string& dir : search_dirs(options)) {
+        if (holds_data(dir + "/" + name_or_path)) return dir + "/" + name_or_path;
+      }
+    }
+    const std::string near = nearest(name_or_path, names());
+    fail(ErrorKind::data, name_or_path, "no such data set, file or directory",
+         near.empty() ? cat(": named sets are ", join(names(), ", ")) : cat(": did you mean ", near, "?"));
+  }
+  if (entry->builtin()) return "";
+  std::vector<std::string> looked;
+  for (const std::string& dir : search_dirs(options)) {
+    for (const std::string& folder : entry->folders) {
+      const std::string path = folder == "." ? dir : dir + "/" + folder;
+      looked.push_back(path);
+      CifarKind kind;
+      const bool found =
+          entry->name == "cifar10" ? is_cifar_dir(path, kind) && kind == CifarKind::cifar10 : is_idx_dir(path);
+      if (found) return path;
+    }
+  }
+  fail(ErrorKind::data, name_or_path, "data set not found: looked in ", join(looked, ", "), "; `freight data get ",
+       entry->name, "` downloads it, --data-dir DIR or FREIGHT_DATA names another place");
+}
+
+TrainTest load(const std::string& name_or_path, const LoadOptions& options) {
+  const std::string path = find(name_or_path, options);
+  if (path.empty()) return make_digits();
+  const CatalogEntry* entry = find_entry(name_or_path);
+  std::filesystem::path p(path);
+  if (!p.has_filename()) p = p.parent_path();  // "dir/"
+  return load_path(path, entry ? entry->name : p.filename().string());
+}
+
+std::string sha256_of(const std::string& path) {
+  const io::Bytes bytes = io::read_file(path);
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  if (EVP_Digest(bytes.data(), bytes.size(), digest, &size, EVP_sha256(), nullptr) != 1) {
+    fail(ErrorKind::runtime, path, "SHA-256 failed");
+  }
+  std::string hex;
+  for (unsigned i = 0; i < size; ++i) {
+    constexpr char kHex[] = "0123456789abcdef";
+    hex += kHex[digest[i] >> 4];
+    hex += kHex[digest[i] & 15];
+  }
+  return hex;
+}
+
+bool Verification::ok() const {
+  return std::none_of(files.begin(), files.end(), [](const File& f) { return f.state == File::State::differs; });
+}
+
+Verification verify(const std::string& name_or_path, const LoadOptions& options) {
+  Verification v;
+  v.where = find(name_or_path, options);
+  const CatalogEntry* entry = find_entry(name_or_path);
+  if (!v.where.empty() && std::filesystem::is_directory(v.where)) {
+    std::vector<std::string> paths;
+    for (const auto& e : std::filesystem::directory_iterator(v.where)) {
+      if (e.is_regular_file()) paths.push_back(e.path().string());
+    }
+    std::sort(paths.begin(), paths.end());
+    for (const std::string& path : paths) {
+      Verification::File file{path, sha256_of(path), Verification::File::State::unknown};
+      for (const CatalogFile& known : entry ? entry->files : std::vector<CatalogFile>{}) {
+        if (known.sha256.empty() || std::filesystem::path(path).filename() != known.name) continue;
+        file.state =
+            known.sha256 == file.sha256 ? Verification::File::State::matches : Verification::File::State::differs;
+      }
+      v.files.push_back(std::move(file));
+    }
+  }
+  const TrainTest sets = load(name_or_path, options);
+  v.train = describe(sets.train);
+  v.test = describe(sets.test);
+  v.train_fingerprint = sets.train.fingerprint();
+  v.test_fingerprint = sets.test.fingerprint();
+  return v;
+}
+
+}  // namespace freight::data

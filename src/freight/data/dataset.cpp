@@ -1,0 +1,197 @@
+// See dataset.h.
+#include "freight/data/dataset.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <span>
+
+#include "freight/base/error.h"
+#include "freight/base/threads.h"
+
+namespace freight::data {
+
+namespace {
+constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15ull;
+
+uint64_t mix(uint64_t h, uint64_t word) {
+  h = (h ^ word) * kMultiplier;
+  return h ^ h >> 29;
+}
+
+// Four independent chains, so that the multiplications overlap.
+uint64_t hash_bytes(const uint8_t* p, size_t n, uint64_t seed) {
+  uint64_t h[4] = {seed, seed + 1, seed + 2, seed + 3};
+  uint64_t w[4];
+  size_t i = 0;
+  for (; i + sizeof w <= n; i += sizeof w) {
+    std::memcpy(w, p + i, sizeof w);
+    for (int k = 0; k < 4; ++k) h[k] = mix(h[k], w[k]);
+  }
+  std::memset(w, 0, sizeof w);
+  if (i < n) std::memcpy(w, p + i, n - i);
+  for (int k = 0; k < 4; ++k) h[k] = mix(h[k], w[k]);
+  return mix(mix(mix(mix(n, h[0]), h[1]), h[2]), h[3]);
+}
+
+// A view of rows [first, first + n) on axis 0.
+Array rows_of(const Array& a, int64_t first, int64_t n) {
+  Shape shape = a.shape();
+  const size_t row = a.bytes() / static_cast<size_t>(std::max<int64_t>(shape[0], 1));
+  shape[0] = n;
+  auto* p = static_cast<uint8_t*>(a.raw()) + static_cast<size_t>(first) * row;
+  return {a.dtype(), shape, Storage::borrow(p, static_cast<size_t>(n) * row, a.storage())};
+}
+
+struct Sums {
+  double sum = 0, squares = 0;
+};
+
+// Sum and sum of squares of u8, exact: partial sums of 4096 values fit 32 bits.
+Sums sums_of(std::span<const uint8_t> v) {
+  constexpr size_t kBlock = 4096;
+  uint64_t sum = 0, squares = 0;
+  size_t i = 0;
+  for (; i + kBlock <= v.size(); i += kBlock) {
+    uint32_t s = 0, q = 0;
+    for (size_t k = 0; k < kBlock; ++k) {
+      const uint32_t x = v[i + k];
+      s += x;
+      q += x * x;
+    }
+    sum += s;
+    squares += q;
+  }
+  for (; i < v.size(); ++i) {
+    sum += v[i];
+    squares += static_cast<uint64_t>(v[i]) * v[i];
+  }
+  return {static_cast<double>(sum), static_cast<double>(squares)};
+}
+Sums sums_of(std::span<const float> v) {
+  Sums s;
+  for (const float x : v) {
+    s.sum += x;
+    s.squares += static_cast<double>(x) * x;
+  }
+  return s;
+}
+
+// Sums per channel of x (N, C, plane), over chunks of samples whose borders do not depend on the threads.
+template <class T>
+std::vector<Sums> channel_sums(const T* x, int64_t n, int64_t channels, int64_t plane) {
+  constexpr int64_t kRows = 512;
+  const int64_t chunks = (n + kRows - 1) / kRows;
+  std::vector<Sums> partial(static_cast<size_t>(chunks * channels));
+  parallel_for(chunks, [&](int64_t chunk) {
+    Sums* out = partial.data() + chunk * channels;
+    const int64_t begin = chunk * kRows, end = std::min(n, begin + kRows);
+    const auto add = [](Sums& to, const Sums& s) {
+      to.sum += s.sum;
+      to.squares += s.squares;
+    };
+    if (channels == 1) {
+      add(out[0], sums_of(std::span<const T>(x + begin * plane, static_cast<size_t>((end - begin) * plane))));
+      return;
+    }
+    for (int64_t i = begin; i < end; ++i) {
+      for (int64_t c = 0; c < channels; ++c) {
+        add(out[c], sums_of(std::span<const T>(x + (i * channels + c) * plane, static_cast<size_t>(plane))));
+      }
+    }
+  });
+  std::vector<Sums> total(static_cast<size_t>(channels));
+  for (size_t i = 0; i < partial.size(); ++i) {
+    Sums& t = total[i % static_cast<size_t>(channels)];
+    t.sum += partial[i].sum;
+    t.squares += partial[i].squares;
+  }
+  return total;
+}
+}  // namespace
+
+Shape Dataset::sample_shape() const { return {images.shape().begin() + 1, images.shape().end()}; }
+
+uint64_t Dataset::fingerprint() const {
+  constexpr size_t kChunk = size_t{1} << 20;
+  uint64_t h = kMultiplier;
+  for (const Array* a : {&images, &labels}) {
+    for (const int64_t d : a->shape()) h = mix(h, static_cast<uint64_t>(d));
+    const size_t chunks = (a->bytes() + kChunk - 1) / kChunk;
+    std::vector<uint64_t> parts(chunks);
+    parallel_for(static_cast<int64_t>(chunks), [&](int64_t chunk) {
+      const size_t begin = static_cast<size_t>(chunk) * kChunk;
+      const size_t n = std::min(kChunk, a->bytes() - begin);
+      parts[static_cast<size_t>(chunk)] = hash_bytes(static_cast<const uint8_t*>(a->raw()) + begin, n, begin);
+    });
+    for (const uint64_t p : parts) h = mix(h, p);
+  }
+  return h;
+}
+
+Dataset Dataset::slice(int64_t first, int64_t n) const {
+  if (first < 0 || n < 0 || first > count() - n) {
+    fail(ErrorKind::usage, name, "slice out of range: got ", n, " samples from ", first, " on, the set has ", count());
+  }
+  Dataset out = *this;
+  out.images = rows_of(images, first, n);
+  out.labels = rows_of(labels, first, n);
+  return out;
+}
+
+void Dataset::compute_statistics() {
+  const Shape& s = images.shape();
+  const int64_t n = s[0], channels = s[1], plane = n * channels == 0 ? 0 : images.numel() / (n * channels);
+  if (n * plane == 0) return;
+  const bool bytes = images.dtype() == DType::u8;
+  const auto sums = bytes ? channel_sums(images.data<uint8_t>(), n, channels, plane)
+                          : channel_sums(images.data<float>(), n, channels, plane);
+  mean.clear();
+  std.clear();
+  const double scale = bytes ? 255.0 : 1.0, elements = static_cast<double>(n * plane);
+  for (const Sums& t : sums) {
+    const double m = t.sum / elements, variance = std::max(0.0, t.squares / elements - m * m);
+    mean.push_back(static_cast<float>(m / scale));
+    // A constant channel stays as it is instead of dividing by zero.
+    std.push_back(variance > 0 ? static_cast<float>(std::sqrt(variance) / scale) : 1.0f);
+  }
+}
+
+void Dataset::validate(const std::string& images_file, const std::string& labels_file) const {
+  const Shape& s = images.shape();
+  if (!images.defined() || s.rank() < 2 || (images.dtype() != DType::u8 && images.dtype() != DType::f32)) {
+    fail(ErrorKind::data, images_file, "samples need u8 or f32 of rank 2 or more: got ", images.dtype(), s);
+  }
+  if (s[0] == 0) fail(ErrorKind::data, images_file, "no samples");
+  if (images.numel() == 0) fail(ErrorKind::data, images_file, "empty samples: shape ", s);
+  const bool values = labels.defined() && labels.dtype() == DType::f32 && labels.shape().rank() >= 1;
+  if (!values && (!labels.defined() || labels.dtype() != DType::i64 || labels.shape().rank() != 1)) {
+    fail(ErrorKind::data, labels_file, "labels need i64 (N) or f32 (N, ...): got ", labels.dtype(), labels.shape());
+  }
+  if (labels.shape()[0] != s[0]) {
+    fail(ErrorKind::data, labels_file, "counts differ: ", labels.shape()[0], " labels for ", s[0], " samples in ",
+         images_file);
+  }
+  if (values) return;
+  const int64_t* y = labels.data<int64_t>();
+  for (int64_t i = 0; i < s[0]; ++i) {
+    if (y[i] < 0 || y[i] >= class_count()) {
+      fail(ErrorKind::data, labels_file, "label out of range: sample ", i, " has ", y[i], ", need 0 to ",
+           class_count() - 1);
+    }
+  }
+}
+
+std::vector<std::string> numbered_classes(int64_t n) {
+  std::vector<std::string> out;
+  for (int64_t i = 0; i < n; ++i) out.push_back(std::to_string(i));
+  return out;
+}
+
+std::string describe(const Dataset& set) {
+  return cat(set.split, " ", with_commas(set.count()), " x ", set.sample_shape(), " ", set.images.dtype(), ", ",
+             set.classification() ? cat(set.class_count(), " classes") : std::string("values"));
+}
+
+}  // namespace freight::data

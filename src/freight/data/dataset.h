@@ -1,0 +1,46 @@
+// Dataset: samples and their targets, whole in memory, as every reader of this room makes them and the Loader reads
+// them. Shapes: N samples, C channels, H rows, W columns; K values per target.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "freight/base/array.h"
+
+namespace freight::data {
+
+struct Dataset {
+  std::string name;                  // "mnist"
+  std::string split;                 // "train" or "test"
+  Array images;                      // u8 or f32, (N, C, H, W) or any rank >= 2 with the channels on axis 1
+  Array labels;                      // i64 (N): class numbers; or f32 (N) or (N, K): values to regress
+  std::vector<std::string> classes;  // names by class number; empty for regression
+  // Per channel, of pixel / 255 for u8 and of the values for f32. Empty: no normalisation (u8 still scales to 0..1).
+  std::vector<float> mean, std;
+
+  int64_t count() const { return images.defined() ? images.shape()[0] : 0; }
+  bool classification() const { return labels.dtype() == DType::i64; }
+  int64_t class_count() const { return static_cast<int64_t>(classes.size()); }
+  // Shape of one sample: images.shape() without N.
+  Shape sample_shape() const;
+
+  // A hash of all pixels and targets: equal data gives equal numbers on every machine. Runs at memory speed.
+  uint64_t fingerprint() const;
+  // Samples [first, first + n) as a view of the same memory.
+  Dataset slice(int64_t first, int64_t n) const;
+  // Sets mean and std from these samples. Exact sums for u8, f64 sums for f32.
+  void compute_statistics();
+  // Throws Error(data) that names the file at fault: counts that differ, a label outside [0, classes).
+  void validate(const std::string& images_file, const std::string& labels_file) const;
+};
+
+struct TrainTest {
+  Dataset train, test;
+};
+
+// "0", "1", ... for sets whose files name no classes.
+std::vector<std::string> numbered_classes(int64_t n);
+// One line such as "train 60,000 x [1,28,28] u8, 10 classes".
+std::string describe(const Dataset& set);
+
+}  // namespace freight::data

@@ -1,0 +1,95 @@
+// Loader: batches of a data set, shuffled, augmented and prepared ahead by worker threads.
+//   Loader loader(train, {.batch_size = 64, .shuffle = true});
+//   for (auto& batch : loader.epoch(0)) step(batch.images, batch.labels);
+// The sequence of batches depends on the seed and the epoch only, never on the number of workers. Buffers are reused: a
+// batch lives until the next one is asked for; arrays that the caller still holds then are left alone and replaced.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "freight/base/array.h"
+#include "freight/data/augment.h"
+#include "freight/data/dataset.h"
+
+namespace freight::data {
+
+struct LoaderOptions {
+  int64_t batch_size = 64;
+  bool shuffle = false;
+  uint64_t seed = 0;
+  bool drop_last = false;  // leave a short last batch out
+  int workers = -1;        // threads; 0: the caller's own; -1: 0 for cheap batches, else 1
+  int prefetch = 2;        // batches ready ahead of the caller, at least
+  Augment augment = {};
+  bool channels_last = false;  // images become (N, H, W, C)
+};
+
+struct Batch {
+  Array images;       // f32 (N, C, H, W), or (N, H, W, C) with channels_last, or (N, ...) as the samples are
+  Array labels;       // i64 (N), or f32 as the targets are
+  int64_t count = 0;  // N; smaller than batch_size in a short last batch
+  int64_t first = 0;  // position of the first sample within the epoch
+  int64_t index = 0;  // number of the batch within the epoch
+};
+
+class Loader {
+ public:
+  class Epoch;
+  // Throws Error(usage) for options that cannot work.
+  explicit Loader(Dataset set, const LoaderOptions& options = {});
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  const Dataset& dataset() const;
+  const LoaderOptions& options() const;  // workers resolved
+  int64_t batches_per_epoch() const;
+  int64_t samples_per_epoch() const;
+
+  // Starts an epoch, at any batch of it (resume). A running epoch is dropped.
+  Epoch epoch(int64_t epoch, int64_t first_batch = 0);
+  // The next batch of the running epoch, or null at its end. What went wrong in a worker is thrown here.
+  Batch* next();
+  // Seconds that `next` has spent waiting for data (workers = 0: making it), over the loader's life.
+  double wait_seconds() const;
+  // Sample numbers of an epoch, in order.
+  std::vector<int64_t> order(int64_t epoch) const;
+  // Makes one batch into memory of the caller, in the caller's thread: images of batch count * sample floats and
+  // labels. Returns the count. For callers that own staging buffers; needs a running epoch of that number to be fast.
+  int64_t fill(int64_t epoch, int64_t batch, float* images, void* labels);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// What `for (auto& batch : loader.epoch(e))` walks over; single pass.
+class Loader::Epoch {
+ public:
+  struct End {};
+  class Iterator {
+   public:
+    explicit Iterator(Loader* loader) : loader_(loader), batch_(loader->next()) {}
+    Batch& operator*() const { return *batch_; }
+    Batch* operator->() const { return batch_; }
+    Iterator& operator++() {
+      batch_ = loader_->next();
+      return *this;
+    }
+    bool operator==(End) const { return batch_ == nullptr; }
+
+   private:
+    Loader* loader_;
+    Batch* batch_;
+  };
+  Iterator begin() const { return Iterator(loader_); }
+  End end() const { return {}; }
+
+ private:
+  friend class Loader;
+  explicit Epoch(Loader* loader) : loader_(loader) {}
+  Loader* loader_;
+};
+
+}  // namespace freight::data

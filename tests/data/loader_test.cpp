@@ -1,0 +1,189 @@
+// The loader: order, augmentation, equality over worker counts, resume, buffers that stay with who holds them.
+#include "freight/data/loader.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <set>
+
+#include "freight/data/digits.h"
+#include "tests/support/files.h"
+
+namespace freight::data {
+namespace {
+using namespace freight::testing;
+
+// n images of 3x4x5 whose bytes tell sample, channel and place.
+Dataset colour_set(int64_t n) {
+  Dataset s;
+  s.name = "colours";
+  s.images = Array(DType::u8, {n, 3, 4, 5});
+  s.labels = Array(DType::i64, {n});
+  s.classes = numbered_classes(n);
+  for (int64_t i = 0; i < s.images.numel(); ++i) s.images.data<uint8_t>()[i] = static_cast<uint8_t>(i * 37 % 251 + 1);
+  std::iota(s.labels.data<int64_t>(), s.labels.data<int64_t>() + n, 0);
+  return s;
+}
+struct Seen {
+  std::vector<int64_t> labels;
+  std::vector<float> pixels;
+  std::vector<int64_t> counts;
+  friend bool operator==(const Seen&, const Seen&) = default;
+};
+Seen walk(Loader& loader, int64_t epoch, int64_t first = 0) {
+  Seen seen;
+  for (const Batch& b : loader.epoch(epoch, first)) {
+    for (const int64_t y : b.labels.to_vector<int64_t>()) seen.labels.push_back(y);
+    for (const float x : b.images.to_vector<float>()) seen.pixels.push_back(x);
+    seen.counts.push_back(b.count);
+    EXPECT_EQ(b.images.shape()[0], b.count);
+  }
+  return seen;
+}
+
+TEST(LoaderTest, EveryEpochHoldsEverySampleOnceInAnOrderOfItsOwn) {
+  Loader loader(colour_set(53), {.batch_size = 8, .shuffle = true, .seed = 5});
+  const Seen a = walk(loader, 0), b = walk(loader, 1);
+  EXPECT_EQ(a.counts, (std::vector<int64_t>{8, 8, 8, 8, 8, 8, 5}));
+  EXPECT_EQ(std::set<int64_t>(a.labels.begin(), a.labels.end()).size(), 53u);
+  EXPECT_NE(a.labels, b.labels);
+  EXPECT_EQ(walk(loader, 0), a);
+  Loader other(colour_set(53), {.batch_size = 8, .shuffle = true, .seed = 6});
+  EXPECT_NE(walk(other, 0).labels, a.labels);
+}
+
+class LoaderWorkers : public ::testing::TestWithParam<int> {};
+TEST_P(LoaderWorkers, GiveTheSameBatches) {
+  LoaderOptions o{.batch_size = 7, .shuffle = true, .seed = 9, .workers = 0, .augment = {.shift = 2, .flip = true}};
+  Loader plain(colour_set(60), o);
+  o.workers = GetParam();
+  Loader threaded(colour_set(60), o);
+  for (int64_t e = 0; e < 3; ++e) EXPECT_EQ(walk(plain, e), walk(threaded, e));
+}
+INSTANTIATE_TEST_SUITE_P(All, LoaderWorkers, ::testing::Values(1, 2, 5));
+
+TEST(LoaderTest, ResumesAtAnyBatch) {
+  Loader loader(colour_set(40), {.batch_size = 6, .shuffle = true, .workers = 2, .augment = {.shift = 1}});
+  const Seen all = walk(loader, 3), rest = walk(loader, 3, 4);
+  EXPECT_EQ(rest.labels, std::vector<int64_t>(all.labels.begin() + 24, all.labels.end()));
+  EXPECT_EQ(rest.pixels, std::vector<float>(all.pixels.begin() + 24 * 60, all.pixels.end()));
+  EXPECT_TRUE(walk(loader, 3, 7).labels.empty());
+}
+
+TEST(LoaderTest, DropsTheShortBatchWhenAsked) {
+  Loader loader(colour_set(20), {.batch_size = 6, .drop_last = true});
+  EXPECT_EQ(walk(loader, 0).counts, (std::vector<int64_t>{6, 6, 6}));
+  EXPECT_EQ(loader.samples_per_epoch(), 18);
+}
+
+TEST(LoaderTest, NormalisesAndOrdersMemory) {
+  Dataset set = colour_set(3);
+  set.mean = {0.1f, 0.2f, 0.3f};
+  set.std = {0.5f, 0.25f, 2.0f};
+  Loader planes(set, {.batch_size = 3}), pixels(set, {.batch_size = 3, .channels_last = true});
+  const Array a = planes.epoch(0).begin()->images, b = pixels.epoch(0).begin()->images;
+  EXPECT_EQ(a.shape(), (Shape{3, 3, 4, 5}));
+  EXPECT_EQ(b.shape(), (Shape{3, 4, 5, 3}));
+  for (int64_t n = 0; n < 3; ++n) {
+    for (int64_t c = 0; c < 3; ++c) {
+      for (int64_t i = 0; i < 20; ++i) {
+        const float x = static_cast<float>(set.images.data<uint8_t>()[(n * 3 + c) * 20 + i]) / 255.0f;
+        const auto k = static_cast<size_t>(c);
+        EXPECT_NEAR(a.data<float>()[(n * 3 + c) * 20 + i], (x - set.mean[k]) / set.std[k], 1e-5);
+        EXPECT_EQ(a.data<float>()[(n * 3 + c) * 20 + i], b.data<float>()[(n * 20 + i) * 3 + c]);
+      }
+    }
+  }
+}
+
+TEST(LoaderTest, ShiftMovesWholePicturesAndFillsWithBlack) {
+  Dataset set;
+  set.name = "dot";
+  set.images = Array(DType::u8, {64, 1, 5, 5});
+  set.labels = Array(DType::i64, {64});
+  set.classes = {"a"};
+  for (int64_t i = 0; i < 64; ++i) set.images.data<uint8_t>()[i * 25 + 12] = 255;  // the middle
+  std::set<int64_t> places;
+  Loader loader(set, {.batch_size = 64, .augment = {.shift = 2}});
+  for (const Batch& b : loader.epoch(0)) {
+    for (int64_t i = 0; i < 64; ++i) {
+      const float* p = b.images.data<float>() + i * 25;
+      EXPECT_EQ(std::accumulate(p, p + 25, 0.0f), 1.0f);
+      places.insert(std::max_element(p, p + 25) - p);
+    }
+  }
+  EXPECT_GT(places.size(), 12u);
+}
+
+TEST(LoaderTest, ABatchThatIsKeptStaysIntact) {
+  for (const int workers : {0, 2}) {
+    Loader loader(colour_set(30), {.batch_size = 5, .workers = workers});
+    std::vector<Array> kept;
+    for (const Batch& b : loader.epoch(0)) kept.push_back(b.labels);
+    std::vector<int64_t> all;
+    for (const Array& a : kept) {
+      for (const int64_t y : a.to_vector<int64_t>()) all.push_back(y);
+    }
+    std::vector<int64_t> want(30);
+    std::iota(want.begin(), want.end(), 0);
+    EXPECT_EQ(all, want);
+  }
+}
+
+TEST(LoaderTest, BuffersAreReused) {
+  Loader loader(colour_set(300), {.batch_size = 5, .workers = 1, .prefetch = 2});
+  std::set<const void*> addresses;
+  for (int64_t e = 0; e < 3; ++e) {
+    for (const Batch& b : loader.epoch(e)) addresses.insert(b.images.raw());
+  }
+  EXPECT_LE(addresses.size(), 3u);
+}
+
+TEST(LoaderTest, StopsCleanlyInTheMiddleOfAnEpoch) {
+  for (int round = 0; round < 20; ++round) {
+    Loader loader(colour_set(200), {.batch_size = 3, .workers = 3, .prefetch = 4});
+    int seen = 0;
+    for (const Batch& b : loader.epoch(0)) {
+      (void)b;
+      if (++seen == round) break;
+    }
+    if (round % 2) walk(loader, 1);  // an epoch after one that was left
+  }
+}
+
+TEST(LoaderTest, FillsMemoryOfTheCaller) {
+  Loader loader(colour_set(20), {.batch_size = 6, .shuffle = true, .workers = 0});
+  const Seen all = walk(loader, 2);
+  std::vector<float> images(6 * 60);
+  std::vector<int64_t> labels(6);
+  EXPECT_EQ(loader.fill(2, 1, images.data(), labels.data()), 6);
+  EXPECT_EQ(labels, std::vector<int64_t>(all.labels.begin() + 6, all.labels.begin() + 12));
+  EXPECT_EQ(images, std::vector<float>(all.pixels.begin() + 360, all.pixels.begin() + 720));
+  EXPECT_EQ(loader.fill(1, 3, images.data(), labels.data()), 2);
+}
+
+TEST(LoaderTest, ServesFloatTargets) {
+  Dataset s;
+  s.name = "table";
+  s.images = Array::of<float>({1, 2, 3, 4, 5, 6}, {3, 2});
+  s.labels = Array::of<float>({10, 20, 30, 40, 50, 60}, {3, 2});
+  s.compute_statistics();
+  Loader loader(s, {.batch_size = 2});
+  auto it = loader.epoch(0).begin();
+  EXPECT_EQ(it->labels.shape(), (Shape{2, 2}));
+  EXPECT_EQ(it->labels.to_vector<float>(), (std::vector<float>{10, 20, 30, 40}));
+  EXPECT_NEAR(it->images.data<float>()[2], 0.0f, 1e-6);  // the mean row
+}
+
+TEST(LoaderTest, RefusesOptionsThatCannotWork) {
+  expect_error(ErrorKind::usage, {"batch size", "got 0"}, [] { Loader l(colour_set(3), {.batch_size = 0}); });
+  expect_error(ErrorKind::usage, {"no batch"}, [] { Loader l(colour_set(3), {.batch_size = 4, .drop_last = true}); });
+  expect_error(ErrorKind::usage, {"shift of 9"}, [] { Loader l(colour_set(3), {.augment = {.shift = 9}}); });
+  expect_error(ErrorKind::usage, {"position"}, [] { Loader(colour_set(3), {}).epoch(0, 2); });
+  Dataset bad = colour_set(3);
+  bad.labels.data<int64_t>()[2] = 3;
+  expect_error(ErrorKind::data, {"colours", "sample 2 has 3"}, [&] { Loader l(bad, {}); });
+}
+
+}  // namespace
+}  // namespace freight::data
