@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "freight/backend/ref/kernels.h"
+#include "freight/backend/ref/scalar.h"
 #include "freight/base/error.h"
 
 namespace freight::ref {
@@ -129,16 +130,6 @@ void where(const Call& call) {
   });
 }
 
-// Toward zero; NaN gives 0 and what lies outside of the type its nearest end.
-int64_t truncate(double a, DType to) {
-  const double low = to == DType::i64 ? -0x1p63 : to == DType::i32 ? -0x1p31 : 0;
-  const double high = to == DType::i64 ? 0x1p63 : to == DType::i32 ? 0x1p31 - 1 : 255;
-  if (std::isnan(a)) return 0;
-  if (a <= low) return static_cast<int64_t>(low);
-  if (a >= high) return to == DType::i64 ? std::numeric_limits<int64_t>::max() : static_cast<int64_t>(high);
-  return static_cast<int64_t>(a);
-}
-
 void cast(const Call& call) {
   const DType to = call.out[0].type.dtype;
   by_kind(call.in[0], [&](auto from) {
@@ -159,6 +150,20 @@ void cast(const Call& call) {
 }
 
 }  // namespace
+
+int64_t truncate(double a, DType to) {
+  const double low = to == DType::i64 ? -0x1p63 : to == DType::i32 ? -0x1p31 : 0;
+  const double high = to == DType::i64 ? 0x1p63 : to == DType::i32 ? 0x1p31 - 1 : 255;
+  if (std::isnan(a)) return 0;
+  if (a <= low) return static_cast<int64_t>(low);
+  if (a >= high) return to == DType::i64 ? std::numeric_limits<int64_t>::max() : static_cast<int64_t>(high);
+  return static_cast<int64_t>(a);
+}
+
+ScalarFunctions scalar_functions(Op op) {
+  const Scalar& s = scalar(op);
+  return {s.real, s.integer};
+}
 
 const KernelTable& pointwise_kernels() {
   static const KernelTable kTable = [] {

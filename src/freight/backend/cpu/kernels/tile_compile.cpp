@@ -1,0 +1,597 @@
+// From tile programs to steps: collapses dimensions, splits the space into rows and columns, finds what does not vary
+// along rows, selects loops, allocates registers and decides which operands are read and written in place.
+#include <algorithm>
+#include <bit>
+#include <map>
+
+#include "freight/backend/cpu/kernels/tile_compiled.h"
+#include "freight/base/error.h"
+
+namespace freight::cpu {
+
+namespace {
+
+constexpr int64_t kTileElements = 1024;
+// Smallest and largest task of a map, and the smallest task of a reduction, in elements.
+constexpr int64_t kSmallTask = 4096, kLargeTask = 32768, kSumTask = 16384;
+constexpr int64_t kMaxTasks = 64;
+// Element operations below which the fork and join of a parallel region do not pay.
+constexpr double kSerialWork = 50000;
+
+using Kind = TileStep::Kind;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+class Compiler {
+ public:
+  explicit Compiler(const TileProgram& program) : p_(program), table_(f32_table()) {}
+
+  CompiledTiles run() {
+    fold_casts();
+    mark_live();
+    split_space();
+    choose_tiles();
+    find_extents();
+    fuse_multiply_add();
+    for (size_t i = 0; i < p_.values.size(); ++i) {
+      if (live_[i] && !fused_[i]) emit_value(static_cast<int>(i));
+    }
+    emit_sums();
+    emit_stores();
+    allocate();
+    return std::move(k_);
+  }
+
+ private:
+  // A virtual register: a tile register, a constant, or an operand in place.
+  struct Virtual {
+    enum class Where : uint8_t { slot, constant, operand } where = Where::slot;
+    Reg reg = Reg::f32;
+    int64_t bits = 0;     // constant
+    int access = -1;      // operand
+    bool pinned = false;  // lives as long as the task
+    int pointer = -1;
+  };
+
+  TileValue& value(int v) { return p_.values[static_cast<size_t>(v)]; }
+  Reg reg_of(int v) { return regs_[static_cast<size_t>(v)]; }
+  Extent& extent(int v) { return extents_[static_cast<size_t>(v)]; }
+
+  // A cast of an input to a floating type is done by the load.
+  void fold_casts() {
+    for (TileValue& v : p_.values) {
+      regs_.push_back(register_type(v.dtype));
+      if (v.kind != TileValue::Kind::op || v.op != Op::cast || !is_floating(v.dtype)) continue;
+      const TileValue source = value(v.a);
+      if (source.kind != TileValue::Kind::input) continue;
+      v = source;
+    }
+  }
+
+  void mark_live() {
+    uses_.assign(p_.values.size(), 0);
+    live_.assign(p_.values.size(), false);
+    const auto use = [&](int v) {
+      if (v < 0) return;
+      ++uses_[static_cast<size_t>(v)];
+      live_[static_cast<size_t>(v)] = true;
+    };
+    for (const TileStore& s : p_.stores) use(s.value);
+    for (const TileAccumulate& s : p_.sums) use(s.value);
+    for (size_t i = p_.values.size(); i-- > 0;) {
+      if (!live_[i]) continue;
+      use(p_.values[i].a);
+      use(p_.values[i].b);
+      use(p_.values[i].c);
+    }
+  }
+
+  // Drops extents of 1, merges dimensions that every operand walks alike, and finds B, M and R.
+  void split_space() {
+    std::vector<Strides*> all;
+    for (TileValue& v : p_.values) {
+      if (v.strides.rank() > 0) all.push_back(&v.strides);
+    }
+    for (TileStore& s : p_.stores) all.push_back(&s.strides);
+    for (TileAccumulate& s : p_.sums) all.push_back(&s.strides);
+    for (Strides* s : all) FREIGHT_CHECK(s->rank() == p_.space.rank(), "strides of a tile operand");
+    const auto drop = [&](int i) {
+      if (i >= p_.space.rank() - p_.row_dims) --p_.row_dims;
+      p_.space.erase(i);
+      for (Strides* s : all) s->erase(i);
+      for (TileAccumulate& s : p_.sums) s.keep.erase(s.keep.begin() + i);
+    };
+    const bool has_rows = p_.row_dims > 0;
+    for (int i = p_.space.rank() - 1; i >= 0; --i) {
+      if (p_.space[i] == 1) drop(i);
+    }
+    for (int i = p_.space.rank() - 2; i >= 0; --i) {
+      if (i + 1 == p_.space.rank() - p_.row_dims) continue;  // rows begin here
+      bool merge = true;
+      for (const Strides* s : all) merge = merge && (*s)[i] == (*s)[i + 1] * p_.space[i + 1];
+      for (const TileAccumulate& s : p_.sums) {
+        merge = merge && s.keep[static_cast<size_t>(i)] == s.keep[static_cast<size_t>(i) + 1];
+      }
+      if (!merge) continue;
+      const int64_t both = p_.space[i] * p_.space[i + 1];
+      p_.space[i + 1] = both;
+      drop(i);
+    }
+    const int rank = p_.space.rank();
+    outer_ = rank - p_.row_dims;
+    if (!has_rows && rank > 0) {
+      outer_ = rank - 1;
+      const auto same_as_last = [&](int i) {
+        return std::all_of(p_.sums.begin(), p_.sums.end(), [&](const TileAccumulate& s) {
+          return s.keep[static_cast<size_t>(i)] == s.keep[static_cast<size_t>(rank) - 1];
+        });
+      };
+      const bool kept = std::any_of(p_.sums.begin(), p_.sums.end(), [](const TileAccumulate& s) { return s.keep.back(); });
+      while (kept && outer_ > 0 && same_as_last(outer_ - 1)) --outer_;
+    }
+    int leading = 0;
+    const auto kept_by_all = [&](int i) {
+      return std::all_of(p_.sums.begin(), p_.sums.end(), [&](const TileAccumulate& s) { return s.keep[static_cast<size_t>(i)]; });
+    };
+    while (!p_.sums.empty() && leading < outer_ && kept_by_all(leading)) ++leading;
+    for (int i = 0; i < rank; ++i) {
+      (i < leading ? k_.outer_kept : i < outer_ ? k_.rows : k_.width) *= p_.space[i];
+      for (const TileAccumulate& s : p_.sums) {
+        const bool keep = s.keep[static_cast<size_t>(i)];
+        const bool wanted = i < leading || (i >= outer_ && s.keep.back());
+        if (keep != wanted && p_.space[i] != 0) {
+          fail(ErrorKind::device, "tile", "accumulations keep unlike dimensions of ", p_.space);
+        }
+      }
+    }
+    leading_ = leading;
+    has_rows_ = has_rows;
+  }
+
+  void choose_tiles() {
+    const int64_t width = std::max<int64_t>(k_.width, 1);
+    k_.piece = k_.width;
+    if (!has_rows_ && width > kTileElements) {
+      k_.pieces = ceil_div(width, kTileElements);
+      k_.piece = kTileElements;
+    }
+    if (k_.pieces == 1) k_.tile_rows = std::clamp<int64_t>(kTileElements / width, 1, std::max<int64_t>(k_.rows, 1));
+    const int64_t elements = k_.outer_kept * k_.rows * width, groups = k_.outer_kept * k_.pieces;
+    const int64_t piece = std::max<int64_t>(k_.piece, 1);
+    int64_t task = std::clamp(elements / kMaxTasks, kSmallTask, kLargeTask);
+    if (!p_.sums.empty()) task = std::max(kSumTask, ceil_div(elements, kMaxTasks));
+    k_.task_rows = std::max(k_.tile_rows, round_up(ceil_div(task, piece), k_.tile_rows));
+    k_.tasks_per_row_block = ceil_div(k_.rows, k_.task_rows);
+    k_.tasks = groups * k_.tasks_per_row_block;
+  }
+
+  Extent extent_of(const Strides& strides) {
+    int e = kScalar;
+    for (int i = 0; i < strides.rank(); ++i) {
+      if (strides[i] != 0) e |= i < outer_ ? kRow : kCol;
+    }
+    if (e == kCol && one_row()) e = kFull;
+    return static_cast<Extent>(e);
+  }
+
+  bool one_row() const { return k_.outer_kept * k_.rows == 1; }
+
+  void find_extents() {
+    double work = 0;
+    for (size_t i = 0; i < p_.values.size(); ++i) {
+      const TileValue& v = p_.values[i];
+      int e = kScalar;
+      for (int operand : {v.a, v.b, v.c}) e |= operand >= 0 ? extents_[static_cast<size_t>(operand)] : 0;
+      if (v.kind == TileValue::Kind::row_reduce) e = kRow;
+      if (v.kind == TileValue::Kind::input || v.kind == TileValue::Kind::index || v.kind == TileValue::Kind::random) {
+        e = extent_of(v.strides);
+      }
+      extents_.push_back(static_cast<Extent>(e));
+      if (live_[i] && e == kFull) work += is_heavy(v.op) && v.kind != TileValue::Kind::input ? 20 : 1;
+    }
+    work += static_cast<double>(p_.stores.size() + p_.sums.size());
+    k_.parallel = work * static_cast<double>(k_.outer_kept * k_.rows * k_.width) > kSerialWork && k_.tasks > 1;
+  }
+
+  // add(mul(a, b), c) and sub(c, mul(a, b)) become one step where the product has no other use and the same extent.
+  void fuse_multiply_add() {
+    fused_.assign(p_.values.size(), false);
+    for (size_t i = 0; i < p_.values.size(); ++i) {
+      const TileValue& v = p_.values[i];
+      if (!live_[i] || v.kind != TileValue::Kind::op || regs_[i] != Reg::f32 || (v.op != Op::add && v.op != Op::sub)) continue;
+      const auto fits = [&](int product) {
+        const TileValue& m = value(product);
+        return m.kind == TileValue::Kind::op && m.op == Op::mul && uses_[static_cast<size_t>(product)] == 1 &&
+               extent(product) == extents_[i];
+      };
+      if (fits(v.b)) {
+        fused_[static_cast<size_t>(v.b)] = true;
+      } else if (v.op == Op::add && fits(v.a)) {
+        fused_[static_cast<size_t>(v.a)] = true;
+        std::swap(p_.values[i].a, p_.values[i].b);
+      }
+    }
+  }
+
+  // --- emission ---
+
+  int new_register(Reg reg) {
+    virtuals_.push_back({});
+    virtuals_.back().reg = reg;
+    return static_cast<int>(virtuals_.size()) - 1;
+  }
+  Virtual& at(int v) { return virtuals_[static_cast<size_t>(v)]; }
+  bool varies(Extent e) const { return (e & kRow) != 0; }
+  void emit(const TileStep& s) { (varies(s.extent) ? k_.body : k_.setup).push_back(s); }
+
+  int new_access(int operand, DType dtype, const Strides& strides, Extent e) {
+    Access access{operand, dtype, e, {}, {}};
+    const int rank = p_.space.rank(), from = e == kCol ? outer_ : 0, to = e == kRow ? outer_ : rank;
+    for (int i = from; i < to && e != kScalar; ++i) {
+      const int last = access.shape.rank() - 1;
+      if (last >= 0 && access.stride[last] == strides[i] * p_.space[i]) {
+        access.shape[last] *= p_.space[i];
+        access.stride[last] = strides[i];
+      } else {
+        access.shape.push_back(p_.space[i]);
+        access.stride.push_back(strides[i]);
+      }
+    }
+    k_.accesses.push_back(access);
+    return static_cast<int>(k_.accesses.size()) - 1;
+  }
+  const Access& access(int i) { return k_.accesses[static_cast<size_t>(i)]; }
+
+  int in_place(int access_number, Reg reg) {
+    const int v = new_register(reg);
+    at(v).where = Virtual::Where::operand;
+    at(v).access = access_number;
+    return v;
+  }
+  // An input that is itself stored somewhere while another store overwrites its memory must be copied first.
+  bool overwritten_before_use(int v) {
+    bool stored = false, overwritten = false;
+    for (const TileStore& s : p_.stores) {
+      stored = stored || (s.value == v && s.overwrites != value(v).operand);
+      overwritten = overwritten || s.overwrites == value(v).operand;
+    }
+    return stored && overwritten;
+  }
+  static bool same_form(DType dtype, Reg reg) {
+    return (dtype == DType::f32 && reg == Reg::f32) || (dtype == DType::f64 && reg == Reg::f64) ||
+           (dtype == DType::i64 && reg == Reg::i64);
+  }
+
+  // The register of value v as an operand of a result with extent e. `scalar` receives true where it is one element for
+  // all; with `vector` it must not be.
+  int operand(int v, Extent e, bool* scalar = nullptr, bool vector = false) {
+    const Extent own = extent(v);
+    if (scalar) *scalar = false;
+    if (own == e) return where_[static_cast<size_t>(v)];
+    const bool one = own == kScalar || (own == kRow && k_.tile_rows == 1);
+    if (one && !vector) {
+      *scalar = true;
+      return where_[static_cast<size_t>(v)];
+    }
+    if (own == kCol && k_.tile_rows == 1) return where_[static_cast<size_t>(v)];
+    const auto key = std::make_pair(v, e);
+    if (const auto it = expanded_.find(key); it != expanded_.end()) return it->second;
+    TileStep s;
+    s.kind = own == kScalar ? Kind::fill : own == kRow ? Kind::expand_rows : Kind::expand_cols;
+    s.reg = reg_of(v);
+    s.a = where_[static_cast<size_t>(v)];
+    s.dst = new_register(s.reg);
+    s.extent = e;
+    // What does not vary is expanded once per task, to the full tile.
+    if (varies(own)) {
+      k_.body.push_back(s);
+    } else {
+      k_.setup.push_back(s);
+    }
+    return expanded_[key] = s.dst;
+  }
+
+  void emit_value(int i) {
+    const TileValue& v = value(i);
+    where_.resize(p_.values.size(), -1);
+    int& result = where_[static_cast<size_t>(i)];
+    switch (v.kind) {
+      case TileValue::Kind::constant: {
+        result = new_register(reg_of(i));
+        at(result).where = Virtual::Where::constant;
+        if (reg_of(i) == Reg::f32) {
+          at(result).bits = std::bit_cast<uint32_t>(static_cast<float>(v.number));
+        } else if (reg_of(i) == Reg::f64) {
+          at(result).bits = std::bit_cast<int64_t>(v.number);
+        } else {
+          at(result).bits = static_cast<int64_t>(v.number);
+        }
+        return;
+      }
+      case TileValue::Kind::input: {
+        const int a = new_access(v.operand, v.dtype, v.strides, extent(i));
+        if (access(a).linear() && same_form(v.dtype, reg_of(i)) && !overwritten_before_use(i)) {
+          result = in_place(a, reg_of(i));
+        } else {
+          result = emit_access(Kind::load, a, i);
+        }
+        return;
+      }
+      case TileValue::Kind::index:
+        result = emit_access(Kind::index, new_access(-1, DType::i64, v.strides, extent(i)), i);
+        return;
+      case TileValue::Kind::random:
+        result = emit_access(Kind::random, new_access(v.operand, DType::i64, v.strides, extent(i)), i);
+        return;
+      case TileValue::Kind::row_reduce: {
+        TileStep s;
+        s.kind = Kind::row_reduce;
+        s.extent = kFull;
+        s.reg = reg_of(i);
+        s.aux = reduction_index(v.op);
+        s.a = operand(v.a, kFull, nullptr, true);
+        s.dst = result = new_register(s.reg);
+        k_.body.push_back(s);
+        return;
+      }
+      case TileValue::Kind::op: break;
+    }
+    result = emit_op(i);
+  }
+
+  int emit_access(Kind kind, int access_number, int i) {
+    TileStep s;
+    s.kind = kind;
+    s.extent = extent(i);
+    s.reg = reg_of(i);
+    s.aux = access_number;
+    s.number = value(i).number;
+    s.call.op = value(i).op;
+    s.dst = new_register(s.reg);
+    emit(s);
+    return s.dst;
+  }
+
+  int emit_op(int i) {
+    const TileValue& v = value(i);
+    const Extent e = extent(i);
+    const Reg in = reg_of(v.op == Op::where ? v.b : v.a), out = reg_of(i);
+    const bool moves_only = v.op == Op::cast || v.op == Op::stop_gradient || v.op == Op::copy;
+    const DType from = value(v.a).dtype;
+    if (moves_only && in == out && (v.dtype == from || (in == Reg::f32 && v.dtype != DType::boolean))) {
+      return where_[static_cast<size_t>(v.a)];
+    }
+    TileStep s;
+    s.extent = e;
+    s.reg = out;
+    const TileFn fn = in == Reg::f32 && out == Reg::f32 ? simd(v, e, s) : nullptr;
+    if (fn) {
+      s.fn = fn;
+    } else {
+      bool scalar[3] = {};
+      s.kind = Kind::generic;
+      s.a = operand(v.a, e, &scalar[0]);
+      if (v.b >= 0) s.b = operand(v.b, e, &scalar[1]);
+      if (v.c >= 0) s.c = operand(v.c, e, &scalar[2]);
+      s.call = {v.op, in, out, v.dtype, scalar[0] | scalar[1] << 1 | scalar[2] << 2};
+      if (!generic::supports(v.op, in)) {
+        fail(ErrorKind::usage, name(v.op), "no such operation on ", to_string(from), " elements");
+      }
+    }
+    s.dst = new_register(out);
+    emit(s);
+    return s.dst;
+  }
+
+  // Fills the operands of s and returns the SIMD loop for v, or null.
+  TileFn simd(const TileValue& v, Extent e, TileStep& s) {
+    const size_t op = static_cast<size_t>(v.op);
+    bool sa = false, sb = false, sc = false;
+    if (v.op == Op::where) {
+      s.a = operand(v.a, e, nullptr, true);
+      s.b = operand(v.b, e, &sb);
+      s.c = operand(v.c, e, &sc);
+      return table_.where[(sb ? 1 : 0) | (sc ? 2 : 0)];
+    }
+    if (v.b >= 0 && fused_[static_cast<size_t>(v.b)]) {  // v.b = mul(a, b) of the same extent
+      int a = value(v.b).a, b = value(v.b).b;
+      if (extent(a) != e) std::swap(a, b);
+      s.a = operand(a, e, nullptr, true);
+      s.b = operand(b, e, &sb);
+      s.c = operand(v.a, e, &sc);
+      return (v.op == Op::add ? table_.mul_add : table_.mul_sub_from)[(sb ? 1 : 0) | (sc ? 2 : 0)];
+    }
+    if (v.b < 0) {
+      s.a = operand(v.a, e);
+      return table_.unary[op];
+    }
+    if (!table_.binary[op][0]) return nullptr;
+    s.a = operand(v.a, e, &sa);
+    s.b = operand(v.b, e, &sb);
+    if (sa && sb) s.a = operand(v.a, e, &sa, true);
+    return table_.binary[op][sa ? 1 : sb ? 2 : 0];
+  }
+
+  void emit_sums() {
+    for (const TileAccumulate& a : p_.sums) {
+      TileSum sum;
+      sum.reduction = reduction_index(a.op);
+      sum.reg = reg_of(a.value);
+      sum.keeps_row = !a.keep.empty() && a.keep.back() && outer_ < p_.space.rank();
+      sum.per_row = !sum.keeps_row && !(extent(a.value) & kCol) && a.once_per_row;
+      const Reg wide = sum.reg == Reg::i64 ? Reg::i64 : Reg::f64;
+      sum.wide = new_register(wide);
+      at(sum.wide).pinned = true;
+      if (sum.reg == Reg::f32) {
+        sum.narrow = new_register(Reg::f32);
+        at(sum.narrow).pinned = true;
+      }
+      // The result walks B, then the row where it is kept.
+      Access out{a.operand, a.dtype, kFull, {}, {}};
+      for (int i = 0; i < p_.space.rank(); ++i) {
+        if (i >= leading_ && (i < outer_ || !sum.keeps_row)) continue;
+        out.shape.push_back(p_.space[i]);
+        out.stride.push_back(a.strides[i]);
+      }
+      sum.out = out;
+      sum.partials = k_.scratch;
+      k_.scratch += static_cast<size_t>(k_.tasks * (sum.keeps_row ? k_.piece : 1)) * 8;
+      k_.scratch = (k_.scratch + 63) & ~size_t{63};
+      TileStep s;
+      s.kind = Kind::accumulate;
+      s.extent = sum.per_row ? kRow : kFull;
+      s.reg = sum.reg;
+      s.aux = static_cast<int>(k_.sums.size());
+      s.a = operand(a.value, s.extent, nullptr, true);
+      s.fn = sum.reg == Reg::f32 ? table_.accumulate[sum.reduction] : nullptr;
+      k_.body.push_back(s);
+      k_.sums.push_back(sum);
+    }
+  }
+
+  // True where a step after the one that defines v reads the operand.
+  bool read_after(int v, int operand_number) {
+    bool defined = false;
+    for (const TileStep& s : k_.body) {
+      for (int r : {s.a, s.b, s.c}) {
+        if (defined && r >= 0 && at(r).where == Virtual::Where::operand && access(at(r).access).operand == operand_number) {
+          return true;
+        }
+      }
+      if (defined && s.kind == Kind::load && access(s.aux).operand == operand_number) return true;
+      defined = defined || s.dst == v;
+    }
+    return !defined;
+  }
+
+  void emit_stores() {
+    std::vector<TileStep> late;
+    for (const TileStore& store : p_.stores) {
+      const Extent e = static_cast<Extent>(extent_of(store.strides) | (one_row() ? kRow : kScalar));
+      FREIGHT_CHECK(varies(e) && ((e & kCol) || k_.pieces == 1), "a tile store must cover all rows");
+      FREIGHT_CHECK((e | extent(store.value)) == e, "a stored value has more elements than its result");
+      const int a = new_access(store.operand, store.dtype, store.strides, e);
+      TileStep s;
+      s.kind = Kind::store;
+      s.extent = e;
+      s.reg = reg_of(store.value);
+      s.aux = a;
+      s.a = operand(store.value, e, nullptr, true);
+      if (store.stream && same_form(store.dtype, s.reg) && s.reg == Reg::f32) s.fn = table_.stream_f32;
+      const Virtual& source = at(s.a);
+      const bool defined_in_body = std::any_of(k_.body.begin(), k_.body.end(), [&](const TileStep& t) { return t.dst == s.a; });
+      if (!s.fn && source.where == Virtual::Where::slot && !source.pinned && defined_in_body &&
+          access(a).linear() && same_form(store.dtype, s.reg) &&
+          (store.overwrites < 0 || !read_after(s.a, store.overwrites))) {
+        at(s.a).where = Virtual::Where::operand;
+        at(s.a).access = a;
+        continue;
+      }
+      late.push_back(s);
+    }
+    k_.body.insert(k_.body.end(), late.begin(), late.end());
+  }
+
+  // --- registers and pointers ---
+
+  void allocate() {
+    for (const TileStep& s : k_.setup) {
+      if (s.dst >= 0) at(s.dst).pinned = true;
+    }
+    bool wide = false;
+    for (const Virtual& v : virtuals_) wide = wide || (v.where == Virtual::Where::slot && v.reg != Reg::f32);
+    const int64_t elements = std::max<int64_t>(k_.tile_rows * std::max<int64_t>(k_.piece, 1), 1);
+    // 128 bytes beyond the tile keep registers from sharing their low address bits.
+    k_.slot_bytes = static_cast<size_t>(round_up(elements * (wide ? 8 : 4), 64)) + 128;
+    for (Virtual& v : virtuals_) {
+      if (v.where == Virtual::Where::slot && v.pinned) v.pointer = k_.slots++;
+    }
+    std::map<int, size_t> last_use;
+    for (size_t i = 0; i < k_.body.size(); ++i) {
+      for (int r : {k_.body[i].a, k_.body[i].b, k_.body[i].c}) last_use[r] = i;
+    }
+    std::vector<int> free;
+    for (size_t i = 0; i < k_.body.size(); ++i) {
+      TileStep& s = k_.body[i];
+      const bool same_size = s.kind == Kind::simple;
+      const auto release = [&] {
+        for (int r : {s.a, s.b, s.c}) {
+          if (r < 0 || at(r).where != Virtual::Where::slot || at(r).pinned || last_use[r] != i) continue;
+          if (std::find(free.begin(), free.end(), at(r).pointer) == free.end()) free.push_back(at(r).pointer);
+        }
+      };
+      if (same_size) release();  // an elementwise loop may write over an operand that ends here
+      if (s.dst >= 0 && at(s.dst).where == Virtual::Where::slot) {
+        if (free.empty()) {
+          at(s.dst).pointer = k_.slots++;
+        } else {
+          at(s.dst).pointer = free.back();
+          free.pop_back();
+        }
+      }
+      if (!same_size) release();
+    }
+    int next = k_.slots;
+    for (Virtual& v : virtuals_) {
+      if (v.where != Virtual::Where::constant) continue;
+      k_.constants.push_back(v.bits);
+      v.pointer = next++;
+    }
+    for (Virtual& v : virtuals_) {
+      if (v.where != Virtual::Where::operand) continue;
+      v.pointer = next++;
+      const Access& a = access(v.access);
+      const TileMove move{v.pointer, a.operand, size_of(a.dtype)};
+      (a.extent == kScalar ? k_.setup_moves : a.extent == kCol ? k_.col_moves : a.extent == kRow ? k_.row_moves : k_.full_moves)
+          .push_back(move);
+    }
+    k_.pointers = next;
+    if (next > kMaxPointers) fail(ErrorKind::device, "tile", "the region is too large: ", next, " operands and registers");
+    for (std::vector<TileStep>* steps : {&k_.setup, &k_.body}) {
+      for (TileStep& s : *steps) {
+        for (int* r : {&s.dst, &s.a, &s.b, &s.c}) {
+          if (*r >= 0) *r = at(*r).pointer;
+        }
+      }
+    }
+    for (TileSum& s : k_.sums) {
+      s.wide = at(s.wide).pointer;
+      if (s.narrow >= 0) s.narrow = at(s.narrow).pointer;
+    }
+  }
+
+  TileProgram p_;
+  const F32Table& table_;
+  CompiledTiles k_;
+  int outer_ = 0, leading_ = 0;
+  bool has_rows_ = false;
+  std::vector<Reg> regs_;
+  std::vector<int> uses_;
+  std::vector<bool> live_, fused_;
+  std::vector<Extent> extents_;
+  std::vector<int> where_;  // by value: virtual register
+  std::vector<Virtual> virtuals_;
+  std::map<std::pair<int, Extent>, int> expanded_;
+};
+
+}  // namespace
+
+CompiledTiles compile_tiles(const TileProgram& program) { return Compiler(program).run(); }
+
+std::string CompiledTiles::listing() const {
+  static constexpr const char* kKinds[] = {"op",         "generic",     "load",        "store", "index",      "random",
+                                           "row_reduce", "expand_rows", "expand_cols", "fill",  "accumulate"};
+  static constexpr const char* kExtents[] = {"scalar", "row", "col", "full"};
+  std::string text = cat("B ", outer_kept, " M ", rows, " R ", width, ", tile ", tile_rows, "x", piece, ", tasks ", tasks,
+                         parallel ? " parallel" : "", ", registers ", slots, "\n");
+  for (const auto* steps : {&setup, &body}) {
+    text += steps == &setup ? "setup\n" : "body\n";
+    for (const TileStep& s : *steps) {
+      text += cat("  p", s.dst, " = ", kKinds[static_cast<int>(s.kind)], " ", kExtents[s.extent], " p", s.a, " p", s.b, " p", s.c, "\n");
+    }
+  }
+  return text;
+}
+
+}  // namespace freight::cpu

@@ -1,0 +1,112 @@
+// The compiled form of a tile program, shared by tile_compile.cpp (makes it) and tile_run.cpp (executes it).
+//
+// The iteration space is [B leading kept][M middle][R row]. A tile is `tile_rows` whole rows, or a piece of one row. Every
+// value has an extent: one number (scalar), one per row (row), one per column (col), or one per element (full). Values that
+// do not vary along rows are computed once per task (`setup`), the others once per tile (`body`).
+#pragma once
+#include <string>
+#include <vector>
+
+#include "freight/backend/cpu/kernels/tile_steps.h"
+
+namespace freight::cpu {
+
+enum Extent : uint8_t { kScalar = 0, kRow = 1, kCol = 2, kFull = 3 };
+
+// Where the elements of an operand lie, in the linear order of its extent; dimensions collapsed as far as they go.
+struct Access {
+  int operand = -1;
+  DType dtype = DType::f32;
+  Extent extent = kFull;
+  Shape shape;
+  Strides stride;
+  // Elements 0, 1, 2, ... of the extent lie one after the other.
+  bool linear() const { return shape.empty() || (shape.rank() == 1 && stride[0] == 1); }
+};
+
+// Calls f(element offset, stride, position, count) for the runs of equal stride that make up [start, start + n).
+template <class F>
+void each_run(const Access& access, int64_t start, int64_t n, F&& f) {
+  const int rank = access.shape.rank();
+  if (rank == 0) {
+    if (n > 0) f(int64_t{0}, int64_t{0}, int64_t{0}, n);
+    return;
+  }
+  int64_t at[Shape::kMaxRank], offset = 0;
+  for (int i = rank - 1; i >= 0; --i) {
+    at[i] = i == 0 ? start : start % access.shape[i];
+    start /= access.shape[i];
+    offset += at[i] * access.stride[i];
+  }
+  const int64_t inner = access.shape[rank - 1], inner_stride = access.stride[rank - 1];
+  for (int64_t done = 0; done < n;) {
+    const int64_t left = inner - at[rank - 1], count = left < n - done ? left : n - done;
+    f(offset, inner_stride, done, count);
+    done += count;
+    offset += count * inner_stride;
+    at[rank - 1] += count;
+    for (int i = rank - 1; i > 0 && at[i] == access.shape[i]; --i) {
+      offset += access.stride[i - 1] - access.shape[i] * access.stride[i];
+      at[i] = 0;
+      ++at[i - 1];
+    }
+  }
+}
+
+struct TileStep {
+  enum class Kind : uint8_t { simple, generic, load, store, index, random, row_reduce, expand_rows, expand_cols, fill, accumulate };
+  Kind kind = Kind::simple;
+  Extent extent = kFull;   // how many elements: of dst; of a for row_reduce and accumulate
+  Reg reg = Reg::f32;      // of dst; of a for store, row_reduce and accumulate
+  int dst = -1, a = -1, b = -1, c = -1;  // while compiling: virtual registers; compiled: numbers of pointers
+  TileFn fn = nullptr;     // simple
+  generic::Call call{};    // generic
+  int aux = 0;             // load, store, index, random: number of an access; row_reduce: reduction; accumulate: number of a sum
+  double number = 0;       // random: stream
+};
+
+// A pointer that moves from tile to tile.
+struct TileMove {
+  int pointer = -1, operand = -1;
+  size_t element = 0;  // bytes
+};
+
+struct TileSum {
+  int reduction = 0;
+  Reg reg = Reg::f32;    // of the value; partial results are f64, or i64 for i64
+  bool keeps_row = false;
+  bool per_row = false;  // the value has one number per row
+  int narrow = -1;       // pointer: f32 lanes that are flushed into `wide` now and then (f32 sums only)
+  int wide = -1;         // pointer: f64 or i64 lanes
+  Access out;            // linear order [B][R or 1]
+  size_t partials = 0;   // offset in scratch
+};
+
+struct CompiledTiles {
+  int64_t outer_kept = 1, rows = 1, width = 1;  // B, M, R
+  int64_t piece = 1, pieces = 1;                // columns per tile and tiles per row
+  int64_t tile_rows = 1;
+  int64_t task_rows = 1, tasks_per_row_block = 1;  // rows per task; tasks that share (b, piece)
+  int64_t tasks = 0;
+  bool parallel = false;
+
+  int slots = 0;              // registers
+  size_t slot_bytes = 0;
+  std::vector<int64_t> constants;  // bit patterns; pointer slots + i
+  int pointers = 0;           // registers, constants, operands
+  std::vector<TileMove> setup_moves, col_moves, row_moves, full_moves;
+  std::vector<Access> accesses;
+  std::vector<TileStep> setup, body;
+  std::vector<TileSum> sums;
+  size_t scratch = 0;
+
+  std::string listing() const;
+};
+
+constexpr int kMaxPointers = 160;
+// Tiles between two flushes of f32 sums into f64.
+constexpr int kFlushTiles = 32;
+
+CompiledTiles compile_tiles(const TileProgram& program);
+
+}  // namespace freight::cpu

@@ -1,0 +1,466 @@
+// SIMD loops of the tile interpreter on f32 registers, compiled per instruction set by Highway and chosen at run time.
+// Knows nothing of programs. Special values follow the reference: NaN propagates, log of 0 is -inf, max and min keep NaN.
+#include "freight/backend/cpu/kernels/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "freight/backend/cpu/kernels/tile_f32.cpp"
+#include "hwy/foreach_target.h"
+// The order of these two matters: foreach_target first.
+#include "hwy/highway.h"
+// Per target, no include guard of its own is in the way.
+#include "hwy/contrib/math/math-inl.h"
+
+#include <limits>
+
+#include "freight/backend/cpu/kernels/tile_steps.h"
+#include "freight/base/philox.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace freight::cpu {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+using DI = hn::RebindToSigned<D>;
+using DU = hn::RebindToUnsigned<D>;
+
+HWY_INLINE V constant(float v) { return hn::Set(D(), v); }
+HWY_INLINE V truth(hn::Mask<D> m) { return hn::IfThenElseZero(m, constant(1.0f)); }
+
+// dst[i] = f(a[i], b[i], c[i]); kA.. false: the operand is one element.
+enum class Kind { vector, scalar };
+template <Kind K>
+HWY_INLINE V get(const float* p, size_t i, V splat) {
+  return K == Kind::vector ? hn::LoadU(D(), p + i) : splat;
+}
+template <Kind K>
+HWY_INLINE V get_n(const float* p, size_t i, V splat, hn::Mask<D> m) {
+  return K == Kind::vector ? hn::MaskedLoad(m, D(), p + i) : splat;
+}
+
+template <Kind KA, Kind KB, Kind KC, class F>
+HWY_INLINE void map(void* dst_, const void* a_, const void* b_, const void* c_, size_t n, F f) {
+  const D d;
+  const size_t lanes = hn::Lanes(d);
+  float* dst = static_cast<float*>(dst_);
+  const float *a = static_cast<const float*>(a_), *b = static_cast<const float*>(b_), *c = static_cast<const float*>(c_);
+  const V sa = KA == Kind::scalar ? hn::Set(d, *a) : hn::Zero(d), sb = KB == Kind::scalar ? hn::Set(d, *b) : hn::Zero(d),
+          sc = KC == Kind::scalar ? hn::Set(d, *c) : hn::Zero(d);
+  size_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const size_t j = i + lanes;
+    const V r0 = f(get<KA>(a, i, sa), get<KB>(b, i, sb), get<KC>(c, i, sc));
+    const V r1 = f(get<KA>(a, j, sa), get<KB>(b, j, sb), get<KC>(c, j, sc));
+    hn::StoreU(r0, d, dst + i);
+    hn::StoreU(r1, d, dst + j);
+  }
+  for (; i < n; i += lanes) {
+    const auto m = hn::FirstN(d, n - i);
+    const V r = f(get_n<KA>(a, i, sa, m), get_n<KB>(b, i, sb, m), get_n<KC>(c, i, sc, m));
+    hn::BlendedStore(r, m, d, dst + i);
+  }
+}
+
+constexpr Kind kV = Kind::vector, kS = Kind::scalar;
+template <class F>
+void unary(void* dst, const void* a, const void*, const void*, size_t n) {
+  map<kV, kS, kS>(dst, a, a, a, n, [](V x, V, V) HWY_ATTR { return F()(x); });
+}
+template <class F, Kind KA, Kind KB>
+void binary(void* dst, const void* a, const void* b, const void*, size_t n) {
+  map<KA, KB, kS>(dst, a, b, a, n, [](V x, V y, V) HWY_ATTR { return F()(x, y); });
+}
+template <class F, Kind KB, Kind KC>
+void ternary(void* dst, const void* a, const void* b, const void* c, size_t n) {
+  map<kV, KB, KC>(dst, a, b, c, n, [](V x, V y, V z) HWY_ATTR { return F()(x, y, z); });
+}
+
+#define UNARY(Name, expression) \
+  struct Name {                 \
+    HWY_INLINE V operator()(V x) const { return expression; } \
+  };
+#define BINARY(Name, expression) \
+  struct Name {                  \
+    HWY_INLINE V operator()(V x, V y) const { return expression; } \
+  };
+
+// exp with infinities and NaN as in C; Highway's handles the underflow.
+HWY_INLINE V exp_f32(V x) {
+  const D d;
+  const V y = hn::Exp(d, hn::Min(x, constant(89.0f)));
+  const V top = hn::IfThenElse(hn::Gt(x, constant(88.722839f)), constant(std::numeric_limits<float>::infinity()), y);
+  return hn::IfThenElse(hn::IsNaN(x), x, top);
+}
+HWY_INLINE V expm1_f32(V x) {
+  const D d;
+  const V y = hn::Expm1(d, hn::Min(x, constant(89.0f)));
+  const V top = hn::IfThenElse(hn::Gt(x, constant(88.722839f)), constant(std::numeric_limits<float>::infinity()), y);
+  return hn::IfThenElse(hn::IsNaN(x), x, top);
+}
+HWY_INLINE V log_edges(V x, V pole, V y) {  // y = log; pole: where log is -inf
+  const V inf = constant(std::numeric_limits<float>::infinity());
+  y = hn::IfThenElse(hn::Eq(x, pole), hn::Neg(inf), y);
+  y = hn::IfThenElse(hn::Lt(x, pole), constant(std::numeric_limits<float>::quiet_NaN()), y);
+  return hn::IfThenElse(hn::Lt(x, inf), y, x);  // inf and NaN stay
+}
+HWY_INLINE V sigmoid_f32(V x) {
+  // exp of -|x| cannot overflow.
+  const V e = hn::Exp(D(), hn::Neg(hn::Abs(x))), one = constant(1.0f);
+  const V y = hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(D())), e, one), hn::Add(one, e));
+  return hn::IfThenElse(hn::IsNaN(x), x, y);
+}
+// erf(x) = x P(x^2) / Q(x^2) on |x| < 3.95, fitted for equal relative error (2e-8 before rounding); 1 beyond in f32.
+HWY_INLINE V erf_f32(V x) {
+  const V t = hn::Max(hn::Min(x, constant(3.95f)), constant(-3.95f)), u = hn::Mul(t, t);
+  V p = constant(2.0259092252672417e-06f);
+  p = hn::MulAdd(p, u, constant(0.000284686655504629f));
+  p = hn::MulAdd(p, u, constant(0.0038081305101513863f));
+  p = hn::MulAdd(p, u, constant(0.05287535488605499f));
+  p = hn::MulAdd(p, u, constant(0.1915496438741684f));
+  p = hn::MulAdd(p, u, constant(1.1283791065216064f));
+  V q = constant(3.783175634453073e-05f);
+  q = hn::MulAdd(q, u, constant(0.0011707174126058817f));
+  q = hn::MulAdd(q, u, constant(0.015055030584335327f));
+  q = hn::MulAdd(q, u, constant(0.1145593449473381f));
+  q = hn::MulAdd(q, u, constant(0.5030891299247742f));
+  q = hn::MulAdd(q, u, constant(1.0f));
+  const V y = hn::Max(hn::Min(hn::Div(hn::Mul(t, p), q), constant(1.0f)), constant(-1.0f));
+  return hn::IfThenElse(hn::IsNaN(x), x, y);
+}
+
+HWY_INLINE V max_nan(V x, V y) { return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenElse(hn::Gt(x, y), x, y)); }
+HWY_INLINE V min_nan(V x, V y) { return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenElse(hn::Lt(x, y), x, y)); }
+
+UNARY(Neg, hn::Neg(x))
+UNARY(Abs, hn::Abs(x))
+UNARY(Sign, hn::IfThenElse(hn::Gt(x, hn::Zero(D())), constant(1.0f),
+                           hn::IfThenElse(hn::Lt(x, hn::Zero(D())), constant(-1.0f), x)))
+UNARY(Exp, exp_f32(x))
+UNARY(Expm1, expm1_f32(x))
+UNARY(Log, log_edges(x, hn::Zero(D()), hn::Log(D(), x)))
+UNARY(Log1p, log_edges(x, constant(-1.0f), hn::Log1p(D(), x)))
+UNARY(Sqrt, hn::Sqrt(x))
+UNARY(Rsqrt, hn::Div(constant(1.0f), hn::Sqrt(x)))
+UNARY(Reciprocal, hn::Div(constant(1.0f), x))
+UNARY(Square, hn::Mul(x, x))
+UNARY(Tanh, hn::IfThenElse(hn::IsNaN(x), x, hn::Tanh(D(), hn::Max(hn::Min(x, constant(20.0f)), constant(-20.0f)))))
+UNARY(Sigmoid, sigmoid_f32(x))
+UNARY(Erf, erf_f32(x))
+UNARY(Floor, hn::Floor(x))
+UNARY(Ceil, hn::Ceil(x))
+UNARY(Round, hn::Round(x))
+UNARY(Relu, hn::IfThenZeroElse(hn::Le(x, hn::Zero(D())), x))
+UNARY(Not, truth(hn::Eq(x, hn::Zero(D()))))
+UNARY(IsFinite, truth(hn::Lt(hn::Abs(x), constant(std::numeric_limits<float>::infinity()))))
+UNARY(ToBool, truth(hn::Ne(x, hn::Zero(D()))))
+BINARY(Add, hn::Add(x, y))
+BINARY(Sub, hn::Sub(x, y))
+BINARY(Mul, hn::Mul(x, y))
+BINARY(Div, hn::Div(x, y))
+BINARY(Maximum, max_nan(x, y))
+BINARY(Minimum, min_nan(x, y))
+BINARY(EqOp, truth(hn::Eq(x, y)))
+BINARY(NeOp, truth(hn::Ne(x, y)))
+BINARY(LtOp, truth(hn::Lt(x, y)))
+BINARY(LeOp, truth(hn::Le(x, y)))
+BINARY(GtOp, truth(hn::Gt(x, y)))
+BINARY(GeOp, truth(hn::Ge(x, y)))
+BINARY(AndOp, truth(hn::Ne(hn::Mul(x, y), hn::Zero(D()))))
+BINARY(OrOp, truth(hn::Ne(hn::Add(x, y), hn::Zero(D()))))
+struct Where {
+  HWY_INLINE V operator()(V x, V y, V z) const { return hn::IfThenElse(hn::Ne(x, hn::Zero(D())), y, z); }
+};
+struct MulAddOp {
+  HWY_INLINE V operator()(V x, V y, V z) const { return hn::MulAdd(x, y, z); }
+};
+struct MulSubFrom {
+  HWY_INLINE V operator()(V x, V y, V z) const { return hn::NegMulAdd(x, y, z); }
+};
+
+void flush(double* dst, float* a, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    dst[i] += static_cast<double>(a[i]);
+    a[i] = 0;
+  }
+}
+
+HWY_INLINE float lanes_total(V v) { return hn::GetLane(hn::SumOfLanes(D(), v)); }
+
+// Long rows are summed in blocks of 32 vectors whose totals are added in double.
+void row_sum(float* dst, const float* a, size_t rows, size_t width) {
+  const D d;
+  const size_t lanes = hn::Lanes(d), block = 32 * lanes;
+  for (size_t r = 0; r < rows; ++r, a += width) {
+    if (width < lanes) {
+      dst[r] = lanes_total(hn::MaskedLoad(hn::FirstN(d, width), d, a));
+      continue;
+    }
+    double total = 0;
+    for (size_t start = 0; start < width; start += block) {
+      const size_t end = width < start + block ? width : start + block;
+      V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+      size_t j = start;
+      for (; j + 4 * lanes <= end; j += 4 * lanes) {
+        s0 = hn::Add(s0, hn::LoadU(d, a + j));
+        s1 = hn::Add(s1, hn::LoadU(d, a + j + lanes));
+        s2 = hn::Add(s2, hn::LoadU(d, a + j + 2 * lanes));
+        s3 = hn::Add(s3, hn::LoadU(d, a + j + 3 * lanes));
+      }
+      for (; j + lanes <= end; j += lanes) s0 = hn::Add(s0, hn::LoadU(d, a + j));
+      if (j < end) s1 = hn::Add(s1, hn::MaskedLoad(hn::FirstN(d, end - j), d, a + j));
+      total += static_cast<double>(lanes_total(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
+    }
+    dst[r] = static_cast<float>(total);
+  }
+}
+
+template <class F>
+void row_extremum(float* dst, const float* a, size_t rows, size_t width) {
+  const D d;
+  const size_t lanes = hn::Lanes(d);
+  float buffer[hn::MaxLanes(d)];
+  for (size_t r = 0; r < rows; ++r, a += width) {
+    float best = a[0];
+    size_t j = 0;
+    if (width >= lanes) {
+      V m = hn::LoadU(d, a);
+      for (j = lanes; j + lanes <= width; j += lanes) m = F()(m, hn::LoadU(d, a + j));
+      hn::StoreU(m, d, buffer);
+      best = buffer[0];
+      for (size_t k = 1; k < lanes; ++k) best = F::scalar(best, buffer[k]);
+    }
+    for (; j < width; ++j) best = F::scalar(best, a[j]);
+    dst[r] = best;
+  }
+}
+struct MaxRow : Maximum {
+  static float scalar(float a, float b) { return a != a ? a : (a > b ? a : b); }
+};
+struct MinRow : Minimum {
+  static float scalar(float a, float b) { return a != a ? a : (a < b ? a : b); }
+};
+
+void expand_rows(float* dst, const float* a, size_t rows, size_t width) {
+  const D d;
+  const size_t lanes = hn::Lanes(d);
+  // Whole vectors may run over into the next row, which is written later; the last row ends exactly.
+  for (size_t r = 0; r < rows; ++r, dst += width) {
+    const V v = hn::Set(d, a[r]);
+    size_t j = 0;
+    for (; j + lanes <= width; j += lanes) hn::StoreU(v, d, dst + j);
+    for (; j < width; ++j) dst[j] = a[r];
+  }
+}
+
+void load_bf16(void* dst_, const void* src_, const void*, const void*, size_t n) {
+  const D d;
+  const DU du;
+  const hn::Rebind<uint16_t, D> d16;
+  const size_t lanes = hn::Lanes(d);
+  float* dst = static_cast<float*>(dst_);
+  const uint16_t* src = static_cast<const uint16_t*>(src_);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(d16, src + i)))), d, dst + i);
+  }
+  for (; i < n; ++i) dst[i] = static_cast<float>(std::bit_cast<BFloat16>(src[i]));
+}
+
+void load_u8(void* dst_, const void* src_, const void*, const void*, size_t n) {
+  const D d;
+  const DI di;
+  const hn::Rebind<uint8_t, D> d8;
+  const size_t lanes = hn::Lanes(d);
+  float* dst = static_cast<float*>(dst_);
+  const uint8_t* src = static_cast<const uint8_t*>(src_);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    hn::StoreU(hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, src + i))), d, dst + i);
+  }
+  for (; i < n; ++i) dst[i] = static_cast<float>(src[i]);
+}
+
+void store_bf16(void* dst_, const void* src_, const void*, const void*, size_t n) {
+  const D d;
+  const DU du;
+  const DI di;
+  const hn::Rebind<uint16_t, D> d16;
+  const size_t lanes = hn::Lanes(d);
+  uint16_t* dst = static_cast<uint16_t*>(dst_);
+  const float* src = static_cast<const float*>(src_);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const V v = hn::LoadU(d, src + i);
+    const auto bits = hn::BitCast(du, v);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu))));
+    const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40u));
+    const auto r = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded);
+    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, r)), d16, dst + i);
+  }
+  for (; i < n; ++i) dst[i] = BFloat16(src[i]).bits;
+}
+
+void store_bool(void* dst_, const void* src_, const void*, const void*, size_t n) {
+  const D d;
+  const DI di;
+  const hn::Rebind<uint8_t, D> d8;
+  const size_t lanes = hn::Lanes(d);
+  uint8_t* dst = static_cast<uint8_t*>(dst_);
+  const float* src = static_cast<const float*>(src_);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto m = hn::RebindMask(di, hn::Ne(hn::LoadU(d, src + i), hn::Zero(d)));
+    hn::StoreU(hn::DemoteTo(d8, hn::IfThenElseZero(m, hn::Set(di, 1))), d8, dst + i);
+  }
+  for (; i < n; ++i) dst[i] = src[i] != 0 ? 1 : 0;
+}
+
+void stream_f32(void* dst_, const void* src_, const void*, const void*, size_t n) {
+  const D d;
+  const size_t lanes = hn::Lanes(d);
+  float* dst = static_cast<float*>(dst_);
+  const float* src = static_cast<const float*>(src_);
+  size_t i = 0;
+  for (; i < n && reinterpret_cast<uintptr_t>(dst + i) % (lanes * sizeof(float)) != 0; ++i) dst[i] = src[i];
+  for (; i + lanes <= n; i += lanes) hn::Stream(hn::LoadU(d, src + i), d, dst + i);
+  for (; i < n; ++i) dst[i] = src[i];
+}
+
+#if HWY_TARGET != HWY_SCALAR
+// `lanes` Philox blocks at a time, one per lane; 32 x 32 -> 64 products by even and odd lanes.
+HWY_INLINE void mul_wide(hn::Vec<DU> a, hn::Vec<DU> b, hn::Vec<DU>& high, hn::Vec<DU>& low) {
+  const DU du;
+  const hn::RepartitionToWide<DU> d64;
+  const auto even = hn::MulEven(a, b);
+  const auto odd = hn::MulEven(hn::BitCast(du, hn::ShiftRight<32>(hn::BitCast(d64, a))), b);  // b is a splat
+  low = hn::OddEven(hn::BitCast(du, hn::ShiftLeft<32>(odd)), hn::BitCast(du, even));
+  high = hn::OddEven(hn::BitCast(du, odd), hn::BitCast(du, hn::ShiftRight<32>(even)));
+}
+#endif
+
+void uniform(float* dst, uint64_t seed, uint64_t high, uint64_t index, size_t n) {
+  size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const DU du;
+  const D d;
+  const size_t lanes = hn::Lanes(du);
+  for (; i < n && (index + i) % 4 != 0; ++i) dst[i] = uniform_from_bits(philox(seed, (index + i) >> 2, high).v[(index + i) & 3]);
+  uint64_t block = (index + i) >> 2;
+  for (; i + 4 * lanes <= n && (block >> 32) == ((block + lanes) >> 32); i += 4 * lanes, block += lanes) {
+    auto c0 = hn::Iota(du, static_cast<uint32_t>(block)), c1 = hn::Set(du, static_cast<uint32_t>(block >> 32));
+    auto c2 = hn::Set(du, static_cast<uint32_t>(high)), c3 = hn::Set(du, static_cast<uint32_t>(high >> 32));
+    uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
+    for (int round = 0; round < 10; ++round) {
+      hn::Vec<DU> h0, l0, h1, l1;
+      mul_wide(c0, hn::Set(du, 0xD2511F53u), h0, l0);
+      mul_wide(c2, hn::Set(du, 0xCD9E8D57u), h1, l1);
+      c0 = hn::Xor(hn::Xor(h1, c1), hn::Set(du, k0));
+      c2 = hn::Xor(hn::Xor(h0, c3), hn::Set(du, k1));
+      c1 = l1;
+      c3 = l0;
+      k0 += 0x9E3779B9u;
+      k1 += 0xBB67AE85u;
+    }
+    HWY_ALIGN float words[4][hn::MaxLanes(DU())];
+    const V scale = hn::Set(d, 0x1p-24f);
+    const auto real = [&](hn::Vec<DU> bits) HWY_ATTR {
+      return hn::Mul(hn::ConvertTo(d, hn::BitCast(DI(), hn::ShiftRight<8>(bits))), scale);
+    };
+    hn::Store(real(c0), d, words[0]);
+    hn::Store(real(c1), d, words[1]);
+    hn::Store(real(c2), d, words[2]);
+    hn::Store(real(c3), d, words[3]);
+    for (size_t k = 0; k < lanes; ++k) {
+      for (size_t w = 0; w < 4; ++w) dst[i + 4 * k + w] = words[w][k];
+    }
+  }
+#endif
+  for (; i < n; ++i) dst[i] = uniform_from_bits(philox(seed, (index + i) >> 2, high).v[(index + i) & 3]);
+}
+
+F32Table make_table() {
+  F32Table t{};
+  const auto set1 = [&](Op op, TileFn f) { t.unary[static_cast<int>(op)] = f; };
+#define SET1(op, F) set1(Op::op, unary<F>)
+#define SET2(op, F)                                           \
+  do {                                                        \
+    t.binary[static_cast<int>(Op::op)][0] = binary<F, kV, kV>; \
+    t.binary[static_cast<int>(Op::op)][1] = binary<F, kS, kV>; \
+    t.binary[static_cast<int>(Op::op)][2] = binary<F, kV, kS>; \
+  } while (0)
+#define SET3(table, F)            \
+  do {                            \
+    table[0] = ternary<F, kV, kV>; \
+    table[1] = ternary<F, kS, kV>; \
+    table[2] = ternary<F, kV, kS>; \
+    table[3] = ternary<F, kS, kS>; \
+  } while (0)
+  SET1(neg, Neg);
+  SET1(abs, Abs);
+  SET1(sign, Sign);
+  SET1(exp, Exp);
+  SET1(expm1, Expm1);
+  SET1(log, Log);
+  SET1(log1p, Log1p);
+  SET1(sqrt, Sqrt);
+  SET1(rsqrt, Rsqrt);
+  SET1(reciprocal, Reciprocal);
+  SET1(square, Square);
+  SET1(tanh, Tanh);
+  SET1(sigmoid, Sigmoid);
+  SET1(erf, Erf);
+  SET1(floor, Floor);
+  SET1(ceil, Ceil);
+  SET1(round, Round);
+  SET1(relu, Relu);
+  SET1(logical_not, Not);
+  SET1(is_finite, IsFinite);
+  SET1(cast, ToBool);  // f32 to bool; other casts between f32 and bf16 do nothing
+  SET2(add, Add);
+  SET2(sub, Sub);
+  SET2(mul, Mul);
+  SET2(div, Div);
+  SET2(maximum, Maximum);
+  SET2(minimum, Minimum);
+  SET2(eq, EqOp);
+  SET2(ne, NeOp);
+  SET2(lt, LtOp);
+  SET2(le, LeOp);
+  SET2(gt, GtOp);
+  SET2(ge, GeOp);
+  SET2(logical_and, AndOp);
+  SET2(logical_or, OrOp);
+  SET3(t.where, Where);
+  SET3(t.mul_add, MulAddOp);
+  SET3(t.mul_sub_from, MulSubFrom);
+  t.accumulate[0] = binary<Add, kV, kV>;
+  t.accumulate[1] = binary<Maximum, kV, kV>;
+  t.accumulate[2] = binary<Minimum, kV, kV>;
+  t.flush = flush;
+  t.row_reduce[0] = row_sum;
+  t.row_reduce[1] = row_extremum<MaxRow>;
+  t.row_reduce[2] = row_extremum<MinRow>;
+  t.expand_rows = expand_rows;
+  t.load_bf16 = load_bf16;
+  t.load_u8 = load_u8;
+  t.store_bf16 = store_bf16;
+  t.store_bool = store_bool;
+  t.stream_f32 = stream_f32;
+  t.uniform = uniform;
+  return t;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace freight::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace freight::cpu {
+HWY_EXPORT(make_table);
+const F32Table& f32_table() {
+  static const F32Table kTable = HWY_DYNAMIC_DISPATCH(make_table)();
+  return kTable;
+}
+}  // namespace freight::cpu
+#endif

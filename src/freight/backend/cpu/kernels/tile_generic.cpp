@@ -1,0 +1,218 @@
+// Tile steps that have no SIMD loop: f64 and i64 registers, rare f32 ops, conversions between element types and
+// registers. One plain loop each over the reference backend's scalar functions: right first, fast where cheap.
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "freight/backend/cpu/kernels/tile_steps.h"
+#include "freight/backend/ref/scalar.h"
+#include "freight/base/error.h"
+
+namespace freight::cpu {
+
+Reg register_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+    case DType::bf16:
+    case DType::boolean: return Reg::f32;
+    case DType::f64: return Reg::f64;
+    case DType::i32:
+    case DType::i64:
+    case DType::u8: break;
+  }
+  return Reg::i64;
+}
+
+int reduction_index(Op op) { return op == Op::sum ? 0 : op == Op::reduce_max ? 1 : 2; }
+
+bool is_heavy(Op op) {
+  switch (op) {
+    case Op::exp:
+    case Op::expm1:
+    case Op::log:
+    case Op::log1p:
+    case Op::sin:
+    case Op::cos:
+    case Op::tan:
+    case Op::tanh:
+    case Op::sigmoid:
+    case Op::erf:
+    case Op::pow:
+    case Op::remainder:
+    case Op::random_uniform:
+    case Op::random_normal: return true;
+    default: return false;
+  }
+}
+
+namespace generic {
+
+namespace {
+
+template <class F>
+void with_type(Reg reg, F&& f) {
+  if (reg == Reg::f32) {
+    f(float{});
+  } else if (reg == Reg::f64) {
+    f(double{});
+  } else {
+    f(int64_t{});
+  }
+}
+
+// i32 and u8 wrap in their own width.
+int64_t narrow(int64_t v, DType dtype) {
+  if (dtype == DType::i32) return static_cast<int32_t>(static_cast<uint32_t>(static_cast<uint64_t>(v)));
+  if (dtype == DType::u8) return static_cast<uint8_t>(v);
+  return v;
+}
+
+int64_t wrap_add(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+
+template <class T>
+T combine(int reduction, T a, T b) {
+  if constexpr (std::is_same_v<T, int64_t>) {
+    if (reduction == 0) return wrap_add(a, b);
+  } else {
+    if (reduction == 0) return a + b;
+    if (std::isnan(a)) return a;
+    if (std::isnan(b)) return b;
+  }
+  return reduction == 1 ? (a > b ? a : b) : (a < b ? a : b);
+}
+
+template <class In, class Out>
+Out convert(In v, DType dtype) {
+  if (dtype == DType::boolean) return static_cast<Out>(v != In{});
+  if constexpr (std::is_same_v<Out, int64_t> && !std::is_same_v<In, int64_t>) {
+    return ref::truncate(static_cast<double>(v), dtype);
+  } else if constexpr (std::is_same_v<Out, int64_t>) {
+    return narrow(v, dtype);
+  } else {
+    return static_cast<Out>(v);
+  }
+}
+
+}  // namespace
+
+bool supports(Op op, Reg in) {
+  if (op == Op::where || op == Op::cast) return true;
+  const ref::ScalarFunctions f = ref::scalar_functions(op);
+  return in == Reg::i64 ? f.integer != nullptr : f.real != nullptr;
+}
+
+void run(const Call& call, void* dst_, const void* a_, const void* b_, const void* c_, size_t n) {
+  const size_t sa = call.scalars & 1 ? 0 : 1, sb = call.scalars & 2 ? 0 : 1, sc = call.scalars & 4 ? 0 : 1;
+  if (call.op == Op::where) {
+    const float* c = static_cast<const float*>(a_);
+    with_type(call.out, [&](auto zero) {
+      using T = decltype(zero);
+      const T *a = static_cast<const T*>(b_), *b = static_cast<const T*>(c_);
+      T* dst = static_cast<T*>(dst_);
+      for (size_t i = 0; i < n; ++i) dst[i] = c[i * sa] != 0 ? a[i * sb] : b[i * sc];
+    });
+    return;
+  }
+  with_type(call.in, [&](auto zero_in) {
+    using In = decltype(zero_in);
+    const In *a = static_cast<const In*>(a_), *b = static_cast<const In*>(b_);
+    with_type(call.out, [&](auto zero_out) {
+      using Out = decltype(zero_out);
+      Out* dst = static_cast<Out*>(dst_);
+      if (call.op == Op::cast) {
+        for (size_t i = 0; i < n; ++i) dst[i] = convert<In, Out>(a[i * sa], call.dtype);
+        return;
+      }
+      const ref::ScalarFunctions f = ref::scalar_functions(call.op);
+      if constexpr (std::is_same_v<In, int64_t>) {
+        for (size_t i = 0; i < n; ++i) {
+          dst[i] = static_cast<Out>(narrow(f.integer(a[i * sa], b ? b[i * sb] : 0), call.dtype));
+        }
+      } else {
+        for (size_t i = 0; i < n; ++i) {
+          dst[i] = static_cast<Out>(f.real(static_cast<double>(a[i * sa]), b ? static_cast<double>(b[i * sb]) : 0.0));
+        }
+      }
+    });
+  });
+}
+
+void load(void* dst_, Reg reg, const void* src_, DType dtype, int64_t stride, size_t n) {
+  with_type(reg, [&](auto zero_out) {
+    using Out = decltype(zero_out);
+    Out* dst = static_cast<Out*>(dst_);
+    const int64_t count = static_cast<int64_t>(n);
+    if (dtype == DType::boolean) {
+      const uint8_t* src = static_cast<const uint8_t*>(src_);
+      for (int64_t i = 0; i < count; ++i) dst[i] = static_cast<Out>(src[i * stride] != 0);
+      return;
+    }
+    dispatch(dtype, [&](auto zero_in) {
+      using In = decltype(zero_in);
+      const In* src = static_cast<const In*>(src_);
+      if constexpr (std::is_same_v<In, BFloat16>) {
+        for (int64_t i = 0; i < count; ++i) dst[i] = static_cast<Out>(static_cast<float>(src[i * stride]));
+      } else {
+        for (int64_t i = 0; i < count; ++i) dst[i] = static_cast<Out>(src[i * stride]);
+      }
+    });
+  });
+}
+
+void store(void* dst_, DType dtype, int64_t stride, const void* src_, Reg reg, size_t n) {
+  with_type(reg, [&](auto zero_in) {
+    using In = decltype(zero_in);
+    const In* src = static_cast<const In*>(src_);
+    const int64_t count = static_cast<int64_t>(n);
+    if (dtype == DType::boolean) {
+      uint8_t* dst = static_cast<uint8_t*>(dst_);
+      for (int64_t i = 0; i < count; ++i) dst[i * stride] = src[i] != In{};
+      return;
+    }
+    dispatch(dtype, [&](auto zero_out) {
+      using Out = decltype(zero_out);
+      Out* dst = static_cast<Out*>(dst_);
+      if constexpr (std::is_same_v<Out, BFloat16>) {
+        for (int64_t i = 0; i < count; ++i) dst[i * stride] = BFloat16(static_cast<float>(src[i]));
+      } else {
+        for (int64_t i = 0; i < count; ++i) dst[i * stride] = static_cast<Out>(src[i]);
+      }
+    });
+  });
+}
+
+void accumulate(void* dst_, Reg reg, const void* a_, int reduction, size_t n) {
+  with_type(reg, [&](auto zero) {
+    using T = decltype(zero);
+    T* dst = static_cast<T*>(dst_);
+    const T* a = static_cast<const T*>(a_);
+    for (size_t i = 0; i < n; ++i) dst[i] = combine<T>(reduction, dst[i], a[i]);
+  });
+}
+
+void row_reduce(void* dst_, Reg reg, const void* a_, int reduction, size_t rows, size_t width) {
+  with_type(reg, [&](auto zero) {
+    using T = decltype(zero);
+    T* dst = static_cast<T*>(dst_);
+    const T* a = static_cast<const T*>(a_);
+    for (size_t r = 0; r < rows; ++r, a += width) {
+      T total = width ? a[0] : T{};
+      for (size_t j = 1; j < width; ++j) total = combine<T>(reduction, total, a[j]);
+      dst[r] = total;
+    }
+  });
+}
+
+void index(void* dst_, Reg reg, int64_t start, int64_t stride, size_t n) {
+  with_type(reg, [&](auto zero) {
+    using T = decltype(zero);
+    T* dst = static_cast<T*>(dst_);
+    for (size_t i = 0; i < n; ++i) dst[i] = static_cast<T>(start + static_cast<int64_t>(i) * stride);
+  });
+}
+
+}  // namespace generic
+
+}  // namespace freight::cpu

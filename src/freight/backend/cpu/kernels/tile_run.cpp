@@ -1,0 +1,340 @@
+// Executes compiled tile programs. A task is a block of rows (of one piece of columns); tasks are independent, each leaves
+// the partial results of its accumulations in scratch, and these are combined in fixed order afterwards.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "freight/backend/cpu/kernels/scratch.h"
+#include "freight/backend/cpu/kernels/tile_compiled.h"
+#include "freight/base/philox.h"
+#include "freight/base/threads.h"
+
+namespace freight::cpu {
+
+namespace {
+
+using Kind = TileStep::Kind;
+
+class Kernel final : public TileKernel {
+ public:
+  explicit Kernel(const TileProgram& program) : k_(compile_tiles(program)), table_(f32_table()) {
+    reserve_thread_scratch(register_bytes());
+  }
+
+  size_t scratch_bytes() const override { return k_.scratch; }
+  std::string listing() const override { return k_.listing(); }
+
+  void run(void* const* operands, void* scratch) const override {
+    auto task = [&](int64_t t) { run_task(t, operands, static_cast<char*>(scratch)); };
+    if (k_.parallel) {
+      parallel_for(k_.tasks, task);
+    } else {
+      for (int64_t t = 0; t < k_.tasks; ++t) task(t);
+    }
+    for (const TileSum& sum : k_.sums) {
+      const int64_t groups = k_.outer_kept * k_.pieces;
+      auto combine = [&](int64_t g) { combine_group(sum, g, operands, static_cast<char*>(scratch)); };
+      if (k_.tasks * (sum.keeps_row ? k_.piece : 1) > 32768) {
+        parallel_for(groups, combine);
+      } else {
+        for (int64_t g = 0; g < groups; ++g) combine(g);
+      }
+    }
+  }
+
+ private:
+  size_t register_bytes() const { return static_cast<size_t>(k_.slots) * k_.slot_bytes; }
+
+  // The tile at hand: where it starts and how many elements each extent has.
+  struct Tile {
+    int64_t row = 0, col = 0, rows = 0, cols = 0;
+    int64_t count[4] = {1, 0, 0, 0};
+    int64_t start[4] = {0, 0, 0, 0};
+    void set(int64_t width) {
+      count[kRow] = rows;
+      count[kCol] = cols;
+      count[kFull] = rows * cols;
+      start[kRow] = row;
+      start[kCol] = col;
+      start[kFull] = row * width + col;
+    }
+  };
+
+  static void move(const std::vector<TileMove>& moves, int64_t start, void* const* operands, void** pointers) {
+    for (const TileMove& m : moves) {
+      pointers[m.pointer] = static_cast<char*>(operands[m.operand]) + start * static_cast<int64_t>(m.element);
+    }
+  }
+
+  void run_task(int64_t t, void* const* operands, char* scratch) const {
+    void* pointers[kMaxPointers];
+    char* registers = static_cast<char*>(thread_scratch(register_bytes()));
+    for (int i = 0; i < k_.slots; ++i) pointers[i] = registers + static_cast<size_t>(i) * k_.slot_bytes;
+    for (size_t i = 0; i < k_.constants.size(); ++i) {
+      pointers[static_cast<size_t>(k_.slots) + i] = const_cast<int64_t*>(&k_.constants[i]);
+    }
+    const int64_t block = t % k_.tasks_per_row_block, group = t / k_.tasks_per_row_block;
+    const int64_t piece = group % k_.pieces, b = group / k_.pieces;
+    const int64_t first = b * k_.rows + block * k_.task_rows;
+    const int64_t end = std::min(first + k_.task_rows, (b + 1) * k_.rows);
+    Tile tile;
+    tile.col = piece * k_.piece;
+    tile.cols = std::min(k_.piece, k_.width - tile.col);
+    tile.row = first;
+    tile.rows = k_.tile_rows;
+    tile.set(k_.width);
+    move(k_.setup_moves, 0, operands, pointers);
+    move(k_.col_moves, tile.col, operands, pointers);
+    for (const TileSum& sum : k_.sums) clear(sum, tile, pointers);
+    for (const TileStep& s : k_.setup) execute(s, tile, operands, pointers);
+    int since_flush = 0;
+    for (; tile.row < end; tile.row += k_.tile_rows) {
+      tile.rows = std::min(k_.tile_rows, end - tile.row);
+      tile.set(k_.width);
+      move(k_.row_moves, tile.row, operands, pointers);
+      move(k_.full_moves, tile.start[kFull], operands, pointers);
+      for (const TileStep& s : k_.body) {
+        if (s.kind == Kind::simple) {
+          s.fn(pointers[s.dst], pointers[s.a], s.b < 0 ? nullptr : pointers[s.b], s.c < 0 ? nullptr : pointers[s.c],
+               static_cast<size_t>(tile.count[s.extent]));
+        } else {
+          execute(s, tile, operands, pointers);
+        }
+      }
+      if (!k_.sums.empty() && ++since_flush == kFlushTiles) {
+        for (const TileSum& sum : k_.sums) flush(sum, lanes(sum, tile), pointers);
+        since_flush = 0;
+      }
+    }
+    for (const TileSum& sum : k_.sums) finish(sum, t, tile, pointers, scratch);
+  }
+
+  void execute(const TileStep& s, const Tile& tile, void* const* operands, void** p) const {
+    const int64_t count = tile.count[s.extent], start = tile.start[s.extent];
+    const size_t n = static_cast<size_t>(count);
+    const size_t size = s.reg == Reg::f32 ? 4 : 8;
+    switch (s.kind) {
+      case Kind::simple:
+        s.fn(p[s.dst], p[s.a], s.b < 0 ? nullptr : p[s.b], s.c < 0 ? nullptr : p[s.c], n);
+        return;
+      case Kind::generic:
+        generic::run(s.call, p[s.dst], p[s.a], s.b < 0 ? nullptr : p[s.b], s.c < 0 ? nullptr : p[s.c], n);
+        return;
+      case Kind::load: {
+        const Access& a = k_.accesses[static_cast<size_t>(s.aux)];
+        const char* base = static_cast<const char*>(operands[a.operand]);
+        const int64_t element = static_cast<int64_t>(size_of(a.dtype));
+        each_run(a, start, count, [&](int64_t offset, int64_t stride, int64_t done, int64_t run) {
+          load(static_cast<char*>(p[s.dst]) + static_cast<size_t>(done) * size, s.reg, base + offset * element, a.dtype, stride, run);
+        });
+        return;
+      }
+      case Kind::store: {
+        const Access& a = k_.accesses[static_cast<size_t>(s.aux)];
+        char* base = static_cast<char*>(operands[a.operand]);
+        const int64_t element = static_cast<int64_t>(size_of(a.dtype));
+        each_run(a, start, count, [&](int64_t offset, int64_t stride, int64_t done, int64_t run) {
+          store(s, base + offset * element, a.dtype, stride, static_cast<const char*>(p[s.a]) + static_cast<size_t>(done) * size, run);
+        });
+        return;
+      }
+      case Kind::index: {
+        const Access& a = k_.accesses[static_cast<size_t>(s.aux)];
+        each_run(a, start, count, [&](int64_t offset, int64_t stride, int64_t done, int64_t run) {
+          generic::index(static_cast<char*>(p[s.dst]) + static_cast<size_t>(done) * size, s.reg, offset, stride, static_cast<size_t>(run));
+        });
+        return;
+      }
+      case Kind::random: {
+        const Access& a = k_.accesses[static_cast<size_t>(s.aux)];
+        const int64_t* key = static_cast<const int64_t*>(operands[a.operand]);
+        each_run(a, start, count, [&](int64_t offset, int64_t stride, int64_t done, int64_t run) {
+          draw(static_cast<float*>(p[s.dst]) + done, s, key, offset, stride, run);
+        });
+        return;
+      }
+      case Kind::row_reduce:
+        if (s.reg == Reg::f32) {
+          table_.row_reduce[s.aux](static_cast<float*>(p[s.dst]), static_cast<const float*>(p[s.a]),
+                                   static_cast<size_t>(tile.rows), static_cast<size_t>(tile.cols));
+        } else {
+          generic::row_reduce(p[s.dst], s.reg, p[s.a], s.aux, static_cast<size_t>(tile.rows), static_cast<size_t>(tile.cols));
+        }
+        return;
+      case Kind::expand_rows:
+        if (size == 4) {
+          table_.expand_rows(static_cast<float*>(p[s.dst]), static_cast<const float*>(p[s.a]), static_cast<size_t>(tile.rows),
+                             static_cast<size_t>(tile.cols));
+        } else {
+          for (int64_t r = 0; r < tile.rows; ++r) fill(p[s.dst], r * tile.cols, p[s.a], r, tile.cols);
+        }
+        return;
+      case Kind::expand_cols:
+        for (int64_t r = 0; r < tile.rows; ++r) {
+          std::memcpy(static_cast<char*>(p[s.dst]) + static_cast<size_t>(r * tile.cols) * size, p[s.a],
+                      static_cast<size_t>(tile.cols) * size);
+        }
+        return;
+      case Kind::fill:
+        if (size == 4) {
+          table_.expand_rows(static_cast<float*>(p[s.dst]), static_cast<const float*>(p[s.a]), 1, n);
+        } else {
+          fill(p[s.dst], 0, p[s.a], 0, count);
+        }
+        return;
+      case Kind::accumulate: {
+        const TileSum& sum = k_.sums[static_cast<size_t>(s.aux)];
+        if (s.fn) {
+          s.fn(p[sum.narrow], p[sum.narrow], p[s.a], nullptr, n);
+        } else {
+          generic::accumulate(p[sum.wide], s.reg, p[s.a], sum.reduction, n);
+        }
+        return;
+      }
+    }
+  }
+
+  static void fill(void* dst, int64_t at, const void* src, int64_t from, int64_t n) {
+    const int64_t bits = static_cast<const int64_t*>(src)[from];
+    int64_t* out = static_cast<int64_t*>(dst) + at;
+    for (int64_t i = 0; i < n; ++i) out[i] = bits;
+  }
+
+  void load(void* dst, Reg reg, const void* src, DType dtype, int64_t stride, int64_t n) const {
+    const size_t count = static_cast<size_t>(n);
+    if (reg == Reg::f32 && (stride == 1 || n == 1)) {
+      if (dtype == DType::f32) {
+        std::memcpy(dst, src, count * 4);
+        return;
+      }
+      if (dtype == DType::bf16 || dtype == DType::u8 || dtype == DType::boolean) {
+        (dtype == DType::bf16 ? table_.load_bf16 : table_.load_u8)(dst, src, nullptr, nullptr, count);
+        return;
+      }
+    }
+    generic::load(dst, reg, src, dtype, stride, count);
+  }
+
+  void store(const TileStep& s, void* dst, DType dtype, int64_t stride, const void* src, int64_t n) const {
+    const size_t count = static_cast<size_t>(n);
+    if (s.reg == Reg::f32 && (stride == 1 || n == 1)) {
+      if (s.fn) {
+        s.fn(dst, src, nullptr, nullptr, count);
+        return;
+      }
+      if (dtype == DType::f32) {
+        std::memcpy(dst, src, count * 4);
+        return;
+      }
+      if (dtype == DType::bf16 || dtype == DType::boolean) {
+        (dtype == DType::bf16 ? table_.store_bf16 : table_.store_bool)(dst, src, nullptr, nullptr, count);
+        return;
+      }
+    }
+    generic::store(dst, dtype, stride, src, s.reg, count);
+  }
+
+  void draw(float* dst, const TileStep& s, const int64_t* key, int64_t index, int64_t stride, int64_t n) const {
+    const uint64_t seed = static_cast<uint64_t>(key[0]), step = static_cast<uint64_t>(key[1]);
+    const uint32_t stream = static_cast<uint32_t>(s.number);
+    if (s.call.op == Op::random_uniform && stride == 1) {
+      table_.uniform(dst, seed, (static_cast<uint64_t>(stream) << 32) ^ step, static_cast<uint64_t>(index), static_cast<size_t>(n));
+      return;
+    }
+    for (int64_t i = 0; i < n; ++i, index += stride) {
+      dst[i] = s.call.op == Op::random_uniform ? random_uniform(seed, step, stream, static_cast<uint64_t>(index))
+                                               : random_normal(seed, step, stream, static_cast<uint64_t>(index));
+    }
+  }
+
+  // --- accumulations ---
+
+  static int64_t lanes(const TileSum& sum, const Tile& tile) { return sum.per_row ? tile.rows : tile.rows * tile.cols; }
+  int64_t all_lanes(const TileSum& sum, const Tile& tile) const {
+    return sum.per_row ? k_.tile_rows : k_.tile_rows * tile.cols;
+  }
+
+  void clear(const TileSum& sum, const Tile& tile, void** p) const {
+    const int64_t n = std::max<int64_t>(all_lanes(sum, tile), 1);
+    constexpr double kInf = std::numeric_limits<double>::infinity();
+    const double identity = sum.reduction == 0 ? 0.0 : sum.reduction == 1 ? -kInf : kInf;
+    if (sum.reg == Reg::i64) {
+      const int64_t edge = sum.reduction == 0   ? 0
+                           : sum.reduction == 1 ? std::numeric_limits<int64_t>::min()
+                                                : std::numeric_limits<int64_t>::max();
+      std::fill_n(static_cast<int64_t*>(p[sum.wide]), n, edge);
+      return;
+    }
+    std::fill_n(static_cast<double*>(p[sum.wide]), n, identity);
+    if (sum.narrow >= 0) std::fill_n(static_cast<float*>(p[sum.narrow]), n, static_cast<float>(identity));
+  }
+
+  void flush(const TileSum& sum, int64_t n, void** p) const {
+    if (sum.narrow < 0 || sum.reduction != 0) return;
+    table_.flush(static_cast<double*>(p[sum.wide]), static_cast<float*>(p[sum.narrow]), static_cast<size_t>(n));
+  }
+
+  // Folds the lanes of a task and leaves [cols] or one number in scratch.
+  void finish(const TileSum& sum, int64_t t, const Tile& tile, void** p, char* scratch) const {
+    const int64_t n = all_lanes(sum, tile);
+    flush(sum, n, p);
+    if (sum.narrow >= 0 && sum.reduction != 0) {
+      const float* narrow = static_cast<const float*>(p[sum.narrow]);
+      for (int64_t i = 0; i < n; ++i) static_cast<double*>(p[sum.wide])[i] = static_cast<double>(narrow[i]);
+    }
+    const Reg reg = sum.reg == Reg::i64 ? Reg::i64 : Reg::f64;
+    char* wide = static_cast<char*>(p[sum.wide]);
+    const int64_t kept = sum.keeps_row ? tile.cols : 1;
+    for (int64_t i = kept; i < n; i += kept) {
+      generic::accumulate(wide, reg, wide + i * 8, sum.reduction, static_cast<size_t>(kept));
+    }
+    std::memcpy(partial(sum, t, scratch), wide, static_cast<size_t>(kept) * 8);
+  }
+
+  char* partial(const TileSum& sum, int64_t t, char* scratch) const {
+    return scratch + sum.partials + static_cast<size_t>(t * (sum.keeps_row ? k_.piece : 1)) * 8;
+  }
+
+  // Combines the tasks of one (b, piece) and stores the result.
+  void combine_group(const TileSum& sum, int64_t g, void* const* operands, char* scratch) const {
+    const int64_t piece = g % k_.pieces, b = g / k_.pieces;
+    const int64_t col = sum.keeps_row ? piece * k_.piece : 0;
+    const int64_t kept = sum.keeps_row ? std::min(k_.piece, k_.width - col) : 1;
+    const Reg reg = sum.reg == Reg::i64 ? Reg::i64 : Reg::f64;
+    // Without kept rows all pieces of a row belong to one result: the first group combines them all.
+    if (!sum.keeps_row && piece != 0) return;
+    const int64_t tasks = k_.tasks_per_row_block * (sum.keeps_row ? 1 : k_.pieces);
+    const int64_t first = g * k_.tasks_per_row_block;
+    char* total = partial(sum, first, scratch);
+    if (tasks == 0) {
+      zero_result(sum, operands, b, col, kept);
+      return;
+    }
+    for (int64_t t = 1; t < tasks; ++t) {
+      generic::accumulate(total, reg, partial(sum, first + t, scratch), sum.reduction, static_cast<size_t>(kept));
+    }
+    char* base = static_cast<char*>(operands[sum.out.operand]);
+    const int64_t element = static_cast<int64_t>(size_of(sum.out.dtype));
+    each_run(sum.out, b * (sum.keeps_row ? k_.width : 1) + col, kept, [&](int64_t offset, int64_t stride, int64_t done, int64_t n) {
+      generic::store(base + offset * element, sum.out.dtype, stride, total + done * 8, reg, static_cast<size_t>(n));
+    });
+  }
+
+  // The sum of nothing.
+  void zero_result(const TileSum& sum, void* const* operands, int64_t b, int64_t col, int64_t kept) const {
+    char* base = static_cast<char*>(operands[sum.out.operand]);
+    const size_t element = size_of(sum.out.dtype);
+    each_run(sum.out, b * (sum.keeps_row ? k_.width : 1) + col, kept, [&](int64_t offset, int64_t stride, int64_t, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) std::memset(base + (offset + i * stride) * static_cast<int64_t>(element), 0, element);
+    });
+  }
+
+  CompiledTiles k_;
+  const F32Table& table_;
+};
+
+}  // namespace
+
+std::unique_ptr<TileKernel> TileKernel::compile(const TileProgram& program) { return std::make_unique<Kernel>(program); }
+
+}  // namespace freight::cpu

@@ -1,0 +1,60 @@
+// The functions that tile steps call: contiguous loops over registers. Operands are vectors (one element per result element)
+// or scalars (one element for all). f32 loops are SIMD code chosen for the CPU at hand (tile_f32.cpp); the other register
+// types and rare ops call the scalar functions of the reference backend per element (tile_generic.cpp).
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "freight/backend/cpu/kernels/tile.h"
+
+namespace freight::cpu {
+
+using TileFn = void (*)(void* dst, const void* a, const void* b, const void* c, size_t n);
+
+struct F32Table {
+  TileFn unary[kOpCount];
+  TileFn binary[kOpCount][3];  // [0] both vectors, [1] a is a scalar, [2] b is a scalar
+  TileFn where[4];             // condition is a vector; bit 0: a is a scalar, bit 1: b is a scalar
+  TileFn mul_add[4];           // a * b + c; a is a vector; bit 0: b is a scalar, bit 1: c is a scalar
+  TileFn mul_sub_from[4];      // c - a * b
+  TileFn accumulate[3];        // dst = dst + a, max, min
+  // dst[i] (f64) += a[i] (f32); a[i] = 0.
+  void (*flush)(double* dst, float* a, size_t n);
+  // dst[r] = reduction of row r of a (rows, width): sum, max, min.
+  void (*row_reduce[3])(float* dst, const float* a, size_t rows, size_t width);
+  void (*expand_rows)(float* dst, const float* a, size_t rows, size_t width);  // dst[r, j] = a[r]
+  TileFn load_bf16, load_u8;                 // to f32
+  TileFn store_bf16, store_bool, stream_f32; // from f32
+  // Draws [index, index + n) as random_uniform of philox.h.
+  void (*uniform)(float* dst, uint64_t seed, uint64_t high, uint64_t index, size_t n);
+};
+const F32Table& f32_table();
+
+// Position of sum, reduce_max and reduce_min in tables.
+int reduction_index(Op op);
+bool is_heavy(Op op);  // costs tens of cycles per element
+
+namespace generic {
+// dst[i] = op(a[i], b[i], c[i]) in any register type; `scalars` has bit 0, 1, 2 set where a, b, c is one element.
+// The result is narrowed to `dtype` (integer types wrap).
+struct Call {
+  Op op;
+  Reg in, out;      // register types of a (of a and b for `where`) and of dst
+  DType dtype;      // of the result
+  int scalars;
+};
+void run(const Call& call, void* dst, const void* a, const void* b, const void* c, size_t n);
+// True where the op has a scalar function for that register type.
+bool supports(Op op, Reg in);
+
+// dst[i] = element type conversion from memory to a register and back; `stride` in elements.
+void load(void* dst, Reg reg, const void* src, DType dtype, int64_t stride, size_t n);
+void store(void* dst, DType dtype, int64_t stride, const void* src, Reg reg, size_t n);
+// dst (f64, or i64 for i64 registers) = reduction of dst and a.
+void accumulate(void* dst, Reg reg, const void* a, int reduction, size_t n);
+void row_reduce(void* dst, Reg reg, const void* a, int reduction, size_t rows, size_t width);
+// dst[i] = (start + i * stride) as register type.
+void index(void* dst, Reg reg, int64_t start, int64_t stride, size_t n);
+}  // namespace generic
+
+}  // namespace freight::cpu
