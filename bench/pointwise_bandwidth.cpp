@@ -1,5 +1,6 @@
-// Fused pointwise regions on tensors larger than cache against the machine's copy bandwidth, and the cost of a call on a
-// tiny region. usage: pointwise_bandwidth [million elements]. Prints GB/s (bytes read + written) and the share of copy.
+// Fused pointwise regions on tensors larger than cache against the machine's copy bandwidth, and the cost of a call on
+// a tiny region. usage: pointwise_bandwidth [million elements]. Prints GB/s (bytes read + written) and the share of
+// copy.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -54,7 +55,7 @@ Case sgd(int64_t n) {
   const int w = p.input(0, kF32, {1}), g = p.input(1, kF32, {1}), m = p.input(2, kF32, {1}), lr = p.input(3, kF32, {0});
   const int m1 = p.apply(Op::add, kF32, p.apply(Op::mul, kF32, m, p.constant(0.9, kF32)), g);
   const int w1 = p.apply(Op::sub, kF32, w, p.apply(Op::mul, kF32, m1, lr));
-  p.stores = {{.value = m1, .operand = 2, .strides = {1}, .overwrites = 2}, {.value = w1, .operand = 0, .strides = {1}, .overwrites = 0}};
+  p.stores = {{.value = m1, .operand = 2, .strides = {1}}, {.value = w1, .operand = 0, .strides = {1}}};
   return {"SGD momentum", p, {n, n, n, 1}, 5};
 }
 
@@ -69,9 +70,9 @@ Case adam(int64_t n) {
   const int v1 = op(Op::add, op(Op::mul, v, c(0.999)), op(Op::mul, op(Op::square, g), c(0.001)));
   const int root = op(Op::add, op(Op::mul, op(Op::sqrt, v1), fix), c(1e-8));
   const int w1 = op(Op::sub, w, op(Op::mul, op(Op::div, m1, root), lr));
-  p.stores = {{.value = m1, .operand = 2, .strides = {1}, .overwrites = 2},
-              {.value = v1, .operand = 3, .strides = {1}, .overwrites = 3},
-              {.value = w1, .operand = 0, .strides = {1}, .overwrites = 0}};
+  p.stores = {{.value = m1, .operand = 2, .strides = {1}},
+              {.value = v1, .operand = 3, .strides = {1}},
+              {.value = w1, .operand = 0, .strides = {1}}};
   return {"Adam", p, {n, n, n, n, 1, 1}, 7};
 }
 
@@ -82,13 +83,15 @@ Case batch_norm(int64_t n, int64_t channels, bool residual) {
   p.space = {rows, channels};
   const auto op = [&](Op o, int a, int b = -1) { return p.apply(o, kF32, a, b); };
   const int x = p.input(0, kF32, {channels, 1});
-  const int mean = p.input(2, kF32, {0, 1}), rstd = p.input(3, kF32, {0, 1}), gamma = p.input(4, kF32, {0, 1}), beta = p.input(5, kF32, {0, 1});
+  const int mean = p.input(2, kF32, {0, 1}), rstd = p.input(3, kF32, {0, 1}), gamma = p.input(4, kF32, {0, 1}),
+            beta = p.input(5, kF32, {0, 1});
   int y = op(Op::add, op(Op::mul, op(Op::sub, x, mean), op(Op::mul, rstd, gamma)), beta);
   if (residual) y = op(Op::add, y, p.input(6, kF32, {channels, 1}));
   p.stores = {{.value = op(Op::relu, y), .operand = 1, .strides = {channels, 1}}};
   static char names[8][64];
   static int next = 0;
-  std::snprintf(names[next], sizeof names[next], "BN apply%s + relu, %d channels", residual ? " + add" : "", static_cast<int>(channels));
+  std::snprintf(names[next], sizeof names[next], "BN apply%s + relu, %d channels", residual ? " + add" : "",
+                static_cast<int>(channels));
   return {names[next++], p, {n, n, channels, channels, channels, channels, n}, residual ? 3 : 2};
 }
 
@@ -151,16 +154,25 @@ int main(int argc, char** argv) {
   const double bandwidth = 8.0 * static_cast<double>(n) / copied * 1e-9;
   std::printf("%-34s %8.2f ms %6.1f GB/s  (%d threads, %lld MiB per tensor)\n", "copy", copied * 1e3, bandwidth,
               freight::thread_count(), static_cast<long long>(n >> 18));
-  const std::vector<Case> cases = {scale_relu(n, false), scale_relu(n, true), sgd(n), adam(n), batch_norm(n, 16, false),
-                                   batch_norm(n, 64, true), batch_norm(n, 2048, false), statistics(n, 16), statistics(n, 512),
-                                   softmax(n, 10), softmax(n, 1024)};
+  const std::vector<Case> cases = {scale_relu(n, false),
+                                   scale_relu(n, true),
+                                   sgd(n),
+                                   adam(n),
+                                   batch_norm(n, 16, false),
+                                   batch_norm(n, 64, true),
+                                   batch_norm(n, 2048, false),
+                                   statistics(n, 16),
+                                   statistics(n, 512),
+                                   softmax(n, 10),
+                                   softmax(n, 1024)};
   for (const Case& c : cases) {
     const double s = seconds(c, repetitions), rate = 4.0 * c.moved * static_cast<double>(n) / s * 1e-9;
     std::printf("%-34s %8.2f ms %6.1f GB/s  %3.0f %%\n", c.name, s * 1e3, rate, 100 * rate / bandwidth);
   }
   for (int64_t tiny : {16, 1024, 8192}) {
     std::printf("%5lld elements: relu %.3f us, SGD %.3f us, Adam %.3f us\n", static_cast<long long>(tiny),
-                seconds(scale_relu(tiny, false), 20000) * 1e6, seconds(sgd(tiny), 20000) * 1e6, seconds(adam(tiny), 20000) * 1e6);
+                seconds(scale_relu(tiny, false), 20000) * 1e6, seconds(sgd(tiny), 20000) * 1e6,
+                seconds(adam(tiny), 20000) * 1e6);
   }
   return 0;
 }

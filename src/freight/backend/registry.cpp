@@ -2,6 +2,7 @@
 #include <mutex>
 
 #include "freight/backend/backend.h"
+#include "freight/backend/cpu/cpu.h"
 #include "freight/backend/null/null.h"
 #include "freight/backend/ref/ref.h"
 #include "freight/base/error.h"
@@ -14,6 +15,7 @@ struct Row {
   std::unique_ptr<Backend> (*make)();
 };
 constexpr Row kBackends[] = {
+    {"cpu", make_cpu_backend},
     {"ref", make_ref_backend},
     {"null", make_null_backend},
 };

@@ -1,4 +1,5 @@
-// Memory of one compute thread for registers and packed blocks: allocated when kernels are prepared, never while they run.
+// Memory of one compute thread for registers and packed blocks: allocated when kernels are prepared, never while they
+// run.
 #pragma once
 #include <cstddef>
 

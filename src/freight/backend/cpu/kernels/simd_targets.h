@@ -1,4 +1,4 @@
-// The instruction sets that Highway compiles every SIMD kernel for: the build's baseline, AVX2 and AVX-512. Included before
-// foreach_target.h; fewer targets keep the build short.
+// The instruction sets that Highway compiles every SIMD kernel for: the build's baseline, AVX2 and AVX-512. Included
+// before foreach_target.h; fewer targets keep the build short.
 #undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)

@@ -3,10 +3,10 @@
 // This header is the program and the prepared kernel; lowering.cpp writes programs from graph bodies, tile_compile.cpp
 // turns them into steps, tile_run.cpp executes them.
 //
-// A program walks one iteration space, dimensions in memory order (slowest first). Its trailing `row_dims` dimensions form a
-// *row*: row reductions yield one number per row, usable again in the same program (softmax, layer norm). Accumulations
-// reduce over leading dimensions or over everything and are results only. Chunk borders depend on sizes alone, hence equal
-// bits for any number of threads.
+// A program walks one iteration space, dimensions in memory order (slowest first). Its trailing `row_dims` dimensions
+// form a *row*: row reductions yield one number per row, usable again in the same program (softmax, layer norm).
+// Accumulations reduce over leading dimensions or over everything and are results only. Chunk borders depend on sizes
+// alone, hence equal bits for any number of threads.
 #pragma once
 #include <memory>
 #include <string>
@@ -25,11 +25,11 @@ Reg register_type(DType dtype);
 // One SSA value of a program. a, b, c number earlier values.
 struct TileValue {
   enum class Kind : uint8_t {
-    input,       // an element of operand `operand` at `strides`
-    constant,    // `number`
-    index,       // the sum of index * strides: iota
-    random,      // op random_uniform or random_normal; the draw's number is the index; operand: key i64[2]; number: stream
-    op,          // a pointwise op of the table
+    input,     // an element of operand `operand` at `strides`
+    constant,  // `number`
+    index,     // the sum of index * strides: iota
+    random,  // op random_uniform or random_normal; the draw's number is the index; operand: key i64[2]; number: stream
+    op,      // a pointwise op of the table
     row_reduce,  // op sum, reduce_max or reduce_min of a over the row
   };
   Kind kind = Kind::op;
@@ -41,14 +41,12 @@ struct TileValue {
   double number = 0;
 };
 
-// Writes a value to operand `operand`.
+// Writes a value to operand `operand`. The memory may be that of an input of equal dtype and strides (in-place update).
 struct TileStore {
   int value = -1;
   DType dtype = DType::f32;
   int operand = -1;
   Strides strides;
-  // The operand whose memory this one may share (in-place update), -1: shares with none of the inputs.
-  int overwrites = -1;
   bool stream = false;  // larger than cache and not read soon: non-temporal stores
 };
 
@@ -93,7 +91,8 @@ struct TileProgram {
 // A compiled program. Operands are the pointers that TileValue/TileStore/TileAccumulate::operand number.
 class TileKernel {
  public:
-  // Throws Error(device) when the accumulations do not fit one structure (leading kept, middle reduced, row kept or reduced).
+  // The space must have elements. Throws Error(device) when the accumulations do not
+  // fit one structure (leading kept, middle reduced, row kept or reduced).
   static std::unique_ptr<TileKernel> compile(const TileProgram& program);
   virtual ~TileKernel() = default;
   // `scratch` has scratch_bytes() bytes, 64-byte aligned.

@@ -95,6 +95,7 @@ class Compiler {
     }
     for (TileStore& s : p_.stores) all.push_back(&s.strides);
     for (TileAccumulate& s : p_.sums) all.push_back(&s.strides);
+    FREIGHT_CHECK(p_.space.numel() > 0, "a tile program over nothing");
     for (Strides* s : all) FREIGHT_CHECK(s->rank() == p_.space.rank(), "strides of a tile operand");
     const auto drop = [&](int i) {
       if (i >= p_.space.rank() - p_.row_dims) --p_.row_dims;
@@ -127,12 +128,14 @@ class Compiler {
           return s.keep[static_cast<size_t>(i)] == s.keep[static_cast<size_t>(rank) - 1];
         });
       };
-      const bool kept = std::any_of(p_.sums.begin(), p_.sums.end(), [](const TileAccumulate& s) { return s.keep.back(); });
+      const bool kept =
+          std::any_of(p_.sums.begin(), p_.sums.end(), [](const TileAccumulate& s) { return s.keep.back(); });
       while (kept && outer_ > 0 && same_as_last(outer_ - 1)) --outer_;
     }
     int leading = 0;
     const auto kept_by_all = [&](int i) {
-      return std::all_of(p_.sums.begin(), p_.sums.end(), [&](const TileAccumulate& s) { return s.keep[static_cast<size_t>(i)]; });
+      return std::all_of(p_.sums.begin(), p_.sums.end(),
+                         [&](const TileAccumulate& s) { return s.keep[static_cast<size_t>(i)]; });
     };
     while (!p_.sums.empty() && leading < outer_ && kept_by_all(leading)) ++leading;
     for (int i = 0; i < rank; ++i) {
@@ -140,7 +143,7 @@ class Compiler {
       for (const TileAccumulate& s : p_.sums) {
         const bool keep = s.keep[static_cast<size_t>(i)];
         const bool wanted = i < leading || (i >= outer_ && s.keep.back());
-        if (keep != wanted && p_.space[i] != 0) {
+        if (keep != wanted) {
           fail(ErrorKind::device, "tile", "accumulations keep unlike dimensions of ", p_.space);
         }
       }
@@ -150,18 +153,17 @@ class Compiler {
   }
 
   void choose_tiles() {
-    const int64_t width = std::max<int64_t>(k_.width, 1);
+    const int64_t width = k_.width;
     k_.piece = k_.width;
     if (!has_rows_ && width > kTileElements) {
       k_.pieces = ceil_div(width, kTileElements);
       k_.piece = kTileElements;
     }
-    if (k_.pieces == 1) k_.tile_rows = std::clamp<int64_t>(kTileElements / width, 1, std::max<int64_t>(k_.rows, 1));
+    if (k_.pieces == 1) k_.tile_rows = std::clamp<int64_t>(kTileElements / width, 1, k_.rows);
     const int64_t elements = k_.outer_kept * k_.rows * width, groups = k_.outer_kept * k_.pieces;
-    const int64_t piece = std::max<int64_t>(k_.piece, 1);
     int64_t task = std::clamp(elements / kMaxTasks, kSmallTask, kLargeTask);
     if (!p_.sums.empty()) task = std::max(kSumTask, ceil_div(elements, kMaxTasks));
-    k_.task_rows = std::max(k_.tile_rows, round_up(ceil_div(task, piece), k_.tile_rows));
+    k_.task_rows = std::max(k_.tile_rows, round_up(ceil_div(task, k_.piece), k_.tile_rows));
     k_.tasks_per_row_block = ceil_div(k_.rows, k_.task_rows);
     k_.tasks = groups * k_.tasks_per_row_block;
   }
@@ -199,7 +201,8 @@ class Compiler {
     fused_.assign(p_.values.size(), false);
     for (size_t i = 0; i < p_.values.size(); ++i) {
       const TileValue& v = p_.values[i];
-      if (!live_[i] || v.kind != TileValue::Kind::op || regs_[i] != Reg::f32 || (v.op != Op::add && v.op != Op::sub)) continue;
+      if (!live_[i] || v.kind != TileValue::Kind::op || regs_[i] != Reg::f32 || (v.op != Op::add && v.op != Op::sub))
+        continue;
       const auto fits = [&](int product) {
         const TileValue& m = value(product);
         return m.kind == TileValue::Kind::op && m.op == Op::mul && uses_[static_cast<size_t>(product)] == 1 &&
@@ -249,14 +252,15 @@ class Compiler {
     at(v).access = access_number;
     return v;
   }
-  // An input that is itself stored somewhere while another store overwrites its memory must be copied first.
+  // Whether a store may lie on the memory of an input.
+  static bool may_overwrite(const TileStore& store, const TileValue& input) {
+    return input.kind == TileValue::Kind::input && input.dtype == store.dtype && input.strides == store.strides;
+  }
+  // An input that is stored as it is must be copied first where another store may overwrite it.
   bool overwritten_before_use(int v) {
-    bool stored = false, overwritten = false;
-    for (const TileStore& s : p_.stores) {
-      stored = stored || (s.value == v && s.overwrites != value(v).operand);
-      overwritten = overwritten || s.overwrites == value(v).operand;
-    }
-    return stored && overwritten;
+    const auto stores = [&](auto f) { return std::any_of(p_.stores.begin(), p_.stores.end(), f); };
+    return stores([&](const TileStore& s) { return s.value == v; }) &&
+           stores([&](const TileStore& s) { return s.value != v && may_overwrite(s, value(v)); });
   }
   static bool same_form(DType dtype, Reg reg) {
     return (dtype == DType::f32 && reg == Reg::f32) || (dtype == DType::f64 && reg == Reg::f64) ||
@@ -450,16 +454,19 @@ class Compiler {
     }
   }
 
-  // True where a step after the one that defines v reads the operand.
-  bool read_after(int v, int operand_number) {
+  // True where a step after the one that defines v reads an operand that the store may lie on.
+  bool read_after(int v, const TileStore& store) {
+    const auto hit = [&](int access_number) {
+      return std::any_of(p_.values.begin(), p_.values.end(), [&](const TileValue& input) {
+        return input.operand == access(access_number).operand && may_overwrite(store, input);
+      });
+    };
     bool defined = false;
     for (const TileStep& s : k_.body) {
       for (int r : {s.a, s.b, s.c}) {
-        if (defined && r >= 0 && at(r).where == Virtual::Where::operand && access(at(r).access).operand == operand_number) {
-          return true;
-        }
+        if (defined && r >= 0 && at(r).where == Virtual::Where::operand && hit(at(r).access)) return true;
       }
-      if (defined && s.kind == Kind::load && access(s.aux).operand == operand_number) return true;
+      if (defined && s.kind == Kind::load && hit(s.aux)) return true;
       defined = defined || s.dst == v;
     }
     return !defined;
@@ -480,10 +487,10 @@ class Compiler {
       s.a = operand(store.value, e, nullptr, true);
       if (store.stream && same_form(store.dtype, s.reg) && s.reg == Reg::f32) s.fn = table_.stream_f32;
       const Virtual& source = at(s.a);
-      const bool defined_in_body = std::any_of(k_.body.begin(), k_.body.end(), [&](const TileStep& t) { return t.dst == s.a; });
-      if (!s.fn && source.where == Virtual::Where::slot && !source.pinned && defined_in_body &&
-          access(a).linear() && same_form(store.dtype, s.reg) &&
-          (store.overwrites < 0 || !read_after(s.a, store.overwrites))) {
+      const bool defined_in_body =
+          std::any_of(k_.body.begin(), k_.body.end(), [&](const TileStep& t) { return t.dst == s.a; });
+      if (!s.fn && source.where == Virtual::Where::slot && !source.pinned && defined_in_body && access(a).linear() &&
+          same_form(store.dtype, s.reg) && !read_after(s.a, store)) {
         at(s.a).where = Virtual::Where::operand;
         at(s.a).access = a;
         continue;
@@ -501,7 +508,7 @@ class Compiler {
     }
     bool wide = false;
     for (const Virtual& v : virtuals_) wide = wide || (v.where == Virtual::Where::slot && v.reg != Reg::f32);
-    const int64_t elements = std::max<int64_t>(k_.tile_rows * std::max<int64_t>(k_.piece, 1), 1);
+    const int64_t elements = k_.tile_rows * k_.piece;
     // 128 bytes beyond the tile keep registers from sharing their low address bits.
     k_.slot_bytes = static_cast<size_t>(round_up(elements * (wide ? 8 : 4), 64)) + 128;
     for (Virtual& v : virtuals_) {
@@ -543,11 +550,15 @@ class Compiler {
       v.pointer = next++;
       const Access& a = access(v.access);
       const TileMove move{v.pointer, a.operand, size_of(a.dtype)};
-      (a.extent == kScalar ? k_.setup_moves : a.extent == kCol ? k_.col_moves : a.extent == kRow ? k_.row_moves : k_.full_moves)
+      (a.extent == kScalar ? k_.setup_moves
+       : a.extent == kCol  ? k_.col_moves
+       : a.extent == kRow  ? k_.row_moves
+                           : k_.full_moves)
           .push_back(move);
     }
     k_.pointers = next;
-    if (next > kMaxPointers) fail(ErrorKind::device, "tile", "the region is too large: ", next, " operands and registers");
+    if (next > kMaxPointers)
+      fail(ErrorKind::device, "tile", "the region is too large: ", next, " operands and registers");
     for (std::vector<TileStep>* steps : {&k_.setup, &k_.body}) {
       for (TileStep& s : *steps) {
         for (int* r : {&s.dst, &s.a, &s.b, &s.c}) {
@@ -580,15 +591,16 @@ class Compiler {
 CompiledTiles compile_tiles(const TileProgram& program) { return Compiler(program).run(); }
 
 std::string CompiledTiles::listing() const {
-  static constexpr const char* kKinds[] = {"op",         "generic",     "load",        "store", "index",      "random",
+  static constexpr const char* kKinds[] = {"op",         "generic",     "load",        "store", "index",     "random",
                                            "row_reduce", "expand_rows", "expand_cols", "fill",  "accumulate"};
   static constexpr const char* kExtents[] = {"scalar", "row", "col", "full"};
-  std::string text = cat("B ", outer_kept, " M ", rows, " R ", width, ", tile ", tile_rows, "x", piece, ", tasks ", tasks,
-                         parallel ? " parallel" : "", ", registers ", slots, "\n");
+  std::string text = cat("B ", outer_kept, " M ", rows, " R ", width, ", tile ", tile_rows, "x", piece, ", tasks ",
+                         tasks, parallel ? " parallel" : "", ", registers ", slots, "\n");
   for (const auto* steps : {&setup, &body}) {
     text += steps == &setup ? "setup\n" : "body\n";
     for (const TileStep& s : *steps) {
-      text += cat("  p", s.dst, " = ", kKinds[static_cast<int>(s.kind)], " ", kExtents[s.extent], " p", s.a, " p", s.b, " p", s.c, "\n");
+      text += cat("  p", s.dst, " = ", kKinds[static_cast<int>(s.kind)], " ", kExtents[s.extent], " p", s.a, " p", s.b,
+                  " p", s.c, "\n");
     }
   }
   return text;

@@ -1,8 +1,8 @@
 // The compiled form of a tile program, shared by tile_compile.cpp (makes it) and tile_run.cpp (executes it).
 //
-// The iteration space is [B leading kept][M middle][R row]. A tile is `tile_rows` whole rows, or a piece of one row. Every
-// value has an extent: one number (scalar), one per row (row), one per column (col), or one per element (full). Values that
-// do not vary along rows are computed once per task (`setup`), the others once per tile (`body`).
+// The iteration space is [B leading kept][M middle][R row]. A tile is `tile_rows` whole rows, or a piece of one row.
+// Every value has an extent: one number (scalar), one per row (row), one per column (col), or one per element (full).
+// Values that do not vary along rows are computed once per task (`setup`), the others once per tile (`body`).
 #pragma once
 #include <string>
 #include <vector>
@@ -54,15 +54,27 @@ void each_run(const Access& access, int64_t start, int64_t n, F&& f) {
 }
 
 struct TileStep {
-  enum class Kind : uint8_t { simple, generic, load, store, index, random, row_reduce, expand_rows, expand_cols, fill, accumulate };
+  enum class Kind : uint8_t {
+    simple,
+    generic,
+    load,
+    store,
+    index,
+    random,
+    row_reduce,
+    expand_rows,
+    expand_cols,
+    fill,
+    accumulate
+  };
   Kind kind = Kind::simple;
-  Extent extent = kFull;   // how many elements: of dst; of a for row_reduce and accumulate
-  Reg reg = Reg::f32;      // of dst; of a for store, row_reduce and accumulate
+  Extent extent = kFull;                 // how many elements: of dst; of a for row_reduce and accumulate
+  Reg reg = Reg::f32;                    // of dst; of a for store, row_reduce and accumulate
   int dst = -1, a = -1, b = -1, c = -1;  // while compiling: virtual registers; compiled: numbers of pointers
-  TileFn fn = nullptr;     // simple
-  generic::Call call{};    // generic
-  int aux = 0;             // load, store, index, random: number of an access; row_reduce: reduction; accumulate: number of a sum
-  double number = 0;       // random: stream
+  TileFn fn = nullptr;                   // simple
+  generic::Call call{};                  // generic
+  int aux = 0;  // load, store, index, random: number of an access; row_reduce: reduction; accumulate: number of a sum
+  double number = 0;  // random: stream
 };
 
 // A pointer that moves from tile to tile.
@@ -73,7 +85,7 @@ struct TileMove {
 
 struct TileSum {
   int reduction = 0;
-  Reg reg = Reg::f32;    // of the value; partial results are f64, or i64 for i64
+  Reg reg = Reg::f32;  // of the value; partial results are f64, or i64 for i64
   bool keeps_row = false;
   bool per_row = false;  // the value has one number per row
   int narrow = -1;       // pointer: f32 lanes that are flushed into `wide` now and then (f32 sums only)
@@ -90,10 +102,10 @@ struct CompiledTiles {
   int64_t tasks = 0;
   bool parallel = false;
 
-  int slots = 0;              // registers
+  int slots = 0;  // registers
   size_t slot_bytes = 0;
   std::vector<int64_t> constants;  // bit patterns; pointer slots + i
-  int pointers = 0;           // registers, constants, operands
+  int pointers = 0;                // registers, constants, operands
   std::vector<TileMove> setup_moves, col_moves, row_moves, full_moves;
   std::vector<Access> accesses;
   std::vector<TileStep> setup, body;

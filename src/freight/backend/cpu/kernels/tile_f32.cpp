@@ -1,5 +1,6 @@
 // SIMD loops of the tile interpreter on f32 registers, compiled per instruction set by Highway and chosen at run time.
-// Knows nothing of programs. Special values follow the reference: NaN propagates, log of 0 is -inf, max and min keep NaN.
+// Knows nothing of programs. Special values follow the reference: NaN propagates, log of 0 is -inf, max and min keep
+// NaN.
 #include "freight/backend/cpu/kernels/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "freight/backend/cpu/kernels/tile_f32.cpp"
@@ -43,8 +44,10 @@ HWY_INLINE void map(void* dst_, const void* a_, const void* b_, const void* c_, 
   const D d;
   const size_t lanes = hn::Lanes(d);
   float* dst = static_cast<float*>(dst_);
-  const float *a = static_cast<const float*>(a_), *b = static_cast<const float*>(b_), *c = static_cast<const float*>(c_);
-  const V sa = KA == Kind::scalar ? hn::Set(d, *a) : hn::Zero(d), sb = KB == Kind::scalar ? hn::Set(d, *b) : hn::Zero(d),
+  const float *a = static_cast<const float*>(a_), *b = static_cast<const float*>(b_),
+              *c = static_cast<const float*>(c_);
+  const V sa = KA == Kind::scalar ? hn::Set(d, *a) : hn::Zero(d),
+          sb = KB == Kind::scalar ? hn::Set(d, *b) : hn::Zero(d),
           sc = KC == Kind::scalar ? hn::Set(d, *c) : hn::Zero(d);
   size_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
@@ -75,12 +78,12 @@ void ternary(void* dst, const void* a, const void* b, const void* c, size_t n) {
   map<kV, KB, KC>(dst, a, b, c, n, [](V x, V y, V z) HWY_ATTR { return F()(x, y, z); });
 }
 
-#define UNARY(Name, expression) \
-  struct Name {                 \
+#define UNARY(Name, expression)                               \
+  struct Name {                                               \
     HWY_INLINE V operator()(V x) const { return expression; } \
   };
-#define BINARY(Name, expression) \
-  struct Name {                  \
+#define BINARY(Name, expression)                                   \
+  struct Name {                                                    \
     HWY_INLINE V operator()(V x, V y) const { return expression; } \
   };
 
@@ -134,7 +137,7 @@ HWY_INLINE V min_nan(V x, V y) { return hn::IfThenElse(hn::IsNaN(x), x, hn::IfTh
 UNARY(Neg, hn::Neg(x))
 UNARY(Abs, hn::Abs(x))
 UNARY(Sign, hn::IfThenElse(hn::Gt(x, hn::Zero(D())), constant(1.0f),
-                           hn::IfThenElse(hn::Lt(x, hn::Zero(D())), constant(-1.0f), x)))
+                           hn::IfThenElseZero(hn::Lt(x, hn::Zero(D())), constant(-1.0f))))
 UNARY(Exp, exp_f32(x))
 UNARY(Expm1, expm1_f32(x))
 UNARY(Log, log_edges(x, hn::Zero(D()), hn::Log(D(), x)))
@@ -152,7 +155,7 @@ UNARY(Round, hn::Round(x))
 UNARY(Relu, hn::IfThenZeroElse(hn::Le(x, hn::Zero(D())), x))
 UNARY(Not, truth(hn::Eq(x, hn::Zero(D()))))
 UNARY(IsFinite, truth(hn::Lt(hn::Abs(x), constant(std::numeric_limits<float>::infinity()))))
-UNARY(ToBool, truth(hn::Ne(x, hn::Zero(D()))))
+UNARY(ToBool, truth(hn::Not(hn::Eq(x, hn::Zero(D())))))
 BINARY(Add, hn::Add(x, y))
 BINARY(Sub, hn::Sub(x, y))
 BINARY(Mul, hn::Mul(x, y))
@@ -160,7 +163,7 @@ BINARY(Div, hn::Div(x, y))
 BINARY(Maximum, max_nan(x, y))
 BINARY(Minimum, min_nan(x, y))
 BINARY(EqOp, truth(hn::Eq(x, y)))
-BINARY(NeOp, truth(hn::Ne(x, y)))
+BINARY(NeOp, truth(hn::Not(hn::Eq(x, y))))  // true for NaN
 BINARY(LtOp, truth(hn::Lt(x, y)))
 BINARY(LeOp, truth(hn::Le(x, y)))
 BINARY(GtOp, truth(hn::Gt(x, y)))
@@ -345,7 +348,8 @@ void uniform(float* dst, uint64_t seed, uint64_t high, uint64_t index, size_t n)
   const DU du;
   const D d;
   const size_t lanes = hn::Lanes(du);
-  for (; i < n && (index + i) % 4 != 0; ++i) dst[i] = uniform_from_bits(philox(seed, (index + i) >> 2, high).v[(index + i) & 3]);
+  for (; i < n && (index + i) % 4 != 0; ++i)
+    dst[i] = uniform_from_bits(philox(seed, (index + i) >> 2, high).v[(index + i) & 3]);
   uint64_t block = (index + i) >> 2;
   for (; i + 4 * lanes <= n && (block >> 32) == ((block + lanes) >> 32); i += 4 * lanes, block += lanes) {
     auto c0 = hn::Iota(du, static_cast<uint32_t>(block)), c1 = hn::Set(du, static_cast<uint32_t>(block >> 32));
@@ -383,14 +387,14 @@ F32Table make_table() {
   F32Table t{};
   const auto set1 = [&](Op op, TileFn f) { t.unary[static_cast<int>(op)] = f; };
 #define SET1(op, F) set1(Op::op, unary<F>)
-#define SET2(op, F)                                           \
-  do {                                                        \
+#define SET2(op, F)                                            \
+  do {                                                         \
     t.binary[static_cast<int>(Op::op)][0] = binary<F, kV, kV>; \
     t.binary[static_cast<int>(Op::op)][1] = binary<F, kS, kV>; \
     t.binary[static_cast<int>(Op::op)][2] = binary<F, kV, kS>; \
   } while (0)
-#define SET3(table, F)            \
-  do {                            \
+#define SET3(table, F)             \
+  do {                             \
     table[0] = ternary<F, kV, kV>; \
     table[1] = ternary<F, kS, kV>; \
     table[2] = ternary<F, kV, kS>; \

@@ -1,5 +1,5 @@
-// Executes compiled tile programs. A task is a block of rows (of one piece of columns); tasks are independent, each leaves
-// the partial results of its accumulations in scratch, and these are combined in fixed order afterwards.
+// Executes compiled tile programs. A task is a block of rows (of one piece of columns); tasks are independent, each
+// leaves the partial results of its accumulations in scratch, and these are combined in fixed order afterwards.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -114,9 +114,7 @@ class Kernel final : public TileKernel {
     const size_t n = static_cast<size_t>(count);
     const size_t size = s.reg == Reg::f32 ? 4 : 8;
     switch (s.kind) {
-      case Kind::simple:
-        s.fn(p[s.dst], p[s.a], s.b < 0 ? nullptr : p[s.b], s.c < 0 ? nullptr : p[s.c], n);
-        return;
+      case Kind::simple: s.fn(p[s.dst], p[s.a], s.b < 0 ? nullptr : p[s.b], s.c < 0 ? nullptr : p[s.c], n); return;
       case Kind::generic:
         generic::run(s.call, p[s.dst], p[s.a], s.b < 0 ? nullptr : p[s.b], s.c < 0 ? nullptr : p[s.c], n);
         return;
@@ -125,7 +123,8 @@ class Kernel final : public TileKernel {
         const char* base = static_cast<const char*>(operands[a.operand]);
         const int64_t element = static_cast<int64_t>(size_of(a.dtype));
         each_run(a, start, count, [&](int64_t offset, int64_t stride, int64_t done, int64_t run) {
-          load(static_cast<char*>(p[s.dst]) + static_cast<size_t>(done) * size, s.reg, base + offset * element, a.dtype, stride, run);
+          load(static_cast<char*>(p[s.dst]) + static_cast<size_t>(done) * size, s.reg, base + offset * element, a.dtype,
+               stride, run);
         });
         return;
       }
@@ -134,14 +133,16 @@ class Kernel final : public TileKernel {
         char* base = static_cast<char*>(operands[a.operand]);
         const int64_t element = static_cast<int64_t>(size_of(a.dtype));
         each_run(a, start, count, [&](int64_t offset, int64_t stride, int64_t done, int64_t run) {
-          store(s, base + offset * element, a.dtype, stride, static_cast<const char*>(p[s.a]) + static_cast<size_t>(done) * size, run);
+          store(s, base + offset * element, a.dtype, stride,
+                static_cast<const char*>(p[s.a]) + static_cast<size_t>(done) * size, run);
         });
         return;
       }
       case Kind::index: {
         const Access& a = k_.accesses[static_cast<size_t>(s.aux)];
         each_run(a, start, count, [&](int64_t offset, int64_t stride, int64_t done, int64_t run) {
-          generic::index(static_cast<char*>(p[s.dst]) + static_cast<size_t>(done) * size, s.reg, offset, stride, static_cast<size_t>(run));
+          generic::index(static_cast<char*>(p[s.dst]) + static_cast<size_t>(done) * size, s.reg, offset, stride,
+                         static_cast<size_t>(run));
         });
         return;
       }
@@ -158,13 +159,14 @@ class Kernel final : public TileKernel {
           table_.row_reduce[s.aux](static_cast<float*>(p[s.dst]), static_cast<const float*>(p[s.a]),
                                    static_cast<size_t>(tile.rows), static_cast<size_t>(tile.cols));
         } else {
-          generic::row_reduce(p[s.dst], s.reg, p[s.a], s.aux, static_cast<size_t>(tile.rows), static_cast<size_t>(tile.cols));
+          generic::row_reduce(p[s.dst], s.reg, p[s.a], s.aux, static_cast<size_t>(tile.rows),
+                              static_cast<size_t>(tile.cols));
         }
         return;
       case Kind::expand_rows:
         if (size == 4) {
-          table_.expand_rows(static_cast<float*>(p[s.dst]), static_cast<const float*>(p[s.a]), static_cast<size_t>(tile.rows),
-                             static_cast<size_t>(tile.cols));
+          table_.expand_rows(static_cast<float*>(p[s.dst]), static_cast<const float*>(p[s.a]),
+                             static_cast<size_t>(tile.rows), static_cast<size_t>(tile.cols));
         } else {
           for (int64_t r = 0; r < tile.rows; ++r) fill(p[s.dst], r * tile.cols, p[s.a], r, tile.cols);
         }
@@ -238,7 +240,8 @@ class Kernel final : public TileKernel {
     const uint64_t seed = static_cast<uint64_t>(key[0]), step = static_cast<uint64_t>(key[1]);
     const uint32_t stream = static_cast<uint32_t>(s.number);
     if (s.call.op == Op::random_uniform && stride == 1) {
-      table_.uniform(dst, seed, (static_cast<uint64_t>(stream) << 32) ^ step, static_cast<uint64_t>(index), static_cast<size_t>(n));
+      table_.uniform(dst, seed, (static_cast<uint64_t>(stream) << 32) ^ step, static_cast<uint64_t>(index),
+                     static_cast<size_t>(n));
       return;
     }
     for (int64_t i = 0; i < n; ++i, index += stride) {
@@ -255,7 +258,7 @@ class Kernel final : public TileKernel {
   }
 
   void clear(const TileSum& sum, const Tile& tile, void** p) const {
-    const int64_t n = std::max<int64_t>(all_lanes(sum, tile), 1);
+    const int64_t n = all_lanes(sum, tile);
     constexpr double kInf = std::numeric_limits<double>::infinity();
     const double identity = sum.reduction == 0 ? 0.0 : sum.reduction == 1 ? -kInf : kInf;
     if (sum.reg == Reg::i64) {
@@ -306,27 +309,16 @@ class Kernel final : public TileKernel {
     const int64_t tasks = k_.tasks_per_row_block * (sum.keeps_row ? 1 : k_.pieces);
     const int64_t first = g * k_.tasks_per_row_block;
     char* total = partial(sum, first, scratch);
-    if (tasks == 0) {
-      zero_result(sum, operands, b, col, kept);
-      return;
-    }
     for (int64_t t = 1; t < tasks; ++t) {
       generic::accumulate(total, reg, partial(sum, first + t, scratch), sum.reduction, static_cast<size_t>(kept));
     }
     char* base = static_cast<char*>(operands[sum.out.operand]);
     const int64_t element = static_cast<int64_t>(size_of(sum.out.dtype));
-    each_run(sum.out, b * (sum.keeps_row ? k_.width : 1) + col, kept, [&](int64_t offset, int64_t stride, int64_t done, int64_t n) {
-      generic::store(base + offset * element, sum.out.dtype, stride, total + done * 8, reg, static_cast<size_t>(n));
-    });
-  }
-
-  // The sum of nothing.
-  void zero_result(const TileSum& sum, void* const* operands, int64_t b, int64_t col, int64_t kept) const {
-    char* base = static_cast<char*>(operands[sum.out.operand]);
-    const size_t element = size_of(sum.out.dtype);
-    each_run(sum.out, b * (sum.keeps_row ? k_.width : 1) + col, kept, [&](int64_t offset, int64_t stride, int64_t, int64_t n) {
-      for (int64_t i = 0; i < n; ++i) std::memset(base + (offset + i * stride) * static_cast<int64_t>(element), 0, element);
-    });
+    each_run(sum.out, b * (sum.keeps_row ? k_.width : 1) + col, kept,
+             [&](int64_t offset, int64_t stride, int64_t done, int64_t n) {
+               generic::store(base + offset * element, sum.out.dtype, stride, total + done * 8, reg,
+                              static_cast<size_t>(n));
+             });
   }
 
   CompiledTiles k_;
@@ -335,6 +327,8 @@ class Kernel final : public TileKernel {
 
 }  // namespace
 
-std::unique_ptr<TileKernel> TileKernel::compile(const TileProgram& program) { return std::make_unique<Kernel>(program); }
+std::unique_ptr<TileKernel> TileKernel::compile(const TileProgram& program) {
+  return std::make_unique<Kernel>(program);
+}
 
 }  // namespace freight::cpu

@@ -1,6 +1,6 @@
-// The functions that tile steps call: contiguous loops over registers. Operands are vectors (one element per result element)
-// or scalars (one element for all). f32 loops are SIMD code chosen for the CPU at hand (tile_f32.cpp); the other register
-// types and rare ops call the scalar functions of the reference backend per element (tile_generic.cpp).
+// The functions that tile steps call: contiguous loops over registers. Operands are vectors (one element per result
+// element) or scalars (one element for all). f32 loops are SIMD code chosen for the CPU at hand (tile_f32.cpp); the
+// other register types and rare ops call the scalar functions of the reference backend per element (tile_generic.cpp).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -23,8 +23,8 @@ struct F32Table {
   // dst[r] = reduction of row r of a (rows, width): sum, max, min.
   void (*row_reduce[3])(float* dst, const float* a, size_t rows, size_t width);
   void (*expand_rows)(float* dst, const float* a, size_t rows, size_t width);  // dst[r, j] = a[r]
-  TileFn load_bf16, load_u8;                 // to f32
-  TileFn store_bf16, store_bool, stream_f32; // from f32
+  TileFn load_bf16, load_u8;                                                   // to f32
+  TileFn store_bf16, store_bool, stream_f32;                                   // from f32
   // Draws [index, index + n) as random_uniform of philox.h.
   void (*uniform)(float* dst, uint64_t seed, uint64_t high, uint64_t index, size_t n);
 };
@@ -39,8 +39,8 @@ namespace generic {
 // The result is narrowed to `dtype` (integer types wrap).
 struct Call {
   Op op;
-  Reg in, out;      // register types of a (of a and b for `where`) and of dst
-  DType dtype;      // of the result
+  Reg in, out;  // register types of a (of a and b for `where`) and of dst
+  DType dtype;  // of the result
   int scalars;
 };
 void run(const Call& call, void* dst, const void* a, const void* b, const void* c, size_t n);

@@ -1,0 +1,176 @@
+// Convolutions by oneDNN: activations channels-last, weights in the format the primitive asks for (a visible reorder).
+#include "freight/backend/cpu/dnnl_support.h"
+#include "freight/backend/cpu/steps.h"
+#include "freight/base/error.h"
+
+namespace freight::cpu {
+
+namespace {
+
+using dnnl::algorithm;
+using dnnl::prop_kind;
+
+// The weight with groups as an axis of its own: (g, O/g, C/g, kernel...).
+Type grouped(const Type& w, int64_t groups) {
+  if (groups == 1) return w;
+  Type t = w;
+  t.shape[0] = w.shape[0] / groups;
+  t.shape.insert(0, groups);
+  return t;
+}
+
+struct Problem {
+  const ConvAttrs& a;
+  Type x, w, y;
+  Op op;
+
+  Problem(const Node& node, const Type& in0, const Type& in1, const Type& out)
+      : a(attrs<ConvAttrs>(node)), op(node.op) {
+    if (op == Op::conv) {
+      x = in0;
+      w = in1;
+      y = out;
+    } else if (op == Op::conv_grad_input) {
+      y = in0;
+      w = in1;
+      x = out;
+    } else {
+      x = in0;
+      y = in1;
+      w = out;
+    }
+  }
+
+  std::vector<int64_t> dilations() const {
+    std::vector<int64_t> d;
+    for (int64_t v : a.dilation) d.push_back(v - 1);
+    return d;
+  }
+  dnnl::memory::desc activation(const Type& t) const { return dnnl_desc(t, Layout::channels_last(t.shape)); }
+
+  dnnl::convolution_forward::primitive_desc forward(const dnnl::memory::desc& weights, bool bias,
+                                                    const dnnl::primitive_attr& attr) const {
+    const auto s = a.stride.vector(), lo = a.pad_low.vector(), hi = a.pad_high.vector(), d = dilations();
+    const dnnl::memory::desc b({y.shape[1]}, dnnl_type(y.dtype), dnnl::memory::format_tag::x);
+    const auto desc = bias ? dnnl::convolution_forward::desc(prop_kind::forward_training, algorithm::convolution_direct,
+                                                             activation(x), weights, b, activation(y), s, d, lo, hi)
+                           : dnnl::convolution_forward::desc(prop_kind::forward_training, algorithm::convolution_direct,
+                                                             activation(x), weights, activation(y), s, d, lo, hi);
+    return {desc, attr, dnnl_engine()};
+  }
+  dnnl::convolution_forward::primitive_desc hint() const {
+    return forward(dnnl_any(grouped(w, a.groups)), false, dnnl_attributes());
+  }
+  dnnl::convolution_backward_data::primitive_desc backward_data(const dnnl::memory::desc& weights) const {
+    const auto s = a.stride.vector(), lo = a.pad_low.vector(), hi = a.pad_high.vector(), d = dilations();
+    const dnnl::convolution_backward_data::desc desc(algorithm::convolution_direct, activation(x), weights,
+                                                     activation(y), s, d, lo, hi);
+    return {desc, dnnl_attributes(), dnnl_engine(), hint()};
+  }
+  dnnl::convolution_backward_weights::primitive_desc backward_weights(const dnnl::memory::desc& weights) const {
+    const auto s = a.stride.vector(), lo = a.pad_low.vector(), hi = a.pad_high.vector(), d = dilations();
+    const dnnl::convolution_backward_weights::desc desc(algorithm::convolution_direct, activation(x), weights,
+                                                        activation(y), s, d, lo, hi);
+    return {desc, dnnl_attributes(), dnnl_engine(), hint()};
+  }
+  // The weight format that the primitive would like best.
+  dnnl::memory::desc wanted() const {
+    const auto any = dnnl_any(grouped(w, a.groups));
+    if (op == Op::conv) return forward(any, a.epilogue.bias, dnnl_attributes()).weights_desc();
+    if (op == Op::conv_grad_input) return backward_data(any).weights_desc();
+    return backward_weights(any).diff_weights_desc();
+  }
+  dnnl::memory::desc weight_desc(const Layout& layout) const {
+    if (layout.blocked) return dnnl_desc(w, layout);
+    return dnnl_desc(grouped(w, a.groups), Layout::row_major(grouped(w, a.groups).shape));
+  }
+};
+
+Problem problem(const Graph& g, const Node& n) { return {n, g.type(n.in(0)), g.type(n.in(1)), g.type(n.out())}; }
+
+}  // namespace
+
+LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<Layout>&) {
+  const Problem p = problem(graph, node);
+  const dnnl::memory::desc wanted = p.wanted();
+  const Type g = grouped(p.w, p.a.groups);
+  const Layout row_major = Layout::row_major(p.w.shape);
+  Layout weight = layout_of(g, wanted);
+  if (!weight.blocked) {
+    // Plain but permuted weights count as packed: the graph sees the ungrouped shape.
+    weight = wanted == dnnl_desc(g, Layout::row_major(g.shape)) ? row_major : layout_of(Type{g.dtype, {}}, wanted);
+  }
+  const auto channels_last = [&](Value v) { return Layout::channels_last(graph.type(v).shape); };
+  LayoutPlan plan;
+  switch (node.op) {
+    case Op::conv:
+      plan.in = {channels_last(node.in(0)), weight};
+      plan.out = {channels_last(node.out())};
+      break;
+    case Op::conv_grad_input:
+      plan.in = {channels_last(node.in(0)), weight};
+      plan.out = {channels_last(node.out())};
+      break;
+    default:
+      plan.in = {channels_last(node.in(0)), channels_last(node.in(1))};
+      plan.out = {weight};
+      break;
+  }
+  for (size_t i = 2; i < node.inputs.size(); ++i) {
+    plan.in.push_back(graph.type(node.inputs[i]).shape.rank() == 1 ? Layout::row_major(graph.type(node.inputs[i]).shape)
+                                                                   : channels_last(node.inputs[i]));
+  }
+  return plan;
+}
+
+std::unique_ptr<Kernel> make_conv(const StepSpec& spec) {
+  if (info(spec.node->op).kind != OpKind::convolve || spec.out[0].type.dtype != DType::f32) return nullptr;
+  const Node& n = *spec.node;
+  const Problem p(n, spec.in[0].type, spec.in[1].type, spec.out[0].type);
+  if (n.op == Op::conv) {
+    dnnl::primitive_attr attributes = dnnl_attributes();
+    dnnl::post_ops post;
+    FREIGHT_CHECK(!p.a.epilogue.residual, "residual epilogue");
+    if (p.a.epilogue.relu) post.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+    attributes.set_post_ops(post);
+    const auto w = p.weight_desc(spec.in[1].layout);
+    const auto pd = p.forward(w, p.a.epilogue.bias, attributes);
+    std::vector<DnnlKernel::Argument> arguments{{DNNL_ARG_SRC, pd.src_desc(), 0}, {DNNL_ARG_WEIGHTS, w, 1}};
+    if (p.a.epilogue.bias) arguments.push_back({DNNL_ARG_BIAS, pd.bias_desc(), 2});
+    arguments.push_back({DNNL_ARG_DST, pd.dst_desc(), spec.in.size()});
+    return std::make_unique<DnnlKernel>(dnnl::convolution_forward(pd), pd.scratchpad_desc(), dnnl_label(pd), arguments,
+                                        spec.in.size() + 1);
+  }
+  if (n.op == Op::conv_grad_input) {
+    const auto w = p.weight_desc(spec.in[1].layout);
+    const auto pd = p.backward_data(w);
+    return std::make_unique<DnnlKernel>(dnnl::convolution_backward_data(pd), pd.scratchpad_desc(), dnnl_label(pd),
+                                        std::vector<DnnlKernel::Argument>{{DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), 0},
+                                                                          {DNNL_ARG_WEIGHTS, w, 1},
+                                                                          {DNNL_ARG_DIFF_SRC, pd.diff_src_desc(), 2}},
+                                        3);
+  }
+  const auto w = p.weight_desc(spec.out[0].layout);
+  const auto pd = p.backward_weights(w);
+  return std::make_unique<DnnlKernel>(
+      dnnl::convolution_backward_weights(pd), pd.scratchpad_desc(), dnnl_label(pd),
+      std::vector<DnnlKernel::Argument>{
+          {DNNL_ARG_SRC, pd.src_desc(), 0}, {DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), 1}, {DNNL_ARG_DIFF_WEIGHTS, w, 2}},
+      3);
+}
+
+// Between a plain weight (row-major) and a packed one; grouped weights are packed with the group as an axis.
+std::unique_ptr<Kernel> make_reorder(const StepSpec& spec) {
+  const bool packs = static_cast<bool>(spec.out[0].layout.blocked);
+  const dnnl::memory::desc packed = dnnl_desc(spec.in[0].type, packs ? spec.out[0].layout : spec.in[0].layout);
+  const Type type{spec.in[0].type.dtype, Shape(packed.dims())};
+  const dnnl::memory::desc plain = dnnl_desc(type, Layout::row_major(type.shape));
+  FREIGHT_CHECK(!(spec.in[0].layout.blocked && spec.out[0].layout.blocked), "reorder between packed layouts");
+  const auto &from = packs ? plain : packed, &to = packs ? packed : plain;
+  const dnnl::reorder::primitive_desc pd(dnnl_engine(), from, dnnl_engine(), to, dnnl_attributes());
+  return std::make_unique<DnnlKernel>(dnnl::reorder(pd), pd.scratchpad_desc(), "dnnl:reorder",
+                                      std::vector<DnnlKernel::Argument>{{DNNL_ARG_FROM, from, 0}, {DNNL_ARG_TO, to, 1}},
+                                      2);
+}
+
+}  // namespace freight::cpu

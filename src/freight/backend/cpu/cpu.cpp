@@ -1,0 +1,65 @@
+// The CPU backend's face: which layouts each op wants and which family of kernels prepares it. What no family takes
+// (f64 contractions, rare cases) runs on the reference backend's loops, so nothing is "not implemented".
+#include "freight/backend/cpu/cpu.h"
+
+#include <omp.h>
+
+#include <fstream>
+
+#include "freight/backend/cpu/steps.h"
+#include "freight/backend/ref/ref.h"
+#include "freight/base/strings.h"
+
+namespace freight {
+
+namespace cpu {
+namespace {
+
+bool is_reduce(Op op) { return op == Op::sum || op == Op::reduce_max || op == Op::reduce_min; }
+
+std::string cpu_model() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (starts_with(line, "model name")) return line.substr(line.find(':') + 2);
+  }
+  return "CPU";
+}
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend() : ref_(make_ref_backend()) {}
+
+  std::string name() const override { return "cpu"; }
+  std::string description() const override { return cat(cpu_model(), ", ", omp_get_max_threads(), " threads"); }
+  bool has_kernel(const Graph&, const Node&) const override { return false; }
+  bool fuses() const override { return true; }
+  bool aliases_views() const override { return true; }
+
+  // Pointwise results of a region without reductions that are read inside: one program, or the pointwise one runs last.
+  bool in_place(const Graph& graph, const Node& node, int input, int output) const override {
+    if (!(graph.type(node.in(input)) == graph.type(node.out(output)))) return false;
+    if (node.op != Op::fused) return is_pointwise(node.op);
+    const Graph& body = *attrs<FusedAttrs>(node).body;
+    for (const Node& n : body.nodes) {
+      for (Value v : n.inputs) {
+        if (is_reduce(body.def(v).op)) return false;
+      }
+    }
+    return !is_reduce(body.def(body.outputs[static_cast<size_t>(output)]).op);
+  }
+
+  std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
+    if (auto kernel = make_tile_step(spec)) return kernel;
+    return ref_->prepare(spec);
+  }
+
+ private:
+  std::unique_ptr<Backend> ref_;
+};
+
+}  // namespace
+}  // namespace cpu
+
+std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<cpu::CpuBackend>(); }
+
+}  // namespace freight

@@ -1,0 +1,114 @@
+// See dnnl_support.h.
+#include "freight/backend/cpu/dnnl_support.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <dnnl_debug.h>
+
+#include "freight/base/error.h"
+
+namespace freight::cpu {
+
+const dnnl::engine& dnnl_engine() {
+  static const dnnl::engine e(dnnl::engine::kind::cpu, 0);
+  return e;
+}
+
+dnnl::stream& dnnl_stream() {
+  static dnnl::stream s(dnnl_engine());
+  return s;
+}
+
+dnnl::memory::data_type dnnl_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return dnnl::memory::data_type::f32;
+    case DType::bf16: return dnnl::memory::data_type::bf16;
+    case DType::i32: return dnnl::memory::data_type::s32;
+    case DType::u8: return dnnl::memory::data_type::u8;
+    default: fail(ErrorKind::device, "cpu", "oneDNN has no element type ", dtype);
+  }
+}
+
+dnnl::memory::desc dnnl_desc(const Type& type, const Layout& layout) {
+  if (layout.blocked) {
+    dnnl_memory_desc_t raw;
+    FREIGHT_CHECK(layout.blocked->descriptor.size() == sizeof raw, "blocked layout of another backend");
+    std::memcpy(&raw, layout.blocked->descriptor.data(), sizeof raw);
+    return dnnl::memory::desc(raw);
+  }
+  Strides s = layout.strides;
+  const int rank = type.shape.rank();
+  for (int i = 0; i < rank; ++i) {
+    if (type.shape[i] != 1) continue;
+    // As if dense: behind the axes that follow it in the shape.
+    int64_t step = 1;
+    for (int k = i + 1; k < rank; ++k) {
+      if (type.shape[k] != 1) step = std::max(step, layout.strides[k] * type.shape[k]);
+    }
+    s[i] = step;
+  }
+  return dnnl::memory::desc(type.shape.vector(), dnnl_type(type.dtype), s.vector());
+}
+
+dnnl::memory::desc dnnl_any(const Type& type) {
+  return dnnl::memory::desc(type.shape.vector(), dnnl_type(type.dtype), dnnl::memory::format_tag::any);
+}
+
+Layout layout_of(const Type& type, const dnnl::memory::desc& desc) {
+  const dnnl_memory_desc_t& raw = desc.data;
+  const bool plain = raw.format_kind == dnnl_blocked && raw.format_desc.blocking.inner_nblks == 0 &&
+                     raw.ndims == type.shape.rank() && raw.offset0 == 0;
+  if (plain) {
+    Layout l;
+    for (int i = 0; i < raw.ndims; ++i) l.strides.push_back(raw.format_desc.blocking.strides[i]);
+    if (is_dense(type.shape, l)) return l;
+  }
+  auto blocked = std::make_shared<BlockedLayout>();
+  blocked->bytes = desc.get_size();
+  blocked->descriptor.resize(sizeof raw);
+  std::memcpy(blocked->descriptor.data(), &raw, sizeof raw);
+  blocked->name = "packed";
+  if (raw.format_kind == dnnl_blocked) {
+    for (int i = 0; i < raw.format_desc.blocking.inner_nblks; ++i) {
+      blocked->name += cat(i ? "" : ":", raw.format_desc.blocking.inner_blks[i],
+                           static_cast<char>('a' + raw.format_desc.blocking.inner_idxs[i]));
+    }
+  }
+  return {{}, std::move(blocked)};
+}
+
+dnnl::primitive_attr dnnl_attributes() {
+  dnnl::primitive_attr a;
+  a.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return a;
+}
+
+std::string dnnl_label(const dnnl::primitive_desc_base& desc) { return cat("dnnl:", desc.impl_info_str()); }
+
+DnnlKernel::DnnlKernel(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad, std::string label,
+                       const std::vector<Argument>& arguments, size_t operands)
+    : primitive_(primitive), label_(std::move(label)), scratch_bytes_(scratchpad.get_size()) {
+  std::vector<Argument> all = arguments;
+  if (scratch_bytes_ > 0) all.push_back({DNNL_ARG_SCRATCHPAD, scratchpad, operands});
+  for (const Argument& a : all) {
+    memories_.emplace_back(a.desc, dnnl_engine(), static_cast<void*>(nullptr));
+    operands_.push_back(a.operand);
+    bound_.push_back(nullptr);
+    arguments_.push_back({a.id, memories_.back().get()});
+  }
+}
+
+void DnnlKernel::run(void* const* operands) {
+  for (size_t i = 0; i < memories_.size(); ++i) {
+    void* const address = operands[operands_[i]];
+    if (bound_[i] == address) continue;
+    memories_[i].set_data_handle(address);
+    bound_[i] = address;
+  }
+  const dnnl_status_t status = dnnl_primitive_execute(primitive_.get(), dnnl_stream().get(),
+                                                      static_cast<int>(arguments_.size()), arguments_.data());
+  FREIGHT_CHECK(status == dnnl_success, "oneDNN: ", dnnl_status2str(status));
+}
+
+}  // namespace freight::cpu

@@ -1,0 +1,54 @@
+// oneDNN behind the CPU backend's kernels: engine, memory descriptors of our layouts, and a step that executes a
+// primitive. Included by .cpp files of this folder only.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <dnnl.hpp>
+
+#include "freight/backend/backend.h"
+
+namespace freight::cpu {
+
+const dnnl::engine& dnnl_engine();
+dnnl::stream& dnnl_stream();
+
+dnnl::memory::data_type dnnl_type(DType dtype);
+// The descriptor of a tensor in `layout`. Strides of extents of 1 are made canonical: oneDNN compares them.
+dnnl::memory::desc dnnl_desc(const Type& type, const Layout& layout);
+dnnl::memory::desc dnnl_any(const Type& type);
+// A layout for what a primitive asked for: plain strides where the descriptor has them, else a blocked layout.
+Layout layout_of(const Type& type, const dnnl::memory::desc& desc);
+
+// Executes one primitive. `arguments` pairs DNNL_ARG_* with the number of the step's operand; the scratchpad is the
+// operand behind the last.
+class DnnlKernel : public Kernel {
+ public:
+  struct Argument {
+    int id;
+    dnnl::memory::desc desc;
+    size_t operand;
+  };
+  DnnlKernel(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad, std::string label,
+             const std::vector<Argument>& arguments, size_t operands);
+  void run(void* const* operands) override;
+  std::string name() const override { return label_; }
+  size_t scratch_bytes() const override { return scratch_bytes_; }
+
+ private:
+  dnnl::primitive primitive_;
+  std::string label_;
+  size_t scratch_bytes_;
+  std::vector<dnnl::memory> memories_;
+  std::vector<size_t> operands_;
+  std::vector<void*> bound_;
+  std::vector<dnnl_exec_arg_t> arguments_;
+};
+
+// A user-mode scratchpad, so that scratch memory lies in the plan's arena.
+dnnl::primitive_attr dnnl_attributes();
+// "dnnl:jit:avx2"
+std::string dnnl_label(const dnnl::primitive_desc_base& desc);
+
+}  // namespace freight::cpu

@@ -1,0 +1,451 @@
+// Lowers bodies of pointwise, broadcast and reduce nodes to tile programs. Axis i of every value is axis i of the
+// region, so a value's strides over the region are its own, with 0 where it is expanded. Reductions are executed, in
+// order of preference: as rows (reduced axes fastest in memory, results usable at once), as accumulations beside the
+// pointwise results, or in stages whose results lie in scratch between programs.
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "freight/backend/cpu/kernels/tile.h"
+#include "freight/backend/cpu/steps.h"
+#include "freight/base/error.h"
+
+namespace freight::cpu {
+
+namespace {
+
+// Longest row that stays in cache while a row program works on it.
+constexpr int64_t kMaxRow = 65536;
+
+bool is_reduce(Op op) { return op == Op::sum || op == Op::reduce_max || op == Op::reduce_min; }
+size_t index(Value v) { return static_cast<size_t>(v.id); }
+size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Where a value lies: an operand of the step, or scratch.
+struct Place {
+  int operand = -1;
+  DType dtype = DType::f32;
+  Strides strides;  // by axis of the body; 0 where the extent is 1
+};
+
+class TileStepKernel final : public Kernel {
+ public:
+  void run(void* const* operands) override {
+    if (programs.size() == 1 && temporaries.empty()) {
+      programs[0]->run(operands, operands[external]);
+      return;
+    }
+    void* all[kMaxOperands];
+    std::copy(operands, operands + external, all);
+    char* memory = static_cast<char*>(operands[external]);
+    for (size_t i = 0; i < temporaries.size(); ++i) all[external + i] = memory + temporaries[i];
+    for (const auto& p : programs) p->run(all, memory + shared_scratch);
+  }
+  std::string name() const override { return "tile"; }
+  size_t scratch_bytes() const override { return scratch; }
+
+  static constexpr size_t kMaxOperands = 96;
+  size_t external = 0;              // inputs and outputs of the step
+  std::vector<size_t> temporaries;  // offsets in scratch
+  size_t shared_scratch = 0, scratch = 0;
+  std::vector<std::unique_ptr<TileKernel>> programs;
+};
+
+class Lowering {
+ public:
+  Lowering(const Graph& body, const StepSpec& spec) : g_(body), spec_(spec) {}
+
+  std::unique_ptr<Kernel> run() {
+    kernel_ = std::make_unique<TileStepKernel>();
+    kernel_->external = spec_.in.size() + spec_.out.size();
+    place_.resize(g_.values.size());
+    int next = 0;
+    for (const Node& n : g_.nodes) {
+      if (n.op == Op::input) place_[index(n.out())] = external(next, spec_.in[static_cast<size_t>(next)]), ++next;
+    }
+    find_space();
+    find_levels();
+    const int levels = *std::max_element(level_.begin(), level_.end());
+    if (levels == 0) {
+      finish_pointwise();
+    } else if (rows_fit()) {
+      row_program();
+    } else if (levels == 1 && !reduction_is_read() && accumulates(all_reductions())) {
+      accumulate_beside_pointwise();
+    } else {
+      for (int level = 1; level <= levels; ++level) {
+        for (Value v : reductions_at(level)) reduce_in_stages(v);
+      }
+      finish_pointwise();
+    }
+    if (kernel_->external + kernel_->temporaries.size() > TileStepKernel::kMaxOperands) {
+      fail(ErrorKind::device, "fused", "too many operands: ", kernel_->external);
+    }
+    size_t most = 0;
+    for (const auto& p : kernel_->programs) most = std::max(most, p->scratch_bytes());
+    kernel_->scratch = kernel_->shared_scratch + most;
+    return std::move(kernel_);
+  }
+
+ private:
+  Place external(int operand, const Operand& o) const {
+    Place p{operand, o.type.dtype, o.layout.strides};
+    for (int i = 0; i < p.strides.rank(); ++i) {
+      if (o.type.shape[i] == 1) p.strides[i] = 0;
+    }
+    return p;
+  }
+  bool placed(Value v) const { return place_[index(v)].operand >= 0; }
+  const Node& def(Value v) const { return g_.def(v); }
+  const Shape& shape(Value v) const { return g_.type(v).shape; }
+  Place output(size_t i) const { return external(static_cast<int>(spec_.in.size() + i), spec_.out[i]); }
+
+  // The region's extents, and its axes from slowest to fastest in the memory of the leading operand.
+  void find_space() {
+    int rank = 0;
+    for (const ValueInfo& v : g_.values) rank = std::max(rank, v.type.shape.rank());
+    space_ = Shape::filled(rank, 1);
+    for (const ValueInfo& v : g_.values) {
+      for (int i = 0; i < v.type.shape.rank(); ++i) {
+        if (v.type.shape[i] != 1) space_[i] = v.type.shape[i];
+      }
+    }
+    const Operand* leader = nullptr;
+    for (const auto* list : {&spec_.out, &spec_.in}) {
+      for (const Operand& o : *list) {
+        if (o.type.shape == space_ && is_dense(space_, o.layout) && !leader) leader = &o;
+      }
+    }
+    order_.clear();
+    for (int i = 0; i < rank; ++i) {
+      if (space_[i] != 1) order_.push_back(i);
+    }
+    if (leader) {
+      const Strides& s = leader->layout.strides;
+      std::stable_sort(order_.begin(), order_.end(), [&](int a, int b) { return s[a] > s[b]; });
+    }
+  }
+
+  // 0: no reduction on the way; n: behind n reductions in a row.
+  void find_levels() {
+    level_.assign(g_.values.size(), 0);
+    for (const Node& n : g_.nodes) {
+      int level = 0;
+      for (Value v : n.inputs) level = std::max(level, level_[index(v)]);
+      level_[index(n.out())] = level + (is_reduce(n.op) ? 1 : 0);
+    }
+  }
+
+  std::vector<Value> reductions_at(int level) const {
+    std::vector<Value> found;
+    for (const Node& n : g_.nodes) {
+      if (is_reduce(n.op) && level_[index(n.out())] == level) found.push_back(n.out());
+    }
+    return found;
+  }
+  std::vector<Value> all_reductions() const {
+    std::vector<Value> found;
+    for (const Node& n : g_.nodes) {
+      if (is_reduce(n.op)) found.push_back(n.out());
+    }
+    return found;
+  }
+  bool reduction_is_read() const {
+    return std::any_of(g_.nodes.begin(), g_.nodes.end(), [&](const Node& n) {
+      return std::any_of(n.inputs.begin(), n.inputs.end(), [&](Value v) { return level_[index(v)] > 0; });
+    });
+  }
+  // Of the axes in order_, those that the reduction removes.
+  std::vector<bool> reduced_axes(Value v) const {
+    std::vector<bool> reduced(order_.size());
+    for (size_t i = 0; i < order_.size(); ++i) {
+      const Shape& axes = attrs<AxesAttrs>(def(v)).axes;
+      reduced[i] = std::find(axes.begin(), axes.end(), order_[i]) != axes.end();
+    }
+    return reduced;
+  }
+
+  // --- building programs ---
+
+  struct Build {
+    TileProgram program;
+    std::vector<int> axes;    // the program's dimensions, as axes of the body
+    std::map<int, int> done;  // body value -> program value
+    bool rows = false;        // reductions are row reductions
+  };
+
+  Build begin(const std::vector<int>& axes) const {
+    Build b;
+    b.axes = axes;
+    for (int a : axes) b.program.space.push_back(space_[a]);
+    return b;
+  }
+  static Strides select(const Strides& by_axis, const std::vector<int>& axes) {
+    Strides s;
+    for (int a : axes) s.push_back(by_axis[a]);
+    return s;
+  }
+  Strides index_strides(const Shape& s, const std::vector<int>& axes) const {
+    Strides by_axis = contiguous_strides(s);
+    for (int i = 0; i < s.rank(); ++i) {
+      if (s[i] == 1) by_axis[i] = 0;
+    }
+    return select(by_axis, axes);
+  }
+
+  int emit(Build& b, Value v) {
+    if (const auto it = b.done.find(v.id); it != b.done.end()) return it->second;
+    const int made = make(b, v);
+    b.done[v.id] = made;
+    return made;
+  }
+
+  int make(Build& b, Value v) {
+    TileProgram& p = b.program;
+    if (placed(v)) {
+      const Place& place = place_[index(v)];
+      return p.input(place.operand, place.dtype, select(place.strides, b.axes));
+    }
+    const Node& n = def(v);
+    const Type& type = g_.type(v);
+    switch (n.op) {
+      case Op::constant: {
+        const auto& a = attrs<ConstantAttrs>(n);
+        FREIGHT_CHECK(!a.data.defined(), "array constant inside a fused body");
+        return p.constant(a.value, type.dtype);
+      }
+      case Op::iota: {
+        Strides by_axis = Shape::filled(space_.rank(), 0);
+        const int axis = static_cast<int>(attrs<IotaAttrs>(n).axis);
+        by_axis[axis] = type.shape[axis] == 1 ? 0 : 1;
+        return p.add({.kind = TileValue::Kind::index, .dtype = type.dtype, .strides = select(by_axis, b.axes)});
+      }
+      case Op::random_uniform:
+      case Op::random_normal:
+        return p.add({.kind = TileValue::Kind::random,
+                      .op = n.op,
+                      .dtype = type.dtype,
+                      .operand = place_[index(n.in(0))].operand,
+                      .strides = index_strides(type.shape, b.axes),
+                      .number = static_cast<double>(attrs<RandomAttrs>(n).stream)});
+      case Op::broadcast: return emit(b, n.in(0));
+      default: break;
+    }
+    if (is_reduce(n.op)) {
+      FREIGHT_CHECK(b.rows, "reduction outside of a row program");
+      return p.row_reduce(n.op, type.dtype, emit(b, n.in(0)));
+    }
+    int in[3] = {-1, -1, -1};
+    for (size_t i = 0; i < n.inputs.size(); ++i) in[i] = emit(b, n.inputs[i]);
+    return p.apply(n.op, type.dtype, in[0], in[1], in[2]);
+  }
+
+  void store(Build& b, Value v, const Place& to) {
+    const int value = emit(b, v);
+    b.program.stores.push_back({.value = value,
+                                .dtype = to.dtype,
+                                .operand = to.operand,
+                                .strides = select(to.strides, b.axes),
+                                .stream = spec_.stream_outputs});
+  }
+  void finish(Build& b) { kernel_->programs.push_back(TileKernel::compile(b.program)); }
+
+  // Pointwise outputs, one program per shape (results on the reduced shape beside those on the whole space).
+  void finish_pointwise() {
+    std::map<std::vector<int>, Build> by_axes;
+    for (size_t i = 0; i < g_.outputs.size(); ++i) {
+      const Value v = g_.outputs[i];
+      if (placed(v) && place_[index(v)].operand == output(i).operand) continue;
+      std::vector<int> axes;
+      for (int a : order_) {
+        if (shape(v)[a] != 1) axes.push_back(a);
+      }
+      auto [it, fresh] = by_axes.try_emplace(axes);
+      if (fresh) it->second = begin(axes);
+      store(it->second, v, output(i));
+    }
+    for (auto& [axes, build] : by_axes) finish(build);
+  }
+
+  // Reduced axes are the fastest in memory, the row is short and every value lives on the space or on its rows.
+  bool rows_fit() const {
+    int64_t row = 1;
+    const std::vector<Value> reductions = all_reductions();
+    const std::vector<bool> first = reduced_axes(reductions[0]);
+    for (Value v : reductions) {
+      if (reduced_axes(v) != first) return false;
+    }
+    for (size_t i = 0; i < order_.size(); ++i) {
+      if (i > 0 && first[i - 1] && !first[i]) return false;
+      if (first[i]) row *= space_[order_[i]];
+    }
+    if (row > kMaxRow) return false;
+    // Few long rows without a second look at them: accumulations use more threads.
+    if (!reduction_is_read() && row > 4096 && space_.numel() / std::max<int64_t>(row, 1) < 64) return false;
+    for (Value v : g_.outputs) {
+      for (size_t i = 0; i < order_.size(); ++i) {
+        const bool whole = shape(v)[order_[i]] == space_[order_[i]];
+        if (!whole && !first[i]) return false;
+      }
+      if (level_[index(v)] == 0 && shape(v) != space_) return false;
+    }
+    return true;
+  }
+
+  void row_program() {
+    Build b = begin(order_);
+    b.rows = true;
+    for (bool reduced : reduced_axes(all_reductions()[0])) b.program.row_dims += reduced;
+    // Without a reduced axis longer than 1 the row is one element: say so with an explicit dimension.
+    if (b.program.row_dims == 0) {
+      b.program.space.push_back(1);
+      b.axes.push_back(attrs<AxesAttrs>(def(all_reductions()[0])).axes.empty()
+                           ? 0
+                           : static_cast<int>(attrs<AxesAttrs>(def(all_reductions()[0])).axes[0]));
+      b.program.row_dims = 1;
+    }
+    for (size_t i = 0; i < g_.outputs.size(); ++i) store(b, g_.outputs[i], output(i));
+    finish(b);
+  }
+
+  // Whether one program can accumulate all of them: [kept][reduced][kept or reduced] in memory order.
+  bool accumulates(const std::vector<Value>& reductions) const {
+    const std::vector<bool> first = reduced_axes(reductions[0]);
+    int changes = 0;
+    for (size_t i = 1; i < first.size(); ++i) changes += first[i] != first[i - 1];
+    const bool fits = first.empty() || changes <= (first[0] ? 1 : 2);
+    for (Value v : reductions) {
+      if (reduced_axes(v) != first) return false;
+    }
+    for (Value v : g_.outputs) {
+      if (level_[index(v)] == 0 && shape(v) != space_) return false;
+    }
+    return fits;
+  }
+
+  void accumulate(Build& b, Value v, const Place& to, const std::vector<bool>& reduced, int value) const {
+    TileAccumulate a{.value = value,
+                     .op = def(v).op,
+                     .dtype = to.dtype,
+                     .operand = to.operand,
+                     .strides = select(to.strides, b.axes),
+                     .keep = {}};
+    for (bool r : reduced) a.keep.push_back(!r);
+    b.program.sums.push_back(a);
+  }
+
+  void accumulate_beside_pointwise() {
+    Build b = begin(order_);
+    for (size_t i = 0; i < g_.outputs.size(); ++i) {
+      const Value v = g_.outputs[i];
+      if (is_reduce(def(v).op)) {
+        accumulate(b, v, output(i), reduced_axes(v), emit(b, def(v).in(0)));
+      } else {
+        store(b, v, output(i));
+      }
+    }
+    finish(b);
+  }
+
+  // --- reductions of any axes in any order: innermost group of reduced axes first ---
+
+  Place temporary(DType dtype, const Shape& extents) {
+    Place p{static_cast<int>(kernel_->external + kernel_->temporaries.size()), dtype, Shape::filled(space_.rank(), 0)};
+    int64_t step = 1;
+    for (size_t i = order_.size(); i-- > 0;) {  // dense, in the region's order
+      const int a = order_[i];
+      if (extents[a] == 1) continue;
+      p.strides[a] = step;
+      step *= extents[a];
+    }
+    kernel_->temporaries.push_back(kernel_->shared_scratch);
+    kernel_->shared_scratch += padded(static_cast<size_t>(extents.numel()) * size_of(dtype));
+    return p;
+  }
+
+  // The operand that receives v at the end: its own output, or scratch.
+  Place destination(Value v) {
+    for (size_t i = 0; i < g_.outputs.size(); ++i) {
+      if (g_.outputs[i] == v) return output(i);
+    }
+    const DType dtype = g_.type(v).dtype == DType::bf16 ? DType::f32 : g_.type(v).dtype;
+    return temporary(dtype, shape(v));
+  }
+
+  void reduce_in_stages(Value v) {
+    const DType dtype = g_.type(v).dtype == DType::bf16 ? DType::f32 : g_.type(v).dtype;
+    std::vector<bool> reduced = reduced_axes(v);
+    std::vector<int> axes = order_;
+    Place source;  // of the second and later stages
+    for (;;) {
+      // The last group of reduced axes goes now; with what is kept behind it this is [kept][reduced][kept].
+      std::vector<bool> now(axes.size());
+      size_t i = axes.size();
+      while (i > 0 && !reduced[i - 1]) --i;
+      while (i > 0 && reduced[i - 1]) now[--i] = true;
+      const bool last = std::find(reduced.begin(), reduced.begin() + static_cast<std::ptrdiff_t>(i), true) ==
+                        reduced.begin() + static_cast<std::ptrdiff_t>(i);
+      Build b = begin(axes);
+      const int value = source.operand < 0
+                            ? emit(b, def(v).in(0))
+                            : b.program.input(source.operand, source.dtype, select(source.strides, axes));
+      Shape extents = Shape::filled(space_.rank(), 1);
+      std::vector<int> left;
+      std::vector<bool> left_reduced;
+      for (size_t k = 0; k < axes.size(); ++k) {
+        if (now[k]) continue;
+        extents[axes[k]] = space_[axes[k]];
+        left.push_back(axes[k]);
+        left_reduced.push_back(reduced[k]);
+      }
+      const Place to = last ? destination(v) : temporary(dtype, extents);
+      accumulate(b, v, to, now, value);
+      finish(b);
+      if (last) {
+        place_[index(v)] = to;
+        return;
+      }
+      source = to;
+      axes = left;
+      reduced = left_reduced;
+    }
+  }
+
+  const Graph& g_;
+  const StepSpec& spec_;
+  std::unique_ptr<TileStepKernel> kernel_;
+  Shape space_;
+  std::vector<int> order_;  // axes longer than 1, slowest first
+  std::vector<Place> place_;
+  std::vector<int> level_;
+};
+
+bool blocked(const StepSpec& spec) {
+  const auto is_blocked = [](const Operand& o) { return o.layout.blocked != nullptr; };
+  return std::any_of(spec.in.begin(), spec.in.end(), is_blocked) ||
+         std::any_of(spec.out.begin(), spec.out.end(), is_blocked);
+}
+
+}  // namespace
+
+std::shared_ptr<const Graph> body_of(const StepSpec& spec) {
+  if (spec.node->op == Op::fused) return attrs<FusedAttrs>(*spec.node).body;
+  auto body = std::make_shared<Graph>();
+  std::vector<Value> in;
+  for (const Operand& o : spec.in) in.push_back(body->add(Op::input, LeafAttrs{"", o.type}, {})[0]);
+  body->outputs = body->add(spec.node->op, spec.node->attrs, in);
+  return body;
+}
+
+std::unique_ptr<Kernel> make_tile_step(const StepSpec& spec) {
+  const Op op = spec.node->op;
+  if (blocked(spec) || !(op == Op::fused || op == Op::copy || op == Op::broadcast || is_pointwise(op) || is_reduce(op)))
+    return nullptr;
+  const auto body = body_of(spec);
+  for (const ValueInfo& v : body->values) {
+    if (v.type.numel() == 0) return nullptr;  // the reference knows what the sum of nothing is
+  }
+  return Lowering(*body, spec).run();
+}
+
+}  // namespace freight::cpu

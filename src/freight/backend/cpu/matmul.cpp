@@ -1,0 +1,84 @@
+// matmul by oneDNN: batch axes, transposes as strides, bias and relu in the epilogue.
+#include <algorithm>
+
+#include "freight/backend/cpu/dnnl_support.h"
+#include "freight/backend/cpu/steps.h"
+#include "freight/base/error.h"
+
+namespace freight::cpu {
+
+namespace {
+
+// One of the last two axes is contiguous and the other steps over whole rows; nothing is broadcast.
+bool usable(const Shape& shape, const Layout& layout) {
+  if (layout.blocked) return false;
+  const int r = shape.rank();
+  const auto along = [&](int fast, int slow) {
+    return (shape[fast] == 1 || layout.strides[fast] == 1) && (shape[slow] == 1 || layout.strides[slow] >= shape[fast]);
+  };
+  bool batch = true;
+  for (int i = 0; i < r - 2; ++i) batch = batch && (shape[i] == 1 || layout.strides[i] > 0);
+  return batch && (along(r - 1, r - 2) || along(r - 2, r - 1));
+}
+
+// The operand with its last two axes exchanged where the flag says so.
+Operand oriented(const Operand& o, bool transposed) {
+  Operand t = o;
+  const int r = o.type.shape.rank();
+  if (transposed) {
+    std::swap(t.type.shape[r - 1], t.type.shape[r - 2]);
+    std::swap(t.layout.strides[r - 1], t.layout.strides[r - 2]);
+  }
+  // Rows of one element: say that they step over what they hold.
+  if (t.type.shape[r - 1] == 1 && t.type.shape[r - 2] != 1)
+    t.layout.strides[r - 1] = t.layout.strides[r - 2] == 1 ? t.type.shape[r - 2] : 1;
+  if (t.type.shape[r - 2] == 1) t.layout.strides[r - 2] = t.layout.strides[r - 1] == 1 ? t.type.shape[r - 1] : 1;
+  return t;
+}
+
+dnnl::memory::desc plain(const Operand& o) {
+  return dnnl::memory::desc(o.type.shape.vector(), dnnl_type(o.type.dtype), o.layout.strides.vector());
+}
+
+}  // namespace
+
+LayoutPlan matmul_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) {
+  LayoutPlan plan;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const Shape& s = graph.type(node.inputs[i]).shape;
+    plan.in.push_back(i < 2 && usable(s, given[i]) ? given[i] : Layout::row_major(s));
+  }
+  plan.out.push_back(Layout::row_major(graph.type(node.out()).shape));
+  return plan;
+}
+
+std::unique_ptr<Kernel> make_matmul(const StepSpec& spec) {
+  if (spec.node->op != Op::matmul || spec.out[0].type.dtype != DType::f32 || spec.out[0].type.numel() == 0)
+    return nullptr;
+  const auto& a = attrs<MatmulAttrs>(*spec.node);
+  const Operand lhs = oriented(spec.in[0], a.trans_a), rhs = oriented(spec.in[1], a.trans_b);
+  const Operand& out = spec.out[0];
+  const int rank = out.type.shape.rank();
+  dnnl::primitive_attr attributes = dnnl_attributes();
+  dnnl::post_ops post;
+  std::vector<DnnlKernel::Argument> arguments{{DNNL_ARG_SRC, plain(lhs), 0}, {DNNL_ARG_WEIGHTS, plain(rhs), 1}};
+  size_t next = 2;
+  dnnl::memory::desc bias;
+  if (a.epilogue.bias) {
+    Shape thin = Shape::filled(rank, 1);
+    thin[rank - 1] = out.type.shape[rank - 1];
+    bias = dnnl::memory::desc(thin.vector(), dnnl_type(out.type.dtype), contiguous_strides(thin).vector());
+    arguments.push_back({DNNL_ARG_BIAS, bias, next++});
+  }
+  FREIGHT_CHECK(!a.epilogue.residual, "residual epilogue");
+  if (a.epilogue.relu) post.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+  attributes.set_post_ops(post);
+  const dnnl::memory::desc result = plain(oriented(out, false));
+  arguments.push_back({DNNL_ARG_DST, result, next});
+  const dnnl::matmul::desc desc = a.epilogue.bias ? dnnl::matmul::desc(plain(lhs), plain(rhs), bias, result)
+                                                  : dnnl::matmul::desc(plain(lhs), plain(rhs), result);
+  const dnnl::matmul::primitive_desc pd(desc, attributes, dnnl_engine());
+  return std::make_unique<DnnlKernel>(dnnl::matmul(pd), pd.scratchpad_desc(), dnnl_label(pd), arguments, next + 1);
+}
+
+}  // namespace freight::cpu

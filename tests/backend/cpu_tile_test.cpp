@@ -1,0 +1,193 @@
+// Fused regions on the CPU backend against the reference backend, larger than one tile and one task: layouts,
+// broadcasts, reductions over any axes, in-place results, equal bits for any number of threads.
+#include <omp.h>
+
+#include <cstring>
+
+#include "freight/backend/backend.h"
+#include "freight/ir/builder.h"
+#include "tests/support/arrays.h"
+
+namespace freight::test {
+namespace {
+
+// A node with its operands' layouts, run by one backend on given inputs (in memory order of their layouts).
+struct Step {
+  Graph graph;
+  std::vector<Layout> in, out;
+
+  Step(std::shared_ptr<const Graph> body, bool channels_last) {
+    std::vector<Value> inputs;
+    for (Value v : body->leaves(Op::input))
+      inputs.push_back(graph.add(Op::input, LeafAttrs{"x", body->type(v)}, {})[0]);
+    graph.outputs = graph.add(Op::fused, FusedAttrs{body}, inputs);
+    const auto layout = [&](Value v) {
+      const Shape& s = graph.type(v).shape;
+      return channels_last ? Layout::channels_last(s) : Layout::row_major(s);
+    };
+    for (Value v : inputs) in.push_back(layout(v));
+    for (Value v : graph.outputs) out.push_back(layout(v));
+  }
+
+  std::vector<Array> run(const std::string& name, const std::vector<Array>& inputs, int overwritten_input = -1) const {
+    const Node& node = graph.def(graph.outputs[0]);
+    StepSpec spec{&graph, &node, {}, {}, true, false};
+    for (size_t i = 0; i < in.size(); ++i) spec.in.push_back({graph.type(node.inputs[i]), in[i]});
+    for (size_t i = 0; i < out.size(); ++i) spec.out.push_back({graph.type(node.outputs[i]), out[i]});
+    const auto kernel = backend(name).prepare(spec);
+    std::vector<Array> given, results;
+    std::vector<void*> operands;
+    for (const Array& a : inputs) {
+      given.push_back(a.clone());
+      operands.push_back(given.back().raw());
+    }
+    for (size_t i = 0; i < out.size(); ++i) {
+      const Type& t = graph.type(node.outputs[i]);
+      results.push_back(i == 0 && overwritten_input >= 0 ? given[static_cast<size_t>(overwritten_input)]
+                                                         : Array(t.dtype, t.shape));
+      operands.push_back(results.back().raw());
+    }
+    Array scratch(DType::u8, {static_cast<int64_t>(kernel->scratch_bytes()) + 64});
+    operands.push_back(scratch.raw());
+    kernel->run(operands.data());
+    return results;
+  }
+};
+
+void expect_equal_bits(const std::vector<Array>& a, const std::vector<Array>& b) {
+  for (size_t i = 0; i < a.size(); ++i)
+    EXPECT_EQ(std::memcmp(a[i].raw(), b[i].raw(), a[i].bytes()), 0) << "output " << i;
+}
+
+// Runs the body on cpu and ref in both layouts, and on cpu with one and two threads.
+void check(const std::shared_ptr<Graph>& body, double tolerance, bool in_place = false) {
+  std::vector<Array> inputs;
+  uint64_t seed = 1;
+  for (Value v : body->leaves(Op::input)) {
+    const Type& t = body->type(v);
+    if (t.dtype == DType::i64) {
+      Array key(DType::i64, t.shape);
+      for (int64_t i = 0; i < t.numel(); ++i) key.data<int64_t>()[i] = i % 7;
+      inputs.push_back(key);
+    } else {
+      inputs.push_back(random_array({t, Fill::unit}, seed++));
+    }
+  }
+  for (bool channels_last : {false, true}) {
+    SCOPED_TRACE(channels_last ? "channels-last" : "row-major");
+    const Step step(body, channels_last);
+    const std::vector<Array> expected = step.run("ref", inputs), got = step.run("cpu", inputs);
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_TRUE(close(got[i], expected[i], tolerance)) << "output " << i << "\n" << print(*body);
+    if (in_place) expect_equal_bits(step.run("cpu", inputs, 0), got);
+    const int threads = omp_get_max_threads();
+    for (int n : {1, 2, 3}) {
+      omp_set_num_threads(n);
+      expect_equal_bits(step.run("cpu", inputs), got);
+    }
+    omp_set_num_threads(threads);
+  }
+}
+
+struct Body {
+  std::shared_ptr<Graph> graph = std::make_shared<Graph>();
+  Builder b{*graph};
+  Ex input(const Shape& shape, DType dtype = DType::f32) {
+    return {&b, b.one(Op::input, LeafAttrs{"x", {dtype, shape}}, {})};
+  }
+  Ex spread(Ex x, const Shape& shape) { return {&b, b.broadcast(x.v, shape)}; }
+  Ex reduce(Op op, Ex x, const Shape& axes) { return {&b, b.one(op, AxesAttrs{axes}, {x.v})}; }
+  void returns(const std::vector<Ex>& values) {
+    for (Ex v : values) graph->outputs.push_back(v.v);
+  }
+};
+
+const Shape kShapes[] = {{1, 1, 1, 1}, {7, 1, 1, 5}, {65, 17, 3, 1}, {3, 5, 40, 31}, {2, 2100, 2, 2}, {20000, 1, 1, 2}};
+
+TEST(CpuTile, PointwiseRegionsWithBroadcastOperandsAgreeWithTheReference) {
+  for (const Shape& s : kShapes) {
+    SCOPED_TRACE(to_string(s));
+    Body k;
+    const Ex x = k.input(s), scale = k.spread(k.input({1, s[1], 1, 1}), s),
+             per_row = k.spread(k.input({s[0], 1, 1, 1}), s);
+    const Ex one = k.spread(k.input({1, 1, 1, 1}), s), map = k.spread(k.input({1, 1, s[2], s[3]}), s);
+    const Ex y = apply(Op::relu, (x - one) * scale * (scale + 2.0) + per_row) - map * x;
+    k.returns({y, select(x > 0.0, y, scale)});
+    check(k.graph, 1e-5, true);
+  }
+}
+
+TEST(CpuTile, ElementTypesMixAsInTheReference) {
+  for (const Shape& s : kShapes) {
+    SCOPED_TRACE(to_string(s));
+    Body k;
+    const Ex x = k.input(s, DType::bf16), label = k.spread(k.input({s[0], 1, 1, 1}, DType::i64), s);
+    const Ex iota{&k.b, k.b.one(Op::iota, IotaAttrs{s, 1, DType::i64}, {})};
+    const Ex hit{&k.b, k.b.binary(Op::eq, label.v, iota.v)};
+    const Ex wide{&k.b, k.b.cast(x.v, DType::f64)}, number{&k.b, k.b.cast(label.v, DType::f32)};
+    k.returns({select(hit, x, -x), hit, wide * wide + 1.0, number * 0.5, label * iota + iota});
+    check(k.graph, 1e-2);
+  }
+}
+
+TEST(CpuTile, ReductionsOverAnyAxesAgreeWithTheReference) {
+  const Shape axes[] = {{0}, {1}, {3}, {0, 1}, {0, 2, 3}, {1, 2, 3}, {2, 3}, {1, 3}, {0, 2}, {0, 1, 2, 3}};
+  for (const Shape& s : kShapes) {
+    for (const Shape& a : axes) {
+      SCOPED_TRACE(to_string(s) + to_string(a));
+      Body k;
+      const Ex x = k.input(s), scale = k.spread(k.input({1, s[1], 1, 1}), s);
+      const Ex y = x * scale + 0.5;
+      k.returns({y, k.reduce(Op::sum, y, a), k.reduce(Op::reduce_max, x, a), k.reduce(Op::sum, y * y, a),
+                 k.reduce(Op::reduce_min, y, a)});
+      check(k.graph, 3e-6);
+      Body integers;
+      const Ex i = integers.input(s, DType::i64);
+      integers.returns({integers.reduce(Op::sum, i, a), integers.reduce(Op::reduce_max, i, a)});
+      check(integers.graph, 0);
+    }
+  }
+}
+
+TEST(CpuTile, ReductionsThatAreReadInsideAgreeWithTheReference) {
+  const Shape axes[] = {{1}, {3}, {2, 3}, {0, 2, 3}, {1, 2, 3}};
+  for (const Shape& s : kShapes) {
+    for (const Shape& a : axes) {
+      SCOPED_TRACE(to_string(s) + to_string(a));
+      Body k;
+      const Ex x = k.input(s);
+      const Ex e = apply(Op::exp, x - k.spread(k.reduce(Op::reduce_max, x, a), s));
+      const Ex total = k.reduce(Op::sum, e, a);
+      k.returns({e / k.spread(total, s), apply(Op::log, total), total});
+      check(k.graph, 1e-5);
+    }
+  }
+}
+
+TEST(CpuTile, DrawsAreThoseOfTheReferenceInEveryLayout) {
+  for (const Shape& s : kShapes) {
+    SCOPED_TRACE(to_string(s));
+    Body k;
+    const Ex key = k.input({2}, DType::i64);
+    k.returns({{&k.b, k.b.one(Op::random_uniform, RandomAttrs{s, 3}, {key.v})}});
+    const Step step(k.graph, false);
+    const Array seeds = Array::of<int64_t>({77, 5}, {2});
+    expect_equal_bits(step.run("cpu", {seeds}), step.run("ref", {seeds}));
+    const Step last(k.graph, true);
+    expect_equal_bits(last.run("cpu", {seeds}), last.run("ref", {seeds}));
+  }
+}
+
+TEST(CpuTile, LongSumsKeepSixDigits) {
+  Body k;
+  const Ex x = k.input({3000, 1000});
+  k.returns({k.reduce(Op::sum, x, {0, 1}), k.reduce(Op::sum, x, {0}), k.reduce(Op::sum, x, {1})});
+  const Step step(k.graph, false);
+  Array a(DType::f32, {3000, 1000});
+  for (int64_t i = 0; i < a.numel(); ++i) a.data<float>()[i] = 0.1f + 1e-3f * static_cast<float>(i % 97);
+  const auto expected = step.run("ref", {a}), got = step.run("cpu", {a});
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(close(got[i], expected[i], 1e-6)) << i;
+}
+
+}  // namespace
+}  // namespace freight::test
