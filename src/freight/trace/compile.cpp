@@ -142,6 +142,14 @@ Executable& CompiledFunction::executable(const Argument* first, size_t count, Bo
   return *l.executable;
 }
 
+std::vector<Array> CompiledFunction::states(const Argument* first, size_t count, Body body, void* context) {
+  std::vector<Array> arrays;
+  for (const auto& v : lower(first, count, body, context).tape->variables()) {
+    arrays.emplace_back(v->type.dtype, v->type.shape, v->materialize());
+  }
+  return arrays;
+}
+
 const std::vector<Tensor>& CompiledFunction::call(const Argument* first, size_t count, Body body, void* context) {
   if (trace::compiling()) {
     fail(ErrorKind::usage, "compile", "a compiled function was called while another step ",

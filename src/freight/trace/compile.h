@@ -55,6 +55,8 @@ class CompiledFunction {
   const Graph& graph(const Argument* first, size_t count, Body body, void* context);
   std::shared_ptr<const Plan> plan(const Argument* first, size_t count, Body body, void* context);
   Executable& executable(const Argument* first, size_t count, Body body, void* context);
+  // The states that the step reads and updates, in the order of the graph's leaves; the arrays share their memory.
+  std::vector<Array> states(const Argument* first, size_t count, Body body, void* context);
   // How many signatures were traced so far.
   size_t traces() const;
 
@@ -157,6 +159,11 @@ class Compiled {
   Executable& executable(const A&... a) {
     const Argument in[] = {Argument(a)..., Argument()};
     return function_.executable(in, sizeof...(A), body<sizeof...(A), false>(), &f_);
+  }
+  template <class... A>
+  std::vector<Array> states(const A&... a) {
+    const Argument in[] = {Argument(a)..., Argument()};
+    return function_.states(in, sizeof...(A), body<sizeof...(A), false>(), &f_);
   }
   size_t traces() const { return function_.traces(); }
 

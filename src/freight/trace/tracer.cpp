@@ -3,6 +3,7 @@
 
 #include "freight/backend/backend.h"
 #include "freight/base/env.h"
+#include "freight/ir/builder.h"
 
 namespace freight {
 namespace trace {
@@ -77,6 +78,16 @@ StateUse& Trace::use(const std::shared_ptr<VariableImpl>& variable) {
     states_.push_back({variable, leaf, leaf});
   }
   return states_[it->second];
+}
+
+void Trace::guard_assignments(Value condition) {
+  Builder b(graph_, scope(), where());
+  for (StateUse& s : states_) {
+    const Type type = graph_.type(s.leaf);
+    if (s.current == s.leaf || !is_floating(type.dtype)) continue;
+    const Value all = b.broadcast(b.reshape(condition, Shape::filled(type.shape.rank(), 1)), type.shape);
+    s.current = b.where(all, s.current, s.leaf);
+  }
 }
 
 void Trace::depend_on(const std::shared_ptr<const bool>& flag) {

@@ -67,6 +67,8 @@ class Trace : public std::enable_shared_from_this<Trace> {
   // The leaf of an evaluated tensor if this trace has read it, else invalid.
   Value find(const Tensor& tensor) const;
   StateUse& use(const std::shared_ptr<VariableImpl>& variable);
+  // Assignments made so far take effect only where `condition` (bool[]) holds; integer states are left out.
+  void guard_assignments(Value condition);
   int64_t next_stream() { return streams_++; }
   void depend_on(const std::shared_ptr<const bool>& flag);
 

@@ -201,6 +201,11 @@ void Variable::set(double value) const {
   fill(impl_->materialize()->data(), impl_->type, value);
 }
 
+void assign_only_if(const In& condition) {
+  trace::Trace& t = trace::current();
+  t.guard_assignments(t.value_of(trace::tensor_of(condition, "assign_only_if")));
+}
+
 Variable rng_state() {
   static const Variable state = [] {
     Variable v("rng", {DType::i64, {2}});
