@@ -1,0 +1,63 @@
+// `freight devices`: which devices exist, what they are, and why others are missing. Allocates nothing on any device.
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "freight/base/cpu_info.h"
+#include "freight/base/strings.h"
+#include "freight/base/threads.h"
+#include "options.h"
+
+namespace freight::app {
+
+namespace {
+
+// Kinds of devices that this program knows of but was built without.
+struct Absent {
+  const char* kind;
+  const char* reason;
+};
+constexpr Absent kAbsent[] = {
+    {"cuda", "this build has no CUDA backend"},
+    {"opencl", "this build has no OpenCL backend"},
+};
+
+}  // namespace
+
+int devices_command(const Args& args) {
+  bool as_json = false;
+  Options options("devices", "Lists the devices of this machine, and says why others are missing.");
+  options.add("--json", &as_json, "print a JSON object: devices, absent");
+  if (options.parse(args) == Options::Outcome::done) return 0;
+
+  const CpuInfo cpu = cpu_info();
+  if (as_json) {
+    nlohmann::ordered_json out;
+    out["devices"] = {{{"name", "cpu"},
+                       {"model", cpu.model},
+                       {"cores", cpu.cores},
+                       {"threads", thread_count()},
+                       {"instructions", cpu.instructions},
+                       {"l1_bytes", cpu.l1_bytes},
+                       {"l2_bytes", cpu.l2_bytes},
+                       {"l3_bytes", cpu.l3_bytes},
+                       {"memory_bytes", cpu.memory_bytes},
+                       {"memory_available_bytes", cpu.memory_available_bytes}}};
+    out["absent"] = nlohmann::ordered_json::array();
+    for (const Absent& a : kAbsent) out["absent"].push_back({{"name", a.kind}, {"reason", a.reason}});
+    std::printf("%s\n", out.dump(2).c_str());
+    return 0;
+  }
+  const auto bytes = [](int64_t n) { return n ? human_bytes(static_cast<double>(n)) : std::string("unknown"); };
+  std::printf("cpu     %s\n", cpu.model.c_str());
+  std::printf("        %d cores, %d compute threads\n", cpu.cores, thread_count());
+  std::printf("        instructions %s\n", join(cpu.instructions, " ").c_str());
+  std::printf("        caches L1 %s, L2 %s, L3 %s\n", bytes(cpu.l1_bytes).c_str(), bytes(cpu.l2_bytes).c_str(),
+              bytes(cpu.l3_bytes).c_str());
+  std::printf("        memory %s, available %s\n", bytes(cpu.memory_bytes).c_str(),
+              bytes(cpu.memory_available_bytes).c_str());
+  for (const Absent& a : kAbsent) std::printf("%-7s none: %s\n", a.kind, a.reason);
+  return 0;
+}
+
+}  // namespace freight::app

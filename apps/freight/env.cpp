@@ -1,0 +1,38 @@
+// `freight env`: the environment variables that are honoured, and their values.
+#include "freight/base/env.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "options.h"
+#include "table.h"
+
+namespace freight::app {
+
+int env_command(const Args& args) {
+  bool as_json = false;
+  Options options("env", "Lists the environment variables that Freight honours, with their values.");
+  options.add("--json", &as_json, "print a JSON array");
+  if (options.parse(args) == Options::Outcome::done) return 0;
+
+  if (as_json) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const env::Variable& v : env::variables()) {
+      list.push_back({{"name", v.name},
+                      {"value", env::is_set(v.name) ? nlohmann::ordered_json(env::get(v.name)) : nullptr},
+                      {"meaning", v.meaning},
+                      {"flag", v.flag}});
+    }
+    std::printf("%s\n", list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    return 0;
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const env::Variable& v : env::variables()) {
+    rows.push_back({v.name, env::is_set(v.name) ? env::get(v.name) : "-", v.flag[0] ? v.flag : "-", v.meaning});
+  }
+  std::fputs(table({"variable", "value", "flag", "meaning"}, rows).c_str(), stdout);
+  return 0;
+}
+
+}  // namespace freight::app

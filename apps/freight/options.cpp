@@ -1,0 +1,476 @@
+// See options.h. A value from a flag, from --set and from a file is checked by the same code (`assign`). A general
+// parser library was tried and refused: the table, the layering and the messages had to be ours anyway, and the rest is
+// the four `collect` functions.
+#include "options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "freight/base/error.h"
+#include "freight/base/log.h"
+#include "freight/base/strings.h"
+
+namespace freight::app {
+
+namespace {
+
+// Ordered: a printed configuration keeps the order of the help.
+using Json = nlohmann::ordered_json;
+
+struct Option {
+  std::vector<std::string> names;  // shown; the first long one is the option's name in messages
+  std::vector<std::string> hidden;
+  std::string name, help, heading;
+  Options::Target target;
+  Options::More more;
+  bool positional = false, required = false, given = false;
+  std::string default_text;
+  std::vector<std::string> values;  // as the command line gave them
+};
+
+template <class T>
+struct ValueOf {
+  using type = T;
+};
+template <class T>
+struct ValueOf<std::optional<T>> {
+  using type = T;
+};
+
+[[noreturn]] void bad_value(const Option& o, const std::string& text, const std::string& need) {
+  fail(ErrorKind::usage, o.name, "got '", text, "', need ", need);
+}
+
+void check_bounds(const Option& o, double v, const std::string& text) {
+  const auto& m = o.more;
+  if (!std::isfinite(v)) bad_value(o, text, "a finite number");
+  if ((m.min && v < *m.min) || (m.max && v > *m.max)) {
+    bad_value(o, text,
+              m.min && m.max ? cat("a number from ", *m.min, " to ", *m.max)
+              : m.min        ? cat("at least ", *m.min)
+                             : cat("at most ", *m.max));
+  }
+}
+
+template <class T>
+T convert(const Option& o, const std::string& text) {
+  if constexpr (std::is_same_v<T, bool>) {
+    const std::string t = lower(text);
+    if (t == "true" || t == "1" || t == "yes" || t == "on") return true;
+    if (t == "false" || t == "0" || t == "no" || t == "off") return false;
+    bad_value(o, text, "true or false");
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return text;
+  } else {
+    T v{};
+    const char* end = text.data() + text.size();
+    const auto r = std::from_chars(text.data(), end, v);
+    if (r.ec != std::errc() || r.ptr != end) {
+      bad_value(o, text, std::is_integral_v<T> ? "a whole number" : "a number");
+    }
+    check_bounds(o, static_cast<double>(v), text);
+    return v;
+  }
+}
+
+// Stores one value; a list gets it appended.
+void assign(Option& o, const std::string& text) {
+  if (!o.more.one_of.empty() && std::find(o.more.one_of.begin(), o.more.one_of.end(), text) == o.more.one_of.end()) {
+    const std::string near = nearest(text, o.more.one_of);
+    bad_value(o, text,
+              cat("one of ", join(o.more.one_of, ", "), near.empty() ? "" : cat("; did you mean ", near, "?")));
+  }
+  std::visit(
+      [&](auto* target) {
+        using T = std::remove_pointer_t<decltype(target)>;
+        if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+          target->push_back(text);
+        } else {
+          *target = convert<typename ValueOf<T>::type>(o, text);
+        }
+      },
+      o.target);
+}
+
+Json value_json(const Option& o) {
+  return std::visit(
+      [](auto* target) {
+        using T = std::remove_pointer_t<decltype(target)>;
+        if constexpr (std::is_same_v<T, typename ValueOf<T>::type>) {
+          return Json(*target);
+        } else {
+          return *target ? Json(**target) : Json(nullptr);
+        }
+      },
+      o.target);
+}
+
+bool is_list(const Option& o) { return std::holds_alternative<std::vector<std::string>*>(o.target); }
+
+void clear_list(Option& o) {
+  if (is_list(o)) std::get<std::vector<std::string>*>(o.target)->clear();
+}
+
+bool is_bool(const Option& o) {
+  return std::holds_alternative<bool*>(o.target) || std::holds_alternative<std::optional<bool>*>(o.target);
+}
+
+std::string value_name(const Option& o) {
+  if (is_bool(o)) return "";
+  if (!o.more.value.empty()) return o.more.value;
+  if (std::holds_alternative<int64_t*>(o.target) || std::holds_alternative<std::optional<int64_t>*>(o.target))
+    return "N";
+  if (std::holds_alternative<double*>(o.target) || std::holds_alternative<std::optional<double>*>(o.target)) return "X";
+  return o.more.one_of.empty() ? "TEXT" : join(o.more.one_of, "|");
+}
+
+// "--no-progress" for "--progress".
+std::string negated(const std::string& name) { return "--no-" + name.substr(2); }
+
+std::vector<std::string> wrap(const std::string& text, size_t width) {
+  std::vector<std::string> lines{""};
+  for (const std::string& word : split(text, ' ')) {
+    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > width) lines.emplace_back();
+    lines.back() += (lines.back().empty() ? "" : " ") + word;
+  }
+  return lines;
+}
+
+// Scalars of a JSON document by dotted key.
+void flatten(const Json& node, const std::string& prefix, std::vector<std::pair<std::string, Json>>& out) {
+  if (!node.is_object()) {
+    out.emplace_back(prefix, node);
+    return;
+  }
+  for (const auto& [key, value] : node.items()) flatten(value, prefix.empty() ? key : prefix + "." + key, out);
+}
+
+}  // namespace
+
+struct Options::Impl {
+  std::string command, summary, synopsis, notes, heading = "Options";
+  std::vector<Option> options;
+  std::vector<std::pair<std::string, std::string>> shorthands;
+  bool with_config = false, dry_run = false, print_config = false, help_wanted = false, verbose = false, quiet = false;
+  std::string config_file;
+  std::vector<std::string> sets;
+
+  std::vector<std::string> known_flags() const {
+    std::vector<std::string> all;
+    for (const Option& o : options) {
+      for (const auto* list : {&o.names, &o.hidden}) {
+        for (const std::string& n : *list) {
+          if (!starts_with(n, "--")) continue;
+          all.push_back(n);
+          if (is_bool(o)) all.push_back(negated(n));
+        }
+      }
+    }
+    for (const auto& s : shorthands) all.push_back(s.first);
+    return all;
+  }
+
+  [[noreturn]] void unknown_flag(const std::string& token) const {
+    const std::string flag = token.substr(0, token.find('='));
+    const std::string near = nearest(flag, known_flags());
+    fail(ErrorKind::usage, flag, "unknown flag of `freight ", command, "`",
+         near.empty() ? cat("; see freight ", command, " --help") : cat("; did you mean ", near, "?"));
+  }
+
+  // `--batch_size=x` -> `--batch-size=x`; shorthands are replaced.
+  std::string canonical(std::string token) const {
+    const size_t end = std::min(token.find('='), token.size());
+    std::replace(token.begin(), token.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
+    for (const auto& [flag, meaning] : shorthands) {
+      if (token == flag) return meaning;
+    }
+    return token;
+  }
+
+  Option* find(const std::string& name) {
+    for (Option& o : options) {
+      for (const auto* list : {&o.names, &o.hidden}) {
+        if (std::find(list->begin(), list->end(), name) != list->end()) return &o;
+      }
+    }
+    return nullptr;
+  }
+
+  // The value after a flag: the next argument, whatever it looks like.
+  static std::string next_value(const Option& o, const std::vector<std::string>& args, size_t& i) {
+    if (i + 1 >= args.size()) fail(ErrorKind::usage, o.name, "needs a value (", value_name(o), ")");
+    return args[++i];
+  }
+
+  void collect_long(const std::vector<std::string>& args, size_t& i) {
+    const std::string token = canonical(args[i]);
+    const size_t eq = token.find('=');
+    const std::string name = token.substr(0, eq);
+    if (Option* o = find(name)) {
+      o->values.push_back(eq != std::string::npos ? token.substr(eq + 1)
+                          : is_bool(*o)           ? "true"
+                                                  : next_value(*o, args, i));
+      return;
+    }
+    Option* positive = starts_with(name, "--no-") ? find("--" + name.substr(5)) : nullptr;
+    if (!positive || !is_bool(*positive)) unknown_flag(args[i]);
+    if (eq != std::string::npos) fail(ErrorKind::usage, name, "takes no value");
+    positive->values.emplace_back("false");
+  }
+
+  // "-b 7", "-b7", and clusters of booleans: "-vq".
+  void collect_short(const std::vector<std::string>& args, size_t& i) {
+    const std::string& token = args[i];
+    for (size_t at = 1; at < token.size(); ++at) {
+      Option* o = find(std::string{'-', token[at]});
+      if (!o) unknown_flag(token);
+      if (is_bool(*o)) {
+        o->values.emplace_back("true");
+        continue;
+      }
+      o->values.push_back(at + 1 < token.size() ? token.substr(at + 1) : next_value(*o, args, i));
+      return;
+    }
+  }
+
+  void collect_positional(const std::string& text) {
+    for (Option& o : options) {
+      if (!o.positional || (!o.values.empty() && !is_list(o))) continue;
+      o.values.push_back(text);
+      return;
+    }
+    fail(ErrorKind::usage, text, "unexpected argument; see freight ", command, " --help");
+  }
+
+  void collect(const std::vector<std::string>& args) {
+    bool flags_end = false;
+    for (size_t i = 0; i < args.size(); ++i) {
+      const std::string& a = args[i];
+      if (flags_end || a.size() < 2 || a[0] != '-') {
+        collect_positional(a);
+      } else if (a == "--") {
+        flags_end = true;
+      } else if (a[1] == '-') {
+        collect_long(args, i);
+      } else {
+        collect_short(args, i);
+      }
+    }
+  }
+
+  void apply_json(const std::string& key, const Json& value, const std::string& source) {
+    const auto at = std::find_if(options.begin(), options.end(),
+                                 [&](const Option& o) { return !o.more.key.empty() && o.more.key == key; });
+    if (at == options.end()) {
+      std::vector<std::string> keys;
+      for (const Option& o : options) {
+        if (!o.more.key.empty()) keys.push_back(o.more.key);
+      }
+      const std::string near = nearest(key, keys);
+      fail(
+          ErrorKind::usage, source, "unknown key '", key, "'",
+          near.empty() ? "; freight " + command + " --print-config lists the keys" : cat("; did you mean ", near, "?"));
+    }
+    Option& o = *at;
+    if (o.given) return;  // the command line beats the file
+    if (value.is_null()) return;
+    clear_list(o);
+    const auto text = [](const Json& v) { return v.is_string() ? v.get<std::string>() : v.dump(); };
+    try {
+      if (value.is_array()) {
+        if (!is_list(o)) bad_value(o, value.dump(), "one value");
+        for (const Json& v : value) assign(o, text(v));
+      } else {
+        assign(o, text(value));
+      }
+    } catch (const Error& e) {
+      fail(ErrorKind::usage, source, key, ": ", e.message());
+    }
+  }
+
+  // Later layers are applied first and mark their options as given.
+  void apply_layer(const Json& document, const std::string& source) {
+    std::vector<std::pair<std::string, Json>> values;
+    flatten(document, "", values);
+    for (const auto& [key, value] : values) apply_json(key, value, source);
+    for (const auto& entry : values) {
+      for (Option& o : options) {
+        if (!o.more.key.empty() && o.more.key == entry.first && !entry.second.is_null()) o.given = true;
+      }
+    }
+  }
+
+  void apply_sets() {
+    for (auto it = sets.rbegin(); it != sets.rend(); ++it) {
+      const size_t eq = it->find('=');
+      if (eq == std::string::npos || eq == 0) fail(ErrorKind::usage, "--set", "got '", *it, "', need key=value");
+      const std::string text = it->substr(eq + 1);
+      Json value = Json::parse(text, nullptr, false);
+      if (value.is_discarded()) value = text;
+      apply_layer(Json{{it->substr(0, eq), value}}, "--set");
+    }
+  }
+
+  void apply_file() {
+    if (config_file.empty()) return;
+    std::ifstream in(config_file);
+    if (!in) fail(ErrorKind::usage, "--config", "cannot read ", config_file);
+    Json document;
+    try {
+      document = Json::parse(in);
+    } catch (const Json::parse_error& e) {
+      fail(ErrorKind::usage, config_file, "not valid JSON near byte ", e.byte);
+    }
+    if (!document.is_object()) fail(ErrorKind::usage, config_file, "a configuration must be a JSON object");
+    apply_layer(document, config_file);
+  }
+};
+
+Options::Options(std::string command, std::string summary, std::string synopsis, std::string notes)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->command = std::move(command);
+  impl_->summary = std::move(summary);
+  impl_->synopsis = std::move(synopsis);
+  impl_->notes = std::move(notes);
+}
+Options::~Options() = default;
+
+void Options::group(const std::string& heading) { impl_->heading = heading; }
+
+void Options::add(const std::string& names, Target target, const std::string& help, const More& more) {
+  Option o;
+  o.names = split(names, ',');
+  o.hidden = more.aliases;
+  const auto long_name =
+      std::find_if(o.names.begin(), o.names.end(), [](const auto& n) { return starts_with(n, "--"); });
+  o.name = long_name == o.names.end() ? o.names[0] : *long_name;
+  o.help = help;
+  o.heading = impl_->heading;
+  o.target = target;
+  o.more = more;
+  const Json value = value_json(o);
+  if (!value.is_null() && !value.is_array() && !(is_bool(o) && value == false)) {
+    o.default_text = value.is_string() ? value.get<std::string>() : value.dump();
+  }
+  impl_->options.push_back(std::move(o));
+}
+
+void Options::positional(const std::string& name, Target target, const std::string& help, bool required) {
+  Option o;
+  o.name = name;
+  o.help = help;
+  o.heading = "Arguments";
+  o.target = target;
+  o.positional = true;
+  o.required = required;
+  impl_->options.push_back(std::move(o));
+}
+
+void Options::shorthand(const std::string& flag, const std::string& meaning) {
+  impl_->shorthands.emplace_back(flag, meaning);
+}
+
+void Options::enable_config() {
+  impl_->with_config = true;
+  group("Configuration");
+  add("--config", &impl_->config_file, "read options from a JSON file; flags and --set beat it", {.value = "FILE"});
+  add("--set", &impl_->sets, "set one key of the configuration, may be repeated", {.value = "KEY=VALUE"});
+  add("--print-config", &impl_->print_config, "print the resolved configuration as JSON and stop");
+  add("--dry-run", &impl_->dry_run, "check everything, say what would be done, and stop");
+}
+
+Options::Outcome Options::parse(const std::vector<std::string>& args) {
+  Impl& m = *impl_;
+  group("Common");
+  add("-v,--verbose", &m.verbose, "say more (log level debug)");
+  add("-q,--quiet", &m.quiet, "only warnings, errors and results");
+  add("-h,--help", &m.help_wanted, "this text");
+  m.collect(args);
+  for (Option& o : m.options) {
+    if (o.values.empty()) continue;
+    clear_list(o);
+    for (const std::string& v : o.values) assign(o, v);
+    o.given = true;
+  }
+  if (m.help_wanted) {
+    std::fputs(help().c_str(), stdout);
+    return Outcome::done;
+  }
+  for (const Option& o : m.options) {
+    if (o.required && !o.given) fail(ErrorKind::usage, o.name, "is missing; see freight ", m.command, " --help");
+  }
+  m.apply_sets();
+  m.apply_file();
+  if (m.quiet) log::set_level(log::Level::warn);
+  if (m.verbose) log::set_level(log::Level::debug);
+  if (m.print_config) {
+    std::printf("%s\n", config_json().c_str());
+    return Outcome::done;
+  }
+  return Outcome::run;
+}
+
+bool Options::dry_run() const { return impl_->dry_run; }
+
+bool Options::given(const std::string& name) const {
+  for (const Option& o : impl_->options) {
+    if (o.name == name) return o.given;
+  }
+  FREIGHT_CHECK(false, "no option ", name);
+  return false;
+}
+
+std::string Options::config_json() const {
+  Json document = Json::object();
+  for (const Option& o : impl_->options) {
+    if (o.more.key.empty()) continue;
+    Json* node = &document;
+    for (const std::string& part : split(o.more.key, '.')) node = &(*node)[part];
+    *node = value_json(o);
+  }
+  return document.dump(2);
+}
+
+std::string Options::help() const {
+  static constexpr size_t kColumn = 30, kWidth = 100;
+  const Impl& m = *impl_;
+  std::string out = cat(m.summary, "\n\nUsage: freight ", m.command, " ", m.synopsis, "\n");
+  std::vector<std::string> headings;
+  for (const Option& o : m.options) {
+    if (std::find(headings.begin(), headings.end(), o.heading) == headings.end()) headings.push_back(o.heading);
+  }
+  for (const std::string& heading : headings) {
+    out += cat("\n", heading, ":\n");
+    for (const Option& o : m.options) {
+      if (o.heading != heading) continue;
+      std::string left = o.positional ? cat("  ", o.name) : cat("  ", join(o.names, ", "), " ", value_name(o));
+      if (!o.positional && o.names[0].size() > 2) left.insert(2, "    ");
+      while (left.back() == ' ') left.pop_back();
+      std::string right = o.help;
+      std::vector<std::string> extra;
+      if (!o.default_text.empty()) extra.push_back("default " + o.default_text);
+      if (!o.hidden.empty()) extra.push_back("also " + join(o.hidden, ", "));
+      if (is_bool(o) && o.default_text == "true") extra.push_back("off: " + negated(o.name));
+      if (!extra.empty()) right += cat(" (", join(extra, "; "), ")");
+      if (left.size() + 2 > kColumn) {
+        out += left + "\n";
+        left.clear();
+      }
+      for (const std::string& line : wrap(right, kWidth - kColumn)) {
+        left.resize(kColumn, ' ');
+        out += left + line + "\n";
+        left.clear();
+      }
+    }
+  }
+  if (!m.shorthands.empty()) out += "\nShorthands:\n";
+  for (const auto& [flag, meaning] : m.shorthands) out += cat("      ", flag, " stands for ", meaning, "\n");
+  if (!m.notes.empty()) out += "\n" + m.notes + "\n";
+  return out;
+}
+
+}  // namespace freight::app

@@ -1,0 +1,62 @@
+// The options of one command: a table that parses the command line, layers the configuration (default < --config FILE
+// < --set key=value < flags), prints the help and the resolved configuration. JSON stays in options.cpp.
+// Rules for every command: `--flag value` and `--flag=value`; dashes and underscores alike; booleans have `--no-X`; the
+// last of several wins; an unknown flag is a usage error that names the nearest one.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace freight::app {
+
+class Options {
+ public:
+  // Where a value goes; its initial content is the default that help and --print-config show.
+  using Target = std::variant<bool*, int64_t*, double*, std::string*, std::vector<std::string>*, std::optional<bool>*,
+                              std::optional<int64_t>*, std::optional<double>*, std::optional<std::string>*>;
+  struct More {
+    std::string key = {};                      // dotted name in configuration files; "" keeps the option out of them
+    std::string value = {};                    // name of the value in the help; "" follows from the type
+    std::vector<std::string> one_of = {};      // allowed values; empty allows all
+    std::optional<double> min = {}, max = {};  // inclusive bounds of a number (NaN and infinity are always refused)
+    std::vector<std::string> aliases = {};     // accepted, not shown first in the help
+  };
+  enum class Outcome { run, done };  // done: help or the configuration was printed
+
+  // `synopsis` follows the command's name in the usage line; `notes` closes the help (examples).
+  Options(std::string command, std::string summary, std::string synopsis = "[options]", std::string notes = {});
+  ~Options();
+  Options(const Options&) = delete;
+  Options& operator=(const Options&) = delete;
+
+  // Heading of the options added next.
+  void group(const std::string& heading);
+  // `names`: "-b,--batch-size"; the first long one names the option in messages. A bool also accepts --no-NAME.
+  void add(const std::string& names, Target target, const std::string& help, const More& more);
+  void add(const std::string& names, Target target, const std::string& help) { add(names, target, help, More{}); }
+  // An argument without a flag, in order of addition; a vector takes all that are left.
+  void positional(const std::string& name, Target target, const std::string& help, bool required);
+  // `flag` stands for `meaning`: shorthand("--bf16", "--precision=bf16").
+  void shorthand(const std::string& flag, const std::string& meaning);
+  // Adds --config, --set, --print-config and --dry-run.
+  void enable_config();
+
+  // Fills the targets. Throws Error(usage). Also applies -v and -q to the log level.
+  Outcome parse(const std::vector<std::string>& args);
+
+  bool dry_run() const;
+  // Whether a configuration file, --set or a flag gave the option (named as in `add`, "--batch-size").
+  bool given(const std::string& name) const;
+  // Every option with a key, as nested JSON: what --print-config prints and a run saves.
+  std::string config_json() const;
+  std::string help() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace freight::app

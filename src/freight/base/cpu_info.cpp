@@ -1,0 +1,108 @@
+// See cpu_info.h.
+#include "freight/base/cpu_info.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+
+#include "freight/base/strings.h"
+
+namespace freight {
+
+namespace {
+
+std::string first_line(const std::string& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+std::string trimmed(const std::string& text) {
+  const size_t a = text.find_first_not_of(" \t"), b = text.find_last_not_of(" \t");
+  return a == std::string::npos ? "" : text.substr(a, b - a + 1);
+}
+
+// "512K", "32768K", "2M" or plain bytes; 0 when it is no number ("max").
+int64_t parse_size(const std::string& text) {
+  char* end = nullptr;
+  const int64_t n = std::strtoll(text.c_str(), &end, 10);
+  if (*end == 'K') return n << 10;
+  if (*end == 'M') return n << 20;
+  return n;
+}
+
+void read_cpuinfo(CpuInfo& info) {
+  static constexpr const char* kSets[] = {"sse4_2",   "avx",      "avx2",        "fma",         "avx_vnni",
+                                          "avx512f",  "avx512bw", "avx512_vnni", "avx512_bf16", "avx512_fp16",
+                                          "amx_bf16", "amx_int8", "amx_fp16",    "asimd",       "bf16",
+                                          "sve",      "sve2"};
+  std::ifstream in("/proc/cpuinfo");
+  std::string line;
+  std::set<std::string> flags;
+  while (std::getline(in, line)) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos) {
+      if (!flags.empty()) break;  // the first processor is enough
+      continue;
+    }
+    const std::string key = trimmed(line.substr(0, colon)), value = trimmed(line.substr(colon + 1));
+    if (key == "model name") info.model = value;
+    if (key == "flags" || key == "Features") {
+      for (const std::string& f : split(value, ' ')) flags.insert(f);
+    }
+  }
+  for (const char* s : kSets) {
+    if (flags.count(s)) info.instructions.emplace_back(s);
+  }
+}
+
+void read_caches(CpuInfo& info) {
+  for (int i = 0; i < 8; ++i) {
+    const std::string at = cat("/sys/devices/system/cpu/cpu0/cache/index", i, "/");
+    const std::string level = first_line(at + "level"), type = first_line(at + "type");
+    if (type == "Instruction") continue;
+    const int64_t bytes = parse_size(first_line(at + "size"));
+    if (level == "1") info.l1_bytes = bytes;
+    if (level == "2") info.l2_bytes = bytes;
+    if (level == "3") info.l3_bytes = bytes;
+  }
+}
+
+void read_memory(CpuInfo& info) {
+  std::ifstream in("/proc/meminfo");
+  std::string line;
+  while (std::getline(in, line)) {
+    if (starts_with(line, "MemTotal:")) info.memory_bytes = parse_size(trimmed(line.substr(9))) << 10;
+    if (starts_with(line, "MemAvailable:")) info.memory_available_bytes = parse_size(trimmed(line.substr(13))) << 10;
+  }
+  // A container's limit (control groups version 2, then 1).
+  for (const auto& [limit_path, used_path] :
+       {std::pair{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
+        std::pair{"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"}}) {
+    const int64_t limit = parse_size(first_line(limit_path)), used = parse_size(first_line(used_path));
+    if (limit > 0 && limit < info.memory_bytes) {
+      info.memory_bytes = limit;
+      info.memory_available_bytes = std::min(info.memory_available_bytes, std::max<int64_t>(0, limit - used));
+    }
+  }
+}
+
+}  // namespace
+
+CpuInfo cpu_info() {
+  CpuInfo info;
+  info.model = "unknown";
+  read_cpuinfo(info);
+  read_caches(info);
+  read_memory(info);
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0) info.cores = std::max(1, CPU_COUNT(&set));
+  return info;
+}
+
+}  // namespace freight

@@ -1,0 +1,23 @@
+// What the machine's processor and memory are, read from /proc and /sys: for `freight devices`, a run's record, and the
+// key of measured kernel choices. Allocates no compute resources.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace freight {
+
+struct CpuInfo {
+  std::string model;                      // "AMD EPYC 9654 96-Core Processor"; "unknown" where the system does not say
+  int cores = 1;                          // logical processors that this process may use (affinity mask)
+  std::vector<std::string> instructions;  // the sets that matter to kernels, narrow to wide: "avx2", "avx512_bf16", ...
+  int64_t l1_bytes = 0;                   // data caches, per instance; 0 where unknown
+  int64_t l2_bytes = 0;
+  int64_t l3_bytes = 0;
+  int64_t memory_bytes = 0;            // installed, or the container's limit if that is lower
+  int64_t memory_available_bytes = 0;  // before swapping starts, within the same limit
+};
+
+CpuInfo cpu_info();
+
+}  // namespace freight

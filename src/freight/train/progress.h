@@ -1,0 +1,56 @@
+// The progress line of long commands, on stderr: one rewriting line on a terminal, whole lines at a slower pace
+// elsewhere (a pipe, CI, TERM=dumb). Results go to stdout and are none of its business.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <string>
+
+namespace freight {
+
+// The figures of one training line; what is absent is left out of the text.
+struct ProgressFigures {
+  int64_t epoch = 0, epochs = 0;  // 1-based
+  int64_t step = 0, steps = 0;    // within the epoch
+  double loss = 0, mean_loss = 0;
+  std::optional<double> top1 = {};  // percent
+  double lr = 0;
+  double samples_per_s = 0;
+  const char* unit = "img/s";
+  std::optional<double> data_percent = {};
+  std::optional<int64_t> memory_bytes = {}, memory_limit_bytes = {};
+  std::optional<double> eta_s = {};
+};
+// "epoch 3/90  412/5005  loss 2.913 (3.104)  top1 41.2  lr 0.1  1284 img/s  data 2%  mem 9.8/23.6 GiB  eta 0:41:07"
+std::string progress_text(const ProgressFigures& figures);
+// "0:41:07"; "2d 3:04:05" from a day on.
+std::string clock_text(double seconds);
+// The first `width` columns of a UTF-8 text of single-width characters, "..." at the end where it was cut.
+std::string truncated(const std::string& text, size_t width);
+
+class Progress {
+ public:
+  enum class Mode { automatic, rewriting, lines, off };
+
+  // `automatic` is `rewriting` when `out` is a terminal, neither CI is set nor TERM dumb, else `lines`.
+  explicit Progress(Mode mode = Mode::automatic, std::FILE* out = stderr);
+  ~Progress();  // leaves a clean line
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // Whether an `update` now would be shown: ask before building a text in a fast loop.
+  bool due() const;
+  void update(const std::string& text);  // shown at most 10 times a second, as lines at most every 10 seconds
+  void line(const std::string& text);    // always, kept
+  void clear();                          // removes the rewriting line before others write
+  Mode mode() const { return mode_; }
+
+ private:
+  Mode mode_;
+  std::FILE* out_;
+  bool shown_ = false;
+  std::chrono::steady_clock::time_point last_;
+};
+
+}  // namespace freight

@@ -1,0 +1,149 @@
+// The helper of this folder's tests (see run_command.h), and the behaviour that all commands share.
+#include "run_command.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+extern char** environ;
+
+namespace freight::test {
+
+namespace {
+
+bool inherited(const char* entry) {
+  for (const char* prefix : {"FREIGHT_", "CI=", "TERM=", "NO_COLOR="}) {
+    if (std::strncmp(entry, prefix, std::strlen(prefix)) == 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string scratch_dir() {
+  // Removed when the program ends; one per test, so that tests may run at once.
+  struct Scratch {
+    std::filesystem::path path;
+    ~Scratch() {
+      std::error_code ignored;
+      if (!path.empty()) std::filesystem::remove_all(path, ignored);
+    }
+  };
+  static Scratch scratch;
+  const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+  const std::string name = std::string(info->test_suite_name()) + "." + info->name();
+  if (scratch.path.empty()) {
+    scratch.path = std::filesystem::temp_directory_path() / ("freight-test." + std::to_string(getpid()));
+  }
+  const auto dir = scratch.path / name;
+  std::filesystem::remove_all(dir);
+  std::filesystem::create_directories(dir);
+  return dir.string();
+}
+
+void write_file(const std::string& path, const std::string& content) { std::ofstream(path) << content; }
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+Ran run_freight(const std::vector<std::string>& args, const std::string& input,
+                const std::vector<std::string>& environment) {
+  char dir[] = "/tmp/freight-run.XXXXXX";
+  EXPECT_NE(mkdtemp(dir), nullptr);
+  const std::string in = std::string(dir) + "/in", out = std::string(dir) + "/out", err = std::string(dir) + "/err";
+  write_file(in, input);
+  std::vector<std::string> words = {FREIGHT_BINARY_DIR "/bin/freight"};
+  words.insert(words.end(), args.begin(), args.end());
+  std::vector<char*> argv, envp;
+  for (std::string& w : words) argv.push_back(w.data());
+  argv.push_back(nullptr);
+  std::vector<std::string> settings = environment;
+  for (char** e = environ; *e; ++e) {
+    if (inherited(*e)) settings.emplace_back(*e);
+  }
+  for (std::string& s : settings) envp.push_back(s.data());
+  envp.push_back(nullptr);
+
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(open(in.c_str(), O_RDONLY), 0);
+    dup2(open(out.c_str(), O_WRONLY | O_CREAT, 0600), 1);
+    dup2(open(err.c_str(), O_WRONLY | O_CREAT, 0600), 2);
+    execve(argv[0], argv.data(), envp.data());
+    _exit(127);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  Ran ran;
+  ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  ran.out = read_file(out);
+  ran.err = read_file(err);
+  std::filesystem::remove_all(dir);
+  return ran;
+}
+
+namespace {
+
+TEST(Command, VersionAndHelpGoToStdout) {
+  EXPECT_EQ(run_freight({"--version"}).out.rfind("freight ", 0), 0u);
+  const Ran help = run_freight({"--help"});
+  EXPECT_EQ(help.code, 0);
+  EXPECT_NE(help.out.find("devices"), std::string::npos);
+  EXPECT_EQ(help.err, "");
+}
+
+TEST(Command, WithoutArgumentsShowsTheUsageOnStderr) {
+  const Ran r = run_freight({});
+  EXPECT_EQ(r.code, 2);
+  EXPECT_EQ(r.out, "");
+  EXPECT_NE(r.err.find("Usage:"), std::string::npos);
+}
+
+TEST(Command, UnknownCommandNamesTheNearest) {
+  const Ran r = run_freight({"devcies"});
+  EXPECT_EQ(r.code, 2);
+  EXPECT_EQ(r.err, "freight: error: devcies: unknown command; did you mean devices?\n");
+}
+
+TEST(Command, UnknownFlagNamesTheNearest) {
+  const Ran r = run_freight({"env", "--jsno"});
+  EXPECT_EQ(r.code, 2);
+  EXPECT_EQ(r.err, "freight: error: --jsno: unknown flag of `freight env`; did you mean --json?\n");
+}
+
+TEST(Command, EveryCommandOfTheListExplainsItself) {
+  std::istringstream lines(run_freight({"--help"}).out);
+  std::string line;
+  while (std::getline(lines, line) && line != "Commands:") {
+  }
+  int commands = 0;
+  while (std::getline(lines, line) && line.rfind("  ", 0) == 0) {
+    std::string name;
+    std::istringstream(line) >> name;
+    const Ran r = run_freight({name, "--help"});
+    EXPECT_EQ(r.code, 0) << name;
+    EXPECT_NE(r.out.find("Usage: freight " + name), std::string::npos) << r.out;
+    EXPECT_EQ(run_freight({"help", name}).out, r.out);
+    ++commands;
+  }
+  EXPECT_GE(commands, 2);
+}
+
+TEST(Command, ResultsThatCannotBeWrittenAreAFailure) {
+  const std::string command = FREIGHT_BINARY_DIR "/bin/freight env > /dev/full 2> /dev/null";
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
+}
+
+}  // namespace
+}  // namespace freight::test
