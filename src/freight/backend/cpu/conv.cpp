@@ -159,14 +159,57 @@ std::unique_ptr<Kernel> make_conv(const StepSpec& spec) {
       3);
 }
 
-// Between a plain weight (row-major) and a packed one; grouped weights are packed with the group as an axis.
+namespace {
+
+// The descriptor of a plain weight in any dense strides, with the group as an axis of its own where the packed one has
+// it.
+dnnl::memory::desc plain_desc(const Operand& o, const dnnl::memory::desc& packed) {
+  const Type type{o.type.dtype, Shape(packed.dims())};
+  Layout layout = o.layout;
+  if (type.shape.rank() > o.type.shape.rank()) layout.strides.insert(0, layout.strides[0] * type.shape[1]);
+  return dnnl_desc(type, layout);
+}
+
+// Copies a weight that is a view with repeated or skipped elements before it is packed.
+class GatherThenReorder final : public Kernel {
+ public:
+  GatherThenReorder(std::unique_ptr<Kernel> gather, std::unique_ptr<Kernel> reorder, size_t bytes)
+      : gather_(std::move(gather)), reorder_(std::move(reorder)), bytes_((bytes + 63) / 64 * 64) {}
+  void run(void* const* operands) override {
+    char* scratch = static_cast<char*>(operands[2]);
+    void* first[] = {operands[0], scratch, scratch + bytes_};
+    gather_->run(first);
+    void* second[] = {scratch, operands[1], scratch + bytes_};
+    reorder_->run(second);
+  }
+  std::string name() const override { return "copy+" + reorder_->name(); }
+  size_t scratch_bytes() const override {
+    return bytes_ + std::max(gather_->scratch_bytes(), reorder_->scratch_bytes());
+  }
+
+ private:
+  std::unique_ptr<Kernel> gather_, reorder_;
+  size_t bytes_;
+};
+
+}  // namespace
+
+// Between a plain weight and a packed one.
 std::unique_ptr<Kernel> make_reorder(const StepSpec& spec) {
+  if (spec.node->op != Op::copy || !(spec.in[0].layout.blocked || spec.out[0].layout.blocked)) return nullptr;
   const bool packs = static_cast<bool>(spec.out[0].layout.blocked);
-  const dnnl::memory::desc packed = dnnl_desc(spec.in[0].type, packs ? spec.out[0].layout : spec.in[0].layout);
-  const Type type{spec.in[0].type.dtype, Shape(packed.dims())};
-  const dnnl::memory::desc plain = dnnl_desc(type, Layout::row_major(type.shape));
-  FREIGHT_CHECK(!(spec.in[0].layout.blocked && spec.out[0].layout.blocked), "reorder between packed layouts");
-  const auto &from = packs ? plain : packed, &to = packs ? packed : plain;
+  FREIGHT_CHECK(!(spec.in[0].layout.blocked && packs), "reorder between packed layouts");
+  const Operand& plain = packs ? spec.in[0] : spec.out[0];
+  if (!is_dense(plain.type.shape, plain.layout)) {
+    FREIGHT_CHECK(packs, "unpacking into a view");
+    const Operand dense{plain.type, Layout::row_major(plain.type.shape)};
+    StepSpec gather = spec, reorder = spec;
+    gather.out = reorder.in = {dense};
+    return std::make_unique<GatherThenReorder>(make_tile_step(gather), make_reorder(reorder), plain.type.bytes());
+  }
+  const dnnl::memory::desc packed = dnnl_desc(plain.type, packs ? spec.out[0].layout : spec.in[0].layout);
+  const dnnl::memory::desc unpacked = plain_desc(plain, packed);
+  const auto &from = packs ? unpacked : packed, &to = packs ? packed : unpacked;
   const dnnl::reorder::primitive_desc pd(dnnl_engine(), from, dnnl_engine(), to, dnnl_attributes());
   return std::make_unique<DnnlKernel>(dnnl::reorder(pd), pd.scratchpad_desc(), "dnnl:reorder",
                                       std::vector<DnnlKernel::Argument>{{DNNL_ARG_FROM, from, 0}, {DNNL_ARG_TO, to, 1}},

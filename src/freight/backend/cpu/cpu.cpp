@@ -34,6 +34,12 @@ class CpuBackend final : public Backend {
   bool has_kernel(const Graph&, const Node&) const override { return false; }
   bool fuses() const override { return true; }
   bool aliases_views() const override { return true; }
+  bool has_epilogue(const Graph& graph, const Node& node, const Epilogue& epilogue) const override {
+    return graph.type(node.out()).dtype == DType::f32 && !epilogue.residual;
+  }
+  LayoutPlan layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) const override {
+    return cpu_layouts(graph, node, given);
+  }
 
   // Pointwise results of a region without reductions that are read inside: one program, or the pointwise one runs last.
   bool in_place(const Graph& graph, const Node& node, int input, int output) const override {
@@ -49,7 +55,9 @@ class CpuBackend final : public Backend {
   }
 
   std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
-    if (auto kernel = make_tile_step(spec)) return kernel;
+    for (const auto make : {make_reorder, make_tile_step, make_matmul, make_conv, make_concat, make_pad}) {
+      if (auto kernel = make(spec)) return kernel;
+    }
     return ref_->prepare(spec);
   }
 

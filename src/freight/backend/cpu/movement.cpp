@@ -1,5 +1,6 @@
-// Data movement: copies between any two layouts, and concat and pad made of copies into parts of the result.
-// A copy is a tile program of one load and one store.
+// Data movement: concat and pad, made of copies into parts of the result. A copy is a tile program of one load and one
+// store.
+#include <algorithm>
 #include <cstring>
 
 #include "freight/backend/cpu/kernels/tile.h"
@@ -80,29 +81,24 @@ class CopyKernel : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_copy(const StepSpec& spec) {
-  if (spec.in[0].layout.blocked || spec.out[0].layout.blocked) return make_reorder(spec);
-  std::vector<CopyKernel::Part> parts;
-  parts.push_back({copy_tiles(spec.in[0].type.shape, spec.in[0].type.dtype, spec.in[0].layout.strides,
-                              spec.out[0].layout.strides, spec.stream_outputs),
-                   0, 0});
-  return std::make_unique<CopyKernel>(std::move(parts), 1, "copy");
-}
-
 std::unique_ptr<Kernel> make_concat(const StepSpec& spec) {
+  if (spec.node->op != Op::concat || spec.out[0].type.numel() == 0) return nullptr;
   const int axis = static_cast<int>(attrs<AxisAttrs>(*spec.node).axis);
   const Operand& out = spec.out[0];
   std::vector<CopyKernel::Part> parts;
   size_t at = 0;
   for (size_t i = 0; i < spec.in.size(); ++i) {
     const Operand& in = spec.in[i];
-    parts.push_back({copy_tiles(in.type.shape, in.type.dtype, in.layout.strides, out.layout.strides, false), i, at});
+    if (in.type.numel() > 0) {
+      parts.push_back({copy_tiles(in.type.shape, in.type.dtype, in.layout.strides, out.layout.strides, false), i, at});
+    }
     at += static_cast<size_t>(in.type.shape[axis] * out.layout.strides[axis]) * size_of(in.type.dtype);
   }
   return std::make_unique<CopyKernel>(std::move(parts), spec.in.size(), "concat");
 }
 
 std::unique_ptr<Kernel> make_pad(const StepSpec& spec) {
+  if (spec.node->op != Op::pad) return nullptr;
   const auto& a = attrs<PadAttrs>(*spec.node);
   const Operand &in = spec.in[0], &out = spec.out[0];
   Strides spread = out.layout.strides;

@@ -23,8 +23,7 @@ LayoutPlan matmul_layouts(const Graph& graph, const Node& node, const std::vecto
 std::unique_ptr<Kernel> make_conv(const StepSpec& spec);
 LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given);
 
-// copy between any two layouts, packed weights included; concat and pad as strided copies.
-std::unique_ptr<Kernel> make_copy(const StepSpec& spec);
+// copy to and from packed weights (between plain layouts it is a tile program); concat and pad as strided copies.
 std::unique_ptr<Kernel> make_reorder(const StepSpec& spec);
 std::unique_ptr<Kernel> make_concat(const StepSpec& spec);
 std::unique_ptr<Kernel> make_pad(const StepSpec& spec);
