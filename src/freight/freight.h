@@ -1,9 +1,10 @@
 // Freight for users: tensors, compiled steps, modules, optimizers, models. Light on purpose: including this file and
 // building a net compiles in under two seconds, and no third-party header comes with it.
 #pragma once
+#include "freight/models/models.h"
 #include "freight/nn/nn.h"
 #include "freight/ops/ops.h"
-#include "freight/optim/optimizer.h"
+#include "freight/optim/optim.h"
 #include "freight/trace/compile.h"
 #include "freight/trace/scope.h"
 #include "freight/trace/tensor.h"

@@ -125,12 +125,12 @@ TEST_F(TensorTest, RandomNumbersFollowSeedAndStep) {
   EXPECT_NE(a.to_vector<float>(), b.to_vector<float>());
 }
 
-TEST_F(TensorTest, InitialValuesDependOnSeedAndNumberOnly) {
+TEST_F(TensorTest, InitialValuesDependOnSeedAndNameOnly) {
   const auto make = [] { return Variable("w", {DType::f32, {40000}}, {Init::Kind::normal, 0, 1}); };
   seed(3);
   const Variable a = make(), b = make();
-  const auto vb = b.array().to_vector<float>();
   const auto va = a.array().to_vector<float>();
+  const auto vb = b.array().to_vector<float>();  // a second variable of the name
   EXPECT_NE(va, vb);
   seed(3);
   EXPECT_EQ(make().array().to_vector<float>(), va);

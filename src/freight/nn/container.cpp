@@ -14,8 +14,8 @@ Tensor Sequential::forward(const Tensor& x) {
 
 Residual::Residual(std::shared_ptr<Module> main, std::shared_ptr<Module> shortcut, std::shared_ptr<Module> activation)
     : main_(std::move(main)), shortcut_(std::move(shortcut)), activation_(std::move(activation)) {
-  adopt("main", main_);
-  if (shortcut_) adopt("shortcut", shortcut_);
+  adopt("", main_);
+  if (shortcut_) adopt("downsample", shortcut_);
   if (activation_) adopt("activation", activation_);
 }
 

@@ -43,14 +43,18 @@ class Sequential : public Module {
   Config config() const override { return {"Sequential"}; }
 };
 
-// activation(main(x) + shortcut(x)); the shortcut is the identity by default. Throws Error(usage) naming both shapes
-// when they differ. He et al. 2016.
+// activation(main(x) + shortcut(x)); the shortcut is the identity by default. In paths the children of main appear as
+// the block's own and the shortcut is "downsample", as in torchvision's residual networks. Throws Error(usage) naming
+// both shapes when they differ. He et al. 2016.
 class Residual : public Module {
  public:
   explicit Residual(std::shared_ptr<Module> main, std::shared_ptr<Module> shortcut = nullptr,
                     std::shared_ptr<Module> activation = nullptr);
   Tensor forward(const Tensor& x) override;
   Config config() const override { return {"Residual"}; }
+  const Module& main() const { return *main_; }
+  const Module* shortcut() const { return shortcut_.get(); }
+  const Module* activation() const { return activation_.get(); }
 
  private:
   std::shared_ptr<Module> main_, shortcut_, activation_;

@@ -56,7 +56,7 @@ void Module::adopt(const std::string& name, std::shared_ptr<Module> child) {
     if (c.name == name) fail(ErrorKind::usage, "module", "two children are named '", name, "'");
   }
   child->name_ = name;
-  child->prefix_names(name + ".");
+  if (!name.empty()) child->prefix_names(name + ".");
   children_.push_back({name, std::move(child)});
 }
 
@@ -67,7 +67,7 @@ void Module::prefix_names(const std::string& prefix) {
 
 void Module::collect(const std::string& prefix, std::vector<NamedVariable>& out) const {
   for (const NamedVariable& v : variables_) out.push_back({prefix + v.name, v.variable});
-  for (const Child& c : children_) c.module->collect(prefix + c.name + ".", out);
+  for (const Child& c : children_) c.module->collect(c.name.empty() ? prefix : prefix + c.name + ".", out);
 }
 
 std::vector<NamedVariable> Module::state_dict() const {

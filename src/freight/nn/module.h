@@ -75,6 +75,7 @@ class Module {
     adopt(name, std::move(child));
     return reference;
   }
+  // A child with an empty name leaves no trace in paths: its own children appear as this module's.
   void adopt(const std::string& name, std::shared_ptr<Module> child);
 
  private:

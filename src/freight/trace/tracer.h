@@ -28,8 +28,7 @@ struct VariableImpl {
   std::string name;
   Type type;
   Init init;
-  uint64_t seed = 0;
-  uint32_t number = 0;  // of the variable since the seed was set
+  uint64_t seed = 0, epoch = 0;  // the seed at construction, and which call of seed() set it
   Variable::Role role = Variable::Role::state;
   bool trainable = true;
   std::shared_ptr<Storage> storage;  // null until somebody needs the elements

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "freight/base/philox.h"
 #include "freight/base/threads.h"
@@ -14,9 +16,21 @@ namespace freight {
 namespace {
 
 std::atomic<uint64_t> g_seed{0};
-std::atomic<uint32_t> g_next_number{0};
-// Draws for initial values use streams that random ops of steps do not reach.
+std::atomic<uint64_t> g_epoch{0};  // how often seed() was called
+// Draws for initial values use a stream that random ops of steps do not reach.
 constexpr uint32_t kInitStream = 0x80000000u;
+
+// The Philox key of a variable's initial value: from the seed, the name, and how many variables of this name were
+// filled before since seed(). Not from the order of construction, which C++ leaves open among function arguments.
+uint64_t init_key(const trace::VariableImpl& v) {
+  static std::mutex mutex;
+  static std::map<std::pair<uint64_t, std::string>, uint32_t> filled;
+  uint64_t hash = hash_combine(v.seed, 0x66726569);
+  for (char c : v.name) hash = hash_combine(hash, static_cast<unsigned char>(c));
+  const std::lock_guard lock(mutex);
+  return hash_combine(hash, filled[{v.epoch, v.name}]++);
+}
+
 constexpr int64_t kChunk = 1 << 14;
 
 // Calls f(i) for all i in [0, n), in parallel chunks whose borders depend on n only.
@@ -92,8 +106,8 @@ void fill(void* dst, const Type& type, double value) {
 }
 
 void draw(float* dst, const trace::VariableImpl& v) {
-  const uint64_t key = v.seed;
-  const uint32_t stream = kInitStream + v.number;
+  const uint64_t key = init_key(v);
+  const uint32_t stream = kInitStream;
   const float a = static_cast<float>(v.init.a), b = static_cast<float>(v.init.b);
   const int64_t n = v.type.numel();
   switch (v.init.kind) {
@@ -150,7 +164,7 @@ Variable::Variable(const std::string& name, const Type& type, const Init& init, 
   impl_->role = role;
   impl_->trainable = role == Role::parameter;
   impl_->seed = g_seed;
-  if (init.kind != Init::Kind::constant) impl_->number = g_next_number++;
+  impl_->epoch = g_epoch;
 }
 
 const std::string& Variable::name() const { return impl_->name; }
@@ -218,7 +232,7 @@ Variable rng_state() {
 void seed(uint64_t value) {
   rng_state().set(Array::of<int64_t>({static_cast<int64_t>(value), 0}, {2}));
   g_seed = value;
-  g_next_number = 0;
+  ++g_epoch;
 }
 
 }  // namespace freight

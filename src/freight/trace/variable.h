@@ -9,7 +9,8 @@
 
 namespace freight {
 
-// How a variable is filled at first. Draws are Philox keyed by (seed, number of the variable since seed()).
+// How a variable is filled at first. Draws are Philox keyed by the seed, the variable's name, and how many
+// variables of that name were filled before since seed().
 struct Init {
   enum class Kind { constant, uniform, normal, trunc_normal, orthogonal };
   Kind kind = Kind::constant;

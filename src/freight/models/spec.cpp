@@ -1,0 +1,556 @@
+// Model specs: JSON to module trees and back. Each layer is built and at once applied in a trace that is thrown away:
+// so sizes can be inferred, and shapes that do not fit are reported with the layer's path. Never allocates weights.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/io/file.h"
+#include "freight/models/models.h"
+#include "freight/nn/nn.h"
+#include "freight/ops/shape.h"
+#include "freight/trace/tracer.h"
+
+namespace freight::models {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using trace::fail_here;
+using ModulePtr = std::shared_ptr<nn::Module>;
+
+constexpr int64_t kMaxExtent = 1 << 30;  // of one setting
+constexpr double kMaxElements = 0x1p44;  // of one tensor: beyond is a typing error
+constexpr int kMaxDepth = 64, kMaxLayers = 20000;
+
+std::string excerpt(const Json& j) {
+  std::string text = j.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  return text;
+}
+
+// Reads the settings of one layer; remembers which keys were asked for.
+class Settings {
+ public:
+  Settings(const Json& object, std::string type) : object_(object), type_(std::move(type)) {}
+
+  const std::string& type() const { return type_; }
+  const Json* find(const char* key) {
+    keys_.emplace_back(key);
+    const auto it = object_.find(key);
+    return it == object_.end() ? nullptr : &*it;
+  }
+  const Json& need(const char* key) {
+    const Json* j = find(key);
+    if (!j) fail_here(type_, "the setting '", key, "' is missing");
+    return *j;
+  }
+  int64_t parse_integer(const char* key, const Json& j) {
+    if (!j.is_number_integer()) bad(key, j, "an integer");
+    const bool large = j.is_number_unsigned() && j.get<uint64_t>() > static_cast<uint64_t>(kMaxExtent);
+    if (large || j.get<int64_t>() < -kMaxExtent || j.get<int64_t>() > kMaxExtent) bad(key, j, "a smaller number");
+    return j.get<int64_t>();
+  }
+  int64_t integer(const char* key) { return parse_integer(key, need(key)); }
+  int64_t integer(const char* key, int64_t usual) {
+    const Json* j = find(key);
+    return j ? parse_integer(key, *j) : usual;
+  }
+  double number(const char* key, double usual) {
+    const Json* j = find(key);
+    if (!j) return usual;
+    if (!j->is_number()) bad(key, *j, "a number");
+    return j->get<double>();
+  }
+  bool flag(const char* key, bool usual) {
+    const Json* j = find(key);
+    if (!j) return usual;
+    if (!j->is_boolean()) bad(key, *j, "true or false");
+    return j->get<bool>();
+  }
+  std::string text(const char* key, const std::string& usual) {
+    const Json* j = find(key);
+    if (!j) return usual;
+    if (!j->is_string()) bad(key, *j, "a text");
+    return j->get<std::string>();
+  }
+  Extents parse_extents(const char* key, const Json& j) {
+    if (!j.is_array()) return parse_integer(key, j);
+    if (j.empty() || j.size() > Shape::kMaxRank) bad(key, j, "an integer or a list of one per axis");
+    Shape s;
+    for (const Json& e : j) s.push_back(parse_integer(key, e));
+    return Extents(s);
+  }
+  Extents extents(const char* key) { return parse_extents(key, need(key)); }
+  Extents extents(const char* key, const Extents& usual) {
+    const Json* j = find(key);
+    return j ? parse_extents(key, *j) : usual;
+  }
+  nn::WeightInit init() {
+    const std::string name = text("init", "standard");
+    nn::WeightInit kind{};
+    if (!nn::parse_weight_init(name, kind)) {
+      fail_here(type_, "unknown init '", name, "' (known: standard, he_normal, he_uniform, xavier_normal, ",
+                "xavier_uniform, trunc_normal, orthogonal)");
+    }
+    return kind;
+  }
+  // Every key must have been asked for.
+  void finish() {
+    keys_.insert(keys_.end(), {"type", "name"});
+    for (const auto& [key, value] : object_.items()) {
+      if (std::find(keys_.begin(), keys_.end(), key) != keys_.end()) continue;
+      const std::string near = nearest(key, keys_);
+      fail_here(type_, "unknown setting '", key, "'", near.empty() ? "" : "; did you mean '" + near + "'?");
+    }
+  }
+
+ private:
+  [[noreturn]] void bad(const char* key, const Json& j, const char* need) {
+    fail_here(type_, "'", key, "' is wrong: got ", excerpt(j), ", need ", need);
+  }
+  const Json& object_;
+  std::string type_;
+  std::vector<std::string> keys_;
+};
+
+void need_rank(const Settings& s, const Tensor& x, int rank) {
+  if (x.rank() < rank) fail_here(s.type(), "the input ", x.type(), " has too few axes: need at least ", rank);
+}
+
+// A layer whose weights would overflow every memory is refused before its shape is computed.
+void need_sane(const Settings& s, double elements) {
+  if (elements > kMaxElements) fail_here(s.type(), "the layer would have ", elements, " weights");
+}
+double product(const Extents& e) {
+  double n = 1;
+  for (int64_t v : e.values) n *= static_cast<double>(v);
+  return n;
+}
+
+ModulePtr build_linear(Settings& s, const Tensor& x) {
+  need_rank(s, x, 1);
+  const int64_t in = s.integer("in", x.dim(-1)), out = s.integer("out");
+  need_sane(s, static_cast<double>(in) * static_cast<double>(out));
+  return std::make_shared<nn::Linear>(in, out, nn::LinearOptions{.bias = s.flag("bias", true), .init = s.init()});
+}
+
+template <class Conv>
+ModulePtr build_conv(Settings& s, const Tensor& x) {
+  need_rank(s, x, 2);
+  const int64_t in = s.integer("in", x.dim(1)), out = s.integer("out");
+  const Extents kernel = s.extents("kernel");
+  need_sane(
+      s, static_cast<double>(in) * static_cast<double>(out) * product(kernel) * (kernel.uniform ? product(kernel) : 1));
+  return std::make_shared<Conv>(in, out, kernel,
+                                nn::ConvLayerOptions{.stride = s.extents("stride", 1),
+                                                     .padding = s.extents("padding", 0),
+                                                     .dilation = s.extents("dilation", 1),
+                                                     .groups = s.integer("groups", 1),
+                                                     .bias = s.flag("bias", true),
+                                                     .init = s.init()});
+}
+
+template <class Pool>
+ModulePtr build_pool(Settings& s, const Tensor&) {
+  return std::make_shared<Pool>(PoolOptions{.kernel = s.extents("kernel"),
+                                            .stride = s.extents("stride", 0),
+                                            .padding = s.extents("padding", 0),
+                                            .ceil_mode = s.flag("ceil_mode", false),
+                                            .count_include_pad = s.flag("count_include_pad", true)});
+}
+
+template <class Norm>
+ModulePtr build_batch_norm(Settings& s, const Tensor& x) {
+  need_rank(s, x, 2);
+  return std::make_shared<Norm>(
+      s.integer("channels", x.dim(1)),
+      nn::BatchNormOptions{.eps = s.number("eps", 1e-5), .momentum = s.number("momentum", 0.1)});
+}
+
+ModulePtr build_layer_norm(Settings& s, const Tensor& x) {
+  need_rank(s, x, 1);
+  const Extents shape = s.extents("shape", x.dim(-1));
+  need_sane(s, product(shape));
+  for (int64_t d : shape.values) {
+    if (d < 1) fail_here(s.type(), "'shape' must be positive: got ", shape.values);
+  }
+  return std::make_shared<nn::LayerNorm>(shape, nn::NormOptions{s.number("eps", 1e-5)});
+}
+
+ModulePtr build_group_norm(Settings& s, const Tensor& x) {
+  need_rank(s, x, 2);
+  return std::make_shared<nn::GroupNorm>(s.integer("groups"), s.integer("channels", x.dim(1)),
+                                         nn::NormOptions{s.number("eps", 1e-5)});
+}
+
+ModulePtr build_embedding(Settings& s, const Tensor&) {
+  const int64_t rows = s.integer("rows"), width = s.integer("width");
+  return std::make_shared<nn::Embedding>(rows, width, nn::EmbeddingOptions{s.integer("padding_idx", -1)});
+}
+
+ModulePtr build_gelu(Settings& s, const Tensor&) {
+  const std::string kind = s.text("approximate", "none");
+  if (kind != "none" && kind != "tanh") fail_here(s.type(), "'approximate' must be none or tanh: got '", kind, "'");
+  return std::make_shared<nn::GELU>(kind == "tanh" ? GeluKind::tanh : GeluKind::erf);
+}
+
+template <class M>
+ModulePtr build_plain(Settings&, const Tensor&) {
+  return std::make_shared<M>();
+}
+
+struct LayerType {
+  const char* name;
+  ModulePtr (*build)(Settings& settings, const Tensor& x);  // null: a container, built below
+};
+constexpr LayerType kLayers[] = {
+    {"Linear", build_linear},
+    {"Conv1d", build_conv<nn::Conv1d>},
+    {"Conv2d", build_conv<nn::Conv2d>},
+    {"MaxPool2d", build_pool<nn::MaxPool2d>},
+    {"AvgPool2d", build_pool<nn::AvgPool2d>},
+    {"AdaptiveAvgPool2d",
+     [](Settings& s, const Tensor&) -> ModulePtr {
+       return std::make_shared<nn::AdaptiveAvgPool2d>(s.extents("output"));
+     }},
+    {"BatchNorm1d", build_batch_norm<nn::BatchNorm1d>},
+    {"BatchNorm2d", build_batch_norm<nn::BatchNorm2d>},
+    {"LayerNorm", build_layer_norm},
+    {"GroupNorm", build_group_norm},
+    {"Dropout",
+     [](Settings& s, const Tensor&) -> ModulePtr { return std::make_shared<nn::Dropout>(s.number("p", 0.5)); }},
+    {"Embedding", build_embedding},
+    {"Flatten",
+     [](Settings& s, const Tensor&) -> ModulePtr {
+       return std::make_shared<nn::Flatten>(s.integer("start", 1), s.integer("end", -1));
+     }},
+    {"ReLU", build_plain<nn::ReLU>},
+    {"SiLU", build_plain<nn::SiLU>},
+    {"Tanh", build_plain<nn::Tanh>},
+    {"Sigmoid", build_plain<nn::Sigmoid>},
+    {"Softplus", build_plain<nn::Softplus>},
+    {"Identity", build_plain<nn::Identity>},
+    {"GELU", build_gelu},
+    {"LeakyReLU",
+     [](Settings& s, const Tensor&) -> ModulePtr { return std::make_shared<nn::LeakyReLU>(s.number("slope", 0.01)); }},
+    {"ELU", [](Settings& s, const Tensor&) -> ModulePtr { return std::make_shared<nn::ELU>(s.number("alpha", 1)); }},
+    {"Softmax",
+     [](Settings& s, const Tensor&) -> ModulePtr { return std::make_shared<nn::Softmax>(s.integer("axis", -1)); }},
+    {"Sequential", nullptr},
+    {"Residual", nullptr},
+    {"Concat", nullptr},
+};
+
+const LayerType& layer_type(const std::string& name) {
+  std::vector<std::string> names;
+  for (const LayerType& t : kLayers) {
+    if (name == t.name) return t;
+    names.emplace_back(t.name);
+  }
+  const std::string near = nearest(name, names);
+  fail_here("spec", "unknown layer '", name, "'", near.empty() ? "" : "; did you mean '" + near + "'?",
+            near.empty() ? " (known: " + join(names, ", ") + ")" : "");
+}
+
+class SpecBuilder {
+ public:
+  explicit SpecBuilder(const Json& root) {
+    if (const auto it = root.find("defs"); it != root.end()) {
+      if (!it->is_object()) fail_here("spec", "'defs' must be an object of named layers: got ", excerpt(*it));
+      defs_ = &*it;
+    }
+  }
+
+  // Builds a layer and applies it: x becomes its result.
+  ModulePtr build(const Json& j, Tensor& x) {
+    if (++depth_ > kMaxDepth) fail_here("spec", "layers are nested deeper than ", kMaxDepth);
+    if (++layers_ > kMaxLayers) fail_here("spec", "the net has more than ", kMaxLayers, " layers");
+    ModulePtr m;
+    if (j.is_array()) {
+      m = sequence(j, x);
+    } else if (!j.is_object()) {
+      fail_here("spec", "a layer must be an object with a 'type', or a list of layers: got ", excerpt(j));
+    } else if (j.contains("ref")) {
+      m = reference(j, x);
+    } else {
+      m = layer(j, x);
+    }
+    double elements = 1;
+    for (int64_t d : x.shape()) elements *= static_cast<double>(d);
+    if (elements > kMaxElements) fail_here("spec", "the layer's result ", x.type(), " is too large");
+    --depth_;
+    return m;
+  }
+
+ private:
+  ModulePtr layer(const Json& j, Tensor& x) {
+    const auto it = j.find("type");
+    if (it == j.end() || !it->is_string()) fail_here("spec", "a layer needs a 'type': got ", excerpt(j));
+    const LayerType& type = layer_type(it->get<std::string>());
+    Settings settings(j, type.name);
+    const std::string name = type.name;
+    if (name == "Sequential") {
+      const Json& layers = settings.need("layers");
+      settings.finish();
+      if (!layers.is_array()) fail_here(name, "'layers' must be a list: got ", excerpt(layers));
+      return sequence(layers, x);
+    }
+    if (name == "Residual") return residual(settings, x);
+    if (name == "Concat") return branches(settings, x);
+    try {
+      ModulePtr m = type.build(settings, x);
+      settings.finish();
+      x = (*m)(x);
+      return m;
+    } catch (const Error& e) {
+      if (!e.where().empty()) throw;
+      throw Error(e.kind(), e.op(), e.message(), trace::location());
+    }
+  }
+
+  // The name of child `i` of a list.
+  static std::string child_name(const Json& j, size_t i) {
+    if (!j.is_object() || !j.contains("name")) return std::to_string(i);
+    const Json& n = j["name"];
+    const std::string text = n.is_string() ? n.get<std::string>() : "";
+    if (text.empty() || text.size() > 100 || text.find('.') != std::string::npos) {
+      fail_here("spec", "'name' must be a text without dots: got ", excerpt(n));
+    }
+    return text;
+  }
+
+  template <class Container>
+  void children(const Json& list, Container& into, const Tensor& start, std::vector<Tensor>* results, Tensor& x) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      const std::string name = child_name(list[i], i);
+      if (results) x = start;
+      ModulePtr child;
+      {
+        const Scope scope(name);
+        child = build(list[i], x);
+      }
+      if (results) results->push_back(x);
+      into.append(name, std::move(child));
+    }
+  }
+
+  ModulePtr sequence(const Json& list, Tensor& x) {
+    auto m = std::make_shared<nn::Sequential>();
+    children(list, *m, x, nullptr, x);
+    return m;
+  }
+
+  ModulePtr branches(Settings& settings, Tensor& x) {
+    const Json& list = settings.need("branches");
+    settings.finish();
+    if (!list.is_array() || list.empty())
+      fail_here("Concat", "'branches' must be a list of layers: got ", excerpt(list));
+    auto m = std::make_shared<nn::Concat>();
+    std::vector<Tensor> results;
+    const Tensor start = x;
+    children(list, *m, start, &results, x);
+    need_rank(settings, results[0], 2);
+    x = concat(results, 1);
+    return m;
+  }
+
+  ModulePtr residual(Settings& settings, Tensor& x) {
+    const Json& main = settings.need("main");
+    const Json* shortcut = settings.find("shortcut");
+    const Json* activation = settings.find("activation");
+    settings.finish();
+    Tensor y = x, s = x;
+    ModulePtr m = build(main, y), side, act;
+    if (shortcut) {
+      const Scope scope("downsample");
+      side = build(*shortcut, s);
+    }
+    if (!(y.type() == s.type())) {
+      fail_here("Residual", "shapes differ: main gives ", y.type(), ", shortcut ", s.type());
+    }
+    if (activation) act = build(*activation, y);
+    x = y;
+    return std::make_shared<nn::Residual>(std::move(m), std::move(side), std::move(act));
+  }
+
+  ModulePtr reference(const Json& j, Tensor& x) {
+    if (!j["ref"].is_string()) fail_here("spec", "'ref' must name an entry of 'defs': got ", excerpt(j["ref"]));
+    const std::string name = j["ref"].get<std::string>();
+    for (const auto& [key, value] : j.items()) {
+      if (key != "ref" && key != "name") fail_here("spec", "unknown setting '", key, "' beside 'ref'");
+    }
+    open_.push_back(name);
+    if (std::count(open_.begin(), open_.end(), name) > 1) {
+      fail_here("spec", "the definitions form a cycle: ", join(open_, " -> "));
+    }
+    if (!defs_ || !defs_->contains(name)) {
+      std::vector<std::string> names;
+      if (defs_) {
+        for (const auto& [key, value] : defs_->items()) names.push_back(key);
+      }
+      const std::string near = nearest(name, names);
+      fail_here("spec", "'ref' names '", name, "', which is not in 'defs'",
+                near.empty() ? "" : "; did you mean '" + near + "'?");
+    }
+    ModulePtr m = build((*defs_)[name], x);
+    open_.pop_back();
+    return m;
+  }
+
+  const Json* defs_ = nullptr;
+  std::vector<std::string> open_;
+  int depth_ = 0, layers_ = 0;
+};
+
+Type input_type(const Json& root) {
+  const auto it = root.find("input");
+  if (it == root.end()) fail_here("spec", "the key 'input' is missing: the shape of one sample, like [1,28,28]");
+  Type t;
+  bool ok = it->is_array() && !it->empty() && it->size() < Shape::kMaxRank;
+  double elements = 1;
+  for (size_t i = 0; ok && i < it->size(); ++i) {
+    const Json& d = (*it)[i];
+    ok = d.is_number_integer() && d.get<int64_t>() > 0 && d.get<int64_t>() <= kMaxExtent;
+    if (!ok) break;
+    t.shape.push_back(d.get<int64_t>());
+    elements *= static_cast<double>(t.shape.back());
+  }
+  if (!ok || elements > kMaxElements) {
+    fail_here("spec", "'input' must be a list of positive extents, like [1,28,28]: got ", excerpt(*it));
+  }
+  if (const auto dtype = root.find("input_dtype"); dtype != root.end()) {
+    if (!dtype->is_string() || !parse_dtype(dtype->get<std::string>(), t.dtype)) {
+      fail_here("spec", "'input_dtype' is unknown: got ", excerpt(*dtype));
+    }
+  }
+  return t;
+}
+
+void check_keys(const Json& root) {
+  const std::vector<std::string> known = {"format", "name", "input", "input_dtype", "defs", "net", "description"};
+  for (const auto& [key, value] : root.items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    const std::string near = nearest(key, known);
+    fail_here("spec", "unknown key '", key, "'", near.empty() ? "" : "; did you mean '" + near + "'?");
+  }
+}
+
+// --- printing ---
+
+Json extents_json(const Extents& e) {
+  if (e.uniform) return e.values[0];
+  return Json(e.values.vector());
+}
+
+Json layer_json(const nn::Module& m, const std::string& name, const std::string& usual_name) {
+  const nn::Config config = m.config();
+  if (config.type.empty())
+    fail(ErrorKind::usage, "spec", "the module '", name, "' is a class of its own and has no spec form");
+  Json j;
+  j["type"] = config.type;
+  if (name != usual_name) j["name"] = name;
+  for (const nn::Setting& s : config.settings) {
+    switch (s.kind) {
+      case nn::Setting::Kind::integer: j[s.key] = s.integer; break;
+      case nn::Setting::Kind::number: j[s.key] = s.number; break;
+      case nn::Setting::Kind::flag: j[s.key] = s.flag; break;
+      case nn::Setting::Kind::text: j[s.key] = s.text; break;
+      case nn::Setting::Kind::extents: j[s.key] = extents_json(s.extents); break;
+    }
+  }
+  const auto list = [&](const char* key) {
+    j[key] = Json::array();
+    for (size_t i = 0; i < m.children().size(); ++i) {
+      const nn::Child& c = m.children()[i];
+      j[key].push_back(layer_json(*c.module, c.name, std::to_string(i)));
+    }
+  };
+  if (config.type == "Sequential") list("layers");
+  if (config.type == "Concat") list("branches");
+  if (const auto* residual = dynamic_cast<const nn::Residual*>(&m)) {
+    j["main"] = layer_json(residual->main(), "", "");
+    if (residual->shortcut()) j["shortcut"] = layer_json(*residual->shortcut(), "", "");
+    if (residual->activation()) j["activation"] = layer_json(*residual->activation(), "", "");
+  }
+  return j;
+}
+
+// One line per layer without children; containers are spread.
+void write(const Json& j, int indent, std::string& out) {
+  bool flat = true;
+  for (const Json& e : j) flat = flat && !e.is_object() && !(e.is_array() && !e.empty() && e[0].is_object());
+  if (!j.is_structured() || (flat && indent > 0)) {
+    out += j.dump();
+    return;
+  }
+  const std::string inner(static_cast<size_t>(indent + 2), ' '), outer(static_cast<size_t>(indent), ' ');
+  out += j.is_array() ? "[" : "{";
+  bool first = true;
+  for (const auto& [key, value] : j.items()) {
+    out += first ? "\n" : ",\n";
+    first = false;
+    out += inner;
+    if (j.is_object()) out += Json(key).dump() + ": ";
+    write(value, indent + 2, out);
+  }
+  out += "\n" + outer + (j.is_array() ? "]" : "}");
+}
+
+}  // namespace
+
+Model from_spec(const std::string& text, const std::string& source) {
+  const Frame frame(source.c_str());
+  Json root;
+  try {
+    root = Json::parse(text);
+  } catch (const Json::exception& e) {
+    fail_here("spec", "not valid JSON: ", e.what());
+  }
+  if (!root.is_object()) fail_here("spec", "a spec is a JSON object: got ", excerpt(root));
+  const auto format = root.find("format");
+  if (format == root.end() || *format != "freight-model-1") {
+    fail_here("spec", "'format' must be \"freight-model-1\"",
+              format == root.end() ? "; it is missing" : ": got " + excerpt(*format));
+  }
+  check_keys(root);
+  if (!root.contains("net")) fail_here("spec", "the key 'net' is missing");
+  Model model;
+  if (const auto name = root.find("name"); name != root.end() && name->is_string())
+    model.name = name->get<std::string>();
+  model.input = input_type(root);
+  const auto tape = std::make_shared<trace::Trace>(trace::Trace::Mode::compile);
+  const trace::Recording recording(tape);
+  Tensor x = tape->input("x", model.batch_type(2));
+  try {
+    SpecBuilder builder(root);
+    model.net = builder.build(root["net"], x);
+  } catch (const Error& e) {
+    if (!e.where().empty()) throw;
+    throw Error(e.kind(), e.op(), e.message(), source);
+  }
+  return model;
+}
+
+Model from_spec_file(const std::string& path) {
+  if (!io::file_exists(path)) fail(ErrorKind::usage, "model", "there is no spec file '", path, "'");
+  const io::Bytes bytes = io::read_file(path);
+  const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return from_spec(text, path);
+}
+
+std::string to_spec(const Model& model) {
+  Json root;
+  root["format"] = "freight-model-1";
+  root["name"] = model.name;
+  root["input"] = model.input.shape.vector();
+  if (model.input.dtype != DType::f32) root["input_dtype"] = to_string(model.input.dtype);
+  root["net"] = layer_json(*model.net, "", "");
+  std::string out;
+  write(root, 0, out);
+  return out + "\n";
+}
+
+}  // namespace freight::models

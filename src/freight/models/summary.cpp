@@ -1,0 +1,113 @@
+// See summary.h.
+#include "freight/models/summary.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "freight/base/strings.h"
+#include "freight/trace/tracer.h"
+
+namespace freight::models {
+
+namespace {
+
+// Puts a net into evaluation form while it lives.
+class EvaluationForm {
+ public:
+  explicit EvaluationForm(nn::Module& net) : net_(net), training_(net.training()) { net_.eval(); }
+  ~EvaluationForm() {
+    if (training_) net_.train();
+  }
+  EvaluationForm(const EvaluationForm&) = delete;
+  EvaluationForm& operator=(const EvaluationForm&) = delete;
+
+ private:
+  nn::Module& net_;
+  bool training_;
+};
+
+std::string pad_right(std::string s, size_t width) {
+  return s.size() < width ? s + std::string(width - s.size(), ' ') : s;
+}
+std::string pad_left(const std::string& s, size_t width) {
+  return s.size() < width ? std::string(width - s.size(), ' ') + s : s;
+}
+std::string human_flops(double f) {
+  static constexpr const char* kUnits[] = {"", " K", " M", " G", " T"};
+  int unit = 0;
+  while (f >= 10000 && unit < 4) f /= 1000, ++unit;
+  return fixed(f, unit == 0 ? 0 : 1) + kUnits[unit];
+}
+
+}  // namespace
+
+Summary summarize(const Model& model, int64_t batch) {
+  const EvaluationForm form(*model.net);
+  const auto tape = std::make_shared<trace::Trace>(trace::Trace::Mode::compile);
+  const trace::Recording recording(tape);
+  nn::CallRecorder recorder;
+  Summary s;
+  s.name = model.name;
+  s.input = model.batch_type(batch);
+  const Tensor result = (*model.net)(tape->input("x", s.input));
+  s.output = result.type();
+  s.parameters = model.net->parameter_count();
+  for (const nn::NamedVariable& v : model.net->state_dict()) {
+    if (!v.variable.trainable()) s.state_numbers += v.variable.type().numel();
+  }
+  for (const nn::ModuleCall& call : recorder.calls) {
+    if (!call.module->children().empty()) continue;
+    LayerRow row{call.path, call.module->config().type, call.in, call.out, call.module->parameter_count(), 0};
+    for (const Node& n : tape->graph().nodes) {
+      if (n.scope == call.path) row.flops += cost(tape->graph(), n).flops;
+    }
+    s.layers.push_back(row);
+  }
+  for (const Node& n : tape->graph().nodes) s.flops += cost(tape->graph(), n).flops;
+  return s;
+}
+
+std::string to_text(const Summary& s) {
+  std::vector<std::vector<std::string>> table = {{"layer", "type", "input", "output", "parameters", "FLOPs"}};
+  for (const LayerRow& r : s.layers) {
+    table.push_back(
+        {r.path, r.type, to_string(r.in), to_string(r.out), with_commas(r.parameters), human_flops(r.flops)});
+  }
+  table.push_back(
+      {"total", s.name, to_string(s.input), to_string(s.output), with_commas(s.parameters), human_flops(s.flops)});
+  std::vector<size_t> widths(table[0].size());
+  for (const auto& row : table) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string out;
+  for (const auto& row : table) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (i > 0) out += "  ";
+      out += i < 4 ? pad_right(row[i], widths[i]) : pad_left(row[i], widths[i]);
+    }
+    out += "\n";
+  }
+  return out;
+}
+
+std::string to_json(const Summary& s) {
+  nlohmann::ordered_json j;
+  j["name"] = s.name;
+  j["input"] = to_string(s.input);
+  j["output"] = to_string(s.output);
+  j["parameters"] = s.parameters;
+  j["state_numbers"] = s.state_numbers;
+  j["flops"] = s.flops;
+  j["layers"] = nlohmann::ordered_json::array();
+  for (const LayerRow& r : s.layers) {
+    j["layers"].push_back({{"path", r.path},
+                           {"type", r.type},
+                           {"in", to_string(r.in)},
+                           {"out", to_string(r.out)},
+                           {"parameters", r.parameters},
+                           {"flops", r.flops}});
+  }
+  return j.dump();
+}
+
+}  // namespace freight::models

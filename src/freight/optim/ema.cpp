@@ -1,0 +1,55 @@
+// See ema.h.
+#include "freight/optim/ema.h"
+
+#include <algorithm>
+
+#include "freight/base/error.h"
+#include "freight/ops/elementwise.h"
+#include "freight/trace/scope.h"
+
+namespace freight::optim {
+
+EMA::EMA(const nn::Module& net, const EMAOptions& options)
+    : options_(options), count_("ema.updates", {DType::f32, {}}) {
+  if (!(options.decay >= 0 && options.decay < 1)) {
+    fail(ErrorKind::usage, "EMA", "decay out of range: got ", options.decay, ", need 0 <= decay < 1");
+  }
+  for (const nn::NamedVariable& v : net.state_dict()) {
+    const Variable shadow("ema." + v.name, v.variable.type());
+    shadow.set(v.variable.array());
+    pairs_.push_back({v.name, v.variable, shadow});
+  }
+}
+
+void EMA::update() {
+  const Scope scope("ema");
+  const Tensor t = count_.value() + 1.0;
+  count_.assign(t);
+  const Tensor decay = options_.warmup ? minimum((t + 1.0) / (t + 10.0), options_.decay) : t * 0.0 + options_.decay;
+  for (const Pair& p : pairs_) {
+    const Tensor value = p.value.value();
+    if (p.value.role() != Variable::Role::parameter) {
+      p.shadow.assign(value);
+    } else {
+      const Tensor d = cast(decay, value.dtype());
+      p.shadow.assign(p.shadow * d + value * (1.0 - d));
+    }
+  }
+}
+
+void EMA::swap() {
+  for (const Pair& p : pairs_) {
+    const Array value = p.value.array(), shadow = p.shadow.array();
+    auto* a = static_cast<unsigned char*>(value.raw());
+    std::swap_ranges(a, a + value.bytes(), static_cast<unsigned char*>(shadow.raw()));
+  }
+}
+
+std::vector<nn::NamedVariable> EMA::state_dict() const {
+  std::vector<nn::NamedVariable> out;
+  for (const Pair& p : pairs_) out.push_back({p.name, p.shadow});
+  out.push_back({"updates", count_});
+  return out;
+}
+
+}  // namespace freight::optim

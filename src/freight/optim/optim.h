@@ -1,0 +1,5 @@
+// Optimizers, schedules and weight averaging.
+#pragma once
+#include "freight/optim/ema.h"
+#include "freight/optim/optimizer.h"
+#include "freight/optim/schedule.h"
