@@ -5,11 +5,13 @@
 
 #include "freight/backend/backend.h"
 #include "freight/run/executable.h"
+#include "tests/support/fusing_backend.h"
 
 namespace freight::test {
 
-// The backends that compute something.
+// The backends that compute something, and FusingBackend.
 inline std::vector<std::string> computing_backends() {
+  fusing_backend();
   std::vector<std::string> names;
   for (const std::string& name : backend_names()) {
     if (name != "null") names.push_back(name);

@@ -90,5 +90,7 @@ class Backend {
 // The backend by name ("cpu", "ref", "null"); throws Error(device) that lists those there are.
 Backend& backend(const std::string& name);
 std::vector<std::string> backend_names();
+// Adds a backend under its own name: for plug-ins. Throws Error(device) where the name is taken.
+void register_backend(std::unique_ptr<Backend> added);
 
 }  // namespace freight

@@ -1,4 +1,5 @@
-// The backends of this build, by name. A backend is made on first use and lives until the program ends.
+// The backends of this build, by name, and those that plug-ins add. A backend is made on first use and lives until the
+// program ends.
 #include <mutex>
 
 #include "freight/backend/backend.h"
@@ -10,32 +11,62 @@
 namespace freight {
 
 namespace {
+
 struct Row {
-  const char* name;
-  std::unique_ptr<Backend> (*make)();
+  std::string name;
+  std::unique_ptr<Backend> (*make)() = nullptr;
+  std::unique_ptr<Backend> made;  // null until first used
 };
-constexpr Row kBackends[] = {
-    {"cpu", make_cpu_backend},
-    {"ref", make_ref_backend},
-    {"null", make_null_backend},
+
+struct Registry {
+  Registry() {
+    add("cpu", make_cpu_backend);
+    add("ref", make_ref_backend);
+    add("null", make_null_backend);
+  }
+  void add(const char* name, std::unique_ptr<Backend> (*make)()) { rows.push_back({name, make, nullptr}); }
+  Row* find(const std::string& name) {
+    for (Row& row : rows) {
+      if (row.name == name) return &row;
+    }
+    return nullptr;
+  }
+  std::mutex mutex;
+  std::vector<Row> rows;
 };
+
+Registry& registry() {
+  static Registry r;
+  return r;
+}
+
 }  // namespace
 
 Backend& backend(const std::string& name) {
-  static std::mutex mutex;
-  static std::unique_ptr<Backend> made[std::size(kBackends)];
-  std::lock_guard lock(mutex);
-  for (size_t i = 0; i < std::size(kBackends); ++i) {
-    if (name != kBackends[i].name) continue;
-    if (!made[i]) made[i] = kBackends[i].make();
-    return *made[i];
+  Registry& r = registry();
+  {
+    std::lock_guard lock(r.mutex);
+    if (Row* row = r.find(name)) {
+      if (!row->made) row->made = row->make();
+      return *row->made;
+    }
   }
   fail(ErrorKind::device, "device", "unknown backend: got '", name, "', need one of ", join(backend_names(), ", "));
 }
 
+void register_backend(std::unique_ptr<Backend> added) {
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  const std::string name = added->name();
+  if (r.find(name)) fail(ErrorKind::device, "device", "backend '", name, "' is registered already");
+  r.rows.push_back({name, nullptr, std::move(added)});
+}
+
 std::vector<std::string> backend_names() {
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
   std::vector<std::string> names;
-  for (const Row& row : kBackends) names.push_back(row.name);
+  for (const Row& row : r.rows) names.push_back(row.name);
   return names;
 }
 
