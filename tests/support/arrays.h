@@ -69,8 +69,8 @@ inline Array random_array(const Operand& o, uint64_t seed) {
 }
 
 // Each element within tolerance * (its magnitude + the largest magnitude of `expected`); NaN and infinities equal.
-// A millionth is added, so that a result that should be 0 may be the rounding of numbers around 1.
-inline testing::AssertionResult close(const Array& got, const Array& expected, double tolerance) {
+// `floor` is added, so that a result that should be 0 may be the rounding of numbers around 1.
+inline testing::AssertionResult close(const Array& got, const Array& expected, double tolerance, double floor = 1e-6) {
   if (got.shape() != expected.shape()) {
     return testing::AssertionFailure() << "shape " << to_string(got.shape()) << ", expected "
                                        << to_string(expected.shape());
@@ -80,7 +80,7 @@ inline testing::AssertionResult close(const Array& got, const Array& expected, d
   for (double v : e) largest = std::isfinite(v) ? std::max(largest, std::fabs(v)) : largest;
   for (size_t i = 0; i < e.size(); ++i) {
     if (std::isnan(e[i]) ? std::isnan(g[i]) : e[i] == g[i]) continue;
-    if (!(std::fabs(g[i] - e[i]) <= tolerance * (std::fabs(e[i]) + largest + 1e-6))) {
+    if (!(std::fabs(g[i] - e[i]) <= tolerance * (std::fabs(e[i]) + largest + floor))) {
       return testing::AssertionFailure() << "element " << i << " of " << to_string(expected.shape()) << " is " << g[i]
                                          << ", expected " << e[i] << " (largest " << largest << ")";
     }

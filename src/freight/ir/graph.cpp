@@ -119,6 +119,8 @@ bool splat_value(const Graph& graph, Value v, double& value) {
   if (n.op != Op::constant) return false;
   const auto& a = attrs<ConstantAttrs>(n);
   value = a.value;
+  if (a.type.dtype == DType::f32) value = static_cast<float>(value);
+  if (a.type.dtype == DType::bf16) value = static_cast<float>(BFloat16(static_cast<float>(value)));
   return !a.data.defined();
 }
 

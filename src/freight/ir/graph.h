@@ -71,7 +71,7 @@ uint64_t structural_hash(const Graph& graph);
 bool structurally_equal(const Graph& a, const Graph& b);
 // The name of an input or state leaf.
 const std::string& leaf_name(const Graph& graph, Value leaf);
-// True for a splat constant; `value` receives its number.
+// True for a splat constant; `value` receives its number, rounded to the constant's type.
 bool splat_value(const Graph& graph, Value v, double& value);
 
 // Text form; see docs/graph-text.md. parse(print(g)) is structurally equal to g and keeps names and scopes.

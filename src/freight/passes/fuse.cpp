@@ -90,6 +90,7 @@ class EpiloguePass {
     const Graph& g = r_.src;
     reader_.assign(g.values.size(), -1);
     swallowed_.assign(g.nodes.size(), false);
+    std::vector<bool> claimed(g.nodes.size());
     for (size_t i = 0; i < g.nodes.size(); ++i) {
       for (Value v : g.nodes[i].inputs) reader_[index(v)] = static_cast<int32_t>(i);
     }
@@ -105,7 +106,7 @@ class EpiloguePass {
       for (;;) {
         const Value v = g.nodes[static_cast<size_t>(at)].out();
         const int32_t next = only_reader(v);
-        if (next < 0) break;
+        if (next < 0 || claimed[static_cast<size_t>(next)]) break;  // two contractions may feed one sum
         const Node& n = g.nodes[static_cast<size_t>(next)];
         Chain longer = c;
         if (n.op == Op::add && !c.epilogue.relu) {
@@ -131,7 +132,7 @@ class EpiloguePass {
         path.push_back(at);
       }
       if (path.size() == 1) continue;
-      for (int32_t k : path) swallowed_[static_cast<size_t>(k)] = true;
+      for (int32_t k : path) swallowed_[static_cast<size_t>(k)] = claimed[static_cast<size_t>(k)] = true;
       swallowed_[static_cast<size_t>(at)] = false;
       chains_[at] = c;
     }

@@ -50,6 +50,7 @@ Dependencies dependencies(const Graph& g) {
   // Views of a state read its memory as well: their readers count.
   for (const Update& u : g.updates) {
     const int32_t writer = node_of(g, u.next);
+    if (info(g.nodes[static_cast<size_t>(writer)].op).kind == OpKind::leaf) continue;  // copied after the last step
     std::vector<Value> aliases{u.state};
     for (size_t k = 0; k < aliases.size(); ++k) {
       for (int32_t reader : readers[static_cast<size_t>(aliases[k].id)]) {

@@ -1,0 +1,140 @@
+// Random graphs with fixed seeds through every pass and through whole plans: the results, and the states afterwards,
+// must equal those of interpreting the original graph node by node. A failure prints the seed; FREIGHT_DUMP shows the
+// passes.
+#include "freight/base/error.h"
+#include "tests/support/random_graph.h"
+#include "tests/support/run.h"
+
+namespace freight::test {
+namespace {
+
+struct Results {
+  std::vector<Array> outputs, states;
+};
+
+Results interpreted(const Graph& g, const RandomProgram& p) {
+  Results r;
+  r.states = p.states;
+  r.outputs = interpret(g, p.inputs, r.states);
+  return r;
+}
+
+testing::AssertionResult equal(const Results& got, const Results& expected, double tolerance) {
+  const double floor = tolerance > 1e-6 ? 1e-2 : 1e-6;  // f32: differences of numbers around 10
+  for (size_t i = 0; i < expected.outputs.size(); ++i) {
+    const auto same = close(got.outputs[i], expected.outputs[i], tolerance, floor);
+    if (!same) return testing::AssertionFailure() << "output " << i << ": " << same.message();
+  }
+  for (size_t i = 0; i < expected.states.size(); ++i) {
+    const auto same = close(got.states[i], expected.states[i], tolerance, floor);
+    if (!same) return testing::AssertionFailure() << "state " << i << ": " << same.message();
+  }
+  return testing::AssertionSuccess();
+}
+
+int nodes_of(int seed) { return 5 + seed * 7 % 50; }
+
+// Each pass in turn, verified, keeps what the graph computes.
+void check_passes(const RandomProgram& p, const Backend& device, double tolerance) {
+  const Results expected = interpreted(p.graph, p);
+  Graph g = p.graph;
+  const auto pass = [&](const char* name, auto&& f) {
+    g = f(g);
+    verify(g, name);
+    EXPECT_TRUE(equal(interpreted(g, p), expected, tolerance)) << "after " << name;
+    const Graph back = parse(print(g));
+    EXPECT_TRUE(structurally_equal(g, back)) << "text form after " << name;
+  };
+  pass("dead_code", [](const Graph& x) { return passes::dead_code(x); });
+  pass("decompose", [&](const Graph& x) { return passes::decompose(x, &device); });
+  pass("simplify", [](const Graph& x) { return passes::simplify(x); });
+  pass("simplify again", [](const Graph& x) { return passes::simplify(x); });
+  pass("fuse", [&](const Graph& x) { return passes::fuse(x, device); });
+  pass("schedule", [](const Graph& x) { return passes::schedule(x); });
+}
+
+// Through a plan, three calls in a row: states go on from call to call.
+void check_plan(const std::string& device, const RandomProgram& p, double tolerance) {
+  Results expected, got;
+  expected.states = p.states;
+  for (const Array& s : p.states) got.states.push_back(s.clone());
+  for (int call = 0; call < 3; ++call) {
+    expected.outputs = interpret(p.graph, p.inputs, expected.states);
+    got.outputs = run_planned(device, p.graph, p.inputs, got.states);
+    ASSERT_TRUE(equal(got, expected, tolerance)) << "call " << call << " on " << device;
+  }
+}
+
+class Fuzz : public testing::TestWithParam<int> {};
+
+TEST_P(Fuzz, PassesKeepWhatAGraphComputes) {
+  for (int k = 0; k < 10; ++k) {
+    const int seed = GetParam() * 10 + k;
+    SCOPED_TRACE(cat("seed ", seed));
+    RandomGraphOptions options;
+    options.nodes = nodes_of(seed);
+    options.gradients = seed % 3 != 0;
+    const RandomProgram p = random_program(static_cast<uint64_t>(seed), options);
+    verify(p.graph, "the generator");
+    try {
+      check_passes(p, backend(fusing_backend()), 1e-9);
+      check_plan("ref", p, 1e-9);
+      check_plan(fusing_backend(), p, 1e-9);
+    } catch (const Error& e) {
+      ADD_FAILURE() << e.what();
+    }
+    if (HasFailure()) {
+      std::printf("%s", print(p.graph).c_str());
+      return;
+    }
+  }
+}
+
+// f32 on the fast backends: without ops that turn rounding into different results.
+TEST_P(Fuzz, BackendsAgreeInF32) {
+  for (int k = 0; k < 10; ++k) {
+    const int seed = 1000 + GetParam() * 10 + k;
+    SCOPED_TRACE(cat("seed ", seed));
+    RandomGraphOptions options;
+    options.nodes = nodes_of(seed);
+    options.dtype = DType::f32;
+    options.discontinuous = false;
+    options.gradients = seed % 2 != 0;
+    const RandomProgram p = random_program(static_cast<uint64_t>(seed), options);
+    try {
+      for (const std::string& device : computing_backends()) {
+        if (device != "ref") check_plan(device, p, 2e-3);
+      }
+    } catch (const Error& e) {
+      ADD_FAILURE() << e.what();
+    }
+    if (HasFailure()) {
+      std::printf("%s", print(p.graph).c_str());
+      return;
+    }
+  }
+}
+
+TEST(FuzzGenerator, ReachesNearlyEveryOp) {
+  std::vector<int> seen(kOpCount);
+  for (int seed = 0; seed < 200; ++seed) {
+    RandomGraphOptions options;
+    options.nodes = 40;
+    for (const Node& n : random_program(static_cast<uint64_t>(seed), options).graph.nodes) {
+      ++seen[static_cast<size_t>(n.op)];
+    }
+  }
+  std::string missing;
+  int count = 0;
+  for (int i = 0; i < kOpCount; ++i) {
+    if (seen[static_cast<size_t>(i)]) continue;
+    missing += cat(" ", name(static_cast<Op>(i)));
+    ++count;
+  }
+  EXPECT_LE(count, 20) << "never drawn:" << missing;
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, Fuzz, testing::Range(0, 40));
+
+}  // namespace
+}  // namespace freight::test
