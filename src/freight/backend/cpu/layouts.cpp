@@ -19,6 +19,13 @@ LayoutPlan follow_first(const Graph& graph, const Node& node, const std::vector<
   return plan;
 }
 
+LayoutPlan channels_last(const Graph& graph, const Node& node) {
+  LayoutPlan plan;
+  for (Value v : node.inputs) plan.in.push_back(Layout::channels_last(graph.type(v).shape));
+  for (Value v : node.outputs) plan.out.push_back(Layout::channels_last(graph.type(v).shape));
+  return plan;
+}
+
 LayoutPlan row_major(const Graph& graph, const Node& node) {
   LayoutPlan plan;
   for (Value v : node.inputs) plan.in.push_back(Layout::row_major(graph.type(v).shape));
@@ -32,6 +39,7 @@ LayoutPlan cpu_layouts(const Graph& graph, const Node& node, const std::vector<L
   if (graph.type(node.out()).dtype == DType::f32) {
     if (node.op == Op::matmul) return matmul_layouts(graph, node, given);
     if (info(node.op).kind == OpKind::convolve) return conv_layouts(graph, node, given);
+    if (info(node.op).kind == OpKind::pool) return channels_last(graph, node);
   }
   if (node.op == Op::concat || node.op == Op::pad) return follow_first(graph, node, given);
   return row_major(graph, node);

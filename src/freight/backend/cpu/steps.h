@@ -28,6 +28,10 @@ std::unique_ptr<Kernel> make_reorder(const StepSpec& spec);
 std::unique_ptr<Kernel> make_concat(const StepSpec& spec);
 std::unique_ptr<Kernel> make_pad(const StepSpec& spec);
 
+// Pooling of channels-last f32 tensors; gather, scatter, argmax and argmin on row-major tensors.
+std::unique_ptr<Kernel> make_pool(const StepSpec& spec);
+std::unique_ptr<Kernel> make_index(const StepSpec& spec);
+
 // What CpuBackend::layouts answers.
 LayoutPlan cpu_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given);
 

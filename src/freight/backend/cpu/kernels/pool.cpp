@@ -1,0 +1,202 @@
+// See pool.h. Channels that do not fill a vector are read and written with whole vectors that reach into the next
+// pixel, which is written later; only the last pixel of a row uses masks.
+#include "freight/backend/cpu/kernels/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "freight/backend/cpu/kernels/pool.cpp"
+#include "hwy/foreach_target.h"
+// The order of these two matters: foreach_target first.
+#include "hwy/highway.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "freight/backend/cpu/kernels/pool.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace freight::cpu {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using DI = hn::RebindToSigned<D>;
+using V = hn::Vec<D>;
+using VI = hn::Vec<DI>;
+
+// Up to one vector of channels of one pixel.
+struct Part {
+  bool whole;  // a whole vector may be touched
+  hn::Mask<D> mask;
+  HWY_INLINE V load(const float* p) const { return whole ? hn::LoadU(D(), p) : hn::MaskedLoad(mask, D(), p); }
+  HWY_INLINE VI load(const int32_t* p) const {
+    return whole ? hn::LoadU(DI(), p) : hn::MaskedLoad(hn::RebindMask(DI(), mask), DI(), p);
+  }
+  HWY_INLINE void store(V v, float* p) const {
+    if (whole) {
+      hn::StoreU(v, D(), p);
+    } else {
+      hn::BlendedStore(v, mask, D(), p);
+    }
+  }
+  HWY_INLINE void store(VI v, int32_t* p) const {
+    if (whole) {
+      hn::StoreU(v, DI(), p);
+    } else {
+      hn::BlendedStore(v, hn::RebindMask(DI(), mask), DI(), p);
+    }
+  }
+};
+
+// Calls f(pixel, first channel, part) for all pixels of a row. A vector may reach into the next pixel of the row only
+// where one follows, both in the row written and, for reads, in other rows at or before the same place.
+template <class F>
+HWY_INLINE void each_part(int64_t pixels, int64_t channels, F f) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t w = 0; w < pixels; ++w) {
+    for (int64_t c = 0; c < channels; c += lanes) {
+      const int64_t left = channels - c;
+      const bool whole = left >= lanes || (pixels - w - 1) * channels + left >= lanes;
+      f(w, c, Part{whole, hn::FirstN(d, static_cast<size_t>(std::min(left, lanes)))});
+    }
+  }
+}
+
+struct Range {
+  int64_t from, to;
+};
+// Input positions of window o along one axis.
+HWY_INLINE Range window(const PoolGeometry& g, int axis, int64_t o) {
+  const int64_t start = o * g.stride[axis] - g.pad[axis];
+  return {std::max<int64_t>(start, 0), std::min(start + g.kernel[axis], g.in[axis])};
+}
+// Windows that cover input position i along one axis.
+HWY_INLINE Range covering(const PoolGeometry& g, int axis, int64_t i) {
+  const int64_t p = i + g.pad[axis], first = p - g.kernel[axis] + 1;
+  return {first <= 0 ? 0 : (first + g.stride[axis] - 1) / g.stride[axis],
+          std::min(p / g.stride[axis] + 1, g.out[axis])};
+}
+
+// A part for reading pixel `at` of a plane with `pixels` pixels.
+HWY_INLINE Part reader(const Part& part, int64_t at, int64_t pixels, int64_t channels, int64_t c) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
+  return {(pixels - at) * channels - c >= lanes, part.mask};
+}
+
+void max(const PoolGeometry& g, const float* x, float* y, int32_t* index, int64_t row) {
+  const D d;
+  const DI di;
+  const int64_t image = row / g.out[0], plane = g.in[0] * g.in[1], channels = g.channels;
+  const Range rows = window(g, 0, row % g.out[0]);
+  x += image * plane * channels;
+  y += row * g.out[1] * channels;
+  index += row * g.out[1] * channels;
+  each_part(g.out[1], channels, [&](int64_t ow, int64_t c, Part part) HWY_ATTR {
+    const Range cols = window(g, 1, ow);
+    V best = hn::Set(d, -std::numeric_limits<float>::infinity());
+    VI at = hn::Set(di, -1);
+    bool first = true;
+    for (int64_t h = rows.from; h < rows.to; ++h) {
+      for (int64_t w = cols.from; w < cols.to; ++w) {
+        const int64_t i = h * g.in[1] + w;
+        const V v = reader(part, i, plane, channels, c).load(x + i * channels + c);
+        const VI here = hn::Set(di, static_cast<int32_t>(i));
+        if (first) {
+          best = v;
+          at = here;
+          first = false;
+          continue;
+        }
+        // Greater, or the first NaN.
+        const auto wins = hn::And(hn::Not(hn::Le(v, best)), hn::Eq(best, best));
+        best = hn::IfThenElse(wins, v, best);
+        at = hn::IfThenElse(hn::RebindMask(di, wins), here, at);
+      }
+    }
+    part.store(best, y + ow * channels + c);
+    part.store(at, index + ow * channels + c);
+  });
+}
+
+void max_grad(const PoolGeometry& g, const float* dy, const int32_t* index, float* dx, int64_t row) {
+  const D d;
+  const DI di;
+  const int64_t image = row / g.in[0], h = row % g.in[0], channels = g.channels, out_plane = g.out[0] * g.out[1];
+  const Range rows = covering(g, 0, h);
+  dy += image * out_plane * channels;
+  index += image * out_plane * channels;
+  dx += row * g.in[1] * channels;
+  each_part(g.in[1], channels, [&](int64_t w, int64_t c, Part part) HWY_ATTR {
+    const Range cols = covering(g, 1, w);
+    const VI here = hn::Set(di, static_cast<int32_t>(h * g.in[1] + w));
+    V sum = hn::Zero(d);
+    for (int64_t oh = rows.from; oh < rows.to; ++oh) {
+      for (int64_t ow = cols.from; ow < cols.to; ++ow) {
+        const int64_t o = oh * g.out[1] + ow;
+        const Part source = reader(part, o, out_plane, channels, c);
+        const auto chosen = hn::RebindMask(d, hn::Eq(source.load(index + o * channels + c), here));
+        sum = hn::Add(sum, hn::IfThenElseZero(chosen, source.load(dy + o * channels + c)));
+      }
+    }
+    part.store(sum, dx + w * channels + c);
+  });
+}
+
+HWY_INLINE float share(const PoolGeometry& g, Range rows, Range cols) {
+  const int64_t inside = std::max<int64_t>(rows.to - rows.from, 0) * std::max<int64_t>(cols.to - cols.from, 0);
+  return 1.0f / static_cast<float>(g.count_include_pad ? g.kernel[0] * g.kernel[1] : inside);
+}
+
+void average(const PoolGeometry& g, const float* x, float* y, int64_t row) {
+  const D d;
+  const int64_t image = row / g.out[0], plane = g.in[0] * g.in[1], channels = g.channels;
+  const Range rows = window(g, 0, row % g.out[0]);
+  x += image * plane * channels;
+  y += row * g.out[1] * channels;
+  each_part(g.out[1], channels, [&](int64_t ow, int64_t c, Part part) HWY_ATTR {
+    const Range cols = window(g, 1, ow);
+    V sum = hn::Zero(d);
+    for (int64_t h = rows.from; h < rows.to; ++h) {
+      for (int64_t w = cols.from; w < cols.to; ++w) {
+        const int64_t i = h * g.in[1] + w;
+        sum = hn::Add(sum, reader(part, i, plane, channels, c).load(x + i * channels + c));
+      }
+    }
+    part.store(hn::Mul(sum, hn::Set(d, share(g, rows, cols))), y + ow * channels + c);
+  });
+}
+
+void average_grad(const PoolGeometry& g, const float* dy, float* dx, int64_t row) {
+  const D d;
+  const int64_t image = row / g.in[0], h = row % g.in[0], channels = g.channels, out_plane = g.out[0] * g.out[1];
+  const Range rows = covering(g, 0, h);
+  dy += image * out_plane * channels;
+  dx += row * g.in[1] * channels;
+  each_part(g.in[1], channels, [&](int64_t w, int64_t c, Part part) HWY_ATTR {
+    const Range cols = covering(g, 1, w);
+    V sum = hn::Zero(d);
+    for (int64_t oh = rows.from; oh < rows.to; ++oh) {
+      for (int64_t ow = cols.from; ow < cols.to; ++ow) {
+        const int64_t o = oh * g.out[1] + ow;
+        const V v = reader(part, o, out_plane, channels, c).load(dy + o * channels + c);
+        sum = hn::MulAdd(v, hn::Set(d, share(g, window(g, 0, oh), window(g, 1, ow))), sum);
+      }
+    }
+    part.store(sum, dx + w * channels + c);
+  });
+}
+
+PoolTable make_pool_table() { return {max, max_grad, average, average_grad}; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace freight::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace freight::cpu {
+HWY_EXPORT(make_pool_table);
+const PoolTable& pool_table() {
+  static const PoolTable kTable = HWY_DYNAMIC_DISPATCH(make_pool_table)();
+  return kTable;
+}
+}  // namespace freight::cpu
+#endif

@@ -1,0 +1,23 @@
+// Pooling of channels-last f32 tensors (N, H, W, C), vectorised over channels. One row of the result per call.
+#pragma once
+#include <cstdint>
+
+namespace freight::cpu {
+
+struct PoolGeometry {
+  int64_t n = 1, channels = 1;
+  int64_t in[2] = {1, 1}, out[2] = {1, 1}, kernel[2] = {1, 1}, stride[2] = {1, 1}, pad[2] = {0, 0};
+  bool count_include_pad = true;
+};
+
+struct PoolTable {
+  // y and the flat index of the maximum in the input plane (-1: window of padding only), row `row` of n * out[0].
+  void (*max)(const PoolGeometry& g, const float* x, float* y, int32_t* index, int64_t row);
+  // dx, row `row` of n * in[0]: every input element collects from the windows that chose it.
+  void (*max_grad)(const PoolGeometry& g, const float* dy, const int32_t* index, float* dx, int64_t row);
+  void (*average)(const PoolGeometry& g, const float* x, float* y, int64_t row);
+  void (*average_grad)(const PoolGeometry& g, const float* dy, float* dx, int64_t row);
+};
+const PoolTable& pool_table();
+
+}  // namespace freight::cpu
