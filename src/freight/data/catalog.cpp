@@ -127,7 +127,8 @@ std::string find(const std::string& name_or_path, const LoadOptions& options) {
     const bool plain_name = name_or_path.find('/') == std::string::npos && !name_or_path.empty();
     if (plain_name) {
       for (const std::string& dir : search_dirs(options)) {
-        if (holds_data(dir + "/" + name_or_path)) return dir + "/" + name_or_path;
+        std::string path = cat(dir, "/", name_or_path);
+        if (holds_data(path)) return path;
       }
     }
     const std::string near = nearest(name_or_path, names());
@@ -138,7 +139,7 @@ std::string find(const std::string& name_or_path, const LoadOptions& options) {
   std::vector<std::string> looked;
   for (const std::string& dir : search_dirs(options)) {
     for (const std::string& folder : entry->folders) {
-      const std::string path = folder == "." ? dir : dir + "/" + folder;
+      std::string path = folder == "." ? dir : cat(dir, "/", folder);
       looked.push_back(path);
       CifarKind kind;
       const bool found =

@@ -43,7 +43,7 @@ Dataset load_split(const std::string& dir, const std::string& name, CifarKind ki
   std::vector<std::string> paths;
   int64_t n = 0;
   for (const std::string& file : files_of(kind, split_name)) {
-    paths.push_back(dir + "/" + file);
+    paths.push_back(cat(dir, "/", file));
     contents.push_back(io::read_file(paths.back()));
     n += cifar_records(contents.back().size(), kind, paths.back());
   }

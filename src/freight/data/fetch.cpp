@@ -204,7 +204,7 @@ std::string fetch_set(const std::string& name, const FetchOptions& options) {
   std::vector<std::string> bases = options.base_urls;
   if (const std::string url = env::get("FREIGHT_DATA_URL"); !url.empty()) bases.push_back(url);
   bases.insert(bases.end(), entry->mirrors.begin(), entry->mirrors.end());
-  const std::string dir = download_dir({.data_dir = options.data_dir}) + "/" + entry->folders.front();
+  std::string dir = download_dir({.data_dir = options.data_dir}) + "/" + entry->folders.front();
   if (bases.empty()) {
     fail(ErrorKind::data, name,
          "no address is known for its files: give one by --url BASE or FREIGHT_DATA_URL, or put ",
@@ -215,6 +215,7 @@ std::string fetch_set(const std::string& name, const FetchOptions& options) {
   if (error) fail(ErrorKind::runtime, dir, "cannot make the directory: ", error.message());
   for (const CatalogFile& file : entry->files) {
     std::vector<std::string> urls;
+    urls.reserve(bases.size());
     for (const std::string& base : bases) urls.push_back(without_slash(base) + "/" + file.name);
     fetch_file(urls, dir + "/" + file.name, file, options);
   }

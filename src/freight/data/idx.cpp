@@ -82,7 +82,7 @@ Array load_idx(const std::string& path) {
 std::string find_idx(const std::string& dir, const std::string& stem, int axes) {
   for (const char* separator : {"-", "."}) {
     for (const char* suffix : {"", ".gz"}) {
-      const std::string path = cat(dir, "/", stem, separator, "idx", axes, "-ubyte", suffix);
+      std::string path = cat(dir, "/", stem, separator, "idx", axes, "-ubyte", suffix);
       if (io::file_exists(path)) return path;
     }
   }
