@@ -1,4 +1,4 @@
-// A command of `freight`: one row in the table of main.cpp and one file with its function. Commands throw
+// A command of `freight`: one row in a table (main.cpp, or its group's file) and one function. Commands throw
 // freight::Error; main.cpp turns it into the line on stderr and the exit code.
 #pragma once
 #include <string>
@@ -14,6 +14,18 @@ struct Command {
   int (*run)(const Args& args);  // the exit code
 };
 
+// `freight` itself, or a command with commands of its own (`freight data`).
+struct CommandGroup {
+  std::string name;  // "freight", "freight data"
+  std::string summary;
+  std::vector<Command> commands;
+};
+
+// Runs the command that args[0] names, or shows the group's help (`--help`, `help [COMMAND]`). Throws Error(usage) that
+// names the nearest command for an unknown one.
+int dispatch(const CommandGroup& group, const Args& args);
+
+int data_command(const Args& args);
 int devices_command(const Args& args);
 int env_command(const Args& args);
 

@@ -113,7 +113,7 @@ TEST(Command, WithoutArgumentsShowsTheUsageOnStderr) {
 TEST(Command, UnknownCommandNamesTheNearest) {
   const Ran r = run_freight({"devcies"});
   EXPECT_EQ(r.code, 2);
-  EXPECT_EQ(r.err, "freight: error: devcies: unknown command; did you mean devices?\n");
+  EXPECT_EQ(r.err, "freight: error: devcies: unknown command of `freight`; did you mean devices?\n");
 }
 
 TEST(Command, UnknownFlagNamesTheNearest) {

@@ -1,0 +1,222 @@
+// `freight data list|info|verify|get`: the data sets that Freight knows, and the user's own.
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/data/catalog.h"
+#include "freight/data/fetch.h"
+#include "freight/train/progress.h"
+#include "freight/train/signals.h"
+#include "options.h"
+#include "table.h"
+
+namespace freight::app {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void print(const Json& json) { std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str()); }
+
+// The options that all four share.
+struct Common {
+  data::LoadOptions load;
+  bool as_json = false;
+
+  void add_to(Options& options) {
+    options.add("--data-dir", &load.data_dir, "directory where named sets are looked for, before $FREIGHT_DATA",
+                {.value = "DIR", .aliases = {"--data-path"}});
+    options.add("--json", &as_json, "print JSON");
+  }
+};
+
+// Where the set is, "" when it is not here.
+std::string place_of(const data::CatalogEntry& entry, const data::LoadOptions& load) {
+  try {
+    return entry.builtin() ? "built in" : data::find(entry.name, load);
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+int list_command(const Args& args) {
+  Common common;
+  Options options("data list", "Lists the data sets known by name, and where they are on this machine.");
+  common.add_to(options);
+  if (options.parse(args) == Options::Outcome::done) return 0;
+
+  Json list = Json::array();
+  std::vector<std::vector<std::string>> rows;
+  for (const data::CatalogEntry& e : data::catalog()) {
+    const std::string place = place_of(e, common.load);
+    list.push_back({{"name", e.name},
+                    {"description", e.description},
+                    {"train", e.train},
+                    {"test", e.test},
+                    {"classes", e.classes},
+                    {"shape", e.shape},
+                    {"builtin", e.builtin()},
+                    {"path", e.builtin() || place.empty() ? Json(nullptr) : Json(place)}});
+    rows.push_back({e.name, with_commas(e.train), with_commas(e.test), std::to_string(e.classes), e.shape,
+                    place.empty() ? cat("not here; freight data get ", e.name) : place, e.description});
+  }
+  if (common.as_json) {
+    print(list);
+  } else {
+    std::fputs(table({"name", "train", "test", "classes", "sample", "where", "what"}, rows).c_str(), stdout);
+  }
+  return 0;
+}
+
+Json describe_json(const data::Dataset& set) {
+  Json j;
+  j["count"] = set.count();
+  j["shape"] = set.sample_shape().vector();
+  j["dtype"] = to_string(set.images.dtype());
+  j["fingerprint"] = set.fingerprint();
+  if (set.classification()) {
+    std::vector<int64_t> per_class(set.classes.size(), 0);
+    for (const int64_t label : set.labels.to_vector<int64_t>()) ++per_class[static_cast<size_t>(label)];
+    j["per_class"] = per_class;
+  }
+  return j;
+}
+
+// "0.1307, 0.2859"; "-" when there are none.
+std::string figures(const std::vector<float>& values) {
+  std::vector<std::string> texts;
+  for (const float v : values) texts.push_back(fixed(v, 4));
+  return texts.empty() ? "-" : join(texts, ", ");
+}
+
+int info_command(const Args& args) {
+  Common common;
+  std::string name = "digits";
+  Options options("data info", "Reads a data set and describes it.", "[NAME or PATH] [options]");
+  options.positional("NAME or PATH", &name, "a set of `freight data list`, a directory or a file (default digits)",
+                     false);
+  common.add_to(options);
+  if (options.parse(args) == Options::Outcome::done) return 0;
+
+  const std::string path = data::find(name, common.load);
+  const data::TrainTest sets = data::load(name, common.load);
+  if (common.as_json) {
+    Json j;
+    j["name"] = sets.train.name;
+    j["path"] = path.empty() ? Json(nullptr) : Json(path);
+    j["classes"] = sets.train.classes;
+    j["mean"] = sets.train.mean;
+    j["std"] = sets.train.std;
+    j["train"] = describe_json(sets.train);
+    j["test"] = describe_json(sets.test);
+    print(j);
+    return 0;
+  }
+  std::printf("name     %s\n", sets.train.name.c_str());
+  std::printf("where    %s\n", path.empty() ? "built in" : path.c_str());
+  for (const data::Dataset* set : {&sets.train, &sets.test}) {
+    std::printf("%-8s %s\n", set->split.c_str(), data::describe(*set).substr(set->split.size() + 1).c_str());
+  }
+  if (sets.train.classification()) std::printf("classes  %s\n", join(sets.train.classes, ", ").c_str());
+  std::printf("mean     %s\n", figures(sets.train.mean).c_str());
+  std::printf("std      %s\n", figures(sets.train.std).c_str());
+  return 0;
+}
+
+const char* state_name(data::Verification::File::State state) {
+  switch (state) {
+    case data::Verification::File::State::matches: return "ok";
+    case data::Verification::File::State::differs: return "differs";
+    case data::Verification::File::State::unknown: break;
+  }
+  return "unknown";
+}
+
+int verify_command(const Args& args) {
+  Common common;
+  std::string name;
+  Options options("data verify", "Reads every file of a data set, and compares known files with their SHA-256.",
+                  "NAME or PATH [options]");
+  options.positional("NAME or PATH", &name, "a set of `freight data list`, a directory or a file", true);
+  common.add_to(options);
+  if (options.parse(args) == Options::Outcome::done) return 0;
+
+  const data::Verification v = data::verify(name, common.load);
+  const int code = v.ok() ? 0 : static_cast<int>(ErrorKind::data);
+  if (common.as_json) {
+    Json j;
+    j["name"] = name;
+    j["ok"] = v.ok();
+    j["path"] = v.where.empty() ? Json(nullptr) : Json(v.where);
+    j["files"] = Json::array();
+    for (const auto& f : v.files) {
+      j["files"].push_back({{"path", f.path}, {"sha256", f.sha256}, {"state", state_name(f.state)}});
+    }
+    j["train"] = {{"text", v.train}, {"fingerprint", v.train_fingerprint}};
+    j["test"] = {{"text", v.test}, {"fingerprint", v.test_fingerprint}};
+    print(j);
+    return code;
+  }
+  for (const auto& f : v.files) std::printf("%-8s %s  %s\n", state_name(f.state), f.sha256.c_str(), f.path.c_str());
+  std::printf("%s\n%s\n", v.train.c_str(), v.test.c_str());
+  std::printf(v.ok() ? "everything parses, no known file differs\n"
+                     : "some files differ from the known ones; freight data get replaces them\n");
+  return code;
+}
+
+int get_command(const Args& args) {
+  Common common;
+  std::string name;
+  std::vector<std::string> urls;
+  bool progress_wanted = true;
+  Options options("data get", "Downloads a data set, continues after a break, checks SHA-256.", "NAME [options]");
+  options.positional("NAME", &name, "a set of `freight data list`", true);
+  options.add("--url", &urls, "where the files lie: BASE/FILE is fetched; may be repeated", {.value = "BASE"});
+  options.add("--progress", &progress_wanted, "a progress line on stderr");
+  common.add_to(options);
+  if (options.parse(args) == Options::Outcome::done) return 0;
+
+  const data::CatalogEntry* entry = data::find_entry(name);
+  std::string where;
+  if (!entry || !entry->builtin()) {
+    signals::install();
+    Progress progress(progress_wanted ? Progress::Mode::automatic : Progress::Mode::off);
+    data::FetchOptions fetch;
+    fetch.base_urls = urls;
+    fetch.data_dir = common.load.data_dir;
+    fetch.cancelled = signals::stop_requested;
+    fetch.progress = [&](const data::Progress& p) {
+      const auto done = static_cast<double>(p.done), total = static_cast<double>(p.total);
+      progress.update(p.total > 0 ? cat(p.file, "  ", human_bytes(done), " of ", human_bytes(total), "  ",
+                                        fixed(100.0 * done / total, 0), "%")
+                                  : cat(p.file, "  ", human_bytes(done)));
+    };
+    where = data::fetch_set(name, fetch);
+  }
+  if (common.as_json) {
+    print({{"name", name}, {"path", where.empty() ? Json(nullptr) : Json(where)}});
+  } else if (where.empty()) {
+    std::printf("%s is built in, there is nothing to get\n", name.c_str());
+  } else {
+    std::printf("%s is in %s\n", name.c_str(), where.c_str());
+  }
+  return 0;
+}
+
+}  // namespace
+
+int data_command(const Args& args) {
+  return dispatch({"freight data",
+                   "Data sets: what there is, what is in them, whether they are intact, and how to get them.",
+                   {
+                       {"list", "the sets known by name, and where they are", list_command},
+                       {"info", "counts, shape, classes and statistics of one set", info_command},
+                       {"verify", "read everything and compare with the known hashes", verify_command},
+                       {"get", "download a set", get_command},
+                   }},
+                  args);
+}
+
+}  // namespace freight::app

@@ -1,0 +1,50 @@
+// Finds a command in a group's table; see command.h.
+#include <cstdio>
+
+#include "command.h"
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+
+namespace freight::app {
+
+namespace {
+
+std::string help_of(const CommandGroup& group) {
+  std::string text = cat(group.summary, "\n\nUsage: ", group.name, " COMMAND [options]\n\nCommands:\n");
+  for (const Command& c : group.commands) {
+    std::string left = cat("  ", c.name);
+    left.resize(12, ' ');
+    text += left + c.summary + "\n";
+  }
+  return text + cat("\n", group.name, " COMMAND --help explains a command.\n");
+}
+
+}  // namespace
+
+int dispatch(const CommandGroup& group, const Args& args) {
+  if (args.empty()) {
+    std::fputs(help_of(group).c_str(), stderr);
+    return static_cast<int>(ErrorKind::usage);
+  }
+  std::string name = args[0];
+  Args rest(args.begin() + 1, args.end());
+  if (name == "--help" || name == "-h" || name == "help") {
+    if (name != "help" || rest.empty()) {
+      std::fputs(help_of(group).c_str(), stdout);
+      return 0;
+    }
+    name = rest[0];
+    rest.erase(rest.begin());
+    rest.emplace_back("--help");
+  }
+  std::vector<std::string> names;
+  for (const Command& c : group.commands) {
+    if (name == c.name) return c.run(rest);
+    names.emplace_back(c.name);
+  }
+  const std::string near = nearest(name, names);
+  fail(ErrorKind::usage, name, starts_with(name, "-") ? "unknown flag" : "unknown command", " of `", group.name, "`",
+       near.empty() ? cat("; ", group.name, " --help lists the commands") : cat("; did you mean ", near, "?"));
+}
+
+}  // namespace freight::app
