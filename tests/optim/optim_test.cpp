@@ -1,0 +1,133 @@
+// Optimizers and averaging: what PyTorch comparisons (tests/peers) do not cover. Options, errors, EMA, state.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "freight/base/error.h"
+#include "freight/freight.h"
+
+namespace freight::optim {
+namespace {
+
+class OptimTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    set_default_backend("ref");
+    seed(0);
+  }
+};
+
+Variable parameter(const std::string& name, const Shape& shape, double value) {
+  return Variable(name, {DType::f32, shape}, {Init::Kind::constant, value, 0}, Variable::Role::parameter);
+}
+float first(const Variable& v) { return v.array().data<float>()[0]; }
+
+TEST_F(OptimTest, DecayCanSpareNormsAndBiases) {
+  const Variable w = parameter("w", {2, 2}, 1), b = parameter("b", {2}, 1);
+  SGD opt({w, b}, {.lr = 1, .weight_decay = 0.5, .decay_norm_bias = false});
+  auto step = compile([&] { opt.apply({zeros({2, 2}), zeros({2})}); });
+  step();
+  EXPECT_EQ(first(w), 0.5f);
+  EXPECT_EQ(first(b), 1.0f);
+}
+
+TEST_F(OptimTest, TheRateIsReadAnewEachStep) {
+  const Variable w = parameter("w", {1}, 0);
+  SGD opt({w}, {.lr = 1});
+  auto step = compile([&] { opt.apply({ones({1})}); });
+  step();
+  opt.set_lr(0.25);
+  step();
+  EXPECT_EQ(first(w), -1.25f);
+  EXPECT_EQ(opt.lr(), 0.25);
+  EXPECT_EQ(step.traces(), 1u);
+}
+
+TEST_F(OptimTest, BadSettingsAreRefused) {
+  const Variable w = parameter("w", {1}, 0);
+  EXPECT_THROW(SGD({w}, {.lr = NAN}), Error);
+  EXPECT_THROW(SGD({w}, {.lr = -1}), Error);
+  EXPECT_THROW(SGD({w}, {.nesterov = true}), Error);
+  EXPECT_THROW(Adam({w}, {.beta1 = 1}), Error);
+  EXPECT_THROW(SGD({}, {.lr = 1}), Error);
+  SGD opt({w}, {.lr = 1});
+  EXPECT_THROW(opt.set_lr(INFINITY), Error);
+  EXPECT_THROW(Schedule::constant(NAN), Error);
+  EXPECT_THROW(Schedule::cosine(1, 0), Error);
+}
+
+TEST_F(OptimTest, StateHasTheNamesOfTheParameters) {
+  nn::Sequential net;
+  net.append("fc", nn::Linear(2, 3));
+  Adam adam(net.parameters(), {});
+  std::vector<std::string> names;
+  for (const auto& s : adam.state_dict()) names.push_back(s.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"step", "m.fc.weight", "m.fc.bias", "v.fc.weight", "v.fc.bias"}));
+  EXPECT_EQ(SGD(net.parameters(), {}).state_dict().size(), 0u);
+}
+
+TEST_F(OptimTest, AParameterWithoutGradientIsNamed) {
+  nn::Sequential used(nn::Linear(2, 2)), unused;
+  unused.append("lost", nn::Linear(2, 2));
+  auto all = used.parameters();
+  for (const Variable& p : unused.parameters()) all.push_back(p);
+  SGD opt(all, {});
+  auto step = compile([&](const Tensor& x) { opt.step(mean(used(x))); });
+  try {
+    step(zeros({1, 2}));
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("'lost.weight'"), std::string::npos) << e.what();
+  }
+}
+
+TEST_F(OptimTest, ClippingLimitsTheGlobalNorm) {
+  const Tensor a = Tensor::of<float>({3}, {1}), b = Tensor::of<float>({4}, {1});
+  Tensor norm;
+  const auto clipped = clip_grad_norm({a, b}, 1.0, &norm);
+  EXPECT_NEAR(norm.item<float>(), 5, 1e-6);
+  EXPECT_NEAR(clipped[0].item<float>(), 0.6, 1e-6);
+  EXPECT_NEAR(clip_grad_norm({a, b}, 10.0)[1].item<float>(), 4, 1e-6);
+}
+
+TEST_F(OptimTest, AveragesFollowInsideTheStepAndSwap) {
+  nn::Sequential net;
+  net.append("fc", nn::Linear(1, 1, {.bias = false}));
+  const Variable w = net.parameters()[0];
+  w.set(0.0);
+  EMA ema(net, {.decay = 0.5, .warmup = false});
+  SGD opt({w}, {.lr = 1});
+  auto step = compile([&] {
+    opt.apply({full({1, 1}, -1)});
+    ema.update();
+  });
+  step();  // w 1, average 0.5
+  step();  // w 2, average 1.25
+  EXPECT_EQ(first(w), 2);
+  const void* address = w.array().raw();
+  ema.swap();
+  EXPECT_EQ(first(w), 1.25f);
+  EXPECT_EQ(w.array().raw(), address);
+  ema.swap();
+  EXPECT_EQ(first(w), 2);
+  EXPECT_EQ(ema.state_dict()[0].name, "fc.weight");
+}
+
+TEST_F(OptimTest, AveragesOfSteadyWeightsAreTheWeights) {
+  nn::Sequential net(nn::BatchNorm1d(2));
+  EMA ema(net);
+  auto step = compile([&](const Tensor& x) {
+    const Tensor y = net(x);
+    ema.update();
+    return y;
+  });
+  step(Tensor::of<float>({1, 2, 3, 6}, {2, 2}));
+  ema.swap();
+  const auto state = net.state_dict();
+  EXPECT_EQ(first(state[0].variable), 1);                  // the scale did not move
+  EXPECT_NEAR(first(state[2].variable), 0.2, 1e-6);        // the running mean is copied
+  EXPECT_NEAR(first(state[3].variable), 0.9 + 0.2, 1e-6);  // unbiased variance 2
+}
+
+}  // namespace
+}  // namespace freight::optim
