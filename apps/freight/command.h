@@ -25,8 +25,13 @@ struct CommandGroup {
 // names the nearest command for an unknown one.
 int dispatch(const CommandGroup& group, const Args& args);
 
+int bench_command(const Args& args);
 int data_command(const Args& args);
 int devices_command(const Args& args);
 int env_command(const Args& args);
+int eval_command(const Args& args);
+int profile_command(const Args& args);
+int run_command(const Args& args);
+int train_command(const Args& args);
 
 }  // namespace freight::app

@@ -414,6 +414,22 @@ Options::Outcome Options::parse(const std::vector<std::string>& args) {
   return Outcome::run;
 }
 
+void Options::peek(const std::vector<std::string>& args) {
+  Impl& m = *impl_;
+  try {
+    m.collect(args);
+    for (Option& o : m.options) {
+      if (o.values.empty()) continue;
+      clear_list(o);
+      for (const std::string& v : o.values) assign(o, v);
+      o.given = true;
+    }
+    m.apply_sets();
+    m.apply_file();
+  } catch (const Error&) {  // parse reports it
+  }
+}
+
 bool Options::dry_run() const { return impl_->dry_run; }
 
 bool Options::given(const std::string& name) const {

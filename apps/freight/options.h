@@ -47,6 +47,10 @@ class Options {
   // Fills the targets. Throws Error(usage). Also applies -v and -q to the log level.
   Outcome parse(const std::vector<std::string>& args);
 
+  // Fills the targets as far as the arguments are sound, says nothing: for a command whose defaults depend on an
+  // option. Then parse() with fresh Options.
+  void peek(const std::vector<std::string>& args);
+
   bool dry_run() const;
   // Whether a configuration file, --set or a flag gave the option (named as in `add`, "--batch-size").
   bool given(const std::string& name) const;

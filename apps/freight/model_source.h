@@ -1,0 +1,25 @@
+// What commands that work on one model are told: a stored bundle, a named model or a spec file, and a batch size.
+#pragma once
+#include <string>
+
+#include "freight/trace/compile.h"
+#include "freight/train/bundle.h"
+#include "options.h"
+
+namespace freight::app {
+
+struct ModelSource {
+  std::string model = "convnet";
+  int64_t batch_size = 64;
+  int64_t classes = 0;
+  std::string optimizer = "sgd";
+  std::string backend = "auto";
+  std::string precision = "fp32";
+  bool deterministic = false;
+
+  void declare(Options& o);
+  models::Model load() const;
+  CompileOptions compile_options() const;
+};
+
+}  // namespace freight::app

@@ -1,0 +1,88 @@
+// See bundle.h. Metadata keys: format, spec, preprocessing, classes, provenance; values are JSON texts.
+#include "freight/train/bundle.h"
+
+#include <nlohmann/json.hpp>
+
+#include "freight/base/error.h"
+#include "freight/base/version.h"
+#include "freight/io/safetensors.h"
+
+namespace freight::train {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr const char* kFormat = "freight-bundle-1";
+
+[[noreturn]] void damaged(const std::string& path, const std::string& what) { fail(ErrorKind::checkpoint, path, what); }
+
+const std::string& entry(const io::SafeTensors& file, const std::string& path, const char* key) {
+  const auto it = file.metadata.find(key);
+  if (it == file.metadata.end()) {
+    damaged(path,
+            cat("no '", key, "' in the metadata: not a Freight model (weights alone load with --weights and --model)"));
+  }
+  return it->second;
+}
+
+std::vector<nn::NamedArray> arrays(const io::SafeTensors& file) {
+  std::vector<nn::NamedArray> all;
+  for (const auto& [name, array] : file.tensors) all.push_back({name, array});
+  return all;
+}
+
+}  // namespace
+
+Preprocessing preprocessing_of(const data::Dataset& set) { return {set.sample_shape(), set.mean, set.std}; }
+
+void save_bundle(const std::string& path, const Bundle& bundle) {
+  io::SafeTensors file;
+  for (const nn::NamedVariable& v : bundle.model.net->state_dict())
+    file.tensors.emplace_back(v.name, v.variable.array());
+  const json preprocessing = {{"input", bundle.preprocessing.input.vector()},
+                              {"mean", bundle.preprocessing.mean},
+                              {"std", bundle.preprocessing.std}};
+  json provenance = bundle.provenance;
+  provenance["freight"] = version();
+  file.metadata = {{"format", kFormat},
+                   {"spec", models::to_spec(bundle.model)},
+                   {"preprocessing", preprocessing.dump()},
+                   {"classes", json(bundle.classes).dump()},
+                   {"provenance", provenance.dump()}};
+  io::save_safetensors(path, file);
+}
+
+Bundle load_bundle(const std::string& path) {
+  const io::SafeTensors file = io::load_safetensors(path);
+  if (const std::string& format = entry(file, path, "format"); format != kFormat) {
+    damaged(path, cat("unknown format: got ", format, ", need ", kFormat));
+  }
+  Bundle b;
+  try {
+    const json preprocessing = json::parse(entry(file, path, "preprocessing"));
+    b.preprocessing.input = Shape(preprocessing.at("input").get<std::vector<int64_t>>());
+    b.preprocessing.mean = preprocessing.at("mean").get<std::vector<float>>();
+    b.preprocessing.std = preprocessing.at("std").get<std::vector<float>>();
+    b.classes = json::parse(entry(file, path, "classes")).get<std::vector<std::string>>();
+    const json provenance = json::parse(entry(file, path, "provenance"));
+    for (const auto& [key, value] : provenance.items())
+      b.provenance[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  } catch (const json::exception& e) {
+    damaged(path, cat("metadata is damaged: ", e.what()));
+  }
+  try {
+    b.model = models::from_spec(entry(file, path, "spec"), path);
+  } catch (const Error& e) {
+    if (e.kind() == ErrorKind::checkpoint) throw;
+    damaged(path, cat("the stored spec does not build: ", e.what()));
+  }
+  b.model.net->load_state_dict(arrays(file), path);
+  return b;
+}
+
+void load_weights(models::Model& model, const std::string& path) {
+  model.net->load_state_dict(arrays(io::load_safetensors(path)), path);
+}
+
+}  // namespace freight::train

@@ -1,0 +1,34 @@
+// The stored model: one safetensors file with the weights as tensors and, in its metadata, everything a prediction
+// needs: spec, input preprocessing, class names. `eval`, `predict` and later `serve` start from this file alone.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "freight/data/dataset.h"
+#include "freight/models/models.h"
+
+namespace freight::train {
+
+// How raw input becomes the network's input: pixels / 255 where u8, then (x - mean) / std per channel.
+struct Preprocessing {
+  Shape input;                   // of one sample, (C, H, W)
+  std::vector<float> mean, std;  // per channel; empty: no normalisation
+};
+
+struct Bundle {
+  models::Model model;
+  Preprocessing preprocessing;
+  std::vector<std::string> classes;
+  std::map<std::string, std::string> provenance;  // data, metrics, version: shown, not needed
+};
+
+// Written aside, synced and renamed: the previous file survives a failure.
+void save_bundle(const std::string& path, const Bundle& bundle);
+// Throws Error(checkpoint) naming the file: damaged, not a Freight model, or weights that do not fit the spec.
+Bundle load_bundle(const std::string& path);
+// Loads weights by name into a model from any safetensors file (a bundle, or torchvision names).
+void load_weights(models::Model& model, const std::string& path);
+Preprocessing preprocessing_of(const data::Dataset& set);
+
+}  // namespace freight::train

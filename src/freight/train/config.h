@@ -1,0 +1,55 @@
+// What a training run is told: data, model, recipe. Defaults come from the data set's recipe (recipe.cpp); the command
+// line and configuration files change single fields.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace freight::train {
+
+struct Config {
+  std::string data = "digits";
+  std::string data_dir;
+  std::string model;  // name or FILE.json
+  std::string recipe = "default";
+  std::string weights;           // start from these
+  std::string backend = "auto";  // auto, cpu, ref
+  std::string precision = "fp32";
+  std::string output_dir;  // empty: runs/NAME
+  bool overwrite = false;
+
+  int64_t epochs = 1;
+  int64_t max_steps = 0;  // 0: no limit
+  int64_t batch_size = 64;
+  std::string optimizer = "sgd";  // sgd, adam, adamw
+  double lr = 0.01;
+  double momentum = 0.9;
+  bool nesterov = false;
+  double weight_decay = 0;
+  bool decay_norm_bias = true;
+  std::string lr_scheduler = "constant";  // constant, step, cosine, onecycle
+  int64_t lr_step_size = 1;               // step: epochs between two cuts
+  double lr_gamma = 0.1;                  // step: factor of a cut
+  double lr_warmup_epochs = 0;            // linear from 0
+  double onecycle_pct_start = 0.3;        // onecycle: share of the steps on the way up
+  double label_smoothing = 0;
+  double clip_grad_norm = 0;
+  double model_ema = 0;  // decay of the weights' moving average; 0: off
+  int64_t shift = 0;     // augmentation: random shift in pixels
+  int64_t crop_padding = 0;
+  bool flip = false;
+  int64_t workers = -1;
+  int64_t seed = 0;
+  bool deterministic = false;
+  int64_t save_every = 0;  // steps; 0: each epoch
+  int64_t keep = 3;
+  int64_t eval_every = 1;  // epochs; the last is always evaluated
+};
+
+// The recipe for a data set: "default", or another name that the set has ("fast"). Throws Error(usage) that lists them.
+Config recipe(const std::string& data, const std::string& name = "default");
+std::vector<std::string> recipe_names(const std::string& data);
+// Throws Error(usage) naming the field for values that cannot work (batch 0, learning rate NaN, unknown optimizer).
+void validate(const Config& config);
+
+}  // namespace freight::train

@@ -1,0 +1,59 @@
+// See diverged.h. Every floating result becomes an output of a copy of the graph, which runs once; the step as it was
+// planned reuses memory and would have overwritten the evidence.
+#include "freight/train/diverged.h"
+
+#include <cmath>
+
+#include "freight/base/error.h"
+#include "freight/passes/passes.h"
+#include "freight/run/executable.h"
+
+namespace freight::train {
+
+namespace {
+
+int64_t count_nonfinite(const Array& a) {
+  int64_t bad = 0;
+  for (const float v : a.to_vector<float>()) bad += !std::isfinite(v);
+  return bad;
+}
+
+std::string say(const std::string& what, int64_t bad, int64_t all) {
+  return cat(what, ": ", with_commas(bad), " of ", with_commas(all), " elements are NaN or infinite");
+}
+
+}  // namespace
+
+std::string first_nonfinite(const Graph& graph, const std::vector<Array>& inputs, const std::vector<Array>& states,
+                            const std::string& backend) {
+  const std::vector<Value> leaves = graph.leaves(Op::state);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    if (!is_floating(states[i].dtype())) continue;
+    if (const int64_t bad = count_nonfinite(states[i])) return say(leaf_name(graph, leaves[i]), bad, states[i].numel());
+  }
+  Graph all = passes::dead_code(graph);
+  all.updates.clear();
+  all.outputs.clear();
+  for (const Node& n : all.nodes) {
+    if (info(n.op).kind == OpKind::leaf) continue;
+    for (Value v : n.outputs) {
+      if (is_floating(all.type(v).dtype)) all.outputs.push_back(v);
+    }
+  }
+  std::vector<std::shared_ptr<Storage>> storages;
+  for (const Array& a : states) storages.push_back(a.clone().storage());
+  std::vector<Array> results;
+  for (Value v : all.outputs) results.emplace_back(all.type(v).dtype, all.type(v).shape);
+  const std::vector<Value> order = all.outputs;
+  Executable(plan_for(all, {.backend = backend, .deterministic = true}), storages).run(inputs, results);
+  for (size_t i = 0; i < order.size(); ++i) {
+    const int64_t bad = count_nonfinite(results[i]);
+    if (!bad) continue;
+    const Node& n = all.def(order[i]);
+    const std::string scope = n.scope.empty() ? std::string("the loss") : n.scope;
+    return say(cat(scope, " (", name(n.op), n.where.empty() ? "" : ", " + n.where, ")"), bad, results[i].numel());
+  }
+  return "";
+}
+
+}  // namespace freight::train

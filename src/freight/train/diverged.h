@@ -1,0 +1,17 @@
+// Finds where a step first went wrong: runs the traced graph on one batch and names the first node, in the order of the
+// program, whose result is not finite.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "freight/base/array.h"
+#include "freight/ir/graph.h"
+
+namespace freight::train {
+
+// "conv2 (conv, model.cpp:12): 37 of 4,096 elements are NaN or infinite"; "" where all results are finite.
+// `inputs` and `states` in the order of the graph's leaves; the states are not changed.
+std::string first_nonfinite(const Graph& graph, const std::vector<Array>& inputs, const std::vector<Array>& states,
+                            const std::string& backend);
+
+}  // namespace freight::train

@@ -1,0 +1,96 @@
+// See run_dir.h.
+#include "freight/train/run_dir.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "freight/base/error.h"
+#include "freight/io/file.h"
+
+namespace freight::train {
+
+namespace fs = std::filesystem;
+
+struct RunDir::Log {
+  std::FILE* file = nullptr;
+  ~Log() {
+    if (file) std::fclose(file);
+  }
+};
+
+namespace {
+// What an earlier run left; other people's files are not touched.
+void remove_old_run(const fs::path& dir) {
+  for (const char* name : {"run.json", "config.json", "model.json", "log.txt", "metrics.jsonl", "metrics.csv",
+                           "model.safetensors", "checkpoints", "last", "best"}) {
+    fs::remove_all(dir / name);
+  }
+  for (const auto& e : fs::directory_iterator(dir)) {
+    if (e.path().filename().string().find("tfevents") != std::string::npos) fs::remove(e.path());
+  }
+}
+}  // namespace
+
+RunDir::RunDir(const std::string& path, bool overwrite) : path_(path), log_(std::make_unique<Log>()) {
+  std::error_code error;
+  if (fs::exists(path, error) && !fs::is_directory(path, error)) {
+    fail(ErrorKind::usage, "--output-dir", path, " is not a directory");
+  }
+  if (fs::is_directory(path, error) && !fs::is_empty(path, error)) {
+    if (!overwrite)
+      fail(ErrorKind::usage, "--output-dir", path,
+           " is not empty: pass --overwrite to replace the run in it, or another directory");
+    remove_old_run(path);
+  }
+  fs::create_directories(path, error);
+  if (error) fail(ErrorKind::runtime, "--output-dir", "cannot make ", path, ": ", error.message());
+  log_->file = std::fopen(file("log.txt").c_str(), "ae");
+  if (!log_->file)
+    fail(ErrorKind::runtime, "--output-dir", "cannot write ", file("log.txt"), ": ", std::strerror(errno));
+  metrics_ = std::make_unique<io::MetricsWriter>(path);
+}
+
+RunDir::~RunDir() = default;
+
+void RunDir::write_text(const std::string& name, const std::string& text) {
+  io::write_file_atomic(file(name), std::string_view(text));
+}
+
+void RunDir::log(const std::string& line) {
+  std::fputs((line + "\n").c_str(), log_->file);
+  std::fflush(log_->file);
+}
+
+void RunDir::checkpoint(int64_t step, const Bundle& bundle, bool best, int64_t keep) {
+  const std::string name = cat("checkpoints/step-", step);
+  fs::create_directories(fs::path(path_) / name);
+  save_bundle(file(name + "/model.safetensors"), bundle);
+  point("last", name);
+  if (best) point("best", name);
+  if (keep < 1) return;
+  std::vector<std::pair<int64_t, fs::path>> all;
+  for (const auto& e : fs::directory_iterator(fs::path(path_) / "checkpoints")) {
+    const std::string n = e.path().filename().string();
+    if (starts_with(n, "step-")) all.emplace_back(std::atoll(n.c_str() + 5), e.path());
+  }
+  std::sort(all.begin(), all.end());
+  std::error_code error;
+  const fs::path best_target = fs::path(path_) / fs::read_symlink(fs::path(path_) / "best", error);
+  for (size_t i = 0; i + static_cast<size_t>(keep) < all.size(); ++i) {
+    if (all[i].second != best_target) fs::remove_all(all[i].second);
+  }
+}
+
+// A symbolic link, replaced in one step.
+void RunDir::point(const std::string& link, const std::string& target) {
+  const fs::path temporary = fs::path(path_) / (link + ".new");
+  std::error_code ignored;
+  fs::remove(temporary, ignored);
+  fs::create_symlink(target, temporary);
+  fs::rename(temporary, fs::path(path_) / link);
+}
+
+}  // namespace freight::train

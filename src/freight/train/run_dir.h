@@ -1,0 +1,40 @@
+// The directory of a run: run.json, config.json, model.json, log.txt, metrics.*, checkpoints/step-N with `last` and
+// `best`, and the final model.safetensors. A directory that is not empty is never overwritten unless asked.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "freight/io/metrics.h"
+#include "freight/train/bundle.h"
+
+namespace freight::train {
+
+class RunDir {
+ public:
+  // Makes and claims the directory. Throws Error(usage) where it holds something and `overwrite` is off,
+  // Error(runtime) where it cannot be written.
+  RunDir(const std::string& path, bool overwrite);
+  ~RunDir();
+  RunDir(const RunDir&) = delete;
+  RunDir& operator=(const RunDir&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  void write_text(const std::string& name, const std::string& text);
+  // Appends to log.txt.
+  void log(const std::string& line);
+  io::MetricsWriter& metrics() { return *metrics_; }
+
+  // Saves checkpoints/step-N/model.safetensors, points `last` (and `best`) at it and removes the oldest beyond `keep`;
+  // what `best` points at stays.
+  void checkpoint(int64_t step, const Bundle& bundle, bool best, int64_t keep);
+
+ private:
+  void point(const std::string& link, const std::string& target);
+  std::string path_;
+  std::unique_ptr<io::MetricsWriter> metrics_;
+  struct Log;
+  std::unique_ptr<Log> log_;
+};
+
+}  // namespace freight::train

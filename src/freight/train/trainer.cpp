@@ -1,0 +1,430 @@
+// The training loop; see trainer.h.
+#include "freight/train/trainer.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "freight/backend/backend.h"
+#include "freight/base/error.h"
+#include "freight/base/threads.h"
+#include "freight/base/version.h"
+#include "freight/data/catalog.h"
+#include "freight/data/loader.h"
+#include "freight/ops/ops.h"
+#include "freight/optim/ema.h"
+#include "freight/optim/optimizer.h"
+#include "freight/optim/schedule.h"
+#include "freight/run/plan.h"
+#include "freight/trace/compile.h"
+#include "freight/train/diverged.h"
+#include "freight/train/run_dir.h"
+#include "freight/train/signals.h"
+
+namespace freight::train {
+
+using nlohmann::json;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+
+models::Model make_model(const Config& c, const data::Dataset& set) {
+  if (ends_with(c.model, ".json") || c.model.find('/') != std::string::npos) return models::from_spec_file(c.model);
+  return models::create(c.model, {.classes = set.class_count(), .input = set.sample_shape()});
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const Config& c, const std::vector<Variable>& parameters) {
+  if (c.optimizer == "sgd") {
+    return std::make_unique<optim::SGD>(parameters, optim::SGDOptions{.lr = c.lr,
+                                                                      .momentum = c.momentum,
+                                                                      .weight_decay = c.weight_decay,
+                                                                      .nesterov = c.nesterov,
+                                                                      .clip_grad_norm = c.clip_grad_norm,
+                                                                      .decay_norm_bias = c.decay_norm_bias});
+  }
+  const optim::AdamOptions o{.lr = c.lr,
+                             .weight_decay = c.weight_decay,
+                             .clip_grad_norm = c.clip_grad_norm,
+                             .decay_norm_bias = c.decay_norm_bias};
+  if (c.optimizer == "adam") return std::make_unique<optim::Adam>(parameters, o);
+  return std::make_unique<optim::AdamW>(parameters, o);
+}
+
+optim::Schedule make_schedule(const Config& c, int64_t steps_per_epoch, int64_t total) {
+  using optim::Schedule;
+  const auto warmup = static_cast<int64_t>(std::llround(c.lr_warmup_epochs * static_cast<double>(steps_per_epoch)));
+  const int64_t rest = std::max<int64_t>(total - warmup, 1);
+  const Schedule s = c.lr_scheduler == "step"     ? Schedule::step(c.lr, c.lr_step_size * steps_per_epoch, c.lr_gamma)
+                     : c.lr_scheduler == "cosine" ? Schedule::cosine(c.lr, rest)
+                     : c.lr_scheduler == "onecycle"
+                         ? Schedule::one_cycle(c.lr, rest, {.pct_start = c.onecycle_pct_start})
+                         : Schedule::constant(c.lr);
+  return warmup > 0 ? s.warmup(warmup) : s;
+}
+
+json config_json(const Config& c) {
+  return {{"data", c.data},
+          {"model", c.model},
+          {"recipe", c.recipe},
+          {"weights", c.weights},
+          {"device", c.backend},
+          {"precision", c.precision},
+          {"epochs", c.epochs},
+          {"max_steps", c.max_steps},
+          {"batch_size", c.batch_size},
+          {"optimizer",
+           {{"name", c.optimizer},
+            {"lr", c.lr},
+            {"momentum", c.momentum},
+            {"nesterov", c.nesterov},
+            {"weight_decay", c.weight_decay},
+            {"decay_norm_bias", c.decay_norm_bias},
+            {"clip_grad_norm", c.clip_grad_norm}}},
+          {"schedule",
+           {{"name", c.lr_scheduler},
+            {"step_size", c.lr_step_size},
+            {"gamma", c.lr_gamma},
+            {"warmup_epochs", c.lr_warmup_epochs},
+            {"pct_start", c.onecycle_pct_start}}},
+          {"label_smoothing", c.label_smoothing},
+          {"model_ema", c.model_ema},
+          {"augment", {{"shift", c.shift}, {"crop_padding", c.crop_padding}, {"flip", c.flip}}},
+          {"workers", c.workers},
+          {"seed", c.seed},
+          {"deterministic", c.deterministic},
+          {"save_every", c.save_every},
+          {"keep", c.keep},
+          {"eval_every", c.eval_every}};
+}
+
+std::string run_name(const Config& c) {
+  const std::string model = std::filesystem::path(c.model).stem().string(),
+                    data = std::filesystem::path(c.data).filename().string();
+  return cat("runs/", model, "-", data);
+}
+
+// The first of NAME, NAME-2, NAME-3, ... that is free: a run without --output-dir never stands in another's way.
+std::string free_dir(const std::string& name) {
+  std::string path = name;
+  std::error_code error;
+  for (int i = 2; std::filesystem::exists(path, error) && !std::filesystem::is_empty(path, error); ++i)
+    path = cat(name, "-", i);
+  return path;
+}
+
+// One compiled step: (images, labels) -> (loss, number right). The updates are kept only where the loss is finite, so
+// that a step gone wrong leaves the model as it was before.
+struct TrainStep {
+  nn::Module* net;
+  optim::Optimizer* optimizer;
+  optim::EMA* ema;
+  double label_smoothing;
+
+  std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y) const {
+    const Tensor logits = (*net)(x);
+    const Tensor loss = cross_entropy(logits, y, {.label_smoothing = label_smoothing});
+    optimizer->step(loss);
+    if (ema) ema->update();
+    assign_only_if(is_finite(loss));
+    return {loss, sum(cast(equal(argmax(logits, 1), cast(y, DType::i32)), DType::f32))};
+  }
+};
+
+class Run {
+ public:
+  Run(const Config& config, Observer& observer, const std::vector<std::string>& argv)
+      : c_(config), observer_(observer), argv_(argv) {}
+
+  Result run() {
+    validate(c_);
+    if (c_.output_dir.empty()) c_.output_dir = free_dir(run_name(c_));
+    dir_ = std::make_unique<RunDir>(c_.output_dir, c_.overwrite);
+    try {
+      prepare();
+      loop();
+      finish();
+      record("complete", result_.interrupted ? signals::exit_code() : 0);
+    } catch (const Error& e) {
+      dir_->log(cat("error: ", e.what()));
+      record("failed", e.exit_code());
+      throw;
+    }
+    return result_;
+  }
+
+ private:
+  void prepare() {
+    started_ = Clock::now();
+    seed(static_cast<uint64_t>(c_.seed));
+    data_ = data::load(c_.data, {.data_dir = c_.data_dir});
+    if (!data_.train.classification()) fail(ErrorKind::usage, "train", "data set ", c_.data, " has no class labels");
+    model_ = make_model(c_, data_.train);
+    if (!c_.weights.empty()) load_weights(model_, c_.weights);
+    check_fit();
+    options_ = {.backend = c_.backend == "auto" ? std::string() : c_.backend,
+                .deterministic = c_.deterministic,
+                .input_names = {"images", "labels"}};
+    loader_ = std::make_unique<data::Loader>(
+        data_.train, data::LoaderOptions{.batch_size = c_.batch_size,
+                                         .shuffle = true,
+                                         .seed = static_cast<uint64_t>(c_.seed),
+                                         .drop_last = data_.train.count() >= c_.batch_size,
+                                         .workers = static_cast<int>(c_.workers),
+                                         .augment = {.shift = static_cast<int>(c_.shift),
+                                                     .crop_padding = static_cast<int>(c_.crop_padding),
+                                                     .flip = c_.flip}});
+    steps_per_epoch_ = loader_->batches_per_epoch();
+    total_ = c_.epochs > 0 ? c_.epochs * steps_per_epoch_ : c_.max_steps;
+    if (c_.max_steps > 0) total_ = std::min(total_, c_.max_steps);
+    epochs_ = (total_ + steps_per_epoch_ - 1) / steps_per_epoch_;
+    optimizer_ = make_optimizer(c_, model_.net->parameters());
+    if (c_.model_ema > 0) ema_ = std::make_unique<optim::EMA>(*model_.net, optim::EMAOptions{.decay = c_.model_ema});
+    schedule_ = make_schedule(c_, steps_per_epoch_, total_);
+    model_.net->train();
+    step_ = std::make_unique<Compiled<TrainStep>>(
+        TrainStep{model_.net.get(), optimizer_.get(), ema_.get(), c_.label_smoothing}, options_);
+    evaluator_ = std::make_unique<Evaluator>(model_, options_, 256);
+    announce();
+  }
+
+  // The classes and the input of the data must be those of the model.
+  void check_fit() const {
+    const Shape& need = data_.train.sample_shape();
+    if (model_.input.shape != need) {
+      fail(ErrorKind::usage, "train", "model ", model_.name, " takes input ", model_.input, ", data set ", c_.data,
+           " has ", need);
+    }
+    if (model_.classes() < data_.train.class_count()) {
+      fail(ErrorKind::usage, "train", "model ", model_.name, " gives ", model_.classes(), " classes, data set ",
+           c_.data, " has ", data_.train.class_count());
+    }
+  }
+
+  void announce() {
+    const Type x{DType::f32, batch_shape()}, y{DType::i64, {c_.batch_size}};
+    const std::shared_ptr<const Plan> plan = step_->plan(x, y);
+    Start s;
+    s.model = model_.name;
+    s.device = backend(plan->options().backend).description();
+    s.output_dir = c_.output_dir;
+    s.data = c_.data;
+    s.parameters = model_.net->parameter_count();
+    s.train_count = data_.train.count();
+    s.test_count = data_.test.count();
+    s.classes = data_.train.class_count();
+    s.batch_size = c_.batch_size;
+    s.epochs = epochs_;
+    s.steps = total_;
+    s.flops_per_step = plan->total_cost().flops;
+    s.planned_bytes = plan->arena_bytes();
+    s.plan_steps = plan->steps().size();
+    s.seed = static_cast<uint64_t>(c_.seed);
+    result_.parameters = s.parameters;
+    backend_ = plan->options().backend;
+    dir_->write_text("config.json", config_json(c_).dump(2) + "\n");
+    dir_->write_text("model.json", models::to_spec(model_) + "\n");
+    record("running", 0);
+    observer_.on_start(s);
+  }
+
+  Shape batch_shape() const {
+    Shape s = data_.train.sample_shape();
+    s.insert(0, c_.batch_size);
+    return s;
+  }
+
+  void loop() {
+    for (epoch_ = 1; epoch_ <= epochs_ && !result_.interrupted; ++epoch_) run_epoch();
+  }
+
+  void run_epoch() {
+    const auto start = Clock::now();
+    const double waited = loader_->wait_seconds();
+    double loss_sum = 0, right = 0;
+    int64_t seen = 0, batches = 0;
+    StepReport report;
+    const auto fill_report = [&](double loss) {
+      const double elapsed = std::max(since(start), 1e-9);
+      report = {.epoch = epoch_,
+                .epochs = epochs_,
+                .step = batches,
+                .steps = std::min(steps_per_epoch_, total_ - (epoch_ - 1) * steps_per_epoch_),
+                .total_step = done_,
+                .loss = loss,
+                .mean_loss = loss_sum / static_cast<double>(batches),
+                .top1 = 100.0 * right / static_cast<double>(seen),
+                .lr = optimizer_->lr(),
+                .samples_per_s = static_cast<double>(seen) / elapsed,
+                .data_percent = 100.0 * (loader_->wait_seconds() - waited) / elapsed,
+                .eta_s = static_cast<double>(total_ - done_) * elapsed / static_cast<double>(batches)};
+    };
+    double loss = 0;
+    for (data::Batch& batch : loader_->epoch(epoch_ - 1)) {
+      optimizer_->set_lr(schedule_.at(done_));
+      const auto [loss_tensor, right_tensor] = (*step_)(batch.images, batch.labels);
+      loss = static_cast<double>(loss_tensor.item<float>());
+      ++done_;
+      ++batches;
+      if (!std::isfinite(loss)) diverged(batch, loss);
+      loss_sum += loss;
+      right += static_cast<double>(right_tensor.item<float>());
+      seen += batch.count;
+      if (observer_.wants_step()) {
+        fill_report(loss);
+        observer_.on_step(report);
+      }
+      if (signals::stop_requested()) result_.interrupted = true;
+      const bool save = (c_.save_every > 0 && done_ % c_.save_every == 0) || signals::take_save_request();
+      if (save && !result_.interrupted) dir_->checkpoint(done_, bundle(), false, c_.keep);
+      if (done_ == total_ || result_.interrupted) break;
+    }
+    result_.train_seconds += since(start);
+    result_.samples_per_second += static_cast<double>(seen);
+    result_.train_loss = loss;
+    result_.steps = done_;
+    if (!result_.interrupted) result_.epochs = epoch_;
+    fill_report(loss);
+    close_epoch(report, since(start));
+  }
+
+  void close_epoch(const StepReport& report, double seconds) {
+    EpochReport e{.train = report, .test = {}, .best = false, .seconds = seconds};
+    io::Metrics m{.step = done_,
+                  .epoch = static_cast<double>(epoch_),
+                  .split = "train",
+                  .loss = report.mean_loss,
+                  .top1 = report.top1,
+                  .lr = report.lr,
+                  .samples_per_s = report.samples_per_s,
+                  .data_s = report.data_percent / 100.0 * seconds,
+                  .step_s = seconds / static_cast<double>(std::max<int64_t>(report.step, 1)),
+                  .mem_bytes = static_cast<int64_t>(
+                      step_->plan(Type{DType::f32, batch_shape()}, Type{DType::i64, {c_.batch_size}})->arena_bytes())};
+    dir_->metrics().write(m);
+    const bool last = epoch_ == epochs_;
+    if (!result_.interrupted && (last || epoch_ % c_.eval_every == 0)) {
+      e.test = evaluate();
+      e.best = e.test->top1 > best_top1_;
+      if (e.best) best_top1_ = e.test->top1;
+      dir_->metrics().write({.step = done_,
+                             .epoch = static_cast<double>(epoch_),
+                             .split = "test",
+                             .loss = e.test->loss,
+                             .top1 = e.test->top1,
+                             .samples_per_s = static_cast<double>(e.test->count) / std::max(e.test->seconds, 1e-9)});
+    }
+    dir_->log(cat("epoch ", epoch_, "/", epochs_, " loss ", fixed(report.mean_loss, 4), " top1 ", fixed(report.top1, 2),
+                  e.test ? cat(" test loss ", fixed(e.test->loss, 4), " top1 ", fixed(e.test->top1, 2)) : std::string(),
+                  e.best ? " * best" : ""));
+    dir_->checkpoint(done_, bundle(), e.best, c_.keep);
+    observer_.on_epoch(e);
+  }
+
+  // On the averaged weights where there are any.
+  Evaluation evaluate() {
+    if (ema_) ema_->swap();
+    Evaluation e = evaluator_->run(data_.test, [&](int64_t n, int64_t all) {
+      observer_.on_evaluation_progress(n, all);
+      return !signals::stop_requested();
+    });
+    if (ema_) ema_->swap();
+    result_.test = e;
+    return e;
+  }
+
+  Bundle bundle() {
+    return {
+        model_,
+        preprocessing_of(data_.train),
+        data_.train.classes,
+        {{"data", c_.data}, {"steps", cat(done_)}, {"test_top1", fixed(result_.test.top1, 2)}, {"seed", cat(c_.seed)}}};
+  }
+
+  void finish() {
+    result_.samples_per_second /= std::max(result_.train_seconds, 1e-9);
+    result_.output_dir = c_.output_dir;
+    result_.model_path = dir_->file("model.safetensors");
+    if (ema_) ema_->swap();
+    save_bundle(result_.model_path, bundle());
+    if (ema_) ema_->swap();
+    result_.total_seconds = since(started_);
+  }
+
+  [[noreturn]] void diverged(const data::Batch& batch, double loss) {
+    std::vector<Array> states;
+    const Graph& graph = step_->graph(batch.images, batch.labels);
+    std::string layer;
+    try {
+      states = step_->states(batch.images, batch.labels);
+      layer = first_nonfinite(graph, {batch.images, batch.labels}, states, backend_);
+    } catch (const Error& e) {
+      layer = cat("(the first bad layer could not be found: ", e.what(), ")");
+    }
+    io::Metrics m{
+        .step = done_, .epoch = static_cast<double>(epoch_), .split = "train", .loss = loss, .lr = optimizer_->lr()};
+    dir_->metrics().write(m);
+    fail(ErrorKind::diverged, "train", "the loss is ", loss, " at step ", done_, " (epoch ", epoch_, ", lr ",
+         optimizer_->lr(), "); first not finite: ", layer.empty() ? "the loss alone" : layer,
+         "; the last good weights are in ", c_.output_dir, "; try a smaller --lr or --clip-grad-norm 1");
+  }
+
+  void record(const char* status, int exit_code) {
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    json j = {{"freight", version()},
+              {"argv", argv_},
+              {"host", host},
+              {"device", backend_.empty() ? "" : backend(backend_).description()},
+              {"threads", thread_count()},
+              {"status", status},
+              {"exit_code", exit_code},
+              {"time", static_cast<int64_t>(std::time(nullptr))}};
+    if (data_.train.count()) {
+      j["data"] = {{"name", c_.data},
+                   {"train", data_.train.count()},
+                   {"test", data_.test.count()},
+                   {"fingerprint", cat(data_.train.fingerprint())}};
+    }
+    if (std::string_view(status) == "complete") {
+      j["result"] = {{"test_top1", result_.test.top1},    {"test_loss", result_.test.loss},
+                     {"train_loss", result_.train_loss},  {"steps", result_.steps},
+                     {"epochs", result_.epochs},          {"train_seconds", result_.train_seconds},
+                     {"interrupted", result_.interrupted}};
+    }
+    dir_->write_text("run.json", j.dump(2) + "\n");
+  }
+
+  Config c_;
+  Observer& observer_;
+  std::vector<std::string> argv_;
+  std::unique_ptr<RunDir> dir_;
+  data::TrainTest data_;
+  models::Model model_;
+  CompileOptions options_;
+  std::unique_ptr<data::Loader> loader_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<optim::EMA> ema_;
+  optim::Schedule schedule_ = optim::Schedule::constant(0);
+  std::unique_ptr<Compiled<TrainStep>> step_;
+  std::unique_ptr<Evaluator> evaluator_;
+  Result result_;
+  std::string backend_;
+  Clock::time_point started_;
+  int64_t steps_per_epoch_ = 0, total_ = 0, epochs_ = 0, epoch_ = 0, done_ = 0;
+  double best_top1_ = -1;
+};
+
+}  // namespace
+
+Result train(const Config& config, Observer& observer, const std::vector<std::string>& argv) {
+  return Run(config, observer, argv).run();
+}
+
+}  // namespace freight::train

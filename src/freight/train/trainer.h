@@ -1,0 +1,73 @@
+// The training loop: data, model, optimizer and schedule of a Config become one compiled step that is replayed; each
+// epoch ends with an evaluation and a checkpoint. What happens is reported through Observer; the library prints
+// nothing.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "freight/data/dataset.h"
+#include "freight/models/models.h"
+#include "freight/train/bundle.h"
+#include "freight/train/config.h"
+#include "freight/train/evaluate.h"
+
+namespace freight::train {
+
+// What is known before the first step: the start block.
+struct Start {
+  std::string model, device, output_dir, data;
+  int64_t parameters = 0, train_count = 0, test_count = 0, classes = 0, batch_size = 0, epochs = 0, steps = 0;
+  double flops_per_step = 0;
+  size_t planned_bytes = 0;  // arena of the training step
+  size_t plan_steps = 0;
+  uint64_t seed = 0;
+};
+
+struct StepReport {
+  int64_t epoch = 0, epochs = 0;  // 1-based
+  int64_t step = 0, steps = 0;    // within the epoch, 1-based
+  int64_t total_step = 0;
+  double loss = 0, mean_loss = 0;
+  double top1 = 0;  // percent of the samples since the epoch's start
+  double lr = 0;
+  double samples_per_s = 0;  // since the epoch's start
+  double data_percent = 0;   // share of time spent waiting for data
+  double eta_s = 0;
+};
+
+struct EpochReport {
+  StepReport train;  // as of the epoch's last step
+  std::optional<Evaluation> test;
+  bool best = false;
+  double seconds = 0;
+};
+
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void on_start(const Start&) {}
+  // Whether a StepReport is wanted now; asked after each step, so it should be quick.
+  virtual bool wants_step() { return false; }
+  virtual void on_step(const StepReport&) {}
+  virtual void on_epoch(const EpochReport&) {}
+  virtual void on_evaluation_progress(int64_t /*done*/, int64_t /*total*/) {}
+};
+
+struct Result {
+  Evaluation test;                // of the stored model
+  double train_loss = 0;          // of the last step
+  int64_t steps = 0, epochs = 0;  // done
+  double train_seconds = 0;       // in the training loop, evaluation and saving left out
+  double total_seconds = 0;
+  double samples_per_second = 0;
+  int64_t parameters = 0;
+  std::string model_path, output_dir;
+  bool interrupted = false;  // a signal asked to stop; everything was saved
+};
+
+// Runs to the end. Throws Error: usage, data, device, diverged (the message names the step and the first bad layer),
+// runtime. `argv` is recorded in run.json.
+Result train(const Config& config, Observer& observer, const std::vector<std::string>& argv = {});
+
+}  // namespace freight::train
