@@ -92,7 +92,7 @@ TEST_P(Fuzz, PassesKeepWhatAGraphComputes) {
 
 // f32 on the fast backends: without ops that turn rounding into different results.
 TEST_P(Fuzz, BackendsAgreeInF32) {
-  for (int k = 0; k < 10; ++k) {
+  for (int k = 0; k < 4; ++k) {  // few: a fast backend takes long to prepare
     const int seed = 1000 + GetParam() * 10 + k;
     SCOPED_TRACE(cat("seed ", seed));
     RandomGraphOptions options;

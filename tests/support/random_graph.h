@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "freight/base/strings.h"
 #include "tests/support/graphs.h"
 
 namespace freight::test {
@@ -289,10 +290,7 @@ class GraphGenerator {
     const Ex x = ex(v);
     const Ex mean = ex(b_.sum(v, axes)) * (1 / count(s, axes));
     const Ex centred = x - ex(b_.broadcast(mean.v, s));
-    if (chance(50)) {
-      keep(centred.v, 2 * bound(v));
-      return;
-    }
+    if (chance(50)) return void(keep(centred.v, 2 * bound(v)));
     const Ex variance = ex(b_.sum(apply(Op::square, centred).v, axes)) * (1 / count(s, axes));
     const Ex y = centred * ex(b_.broadcast(apply(Op::rsqrt, variance + 0.3).v, s));
     keep(y.v, 2 * bound(v));
@@ -334,15 +332,15 @@ class GraphGenerator {
       if (shape(u) == sb && chance(50)) b = u;
     }
     if (!b.valid()) b = leaf(sb);
+    bool flag = trans_b;
     if (chance(20)) {  // an explicit transpose, which simplify turns into a flag
       Shape perm;
       for (int i = 0; i < rank; ++i) perm.push_back(i);
       std::swap(perm[rank - 1], perm[rank - 2]);
-      const Value t = b_.transpose(b, perm);
-      epilogue(b_.matmul(a, t, trans_a, !trans_b), rank - 1, bound(a) * bound(b) * static_cast<double>(k));
-      return;
+      b = keep(b_.transpose(b, perm), bound(b));
+      flag = !flag;
     }
-    epilogue(b_.matmul(a, b, trans_a, trans_b), rank - 1, bound(a) * bound(b) * static_cast<double>(k));
+    epilogue(b_.matmul(a, b, trans_a, flag), rank - 1, bound(a) * bound(b) * static_cast<double>(k));
   }
 
   void convolution() {
@@ -377,11 +375,7 @@ class GraphGenerator {
       a.pad_high.push_back(kernel > 1 ? below(2) : 0);
     }
     a.count_include_pad = chance(50);
-    if (chance(50)) {
-      keep(b_.add(Op::max_pool, a, {x})[0], bound(x));
-    } else {
-      keep(b_.one(Op::avg_pool, a, {x}), bound(x));
-    }
+    keep(chance(50) ? b_.add(Op::max_pool, a, {x})[0] : b_.one(Op::avg_pool, a, {x}), bound(x));
   }
 
   void indexing() {
@@ -389,24 +383,19 @@ class GraphGenerator {
     if (shape(v).rank() == 0) v = any_of_rank(2);
     const Shape s = shape(v);
     const int axis = static_cast<int>(below(static_cast<uint32_t>(s.rank())));
-    switch (below(4)) {
+    switch (below(3)) {
       case 0: keep(b_.one(Op::gather, AxisAttrs{axis}, {v, index_leaf({extent()}, s[axis])}), bound(v)); break;
       case 1: {
-        const int64_t rows = extent();
-        const Value i = index_leaf({s[axis]}, rows);
-        keep(b_.one(Op::scatter_add, ScatterAttrs{axis, rows}, {i, v}), bound(v) * static_cast<double>(s[axis]));
-        break;
-      }
-      case 2: {
         Shape picks = s;
         picks[axis] = extent();
         keep(b_.one(Op::gather_elements, AxisAttrs{axis}, {v, index_leaf(picks, s[axis])}), bound(v));
         break;
       }
       default: {
-        const int64_t rows = extent();
-        const Value i = index_leaf(s, rows);
-        keep(b_.one(Op::scatter_elements_add, ScatterAttrs{axis, rows}, {i, v}),
+        const bool elements = chance(50);
+        const ScatterAttrs rows{axis, extent()};
+        const Value i = index_leaf(elements ? s : Shape{s[axis]}, rows.size);
+        keep(b_.one(elements ? Op::scatter_elements_add : Op::scatter_add, rows, {i, v}),
              bound(v) * static_cast<double>(s[axis]));
         break;
       }
@@ -459,14 +448,10 @@ class GraphGenerator {
         keep(b_.one(Op::group_norm, NormAttrs{0.1, 1, shape(v)[1] % 2 == 0 ? 2 : 1}, {v, scale, shift}), 5);
         break;
       }
-      case 6: {
-        const Value v = any();
-        keep(b_.one(Op::gelu, GeluAttrs{chance(50)}, {v}), bound(v));
-        break;
-      }
+      case 6:
       case 7: {
         const Value v = any();
-        keep(b_.one(Op::silu, NoAttrs{}, {v}), bound(v));
+        keep(chance(60) ? b_.one(Op::gelu, GeluAttrs{chance(50)}, {v}) : b_.unary(Op::silu, v), bound(v));
         break;
       }
       case 8: {
@@ -512,8 +497,8 @@ class GraphGenerator {
     const Value v = any();
     const Type t = b_.type(v);
     switch (below(6)) {
-      case 0: keep(b_.unary(pick<Op>({Op::floor, Op::ceil, Op::round}), v), bound(v) + 1); break;
-      case 1: keep(b_.unary(Op::sign, v), 1); break;
+      case 0:
+      case 1: keep(b_.unary(pick<Op>({Op::floor, Op::ceil, Op::round, Op::sign}), v), bound(v) + 1); break;
       case 2: {
         const Value c = b_.binary(pick<Op>({Op::lt, Op::le, Op::gt, Op::ge}), v, b_.constant(0.1, t));
         keep(b_.cast(c, t.dtype), 1);
