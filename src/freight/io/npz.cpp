@@ -177,7 +177,8 @@ void save_npz(const std::string& path, const NamedArrays& arrays) {
     put(directory, kCentralMark, 4);
     put(directory, 20, 2);  // version made by
     put_common(directory, crc, size, member.size());
-    put(directory, 0, 2 + 2 + 2 + 4);  // comment, disk, internal and external attributes
+    put(directory, 0, 6);  // comment, disk, internal attributes
+    put(directory, 0, 4);  // external attributes
     put(directory, offset, 4);
     directory += member;
     offset += local.size() + size;
