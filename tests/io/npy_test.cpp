@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/files.h"
 
 namespace freight::io {
@@ -22,7 +24,9 @@ TEST_P(NpyRoundTrip, KeepsEveryElementType) {
   const auto dtype = static_cast<DType>(GetParam());
   const TemporaryDir dir;
   for (const Shape& shape : {Shape{}, Shape{0}, Shape{7}, Shape{2, 3, 4}}) {
-    const Array a = Array::of(std::vector<float>(static_cast<size_t>(shape.numel()), 1.0f), shape).cast(dtype);
+    Array ones(DType::f32, shape);
+    std::fill_n(ones.data<float>(), shape.numel(), 1.0f);
+    const Array a = ones.cast(dtype);
     save_npy(dir / "a.npy", a);
     const Array b = load_npy(dir / "a.npy");
     EXPECT_EQ(b.dtype(), dtype == DType::bf16 ? DType::f32 : dtype);

@@ -3,7 +3,6 @@
 #include "freight/data/loader.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -23,6 +22,13 @@ constexpr uint32_t kShuffleStream = 0x73687566;
 constexpr int64_t kCheapBatch = 100'000;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Whether anyone but its slot holds the buffer. Dropping the copy is an acquire operation on the count: what a holder
+// that has just let go has read lies before what is written next.
+bool held_elsewhere(const std::shared_ptr<Storage>& buffer) {
+  const std::shared_ptr<Storage> copy = buffer;  // NOLINT(performance-unnecessary-copy-initialization)
+  return copy.use_count() > 2;
+}
 }  // namespace
 
 struct Loader::State {
@@ -88,9 +94,8 @@ void Loader::State::make(Slot& slot, int64_t batch) const {
     slot.batch.labels = Array();
     // Memory that the caller still holds an array of is left to the caller.
     for (auto* s : {&slot.images, &slot.labels}) {
-      if (*s && s->use_count() > 1) s->reset();
+      if (*s && held_elsewhere(*s)) s->reset();
     }
-    std::atomic_thread_fence(std::memory_order_acquire);  // reads of a holder that has just let go come first
     if (!slot.images) slot.images = Storage::allocate(static_cast<size_t>(b * sample.numel()) * sizeof(float));
     if (!slot.labels) slot.labels = Storage::allocate(static_cast<size_t>(b) * label_bytes);
     Shape images = sample, labels = set.labels.shape();
