@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Training-step times of Freight and PyTorch, in alternation in one run.
+
+usage: bench/compare_torch.py [workload ...] [--freight build/bin/freight] [--rounds 3] [--seconds 3] [--out FILE.json]
+
+A step is forward, loss, backward and optimizer update on a resident batch. Each round runs `freight bench step` and then
+PyTorch in every mode, each in a process of its own; the ratio is the best PyTorch median over Freight's median, round by
+round. Needs a Python with torch (pip install torch); run it on an otherwise idle machine.
+"""
+import argparse
+import datetime
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+
+# workload: (freight model, batch, optimizer)
+WORKLOADS = {
+    "mlp_b64": ("mlp", 64, "sgd"),
+    "mlp_wide_b256": ("mlp_wide", 256, "adam"),
+    "lenet_b64": ("lenet", 64, "sgd"),
+    "resnet20_b128": ("resnet20", 128, "sgd"),
+}
+MODES = ("eager", "channels_last", "compile")
+
+
+def torch_net(model):
+    import torch.nn as nn
+    import torch.nn.functional as F
+
+    class Basic(nn.Module):
+        def __init__(self, i, o, stride):
+            super().__init__()
+            self.c1, self.b1 = nn.Conv2d(i, o, 3, stride, 1, bias=False), nn.BatchNorm2d(o)
+            self.c2, self.b2 = nn.Conv2d(o, o, 3, 1, 1, bias=False), nn.BatchNorm2d(o)
+            plain = stride == 1 and i == o
+            self.s = nn.Sequential() if plain else nn.Sequential(nn.Conv2d(i, o, 1, stride, bias=False), nn.BatchNorm2d(o))
+
+        def forward(self, x):
+            y = F.relu(self.b1(self.c1(x)))
+            return F.relu(self.b2(self.c2(y)) + self.s(x))
+
+    if model == "mlp":
+        return nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)), (1, 28, 28)
+    if model == "mlp_wide":
+        return nn.Sequential(nn.Flatten(), nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(),
+                             nn.Linear(1024, 10)), (1, 28, 28)
+    if model == "lenet":
+        return nn.Sequential(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(),
+                             nn.MaxPool2d(2), nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(),
+                             nn.Linear(84, 10)), (1, 28, 28)
+    layers, i = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()], 16
+    for o, stride in ((16, 1), (32, 2), (64, 2)):
+        for k in range(3):
+            layers.append(Basic(i, o, stride if k == 0 else 1))
+            i = o
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)), (3, 32, 32)
+
+
+def run_torch(workload, mode, seconds):
+    import torch
+    import torch.nn.functional as F
+    model, batch, optimizer = WORKLOADS[workload]
+    torch.manual_seed(0)
+    net, shape = torch_net(model)
+    net.train()
+    x, y = torch.randn(batch, *shape), torch.randint(0, 10, (batch,))
+    if mode != "eager":
+        net, x = net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+    opt = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9) if optimizer == "sgd" else torch.optim.Adam(net.parameters(), 1e-3)
+    forward = torch.compile(net) if mode == "compile" else net
+
+    def step():
+        loss = F.cross_entropy(forward(x), y)
+        opt.zero_grad(set_to_none=True)
+        loss.backward()
+        opt.step()
+
+    for _ in range(5):
+        step()
+    start = time.perf_counter()
+    step()
+    per = max(1, int(0.05 / max(time.perf_counter() - start, 1e-5)))
+    times, end = [], time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < 3:
+        start = time.perf_counter()
+        for _ in range(per):
+            step()
+        times.append((time.perf_counter() - start) / per)
+    print(json.dumps({"ms_median": statistics.median(times) * 1e3, "ms_min": min(times) * 1e3, "torch": torch.__version__}))
+
+
+def child(command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {"error": (done.stderr.strip().splitlines() or ["failed"])[-1][:200]}
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def machine():
+    model = "unknown"
+    with open("/proc/cpuinfo", encoding="utf-8") as f:
+        for line in f:
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    flags = open("/proc/cpuinfo", encoding="utf-8").read()
+    sets = [s for s in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if s in flags]
+    return {"cpu": model, "cores": os.cpu_count(), "instruction_sets": sets, "system": platform.platform(),
+            "load": os.getloadavg()[0]}
+
+
+def main():
+    a = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    a.add_argument("workloads", nargs="*")
+    a.add_argument("--freight", default="build/bin/freight")
+    a.add_argument("--rounds", type=int, default=3)
+    a.add_argument("--seconds", type=float, default=3)
+    a.add_argument("--modes", default=",".join(MODES))
+    a.add_argument("--out")
+    a.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    a = a.parse_args()
+    if a.child:
+        return run_torch(a.child[0], a.child[1], a.seconds)
+    result = {"date": datetime.date.today().isoformat(), "machine": machine(), "command": " ".join(sys.argv), "workloads": {}}
+    for w in a.workloads or list(WORKLOADS):
+        model, batch, optimizer = WORKLOADS[w]
+        rounds = []
+        for _ in range(a.rounds):
+            row = {"freight": child([a.freight, "bench", "step", "--model", model, "--batch-size", str(batch), "--optimizer",
+                                     optimizer, "--seconds", str(a.seconds), "--json"])}
+            for mode in a.modes.split(","):
+                row[mode] = child([sys.executable, __file__, "--child", w, mode, "--seconds", str(a.seconds)])
+            best = min((row[m]["ms_median"], m) for m in a.modes.split(",") if "ms_median" in row[m])
+            row["best_torch"], row["ratio"] = best[1], best[0] / row["freight"]["ms_median"]
+            rounds.append(row)
+        ratio = statistics.median(r["ratio"] for r in rounds)
+        result["workloads"][w] = {"ratio_median": ratio, "ratios": [r["ratio"] for r in rounds], "rounds": rounds}
+        ms = statistics.median(r["freight"]["ms_median"] for r in rounds)
+        torch_ms = statistics.median(r[r["best_torch"]]["ms_median"] for r in rounds)
+        print(f"{w:15s} freight {ms:9.4f} ms   best torch {torch_ms:9.4f} ms ({rounds[-1]['best_torch']})   ratio {ratio:.2f}",
+              flush=True)
+    if a.out:
+        with open(a.out, "w", encoding="utf-8") as f:
+            json.dump(result, f, indent=1)
+            f.write("\n")
+
+
+if __name__ == "__main__":
+    main()
