@@ -46,7 +46,10 @@ struct Problem {
     for (int64_t v : a.dilation) d.push_back(v - 1);
     return d;
   }
-  dnnl::memory::desc activation(const Type& t) const { return dnnl_desc(t, Layout::channels_last(t.shape)); }
+  dnnl::memory::desc activation(const Type& t) const {
+    // The strides as they are, also of a single channel: oneDNN tells formats apart by them.
+    return {t.shape.vector(), dnnl_type(t.dtype), channels_last_strides(t.shape).vector()};
+  }
 
   dnnl::convolution_forward::primitive_desc forward(const dnnl::memory::desc& weights, bool bias,
                                                     const dnnl::primitive_attr& attr) const {
