@@ -25,16 +25,12 @@ class Transform {
  private:
   template <class T>
   void image(const T* src, int64_t index, int64_t epoch, float* dst) const;
-  float value(int64_t channel, uint8_t x) const { return table_[static_cast<size_t>(channel * 256 + x)]; }
-  float value(int64_t channel, float x) const {
-    return (x - mean_[static_cast<size_t>(channel)]) * inverse_[static_cast<size_t>(channel)];
-  }
   const Dataset* set_;
   Augment augment_;
   uint64_t seed_;
   bool channels_last_;
   int64_t channels_ = 1, rows_ = 1, columns_ = 1;
-  std::vector<float> table_, mean_, inverse_;  // (C, 256): the value of each byte; (C)
+  std::vector<float> scale_, bias_;  // (C): a stored value x becomes x * scale + bias
 };
 
 }  // namespace freight::data
