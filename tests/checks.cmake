@@ -24,6 +24,6 @@ function(sanitize name sanitizers rooms filter)
                    "${filter}")
   set_tests_properties("sanitize: ${name}" PROPERTIES LABELS sanitize PROCESSORS ${cores} TIMEOUT 1800 SKIP_RETURN_CODE 77)
 endfunction()
-sanitize(address address,undefined "base;ir;passes;io;data" "")
+sanitize(address address,undefined "base;ir;passes;io;data;fuzz" "")
 # libgomp is not built for the thread sanitizer, so only the loader, which has threads of its own, is run under it.
 sanitize(thread thread "base;io;data" "^data:.*Loader")

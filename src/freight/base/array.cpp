@@ -47,7 +47,7 @@ void Array::expect(DType dtype) const {
 
 void Array::fill_from(const void* src, size_t n) {
   if (n != bytes()) fail(ErrorKind::usage, "array", "got ", n, " bytes for ", dtype_, shape_, ", need ", bytes());
-  std::memcpy(raw(), src, n);
+  if (n > 0) std::memcpy(raw(), src, n);
 }
 
 Array Array::clone() const {
