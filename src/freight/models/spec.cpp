@@ -322,8 +322,11 @@ class SpecBuilder {
     return text;
   }
 
+  // Appends the layers of `list`. Without `results` they follow each other; with it they are branches that all take
+  // the first input, and their results are collected.
   template <class Container>
-  void children(const Json& list, Container& into, const Tensor& start, std::vector<Tensor>* results, Tensor& x) {
+  void children(const Json& list, Container& into, std::vector<Tensor>* results, Tensor& x) {
+    const Tensor start = x;
     for (size_t i = 0; i < list.size(); ++i) {
       const std::string name = child_name(list[i], i);
       if (results) x = start;
@@ -339,7 +342,7 @@ class SpecBuilder {
 
   ModulePtr sequence(const Json& list, Tensor& x) {
     auto m = std::make_shared<nn::Sequential>();
-    children(list, *m, x, nullptr, x);
+    children(list, *m, nullptr, x);
     return m;
   }
 
@@ -350,8 +353,7 @@ class SpecBuilder {
       fail_here("Concat", "'branches' must be a list of layers: got ", excerpt(list));
     auto m = std::make_shared<nn::Concat>();
     std::vector<Tensor> results;
-    const Tensor start = x;
-    children(list, *m, start, &results, x);
+    children(list, *m, &results, x);
     need_rank(settings, results[0], 2);
     x = concat(results, 1);
     return m;

@@ -26,7 +26,7 @@ class EvaluationForm {
   bool training_;
 };
 
-std::string pad_right(std::string s, size_t width) {
+std::string pad_right(const std::string& s, size_t width) {
   return s.size() < width ? s + std::string(width - s.size(), ' ') : s;
 }
 std::string pad_left(const std::string& s, size_t width) {

@@ -17,8 +17,8 @@ void need_positive(const char* op, const char* what, int64_t v) {
 }
 // PyTorch: uniform within 1 / sqrt(fan in) of the weight.
 Init bias_init(const Shape& weight) {
-  const double fan_in = static_cast<double>(weight.numel() / std::max<int64_t>(weight[0], 1));
-  const double bound = fan_in > 0 ? 1 / std::sqrt(fan_in) : 0;
+  const int64_t fan_in = weight.numel() / weight[0];
+  const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
   return init::uniform(-bound, bound);
 }
 }  // namespace

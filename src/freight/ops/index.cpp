@@ -48,13 +48,13 @@ Tensor draw(Op op, const Shape& shape) {
 }
 }  // namespace
 
-Tensor random_uniform(const Shape& shape, double lo, double hi, std::source_location at) {
+Tensor random_uniform(const Shape& shape, double lo, double hi, SourceLine at) {
   const Frame frame(at);
   const Tensor u = draw(Op::random_uniform, shape);
   return lo == 0 && hi == 1 ? u : u * (hi - lo) + lo;
 }
 
-Tensor random_normal(const Shape& shape, double mean, double deviation, std::source_location at) {
+Tensor random_normal(const Shape& shape, double mean, double deviation, SourceLine at) {
   const Frame frame(at);
   const Tensor z = draw(Op::random_normal, shape);
   return mean == 0 && deviation == 1 ? z : z * deviation + mean;

@@ -7,11 +7,9 @@
 namespace freight {
 
 // f32 in [lo, hi).
-Tensor random_uniform(const Shape& shape, double lo = 0, double hi = 1,
-                      std::source_location at = std::source_location::current());
+Tensor random_uniform(const Shape& shape, double lo = 0, double hi = 1, SourceLine at = SourceLine::current());
 // f32 normal.
-Tensor random_normal(const Shape& shape, double mean = 0, double deviation = 1,
-                     std::source_location at = std::source_location::current());
+Tensor random_normal(const Shape& shape, double mean = 0, double deviation = 1, SourceLine at = SourceLine::current());
 // Zeroes elements with probability p and scales the rest by 1 / (1 - p). Srivastava et al., JMLR 2014.
 // Throws Error(usage) unless 0 <= p < 1.
 Tensor dropout(const In& x, double p);

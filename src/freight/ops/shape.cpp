@@ -141,14 +141,14 @@ Tensor pad(const In& x, const Shape& low, const Shape& high, double value) {
   return ops::one(Op::pad, PadAttrs{low, high, Shape::filled(t.rank(), 0), value}, {t});
 }
 
-Tensor concat(const std::vector<Tensor>& xs, int64_t axis, std::source_location at) {
+Tensor concat(const std::vector<Tensor>& xs, int64_t axis, SourceLine at) {
   const Frame frame(at);
   if (xs.empty()) fail_here("concat", "needs at least one tensor");
   const int i = axis_of(axis, xs[0].type(), "concat");
   return xs.size() == 1 ? xs[0] : ops::one(Op::concat, AxisAttrs{i}, xs);
 }
 
-Tensor stack(const std::vector<Tensor>& xs, int64_t axis, std::source_location at) {
+Tensor stack(const std::vector<Tensor>& xs, int64_t axis, SourceLine at) {
   const Frame frame(at);
   std::vector<Tensor> thin;
   for (const Tensor& x : xs) {
@@ -184,16 +184,16 @@ std::vector<Tensor> chunk(const In& x, int64_t parts, int64_t axis) {
   return split(t, std::vector<int64_t>(static_cast<size_t>(parts), n / parts), axis);
 }
 
-Tensor zeros(const Shape& shape, DType dtype, std::source_location at) { return full(shape, 0, dtype, at); }
-Tensor ones(const Shape& shape, DType dtype, std::source_location at) { return full(shape, 1, dtype, at); }
-Tensor full(const Shape& shape, double value, DType dtype, std::source_location at) {
+Tensor zeros(const Shape& shape, DType dtype, SourceLine at) { return full(shape, 0, dtype, at); }
+Tensor ones(const Shape& shape, DType dtype, SourceLine at) { return full(shape, 1, dtype, at); }
+Tensor full(const Shape& shape, double value, DType dtype, SourceLine at) {
   const Frame frame(at);
   return trace::constant(value, {dtype, shape});
 }
-Tensor iota(const Shape& shape, int64_t axis, DType dtype, std::source_location at) {
+Tensor iota(const Shape& shape, int64_t axis, DType dtype, SourceLine at) {
   const Frame frame(at);
   return ops::one(Op::iota, IotaAttrs{shape, axis_of(axis, {dtype, shape}, "iota"), dtype}, {});
 }
-Tensor arange(int64_t n, DType dtype, std::source_location at) { return iota({n}, 0, dtype, at); }
+Tensor arange(int64_t n, DType dtype, SourceLine at) { return iota({n}, 0, dtype, at); }
 
 }  // namespace freight

@@ -89,7 +89,10 @@ double Schedule::base(int64_t step) const {
   const double t = std::min(1.0, static_cast<double>(step) / static_cast<double>(total_));
   switch (kind_) {
     case Kind::constant: break;
-    case Kind::step: return lr_ * std::pow(factor_, static_cast<double>(step / total_));
+    case Kind::step: {
+      const int64_t falls = step / total_;
+      return lr_ * std::pow(factor_, static_cast<double>(falls));
+    }
     case Kind::multi_step: {
       const auto passed = std::count_if(milestones_.begin(), milestones_.end(), [&](int64_t m) { return m <= step; });
       return lr_ * std::pow(factor_, static_cast<double>(passed));

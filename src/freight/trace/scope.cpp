@@ -22,10 +22,10 @@ Scope::Scope(const std::string& name) : restore_(t_place.scope.size()) {
 
 Scope::~Scope() { t_place.scope.resize(restore_); }
 
-Frame::Frame(const std::source_location& where) : outermost_(t_place.file == nullptr) {
+Frame::Frame(const SourceLine& where) : outermost_(t_place.file == nullptr) {
   if (!outermost_) return;
-  t_place.file = where.file_name();
-  t_place.line = where.line();
+  t_place.file = where.file;
+  t_place.line = where.line;
 }
 
 Frame::Frame(const char* source) : outermost_(t_place.file == nullptr) {

@@ -1,8 +1,9 @@
 // Where the program is: the module path (Scope) and the user's source line (Frame). Both are per thread; nodes that
 // are traced record them, so that errors, profiles and plans speak the user's names.
 #pragma once
-#include <source_location>
 #include <string>
+
+#include "freight/trace/source_line.h"
 
 namespace freight {
 
@@ -23,7 +24,7 @@ class Scope {
 // line of the user's call stays.
 class Frame {
  public:
-  explicit Frame(const std::source_location& where);
+  explicit Frame(const SourceLine& where);
   // `source` is kept as given, for example the name of a spec file.
   explicit Frame(const char* source);
   ~Frame();

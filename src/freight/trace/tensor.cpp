@@ -47,7 +47,7 @@ Array Tensor::single() const {
   return array();
 }
 
-In::In(const Variable& v, std::source_location at) : tensor(v.value()), where(at) {}
+In::In(const Variable& v, SourceLine at) : tensor(v.value()), where(at) {}
 
 void eval() {
   if (trace::compiling()) refuse_while_tracing("eval");

@@ -3,11 +3,11 @@
 // plan. Inside freight::compile tensors never have elements. What a trace is: tracer.h; named state: variable.h.
 #pragma once
 #include <memory>
-#include <source_location>
 #include <vector>
 
 #include "freight/base/array.h"
 #include "freight/ir/type.h"
+#include "freight/trace/source_line.h"
 
 namespace freight {
 
@@ -62,15 +62,15 @@ class Tensor {
 // What functions of the library take: a tensor, a variable (its current value), an array or a number, together with the
 // caller's source line. A number takes the element type of the tensor beside it.
 struct In {
-  In(const Tensor& t, std::source_location at = std::source_location::current()) : tensor(t), where(at) {}
-  In(const Variable& v, std::source_location at = std::source_location::current());
-  In(const Array& a, std::source_location at = std::source_location::current()) : tensor(a), where(at) {}
-  In(double v, std::source_location at = std::source_location::current()) : scalar(v), is_number(true), where(at) {}
+  In(const Tensor& t, SourceLine at = SourceLine::current()) : tensor(t), where(at) {}
+  In(const Variable& v, SourceLine at = SourceLine::current());
+  In(const Array& a, SourceLine at = SourceLine::current()) : tensor(a), where(at) {}
+  In(double v, SourceLine at = SourceLine::current()) : scalar(v), is_number(true), where(at) {}
 
   Tensor tensor;
   double scalar = 0;
   bool is_number = false;
-  std::source_location where;
+  SourceLine where;
 };
 
 // Runs everything pending in the thread's trace: all tensors with a live handle and all assignments of variables.

@@ -1,0 +1,171 @@
+// Modules: names, defaults of PyTorch, statistics, state dictionaries, classes of users.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "freight/base/error.h"
+#include "freight/freight.h"
+
+namespace freight::nn {
+namespace {
+
+class Modules : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    set_default_backend("ref");
+    seed(0);
+  }
+};
+
+// A class of a user: children by name, any forward.
+struct Net : Module {
+  Linear& fc1 = add<Linear>("fc1", 4, 8);
+  Linear& fc2 = add<Linear>("fc2", 8, 2);
+  Variable scale = parameter("scale", {2}, init::constant(1));
+  Tensor forward(const Tensor& x) override { return fc2(relu(fc1(x))) * scale; }
+};
+
+std::vector<std::string> names(const Module& m) {
+  std::vector<std::string> out;
+  for (const NamedVariable& v : m.state_dict()) out.push_back(v.name);
+  return out;
+}
+
+TEST_F(Modules, ClassesOfUsersNameTheirParameters) {
+  Net net;
+  EXPECT_EQ(names(net), (std::vector<std::string>{"scale", "fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"}));
+  EXPECT_EQ(net.parameter_count(), 2 + 4 * 8 + 8 + 8 * 2 + 2);
+  EXPECT_EQ(net(ones({3, 4})).shape(), (Shape{3, 2}));
+  Sequential outer;
+  outer.append("body", std::move(net)).append(ReLU());
+  EXPECT_EQ(names(outer)[1], "body.fc1.weight");
+  EXPECT_EQ(outer.parameters()[1].name(), "body.fc1.weight");
+  EXPECT_EQ(outer(ones({3, 4})).shape(), (Shape{3, 2}));
+}
+
+TEST_F(Modules, ErrorsInsideNameTheModuleAndTheLineOfTheOutermostCall) {
+  Sequential net;
+  net.append("enc", Sequential(ReLU(), Linear(8, 2)));
+  try {
+    net(ones({3, 4}));
+    FAIL();
+  } catch (const Error& e) {
+    const std::string text = e.what();
+    EXPECT_NE(text.find("(enc.1, modules_test.cpp:"), std::string::npos) << text;
+    EXPECT_NE(text.find("f32[3,4] axis 1 = 4, weight f32[2,8] axis 1 = 8"), std::string::npos) << text;
+  }
+}
+
+TEST_F(Modules, DefaultInitialValuesAreThoseOfPyTorch) {
+  const Conv2d conv(16, 32, 3);
+  const double bound = 1 / std::sqrt(16 * 9.0);
+  double largest = 0, square = 0;
+  for (float w : conv.weight.array().to_vector<float>()) {
+    largest = std::max<double>(largest, std::abs(w));
+    square += w * w;
+  }
+  EXPECT_LE(largest, bound);
+  EXPECT_GT(largest, 0.99 * bound);
+  EXPECT_NEAR(square / (32 * 16 * 9), bound * bound / 3, 0.05 * bound * bound);
+  for (float b : conv.bias.array().to_vector<float>()) EXPECT_LE(std::abs(b), bound);
+}
+
+TEST_F(Modules, InitialisersHaveTheirMoments) {
+  const auto deviation = [](const Init& init, const Shape& shape) {
+    double square = 0;
+    const Variable v("w", {DType::f32, shape}, init);
+    for (float w : v.array().to_vector<float>()) square += w * w;
+    return std::sqrt(square / static_cast<double>(shape.numel()));
+  };
+  EXPECT_NEAR(deviation(init::kaiming_normal({256, 128}), {256, 128}), std::sqrt(2.0 / 128), 0.002);
+  EXPECT_NEAR(deviation(init::kaiming_normal({64, 32, 3, 3}, std::sqrt(2.0), Fan::out), {64, 32, 3, 3}),
+              std::sqrt(2.0 / (64 * 9)), 0.001);
+  EXPECT_NEAR(deviation(init::xavier_uniform({256, 128}), {256, 128}), std::sqrt(2.0 / 384), 0.001);
+  EXPECT_NEAR(deviation(init::trunc_normal(0, 0.02), {256, 128}), 0.02 * 0.8796, 0.0005);
+  const Variable q("q", {DType::f32, {4, 9}}, init::orthogonal(2));
+  const Tensor product = matmul(q, transpose(q));
+  const auto p = product.to_vector<float>();
+  for (size_t i = 0; i < 16; ++i) EXPECT_NEAR(p[i], i % 5 == 0 ? 4 : 0, 1e-5);
+}
+
+TEST_F(Modules, BatchNormUpdatesItsStatisticsAsPyTorch) {
+  Sequential net(BatchNorm1d(1));
+  auto step = compile([&](const Tensor& x) { return net(x); });
+  const Tensor x = Tensor::of<float>({1, 2, 3, 6}, {4, 1});
+  step(x);
+  const auto state = net.state_dict();
+  EXPECT_EQ(state[2].name, "0.running_mean");
+  EXPECT_NEAR(state[2].variable.array().data<float>()[0], 0.1 * 3, 1e-6);
+  EXPECT_NEAR(state[3].variable.array().data<float>()[0], 0.9 + 0.1 * 14 / 3, 1e-5);  // unbiased
+  net.eval();
+  const auto y = step(x).to_vector<float>();
+  EXPECT_NEAR(y[0], (1 - 0.3) / std::sqrt(0.9 + 1.4 / 3 + 1e-5), 1e-5);
+  EXPECT_NEAR(state[2].variable.array().data<float>()[0], 0.3, 1e-6);  // evaluation leaves them alone
+}
+
+TEST_F(Modules, StateDictionariesMoveWeights) {
+  Net a, b;
+  std::vector<NamedArray> saved;
+  for (const NamedVariable& v : a.state_dict()) saved.push_back({v.name, v.variable.array().clone()});
+  saved.push_back({"bn.num_batches_tracked", Array(DType::i64, {})});
+  const Tensor x = ones({2, 4});
+  EXPECT_NE(a(x).to_vector<float>(), b(x).to_vector<float>());
+  b.load_state_dict(saved);
+  EXPECT_EQ(a(x).to_vector<float>(), b(x).to_vector<float>());
+}
+
+TEST_F(Modules, AStateDictionaryThatDoesNotFitChangesNothing) {
+  Net net;
+  net.fc1.weight.set(1.0);
+  std::vector<NamedArray> saved;
+  for (const NamedVariable& v : Net().state_dict()) saved.push_back({v.name, v.variable.array()});
+  saved[0].array = Array(DType::f32, {3});
+  saved[4].name = "fc3.bias";
+  try {
+    net.load_state_dict(saved, "file.safetensors");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::checkpoint);
+    EXPECT_STREQ(e.what(),
+                 "file.safetensors: weights do not fit the model; missing: fc2.bias; unexpected: fc3.bias; "
+                 "wrong shape: scale (file [3], model [2])");
+  }
+  EXPECT_EQ(net.fc1.weight.array().data<float>()[0], 1);
+}
+
+TEST_F(Modules, ContainersBranchAndJoin) {
+  Concat inception(Conv2d(3, 4, 1), Sequential(Conv2d(3, 2, 3, {.padding = 1}), ReLU()));
+  EXPECT_EQ(inception(ones({2, 3, 5, 5})).shape(), (Shape{2, 6, 5, 5}));
+  Residual block(std::make_shared<Linear>(4, 4), nullptr, std::make_shared<ReLU>());
+  EXPECT_EQ(block(ones({2, 4})).shape(), (Shape{2, 4}));
+  EXPECT_EQ(names(block)[0], "weight");  // main leaves no name behind
+  Residual bad(std::make_shared<Linear>(4, 3));
+  EXPECT_THROW(bad(ones({2, 4})), Error);
+  Sequential twice;
+  twice.append("a", ReLU());
+  EXPECT_THROW(twice.append("a", ReLU()), Error);
+}
+
+TEST_F(Modules, FrozenParametersAreNotTrained) {
+  Net net;
+  net.fc1.weight.set_trainable(false);
+  EXPECT_EQ(net.parameters().size(), 4u);
+  EXPECT_EQ(net.state_dict().size(), 5u);
+}
+
+TEST_F(Modules, BadSizesAreRefused) {
+  EXPECT_THROW(Linear(0, 3), Error);
+  EXPECT_THROW(Conv2d(3, 8, 3, {.groups = 2}), Error);
+  EXPECT_THROW(Conv2d(3, 8, {3, 3, 3}), Error);
+  EXPECT_THROW(GroupNorm(3, 8), Error);
+  EXPECT_THROW(Dropout(1.0), Error);
+  EXPECT_THROW(Embedding(10, 4, {.padding_idx = 10}), Error);
+}
+
+TEST_F(Modules, NothingIsAllocatedBeforeItIsNeeded) {
+  const Linear huge(1 << 24, 1 << 24);  // a petabyte
+  EXPECT_EQ(huge.parameter_count(), (int64_t{1} << 48) + (1 << 24));
+}
+
+}  // namespace
+}  // namespace freight::nn

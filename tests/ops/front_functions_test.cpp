@@ -1,0 +1,236 @@
+// The functions that users call: argument forms, broadcasting, shapes, and messages. Values of the ops themselves are
+// checked by the generated tests beside this file.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "freight/base/error.h"
+#include "freight/ops/ops.h"
+
+namespace freight {
+namespace {
+
+using Floats = std::vector<float>;
+using Ints = std::vector<int>;
+
+class Front : public ::testing::Test {
+ protected:
+  void SetUp() override { set_default_backend("ref"); }
+};
+
+Tensor range(const Shape& shape) { return reshape(cast(arange(shape.numel()), DType::f32), shape); }
+Floats values(const Tensor& t) { return t.to_vector<float>(); }
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::usage);
+    return e.what();
+  }
+  return "no error";
+}
+#define EXPECT_MESSAGE(expression, part)                                 \
+  do {                                                                   \
+    const std::string text = message_of([&] { (void)(expression); });    \
+    EXPECT_NE(text.find(part), std::string::npos) << text;               \
+    EXPECT_NE(text.find("front_functions_test.cpp"), std::string::npos); \
+  } while (0)
+
+TEST_F(Front, OperatorsBroadcastAsInNumPy) {
+  const Tensor a = range({2, 3});
+  EXPECT_EQ(values(a + Tensor::of<float>({10, 20, 30}, {3})), (Floats{10, 21, 32, 13, 24, 35}));
+  EXPECT_EQ(values(a * Tensor::of<float>({1, 10}, {2, 1})), (Floats{0, 1, 2, 30, 40, 50}));
+  EXPECT_EQ((range({2, 1}) + range({1, 3})).shape(), (Shape{2, 3}));
+  EXPECT_EQ(values(1 - a), (Floats{1, 0, -1, -2, -3, -4}));
+  EXPECT_EQ(values(-(a / 2)), (Floats{-0.0f, -0.5f, -1, -1.5f, -2, -2.5f}));
+  EXPECT_EQ((range({2, 0}) + 1).shape(), (Shape{2, 0}));
+  EXPECT_MESSAGE(a + range({4}), "add: shapes do not broadcast: lhs f32[2,3], rhs f32[4]");
+  EXPECT_MESSAGE(a + arange(3), "element types differ: lhs f32[2,3], rhs i32[3]");
+}
+
+TEST_F(Front, NumbersTakeTheTypeBesideThem) {
+  EXPECT_EQ((arange(3) + 1).dtype(), DType::i32);
+  EXPECT_EQ((cast(arange(3), DType::f64) * 0.5).dtype(), DType::f64);
+  EXPECT_EQ((2 * arange(3)).to_vector<int>(), (Ints{0, 2, 4}));
+}
+
+TEST_F(Front, ComparisonsAndWhere) {
+  const Tensor a = range({4});
+  EXPECT_EQ((a > 1).dtype(), DType::boolean);
+  EXPECT_EQ(values(cast(a > 1, DType::f32)), (Floats{0, 0, 1, 1}));
+  EXPECT_EQ(values(where(logical_and(a >= 1, a < 3), a, -1)), (Floats{-1, 1, 2, -1}));
+  EXPECT_EQ(values(where(equal(range({2, 1}), 0), 5, range({3}))), (Floats{5, 5, 5, 0, 1, 2}));
+  EXPECT_EQ(values(clamp(a, 1, 2)), (Floats{1, 1, 2, 2}));
+}
+
+TEST_F(Front, ReductionsDropOrKeepAxes) {
+  const Tensor a = range({2, 3});
+  EXPECT_EQ(sum(a).item<float>(), 15);
+  EXPECT_EQ(values(sum(a, 0)), (Floats{3, 5, 7}));
+  EXPECT_EQ(sum(a, -1, Keep::yes).shape(), (Shape{2, 1}));
+  EXPECT_EQ(values(mean(a, {1})), (Floats{1, 4}));
+  EXPECT_EQ(values(max(a, {1})), (Floats{2, 5}));
+  EXPECT_EQ(min(a, {0, 1}).item<float>(), 0);
+  EXPECT_NEAR(var(a).item<float>(), 3.5, 1e-6);
+  EXPECT_NEAR(var(a, {}, {.correction = 0}).item<float>(), 17.5 / 6, 1e-6);
+  EXPECT_EQ(argmax(a, 1).to_vector<int>(), (Ints{2, 2}));
+  EXPECT_EQ(argmin(a, 0, Keep::yes).shape(), (Shape{1, 3}));
+  EXPECT_MESSAGE(sum(a, 2), "axis out of range: got 2, need -2 to 1 for f32[2,3]");
+  EXPECT_MESSAGE(sum(a, {0, -2}), "an axis is given twice");
+  EXPECT_MESSAGE(mean(arange(3)), "cast first");
+}
+
+TEST_F(Front, ShapesChangeWithoutChangingElements) {
+  const Tensor a = range({2, 3, 4});
+  EXPECT_EQ(reshape(a, {-1, 6}).shape(), (Shape{4, 6}));
+  EXPECT_EQ(flatten(a).shape(), (Shape{2, 12}));
+  EXPECT_EQ(flatten(a, 0, 1).shape(), (Shape{6, 4}));
+  EXPECT_EQ(transpose(a).shape(), (Shape{2, 4, 3}));
+  EXPECT_EQ(values(transpose(range({2, 3}), 0, 1)), (Floats{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(permute(a, {2, 0, -2}).shape(), (Shape{4, 2, 3}));
+  EXPECT_EQ(unsqueeze(a, -1).shape(), (Shape{2, 3, 4, 1}));
+  EXPECT_EQ(squeeze(unsqueeze(a, 0), 0).shape(), a.shape());
+  EXPECT_EQ(broadcast_to(range({3, 1}), {2, 3, 4}).shape(), (Shape{2, 3, 4}));
+  EXPECT_MESSAGE(reshape(a, {5, -1}), "cannot infer the -1 in [5,-1] for f32[2,3,4]");
+  EXPECT_MESSAGE(reshape(a, {-1, -1}), "at most one extent may be -1");
+  EXPECT_MESSAGE(squeeze(a, 0), "has extent 2, need 1");
+  EXPECT_MESSAGE(broadcast_to(a, {2, 3, 5}), "cannot broadcast f32[2,3,4] to [2,3,5]");
+}
+
+TEST_F(Front, SlicesJoinsAndPads) {
+  const Tensor a = range({5});
+  EXPECT_EQ(values(slice(a, 0, 1, 4)), (Floats{1, 2, 3}));
+  EXPECT_EQ(values(slice(a, 0, -2, 100)), (Floats{3, 4}));
+  EXPECT_EQ(values(slice(a, 0, 0, 5, 2)), (Floats{0, 2, 4}));
+  EXPECT_EQ(slice(a, 0, 4, 2).shape(), (Shape{0}));
+  EXPECT_EQ(select(a, 0, -1).item<float>(), 4);
+  EXPECT_EQ(values(narrow(a, 0, 1, 2)), (Floats{1, 2}));
+  EXPECT_EQ(values(pad(narrow(a, 0, 0, 2), {1}, {2}, 9)), (Floats{9, 0, 1, 9, 9}));
+  EXPECT_EQ(values(concat({range({2}), range({1})}, 0)), (Floats{0, 1, 0}));
+  EXPECT_EQ(stack({range({2}), range({2})}, 1).shape(), (Shape{2, 2}));
+  EXPECT_EQ(values(split(a, {2, 3}, 0)[1]), (Floats{2, 3, 4}));
+  EXPECT_EQ(chunk(range({4, 2}), 2, 0)[1].shape(), (Shape{2, 2}));
+  EXPECT_MESSAGE(narrow(a, 0, 4, 2), "outside of axis 0 of f32[5]");
+  EXPECT_MESSAGE(split(a, {2, 2}, 0), "sizes add up to 4, need 5");
+  EXPECT_MESSAGE(concat({range({2}), range({2, 1})}, 0), "concat");
+  EXPECT_MESSAGE(chunk(a, 2, 0), "does not divide into 2");
+}
+
+TEST_F(Front, MatmulFollowsNumPy) {
+  EXPECT_EQ(values(matmul(range({2, 3}), range({3, 2}))), (Floats{10, 13, 28, 40}));
+  EXPECT_EQ(matmul(range({3}), range({3})).item<float>(), 5);
+  EXPECT_EQ(values(matmul(range({2, 3}), range({3}))), (Floats{5, 14}));
+  EXPECT_EQ(values(matmul(range({3}), range({3, 2}))), (Floats{10, 13}));
+  EXPECT_EQ(matmul(range({4, 5, 3}), range({3, 2})).shape(), (Shape{4, 5, 2}));
+  EXPECT_EQ(matmul(range({4, 1, 5, 3}), range({2, 3, 7})).shape(), (Shape{4, 2, 5, 7}));
+  EXPECT_EQ(matmul(range({3}), range({2, 3, 7})).shape(), (Shape{2, 7}));
+  EXPECT_EQ(linear(range({4, 5, 3}), range({2, 3}), range({2})).shape(), (Shape{4, 5, 2}));
+  EXPECT_EQ(values(linear(range({3}), range({2, 3}))), (Floats{5, 14}));
+  EXPECT_MESSAGE(matmul(range({2, 3}), range({4, 2})),
+                 "matmul: inner dimensions differ: lhs f32[2,3] axis 1 = 3, rhs f32[4,2] axis 0 = 4");
+  EXPECT_MESSAGE(matmul(range({2, 2, 3}), range({3, 3, 2})), "batch axes do not broadcast");
+  EXPECT_MESSAGE(linear(range({2, 3}), range({2, 4})), "axis 1 = 3, weight f32[2,4] axis 1 = 4");
+}
+
+TEST_F(Front, ConvolutionsAndPools) {
+  const Tensor x = range({1, 1, 4, 4});
+  EXPECT_EQ(values(conv2d(x, ones({1, 1, 2, 2}), {.stride = 2})), (Floats{10, 18, 42, 50}));
+  EXPECT_EQ(values(conv2d(x, ones({2, 1, 4, 4}), Tensor::of<float>({1, 2}, {2}))), (Floats{121, 122}));
+  EXPECT_EQ(conv2d(ones({2, 4, 9, 7}), ones({6, 2, 3, 3}), {.stride = {2, 1}, .padding = 1, .groups = 2}).shape(),
+            (Shape{2, 6, 5, 7}));
+  EXPECT_EQ(conv1d(ones({2, 3, 10}), ones({5, 3, 3}), {.dilation = 2}).shape(), (Shape{2, 5, 6}));
+  EXPECT_EQ(conv_transpose2d(ones({1, 4, 5, 5}), ones({4, 2, 3, 3}), {.stride = 2, .padding = 1, .output_padding = 1})
+                .shape(),
+            (Shape{1, 2, 10, 10}));
+  EXPECT_EQ(values(max_pool2d(x)), (Floats{5, 7, 13, 15}));
+  EXPECT_EQ(values(avg_pool2d(x)), (Floats{2.5f, 4.5f, 10.5f, 12.5f}));
+  EXPECT_EQ(values(max_pool2d(x, {.kernel = 3, .stride = 2, .ceil_mode = true})), (Floats{10, 11, 14, 15}));
+  EXPECT_EQ(max_pool1d(ones({1, 2, 6}), {.kernel = 2}).shape(), (Shape{1, 2, 3}));
+  EXPECT_EQ(adaptive_avg_pool2d(x).item<float>(), 7.5f);
+  EXPECT_EQ(adaptive_avg_pool2d(ones({1, 1, 5, 7}), {2, 3}).shape(), (Shape{1, 1, 2, 3}));
+  EXPECT_MESSAGE(conv2d(ones({1, 3, 8, 8}), ones({4, 2, 3, 3})), "[1,3,8,8] axis 1 = 3, weight [4,2,3,3] needs 2");
+  EXPECT_MESSAGE(conv2d(ones({3, 8, 8}), ones({4, 3, 3, 3})), "input must be (N, C, H, W): got f32[3,8,8]");
+  EXPECT_MESSAGE(conv2d(x, ones({1, 1, 2, 2}), {.stride = {1, 2, 3}}), "need 2 entries");
+  EXPECT_MESSAGE(conv2d(x, ones({2, 1, 2, 2}), ones({3})), "need one number per channel: got f32[3]");
+}
+
+TEST_F(Front, TransposedConvolutionIsTheGradientOfConvolution) {
+  const Tensor w = range({2, 3, 3, 3}) * 0.1, y = range({1, 2, 2, 2}), x = zeros({1, 3, 5, 5});
+  const Tensor dx = grad(sum(conv2d(x, w, {.stride = 2}) * y), std::vector<Tensor>{x})[0];
+  EXPECT_EQ(values(dx), values(conv_transpose2d(y, w, {.stride = 2})));
+}
+
+TEST_F(Front, Indexing) {
+  const Tensor table = range({4, 2}), rows = Tensor::of<int64_t>({3, 0}, {2});
+  EXPECT_EQ(values(gather(table, rows)), (Floats{6, 7, 0, 1}));
+  EXPECT_EQ(values(gather(table, Tensor::of<int64_t>({1}, {1}), 1)), (Floats{1, 3, 5, 7}));
+  EXPECT_EQ(values(scatter_add(Tensor::of<int32_t>({1, 1}, {2}), ones({2, 2}), 3)), (Floats{0, 0, 2, 2, 0, 0}));
+  EXPECT_EQ(values(gather_elements(table, Tensor::of<int32_t>({1, 0, 1, 0}, {4, 1}))), (Floats{1, 2, 5, 6}));
+  EXPECT_EQ(values(one_hot(rows, 4)), (Floats{0, 0, 0, 1, 1, 0, 0, 0}));
+  EXPECT_EQ(embedding(zeros({2, 5}, DType::i32), table).shape(), (Shape{2, 5, 2}));
+  EXPECT_MESSAGE(gather(table, table), "indices must be integers");
+}
+
+TEST_F(Front, PaddingRowsReceiveNoGradient) {
+  const Tensor table = range({3, 2}), index = Tensor::of<int32_t>({0, 1, 1}, {3});
+  const auto g = grad(sum(embedding(index, table, 0)), std::vector<Tensor>{table});
+  EXPECT_EQ(values(g[0]), (Floats{0, 0, 2, 2, 0, 0}));
+}
+
+TEST_F(Front, LossesAndMetrics) {
+  const Tensor logits = Tensor::of<float>({2, 1, 0, 0, 1, 3}, {2, 3}), labels = Tensor::of<int32_t>({0, 1}, {2});
+  const double l0 = std::log(std::exp(2.0) + std::exp(1.0) + 1) - 2,
+               l1 = std::log(1 + std::exp(1.0) + std::exp(3.0)) - 1;
+  EXPECT_NEAR(cross_entropy(logits, labels).item<float>(), (l0 + l1) / 2, 1e-6);
+  EXPECT_NEAR(cross_entropy(logits, labels, {.reduction = Reduction::sum}).item<float>(), l0 + l1, 1e-6);
+  EXPECT_NEAR(values(cross_entropy(logits, labels, {.reduction = Reduction::none}))[1], l1, 1e-6);
+  EXPECT_NEAR(cross_entropy(logits, one_hot(labels, 3)).item<float>(), (l0 + l1) / 2, 1e-6);
+  EXPECT_NEAR(nll_loss(log_softmax(logits), labels).item<float>(), (l0 + l1) / 2, 1e-6);
+  EXPECT_EQ(count_correct(logits, labels).item<int>(), 1);
+  EXPECT_NEAR(mse_loss(range({2}), 3).item<float>(), 6.5, 1e-6);
+  EXPECT_NEAR(l1_loss(range({2}), 3).item<float>(), 2.5, 1e-6);
+  EXPECT_NEAR(bce_with_logits(zeros({2}), ones({2})).item<float>(), std::log(2.0), 1e-6);
+  EXPECT_MESSAGE(cross_entropy(logits, zeros({3}, DType::i32)), "labels has the wrong shape");
+  EXPECT_MESSAGE(cross_entropy(logits, labels, {.label_smoothing = 1}), "label smoothing out of range");
+  EXPECT_MESSAGE(nll_loss(logits, logits), "need (N, C) and N integer classes");
+}
+
+TEST_F(Front, ActivationsAtTheirKinks) {
+  const Tensor x = Tensor::of<float>({-100, -1, 0, 1, 100}, {5});
+  EXPECT_EQ(values(leaky_relu(x, 0.1)), (Floats{-10, -0.1f, 0, 1, 100}));
+  EXPECT_NEAR(values(elu(x))[0], -1, 1e-6);
+  EXPECT_EQ(values(softplus(x))[4], 100);
+  EXPECT_NEAR(values(softplus(x))[2], std::log(2.0), 1e-6);
+  EXPECT_NEAR(values(silu(x))[3], 1 / (1 + std::exp(-1.0)), 1e-6);
+  EXPECT_NEAR(values(gelu(x))[3], 0.8413447, 1e-6);
+  EXPECT_NEAR(values(gelu(x, GeluKind::tanh))[3], 0.841192, 1e-6);
+  for (float g : values(grad(sum(elu(x) + softplus(x)), std::vector<Tensor>{x})[0])) EXPECT_TRUE(std::isfinite(g));
+}
+
+TEST_F(Front, NormalisationsGiveZeroMeanAndUnitVariance) {
+  const Tensor x = range({2, 4, 3}) * range({2, 4, 3});
+  const BatchNormResult r = batch_norm(x, ones({4}), zeros({4}));
+  EXPECT_NEAR(values(mean(r.y, {0, 2}))[1], 0, 1e-5);
+  EXPECT_NEAR(values(var(r.y, {0, 2}, {.correction = 0}))[2], 1, 1e-3);
+  EXPECT_EQ(r.mean.shape(), (Shape{4}));
+  EXPECT_NEAR(values(mean(layer_norm(x, ones({3}), zeros({3})), {2}))[0], 0, 1e-5);
+  EXPECT_NEAR(values(mean(group_norm(x, 2, ones({4}), zeros({4})), {1, 2}))[0], 0, 1e-5);
+  EXPECT_MESSAGE(group_norm(x, 3, ones({4}), zeros({4})), "do not divide into 3 groups");
+  EXPECT_MESSAGE(layer_norm(x, ones({5}), zeros({5})), "need [3]");
+}
+
+TEST_F(Front, DropoutKeepsTheExpectation) {
+  seed(1);
+  const Floats y = values(dropout(ones({10000}), 0.25));
+  double total = 0;
+  for (float v : y) {
+    EXPECT_TRUE(v == 0 || std::abs(v - 1 / 0.75f) < 1e-6);
+    total += v;
+  }
+  EXPECT_NEAR(total / 10000, 1, 0.03);
+  EXPECT_MESSAGE(dropout(ones({2}), 1.0), "need 0 <= p < 1");
+}
+
+}  // namespace
+}  // namespace freight
