@@ -22,9 +22,11 @@ int run(const Args& args) {
                    {
                        {"train", "train a model on a data set and store it", train_command},
                        {"eval", "loss and accuracy of a stored model on a data set", eval_command},
+                       {"predict", "the classes of pictures by a stored model", predict_command},
                        {"profile", "the plan of a step, kernel by kernel, with times", profile_command},
                        {"bench", "time whole steps", bench_command},
                        {"run", "execute a graph in text form on npy tensors", run_command},
+                       {"models", "the models known by name, and the layers of any", models_command},
                        {"data", "data sets: list, describe, check, download", data_command},
                        {"devices", "the devices of this machine, and why others are missing", devices_command},
                        {"env", "the environment variables that are honoured, and their values", env_command},

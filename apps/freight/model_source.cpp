@@ -7,7 +7,7 @@
 namespace freight::app {
 
 void ModelSource::declare(Options& o) {
-  o.add("--model", &model, "a named model or a spec FILE.json", {.aliases = {"-a", "--arch"}});
+  o.add("--model", &model, "a named model, a spec FILE.json or a stored model", {.aliases = {"-a", "--arch"}});
   o.add("-b,--batch-size", &batch_size, "samples per step", {.min = 1});
   o.add("--classes", &classes, "number of classes (0: the model's own)", {.min = 0});
   o.add("--optimizer", &optimizer, "optimizer of the training step", {.one_of = {"sgd", "adam", "adamw"}});
@@ -16,7 +16,12 @@ void ModelSource::declare(Options& o) {
   o.add("--deterministic", &deterministic, "fixed kernel choices, no measurement");
 }
 
-models::Model ModelSource::load() const { return models::load(model, {.classes = classes}); }
+models::Model load_model(const std::string& name_or_file, const models::Options& options) {
+  if (ends_with(name_or_file, ".safetensors")) return train::load_bundle(name_or_file).model;
+  return models::load(name_or_file, options);
+}
+
+models::Model ModelSource::load() const { return load_model(model, {.classes = classes}); }
 
 CompileOptions ModelSource::compile_options() const {
   return {.backend = backend == "auto" ? std::string() : backend,

@@ -8,6 +8,9 @@
 
 namespace freight::app {
 
+// A named model, a spec FILE.json, or the model of a stored FILE.safetensors.
+models::Model load_model(const std::string& name_or_file, const models::Options& options = {});
+
 struct ModelSource {
   std::string model = "convnet";
   int64_t batch_size = 64;

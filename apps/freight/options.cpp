@@ -431,6 +431,7 @@ void Options::peek(const std::vector<std::string>& args) {
 }
 
 bool Options::dry_run() const { return impl_->dry_run; }
+bool Options::quiet() const { return impl_->quiet; }
 
 bool Options::given(const std::string& name) const {
   for (const Option& o : impl_->options) {

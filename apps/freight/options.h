@@ -52,6 +52,7 @@ class Options {
   void peek(const std::vector<std::string>& args);
 
   bool dry_run() const;
+  bool quiet() const;
   // Whether a configuration file, --set or a flag gave the option (named as in `add`, "--batch-size").
   bool given(const std::string& name) const;
   // Every option with a key, as nested JSON: what --print-config prints and a run saves.

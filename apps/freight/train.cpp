@@ -5,7 +5,6 @@
 
 #include "command.h"
 #include "freight/base/error.h"
-#include "freight/base/log.h"
 #include "freight/base/strings.h"
 #include "freight/base/version.h"
 #include "freight/train/progress.h"
@@ -19,7 +18,6 @@ namespace {
 // Everything the command line says besides the configuration.
 struct Flags {
   bool json = false, progress = true;
-  bool quiet = false;
 };
 
 // All options, on top of what `c` holds.
@@ -73,7 +71,8 @@ void declare(Options& o, train::Config& c, Flags& f) {
   o.add("--overwrite", &c.overwrite, "replace the run in the output directory");
   o.add("--save-every", &c.save_every, "steps between checkpoints (0: each epoch)",
         {.key = "save_every", .aliases = {"--save-steps"}});
-  o.add("--keep", &c.keep, "checkpoints kept besides the best", {.key = "keep", .aliases = {"--save-total-limit"}});
+  o.add("--keep", &c.keep, "checkpoints kept besides the best (0: all)",
+        {.key = "keep", .aliases = {"--save-total-limit"}});
   o.add("--eval-every", &c.eval_every, "epochs between evaluations", {.key = "eval_every", .min = 1});
   o.add("--json", &f.json, "print the result as one JSON line");
   o.add("--progress", &f.progress, "the progress line on stderr");
@@ -94,7 +93,7 @@ class Terminal : public train::Observer {
     say(cat("model   ", s.model, ": ", with_commas(s.parameters), " parameters, ", fixed(s.flops_per_step * 1e-9, 2),
             " GFLOP per step, planned peak ", human_bytes(static_cast<double>(s.planned_bytes))));
     say(cat("batch   ", s.batch_size, " = 1 device x ", s.batch_size, ", ", with_commas(s.steps), " steps, ", s.epochs,
-            " epochs, seed ", s.seed));
+            s.epochs == 1 ? " epoch, seed " : " epochs, seed ", s.seed));
     say(cat("output  ", s.output_dir));
   }
   bool wants_step() override { return progress_.due(); }
@@ -197,8 +196,7 @@ int train_command(const Args& args) {
     return 0;
   }
   signals::install();
-  const bool quiet = log::level() == log::Level::error;
-  Terminal terminal(flags, quiet);
+  Terminal terminal(flags, o->quiet());
   const train::Result result = train::train(config, terminal, args);
   print_result(result, flags);
   return result.interrupted ? signals::exit_code() : 0;

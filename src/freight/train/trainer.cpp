@@ -150,7 +150,7 @@ class Run {
       prepare();
       loop();
       finish();
-      record("complete", result_.interrupted ? signals::exit_code() : 0);
+      record(result_.interrupted ? "interrupted" : "complete", result_.interrupted ? signals::exit_code() : 0);
     } catch (const Error& e) {
       dir_->log(cat("error: ", e.what()));
       record("failed", e.exit_code());
@@ -311,6 +311,8 @@ class Run {
     const bool last = epoch_ == epochs_;
     if (!result_.interrupted && (last || epoch_ % c_.eval_every == 0)) {
       e.test = evaluate();
+    }
+    if (e.test) {
       e.best = e.test->top1 > best_top1_;
       if (e.best) best_top1_ = e.test->top1;
       dir_->metrics().write({.step = done_,
@@ -327,14 +329,18 @@ class Run {
     observer_.on_epoch(e);
   }
 
-  // On the averaged weights where there are any.
-  Evaluation evaluate() {
+  // On the averaged weights where there are any. Nothing when a signal stops it: a part of the set is no result.
+  std::optional<Evaluation> evaluate() {
     if (ema_) ema_->swap();
     Evaluation e = evaluator_->run(data_.test, [&](int64_t n, int64_t all) {
       observer_.on_evaluation_progress(n, all);
       return !signals::stop_requested();
     });
     if (ema_) ema_->swap();
+    if (signals::stop_requested()) {
+      result_.interrupted = true;
+      return std::nullopt;
+    }
     result_.test = e;
     return e;
   }
@@ -358,12 +364,10 @@ class Run {
   }
 
   [[noreturn]] void diverged(const data::Batch& batch, double loss) {
-    std::vector<Array> states;
-    const Graph& graph = step_->graph(batch.images, batch.labels);
     std::string layer;
     try {
-      states = step_->states(batch.images, batch.labels);
-      layer = first_nonfinite(graph, {batch.images, batch.labels}, states, backend_);
+      layer = first_nonfinite(step_->graph(batch.images, batch.labels), {batch.images, batch.labels},
+                              step_->states(batch.images, batch.labels), backend_);
     } catch (const Error& e) {
       layer = cat("(the first bad layer could not be found: ", e.what(), ")");
     }
@@ -371,8 +375,21 @@ class Run {
         .step = done_, .epoch = static_cast<double>(epoch_), .split = "train", .loss = loss, .lr = optimizer_->lr()};
     dir_->metrics().write(m);
     fail(ErrorKind::diverged, "train", "the loss is ", loss, " at step ", done_, " (epoch ", epoch_, ", lr ",
-         optimizer_->lr(), "); first not finite: ", layer.empty() ? "the loss alone" : layer,
-         "; the last good weights are in ", c_.output_dir, "; try a smaller --lr or --clip-grad-norm 1");
+         optimizer_->lr(), "); first not finite: ", layer.empty() ? "the loss alone" : layer, "; ", rescue(),
+         "; try a smaller --lr or --clip-grad-norm 1");
+  }
+
+  // Saves the weights that the bad step left as they were, unless an earlier step had spoilt them already; says which
+  // good weights there are.
+  std::string rescue() {
+    bool finite = true;
+    for (const nn::NamedVariable& v : model_.net->state_dict()) {
+      for (const float x : v.variable.array().to_vector<float>()) finite = finite && std::isfinite(x);
+    }
+    if (finite) dir_->checkpoint(done_ - 1, bundle(), false, c_.keep);
+    const std::string last = dir_->file("last/model.safetensors");
+    if (!std::filesystem::exists(last)) return "no weights were saved yet";
+    return cat(finite ? "the weights before that step are in " : "the last saved weights are in ", last);
   }
 
   void record(const char* status, int exit_code) {
@@ -392,7 +409,7 @@ class Run {
                    {"test", data_.test.count()},
                    {"fingerprint", cat(data_.train.fingerprint())}};
     }
-    if (std::string_view(status) == "complete") {
+    if (std::string_view(status) == "complete" || result_.interrupted) {
       j["result"] = {{"test_top1", result_.test.top1},    {"test_loss", result_.test.loss},
                      {"train_loss", result_.train_loss},  {"steps", result_.steps},
                      {"epochs", result_.epochs},          {"train_seconds", result_.train_seconds},

@@ -1,0 +1,84 @@
+// `freight models list|show`: the models known by name, and what one model is made of.
+#include <cstdio>
+
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "freight/base/error.h"
+#include "freight/models/summary.h"
+#include "model_source.h"
+#include "options.h"
+#include "table.h"
+
+namespace freight::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+int list_command(const Args& args) {
+  bool json = false;
+  Options o("models list", "Lists the models known by name.");
+  o.add("--json", &json, "print JSON");
+  if (o.parse(args) == Options::Outcome::done) return 0;
+  Json list = Json::array();
+  std::vector<std::vector<std::string>> rows;
+  for (const models::Entry& e : models::registry()) {
+    const int64_t parameters = models::create(e.name).net->parameter_count();
+    list.push_back({{"name", e.name},
+                    {"description", e.description},
+                    {"input", e.input.vector()},
+                    {"classes", e.classes},
+                    {"parameters", parameters}});
+    rows.push_back({e.name, to_string(e.input), std::to_string(e.classes), with_commas(parameters), e.description});
+  }
+  if (json) {
+    std::printf("%s\n", list.dump(2).c_str());
+  } else {
+    std::fputs(table({"name", "input", "classes", "parameters", "what"}, rows).c_str(), stdout);
+  }
+  return 0;
+}
+
+int show_command(const Args& args) {
+  std::string name;
+  int64_t batch_size = 1, classes = 0;
+  bool json = false, spec = false;
+  Options o("models show", "Shows the layers of a model with shapes, parameters and FLOPs (forward).",
+            "MODEL [options]",
+            "  freight models show lenet --spec > mine.json    a spec file to change and train with --model mine.json");
+  o.positional("model", &name, "a named model (freight models list), a spec FILE.json or a stored model", true);
+  o.add("-b,--batch-size", &batch_size, "samples per step, in shapes and FLOPs", {.min = 1});
+  o.add("--classes", &classes, "number of classes of a named model (0: its own)", {.min = 0});
+  o.add("--spec", &spec, "print the spec file and nothing else");
+  o.add("--json", &json, "print JSON: parameters, flops, layers, spec");
+  if (o.parse(args) == Options::Outcome::done) return 0;
+  const models::Model model = load_model(name, {.classes = classes});
+  if (spec) {
+    std::printf("%s\n", models::to_spec(model).c_str());
+    return 0;
+  }
+  const models::Summary summary = models::summarize(model, batch_size);
+  if (!json) {
+    std::fputs(models::to_text(summary).c_str(), stdout);
+    return 0;
+  }
+  Json j = Json::parse(models::to_json(summary));
+  j["classes"] = model.classes();
+  j["spec"] = Json::parse(models::to_spec(model));
+  std::printf("%s\n", j.dump().c_str());
+  return 0;
+}
+
+}  // namespace
+
+int models_command(const Args& args) {
+  return dispatch({"freight models",
+                   "Models: the ones known by name, and the layers of any.",
+                   {
+                       {"list", "the models known by name", list_command},
+                       {"show", "layers, shapes, parameters and FLOPs of one model, or its spec", show_command},
+                   }},
+                  args);
+}
+
+}  // namespace freight::app

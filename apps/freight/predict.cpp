@@ -1,0 +1,116 @@
+// `freight predict`: the classes of pictures by a stored model; one line per picture on stdout.
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "freight/base/error.h"
+#include "freight/train/predict.h"
+#include "freight/train/signals.h"
+#include "options.h"
+
+namespace freight::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Prediction {
+  std::string path;
+  std::vector<float> probabilities;  // by class number
+  std::vector<int64_t> order;        // class numbers, the likeliest first; ties by number
+};
+
+void print_json(const train::Bundle& bundle, const Prediction& p) {
+  Json all = Json::object();
+  for (size_t i = 0; i < p.probabilities.size(); ++i) {
+    all[train::class_name(bundle, static_cast<int64_t>(i))] = p.probabilities[i];
+  }
+  const Json j = {{"path", p.path},
+                  {"class", train::class_name(bundle, p.order[0])},
+                  {"index", p.order[0]},
+                  {"probability", p.probabilities[static_cast<size_t>(p.order[0])]},
+                  {"probabilities", all}};
+  std::printf("%s\n", j.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+}
+
+// RFC 4180.
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
+}
+
+void print_csv(const train::Bundle& bundle, const Prediction& p, size_t top) {
+  for (size_t i = 0; i < top; ++i) {
+    std::printf("%s,%s,%.6f\n", csv_field(p.path).c_str(), csv_field(train::class_name(bundle, p.order[i])).c_str(),
+                static_cast<double>(p.probabilities[static_cast<size_t>(p.order[i])]));
+  }
+}
+
+// "a.png  7  0.9981   (1 0.0012, 9 0.0004)".
+void print_line(const train::Bundle& bundle, const Prediction& p, size_t top, size_t width) {
+  const auto probability = [&](size_t i) { return fixed(p.probabilities[static_cast<size_t>(p.order[i])], 4); };
+  std::string path = p.path;
+  path.resize(std::max(width, path.size()), ' ');
+  std::vector<std::string> others;
+  for (size_t i = 1; i < top; ++i) others.push_back(cat(train::class_name(bundle, p.order[i]), " ", probability(i)));
+  std::printf("%s  %s  %s%s\n", path.c_str(), train::class_name(bundle, p.order[0]).c_str(), probability(0).c_str(),
+              others.empty() ? "" : cat("  (", join(others, ", "), ")").c_str());
+}
+
+}  // namespace
+
+int predict_command(const Args& args) {
+  std::string model, device = "auto";
+  std::vector<std::string> images;
+  int64_t top_k = 3, batch_size = 64;
+  bool json = false, csv = false;
+  Options o("predict", "Predicts the classes of pictures with a stored model.",
+            "MODEL.safetensors IMAGE.png ... [options]",
+            "Pictures are PNG, JPEG or npy; they are made grey or RGB and resized as the model needs.\n"
+            "  freight predict runs/convnet-digits/model.safetensors a.png b.jpg --top-k 1");
+  o.positional("model", &model, "the stored model", true);
+  o.positional("images", &images, "the pictures", false);
+  o.add("--top-k", &top_k, "classes shown per picture", {.min = 1});
+  o.add("-b,--batch-size", &batch_size, "pictures per step", {.min = 1});
+  o.add("--device", &device, "auto, cpu or ref");
+  o.add("--json", &json, "print one JSON document per picture, with all probabilities");
+  o.add("--csv", &csv, "print path,class,probability lines under a header, top-k lines per picture");
+  if (o.parse(args) == Options::Outcome::done) return 0;
+  if (images.empty()) fail(ErrorKind::usage, "images", "are missing; see freight predict --help");
+  if (json && csv) fail(ErrorKind::usage, "--csv", "does not go with --json");
+  if (csv && !o.given("--top-k")) top_k = 1;
+  signals::install();
+  train::Bundle bundle = train::load_bundle(model);
+  std::vector<Array> samples;
+  size_t width = 0;
+  for (const std::string& path : images) {
+    if (signals::stop_requested()) return signals::exit_code();
+    samples.push_back(train::load_sample(path, bundle.preprocessing));
+    width = std::max(width, path.size());
+  }
+  const Array all = train::predict(bundle, samples, {.backend = device == "auto" ? std::string() : device}, batch_size);
+  const int64_t classes = all.shape()[1];
+  const auto top = static_cast<size_t>(std::min(top_k, classes));
+  if (csv) std::printf("path,class,probability\n");
+  for (size_t i = 0; i < images.size(); ++i) {
+    Prediction p{images[i], {}, std::vector<int64_t>(static_cast<size_t>(classes))};
+    const float* row = all.data<float>() + static_cast<int64_t>(i) * classes;
+    p.probabilities.assign(row, row + classes);
+    std::iota(p.order.begin(), p.order.end(), 0);
+    std::stable_sort(p.order.begin(), p.order.end(), [&](int64_t a, int64_t b) { return row[a] > row[b]; });
+    if (json) {
+      print_json(bundle, p);
+    } else if (csv) {
+      print_csv(bundle, p, top);
+    } else {
+      print_line(bundle, p, top, width);
+    }
+  }
+  return 0;
+}
+
+}  // namespace freight::app
