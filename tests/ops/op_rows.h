@@ -57,6 +57,7 @@ inline void unary_rows(Rows& t) {
     pointwise(t, op, {x});
   }
   for (Op op : {Op::log, Op::log1p, Op::sqrt, Op::rsqrt, Op::reciprocal}) pointwise(t, op, {positive}, 2);
+  pointwise(t, Op::softsign, {x});
   pointwise(t, Op::tan, {unit}, 2);
   pointwise(t, Op::logical_not, {boolean({})});
   for (DType to : {DType::f32, DType::f64, DType::i32, DType::i64, DType::boolean}) {

@@ -148,6 +148,7 @@ Tensor cos(const In& x) { return ops::unary(Op::cos, x); }
 Tensor tan(const In& x) { return ops::unary(Op::tan, x); }
 Tensor tanh(const In& x) { return ops::unary(Op::tanh, x); }
 Tensor sigmoid(const In& x) { return ops::unary(Op::sigmoid, x); }
+Tensor softsign(const In& x) { return ops::unary(Op::softsign, x); }
 Tensor erf(const In& x) { return ops::unary(Op::erf, x); }
 Tensor floor(const In& x) { return ops::unary(Op::floor, x); }
 Tensor ceil(const In& x) { return ops::unary(Op::ceil, x); }

@@ -62,6 +62,7 @@ Tensor cos(const In& x);
 Tensor tan(const In& x);
 Tensor tanh(const In& x);
 Tensor sigmoid(const In& x);
+Tensor softsign(const In& x);  // x / (1 + |x|)
 Tensor erf(const In& x);
 Tensor floor(const In& x);
 Tensor ceil(const In& x);

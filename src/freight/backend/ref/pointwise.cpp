@@ -64,6 +64,7 @@ constexpr Scalar kScalars[] = {
     {Op::tan, [](R a, R) { return std::tan(a); }, kNone},
     {Op::tanh, [](R a, R) { return std::tanh(a); }, kNone},
     {Op::sigmoid, [](R a, R) { return sigmoid(a); }, kNone},
+    {Op::softsign, [](R a, R) { return a / (1 + std::fabs(a)); }, kNone},
     {Op::erf, [](R a, R) { return std::erf(a); }, kNone},
     {Op::floor, [](R a, R) { return std::floor(a); }, kNone},
     {Op::ceil, [](R a, R) { return std::ceil(a); }, kNone},
