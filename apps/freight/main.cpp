@@ -1,5 +1,6 @@
 // The command `freight`: the table of commands, and how an error leaves the program. To add a command: a file NAME.cpp
 // here, its declaration in command.h, a row below, a test in tests/apps.
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -61,4 +62,7 @@ int guarded(const Args& args) {
 }  // namespace
 }  // namespace freight::app
 
-int main(int argc, char** argv) { return freight::app::guarded(freight::app::Args(argv + 1, argv + argc)); }
+int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file over the size limit becomes an error of write(), with a message
+  return freight::app::guarded(freight::app::Args(argv + 1, argv + argc));
+}

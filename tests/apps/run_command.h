@@ -10,6 +10,27 @@ struct Ran {
   std::string out, err;
 };
 
+// The command while it runs: for tests that send signals. Destroying it kills what still runs.
+class Running {
+ public:
+  // `before` runs in the child, before the command starts.
+  explicit Running(const std::vector<std::string>& args, const std::string& input = {},
+                   const std::vector<std::string>& environment = {}, void (*before)() = nullptr);
+  ~Running();
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+  // Waits until standard error holds `text`; false after `seconds` or when the command ended without it.
+  bool wait_for(const std::string& text, double seconds);
+  void send(int signal) const;
+  Ran finish();
+
+ private:
+  bool ended();  // without waiting
+  std::string dir_;
+  int child_ = -1, status_ = 0;
+  bool done_ = false;
+};
+
 // freight(args...) with standard input from `input` and extra NAME=VALUE settings; CI, TERM and FREIGHT_* are cleared.
 Ran run_freight(const std::vector<std::string>& args, const std::string& input = {},
                 const std::vector<std::string>& environment = {});

@@ -3,14 +3,17 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 extern char** environ;
 
@@ -57,12 +60,13 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
-Ran run_freight(const std::vector<std::string>& args, const std::string& input,
-                const std::vector<std::string>& environment) {
+Running::Running(const std::vector<std::string>& args, const std::string& input,
+                 const std::vector<std::string>& environment, void (*before)()) {
   char dir[] = "/tmp/freight-run.XXXXXX";
   EXPECT_NE(mkdtemp(dir), nullptr);
-  const std::string in = std::string(dir) + "/in", out = std::string(dir) + "/out", err = std::string(dir) + "/err";
-  write_file(in, input);
+  dir_ = dir;
+  const std::string in = dir_ + "/in", out = dir_ + "/out", err = dir_ + "/err";
+  for (const std::string& path : {in, out, err}) write_file(path, path == in ? input : "");
   std::vector<std::string> words = {FREIGHT_BINARY_DIR "/bin/freight"};
   words.insert(words.end(), args.begin(), args.end());
   std::vector<char*> argv, envp;
@@ -75,22 +79,56 @@ Ran run_freight(const std::vector<std::string>& args, const std::string& input,
   for (std::string& s : settings) envp.push_back(s.data());
   envp.push_back(nullptr);
 
-  const pid_t child = fork();
-  if (child == 0) {
+  child_ = fork();
+  if (child_ == 0) {
     dup2(open(in.c_str(), O_RDONLY), 0);
-    dup2(open(out.c_str(), O_WRONLY | O_CREAT, 0600), 1);
-    dup2(open(err.c_str(), O_WRONLY | O_CREAT, 0600), 2);
+    dup2(open(out.c_str(), O_WRONLY), 1);
+    dup2(open(err.c_str(), O_WRONLY), 2);
+    if (before) before();
     execve(argv[0], argv.data(), envp.data());
     _exit(127);
   }
-  int status = 0;
-  waitpid(child, &status, 0);
+}
+
+Running::~Running() {
+  if (!done_) {
+    kill(child_, SIGKILL);
+    waitpid(child_, &status_, 0);
+  }
+  std::filesystem::remove_all(dir_);
+}
+
+bool Running::ended() {
+  if (!done_) done_ = waitpid(child_, &status_, WNOHANG) == child_;
+  return done_;
+}
+
+bool Running::wait_for(const std::string& text, double seconds) {
+  const auto start = std::chrono::steady_clock::now();
+  while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < seconds) {
+    const bool last = ended();
+    if (read_file(dir_ + "/err").find(text) != std::string::npos) return true;
+    if (last) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return false;
+}
+
+void Running::send(int signal) const { kill(child_, signal); }
+
+Ran Running::finish() {
+  if (!done_) waitpid(child_, &status_, 0);
+  done_ = true;
   Ran ran;
-  ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  ran.out = read_file(out);
-  ran.err = read_file(err);
-  std::filesystem::remove_all(dir);
+  ran.code = WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+  ran.out = read_file(dir_ + "/out");
+  ran.err = read_file(dir_ + "/err");
   return ran;
+}
+
+Ran run_freight(const std::vector<std::string>& args, const std::string& input,
+                const std::vector<std::string>& environment) {
+  return Running(args, input, environment).finish();
 }
 
 namespace {

@@ -77,6 +77,13 @@ Bundle load_bundle(const std::string& path) {
     if (e.kind() == ErrorKind::checkpoint) throw;
     damaged(path, cat("the stored spec does not build: ", e.what()));
   }
+  const Preprocessing& p = b.preprocessing;
+  if (p.input != b.model.input.shape)
+    damaged(path, cat("preprocessing makes samples ", p.input, ", the model takes ", b.model.input.shape));
+  if (p.mean.size() != p.std.size() || (!p.mean.empty() && static_cast<int64_t>(p.mean.size()) != p.input[0])) {
+    damaged(path, cat("preprocessing has ", p.mean.size(), " means and ", p.std.size(), " deviations for ", p.input[0],
+                      " channels"));
+  }
   b.model.net->load_state_dict(arrays(file), path);
   return b;
 }

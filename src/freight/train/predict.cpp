@@ -41,7 +41,7 @@ Group group_of(const Bundle& bundle, const std::vector<Array>& samples, DType dt
   shape.insert(0, n);
   g.set.name = "predict";
   g.set.images = Array(dtype, shape);
-  g.set.labels = Array(DType::i64, {n});
+  g.set.labels = Array(DType::f32, {n});  // not looked at; as values, no class is out of range
   g.set.mean = bundle.preprocessing.mean;
   g.set.std = bundle.preprocessing.std;
   auto* dst = static_cast<uint8_t*>(g.set.images.raw());

@@ -94,8 +94,17 @@ void validate(const Config& c) {
   if (!(c.label_smoothing >= 0 && c.label_smoothing < 1))
     bad("--label-smoothing", "need 0 <= s < 1: got ", c.label_smoothing);
   if (!(c.model_ema >= 0 && c.model_ema < 1)) bad("--model-ema", "need 0 <= decay < 1: got ", c.model_ema);
-  if (!(c.clip_grad_norm >= 0)) bad("--clip-grad-norm", "must not be negative: got ", c.clip_grad_norm);
-  if (!(c.lr_warmup_epochs >= 0)) bad("--lr-warmup-epochs", "must not be negative: got ", c.lr_warmup_epochs);
+  if (!std::isfinite(c.clip_grad_norm) || c.clip_grad_norm < 0)
+    bad("--clip-grad-norm", "must be finite, not negative: got ", c.clip_grad_norm);
+  if (!std::isfinite(c.lr_warmup_epochs) || c.lr_warmup_epochs < 0)
+    bad("--lr-warmup-epochs", "must be finite, not negative: got ", c.lr_warmup_epochs);
+  if (!std::isfinite(c.lr_gamma) || c.lr_gamma < 0) bad("--lr-gamma", "must be finite, not negative: got ", c.lr_gamma);
+  if (!(c.onecycle_pct_start >= 0 && c.onecycle_pct_start <= 1))
+    bad("--onecycle-pct-start", "need 0 <= share <= 1: got ", c.onecycle_pct_start);
+  if (c.keep < 0) bad("--keep", "must not be negative: got ", c.keep);
+  if (c.save_every < 0) bad("--save-every", "must not be negative: got ", c.save_every);
+  if (c.eval_every < 1) bad("--eval-every", "must be at least 1: got ", c.eval_every);
+  if (c.seed < 0) bad("--seed", "must not be negative: got ", c.seed);
   if (c.lr_step_size < 1) bad("--lr-step-size", "must be at least 1: got ", c.lr_step_size);
   const auto one_of = [](const char* flag, const std::string& got, const std::vector<std::string>& known) {
     for (const std::string& k : known) {

@@ -34,17 +34,21 @@ void remove_old_run(const fs::path& dir) {
 }
 }  // namespace
 
-RunDir::RunDir(const std::string& path, bool overwrite) : path_(path), log_(std::make_unique<Log>()) {
+void RunDir::check(const std::string& path, bool overwrite) {
   std::error_code error;
   if (fs::exists(path, error) && !fs::is_directory(path, error)) {
     fail(ErrorKind::usage, "--output-dir", path, " is not a directory");
   }
-  if (fs::is_directory(path, error) && !fs::is_empty(path, error)) {
-    if (!overwrite)
-      fail(ErrorKind::usage, "--output-dir", path,
-           " is not empty: pass --overwrite to replace the run in it, or another directory");
-    remove_old_run(path);
+  if (!overwrite && fs::is_directory(path, error) && !fs::is_empty(path, error)) {
+    fail(ErrorKind::usage, "--output-dir", path,
+         " is not empty: pass --overwrite to replace the run in it, or another directory");
   }
+}
+
+RunDir::RunDir(const std::string& path, bool overwrite) : path_(path), log_(std::make_unique<Log>()) {
+  check(path, overwrite);
+  std::error_code error;
+  if (fs::is_directory(path, error)) remove_old_run(path);
   fs::create_directories(path, error);
   if (error) fail(ErrorKind::runtime, "--output-dir", "cannot make ", path, ": ", error.message());
   log_->file = std::fopen(file("log.txt").c_str(), "ae");

@@ -11,7 +11,9 @@ namespace freight::train {
 
 class RunDir {
  public:
-  // Makes and claims the directory. Throws Error(usage) where it holds something and `overwrite` is off,
+  // Throws Error(usage) where the path is no directory, or holds something and `overwrite` is off. Changes nothing.
+  static void check(const std::string& path, bool overwrite);
+  // Checks, makes and claims the directory; of what it holds only an earlier run's files are removed. Throws
   // Error(runtime) where it cannot be written.
   RunDir(const std::string& path, bool overwrite);
   ~RunDir();

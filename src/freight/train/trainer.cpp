@@ -145,9 +145,11 @@ class Run {
   Result run() {
     validate(c_);
     if (c_.output_dir.empty()) c_.output_dir = free_dir(run_name(c_));
+    RunDir::check(c_.output_dir, c_.overwrite);
+    prepare();  // what fails here leaves no directory behind, and an old run alone
     dir_ = std::make_unique<RunDir>(c_.output_dir, c_.overwrite);
     try {
-      prepare();
+      announce();
       loop();
       finish();
       record(result_.interrupted ? "interrupted" : "complete", result_.interrupted ? signals::exit_code() : 0);
@@ -191,7 +193,7 @@ class Run {
     step_ = std::make_unique<Compiled<TrainStep>>(
         TrainStep{model_.net.get(), optimizer_.get(), ema_.get(), c_.label_smoothing}, options_);
     evaluator_ = std::make_unique<Evaluator>(model_, options_, 256);
-    announce();
+    step_->plan(Type{DType::f32, batch_shape()}, Type{DType::i64, {c_.batch_size}});
   }
 
   // The classes and the input of the data must be those of the model.

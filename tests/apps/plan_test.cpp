@@ -1,0 +1,115 @@
+// `freight models`, `profile`, `bench` and `run`.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "freight/io/npy.h"
+#include "run_command.h"
+
+namespace freight::test {
+namespace {
+
+using Json = nlohmann::json;
+
+TEST(ModelsCommand, ListsAndShows) {
+  const Json list = Json::parse(run_freight({"models", "list", "--json"}).out);
+  int64_t lenet = 0;
+  for (const Json& m : list) {
+    if (m.at("name") == "lenet") lenet = m.at("parameters");
+  }
+  EXPECT_EQ(lenet, 61706);
+  const Json show = Json::parse(run_freight({"models", "show", "lenet", "--json", "-b", "2"}).out);
+  EXPECT_EQ(show.at("parameters"), 61706);
+  EXPECT_GT(show.at("flops").get<double>(), 1e6);
+  EXPECT_EQ(show.at("input"), "f32[2,1,28,28]");
+  EXPECT_GE(show.at("layers").size(), 8u);
+  EXPECT_EQ(show.at("spec").at("name"), "lenet");
+  EXPECT_NE(run_freight({"models", "show", "lenet"}).out.find("Conv2d"), std::string::npos);
+}
+
+TEST(ModelsCommand, AShownSpecIsASpecFileOfTheSameModel) {
+  const std::string file = scratch_dir() + "/mine.json";
+  const Ran spec = run_freight({"models", "show", "convnet", "--spec"});
+  ASSERT_EQ(spec.code, 0) << spec.err;
+  write_file(file, spec.out);
+  EXPECT_EQ(run_freight({"models", "show", file, "--spec"}).out, spec.out);
+  EXPECT_EQ(run_freight({"models", "show", file}).out, run_freight({"models", "show", "convnet"}).out);
+}
+
+TEST(ModelsCommand, UnknownModelsNameTheNearest) {
+  const Ran r = run_freight({"models", "show", "resnet02"});
+  EXPECT_EQ(r.code, 2);
+  EXPECT_NE(r.err.find("did you mean resnet20?"), std::string::npos) << r.err;
+}
+
+TEST(ProfileCommand, HasALinePerStepAndTheArena) {
+  const Ran r = run_freight({"profile", "--model", "mlp", "-b", "8", "--seconds", "0.02", "--json"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  const Json j = Json::parse(r.out);
+  EXPECT_GT(j.at("arena_bytes").get<int64_t>(), 0);
+  EXPECT_GE(j.at("arena_bytes"), j.at("lower_bound_bytes"));
+  ASSERT_FALSE(j.at("steps").empty());
+  for (const char* key : {"name", "scope", "kernel", "ms"}) EXPECT_TRUE(j.at("steps")[0].contains(key)) << key;
+  EXPECT_NE(run_freight({"profile", "--model", "mlp", "-b", "8", "--seconds", "0"}).out.find("GFLOP/s"),
+            std::string::npos);
+}
+
+TEST(BenchCommand, TimesASteps) {
+  const Ran r = run_freight({"bench", "step", "--model", "mlp", "--batch-size", "8", "--seconds", "0.05", "--json"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  const Json j = Json::parse(r.out);
+  for (const char* key : {"ms_median", "ms_min", "samples_per_second", "arena_bytes", "plan_steps"}) {
+    EXPECT_GT(j.at(key).get<double>(), 0) << key;
+  }
+  EXPECT_GE(j.at("ms_median"), j.at("ms_min"));
+  EXPECT_EQ(run_freight({"bench", "stpe"}).code, 2);
+}
+
+class RunCommand : public ::testing::Test {
+ protected:
+  RunCommand() : dir_(scratch_dir()) {
+    write_file(dir_ + "/g.txt", kGraph);
+    io::save_npy(dir_ + "/a.npy", Array::of<float>({1, 2, 3, 4, 5, 6}, {2, 3}));
+    io::save_npy(dir_ + "/b.npy", Array::of<float>({1, 0, 0, 1, 1, 1}, {3, 2}));
+  }
+  // Three lines of the text form: what print() of a graph gives.
+  static constexpr const char* kGraph = GRAPH_TEXT;
+  std::vector<float> result(const std::string& name) const {
+    return io::load_npy(dir_ + "/out/" + name + ".npy").to_vector<float>();
+  }
+  std::string dir_;
+};
+
+TEST_F(RunCommand, ComputesAGraphAndItsGradientsOnEveryBackend) {
+  for (const char* device : {"cpu", "ref"}) {
+    std::filesystem::remove_all(dir_ + "/out");
+    const Ran r = run_freight({"run", dir_ + "/g.txt", "--input", "a=" + dir_ + "/a.npy", "--input",
+                               "b=" + dir_ + "/b.npy", "-o", dir_ + "/out", "--grad", "out0", "--device", device});
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_EQ(result("out0"), (std::vector<float>{30}));
+    EXPECT_EQ(result("grad.a"), (std::vector<float>{1, 1, 2, 1, 1, 2}));
+    EXPECT_EQ(result("grad.b"), (std::vector<float>{5, 5, 7, 7, 9, 9}));
+  }
+}
+
+TEST_F(RunCommand, NamesWhatIsMissingOrMisshapen) {
+  const std::string a = "a=" + dir_ + "/a.npy";
+  Ran r = run_freight({"run", dir_ + "/g.txt", "--input", a, "-o", dir_ + "/out"});
+  EXPECT_EQ(r.code, 2);
+  EXPECT_NE(r.err.find("b f32[3,2]"), std::string::npos) << r.err;
+  r = run_freight({"run", dir_ + "/g.txt", "--input", a, "--input", "b=" + dir_ + "/a.npy", "-o", dir_ + "/out"});
+  EXPECT_EQ(r.code, 3);
+  EXPECT_NE(r.err.find("f32[2,3]"), std::string::npos) << r.err;
+  r = run_freight({"run", dir_ + "/g.txt", "--grad", "out7", "-o", dir_ + "/out"});
+  EXPECT_EQ(r.code, 2);
+  EXPECT_NE(r.err.find("out7"), std::string::npos) << r.err;
+  write_file(dir_ + "/bad.txt", "this is no graph");
+  r = run_freight({"run", dir_ + "/bad.txt", "-o", dir_ + "/out"});
+  EXPECT_NE(r.code, 0);
+  EXPECT_NE(r.err.find("bad.txt"), std::string::npos) << r.err;
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/out"));
+}
+
+}  // namespace
+}  // namespace freight::test

@@ -1,0 +1,251 @@
+// `freight train`, `eval`, `predict` as a user meets them: results, refusals, signals, full disks.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "freight/io/image.h"
+#include "run_command.h"
+#include "tests/support/small_digits.h"
+
+namespace freight::test {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string small_digits() {
+  const std::string dir = scratch_dir();
+  write_small_digits(dir);
+  return dir;
+}
+
+// A model trained for a few steps; `dir` holds the data, the run goes to dir/run.
+std::string trained(const std::string& dir) {
+  const Ran r = run_freight({"train", dir, "--model", "mlp", "--epochs", "2", "-o", dir + "/run", "-q"});
+  EXPECT_EQ(r.code, 0) << r.err;
+  return dir + "/run/model.safetensors";
+}
+
+void expect_refused(const Ran& r, int code, const std::vector<std::string>& parts) {
+  EXPECT_EQ(r.code, code) << r.err;
+  EXPECT_EQ(r.out, "");
+  EXPECT_EQ(r.err.find("Segmentation"), std::string::npos);
+  for (const std::string& part : parts) EXPECT_NE(r.err.find(part), std::string::npos) << part << "\n" << r.err;
+}
+
+TEST(TrainCommand, PrintsOneJsonLineWithTheResult) {
+  const std::string dir = small_digits();
+  const Ran r =
+      run_freight({"train", dir, "--model", "mlp", "--max-steps", "20", "--json", "--output-dir", dir + "/run"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(std::count(r.out.begin(), r.out.end(), '\n'), 1);
+  const Json j = Json::parse(r.out);
+  for (const char* key : {"test_top1", "test_loss", "train_loss", "steps", "epochs", "train_seconds",
+                          "samples_per_second", "parameters", "model", "output_dir", "interrupted"}) {
+    EXPECT_TRUE(j.contains(key)) << key;
+  }
+  EXPECT_EQ(j.at("steps"), 20);
+  EXPECT_NE(r.err.find("640 train, 150 test, 10 classes"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("batch   64 = 1 device x 64"), std::string::npos) << r.err;
+  EXPECT_EQ(r.err.find('\r'), std::string::npos);
+  EXPECT_EQ(Json::parse(read_file(dir + "/run/config.json")).at("max_steps"), 20);
+  EXPECT_EQ(run_freight({"train", "--config", dir + "/run/config.json", "--dry-run"}).code, 0);
+}
+
+TEST(TrainCommand, QuietSaysNothingButTheResult) {
+  const std::string dir = small_digits();
+  const Ran r = run_freight({"train", dir, "--model", "mlp", "--max-steps", "2", "-q", "-o", dir + "/run"});
+  EXPECT_EQ(r.code, 0);
+  EXPECT_EQ(r.err, "");
+  EXPECT_EQ(r.out.rfind("test accuracy", 0), 0u) << r.out;
+}
+
+TEST(TrainCommand, RefusesWhatCannotWorkBeforeAnythingIsWritten) {
+  const std::string dir = small_digits();
+  struct Row {
+    std::vector<std::string> args;
+    int code;
+    std::vector<std::string> parts;
+  };
+  const Row rows[] = {
+      {{"--model", "lenett"}, 2, {"lenett", "did you mean lenet?"}},
+      {{"--lerning-rate", "1"}, 2, {"--lerning-rate", "did you mean --learning-rate?"}},
+      {{"--batch-size", "0"}, 2, {"--batch-size", "0"}},
+      {{"--lr", "nan"}, 2, {"--lr", "nan"}},
+      {{"--optimizer", "adma"}, 2, {"--optimizer", "did you mean adam?"}},
+      {{"--recipe", "none"}, 2, {"--recipe", "default"}},
+      {{"--weights", dir + "/missing.safetensors"}, 3, {"missing.safetensors"}},
+      {{"--model", dir + "/missing.json"}, 2, {"missing.json"}},
+      {{"--device", "cuda"}, 4, {"cuda"}},
+  };
+  for (const Row& row : rows) {
+    std::vector<std::string> args = {"train", dir, "-o", dir + "/run", "--max-steps", "1"};
+    args.insert(args.end(), row.args.begin(), row.args.end());
+    SCOPED_TRACE(row.args[0] + " " + row.args[1]);
+    expect_refused(run_freight(args), row.code, row.parts);
+    EXPECT_FALSE(std::filesystem::exists(dir + "/run"));
+  }
+  expect_refused(run_freight({"train", "digit"}), 3, {"digit", "did you mean digits?"});
+}
+
+TEST(TrainCommand, SpecsThatCannotBuildNameTheLayer) {
+  const std::string dir = small_digits();
+  const auto spec = [](const std::string& net) {
+    return R"({"format": "freight-model-1", "name": "mine", "input": [1,28,28], )" + net + "}";
+  };
+  struct Row {
+    std::string text;
+    std::vector<std::string> parts;
+  };
+  const Row rows[] = {
+      {spec(R"("net": [{"type": "Flatten"}, {"type": "Linaer", "out": 10}])"), {"Linaer", "Linear"}},
+      {spec(R"("net": [{"type": "Flatten"}, {"type": "Linear", "in": 100, "out": 10}])"), {"100", "784", "1"}},
+      {spec(R"("defs": {"a": [{"ref": "a"}]}, "net": {"ref": "a"})"), {"a", "cycle"}},
+      {"{\"format\": ", {"mine.json"}},
+  };
+  for (const Row& row : rows) {
+    write_file(dir + "/mine.json", row.text);
+    SCOPED_TRACE(row.text);
+    expect_refused(run_freight({"train", dir, "--model", dir + "/mine.json", "-o", dir + "/run"}), 2, row.parts);
+  }
+}
+
+TEST(TrainCommand, TrainsANetThatItHasNeverSeen) {
+  const std::string dir = small_digits();
+  write_file(dir + "/mine.json", R"({"format": "freight-model-1", "name": "mine", "input": [1,28,28], "net": [
+      {"type": "Flatten"}, {"type": "Linear", "out": 32}, {"type": "ReLU"}, {"type": "Linear", "out": 10}]})");
+  const Ran r = run_freight({"train", dir, "--model", dir + "/mine.json", "--max-steps", "3", "--json", "-o",
+                             dir + "/run"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(Json::parse(r.out).at("parameters"), 784 * 32 + 32 + 320 + 10);
+  EXPECT_EQ(run_freight({"eval", dir + "/run/model.safetensors", "--data", dir}).code, 0);
+}
+
+TEST(TrainCommand, OutputDirectoriesThatCannotBeUsedAreRefused) {
+  const std::string dir = small_digits();
+  const auto train_into = [&](const std::string& out) {
+    return run_freight({"train", dir, "--model", "mlp", "--max-steps", "1", "-o", out});
+  };
+  expect_refused(train_into(dir), 2, {"--output-dir", dir, "not empty", "--overwrite"});
+  expect_refused(train_into(dir + "/train-labels-idx1-ubyte"), 2, {"not a directory"});
+  const Ran under_a_file = train_into(dir + "/train-labels-idx1-ubyte/run");
+  EXPECT_EQ(under_a_file.code, 1);
+  EXPECT_NE(under_a_file.err.find("train-labels-idx1-ubyte/run"), std::string::npos) << under_a_file.err;
+}
+
+TEST(TrainCommand, LabelsOutOfRangeAreADataError) {
+  const std::string dir = small_digits();
+  std::string labels = read_file(dir + "/train-labels-idx1-ubyte");
+  labels[8 + 100] = 77;
+  write_file(dir + "/train-labels-idx1-ubyte", labels);
+  expect_refused(run_freight({"train", dir, "--model", "mlp", "-o", dir + "/run"}), 3,
+                 {"train-labels-idx1-ubyte", "100", "77"});
+}
+
+TEST(TrainCommand, DivergenceExitsSix) {
+  const std::string dir = small_digits();
+  const Ran r = run_freight({"train", dir, "--model", "mlp", "--lr", "1e30", "--lr-scheduler", "constant", "-o",
+                             dir + "/run", "--epochs", "3", "-q"});
+  expect_refused(r, 6, {"the loss is", "first not finite"});
+}
+
+TEST(TrainCommand, CtrlCSavesAModelThatLoads) {
+  const std::string dir = small_digits();
+  Running train({"train", dir, "--model", "mlp", "--epochs", "1000000", "-o", dir + "/run"});
+  ASSERT_TRUE(train.wait_for("test top1", 60));  // the first epoch's line
+  train.send(SIGINT);
+  const Ran r = train.finish();
+  EXPECT_EQ(r.code, 130) << r.err;
+  EXPECT_NE(r.out.find("stopped after"), std::string::npos) << r.out;
+  EXPECT_EQ(Json::parse(read_file(dir + "/run/run.json")).at("exit_code"), 130);
+  EXPECT_EQ(run_freight({"eval", dir + "/run/model.safetensors", "--data", dir}).code, 0);
+}
+
+TEST(TrainCommand, AFullDiskIsNamedAndLeavesNoHalfWrittenModel) {
+  const std::string dir = small_digits();
+  Running train({"train", dir, "--model", "mlp", "--max-steps", "2", "-o", dir + "/run", "-q"}, "", {}, [] {
+    const rlimit limit{100 * 1024, 100 * 1024};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  });
+  const Ran r = train.finish();
+  expect_refused(r, 1, {"model.safetensors", dir + "/run"});
+  for (const auto& e : std::filesystem::recursive_directory_iterator(dir + "/run")) {
+    EXPECT_EQ(e.path().string().find("safetensors"), std::string::npos) << e.path();
+  }
+}
+
+TEST(EvalCommand, GivesTheFiguresThatTrainingEndedWith) {
+  const std::string dir = small_digits();
+  const std::string model = trained(dir);
+  const Ran r = run_freight({"eval", "--weights", model, "--data", dir, "--json"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  const Json j = Json::parse(r.out), run = Json::parse(read_file(dir + "/run/run.json"));
+  EXPECT_EQ(j.at("count"), 150);
+  EXPECT_EQ(j.at("top1"), run.at("result").at("test_top1"));
+}
+
+TEST(EvalCommand, ATruncatedModelExitsEight) {
+  const std::string dir = small_digits();
+  const std::string model = trained(dir);
+  std::filesystem::resize_file(model, 5000);
+  expect_refused(run_freight({"eval", model, "--data", dir}), 8, {model});
+  expect_refused(run_freight({"predict", model, "a.png"}), 8, {model});
+  expect_refused(run_freight({"train", dir, "--model", "mlp", "--weights", model, "-o", dir + "/new"}), 8, {model});
+}
+
+TEST(PredictCommand, AgreesWithEvaluationOnStoredPictures) {
+  const std::string dir = small_digits();
+  const std::string model = trained(dir);
+  const data::Dataset set = data::draw_digits(20000, 150);
+  std::vector<std::string> args = {"predict", model, "--json", "-b", "64"};
+  for (int64_t i = 0; i < set.count(); ++i) {
+    Array pixels(DType::u8, {28, 28});
+    std::copy_n(set.images.data<uint8_t>() + i * 784, 784, pixels.data<uint8_t>());
+    args.push_back(dir + "/" + std::to_string(i) + ".png");
+    io::save_png(args.back(), pixels);
+  }
+  const Ran r = run_freight(args);
+  ASSERT_EQ(r.code, 0) << r.err;
+  std::istringstream lines(r.out);
+  std::string line;
+  int64_t n = 0, right = 0;
+  for (; std::getline(lines, line); ++n) {
+    const Json j = Json::parse(line);
+    ASSERT_EQ(j.at("path"), args[static_cast<size_t>(5 + n)]);
+    right += j.at("index") == set.labels.data<int64_t>()[n];
+    double sum = 0;
+    for (const auto& p : j.at("probabilities")) sum += p.get<double>();
+    EXPECT_NEAR(sum, 1, 1e-4);
+  }
+  EXPECT_EQ(n, 150);
+  const Json e = Json::parse(run_freight({"eval", model, "--data", dir, "--json"}).out);
+  EXPECT_DOUBLE_EQ(100.0 * static_cast<double>(right) / 150.0, e.at("top1").get<double>());
+}
+
+TEST(PredictCommand, TakesColourAndOtherSizesAndPrintsLinesOrCsv) {
+  const std::string dir = small_digits();
+  const std::string model = trained(dir), path = dir + "/big, colour.png";
+  io::save_png(path, Array(DType::u8, {60, 90, 3}));
+  const Ran csv = run_freight({"predict", model, path, "--csv", "--top-k", "2"});
+  EXPECT_EQ(csv.code, 0) << csv.err;
+  EXPECT_EQ(csv.out.rfind("path,class,probability\n\"" + path + "\",", 0), 0u) << csv.out;
+  EXPECT_EQ(std::count(csv.out.begin(), csv.out.end(), '\n'), 3);
+  const Ran text = run_freight({"predict", model, path, path});
+  EXPECT_EQ(text.out.rfind(path + "  ", 0), 0u) << text.out;
+  EXPECT_EQ(std::count(text.out.begin(), text.out.end(), '\n'), 2);
+}
+
+TEST(PredictCommand, MissingAndDamagedPicturesAreNamed) {
+  const std::string dir = small_digits();
+  const std::string model = trained(dir);
+  write_file(dir + "/bad.png", "\x89PNG\r\n\x1a\nnot at all");
+  expect_refused(run_freight({"predict", model, dir + "/none.png"}), 3, {dir + "/none.png"});
+  expect_refused(run_freight({"predict", model, dir + "/bad.png"}), 3, {dir + "/bad.png"});
+  expect_refused(run_freight({"predict", model}), 2, {"images"});
+  expect_refused(run_freight({"predict", dir + "/none.safetensors", dir + "/bad.png"}), 3, {"none.safetensors"});
+}
+
+}  // namespace
+}  // namespace freight::test

@@ -1,0 +1,133 @@
+// The stored model: a round trip, and what is wrong with files that are none.
+#include "freight/train/bundle.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "freight/io/safetensors.h"
+#include "freight/train/predict.h"
+#include "tests/support/files.h"
+
+namespace freight::train {
+namespace {
+
+using freight::testing::expect_error;
+using freight::testing::read_text;
+using freight::testing::TemporaryDir;
+
+Bundle sample_bundle() {
+  Bundle b;
+  b.model = models::mlp();
+  b.preprocessing = {{1, 28, 28}, {0.13f}, {0.31f}};
+  for (int i = 0; i < 10; ++i) b.classes.push_back(cat("class ", i));
+  b.provenance = {{"data", "digits"}};
+  return b;
+}
+
+std::vector<Array> some_samples() {
+  std::vector<Array> samples;
+  for (int s = 0; s < 5; ++s) {
+    Array a(DType::u8, {1, 28, 28});
+    for (int64_t i = 0; i < a.numel(); ++i) a.data<uint8_t>()[i] = static_cast<uint8_t>(i * (s + 3));
+    samples.push_back(a);
+  }
+  return samples;
+}
+
+// Stores `content` after `change`, and expects the fault to be named.
+template <class F>
+void expect_damaged(const std::vector<std::string>& parts, F&& change) {
+  const TemporaryDir dir;
+  const std::string path = dir / "m.safetensors";
+  save_bundle(path, sample_bundle());
+  io::SafeTensors content = io::load_safetensors(path);
+  change(content);
+  io::save_safetensors(path, content);
+  std::vector<std::string> all = parts;
+  all.push_back(path);
+  expect_error(ErrorKind::checkpoint, all, [&] { load_bundle(path); });
+}
+
+TEST(Bundle, ALoadedModelPredictsTheSameBits) {
+  const TemporaryDir dir;
+  Bundle before = sample_bundle();
+  save_bundle(dir / "m.safetensors", before);
+  Bundle after = load_bundle(dir / "m.safetensors");
+  EXPECT_EQ(after.classes, before.classes);
+  EXPECT_EQ(after.preprocessing.input, before.preprocessing.input);
+  EXPECT_EQ(after.preprocessing.mean, before.preprocessing.mean);
+  EXPECT_EQ(after.preprocessing.std, before.preprocessing.std);
+  EXPECT_EQ(after.provenance.at("data"), "digits");
+  const CompileOptions options{.deterministic = true};
+  const Array a = predict(before, some_samples(), options), b = predict(after, some_samples(), options);
+  EXPECT_EQ(a.to_vector<float>(), b.to_vector<float>());
+}
+
+TEST(Bundle, AFileWithoutMetadataIsNoModel) {
+  expect_damaged({"not a Freight model"}, [](io::SafeTensors& f) { f.metadata.clear(); });
+}
+
+TEST(Bundle, AnotherFormatIsNamed) {
+  expect_damaged({"freight-bundle-9"}, [](io::SafeTensors& f) { f.metadata["format"] = "freight-bundle-9"; });
+}
+
+TEST(Bundle, DamagedMetadataIsRefused) {
+  expect_damaged({"metadata"}, [](io::SafeTensors& f) { f.metadata["preprocessing"] = "{\"input\": 3"; });
+  expect_damaged({"metadata"}, [](io::SafeTensors& f) { f.metadata["classes"] = "[1, 2]"; });
+}
+
+TEST(Bundle, ASpecThatDoesNotBuildIsRefused) {
+  expect_damaged({"Linaer"}, [](io::SafeTensors& f) {
+    std::string& spec = f.metadata["spec"];
+    spec.replace(spec.find("Linear"), 6, "Linaer");
+  });
+}
+
+TEST(Bundle, ASpecThatDoesNotFitTheWeightsIsRefused) {
+  expect_damaged({"128"}, [](io::SafeTensors& f) {
+    std::string& spec = f.metadata["spec"];
+    for (size_t at = spec.find("128"); at != std::string::npos; at = spec.find("128", at)) spec.replace(at, 3, "64");
+  });
+}
+
+TEST(Bundle, PreprocessingThatDoesNotFitTheModelIsRefused) {
+  expect_damaged({"[1,32,32]"}, [](io::SafeTensors& f) {
+    f.metadata["preprocessing"] = R"({"input": [1,32,32], "mean": [0.1], "std": [0.3]})";
+  });
+  expect_damaged({"2 means and 1 deviations"}, [](io::SafeTensors& f) {
+    f.metadata["preprocessing"] = R"({"input": [1,28,28], "mean": [0.1, 0.2], "std": [0.3]})";
+  });
+}
+
+TEST(Bundle, ATruncatedFileIsRefusedAtEveryLength) {
+  const TemporaryDir dir;
+  const std::string path = dir / "m.safetensors";
+  save_bundle(path, sample_bundle());
+  const std::string whole = read_text(path);
+  for (const size_t size : {size_t{0}, size_t{7}, size_t{100}, whole.size() / 2, whole.size() - 1}) {
+    std::filesystem::resize_file(path, size);
+    expect_error(ErrorKind::checkpoint, {path}, [&] { load_bundle(path); });
+    io::write_file_atomic(path, std::string_view(whole));
+  }
+}
+
+TEST(Bundle, TheOldFileSurvivesAFullDisk) {
+  const TemporaryDir dir;
+  const std::string path = dir / "m.safetensors";
+  const Bundle bundle = sample_bundle();
+  save_bundle(path, bundle);
+  const std::string before = read_text(path);
+  const auto old_handler = signal(SIGXFSZ, SIG_IGN);
+  rlimit limit = {};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  const rlimit small{100 * 1024, limit.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  expect_error(ErrorKind::runtime, {path}, [&] { save_bundle(path, bundle); });
+  setrlimit(RLIMIT_FSIZE, &limit);
+  signal(SIGXFSZ, old_handler);
+  EXPECT_EQ(read_text(path), before);
+  EXPECT_EQ(dir.entries(), 1u);
+}
+
+}  // namespace
+}  // namespace freight::train

@@ -1,0 +1,77 @@
+// Recipes, and the check of a configuration.
+#include "freight/train/config.h"
+
+#include <cmath>
+#include <limits>
+
+#include "tests/support/files.h"
+
+namespace freight::train {
+namespace {
+
+using freight::testing::expect_error;
+
+TEST(Recipe, EveryDataSetHasADefaultThatIsValid) {
+  for (const char* data : {"digits", "mnist", "fashion-mnist", "cifar10", "some/directory"}) {
+    const Config c = recipe(data);
+    EXPECT_EQ(c.data, data);
+    EXPECT_FALSE(c.model.empty());
+    EXPECT_NO_THROW(validate(c));
+  }
+  EXPECT_EQ(recipe("cifar10").model, "resnet20");
+}
+
+TEST(Recipe, AnUnknownNameListsTheKnownOnes) {
+  expect_error(ErrorKind::usage, {"--recipe", "fsat", "default", "fast"}, [] { recipe("mnist", "fsat"); });
+}
+
+TEST(Config, ValuesThatCannotWorkNameTheirFlag) {
+  const double nan = std::nan(""), inf = std::numeric_limits<double>::infinity();
+  struct Row {
+    const char* flag;
+    void (*spoil)(Config&, double);
+    double value;
+  };
+  const Row rows[] = {
+      {"--batch-size", [](Config& c, double v) { c.batch_size = static_cast<int64_t>(v); }, 0},
+      {"--epochs", [](Config& c, double v) { c.epochs = static_cast<int64_t>(v); }, -1},
+      {"--epochs", [](Config& c, double v) { c.epochs = static_cast<int64_t>(v); }, 0},
+      {"--max-steps", [](Config& c, double v) { c.max_steps = static_cast<int64_t>(v); }, -1},
+      {"--lr", [](Config& c, double v) { c.lr = v; }, nan},
+      {"--lr", [](Config& c, double v) { c.lr = v; }, inf},
+      {"--lr", [](Config& c, double v) { c.lr = v; }, -0.1},
+      {"--momentum", [](Config& c, double v) { c.momentum = v; }, 1},
+      {"--momentum", [](Config& c, double v) { c.momentum = v; }, nan},
+      {"--weight-decay", [](Config& c, double v) { c.weight_decay = v; }, nan},
+      {"--label-smoothing", [](Config& c, double v) { c.label_smoothing = v; }, 1},
+      {"--model-ema", [](Config& c, double v) { c.model_ema = v; }, 1},
+      {"--clip-grad-norm", [](Config& c, double v) { c.clip_grad_norm = v; }, nan},
+      {"--clip-grad-norm", [](Config& c, double v) { c.clip_grad_norm = v; }, inf},
+      {"--lr-gamma", [](Config& c, double v) { c.lr_gamma = v; }, nan},
+      {"--lr-warmup-epochs", [](Config& c, double v) { c.lr_warmup_epochs = v; }, inf},
+      {"--lr-step-size", [](Config& c, double v) { c.lr_step_size = static_cast<int64_t>(v); }, 0},
+      {"--onecycle-pct-start", [](Config& c, double v) { c.onecycle_pct_start = v; }, 1.5},
+      {"--keep", [](Config& c, double v) { c.keep = static_cast<int64_t>(v); }, -1},
+      {"--save-every", [](Config& c, double v) { c.save_every = static_cast<int64_t>(v); }, -1},
+      {"--eval-every", [](Config& c, double v) { c.eval_every = static_cast<int64_t>(v); }, 0},
+      {"--seed", [](Config& c, double v) { c.seed = static_cast<int64_t>(v); }, -1},
+  };
+  for (const Row& row : rows) {
+    Config c = recipe("digits");
+    row.spoil(c, row.value);
+    SCOPED_TRACE(cat(row.flag, " ", row.value));
+    expect_error(ErrorKind::usage, {row.flag}, [&] { validate(c); });
+  }
+}
+
+TEST(Config, UnknownNamesGiveTheNearest) {
+  Config c = recipe("digits");
+  c.optimizer = "adma";
+  expect_error(ErrorKind::usage, {"--optimizer", "adma", "did you mean adam?"}, [&] { validate(c); });
+  c = recipe("digits");
+  c.lr_scheduler = "cosin";
+  expect_error(ErrorKind::usage, {"--lr-scheduler", "did you mean cosine?"}, [&] { validate(c); });
+}
+
+}  // namespace
+}  // namespace freight::train

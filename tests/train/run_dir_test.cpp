@@ -1,0 +1,71 @@
+// The directory of a run: whom it belongs to, and which checkpoints stay.
+#include "freight/train/run_dir.h"
+
+#include "tests/support/files.h"
+
+namespace freight::train {
+namespace {
+
+using freight::testing::expect_error;
+using freight::testing::read_text;
+using freight::testing::TemporaryDir;
+
+Bundle tiny_bundle() {
+  Bundle b;
+  b.model = models::from_spec(
+      R"({"format": "freight-model-1", "name": "tiny", "input": [4], "net": {"type": "Linear", "out": 2}})");
+  b.preprocessing = {{4}, {}, {}};
+  b.classes = {"a", "b"};
+  return b;
+}
+
+TEST(RunDir, ADirectoryThatHoldsSomethingIsRefused) {
+  const TemporaryDir dir;
+  io::write_file_atomic(dir / "notes.txt", std::string_view("mine"));
+  expect_error(ErrorKind::usage, {"--output-dir", dir.path(), "not empty", "--overwrite"},
+               [&] { RunDir(dir.path(), false); });
+  EXPECT_EQ(dir.entries(), 1u);
+}
+
+TEST(RunDir, AFileInItsPlaceIsRefused) {
+  const TemporaryDir dir;
+  io::write_file_atomic(dir / "f", std::string_view("mine"));
+  expect_error(ErrorKind::usage, {"f", "not a directory"}, [&] { RunDir(dir / "f", true); });
+  expect_error(ErrorKind::runtime, {"f/run"}, [&] { RunDir(dir / "f/run", true); });
+  EXPECT_EQ(read_text(dir / "f"), "mine");
+}
+
+TEST(RunDir, OverwriteReplacesOnlyTheFilesOfARun) {
+  const TemporaryDir dir;
+  {
+    RunDir run(dir / "run", false);
+    run.checkpoint(1, tiny_bundle(), true, 3);
+    run.write_text("run.json", "{}");
+    run.log("old");
+  }
+  io::write_file_atomic(dir / "run/notes.txt", std::string_view("mine"));
+  const RunDir again(dir / "run", true);
+  EXPECT_EQ(read_text(dir / "run/notes.txt"), "mine");
+  EXPECT_EQ(read_text(dir / "run/log.txt"), "");
+  for (const char* gone : {"run.json", "checkpoints", "last", "best"}) {
+    EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(dir / (cat("run/", gone))))) << gone;
+  }
+}
+
+TEST(RunDir, KeepsTheLastCheckpointsAndTheBest) {
+  const TemporaryDir dir;
+  RunDir run(dir / "run", false);
+  for (int64_t step = 1; step <= 12; ++step) run.checkpoint(step, tiny_bundle(), step == 2, 3);
+  std::vector<std::string> left;
+  for (const auto& e : std::filesystem::directory_iterator(dir / "run/checkpoints")) {
+    left.push_back(e.path().filename().string());
+  }
+  std::sort(left.begin(), left.end());
+  EXPECT_EQ(left, (std::vector<std::string>{"step-10", "step-11", "step-12", "step-2"}));
+  EXPECT_EQ(std::filesystem::read_symlink(dir / "run/best"), "checkpoints/step-2");
+  EXPECT_EQ(std::filesystem::read_symlink(dir / "run/last"), "checkpoints/step-12");
+  EXPECT_NO_THROW(load_bundle(dir / "run/last/model.safetensors"));
+}
+
+}  // namespace
+}  // namespace freight::train

@@ -1,0 +1,249 @@
+// The training loop on a small cut of the digits: learning, evaluation, divergence, signals, and what stays on disk.
+#include "freight/train/trainer.h"
+
+#include <signal.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "freight/data/catalog.h"
+#include "freight/data/resample.h"
+#include "freight/io/image.h"
+#include "freight/io/npy.h"
+#include "freight/ops/ops.h"
+#include "freight/train/predict.h"
+#include "freight/train/signals.h"
+#include "tests/support/files.h"
+#include "tests/support/small_digits.h"
+
+namespace freight::train {
+namespace {
+
+using freight::testing::expect_error;
+using freight::testing::read_text;
+using freight::testing::TemporaryDir;
+
+class Training : public ::testing::Test {
+ protected:
+  Training() {
+    test::write_small_digits(dir_.path());
+    config_ = recipe(dir_.path());
+    config_.model = "mlp";
+    config_.epochs = 3;
+    config_.deterministic = true;
+    config_.output_dir = dir_ / "run";
+  }
+  Result run() {
+    Observer silent;
+    return train(config_, silent);
+  }
+  nlohmann::json record() const { return nlohmann::json::parse(read_text(dir_ / "run/run.json")); }
+
+  TemporaryDir dir_;
+  Config config_;
+};
+
+bool finite(const Bundle& b) {
+  for (const nn::NamedVariable& v : b.model.net->state_dict()) {
+    for (const float x : v.variable.array().to_vector<float>()) {
+      if (!std::isfinite(x)) return false;
+    }
+  }
+  return true;
+}
+
+TEST_F(Training, AFewEpochsLowerTheLossAndStoreAModelThatEvaluatesTheSame) {
+  const Result r = run();
+  EXPECT_EQ(r.steps, 30);
+  EXPECT_EQ(r.epochs, 3);
+  EXPECT_LT(r.train_loss, 1.0);
+  EXPECT_EQ(r.test.count, 150);
+  EXPECT_GT(r.test.top1, 50);
+  Bundle b = load_bundle(r.model_path);
+  data::TrainTest sets = data::load(dir_.path());
+  sets.test.mean = b.preprocessing.mean;
+  sets.test.std = b.preprocessing.std;
+  Evaluator evaluator(b.model, {.deterministic = true}, 256);
+  const Evaluation e = evaluator.run(sets.test);
+  EXPECT_EQ(e.top1, r.test.top1);
+  EXPECT_FLOAT_EQ(static_cast<float>(e.loss), static_cast<float>(r.test.loss));
+  EXPECT_EQ(record().at("status"), "complete");
+  for (const char* name : {"config.json", "model.json", "log.txt", "metrics.jsonl", "metrics.csv", "last", "best"}) {
+    EXPECT_TRUE(std::filesystem::exists(dir_ / (cat("run/", name)))) << name;
+  }
+}
+
+TEST_F(Training, TheSameSeedGivesTheSameBits) {
+  const Result a = run();
+  config_.output_dir = dir_ / "again";
+  const Result b = run();
+  EXPECT_EQ(a.train_loss, b.train_loss);
+  EXPECT_EQ(a.test.loss, b.test.loss);
+}
+
+TEST_F(Training, EverySampleIsEvaluatedOnceWhateverTheBatch) {
+  config_.max_steps = 5;
+  Bundle b = load_bundle(run().model_path);
+  const data::TrainTest sets = data::load(dir_.path());
+  std::vector<Evaluation> all;
+  for (const int64_t batch : {1, 64, 149, 150, 1000}) {
+    Evaluator evaluator(b.model, {.deterministic = true}, batch);
+    std::vector<int64_t> seen;
+    all.push_back(evaluator.run(sets.test, [&](int64_t done, int64_t total) {
+      EXPECT_EQ(total, 150);
+      seen.push_back(done);
+      return true;
+    }));
+    EXPECT_EQ(seen.size(), static_cast<size_t>((150 + batch - 1) / batch));
+    EXPECT_EQ(all.back().count, 150) << batch;
+    EXPECT_NEAR(all.back().top1, all[0].top1, 1e-9) << batch;
+    EXPECT_NEAR(all.back().loss, all[0].loss, 1e-4) << batch;
+  }
+}
+
+TEST_F(Training, PredictionsOfStoredPicturesAreThoseOfEvaluation) {
+  config_.max_steps = 10;
+  Bundle b = load_bundle(run().model_path);
+  const data::Dataset set = data::load(dir_.path()).test.slice(0, 100);
+  std::vector<Array> samples;
+  for (int64_t i = 0; i < set.count(); ++i) {
+    Array pixels(DType::u8, {28, 28});
+    std::copy_n(set.images.data<uint8_t>() + i * 784, 784, pixels.data<uint8_t>());
+    const std::string path = dir_ / "picture.png";
+    io::save_png(path, pixels);
+    samples.push_back(load_sample(path, b.preprocessing));
+  }
+  const Array p = predict(b, samples, {.deterministic = true}, 32);
+  int64_t right = 0;
+  double loss = 0;
+  for (int64_t i = 0; i < set.count(); ++i) {
+    const float* row = p.data<float>() + i * 10;
+    const int64_t label = set.labels.data<int64_t>()[i];
+    right += std::max_element(row, row + 10) - row == label;
+    loss -= std::log(static_cast<double>(row[label])) / 100.0;
+  }
+  Evaluator evaluator(b.model, {.deterministic = true}, 32);
+  data::Dataset same = set;
+  same.mean = b.preprocessing.mean;
+  same.std = b.preprocessing.std;
+  const Evaluation e = evaluator.run(same);
+  EXPECT_DOUBLE_EQ(e.top1, static_cast<double>(right));
+  EXPECT_NEAR(e.loss, loss, 1e-4);
+}
+
+TEST_F(Training, DivergenceNamesALayerAndLeavesFiniteWeights) {
+  config_.lr = 1e30;
+  config_.lr_scheduler = "constant";
+  expect_error(ErrorKind::diverged, {"the loss is", "step", "first not finite: ", "NaN or infinite", "--lr"},
+               [&] { run(); });
+  EXPECT_EQ(record().at("status"), "failed");
+  EXPECT_EQ(record().at("exit_code"), 6);
+  if (std::filesystem::exists(dir_ / "run/last")) {
+    EXPECT_TRUE(finite(load_bundle(dir_ / "run/last/model.safetensors")));
+  }
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "run/model.safetensors"));
+}
+
+TEST_F(Training, AnInfiniteInputStopsTheRunAndTheWeightsBeforeItAreSaved) {
+  Array x(DType::f32, {64, 1, 28, 28}), y(DType::i64, {64});
+  for (int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = static_cast<float>(i % 7);
+  x.data<float>()[5000] = std::numeric_limits<float>::infinity();
+  for (int64_t i = 0; i < 64; ++i) y.data<int64_t>()[i] = i % 10;
+  std::filesystem::create_directory(dir_ / "arrays");
+  for (const char* split : {"train", "test"}) {
+    io::save_npy(dir_ / (cat("arrays/x_", split, ".npy")), x);
+    io::save_npy(dir_ / (cat("arrays/y_", split, ".npy")), y);
+  }
+  config_.data = dir_ / "arrays";
+  expect_error(ErrorKind::diverged, {"first not finite: ", "the weights before that step are in"}, [&] { run(); });
+  EXPECT_TRUE(finite(load_bundle(dir_ / "run/last/model.safetensors")));
+}
+
+TEST_F(Training, AStopSignalSavesAndSaysSo) {
+  signals::install();
+  signals::reset();
+  struct Stopper : Observer {
+    bool wants_step() override {
+      raise(SIGTERM);
+      return false;
+    }
+  } stopper;
+  const Result r = train(config_, stopper);
+  EXPECT_TRUE(r.interrupted);
+  EXPECT_EQ(r.steps, 1);
+  EXPECT_EQ(signals::exit_code(), 143);
+  signals::reset();
+  EXPECT_TRUE(finite(load_bundle(r.model_path)));
+  EXPECT_EQ(record().at("status"), "interrupted");
+  EXPECT_EQ(record().at("exit_code"), 143);
+}
+
+TEST_F(Training, AStopDuringTheLastEvaluationIsAnInterruption) {
+  signals::install();
+  signals::reset();
+  config_.max_steps = 2;
+  struct Stopper : Observer {
+    void on_evaluation_progress(int64_t, int64_t) override { raise(SIGINT); }
+  } stopper;
+  const Result r = train(config_, stopper);
+  signals::reset();
+  EXPECT_TRUE(r.interrupted);
+  EXPECT_EQ(r.test.count, 0);
+  EXPECT_NO_THROW(load_bundle(r.model_path));
+}
+
+TEST_F(Training, AFailedStartLeavesAnOldRunAlone) {
+  run();
+  const std::string before = read_text(dir_ / "run/run.json");
+  config_.overwrite = true;
+  config_.model = "resnet";
+  expect_error(ErrorKind::usage, {"resnet20"}, [&] { run(); });
+  EXPECT_EQ(read_text(dir_ / "run/run.json"), before);
+  config_.output_dir = dir_ / "new";
+  EXPECT_ANY_THROW(run());
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "new"));
+}
+
+TEST(AssignOnlyIf, KeepsFloatingVariablesWhereTheConditionFails) {
+  const Variable v("v", {DType::f32, {2}});
+  v.set(1.0);
+  auto step = compile([&](const Tensor& x) {
+    v.assign(v.value() + x);
+    assign_only_if(is_finite(sum(x)));
+    return sum(x);
+  });
+  step(Array::of<float>({1, 2}, {2}));
+  EXPECT_EQ(v.array().to_vector<float>(), (std::vector<float>{2, 3}));
+  step(Array::of<float>({std::numeric_limits<float>::quiet_NaN(), 2}, {2}));
+  EXPECT_EQ(v.array().to_vector<float>(), (std::vector<float>{2, 3}));
+  step(Array::of<float>({1, 1}, {2}));
+  EXPECT_EQ(v.array().to_vector<float>(), (std::vector<float>{3, 4}));
+}
+
+TEST(Resample, KeepsConstantsMeansAndEqualSizes) {
+  Array flat(DType::u8, {9, 13, 3});
+  std::fill_n(flat.data<uint8_t>(), flat.numel(), uint8_t{77});
+  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{4, 5}, {30, 40}, {1, 1}, {9, 26}}) {
+    const Array out = data::resized(flat, rows, columns);
+    EXPECT_EQ(out.shape(), (Shape{rows, columns, 3}));
+    for (const int v : out.to_vector<int>()) ASSERT_EQ(v, 77);
+  }
+  const Array checks = Array::of<uint8_t>({0, 255, 0, 255, 255, 0, 255, 0}, {2, 4, 1});
+  EXPECT_EQ(data::resized(checks, 2, 4).to_vector<int>(), checks.to_vector<int>());
+  // Antialiased: fine detail averages out instead of one phase being picked.
+  for (const int v : data::resized(checks, 1, 1).to_vector<int>()) EXPECT_NEAR(v, 128, 1);
+  // Doubling a row of two: the quarter points between the centres, as PIL and PyTorch (antialias=True) give.
+  EXPECT_EQ(data::resized(Array::of<uint8_t>({0, 100}, {1, 2, 1}), 1, 4).to_vector<int>(),
+            (std::vector<int>{0, 25, 75, 100}));
+}
+
+TEST(Resample, GreyAndColour) {
+  const Array rgb = Array::of<uint8_t>({255, 0, 0, 0, 255, 0, 0, 0, 255, 9, 9, 9}, {1, 4, 3});
+  EXPECT_EQ(data::with_channels(rgb, 1).to_vector<int>(), (std::vector<int>{76, 150, 29, 9}));
+  EXPECT_EQ(data::with_channels(Array::of<uint8_t>({7}, {1, 1, 1}), 3).to_vector<int>(), (std::vector<int>{7, 7, 7}));
+  expect_error(ErrorKind::data, {"channels"}, [&] { data::with_channels(rgb, 4); });
+}
+
+}  // namespace
+}  // namespace freight::train
