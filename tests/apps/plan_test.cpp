@@ -40,7 +40,7 @@ TEST(ModelsCommand, AShownSpecIsASpecFileOfTheSameModel) {
 TEST(ModelsCommand, UnknownModelsNameTheNearest) {
   const Ran r = run_freight({"models", "show", "resnet02"});
   EXPECT_EQ(r.code, 2);
-  EXPECT_NE(r.err.find("did you mean resnet20?"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("did you mean 'resnet20'?"), std::string::npos) << r.err;
 }
 
 TEST(ProfileCommand, HasALinePerStepAndTheArena) {
@@ -73,8 +73,14 @@ class RunCommand : public ::testing::Test {
     io::save_npy(dir_ + "/a.npy", Array::of<float>({1, 2, 3, 4, 5, 6}, {2, 3}));
     io::save_npy(dir_ + "/b.npy", Array::of<float>({1, 0, 0, 1, 1, 1}, {3, 2}));
   }
-  // Three lines of the text form: what print() of a graph gives.
-  static constexpr const char* kGraph = GRAPH_TEXT;
+  static constexpr const char* kGraph = R"(graph {
+  %0 = input "a" : f32[2,3]
+  %1 = input "b" : f32[3,2]
+  %2 = matmul(%0, %1) : f32[2,2]
+  %3 = sum(%2) {axes=[0,1]} : f32[]
+  return %3
+}
+)";
   std::vector<float> result(const std::string& name) const {
     return io::load_npy(dir_ + "/out/" + name + ".npy").to_vector<float>();
   }

@@ -70,7 +70,7 @@ TEST(TrainCommand, RefusesWhatCannotWorkBeforeAnythingIsWritten) {
     std::vector<std::string> parts;
   };
   const Row rows[] = {
-      {{"--model", "lenett"}, 2, {"lenett", "did you mean lenet?"}},
+      {{"--model", "lenett"}, 2, {"lenett", "did you mean 'lenet'?"}},
       {{"--lerning-rate", "1"}, 2, {"--lerning-rate", "did you mean --learning-rate?"}},
       {{"--batch-size", "0"}, 2, {"--batch-size", "0"}},
       {{"--lr", "nan"}, 2, {"--lr", "nan"}},
@@ -116,8 +116,8 @@ TEST(TrainCommand, TrainsANetThatItHasNeverSeen) {
   const std::string dir = small_digits();
   write_file(dir + "/mine.json", R"({"format": "freight-model-1", "name": "mine", "input": [1,28,28], "net": [
       {"type": "Flatten"}, {"type": "Linear", "out": 32}, {"type": "ReLU"}, {"type": "Linear", "out": 10}]})");
-  const Ran r = run_freight({"train", dir, "--model", dir + "/mine.json", "--max-steps", "3", "--json", "-o",
-                             dir + "/run"});
+  const Ran r =
+      run_freight({"train", dir, "--model", dir + "/mine.json", "--max-steps", "3", "--json", "-o", dir + "/run"});
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(Json::parse(r.out).at("parameters"), 784 * 32 + 32 + 320 + 10);
   EXPECT_EQ(run_freight({"eval", dir + "/run/model.safetensors", "--data", dir}).code, 0);
