@@ -77,7 +77,7 @@ class RunCommand : public ::testing::Test {
   %0 = input "a" : f32[2,3]
   %1 = input "b" : f32[3,2]
   %2 = matmul(%0, %1) : f32[2,2]
-  %3 = sum(%2) {axes=[0,1]} : f32[]
+  %3 = sum(%2) {axes=[0,1]} : f32[1,1]
   return %3
 }
 )";
