@@ -10,7 +10,8 @@ TEST(Readme, ShowsTheExampleThatIsCompiled) {
   const std::string readme = read_file(FREIGHT_SOURCE_DIR "/README.md");
   const std::string example = read_file(FREIGHT_SOURCE_DIR "/examples/train_mlp.cpp");
   ASSERT_FALSE(example.empty());
-  EXPECT_NE(readme.find("```cpp\n" + example + "```"), std::string::npos) << "copy examples/train_mlp.cpp into README.md";
+  EXPECT_NE(readme.find("```cpp\n" + example + "```"), std::string::npos)
+      << "copy examples/train_mlp.cpp into README.md";
 }
 
 }  // namespace
