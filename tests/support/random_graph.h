@@ -14,7 +14,8 @@ struct RandomGraphOptions {
   int nodes = 30;             // steps of the generator; some add several nodes
   DType dtype = DType::f64;   // of all floating values
   bool discontinuous = true;  // floor, comparisons, argmax, ...: where rounding may flip a result entirely
-  bool gradients = true;      // of a loss with respect to some leaves, as outputs or optimizer updates
+  std::vector<int64_t> extents = {1, 2, 3, 4, 5, 7};
+  bool gradients = true;  // of a loss with respect to some leaves, as outputs or optimizer updates
 };
 
 struct RandomProgram {
@@ -47,7 +48,7 @@ class GraphGenerator {
   T pick(const std::vector<T>& from) {
     return from[below(static_cast<uint32_t>(from.size()))];
   }
-  int64_t extent() { return pick<int64_t>({1, 2, 3, 4, 5, 7}); }
+  int64_t extent() { return pick(options_.extents); }
   Shape shape(Value v) const { return g_.type(v).shape; }
 
   double bound(Value v) const { return bounds_[static_cast<size_t>(v.id)]; }
