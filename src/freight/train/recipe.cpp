@@ -14,7 +14,6 @@ struct Recipe {
   Config config;
 };
 
-// Figures reached by each are in docs/performance.md.
 const std::vector<Recipe>& recipes() {
   static const std::vector<Recipe> kRecipes = [] {
     std::vector<Recipe> r;
