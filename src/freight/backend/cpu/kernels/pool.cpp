@@ -46,59 +46,43 @@ struct Part {
   }
 };
 
-// Calls f(pixel, first channel, part) for all pixels of a row. A vector may reach into the next pixel of the row only
-// where one follows, both in the row written and, for reads, in other rows at or before the same place.
+// Calls f(pixel, first channel, part) for all pixels of a row. A vector may reach into the next pixel of the row where
+// one follows.
 template <class F>
 HWY_INLINE void each_part(int64_t pixels, int64_t channels, F f) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t rest = channels % lanes == 0 ? lanes : channels % lanes;
+  const auto mask = hn::FirstN(d, static_cast<size_t>(rest));
   for (int64_t w = 0; w < pixels; ++w) {
     for (int64_t c = 0; c < channels; c += lanes) {
-      const int64_t left = channels - c;
-      const bool whole = left >= lanes || (pixels - w - 1) * channels + left >= lanes;
-      f(w, c, Part{whole, hn::FirstN(d, static_cast<size_t>(std::min(left, lanes)))});
+      f(w, c, Part{c + lanes <= channels || (pixels - w - 1) * channels >= lanes, mask});
     }
   }
 }
 
-struct Range {
-  int64_t from, to;
-};
-// Input positions of window o along one axis.
-HWY_INLINE Range window(const PoolGeometry& g, int axis, int64_t o) {
-  const int64_t start = o * g.stride[axis] - g.pad[axis];
-  return {std::max<int64_t>(start, 0), std::min(start + g.kernel[axis], g.in[axis])};
-}
-// Windows that cover input position i along one axis.
-HWY_INLINE Range covering(const PoolGeometry& g, int axis, int64_t i) {
-  const int64_t p = i + g.pad[axis], first = p - g.kernel[axis] + 1;
-  return {first <= 0 ? 0 : (first + g.stride[axis] - 1) / g.stride[axis],
-          std::min(p / g.stride[axis] + 1, g.out[axis])};
-}
-
-// A part for reading pixel `at` of a plane with `pixels` pixels.
-HWY_INLINE Part reader(const Part& part, int64_t at, int64_t pixels, int64_t channels, int64_t c) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
-  return {(pixels - at) * channels - c >= lanes, part.mask};
+// The part for reading at floats before the end of a plane: whole where that is inside.
+HWY_INLINE Part reader(const Part& part, int64_t floats_left) {
+  return {floats_left >= static_cast<int64_t>(hn::Lanes(D())), part.mask};
 }
 
 void max(const PoolGeometry& g, const float* x, float* y, int32_t* index, int64_t row) {
   const D d;
   const DI di;
   const int64_t image = row / g.out[0], plane = g.in[0] * g.in[1], channels = g.channels;
-  const Range rows = window(g, 0, row % g.out[0]);
+  const PoolRange rows = g.window[0][static_cast<size_t>(row % g.out[0])];
   x += image * plane * channels;
   y += row * g.out[1] * channels;
   index += row * g.out[1] * channels;
   each_part(g.out[1], channels, [&](int64_t ow, int64_t c, Part part) HWY_ATTR {
-    const Range cols = window(g, 1, ow);
+    const PoolRange cols = g.window[1][static_cast<size_t>(ow)];
     V best = hn::Set(d, -std::numeric_limits<float>::infinity());
     VI at = hn::Set(di, -1);
     bool first = true;
     for (int64_t h = rows.from; h < rows.to; ++h) {
       for (int64_t w = cols.from; w < cols.to; ++w) {
         const int64_t i = h * g.in[1] + w;
-        const V v = reader(part, i, plane, channels, c).load(x + i * channels + c);
+        const V v = reader(part, (plane - i) * channels - c).load(x + i * channels + c);
         const VI here = hn::Set(di, static_cast<int32_t>(i));
         if (first) {
           best = v;
@@ -121,18 +105,27 @@ void max_grad(const PoolGeometry& g, const float* dy, const int32_t* index, floa
   const D d;
   const DI di;
   const int64_t image = row / g.in[0], h = row % g.in[0], channels = g.channels, out_plane = g.out[0] * g.out[1];
-  const Range rows = covering(g, 0, h);
+  const PoolRange rows = g.covering[0][static_cast<size_t>(h)];
   dy += image * out_plane * channels;
   index += image * out_plane * channels;
   dx += row * g.in[1] * channels;
   each_part(g.in[1], channels, [&](int64_t w, int64_t c, Part part) HWY_ATTR {
-    const Range cols = covering(g, 1, w);
+    const PoolRange cols = g.covering[1][static_cast<size_t>(w)];
+    if (rows.to - rows.from == 1 && cols.to - cols.from == 1) {  // windows that do not overlap: the usual case
+      const int64_t o = rows.from * g.out[1] + cols.from;
+      const Part source = reader(part, (out_plane - o) * channels - c);
+      const VI winner = source.load(index + o * channels + c);
+      const auto chosen = hn::Eq(winner, hn::Set(di, static_cast<int32_t>(h * g.in[1] + w)));
+      part.store(hn::IfThenElseZero(hn::RebindMask(d, chosen), source.load(dy + o * channels + c)),
+                 dx + w * channels + c);
+      return;
+    }
     const VI here = hn::Set(di, static_cast<int32_t>(h * g.in[1] + w));
     V sum = hn::Zero(d);
     for (int64_t oh = rows.from; oh < rows.to; ++oh) {
       for (int64_t ow = cols.from; ow < cols.to; ++ow) {
         const int64_t o = oh * g.out[1] + ow;
-        const Part source = reader(part, o, out_plane, channels, c);
+        const Part source = reader(part, (out_plane - o) * channels - c);
         const auto chosen = hn::RebindMask(d, hn::Eq(source.load(index + o * channels + c), here));
         sum = hn::Add(sum, hn::IfThenElseZero(chosen, source.load(dy + o * channels + c)));
       }
@@ -141,7 +134,7 @@ void max_grad(const PoolGeometry& g, const float* dy, const int32_t* index, floa
   });
 }
 
-HWY_INLINE float share(const PoolGeometry& g, Range rows, Range cols) {
+HWY_INLINE float share(const PoolGeometry& g, PoolRange rows, PoolRange cols) {
   const int64_t inside = std::max<int64_t>(rows.to - rows.from, 0) * std::max<int64_t>(cols.to - cols.from, 0);
   return 1.0f / static_cast<float>(g.count_include_pad ? g.kernel[0] * g.kernel[1] : inside);
 }
@@ -149,16 +142,16 @@ HWY_INLINE float share(const PoolGeometry& g, Range rows, Range cols) {
 void average(const PoolGeometry& g, const float* x, float* y, int64_t row) {
   const D d;
   const int64_t image = row / g.out[0], plane = g.in[0] * g.in[1], channels = g.channels;
-  const Range rows = window(g, 0, row % g.out[0]);
+  const PoolRange rows = g.window[0][static_cast<size_t>(row % g.out[0])];
   x += image * plane * channels;
   y += row * g.out[1] * channels;
   each_part(g.out[1], channels, [&](int64_t ow, int64_t c, Part part) HWY_ATTR {
-    const Range cols = window(g, 1, ow);
+    const PoolRange cols = g.window[1][static_cast<size_t>(ow)];
     V sum = hn::Zero(d);
     for (int64_t h = rows.from; h < rows.to; ++h) {
       for (int64_t w = cols.from; w < cols.to; ++w) {
         const int64_t i = h * g.in[1] + w;
-        sum = hn::Add(sum, reader(part, i, plane, channels, c).load(x + i * channels + c));
+        sum = hn::Add(sum, reader(part, (plane - i) * channels - c).load(x + i * channels + c));
       }
     }
     part.store(hn::Mul(sum, hn::Set(d, share(g, rows, cols))), y + ow * channels + c);
@@ -168,17 +161,18 @@ void average(const PoolGeometry& g, const float* x, float* y, int64_t row) {
 void average_grad(const PoolGeometry& g, const float* dy, float* dx, int64_t row) {
   const D d;
   const int64_t image = row / g.in[0], h = row % g.in[0], channels = g.channels, out_plane = g.out[0] * g.out[1];
-  const Range rows = covering(g, 0, h);
+  const PoolRange rows = g.covering[0][static_cast<size_t>(h)];
   dy += image * out_plane * channels;
   dx += row * g.in[1] * channels;
   each_part(g.in[1], channels, [&](int64_t w, int64_t c, Part part) HWY_ATTR {
-    const Range cols = covering(g, 1, w);
+    const PoolRange cols = g.covering[1][static_cast<size_t>(w)];
     V sum = hn::Zero(d);
     for (int64_t oh = rows.from; oh < rows.to; ++oh) {
       for (int64_t ow = cols.from; ow < cols.to; ++ow) {
         const int64_t o = oh * g.out[1] + ow;
-        const V v = reader(part, o, out_plane, channels, c).load(dy + o * channels + c);
-        sum = hn::MulAdd(v, hn::Set(d, share(g, window(g, 0, oh), window(g, 1, ow))), sum);
+        const V v = reader(part, (out_plane - o) * channels - c).load(dy + o * channels + c);
+        sum = hn::MulAdd(
+            v, hn::Set(d, share(g, g.window[0][static_cast<size_t>(oh)], g.window[1][static_cast<size_t>(ow)])), sum);
       }
     }
     part.store(sum, dx + w * channels + c);

@@ -1,0 +1,41 @@
+// f32 matrix products of any strides on the register tile of gemm_tile.h, with bias, residual and relu in the epilogue.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace freight::cpu {
+
+// c (m, n) = a (m, k) b (k, n), for each of `batch` matrices. Strides in elements.
+struct GemmProblem {
+  int64_t m = 0, n = 0, k = 0, batch = 1;
+  ptrdiff_t a_row = 0, a_col = 1, b_row = 0, b_col = 1, c_row = 0;  // columns of c are contiguous
+  ptrdiff_t a_batch = 0, b_batch = 0, c_batch = 0;
+  bool relu = false;
+};
+
+class Gemm {
+ public:
+  explicit Gemm(const GemmProblem& problem);
+  // bias (n) and residual (like c) may be null. `scratch` has scratch_bytes() bytes.
+  void run(const float* a, const float* b, float* c, const float* bias, const float* residual, void* scratch) const;
+  size_t scratch_bytes() const { return scratch_bytes_; }
+
+ private:
+  struct Call;
+  void pack_panels(const Call& call, int64_t first, int64_t last) const;
+  void multiply(const Call& call, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1) const;
+  bool packed(int64_t panel) const { return pack_all_ || (panel == panels_ - 1 && n_ % width_ != 0); }
+
+  GemmProblem p_;
+  // The product as it is computed: rows are broadcast, columns lie in vectors. Swapped: c transposed = b^T a^T.
+  bool swapped_ = false;
+  int64_t m_ = 0, n_ = 0;
+  ptrdiff_t a_row_ = 0, a_col_ = 0, b_row_ = 0, b_col_ = 0;
+  int width_ = 16, rows_ = 6;  // of the register tile
+  int64_t panels_ = 0, k_block_ = 0, row_block_ = 0;
+  bool pack_all_ = false, pack_rows_ = false;
+  int64_t row_tasks_ = 1, panel_tasks_ = 1;
+  size_t panel_bytes_ = 0, scratch_bytes_ = 0, thread_bytes_ = 0;
+};
+
+}  // namespace freight::cpu

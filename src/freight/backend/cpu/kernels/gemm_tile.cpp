@@ -1,0 +1,169 @@
+// See gemm_tile.h.
+#include "freight/backend/cpu/kernels/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "freight/backend/cpu/kernels/gemm_tile.cpp"
+#include "hwy/foreach_target.h"
+// The order of these two matters: foreach_target first.
+#include "hwy/highway.h"
+
+#include <utility>
+
+#include "freight/backend/cpu/kernels/gemm_tile.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace freight::cpu {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+// 16 registers hold 6 x 2 results, two columns and a broadcast; 32 hold 12 x 2.
+#if HWY_TARGET <= HWY_AVX3
+constexpr int kRows = 12;
+#else
+constexpr int kRows = 6;
+#endif
+constexpr int kRowsOfOne = 8;  // eight sums hide the latency of the multiply-add
+
+// Result vector (i, v) after the epilogue, stored with a mask where the last vector is not full.
+template <int kVectors>
+HWY_INLINE void finish(const GemmTile& t, int i, int v, V r) {
+  const D d;
+  const ptrdiff_t at = i * t.c_row + v * t.c_vector;
+  const bool whole = v + 1 < kVectors || i < t.whole_rows || t.last_columns == static_cast<int>(hn::Lanes(d));
+  const auto mask = hn::FirstN(d, static_cast<size_t>(t.last_columns));
+  const auto load = [&](const float* p) HWY_ATTR { return whole ? hn::LoadU(d, p) : hn::MaskedLoad(mask, d, p); };
+  if (t.accumulate) r = hn::Add(r, load(t.c + at));
+  if (t.column_bias) r = hn::Add(r, hn::LoadU(d, t.column_bias + v * t.c_vector));
+  if (t.row_bias) r = hn::Add(r, hn::Set(d, t.row_bias[i]));
+  if (t.residual) r = hn::Add(r, load(t.residual + at));
+  if (t.relu) r = hn::IfThenZeroElse(hn::Le(r, hn::Zero(d)), r);
+  if (whole) {
+    hn::StoreU(r, d, t.c + at);
+  } else {
+    hn::BlendedStore(r, mask, d, t.c + at);
+  }
+}
+
+// kContiguousRows: a_row is 1, otherwise a_step is 1.
+template <bool kContiguousRows, int kR, int kVectors>
+void tile(const GemmTile& t) {
+  const D d;
+  V acc[kR][kVectors];
+#pragma GCC unroll 12
+  for (int i = 0; i < kR; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) acc[i][v] = hn::Zero(d);
+  }
+  for (int64_t s = 0; s < t.segments; ++s) {
+    const float* a = t.a + s * t.a_segment;
+    const float* b = t.b + s * t.b_segment;
+    const float* row[kR];
+    for (int i = 0; i < kR; ++i) row[i] = a + i * t.a_row;
+    const ptrdiff_t step = t.a_step, b_step = t.b_step, b_vector = t.b_vector;
+    for (int64_t j = 0; j < t.length; ++j) {
+      const V b0 = hn::LoadU(d, b);
+      const V b1 = kVectors > 1 ? hn::LoadU(d, b + b_vector) : b0;
+      b += b_step;
+#pragma GCC unroll 12
+      for (int i = 0; i < kR; ++i) {
+        const V x = hn::Set(d, kContiguousRows ? a[i] : row[i][j]);
+        acc[i][0] = hn::MulAdd(x, b0, acc[i][0]);
+        if (kVectors > 1) acc[i][kVectors - 1] = hn::MulAdd(x, b1, acc[i][kVectors - 1]);
+      }
+      if (kContiguousRows) a += step;
+    }
+  }
+  const bool plain = !(t.accumulate || t.relu || t.column_bias || t.row_bias || t.residual) &&
+                     t.last_columns == static_cast<int>(hn::Lanes(d));
+  if (plain) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kR; ++i) {
+      hn::StoreU(acc[i][0], d, t.c + i * t.c_row);
+      if (kVectors > 1) hn::StoreU(acc[i][kVectors - 1], d, t.c + i * t.c_row + t.c_vector);
+    }
+    return;
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < kR; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) finish<kVectors>(t, i, v, acc[i][v]);
+  }
+}
+
+// 4 x 4 blocks are transposed in registers where the steps are contiguous (k_stride 1).
+void pack(float* dst, const float* src, ptrdiff_t k_stride, ptrdiff_t j_stride, int64_t steps, int columns, int width) {
+  if (j_stride == 1) {
+    const D d;
+    const int lanes = static_cast<int>(hn::Lanes(d));
+    for (int64_t k = 0; k < steps; ++k, dst += width, src += k_stride) {
+      int j = 0;
+      for (; j + lanes <= columns; j += lanes) hn::StoreU(hn::LoadU(d, src + j), d, dst + j);
+      for (; j < columns; ++j) dst[j] = src[j];
+      for (; j < width; ++j) dst[j] = 0;
+    }
+    return;
+  }
+  int64_t k = 0;
+#if HWY_TARGET != HWY_SCALAR
+  // Whole lines of dst at a time: four steps of all columns.
+  const hn::FixedTag<float, 4> d4;
+  const hn::RepartitionToWide<decltype(d4)> w4;
+  for (; k + 4 <= steps; k += 4) {
+    int q = 0;
+    for (; q + 4 <= columns; q += 4) {
+      const float* r = src + q * j_stride + k;
+      const auto r0 = hn::LoadU(d4, r), r1 = hn::LoadU(d4, r + j_stride);
+      const auto r2 = hn::LoadU(d4, r + 2 * j_stride), r3 = hn::LoadU(d4, r + 3 * j_stride);
+      const auto a = hn::BitCast(w4, hn::InterleaveLower(d4, r0, r1)),
+                 b = hn::BitCast(w4, hn::InterleaveLower(d4, r2, r3));
+      const auto e = hn::BitCast(w4, hn::InterleaveUpper(d4, r0, r1)),
+                 f = hn::BitCast(w4, hn::InterleaveUpper(d4, r2, r3));
+      float* out = dst + k * width + q;
+      hn::StoreU(hn::BitCast(d4, hn::InterleaveLower(w4, a, b)), d4, out);
+      hn::StoreU(hn::BitCast(d4, hn::InterleaveUpper(w4, a, b)), d4, out + width);
+      hn::StoreU(hn::BitCast(d4, hn::InterleaveLower(w4, e, f)), d4, out + 2 * width);
+      hn::StoreU(hn::BitCast(d4, hn::InterleaveUpper(w4, e, f)), d4, out + 3 * width);
+    }
+    for (; q < width; ++q) {
+      for (int i = 0; i < 4; ++i) dst[(k + i) * width + q] = q < columns ? src[q * j_stride + k + i] : 0.0f;
+    }
+  }
+#endif
+  for (; k < steps; ++k) {
+    for (int q = 0; q < width; ++q) dst[k * width + q] = q < columns ? src[q * j_stride + k * k_stride] : 0.0f;
+  }
+}
+
+template <int kVectors, int... kR>
+void fill(GemmTable& t, std::integer_sequence<int, kR...>) {
+  ((t.tile[0][kR][kVectors - 1] = tile<false, kR + 1, kVectors>,
+    t.tile[1][kR][kVectors - 1] = tile<true, kR + 1, kVectors>),
+   ...);
+}
+
+GemmTable make_gemm_table() {
+  GemmTable t{};
+  t.rows = kRows;
+  t.lanes = static_cast<int>(hn::Lanes(D()));
+  t.rows_of_one = kRowsOfOne;
+  fill<1>(t, std::make_integer_sequence<int, kRowsOfOne>());
+  fill<2>(t, std::make_integer_sequence<int, kRows>());
+  t.pack = pack;
+  return t;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace freight::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace freight::cpu {
+HWY_EXPORT(make_gemm_table);
+const GemmTable& gemm_table() {
+  static const GemmTable kTable = HWY_DYNAMIC_DISPATCH(make_gemm_table)();
+  return kTable;
+}
+}  // namespace freight::cpu
+#endif

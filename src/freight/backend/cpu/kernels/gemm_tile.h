@@ -1,0 +1,47 @@
+// The register tile behind matmul and the small-channel convolutions: an outer-product loop that holds rows x vectors
+// of the result in registers. One side is broadcast element by element ("rows"), the other is read in vectors
+// ("columns"). The sum runs over `segments` stretches of `length` steps, so that a convolution window needs no copy.
+// Chosen per CPU by Highway.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace freight::cpu {
+
+struct GemmTile {
+  // Row side: element of row i at step j of segment s is a[i * a_row + s * a_segment + j * a_step].
+  const float* a = nullptr;
+  ptrdiff_t a_row = 1, a_segment = 0, a_step = 1;
+  // Column side: vector v at step j of segment s starts at b[v * b_vector + s * b_segment + j * b_step].
+  const float* b = nullptr;
+  ptrdiff_t b_vector = 0, b_segment = 0, b_step = 1;
+  int64_t segments = 1, length = 0;
+  // Result: row i, vector v at c[i * c_row + v * c_vector]; `columns` of the last vector's lanes are stored.
+  float* c = nullptr;
+  ptrdiff_t c_row = 0, c_vector = 0;
+  int last_columns = 0;
+  // Rows that may be stored with a whole last vector because what lies behind is written later.
+  int whole_rows = 0;
+  // Before storing: + what c holds, + bias, + residual (at c's offsets), relu.
+  bool accumulate = false, relu = false;
+  const float* column_bias = nullptr;  // one per column, at v * c_vector; whole vectors can be read
+  const float* row_bias = nullptr;     // one per row
+  const float* residual = nullptr;
+};
+
+using GemmTileFn = void (*)(const GemmTile&);
+
+struct GemmTable {
+  static constexpr int kMaxRows = 12;
+  int rows = 0, rows_of_one = 0;  // rows of the largest tile with two vectors and with one
+  int lanes = 0;                  // floats per vector
+  // [0]: steps are contiguous (a_step 1), rows anywhere; [1]: rows are contiguous (a_row 1), steps anywhere.
+  // Then rows - 1, then vectors - 1.
+  GemmTileFn tile[2][kMaxRows][2];
+  // dst[k * width + j] = src[k * k_stride + j * j_stride] for j < columns, 0 up to width; one of the strides is 1.
+  void (*pack)(float* dst, const float* src, ptrdiff_t k_stride, ptrdiff_t j_stride, int64_t steps, int columns,
+               int width);
+};
+const GemmTable& gemm_table();
+
+}  // namespace freight::cpu

@@ -1,0 +1,184 @@
+// See tune.h.
+#include "freight/backend/cpu/tune.h"
+
+#include <dnnl_version.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "freight/base/array.h"
+#include "freight/base/cpu_info.h"
+#include "freight/base/env.h"
+#include "freight/base/log.h"
+#include "freight/base/strings.h"
+#include "freight/base/threads.h"
+
+namespace freight::cpu {
+
+namespace {
+
+// Each candidate runs at least kMinRuns times and kMinSeconds in all; on a busy machine, where the best runs do not
+// agree, up to kMaxSeconds. Another candidate than the first must win by kMargin.
+constexpr int kMinRuns = 5, kMaxRuns = 400;
+constexpr double kMinSeconds = 0.004, kMaxSeconds = 0.1, kMargin = 0.95, kAgreement = 1.1;
+
+std::string signature(const StepSpec& spec) {
+  std::string s = name(spec.node->op);
+  if (const auto* m = std::get_if<MatmulAttrs>(&spec.node->attrs)) {
+    s += cat(m->trans_a ? " ta" : "", m->trans_b ? " tb" : "", m->epilogue.bias ? " bias" : "",
+             m->epilogue.residual ? " residual" : "", m->epilogue.relu ? " relu" : "");
+  }
+  for (const auto* list : {&spec.in, &spec.out}) {
+    for (const Operand& o : *list) s += cat(" ", o.type, o.layout);
+  }
+  return s;
+}
+
+// The choices of this machine, loaded once; every new one is written at once. A file that cannot be read or written
+// costs a measurement, never an error.
+class Memory {
+ public:
+  Memory() {
+    key_ = cat(cpu_info().model, ", oneDNN ", DNNL_VERSION_MAJOR, ".", DNNL_VERSION_MINOR, ".", DNNL_VERSION_PATCH,
+               ", ", thread_count(), " threads");
+    path_ = env::cache_dir() + "/cpu-choices.json";
+    const auto stored = read();
+    if (stored.contains(key_) && stored[key_].is_object()) {
+      for (const auto& [step, choice] : stored[key_].items()) {
+        if (choice.is_string()) choices_[step] = choice.get<std::string>();
+      }
+    }
+  }
+
+  bool find(const std::string& step, std::string& choice) {
+    std::lock_guard lock(mutex_);
+    const auto it = choices_.find(step);
+    if (it == choices_.end()) return false;
+    choice = it->second;
+    return true;
+  }
+
+  void remember(const std::string& step, const std::string& choice) {
+    std::lock_guard lock(mutex_);
+    choices_[step] = choice;
+    auto stored = read();  // others may have written meanwhile
+    stored[key_][step] = choice;
+    std::error_code ignored;
+    std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
+    const std::string temporary = path_ + ".new";
+    {
+      std::ofstream file(temporary);
+      if (!(file << stored.dump(1))) return;
+    }
+    std::filesystem::rename(temporary, path_, ignored);
+  }
+
+ private:
+  nlohmann::json read() const {
+    std::ifstream file(path_);
+    auto stored = nlohmann::json::parse(file, nullptr, false);
+    return stored.is_object() ? stored : nlohmann::json::object();
+  }
+
+  std::mutex mutex_;
+  std::string key_, path_;
+  std::map<std::string, std::string> choices_;
+};
+
+Memory& memory() {
+  static Memory m;
+  return m;
+}
+
+// Zeroed buffers for all operands of a step.
+class Buffers {
+ public:
+  Buffers(const StepSpec& spec, size_t scratch) {
+    for (const auto* list : {&spec.in, &spec.out}) {
+      for (const Operand& o : *list) add(layout_bytes(o.type, o.layout));
+    }
+    add(scratch);
+  }
+  void* const* operands() const { return operands_.data(); }
+
+ private:
+  void add(size_t bytes) {
+    storage_.push_back(Storage::allocate(bytes + 64));
+    operands_.push_back(storage_.back()->data());
+  }
+  std::vector<std::shared_ptr<Storage>> storage_;
+  std::vector<void*> operands_;
+};
+
+// The times of one candidate. Three runs that agree are believed.
+class Times {
+ public:
+  void run(Kernel& kernel, void* const* operands) {
+    using Clock = std::chrono::steady_clock;
+    const auto start = Clock::now();
+    kernel.run(operands);
+    double t = std::chrono::duration<double>(Clock::now() - start).count();
+    total_ += t;
+    ++runs_;
+    for (double& b : best_) {
+      if (t < b) std::swap(t, b);
+    }
+  }
+  double best() const { return best_[0]; }
+  bool settled() const { return runs_ >= kMinRuns && best_[2] <= best_[0] * kAgreement; }
+  bool done() const { return runs_ >= kMaxRuns || total_ >= kMaxSeconds || (settled() && total_ >= kMinSeconds); }
+
+ private:
+  double best_[3] = {1e9, 1e9, 1e9}, total_ = 0;
+  int runs_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> choose(const StepSpec& spec, const std::vector<Candidate>& candidates) {
+  if (candidates.size() == 1 || spec.deterministic || env::get("FREIGHT_TUNE") == "0") return candidates[0].make();
+  const std::string step = signature(spec);
+  std::string choice;
+  if (memory().find(step, choice)) {
+    for (const Candidate& c : candidates) {
+      if (c.name == choice) return c.make();
+    }
+  }
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  size_t scratch = 0;
+  for (const Candidate& c : candidates) {
+    kernels.push_back(c.make());
+    scratch = std::max(scratch, kernels.back()->scratch_bytes());
+  }
+  const Buffers buffers(spec, scratch);
+  std::vector<Times> times(kernels.size());
+  for (const auto& k : kernels) k->run(buffers.operands());
+  const auto all = [&](bool (Times::*what)() const) {
+    return std::all_of(times.begin(), times.end(), [&](const Times& t) { return (t.*what)(); });
+  };
+  while (!all(&Times::done)) {
+    for (size_t i = 0; i < kernels.size(); ++i) times[i].run(*kernels[i], buffers.operands());
+  }
+  size_t winner = 0;
+  for (size_t i = 1; i < kernels.size(); ++i) {
+    if (times[i].best() < times[winner].best() * (winner == 0 ? kMargin : 1.0)) winner = i;
+  }
+  std::string text = "tune " + step + ":";
+  for (size_t i = 0; i < kernels.size(); ++i)
+    text += cat(" ", candidates[i].name, " ", fixed(times[i].best() * 1e6, 1), " us");
+  log::debug(text);
+  if (all(&Times::settled)) {
+    memory().remember(step, candidates[winner].name);
+  } else {
+    winner = 0;  // too busy a machine to tell; the next process may see more
+  }
+  return std::move(kernels[winner]);
+}
+
+}  // namespace freight::cpu

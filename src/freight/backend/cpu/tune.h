@@ -1,0 +1,22 @@
+// Choice between implementations of one step by measurement at plan time. Results are remembered in a file keyed by CPU
+// model, library version and thread count, so that a second process plans at once and alike.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "freight/backend/backend.h"
+
+namespace freight::cpu {
+
+struct Candidate {
+  std::string name;
+  std::function<std::unique_ptr<Kernel>()> make;
+};
+
+// The fastest candidate for the step, measured on zeros or remembered. The first one where spec.deterministic or
+// FREIGHT_TUNE=0 forbids measurement. Candidates must compute the same from the same layouts.
+std::unique_ptr<Kernel> choose(const StepSpec& spec, const std::vector<Candidate>& candidates);
+
+}  // namespace freight::cpu

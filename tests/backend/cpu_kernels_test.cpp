@@ -1,0 +1,186 @@
+// The CPU backend's own matrix product and convolutions against plain loops: odd sizes, strides, epilogues, equal bits
+// for any number of threads; the memory of measured choices.
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "freight/backend/cpu/kernels/conv.h"
+#include "freight/backend/cpu/kernels/gemm.h"
+#include "freight/base/array.h"
+#include "freight/base/philox.h"
+#include "freight/base/strings.h"
+
+namespace freight::cpu {
+namespace {
+
+Array random(int64_t n, uint64_t seed) {
+  Array a(DType::f32, {n});
+  PhiloxStream r(seed, 0, 1);
+  for (int64_t i = 0; i < n; ++i) a.data<float>()[i] = r.uniform(-1, 1);
+  return a;
+}
+Array scratch(size_t bytes) { return Array(DType::u8, {static_cast<int64_t>(bytes) + 64}); }
+
+// Runs with one, two and five threads (a kernel is made for each) and expects equal bits.
+template <class F>
+void for_any_threads(F run) {
+  const int threads = omp_get_max_threads();
+  Array first;
+  for (int n : {1, 2, 5}) {
+    omp_set_num_threads(n);
+    const Array got = run();
+    if (!first.defined()) first = got;
+    EXPECT_EQ(std::memcmp(first.raw(), got.raw(), got.bytes()), 0) << n << " threads";
+  }
+  omp_set_num_threads(threads);
+}
+
+struct GemmCase {
+  int64_t m, n, k;
+  bool trans_a, trans_b;
+};
+
+void check_gemm(const GemmCase& c, int64_t batch, bool bias, bool residual, bool relu, int64_t gap) {
+  SCOPED_TRACE(
+      cat(c.m, "x", c.n, "x", c.k, c.trans_a ? " ta" : "", c.trans_b ? " tb" : "", " batch ", batch, " gap ", gap));
+  GemmProblem p;
+  p.m = c.m;
+  p.n = c.n;
+  p.k = c.k;
+  p.batch = batch;
+  const int64_t a_line = (c.trans_a ? c.m : c.k) + gap, b_line = (c.trans_b ? c.k : c.n) + gap;
+  p.a_row = c.trans_a ? 1 : a_line;
+  p.a_col = c.trans_a ? a_line : 1;
+  p.b_row = c.trans_b ? 1 : b_line;
+  p.b_col = c.trans_b ? b_line : 1;
+  p.c_row = c.n;
+  p.a_batch = a_line * (c.trans_a ? c.k : c.m);
+  p.b_batch = b_line * (c.trans_b ? c.n : c.k);
+  p.c_batch = c.m * c.n;
+  p.relu = relu;
+  const Array a = random(batch * p.a_batch, 1), b = random(batch * p.b_batch, 2), t = random(c.n, 3),
+              r = random(batch * p.c_batch, 4);
+  const auto run = [&] {
+    const Gemm gemm(p);
+    Array y(DType::f32, {batch * p.c_batch}), s = scratch(gemm.scratch_bytes());
+    gemm.run(a.data<float>(), b.data<float>(), y.data<float>(), bias ? t.data<float>() : nullptr,
+             residual ? r.data<float>() : nullptr, s.raw());
+    return y;
+  };
+  const Array y = run();
+  double worst = 0;
+  for (int64_t q = 0; q < batch; ++q) {
+    for (int64_t i = 0; i < c.m; ++i) {
+      for (int64_t j = 0; j < c.n; ++j) {
+        double v = bias ? static_cast<double>(t.data<float>()[j]) : 0;
+        for (int64_t k = 0; k < c.k; ++k) {
+          v += static_cast<double>(a.data<float>()[q * p.a_batch + i * p.a_row + k * p.a_col]) *
+               static_cast<double>(b.data<float>()[q * p.b_batch + k * p.b_row + j * p.b_col]);
+        }
+        const int64_t at = q * p.c_batch + i * c.n + j;
+        if (residual) v += static_cast<double>(r.data<float>()[at]);
+        if (relu) v = std::max(v, 0.0);
+        worst = std::max(worst, std::fabs(v - static_cast<double>(y.data<float>()[at])));
+      }
+    }
+  }
+  EXPECT_LT(worst, 1e-6 * std::sqrt(static_cast<double>(c.k)) * 4 + 1e-6);
+  for_any_threads(run);
+}
+
+TEST(CpuGemm, AgreesWithPlainLoopsForAllSizesAndTransposes) {
+  for (const auto& [m, n, k] : {std::tuple<int, int, int>{1, 1, 1},
+                                {7, 17, 65},
+                                {65, 7, 17},
+                                {17, 65, 7},
+                                {64, 10, 128},
+                                {13, 96, 300},
+                                {130, 33, 1},
+                                {5, 128, 1024},
+                                {100, 64, 900}}) {
+    for (int t = 0; t < 4; ++t) {
+      const GemmCase c{m, n, k, (t & 1) != 0, (t & 2) != 0};
+      check_gemm(c, 1, false, false, false, 0);
+      check_gemm(c, 1, true, true, true, 3);
+    }
+  }
+}
+
+TEST(CpuGemm, RunsBatches) {
+  for (int t = 0; t < 4; ++t) check_gemm({9, 21, 33, (t & 1) != 0, (t & 2) != 0}, 5, true, true, false, 1);
+}
+
+struct ConvCase {
+  int64_t n, c, h, w, o, kh, kw, stride, pad;
+};
+
+TEST(CpuConv, ForwardAndWeightGradientAgreeWithPlainLoops) {
+  for (const ConvCase& k : {ConvCase{1, 1, 1, 1, 1, 1, 1, 1, 0}, ConvCase{3, 1, 28, 28, 6, 5, 5, 1, 2},
+                            ConvCase{2, 6, 14, 14, 16, 5, 5, 1, 0}, ConvCase{2, 3, 9, 7, 17, 3, 3, 2, 1},
+                            ConvCase{3, 17, 8, 8, 33, 3, 3, 1, 1}, ConvCase{40, 1, 1, 65, 7, 1, 5, 1, 2},
+                            ConvCase{2, 5, 12, 11, 8, 3, 2, 3, 0}, ConvCase{2, 16, 6, 6, 16, 1, 1, 2, 0}}) {
+    ConvProblem p;
+    p.n = k.n;
+    p.c = k.c;
+    p.h = k.h;
+    p.w = k.w;
+    p.o = k.o;
+    p.kh = k.kh;
+    p.kw = k.kw;
+    p.stride_h = p.stride_w = k.stride;
+    p.pad_w = k.pad;
+    p.pad_h = k.h == 1 ? 0 : k.pad;
+    p.oh = (k.h + 2 * p.pad_h - k.kh) / k.stride + 1;
+    p.ow = (k.w + 2 * p.pad_w - k.kw) / k.stride + 1;
+    SCOPED_TRACE(cat(k.n, "x", k.c, "x", k.h, "x", k.w, " ", k.o, " kernel ", k.kh, "x", k.kw, " stride ", k.stride,
+                     " pad ", k.pad));
+    const Array x = random(k.n * k.h * k.w * k.c, 1), w = random(k.o * k.c * k.kh * k.kw, 2), b = random(k.o, 3);
+    const Array dy = random(k.n * p.oh * p.ow * k.o, 4);
+    std::vector<double> y(static_cast<size_t>(dy.numel())), dw(static_cast<size_t>(w.numel()));
+    for (int64_t i = 0; i < dy.numel(); ++i) {
+      const int64_t o = i % k.o, ow = i / k.o % p.ow, oh = i / k.o / p.ow % p.oh, n = i / k.o / p.ow / p.oh;
+      y[static_cast<size_t>(i)] = static_cast<double>(b.data<float>()[o]);
+      for (int64_t j = 0; j < k.c * k.kh * k.kw; ++j) {
+        const int64_t kw = j % k.kw, kh = j / k.kw % k.kh, c = j / k.kw / k.kh;
+        const int64_t h = oh * k.stride + kh - p.pad_h, q = ow * k.stride + kw - p.pad_w;
+        if (h < 0 || h >= k.h || q < 0 || q >= k.w) continue;
+        const double in = static_cast<double>(x.data<float>()[((n * k.h + h) * k.w + q) * k.c + c]);
+        const int64_t weight = o * k.c * k.kh * k.kw + j;
+        y[static_cast<size_t>(i)] += in * static_cast<double>(w.data<float>()[weight]);
+        dw[static_cast<size_t>(weight)] += in * static_cast<double>(dy.data<float>()[i]);
+      }
+    }
+    const auto expect_close = [](const Array& got, const std::vector<double>& expected, bool relu) {
+      double largest = 1e-3;
+      for (double v : expected) largest = std::max(largest, std::fabs(v));
+      for (int64_t i = 0; i < got.numel(); ++i) {
+        const double e = expected[static_cast<size_t>(i)];
+        ASSERT_NEAR(static_cast<double>(got.data<float>()[i]), relu ? std::max(e, 0.0) : e, 3e-6 * largest) << i;
+      }
+    };
+    for (bool relu : {false, true}) {
+      p.relu = relu;
+      const auto forward = [&] {
+        const ConvForward conv(p);
+        Array out(DType::f32, {dy.numel()}), s = scratch(conv.scratch_bytes());
+        conv.run(x.data<float>(), w.data<float>(), b.data<float>(), out.data<float>(), s.raw());
+        return out;
+      };
+      expect_close(forward(), y, relu);
+      for_any_threads(forward);
+    }
+    const auto gradient = [&] {
+      const ConvGradWeight conv(p);
+      Array out(DType::f32, {w.numel()}), s = scratch(conv.scratch_bytes());
+      conv.run(x.data<float>(), dy.data<float>(), out.data<float>(), s.raw());
+      return out;
+    };
+    expect_close(gradient(), dw, false);
+    for_any_threads(gradient);
+  }
+}
+
+}  // namespace
+}  // namespace freight::cpu
