@@ -90,6 +90,16 @@ TEST_P(Fuzz, PassesKeepWhatAGraphComputes) {
   }
 }
 
+TEST_P(Fuzz, GradientsAgreeWithDifferences) {
+  const int seed = 300000 + GetParam();
+  RandomGraphOptions options;
+  options.nodes = nodes_of(seed);
+  options.discontinuous = options.states = options.gradients = false;
+  RandomProgram p = random_program(static_cast<uint64_t>(seed), options);
+  const Value loss = weighted_sum(p.graph, p.graph.outputs, 1);
+  EXPECT_TRUE(gradient_agrees(p.graph, loss, p.inputs, 1e-5, 4)) << print(p.graph);
+}
+
 // On the fast backends: without ops that turn rounding into different results.
 void check_backends(int seed, RandomGraphOptions options, double tolerance) {
   SCOPED_TRACE(cat("seed ", seed));

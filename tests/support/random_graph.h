@@ -15,6 +15,7 @@ struct RandomGraphOptions {
   DType dtype = DType::f64;   // of all floating values
   bool discontinuous = true;  // floor, comparisons, argmax, ...: where rounding may flip a result entirely
   std::vector<int64_t> extents = {1, 2, 3, 4, 5, 7};
+  bool states = true;     // otherwise all leaves are inputs
   bool gradients = true;  // of a loss with respect to some leaves, as outputs or optimizer updates
 };
 
@@ -79,7 +80,7 @@ class GraphGenerator {
     return leaf(s);
   }
   Value leaf(const Shape& s) {
-    const bool state = chance(40);
+    const bool state = chance(40) && options_.states;
     const Type t{options_.dtype, s};
     const size_t number = state ? states_.size() : inputs_.size();
     const Value v = b_.one(state ? Op::state : Op::input, LeafAttrs{cat(state ? "s" : "x", number), t}, {});
@@ -427,7 +428,7 @@ class GraphGenerator {
         const auto out = b_.add(Op::batch_norm, NormAttrs{0.1, 1, 1}, {v, scale, shift});
         bounds_.resize(g_.values.size(), 4);
         const Type t{options_.dtype, c};
-        for (int i = 1; i <= 2; ++i) {
+        for (int i = 1; i <= 2 && options_.states; ++i) {
           const Value s = b_.one(Op::state, LeafAttrs{cat("s", states_.size()), t}, {});
           states_.push_back(random_array({t, Fill::positive}, seed_ * 100 + g_.nodes.size()));
           g_.updates.push_back({s, (ex(s) * 0.9 + ex(out[static_cast<size_t>(i)]) * 0.1).v});
