@@ -57,13 +57,15 @@ void normals(float* dst, int64_t n, uint64_t key, uint32_t stream, float mean, f
   });
 }
 
-// A normal draw inside two deviations: by rejection, each attempt in a block of its own.
-float truncated(uint64_t seed, uint32_t stream, int64_t index) {
-  for (uint64_t attempt = 1; attempt < 64; ++attempt) {
-    const float z = random_normal(seed, attempt, stream, static_cast<uint64_t>(index));
-    if (std::fabs(z) <= 2.0f) return z;
-  }
-  return 0.0f;
+// Normal draws inside two deviations: by rejection, each further attempt in a block of its own.
+void truncated_normals(float* dst, int64_t n, uint64_t key, uint32_t stream, float mean, float deviation) {
+  normals(dst, n, key, stream, 0, 1);
+  each(n, [&](int64_t i) {
+    for (uint64_t attempt = 1; std::fabs(dst[i]) > 2.0f; ++attempt) {
+      dst[i] = random_normal(key, attempt, stream, static_cast<uint64_t>(i));
+    }
+    dst[i] = mean + deviation * dst[i];
+  });
 }
 
 // Rows made orthonormal by modified Gram-Schmidt on (rows, columns), or on the transpose where it is tall.
@@ -122,7 +124,7 @@ void draw(float* dst, const trace::VariableImpl& v) {
       });
       break;
     case Init::Kind::normal: normals(dst, n, key, stream, a, b); break;
-    case Init::Kind::trunc_normal: each(n, [&](int64_t i) { dst[i] = a + b * truncated(key, stream, i); }); break;
+    case Init::Kind::trunc_normal: truncated_normals(dst, n, key, stream, a, b); break;
     case Init::Kind::orthogonal: {
       normals(dst, n, key, stream, 0, 1);
       const int64_t rows = v.type.shape.rank() > 0 ? v.type.shape[0] : 1;
