@@ -1,5 +1,5 @@
 // Fused pointwise regions on tensors larger than cache against the machine's copy bandwidth, and the cost of a call on
-// a tiny region. usage: pointwise_bandwidth [million elements]. Prints GB/s (bytes read + written) and the share of
+// a tiny region. Results that the plan would stream (larger than cache) are streamed here too. usage: pointwise_bandwidth [million elements]. Prints GB/s (bytes read + written) and the share of
 // copy.
 #include <chrono>
 #include <cstdio>
@@ -76,7 +76,7 @@ Case adam(int64_t n) {
   return {"Adam", p, {n, n, n, n, 1, 1}, 7};
 }
 
-// relu((x - mean) * (rstd * gamma) + beta [+ residual]), channels-last.
+// relu(x a + b [+ residual]), a = gamma rstd and b = beta - mean a per channel, channels-last.
 Case batch_norm(int64_t n, int64_t channels, bool residual) {
   TileProgram p;
   const int64_t rows = n / channels;
@@ -85,9 +85,10 @@ Case batch_norm(int64_t n, int64_t channels, bool residual) {
   const int x = p.input(0, kF32, {channels, 1});
   const int mean = p.input(2, kF32, {0, 1}), rstd = p.input(3, kF32, {0, 1}), gamma = p.input(4, kF32, {0, 1}),
             beta = p.input(5, kF32, {0, 1});
-  int y = op(Op::add, op(Op::mul, op(Op::sub, x, mean), op(Op::mul, rstd, gamma)), beta);
+  const int a = op(Op::mul, rstd, gamma), b = op(Op::sub, beta, op(Op::mul, mean, a));
+  int y = op(Op::add, op(Op::mul, x, a), b);
   if (residual) y = op(Op::add, y, p.input(6, kF32, {channels, 1}));
-  p.stores = {{.value = op(Op::relu, y), .operand = 1, .strides = {channels, 1}}};
+  p.stores = {{.value = op(Op::relu, y), .operand = 1, .strides = {channels, 1}, .stream = true}};
   static char names[8][64];
   static int next = 0;
   std::snprintf(names[next], sizeof names[next], "BN apply%s + relu, %d channels", residual ? " + add" : "",

@@ -90,14 +90,18 @@ Values cross_entropy(Builder& b, const Node& n, const Values& in) {
 }
 
 // Ioffe & Szegedy 2015: normalise each channel over batch and space; gives y, batch mean, biased batch variance.
+// y = x a + b with a = scale / sqrt(var + eps), b = shift - mean a, both per channel: one multiply-add per element.
 Values batch_norm(Builder& b, const Node& n, const Values& in) {
-  const DType t = b.type(in[0]).dtype;
+  const DType t = b.type(in[0]).dtype, s = b.type(in[1]).dtype;
   const Ex x{&b, b.cast(in[0], statistics_type(t))};  // (N, C, ...)
-  const Normalised r = normalise(x, all_but_channels(x.shape()), attrs<NormAttrs>(n).eps);
-  const Ex y = affine_channels(r.y, in[1], in[2]);
+  const Shape axes = all_but_channels(x.shape());
+  const Ex mean = mean_over(x, axes);  // (1, C, 1, ...)
+  const Ex variance = mean_over(apply(Op::square, x - spread(mean, x.shape())), axes);
+  const auto channel = [&](Value v) { return Ex{&b, b.reshape(b.cast(v, x.type().dtype), mean.shape())}; };
+  const Ex scale = channel(in[1]) * apply(Op::rsqrt, variance + attrs<NormAttrs>(n).eps);
+  const Ex y = x * spread(scale, x.shape()) + spread(channel(in[2]) - mean * scale, x.shape());
   const Shape channels{x.shape()[1]};
-  const DType s = b.type(in[1]).dtype;
-  return {b.cast(y.v, t), b.cast(b.reshape(r.mean.v, channels), s), b.cast(b.reshape(r.variance.v, channels), s)};
+  return {b.cast(y.v, t), b.cast(b.reshape(mean.v, channels), s), b.cast(b.reshape(variance.v, channels), s)};
 }
 
 // (x, scale, shift, mean, variance) with given statistics.

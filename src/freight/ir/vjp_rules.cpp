@@ -243,17 +243,20 @@ void batch_norm(VjpContext& c) {
   const Ex g{&b, b.cast(c.g(0).v, t)};
   const Ex mean = channel(c.node.out(1)), variance = channel(c.node.out(2)), scale = channel(c.node.in(1));
   const Ex rstd = apply(Op::rsqrt, variance + attrs<NormAttrs>(c.node).eps);
-  const Ex xhat = (x - spread(mean, shape)) * spread(rstd, shape);
-  const Ex sum_g{&b, b.sum(g.v, axes)}, sum_gx{&b, b.sum((g * xhat).v, axes)};  // = dshift, dscale
+  // Not x - mean: that would be the forward pass's value, kept in memory all the way here.
+  const Ex centred = x + spread(-mean, shape);
+  const Ex sum_g{&b, b.sum(g.v, axes)};                           // = dshift
+  const Ex sum_gx = Ex{&b, b.sum((g * centred).v, axes)} * rstd;  // = dscale
   const DType parameter = c.in(1).type().dtype;
   const Shape flat{shape[1]};
   if (c.needs(1)) c.set(1, b.cast(b.reshape(sum_gx.v, flat), parameter));
   if (c.needs(2)) c.set(2, b.cast(b.reshape(sum_g.v, flat), parameter));
   if (!c.needs(0)) return;
-  const Ex factor = scale * rstd;
-  Ex dx = spread(factor, shape) * (g - spread(sum_g * (1.0 / n), shape) - xhat * spread(sum_gx * (1.0 / n), shape));
+  // scale r (g - sum_g / n - xhat sum_gx / n), gathered to scale r (g + (x u + v)) with u and v per channel.
+  const Ex u = rstd * sum_gx * (-1.0 / n), v = sum_g * (-1.0 / n) - mean * u;
+  Ex dx = spread(scale * rstd, shape) * (g + (x * spread(u, shape) + spread(v, shape)));
   if (c.has_g(1)) dx = dx + spread(channel(c.g(1).v) * (1.0 / n), shape);
-  if (c.has_g(2)) dx = dx + (x - spread(mean, shape)) * spread(channel(c.g(2).v) * (2.0 / n), shape);
+  if (c.has_g(2)) dx = dx + centred * spread(channel(c.g(2).v) * (2.0 / n), shape);
   c.set(0, b.cast(dx.v, type.dtype));
 }
 
