@@ -57,20 +57,26 @@ Cost Plan::total_cost() const {
   return total;
 }
 
+namespace {
+
+// "matmul", or "fused(mul+add+relu)" with at most `shown` ops of the body.
+std::string op_label(const Node& n, size_t shown) {
+  if (n.op != Op::fused) return name(n.op);
+  std::vector<std::string> ops;
+  for (const Node& inner : attrs<FusedAttrs>(n).body->nodes) {
+    if (info(inner.op).kind != OpKind::leaf && inner.op != Op::broadcast) ops.emplace_back(name(inner.op));
+  }
+  const size_t left_out = ops.size() > shown ? ops.size() - shown : 0;
+  ops.resize(ops.size() - left_out);
+  return cat("fused(", join(ops, "+"), left_out ? cat("+", left_out, " more") : "", ")");
+}
+
+}  // namespace
+
 std::string describe(const Plan& plan, const PlanStep& step) {
   const Graph& g = plan.graph();
   const Node& n = g.nodes[static_cast<size_t>(step.node)];
-  std::string out = n.scope.empty() ? std::string(name(n.op)) : cat(n.scope, " ", name(n.op));
-  if (n.op == Op::fused) {
-    const Graph& body = *attrs<FusedAttrs>(n).body;
-    std::vector<std::string> ops;
-    for (const Node& inner : body.nodes) {
-      if (info(inner.op).kind != OpKind::leaf && inner.op != Op::broadcast) ops.emplace_back(name(inner.op));
-    }
-    const size_t shown = std::min<size_t>(ops.size(), 6);
-    out += cat("(", join({ops.begin(), ops.begin() + static_cast<std::ptrdiff_t>(shown)}, "+"),
-               ops.size() > shown ? cat("+", ops.size() - shown, " more") : "", ")");
-  }
+  std::string out = cat(n.scope, n.scope.empty() ? "" : " ", op_label(n, 6));
   for (Value v : n.inputs) out += cat(" ", g.type(v));
   out += " ->";
   for (Value v : n.outputs) out += cat(" ", g.type(v));
@@ -93,7 +99,7 @@ std::string print(const Plan& plan) {
       cat("plan ", plan.options().backend, ": ", plan.steps().size(), " steps, arena ", plan.arena_bytes(), " bytes\n");
   for (size_t i = 0; i < plan.steps().size(); ++i) {
     const Node& n = g.nodes[static_cast<size_t>(plan.steps()[i].node)];
-    out += cat(i, " ", name(n.op), n.scope.empty() ? "" : cat(" @", n.scope));
+    out += cat(i, " ", op_label(n, SIZE_MAX), n.scope.empty() ? "" : cat(" @", n.scope));
     for (Value v : n.inputs) out += " " + operand(v);
     out += " ->";
     for (Value v : n.outputs) out += " " + operand(v);
