@@ -23,7 +23,7 @@ int eval_command(const Args& args) {
   o.positional("weights", &weights, "the stored model", false);
   o.add("--data", &data, "a named set or a directory (default: what the model was trained on)",
         {.aliases = {"--data-path"}});
-  o.add("--data-dir", &data_dir, "where named sets are looked for first");
+  o.add("--data-dir", &data_dir, "where named sets are looked for first", {.value = "DIR"});
   o.add("--split", &split, "which part", {.one_of = {"test", "train"}});
   o.add("-b,--batch-size", &batch_size, "samples per step", {.min = 1});
   o.add("--device", &device, "auto, cpu or ref");

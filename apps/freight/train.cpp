@@ -25,7 +25,7 @@ void declare(Options& o, train::Config& c, Flags& f) {
   o.group("Data and model");
   o.positional("data", &c.data, "a named set (freight data list) or a directory", false);
   o.add("--data", &c.data, "a named set or a directory", {.key = "data", .aliases = {"--data-path"}});
-  o.add("--data-dir", &c.data_dir, "where named sets are looked for first");
+  o.add("--data-dir", &c.data_dir, "where named sets are looked for first", {.value = "DIR"});
   o.add("--model", &c.model, "a named model (freight models list) or a spec FILE.json",
         {.key = "model", .aliases = {"-a", "--arch"}});
   o.add("--weights", &c.weights, "start from these weights (safetensors)",

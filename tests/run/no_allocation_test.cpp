@@ -13,7 +13,15 @@
 namespace {
 std::atomic<bool> g_counting{false};
 std::atomic<int64_t> g_allocations{0};
+#ifdef __SANITIZE_ADDRESS__  // has operators of its own
+constexpr bool kCounts = false;
+#else
+constexpr bool kCounts = true;
+#endif
+}  // namespace
 
+#ifndef __SANITIZE_ADDRESS__
+namespace {
 bool inside_onednn(void* caller) {
   Dl_info where;
   return dladdr(caller, &where) && where.dli_fname && std::strstr(where.dli_fname, "libdnnl");
@@ -36,14 +44,14 @@ void* operator new(size_t bytes, std::align_val_t a) {
 void* operator new[](size_t bytes, std::align_val_t a) {
   return counted(bytes, static_cast<size_t>(a), __builtin_return_address(0));
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
-void operator delete[](void* p, size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, size_t, std::align_val_t) noexcept { std::free(p); }
+// Not inlined: GCC would pair the free() below with a new that it did not inline, and warn.
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p, size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
+#endif
 
 namespace freight::test {
 namespace {
@@ -51,6 +59,7 @@ namespace {
 class Replay : public testing::TestWithParam<std::string> {};
 
 TEST_P(Replay, AllocatesNothing) {
+  if (!kCounts) GTEST_SKIP() << "the address sanitizer replaces operator new";
   for (uint64_t seed = 1; seed < 12; ++seed) {
     RandomGraphOptions random;
     random.dtype = DType::f32;

@@ -1,7 +1,6 @@
 // Element types: one enum and one table. bf16 is stored as its 16 bits; arithmetic on it happens in f32.
 #pragma once
 #include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -33,8 +32,8 @@ struct BFloat16 {
   BFloat16() = default;
   explicit BFloat16(float f) {
     const uint32_t u = std::bit_cast<uint32_t>(f);
-    bits = std::isnan(f) ? static_cast<uint16_t>((u >> 16) | 0x40u)
-                         : static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+    bits = f != f ? static_cast<uint16_t>((u >> 16) | 0x40u)
+                  : static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
   }
   explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 };

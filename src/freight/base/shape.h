@@ -1,7 +1,6 @@
 // Shape: up to eight non-negative extents, held inline. Strides reuse the class (entries may then be zero).
 // Scalars have rank 0. Axis arguments of users may be negative; normalise them with `axis_index`.
 #pragma once
-#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -36,7 +35,11 @@ class Shape {
   int64_t numel() const;
   std::vector<int64_t> vector() const { return {begin(), end()}; }
 
-  friend bool operator==(const Shape& a, const Shape& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
+  friend bool operator==(const Shape& a, const Shape& b) {
+    bool same = a.rank() == b.rank();
+    for (int i = 0; same && i < a.rank(); ++i) same = a[i] == b[i];
+    return same;
+  }
   friend bool operator!=(const Shape& a, const Shape& b) { return !(a == b); }
 
  private:
