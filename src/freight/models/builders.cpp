@@ -189,7 +189,17 @@ Model create(const std::string& name, const Options& options) {
   const Row& row = row_of(name);
   const Task task = task_of(row, options);
   Model m{name, {DType::f32, task.input}, std::make_shared<Sequential>(row.net(task)), row.entry.loss};
-  m.output_type(2);  // checks that the net takes its input
+  try {
+    m.output_type(2);  // checks that the net takes its input
+  } catch (const Error& e) {
+    const bool smaller = task.input.rank() == 3 && row.entry.input.rank() == 3 &&
+                         (task.input[1] < row.entry.input[1] || task.input[2] < row.entry.input[2]);
+    if (!smaller) throw;
+    throw Error(e.kind(), e.op(),
+                cat(e.message(), "; ", name, " is made for ", row.entry.input, " and got ", task.input,
+                    ": try a larger --input-size"),
+                e.where());
+  }
   return m;
 }
 
