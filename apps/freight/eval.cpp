@@ -7,6 +7,7 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/data/catalog.h"
+#include "freight/data/resample.h"
 #include "freight/train/bundle.h"
 #include "freight/train/evaluate.h"
 #include "freight/train/signals.h"
@@ -37,12 +38,11 @@ int eval_command(const Args& args) {
     fail(ErrorKind::usage, "--data", "is missing, and ", weights, " does not say what it was trained on");
   data::TrainTest sets = data::load(data, {.data_dir = data_dir});
   data::Dataset& set = split == "test" ? sets.test : sets.train;
-  if (set.sample_shape() != bundle.preprocessing.input) {
-    fail(ErrorKind::data, data, "samples are ", set.sample_shape(), ", the model takes ", bundle.preprocessing.input);
-  }
-  if (set.class_count() > bundle.model.classes()) {
-    fail(ErrorKind::data, data, "has ", set.class_count(), " classes, the model gives ", bundle.model.classes());
-  }
+  // A model that was trained on resized pictures (--input-size) is measured on them too.
+  const Shape& input = bundle.preprocessing.input;
+  const bool pictures = set.images.dtype() == DType::u8 && input.rank() == 3 && set.sample_shape().rank() == 3;
+  if (pictures && set.sample_shape()[0] == input[0]) set = data::resized(set, input[1], input[2]);
+  train::need_fit(bundle.model, set);
   // The model's own preprocessing, not that of this data.
   set.mean = bundle.preprocessing.mean;
   set.std = bundle.preprocessing.std;
@@ -50,12 +50,14 @@ int eval_command(const Args& args) {
   const train::Evaluation e = evaluator.run(set, [](int64_t, int64_t) { return !signals::stop_requested(); });
   if (signals::stop_requested()) return signals::exit_code();
   if (json) {
-    const nlohmann::ordered_json j = {{"data", data},   {"split", split}, {"count", e.count},
-                                      {"top1", e.top1}, {"loss", e.loss}, {"seconds", e.seconds}};
+    nlohmann::ordered_json j = {{"data", data},    {"split", split}, {"count", e.count},
+                                {"top1", nullptr}, {"loss", e.loss}, {"seconds", e.seconds}};
+    if (e.top1) j["top1"] = *e.top1;
     std::printf("%s\n", j.dump().c_str());
   } else {
-    std::printf("%s %s: top1 %.2f %%, loss %.4f over %s samples (%.2f s)\n", data.c_str(), split.c_str(), e.top1,
-                e.loss, with_commas(e.count).c_str(), e.seconds);
+    const std::string top1 = e.top1 ? cat("top1 ", fixed(*e.top1, 2), " %, ") : std::string();
+    std::printf("%s %s: %sloss %.4f over %s samples (%.2f s)\n", data.c_str(), split.c_str(), top1.c_str(), e.loss,
+                with_commas(e.count).c_str(), e.seconds);
   }
   return 0;
 }

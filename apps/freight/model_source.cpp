@@ -9,7 +9,7 @@ namespace freight::app {
 void ModelSource::declare(Options& o) {
   o.add("--model", &model, "a named model, a spec FILE.json or a stored model", {.aliases = {"-a", "--arch"}});
   o.add("-b,--batch-size", &batch_size, "samples per step", {.min = 1});
-  o.add("--classes", &classes, "number of classes (0: the model's own)", {.min = 0});
+  size.declare(o);
   o.add("--optimizer", &optimizer, "optimizer of the training step", {.one_of = {"sgd", "adam", "adamw"}});
   o.add("--device", &backend, "auto, cpu or ref");
   o.add("--precision", &precision, "fp32", {.one_of = {"fp32"}});
@@ -17,11 +17,24 @@ void ModelSource::declare(Options& o) {
 }
 
 models::Model load_model(const std::string& name_or_file, const models::Options& options) {
-  if (ends_with(name_or_file, ".safetensors")) return train::load_bundle(name_or_file).model;
-  return models::load(name_or_file, options);
+  if (!ends_with(name_or_file, ".safetensors")) return models::load(name_or_file, options);
+  if (options.classes != 0 || !options.size.empty()) {
+    fail(ErrorKind::usage, "model", "class count and input size belong to named models: ", name_or_file,
+         " says its own");
+  }
+  return train::load_bundle(name_or_file).model;
 }
 
-models::Model ModelSource::load() const { return load_model(model, {.classes = classes}); }
+void ModelSize::declare(Options& o) {
+  o.add("--num-classes", &classes, "classes of a named model (0: its own)", {.min = 0, .aliases = {"--classes"}});
+  o.add("--input-size", &input_size, "pictures of H or HxW for a named model (default: its own)", {.value = "H|HxW"});
+}
+
+models::Options ModelSize::options() const {
+  return {.classes = classes, .size = input_size.empty() ? Shape() : models::parse_size(input_size)};
+}
+
+models::Model ModelSource::load() const { return load_model(model, size.options()); }
 
 CompileOptions ModelSource::compile_options() const {
   return {.backend = backend == "auto" ? std::string() : backend,

@@ -11,10 +11,19 @@ namespace freight::app {
 // A named model, a spec FILE.json, or the model of a stored FILE.safetensors.
 models::Model load_model(const std::string& name_or_file, const models::Options& options = {});
 
+// --num-classes and --input-size, which change a named model.
+struct ModelSize {
+  int64_t classes = 0;
+  std::string input_size;
+
+  void declare(Options& o);
+  models::Options options() const;
+};
+
 struct ModelSource {
   std::string model = "convnet";
   int64_t batch_size = 64;
-  int64_t classes = 0;
+  ModelSize size;
   std::string optimizer = "sgd";
   std::string backend = "auto";
   std::string precision = "fp32";

@@ -41,18 +41,19 @@ int list_command(const Args& args) {
 
 int show_command(const Args& args) {
   std::string name;
-  int64_t batch_size = 1, classes = 0;
+  int64_t batch_size = 1;
+  ModelSize size;
   bool json = false, spec = false;
   Options o("models show", "Shows the layers of a model with shapes, parameters and FLOPs (forward).",
             "MODEL [options]",
             "  freight models show lenet --spec > mine.json    a spec file to change and train with --model mine.json");
   o.positional("model", &name, "a named model (freight models list), a spec FILE.json or a stored model", true);
   o.add("-b,--batch-size", &batch_size, "samples per step, in shapes and FLOPs", {.min = 1});
-  o.add("--classes", &classes, "number of classes of a named model (0: its own)", {.min = 0});
+  size.declare(o);
   o.add("--spec", &spec, "print the spec file and nothing else");
   o.add("--json", &json, "print JSON: parameters, flops, layers, spec");
   if (o.parse(args) == Options::Outcome::done) return 0;
-  const models::Model model = load_model(name, {.classes = classes});
+  const models::Model model = load_model(name, size.options());
   if (spec) {
     std::printf("%s\n", models::to_spec(model).c_str());
     return 0;

@@ -61,6 +61,23 @@ void print_line(const train::Bundle& bundle, const Prediction& p, size_t top, si
               others.empty() ? "" : cat("  (", join(others, ", "), ")").c_str());
 }
 
+// The values of a model that regresses: "a.npy  1.25 -0.5", or a JSON document, or path,output,value lines.
+void print_values(const std::string& path, const std::vector<float>& values, size_t width, bool json, bool csv) {
+  if (json) {
+    const Json j = {{"path", path}, {"values", values}};
+    std::printf("%s\n", j.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    return;
+  }
+  for (size_t i = 0; csv && i < values.size(); ++i) {
+    std::printf("%s,%zu,%s\n", csv_field(path).c_str(), i, cat(values[i]).c_str());
+  }
+  if (csv) return;
+  std::string line = path;
+  line.resize(std::max(width, path.size()) + 1, ' ');
+  for (const float v : values) line += cat(" ", v);
+  std::printf("%s\n", line.c_str());
+}
+
 }  // namespace
 
 int predict_command(const Args& args) {
@@ -95,10 +112,15 @@ int predict_command(const Args& args) {
   const Array all = train::predict(bundle, samples, {.backend = device == "auto" ? std::string() : device}, batch_size);
   const int64_t classes = all.shape()[1];
   const auto top = static_cast<size_t>(std::min(top_k, classes));
-  if (csv) std::printf("path,class,probability\n");
+  const bool values = bundle.model.loss == models::Loss::mse;
+  if (csv) std::printf(values ? "path,output,value\n" : "path,class,probability\n");
   for (size_t i = 0; i < images.size(); ++i) {
     Prediction p{images[i], {}, std::vector<int64_t>(static_cast<size_t>(classes))};
     const float* row = all.data<float>() + static_cast<int64_t>(i) * classes;
+    if (values) {
+      print_values(images[i], {row, row + classes}, width, json, csv);
+      continue;
+    }
     p.probabilities.assign(row, row + classes);
     std::iota(p.order.begin(), p.order.end(), 0);
     std::stable_sort(p.order.begin(), p.order.end(), [&](int64_t a, int64_t b) { return row[a] > row[b]; });

@@ -9,7 +9,7 @@
 #include "command.h"
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
-#include "freight/ops/ops.h"
+#include "freight/models/loss.h"
 #include "freight/optim/optimizer.h"
 #include "freight/run/plan.h"
 #include "freight/run/profile.h"
@@ -23,10 +23,10 @@ using nlohmann::ordered_json;
 
 // The step that is measured: forward, loss, and for training backward and update.
 struct Step {
-  nn::Module* net;
+  const models::Model* model;
   optim::Optimizer* optimizer;  // null: forward only
   Tensor operator()(const Tensor& x, const Tensor& y) const {
-    const Tensor loss = cross_entropy((*net)(x), y);
+    const Tensor loss = models::score(*model, x, y).loss;
     if (optimizer) optimizer->step(loss);
     return loss;
   }
@@ -55,11 +55,17 @@ struct Workload {
     }
     const Type input = model.batch_type(source.batch_size);
     x = Array(input.dtype, input.shape);
-    y = Array(DType::i64, {source.batch_size});
+    const auto outputs = static_cast<uint32_t>(model.classes());
     PhiloxStream rng(0, 0, 1);
     for (int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = rng.normal();
-    for (int64_t i = 0; i < y.numel(); ++i) y.data<int64_t>()[i] = rng.below(static_cast<uint32_t>(model.classes()));
-    step = std::make_unique<Compiled<Step>>(Step{model.net.get(), optimizer.get()}, source.compile_options());
+    if (model.loss == models::Loss::mse) {
+      y = Array(DType::f32, {source.batch_size, outputs});
+      for (int64_t i = 0; i < y.numel(); ++i) y.data<float>()[i] = rng.normal();
+    } else {
+      y = Array(DType::i64, {source.batch_size});
+      for (int64_t i = 0; i < y.numel(); ++i) y.data<int64_t>()[i] = rng.below(outputs);
+    }
+    step = std::make_unique<Compiled<Step>>(Step{&model, optimizer.get()}, source.compile_options());
   }
 };
 

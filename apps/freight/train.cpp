@@ -28,6 +28,10 @@ void declare(Options& o, train::Config& c, Flags& f) {
   o.add("--data-dir", &c.data_dir, "where named sets are looked for first", {.value = "DIR"});
   o.add("--model", &c.model, "a named model (freight models list) or a spec FILE.json",
         {.key = "model", .aliases = {"-a", "--arch"}});
+  o.add("--num-classes", &c.num_classes, "classes of a named model (0: those of the data)",
+        {.key = "num_classes", .aliases = {"--classes"}});
+  o.add("--input-size", &c.input_size, "resize pictures, and build the model, to H or HxW (default: as they are)",
+        {.key = "input_size", .value = "H|HxW"});
   o.add("--weights", &c.weights, "start from these weights (safetensors)",
         {.key = "weights", .aliases = {"--pretrained"}});
   o.add("--recipe", &c.recipe, "the data set's recipe to start from", {.key = "recipe"});
@@ -89,7 +93,7 @@ class Terminal : public train::Observer {
     if (quiet_) return;
     say(cat("freight ", version(), " on ", s.device));
     say(cat("data    ", s.data, ": ", with_commas(s.train_count), " train, ", with_commas(s.test_count), " test, ",
-            s.classes, " classes"));
+            s.classes > 0 ? cat(s.classes, " classes") : "values to regress"));
     say(cat("model   ", s.model, ": ", with_commas(s.parameters), " parameters, ", fixed(s.flops_per_step * 1e-9, 2),
             " GFLOP per step, planned peak ", human_bytes(static_cast<double>(s.planned_bytes))));
     say(cat("batch   ", s.batch_size, " = 1 device x ", s.batch_size, ", ", with_commas(s.steps), " steps, ", s.epochs,
@@ -115,9 +119,10 @@ class Terminal : public train::Observer {
   }
   void on_epoch(const train::EpochReport& e) override {
     const train::StepReport& r = e.train;
-    std::string text =
-        cat("epoch ", r.epoch, "/", r.epochs, "  loss ", fixed(r.mean_loss, 4), "  top1 ", fixed(r.top1, 2));
-    if (e.test) text += cat("  test loss ", fixed(e.test->loss, 4), "  test top1 ", fixed(e.test->top1, 2));
+    std::string text = cat("epoch ", r.epoch, "/", r.epochs, "  loss ", fixed(r.mean_loss, 4));
+    if (r.top1) text += cat("  top1 ", fixed(*r.top1, 2));
+    if (e.test) text += cat("  test loss ", fixed(e.test->loss, 4));
+    if (e.test && e.test->top1) text += cat("  test top1 ", fixed(*e.test->top1, 2));
     text += cat("  ", with_commas(static_cast<int64_t>(r.samples_per_s)), " img/s  data ", fixed(r.data_percent, 0),
                 "%  ", fixed(e.seconds, 1), " s", e.best ? "  * best" : "");
     if (!quiet_) say(text);
@@ -139,18 +144,19 @@ class Terminal : public train::Observer {
 
 void print_result(const train::Result& r, const Flags& flags) {
   if (flags.json) {
-    const nlohmann::ordered_json j = {{"test_top1", r.test.top1},
-                                      {"test_loss", r.test.loss},
-                                      {"train_loss", r.train_loss},
-                                      {"steps", r.steps},
-                                      {"epochs", r.epochs},
-                                      {"train_seconds", r.train_seconds},
-                                      {"total_seconds", r.total_seconds},
-                                      {"samples_per_second", r.samples_per_second},
-                                      {"parameters", r.parameters},
-                                      {"model", r.model_path},
-                                      {"output_dir", r.output_dir},
-                                      {"interrupted", r.interrupted}};
+    nlohmann::ordered_json j = {{"test_top1", nullptr},
+                                {"test_loss", r.test.loss},
+                                {"train_loss", r.train_loss},
+                                {"steps", r.steps},
+                                {"epochs", r.epochs},
+                                {"train_seconds", r.train_seconds},
+                                {"total_seconds", r.total_seconds},
+                                {"samples_per_second", r.samples_per_second},
+                                {"parameters", r.parameters},
+                                {"model", r.model_path},
+                                {"output_dir", r.output_dir},
+                                {"interrupted", r.interrupted}};
+    if (r.test.top1) j["test_top1"] = *r.test.top1;
     std::printf("%s\n", j.dump().c_str());
     return;
   }
@@ -159,12 +165,16 @@ void print_result(const train::Result& r, const Flags& flags) {
                 r.model_path.c_str());
     return;
   }
-  std::printf("test accuracy %.2f %%  (loss %.4f, %s steps in %.1f s, %s samples/s)\n", r.test.top1, r.test.loss,
-              with_commas(r.steps).c_str(), r.train_seconds,
-              with_commas(static_cast<int64_t>(r.samples_per_second)).c_str());
+  const std::string effort = cat(with_commas(r.steps), " steps in ", fixed(r.train_seconds, 1), " s, ",
+                                 with_commas(static_cast<int64_t>(r.samples_per_second)), " samples/s");
+  if (r.test.top1) {
+    std::printf("test accuracy %.2f %%  (loss %.4f, %s)\n", *r.test.top1, r.test.loss, effort.c_str());
+  } else {
+    std::printf("test loss %.6g  (%s)\n", r.test.loss, effort.c_str());
+  }
   std::printf("model   %s\n", r.model_path.c_str());
   std::printf("try     freight eval --weights %s\n", r.model_path.c_str());
-  std::printf("        freight predict %s IMAGE.png\n", r.model_path.c_str());
+  std::printf("        freight predict %s %s\n", r.model_path.c_str(), r.test.top1 ? "IMAGE.png" : "SAMPLE.npy");
 }
 
 }  // namespace

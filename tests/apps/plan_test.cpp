@@ -28,6 +28,37 @@ TEST(ModelsCommand, ListsAndShows) {
   EXPECT_NE(run_freight({"models", "show", "lenet"}).out.find("Conv2d"), std::string::npos);
 }
 
+TEST(ModelsCommand, ClassesAndInputSizeAreFlags) {
+  const Ran r = run_freight(
+      {"models", "show", "resnet18", "--num-classes", "7", "--input-size", "64x96", "--json", "--batch-size=2"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  const Json show = Json::parse(r.out);
+  EXPECT_EQ(show.at("input"), "f32[2,3,64,96]");
+  EXPECT_EQ(show.at("output"), "f32[2,7]");
+  EXPECT_EQ(show.at("spec").at("input"), Json({3, 64, 96}));
+  const Json bench = Json::parse(run_freight({"bench", "step", "--model", "resnet20", "-b", "2", "--input-size", "8",
+                                              "--num-classes", "3", "--seconds", "0.01", "--json"})
+                                     .out);
+  EXPECT_GT(bench.at("plan_steps"), 0);
+  struct Row {
+    std::vector<std::string> args;
+    const char* part;
+  };
+  const Row rows[] = {
+      {{"resnet18", "--input-size", "6q"}, "'6q'"},
+      {{"alexnet", "--input-size", "32"}, "a larger --input-size"},
+      {{"linear_regression", "--input-size", "32"}, "needs pictures"},
+      {{FREIGHT_SOURCE_DIR "/models/lenet.json", "--num-classes", "3"}, "lenet.json says its own"},
+  };
+  for (const Row& row : rows) {
+    std::vector<std::string> args = {"models", "show"};
+    args.insert(args.end(), row.args.begin(), row.args.end());
+    const Ran refused = run_freight(args);
+    EXPECT_EQ(refused.code, 2) << row.part;
+    EXPECT_NE(refused.err.find(row.part), std::string::npos) << refused.err;
+  }
+}
+
 TEST(ModelsCommand, AShownSpecIsASpecFileOfTheSameModel) {
   const std::string file = scratch_dir() + "/mine.json";
   const Ran spec = run_freight({"models", "show", "convnet", "--spec"});
@@ -38,7 +69,7 @@ TEST(ModelsCommand, AShownSpecIsASpecFileOfTheSameModel) {
 }
 
 TEST(ModelsCommand, UnknownModelsNameTheNearest) {
-  const Ran r = run_freight({"models", "show", "resnet02"});
+  const Ran r = run_freight({"models", "show", "resnet200"});
   EXPECT_EQ(r.code, 2);
   EXPECT_NE(r.err.find("did you mean 'resnet20'?"), std::string::npos) << r.err;
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/io/image.h"
+#include "freight/io/npy.h"
 #include "run_command.h"
 #include "tests/support/small_digits.h"
 
@@ -121,6 +122,63 @@ TEST(TrainCommand, TrainsANetThatItHasNeverSeen) {
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(Json::parse(r.out).at("parameters"), 784 * 32 + 32 + 320 + 10);
   EXPECT_EQ(run_freight({"eval", dir + "/run/model.safetensors", "--data", dir}).code, 0);
+}
+
+TEST(TrainCommand, PicturesAreResizedToTheInputSizeInTrainingAndEvaluation) {
+  const std::string dir = small_digits();
+  const Ran r = run_freight({"train", dir, "--model", "resnet20", "--input-size", "12x8", "--num-classes", "11",
+                             "--max-steps", "2", "--json", "-o", dir + "/run"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(Json::parse(r.out).at("parameters"), 272474 - 2 * 16 * 9 + 64 + 1);  // one channel in, eleven classes out
+  EXPECT_EQ(Json::parse(read_file(dir + "/run/model.json")).at("input"), Json({1, 12, 8}));
+  const Json config = Json::parse(read_file(dir + "/run/config.json"));
+  EXPECT_EQ(config.at("input_size"), "12x8");
+  EXPECT_EQ(config.at("num_classes"), 11);
+  EXPECT_EQ(run_freight({"train", "--config", dir + "/run/config.json", "--dry-run"}).code, 0);
+  const Json e = Json::parse(run_freight({"eval", dir + "/run/model.safetensors", "--data", dir, "--json"}).out);
+  EXPECT_DOUBLE_EQ(e.at("loss").get<double>(), Json::parse(r.out).at("test_loss").get<double>());
+  expect_refused(run_freight({"train", dir, "--model", "lenet", "--num-classes", "9", "-o", dir + "/b"}), 2,
+                 {"gives 9 classes", "has 10"});
+  expect_refused(run_freight({"train", dir, "--model", "alexnet", "-o", dir + "/b"}), 2,
+                 {"[1,28,28]", "a larger --input-size"});
+}
+
+TEST(TrainCommand, ARegressionIsTrainedEvaluatedAndPredicts) {
+  const std::string dir = scratch_dir();
+  constexpr int64_t kSamples = 200, kInputs = 3;  // targets (2 a - b + 0.5, c)
+  Array x(DType::f32, {kSamples, kInputs}), y(DType::f32, {kSamples, 2});
+  for (int64_t i = 0; i < kSamples; ++i) {
+    float* a = x.data<float>() + i * kInputs;
+    for (int64_t k = 0; k < kInputs; ++k) a[k] = static_cast<float>((i * (7 + 4 * k) % 41) - 20) / 20;
+    y.data<float>()[2 * i] = 2 * a[0] - a[1] + 0.5f;
+    y.data<float>()[2 * i + 1] = a[2];
+  }
+  io::save_npy(dir + "/x_train.npy", x);
+  io::save_npy(dir + "/y_train.npy", y);
+  const Ran r = run_freight({"train", dir, "--model", "linear_regression", "--epochs", "60", "--lr", "0.1",
+                             "--weight-decay", "0", "--json", "-o", dir + "/run"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  const Json result = Json::parse(r.out);
+  EXPECT_LT(result.at("test_loss").get<double>(), 1e-3);
+  EXPECT_TRUE(result.at("test_top1").is_null());
+  EXPECT_EQ(r.err.find("top1"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("values to regress"), std::string::npos) << r.err;
+  const std::string model = dir + "/run/model.safetensors";
+  const Json e = Json::parse(run_freight({"eval", model, "--json"}).out);
+  EXPECT_NEAR(e.at("loss").get<double>(), result.at("test_loss").get<double>(), 1e-6);
+  EXPECT_TRUE(e.at("top1").is_null());
+  io::save_npy(dir + "/sample.npy", Array::of<float>({0.5f, 0.25f, -1}, {3}));
+  const Json p = Json::parse(run_freight({"predict", model, dir + "/sample.npy", "--json"}).out);
+  ASSERT_EQ(p.at("values").size(), 2u);
+  EXPECT_NEAR(p.at("values")[0].get<double>(), 1.25, 0.1);
+  EXPECT_NEAR(p.at("values")[1].get<double>(), -1, 0.1);
+  expect_refused(run_freight({"train", dir, "--model", "mlp", "-o", dir + "/b"}), 2, {"mlp", "the targets are values"});
+  const std::string digits = dir + "/digits";
+  std::filesystem::create_directories(digits);
+  write_small_digits(digits);
+  expect_refused(run_freight({"train", digits, "--model", "linear_regression", "-o", dir + "/b"}), 2,
+                 {"linear_regression", "the targets are classes"});
+  expect_refused(run_freight({"eval", model, "--data", digits}), 2, {"samples [3]", "[1,28,28]"});
 }
 
 TEST(TrainCommand, OutputDirectoriesThatCannotBeUsedAreRefused) {

@@ -80,6 +80,16 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"too large", with_net(R"([{"type":"Conv2d","out":1000000000,"kernel":100000}])"), {"weights"}},
         Bad{"probability", with_net(R"([{"type":"Dropout","p":1.5}])"), {"Dropout", "1.5"}},
         Bad{"init", with_net(R"([{"type":"Linear","out":3,"init":"he"}])"), {"unknown init 'he'"}},
+        Bad{"bias init", with_net(R"([{"type":"Linear","out":3,"bias_init":"zeros"}])"), {"unknown bias_init 'zeros'"}},
+        Bad{"loss", with_net("[]", "[4]", R"(,"loss":"l3")"), {"'loss'", "\"l3\"", "mse"}},
+        Bad{"auxiliary without head", with_net(R"([{"type":"Auxiliary"}])"), {"Auxiliary", "'head' is missing"}},
+        Bad{"auxiliary weight",
+            with_net(R"([{"type":"Auxiliary","weight":-1,"head":[]}])"),
+            {"Auxiliary", "-1", "(0, "}},
+        Bad{"auxiliary head",
+            with_net(
+                R"([{"name":"aux","type":"Auxiliary","head":[{"type":"Flatten"},{"type":"Linear","in":9,"out":2}]}])"),
+            {"f32[2,784]", "f32[2,9]", "(aux.1, "}},
         Bad{"deep", with_net(std::string(100, '[') + std::string(100, ']')), {"nested deeper"}}),
     [](const auto& tested) {
       std::string name = tested.param.what;

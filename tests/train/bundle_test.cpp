@@ -17,7 +17,7 @@ using freight::testing::TemporaryDir;
 
 Bundle sample_bundle() {
   Bundle b;
-  b.model = models::mlp();
+  b.model = models::create("mlp");
   b.preprocessing = {{1, 28, 28}, {0.13f}, {0.31f}};
   for (int i = 0; i < 10; ++i) b.classes.push_back(cat("class ", i));
   b.provenance = {{"data", "digits"}};

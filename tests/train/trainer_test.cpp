@@ -59,7 +59,7 @@ TEST_F(Training, AFewEpochsLowerTheLossAndStoreAModelThatEvaluatesTheSame) {
   EXPECT_EQ(r.epochs, 3);
   EXPECT_LT(r.train_loss, 1.0);
   EXPECT_EQ(r.test.count, 150);
-  EXPECT_GT(r.test.top1, 50);
+  EXPECT_GT(r.test.top1.value(), 50);
   Bundle b = load_bundle(r.model_path);
   data::TrainTest sets = data::load(dir_.path());
   sets.test.mean = b.preprocessing.mean;
@@ -97,7 +97,7 @@ TEST_F(Training, EverySampleIsEvaluatedOnceWhateverTheBatch) {
     }));
     EXPECT_EQ(seen.size(), static_cast<size_t>((150 + batch - 1) / batch));
     EXPECT_EQ(all.back().count, 150) << batch;
-    EXPECT_NEAR(all.back().top1, all[0].top1, 1e-9) << batch;
+    EXPECT_NEAR(all.back().top1.value(), all[0].top1.value(), 1e-9) << batch;
     EXPECT_NEAR(all.back().loss, all[0].loss, 1e-4) << batch;
   }
 }
@@ -128,7 +128,7 @@ TEST_F(Training, PredictionsOfStoredPicturesAreThoseOfEvaluation) {
   same.mean = b.preprocessing.mean;
   same.std = b.preprocessing.std;
   const Evaluation e = evaluator.run(same);
-  EXPECT_DOUBLE_EQ(e.top1, static_cast<double>(right));
+  EXPECT_DOUBLE_EQ(e.top1.value(), static_cast<double>(right));
   EXPECT_NEAR(e.loss, loss, 1e-4);
 }
 

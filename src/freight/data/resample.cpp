@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "freight/base/error.h"
+#include "freight/base/threads.h"
 
 namespace freight::data {
 
@@ -98,6 +100,26 @@ Array resized(const Array& image, int64_t rows, int64_t columns) {
     }
     std::transform(line.begin(), line.end(), out.data<uint8_t>() + y * columns * c, pixel);
   }
+  return out;
+}
+
+Dataset resized(const Dataset& set, int64_t rows, int64_t columns) {
+  const Shape s = set.images.shape();
+  if (s.rank() == 4 && s[2] == rows && s[3] == columns) return set;
+  if (set.images.dtype() != DType::u8 || s.rank() != 4) {
+    fail(ErrorKind::data, set.name, "only u8 pictures (C, H, W) can be resized to ", rows, "x", columns,
+         ": samples are ", set.images.dtype(), set.sample_shape());
+  }
+  Dataset out = set;
+  out.images = Array(DType::u8, {s[0], s[1], rows, columns});
+  const int64_t from = s[2] * s[3], to = rows * columns;
+  auto* src = static_cast<uint8_t*>(set.images.raw());
+  auto* dst = static_cast<uint8_t*>(out.images.raw());
+  parallel_for(s[0] * s[1], [&](int64_t i) {  // a channel of a sample is a picture of one channel
+    const Array plane(DType::u8, {s[2], s[3], 1},
+                      Storage::borrow(src + i * from, static_cast<size_t>(from), set.images.storage()));
+    std::memcpy(dst + i * to, resized(plane, rows, columns).raw(), static_cast<size_t>(to));
+  });
   return out;
 }
 

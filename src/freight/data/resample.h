@@ -1,7 +1,7 @@
 // Pictures of any size and kind made into what a model takes: grey or RGB, and another size. u8 pictures as
 // io::load_image gives them, (H, W, C); nothing here knows of models or of normalisation (augment.h does that).
 #pragma once
-#include "freight/base/array.h"
+#include "freight/data/dataset.h"
 
 namespace freight::data {
 
@@ -13,5 +13,8 @@ Array with_channels(const Array& image, int64_t channels);
 // and as a source pixel where it grows; the aspect ratio follows the sizes. Equal sizes return the picture unchanged.
 // image u8 (H, W, C); the result u8 (rows, columns, C).
 Array resized(const Array& image, int64_t rows, int64_t columns);
+// All pictures of a set resized, in memory; mean and std stay as they are. Throws Error(data) unless the samples are u8
+// (C, H, W), or have that size already.
+Dataset resized(const Dataset& set, int64_t rows, int64_t columns);
 
 }  // namespace freight::data

@@ -1,39 +1,109 @@
-// The named models and their registry. Letters: C channels, H W image, K classes.
+// The registry of named models, and the small ones among them. Letters: C channels, H W image, K classes.
+#include <charconv>
+
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/models/models.h"
-#include "freight/nn/nn.h"
+#include "freight/models/zoo_internal.h"
 #include "freight/trace/tracer.h"
 
 namespace freight::models {
 
 namespace {
 
-using nn::BatchNorm2d;
 using nn::Conv2d;
 using nn::Linear;
 using nn::ReLU;
 using nn::Sequential;
 
+// One linear layer; its loss makes it linear or logistic regression.
+Sequential affine(const Task& task) {
+  Sequential net;
+  net.append("flatten", nn::Flatten()).append("fc", Linear(task.input.numel(), task.classes));
+  return net;
+}
+
+Sequential perceptron(const Task& task, const std::vector<int64_t>& hidden) {
+  Sequential net(nn::Flatten{});
+  int64_t width = task.input.numel();
+  for (int64_t h : hidden) {
+    net.append(Linear(width, h)).append(ReLU());
+    width = h;
+  }
+  net.append(Linear(width, task.classes));
+  return net;
+}
+
+// LeCun et al. 1998.
+Sequential lenet(const Task& task) {
+  // 28 -> conv 28 -> pool 14 -> conv 10 -> pool 5
+  const auto side = [](int64_t n) { return std::max<int64_t>((n / 2 - 4) / 2, 1); };
+  const int64_t flat = 16 * side(task.input[1]) * side(task.input[2]);
+  return Sequential(Conv2d(task.input[0], 6, 5, {.padding = 2}), ReLU(), nn::MaxPool2d(2),  // (N, 6, H/2, W/2)
+                    Conv2d(6, 16, 5), ReLU(), nn::MaxPool2d(2),                             // (N, 16, H/4-2, W/4-2)
+                    nn::Flatten(), Linear(flat, 120), ReLU(), Linear(120, 84), ReLU(), Linear(84, task.classes));
+}
+
+Sequential convnet(const Task& task) {
+  Sequential net;
+  int64_t in = task.input[0];
+  for (int64_t out : {16, 32, 64}) {  // (N, out, H/2, W/2) each
+    net.append(Conv2d(in, out, 3, {.stride = 2, .padding = 1, .bias = false, .init = nn::WeightInit::he_normal}));
+    net.append(nn::BatchNorm2d(out)).append(ReLU());
+    in = out;
+  }
+  net.append(nn::AdaptiveAvgPool2d(1)).append(nn::Flatten()).append(Linear(in, task.classes));
+  return net;
+}
+
+enum class Takes { pictures, any };  // (C, H, W), or samples of any shape
 struct Row {
   Entry entry;
-  Model (*build)(const Options& options);
+  Sequential (*net)(const Task& task);
+  Takes takes = Takes::pictures;
 };
 const std::vector<Row>& rows() {
+  using T = Task;
+  using V = std::vector<int>;
+  constexpr Norm kBatch = Norm::batch, kNone = Norm::none;
+  constexpr Block kBasic = Block::basic, kNeck = Block::bottleneck;
+  const Shape digit{1, 28, 28}, small{3, 32, 32}, photo{3, 224, 224};
+  // clang-format off
   static const std::vector<Row> kRows = {
-      {{"mlp", "multilayer perceptron 784-128-10", {1, 28, 28}, 10}, mlp},
-      {{"mlp_wide", "multilayer perceptron 784-1024-1024-10", {1, 28, 28}, 10}, mlp_wide},
-      {{"lenet", "LeNet-5 with ReLU and max pooling", {1, 28, 28}, 10}, lenet},
-      {{"convnet", "small CNN: three strided convolutions with BatchNorm, global pooling", {1, 28, 28}, 10}, convnet},
-      {{"resnet20", "residual network of 20 layers for 32x32 images", {3, 32, 32}, 10}, resnet20},
+      {{"linear_regression", "one linear layer, mean squared error", {8}, 1, Loss::mse}, affine, Takes::any},
+      {{"logistic_regression", "one linear layer, cross-entropy", digit, 10}, affine, Takes::any},
+      {{"mlp", "multilayer perceptron 784-128-10", digit, 10}, [](const T& t) { return perceptron(t, {128}); }, Takes::any},
+      {{"mlp_wide", "multilayer perceptron 784-1024-1024-10", digit, 10},
+       [](const T& t) { return perceptron(t, {1024, 1024}); }, Takes::any},
+      {{"lenet", "LeNet-5 with ReLU and max pooling", digit, 10}, lenet},
+      {{"convnet", "small CNN: three strided convolutions with BatchNorm, global pooling", digit, 10}, convnet},
+      {{"resnet20", "residual network of 20 layers for 32x32 images", small, 10}, [](const T& t) { return small_resnet(t, 3); }},
+      {{"resnet32", "residual network of 32 layers for 32x32 images", small, 10}, [](const T& t) { return small_resnet(t, 5); }},
+      {{"resnet56", "residual network of 56 layers for 32x32 images", small, 10}, [](const T& t) { return small_resnet(t, 9); }},
+      {{"alexnet", "AlexNet, one tower", photo, 1000}, alexnet},
+      {{"vgg11", "VGG, configuration A", photo, 1000}, [](const T& t) { return vgg(t, V{1, 1, 2, 2, 2}, kNone); }},
+      {{"vgg11_bn", "VGG A with BatchNorm", photo, 1000}, [](const T& t) { return vgg(t, V{1, 1, 2, 2, 2}, kBatch); }},
+      {{"vgg13", "VGG, configuration B", photo, 1000}, [](const T& t) { return vgg(t, V{2, 2, 2, 2, 2}, kNone); }},
+      {{"vgg13_bn", "VGG B with BatchNorm", photo, 1000}, [](const T& t) { return vgg(t, V{2, 2, 2, 2, 2}, kBatch); }},
+      {{"vgg16", "VGG, configuration D", photo, 1000}, [](const T& t) { return vgg(t, V{2, 2, 3, 3, 3}, kNone); }},
+      {{"vgg16_bn", "VGG D with BatchNorm", photo, 1000}, [](const T& t) { return vgg(t, V{2, 2, 3, 3, 3}, kBatch); }},
+      {{"vgg19", "VGG, configuration E", photo, 1000}, [](const T& t) { return vgg(t, V{2, 2, 4, 4, 4}, kNone); }},
+      {{"vgg19_bn", "VGG E with BatchNorm", photo, 1000}, [](const T& t) { return vgg(t, V{2, 2, 4, 4, 4}, kBatch); }},
+      {{"googlenet", "GoogLeNet with BatchNorm and two auxiliary heads", photo, 1000}, googlenet},
+      {{"resnet18", "residual network of 18 layers", photo, 1000}, [](const T& t) { return resnet(t, kBasic, {2, 2, 2, 2}); }},
+      {{"resnet34", "residual network of 34 layers", photo, 1000}, [](const T& t) { return resnet(t, kBasic, {3, 4, 6, 3}); }},
+      {{"resnet50", "residual network of 50 layers, bottlenecks", photo, 1000}, [](const T& t) { return resnet(t, kNeck, {3, 4, 6, 3}); }},
+      {{"resnet101", "residual network of 101 layers, bottlenecks", photo, 1000}, [](const T& t) { return resnet(t, kNeck, {3, 4, 23, 3}); }},
+      {{"resnet152", "residual network of 152 layers, bottlenecks", photo, 1000}, [](const T& t) { return resnet(t, kNeck, {3, 8, 36, 3}); }},
   };
+  // clang-format on
   return kRows;
 }
 
-const Entry& entry_of(const std::string& name) {
+const Row& row_of(const std::string& name) {
   std::vector<std::string> names;
   for (const Row& r : rows()) {
-    if (r.entry.name == name) return r.entry;
+    if (r.entry.name == name) return r;
     names.emplace_back(r.entry.name);
   }
   const std::string near = nearest(name, names);
@@ -41,57 +111,41 @@ const Entry& entry_of(const std::string& name) {
        " (known: ", join(names, ", "), "; or a path of a spec file)");
 }
 
-// Options with the defaults of the named model filled in.
-struct Resolved {
-  Shape input;
-  int64_t classes;
-};
-Resolved resolve(const char* name, const Options& options) {
-  const Entry& e = entry_of(name);
-  const Resolved r{options.input.empty() ? e.input : options.input, options.classes == 0 ? e.classes : options.classes};
-  if (r.classes < 1) fail(ErrorKind::usage, name, "classes must be positive: got ", r.classes);
-  bool ok = r.input.rank() == 3;
-  for (int64_t d : r.input) ok = ok && d > 0;
-  if (!ok) fail(ErrorKind::usage, name, "input must be (C, H, W) with positive extents: got ", r.input);
-  return r;
-}
-
-// Checks that the net takes its input: traces it once.
-Model finish(const char* name, const Resolved& r, Sequential net) {
-  Model m{name, {DType::f32, r.input}, std::make_shared<Sequential>(std::move(net))};
-  m.output_type(2);
-  return m;
-}
-
-Model perceptron(const char* name, const Options& options, const std::vector<int64_t>& hidden) {
-  const Resolved r = resolve(name, options);
-  Sequential net(nn::Flatten{});
-  int64_t width = r.input.numel();
-  for (int64_t h : hidden) {
-    net.append(Linear(width, h)).append(ReLU());
-    width = h;
+// The options with the defaults of the named model filled in.
+Task task_of(const Row& row, const Options& options) {
+  const Entry& e = row.entry;
+  Task t{options.input.empty() ? e.input : options.input, options.classes == 0 ? e.classes : options.classes};
+  if (t.classes < 1) fail(ErrorKind::usage, e.name, "classes must be positive: got ", t.classes);
+  if (!options.size.empty()) {
+    if (t.input.rank() != 3) {
+      fail(ErrorKind::usage, e.name, "an input size of ", options.size, " needs pictures (C, H, W): the input is ",
+           t.input);
+    }
+    t.input = {t.input[0], options.size[0], options.size[1]};
   }
-  net.append(Linear(width, r.classes));
-  return finish(name, r, std::move(net));
-}
-
-nn::ConvLayerOptions plain(int64_t stride, int64_t padding) {
-  return {.stride = stride, .padding = padding, .bias = false, .init = nn::WeightInit::he_normal};
-}
-
-// conv3x3 - BN - ReLU - conv3x3 - BN, plus the input (projected where the shape changes), ReLU.
-std::shared_ptr<nn::Module> basic_block(int64_t in, int64_t out, int64_t stride) {
-  auto main = std::make_shared<Sequential>();
-  main->append("conv1", Conv2d(in, out, 3, plain(stride, 1))).append("bn1", BatchNorm2d(out)).append("relu", ReLU());
-  main->append("conv2", Conv2d(out, out, 3, plain(1, 1))).append("bn2", BatchNorm2d(out));
-  std::shared_ptr<Sequential> shortcut;
-  if (stride != 1 || in != out) {
-    shortcut = std::make_shared<Sequential>(Conv2d(in, out, 1, plain(stride, 0)), BatchNorm2d(out));
+  const bool any = row.takes == Takes::any;
+  bool ok = any ? t.input.rank() >= 1 : t.input.rank() == 3;
+  for (int64_t d : t.input) ok = ok && d > 0;
+  if (!ok) {
+    fail(ErrorKind::usage, e.name, "input must be ", any ? "a shape" : "(C, H, W)", " with positive extents: got ",
+         t.input);
   }
-  return std::make_shared<nn::Residual>(main, shortcut, std::make_shared<ReLU>());
+  return t;
 }
 
 }  // namespace
+
+std::string to_string(Loss loss) { return loss == Loss::mse ? "mse" : "cross_entropy"; }
+
+bool parse_loss(const std::string& name, Loss& out) {
+  for (const Loss loss : {Loss::cross_entropy, Loss::mse}) {
+    if (to_string(loss) == name) {
+      out = loss;
+      return true;
+    }
+  }
+  return false;
+}
 
 Type Model::batch_type(int64_t batch) const {
   Shape s = input.shape;
@@ -107,6 +161,21 @@ Type Model::output_type(int64_t batch) const {
 
 int64_t Model::classes() const { return output_type(1).shape.back(); }
 
+Shape parse_size(const std::string& text) {
+  constexpr int64_t kMax = 1 << 16;
+  Shape size;
+  for (const std::string& part : split(text, 'x')) {
+    int64_t v = 0;
+    const auto r = std::from_chars(part.data(), part.data() + part.size(), v);
+    if (r.ec != std::errc() || r.ptr != part.data() + part.size() || v < 1 || v > kMax || size.rank() == 2) {
+      fail(ErrorKind::usage, "input size", "got '", text, "', need H or HxW in pixels, like 224 or 224x192");
+    }
+    size.push_back(v);
+  }
+  if (size.rank() == 1) size.push_back(size[0]);
+  return size;
+}
+
 const std::vector<Entry>& registry() {
   static const std::vector<Entry> kEntries = [] {
     std::vector<Entry> out;
@@ -117,60 +186,30 @@ const std::vector<Entry>& registry() {
 }
 
 Model create(const std::string& name, const Options& options) {
-  entry_of(name);
-  for (const Row& r : rows()) {
-    if (r.entry.name == name) return r.build(options);
+  const Row& row = row_of(name);
+  const Task task = task_of(row, options);
+  Model m{name, {DType::f32, task.input}, std::make_shared<Sequential>(row.net(task)), row.entry.loss};
+  try {
+    m.output_type(2);  // checks that the net takes its input
+  } catch (const Error& e) {
+    const bool smaller = task.input.rank() == 3 && row.entry.input.rank() == 3 &&
+                         (task.input[1] < row.entry.input[1] || task.input[2] < row.entry.input[2]);
+    if (!smaller) throw;
+    throw Error(e.kind(), e.op(),
+                cat(e.message(), "; ", name, " is made for ", row.entry.input, " and got ", task.input,
+                    ": try a larger --input-size"),
+                e.where());
   }
-  return {};
-}
-
-Model mlp(const Options& options) { return perceptron("mlp", options, {128}); }
-Model mlp_wide(const Options& options) { return perceptron("mlp_wide", options, {1024, 1024}); }
-
-Model lenet(const Options& options) {
-  const Resolved r = resolve("lenet", options);
-  // 28 -> conv 28 -> pool 14 -> conv 10 -> pool 5
-  const auto side = [](int64_t n) { return std::max<int64_t>((n / 2 - 4) / 2, 1); };
-  const int64_t flat = 16 * side(r.input[1]) * side(r.input[2]);
-  return finish("lenet", r,
-                Sequential(Conv2d(r.input[0], 6, 5, {.padding = 2}), ReLU(), nn::MaxPool2d(2),  // (N, 6, H/2, W/2)
-                           Conv2d(6, 16, 5), ReLU(), nn::MaxPool2d(2),                          // (N, 16, H/4-2, W/4-2)
-                           nn::Flatten(), Linear(flat, 120), ReLU(), Linear(120, 84), ReLU(), Linear(84, r.classes)));
-}
-
-Model convnet(const Options& options) {
-  const Resolved r = resolve("convnet", options);
-  Sequential net;
-  int64_t in = r.input[0];
-  for (int64_t out : {16, 32, 64}) {  // (N, out, H/2, W/2) each
-    net.append(Conv2d(in, out, 3, plain(2, 1))).append(BatchNorm2d(out)).append(ReLU());
-    in = out;
-  }
-  net.append(nn::AdaptiveAvgPool2d(1)).append(nn::Flatten()).append(Linear(in, r.classes));
-  return finish("convnet", r, std::move(net));
-}
-
-Model resnet20(const Options& options) {
-  const Resolved r = resolve("resnet20", options);
-  Sequential net;
-  net.append("conv1", Conv2d(r.input[0], 16, 3, plain(1, 1))).append("bn1", BatchNorm2d(16)).append("relu", ReLU());
-  int64_t in = 16;
-  int stage = 1;
-  for (int64_t out : {16, 32, 64}) {
-    Sequential blocks;
-    for (int k = 0; k < 3; ++k) {
-      blocks.append(basic_block(in, out, k == 0 && stage > 1 ? 2 : 1));
-      in = out;
-    }
-    net.append("layer" + std::to_string(stage++), std::move(blocks));
-  }
-  net.append("avgpool", nn::AdaptiveAvgPool2d(1)).append("flatten", nn::Flatten()).append("fc", Linear(64, r.classes));
-  return finish("resnet20", r, std::move(net));
+  return m;
 }
 
 Model load(const std::string& name_or_file, const Options& options) {
   const bool file = name_or_file.find('/') != std::string::npos || ends_with(name_or_file, ".json");
   if (!file) return create(name_or_file, options);
+  if (options.classes != 0 || !options.input.empty() || !options.size.empty()) {
+    fail(ErrorKind::usage, "model", "class count and input size belong to named models: ", name_or_file,
+         " says its own");
+  }
   return from_spec_file(name_or_file);
 }
 

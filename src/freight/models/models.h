@@ -9,16 +9,24 @@
 
 namespace freight::models {
 
+// What training minimises. cross_entropy: the results are logits, the targets classes. mse: results and targets are
+// values, (N, K) each.
+enum class Loss { cross_entropy, mse };
+std::string to_string(Loss loss);
+// False for an unknown name.
+bool parse_loss(const std::string& name, Loss& out);
+
 struct Model {
   std::string name;
   Type input;  // of one sample, without the batch axis: f32[1,28,28]
   std::shared_ptr<nn::Module> net;
+  Loss loss = Loss::cross_entropy;
 
   // Type of the net's input for a batch.
   Type batch_type(int64_t batch) const;
   // The net's result for a batch of the input; traced, never run.
   Type output_type(int64_t batch) const;
-  // Extent of the last axis of the result.
+  // Extent of the last axis of the result: classes, or values to regress.
   int64_t classes() const;
 };
 
@@ -26,29 +34,24 @@ struct Model {
 struct Options {
   int64_t classes = 0;
   Shape input = {};  // of one sample: {1, 28, 28}
+  Shape size = {};   // {H, W} instead of those of `input`
 };
+// "224" or "224x192" as {H, W}. Throws Error(usage).
+Shape parse_size(const std::string& text);
 
 struct Entry {
   const char* name;
   const char* description;
   Shape input;
-  int64_t classes;
+  int64_t classes;  // or values to regress
+  Loss loss = Loss::cross_entropy;
 };
-// The named models.
+// The named models. Those that torchvision has carry its parameter names, shapes and initial values, so that its
+// weights fit; resnet20, 32 and 56 are those of He et al. 2016, section 4.2, with projection shortcuts.
 const std::vector<Entry>& registry();
 
 // A named model. Throws Error(usage) naming the nearest name, or the layer that the input does not fit.
 Model create(const std::string& name, const Options& options = {});
-
-// 784-128-10 and 784-1024-1024-10 multilayer perceptrons with ReLU.
-Model mlp(const Options& options = {});
-Model mlp_wide(const Options& options = {});
-// LeNet-5 with ReLU and max pooling (LeCun et al. 1998).
-Model lenet(const Options& options = {});
-// A small modern CNN: three strided convolutions with BatchNorm, global average pooling.
-Model convnet(const Options& options = {});
-// He et al. 2016, section 4.2: 20 layers for 32x32 images, projection shortcuts.
-Model resnet20(const Options& options = {});
 
 // Builds a model from a spec, {"format": "freight-model-1", "name": ..., "input": [1,28,28], "net": LAYER}. A LAYER is
 // an object with a "type" and that type's settings, or a list (Sequential). Sizes that follow from the input ("in",
@@ -60,7 +63,8 @@ Model from_spec(const std::string& text, const std::string& source = "spec");
 Model from_spec_file(const std::string& path);
 // The spec of a model; from_spec(to_spec(m)) is equal to m. Throws Error(usage) for modules without a spec form.
 std::string to_spec(const Model& model);
-// A registered name, or the path of a spec file (anything with a slash or ending in .json). Options need a name.
+// A registered name, or the path of a spec file (anything with a slash or ending in .json). Throws Error(usage) for
+// options beside a file: it says all itself.
 Model load(const std::string& name_or_file, const Options& options = {});
 
 }  // namespace freight::models

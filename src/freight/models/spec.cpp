@@ -1,5 +1,6 @@
-// Model specs: JSON to module trees and back. Each layer is built and at once applied in a trace that is thrown away:
-// so sizes can be inferred, and shapes that do not fit are reported with the layer's path. Never allocates weights.
+// Model specs: JSON to module trees; spec_print.cpp goes back. Each layer is built and at once applied in a trace that
+// is thrown away: so sizes can be inferred, and shapes that do not fit are reported with the layer's path. Never
+// allocates weights.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -92,10 +93,16 @@ class Settings {
     const std::string name = text("init", "standard");
     nn::WeightInit kind{};
     if (!nn::parse_weight_init(name, kind)) {
-      fail_here(type_, "unknown init '", name, "' (known: standard, he_normal, he_uniform, xavier_normal, ",
-                "xavier_uniform, trunc_normal, orthogonal)");
+      fail_here(type_, "unknown init '", name, "' (known: ", nn::weight_init_names(), ")");
     }
     return kind;
+  }
+  nn::BiasInit bias_init() {
+    const std::string name = text("bias_init", "standard");
+    if (name != "standard" && name != "zero") {
+      fail_here(type_, "unknown bias_init '", name, "' (known: standard, zero)");
+    }
+    return name == "zero" ? nn::BiasInit::zero : nn::BiasInit::standard;
   }
   // Every key must have been asked for.
   void finish() {
@@ -134,7 +141,8 @@ ModulePtr build_linear(Settings& s, const Tensor& x) {
   need_rank(s, x, 1);
   const int64_t in = s.integer("in", x.dim(-1)), out = s.integer("out");
   need_sane(s, static_cast<double>(in) * static_cast<double>(out));
-  return std::make_shared<nn::Linear>(in, out, nn::LinearOptions{.bias = s.flag("bias", true), .init = s.init()});
+  return std::make_shared<nn::Linear>(
+      in, out, nn::LinearOptions{.bias = s.flag("bias", true), .init = s.init(), .bias_init = s.bias_init()});
 }
 
 template <class Conv>
@@ -150,7 +158,8 @@ ModulePtr build_conv(Settings& s, const Tensor& x) {
                                                      .dilation = s.extents("dilation", 1),
                                                      .groups = s.integer("groups", 1),
                                                      .bias = s.flag("bias", true),
-                                                     .init = s.init()});
+                                                     .init = s.init(),
+                                                     .bias_init = s.bias_init()});
 }
 
 template <class Pool>
@@ -242,6 +251,7 @@ constexpr LayerType kLayers[] = {
     {"Sequential", nullptr},
     {"Residual", nullptr},
     {"Concat", nullptr},
+    {"Auxiliary", nullptr},
 };
 
 const LayerType& layer_type(const std::string& name) {
@@ -300,6 +310,7 @@ class SpecBuilder {
     }
     if (name == "Residual") return residual(settings, x);
     if (name == "Concat") return branches(settings, x);
+    if (name == "Auxiliary") return auxiliary(settings, x);
     try {
       ModulePtr m = type.build(settings, x);
       settings.finish();
@@ -378,6 +389,19 @@ class SpecBuilder {
     return std::make_shared<nn::Residual>(std::move(m), std::move(side), std::move(act));
   }
 
+  ModulePtr auxiliary(Settings& settings, const Tensor& x) {
+    const Json& head = settings.need("head");
+    const double weight = settings.number("weight", 0.3);
+    settings.finish();
+    Tensor y = x;
+    ModulePtr m = build(head, y);
+    try {
+      return std::make_shared<nn::Auxiliary>(std::move(m), weight);
+    } catch (const Error& e) {
+      throw Error(e.kind(), e.op(), e.message(), trace::location());
+    }
+  }
+
   ModulePtr reference(const Json& j, Tensor& x) {
     if (!j["ref"].is_string()) fail_here("spec", "'ref' must name an entry of 'defs': got ", excerpt(j["ref"]));
     const std::string name = j["ref"].get<std::string>();
@@ -431,74 +455,24 @@ Type input_type(const Json& root) {
   return t;
 }
 
+Loss loss_of(const Json& root) {
+  const auto it = root.find("loss");
+  Loss loss{};
+  if (it == root.end()) return loss;
+  if (!it->is_string() || !parse_loss(it->get<std::string>(), loss)) {
+    fail_here("spec", "'loss' is unknown: got ", excerpt(*it), ", need \"cross_entropy\" or \"mse\"");
+  }
+  return loss;
+}
+
 void check_keys(const Json& root) {
-  const std::vector<std::string> known = {"format", "name", "input", "input_dtype", "defs", "net", "description"};
+  const std::vector<std::string> known = {"format", "name", "input", "input_dtype",
+                                          "loss",   "defs", "net",   "description"};
   for (const auto& [key, value] : root.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     const std::string near = nearest(key, known);
     fail_here("spec", "unknown key '", key, "'", near.empty() ? "" : "; did you mean '" + near + "'?");
   }
-}
-
-// --- printing ---
-
-Json extents_json(const Extents& e) {
-  if (e.uniform) return e.values[0];
-  return Json(e.values.vector());
-}
-
-Json layer_json(const nn::Module& m, const std::string& name, const std::string& usual_name) {
-  const nn::Config config = m.config();
-  if (config.type.empty())
-    fail(ErrorKind::usage, "spec", "the module '", name, "' is a class of its own and has no spec form");
-  Json j;
-  j["type"] = config.type;
-  if (name != usual_name) j["name"] = name;
-  for (const nn::Setting& s : config.settings) {
-    switch (s.kind) {
-      case nn::Setting::Kind::integer: j[s.key] = s.integer; break;
-      case nn::Setting::Kind::number: j[s.key] = s.number; break;
-      case nn::Setting::Kind::flag: j[s.key] = s.flag; break;
-      case nn::Setting::Kind::text: j[s.key] = s.text; break;
-      case nn::Setting::Kind::extents: j[s.key] = extents_json(s.extents); break;
-    }
-  }
-  const auto list = [&](const char* key) {
-    j[key] = Json::array();
-    for (size_t i = 0; i < m.children().size(); ++i) {
-      const nn::Child& c = m.children()[i];
-      j[key].push_back(layer_json(*c.module, c.name, std::to_string(i)));
-    }
-  };
-  if (config.type == "Sequential") list("layers");
-  if (config.type == "Concat") list("branches");
-  if (const auto* residual = dynamic_cast<const nn::Residual*>(&m)) {
-    j["main"] = layer_json(residual->main(), "", "");
-    if (residual->shortcut()) j["shortcut"] = layer_json(*residual->shortcut(), "", "");
-    if (residual->activation()) j["activation"] = layer_json(*residual->activation(), "", "");
-  }
-  return j;
-}
-
-// One line per layer without children; containers are spread.
-void write(const Json& j, int indent, std::string& out) {
-  bool flat = true;
-  for (const Json& e : j) flat = flat && !e.is_object() && !(e.is_array() && !e.empty() && e[0].is_object());
-  if (!j.is_structured() || (flat && indent > 0)) {
-    out += j.dump();
-    return;
-  }
-  const std::string inner(static_cast<size_t>(indent + 2), ' '), outer(static_cast<size_t>(indent), ' ');
-  out += j.is_array() ? "[" : "{";
-  bool first = true;
-  for (const auto& [key, value] : j.items()) {
-    out += first ? "\n" : ",\n";
-    first = false;
-    out += inner;
-    if (j.is_object()) out += Json(key).dump() + ": ";
-    write(value, indent + 2, out);
-  }
-  out += "\n" + outer + (j.is_array() ? "]" : "}");
 }
 
 }  // namespace
@@ -523,6 +497,7 @@ Model from_spec(const std::string& text, const std::string& source) {
   if (const auto name = root.find("name"); name != root.end() && name->is_string())
     model.name = name->get<std::string>();
   model.input = input_type(root);
+  model.loss = loss_of(root);
   const auto tape = std::make_shared<trace::Trace>(trace::Trace::Mode::compile);
   const trace::Recording recording(tape);
   Tensor x = tape->input("x", model.batch_type(2));
@@ -541,18 +516,6 @@ Model from_spec_file(const std::string& path) {
   const io::Bytes bytes = io::read_file(path);
   const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return from_spec(text, path);
-}
-
-std::string to_spec(const Model& model) {
-  Json root;
-  root["format"] = "freight-model-1";
-  root["name"] = model.name;
-  root["input"] = model.input.shape.vector();
-  if (model.input.dtype != DType::f32) root["input_dtype"] = to_string(model.input.dtype);
-  root["net"] = layer_json(*model.net, "", "");
-  std::string out;
-  write(root, 0, out);
-  return out + "\n";
 }
 
 }  // namespace freight::models

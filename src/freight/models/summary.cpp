@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/base/strings.h"
+#include "freight/nn/container.h"
 #include "freight/trace/tracer.h"
 
 namespace freight::models {
@@ -39,6 +40,13 @@ std::string human_flops(double f) {
   return fixed(f, unit == 0 ? 0 : 1) + kUnits[unit];
 }
 
+int64_t auxiliary_parameters(const nn::Module& m) {
+  if (dynamic_cast<const nn::Auxiliary*>(&m)) return m.parameter_count();
+  int64_t n = 0;
+  for (const nn::Child& c : m.children()) n += auxiliary_parameters(*c.module);
+  return n;
+}
+
 }  // namespace
 
 Summary summarize(const Model& model, int64_t batch) {
@@ -52,6 +60,7 @@ Summary summarize(const Model& model, int64_t batch) {
   const Tensor result = (*model.net)(tape->input("x", s.input));
   s.output = result.type();
   s.parameters = model.net->parameter_count();
+  s.auxiliary_parameters = auxiliary_parameters(*model.net);
   for (const nn::NamedVariable& v : model.net->state_dict()) {
     if (!v.variable.trainable()) s.state_numbers += v.variable.type().numel();
   }
@@ -87,6 +96,10 @@ std::string to_text(const Summary& s) {
     }
     out += "\n";
   }
+  if (s.auxiliary_parameters > 0) {
+    out +=
+        with_commas(s.auxiliary_parameters) + " of the parameters are in auxiliary heads, which only training runs\n";
+  }
   return out;
 }
 
@@ -96,6 +109,7 @@ std::string to_json(const Summary& s) {
   j["input"] = to_string(s.input);
   j["output"] = to_string(s.output);
   j["parameters"] = s.parameters;
+  j["auxiliary_parameters"] = s.auxiliary_parameters;
   j["state_numbers"] = s.state_numbers;
   j["flops"] = s.flops;
   j["layers"] = nlohmann::ordered_json::array();

@@ -1,10 +1,17 @@
 // See container.h.
 #include "freight/nn/container.h"
 
+#include <cmath>
+
+#include "freight/base/error.h"
 #include "freight/ops/shape.h"
 #include "freight/trace/tracer.h"
 
 namespace freight::nn {
+
+namespace {
+thread_local AuxiliaryOutputs* t_outputs = nullptr;
+}
 
 Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
@@ -34,5 +41,23 @@ Tensor Concat::forward(const Tensor& x) {
   for (const Child& c : children()) parts.push_back((*c.module)(x));
   return concat(parts, 1);
 }
+
+Auxiliary::Auxiliary(std::shared_ptr<Module> head, double weight) : head_(std::move(head)), weight_(weight) {
+  if (!std::isfinite(weight) || weight < 0) {
+    fail(ErrorKind::usage, "Auxiliary", "weight must be a finite number, not negative: got ", weight);
+  }
+  adopt("", head_);
+}
+Tensor Auxiliary::forward(const Tensor& x) {
+  if (training()) {
+    const Tensor output = (*head_)(x);
+    if (t_outputs) t_outputs->list.push_back({output, weight_});
+  }
+  return x;
+}
+Config Auxiliary::config() const { return Config{"Auxiliary"}.number("weight", weight_, 0.3); }
+
+AuxiliaryOutputs::AuxiliaryOutputs() : before_(t_outputs) { t_outputs = this; }
+AuxiliaryOutputs::~AuxiliaryOutputs() { t_outputs = before_; }
 
 }  // namespace freight::nn

@@ -1,4 +1,5 @@
-// Modules made of modules: Sequential, Residual (main + shortcut), Concat (parallel branches along the channels).
+// Modules made of modules: Sequential, Residual (main + shortcut), Concat (parallel branches along the channels),
+// Auxiliary (a head that only training runs).
 #pragma once
 #include <type_traits>
 
@@ -77,6 +78,38 @@ class Concat : public Module {
   }
   Tensor forward(const Tensor& x) override;
   Config config() const override { return {"Concat"}; }
+};
+
+// Gives its input on. In training `head` is run on it too, and its result handed to the AuxiliaryOutputs that lives on
+// this thread, so that a loss reaches the layers before it by a short way; `weight` is that loss's share. Evaluation
+// does not run the head. In paths the head's children appear as the module's own. Szegedy et al. 2015.
+class Auxiliary : public Module {
+ public:
+  explicit Auxiliary(std::shared_ptr<Module> head, double weight = 0.3);
+  Tensor forward(const Tensor& x) override;
+  Config config() const override;
+  const Module& head() const { return *head_; }
+
+ private:
+  std::shared_ptr<Module> head_;
+  double weight_;
+};
+
+struct AuxiliaryOutput {
+  Tensor output;
+  double weight;
+};
+// While it lives, collects what the Auxiliary modules called on this thread give, in order.
+class AuxiliaryOutputs {
+ public:
+  AuxiliaryOutputs();
+  ~AuxiliaryOutputs();
+  AuxiliaryOutputs(const AuxiliaryOutputs&) = delete;
+  AuxiliaryOutputs& operator=(const AuxiliaryOutputs&) = delete;
+  std::vector<AuxiliaryOutput> list;
+
+ private:
+  AuxiliaryOutputs* before_;
 };
 
 }  // namespace freight::nn

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "freight/base/strings.h"
+
 namespace freight::nn {
 
 namespace {
@@ -27,6 +29,7 @@ constexpr Named kNames[] = {
     {WeightInit::he_uniform, "he_uniform"},
     {WeightInit::xavier_normal, "xavier_normal"},
     {WeightInit::xavier_uniform, "xavier_uniform"},
+    {WeightInit::normal, "normal"},
     {WeightInit::trunc_normal, "trunc_normal"},
     {WeightInit::orthogonal, "orthogonal"},
 };
@@ -50,6 +53,12 @@ bool parse_weight_init(const std::string& name, WeightInit& out) {
   return false;
 }
 
+std::string weight_init_names() {
+  std::vector<std::string> names;
+  for (const Named& n : kNames) names.emplace_back(n.name);
+  return join(names, ", ");
+}
+
 Init weight_init(WeightInit kind, const Shape& shape) {
   switch (kind) {
     case WeightInit::standard: return init::kaiming_uniform(shape, std::sqrt(1.0 / 3.0));
@@ -57,10 +66,17 @@ Init weight_init(WeightInit kind, const Shape& shape) {
     case WeightInit::he_uniform: return init::kaiming_uniform(shape);
     case WeightInit::xavier_normal: return init::xavier_normal(shape);
     case WeightInit::xavier_uniform: return init::xavier_uniform(shape);
+    case WeightInit::normal: return init::normal(0, 0.01);
     case WeightInit::trunc_normal: return init::trunc_normal();
     case WeightInit::orthogonal: break;
   }
   return init::orthogonal();
+}
+
+Init bias_init(BiasInit kind, const Shape& weight) {
+  if (kind == BiasInit::zero) return init::constant(0);
+  const double bound = 1 / std::sqrt(fan_of(weight, Fan::in));
+  return init::uniform(-bound, bound);
 }
 
 namespace init {

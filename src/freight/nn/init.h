@@ -7,12 +7,28 @@
 namespace freight::nn {
 
 // What a layer does with its weight when the user does not say: PyTorch's default (Kaiming uniform with a = sqrt 5, so
-// the bound is 1 / sqrt(fan in)), or one of the named rules below with the gain of ReLU where they have one.
-enum class WeightInit { standard, he_normal, he_uniform, xavier_normal, xavier_uniform, trunc_normal, orthogonal };
+// the bound is 1 / sqrt(fan in)), or one of the named rules below with the gain of ReLU where they have one. he_normal
+// counts the fan out, as residual networks do; normal has deviation 0.01 (Krizhevsky et al. 2012).
+enum class WeightInit {
+  standard,
+  he_normal,
+  he_uniform,
+  xavier_normal,
+  xavier_uniform,
+  normal,
+  trunc_normal,
+  orthogonal
+};
 std::string to_string(WeightInit init);
 // False for an unknown name.
 bool parse_weight_init(const std::string& name, WeightInit& out);
 Init weight_init(WeightInit init, const Shape& shape);
+// The names, for messages.
+std::string weight_init_names();
+
+// The bias beside a weight: PyTorch's default (uniform within 1 / sqrt(fan in) of the weight), or zero.
+enum class BiasInit { standard, zero };
+Init bias_init(BiasInit init, const Shape& weight);
 
 enum class Fan { in, out };
 namespace init {

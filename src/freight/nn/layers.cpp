@@ -1,8 +1,6 @@
 // See layers.h.
 #include "freight/nn/layers.h"
 
-#include <cmath>
-
 #include "freight/base/error.h"
 #include "freight/ops/index.h"
 #include "freight/ops/linalg.h"
@@ -15,19 +13,14 @@ namespace {
 void need_positive(const char* op, const char* what, int64_t v) {
   if (v < 1) fail(ErrorKind::usage, op, what, " must be positive: got ", v);
 }
-// PyTorch: uniform within 1 / sqrt(fan in) of the weight.
-Init bias_init(const Shape& weight) {
-  const int64_t fan_in = weight.numel() / weight[0];
-  const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
-  return init::uniform(-bound, bound);
-}
+std::string to_string(BiasInit init) { return init == BiasInit::zero ? "zero" : "standard"; }
 }  // namespace
 
 Linear::Linear(int64_t in, int64_t out, const LinearOptions& options) : options_(options) {
   need_positive("Linear", "in", in);
   need_positive("Linear", "out", out);
   weight = parameter("weight", {out, in}, weight_init(options.init, {out, in}));
-  if (options.bias) bias = parameter("bias", {out}, bias_init({out, in}));
+  if (options.bias) bias = parameter("bias", {out}, bias_init(options.bias_init, {out, in}));
 }
 Tensor Linear::forward(const Tensor& x) { return bias.defined() ? linear(x, weight, bias) : linear(x, weight); }
 Config Linear::config() const {
@@ -35,7 +28,8 @@ Config Linear::config() const {
       .integer("in", weight.shape()[1])
       .integer("out", weight.shape()[0])
       .flag("bias", options_.bias, true)
-      .text("init", to_string(options_.init), "standard");
+      .text("init", to_string(options_.init), "standard")
+      .text("bias_init", to_string(options_.bias_init), "standard");
 }
 
 ConvLayer::ConvLayer(const char* type, int spatial, int64_t in, int64_t out, const Extents& kernel,
@@ -54,7 +48,7 @@ ConvLayer::ConvLayer(const char* type, int spatial, int64_t in, int64_t out, con
     shape.push_back(k);
   }
   weight = parameter("weight", shape, weight_init(o.init, shape));
-  if (o.bias) bias = parameter("bias", {out}, bias_init(shape));
+  if (o.bias) bias = parameter("bias", {out}, bias_init(o.bias_init, shape));
 }
 Config ConvLayer::config() const {
   return Config{type_}
@@ -66,7 +60,8 @@ Config ConvLayer::config() const {
       .extents("dilation", options_.dilation, 1)
       .integer("groups", options_.groups, 1)
       .flag("bias", options_.bias, true)
-      .text("init", to_string(options_.init), "standard");
+      .text("init", to_string(options_.init), "standard")
+      .text("bias_init", to_string(options_.bias_init), "standard");
 }
 Tensor Conv1d::forward(const Tensor& x) {
   return bias.defined() ? conv1d(x, weight, bias, options()) : conv1d(x, weight, options());

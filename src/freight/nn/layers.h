@@ -10,6 +10,7 @@ namespace freight::nn {
 struct LinearOptions {
   bool bias = true;
   WeightInit init = WeightInit::standard;
+  BiasInit bias_init = BiasInit::standard;
 };
 // (..., in) -> (..., out): x weight^T + bias; weight (out, in), bias (out).
 class Linear : public Module {
@@ -30,6 +31,7 @@ struct ConvLayerOptions {
   int64_t groups = 1;
   bool bias = true;
   WeightInit init = WeightInit::standard;
+  BiasInit bias_init = BiasInit::standard;
 };
 // (N, in, spatial...) -> (N, out, spatial'...); weight (out, in / groups, kernel...), bias (out).
 class ConvLayer : public Module {

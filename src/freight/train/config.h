@@ -10,7 +10,9 @@ namespace freight::train {
 struct Config {
   std::string data = "digits";
   std::string data_dir;
-  std::string model;  // name or FILE.json
+  std::string model;        // name or FILE.json
+  int64_t num_classes = 0;  // of a named model; 0: the data's
+  std::string input_size;   // "H" or "HxW": pictures are resized to it; empty: as they are
   std::string recipe = "default";
   std::string weights;           // start from these
   std::string backend = "auto";  // auto, cpu, ref

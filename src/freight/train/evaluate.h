@@ -1,6 +1,9 @@
-// Evaluation: loss and top-1 over a data set, exactly once per sample, with the network in evaluation mode.
+// Evaluation: the model's loss, and top-1 where it tells classes, over a data set, exactly once per sample, with the
+// network in evaluation mode.
 #pragma once
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "freight/data/dataset.h"
@@ -11,10 +14,14 @@ namespace freight::train {
 
 struct Evaluation {
   int64_t count = 0;
-  double loss = 0;  // mean over samples
-  double top1 = 0;  // percent
+  double loss = 0;                  // mean over samples
+  std::optional<double> top1 = {};  // percent; none for a model that regresses values
   double seconds = 0;
 };
+
+// Throws Error(usage) where the set is not what the model takes: samples of another shape, values for a model that
+// tells classes or the other way round, more classes or another number of values than the model gives.
+void need_fit(const models::Model& model, const data::Dataset& set);
 
 // Keeps the compiled step between calls, so that every epoch replays the same plan.
 class Evaluator {

@@ -57,8 +57,11 @@ Group group_of(const Bundle& bundle, const std::vector<Array>& samples, DType dt
 }
 
 struct Step {
-  nn::Module* net;
-  Tensor operator()(const Tensor& x) const { return softmax((*net)(x), -1); }
+  const models::Model* model;
+  Tensor operator()(const Tensor& x) const {
+    const Tensor outputs = (*model->net)(x);
+    return model->loss == models::Loss::mse ? outputs : softmax(outputs, -1);
+  }
 };
 
 }  // namespace
@@ -82,7 +85,7 @@ Array predict(Bundle& bundle, const std::vector<Array>& samples, const CompileOp
   Array all(DType::f32, {static_cast<int64_t>(samples.size()), classes});
   const bool was_training = bundle.model.net->training();
   bundle.model.net->eval();
-  auto step = compile(Step{bundle.model.net.get()}, options);
+  auto step = compile(Step{&bundle.model}, options);
   for (const DType dtype : {DType::u8, DType::f32}) {
     const Group g = group_of(bundle, samples, dtype);
     if (g.places.empty()) continue;

@@ -1,5 +1,6 @@
-// Prediction: class probabilities for pictures, with the preprocessing that training and evaluation used. Pictures
-// become a data set and go through the same Loader and Transform as evaluation's, so the two cannot drift apart.
+// Prediction: class probabilities (or regressed values) for pictures, with the preprocessing that training and
+// evaluation used. Pictures become a data set and go through the same Loader and Transform as evaluation's, so the two
+// cannot drift apart.
 #pragma once
 #include <string>
 #include <vector>
@@ -15,7 +16,8 @@ namespace freight::train {
 // Throws Error(data) that names the file.
 Array load_sample(const std::string& path, const Preprocessing& preprocessing);
 
-// Probabilities f32 (N, classes) for samples as load_sample gives them, in their order, batch by batch.
+// Probabilities f32 (N, classes), or the values (N, K) of a model that regresses, for samples as load_sample gives
+// them, in their order, batch by batch.
 Array predict(Bundle& bundle, const std::vector<Array>& samples, const CompileOptions& options = {},
               int64_t batch_size = 64);
 

@@ -105,6 +105,7 @@ void validate(const Config& c) {
   if (c.eval_every < 1) bad("--eval-every", "must be at least 1: got ", c.eval_every);
   if (c.seed < 0) bad("--seed", "must not be negative: got ", c.seed);
   if (c.lr_step_size < 1) bad("--lr-step-size", "must be at least 1: got ", c.lr_step_size);
+  if (c.num_classes < 0) bad("--num-classes", "must not be negative: got ", c.num_classes);
   const auto one_of = [](const char* flag, const std::string& got, const std::vector<std::string>& known) {
     for (const std::string& k : known) {
       if (k == got) return;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <ctime>
 #include <filesystem>
+#include <limits>
 
 #include <nlohmann/json.hpp>
 
@@ -16,6 +17,8 @@
 #include "freight/base/version.h"
 #include "freight/data/catalog.h"
 #include "freight/data/loader.h"
+#include "freight/data/resample.h"
+#include "freight/models/loss.h"
 #include "freight/ops/ops.h"
 #include "freight/optim/ema.h"
 #include "freight/optim/optimizer.h"
@@ -36,8 +39,12 @@ using Clock = std::chrono::steady_clock;
 double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
 models::Model make_model(const Config& c, const data::Dataset& set) {
-  if (ends_with(c.model, ".json") || c.model.find('/') != std::string::npos) return models::from_spec_file(c.model);
-  return models::create(c.model, {.classes = set.class_count(), .input = set.sample_shape()});
+  if (ends_with(c.model, ".json") || c.model.find('/') != std::string::npos) {
+    return models::load(c.model, {.classes = c.num_classes});
+  }
+  const int64_t values = set.labels.numel() / set.count();  // per sample, of a set to regress
+  const int64_t usual = set.classification() ? set.class_count() : values;
+  return models::create(c.model, {.classes = c.num_classes > 0 ? c.num_classes : usual, .input = set.sample_shape()});
 }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Config& c, const std::vector<Variable>& parameters) {
@@ -72,6 +79,8 @@ optim::Schedule make_schedule(const Config& c, int64_t steps_per_epoch, int64_t 
 json config_json(const Config& c) {
   return {{"data", c.data},
           {"model", c.model},
+          {"num_classes", c.num_classes},
+          {"input_size", c.input_size},
           {"recipe", c.recipe},
           {"weights", c.weights},
           {"device", c.backend},
@@ -122,18 +131,17 @@ std::string free_dir(const std::string& name) {
 // One compiled step: (images, labels) -> (loss, number right). The updates are kept only where the loss is finite, so
 // that a step gone wrong leaves the model as it was before.
 struct TrainStep {
-  nn::Module* net;
+  const models::Model* model;
   optim::Optimizer* optimizer;
   optim::EMA* ema;
   double label_smoothing;
 
   std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y) const {
-    const Tensor logits = (*net)(x);
-    const Tensor loss = cross_entropy(logits, y, {.label_smoothing = label_smoothing});
+    const auto [outputs, loss] = models::score(*model, x, y, {.label_smoothing = label_smoothing});
     optimizer->step(loss);
     if (ema) ema->update();
     assign_only_if(is_finite(loss));
-    return {loss, sum(cast(equal(argmax(logits, 1), cast(y, DType::i32)), DType::f32))};
+    return {loss, models::right_count(*model, outputs, y)};
   }
 };
 
@@ -166,10 +174,14 @@ class Run {
     started_ = Clock::now();
     seed(static_cast<uint64_t>(c_.seed));
     data_ = data::load(c_.data, {.data_dir = c_.data_dir});
-    if (!data_.train.classification()) fail(ErrorKind::usage, "train", "data set ", c_.data, " has no class labels");
+    if (!c_.input_size.empty()) {
+      const Shape size = models::parse_size(c_.input_size);
+      data_.train = data::resized(data_.train, size[0], size[1]);
+      data_.test = data::resized(data_.test, size[0], size[1]);
+    }
     model_ = make_model(c_, data_.train);
     if (!c_.weights.empty()) load_weights(model_, c_.weights);
-    check_fit();
+    need_fit(model_, data_.train);
     options_ = {.backend = c_.backend == "auto" ? std::string() : c_.backend,
                 .deterministic = c_.deterministic,
                 .input_names = {"images", "labels"}};
@@ -190,28 +202,14 @@ class Run {
     if (c_.model_ema > 0) ema_ = std::make_unique<optim::EMA>(*model_.net, optim::EMAOptions{.decay = c_.model_ema});
     schedule_ = make_schedule(c_, steps_per_epoch_, total_);
     model_.net->train();
-    step_ = std::make_unique<Compiled<TrainStep>>(
-        TrainStep{model_.net.get(), optimizer_.get(), ema_.get(), c_.label_smoothing}, options_);
+    step_ = std::make_unique<Compiled<TrainStep>>(TrainStep{&model_, optimizer_.get(), ema_.get(), c_.label_smoothing},
+                                                  options_);
     evaluator_ = std::make_unique<Evaluator>(model_, options_, 256);
-    step_->plan(Type{DType::f32, batch_shape()}, Type{DType::i64, {c_.batch_size}});
-  }
-
-  // The classes and the input of the data must be those of the model.
-  void check_fit() const {
-    const Shape& need = data_.train.sample_shape();
-    if (model_.input.shape != need) {
-      fail(ErrorKind::usage, "train", "model ", model_.name, " takes input ", model_.input, ", data set ", c_.data,
-           " has ", need);
-    }
-    if (model_.classes() < data_.train.class_count()) {
-      fail(ErrorKind::usage, "train", "model ", model_.name, " gives ", model_.classes(), " classes, data set ",
-           c_.data, " has ", data_.train.class_count());
-    }
+    plan();
   }
 
   void announce() {
-    const Type x{DType::f32, batch_shape()}, y{DType::i64, {c_.batch_size}};
-    const std::shared_ptr<const Plan> plan = step_->plan(x, y);
+    const std::shared_ptr<const Plan> plan = this->plan();
     Start s;
     s.model = model_.name;
     s.device = backend(plan->options().backend).description();
@@ -236,11 +234,14 @@ class Run {
     observer_.on_start(s);
   }
 
-  Shape batch_shape() const {
-    Shape s = data_.train.sample_shape();
-    s.insert(0, c_.batch_size);
-    return s;
+  // Of the step on a full batch.
+  std::shared_ptr<const Plan> plan() {
+    Shape x = data_.train.sample_shape(), y = data_.train.labels.shape();
+    x.insert(0, c_.batch_size);
+    y[0] = c_.batch_size;
+    return step_->plan(Type{DType::f32, x}, Type{data_.train.labels.dtype(), y});
   }
+  bool regression() const { return model_.loss == models::Loss::mse; }
 
   void loop() {
     for (epoch_ = 1; epoch_ <= epochs_ && !result_.interrupted; ++epoch_) run_epoch();
@@ -261,11 +262,12 @@ class Run {
                 .total_step = done_,
                 .loss = loss,
                 .mean_loss = loss_sum / static_cast<double>(batches),
-                .top1 = 100.0 * right / static_cast<double>(seen),
+                .top1 = {},
                 .lr = optimizer_->lr(),
                 .samples_per_s = static_cast<double>(seen) / elapsed,
                 .data_percent = 100.0 * (loader_->wait_seconds() - waited) / elapsed,
                 .eta_s = static_cast<double>(total_ - done_) * elapsed / static_cast<double>(batches)};
+      if (!regression()) report.top1 = 100.0 * right / static_cast<double>(seen);
     };
     double loss = 0;
     for (data::Batch& batch : loader_->epoch(epoch_ - 1)) {
@@ -307,16 +309,16 @@ class Run {
                   .samples_per_s = report.samples_per_s,
                   .data_s = report.data_percent / 100.0 * seconds,
                   .step_s = seconds / static_cast<double>(std::max<int64_t>(report.step, 1)),
-                  .mem_bytes = static_cast<int64_t>(
-                      step_->plan(Type{DType::f32, batch_shape()}, Type{DType::i64, {c_.batch_size}})->arena_bytes())};
+                  .mem_bytes = static_cast<int64_t>(plan()->arena_bytes())};
     dir_->metrics().write(m);
     const bool last = epoch_ == epochs_;
     if (!result_.interrupted && (last || epoch_ % c_.eval_every == 0)) {
       e.test = evaluate();
     }
     if (e.test) {
-      e.best = e.test->top1 > best_top1_;
-      if (e.best) best_top1_ = e.test->top1;
+      const double score = e.test->top1.value_or(-e.test->loss);
+      e.best = score > best_score_;
+      if (e.best) best_score_ = score;
       dir_->metrics().write({.step = done_,
                              .epoch = static_cast<double>(epoch_),
                              .split = "test",
@@ -324,11 +326,15 @@ class Run {
                              .top1 = e.test->top1,
                              .samples_per_s = static_cast<double>(e.test->count) / std::max(e.test->seconds, 1e-9)});
     }
-    dir_->log(cat("epoch ", epoch_, "/", epochs_, " loss ", fixed(report.mean_loss, 4), " top1 ", fixed(report.top1, 2),
-                  e.test ? cat(" test loss ", fixed(e.test->loss, 4), " top1 ", fixed(e.test->top1, 2)) : std::string(),
+    dir_->log(cat("epoch ", epoch_, "/", epochs_, " loss ", fixed(report.mean_loss, 4), top1_text(report.top1),
+                  e.test ? cat(" test loss ", fixed(e.test->loss, 4), top1_text(e.test->top1)) : std::string(),
                   e.best ? " * best" : ""));
     dir_->checkpoint(done_, bundle(), e.best, c_.keep);
     observer_.on_epoch(e);
+  }
+
+  static std::string top1_text(const std::optional<double>& top1) {
+    return top1 ? cat(" top1 ", fixed(*top1, 2)) : std::string();
   }
 
   // On the averaged weights where there are any. Nothing when a signal stops it: a part of the set is no result.
@@ -348,11 +354,12 @@ class Run {
   }
 
   Bundle bundle() {
-    return {
-        model_,
-        preprocessing_of(data_.train),
-        data_.train.classes,
-        {{"data", c_.data}, {"steps", cat(done_)}, {"test_top1", fixed(result_.test.top1, 2)}, {"seed", cat(c_.seed)}}};
+    Bundle b{model_,
+             preprocessing_of(data_.train),
+             data_.train.classes,
+             {{"data", c_.data}, {"steps", cat(done_)}, {"test_loss", cat(result_.test.loss)}, {"seed", cat(c_.seed)}}};
+    if (result_.test.top1) b.provenance["test_top1"] = fixed(*result_.test.top1, 2);
+    return b;
   }
 
   void finish() {
@@ -412,10 +419,14 @@ class Run {
                    {"fingerprint", cat(data_.train.fingerprint())}};
     }
     if (std::string_view(status) == "complete" || result_.interrupted) {
-      j["result"] = {{"test_top1", result_.test.top1},    {"test_loss", result_.test.loss},
-                     {"train_loss", result_.train_loss},  {"steps", result_.steps},
-                     {"epochs", result_.epochs},          {"train_seconds", result_.train_seconds},
+      j["result"] = {{"test_top1", nullptr},
+                     {"test_loss", result_.test.loss},
+                     {"train_loss", result_.train_loss},
+                     {"steps", result_.steps},
+                     {"epochs", result_.epochs},
+                     {"train_seconds", result_.train_seconds},
                      {"interrupted", result_.interrupted}};
+      if (result_.test.top1) j["result"]["test_top1"] = *result_.test.top1;
     }
     dir_->write_text("run.json", j.dump(2) + "\n");
   }
@@ -437,7 +448,7 @@ class Run {
   std::string backend_;
   Clock::time_point started_;
   int64_t steps_per_epoch_ = 0, total_ = 0, epochs_ = 0, epoch_ = 0, done_ = 0;
-  double best_top1_ = -1;
+  double best_score_ = -std::numeric_limits<double>::infinity();  // top1, or the negative loss of a regression
 };
 
 }  // namespace

@@ -17,7 +17,8 @@ namespace freight::train {
 // What is known before the first step: the start block.
 struct Start {
   std::string model, device, output_dir, data;
-  int64_t parameters = 0, train_count = 0, test_count = 0, classes = 0, batch_size = 0, epochs = 0, steps = 0;
+  int64_t parameters = 0, train_count = 0, test_count = 0, batch_size = 0, epochs = 0, steps = 0;
+  int64_t classes = 0;  // of the data; 0 for values to regress
   double flops_per_step = 0;
   size_t planned_bytes = 0;  // arena of the training step
   size_t plan_steps = 0;
@@ -29,7 +30,7 @@ struct StepReport {
   int64_t step = 0, steps = 0;    // within the epoch, 1-based
   int64_t total_step = 0;
   double loss = 0, mean_loss = 0;
-  double top1 = 0;  // percent of the samples since the epoch's start
+  std::optional<double> top1 = {};  // percent of the samples since the epoch's start; none for a regression
   double lr = 0;
   double samples_per_s = 0;  // since the epoch's start
   double data_percent = 0;   // share of time spent waiting for data

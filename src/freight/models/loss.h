@@ -1,0 +1,25 @@
+// The loss of a model on a batch, one definition for training, evaluation and measurements. N batch, K classes or
+// values.
+#pragma once
+#include "freight/models/models.h"
+#include "freight/ops/neural.h"
+
+namespace freight::models {
+
+struct LossOptions {
+  double label_smoothing = 0;  // of cross_entropy
+  Reduction reduction = Reduction::mean;
+};
+struct Scored {
+  Tensor outputs;  // (N, K)
+  Tensor loss;     // scalar: over the samples their mean or sum
+};
+// Runs the net on x and compares with y: cross_entropy takes classes i64 (N); mse values f32 (N, K), or (N) where K is
+// 1, and averages over them. In training the auxiliary heads' losses are added, each times its weight.
+// Throws Error(usage) for targets of another kind or shape.
+Scored score(const Model& model, const Tensor& x, const Tensor& y, const LossOptions& options = {});
+
+// How many outputs (N, K) have their largest entry at y: f32 scalar. 0 for models that regress values.
+Tensor right_count(const Model& model, const Tensor& outputs, const Tensor& y);
+
+}  // namespace freight::models

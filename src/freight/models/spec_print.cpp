@@ -1,0 +1,89 @@
+// Module trees to JSON specs, in the layout of models/*.json: one line per layer without children. Reading: spec.cpp.
+#include <nlohmann/json.hpp>
+
+#include "freight/base/error.h"
+#include "freight/models/models.h"
+#include "freight/nn/nn.h"
+
+namespace freight::models {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json extents_json(const Extents& e) {
+  if (e.uniform) return e.values[0];
+  return Json(e.values.vector());
+}
+
+Json layer_json(const nn::Module& m, const std::string& name, const std::string& usual_name) {
+  const nn::Config config = m.config();
+  if (config.type.empty())
+    fail(ErrorKind::usage, "spec", "the module '", name, "' is a class of its own and has no spec form");
+  Json j;
+  j["type"] = config.type;
+  if (name != usual_name) j["name"] = name;
+  for (const nn::Setting& s : config.settings) {
+    switch (s.kind) {
+      case nn::Setting::Kind::integer: j[s.key] = s.integer; break;
+      case nn::Setting::Kind::number: j[s.key] = s.number; break;
+      case nn::Setting::Kind::flag: j[s.key] = s.flag; break;
+      case nn::Setting::Kind::text: j[s.key] = s.text; break;
+      case nn::Setting::Kind::extents: j[s.key] = extents_json(s.extents); break;
+    }
+  }
+  const auto list = [&](const char* key) {
+    j[key] = Json::array();
+    for (size_t i = 0; i < m.children().size(); ++i) {
+      const nn::Child& c = m.children()[i];
+      j[key].push_back(layer_json(*c.module, c.name, std::to_string(i)));
+    }
+  };
+  if (config.type == "Sequential") list("layers");
+  if (config.type == "Concat") list("branches");
+  if (const auto* auxiliary = dynamic_cast<const nn::Auxiliary*>(&m)) j["head"] = layer_json(auxiliary->head(), "", "");
+  if (const auto* residual = dynamic_cast<const nn::Residual*>(&m)) {
+    j["main"] = layer_json(residual->main(), "", "");
+    if (residual->shortcut()) j["shortcut"] = layer_json(*residual->shortcut(), "", "");
+    if (residual->activation()) j["activation"] = layer_json(*residual->activation(), "", "");
+  }
+  return j;
+}
+
+// One line per layer without children; containers are spread.
+void write(const Json& j, int indent, std::string& out) {
+  bool flat = true;
+  for (const Json& e : j) flat = flat && !e.is_object() && !(e.is_array() && !e.empty() && e[0].is_object());
+  if (!j.is_structured() || (flat && indent > 0)) {
+    out += j.dump();
+    return;
+  }
+  const std::string inner(static_cast<size_t>(indent + 2), ' '), outer(static_cast<size_t>(indent), ' ');
+  out += j.is_array() ? "[" : "{";
+  bool first = true;
+  for (const auto& [key, value] : j.items()) {
+    out += first ? "\n" : ",\n";
+    first = false;
+    out += inner;
+    if (j.is_object()) out += Json(key).dump() + ": ";
+    write(value, indent + 2, out);
+  }
+  out += "\n" + outer + (j.is_array() ? "]" : "}");
+}
+
+}  // namespace
+
+std::string to_spec(const Model& model) {
+  Json root;
+  root["format"] = "freight-model-1";
+  root["name"] = model.name;
+  root["input"] = model.input.shape.vector();
+  if (model.input.dtype != DType::f32) root["input_dtype"] = to_string(model.input.dtype);
+  if (model.loss != Loss::cross_entropy) root["loss"] = to_string(model.loss);
+  root["net"] = layer_json(*model.net, "", "");
+  std::string out;
+  write(root, 0, out);
+  return out + "\n";
+}
+
+}  // namespace freight::models

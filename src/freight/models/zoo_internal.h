@@ -1,0 +1,29 @@
+// The nets of the registry, one function per family. Letters: C channels, H W image, K classes.
+#pragma once
+#include <vector>
+
+#include "freight/nn/nn.h"
+
+namespace freight::models {
+
+// What a named net is built for: the options with the model's defaults filled in.
+struct Task {
+  Shape input;      // of one sample; (C, H, W) for convolutional nets
+  int64_t classes;  // K
+};
+
+enum class Norm { none, batch };
+enum class Block { basic, bottleneck };
+
+// Krizhevsky 2014 (one tower), as torchvision has it.
+nn::Sequential alexnet(const Task& task);
+// Simonyan and Zisserman 2015: 3x3 convolutions, `stages[i]` of them before pooling i.
+nn::Sequential vgg(const Task& task, const std::vector<int>& stages, Norm norm);
+// Szegedy et al. 2015 with BatchNorm and two auxiliary heads, as torchvision has it.
+nn::Sequential googlenet(const Task& task);
+// He et al. 2016: `stages[i]` blocks at stage i; the bottleneck's stride is at its 3x3 convolution.
+nn::Sequential resnet(const Task& task, Block block, const std::vector<int>& stages);
+// The same, section 4.2: three stages of 16, 32 and 64 channels for small images.
+nn::Sequential small_resnet(const Task& task, int blocks_per_stage);
+
+}  // namespace freight::models

@@ -1,0 +1,97 @@
+// The loss of a model: auxiliary heads count in training and are absent in evaluation; targets that do not fit.
+#include "freight/models/loss.h"
+
+#include <gtest/gtest.h>
+
+#include "freight/base/error.h"
+#include "freight/ir/graph.h"
+#include "freight/trace/compile.h"
+#include "freight/trace/tracer.h"
+
+namespace freight::models {
+namespace {
+
+// A head of weight `weight` on the first of two linear layers.
+Model with_head(const std::string& weight) {
+  seed(1);
+  return from_spec(R"({"format":"freight-model-1","name":"t","input":[4],"net":[
+      {"name":"a","type":"Linear","out":6}, {"type":"ReLU"},
+      {"name":"aux","type":"Auxiliary","weight":)" +
+                   weight + R"(,"head":[{"name":"fc","type":"Linear","out":3}]},
+      {"name":"b","type":"Linear","out":3}]})");
+}
+
+const Array kX = Array::of<float>({1, -2, 3, 0.5f, 0, 1, -1, 2}, {2, 4});
+const Array kY = Array::of<int64_t>({2, 0}, {2});
+
+double loss(const Model& m) { return score(m, Tensor(kX), Tensor(kY)).loss.item<double>(); }
+
+class AuxiliaryLoss : public ::testing::Test {
+ protected:
+  void SetUp() override { set_default_backend("ref"); }
+};
+
+TEST_F(AuxiliaryLoss, IsAddedByItsWeightInTrainingOnly) {
+  const Model half = with_head("0.5"), none = with_head("0"), whole = with_head("1");
+  const double main = loss(none), head = loss(whole) - main;
+  EXPECT_GT(head, 0.1);
+  EXPECT_NEAR(loss(half), main + 0.5 * head, 1e-6);
+  half.net->eval();
+  EXPECT_NEAR(loss(half), main, 1e-6);
+}
+
+TEST_F(AuxiliaryLoss, HeadsAreNotRunInEvaluation) {
+  const Model m = with_head("0.3");
+  const auto nodes_of_the_head = [&] {
+    const auto tape = std::make_shared<trace::Trace>(trace::Trace::Mode::compile);
+    const trace::Recording recording(tape);
+    (*m.net)(tape->input("x", m.batch_type(2)));
+    int count = 0;
+    for (const Node& n : tape->graph().nodes) count += n.scope.find("aux") != std::string::npos;
+    return count;
+  };
+  EXPECT_GT(nodes_of_the_head(), 0);
+  m.net->eval();
+  EXPECT_EQ(nodes_of_the_head(), 0);
+}
+
+TEST_F(AuxiliaryLoss, HeadsAreNamedAndTrainedLikeEveryLayer) {
+  const Model m = with_head("0.3");
+  std::vector<std::string> names;
+  for (const auto& v : m.net->state_dict()) names.push_back(v.name);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"a.weight", "a.bias", "aux.fc.weight", "aux.fc.bias", "b.weight", "b.bias"}));
+  const auto gradients = compile([&](const Tensor& x, const Tensor& y) {
+    return grad(score(m, x, y).loss, {m.net->parameters()[2].value()});
+  })(kX, kY);
+  double largest = 0;
+  for (const float g : gradients[0].array().to_vector<float>()) largest = std::max<double>(largest, std::abs(g));
+  EXPECT_GT(largest, 1e-3);
+}
+
+TEST(Loss, TargetsOfAnotherShapeOrKindAreRefused) {
+  const Model m = create("linear_regression", {.classes = 2, .input = {4}});
+  EXPECT_EQ(score(m, Tensor(kX), Tensor(Array(DType::f32, {2, 2}))).outputs.shape(), (Shape{2, 2}));
+  for (const Type& t : {Type{DType::f32, {2}}, Type{DType::i64, {2, 2}}, Type{DType::f32, {2, 3}}}) {
+    try {
+      score(m, Tensor(kX), Tensor(Array(t.dtype, t.shape)));
+      ADD_FAILURE() << "no error for " << to_string(t);
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(to_string(t)), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("f32[2,2]"), std::string::npos) << e.what();
+    }
+  }
+}
+
+TEST(Loss, OfValuesIsTheMeanSquareAndOneColumnMayBeFlat) {
+  set_default_backend("ref");
+  const Model m = create("linear_regression", {.input = {4}});
+  for (const nn::NamedVariable& v : m.net->state_dict()) v.variable.set(1.0);  // 1 + the sum of a row
+  const Tensor x(kX);
+  const Tensor y(Array::of<float>({1.5f, 4}, {2}));  // against 3.5 and 3
+  EXPECT_NEAR(score(m, x, y).loss.item<double>(), (4.0 + 1.0) / 2, 1e-6);
+  EXPECT_NEAR(score(m, x, y, {.reduction = Reduction::sum}).loss.item<double>(), 5, 1e-6);
+}
+
+}  // namespace
+}  // namespace freight::models
