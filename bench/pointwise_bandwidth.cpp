@@ -1,6 +1,7 @@
 // Fused pointwise regions on tensors larger than cache against the machine's copy bandwidth, and the cost of a call on
 // a tiny region. Results that the plan would stream (larger than cache) are streamed here too. usage:
 // pointwise_bandwidth [million elements]. Prints GB/s (bytes read + written) and the share of copy.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

@@ -1,6 +1,7 @@
 // What the replay of a plan costs beyond its kernels: plans of 1,000 tiny steps, on the backend that computes nothing
 // (every nanosecond is bookkeeping) and on the CPU, where a step multiplies an 8 x 8 matrix or works on eight numbers.
 // The bar is one microsecond per step.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <functional>

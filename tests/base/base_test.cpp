@@ -1,6 +1,8 @@
 // The base room: texts, shapes, element types, Philox.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "freight/base/dtype.h"
 #include "freight/base/env.h"
 #include "freight/base/error.h"

@@ -1,6 +1,8 @@
 // Readers of data sets: IDX, CIFAR, npz; the catalog; and each fault with the file it names.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "freight/data/arrays.h"
 #include "freight/data/catalog.h"
 #include "freight/data/cifar.h"

@@ -1,6 +1,8 @@
 // safetensors: round trips, Python's reader, and strict refusal of files that lie.
 #include "freight/io/safetensors.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/files.h"

@@ -1,6 +1,9 @@
 // The loss of a model: auxiliary heads count in training and are absent in evaluation; targets that do not fit.
 #include "freight/models/loss.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "freight/base/error.h"

@@ -1,6 +1,7 @@
 // Modules: names, defaults of PyTorch, statistics, state dictionaries, classes of users.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "freight/base/error.h"

@@ -1,5 +1,7 @@
 // Every op on every backend through passes and plan, generated from op_rows.h: results and gradients against the oracle
 // in f64, in f32 and bf16, with operands that are views; the text form; behaviour at NaN and infinity.
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "freight/base/error.h"

@@ -2,6 +2,7 @@
 // gradients, text form, views as operands; see the *_test.cpp beside this file). A new op needs one row here at least;
 // forward_test.cpp fails for an op without one. Axes of 0, 1, 7, 17 and 65 elements appear throughout.
 #pragma once
+#include <algorithm>
 #include <string>
 #include <vector>
 

@@ -1,6 +1,7 @@
 // Fusion: what is merged into which region, and that the result is unchanged (interpreted on the reference backend).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "freight/backend/backend.h"

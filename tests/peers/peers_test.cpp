@@ -2,6 +2,7 @@
 // are made by torch_expected.py; `wave` and `batch` repeat its formulas.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>

@@ -42,11 +42,10 @@ def lenet():
 
 
 def convnet():
-    layers, c = [], 1
-    for o in (16, 32, 64):
-        layers += [nn.Conv2d(c, o, 3, 2, 1, bias=False), nn.BatchNorm2d(o), nn.ReLU()]
-        c = o
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+    def block(c, o, k, stride, padding):
+        return [nn.Conv2d(c, o, k, stride, padding, bias=False), nn.BatchNorm2d(o), nn.ReLU()]
+    return nn.Sequential(*block(1, 8, 5, 2, 2), *block(8, 32, 3, 2, 1), *block(32, 32, 3, 1, 0), nn.AdaptiveAvgPool2d(5),
+                         nn.Flatten(), nn.Linear(800, 10))
 
 
 def losses(make, make_opt, clip=0.0, steps=20):

@@ -2,6 +2,7 @@
 // check of gradients against central differences.
 #pragma once
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 

@@ -2,6 +2,7 @@
 // pools, indexing, composites, several outputs and state updates. Values stay of moderate size (a bound is kept per
 // value and tanh inserted where it grows), so that two ways of computing the same graph can be compared.
 #pragma once
+#include <algorithm>
 #include <string>
 #include <vector>
 

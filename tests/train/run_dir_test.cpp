@@ -1,6 +1,8 @@
 // The directory of a run: whom it belongs to, and which checkpoints stay.
 #include "freight/train/run_dir.h"
 
+#include <algorithm>
+
 #include "tests/support/files.h"
 
 namespace freight::train {

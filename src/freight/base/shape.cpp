@@ -1,6 +1,8 @@
 // Shape arithmetic; see shape.h.
 #include "freight/base/shape.h"
 
+#include <algorithm>
+
 #include "freight/base/error.h"
 
 namespace freight {

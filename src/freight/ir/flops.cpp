@@ -1,5 +1,7 @@
 // FLOP counts of the op table; a multiply-add counts two. Composites and fused nodes count what their definition does.
 #include "freight/ir/builder.h"
+
+#include <algorithm>
 #include "freight/ir/infer.h"
 
 namespace freight {

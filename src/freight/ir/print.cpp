@@ -1,6 +1,8 @@
 // The text form of graphs (docs/graph-text.md); parse.cpp reads it back. Attributes equal to their default are left
 // out.
 #include "freight/base/error.h"
+
+#include <algorithm>
 #include "freight/ir/graph.h"
 
 namespace freight {

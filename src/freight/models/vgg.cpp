@@ -2,6 +2,8 @@
 // torchvision's.
 #include "freight/models/zoo_internal.h"
 
+#include <algorithm>
+
 namespace freight::models {
 
 namespace {

@@ -1,6 +1,7 @@
 // See init.h. The drawing itself is in trace/variable.cpp.
 #include "freight/nn/init.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "freight/base/strings.h"

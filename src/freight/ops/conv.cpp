@@ -1,6 +1,8 @@
 // Front ends of convolution and pooling. See conv.h.
 #include "freight/ops/conv.h"
 
+#include <algorithm>
+
 #include "freight/ops/common.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/reduce.h"

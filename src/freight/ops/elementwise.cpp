@@ -1,6 +1,8 @@
 // Front ends of pointwise ops: broadcasting and numbers beside tensors. See elementwise.h.
 #include "freight/ops/elementwise.h"
 
+#include <algorithm>
+
 #include "freight/ops/common.h"
 
 namespace freight {

@@ -1,6 +1,8 @@
 // Front ends of views, joins and tensors made from nothing. See shape.h.
 #include "freight/ops/shape.h"
 
+#include <algorithm>
+
 #include "freight/ops/common.h"
 
 namespace freight {

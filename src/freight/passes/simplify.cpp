@@ -1,5 +1,6 @@
 // Cleans a graph without changing what it computes: folds splat constants, drops identities, merges views, turns
 // transposes into matmul flags and equal nodes into one. One forward walk; rules see already simplified operands.
+#include <algorithm>
 #include <cmath>
 #include <unordered_map>
 

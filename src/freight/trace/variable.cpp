@@ -1,6 +1,7 @@
 // Variables: lazy storage, initial values, assignment in traces. See variable.h.
 #include "freight/trace/variable.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>

@@ -1,6 +1,7 @@
 // See predict.h.
 #include "freight/train/predict.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "freight/base/error.h"

@@ -1,6 +1,7 @@
 // gather, scatter and arg-reductions on row-major tensors. Scatters add in the order of the indices: each chunk owns a
 // range of the result and reads all indices, so bits do not depend on threads. An index out of range is an error of the
 // data.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 

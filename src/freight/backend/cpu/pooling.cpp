@@ -1,5 +1,7 @@
 // Pooling steps: channels-last f32, in parallel over rows of the result. See kernels/pool.h.
 #include "freight/backend/cpu/kernels/pool.h"
+
+#include <algorithm>
 #include "freight/backend/cpu/steps.h"
 #include "freight/base/threads.h"
 

@@ -2,6 +2,7 @@
 // in scratch memory, one naive loop runs, and the results are rounded back. A fused node runs its body node by node.
 #include "freight/backend/ref/ref.h"
 
+#include <algorithm>
 #include <array>
 
 #include "freight/backend/ref/kernels.h"
