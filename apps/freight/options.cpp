@@ -383,12 +383,16 @@ void Options::enable_config() {
   add("--dry-run", &impl_->dry_run, "check everything, say what would be done, and stop");
 }
 
+void Options::add_common() {
+  group("Common");
+  add("-v,--verbose", &impl_->verbose, "say more (log level debug)");
+  add("-q,--quiet", &impl_->quiet, "only warnings, errors and results");
+  add("-h,--help", &impl_->help_wanted, "this text");
+}
+
 Options::Outcome Options::parse(const std::vector<std::string>& args) {
   Impl& m = *impl_;
-  group("Common");
-  add("-v,--verbose", &m.verbose, "say more (log level debug)");
-  add("-q,--quiet", &m.quiet, "only warnings, errors and results");
-  add("-h,--help", &m.help_wanted, "this text");
+  add_common();
   m.collect(args);
   for (Option& o : m.options) {
     if (o.values.empty()) continue;
@@ -416,6 +420,7 @@ Options::Outcome Options::parse(const std::vector<std::string>& args) {
 
 void Options::peek(const std::vector<std::string>& args) {
   Impl& m = *impl_;
+  add_common();
   try {
     m.collect(args);
     for (Option& o : m.options) {

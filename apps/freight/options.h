@@ -61,6 +61,7 @@ class Options {
 
  private:
   struct Impl;
+  void add_common();
   std::unique_ptr<Impl> impl_;
 };
 

@@ -56,6 +56,17 @@ TEST(TrainCommand, PrintsOneJsonLineWithTheResult) {
   EXPECT_EQ(run_freight({"train", "--config", dir + "/run/config.json", "--dry-run"}).code, 0);
 }
 
+TEST(TrainCommand, ARecipeHoldsWhateverOtherFlagsAreGiven) {
+  const std::vector<std::string> command = {"train", "--data", "mnist", "--recipe", "fast", "--print-config"};
+  const Ran plain = run_freight(command);
+  EXPECT_EQ(Json::parse(plain.out).at("epochs"), 1);
+  for (const char* flag : {"-q", "-v", "--json", "--no-progress"}) {
+    std::vector<std::string> more = command;
+    more.emplace_back(flag);
+    EXPECT_EQ(run_freight(more).out, plain.out) << flag;
+  }
+}
+
 TEST(TrainCommand, QuietSaysNothingButTheResult) {
   const std::string dir = small_digits();
   const Ran r = run_freight({"train", dir, "--model", "mlp", "--max-steps", "2", "-q", "-o", dir + "/run"});
