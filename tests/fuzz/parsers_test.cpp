@@ -1,6 +1,7 @@
 // Mutated files: a few thousand damaged variants of small valid ones go through every parser. Only freight::Error may
 // come out. Deterministic; meant for the address sanitizer as well.
 #include <gtest/gtest.h>
+#include <webp/encode.h>
 
 #include "freight/data/arrays.h"
 #include "freight/data/idx.h"
@@ -9,6 +10,7 @@
 #include "freight/io/safetensors.h"
 #include "tests/support/files.h"
 #include "tests/support/fuzz.h"
+#include "tests/support/jpeg.h"
 
 namespace freight {
 namespace {
@@ -56,6 +58,47 @@ TEST(Fuzz, Png) {
   Array image(DType::u8, {7, 9, 3});
   for (int64_t i = 0; i < image.numel(); ++i) image.data<uint8_t>()[i] = static_cast<uint8_t>(i * i);
   fuzz(text_of(io::encode_png(image)), 6, 3000, [](io::ByteView b) { io::decode_image(b, "fuzzed"); });
+}
+
+// Whole and in parts, coarser and not.
+void fuzz_picture(const std::string& valid, uint64_t seed) {
+  io::Picture out;
+  fuzz(valid, seed, 3000, [&](io::ByteView b) {
+    double shrink = 1;
+    if (b.size() % 2) shrink = 4;
+    io::decode_part(
+        b, "fuzzed",
+        [&](int64_t rows, int64_t columns) {
+          return io::Part{rows / 3, columns / 4, rows - rows / 3, (columns + 1) / 2, shrink};
+        },
+        out);
+  });
+}
+
+TEST(Fuzz, Jpeg) {
+  fuzz_picture(encode_jpeg(waves(40, 52)), 7);
+  fuzz_picture(encode_jpeg(waves(40, 52), {.progressive = true}), 8);
+  fuzz_picture(encode_jpeg(waves(20, 22, 4), {.space = JCS_CMYK}), 9);
+}
+
+TEST(Fuzz, Bmp) {
+  const std::string head = "BM" + std::string(8, '\0') + le(62, 4) + le(40, 4) + le(9, 4) + le(5, 4) + le(1, 2);
+  fuzz_picture(head + le(1, 2) + std::string(24, '\0') + std::string(8, 'p') + std::string(20, 'x'), 10);
+  fuzz_picture(head + le(16, 2) + le(3, 4) + std::string(20, '\0') + std::string(8, 'p') + std::string(100, 'x'), 11);
+}
+
+TEST(Fuzz, Ppm) {
+  fuzz_picture("P3 3 2 255 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18\n", 12);
+  fuzz_picture("P6 # x\n3 2 255 abcdefghijklmnopqr", 13);
+}
+
+TEST(Fuzz, Webp) {
+  const Array rgb = waves(20, 24);
+  uint8_t* memory = nullptr;
+  const size_t size = WebPEncodeRGB(rgb.data<uint8_t>(), 24, 20, 24 * 3, 80, &memory);
+  const std::string valid(reinterpret_cast<char*>(memory), size);
+  WebPFree(memory);
+  fuzz_picture(valid, 14);
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
-// Images: PNG variants, JPEG, npy, and damaged files. The JPEG is made here with libjpeg's own tools where they exist.
+// Images: PNG variants, JPEG whole and in parts, WebP, BMP, PPM, npy, and damaged files.
 #include "freight/io/image.h"
 
 #include <gtest/gtest.h>
+#include <png.h>
+#include <webp/encode.h>
 
 #include "freight/io/npy.h"
 #include "tests/support/files.h"
+#include "tests/support/jpeg.h"
 
 namespace freight::io {
 namespace {
@@ -58,7 +61,174 @@ TEST(Image, APngThatClaimsAbsurdSizeIsRefusedBeforeAllocating) {
 }
 
 TEST(Image, OtherFormatsAreNamed) {
-  expect_error(ErrorKind::data, {"a.gif", "PNG, JPEG or npy"}, [] { decode_image(bytes_of("GIF89a..."), "a.gif"); });
+  expect_error(ErrorKind::data, {"a.gif", "PNG, JPEG, WebP, BMP, PPM or npy"},
+               [] { decode_image(bytes_of("GIF89a..."), "a.gif"); });
+}
+
+double mean_difference(const Array& a, const Array& b) {
+  EXPECT_EQ(a.shape(), b.shape());
+  double sum = 0;
+  for (int64_t i = 0; i < a.numel(); ++i) sum += std::abs(a.data<uint8_t>()[i] - b.data<uint8_t>()[i]);
+  return sum / static_cast<double>(a.numel());
+}
+
+TEST(Image, JpegsOfAllColourSpacesBecomeGreyOrRgb) {
+  const Array rgb = waves(40, 56), grey = waves(40, 56, 1);
+  EXPECT_LT(mean_difference(decode_image(bytes_of(encode_jpeg(rgb, {.across = 1, .down = 1})), "a.jpg"), rgb), 3);
+  EXPECT_LT(mean_difference(decode_image(bytes_of(encode_jpeg(grey, {.space = JCS_GRAYSCALE})), "g.jpg"), grey), 3);
+  Array inks(DType::u8, {40, 56, 4});  // as Adobe stores them: 255 is no ink, and black has none
+  for (int64_t i = 0; i < 40 * 56; ++i) {
+    std::copy_n(rgb.data<uint8_t>() + 3 * i, 3, inks.data<uint8_t>() + 4 * i);
+    inks.data<uint8_t>()[4 * i + 3] = 255;
+  }
+  EXPECT_LT(mean_difference(decode_image(bytes_of(encode_jpeg(inks, {.space = JCS_CMYK})), "c.jpg"), rgb), 3);
+}
+
+// A part of a JPEG has the very pixels of the whole, at every scale, for every kind of compression.
+TEST(Image, APartOfAJpegEqualsThatPartOfTheWhole) {
+  const Array pixels = waves(150, 211);
+  for (const JpegSettings& settings :
+       {JpegSettings{}, JpegSettings{.across = 1, .down = 1}, JpegSettings{.across = 2, .down = 1},
+        JpegSettings{.progressive = true}, JpegSettings{.across = 1, .down = 1, .progressive = true}}) {
+    const std::string file = encode_jpeg(pixels, settings);
+    for (const double shrink : {1.0, 2.0, 4.5, 9.0}) {
+      const auto decode = [&](const Part& part, Picture& out) {
+        decode_part(
+            bytes_of(file), "a.jpg", [&](int64_t, int64_t) { return part; }, out);
+      };
+      Picture whole, part;
+      decode({.rows = 150, .columns = 211, .shrink = shrink}, whole);
+      EXPECT_EQ(whole.rows, static_cast<int64_t>(std::ceil(150 * whole.scale)));
+      EXPECT_LE(1 / whole.scale, shrink);
+      for (const Part& p : {Part{0, 0, 1, 1}, Part{0, 0, 150, 100}, Part{37, 64, 50, 60}, Part{16, 16, 16, 16},
+                            Part{149, 210, 1, 1}, Part{101, 3, 30, 208}, Part{60, 150, 90, 61}}) {
+        Part q = p;
+        q.shrink = shrink;
+        decode(q, part);
+        EXPECT_EQ(part.scale, whole.scale);
+        const auto first = [&](int64_t v) { return static_cast<int64_t>(static_cast<double>(v) * part.scale); };
+        ASSERT_LE(part.y, first(q.y));
+        ASSERT_LE(part.x, first(q.x));
+        ASSERT_GE(part.y + part.rows, std::min(whole.rows, first(q.y + q.rows)));
+        ASSERT_GE(part.x + part.columns, std::min(whole.columns, first(q.x + q.columns)));
+        // Without the columns at the part's own borders, whose colours have no neighbours to be interpolated with.
+        const int64_t margin = 2;
+        for (int64_t y = 0; y < part.rows; ++y) {
+          for (int64_t x = part.x == 0 ? 0 : margin;
+               x < part.columns - (part.x + part.columns == whole.columns ? 0 : margin); ++x) {
+            for (int64_t c = 0; c < 3; ++c) {
+              ASSERT_EQ(part.pixels()[(y * part.columns + x) * 3 + c],
+                        whole.pixels()[((part.y + y) * whole.columns + part.x + x) * 3 + c])
+                  << "row " << y << " column " << x << " of part " << q.y << "," << q.x << " shrink " << shrink;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Image, DamageOutsideOfThePartIsFoundAsWell) {
+  const std::string good = encode_jpeg(waves(160, 160));
+  const auto top = [](int64_t, int64_t columns) { return Part{.rows = 8, .columns = columns}; };
+  Picture out;
+  decode_part(bytes_of(good), "a.jpg", top, out);
+  for (const size_t n : {good.size() - 1, good.size() * 9 / 10, good.size() / 2}) {
+    expect_error(ErrorKind::data, {"cut.jpg"}, [&] { decode_part(bytes_of(good.substr(0, n)), "cut.jpg", top, out); });
+  }
+}
+
+TEST(Image, EveryTruncationOfAJpegIsRefused) {
+  for (const bool progressive : {false, true}) {
+    const std::string good = encode_jpeg(waves(32, 32), {.progressive = progressive});
+    for (size_t n = 0; n < good.size(); n += 3) {
+      expect_error(ErrorKind::data, {"cut.jpg"}, [&] { decode_image(bytes_of(good.substr(0, n)), "cut.jpg"); });
+    }
+  }
+}
+
+TEST(Image, ASixteenBitPngBecomesEightBits) {
+  const TemporaryDir dir;
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = 2;
+  image.height = 1;
+  image.format = PNG_FORMAT_LINEAR_RGB;  // 16 bits
+  const uint16_t pixels[] = {0, 0x8000, 0xffff, 0xffff, 0, 0x1000};
+  ASSERT_TRUE(png_image_write_to_file(&image, (dir / "deep.png").c_str(), 0, pixels, 0, nullptr));
+  EXPECT_EQ(read_text(dir / "deep.png")[24], 16);  // the bit depth of the header
+  EXPECT_EQ(load_image(dir / "deep.png").to_vector<int>(), (std::vector<int>{0, 128, 255, 255, 0, 16}));
+}
+
+TEST(Image, WebpWithAndWithoutTransparency) {
+  const Array rgb = waves(30, 44);
+  uint8_t* memory = nullptr;
+  size_t size = WebPEncodeLosslessRGB(rgb.data<uint8_t>(), 44, 30, 44 * 3, &memory);
+  const std::string file(reinterpret_cast<char*>(memory), size);
+  WebPFree(memory);
+  EXPECT_EQ(decode_image(bytes_of(file), "a.webp").to_vector<int>(), rgb.to_vector<int>());
+  for (size_t n = 0; n < file.size(); n += 5) {
+    expect_error(ErrorKind::data, {"cut.webp"}, [&] { decode_image(bytes_of(file.substr(0, n)), "cut.webp"); });
+  }
+  const uint8_t clear[] = {10, 20, 30, 0, 10, 20, 30, 255};
+  size = WebPEncodeLosslessRGBA(clear, 2, 1, 8, &memory);
+  const std::string half(reinterpret_cast<char*>(memory), size);
+  WebPFree(memory);
+  EXPECT_EQ(decode_image(bytes_of(half), "b.webp").to_vector<int>(), (std::vector<int>{255, 255, 255, 10, 20, 30}));
+}
+
+std::string bmp(int bits, int rows, const std::string& palette, const std::string& pixels, int compression = 0,
+                int columns = 2) {
+  const std::string info = le(40, 4) + le(static_cast<uint32_t>(columns), 4) + le(static_cast<uint32_t>(rows), 4) +
+                           le(1, 2) + le(static_cast<uint32_t>(bits), 2) + le(static_cast<uint32_t>(compression), 4) +
+                           std::string(12, '\0') + le(palette.size() / 4, 4) + le(0, 4);
+  return "BM" + le(0, 8) + le(54 + palette.size(), 4) + info + palette + pixels;
+}
+
+TEST(Image, BmpOfEveryDepth) {
+  const auto pixels = [](const std::string& file) { return decode_image(bytes_of(file), "a.bmp").to_vector<int>(); };
+  const std::vector<int> want{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  const auto text = [](std::initializer_list<int> values) { return std::string(values.begin(), values.end()); };
+  // Rows from the bottom, blue first, padded to four bytes; a negative height is from the top.
+  EXPECT_EQ(pixels(bmp(24, 2, "", text({9, 8, 7, 12, 11, 10, 0, 0, 3, 2, 1, 6, 5, 4, 0, 0}))), want);
+  EXPECT_EQ(pixels(bmp(24, -2, "", text({3, 2, 1, 6, 5, 4, 0, 0, 9, 8, 7, 12, 11, 10, 0, 0}))), want);
+  EXPECT_EQ(pixels(bmp(32, -2, "", text({3, 2, 1, 0, 6, 5, 4, 0, 9, 8, 7, 0, 12, 11, 10, 0}))), want);
+  const std::string palette = text({3, 2, 1, 0, 6, 5, 4, 0});
+  EXPECT_EQ(pixels(bmp(8, 1, palette, text({1, 0, 0, 0}))), (std::vector<int>{4, 5, 6, 1, 2, 3}));
+  EXPECT_EQ(pixels(bmp(4, 1, palette, text({0x10, 0, 0, 0}))), (std::vector<int>{4, 5, 6, 1, 2, 3}));
+  EXPECT_EQ(pixels(bmp(1, 1, palette, text({0x40, 0, 0, 0}))), (std::vector<int>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(pixels(bmp(16, 1, "", le(0x7c00, 2) + le(0x001f, 2))), (std::vector<int>{255, 0, 0, 0, 0, 255}));
+  const auto refused = [](const std::string& file, const char* part) {
+    expect_error(ErrorKind::data, {"bad.bmp", part}, [&] { decode_image(bytes_of(file), "bad.bmp"); });
+  };
+  refused(bmp(8, 1, palette, text({2, 0, 0, 0})), "palette of 2");
+  refused(bmp(8, 1, palette, text({0, 0, 0, 0}), 1), "uncompressed");
+  refused(bmp(24, 60000, "", "", 0, 60000), "60000");
+  refused(bmp(24, 0, "", ""), "pixels");
+  const std::string good = bmp(24, 1, "", "123456ab");
+  for (size_t n = 2; n < good.size(); ++n) refused(good.substr(0, n), "cut off");
+}
+
+TEST(Image, PpmInAllItsForms) {
+  const auto pixels = [](const std::string& file) { return decode_image(bytes_of(file), "a.ppm").to_vector<int>(); };
+  const std::vector<int> want{0, 128, 255};
+  EXPECT_EQ(pixels(std::string("P6 1 1 255\n") + std::string("\x00\x80\xff", 3)), want);
+  EXPECT_EQ(pixels(std::string("P6 # a comment\n1 1\n65535\n") + std::string("\x00\x00\x80\x80\xff\xff", 6)), want);
+  EXPECT_EQ(pixels("P3 1 1 255 0 128 255"), want);
+  EXPECT_EQ(pixels("P2 3 1 4\n0 2 4"), want);
+  EXPECT_EQ(pixels(std::string("P5 3 1 255\n") + std::string("\x00\x80\xff", 3)), want);
+  const auto refused = [](const std::string& file, const char* part) {
+    expect_error(ErrorKind::data, {"bad.ppm", part}, [&] { decode_image(bytes_of(file), "bad.ppm"); });
+  };
+  refused("P6 2 2 255\nabc", "cut off");
+  refused("P3 1 1 255 0 1", "cut off");
+  refused("P3 1 1 9 0 1 70", "above the largest");
+  refused("P6 99999999 99999999 255\n", "pixels");
+  refused("P6 x", "no number");
+}
+
+TEST(Image, AnEmptyFileIsNamed) {
+  expect_error(ErrorKind::data, {"a.jpg", "empty"}, [] { decode_image({}, "a.jpg"); });
 }
 
 TEST(Image, ReadsWhatPillowWrites) {

@@ -1,109 +1,20 @@
-// PNG through libpng, npy images, and the choice of decoder by content. See image.h.
-// libpng reports errors by longjmp: the functions that set the jump hold no objects with destructors.
+// The choice of decoder by content, npy images, and files. See image.h.
 #include "freight/io/image.h"
-
-#include <png.h>
 
 #include <algorithm>
 #include <cmath>
-#include <csetjmp>
-#include <cstring>
 #include <vector>
 
 #include "freight/base/error.h"
-#include "freight/io/jpeg_internal.h"
+#include "freight/io/codecs_internal.h"
 #include "freight/io/npy.h"
 
 namespace freight::io {
 
 namespace {
-constexpr uint8_t kPngMagic[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-constexpr uint64_t kMaxPixels = uint64_t{1} << 27;
-
-bool has_prefix(ByteView bytes, ByteView prefix) {
-  return bytes.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), bytes.begin());
-}
-
-struct PngSource {
-  ByteView bytes;
-  size_t at = 0;
-  char message[160] = "";
-};
-
-void png_read(png_structp png, png_bytep out, size_t n) {
-  auto* s = static_cast<PngSource*>(png_get_io_ptr(png));
-  if (n > s->bytes.size() - s->at) png_error(png, "truncated file");
-  std::memcpy(out, s->bytes.data() + s->at, n);
-  s->at += n;
-}
-void png_failed(png_structp png, png_const_charp text) {
-  auto* s = static_cast<PngSource*>(png_get_error_ptr(png));
-  std::snprintf(s->message, sizeof s->message, "%s", text);
-  longjmp(png_jmpbuf(png), 1);
-}
-void png_warned(png_structp, png_const_charp) {}
-
-// Reads everything up to the pixels, with all conversions to 8 bits set up. False on a fault.
-bool png_start(png_structp png, png_infop head, PngSource* s) {
-  if (setjmp(png_jmpbuf(png))) return false;
-  png_set_read_fn(png, s, png_read);
-  png_set_crc_action(png, PNG_CRC_ERROR_QUIT, PNG_CRC_WARN_DISCARD);
-  png_read_info(png, head);
-  png_set_expand(png);
-  png_set_scale_16(png);
-  png_set_interlace_handling(png);
-  png_read_update_info(png, head);
-  return true;
-}
-bool png_pixels(png_structp png, png_bytepp rows) {
-  if (setjmp(png_jmpbuf(png))) return false;
-  png_read_image(png, rows);
-  png_read_end(png, nullptr);
-  return true;
-}
-
-Array decode_png(ByteView bytes, const std::string& name) {
-  PngSource source{bytes};
-  struct Handle {
-    png_structp png = nullptr;
-    png_infop head = nullptr;
-    ~Handle() { png_destroy_read_struct(&png, &head, nullptr); }
-  } h;
-  h.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &source, png_failed, png_warned);
-  if (h.png) h.head = png_create_info_struct(h.png);
-  if (!h.head) fail(ErrorKind::runtime, name, "cannot start the PNG reader");
-  if (!png_start(h.png, h.head, &source)) fail(ErrorKind::data, name, "bad PNG image: ", source.message);
-  const int64_t height = png_get_image_height(h.png, h.head), width = png_get_image_width(h.png, h.head);
-  const int stored = png_get_channels(h.png, h.head);  // 1 grey, 2 grey + alpha, 3 RGB, 4 RGBA
-  const uint64_t row_bytes = png_get_rowbytes(h.png, h.head);
-  // One stored bit is the least that a pixel of 8 to 32 bits comes from, before compression.
-  if (static_cast<uint64_t>(height) * static_cast<uint64_t>(width) > kMaxPixels ||
-      static_cast<uint64_t>(height) * row_bytes / 32 > bytes.size() * kMaxInflateRatio) {
-    fail(ErrorKind::data, name, "bad PNG image: ", width, " x ", height, " pixels in ", bytes.size(), " bytes");
-  }
-  Bytes pixels(static_cast<size_t>(height) * row_bytes);
-  std::vector<png_bytep> rows(static_cast<size_t>(height));
-  for (size_t y = 0; y < rows.size(); ++y) rows[y] = pixels.data() + y * row_bytes;
-  if (!png_pixels(h.png, rows.data())) fail(ErrorKind::data, name, "bad PNG image: ", source.message);
-
-  const int channels = stored <= 2 ? 1 : 3;
-  Array out(DType::u8, {height, width, channels});
-  auto* dst = out.data<uint8_t>();
-  for (size_t y = 0; y < rows.size(); ++y) {
-    const uint8_t* src = rows[y];
-    if (stored == channels) {
-      std::memcpy(dst, src, static_cast<size_t>(width * channels));
-      dst += width * channels;
-      continue;
-    }
-    for (int64_t x = 0; x < width; ++x, src += stored) {
-      const unsigned alpha = src[channels];
-      for (int c = 0; c < channels; ++c) {
-        *dst++ = static_cast<uint8_t>((src[c] * alpha + 255 * (255 - alpha) + 127) / 255);
-      }
-    }
-  }
-  return out;
+bool is_npy(ByteView bytes) {
+  constexpr uint8_t kMagic[] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
+  return bytes.size() >= sizeof kMagic && std::equal(std::begin(kMagic), std::end(kMagic), bytes.begin());
 }
 
 // (H, W), (H, W, C) or (C, H, W) to (H, W, C), and any number type to u8.
@@ -139,69 +50,60 @@ Array image_of_array(const Array& a, const std::string& name) {
   return out;
 }
 
-struct PngSink {
-  std::vector<uint8_t> bytes;
-};
-void png_write(png_structp png, png_bytep data, size_t n) {
-  auto* sink = static_cast<PngSink*>(png_get_io_ptr(png));
-  sink->bytes.insert(sink->bytes.end(), data, data + n);
-}
-bool png_emit(png_structp png, png_infop head, PngSink* sink, const Array* image, png_bytepp rows) {
-  if (setjmp(png_jmpbuf(png))) return false;
-  const Shape& s = image->shape();
-  const bool grey = s.rank() == 2 || s[2] == 1;
-  png_set_write_fn(png, sink, png_write, nullptr);
-  png_set_IHDR(png, head, static_cast<png_uint_32>(s[1]), static_cast<png_uint_32>(s[0]), 8,
-               grey ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
-               PNG_FILTER_TYPE_DEFAULT);
-  png_write_info(png, head);
-  png_write_image(png, rows);
-  png_write_end(png, head);
-  return true;
+// Formats that are always decoded whole.
+Array decode_whole(ByteView bytes, const std::string& name) {
+  if (is_png(bytes)) return decode_png(bytes, name);
+  if (is_webp(bytes)) return decode_webp(bytes, name);
+  if (is_bmp(bytes)) return decode_bmp(bytes, name);
+  if (is_netpbm(bytes)) return decode_netpbm(bytes, name);
+  if (is_npy(bytes)) return image_of_array(parse_npy(bytes, name), name);
+  if (bytes.empty()) fail(ErrorKind::data, name, "not an image: the file is empty");
+  fail(ErrorKind::data, name, "not an image that can be read: need PNG, JPEG, WebP, BMP, PPM or npy");
 }
 }  // namespace
 
+void check_picture_size(const char* format, const std::string& name, int64_t rows, int64_t columns, size_t bytes) {
+  if (rows < 1 || columns < 1 || rows > kMaxPixels || columns > kMaxPixels || rows * columns > kMaxPixels) {
+    fail(ErrorKind::data, name, "bad ", format, " image: ", columns, " x ", rows, " pixels in ", bytes,
+         " bytes, need 1 to ", kMaxPixels, " pixels");
+  }
+}
+
+void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choose, Picture& out) {
+  out.whole = Array();
+  if (is_jpeg(bytes)) return decode_jpeg(bytes, name, choose, out);
+  out.whole = decode_whole(bytes, name);
+  const Shape& s = out.whole.shape();
+  out.rows = s[0];
+  out.columns = s[1];
+  out.channels = s[2];
+  out.scale = 1;
+  out.y = out.x = 0;
+  choose(s[0], s[1]);
+}
+
 Array decode_image(ByteView bytes, const std::string& name) {
-  constexpr uint8_t kJpeg[] = {0xff, 0xd8, 0xff}, kNpy[] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
-  if (has_prefix(bytes, kPngMagic)) return decode_png(bytes, name);
-  if (has_prefix(bytes, kJpeg)) return decode_jpeg(bytes, name);
-  if (has_prefix(bytes, kNpy)) return image_of_array(parse_npy(bytes, name), name);
-  fail(ErrorKind::data, name, "not an image that can be read: need PNG, JPEG or npy");
+  if (!is_jpeg(bytes)) return decode_whole(bytes, name);
+  Picture picture;
+  decode_jpeg(
+      bytes, name, [](int64_t rows, int64_t columns) { return Part{.rows = rows, .columns = columns}; }, picture);
+  Array out(DType::u8, {picture.rows, picture.columns, picture.channels});
+  std::copy_n(picture.pixels(), out.bytes(), out.data<uint8_t>());
+  return out;
 }
 
 Array load_image(const std::string& path) { return decode_image(read_file(path), path); }
 
-Bytes encode_png(const Array& image) {
-  const Shape& s = image.shape();
-  if (image.dtype() != DType::u8 || s.rank() < 2 || s.rank() > 3 || (s.rank() == 3 && s[2] != 1 && s[2] != 3) ||
-      s[0] < 1 || s[1] < 1) {
-    fail(ErrorKind::usage, "png", "need u8 (H, W), (H, W, 1) or (H, W, 3): got ", image.dtype(), s);
-  }
-  const int64_t row = s[1] * (s.rank() == 3 ? s[2] : 1);
-  std::vector<png_bytep> rows;
-  for (int64_t y = 0; y < s[0]; ++y) rows.push_back(image.data<uint8_t>() + y * row);
-  PngSource fault{};
-  struct Handle {
-    png_structp png = nullptr;
-    png_infop head = nullptr;
-    ~Handle() { png_destroy_write_struct(&png, &head); }
-  } h;
-  h.png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &fault, png_failed, png_warned);
-  if (h.png) h.head = png_create_info_struct(h.png);
-  PngSink sink;
-  if (!h.head || !png_emit(h.png, h.head, &sink, &image, rows.data())) {
-    fail(ErrorKind::runtime, "png", "cannot encode ", s, ": ", fault.message);
-  }
-  Bytes out(sink.bytes.size());
-  std::copy(sink.bytes.begin(), sink.bytes.end(), out.data());
-  return out;
-}
-
 void save_png(const std::string& path, const Array& image) { write_file_atomic(path, encode_png(image).view()); }
 
-bool is_image_name(const std::string& path) {
+bool is_picture_name(const std::string& path) {
   const std::string name = lower(path);
-  return ends_with(name, ".png") || ends_with(name, ".jpg") || ends_with(name, ".jpeg") || ends_with(name, ".npy");
+  for (const char* ending : {".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".webp"}) {
+    if (ends_with(name, ending)) return true;
+  }
+  return false;
 }
+
+const char* picture_endings() { return "jpg, jpeg, png, bmp, ppm, webp"; }
 
 }  // namespace freight::io

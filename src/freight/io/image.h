@@ -1,7 +1,8 @@
-// Images: PNG, JPEG and npy in, PNG out. An image is a u8 array (H, W, C) with C 1 (grey) or 3 (RGB).
+// Images: PNG, JPEG, WebP, BMP, PPM and npy in, PNG out. An image is a u8 array (H, W, C) with C 1 (grey) or 3 (RGB).
 // Grey stays grey; palettes expand; 16 bits become 8; transparency is composited on white; CMYK becomes RGB.
 // Faults are Error(data) that names the file.
 #pragma once
+#include <functional>
 #include <string>
 
 #include "freight/base/array.h"
@@ -13,11 +14,40 @@ Array load_image(const std::string& path);
 // Recognises the format by content. Npy images are (H, W), (H, W, C) or (C, H, W): integers 0..255 or floats 0..1.
 Array decode_image(ByteView bytes, const std::string& name);
 
+// What is wanted of a picture that will be resampled: the pixels [y, y + rows) x [x, x + columns), and how many of them
+// become one in the end (less than 1 where it grows). A decoder may decode more, and coarser down to `shrink`.
+struct Part {
+  int64_t y = 0, x = 0, rows = 0, columns = 0;
+  double shrink = 1;
+};
+// Chooses the part when the size of the whole picture is known.
+using ChoosePart = std::function<Part(int64_t rows, int64_t columns)>;
+
+// A decoded part. Pixel (i, j) of it covers the square of side 1 / scale of the whole picture whose upper left corner
+// is
+// ((y + i) / scale, (x + j) / scale). Its memory is kept for the next picture.
+struct Picture {
+  int64_t rows = 0, columns = 0, channels = 0;
+  double scale = 1;
+  int64_t y = 0, x = 0;
+  const uint8_t* pixels() const { return whole.defined() ? whole.data<uint8_t>() : buffer.data(); }  // (H, W, C)
+
+  Bytes buffer;
+  Array whole;  // of formats that are always decoded whole
+};
+
+// Decodes at least the chosen part. JPEG is decoded at the smallest of 1/8, 1/4, 1/2, 1/1 that is not coarser than
+// part.shrink, and only where the part is; every byte of it is still read, so that a damaged file is found whichever
+// part is wanted.
+void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choose, Picture& out);
+
 // image: u8 (H, W), (H, W, 1) or (H, W, 3).
 Bytes encode_png(const Array& image);
 void save_png(const std::string& path, const Array& image);
 
-// Whether the name ends like an image that load_image reads (.png, .jpg, .jpeg, .npy).
-bool is_image_name(const std::string& path);
+// Whether the name ends like a picture that data sets are made of: .jpg .jpeg .png .bmp .ppm .webp, in any case.
+bool is_picture_name(const std::string& path);
+// "jpg, jpeg, png, bmp, ppm, webp", for messages.
+const char* picture_endings();
 
 }  // namespace freight::io

@@ -1,7 +1,6 @@
-// JPEG through libjpeg-turbo. libjpeg reports errors by a callback that must not return: it jumps back into
-// `run_decoder`, which holds no objects with destructors. A file that ends early is an error here, not a grey patch.
-#include "freight/io/jpeg_internal.h"
-
+// JPEG through libjpeg-turbo, whole or a part of it, at full size or coarser. libjpeg reports errors by a callback that
+// must not return: it jumps back into the function of this file that called it, which holds no objects with
+// destructors. A file that ends early is an error here, not a grey patch.
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
@@ -11,13 +10,15 @@
 
 #include <jerror.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "freight/base/error.h"
+#include "freight/io/codecs_internal.h"
 
 namespace freight::io {
 
 namespace {
-constexpr int64_t kMaxPixels = int64_t{1} << 27;
-
 struct Decoder {
   jpeg_decompress_struct jpeg{};
   jpeg_error_mgr errors{};
@@ -39,7 +40,7 @@ void message(j_common_ptr info, int level) {
 }
 
 // Reads the header and chooses the output: grey, RGB, or CMYK where the file is CMYK or YCCK.
-bool start(Decoder* d, const uint8_t* data, size_t size) {
+bool read_header(Decoder* d, const uint8_t* data, size_t size) {
   if (setjmp(d->jump)) return false;
   jpeg_create_decompress(&d->jpeg);
   d->jpeg.client_data = d;
@@ -54,50 +55,99 @@ bool start(Decoder* d, const uint8_t* data, size_t size) {
   }
   return true;
 }
-// Decodes all rows to `out`, row_bytes apart.
-bool decode(Decoder* d, uint8_t* out, size_t row_bytes) {
+
+// Starts decoding columns [x, x + columns) or somewhat more: x and columns become what it is.
+bool start(Decoder* d, JDIMENSION* x, JDIMENSION* columns) {
   if (setjmp(d->jump)) return false;
   jpeg_start_decompress(&d->jpeg);
-  while (d->jpeg.output_scanline < d->jpeg.output_height) {
-    JSAMPROW row = out + d->jpeg.output_scanline * row_bytes;
+  if (*x > 0 || *columns < d->jpeg.output_width) jpeg_crop_scanline(&d->jpeg, x, columns);
+  return true;
+}
+
+// Decodes rows [y, y + rows) to `out`, row_bytes apart. What lies above and below is read, not transformed; the last
+// row of all is (libjpeg would otherwise leave the bytes after the last wanted row unread, and damage in them unseen).
+bool decode(Decoder* d, JDIMENSION y, JDIMENSION rows, uint8_t* out, size_t row_bytes) {
+  if (setjmp(d->jump)) return false;
+  if (y > 0) jpeg_skip_scanlines(&d->jpeg, y);
+  while (d->jpeg.output_scanline < y + rows) {
+    JSAMPROW row = out + (d->jpeg.output_scanline - y) * row_bytes;
     jpeg_read_scanlines(&d->jpeg, &row, 1);
+  }
+  if (const JDIMENSION left = d->jpeg.output_height - d->jpeg.output_scanline; left > 0) {
+    if (left > 1) jpeg_skip_scanlines(&d->jpeg, left - 1);
+    JSAMPROW spare = out + rows * row_bytes;
+    jpeg_read_scanlines(&d->jpeg, &spare, 1);
   }
   jpeg_finish_decompress(&d->jpeg);
   return true;
 }
+
+// Adobe's programs store CMYK inverted (255 = no ink) and mark it; without the mark 255 is full ink.
+void rgb_of_cmyk(const uint8_t* src, uint8_t* dst, int64_t pixels, bool inverted) {
+  const int flip = inverted ? 0 : 255;
+  for (int64_t i = 0; i < pixels; ++i, src += 4) {
+    const int light = src[3] ^ flip;
+    for (int c = 0; c < 3; ++c) *dst++ = static_cast<uint8_t>(((src[c] ^ flip) * light + 127) / 255);
+  }
+}
+
+// Eighths of the full size. Only these have SIMD code in libjpeg-turbo: the others are smaller but slower.
+unsigned eighths(double shrink) {
+  for (const unsigned n : {1u, 2u, 4u}) {
+    if (shrink * n >= 8) return n;
+  }
+  return 8;
+}
 }  // namespace
 
-Array decode_jpeg(ByteView bytes, const std::string& name) {
+bool is_jpeg(ByteView bytes) { return bytes.size() >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff; }
+
+void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choose, Picture& out) {
   Decoder d;
   d.jpeg.err = jpeg_std_error(&d.errors);
   d.errors.error_exit = failed;
   d.errors.emit_message = message;
   d.jpeg.client_data = &d;
-  if (!start(&d, bytes.data(), bytes.size())) fail(ErrorKind::data, name, "bad JPEG image: ", d.message);
+  if (!read_header(&d, bytes.data(), bytes.size())) fail(ErrorKind::data, name, "bad JPEG image: ", d.message);
   const int64_t height = d.jpeg.image_height, width = d.jpeg.image_width;
-  if (height * width > kMaxPixels) {
-    fail(ErrorKind::data, name, "bad JPEG image: ", width, " x ", height, " pixels, the limit is ", kMaxPixels);
-  }
+  check_picture_size("JPEG", name, height, width, bytes.size());
+
+  const Part part = choose(height, width);
+  FREIGHT_CHECK(part.y >= 0 && part.x >= 0 && part.rows > 0 && part.columns > 0 && part.y + part.rows <= height &&
+                    part.x + part.columns <= width,
+                "a part outside of the picture");
+  const unsigned n = eighths(part.shrink);
+  d.jpeg.scale_num = n;
+  d.jpeg.scale_denom = 8;
+  const auto scaled = [&](int64_t v) { return v * n / 8; };
+  // Colours are interpolated between columns: beside the part, they need two more to be those of the whole picture.
+  constexpr int64_t kMargin = 2;
+  const int64_t out_rows = (height * n + 7) / 8, out_columns = (width * n + 7) / 8;
+  const int64_t y = scaled(part.y), rows = std::min(out_rows, scaled(part.y + part.rows) + 1) - y;
+  auto x = static_cast<JDIMENSION>(std::max<int64_t>(0, scaled(part.x) - kMargin));
+  auto columns = static_cast<JDIMENSION>(std::min(out_columns, scaled(part.x + part.columns) + 1 + kMargin) - x);
+  if (!start(&d, &x, &columns)) fail(ErrorKind::data, name, "bad JPEG image: ", d.message);
+
   const bool cmyk = d.jpeg.out_color_space == JCS_CMYK;
   const int64_t stored = cmyk ? 4 : d.jpeg.out_color_space == JCS_RGB ? 3 : 1;
-  Bytes pixels(static_cast<size_t>(height * width * stored));
-  if (!decode(&d, pixels.data(), static_cast<size_t>(width * stored))) {
+  out.rows = rows;
+  out.columns = columns;
+  out.channels = cmyk ? 3 : stored;
+  out.scale = n / 8.0;
+  out.y = y;
+  out.x = x;
+  const auto row_bytes = static_cast<size_t>(out.columns * stored);
+  const size_t need = row_bytes * static_cast<size_t>(rows + 1);  // and the spare row of decode
+  Bytes inks;
+  Bytes& target = cmyk ? inks : out.buffer;
+  if (target.size() < need) target = Bytes(need);
+  if (!decode(&d, static_cast<JDIMENSION>(y), static_cast<JDIMENSION>(rows), target.data(), row_bytes)) {
     fail(ErrorKind::data, name, "bad JPEG image: ", d.message);
   }
-  Array out(DType::u8, {height, width, cmyk ? 3 : stored});
-  auto* dst = out.data<uint8_t>();
-  if (!cmyk) {
-    if (pixels.size() > 0) std::memcpy(dst, pixels.data(), pixels.size());
-    return out;
+  if (cmyk) {
+    if (const size_t n3 = need / 4 * 3; out.buffer.size() < n3) out.buffer = Bytes(n3);
+    rgb_of_cmyk(inks.data(), out.buffer.data(), rows * out.columns, d.jpeg.saw_Adobe_marker);
   }
-  // Adobe's programs store CMYK inverted (255 = no ink) and mark it; without the mark 255 is full ink.
-  const int flip = d.jpeg.saw_Adobe_marker ? 0 : 255;
-  const uint8_t* src = pixels.data();
-  for (int64_t i = 0; i < height * width; ++i, src += 4) {
-    const int light = src[3] ^ flip;
-    for (int c = 0; c < 3; ++c) *dst++ = static_cast<uint8_t>(((src[c] ^ flip) * light + 127) / 255);
-  }
-  return out;
 }
 
 }  // namespace freight::io

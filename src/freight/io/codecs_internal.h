@@ -1,0 +1,30 @@
+// Internal to io/image: one decoder per format, each in a file of its own. All take bytes and a name for messages, give
+// u8 (H, W, C) with C 1 or 3, and throw Error(data).
+#pragma once
+#include <string>
+
+#include "freight/base/array.h"
+#include "freight/io/file.h"
+#include "freight/io/image.h"
+
+namespace freight::io {
+
+inline constexpr int64_t kMaxPixels = int64_t{1} << 27;
+
+bool is_png(ByteView bytes);
+bool is_jpeg(ByteView bytes);
+bool is_bmp(ByteView bytes);
+bool is_netpbm(ByteView bytes);
+bool is_webp(ByteView bytes);
+
+Array decode_png(ByteView bytes, const std::string& name);
+Array decode_bmp(ByteView bytes, const std::string& name);
+Array decode_netpbm(ByteView bytes, const std::string& name);
+Array decode_webp(ByteView bytes, const std::string& name);
+// JPEG alone can leave out what is not wanted: see decode_part in image.h.
+void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choose, Picture& out);
+
+// Throws Error(data) for pictures that are empty or have more than kMaxPixels pixels. `format` starts the complaint.
+void check_picture_size(const char* format, const std::string& name, int64_t rows, int64_t columns, size_t bytes);
+
+}  // namespace freight::io
