@@ -74,7 +74,7 @@ Json describe_json(const data::Dataset& set) {
   Json j;
   j["count"] = set.count();
   j["shape"] = set.sample_shape().vector();
-  j["dtype"] = to_string(set.images.dtype());
+  j["dtype"] = set.files ? "pictures" : to_string(set.images.dtype());
   j["fingerprint"] = set.fingerprint();
   if (set.classification()) {
     std::vector<int64_t> per_class(set.classes.size(), 0);
@@ -119,6 +119,9 @@ int info_command(const Args& args) {
   for (const data::Dataset* set : {&sets.train, &sets.test}) {
     std::printf("%-8s %s\n", set->split.c_str(), data::describe(*set).substr(set->split.size() + 1).c_str());
   }
+  for (const data::Dataset* set : {&sets.train, &sets.test}) {
+    if (!set->note.empty()) std::printf("note     %s\n", set->note.c_str());
+  }
   if (sets.train.classification()) std::printf("classes  %s\n", join(sets.train.classes, ", ").c_str());
   std::printf("mean     %s\n", figures(sets.train.mean).c_str());
   std::printf("std      %s\n", figures(sets.train.std).c_str());
@@ -137,13 +140,26 @@ const char* state_name(data::Verification::File::State state) {
 int verify_command(const Args& args) {
   Common common;
   std::string name;
-  Options options("data verify", "Reads every file of a data set, and compares known files with their SHA-256.",
+  Options options("data verify",
+                  "Reads every file of a data set, decodes every picture, and compares known files with their SHA-256.",
                   "NAME or PATH [options]");
   options.positional("NAME or PATH", &name, "a set of `freight data list`, a directory or a file", true);
   common.add_to(options);
   if (options.parse(args) == Options::Outcome::done) return 0;
 
-  const data::Verification v = data::verify(name, common.load);
+  signals::install();
+  Progress progress;
+  data::Verification v;
+  try {
+    v = data::verify(name, common.load, [&](int64_t done, int64_t total) {
+      if (progress.due()) progress.update(cat("reading  ", with_commas(done), "/", with_commas(total)));
+      return !signals::stop_requested();
+    });
+  } catch (const Error&) {
+    if (signals::stop_requested()) return signals::exit_code();
+    throw;
+  }
+  progress.clear();
   const int code = v.ok() ? 0 : static_cast<int>(ErrorKind::data);
   if (common.as_json) {
     Json j;
@@ -154,13 +170,23 @@ int verify_command(const Args& args) {
     for (const auto& f : v.files) {
       j["files"].push_back({{"path", f.path}, {"sha256", f.sha256}, {"state", state_name(f.state)}});
     }
+    j["pictures"] = v.pictures;
+    j["bad"] = Json::array();
+    for (const data::BadPicture& bad : v.bad) j["bad"].push_back({{"path", bad.path}, {"reason", bad.reason}});
     j["train"] = {{"text", v.train}, {"fingerprint", v.train_fingerprint}};
     j["test"] = {{"text", v.test}, {"fingerprint", v.test_fingerprint}};
     print(j);
     return code;
   }
   for (const auto& f : v.files) std::printf("%-8s %s  %s\n", state_name(f.state), f.sha256.c_str(), f.path.c_str());
+  for (const data::BadPicture& bad : v.bad) std::printf("bad      %s: %s\n", bad.path.c_str(), bad.reason.c_str());
   std::printf("%s\n%s\n", v.train.c_str(), v.test.c_str());
+  if (v.pictures > 0) {
+    const auto bad = static_cast<int64_t>(v.bad.size());
+    std::printf("%s of %s pictures decode, %s do not\n", with_commas(v.pictures - bad).c_str(),
+                with_commas(v.pictures).c_str(), with_commas(bad).c_str());
+    return code;
+  }
   std::printf(v.ok() ? "everything parses, no known file differs\n"
                      : "some files differ from the known ones; freight data get replaces them\n");
   return code;

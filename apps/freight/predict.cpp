@@ -87,7 +87,8 @@ int predict_command(const Args& args) {
   bool json = false, csv = false;
   Options o("predict", "Predicts the classes of pictures with a stored model.",
             "MODEL.safetensors IMAGE.png ... [options]",
-            "Pictures are PNG, JPEG or npy; they are made grey or RGB and resized as the model needs.\n"
+            "Pictures are PNG, JPEG, WebP, BMP, PPM or npy; they are made grey or RGB, resized and cut as in\n"
+            "evaluation.\n"
             "  freight predict runs/convnet-digits/model.safetensors a.png b.jpg --top-k 1");
   o.positional("model", &model, "the stored model", true);
   o.positional("images", &images, "the pictures", false);

@@ -64,6 +64,33 @@ void declare(Options& o, train::Config& c, Flags& f) {
   o.add("--crop-padding", &c.crop_padding, "random crop after padding by this many pixels",
         {.key = "augment.crop_padding"});
   o.add("--flip", &c.flip, "random horizontal flip", {.key = "augment.flip"});
+  o.add("--color-jitter", &c.color_jitter, "random brightness, contrast and saturation, up to this strength",
+        {.key = "augment.color_jitter", .min = 0, .max = 10});
+  o.add("--hue-jitter", &c.hue_jitter, "random turn of the hue, up to this part of the circle",
+        {.key = "augment.hue_jitter", .min = 0, .max = 0.5});
+  o.add("--rand-augment", &c.rand_augment, "operations of RandAugment per picture (0: off, 2 is usual)",
+        {.key = "augment.rand_augment", .min = 0, .max = 14});
+  o.add("--rand-augment-magnitude", &c.rand_augment_magnitude, "their strength",
+        {.key = "augment.rand_augment_magnitude", .min = 0, .max = 30});
+  o.add("--random-erase", &c.random_erase, "probability that a rectangle is erased",
+        {.key = "augment.random_erase", .min = 0, .max = 1});
+  o.add("--mixup-alpha", &c.mixup_alpha, "mixup: pictures and labels blend by Beta(alpha, alpha) (0: off)",
+        {.key = "augment.mixup_alpha", .min = 0});
+  o.add("--cutmix-alpha", &c.cutmix_alpha, "cutmix: rectangles change places (0: off; with mixup: one of the two)",
+        {.key = "augment.cutmix_alpha", .min = 0});
+  o.group("Pictures in files (docs/data.md)");
+  o.add("--train-crop-size", &c.train_crop_size, "side of a training sample (0: 224, or as the spec FILE.json says)",
+        {.key = "pictures.train_crop_size", .min = 0});
+  o.add("--val-resize-size", &c.val_resize_size, "shorter side before evaluation cuts (0: the crop * 256 / 224)",
+        {.key = "pictures.val_resize_size", .min = 0});
+  o.add("--val-crop-size", &c.val_crop_size, "side of an evaluation sample (0: that of training)",
+        {.key = "pictures.val_crop_size", .min = 0});
+  o.add("--crop-min-area", &c.crop_min_area, "least share of a picture that a random crop takes",
+        {.key = "augment.crop_min_area", .max = 1});
+  o.add("--val-split", &c.val_split, "share of each class held out where there is no val part (-1: 0.2)",
+        {.key = "pictures.val_split"});
+  o.add("--on-bad-sample", &c.on_bad_sample, "error stops; skip leaves it out; report also lists it in bad_samples.tsv",
+        {.key = "pictures.on_bad_sample"});
   o.group("Machine");
   o.add("--device", &c.backend, "auto, cpu or ref", {.key = "device"});
   o.add("--precision", &c.precision, "fp32", {.key = "precision"});
@@ -98,6 +125,7 @@ class Terminal : public train::Observer {
             " GFLOP per step, planned peak ", human_bytes(static_cast<double>(s.planned_bytes))));
     say(cat("batch   ", s.batch_size, " = 1 device x ", s.batch_size, ", ", with_commas(s.steps), " steps, ", s.epochs,
             s.epochs == 1 ? " epoch, seed " : " epochs, seed ", s.seed));
+    for (const std::string& note : s.notes) say(cat("note    ", note));
     say(cat("output  ", s.output_dir));
   }
   bool wants_step() override { return progress_.due(); }
@@ -116,6 +144,9 @@ class Terminal : public train::Observer {
   }
   void on_evaluation_progress(int64_t done, int64_t total) override {
     if (progress_.due()) progress_.update(cat("evaluating  ", with_commas(done), "/", with_commas(total)));
+  }
+  void on_bad_sample(const std::string& path, const std::string& reason) override {
+    say(cat("warning: left out: ", path, ": ", reason));
   }
   void on_epoch(const train::EpochReport& e) override {
     const train::StepReport& r = e.train;
@@ -155,7 +186,8 @@ void print_result(const train::Result& r, const Flags& flags) {
                                 {"parameters", r.parameters},
                                 {"model", r.model_path},
                                 {"output_dir", r.output_dir},
-                                {"interrupted", r.interrupted}};
+                                {"interrupted", r.interrupted},
+                                {"bad_samples", r.bad_samples.size()}};
     if (r.test.top1) j["test_top1"] = *r.test.top1;
     std::printf("%s\n", j.dump().c_str());
     return;
@@ -164,6 +196,9 @@ void print_result(const train::Result& r, const Flags& flags) {
     std::printf("stopped after %s steps; the weights so far are in %s\n", with_commas(r.steps).c_str(),
                 r.model_path.c_str());
     return;
+  }
+  if (!r.bad_samples.empty()) {
+    std::printf("left out %zu pictures that cannot be read; freight data verify lists all\n", r.bad_samples.size());
   }
   const std::string effort = cat(with_commas(r.steps), " steps in ", fixed(r.train_seconds, 1), " s, ",
                                  with_commas(static_cast<int64_t>(r.samples_per_second)), " samples/s");
@@ -187,7 +222,8 @@ int train_command(const Args& args) {
     auto o = std::make_unique<Options>("train", "Trains a model on a data set and stores it.", "[DATA] [options]",
                                        "Without arguments: trains convnet on the built-in digits.\n"
                                        "  freight train mnist --model lenet --epochs 5\n"
-                                       "  freight train --data cifar10 --set optimizer.lr=0.05");
+                                       "  freight train --data cifar10 --set optimizer.lr=0.05\n"
+                                       "  freight train --data FOLDER --train-crop-size 128");
     declare(*o, c, f);
     return o;
   };
@@ -195,7 +231,7 @@ int train_command(const Args& args) {
     const auto first = options(probe, flags);
     first->peek(args);
   }
-  train::Config config = train::recipe(probe.data, probe.recipe);
+  train::Config config = train::recipe(probe.data, probe.recipe, probe.data_dir);
   flags = {};
   const auto o = options(config, flags);
   if (o->parse(args) == Options::Outcome::done) return 0;

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <set>
+#include <thread>
 
 #include "freight/data/digits.h"
 #include "tests/support/files.h"
@@ -140,6 +142,43 @@ TEST(LoaderTest, BuffersAreReused) {
   EXPECT_LE(addresses.size(), 3u);
 }
 
+// The first batches of the next epoch are made while the caller is still in this one; it starts without a wait.
+TEST(LoaderTest, PreparesTheNextEpochBeforeItIsAskedFor) {
+  const TemporaryDir dir;
+  const auto next_epoch_is_ready = [&](const LoaderOptions& o) {
+    Dataset set = colour_set(20);
+    const Array pixels = set.images;
+    Loader loader(std::move(set), o);
+    walk(loader, 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    // What is made from now on is black.
+    std::fill_n(pixels.data<uint8_t>(), pixels.numel(), uint8_t{0});
+    return loader.epoch(1).begin()->images.data<float>()[0] != 0.0f;
+  };
+  EXPECT_TRUE(next_epoch_is_ready({.batch_size = 5, .shuffle = true, .workers = 2}));
+  EXPECT_TRUE(next_epoch_is_ready({.batch_size = 20, .shuffle = true, .workers = 1, .epochs = 2}));
+  EXPECT_FALSE(next_epoch_is_ready({.batch_size = 5, .shuffle = true, .workers = 2, .epochs = 1}));
+  EXPECT_FALSE(
+      next_epoch_is_ready({.batch_size = 5, .workers = 2}));  // not shuffled: an evaluation, asked for as it likes
+}
+
+TEST(LoaderTest, EpochsThatGoOnEqualEpochsThatBeginAnew) {
+  const LoaderOptions o{.batch_size = 4, .shuffle = true, .workers = 3, .prefetch = 7, .augment = {.flip = true}};
+  Loader going(colour_set(10), o);
+  for (const int64_t epoch : {0, 1, 2, 2, 5, 6, 0, 1}) {
+    Loader fresh(colour_set(10), o);
+    EXPECT_EQ(walk(going, epoch), walk(fresh, epoch)) << epoch;
+    if (epoch == 5) going.epoch(9, 2);  // and one that nobody walks over
+  }
+}
+
+TEST(LoaderTest, MemoryBoundsTheBatchesAhead) {
+  std::set<const void*> addresses;
+  Loader loader(colour_set(300), {.batch_size = 10, .workers = 4, .prefetch = 20, .prefetch_bytes = 3 * 10 * 60 * 4});
+  for (const Batch& b : loader.epoch(0)) addresses.insert(b.images.raw());
+  EXPECT_LE(addresses.size(), 3u);
+}
+
 TEST(LoaderTest, StopsCleanlyInTheMiddleOfAnEpoch) {
   for (int round = 0; round < 20; ++round) {
     Loader loader(colour_set(200), {.batch_size = 3, .workers = 3, .prefetch = 4});
@@ -176,10 +215,94 @@ TEST(LoaderTest, ServesFloatTargets) {
   EXPECT_NEAR(it->images.data<float>()[2], 0.0f, 1e-6);  // the mean row
 }
 
+TEST(LoaderTest, MixupBlendsNeighboursAndTheirLabels) {
+  for (const int workers : {0, 3}) {
+    const LoaderOptions plain{.batch_size = 6, .shuffle = true, .seed = 3, .workers = 0};
+    LoaderOptions mixed = plain;
+    mixed.workers = workers;
+    mixed.mix = {.mixup_alpha = 0.8};
+    Loader a(colour_set(18), plain), b(colour_set(18), mixed);
+    auto x = a.epoch(0).begin();
+    std::set<float> shares;
+    for (const Batch& m : b.epoch(0)) {
+      ASSERT_EQ(m.labels.shape(), (Shape{6, 18}));
+      const float keep = m.labels.data<float>()[x->labels.data<int64_t>()[0]];
+      shares.insert(keep);
+      for (int64_t i = 0; i < 6; ++i) {
+        const int64_t before = (i + 5) % 6;
+        for (int64_t k = 0; k < 18; ++k) {
+          const float want =
+              (k == x->labels.data<int64_t>()[i] ? keep : 0) + (k == x->labels.data<int64_t>()[before] ? 1 - keep : 0);
+          ASSERT_NEAR(m.labels.data<float>()[i * 18 + k], want, 1e-6);
+        }
+        for (int64_t k = 0; k < 60; ++k) {
+          const float* p = x->images.data<float>();
+          ASSERT_NEAR(m.images.data<float>()[i * 60 + k], keep * p[i * 60 + k] + (1 - keep) * p[before * 60 + k], 1e-5);
+        }
+      }
+      ++x;
+    }
+    EXPECT_EQ(shares.size(), 3u);  // one draw per batch
+  }
+}
+
+TEST(LoaderTest, CutmixSharesOutTheAreaInTheLabels) {
+  Dataset set;  // sample i is i everywhere
+  set.name = "flat";
+  set.images = Array(DType::u8, {8, 1, 16, 16});
+  set.labels = Array(DType::i64, {8});
+  set.classes = numbered_classes(8);
+  for (int64_t i = 0; i < 8; ++i) {
+    std::fill_n(set.images.data<uint8_t>() + i * 256, 256, static_cast<uint8_t>(i));
+    set.labels.data<int64_t>()[i] = i;
+  }
+  for (const bool channels_last : {false, true}) {
+    Loader loader(set, {.batch_size = 8, .seed = 1, .mix = {.cutmix_alpha = 1}, .channels_last = channels_last});
+    std::set<float> shares;
+    for (int64_t epoch = 0; epoch < 20; ++epoch) {
+      const Batch& b = *loader.epoch(epoch).begin();
+      for (int64_t i = 0; i < 8; ++i) {
+        const float* p = b.images.data<float>() + i * 256;
+        const auto own = std::count_if(p, p + 256, [&](float v) { return std::lround(v * 255) == i; });
+        const auto other = std::count_if(p, p + 256, [&](float v) { return std::lround(v * 255) == (i + 7) % 8; });
+        ASSERT_EQ(own + other, 256);
+        ASSERT_NEAR(b.labels.data<float>()[i * 8 + i], static_cast<float>(own) / 256.0f, 1e-6);
+        shares.insert(b.labels.data<float>()[i * 8 + i]);
+      }
+    }
+    EXPECT_GT(shares.size(), 10u);
+  }
+}
+
+TEST(LoaderTest, ErasesARectangleOfTheMeanColour) {
+  Dataset set = colour_set(200);
+  set.images = Array(DType::u8, {200, 3, 20, 20});
+  std::fill_n(set.images.data<uint8_t>(), set.images.numel(), uint8_t{255});
+  Loader loader(set, {.batch_size = 200, .augment = {.random_erase = 0.5}});
+  const Batch& b = *loader.epoch(0).begin();
+  int64_t erased = 0;
+  for (int64_t i = 0; i < 200; ++i) {
+    const float* p = b.images.data<float>() + i * 1200;
+    const auto n = std::count(p, p + 400, 0.0f);
+    erased += n > 0;
+    EXPECT_LE(n, 400 / 3 + 10);
+    for (int64_t k = 0; k < 400; ++k) ASSERT_EQ(p[k], p[k + 400]);
+  }
+  EXPECT_NEAR(static_cast<double>(erased), 100, 30);
+}
+
 TEST(LoaderTest, RefusesOptionsThatCannotWork) {
   expect_error(ErrorKind::usage, {"batch size", "got 0"}, [] { Loader l(colour_set(3), {.batch_size = 0}); });
   expect_error(ErrorKind::usage, {"no batch"}, [] { Loader l(colour_set(3), {.batch_size = 4, .drop_last = true}); });
   expect_error(ErrorKind::usage, {"shift of 9"}, [] { Loader l(colour_set(3), {.augment = {.shift = 9}}); });
+  expect_error(ErrorKind::usage, {"random resized crops", "colours"},
+               [] { Loader l(colour_set(3), {.augment = {.random_crop = true}}); });
+  expect_error(ErrorKind::usage, {"hue", "0.7"},
+               [] { Loader l(colour_set(3), {.augment = {.color_jitter = {.hue = 0.7}}}); });
+  expect_error(ErrorKind::usage, {"erasing", "1.5"},
+               [] { Loader l(colour_set(3), {.augment = {.random_erase = 1.5}}); });
+  expect_error(ErrorKind::usage, {"RandAugment", "colour pictures", "[1,28,28]"},
+               [] { Loader l(draw_digits(0, 3), {.augment = {.rand_augment = 2}}); });
   expect_error(ErrorKind::usage, {"position"}, [] { Loader(colour_set(3), {}).epoch(0, 2); });
   Dataset bad = colour_set(3);
   bad.labels.data<int64_t>()[2] = 3;

@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/data/catalog.h"
-#include "freight/data/resample.h"
 #include "freight/io/image.h"
 #include "freight/io/npy.h"
 #include "freight/ops/ops.h"
@@ -220,30 +219,6 @@ TEST(AssignOnlyIf, KeepsFloatingVariablesWhereTheConditionFails) {
   EXPECT_EQ(v.array().to_vector<float>(), (std::vector<float>{2, 3}));
   step(Array::of<float>({1, 1}, {2}));
   EXPECT_EQ(v.array().to_vector<float>(), (std::vector<float>{3, 4}));
-}
-
-TEST(Resample, KeepsConstantsMeansAndEqualSizes) {
-  Array flat(DType::u8, {9, 13, 3});
-  std::fill_n(flat.data<uint8_t>(), flat.numel(), uint8_t{77});
-  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{4, 5}, {30, 40}, {1, 1}, {9, 26}}) {
-    const Array out = data::resized(flat, rows, columns);
-    EXPECT_EQ(out.shape(), (Shape{rows, columns, 3}));
-    for (const int v : out.to_vector<int>()) ASSERT_EQ(v, 77);
-  }
-  const Array checks = Array::of<uint8_t>({0, 255, 0, 255, 255, 0, 255, 0}, {2, 4, 1});
-  EXPECT_EQ(data::resized(checks, 2, 4).to_vector<int>(), checks.to_vector<int>());
-  // Antialiased: fine detail averages out instead of one phase being picked.
-  for (const int v : data::resized(checks, 1, 1).to_vector<int>()) EXPECT_NEAR(v, 128, 1);
-  // Doubling a row of two: the quarter points between the centres, as PIL and PyTorch (antialias=True) give.
-  EXPECT_EQ(data::resized(Array::of<uint8_t>({0, 100}, {1, 2, 1}), 1, 4).to_vector<int>(),
-            (std::vector<int>{0, 25, 75, 100}));
-}
-
-TEST(Resample, GreyAndColour) {
-  const Array rgb = Array::of<uint8_t>({255, 0, 0, 0, 255, 0, 0, 0, 255, 9, 9, 9}, {1, 4, 3});
-  EXPECT_EQ(data::with_channels(rgb, 1).to_vector<int>(), (std::vector<int>{76, 150, 29, 9}));
-  EXPECT_EQ(data::with_channels(Array::of<uint8_t>({7}, {1, 1, 1}), 3).to_vector<int>(), (std::vector<int>{7, 7, 7}));
-  expect_error(ErrorKind::data, {"channels"}, [&] { data::with_channels(rgb, 4); });
 }
 
 }  // namespace

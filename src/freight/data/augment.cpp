@@ -2,6 +2,8 @@
 #include "freight/data/augment.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
@@ -9,13 +11,12 @@
 namespace freight::data {
 
 namespace {
-constexpr uint32_t kAugmentStream = 0x61756775;
+constexpr uint32_t kAugmentStream = 0x61756775, kColourStream = 0x636f6c6f, kEraseStream = 0x65726173;
 
-// How a picture moves: dst(y, x) = src(y + dy, x + dx), mirrored first where flip is set.
-struct Move {
-  int64_t dy = 0, dx = 0;
-  bool flip = false;
-};
+// The numbers of one sample in one epoch.
+PhiloxStream draws(uint64_t seed, int64_t index, int64_t epoch, uint32_t stream) {
+  return {seed ^ static_cast<uint64_t>(index) * 0x9E3779B97F4A7C15ull, static_cast<uint64_t>(epoch), stream};
+}
 
 int64_t offset(PhiloxStream& r, int reach) {
   return static_cast<int64_t>(r.below(2 * static_cast<uint32_t>(reach) + 1)) - reach;
@@ -54,12 +55,28 @@ Transform::Transform(const Dataset& set, const Augment& augment, uint64_t seed, 
     fail(ErrorKind::usage, "augment", "a shift of ", reach, " moves images of ", rows_, " x ", columns_, " away");
   }
   const auto c = static_cast<size_t>(channels_);
+  if (set.files && reach > 0) {
+    fail(ErrorKind::usage, "augment", "shift and crop padding are for samples in memory; the pictures of ", set.name,
+         " take random crops");
+  }
+  if (!set.files && augment.random_crop) {
+    fail(ErrorKind::usage, "augment", "random resized crops are for pictures in files; ", set.name,
+         " is in memory and takes shift or crop padding");
+  }
+  const auto& crop = augment.crop;
+  if (!(crop.min_area > 0 && crop.min_area <= crop.max_area && crop.max_area <= 1 && crop.min_ratio > 0 &&
+        crop.min_ratio <= crop.max_ratio)) {
+    fail(ErrorKind::usage, "augment", "random crop: got a share of the area from ", crop.min_area, " to ",
+         crop.max_area, " and a ratio from ", crop.min_ratio, " to ", crop.max_ratio,
+         ", need 0 < least <= most, and a share of at most 1");
+  }
+  check_colours();
   const bool normalize = augment.normalize && !set.mean.empty();
   if (normalize && (set.mean.size() != c || set.std.size() != c)) {
     fail(ErrorKind::usage, "augment", "mean and std have ", set.mean.size(), " and ", set.std.size(),
          " values, need one per channel: ", c);
   }
-  const double unit = set.images.dtype() == DType::u8 ? 255.0 : 1.0;
+  const double unit = set.files || set.images.dtype() == DType::u8 ? 255.0 : 1.0;
   for (size_t i = 0; i < c; ++i) {
     const double mean = normalize ? set.mean[i] : 0.0, deviation = normalize ? set.std[i] : 1.0;
     scale_.push_back(static_cast<float>(1.0 / (unit * deviation)));
@@ -67,19 +84,113 @@ Transform::Transform(const Dataset& set, const Augment& augment, uint64_t seed, 
   }
 }
 
-template <class T>
-void Transform::image(const T* src, int64_t index, int64_t epoch, float* dst) const {
+void Transform::check_colours() const {
+  const Augment& a = augment_;
+  for (const double v : {a.color_jitter.brightness, a.color_jitter.contrast, a.color_jitter.saturation}) {
+    if (!(v >= 0 && v <= 10)) fail(ErrorKind::usage, "augment", "colour jitter: got ", v, ", need 0 to 10");
+  }
+  if (!(a.color_jitter.hue >= 0 && a.color_jitter.hue <= 0.5)) {
+    fail(ErrorKind::usage, "augment", "hue jitter: got ", a.color_jitter.hue, ", need 0 to 0.5");
+  }
+  if (a.rand_augment < 0 || a.rand_augment > kAugmentOps) {
+    fail(ErrorKind::usage, "augment", "RandAugment: got ", a.rand_augment, " operations, need 0 to ", kAugmentOps);
+  }
+  if (a.rand_augment_magnitude < 0 || a.rand_augment_magnitude >= kMagnitudes) {
+    fail(ErrorKind::usage, "augment", "RandAugment: got magnitude ", a.rand_augment_magnitude, ", need 0 to ",
+         kMagnitudes - 1);
+  }
+  if (!(a.random_erase >= 0 && a.random_erase <= 1)) {
+    fail(ErrorKind::usage, "augment", "random erasing: got probability ", a.random_erase, ", need 0 to 1");
+  }
+  const Shape s = set_->sample_shape();
+  const bool u8 = set_->files || set_->images.dtype() == DType::u8;
+  if (recolours() && !(u8 && s.rank() == 3 && s[0] == 3)) {
+    fail(ErrorKind::usage, "augment", "colour jitter and RandAugment need u8 colour pictures (3, H, W): samples of ",
+         set_->name, " are ", u8 ? "u8 " : "floats ", s);
+  }
+  if (a.random_erase > 0 && s.rank() != 3) {
+    fail(ErrorKind::usage, "augment", "random erasing needs images (C, H, W): samples of ", set_->name, " are ", s);
+  }
+}
+
+bool Transform::recolours() const { return augment_.color_jitter.any() || augment_.rand_augment > 0; }
+
+Transform::Move Transform::draw_move(int64_t index, int64_t epoch) const {
   Move move;
   const int reach = std::max(augment_.shift, augment_.crop_padding);
-  if (reach > 0 || augment_.flip) {
-    PhiloxStream r(seed_ ^ static_cast<uint64_t>(index) * 0x9E3779B97F4A7C15ull, static_cast<uint64_t>(epoch),
-                   kAugmentStream);
-    if (reach > 0) {
-      move.dy = offset(r, reach);
-      move.dx = offset(r, reach);
-    }
-    move.flip = augment_.flip && (r.bits() & 1);
+  if (reach == 0 && !augment_.flip) return move;
+  PhiloxStream r = draws(seed_, index, epoch, kAugmentStream);
+  if (reach > 0) {
+    move.dy = offset(r, reach);
+    move.dx = offset(r, reach);
   }
+  move.flip = augment_.flip && (r.bits() & 1);
+  return move;
+}
+
+void Transform::read_picture(int64_t index, int64_t epoch, Scratch& scratch) const {
+  const PictureFiles& files = *set_->files;
+  const std::string& path = files.paths[static_cast<size_t>(index)];
+  const io::Bytes bytes = io::read_file(path);
+  PhiloxStream r = draws(seed_, index, epoch, kAugmentStream);
+  const Mirror mirror = augment_.flip && (r.bits() & 1) ? Mirror::yes : Mirror::no;
+  const PictureGeometry& geometry = files.geometry;
+  if (augment_.random_crop) {
+    scratch.reader.random_view(bytes, path, geometry, augment_.crop, mirror, r, scratch.planes.data());
+  } else {
+    scratch.reader.evaluation_view(bytes, path, geometry, mirror, scratch.planes.data());
+  }
+}
+
+void Transform::recolour(int64_t index, int64_t epoch, Scratch& scratch) const {
+  PhiloxStream r = draws(seed_, index, epoch, kColourStream);
+  const Planes planes{scratch.planes.data(), rows_, columns_};
+  if (augment_.rand_augment > 0) {
+    rand_augment(planes, augment_.rand_augment, augment_.rand_augment_magnitude, r, scratch.spare);
+  }
+  if (augment_.color_jitter.any()) color_jitter(planes, augment_.color_jitter, r);
+}
+
+// torchvision.transforms.RandomErasing with its bounds: 2 to 33 % of the area, sides up to 1 to 3.3, ten draws. What is
+// erased becomes 0, the mean colour of normalised samples.
+void Transform::erase(int64_t index, int64_t epoch, float* dst) const {
+  PhiloxStream r = draws(seed_, index, epoch, kEraseStream);
+  if (static_cast<double>(r.uniform()) >= augment_.random_erase) return;
+  const auto area = static_cast<float>(rows_ * columns_);
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    const float target = area * r.uniform(0.02f, 0.33f), side = std::log(3.3f);
+    const float ratio = std::exp(r.uniform(-side, side));
+    const auto h = static_cast<int64_t>(std::lround(std::sqrt(target * ratio)));
+    const auto w = static_cast<int64_t>(std::lround(std::sqrt(target / ratio)));
+    if (h >= rows_ || w >= columns_) continue;
+    const auto y0 = static_cast<int64_t>(r.below(static_cast<uint32_t>(rows_ - h + 1))),
+               x0 = static_cast<int64_t>(r.below(static_cast<uint32_t>(columns_ - w + 1)));
+    const int64_t planes = channels_last_ ? 1 : channels_, step = channels_last_ ? channels_ : 1;
+    for (int64_t p = 0; p < planes; ++p) {
+      for (int64_t y = y0; y < y0 + h; ++y) {
+        std::fill_n(dst + ((p * rows_ + y) * columns_ + x0) * step, w * step, 0.0f);
+      }
+    }
+    return;
+  }
+}
+
+// The move alone, u8 to u8.
+void Transform::move_planes(const uint8_t* src, const Move& move, uint8_t* dst) const {
+  for (int64_t c = 0; c < channels_; ++c, src += rows_ * columns_) {
+    for (int64_t y = 0; y < rows_; ++y) {
+      const int64_t from_y = y + move.dy;
+      for (int64_t x = 0; x < columns_; ++x) {
+        const int64_t moved = x + move.dx, from_x = move.flip ? columns_ - 1 - moved : moved;
+        const bool inside = from_y >= 0 && from_y < rows_ && moved >= 0 && moved < columns_;
+        *dst++ = inside ? src[from_y * columns_ + from_x] : uint8_t{0};
+      }
+    }
+  }
+}
+
+template <class T>
+void Transform::write(const T* src, const Move& move, float* dst) const {
   const int64_t plane = rows_ * columns_;
   const int64_t pixel_step = channels_last_ ? channels_ : 1;
   for (int64_t c = 0; c < channels_; ++c) {
@@ -87,7 +198,7 @@ void Transform::image(const T* src, int64_t index, int64_t epoch, float* dst) co
     float* to = channels_last_ ? dst + c : dst + c * plane;
     const float scale = scale_[static_cast<size_t>(c)], bias = bias_[static_cast<size_t>(c)];
     const auto value = [&](T x) { return static_cast<float>(x) * scale + bias; };
-    if (reach == 0 && !move.flip) {
+    if (move.dy == 0 && move.dx == 0 && !move.flip) {
       if (pixel_step == 1) {
         scale_run(from, to, plane, scale, bias);
       } else {
@@ -117,13 +228,22 @@ void Transform::image(const T* src, int64_t index, int64_t epoch, float* dst) co
   }
 }
 
-void Transform::apply(int64_t index, int64_t epoch, float* dst) const {
+void Transform::apply(int64_t index, int64_t epoch, float* dst, Scratch& scratch) const {
   const int64_t n = channels_ * rows_ * columns_;
-  if (set_->images.dtype() == DType::u8) {
-    image(static_cast<const uint8_t*>(set_->images.raw()) + index * n, index, epoch, dst);
+  const bool u8 = set_->files || set_->images.dtype() == DType::u8;
+  if (set_->files || recolours()) scratch.planes.resize(static_cast<size_t>(n));
+  if (set_->files) {
+    read_picture(index, epoch, scratch);
+  } else if (const Move move = draw_move(index, epoch); !u8) {
+    write(static_cast<const float*>(set_->images.raw()) + index * n, move, dst);
+  } else if (const uint8_t* src = static_cast<const uint8_t*>(set_->images.raw()) + index * n; recolours()) {
+    move_planes(src, move, scratch.planes.data());
   } else {
-    image(static_cast<const float*>(set_->images.raw()) + index * n, index, epoch, dst);
+    write(src, move, dst);
   }
+  if (recolours()) recolour(index, epoch, scratch);
+  if (set_->files || recolours()) write<uint8_t>(scratch.planes.data(), Move{}, dst);
+  if (augment_.random_erase > 0) erase(index, epoch, dst);
 }
 
 }  // namespace freight::data

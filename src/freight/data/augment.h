@@ -1,30 +1,63 @@
-// Transforms of a batch on the way from the data set to the network: shift, crop, flip, normalise, memory layout.
-// Every random choice is a function of (seed, epoch, sample number): the same batch for any number of workers.
+// Transforms of a sample on the way from the data set to the network: shift, crop, flip, colours, erasing, normalise,
+// memory layout; of pictures in files also reading and resizing (picture_reader.h). Every random choice is a function
+// of (seed, epoch, sample number): the same batch for any number of workers.
 #pragma once
 #include <cstdint>
 #include <vector>
 
 #include "freight/data/dataset.h"
+#include "freight/data/picture_reader.h"
+#include "freight/data/pixel_ops.h"
 
 namespace freight::data {
 
 struct Augment {
-  int shift = 0;          // moves by up to this many pixels each way; what comes in is black
-  int crop_padding = 0;   // the same thing under its other name: pads by this much, then cuts the old size out
-  bool flip = false;      // mirrors left and right with probability 1/2
-  bool normalize = true;  // (x - mean) / std per channel, by the data set's figures
+  // Of samples in memory.
+  int shift = 0;         // moves by up to this many pixels each way; what comes in is black
+  int crop_padding = 0;  // the same thing under its other name: pads by this much, then cuts the old size out
+  // Of pictures in files: a random part, resized, instead of the middle.
+  bool random_crop = false;
+  CropRange crop = {};
+
+  bool flip = false;  // mirrors left and right with probability 1/2
+  // Of u8 samples with three channels.
+  ColorJitter color_jitter = {};
+  int rand_augment = 0;  // operations of RandAugment; 2 is usual
+  int rand_augment_magnitude = 9;
+  double random_erase = 0;  // probability that a rectangle becomes the mean colour (Zhong et al. 2020)
+  bool normalize = true;    // (x - mean) / std per channel, by the data set's figures
 };
 
 // Turns samples of one data set into f32 rows. Immutable after construction, hence shared by workers.
 class Transform {
  public:
+  // What one thread needs besides; kept between samples.
+  struct Scratch {
+    PictureReader reader;
+    std::vector<uint8_t> planes, spare;
+  };
+
   Transform(const Dataset& set, const Augment& augment, uint64_t seed, bool channels_last);
-  // Writes sample `index` as seen in `epoch` to dst, sample_shape().numel() floats; channels last where asked.
-  void apply(int64_t index, int64_t epoch, float* dst) const;
+  // Writes sample `index` as seen in `epoch` to dst, sample_shape().numel() floats; channels last where asked. Throws
+  // Error(data) that names the file where a picture cannot be read.
+  void apply(int64_t index, int64_t epoch, float* dst, Scratch& scratch) const;
 
  private:
+  // How a sample in memory moves: dst(y, x) = src(y + dy, x + dx), mirrored first where flip is set.
+  struct Move {
+    int64_t dy = 0, dx = 0;
+    bool flip = false;
+  };
+  Move draw_move(int64_t index, int64_t epoch) const;
+  bool recolours() const;
+  void check_colours() const;
+  void read_picture(int64_t index, int64_t epoch, Scratch& scratch) const;
+  void recolour(int64_t index, int64_t epoch, Scratch& scratch) const;
+  void erase(int64_t index, int64_t epoch, float* dst) const;
+  void move_planes(const uint8_t* src, const Move& move, uint8_t* dst) const;
   template <class T>
-  void image(const T* src, int64_t index, int64_t epoch, float* dst) const;
+  void write(const T* src, const Move& move, float* dst) const;
+
   const Dataset* set_;
   Augment augment_;
   uint64_t seed_;

@@ -14,6 +14,7 @@
 #include "freight/data/digits.h"
 #include "freight/data/idx.h"
 #include "freight/io/file.h"
+#include "freight/io/image.h"
 
 namespace freight::data {
 
@@ -27,20 +28,22 @@ const std::vector<std::string>& fashion_classes() {
 // Kinds of content, told by the files themselves.
 bool holds_data(const std::string& path) {
   CifarKind kind;
-  return is_array_source(path) || is_idx_dir(path) || is_cifar_dir(path, kind);
+  return is_array_source(path) || is_idx_dir(path) || is_cifar_dir(path, kind) || is_picture_source(path);
 }
 
-TrainTest load_path(const std::string& path, const std::string& name) {
+TrainTest load_path(const std::string& path, const std::string& name, const LoadOptions& options) {
   CifarKind kind;
   if (is_array_source(path)) return load_array_source(path);
   if (is_idx_dir(path)) {
     return load_idx_dir(path, name, name == "fashion-mnist" ? fashion_classes() : numbered_classes(10));
   }
   if (is_cifar_dir(path, kind)) return load_cifar_dir(path, name, kind);
+  if (is_picture_source(path)) return load_picture_source(path, name, options.pictures);
   fail(
       ErrorKind::data, path,
       "no data set recognised: need IDX files (train-images-idx3-ubyte[.gz] ...), CIFAR binaries (data_batch_1.bin ... "
-      "or train.bin), x_train.npy and y_train.npy, or one .npz");
+      "or train.bin), x_train.npy and y_train.npy, one .npz, or pictures (",
+      io::picture_endings(), ") as train/CLASS/* and val/CLASS/*, as CLASS/*, or listed in train.csv");
 }
 
 std::vector<std::string> names() {
@@ -157,7 +160,16 @@ TrainTest load(const std::string& name_or_path, const LoadOptions& options) {
   const CatalogEntry* entry = find_entry(name_or_path);
   std::filesystem::path p(path);
   if (!p.has_filename()) p = p.parent_path();  // "dir/"
-  return load_path(path, entry ? entry->name : p.filename().string());
+  return load_path(path, entry ? entry->name : p.filename().string(), options);
+}
+
+bool holds_pictures(const std::string& name_or_path, const LoadOptions& options) {
+  if (find_entry(name_or_path)) return false;
+  try {
+    return is_picture_source(find(name_or_path, options));
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 std::string sha256_of(const std::string& path) {
@@ -177,12 +189,42 @@ std::string sha256_of(const std::string& path) {
 }
 
 bool Verification::ok() const {
-  return std::none_of(files.begin(), files.end(), [](const File& f) { return f.state == File::State::differs; });
+  return bad.empty() &&
+         std::none_of(files.begin(), files.end(), [](const File& f) { return f.state == File::State::differs; });
 }
 
-Verification verify(const std::string& name_or_path, const LoadOptions& options) {
+namespace {
+// All parts: what is held out during training and what is kept for the very end may be different folders.
+Verification verify_pictures(Verification v, LoadOptions options, const std::function<bool(int64_t, int64_t)>& poll) {
+  const TrainTest sets = load(v.where, options);
+  std::vector<std::string> paths = sets.train.files->paths;
+  paths.insert(paths.end(), sets.test.files->paths.begin(), sets.test.files->paths.end());
+  options.pictures.held_out = HeldOut::test;
+  const TrainTest last = load(v.where, options);
+  if (last.test.files->paths != sets.test.files->paths) {
+    paths.insert(paths.end(), last.test.files->paths.begin(), last.test.files->paths.end());
+  }
+  std::sort(paths.begin(), paths.end());
+  bool stopped = false;
+  v.bad = check_pictures(paths, [&](int64_t done, int64_t total) {
+    stopped = stopped || (poll && !poll(done, total));
+    return !stopped;
+  });
+  if (stopped) fail(ErrorKind::runtime, v.where, "stopped before all pictures were looked at");
+  v.pictures = static_cast<int64_t>(paths.size());
+  v.train = describe(sets.train);
+  v.test = describe(sets.test);
+  v.train_fingerprint = sets.train.fingerprint();
+  v.test_fingerprint = sets.test.fingerprint();
+  return v;
+}
+}  // namespace
+
+Verification verify(const std::string& name_or_path, const LoadOptions& options,
+                    const std::function<bool(int64_t, int64_t)>& poll) {
   Verification v;
   v.where = find(name_or_path, options);
+  if (holds_pictures(v.where)) return verify_pictures(v, options, poll);
   const CatalogEntry* entry = find_entry(name_or_path);
   if (!v.where.empty() && std::filesystem::is_directory(v.where)) {
     std::vector<std::string> paths;

@@ -2,10 +2,12 @@
 //   auto [train, test] = freight::data::load("mnist");
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "freight/data/dataset.h"
+#include "freight/data/picture_folder.h"
 
 namespace freight::data {
 
@@ -31,6 +33,7 @@ const CatalogEntry* find_entry(const std::string& name);
 
 struct LoadOptions {
   std::string data_dir = {};  // the --data-dir flag: looked in first
+  PictureOptions pictures = {};
 };
 
 // The directory or file that `name_or_path` means. A path is taken as it is; a name is looked for in options.data_dir,
@@ -38,8 +41,11 @@ struct LoadOptions {
 // it looked and how to get the set, Error(usage) for a name that is neither a set nor a path.
 std::string find(const std::string& name_or_path, const LoadOptions& options = {});
 TrainTest load(const std::string& name_or_path, const LoadOptions& options = {});
+// Whether that is a set of pictures on disk. False for what cannot be found.
+bool holds_pictures(const std::string& name_or_path, const LoadOptions& options = {});
 
-// What `freight data verify` checks: the hash of every file (known sets) and that everything parses.
+// What `freight data verify` checks: the hash of every file (known sets) and that everything parses; of pictures, that
+// every one decodes.
 struct Verification {
   struct File {
     std::string path;
@@ -48,12 +54,16 @@ struct Verification {
   };
   std::string where;
   std::vector<File> files;
+  int64_t pictures = 0;  // decoded or not
+  std::vector<BadPicture> bad;
   std::string train, test;  // describe() of the splits
   uint64_t train_fingerprint = 0, test_fingerprint = 0;
   bool ok() const;
 };
-// Throws Error(data) when a file does not parse; hashes that differ are reported in the result.
-Verification verify(const std::string& name_or_path, const LoadOptions& options = {});
+// Throws Error(data) when a file does not parse; hashes that differ and pictures that do not decode are in the result.
+// `poll` is told of the pictures done; false stops, with Error(runtime).
+Verification verify(const std::string& name_or_path, const LoadOptions& options = {},
+                    const std::function<bool(int64_t done, int64_t total)>& poll = {});
 
 // Directories in which named sets are looked for, in order.
 std::vector<std::string> search_dirs(const LoadOptions& options);

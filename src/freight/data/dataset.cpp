@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <span>
 
 #include "freight/base/error.h"
@@ -33,6 +34,19 @@ uint64_t hash_bytes(const uint8_t* p, size_t n, uint64_t seed) {
   if (i < n) std::memcpy(w, p + i, n - i);
   for (int k = 0; k < 4; ++k) h[k] = mix(h[k], w[k]);
   return mix(mix(mix(mix(n, h[0]), h[1]), h[2]), h[3]);
+}
+
+// Names with their folders' names, and sizes; where the data lies does not matter.
+uint64_t hash_files(const std::vector<std::string>& paths) {
+  uint64_t h = kMultiplier;
+  for (const std::string& path : paths) {
+    const std::filesystem::path p(path);
+    const std::string name = (p.parent_path().filename() / p.filename()).string();
+    std::error_code missing;
+    const uint64_t size = std::filesystem::file_size(p, missing);
+    h = mix(hash_bytes(reinterpret_cast<const uint8_t*>(name.data()), name.size(), h), missing ? 0 : size);
+  }
+  return h;
 }
 
 // A view of rows [first, first + n) on axis 0.
@@ -111,12 +125,22 @@ std::vector<Sums> channel_sums(const T* x, int64_t n, int64_t channels, int64_t 
 }
 }  // namespace
 
-Shape Dataset::sample_shape() const { return {images.shape().begin() + 1, images.shape().end()}; }
+int64_t Dataset::count() const {
+  if (files) return static_cast<int64_t>(files->paths.size());
+  return images.defined() ? images.shape()[0] : 0;
+}
+
+Shape Dataset::sample_shape() const {
+  if (files) return {files->geometry.channels, files->geometry.rows, files->geometry.columns};
+  return {images.shape().begin() + 1, images.shape().end()};
+}
 
 uint64_t Dataset::fingerprint() const {
   constexpr size_t kChunk = size_t{1} << 20;
   uint64_t h = kMultiplier;
+  if (files) h = mix(h, hash_files(files->paths));
   for (const Array* a : {&images, &labels}) {
+    if (!a->defined()) continue;
     for (const int64_t d : a->shape()) h = mix(h, static_cast<uint64_t>(d));
     const size_t chunks = (a->bytes() + kChunk - 1) / kChunk;
     std::vector<uint64_t> parts(chunks);
@@ -135,12 +159,18 @@ Dataset Dataset::slice(int64_t first, int64_t n) const {
     fail(ErrorKind::usage, name, "slice out of range: got ", n, " samples from ", first, " on, the set has ", count());
   }
   Dataset out = *this;
-  out.images = rows_of(images, first, n);
+  if (files) {
+    const auto begin = files->paths.begin() + first;
+    out.files = std::make_shared<PictureFiles>(PictureFiles{{begin, begin + n}, files->geometry});
+  } else {
+    out.images = rows_of(images, first, n);
+  }
   out.labels = rows_of(labels, first, n);
   return out;
 }
 
 void Dataset::compute_statistics() {
+  FREIGHT_CHECK(!files, "statistics of samples in memory");
   const Shape& s = images.shape();
   const int64_t n = s[0], channels = s[1], plane = n * channels == 0 ? 0 : images.numel() / (n * channels);
   if (n * plane == 0) return;
@@ -160,22 +190,25 @@ void Dataset::compute_statistics() {
 
 void Dataset::validate(const std::string& images_file, const std::string& labels_file) const {
   const Shape& s = images.shape();
-  if (!images.defined() || s.rank() < 2 || (images.dtype() != DType::u8 && images.dtype() != DType::f32)) {
+  const bool arrays =
+      images.defined() && s.rank() >= 2 && (images.dtype() == DType::u8 || images.dtype() == DType::f32);
+  if (!files && !arrays) {
     fail(ErrorKind::data, images_file, "samples need u8 or f32 of rank 2 or more: got ", images.dtype(), s);
   }
-  if (s[0] == 0) fail(ErrorKind::data, images_file, "no samples");
-  if (images.numel() == 0) fail(ErrorKind::data, images_file, "empty samples: shape ", s);
+  const int64_t n = count();
+  if (n == 0) fail(ErrorKind::data, images_file, "no samples");
+  if (!files && images.numel() == 0) fail(ErrorKind::data, images_file, "empty samples: shape ", s);
   const bool values = labels.defined() && labels.dtype() == DType::f32 && labels.shape().rank() >= 1;
   if (!values && (!labels.defined() || labels.dtype() != DType::i64 || labels.shape().rank() != 1)) {
     fail(ErrorKind::data, labels_file, "labels need i64 (N) or f32 (N, ...): got ", labels.dtype(), labels.shape());
   }
-  if (labels.shape()[0] != s[0]) {
-    fail(ErrorKind::data, labels_file, "counts differ: ", labels.shape()[0], " labels for ", s[0], " samples in ",
+  if (labels.shape()[0] != n) {
+    fail(ErrorKind::data, labels_file, "counts differ: ", labels.shape()[0], " labels for ", n, " samples in ",
          images_file);
   }
   if (values) return;
   const int64_t* y = labels.data<int64_t>();
-  for (int64_t i = 0; i < s[0]; ++i) {
+  for (int64_t i = 0; i < n; ++i) {
     if (y[i] < 0 || y[i] >= class_count()) {
       fail(ErrorKind::data, labels_file, "label out of range: sample ", i, " has ", y[i], ", need 0 to ",
            class_count() - 1);
@@ -190,7 +223,8 @@ std::vector<std::string> numbered_classes(int64_t n) {
 }
 
 std::string describe(const Dataset& set) {
-  return cat(set.split, " ", with_commas(set.count()), " x ", set.sample_shape(), " ", set.images.dtype(), ", ",
+  return cat(set.split, " ", with_commas(set.count()), " x ", set.sample_shape(), " ",
+             set.files ? "pictures" : to_string(set.images.dtype()), ", ",
              set.classification() ? cat(set.class_count(), " classes") : std::string("values"));
 }
 

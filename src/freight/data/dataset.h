@@ -1,7 +1,9 @@
-// Dataset: samples and their targets, whole in memory, as every reader of this room makes them and the Loader reads
-// them. Shapes: N samples, C channels, H rows, W columns; K values per target.
+// Dataset: samples and their targets as every reader of this room makes them and the Loader reads them: whole in
+// memory, or as pictures in files that are decoded batch by batch. Shapes: N samples, C channels, H rows, W columns; K
+// values per target.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,26 +11,43 @@
 
 namespace freight::data {
 
+// The sample (channels, rows, columns) that pictures of any size become. For evaluation the shorter side is made
+// `resize` long and the middle cut out (0: the whole picture is stretched); training may cut at random instead.
+struct PictureGeometry {
+  int64_t channels = 3, rows = 224, columns = 224;
+  int64_t resize = 256;
+  friend bool operator==(const PictureGeometry&, const PictureGeometry&) = default;
+};
+
+// Samples that stay in their files until a batch needs them.
+struct PictureFiles {
+  std::vector<std::string> paths;
+  PictureGeometry geometry;
+};
+
 struct Dataset {
-  std::string name;                  // "mnist"
-  std::string split;                 // "train" or "test"
-  Array images;                      // u8 or f32, (N, C, H, W) or any rank >= 2 with the channels on axis 1
-  Array labels;                      // i64 (N): class numbers; or f32 (N) or (N, K): values to regress
-  std::vector<std::string> classes;  // names by class number; empty for regression
+  std::string name;                           // "mnist"
+  std::string split;                          // "train" or "test"
+  Array images;                               // u8 or f32, (N, C, H, W) or any rank >= 2 with the channels on axis 1
+  std::shared_ptr<const PictureFiles> files;  // instead of images, which is then undefined
+  Array labels;                               // i64 (N): class numbers; or f32 (N) or (N, K): values to regress
+  std::vector<std::string> classes;           // names by class number; empty for regression
   // Per channel, of pixel / 255 for u8 and of the values for f32. Empty: no normalisation (u8 still scales to 0..1).
   std::vector<float> mean, std;
+  std::string note;  // what a user should know of how this part came about; often empty
 
-  int64_t count() const { return images.defined() ? images.shape()[0] : 0; }
+  int64_t count() const;
   bool classification() const { return labels.dtype() == DType::i64; }
   int64_t class_count() const { return static_cast<int64_t>(classes.size()); }
-  // Shape of one sample: images.shape() without N.
+  // Shape of one sample: images.shape() without N, or the geometry of files.
   Shape sample_shape() const;
 
-  // A hash of all pixels and targets: equal data gives equal numbers on every machine. Runs at memory speed.
+  // A hash of all pixels and targets: equal data gives equal numbers on every machine. Runs at memory speed. Of
+  // pictures in files it takes names and sizes instead of pixels.
   uint64_t fingerprint() const;
-  // Samples [first, first + n) as a view of the same memory.
+  // Samples [first, first + n); those in memory as a view of the same memory.
   Dataset slice(int64_t first, int64_t n) const;
-  // Sets mean and std from these samples. Exact sums for u8, f64 sums for f32.
+  // Sets mean and std from these samples, which lie in memory. Exact sums for u8, f64 sums for f32.
   void compute_statistics();
   // Throws Error(data) that names the file at fault: counts that differ, a label outside [0, classes).
   void validate(const std::string& images_file, const std::string& labels_file) const;

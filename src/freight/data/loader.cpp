@@ -1,5 +1,6 @@
-// See loader.h. A ring of slots: batch k of an epoch is made in slot k % slots. A worker claims the next batch number,
-// waits until its slot is free, fills it without the lock, and marks it ready; the caller takes the slots in order.
+// See loader.h. A ring of slots: batch k after the start is made in slot k % slots. Workers claim a few samples of the
+// batch that is being filled, make them without the lock, and go on to the next batch while its slot is free; who makes
+// the last samples of a batch finishes it. The caller takes the slots in order.
 #include "freight/data/loader.h"
 
 #include <algorithm>
@@ -7,12 +8,16 @@
 #include <condition_variable>
 #include <cstring>
 #include <exception>
+#include <limits>
+#include <map>
 #include <mutex>
 #include <numeric>
+#include <set>
 #include <thread>
 
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
+#include "freight/base/threads.h"
 
 namespace freight::data {
 
@@ -20,6 +25,8 @@ namespace {
 constexpr uint32_t kShuffleStream = 0x73687566;
 // A batch of fewer floats than this is made faster than it is handed from thread to thread.
 constexpr int64_t kCheapBatch = 100'000;
+// A claim: as many samples in memory as have so many floats; of pictures, so many.
+constexpr int64_t kClaimFloats = 50'000, kClaimPictures = 4;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -29,6 +36,14 @@ bool held_elsewhere(const std::shared_ptr<Storage>& buffer) {
   const std::shared_ptr<Storage> copy = buffer;  // NOLINT(performance-unnecessary-copy-initialization)
   return copy.use_count() > 2;
 }
+
+using Order = std::shared_ptr<const std::vector<int64_t>>;
+
+// What went wrong with samples of a batch, by their place in it.
+struct Faults {
+  std::map<int64_t, BadPicture> bad;           // left out
+  std::map<int64_t, std::exception_ptr> stop;  // the first one is thrown
+};
 }  // namespace
 
 struct Loader::State {
@@ -38,103 +53,245 @@ struct Loader::State {
   struct Slot {
     Batch batch;
     std::shared_ptr<Storage> images, labels;  // the buffers of a full batch
+    Order order;
+    int64_t epoch = 0;
+    int64_t left = 0;  // samples not made yet
+    Faults faults;
     bool ready = false;
-    std::exception_ptr fault;
+  };
+  // Samples [first, first + count) of the batch in a slot; none where there is nothing to do.
+  struct Claim {
+    Slot* slot = nullptr;
+    int64_t first = 0, count = 0;
   };
 
   const Dataset set;
   LoaderOptions options;
   const Transform transform;
-  Shape sample;            // of an image in a batch
+  Shape sample;  // of an image in a batch
+  Shape target;  // of a label in a batch
+  DType target_dtype = DType::i64;
   size_t label_bytes = 0;  // of one target
-  int64_t batches = 0;
+  int64_t batches = 0;     // per epoch
+  int64_t claim_size = 1;
+  Transform::Scratch scratch;  // of the caller's thread
 
-  // The running epoch. `order` is written only while no worker runs a batch.
-  int64_t epoch_number = -1;
-  std::vector<int64_t> order;
-  std::vector<Slot> slots;
-  int64_t taken = 0;     // next batch for the caller
-  bool holding = false;  // the caller holds batch taken - 1
+  // The caller's side. Batch number k counts from the start: epoch start_epoch, batch start_batch.
+  int64_t start_epoch = -1, start_batch = 0;
+  int64_t epoch_number = -1;  // of the running epoch
+  int64_t taken = 0;          // next batch for the caller
   double waited = 0;
+  std::set<int64_t> reported;  // sample numbers
 
   std::mutex mutex;
   std::condition_variable work, ready, idle;
-  int64_t claimed = 0;  // next batch for a worker
-  int64_t limit = 0;    // batches below this may be claimed: their slots are free
+  std::vector<Slot> slots;
+  std::map<int64_t, Order> orders;
+  int64_t filling = 0, next_sample = 0;  // the batch that claims are taken from, and where
+  int64_t limit = 0;                     // batches below this may be filled: their slots are free
+  int64_t end = 0;                       // batches from here on are not wanted
   int busy = 0;
   bool stopping = false;
   std::vector<std::thread> threads;
 
+  int64_t epoch_of(int64_t k) const { return start_epoch + (start_batch + k) / batches; }
+  int64_t batch_of(int64_t k) const { return (start_batch + k) % batches; }
   int64_t count_of(int64_t batch) const {
-    const int64_t b = options.batch_size;
-    return std::min(b, static_cast<int64_t>(order.size()) - batch * b);
+    return std::min(options.batch_size, set.count() - batch * options.batch_size);
   }
-  void write(int64_t epoch, int64_t batch, int64_t n, float* images, uint8_t* labels) const;
-  void make(Slot& slot, int64_t batch) const;
+  std::vector<int64_t> make_order(int64_t epoch) const;
+  Order order_of(int64_t epoch);
+  void free_below(int64_t k);
+  void open(Slot& slot, int64_t k);
+  Claim claim();
+  void make(const Order& order, int64_t epoch, int64_t batch, int64_t first, int64_t count, float* images,
+            uint8_t* labels, Faults& faults, Transform::Scratch& buffers) const;
+  int64_t finish(const Faults& faults, int64_t epoch, int64_t batch, int64_t count, float* images,
+                 uint8_t* labels) const;
+  void execute(const Claim& c, Transform::Scratch& buffers, std::unique_lock<std::mutex>& lock);
   void run_worker();
-  void quiesce();
+  void restart(int64_t epoch, int64_t first_batch);
+  void tell(const Faults& faults, const Order& order, int64_t batch);
 };
 
-void Loader::State::write(int64_t epoch, int64_t batch, int64_t n, float* images, uint8_t* labels) const {
-  const int64_t* index = order.data() + batch * options.batch_size;
-  const int64_t size = sample.numel();
-  const auto* source = static_cast<const uint8_t*>(set.labels.raw());
-  for (int64_t i = 0; i < n; ++i) {
-    transform.apply(index[i], epoch, images + i * size);
-    std::memcpy(labels + static_cast<size_t>(i) * label_bytes, source + static_cast<size_t>(index[i]) * label_bytes,
-                label_bytes);
+std::vector<int64_t> Loader::State::make_order(int64_t epoch) const {
+  std::vector<int64_t> out(static_cast<size_t>(set.count()));
+  std::iota(out.begin(), out.end(), int64_t{0});
+  if (!options.shuffle) return out;
+  // Fisher-Yates; four words per Philox block.
+  uint64_t block = 0;
+  int word = 4;
+  Philox4 bits{};
+  for (size_t i = out.size(); i-- > 1;) {
+    if (word == 4) {
+      bits = philox(options.seed, block++, static_cast<uint64_t>(kShuffleStream) << 32 ^ static_cast<uint64_t>(epoch));
+      word = 0;
+    }
+    std::swap(out[i], out[static_cast<size_t>(static_cast<uint64_t>(bits.v[word++]) * (i + 1) >> 32)]);
+  }
+  return out;
+}
+
+Order Loader::State::order_of(int64_t epoch) {
+  Order& o = orders[epoch];
+  if (!o) o = std::make_shared<const std::vector<int64_t>>(make_order(epoch));
+  return o;
+}
+
+// The slots of batches below k are free.
+void Loader::State::free_below(int64_t k) {
+  limit = std::min(end, k + static_cast<int64_t>(slots.size()));
+  work.notify_all();
+}
+
+// Prepares the slot for batch k: memory that the caller still holds an array of is left to the caller.
+void Loader::State::open(Slot& slot, int64_t k) {
+  slot.epoch = epoch_of(k);
+  slot.faults = {};
+  slot.ready = false;
+  Batch& b = slot.batch;
+  b.images = Array();
+  b.labels = Array();
+  b.index = batch_of(k);
+  b.first = b.index * options.batch_size;
+  b.count = slot.left = count_of(b.index);
+  for (auto* s : {&slot.images, &slot.labels}) {
+    if (*s && held_elsewhere(*s)) s->reset();
+  }
+  const auto full = static_cast<size_t>(options.batch_size);
+  try {
+    slot.order = order_of(slot.epoch);
+    if (!slot.images) slot.images = Storage::allocate(full * static_cast<size_t>(sample.numel()) * sizeof(float));
+    if (!slot.labels) slot.labels = Storage::allocate(full * label_bytes);
+  } catch (...) {
+    slot.faults.stop[0] = std::current_exception();
   }
 }
 
-void Loader::State::make(Slot& slot, int64_t batch) const {
-  slot.fault = nullptr;
-  try {
-    const int64_t n = count_of(batch), b = options.batch_size;
-    slot.batch.images = Array();
-    slot.batch.labels = Array();
-    // Memory that the caller still holds an array of is left to the caller.
-    for (auto* s : {&slot.images, &slot.labels}) {
-      if (*s && held_elsewhere(*s)) s->reset();
-    }
-    if (!slot.images) slot.images = Storage::allocate(static_cast<size_t>(b * sample.numel()) * sizeof(float));
-    if (!slot.labels) slot.labels = Storage::allocate(static_cast<size_t>(b) * label_bytes);
-    Shape images = sample, labels = set.labels.shape();
-    images.insert(0, n);
-    labels[0] = n;
-    slot.batch.images = Array(DType::f32, images, slot.images);
-    slot.batch.labels = Array(set.labels.dtype(), labels, slot.labels);
-    slot.batch.count = n;
-    slot.batch.first = batch * b;
-    slot.batch.index = batch;
-    write(epoch_number, batch, n, static_cast<float*>(slot.images->data()), static_cast<uint8_t*>(slot.labels->data()));
-  } catch (...) {
-    slot.fault = std::current_exception();
+Loader::State::Claim Loader::State::claim() {
+  if (filling >= limit) return {};
+  Slot& slot = slots[static_cast<size_t>(filling) % slots.size()];
+  if (next_sample == 0) open(slot, filling);
+  Claim c{&slot, next_sample, std::min(claim_size, slot.batch.count - next_sample)};
+  next_sample += c.count;
+  if (next_sample == slot.batch.count) {
+    ++filling;
+    next_sample = 0;
   }
+  return c;
+}
+
+// Makes samples [first, first + count) of a batch that begins at images and labels.
+void Loader::State::make(const Order& order, int64_t epoch, int64_t batch, int64_t first, int64_t count, float* images,
+                         uint8_t* labels, Faults& faults, Transform::Scratch& buffers) const {
+  const auto* source = static_cast<const uint8_t*>(set.labels.raw());
+  for (int64_t i = first; i < first + count; ++i) {
+    const int64_t index = (*order)[static_cast<size_t>(batch * options.batch_size + i)];
+    uint8_t* label = labels + static_cast<size_t>(i) * label_bytes;
+    if (options.mix.any()) {
+      std::memset(label, 0, label_bytes);
+      reinterpret_cast<float*>(label)[set.labels.data<int64_t>()[index]] = 1.0f;
+    } else {
+      std::memcpy(label, source + static_cast<size_t>(index) * label_bytes, label_bytes);
+    }
+    try {
+      transform.apply(index, epoch, images + i * sample.numel(), buffers);
+    } catch (const Error& e) {
+      if (options.bad.on_bad == OnBad::skip && set.files && e.kind() == ErrorKind::data) {
+        faults.bad[i] = {set.files->paths[static_cast<size_t>(index)], e.message()};
+      } else {
+        faults.stop[i] = std::current_exception();
+      }
+    } catch (...) {
+      faults.stop[i] = std::current_exception();
+    }
+  }
+}
+
+// Closes the gaps of bad samples and mixes; returns the count.
+int64_t Loader::State::finish(const Faults& faults, int64_t epoch, int64_t batch, int64_t count, float* images,
+                              uint8_t* labels) const {
+  const int64_t size = sample.numel();
+  const auto bytes = static_cast<int64_t>(label_bytes);
+  int64_t good = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (faults.bad.count(i)) continue;
+    if (i != good) {
+      std::copy_n(images + i * size, size, images + good * size);
+      std::copy_n(labels + i * bytes, bytes, labels + good * bytes);
+    }
+    ++good;
+  }
+  mix_batch(options.mix, options.seed, epoch, batch, good, sample, options.channels_last, images,
+            reinterpret_cast<float*>(labels), set.class_count());
+  return good;
+}
+
+void Loader::State::execute(const Claim& c, Transform::Scratch& buffers, std::unique_lock<std::mutex>& lock) {
+  Slot& slot = *c.slot;
+  Batch& b = slot.batch;
+  if (slot.order && slot.images && slot.labels) {
+    auto* images = static_cast<float*>(slot.images->data());
+    auto* labels = static_cast<uint8_t*>(slot.labels->data());
+    Faults faults;
+    lock.unlock();
+    make(slot.order, slot.epoch, b.index, c.first, c.count, images, labels, faults, buffers);
+    lock.lock();
+    slot.faults.bad.merge(faults.bad);
+    slot.faults.stop.merge(faults.stop);
+    if (slot.left == c.count) {
+      lock.unlock();
+      b.count = finish(slot.faults, slot.epoch, b.index, b.count, images, labels);
+      Shape image_shape = sample, label_shape = target;
+      image_shape.insert(0, b.count);
+      label_shape.insert(0, b.count);
+      b.images = Array(DType::f32, image_shape, slot.images);
+      b.labels = Array(target_dtype, label_shape, slot.labels);
+      lock.lock();
+    }
+  }
+  slot.left -= c.count;
+  if (slot.left > 0) return;
+  slot.ready = true;
+  ready.notify_one();
 }
 
 void Loader::State::run_worker() {
+  Transform::Scratch buffers;
   std::unique_lock lock(mutex);
   for (;;) {
-    work.wait(lock, [&] { return stopping || claimed < limit; });
+    work.wait(lock, [&] { return stopping || filling < limit; });
     if (stopping) return;
-    const int64_t batch = claimed++;
-    Slot& slot = slots[static_cast<size_t>(batch) % slots.size()];
     ++busy;
-    lock.unlock();
-    make(slot, batch);
-    lock.lock();
-    --busy;
-    slot.ready = true;
-    ready.notify_one();
-    if (busy == 0) idle.notify_all();
+    execute(claim(), buffers, lock);
+    if (--busy == 0) idle.notify_all();
   }
 }
 
-// Waits until no worker touches a slot, and lets none start.
-void Loader::State::quiesce() {
+// Drops what is being made, and begins at another place.
+void Loader::State::restart(int64_t epoch, int64_t first_batch) {
   std::unique_lock lock(mutex);
-  limit = claimed;
+  limit = 0;
   idle.wait(lock, [&] { return busy == 0; });
+  for (Slot& slot : slots) slot.ready = false;
+  start_epoch = epoch;
+  start_batch = first_batch;
+  taken = filling = next_sample = 0;
+  end = batches - first_batch;
+  if (options.shuffle) {
+    const int64_t more = options.epochs > 0 ? std::max<int64_t>(options.epochs - 1 - epoch, 0)
+                                            : (std::numeric_limits<int64_t>::max() / 2 - end) / batches - epoch;
+    end += std::max<int64_t>(more, 0) * batches;
+  }
+  free_below(0);
+}
+
+void Loader::State::tell(const Faults& faults, const Order& order, int64_t batch) {
+  if (!options.bad.report) return;
+  for (const auto& [i, bad] : faults.bad) {
+    const int64_t index = (*order)[static_cast<size_t>(batch * options.batch_size + i)];
+    if (reported.insert(index).second) options.bad.report(bad);
+  }
 }
 
 Loader::Loader(Dataset set, const LoaderOptions& options) {
@@ -142,21 +299,41 @@ Loader::Loader(Dataset set, const LoaderOptions& options) {
   if (o.batch_size < 1) fail(ErrorKind::usage, "loader", "batch size: got ", o.batch_size, ", need 1 or more");
   if (o.workers < -1 || o.workers > 1024) fail(ErrorKind::usage, "loader", "workers: got ", o.workers);
   if (o.prefetch < 1 || o.prefetch > 1024) fail(ErrorKind::usage, "loader", "prefetch: got ", o.prefetch);
+  for (const double alpha : {o.mix.mixup_alpha, o.mix.cutmix_alpha}) {
+    if (!(alpha >= 0 && alpha <= 1e3)) fail(ErrorKind::usage, "loader", "mix alpha: got ", alpha, ", need 0 to 1000");
+  }
   set.validate(set.name, set.name);
+  if (o.mix.any() && !set.classification()) {
+    fail(ErrorKind::usage, "loader", "mixup and cutmix need class labels: the targets of ", set.name, " are values");
+  }
+  if (o.mix.cutmix_alpha > 0 && set.sample_shape().rank() != 3) {
+    fail(ErrorKind::usage, "loader", "cutmix needs images (C, H, W): samples of ", set.name, " are ",
+         set.sample_shape());
+  }
   state_ = std::make_unique<State>(std::move(set), o);
   State& s = *state_;
   s.sample = s.set.sample_shape();
   if (o.channels_last && s.sample.rank() == 3) s.sample = {s.sample[1], s.sample[2], s.sample[0]};
   const int64_t n = s.set.count();
-  s.label_bytes = s.set.labels.bytes() / static_cast<size_t>(n);
+  if (o.mix.any()) {
+    s.target = {s.set.class_count()};
+    s.target_dtype = DType::f32;
+  } else {
+    s.target = {s.set.labels.shape().begin() + 1, s.set.labels.shape().end()};
+    s.target_dtype = s.set.labels.dtype();
+  }
+  s.label_bytes = static_cast<size_t>(s.target.numel()) * size_of(s.target_dtype);
   s.batches = o.drop_last ? n / o.batch_size : (n + o.batch_size - 1) / o.batch_size;
   if (s.batches == 0) {
     fail(ErrorKind::usage, "loader", "no batch at all: ", n, " samples, batch size ", o.batch_size,
          ", and the short last batch is dropped");
   }
-  if (o.workers < 0) s.options.workers = o.batch_size * s.sample.numel() < kCheapBatch ? 0 : 1;
+  const int64_t floats = o.batch_size * s.sample.numel();
+  if (o.workers < 0) s.options.workers = s.set.files ? thread_count() : floats < kCheapBatch ? 0 : 1;
+  s.claim_size = s.set.files ? kClaimPictures : std::max<int64_t>(1, kClaimFloats / s.sample.numel());
   const int workers = s.options.workers;
-  s.slots.resize(workers == 0 ? 1 : static_cast<size_t>(std::max(o.prefetch, workers) + 1));
+  const int64_t fitting = o.prefetch_bytes / (floats * static_cast<int64_t>(sizeof(float)));
+  s.slots.resize(workers == 0 ? 1 : static_cast<size_t>(std::clamp<int64_t>(fitting, 2, o.prefetch + 1)));
   for (int i = 0; i < workers; ++i) s.threads.emplace_back([&s] { s.run_worker(); });
 }
 
@@ -177,81 +354,71 @@ int64_t Loader::samples_per_epoch() const {
   return std::min(state_->set.count(), state_->batches * state_->options.batch_size);
 }
 double Loader::wait_seconds() const { return state_->waited; }
-
-std::vector<int64_t> Loader::order(int64_t epoch) const {
-  std::vector<int64_t> out(static_cast<size_t>(state_->set.count()));
-  std::iota(out.begin(), out.end(), int64_t{0});
-  if (!state_->options.shuffle) return out;
-  // Fisher-Yates; four words per Philox block.
-  uint64_t block = 0;
-  int word = 4;
-  Philox4 bits{};
-  for (size_t i = out.size(); i-- > 1;) {
-    if (word == 4) {
-      bits = philox(state_->options.seed, block++,
-                    static_cast<uint64_t>(kShuffleStream) << 32 ^ static_cast<uint64_t>(epoch));
-      word = 0;
-    }
-    std::swap(out[i], out[static_cast<size_t>(static_cast<uint64_t>(bits.v[word++]) * (i + 1) >> 32)]);
-  }
-  return out;
-}
+std::vector<int64_t> Loader::order(int64_t epoch) const { return state_->make_order(epoch); }
 
 Loader::Epoch Loader::epoch(int64_t epoch, int64_t first_batch) {
   State& s = *state_;
   if (epoch < 0 || first_batch < 0 || first_batch > s.batches) {
     fail(ErrorKind::usage, "loader", "no such position: epoch ", epoch, ", batch ", first_batch, " of ", s.batches);
   }
-  s.quiesce();
-  if (epoch != s.epoch_number || s.order.empty()) s.order = order(epoch);
+  // The place where the last epoch ended is already being worked on.
+  const bool goes_on = s.epoch_number >= 0 && s.taken < s.end && first_batch < s.batches &&
+                       s.epoch_of(s.taken) == epoch && s.batch_of(s.taken) == first_batch;
+  if (!goes_on) s.restart(epoch, first_batch);
   s.epoch_number = epoch;
-  s.holding = false;
-  s.taken = first_batch;
   {
     const std::lock_guard lock(s.mutex);
-    for (State::Slot& slot : s.slots) slot.ready = false;
-    s.claimed = first_batch;
-    s.limit = std::min(s.batches, first_batch + static_cast<int64_t>(s.slots.size()));
+    s.orders.erase(s.orders.begin(), s.orders.lower_bound(epoch));
+    s.free_below(s.taken);
   }
-  s.work.notify_all();
   return Epoch(this);
 }
 
 Batch* Loader::next() {
   State& s = *state_;
-  const double start = now();
-  if (s.taken >= s.batches || s.epoch_number < 0) {
-    s.holding = false;
-    return nullptr;
-  }
-  State::Slot& slot = s.slots[static_cast<size_t>(s.taken) % s.slots.size()];
-  if (s.threads.empty()) {
-    s.make(slot, s.taken);
-  } else {
+  for (;;) {
+    if (s.epoch_number < 0) return nullptr;
     std::unique_lock lock(s.mutex);
-    if (s.holding) {  // the slot of the batch before becomes free
-      s.slots[static_cast<size_t>(s.taken - 1) % s.slots.size()].ready = false;
-      s.limit = std::min(s.batches, s.taken - 1 + static_cast<int64_t>(s.slots.size()) + 1);
-      s.work.notify_one();
+    s.free_below(s.taken);  // the slot of the batch before too
+    if (s.taken >= s.end || s.epoch_of(s.taken) != s.epoch_number) return nullptr;
+    State::Slot& slot = s.slots[static_cast<size_t>(s.taken) % s.slots.size()];
+    const double start = now();
+    if (s.threads.empty()) {
+      do s.execute(s.claim(), s.scratch, lock);
+      while (!slot.ready);
+    } else {
+      s.ready.wait(lock, [&] { return slot.ready; });
     }
-    s.ready.wait(lock, [&] { return slot.ready; });
+    // Until it is let go, workers leave the slot alone; its mark must not be taken for that of the batch after.
+    slot.ready = false;
+    ++s.taken;
+    s.waited += now() - start;
+    lock.unlock();
+    s.tell(slot.faults, slot.order, slot.batch.index);
+    if (!slot.faults.stop.empty()) std::rethrow_exception(slot.faults.stop.begin()->second);
+    if (slot.batch.count > 0) return &slot.batch;
   }
-  ++s.taken;
-  s.holding = true;
-  s.waited += now() - start;
-  if (slot.fault) std::rethrow_exception(slot.fault);
-  return &slot.batch;
 }
 
 int64_t Loader::fill(int64_t epoch, int64_t batch, float* images, void* labels) {
   State& s = *state_;
-  if (epoch != s.epoch_number) this->epoch(epoch, s.batches);
-  if (batch < 0 || batch >= s.batches) fail(ErrorKind::usage, "loader", "no batch ", batch, " of ", s.batches);
+  if (epoch < 0 || batch < 0 || batch >= s.batches) {
+    fail(ErrorKind::usage, "loader", "no batch ", batch, " of ", s.batches, " in epoch ", epoch);
+  }
   const double start = now();
+  Order order;
+  {
+    const std::lock_guard lock(s.mutex);
+    order = s.order_of(epoch);
+  }
   const int64_t n = s.count_of(batch);
-  s.write(epoch, batch, n, images, static_cast<uint8_t*>(labels));
+  Faults faults;
+  s.make(order, epoch, batch, 0, n, images, static_cast<uint8_t*>(labels), faults, s.scratch);
+  s.tell(faults, order, batch);
+  if (!faults.stop.empty()) std::rethrow_exception(faults.stop.begin()->second);
+  const int64_t good = s.finish(faults, epoch, batch, n, images, static_cast<uint8_t*>(labels));
   s.waited += now() - start;
-  return n;
+  return good;
 }
 
 }  // namespace freight::data

@@ -3,32 +3,49 @@
 //   for (auto& batch : loader.epoch(0)) step(batch.images, batch.labels);
 // The sequence of batches depends on the seed and the epoch only, never on the number of workers. Buffers are reused: a
 // batch lives until the next one is asked for; arrays that the caller still holds then are left alone and replaced.
+// Samples in memory and pictures in files go the same way; workers share a batch, so memory is bounded by the batches
+// ahead, whatever their number. A shuffled loader prepares the next epoch's first batches while one ends.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "freight/base/array.h"
 #include "freight/data/augment.h"
 #include "freight/data/dataset.h"
+#include "freight/data/mix.h"
+#include "freight/data/picture_folder.h"
 
 namespace freight::data {
+
+// A picture that cannot be read stops the loader (`next` throws), or is left out of its batch, which is then shorter.
+enum class OnBad { error, skip };
+struct BadPictures {
+  OnBad on_bad = OnBad::error;
+  std::function<void(const BadPicture&)> report = {};  // told of each picture left out, once, in the caller's thread
+};
 
 struct LoaderOptions {
   int64_t batch_size = 64;
   bool shuffle = false;
   uint64_t seed = 0;
   bool drop_last = false;  // leave a short last batch out
-  int workers = -1;        // threads; 0: the caller's own; -1: 0 for cheap batches, else 1
-  int prefetch = 2;        // batches ready ahead of the caller, at least
+  int workers = -1;        // threads; 0: the caller's own; -1: a core each for pictures, 0 for cheap batches, else 1
+  int prefetch = 2;        // batches ready ahead of the caller, at most
+  int64_t prefetch_bytes = int64_t{1} << 30;  // all batches together: fewer ahead where they are large, but one
+  int64_t epochs = 0;  // how many are coming, from number 0 on: none is prepared beyond; 0: no end
   Augment augment = {};
+  Mix mix = {};                // labels become f32 (N, classes)
   bool channels_last = false;  // images become (N, H, W, C)
+  BadPictures bad = {};
 };
 
 struct Batch {
   Array images;       // f32 (N, C, H, W), or (N, H, W, C) with channels_last, or (N, ...) as the samples are
-  Array labels;       // i64 (N), or f32 as the targets are
-  int64_t count = 0;  // N; smaller than batch_size in a short last batch
+  Array labels;       // i64 (N), or f32 as the targets are, or f32 (N, classes) where samples are mixed
+  int64_t count = 0;  // N; smaller than batch_size in a short last batch, or where bad pictures are left out
   int64_t first = 0;  // position of the first sample within the epoch
   int64_t index = 0;  // number of the batch within the epoch
 };
@@ -56,7 +73,7 @@ class Loader {
   // Sample numbers of an epoch, in order.
   std::vector<int64_t> order(int64_t epoch) const;
   // Makes one batch into memory of the caller, in the caller's thread: images of batch count * sample floats and
-  // labels. Returns the count. For callers that own staging buffers; needs a running epoch of that number to be fast.
+  // labels. Returns the count. For callers that own staging buffers.
   int64_t fill(int64_t epoch, int64_t batch, float* images, void* labels);
 
  private:

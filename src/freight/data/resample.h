@@ -1,19 +1,54 @@
-// Pictures of any size and kind made into what a model takes: grey or RGB, and another size. u8 pictures as
-// io::load_image gives them, (H, W, C); nothing here knows of models or of normalisation (augment.h does that).
+// A part of a picture made into one of another size, and grey made RGB or the reverse: the step between a decoder and
+// everything that works on pictures of one size. Knows nothing of files, models or normalisation.
 #pragma once
+#include <cstdint>
+#include <vector>
+
 #include "freight/data/dataset.h"
 
 namespace freight::data {
 
-// The picture with 1 or 3 channels: RGB to grey by the weights of ITU-R BT.601 (0.299, 0.587, 0.114), grey to RGB by
-// repetition. Throws Error(data) for other counts. `image` u8 (H, W, C); the result u8 (H, W, channels).
-Array with_channels(const Array& image, int64_t channels);
+// The part of a picture that is looked at. Pixel i covers [i, i + 1); the borders may lie within pixels.
+struct Box {
+  double y = 0, x = 0, rows = 0, columns = 0;
+};
 
-// Bilinear resampling with antialiasing: a triangle filter, as wide as a destination pixel where the picture shrinks
-// and as a source pixel where it grows; the aspect ratio follows the sizes. Equal sizes return the picture unchanged.
-// image u8 (H, W, C); the result u8 (rows, columns, C).
-Array resized(const Array& image, int64_t rows, int64_t columns);
-// All pictures of a set resized, in memory; mean and std stay as they are. Throws Error(data) unless the samples are u8
+enum class Mirror { no, yes };
+
+// Pixels as decoders give them: u8 (rows, columns, channels), channels 1 or 3.
+struct PixelView {
+  const uint8_t* pixels = nullptr;
+  int64_t rows = 0, columns = 0, channels = 0;
+};
+
+// Bilinear resampling with antialiasing, as PIL and torchvision (antialias=True) do it: a triangle filter, as wide as a
+// destination pixel where the picture shrinks and as a source pixel where it grows. At the box's borders the filter
+// sees the pixels beyond, where there are any. An object keeps its buffers between calls, so each thread has its own.
+class Resampler {
+ public:
+  // dst: u8 (channels, rows, columns), channels 1 or 3 whatever the source has. RGB becomes grey by the weights of
+  // ITU-R BT.601, grey becomes RGB by repetition. `mirror` swaps left and right.
+  void run(const PixelView& src, const Box& box, Mirror mirror, int64_t channels, int64_t rows, int64_t columns,
+           uint8_t* dst);
+
+ private:
+  // For each destination position: where its source positions begin, and their weights, which sum to 1.
+  struct Taps {
+    int64_t width = 0;           // weights per position; unused ones are 0
+    std::vector<int64_t> first;  // (positions)
+    std::vector<float> weights;  // (positions, width)
+    std::vector<double> exact;   // (width): those of one position, before rounding
+    void make(double from, double extent, int64_t limit, int64_t positions);
+    void reverse();
+  };
+
+  Taps down_, across_;
+  std::vector<float> line_;      // (columns of the source that count, C): one destination row, not yet narrowed
+  std::vector<float> planar_;    // (3, columns): the same after narrowing
+  std::vector<uint8_t> colour_;  // (3, rows, columns): before it becomes grey
+};
+
+// All pictures of a set in memory resized; mean and std stay as they are. Throws Error(data) unless the samples are u8
 // (C, H, W), or have that size already.
 Dataset resized(const Dataset& set, int64_t rows, int64_t columns);
 

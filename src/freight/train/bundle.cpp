@@ -1,6 +1,8 @@
 // See bundle.h. Metadata keys: format, spec, preprocessing, classes, provenance; values are JSON texts.
 #include "freight/train/bundle.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "freight/base/error.h"
@@ -34,7 +36,13 @@ std::vector<nn::NamedArray> arrays(const io::SafeTensors& file) {
 
 }  // namespace
 
-Preprocessing preprocessing_of(const data::Dataset& set) { return {set.sample_shape(), set.mean, set.std}; }
+Preprocessing preprocessing_of(const data::Dataset& set) {
+  return {set.sample_shape(), set.mean, set.std, set.files ? set.files->geometry.resize : 0};
+}
+
+data::PictureGeometry Preprocessing::geometry() const {
+  return {.channels = input[0], .rows = input[1], .columns = input[2], .resize = resize};
+}
 
 void save_bundle(const std::string& path, const Bundle& bundle) {
   io::SafeTensors file;
@@ -42,7 +50,8 @@ void save_bundle(const std::string& path, const Bundle& bundle) {
     file.tensors.emplace_back(v.name, v.variable.array());
   const json preprocessing = {{"input", bundle.preprocessing.input.vector()},
                               {"mean", bundle.preprocessing.mean},
-                              {"std", bundle.preprocessing.std}};
+                              {"std", bundle.preprocessing.std},
+                              {"resize", bundle.preprocessing.resize}};
   json provenance = bundle.provenance;
   provenance["freight"] = version();
   file.metadata = {{"format", kFormat},
@@ -64,6 +73,7 @@ Bundle load_bundle(const std::string& path) {
     b.preprocessing.input = Shape(preprocessing.at("input").get<std::vector<int64_t>>());
     b.preprocessing.mean = preprocessing.at("mean").get<std::vector<float>>();
     b.preprocessing.std = preprocessing.at("std").get<std::vector<float>>();
+    b.preprocessing.resize = preprocessing.value("resize", int64_t{0});
     b.classes = json::parse(entry(file, path, "classes")).get<std::vector<std::string>>();
     const json provenance = json::parse(entry(file, path, "provenance"));
     for (const auto& [key, value] : provenance.items())
@@ -83,6 +93,9 @@ Bundle load_bundle(const std::string& path) {
   if (p.mean.size() != p.std.size() || (!p.mean.empty() && static_cast<int64_t>(p.mean.size()) != p.input[0])) {
     damaged(path, cat("preprocessing has ", p.mean.size(), " means and ", p.std.size(), " deviations for ", p.input[0],
                       " channels"));
+  }
+  if (p.resize != 0 && (p.input.rank() != 3 || p.resize < std::max(p.input[1], p.input[2]))) {
+    damaged(path, cat("preprocessing resizes to ", p.resize, " and then cuts out ", p.input));
   }
   b.model.net->load_state_dict(arrays(file), path);
   return b;

@@ -10,10 +10,14 @@
 
 namespace freight::train {
 
-// How raw input becomes the network's input: pixels / 255 where u8, then (x - mean) / std per channel.
+// How raw input becomes the network's input: pictures resized and cut as data::PictureGeometry says, pixels / 255 where
+// u8, then (x - mean) / std per channel.
 struct Preprocessing {
   Shape input;                   // of one sample, (C, H, W)
   std::vector<float> mean, std;  // per channel; empty: no normalisation
+  int64_t resize = 0;            // shorter side of a picture before the middle is cut out; 0: the whole is stretched
+
+  data::PictureGeometry geometry() const;  // of an input of rank 3
 };
 
 struct Bundle {

@@ -40,6 +40,17 @@ struct Config {
   int64_t shift = 0;     // augmentation: random shift in pixels
   int64_t crop_padding = 0;
   bool flip = false;
+  // Pictures in files: sides of samples, 0 chooses (data::PictureOptions); the share that is held out, below 0 chooses.
+  int64_t train_crop_size = 0, val_resize_size = 0, val_crop_size = 0;
+  double val_split = -1;
+  double crop_min_area = 0.08;  // least share of a picture that a random crop takes
+  double color_jitter = 0;      // strength for brightness, contrast and saturation
+  double hue_jitter = 0;
+  int64_t rand_augment = 0;  // operations
+  int64_t rand_augment_magnitude = 9;
+  double random_erase = 0;  // probability
+  double mixup_alpha = 0, cutmix_alpha = 0;
+  std::string on_bad_sample = "error";  // error, skip, report
   int64_t workers = -1;
   int64_t seed = 0;
   bool deterministic = false;
@@ -49,8 +60,9 @@ struct Config {
 };
 
 // The recipe for a data set: "default", or another name that the set has ("fast"). Throws Error(usage) that lists them.
-Config recipe(const std::string& data, const std::string& name = "default");
-std::vector<std::string> recipe_names(const std::string& data);
+// `data_dir` is where a named set of the user's own is looked for first.
+Config recipe(const std::string& data, const std::string& name = "default", const std::string& data_dir = {});
+std::vector<std::string> recipe_names(const std::string& data, const std::string& data_dir = {});
 // Throws Error(usage) naming the field for values that cannot work (batch 0, learning rate NaN, unknown optimizer).
 void validate(const Config& config);
 

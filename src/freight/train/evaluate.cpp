@@ -1,10 +1,11 @@
 // See evaluate.h.
 #include "freight/train/evaluate.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "freight/base/error.h"
-#include "freight/data/loader.h"
+#include "freight/data/resample.h"
 #include "freight/models/loss.h"
 
 namespace freight::train {
@@ -44,18 +45,46 @@ void need_fit(const models::Model& model, const data::Dataset& set) {
   }
 }
 
+void adapt(data::Dataset& set, const Bundle& bundle) {
+  const Preprocessing& p = bundle.preprocessing;
+  set.mean = p.mean;
+  set.std = p.std;
+  const bool pictures = p.input.rank() == 3 && set.sample_shape().rank() == 3;
+  if (set.files && pictures && (p.input[0] == 1 || p.input[0] == 3)) {
+    set.files = std::make_shared<data::PictureFiles>(data::PictureFiles{set.files->paths, p.geometry()});
+  } else if (pictures && set.images.dtype() == DType::u8 && set.sample_shape()[0] == p.input[0]) {
+    set = data::resized(set, p.input[1], p.input[2]);
+  }
+  need_fit(bundle.model, set);
+  // Class folders of another set may be fewer, and then have other numbers.
+  if (!set.files || set.classes == bundle.classes || bundle.classes.empty()) return;
+  std::vector<int64_t> number;
+  for (const std::string& name : set.classes) {
+    const auto it = std::find(bundle.classes.begin(), bundle.classes.end(), name);
+    if (it == bundle.classes.end()) {
+      fail(ErrorKind::data, set.name, "has class ", name, ", the model has ", join(bundle.classes, ", "));
+    }
+    number.push_back(it - bundle.classes.begin());
+  }
+  std::vector<int64_t> labels = set.labels.to_vector<int64_t>();
+  for (int64_t& label : labels) label = number[static_cast<size_t>(label)];
+  set.labels = Array::of<int64_t>(labels, set.labels.shape());
+  set.classes = bundle.classes;
+}
+
 Evaluator::Evaluator(models::Model& model, const CompileOptions& options, int64_t batch_size)
     : state_(new State{model, batch_size, compile(State::Step{&model}, options)}) {}
 Evaluator::~Evaluator() = default;
 
-Evaluation Evaluator::run(const data::Dataset& set, const std::function<bool(int64_t, int64_t)>& poll) {
+Evaluation Evaluator::run(const data::Dataset& set, const std::function<bool(int64_t, int64_t)>& poll,
+                          const EvaluationOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   if (set.count() == 0) fail(ErrorKind::data, set.name, "nothing to evaluate: the ", set.split, " split is empty");
   const bool was_training = state_->model.net->training();
   state_->model.net->eval();
   Evaluation e;
   double right_sum = 0;
-  data::Loader loader(set, {.batch_size = state_->batch_size});
+  data::Loader loader(set, {.batch_size = state_->batch_size, .workers = options.workers, .bad = options.bad});
   for (data::Batch& b : loader.epoch(0)) {
     const auto [loss, right] = state_->step(b.images, b.labels);
     e.loss += static_cast<double>(loss.item<float>());
@@ -64,6 +93,8 @@ Evaluation Evaluator::run(const data::Dataset& set, const std::function<bool(int
     if (poll && !poll(e.count, set.count())) break;
   }
   if (was_training) state_->model.net->train();
+  if (e.count == 0)
+    fail(ErrorKind::data, set.name, "nothing to evaluate: no picture of the ", set.split, " split can be read");
   e.loss /= static_cast<double>(e.count);
   if (state_->model.loss != models::Loss::mse) e.top1 = 100.0 * right_sum / static_cast<double>(e.count);
   e.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

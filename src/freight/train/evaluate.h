@@ -6,14 +6,14 @@
 #include <optional>
 #include <string>
 
-#include "freight/data/dataset.h"
-#include "freight/models/models.h"
+#include "freight/data/loader.h"
 #include "freight/trace/compile.h"
+#include "freight/train/bundle.h"
 
 namespace freight::train {
 
 struct Evaluation {
-  int64_t count = 0;
+  int64_t count = 0;                // of the samples that could be read
   double loss = 0;                  // mean over samples
   std::optional<double> top1 = {};  // percent; none for a model that regresses values
   double seconds = 0;
@@ -22,6 +22,15 @@ struct Evaluation {
 // Throws Error(usage) where the set is not what the model takes: samples of another shape, values for a model that
 // tells classes or the other way round, more classes or another number of values than the model gives.
 void need_fit(const models::Model& model, const data::Dataset& set);
+// Makes another data set fit the model: its preprocessing (sizes too) instead of the set's own, and for pictures in
+// files class numbers by the class names of the model. Throws Error(data) for classes that the model lacks, and as
+// need_fit.
+void adapt(data::Dataset& set, const Bundle& bundle);
+
+struct EvaluationOptions {
+  int workers = -1;  // of the loader
+  data::BadPictures bad = {};
+};
 
 // Keeps the compiled step between calls, so that every epoch replays the same plan.
 class Evaluator {
@@ -32,7 +41,8 @@ class Evaluator {
   Evaluator(const Evaluator&) = delete;
   Evaluator& operator=(const Evaluator&) = delete;
   // `poll` is called between batches; returning false stops and throws Error(runtime, "interrupted").
-  Evaluation run(const data::Dataset& set, const std::function<bool(int64_t done, int64_t total)>& poll = {});
+  Evaluation run(const data::Dataset& set, const std::function<bool(int64_t done, int64_t total)>& poll = {},
+                 const EvaluationOptions& options = {});
 
  private:
   struct State;

@@ -6,25 +6,13 @@
 
 #include "freight/base/error.h"
 #include "freight/data/loader.h"
-#include "freight/data/resample.h"
-#include "freight/io/image.h"
+#include "freight/data/picture_reader.h"
 #include "freight/io/npy.h"
 #include "freight/ops/ops.h"
 
 namespace freight::train {
 
 namespace {
-
-Array channels_first(const Array& image) {  // u8 (H, W, C) -> u8 (C, H, W)
-  const int64_t h = image.shape()[0], w = image.shape()[1], c = image.shape()[2];
-  Array out(DType::u8, {c, h, w});
-  const uint8_t* src = image.data<uint8_t>();
-  uint8_t* dst = out.data<uint8_t>();
-  for (int64_t i = 0; i < h * w; ++i) {
-    for (int64_t k = 0; k < c; ++k) dst[k * h * w + i] = src[i * c + k];
-  }
-  return out;
-}
 
 // Samples of one element type, and where they stand among all.
 struct Group {
@@ -77,8 +65,7 @@ Array load_sample(const std::string& path, const Preprocessing& preprocessing) {
   if (need.rank() != 3 || (need[0] != 1 && need[0] != 3)) {
     fail(ErrorKind::data, path, "the model takes ", need, ", no pictures: give it an npy of floats in that shape");
   }
-  const Array image = io::load_image(path);
-  return channels_first(data::resized(data::with_channels(image, need[0]), need[1], need[2]));
+  return data::load_view(path, preprocessing.geometry());
 }
 
 Array predict(Bundle& bundle, const std::vector<Array>& samples, const CompileOptions& options, int64_t batch_size) {

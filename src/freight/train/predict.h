@@ -11,9 +11,9 @@
 
 namespace freight::train {
 
-// Reads a file as one sample of the model: a picture (PNG, JPEG, npy; made grey or RGB and resized bilinearly where it
-// differs) as u8 (C, H, W); or an npy of floats in exactly the model's input shape, taken as it is, as f32.
-// Throws Error(data) that names the file.
+// Reads a file as one sample of the model: a picture (PNG, JPEG, WebP, BMP, PPM, npy; made grey or RGB, resized and cut
+// as evaluation does it) as u8 (C, H, W); or an npy of floats in exactly the model's input shape, taken as it is, as
+// f32. Throws Error(data) that names the file.
 Array load_sample(const std::string& path, const Preprocessing& preprocessing);
 
 // Probabilities f32 (N, classes), or the values (N, K) of a model that regresses, for samples as load_sample gives

@@ -2,14 +2,17 @@
 #include <cmath>
 
 #include "freight/base/error.h"
+#include "freight/data/catalog.h"
 #include "freight/train/config.h"
 
 namespace freight::train {
 
 namespace {
 
+constexpr const char* kPictures = "*pictures";
+
 struct Recipe {
-  const char* data;  // "" is any other data set
+  const char* data;  // "" is any other data set, kPictures any set of pictures in files
   const char* name;
   Config config;
 };
@@ -47,6 +50,10 @@ const std::vector<Recipe>& recipes() {
     cifar.crop_padding = 4;
     cifar.flip = true;
     r.push_back({"cifar10", "default", cifar});
+    Config pictures = c;
+    pictures.epochs = 20;
+    pictures.flip = true;
+    r.push_back({kPictures, "default", pictures});
     r.push_back({"", "default", c});
     return r;
   }();
@@ -54,9 +61,10 @@ const std::vector<Recipe>& recipes() {
 }
 
 // Recipes of the set itself, else those of any set.
-std::vector<const Recipe*> for_data(const std::string& data) {
+std::vector<const Recipe*> for_data(const std::string& data, const std::string& data_dir) {
   std::vector<const Recipe*> found;
-  for (const std::string& key : {data, std::string()}) {
+  const bool pictures = data::holds_pictures(data, {.data_dir = data_dir});
+  for (const std::string& key : {data, std::string(pictures ? kPictures : "")}) {
     for (const Recipe& r : recipes()) {
       if (r.data == key) found.push_back(&r);
     }
@@ -72,20 +80,21 @@ template <class... Parts>
 
 }  // namespace
 
-Config recipe(const std::string& data, const std::string& name) {
-  for (const Recipe* r : for_data(data)) {
+Config recipe(const std::string& data, const std::string& name, const std::string& data_dir) {
+  for (const Recipe* r : for_data(data, data_dir)) {
     if (r->name != name) continue;
     Config c = r->config;
     c.data = data;
     c.recipe = name;
     return c;
   }
-  bad("--recipe", "unknown recipe: got ", name, ", need one of ", join(recipe_names(data), ", "), " for data ", data);
+  bad("--recipe", "unknown recipe: got ", name, ", need one of ", join(recipe_names(data, data_dir), ", "),
+      " for data ", data);
 }
 
-std::vector<std::string> recipe_names(const std::string& data) {
+std::vector<std::string> recipe_names(const std::string& data, const std::string& data_dir) {
   std::vector<std::string> names;
-  for (const Recipe* r : for_data(data)) names.emplace_back(r->name);
+  for (const Recipe* r : for_data(data, data_dir)) names.emplace_back(r->name);
   return names;
 }
 
@@ -114,6 +123,15 @@ void validate(const Config& c) {
   if (c.seed < 0) bad("--seed", "must not be negative: got ", c.seed);
   if (c.lr_step_size < 1) bad("--lr-step-size", "must be at least 1: got ", c.lr_step_size);
   if (c.num_classes < 0) bad("--num-classes", "must not be negative: got ", c.num_classes);
+  if (c.train_crop_size < 0) bad("--train-crop-size", "must not be negative: got ", c.train_crop_size);
+  if (c.val_crop_size < 0) bad("--val-crop-size", "must not be negative: got ", c.val_crop_size);
+  if (c.val_resize_size < 0) bad("--val-resize-size", "must not be negative: got ", c.val_resize_size);
+  if (!(c.crop_min_area > 0 && c.crop_min_area <= 1))
+    bad("--crop-min-area", "need 0 < share <= 1: got ", c.crop_min_area);
+  if (!(c.random_erase >= 0 && c.random_erase <= 1)) bad("--random-erase", "need 0 <= p <= 1: got ", c.random_erase);
+  for (const auto& [flag, alpha] : {std::pair{"--mixup-alpha", c.mixup_alpha}, {"--cutmix-alpha", c.cutmix_alpha}}) {
+    if (!std::isfinite(alpha) || alpha < 0) bad(flag, "must be finite, not negative: got ", alpha);
+  }
   const auto one_of = [](const char* flag, const std::string& got, const std::vector<std::string>& known) {
     for (const std::string& k : known) {
       if (k == got) return;
@@ -124,6 +142,7 @@ void validate(const Config& c) {
   };
   one_of("--optimizer", c.optimizer, {"sgd", "adam", "adamw"});
   one_of("--lr-scheduler", c.lr_scheduler, {"constant", "step", "cosine", "onecycle"});
+  one_of("--on-bad-sample", c.on_bad_sample, {"error", "skip", "report"});
   one_of("--precision", c.precision, {"fp32"});
 }
 

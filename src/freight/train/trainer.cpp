@@ -39,13 +39,51 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
+bool is_spec_file(const std::string& model) {
+  return ends_with(model, ".json") || model.find('/') != std::string::npos;
+}
+
+// A named model takes what evaluation and prediction give it: with pictures, training may use another size.
 models::Model make_model(const Config& c, const data::Dataset& set) {
-  if (ends_with(c.model, ".json") || c.model.find('/') != std::string::npos) {
-    return models::load(c.model, {.classes = c.num_classes});
-  }
+  if (is_spec_file(c.model)) return models::load(c.model, {.classes = c.num_classes});
   const int64_t values = set.labels.numel() / set.count();  // per sample, of a set to regress
   const int64_t usual = set.classification() ? set.class_count() : values;
   return models::create(c.model, {.classes = c.num_classes > 0 ? c.num_classes : usual, .input = set.sample_shape()});
+}
+
+data::LoadOptions load_options(const Config& c) {
+  data::LoadOptions o{.data_dir = c.data_dir,
+                      .pictures = {.train_crop = c.train_crop_size,
+                                   .val_crop = c.val_crop_size,
+                                   .val_resize = c.val_resize_size,
+                                   .val_split = c.val_split,
+                                   .split_seed = static_cast<uint64_t>(c.seed)}};
+  if (c.train_crop_size > 0 || !data::holds_pictures(c.data, o)) return o;
+  Shape input;
+  if (!c.input_size.empty()) {
+    const Shape size = models::parse_size(c.input_size);
+    if (size[0] != size[1]) {
+      fail(ErrorKind::usage, "--input-size", "got ", c.input_size,
+           ": pictures in files become squares, need one number");
+    }
+    input = {3, size[0], size[1]};
+  } else if (is_spec_file(c.model)) {
+    input = models::from_spec_file(c.model).input.shape;
+  }
+  if (input.rank() == 3 && input[1] == input[2]) o.pictures.train_crop = input[1];
+  return o;
+}
+
+data::Augment augment_of(const Config& c, const data::Dataset& set) {
+  return {.shift = static_cast<int>(c.shift),
+          .crop_padding = static_cast<int>(c.crop_padding),
+          .random_crop = set.files != nullptr,
+          .crop = {.min_area = c.crop_min_area},
+          .flip = c.flip,
+          .color_jitter = {c.color_jitter, c.color_jitter, c.color_jitter, c.hue_jitter},
+          .rand_augment = static_cast<int>(c.rand_augment),
+          .rand_augment_magnitude = static_cast<int>(c.rand_augment_magnitude),
+          .random_erase = c.random_erase};
 }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Config& c, const std::vector<Variable>& parameters) {
@@ -105,7 +143,24 @@ json config_json(const Config& c) {
             {"pct_start", c.onecycle_pct_start}}},
           {"label_smoothing", c.label_smoothing},
           {"model_ema", c.model_ema},
-          {"augment", {{"shift", c.shift}, {"crop_padding", c.crop_padding}, {"flip", c.flip}}},
+          {"augment",
+           {{"shift", c.shift},
+            {"crop_padding", c.crop_padding},
+            {"flip", c.flip},
+            {"crop_min_area", c.crop_min_area},
+            {"color_jitter", c.color_jitter},
+            {"hue_jitter", c.hue_jitter},
+            {"rand_augment", c.rand_augment},
+            {"rand_augment_magnitude", c.rand_augment_magnitude},
+            {"random_erase", c.random_erase},
+            {"mixup_alpha", c.mixup_alpha},
+            {"cutmix_alpha", c.cutmix_alpha}}},
+          {"pictures",
+           {{"train_crop_size", c.train_crop_size},
+            {"val_resize_size", c.val_resize_size},
+            {"val_crop_size", c.val_crop_size},
+            {"val_split", c.val_split},
+            {"on_bad_sample", c.on_bad_sample}}},
           {"workers", c.workers},
           {"seed", c.seed},
           {"deterministic", c.deterministic},
@@ -129,7 +184,8 @@ std::string free_dir(const std::string& name) {
   return path;
 }
 
-// One compiled step: (images, labels) -> (loss, number right). The updates are kept only where the loss is finite, so
+// One compiled step: (images, labels) -> (loss, number right). Mixed labels are probabilities; right is then the larger
+// share. The updates are kept only where the loss is finite, so
 // that a step gone wrong leaves the model as it was before.
 struct TrainStep {
   const models::Model* model;
@@ -142,7 +198,9 @@ struct TrainStep {
     optimizer->step(loss);
     if (ema) ema->update();
     assign_only_if(is_finite(loss));
-    return {loss, models::right_count(*model, outputs, y)};
+    const bool mixed = model->loss != models::Loss::mse && is_floating(y.type().dtype);
+    const Tensor labels = mixed ? argmax(y, 1) : y;
+    return {loss, models::right_count(*model, outputs, labels)};
   }
 };
 
@@ -174,27 +232,29 @@ class Run {
   void prepare() {
     started_ = Clock::now();
     seed(static_cast<uint64_t>(c_.seed));
-    data_ = data::load(c_.data, {.data_dir = c_.data_dir});
-    if (!c_.input_size.empty()) {
+    data_ = data::load(c_.data, load_options(c_));
+    if (!c_.input_size.empty() && !data_.train.files) {
       const Shape size = models::parse_size(c_.input_size);
       data_.train = data::resized(data_.train, size[0], size[1]);
       data_.test = data::resized(data_.test, size[0], size[1]);
     }
-    model_ = make_model(c_, data_.train);
+    model_ = make_model(c_, deployed());
     if (!c_.weights.empty()) load_weights(model_, c_.weights);
-    need_fit(model_, data_.train);
+    need_fit(model_, deployed());
+    check_mix();
     options_ = {.backend = c_.backend == "auto" ? std::string() : c_.backend,
                 .deterministic = c_.deterministic,
                 .input_names = {"images", "labels"}};
-    loader_ = std::make_unique<data::Loader>(
-        data_.train, data::LoaderOptions{.batch_size = c_.batch_size,
-                                         .shuffle = true,
-                                         .seed = static_cast<uint64_t>(c_.seed),
-                                         .drop_last = data_.train.count() >= c_.batch_size,
-                                         .workers = static_cast<int>(c_.workers),
-                                         .augment = {.shift = static_cast<int>(c_.shift),
-                                                     .crop_padding = static_cast<int>(c_.crop_padding),
-                                                     .flip = c_.flip}});
+    loader_ = std::make_unique<data::Loader>(data_.train,
+                                             data::LoaderOptions{.batch_size = c_.batch_size,
+                                                                 .shuffle = true,
+                                                                 .seed = static_cast<uint64_t>(c_.seed),
+                                                                 .drop_last = data_.train.count() >= c_.batch_size,
+                                                                 .workers = static_cast<int>(c_.workers),
+                                                                 .epochs = c_.epochs,
+                                                                 .augment = augment_of(c_, data_.train),
+                                                                 .mix = mix(),
+                                                                 .bad = bad_pictures()});
     steps_per_epoch_ = loader_->batches_per_epoch();
     total_ = c_.epochs > 0 ? c_.epochs * steps_per_epoch_ : c_.max_steps;
     if (c_.max_steps > 0) total_ = std::min(total_, c_.max_steps);
@@ -207,6 +267,43 @@ class Run {
                                                   options_);
     evaluator_ = std::make_unique<Evaluator>(model_, options_, 256);
     plan();
+  }
+
+  // The part whose samples are what evaluation and prediction see: pictures may be trained on in another size.
+  const data::Dataset& deployed() const { return data_.train.files ? data_.test : data_.train; }
+
+  data::Mix mix() const { return {.mixup_alpha = c_.mixup_alpha, .cutmix_alpha = c_.cutmix_alpha}; }
+
+  void check_mix() const {
+    if (!mix().any()) return;
+    const char* flag = mix().mixup_alpha > 0 ? "--mixup-alpha" : "--cutmix-alpha";
+    if (!data_.train.classification()) {
+      fail(ErrorKind::usage, flag, "needs class labels; the targets of ", c_.data, " are values");
+    }
+    if (model_.classes() != data_.train.class_count()) {
+      fail(ErrorKind::usage, flag, "model ", model_.name, " gives ", model_.classes(),
+           " classes, mixed labels have the ", data_.train.class_count(), " of ", c_.data);
+    }
+  }
+
+  data::BadPictures bad_pictures() {
+    if (c_.on_bad_sample == "error") return {};
+    return {.on_bad = data::OnBad::skip, .report = [this](const data::BadPicture& bad) { left_out(bad); }};
+  }
+
+  // Told by the loader of training, and by that of each evaluation.
+  void left_out(const data::BadPicture& bad) {
+    for (const data::BadPicture& known : result_.bad_samples) {
+      if (known.path == bad.path) return;
+    }
+    result_.bad_samples.push_back(bad);
+    dir_->log(cat("left out: ", bad.path, ": ", bad.reason));
+    if (c_.on_bad_sample == "report") {
+      std::string text;
+      for (const data::BadPicture& b : result_.bad_samples) text += cat(b.path, "\t", b.reason, "\n");
+      dir_->write_text("bad_samples.tsv", text);
+    }
+    observer_.on_bad_sample(bad.path, bad.reason);
   }
 
   void announce() {
@@ -227,6 +324,9 @@ class Run {
     s.planned_bytes = plan->arena_bytes();
     s.plan_steps = plan->steps().size();
     s.seed = static_cast<uint64_t>(c_.seed);
+    for (const data::Dataset* set : {&data_.train, &data_.test}) {
+      if (!set->note.empty()) s.notes.push_back(set->note);
+    }
     result_.parameters = s.parameters;
     backend_ = plan->options().backend;
     dir_->write_text("config.json", config_json(c_).dump(2) + "\n");
@@ -240,7 +340,9 @@ class Run {
     Shape x = data_.train.sample_shape(), y = data_.train.labels.shape();
     x.insert(0, c_.batch_size);
     y[0] = c_.batch_size;
-    return step_->plan(Type{DType::f32, x}, Type{data_.train.labels.dtype(), y});
+    Type labels{data_.train.labels.dtype(), y};
+    if (mix().any()) labels = {DType::f32, {c_.batch_size, data_.train.class_count()}};
+    return step_->plan(Type{DType::f32, x}, labels);
   }
   bool regression() const { return model_.loss == models::Loss::mse; }
 
@@ -290,6 +392,7 @@ class Run {
       if (save && !result_.interrupted) dir_->checkpoint(done_, bundle(), false, c_.keep);
       if (done_ == total_ || result_.interrupted) break;
     }
+    if (batches == 0) fail(ErrorKind::data, c_.data, "no picture of the train split can be read");
     result_.train_seconds += since(start);
     result_.samples_per_second += static_cast<double>(seen);
     result_.train_loss = loss;
@@ -341,10 +444,12 @@ class Run {
   // On the averaged weights where there are any. Nothing when a signal stops it: a part of the set is no result.
   std::optional<Evaluation> evaluate() {
     if (ema_) ema_->swap();
-    Evaluation e = evaluator_->run(data_.test, [&](int64_t n, int64_t all) {
-      observer_.on_evaluation_progress(n, all);
-      return !signals::stop_requested();
-    });
+    Evaluation e = evaluator_->run(data_.test,
+                                   [&](int64_t n, int64_t all) {
+                                     observer_.on_evaluation_progress(n, all);
+                                     return !signals::stop_requested();
+                                   },
+                                   {.workers = static_cast<int>(c_.workers), .bad = bad_pictures()});
     if (ema_) ema_->swap();
     if (signals::stop_requested()) {
       result_.interrupted = true;
@@ -356,9 +461,13 @@ class Run {
 
   Bundle bundle() {
     Bundle b{model_,
-             preprocessing_of(data_.train),
+             preprocessing_of(deployed()),
              data_.train.classes,
-             {{"data", c_.data}, {"steps", cat(done_)}, {"test_loss", cat(result_.test.loss)}, {"seed", cat(c_.seed)}}};
+             {{"data", c_.data},
+              {"steps", cat(done_)},
+              {"test_loss", cat(result_.test.loss)},
+              {"seed", cat(c_.seed)},
+              {"val_split", cat(c_.val_split)}}};
     if (result_.test.top1) b.provenance["test_top1"] = fixed(*result_.test.top1, 2);
     return b;
   }
@@ -426,7 +535,8 @@ class Run {
                      {"steps", result_.steps},
                      {"epochs", result_.epochs},
                      {"train_seconds", result_.train_seconds},
-                     {"interrupted", result_.interrupted}};
+                     {"interrupted", result_.interrupted},
+                     {"bad_samples", result_.bad_samples.size()}};
       if (result_.test.top1) j["result"]["test_top1"] = *result_.test.top1;
     }
     dir_->write_text("run.json", j.dump(2) + "\n");

@@ -23,6 +23,7 @@ struct Start {
   size_t planned_bytes = 0;  // arena of the training step
   size_t plan_steps = 0;
   uint64_t seed = 0;
+  std::vector<std::string> notes;  // on how the data came about
 };
 
 struct StepReport {
@@ -52,6 +53,8 @@ class Observer {
   virtual bool wants_step() { return false; }
   virtual void on_step(const StepReport&) {}
   virtual void on_epoch(const EpochReport&) {}
+  // A sample that cannot be read and is left out; once per sample.
+  virtual void on_bad_sample(const std::string& /*path*/, const std::string& /*reason*/) {}
   virtual void on_evaluation_progress(int64_t /*done*/, int64_t /*total*/) {}
 };
 
@@ -64,7 +67,8 @@ struct Result {
   double samples_per_second = 0;
   int64_t parameters = 0;
   std::string model_path, output_dir;
-  bool interrupted = false;  // a signal asked to stop; everything was saved
+  std::vector<data::BadPicture> bad_samples;  // left out
+  bool interrupted = false;                   // a signal asked to stop; everything was saved
 };
 
 // Runs to the end. Throws Error: usage, data, device, diverged (the message names the step and the first bad layer),

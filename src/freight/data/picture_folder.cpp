@@ -1,0 +1,370 @@
+// See picture_folder.h.
+#include "freight/data/picture_folder.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <tuple>
+
+#include "freight/base/error.h"
+#include "freight/base/philox.h"
+#include "freight/base/threads.h"
+#include "freight/io/csv.h"
+#include "freight/io/image.h"
+
+namespace freight::data {
+
+namespace fs = std::filesystem;
+
+namespace {
+constexpr uint32_t kSplitStream = 0x73706c74;
+constexpr int kDepth = 16;  // of folders within a class: more is a loop of links
+constexpr int64_t kLargestSide = 16384;
+const std::vector<std::string> kTrainNames = {"train"}, kTestNames = {"test"},
+                               kValNames = {"val", "valid", "validation"};
+
+// One part of the data: a picture per line, its class number, and where that was said.
+struct Listing {
+  std::string where;  // folder or CSV file
+  std::vector<std::string> paths;
+  std::vector<int64_t> labels;
+  std::vector<std::string> notes;
+};
+
+// Entries of a folder in byte order, those with a dot in front left out.
+std::vector<fs::path> entries(const std::string& dir) {
+  std::vector<fs::path> out;
+  std::error_code error;
+  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
+    if (!starts_with(it->path().filename().string(), ".")) out.push_back(it->path());
+  }
+  if (error) fail(ErrorKind::data, dir, "the folder cannot be read: ", error.message());
+  std::sort(out.begin(), out.end(), [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
+  return out;
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+bool is_plain_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+// Pictures below `dir`, and what else lies there.
+void collect(const std::string& dir, int depth, std::vector<std::string>& pictures, std::vector<std::string>& others) {
+  if (depth > kDepth) fail(ErrorKind::data, dir, "folders lie more than ", kDepth, " deep: is this a loop of links?");
+  for (const fs::path& p : entries(dir)) {
+    if (is_folder(p)) {
+      collect(p.string(), depth + 1, pictures, others);
+    } else {
+      (io::is_picture_name(p.string()) ? pictures : others).push_back(p.string());
+    }
+  }
+}
+
+std::vector<std::string> class_folders(const std::string& dir) {
+  std::vector<std::string> names;
+  for (const fs::path& p : entries(dir)) {
+    if (is_folder(p)) names.push_back(p.filename().string());
+  }
+  return names;
+}
+
+// Class number by name. A class of `dir` that is not among `classes` is an error.
+Listing list_folders(const std::string& dir, const std::vector<std::string>& classes, const std::string& classes_of) {
+  Listing out{.where = dir, .paths = {}, .labels = {}, .notes = {}};
+  std::vector<std::string> others;
+  for (const std::string& name : class_folders(dir)) {
+    const auto it = std::lower_bound(classes.begin(), classes.end(), name);
+    if (it == classes.end() || *it != name) {
+      const std::string near = nearest(name, classes);
+      fail(ErrorKind::data, cat(dir, "/", name), "class ", name, " is not in ", classes_of,
+           near.empty() ? "" : cat("; is it ", near, "?"), " Its classes are ", join(classes, ", "));
+    }
+    const size_t before = out.paths.size(), others_before = others.size();
+    collect(cat(dir, "/", name), 0, out.paths, others);
+    if (out.paths.size() == before) {
+      fail(ErrorKind::data, cat(dir, "/", name), "the folder of class ", name, " has no pictures (",
+           io::picture_endings(), "); ", others.size() - others_before, " other files; remove it or fill it");
+    }
+    out.labels.resize(out.paths.size(), it - classes.begin());
+  }
+  if (!others.empty()) {
+    out.notes.push_back(cat(with_commas(static_cast<int64_t>(others.size())),
+                            " files are no pictures by their names and were left aside, the first is ", others[0]));
+  }
+  return out;
+}
+
+// Which fields of a CSV file hold the path and the label; where the rows begin.
+struct Columns {
+  size_t path = 0, label = 1, first_row = 0;
+};
+
+std::optional<Columns> csv_columns(const std::vector<io::CsvRow>& rows) {
+  if (rows.empty()) return std::nullopt;
+  Columns c;
+  bool path = false, label = false;
+  for (size_t i = 0; i < rows[0].fields.size(); ++i) {
+    const std::string name = lower(rows[0].fields[i]);
+    const auto is = [&](std::initializer_list<const char*> names) {
+      return std::any_of(names.begin(), names.end(), [&](const char* n) { return name == n; });
+    };
+    if (!path && is({"path", "image", "file", "filename"})) {
+      c.path = i;
+      path = true;
+    } else if (!label && is({"label", "class", "target"})) {
+      c.label = i;
+      label = true;
+    }
+  }
+  if (path && label) {
+    c.first_row = 1;
+    if (rows.size() > 1 && (rows[1].fields.size() <= c.path || !io::is_picture_name(rows[1].fields[c.path]))) {
+      return std::nullopt;
+    }
+    return c;
+  }
+  if (rows[0].fields.size() == 2 && io::is_picture_name(rows[0].fields[0])) return Columns{};
+  return std::nullopt;
+}
+
+bool is_picture_csv(const std::string& path) {
+  if (!ends_with(lower(path), ".csv") || !is_plain_file(path)) return false;
+  try {
+    return csv_columns(io::parse_csv(io::read_file(path), path, ',', 2)).has_value();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// A label that is a number of its own; none for names.
+std::optional<int64_t> number_of(const std::string& text) {
+  if (text.empty() || text.size() > 6 || text.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
+  return std::stoll(text);
+}
+
+// `classes` are made here where they are empty (the train file), else labels must be among them.
+Listing list_csv(const std::string& file, std::vector<std::string>& classes) {
+  const std::vector<io::CsvRow> rows = io::parse_csv(io::read_file(file), file);
+  const std::optional<Columns> columns = csv_columns(rows);
+  if (!columns) {
+    fail(ErrorKind::data, file, "not a list of pictures: need a header with path and label, or two columns with them");
+  }
+  Listing out{.where = file, .paths = {}, .labels = {}, .notes = {}};
+  const fs::path folder = fs::path(file).parent_path();
+  std::vector<std::string> names;
+  for (size_t i = columns->first_row; i < rows.size(); ++i) {
+    const auto& [fields, line] = rows[i];
+    const std::string where = cat(file, ":", line);
+    if (fields.size() <= std::max(columns->path, columns->label)) {
+      fail(ErrorKind::data, where, "got ", fields.size(), " fields, need path and label");
+    }
+    if (fields[columns->path].empty()) fail(ErrorKind::data, where, "the path is empty");
+    if (fields[columns->label].empty()) fail(ErrorKind::data, where, "the label is empty");
+    out.paths.push_back((folder / fields[columns->path]).string());  // an absolute path stays as it is
+    names.push_back(fields[columns->label]);
+  }
+  if (names.empty()) fail(ErrorKind::data, file, "lists no pictures");
+  const bool numbers = std::all_of(names.begin(), names.end(), [](const auto& n) { return number_of(n).has_value(); });
+  if (classes.empty() && numbers) {
+    int64_t largest = 0;
+    for (const std::string& n : names) largest = std::max(largest, *number_of(n));
+    classes = numbered_classes(largest + 1);
+  } else if (classes.empty()) {
+    classes = names;
+    std::sort(classes.begin(), classes.end());
+    classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
+  }
+  std::map<std::string, int64_t> index;
+  for (size_t i = 0; i < classes.size(); ++i) index[classes[i]] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto number = number_of(names[i]);
+    const auto it = index.find(number ? std::to_string(*number) : names[i]);  // "07" is 7
+    if (it == index.end()) {
+      fail(ErrorKind::data, cat(file, ":", rows[columns->first_row + i].line), "label out of range: class ", names[i],
+           " is not one of the training part: ", classes.size(), " classes, ", classes.front(), " to ", classes.back());
+    }
+    out.labels.push_back(it->second);
+  }
+  return out;
+}
+
+std::string existing(const std::string& root, const std::vector<std::string>& names, const char* ending) {
+  std::vector<std::string> found;
+  for (const std::string& name : names) {
+    const std::string path = cat(root, "/", name, ending);
+    if (*ending == 0 ? is_folder(path) : is_plain_file(path)) found.push_back(path);
+  }
+  if (found.size() > 1) fail(ErrorKind::data, root, "has ", found[0], " and ", found[1], ": keep one of them");
+  return found.empty() ? "" : found[0];
+}
+
+// Holds out a share of every class, chosen by the seed and the position in the listing alone. A class of two pictures
+// or more has at least one on either side.
+std::pair<Listing, Listing> split(const Listing& all, size_t classes, double share, uint64_t seed) {
+  std::vector<std::vector<size_t>> members(classes);
+  for (size_t i = 0; i < all.labels.size(); ++i) members[static_cast<size_t>(all.labels[i])].push_back(i);
+  std::vector<bool> held(all.paths.size());
+  for (size_t c = 0; c < classes; ++c) {
+    auto& m = members[c];
+    PhiloxStream random(seed, c, kSplitStream);
+    for (size_t i = m.size(); i-- > 1;) std::swap(m[i], m[random.below(static_cast<uint32_t>(i + 1))]);
+    const auto n = static_cast<int64_t>(m.size());
+    const int64_t most = std::max<int64_t>(n - 1, 0);
+    const auto count =
+        std::clamp<int64_t>(std::llround(share * static_cast<double>(n)), std::min<int64_t>(1, most), most);
+    for (int64_t i = 0; i < count; ++i) held[m[static_cast<size_t>(i)]] = true;
+  }
+  Listing train{.where = all.where, .paths = {}, .labels = {}, .notes = all.notes};
+  Listing val{.where = all.where, .paths = {}, .labels = {}, .notes = {}};
+  for (size_t i = 0; i < held.size(); ++i) {
+    Listing& to = held[i] ? val : train;
+    to.paths.push_back(all.paths[i]);
+    to.labels.push_back(all.labels[i]);
+  }
+  val.notes.push_back(cat(fixed(100 * share, 1), " % of each class of ", all.where, " held out, seed ", seed));
+  return {train, val};
+}
+
+Dataset dataset_of(Listing&& l, const std::string& name, const char* part, const std::vector<std::string>& classes,
+                   const PictureGeometry& geometry) {
+  Dataset set;
+  set.name = name;
+  set.split = part;
+  set.labels = Array::of<int64_t>(l.labels, {static_cast<int64_t>(l.labels.size())});
+  set.files = std::make_shared<PictureFiles>(PictureFiles{std::move(l.paths), geometry});
+  set.classes = classes;
+  set.mean = {0.485f, 0.456f, 0.406f};
+  set.std = {0.229f, 0.224f, 0.225f};
+  set.note = join(l.notes, "; ");
+  set.validate(l.where, l.where);
+  return set;
+}
+
+// Sizes that are not given follow from the others.
+std::pair<PictureGeometry, PictureGeometry> geometries(const PictureOptions& o) {
+  const auto side = [](const char* flag, int64_t given, int64_t otherwise) {
+    if (given < 0 || given > kLargestSide) {
+      fail(ErrorKind::usage, flag, "got ", given, ", need 1 to ", kLargestSide, " pixels, or 0 for the default");
+    }
+    return given == 0 ? otherwise : given;
+  };
+  const int64_t train = side("--train-crop-size", o.train_crop, 224);
+  const int64_t crop = side("--val-crop-size", o.val_crop, train);
+  const int64_t resize = side("--val-resize-size", o.val_resize, (crop * 256 + 112) / 224);
+  if (resize < crop) {
+    fail(ErrorKind::usage, "--val-resize-size", "got ", resize, ", need at least the crop that is cut out, ", crop);
+  }
+  // The training part can be evaluated as well: then in the same proportion as the other.
+  const int64_t train_resize = std::max(train, (train * resize + crop / 2) / crop);
+  return {{.channels = 3, .rows = train, .columns = train, .resize = train_resize},
+          {.channels = 3, .rows = crop, .columns = crop, .resize = resize}};
+}
+}  // namespace
+
+bool is_picture_source(const std::string& path) {
+  if (is_picture_csv(path)) return true;
+  if (!is_folder(path)) return false;
+  if (is_picture_csv(path + "/train.csv")) return true;
+  const auto holds_pictures = [](const fs::path& dir) {
+    const std::vector<fs::path> all = entries(dir.string());
+    return std::any_of(all.begin(), all.end(),
+                       [](const fs::path& p) { return io::is_picture_name(p.string()) && !is_folder(p); });
+  };
+  const std::string root = is_folder(path + "/train") ? path + "/train" : path;
+  for (const fs::path& p : entries(root)) {
+    if (is_folder(p) && holds_pictures(p)) return true;
+  }
+  return false;
+}
+
+TrainTest load_picture_source(const std::string& path, const std::string& name, const PictureOptions& o) {
+  const auto [train_geometry, val_geometry] = geometries(o);
+  if (o.val_split >= 1 || std::isnan(o.val_split)) {
+    fail(ErrorKind::usage, "--val-split", "got ", o.val_split, ", need a share of at least 0 and below 1");
+  }
+  const bool csv = !is_folder(path), lists = csv || is_plain_file(path + "/train.csv");
+  const char* ending = lists ? ".csv" : "";
+  std::string train_at = csv ? path : existing(path, kTrainNames, ending), val_at, test_at;
+  if (train_at.empty()) {
+    train_at = path;  // class folders alone
+  } else if (!csv) {
+    val_at = existing(path, kValNames, ending);
+    test_at = existing(path, kTestNames, ending);
+  }
+  const bool has_both = !val_at.empty() && !test_at.empty();
+  std::string held_out = val_at.empty() || (has_both && o.held_out == HeldOut::test) ? test_at : val_at;
+  if (!held_out.empty() && o.val_split > 0) {
+    if (!val_at.empty()) {
+      fail(ErrorKind::usage, "--val-split", "got ", o.val_split, ", but ", path, " has a part for validation, ",
+           val_at);
+    }
+    held_out.clear();  // the test part stays untouched
+  }
+  std::vector<std::string> classes;
+  if (!lists) {
+    classes = class_folders(train_at);
+    if (classes.empty()) fail(ErrorKind::data, train_at, "has no class folders");
+  }
+  const auto list = [&](const std::string& at) {
+    return lists ? list_csv(at, classes) : list_folders(at, classes, train_at);
+  };
+  Listing train = list(train_at), val;
+  if (!held_out.empty()) {
+    val = list(held_out);
+    if (val.paths.empty()) fail(ErrorKind::data, held_out, "has no class folders");
+  } else {
+    const double share = o.val_split < 0 ? kDefaultSplit : o.val_split;
+    if (share == 0) {
+      fail(ErrorKind::usage, "--val-split", "got 0, but ", path, " has no val part: need a share above 0, or a folder ",
+           path, "/val");
+    }
+    std::tie(train, val) = split(train, classes.size(), share, o.split_seed);
+    if (val.paths.empty())
+      fail(ErrorKind::data, path, "too few pictures to hold any out: need a class with two or more");
+  }
+  return {dataset_of(std::move(train), name, "train", classes, train_geometry),
+          dataset_of(std::move(val), name, "test", classes, val_geometry)};
+}
+
+std::vector<BadPicture> check_pictures(const std::vector<std::string>& paths,
+                                       const std::function<bool(int64_t, int64_t)>& poll) {
+  std::vector<std::string> reasons(paths.size());
+  std::atomic<size_t> next{0};
+  std::atomic<bool> stopped{false};
+  std::mutex one_at_a_time;
+  int64_t done = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < paths.size() && !stopped; i = next++) {
+      try {
+        io::load_image(paths[i]);
+      } catch (const Error& e) {
+        reasons[i] = e.message();
+      } catch (const std::exception& e) {  // out of memory
+        reasons[i] = e.what();
+      }
+      const std::lock_guard lock(one_at_a_time);
+      ++done;
+      if (poll && !stopped && !poll(done, static_cast<int64_t>(paths.size()))) stopped = true;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 1; i < thread_count(); ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& t : threads) t.join();
+  std::vector<BadPicture> bad;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    if (!reasons[i].empty()) bad.push_back({paths[i], reasons[i]});
+  }
+  return bad;
+}
+
+}  // namespace freight::data

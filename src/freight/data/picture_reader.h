@@ -1,0 +1,48 @@
+// From the bytes of a picture to the planes of a sample: decode what is needed, cut, resize, mirror. Evaluation and
+// prediction share `evaluation_view`, so that they see the same pixels. Recipes: torchvision's Resize + CenterCrop and
+// RandomResizedCrop (Szegedy et al. 2015).
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "freight/base/philox.h"
+#include "freight/data/dataset.h"
+#include "freight/data/resample.h"
+#include "freight/io/file.h"
+#include "freight/io/image.h"
+
+namespace freight::data {
+
+// The part that a random crop takes: its share of the area, and its width by its height, both drawn between the bounds.
+struct CropRange {
+  double min_area = 0.08, max_area = 1.0;
+  double min_ratio = 3.0 / 4.0, max_ratio = 4.0 / 3.0;
+};
+
+// Where a random crop falls in a picture; integers. Ten draws, then the middle, as wide as the bounds of the ratio let
+// it.
+Box draw_crop(int64_t rows, int64_t columns, const CropRange& range, PhiloxStream& random);
+// What evaluation sees of a picture: with geometry.resize the shorter side becomes that long and the middle rows x
+// columns are cut out, else the whole is stretched.
+Box centre_crop(int64_t rows, int64_t columns, const PictureGeometry& geometry);
+
+// Keeps its buffers between calls: one per thread. Faults are Error(data) that names the file.
+class PictureReader {
+ public:
+  // dst: u8 (channels, rows, columns) of the geometry.
+  void evaluation_view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry, Mirror mirror,
+                       uint8_t* dst);
+  void random_view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry, const CropRange& range,
+                   Mirror mirror, PhiloxStream& random, uint8_t* dst);
+
+ private:
+  void view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry, Mirror mirror,
+            const std::function<Box(int64_t, int64_t)>& choose, uint8_t* dst);
+  io::Picture picture_;
+  Resampler resampler_;
+};
+
+// One picture as evaluation sees it: u8 (channels, rows, columns).
+Array load_view(const std::string& path, const PictureGeometry& geometry);
+
+}  // namespace freight::data

@@ -1,0 +1,71 @@
+// Changes of a colour picture's pixels, as torchvision defines them for u8 tensors (torchvision.transforms.functional):
+// the parts of colour jitter and RandAugment. A picture is u8 planes (3, H, W), changed in place.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "freight/base/philox.h"
+
+namespace freight::data {
+
+struct Planes {
+  uint8_t* pixels = nullptr;
+  int64_t rows = 0, columns = 0;
+  int64_t plane() const { return rows * columns; }
+};
+
+// Blends with black, with the mean grey, with the grey picture, with a blurred one: 1 leaves the picture as it is, 0
+// gives the other, above 1 goes beyond.
+void adjust_brightness(const Planes& p, float factor);
+void adjust_contrast(const Planes& p, float factor);
+void adjust_saturation(const Planes& p, float factor);
+void adjust_sharpness(const Planes& p, float factor, std::vector<uint8_t>& scratch);
+// Turns the hue by `turn` of a full circle, -1/2 to 1/2.
+void adjust_hue(const Planes& p, float turn);
+// Keeps the upper `bits` of each value, 0 to 8.
+void posterize(const Planes& p, int bits);
+// Inverts values from `threshold` on.
+void solarize(const Planes& p, float threshold);
+// Stretches each channel to 0..255; gives each channel a flat histogram.
+void autocontrast(const Planes& p);
+void equalize(const Planes& p);
+// (x, y) of the result is (a x + b y + c, d x + e y + f) of the source, relative to the point (centre_x, centre_y) in
+// pixels from the upper left corner; the nearest pixel, black outside.
+struct AffineMap {
+  float a = 1, b = 0, c = 0, d = 0, e = 1, f = 0;
+  float centre_x = 0, centre_y = 0;
+};
+void warp(const Planes& p, const AffineMap& map, std::vector<uint8_t>& scratch);
+
+// torchvision.transforms.ColorJitter: brightness, contrast and saturation by a factor within 1 +- strength, the hue
+// turned by up to +- hue, in random order.
+struct ColorJitter {
+  double brightness = 0, contrast = 0, saturation = 0, hue = 0;
+  bool any() const { return brightness > 0 || contrast > 0 || saturation > 0 || hue > 0; }
+};
+void color_jitter(const Planes& p, const ColorJitter& jitter, PhiloxStream& random);
+
+// RandAugment (Cubuk et al. 2020), torchvision.transforms.RandAugment with its 14 operations and 31 magnitudes.
+inline constexpr int kMagnitudes = 31;
+enum class AugmentOp {
+  identity,
+  shear_x,
+  shear_y,
+  translate_x,
+  translate_y,
+  rotate,
+  brightness,
+  color,
+  contrast,
+  sharpness,
+  posterize,
+  solarize,
+  autocontrast,
+  equalize
+};
+inline constexpr int kAugmentOps = 14;
+// One operation at `magnitude` 0..30; `negative` turns the direction of those that have one.
+void apply_augment_op(const Planes& p, AugmentOp op, int magnitude, bool negative, std::vector<uint8_t>& scratch);
+void rand_augment(const Planes& p, int operations, int magnitude, PhiloxStream& random, std::vector<uint8_t>& scratch);
+
+}  // namespace freight::data

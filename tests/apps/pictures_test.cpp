@@ -1,0 +1,204 @@
+// Pictures in folders from end to end: train, eval, predict, data info and data verify, and bad files among them.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "freight/io/image.h"
+#include "run_command.h"
+#include "tests/support/jpeg.h"
+
+namespace freight::test {
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+// dir/{train,val}/{dark,light}/*.jpg: two classes that anything can tell apart.
+std::string small_folder() {
+  const std::string dir = scratch_dir() + "/lamps";
+  int number = 0;
+  for (const char* part : {"train", "val"}) {
+    for (const char* name : {"dark", "light"}) {
+      const std::string folder = dir + "/" + part + "/" + name;
+      fs::create_directories(folder);
+      for (int i = 0; i < (*part == 't' ? 24 : 10); ++i, ++number) {
+        Array pixels = testing::waves(30 + number % 9, 40, 3, number);
+        for (int64_t k = 0; k < pixels.numel(); ++k) {
+          uint8_t& v = pixels.data<uint8_t>()[k];
+          v = static_cast<uint8_t>(*name == 'd' ? v / 3 : 255 - v / 3);
+        }
+        write_file(folder + "/" + std::to_string(i) + ".jpg", testing::encode_jpeg(pixels));
+      }
+    }
+  }
+  return dir;
+}
+
+std::vector<std::string> train_args(const std::string& dir, std::vector<std::string> more = {}) {
+  std::vector<std::string> args = {
+      "train", dir,    "--train-crop-size", "32", "--val-resize-size", "36", "--batch-size", "16", "--epochs", "4",
+      "--lr",  "0.05", "--overwrite",       "-o", dir + "-run"};
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+TEST(Pictures, TrainEvalAndPredictAgree) {
+  const std::string dir = small_folder();
+  const Ran r = run_freight(train_args(dir, {"--json"}));
+  ASSERT_EQ(r.code, 0) << r.err;
+  const Json result = Json::parse(r.out);
+  EXPECT_EQ(result.at("test_top1"), 100.0) << r.err;
+  EXPECT_NE(r.err.find("48 train, 20 test, 2 classes"), std::string::npos) << r.err;
+  const std::string model = dir + "-run/model.safetensors";
+  const Ran e = run_freight({"eval", model, "--json"});
+  ASSERT_EQ(e.code, 0) << e.err;
+  EXPECT_EQ(Json::parse(e.out).at("count"), 20);
+  EXPECT_NEAR(Json::parse(e.out).at("loss").get<double>(), result.at("test_loss").get<double>(), 1e-5);
+
+  // The mean of -log p over the files of val is evaluation's loss.
+  std::vector<std::string> args = {"predict", model, "--json"};
+  for (const char* name : {"dark", "light"}) {
+    for (int i = 0; i < 10; ++i) args.push_back(dir + "/val/" + name + "/" + std::to_string(i) + ".jpg");
+  }
+  const Ran p = run_freight(args);
+  ASSERT_EQ(p.code, 0) << p.err;
+  double loss = 0;
+  std::istringstream lines(p.out);
+  for (std::string line; std::getline(lines, line);) {
+    const Json j = Json::parse(line);
+    const std::string truth = fs::path(j.at("path").get<std::string>()).parent_path().filename();
+    EXPECT_EQ(j.at("class"), truth);
+    loss -= std::log(j.at("probabilities").at(truth).get<double>()) / 20;
+  }
+  EXPECT_NEAR(loss, Json::parse(e.out).at("loss").get<double>(), 1e-4);
+}
+
+TEST(Pictures, EveryAugmentationTrains) {
+  const std::string dir = small_folder();
+  const Ran r = run_freight(train_args(dir, {"--epochs", "2",
+                                             "--flip",   "--color-jitter",
+                                             "0.4",      "--hue-jitter",
+                                             "0.1",      "--rand-augment",
+                                             "2",        "--random-erase",
+                                             "0.25",     "--mixup-alpha",
+                                             "0.2",      "--cutmix-alpha",
+                                             "1",        "--label-smoothing",
+                                             "0.1",      "--crop-min-area",
+                                             "0.3",      "--train-crop-size",
+                                             "24",       "--val-crop-size",
+                                             "32",       "-j",
+                                             "2"}));
+  EXPECT_EQ(r.code, 0) << r.err;
+  const Json config = Json::parse(read_file(dir + "-run/config.json"));
+  EXPECT_EQ(config.at("augment").at("rand_augment"), 2);
+  EXPECT_EQ(config.at("pictures").at("train_crop_size"), 24);
+  const Ran again = run_freight({"train", "--config", dir + "-run/config.json", "--dry-run"});
+  EXPECT_EQ(again.code, 0) << again.err;
+}
+
+TEST(Pictures, TheSameSeedGivesTheSameLossForAnyNumberOfWorkers) {
+  const std::string dir = small_folder();
+  const auto loss = [&](const char* workers) {
+    const Ran r = run_freight(train_args(dir, {"--json", "--deterministic", "-j", workers, "--rand-augment", "2"}));
+    EXPECT_EQ(r.code, 0) << r.err;
+    return Json::parse(r.out).at("test_loss").get<double>();
+  };
+  EXPECT_EQ(loss("1"), loss("4"));
+}
+
+TEST(Pictures, OneFolderOfClassesIsSplitTheSameWayByEval) {
+  const std::string dir = small_folder() + "/train";
+  const Ran r = run_freight(train_args(dir, {"--json", "--val-split", "0.25", "--seed", "7"}));
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("25.0 % of each class"), std::string::npos) << r.err;
+  const Ran e = run_freight({"eval", dir + "-run/model.safetensors", "--json"});
+  ASSERT_EQ(e.code, 0) << e.err;
+  EXPECT_EQ(Json::parse(e.out).at("count"), 12);
+  EXPECT_NEAR(Json::parse(e.out).at("loss").get<double>(), Json::parse(r.out).at("test_loss").get<double>(), 1e-5);
+}
+
+TEST(Pictures, ABadFileStopsTheRunOrIsLeftOutAndNamed) {
+  const std::string dir = small_folder();
+  const std::string bad = dir + "/train/dark/bad.jpg", empty = dir + "/val/light/empty.png";
+  const std::string good = read_file(dir + "/train/dark/0.jpg");
+  write_file(bad, good.substr(0, good.size() - 40));
+  write_file(empty, "");
+  const Ran stopped = run_freight(train_args(dir));
+  EXPECT_EQ(stopped.code, 3);
+  EXPECT_NE(stopped.err.find(bad), std::string::npos) << stopped.err;
+  for (const char* mode : {"skip", "report"}) {
+    const Ran r = run_freight(train_args(dir, {"--on-bad-sample", mode, "--json"}));
+    ASSERT_EQ(r.code, 0) << r.err;
+    for (const std::string& path : {bad, empty}) {
+      const size_t first = r.err.find("left out: " + path);
+      EXPECT_NE(first, std::string::npos) << r.err;
+      EXPECT_EQ(r.err.find(path, first + 10 + path.size()), std::string::npos) << "named twice\n" << r.err;
+    }
+    EXPECT_EQ(Json::parse(r.out).at("bad_samples"), 2);
+    EXPECT_EQ(fs::exists(dir + "-run/bad_samples.tsv"), std::string(mode) == "report");
+  }
+  EXPECT_NE(read_file(dir + "-run/bad_samples.tsv").find(empty), std::string::npos);
+  const std::string model = dir + "-run/model.safetensors";
+  EXPECT_EQ(run_freight({"eval", model}).code, 3);
+  const Ran e = run_freight({"eval", model, "--on-bad-sample", "skip", "--json"});
+  ASSERT_EQ(e.code, 0) << e.err;
+  EXPECT_EQ(Json::parse(e.out).at("count"), 20);
+  EXPECT_EQ(Json::parse(e.out).at("bad_samples"), 1);
+  const Ran p = run_freight({"predict", model, empty});
+  EXPECT_EQ(p.code, 3);
+  EXPECT_NE(p.err.find(empty), std::string::npos) << p.err;
+}
+
+TEST(Pictures, VerifyDecodesEveryFile) {
+  const std::string dir = small_folder();
+  const Ran good = run_freight({"data", "verify", dir});
+  EXPECT_EQ(good.code, 0) << good.err;
+  EXPECT_NE(good.out.find("68 of 68 pictures decode"), std::string::npos) << good.out;
+  write_file(dir + "/val/dark/x.png", "no picture");
+  const Ran bad = run_freight({"data", "verify", dir});
+  EXPECT_EQ(bad.code, 3);
+  EXPECT_NE(bad.out.find("bad      " + dir + "/val/dark/x.png: not an image"), std::string::npos) << bad.out;
+  const Json j = Json::parse(run_freight({"data", "verify", dir, "--json"}).out);
+  EXPECT_FALSE(j.at("ok").get<bool>());
+  EXPECT_EQ(j.at("bad").at(0).at("path"), dir + "/val/dark/x.png");
+  EXPECT_EQ(Json::parse(run_freight({"data", "info", dir, "--json"}).out).at("train").at("dtype"), "pictures");
+}
+
+TEST(Pictures, FoldersThatCannotBeTrainedOnAreRefusedWithTheirNames) {
+  const std::string dir = small_folder();
+  const auto refused = [&](int code, const std::vector<std::string>& parts, const std::vector<std::string>& more = {}) {
+    const Ran r = run_freight(train_args(dir, more));
+    EXPECT_EQ(r.code, code) << r.err;
+    for (const std::string& part : parts) EXPECT_NE(r.err.find(part), std::string::npos) << part << "\n" << r.err;
+    EXPECT_FALSE(fs::exists(dir + "-run"));
+  };
+  refused(2, {"--val-split", dir + "/val"}, {"--val-split", "0.1"});
+  refused(2, {"--val-resize-size", "got 20"}, {"--val-resize-size", "20"});
+  refused(2, {"shift", "random crops"}, {"--shift", "2"});
+  refused(2, {"--on-bad-sample", "did you mean skip"}, {"--on-bad-sample", "skp"});
+  fs::create_directory(dir + "/train/empty");
+  refused(3, {dir + "/train/empty", "no pictures"});
+  fs::remove(dir + "/train/empty");
+  fs::rename(dir + "/val/dark", dir + "/val/drak");
+  refused(3, {dir + "/val/drak", "is it dark?"});
+}
+
+TEST(Pictures, AnotherFolderIsEvaluatedByTheNamesOfItsClasses) {
+  const std::string dir = small_folder();
+  ASSERT_EQ(run_freight(train_args(dir)).code, 0);
+  fs::remove_all(dir + "/train/dark");  // light alone: number 0 here, 1 in the model
+  fs::remove_all(dir + "/val/dark");
+  const Ran e = run_freight({"eval", dir + "-run/model.safetensors", "--data", dir, "--json"});
+  ASSERT_EQ(e.code, 0) << e.err;
+  EXPECT_EQ(Json::parse(e.out).at("top1"), 100.0);
+  fs::rename(dir + "/train/light", dir + "/train/bright");
+  fs::rename(dir + "/val/light", dir + "/val/bright");
+  const Ran wrong = run_freight({"eval", dir + "-run/model.safetensors", "--data", dir});
+  EXPECT_EQ(wrong.code, 3);
+  EXPECT_NE(wrong.err.find("class bright"), std::string::npos) << wrong.err;
+}
+
+}  // namespace
+}  // namespace freight::test

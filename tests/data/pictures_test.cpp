@@ -1,0 +1,335 @@
+// Pictures on disk as data sets: layouts, splits, and every kind of file that is not what it should be.
+#include "freight/data/picture_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "freight/data/catalog.h"
+#include "freight/data/loader.h"
+#include "freight/io/image.h"
+#include "tests/support/files.h"
+#include "tests/support/jpeg.h"
+
+namespace freight::data {
+namespace {
+using namespace freight::testing;
+namespace fs = std::filesystem;
+
+// Below `root`: `n` small pictures in each named folder, of changing formats.
+void write_pictures(const std::string& root, const std::vector<std::string>& folders, int n) {
+  int number = 0;
+  for (const std::string& folder : folders) {
+    fs::create_directories(root + "/" + folder);
+    for (int i = 0; i < n; ++i, ++number) {
+      const std::string path = cat(root, "/", folder, "/p", i);
+      const Array pixels = waves(20 + number % 7, 30, 3, number);
+      if (i % 2) {
+        io::save_png(path + ".PNG", pixels);
+      } else {
+        io::write_file_atomic(path + ".jpg", encode_jpeg(pixels));
+      }
+    }
+  }
+}
+PictureOptions small() { return {.train_crop = 16}; }
+TrainTest load_small(const std::string& path, double split = -1) {
+  PictureOptions o = small();
+  o.val_split = split;
+  return load_picture_source(path, "p", o);
+}
+// "a/p0.jpg" of every sample.
+std::vector<std::string> names(const Dataset& set) {
+  std::vector<std::string> out;
+  for (const std::string& p : set.files->paths) {
+    out.push_back((fs::path(p).parent_path().filename() / fs::path(p).filename()).string());
+  }
+  return out;
+}
+
+TEST(PictureFolder, ClassesAreTheSortedFoldersOfTrain) {
+  for (const char* val : {"val", "valid", "validation"}) {
+    const TemporaryDir dir;
+    write_pictures(dir / "train", {"b", "a", "B", "c10", "c9", ".hidden"}, 3);
+    write_pictures(dir / val, {"c9", "B"}, 2);
+    EXPECT_TRUE(is_picture_source(dir.path()));
+    const auto [train, test] = load_small(dir.path());
+    EXPECT_EQ(train.classes, (std::vector<std::string>{"B", "a", "b", "c10", "c9"}));
+    EXPECT_EQ(train.count(), 15);
+    EXPECT_EQ(test.count(), 4);
+    EXPECT_EQ(test.labels.to_vector<int64_t>(), (std::vector<int64_t>{0, 0, 4, 4}));
+    EXPECT_EQ(names(test)[3], "c9/p1.PNG");
+    EXPECT_EQ(train.sample_shape(), (Shape{3, 16, 16}));
+    EXPECT_EQ(train.mean[0], 0.485f);
+  }
+}
+
+TEST(PictureFolder, OtherFilesAreLeftAsideAndSaidSo) {
+  const TemporaryDir dir;
+  write_pictures(dir / "train", {"a", "b"}, 2);
+  write_pictures(dir / "val", {"a"}, 2);
+  write_pictures(dir / "train", {"a/deeper"}, 1);
+  io::write_file_atomic(dir / "train/a/readme.txt", std::string_view("x"));
+  io::write_file_atomic(dir / "train/a/.DS_Store", std::string_view("x"));
+  const Dataset train = load_small(dir.path()).train;
+  EXPECT_EQ(train.count(), 5);
+  EXPECT_NE(train.note.find("readme.txt"), std::string::npos) << train.note;
+  EXPECT_EQ(train.note.find("DS_Store"), std::string::npos);
+}
+
+TEST(PictureFolder, AClassThatTrainLacksIsAnError) {
+  const TemporaryDir dir;
+  write_pictures(dir / "train", {"rose", "tulip"}, 2);
+  write_pictures(dir / "val", {"rose", "tulips"}, 2);
+  expect_error(ErrorKind::data, {"val/tulips", "class tulips is not in", "is it tulip?"},
+               [&] { load_small(dir.path()); });
+}
+
+TEST(PictureFolder, AnEmptyClassIsNamed) {
+  const TemporaryDir dir;
+  write_pictures(dir / "train", {"rose", "tulip"}, 2);
+  fs::create_directory(dir / "train/moss");
+  io::write_file_atomic(dir / "train/moss/list.txt", std::string_view("x"));
+  expect_error(ErrorKind::data, {"train/moss", "no pictures", "jpg", "1 other"}, [&] { load_small(dir.path()); });
+}
+
+TEST(PictureFolder, OneRootIsSplitByClassAndSeed) {
+  const TemporaryDir dir;
+  write_pictures(dir.path(), {"a", "b", "lonely"}, 10);
+  for (int i = 1; i < 10; ++i) fs::remove(dir / cat("lonely/p", i, i % 2 ? ".PNG" : ".jpg"));
+  const auto [train, test] = load_small(dir.path(), 0.3);
+  EXPECT_EQ(train.count() + test.count(), 21);
+  EXPECT_EQ(test.labels.to_vector<int64_t>(), (std::vector<int64_t>{0, 0, 0, 1, 1, 1}));
+  EXPECT_EQ(train.classes.size(), 3u);
+  EXPECT_NE(test.note.find("30.0 %"), std::string::npos) << test.note;
+  std::set<std::string> all(train.files->paths.begin(), train.files->paths.end());
+  all.insert(test.files->paths.begin(), test.files->paths.end());
+  EXPECT_EQ(all.size(), 21u);
+  EXPECT_EQ(names(load_small(dir.path(), 0.3).test), names(test));
+  PictureOptions other = small();
+  other.val_split = 0.3;
+  other.split_seed = 1;
+  EXPECT_NE(names(load_picture_source(dir.path(), "p", other).test), names(test));
+  expect_error(ErrorKind::usage, {"--val-split", "got 0"}, [&] { load_small(dir.path(), 0.0); });
+  expect_error(ErrorKind::usage, {"--val-split", "got 1"}, [&] { load_small(dir.path(), 1.0); });
+}
+
+TEST(PictureFolder, ASplitOfAFolderThatHasOneIsRefused) {
+  const TemporaryDir dir;
+  write_pictures(dir / "train", {"a", "b"}, 4);
+  write_pictures(dir / "val", {"a"}, 2);
+  write_pictures(dir / "test", {"b"}, 3);
+  expect_error(ErrorKind::usage, {"--val-split", "got 0.2", "/val"}, [&] { load_small(dir.path(), 0.2); });
+  EXPECT_EQ(load_small(dir.path()).test.count(), 2);
+  PictureOptions o = small();
+  o.held_out = HeldOut::test;
+  EXPECT_EQ(load_picture_source(dir.path(), "p", o).test.count(), 3);
+  fs::remove_all(dir / "val");  // without val, the test part serves, unless a split is asked for
+  EXPECT_EQ(load_small(dir.path()).test.count(), 3);
+  EXPECT_EQ(load_small(dir.path(), 0.25).test.count(), 2);
+}
+
+TEST(PictureFolder, SizesThatCannotWorkAreRefused) {
+  const TemporaryDir dir;
+  write_pictures(dir.path(), {"a"}, 4);
+  expect_error(ErrorKind::usage, {"--val-resize-size", "got 20", "32"},
+               [&] { load_picture_source(dir.path(), "p", {.train_crop = 32, .val_resize = 20}); });
+  expect_error(ErrorKind::usage, {"--train-crop-size", "got -3"},
+               [&] { load_picture_source(dir.path(), "p", {.train_crop = -3}); });
+  const TrainTest sets = load_picture_source(dir.path(), "p", {});
+  EXPECT_EQ(sets.test.files->geometry, (PictureGeometry{3, 224, 224, 256}));
+}
+
+TEST(PictureCsv, ListsPathsAndLabels) {
+  const TemporaryDir dir;
+  write_pictures(dir.path(), {"x", "y"}, 3);
+  io::write_file_atomic(dir / "train.csv",
+                        std::string_view("\xef\xbb\xbflabel,path\r\n\"red, dark\",x/p0.jpg\r\nblue,\"x/p1.PNG\"\r\n"
+                                         "\r\nblue,y/p0.jpg\r\n"));
+  io::write_file_atomic(dir / "val.csv", std::string_view("path,label\ny/p1.PNG,blue"));
+  const auto [train, test] = load_small(dir.path());
+  EXPECT_EQ(train.classes, (std::vector<std::string>{"blue", "red, dark"}));
+  EXPECT_EQ(train.labels.to_vector<int64_t>(), (std::vector<int64_t>{1, 0, 0}));
+  EXPECT_EQ(train.files->paths[1], dir / "x/p1.PNG");
+  EXPECT_EQ(test.labels.to_vector<int64_t>(), (std::vector<int64_t>{0}));
+  io::write_file_atomic(dir / "val.csv", std::string_view("path,label\ny/p1.PNG,blue\ny/p0.jpg,green"));
+  expect_error(ErrorKind::data, {"val.csv:3", "green", "blue"}, [&] { load_small(dir.path()); });
+}
+
+TEST(PictureCsv, OneFileOfNumbersIsSplit) {
+  const TemporaryDir dir;
+  write_pictures(dir.path(), {"x"}, 10);
+  std::string text;
+  for (int i = 0; i < 10; ++i) text += cat("x/p", i, i % 2 ? ".PNG" : ".jpg", ",", i % 2 ? 10 : 2, "\n");
+  io::write_file_atomic(dir / "all.csv", std::string_view(text));
+  EXPECT_TRUE(is_picture_source(dir / "all.csv"));
+  const auto [train, test] = load_small(dir / "all.csv");
+  EXPECT_EQ(train.class_count(), 11);
+  EXPECT_EQ(train.count(), 8);
+  EXPECT_EQ(test.labels.to_vector<int64_t>(), (std::vector<int64_t>{2, 10}));
+  io::write_file_atomic(dir / "bad.csv", std::string_view("a.jpg,1\nb.jpg\n"));
+  expect_error(ErrorKind::data, {"bad.csv:2", "1 fields"}, [&] { load_small(dir / "bad.csv"); });
+  io::write_file_atomic(dir / "bad.csv", std::string_view("a.jpg,1\n\"b.jpg,2\n"));
+  expect_error(ErrorKind::data, {"bad.csv:2", "never closed"}, [&] { load_small(dir / "bad.csv"); });
+  io::write_file_atomic(dir / "text.csv", std::string_view("a review,1\nanother,2\n"));
+  EXPECT_FALSE(is_picture_source(dir / "text.csv"));
+}
+
+// Files that cannot be read, one per fault, beside good ones; their names.
+std::vector<std::string> write_bad_files(const std::string& dir) {
+  const std::string good = encode_jpeg(waves(40, 40)), png = text_of(io::encode_png(waves(30, 30)));
+  std::string corrupt = good;
+  std::fill_n(corrupt.begin() + static_cast<int64_t>(good.size() * 4 / 5), 30, '\xff');  // past the header
+  std::string flipped = png;
+  flipped[png.size() / 2] = static_cast<char>(~flipped[png.size() / 2]);
+  const std::vector<std::pair<std::string, std::string>> files = {
+      {"bad-corrupt.jpg", corrupt},
+      {"bad-empty.jpg", ""},
+      {"bad-flipped.png", flipped},
+      {"bad-text.png", "no picture at all"},
+      {"bad-truncated.jpg", good.substr(0, good.size() * 3 / 4)},
+      {"bad-truncated.png", png.substr(0, png.size() - 20)}};
+  std::vector<std::string> paths;
+  for (const auto& [name, content] : files) {
+    io::write_file_atomic(dir + "/" + name, std::string_view(content));
+    paths.push_back(dir + "/" + name);
+  }
+  return paths;
+}
+
+TEST(BadPictures, VerificationNamesEveryOne) {
+  const TemporaryDir dir;
+  write_pictures(dir / "train", {"a", "b"}, 5);
+  write_pictures(dir / "val", {"a"}, 2);
+  write_pictures(dir / "test", {"a"}, 2);
+  EXPECT_TRUE(verify(dir.path()).ok());
+  const std::vector<std::string> bad = write_bad_files(dir / "train/b");
+  io::write_file_atomic(dir / "test/a/zero.webp", std::string_view(""));
+  const Verification v = verify(dir.path());
+  EXPECT_FALSE(v.ok());
+  EXPECT_EQ(v.pictures, 10 + 2 + 3 + static_cast<int64_t>(bad.size()));
+  std::vector<std::string> named;
+  for (const BadPicture& b : v.bad) {
+    named.push_back(b.path);
+    EXPECT_FALSE(b.reason.empty());
+  }
+  ASSERT_EQ(named.size(), bad.size() + 1);
+  EXPECT_EQ(named[0], dir / "test/a/zero.webp");
+  EXPECT_TRUE(std::equal(bad.begin(), bad.end(), named.begin() + 1));
+}
+
+class BadSamples : public ::testing::TestWithParam<int> {};  // workers
+TEST_P(BadSamples, StopTheLoaderOrAreLeftOutAndNamed) {
+  const TemporaryDir dir;
+  write_pictures(dir.path(), {"a", "b"}, 12);
+  const std::vector<std::string> bad = write_bad_files(dir / "b");
+  const Dataset set = load_small(dir.path(), 0.01).train;
+  int64_t expected = 0;
+  for (const std::string& p : set.files->paths) expected += std::find(bad.begin(), bad.end(), p) == bad.end();
+  const auto total = static_cast<size_t>(set.count() - expected);
+  LoaderOptions o{.batch_size = 4, .shuffle = true, .workers = GetParam(), .augment = {.random_crop = true}};
+  expect_error(ErrorKind::data, {dir / "b/bad-"}, [&] {
+    Loader loader(set, o);
+    for (const Batch& b : loader.epoch(0)) (void)b;
+  });
+  std::set<std::string> named;
+  o.bad = {.on_bad = OnBad::skip, .report = [&](const BadPicture& b) { EXPECT_TRUE(named.insert(b.path).second); }};
+  Loader loader(set, o);
+  for (int64_t epoch = 0; epoch < 2; ++epoch) {
+    int64_t seen = 0;
+    for (const Batch& b : loader.epoch(epoch)) {
+      EXPECT_GT(b.count, 0);
+      EXPECT_EQ(b.images.shape()[0], b.count);
+      EXPECT_EQ(b.labels.numel(), b.count);
+      seen += b.count;
+    }
+    EXPECT_EQ(seen, expected);
+  }
+  EXPECT_EQ(named.size(), total);
+}
+INSTANTIATE_TEST_SUITE_P(Workers, BadSamples, ::testing::Values(0, 1, 3));
+
+TEST(BadPictures, AFileThatVanishesIsNamed) {
+  const TemporaryDir dir;
+  write_pictures(dir.path(), {"a", "b"}, 4);
+  const Dataset set = load_small(dir.path()).train;
+  fs::remove(set.files->paths[0]);
+  expect_error(ErrorKind::data, {set.files->paths[0]}, [&] {
+    Loader loader(set, {.batch_size = 2});
+    for (const Batch& b : loader.epoch(0)) (void)b;
+  });
+}
+
+TEST(PictureLoader, BatchesDoNotDependOnTheWorkers) {
+  const TemporaryDir dir;
+  write_pictures(dir.path(), {"a", "b", "c"}, 9);
+  const Dataset set = load_small(dir.path()).train;
+  const auto walk = [&](int workers, bool channels_last) {
+    Loader loader(set, {.batch_size = 5,
+                        .shuffle = true,
+                        .seed = 4,
+                        .workers = workers,
+                        .augment = {.random_crop = true,
+                                    .flip = true,
+                                    .color_jitter = {0.4, 0.4, 0.4, 0.1},
+                                    .rand_augment = 2,
+                                    .random_erase = 0.5},
+                        .mix = {.mixup_alpha = 0.2, .cutmix_alpha = 1},
+                        .channels_last = channels_last});
+    std::vector<float> all;
+    for (int64_t epoch = 0; epoch < 3; ++epoch) {
+      for (const Batch& b : loader.epoch(epoch)) {
+        for (const Array& a : {b.images, b.labels}) {
+          for (const float v : a.to_vector<float>()) all.push_back(v);
+        }
+      }
+    }
+    return all;
+  };
+  const std::vector<float> one = walk(0, false);
+  EXPECT_EQ(walk(1, false), one);
+  EXPECT_EQ(walk(4, false), one);
+  EXPECT_EQ(walk(3, true), walk(0, true));
+}
+
+TEST(PictureLoader, EvaluationSeesWhatPredictionSees) {
+  const TemporaryDir dir;
+  write_pictures(dir.path(), {"a", "b"}, 6);
+  Dataset set = load_small(dir.path()).test;
+  set.mean.clear();
+  set.std.clear();
+  Loader loader(set, {.batch_size = 2, .workers = 2});
+  int64_t i = 0;
+  for (const Batch& b : loader.epoch(0)) {
+    for (int64_t k = 0; k < b.count; ++k, ++i) {
+      const Array view = load_view(set.files->paths[static_cast<size_t>(i)], set.files->geometry);
+      for (int64_t p = 0; p < view.numel(); ++p) {
+        ASSERT_EQ(b.images.data<float>()[k * view.numel() + p],
+                  static_cast<float>(view.data<uint8_t>()[p]) * (1.0f / 255.0f));
+      }
+    }
+  }
+  EXPECT_EQ(i, set.count());
+}
+
+// Real photographs, where they are.
+TEST(RealPictures, FlowersSplitAndDecode) {
+  const std::string root = real_data("flowers");
+  if (root.empty()) GTEST_SKIP() << "no flowers in $FREIGHT_DATA or shared/data";
+  const auto [train, test] = load("flowers", {.data_dir = root, .pictures = {.train_crop = 64}});
+  EXPECT_EQ(train.class_count(), 5);
+  EXPECT_EQ(train.count() + test.count(), 4317);
+  Loader loader(test, {.batch_size = 64});
+  double sum = 0;
+  int64_t n = 0;
+  for (const Batch& b : loader.epoch(0)) {
+    for (const float v : b.images.to_vector<float>()) sum += static_cast<double>(v);
+    n += b.images.numel();
+  }
+  EXPECT_NEAR(sum / static_cast<double>(n), 0, 0.5);  // near ImageNet's mean
+}
+
+}  // namespace
+}  // namespace freight::data
