@@ -4,10 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 #include <set>
-#include <thread>
 
 #include "freight/data/digits.h"
 #include "tests/support/files.h"
@@ -140,26 +138,6 @@ TEST(LoaderTest, BuffersAreReused) {
     for (const Batch& b : loader.epoch(e)) addresses.insert(b.images.raw());
   }
   EXPECT_LE(addresses.size(), 3u);
-}
-
-// The first batches of the next epoch are made while the caller is still in this one; it starts without a wait.
-TEST(LoaderTest, PreparesTheNextEpochBeforeItIsAskedFor) {
-  const TemporaryDir dir;
-  const auto next_epoch_is_ready = [&](const LoaderOptions& o) {
-    Dataset set = colour_set(20);
-    const Array pixels = set.images;
-    Loader loader(std::move(set), o);
-    walk(loader, 0);
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    // What is made from now on is black.
-    std::fill_n(pixels.data<uint8_t>(), pixels.numel(), uint8_t{0});
-    return loader.epoch(1).begin()->images.data<float>()[0] != 0.0f;
-  };
-  EXPECT_TRUE(next_epoch_is_ready({.batch_size = 5, .shuffle = true, .workers = 2}));
-  EXPECT_TRUE(next_epoch_is_ready({.batch_size = 20, .shuffle = true, .workers = 1, .epochs = 2}));
-  EXPECT_FALSE(next_epoch_is_ready({.batch_size = 5, .shuffle = true, .workers = 2, .epochs = 1}));
-  EXPECT_FALSE(
-      next_epoch_is_ready({.batch_size = 5, .workers = 2}));  // not shuffled: an evaluation, asked for as it likes
 }
 
 TEST(LoaderTest, EpochsThatGoOnEqualEpochsThatBeginAnew) {

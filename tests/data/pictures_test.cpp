@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <set>
+#include <thread>
 
 #include "freight/data/catalog.h"
 #include "freight/data/loader.h"
@@ -292,6 +294,29 @@ TEST(PictureLoader, BatchesDoNotDependOnTheWorkers) {
   EXPECT_EQ(walk(1, false), one);
   EXPECT_EQ(walk(4, false), one);
   EXPECT_EQ(walk(3, true), walk(0, true));
+}
+
+// The first batches of the next epoch are made while the caller is still in this one: they need no files any more.
+TEST(PictureLoader, PreparesTheNextEpochBeforeItIsAskedFor) {
+  const auto next_epoch_is_there = [](const LoaderOptions& o) {
+    const TemporaryDir dir;
+    write_pictures(dir.path(), {"a", "b"}, 8);
+    Loader loader(load_small(dir.path()).train, o);
+    for (const Batch& b : loader.epoch(0)) (void)b;
+    std::this_thread::sleep_for(std::chrono::milliseconds(800));
+    for (const std::string& path : loader.dataset().files->paths) fs::remove(path);
+    try {
+      loader.epoch(1).begin();
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  EXPECT_TRUE(next_epoch_is_there({.batch_size = 5, .shuffle = true, .workers = 2}));
+  EXPECT_TRUE(next_epoch_is_there({.batch_size = 12, .shuffle = true, .workers = 1, .epochs = 2}));
+  EXPECT_FALSE(next_epoch_is_there({.batch_size = 5, .shuffle = true, .workers = 2, .epochs = 1}));
+  // Not shuffled: an evaluation, which asks for epochs as it likes.
+  EXPECT_FALSE(next_epoch_is_there({.batch_size = 5, .workers = 2}));
 }
 
 TEST(PictureLoader, EvaluationSeesWhatPredictionSees) {
