@@ -48,6 +48,29 @@ void expect_damaged(const std::vector<std::string>& parts, F&& change) {
   expect_error(ErrorKind::checkpoint, all, [&] { load_bundle(path); });
 }
 
+TEST(Weights, FilesWithTorchvisionsNamesLoadAndMisfitsAreNamed) {
+  const TemporaryDir dir;
+  const std::string path = dir / "resnet18.safetensors";
+  const models::Model from = models::create("resnet18", {.classes = 5, .size = {32, 32}});
+  io::SafeTensors file;
+  for (const nn::NamedVariable& v : from.net->state_dict()) file.tensors.emplace_back(v.name, v.variable.array());
+  file.tensors.emplace_back("layer1.0.bn1.num_batches_tracked", Array(DType::i64, {}));
+  io::save_safetensors(path, file);
+  models::Model to = models::create("resnet18", {.classes = 5, .size = {32, 32}});
+  const auto first = [](const models::Model& m) { return m.net->state_dict()[0].variable.array().to_vector<float>(); };
+  EXPECT_NE(first(to), first(from));
+  load_weights(to, path);
+  EXPECT_EQ(first(to), first(from));
+
+  models::Model wider = models::create("resnet18", {.classes = 7, .size = {32, 32}});
+  expect_error(ErrorKind::checkpoint, {path, "fc.weight (file [5,512], model [7,512])"},
+               [&] { load_weights(wider, path); });
+  models::Model deeper = models::create("resnet34", {.classes = 5, .size = {32, 32}});
+  expect_error(ErrorKind::checkpoint, {path, "missing: layer1.2.conv1.weight"}, [&] { load_weights(deeper, path); });
+  models::Model shallower = models::create("resnet20", {.classes = 5});
+  expect_error(ErrorKind::checkpoint, {path, "unexpected: ", "layer4."}, [&] { load_weights(shallower, path); });
+}
+
 TEST(Bundle, ALoadedModelPredictsTheSameBits) {
   const TemporaryDir dir;
   Bundle before = sample_bundle();

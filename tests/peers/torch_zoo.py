@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""Writes torch_zoo.json: what PyTorch computes with torchvision's nets, for torch_zoo_test.cpp.
+
+Weights and pictures come from a hash of (name, index) that the test repeats, so the file holds results only: outputs in
+evaluation and training, the loss, and of every parameter's gradient its norm and its product with a hashed direction.
+Computed in double. usage: torch_zoo.py [--check | --search] [NET ...]
+
+A gradient jumps where a ReLU's input is near zero or two entries of a pooling window are near each other: there rounding
+would decide which elements count. So nets with BatchNorm are "gated" for the gradient (shifts raised by 4, ends of
+residual branches damped), and the pictures' salt is one that keeps clear of such places. --search prints, for some salts,
+how near the nearest is; --check prints how far off single precision is.
+"""
+import collections
+import json
+import math
+import pathlib
+import sys
+
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+import torchvision
+from torchvision.models.resnet import BasicBlock
+
+CLASSES = 10
+GATE = 4.0
+
+
+def noise(name, shape):
+    """Element i is uniform in [-1, 1): 24 bits of a hash (murmur3's last steps) of i and the name."""
+    key = 0x811C9DC5
+    for byte in name.encode():
+        key = ((key ^ byte) * 0x01000193) & 0xFFFFFFFF
+    h = np.arange(math.prod(shape), dtype=np.uint32) * np.uint32(0x9E3779B1) + np.uint32(key)
+    h ^= h >> np.uint32(16)
+    h *= np.uint32(0x85EBCA6B)
+    h ^= h >> np.uint32(13)
+    h *= np.uint32(0xC2B2AE35)
+    h ^= h >> np.uint32(16)
+    return torch.from_numpy(((h >> np.uint32(8)).astype(np.float64) / 2**23 - 1).reshape(shape))
+
+
+def weight(name, shape, names, gated):
+    norm = name.rsplit(".", 1)[0] + ".running_var" in names
+    block = name.split(".bn")[0]
+    branch_end = ".bn3." in name or (".bn2." in name and block + ".bn3.weight" not in names)
+    u = noise(name, shape)
+    if len(shape) > 1:
+        return u * math.sqrt(6 * shape[0] / math.prod(shape))
+    if name.endswith("running_var"):
+        return 1 + 0.2 * u
+    if name.endswith("weight"):
+        return (1 + 0.2 * u) * (0.1 if gated and branch_end else 1)
+    shift = GATE if gated and norm and not branch_end and name.endswith("bias") else 0
+    return shift + 0.1 * u
+
+
+def fill(model, gated):
+    state = model.state_dict()
+    for name, t in state.items():
+        if not name.endswith("num_batches_tracked"):
+            t.copy_(weight(name, tuple(t.shape), state, gated).float())
+
+
+class SmallResNet(nn.Module):
+    """He et al. 2016, section 4.2, with projection shortcuts."""
+
+    def __init__(self, blocks):
+        super().__init__()
+        self.conv1, self.bn1, self.relu = nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()
+        c = 16
+        for s, width in enumerate((16, 32, 64)):
+            stage = []
+            for k in range(blocks):
+                stride = 2 if k == 0 and s > 0 else 1
+                change = stride > 1 or c != width
+                down = nn.Sequential(nn.Conv2d(c, width, 1, stride, bias=False), nn.BatchNorm2d(width)) if change else None
+                stage.append(BasicBlock(c, width, stride, down))
+                c = width
+            setattr(self, f"layer{s + 1}", nn.Sequential(*stage))
+        self.avgpool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(64, CLASSES)
+
+    def forward(self, x):
+        x = self.layer3(self.layer2(self.layer1(self.relu(self.bn1(self.conv1(x))))))
+        return self.fc(torch.flatten(self.avgpool(x), 1))
+
+
+def affine(inputs):
+    return nn.Sequential(collections.OrderedDict(flatten=nn.Flatten(), fc=nn.Linear(inputs, CLASSES)))
+
+
+def vision(name, **options):
+    return lambda: getattr(torchvision.models, name)(weights=None, num_classes=CLASSES, **options)
+
+
+SMALL, LARGE = (4, 3, 32, 32), (4, 3, 64, 64)
+# name: (net, shape of the batch, salt of its pictures)
+NETS = {
+    "linear_regression": (lambda: affine(8), (16, 8), 0),
+    "logistic_regression": (lambda: affine(784), (16, 1, 28, 28), 0),
+    "resnet20": (lambda: SmallResNet(3), SMALL, 22),
+    "resnet32": (lambda: SmallResNet(5), SMALL, 21),
+    "resnet56": (lambda: SmallResNet(9), SMALL, 27),
+    "alexnet": (vision("alexnet"), LARGE, 19),
+    "vgg11": (vision("vgg11"), SMALL, 28),
+    "vgg13": (vision("vgg13"), SMALL, 38),
+    "vgg16": (vision("vgg16"), SMALL, 38),
+    "vgg19": (vision("vgg19"), SMALL, 38),
+    "vgg11_bn": (vision("vgg11_bn"), SMALL, 37),
+    "vgg13_bn": (vision("vgg13_bn"), SMALL, 33),
+    "vgg16_bn": (vision("vgg16_bn"), SMALL, 33),
+    "vgg19_bn": (vision("vgg19_bn"), SMALL, 33),
+    "googlenet": (vision("googlenet", aux_logits=True, init_weights=False), (8, 3, 48, 48), 2),
+    "resnet18": (vision("resnet18"), LARGE, 31),
+    "resnet34": (vision("resnet34"), LARGE, 31),
+    "resnet50": (vision("resnet50"), LARGE, 31),
+    "resnet101": (vision("resnet101"), (2, 3, 64, 64), 31),
+    "resnet152": (vision("resnet152"), (2, 3, 64, 64), 31),
+}
+
+
+def pictures(shape, salt):
+    return (noise(f"x{salt}", shape) * math.sqrt(3)).float()
+
+
+def results(name, dtype=torch.float64):
+    make, shape, salt = NETS[name]
+    model = make()
+    for m in model.modules():
+        if isinstance(m, nn.Dropout):
+            m.p = 0.0
+    x = pictures(shape, salt).to(dtype)
+    if name == "linear_regression":
+        y = noise("y", (shape[0], CLASSES)).float().to(dtype)
+        criterion = F.mse_loss
+    else:
+        y = torch.tensor([(3 * i + 1) % CLASSES for i in range(shape[0])])
+        criterion = F.cross_entropy
+    out = {"input": shape[1:], "batch": shape[0], "salt": salt}
+    with torch.no_grad():
+        fill(model, False)
+        out["evaluation"] = model.to(dtype).eval()(x)
+        fill(model, True)
+    y_hat = model.train()(x)
+    heads = []
+    if name == "googlenet":
+        y_hat, heads = y_hat.logits, [y_hat.aux_logits1, y_hat.aux_logits2]
+    loss = criterion(y_hat, y)
+    for h in heads:
+        loss = loss + 0.3 * criterion(h, y)
+    loss.backward()
+    out["training"], out["loss"] = y_hat.detach(), loss.item()
+    out["gradients"] = {n: p.grad.double() for n, p in model.named_parameters()}
+    with torch.no_grad():
+        out["after"] = model.eval()(x)  # with the statistics that the step has updated
+    return out
+
+
+def shorten(v):
+    return [float(f"{e:.7g}") for e in v]
+
+
+def digest(r):
+    d = {k: shorten(v.reshape(-1).tolist()) if torch.is_tensor(v) else v for k, v in r.items() if k != "gradients"}
+    d["loss"] = float(f"{d['loss']:.9g}")
+    d["gradients"] = {
+        n: shorten([g.norm().item(), (g * noise("direction of " + n, tuple(g.shape))).sum().item()])
+        for n, g in r["gradients"].items()}
+    return d
+
+
+def off(a, b, scale=0.0):
+    return ((a.double() - b.double()).norm() / (a.double().norm() + scale)).item()
+
+
+def clearance(name, salts):
+    """The nearest that any ReLU's input comes to 0, or a window's largest entry to its next, by the tensor's rms."""
+    relu, pool = F.relu, F.max_pool2d
+    nearest = math.inf
+
+    def note(gap, x):
+        nonlocal nearest
+        if gap.numel():
+            nearest = min(nearest, (gap.min() / x.square().mean().sqrt()).item())
+
+    def seen_relu(x, inplace=False):
+        note(x.abs(), x)
+        return relu(x)
+
+    def seen_pool(x, kernel, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+        y = pool(x, kernel, stride, padding, dilation, ceil_mode)
+        wide = F.pad(x, (padding, padding + kernel, padding, padding + kernel), value=-math.inf)
+        windows = wide.unfold(2, kernel, stride).unfold(3, kernel, stride)[:, :, :y.shape[2], :y.shape[3]].flatten(4)
+        first, second = windows.topk(2, -1).values.unbind(-1)
+        gap = first - second  # equal entries stand for one entry further up, or for closed ReLUs
+        note(gap[(gap > 0) & (first > 0)], x)
+        return y
+
+    make, shape, _ = NETS[name]
+    model = make()
+    fill(model, True)
+    model.double().train()
+    F.relu, F.max_pool2d = seen_relu, seen_pool
+    for salt in salts:
+        nearest = math.inf
+        with torch.no_grad():
+            model(pictures(shape, salt).double())
+        yield nearest, salt
+    F.relu, F.max_pool2d = relu, pool
+
+
+torch.set_num_threads(2)
+names = [a for a in sys.argv[1:] if a[0] != "-"] or list(NETS)
+if "--search" in sys.argv:
+    for name in names:
+        print(name, *(f"{salt}: {gap:.1e}" for gap, salt in sorted(clearance(name, range(40)), reverse=True)[:4]), flush=True)
+elif "--check" in sys.argv:
+    for name in names:
+        exact, single = results(name), results(name, torch.float32)
+        largest = max(g.norm().item() for g in exact["gradients"].values())
+        faults = {n: off(g, single["gradients"][n], 1e-3 * largest) for n, g in exact["gradients"].items()
+                  if g.norm() > 1e-5 * largest}
+        worst = max(faults, key=faults.get)
+        print(name, *(f"{k} {off(exact[k], single[k]):.1e}" for k in ("evaluation", "training", "after")),
+              f"gradient {faults[worst]:.1e} at {worst}", flush=True)
+else:
+    path = pathlib.Path(__file__).with_suffix(".json")
+    known = json.loads(path.read_text()) if path.exists() else {}
+    for name in names:
+        known[name] = digest(results(name))
+        print(name, flush=True)
+    path.write_text("{\n" + ",\n".join(f'"{n}": {json.dumps(known[n], separators=(",", ":"))}' for n in NETS if n in known) + "\n}\n")
