@@ -1,17 +1,15 @@
 // Fused pointwise regions on tensors larger than cache against the machine's copy bandwidth, and the cost of a call on
 // a tiny region. Results that the plan would stream (larger than cache) are streamed here too. usage:
 // pointwise_bandwidth [million elements]. Prints GB/s (bytes read + written) and the share of copy.
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <vector>
 
 #include "freight/backend/cpu/kernels/tile.h"
 #include "freight/base/array.h"
 #include "freight/base/threads.h"
+#include "timing.h"
 
 namespace {
 
@@ -21,16 +19,6 @@ using freight::Op;
 using freight::cpu::TileKernel;
 using freight::cpu::TileProgram;
 constexpr DType kF32 = DType::f32;
-
-double best_seconds(const std::function<void()>& run, int repetitions) {
-  double best = 1e9;
-  for (int i = 0; i < repetitions; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    run();
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  return best;
-}
 
 struct Case {
   const char* name;

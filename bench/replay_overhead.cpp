@@ -1,30 +1,18 @@
 // What the replay of a plan costs beyond its kernels: plans of 1,000 tiny steps, on the backend that computes nothing
 // (every nanosecond is bookkeeping) and on the CPU, where a step multiplies an 8 x 8 matrix or works on eight numbers.
 // The bar is one microsecond per step.
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "freight/freight.h"
 #include "freight/run/plan.h"
+#include "timing.h"
 
 namespace {
 
 using namespace freight;
-constexpr int kSteps = 1000;
-
-double best_seconds(const std::function<void()>& run) {
-  double best = 1e9;
-  for (int i = 0; i < 300; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    run();
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  return best;
-}
+constexpr int kSteps = 1000, kRepetitions = 300;
 
 // kSteps matmuls in a chain, which no pass can merge.
 Tensor matmuls(const Tensor& x, const Tensor& w) {
@@ -51,7 +39,8 @@ void measure(const char* what, Tensor (*f)(const Tensor&, const Tensor&), const 
   Executable& run = step.executable(x, w);
   const std::vector<Array> in{x, w}, out{y};
   const double steps = static_cast<double>(plan->steps().size());
-  const double replay = best_seconds([&] { run.run(in, out); }), call = best_seconds([&] { step(x, w); });
+  const double replay = best_seconds([&] { run.run(in, out); }, kRepetitions),
+               call = best_seconds([&] { step(x, w); }, kRepetitions);
   std::printf("%-32s %-5s %5.0f steps  replay %7.1f ns/step  call %7.1f ns/step\n", what, backend, steps,
               replay / steps * 1e9, call / steps * 1e9);
 }

@@ -9,7 +9,6 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/data/catalog.h"
-#include "freight/data/resample.h"
 #include "freight/train/bundle.h"
 #include "freight/train/evaluate.h"
 #include "freight/train/signals.h"

@@ -40,16 +40,13 @@ Ex affine_channels(Ex x, Value scale, Value shift) {
   return x * gamma + beta;
 }
 
-// (x - mean) / sqrt(var + eps) over `axes`; also gives mean and biased variance with the axes kept.
-struct Normalised {
-  Ex y, mean, variance;
-};
-Normalised normalise(Ex x, const Shape& axes, double eps) {
+// (x - mean) / sqrt(var + eps) over `axes`, with the biased variance.
+Ex normalise(Ex x, const Shape& axes, double eps) {
   const Ex mean = mean_over(x, axes);
   const Ex centred = x - spread(mean, x.shape());
   const Ex variance = mean_over(apply(Op::square, centred), axes);
   const Ex scale = apply(Op::rsqrt, variance + eps);
-  return {centred * spread(scale, x.shape()), mean, variance};
+  return centred * spread(scale, x.shape());
 }
 
 }  // namespace
@@ -129,7 +126,7 @@ Values layer_norm(Builder& b, const Node& n, const Values& in) {
     }
   }
   const auto expand = [&](Value v) { return Ex{&b, b.broadcast(b.reshape(b.cast(v, x.type().dtype), tail), full)}; };
-  const Ex y = normalise(x, axes, a.eps).y * expand(in[1]) + expand(in[2]);
+  const Ex y = normalise(x, axes, a.eps) * expand(in[1]) + expand(in[2]);
   return {b.cast(y.v, t)};
 }
 
@@ -142,7 +139,7 @@ Values group_norm(Builder& b, const Node& n, const Values& in) {
   Shape axes;
   for (int i = 2; i < grouped.rank(); ++i) axes.push_back(i);
   const Ex x{&b, b.cast(b.reshape(in[0], grouped), statistics_type(type.dtype))};
-  const Ex flat{&b, b.reshape(normalise(x, axes, a.eps).y.v, type.shape)};
+  const Ex flat{&b, b.reshape(normalise(x, axes, a.eps).v, type.shape)};
   return {b.cast(affine_channels(flat, in[1], in[2]).v, type.dtype)};
 }
 

@@ -35,12 +35,11 @@ struct EvaluationOptions {
 // Keeps the compiled step between calls, so that every epoch replays the same plan.
 class Evaluator {
  public:
-  // `channels_last` as the loader gives images.
   Evaluator(models::Model& model, const CompileOptions& options, int64_t batch_size);
   ~Evaluator();
   Evaluator(const Evaluator&) = delete;
   Evaluator& operator=(const Evaluator&) = delete;
-  // `poll` is called between batches; returning false stops and throws Error(runtime, "interrupted").
+  // `poll` is called between batches; returning false stops, and the result is that of the batches so far.
   Evaluation run(const data::Dataset& set, const std::function<bool(int64_t done, int64_t total)>& poll = {},
                  const EvaluationOptions& options = {});
 

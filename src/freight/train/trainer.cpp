@@ -185,8 +185,8 @@ std::string free_dir(const std::string& name) {
 }
 
 // One compiled step: (images, labels) -> (loss, number right). Mixed labels are probabilities; right is then the larger
-// share. The updates are kept only where the loss is finite, so
-// that a step gone wrong leaves the model as it was before.
+// share. The updates are kept only where the loss is finite, so that a step gone wrong leaves the model as it was
+// before.
 struct TrainStep {
   const models::Model* model;
   optim::Optimizer* optimizer;

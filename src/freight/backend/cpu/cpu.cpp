@@ -2,13 +2,11 @@
 // (f64 contractions, rare cases) runs on the reference backend's loops, so nothing is "not implemented".
 #include "freight/backend/cpu/cpu.h"
 
-#include <omp.h>
-
-#include <fstream>
-
 #include "freight/backend/cpu/steps.h"
 #include "freight/backend/ref/ref.h"
+#include "freight/base/cpu_info.h"
 #include "freight/base/strings.h"
+#include "freight/base/threads.h"
 
 namespace freight {
 
@@ -17,20 +15,12 @@ namespace {
 
 bool is_reduce(Op op) { return op == Op::sum || op == Op::reduce_max || op == Op::reduce_min; }
 
-std::string cpu_model() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (starts_with(line, "model name")) return line.substr(line.find(':') + 2);
-  }
-  return "CPU";
-}
-
 class CpuBackend final : public Backend {
  public:
   CpuBackend() : ref_(make_ref_backend()) {}
 
   std::string name() const override { return "cpu"; }
-  std::string description() const override { return cat(cpu_model(), ", ", omp_get_max_threads(), " threads"); }
+  std::string description() const override { return cat(cpu_info().model, ", ", thread_count(), " threads"); }
   bool has_kernel(const Graph&, const Node&) const override { return false; }
   bool fuses() const override { return true; }
   bool aliases_views() const override { return true; }
