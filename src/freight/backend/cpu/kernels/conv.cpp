@@ -134,8 +134,10 @@ void ConvForward::rows(const float* x, const float* packed, const float* bias, f
       even_parts(p_.ow, vectors == 2 ? table.rows : table.rows_of_one, [&](int64_t j, int64_t count) {
         t.a = window + j * t.a_row;
         t.c = y + ((image * p_.oh + i) * p_.ow + j) * p_.o + column;
-        // With one panel a vector that is too long reaches into the next pixel, which is stored later.
-        t.whole_rows = static_cast<int>(panels_ > 1 ? 0 : j + count < p_.ow ? count : count - 1);
+        // With one panel a vector that is too long reaches into the next pixels of the row, which are stored later;
+        // near the end of the row it would leave it.
+        const int64_t reach = ceil_div(vectors * table.lanes, p_.o);  // pixels that a vector touches
+        t.whole_rows = static_cast<int>(panels_ > 1 ? 0 : std::clamp<int64_t>(p_.ow - j - reach + 1, 0, count));
         table.tile[0][count - 1][vectors - 1](t);
       });
     }
