@@ -73,8 +73,8 @@ int run_command(const Args& args) {
   o.add("--device", &device, "auto, cpu, ref or another backend");
   o.add("--plan", &plan_text, "print the plan and stop");
   if (o.parse(args) == Options::Outcome::done) return 0;
-  const io::Bytes text = io::read_file(file == "-" ? "/dev/stdin" : file);
-  Graph g = parse(std::string(reinterpret_cast<const char*>(text.data()), text.size()), file);
+  const std::string text = io::read_text(file == "-" ? "/dev/stdin" : file);
+  Graph g = parse(text, file);
   const std::vector<std::string> names = output_names(g, loss);
   const auto plan = plan_for(g, {.backend = device == "auto" ? "cpu" : device});
   if (plan_text) {

@@ -1,5 +1,6 @@
 // `freight train`: a recipe, changed by flags, becomes a run. Progress goes to stderr, the result to stdout.
 #include <cstdio>
+#include <cstring>
 
 #include <nlohmann/json.hpp>
 
@@ -7,6 +8,7 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/base/version.h"
+#include "freight/train/config_fields.h"
 #include "freight/train/progress.h"
 #include "freight/train/signals.h"
 #include "freight/train/trainer.h"
@@ -22,89 +24,17 @@ struct Flags {
 
 // All options, on top of what `c` holds.
 void declare(Options& o, train::Config& c, Flags& f) {
-  o.group("Data and model");
   o.positional("data", &c.data, "a named set (freight data list) or a directory", false);
-  o.add("--data", &c.data, "a named set or a directory", {.key = "data", .aliases = {"--data-path"}});
-  o.add("--data-dir", &c.data_dir, "where named sets are looked for first", {.value = "DIR"});
-  o.add("--model", &c.model, "a named model (freight models list) or a spec FILE.json",
-        {.key = "model", .aliases = {"-a", "--arch"}});
-  o.add("--num-classes", &c.num_classes, "classes of a named model (0: those of the data)",
-        {.key = "num_classes", .aliases = {"--classes"}});
-  o.add("--input-size", &c.input_size, "resize pictures, and build the model, to H or HxW (default: as they are)",
-        {.key = "input_size", .value = "H|HxW"});
-  o.add("--weights", &c.weights, "start from these weights (safetensors)",
-        {.key = "weights", .aliases = {"--pretrained"}});
-  o.add("--recipe", &c.recipe, "the data set's recipe to start from", {.key = "recipe"});
-  o.group("Length and batch");
-  o.add("--epochs", &c.epochs, "passes over the training set", {.key = "epochs", .aliases = {"--num-train-epochs"}});
-  o.add("--max-steps", &c.max_steps, "stop after this many steps (0: no limit)", {.key = "max_steps"});
-  o.add("-b,--batch-size", &c.batch_size, "samples per step, over all devices", {.key = "batch_size"});
-  o.group("Optimizer and schedule");
-  o.add("--optimizer", &c.optimizer, "sgd, adam or adamw", {.key = "optimizer.name", .aliases = {"--opt"}});
-  o.add("--lr", &c.lr, "learning rate; the peak for onecycle", {.key = "optimizer.lr", .aliases = {"--learning-rate"}});
-  o.add("--momentum", &c.momentum, "momentum of sgd", {.key = "optimizer.momentum"});
-  o.add("--nesterov", &c.nesterov, "Nesterov's momentum", {.key = "optimizer.nesterov"});
-  o.add("--weight-decay", &c.weight_decay, "weight decay", {.key = "optimizer.weight_decay", .aliases = {"--wd"}});
-  o.add("--decay-norm-bias", &c.decay_norm_bias, "weight decay for norm scales and biases too",
-        {.key = "optimizer.decay_norm_bias"});
-  o.add("--clip-grad-norm", &c.clip_grad_norm, "scale gradients down to this global norm (0: off)",
-        {.key = "optimizer.clip_grad_norm"});
-  o.add("--lr-scheduler", &c.lr_scheduler, "constant, step, cosine or onecycle",
-        {.key = "schedule.name", .aliases = {"--sched"}});
-  o.add("--lr-step-size", &c.lr_step_size, "epochs between two cuts of the step schedule",
-        {.key = "schedule.step_size"});
-  o.add("--lr-gamma", &c.lr_gamma, "factor of a cut", {.key = "schedule.gamma"});
-  o.add("--lr-warmup-epochs", &c.lr_warmup_epochs, "epochs of linear warm-up", {.key = "schedule.warmup_epochs"});
-  o.add("--onecycle-pct-start", &c.onecycle_pct_start, "share of the steps on the way up",
-        {.key = "schedule.pct_start"});
-  o.group("Regularisation and augmentation");
-  o.add("--label-smoothing", &c.label_smoothing, "label smoothing", {.key = "label_smoothing"});
-  o.add("--model-ema", &c.model_ema, "decay of the weights' moving average (0: off)", {.key = "model_ema"});
-  o.add("--shift", &c.shift, "random shift in pixels", {.key = "augment.shift"});
-  o.add("--crop-padding", &c.crop_padding, "random crop after padding by this many pixels",
-        {.key = "augment.crop_padding"});
-  o.add("--flip", &c.flip, "random horizontal flip", {.key = "augment.flip"});
-  o.add("--color-jitter", &c.color_jitter, "random brightness, contrast and saturation, up to this strength",
-        {.key = "augment.color_jitter", .min = 0, .max = 10});
-  o.add("--hue-jitter", &c.hue_jitter, "random turn of the hue, up to this part of the circle",
-        {.key = "augment.hue_jitter", .min = 0, .max = 0.5});
-  o.add("--rand-augment", &c.rand_augment, "operations of RandAugment per picture (0: off, 2 is usual)",
-        {.key = "augment.rand_augment", .min = 0, .max = 14});
-  o.add("--rand-augment-magnitude", &c.rand_augment_magnitude, "their strength",
-        {.key = "augment.rand_augment_magnitude", .min = 0, .max = 30});
-  o.add("--random-erase", &c.random_erase, "probability that a rectangle is erased",
-        {.key = "augment.random_erase", .min = 0, .max = 1});
-  o.add("--mixup-alpha", &c.mixup_alpha, "mixup: pictures and labels blend by Beta(alpha, alpha) (0: off)",
-        {.key = "augment.mixup_alpha", .min = 0});
-  o.add("--cutmix-alpha", &c.cutmix_alpha, "cutmix: rectangles change places (0: off; with mixup: one of the two)",
-        {.key = "augment.cutmix_alpha", .min = 0});
-  o.group("Pictures in files (docs/data.md)");
-  o.add("--train-crop-size", &c.train_crop_size, "side of a training sample (0: 224, or as the spec FILE.json says)",
-        {.key = "pictures.train_crop_size", .min = 0});
-  o.add("--val-resize-size", &c.val_resize_size, "shorter side before evaluation cuts (0: the crop * 256 / 224)",
-        {.key = "pictures.val_resize_size", .min = 0});
-  o.add("--val-crop-size", &c.val_crop_size, "side of an evaluation sample (0: that of training)",
-        {.key = "pictures.val_crop_size", .min = 0});
-  o.add("--crop-min-area", &c.crop_min_area, "least share of a picture that a random crop takes",
-        {.key = "augment.crop_min_area", .max = 1});
-  o.add("--val-split", &c.val_split, "share of each class held out where there is no val part (-1: 0.2)",
-        {.key = "pictures.val_split"});
-  o.add("--on-bad-sample", &c.on_bad_sample, "error stops; skip leaves it out; report also lists it in bad_samples.tsv",
-        {.key = "pictures.on_bad_sample"});
-  o.group("Machine");
-  o.add("--device", &c.backend, "auto, cpu or ref", {.key = "device"});
-  o.add("--precision", &c.precision, "fp32", {.key = "precision"});
-  o.add("-j,--workers", &c.workers, "data threads (-1: chosen)", {.key = "workers", .aliases = {"--num-workers"}});
-  o.add("--seed", &c.seed, "seed of everything random", {.key = "seed", .min = 0});
-  o.add("--deterministic", &c.deterministic, "equal bits on every run", {.key = "deterministic"});
-  o.group("Output");
-  o.add("-o,--output-dir", &c.output_dir, "directory of the run (default runs/MODEL-DATA)", {.aliases = {"--out"}});
-  o.add("--overwrite", &c.overwrite, "replace the run in the output directory");
-  o.add("--save-every", &c.save_every, "steps between checkpoints (0: each epoch)",
-        {.key = "save_every", .aliases = {"--save-steps"}});
-  o.add("--keep", &c.keep, "checkpoints kept besides the best (0: all)",
-        {.key = "keep", .aliases = {"--save-total-limit"}});
-  o.add("--eval-every", &c.eval_every, "epochs between evaluations", {.key = "eval_every", .min = 1});
+  const char* group = "";
+  for (const train::Field& field : train::config_fields()) {
+    if (std::strcmp(group, field.group) != 0) o.group(group = field.group);
+    std::visit(
+        [&](auto member) {
+          o.add(field.names, &(c.*member), field.help,
+                {.key = field.key, .value = field.value, .aliases = field.aliases});
+        },
+        field.member);
+  }
   o.add("--json", &f.json, "print the result as one JSON line");
   o.add("--progress", &f.progress, "the progress line on stderr");
   o.enable_config();

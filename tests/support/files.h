@@ -45,7 +45,7 @@ inline io::ByteView bytes_of(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 inline std::string text_of(io::ByteView bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
-inline std::string read_text(const std::string& path) { return text_of(io::read_file(path)); }
+using io::read_text;
 
 // f must throw Error of that kind whose text holds every one of `parts`.
 template <class F>

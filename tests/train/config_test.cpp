@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "freight/train/config_fields.h"
 #include "tests/support/files.h"
 
 namespace freight::train {
@@ -23,6 +24,61 @@ TEST(Recipe, EveryDataSetHasADefaultThatIsValid) {
 
 TEST(Recipe, AnUnknownNameListsTheKnownOnes) {
   expect_error(ErrorKind::usage, {"--recipe", "fsat", "default", "fast"}, [] { recipe("mnist", "fsat"); });
+}
+
+TEST(Recipe, AFileOfTheUsersIsTaken) {
+  const testing::TemporaryDir dir;
+  const std::string path = dir / "mine.json";
+  io::write_file_atomic(
+      path,
+      std::string_view(R"({"for": "any", "name": "mine", "config": {"model": "mlp", "optimizer": {"lr": 0.5}}})"));
+  const Config c = recipe("digits", path);
+  EXPECT_EQ(c.model, "mlp");
+  EXPECT_EQ(c.lr, 0.5);
+  EXPECT_EQ(c.recipe, path);
+  EXPECT_EQ(c.data, "digits");
+}
+
+TEST(Recipe, ABadFileIsNamedWithWhatIsWrong) {
+  const testing::TemporaryDir dir;
+  const std::string path = dir / "mine.json";
+  const std::pair<const char*, std::vector<std::string>> rows[] = {
+      {"{", {path, "not a recipe"}},
+      {R"({"name": "x", "config": {}})", {path, "\"for\""}},
+      {R"({"for": "any", "name": "x", "lr": 1})", {path, "'lr'", "config"}},
+      {R"({"for": "any", "name": "x", "config": {"optimizer": {"lrr": 1}}})", {path, "optimizer.lrr", "optimizer.lr?"}},
+      {R"({"for": "any", "name": "x", "config": {"epochs": 1.5}})", {path, "epochs", "1.5", "a whole number"}},
+      {R"({"for": "any", "name": "x", "config": {"flip": 1}})", {path, "flip"}},
+      {R"({"for": "any", "name": "x", "config": []})", {path, "must be a JSON object"}},
+  };
+  for (const auto& [text, need] : rows) {
+    io::write_file_atomic(path, std::string_view(text));
+    SCOPED_TRACE(text);
+    expect_error(ErrorKind::usage, need, [&] { recipe("digits", path); });
+  }
+  expect_error(ErrorKind::usage, {"there is no file"}, [&] { recipe("digits", dir / "none.json"); });
+}
+
+TEST(Config, EveryFieldWithAKeySurvivesJson) {
+  Config c;
+  for (const Field& f : config_fields()) {
+    std::visit(
+        [&](auto member) {
+          using T = std::remove_cvref_t<decltype(c.*member)>;
+          if constexpr (std::is_same_v<T, bool>) {
+            c.*member = !(c.*member);
+          } else if constexpr (std::is_same_v<T, std::string>) {
+            c.*member += "x";
+          } else {
+            c.*member += 1;
+          }
+        },
+        f.member);
+  }
+  Config back;
+  set_from_json(back, to_json(c), "test");
+  EXPECT_EQ(to_json(back), to_json(c));
+  EXPECT_NE(to_json(back), to_json(Config{}));
 }
 
 TEST(Config, ValuesThatCannotWorkNameTheirFlag) {

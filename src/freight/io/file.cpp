@@ -73,6 +73,11 @@ Bytes read_file(const std::string& path) {
   }
 }
 
+std::string read_text(const std::string& path) {
+  const Bytes bytes = read_file(path);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   struct stat st {};
   const bool exists = ::stat(path_.c_str(), &st) == 0;

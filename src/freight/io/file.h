@@ -30,6 +30,7 @@ class Bytes {
 
 // The content of a file. Throws Error(data) that names the path and the system's reason.
 Bytes read_file(const std::string& path);
+std::string read_text(const std::string& path);
 bool file_exists(const std::string& path);
 
 // A file that appears under its name only when it is complete: bytes go to a temporary file beside it, `commit` syncs

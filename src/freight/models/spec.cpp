@@ -513,9 +513,7 @@ Model from_spec(const std::string& text, const std::string& source) {
 
 Model from_spec_file(const std::string& path) {
   if (!io::file_exists(path)) fail(ErrorKind::usage, "model", "there is no spec file '", path, "'");
-  const io::Bytes bytes = io::read_file(path);
-  const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return from_spec(text, path);
+  return from_spec(io::read_text(path), path);
 }
 
 }  // namespace freight::models

@@ -1,5 +1,5 @@
-// What a training run is told: data, model, recipe. Defaults come from the data set's recipe (recipe.cpp); the command
-// line and configuration files change single fields.
+// What a training run is told: data, model, recipe. Defaults come from the data set's recipe (recipes/*.json); the
+// command line and configuration files change single fields. Flags, keys and limits: config_fields.h.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -59,8 +59,8 @@ struct Config {
   int64_t eval_every = 1;  // epochs; the last is always evaluated
 };
 
-// The recipe for a data set: "default", or another name that the set has ("fast"). Throws Error(usage) that lists them.
-// `data_dir` is where a named set of the user's own is looked for first.
+// The recipe for a data set: "default", another name that the set has ("fast"), or a recipe FILE.json of the user's.
+// Throws Error(usage) that lists the names. `data_dir` is where a named set of the user's own is looked for first.
 Config recipe(const std::string& data, const std::string& name = "default", const std::string& data_dir = {});
 std::vector<std::string> recipe_names(const std::string& data, const std::string& data_dir = {});
 // Throws Error(usage) naming the field for values that cannot work (batch 0, learning rate NaN, unknown optimizer).

@@ -26,6 +26,7 @@
 #include "freight/optim/schedule.h"
 #include "freight/run/plan.h"
 #include "freight/trace/compile.h"
+#include "freight/train/config_fields.h"
 #include "freight/train/diverged.h"
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
@@ -113,60 +114,6 @@ optim::Schedule make_schedule(const Config& c, int64_t steps_per_epoch, int64_t 
                          ? Schedule::one_cycle(c.lr, rest, {.pct_start = c.onecycle_pct_start})
                          : Schedule::constant(c.lr);
   return warmup > 0 ? s.warmup(warmup) : s;
-}
-
-json config_json(const Config& c) {
-  return {{"data", c.data},
-          {"model", c.model},
-          {"num_classes", c.num_classes},
-          {"input_size", c.input_size},
-          {"recipe", c.recipe},
-          {"weights", c.weights},
-          {"device", c.backend},
-          {"precision", c.precision},
-          {"epochs", c.epochs},
-          {"max_steps", c.max_steps},
-          {"batch_size", c.batch_size},
-          {"optimizer",
-           {{"name", c.optimizer},
-            {"lr", c.lr},
-            {"momentum", c.momentum},
-            {"nesterov", c.nesterov},
-            {"weight_decay", c.weight_decay},
-            {"decay_norm_bias", c.decay_norm_bias},
-            {"clip_grad_norm", c.clip_grad_norm}}},
-          {"schedule",
-           {{"name", c.lr_scheduler},
-            {"step_size", c.lr_step_size},
-            {"gamma", c.lr_gamma},
-            {"warmup_epochs", c.lr_warmup_epochs},
-            {"pct_start", c.onecycle_pct_start}}},
-          {"label_smoothing", c.label_smoothing},
-          {"model_ema", c.model_ema},
-          {"augment",
-           {{"shift", c.shift},
-            {"crop_padding", c.crop_padding},
-            {"flip", c.flip},
-            {"crop_min_area", c.crop_min_area},
-            {"color_jitter", c.color_jitter},
-            {"hue_jitter", c.hue_jitter},
-            {"rand_augment", c.rand_augment},
-            {"rand_augment_magnitude", c.rand_augment_magnitude},
-            {"random_erase", c.random_erase},
-            {"mixup_alpha", c.mixup_alpha},
-            {"cutmix_alpha", c.cutmix_alpha}}},
-          {"pictures",
-           {{"train_crop_size", c.train_crop_size},
-            {"val_resize_size", c.val_resize_size},
-            {"val_crop_size", c.val_crop_size},
-            {"val_split", c.val_split},
-            {"on_bad_sample", c.on_bad_sample}}},
-          {"workers", c.workers},
-          {"seed", c.seed},
-          {"deterministic", c.deterministic},
-          {"save_every", c.save_every},
-          {"keep", c.keep},
-          {"eval_every", c.eval_every}};
 }
 
 std::string run_name(const Config& c) {
@@ -329,7 +276,7 @@ class Run {
     }
     result_.parameters = s.parameters;
     backend_ = plan->options().backend;
-    dir_->write_text("config.json", config_json(c_).dump(2) + "\n");
+    dir_->write_text("config.json", to_json(c_) + "\n");
     dir_->write_text("model.json", models::to_spec(model_) + "\n");
     record("running", 0);
     observer_.on_start(s);

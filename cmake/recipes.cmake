@@ -1,0 +1,11 @@
+# recipes/*.json become one source of the library, so that the installed command needs no files beside it.
+file(GLOB RECIPES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/recipes/*.json)
+set(RECIPE_ROWS "")
+foreach(file ${RECIPES})
+  set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(READ ${file} text)
+  cmake_path(GET file FILENAME name)
+  string(APPEND RECIPE_ROWS "      {\"recipes/${name}\", R\"json(${text})json\"},\n")
+endforeach()
+configure_file(${CMAKE_SOURCE_DIR}/cmake/recipes.cpp.in ${CMAKE_BINARY_DIR}/recipes.cpp @ONLY)
+target_sources(freight PRIVATE ${CMAKE_BINARY_DIR}/recipes.cpp)

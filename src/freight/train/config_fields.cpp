@@ -1,0 +1,284 @@
+// See config_fields.h.
+#include "freight/train/config_fields.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+
+namespace freight::train {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using C = Config;
+
+Limits at_least(double min) { return {.min = min}; }
+Limits between(double min, double max) { return {.min = min, .max = max}; }
+// min <= x < max
+Limits from_below(double min, double max) { return {.min = min, .max = max, .below_max = true}; }
+Limits words(std::vector<std::string> one_of) { return {.one_of = std::move(one_of)}; }
+
+constexpr const char* kData = "Data and model";
+constexpr const char* kLength = "Length and batch";
+constexpr const char* kOptimizer = "Optimizer and schedule";
+constexpr const char* kAugment = "Regularisation and augmentation";
+constexpr const char* kPictures = "Pictures in files (docs/data.md)";
+constexpr const char* kMachine = "Machine";
+constexpr const char* kOutput = "Output";
+
+std::vector<Field> make_fields() {
+  return {
+      {kData, "--data", "data", &C::data, "a named set or a directory", {}, {"--data-path"}},
+      {kData, "--data-dir", "", &C::data_dir, "where named sets are looked for first", {}, {}, "DIR"},
+      {kData,
+       "--model",
+       "model",
+       &C::model,
+       "a named model (freight models list) or a spec FILE.json",
+       {},
+       {"-a", "--arch"}},
+      {kData,
+       "--num-classes",
+       "num_classes",
+       &C::num_classes,
+       "classes of a named model (0: those of the data)",
+       at_least(0),
+       {"--classes"}},
+      {kData,
+       "--input-size",
+       "input_size",
+       &C::input_size,
+       "resize pictures, and build the model, to H or HxW (default: as they are)",
+       {},
+       {},
+       "H|HxW"},
+      {kData, "--weights", "weights", &C::weights, "start from these weights (safetensors)", {}, {"--pretrained"}},
+      {kData, "--recipe", "recipe", &C::recipe, "the data set's recipe to start from, or a recipe FILE.json"},
+
+      {kLength, "--epochs", "epochs", &C::epochs, "passes over the training set", at_least(0), {"--num-train-epochs"}},
+      {kLength, "--max-steps", "max_steps", &C::max_steps, "stop after this many steps (0: no limit)", at_least(0)},
+      {kLength, "-b,--batch-size", "batch_size", &C::batch_size, "samples per step, over all devices", at_least(1)},
+
+      {kOptimizer,
+       "--optimizer",
+       "optimizer.name",
+       &C::optimizer,
+       "sgd, adam or adamw",
+       words({"sgd", "adam", "adamw"}),
+       {"--opt"}},
+      {kOptimizer,
+       "--lr",
+       "optimizer.lr",
+       &C::lr,
+       "learning rate; the peak for onecycle",
+       at_least(0),
+       {"--learning-rate"}},
+      {kOptimizer, "--momentum", "optimizer.momentum", &C::momentum, "momentum of sgd", from_below(0, 1)},
+      {kOptimizer, "--nesterov", "optimizer.nesterov", &C::nesterov, "Nesterov's momentum"},
+      {kOptimizer, "--weight-decay", "optimizer.weight_decay", &C::weight_decay, "weight decay", at_least(0), {"--wd"}},
+      {kOptimizer, "--decay-norm-bias", "optimizer.decay_norm_bias", &C::decay_norm_bias,
+       "weight decay for norm scales and biases too"},
+      {kOptimizer, "--clip-grad-norm", "optimizer.clip_grad_norm", &C::clip_grad_norm,
+       "scale gradients down to this global norm (0: off)", at_least(0)},
+      {kOptimizer,
+       "--lr-scheduler",
+       "schedule.name",
+       &C::lr_scheduler,
+       "constant, step, cosine or onecycle",
+       words({"constant", "step", "cosine", "onecycle"}),
+       {"--sched"}},
+      {kOptimizer, "--lr-step-size", "schedule.step_size", &C::lr_step_size,
+       "epochs between two cuts of the step schedule", at_least(1)},
+      {kOptimizer, "--lr-gamma", "schedule.gamma", &C::lr_gamma, "factor of a cut", at_least(0)},
+      {kOptimizer, "--lr-warmup-epochs", "schedule.warmup_epochs", &C::lr_warmup_epochs, "epochs of linear warm-up",
+       at_least(0)},
+      {kOptimizer, "--onecycle-pct-start", "schedule.pct_start", &C::onecycle_pct_start,
+       "share of the steps on the way up", between(0, 1)},
+
+      {kAugment, "--label-smoothing", "label_smoothing", &C::label_smoothing, "label smoothing", from_below(0, 1)},
+      {kAugment, "--model-ema", "model_ema", &C::model_ema, "decay of the weights' moving average (0: off)",
+       from_below(0, 1)},
+      {kAugment, "--shift", "augment.shift", &C::shift, "random shift in pixels", at_least(0)},
+      {kAugment, "--crop-padding", "augment.crop_padding", &C::crop_padding,
+       "random crop after padding by this many pixels", at_least(0)},
+      {kAugment, "--flip", "augment.flip", &C::flip, "random horizontal flip"},
+      {kAugment, "--color-jitter", "augment.color_jitter", &C::color_jitter,
+       "random brightness, contrast and saturation, up to this strength", between(0, 10)},
+      {kAugment, "--hue-jitter", "augment.hue_jitter", &C::hue_jitter,
+       "random turn of the hue, up to this part of the circle", between(0, 0.5)},
+      {kAugment, "--rand-augment", "augment.rand_augment", &C::rand_augment,
+       "operations of RandAugment per picture (0: off, 2 is usual)", between(0, 14)},
+      {kAugment, "--rand-augment-magnitude", "augment.rand_augment_magnitude", &C::rand_augment_magnitude,
+       "their strength", between(0, 30)},
+      {kAugment, "--random-erase", "augment.random_erase", &C::random_erase, "probability that a rectangle is erased",
+       between(0, 1)},
+      {kAugment, "--mixup-alpha", "augment.mixup_alpha", &C::mixup_alpha,
+       "mixup: pictures and labels blend by Beta(alpha, alpha) (0: off)", at_least(0)},
+      {kAugment, "--cutmix-alpha", "augment.cutmix_alpha", &C::cutmix_alpha,
+       "cutmix: rectangles change places (0: off; with mixup: one of the two)", at_least(0)},
+
+      {kPictures, "--train-crop-size", "pictures.train_crop_size", &C::train_crop_size,
+       "side of a training sample (0: 224, or as the spec FILE.json says)", at_least(0)},
+      {kPictures, "--val-resize-size", "pictures.val_resize_size", &C::val_resize_size,
+       "shorter side before evaluation cuts (0: the crop * 256 / 224)", at_least(0)},
+      {kPictures, "--val-crop-size", "pictures.val_crop_size", &C::val_crop_size,
+       "side of an evaluation sample (0: that of training)", at_least(0)},
+      {kPictures,
+       "--crop-min-area",
+       "augment.crop_min_area",
+       &C::crop_min_area,
+       "least share of a picture that a random crop takes",
+       {.min = 0, .max = 1, .above_min = true}},
+      {kPictures, "--val-split", "pictures.val_split", &C::val_split,
+       "share of each class held out where there is no val part (-1: 0.2)", from_below(-1, 1)},
+      {kPictures, "--on-bad-sample", "pictures.on_bad_sample", &C::on_bad_sample,
+       "error stops; skip leaves it out; report also lists it in bad_samples.tsv", words({"error", "skip", "report"})},
+
+      {kMachine, "--device", "device", &C::backend, "auto, cpu or ref"},
+      {kMachine, "--precision", "precision", &C::precision, "fp32", words({"fp32"})},
+      {kMachine, "-j,--workers", "workers", &C::workers, "data threads (-1: chosen)", at_least(-1), {"--num-workers"}},
+      {kMachine, "--seed", "seed", &C::seed, "seed of everything random", at_least(0)},
+      {kMachine, "--deterministic", "deterministic", &C::deterministic, "equal bits on every run"},
+
+      {kOutput, "-o,--output-dir", "", &C::output_dir, "directory of the run (default runs/MODEL-DATA)", {}, {"--out"}},
+      {kOutput, "--overwrite", "", &C::overwrite, "replace the run in the output directory"},
+      {kOutput,
+       "--save-every",
+       "save_every",
+       &C::save_every,
+       "steps between checkpoints (0: each epoch)",
+       at_least(0),
+       {"--save-steps"}},
+      {kOutput,
+       "--keep",
+       "keep",
+       &C::keep,
+       "checkpoints kept besides the best (0: all)",
+       at_least(0),
+       {"--save-total-limit"}},
+      {kOutput, "--eval-every", "eval_every", &C::eval_every, "epochs between evaluations", at_least(1)},
+  };
+}
+
+// "optimizer.lr" as /optimizer/lr.
+Json::json_pointer pointer(const std::string& key) { return Json::json_pointer("/" + join(split(key, '.'), "/")); }
+
+void set(Config& c, const Field& f, const Json& value, const std::string& source) {
+  std::visit(
+      [&](auto member) {
+        using T = std::remove_cvref_t<decltype(c.*member)>;
+        const bool fits = std::is_same_v<T, bool>      ? value.is_boolean()
+                          : std::is_same_v<T, int64_t> ? value.is_number_integer()
+                          : std::is_same_v<T, double>  ? value.is_number()
+                                                       : value.is_string();
+        if (!fits) {
+          fail(ErrorKind::usage, source, f.key, ": got ", value.dump(), ", need ",
+               std::is_same_v<T, bool>      ? "true or false"
+               : std::is_same_v<T, int64_t> ? "a whole number"
+               : std::is_same_v<T, double>  ? "a number"
+                                            : "text");
+        }
+        c.*member = value.get<T>();
+      },
+      f.member);
+}
+
+void set_all(Config& c, const Json& node, const std::string& prefix, const std::string& source) {
+  for (const auto& [name, value] : node.items()) {
+    const std::string key = prefix + name;
+    if (value.is_object()) {
+      set_all(c, value, key + ".", source);
+      continue;
+    }
+    std::vector<std::string> keys;
+    const Field* found = nullptr;
+    for (const Field& f : config_fields()) {
+      if (!*f.key) continue;
+      keys.emplace_back(f.key);
+      if (key == f.key) found = &f;
+    }
+    if (!found) {
+      const std::string near = nearest(key, keys);
+      fail(ErrorKind::usage, source, "unknown key '", key, "'", near.empty() ? "" : cat("; did you mean ", near, "?"));
+    }
+    set(c, *found, value, source);
+  }
+}
+
+void check_number(const Field& f, double v) {
+  const Limits& l = f.limits;
+  if (!std::isfinite(v)) fail(ErrorKind::usage, f.flag(), "must be a finite number: got ", v);
+  const bool low = l.above_min ? v <= l.min : v < l.min, high = l.below_max ? v >= l.max : v > l.max;
+  if (!low && !high) return;
+  const std::string lower = cat(l.above_min ? "above " : "at least ", l.min),
+                    upper = cat(l.below_max ? "below " : "at most ", l.max);
+  fail(ErrorKind::usage, f.flag(), "must be ",
+       std::isinf(l.max)   ? lower
+       : std::isinf(l.min) ? upper
+                           : cat(lower, " and ", upper),
+       ": got ", v);
+}
+
+void check_word(const Field& f, const std::string& got) {
+  const std::vector<std::string>& known = f.limits.one_of;
+  if (known.empty()) return;
+  for (const std::string& k : known) {
+    if (k == got) return;
+  }
+  const std::string near = nearest(got, known);
+  fail(ErrorKind::usage, f.flag(), "unknown value: got ", got, ", need one of ", join(known, ", "),
+       near.empty() ? "" : cat("; did you mean ", near, "?"));
+}
+
+}  // namespace
+
+std::string Field::flag() const {
+  const std::string all = names;
+  return all.substr(all.find("--"));
+}
+
+const std::vector<Field>& config_fields() {
+  static const std::vector<Field> kFields = make_fields();
+  return kFields;
+}
+
+std::string to_json(const Config& c) {
+  Json out;
+  for (const Field& f : config_fields()) {
+    if (*f.key) std::visit([&](auto member) { out[pointer(f.key)] = c.*member; }, f.member);
+  }
+  return out.dump(2);
+}
+
+void set_from_json(Config& c, const std::string& text, const std::string& source) {
+  Json document;
+  try {
+    document = Json::parse(text);
+  } catch (const Json::parse_error& e) {
+    fail(ErrorKind::usage, source, "not valid JSON near byte ", e.byte);
+  }
+  if (!document.is_object()) fail(ErrorKind::usage, source, "a configuration must be a JSON object");
+  set_all(c, document, "", source);
+}
+
+void validate(const Config& c) {
+  for (const Field& f : config_fields()) {
+    std::visit(
+        [&](auto member) {
+          using T = std::remove_cvref_t<decltype(c.*member)>;
+          if constexpr (std::is_same_v<T, std::string>) {
+            check_word(f, c.*member);
+          } else if constexpr (!std::is_same_v<T, bool>) {
+            check_number(f, static_cast<double>(c.*member));
+          }
+        },
+        f.member);
+  }
+  if (c.epochs == 0 && c.max_steps == 0) {
+    fail(ErrorKind::usage, "--epochs", "nothing to do: got 0 epochs and no --max-steps");
+  }
+}
+
+}  // namespace freight::train

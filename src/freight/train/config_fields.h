@@ -1,0 +1,44 @@
+// The fields of a training configuration as one table: flag, key in files, help, allowed values. The command line,
+// recipes, the stored config.json and the check of values all read it. A new setting is a member of Config and a row.
+#pragma once
+#include <limits>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "freight/train/config.h"
+
+namespace freight::train {
+
+// What a number may be, or which words a text. Numbers must be finite.
+struct Limits {
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool below_max = false;  // max itself is refused
+  bool above_min = false;  // min itself is refused
+  std::vector<std::string> one_of = {};
+};
+
+struct Field {
+  using Member = std::variant<bool Config::*, int64_t Config::*, double Config::*, std::string Config::*>;
+  const char* group;  // heading in the help
+  const char* names;  // flags: "-b,--batch-size"
+  const char* key;    // dotted, in JSON; "" keeps the field out of files
+  Member member;
+  const char* help;
+  Limits limits = {};
+  std::vector<std::string> aliases = {};
+  const char* value = "";  // name of the value in the help; "" follows from the type
+
+  // The long flag: "--batch-size".
+  std::string flag() const;
+};
+const std::vector<Field>& config_fields();
+
+// All fields with a key as nested JSON, indented.
+std::string to_json(const Config& config);
+// Sets the fields that a JSON object names. Throws Error(usage) with `source` for text that is no JSON object, unknown
+// keys (the nearest is named) and values of another type.
+void set_from_json(Config& config, const std::string& text, const std::string& source);
+
+}  // namespace freight::train
