@@ -3,6 +3,7 @@
 
 #include "freight/base/error.h"
 #include "freight/models/models.h"
+#include "freight/optim/create.h"
 
 namespace freight::app {
 
@@ -10,7 +11,7 @@ void ModelSource::declare(Options& o) {
   o.add("--model", &model, "a named model, a spec FILE.json or a stored model", {.aliases = {"-a", "--arch"}});
   o.add("-b,--batch-size", &batch_size, "samples per step", {.min = 1});
   size.declare(o);
-  o.add("--optimizer", &optimizer, "optimizer of the training step", {.one_of = {"sgd", "adam", "adamw"}});
+  o.add("--optimizer", &optimizer, "optimizer of the training step", {.one_of = optim::names()});
   o.add("--device", &backend, "auto, cpu or ref");
   o.add("--precision", &precision, "fp32", {.one_of = {"fp32"}});
   o.add("--deterministic", &deterministic, "fixed kernel choices, no measurement");

@@ -10,7 +10,7 @@
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
 #include "freight/models/loss.h"
-#include "freight/optim/optimizer.h"
+#include "freight/optim/create.h"
 #include "freight/run/plan.h"
 #include "freight/run/profile.h"
 #include "model_source.h"
@@ -42,14 +42,7 @@ struct Workload {
   Workload(const ModelSource& source, bool training) : model(source.load()) {
     if (training) {
       model.net->train();
-      const auto p = model.net->parameters();
-      if (source.optimizer == "sgd") {
-        optimizer = std::make_unique<optim::SGD>(p, optim::SGDOptions{.lr = 0.01, .momentum = 0.9});
-      } else if (source.optimizer == "adam") {
-        optimizer = std::make_unique<optim::Adam>(p, optim::AdamOptions{});
-      } else {
-        optimizer = std::make_unique<optim::AdamW>(p, optim::AdamOptions{});
-      }
+      optimizer = optim::create(source.optimizer, *model.net, {});
     } else {
       model.net->eval();
     }

@@ -53,8 +53,10 @@ class Terminal : public train::Observer {
             s.classes > 0 ? cat(s.classes, " classes") : "values to regress"));
     say(cat("model   ", s.model, ": ", with_commas(s.parameters), " parameters, ", fixed(s.flops_per_step * 1e-9, 2),
             " GFLOP per step, planned peak ", human_bytes(static_cast<double>(s.planned_bytes))));
-    say(cat("batch   ", s.batch_size, " = 1 device x ", s.batch_size, ", ", with_commas(s.steps), " steps, ", s.epochs,
-            s.epochs == 1 ? " epoch, seed " : " epochs, seed ", s.seed));
+    const int64_t part = (s.batch_size + s.grad_accum - 1) / s.grad_accum;
+    say(cat("batch   ", s.batch_size, " = 1 device x ", part, s.grad_accum > 1 ? cat(" x accum ", s.grad_accum) : "",
+            ", ", with_commas(s.steps), " steps, ", s.epochs, s.epochs == 1 ? " epoch, seed " : " epochs, seed ",
+            s.seed));
     for (const std::string& note : s.notes) say(cat("note    ", note));
     say(cat("output  ", s.output_dir));
   }

@@ -1,9 +1,12 @@
 // Optimizers and averaging: what PyTorch comparisons (tests/peers) do not cover. Options, errors, EMA, state.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "freight/base/error.h"
+#include "freight/base/philox.h"
+#include "freight/base/strings.h"
 #include "freight/freight.h"
 
 namespace freight::optim {
@@ -64,6 +67,92 @@ TEST_F(OptimTest, StateHasTheNamesOfTheParameters) {
   for (const auto& s : adam.state_dict()) names.push_back(s.name);
   EXPECT_EQ(names, (std::vector<std::string>{"step", "m.fc.weight", "m.fc.bias", "v.fc.weight", "v.fc.bias"}));
   EXPECT_EQ(SGD(net.parameters(), {}).state_dict().size(), 0u);
+}
+
+TEST_F(OptimTest, LionStepsBySignAndKeepsTheSlowAverage) {
+  const Variable w = parameter("w", {3}, 1);
+  Lion opt({w}, {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.5, .weight_decay = 0.5});
+  auto step = compile([&](const Tensor& g) { opt.apply({g}); });
+  step(Array::of<float>({4, -0.01f, 0}, {3}));
+  // u = sign(0.1 g); w <- w - lr (u + wd w)
+  std::vector<float> got = w.array().to_vector<float>();
+  EXPECT_FLOAT_EQ(got[0], 1 - 0.1f * (1 + 0.5f));
+  EXPECT_FLOAT_EQ(got[1], 1 - 0.1f * (-1 + 0.5f));
+  EXPECT_FLOAT_EQ(got[2], 1 - 0.1f * 0.5f);
+  // m = 0.5 g = (2, -0.005, 0): a small gradient against it does not turn the sign of 0.9 m + 0.1 g.
+  step(Array::of<float>({-4, 0.01f, 0}, {3}));
+  EXPECT_LT(w.array().to_vector<float>()[0], got[0] - 0.1f);
+}
+
+TEST_F(OptimTest, OrthogonalisedMatricesHaveSingularValuesNearOne) {
+  for (const Shape& shape : {Shape{4, 9}, Shape{9, 4}, Shape{6, 6}}) {
+    Array g(DType::f32, shape);
+    PhiloxStream rng(1, 0, 0);
+    for (int64_t i = 0; i < g.numel(); ++i) g.data<float>()[i] = rng.normal();
+    SCOPED_TRACE(cat(shape));
+    const bool tall = shape[0] > shape[1];
+    auto gram = compile([&](const Tensor& x) {
+      const Tensor o = orthogonalised(x, 5);
+      return tall ? matmul(transpose(o), o) : matmul(o, transpose(o));
+    });
+    const std::vector<float> p = gram(g).array().to_vector<float>();
+    const auto n = static_cast<size_t>(std::min(shape[0], shape[1]));
+    double trace = 0;
+    for (size_t i = 0; i < n; ++i) {
+      trace += static_cast<double>(p[i * n + i]);
+      for (size_t j = 0; j < n; ++j) {
+        if (i == j) continue;
+        EXPECT_LT(std::fabs(p[i * n + j]), 0.35) << i << " " << j;
+      }
+    }
+    EXPECT_NEAR(trace / static_cast<double>(n), 1.0, 0.3);  // squares of values in 0.7 to 1.2
+  }
+}
+
+TEST_F(OptimTest, MuonTakesHiddenMatricesAndLeavesTheRestToAdamW) {
+  nn::Sequential net;
+  net.append("tokens", nn::Embedding(5, 4));
+  net.append("hidden", nn::Linear(4, 6));
+  net.append("norm", nn::LayerNorm(6));
+  net.append("head", nn::Linear(6, 2));
+  const std::vector<Variable> matrices = hidden_matrices(net);
+  ASSERT_EQ(matrices.size(), 1u);
+  EXPECT_EQ(matrices[0].name(), "hidden.weight");
+  const std::unique_ptr<Optimizer> muon = create("muon", net, {.lr = 0.02});
+  EXPECT_EQ(muon->parameters().size(), net.parameters().size());
+  std::vector<std::string> names;
+  for (const auto& s : muon->state_dict()) names.push_back(s.name);
+  EXPECT_EQ(names.front(), "step");
+  EXPECT_EQ(names[1], "momentum.hidden.weight");
+  EXPECT_NE(std::find(names.begin(), names.end(), "v.head.weight"), names.end());
+  EXPECT_EQ(std::find(names.begin(), names.end(), "v.hidden.weight"), names.end());
+  EXPECT_THROW(Muon({net.parameters().back()}, {}, {}), Error);
+}
+
+TEST_F(OptimTest, EveryNamedOptimizerLowersALoss) {
+  for (const std::string& name : names()) {
+    seed(1);
+    nn::Sequential net(nn::Linear(3, 8), nn::Tanh(), nn::Linear(8, 1));
+    const auto opt = create(name, net, {.lr = name == "sgd" ? 0.1 : 0.02});
+    const Array x = Array::of<float>({1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1}, {4, 3}),
+                y = Array::of<float>({1, -1, 2, 0}, {4, 1});
+    auto step = compile([&](const Tensor& in, const Tensor& want) {
+      const Tensor loss = mean(square(net(in) - want));
+      opt->step(loss);
+      return loss;
+    });
+    const double first = step(x, y).item<double>();
+    double last = first;
+    for (int i = 0; i < 150; ++i) last = step(x, y).item<double>();
+    EXPECT_LT(last, 0.05 * first) << name;
+  }
+  nn::Sequential net(nn::Linear(1, 1));
+  try {
+    create("lino", net, {});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("did you mean lion?"), std::string::npos) << e.what();
+  }
 }
 
 TEST_F(OptimTest, AParameterWithoutGradientIsNamed) {

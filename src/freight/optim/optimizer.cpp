@@ -13,6 +13,9 @@ namespace {
 void need_finite(const char* op, const char* what, double v) {
   if (!std::isfinite(v) || v < 0) fail(ErrorKind::usage, op, what, " must be finite and not negative: got ", v);
 }
+void need_beta(const char* op, double beta) {
+  if (!(beta > 0 && beta < 1)) fail(ErrorKind::usage, op, "betas must lie between 0 and 1: got ", beta);
+}
 }  // namespace
 
 Optimizer::Optimizer(std::vector<Variable> parameters, double lr, const CommonOptions& common)
@@ -31,8 +34,13 @@ void Optimizer::set_lr(double lr) {
 double Optimizer::lr() const { return lr_.array().data<float>()[0]; }
 
 std::vector<Variable> Optimizer::per_parameter(const std::string& kind) {
+  return per_parameter(kind, 0, parameters_.size());
+}
+
+std::vector<Variable> Optimizer::per_parameter(const std::string& kind, size_t begin, size_t end) {
   std::vector<Variable> out;
-  for (const Variable& p : parameters_) {
+  for (size_t i = begin; i < end; ++i) {
+    const Variable& p = parameters_[i];
     const std::string name = kind + "." + p.name();
     out.emplace_back("optimizer." + name, p.type());
     states_.push_back({name, out.back()});
@@ -89,9 +97,8 @@ Adam::Adam(const std::vector<Variable>& parameters, const AdamOptions& options, 
       options_(options),
       decoupled_(decoupled) {
   need_finite("Adam", "weight decay", options.weight_decay);
-  for (double beta : {options.beta1, options.beta2}) {
-    if (!(beta > 0 && beta < 1)) fail(ErrorKind::usage, "Adam", "betas must lie between 0 and 1: got ", beta);
-  }
+  need_beta("Adam", options.beta1);
+  need_beta("Adam", options.beta2);
   step_ = scalar_state("step");
   m_ = per_parameter("m");
   v_ = per_parameter("v");
@@ -100,13 +107,33 @@ Adam::Adam(const std::vector<Variable>& parameters, const AdamOptions& options, 
 void Adam::begin() { step_.assign(step_ + 1); }
 
 void Adam::update(size_t index, const Variable& p, const Tensor& g, bool decay) {
-  const AdamAttrs attrs{options_.beta1, options_.beta2, options_.eps, decay ? options_.weight_decay : 0, decoupled_};
+  adam_step(p, g, lr_variable().value(), step_.value(), m_[index], v_[index],
+            {options_.beta1, options_.beta2, options_.eps, decay ? options_.weight_decay : 0, decoupled_});
+}
+
+void adam_step(const Variable& p, const Tensor& gradient, const Tensor& lr, const Tensor& step, const Variable& m,
+               const Variable& v, const AdamAttrs& attrs) {
   const std::vector<Tensor> next =
-      trace::add(Op::adam_update, attrs,
-                 {p.value(), g, lr_variable().value(), step_.value(), m_[index].value(), v_[index].value()});
+      trace::add(Op::adam_update, attrs, {p.value(), gradient, lr, step, m.value(), v.value()});
   p.assign(next[0]);
-  m_[index].assign(next[1]);
-  v_[index].assign(next[2]);
+  m.assign(next[1]);
+  v.assign(next[2]);
+}
+
+Lion::Lion(const std::vector<Variable>& parameters, const LionOptions& options)
+    : Optimizer(parameters, options.lr, {options.clip_grad_norm, options.decay_norm_bias}), options_(options) {
+  need_finite("Lion", "weight decay", options.weight_decay);
+  need_beta("Lion", options.beta1);
+  need_beta("Lion", options.beta2);
+  m_ = per_parameter("m");
+}
+
+void Lion::update(size_t index, const Variable& p, const Tensor& g, bool decay) {
+  const Variable& m = m_[index];
+  const Tensor direction = sign(m * options_.beta1 + g * (1 - options_.beta1));
+  m.assign(m * options_.beta2 + g * (1 - options_.beta2));
+  const double weight_decay = decay ? options_.weight_decay : 0;
+  p.assign(p - (weight_decay > 0 ? direction + p * weight_decay : direction) * lr_variable());
 }
 
 Tensor global_norm(const std::vector<Tensor>& gradients) {

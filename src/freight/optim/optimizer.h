@@ -9,6 +9,10 @@
 #include "freight/trace/tensor.h"
 #include "freight/trace/variable.h"
 
+namespace freight {
+struct AdamAttrs;
+}
+
 namespace freight::optim {
 
 // What all optimizers share.
@@ -46,8 +50,9 @@ class Optimizer {
   virtual void begin() {}
   // Assigns the new value of parameter `index`; `decay` says whether weight decay acts on it.
   virtual void update(size_t index, const Variable& parameter, const Tensor& gradient, bool decay) = 0;
-  // One zero-filled state per parameter, named KIND.PARAMETER.
+  // One zero-filled state per parameter, named KIND.PARAMETER; the second form for those from `begin` to before `end`.
   std::vector<Variable> per_parameter(const std::string& kind);
+  std::vector<Variable> per_parameter(const std::string& kind, size_t begin, size_t end);
   Variable scalar_state(const std::string& name);
 
  private:
@@ -107,6 +112,29 @@ class AdamW : public Adam {
  public:
   AdamW(const std::vector<Variable>& parameters, const AdamOptions& options) : Adam(parameters, options, true) {}
 };
+
+struct LionOptions {
+  double lr = 1e-4;
+  double beta1 = 0.9, beta2 = 0.99;
+  double weight_decay = 0;  // decoupled
+  double clip_grad_norm = 0;
+  bool decay_norm_bias = true;
+};
+// Chen et al. 2023, "Symbolic discovery of optimization algorithms": steps of one size, the sign of
+// beta1 m + (1 - beta1) g. Rates are a third to a tenth of AdamW's, decays as much larger.
+class Lion : public Optimizer {
+ public:
+  Lion(const std::vector<Variable>& parameters, const LionOptions& options);
+
+ private:
+  void update(size_t index, const Variable& parameter, const Tensor& gradient, bool decay) override;
+  LionOptions options_;
+  std::vector<Variable> m_;
+};
+
+// Inside a step: one Adam update of p and its moments m and v at rate lr (f32[]) and count `step` (f32[], from 1).
+void adam_step(const Variable& p, const Tensor& gradient, const Tensor& lr, const Tensor& step, const Variable& m,
+               const Variable& v, const AdamAttrs& attrs);
 
 // The global 2-norm of all gradients, f32[]. Sums in f32.
 Tensor global_norm(const std::vector<Tensor>& gradients);

@@ -23,7 +23,8 @@ struct Config {
   int64_t epochs = 1;
   int64_t max_steps = 0;  // 0: no limit
   int64_t batch_size = 64;
-  std::string optimizer = "sgd";  // sgd, adam, adamw
+  int64_t grad_accum = 1;         // parts of a batch
+  std::string optimizer = "sgd";  // optim::names()
   double lr = 0.01;
   double momentum = 0.9;
   bool nesterov = false;

@@ -6,6 +6,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/optim/create.h"
 
 namespace freight::train {
 
@@ -28,52 +29,30 @@ constexpr const char* kPictures = "Pictures in files (docs/data.md)";
 constexpr const char* kMachine = "Machine";
 constexpr const char* kOutput = "Output";
 
+// clang-format off
 std::vector<Field> make_fields() {
   return {
       {kData, "--data", "data", &C::data, "a named set or a directory", {}, {"--data-path"}},
       {kData, "--data-dir", "", &C::data_dir, "where named sets are looked for first", {}, {}, "DIR"},
-      {kData,
-       "--model",
-       "model",
-       &C::model,
-       "a named model (freight models list) or a spec FILE.json",
-       {},
+      {kData, "--model", "model", &C::model, "a named model (freight models list) or a spec FILE.json", {},
        {"-a", "--arch"}},
-      {kData,
-       "--num-classes",
-       "num_classes",
-       &C::num_classes,
-       "classes of a named model (0: those of the data)",
-       at_least(0),
-       {"--classes"}},
-      {kData,
-       "--input-size",
-       "input_size",
-       &C::input_size,
-       "resize pictures, and build the model, to H or HxW (default: as they are)",
-       {},
-       {},
-       "H|HxW"},
+      {kData, "--num-classes", "num_classes", &C::num_classes, "classes of a named model (0: those of the data)",
+       at_least(0), {"--classes"}},
+      {kData, "--input-size", "input_size", &C::input_size,
+       "resize pictures, and build the model, to H or HxW (default: as they are)", {}, {}, "H|HxW"},
       {kData, "--weights", "weights", &C::weights, "start from these weights (safetensors)", {}, {"--pretrained"}},
       {kData, "--recipe", "recipe", &C::recipe, "the data set's recipe to start from, or a recipe FILE.json"},
 
       {kLength, "--epochs", "epochs", &C::epochs, "passes over the training set", at_least(0), {"--num-train-epochs"}},
       {kLength, "--max-steps", "max_steps", &C::max_steps, "stop after this many steps (0: no limit)", at_least(0)},
       {kLength, "-b,--batch-size", "batch_size", &C::batch_size, "samples per step, over all devices", at_least(1)},
+      {kLength, "--grad-accum", "grad_accum", &C::grad_accum,
+       "cut each step's batch into this many parts whose gradients are added: less memory", at_least(1),
+       {"--gradient-accumulation-steps"}},
 
-      {kOptimizer,
-       "--optimizer",
-       "optimizer.name",
-       &C::optimizer,
-       "sgd, adam or adamw",
-       words({"sgd", "adam", "adamw"}),
-       {"--opt"}},
-      {kOptimizer,
-       "--lr",
-       "optimizer.lr",
-       &C::lr,
-       "learning rate; the peak for onecycle",
-       at_least(0),
+      {kOptimizer, "--optimizer", "optimizer.name", &C::optimizer, "sgd, adam, adamw, lion or muon",
+       words(optim::names()), {"--opt"}},
+      {kOptimizer, "--lr", "optimizer.lr", &C::lr, "learning rate; the peak for onecycle", at_least(0),
        {"--learning-rate"}},
       {kOptimizer, "--momentum", "optimizer.momentum", &C::momentum, "momentum of sgd", from_below(0, 1)},
       {kOptimizer, "--nesterov", "optimizer.nesterov", &C::nesterov, "Nesterov's momentum"},
@@ -82,13 +61,8 @@ std::vector<Field> make_fields() {
        "weight decay for norm scales and biases too"},
       {kOptimizer, "--clip-grad-norm", "optimizer.clip_grad_norm", &C::clip_grad_norm,
        "scale gradients down to this global norm (0: off)", at_least(0)},
-      {kOptimizer,
-       "--lr-scheduler",
-       "schedule.name",
-       &C::lr_scheduler,
-       "constant, step, cosine or onecycle",
-       words({"constant", "step", "cosine", "onecycle"}),
-       {"--sched"}},
+      {kOptimizer, "--lr-scheduler", "schedule.name", &C::lr_scheduler, "constant, step, cosine or onecycle",
+       words({"constant", "step", "cosine", "onecycle"}), {"--sched"}},
       {kOptimizer, "--lr-step-size", "schedule.step_size", &C::lr_step_size,
        "epochs between two cuts of the step schedule", at_least(1)},
       {kOptimizer, "--lr-gamma", "schedule.gamma", &C::lr_gamma, "factor of a cut", at_least(0)},
@@ -125,12 +99,8 @@ std::vector<Field> make_fields() {
        "shorter side before evaluation cuts (0: the crop * 256 / 224)", at_least(0)},
       {kPictures, "--val-crop-size", "pictures.val_crop_size", &C::val_crop_size,
        "side of an evaluation sample (0: that of training)", at_least(0)},
-      {kPictures,
-       "--crop-min-area",
-       "augment.crop_min_area",
-       &C::crop_min_area,
-       "least share of a picture that a random crop takes",
-       {.min = 0, .max = 1, .above_min = true}},
+      {kPictures, "--crop-min-area", "augment.crop_min_area", &C::crop_min_area,
+       "least share of a picture that a random crop takes", {.min = 0, .max = 1, .above_min = true}},
       {kPictures, "--val-split", "pictures.val_split", &C::val_split,
        "share of each class held out where there is no val part (-1: 0.2)", from_below(-1, 1)},
       {kPictures, "--on-bad-sample", "pictures.on_bad_sample", &C::on_bad_sample,
@@ -144,23 +114,14 @@ std::vector<Field> make_fields() {
 
       {kOutput, "-o,--output-dir", "", &C::output_dir, "directory of the run (default runs/MODEL-DATA)", {}, {"--out"}},
       {kOutput, "--overwrite", "", &C::overwrite, "replace the run in the output directory"},
-      {kOutput,
-       "--save-every",
-       "save_every",
-       &C::save_every,
-       "steps between checkpoints (0: each epoch)",
-       at_least(0),
+      {kOutput, "--save-every", "save_every", &C::save_every, "steps between checkpoints (0: each epoch)", at_least(0),
        {"--save-steps"}},
-      {kOutput,
-       "--keep",
-       "keep",
-       &C::keep,
-       "checkpoints kept besides the best (0: all)",
-       at_least(0),
+      {kOutput, "--keep", "keep", &C::keep, "checkpoints kept besides the best (0: all)", at_least(0),
        {"--save-total-limit"}},
       {kOutput, "--eval-every", "eval_every", &C::eval_every, "epochs between evaluations", at_least(1)},
   };
 }
+// clang-format on
 
 // "optimizer.lr" as /optimizer/lr.
 Json::json_pointer pointer(const std::string& key) { return Json::json_pointer("/" + join(split(key, '.'), "/")); }
@@ -275,6 +236,9 @@ void validate(const Config& c) {
           }
         },
         f.member);
+  }
+  if (c.grad_accum > c.batch_size) {
+    fail(ErrorKind::usage, "--grad-accum", "a batch of ", c.batch_size, " has no ", c.grad_accum, " parts");
   }
   if (c.epochs == 0 && c.max_steps == 0) {
     fail(ErrorKind::usage, "--epochs", "nothing to do: got 0 epochs and no --max-steps");

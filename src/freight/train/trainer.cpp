@@ -21,15 +21,15 @@
 #include "freight/data/resample.h"
 #include "freight/models/loss.h"
 #include "freight/ops/ops.h"
+#include "freight/optim/create.h"
 #include "freight/optim/ema.h"
-#include "freight/optim/optimizer.h"
 #include "freight/optim/schedule.h"
 #include "freight/run/plan.h"
 #include "freight/trace/compile.h"
 #include "freight/train/config_fields.h"
-#include "freight/train/diverged.h"
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
+#include "freight/train/step.h"
 
 namespace freight::train {
 
@@ -87,23 +87,6 @@ data::Augment augment_of(const Config& c, const data::Dataset& set) {
           .random_erase = c.random_erase};
 }
 
-std::unique_ptr<optim::Optimizer> make_optimizer(const Config& c, const std::vector<Variable>& parameters) {
-  if (c.optimizer == "sgd") {
-    return std::make_unique<optim::SGD>(parameters, optim::SGDOptions{.lr = c.lr,
-                                                                      .momentum = c.momentum,
-                                                                      .weight_decay = c.weight_decay,
-                                                                      .nesterov = c.nesterov,
-                                                                      .clip_grad_norm = c.clip_grad_norm,
-                                                                      .decay_norm_bias = c.decay_norm_bias});
-  }
-  const optim::AdamOptions o{.lr = c.lr,
-                             .weight_decay = c.weight_decay,
-                             .clip_grad_norm = c.clip_grad_norm,
-                             .decay_norm_bias = c.decay_norm_bias};
-  if (c.optimizer == "adam") return std::make_unique<optim::Adam>(parameters, o);
-  return std::make_unique<optim::AdamW>(parameters, o);
-}
-
 optim::Schedule make_schedule(const Config& c, int64_t steps_per_epoch, int64_t total) {
   using optim::Schedule;
   const auto warmup = static_cast<int64_t>(std::llround(c.lr_warmup_epochs * static_cast<double>(steps_per_epoch)));
@@ -130,26 +113,6 @@ std::string free_dir(const std::string& name) {
     path = cat(name, "-", i);
   return path;
 }
-
-// One compiled step: (images, labels) -> (loss, number right). Mixed labels are probabilities; right is then the larger
-// share. The updates are kept only where the loss is finite, so that a step gone wrong leaves the model as it was
-// before.
-struct TrainStep {
-  const models::Model* model;
-  optim::Optimizer* optimizer;
-  optim::EMA* ema;
-  double label_smoothing;
-
-  std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y) const {
-    const auto [outputs, loss] = models::score(*model, x, y, {.label_smoothing = label_smoothing});
-    optimizer->step(loss);
-    if (ema) ema->update();
-    assign_only_if(is_finite(loss));
-    const bool mixed = model->loss != models::Loss::mse && is_floating(y.type().dtype);
-    const Tensor labels = mixed ? argmax(y, 1) : y;
-    return {loss, models::right_count(*model, outputs, labels)};
-  }
-};
 
 class Run {
  public:
@@ -189,9 +152,7 @@ class Run {
     if (!c_.weights.empty()) load_weights(model_, c_.weights);
     need_fit(model_, deployed());
     check_mix();
-    options_ = {.backend = c_.backend == "auto" ? std::string() : c_.backend,
-                .deterministic = c_.deterministic,
-                .input_names = {"images", "labels"}};
+    options_ = {.backend = c_.backend == "auto" ? std::string() : c_.backend, .deterministic = c_.deterministic};
     loader_ = std::make_unique<data::Loader>(data_.train,
                                              data::LoaderOptions{.batch_size = c_.batch_size,
                                                                  .shuffle = true,
@@ -206,14 +167,21 @@ class Run {
     total_ = c_.epochs > 0 ? c_.epochs * steps_per_epoch_ : c_.max_steps;
     if (c_.max_steps > 0) total_ = std::min(total_, c_.max_steps);
     epochs_ = (total_ + steps_per_epoch_ - 1) / steps_per_epoch_;
-    optimizer_ = make_optimizer(c_, model_.net->parameters());
+    optimizer_ = optim::create(c_.optimizer, *model_.net,
+                               {.lr = c_.lr,
+                                .momentum = c_.momentum,
+                                .nesterov = c_.nesterov,
+                                .weight_decay = c_.weight_decay,
+                                .clip_grad_norm = c_.clip_grad_norm,
+                                .decay_norm_bias = c_.decay_norm_bias});
     if (c_.model_ema > 0) ema_ = std::make_unique<optim::EMA>(*model_.net, optim::EMAOptions{.decay = c_.model_ema});
     schedule_ = make_schedule(c_, steps_per_epoch_, total_);
     model_.net->train();
-    step_ = std::make_unique<Compiled<TrainStep>>(TrainStep{&model_, optimizer_.get(), ema_.get(), c_.label_smoothing},
-                                                  options_);
+    step_ = std::make_unique<TrainStep>(model_, *optimizer_, ema_.get(),
+                                        StepOptions{.label_smoothing = c_.label_smoothing, .parts = c_.grad_accum},
+                                        options_);
     evaluator_ = std::make_unique<Evaluator>(model_, options_, 256);
-    plan();
+    plan_ = plan();
   }
 
   // The part whose samples are what evaluation and prediction see: pictures may be trained on in another size.
@@ -254,10 +222,9 @@ class Run {
   }
 
   void announce() {
-    const std::shared_ptr<const Plan> plan = this->plan();
     Start s;
     s.model = model_.name;
-    s.device = backend(plan->options().backend).description();
+    s.device = backend(plan_.backend).description();
     s.output_dir = c_.output_dir;
     s.data = c_.data;
     s.parameters = model_.net->parameter_count();
@@ -265,17 +232,18 @@ class Run {
     s.test_count = data_.test.count();
     s.classes = data_.train.class_count();
     s.batch_size = c_.batch_size;
+    s.grad_accum = c_.grad_accum;
     s.epochs = epochs_;
     s.steps = total_;
-    s.flops_per_step = plan->total_cost().flops;
-    s.planned_bytes = plan->arena_bytes();
-    s.plan_steps = plan->steps().size();
+    s.flops_per_step = plan_.flops;
+    s.planned_bytes = plan_.arena_bytes;
+    s.plan_steps = plan_.plan_steps;
     s.seed = static_cast<uint64_t>(c_.seed);
     for (const data::Dataset* set : {&data_.train, &data_.test}) {
       if (!set->note.empty()) s.notes.push_back(set->note);
     }
     result_.parameters = s.parameters;
-    backend_ = plan->options().backend;
+    backend_ = plan_.backend;
     dir_->write_text("config.json", to_json(c_) + "\n");
     dir_->write_text("model.json", models::to_spec(model_) + "\n");
     record("running", 0);
@@ -283,13 +251,13 @@ class Run {
   }
 
   // Of the step on a full batch.
-  std::shared_ptr<const Plan> plan() {
+  TrainStep::Summary plan() {
     Shape x = data_.train.sample_shape(), y = data_.train.labels.shape();
     x.insert(0, c_.batch_size);
     y[0] = c_.batch_size;
     Type labels{data_.train.labels.dtype(), y};
     if (mix().any()) labels = {DType::f32, {c_.batch_size, data_.train.class_count()}};
-    return step_->plan(Type{DType::f32, x}, labels);
+    return step_->summary(Type{DType::f32, x}, labels);
   }
   bool regression() const { return model_.loss == models::Loss::mse; }
 
@@ -322,13 +290,13 @@ class Run {
     double loss = 0;
     for (data::Batch& batch : loader_->epoch(epoch_ - 1)) {
       optimizer_->set_lr(schedule_.at(done_));
-      const auto [loss_tensor, right_tensor] = (*step_)(batch.images, batch.labels);
-      loss = static_cast<double>(loss_tensor.item<float>());
+      const TrainStep::Outcome outcome = step_->run(batch.images, batch.labels);
+      loss = outcome.loss;
       ++done_;
       ++batches;
       if (!std::isfinite(loss)) diverged(batch, loss);
       loss_sum += loss;
-      right += static_cast<double>(right_tensor.item<float>());
+      right += outcome.right;
       seen += batch.count;
       if (observer_.wants_step()) {
         fill_report(loss);
@@ -360,7 +328,7 @@ class Run {
                   .samples_per_s = report.samples_per_s,
                   .data_s = report.data_percent / 100.0 * seconds,
                   .step_s = seconds / static_cast<double>(std::max<int64_t>(report.step, 1)),
-                  .mem_bytes = static_cast<int64_t>(plan()->arena_bytes())};
+                  .mem_bytes = static_cast<int64_t>(plan_.arena_bytes)};
     dir_->metrics().write(m);
     const bool last = epoch_ == epochs_;
     if (!result_.interrupted && (last || epoch_ % c_.eval_every == 0)) {
@@ -432,8 +400,7 @@ class Run {
   [[noreturn]] void diverged(const data::Batch& batch, double loss) {
     std::string layer;
     try {
-      layer = first_nonfinite(step_->graph(batch.images, batch.labels), {batch.images, batch.labels},
-                              step_->states(batch.images, batch.labels), backend_);
+      layer = step_->first_nonfinite(batch.images, batch.labels);
     } catch (const Error& e) {
       layer = cat("(the first bad layer could not be found: ", e.what(), ")");
     }
@@ -500,10 +467,11 @@ class Run {
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<optim::EMA> ema_;
   optim::Schedule schedule_ = optim::Schedule::constant(0);
-  std::unique_ptr<Compiled<TrainStep>> step_;
+  std::unique_ptr<TrainStep> step_;
   std::unique_ptr<Evaluator> evaluator_;
   Result result_;
   std::string backend_;
+  TrainStep::Summary plan_;
   Clock::time_point started_;
   int64_t steps_per_epoch_ = 0, total_ = 0, epochs_ = 0, epoch_ = 0, done_ = 0;
   double best_score_ = -std::numeric_limits<double>::infinity();  // top1, or the negative loss of a regression

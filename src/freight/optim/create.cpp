@@ -1,0 +1,102 @@
+// See create.h.
+#include "freight/optim/create.h"
+
+#include <algorithm>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/nn/layers.h"
+#include "freight/optim/muon.h"
+
+namespace freight::optim {
+
+namespace {
+
+using Pointer = std::unique_ptr<Optimizer>;
+
+AdamOptions adam_options(const Settings& s) {
+  return {.lr = s.lr,
+          .weight_decay = s.weight_decay,
+          .clip_grad_norm = s.clip_grad_norm,
+          .decay_norm_bias = s.decay_norm_bias};
+}
+
+Pointer make_sgd(const nn::Module& net, const Settings& s) {
+  return std::make_unique<SGD>(net.parameters(), SGDOptions{.lr = s.lr,
+                                                            .momentum = s.momentum,
+                                                            .weight_decay = s.weight_decay,
+                                                            .nesterov = s.nesterov,
+                                                            .clip_grad_norm = s.clip_grad_norm,
+                                                            .decay_norm_bias = s.decay_norm_bias});
+}
+Pointer make_adam(const nn::Module& net, const Settings& s) {
+  return std::make_unique<Adam>(net.parameters(), adam_options(s));
+}
+Pointer make_adamw(const nn::Module& net, const Settings& s) {
+  return std::make_unique<AdamW>(net.parameters(), adam_options(s));
+}
+Pointer make_lion(const nn::Module& net, const Settings& s) {
+  return std::make_unique<Lion>(net.parameters(), LionOptions{.lr = s.lr,
+                                                              .weight_decay = s.weight_decay,
+                                                              .clip_grad_norm = s.clip_grad_norm,
+                                                              .decay_norm_bias = s.decay_norm_bias});
+}
+Pointer make_muon(const nn::Module& net, const Settings& s) {
+  const std::vector<Variable> matrices = hidden_matrices(net);
+  std::vector<Variable> others;
+  for (const Variable& p : net.parameters()) {
+    const bool hidden = std::find(matrices.begin(), matrices.end(), p) != matrices.end();
+    if (!hidden) others.push_back(p);
+  }
+  return std::make_unique<Muon>(matrices, others,
+                                MuonOptions{.lr = s.lr,
+                                            .momentum = s.momentum,
+                                            .weight_decay = s.weight_decay,
+                                            .clip_grad_norm = s.clip_grad_norm,
+                                            .decay_norm_bias = s.decay_norm_bias});
+}
+
+constexpr struct {
+  const char* name;
+  Pointer (*make)(const nn::Module&, const Settings&);
+} kOptimizers[] = {
+    {"sgd", make_sgd}, {"adam", make_adam}, {"adamw", make_adamw}, {"lion", make_lion}, {"muon", make_muon}};
+
+void collect(const nn::Module& m, std::vector<Variable>& out) {
+  if (dynamic_cast<const nn::Embedding*>(&m)) return;
+  for (const nn::NamedVariable& v : m.variables()) {
+    if (v.variable.trainable() && v.variable.shape().rank() >= 2 && v.name.find("weight") != std::string::npos) {
+      out.push_back(v.variable);
+    }
+  }
+  for (const nn::Child& c : m.children()) collect(*c.module, out);
+}
+
+}  // namespace
+
+const std::vector<std::string>& names() {
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> all;
+    for (const auto& o : kOptimizers) all.emplace_back(o.name);
+    return all;
+  }();
+  return kNames;
+}
+
+std::unique_ptr<Optimizer> create(const std::string& name, const nn::Module& net, const Settings& settings) {
+  for (const auto& o : kOptimizers) {
+    if (name == o.name) return o.make(net, settings);
+  }
+  const std::string near = nearest(name, names());
+  fail(ErrorKind::usage, "optimizer", "unknown: got ", name, ", need one of ", join(names(), ", "),
+       near.empty() ? "" : cat("; did you mean ", near, "?"));
+}
+
+std::vector<Variable> hidden_matrices(const nn::Module& net) {
+  std::vector<Variable> found;
+  collect(net, found);
+  if (!found.empty()) found.pop_back();
+  return found;
+}
+
+}  // namespace freight::optim

@@ -1,0 +1,31 @@
+// Optimizers by name, for the command line and recipes.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "freight/optim/optimizer.h"
+
+namespace freight::optim {
+
+struct Settings {
+  double lr = 0.01;
+  double momentum = 0.9;  // of sgd and muon
+  bool nesterov = false;  // of sgd; muon always
+  double weight_decay = 0;
+  double clip_grad_norm = 0;
+  bool decay_norm_bias = true;
+};
+
+// sgd, adam, adamw, lion, muon.
+const std::vector<std::string>& names();
+
+// The optimizer of all parameters of `net`. muon steps the matrices that hidden_matrices gives, AdamW the rest.
+// Throws Error(usage) naming the nearest name.
+std::unique_ptr<Optimizer> create(const std::string& name, const nn::Module& net, const Settings& settings);
+
+// The parameters called "...weight..." of rank 2 or more, without those of Embedding layers and without the last, which
+// belongs to the output layer.
+std::vector<Variable> hidden_matrices(const nn::Module& net);
+
+}  // namespace freight::optim

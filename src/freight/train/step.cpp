@@ -1,0 +1,159 @@
+// See step.h.
+#include "freight/train/step.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "freight/models/loss.h"
+#include "freight/ops/ops.h"
+#include "freight/run/plan.h"
+#include "freight/train/diverged.h"
+
+namespace freight::train {
+
+namespace {
+
+// The samples [first, first + count) of a batch, in place.
+Array rows(const Array& a, int64_t first, int64_t count) {
+  Shape shape = a.shape();
+  const size_t row = shape[0] == 0 ? 0 : a.bytes() / static_cast<size_t>(shape[0]);
+  shape[0] = count;
+  auto* data = static_cast<char*>(a.raw()) + static_cast<size_t>(first) * row;
+  return {a.dtype(), shape, Storage::borrow(data, static_cast<size_t>(count) * row, a.storage())};
+}
+
+Type rows(const Type& t, int64_t count) {
+  Type out = t;
+  out.shape[0] = count;
+  return out;
+}
+
+struct Forward {
+  const models::Model* model;
+  double label_smoothing;
+  // (loss, number right)
+  std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y) const {
+    const auto [outputs, loss] = models::score(*model, x, y, {.label_smoothing = label_smoothing});
+    const bool mixed = model->loss != models::Loss::mse && is_floating(y.type().dtype);
+    return {loss, models::right_count(*model, outputs, mixed ? argmax(y, 1) : y)};
+  }
+};
+
+struct Whole {
+  Forward forward;
+  optim::Optimizer* optimizer;
+  optim::EMA* ema;
+  std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y) const {
+    const auto [loss, right] = forward(x, y);
+    optimizer->step(loss);
+    if (ema) ema->update();
+    assign_only_if(is_finite(loss));
+    return {loss, right};
+  }
+};
+
+// (x, y, share of the batch) -> (share * loss, number right); gradients go to the accumulators.
+struct Accumulate {
+  Forward forward;
+  optim::Optimizer* optimizer;
+  const std::vector<Variable>* sums;
+  std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y, const Tensor& share) const {
+    const auto [mean, right] = forward(x, y);
+    const Tensor loss = mean * share;
+    const std::vector<Tensor> gradients = grad(loss, optimizer->parameters());
+    for (size_t i = 0; i < gradients.size(); ++i) (*sums)[i].assign((*sums)[i] + gradients[i]);
+    assign_only_if(is_finite(loss));
+    return {loss, right};
+  }
+};
+
+// (loss of the batch): the update, and empty accumulators.
+struct Apply {
+  optim::Optimizer* optimizer;
+  optim::EMA* ema;
+  const std::vector<Variable>* sums;
+  void operator()(const Tensor& loss) const {
+    std::vector<Tensor> gradients;
+    for (const Variable& s : *sums) gradients.push_back(s.value());
+    optimizer->apply(gradients);
+    if (ema) ema->update();
+    for (const Variable& s : *sums) s.assign(zeros(s.shape(), s.type().dtype));
+    assign_only_if(is_finite(loss));
+  }
+};
+
+}  // namespace
+
+struct TrainStep::State {
+  int64_t parts;
+  std::vector<Variable> sums;
+  Compiled<Whole> whole;
+  Compiled<Accumulate> accumulate;
+  Compiled<Apply> apply;
+
+  int64_t part_of(int64_t count) const { return (count + parts - 1) / parts; }
+};
+
+TrainStep::TrainStep(const models::Model& model, optim::Optimizer& optimizer, optim::EMA* ema,
+                     const StepOptions& options, const CompileOptions& compile) {
+  const Forward forward{&model, options.label_smoothing};
+  const auto named = [&](std::vector<std::string> names) {
+    CompileOptions c = compile;
+    c.input_names = std::move(names);
+    return c;
+  };
+  state_ =
+      std::make_unique<State>(State{options.parts,
+                                    {},
+                                    {Whole{forward, &optimizer, ema}, named({"images", "labels"})},
+                                    {Accumulate{forward, &optimizer, nullptr}, named({"images", "labels", "share"})},
+                                    {Apply{&optimizer, ema, nullptr}, named({"loss"})}});
+  if (options.parts == 1) return;
+  for (const Variable& p : optimizer.parameters()) state_->sums.emplace_back("gradient." + p.name(), p.type());
+  state_->accumulate = {Accumulate{forward, &optimizer, &state_->sums}, named({"images", "labels", "share"})};
+  state_->apply = {Apply{&optimizer, ema, &state_->sums}, named({"loss"})};
+}
+
+TrainStep::~TrainStep() = default;
+
+TrainStep::Outcome TrainStep::run(const Array& x, const Array& y) {
+  State& s = *state_;
+  if (s.parts == 1) {
+    const auto [loss, right] = s.whole(x, y);
+    return {static_cast<double>(loss.item<float>()), static_cast<double>(right.item<float>())};
+  }
+  const int64_t count = x.shape()[0], part = s.part_of(count);
+  Outcome sum;
+  for (int64_t first = 0; first < count; first += part) {
+    const int64_t n = std::min(part, count - first);
+    const auto share = static_cast<float>(static_cast<double>(n) / static_cast<double>(count));
+    const auto [loss, right] = s.accumulate(rows(x, first, n), rows(y, first, n), Array::of<float>({share}, {}));
+    sum.loss += static_cast<double>(loss.item<float>());
+    sum.right += static_cast<double>(right.item<float>());
+  }
+  s.apply(Array::of<float>({static_cast<float>(sum.loss)}, {}));
+  return sum;
+}
+
+TrainStep::Summary TrainStep::summary(const Type& x, const Type& y) {
+  State& s = *state_;
+  if (s.parts == 1) {
+    const std::shared_ptr<const Plan> plan = s.whole.plan(x, y);
+    return {plan->total_cost().flops, plan->arena_bytes(), plan->steps().size(), plan->options().backend};
+  }
+  const int64_t n = s.part_of(x.shape[0]);
+  const Type scalar{DType::f32, {}};
+  const std::shared_ptr<const Plan> one = s.accumulate.plan(rows(x, n), rows(y, n), scalar), end = s.apply.plan(scalar);
+  return {one->total_cost().flops * static_cast<double>(s.parts) + end->total_cost().flops,
+          std::max(one->arena_bytes(), end->arena_bytes()), one->steps().size() + end->steps().size(),
+          one->options().backend};
+}
+
+std::string TrainStep::first_nonfinite(const Array& x, const Array& y) {
+  // The graph of the whole batch says the same layer, whatever parts it was cut into.
+  State& s = *state_;
+  return train::first_nonfinite(s.whole.graph(x, y), {x, y}, s.whole.states(x, y),
+                                s.whole.plan(x, y)->options().backend);
+}
+
+}  // namespace freight::train

@@ -1,0 +1,53 @@
+// The training step of a run: forward, gradients, update. A whole batch is one plan. A batch that is cut into parts
+// takes two: one adds a part's gradients to accumulators, one applies them, so that the activations of only one part
+// are alive at a time. The gradients are those of the whole batch, but for statistics over a batch (BatchNorm).
+#pragma once
+#include <memory>
+#include <string>
+
+#include "freight/models/models.h"
+#include "freight/optim/ema.h"
+#include "freight/optim/optimizer.h"
+#include "freight/trace/compile.h"
+
+namespace freight::train {
+
+struct StepOptions {
+  double label_smoothing = 0;
+  int64_t parts = 1;
+};
+
+class TrainStep {
+ public:
+  // All of them must outlive the step; `ema` may be null.
+  TrainStep(const models::Model& model, optim::Optimizer& optimizer, optim::EMA* ema, const StepOptions& options,
+            const CompileOptions& compile);
+  ~TrainStep();
+  TrainStep(const TrainStep&) = delete;
+  TrainStep& operator=(const TrainStep&) = delete;
+
+  struct Outcome {
+    double loss = 0;   // mean over the batch
+    double right = 0;  // samples; by the larger share where labels are mixed
+  };
+  // One step on images x (N, ...) and labels y: classes i64 (N), probabilities f32 (N, K), or values. The model is
+  // changed only where the loss is finite, so that a step gone wrong leaves the weights as they were before.
+  Outcome run(const Array& x, const Array& y);
+
+  struct Summary {
+    double flops = 0;        // of the whole step
+    size_t arena_bytes = 0;  // the larger plan's
+    size_t plan_steps = 0;   // of all plans
+    std::string backend;
+  };
+  // For batches of these types; plans, but runs nothing.
+  Summary summary(const Type& x, const Type& y);
+  // The layer where a step on this batch first goes wrong: diverged.h.
+  std::string first_nonfinite(const Array& x, const Array& y);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace freight::train
