@@ -121,7 +121,8 @@ TEST(CpuConv, ForwardAndWeightGradientAgreeWithPlainLoops) {
   for (const ConvCase& k : {ConvCase{1, 1, 1, 1, 1, 1, 1, 1, 0}, ConvCase{3, 1, 28, 28, 6, 5, 5, 1, 2},
                             ConvCase{2, 6, 14, 14, 16, 5, 5, 1, 0}, ConvCase{2, 3, 9, 7, 17, 3, 3, 2, 1},
                             ConvCase{3, 17, 8, 8, 33, 3, 3, 1, 1}, ConvCase{40, 1, 1, 65, 7, 1, 5, 1, 2},
-                            ConvCase{2, 5, 12, 11, 8, 3, 2, 3, 0}, ConvCase{2, 16, 6, 6, 16, 1, 1, 2, 0}}) {
+                            ConvCase{2, 5, 12, 11, 8, 3, 2, 3, 0}, ConvCase{2, 16, 6, 6, 16, 1, 1, 2, 0},
+                            ConvCase{3, 2, 6, 6, 1, 3, 3, 1, 0}, ConvCase{2, 4, 10, 9, 3, 3, 3, 1, 1}}) {
     ConvProblem p;
     p.n = k.n;
     p.c = k.c;

@@ -1,0 +1,43 @@
+// Real data, where it is: the accuracies that shipped recipes must reach in a short run.
+#include <gtest/gtest.h>
+
+#include "freight/train/trainer.h"
+#include "tests/support/files.h"
+
+namespace freight::train {
+namespace {
+
+using freight::testing::real_data;
+using freight::testing::TemporaryDir;
+
+TEST(RealData, TheFastRecipeReaches98Point5PercentOfMnistInOneEpoch) {
+  const std::string root = real_data("mnist/train-images-idx3-ubyte.gz");
+  if (root.empty()) GTEST_SKIP() << "no MNIST in $FREIGHT_DATA or beside the checkout";
+  const TemporaryDir dir;
+  Config c = recipe("mnist", "fast", root);
+  c.data_dir = root;
+  c.deterministic = true;
+  c.output_dir = dir / "run";
+  Observer silent;
+  const Result r = train(c, silent);
+  EXPECT_EQ(r.epochs, 1);
+  EXPECT_EQ(r.test.count, 10000);
+  EXPECT_GE(r.test.top1.value(), 98.5);  // 99.07 to 99.27 with seeds 0 to 2
+}
+
+TEST(RealData, LenetReaches97Point5PercentOfMnistInOneEpoch) {
+  const std::string root = real_data("mnist/train-images-idx3-ubyte.gz");
+  if (root.empty()) GTEST_SKIP() << "no MNIST in $FREIGHT_DATA or beside the checkout";
+  const TemporaryDir dir;
+  Config c = recipe("mnist", "default", root);
+  c.data_dir = root;
+  c.model = "lenet";
+  c.epochs = 1;
+  c.deterministic = true;
+  c.output_dir = dir / "run";
+  Observer silent;
+  EXPECT_GE(train(c, silent).test.top1.value(), 97.5);
+}
+
+}  // namespace
+}  // namespace freight::train
