@@ -1,10 +1,10 @@
 #!/bin/sh
-# Configures, builds and runs part of the suite under sanitizers.
+# Configures, builds and runs part of the suite under sanitizers. Unoptimised: compiling is most of the time.
 # usage: sanitize_test.sh DIR SANITIZERS ROOMS TEST_ROOMS FILTER; the ROOMS are ;-lists, empty for all.
 set -eu
 dir=$1 sanitizers=$2 rooms=$3 test_rooms=$4 filter=$5
 root=$(cd "$(dirname "$0")/.." && pwd)
-cmake -S "$root" -B "$dir" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DFREIGHT_BENCH=OFF \
+cmake -S "$root" -B "$dir" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O0 -g1" -DFREIGHT_BENCH=OFF \
   -DFREIGHT_COMMAND=OFF -DFREIGHT_SANITIZE="$sanitizers" -DFREIGHT_ROOMS="$rooms" -DFREIGHT_TEST_ROOMS="$test_rooms" \
   > "$dir.log" 2>&1 || { cat "$dir.log"; exit 1; }
 ninja -C "$dir" > "$dir.log" 2>&1 || { cat "$dir.log"; exit 1; }

@@ -111,7 +111,7 @@ NETS = {
     "vgg13_bn": (vision("vgg13_bn"), SMALL, 33),
     "vgg16_bn": (vision("vgg16_bn"), SMALL, 33),
     "vgg19_bn": (vision("vgg19_bn"), SMALL, 33),
-    "googlenet": (vision("googlenet", aux_logits=True, init_weights=False), (8, 3, 48, 48), 2),
+    "googlenet": (vision("googlenet", aux_logits=True, init_weights=False), (12, 3, 32, 32), 102),
     "resnet18": (vision("resnet18"), LARGE, 31),
     "resnet34": (vision("resnet34"), LARGE, 31),
     "resnet50": (vision("resnet50"), LARGE, 31),
