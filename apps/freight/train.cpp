@@ -1,6 +1,9 @@
 // `freight train`: a recipe, changed by flags, becomes a run. Progress goes to stderr, the result to stdout.
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 
 #include <nlohmann/json.hpp>
 
@@ -40,6 +43,16 @@ void declare(Options& o, train::Config& c, Flags& f) {
   o.enable_config();
 }
 
+struct MemoryUse {
+  int64_t resident = 0, total = 0;  // bytes: of this process, of the machine
+};
+MemoryUse memory_use() {
+  int64_t size = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> size >> resident;
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  return {resident * page, sysconf(_SC_PHYS_PAGES) * page};
+}
+
 // Shows a run on the terminal.
 class Terminal : public train::Observer {
  public:
@@ -62,17 +75,21 @@ class Terminal : public train::Observer {
   }
   bool wants_step() override { return progress_.due(); }
   void on_step(const train::StepReport& r) override {
-    progress_.update(progress_text({.epoch = r.epoch,
-                                    .epochs = r.epochs,
-                                    .step = r.step,
-                                    .steps = r.steps,
-                                    .loss = r.loss,
-                                    .mean_loss = r.mean_loss,
-                                    .top1 = r.top1,
-                                    .lr = r.lr,
-                                    .samples_per_s = r.samples_per_s,
-                                    .data_percent = r.data_percent,
-                                    .eta_s = r.eta_s}));
+    const MemoryUse memory = memory_use();
+    const ProgressFigures figures{.epoch = r.epoch,
+                                  .epochs = r.epochs,
+                                  .step = r.step,
+                                  .steps = r.steps,
+                                  .loss = r.loss,
+                                  .mean_loss = r.mean_loss,
+                                  .top1 = r.top1,
+                                  .lr = r.lr,
+                                  .samples_per_s = r.samples_per_s,
+                                  .data_percent = r.data_percent,
+                                  .memory_bytes = memory.resident,
+                                  .memory_limit_bytes = memory.total,
+                                  .eta_s = r.eta_s};
+    progress_.update(progress_text(figures, progress_.width()));
   }
   void on_evaluation_progress(int64_t done, int64_t total) override {
     if (progress_.due()) progress_.update(cat("evaluating  ", with_commas(done), "/", with_commas(total)));

@@ -31,6 +31,10 @@ TEST(ProgressText, HasTheDocumentedForm) {
   EXPECT_EQ(progress_text(f),
             "epoch 3/90  412/5005  loss 2.913 (3.104)  top1 41.2  lr 0.1  1284 img/s  data 2%  mem 12.2/29.5 GiB  "
             "eta 0:41:07");
+  EXPECT_EQ(progress_text(f, 200), progress_text(f));
+  EXPECT_EQ(progress_text(f, 90),
+            "epoch 3/90  412/5005  loss 2.913 (3.104)  top1 41.2  1284 img/s  data 2%  eta 0:41:07");
+  EXPECT_EQ(progress_text(f, 79), "epoch 3/90  412/5005  loss 2.913  top1 41.2  1284 img/s  data 2%  eta 0:41:07");
   f.top1.reset(), f.data_percent.reset(), f.memory_bytes.reset(), f.eta_s.reset();
   EXPECT_EQ(progress_text(f), "epoch 3/90  412/5005  loss 2.913 (3.104)  lr 0.1  1284 img/s");
 }

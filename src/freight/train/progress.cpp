@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "freight/base/env.h"
 #include "freight/base/strings.h"
@@ -44,12 +45,15 @@ std::string clock_text(double seconds) {
 }
 
 std::string progress_text(const ProgressFigures& f) {
-  std::string text = cat("epoch ", f.epoch, "/", f.epochs, "  ", f.step, "/", f.steps, "  loss ", figure(f.loss), " (",
-                         figure(f.mean_loss), ")");
+  std::string text = cat("epoch ", f.epoch, "/", f.epochs, "  ", f.step, "/", f.steps, "  loss ", figure(f.loss));
+  if (f.mean_loss) text += cat(" (", figure(*f.mean_loss), ")");
   if (f.top1) text += cat("  top1 ", fixed(*f.top1, 1));
-  char lr[32];
-  std::snprintf(lr, sizeof lr, "%.3g", f.lr);
-  text += cat("  lr ", lr, "  ", rate(f.samples_per_s), " ", f.unit);
+  if (f.lr) {
+    char lr[32];
+    std::snprintf(lr, sizeof lr, "%.3g", *f.lr);
+    text += cat("  lr ", lr);
+  }
+  text += cat("  ", rate(f.samples_per_s), " ", f.unit);
   if (f.data_percent) text += cat("  data ", fixed(*f.data_percent, 0), "%");
   if (f.memory_bytes) {
     const double unit = 1024.0 * 1024.0 * 1024.0;
@@ -58,6 +62,15 @@ std::string progress_text(const ProgressFigures& f) {
                                              : human_bytes(static_cast<double>(*f.memory_bytes)));
   }
   if (f.eta_s) text += cat("  eta ", clock_text(*f.eta_s));
+  return text;
+}
+
+std::string progress_text(ProgressFigures f, size_t width) {
+  std::string text = progress_text(f);
+  if (text.size() > width) f.memory_bytes.reset(), text = progress_text(f);
+  if (text.size() > width) f.lr.reset(), text = progress_text(f);
+  if (text.size() > width) f.mean_loss.reset(), text = progress_text(f);
+  if (text.size() > width) f.data_percent.reset(), text = progress_text(f);
   return text;
 }
 
@@ -97,9 +110,13 @@ void Progress::update(const std::string& text) {
     return;
   }
   // Erase after the text rather than before it: no flicker. One column stays free, where some terminals wrap.
-  std::fprintf(out_, "\r%s\033[K", truncated(text, columns(out_) - 1).c_str());
+  std::fprintf(out_, "\r%s\033[K", truncated(text, width()).c_str());
   std::fflush(out_);
   shown_ = true;
+}
+
+size_t Progress::width() const {
+  return mode_ == Mode::rewriting ? columns(out_) - 1 : std::numeric_limits<size_t>::max();
 }
 
 void Progress::line(const std::string& text) {

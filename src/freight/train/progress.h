@@ -13,9 +13,9 @@ namespace freight {
 struct ProgressFigures {
   int64_t epoch = 0, epochs = 0;  // 1-based
   int64_t step = 0, steps = 0;    // within the epoch
-  double loss = 0, mean_loss = 0;
-  std::optional<double> top1 = {};  // percent
-  double lr = 0;
+  double loss = 0;
+  std::optional<double> mean_loss = {}, top1 = {};  // top1 in percent
+  std::optional<double> lr = {};
   double samples_per_s = 0;
   const char* unit = "img/s";
   std::optional<double> data_percent = {};
@@ -24,6 +24,8 @@ struct ProgressFigures {
 };
 // "epoch 3/90  412/5005  loss 2.913 (3.104)  top1 41.2  lr 0.1  1284 img/s  data 2%  mem 9.8/23.6 GiB  eta 0:41:07"
 std::string progress_text(const ProgressFigures& figures);
+// The same in at most `width` columns where that can be had by leaving out memory, rate, mean loss and data share.
+std::string progress_text(ProgressFigures figures, size_t width);
 // "0:41:07"; "2d 3:04:05" from a day on.
 std::string clock_text(double seconds);
 // The first `width` columns of a UTF-8 text of single-width characters, "..." at the end where it was cut.
@@ -45,6 +47,7 @@ class Progress {
   void line(const std::string& text);    // always, kept
   void clear();                          // removes the rewriting line before others write
   Mode mode() const { return mode_; }
+  size_t width() const;  // columns of the rewriting line; no limit elsewhere
 
  private:
   Mode mode_;
