@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command.h"
+#include "data_text.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/data/catalog.h"
@@ -93,14 +94,38 @@ std::string figures(const std::vector<float>& values) {
 
 int info_command(const Args& args) {
   Common common;
-  std::string name = "digits";
+  std::string name = "digits", on_bad_sample = "error";
   Options options("data info", "Reads a data set and describes it.", "[NAME or PATH] [options]");
   options.positional("NAME or PATH", &name, "a set of `freight data list`, a directory or a file (default digits)",
                      false);
+  options.add("--text-column", &common.load.text.text_column, "of a text file: name or number of the text",
+              {.value = "NAME|N"});
+  options.add("--label-column", &common.load.text.label_column, "of a text file: name or number of the label",
+              {.value = "NAME|N"});
+  options.add("--on-bad-sample", &on_bad_sample, "documents that cannot be read: error stops, skip goes on without",
+              {.one_of = {"error", "skip", "report"}});
   common.add_to(options);
   if (options.parse(args) == Options::Outcome::done) return 0;
 
   const std::string path = data::find(name, common.load);
+  const data::Content content = data::content_of(name, common.load);
+  if (content == data::Content::documents || content == data::Content::corpus) {
+    int64_t left_out = 0;
+    common.load.text.bad = {.on_bad = on_bad_sample == "error" ? data::OnBad::error : data::OnBad::skip,
+                            .report = [&](const data::BadSample& bad) {
+                              ++left_out;
+                              std::fprintf(stderr, "warning: left out: %s: %s\n", bad.path.c_str(), bad.reason.c_str());
+                            }};
+    const data::TextSet set = data::load_text(name, common.load);
+    if (common.as_json) {
+      Json j = text_json(set, path);
+      j["bad_samples"] = left_out;
+      print(j);
+    } else {
+      print_text(set, path);
+    }
+    return 0;
+  }
   const data::TrainTest sets = data::load(name, common.load);
   if (common.as_json) {
     Json j;
@@ -171,20 +196,25 @@ int verify_command(const Args& args) {
       j["files"].push_back({{"path", f.path}, {"sha256", f.sha256}, {"state", state_name(f.state)}});
     }
     j["pictures"] = v.pictures;
+    j["documents"] = v.documents;
     j["bad"] = Json::array();
-    for (const data::BadPicture& bad : v.bad) j["bad"].push_back({{"path", bad.path}, {"reason", bad.reason}});
+    for (const data::BadSample& bad : v.bad) j["bad"].push_back({{"path", bad.path}, {"reason", bad.reason}});
     j["train"] = {{"text", v.train}, {"fingerprint", v.train_fingerprint}};
     j["test"] = {{"text", v.test}, {"fingerprint", v.test_fingerprint}};
     print(j);
     return code;
   }
   for (const auto& f : v.files) std::printf("%-8s %s  %s\n", state_name(f.state), f.sha256.c_str(), f.path.c_str());
-  for (const data::BadPicture& bad : v.bad) std::printf("bad      %s: %s\n", bad.path.c_str(), bad.reason.c_str());
+  for (const data::BadSample& bad : v.bad) std::printf("bad      %s: %s\n", bad.path.c_str(), bad.reason.c_str());
   std::printf("%s\n%s\n", v.train.c_str(), v.test.c_str());
   if (v.pictures > 0) {
     const auto bad = static_cast<int64_t>(v.bad.size());
     std::printf("%s of %s pictures decode, %s do not\n", with_commas(v.pictures - bad).c_str(),
                 with_commas(v.pictures).c_str(), with_commas(bad).c_str());
+    return code;
+  }
+  if (!v.bad.empty()) {
+    std::printf("%s documents can be read, %zu cannot\n", with_commas(v.documents).c_str(), v.bad.size());
     return code;
   }
   std::printf(v.ok() ? "everything parses, no known file differs\n"

@@ -12,6 +12,7 @@
 #include "freight/train/bundle.h"
 #include "freight/train/evaluate.h"
 #include "freight/train/signals.h"
+#include "freight/train/text.h"
 #include "options.h"
 
 namespace freight::app {
@@ -20,6 +21,7 @@ int eval_command(const Args& args) {
   std::string weights, data, data_dir, split = "test", device = "auto", on_bad_sample = "error";
   int64_t batch_size = 256, workers = -1;
   std::optional<double> val_split;
+  std::optional<std::string> text_column, label_column;
   std::optional<int64_t> seed;
   bool json = false;
   Options o("eval", "Measures a stored model on a data set.", "--weights MODEL.safetensors [options]");
@@ -32,7 +34,9 @@ int eval_command(const Args& args) {
         {.one_of = {"test", "val", "train"}});
   o.add("--val-split", &val_split, "share held out of a folder without val part (default: as in training)");
   o.add("--seed", &seed, "seed of that choice (default: as in training)", {.min = 0});
-  o.add("--on-bad-sample", &on_bad_sample, "pictures that cannot be read: error stops, skip and report go on without",
+  o.add("--text-column", &text_column, "of a text file (default: as in training)", {.value = "NAME|N"});
+  o.add("--label-column", &label_column, "the same of the label", {.value = "NAME|N"});
+  o.add("--on-bad-sample", &on_bad_sample, "samples that cannot be read: error stops, skip and report go on without",
         {.one_of = {"error", "skip", "report"}});
   o.add("-j,--workers", &workers, "data threads (-1: chosen)", {.min = -1, .aliases = {"--num-workers"}});
   o.add("-b,--batch-size", &batch_size, "samples per step", {.min = 1});
@@ -49,24 +53,40 @@ int eval_command(const Args& args) {
     const auto it = bundle.provenance.find(key);
     return it == bundle.provenance.end() ? std::string(otherwise) : it->second;
   };
-  data::PictureOptions pictures;
-  pictures.val_split = val_split ? *val_split : std::atof(trained_with("val_split", "-1").c_str());
-  pictures.split_seed = static_cast<uint64_t>(seed ? *seed : std::atoll(trained_with("seed", "0").c_str()));
-  pictures.held_out = split == "test" ? data::HeldOut::test : data::HeldOut::validation;
-  data::TrainTest sets = data::load(data, {.data_dir = data_dir, .pictures = pictures});
-  data::Dataset& set = split == "train" ? sets.train : sets.test;
-  train::adapt(set, bundle);
-  train::EvaluationOptions options{.workers = static_cast<int>(workers), .bad = {}};
+  const double share = val_split ? *val_split : std::atof(trained_with("val_split", "-1").c_str());
+  const auto split_seed = static_cast<uint64_t>(seed ? *seed : std::atoll(trained_with("seed", "0").c_str()));
+  const data::HeldOut held_out = split == "test" ? data::HeldOut::test : data::HeldOut::validation;
   int64_t left_out = 0;
+  data::BadSamples bad;
   if (on_bad_sample != "error") {
-    options.bad = {.on_bad = data::OnBad::skip, .report = [&](const data::BadPicture& bad) {
-                     ++left_out;
-                     std::fprintf(stderr, "warning: left out: %s: %s\n", bad.path.c_str(), bad.reason.c_str());
-                   }};
+    bad = {.on_bad = data::OnBad::skip, .report = [&](const data::BadSample& sample) {
+             ++left_out;
+             std::fprintf(stderr, "warning: left out: %s: %s\n", sample.path.c_str(), sample.reason.c_str());
+           }};
   }
+  data::LoadOptions load{.data_dir = data_dir,
+                         .pictures = {.val_split = share, .split_seed = split_seed, .held_out = held_out},
+                         .text = {.text_column = text_column ? *text_column : trained_with("text_column", ""),
+                                  .label_column = label_column ? *label_column : trained_with("label_column", ""),
+                                  .val_split = share,
+                                  .split_seed = split_seed,
+                                  .held_out = held_out,
+                                  .bad = bad}};
+  const auto poll = [](int64_t, int64_t) { return !signals::stop_requested(); };
   train::Evaluator evaluator(bundle.model, {.backend = device == "auto" ? std::string() : device}, batch_size);
-  const train::Evaluation e = evaluator.run(
-      set, [](int64_t, int64_t) { return !signals::stop_requested(); }, options);
+  train::Evaluation e;
+  const char* unit = "samples";
+  if (bundle.preprocessing.text()) {
+    const data::TextSet set = data::load_text(data, load);
+    const data::TextPart& part = split == "train" ? set.train : set.test;
+    unit = set.corpus() ? "tokens" : "documents";
+    e = evaluator.run(*train::evaluation_feed(set, part, bundle, batch_size), cat(data, ", ", split), poll);
+  } else {
+    data::TrainTest sets = data::load(data, load);
+    data::Dataset& set = split == "train" ? sets.train : sets.test;
+    train::adapt(set, bundle);
+    e = evaluator.run(set, poll, {.workers = static_cast<int>(workers), .bad = bad});
+  }
   if (signals::stop_requested()) return signals::exit_code();
   if (json) {
     nlohmann::ordered_json j = {{"data", data},   {"split", split},       {"count", e.count},       {"top1", nullptr},
@@ -75,8 +95,8 @@ int eval_command(const Args& args) {
     std::printf("%s\n", j.dump().c_str());
   } else {
     const std::string top1 = e.top1 ? cat("top1 ", fixed(*e.top1, 2), " %, ") : std::string();
-    std::printf("%s %s: %sloss %.4f over %s samples (%.2f s)\n", data.c_str(), split.c_str(), top1.c_str(), e.loss,
-                with_commas(e.count).c_str(), e.seconds);
+    std::printf("%s %s: %sloss %.4f over %s %s (%.2f s)\n", data.c_str(), split.c_str(), top1.c_str(), e.loss,
+                with_commas(e.count).c_str(), unit, e.seconds);
   }
   return 0;
 }

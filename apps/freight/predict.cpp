@@ -1,4 +1,4 @@
-// `freight predict`: the classes of pictures by a stored model; one line per picture on stdout.
+// `freight predict`: the classes of pictures or texts by a stored model; one line per sample on stdout.
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
@@ -9,6 +9,7 @@
 #include "freight/base/error.h"
 #include "freight/train/predict.h"
 #include "freight/train/signals.h"
+#include "freight/train/text.h"
 #include "options.h"
 
 namespace freight::app {
@@ -16,18 +17,23 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr size_t kWidest = 80;  // of the first column
+
 struct Prediction {
-  std::string path;
+  std::string path;                  // of a text: the text
   std::vector<float> probabilities;  // by class number
   std::vector<int64_t> order;        // class numbers, the likeliest first; ties by number
 };
+
+// "path" or, in listings of texts, "text".
+const char* key_of(const train::Bundle& bundle) { return bundle.preprocessing.text() ? "text" : "path"; }
 
 void print_json(const train::Bundle& bundle, const Prediction& p) {
   Json all = Json::object();
   for (size_t i = 0; i < p.probabilities.size(); ++i) {
     all[train::class_name(bundle, static_cast<int64_t>(i))] = p.probabilities[i];
   }
-  const Json j = {{"path", p.path},
+  const Json j = {{key_of(bundle), p.path},
                   {"class", train::class_name(bundle, p.order[0])},
                   {"index", p.order[0]},
                   {"probability", p.probabilities[static_cast<size_t>(p.order[0])]},
@@ -78,48 +84,85 @@ void print_values(const std::string& path, const std::vector<float>& values, siz
   std::printf("%s\n", line.c_str());
 }
 
+// Every line of a file ("-": standard input) that is not blank.
+void read_lines(const std::string& file, std::vector<std::string>& texts) {
+  std::string all;
+  if (file == "-") {
+    char buffer[1 << 16];
+    for (size_t n = 0; (n = std::fread(buffer, 1, sizeof buffer, stdin)) > 0;) all.append(buffer, n);
+  } else {
+    const io::Bytes bytes = io::read_file_gunzip(file);
+    all.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  int64_t number = 0;
+  for (std::string& line : split(all, '\n')) {
+    ++number;
+    if (ends_with(line, "\r")) line.pop_back();
+    if (line.find_first_not_of(" \t") == std::string::npos) continue;
+    const std::string fault = data::document_fault(line);
+    if (!fault.empty()) fail(ErrorKind::data, cat(file, ":", number), fault);
+    texts.push_back(std::move(line));
+  }
+}
+
 }  // namespace
 
 int predict_command(const Args& args) {
   std::string model, device = "auto";
-  std::vector<std::string> images;
+  std::vector<std::string> files, texts;
   int64_t top_k = 3, batch_size = 64;
   bool json = false, csv = false;
-  Options o("predict", "Predicts the classes of pictures with a stored model.",
-            "MODEL.safetensors IMAGE.png ... [options]",
+  Options o("predict", "Predicts the classes of pictures or texts with a stored model.",
+            "MODEL.safetensors FILE ... [options]",
             "Pictures are PNG, JPEG, WebP, BMP, PPM or npy; they are made grey or RGB, resized and cut as in\n"
-            "evaluation.\n"
-            "  freight predict runs/convnet-digits/model.safetensors a.png b.jpg --top-k 1");
+            "evaluation. For a model of texts every line of a file is one; - is standard input.\n"
+            "  freight predict runs/convnet-digits/model.safetensors a.png b.jpg --top-k 1\n"
+            "  freight predict runs/textcnn-sst2/model.safetensors --text \"a film to remember\"");
   o.positional("model", &model, "the stored model", true);
-  o.positional("images", &images, "the pictures", false);
-  o.add("--top-k", &top_k, "classes shown per picture", {.min = 1});
-  o.add("-b,--batch-size", &batch_size, "pictures per step", {.min = 1});
+  o.positional("files", &files, "pictures, or files with a text per line", false);
+  o.add("--text", &texts, "a text; may be repeated", {.value = "TEXT"});
+  o.add("--top-k", &top_k, "classes shown per sample", {.min = 1});
+  o.add("-b,--batch-size", &batch_size, "samples per step", {.min = 1});
   o.add("--device", &device, "auto, cpu or ref");
-  o.add("--json", &json, "print one JSON document per picture, with all probabilities");
-  o.add("--csv", &csv, "print path,class,probability lines under a header, top-k lines per picture");
+  o.add("--json", &json, "print one JSON document per sample, with all probabilities");
+  o.add("--csv", &csv, "print path (or text),class,probability lines under a header, top-k lines per sample");
   if (o.parse(args) == Options::Outcome::done) return 0;
-  if (images.empty()) fail(ErrorKind::usage, "images", "are missing; see freight predict --help");
+  if (files.empty() && texts.empty()) {
+    fail(ErrorKind::usage, "files", "are missing (of texts, --text too); see freight predict --help");
+  }
   if (json && csv) fail(ErrorKind::usage, "--csv", "does not go with --json");
   if (csv && !o.given("--top-k")) top_k = 1;
   signals::install();
   train::Bundle bundle = train::load_bundle(model);
-  std::vector<Array> samples;
-  size_t width = 0;
-  for (const std::string& path : images) {
-    if (signals::stop_requested()) return signals::exit_code();
-    samples.push_back(train::load_sample(path, bundle.preprocessing));
-    width = std::max(width, path.size());
+  const CompileOptions compile_options{.backend = device == "auto" ? std::string() : device};
+  std::vector<std::string> names;
+  Array all;
+  if (bundle.preprocessing.text()) {
+    names = texts;
+    for (const std::string& file : files) read_lines(file, names);
+    all = train::predict_texts(bundle, names, compile_options, batch_size);
+  } else {
+    if (!texts.empty())
+      fail(ErrorKind::usage, "--text", model, " reads no texts: it takes samples ", bundle.model.input);
+    names = files;
+    std::vector<Array> samples;
+    for (const std::string& path : files) {
+      if (signals::stop_requested()) return signals::exit_code();
+      samples.push_back(train::load_sample(path, bundle.preprocessing));
+    }
+    all = train::predict(bundle, samples, compile_options, batch_size);
   }
-  const Array all = train::predict(bundle, samples, {.backend = device == "auto" ? std::string() : device}, batch_size);
+  size_t width = 0;
+  for (const std::string& name : names) width = std::max(width, std::min(name.size(), kWidest));
   const int64_t classes = all.shape()[1];
   const auto top = static_cast<size_t>(std::min(top_k, classes));
   const bool values = bundle.model.loss == models::Loss::mse;
-  if (csv) std::printf(values ? "path,output,value\n" : "path,class,probability\n");
-  for (size_t i = 0; i < images.size(); ++i) {
-    Prediction p{images[i], {}, std::vector<int64_t>(static_cast<size_t>(classes))};
+  if (csv) std::printf("%s,%s\n", key_of(bundle), values ? "output,value" : "class,probability");
+  for (size_t i = 0; i < names.size(); ++i) {
+    Prediction p{names[i], {}, std::vector<int64_t>(static_cast<size_t>(classes))};
     const float* row = all.data<float>() + static_cast<int64_t>(i) * classes;
     if (values) {
-      print_values(images[i], {row, row + classes}, width, json, csv);
+      print_values(names[i], {row, row + classes}, width, json, csv);
       continue;
     }
     p.probabilities.assign(row, row + classes);

@@ -50,8 +50,15 @@ struct Workload {
     x = Array(input.dtype, input.shape);
     const auto outputs = static_cast<uint32_t>(model.classes());
     PhiloxStream rng(0, 0, 1);
-    for (int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = rng.normal();
-    if (model.loss == models::Loss::mse) {
+    if (model.reads_tokens()) {
+      const auto tokens = static_cast<uint32_t>(std::max<int64_t>(model.vocabulary() - 1, 1));
+      for (int64_t i = 0; i < x.numel(); ++i) x.data<int32_t>()[i] = static_cast<int32_t>(1 + rng.below(tokens));
+    } else {
+      for (int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = rng.normal();
+    }
+    if (model.language_model()) {
+      y = x;
+    } else if (model.loss == models::Loss::mse) {
       y = Array(DType::f32, {source.batch_size, outputs});
       for (int64_t i = 0; i < y.numel(); ++i) y.data<float>()[i] = rng.normal();
     } else {

@@ -60,10 +60,15 @@ class Terminal : public train::Observer {
       : quiet_(quiet), progress_(flags.progress && !quiet ? Progress::Mode::automatic : Progress::Mode::off) {}
 
   void on_start(const train::Start& s) override {
+    unit_ = s.unit;
+    rate_ = unit_ + "/s";
     if (quiet_) return;
     say(cat("freight ", version(), " on ", s.device));
+    const std::string what = s.classes > 0     ? cat(s.classes, " classes")
+                             : s.unit == "tok" ? "tokens of a corpus"
+                                               : "values to regress";
     say(cat("data    ", s.data, ": ", with_commas(s.train_count), " train, ", with_commas(s.test_count), " test, ",
-            s.classes > 0 ? cat(s.classes, " classes") : "values to regress"));
+            what));
     say(cat("model   ", s.model, ": ", with_commas(s.parameters), " parameters, ", fixed(s.flops_per_step * 1e-9, 2),
             " GFLOP per step, planned peak ", human_bytes(static_cast<double>(s.planned_bytes))));
     const int64_t part = (s.batch_size + s.grad_accum - 1) / s.grad_accum;
@@ -73,6 +78,7 @@ class Terminal : public train::Observer {
     for (const std::string& note : s.notes) say(cat("note    ", note));
     say(cat("output  ", s.output_dir));
   }
+  const std::string& unit() const { return unit_; }
   bool wants_step() override { return progress_.due(); }
   void on_step(const train::StepReport& r) override {
     const MemoryUse memory = memory_use();
@@ -85,6 +91,7 @@ class Terminal : public train::Observer {
                                   .top1 = r.top1,
                                   .lr = r.lr,
                                   .samples_per_s = r.samples_per_s,
+                                  .unit = rate_.c_str(),
                                   .data_percent = r.data_percent,
                                   .memory_bytes = memory.resident,
                                   .memory_limit_bytes = memory.total,
@@ -103,8 +110,8 @@ class Terminal : public train::Observer {
     if (r.top1) text += cat("  top1 ", fixed(*r.top1, 2));
     if (e.test) text += cat("  test loss ", fixed(e.test->loss, 4));
     if (e.test && e.test->top1) text += cat("  test top1 ", fixed(*e.test->top1, 2));
-    text += cat("  ", with_commas(static_cast<int64_t>(r.samples_per_s)), " img/s  data ", fixed(r.data_percent, 0),
-                "%  ", fixed(e.seconds, 1), " s", e.best ? "  * best" : "");
+    text += cat("  ", with_commas(static_cast<int64_t>(r.samples_per_s)), " ", rate_, "  data ",
+                fixed(r.data_percent, 0), "%  ", fixed(e.seconds, 1), " s", e.best ? "  * best" : "");
     if (!quiet_) say(text);
     if (r.data_percent > 20 && !quiet_)
       say(cat("warning: ", fixed(r.data_percent, 0), "% of the time went into waiting for data; try --workers"));
@@ -119,10 +126,11 @@ class Terminal : public train::Observer {
     }
   }
   bool quiet_;
+  std::string unit_ = "img", rate_ = "img/s";
   Progress progress_;
 };
 
-void print_result(const train::Result& r, const Flags& flags) {
+void print_result(const train::Result& r, const Flags& flags, const std::string& unit) {
   if (flags.json) {
     nlohmann::ordered_json j = {{"test_top1", nullptr},
                                 {"test_loss", r.test.loss},
@@ -147,7 +155,7 @@ void print_result(const train::Result& r, const Flags& flags) {
     return;
   }
   if (!r.bad_samples.empty()) {
-    std::printf("left out %zu pictures that cannot be read; freight data verify lists all\n", r.bad_samples.size());
+    std::printf("left out %zu samples that cannot be read; freight data verify lists all\n", r.bad_samples.size());
   }
   const std::string effort = cat(with_commas(r.steps), " steps in ", fixed(r.train_seconds, 1), " s, ",
                                  with_commas(static_cast<int64_t>(r.samples_per_second)), " samples/s");
@@ -158,7 +166,12 @@ void print_result(const train::Result& r, const Flags& flags) {
   }
   std::printf("model   %s\n", r.model_path.c_str());
   std::printf("try     freight eval --weights %s\n", r.model_path.c_str());
-  std::printf("        freight predict %s %s\n", r.model_path.c_str(), r.test.top1 ? "IMAGE.png" : "SAMPLE.npy");
+  if (unit == "tok") {
+    std::printf("        freight generate %s --prompt \"...\"\n", r.model_path.c_str());
+    return;
+  }
+  const char* sample = unit == "doc" ? "--text \"...\"" : r.test.top1 ? "IMAGE.png" : "SAMPLE.npy";
+  std::printf("        freight predict %s %s\n", r.model_path.c_str(), sample);
 }
 
 }  // namespace
@@ -172,7 +185,9 @@ int train_command(const Args& args) {
                                        "Without arguments: trains convnet on the built-in digits.\n"
                                        "  freight train mnist --model lenet --epochs 5\n"
                                        "  freight train --data cifar10 --set optimizer.lr=0.05\n"
-                                       "  freight train --data FOLDER --train-crop-size 128");
+                                       "  freight train --data FOLDER --train-crop-size 128\n"
+                                       "  freight train --data sst2 --model textcnn\n"
+                                       "  freight train --data reviews.csv --text-column body --label-column stars");
     declare(*o, c, f);
     return o;
   };
@@ -184,7 +199,6 @@ int train_command(const Args& args) {
   flags = {};
   const auto o = options(config, flags);
   if (o->parse(args) == Options::Outcome::done) return 0;
-  if (!o->given("--model") && config.model.empty()) config.model = "convnet";
   train::validate(config);
   if (o->dry_run()) {
     std::printf("%s\n", o->config_json().c_str());
@@ -193,7 +207,7 @@ int train_command(const Args& args) {
   signals::install();
   Terminal terminal(flags, o->quiet());
   const train::Result result = train::train(config, terminal, args);
-  print_result(result, flags);
+  print_result(result, flags, terminal.unit());
   return result.interrupted ? signals::exit_code() : 0;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 #include "freight/data/catalog.h"
 #include "freight/data/loader.h"
+#include "freight/data/tokens.h"
 #include "freight/models/loss.h"
 #include "freight/models/models.h"
 #include "freight/nn/nn.h"

@@ -313,7 +313,7 @@ TEST(PredictCommand, MissingAndDamagedPicturesAreNamed) {
   write_file(dir + "/bad.png", "\x89PNG\r\n\x1a\nnot at all");
   expect_refused(run_freight({"predict", model, dir + "/none.png"}), 3, {dir + "/none.png"});
   expect_refused(run_freight({"predict", model, dir + "/bad.png"}), 3, {dir + "/bad.png"});
-  expect_refused(run_freight({"predict", model}), 2, {"images"});
+  expect_refused(run_freight({"predict", model}), 2, {"files", "are missing"});
   expect_refused(run_freight({"predict", dir + "/none.safetensors", dir + "/bad.png"}), 3, {"none.safetensors"});
 }
 

@@ -201,7 +201,7 @@ std::vector<std::string> write_bad_files(const std::string& dir) {
   return paths;
 }
 
-TEST(BadPictures, VerificationNamesEveryOne) {
+TEST(BadSamples, VerificationNamesEveryOne) {
   const TemporaryDir dir;
   write_pictures(dir / "train", {"a", "b"}, 5);
   write_pictures(dir / "val", {"a"}, 2);
@@ -213,7 +213,7 @@ TEST(BadPictures, VerificationNamesEveryOne) {
   EXPECT_FALSE(v.ok());
   EXPECT_EQ(v.pictures, 10 + 2 + 3 + static_cast<int64_t>(bad.size()));
   std::vector<std::string> named;
-  for (const BadPicture& b : v.bad) {
+  for (const BadSample& b : v.bad) {
     named.push_back(b.path);
     EXPECT_FALSE(b.reason.empty());
   }
@@ -237,7 +237,7 @@ TEST_P(BadSamples, StopTheLoaderOrAreLeftOutAndNamed) {
     for (const Batch& b : loader.epoch(0)) (void)b;
   });
   std::set<std::string> named;
-  o.bad = {.on_bad = OnBad::skip, .report = [&](const BadPicture& b) { EXPECT_TRUE(named.insert(b.path).second); }};
+  o.bad = {.on_bad = OnBad::skip, .report = [&](const BadSample& b) { EXPECT_TRUE(named.insert(b.path).second); }};
   Loader loader(set, o);
   for (int64_t epoch = 0; epoch < 2; ++epoch) {
     int64_t seen = 0;
@@ -253,7 +253,7 @@ TEST_P(BadSamples, StopTheLoaderOrAreLeftOutAndNamed) {
 }
 INSTANTIATE_TEST_SUITE_P(Workers, BadSamples, ::testing::Values(0, 1, 3));
 
-TEST(BadPictures, AFileThatVanishesIsNamed) {
+TEST(BadSamples, AFileThatVanishesIsNamed) {
   const TemporaryDir dir;
   write_pictures(dir.path(), {"a", "b"}, 4);
   const Dataset set = load_small(dir.path()).train;

@@ -5,6 +5,8 @@
 
 #include "freight/data/arrays.h"
 #include "freight/data/idx.h"
+#include "freight/data/text.h"
+#include "freight/data/tokenizer.h"
 #include "freight/io/image.h"
 #include "freight/io/npy.h"
 #include "freight/io/safetensors.h"
@@ -99,6 +101,43 @@ TEST(Fuzz, Webp) {
   const std::string valid(reinterpret_cast<char*>(memory), size);
   WebPFree(memory);
   fuzz_picture(valid, 14);
+}
+
+void fuzz_text(const std::string& valid, data::TextForm form, uint32_t stream) {
+  // Damaged documents are left out here and counted as refused there, by turns.
+  fuzz(valid, stream, 3000, [&](io::ByteView b) {
+    const data::TextOptions skip{.bad = {.on_bad = data::OnBad::skip}};
+    if (b.size() % 2) data::parse_text(b, "fuzzed", form, skip);
+    for (const data::TextRow& r : data::parse_text(b, "fuzzed", form)) {
+      if (!data::document_fault(r.text).empty()) throw std::logic_error("a bad document came through");
+      data::words(r.text);
+    }
+  });
+}
+
+TEST(Fuzz, TextFiles) {
+  fuzz_text("text,label\n\"a, \"\"b\"\"\",pos\nplain \xc3\xa9t\xc3\xa9,neg\n", data::TextForm::csv, 15);
+  fuzz_text("sentence\tlabel\na \xe5\xa5\xbd b\t1\nc\t0\n", data::TextForm::tsv, 16);
+  fuzz_text("{\"text\":\"a\",\"label\":\"x\"}\n{\"text\":\"b\",\"label\":1}\n", data::TextForm::jsonl, 17);
+  fuzz_text("__label__a b c\n__label__b \xc3\xa9\n", data::TextForm::fasttext, 18);
+}
+
+TEST(Fuzz, StoredTokenizers) {
+  const std::vector<std::string> texts = {"the cat saw the dog", "the dog saw the cat \xc3\xa9", "a cat, a dog"};
+  const auto try_all = [&](data::TokenizerKind kind, int64_t limit, uint32_t stream) {
+    const Array bytes = data::learn_tokenizer(texts, {.kind = kind, .limit = limit})->stored();
+    fuzz(text_of({bytes.data<uint8_t>(), bytes.bytes()}), stream, 3000, [&](io::ByteView b) {
+      const auto t = data::load_tokenizer(kind, b, "fuzzed");
+      for (const std::string& text : texts) {
+        for (const int32_t id : t->encode(text)) {
+          if (id < 1 || id >= t->size()) throw std::logic_error("a number out of range");
+        }
+      }
+    });
+  };
+  try_all(data::TokenizerKind::word, 0, 19);
+  try_all(data::TokenizerKind::character, 0, 20);
+  try_all(data::TokenizerKind::bpe, 40, 21);
 }
 
 }  // namespace

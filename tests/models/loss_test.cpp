@@ -96,5 +96,32 @@ TEST(Loss, OfValuesIsTheMeanSquareAndOneColumnMayBeFlat) {
   EXPECT_NEAR(score(m, x, y, {.reduction = Reduction::sum}).loss.item<double>(), 5, 1e-6);
 }
 
+// Logits (2, 3, V = 4) that are a function of the token alone.
+TEST(TokenLoss, LeavesPaddingOutOfMeanSumAndCount) {
+  set_default_backend("ref");
+  seed(2);
+  const Model m = from_spec(R"({"format":"freight-model-1","name":"t","input":[3],"input_dtype":"i32","net":[
+      {"type":"Embedding","rows":4,"width":5},{"type":"Linear","out":4}]})");
+  EXPECT_TRUE(m.language_model());
+  const Array x = Array::of<int32_t>({1, 2, 3, 2, 0, 0}, {2, 3}), y = Array::of<int32_t>({2, 3, 1, 3, 0, 0}, {2, 3});
+  const Scored scored = score(m, Tensor(x), Tensor(y));
+  const auto logits = scored.outputs.to_vector<double>();
+  double total = 0, right = 0;
+  for (size_t i = 0; i < 4; ++i) {  // the places that are asked
+    const double* row = logits.data() + i * 4;
+    double sum = 0;
+    for (int k = 0; k < 4; ++k) sum += std::exp(row[k]);
+    const int32_t target = y.data<int32_t>()[i];
+    total += std::log(sum) - row[target];
+    right += std::max_element(row, row + 4) - row == target;
+  }
+  EXPECT_NEAR(scored.loss.item<double>(), total / 4, 1e-6);
+  EXPECT_NEAR(score(m, Tensor(x), Tensor(y), {.reduction = Reduction::sum}).loss.item<double>(), total, 1e-5);
+  EXPECT_EQ(right_count(m, scored.outputs, Tensor(y)).item<double>(), right);
+  const Array none(DType::i32, {2, 3});
+  EXPECT_EQ(score(m, Tensor(x), Tensor(none)).loss.item<double>(), 0);
+  EXPECT_THROW(score(m, Tensor(x), Tensor(Array(DType::i64, {2}))), Error);
+}
+
 }  // namespace
 }  // namespace freight::models

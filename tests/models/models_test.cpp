@@ -25,19 +25,32 @@ std::string read(const std::string& path) {
 
 TEST(Models, ParameterCountsAreThoseOfPyTorch) {
   const std::map<std::string, int64_t> want = {
-      {"linear_regression", 9}, {"logistic_regression", 7850},
-      {"mlp", 101770},          {"mlp_wide", 1863690},
-      {"lenet", 61706},         {"convnet", 19874},
+      {"linear_regression", 9},
+      {"logistic_regression", 7850},
+      {"mlp", 101770},
+      {"mlp_wide", 1863690},
+      {"lenet", 61706},
+      {"convnet", 19874},
       {"resnet20", 272474},  // these three with projection shortcuts
-      {"resnet32", 466906},     {"resnet56", 855770},
+      {"resnet32", 466906},
+      {"resnet56", 855770},
       {"alexnet", 61100840},  // from here on torchvision's
-      {"vgg11", 132863336},     {"vgg11_bn", 132868840},
-      {"vgg13", 133047848},     {"vgg13_bn", 133053736},
-      {"vgg16", 138357544},     {"vgg16_bn", 138365992},
-      {"vgg19", 143667240},     {"vgg19_bn", 143678248},
-      {"googlenet", 13004888},  {"resnet18", 11689512},
-      {"resnet34", 21797672},   {"resnet50", 25557032},
-      {"resnet101", 44549160},  {"resnet152", 60192808},
+      {"vgg11", 132863336},
+      {"vgg11_bn", 132868840},
+      {"vgg13", 133047848},
+      {"vgg13_bn", 133053736},
+      {"vgg16", 138357544},
+      {"vgg16_bn", 138365992},
+      {"vgg19", 143667240},
+      {"vgg19_bn", 143678248},
+      {"googlenet", 13004888},
+      {"resnet18", 11689512},
+      {"resnet34", 21797672},
+      {"resnet50", 25557032},
+      {"resnet101", 44549160},
+      {"resnet152", 60192808},
+      {"textcnn", 20000 * 128 + 100 * (3 + 4 + 5) * 128 + 300 + 602},
+      {"text_bow", 20000 * 64 + 130},
   };
   std::map<std::string, int64_t> got;
   for (const Entry& e : registry()) got[e.name] = create(e.name).net->parameter_count();
@@ -117,6 +130,23 @@ TEST(Models, OptionsChangeInputAndClasses) {
   EXPECT_THROW(load("models/lenet.json", {.classes = 3}), Error);
   EXPECT_THROW(create("lenet", {.input = {1, 4, 4}}), Error);
   EXPECT_THROW(create("mlp", {.classes = -1}), Error);
+}
+
+TEST(Models, NetsForTextTakeVocabularyAndLength) {
+  const Model m = create("textcnn", {.classes = 4, .vocabulary = 50, .length = 40});
+  EXPECT_EQ(m.batch_type(3), (Type{DType::i32, {3, 40}}));
+  EXPECT_EQ(m.output_type(3), (Type{DType::f32, {3, 4}}));
+  EXPECT_EQ(m.vocabulary(), 50);
+  EXPECT_TRUE(m.reads_tokens());
+  EXPECT_FALSE(m.language_model());
+  EXPECT_TRUE(m.takes({7}));
+  EXPECT_FALSE(m.takes({4}));  // the widest filter has 5
+  EXPECT_EQ(create("lenet").vocabulary(), 0);
+  EXPECT_FALSE(create("lenet").reads_tokens());
+  EXPECT_THROW(create("lenet", {.vocabulary = 50}), Error);
+  EXPECT_THROW(create("textcnn", {.length = 3}), Error);
+  EXPECT_THROW(create("text_bow", {.vocabulary = 2}), Error);
+  EXPECT_THROW(load("models/textcnn.json", {.vocabulary = 50}), Error);
 }
 
 TEST(Models, SizesAreReadFromText) {

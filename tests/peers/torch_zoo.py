@@ -24,6 +24,7 @@ import torchvision
 from torchvision.models.resnet import BasicBlock
 
 CLASSES = 10
+VOCABULARY = 50  # of nets that read tokens
 GATE = 4.0
 
 
@@ -86,6 +87,30 @@ class SmallResNet(nn.Module):
         return self.fc(torch.flatten(self.avgpool(x), 1))
 
 
+class TextCNN(nn.Module):
+    """Kim 2014."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, 128, padding_idx=0)
+        self.widths = nn.ModuleDict({f"conv{k}": nn.Sequential(nn.Conv1d(128, 100, k)) for k in (3, 4, 5)})
+        self.fc = nn.Linear(300, CLASSES)
+
+    def forward(self, x):
+        x = self.embedding(x).transpose(1, 2)
+        return self.fc(torch.cat([F.relu(w(x)).amax(2) for w in self.widths.values()], 1))
+
+
+class TextBow(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.EmbeddingBag(VOCABULARY, 64, mode="mean", padding_idx=0)
+        self.fc = nn.Linear(64, CLASSES)
+
+    def forward(self, x):
+        return self.fc(self.embedding(x))
+
+
 def affine(inputs):
     return nn.Sequential(collections.OrderedDict(flatten=nn.Flatten(), fc=nn.Linear(inputs, CLASSES)))
 
@@ -117,11 +142,18 @@ NETS = {
     "resnet50": (vision("resnet50"), LARGE, 31),
     "resnet101": (vision("resnet101"), (2, 3, 64, 64), 31),
     "resnet152": (vision("resnet152"), (2, 3, 64, 64), 31),
+    "textcnn": (TextCNN, (4, 24), 0),
+    "text_bow": (TextBow, (4, 24), 0),
 }
+TOKENS = ("textcnn", "text_bow")  # shape is (N, T)
 
 
 def pictures(shape, salt):
     return (noise(f"x{salt}", shape) * math.sqrt(3)).float()
+
+
+def tokens(shape, salt):
+    return ((noise(f"x{salt}", shape) + 1) / 2 * VOCABULARY).long()
 
 
 def results(name, dtype=torch.float64):
@@ -130,7 +162,7 @@ def results(name, dtype=torch.float64):
     for m in model.modules():
         if isinstance(m, nn.Dropout):
             m.p = 0.0
-    x = pictures(shape, salt).to(dtype)
+    x = tokens(shape, salt) if name in TOKENS else pictures(shape, salt).to(dtype)
     if name == "linear_regression":
         y = noise("y", (shape[0], CLASSES)).float().to(dtype)
         criterion = F.mse_loss
@@ -138,6 +170,8 @@ def results(name, dtype=torch.float64):
         y = torch.tensor([(3 * i + 1) % CLASSES for i in range(shape[0])])
         criterion = F.cross_entropy
     out = {"input": shape[1:], "batch": shape[0], "salt": salt}
+    if name in TOKENS:
+        out["vocabulary"] = VOCABULARY
     with torch.no_grad():
         fill(model, False)
         out["evaluation"] = model.to(dtype).eval()(x)

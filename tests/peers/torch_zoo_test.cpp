@@ -53,6 +53,15 @@ Array noisy(const std::string& name, const Shape& shape, double centre, double s
   return a;
 }
 
+// Numbers below `vocabulary`, padding among them.
+Array tokens(const std::string& name, const Shape& shape, double vocabulary) {
+  Array a(DType::i32, shape);
+  for (int64_t i = 0; i < a.numel(); ++i) {
+    a.data<int32_t>()[i] = static_cast<int32_t>((noise(key_of(name), i) + 1) / 2 * vocabulary);
+  }
+  return a;
+}
+
 enum class Fill { plain, gated };
 
 Array weight(const std::string& name, const Shape& shape, const std::set<std::string>& names, Fill kind) {
@@ -112,7 +121,8 @@ void without_dropout(json& spec) {
 
 // The named net for that input and ten outputs, Dropout off.
 models::Model make(const std::string& name, const json& want) {
-  const models::Options options{.classes = 10, .input = Shape(want["input"].get<std::vector<int64_t>>())};
+  models::Options options{.classes = 10, .input = Shape(want["input"].get<std::vector<int64_t>>())};
+  options.vocabulary = want.value("vocabulary", int64_t{0});
   json spec = json::parse(models::to_spec(models::create(name, options)));
   without_dropout(spec);
   return models::from_spec(spec.dump(), name);
@@ -140,7 +150,9 @@ TEST_P(Zoo, OutputsAndGradientsAreThoseOfPyTorch) {
   const models::Model model = make(name, want);
   nn::Module& net = *model.net;
   const auto n = want["batch"].get<int64_t>();
-  const Array x = noisy(cat("x", want["salt"].get<int64_t>()), model.batch_type(n).shape, 0, std::sqrt(3.0));
+  const std::string x_name = cat("x", want["salt"].get<int64_t>());
+  Array x = noisy(x_name, model.batch_type(n).shape, 0, std::sqrt(3.0));
+  if (model.reads_tokens()) x = tokens(x_name, x.shape(), want["vocabulary"].get<double>());
   Array y(DType::i64, {n});
   for (int64_t i = 0; i < n; ++i) y.data<int64_t>()[i] = (3 * i + 1) % 10;
   if (model.loss == models::Loss::mse) y = noisy("y", {n, 10}, 0, 1);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <set>
 
 #include "freight/base/env.h"
 #include "freight/base/error.h"
@@ -28,7 +29,8 @@ const std::vector<std::string>& fashion_classes() {
 // Kinds of content, told by the files themselves.
 bool holds_data(const std::string& path) {
   CifarKind kind;
-  return is_array_source(path) || is_idx_dir(path) || is_cifar_dir(path, kind) || is_picture_source(path);
+  return is_array_source(path) || is_idx_dir(path) || is_cifar_dir(path, kind) || is_picture_source(path) ||
+         is_text_source(path);
 }
 
 TrainTest load_path(const std::string& path, const std::string& name, const LoadOptions& options) {
@@ -39,11 +41,14 @@ TrainTest load_path(const std::string& path, const std::string& name, const Load
   }
   if (is_cifar_dir(path, kind)) return load_cifar_dir(path, name, kind);
   if (is_picture_source(path)) return load_picture_source(path, name, options.pictures);
+  if (is_text_source(path)) fail(ErrorKind::data, path, "holds text: need arrays or pictures here");
   fail(
       ErrorKind::data, path,
       "no data set recognised: need IDX files (train-images-idx3-ubyte[.gz] ...), CIFAR binaries (data_batch_1.bin ... "
       "or train.bin), x_train.npy and y_train.npy, one .npz, or pictures (",
-      io::picture_endings(), ") as train/CLASS/* and val/CLASS/*, as CLASS/*, or listed in train.csv");
+      io::picture_endings(),
+      ") as train/CLASS/* and val/CLASS/*, as CLASS/*, or listed in train.csv, or text (train.csv, .tsv, .jsonl, .txt, "
+      "or train/CLASS/*.txt; docs/data.md)");
 }
 
 std::vector<std::string> names() {
@@ -102,6 +107,56 @@ const std::vector<CatalogEntry>& catalog() {
         {"test_batch.bin", "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b", 30730000}},
        {"cifar10", "cifar-10-batches-bin", "cifar-10", "CIFAR10", "."},
        {}},
+      {"imdb",
+       "film reviews, good or bad (Maas et al. 2011)",
+       25000,
+       25000,
+       2,
+       "text",
+       {},
+       {"aclImdb", "imdb"},
+       {},
+       true},
+      {"sst2",
+       "sentences and phrases of film reviews, good or bad (Socher et al. 2013)",
+       60614,
+       872,
+       2,
+       "text",
+       {{"train.tsv.gz", "", 0}, {"dev.tsv", "", 0}, {"test.tsv", "", 0}},
+       {"sst2", "SST-2"},
+       {},
+       true},
+      {"ag_news",
+       "news in four topics (Zhang et al. 2015)",
+       120000,
+       7600,
+       4,
+       "text",
+       {{"train.csv", "", 0}, {"test.csv", "", 0}, {"classes.txt", "", 0}},
+       {"ag_news", "ag_news_csv"},
+       {},
+       true},
+      {"sms_spam",
+       "text messages, ham or spam (Almeida et al. 2011); no test part",
+       5574,
+       0,
+       2,
+       "text",
+       {{"SMSSpamCollection", "6292852506516bde49acaa774ae7cef026a31ae604f59452654f196350330113", 477907}},
+       {"sms_spam", "SMSSpamCollection"},
+       {},
+       true},
+      {"tinyshakespeare",
+       "a corpus for language models: 40,000 lines of Shakespeare; no test part",
+       1115394,
+       0,
+       0,
+       "characters",
+       {{"input.txt", "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed", 1115394}},
+       {"tinyshakespeare"},
+       {"https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare"},
+       true},
   };
   return kCatalog;
 }
@@ -145,8 +200,9 @@ std::string find(const std::string& name_or_path, const LoadOptions& options) {
       std::string path = folder == "." ? dir : cat(dir, "/", folder);
       looked.push_back(path);
       CifarKind kind;
-      const bool found =
-          entry->name == "cifar10" ? is_cifar_dir(path, kind) && kind == CifarKind::cifar10 : is_idx_dir(path);
+      const bool found = entry->text                ? is_text_source(path)
+                         : entry->name == "cifar10" ? is_cifar_dir(path, kind) && kind == CifarKind::cifar10
+                                                    : is_idx_dir(path);
       if (found) return path;
     }
   }
@@ -154,21 +210,40 @@ std::string find(const std::string& name_or_path, const LoadOptions& options) {
        entry->name, "` downloads it, --data-dir DIR or FREIGHT_DATA names another place");
 }
 
-TrainTest load(const std::string& name_or_path, const LoadOptions& options) {
-  const std::string path = find(name_or_path, options);
-  if (path.empty()) return make_digits();
-  const CatalogEntry* entry = find_entry(name_or_path);
+namespace {
+// The set's name in listings: the catalog's, or the folder's.
+std::string name_of(const std::string& name_or_path, const std::string& path) {
+  if (find_entry(name_or_path)) return name_or_path;
   std::filesystem::path p(path);
   if (!p.has_filename()) p = p.parent_path();  // "dir/"
-  return load_path(path, entry ? entry->name : p.filename().string(), options);
+  return p.filename().string();
+}
+}  // namespace
+
+TrainTest load(const std::string& name_or_path, const LoadOptions& options) {
+  const std::string path = find(name_or_path, options);
+  return path.empty() ? make_digits() : load_path(path, name_of(name_or_path, path), options);
 }
 
-bool holds_pictures(const std::string& name_or_path, const LoadOptions& options) {
-  if (find_entry(name_or_path)) return false;
+TextSet load_text(const std::string& name_or_path, const LoadOptions& options) {
+  const std::string path = find(name_or_path, options);
+  TextOptions o = options.text;
+  if (!o.held_out && find_entry(name_or_path)) o.held_out = HeldOut::test;
+  return load_text_source(path, name_of(name_or_path, path), o);
+}
+
+Content content_of(const std::string& name_or_path, const LoadOptions& options) {
+  if (const CatalogEntry* entry = find_entry(name_or_path)) {
+    return !entry->text ? Content::arrays : entry->classes > 0 ? Content::documents : Content::corpus;
+  }
   try {
-    return is_picture_source(find(name_or_path, options));
+    const std::string path = find(name_or_path, options);
+    CifarKind kind;
+    if (is_array_source(path) || is_idx_dir(path) || is_cifar_dir(path, kind)) return Content::arrays;
+    if (is_picture_source(path)) return Content::pictures;
+    return is_corpus_source(path) ? Content::corpus : is_text_source(path) ? Content::documents : Content::arrays;
   } catch (const Error&) {
-    return false;
+    return Content::arrays;
   }
 }
 
@@ -218,13 +293,33 @@ Verification verify_pictures(Verification v, LoadOptions options, const std::fun
   v.test_fingerprint = sets.test.fingerprint();
   return v;
 }
+
+// Reads both parts for every way of holding out; each bad document is told once.
+void verify_text(Verification& v, const std::string& name, LoadOptions options) {
+  std::set<std::string> seen;
+  options.text.bad = {.on_bad = OnBad::skip, .report = [&](const BadSample& bad) {
+                        if (seen.insert(bad.path).second) v.bad.push_back(bad);
+                      }};
+  const TextSet set = load_text(name, options);
+  v.documents = set.train.count() + set.test.count();
+  v.train = cat("train ", describe(set, set.train));
+  v.test = cat("test ", describe(set, set.test));
+  v.train_fingerprint = fingerprint(set.train);
+  v.test_fingerprint = fingerprint(set.test);
+  for (const HeldOut part : {HeldOut::validation, HeldOut::test}) {
+    options.text.held_out = part;
+    const TextSet other = load_text(name, options);
+    if (fingerprint(other.test) != v.test_fingerprint) v.documents += other.test.count();
+  }
+}
 }  // namespace
 
 Verification verify(const std::string& name_or_path, const LoadOptions& options,
                     const std::function<bool(int64_t, int64_t)>& poll) {
   Verification v;
   v.where = find(name_or_path, options);
-  if (holds_pictures(v.where)) return verify_pictures(v, options, poll);
+  const Content content = content_of(name_or_path, options);
+  if (content == Content::pictures) return verify_pictures(v, options, poll);
   const CatalogEntry* entry = find_entry(name_or_path);
   if (!v.where.empty() && std::filesystem::is_directory(v.where)) {
     std::vector<std::string> paths;
@@ -241,6 +336,10 @@ Verification verify(const std::string& name_or_path, const LoadOptions& options,
       }
       v.files.push_back(std::move(file));
     }
+  }
+  if (content == Content::documents || content == Content::corpus) {
+    verify_text(v, name_or_path, options);
+    return v;
   }
   const TrainTest sets = load(name_or_path, options);
   v.train = describe(sets.train);

@@ -8,6 +8,7 @@
 
 #include "freight/data/dataset.h"
 #include "freight/data/picture_folder.h"
+#include "freight/data/text.h"
 
 namespace freight::data {
 
@@ -24,7 +25,8 @@ struct CatalogEntry {
   std::vector<CatalogFile> files;    // empty for a set that is drawn by code
   std::vector<std::string> folders;  // usual names of its folder, the first is where `get` puts it
   std::vector<std::string> mirrors;  // base URLs; a file's URL is base + "/" + file name
-  bool builtin() const { return files.empty(); }
+  bool text = false;                 // documents, or characters of a corpus, which has no classes
+  bool builtin() const { return folders.empty(); }
 };
 
 const std::vector<CatalogEntry>& catalog();
@@ -34,18 +36,22 @@ const CatalogEntry* find_entry(const std::string& name);
 struct LoadOptions {
   std::string data_dir = {};  // the --data-dir flag: looked in first
   PictureOptions pictures = {};
+  TextOptions text = {};
 };
 
 // The directory or file that `name_or_path` means. A path is taken as it is; a name is looked for in options.data_dir,
 // $FREIGHT_DATA and the cache, under its usual folder names. "" for a built-in set. Throws Error(data) that lists where
 // it looked and how to get the set, Error(usage) for a name that is neither a set nor a path.
 std::string find(const std::string& name_or_path, const LoadOptions& options = {});
+// Throws Error(data) for a set of text, too: load_text reads those.
 TrainTest load(const std::string& name_or_path, const LoadOptions& options = {});
-// Whether that is a set of pictures on disk. False for what cannot be found.
-bool holds_pictures(const std::string& name_or_path, const LoadOptions& options = {});
+TextSet load_text(const std::string& name_or_path, const LoadOptions& options = {});
+// What a set holds, told without reading it; arrays also for what cannot be found.
+enum class Content { arrays, pictures, documents, corpus };
+Content content_of(const std::string& name_or_path, const LoadOptions& options = {});
 
 // What `freight data verify` checks: the hash of every file (known sets) and that everything parses; of pictures, that
-// every one decodes.
+// every one decodes; of text, that every document can be read.
 struct Verification {
   struct File {
     std::string path;
@@ -54,8 +60,9 @@ struct Verification {
   };
   std::string where;
   std::vector<File> files;
-  int64_t pictures = 0;  // decoded or not
-  std::vector<BadPicture> bad;
+  int64_t pictures = 0;   // decoded or not
+  int64_t documents = 0;  // that can be read
+  std::vector<BadSample> bad;
   std::string train, test;  // describe() of the splits
   uint64_t train_fingerprint = 0, test_fingerprint = 0;
   bool ok() const;

@@ -9,11 +9,13 @@
 #include <span>
 
 #include "freight/base/error.h"
+#include "freight/base/philox.h"
 #include "freight/base/threads.h"
 
 namespace freight::data {
 
 namespace {
+constexpr uint32_t kSplitStream = 0x73706c74;
 constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15ull;
 
 uint64_t mix(uint64_t h, uint64_t word) {
@@ -214,6 +216,27 @@ void Dataset::validate(const std::string& images_file, const std::string& labels
            class_count() - 1);
     }
   }
+}
+
+uint64_t hash_of(const void* bytes, size_t n, uint64_t seed) {
+  return hash_bytes(static_cast<const uint8_t*>(bytes), n, seed);
+}
+
+std::vector<bool> hold_out(const std::vector<int64_t>& labels, size_t classes, double share, uint64_t seed) {
+  std::vector<std::vector<size_t>> members(classes);
+  for (size_t i = 0; i < labels.size(); ++i) members[static_cast<size_t>(labels[i])].push_back(i);
+  std::vector<bool> held(labels.size());
+  for (size_t c = 0; c < classes; ++c) {
+    auto& m = members[c];
+    PhiloxStream random(seed, c, kSplitStream);
+    for (size_t i = m.size(); i-- > 1;) std::swap(m[i], m[random.below(static_cast<uint32_t>(i + 1))]);
+    const auto n = static_cast<int64_t>(m.size());
+    const int64_t most = std::max<int64_t>(n - 1, 0);
+    const auto count =
+        std::clamp<int64_t>(std::llround(share * static_cast<double>(n)), std::min<int64_t>(1, most), most);
+    for (int64_t i = 0; i < count; ++i) held[m[static_cast<size_t>(i)]] = true;
+  }
+  return held;
 }
 
 std::vector<std::string> numbered_classes(int64_t n) {

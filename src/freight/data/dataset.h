@@ -3,6 +3,7 @@
 // values per target.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -57,6 +58,27 @@ struct TrainTest {
   Dataset train, test;
 };
 
+// Which part is the test part of a set that has one for validation and one for the very end.
+enum class HeldOut { validation, test };
+
+// A sample that cannot be read: its file, with the line where it has one, and why.
+struct BadSample {
+  std::string path, reason;
+};
+// Whether such a sample stops the reader (an Error is thrown) or is left out.
+enum class OnBad { error, skip };
+struct BadSamples {
+  OnBad on_bad = OnBad::error;
+  std::function<void(const BadSample&)> report = {};  // told of each one left out, once, in the caller's thread
+};
+
+// Marks the samples to hold out: a share of every class, chosen by the seed and the position in the list alone. A class
+// of two samples or more has at least one on either side.
+std::vector<bool> hold_out(const std::vector<int64_t>& labels, size_t classes, double share, uint64_t seed);
+inline constexpr double kDefaultSplit = 0.2;
+
+// A hash of bytes, equal on every machine of this byte order; `seed` chains several.
+uint64_t hash_of(const void* bytes, size_t n, uint64_t seed);
 // "0", "1", ... for sets whose files name no classes.
 std::vector<std::string> numbered_classes(int64_t n);
 // One line such as "train 60,000 x [1,28,28] u8, 10 classes".

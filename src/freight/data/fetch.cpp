@@ -205,6 +205,9 @@ std::string fetch_set(const std::string& name, const FetchOptions& options) {
   if (const std::string url = env::get("FREIGHT_DATA_URL"); !url.empty()) bases.push_back(url);
   bases.insert(bases.end(), entry->mirrors.begin(), entry->mirrors.end());
   std::string dir = download_dir({.data_dir = options.data_dir}) + "/" + entry->folders.front();
+  if (entry->files.empty()) {
+    fail(ErrorKind::data, name, "comes as an archive: unpack it yourself, so that there is ", dir);
+  }
   if (bases.empty()) {
     fail(ErrorKind::data, name,
          "no address is known for its files: give one by --url BASE or FREIGHT_DATA_URL, or put ",

@@ -41,7 +41,7 @@ using Order = std::shared_ptr<const std::vector<int64_t>>;
 
 // What went wrong with samples of a batch, by their place in it.
 struct Faults {
-  std::map<int64_t, BadPicture> bad;           // left out
+  std::map<int64_t, BadSample> bad;            // left out
   std::map<int64_t, std::exception_ptr> stop;  // the first one is thrown
 };
 }  // namespace

@@ -16,16 +16,8 @@
 #include "freight/data/augment.h"
 #include "freight/data/dataset.h"
 #include "freight/data/mix.h"
-#include "freight/data/picture_folder.h"
 
 namespace freight::data {
-
-// A picture that cannot be read stops the loader (`next` throws), or is left out of its batch, which is then shorter.
-enum class OnBad { error, skip };
-struct BadPictures {
-  OnBad on_bad = OnBad::error;
-  std::function<void(const BadPicture&)> report = {};  // told of each picture left out, once, in the caller's thread
-};
 
 struct LoaderOptions {
   int64_t batch_size = 64;
@@ -39,7 +31,7 @@ struct LoaderOptions {
   Augment augment = {};
   Mix mix = {};                // labels become f32 (N, classes)
   bool channels_last = false;  // images become (N, H, W, C)
-  BadPictures bad = {};
+  BadSamples bad = {};         // a batch that one is left out of is shorter
 };
 
 struct Batch {

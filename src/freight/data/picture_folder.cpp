@@ -12,7 +12,6 @@
 #include <tuple>
 
 #include "freight/base/error.h"
-#include "freight/base/philox.h"
 #include "freight/base/threads.h"
 #include "freight/io/csv.h"
 #include "freight/io/image.h"
@@ -22,7 +21,6 @@ namespace freight::data {
 namespace fs = std::filesystem;
 
 namespace {
-constexpr uint32_t kSplitStream = 0x73706c74;
 constexpr int kDepth = 16;  // of folders within a class: more is a loop of links
 constexpr int64_t kLargestSide = 16384;
 const std::vector<std::string> kTrainNames = {"train"}, kTestNames = {"test"},
@@ -207,22 +205,9 @@ std::string existing(const std::string& root, const std::vector<std::string>& na
   return found.empty() ? "" : found[0];
 }
 
-// Holds out a share of every class, chosen by the seed and the position in the listing alone. A class of two pictures
-// or more has at least one on either side.
+// Holds out a share of every class.
 std::pair<Listing, Listing> split(const Listing& all, size_t classes, double share, uint64_t seed) {
-  std::vector<std::vector<size_t>> members(classes);
-  for (size_t i = 0; i < all.labels.size(); ++i) members[static_cast<size_t>(all.labels[i])].push_back(i);
-  std::vector<bool> held(all.paths.size());
-  for (size_t c = 0; c < classes; ++c) {
-    auto& m = members[c];
-    PhiloxStream random(seed, c, kSplitStream);
-    for (size_t i = m.size(); i-- > 1;) std::swap(m[i], m[random.below(static_cast<uint32_t>(i + 1))]);
-    const auto n = static_cast<int64_t>(m.size());
-    const int64_t most = std::max<int64_t>(n - 1, 0);
-    const auto count =
-        std::clamp<int64_t>(std::llround(share * static_cast<double>(n)), std::min<int64_t>(1, most), most);
-    for (int64_t i = 0; i < count; ++i) held[m[static_cast<size_t>(i)]] = true;
-  }
+  const std::vector<bool> held = hold_out(all.labels, classes, share, seed);
   Listing train{.where = all.where, .paths = {}, .labels = {}, .notes = all.notes};
   Listing val{.where = all.where, .paths = {}, .labels = {}, .notes = {}};
   for (size_t i = 0; i < held.size(); ++i) {
@@ -335,8 +320,8 @@ TrainTest load_picture_source(const std::string& path, const std::string& name, 
           dataset_of(std::move(val), name, "test", classes, val_geometry)};
 }
 
-std::vector<BadPicture> check_pictures(const std::vector<std::string>& paths,
-                                       const std::function<bool(int64_t, int64_t)>& poll) {
+std::vector<BadSample> check_pictures(const std::vector<std::string>& paths,
+                                      const std::function<bool(int64_t, int64_t)>& poll) {
   std::vector<std::string> reasons(paths.size());
   std::atomic<size_t> next{0};
   std::atomic<bool> stopped{false};
@@ -360,7 +345,7 @@ std::vector<BadPicture> check_pictures(const std::vector<std::string>& paths,
   for (int i = 1; i < thread_count(); ++i) threads.emplace_back(work);
   work();
   for (std::thread& t : threads) t.join();
-  std::vector<BadPicture> bad;
+  std::vector<BadSample> bad;
   for (size_t i = 0; i < paths.size(); ++i) {
     if (!reasons[i].empty()) bad.push_back({paths[i], reasons[i]});
   }

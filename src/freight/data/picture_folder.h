@@ -11,8 +11,6 @@
 
 namespace freight::data {
 
-enum class HeldOut { validation, test };
-
 struct PictureOptions {
   int64_t train_crop = 0;  // side of a training sample; 0: 224
   int64_t val_crop = 0;    // side of an evaluation sample; 0: that of training
@@ -23,7 +21,6 @@ struct PictureOptions {
   uint64_t split_seed = 0;
   HeldOut held_out = HeldOut::validation;  // which part is TrainTest::test where the data has both val and test
 };
-inline constexpr double kDefaultSplit = 0.2;
 
 // Told by names: a directory with class folders that hold pictures (below train or directly), or whose train.csv lists
 // pictures, or such a CSV file.
@@ -31,11 +28,8 @@ bool is_picture_source(const std::string& path);
 // Mean and deviation are those of ImageNet, as nearly all networks for photographs expect.
 TrainTest load_picture_source(const std::string& path, const std::string& name, const PictureOptions& options = {});
 
-struct BadPicture {
-  std::string path, reason;
-};
 // Decodes every file wholly, on all cores. `poll` is called now and then by one thread at a time; false stops.
-std::vector<BadPicture> check_pictures(const std::vector<std::string>& paths,
-                                       const std::function<bool(int64_t done, int64_t total)>& poll = {});
+std::vector<BadSample> check_pictures(const std::vector<std::string>& paths,
+                                      const std::function<bool(int64_t done, int64_t total)>& poll = {});
 
 }  // namespace freight::data

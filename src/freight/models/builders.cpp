@@ -1,6 +1,7 @@
 // The registry of named models, and the small ones among them. Letters: C channels, H W image, K classes.
 #include <algorithm>
 #include <charconv>
+#include <functional>
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
@@ -57,7 +58,7 @@ Sequential convnet(const Task& task) {
                     nn::AdaptiveAvgPool2d(5), nn::Flatten(), Linear(800, task.classes));
 }
 
-enum class Takes { pictures, any };  // (C, H, W), or samples of any shape
+enum class Takes { pictures, any, tokens };  // (C, H, W), samples of any shape, i32 (T)
 struct Row {
   Entry entry;
   Sequential (*net)(const Task& task);
@@ -96,6 +97,8 @@ const std::vector<Row>& rows() {
       {{"resnet50", "residual network of 50 layers, bottlenecks", photo, 1000}, [](const T& t) { return resnet(t, kNeck, {3, 4, 6, 3}); }},
       {{"resnet101", "residual network of 101 layers, bottlenecks", photo, 1000}, [](const T& t) { return resnet(t, kNeck, {3, 4, 23, 3}); }},
       {{"resnet152", "residual network of 152 layers, bottlenecks", photo, 1000}, [](const T& t) { return resnet(t, kNeck, {3, 8, 36, 3}); }},
+      {{"textcnn", "text: convolutions over 3, 4 and 5 words, the largest response of each filter", {64}, 2, Loss::cross_entropy, 20000}, textcnn, Takes::tokens},
+      {{"text_bow", "text: the mean of the words' vectors and one linear layer", {64}, 2, Loss::cross_entropy, 20000}, text_bow, Takes::tokens},
   };
   // clang-format on
   return kRows;
@@ -115,8 +118,18 @@ const Row& row_of(const std::string& name) {
 // The options with the defaults of the named model filled in.
 Task task_of(const Row& row, const Options& options) {
   const Entry& e = row.entry;
-  Task t{options.input.empty() ? e.input : options.input, options.classes == 0 ? e.classes : options.classes};
+  Task t{options.input.empty() ? e.input : options.input, options.classes == 0 ? e.classes : options.classes,
+         options.vocabulary == 0 ? e.vocabulary : options.vocabulary};
   if (t.classes < 1) fail(ErrorKind::usage, e.name, "classes must be positive: got ", t.classes);
+  const bool tokens = row.takes == Takes::tokens;
+  if (!tokens && (options.vocabulary != 0 || options.length != 0)) {
+    fail(ErrorKind::usage, e.name, "does not read text: its input is ", e.input);
+  }
+  if (options.length != 0) t.input = {options.length};
+  if (tokens && (t.vocabulary < 3 || t.input.rank() != 1)) {
+    fail(ErrorKind::usage, e.name, "reads tokens (T) of a vocabulary of 3 or more: got samples ", t.input,
+         ", vocabulary ", t.vocabulary);
+  }
   if (!options.size.empty()) {
     if (t.input.rank() != 3) {
       fail(ErrorKind::usage, e.name, "an input size of ", options.size, " needs pictures (C, H, W): the input is ",
@@ -125,11 +138,14 @@ Task task_of(const Row& row, const Options& options) {
     t.input = {t.input[0], options.size[0], options.size[1]};
   }
   const bool any = row.takes == Takes::any;
-  bool ok = any ? t.input.rank() >= 1 : t.input.rank() == 3;
+  bool ok = any ? t.input.rank() >= 1 : t.input.rank() == (tokens ? 1 : 3);
   for (int64_t d : t.input) ok = ok && d > 0;
   if (!ok) {
-    fail(ErrorKind::usage, e.name, "input must be ", any ? "a shape" : "(C, H, W)", " with positive extents: got ",
-         t.input);
+    fail(ErrorKind::usage, e.name, "input must be ",
+         any      ? "a shape"
+         : tokens ? "(T)"
+                  : "(C, H, W)",
+         " with positive extents: got ", t.input);
   }
   return t;
 }
@@ -162,6 +178,31 @@ Type Model::output_type(int64_t batch) const {
 
 int64_t Model::classes() const { return output_type(1).shape.back(); }
 
+bool Model::language_model() const { return reads_tokens() && output_type(1).shape.rank() == 3; }
+
+bool Model::takes(const Shape& sample) const {
+  try {
+    Model other = *this;
+    other.input.shape = sample;
+    other.output_type(1);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+int64_t Model::vocabulary() const {
+  const std::function<int64_t(const nn::Module&)> rows = [&](const nn::Module& m) -> int64_t {
+    const nn::Config config = m.config();
+    if (config.type == "Embedding" || config.type == "EmbeddingBag") return m.variables()[0].variable.shape()[0];
+    for (const nn::Child& c : m.children()) {
+      if (const int64_t n = rows(*c.module); n > 0) return n;
+    }
+    return 0;
+  };
+  return rows(*net);
+}
+
 Shape parse_size(const std::string& text) {
   constexpr int64_t kMax = 1 << 16;
   Shape size;
@@ -189,7 +230,8 @@ const std::vector<Entry>& registry() {
 Model create(const std::string& name, const Options& options) {
   const Row& row = row_of(name);
   const Task task = task_of(row, options);
-  Model m{name, {DType::f32, task.input}, std::make_shared<Sequential>(row.net(task)), row.entry.loss};
+  const DType dtype = row.takes == Takes::tokens ? DType::i32 : DType::f32;
+  Model m{name, {dtype, task.input}, std::make_shared<Sequential>(row.net(task)), row.entry.loss};
   try {
     m.output_type(2);  // checks that the net takes its input
   } catch (const Error& e) {
@@ -207,8 +249,9 @@ Model create(const std::string& name, const Options& options) {
 Model load(const std::string& name_or_file, const Options& options) {
   const bool file = name_or_file.find('/') != std::string::npos || ends_with(name_or_file, ".json");
   if (!file) return create(name_or_file, options);
-  if (options.classes != 0 || !options.input.empty() || !options.size.empty()) {
-    fail(ErrorKind::usage, "model", "class count and input size belong to named models: ", name_or_file,
+  if (options.classes != 0 || !options.input.empty() || !options.size.empty() || options.vocabulary != 0 ||
+      options.length != 0) {
+    fail(ErrorKind::usage, "model", "class count, input size and vocabulary belong to named models: ", name_or_file,
          " says its own");
   }
   return from_spec_file(name_or_file);

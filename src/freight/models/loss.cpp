@@ -23,8 +23,24 @@ Tensor mean_squared_error(const Tensor& outputs, const Tensor& y, Reduction redu
   return reduction == Reduction::sum ? loss * static_cast<double>(outputs.dim(0)) : loss;
 }
 
+// Over the places whose target is not padding.
+Tensor token_cross_entropy(const Tensor& outputs, const Tensor& y, const LossOptions& o) {
+  const Shape places{outputs.shape().begin(), outputs.shape().end() - 1};  // (N, T)
+  if (is_floating(y.type().dtype) || y.shape() != places) {
+    trace::fail_here("cross_entropy", "targets do not fit: got ", y.type(), ", the model gives ", outputs.type());
+  }
+  const int64_t n = places.numel();
+  const Tensor flat = reshape(y, {n});
+  const Tensor losses = cross_entropy(reshape(outputs, {n, outputs.dim(-1)}), flat,
+                                      {.label_smoothing = o.label_smoothing, .reduction = Reduction::none});
+  const Tensor asked = cast(not_equal(flat, 0.0), losses.dtype());  // (N * T)
+  const Tensor total = sum(losses * asked);
+  return o.reduction == Reduction::sum ? total : total / maximum(sum(asked), 1.0);
+}
+
 Tensor loss_of(const Model& model, const Tensor& outputs, const Tensor& y, const LossOptions& o) {
   if (model.loss == Loss::mse) return mean_squared_error(outputs, y, o.reduction);
+  if (outputs.rank() == 3) return token_cross_entropy(outputs, y, o);
   return cross_entropy(outputs, y, {.label_smoothing = o.label_smoothing, .reduction = o.reduction});
 }
 
@@ -42,7 +58,9 @@ Scored score(const Model& model, const Tensor& x, const Tensor& y, const LossOpt
 
 Tensor right_count(const Model& model, const Tensor& outputs, const Tensor& y) {
   if (model.loss == Loss::mse) return zeros({});
-  return sum(cast(equal(argmax(outputs, 1), cast(y, DType::i32)), DType::f32));
+  const Tensor right = equal(argmax(outputs, -1), cast(y, DType::i32));
+  if (outputs.rank() == 3) return sum(cast(logical_and(right, not_equal(y, 0.0)), DType::f32));
+  return sum(cast(right, DType::f32));
 }
 
 }  // namespace freight::models

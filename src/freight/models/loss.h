@@ -1,5 +1,5 @@
-// The loss of a model on a batch, one definition for training, evaluation and measurements. N batch, K classes or
-// values.
+// The loss of a model on a batch, one definition for training, evaluation and measurements. N batch, T tokens, K
+// classes or values.
 #pragma once
 #include "freight/models/models.h"
 #include "freight/ops/neural.h"
@@ -11,15 +11,17 @@ struct LossOptions {
   Reduction reduction = Reduction::mean;
 };
 struct Scored {
-  Tensor outputs;  // (N, K)
+  Tensor outputs;  // (N, K), or (N, T, K)
   Tensor loss;     // scalar: over the samples their mean or sum
 };
 // Runs the net on x and compares with y: cross_entropy takes classes i64 (N); mse values f32 (N, K), or (N) where K is
 // 1, and averages over them. In training the auxiliary heads' losses are added, each times its weight.
 // Throws Error(usage) for targets of another kind or shape.
+// A language model's results (N, T, K) are scored token by token: targets are integers (N, T), and where they are 0
+// (padding) nothing is asked: neither mean nor sum nor count has those places.
 Scored score(const Model& model, const Tensor& x, const Tensor& y, const LossOptions& options = {});
 
-// How many outputs (N, K) have their largest entry at y: f32 scalar. 0 for models that regress values.
+// How many outputs have their largest entry at y: f32 scalar. 0 for models that regress values.
 Tensor right_count(const Model& model, const Tensor& outputs, const Tensor& y);
 
 }  // namespace freight::models

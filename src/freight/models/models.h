@@ -28,13 +28,23 @@ struct Model {
   Type output_type(int64_t batch) const;
   // Extent of the last axis of the result: classes, or values to regress.
   int64_t classes() const;
+  // Reads tokens i32 (N, T).
+  bool reads_tokens() const { return input.dtype == DType::i32 && input.shape.rank() == 1; }
+  // Reads tokens and tells the next one at every place: the result is (N, T, V).
+  bool language_model() const;
+  // Whether the net takes samples of this shape.
+  bool takes(const Shape& sample) const;
+  // Tokens that the first embedding knows; 0 where there is none.
+  int64_t vocabulary() const;
 };
 
 // Zero or empty: the model's default.
 struct Options {
   int64_t classes = 0;
-  Shape input = {};  // of one sample: {1, 28, 28}
-  Shape size = {};   // {H, W} instead of those of `input`
+  Shape input = {};        // of one sample: {1, 28, 28}
+  Shape size = {};         // {H, W} instead of those of `input`
+  int64_t vocabulary = 0;  // of nets that read tokens: how many there are, padding (0) among them
+  int64_t length = 0;      // of those: tokens per sample
 };
 // "224" or "224x192" as {H, W}. Throws Error(usage).
 Shape parse_size(const std::string& text);
@@ -45,6 +55,7 @@ struct Entry {
   Shape input;
   int64_t classes;  // or values to regress
   Loss loss = Loss::cross_entropy;
+  int64_t vocabulary = 0;  // of nets that read tokens, i32 of shape `input`; else 0
 };
 // The named models. Those that torchvision has carry its parameter names, shapes and initial values, so that its
 // weights fit; resnet20, 32 and 56 are those of He et al. 2016, section 4.2, with projection shortcuts.

@@ -197,7 +197,13 @@ ModulePtr build_group_norm(Settings& s, const Tensor& x) {
 
 ModulePtr build_embedding(Settings& s, const Tensor&) {
   const int64_t rows = s.integer("rows"), width = s.integer("width");
-  return std::make_shared<nn::Embedding>(rows, width, nn::EmbeddingOptions{s.integer("padding_idx", -1)});
+  return std::make_shared<nn::Embedding>(rows, width, nn::EmbeddingOptions{s.integer("padding_idx", -1), s.init()});
+}
+
+ModulePtr build_embedding_bag(Settings& s, const Tensor&) {
+  const int64_t rows = s.integer("rows"), width = s.integer("width");
+  return std::make_shared<nn::EmbeddingBag>(rows, width,
+                                            nn::EmbeddingBagOptions{s.integer("padding_idx", 0), s.init()});
 }
 
 ModulePtr build_gelu(Settings& s, const Tensor&) {
@@ -232,6 +238,12 @@ constexpr LayerType kLayers[] = {
     {"Dropout",
      [](Settings& s, const Tensor&) -> ModulePtr { return std::make_shared<nn::Dropout>(s.number("p", 0.5)); }},
     {"Embedding", build_embedding},
+    {"EmbeddingBag", build_embedding_bag},
+    {"Transpose",
+     [](Settings& s, const Tensor&) -> ModulePtr {
+       return std::make_shared<nn::Transpose>(s.integer("a", 1), s.integer("b", 2));
+     }},
+    {"MaxOverTime", build_plain<nn::MaxOverTime>},
     {"Flatten",
      [](Settings& s, const Tensor&) -> ModulePtr {
        return std::make_shared<nn::Flatten>(s.integer("start", 1), s.integer("end", -1));

@@ -1,4 +1,5 @@
-// The nets of the registry, one function per family. Letters: C channels, H W image, K classes.
+// The nets of the registry, one function per family. Letters: C channels, H W image, K classes, T tokens, V
+// vocabulary.
 #pragma once
 #include <vector>
 
@@ -8,8 +9,9 @@ namespace freight::models {
 
 // What a named net is built for: the options with the model's defaults filled in.
 struct Task {
-  Shape input;      // of one sample; (C, H, W) for convolutional nets
-  int64_t classes;  // K
+  Shape input;             // of one sample; (C, H, W) for convolutional nets
+  int64_t classes;         // K
+  int64_t vocabulary = 0;  // V of nets that read tokens; their input is (T)
 };
 
 enum class Norm { none, batch };
@@ -25,5 +27,10 @@ nn::Sequential googlenet(const Task& task);
 nn::Sequential resnet(const Task& task, Block block, const std::vector<int>& stages);
 // The same, section 4.2: three stages of 16, 32 and 64 channels for small images.
 nn::Sequential small_resnet(const Task& task, int blocks_per_stage);
+
+// Kim 2014.
+nn::Sequential textcnn(const Task& task);
+// A bag of words: the mean of their vectors, one linear layer.
+nn::Sequential text_bow(const Task& task);
 
 }  // namespace freight::models

@@ -86,6 +86,11 @@ Init constant(double value) { return {Init::Kind::constant, value, 0}; }
 Init uniform(double lo, double hi) { return {Init::Kind::uniform, lo, hi}; }
 Init normal(double mean, double deviation) { return {Init::Kind::normal, mean, deviation}; }
 Init trunc_normal(double mean, double deviation) { return {Init::Kind::trunc_normal, mean, deviation}; }
+Init embedding(WeightInit init, const Shape& shape, int64_t padding_idx) {
+  Init out = init == WeightInit::standard ? normal() : weight_init(init, shape);
+  out.zero_row = padding_idx;
+  return out;
+}
 Init orthogonal(double gain) { return {Init::Kind::orthogonal, gain, 0}; }
 
 Init kaiming_uniform(const Shape& shape, double gain, Fan fan) {

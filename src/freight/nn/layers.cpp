@@ -86,7 +86,7 @@ Config AdaptiveAvgPool2d::config() const { return Config{"AdaptiveAvgPool2d"}.ex
 Embedding::Embedding(int64_t rows, int64_t width, const EmbeddingOptions& options) : options_(options) {
   need_positive("Embedding", "rows", rows);
   need_positive("Embedding", "width", width);
-  weight = parameter("weight", {rows, width}, init::normal());
+  weight = parameter("weight", {rows, width}, init::embedding(options.init, {rows, width}, options.padding_idx));
   if (options.padding_idx >= rows) {
     fail(ErrorKind::usage, "Embedding", "padding_idx ", options.padding_idx, " is not a row: need below ", rows);
   }
@@ -96,7 +96,8 @@ Config Embedding::config() const {
   return Config{"Embedding"}
       .integer("rows", weight.shape()[0])
       .integer("width", weight.shape()[1])
-      .integer("padding_idx", options_.padding_idx, -1);
+      .integer("padding_idx", options_.padding_idx, -1)
+      .text("init", to_string(options_.init), "standard");
 }
 
 Tensor Flatten::forward(const Tensor& x) { return flatten(x, start_, end_); }

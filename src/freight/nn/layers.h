@@ -98,7 +98,8 @@ class AdaptiveAvgPool2d : public Module {
 };
 
 struct EmbeddingOptions {
-  int64_t padding_idx = -1;  // the row that receives no gradient and begins as zero
+  int64_t padding_idx = -1;                // the row that receives no gradient and begins as zero
+  WeightInit init = WeightInit::standard;  // normal with deviation 1
 };
 // Integers (...) -> (..., width); weight (rows, width).
 class Embedding : public Module {

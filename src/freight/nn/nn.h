@@ -6,3 +6,4 @@
 #include "freight/nn/layers.h"
 #include "freight/nn/module.h"
 #include "freight/nn/norm.h"
+#include "freight/nn/text_layers.h"

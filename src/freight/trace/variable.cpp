@@ -133,6 +133,8 @@ void draw(float* dst, const trace::VariableImpl& v) {
       break;
     }
   }
+  const int64_t width = v.init.zero_row < 0 ? 0 : n / v.type.shape[0];
+  std::fill_n(dst + v.init.zero_row * width, width, 0.0f);
 }
 
 void refuse_while_tracing(const char* op, const Variable& v) {

@@ -14,8 +14,9 @@ namespace freight {
 struct Init {
   enum class Kind { constant, uniform, normal, trunc_normal, orthogonal };
   Kind kind = Kind::constant;
-  double a = 0, b = 0;  // constant: value; uniform: [a, b); normal, trunc_normal (cut at two deviations): mean a,
-                        // deviation b; orthogonal: gain a
+  double a = 0, b = 0;    // constant: value; uniform: [a, b); normal, trunc_normal (cut at two deviations): mean a,
+                          // deviation b; orthogonal: gain a
+  int64_t zero_row = -1;  // on axis 0, set to 0 after that; none where negative
 };
 
 namespace trace {

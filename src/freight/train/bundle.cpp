@@ -2,6 +2,7 @@
 #include "freight/train/bundle.h"
 
 #include <algorithm>
+#include <functional>
 
 #include <nlohmann/json.hpp>
 
@@ -16,6 +17,7 @@ using nlohmann::json;
 namespace {
 
 constexpr const char* kFormat = "freight-bundle-1";
+constexpr const char* kTokenizer = "freight.tokenizer";  // u8: data::Tokenizer::stored
 
 [[noreturn]] void damaged(const std::string& path, const std::string& what) { fail(ErrorKind::checkpoint, path, what); }
 
@@ -30,14 +32,43 @@ const std::string& entry(const io::SafeTensors& file, const std::string& path, c
 
 std::vector<nn::NamedArray> arrays(const io::SafeTensors& file) {
   std::vector<nn::NamedArray> all;
-  for (const auto& [name, array] : file.tensors) all.push_back({name, array});
+  for (const auto& [name, array] : file.tensors) {
+    if (name != kTokenizer) all.push_back({name, array});
+  }
   return all;
+}
+
+// The tokenizer and its buckets; the vocabulary must be the one that the weights were trained with.
+void load_text(Preprocessing& p, const json& j, const io::SafeTensors& file, const models::Model& model,
+               const std::string& path) {
+  const auto tensor =
+      std::find_if(file.tensors.begin(), file.tensors.end(), [](const auto& t) { return t.first == kTokenizer; });
+  if (tensor == file.tensors.end() || tensor->second.dtype() != DType::u8) {
+    damaged(path, cat("the tokenizer is missing: no tensor ", kTokenizer, " of u8"));
+  }
+  data::TokenizerKind kind{};
+  if (const auto name = j.at("tokenizer").get<std::string>(); !data::parse_tokenizer_kind(name, kind)) {
+    damaged(path, cat("unknown tokenizer: got ", name, ", need word, bpe or char"));
+  }
+  const Array& bytes = tensor->second;
+  p.tokenizer = data::load_tokenizer(kind, {bytes.data<uint8_t>(), bytes.bytes()}, path);
+  const auto stored = j.at("vocabulary").get<int64_t>();
+  const int64_t rows = model.vocabulary(), size = p.tokenizer->size();
+  if (size != stored || (rows > 0 && size > rows)) {
+    damaged(path, cat("the vocabulary does not match the weights: it has ", size,
+                      " tokens, the weights were trained with ", stored, " and have ", rows, " rows"));
+  }
+  p.lengths = j.at("lengths").get<std::vector<int64_t>>();
+  if (!model.reads_tokens() || p.lengths.empty() || p.lengths.front() < 1 || p.lengths.back() != model.input.shape[0] ||
+      std::adjacent_find(p.lengths.begin(), p.lengths.end(), std::greater_equal<>()) != p.lengths.end()) {
+    damaged(path, cat("the lengths of batches must rise to that of the model's samples, ", model.input.shape));
+  }
 }
 
 }  // namespace
 
 Preprocessing preprocessing_of(const data::Dataset& set) {
-  return {set.sample_shape(), set.mean, set.std, set.files ? set.files->geometry.resize : 0};
+  return {set.sample_shape(), set.mean, set.std, set.files ? set.files->geometry.resize : 0, {}, {}};
 }
 
 data::PictureGeometry Preprocessing::geometry() const {
@@ -48,10 +79,16 @@ void save_bundle(const std::string& path, const Bundle& bundle) {
   io::SafeTensors file;
   for (const nn::NamedVariable& v : bundle.model.net->state_dict())
     file.tensors.emplace_back(v.name, v.variable.array());
-  const json preprocessing = {{"input", bundle.preprocessing.input.vector()},
-                              {"mean", bundle.preprocessing.mean},
-                              {"std", bundle.preprocessing.std},
-                              {"resize", bundle.preprocessing.resize}};
+  json preprocessing = {{"input", bundle.preprocessing.input.vector()},
+                        {"mean", bundle.preprocessing.mean},
+                        {"std", bundle.preprocessing.std},
+                        {"resize", bundle.preprocessing.resize}};
+  if (const auto& tokenizer = bundle.preprocessing.tokenizer) {
+    preprocessing["tokenizer"] = to_string(tokenizer->kind());
+    preprocessing["vocabulary"] = tokenizer->size();
+    preprocessing["lengths"] = bundle.preprocessing.lengths;
+    file.tensors.emplace_back(kTokenizer, tokenizer->stored());
+  }
   json provenance = bundle.provenance;
   provenance["freight"] = version();
   file.metadata = {{"format", kFormat},
@@ -68,8 +105,9 @@ Bundle load_bundle(const std::string& path) {
     damaged(path, cat("unknown format: got ", format, ", need ", kFormat));
   }
   Bundle b;
+  json preprocessing;
   try {
-    const json preprocessing = json::parse(entry(file, path, "preprocessing"));
+    preprocessing = json::parse(entry(file, path, "preprocessing"));
     b.preprocessing.input = Shape(preprocessing.at("input").get<std::vector<int64_t>>());
     b.preprocessing.mean = preprocessing.at("mean").get<std::vector<float>>();
     b.preprocessing.std = preprocessing.at("std").get<std::vector<float>>();
@@ -96,6 +134,11 @@ Bundle load_bundle(const std::string& path) {
   }
   if (p.resize != 0 && (p.input.rank() != 3 || p.resize < std::max(p.input[1], p.input[2]))) {
     damaged(path, cat("preprocessing resizes to ", p.resize, " and then cuts out ", p.input));
+  }
+  try {
+    if (preprocessing.contains("tokenizer")) load_text(b.preprocessing, preprocessing, file, b.model, path);
+  } catch (const json::exception& e) {
+    damaged(path, cat("metadata is damaged: ", e.what()));
   }
   b.model.net->load_state_dict(arrays(file), path);
   return b;

@@ -1,22 +1,29 @@
 // The stored model: one safetensors file with the weights as tensors and, in its metadata, everything a prediction
-// needs: spec, input preprocessing, class names. `eval`, `predict` and later `serve` start from this file alone.
+// needs: spec, input preprocessing, class names; a tokenizer is a tensor of bytes. `eval`, `predict` and later `serve`
+// start from this file alone.
 #pragma once
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "freight/data/dataset.h"
+#include "freight/data/tokenizer.h"
 #include "freight/models/models.h"
 
 namespace freight::train {
 
 // How raw input becomes the network's input: pictures resized and cut as data::PictureGeometry says, pixels / 255 where
-// u8, then (x - mean) / std per channel.
+// u8, then (x - mean) / std per channel. Texts become tokens, and their batches one of `lengths` long.
 struct Preprocessing {
-  Shape input;                   // of one sample, (C, H, W)
+  Shape input;                   // of one sample, (C, H, W); of text (T), the length at which it is cut off
   std::vector<float> mean, std;  // per channel; empty: no normalisation
   int64_t resize = 0;            // shorter side of a picture before the middle is cut out; 0: the whole is stretched
 
+  std::shared_ptr<const data::Tokenizer> tokenizer = {};  // of text; else null
+  std::vector<int64_t> lengths = {};                      // of text: the buckets, rising (data::document_feed)
+
+  bool text() const { return tokenizer != nullptr; }
   data::PictureGeometry geometry() const;  // of an input of rank 3
 };
 

@@ -26,6 +26,7 @@ constexpr const char* kLength = "Length and batch";
 constexpr const char* kOptimizer = "Optimizer and schedule";
 constexpr const char* kAugment = "Regularisation and augmentation";
 constexpr const char* kPictures = "Pictures in files (docs/data.md)";
+constexpr const char* kText = "Text (docs/data.md)";
 constexpr const char* kMachine = "Machine";
 constexpr const char* kOutput = "Output";
 
@@ -105,6 +106,17 @@ std::vector<Field> make_fields() {
        "share of each class held out where there is no val part (-1: 0.2)", from_below(-1, 1)},
       {kPictures, "--on-bad-sample", "pictures.on_bad_sample", &C::on_bad_sample,
        "error stops; skip leaves it out; report also lists it in bad_samples.tsv", words({"error", "skip", "report"})},
+
+      {kText, "--text-column", "text.text_column", &C::text_column,
+       "of a CSV, TSV or JSON lines file: name or number of the text", {}, {}, "NAME|N"},
+      {kText, "--label-column", "text.label_column", &C::label_column, "the same of the label", {}, {}, "NAME|N"},
+      {kText, "--tokenizer", "text.tokenizer", &C::tokenizer,
+       "word, bpe or char (auto: word for documents, char for a corpus)", words({"auto", "word", "bpe", "char"})},
+      {kText, "--vocabulary", "text.vocabulary", &C::vocabulary,
+       "tokens at most (0: 30,000 words, 8,000 byte pairs, all characters)", at_least(0)},
+      {kText, "--min-count", "text.min_count", &C::min_count, "how often a word must occur to be one", at_least(1)},
+      {kText, "--max-length", "text.max_length", &C::max_length,
+       "tokens per document or window (0: the spec's, or 256)", at_least(0)},
 
       {kMachine, "--device", "device", &C::backend, "auto, cpu or ref"},
       {kMachine, "--precision", "precision", &C::precision, "fp32", words({"fp32"})},

@@ -78,23 +78,30 @@ Evaluator::~Evaluator() = default;
 
 Evaluation Evaluator::run(const data::Dataset& set, const std::function<bool(int64_t, int64_t)>& poll,
                           const EvaluationOptions& options) {
+  const std::string what = cat(set.name, ", ", set.split);
+  if (set.count() == 0) fail(ErrorKind::data, what, "nothing to evaluate: the part is empty");
+  const auto feed =
+      data::loader_feed(set, {.batch_size = state_->batch_size, .workers = options.workers, .bad = options.bad});
+  return run(*feed, what, poll);
+}
+
+Evaluation Evaluator::run(data::Feed& feed, const std::string& what,
+                          const std::function<bool(int64_t, int64_t)>& poll) {
   const auto start = std::chrono::steady_clock::now();
-  if (set.count() == 0) fail(ErrorKind::data, set.name, "nothing to evaluate: the ", set.split, " split is empty");
   const bool was_training = state_->model.net->training();
   state_->model.net->eval();
   Evaluation e;
   double right_sum = 0;
-  data::Loader loader(set, {.batch_size = state_->batch_size, .workers = options.workers, .bad = options.bad});
-  for (data::Batch& b : loader.epoch(0)) {
-    const auto [loss, right] = state_->step(b.images, b.labels);
+  feed.start(0);
+  while (const data::FeedBatch* b = feed.next()) {
+    const auto [loss, right] = state_->step(b->inputs, b->targets);
     e.loss += static_cast<double>(loss.item<float>());
     right_sum += static_cast<double>(right.item<float>());
-    e.count += b.count;
-    if (poll && !poll(e.count, set.count())) break;
+    e.count += b->count;
+    if (poll && !poll(e.count, feed.count_per_epoch())) break;
   }
   if (was_training) state_->model.net->train();
-  if (e.count == 0)
-    fail(ErrorKind::data, set.name, "nothing to evaluate: no picture of the ", set.split, " split can be read");
+  if (e.count == 0) fail(ErrorKind::data, what, "nothing to evaluate: no sample can be read");
   e.loss /= static_cast<double>(e.count);
   if (state_->model.loss != models::Loss::mse) e.top1 = 100.0 * right_sum / static_cast<double>(e.count);
   e.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -6,15 +6,15 @@
 #include <optional>
 #include <string>
 
-#include "freight/data/loader.h"
+#include "freight/data/feed.h"
 #include "freight/trace/compile.h"
 #include "freight/train/bundle.h"
 
 namespace freight::train {
 
 struct Evaluation {
-  int64_t count = 0;                // of the samples that could be read
-  double loss = 0;                  // mean over samples
+  int64_t count = 0;                // of the samples that could be read; of a language model, tokens
+  double loss = 0;                  // mean over them, in nats for classes and tokens
   std::optional<double> top1 = {};  // percent; none for a model that regresses values
   double seconds = 0;
 };
@@ -27,9 +27,11 @@ void need_fit(const models::Model& model, const data::Dataset& set);
 // need_fit.
 void adapt(data::Dataset& set, const Bundle& bundle);
 
+inline constexpr int64_t kEvaluationBatch = 256;  // during training
+
 struct EvaluationOptions {
   int workers = -1;  // of the loader
-  data::BadPictures bad = {};
+  data::BadSamples bad = {};
 };
 
 // Keeps the compiled step between calls, so that every epoch replays the same plan.
@@ -39,7 +41,11 @@ class Evaluator {
   ~Evaluator();
   Evaluator(const Evaluator&) = delete;
   Evaluator& operator=(const Evaluator&) = delete;
-  // `poll` is called between batches; returning false stops, and the result is that of the batches so far.
+  // Runs an epoch of the feed. `poll` is called between batches; returning false stops, and the result is that of the
+  // batches so far. Throws Error(data) naming `what` where nothing could be read.
+  Evaluation run(data::Feed& feed, const std::string& what,
+                 const std::function<bool(int64_t done, int64_t total)>& poll = {});
+  // The same over all samples of a set.
   Evaluation run(const data::Dataset& set, const std::function<bool(int64_t done, int64_t total)>& poll = {},
                  const EvaluationOptions& options = {});
 

@@ -1,5 +1,6 @@
-// Recipes: what recipes/*.json say for a data set. Each file names the data it is for ("mnist"; "pictures" is any set
-// of pictures in files, "any" any other), the recipe's name, and the fields of Config that it changes.
+// Recipes: what recipes/*.json say for a data set. Each file names the data it is for ("mnist"; "pictures",
+// "documents" and "corpus" are any set of that kind, "any" any other), the recipe's name, and the fields of Config that
+// it changes.
 #include "freight/train/recipe_files_internal.h"
 
 #include <nlohmann/json.hpp>
@@ -50,8 +51,14 @@ const std::vector<Recipe>& recipes() {
 // Recipes of the set itself, else those of its kind.
 std::vector<const Recipe*> for_data(const std::string& data, const std::string& data_dir) {
   std::vector<const Recipe*> found;
-  const bool pictures = data::holds_pictures(data, {.data_dir = data_dir});
-  for (const std::string& key : {data, std::string(pictures ? "pictures" : "any")}) {
+  const char* kind = "any";
+  switch (data::content_of(data, {.data_dir = data_dir})) {
+    case data::Content::arrays: break;
+    case data::Content::pictures: kind = "pictures"; break;
+    case data::Content::documents: kind = "documents"; break;
+    case data::Content::corpus: kind = "corpus"; break;
+  }
+  for (const std::string& key : {data, std::string(kind)}) {
     for (const Recipe& r : recipes()) {
       if (r.data == key) found.push_back(&r);
     }

@@ -105,12 +105,12 @@ TrainStep::TrainStep(const models::Model& model, optim::Optimizer& optimizer, op
   state_ =
       std::make_unique<State>(State{options.parts,
                                     {},
-                                    {Whole{forward, &optimizer, ema}, named({"images", "labels"})},
-                                    {Accumulate{forward, &optimizer, nullptr}, named({"images", "labels", "share"})},
+                                    {Whole{forward, &optimizer, ema}, named({"inputs", "targets"})},
+                                    {Accumulate{forward, &optimizer, nullptr}, named({"inputs", "targets", "share"})},
                                     {Apply{&optimizer, ema, nullptr}, named({"loss"})}});
   if (options.parts == 1) return;
   for (const Variable& p : optimizer.parameters()) state_->sums.emplace_back("gradient." + p.name(), p.type());
-  state_->accumulate = {Accumulate{forward, &optimizer, &state_->sums}, named({"images", "labels", "share"})};
+  state_->accumulate = {Accumulate{forward, &optimizer, &state_->sums}, named({"inputs", "targets", "share"})};
   state_->apply = {Apply{&optimizer, ema, &state_->sums}, named({"loss"})};
 }
 

@@ -28,10 +28,11 @@ class TrainStep {
 
   struct Outcome {
     double loss = 0;   // mean over the batch
-    double right = 0;  // samples; by the larger share where labels are mixed
+    double right = 0;  // samples or tokens; by the larger share where labels are mixed
   };
-  // One step on images x (N, ...) and labels y: classes i64 (N), probabilities f32 (N, K), or values. The model is
-  // changed only where the loss is finite, so that a step gone wrong leaves the weights as they were before.
+  // One step on inputs x (N, ...) and targets y: classes i64 (N), probabilities f32 (N, K), values, or tokens i32 (N,
+  // T). The model is changed only where the loss is finite, so that a step gone wrong leaves the weights as they were
+  // before.
   Outcome run(const Array& x, const Array& y);
 
   struct Summary {

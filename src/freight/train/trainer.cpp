@@ -16,9 +16,6 @@
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
 #include "freight/base/version.h"
-#include "freight/data/catalog.h"
-#include "freight/data/loader.h"
-#include "freight/data/resample.h"
 #include "freight/models/loss.h"
 #include "freight/ops/ops.h"
 #include "freight/optim/create.h"
@@ -30,6 +27,7 @@
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
 #include "freight/train/step.h"
+#include "freight/train/task.h"
 
 namespace freight::train {
 
@@ -39,53 +37,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
-
-bool is_spec_file(const std::string& model) {
-  return ends_with(model, ".json") || model.find('/') != std::string::npos;
-}
-
-// A named model takes what evaluation and prediction give it: with pictures, training may use another size.
-models::Model make_model(const Config& c, const data::Dataset& set) {
-  if (is_spec_file(c.model)) return models::load(c.model, {.classes = c.num_classes});
-  const int64_t values = set.labels.numel() / set.count();  // per sample, of a set to regress
-  const int64_t usual = set.classification() ? set.class_count() : values;
-  return models::create(c.model, {.classes = c.num_classes > 0 ? c.num_classes : usual, .input = set.sample_shape()});
-}
-
-data::LoadOptions load_options(const Config& c) {
-  data::LoadOptions o{.data_dir = c.data_dir,
-                      .pictures = {.train_crop = c.train_crop_size,
-                                   .val_crop = c.val_crop_size,
-                                   .val_resize = c.val_resize_size,
-                                   .val_split = c.val_split,
-                                   .split_seed = static_cast<uint64_t>(c.seed)}};
-  if (c.train_crop_size > 0 || !data::holds_pictures(c.data, o)) return o;
-  Shape input;
-  if (!c.input_size.empty()) {
-    const Shape size = models::parse_size(c.input_size);
-    if (size[0] != size[1]) {
-      fail(ErrorKind::usage, "--input-size", "got ", c.input_size,
-           ": pictures in files become squares, need one number");
-    }
-    input = {3, size[0], size[1]};
-  } else if (is_spec_file(c.model)) {
-    input = models::from_spec_file(c.model).input.shape;
-  }
-  if (input.rank() == 3 && input[1] == input[2]) o.pictures.train_crop = input[1];
-  return o;
-}
-
-data::Augment augment_of(const Config& c, const data::Dataset& set) {
-  return {.shift = static_cast<int>(c.shift),
-          .crop_padding = static_cast<int>(c.crop_padding),
-          .random_crop = set.files != nullptr,
-          .crop = {.min_area = c.crop_min_area},
-          .flip = c.flip,
-          .color_jitter = {c.color_jitter, c.color_jitter, c.color_jitter, c.hue_jitter},
-          .rand_augment = static_cast<int>(c.rand_augment),
-          .rand_augment_magnitude = static_cast<int>(c.rand_augment_magnitude),
-          .random_erase = c.random_erase};
-}
 
 optim::Schedule make_schedule(const Config& c, int64_t steps_per_epoch, int64_t total) {
   using optim::Schedule;
@@ -126,6 +77,7 @@ class Run {
     prepare();  // what fails here leaves no directory behind, and an old run alone
     dir_ = std::make_unique<RunDir>(c_.output_dir, c_.overwrite);
     try {
+      record_bad(0);
       announce();
       loop();
       finish();
@@ -142,28 +94,12 @@ class Run {
   void prepare() {
     started_ = Clock::now();
     seed(static_cast<uint64_t>(c_.seed));
-    data_ = data::load(c_.data, load_options(c_));
-    if (!c_.input_size.empty() && !data_.train.files) {
-      const Shape size = models::parse_size(c_.input_size);
-      data_.train = data::resized(data_.train, size[0], size[1]);
-      data_.test = data::resized(data_.test, size[0], size[1]);
-    }
-    model_ = make_model(c_, deployed());
+    task_ = make_task(c_, bad_samples());
+    model_ = task_->make_model();
     if (!c_.weights.empty()) load_weights(model_, c_.weights);
-    need_fit(model_, deployed());
-    check_mix();
     options_ = {.backend = c_.backend == "auto" ? std::string() : c_.backend, .deterministic = c_.deterministic};
-    loader_ = std::make_unique<data::Loader>(data_.train,
-                                             data::LoaderOptions{.batch_size = c_.batch_size,
-                                                                 .shuffle = true,
-                                                                 .seed = static_cast<uint64_t>(c_.seed),
-                                                                 .drop_last = data_.train.count() >= c_.batch_size,
-                                                                 .workers = static_cast<int>(c_.workers),
-                                                                 .epochs = c_.epochs,
-                                                                 .augment = augment_of(c_, data_.train),
-                                                                 .mix = mix(),
-                                                                 .bad = bad_pictures()});
-    steps_per_epoch_ = loader_->batches_per_epoch();
+    feed_ = task_->train_feed();
+    steps_per_epoch_ = feed_->batches_per_epoch();
     total_ = c_.epochs > 0 ? c_.epochs * steps_per_epoch_ : c_.max_steps;
     if (c_.max_steps > 0) total_ = std::min(total_, c_.max_steps);
     epochs_ = (total_ + steps_per_epoch_ - 1) / steps_per_epoch_;
@@ -180,45 +116,34 @@ class Run {
     step_ = std::make_unique<TrainStep>(model_, *optimizer_, ema_.get(),
                                         StepOptions{.label_smoothing = c_.label_smoothing, .parts = c_.grad_accum},
                                         options_);
-    evaluator_ = std::make_unique<Evaluator>(model_, options_, 256);
+    evaluator_ = std::make_unique<Evaluator>(model_, options_, kEvaluationBatch);
     plan_ = plan();
   }
 
-  // The part whose samples are what evaluation and prediction see: pictures may be trained on in another size.
-  const data::Dataset& deployed() const { return data_.train.files ? data_.test : data_.train; }
-
-  data::Mix mix() const { return {.mixup_alpha = c_.mixup_alpha, .cutmix_alpha = c_.cutmix_alpha}; }
-
-  void check_mix() const {
-    if (!mix().any()) return;
-    const char* flag = mix().mixup_alpha > 0 ? "--mixup-alpha" : "--cutmix-alpha";
-    if (!data_.train.classification()) {
-      fail(ErrorKind::usage, flag, "needs class labels; the targets of ", c_.data, " are values");
-    }
-    if (model_.classes() != data_.train.class_count()) {
-      fail(ErrorKind::usage, flag, "model ", model_.name, " gives ", model_.classes(),
-           " classes, mixed labels have the ", data_.train.class_count(), " of ", c_.data);
-    }
-  }
-
-  data::BadPictures bad_pictures() {
+  data::BadSamples bad_samples() {
     if (c_.on_bad_sample == "error") return {};
-    return {.on_bad = data::OnBad::skip, .report = [this](const data::BadPicture& bad) { left_out(bad); }};
+    return {.on_bad = data::OnBad::skip, .report = [this](const data::BadSample& bad) { left_out(bad); }};
   }
 
-  // Told by the loader of training, and by that of each evaluation.
-  void left_out(const data::BadPicture& bad) {
-    for (const data::BadPicture& known : result_.bad_samples) {
+  // Told by the feed of training, by that of each evaluation, and by readers of text.
+  void left_out(const data::BadSample& bad) {
+    for (const data::BadSample& known : result_.bad_samples) {
       if (known.path == bad.path) return;
     }
     result_.bad_samples.push_back(bad);
-    dir_->log(cat("left out: ", bad.path, ": ", bad.reason));
-    if (c_.on_bad_sample == "report") {
-      std::string text;
-      for (const data::BadPicture& b : result_.bad_samples) text += cat(b.path, "\t", b.reason, "\n");
-      dir_->write_text("bad_samples.tsv", text);
-    }
+    if (dir_) record_bad(result_.bad_samples.size() - 1);
     observer_.on_bad_sample(bad.path, bad.reason);
+  }
+
+  // Those from number `first` on; texts are read before there is a directory.
+  void record_bad(size_t first) {
+    for (size_t i = first; i < result_.bad_samples.size(); ++i) {
+      dir_->log(cat("left out: ", result_.bad_samples[i].path, ": ", result_.bad_samples[i].reason));
+    }
+    if (c_.on_bad_sample != "report" || result_.bad_samples.empty()) return;
+    std::string text;
+    for (const data::BadSample& b : result_.bad_samples) text += cat(b.path, "\t", b.reason, "\n");
+    dir_->write_text("bad_samples.tsv", text);
   }
 
   void announce() {
@@ -228,9 +153,10 @@ class Run {
     s.output_dir = c_.output_dir;
     s.data = c_.data;
     s.parameters = model_.net->parameter_count();
-    s.train_count = data_.train.count();
-    s.test_count = data_.test.count();
-    s.classes = data_.train.class_count();
+    s.train_count = task_->train_count();
+    s.test_count = task_->test_count();
+    s.classes = static_cast<int64_t>(task_->classes().size());
+    s.unit = task_->unit();
     s.batch_size = c_.batch_size;
     s.grad_accum = c_.grad_accum;
     s.epochs = epochs_;
@@ -239,9 +165,7 @@ class Run {
     s.planned_bytes = plan_.arena_bytes;
     s.plan_steps = plan_.plan_steps;
     s.seed = static_cast<uint64_t>(c_.seed);
-    for (const data::Dataset* set : {&data_.train, &data_.test}) {
-      if (!set->note.empty()) s.notes.push_back(set->note);
-    }
+    s.notes = task_->notes();
     result_.parameters = s.parameters;
     backend_ = plan_.backend;
     dir_->write_text("config.json", to_json(c_) + "\n");
@@ -252,12 +176,8 @@ class Run {
 
   // Of the step on a full batch.
   TrainStep::Summary plan() {
-    Shape x = data_.train.sample_shape(), y = data_.train.labels.shape();
-    x.insert(0, c_.batch_size);
-    y[0] = c_.batch_size;
-    Type labels{data_.train.labels.dtype(), y};
-    if (mix().any()) labels = {DType::f32, {c_.batch_size, data_.train.class_count()}};
-    return step_->summary(Type{DType::f32, x}, labels);
+    const auto [inputs, targets] = task_->batch_types();
+    return step_->summary(inputs, targets);
   }
   bool regression() const { return model_.loss == models::Loss::mse; }
 
@@ -267,7 +187,7 @@ class Run {
 
   void run_epoch() {
     const auto start = Clock::now();
-    const double waited = loader_->wait_seconds();
+    const double waited = feed_->wait_seconds();
     double loss_sum = 0, right = 0;
     int64_t seen = 0, batches = 0;
     StepReport report;
@@ -283,14 +203,16 @@ class Run {
                 .top1 = {},
                 .lr = optimizer_->lr(),
                 .samples_per_s = static_cast<double>(seen) / elapsed,
-                .data_percent = 100.0 * (loader_->wait_seconds() - waited) / elapsed,
+                .data_percent = 100.0 * (feed_->wait_seconds() - waited) / elapsed,
                 .eta_s = static_cast<double>(total_ - done_) * elapsed / static_cast<double>(batches)};
       if (!regression()) report.top1 = 100.0 * right / static_cast<double>(seen);
     };
     double loss = 0;
-    for (data::Batch& batch : loader_->epoch(epoch_ - 1)) {
+    feed_->start(epoch_ - 1);
+    while (const data::FeedBatch* next = feed_->next()) {
+      const data::FeedBatch& batch = *next;
       optimizer_->set_lr(schedule_.at(done_));
-      const TrainStep::Outcome outcome = step_->run(batch.images, batch.labels);
+      const TrainStep::Outcome outcome = step_->run(batch.inputs, batch.targets);
       loss = outcome.loss;
       ++done_;
       ++batches;
@@ -307,7 +229,7 @@ class Run {
       if (save && !result_.interrupted) dir_->checkpoint(done_, bundle(), false, c_.keep);
       if (done_ == total_ || result_.interrupted) break;
     }
-    if (batches == 0) fail(ErrorKind::data, c_.data, "no picture of the train split can be read");
+    if (batches == 0) fail(ErrorKind::data, c_.data, "no sample of the train split can be read");
     result_.train_seconds += since(start);
     result_.samples_per_second += static_cast<double>(seen);
     result_.train_loss = loss;
@@ -359,12 +281,10 @@ class Run {
   // On the averaged weights where there are any. Nothing when a signal stops it: a part of the set is no result.
   std::optional<Evaluation> evaluate() {
     if (ema_) ema_->swap();
-    Evaluation e = evaluator_->run(data_.test,
-                                   [&](int64_t n, int64_t all) {
-                                     observer_.on_evaluation_progress(n, all);
-                                     return !signals::stop_requested();
-                                   },
-                                   {.workers = static_cast<int>(c_.workers), .bad = bad_pictures()});
+    const Evaluation e = evaluator_->run(*task_->test_feed(), cat(c_.data, ", test"), [&](int64_t n, int64_t all) {
+      observer_.on_evaluation_progress(n, all);
+      return !signals::stop_requested();
+    });
     if (ema_) ema_->swap();
     if (signals::stop_requested()) {
       result_.interrupted = true;
@@ -376,13 +296,15 @@ class Run {
 
   Bundle bundle() {
     Bundle b{model_,
-             preprocessing_of(deployed()),
-             data_.train.classes,
+             task_->preprocessing(),
+             task_->classes(),
              {{"data", c_.data},
               {"steps", cat(done_)},
               {"test_loss", cat(result_.test.loss)},
               {"seed", cat(c_.seed)},
               {"val_split", cat(c_.val_split)}}};
+    if (!c_.text_column.empty()) b.provenance["text_column"] = c_.text_column;
+    if (!c_.label_column.empty()) b.provenance["label_column"] = c_.label_column;
     if (result_.test.top1) b.provenance["test_top1"] = fixed(*result_.test.top1, 2);
     return b;
   }
@@ -397,10 +319,10 @@ class Run {
     result_.total_seconds = since(started_);
   }
 
-  [[noreturn]] void diverged(const data::Batch& batch, double loss) {
+  [[noreturn]] void diverged(const data::FeedBatch& batch, double loss) {
     std::string layer;
     try {
-      layer = step_->first_nonfinite(batch.images, batch.labels);
+      layer = step_->first_nonfinite(batch.inputs, batch.targets);
     } catch (const Error& e) {
       layer = cat("(the first bad layer could not be found: ", e.what(), ")");
     }
@@ -436,12 +358,10 @@ class Run {
               {"status", status},
               {"exit_code", exit_code},
               {"time", static_cast<int64_t>(std::time(nullptr))}};
-    if (data_.train.count()) {
-      j["data"] = {{"name", c_.data},
-                   {"train", data_.train.count()},
-                   {"test", data_.test.count()},
-                   {"fingerprint", cat(data_.train.fingerprint())}};
-    }
+    j["data"] = {{"name", c_.data},
+                 {"train", task_->train_count()},
+                 {"test", task_->test_count()},
+                 {"fingerprint", cat(task_->fingerprint())}};
     if (std::string_view(status) == "complete" || result_.interrupted) {
       j["result"] = {{"test_top1", nullptr},
                      {"test_loss", result_.test.loss},
@@ -460,10 +380,10 @@ class Run {
   Observer& observer_;
   std::vector<std::string> argv_;
   std::unique_ptr<RunDir> dir_;
-  data::TrainTest data_;
+  std::unique_ptr<Task> task_;
   models::Model model_;
   CompileOptions options_;
-  std::unique_ptr<data::Loader> loader_;
+  std::unique_ptr<data::Feed> feed_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<optim::EMA> ema_;
   optim::Schedule schedule_ = optim::Schedule::constant(0);

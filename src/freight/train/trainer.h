@@ -24,6 +24,7 @@ struct Start {
   size_t plan_steps = 0;
   uint64_t seed = 0;
   std::vector<std::string> notes;  // on how the data came about
+  std::string unit;                // of samples: "img", "doc", "tok"
 };
 
 struct StepReport {
@@ -67,8 +68,8 @@ struct Result {
   double samples_per_second = 0;
   int64_t parameters = 0;
   std::string model_path, output_dir;
-  std::vector<data::BadPicture> bad_samples;  // left out
-  bool interrupted = false;                   // a signal asked to stop; everything was saved
+  std::vector<data::BadSample> bad_samples;  // left out
+  bool interrupted = false;                  // a signal asked to stop; everything was saved
 };
 
 // Runs to the end. Throws Error: usage, data, device, diverged (the message names the step and the first bad layer),

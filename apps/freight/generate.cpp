@@ -1,0 +1,58 @@
+// `freight generate`: continues a text with a stored language model; the text appears as it is made.
+#include <cstdio>
+
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "freight/base/error.h"
+#include "freight/train/generate.h"
+#include "freight/train/signals.h"
+#include "options.h"
+
+namespace freight::app {
+
+int generate_command(const Args& args) {
+  std::string model, prompt = "\n", device = "auto";
+  train::GenerateOptions options;
+  int64_t seed = 0;
+  bool json = false;
+  Options o("generate", "Continues a text with a stored language model.", "MODEL.safetensors [options]",
+            "  freight generate runs/lm-tinyshakespeare/model.safetensors --prompt \"ROMEO:\" --temperature 0.8");
+  o.positional("model", &model, "the stored model", true);
+  o.add("--prompt", &prompt, "the text to continue (default: a line end)", {.value = "TEXT"});
+  o.add("--max-tokens", &options.max_tokens, "tokens to make", {.min = 0, .aliases = {"--max-new-tokens"}});
+  o.add("--temperature", &options.temperature, "logits are divided by it; 0 takes the likeliest token", {.min = 0});
+  o.add("--top-k", &options.top_k, "draw among so many likeliest tokens (0: all)", {.min = 0});
+  o.add("--seed", &seed, "seed of the draws", {.min = 0});
+  o.add("--device", &device, "auto, cpu or ref");
+  o.add("--json", &json, "print one JSON document at the end");
+  if (o.parse(args) == Options::Outcome::done) return 0;
+  options.seed = static_cast<uint64_t>(seed);
+  signals::install();
+  train::Bundle bundle = train::load_bundle(model);
+  bool begun = false;
+  const train::Generated made = train::generate(
+      bundle, prompt, options, {.backend = device == "auto" ? std::string() : device}, [&](const std::string& piece) {
+        if (!json) {
+          if (!begun) std::fwrite(prompt.data(), 1, prompt.size(), stdout);
+          std::fwrite(piece.data(), 1, piece.size(), stdout);
+          std::fflush(stdout);
+        }
+        begun = true;
+        return !signals::stop_requested();
+      });
+  if (json) {
+    const nlohmann::ordered_json j = {{"prompt", prompt},
+                                      {"text", made.text},
+                                      {"tokens", made.tokens},
+                                      {"seed", seed},
+                                      {"temperature", options.temperature},
+                                      {"top_k", options.top_k}};
+    std::printf("%s\n", j.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+  } else {
+    std::printf("\n");
+  }
+  return signals::stop_requested() ? signals::exit_code() : 0;
+}
+
+}  // namespace freight::app

@@ -1,0 +1,41 @@
+// Feed: batches of one part of a data set, whatever its kind, as training and evaluation read them: inputs for the net,
+// targets for the loss. N samples, T tokens.
+//   feed.start(epoch);
+//   while (FeedBatch* b = feed.next()) step(b->inputs, b->targets);
+#pragma once
+#include <memory>
+
+#include "freight/data/loader.h"
+
+namespace freight::data {
+
+struct FeedBatch {
+  Array inputs;       // f32 (N, ...), or tokens i32 (N, T)
+  Array targets;      // i64 (N) classes, f32 values or mixed classes, or tokens i32 (N, T), 0 where nothing is asked
+  int64_t count = 0;  // of targets that are asked: N, or the tokens among them that are not padding
+};
+
+class Feed {
+ public:
+  virtual ~Feed() = default;
+  Feed(const Feed&) = delete;
+  Feed& operator=(const Feed&) = delete;
+
+  virtual int64_t batches_per_epoch() const = 0;
+  // Sum of the batches' counts over an epoch, where nothing is left out.
+  virtual int64_t count_per_epoch() const = 0;
+  // A running epoch is dropped. The batches depend on the seed and the epoch alone.
+  virtual void start(int64_t epoch) = 0;
+  // The next batch, or null at the epoch's end; it lives until the next call.
+  virtual FeedBatch* next() = 0;
+  // Seconds spent in `next` waiting for data, or making it.
+  virtual double wait_seconds() const = 0;
+
+ protected:
+  Feed() = default;
+};
+
+// The batches of a Loader.
+std::unique_ptr<Feed> loader_feed(Dataset set, const LoaderOptions& options);
+
+}  // namespace freight::data

@@ -1,0 +1,390 @@
+// Which files make up a text data set, the numbering of its classes, and its parts. Files: text_file.cpp. See text.h.
+#include "freight/data/text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <tuple>
+
+#include "freight/base/error.h"
+#include "freight/data/unicode.h"
+
+namespace freight::data {
+
+namespace fs = std::filesystem;
+
+namespace {
+const std::vector<std::string> kTrainNames = {"train"}, kTestNames = {"test"},
+                               kValNames = {"val", "valid", "validation", "dev"};
+// Folders and files that lie beside the documents of well-known sets and are none.
+constexpr const char* kUnlabelled = "unsup";  // aclImdb: reviews without a label
+
+enum class Form { none, csv, tsv, jsonl, fasttext, corpus };
+
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+std::string without_gz(const std::string& name) {
+  return ends_with(name, ".gz") ? name.substr(0, name.size() - 3) : name;
+}
+
+bool begins_with_label(const std::string& path) {
+  std::string head(4096, '\0');
+  if (ends_with(path, ".gz")) {
+    const io::Bytes bytes = io::read_file_gunzip(path);
+    head.assign(reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), head.size()));
+  } else {
+    std::ifstream in(path, std::ios::binary);
+    in.read(head.data(), static_cast<std::streamsize>(head.size()));
+    head.resize(static_cast<size_t>(std::max<std::streamsize>(in.gcount(), 0)));
+  }
+  if (starts_with(head, "\xef\xbb\xbf")) head.erase(0, 3);
+  const size_t first = head.find_first_not_of(" \t\r\n");
+  return first != std::string::npos && head.compare(first, 9, "__label__") == 0;
+}
+
+Form form_of(const fs::path& path) {
+  if (!is_file(path)) return Form::none;
+  const std::string name = path.filename().string(), plain = lower(without_gz(name));
+  const auto is = [&](const char* ending) { return ends_with(plain, ending); };
+  if (is(".csv")) return Form::csv;
+  if (is(".tsv") || name == "SMSSpamCollection") return Form::tsv;
+  if (is(".jsonl") || is(".ndjson")) return Form::jsonl;
+  if (is(".ft")) return Form::fasttext;
+  if (!is(".txt")) return Form::none;
+  const bool about = starts_with(plain, "readme") || starts_with(plain, "license") || starts_with(plain, "licence");
+  if (about || plain == "classes.txt" || plain == "labels.txt") return Form::none;
+  return begins_with_label(path.string()) ? Form::fasttext : Form::corpus;
+}
+
+// Entries of a folder in byte order, those with a dot in front left out.
+std::vector<fs::path> entries(const fs::path& dir) {
+  std::vector<fs::path> out;
+  std::error_code error;
+  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
+    if (!starts_with(it->path().filename().string(), ".")) out.push_back(it->path());
+  }
+  if (error) fail(ErrorKind::data, dir.string(), "the folder cannot be read: ", error.message());
+  std::sort(out.begin(), out.end(), [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
+  return out;
+}
+
+bool is_document(const fs::path& path) { return ends_with(lower(path.filename().string()), ".txt") && is_file(path); }
+
+// Whether folders in here hold documents.
+bool has_class_folders(const fs::path& dir) {
+  if (!is_folder(dir)) return false;
+  for (const fs::path& p : entries(dir)) {
+    if (!is_folder(p) || p.filename() == kUnlabelled) continue;
+    std::error_code error;
+    for (fs::directory_iterator it(p, error), end; !error && it != end; it.increment(error)) {
+      if (is_document(it->path())) return true;
+    }
+  }
+  return false;
+}
+
+// The parts of a set: files or folders; "" where there is none.
+struct Layout {
+  std::string train, val, test;
+  bool folders = false;
+  std::string note;
+};
+
+std::string one_of(const std::string& root, const std::vector<std::string>& names,
+                   const std::vector<fs::path>& candidates) {
+  std::vector<std::string> found;
+  for (const fs::path& p : candidates) {
+    const std::string stem = fs::path(without_gz(p.filename().string())).stem().string();
+    if (std::find(names.begin(), names.end(), stem) != names.end()) found.push_back(p.string());
+  }
+  if (found.size() > 1) fail(ErrorKind::data, root, "has ", found[0], " and ", found[1], ": keep one of them");
+  return found.empty() ? "" : found[0];
+}
+
+// No part at all where this is no text set.
+Layout layout_of(const std::string& path) {
+  Layout l;
+  if (!is_folder(path)) {
+    if (form_of(path) != Form::none) l.train = path;
+    return l;
+  }
+  std::vector<fs::path> folders, files;
+  for (const fs::path& p : entries(path)) {
+    if (is_folder(p)) folders.push_back(p);
+    if (form_of(p) != Form::none) files.push_back(p);
+  }
+  if (has_class_folders(path + "/train")) {
+    l = {path + "/train", one_of(path, kValNames, folders), one_of(path, kTestNames, folders), true, {}};
+    return l;
+  }
+  l.train = one_of(path, kTrainNames, files);
+  l.val = one_of(path, kValNames, files);
+  l.test = one_of(path, kTestNames, files);
+  if (!l.train.empty()) return l;
+  if (files.size() == 1) {
+    l = {files[0].string(), {}, {}, false, {}};
+    const std::string name = files[0].filename().string();
+    if (starts_with(name, "test.")) l.note = cat("only ", name, " is here: it is divided into train and test");
+    return l;
+  }
+  if (has_class_folders(path)) return {path, {}, {}, true, {}};
+  return {};
+}
+
+std::optional<int64_t> integer_of(const std::string& text) {
+  int64_t v = 0;
+  const auto r = std::from_chars(text.data(), text.data() + text.size(), v);
+  return r.ec == std::errc() && r.ptr == text.data() + text.size() ? std::optional(v) : std::nullopt;
+}
+
+// Distinct labels: integers by value, names in byte order.
+std::vector<std::string> classes_of(const std::vector<TextRow>& rows) {
+  std::vector<std::string> all;
+  for (const TextRow& r : rows) all.push_back(r.label);
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  if (std::all_of(all.begin(), all.end(), [](const std::string& s) { return integer_of(s).has_value(); })) {
+    std::stable_sort(all.begin(), all.end(),
+                     [](const std::string& a, const std::string& b) { return *integer_of(a) < *integer_of(b); });
+  }
+  return all;
+}
+
+// classes.txt beside the file names labels 0, 1, ... or 1, 2, ...
+std::vector<std::string> names_of(const std::vector<std::string>& classes, const fs::path& folder) {
+  const fs::path file = folder / "classes.txt";
+  if (!is_file(file)) return classes;
+  std::vector<std::string> names;
+  for (std::string& line : split(io::read_text(file.string()), '\n')) {
+    if (ends_with(line, "\r")) line.pop_back();
+    if (!line.empty()) names.push_back(std::move(line));
+  }
+  for (const int64_t first : {0, 1}) {
+    bool fits = names.size() == classes.size();
+    for (size_t i = 0; fits && i < classes.size(); ++i)
+      fits = integer_of(classes[i]) == static_cast<int64_t>(i) + first;
+    if (fits) return names;
+  }
+  return classes;
+}
+
+class Reader {
+ public:
+  explicit Reader(const TextOptions& options) : options_(options) {}
+
+  std::vector<TextRow> rows(const std::string& at, bool folders) { return folders ? folder_rows(at) : file_rows(at); }
+
+  // A corpus, whole.
+  std::string corpus(const std::string& file) const {
+    if (form_of(file) != Form::corpus) fail(ErrorKind::data, file, "is no plain text, as the training part is");
+    const io::Bytes bytes = io::read_file_gunzip(file);
+    std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (starts_with(text, "\xef\xbb\xbf")) text.erase(0, 3);
+    if (const auto at = utf8_fault(text)) {
+      const auto line = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(*at), '\n') + 1;
+      fail(ErrorKind::data, cat(file, ":", line), "not UTF-8: byte ", *at, " of the file");
+    }
+    if (text.find_first_not_of(" \t\r\n") == std::string::npos) fail(ErrorKind::data, file, "the text is empty");
+    return text;
+  }
+
+  std::vector<std::string> notes;
+
+ private:
+  std::vector<TextRow> file_rows(const std::string& file) const {
+    const Form form = form_of(file);
+    TextForm kind = TextForm::csv;
+    switch (form) {
+      case Form::csv: break;
+      case Form::tsv: kind = TextForm::tsv; break;
+      case Form::jsonl: kind = TextForm::jsonl; break;
+      case Form::fasttext: kind = TextForm::fasttext; break;
+      case Form::none:
+      case Form::corpus:
+        fail(ErrorKind::data, file, "is plain text: need documents with labels, as the training part has");
+    }
+    return parse_text(io::read_file_gunzip(file), file, kind, options_);
+  }
+
+  std::vector<TextRow> folder_rows(const std::string& dir) {
+    std::vector<TextRow> out;
+    int64_t others = 0;
+    std::string first_other;
+    for (const fs::path& folder : entries(dir)) {
+      if (!is_folder(folder)) continue;
+      const std::string label = folder.filename().string();
+      if (label == kUnlabelled) {
+        notes.push_back(cat(folder.string(), " has no labels and is left aside"));
+        continue;
+      }
+      const size_t before = out.size();
+      bool any = false;
+      for (const fs::path& file : entries(folder)) {
+        if (!is_document(file)) {
+          if (others++ == 0) first_other = file.string();
+          continue;
+        }
+        any = true;
+        std::string text = io::read_text(file.string());
+        if (starts_with(text, "\xef\xbb\xbf")) text.erase(0, 3);
+        if (const std::string fault = document_fault(text); !fault.empty()) {
+          refuse(file.string(), fault);
+          continue;
+        }
+        out.push_back({std::move(text), label, file.string()});
+      }
+      if (!any) {
+        fail(ErrorKind::data, folder.string(), "the folder of class ", label,
+             " has no .txt files; remove it or fill it");
+      }
+      if (out.size() == before) notes.push_back(cat("no document of class ", label, " in ", dir, " can be read"));
+    }
+    if (others > 0) {
+      notes.push_back(cat(with_commas(others), " files are no .txt and were left aside, the first is ", first_other));
+    }
+    return out;
+  }
+
+  void refuse(const std::string& where, const std::string& why) const {
+    if (options_.bad.on_bad == OnBad::error) {
+      fail(ErrorKind::data, where, why, "; --on-bad-sample skip leaves such documents out");
+    }
+    if (options_.bad.report) options_.bad.report({where, why});
+  }
+
+  const TextOptions& options_;
+};
+
+// `numbers`: class number by label.
+TextPart part_of(std::vector<TextRow>&& rows, const std::map<std::string, int64_t>& numbers,
+                 const std::vector<std::string>& classes, const std::string& train) {
+  TextPart part;
+  for (TextRow& r : rows) {
+    const auto it = numbers.find(r.label);
+    if (it == numbers.end()) {
+      fail(ErrorKind::data, r.where, "label out of range: class ", r.label, " is not in ", train, ": ", classes.size(),
+           " classes, ", classes.front(), " to ", classes.back());
+    }
+    part.labels.push_back(it->second);
+    part.texts.push_back(std::move(r.text));
+  }
+  return part;
+}
+
+double share_of(const TextOptions& o, double usual, const std::string& path) {
+  const double share = o.val_split < 0 ? usual : o.val_split;
+  if (share == 0) {
+    fail(ErrorKind::usage, "--val-split", "got 0, but ", path, " has no part to hold out: need a share above 0");
+  }
+  return share;
+}
+
+// The last part of a corpus, from a code point's border on.
+std::pair<TextPart, TextPart> cut(const std::string& text, double share, const std::string& path) {
+  auto at = static_cast<size_t>(std::llround((1 - share) * static_cast<double>(text.size())));
+  while (at < text.size() && (static_cast<uint8_t>(text[at]) & 0xc0) == 0x80) ++at;
+  if (at == 0 || at >= text.size()) fail(ErrorKind::data, path, "the text is too short to hold any of it out");
+  TextPart train{{text.substr(0, at)}, {}, {}}, test{{text.substr(at)}, {}, {}};
+  test.note = cat("the last ", fixed(100 * share, 1), " % of ", path, " held out");
+  return {train, test};
+}
+
+std::pair<TextPart, TextPart> divide(TextPart&& all, size_t classes, double share, uint64_t seed,
+                                     const std::string& path) {
+  const std::vector<bool> held = hold_out(all.labels, classes, share, seed);
+  TextPart train, test;
+  for (size_t i = 0; i < held.size(); ++i) {
+    TextPart& to = held[i] ? test : train;
+    to.texts.push_back(std::move(all.texts[i]));
+    to.labels.push_back(all.labels[i]);
+  }
+  if (test.texts.empty()) {
+    fail(ErrorKind::data, path, "too few documents to hold any out: need a class with two or more");
+  }
+  test.note = cat(fixed(100 * share, 1), " % of each class of ", path, " held out, seed ", seed);
+  return {std::move(train), std::move(test)};
+}
+
+}  // namespace
+
+std::string describe(const TextSet& set, const TextPart& part) {
+  if (!set.corpus()) return cat(with_commas(part.count()), " documents, ", set.classes.size(), " classes");
+  int64_t characters = 0;
+  for (const std::string& text : part.texts) {
+    characters +=
+        std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; });
+  }
+  return cat(with_commas(characters), " characters");
+}
+
+uint64_t fingerprint(const TextPart& part) {
+  uint64_t h = part.texts.size();
+  for (const std::string& text : part.texts) h = hash_of(text.data(), text.size(), h);
+  return hash_of(part.labels.data(), part.labels.size() * sizeof(int64_t), h);
+}
+
+bool is_text_source(const std::string& path) { return !layout_of(path).train.empty(); }
+
+bool is_corpus_source(const std::string& path) {
+  const Layout l = layout_of(path);
+  return !l.folders && !l.train.empty() && form_of(l.train) == Form::corpus;
+}
+
+TextSet load_text_source(const std::string& path, const std::string& name, const TextOptions& o) {
+  if (o.val_split >= 1 || std::isnan(o.val_split)) {
+    fail(ErrorKind::usage, "--val-split", "got ", o.val_split, ", need a share of at least 0 and below 1");
+  }
+  const Layout l = layout_of(path);
+  if (l.train.empty()) fail(ErrorKind::data, path, "no text data set recognised; see docs/data.md");
+  const bool has_both = !l.val.empty() && !l.test.empty();
+  const bool wants_test = o.held_out == HeldOut::test;
+  std::string held_out = l.val.empty() || (has_both && wants_test) ? l.test : l.val;
+  if (!held_out.empty() && o.val_split > 0) {
+    if (!l.val.empty()) {
+      fail(ErrorKind::usage, "--val-split", "got ", o.val_split, ", but ", path, " has a part for validation, ", l.val);
+    }
+    if (!wants_test) held_out.clear();  // the test part stays untouched
+  }
+  TextSet set;
+  set.name = name;
+  Reader reader(o);
+  if (!l.folders && form_of(l.train) == Form::corpus) {
+    if (!held_out.empty()) {
+      set.train.texts = {reader.corpus(l.train)};
+      set.test.texts = {reader.corpus(held_out)};
+    } else {
+      std::tie(set.train, set.test) = cut(reader.corpus(l.train), share_of(o, kDefaultCorpusSplit, path), l.train);
+    }
+    return set;
+  }
+  std::vector<TextRow> rows = reader.rows(l.train, l.folders);
+  if (rows.empty()) fail(ErrorKind::data, l.train, "has no documents");
+  const std::vector<std::string> labels = classes_of(rows);
+  if (labels.size() < 2) fail(ErrorKind::data, l.train, "has one class alone, ", labels[0], ": need two or more");
+  std::map<std::string, int64_t> numbers;
+  for (size_t i = 0; i < labels.size(); ++i) numbers[labels[i]] = static_cast<int64_t>(i);
+  set.classes = l.folders ? labels : names_of(labels, fs::path(l.train).parent_path());
+  set.train = part_of(std::move(rows), numbers, labels, l.train);
+  if (!held_out.empty()) {
+    set.test = part_of(reader.rows(held_out, l.folders), numbers, labels, l.train);
+    if (set.test.texts.empty()) fail(ErrorKind::data, held_out, "has no documents");
+  } else {
+    const double share = share_of(o, kDefaultSplit, path);
+    std::tie(set.train, set.test) = divide(std::move(set.train), labels.size(), share, o.split_seed, l.train);
+  }
+  if (!l.note.empty()) reader.notes.insert(reader.notes.begin(), l.note);
+  set.train.note = join(reader.notes, "; ");
+  return set;
+}
+
+}  // namespace freight::data

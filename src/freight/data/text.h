@@ -1,0 +1,67 @@
+// Data sets of text: documents with a class each, in CSV, TSV, JSON lines or fastText files or as a folder of .txt per
+// class, and corpora for language models (one plain text). All of it lies in memory. Layouts and rules: docs/data.md;
+// what comes after: tokenizer.h. Faults are Error(data) that names file and line.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "freight/data/dataset.h"
+#include "freight/io/file.h"
+
+namespace freight::data {
+
+struct TextOptions {
+  // Of CSV, TSV and JSON lines: a column by its name in the header, or its number from 1; empty: told by the file.
+  std::string text_column = {}, label_column = {};
+  double val_split = -1;  // as PictureOptions; of a corpus the share at its end, below 0: kDefaultCorpusSplit
+  uint64_t split_seed = 0;
+  // Which part is TextSet::test where there are both. By default the part for validation; of the sets known by name
+  // the test part.
+  std::optional<HeldOut> held_out = {};
+  BadSamples bad = {};
+};
+inline constexpr double kDefaultCorpusSplit = 0.1;
+// A document of this many bytes is taken for a file that is not what it seems.
+inline constexpr size_t kMaxDocumentBytes = 1'000'000;
+
+struct TextPart {
+  std::vector<std::string> texts;  // valid UTF-8, none is blank; of a corpus one
+  std::vector<int64_t> labels;     // class numbers; none of a corpus
+  std::string note;                // as Dataset::note
+  int64_t count() const { return static_cast<int64_t>(texts.size()); }
+};
+
+struct TextSet {
+  std::string name;
+  std::vector<std::string> classes;  // names by class number; none of a corpus
+  TextPart train, test;
+
+  bool corpus() const { return classes.empty(); }
+};
+
+// "60,614 documents, 2 classes"; "1,003,854 characters".
+std::string describe(const TextSet& set, const TextPart& part);
+// A hash of all texts and labels.
+uint64_t fingerprint(const TextPart& part);
+
+// Told by names and, for .txt, by the first bytes: a file, a folder with train.csv (.tsv, .jsonl, .txt, also .gz) or a
+// single such file, or class folders with .txt files below train or directly.
+bool is_text_source(const std::string& path);
+// Whether that is one plain text without labels.
+bool is_corpus_source(const std::string& path);
+TextSet load_text_source(const std::string& path, const std::string& name, const TextOptions& options = {});
+
+// One document as it stands in a file; `where` is "file:line".
+struct TextRow {
+  std::string text, label, where;
+};
+enum class TextForm { csv, tsv, jsonl, fasttext };
+// The documents of a file. Bad ones go the way of options.bad.
+std::vector<TextRow> parse_text(io::ByteView bytes, const std::string& name, TextForm form,
+                                const TextOptions& options = {});
+// Why this cannot be a document: not UTF-8, blank, or too long. Empty where it can.
+std::string document_fault(const std::string& text);
+
+}  // namespace freight::data

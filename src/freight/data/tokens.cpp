@@ -1,0 +1,225 @@
+// See tokens.h. Batches are copied out of memory when they are asked for: that is far quicker than handing them between
+// threads, so there are no workers.
+#include "freight/data/tokens.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <numeric>
+
+#include "freight/base/error.h"
+#include "freight/base/philox.h"
+#include "freight/base/threads.h"
+
+namespace freight::data {
+
+namespace {
+
+constexpr uint32_t kBucketStream = 0x62756b74, kBatchStream = 0x62746368, kWindowStream = 0x77696e64;
+constexpr int64_t kFirstBucket = 32;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+template <class T>
+void shuffle(std::vector<T>& list, PhiloxStream random) {
+  for (size_t i = list.size(); i-- > 1;) std::swap(list[i], list[random.below(static_cast<uint32_t>(i + 1))]);
+}
+
+void need_batch_size(const TokenFeedOptions& o) {
+  if (o.batch_size < 1) fail(ErrorKind::usage, "feed", "batch size: got ", o.batch_size, ", need 1 or more");
+}
+
+// What both feeds share: a list of batches per epoch, made one by one.
+class TokenFeed : public Feed {
+ public:
+  void start(int64_t epoch) override {
+    arrange(epoch);
+    at_ = 0;
+  }
+  FeedBatch* next() override {
+    if (at_ >= batches_per_epoch()) return nullptr;
+    const double start = now();
+    batch_ = make(at_++);
+    waited_ += now() - start;
+    return &batch_;
+  }
+  double wait_seconds() const override { return waited_; }
+
+ protected:
+  TokenFeed(std::shared_ptr<const TokenSet> tokens, const TokenFeedOptions& o) : set(std::move(tokens)), options(o) {
+    need_batch_size(o);
+  }
+  virtual void arrange(int64_t epoch) = 0;
+  virtual FeedBatch make(int64_t number) const = 0;
+  const std::shared_ptr<const TokenSet> set;
+  const TokenFeedOptions options;
+
+ private:
+  FeedBatch batch_;
+  int64_t at_ = std::numeric_limits<int64_t>::max() / 2;
+  double waited_ = 0;
+};
+
+class DocumentFeed final : public TokenFeed {
+ public:
+  DocumentFeed(std::shared_ptr<const TokenSet> documents, std::vector<int64_t> lengths, const TokenFeedOptions& o)
+      : TokenFeed(std::move(documents), o), lengths_(std::move(lengths)), members_(lengths_.size()) {
+    for (int64_t i = 0; i < set->count(); ++i) {
+      const auto it = std::lower_bound(lengths_.begin(), lengths_.end(), set->length(i));
+      if (it == lengths_.end()) {
+        fail(ErrorKind::usage, "feed", "document ", i, " has ", set->length(i), " tokens, more than the longest batch");
+      }
+      members_[static_cast<size_t>(it - lengths_.begin())].push_back(i);
+    }
+    arrange(0);
+  }
+
+  int64_t batches_per_epoch() const override { return static_cast<int64_t>(batches_.size()); }
+  int64_t count_per_epoch() const override {
+    return std::accumulate(batches_.begin(), batches_.end(), int64_t{0},
+                           [](int64_t n, const Piece& p) { return n + p.count; });
+  }
+
+ private:
+  struct Piece {
+    size_t bucket = 0;
+    int64_t first = 0, count = 0;  // of the bucket's order
+  };
+
+  void arrange(int64_t epoch) override {
+    order_ = members_;
+    batches_.clear();
+    for (size_t b = 0; b < order_.size(); ++b) {
+      if (options.shuffle) {
+        shuffle(order_[b],
+                PhiloxStream(options.seed, static_cast<uint64_t>(epoch), kBucketStream + static_cast<uint32_t>(b)));
+      }
+      const auto n = static_cast<int64_t>(order_[b].size());
+      for (int64_t first = 0; first < n; first += options.batch_size) {
+        const int64_t count = std::min(options.batch_size, n - first);
+        if (options.drop_last && first > 0 && count < options.batch_size) break;
+        batches_.push_back({b, first, count});
+      }
+    }
+    if (options.shuffle) {
+      shuffle(batches_, PhiloxStream(options.seed, static_cast<uint64_t>(epoch), kBatchStream));
+    }
+  }
+
+  FeedBatch make(int64_t number) const override {
+    const Piece& piece = batches_[static_cast<size_t>(number)];
+    const int64_t length = lengths_[piece.bucket];
+    FeedBatch b{Array(DType::i32, {piece.count, length}), Array(DType::i64, {piece.count}), piece.count};
+    for (int64_t i = 0; i < piece.count; ++i) {
+      const int64_t document = order_[piece.bucket][static_cast<size_t>(piece.first + i)];
+      const auto begin = set->tokens.begin() + set->offsets[static_cast<size_t>(document)];
+      std::copy_n(begin, set->length(document), b.inputs.data<int32_t>() + i * length);
+      if (!set->labels.empty()) b.targets.data<int64_t>()[i] = set->labels[static_cast<size_t>(document)];
+    }
+    return b;
+  }
+
+  std::vector<int64_t> lengths_;
+  std::vector<std::vector<int64_t>> members_, order_;  // document numbers by bucket
+  std::vector<Piece> batches_;
+};
+
+class WindowFeed final : public TokenFeed {
+ public:
+  WindowFeed(std::shared_ptr<const TokenSet> corpus, int64_t length, const TokenFeedOptions& o)
+      : TokenFeed(std::move(corpus), o), length_(length) {
+    if (length < 1) fail(ErrorKind::usage, "--max-length", "windows need 1 token or more: got ", length);
+    const auto tokens = static_cast<int64_t>(set->tokens.size());
+    const int64_t need = options.shuffle ? length + 1 : 2;
+    if (tokens < need) {
+      fail(ErrorKind::data, "corpus", "too short: got ", tokens, " tokens, need ", need, " for windows of ", length,
+           "; try a smaller --max-length");
+    }
+    // Shuffled, the beginning moves by less than a window, which a whole window makes room for where there are two.
+    const int64_t targets = tokens - 1;
+    windows_ = options.shuffle ? std::max<int64_t>(targets / length - 1, 1) : (targets + length - 1) / length;
+    room_ = options.shuffle ? std::min(targets - windows_ * length, length - 1) : 0;
+    order_.resize(static_cast<size_t>(windows_));
+    std::iota(order_.begin(), order_.end(), int64_t{0});
+  }
+
+  int64_t batches_per_epoch() const override {
+    const int64_t full = windows_ / options.batch_size;
+    return windows_ % options.batch_size == 0 || (options.drop_last && full > 0) ? full : full + 1;
+  }
+  int64_t count_per_epoch() const override {
+    if (!options.shuffle) return static_cast<int64_t>(set->tokens.size()) - 1;
+    return std::min(windows_, batches_per_epoch() * options.batch_size) * length_;
+  }
+
+ private:
+  void arrange(int64_t epoch) override {
+    std::iota(order_.begin(), order_.end(), int64_t{0});
+    first_ = 0;
+    if (!options.shuffle) return;
+    PhiloxStream random(options.seed, static_cast<uint64_t>(epoch), kWindowStream);
+    first_ = random.below(static_cast<uint32_t>(room_ + 1));
+    shuffle(order_, PhiloxStream(options.seed, static_cast<uint64_t>(epoch), kBatchStream));
+  }
+
+  FeedBatch make(int64_t number) const override {
+    const int64_t begin = number * options.batch_size, n = std::min(options.batch_size, windows_ - begin);
+    FeedBatch b{Array(DType::i32, {n, length_}), Array(DType::i32, {n, length_}), 0};
+    const auto last = static_cast<int64_t>(set->tokens.size()) - 1;
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t at = first_ + order_[static_cast<size_t>(begin + i)] * length_;
+      const int64_t count = std::min(length_, last - at);
+      std::copy_n(set->tokens.begin() + at, count, b.inputs.data<int32_t>() + i * length_);
+      std::copy_n(set->tokens.begin() + at + 1, count, b.targets.data<int32_t>() + i * length_);
+      b.count += count;
+    }
+    return b;
+  }
+
+  int64_t length_, windows_ = 0, room_ = 0, first_ = 0;
+  std::vector<int64_t> order_;
+};
+
+}  // namespace
+
+TokenSet encode(const TextPart& part, const Tokenizer& tokenizer, int64_t max_length) {
+  const int64_t n = part.count();
+  std::vector<std::vector<int32_t>> all(static_cast<size_t>(n));
+  std::vector<char> was_cut(static_cast<size_t>(n), 0);
+  parallel_for(n, [&](int64_t i) {
+    auto& tokens = all[static_cast<size_t>(i)];
+    tokens = tokenizer.encode(part.texts[static_cast<size_t>(i)]);
+    if (tokens.empty()) tokens.push_back(kUnknown);
+    if (max_length > 0 && static_cast<int64_t>(tokens.size()) > max_length) {
+      tokens.resize(static_cast<size_t>(max_length));
+      was_cut[static_cast<size_t>(i)] = 1;
+    }
+  });
+  TokenSet set;
+  set.labels = part.labels;
+  for (const auto& tokens : all) {
+    set.tokens.insert(set.tokens.end(), tokens.begin(), tokens.end());
+    set.offsets.push_back(static_cast<int64_t>(set.tokens.size()));
+  }
+  set.cut = std::count(was_cut.begin(), was_cut.end(), 1);
+  return set;
+}
+
+std::vector<int64_t> bucket_lengths(int64_t max_length) {
+  std::vector<int64_t> lengths;
+  for (int64_t l = kFirstBucket; l < max_length; l *= 2) lengths.push_back(l);
+  lengths.push_back(max_length);
+  return lengths;
+}
+
+std::unique_ptr<Feed> document_feed(std::shared_ptr<const TokenSet> set, std::vector<int64_t> lengths,
+                                    const TokenFeedOptions& options) {
+  return std::make_unique<DocumentFeed>(std::move(set), std::move(lengths), options);
+}
+
+std::unique_ptr<Feed> window_feed(std::shared_ptr<const TokenSet> set, int64_t length,
+                                  const TokenFeedOptions& options) {
+  return std::make_unique<WindowFeed>(std::move(set), length, options);
+}
+
+}  // namespace freight::data

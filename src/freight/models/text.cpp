@@ -1,0 +1,32 @@
+// Nets that tell the class of a text. T tokens, V vocabulary, W width of an embedding, K classes; token 0 is padding.
+#include "freight/models/zoo_internal.h"
+
+namespace freight::models {
+
+using nn::Sequential;
+
+// Kim 2014: convolutions over 3, 4 and 5 words, the largest response of each filter, dropout, one linear layer.
+Sequential textcnn(const Task& task) {
+  constexpr int64_t kWidth = 128, kFilters = 100;
+  nn::Concat widths;
+  for (const int64_t k : {3, 4, 5}) {
+    widths.append("conv" + std::to_string(k),
+                  Sequential(nn::Conv1d(kWidth, kFilters, k), nn::ReLU(), nn::MaxOverTime()));  // (N, 100)
+  }
+  Sequential net;
+  net.append("embedding", nn::Embedding(task.vocabulary, kWidth, {.padding_idx = 0}));  // (N, T, W)
+  net.append("transpose", nn::Transpose()).append("widths", std::move(widths));         // (N, W, T), (N, 300)
+  net.append("dropout", nn::Dropout(0.5)).append("fc", nn::Linear(3 * kFilters, task.classes));
+  return net;
+}
+
+// The mean of the words' vectors and one linear layer (Joulin et al. 2017, without n-grams).
+Sequential text_bow(const Task& task) {
+  constexpr int64_t kWidth = 64;
+  Sequential net;
+  net.append("embedding", nn::EmbeddingBag(task.vocabulary, kWidth));  // (N, W)
+  net.append("fc", nn::Linear(kWidth, task.classes));
+  return net;
+}
+
+}  // namespace freight::models

@@ -1,0 +1,147 @@
+// Arrays and pictures as a Task; see task.h.
+#include "freight/train/task.h"
+
+#include "freight/base/error.h"
+#include "freight/data/catalog.h"
+#include "freight/data/resample.h"
+#include "freight/train/evaluate.h"
+
+namespace freight::train {
+
+namespace {
+
+bool is_spec_file(const std::string& model) {
+  return ends_with(model, ".json") || model.find('/') != std::string::npos;
+}
+
+data::LoadOptions load_options(const Config& c) {
+  data::LoadOptions o{.data_dir = c.data_dir,
+                      .pictures = {.train_crop = c.train_crop_size,
+                                   .val_crop = c.val_crop_size,
+                                   .val_resize = c.val_resize_size,
+                                   .val_split = c.val_split,
+                                   .split_seed = static_cast<uint64_t>(c.seed)},
+                      .text = {}};
+  if (c.train_crop_size > 0 || data::content_of(c.data, o) != data::Content::pictures) return o;
+  Shape input;
+  if (!c.input_size.empty()) {
+    const Shape size = models::parse_size(c.input_size);
+    if (size[0] != size[1]) {
+      fail(ErrorKind::usage, "--input-size", "got ", c.input_size,
+           ": pictures in files become squares, need one number");
+    }
+    input = {3, size[0], size[1]};
+  } else if (is_spec_file(c.model)) {
+    input = models::from_spec_file(c.model).input.shape;
+  }
+  if (input.rank() == 3 && input[1] == input[2]) o.pictures.train_crop = input[1];
+  return o;
+}
+
+class SampleTask : public Task {
+ public:
+  SampleTask(const Config& config, data::BadSamples bad)
+      : c_(config), bad_(std::move(bad)), data_(data::load(config.data, load_options(config))) {
+    if (c_.input_size.empty() || data_.train.files) return;
+    const Shape size = models::parse_size(c_.input_size);
+    data_.train = data::resized(data_.train, size[0], size[1]);
+    data_.test = data::resized(data_.test, size[0], size[1]);
+  }
+
+  // A named model takes what evaluation and prediction give it: with pictures, training may use another size.
+  models::Model make_model() const override {
+    const data::Dataset& set = deployed();
+    const int64_t values = set.labels.numel() / set.count();  // per sample, of a set to regress
+    const int64_t usual = set.classification() ? set.class_count() : values;
+    models::Model model = is_spec_file(c_.model)
+                              ? models::load(c_.model, {.classes = c_.num_classes})
+                              : models::create(c_.model, {.classes = c_.num_classes > 0 ? c_.num_classes : usual,
+                                                          .input = set.sample_shape()});
+    need_fit(model, set);
+    check_mix(model);
+    return model;
+  }
+
+  Preprocessing preprocessing() const override { return preprocessing_of(deployed()); }
+  std::vector<std::string> classes() const override { return data_.train.classes; }
+
+  std::unique_ptr<data::Feed> train_feed() const override {
+    return data::loader_feed(data_.train, {.batch_size = c_.batch_size,
+                                           .shuffle = true,
+                                           .seed = static_cast<uint64_t>(c_.seed),
+                                           .drop_last = data_.train.count() >= c_.batch_size,
+                                           .workers = static_cast<int>(c_.workers),
+                                           .epochs = c_.epochs,
+                                           .augment = augment(),
+                                           .mix = mix(),
+                                           .bad = bad_});
+  }
+  std::unique_ptr<data::Feed> test_feed() const override {
+    return data::loader_feed(data_.test,
+                             {.batch_size = kEvaluationBatch, .workers = static_cast<int>(c_.workers), .bad = bad_});
+  }
+  std::pair<Type, Type> batch_types() const override {
+    Shape x = data_.train.sample_shape(), y = data_.train.labels.shape();
+    x.insert(0, c_.batch_size);
+    y[0] = c_.batch_size;
+    Type labels{data_.train.labels.dtype(), y};
+    if (mix().any()) labels = {DType::f32, {c_.batch_size, data_.train.class_count()}};
+    return {{DType::f32, x}, labels};
+  }
+
+  int64_t train_count() const override { return data_.train.count(); }
+  int64_t test_count() const override { return data_.test.count(); }
+  uint64_t fingerprint() const override { return data_.train.fingerprint(); }
+  std::vector<std::string> notes() const override {
+    std::vector<std::string> notes;
+    for (const data::Dataset* set : {&data_.train, &data_.test}) {
+      if (!set->note.empty()) notes.push_back(set->note);
+    }
+    return notes;
+  }
+  const char* unit() const override { return "img"; }
+
+ private:
+  // The part whose samples are what evaluation and prediction see: pictures may be trained on in another size.
+  const data::Dataset& deployed() const { return data_.train.files ? data_.test : data_.train; }
+
+  data::Mix mix() const { return {.mixup_alpha = c_.mixup_alpha, .cutmix_alpha = c_.cutmix_alpha}; }
+
+  void check_mix(const models::Model& model) const {
+    if (!mix().any()) return;
+    const char* flag = mix().mixup_alpha > 0 ? "--mixup-alpha" : "--cutmix-alpha";
+    if (!data_.train.classification()) {
+      fail(ErrorKind::usage, flag, "needs class labels; the targets of ", c_.data, " are values");
+    }
+    if (model.classes() != data_.train.class_count()) {
+      fail(ErrorKind::usage, flag, "model ", model.name, " gives ", model.classes(), " classes, mixed labels have the ",
+           data_.train.class_count(), " of ", c_.data);
+    }
+  }
+
+  data::Augment augment() const {
+    return {.shift = static_cast<int>(c_.shift),
+            .crop_padding = static_cast<int>(c_.crop_padding),
+            .random_crop = data_.train.files != nullptr,
+            .crop = {.min_area = c_.crop_min_area},
+            .flip = c_.flip,
+            .color_jitter = {c_.color_jitter, c_.color_jitter, c_.color_jitter, c_.hue_jitter},
+            .rand_augment = static_cast<int>(c_.rand_augment),
+            .rand_augment_magnitude = static_cast<int>(c_.rand_augment_magnitude),
+            .random_erase = c_.random_erase};
+  }
+
+  Config c_;
+  data::BadSamples bad_;
+  data::TrainTest data_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_task(const Config& config, const data::BadSamples& bad) {
+  const data::Content content = data::content_of(config.data, {.data_dir = config.data_dir});
+  if (content == data::Content::documents || content == data::Content::corpus) return make_text_task(config, bad);
+  return std::make_unique<SampleTask>(config, bad);
+}
+
+}  // namespace freight::train

@@ -1,0 +1,46 @@
+// Task: what the training loop must know of a kind of data: pictures and arrays (task.cpp) or text (text_task.cpp). It
+// makes the model for the data, feeds its batches, and says what a stored model needs to read the same data again.
+#pragma once
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "freight/data/feed.h"
+#include "freight/train/bundle.h"
+#include "freight/train/config.h"
+
+namespace freight::train {
+
+class Task {
+ public:
+  virtual ~Task() = default;
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+
+  // The model of the configuration, made for the data. Throws Error(usage) where they do not fit.
+  virtual models::Model make_model() const = 0;
+  virtual Preprocessing preprocessing() const = 0;
+  virtual std::vector<std::string> classes() const = 0;
+
+  virtual std::unique_ptr<data::Feed> train_feed() const = 0;
+  virtual std::unique_ptr<data::Feed> test_feed() const = 0;
+  // Inputs and targets of the largest full batch of training.
+  virtual std::pair<Type, Type> batch_types() const = 0;
+
+  virtual int64_t train_count() const = 0;
+  virtual int64_t test_count() const = 0;
+  virtual uint64_t fingerprint() const = 0;  // of the training part
+  virtual std::vector<std::string> notes() const = 0;
+  // What is counted: "img", "doc", "tok".
+  virtual const char* unit() const = 0;
+
+ protected:
+  Task() = default;
+};
+
+// `bad` hears of samples that are left out; it may be called while the task is made.
+std::unique_ptr<Task> make_task(const Config& config, const data::BadSamples& bad);
+std::unique_ptr<Task> make_text_task(const Config& config, const data::BadSamples& bad);
+
+}  // namespace freight::train

@@ -1,0 +1,183 @@
+// Text as a Task: documents with a class each, or a corpus whose next token is told; see task.h.
+#include <algorithm>
+
+#include "freight/base/error.h"
+#include "freight/data/catalog.h"
+#include "freight/data/tokens.h"
+#include "freight/train/evaluate.h"
+#include "freight/train/task.h"
+#include "freight/train/text.h"
+
+namespace freight::train {
+
+namespace {
+
+constexpr int64_t kUsualLength = 256;
+
+class TextTask : public Task {
+ public:
+  TextTask(const Config& config, const data::BadSamples& bad)
+      : c_(config), text_(data::load_text(config.data, load_options(config, bad))) {
+    refuse_picture_flags();
+    if (c_.model.empty()) {
+      fail(ErrorKind::usage, "--model", "is missing: ", c_.data,
+           " is a corpus and needs a language model, whose result is ", "(N, T, vocabulary): a spec FILE.json");
+    }
+    const bool file = ends_with(c_.model, ".json") || c_.model.find('/') != std::string::npos;
+    models::Model spec;
+    if (file) {
+      spec = models::from_spec_file(c_.model);
+      if (!spec.reads_tokens()) {
+        fail(ErrorKind::usage, "--model", c_.model, " does not read text: it takes ", spec.input,
+             ", need \"input\": [T] and \"input_dtype\": \"i32\"");
+      }
+    }
+    learn(spec);
+    choose_length(spec);
+    model_ = file ? std::move(spec)
+                  : models::create(c_.model, {.classes = classes_wanted(),
+                                              .vocabulary = preprocessing_.tokenizer->size(),
+                                              .length = preprocessing_.input[0]});
+    model_.input.shape = preprocessing_.input;
+    check(model_);
+    // A net whose weights depend on the length has one length.
+    std::vector<int64_t> lengths =
+        text_.corpus() ? std::vector<int64_t>{} : data::bucket_lengths(preprocessing_.input[0]);
+    std::erase_if(lengths, [&](int64_t l) { return !model_.takes({l}); });
+    if (lengths.empty()) lengths = {preprocessing_.input[0]};
+    preprocessing_.lengths = lengths;
+    train_ = encoded(text_.train, preprocessing_, text_.corpus());
+    test_ = encoded(text_.test, preprocessing_, text_.corpus());
+  }
+
+  models::Model make_model() const override { return model_; }
+  Preprocessing preprocessing() const override { return preprocessing_; }
+  std::vector<std::string> classes() const override { return text_.classes; }
+
+  std::unique_ptr<data::Feed> train_feed() const override {
+    return text_feed(
+        train_, preprocessing_, text_.corpus(),
+        {.batch_size = c_.batch_size, .shuffle = true, .seed = static_cast<uint64_t>(c_.seed), .drop_last = true});
+  }
+  std::unique_ptr<data::Feed> test_feed() const override {
+    return text_feed(test_, preprocessing_, text_.corpus(), {.batch_size = kEvaluationBatch});
+  }
+  std::pair<Type, Type> batch_types() const override {
+    const Type x{DType::i32, {c_.batch_size, preprocessing_.input[0]}};
+    return {x, text_.corpus() ? x : Type{DType::i64, {c_.batch_size}}};
+  }
+
+  int64_t train_count() const override { return count(*train_); }
+  int64_t test_count() const override { return count(*test_); }
+  uint64_t fingerprint() const override { return data::fingerprint(text_.train); }
+  std::vector<std::string> notes() const override {
+    std::vector<std::string> notes;
+    for (const data::TextPart* part : {&text_.train, &text_.test}) {
+      if (!part->note.empty()) notes.push_back(part->note);
+    }
+    const data::Tokenizer& t = *preprocessing_.tokenizer;
+    std::string line = cat("vocabulary of ", with_commas(t.size()), " (", to_string(t.kind()), "), ",
+                           text_.corpus() ? "windows of " : "at most ", preprocessing_.input[0], " tokens");
+    if (train_->cut > 0) {
+      line += cat(", ", fixed(100.0 * static_cast<double>(train_->cut) / static_cast<double>(train_->count()), 1),
+                  " % of the documents are cut off there");
+    }
+    notes.push_back(line);
+    return notes;
+  }
+  const char* unit() const override { return text_.corpus() ? "tok" : "doc"; }
+
+ private:
+  static data::LoadOptions load_options(const Config& c, const data::BadSamples& bad) {
+    return {.data_dir = c.data_dir,
+            .pictures = {},
+            .text = {.text_column = c.text_column,
+                     .label_column = c.label_column,
+                     .val_split = c.val_split,
+                     .split_seed = static_cast<uint64_t>(c.seed),
+                     .held_out = {},
+                     .bad = bad}};
+  }
+
+  void refuse_picture_flags() const {
+    const std::pair<const char*, bool> flags[] = {{"--input-size", !c_.input_size.empty()},
+                                                  {"--mixup-alpha", c_.mixup_alpha > 0},
+                                                  {"--cutmix-alpha", c_.cutmix_alpha > 0},
+                                                  {"--train-crop-size", c_.train_crop_size > 0},
+                                                  {"--flip", c_.flip},
+                                                  {"--shift", c_.shift > 0}};
+    for (const auto& [flag, given] : flags) {
+      if (given) fail(ErrorKind::usage, flag, "is for pictures: ", c_.data, " is text");
+    }
+  }
+
+  void learn(const models::Model& spec) {
+    data::TokenizerOptions o{.kind = text_.corpus() ? data::TokenizerKind::character : data::TokenizerKind::word,
+                             .limit = c_.vocabulary,
+                             .min_count = c_.min_count,
+                             .exact = text_.corpus()};
+    data::parse_tokenizer_kind(c_.tokenizer, o.kind);  // "auto" changes nothing
+    // A spec has a table of a certain size; of characters none is given up unasked.
+    const int64_t rows = spec.net ? spec.vocabulary() : 0;
+    if (rows > 0 && o.limit == 0 && o.kind != data::TokenizerKind::character) o.limit = rows;
+    preprocessing_.tokenizer = data::learn_tokenizer(text_.train.texts, o);
+    if (rows > 0 && preprocessing_.tokenizer->size() > rows) {
+      fail(ErrorKind::usage, "--vocabulary", "the data has ", preprocessing_.tokenizer->size(),
+           " tokens, the embedding of ", c_.model, " has ", rows, " rows");
+    }
+  }
+
+  void choose_length(const models::Model& spec) {
+    int64_t length = c_.max_length;
+    if (length == 0) length = spec.net ? spec.input.shape[0] : kUsualLength;
+    if (spec.net && !spec.takes({length})) {
+      fail(ErrorKind::usage, "--max-length", "got ", length, ", ", c_.model, " takes ", spec.input.shape[0], " tokens");
+    }
+    preprocessing_.input = {length};
+  }
+
+  int64_t classes_wanted() const {
+    if (text_.corpus()) return preprocessing_.tokenizer->size();
+    return c_.num_classes > 0 ? c_.num_classes : static_cast<int64_t>(text_.classes.size());
+  }
+
+  void check(const models::Model& model) const {
+    const auto refuse = [&](const auto&... why) {
+      fail(ErrorKind::usage, "--model", "model ", model.name, " does not fit data set ", text_.name, ": ", why...);
+    };
+    if (model.loss == models::Loss::mse) refuse("it regresses values (loss mse), the data has classes");
+    const Type result = model.output_type(1);
+    const int64_t outputs = result.shape.back();
+    if (text_.corpus()) {
+      if (result.shape.rank() != 3)
+        refuse("it tells a class per text, a corpus needs a result (N, T, vocabulary): got ", result);
+      if (outputs < preprocessing_.tokenizer->size()) {
+        refuse("it tells ", outputs, " tokens, the vocabulary has ", preprocessing_.tokenizer->size());
+      }
+      return;
+    }
+    if (result.shape.rank() != 2)
+      refuse("it tells tokens, the data has classes: need a result (N, classes), got ", result);
+    if (outputs < static_cast<int64_t>(text_.classes.size())) {
+      refuse("it gives ", outputs, " classes, the data has ", text_.classes.size());
+    }
+  }
+
+  int64_t count(const data::TokenSet& set) const {
+    return text_.corpus() ? static_cast<int64_t>(set.tokens.size()) : set.count();
+  }
+
+  Config c_;
+  data::TextSet text_;
+  Preprocessing preprocessing_;
+  models::Model model_;
+  std::shared_ptr<const data::TokenSet> train_, test_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_text_task(const Config& config, const data::BadSamples& bad) {
+  return std::make_unique<TextTask>(config, bad);
+}
+
+}  // namespace freight::train

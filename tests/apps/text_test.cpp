@@ -1,0 +1,125 @@
+// Text on the command line: data info and verify, train, eval, predict and generate as a user meets them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "run_command.h"
+
+namespace freight::test {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string small_reviews() {
+  const std::string dir = scratch_dir();
+  std::string csv = "body,stars\n";
+  for (int i = 0; i < 200; ++i) {
+    const bool good = i % 2;
+    csv += "the film number " + std::to_string(i % 17) + (good ? " is a joy" : " is a bore") + "," +
+           (good ? "5" : "1") + "\n";
+  }
+  write_file(dir + "/reviews.csv", csv);
+  return dir;
+}
+
+const std::vector<std::string> kColumns = {"--text-column", "body", "--label-column", "stars"};
+
+Ran with_columns(std::vector<std::string> args) {
+  args.insert(args.end(), kColumns.begin(), kColumns.end());
+  return run_freight(args);
+}
+
+std::string trained(const std::string& dir) {
+  const Ran r = with_columns(
+      {"train", dir + "/reviews.csv", "--model", "text_bow", "--lr", "0.02", "--max-length", "16", "-o", dir + "/run"});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("160 train, 40 test, 2 classes"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("note    vocabulary of "), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find(" doc/s"), std::string::npos) << r.err;
+  EXPECT_NE(r.out.find("test accuracy 100.00 %"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("--text \"...\""), std::string::npos) << r.out;
+  return dir + "/run/model.safetensors";
+}
+
+TEST(TextCommands, DataInfoTellsClassesAndLengths) {
+  const std::string dir = small_reviews();
+  const Ran r = with_columns({"data", "info", dir + "/reviews.csv"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("train    160 documents, 2 classes"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("classes  1 (80), 5 (80)"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("words    7 (p50), 7 (p90)"), std::string::npos) << r.out;
+  const Json j = Json::parse(with_columns({"data", "info", dir + "/reviews.csv", "--json"}).out);
+  EXPECT_EQ(j.at("train").at("words").at("max"), 7);
+  EXPECT_EQ(j.at("test").at("per_class"), Json({20, 20}));
+  EXPECT_EQ(j.at("kind"), "documents");
+}
+
+TEST(TextCommands, TrainEvalAndPredictAgree) {
+  const std::string dir = small_reviews(), model = trained(dir);
+  const Ran e = run_freight({"eval", model, "--json"});  // columns and split as in training
+  ASSERT_EQ(e.code, 0) << e.err;
+  EXPECT_EQ(Json::parse(e.out).at("count"), 40);
+  EXPECT_EQ(Json::parse(e.out).at("top1"), 100.0);
+  const Ran p = run_freight({"predict", model, "--text", "what a joy", "--text", "a BORE", "--json"});
+  ASSERT_EQ(p.code, 0) << p.err;
+  const size_t second = p.out.find('\n') + 1;
+  const Json joy = Json::parse(p.out.substr(0, second)), bore = Json::parse(p.out.substr(second));
+  EXPECT_EQ(joy.at("text"), "what a joy");
+  EXPECT_EQ(joy.at("class"), "5");
+  EXPECT_EQ(bore.at("class"), "1");
+  // The same from standard input and from a file; blank lines are none.
+  const Ran in = run_freight({"predict", model, "-", "--csv"}, "what a joy\n\na BORE\r\n");
+  EXPECT_EQ(in.out.substr(0, in.out.find('\n')), "text,class,probability");
+  EXPECT_NE(in.out.find("\nwhat a joy,5,"), std::string::npos) << in.out;
+  EXPECT_NE(in.out.find("\na BORE,1,"), std::string::npos) << in.out;
+  write_file(dir + "/lines.txt", "what a joy\na BORE\n");
+  EXPECT_EQ(run_freight({"predict", model, dir + "/lines.txt", "--csv"}).out, in.out);
+}
+
+TEST(TextCommands, BadInputIsNamedAndExitsThree) {
+  const std::string dir = small_reviews(), model = trained(dir);
+  write_file(dir + "/lines.txt", "fine\nnot \xff utf8\n");
+  const Ran p = run_freight({"predict", model, dir + "/lines.txt"});
+  EXPECT_EQ(p.code, 3);
+  EXPECT_NE(p.err.find("lines.txt:2: not UTF-8"), std::string::npos) << p.err;
+  EXPECT_EQ(run_freight({"predict", model}).code, 2);
+  write_file(dir + "/bad.csv", read_file(dir + "/reviews.csv") + "a,b,c\n,5\n");
+  const Ran stop = with_columns({"data", "info", dir + "/bad.csv"});
+  EXPECT_EQ(stop.code, 3);
+  EXPECT_NE(stop.err.find("bad.csv:202: got 3 fields, need 2"), std::string::npos) << stop.err;
+  const Ran skip = with_columns({"data", "info", dir + "/bad.csv", "--on-bad-sample", "skip"});
+  EXPECT_EQ(skip.code, 0);
+  EXPECT_NE(skip.err.find("left out: " + dir + "/bad.csv:203: the document is empty"), std::string::npos) << skip.err;
+  write_file(dir + "/plain.csv", "text,label\na,x\nb,y\nc,x\nd,y\n\xff,x\n");
+  const Ran verify = run_freight({"data", "verify", dir + "/plain.csv", "--json"});
+  EXPECT_EQ(verify.code, 3);
+  EXPECT_EQ(Json::parse(verify.out).at("bad").size(), 1u);
+}
+
+TEST(TextCommands, GenerateContinuesAPrompt) {
+  const std::string dir = scratch_dir();
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "abcdef\n";
+  write_file(dir + "/input.txt", text);
+  write_file(dir + "/bigram.json", R"({"format":"freight-model-1","name":"bigram","input":[16],"input_dtype":"i32",
+      "net":[{"type":"Embedding","rows":16,"width":16},{"type":"Linear","out":16}]})");
+  const Ran t = run_freight({"train", dir + "/input.txt", "--model", dir + "/bigram.json", "--epochs", "20", "--lr",
+                             "0.05", "-b", "8", "-o", dir + "/run"});
+  ASSERT_EQ(t.code, 0) << t.err;
+  EXPECT_NE(t.err.find("tokens of a corpus"), std::string::npos) << t.err;
+  EXPECT_NE(t.out.find("freight generate"), std::string::npos) << t.out;
+  const std::string model = dir + "/run/model.safetensors";
+  const Ran g = run_freight({"generate", model, "--prompt", "cd", "--max-tokens", "6", "--temperature", "0"});
+  EXPECT_EQ(g.out, "cdef\nabc\n") << g.err;
+  const Json j = Json::parse(
+      run_freight({"generate", model, "--prompt", "cd", "--max-tokens", "3", "--top-k", "1", "--json"}).out);
+  EXPECT_EQ(j.at("text"), "ef\n");
+  EXPECT_EQ(j.at("tokens").size(), 3u);
+  EXPECT_EQ(run_freight({"generate", model, "--prompt", ""}).code, 3);
+  EXPECT_EQ(run_freight({"predict", model, "--text", "x"}).code, 2);
+  EXPECT_EQ(Json::parse(run_freight({"eval", model, "--json"}).out).at("count"), 279);
+}
+
+}  // namespace
+}  // namespace freight::test
