@@ -23,11 +23,14 @@ WORKLOADS = {
     "mlp_wide_b256": ("mlp_wide", 256, "adam"),
     "lenet_b64": ("lenet", 64, "sgd"),
     "resnet20_b128": ("resnet20", 128, "sgd"),
+    "lstm_b64_T200": ("lstm_text", 64, "adam"),
+    "gpt_char_b16_T256": ("gpt_char", 16, "adam"),
 }
 MODES = ("eager", "channels_last", "compile")
 
 
 def torch_net(model):
+    import torch
     import torch.nn as nn
     import torch.nn.functional as F
 
@@ -43,6 +46,42 @@ def torch_net(model):
             y = F.relu(self.b1(self.c1(x)))
             return F.relu(self.b2(self.c2(y)) + self.s(x))
 
+    class LstmText(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.rnn, self.fc = nn.Embedding(20000, 128), nn.LSTM(128, 128, batch_first=True), nn.Linear(128, 4)
+
+        def forward(self, x):
+            return self.fc(self.rnn(self.embedding(x))[0][:, -1])
+
+    class Block(nn.Module):
+        def __init__(self, width, heads):
+            super().__init__()
+            self.heads, self.norm1, self.norm2 = heads, nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.linear1, self.linear2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x):
+            n, t, c = x.shape
+            q, k, v = self.qkv(self.norm1(x)).view(n, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.out(y.transpose(1, 2).reshape(n, t, c))
+            return x + self.linear2(F.gelu(self.linear1(self.norm2(x))))
+
+    class GptChar(nn.Module):
+        def __init__(self, tokens=65, width=384, layers=6, heads=6, length=256):
+            super().__init__()
+            self.embedding, self.places = nn.Embedding(tokens, width), nn.Parameter(torch.zeros(length, width))
+            self.blocks = nn.Sequential(*[Block(width, heads) for _ in range(layers)])
+            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, tokens)
+
+        def forward(self, x):
+            return self.head(self.norm(self.blocks(self.embedding(x) + self.places[:x.shape[1]])))
+
+    if model == "lstm_text":
+        return LstmText(), (200,)
+    if model == "gpt_char":
+        return GptChar(), (256,)
     if model == "mlp":
         return nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)), (1, 28, 28)
     if model == "mlp_wide":
@@ -67,14 +106,20 @@ def run_torch(workload, mode, seconds):
     torch.manual_seed(0)
     net, shape = torch_net(model)
     net.train()
-    x, y = torch.randn(batch, *shape), torch.randint(0, 10, (batch,))
-    if mode != "eager":
+    if model == "lstm_text":
+        x, y = torch.randint(1, 20000, (batch, *shape)), torch.randint(0, 4, (batch,))
+    elif model == "gpt_char":
+        x = y = torch.randint(1, 65, (batch, *shape))
+    else:
+        x, y = torch.randn(batch, *shape), torch.randint(0, 10, (batch,))
+    if mode != "eager" and x.dim() == 4:
         net, x = net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     opt = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9) if optimizer == "sgd" else torch.optim.Adam(net.parameters(), 1e-3)
     forward = torch.compile(net) if mode == "compile" else net
 
     def step():
-        loss = F.cross_entropy(forward(x), y)
+        z = forward(x)
+        loss = F.cross_entropy(z.reshape(-1, z.shape[-1]), y.reshape(-1))
         opt.zero_grad(set_to_none=True)
         loss.backward()
         opt.step()

@@ -97,13 +97,13 @@ TEST(Loss, OfValuesIsTheMeanSquareAndOneColumnMayBeFlat) {
 }
 
 // Logits (2, 3, V = 4) that are a function of the token alone.
-TEST(TokenLoss, LeavesPaddingOutOfMeanSumAndCount) {
+TEST(TokenLoss, LeavesWhatIsNotAskedOutOfMeanSumAndCount) {
   set_default_backend("ref");
   seed(2);
   const Model m = from_spec(R"({"format":"freight-model-1","name":"t","input":[3],"input_dtype":"i32","net":[
       {"type":"Embedding","rows":4,"width":5},{"type":"Linear","out":4}]})");
   EXPECT_TRUE(m.language_model());
-  const Array x = Array::of<int32_t>({1, 2, 3, 2, 0, 0}, {2, 3}), y = Array::of<int32_t>({2, 3, 1, 3, 0, 0}, {2, 3});
+  const Array x = Array::of<int32_t>({1, 2, 3, 2, 0, 0}, {2, 3}), y = Array::of<int32_t>({2, 3, 0, 3, -1, -1}, {2, 3});
   const Scored scored = score(m, Tensor(x), Tensor(y));
   const auto logits = scored.outputs.to_vector<double>();
   double total = 0, right = 0;
@@ -118,9 +118,36 @@ TEST(TokenLoss, LeavesPaddingOutOfMeanSumAndCount) {
   EXPECT_NEAR(scored.loss.item<double>(), total / 4, 1e-6);
   EXPECT_NEAR(score(m, Tensor(x), Tensor(y), {.reduction = Reduction::sum}).loss.item<double>(), total, 1e-5);
   EXPECT_EQ(right_count(m, scored.outputs, Tensor(y)).item<double>(), right);
-  const Array none(DType::i32, {2, 3});
+  const Array none = Array::of<int32_t>({-1, -1, -1, -1, -1, -1}, {2, 3});
   EXPECT_EQ(score(m, Tensor(x), Tensor(none)).loss.item<double>(), 0);
   EXPECT_THROW(score(m, Tensor(x), Tensor(Array(DType::i64, {2}))), Error);
+}
+
+// Logits (2, 3, 4) by an embedding of 5 tokens; four of six targets count.
+TEST(TokenLoss, NegativeTargetsAreIgnored) {
+  set_default_backend("cpu");
+  seed(2);
+  const Model m = from_spec(R"({"format":"freight-model-1","name":"t","input":[3],"input_dtype":"i32",
+                               "net":[{"type":"Embedding","rows":5,"width":4}]})");
+  const Array x = Array::of<int>({0, 1, 2, 3, 4, 0}, {2, 3});
+  const Array y = Array::of<int64_t>({3, -1, 0, 1, 2, -7}, {2, 3});
+  const std::vector<float> table = m.net->state_dict()[0].variable.array().to_vector<float>();
+  const auto nll = [&](int row, int target) {
+    double total = 0;
+    for (int k = 0; k < 4; ++k) total += std::exp(static_cast<double>(table[static_cast<size_t>(row * 4 + k)]));
+    return std::log(total) - static_cast<double>(table[static_cast<size_t>(row * 4 + target)]);
+  };
+  const double want = (nll(0, 3) + nll(2, 0) + nll(3, 1) + nll(4, 2)) / 4;
+  EXPECT_NEAR(score(m, Tensor(x), Tensor(y)).loss.item<double>(), want, 1e-6);
+  EXPECT_NEAR(score(m, Tensor(x), Tensor(y), {.reduction = Reduction::sum}).loss.item<double>(), 4 * want, 1e-5);
+  EXPECT_NEAR(score(m, Tensor(x), Tensor(y.cast(DType::i32))).loss.item<double>(), want, 1e-6);
+  EXPECT_THROW(score(m, Tensor(x), Tensor(Array::of<int64_t>({1, 2}, {2}))), Error);
+  // No gradient flows from what is ignored: row 1 is read at an ignored place only.
+  const Variable weight = m.net->state_dict()[0].variable;
+  const Tensor loss = score(m, Tensor(x), Tensor(y), {.label_smoothing = 0.1}).loss;
+  const std::vector<float> g = grad(loss, std::vector<Variable>{weight})[0].to_vector<float>();
+  for (size_t k = 4; k < 8; ++k) EXPECT_EQ(g[k], 0.0f);
+  EXPECT_NE(g[0], 0.0f);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -51,6 +52,10 @@ TEST(Models, ParameterCountsAreThoseOfPyTorch) {
       {"resnet152", 60192808},
       {"textcnn", 20000 * 128 + 100 * (3 + 4 + 5) * 128 + 300 + 602},
       {"text_bow", 20000 * 64 + 130},
+      // torch.nn.LSTM and GRU between an Embedding and a Linear layer; embeddings, 6 blocks, norm, head
+      {"lstm_text", 2692612},
+      {"gru_text", 2659588},
+      {"gpt_char", 10795841},
   };
   std::map<std::string, int64_t> got;
   for (const Entry& e : registry()) got[e.name] = create(e.name).net->parameter_count();
@@ -147,6 +152,43 @@ TEST(Models, NetsForTextTakeVocabularyAndLength) {
   EXPECT_THROW(create("textcnn", {.length = 3}), Error);
   EXPECT_THROW(create("text_bow", {.vocabulary = 2}), Error);
   EXPECT_THROW(load("models/textcnn.json", {.vocabulary = 50}), Error);
+}
+
+TEST(Models, TokenNetsTakeVocabularyLengthLayersAndDirections) {
+  const Model gpt = create("gpt_char", {.vocabulary = 30, .length = 12, .layers = 2, .dropout = 0.1});
+  EXPECT_EQ(gpt.input, (Type{DType::i32, {12}}));
+  EXPECT_EQ(gpt.output_type(3), (Type{DType::f32, {3, 12, 30}}));
+  const Model text = create("lstm_text", {.classes = 3, .vocabulary = 50, .layers = 2, .bidirectional = true});
+  EXPECT_EQ(text.output_type(5), (Type{DType::f32, {5, 3}}));
+  EXPECT_EQ(text.net->state_dict()[5].name, "rnn.weight_ih_l0_reverse");
+  EXPECT_EQ(to_spec(from_spec(to_spec(text))), to_spec(text));
+  EXPECT_EQ(to_spec(from_spec(to_spec(gpt))), to_spec(gpt));
+  EXPECT_THROW(create("gpt_char", {.vocabulary = 1}), Error);
+  EXPECT_THROW(create("lenet", {.vocabulary = 10}), Error);
+  EXPECT_THROW(create("lenet", {.dropout = 0.5}), Error);
+  EXPECT_THROW(create("lstm_text", {.size = {8, 8}}), Error);
+}
+
+TEST(Models, TheTransformerBeginsWithSmallResidualProjections) {
+  seed(0);
+  const Model m = create("gpt_char", {.length = 8, .layers = 2});
+  const auto deviation = [&](const std::string& name) {
+    for (const auto& v : m.net->state_dict()) {
+      if (v.name != name) continue;
+      double squares = 0;
+      const std::vector<float> values = v.variable.array().to_vector<float>();
+      for (float x : values) squares += static_cast<double>(x) * x;
+      return std::sqrt(squares / static_cast<double>(values.size()));
+    }
+    return -1.0;
+  };
+  EXPECT_NEAR(deviation("embedding.weight"), 0.02, 0.001);
+  EXPECT_NEAR(deviation("positions.weight"), 0.02, 0.002);
+  EXPECT_NEAR(deviation("blocks.0.attention.in_proj_weight"), 0.02, 0.0005);
+  EXPECT_NEAR(deviation("blocks.1.attention.out_proj.weight"), 0.01, 0.0005);  // 0.02 / sqrt(2 * 2)
+  EXPECT_NEAR(deviation("blocks.0.linear2.weight"), 0.01, 0.0005);
+  EXPECT_NEAR(deviation("head.weight"), 0.02, 0.001);
+  EXPECT_EQ(deviation("blocks.0.linear1.bias"), 0);
 }
 
 TEST(Models, SizesAreReadFromText) {

@@ -328,8 +328,33 @@ inline void composite_rows(Rows& t) {
   t.push_back({Op::adaptive_avg_pool, AdaptivePoolAttrs{{7}}, {f32({1, 2, 3})}, 4});  // more cells than elements
 }
 
+inline void attention_rows(Rows& t) {
+  // attention: batch, heads, queries, keys, numbers per head. Blocks of the kernels end at 48 queries and 64 keys.
+  struct Sizes {
+    int64_t b, h, t, s, d;
+  };
+  for (const Sizes& z : {Sizes{1, 1, 1, 1, 1}, Sizes{2, 3, 7, 7, 5}, Sizes{2, 1, 5, 9, 17}, Sizes{1, 2, 65, 65, 3},
+                         Sizes{1, 1, 250, 130, 16}, Sizes{0, 2, 3, 3, 4}}) {
+    const Operand q = f32({z.b, z.h, z.t, z.d}), k = f32({z.b, z.h, z.s, z.d}), lse = f32({z.b, z.h, z.t});
+    const Operand lengths = index({z.b}, z.s + 1, z.t % 2 ? DType::i32 : DType::i64);
+    for (const bool causal : {false, true}) {
+      const AttentionAttrs plain{.scale = 0.4, .causal = causal};
+      AttentionAttrs counted = plain, both = plain;
+      counted.lengths = both.second = true;
+      t.push_back({Op::attention, plain, {q, k, k}, 4});
+      t.push_back({Op::attention, counted, {q, k, k, lengths}, 4});
+      t.push_back({Op::attention_grad, counted, {q, k, k, lengths, q}, 10});
+      t.push_back({Op::attention_grad, both, {q, k, k, q, lse}, 10});
+    }
+  }
+}
+
 inline void update_rows(Rows& t) {
   const Operand rate = f32({}, Fill::positive);
+  t.push_back({Op::sgd_rows, NoAttrs{}, {f32({7, 3}), index({5}, 7), f32({5, 3}), rate}, 2});
+  t.push_back({Op::sgd_rows, NoAttrs{}, {f32({65, 17}), index({4, 9}, 65, DType::i64), f32({4, 9, 17}), rate}, 4});
+  t.push_back({Op::sgd_rows, NoAttrs{}, {f32({3, 2}), index({65}, 3, DType::u8), f32({65, 2}), rate}, 10});
+  t.push_back({Op::sgd_rows, NoAttrs{}, {f32({3, 2}), index({0}, 3), f32({0, 2}), rate}});
   for (const Shape& s : {Shape{}, Shape{7}, Shape{17, 65}, Shape{0, 3}}) {
     const Operand x = f32(s), v = f32(s, Fill::positive);
     t.push_back({Op::sgd_update, SgdAttrs{}, {x, x, rate}, 2});
@@ -358,6 +383,7 @@ inline const std::vector<OpRow>& op_rows() {
     rows::pool_rows(t);
     rows::index_rows(t);
     rows::composite_rows(t);
+    rows::attention_rows(t);
     rows::update_rows(t);
     return t;
   }();
@@ -403,6 +429,12 @@ inline Graph graph_of(const OpRow& row, Through through = Through::nothing) {
     }
     if (view && through == Through::broadcast) x = b.broadcast(x, want.shape);
     in.push_back(x);
+  }
+  if (row.op == Op::attention_grad) {  // it reads the results of its op
+    const size_t own = in.size() - (std::get<AttentionAttrs>(row.attrs).second ? 2 : 1);
+    const auto end = in.begin() + static_cast<std::ptrdiff_t>(own);
+    const std::vector<Value> results = b.add(Op::attention, row.attrs, {in.begin(), end});
+    in.insert(end, results.begin(), results.end());
   }
   g.outputs = b.add(row.op, row.attrs, in);
   return g;

@@ -39,8 +39,9 @@ inline Graph retype(const Graph& g, DType to) {
     if (auto* a = std::get_if<FusedAttrs>(&n.attrs)) a->body = std::make_shared<const Graph>(retype(*a->body, to));
     Builder b(r.dst, n.scope, n.where);
     std::vector<Value> in = r(n.inputs);
-    const size_t scalars = n.op == Op::sgd_update ? 1 : n.op == Op::adam_update ? 2 : 0;
-    for (size_t i = 2; i < 2 + scalars; ++i) in[i] = b.cast(in[i], DType::f32);
+    const size_t first = n.op == Op::sgd_rows ? 3 : 2;
+    const size_t scalars = n.op == Op::sgd_update || n.op == Op::sgd_rows ? 1 : n.op == Op::adam_update ? 2 : 0;
+    for (size_t i = first; i < first + scalars; ++i) in[i] = b.cast(in[i], DType::f32);
     std::vector<Value> out = b.add(n.op, n.attrs, in);
     if (n.op == Op::random_uniform || n.op == Op::random_normal) out[0] = b.cast(out[0], to);
     for (size_t i = 0; i < out.size(); ++i) r.replace(n.outputs[i], out[i]);

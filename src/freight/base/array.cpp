@@ -67,25 +67,11 @@ Array Array::cast(DType dtype) const {
   if (dtype == dtype_) return *this;
   Array out(dtype, shape_);
   const int64_t n = numel();
-  dispatch(dtype_, [&](auto from) {
-    using S = decltype(from);
+  dispatch(dtype_, [&]<class S>(S) {
     const S* src = static_cast<const S*>(raw());
-    dispatch(dtype, [&](auto to) {
-      using D = decltype(to);
+    dispatch(dtype, [&]<class D>(D) {
       D* dst = static_cast<D*>(out.raw());
-      for (int64_t i = 0; i < n; ++i) {
-        if constexpr (std::is_same_v<S, BFloat16>) {
-          if constexpr (std::is_same_v<D, BFloat16>) {
-            dst[i] = src[i];
-          } else {
-            dst[i] = static_cast<D>(static_cast<float>(src[i]));
-          }
-        } else if constexpr (std::is_same_v<D, BFloat16>) {
-          dst[i] = BFloat16(static_cast<float>(src[i]));
-        } else {
-          dst[i] = static_cast<D>(src[i]);
-        }
-      }
+      for (int64_t i = 0; i < n; ++i) dst[i] = element_cast<D>(src[i]);
     });
   });
   return out;

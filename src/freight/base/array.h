@@ -61,16 +61,9 @@ class Array {
   template <class T>
   std::vector<T> to_vector() const {
     std::vector<T> out(static_cast<size_t>(numel()));
-    dispatch(dtype_, [&](auto zero) {
-      using S = decltype(zero);
+    dispatch(dtype_, [&]<class S>(S) {
       const S* src = static_cast<const S*>(raw());
-      for (size_t i = 0; i < out.size(); ++i) {
-        if constexpr (std::is_same_v<S, BFloat16>) {
-          out[i] = static_cast<T>(static_cast<float>(src[i]));
-        } else {
-          out[i] = static_cast<T>(src[i]);
-        }
-      }
+      for (size_t i = 0; i < out.size(); ++i) out[i] = element_cast<T>(src[i]);
     });
     return out;
   }

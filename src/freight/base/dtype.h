@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace freight {
 
@@ -38,8 +39,7 @@ struct BFloat16 {
   explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 };
 
-// Calls f with a value-initialised element of the C++ type of `dtype`: dispatch(t, [&](auto zero) { using T =
-// decltype(zero); ... }).
+// Calls f with a value-initialised element of the C++ type of `dtype`: dispatch(t, [&]<class T>(T) { ... }).
 template <class F>
 decltype(auto) dispatch(DType dtype, F&& f) {
   switch (dtype) {
@@ -54,35 +54,32 @@ decltype(auto) dispatch(DType dtype, F&& f) {
   return f(bool{});
 }
 
+// One element converted; bf16 through float.
+template <class To, class From>
+To element_cast(From v) {
+  if constexpr (std::is_same_v<From, BFloat16> || std::is_same_v<To, BFloat16>) {
+    return static_cast<To>(static_cast<float>(v));
+  } else {
+    return static_cast<To>(v);
+  }
+}
+
+// DTypeOf<float>::value is DType::f32.
 template <class T>
 struct DTypeOf;
 template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::f32;
-};
+struct DTypeOf<float> : std::integral_constant<DType, DType::f32> {};
 template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::f64;
-};
+struct DTypeOf<double> : std::integral_constant<DType, DType::f64> {};
 template <>
-struct DTypeOf<BFloat16> {
-  static constexpr DType value = DType::bf16;
-};
+struct DTypeOf<BFloat16> : std::integral_constant<DType, DType::bf16> {};
 template <>
-struct DTypeOf<int32_t> {
-  static constexpr DType value = DType::i32;
-};
+struct DTypeOf<int32_t> : std::integral_constant<DType, DType::i32> {};
 template <>
-struct DTypeOf<int64_t> {
-  static constexpr DType value = DType::i64;
-};
+struct DTypeOf<int64_t> : std::integral_constant<DType, DType::i64> {};
 template <>
-struct DTypeOf<uint8_t> {
-  static constexpr DType value = DType::u8;
-};
+struct DTypeOf<uint8_t> : std::integral_constant<DType, DType::u8> {};
 template <>
-struct DTypeOf<bool> {
-  static constexpr DType value = DType::boolean;
-};
+struct DTypeOf<bool> : std::integral_constant<DType, DType::boolean> {};
 
 }  // namespace freight

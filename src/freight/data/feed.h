@@ -11,7 +11,7 @@ namespace freight::data {
 
 struct FeedBatch {
   Array inputs;       // f32 (N, ...), or tokens i32 (N, T)
-  Array targets;      // i64 (N) classes, f32 values or mixed classes, or tokens i32 (N, T), 0 where nothing is asked
+  Array targets;      // i64 (N) classes, f32 values or mixed classes, or tokens i32 (N, T), -1 where nothing is asked
   int64_t count = 0;  // of targets that are asked: N, or the tokens among them that are not padding
 };
 

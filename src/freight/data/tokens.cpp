@@ -170,7 +170,9 @@ class WindowFeed final : public TokenFeed {
       const int64_t at = first_ + order_[static_cast<size_t>(begin + i)] * length_;
       const int64_t count = std::min(length_, last - at);
       std::copy_n(set->tokens.begin() + at, count, b.inputs.data<int32_t>() + i * length_);
-      std::copy_n(set->tokens.begin() + at + 1, count, b.targets.data<int32_t>() + i * length_);
+      int32_t* targets = b.targets.data<int32_t>() + i * length_;
+      std::copy_n(set->tokens.begin() + at + 1, count, targets);
+      std::fill_n(targets + count, length_ - count, -1);
       b.count += count;
     }
     return b;

@@ -34,27 +34,27 @@ uint64_t hash_bytes(const void* data, size_t n) {
 struct Words {
   std::vector<uint64_t> words;
   void push(uint64_t w) { words.push_back(w); }
-  void operator()(const char*, const int64_t& v) { push(static_cast<uint64_t>(v)); }
-  void operator()(const char*, const double& v) { push(std::bit_cast<uint64_t>(v)); }
-  void operator()(const char*, const bool& v) { push(v); }
-  void operator()(const char*, const DType& v) { push(static_cast<uint64_t>(v)); }
-  void operator()(const char*, const Shape& v) {
+  void operator()(std::string_view, const int64_t& v) { push(static_cast<uint64_t>(v)); }
+  void operator()(std::string_view, const double& v) { push(std::bit_cast<uint64_t>(v)); }
+  void operator()(std::string_view, const bool& v) { push(v); }
+  void operator()(std::string_view, const DType& v) { push(static_cast<uint64_t>(v)); }
+  void operator()(std::string_view, const Shape& v) {
     push(static_cast<uint64_t>(v.rank()));
     for (int64_t d : v) push(static_cast<uint64_t>(d));
   }
-  void operator()(const char*, const Type& v) {
+  void operator()(std::string_view, const Type& v) {
     push(static_cast<uint64_t>(v.dtype));
     (*this)("", v.shape);
   }
-  void operator()(const char*, const std::string& v) { push(hash_bytes(v.data(), v.size())); }
-  void operator()(const char*, const Array& v) { push(v.defined() ? hash_bytes(v.raw(), v.bytes()) : 0); }
-  void operator()(const char*, const std::shared_ptr<const Graph>& v) { push(v ? structural_hash(*v) : 0); }
+  void operator()(std::string_view, const std::string& v) { push(hash_bytes(v.data(), v.size())); }
+  void operator()(std::string_view, const Array& v) { push(v.defined() ? hash_bytes(v.raw(), v.bytes()) : 0); }
+  void operator()(std::string_view, const std::shared_ptr<const Graph>& v) { push(v ? structural_hash(*v) : 0); }
 };
 
 std::vector<uint64_t> words_of(const Attrs& a) {
   Words w;
   w.push(a.index());
-  std::visit([&](const auto& s) { std::remove_cvref_t<decltype(s)>::visit(s, w); }, a);
+  std::visit([&](const auto& s) { visit_fields(s, w); }, a);
   return std::move(w.words);
 }
 

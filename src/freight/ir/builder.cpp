@@ -60,6 +60,14 @@ Ex select(Ex condition, Ex a, Ex b) { return {a.b, a.b->where(condition.v, a.v, 
 Ex select(Ex condition, Ex a, double b) { return select(condition, a, number(a, b)); }
 Ex select(Ex condition, double a, Ex b) { return select(condition, number(b, a), b); }
 
+Ex total(Ex x, const Shape& axes) { return {x.b, x.b->sum(x.v, axes)}; }
+Ex mean_over(Ex x, const Shape& axes) {
+  double n = 1;
+  for (int64_t a : axes) n *= static_cast<double>(x.shape()[static_cast<int>(a)]);
+  return total(x, axes) * (1.0 / n);
+}
+Ex spread(Ex small, const Shape& shape) { return {small.b, small.b->broadcast(small.v, shape)}; }
+
 Ex VjpContext::g(int i) const {
   const Value have = cotangents_[static_cast<size_t>(i)];
   return {&builder, have.valid() ? have : builder.constant(0, builder.type(node.out(i)))};

@@ -80,5 +80,9 @@ Ex apply(Op op, Ex a, Ex b);
 Ex select(Ex condition, Ex a, Ex b);
 Ex select(Ex condition, Ex a, double b);
 Ex select(Ex condition, double a, Ex b);
+// Sum and mean over `axes`, which stay with extent 1; expanded to `shape`.
+Ex total(Ex x, const Shape& axes);
+Ex mean_over(Ex x, const Shape& axes);
+Ex spread(Ex small, const Shape& shape);
 
 }  // namespace freight

@@ -13,15 +13,6 @@ using Values = std::vector<Value>;
 
 DType statistics_type(DType t) { return t == DType::bf16 ? DType::f32 : t; }
 
-// Sum over `axes`, expanded back to x's shape.
-Ex total(Ex x, const Shape& axes) { return {x.b, x.b->sum(x.v, axes)}; }
-Ex spread(Ex small, const Shape& shape) { return {small.b, small.b->broadcast(small.v, shape)}; }
-Ex mean_over(Ex x, const Shape& axes) {
-  double n = 1;
-  for (int64_t a : axes) n *= static_cast<double>(x.shape()[static_cast<int>(a)]);
-  return total(x, axes) * (1.0 / n);
-}
-
 // All axes but axis 1 (the channels).
 Shape all_but_channels(const Shape& s) {
   Shape axes;
@@ -235,6 +226,32 @@ Values adaptive_avg_pool(Builder& b, const Node& n, const Values& in) {
     x = b.transpose(b.reshape(b.matmul(rows, w), pooled), back);
   }
   return {x};
+}
+
+// Vaswani et al. 2017: softmax(scale q k^T) v. A sample of length 0 sees its first key.
+Values attention(Builder& b, const Node& n, const Values& in) {
+  const auto& a = attrs<AttentionAttrs>(n);
+  const DType given = b.type(in[0]).dtype, t = statistics_type(given);
+  Ex s = Ex{&b, b.matmul(b.cast(in[0], t), b.cast(in[1], t), false, true)} * a.scale;  // (B, H, T, S)
+  const Shape shape = s.shape();
+  const auto hide = [&](Value seen) { s = select({&b, seen}, s, Ex{&b, b.constant_like(-1e30, s.v)}); };
+  const auto place = [&](int axis) { return b.one(Op::iota, IotaAttrs{shape, axis, DType::i32}, {}); };
+  if (a.causal) hide(b.binary(Op::le, place(3), place(2)));
+  if (a.lengths) {
+    const Value length = b.cast(in[3], DType::i32);
+    const Value keys = b.reshape(b.binary(Op::maximum, length, b.constant_like(1, length)), {shape[0], 1, 1, 1});
+    hide(b.binary(Op::lt, place(3), b.broadcast(keys, shape)));
+  }
+  const Ex peak{&b, b.one(Op::stop_gradient, NoAttrs{}, {b.reduce_max(s.v, {3})})};
+  const Ex lse = peak + apply(Op::log, total(apply(Op::exp, s - spread(peak, shape)), {3}));
+  const Ex p = apply(Op::exp, s - spread(lse, shape));
+  return {b.cast(b.matmul(p.v, b.cast(in[2], t)), given), b.reshape(lse.v, {shape[0], shape[1], shape[2]})};
+}
+
+Values sgd_rows(Builder& b, const Node&, const Values& in) {
+  const Ex p{&b, in[0]}, g{&b, b.one(Op::scatter_add, ScatterAttrs{0, p.shape()[0]}, {in[1], in[2]})};
+  const Value lr = b.reshape(b.cast(in[3], p.type().dtype), {1, 1});
+  return {(p - g * Ex{&b, b.broadcast(lr, p.shape())}).v};
 }
 
 // PyTorch's SGD: g += decay p; m = momentum m + (1 - dampening) g; p -= lr (nesterov ? g + momentum m : m).

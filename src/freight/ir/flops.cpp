@@ -60,6 +60,13 @@ double decomposed(const Node& node, const Types& in, const Types&) {
   return graph_flops(g);
 }
 
+// The weights again, and two products for each of the op's two.
+double attention_grad(const Node& node, const Types& in, const Types&) {
+  Node forward = node;
+  forward.op = Op::attention;
+  return 2.5 * decomposed(forward, {in.begin(), in.begin() + (attrs<AttentionAttrs>(node).lengths ? 4 : 3)}, {});
+}
+
 double fused(const Node& node, const Types&, const Types&) { return graph_flops(*attrs<FusedAttrs>(node).body); }
 
 }  // namespace flops

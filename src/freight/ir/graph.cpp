@@ -53,10 +53,10 @@ std::vector<Value> Graph::leaves(Op kind) const {
 std::vector<int> Graph::use_counts() const {
   std::vector<int> uses(values.size());
   for (const Node& n : nodes) {
-    for (Value v : n.inputs) ++uses[static_cast<size_t>(v.id)];
+    for (Value v : n.inputs) ++uses[v.index()];
   }
-  for (Value v : outputs) ++uses[static_cast<size_t>(v.id)];
-  for (const Update& u : updates) ++uses[static_cast<size_t>(u.next.id)];
+  for (Value v : outputs) ++uses[v.index()];
+  for (const Update& u : updates) ++uses[u.next.index()];
   return uses;
 }
 
@@ -125,7 +125,7 @@ bool splat_value(const Graph& graph, Value v, double& value) {
 }
 
 Value Rewriter::operator()(Value old) const {
-  const Value v = map_[static_cast<size_t>(old.id)];
+  const Value v = map_[old.index()];
   FREIGHT_CHECK(v.valid(), "value %", old.id, " (", name(src.def(old).op), ") was not rewritten before its use");
   return v;
 }

@@ -41,8 +41,8 @@ struct Graph {
   std::vector<Value> outputs;
   std::vector<Update> updates;
 
-  const Type& type(Value v) const { return values[static_cast<size_t>(v.id)].type; }
-  const Node& def(Value v) const { return nodes[static_cast<size_t>(values[static_cast<size_t>(v.id)].node)]; }
+  const Type& type(Value v) const { return values[v.index()].type; }
+  const Node& def(Value v) const { return nodes[static_cast<size_t>(values[v.index()].node)]; }
   // Appends a node; checks the number of inputs, infers the result types and returns the results.
   std::vector<Value> add(Op op, Attrs attrs, const std::vector<Value>& inputs, const std::string& scope = {},
                          const std::string& where = {});
@@ -87,8 +87,8 @@ class Rewriter {
   explicit Rewriter(const Graph& source) : src(source), map_(source.values.size()) {}
   Value operator()(Value old) const;
   std::vector<Value> operator()(const std::vector<Value>& old) const;
-  void replace(Value old, Value now) { map_[static_cast<size_t>(old.id)] = now; }
-  bool mapped(Value old) const { return map_[static_cast<size_t>(old.id)].valid(); }
+  void replace(Value old, Value now) { map_[old.index()] = now; }
+  bool mapped(Value old) const { return map_[old.index()].valid(); }
   // Copies the node with mapped inputs.
   void copy(const Node& node);
   // Maps outputs and updates; returns the new graph.

@@ -479,6 +479,45 @@ Types adaptive_avg_pool(const Node& node, const Types& in) {
   return {{in[0].dtype, out}};
 }
 
+Types attention(const Node& node, const Types& in) {
+  need_floating(node, in[0]);
+  const Shape &q = in[0].shape, &k = in[1].shape;
+  if (q.rank() != 4 || k.rank() != 4 || k[2] < 1 || !(in[1] == Type{in[0].dtype, {q[0], q[1], k[2], q[3]}}) ||
+      !(in[1] == in[2])) {
+    bad(node, "need q (B, H, T, D) and k, v (B, H, S, D): got ", in[0], ", ", in[1], " and ", in[2]);
+  }
+  const bool counted = attrs<AttentionAttrs>(node).lengths;
+  if (counted != (in.size() == 4))
+    bad(node, "got ", in.size(), " inputs, need ", counted ? "4 with" : "3 without", " lengths");
+  const Type lengths{DType::i32, {q[0]}};
+  if (counted && !(in[3] == lengths) && !(in[3] == Type{DType::i64, {q[0]}})) {
+    bad(node, "lengths must be integers, one per sample: got ", in[3], ", need ", lengths);
+  }
+  return {in[0], {in[0].dtype == DType::bf16 ? DType::f32 : in[0].dtype, {q[0], q[1], q[2]}}};
+}
+
+Types attention_grad(const Node& node, const Types& in) {
+  const auto& a = attrs<AttentionAttrs>(node);
+  Types need(in.begin(), in.begin() + (a.lengths ? 4 : 3));
+  const Types results = attention(node, need);
+  need.insert(need.end(), results.begin(), results.end());
+  need.insert(need.end(), results.begin(), results.begin() + (a.second ? 2 : 1));
+  if (in != need) bad(node, "y, lse and their cotangents do not belong to q, k and v: got ", in[0], " and ", in.back());
+  return {in.begin(), in.begin() + 3};
+}
+
+Types sgd_rows(const Node& node, const Types& in) {
+  need_floating(node, in[0]);
+  need_index(node, in[1]);
+  Shape rows = in[1].shape;
+  if (in[0].shape.rank() != 2) bad(node, "the table must be (rows, width): got ", in[0]);
+  rows.push_back(in[0].shape[1]);
+  if (!(in[2] == Type{in[0].dtype, rows}) || !(in[3] == Type{DType::f32, {}})) {
+    bad(node, "need a gradient ", Type{in[0].dtype, rows}, " and f32[]: got ", in[2], " and ", in[3]);
+  }
+  return {in[0]};
+}
+
 namespace {
 void check_update(const Node& node, const Types& in, size_t scalars) {
   need_floating(node, in[0]);

@@ -70,6 +70,7 @@ const OpInfo& info(Op op);
 inline const char* name(Op op) { return info(op).name; }
 // False where no op has that name.
 bool parse_op(std::string_view text, Op& out);
+inline bool is_reduce(Op op) { return info(op).kind == OpKind::reduce; }
 inline bool is_pointwise(Op op) {
   const OpKind k = info(op).kind;
   return k == OpKind::unary || k == OpKind::binary || k == OpKind::ternary || k == OpKind::generator;

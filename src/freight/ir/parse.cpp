@@ -94,10 +94,14 @@ class Parser {
     expect("]");
     return s;
   }
-  Type type() {
-    Type t;
+  DType dtype() {
+    DType t{};
     const std::string n = word();
-    if (!parse_dtype(n, t.dtype)) bad("unknown element type `", n, "`");
+    if (!parse_dtype(n, t)) bad("unknown element type `", n, "`");
+    return t;
+  }
+  Type type() {
+    Type t{dtype(), {}};
     t.shape = shape();
     int64_t bytes = 8;
     for (int64_t d : t.shape) {
@@ -120,41 +124,26 @@ class Parser {
     const std::string& wanted;
     const Type& result;
     bool found = false;
-    template <class T, class F>
-    void read(const char* n, T& v, F&& f) {
-      if (n == wanted) {
-        v = f();
-        found = true;
+    template <class T>
+    void operator()(std::string_view n, T& v) {
+      if (n != wanted) return;
+      found = true;
+      if constexpr (std::is_same_v<T, bool>) {
+        v = p.take("true") || (p.expect("false"), false);
+      } else if constexpr (std::is_arithmetic_v<T>) {
+        v = p.number<T>();
+      } else if constexpr (std::is_same_v<T, Shape>) {
+        v = p.shape();
+      } else if constexpr (std::is_same_v<T, std::string>) {
+        v = p.string();
+      } else if constexpr (std::is_same_v<T, DType>) {
+        v = p.dtype();
+      } else if constexpr (std::is_same_v<T, Array>) {
+        v = p.array(result);
+      } else {
+        found = false;  // types and bodies stand elsewhere
       }
     }
-    void operator()(const char* n, int64_t& v) {
-      read(n, v, [&] { return p.number<int64_t>(); });
-    }
-    void operator()(const char* n, double& v) {
-      read(n, v, [&] { return p.number<double>(); });
-    }
-    void operator()(const char* n, bool& v) {
-      read(n, v, [&] { return p.take("true") || (p.expect("false"), false); });
-    }
-    void operator()(const char* n, Shape& v) {
-      read(n, v, [&] { return p.shape(); });
-    }
-    void operator()(const char* n, std::string& v) {
-      read(n, v, [&] { return p.string(); });
-    }
-    void operator()(const char* n, DType& v) {
-      read(n, v, [&] {
-        DType d;
-        const std::string w = p.word();
-        if (!parse_dtype(w, d)) p.bad("unknown element type `", w, "`");
-        return d;
-      });
-    }
-    void operator()(const char* n, Array& v) {
-      read(n, v, [&] { return p.array(result); });
-    }
-    void operator()(const char*, Type&) {}
-    void operator()(const char*, std::shared_ptr<const Graph>&) {}
   };
 
   Array array(const Type& t) {
@@ -195,7 +184,7 @@ class Parser {
       const std::string field = word();
       expect("=");
       FieldReader reader{*this, field, types[0]};
-      std::visit([&](auto& s) { std::remove_cvref_t<decltype(s)>::visit(s, reader); }, attributes);
+      std::visit([&](auto& s) { visit_fields(s, reader); }, attributes);
       if (!reader.found) bad("unknown attribute `", field, "`");
       if (!peek("}")) expect(",");
     }

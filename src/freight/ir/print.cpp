@@ -36,21 +36,20 @@ std::string number_list(const Array& a) {
 // Collects "name=value" texts.
 struct FieldTexts {
   std::vector<std::pair<std::string, std::string>> fields;
-  void put(const char* n, std::string text) { fields.emplace_back(n, std::move(text)); }
-  void operator()(const char* n, const int64_t& v) { put(n, cat(v)); }
-  void operator()(const char* n, const double& v) { put(n, cat(v)); }
-  void operator()(const char* n, const bool& v) { put(n, cat(v)); }
-  void operator()(const char* n, const DType& v) { put(n, to_string(v)); }
-  void operator()(const char* n, const Shape& v) { put(n, to_string(v)); }
-  void operator()(const char* n, const std::string& v) { put(n, quoted(v)); }
-  void operator()(const char* n, const Array& v) { put(n, v.defined() ? number_list(v) : ""); }
-  void operator()(const char*, const Type&) {}                          // printed as the result type
-  void operator()(const char*, const std::shared_ptr<const Graph>&) {}  // printed as a body
+  void put(std::string_view n, std::string text) { fields.emplace_back(n, std::move(text)); }
+  template <class T>
+  void operator()(std::string_view n, const T& v) {
+    put(n, cat(v));
+  }
+  void operator()(std::string_view n, const std::string& v) { put(n, quoted(v)); }
+  void operator()(std::string_view n, const Array& v) { put(n, v.defined() ? number_list(v) : ""); }
+  void operator()(std::string_view, const Type&) {}                          // printed as the result type
+  void operator()(std::string_view, const std::shared_ptr<const Graph>&) {}  // printed as a body
 };
 
 std::vector<std::pair<std::string, std::string>> field_texts(const Attrs& a) {
   FieldTexts f;
-  std::visit([&](const auto& s) { std::remove_cvref_t<decltype(s)>::visit(s, f); }, a);
+  std::visit([&](const auto& s) { visit_fields(s, f); }, a);
   return std::move(f.fields);
 }
 
@@ -135,7 +134,7 @@ void verify(const Graph& graph, const char* after) {
     }
     if (types != output_types(graph, n)) bad(name(n.op), ": recorded result types differ from the inferred ones");
     for (size_t i = 0; i < n.outputs.size(); ++i) {
-      const ValueInfo& info = graph.values[static_cast<size_t>(n.outputs[i].id)];
+      const ValueInfo& info = graph.values[n.outputs[i].index()];
       if (n.outputs[i].id != defined++ || info.node != static_cast<int32_t>(at) ||
           info.index != static_cast<int32_t>(i)) {
         bad(name(n.op), ": result %", n.outputs[i].id, " is misnumbered");

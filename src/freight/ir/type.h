@@ -23,6 +23,7 @@ std::string to_string(const Type& type);
 struct Value {
   int32_t id = -1;
   bool valid() const { return id >= 0; }
+  size_t index() const { return static_cast<size_t>(id); }
   friend bool operator==(Value, Value) = default;
 };
 

@@ -30,6 +30,8 @@ class VjpContext {
   void set(int i, Value gradient) { gradients_[static_cast<size_t>(i)] = gradient; }
   void set(int i, Ex gradient) { set(i, gradient.v); }
   const std::vector<Value>& gradients() const { return gradients_; }
+  // Set by a rule that leaves the node to its definition: passes/grad expands it and walks on.
+  bool through_definition = false;
 
  private:
   std::vector<Value> cotangents_;
@@ -39,58 +41,20 @@ class VjpContext {
 
 // Rules of ops whose gradient is more than an expression; in the order of the op table.
 namespace vjp {
-void cast(VjpContext&);
-void maximum(VjpContext&);
-void minimum(VjpContext&);
-void where(VjpContext&);
-void reshape(VjpContext&);
-void transpose(VjpContext&);
-void broadcast(VjpContext&);
-void slice(VjpContext&);
-void copy(VjpContext&);
-void pad(VjpContext&);
-void concat(VjpContext&);
-void sum(VjpContext&);
-void reduce_extremum(VjpContext&);
-void matmul(VjpContext&);
-void conv(VjpContext&);
-void conv_grad_input(VjpContext&);
-void conv_grad_weight(VjpContext&);
-void max_pool(VjpContext&);
-void max_pool_grad(VjpContext&);
-void avg_pool(VjpContext&);
-void avg_pool_grad(VjpContext&);
-void gather(VjpContext&);
-void scatter_add(VjpContext&);
-void gather_elements(VjpContext&);
-void scatter_elements_add(VjpContext&);
-// Composites with a rule better than that of their decomposition. A composite without one (vjp == decomposed)
-// is differentiated through its decomposition.
-void decomposed(VjpContext&);
-void softmax(VjpContext&);
-void log_softmax(VjpContext&);
-void cross_entropy(VjpContext&);
-void batch_norm(VjpContext&);
-void layer_norm(VjpContext&);
+using Rule = void(VjpContext&);
+Rule cast, maximum, minimum, where, reshape, transpose, broadcast, slice, copy, pad, concat, sum, reduce_extremum;
+Rule matmul, conv, conv_grad_input, conv_grad_weight, max_pool, max_pool_grad, avg_pool, avg_pool_grad;
+Rule gather, scatter_add, gather_elements, scatter_elements_add;
+// Composites with a rule better than that of their definition; `decomposed` is that of all others.
+Rule decomposed, softmax, log_softmax, cross_entropy, batch_norm, layer_norm, attention;
 }  // namespace vjp
 
 // Plain definitions of the composites.
 namespace composite {
-std::vector<Value> softmax(Builder&, const Node&, const std::vector<Value>&);
-std::vector<Value> log_softmax(Builder&, const Node&, const std::vector<Value>&);
-std::vector<Value> cross_entropy(Builder&, const Node&, const std::vector<Value>&);
-std::vector<Value> batch_norm(Builder&, const Node&, const std::vector<Value>&);
-std::vector<Value> batch_norm_inference(Builder&, const Node&, const std::vector<Value>&);
-std::vector<Value> layer_norm(Builder&, const Node&, const std::vector<Value>&);
-std::vector<Value> group_norm(Builder&, const Node&, const std::vector<Value>&);
-std::vector<Value> gelu(Builder&, const Node&, const std::vector<Value>&);
-std::vector<Value> silu(Builder&, const Node&, const std::vector<Value>&);
-std::vector<Value> dropout(Builder&, const Node&, const std::vector<Value>&);
-std::vector<Value> embedding(Builder&, const Node&, const std::vector<Value>&);
-std::vector<Value> one_hot(Builder&, const Node&, const std::vector<Value>&);
-std::vector<Value> adaptive_avg_pool(Builder&, const Node&, const std::vector<Value>&);
-std::vector<Value> sgd_update(Builder&, const Node&, const std::vector<Value>&);
-std::vector<Value> adam_update(Builder&, const Node&, const std::vector<Value>&);
+using Definition = std::vector<Value>(Builder&, const Node&, const std::vector<Value>&);
+Definition softmax, log_softmax, cross_entropy, batch_norm, batch_norm_inference, layer_norm, group_norm, gelu, silu;
+Definition dropout, embedding, one_hot, adaptive_avg_pool, attention, attention_grad;
+Definition sgd_rows, sgd_update, adam_update;
 }  // namespace composite
 
 }  // namespace freight

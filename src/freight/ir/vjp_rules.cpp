@@ -178,8 +178,7 @@ void scatter_elements_add(VjpContext& c) {
   c.set(1, c.builder.one(Op::gather_elements, AxisAttrs{attrs<ScatterAttrs>(c.node).axis}, {c.g().v, c.node.in(0)}));
 }
 
-// Marks composites that are differentiated through their decomposition: passes/grad expands the node before the walk.
-void decomposed(VjpContext& c) { FREIGHT_CHECK(false, name(c.node.op), " reached its rule undecomposed"); }
+void decomposed(VjpContext& c) { c.through_definition = true; }
 
 // dx = y (g - sum(g y))
 void softmax(VjpContext& c) {
@@ -217,12 +216,8 @@ void cross_entropy(VjpContext& c) {
   }
 }
 
-namespace {
 // Backward of a normalisation over n elements, xhat = (x - mean) r and h = g * scale:
 // dx = r (h - mean(h) - xhat mean(h xhat)); batch norm adds the paths through the returned mean and variance.
-Ex mean_keep(Ex v, const Shape& axes, double n) { return Ex{v.b, v.b->sum(v.v, axes)} * (1.0 / n); }
-Ex spread(Ex v, const Shape& shape) { return {v.b, v.b->broadcast(v.v, shape)}; }
-}  // namespace
 
 // Inputs x (N, C, ...), scale (C), shift (C); results y, batch mean (C), biased batch variance (C).
 void batch_norm(VjpContext& c) {
@@ -268,19 +263,17 @@ void layer_norm(VjpContext& c) {
   const DType t = type.dtype == DType::bf16 ? DType::f32 : type.dtype;
   const Shape shape = type.shape;
   Shape inner, outer, tail = shape;
-  double n = 1;
   for (int i = 0; i < shape.rank(); ++i) {
     if (i < shape.rank() - a.axes) {
       outer.push_back(i);
       tail[i] = 1;
     } else {
       inner.push_back(i);
-      n *= static_cast<double>(shape[i]);
     }
   }
   const Ex x{&b, b.cast(c.node.in(0), t)}, g{&b, b.cast(c.g().v, t)};
-  const Ex centred = x - spread(mean_keep(x, inner, n), shape);
-  const Ex rstd = apply(Op::rsqrt, mean_keep(apply(Op::square, centred), inner, n) + a.eps);
+  const Ex centred = x - spread(mean_over(x, inner), shape);
+  const Ex rstd = apply(Op::rsqrt, mean_over(apply(Op::square, centred), inner) + a.eps);
   const Ex xhat = centred * spread(rstd, shape);
   const DType parameter = c.in(1).type().dtype;
   const Shape flat = c.in(1).shape();
@@ -288,9 +281,20 @@ void layer_norm(VjpContext& c) {
   if (c.needs(2)) c.set(2, b.cast(b.reshape(b.sum(g.v, outer), flat), parameter));
   if (!c.needs(0)) return;
   const Ex h = g * Ex{&b, b.broadcast(b.reshape(b.cast(c.node.in(1), t), tail), shape)};
-  const Ex mean_h = mean_keep(h, inner, n), mean_hx = mean_keep(h * xhat, inner, n);
+  const Ex mean_h = mean_over(h, inner), mean_hx = mean_over(h * xhat, inner);
   const Ex dx = spread(rstd, shape) * (h - spread(mean_h, shape) - xhat * spread(mean_hx, shape));
   c.set(0, b.cast(dx.v, type.dtype));
+}
+
+// A gradient op of its own, which backends know as a whole kernel.
+void attention(VjpContext& c) {
+  AttentionAttrs a = attrs<AttentionAttrs>(c.node);
+  a.second = c.has_g(1);
+  std::vector<Value> in = c.node.inputs;
+  in.insert(in.end(), {c.node.out(0), c.node.out(1), c.g(0).v});
+  if (a.second) in.push_back(c.g(1).v);
+  const std::vector<Value> d = c.builder.add(Op::attention_grad, a, in);
+  for (int i = 0; i < 3; ++i) c.set(i, d[static_cast<size_t>(i)]);
 }
 
 }  // namespace freight::vjp

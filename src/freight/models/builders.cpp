@@ -99,6 +99,9 @@ const std::vector<Row>& rows() {
       {{"resnet152", "residual network of 152 layers, bottlenecks", photo, 1000}, [](const T& t) { return resnet(t, kNeck, {3, 8, 36, 3}); }},
       {{"textcnn", "text: convolutions over 3, 4 and 5 words, the largest response of each filter", {64}, 2, Loss::cross_entropy, 20000}, textcnn, Takes::tokens},
       {{"text_bow", "text: the mean of the words' vectors and one linear layer", {64}, 2, Loss::cross_entropy, 20000}, text_bow, Takes::tokens},
+      {{"lstm_text", "text: LSTM over the words' vectors, linear layer on the last state", {200}, 4, Loss::cross_entropy, 20000}, lstm_text, Takes::tokens},
+      {{"gru_text", "text: GRU over the words' vectors, linear layer on the last state", {200}, 4, Loss::cross_entropy, 20000}, gru_text, Takes::tokens},
+      {{"gpt_char", "transformer of 6 layers that tells the next character", {256}, 65, Loss::cross_entropy, 65}, gpt_char, Takes::tokens},
   };
   // clang-format on
   return kRows;
@@ -119,11 +122,13 @@ const Row& row_of(const std::string& name) {
 Task task_of(const Row& row, const Options& options) {
   const Entry& e = row.entry;
   Task t{options.input.empty() ? e.input : options.input, options.classes == 0 ? e.classes : options.classes,
-         options.vocabulary == 0 ? e.vocabulary : options.vocabulary};
+         options.vocabulary == 0 ? e.vocabulary : options.vocabulary, options};
   if (t.classes < 1) fail(ErrorKind::usage, e.name, "classes must be positive: got ", t.classes);
   const bool tokens = row.takes == Takes::tokens;
-  if (!tokens && (options.vocabulary != 0 || options.length != 0)) {
-    fail(ErrorKind::usage, e.name, "does not read text: its input is ", e.input);
+  if (!tokens && (options.vocabulary != 0 || options.length != 0 || options.layers != 0 || options.bidirectional ||
+                  options.dropout != 0)) {
+    fail(ErrorKind::usage, e.name, "takes no vocabulary, length, layers, directions or dropout: its input is ",
+         e.input);
   }
   if (options.length != 0) t.input = {options.length};
   if (tokens && (t.vocabulary < 3 || t.input.rank() != 1)) {
@@ -141,11 +146,8 @@ Task task_of(const Row& row, const Options& options) {
   bool ok = any ? t.input.rank() >= 1 : t.input.rank() == (tokens ? 1 : 3);
   for (int64_t d : t.input) ok = ok && d > 0;
   if (!ok) {
-    fail(ErrorKind::usage, e.name, "input must be ",
-         any      ? "a shape"
-         : tokens ? "(T)"
-                  : "(C, H, W)",
-         " with positive extents: got ", t.input);
+    const char* need = any ? "a shape" : tokens ? "(T)" : "(C, H, W)";
+    fail(ErrorKind::usage, e.name, "input must be ", need, " with positive extents: got ", t.input);
   }
   return t;
 }
@@ -249,8 +251,9 @@ Model create(const std::string& name, const Options& options) {
 Model load(const std::string& name_or_file, const Options& options) {
   const bool file = name_or_file.find('/') != std::string::npos || ends_with(name_or_file, ".json");
   if (!file) return create(name_or_file, options);
-  if (options.classes != 0 || !options.input.empty() || !options.size.empty() || options.vocabulary != 0 ||
-      options.length != 0) {
+  const bool sequence = options.vocabulary != 0 || options.length != 0 || options.layers != 0 ||
+                        options.bidirectional || options.dropout != 0;
+  if (options.classes != 0 || !options.input.empty() || !options.size.empty() || sequence) {
     fail(ErrorKind::usage, "model", "class count, input size and vocabulary belong to named models: ", name_or_file,
          " says its own");
   }

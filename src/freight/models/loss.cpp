@@ -23,19 +23,21 @@ Tensor mean_squared_error(const Tensor& outputs, const Tensor& y, Reduction redu
   return reduction == Reduction::sum ? loss * static_cast<double>(outputs.dim(0)) : loss;
 }
 
-// Over the places whose target is not padding.
-Tensor token_cross_entropy(const Tensor& outputs, const Tensor& y, const LossOptions& o) {
-  const Shape places{outputs.shape().begin(), outputs.shape().end() - 1};  // (N, T)
-  if (is_floating(y.type().dtype) || y.shape() != places) {
-    trace::fail_here("cross_entropy", "targets do not fit: got ", y.type(), ", the model gives ", outputs.type());
+// Classes (N, T) of results (N, T, K): 1 where a target counts, 0 where it is below 0.
+Tensor counted(const Tensor& outputs, const Tensor& y) {
+  if (is_floating(y.dtype()) || y.rank() != 2 || y.dim(0) != outputs.dim(0) || y.dim(1) != outputs.dim(1)) {
+    fail_here("cross_entropy", "targets do not fit: got ", y.type(), ", the model gives ", outputs.type());
   }
-  const int64_t n = places.numel();
-  const Tensor flat = reshape(y, {n});
-  const Tensor losses = cross_entropy(reshape(outputs, {n, outputs.dim(-1)}), flat,
+  return cast(y >= 0.0, outputs.dtype());
+}
+
+Tensor token_cross_entropy(const Tensor& outputs, const Tensor& y, const LossOptions& o) {
+  const int64_t places = y.numel();
+  const Tensor counts = reshape(counted(outputs, y), {places});
+  const Tensor losses = cross_entropy(reshape(outputs, {places, outputs.dim(2)}), reshape(y, {places}),
                                       {.label_smoothing = o.label_smoothing, .reduction = Reduction::none});
-  const Tensor asked = cast(not_equal(flat, 0.0), losses.dtype());  // (N * T)
-  const Tensor total = sum(losses * asked);
-  return o.reduction == Reduction::sum ? total : total / maximum(sum(asked), 1.0);
+  const Tensor total = sum(losses * counts);
+  return o.reduction == Reduction::sum ? total : total / maximum(sum(counts), 1.0);
 }
 
 Tensor loss_of(const Model& model, const Tensor& outputs, const Tensor& y, const LossOptions& o) {
@@ -58,9 +60,8 @@ Scored score(const Model& model, const Tensor& x, const Tensor& y, const LossOpt
 
 Tensor right_count(const Model& model, const Tensor& outputs, const Tensor& y) {
   if (model.loss == Loss::mse) return zeros({});
-  const Tensor right = equal(argmax(outputs, -1), cast(y, DType::i32));
-  if (outputs.rank() == 3) return sum(cast(logical_and(right, not_equal(y, 0.0)), DType::f32));
-  return sum(cast(right, DType::f32));
+  const Tensor right = cast(equal(argmax(outputs, -1), cast(y, DType::i32)), DType::f32);
+  return sum(outputs.rank() == 3 ? right * counted(outputs, y) : right);
 }
 
 }  // namespace freight::models

@@ -15,10 +15,9 @@ struct Scored {
   Tensor loss;     // scalar: over the samples their mean or sum
 };
 // Runs the net on x and compares with y: cross_entropy takes classes i64 (N); mse values f32 (N, K), or (N) where K is
-// 1, and averages over them. In training the auxiliary heads' losses are added, each times its weight.
-// Throws Error(usage) for targets of another kind or shape.
-// A language model's results (N, T, K) are scored token by token: targets are integers (N, T), and where they are 0
-// (padding) nothing is asked: neither mean nor sum nor count has those places.
+// 1, and averages over them. A language model's results (N, T, K) are scored token by token against classes (N, T): a
+// target below 0 is not asked, and neither mean nor sum nor count has its place. In training the auxiliary heads'
+// losses are added, each times its weight. Throws Error(usage) for targets of another kind or shape.
 Scored score(const Model& model, const Tensor& x, const Tensor& y, const LossOptions& options = {});
 
 // How many outputs have their largest entry at y: f32 scalar. 0 for models that regress values.

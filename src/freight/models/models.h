@@ -41,10 +41,13 @@ struct Model {
 // Zero or empty: the model's default.
 struct Options {
   int64_t classes = 0;
-  Shape input = {};        // of one sample: {1, 28, 28}
-  Shape size = {};         // {H, W} instead of those of `input`
-  int64_t vocabulary = 0;  // of nets that read tokens: how many there are, padding (0) among them
-  int64_t length = 0;      // of those: tokens per sample
+  Shape input = {};            // of one sample: {1, 28, 28}
+  Shape size = {};             // {H, W} instead of those of `input`
+  int64_t vocabulary = 0;      // of nets that read tokens: how many there are, padding (0) among them
+  int64_t length = 0;          // of those: tokens per sample
+  int64_t layers = 0;          // of nets that repeat a layer: how often
+  bool bidirectional = false;  // of recurrent nets
+  double dropout = 0;          // of transformers and of recurrent nets of several layers
 };
 // "224" or "224x192" as {H, W}. Throws Error(usage).
 Shape parse_size(const std::string& text);

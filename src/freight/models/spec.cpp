@@ -141,8 +141,11 @@ ModulePtr build_linear(Settings& s, const Tensor& x) {
   need_rank(s, x, 1);
   const int64_t in = s.integer("in", x.dim(-1)), out = s.integer("out");
   need_sane(s, static_cast<double>(in) * static_cast<double>(out));
-  return std::make_shared<nn::Linear>(
-      in, out, nn::LinearOptions{.bias = s.flag("bias", true), .init = s.init(), .bias_init = s.bias_init()});
+  return std::make_shared<nn::Linear>(in, out,
+                                      nn::LinearOptions{.bias = s.flag("bias", true),
+                                                        .init = s.init(),
+                                                        .bias_init = s.bias_init(),
+                                                        .deviation = s.number("deviation", 0.01)});
 }
 
 template <class Conv>
@@ -197,13 +200,59 @@ ModulePtr build_group_norm(Settings& s, const Tensor& x) {
 
 ModulePtr build_embedding(Settings& s, const Tensor&) {
   const int64_t rows = s.integer("rows"), width = s.integer("width");
-  return std::make_shared<nn::Embedding>(rows, width, nn::EmbeddingOptions{s.integer("padding_idx", -1), s.init()});
+  return std::make_shared<nn::Embedding>(
+      rows, width,
+      nn::EmbeddingOptions{
+          .padding_idx = s.integer("padding_idx", -1), .init = s.init(), .deviation = s.number("deviation", 1)});
 }
 
 ModulePtr build_embedding_bag(Settings& s, const Tensor&) {
   const int64_t rows = s.integer("rows"), width = s.integer("width");
   return std::make_shared<nn::EmbeddingBag>(rows, width,
                                             nn::EmbeddingBagOptions{s.integer("padding_idx", 0), s.init()});
+}
+
+// Sequences (N, T, C).
+ModulePtr build_positions(Settings& s, const Tensor& x) {
+  need_rank(s, x, 3);
+  const int64_t length = s.integer("length", x.dim(1)), width = s.integer("width", x.dim(2));
+  need_sane(s, static_cast<double>(length) * static_cast<double>(width));
+  return std::make_shared<nn::PositionEmbedding>(length, width, s.number("deviation", 0.02));
+}
+
+ModulePtr build_attention(Settings& s, const Tensor& x) {
+  need_rank(s, x, 3);
+  const int64_t width = s.integer("width", x.dim(2));
+  need_sane(s, 3.0 * static_cast<double>(width) * static_cast<double>(width));
+  return std::make_shared<nn::MultiheadAttention>(
+      width, s.integer("heads"),
+      nn::MultiheadAttentionOptions{.causal = s.flag("causal", false),
+                                    .bias = s.flag("bias", true),
+                                    .out_deviation = s.number("out_deviation", 0)});
+}
+
+ModulePtr build_transformer_block(Settings& s, const Tensor& x) {
+  need_rank(s, x, 3);
+  const int64_t width = s.integer("width", x.dim(2)), hidden = s.integer("hidden", 0);
+  need_sane(s, static_cast<double>(std::max(hidden, 4 * width)) * static_cast<double>(width));
+  return std::make_shared<nn::TransformerBlock>(width, s.integer("heads"),
+                                                nn::TransformerBlockOptions{.causal = s.flag("causal", false),
+                                                                            .dropout = s.number("dropout", 0),
+                                                                            .hidden = hidden,
+                                                                            .depth = s.integer("depth", 1)});
+}
+
+template <class Layer>
+ModulePtr build_recurrent(Settings& s, const Tensor& x) {
+  need_rank(s, x, 3);
+  const int64_t in = s.integer("in", x.dim(2)), hidden = s.integer("hidden"), layers = s.integer("layers", 1);
+  need_sane(s, static_cast<double>(layers) * static_cast<double>(hidden) * static_cast<double>(std::max(in, hidden)));
+  if (layers > kMaxLayers) fail_here(s.type(), "more than ", kMaxLayers, " layers");
+  return std::make_shared<Layer>(in, hidden,
+                                 nn::RecurrentOptions{.layers = layers,
+                                                      .bidirectional = s.flag("bidirectional", false),
+                                                      .dropout = s.number("dropout", 0),
+                                                      .last = s.flag("last", false)});
 }
 
 ModulePtr build_gelu(Settings& s, const Tensor&) {
@@ -244,6 +293,11 @@ constexpr LayerType kLayers[] = {
        return std::make_shared<nn::Transpose>(s.integer("a", 1), s.integer("b", 2));
      }},
     {"MaxOverTime", build_plain<nn::MaxOverTime>},
+    {"PositionEmbedding", build_positions},
+    {"MultiheadAttention", build_attention},
+    {"TransformerBlock", build_transformer_block},
+    {"LSTM", build_recurrent<nn::LSTM>},
+    {"GRU", build_recurrent<nn::GRU>},
     {"Flatten",
      [](Settings& s, const Tensor&) -> ModulePtr {
        return std::make_shared<nn::Flatten>(s.integer("start", 1), s.integer("end", -1));

@@ -1,8 +1,8 @@
-// The nets of the registry, one function per family. Letters: C channels, H W image, K classes, T tokens, V
-// vocabulary.
+// The nets of the registry, one function per family. Letters: C channels, H W image, K classes, T tokens, V vocabulary.
 #pragma once
 #include <vector>
 
+#include "freight/models/models.h"
 #include "freight/nn/nn.h"
 
 namespace freight::models {
@@ -12,6 +12,7 @@ struct Task {
   Shape input;             // of one sample; (C, H, W) for convolutional nets
   int64_t classes;         // K
   int64_t vocabulary = 0;  // V of nets that read tokens; their input is (T)
+  Options options = {};    // the others, as given
 };
 
 enum class Norm { none, batch };
@@ -32,5 +33,10 @@ nn::Sequential small_resnet(const Task& task, int blocks_per_stage);
 nn::Sequential textcnn(const Task& task);
 // A bag of words: the mean of their vectors, one linear layer.
 nn::Sequential text_bow(const Task& task);
+// A decoder of pre-norm blocks, as GPT-2 (Radford et al. 2019) but for its own output layer: (N, T) -> (N, T, V).
+nn::Sequential gpt_char(const Task& task);
+// Embedding, recurrent layers, one linear layer on the state behind the last token: (N, T) -> (N, K).
+nn::Sequential lstm_text(const Task& task);
+nn::Sequential gru_text(const Task& task);
 
 }  // namespace freight::models

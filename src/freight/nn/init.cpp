@@ -86,8 +86,8 @@ Init constant(double value) { return {Init::Kind::constant, value, 0}; }
 Init uniform(double lo, double hi) { return {Init::Kind::uniform, lo, hi}; }
 Init normal(double mean, double deviation) { return {Init::Kind::normal, mean, deviation}; }
 Init trunc_normal(double mean, double deviation) { return {Init::Kind::trunc_normal, mean, deviation}; }
-Init embedding(WeightInit init, const Shape& shape, int64_t padding_idx) {
-  Init out = init == WeightInit::standard ? normal() : weight_init(init, shape);
+Init embedding(WeightInit init, const Shape& shape, int64_t padding_idx, double deviation) {
+  Init out = init == WeightInit::standard ? normal(0, deviation) : weight_init(init, shape);
   out.zero_row = padding_idx;
   return out;
 }

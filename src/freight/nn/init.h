@@ -43,8 +43,8 @@ Init kaiming_normal(const Shape& shape, double gain = 1.4142135623730951, Fan fa
 // Glorot and Bengio 2010.
 Init xavier_uniform(const Shape& shape, double gain = 1);
 Init xavier_normal(const Shape& shape, double gain = 1);
-// Of an embedding: `standard` is normal with deviation 1; the row of padding is 0.
-Init embedding(WeightInit init, const Shape& shape, int64_t padding_idx);
+// Of an embedding: `standard` is normal with this deviation; the row of padding is 0.
+Init embedding(WeightInit init, const Shape& shape, int64_t padding_idx, double deviation = 1);
 // Rows (or columns, the fewer) orthonormal times gain. Saxe et al. 2013.
 Init orthogonal(double gain = 1);
 }  // namespace init

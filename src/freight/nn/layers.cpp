@@ -19,7 +19,9 @@ std::string to_string(BiasInit init) { return init == BiasInit::zero ? "zero" : 
 Linear::Linear(int64_t in, int64_t out, const LinearOptions& options) : options_(options) {
   need_positive("Linear", "in", in);
   need_positive("Linear", "out", out);
-  weight = parameter("weight", {out, in}, weight_init(options.init, {out, in}));
+  const bool normal = options.init == WeightInit::normal;
+  weight = parameter("weight", {out, in},
+                     normal ? init::normal(0, options.deviation) : weight_init(options.init, {out, in}));
   if (options.bias) bias = parameter("bias", {out}, bias_init(options.bias_init, {out, in}));
 }
 Tensor Linear::forward(const Tensor& x) { return bias.defined() ? linear(x, weight, bias) : linear(x, weight); }
@@ -29,7 +31,8 @@ Config Linear::config() const {
       .integer("out", weight.shape()[0])
       .flag("bias", options_.bias, true)
       .text("init", to_string(options_.init), "standard")
-      .text("bias_init", to_string(options_.bias_init), "standard");
+      .text("bias_init", to_string(options_.bias_init), "standard")
+      .number("deviation", options_.deviation, 0.01);
 }
 
 ConvLayer::ConvLayer(const char* type, int spatial, int64_t in, int64_t out, const Extents& kernel,
@@ -86,18 +89,23 @@ Config AdaptiveAvgPool2d::config() const { return Config{"AdaptiveAvgPool2d"}.ex
 Embedding::Embedding(int64_t rows, int64_t width, const EmbeddingOptions& options) : options_(options) {
   need_positive("Embedding", "rows", rows);
   need_positive("Embedding", "width", width);
-  weight = parameter("weight", {rows, width}, init::embedding(options.init, {rows, width}, options.padding_idx));
+  weight = parameter("weight", {rows, width},
+                     init::embedding(options.init, {rows, width}, options.padding_idx, options.deviation));
   if (options.padding_idx >= rows) {
     fail(ErrorKind::usage, "Embedding", "padding_idx ", options.padding_idx, " is not a row: need below ", rows);
   }
 }
-Tensor Embedding::forward(const Tensor& x) { return embedding(x, weight, options_.padding_idx); }
+Tensor Embedding::forward(const Tensor& x) {
+  if (options_.padding_idx >= 0) announce_tokens(x, options_.padding_idx);
+  return embedding(x, weight, options_.padding_idx);
+}
 Config Embedding::config() const {
   return Config{"Embedding"}
       .integer("rows", weight.shape()[0])
       .integer("width", weight.shape()[1])
       .integer("padding_idx", options_.padding_idx, -1)
-      .text("init", to_string(options_.init), "standard");
+      .text("init", to_string(options_.init), "standard")
+      .number("deviation", options_.deviation, 1);
 }
 
 Tensor Flatten::forward(const Tensor& x) { return flatten(x, start_, end_); }

@@ -11,6 +11,7 @@ struct LinearOptions {
   bool bias = true;
   WeightInit init = WeightInit::standard;
   BiasInit bias_init = BiasInit::standard;
+  double deviation = 0.01;  // of init normal
 };
 // (..., in) -> (..., out): x weight^T + bias; weight (out, in), bias (out).
 class Linear : public Module {
@@ -99,9 +100,11 @@ class AdaptiveAvgPool2d : public Module {
 
 struct EmbeddingOptions {
   int64_t padding_idx = -1;                // the row that receives no gradient and begins as zero
-  WeightInit init = WeightInit::standard;  // normal with deviation 1
+  WeightInit init = WeightInit::standard;  // normal
+  double deviation = 1;                    // of the standard
 };
-// Integers (...) -> (..., width); weight (rows, width).
+// Integers (...) -> (..., width); weight (rows, width). With a padding_idx the layers that follow within a module learn
+// how many tokens each sample of (N, T) has.
 class Embedding : public Module {
  public:
   Embedding(int64_t rows, int64_t width, const EmbeddingOptions& options = {});

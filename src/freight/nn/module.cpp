@@ -3,13 +3,30 @@
 
 #include <map>
 
+#include "freight/ops/elementwise.h"
+#include "freight/ops/reduce.h"
+#include "freight/ops/shape.h"
 #include "freight/trace/tracer.h"
 
 namespace freight::nn {
 
 namespace {
 thread_local CallRecorder* t_recorder = nullptr;
-}
+
+// What is known of the tokens while the outermost module runs.
+struct Running {
+  int depth = 0;
+  Shape tokens;
+  Tensor counts;
+};
+thread_local Running t_running;
+struct Entered {
+  Entered() { ++t_running.depth; }
+  ~Entered() {
+    if (--t_running.depth == 0) t_running = {};
+  }
+};
+}  // namespace
 
 CallRecorder::CallRecorder() : before_(t_recorder) { t_recorder = this; }
 CallRecorder::~CallRecorder() { t_recorder = before_; }
@@ -22,10 +39,23 @@ Module& Module::operator=(Module&&) noexcept = default;
 Tensor Module::operator()(const In& x) {
   const Frame frame(x.where);
   const Scope scope(name_);
+  const Entered entered;
   const Tensor in = trace::tensor_of(x, "module");
   Tensor out = forward(in);
   if (t_recorder) t_recorder->calls.push_back({this, trace::scope(), in.type(), out.type()});
   return out;
+}
+
+void Module::announce_tokens(const Tensor& tokens, int64_t padding) {
+  if (tokens.rank() != 2 || tokens.dim(1) == 0) return;
+  const Tensor places = iota(tokens.shape(), 1, DType::i32) + 1;
+  t_running.tokens = tokens.shape();
+  t_running.counts = max(where(not_equal(tokens, static_cast<double>(padding)), places, 0), 1);
+}
+
+Tensor Module::token_counts(const Tensor& x) {
+  const Shape& t = t_running.tokens;
+  return t.rank() == 2 && x.rank() >= 2 && x.dim(0) == t[0] && x.dim(1) == t[1] ? t_running.counts : Tensor();
 }
 
 void Module::set_training(bool on) {

@@ -75,6 +75,11 @@ class Module {
     adopt(name, std::move(child));
     return reference;
   }
+  // Tells the layers that run after this one, inside of the same outermost module, which places of (N, T) are tokens:
+  // all up to the last that is not `padding`.
+  static void announce_tokens(const Tensor& tokens, int64_t padding);
+  // How many tokens each sample has, i32 (N), for x (N, T, ...); undefined where nothing was announced for (N, T).
+  static Tensor token_counts(const Tensor& x);
   // A child with an empty name leaves no trace in paths: its own children appear as this module's.
   void adopt(const std::string& name, std::shared_ptr<Module> child);
 

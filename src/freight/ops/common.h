@@ -11,6 +11,12 @@ inline Tensor one(Op op, Attrs attrs, const std::vector<Tensor>& inputs) {
   return trace::one(op, std::move(attrs), inputs);
 }
 inline Tensor get(const In& x, const char* op) { return trace::tensor_of(x, op); }
+// The beginning of a function of one tensor: its caller's line, and the tensor.
+struct Entered {
+  Frame frame;
+  Tensor tensor;
+};
+inline Entered enter(const In& x, const char* op) { return {Frame(x.where), get(x, op)}; }
 // The axis in [0, rank); throws with the location.
 int axis_of(int64_t axis, const Type& type, const char* op);
 // Sorted, distinct axes in [0, rank); all when `axes` is empty.

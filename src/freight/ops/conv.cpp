@@ -110,8 +110,7 @@ Tensor avg_pool2d(const In& x, const PoolOptions& o) { return pool(Op::avg_pool,
 
 Tensor adaptive_avg_pool2d(const In& x, const Extents& output) {
   constexpr const char* kOp = "adaptive_avg_pool2d";
-  const Frame frame(x.where);
-  const Tensor in = ops::get(x, kOp);
+  const auto [frame, in] = ops::enter(x, kOp);
   need_rank(in, 2, kOp);
   const Shape cells = output.expand(2, kOp, "output");
   if (cells == Shape{1, 1}) return mean(in, {2, 3}, Keep::yes);

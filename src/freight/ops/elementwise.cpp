@@ -116,8 +116,7 @@ Tensor clamp(const In& x, double lo, double hi) {
 }
 
 Tensor where(const In& condition, const In& a, const In& b) {
-  const Frame frame(condition.where);
-  const Tensor c = ops::get(condition, "where");
+  const auto [frame, c] = ops::enter(condition, "where");
   const ops::Pair branches = ops::align("where", a, b);
   Shape shape;
   if (!broadcast_shapes(c.shape(), branches.a.shape(), shape)) {

@@ -8,8 +8,7 @@
 namespace freight {
 
 Tensor gather(const In& x, const In& index, int64_t axis) {
-  const Frame frame(x.where);
-  const Tensor t = ops::get(x, "gather");
+  const auto [frame, t] = ops::enter(x, "gather");
   return ops::one(Op::gather, AxisAttrs{ops::axis_of(axis, t.type(), "gather")}, {t, ops::get(index, "gather")});
 }
 
@@ -21,8 +20,7 @@ Tensor scatter_add(const In& index, const In& updates, int64_t size, int64_t axi
 }
 
 Tensor gather_elements(const In& x, const In& index, int64_t axis) {
-  const Frame frame(x.where);
-  const Tensor t = ops::get(x, "gather_elements");
+  const auto [frame, t] = ops::enter(x, "gather_elements");
   const int i = ops::axis_of(axis, t.type(), "gather_elements");
   return ops::one(Op::gather_elements, AxisAttrs{i}, {t, ops::get(index, "gather_elements")});
 }
@@ -61,8 +59,7 @@ Tensor random_normal(const Shape& shape, double mean, double deviation, SourceLi
 }
 
 Tensor dropout(const In& x, double p) {
-  const Frame frame(x.where);
-  const Tensor t = ops::get(x, "dropout");
+  const auto [frame, t] = ops::enter(x, "dropout");
   if (!(p >= 0 && p < 1)) ops::fail_here("dropout", "probability out of range: got ", p, ", need 0 <= p < 1");
   if (p == 0) return t;
   const int64_t stream = trace::current().next_stream();

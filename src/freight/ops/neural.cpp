@@ -48,20 +48,17 @@ Tensor silu(const In& x) {
 }
 
 Tensor leaky_relu(const In& x, double slope) {
-  const Frame frame(x.where);
-  const Tensor t = ops::get(x, "leaky_relu");
+  const auto [frame, t] = ops::enter(x, "leaky_relu");
   return where(t > 0.0, t, t * slope);
 }
 
 Tensor elu(const In& x, double alpha) {
-  const Frame frame(x.where);
-  const Tensor t = ops::get(x, "elu");
+  const auto [frame, t] = ops::enter(x, "elu");
   return where(t > 0.0, t, expm1(minimum(t, 0.0)) * alpha);  // the minimum keeps the unused branch finite
 }
 
 Tensor softplus(const In& x) {
-  const Frame frame(x.where);
-  const Tensor t = ops::get(x, "softplus");
+  const auto [frame, t] = ops::enter(x, "softplus");
   return relu(t) + log1p(exp(-abs(t)));
 }
 
@@ -125,8 +122,7 @@ Tensor l1_loss(const In& a, const In& b, Reduction reduction) {
 }
 
 Tensor bce_with_logits(const In& logits, const In& target, Reduction reduction) {
-  const Frame frame(logits.where);
-  const Tensor x = ops::get(logits, "bce_with_logits");
+  const auto [frame, x] = ops::enter(logits, "bce_with_logits");
   return reduced(relu(x) - x * target + log1p(exp(-abs(x))), reduction);
 }
 

@@ -42,16 +42,14 @@ Tensor max(const In& x, const Axes& axes, Keep keep) { return reduce(Op::reduce_
 Tensor min(const In& x, const Axes& axes, Keep keep) { return reduce(Op::reduce_min, "min", x, axes, keep); }
 
 Tensor mean(const In& x, const Axes& axes, Keep keep) {
-  const Frame frame(x.where);
-  const Tensor t = ops::get(x, "mean");
+  const auto [frame, t] = ops::enter(x, "mean");
   if (!is_floating(t.dtype())) ops::fail_here("mean", "element type must be floating: got ", t.type(), "; cast first");
   const Shape list = ops::axes_of(axes, t.type(), "mean");
   return drop(ops::one(Op::sum, AxesAttrs{list}, {t}), list, keep) * (1.0 / count(t, list));
 }
 
 Tensor var(const In& x, const Axes& axes, const VarOptions& options) {
-  const Frame frame(x.where);
-  const Tensor t = ops::get(x, "var");
+  const auto [frame, t] = ops::enter(x, "var");
   const Shape list = ops::axes_of(axes, t.type(), "var");
   const double n = count(t, list) - static_cast<double>(options.correction);
   if (n <= 0)

@@ -12,8 +12,7 @@ using ops::fail_here;
 using ops::get;
 
 Tensor reshape(const In& x, const Shape& shape) {
-  const Frame frame(x.where);
-  const Tensor t = get(x, "reshape");
+  const auto [frame, t] = ops::enter(x, "reshape");
   Shape full = shape;
   int open = -1;
   int64_t known = 1;
@@ -36,8 +35,7 @@ Tensor reshape(const In& x, const Shape& shape) {
 }
 
 Tensor flatten(const In& x, int64_t start, int64_t end) {
-  const Frame frame(x.where);
-  const Tensor t = get(x, "flatten");
+  const auto [frame, t] = ops::enter(x, "flatten");
   if (t.rank() == 0) return reshape(t, {1});
   const int first = axis_of(start, t.type(), "flatten"), last = axis_of(end, t.type(), "flatten");
   if (first > last) fail_here("flatten", "start ", start, " lies behind end ", end, " for ", t.type());
@@ -53,8 +51,7 @@ Tensor flatten(const In& x, int64_t start, int64_t end) {
 }
 
 Tensor transpose(const In& x, int64_t a, int64_t b) {
-  const Frame frame(x.where);
-  const Tensor t = get(x, "transpose");
+  const auto [frame, t] = ops::enter(x, "transpose");
   Shape perm;
   for (int i = 0; i < t.rank(); ++i) perm.push_back(i);
   std::swap(perm[axis_of(a, t.type(), "transpose")], perm[axis_of(b, t.type(), "transpose")]);
@@ -62,8 +59,7 @@ Tensor transpose(const In& x, int64_t a, int64_t b) {
 }
 
 Tensor permute(const In& x, const Shape& perm) {
-  const Frame frame(x.where);
-  const Tensor t = get(x, "permute");
+  const auto [frame, t] = ops::enter(x, "permute");
   if (perm.rank() != t.rank()) fail_here("permute", "permutation ", perm, " does not fit ", t.type());
   Shape p = perm;
   for (int i = 0; i < p.rank(); ++i) p[i] = axis_of(perm[i], t.type(), "permute");
@@ -71,8 +67,7 @@ Tensor permute(const In& x, const Shape& perm) {
 }
 
 Tensor squeeze(const In& x, int64_t axis) {
-  const Frame frame(x.where);
-  const Tensor t = get(x, "squeeze");
+  const auto [frame, t] = ops::enter(x, "squeeze");
   const int i = axis_of(axis, t.type(), "squeeze");
   Shape s = t.shape();
   if (s[i] != 1) fail_here("squeeze", "axis ", axis, " of ", t.type(), " has extent ", s[i], ", need 1");
@@ -81,8 +76,7 @@ Tensor squeeze(const In& x, int64_t axis) {
 }
 
 Tensor unsqueeze(const In& x, int64_t axis) {
-  const Frame frame(x.where);
-  const Tensor t = get(x, "unsqueeze");
+  const auto [frame, t] = ops::enter(x, "unsqueeze");
   Shape s = t.shape();
   const int64_t i = axis < 0 ? axis + s.rank() + 1 : axis;
   if (i < 0 || i > s.rank()) fail_here("unsqueeze", "axis out of range: got ", axis, " for ", t.type());
@@ -107,8 +101,7 @@ Tensor slice_axis(const Tensor& t, int axis, int64_t start, int64_t limit, int64
 }  // namespace
 
 Tensor slice(const In& x, int64_t axis, int64_t start, int64_t limit, int64_t step) {
-  const Frame frame(x.where);
-  const Tensor t = get(x, "slice");
+  const auto [frame, t] = ops::enter(x, "slice");
   const int i = axis_of(axis, t.type(), "slice");
   const int64_t n = t.shape()[i];
   if (step < 1) fail_here("slice", "step must be positive: got ", step);
@@ -118,8 +111,7 @@ Tensor slice(const In& x, int64_t axis, int64_t start, int64_t limit, int64_t st
 }
 
 Tensor narrow(const In& x, int64_t axis, int64_t start, int64_t length) {
-  const Frame frame(x.where);
-  const Tensor t = get(x, "narrow");
+  const auto [frame, t] = ops::enter(x, "narrow");
   const int i = axis_of(axis, t.type(), "narrow");
   const int64_t n = t.shape()[i], from = start < 0 ? start + n : start;
   if (from < 0 || length < 0 || from + length > n) {
@@ -129,8 +121,7 @@ Tensor narrow(const In& x, int64_t axis, int64_t start, int64_t length) {
 }
 
 Tensor select(const In& x, int64_t axis, int64_t index) {
-  const Frame frame(x.where);
-  const Tensor t = get(x, "select");
+  const auto [frame, t] = ops::enter(x, "select");
   const int i = axis_of(axis, t.type(), "select");
   const int64_t n = t.shape()[i], at = index < 0 ? index + n : index;
   if (at < 0 || at >= n) fail_here("select", "index ", index, " is outside of axis ", i, " of ", t.type());
@@ -138,8 +129,7 @@ Tensor select(const In& x, int64_t axis, int64_t index) {
 }
 
 Tensor pad(const In& x, const Shape& low, const Shape& high, double value) {
-  const Frame frame(x.where);
-  const Tensor t = get(x, "pad");
+  const auto [frame, t] = ops::enter(x, "pad");
   return ops::one(Op::pad, PadAttrs{low, high, Shape::filled(t.rank(), 0), value}, {t});
 }
 
@@ -161,8 +151,7 @@ Tensor stack(const std::vector<Tensor>& xs, int64_t axis, SourceLine at) {
 }
 
 std::vector<Tensor> split(const In& x, const std::vector<int64_t>& sizes, int64_t axis) {
-  const Frame frame(x.where);
-  const Tensor t = get(x, "split");
+  const auto [frame, t] = ops::enter(x, "split");
   const int i = axis_of(axis, t.type(), "split");
   int64_t total = 0;
   for (int64_t s : sizes) total += s;
@@ -179,8 +168,7 @@ std::vector<Tensor> split(const In& x, const std::vector<int64_t>& sizes, int64_
 }
 
 std::vector<Tensor> chunk(const In& x, int64_t parts, int64_t axis) {
-  const Frame frame(x.where);
-  const Tensor t = get(x, "chunk");
+  const auto [frame, t] = ops::enter(x, "chunk");
   const int64_t n = t.shape()[axis_of(axis, t.type(), "chunk")];
   if (parts < 1 || n % parts != 0) fail_here("chunk", "axis ", axis, " of ", t.type(), " does not divide into ", parts);
   return split(t, std::vector<int64_t>(static_cast<size_t>(parts), n / parts), axis);

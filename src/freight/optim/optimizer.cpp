@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "freight/ir/graph.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/reduce.h"
 #include "freight/trace/tracer.h"
@@ -85,6 +86,18 @@ SGD::SGD(const std::vector<Variable>& parameters, const SGDOptions& options)
 
 void SGD::update(size_t index, const Variable& p, const Tensor& g, bool decay) {
   const SgdAttrs attrs{options_.momentum, options_.dampening, decay ? options_.weight_decay : 0, options_.nesterov};
+  if (attrs.momentum == 0 && attrs.weight_decay == 0) {
+    // The gradient of a table of which a few rows were used is a scatter: only those rows change.
+    trace::Trace& tape = trace::current();
+    const Node made = tape.graph().def(tape.value_of(g));  // a copy: the graph grows below
+    const auto* scatter = std::get_if<ScatterAttrs>(&made.attrs);
+    if (made.op == Op::scatter_add && scatter->axis == 0 && p.shape().rank() == 2 && g.dtype() == p.type().dtype &&
+        tape.graph().type(made.in(0)).numel() < p.shape()[0]) {
+      const Tensor rows = tape.wrap(made.in(0)), gradients = tape.wrap(made.in(1));
+      p.assign(trace::one(Op::sgd_rows, NoAttrs{}, {p.value(), rows, gradients, lr_variable().value()}));
+      return;
+    }
+  }
   std::vector<Tensor> in{p.value(), g, lr_variable().value()};
   if (!momentum_.empty()) in.push_back(momentum_[index].value());
   const std::vector<Tensor> next = trace::add(Op::sgd_update, attrs, in);

@@ -13,15 +13,15 @@ namespace passes {
 
 Graph dead_code(const Graph& graph) {
   std::vector<bool> live(graph.values.size());
-  for (Value v : graph.outputs) live[static_cast<size_t>(v.id)] = true;
-  for (const Update& u : graph.updates) live[static_cast<size_t>(u.next.id)] = true;
+  for (Value v : graph.outputs) live[v.index()] = true;
+  for (const Update& u : graph.updates) live[u.next.index()] = true;
   std::vector<bool> keep(graph.nodes.size());
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const Node& n = graph.nodes[i];
     keep[i] = n.op == Op::input || n.op == Op::state;  // the signature stays
-    for (Value v : n.outputs) keep[i] = keep[i] || live[static_cast<size_t>(v.id)];
+    for (Value v : n.outputs) keep[i] = keep[i] || live[v.index()];
     if (!keep[i]) continue;
-    for (Value v : n.inputs) live[static_cast<size_t>(v.id)] = true;
+    for (Value v : n.inputs) live[v.index()] = true;
   }
   Rewriter r(graph);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {

@@ -20,9 +20,6 @@ namespace {
 
 constexpr int64_t kMaxRow = 16384;   // elements of a row that may be read twice
 constexpr size_t kMaxOperands = 24;  // inputs plus outputs of a region
-
-size_t index(Value v) { return static_cast<size_t>(v.id); }
-
 // ---- Epilogues ----
 
 // (C) behind reshape and broadcast along `axis` of `shape`; invalid where v is something else.
@@ -77,12 +74,12 @@ class EpiloguePass {
   }
 
   // The only node that reads v, or -1.
-  int32_t only_reader(Value v) const { return uses_[index(v)] == 1 ? reader_[index(v)] : -1; }
+  int32_t only_reader(Value v) const { return uses_[v.index()] == 1 ? reader_[v.index()] : -1; }
 
   // A pointwise result with no other reader fuses better with the sum than the sum with the contraction.
   bool computed_only_for(Value v) const {
     const Op op = r_.src.def(v).op;
-    return op == Op::broadcast || (is_pointwise(op) && uses_[index(v)] == 1);
+    return op == Op::broadcast || (is_pointwise(op) && uses_[v.index()] == 1);
   }
 
   // A chain core -> (+ bias) -> (+ residual) -> (relu) ends at the node that the fused core replaces.
@@ -92,7 +89,7 @@ class EpiloguePass {
     swallowed_.assign(g.nodes.size(), false);
     std::vector<bool> claimed(g.nodes.size());
     for (size_t i = 0; i < g.nodes.size(); ++i) {
-      for (Value v : g.nodes[i].inputs) reader_[index(v)] = static_cast<int32_t>(i);
+      for (Value v : g.nodes[i].inputs) reader_[v.index()] = static_cast<int32_t>(i);
     }
     for (size_t i = 0; i < g.nodes.size(); ++i) {
       const Node& core = g.nodes[i];
@@ -154,7 +151,6 @@ bool is_free(const Node& n) {
   if (n.op == Op::broadcast) return true;
   return n.op == Op::iota;
 }
-bool is_reduce(Op op) { return op == Op::sum || op == Op::reduce_max || op == Op::reduce_min; }
 // Nodes that regions are made of.
 bool is_fusable(const Node& n) { return (is_pointwise(n.op) && !is_free(n)) || is_reduce(n.op); }
 
@@ -167,7 +163,9 @@ struct Region {
 
 class RegionPass {
  public:
-  RegionPass(const Graph& graph, const Backend& backend) : g_(graph) {
+  RegionPass(const Graph& graph, const Backend& backend) : g_(graph), is_result_(graph.values.size()) {
+    for (Value v : g_.outputs) is_result_[v.index()] = true;
+    for (const Update& u : g_.updates) is_result_[u.next.index()] = true;
     // The layouts that the values would get unfused tell which reduced axes are innermost.
     const PlacedGraph placed = layout(graph, backend);
     strides_of(placed);
@@ -187,7 +185,7 @@ class RegionPass {
   }
 
  private:
-  int32_t node_of(Value v) const { return g_.values[index(v)].node; }
+  int32_t node_of(Value v) const { return g_.values[v.index()].node; }
   Region& region_at(int32_t node) { return regions_[static_cast<size_t>(region_[static_cast<size_t>(node)])]; }
 
   // Axes of a value ordered from slowest to fastest, guessed: rank 4 and 3 activations that touch convolutions and
@@ -204,9 +202,9 @@ class RegionPass {
       for (size_t k = 0; k < n.outputs.size(); ++k) {
         const Shape& s = placed.graph.type(n.outputs[k]).shape;
         const Strides& t = placed.place(n.outputs[k]).layout.strides;
-        channels_last_[index(mine.outputs[k])] = s.rank() >= 3 && !placed.place(n.outputs[k]).layout.blocked &&
-                                                 same_layout(s, {t, nullptr}, Layout::channels_last(s)) &&
-                                                 !same_layout(s, {t, nullptr}, Layout::row_major(s));
+        channels_last_[mine.outputs[k].index()] = s.rank() >= 3 && !placed.place(n.outputs[k]).layout.blocked &&
+                                                  same_layout(s, {t, nullptr}, Layout::channels_last(s)) &&
+                                                  !same_layout(s, {t, nullptr}, Layout::row_major(s));
       }
       ++at;
     }
@@ -263,7 +261,7 @@ class RegionPass {
         r.axes = attrs<AxesAttrs>(n).axes;
         int64_t row = 1;
         for (int64_t a : r.axes) row *= r.shape[static_cast<int>(a)];
-        r.rows = row <= kMaxRow && innermost(r.shape, r.axes, channels_last_[index(n.in(0))]);
+        r.rows = row <= kMaxRow && innermost(r.shape, r.axes, channels_last_[n.in(0).index()]);
       } else {
         r.shape = g_.type(n.out()).shape;
       }
@@ -328,19 +326,16 @@ class RegionPass {
     std::vector<bool> seen(g_.nodes.size());
     std::vector<int32_t> stack;
     const auto leave = [&](int32_t node) {
-      for (int32_t reader : readers_[static_cast<size_t>(node)]) {
-        // Free nodes belong to their readers.
-        stack.push_back(reader);
-      }
+      const auto& readers = readers_[static_cast<size_t>(node)];
+      stack.insert(stack.end(), readers.begin(), readers.end());
     };
-    const auto is_free_node = [&](int32_t k) { return is_free(g_.nodes[static_cast<size_t>(k)]); };
     // First hop: readers outside both regions.
     for (int32_t k : regions_[static_cast<size_t>(from)].nodes) leave(k);
     std::vector<int32_t> direct;
-    while (!stack.empty()) {  // look through free nodes
+    while (!stack.empty()) {  // look through free nodes, which belong to their readers
       const int32_t k = stack.back();
       stack.pop_back();
-      if (is_free_node(k)) {
+      if (is_free(g_.nodes[static_cast<size_t>(k)])) {
         leave(k);
       } else if (region_[static_cast<size_t>(k)] != from && region_[static_cast<size_t>(k)] != to) {
         direct.push_back(k);
@@ -455,11 +450,9 @@ class RegionPass {
   std::vector<bool> needed_outside_regions() const {
     std::vector<bool> needed(g_.nodes.size());
     const auto mark = [&](Value v) { needed[static_cast<size_t>(node_of(v))] = true; };
-    for (Value v : g_.outputs) mark(v);
-    for (const Update& u : g_.updates) mark(u.next);
     for (size_t i = g_.nodes.size(); i-- > 0;) {
       const Node& n = g_.nodes[i];
-      if (!is_free(n)) needed[i] = true;
+      if (!is_free(n) || is_result_[n.out().index()]) needed[i] = true;
       if (!needed[i] || region_[i] >= 0) continue;
       for (Value v : n.inputs) mark(v);
     }
@@ -472,13 +465,13 @@ class RegionPass {
     const auto inside = [&](int32_t k) { return std::binary_search(region.nodes.begin(), region.nodes.end(), k); };
     // The body's value for v: made inside, repeated (free nodes), or a new input.
     const auto get = [&](auto&& self, Value v) -> Value {
-      Value& have = inner[index(v)];
+      Value& have = inner[v.index()];
       if (have.valid()) return have;
       const Node& d = g_.def(v);
       if (is_free(d)) {
         std::vector<Value> in;
         for (Value x : d.inputs) in.push_back(self(self, x));
-        return inner[index(v)] = body->add(d.op, d.attrs, in)[0];
+        return inner[v.index()] = body->add(d.op, d.attrs, in)[0];
       }
       FREIGHT_CHECK(!inside(node_of(v)), "region out of order");
       inputs.push_back(v);
@@ -489,10 +482,10 @@ class RegionPass {
       const Node& n = g_.nodes[static_cast<size_t>(k)];
       std::vector<Value> in;
       for (Value v : n.inputs) in.push_back(get(get, v));
-      inner[index(n.out())] = body->add(n.op, n.attrs, in)[0];
+      inner[n.out().index()] = body->add(n.op, n.attrs, in)[0];
       if (read_outside(n.out(), region)) {
         results.push_back(n.out());
-        body->outputs.push_back(inner[index(n.out())]);
+        body->outputs.push_back(inner[n.out().index()]);
       }
     }
     const Node& last = g_.nodes[static_cast<size_t>(region.nodes.back())];
@@ -501,12 +494,7 @@ class RegionPass {
   }
 
   bool read_outside(Value v, const Region& region) const {
-    for (Value o : g_.outputs) {
-      if (o == v) return true;
-    }
-    for (const Update& u : g_.updates) {
-      if (u.next == v) return true;
-    }
+    if (is_result_[v.index()]) return true;
     // Through free nodes: a region that repeats the free node reads v itself; any other reader reads the free node.
     std::vector<int32_t> stack(readers_[static_cast<size_t>(node_of(v))]);
     while (!stack.empty()) {
@@ -516,12 +504,7 @@ class RegionPass {
       if (is_free(n)) {
         const auto& next = readers_[static_cast<size_t>(k)];
         stack.insert(stack.end(), next.begin(), next.end());
-        for (Value o : g_.outputs) {
-          if (o == n.out()) return true;
-        }
-        for (const Update& u : g_.updates) {
-          if (u.next == n.out()) return true;
-        }
+        if (is_result_[n.out().index()]) return true;
       } else if (!std::binary_search(region.nodes.begin(), region.nodes.end(), k)) {
         return true;
       }
@@ -530,6 +513,7 @@ class RegionPass {
   }
 
   const Graph& g_;
+  std::vector<bool> is_result_;  // by value: an output, or the next value of a state
   std::vector<Region> regions_;
   std::vector<int32_t> region_;                // node -> region, -1: none
   std::vector<std::vector<int32_t>> readers_;  // node -> nodes that read any of its results

@@ -7,20 +7,17 @@
 namespace freight {
 
 namespace {
-
-size_t index(Value v) { return static_cast<size_t>(v.id); }
-
 // Which values, up to node `last`, depend on one of `wrt` through differentiable paths.
 std::vector<bool> depends_on(const Graph& graph, const std::vector<Value>& wrt, size_t last) {
   std::vector<bool> depends(graph.values.size());
-  for (Value v : wrt) depends[index(v)] = true;
+  for (Value v : wrt) depends[v.index()] = true;
   for (size_t i = 0; i <= last; ++i) {
     const Node& n = graph.nodes[i];
     if (!info(n.op).vjp) continue;
     bool any = false;
-    for (Value v : n.inputs) any = any || depends[index(v)];
+    for (Value v : n.inputs) any = any || depends[v.index()];
     for (Value v : n.outputs) {
-      if (any && is_floating(graph.type(v).dtype)) depends[index(v)] = true;
+      if (any && is_floating(graph.type(v).dtype)) depends[v.index()] = true;
     }
   }
   return depends;
@@ -33,8 +30,8 @@ void accumulate(Builder& b, Value& slot, Value gradient) {
 
 // A composite without a rule of its own: differentiate its definition. The definition is appended (its values equal the
 // node's; simplify removes whichever is not used) and walked in turn.
-void through_definition(Graph& graph, Builder& b, const Node& node, const std::vector<Value>& cotangents,
-                        std::vector<Value>& gradients) {
+std::vector<Value> through_definition(Graph& graph, Builder& b, const Node& node,
+                                      const std::vector<Value>& cotangents) {
   Graph body;
   Builder inner(body, node.scope, node.where);
   std::vector<Value> leaves;
@@ -54,34 +51,46 @@ void through_definition(Graph& graph, Builder& b, const Node& node, const std::v
     size_t leaf = 0;
     for (const Node& n : body.nodes) {
       if (n.op == Op::input) {
-        map[index(n.out())] = n.out() == seed ? cotangents[k] : leaf < leaves.size() ? node.inputs[leaf] : Value{};
+        map[n.out().index()] = n.out() == seed ? cotangents[k] : leaf < leaves.size() ? node.inputs[leaf] : Value{};
         ++leaf;
         continue;
       }
       std::vector<Value> in;
       bool known = true;
       for (Value v : n.inputs) {
-        in.push_back(map[index(v)]);
+        in.push_back(map[v.index()]);
         known = known && in.back().valid();
       }
       if (!known) continue;  // the walk of an earlier result
       const std::vector<Value> out = b.add(n.op, n.attrs, in);
-      for (size_t i = 0; i < out.size(); ++i) map[index(n.outputs[i])] = out[i];
+      for (size_t i = 0; i < out.size(); ++i) map[n.outputs[i].index()] = out[i];
     }
     for (size_t i = 0; i < wrt.size(); ++i) {
       if (!g[i].valid()) continue;
       for (size_t j = 0; j < leaves.size(); ++j) {
-        if (leaves[j] == wrt[i]) accumulate(b, sums[j], map[index(g[i])]);
+        if (leaves[j] == wrt[i]) accumulate(b, sums[j], map[g[i].index()]);
       }
     }
   }
-  gradients = sums;
+  return sums;
 }
 
 }  // namespace
 
+// The definition of the gradient op is what differentiating the op's definition gives.
+std::vector<Value> composite::attention_grad(Builder& b, const Node& node, const std::vector<Value>& in) {
+  const auto& a = attrs<AttentionAttrs>(node);
+  Node forward = node;
+  forward.op = Op::attention;
+  forward.inputs.assign(in.begin(), in.begin() + (a.lengths ? 4 : 3));
+  std::vector<Value> d =
+      through_definition(b.graph(), b, forward, {in[a.lengths ? 6 : 5], a.second ? in.back() : Value{}});
+  d.resize(3);
+  return d;
+}
+
 std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt, Value seed) {
-  const size_t last = static_cast<size_t>(graph.values[index(loss)].node);
+  const size_t last = static_cast<size_t>(graph.values[loss.index()].node);
   if (!seed.valid() && graph.type(loss).numel() != 1) {
     fail(ErrorKind::usage, "grad", "the loss must be a single number: got ", graph.type(loss),
          "; reduce it with mean or sum");
@@ -92,7 +101,7 @@ std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt,
   std::vector<Value> cotangent(graph.values.size());
   const Node& end = graph.nodes[last];
   Builder b(graph, end.scope, end.where);
-  if (wanted[index(loss)]) cotangent[index(loss)] = seed.valid() ? seed : b.constant_like(1, loss);
+  if (wanted[loss.index()]) cotangent[loss.index()] = seed.valid() ? seed : b.constant_like(1, loss);
 
   for (size_t i = last + 1; i-- > 0;) {
     const Node node = graph.nodes[i];  // a copy: the graph grows below
@@ -100,30 +109,26 @@ std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt,
     bool arrived = false, leads = false;
     std::vector<Value> arriving;
     for (Value v : node.outputs) {
-      arriving.push_back(cotangent[index(v)]);
+      arriving.push_back(cotangent[v.index()]);
       arrived = arrived || arriving.back().valid();
     }
     std::vector<bool> needed;
     for (Value v : node.inputs) {
-      needed.push_back(wanted[index(v)]);
+      needed.push_back(wanted[v.index()]);
       leads = leads || needed.back();
     }
     if (!arrived || !leads) continue;
     b.set_location(node.scope, node.where);
-    std::vector<Value> gradients;
-    if (info(node.op).vjp == vjp::decomposed) {
-      through_definition(graph, b, node, arriving, gradients);
-    } else {
-      VjpContext context(b, node, arriving, needed);
-      info(node.op).vjp(context);
-      gradients = context.gradients();
-    }
+    VjpContext context(b, node, arriving, needed);
+    info(node.op).vjp(context);
+    const std::vector<Value> gradients =
+        context.through_definition ? through_definition(graph, b, node, arriving) : context.gradients();
     for (size_t k = 0; k < gradients.size(); ++k) {
-      if (needed[k] && gradients[k].valid()) accumulate(b, cotangent[index(node.inputs[k])], gradients[k]);
+      if (needed[k] && gradients[k].valid()) accumulate(b, cotangent[node.inputs[k].index()], gradients[k]);
     }
   }
   std::vector<Value> result;
-  for (Value v : wrt) result.push_back(cotangent[index(v)]);
+  for (Value v : wrt) result.push_back(cotangent[v.index()]);
   return result;
 }
 

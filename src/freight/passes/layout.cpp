@@ -70,8 +70,8 @@ class LayoutPass {
   PlacedGraph run() {
     const Graph& g = r_.src;
     prefers_row_major_.resize(g.values.size());
-    for (Value v : g.outputs) prefers_row_major_[static_cast<size_t>(v.id)] = true;
-    for (const Update& u : g.updates) prefers_row_major_[static_cast<size_t>(u.next.id)] = true;
+    for (Value v : g.outputs) prefers_row_major_[v.index()] = true;
+    for (const Update& u : g.updates) prefers_row_major_[u.next.index()] = true;
     for (const Node& n : g.nodes) visit(n);
     PlacedGraph placed;
     placed.graph = r_.finish();
@@ -82,7 +82,7 @@ class LayoutPass {
   }
 
  private:
-  Place& place(Value v) { return places_[static_cast<size_t>(v.id)]; }
+  Place& place(Value v) { return places_[v.index()]; }
 
   // Records the places of a node just added.
   void put(const std::vector<Value>& out, const std::vector<Layout>& layouts, Graph& g) {
@@ -94,13 +94,17 @@ class LayoutPass {
   // The value in the wanted layout: itself, an earlier copy, or a new copy node.
   Value in_layout(Value v, const Layout& wanted, const Node& user) {
     const Type type = r_.dst.type(v);
+    // Formats of a library are made from dense memory.
+    if (wanted.blocked && !place(v).layout.blocked && !is_dense(type.shape, place(v).layout)) {
+      v = in_layout(v, Layout::row_major(type.shape), user);
+    }
     if (same_layout(type.shape, place(v).layout, wanted)) return v;
-    for (Value c : copies_[static_cast<size_t>(v.id)]) {
+    for (Value c : copies_[v.index()]) {
       if (same_layout(type.shape, place(c).layout, wanted)) return c;
     }
     const auto out = r_.dst.add(Op::copy, NoAttrs{}, {v}, user.scope, user.where);
     put(out, {wanted}, r_.dst);
-    copies_[static_cast<size_t>(v.id)].push_back(out[0]);
+    copies_[v.index()].push_back(out[0]);
     return out[0];
   }
 
@@ -186,8 +190,7 @@ class LayoutPass {
     std::vector<Layout> layouts;
     for (Value v : n.outputs) {
       const Shape& s = r_.src.type(v).shape;
-      const bool plain =
-          prefers_row_major_[static_cast<size_t>(v.id)] || !shape || s.rank() != static_cast<int>(order.size());
+      const bool plain = prefers_row_major_[v.index()] || !shape || s.rank() != static_cast<int>(order.size());
       layouts.push_back(plain ? Layout::row_major(s) : Layout{permuted_strides(s, order), nullptr});
     }
     add(n, inputs, layouts);
@@ -209,17 +212,17 @@ class LayoutPass {
     const auto own = [&](Value v) {
       const Place& p = place(v);
       const Shape& s = g.type(v).shape;
-      const bool fine = p.root == v && info(g.def(v).op).kind != OpKind::leaf && !taken[static_cast<size_t>(v.id)] &&
+      const bool fine = p.root == v && info(g.def(v).op).kind != OpKind::leaf && !taken[v.index()] &&
                         same_layout(s, p.layout, Layout::row_major(s));
       if (fine) {
-        taken[static_cast<size_t>(v.id)] = true;
+        taken[v.index()] = true;
         return v;
       }
       const auto out = g.add(Op::copy, NoAttrs{}, {v}, g.def(v).scope, g.def(v).where);
       places_.resize(g.values.size());
       taken.resize(g.values.size());
       place(out[0]) = {Layout::row_major(g.type(v).shape), out[0], 0};
-      taken[static_cast<size_t>(out[0].id)] = true;
+      taken[out[0].index()] = true;
       return out[0];
     };
     for (Update& u : g.updates) u.next = own(u.next);

@@ -27,9 +27,9 @@ struct Planner {
   std::vector<int32_t> last_read;  // root -> last node that reads it
   int32_t steps = static_cast<int32_t>(g.nodes.size());
 
-  Buffer& buffer(Value v) { return plan.buffers[static_cast<size_t>(v.id)]; }
+  Buffer& buffer(Value v) { return plan.buffers[v.index()]; }
   Value root(Value v) const { return placed.place(v).root; }
-  int32_t node_of(Value v) const { return g.values[static_cast<size_t>(v.id)].node; }
+  int32_t node_of(Value v) const { return g.values[v.index()].node; }
   bool executed(const Node& n) const {
     return info(n.op).kind != OpKind::leaf && !(info(n.op).kind == OpKind::view && root(n.out()) != n.out());
   }
@@ -39,9 +39,9 @@ struct Planner {
     for (int32_t i = 0; i < steps; ++i) {
       const Node& n = g.nodes[static_cast<size_t>(i)];
       if (!executed(n)) continue;
-      for (Value v : n.inputs) last_read[static_cast<size_t>(root(v).id)] = i;
+      for (Value v : n.inputs) last_read[root(v).index()] = i;
     }
-    for (Value v : g.outputs) last_read[static_cast<size_t>(root(v).id)] = steps;
+    for (Value v : g.outputs) last_read[root(v).index()] = steps;
     for (const Update& u : g.updates) {
       if (buffer(u.next).kind != MemoryKind::state) last_read[static_cast<size_t>(root(u.next).id)] = steps;
     }
@@ -71,11 +71,11 @@ struct Planner {
     for (const Update& u : g.updates) {
       const int32_t writer = node_of(u.next);
       const Node& n = g.nodes[static_cast<size_t>(writer)];
-      bool fine = buffer(u.next).kind == MemoryKind::none && last_read[static_cast<size_t>(u.state.id)] <= writer;
+      bool fine = buffer(u.next).kind == MemoryKind::none && last_read[u.state.index()] <= writer;
       for (size_t i = 0; fine && i < n.inputs.size(); ++i) {
         if (root(n.inputs[i]) != u.state) continue;
         fine = same_place(n.inputs[i], u.next) &&
-               backend.in_place(g, n, static_cast<int>(i), g.values[static_cast<size_t>(u.next.id)].index);
+               backend.in_place(g, n, static_cast<int>(i), g.values[u.next.index()].index);
       }
       if (fine) {
         const Buffer state = buffer(u.state);
@@ -100,13 +100,13 @@ struct Planner {
       if (!executed(n)) continue;
       for (size_t k = 0; k < n.outputs.size(); ++k) {
         const Value v = n.outputs[k];
-        owner[static_cast<size_t>(v.id)] = v;
+        owner[v.index()] = v;
         Buffer& b = buffer(v);
         if (b.kind != MemoryKind::none) continue;
         b.kind = MemoryKind::arena;
         b.bytes = layout_bytes(g.type(v), placed.place(v).layout);
         b.first = i;
-        b.last = std::max(i, last_read[static_cast<size_t>(v.id)]);
+        b.last = std::max(i, last_read[v.index()]);
         reuse_dying_input(n, i, static_cast<int>(k));
       }
     }
@@ -117,14 +117,14 @@ struct Planner {
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       const Value in = n.inputs[k], r = root(in);
       const Buffer& from = buffer(r);
-      if (from.kind != MemoryKind::arena || last_read[static_cast<size_t>(r.id)] != at) continue;
+      if (from.kind != MemoryKind::arena || last_read[r.index()] != at) continue;
       if (!same_place(in, v) || from.bytes != buffer(v).bytes) continue;
       if (!backend.in_place(g, n, static_cast<int>(k), result)) continue;
       // The input must appear once, and no other result may have taken it.
       const auto reads = std::count_if(n.inputs.begin(), n.inputs.end(), [&](Value x) { return root(x) == r; });
-      const Value own = owner[static_cast<size_t>(r.id)];
+      const Value own = owner[r.index()];
       if (reads != 1 || buffer(own).last > at) continue;
-      owner[static_cast<size_t>(v.id)] = own;
+      owner[v.index()] = own;
       buffer(own).last = std::max(buffer(own).last, buffer(v).last);
       return;
     }
@@ -134,7 +134,7 @@ struct Planner {
     std::vector<Buffer*> all;
     for (const Node& n : g.nodes) {
       for (Value v : n.outputs) {
-        if (buffer(v).kind == MemoryKind::arena && owner[static_cast<size_t>(v.id)] == v) all.push_back(&buffer(v));
+        if (buffer(v).kind == MemoryKind::arena && owner[v.index()] == v) all.push_back(&buffer(v));
       }
     }
     plan.scratch.resize(g.nodes.size());
@@ -185,7 +185,7 @@ struct Planner {
     for (const Node& n : g.nodes) {
       for (Value v : n.outputs) {
         if (buffer(v).kind != MemoryKind::arena) continue;
-        buffer(v).offset = buffer(owner[static_cast<size_t>(v.id)]).offset;
+        buffer(v).offset = buffer(owner[v.index()]).offset;
       }
     }
   }

@@ -18,7 +18,7 @@ struct Place {
 struct PlacedGraph {
   Graph graph;                // with the copies (reorders) that the layouts need
   std::vector<Place> places;  // by value id
-  const Place& place(Value v) const { return places[static_cast<size_t>(v.id)]; }
+  const Place& place(Value v) const { return places[v.index()]; }
 };
 
 namespace passes {

@@ -14,7 +14,7 @@ struct Dependencies {
   std::vector<int32_t> missing;             // node -> how many must come first
 };
 
-int32_t node_of(const Graph& g, Value v) { return g.values[static_cast<size_t>(v.id)].node; }
+int32_t node_of(const Graph& g, Value v) { return g.values[v.index()].node; }
 
 void add_edge(Dependencies& d, int32_t from, int32_t to) {
   d.after[static_cast<size_t>(from)].push_back(to);
@@ -44,7 +44,7 @@ Dependencies dependencies(const Graph& g) {
   for (size_t i = 0; i < g.nodes.size(); ++i) {
     for (Value v : g.nodes[i].inputs) {
       add_edge(d, node_of(g, v), static_cast<int32_t>(i));
-      readers[static_cast<size_t>(v.id)].push_back(static_cast<int32_t>(i));
+      readers[v.index()].push_back(static_cast<int32_t>(i));
     }
   }
   // Views of a state read its memory as well: their readers count.
@@ -53,7 +53,7 @@ Dependencies dependencies(const Graph& g) {
     if (info(g.nodes[static_cast<size_t>(writer)].op).kind == OpKind::leaf) continue;  // copied after the last step
     std::vector<Value> aliases{u.state};
     for (size_t k = 0; k < aliases.size(); ++k) {
-      for (int32_t reader : readers[static_cast<size_t>(aliases[k].id)]) {
+      for (int32_t reader : readers[aliases[k].index()]) {
         const Node& n = g.nodes[static_cast<size_t>(reader)];
         if (info(n.op).kind == OpKind::view) aliases.push_back(n.out());
         if (reader != writer && !reaches(d, writer, reader)) add_edge(d, reader, writer);
@@ -74,7 +74,7 @@ Graph schedule(const Graph& graph) {
     for (Value v : n.outputs) delta -= static_cast<int64_t>(graph.type(v).bytes());
     for (Value v : n.inputs) {
       const Op producer = graph.def(v).op;
-      if (producer != Op::input && producer != Op::state && uses[static_cast<size_t>(v.id)] == 1) {
+      if (producer != Op::input && producer != Op::state && uses[v.index()] == 1) {
         delta += static_cast<int64_t>(graph.type(v).bytes());
       }
     }
@@ -82,11 +82,11 @@ Graph schedule(const Graph& graph) {
   };
   // A state's next value takes no memory of its own when written in place.
   std::vector<bool> is_update(graph.values.size());
-  for (const Update& u : graph.updates) is_update[static_cast<size_t>(u.next.id)] = true;
+  for (const Update& u : graph.updates) is_update[u.next.index()] = true;
   const auto eager = [&](int32_t i) {
     const Node& n = graph.nodes[static_cast<size_t>(i)];
     bool update = !n.outputs.empty() && info(n.op).kind != OpKind::leaf;
-    for (Value v : n.outputs) update = update && is_update[static_cast<size_t>(v.id)];
+    for (Value v : n.outputs) update = update && is_update[v.index()];
     return update || info(n.op).kind == OpKind::view || frees(i) >= 0;
   };
   std::set<int32_t> ready;
@@ -118,7 +118,7 @@ Graph schedule(const Graph& graph) {
     const Node& n = graph.nodes[static_cast<size_t>(pick)];
     r.copy(n);
     ++done;
-    for (Value v : n.inputs) --uses[static_cast<size_t>(v.id)];
+    for (Value v : n.inputs) --uses[v.index()];
     for (int32_t next : d.after[static_cast<size_t>(pick)]) {
       if (--d.missing[static_cast<size_t>(next)] == 0) ready.insert(next);
     }

@@ -89,7 +89,7 @@ class Simplifier {
       case Op::cast:
         if (type(in[0]).dtype == result.dtype) return in[0];
         return sa && floating && is_floating(type(in[0]).dtype) ? splat(a, result) : Value{};
-      case Op::add: return sb && b == 0 ? in[0] : sa && a == 0 ? in[1] : Value{};
+      case Op::add: return sb && b == 0 ? in[0] : sa && a == 0 ? in[1] : join_pads(in[0], in[1]);
       case Op::sub: return sb && b == 0 ? in[0] : Value{};
       case Op::mul: return sb && b == 1 ? in[0] : sa && a == 1 ? in[1] : Value{};
       case Op::div: return sb && b == 1 ? in[0] : Value{};
@@ -141,6 +141,38 @@ class Simplifier {
       return identity ? x : one(Op::transpose, PermAttrs{perm}, {x});
     }
     return shape(x) == result.shape ? x : Value{};
+  }
+
+  // x + y, each a part with zeros around it and neighbours along one axis, are one concat: the gradient of many slices
+  // of a tensor costs one pass instead of one per slice.
+  Value join_pads(Value x, Value y) {
+    const Node p = r_.dst.def(x), q = r_.dst.def(y);  // copies: nodes are added below
+    if (p.op != Op::pad || q.op != Op::pad) return {};
+    const auto &a = attrs<PadAttrs>(p), &c = attrs<PadAttrs>(q);
+    const Shape none = Shape::filled(a.low.rank(), 0);
+    if (a.value != 0 || c.value != 0 || a.interior != none || c.interior != none) return {};
+    int axis = 0;
+    while (axis < none.rank() && a.low[axis] == c.low[axis]) ++axis;
+    if (axis == none.rank()) return {};
+    if (a.low[axis] > c.low[axis]) return join_pads(y, x);
+    PadAttrs around = a;
+    around.high[axis] = c.high[axis];
+    const bool rest_alike =
+        c.low[axis] == a.low[axis] + shape(p.in(0))[axis] && a.high[axis] == c.high[axis] + shape(q.in(0))[axis];
+    Shape low = c.low;
+    low[axis] = a.low[axis];
+    if (!rest_alike || low != a.low || around.high != c.high) return {};
+    std::vector<Value> parts;
+    for (Value v : {p.in(0), q.in(0)}) {
+      const Node& d = r_.dst.def(v);
+      if (d.op == Op::concat && attrs<AxisAttrs>(d).axis == axis) {
+        parts.insert(parts.end(), d.inputs.begin(), d.inputs.end());
+      } else {
+        parts.push_back(v);
+      }
+    }
+    const Value joined = one(Op::concat, AxisAttrs{axis}, parts);
+    return around.low == none && around.high == none ? joined : one(Op::pad, around, {joined});
   }
 
   // A transpose of the last two axes becomes a flag.

@@ -1,6 +1,7 @@
 // Binds a plan to addresses and replays it: one loop over steps whose operand tables are filled beforehand.
 #include "freight/run/executable.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -54,18 +55,8 @@ namespace {
 Array constant_array(const ConstantAttrs& a) {
   if (a.data.defined()) return a.data;
   Array out(a.type.dtype, a.type.shape);
-  const int64_t n = out.numel();
-  dispatch(a.type.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    T value;
-    if constexpr (std::is_same_v<T, BFloat16>) {
-      value = BFloat16(static_cast<float>(a.value));
-    } else {
-      value = static_cast<T>(a.value);
-    }
-    T* p = static_cast<T*>(out.raw());
-    for (int64_t i = 0; i < n; ++i) p[i] = value;
-  });
+  dispatch(a.type.dtype,
+           [&]<class T>(T) { std::fill_n(static_cast<T*>(out.raw()), out.numel(), element_cast<T>(a.value)); });
   return out;
 }
 
@@ -111,8 +102,7 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
   };
   const auto add_value = [&](Value v) {
     const Place& p = plan_->placed().place(v);
-    return add(memory.buffers[static_cast<size_t>(p.root.id)],
-               static_cast<size_t>(p.offset) * size_of(g.type(v).dtype));
+    return add(memory.buffers[p.root.index()], static_cast<size_t>(p.offset) * size_of(g.type(v).dtype));
   };
   for (const PlanStep& s : plan_->steps()) {
     const Node& n = g.nodes[static_cast<size_t>(s.node)];
@@ -139,31 +129,28 @@ void Executable::bind(const std::vector<Array>& inputs, const std::vector<Array>
   for (size_t i = 0; i < outputs.size(); ++i) b.set(b.outputs[i], outputs[i], "output", i);
 }
 
-void Executable::finish() {
-  for (const Bound::Copy& c : bound_->late_copies) std::memcpy(bound_->table[c.dst], bound_->table[c.src], c.bytes);
-}
-
-void Executable::run(const std::vector<Array>& inputs, const std::vector<Array>& outputs) {
+template <class F>
+void Executable::replay(const std::vector<Array>& inputs, const std::vector<Array>& outputs, F&& around) {
   std::lock_guard lock(plan_->run_mutex());
   bind(inputs, outputs);
   void* const* table = bound_->table.data();
-  for (const Bound::Step& s : bound_->steps) s.kernel->run(table + s.first);
-  finish();
+  for (const Bound::Step& s : bound_->steps) around([&] { s.kernel->run(table + s.first); });
+  for (const Bound::Copy& c : bound_->late_copies) std::memcpy(table[c.dst], table[c.src], c.bytes);
+}
+
+void Executable::run(const std::vector<Array>& inputs, const std::vector<Array>& outputs) {
+  replay(inputs, outputs, [](auto&& step) { step(); });
 }
 
 std::vector<double> Executable::run_timed(const std::vector<Array>& inputs, const std::vector<Array>& outputs) {
   using Clock = std::chrono::steady_clock;
-  std::lock_guard lock(plan_->run_mutex());
-  bind(inputs, outputs);
-  void* const* table = bound_->table.data();
   std::vector<double> seconds;
   seconds.reserve(bound_->steps.size());
-  for (const Bound::Step& s : bound_->steps) {
+  replay(inputs, outputs, [&](auto&& step) {
     const auto start = Clock::now();
-    s.kernel->run(table + s.first);
+    step();
     seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
-  }
-  finish();
+  });
   return seconds;
 }
 

@@ -45,7 +45,9 @@ class Executable {
 
  private:
   void bind(const std::vector<Array>& inputs, const std::vector<Array>& outputs);
-  void finish();
+  // Calls around(step) for every step in turn.
+  template <class F>
+  void replay(const std::vector<Array>& inputs, const std::vector<Array>& outputs, F&& around);
   struct Bound;
   std::shared_ptr<const Plan> plan_;
   std::unique_ptr<Bound> bound_;

@@ -88,7 +88,7 @@ std::string print(const Plan& plan) {
   const Graph& g = plan.graph();
   const auto operand = [&](Value v) {
     const Place& p = plan.placed().place(v);
-    const Buffer& b = plan.memory().buffers[static_cast<size_t>(p.root.id)];
+    const Buffer& b = plan.memory().buffers[p.root.index()];
     std::string text =
         cat(g.type(v),
             same_layout(g.type(v).shape, p.layout, Layout::row_major(g.type(v).shape)) ? "" : to_string(p.layout), "@",

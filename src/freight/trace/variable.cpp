@@ -90,21 +90,9 @@ void orthogonalize(float* w, int64_t rows, int64_t columns, float gain) {
   for (int64_t i = 0; i < rows * columns; ++i) w[i] *= gain;
 }
 
-template <class T>
-void fill(T* dst, int64_t n, double value) {
-  T element{};
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    element = BFloat16(static_cast<float>(value));
-  } else {
-    element = static_cast<T>(value);
-  }
-  each(n, [&](int64_t i) { dst[i] = element; });
-}
-
 void fill(void* dst, const Type& type, double value) {
-  dispatch(type.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    fill(static_cast<T*>(dst), type.numel(), value);
+  dispatch(type.dtype, [&]<class T>(T) {
+    each(type.numel(), [to = static_cast<T*>(dst), v = element_cast<T>(value)](int64_t i) { to[i] = v; });
   });
 }
 
@@ -114,7 +102,7 @@ void draw(float* dst, const trace::VariableImpl& v) {
   const float a = static_cast<float>(v.init.a), b = static_cast<float>(v.init.b);
   const int64_t n = v.type.numel();
   switch (v.init.kind) {
-    case Init::Kind::constant: fill(dst, n, v.init.a); break;
+    case Init::Kind::constant: fill(dst, {DType::f32, v.type.shape}, v.init.a); break;
     case Init::Kind::uniform:
       // One Philox block gives four draws: the same numbers as random_uniform(key, 0, stream, i).
       each((n + 3) / 4, [&](int64_t block) {

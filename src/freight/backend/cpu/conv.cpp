@@ -178,20 +178,9 @@ LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<
   }
   const auto channels_last = [&](Value v) { return Layout::channels_last(graph.type(v).shape); };
   LayoutPlan plan;
-  switch (node.op) {
-    case Op::conv:
-      plan.in = {channels_last(node.in(0)), weight};
-      plan.out = {channels_last(node.out())};
-      break;
-    case Op::conv_grad_input:
-      plan.in = {channels_last(node.in(0)), weight};
-      plan.out = {channels_last(node.out())};
-      break;
-    default:
-      plan.in = {channels_last(node.in(0)), channels_last(node.in(1))};
-      plan.out = {weight};
-      break;
-  }
+  const bool makes_weight = node.op == Op::conv_grad_weight;
+  plan.in = {channels_last(node.in(0)), makes_weight ? channels_last(node.in(1)) : weight};
+  plan.out = {makes_weight ? weight : channels_last(node.out())};
   for (size_t i = 2; i < node.inputs.size(); ++i) {
     plan.in.push_back(graph.type(node.inputs[i]).shape.rank() == 1 ? Layout::row_major(graph.type(node.inputs[i]).shape)
                                                                    : channels_last(node.inputs[i]));
@@ -219,24 +208,21 @@ std::unique_ptr<Kernel> make_conv(const StepSpec& spec) {
     std::vector<DnnlKernel::Argument> arguments{{DNNL_ARG_SRC, pd.src_desc(), 0}, {DNNL_ARG_WEIGHTS, w, 1}};
     if (p.a.epilogue.bias) arguments.push_back({DNNL_ARG_BIAS, pd.bias_desc(), 2});
     arguments.push_back({DNNL_ARG_DST, pd.dst_desc(), spec.in.size()});
-    return std::make_unique<DnnlKernel>(dnnl::convolution_forward(pd), pd.scratchpad_desc(), dnnl_label(pd), arguments,
-                                        spec.in.size() + 1);
+    return dnnl_step<dnnl::convolution_forward>(pd, arguments, spec.in.size() + 1);
   }
   if (n.op == Op::conv_grad_input) {
     const auto w = p.weight_desc(spec.in[1].layout);
     const auto pd = p.backward_data(w);
-    return std::make_unique<DnnlKernel>(dnnl::convolution_backward_data(pd), pd.scratchpad_desc(), dnnl_label(pd),
-                                        std::vector<DnnlKernel::Argument>{{DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), 0},
-                                                                          {DNNL_ARG_WEIGHTS, w, 1},
-                                                                          {DNNL_ARG_DIFF_SRC, pd.diff_src_desc(), 2}},
-                                        3);
+    return dnnl_step<dnnl::convolution_backward_data>(pd,
+                                                      {{DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), 0},
+                                                       {DNNL_ARG_WEIGHTS, w, 1},
+                                                       {DNNL_ARG_DIFF_SRC, pd.diff_src_desc(), 2}},
+                                                      3);
   }
   const auto w = p.weight_desc(spec.out[0].layout);
   const auto pd = p.backward_weights(w);
-  return std::make_unique<DnnlKernel>(
-      dnnl::convolution_backward_weights(pd), pd.scratchpad_desc(), dnnl_label(pd),
-      std::vector<DnnlKernel::Argument>{
-          {DNNL_ARG_SRC, pd.src_desc(), 0}, {DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), 1}, {DNNL_ARG_DIFF_WEIGHTS, w, 2}},
+  return dnnl_step<dnnl::convolution_backward_weights>(
+      pd, {{DNNL_ARG_SRC, pd.src_desc(), 0}, {DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), 1}, {DNNL_ARG_DIFF_WEIGHTS, w, 2}},
       3);
 }
 
@@ -251,43 +237,14 @@ dnnl::memory::desc plain_desc(const Operand& o, const dnnl::memory::desc& packed
   return dnnl_desc(type, layout);
 }
 
-// Copies a weight that is a view with repeated or skipped elements before it is packed.
-class GatherThenReorder final : public Kernel {
- public:
-  GatherThenReorder(std::unique_ptr<Kernel> gather, std::unique_ptr<Kernel> reorder, size_t bytes)
-      : gather_(std::move(gather)), reorder_(std::move(reorder)), bytes_((bytes + 63) / 64 * 64) {}
-  void run(void* const* operands) override {
-    char* scratch = static_cast<char*>(operands[2]);
-    void* first[] = {operands[0], scratch, scratch + bytes_};
-    gather_->run(first);
-    void* second[] = {scratch, operands[1], scratch + bytes_};
-    reorder_->run(second);
-  }
-  std::string name() const override { return "copy+" + reorder_->name(); }
-  size_t scratch_bytes() const override {
-    return bytes_ + std::max(gather_->scratch_bytes(), reorder_->scratch_bytes());
-  }
-
- private:
-  std::unique_ptr<Kernel> gather_, reorder_;
-  size_t bytes_;
-};
-
 }  // namespace
 
-// Between a plain weight and a packed one.
+// Between a dense plain weight and a packed one.
 std::unique_ptr<Kernel> make_reorder(const StepSpec& spec) {
   if (spec.node->op != Op::copy || !(spec.in[0].layout.blocked || spec.out[0].layout.blocked)) return nullptr;
   const bool packs = static_cast<bool>(spec.out[0].layout.blocked);
   FREIGHT_CHECK(!(spec.in[0].layout.blocked && packs), "reorder between packed layouts");
   const Operand& plain = packs ? spec.in[0] : spec.out[0];
-  if (!is_dense(plain.type.shape, plain.layout)) {
-    FREIGHT_CHECK(packs, "unpacking into a view");
-    const Operand dense{plain.type, Layout::row_major(plain.type.shape)};
-    StepSpec gather = spec, reorder = spec;
-    gather.out = reorder.in = {dense};
-    return std::make_unique<GatherThenReorder>(make_tile_step(gather), make_reorder(reorder), plain.type.bytes());
-  }
   const dnnl::memory::desc packed = dnnl_desc(plain.type, packs ? spec.out[0].layout : spec.in[0].layout);
   const dnnl::memory::desc unpacked = plain_desc(plain, packed);
   const auto &from = packs ? unpacked : packed, &to = packs ? packed : unpacked;

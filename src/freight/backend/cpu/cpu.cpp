@@ -13,15 +13,18 @@ namespace freight {
 namespace cpu {
 namespace {
 
-bool is_reduce(Op op) { return op == Op::sum || op == Op::reduce_max || op == Op::reduce_min; }
-
 class CpuBackend final : public Backend {
  public:
   CpuBackend() : ref_(make_ref_backend()) {}
 
   std::string name() const override { return "cpu"; }
   std::string description() const override { return cat(cpu_info().model, ", ", thread_count(), " threads"); }
-  bool has_kernel(const Graph&, const Node&) const override { return false; }
+  bool has_kernel(const Graph& graph, const Node& node) const override {
+    for (Value v : node.outputs) {
+      if (graph.type(v).dtype != DType::f32 || graph.type(v).numel() == 0) return false;
+    }
+    return node.op == Op::attention || node.op == Op::attention_grad || node.op == Op::sgd_rows;
+  }
   bool fuses() const override { return true; }
   bool aliases_views() const override { return true; }
   bool has_epilogue(const Graph& graph, const Node& node, const Epilogue& epilogue) const override {
@@ -34,7 +37,7 @@ class CpuBackend final : public Backend {
   // Pointwise results of a region without reductions that are read inside: one program, or the pointwise one runs last.
   bool in_place(const Graph& graph, const Node& node, int input, int output) const override {
     if (!(graph.type(node.in(input)) == graph.type(node.out(output)))) return false;
-    if (node.op != Op::fused) return is_pointwise(node.op);
+    if (node.op != Op::fused) return is_pointwise(node.op) || (node.op == Op::sgd_rows && input == 0);
     const Graph& body = *attrs<FusedAttrs>(node).body;
     for (const Node& n : body.nodes) {
       for (Value v : n.inputs) {
@@ -45,8 +48,8 @@ class CpuBackend final : public Backend {
   }
 
   std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
-    for (const auto make :
-         {make_reorder, make_tile_step, make_matmul, make_conv, make_pool, make_index, make_concat, make_pad}) {
+    for (const auto make : {make_reorder, make_tile_step, make_matmul, make_conv, make_pool, make_index, make_concat,
+                            make_pad, make_attention}) {
       if (auto kernel = make(spec)) return kernel;
     }
     return ref_->prepare(spec);

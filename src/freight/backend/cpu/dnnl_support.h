@@ -50,5 +50,11 @@ class DnnlKernel : public Kernel {
 dnnl::primitive_attr dnnl_attributes();
 // "dnnl:jit:avx2"
 std::string dnnl_label(const dnnl::primitive_desc_base& desc);
+// The step that executes the primitive of a descriptor on `operands` tensors.
+template <class Primitive, class Descriptor>
+std::unique_ptr<Kernel> dnnl_step(const Descriptor& pd, const std::vector<DnnlKernel::Argument>& arguments,
+                                  size_t operands) {
+  return std::make_unique<DnnlKernel>(Primitive(pd), pd.scratchpad_desc(), dnnl_label(pd), arguments, operands);
+}
 
 }  // namespace freight::cpu

@@ -36,7 +36,7 @@ class IndexKernel final : public Kernel {
     const Operand& idx = spec.in[scatters_ ? 0 : 1];
     index_type_ = idx.type.dtype;
     indices_ = idx.type.numel();
-    whole_rows_ = op_ == Op::gather || op_ == Op::scatter_add;
+    whole_rows_ = op_ == Op::gather || op_ == Op::scatter_add || op_ == Op::sgd_rows;
     picks_ = whole_rows_ ? indices_ : idx.type.shape[static_cast<int>(axis(spec))];
     size_ = size_of(spec.out[0].type.dtype);
     dtype_ = spec.out[0].type.dtype;
@@ -44,6 +44,7 @@ class IndexKernel final : public Kernel {
   }
 
   static int64_t axis(const StepSpec& spec) {
+    if (spec.node->op == Op::sgd_rows) return 0;
     if (const auto* s = std::get_if<ScatterAttrs>(&spec.node->attrs)) return s->axis;
     return attrs<AxisAttrs>(*spec.node).axis;
   }
@@ -56,6 +57,10 @@ class IndexKernel final : public Kernel {
   void run(void* const* operands) override {
     const void* idx = operands[scatters_ ? 0 : 1];
     check(idx);
+    if (op_ == Op::sgd_rows) {  // the table less lr times the gradients of its rows
+      if (operands[4] != operands[0]) std::memcpy(operands[4], operands[0], out_bytes_);
+      return scatter<float>(idx, operands[2], operands[4], -*static_cast<const float*>(operands[3]));
+    }
     if (!scatters_) return gather(operands[0], idx, operands[2]);
     if (dtype_ == DType::f32) return scatter<float>(idx, operands[1], operands[2]);
     if (dtype_ == DType::f64) return scatter<double>(idx, operands[1], operands[2]);
@@ -99,7 +104,7 @@ class IndexKernel final : public Kernel {
 
   // Chunks are (outer, block of rows): a block of rows looks at all indices of its outer part.
   template <class T>
-  void scatter(const void* idx, const void* updates, void* result) const {
+  void scatter(const void* idx, const void* updates, void* result, T factor = 1) const {
     const T* u = static_cast<const T*>(updates);
     T* y = static_cast<T*>(result);
     const int64_t inner = split_.inner;
@@ -109,18 +114,21 @@ class IndexKernel final : public Kernel {
       const int64_t a = chunk / blocks, first = chunk % blocks * block, last = std::min(first + block, split_.rows);
       if (first >= last) return;
       T* base = y + a * split_.rows * inner;
-      std::memset(static_cast<void*>(base + first * inner), 0, static_cast<size_t>((last - first) * inner) * sizeof(T));
+      if (scatters_) {
+        std::memset(static_cast<void*>(base + first * inner), 0,
+                    static_cast<size_t>((last - first) * inner) * sizeof(T));
+      }
       for (int64_t i = 0; i < picks_; ++i) {
         const T* from = u + (a * picks_ + i) * inner;
         if (whole_rows_) {
           const int64_t row = index_at(idx, index_type_, i);
           if (row < first || row >= last) continue;
-          for (int64_t b = 0; b < inner; ++b) base[row * inner + b] += from[b];
+          for (int64_t b = 0; b < inner; ++b) base[row * inner + b] += factor * from[b];
           continue;
         }
         for (int64_t b = 0; b < inner; ++b) {
           const int64_t row = index_at(idx, index_type_, (a * picks_ + i) * inner + b);
-          if (row >= first && row < last) base[row * inner + b] += from[b];
+          if (row >= first && row < last) base[row * inner + b] += factor * from[b];
         }
       }
     };
@@ -178,7 +186,7 @@ class ArgKernel final : public Kernel {
 std::unique_ptr<Kernel> make_index(const StepSpec& spec) {
   const Op op = spec.node->op;
   const bool reduces = op == Op::argmax || op == Op::argmin;
-  if (info(op).kind != OpKind::index || spec.out[0].type.numel() == 0) return nullptr;
+  if ((info(op).kind != OpKind::index && op != Op::sgd_rows) || spec.out[0].type.numel() == 0) return nullptr;
   if (reduces) {
     if (spec.in[0].type.dtype != DType::f32) return nullptr;
     return std::make_unique<ArgKernel>(spec);
@@ -186,7 +194,7 @@ std::unique_ptr<Kernel> make_index(const StepSpec& spec) {
   const DType dtype = spec.out[0].type.dtype;
   const bool scatters = op == Op::scatter_add || op == Op::scatter_elements_add;
   if (scatters && (dtype == DType::bf16 || dtype == DType::u8 || dtype == DType::boolean)) return nullptr;
-  if (!(op == Op::gather || op == Op::gather_elements || scatters)) return nullptr;
+  if (!(op == Op::gather || op == Op::gather_elements || op == Op::sgd_rows || scatters)) return nullptr;
   // Elements of single-element picks lie in step only where all other extents agree.
   if (op == Op::gather_elements || op == Op::scatter_elements_add) {
     const Shape &a = spec.in[0].type.shape,

@@ -19,17 +19,10 @@ LayoutPlan follow_first(const Graph& graph, const Node& node, const std::vector<
   return plan;
 }
 
-LayoutPlan channels_last(const Graph& graph, const Node& node) {
+LayoutPlan all_alike(const Graph& graph, const Node& node, Layout (*layout)(const Shape&)) {
   LayoutPlan plan;
-  for (Value v : node.inputs) plan.in.push_back(Layout::channels_last(graph.type(v).shape));
-  for (Value v : node.outputs) plan.out.push_back(Layout::channels_last(graph.type(v).shape));
-  return plan;
-}
-
-LayoutPlan row_major(const Graph& graph, const Node& node) {
-  LayoutPlan plan;
-  for (Value v : node.inputs) plan.in.push_back(Layout::row_major(graph.type(v).shape));
-  for (Value v : node.outputs) plan.out.push_back(Layout::row_major(graph.type(v).shape));
+  for (Value v : node.inputs) plan.in.push_back(layout(graph.type(v).shape));
+  for (Value v : node.outputs) plan.out.push_back(layout(graph.type(v).shape));
   return plan;
 }
 
@@ -38,11 +31,12 @@ LayoutPlan row_major(const Graph& graph, const Node& node) {
 LayoutPlan cpu_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) {
   if (graph.type(node.out()).dtype == DType::f32) {
     if (node.op == Op::matmul) return matmul_layouts(graph, node, given);
+    if (node.op == Op::attention || node.op == Op::attention_grad) return attention_layouts(graph, node, given);
     if (info(node.op).kind == OpKind::convolve) return conv_layouts(graph, node, given);
-    if (info(node.op).kind == OpKind::pool) return channels_last(graph, node);
+    if (info(node.op).kind == OpKind::pool) return all_alike(graph, node, Layout::channels_last);
   }
   if (node.op == Op::concat || node.op == Op::pad) return follow_first(graph, node, given);
-  return row_major(graph, node);
+  return all_alike(graph, node, Layout::row_major);
 }
 
 }  // namespace freight::cpu

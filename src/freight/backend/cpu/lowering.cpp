@@ -16,9 +16,6 @@ namespace {
 
 // Longest row that stays in cache while a row program works on it.
 constexpr int64_t kMaxRow = 65536;
-
-bool is_reduce(Op op) { return op == Op::sum || op == Op::reduce_max || op == Op::reduce_min; }
-size_t index(Value v) { return static_cast<size_t>(v.id); }
 size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Where a value lies: an operand of the step, or scratch.
@@ -61,7 +58,7 @@ class Lowering {
     place_.resize(g_.values.size());
     int next = 0;
     for (const Node& n : g_.nodes) {
-      if (n.op == Op::input) place_[index(n.out())] = external(next, spec_.in[static_cast<size_t>(next)]), ++next;
+      if (n.op == Op::input) place_[n.out().index()] = external(next, spec_.in[static_cast<size_t>(next)]), ++next;
     }
     find_space();
     find_levels();
@@ -95,7 +92,7 @@ class Lowering {
     }
     return p;
   }
-  bool placed(Value v) const { return place_[index(v)].operand >= 0; }
+  bool placed(Value v) const { return place_[v.index()].operand >= 0; }
   const Node& def(Value v) const { return g_.def(v); }
   const Shape& shape(Value v) const { return g_.type(v).shape; }
   Place output(size_t i) const { return external(static_cast<int>(spec_.in.size() + i), spec_.out[i]); }
@@ -131,15 +128,15 @@ class Lowering {
     level_.assign(g_.values.size(), 0);
     for (const Node& n : g_.nodes) {
       int level = 0;
-      for (Value v : n.inputs) level = std::max(level, level_[index(v)]);
-      level_[index(n.out())] = level + (is_reduce(n.op) ? 1 : 0);
+      for (Value v : n.inputs) level = std::max(level, level_[v.index()]);
+      level_[n.out().index()] = level + (is_reduce(n.op) ? 1 : 0);
     }
   }
 
   std::vector<Value> reductions_at(int level) const {
     std::vector<Value> found;
     for (const Node& n : g_.nodes) {
-      if (is_reduce(n.op) && level_[index(n.out())] == level) found.push_back(n.out());
+      if (is_reduce(n.op) && level_[n.out().index()] == level) found.push_back(n.out());
     }
     return found;
   }
@@ -152,7 +149,7 @@ class Lowering {
   }
   bool reduction_is_read() const {
     return std::any_of(g_.nodes.begin(), g_.nodes.end(), [&](const Node& n) {
-      return std::any_of(n.inputs.begin(), n.inputs.end(), [&](Value v) { return level_[index(v)] > 0; });
+      return std::any_of(n.inputs.begin(), n.inputs.end(), [&](Value v) { return level_[v.index()] > 0; });
     });
   }
   // Of the axes in order_, those that the reduction removes.
@@ -203,7 +200,7 @@ class Lowering {
   int make(Build& b, Value v) {
     TileProgram& p = b.program;
     if (placed(v)) {
-      const Place& place = place_[index(v)];
+      const Place& place = place_[v.index()];
       return p.input(place.operand, place.dtype, select(place.strides, b.axes));
     }
     const Node& n = def(v);
@@ -225,7 +222,7 @@ class Lowering {
         return p.add({.kind = TileValue::Kind::random,
                       .op = n.op,
                       .dtype = type.dtype,
-                      .operand = place_[index(n.in(0))].operand,
+                      .operand = place_[n.in(0).index()].operand,
                       .strides = index_strides(type.shape, b.axes),
                       .number = static_cast<double>(attrs<RandomAttrs>(n).stream)});
       case Op::broadcast: return emit(b, n.in(0));
@@ -255,7 +252,7 @@ class Lowering {
     std::map<std::vector<int>, Build> by_axes;
     for (size_t i = 0; i < g_.outputs.size(); ++i) {
       const Value v = g_.outputs[i];
-      if (placed(v) && place_[index(v)].operand == output(i).operand) continue;
+      if (placed(v) && place_[v.index()].operand == output(i).operand) continue;
       std::vector<int> axes;
       for (int a : order_) {
         if (shape(v)[a] != 1) axes.push_back(a);
@@ -287,7 +284,7 @@ class Lowering {
         const bool whole = shape(v)[order_[i]] == space_[order_[i]];
         if (!whole && !first[i]) return false;
       }
-      if (level_[index(v)] == 0 && shape(v) != space_) return false;
+      if (level_[v.index()] == 0 && shape(v) != space_) return false;
     }
     return true;
   }
@@ -318,7 +315,7 @@ class Lowering {
       if (reduced_axes(v) != first) return false;
     }
     for (Value v : g_.outputs) {
-      if (level_[index(v)] == 0 && shape(v) != space_) return false;
+      if (level_[v.index()] == 0 && shape(v) != space_) return false;
     }
     return fits;
   }
@@ -402,7 +399,7 @@ class Lowering {
       accumulate(b, v, to, now, value);
       finish(b);
       if (last) {
-        place_[index(v)] = to;
+        place_[v.index()] = to;
         return;
       }
       source = to;

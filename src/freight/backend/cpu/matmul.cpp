@@ -80,7 +80,7 @@ std::unique_ptr<Kernel> by_dnnl(const StepSpec& spec, const Operand& lhs, const 
   const dnnl::matmul::desc desc = a.epilogue.bias ? dnnl::matmul::desc(plain(lhs), plain(rhs), bias, result)
                                                   : dnnl::matmul::desc(plain(lhs), plain(rhs), result);
   const dnnl::matmul::primitive_desc pd(desc, attributes, dnnl_engine());
-  return std::make_unique<DnnlKernel>(dnnl::matmul(pd), pd.scratchpad_desc(), dnnl_label(pd), arguments, next + 1);
+  return dnnl_step<dnnl::matmul>(pd, arguments, next + 1);
 }
 
 class GemmKernel final : public Kernel {
@@ -144,6 +144,7 @@ std::unique_ptr<Kernel> make_matmul(const StepSpec& spec) {
   }
   const auto& a = attrs<MatmulAttrs>(*spec.node);
   const Operand lhs = oriented(spec.in[0], a.trans_a), rhs = oriented(spec.in[1], a.trans_b);
+  if (lhs.type.numel() == 0) return nullptr;  // oneDNN divides by the extent of an empty sum
   std::vector<Candidate> candidates;
   GemmProblem p;
   const bool own = gemm_problem(spec, lhs, rhs, p);

@@ -56,16 +56,9 @@ class CopyKernel : public Kernel {
   void fill_first(const Type& type, double value) {
     elements_ = static_cast<size_t>(type.numel());
     value_ = value;
-    dispatch(type.dtype, [&](auto zero) {
-      using T = decltype(zero);
+    dispatch(type.dtype, [&]<class T>(T) {
       fill_ = [](const CopyKernel& k, void* dst) {
-        T v;
-        if constexpr (std::is_same_v<T, BFloat16>) {
-          v = BFloat16(static_cast<float>(k.value_));
-        } else {
-          v = static_cast<T>(k.value_);
-        }
-        std::fill_n(static_cast<T*>(dst), k.elements_, v);
+        std::fill_n(static_cast<T*>(dst), k.elements_, element_cast<T>(k.value_));
       };
     });
   }

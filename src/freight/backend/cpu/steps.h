@@ -32,6 +32,10 @@ std::unique_ptr<Kernel> make_pad(const StepSpec& spec);
 std::unique_ptr<Kernel> make_pool(const StepSpec& spec);
 std::unique_ptr<Kernel> make_index(const StepSpec& spec);
 
+// attention and its gradient (f32), as whole kernels.
+std::unique_ptr<Kernel> make_attention(const StepSpec& spec);
+LayoutPlan attention_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given);
+
 // What CpuBackend::layouts answers.
 LayoutPlan cpu_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given);
 

@@ -1,6 +1,7 @@
 // Contractions of the reference backend: batched matmul, and the convolution with its two gradients, which walk the
 // same (output, kernel, input) triples. Products accumulate in double; the epilogue acts before the result is rounded.
 // Letters: N batch, C channels, O output channels, G groups, M K N of a matmul.
+#include <algorithm>
 #include <cmath>
 
 #include "freight/backend/ref/kernels.h"
@@ -35,8 +36,7 @@ void matmul(const Call& call) {
   const int64_t m = sy[rank - 2], n = sy[rank - 1], k = sa[attrs.trans_a ? rank - 2 : rank - 1];
   int64_t batches = 1;
   for (int i = 0; i < rank - 2; ++i) batches *= sy[i];
-  by_kind(call.out[0], [&](auto zero) {
-    using C = decltype(zero);
+  by_kind(call.out[0], [&]<class C>(C) {
     for (int64_t batch = 0; batch < batches; ++batch) {
       const C* a = call.in[0].as<C>() + batch * m * k;
       const C* b = call.in[1].as<C>() + batch * k * n;
@@ -97,49 +97,28 @@ struct ConvShape {
   }
 };
 
-template <class C>
-void clear(const Tensor& t) {
-  for (int64_t i = 0; i < t.numel(); ++i) t.as<C>()[i] = C{0};
-}
-
-void conv(const Call& call) {  // x (N, C, spatial), w (O, C/G, kernel) -> y (N, O, spatial)
+// The products of a convolution of x (N, C, spatial) with w (O, C/G, kernel) to y (N, O, spatial), summed into
+// whichever of the three is the result.
+void convolve(const Call& call, const Tensor& x, const Tensor& w, const Tensor& y) {
   const auto& attrs = call.get<ConvAttrs>();
-  const Tensor &x = call.in[0], &w = call.in[1], &y = call.out[0];
   const ConvShape shape(attrs, x.shape(), w.shape(), y.shape());
-  by_kind(y, [&](auto zero) {
-    using C = decltype(zero);
-    clear<C>(y);
-    shape.each([xs = x.as<C>(), ws = w.as<C>(), ys = y.as<C>()](int64_t i, int64_t j, int64_t k) {
-      accumulate(ys[k], multiply(xs[i], ws[j]));
+  by_kind(y, [&]<class C>(C) {
+    C *const xs = x.as<C>(), *const ws = w.as<C>(), *const ys = y.as<C>();
+    std::fill_n(call.out[0].as<C>(), call.out[0].numel(), C{0});
+    shape.each([&](int64_t i, int64_t j, int64_t k) {
+      switch (call.op) {
+        case Op::conv: return accumulate(ys[k], multiply(xs[i], ws[j]));
+        case Op::conv_grad_input: return accumulate(xs[i], multiply(ys[k], ws[j]));
+        default: return accumulate(ws[j], multiply(xs[i], ys[k]));
+      }
     });
     const int64_t plane = shape.out[0] * shape.out[1];
-    finish<C>(call, attrs.epilogue, [&](int64_t i) { return i / plane % shape.outputs; });
+    if (call.op == Op::conv) finish<C>(call, attrs.epilogue, [&](int64_t i) { return i / plane % shape.outputs; });
   });
 }
-
-void conv_grad_input(const Call& call) {  // g (N, O, spatial), w (O, C/G, kernel) -> dx (N, C, spatial)
-  const Tensor &g = call.in[0], &w = call.in[1], &dx = call.out[0];
-  const ConvShape shape(call.get<ConvAttrs>(), dx.shape(), w.shape(), g.shape());
-  by_kind(dx, [&](auto zero) {
-    using C = decltype(zero);
-    clear<C>(dx);
-    shape.each([gs = g.as<C>(), ws = w.as<C>(), ds = dx.as<C>()](int64_t i, int64_t j, int64_t k) {
-      accumulate(ds[i], multiply(gs[k], ws[j]));
-    });
-  });
-}
-
-void conv_grad_weight(const Call& call) {  // x (N, C, spatial), g (N, O, spatial) -> dw (O, C/G, kernel)
-  const Tensor &x = call.in[0], &g = call.in[1], &dw = call.out[0];
-  const ConvShape shape(call.get<ConvAttrs>(), x.shape(), dw.shape(), g.shape());
-  by_kind(dw, [&](auto zero) {
-    using C = decltype(zero);
-    clear<C>(dw);
-    shape.each([xs = x.as<C>(), gs = g.as<C>(), ds = dw.as<C>()](int64_t i, int64_t j, int64_t k) {
-      accumulate(ds[j], multiply(xs[i], gs[k]));
-    });
-  });
-}
+void conv(const Call& call) { convolve(call, call.in[0], call.in[1], call.out[0]); }
+void conv_grad_input(const Call& call) { convolve(call, call.out[0], call.in[1], call.in[0]); }
+void conv_grad_weight(const Call& call) { convolve(call, call.in[0], call.out[0], call.in[1]); }
 
 }  // namespace
 

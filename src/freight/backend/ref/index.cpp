@@ -27,8 +27,7 @@ void gather(const Call& call) {  // x (A, R, B), idx (I) -> y (A, I, B); R rows 
   const Split split(call.in[0].shape(), axis);
   const int64_t* idx = call.in[1].as<int64_t>();
   const int64_t picks = call.in[1].numel();
-  by_kind(call.out[0], [&](auto zero) {
-    using C = decltype(zero);
+  by_kind(call.out[0], [&]<class C>(C) {
     const C* x = call.in[0].as<C>();
     C* y = call.out[0].as<C>();
     for (int64_t a = 0; a < split.outer; ++a) {
@@ -45,8 +44,7 @@ void scatter_add(const Call& call) {  // idx (I), u (A, I, B) -> y (A, size, B)
   const Split split(call.out[0].shape(), attrs.axis);
   const int64_t* idx = call.in[0].as<int64_t>();
   const int64_t picks = call.in[0].numel();
-  by_kind(call.out[0], [&](auto zero) {
-    using C = decltype(zero);
+  by_kind(call.out[0], [&]<class C>(C) {
     const C* u = call.in[1].as<C>();
     C* y = call.out[0].as<C>();
     for (int64_t i = 0; i < call.out[0].numel(); ++i) y[i] = C{0};
@@ -71,8 +69,7 @@ void each_element(const Call& call, const Tensor& idx, const Shape& indexed, int
 
 void gather_elements(const Call& call) {  // x, idx of equal rank -> y of idx's shape
   const int axis = static_cast<int>(call.get<AxisAttrs>().axis);
-  by_kind(call.out[0], [&](auto zero) {
-    using C = decltype(zero);
+  by_kind(call.out[0], [&]<class C>(C) {
     const C* x = call.in[0].as<C>();
     C* y = call.out[0].as<C>();
     each_element(call, call.in[1], call.in[0].shape(), axis, [&](int64_t i, int64_t at) { y[i] = x[at]; });
@@ -81,8 +78,7 @@ void gather_elements(const Call& call) {  // x, idx of equal rank -> y of idx's 
 
 void scatter_elements_add(const Call& call) {  // idx, u of equal shape -> y with `size` rows along the axis
   const auto& attrs = call.get<ScatterAttrs>();
-  by_kind(call.out[0], [&](auto zero) {
-    using C = decltype(zero);
+  by_kind(call.out[0], [&]<class C>(C) {
     const C* u = call.in[1].as<C>();
     C* y = call.out[0].as<C>();
     for (int64_t i = 0; i < call.out[0].numel(); ++i) y[i] = C{0};

@@ -46,18 +46,17 @@ std::vector<Array> execute(const Graph& graph, const Node& node, const std::vect
 }
 
 bool any_read(const Node& node, const std::vector<int>& readers) {
-  return std::any_of(node.outputs.begin(), node.outputs.end(),
-                     [&](Value v) { return readers[static_cast<size_t>(v.id)] > 0; });
+  return std::any_of(node.outputs.begin(), node.outputs.end(), [&](Value v) { return readers[v.index()] > 0; });
 }
 
 // Per value: how many live nodes, outputs and updates read it; 0 for what no result depends on.
 std::vector<int> live_readers(const Graph& graph) {
   std::vector<int> readers(graph.values.size());
-  for (Value v : graph.outputs) ++readers[static_cast<size_t>(v.id)];
-  for (const Update& u : graph.updates) ++readers[static_cast<size_t>(u.next.id)];
+  for (Value v : graph.outputs) ++readers[v.index()];
+  for (const Update& u : graph.updates) ++readers[u.next.index()];
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
     if (!any_read(*node, readers)) continue;
-    for (Value v : node->inputs) ++readers[static_cast<size_t>(v.id)];
+    for (Value v : node->inputs) ++readers[v.index()];
   }
   return readers;
 }
@@ -67,7 +66,7 @@ std::vector<int> live_readers(const Graph& graph) {
 std::vector<Array> interpret(const Graph& graph, const std::vector<Array>& inputs, std::vector<Array>& states) {
   std::vector<Array> values(graph.values.size());
   std::vector<int> readers = live_readers(graph);
-  const auto slot = [&](Value v) -> Array& { return values[static_cast<size_t>(v.id)]; };
+  const auto slot = [&](Value v) -> Array& { return values[v.index()]; };
   const auto bind = [&](Op kind, const std::vector<Array>& given) {
     const std::vector<Value> leaves = graph.leaves(kind);
     if (given.size() != leaves.size()) {
@@ -93,7 +92,7 @@ std::vector<Array> interpret(const Graph& graph, const std::vector<Array>& input
     std::vector<Array> out = execute(graph, node, in);
     for (size_t i = 0; i < out.size(); ++i) slot(node.outputs[i]) = std::move(out[i]);
     for (Value v : node.inputs) {
-      if (--readers[static_cast<size_t>(v.id)] == 0) slot(v) = Array();  // outputs and updates count as readers
+      if (--readers[v.index()] == 0) slot(v) = Array();  // outputs and updates count as readers
     }
   }
   std::vector<Array> results;

@@ -103,8 +103,7 @@ void loop(const Call& call, F f) {
   const C* a = call.in[0].as<C>();
   const C* b = call.in.back().as<C>();  // equals a for unary ops, whose function ignores it
   const int64_t n = call.out[0].numel();
-  by_kind(call.out[0], [&](auto zero) {
-    using D = decltype(zero);
+  by_kind(call.out[0], [&]<class D>(D) {
     D* y = call.out[0].as<D>();
     for (int64_t i = 0; i < n; ++i) y[i] = static_cast<D>(f(a[i], b[i]));
   });
@@ -123,8 +122,7 @@ void run_scalar(const Call& call) {
 
 void where(const Call& call) {
   const int64_t* c = call.in[0].as<int64_t>();
-  by_kind(call.out[0], [&](auto zero) {
-    using C = decltype(zero);
+  by_kind(call.out[0], [&]<class C>(C) {
     const C *a = call.in[1].as<C>(), *b = call.in[2].as<C>();
     C* y = call.out[0].as<C>();
     for (int64_t i = 0; i < call.out[0].numel(); ++i) y[i] = c[i] ? a[i] : b[i];
@@ -133,8 +131,7 @@ void where(const Call& call) {
 
 void cast(const Call& call) {
   const DType to = call.out[0].type.dtype;
-  by_kind(call.in[0], [&](auto from) {
-    using C = decltype(from);
+  by_kind(call.in[0], [&]<class C>(C) {
     const C* a = call.in[0].as<C>();
     for (int64_t i = 0; i < call.out[0].numel(); ++i) {
       if (is_floating(to)) {

@@ -48,8 +48,7 @@ struct PoolShape {
 
 void max_pool(const Call& call) {  // x (N, C, spatial) -> y, index (N, C, spatial)
   const PoolShape shape(call.get<PoolAttrs>(), call.in[0].shape(), call.out[0].shape());
-  by_kind(call.in[0], [&](auto zero) {
-    using C = decltype(zero);
+  by_kind(call.in[0], [&]<class C>(C) {
     using Limits = std::numeric_limits<C>;
     const C nothing = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
     for (int64_t p = 0; p < shape.planes; ++p) {
@@ -69,8 +68,7 @@ void max_pool(const Call& call) {  // x (N, C, spatial) -> y, index (N, C, spati
 void max_pool_grad(const Call& call) {  // g, index (N, C, out spatial) -> dx (N, C, in spatial)
   const PoolShape shape(call.get<PoolAttrs>(), call.out[0].shape(), call.in[0].shape());
   const int64_t* index = call.in[1].as<int64_t>();
-  by_kind(call.out[0], [&](auto zero) {
-    using C = decltype(zero);
+  by_kind(call.out[0], [&]<class C>(C) {
     const C* g = call.in[0].as<C>();
     C* dx = call.out[0].as<C>();
     for (int64_t i = 0; i < call.out[0].numel(); ++i) dx[i] = C{0};

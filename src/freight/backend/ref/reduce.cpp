@@ -26,10 +26,7 @@ void fold(const Call& call, C start, F f) {
 }
 
 void sum(const Call& call) {
-  by_kind(call.out[0], [&](auto zero) {
-    using C = decltype(zero);
-    fold<C>(call, zero, [](C& y, C x) { accumulate(y, x); });
-  });
+  by_kind(call.out[0], [&]<class C>(C zero) { fold<C>(call, zero, [](C& y, C x) { accumulate(y, x); }); });
 }
 
 template <class C>
@@ -40,8 +37,7 @@ bool not_a_number(C v) {
 // The maximum, or with kSign = -1 the minimum; NaN wins.
 template <int kSign>
 void extremum(const Call& call) {
-  by_kind(call.out[0], [&](auto zero) {
-    using C = decltype(zero);
+  by_kind(call.out[0], [&]<class C>(C) {
     using Limits = std::numeric_limits<C>;
     const C worst = kSign > 0 ? (Limits::has_infinity ? -Limits::infinity() : Limits::lowest())
                               : (Limits::has_infinity ? Limits::infinity() : Limits::max());
@@ -57,8 +53,7 @@ void arg_extremum(const Call& call) {
   const int axis = static_cast<int>(call.get<AxisAttrs>().axis);
   const Shape& shape = call.in[0].shape();
   const Strides strides = contiguous_strides(shape);
-  by_kind(call.in[0], [&](auto zero) {
-    using C = decltype(zero);
+  by_kind(call.in[0], [&]<class C>(C) {
     const C* x = call.in[0].as<C>();
     int64_t* y = call.out[0].as<int64_t>();
     for (Counter c(call.out[0].shape()); c.more(); c.next()) {

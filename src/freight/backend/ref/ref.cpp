@@ -40,35 +40,22 @@ void each_offset(const Operand& operand, F f) {
 
 void load(const Operand& from, const void* address, const Tensor& to) {
   dispatch(from.type.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    if constexpr (std::is_same_v<T, BFloat16>) {
-      const auto* src = static_cast<const BFloat16*>(address);
-      each_offset(from, [&, dst = to.as<double>()](int64_t i, int64_t o) { dst[i] = static_cast<float>(src[o]); });
-    } else if constexpr (std::is_floating_point_v<T>) {
-      const auto* src = static_cast<const T*>(address);
-      each_offset(from, [&, dst = to.as<double>()](int64_t i, int64_t o) { dst[i] = src[o]; });
-    } else if constexpr (std::is_same_v<T, bool>) {
-      const auto* src = static_cast<const uint8_t*>(address);
-      each_offset(from, [&, dst = to.as<int64_t>()](int64_t i, int64_t o) { dst[i] = src[o] != 0; });
-    } else {
-      const auto* src = static_cast<const T*>(address);
-      each_offset(from, [&, dst = to.as<int64_t>()](int64_t i, int64_t o) { dst[i] = src[o]; });
-    }
+    using T = std::conditional_t<std::is_same_v<decltype(zero), bool>, uint8_t, decltype(zero)>;
+    const bool truth = from.type.dtype == DType::boolean;
+    by_kind(to, [&, src = static_cast<const T*>(address)]<class C>(C) {
+      each_offset(from, [&, dst = to.as<C>()](int64_t i, int64_t o) {
+        const C v = element_cast<C>(src[o]);
+        dst[i] = truth ? C(v != 0) : v;
+      });
+    });
   });
 }
 
 void store(const Tensor& from, const Operand& to, void* address) {
-  dispatch(to.type.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    auto* dst = static_cast<T*>(address);
-    if constexpr (std::is_same_v<T, BFloat16>) {
-      each_offset(
-          to, [&, src = from.as<double>()](int64_t i, int64_t o) { dst[o] = BFloat16(static_cast<float>(src[i])); });
-    } else if constexpr (std::is_floating_point_v<T>) {
-      each_offset(to, [&, src = from.as<double>()](int64_t i, int64_t o) { dst[o] = static_cast<T>(src[i]); });
-    } else {
-      each_offset(to, [&, src = from.as<int64_t>()](int64_t i, int64_t o) { dst[o] = static_cast<T>(src[i]); });
-    }
+  dispatch(to.type.dtype, [&]<class T>(T) {
+    by_kind(from, [&, dst = static_cast<T*>(address)]<class C>(C) {
+      each_offset(to, [&, src = from.as<C>()](int64_t i, int64_t o) { dst[o] = element_cast<T>(src[i]); });
+    });
   });
 }
 

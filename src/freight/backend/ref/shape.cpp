@@ -9,31 +9,22 @@ namespace {
 void constant(const Call& call) {
   const auto& a = call.get<ConstantAttrs>();
   const int64_t n = call.out[0].numel();
-  by_kind(call.out[0], [&](auto zero) {
-    using C = decltype(zero);
+  by_kind(call.out[0], [&]<class C>(C) {
     C* y = call.out[0].as<C>();
     if (!a.data.defined()) {
       for (int64_t i = 0; i < n; ++i) y[i] = static_cast<C>(a.value);
       return;
     }
-    dispatch(a.data.dtype(), [&](auto element) {
-      using T = decltype(element);
+    dispatch(a.data.dtype(), [&]<class T>(T) {
       const T* x = a.data.template data<T>();
-      for (int64_t i = 0; i < n; ++i) {
-        if constexpr (std::is_same_v<T, BFloat16>) {
-          y[i] = static_cast<C>(static_cast<float>(x[i]));
-        } else {
-          y[i] = static_cast<C>(x[i]);
-        }
-      }
+      for (int64_t i = 0; i < n; ++i) y[i] = element_cast<C>(x[i]);
     });
   });
 }
 
 void iota(const Call& call) {
   const int axis = static_cast<int>(call.get<IotaAttrs>().axis);
-  by_kind(call.out[0], [&](auto zero) {
-    using C = decltype(zero);
+  by_kind(call.out[0], [&]<class C>(C) {
     for (Counter c(call.out[0].shape()); c.more(); c.next()) call.out[0].as<C>()[c.index] = static_cast<C>(c.at[axis]);
   });
 }
@@ -50,8 +41,7 @@ void random(const Call& call) {
 
 // y[position] = x[origin + sum of position[i] * strides[i]].
 void gather_strided(const Call& call, int64_t origin, const Strides& strides) {
-  by_kind(call.out[0], [&](auto zero) {
-    using C = decltype(zero);
+  by_kind(call.out[0], [&]<class C>(C) {
     const C* x = call.in[0].as<C>();
     C* y = call.out[0].as<C>();
     for (Counter c(call.out[0].shape()); c.more(); c.next()) y[c.index] = x[origin + offset(c.at, strides)];
@@ -87,8 +77,7 @@ void slice(const Call& call) {
 
 void pad(const Call& call) {
   const auto& a = call.get<PadAttrs>();
-  by_kind(call.out[0], [&](auto zero) {
-    using C = decltype(zero);
+  by_kind(call.out[0], [&]<class C>(C) {
     const C* x = call.in[0].as<C>();
     C* y = call.out[0].as<C>();
     for (int64_t i = 0; i < call.out[0].numel(); ++i) y[i] = static_cast<C>(a.value);
@@ -102,8 +91,7 @@ void pad(const Call& call) {
 void concat(const Call& call) {
   const int axis = static_cast<int>(call.get<AxisAttrs>().axis);
   const Strides strides = contiguous_strides(call.out[0].shape());
-  by_kind(call.out[0], [&](auto zero) {
-    using C = decltype(zero);
+  by_kind(call.out[0], [&]<class C>(C) {
     C* y = call.out[0].as<C>();
     int64_t origin = 0;
     for (const Tensor& x : call.in) {

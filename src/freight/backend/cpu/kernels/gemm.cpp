@@ -203,4 +203,41 @@ void Gemm::run(const float* a, const float* b, float* c, const float* bias, cons
   parallel_for(row_tasks_ * panel_tasks_, body);
 }
 
+int64_t panel_floats(int64_t k, int64_t n) {
+  const int64_t width = 2 * gemm_table().lanes;
+  return ceil_div(n, width) * width * k;
+}
+
+void pack_columns(float* panels, const float* b, ptrdiff_t k_stride, ptrdiff_t n_stride, int64_t k, int64_t n) {
+  const int width = 2 * gemm_table().lanes;
+  for (int64_t column = 0; column < n; column += width) {
+    const int columns = static_cast<int>(std::min<int64_t>(width, n - column));
+    gemm_table().pack(panels + column * k, b + column * n_stride, k_stride, n_stride, k, columns, width);
+  }
+}
+
+void multiply_panels(const PanelProduct& p) {
+  const GemmTable& table = gemm_table();
+  GemmTile t;
+  t.a_row = p.a_row;
+  t.a_step = p.a_step;
+  t.b_step = 2 * table.lanes;
+  t.b_vector = t.c_vector = table.lanes;
+  t.length = p.k;
+  t.c_row = p.c_row;
+  t.accumulate = p.accumulate;
+  for (int64_t column = 0; column < p.n; column += t.b_step) {
+    const int vectors = p.n - column > table.lanes ? 2 : 1;
+    t.b = p.panels + column * p.k;
+    t.last_columns = static_cast<int>(std::min<int64_t>(p.n - column - (vectors - 1) * table.lanes, table.lanes));
+    const int64_t tiles = ceil_div(p.m, vectors == 2 ? table.rows : table.rows_of_one);
+    for (int64_t i = 0; i < tiles; ++i) {
+      const int64_t first = p.m * i / tiles, count = p.m * (i + 1) / tiles - first;
+      t.a = p.a + first * p.a_row;
+      t.c = p.c + first * p.c_row + column;
+      table.tile[p.a_step == 1 ? 0 : 1][count - 1][vectors - 1](t);
+    }
+  }
+}
+
 }  // namespace freight::cpu

@@ -38,4 +38,20 @@ class Gemm {
   size_t panel_bytes_ = 0, scratch_bytes_ = 0, thread_bytes_ = 0;
 };
 
+// For products inside other kernels: c (m, n) = a (m, k) b (k, n), or c + a b, on the calling thread. One of a's
+// strides is 1; b lies in panels.
+struct PanelProduct {
+  const float* a;
+  ptrdiff_t a_row, a_step;
+  const float* panels;
+  float* c;
+  ptrdiff_t c_row;
+  int64_t m, n, k;
+  bool accumulate;
+};
+void multiply_panels(const PanelProduct& p);
+// Packs b (k, n) for it; one of the strides is 1.
+void pack_columns(float* panels, const float* b, ptrdiff_t k_stride, ptrdiff_t n_stride, int64_t k, int64_t n);
+int64_t panel_floats(int64_t k, int64_t n);
+
 }  // namespace freight::cpu

@@ -160,10 +160,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace freight::cpu {
-HWY_EXPORT(make_gemm_table);
-const GemmTable& gemm_table() {
-  static const GemmTable kTable = HWY_DYNAMIC_DISPATCH(make_gemm_table)();
-  return kTable;
-}
+FREIGHT_SIMD_TABLE(GemmTable, gemm_table, make_gemm_table)
 }  // namespace freight::cpu
 #endif

@@ -187,10 +187,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace freight::cpu {
-HWY_EXPORT(make_pool_table);
-const PoolTable& pool_table() {
-  static const PoolTable kTable = HWY_DYNAMIC_DISPATCH(make_pool_table)();
-  return kTable;
-}
+FREIGHT_SIMD_TABLE(PoolTable, pool_table, make_pool_table)
 }  // namespace freight::cpu
 #endif

@@ -98,8 +98,6 @@ class TileKernel {
   // `scratch` has scratch_bytes() bytes, 64-byte aligned.
   virtual void run(void* const* operands, void* scratch) const = 0;
   virtual size_t scratch_bytes() const = 0;
-  // One instruction per line, for tests and debugging.
-  virtual std::string listing() const = 0;
 };
 
 }  // namespace freight::cpu

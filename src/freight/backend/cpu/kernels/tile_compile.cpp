@@ -590,20 +590,4 @@ class Compiler {
 
 CompiledTiles compile_tiles(const TileProgram& program) { return Compiler(program).run(); }
 
-std::string CompiledTiles::listing() const {
-  static constexpr const char* kKinds[] = {"op",         "generic",     "load",        "store", "index",     "random",
-                                           "row_reduce", "expand_rows", "expand_cols", "fill",  "accumulate"};
-  static constexpr const char* kExtents[] = {"scalar", "row", "col", "full"};
-  std::string text = cat("B ", outer_kept, " M ", rows, " R ", width, ", tile ", tile_rows, "x", piece, ", tasks ",
-                         tasks, parallel ? " parallel" : "", ", registers ", slots, "\n");
-  for (const auto* steps : {&setup, &body}) {
-    text += steps == &setup ? "setup\n" : "body\n";
-    for (const TileStep& s : *steps) {
-      text += cat("  p", s.dst, " = ", kKinds[static_cast<int>(s.kind)], " ", kExtents[s.extent], " p", s.a, " p", s.b,
-                  " p", s.c, "\n");
-    }
-  }
-  return text;
-}
-
 }  // namespace freight::cpu

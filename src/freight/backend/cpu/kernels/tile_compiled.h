@@ -111,8 +111,6 @@ struct CompiledTiles {
   std::vector<TileStep> setup, body;
   std::vector<TileSum> sums;
   size_t scratch = 0;
-
-  std::string listing() const;
 };
 
 constexpr int kMaxPointers = 160;

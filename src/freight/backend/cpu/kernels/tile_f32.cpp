@@ -10,6 +10,7 @@
 // Per target, no include guard of its own is in the way.
 #include "hwy/contrib/math/math-inl.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "freight/backend/cpu/kernels/tile_steps.h"
@@ -78,25 +79,19 @@ void ternary(void* dst, const void* a, const void* b, const void* c, size_t n) {
   map<kV, KB, KC>(dst, a, b, c, n, [](V x, V y, V z) HWY_ATTR { return F()(x, y, z); });
 }
 
-#define UNARY(Name, expression)                               \
+#define UNARY(Name, op, expression)                           \
   struct Name {                                               \
+    static constexpr Op kOp = Op::op;                         \
     HWY_INLINE V operator()(V x) const { return expression; } \
   };
-#define BINARY(Name, expression)                                   \
+#define BINARY(Name, op, expression)                               \
   struct Name {                                                    \
+    static constexpr Op kOp = Op::op;                              \
     HWY_INLINE V operator()(V x, V y) const { return expression; } \
   };
 
-// exp with infinities and NaN as in C; Highway's handles the underflow.
-HWY_INLINE V exp_f32(V x) {
-  const D d;
-  const V y = hn::Exp(d, hn::Min(x, constant(89.0f)));
-  const V top = hn::IfThenElse(hn::Gt(x, constant(88.722839f)), constant(std::numeric_limits<float>::infinity()), y);
-  return hn::IfThenElse(hn::IsNaN(x), x, top);
-}
-HWY_INLINE V expm1_f32(V x) {
-  const D d;
-  const V y = hn::Expm1(d, hn::Min(x, constant(89.0f)));
+// y = exp or expm1 of min(x, 89), with infinities and NaN as in C; Highway's handle the underflow.
+HWY_INLINE V exp_edges(V x, V y) {
   const V top = hn::IfThenElse(hn::Gt(x, constant(88.722839f)), constant(std::numeric_limits<float>::infinity()), y);
   return hn::IfThenElse(hn::IsNaN(x), x, top);
 }
@@ -134,42 +129,45 @@ HWY_INLINE V erf_f32(V x) {
 HWY_INLINE V max_nan(V x, V y) { return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenElse(hn::Gt(x, y), x, y)); }
 HWY_INLINE V min_nan(V x, V y) { return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenElse(hn::Lt(x, y), x, y)); }
 
-UNARY(Neg, hn::Neg(x))
-UNARY(Abs, hn::Abs(x))
-UNARY(Sign, hn::IfThenElse(hn::Gt(x, hn::Zero(D())), constant(1.0f),
-                           hn::IfThenElseZero(hn::Lt(x, hn::Zero(D())), constant(-1.0f))))
-UNARY(Exp, exp_f32(x))
-UNARY(Expm1, expm1_f32(x))
-UNARY(Log, log_edges(x, hn::Zero(D()), hn::Log(D(), x)))
-UNARY(Log1p, log_edges(x, constant(-1.0f), hn::Log1p(D(), x)))
-UNARY(Sqrt, hn::Sqrt(x))
-UNARY(Rsqrt, hn::Div(constant(1.0f), hn::Sqrt(x)))
-UNARY(Reciprocal, hn::Div(constant(1.0f), x))
-UNARY(Square, hn::Mul(x, x))
-UNARY(Tanh, hn::IfThenElse(hn::IsNaN(x), x, hn::Tanh(D(), hn::Max(hn::Min(x, constant(20.0f)), constant(-20.0f)))))
-UNARY(Sigmoid, sigmoid_f32(x))
-UNARY(Erf, erf_f32(x))
-UNARY(Floor, hn::Floor(x))
-UNARY(Ceil, hn::Ceil(x))
-UNARY(Round, hn::Round(x))
-UNARY(Relu, hn::IfThenZeroElse(hn::Le(x, hn::Zero(D())), x))
-UNARY(Not, truth(hn::Eq(x, hn::Zero(D()))))
-UNARY(IsFinite, truth(hn::Lt(hn::Abs(x), constant(std::numeric_limits<float>::infinity()))))
-UNARY(ToBool, truth(hn::Not(hn::Eq(x, hn::Zero(D())))))
-BINARY(Add, hn::Add(x, y))
-BINARY(Sub, hn::Sub(x, y))
-BINARY(Mul, hn::Mul(x, y))
-BINARY(Div, hn::Div(x, y))
-BINARY(Maximum, max_nan(x, y))
-BINARY(Minimum, min_nan(x, y))
-BINARY(EqOp, truth(hn::Eq(x, y)))
-BINARY(NeOp, truth(hn::Not(hn::Eq(x, y))))  // true for NaN
-BINARY(LtOp, truth(hn::Lt(x, y)))
-BINARY(LeOp, truth(hn::Le(x, y)))
-BINARY(GtOp, truth(hn::Gt(x, y)))
-BINARY(GeOp, truth(hn::Ge(x, y)))
-BINARY(AndOp, truth(hn::Ne(hn::Mul(x, y), hn::Zero(D()))))
-BINARY(OrOp, truth(hn::Ne(hn::Add(x, y), hn::Zero(D()))))
+UNARY(Neg, neg, hn::Neg(x))
+UNARY(Abs, abs, hn::Abs(x))
+UNARY(Sign, sign,
+      hn::IfThenElse(hn::Gt(x, hn::Zero(D())), constant(1.0f),
+                     hn::IfThenElseZero(hn::Lt(x, hn::Zero(D())), constant(-1.0f))))
+UNARY(Exp, exp, exp_edges(x, hn::Exp(D(), hn::Min(x, constant(89.0f)))))
+UNARY(Expm1, expm1, exp_edges(x, hn::Expm1(D(), hn::Min(x, constant(89.0f)))))
+UNARY(Log, log, log_edges(x, hn::Zero(D()), hn::Log(D(), x)))
+UNARY(Log1p, log1p, log_edges(x, constant(-1.0f), hn::Log1p(D(), x)))
+UNARY(Sqrt, sqrt, hn::Sqrt(x))
+UNARY(Rsqrt, rsqrt, hn::Div(constant(1.0f), hn::Sqrt(x)))
+UNARY(Reciprocal, reciprocal, hn::Div(constant(1.0f), x))
+UNARY(Square, square, hn::Mul(x, x))
+UNARY(Tanh, tanh,
+      hn::IfThenElse(hn::IsNaN(x), x, hn::Tanh(D(), hn::Max(hn::Min(x, constant(20.0f)), constant(-20.0f)))))
+UNARY(Sigmoid, sigmoid, sigmoid_f32(x))
+UNARY(Erf, erf, erf_f32(x))
+UNARY(Floor, floor, hn::Floor(x))
+UNARY(Ceil, ceil, hn::Ceil(x))
+UNARY(Round, round, hn::Round(x))
+UNARY(Relu, relu, hn::IfThenZeroElse(hn::Le(x, hn::Zero(D())), x))
+UNARY(Not, logical_not, truth(hn::Eq(x, hn::Zero(D()))))
+UNARY(IsFinite, is_finite, truth(hn::Lt(hn::Abs(x), constant(std::numeric_limits<float>::infinity()))))
+// f32 to bool; other casts between f32 and bf16 do nothing.
+UNARY(ToBool, cast, truth(hn::Not(hn::Eq(x, hn::Zero(D())))))
+BINARY(Add, add, hn::Add(x, y))
+BINARY(Sub, sub, hn::Sub(x, y))
+BINARY(Mul, mul, hn::Mul(x, y))
+BINARY(Div, div, hn::Div(x, y))
+BINARY(Maximum, maximum, max_nan(x, y))
+BINARY(Minimum, minimum, min_nan(x, y))
+BINARY(EqOp, eq, truth(hn::Eq(x, y)))
+BINARY(NeOp, ne, truth(hn::Not(hn::Eq(x, y))))  // true for NaN
+BINARY(LtOp, lt, truth(hn::Lt(x, y)))
+BINARY(LeOp, le, truth(hn::Le(x, y)))
+BINARY(GtOp, gt, truth(hn::Gt(x, y)))
+BINARY(GeOp, ge, truth(hn::Ge(x, y)))
+BINARY(AndOp, logical_and, truth(hn::Ne(hn::Mul(x, y), hn::Zero(D()))))
+BINARY(OrOp, logical_or, truth(hn::Ne(hn::Add(x, y), hn::Zero(D()))))
 struct Where {
   HWY_INLINE V operator()(V x, V y, V z) const { return hn::IfThenElse(hn::Ne(x, hn::Zero(D())), y, z); }
 };
@@ -255,68 +253,58 @@ void expand_rows(float* dst, const float* a, size_t rows, size_t width) {
   }
 }
 
-void load_bf16(void* dst_, const void* src_, const void*, const void*, size_t n) {
-  const D d;
-  const DU du;
-  const hn::Rebind<uint16_t, D> d16;
-  const size_t lanes = hn::Lanes(d);
-  float* dst = static_cast<float*>(dst_);
-  const uint16_t* src = static_cast<const uint16_t*>(src_);
+// Converts with `vector` as long as whole vectors fit, then with `one`.
+template <class To, class From, class Vector, class One>
+HWY_INLINE void convert(void* dst_, const void* src_, size_t n, Vector vector, One one) {
+  const size_t lanes = hn::Lanes(D());
+  To* dst = static_cast<To*>(dst_);
+  const From* src = static_cast<const From*>(src_);
   size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(d16, src + i)))), d, dst + i);
-  }
-  for (; i < n; ++i) dst[i] = static_cast<float>(std::bit_cast<BFloat16>(src[i]));
+  for (; i + lanes <= n; i += lanes) vector(dst + i, src + i);
+  for (; i < n; ++i) dst[i] = one(src[i]);
 }
 
-void load_u8(void* dst_, const void* src_, const void*, const void*, size_t n) {
-  const D d;
-  const DI di;
-  const hn::Rebind<uint8_t, D> d8;
-  const size_t lanes = hn::Lanes(d);
-  float* dst = static_cast<float*>(dst_);
-  const uint8_t* src = static_cast<const uint8_t*>(src_);
-  size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, src + i))), d, dst + i);
-  }
-  for (; i < n; ++i) dst[i] = static_cast<float>(src[i]);
+void load_bf16(void* dst, const void* src, const void*, const void*, size_t n) {
+  const auto vector = [](float* to, const uint16_t* from) HWY_ATTR {
+    const D d;
+    const auto bits = hn::PromoteTo(DU(), hn::LoadU(hn::Rebind<uint16_t, D>(), from));
+    hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(bits)), d, to);
+  };
+  convert<float, uint16_t>(dst, src, n, vector,
+                           [](uint16_t v) { return static_cast<float>(std::bit_cast<BFloat16>(v)); });
 }
 
-void store_bf16(void* dst_, const void* src_, const void*, const void*, size_t n) {
-  const D d;
-  const DU du;
-  const DI di;
-  const hn::Rebind<uint16_t, D> d16;
-  const size_t lanes = hn::Lanes(d);
-  uint16_t* dst = static_cast<uint16_t*>(dst_);
-  const float* src = static_cast<const float*>(src_);
-  size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const V v = hn::LoadU(d, src + i);
+void load_u8(void* dst, const void* src, const void*, const void*, size_t n) {
+  const auto vector = [](float* to, const uint8_t* from) HWY_ATTR {
+    const D d;
+    hn::StoreU(hn::ConvertTo(d, hn::PromoteTo(DI(), hn::LoadU(hn::Rebind<uint8_t, D>(), from))), d, to);
+  };
+  convert<float, uint8_t>(dst, src, n, vector, [](uint8_t v) { return static_cast<float>(v); });
+}
+
+void store_bf16(void* dst, const void* src, const void*, const void*, size_t n) {
+  const auto vector = [](uint16_t* to, const float* from) HWY_ATTR {
+    const DU du;
+    const hn::Rebind<uint16_t, D> d16;
+    const V v = hn::LoadU(D(), from);
     const auto bits = hn::BitCast(du, v);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
     const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu))));
     const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40u));
     const auto r = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded);
-    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, r)), d16, dst + i);
-  }
-  for (; i < n; ++i) dst[i] = BFloat16(src[i]).bits;
+    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(DI(), r)), d16, to);
+  };
+  convert<uint16_t, float>(dst, src, n, vector, [](float v) { return BFloat16(v).bits; });
 }
 
-void store_bool(void* dst_, const void* src_, const void*, const void*, size_t n) {
-  const D d;
-  const DI di;
-  const hn::Rebind<uint8_t, D> d8;
-  const size_t lanes = hn::Lanes(d);
-  uint8_t* dst = static_cast<uint8_t*>(dst_);
-  const float* src = static_cast<const float*>(src_);
-  size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto m = hn::RebindMask(di, hn::Ne(hn::LoadU(d, src + i), hn::Zero(d)));
-    hn::StoreU(hn::DemoteTo(d8, hn::IfThenElseZero(m, hn::Set(di, 1))), d8, dst + i);
-  }
-  for (; i < n; ++i) dst[i] = src[i] != 0 ? 1 : 0;
+void store_bool(void* dst, const void* src, const void*, const void*, size_t n) {
+  const auto vector = [](uint8_t* to, const float* from) HWY_ATTR {
+    const DI di;
+    const hn::Rebind<uint8_t, D> d8;
+    const auto m = hn::RebindMask(di, hn::Ne(hn::LoadU(D(), from), hn::Zero(D())));
+    hn::StoreU(hn::DemoteTo(d8, hn::IfThenElseZero(m, hn::Set(di, 1))), d8, to);
+  };
+  convert<uint8_t, float>(dst, src, n, vector, [](float v) { return static_cast<uint8_t>(v != 0); });
 }
 
 void stream_f32(void* dst_, const void* src_, const void*, const void*, size_t n) {
@@ -383,61 +371,33 @@ void uniform(float* dst, uint64_t seed, uint64_t high, uint64_t index, size_t n)
   for (; i < n; ++i) dst[i] = uniform_from_bits(philox(seed, (index + i) >> 2, high).v[(index + i) & 3]);
 }
 
+template <class... F>
+void set_unary(F32Table& t) {
+  ((t.unary[static_cast<int>(F::kOp)] = unary<F>), ...);
+}
+template <class... F>
+void set_binary(F32Table& t) {
+  const auto set = [](auto& row, TileFn vectors, TileFn scalar_a, TileFn scalar_b) {
+    row[0] = vectors;
+    row[1] = scalar_a;
+    row[2] = scalar_b;
+  };
+  (set(t.binary[static_cast<int>(F::kOp)], binary<F, kV, kV>, binary<F, kS, kV>, binary<F, kV, kS>), ...);
+}
+template <class F>
+void set_ternary(TileFn (&row)[4]) {
+  const TileFn all[] = {ternary<F, kV, kV>, ternary<F, kS, kV>, ternary<F, kV, kS>, ternary<F, kS, kS>};
+  std::copy(all, all + 4, row);
+}
+
 F32Table make_table() {
   F32Table t{};
-  const auto set1 = [&](Op op, TileFn f) { t.unary[static_cast<int>(op)] = f; };
-#define SET1(op, F) set1(Op::op, unary<F>)
-#define SET2(op, F)                                            \
-  do {                                                         \
-    t.binary[static_cast<int>(Op::op)][0] = binary<F, kV, kV>; \
-    t.binary[static_cast<int>(Op::op)][1] = binary<F, kS, kV>; \
-    t.binary[static_cast<int>(Op::op)][2] = binary<F, kV, kS>; \
-  } while (0)
-#define SET3(table, F)             \
-  do {                             \
-    table[0] = ternary<F, kV, kV>; \
-    table[1] = ternary<F, kS, kV>; \
-    table[2] = ternary<F, kV, kS>; \
-    table[3] = ternary<F, kS, kS>; \
-  } while (0)
-  SET1(neg, Neg);
-  SET1(abs, Abs);
-  SET1(sign, Sign);
-  SET1(exp, Exp);
-  SET1(expm1, Expm1);
-  SET1(log, Log);
-  SET1(log1p, Log1p);
-  SET1(sqrt, Sqrt);
-  SET1(rsqrt, Rsqrt);
-  SET1(reciprocal, Reciprocal);
-  SET1(square, Square);
-  SET1(tanh, Tanh);
-  SET1(sigmoid, Sigmoid);
-  SET1(erf, Erf);
-  SET1(floor, Floor);
-  SET1(ceil, Ceil);
-  SET1(round, Round);
-  SET1(relu, Relu);
-  SET1(logical_not, Not);
-  SET1(is_finite, IsFinite);
-  SET1(cast, ToBool);  // f32 to bool; other casts between f32 and bf16 do nothing
-  SET2(add, Add);
-  SET2(sub, Sub);
-  SET2(mul, Mul);
-  SET2(div, Div);
-  SET2(maximum, Maximum);
-  SET2(minimum, Minimum);
-  SET2(eq, EqOp);
-  SET2(ne, NeOp);
-  SET2(lt, LtOp);
-  SET2(le, LeOp);
-  SET2(gt, GtOp);
-  SET2(ge, GeOp);
-  SET2(logical_and, AndOp);
-  SET2(logical_or, OrOp);
-  SET3(t.where, Where);
-  SET3(t.mul_add, MulAddOp);
-  SET3(t.mul_sub_from, MulSubFrom);
+  set_unary<Neg, Abs, Sign, Exp, Expm1, Log, Log1p, Sqrt, Rsqrt, Reciprocal, Square, Tanh, Sigmoid, Erf, Floor, Ceil,
+            Round, Relu, Not, IsFinite, ToBool>(t);
+  set_binary<Add, Sub, Mul, Div, Maximum, Minimum, EqOp, NeOp, LtOp, LeOp, GtOp, GeOp, AndOp, OrOp>(t);
+  set_ternary<Where>(t.where);
+  set_ternary<MulAddOp>(t.mul_add);
+  set_ternary<MulSubFrom>(t.mul_sub_from);
   t.accumulate[0] = binary<Add, kV, kV>;
   t.accumulate[1] = binary<Maximum, kV, kV>;
   t.accumulate[2] = binary<Minimum, kV, kV>;
@@ -461,10 +421,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace freight::cpu {
-HWY_EXPORT(make_table);
-const F32Table& f32_table() {
-  static const F32Table kTable = HWY_DYNAMIC_DISPATCH(make_table)();
-  return kTable;
-}
+FREIGHT_SIMD_TABLE(F32Table, f32_table, make_table)
 }  // namespace freight::cpu
 #endif

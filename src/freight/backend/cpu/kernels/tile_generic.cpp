@@ -107,19 +107,16 @@ void run(const Call& call, void* dst_, const void* a_, const void* b_, const voi
   const size_t sa = call.scalars & 1 ? 0 : 1, sb = call.scalars & 2 ? 0 : 1, sc = call.scalars & 4 ? 0 : 1;
   if (call.op == Op::where) {
     const float* c = static_cast<const float*>(a_);
-    with_type(call.out, [&](auto zero) {
-      using T = decltype(zero);
+    with_type(call.out, [&]<class T>(T) {
       const T *a = static_cast<const T*>(b_), *b = static_cast<const T*>(c_);
       T* dst = static_cast<T*>(dst_);
       for (size_t i = 0; i < n; ++i) dst[i] = c[i * sa] != 0 ? a[i * sb] : b[i * sc];
     });
     return;
   }
-  with_type(call.in, [&](auto zero_in) {
-    using In = decltype(zero_in);
+  with_type(call.in, [&]<class In>(In) {
     const In *a = static_cast<const In*>(a_), *b = static_cast<const In*>(b_);
-    with_type(call.out, [&](auto zero_out) {
-      using Out = decltype(zero_out);
+    with_type(call.out, [&]<class Out>(Out) {
       Out* dst = static_cast<Out*>(dst_);
       if (call.op == Op::cast) {
         for (size_t i = 0; i < n; ++i) dst[i] = convert<In, Out>(a[i * sa], call.dtype);
@@ -140,8 +137,7 @@ void run(const Call& call, void* dst_, const void* a_, const void* b_, const voi
 }
 
 void load(void* dst_, Reg reg, const void* src_, DType dtype, int64_t stride, size_t n) {
-  with_type(reg, [&](auto zero_out) {
-    using Out = decltype(zero_out);
+  with_type(reg, [&]<class Out>(Out) {
     Out* dst = static_cast<Out*>(dst_);
     const int64_t count = static_cast<int64_t>(n);
     if (dtype == DType::boolean) {
@@ -149,43 +145,26 @@ void load(void* dst_, Reg reg, const void* src_, DType dtype, int64_t stride, si
       for (int64_t i = 0; i < count; ++i) dst[i] = static_cast<Out>(src[i * stride] != 0);
       return;
     }
-    dispatch(dtype, [&](auto zero_in) {
-      using In = decltype(zero_in);
+    dispatch(dtype, [&]<class In>(In) {
       const In* src = static_cast<const In*>(src_);
-      if constexpr (std::is_same_v<In, BFloat16>) {
-        for (int64_t i = 0; i < count; ++i) dst[i] = static_cast<Out>(static_cast<float>(src[i * stride]));
-      } else {
-        for (int64_t i = 0; i < count; ++i) dst[i] = static_cast<Out>(src[i * stride]);
-      }
+      for (int64_t i = 0; i < count; ++i) dst[i] = element_cast<Out>(src[i * stride]);
     });
   });
 }
 
 void store(void* dst_, DType dtype, int64_t stride, const void* src_, Reg reg, size_t n) {
-  with_type(reg, [&](auto zero_in) {
-    using In = decltype(zero_in);
+  with_type(reg, [&]<class In>(In) {
     const In* src = static_cast<const In*>(src_);
     const int64_t count = static_cast<int64_t>(n);
-    if (dtype == DType::boolean) {
-      uint8_t* dst = static_cast<uint8_t*>(dst_);
-      for (int64_t i = 0; i < count; ++i) dst[i * stride] = src[i] != In{};
-      return;
-    }
-    dispatch(dtype, [&](auto zero_out) {
-      using Out = decltype(zero_out);
+    dispatch(dtype, [&]<class Out>(Out) {
       Out* dst = static_cast<Out*>(dst_);
-      if constexpr (std::is_same_v<Out, BFloat16>) {
-        for (int64_t i = 0; i < count; ++i) dst[i * stride] = BFloat16(static_cast<float>(src[i]));
-      } else {
-        for (int64_t i = 0; i < count; ++i) dst[i * stride] = static_cast<Out>(src[i]);
-      }
+      for (int64_t i = 0; i < count; ++i) dst[i * stride] = element_cast<Out>(src[i]);
     });
   });
 }
 
 void accumulate(void* dst_, Reg reg, const void* a_, int reduction, size_t n) {
-  with_type(reg, [&](auto zero) {
-    using T = decltype(zero);
+  with_type(reg, [&]<class T>(T) {
     T* dst = static_cast<T*>(dst_);
     const T* a = static_cast<const T*>(a_);
     for (size_t i = 0; i < n; ++i) dst[i] = combine<T>(reduction, dst[i], a[i]);
@@ -193,8 +172,7 @@ void accumulate(void* dst_, Reg reg, const void* a_, int reduction, size_t n) {
 }
 
 void row_reduce(void* dst_, Reg reg, const void* a_, int reduction, size_t rows, size_t width) {
-  with_type(reg, [&](auto zero) {
-    using T = decltype(zero);
+  with_type(reg, [&]<class T>(T) {
     T* dst = static_cast<T*>(dst_);
     const T* a = static_cast<const T*>(a_);
     for (size_t r = 0; r < rows; ++r, a += width) {
@@ -206,8 +184,7 @@ void row_reduce(void* dst_, Reg reg, const void* a_, int reduction, size_t rows,
 }
 
 void index(void* dst_, Reg reg, int64_t start, int64_t stride, size_t n) {
-  with_type(reg, [&](auto zero) {
-    using T = decltype(zero);
+  with_type(reg, [&]<class T>(T) {
     T* dst = static_cast<T*>(dst_);
     for (size_t i = 0; i < n; ++i) dst[i] = static_cast<T>(start + static_cast<int64_t>(i) * stride);
   });

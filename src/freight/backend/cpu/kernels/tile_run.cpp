@@ -22,7 +22,6 @@ class Kernel final : public TileKernel {
   }
 
   size_t scratch_bytes() const override { return k_.scratch; }
-  std::string listing() const override { return k_.listing(); }
 
   void run(void* const* operands, void* scratch) const override {
     auto task = [&](int64_t t) { run_task(t, operands, static_cast<char*>(scratch)); };
@@ -118,39 +117,25 @@ class Kernel final : public TileKernel {
       case Kind::generic:
         generic::run(s.call, p[s.dst], p[s.a], s.b < 0 ? nullptr : p[s.b], s.c < 0 ? nullptr : p[s.c], n);
         return;
-      case Kind::load: {
-        const Access& a = k_.accesses[static_cast<size_t>(s.aux)];
-        const char* base = static_cast<const char*>(operands[a.operand]);
-        const int64_t element = static_cast<int64_t>(size_of(a.dtype));
-        each_run(a, start, count, [&](int64_t offset, int64_t stride, int64_t done, int64_t run) {
-          load(static_cast<char*>(p[s.dst]) + static_cast<size_t>(done) * size, s.reg, base + offset * element, a.dtype,
-               stride, run);
-        });
-        return;
-      }
-      case Kind::store: {
-        const Access& a = k_.accesses[static_cast<size_t>(s.aux)];
-        char* base = static_cast<char*>(operands[a.operand]);
-        const int64_t element = static_cast<int64_t>(size_of(a.dtype));
-        each_run(a, start, count, [&](int64_t offset, int64_t stride, int64_t done, int64_t run) {
-          store(s, base + offset * element, a.dtype, stride,
-                static_cast<const char*>(p[s.a]) + static_cast<size_t>(done) * size, run);
-        });
-        return;
-      }
-      case Kind::index: {
-        const Access& a = k_.accesses[static_cast<size_t>(s.aux)];
-        each_run(a, start, count, [&](int64_t offset, int64_t stride, int64_t done, int64_t run) {
-          generic::index(static_cast<char*>(p[s.dst]) + static_cast<size_t>(done) * size, s.reg, offset, stride,
-                         static_cast<size_t>(run));
-        });
-        return;
-      }
+      case Kind::load:
+      case Kind::store:
+      case Kind::index:
       case Kind::random: {
         const Access& a = k_.accesses[static_cast<size_t>(s.aux)];
-        const int64_t* key = static_cast<const int64_t*>(operands[a.operand]);
+        char* base = a.operand < 0 ? nullptr : static_cast<char*>(operands[a.operand]);
+        char* reg = static_cast<char*>(p[s.kind == Kind::store ? s.a : s.dst]);
+        const int64_t element = static_cast<int64_t>(size_of(a.dtype));
         each_run(a, start, count, [&](int64_t offset, int64_t stride, int64_t done, int64_t run) {
-          draw(static_cast<float*>(p[s.dst]) + done, s, key, offset, stride, run);
+          char* at = reg + static_cast<size_t>(done) * size;
+          if (s.kind == Kind::load) {
+            load(at, s.reg, base + offset * element, a.dtype, stride, run);
+          } else if (s.kind == Kind::store) {
+            store(s, base + offset * element, a.dtype, stride, at, run);
+          } else if (s.kind == Kind::index) {
+            generic::index(at, s.reg, offset, stride, static_cast<size_t>(run));
+          } else {
+            draw(reinterpret_cast<float*>(at), s, reinterpret_cast<const int64_t*>(base), offset, stride, run);
+          }
         });
         return;
       }

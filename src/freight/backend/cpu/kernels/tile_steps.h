@@ -29,6 +29,16 @@ struct F32Table {
   void (*uniform)(float* dst, uint64_t seed, uint64_t high, uint64_t index, size_t n);
 };
 const F32Table& f32_table();
+// Single steps on n floats, for kernels of other families; y may be an operand.
+inline void apply(Op op, float* y, const float* a, int64_t n) {
+  f32_table().unary[static_cast<int>(op)](y, a, nullptr, nullptr, static_cast<size_t>(n));
+}
+inline void apply(Op op, float* y, const float* a, const float* b, int64_t n) {
+  f32_table().binary[static_cast<int>(op)][0](y, a, b, nullptr, static_cast<size_t>(n));
+}
+inline void apply(Op op, float* y, const float* a, float b, int64_t n) {
+  f32_table().binary[static_cast<int>(op)][2](y, a, &b, nullptr, static_cast<size_t>(n));
+}
 
 // Position of sum, reduce_max and reduce_min in tables.
 int reduction_index(Op op);

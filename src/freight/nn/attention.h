@@ -1,0 +1,64 @@
+// Layers of transformers. N batch, T tokens, C numbers per token.
+#pragma once
+#include "freight/nn/layers.h"
+#include "freight/nn/norm.h"
+
+namespace freight::nn {
+
+// Adds a learned vector per place: (N, T, C) -> (N, T, C) for T up to `length`; weight (length, C).
+class PositionEmbedding : public Module {
+ public:
+  PositionEmbedding(int64_t length, int64_t width, double deviation = 0.02);
+  Tensor forward(const Tensor& x) override;
+  Config config() const override;
+  Variable weight;
+
+ private:
+  double deviation_;
+};
+
+struct MultiheadAttentionOptions {
+  bool causal = false;  // a token sees itself and what precedes it
+  bool bias = true;     // of both projections
+  double out_deviation =
+      0;  // normal initial values of out_proj, and 0.02 of in_proj; 0: PyTorch's (Xavier, zero biases)
+};
+// Self-attention (N, T, C) -> (N, T, C) in `heads` heads of C / heads, with PyTorch's parameter names: in_proj_weight
+// (3 C, C) makes queries, keys and values. Padding that an Embedding has announced is not looked at. Vaswani et al.
+// 2017.
+class MultiheadAttention : public Module {
+ public:
+  MultiheadAttention(int64_t width, int64_t heads, const MultiheadAttentionOptions& options = {});
+  Tensor forward(const Tensor& x) override;
+  Config config() const override;
+  Variable in_proj_weight, in_proj_bias;
+
+ private:
+  int64_t heads_;
+  MultiheadAttentionOptions options_;
+  Linear* out_proj_;
+};
+
+struct TransformerBlockOptions {
+  bool causal = false;
+  double dropout = 0;  // of what attention and the perceptron add
+  int64_t hidden = 0;  // numbers inside the perceptron; 0: 4 C
+  int64_t depth = 1;   // blocks of the net: what they add begins smaller by sqrt(2 depth)
+};
+// x + attention(norm1(x)), then x + linear2(gelu(linear1(norm2(x)))): the pre-norm block of Radford et al. 2019, with
+// their initial values: normal of deviation 0.02, biases zero.
+class TransformerBlock : public Module {
+ public:
+  TransformerBlock(int64_t width, int64_t heads, const TransformerBlockOptions& options = {});
+  Tensor forward(const Tensor& x) override;
+  Config config() const override;
+
+ private:
+  int64_t width_, heads_;
+  TransformerBlockOptions options_;
+  LayerNorm *norm1_, *norm2_;
+  MultiheadAttention* attention_;
+  Linear *linear1_, *linear2_;
+};
+
+}  // namespace freight::nn

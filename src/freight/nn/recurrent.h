@@ -1,0 +1,50 @@
+// LSTM and GRU layers with PyTorch's parameter names and gate order, batch first: weight_ih_l0 (G H, C), weight_hh_l0
+// (G H, H), bias_ih_l0, bias_hh_l0 (G H); l1, l2, ... for further layers, `_reverse` for the backward direction.
+// N batch, T steps, C numbers per step, H hidden, G gates.
+#pragma once
+#include "freight/nn/module.h"
+
+namespace freight::nn {
+
+struct RecurrentOptions {
+  int64_t layers = 1;
+  bool bidirectional = false;
+  double dropout = 0;  // between layers, while training
+  bool last = false;   // only the last states: (N, H), or (N, 2 H) of both directions
+};
+
+// (N, T, C) -> (N, T, H), or (N, T, 2 H) bidirectional. Where an Embedding has announced padding, a sample keeps its
+// state behind its last token, and the backward direction starts there; so the last states are those of real tokens.
+class Recurrent : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+  Config config() const override;
+
+ protected:
+  enum class Cell { lstm, gru };
+  Recurrent(Cell cell, int64_t in, int64_t hidden, const RecurrentOptions& options);
+
+ private:
+  struct Direction {
+    Variable weight_ih, weight_hh, bias_ih, bias_hh;
+  };
+  // One direction: the states behind each step (N, T, H), and the last one to be reached (N, H).
+  std::pair<Tensor, Tensor> run(const Direction& d, const Tensor& x, bool reverse, const Tensor& counts) const;
+  Cell cell_;
+  int64_t in_, hidden_;
+  RecurrentOptions options_;
+  std::vector<Direction> directions_;  // layer by layer, forward before backward
+};
+
+// Hochreiter and Schmidhuber 1997; gates i f g o.
+class LSTM : public Recurrent {
+ public:
+  LSTM(int64_t in, int64_t hidden, const RecurrentOptions& options = {}) : Recurrent(Cell::lstm, in, hidden, options) {}
+};
+// Cho et al. 2014; gates r z n, the reset gate behind the product.
+class GRU : public Recurrent {
+ public:
+  GRU(int64_t in, int64_t hidden, const RecurrentOptions& options = {}) : Recurrent(Cell::gru, in, hidden, options) {}
+};
+
+}  // namespace freight::nn

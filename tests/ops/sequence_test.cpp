@@ -1,0 +1,105 @@
+// Attention beyond the single op: memory, padding, the gradient that training takes; and the gradients of many slices.
+// That kernels agree with definitions is checked op by op (op_rows.h).
+#include "freight/run/plan.h"
+#include "tests/ops/op_rows.h"
+#include "tests/support/run.h"
+
+namespace freight::test {
+namespace {
+
+using rows::f32;
+
+std::vector<Value> inputs(Builder& b, const std::vector<Operand>& operands) {
+  std::vector<Value> in;
+  for (const Operand& o : operands) in.push_back(b.one(Op::input, LeafAttrs{"x", o.type}, {}));
+  return in;
+}
+std::vector<Array> draws(const std::vector<Operand>& operands, uint64_t seed) {
+  std::vector<Array> out;
+  for (const Operand& o : operands) out.push_back(random_array(o, seed++));
+  return out;
+}
+size_t count(const Graph& g, Op op) {
+  return static_cast<size_t>(std::count_if(g.nodes.begin(), g.nodes.end(), [&](const Node& n) { return n.op == op; }));
+}
+
+// The gradients of a weighted sum of the op's first result.
+Graph first_result_gradients(Op op, const AttentionAttrs& a, const std::vector<Operand>& operands) {
+  Graph g;
+  Builder b(g);
+  const std::vector<Value> out = b.add(op, a, inputs(b, operands));
+  const Value loss = weighted_sum(g, {out[0]}, 7);
+  g.outputs = grad(g, loss, floating_inputs(g));
+  return g;
+}
+
+TEST(Attention, MemoryDoesNotGrowWithTheSquareOfTheLength) {
+  const auto arena = [](int64_t t) {
+    const Operand x = f32({1, 2, t, 16});
+    const Graph g = first_result_gradients(Op::attention, {.scale = 0.25, .causal = true}, {x, x, x});
+    return plan_for(g, {.backend = "cpu", .deterministic = true})->arena_bytes();
+  };
+  const size_t small = arena(512), large = arena(4096);
+  EXPECT_LE(large, 8 * small + 4096);
+  EXPECT_LT(large, size_t{2} * 4096 * 4096 * 4 / 8);  // the weights alone, of both heads, are eight times that
+}
+
+TEST(Attention, ALongSequenceAgreesWithTheDefinition) {
+  const Operand x = f32({1, 1, 700, 8});
+  for (const bool causal : {false, true}) {
+    const Graph g = first_result_gradients(Op::attention, {.scale = 0.35, .causal = causal}, {x, x, x});
+    EXPECT_EQ(count(g, Op::attention_grad), 1u);
+    const std::vector<Array> in = draws({x, x, x}, 3);
+    const std::vector<Array> want = interpret(retype(g, DType::f64), retype(in, DType::f64));
+    const std::vector<Array> got = run_planned("cpu", g, in);
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(close(got[i], want[i], 2e-5)) << "input " << i;
+  }
+}
+
+TEST(Attention, KeysBehindTheLengthHaveNoInfluence) {
+  const std::vector<Operand> operands{f32({2, 1, 3, 4}), f32({2, 1, 70, 4}), f32({2, 1, 70, 4}), rows::index({2}, 70)};
+  Graph g;
+  Builder b(g);
+  g.outputs = {b.add(Op::attention, AttentionAttrs{.scale = 0.5, .lengths = true}, inputs(b, operands))[0]};
+  std::vector<Array> in = draws(operands, 5);
+  in[3] = Array::of<int>({66, 2}, {2});
+  const Array before = run_planned("cpu", g, in)[0];
+  for (size_t i : {1u, 2u}) {
+    for (int64_t key = 66; key < 70; ++key) in[i].data<float>()[key * 4] += 5;            // sample 0
+    for (int64_t key = 2; key < 70; ++key) in[i].data<float>()[(70 + key) * 4 + 1] += 5;  // sample 1
+  }
+  EXPECT_EQ(run_planned("cpu", g, in)[0].to_vector<float>(), before.to_vector<float>());
+}
+
+TEST(Slices, TheGradientOfAllPartsOfATensorIsOneConcat) {
+  Graph g;
+  Builder b(g);
+  const Value x = b.one(Op::input, LeafAttrs{"x", {DType::f32, {3, 40}}}, {});
+  std::vector<Value> parts;
+  for (int64_t i = 0; i < 40; i += 4) {
+    const Value part = b.slice(x, {0, i}, {3, i + 4}, {1, 1});
+    parts.push_back(b.binary(Op::mul, part, b.constant_like(static_cast<double>(i + 1), part)));
+  }
+  g.outputs = grad(g, weighted_sum(g, parts, 1), {x});
+  const Graph simple = passes::simplify(g);
+  EXPECT_EQ(count(simple, Op::pad), 0u) << print(simple);
+  EXPECT_EQ(count(simple, Op::concat), 1u) << print(simple);
+  const std::vector<Array> in{random_array(f32({3, 40}), 1)};
+  EXPECT_TRUE(close(interpret(simple, in)[0], interpret(g, in)[0], 1e-6));
+}
+
+TEST(Slices, PartsWithGapsBetweenThemStayPadded) {
+  Graph g;
+  Builder b(g);
+  const Value x = b.one(Op::input, LeafAttrs{"x", {DType::f32, {10}}}, {});
+  std::vector<Value> parts{b.slice(x, {0}, {3}, {1}), b.slice(x, {4}, {7}, {1}), b.slice(x, {7}, {9}, {1})};
+  g.outputs = grad(g, weighted_sum(g, parts, 1), {x});
+  const Graph simple = passes::simplify(g);
+  const std::vector<Array> in{random_array(f32({10}), 1)};
+  EXPECT_TRUE(close(interpret(simple, in)[0], interpret(g, in)[0], 1e-6)) << print(simple);
+  EXPECT_EQ(interpret(simple, in)[0].to_vector<float>()[3], 0.0f);
+  EXPECT_EQ(count(simple, Op::pad), 2u) << print(simple);
+}
+
+}  // namespace
+}  // namespace freight::test
