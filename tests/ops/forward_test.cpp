@@ -62,6 +62,8 @@ TEST_P(Forward, AgreesWhenOperandsAreViews) {
     if (row.op != GetParam()) continue;
     SCOPED_TRACE(to_string(row));
     for (Through through : {Through::transpose, Through::slice, Through::broadcast}) {
+      // Of values that are all alike the weights have no gradient: only rounding would be compared.
+      if (row.op == Op::attention_grad && through == Through::broadcast) continue;
       const Graph g = graph_of(row, through);
       compare_with_oracle(g, inputs_of(row, g, 2), row.slack);
     }

@@ -333,7 +333,7 @@ inline void attention_rows(Rows& t) {
   struct Sizes {
     int64_t b, h, t, s, d;
   };
-  for (const Sizes& z : {Sizes{1, 1, 1, 1, 1}, Sizes{2, 3, 7, 7, 5}, Sizes{2, 1, 5, 9, 17}, Sizes{1, 2, 65, 65, 3},
+  for (const Sizes& z : {Sizes{1, 1, 1, 1, 1}, Sizes{3, 3, 7, 7, 5}, Sizes{3, 1, 5, 9, 17}, Sizes{1, 2, 65, 65, 3},
                          Sizes{1, 1, 250, 130, 16}, Sizes{0, 2, 3, 3, 4}}) {
     const Operand q = f32({z.b, z.h, z.t, z.d}), k = f32({z.b, z.h, z.s, z.d}), lse = f32({z.b, z.h, z.t});
     const Operand lengths = index({z.b}, z.s + 1, z.t % 2 ? DType::i32 : DType::i64);
@@ -343,7 +343,8 @@ inline void attention_rows(Rows& t) {
       counted.lengths = both.second = true;
       t.push_back({Op::attention, plain, {q, k, k}, 4});
       t.push_back({Op::attention, counted, {q, k, k, lengths}, 4});
-      t.push_back({Op::attention_grad, counted, {q, k, k, lengths, q}, 10});
+      // Behind a single key stands a gradient of 0, of which only the rounding would be compared.
+      if (z.s > 1) t.push_back({Op::attention_grad, counted, {q, k, k, lengths, q}, 10});
       t.push_back({Op::attention_grad, both, {q, k, k, q, lse}, 10});
     }
   }

@@ -24,6 +24,16 @@ TEST(Fuse, TwoMatmulsThatFeedOneSumAreBothComputed) {
   EXPECT_TRUE(close(run_planned(fusing_backend(), g, in)[0], interpret(g, in)[0], 1e-6));
 }
 
+TEST(Fuse, ManyReadersOfOneTensorAreSeveralRegions) {
+  Graph g;
+  Builder b(g);
+  const Ex x{&b, input(b, kSquare)};
+  for (int i = 0; i < 300; ++i) g.outputs.push_back((x * (i + 2.0)).v);
+  const std::vector<Array> in = arrays(g, Op::input);
+  const std::vector<Array> got = run_planned("cpu", g, in), want = interpret(g, in);
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(close(got[i], want[i], 1e-6)) << i;
+}
+
 TEST(Schedule, AStateReplacedByAnInputKeepsTheSignature) {
   Graph g;
   Builder b(g);

@@ -42,6 +42,9 @@ inline Graph retype(const Graph& g, DType to) {
     const size_t first = n.op == Op::sgd_rows ? 3 : 2;
     const size_t scalars = n.op == Op::sgd_update || n.op == Op::sgd_rows ? 1 : n.op == Op::adam_update ? 2 : 0;
     for (size_t i = first; i < first + scalars; ++i) in[i] = b.cast(in[i], DType::f32);
+    if (n.op == Op::attention_grad && attrs<AttentionAttrs>(n).second) {  // statistics of bf16 are f32
+      in.back() = b.cast(in.back(), b.type(in[in.size() - 3]).dtype);
+    }
     std::vector<Value> out = b.add(n.op, n.attrs, in);
     if (n.op == Op::random_uniform || n.op == Op::random_normal) out[0] = b.cast(out[0], to);
     for (size_t i = 0; i < out.size(); ++i) r.replace(n.outputs[i], out[i]);

@@ -20,6 +20,7 @@ namespace {
 
 constexpr int64_t kMaxRow = 16384;   // elements of a row that may be read twice
 constexpr size_t kMaxOperands = 24;  // inputs plus outputs of a region
+constexpr size_t kMaxNodes = 48;     // each may leave a result, or need a constant
 // ---- Epilogues ----
 
 // (C) behind reshape and broadcast along `axis` of `shape`; invalid where v is something else.
@@ -282,7 +283,8 @@ class RegionPass {
     if (rp == rn) return;
     Region joined;
     if (!compatible(regions_[static_cast<size_t>(rp)], regions_[static_cast<size_t>(rn)], joined)) return;
-    if (path_outside(rp, rn) || path_outside(rn, rp) || operands(joined) > kMaxOperands) return;
+    if (joined.nodes.size() > kMaxNodes || operands(joined) > kMaxOperands) return;
+    if (path_outside(rp, rn) || path_outside(rn, rp)) return;
     for (int32_t k : joined.nodes) region_[static_cast<size_t>(k)] = rp;
     regions_[static_cast<size_t>(rp)] = std::move(joined);
     regions_[static_cast<size_t>(rn)].nodes.clear();
