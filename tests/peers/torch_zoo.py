@@ -111,6 +111,49 @@ class TextBow(nn.Module):
         return self.fc(self.embedding(x))
 
 
+class RecurrentText(nn.Module):
+    """The state of the last real token."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, 128, padding_idx=0)
+        self.rnn = layer(128, 128, batch_first=True)
+        self.fc = nn.Linear(128, CLASSES)
+
+    def forward(self, x):
+        lengths = (torch.arange(1, x.shape[1] + 1) * (x != 0)).amax(1).clamp(min=1)
+        packed = nn.utils.rnn.pack_padded_sequence(self.embedding(x), lengths, batch_first=True, enforce_sorted=False)
+        h = self.rnn(packed)[1]
+        return self.fc((h[0] if isinstance(h, tuple) else h)[-1])
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
+        self.linear1, self.linear2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        h, t = self.norm1(x), x.shape[1]
+        mask = torch.ones(t, t, dtype=torch.bool).triu(1)
+        x = x + self.attention(h, h, h, attn_mask=mask, need_weights=False)[0]
+        return x + self.linear2(F.gelu(self.linear1(self.norm2(x))))
+
+
+class GptChar(nn.Module):
+    """Radford et al. 2019, pre-norm blocks, an output layer of its own."""
+
+    def __init__(self, length=8, width=384, heads=6, depth=6):
+        super().__init__()
+        self.embedding, self.positions = nn.Embedding(VOCABULARY, width), nn.Embedding(length, width)
+        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(depth)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, VOCABULARY)
+
+    def forward(self, x):
+        return self.head(self.norm(self.blocks(self.embedding(x) + self.positions.weight[:x.shape[1]])))
+
+
 def affine(inputs):
     return nn.Sequential(collections.OrderedDict(flatten=nn.Flatten(), fc=nn.Linear(inputs, CLASSES)))
 
@@ -144,8 +187,11 @@ NETS = {
     "resnet152": (vision("resnet152"), (2, 3, 64, 64), 31),
     "textcnn": (TextCNN, (4, 24), 0),
     "text_bow": (TextBow, (4, 24), 0),
+    "lstm_text": (lambda: RecurrentText(nn.LSTM), (4, 24), 0),
+    "gru_text": (lambda: RecurrentText(nn.GRU), (4, 24), 0),
+    "gpt_char": (GptChar, (2, 8), 0),
 }
-TOKENS = ("textcnn", "text_bow")  # shape is (N, T)
+TOKENS = ("textcnn", "text_bow", "lstm_text", "gru_text", "gpt_char")  # shape is (N, T)
 
 
 def pictures(shape, salt):
@@ -169,6 +215,9 @@ def results(name, dtype=torch.float64):
     else:
         y = torch.tensor([(3 * i + 1) % CLASSES for i in range(shape[0])])
         criterion = F.cross_entropy
+    if name == "gpt_char":
+        y = tokens(shape, "y")
+        criterion = lambda logits, targets: F.cross_entropy(logits.flatten(0, 1), targets.flatten())
     out = {"input": shape[1:], "batch": shape[0], "salt": salt}
     if name in TOKENS:
         out["vocabulary"] = VOCABULARY

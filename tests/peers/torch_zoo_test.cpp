@@ -156,6 +156,7 @@ TEST_P(Zoo, OutputsAndGradientsAreThoseOfPyTorch) {
   Array y(DType::i64, {n});
   for (int64_t i = 0; i < n; ++i) y.data<int64_t>()[i] = (3 * i + 1) % 10;
   if (model.loss == models::Loss::mse) y = noisy("y", {n, 10}, 0, 1);
+  if (model.language_model()) y = tokens("xy", x.shape(), want["vocabulary"].get<double>());
 
   const CompileOptions options{.deterministic = true};
   auto forward = compile([&](const Tensor& in) { return net(in); }, options);

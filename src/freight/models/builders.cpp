@@ -127,8 +127,8 @@ Task task_of(const Row& row, const Options& options) {
   const bool tokens = row.takes == Takes::tokens;
   if (!tokens && (options.vocabulary != 0 || options.length != 0 || options.layers != 0 || options.bidirectional ||
                   options.dropout != 0)) {
-    fail(ErrorKind::usage, e.name, "takes no vocabulary, length, layers, directions or dropout: its input is ",
-         e.input);
+    fail(ErrorKind::usage, e.name,
+         "does not read text, and takes no vocabulary, length, layers, directions or dropout: its input is ", e.input);
   }
   if (options.length != 0) t.input = {options.length};
   if (tokens && (t.vocabulary < 3 || t.input.rank() != 1)) {
