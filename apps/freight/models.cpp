@@ -55,7 +55,7 @@ int show_command(const Args& args) {
   if (o.parse(args) == Options::Outcome::done) return 0;
   const models::Model model = load_model(name, size.options());
   if (spec) {
-    std::printf("%s\n", models::to_spec(model).c_str());
+    std::fputs(models::to_spec(model).c_str(), stdout);
     return 0;
   }
   const models::Summary summary = models::summarize(model, batch_size);
