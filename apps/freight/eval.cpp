@@ -18,7 +18,7 @@
 namespace freight::app {
 
 int eval_command(const Args& args) {
-  std::string weights, data, data_dir, split = "test", device = "auto", on_bad_sample = "error";
+  std::string weights, data, data_dir, split = "test", tta = "none", device = "auto", on_bad_sample = "error";
   int64_t batch_size = 256, workers = -1;
   std::optional<double> val_split;
   std::optional<std::string> text_column, label_column;
@@ -38,6 +38,8 @@ int eval_command(const Args& args) {
   o.add("--label-column", &label_column, "the same of the label", {.value = "NAME|N"});
   o.add("--on-bad-sample", &on_bad_sample, "samples that cannot be read: error stops, skip and report go on without",
         {.one_of = {"error", "skip", "report"}});
+  o.add("--tta", &tta, "the mean over views of each image: flip adds its mirror image, shift also moves it by a pixel",
+        {.one_of = {"none", "flip", "shift"}});
   o.add("-j,--workers", &workers, "data threads (-1: chosen)", {.min = -1, .aliases = {"--num-workers"}});
   o.add("-b,--batch-size", &batch_size, "samples per step", {.min = 1});
   o.add("--device", &device, "auto, cpu or ref");
@@ -73,7 +75,9 @@ int eval_command(const Args& args) {
                                   .held_out = held_out,
                                   .bad = bad}};
   const auto poll = [](int64_t, int64_t) { return !signals::stop_requested(); };
-  train::Evaluator evaluator(bundle.model, {.backend = device == "auto" ? std::string() : device}, batch_size);
+  train::TestViews views = train::TestViews::one;
+  train::parse_test_views(tta, views);
+  train::Evaluator evaluator(bundle.model, {.backend = device == "auto" ? std::string() : device}, batch_size, views);
   train::Evaluation e;
   const char* unit = "samples";
   if (bundle.preprocessing.text()) {

@@ -74,6 +74,35 @@ TEST_F(Training, AFewEpochsLowerTheLossAndStoreAModelThatEvaluatesTheSame) {
   }
 }
 
+// The mean over an image and its mirror image cannot tell which of them it was given.
+TEST_F(Training, EvaluationByViewsIsBlindToMirroring) {
+  config_.max_steps = 5;
+  Bundle b = load_bundle(run().model_path);
+  data::Dataset test = data::load(dir_.path()).test;
+  test.mean = b.preprocessing.mean;
+  test.std = b.preprocessing.std;
+  data::Dataset mirror = test;
+  mirror.images = test.images.clone();
+  ASSERT_EQ(test.images.dtype(), DType::u8);
+  const int64_t rows = test.images.numel() / 28;
+  for (int64_t i = 0; i < rows; ++i) {
+    std::reverse(mirror.images.data<uint8_t>() + i * 28, mirror.images.data<uint8_t>() + (i + 1) * 28);
+  }
+  const auto loss = [&](const data::Dataset& set, TestViews views) {
+    Evaluator evaluator(b.model, {.deterministic = true}, 64, views);
+    return evaluator.run(set).loss;
+  };
+  EXPECT_GT(std::fabs(loss(test, TestViews::one) - loss(mirror, TestViews::one)), 1e-3);
+  EXPECT_NEAR(loss(test, TestViews::flip), loss(mirror, TestViews::flip), 1e-6);
+  EXPECT_GT(std::fabs(loss(test, TestViews::shift) - loss(test, TestViews::flip)), 1e-6);
+}
+
+TEST_F(Training, ViewsAreForImages) {
+  models::Model rows = models::create("linear_regression");
+  expect_error(ErrorKind::usage, {"--tta", "linear_regression", "images"},
+               [&] { Evaluator(rows, {}, 8, TestViews::flip); });
+}
+
 TEST_F(Training, TheSameSeedGivesTheSameBits) {
   const Result a = run();
   config_.output_dir = dir_ / "again";

@@ -37,8 +37,9 @@ struct Config {
   double onecycle_pct_start = 0.3;        // onecycle: share of the steps on the way up
   double label_smoothing = 0;
   double clip_grad_norm = 0;
-  double model_ema = 0;  // decay of the weights' moving average; 0: off
-  int64_t shift = 0;     // augmentation: random shift in pixels
+  std::string tta = "none";  // views of a sample in evaluation: none, flip, shift
+  double model_ema = 0;      // decay of the weights' moving average; 0: off
+  int64_t shift = 0;         // augmentation: random shift in pixels
   int64_t crop_padding = 0;
   bool flip = false;
   // Pictures in files: sides of samples, 0 chooses (data::PictureOptions); the share that is held out, below 0 chooses.

@@ -7,16 +7,72 @@
 #include "freight/base/error.h"
 #include "freight/data/resample.h"
 #include "freight/models/loss.h"
+#include "freight/ops/ops.h"
 
 namespace freight::train {
+
+namespace {
+
+// (N, C, H, W) mirrored left to right.
+Tensor mirrored(const Tensor& x) {
+  const int64_t width = x.dim(3);
+  return gather(x, (width - 1) - arange(width), 3);
+}
+
+// Moved by one pixel along both axes; what leaves the image is lost, what enters repeats the edge.
+Tensor shifted(const Tensor& x, bool down) {
+  Tensor out = x;
+  for (int axis : {2, 3}) {
+    const int64_t n = x.dim(axis);
+    const Tensor edge = narrow(out, axis, down ? 0 : n - 1, 1), rest = narrow(out, axis, down ? 0 : 1, n - 1);
+    out = concat(down ? std::vector<Tensor>{edge, rest} : std::vector<Tensor>{rest, edge}, axis);
+  }
+  return out;
+}
+
+// A net whose result is the mean over views of its input.
+class Views final : public nn::Module {
+ public:
+  Views(std::shared_ptr<nn::Module> net, TestViews views) : net_(std::move(net)), views_(views) {}
+  Tensor forward(const Tensor& x) override {
+    const auto both = [&](const Tensor& v) { return ((*net_)(v) + (*net_)(mirrored(v))) * 0.5; };
+    if (views_ == TestViews::flip) return both(x);
+    return both(x) * 0.5 + (both(shifted(x, true)) + both(shifted(x, false))) * 0.25;
+  }
+
+ private:
+  std::shared_ptr<nn::Module> net_;
+  TestViews views_;
+};
+
+models::Model with_views(const models::Model& model, TestViews views) {
+  if (views == TestViews::one) return model;
+  if (model.input.shape.rank() != 3 || model.input.shape[1] < 2 || model.input.shape[2] < 2) {
+    fail(ErrorKind::usage, "--tta", "model ", model.name, " takes ", model.input, ", need images (C, H, W)");
+  }
+  models::Model out = model;
+  out.net = std::make_shared<Views>(model.net, views);
+  return out;
+}
+
+}  // namespace
+
+bool parse_test_views(const std::string& name, TestViews& out) {
+  constexpr std::pair<const char*, TestViews> kNames[] = {
+      {"none", TestViews::one}, {"flip", TestViews::flip}, {"shift", TestViews::shift}};
+  for (const auto& [known, views] : kNames) {
+    if (name == known) return out = views, true;
+  }
+  return false;
+}
 
 struct Evaluator::State {
   // (images, labels) -> (summed loss, number right)
   struct Step {
-    const models::Model* model;
+    models::Model model;
     std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y) const {
-      const auto [outputs, losses] = models::score(*model, x, y, {.reduction = Reduction::sum});
-      return {losses, models::right_count(*model, outputs, y)};
+      const auto [outputs, losses] = models::score(model, x, y, {.reduction = Reduction::sum});
+      return {losses, models::right_count(model, outputs, y)};
     }
   };
   models::Model& model;
@@ -72,8 +128,8 @@ void adapt(data::Dataset& set, const Bundle& bundle) {
   set.classes = bundle.classes;
 }
 
-Evaluator::Evaluator(models::Model& model, const CompileOptions& options, int64_t batch_size)
-    : state_(new State{model, batch_size, compile(State::Step{&model}, options)}) {}
+Evaluator::Evaluator(models::Model& model, const CompileOptions& options, int64_t batch_size, TestViews views)
+    : state_(new State{model, batch_size, compile(State::Step{with_views(model, views)}, options)}) {}
 Evaluator::~Evaluator() = default;
 
 Evaluation Evaluator::run(const data::Dataset& set, const std::function<bool(int64_t, int64_t)>& poll,

@@ -27,6 +27,12 @@ void need_fit(const models::Model& model, const data::Dataset& set);
 // need_fit.
 void adapt(data::Dataset& set, const Bundle& bundle);
 
+// Test-time augmentation of images: the mean of the results over several views of each sample. flip: the image and its
+// mirror image. shift: those two, and each shifted by one pixel down and right, and up and left, at half the weight.
+enum class TestViews { one, flip, shift };
+// "none", "flip" or "shift"; false for other names.
+bool parse_test_views(const std::string& name, TestViews& out);
+
 inline constexpr int64_t kEvaluationBatch = 256;  // during training
 
 struct EvaluationOptions {
@@ -37,7 +43,8 @@ struct EvaluationOptions {
 // Keeps the compiled step between calls, so that every epoch replays the same plan.
 class Evaluator {
  public:
-  Evaluator(models::Model& model, const CompileOptions& options, int64_t batch_size);
+  // Throws Error(usage) for views of a model that does not take images (C, H, W).
+  Evaluator(models::Model& model, const CompileOptions& options, int64_t batch_size, TestViews views = TestViews::one);
   ~Evaluator();
   Evaluator(const Evaluator&) = delete;
   Evaluator& operator=(const Evaluator&) = delete;

@@ -116,7 +116,9 @@ class Run {
     step_ = std::make_unique<TrainStep>(model_, *optimizer_, ema_.get(),
                                         StepOptions{.label_smoothing = c_.label_smoothing, .parts = c_.grad_accum},
                                         options_);
-    evaluator_ = std::make_unique<Evaluator>(model_, options_, kEvaluationBatch);
+    TestViews views = TestViews::one;
+    parse_test_views(c_.tta, views);
+    evaluator_ = std::make_unique<Evaluator>(model_, options_, kEvaluationBatch, views);
     plan_ = plan();
   }
 
