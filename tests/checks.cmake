@@ -23,7 +23,7 @@ function(sanitize name sanitizers rooms test_rooms filter)
   add_test(NAME "sanitize: ${name}"
            COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/sanitize_test.sh ${CMAKE_BINARY_DIR}/sanitize-${name} ${sanitizers} "${rooms}"
                    "${test_rooms}" "${filter}")
-  set_tests_properties("sanitize: ${name}" PROPERTIES LABELS sanitize PROCESSORS ${cores} TIMEOUT 1800)
+  set_tests_properties("sanitize: ${name}" PROPERTIES LABELS sanitize PROCESSORS ${cores} TIMEOUT 3000)
 endfunction()
 sanitize(address address,undefined "" "base;ir;passes;trace;run;io;data;models;fuzz" "")
 # libgomp is not built for the thread sanitizer, so only the loader, which has threads of its own, is run under it.
