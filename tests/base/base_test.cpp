@@ -2,12 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 #include "freight/base/dtype.h"
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
 #include "freight/base/shape.h"
+#include "freight/base/threads.h"
 
 namespace freight {
 namespace {
@@ -65,6 +67,22 @@ TEST(PhiloxTest, MatchesTheKnownAnswersOfRandom123) {
   EXPECT_EQ(ones.v[2], 0xa20bc7c6u);
   EXPECT_EQ(ones.v[3], 0x6d5451fdu);
 }
+
+#if defined(__x86_64__) || defined(__aarch64__)
+TEST(Denormals, CountAsZeroOnAllThreadsWhileTheGuardLives) {
+  volatile float small = 1e-30f;
+  const auto square = [&] { return small * 1e-10f; };
+  EXPECT_GT(square(), 0.0f);
+  parallel_for(2, [](int64_t) {});  // the pool is there before the guard
+  {
+    const FlushDenormals flush;
+    std::vector<float> seen(64, 1.0f);
+    parallel_for(64, [&](int64_t i) { seen[static_cast<size_t>(i)] = square(); });
+    EXPECT_EQ(seen, std::vector<float>(64, 0.0f));
+  }
+  EXPECT_GT(square(), 0.0f);
+}
+#endif
 
 TEST(EnvTable, RefusesVariablesThatAreNotListed) { EXPECT_THROW(env::get("FREIGHT_NO_SUCH"), Error); }
 

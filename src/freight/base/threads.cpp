@@ -3,7 +3,44 @@
 
 #include <omp.h>
 
+#ifdef __x86_64__
+#include <xmmintrin.h>
+#endif
+
 namespace freight {
+namespace {
+
+#ifdef __x86_64__
+constexpr uint64_t kFlush = 0x8040;  // flush to zero, denormals are zero
+uint64_t float_mode() { return _mm_getcsr(); }
+void set_float_mode(uint64_t mode) { _mm_setcsr(static_cast<unsigned>(mode)); }
+#elif defined(__aarch64__)
+constexpr uint64_t kFlush = uint64_t{1} << 24;  // FPCR.FZ
+uint64_t float_mode() {
+  uint64_t mode = 0;
+  asm volatile("mrs %0, fpcr" : "=r"(mode));
+  return mode;
+}
+void set_float_mode(uint64_t mode) { asm volatile("msr fpcr, %0" : : "r"(mode)); }
+#else
+constexpr uint64_t kFlush = 0;
+uint64_t float_mode() { return 0; }
+void set_float_mode(uint64_t) {}
+#endif
+
+}  // namespace
+
+// A thread of the pool takes over the mode of the one that starts it; those already there are told once.
+FlushDenormals::FlushDenormals() : before_(float_mode()) {
+  set_float_mode(before_ | kFlush);
+  thread_local bool pool_told = false;
+  if (pool_told || omp_in_parallel()) return;
+#pragma omp parallel
+  set_float_mode(float_mode() | kFlush);
+  pool_told = true;
+}
+
+FlushDenormals::~FlushDenormals() { set_float_mode(before_); }
 
 int thread_count() { return omp_get_max_threads(); }
 

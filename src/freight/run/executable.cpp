@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "freight/base/error.h"
+#include "freight/base/threads.h"
 #include "freight/run/plan.h"
 
 namespace freight {
@@ -133,6 +134,7 @@ template <class F>
 void Executable::replay(const std::vector<Array>& inputs, const std::vector<Array>& outputs, F&& around) {
   std::lock_guard lock(plan_->run_mutex());
   bind(inputs, outputs);
+  const FlushDenormals flush;
   void* const* table = bound_->table.data();
   for (const Bound::Step& s : bound_->steps) around([&] { s.kernel->run(table + s.first); });
   for (const Bound::Copy& c : bound_->late_copies) std::memcpy(table[c.dst], table[c.src], c.bytes);
