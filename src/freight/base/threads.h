@@ -14,8 +14,8 @@ int thread_count();
 // Plain function pointer and context: no allocation and no std::function in a replayed step.
 void parallel_chunks(int64_t chunks, void (*body)(void* context, int64_t chunk), void* context);
 
-// While it lives, results and operands below the smallest normal number (1.2e-38 in f32) count as zero on this thread and
-// on its pool. Gradients that fade out, as through 200 steps of an LSTM, end in such numbers, and each costs the
+// While it lives, results and operands below the smallest normal number (1.2e-38 in f32) count as zero on this thread
+// and on its pool. Gradients that fade out, as through 200 steps of an LSTM, end in such numbers, and each costs the
 // processor some 150 cycles: a training step was measured 5 times slower. The caller's mode comes back in the end; the
 // pool's threads keep it, they compute for Freight alone.
 class FlushDenormals {
