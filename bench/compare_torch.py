@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Training-step times of Freight and PyTorch, in alternation in one run.
+"""Training-step times and peak memory of Freight and PyTorch, in alternation in one run.
 
 usage: bench/compare_torch.py [workload ...] [--freight build/bin/freight] [--rounds 3] [--seconds 3] [--out FILE.json]
 
 A step is forward, loss, backward and optimizer update on a resident batch. Each round runs `freight bench step` and then
 PyTorch in every mode, each in a process of its own; the ratio is the best PyTorch median over Freight's median, round by
-round. Needs a Python with torch (pip install torch); run it on an otherwise idle machine.
+round. peak_rss_bytes is the largest resident set of each process; its ratio is that of PyTorch's leanest mode over
+Freight's. Needs a Python with torch and torchvision; run it on an otherwise idle machine.
 """
 import argparse
 import datetime
@@ -23,10 +24,16 @@ WORKLOADS = {
     "mlp_wide_b256": ("mlp_wide", 256, "adam"),
     "lenet_b64": ("lenet", 64, "sgd"),
     "resnet20_b128": ("resnet20", 128, "sgd"),
+    "alexnet_b32": ("alexnet", 32, "sgd"),
+    "googlenet_b16": ("googlenet", 16, "sgd"),
+    "resnet50_b16": ("resnet50", 16, "sgd"),
+    "vgg16_b8": ("vgg16", 8, "sgd"),
     "lstm_b64_T200": ("lstm_text", 64, "adam"),
     "gpt_char_b16_T256": ("gpt_char", 16, "adam"),
 }
+# eager: in PyTorch's own layout (N, C, H, W); channels_last: eager in (N, H, W, C); compile: torch.compile, channels last.
 MODES = ("eager", "channels_last", "compile")
+ZOO = ("alexnet", "googlenet", "resnet50", "vgg16")  # torchvision's, on 1000 classes of 224 x 224
 
 
 def torch_net(model):
@@ -78,6 +85,10 @@ def torch_net(model):
         def forward(self, x):
             return self.head(self.norm(self.blocks(self.embedding(x) + self.places[:x.shape[1]])))
 
+    if model in ZOO:
+        import torchvision
+        options = {"aux_logits": True, "init_weights": False} if model == "googlenet" else {}
+        return getattr(torchvision.models, model)(**options), (3, 224, 224)
     if model == "lstm_text":
         return LstmText(), (200,)
     if model == "gpt_char":
@@ -111,7 +122,7 @@ def run_torch(workload, mode, seconds):
     elif model == "gpt_char":
         x = y = torch.randint(1, 65, (batch, *shape))
     else:
-        x, y = torch.randn(batch, *shape), torch.randint(0, 10, (batch,))
+        x, y = torch.randn(batch, *shape), torch.randint(0, 1000 if model in ZOO else 10, (batch,))
     if mode != "eager" and x.dim() == 4:
         net, x = net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     opt = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9) if optimizer == "sgd" else torch.optim.Adam(net.parameters(), 1e-3)
@@ -119,7 +130,10 @@ def run_torch(workload, mode, seconds):
 
     def step():
         z = forward(x)
-        loss = F.cross_entropy(z.reshape(-1, z.shape[-1]), y.reshape(-1))
+        if model == "googlenet":  # (main, auxiliary 2, auxiliary 1), weighted as Freight's heads are
+            loss = sum(w * F.cross_entropy(head, y) for w, head in zip((1, 0.3, 0.3), z))
+        else:
+            loss = F.cross_entropy(z.reshape(-1, z.shape[-1]), y.reshape(-1))
         opt.zero_grad(set_to_none=True)
         loss.backward()
         opt.step()
@@ -135,7 +149,14 @@ def run_torch(workload, mode, seconds):
         for _ in range(per):
             step()
         times.append((time.perf_counter() - start) / per)
-    print(json.dumps({"ms_median": statistics.median(times) * 1e3, "ms_min": min(times) * 1e3, "torch": torch.__version__}))
+    print(json.dumps({"ms_median": statistics.median(times) * 1e3, "ms_min": min(times) * 1e3,
+                      "peak_rss_bytes": peak_rss_bytes(), "torch": torch.__version__}))
+
+
+def peak_rss_bytes():
+    # Not getrusage: its maximum is inherited from the process that started this one.
+    with open("/proc/self/status", encoding="utf-8") as f:
+        return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmHWM:"))
 
 
 def child(command):
@@ -174,20 +195,25 @@ def main():
     for w in a.workloads or list(WORKLOADS):
         model, batch, optimizer = WORKLOADS[w]
         rounds = []
+        modes = a.modes.split(",")
         for _ in range(a.rounds):
             row = {"freight": child([a.freight, "bench", "step", "--model", model, "--batch-size", str(batch), "--optimizer",
                                      optimizer, "--seconds", str(a.seconds), "--json"])}
-            for mode in a.modes.split(","):
+            for mode in modes:
                 row[mode] = child([sys.executable, __file__, "--child", w, mode, "--seconds", str(a.seconds)])
-            best = min((row[m]["ms_median"], m) for m in a.modes.split(",") if "ms_median" in row[m])
+            best = min((row[m]["ms_median"], m) for m in modes if "ms_median" in row[m])
             row["best_torch"], row["ratio"] = best[1], best[0] / row["freight"]["ms_median"]
             rounds.append(row)
         ratio = statistics.median(r["ratio"] for r in rounds)
-        result["workloads"][w] = {"ratio_median": ratio, "ratios": [r["ratio"] for r in rounds], "rounds": rounds}
+        rss = statistics.median(r["freight"]["peak_rss_bytes"] for r in rounds)
+        torch_rss, leanest = min((statistics.median(r[m]["peak_rss_bytes"] for r in rounds), m)
+                                 for m in modes if all("peak_rss_bytes" in r[m] for r in rounds))
+        result["workloads"][w] = {"ratio_median": ratio, "ratios": [r["ratio"] for r in rounds], "peak_rss_bytes": rss,
+                                  "leanest_torch": leanest, "peak_rss_ratio": torch_rss / rss, "rounds": rounds}
         ms = statistics.median(r["freight"]["ms_median"] for r in rounds)
         torch_ms = statistics.median(r[r["best_torch"]]["ms_median"] for r in rounds)
-        print(f"{w:15s} freight {ms:9.4f} ms   best torch {torch_ms:9.4f} ms ({rounds[-1]['best_torch']})   ratio {ratio:.2f}",
-              flush=True)
+        print(f"{w:17s} freight {ms:9.4f} ms   best torch {torch_ms:9.4f} ms ({rounds[-1]['best_torch']})   ratio {ratio:.2f}"
+              f"   peak {rss / 2**20:.0f} MiB, torch {torch_rss / 2**20:.0f} MiB ({leanest})", flush=True)
     if a.out:
         with open(a.out, "w", encoding="utf-8") as f:
             json.dump(result, f, indent=1)

@@ -13,6 +13,7 @@
 #include "freight/optim/create.h"
 #include "freight/run/plan.h"
 #include "freight/run/profile.h"
+#include "memory_use.h"
 #include "model_source.h"
 #include "table.h"
 
@@ -164,21 +165,25 @@ int bench_command(const Args& args) {
   }
   std::sort(times.begin(), times.end());
   const double median = times[times.size() / 2];
+  const int64_t peak = memory_use().peak;
   const ordered_json j = {{"model", w.model.name},
                           {"batch_size", source.batch_size},
                           {"ms_median", median * 1e3},
                           {"ms_min", times[0] * 1e3},
                           {"samples_per_second", static_cast<double>(source.batch_size) / median},
                           {"arena_bytes", plan->arena_bytes()},
+                          {"peak_rss_bytes", peak},
                           {"plan_steps", plan->steps().size()},
                           {"gflops_per_second", plan->total_cost().flops / median * 1e-9}};
   if (json) {
     std::printf("%s\n", j.dump().c_str());
   } else {
-    std::printf("%s batch %lld: median %.4f ms, min %.4f ms, %.0f samples/s, %.1f GFLOP/s, %zu plan steps, arena %s\n",
-                w.model.name.c_str(), static_cast<long long>(source.batch_size), median * 1e3, times[0] * 1e3,
-                static_cast<double>(source.batch_size) / median, plan->total_cost().flops / median * 1e-9,
-                plan->steps().size(), human_bytes(static_cast<double>(plan->arena_bytes())).c_str());
+    std::printf(
+        "%s batch %lld: median %.4f ms, min %.4f ms, %.0f samples/s, %.1f GFLOP/s, %zu plan steps, arena %s, peak "
+        "resident %s\n",
+        w.model.name.c_str(), static_cast<long long>(source.batch_size), median * 1e3, times[0] * 1e3,
+        static_cast<double>(source.batch_size) / median, plan->total_cost().flops / median * 1e-9, plan->steps().size(),
+        human_bytes(static_cast<double>(plan->arena_bytes())).c_str(), human_bytes(static_cast<double>(peak)).c_str());
   }
   return 0;
 }

@@ -1,9 +1,6 @@
 // `freight train`: a recipe, changed by flags, becomes a run. Progress goes to stderr, the result to stdout.
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 
 #include <nlohmann/json.hpp>
 
@@ -15,6 +12,7 @@
 #include "freight/train/progress.h"
 #include "freight/train/signals.h"
 #include "freight/train/trainer.h"
+#include "memory_use.h"
 #include "options.h"
 
 namespace freight::app {
@@ -41,16 +39,6 @@ void declare(Options& o, train::Config& c, Flags& f) {
   o.add("--json", &f.json, "print the result as one JSON line");
   o.add("--progress", &f.progress, "the progress line on stderr");
   o.enable_config();
-}
-
-struct MemoryUse {
-  int64_t resident = 0, total = 0;  // bytes: of this process, of the machine
-};
-MemoryUse memory_use() {
-  int64_t size = 0, resident = 0;
-  std::ifstream("/proc/self/statm") >> size >> resident;
-  const int64_t page = sysconf(_SC_PAGESIZE);
-  return {resident * page, sysconf(_SC_PHYS_PAGES) * page};
 }
 
 // Shows a run on the terminal.

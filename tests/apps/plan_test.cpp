@@ -93,6 +93,7 @@ TEST(BenchCommand, TimesASteps) {
   for (const char* key : {"ms_median", "ms_min", "samples_per_second", "arena_bytes", "plan_steps"}) {
     EXPECT_GT(j.at(key).get<double>(), 0) << key;
   }
+  EXPECT_GT(j.at("peak_rss_bytes"), j.at("arena_bytes"));
   EXPECT_GE(j.at("ms_median"), j.at("ms_min"));
   EXPECT_EQ(run_freight({"bench", "stpe"}).code, 2);
 }
