@@ -1,42 +1,13 @@
 // The CPU backend's own matrix product and convolutions against plain loops: odd sizes, strides, epilogues, equal bits
 // for any number of threads; the memory of measured choices.
 #include <gtest/gtest.h>
-#include <omp.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstring>
 
 #include "freight/backend/cpu/kernels/conv.h"
 #include "freight/backend/cpu/kernels/gemm.h"
-#include "freight/base/array.h"
-#include "freight/base/philox.h"
-#include "freight/base/strings.h"
+#include "tests/backend/cpu_kernels.h"
 
 namespace freight::cpu {
 namespace {
-
-Array random(int64_t n, uint64_t seed) {
-  Array a(DType::f32, {n});
-  PhiloxStream r(seed, 0, 1);
-  for (int64_t i = 0; i < n; ++i) a.data<float>()[i] = r.uniform(-1, 1);
-  return a;
-}
-Array scratch(size_t bytes) { return Array(DType::u8, {static_cast<int64_t>(bytes) + 64}); }
-
-// Runs with one, two and five threads (a kernel is made for each) and expects equal bits.
-template <class F>
-void for_any_threads(F run) {
-  const int threads = omp_get_max_threads();
-  Array first;
-  for (int n : {1, 2, 5}) {
-    omp_set_num_threads(n);
-    const Array got = run();
-    if (!first.defined()) first = got;
-    EXPECT_EQ(std::memcmp(first.raw(), got.raw(), got.bytes()), 0) << n << " threads";
-  }
-  omp_set_num_threads(threads);
-}
 
 struct GemmCase {
   int64_t m, n, k;
@@ -138,48 +109,28 @@ TEST(CpuConv, ForwardAndWeightGradientAgreeWithPlainLoops) {
     p.ow = (k.w + 2 * p.pad_w - k.kw) / k.stride + 1;
     SCOPED_TRACE(cat(k.n, "x", k.c, "x", k.h, "x", k.w, " ", k.o, " kernel ", k.kh, "x", k.kw, " stride ", k.stride,
                      " pad ", k.pad));
-    const Array x = random(k.n * k.h * k.w * k.c, 1), w = random(k.o * k.c * k.kh * k.kw, 2), b = random(k.o, 3);
-    const Array dy = random(k.n * p.oh * p.ow * k.o, 4);
-    std::vector<double> y(static_cast<size_t>(dy.numel())), dw(static_cast<size_t>(w.numel()));
-    for (int64_t i = 0; i < dy.numel(); ++i) {
-      const int64_t o = i % k.o, ow = i / k.o % p.ow, oh = i / k.o / p.ow % p.oh, n = i / k.o / p.ow / p.oh;
-      y[static_cast<size_t>(i)] = static_cast<double>(b.data<float>()[o]);
-      for (int64_t j = 0; j < k.c * k.kh * k.kw; ++j) {
-        const int64_t kw = j % k.kw, kh = j / k.kw % k.kh, c = j / k.kw / k.kh;
-        const int64_t h = oh * k.stride + kh - p.pad_h, q = ow * k.stride + kw - p.pad_w;
-        if (h < 0 || h >= k.h || q < 0 || q >= k.w) continue;
-        const double in = static_cast<double>(x.data<float>()[((n * k.h + h) * k.w + q) * k.c + c]);
-        const int64_t weight = o * k.c * k.kh * k.kw + j;
-        y[static_cast<size_t>(i)] += in * static_cast<double>(w.data<float>()[weight]);
-        dw[static_cast<size_t>(weight)] += in * static_cast<double>(dy.data<float>()[i]);
-      }
-    }
+    const ConvReference r(p);
     const auto expect_close = [](const Array& got, const std::vector<double>& expected, bool relu) {
-      double largest = 1e-3;
-      for (double v : expected) largest = std::max(largest, std::fabs(v));
-      for (int64_t i = 0; i < got.numel(); ++i) {
-        const double e = expected[static_cast<size_t>(i)];
-        ASSERT_NEAR(static_cast<double>(got.data<float>()[i]), relu ? std::max(e, 0.0) : e, 3e-6 * largest) << i;
-      }
+      expect_near(got, expected, relu, 3e-6);
     };
     for (bool relu : {false, true}) {
       p.relu = relu;
       const auto forward = [&] {
         const ConvForward conv(p);
-        Array out(DType::f32, {dy.numel()}), s = scratch(conv.scratch_bytes());
-        conv.run(x.data<float>(), w.data<float>(), b.data<float>(), out.data<float>(), s.raw());
+        Array out(DType::f32, {r.dy.numel()}), s = scratch(conv.scratch_bytes());
+        conv.run(r.x.data<float>(), r.w.data<float>(), r.b.data<float>(), out.data<float>(), s.raw());
         return out;
       };
-      expect_close(forward(), y, relu);
+      expect_close(forward(), r.y, relu);
       for_any_threads(forward);
     }
     const auto gradient = [&] {
       const ConvGradWeight conv(p);
-      Array out(DType::f32, {w.numel()}), s = scratch(conv.scratch_bytes());
-      conv.run(x.data<float>(), dy.data<float>(), out.data<float>(), s.raw());
+      Array out(DType::f32, {r.w.numel()}), s = scratch(conv.scratch_bytes());
+      conv.run(r.x.data<float>(), r.dy.data<float>(), out.data<float>(), s.raw());
       return out;
     };
-    expect_close(gradient(), dw, false);
+    expect_close(gradient(), r.dw, false);
     for_any_threads(gradient);
   }
 }

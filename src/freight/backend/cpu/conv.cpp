@@ -1,9 +1,11 @@
-// Convolutions by oneDNN: activations channels-last, weights in the format the primitive asks for (a visible reorder).
+// Convolutions: 3x3 ones by Winograd's method, few channels by direct kernels, the rest by oneDNN. Activations are
+// channels-last; weights lie as stored, or for oneDNN in the format that its primitive asks for (a visible reorder).
 #include <algorithm>
 
 #include "freight/backend/cpu/dnnl_support.h"
 #include "freight/backend/cpu/kernels/conv.h"
 #include "freight/backend/cpu/kernels/gemm_tile.h"
+#include "freight/backend/cpu/kernels/winograd.h"
 #include "freight/backend/cpu/steps.h"
 #include "freight/base/error.h"
 
@@ -93,22 +95,7 @@ struct Problem {
   }
 };
 
-// The direct kernels of kernels/conv.h win on AVX2 where oneDNN 2.6 leaves vectors empty or reads x with a stride;
-// measured GFLOP/s on one Zen 3 core, own against oneDNN: forward 1->6 5x5 26 : 23, 6->16 5x5 85 : 61; weight gradient
-// 1->6 5x5 53 : 23, 16->16 3x3 @32 73 : 44, 32->32 @16 58 : 38. Elsewhere (3 channels, stride 2, 64 channels, AVX-512)
-// oneDNN is as fast.
-bool runs_direct(const Problem& p) {
-  const bool plain =
-      p.a.groups == 1 && std::all_of(p.a.dilation.begin(), p.a.dilation.end(), [](int64_t d) { return d == 1; });
-  const bool unit_stride = std::all_of(p.a.stride.begin(), p.a.stride.end(), [](int64_t d) { return d == 1; });
-  const int64_t c = p.x.shape[1], o = p.y.shape[1];
-  if (!plain || !unit_stride || gemm_table().lanes != 8) return false;
-  if (c == 1 && o <= 8 && p.w.shape.back() >= 5) return p.op != Op::conv_grad_input;
-  if (p.op == Op::conv) return c >= 4 && c < 16 && o % 16 == 0;
-  return p.op == Op::conv_grad_weight && c >= 16 && c <= 32;
-}
-
-ConvProblem direct_problem(const Problem& p) {
+ConvProblem plain_problem(const Problem& p) {
   ConvProblem d;
   const int first = p.x.shape.rank() - 3;  // one spatial axis becomes the second
   const auto spatial = [&](const Shape& s, int axis) { return first + axis < 1 ? 1 : s[first + axis + 1]; };
@@ -132,33 +119,89 @@ ConvProblem direct_problem(const Problem& p) {
   return d;
 }
 
-class DirectForward final : public Kernel {
+// As the kernels see the gradient of x: a convolution of dy that gives dx.
+ConvProblem transposed_problem(const Problem& p) {
+  ConvProblem t = plain_problem(p);
+  std::swap(t.c, t.o);
+  std::swap(t.h, t.oh);
+  std::swap(t.w, t.ow);
+  t.pad_h = t.kh - 1 - t.pad_h;
+  t.pad_w = t.kw - 1 - t.pad_w;
+  return t;
+}
+
+// The direct kernels of kernels/conv.h win on AVX2 where oneDNN 2.6 leaves vectors empty or reads x with a stride;
+// measured GFLOP/s on one Zen 3 core, own against oneDNN: forward 1->6 5x5 26 : 23, 6->16 5x5 85 : 61; weight gradient
+// 1->6 5x5 53 : 23, 16->16 3x3 @32 73 : 44, 32->32 @16 58 : 38. Elsewhere (3 channels, stride 2, 64 channels, AVX-512)
+// oneDNN is as fast.
+bool runs_direct(const Problem& p) {
+  const bool unit_stride = std::all_of(p.a.stride.begin(), p.a.stride.end(), [](int64_t d) { return d == 1; });
+  const int64_t c = p.x.shape[1], o = p.y.shape[1];
+  if (!unit_stride || gemm_table().lanes != 8) return false;
+  if (c == 1 && o <= 8 && p.w.shape.back() >= 5) return p.op != Op::conv_grad_input;
+  if (p.op == Op::conv) return c >= 4 && c < 16 && o % 16 == 0;
+  return p.op == Op::conv_grad_weight && c >= 16 && c <= 32;
+}
+
+// Measured on two cores of a Xeon with AVX-512 against oneDNN's direct convolutions, ms: 64 channels @56 b16 7.9 : 13.3
+// forward, 7.9 : 19.7 input gradient; 512 @28 b8 61 : 124 and 61 : 116; 32 @16 b128 1.9 : 2.4. With 16 channels the
+// transforms cost what the products save (4.1 : 3.3).
+bool runs_winograd(const Problem& p) {
+  const ConvProblem c = p.op == Op::conv_grad_input ? transposed_problem(p) : plain_problem(p);
+  return std::min(c.c, c.o) >= 32 && c.pad_h >= 0 && c.pad_w >= 0 && winograd_fits(c);
+}
+
+enum class Way : uint8_t { dnnl, direct, winograd };
+
+Way way_of(const Problem& p) {
+  const bool plain =
+      p.a.groups == 1 && std::all_of(p.a.dilation.begin(), p.a.dilation.end(), [](int64_t d) { return d == 1; });
+  if (!plain || p.x.shape.rank() > 4) return Way::dnnl;
+  return runs_direct(p) ? Way::direct : runs_winograd(p) ? Way::winograd : Way::dnnl;
+}
+
+// Operands: x, w, [bias], y; or dy, w, dx.
+template <class Conv>
+class OwnConv final : public Kernel {
  public:
-  DirectForward(const ConvProblem& p, bool bias) : conv_(p), bias_(bias) {}
+  OwnConv(Conv conv, const char* name, bool bias) : conv_(std::move(conv)), name_(name), bias_(bias) {}
   void run(void* const* o) override {
     const auto in = [&](int i) { return static_cast<const float*>(o[i]); };
     conv_.run(in(0), in(1), bias_ ? in(2) : nullptr, static_cast<float*>(o[bias_ ? 3 : 2]), o[bias_ ? 4 : 3]);
   }
-  std::string name() const override { return "direct"; }
+  std::string name() const override { return name_; }
   size_t scratch_bytes() const override { return conv_.scratch_bytes(); }
 
  private:
-  ConvForward conv_;
+  Conv conv_;
+  const char* name_;
   bool bias_;
 };
 
-class DirectGradWeight final : public Kernel {
+// Operands: x, dy, dw.
+template <class Conv>
+class OwnGradWeight final : public Kernel {
  public:
-  explicit DirectGradWeight(const ConvProblem& p) : conv_(p) {}
+  OwnGradWeight(Conv conv, const char* name) : conv_(std::move(conv)), name_(name) {}
   void run(void* const* o) override {
     conv_.run(static_cast<const float*>(o[0]), static_cast<const float*>(o[1]), static_cast<float*>(o[2]), o[3]);
   }
-  std::string name() const override { return "direct"; }
+  std::string name() const override { return name_; }
   size_t scratch_bytes() const override { return conv_.scratch_bytes(); }
 
  private:
-  ConvGradWeight conv_;
+  Conv conv_;
+  const char* name_;
 };
+
+template <class Conv>
+std::unique_ptr<Kernel> own_conv(const Conv& conv, const char* name, bool bias) {
+  return std::make_unique<OwnConv<Conv>>(conv, name, bias);
+}
+template <class Conv>
+std::unique_ptr<Kernel> own_grad_weight(const Conv& conv, const char* name) {
+  return std::make_unique<OwnGradWeight<Conv>>(conv, name);
+}
 
 Problem problem(const Graph& g, const Node& n) { return {n, g.type(n.in(0)), g.type(n.in(1)), g.type(n.out())}; }
 
@@ -167,7 +210,7 @@ Problem problem(const Graph& g, const Node& n) { return {n, g.type(n.in(0)), g.t
 LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<Layout>&) {
   const Problem p = problem(graph, node);
   Layout weight = Layout::row_major(p.w.shape);
-  if (!runs_direct(p)) {
+  if (way_of(p) == Way::dnnl) {
     const dnnl::memory::desc wanted = p.wanted();
     const Type g = grouped(p.w, p.a.groups);
     // Plain but permuted weights count as packed: the graph sees the ungrouped shape.
@@ -193,9 +236,17 @@ std::unique_ptr<Kernel> make_conv(const StepSpec& spec) {
   const Node& n = *spec.node;
   const Problem p(n, spec.in[0].type, spec.in[1].type, spec.out[0].type);
   if (p.x.numel() == 0 || p.w.numel() == 0 || p.y.numel() == 0) return nullptr;
-  if (runs_direct(p)) {
-    if (n.op == Op::conv) return std::make_unique<DirectForward>(direct_problem(p), p.a.epilogue.bias);
-    return std::make_unique<DirectGradWeight>(direct_problem(p));
+  const Way way = way_of(p);
+  const bool bias = n.op == Op::conv && p.a.epilogue.bias;
+  if (way == Way::direct) {
+    if (n.op == Op::conv) return own_conv(ConvForward(plain_problem(p)), "direct", bias);
+    return own_grad_weight(ConvGradWeight(plain_problem(p)), "direct");
+  }
+  if (way == Way::winograd) {
+    using Weights = Winograd::Weights;
+    if (n.op == Op::conv_grad_weight) return own_grad_weight(WinogradGradWeight(plain_problem(p)), "winograd");
+    return n.op == Op::conv ? own_conv(Winograd(plain_problem(p), Weights::stored), "winograd", bias)
+                            : own_conv(Winograd(transposed_problem(p), Weights::transposed), "winograd", bias);
   }
   if (n.op == Op::conv) {
     dnnl::primitive_attr attributes = dnnl_attributes();

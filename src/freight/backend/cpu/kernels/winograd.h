@@ -1,0 +1,57 @@
+// f32 convolutions with 3x3 filters and stride 1 by Winograd's F(4x4, 3x3): 36 matrix products over tiles of 4x4
+// results take a quarter of the multiplications. Activations channels-last, weights as stored (O, C, 3, 3). Errors are
+// about ten times those of the direct sum (1e-6 of the largest value).
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "freight/backend/cpu/kernels/conv.h"
+
+namespace freight::cpu {
+
+// 3x3, stride 1, padding up to 2, channels that fill vectors.
+bool winograd_fits(const ConvProblem& p);
+
+class Winograd {
+ public:
+  // y = conv(x, w) of the problem; or, with `transposed`, dx from dy: the problem then has dy as x and dx as y (its
+  // padding 2 less that of the convolution), and w is the convolution's.
+  enum class Weights : uint8_t { stored, transposed };
+  Winograd(const ConvProblem& problem, Weights weights);
+  // bias (o) may be null.
+  void run(const float* x, const float* w, const float* bias, float* y, void* scratch) const;
+  size_t scratch_bytes() const { return scratch_bytes_; }
+
+ private:
+  void transform_weights(const float* w, float* u) const;
+  void inputs(const float* x, int64_t first, int64_t last, float* v) const;
+  void products(const float* v, const float* u, float* m, int64_t count, int64_t task) const;
+  void outputs(const float* m, int64_t first, int64_t last, const float* bias, float* y) const;
+
+  ConvProblem p_;
+  Weights weights_;
+  bool large_ = false;
+  int64_t width_ = 0, block_ = 0;              // columns of a panel; tiles at a time
+  int64_t v_row_ = 0, v_ = 0, m_ = 0, u_ = 0;  // strides: a tile of v; elements of v (tiles, C), m (tiles, O) and u
+  size_t scratch_bytes_ = 0, thread_bytes_ = 0;
+};
+
+// dw of the convolution from x and dy. Sums run over tiles in one order whatever the number of threads.
+class WinogradGradWeight {
+ public:
+  explicit WinogradGradWeight(const ConvProblem& problem);
+  void run(const float* x, const float* dy, float* dw, void* scratch) const;
+  size_t scratch_bytes() const { return scratch_bytes_; }
+
+ private:
+  void transforms(const float* x, const float* dy, int64_t first, int64_t last, int64_t start, int64_t count, float* v,
+                  float* z) const;
+  void products(const float* v, const float* z, float* du, int64_t count, int64_t e, bool accumulate) const;
+
+  ConvProblem p_;
+  int64_t width_ = 0, block_ = 0, sums_ = 1;   // columns of a panel; tiles of a block; partial sums
+  int64_t v_row_ = 0, v_ = 0, z_ = 0, u_ = 0;  // strides: a tile of v; elements of v (tiles, C), z (panels) and du
+  size_t scratch_bytes_ = 0, thread_bytes_ = 0;
+};
+
+}  // namespace freight::cpu

@@ -1,0 +1,40 @@
+// The transforms of Winograd's minimal filtering F(4x4, 3x3) (Lavin and Gray 2016, arXiv:1509.09308), a vector of
+// channels at a time. Chosen per CPU by Highway; winograd.cpp puts them together.
+//   d (6x6 input)    -> B^T d B     g (3x3 filter)  -> G g G^T      m (6x6 products) -> A^T m A (4x4 result)
+// and the transposes that the filter's gradient needs:
+//   dy (4x4)         -> A dy A^T    du (6x6)        -> G^T du G (3x3)
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace freight::cpu {
+
+// A square of pixels of a channels-last picture, of which rows [row0, row1) and columns [col0, col1) exist.
+struct WinogradPatch {
+  const float* pixels = nullptr;  // where row 0, column 0 is, or would be
+  ptrdiff_t row = 0, col = 0;     // strides in floats
+  int row0 = 0, row1 = 0, col0 = 0, col1 = 0;
+};
+
+struct WinogradTable {
+  int lanes = 0;  // channels come in multiples of it
+  // Channel c of transformed element e goes to dst[e * element + (c / width) * panel + c % width]; width is a multiple
+  // of the lanes.
+  struct Out {
+    float* dst;
+    ptrdiff_t element, panel;
+    int64_t width;
+  };
+  void (*input)(const WinogradPatch& patch, int64_t channels, const Out& out);     // 6x6 pixels, B^T d B
+  void (*gradient)(const WinogradPatch& patch, int64_t channels, const Out& out);  // 4x4 pixels, A dy A^T
+  // Channel c of product e is at m[e * element + c]; bias (channels) may be null.
+  void (*output)(const float* m, ptrdiff_t element, int64_t channels, const float* bias, bool relu, float* pixels,
+                 ptrdiff_t row, ptrdiff_t col, int rows, int cols);
+  // One vector of filters, tap t of lane l at w[t * tap + l * lane]: element e to dst[e * element + l].
+  void (*filter)(const float* w, ptrdiff_t tap, ptrdiff_t lane, float* dst, ptrdiff_t element);
+  // One vector of the filter's gradient: tap t of lane l to w[t + l * lane].
+  void (*filter_gradient)(const float* u, ptrdiff_t element, float* w, ptrdiff_t lane);
+};
+const WinogradTable& winograd_table();
+
+}  // namespace freight::cpu

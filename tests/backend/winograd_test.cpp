@@ -1,0 +1,100 @@
+// Winograd's convolutions against plain loops: sizes that no tile divides, single pixels, paddings, epilogues, both
+// ways of sharing the work, equal bits for any number of threads.
+#include "freight/backend/cpu/kernels/winograd.h"
+
+#include "freight/backend/cpu/kernels/gemm_tile.h"
+#include "tests/backend/cpu_kernels.h"
+
+namespace freight::cpu {
+namespace {
+
+struct Size {
+  int64_t n, c, h, w, o, pad;
+};
+
+ConvProblem convolution(const Size& s) {
+  ConvProblem p;
+  p.n = s.n;
+  p.c = s.c;
+  p.h = s.h;
+  p.w = s.w;
+  p.o = s.o;
+  p.kh = p.kw = 3;
+  p.pad_h = p.pad_w = s.pad;
+  p.oh = s.h + 2 * s.pad - 2;
+  p.ow = s.w + 2 * s.pad - 2;
+  return p;
+}
+
+ConvProblem transposed(const ConvProblem& p) {
+  ConvProblem t = p;
+  std::swap(t.c, t.o);
+  std::swap(t.h, t.oh);
+  std::swap(t.w, t.ow);
+  t.pad_h = 2 - p.pad_h;
+  t.pad_w = 2 - p.pad_w;
+  return t;
+}
+
+class WinogradOf : public testing::TestWithParam<Size> {};
+
+TEST_P(WinogradOf, EqualsPlainLoopsForAnyNumberOfThreads) {
+  ConvProblem p = convolution(GetParam());
+  ASSERT_TRUE(winograd_fits(p));
+  const ConvReference r(p);
+  for (bool relu : {false, true}) {
+    p.relu = relu;
+    const auto forward = [&] {
+      const Winograd conv(p, Winograd::Weights::stored);
+      Array out(DType::f32, {r.dy.numel()}), s = scratch(conv.scratch_bytes());
+      conv.run(r.x.data<float>(), r.w.data<float>(), r.b.data<float>(), out.data<float>(), s.raw());
+      return out;
+    };
+    expect_near(forward(), r.y, relu, 3e-5);
+    for_any_threads(forward);
+  }
+  p.relu = false;
+  const auto input_gradient = [&] {
+    const Winograd conv(transposed(p), Winograd::Weights::transposed);
+    Array out(DType::f32, {r.x.numel()}), s = scratch(conv.scratch_bytes());
+    conv.run(r.dy.data<float>(), r.w.data<float>(), nullptr, out.data<float>(), s.raw());
+    return out;
+  };
+  expect_near(input_gradient(), r.dx, false, 3e-5);
+  for_any_threads(input_gradient);
+  const auto weight_gradient = [&] {
+    const WinogradGradWeight conv(p);
+    Array out(DType::f32, {r.w.numel()}), s = scratch(conv.scratch_bytes());
+    conv.run(r.x.data<float>(), r.dy.data<float>(), out.data<float>(), s.raw());
+    return out;
+  };
+  expect_near(weight_gradient(), r.dw, false, 3e-5);
+  for_any_threads(weight_gradient);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, WinogradOf,
+                         testing::Values(Size{1, 16, 4, 4, 16, 1}, Size{2, 16, 7, 9, 48, 1}, Size{1, 32, 1, 1, 16, 1},
+                                         Size{1, 16, 3, 5, 32, 0}, Size{1, 16, 6, 6, 16, 2}, Size{3, 48, 14, 14, 80, 1},
+                                         Size{2, 256, 5, 6, 32, 1}, Size{1, 32, 58, 57, 16, 1}),
+                         [](const auto& each) {
+                           const Size& s = each.param;
+                           return cat("n", s.n, "c", s.c, "h", s.h, "w", s.w, "o", s.o, "pad", s.pad);
+                         });
+
+TEST(WinogradFits, ThreeByThreeFiltersOfUnitStrideWithFullVectors) {
+  const ConvProblem p = convolution({1, 16, 8, 8, 16, 1});
+  EXPECT_TRUE(winograd_fits(p));
+  const auto with = [&](auto change) {
+    ConvProblem q = p;
+    change(q);
+    return winograd_fits(q);
+  };
+  EXPECT_FALSE(with([](ConvProblem& q) { q.c = 3; }));
+  EXPECT_FALSE(with([](ConvProblem& q) { q.o = 10; }));
+  EXPECT_FALSE(with([](ConvProblem& q) { q.kw = 5; }));
+  EXPECT_FALSE(with([](ConvProblem& q) { q.stride_h = 2; }));
+  EXPECT_FALSE(with([](ConvProblem& q) { q.pad_w = 3; }));
+}
+
+}  // namespace
+}  // namespace freight::cpu
