@@ -5,6 +5,7 @@
 
 #include "freight/backend/cpu/dnnl_support.h"
 #include "freight/backend/cpu/kernels/gemm.h"
+#include "freight/backend/cpu/kernels/gemm_tile.h"
 #include "freight/backend/cpu/steps.h"
 #include "freight/backend/cpu/tune.h"
 #include "freight/base/error.h"
@@ -151,8 +152,8 @@ std::unique_ptr<Kernel> make_matmul(const StepSpec& spec) {
   if (own) candidates.push_back({"gemm", [&] { return std::make_unique<GemmKernel>(p, a.epilogue); }});
   if (!a.epilogue.residual) candidates.push_back({"dnnl", [&] { return by_dnnl(spec, lhs, rhs); }});
   FREIGHT_CHECK(!candidates.empty(), "residual epilogue on odd strides");
-  // Unmeasured: oneDNN, but not over rows that share cache sets.
-  const bool shares_sets = p.b_col == 1 && p.b_row % 512 == 0 && p.k >= 256 && p.n >= 64;
+  // Unmeasured: oneDNN, but not over rows that share cache sets; its AVX-512 kernels copy those.
+  const bool shares_sets = gemm_table().lanes == 8 && p.b_col == 1 && p.b_row % 512 == 0 && p.k >= 256 && p.n >= 64;
   if (candidates.size() == 2 && !shares_sets) std::swap(candidates[0], candidates[1]);
   return choose(spec, candidates);
 }
