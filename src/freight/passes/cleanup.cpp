@@ -76,6 +76,7 @@ Graph run_pipeline(Graph graph, const Backend& backend) {
   pass("decompose", [&](const Graph& g) { return passes::decompose(g, &backend); });
   pass("simplify", [](const Graph& g) { return passes::simplify(g); });
   if (backend.fuses()) pass("fuse", [&](const Graph& g) { return passes::fuse(g, backend); });
+  if (backend.fuses()) pass("reread", [](const Graph& g) { return passes::reread(g); });
   pass("schedule", [](const Graph& g) { return passes::schedule(g); });
   return graph;
 }

@@ -18,9 +18,7 @@ namespace freight::passes {
 
 namespace {
 
-constexpr int64_t kMaxRow = 16384;   // elements of a row that may be read twice
-constexpr size_t kMaxOperands = 24;  // inputs plus outputs of a region
-constexpr size_t kMaxNodes = 48;     // each may leave a result, or need a constant
+constexpr int64_t kMaxRow = 16384;  // elements of a row that may be read twice
 // ---- Epilogues ----
 
 // (C) behind reshape and broadcast along `axis` of `shape`; invalid where v is something else.

@@ -16,6 +16,9 @@ class Backend;
 std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt, Value seed = {});
 
 namespace passes {
+// What one fused region may hold: inputs plus outputs, and nodes, each of which may leave a result or need a constant.
+inline constexpr size_t kMaxOperands = 24, kMaxNodes = 48;
+
 // Removes nodes whose results nobody uses.
 Graph dead_code(const Graph& graph);
 // Constant folding of splats, algebraic identities, view cleanup, transposes into matmuls, common subexpressions.
@@ -24,6 +27,8 @@ Graph simplify(const Graph& graph);
 Graph decompose(const Graph& graph, const Backend* backend);
 // Epilogues into contractions and convolutions; pointwise and reduce nodes into fused regions.
 Graph fuse(const Graph& graph, const Backend& backend);
+// Regions make cheap results of earlier regions again instead of reading them, where that saves memory.
+Graph reread(const Graph& graph);
 // Orders nodes so that states are read before they are overwritten and little memory is alive.
 Graph schedule(const Graph& graph);
 }  // namespace passes

@@ -1,0 +1,201 @@
+// Pointwise results that one fused region leaves for later regions, and that these could make from fewer bytes which
+// they read anyway or which live as long, are not stored: the readers repeat the few operations. The derivative of an
+// activation is the usual case: of gelu(x) the backward half needs three factors, all of them functions of x. Beyond
+// the caches a byte that is not written and read back is worth some ten operations. (Chen et al. 2016,
+// arXiv:1604.06174, call such results cheap; recompute as an option goes further.)
+#include <algorithm>
+#include <map>
+
+#include "freight/base/error.h"
+#include "freight/passes/passes.h"
+
+namespace freight::passes {
+
+namespace {
+
+constexpr size_t kLeastBytes = size_t{1} << 20;  // smaller results are still in a cache when they are read
+constexpr size_t kMostRepeated = 16;             // nodes
+
+const Graph& body_of(const Node& n) { return *attrs<FusedAttrs>(n).body; }
+
+Value outer_input(const Node& n, const Graph& body, Value leaf) {
+  const std::vector<Value> leaves = body.leaves(Op::input);
+  const auto at = std::find(leaves.begin(), leaves.end(), leaf);
+  return n.inputs[static_cast<size_t>(at - leaves.begin())];
+}
+
+class Reread {
+ public:
+  explicit Reread(const Graph& graph)
+      : g_(graph), root_(graph.values.size()), readers_(graph.values.size()), dropped_(graph.values.size()) {
+    for (size_t i = 0; i < g_.nodes.size(); ++i) {
+      const Node& n = g_.nodes[i];
+      for (Value v : n.outputs) root_[v.index()] = info(n.op).kind == OpKind::view ? root_[n.in(0).index()] : v;
+      for (Value v : n.inputs) {
+        readers_[v.index()].push_back(i);
+        if (root_[v.index()] != v) readers_[root_[v.index()].index()].push_back(i);
+      }
+    }
+    const size_t end = g_.nodes.size();
+    for (Value v : g_.outputs) readers_[root_[v.index()].index()].push_back(end);
+    for (const Update& u : g_.updates) readers_[root_[u.next.index()].index()].push_back(end);
+  }
+
+  Graph run() {
+    for (size_t i = 0; i < g_.nodes.size(); ++i) {
+      if (g_.nodes[i].op == Op::fused) look(i);
+    }
+    Rewriter r(g_);
+    for (const Node& n : g_.nodes) {
+      if (n.op == Op::fused && changes(n)) {
+        rebuild(r, n);
+      } else {
+        r.copy(n);
+      }
+    }
+    return r.finish();
+  }
+
+ private:
+  // What making a result again takes: nodes of the body, and values outside that must be read.
+  struct Cone {
+    std::vector<Value> nodes, inputs;
+    bool cheap = true;
+  };
+
+  void gather(const Node& n, Value v, Cone& cone) const {
+    const Graph& body = body_of(n);
+    const Node& d = body.def(v);
+    if (d.op == Op::input) {
+      const Value outer = outer_input(n, body, v);
+      if (dropped_[outer.index()]) cone.cheap = false;
+      if (std::find(cone.inputs.begin(), cone.inputs.end(), outer) == cone.inputs.end()) cone.inputs.push_back(outer);
+      return;
+    }
+    if (std::find(cone.nodes.begin(), cone.nodes.end(), v) != cone.nodes.end()) return;
+    cone.nodes.push_back(v);
+    const OpKind kind = info(d.op).kind;
+    if (kind == OpKind::reduce || (kind == OpKind::generator && d.op != Op::iota) || cone.nodes.size() > kMostRepeated)
+      cone.cheap = false;
+    for (Value in : d.inputs) {
+      if (cone.cheap) gather(n, in, cone);
+    }
+  }
+
+  // Read by regions alone, all of which go over its elements.
+  bool for_regions(Value v) const {
+    const auto& readers = readers_[v.index()];
+    return !readers.empty() && std::all_of(readers.begin(), readers.end(), [&](size_t i) {
+      if (i >= g_.nodes.size() || g_.nodes[i].op != Op::fused) return false;
+      const Graph& body = body_of(g_.nodes[i]);
+      return std::any_of(body.nodes.begin(), body.nodes.end(), [&](const Node& d) {
+        return is_pointwise(d.op) && body.type(d.out()).shape == g_.type(v).shape;
+      });
+    });
+  }
+
+  void look(size_t i) {
+    const Node& n = g_.nodes[i];
+    std::vector<Value> candidates;
+    for (size_t k = 0; k < n.outputs.size(); ++k) {
+      const Value v = n.outputs[k];
+      if (g_.type(v).bytes() >= kLeastBytes && for_regions(v)) candidates.push_back(v);
+    }
+    if (candidates.empty() || drop(i, candidates) || candidates.size() == 1) return;
+    for (Value v : candidates) drop(i, {v});
+  }
+
+  // Drops the results `some` of node i where that saves bytes.
+  bool drop(size_t i, const std::vector<Value>& some) {
+    const Node& n = g_.nodes[i];
+    Cone cone;
+    size_t saved = 0, last = 0;
+    for (Value v : some) {
+      gather(n, body_of(n).outputs[static_cast<size_t>(g_.values[v.index()].index)], cone);
+      saved += g_.type(v).bytes();
+      last = std::max(last, readers_[v.index()].back());
+    }
+    if (!cone.cheap) return false;
+    size_t held = 0;
+    for (Value u : cone.inputs) {
+      const Value root = root_[u.index()];
+      const auto& readers = readers_[root.index()];
+      const bool lives = std::any_of(readers.begin(), readers.end(), [&](size_t r) { return r != i && r >= last; });
+      if (!lives && info(g_.def(root).op).kind != OpKind::leaf) held += g_.type(u).bytes();
+    }
+    if (held >= saved) return false;
+    for (Value v : some) {
+      for (size_t r : readers_[v.index()]) {
+        const Node& reader = g_.nodes[r];
+        if (reader.inputs.size() + reader.outputs.size() + cone.inputs.size() > kMaxOperands ||
+            body_of(reader).nodes.size() + cone.nodes.size() > kMaxNodes) {
+          return false;
+        }
+      }
+    }
+    for (Value v : some) {
+      dropped_[v.index()] = true;
+      for (Value u : cone.inputs) {
+        auto& readers = readers_[root_[u.index()].index()];
+        readers.insert(readers.end(), readers_[v.index()].begin(), readers_[v.index()].end());
+        std::sort(readers.begin(), readers.end());
+      }
+    }
+    return true;
+  }
+
+  bool changes(const Node& n) const {
+    const auto is_dropped = [&](Value v) { return dropped_[v.index()]; };
+    return std::any_of(n.inputs.begin(), n.inputs.end(), is_dropped) ||
+           std::any_of(n.outputs.begin(), n.outputs.end(), is_dropped);
+  }
+
+  // The region with the dropped results it reads made inside and those it made left out.
+  void rebuild(Rewriter& r, const Node& n) const {
+    auto body = std::make_shared<Graph>();
+    std::vector<Value> inputs, results;
+    std::map<std::pair<const Node*, int32_t>, Value> made;
+    std::map<int32_t, Value> read;
+    const auto make = [&](auto&& self, const Node& owner, Value v) -> Value {
+      const auto key = std::pair(&owner, v.id);
+      if (const auto it = made.find(key); it != made.end()) return it->second;
+      const Graph& from = body_of(owner);
+      const Node& d = from.def(v);
+      if (d.op != Op::input) {
+        std::vector<Value> in;
+        for (Value x : d.inputs) in.push_back(self(self, owner, x));
+        return made[key] = body->add(d.op, d.attrs, in)[0];
+      }
+      const Value outer = outer_input(owner, from, v);
+      if (dropped_[outer.index()]) {
+        const Node& maker = g_.def(outer);
+        return made[key] =
+                   self(self, maker, body_of(maker).outputs[static_cast<size_t>(g_.values[outer.index()].index)]);
+      }
+      if (!read.contains(outer.id)) {
+        inputs.push_back(outer);
+        read[outer.id] = body->add(Op::input, LeafAttrs{"", g_.type(outer)}, {})[0];
+      }
+      return made[key] = read[outer.id];
+    };
+    for (size_t k = 0; k < n.outputs.size(); ++k) {
+      if (dropped_[n.outputs[k].index()]) continue;
+      results.push_back(n.outputs[k]);
+      body->outputs.push_back(make(make, n, body_of(n).outputs[k]));
+    }
+    if (results.empty()) return;
+    const auto out = r.dst.add(Op::fused, FusedAttrs{body}, r(inputs), n.scope, n.where);
+    for (size_t k = 0; k < out.size(); ++k) r.replace(results[k], out[k]);
+  }
+
+  const Graph& g_;
+  std::vector<Value> root_;                   // by value: the value whose memory it is
+  std::vector<std::vector<size_t>> readers_;  // by value, in order; of a root also those of its views
+  std::vector<bool> dropped_;                 // by value
+};
+
+}  // namespace
+
+Graph reread(const Graph& graph) { return dead_code(Reread(graph).run()); }
+
+}  // namespace freight::passes
