@@ -14,6 +14,8 @@ void ModelSource::declare(Options& o) {
   o.add("--optimizer", &optimizer, "optimizer of the training step", {.one_of = optim::names()});
   o.add("--device", &backend, "auto, cpu or ref");
   o.add("--precision", &precision, "fp32", {.one_of = {"fp32"}});
+  o.add("--recompute", &recompute, "activations computed again in the backward half: auto (the cheap ones) or all",
+        {.one_of = {"none", "auto", "all"}});
   o.add("--deterministic", &deterministic, "fixed kernel choices, no measurement");
 }
 
@@ -40,6 +42,7 @@ models::Model ModelSource::load() const { return load_model(model, size.options(
 CompileOptions ModelSource::compile_options() const {
   return {.backend = backend == "auto" ? std::string() : backend,
           .deterministic = deterministic,
+          .recompute = parse_recompute(recompute),
           .input_names = {"images", "labels"}};
 }
 

@@ -28,6 +28,7 @@ struct ModelSource {
   std::string backend = "auto";
   std::string precision = "fp32";
   bool deterministic = false;
+  std::string recompute = "none";
 
   void declare(Options& o);
   models::Model load() const;

@@ -174,6 +174,7 @@ int bench_command(const Args& args) {
                           {"arena_bytes", plan->arena_bytes()},
                           {"peak_rss_bytes", peak},
                           {"plan_steps", plan->steps().size()},
+                          {"flops", plan->total_cost().flops},
                           {"gflops_per_second", plan->total_cost().flops / median * 1e-9}};
   if (json) {
     std::printf("%s\n", j.dump().c_str());

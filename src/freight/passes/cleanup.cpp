@@ -62,7 +62,7 @@ void dump(const Graph& graph, int number, const char* pass) {
 }
 }  // namespace
 
-Graph run_pipeline(Graph graph, const Backend& backend) {
+Graph run_pipeline(Graph graph, const Backend& backend, Recompute recompute) {
   const bool check = env::get("FREIGHT_VERIFY") == "1", write = env::is_set("FREIGHT_DUMP");
   int number = 0;
   const auto pass = [&](const char* pass_name, auto&& f) {
@@ -77,6 +77,7 @@ Graph run_pipeline(Graph graph, const Backend& backend) {
   pass("simplify", [](const Graph& g) { return passes::simplify(g); });
   if (backend.fuses()) pass("fuse", [&](const Graph& g) { return passes::fuse(g, backend); });
   if (backend.fuses()) pass("reread", [](const Graph& g) { return passes::reread(g); });
+  if (recompute != Recompute::none) pass("remat", [&](const Graph& g) { return passes::remat(g, backend, recompute); });
   pass("schedule", [](const Graph& g) { return passes::schedule(g); });
   return graph;
 }

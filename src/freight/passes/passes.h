@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "freight/ir/graph.h"
+#include "freight/passes/recompute.h"
 
 namespace freight {
 
@@ -29,11 +30,13 @@ Graph decompose(const Graph& graph, const Backend* backend);
 Graph fuse(const Graph& graph, const Backend& backend);
 // Regions make cheap results of earlier regions again instead of reading them, where that saves memory.
 Graph reread(const Graph& graph);
+// Activations that backward reads are made again there where that lowers the peak of live bytes.
+Graph remat(const Graph& graph, const Backend& backend, Recompute mode);
 // Orders nodes so that states are read before they are overwritten and little memory is alive.
 Graph schedule(const Graph& graph);
 }  // namespace passes
 
 // All graph passes for one backend, with verification after each when FREIGHT_VERIFY=1.
-Graph run_pipeline(Graph graph, const Backend& backend);
+Graph run_pipeline(Graph graph, const Backend& backend, Recompute recompute = Recompute::none);
 
 }  // namespace freight

@@ -7,6 +7,7 @@
 
 #include "freight/base/array.h"
 #include "freight/ir/graph.h"
+#include "freight/passes/recompute.h"
 
 namespace freight {
 
@@ -15,6 +16,7 @@ class Plan;
 struct RunOptions {
   std::string backend = "cpu";
   bool deterministic = false;  // no plan-time measurement: fixed kernel choices
+  Recompute recompute = Recompute::none;
   friend bool operator==(const RunOptions&, const RunOptions&) = default;
 };
 

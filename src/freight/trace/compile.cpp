@@ -125,6 +125,7 @@ std::shared_ptr<const Plan> CompiledFunction::plan(const Argument* first, size_t
     if (!state_->options.backend.empty() && state_->options.backend != "auto")
       options.backend = state_->options.backend;
     options.deterministic = state_->options.deterministic;
+    options.recompute = state_->options.recompute;
     l.plan = plan_for(l.tape->graph(), options);
   }
   return l.plan;

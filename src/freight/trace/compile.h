@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "freight/passes/recompute.h"
 #include "freight/trace/tensor.h"
 
 namespace freight {
@@ -19,6 +20,7 @@ class Executable;
 struct CompileOptions {
   std::string backend = {};                   // empty: the default backend
   bool deterministic = false;                 // fixed kernel choices, no measurement
+  Recompute recompute = Recompute::none;      // activations that are made again instead of kept
   std::vector<std::string> input_names = {};  // of the arguments, for plans and messages; default x0, x1, ...
 };
 

@@ -62,7 +62,8 @@ struct Config {
   int64_t workers = -1;
   int64_t seed = 0;
   bool deterministic = false;
-  int64_t save_every = 0;  // steps; 0: each epoch
+  std::string recompute = "none";  // none, auto, all
+  int64_t save_every = 0;          // steps; 0: each epoch
   int64_t keep = 3;
   int64_t eval_every = 1;  // epochs; the last is always evaluated
 };

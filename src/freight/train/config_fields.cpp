@@ -125,6 +125,10 @@ std::vector<Field> make_fields() {
       {kMachine, "--precision", "precision", &C::precision, "fp32", words({"fp32"})},
       {kMachine, "-j,--workers", "workers", &C::workers, "data threads (-1: chosen)", at_least(-1), {"--num-workers"}},
       {kMachine, "--seed", "seed", &C::seed, "seed of everything random", at_least(0)},
+      {kMachine, "--recompute", "recompute", &C::recompute,
+       "activations computed again in the backward half instead of kept: auto (the cheap ones) or all, where that saves "
+       "memory",
+       words({"none", "auto", "all"})},
       {kMachine, "--deterministic", "deterministic", &C::deterministic, "equal bits on every run"},
 
       {kOutput, "-o,--output-dir", "", &C::output_dir, "directory of the run (default runs/MODEL-DATA)", {}, {"--out"}},

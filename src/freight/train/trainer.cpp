@@ -97,7 +97,9 @@ class Run {
     task_ = make_task(c_, bad_samples());
     model_ = task_->make_model();
     if (!c_.weights.empty()) load_weights(model_, c_.weights);
-    options_ = {.backend = c_.backend == "auto" ? std::string() : c_.backend, .deterministic = c_.deterministic};
+    options_ = {.backend = c_.backend == "auto" ? std::string() : c_.backend,
+                .deterministic = c_.deterministic,
+                .recompute = parse_recompute(c_.recompute)};
     feed_ = task_->train_feed();
     steps_per_epoch_ = feed_->batches_per_epoch();
     total_ = c_.epochs > 0 ? c_.epochs * steps_per_epoch_ : c_.max_steps;

@@ -1,0 +1,301 @@
+// Recompute of activations. What the backward half of a step reads of the forward half stays alive across the loss,
+// where memory peaks. Here some of these values die after their last forward reader; copies of the nodes that made them
+// make them again right before their first backward reader.
+//
+// Forward is everything up to the last node that an output of the graph (the loss) needs. It is cut into segments where
+// few bytes pass from one to the next; these are kept, the rest of a segment is made again from them. How many
+// segments, and which of them keep their values after all, is decided by the peak of live bytes that each choice leads
+// to. Runs after fusion, when the values are those that memory will hold, and nothing after it looks for equal nodes. A
+// copy is the same kernel on the same bits (random draws are functions of their key), so results do not change. States
+// are not updated twice: an update names the first value.
+#include <algorithm>
+
+#include "freight/backend/backend.h"
+#include "freight/base/error.h"
+#include "freight/passes/passes.h"
+
+namespace freight {
+
+Recompute parse_recompute(const std::string& word) {
+  if (word == "none") return Recompute::none;
+  if (word == "auto") return Recompute::automatic;
+  if (word == "all") return Recompute::all;
+  fail(ErrorKind::usage, "recompute", "unknown value: got ", word, ", need none, auto or all");
+}
+
+namespace passes {
+
+namespace {
+
+// Results below this part of the peak are kept: making them again would save nothing.
+constexpr size_t kSmall = 2048;
+constexpr int kSegments[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48};
+
+// By value: the value whose memory it is, itself unless it is a view.
+std::vector<Value> roots(const Graph& g) {
+  std::vector<Value> root(g.values.size());
+  for (const Node& n : g.nodes) {
+    for (Value v : n.outputs) root[v.index()] = info(n.op).kind == OpKind::view ? root[n.in(0).index()] : v;
+  }
+  return root;
+}
+
+// The largest sum of live bytes over the nodes in their order, as the memory plan will count it before it sees layouts:
+// leaves, outputs of the graph and next values of states have memory elsewhere, and results may take a dying input's.
+size_t peak_bytes(const Graph& g, const Backend& backend) {
+  const std::vector<Value> root = roots(g);
+  std::vector<size_t> bytes(g.values.size()), last(g.values.size());
+  for (size_t i = 0; i < g.nodes.size(); ++i) {
+    const OpKind kind = info(g.nodes[i].op).kind;
+    for (Value v : g.nodes[i].outputs) {
+      last[v.index()] = i;
+      if (kind != OpKind::leaf && kind != OpKind::view) bytes[v.index()] = g.type(v).bytes();
+    }
+    if (kind == OpKind::view) continue;
+    for (Value v : g.nodes[i].inputs) last[root[v.index()].index()] = i;
+  }
+  for (Value v : g.outputs) bytes[v.index()] = 0;
+  for (const Update& u : g.updates) bytes[u.next.index()] = 0;
+  size_t live = 0, peak = 0;
+  std::vector<std::vector<size_t>> dying(g.nodes.size());
+  for (size_t v = 0; v < bytes.size(); ++v) {
+    if (bytes[v] > 0) dying[last[v]].push_back(v);
+  }
+  for (size_t i = 0; i < g.nodes.size(); ++i) {
+    const Node& n = g.nodes[i];
+    size_t made = 0, reused = 0;
+    for (size_t k = 0; k < n.outputs.size(); ++k) {
+      const size_t size = bytes[n.outputs[k].index()];
+      made += size;
+      for (size_t j = 0; size > 0 && j < n.inputs.size(); ++j) {
+        const size_t r = root[n.inputs[j].index()].index();
+        if (bytes[r] != size || last[r] != i) continue;
+        if (!backend.in_place(g, n, static_cast<int>(j), static_cast<int>(k))) continue;
+        reused += size;
+        break;
+      }
+    }
+    peak = std::max(peak, live + made - std::min(made, reused));
+    live += made;
+    for (const size_t v : dying[i]) live -= bytes[v];
+  }
+  return peak;
+}
+
+// The part of a fused node that makes the results marked in `wanted` (by value).
+Node part_of(const Node& n, const std::vector<bool>& wanted) {
+  Node part = n;
+  if (n.op != Op::fused) return part;
+  Graph body = *attrs<FusedAttrs>(n).body;
+  for (size_t i = n.outputs.size(); i-- > 0;) {
+    if (wanted[n.outputs[i].index()]) continue;
+    const auto at = static_cast<std::ptrdiff_t>(i);
+    part.outputs.erase(part.outputs.begin() + at);
+    body.outputs.erase(body.outputs.begin() + at);
+  }
+  body = dead_code(body);
+  const std::vector<int> uses = body.use_counts();
+  Rewriter r(body);
+  part.inputs.clear();
+  size_t input = 0;
+  for (const Node& inner : body.nodes) {
+    if (inner.op == Op::input) {
+      const Value given = n.inputs[input++];
+      if (uses[inner.out().index()] == 0) continue;
+      part.inputs.push_back(given);
+    }
+    r.copy(inner);
+  }
+  part.attrs = FusedAttrs{std::make_shared<const Graph>(r.finish())};
+  return part;
+}
+
+class Remat {
+ public:
+  Remat(const Graph& graph, const Backend& backend, Recompute mode) : g_(graph), backend_(backend) { look(mode); }
+
+  Graph run() {
+    if (late_bytes_ == 0) return g_;
+    Graph best = g_;
+    size_t lowest = peak_;
+    Segments chosen;
+    const auto lowers = [&](const Segments& s, size_t below) {
+      Graph candidate = recompute(s);
+      const size_t peak = peak_bytes(schedule(candidate), backend_);
+      if (peak >= below) return false;
+      lowest = peak;
+      best = std::move(candidate);
+      chosen = s;
+      return true;
+    };
+    for (const int count : kSegments) lowers(segments(count), lowest);
+    // A segment whose values cost nothing where memory peaks keeps them: the last one does.
+    for (size_t i = chosen.kept.size(); i-- > 0;) {
+      Segments fewer = chosen;
+      fewer.kept[i] = true;
+      lowers(fewer, lowest + 1);
+    }
+    return best;
+  }
+
+ private:
+  struct Segments {
+    std::vector<size_t> ends;  // last node of each but the last
+    std::vector<bool> kept;    // by segment: its values are not made again
+    size_t of(size_t node) const {
+      return static_cast<size_t>(std::lower_bound(ends.begin(), ends.end(), node) - ends.begin());
+    }
+  };
+
+  // What forward is, who reads what in which half, and what may be made again.
+  void look(Recompute mode) {
+    std::vector<bool> live(g_.values.size());
+    for (Value v : g_.outputs) live[v.index()] = true;
+    for (size_t i = g_.nodes.size(); i-- > 0;) {
+      const Node& n = g_.nodes[i];
+      if (std::none_of(n.outputs.begin(), n.outputs.end(), [&](Value v) { return live[v.index()]; })) continue;
+      forward_ = std::max(forward_, i + 1);
+      for (Value v : n.inputs) live[v.index()] = true;
+    }
+    peak_ = peak_bytes(schedule(g_), backend_);
+    root_ = roots(g_);
+    may_.resize(g_.values.size());
+    late_.resize(g_.values.size());
+    readers_.resize(g_.values.size());
+    last_.resize(g_.values.size());
+    for (size_t i = 0; i < g_.nodes.size(); ++i) {
+      const Node& n = g_.nodes[i];
+      const OpKind kind = info(n.op).kind;
+      const bool heavy = kind == OpKind::contract || kind == OpKind::convolve || kind == OpKind::composite;
+      for (Value v : n.outputs) {
+        may_[v.index()] = i < forward_ && kind != OpKind::leaf && kind != OpKind::view &&
+                          (mode == Recompute::all || !heavy) && g_.type(v).bytes() > peak_ / kSmall;
+      }
+      if (kind == OpKind::view) continue;
+      for (Value v : n.inputs) {
+        const size_t r = root_[v.index()].index();
+        if (i >= forward_) {
+          late_[r] = true;
+        } else {
+          last_[r] = i;
+          ++readers_[r];
+        }
+      }
+    }
+    for (Value v : g_.outputs) may_[root_[v.index()].index()] = false;
+    for (const Update& u : g_.updates) may_[root_[u.next.index()].index()] = false;
+    for (size_t v = 0; v < may_.size(); ++v) {
+      if (may_[v] && late_[v]) late_bytes_ += bytes(v);
+    }
+  }
+  size_t bytes(size_t v) const { return g_.values[v].type.bytes(); }
+  size_t made_at(size_t v) const { return static_cast<size_t>(g_.values[v].node); }
+
+  // So many segments of about equal kept bytes; each ends where the fewest bytes cross, near its share.
+  Segments segments(int count) const {
+    std::vector<size_t> kept(forward_), crossing(forward_ + 1);
+    for (size_t v = 0; v < may_.size(); ++v) {
+      if (!may_[v]) continue;
+      if (late_[v]) kept[made_at(v)] += bytes(v);
+      for (size_t i = made_at(v); i < last_[v]; ++i) crossing[i] += bytes(v);
+    }
+    Segments s;
+    const double share = static_cast<double>(late_bytes_) / count;
+    size_t i = 0;
+    double so_far = 0;
+    for (int k = 1; k < count; ++k) {
+      size_t end = forward_;
+      for (; i < forward_ && so_far + static_cast<double>(kept[i]) <= (k + 0.5) * share; ++i) {
+        so_far += static_cast<double>(kept[i]);
+        if (so_far < (k - 0.5) * share) continue;
+        if (end == forward_ || crossing[i] < crossing[end]) end = i;
+      }
+      if (end < forward_) s.ends.push_back(end);
+    }
+    s.kept.resize(s.ends.size() + 1);
+    return s;
+  }
+
+  // By value: not kept, but made again wherever backward needs it.
+  std::vector<bool> dropped(const Segments& s) const {
+    std::vector<bool> drop(g_.values.size());
+    for (size_t i = 0; i < forward_; ++i) {
+      const Node& n = g_.nodes[i];
+      // An input that only this node reads would be kept in its results' stead.
+      size_t results = 0, instead = 0;
+      for (Value v : n.outputs) results += late_[v.index()] ? bytes(v.index()) : 0;
+      for (Value v : n.inputs) {
+        const size_t r = root_[v.index()].index();
+        const bool leaf = info(g_.def(root_[v.index()]).op).kind == OpKind::leaf;
+        if (!leaf && !drop[r] && !late_[r] && readers_[r] == 1) instead += bytes(r);
+      }
+      for (Value v : n.outputs) {
+        const size_t r = root_[v.index()].index();
+        const size_t segment = s.of(i);
+        drop[v.index()] = r != v.index() ? drop[r]
+                                         : may_[r] && !s.kept[segment] && s.of(last_[r]) <= segment &&
+                                               (results == 0 || instead < results);
+      }
+    }
+    return drop;
+  }
+
+  Graph recompute(const Segments& s) const {
+    const std::vector<bool> drop = dropped(s);
+    std::vector<bool> wanted(g_.values.size());
+    for (size_t i = g_.nodes.size(); i-- > 0;) {
+      const Node& n = g_.nodes[i];
+      bool reads = i >= forward_;
+      for (Value v : n.outputs) reads = reads || wanted[v.index()];
+      if (!reads) continue;
+      for (Value v : (i >= forward_ ? n : part_of(n, wanted)).inputs) {
+        if (drop[v.index()]) wanted[v.index()] = true;
+      }
+    }
+    Rewriter r(g_);
+    const std::vector<bool> all = wanted;
+    for (size_t i = 0; i < g_.nodes.size(); ++i) {
+      if (i >= forward_) make(r, g_.nodes[i].inputs, all, wanted);
+      r.copy(g_.nodes[i]);
+    }
+    return r.finish();
+  }
+
+  // Adds copies of the nodes behind those of `values` that are still wanted; who reads them from here on reads the
+  // copy.
+  void make(Rewriter& r, const std::vector<Value>& values, const std::vector<bool>& all,
+            std::vector<bool>& wanted) const {
+    for (Value v : values) {
+      if (!wanted[v.index()]) continue;
+      const Node part = part_of(g_.def(v), all);
+      for (Value made : part.outputs) wanted[made.index()] = false;
+      make(r, part.inputs, all, wanted);
+      const std::vector<Value> first = r(part.outputs);
+      r.copy(part);
+      for (size_t k = 0; k < first.size(); ++k) {
+        if (!all[part.outputs[k].index()]) r.replace(part.outputs[k], first[k]);
+      }
+    }
+  }
+
+  const Graph& g_;
+  const Backend& backend_;
+  size_t forward_ = 0;  // nodes before this one are forward
+  size_t peak_ = 0;     // as the graph is
+  size_t late_bytes_ = 0;
+  std::vector<Value> root_;
+  // By root: may be made again; read by backward; forward readers; the last of these.
+  std::vector<bool> may_, late_;
+  std::vector<int> readers_;
+  std::vector<size_t> last_;
+};
+
+}  // namespace
+
+Graph remat(const Graph& graph, const Backend& backend, Recompute mode) {
+  return mode == Recompute::none ? graph : Remat(graph, backend, mode).run();
+}
+
+}  // namespace passes
+
+}  // namespace freight
