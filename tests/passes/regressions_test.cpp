@@ -1,4 +1,7 @@
 // Faults of passes and plans that were found once, each as the smallest graph that shows it.
+#include <set>
+
+#include "freight/run/plan.h"
 #include "tests/support/graphs.h"
 #include "tests/support/run.h"
 
@@ -48,6 +51,28 @@ TEST(Schedule, AStateReplacedByAnInputKeepsTheSignature) {
   const Array expected = interpret(g, in, expected_states)[0];
   EXPECT_TRUE(close(run_planned("ref", g, in, states)[0], expected, 1e-6));
   EXPECT_TRUE(close(states[0], in[0], 0));
+}
+
+TEST(Memory, ResultsThatNobodyReadsDoNotTakeTheMemoryOfOneThatIsRead) {
+  Graph body;
+  const Value in = Builder(body).one(Op::input, LeafAttrs{"", kSquare}, {});
+  for (const Op op : {Op::exp, Op::square, Op::neg}) body.outputs.push_back(Builder(body).unary(op, in));
+  Graph g;
+  Builder b(g);
+  const Value y = b.unary(Op::tanh, input(b, kSquare));
+  const std::vector<Value> made = b.add(Op::fused, FusedAttrs{std::make_shared<const Graph>(body)}, {y});
+  g.outputs = {b.unary(Op::sin, made[1])};
+  const auto plan = plan_for(g, {.backend = fusing_backend(), .deterministic = true});
+  const Graph& planned = plan->graph();
+  int checked = 0;
+  for (const Node& n : planned.nodes) {
+    if (n.outputs.size() != 3) continue;
+    std::set<size_t> places;
+    for (Value v : n.outputs) places.insert(plan->memory().buffers[v.index()].offset);
+    EXPECT_EQ(places.size(), 3u);
+    ++checked;
+  }
+  EXPECT_EQ(checked, 1);
 }
 
 TEST(Simplify, FoldedConstantsAreRoundedToTheirTypeFirst) {

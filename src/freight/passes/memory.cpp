@@ -123,7 +123,9 @@ struct Planner {
       // The input must appear once, and no other result may have taken it.
       const auto reads = std::count_if(n.inputs.begin(), n.inputs.end(), [&](Value x) { return root(x) == r; });
       const Value own = owner[r.index()];
-      if (reads != 1 || buffer(own).last > at) continue;
+      const auto earlier = n.outputs.begin() + result;
+      const bool taken = std::any_of(n.outputs.begin(), earlier, [&](Value x) { return owner[x.index()] == own; });
+      if (reads != 1 || taken || buffer(own).last > at) continue;
       owner[v.index()] = own;
       buffer(own).last = std::max(buffer(own).last, buffer(v).last);
       return;

@@ -28,7 +28,7 @@ namespace passes {
 namespace {
 
 // Results below this part of the peak are kept: making them again would save nothing.
-constexpr size_t kSmall = 2048;
+constexpr size_t kSmall = 16384;
 constexpr int kSegments[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48};
 
 // By value: the value whose memory it is, itself unless it is a view.
@@ -85,7 +85,8 @@ size_t peak_bytes(const Graph& g, const Backend& backend) {
 // The part of a fused node that makes the results marked in `wanted` (by value).
 Node part_of(const Node& n, const std::vector<bool>& wanted) {
   Node part = n;
-  if (n.op != Op::fused) return part;
+  const bool whole = std::all_of(n.outputs.begin(), n.outputs.end(), [&](Value v) { return wanted[v.index()]; });
+  if (n.op != Op::fused || whole) return part;
   Graph body = *attrs<FusedAttrs>(n).body;
   for (size_t i = n.outputs.size(); i-- > 0;) {
     if (wanted[n.outputs[i].index()]) continue;
@@ -252,13 +253,24 @@ class Remat {
         if (drop[v.index()]) wanted[v.index()] = true;
       }
     }
+    // What forward made for backward alone is made there alone.
+    std::vector<bool> first(g_.values.size());
+    for (size_t v = 0; v < first.size(); ++v) {
+      const size_t root = root_[v].index();
+      first[v] = !wanted[root] || readers_[root] > 0;
+    }
     Rewriter r(g_);
     const std::vector<bool> all = wanted;
     for (size_t i = 0; i < g_.nodes.size(); ++i) {
-      if (i >= forward_) make(r, g_.nodes[i].inputs, all, wanted);
-      r.copy(g_.nodes[i]);
+      const Node& n = g_.nodes[i];
+      if (i >= forward_) {
+        make(r, n.inputs, all, wanted);
+        r.copy(n);
+      } else if (std::any_of(n.outputs.begin(), n.outputs.end(), [&](Value v) { return first[v.index()]; })) {
+        r.copy(part_of(n, first));
+      }
     }
-    return r.finish();
+    return dead_code(r.finish());
   }
 
   // Adds copies of the nodes behind those of `values` that are still wanted; who reads them from here on reads the
@@ -270,11 +282,12 @@ class Remat {
       const Node part = part_of(g_.def(v), all);
       for (Value made : part.outputs) wanted[made.index()] = false;
       make(r, part.inputs, all, wanted);
-      const std::vector<Value> first = r(part.outputs);
-      r.copy(part);
-      for (size_t k = 0; k < first.size(); ++k) {
-        if (!all[part.outputs[k].index()]) r.replace(part.outputs[k], first[k]);
+      std::vector<std::pair<Value, Value>> kept;  // results that are not made again keep their readers
+      for (Value made : part.outputs) {
+        if (!all[made.index()]) kept.emplace_back(made, r(made));
       }
+      r.copy(part);
+      for (const auto& [made, now] : kept) r.replace(made, now);
     }
   }
 

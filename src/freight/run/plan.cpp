@@ -1,6 +1,8 @@
 // Lowers graphs to plans and keeps the cache of plans; see plan.h and executable.h.
 #include "freight/run/plan.h"
 
+#include <malloc.h>
+
 #include <list>
 
 #include "freight/base/error.h"
@@ -46,6 +48,8 @@ Plan::Plan(const Graph& graph, const RunOptions& options) : source_(graph), opti
     steps_.push_back(std::move(step));
   }
   memory_ = passes::memory(placed_, device, scratch);
+  // The passes leave their garbage in the heap, where the arena of a large plan does not fit in.
+  if (memory_.arena_bytes > kStreamBytes) malloc_trim(0);
 }
 
 Cost Plan::total_cost() const {
