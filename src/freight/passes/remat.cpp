@@ -2,12 +2,12 @@
 // where memory peaks. Here some of these values die after their last forward reader; copies of the nodes that made them
 // make them again right before their first backward reader.
 //
-// Forward is everything up to the last node that an output of the graph (the loss) needs. It is cut into segments where
-// few bytes pass from one to the next; these are kept, the rest of a segment is made again from them. How many
-// segments, and which of them keep their values after all, is decided by the peak of live bytes that each choice leads
-// to. Runs after fusion, when the values are those that memory will hold, and nothing after it looks for equal nodes. A
-// copy is the same kernel on the same bits (random draws are functions of their key), so results do not change. States
-// are not updated twice: an update names the first value.
+// Forward is everything up to the last node of any size that an output of the graph (the loss) needs. It is cut into
+// segments where few bytes pass from one to the next; these are kept, the rest of a segment is made again from them.
+// How many segments, and which of them keep their values after all, is decided by the peak of live bytes that each
+// choice leads to. Runs after fusion, when the values are those that memory will hold, and nothing after it looks for
+// equal nodes. A copy is the same kernel on the same bits (random draws are functions of their key), so results do not
+// change. States are not updated twice: an update names the first value.
 #include <algorithm>
 
 #include "freight/backend/backend.h"
@@ -150,15 +150,21 @@ class Remat {
 
   // What forward is, who reads what in which half, and what may be made again.
   void look(Recompute mode) {
+    peak_ = peak_bytes(schedule(g_), backend_);
     std::vector<bool> live(g_.values.size());
     for (Value v : g_.outputs) live[v.index()] = true;
     for (size_t i = g_.nodes.size(); i-- > 0;) {
       const Node& n = g_.nodes[i];
       if (std::none_of(n.outputs.begin(), n.outputs.end(), [&](Value v) { return live[v.index()]; })) continue;
-      forward_ = std::max(forward_, i + 1);
+      // A region of single numbers may hold the loss and yet stand far behind, with those of the optimizer.
+      const auto large = [&](Value v) {
+        return info(g_.def(v).op).kind != OpKind::leaf && g_.type(v).bytes() > peak_ / kSmall;
+      };
+      if (std::any_of(n.inputs.begin(), n.inputs.end(), large) ||
+          std::any_of(n.outputs.begin(), n.outputs.end(), large))
+        forward_ = std::max(forward_, i + 1);
       for (Value v : n.inputs) live[v.index()] = true;
     }
-    peak_ = peak_bytes(schedule(g_), backend_);
     root_ = roots(g_);
     may_.resize(g_.values.size());
     late_.resize(g_.values.size());
