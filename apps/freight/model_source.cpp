@@ -1,9 +1,12 @@
 // See model_source.h.
 #include "model_source.h"
 
+#include <cstdio>
+
 #include "freight/base/error.h"
 #include "freight/models/models.h"
 #include "freight/optim/create.h"
+#include "freight/train/precision.h"
 
 namespace freight::app {
 
@@ -13,9 +16,9 @@ void ModelSource::declare(Options& o) {
   size.declare(o);
   o.add("--optimizer", &optimizer, "optimizer of the training step", {.one_of = optim::names()});
   o.add("--device", &backend, "auto, cpu or ref");
-  o.add("--precision", &precision, "fp32", {.one_of = {"fp32"}});
   o.add("--recompute", &recompute, "activations computed again in the backward half: auto (the cheap ones) or all",
         {.one_of = {"none", "auto", "all"}});
+  o.add("--precision", &precision, "of the arithmetic: fp32, bf16 or fp16", {.one_of = train::precision_names()});
   o.add("--deterministic", &deterministic, "fixed kernel choices, no measurement");
 }
 
@@ -40,9 +43,12 @@ models::Options ModelSize::options() const {
 models::Model ModelSource::load() const { return load_model(model, size.options()); }
 
 CompileOptions ModelSource::compile_options() const {
+  const train::ComputeType compute = train::compute_type(precision, backend);
+  if (!compute.note.empty()) std::fprintf(stderr, "note    %s\n", compute.note.c_str());
   return {.backend = backend == "auto" ? std::string() : backend,
           .deterministic = deterministic,
           .recompute = parse_recompute(recompute),
+          .compute = compute.dtype,
           .input_names = {"images", "labels"}};
 }
 

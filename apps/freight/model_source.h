@@ -32,6 +32,7 @@ struct ModelSource {
 
   void declare(Options& o);
   models::Model load() const;
+  // Says on stderr where the device lacks the precision.
   CompileOptions compile_options() const;
 };
 

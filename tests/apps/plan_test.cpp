@@ -28,6 +28,26 @@ TEST(ModelsCommand, ListsAndShows) {
   EXPECT_NE(run_freight({"models", "show", "lenet"}).out.find("Conv2d"), std::string::npos);
 }
 
+TEST(BenchCommand, SaysWhereTheDeviceLacksThePrecision) {
+  const std::vector<std::string> command = {"bench",     "step", "--model",  "mlp", "-b",     "4",
+                                            "--seconds", "0.01", "--device", "cpu", "--json", "--precision"};
+  const auto with = [&](const char* precision) {
+    std::vector<std::string> args = command;
+    args.emplace_back(precision);
+    const Ran r = run_freight(args);
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_GT(Json::parse(r.out).at("plan_steps"), 0);
+    return r.err;
+  };
+  EXPECT_EQ(with("fp32"), "");
+  EXPECT_EQ(with("fp16"), "note    no fp16 on this device (the cpu backend has no f16 kernels): computing in f32\n");
+  const Ran profile = run_freight(
+      {"profile", "--model", "mlp", "-b", "4", "--seconds", "0", "--device", "ref", "--precision", "bf16", "--plan"});
+  EXPECT_EQ(profile.code, 0) << profile.err;
+  EXPECT_NE(profile.out.find("matmul"), std::string::npos);
+  EXPECT_NE(profile.out.find("bf16[4,"), std::string::npos) << profile.out;
+}
+
 TEST(ModelsCommand, ClassesAndInputSizeAreFlags) {
   const Ran r = run_freight(
       {"models", "show", "resnet18", "--num-classes", "7", "--input-size", "64x96", "--json", "--batch-size=2"});

@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "freight/backend/backend.h"
 #include "freight/io/image.h"
 #include "freight/io/npy.h"
+#include "freight/io/safetensors.h"
 #include "run_command.h"
 #include "tests/support/small_digits.h"
 
@@ -54,6 +56,58 @@ TEST(TrainCommand, PrintsOneJsonLineWithTheResult) {
   EXPECT_EQ(r.err.find('\r'), std::string::npos);
   EXPECT_EQ(Json::parse(read_file(dir + "/run/config.json")).at("max_steps"), 20);
   EXPECT_EQ(run_freight({"train", "--config", dir + "/run/config.json", "--dry-run"}).code, 0);
+}
+
+TEST(TrainCommand, APrecisionThatTheDeviceLacksIsSaidInOneLineAndTrainsInF32) {
+  const std::string dir = small_digits();
+  const auto run = [&](const std::string& precision, const std::string& device, const std::vector<std::string>& env) {
+    const Ran r = run_freight({"train", dir, "--model", "lenet", "--max-steps", "8", "--device", device, "--precision",
+                               precision, "--overwrite", "-o", dir + "/run"},
+                              "", env);
+    EXPECT_EQ(r.code, 0) << r.err;
+    return std::pair(r.err, Json::parse(read_file(dir + "/run/run.json")).at("compute").get<std::string>());
+  };
+  const auto stored = [&] {
+    const io::SafeTensors file = io::load_safetensors(dir + "/run/model.safetensors");
+    for (const auto& [name, array] : file.tensors) EXPECT_EQ(array.dtype(), DType::f32) << name;
+  };
+  const auto [half, half_type] = run("fp16", "cpu", {});
+  EXPECT_NE(half.find("note    no fp16 on this device (the cpu backend has no f16 kernels): computing in f32\n"),
+            std::string::npos)
+      << half;
+  EXPECT_EQ(half_type, "f32");
+  stored();
+  const auto [brain, brain_type] = run("bf16", "cpu", {});
+  const bool has = backend("cpu").lacks(DType::bf16).empty();  // as this machine is
+  EXPECT_EQ(
+      brain.find("note    no bf16 on this device (the processor has neither avx512_bf16 nor AMX)") == std::string::npos,
+      has)
+      << brain;
+  EXPECT_EQ(brain_type, has ? "bf16" : "f32");
+  stored();
+  const auto [emulated, emulated_type] = run("bf16", "cpu", {"FREIGHT_BF16=1"});
+  EXPECT_EQ(emulated_type == "bf16", emulated.find("note    no bf16") == std::string::npos) << emulated;
+  stored();
+  const auto [on_ref, ref_type] = run("bf16", "ref", {});
+  EXPECT_EQ(on_ref.find("note    no bf16"), std::string::npos) << on_ref;
+  EXPECT_EQ(ref_type, "bf16");
+  stored();
+  expect_refused(run_freight({"train", dir, "--precision", "bf15", "-o", dir + "/run2"}), 2, {"--precision", "bf16"});
+}
+
+TEST(TrainCommand, DigitsInEmulatedBf16AreLearntAsWellAsInF32) {
+  const std::string dir = scratch_dir();
+  const auto top1 = [&](const std::string& precision) {
+    const Ran r = run_freight({"train", "digits", "--model", "mlp", "--epochs", "1", "--precision", precision, "--json",
+                               "-q", "--overwrite", "-o", dir + "/run"},
+                              "", {"FREIGHT_BF16=1"});
+    EXPECT_EQ(r.code, 0) << r.err;
+    return Json::parse(r.out).at("test_top1").get<double>();
+  };
+  const double f32 = top1("fp32"), bf16 = top1("bf16");
+  if (Json::parse(read_file(dir + "/run/run.json")).at("compute") != "bf16") GTEST_SKIP() << "no AVX-512 here";
+  EXPECT_GT(f32, 95);
+  EXPECT_NEAR(bf16, f32, 0.7);
 }
 
 TEST(TrainCommand, ARecipeHoldsWhateverOtherFlagsAreGiven) {

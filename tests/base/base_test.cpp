@@ -55,6 +55,31 @@ TEST(BFloat, RoundsToNearestEvenAndKeepsNan) {
   EXPECT_TRUE(std::isnan(static_cast<float>(BFloat16(NAN))));
 }
 
+TEST(Half, RoundsToNearestEvenOverItsWholeRange) {
+  EXPECT_EQ(Float16(1.0f).bits, 0x3c00);
+  EXPECT_EQ(Float16(-2.0f).bits, 0xc000);
+  EXPECT_EQ(Float16(65504.0f).bits, 0x7bff);
+  EXPECT_EQ(Float16(65519.996f).bits, 0x7bff);
+  EXPECT_EQ(Float16(65520.0f).bits, 0x7c00);  // halfway to 2^16: infinity is even
+  EXPECT_EQ(Float16(-INFINITY).bits, 0xfc00);
+  EXPECT_EQ(Float16(-0.0f).bits, 0x8000);
+  EXPECT_EQ(Float16(0x1p-24f).bits, 1);
+  EXPECT_EQ(Float16(0x1p-25f).bits, 0);
+  EXPECT_TRUE(std::isnan(static_cast<float>(Float16(NAN))));
+  Float16 h, next;
+  for (uint32_t bits = 0; bits < 0x7bff; ++bits) {  // each finite number, and what lies between it and the next
+    h.bits = static_cast<uint16_t>(bits);
+    next.bits = static_cast<uint16_t>(bits + 1);
+    const float a = static_cast<float>(h), b = static_cast<float>(next), middle = 0.5f * (a + b);
+    ASSERT_LT(a, b);
+    ASSERT_EQ(Float16(a).bits, bits);
+    ASSERT_EQ(Float16(-a).bits, bits | 0x8000u);
+    ASSERT_EQ(Float16(middle).bits, bits % 2 ? bits + 1 : bits);
+    ASSERT_EQ(Float16(std::nextafter(middle, 0.0f)).bits, bits);
+    ASSERT_EQ(Float16(std::nextafter(middle, 1e9f)).bits, bits + 1);
+  }
+}
+
 TEST(PhiloxTest, MatchesTheKnownAnswersOfRandom123) {
   const Philox4 zero = philox(0, 0, 0);
   EXPECT_EQ(zero.v[0], 0x6627e8d5u);

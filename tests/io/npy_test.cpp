@@ -46,9 +46,12 @@ TEST(Npy, ReadsBigEndianSmallTypesAndNewerVersions) {
   EXPECT_EQ(parse_npy(bytes_of(npy(dict(">i2", "False", "(2,)"), std::string("\x01\x02\xff\xfe", 4), 2)), "a")
                 .to_vector<int>(),
             (std::vector<int>{258, -2}));
-  EXPECT_EQ(parse_npy(bytes_of(npy(dict("<f2", "False", "(3,)"), std::string("\x00\x3c\x00\xc0\x01\x00", 6), 3)), "a")
-                .to_vector<float>(),
-            (std::vector<float>{1.0f, -2.0f, 0x1p-24f}));
+  for (const auto& [descr, bytes] : {std::pair{"<f2", std::string("\x00\x3c\x00\xc0\x01\x00", 6)},
+                                     std::pair{">f2", std::string("\x3c\x00\xc0\x00\x00\x01", 6)}}) {
+    const Array a = parse_npy(bytes_of(npy(dict(descr, "False", "(3,)"), bytes, 3)), "a");
+    EXPECT_EQ(a.dtype(), DType::f16);
+    EXPECT_EQ(a.to_vector<float>(), (std::vector<float>{1.0f, -2.0f, 0x1p-24f}));
+  }
   EXPECT_EQ(parse_npy(bytes_of(npy("{\"shape\":(),'descr':'<i4','fortran_order':False}", le(7, 4))), "a").numel(), 1);
 }
 

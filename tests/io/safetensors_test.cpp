@@ -19,6 +19,7 @@ SafeTensors example() {
            {"mask", Array::of<uint8_t>({1, 0, 1, 1, 0}, {5})},
            {"a.weight", Array::of<double>({1.5, -2}, {1, 2})},
            {"half", Array::of<float>({0.5f, 3.0f}, {2}).cast(DType::bf16)},
+           {"small", Array::of<float>({0.25f, -1e-7f, 65504.0f}, {3}).cast(DType::f16)},
            {"count", Array::of<int64_t>({1LL << 40}, {})},
            {"none", Array(DType::f32, {0, 4})}}};
 }
@@ -53,16 +54,18 @@ TEST(SafeTensorsTest, PythonReadsIt) {
       "assert f.metadata()['classes'] == 'a\\nb'; "
       "assert f.get_tensor('b.bias').tolist() == [1, 2, 3]; "
       "assert f.get_tensor('count').item() == 1 << 40; "
+      "h = f.get_tensor('small'); assert h.dtype == 'float16' and h[0] == 0.25 and h[2] == 65504; "
       "assert f.get_tensor('none').shape == (0, 4)";
   EXPECT_EQ(std::system(("python3 -c \"" + check + "\" " + (dir / "m.safetensors")).c_str()), 0);
 }
 
-TEST(SafeTensorsTest, HalfFloatsWidenOnLoad) {
+TEST(SafeTensorsTest, HalfFloatsStayHalf) {
   const std::string header = R"({"h":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}})";
   const SafeTensors s = parse_safetensors(bytes_of(file_of(header, std::string("\x00\x3c\x00\x7c", 4))), "h");
-  EXPECT_EQ(s.tensors[0].second.dtype(), DType::f32);
-  EXPECT_EQ(s.tensors[0].second.data<float>()[0], 1.0f);
-  EXPECT_TRUE(std::isinf(s.tensors[0].second.data<float>()[1]));
+  EXPECT_EQ(s.tensors[0].second.dtype(), DType::f16);
+  const std::vector<float> values = s.tensors[0].second.to_vector<float>();
+  EXPECT_EQ(values[0], 1.0f);
+  EXPECT_TRUE(std::isinf(values[1]));
 }
 
 struct Bad {

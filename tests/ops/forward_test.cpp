@@ -1,5 +1,5 @@
 // Every op on every backend through passes and plan, generated from op_rows.h: results and gradients against the oracle
-// in f64, in f32 and bf16, with operands that are views; the text form; behaviour at NaN and infinity.
+// in f64, in f32, bf16 and f16, with operands that are views; the text form; behaviour at NaN and infinity.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -35,9 +35,10 @@ Graph with_gradients(Graph g) {
 }
 
 void compare_with_oracle(const Graph& g, const std::vector<Array>& inputs, double slack) {
-  const bool rounds =
-      std::any_of(g.values.begin(), g.values.end(), [](const ValueInfo& v) { return v.type.dtype == DType::bf16; });
-  const double allowed = rounds ? tolerance(DType::bf16) * std::min(slack, 4.0) : tolerance(DType::f32) * slack;
+  double allowed = tolerance(DType::f32) * slack;
+  for (const ValueInfo& v : g.values) {
+    if (wide(v.type.dtype) != v.type.dtype) allowed = std::max(allowed, tolerance(v.type.dtype) * std::min(slack, 4.0));
+  }
   const std::vector<Array> expected = interpret(retype(g, DType::f64), retype(inputs, DType::f64));
   for (const std::string& backend : computing_backends()) {
     const std::vector<Array> got = run_planned(backend, g, inputs);
@@ -70,16 +71,19 @@ TEST_P(Forward, AgreesWhenOperandsAreViews) {
   }
 }
 
-TEST_P(Forward, AgreesInBf16) {
+void agrees_in(Op op, DType dtype) {
   for (const OpRow& row : op_rows()) {
-    bool floating = row.op == GetParam();
+    bool floating = row.op == op;
     for (const Operand& o : row.in) floating = floating && (o.type.dtype == DType::f32 || !is_floating(o.type.dtype));
     if (!floating) continue;
     SCOPED_TRACE(to_string(row));
-    const Graph g = retype(graph_of(row), DType::bf16);
-    compare_with_oracle(g, retype(inputs_of(row, g, 3), DType::bf16), row.slack);
+    const Graph g = retype(graph_of(row), dtype);
+    compare_with_oracle(g, retype(inputs_of(row, g, 3), dtype), row.slack);
   }
 }
+
+TEST_P(Forward, AgreesInBf16) { agrees_in(GetParam(), DType::bf16); }
+TEST_P(Forward, AgreesInF16) { agrees_in(GetParam(), DType::f16); }
 
 TEST_P(Forward, TextFormRoundTrips) {
   for (const OpRow& row : op_rows()) {

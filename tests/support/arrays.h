@@ -90,6 +90,8 @@ inline testing::AssertionResult close(const Array& got, const Array& expected, d
 }
 
 // What a result of this element type may be off by, relative.
-inline double tolerance(DType dtype) { return dtype == DType::f64 ? 1e-12 : dtype == DType::bf16 ? 1.0 / 64 : 1e-5; }
+inline double tolerance(DType dtype) {
+  return dtype == DType::f64 ? 1e-12 : dtype == DType::bf16 ? 1.0 / 64 : dtype == DType::f16 ? 1.0 / 512 : 1e-5;
+}
 
 }  // namespace freight::test

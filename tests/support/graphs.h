@@ -66,7 +66,7 @@ inline Value weighted_sum(Graph& g, const std::vector<Value>& values, uint64_t s
   for (Value v : values) {
     if (!v.valid()) continue;
     if (!is_floating(b.type(v).dtype)) continue;
-    if (b.type(v).dtype == DType::bf16) v = b.cast(v, DType::f32);
+    v = b.cast(v, wide(b.type(v).dtype));
     const Type t = b.type(v);
     const Array weights = random_array({t, Fill::unit}, seed++);
     const Value w = b.one(Op::constant, ConstantAttrs{t, 0, weights}, {});

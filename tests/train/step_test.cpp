@@ -5,8 +5,10 @@
 
 #include <cmath>
 
+#include "freight/base/error.h"
 #include "freight/base/philox.h"
 #include "freight/nn/nn.h"
+#include "freight/ops/ops.h"
 
 namespace freight::train {
 namespace {
@@ -95,6 +97,147 @@ TEST(TrainStep, ALossThatIsNotFiniteLeavesTheModelAsItWas) {
     EXPECT_EQ(model.net->parameters()[0].array().to_vector<float>(), before.to_vector<float>());
     EXPECT_NE(step.first_nonfinite(x, labels(6)).find("0 (conv"), std::string::npos)
         << step.first_nonfinite(x, labels(6));
+  }
+}
+
+// ---- mixed precision ----
+
+std::vector<float> all_values(const std::vector<nn::NamedVariable>& list) {
+  std::vector<float> out;
+  for (const nn::NamedVariable& v : list) {
+    const std::vector<float> more = v.variable.array().to_vector<float>();
+    out.insert(out.end(), more.begin(), more.end());
+  }
+  return out;
+}
+
+models::Model small_conv_net() {
+  return models::from_spec(R"({"format": "freight-model-1", "name": "small", "input": [1, 8, 8], "net": [
+      {"type": "Conv2d", "out": 4, "kernel": 3}, {"type": "BatchNorm2d"}, {"type": "ReLU"},
+      {"type": "Flatten"}, {"type": "Linear", "out": 10}]})");
+}
+
+// A small net with all that a step changes: weights, statistics, moments, averages.
+struct Small {
+  models::Model model;
+  optim::AdamW optimizer;
+  optim::EMA ema;
+  TrainStep step;
+  Array x = random_images({8, 1, 8, 8}), y = labels(8);
+
+  Small(const std::string& backend, DType compute, const StepOptions& options = {})
+      : model(made()),
+        optimizer(model.net->parameters(), {.lr = 0.01, .weight_decay = 0.1}),
+        ema(*model.net, {.decay = 0.9}),
+        step(model, optimizer, &ema, options, {.backend = backend, .deterministic = true, .compute = compute}) {}
+  static models::Model made() {
+    seed(4);
+    models::Model m = small_conv_net();
+    m.net->train();
+    return m;
+  }
+  std::vector<float> state() const {
+    std::vector<float> all;
+    for (const auto& list : {model.net->state_dict(), optimizer.state_dict(), ema.state_dict()}) {
+      const std::vector<float> more = all_values(list);
+      all.insert(all.end(), more.begin(), more.end());
+    }
+    return all;
+  }
+};
+
+TEST(LossScaling, AStepWithInfiniteGradientsChangesNothingAndHalvesTheFactor) {
+  // A factor of 2^60 overflows f16 in the first gradient; the loss itself stays finite.
+  Small s("ref", DType::f16, {.loss_scale = {.initial = 0x1p60, .growth_interval = 3}});
+  const std::vector<float> before = s.state();
+  for (int i = 1; i <= 3; ++i) {
+    EXPECT_TRUE(std::isfinite(s.step.run(s.x, s.y).loss));
+    EXPECT_EQ(s.state(), before);
+    EXPECT_EQ(s.step.loss_scale()->factor(), std::ldexp(1.0, 60 - i));
+    EXPECT_EQ(s.step.loss_scale()->good_steps(), 0);
+  }
+}
+
+TEST(LossScaling, TheFactorDoublesAfterEnoughGoodStepsAndNotBefore) {
+  Small s("ref", DType::f16, {.loss_scale = {.initial = 64, .growth_interval = 3}});
+  std::vector<float> last = s.state();
+  const double factors[] = {64, 64, 128, 128, 128, 256};
+  const int64_t good[] = {1, 2, 0, 1, 2, 0};
+  for (int i = 0; i < 6; ++i) {
+    s.step.run(s.x, s.y);
+    EXPECT_EQ(s.step.loss_scale()->factor(), factors[i]) << i;
+    EXPECT_EQ(s.step.loss_scale()->good_steps(), good[i]) << i;
+    EXPECT_NE(s.state(), last);
+    last = s.state();
+  }
+}
+
+TEST(LossScaling, OnePartThatOverflowsSkipsTheWholeBatch) {
+  Small s("ref", DType::f16, {.parts = 2, .loss_scale = {.initial = 0x1p60, .growth_interval = 3}});
+  const auto weights = [&] {
+    std::vector<float> all;
+    for (const Variable& p : s.model.net->parameters()) {
+      const std::vector<float> more = p.array().to_vector<float>();
+      all.insert(all.end(), more.begin(), more.end());
+    }
+    return all;
+  };
+  const std::vector<float> before = weights();
+  s.step.run(s.x, s.y);
+  EXPECT_EQ(weights(), before);
+  EXPECT_EQ(s.step.loss_scale()->factor(), 0x1p59);
+  // The accumulators are empty again: good steps follow once the factor fits.
+  Small t("ref", DType::f16, {.parts = 2, .loss_scale = {.initial = 0x1p20, .growth_interval = 100}});
+  const double first = t.step.run(t.x, t.y).loss;
+  double loss = first;
+  for (int i = 0; i < 25; ++i) loss = t.step.run(t.x, t.y).loss;
+  EXPECT_LT(loss, 0.6 * first);
+}
+
+// Adds 0 in a way that has no finite derivative.
+class Cliff : public nn::Module {
+ public:
+  Cliff() : fc_(add<nn::Linear>("fc", 64, 10)) {}
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = fc_(reshape(x, {x.dim(0), 64}));
+    return y + sqrt(abs(y) * 0.0);
+  }
+
+ private:
+  nn::Linear& fc_;
+};
+
+TEST(LossScaling, GradientsThatNoFactorMakesFiniteEndTheRun) {
+  set_default_backend("cpu");
+  const models::Model model{"cliff", {DType::f32, {1, 8, 8}}, std::make_shared<Cliff>()};
+  optim::SGD sgd(model.net->parameters(), {.lr = 0.1});
+  TrainStep step(model, sgd, nullptr, {.loss_scale = {.initial = 0x1p-18}}, {.backend = "ref", .compute = DType::f16});
+  const Array x = random_images({8, 1, 8, 8}), y = labels(8);
+  EXPECT_TRUE(std::isfinite(step.run(x, y).loss));
+  try {
+    step.run(x, y);
+    FAIL() << "trained on";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::diverged);
+    EXPECT_NE(std::string(e.what()).find("need more than"), std::string::npos) << e.what();
+  }
+}
+
+TEST(MixedPrecision, TrainingFollowsThatInF32) {
+  Small f32("ref", DType::f32);
+  std::vector<double> expected;
+  for (int i = 0; i < 40; ++i) expected.push_back(f32.step.run(f32.x, f32.y).loss);
+  EXPECT_LT(expected.back(), 0.3 * expected.front());
+  EXPECT_EQ(f32.step.loss_scale(), nullptr);
+  for (const auto& [backend, compute] : {std::pair{"ref", DType::f16}, {"ref", DType::bf16}, {"cpu", DType::bf16}}) {
+    SCOPED_TRACE(cat(backend, " ", compute));
+    Small low(backend, compute);
+    double worst = 0;
+    for (const double e : expected) worst = std::max(worst, std::fabs(low.step.run(low.x, low.y).loss - e));
+    EXPECT_LT(worst, compute == DType::f16 ? 0.01 : 0.08);
+    EXPECT_GT(worst, 0);
+    EXPECT_EQ(low.step.loss_scale() != nullptr, compute == DType::f16);
+    for (const nn::NamedVariable& v : low.model.net->state_dict()) EXPECT_EQ(v.variable.type().dtype, DType::f32);
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "freight/base/strings.h"
+
 namespace freight {
 
 bool Layout::operator==(const Layout& other) const {
@@ -46,6 +48,10 @@ bool is_dense(const Shape& shape, const Layout& layout) {
 
 std::string to_string(const Layout& layout) {
   return layout.blocked ? layout.blocked->name : to_string(layout.strides);
+}
+
+std::string Backend::lacks(DType dtype) const {
+  return wide(dtype) == dtype ? std::string() : cat("the ", name(), " backend has no ", dtype, " kernels");
 }
 
 bool Backend::has_epilogue(const Graph&, const Node&, const Epilogue&) const { return false; }

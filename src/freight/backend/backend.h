@@ -70,6 +70,9 @@ class Backend {
   virtual std::string name() const = 0;
   // One line for `freight devices`: model, cores, instruction sets.
   virtual std::string description() const = 0;
+  // Why contractions in `dtype` gain nothing on this device, "the processor has ..."; empty where they do. Default: it
+  // has kernels for no 16-bit type.
+  virtual std::string lacks(DType dtype) const;
   // Whether a composite has a kernel of its own; otherwise its decomposition runs.
   virtual bool has_kernel(const Graph& graph, const Node& node) const = 0;
   // Whether the fuse pass may form regions and epilogues for this backend.

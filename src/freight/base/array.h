@@ -70,7 +70,7 @@ class Array {
   Array clone() const;
   // Same storage under another shape of equal element count.
   Array reshaped(const Shape& shape) const;
-  // Element conversion (bf16 through float).
+  // Element conversion (the 16-bit types through float).
   Array cast(DType dtype) const;
 
  private:

@@ -5,10 +5,10 @@ namespace freight {
 
 namespace {
 constexpr DTypeInfo kTable[kDTypeCount] = {
-    {"f32", 4, true, "F32", "<f4", "float"},    {"f64", 8, true, "F64", "<f8", "double"},
-    {"bf16", 2, true, "BF16", "", "bf16"},      {"i32", 4, false, "I32", "<i4", "int"},
-    {"i64", 8, false, "I64", "<i8", "long"},    {"u8", 1, false, "U8", "|u1", "uchar"},
-    {"bool", 1, false, "BOOL", "|b1", "uchar"},
+    {"f32", 4, true, "F32", "<f4", "float"}, {"f64", 8, true, "F64", "<f8", "double"},
+    {"bf16", 2, true, "BF16", "", "bf16"},   {"f16", 2, true, "F16", "<f2", "half"},
+    {"i32", 4, false, "I32", "<i4", "int"},  {"i64", 8, false, "I64", "<i8", "long"},
+    {"u8", 1, false, "U8", "|u1", "uchar"},  {"bool", 1, false, "BOOL", "|b1", "uchar"},
 };
 struct Alias {
   const char* name;
@@ -17,7 +17,8 @@ struct Alias {
 constexpr Alias kAliases[] = {
     {"fp32", DType::f32},    {"float32", DType::f32}, {"float", DType::f32},       {"fp64", DType::f64},
     {"float64", DType::f64}, {"double", DType::f64},  {"bfloat16", DType::bf16},   {"int32", DType::i32},
-    {"int64", DType::i64},   {"uint8", DType::u8},    {"boolean", DType::boolean},
+    {"int64", DType::i64},   {"uint8", DType::u8},    {"boolean", DType::boolean}, {"fp16", DType::f16},
+    {"float16", DType::f16}, {"half", DType::f16},
 };
 }  // namespace
 

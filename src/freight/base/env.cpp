@@ -17,6 +17,7 @@ const std::vector<Variable>& variables() {
       {"FREIGHT_VERIFY", "1: verify the graph after every pass", ""},
       {"FREIGHT_DUMP", "directory: write the graph after every pass", ""},
       {"FREIGHT_TUNE", "0: no plan-time measurement of kernels, fixed choices", "--deterministic"},
+      {"FREIGHT_BF16", "1: compute in bf16 also where the processor only emulates it, slowly", ""},
       {"OMP_NUM_THREADS", "number of compute threads", ""},
       {"XDG_CACHE_HOME", "base of the cache directory", "--cache-dir"},
       {"HOME", "base of the cache directory", ""},

@@ -10,17 +10,6 @@
 namespace freight::io {
 
 namespace {
-float half_to_float(uint16_t h) {
-  const uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16, mantissa = h & 0x3ffu;
-  const int exponent = (h >> 10) & 0x1f;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | mantissa << 13);
-  if (exponent == 0) {  // zero or subnormal: mantissa * 2^-24
-    const float v = static_cast<float>(mantissa) * 0x1p-24f;
-    return sign ? -v : v;
-  }
-  return std::bit_cast<float>(sign | static_cast<uint32_t>(exponent + 112) << 23 | mantissa << 13);
-}
-
 // The unsigned integer of `size` bytes at p.
 uint64_t load_word(const uint8_t* p, size_t size, Endian endian) {
   uint64_t v = 0;
@@ -40,7 +29,8 @@ int64_t sign_extend(uint64_t v, size_t size) {
 std::optional<DType> widened(ForeignType t) {
   switch (t.kind) {
     case 'f':
-      if (t.size == 2 || t.size == 4) return DType::f32;
+      if (t.size == 2) return DType::f16;
+      if (t.size == 4) return DType::f32;
       if (t.size == 8) return DType::f64;
       return {};
     case 'B': return t.size == 2 ? std::optional(DType::bf16) : std::nullopt;
@@ -83,12 +73,10 @@ std::string widen(ForeignType t, Endian endian, ByteView src, Array& out) {
   for (size_t i = 0; i < n; ++i, p += t.size) {
     const uint64_t w = load_word(p, t.size, endian);
     switch (out.dtype()) {
-      case DType::f32:
-        out.data<float>()[i] =
-            t.size == 2 ? half_to_float(static_cast<uint16_t>(w)) : std::bit_cast<float>(static_cast<uint32_t>(w));
-        break;
+      case DType::f32: out.data<float>()[i] = std::bit_cast<float>(static_cast<uint32_t>(w)); break;
       case DType::f64: out.data<double>()[i] = std::bit_cast<double>(w); break;
       case DType::bf16: out.data<BFloat16>()[i].bits = static_cast<uint16_t>(w); break;
+      case DType::f16: out.data<Float16>()[i].bits = static_cast<uint16_t>(w); break;
       case DType::u8: out.data<uint8_t>()[i] = static_cast<uint8_t>(w); break;
       case DType::boolean:
         if (w > 1) return cat("boolean element ", i, " is ", w, ", need 0 or 1");

@@ -1,4 +1,4 @@
-// Element types of files that Freight has no arrays of (f16, small and unsigned integers, big-endian data): how they
+// Element types of files that Freight has no arrays of (small and unsigned integers, big-endian data): how they
 // widen. Shared by the npy and safetensors readers.
 #pragma once
 #include <optional>
@@ -16,7 +16,7 @@ struct ForeignType {
   size_t size;  // bytes per element
 };
 
-// The Freight type that holds every value: f16 -> f32; i8, i16, u16 -> i32; u32 -> i64; u64 -> i64 (values above 2^63-1
+// The Freight type that holds every value: i8, i16, u16 -> i32; u32 -> i64; u64 -> i64 (values above 2^63-1
 // are refused at conversion). None when the type is unknown.
 std::optional<DType> widened(ForeignType type);
 

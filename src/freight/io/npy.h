@@ -1,6 +1,6 @@
 // NumPy's array files: .npy (format versions 1 to 3, C and Fortran order) and .npz (zip of .npy, stored or deflated).
 // Readers refuse malformed input with Error(data) that names the file and the fault; writers are atomic.
-// Element types that Freight lacks widen on reading (f16 to f32, small integers to i32, u32 and u64 to i64); bf16 is
+// Element types that Freight lacks widen on reading (small integers to i32, u32 and u64 to i64); bf16 is
 // written as f32.
 #pragma once
 #include <map>

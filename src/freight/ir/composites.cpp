@@ -1,5 +1,5 @@
 // The plain definitions of the composites: what each means, in primitives. Backends without a kernel run these.
-// Statistics are computed in f32 where the input is bf16.
+// Statistics are computed in f32 where the input is bf16 or f16.
 #include <cmath>
 
 #include "freight/base/error.h"
@@ -10,8 +10,6 @@ namespace freight::composite {
 namespace {
 
 using Values = std::vector<Value>;
-
-DType statistics_type(DType t) { return t == DType::bf16 ? DType::f32 : t; }
 
 // All axes but axis 1 (the channels).
 Shape all_but_channels(const Shape& s) {
@@ -46,7 +44,7 @@ Ex normalise(Ex x, const Shape& axes, double eps) {
 Values softmax(Builder& b, const Node& n, const Values& in) {
   const Shape axes{attrs<AxisAttrs>(n).axis};
   const DType t = b.type(in[0]).dtype;
-  const Ex x{&b, b.cast(in[0], statistics_type(t))};
+  const Ex x{&b, b.cast(in[0], wide(t))};
   const Ex peak{&b, b.reduce_max(x.v, axes)};
   const Ex e = apply(Op::exp, x - spread(peak, x.shape()));
   const Ex y = e / spread(total(e, axes), x.shape());
@@ -57,7 +55,7 @@ Values softmax(Builder& b, const Node& n, const Values& in) {
 Values log_softmax(Builder& b, const Node& n, const Values& in) {
   const Shape axes{attrs<AxisAttrs>(n).axis};
   const DType t = b.type(in[0]).dtype;
-  const Ex x{&b, b.cast(in[0], statistics_type(t))};
+  const Ex x{&b, b.cast(in[0], wide(t))};
   const Ex peak{&b, b.reduce_max(x.v, axes)};
   const Ex centred = x - spread(peak, x.shape());
   const Ex log_sum = apply(Op::log, total(apply(Op::exp, centred), axes));
@@ -81,7 +79,7 @@ Values cross_entropy(Builder& b, const Node& n, const Values& in) {
 // y = x a + b with a = scale / sqrt(var + eps), b = shift - mean a, both per channel: one multiply-add per element.
 Values batch_norm(Builder& b, const Node& n, const Values& in) {
   const DType t = b.type(in[0]).dtype, s = b.type(in[1]).dtype;
-  const Ex x{&b, b.cast(in[0], statistics_type(t))};  // (N, C, ...)
+  const Ex x{&b, b.cast(in[0], wide(t))};  // (N, C, ...)
   const Shape axes = all_but_channels(x.shape());
   const Ex mean = mean_over(x, axes);  // (1, C, 1, ...)
   const Ex variance = mean_over(apply(Op::square, x - spread(mean, x.shape())), axes);
@@ -98,7 +96,7 @@ Values batch_norm_inference(Builder& b, const Node& n, const Values& in) {
   const Ex gamma{&b, in[1]}, beta{&b, in[2]}, mean{&b, in[3]}, variance{&b, in[4]};  // (C)
   const Ex scale = gamma * apply(Op::rsqrt, variance + attrs<NormAttrs>(n).eps);
   const Ex shift = beta - mean * scale;
-  const Ex x{&b, b.cast(in[0], statistics_type(t))};
+  const Ex x{&b, b.cast(in[0], wide(t))};
   return {b.cast(affine_channels(x, scale.v, shift.v).v, t)};
 }
 
@@ -106,7 +104,7 @@ Values batch_norm_inference(Builder& b, const Node& n, const Values& in) {
 Values layer_norm(Builder& b, const Node& n, const Values& in) {
   const auto& a = attrs<NormAttrs>(n);
   const DType t = b.type(in[0]).dtype;
-  const Ex x{&b, b.cast(in[0], statistics_type(t))};
+  const Ex x{&b, b.cast(in[0], wide(t))};
   const Shape full = x.shape();
   Shape axes, tail = full;
   for (int i = 0; i < full.rank(); ++i) {
@@ -129,7 +127,7 @@ Values group_norm(Builder& b, const Node& n, const Values& in) {
   for (int i = 2; i < type.shape.rank(); ++i) grouped.push_back(type.shape[i]);
   Shape axes;
   for (int i = 2; i < grouped.rank(); ++i) axes.push_back(i);
-  const Ex x{&b, b.cast(b.reshape(in[0], grouped), statistics_type(type.dtype))};
+  const Ex x{&b, b.cast(b.reshape(in[0], grouped), wide(type.dtype))};
   const Ex flat{&b, b.reshape(normalise(x, axes, a.eps).v, type.shape)};
   return {b.cast(affine_channels(flat, in[1], in[2]).v, type.dtype)};
 }
@@ -231,7 +229,7 @@ Values adaptive_avg_pool(Builder& b, const Node& n, const Values& in) {
 // Vaswani et al. 2017: softmax(scale q k^T) v. A sample of length 0 sees its first key.
 Values attention(Builder& b, const Node& n, const Values& in) {
   const auto& a = attrs<AttentionAttrs>(n);
-  const DType given = b.type(in[0]).dtype, t = statistics_type(given);
+  const DType given = b.type(in[0]).dtype, t = wide(given);
   Ex s = Ex{&b, b.matmul(b.cast(in[0], t), b.cast(in[1], t), false, true)} * a.scale;  // (B, H, T, S)
   const Shape shape = s.shape();
   const auto hide = [&](Value seen) { s = select({&b, seen}, s, Ex{&b, b.constant_like(-1e30, s.v)}); };

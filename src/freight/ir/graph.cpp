@@ -119,8 +119,9 @@ bool splat_value(const Graph& graph, Value v, double& value) {
   if (n.op != Op::constant) return false;
   const auto& a = attrs<ConstantAttrs>(n);
   value = a.value;
-  if (a.type.dtype == DType::f32) value = static_cast<float>(value);
-  if (a.type.dtype == DType::bf16) value = static_cast<float>(BFloat16(static_cast<float>(value)));
+  if (is_floating(a.type.dtype)) {
+    dispatch(a.type.dtype, [&]<class T>(T) { value = element_cast<double>(element_cast<T>(value)); });
+  }
   return !a.data.defined();
 }
 

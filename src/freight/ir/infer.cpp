@@ -493,7 +493,7 @@ Types attention(const Node& node, const Types& in) {
   if (counted && !(in[3] == lengths) && !(in[3] == Type{DType::i64, {q[0]}})) {
     bad(node, "lengths must be integers, one per sample: got ", in[3], ", need ", lengths);
   }
-  return {in[0], {in[0].dtype == DType::bf16 ? DType::f32 : in[0].dtype, {q[0], q[1], q[2]}}};
+  return {in[0], {wide(in[0].dtype), {q[0], q[1], q[2]}}};
 }
 
 Types attention_grad(const Node& node, const Types& in) {

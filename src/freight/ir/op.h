@@ -35,6 +35,14 @@ enum class OpKind : uint8_t {
   fused,
 };
 
+// What mixed precision (passes/autocast.cpp) computes an op's f32 operands and results in.
+enum class Precision : uint8_t {
+  low,     // the 16-bit type: where nearly all FLOPs are
+  follow,  // the 16-bit type where all operands are in it, else f32: one rounding, or none
+  first,   // as the first operand is; other operands and results f32: statistics inside are f32
+  full,    // f32: reductions, transcendental functions, losses, updates
+};
+
 struct Node;
 struct Graph;
 class Builder;
@@ -57,6 +65,7 @@ struct OpInfo {
   Op op;
   const char* name;
   OpKind kind;
+  Precision precision;
   int min_inputs, max_inputs;  // max -1: any number
   Attrs attrs;                 // the alternative that nodes of this op carry
   const char* scalar;          // pointwise: the result as a C expression of a, b, c; "" otherwise

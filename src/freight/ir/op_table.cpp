@@ -25,8 +25,9 @@ constexpr VjpFn none = nullptr;
 
 const std::vector<OpInfo>& table() {
   static const std::vector<OpInfo> kTable = {
-#define FREIGHT_OP(name, kind, lo, hi, attributes, scalar, infer, flops, gradient, decomposition) \
-  OpInfo{Op::name, #name, OpKind::kind, lo, hi, attributes{}, scalar, infer, flops, gradient, decomposition},
+#define FREIGHT_OP(name, kind, precision, lo, hi, attributes, scalar, infer, flops, gradient, decomposition) \
+  OpInfo{Op::name, #name, OpKind::kind, Precision::precision, lo, hi, attributes{}, scalar,                  \
+         infer,    flops, gradient,     decomposition},
 #include "freight/ir/op_table.inc"
 #undef FREIGHT_OP
   };

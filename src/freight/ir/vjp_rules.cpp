@@ -223,7 +223,7 @@ void cross_entropy(VjpContext& c) {
 void batch_norm(VjpContext& c) {
   Builder& b = c.builder;
   const Type type = c.in(0).type();
-  const DType t = type.dtype == DType::bf16 ? DType::f32 : type.dtype;
+  const DType t = wide(type.dtype);
   const Shape shape = type.shape;
   Shape axes, thin = Shape::filled(shape.rank(), 1);
   thin[1] = shape[1];
@@ -260,7 +260,7 @@ void layer_norm(VjpContext& c) {
   Builder& b = c.builder;
   const auto& a = attrs<NormAttrs>(c.node);
   const Type type = c.in(0).type();
-  const DType t = type.dtype == DType::bf16 ? DType::f32 : type.dtype;
+  const DType t = wide(type.dtype);
   const Shape shape = type.shape;
   Shape inner, outer, tail = shape;
   for (int i = 0; i < shape.rank(); ++i) {

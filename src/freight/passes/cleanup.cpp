@@ -62,7 +62,7 @@ void dump(const Graph& graph, int number, const char* pass) {
 }
 }  // namespace
 
-Graph run_pipeline(Graph graph, const Backend& backend, Recompute recompute) {
+Graph run_pipeline(Graph graph, const Backend& backend, Recompute recompute, DType compute) {
   const bool check = env::get("FREIGHT_VERIFY") == "1", write = env::is_set("FREIGHT_DUMP");
   int number = 0;
   const auto pass = [&](const char* pass_name, auto&& f) {
@@ -73,6 +73,7 @@ Graph run_pipeline(Graph graph, const Backend& backend, Recompute recompute) {
   verify(graph);
   if (write) dump(graph, number++, "traced");
   pass("dead_code", [](const Graph& g) { return passes::dead_code(g); });
+  if (compute != DType::f32) pass("autocast", [&](const Graph& g) { return passes::autocast(g, compute); });
   pass("decompose", [&](const Graph& g) { return passes::decompose(g, &backend); });
   pass("simplify", [](const Graph& g) { return passes::simplify(g); });
   if (backend.fuses()) pass("fuse", [&](const Graph& g) { return passes::fuse(g, backend); });

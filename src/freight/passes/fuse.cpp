@@ -144,14 +144,16 @@ class EpiloguePass {
 
 // ---- Regions ----
 
-// Nodes that cost nothing inside a region: repeated by every reader.
-bool is_free(const Node& n) {
+// Nodes that cost nothing inside a region: repeated by every reader. Of a 16-bit value and its f32 form every reader
+// takes the narrow one.
+bool is_free(const Graph& g, const Node& n) {
   if (n.op == Op::constant) return !attrs<ConstantAttrs>(n).data.defined();
-  if (n.op == Op::broadcast) return true;
-  return n.op == Op::iota;
+  if (n.op == Op::cast)
+    return g.type(n.out()).dtype == DType::f32 && wide(g.type(n.in(0)).dtype) != g.type(n.in(0)).dtype;
+  return n.op == Op::broadcast || n.op == Op::iota;
 }
 // Nodes that regions are made of.
-bool is_fusable(const Node& n) { return (is_pointwise(n.op) && !is_free(n)) || is_reduce(n.op); }
+bool is_fusable(const Graph& g, const Node& n) { return (is_pointwise(n.op) && !is_free(g, n)) || is_reduce(n.op); }
 
 struct Region {
   Shape shape;                 // S
@@ -237,7 +239,7 @@ class RegionPass {
       const Value v = stack.back();
       stack.pop_back();
       const Node& d = g_.def(v);
-      if (is_free(d)) {
+      if (is_free(g_, d)) {
         stack.insert(stack.end(), d.inputs.begin(), d.inputs.end());
       } else {
         found.push_back(v);
@@ -252,7 +254,7 @@ class RegionPass {
     for (size_t i = 0; i < g_.nodes.size(); ++i) {
       const Node& n = g_.nodes[i];
       for (Value v : n.inputs) readers_[static_cast<size_t>(node_of(v))].push_back(static_cast<int32_t>(i));
-      if (!is_fusable(n)) continue;
+      if (!is_fusable(g_, n)) continue;
       Region r;
       r.nodes = {static_cast<int32_t>(i)};
       if (is_reduce(n.op)) {
@@ -335,7 +337,7 @@ class RegionPass {
     while (!stack.empty()) {  // look through free nodes, which belong to their readers
       const int32_t k = stack.back();
       stack.pop_back();
-      if (is_free(g_.nodes[static_cast<size_t>(k)])) {
+      if (is_free(g_, g_.nodes[static_cast<size_t>(k)])) {
         leave(k);
       } else if (region_[static_cast<size_t>(k)] != from && region_[static_cast<size_t>(k)] != to) {
         direct.push_back(k);
@@ -452,7 +454,7 @@ class RegionPass {
     const auto mark = [&](Value v) { needed[static_cast<size_t>(node_of(v))] = true; };
     for (size_t i = g_.nodes.size(); i-- > 0;) {
       const Node& n = g_.nodes[i];
-      if (!is_free(n) || is_result_[n.out().index()]) needed[i] = true;
+      if (!is_free(g_, n) || is_result_[n.out().index()]) needed[i] = true;
       if (!needed[i] || region_[i] >= 0) continue;
       for (Value v : n.inputs) mark(v);
     }
@@ -468,7 +470,7 @@ class RegionPass {
       Value& have = inner[v.index()];
       if (have.valid()) return have;
       const Node& d = g_.def(v);
-      if (is_free(d)) {
+      if (is_free(g_, d)) {
         std::vector<Value> in;
         for (Value x : d.inputs) in.push_back(self(self, x));
         return inner[v.index()] = body->add(d.op, d.attrs, in)[0];
@@ -501,7 +503,7 @@ class RegionPass {
       const int32_t k = stack.back();
       stack.pop_back();
       const Node& n = g_.nodes[static_cast<size_t>(k)];
-      if (is_free(n)) {
+      if (is_free(g_, n)) {
         const auto& next = readers_[static_cast<size_t>(k)];
         stack.insert(stack.end(), next.begin(), next.end());
         if (is_result_[n.out().index()]) return true;

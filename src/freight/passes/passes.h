@@ -22,6 +22,8 @@ inline constexpr size_t kMaxOperands = 24, kMaxNodes = 48;
 
 // Removes nodes whose results nobody uses.
 Graph dead_code(const Graph& graph);
+// Mixed precision: f32 values in `low` (bf16 or f16) where the op table says so, with the casts in between.
+Graph autocast(const Graph& graph, DType low);
 // Constant folding of splats, algebraic identities, view cleanup, transposes into matmuls, common subexpressions.
 Graph simplify(const Graph& graph);
 // Replaces composites for which the backend has no kernel by their decomposition (backend null: all of them).
@@ -36,7 +38,9 @@ Graph remat(const Graph& graph, const Backend& backend, Recompute mode);
 Graph schedule(const Graph& graph);
 }  // namespace passes
 
-// All graph passes for one backend, with verification after each when FREIGHT_VERIFY=1.
-Graph run_pipeline(Graph graph, const Backend& backend, Recompute recompute = Recompute::none);
+// All graph passes for one backend, with verification after each when FREIGHT_VERIFY=1. `compute`: f32, or what
+// autocast computes in.
+Graph run_pipeline(Graph graph, const Backend& backend, Recompute recompute = Recompute::none,
+                   DType compute = DType::f32);
 
 }  // namespace freight

@@ -17,6 +17,7 @@ struct RunOptions {
   std::string backend = "cpu";
   bool deterministic = false;  // no plan-time measurement: fixed kernel choices
   Recompute recompute = Recompute::none;
+  DType compute = DType::f32;  // bf16 or f16: mixed precision (passes/autocast.cpp)
   friend bool operator==(const RunOptions&, const RunOptions&) = default;
 };
 

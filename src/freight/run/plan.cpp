@@ -23,7 +23,7 @@ constexpr size_t kStreamBytes = size_t{32} << 20;
 
 Plan::Plan(const Graph& graph, const RunOptions& options) : source_(graph), options_(options) {
   Backend& device = backend(options.backend);
-  placed_ = passes::layout(run_pipeline(graph, device, options.recompute), device);
+  placed_ = passes::layout(run_pipeline(graph, device, options.recompute, options.compute), device);
   const Graph& g = placed_.graph;
   std::vector<size_t> scratch(g.nodes.size());
   for (size_t i = 0; i < g.nodes.size(); ++i) {

@@ -126,6 +126,7 @@ std::shared_ptr<const Plan> CompiledFunction::plan(const Argument* first, size_t
       options.backend = state_->options.backend;
     options.deterministic = state_->options.deterministic;
     options.recompute = state_->options.recompute;
+    options.compute = state_->options.compute;
     l.plan = plan_for(l.tape->graph(), options);
   }
   return l.plan;

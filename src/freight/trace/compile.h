@@ -21,6 +21,7 @@ struct CompileOptions {
   std::string backend = {};                   // empty: the default backend
   bool deterministic = false;                 // fixed kernel choices, no measurement
   Recompute recompute = Recompute::none;      // activations that are made again instead of kept
+  DType compute = DType::f32;                 // bf16 or f16: mixed precision, with f32 states and results
   std::vector<std::string> input_names = {};  // of the arguments, for plans and messages; default x0, x1, ...
 };
 

@@ -14,10 +14,10 @@ struct Config {
   int64_t num_classes = 0;  // of a named model; 0: the data's
   std::string input_size;   // "H" or "HxW": pictures are resized to it; empty: as they are
   std::string recipe = "default";
-  std::string weights;           // start from these
-  std::string backend = "auto";  // auto, cpu, ref
-  std::string precision = "fp32";
-  std::string output_dir;  // empty: runs/NAME
+  std::string weights;             // start from these
+  std::string backend = "auto";    // auto, cpu, ref
+  std::string precision = "fp32";  // precision_names()
+  std::string output_dir;          // empty: runs/NAME
   bool overwrite = false;
 
   int64_t epochs = 1;

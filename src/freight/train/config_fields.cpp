@@ -7,6 +7,7 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/optim/create.h"
+#include "freight/train/precision.h"
 
 namespace freight::train {
 
@@ -122,7 +123,8 @@ std::vector<Field> make_fields() {
        "tokens per document or window (0: the spec's, or 256)", at_least(0)},
 
       {kMachine, "--device", "device", &C::backend, "auto, cpu or ref"},
-      {kMachine, "--precision", "precision", &C::precision, "fp32", words({"fp32"})},
+      {kMachine, "--precision", "precision", &C::precision,
+       "of the arithmetic: fp32, bf16 or fp16 (docs/performance.md); weights and moments stay f32", words(precision_names())},
       {kMachine, "-j,--workers", "workers", &C::workers, "data threads (-1: chosen)", at_least(-1), {"--num-workers"}},
       {kMachine, "--seed", "seed", &C::seed, "seed of everything random", at_least(0)},
       {kMachine, "--recompute", "recompute", &C::recompute,

@@ -6,7 +6,6 @@
 
 #include "freight/base/error.h"
 #include "freight/passes/passes.h"
-#include "freight/run/executable.h"
 
 namespace freight::train {
 
@@ -25,7 +24,7 @@ std::string say(const std::string& what, int64_t bad, int64_t all) {
 }  // namespace
 
 std::string first_nonfinite(const Graph& graph, const std::vector<Array>& inputs, const std::vector<Array>& states,
-                            const std::string& backend) {
+                            const RunOptions& options) {
   const std::vector<Value> leaves = graph.leaves(Op::state);
   for (size_t i = 0; i < leaves.size(); ++i) {
     if (!is_floating(states[i].dtype())) continue;
@@ -45,7 +44,8 @@ std::string first_nonfinite(const Graph& graph, const std::vector<Array>& inputs
   std::vector<Array> results;
   for (Value v : all.outputs) results.emplace_back(all.type(v).dtype, all.type(v).shape);
   const std::vector<Value> order = all.outputs;
-  Executable(plan_for(all, {.backend = backend, .deterministic = true}), storages).run(inputs, results);
+  Executable(plan_for(all, {.backend = options.backend, .deterministic = true, .compute = options.compute}), storages)
+      .run(inputs, results);
   for (size_t i = 0; i < order.size(); ++i) {
     const int64_t bad = count_nonfinite(results[i]);
     if (!bad) continue;

@@ -6,12 +6,14 @@
 
 #include "freight/base/array.h"
 #include "freight/ir/graph.h"
+#include "freight/run/executable.h"
 
 namespace freight::train {
 
 // "conv2 (conv, model.cpp:12): 37 of 4,096 elements are NaN or infinite"; "" where all results are finite.
-// `inputs` and `states` in the order of the graph's leaves; the states are not changed.
+// `inputs` and `states` in the order of the graph's leaves; the states are not changed. `options` as the step was
+// planned.
 std::string first_nonfinite(const Graph& graph, const std::vector<Array>& inputs, const std::vector<Array>& states,
-                            const std::string& backend);
+                            const RunOptions& options);
 
 }  // namespace freight::train

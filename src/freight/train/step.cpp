@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "freight/base/error.h"
 #include "freight/models/loss.h"
 #include "freight/ops/ops.h"
 #include "freight/run/plan.h"
@@ -39,15 +40,29 @@ struct Forward {
   }
 };
 
+std::vector<Tensor> gradients_of(const Tensor& loss, const optim::Optimizer& optimizer, const optim::LossScale* scale) {
+  return scale ? scale->gradients(loss, optimizer.parameters()) : grad(loss, optimizer.parameters());
+}
+
+// The update of all weights, where nothing is infinite.
+void update(optim::Optimizer& optimizer, optim::EMA* ema, const optim::LossScale* scale, const Tensor& loss,
+            const std::vector<Tensor>& gradients) {
+  optimizer.apply(gradients);
+  if (ema) ema->update();
+  Tensor sound = is_finite(loss);
+  if (scale) sound = logical_and(sound, optim::LossScale::all_finite(gradients));
+  assign_only_if(sound);
+  if (scale) scale->update(sound);
+}
+
 struct Whole {
   Forward forward;
   optim::Optimizer* optimizer;
   optim::EMA* ema;
+  const optim::LossScale* scale;  // or null
   std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y) const {
     const auto [loss, right] = forward(x, y);
-    optimizer->step(loss);
-    if (ema) ema->update();
-    assign_only_if(is_finite(loss));
+    update(*optimizer, ema, scale, loss, gradients_of(loss, *optimizer, scale));
     return {loss, right};
   }
 };
@@ -57,10 +72,11 @@ struct Accumulate {
   Forward forward;
   optim::Optimizer* optimizer;
   const std::vector<Variable>* sums;
+  const optim::LossScale* scale;
   std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y, const Tensor& share) const {
     const auto [mean, right] = forward(x, y);
     const Tensor loss = mean * share;
-    const std::vector<Tensor> gradients = grad(loss, optimizer->parameters());
+    const std::vector<Tensor> gradients = gradients_of(loss, *optimizer, scale);
     for (size_t i = 0; i < gradients.size(); ++i) (*sums)[i].assign((*sums)[i] + gradients[i]);
     assign_only_if(is_finite(loss));
     return {loss, right};
@@ -72,20 +88,27 @@ struct Apply {
   optim::Optimizer* optimizer;
   optim::EMA* ema;
   const std::vector<Variable>* sums;
+  const optim::LossScale* scale;
   void operator()(const Tensor& loss) const {
     std::vector<Tensor> gradients;
     for (const Variable& s : *sums) gradients.push_back(s.value());
-    optimizer->apply(gradients);
-    if (ema) ema->update();
+    update(*optimizer, ema, scale, loss, gradients);
     for (const Variable& s : *sums) s.assign(zeros(s.shape(), s.type().dtype));
-    assign_only_if(is_finite(loss));
   }
 };
+
+// Scaling cannot help gradients that are infinite below a factor of 2^-20.
+void need_scale(const optim::LossScale* scale) {
+  if (!scale || scale->factor() > 0x1p-20) return;
+  fail(ErrorKind::diverged, "train", "the gradients are not finite in fp16 at any loss scale: got ", scale->factor(),
+       ", need more than ", 0x1p-20, "; try a smaller --lr, --precision bf16 or fp32");
+}
 
 }  // namespace
 
 struct TrainStep::State {
   int64_t parts;
+  std::unique_ptr<optim::LossScale> scale;
   std::vector<Variable> sums;
   Compiled<Whole> whole;
   Compiled<Accumulate> accumulate;
@@ -102,24 +125,30 @@ TrainStep::TrainStep(const models::Model& model, optim::Optimizer& optimizer, op
     c.input_names = std::move(names);
     return c;
   };
-  state_ =
-      std::make_unique<State>(State{options.parts,
-                                    {},
-                                    {Whole{forward, &optimizer, ema}, named({"inputs", "targets"})},
-                                    {Accumulate{forward, &optimizer, nullptr}, named({"inputs", "targets", "share"})},
-                                    {Apply{&optimizer, ema, nullptr}, named({"loss"})}});
+  auto owned = compile.compute == DType::f16 ? std::make_unique<optim::LossScale>(options.loss_scale) : nullptr;
+  const optim::LossScale* scale = owned.get();
+  state_ = std::make_unique<State>(
+      State{options.parts,
+            std::move(owned),
+            {},
+            {Whole{forward, &optimizer, ema, scale}, named({"inputs", "targets"})},
+            {Accumulate{forward, &optimizer, nullptr, scale}, named({"inputs", "targets", "share"})},
+            {Apply{&optimizer, ema, nullptr, scale}, named({"loss"})}});
   if (options.parts == 1) return;
   for (const Variable& p : optimizer.parameters()) state_->sums.emplace_back("gradient." + p.name(), p.type());
-  state_->accumulate = {Accumulate{forward, &optimizer, &state_->sums}, named({"inputs", "targets", "share"})};
-  state_->apply = {Apply{&optimizer, ema, &state_->sums}, named({"loss"})};
+  state_->accumulate = {Accumulate{forward, &optimizer, &state_->sums, scale}, named({"inputs", "targets", "share"})};
+  state_->apply = {Apply{&optimizer, ema, &state_->sums, scale}, named({"loss"})};
 }
 
 TrainStep::~TrainStep() = default;
+
+const optim::LossScale* TrainStep::loss_scale() const { return state_->scale.get(); }
 
 TrainStep::Outcome TrainStep::run(const Array& x, const Array& y) {
   State& s = *state_;
   if (s.parts == 1) {
     const auto [loss, right] = s.whole(x, y);
+    need_scale(s.scale.get());
     return {static_cast<double>(loss.item<float>()), static_cast<double>(right.item<float>())};
   }
   const int64_t count = x.shape()[0], part = s.part_of(count);
@@ -132,6 +161,7 @@ TrainStep::Outcome TrainStep::run(const Array& x, const Array& y) {
     sum.right += static_cast<double>(right.item<float>());
   }
   s.apply(Array::of<float>({static_cast<float>(sum.loss)}, {}));
+  need_scale(s.scale.get());
   return sum;
 }
 
@@ -152,8 +182,7 @@ TrainStep::Summary TrainStep::summary(const Type& x, const Type& y) {
 std::string TrainStep::first_nonfinite(const Array& x, const Array& y) {
   // The graph of the whole batch says the same layer, whatever parts it was cut into.
   State& s = *state_;
-  return train::first_nonfinite(s.whole.graph(x, y), {x, y}, s.whole.states(x, y),
-                                s.whole.plan(x, y)->options().backend);
+  return train::first_nonfinite(s.whole.graph(x, y), {x, y}, s.whole.states(x, y), s.whole.plan(x, y)->options());
 }
 
 }  // namespace freight::train

@@ -7,6 +7,7 @@
 
 #include "freight/models/models.h"
 #include "freight/optim/ema.h"
+#include "freight/optim/loss_scale.h"
 #include "freight/optim/optimizer.h"
 #include "freight/trace/compile.h"
 
@@ -15,6 +16,7 @@ namespace freight::train {
 struct StepOptions {
   double label_smoothing = 0;
   int64_t parts = 1;
+  optim::LossScaleOptions loss_scale = {};  // where the step computes in f16
 };
 
 class TrainStep {
@@ -32,7 +34,7 @@ class TrainStep {
   };
   // One step on inputs x (N, ...) and targets y: classes i64 (N), probabilities f32 (N, K), values, or tokens i32 (N,
   // T). The model is changed only where the loss is finite, so that a step gone wrong leaves the weights as they were
-  // before.
+  // before; in f16, where the gradients are, too. Throws Error(diverged) where these stay infinite at any loss scale.
   Outcome run(const Array& x, const Array& y);
 
   struct Summary {
@@ -43,6 +45,8 @@ class TrainStep {
   };
   // For batches of these types; plans, but runs nothing.
   Summary summary(const Type& x, const Type& y);
+  // Null unless the step computes in f16.
+  const optim::LossScale* loss_scale() const;
   // The layer where a step on this batch first goes wrong: diverged.h.
   std::string first_nonfinite(const Array& x, const Array& y);
 

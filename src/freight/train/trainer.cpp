@@ -24,6 +24,7 @@
 #include "freight/run/plan.h"
 #include "freight/trace/compile.h"
 #include "freight/train/config_fields.h"
+#include "freight/train/precision.h"
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
 #include "freight/train/step.h"
@@ -93,13 +94,16 @@ class Run {
  private:
   void prepare() {
     started_ = Clock::now();
+    const ComputeType compute = compute_type(c_.precision, c_.backend);
+    precision_note_ = compute.note;
     seed(static_cast<uint64_t>(c_.seed));
     task_ = make_task(c_, bad_samples());
     model_ = task_->make_model();
     if (!c_.weights.empty()) load_weights(model_, c_.weights);
     options_ = {.backend = c_.backend == "auto" ? std::string() : c_.backend,
                 .deterministic = c_.deterministic,
-                .recompute = parse_recompute(c_.recompute)};
+                .recompute = parse_recompute(c_.recompute),
+                .compute = compute.dtype};
     feed_ = task_->train_feed();
     steps_per_epoch_ = feed_->batches_per_epoch();
     total_ = c_.epochs > 0 ? c_.epochs * steps_per_epoch_ : c_.max_steps;
@@ -170,6 +174,7 @@ class Run {
     s.plan_steps = plan_.plan_steps;
     s.seed = static_cast<uint64_t>(c_.seed);
     s.notes = task_->notes();
+    if (!precision_note_.empty()) s.notes.push_back(precision_note_);
     result_.parameters = s.parameters;
     backend_ = plan_.backend;
     dir_->write_text("config.json", to_json(c_) + "\n");
@@ -359,6 +364,7 @@ class Run {
               {"host", host},
               {"device", backend_.empty() ? "" : backend(backend_).description()},
               {"threads", thread_count()},
+              {"compute", to_string(options_.compute)},
               {"status", status},
               {"exit_code", exit_code},
               {"time", static_cast<int64_t>(std::time(nullptr))}};
@@ -394,7 +400,7 @@ class Run {
   std::unique_ptr<TrainStep> step_;
   std::unique_ptr<Evaluator> evaluator_;
   Result result_;
-  std::string backend_;
+  std::string backend_, precision_note_;
   TrainStep::Summary plan_;
   Clock::time_point started_;
   int64_t steps_per_epoch_ = 0, total_ = 0, epochs_ = 0, epoch_ = 0, done_ = 0;

@@ -23,7 +23,7 @@ struct Start {
   size_t planned_bytes = 0;  // arena of the training step
   size_t plan_steps = 0;
   uint64_t seed = 0;
-  std::vector<std::string> notes;  // on how the data came about
+  std::vector<std::string> notes;  // on how the data came about, and on what the device lacks
   std::string unit;                // of samples: "img", "doc", "tok"
 };
 

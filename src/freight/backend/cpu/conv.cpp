@@ -156,7 +156,7 @@ enum class Way : uint8_t { dnnl, direct, winograd };
 Way way_of(const Problem& p) {
   const bool plain =
       p.a.groups == 1 && std::all_of(p.a.dilation.begin(), p.a.dilation.end(), [](int64_t d) { return d == 1; });
-  if (!plain || p.x.shape.rank() > 4) return Way::dnnl;
+  if (p.x.dtype != DType::f32 || !plain || p.x.shape.rank() > 4) return Way::dnnl;
   return runs_direct(p) ? Way::direct : runs_winograd(p) ? Way::winograd : Way::dnnl;
 }
 
@@ -232,7 +232,7 @@ LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<
 }
 
 std::unique_ptr<Kernel> make_conv(const StepSpec& spec) {
-  if (info(spec.node->op).kind != OpKind::convolve || spec.out[0].type.dtype != DType::f32) return nullptr;
+  if (info(spec.node->op).kind != OpKind::convolve || !dnnl_multiplies(spec.out[0].type.dtype)) return nullptr;
   const Node& n = *spec.node;
   const Problem p(n, spec.in[0].type, spec.in[1].type, spec.out[0].type);
   if (p.x.numel() == 0 || p.w.numel() == 0 || p.y.numel() == 0) return nullptr;

@@ -2,9 +2,11 @@
 // (f64 contractions, rare cases) runs on the reference backend's loops, so nothing is "not implemented".
 #include "freight/backend/cpu/cpu.h"
 
+#include "freight/backend/cpu/dnnl_support.h"
 #include "freight/backend/cpu/steps.h"
 #include "freight/backend/ref/ref.h"
 #include "freight/base/cpu_info.h"
+#include "freight/base/env.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 
@@ -19,6 +21,12 @@ class CpuBackend final : public Backend {
 
   std::string name() const override { return "cpu"; }
   std::string description() const override { return cat(cpu_info().model, ", ", thread_count(), " threads"); }
+  std::string lacks(DType dtype) const override {
+    if (dtype != DType::bf16) return Backend::lacks(dtype);
+    if (dnnl_has_bf16_instructions()) return {};
+    if (env::get("FREIGHT_BF16") == "1" && dnnl_multiplies(dtype)) return {};
+    return "the processor has neither avx512_bf16 nor AMX";
+  }
   bool has_kernel(const Graph& graph, const Node& node) const override {
     for (Value v : node.outputs) {
       if (graph.type(v).dtype != DType::f32 || graph.type(v).numel() == 0) return false;
@@ -28,7 +36,7 @@ class CpuBackend final : public Backend {
   bool fuses() const override { return true; }
   bool aliases_views() const override { return true; }
   bool has_epilogue(const Graph& graph, const Node& node, const Epilogue& epilogue) const override {
-    return graph.type(node.out()).dtype == DType::f32 && !epilogue.residual;
+    return dnnl_multiplies(graph.type(node.out()).dtype) && !epilogue.residual;
   }
   LayoutPlan layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) const override {
     return cpu_layouts(graph, node, given);

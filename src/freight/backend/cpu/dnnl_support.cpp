@@ -30,6 +30,19 @@ dnnl::memory::data_type dnnl_type(DType dtype) {
   }
 }
 
+namespace {
+// The instruction sets are numbers whose bits contain those of the sets below them.
+bool has(dnnl::cpu_isa wanted) {
+  const auto bits = static_cast<unsigned>(wanted);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
+}
+}  // namespace
+
+bool dnnl_multiplies(DType dtype) {
+  return dtype == DType::f32 || (dtype == DType::bf16 && has(dnnl::cpu_isa::avx512_core));
+}
+bool dnnl_has_bf16_instructions() { return has(dnnl::cpu_isa::avx512_core_bf16); }
+
 dnnl::memory::desc dnnl_desc(const Type& type, const Layout& layout) {
   if (layout.blocked) {
     dnnl_memory_desc_t raw;

@@ -15,6 +15,9 @@ const dnnl::engine& dnnl_engine();
 dnnl::stream& dnnl_stream();
 
 dnnl::memory::data_type dnnl_type(DType dtype);
+// Whether oneDNN multiplies in `dtype` here: f32, and from AVX-512 on bf16; and whether by instructions made for it.
+bool dnnl_multiplies(DType dtype);
+bool dnnl_has_bf16_instructions();
 // The descriptor of a tensor in `layout`. Strides of extents of 1 are made canonical: oneDNN compares them.
 dnnl::memory::desc dnnl_desc(const Type& type, const Layout& layout);
 dnnl::memory::desc dnnl_any(const Type& type);

@@ -193,7 +193,7 @@ std::unique_ptr<Kernel> make_index(const StepSpec& spec) {
   }
   const DType dtype = spec.out[0].type.dtype;
   const bool scatters = op == Op::scatter_add || op == Op::scatter_elements_add;
-  if (scatters && (dtype == DType::bf16 || dtype == DType::u8 || dtype == DType::boolean)) return nullptr;
+  if (scatters && size_of(dtype) < 4) return nullptr;
   if (!(op == Op::gather || op == Op::gather_elements || op == Op::sgd_rows || scatters)) return nullptr;
   // Elements of single-element picks lie in step only where all other extents agree.
   if (op == Op::gather_elements || op == Op::scatter_elements_add) {

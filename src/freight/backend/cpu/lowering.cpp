@@ -365,12 +365,12 @@ class Lowering {
     for (size_t i = 0; i < g_.outputs.size(); ++i) {
       if (g_.outputs[i] == v) return output(i);
     }
-    const DType dtype = g_.type(v).dtype == DType::bf16 ? DType::f32 : g_.type(v).dtype;
+    const DType dtype = wide(g_.type(v).dtype);
     return temporary(dtype, shape(v));
   }
 
   void reduce_in_stages(Value v) {
-    const DType dtype = g_.type(v).dtype == DType::bf16 ? DType::f32 : g_.type(v).dtype;
+    const DType dtype = wide(g_.type(v).dtype);
     std::vector<bool> reduced = reduced_axes(v);
     std::vector<int> axes = order_;
     Place source;  // of the second and later stages

@@ -139,7 +139,7 @@ bool gemm_problem(const StepSpec& spec, const Operand& lhs, const Operand& rhs, 
 
 std::unique_ptr<Kernel> make_matmul(const StepSpec& spec) {
   // Nothing to multiply is left to the plain loops: oneDNN 2.6 divides by zero on AVX-512 machines.
-  if (spec.node->op != Op::matmul || spec.out[0].type.dtype != DType::f32 || spec.out[0].type.numel() == 0 ||
+  if (spec.node->op != Op::matmul || !dnnl_multiplies(spec.out[0].type.dtype) || spec.out[0].type.numel() == 0 ||
       spec.in[0].type.numel() == 0) {
     return nullptr;
   }
@@ -148,7 +148,7 @@ std::unique_ptr<Kernel> make_matmul(const StepSpec& spec) {
   if (lhs.type.numel() == 0) return nullptr;  // oneDNN divides by the extent of an empty sum
   std::vector<Candidate> candidates;
   GemmProblem p;
-  const bool own = gemm_problem(spec, lhs, rhs, p);
+  const bool own = spec.out[0].type.dtype == DType::f32 && gemm_problem(spec, lhs, rhs, p);
   if (own) candidates.push_back({"gemm", [&] { return std::make_unique<GemmKernel>(p, a.epilogue); }});
   if (!a.epilogue.residual) candidates.push_back({"dnnl", [&] { return by_dnnl(spec, lhs, rhs); }});
   FREIGHT_CHECK(!candidates.empty(), "residual epilogue on odd strides");

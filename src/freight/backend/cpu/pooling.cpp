@@ -1,4 +1,4 @@
-// Pooling steps: channels-last f32, in parallel over rows of the result. See kernels/pool.h.
+// Pooling steps: channels-last f32 or bf16, in parallel over rows of the result. See kernels/pool.h.
 #include "freight/backend/cpu/kernels/pool.h"
 
 #include <algorithm>
@@ -29,7 +29,8 @@ PoolGeometry geometry(const PoolAttrs& a, const Shape& x, const Shape& y) {
 
 class PoolKernel final : public Kernel {
  public:
-  PoolKernel(Op op, const PoolGeometry& geometry_of_step) : op_(op), g_(geometry_of_step), table_(pool_table()) {
+  PoolKernel(Op op, DType dtype, const PoolGeometry& geometry_of_step)
+      : op_(op), g_(geometry_of_step), table_(dtype == DType::f32 ? pool_tables().f32 : pool_tables().bf16) {
     const bool gradient = op == Op::max_pool_grad || op == Op::avg_pool_grad;
     rows_ = g_.n * (gradient ? g_.in[0] : g_.out[0]);
     // Chunks of some 8,000 elements.
@@ -48,13 +49,11 @@ class PoolKernel final : public Kernel {
 
  private:
   void one(void* const* o, int64_t row) const {
-    const float* in = static_cast<const float*>(o[0]);
     switch (op_) {
-      case Op::max_pool: return table_.max(g_, in, static_cast<float*>(o[1]), static_cast<int32_t*>(o[2]), row);
-      case Op::max_pool_grad:
-        return table_.max_grad(g_, in, static_cast<const int32_t*>(o[1]), static_cast<float*>(o[2]), row);
-      case Op::avg_pool: return table_.average(g_, in, static_cast<float*>(o[1]), row);
-      default: return table_.average_grad(g_, in, static_cast<float*>(o[1]), row);
+      case Op::max_pool: return table_.max(g_, o[0], o[1], static_cast<int32_t*>(o[2]), row);
+      case Op::max_pool_grad: return table_.max_grad(g_, o[0], static_cast<const int32_t*>(o[1]), o[2], row);
+      case Op::avg_pool: return table_.average(g_, o[0], o[1], row);
+      default: return table_.average_grad(g_, o[0], o[1], row);
     }
   }
 
@@ -68,14 +67,15 @@ class PoolKernel final : public Kernel {
 
 std::unique_ptr<Kernel> make_pool(const StepSpec& spec) {
   const Op op = spec.node->op;
-  if (info(op).kind != OpKind::pool || spec.out[0].type.dtype != DType::f32 || spec.out[0].type.numel() == 0)
-    return nullptr;
+  const DType dtype = spec.out[0].type.dtype;
+  const bool fits = dtype == DType::f32 || dtype == DType::bf16;
+  if (info(op).kind != OpKind::pool || !fits || spec.out[0].type.numel() == 0) return nullptr;
   const bool gradient = op == Op::max_pool_grad || op == Op::avg_pool_grad;
   // The kernel looks for an element only in the windows that cover it: indices must be those of max_pool.
   if (op == Op::max_pool_grad && spec.graph->def(spec.node->in(1)).op != Op::max_pool) return nullptr;
   const Shape &in = spec.in[0].type.shape, &out = spec.out[0].type.shape;
   const auto& a = attrs<PoolAttrs>(*spec.node);
-  return std::make_unique<PoolKernel>(op, gradient ? geometry(a, out, in) : geometry(a, in, out));
+  return std::make_unique<PoolKernel>(op, dtype, gradient ? geometry(a, out, in) : geometry(a, in, out));
 }
 
 }  // namespace freight::cpu

@@ -14,12 +14,12 @@ std::unique_ptr<Kernel> make_tile_step(const StepSpec& spec);
 // A single op as the body of a region, so that it is lowered like one.
 std::shared_ptr<const Graph> body_of(const StepSpec& spec);
 
-// matmul with transposes, batch axes, bias and relu (f32), by oneDNN.
+// matmul with transposes, batch axes, bias and relu (f32, bf16 by oneDNN).
 std::unique_ptr<Kernel> make_matmul(const StepSpec& spec);
 LayoutPlan matmul_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given);
 
-// conv, conv_grad_input, conv_grad_weight (f32), by oneDNN; activations channels-last, weights as the primitive wants
-// them.
+// conv, conv_grad_input, conv_grad_weight (f32, bf16), by oneDNN; activations channels-last, weights as the primitive
+// wants them.
 std::unique_ptr<Kernel> make_conv(const StepSpec& spec);
 LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given);
 
@@ -28,7 +28,7 @@ std::unique_ptr<Kernel> make_reorder(const StepSpec& spec);
 std::unique_ptr<Kernel> make_concat(const StepSpec& spec);
 std::unique_ptr<Kernel> make_pad(const StepSpec& spec);
 
-// Pooling of channels-last f32 tensors; gather, scatter, argmax and argmin on row-major tensors.
+// Pooling of channels-last f32 and bf16 tensors; gather, scatter, argmax and argmin on row-major tensors.
 std::unique_ptr<Kernel> make_pool(const StepSpec& spec);
 std::unique_ptr<Kernel> make_index(const StepSpec& spec);
 

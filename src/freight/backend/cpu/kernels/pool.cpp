@@ -21,12 +21,29 @@ using D = hn::ScalableTag<float>;
 using DI = hn::RebindToSigned<D>;
 using V = hn::Vec<D>;
 using VI = hn::Vec<DI>;
+using DU = hn::RebindToUnsigned<D>;
+using D16 = hn::Rebind<uint16_t, D>;  // bits of bf16
+
+HWY_INLINE V widen(hn::Vec<D16> v) { return hn::BitCast(D(), hn::ShiftLeft<16>(hn::PromoteTo(DU(), v))); }
+// To nearest even; NaN stays NaN.
+HWY_INLINE hn::Vec<D16> narrow(V v) {
+  const DU du;
+  const auto bits = hn::BitCast(du, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu))));
+  const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40u));
+  return hn::DemoteTo(D16(), hn::BitCast(DI(), hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded)));
+}
 
 // Up to one vector of channels of one pixel.
 struct Part {
   bool whole;  // a whole vector may be touched
   hn::Mask<D> mask;
+  hn::Mask<D16> mask16;
   HWY_INLINE V load(const float* p) const { return whole ? hn::LoadU(D(), p) : hn::MaskedLoad(mask, D(), p); }
+  HWY_INLINE V load(const uint16_t* p) const {
+    return widen(whole ? hn::LoadU(D16(), p) : hn::MaskedLoad(mask16, D16(), p));
+  }
   HWY_INLINE VI load(const int32_t* p) const {
     return whole ? hn::LoadU(DI(), p) : hn::MaskedLoad(hn::RebindMask(DI(), mask), DI(), p);
   }
@@ -35,6 +52,13 @@ struct Part {
       hn::StoreU(v, D(), p);
     } else {
       hn::BlendedStore(v, mask, D(), p);
+    }
+  }
+  HWY_INLINE void store(V v, uint16_t* p) const {
+    if (whole) {
+      hn::StoreU(narrow(v), D16(), p);
+    } else {
+      hn::BlendedStore(narrow(v), mask16, D16(), p);
     }
   }
   HWY_INLINE void store(VI v, int32_t* p) const {
@@ -54,19 +78,23 @@ HWY_INLINE void each_part(int64_t pixels, int64_t channels, F f) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t rest = channels % lanes == 0 ? lanes : channels % lanes;
   const auto mask = hn::FirstN(d, static_cast<size_t>(rest));
+  const auto mask16 = hn::FirstN(D16(), static_cast<size_t>(rest));
   for (int64_t w = 0; w < pixels; ++w) {
     for (int64_t c = 0; c < channels; c += lanes) {
-      f(w, c, Part{c + lanes <= channels || (pixels - w - 1) * channels >= lanes, mask});
+      f(w, c, Part{c + lanes <= channels || (pixels - w - 1) * channels >= lanes, mask, mask16});
     }
   }
 }
 
-// The part for reading at floats before the end of a plane: whole where that is inside.
-HWY_INLINE Part reader(const Part& part, int64_t floats_left) {
-  return {floats_left >= static_cast<int64_t>(hn::Lanes(D())), part.mask};
+// The part for reading at `left` elements before the end of a plane: whole where that is inside.
+HWY_INLINE Part reader(const Part& part, int64_t left) {
+  return {left >= static_cast<int64_t>(hn::Lanes(D())), part.mask, part.mask16};
 }
 
-void max(const PoolGeometry& g, const float* x, float* y, int32_t* index, int64_t row) {
+template <class T>
+void max(const PoolGeometry& g, const void* x_, void* y_, int32_t* index, int64_t row) {
+  const T* x = static_cast<const T*>(x_);
+  T* y = static_cast<T*>(y_);
   const D d;
   const DI di;
   const int64_t image = row / g.out[0], plane = g.in[0] * g.in[1], channels = g.channels;
@@ -101,7 +129,10 @@ void max(const PoolGeometry& g, const float* x, float* y, int32_t* index, int64_
   });
 }
 
-void max_grad(const PoolGeometry& g, const float* dy, const int32_t* index, float* dx, int64_t row) {
+template <class T>
+void max_grad(const PoolGeometry& g, const void* dy_, const int32_t* index, void* dx_, int64_t row) {
+  const T* dy = static_cast<const T*>(dy_);
+  T* dx = static_cast<T*>(dx_);
   const D d;
   const DI di;
   const int64_t image = row / g.in[0], h = row % g.in[0], channels = g.channels, out_plane = g.out[0] * g.out[1];
@@ -139,7 +170,10 @@ HWY_INLINE float share(const PoolGeometry& g, PoolRange rows, PoolRange cols) {
   return 1.0f / static_cast<float>(g.count_include_pad ? g.kernel[0] * g.kernel[1] : inside);
 }
 
-void average(const PoolGeometry& g, const float* x, float* y, int64_t row) {
+template <class T>
+void average(const PoolGeometry& g, const void* x_, void* y_, int64_t row) {
+  const T* x = static_cast<const T*>(x_);
+  T* y = static_cast<T*>(y_);
   const D d;
   const int64_t image = row / g.out[0], plane = g.in[0] * g.in[1], channels = g.channels;
   const PoolRange rows = g.window[0][static_cast<size_t>(row % g.out[0])];
@@ -158,7 +192,10 @@ void average(const PoolGeometry& g, const float* x, float* y, int64_t row) {
   });
 }
 
-void average_grad(const PoolGeometry& g, const float* dy, float* dx, int64_t row) {
+template <class T>
+void average_grad(const PoolGeometry& g, const void* dy_, void* dx_, int64_t row) {
+  const T* dy = static_cast<const T*>(dy_);
+  T* dx = static_cast<T*>(dx_);
   const D d;
   const int64_t image = row / g.in[0], h = row % g.in[0], channels = g.channels, out_plane = g.out[0] * g.out[1];
   const PoolRange rows = g.covering[0][static_cast<size_t>(h)];
@@ -179,7 +216,9 @@ void average_grad(const PoolGeometry& g, const float* dy, float* dx, int64_t row
   });
 }
 
-PoolTable make_pool_table() { return {max, max_grad, average, average_grad}; }
+template <class T>
+constexpr PoolTable kTable = {max<T>, max_grad<T>, average<T>, average_grad<T>};
+PoolTables make_pool_tables() { return {kTable<float>, kTable<uint16_t>}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace freight::cpu
@@ -187,6 +226,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace freight::cpu {
-FREIGHT_SIMD_TABLE(PoolTable, pool_table, make_pool_table)
+FREIGHT_SIMD_TABLE(PoolTables, pool_tables, make_pool_tables)
 }  // namespace freight::cpu
 #endif

@@ -1,4 +1,4 @@
-// Pooling of channels-last f32 tensors (N, H, W, C), vectorised over channels. One row of the result per call.
+// Pooling of channels-last tensors (N, H, W, C), f32 or bf16, vectorised over channels. One row of the result per call.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -34,12 +34,15 @@ struct PoolGeometry {
 
 struct PoolTable {
   // y and the flat index of the maximum in the input plane (-1: window of padding only), row `row` of n * out[0].
-  void (*max)(const PoolGeometry& g, const float* x, float* y, int32_t* index, int64_t row);
+  void (*max)(const PoolGeometry& g, const void* x, void* y, int32_t* index, int64_t row);
   // dx, row `row` of n * in[0]: every input element collects from the windows that chose it.
-  void (*max_grad)(const PoolGeometry& g, const float* dy, const int32_t* index, float* dx, int64_t row);
-  void (*average)(const PoolGeometry& g, const float* x, float* y, int64_t row);
-  void (*average_grad)(const PoolGeometry& g, const float* dy, float* dx, int64_t row);
+  void (*max_grad)(const PoolGeometry& g, const void* dy, const int32_t* index, void* dx, int64_t row);
+  void (*average)(const PoolGeometry& g, const void* x, void* y, int64_t row);
+  void (*average_grad)(const PoolGeometry& g, const void* dy, void* dx, int64_t row);
 };
-const PoolTable& pool_table();
+struct PoolTables {
+  PoolTable f32, bf16;
+};
+const PoolTables& pool_tables();
 
 }  // namespace freight::cpu

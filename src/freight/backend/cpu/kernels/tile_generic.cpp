@@ -14,6 +14,7 @@ Reg register_type(DType dtype) {
   switch (dtype) {
     case DType::f32:
     case DType::bf16:
+    case DType::f16:
     case DType::boolean: return Reg::f32;
     case DType::f64: return Reg::f64;
     case DType::i32:

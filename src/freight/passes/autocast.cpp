@@ -1,0 +1,137 @@
+// Mixed precision: the graph of a step, backward and update included, computed in a 16-bit type where the op table says
+// so. States, inputs and results keep their types: master weights, moments and statistics stay f32.
+//
+// Two walks decide. Forward: a result can be 16 bits wide where its op is `low`, or `follow` and all operands can.
+// Backward: it is where somebody wants it so, or a contraction makes it; what only f32 ops read stays f32, so that the
+// gradients of a weight that is used many times add up in f32. Casts are shared by all readers and go below views: a
+// weight is cast once per step.
+#include <algorithm>
+#include <unordered_map>
+
+#include "freight/ir/builder.h"
+#include "freight/passes/passes.h"
+
+namespace freight::passes {
+
+namespace {
+
+class Autocast {
+ public:
+  Autocast(const Graph& graph, DType low) : r_(graph), b_(r_.dst), low_type_(low) {}
+
+  Graph run() {
+    decide();
+    for (size_t i = 0; i < r_.src.nodes.size(); ++i) emit(r_.src.nodes[i], low_[i]);
+    for (Value v : r_.src.outputs) restore(v);
+    for (const Update& u : r_.src.updates) restore(u.next);
+    return r_.finish();
+  }
+
+ private:
+  bool is_f32(Value v) const { return r_.src.type(v).dtype == DType::f32; }
+
+  // A number, or a parameter spread over a tensor (a bias): takes the type of what it meets.
+  bool adapts(Value v) const {
+    bool spread = false;
+    const Node* d = &r_.src.def(v);
+    for (; info(d->op).kind == OpKind::view; d = &r_.src.def(d->in(0))) spread = spread || d->op == Op::broadcast;
+    double number;
+    return splat_value(r_.src, d->out(), number) || (spread && d->op == Op::state);
+  }
+
+  // Whether the node can compute in 16 bits, given which values can be.
+  bool possible(const Node& n, const std::vector<bool>& can) const {
+    const Precision p = info(n.op).precision;
+    if (p == Precision::full) return false;
+    if (p == Precision::low) return is_f32(n.in(0));
+    if (p == Precision::first) return can[n.in(0).index()];
+    bool any = false;
+    for (Value v : n.inputs) {
+      if (!is_f32(v)) continue;
+      if (!can[v.index()] && !adapts(v)) return false;
+      any = any || can[v.index()];
+    }
+    return any;
+  }
+
+  // A bias or relu right behind a contraction belongs to its epilogue: the sum is rounded once either way.
+  bool rides(const Node& n, const std::vector<bool>& contracted) const {
+    if (n.op != Op::add && n.op != Op::relu) return false;
+    return std::all_of(n.inputs.begin(), n.inputs.end(), [&](Value v) { return contracted[v.index()] || adapts(v); }) &&
+           (n.op == Op::relu || adapts(n.in(0)) || adapts(n.in(1)));
+  }
+
+  void decide() {
+    const std::vector<Node>& nodes = r_.src.nodes;
+    std::vector<bool> can(r_.src.values.size()), wanted(r_.src.values.size());
+    low_.resize(nodes.size());
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      const Node& n = nodes[i];
+      low_[i] = possible(n, can);
+      if (!low_[i] || !is_f32(n.out())) continue;
+      can[n.out().index()] = true;
+      wanted[n.out().index()] = info(n.op).precision == Precision::low || rides(n, wanted);
+    }
+    for (size_t i = nodes.size(); i-- > 0;) {
+      const Node& n = nodes[i];
+      const Precision p = info(n.op).precision;
+      if (!low_[i] || !is_f32(n.out())) continue;  // comparisons take what there is
+      low_[i] = wanted[n.out().index()];
+      if (!low_[i]) continue;
+      for (Value v : n.inputs) {
+        wanted[v.index()] = true;
+        if (p == Precision::first) break;
+      }
+    }
+  }
+
+  void emit(const Node& n, bool low) {
+    b_.set_location(n.scope, n.where);
+    if (low && !is_f32(n.out())) {
+      for (Value v : n.inputs) low = low && (!is_f32(v) || adapts(v) || b_.type(r_(v)).dtype == low_type_);
+    }
+    const bool first_only = info(n.op).precision == Precision::first;
+    std::vector<Value> in;
+    for (Value v : n.inputs) {
+      const DType t = low && !(first_only && !in.empty()) ? low_type_ : DType::f32;
+      in.push_back(is_f32(v) ? as(r_(v), t) : r_(v));
+    }
+    const std::vector<Value> out = b_.add(n.op, n.attrs, in);
+    for (size_t i = 0; i < out.size(); ++i) r_.replace(n.outputs[i], out[i]);
+  }
+
+  void restore(Value v) {
+    const Node& n = r_.src.def(v);
+    b_.set_location(n.scope, n.where);
+    if (is_f32(v)) r_.replace(v, as(r_(v), DType::f32));
+  }
+
+  // A value of the new graph in the other of the two types.
+  Value as(Value v, DType t) {
+    if (b_.type(v).dtype == t) return v;
+    if (const auto it = casts_.find(v.id); it != casts_.end()) return it->second;
+    const Node d = r_.dst.def(v);  // a copy: the graph grows below
+    double number;
+    Value made;
+    if (splat_value(r_.dst, v, number)) {
+      made = b_.constant(number, {t, b_.shape(v)});
+    } else if (d.op == Op::reshape || d.op == Op::transpose || d.op == Op::broadcast) {
+      made = b_.one(d.op, d.attrs, {as(d.in(0), t)});
+    } else {
+      made = b_.cast(v, t);
+    }
+    return casts_[v.id] = made;
+  }
+
+  Rewriter r_;
+  Builder b_;
+  DType low_type_;
+  std::vector<bool> low_;  // by node: computes in 16 bits
+  std::unordered_map<int32_t, Value> casts_;
+};
+
+}  // namespace
+
+Graph autocast(const Graph& graph, DType low) { return Autocast(graph, low).run(); }
+
+}  // namespace freight::passes

@@ -1,0 +1,30 @@
+// See precision.h.
+#include "freight/train/precision.h"
+
+#include <algorithm>
+
+#include "freight/backend/backend.h"
+#include "freight/base/error.h"
+#include "freight/trace/tensor.h"
+
+namespace freight::train {
+
+const std::vector<std::string>& precision_names() {
+  static const std::vector<std::string> kNames = {"fp32", "bf16", "fp16"};
+  return kNames;
+}
+
+ComputeType compute_type(const std::string& precision, const std::string& backend_name) {
+  const std::vector<std::string>& names = precision_names();
+  ComputeType out;
+  if (std::find(names.begin(), names.end(), precision) == names.end() || !parse_dtype(precision, out.dtype)) {
+    fail(ErrorKind::usage, "--precision", "unknown value: got ", precision, ", need one of ", join(names, ", "));
+  }
+  if (out.dtype == DType::f32) return out;
+  const std::string device = backend_name.empty() || backend_name == "auto" ? default_backend() : backend_name;
+  const std::string missing = backend(device).lacks(out.dtype);
+  if (!missing.empty()) out = {DType::f32, cat("no ", precision, " on this device (", missing, "): computing in f32")};
+  return out;
+}
+
+}  // namespace freight::train

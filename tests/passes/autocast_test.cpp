@@ -1,0 +1,285 @@
+// Mixed precision: what each op is computed in, how few casts there are, which types stay, and how far results and
+// gradients of small nets come from those in f32.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "freight/base/strings.h"
+#include "freight/freight.h"
+#include "freight/run/plan.h"
+#include "tests/ops/op_rows.h"
+#include "tests/support/run.h"
+
+namespace freight::test {
+namespace {
+
+// The policy, said a second time: a change of the table must be meant.
+const std::map<Precision, std::set<std::string>> kPolicy = {
+    {Precision::low, {"matmul", "conv", "conv_grad_input", "conv_grad_weight"}},
+    {Precision::first, {"batch_norm", "batch_norm_inference", "layer_norm", "group_norm"}},
+    {Precision::follow,
+     {"neg",
+      "abs",
+      "sign",
+      "floor",
+      "ceil",
+      "round",
+      "relu",
+      "logical_not",
+      "is_finite",
+      "add",
+      "stop_gradient",
+      "sub",
+      "mul",
+      "maximum",
+      "minimum",
+      "eq",
+      "ne",
+      "lt",
+      "le",
+      "gt",
+      "ge",
+      "logical_and",
+      "logical_or",
+      "where",
+      "reshape",
+      "transpose",
+      "broadcast",
+      "slice",
+      "copy",
+      "pad",
+      "concat",
+      "max_pool",
+      "max_pool_grad",
+      "avg_pool",
+      "avg_pool_grad",
+      "gather",
+      "gather_elements",
+      "dropout"}},
+};
+
+TEST(Autocast, EveryOpHasThePolicyThatIsStatedHere) {
+  size_t listed = 0;
+  for (const auto& [precision, names] : kPolicy) listed += names.size();
+  for (int i = 0; i < kOpCount; ++i) {
+    const OpInfo& row = info(static_cast<Op>(i));
+    Precision expected = Precision::full;
+    for (const auto& [precision, names] : kPolicy) {
+      if (names.count(row.name)) expected = precision, --listed;
+    }
+    EXPECT_EQ(static_cast<int>(row.precision), static_cast<int>(expected)) << row.name;
+  }
+  EXPECT_EQ(listed, 0u) << "a name above is no op";
+}
+
+// x times 1 by a contraction: a value that is 16 bits wide, and a reader that wants it so.
+Value through_matmul(Builder& b, Value x) {
+  const Shape shape = b.shape(x);
+  const Value one = b.constant(1, {DType::f32, {1, 1}});
+  return b.reshape(b.matmul(b.reshape(x, {shape.numel(), 1}), one), shape);
+}
+
+class Policy : public testing::TestWithParam<Op> {};
+
+TEST_P(Policy, IsWhatThePassDoes) {
+  for (const OpRow& row : op_rows()) {
+    bool plain = row.op == GetParam() && row.op != Op::cast && row.op != Op::one_hot &&
+                 row.op != Op::attention_grad;  // say their own type, or need more operands
+    for (const Operand& o : row.in)
+      plain = plain && o.type.numel() > 0 && (o.type.dtype == DType::f32 || !is_floating(o.type.dtype));
+    if (!plain) continue;
+    SCOPED_TRACE(to_string(row));
+    Graph g;
+    Builder b(g);
+    std::vector<Value> in;
+    bool floating = false;
+    for (const Operand& o : row.in) {
+      const Value x = b.one(Op::input, LeafAttrs{"x", o.type}, {});
+      in.push_back(o.type.dtype == DType::f32 ? through_matmul(b, x) : x);
+      floating = floating || o.type.dtype == DType::f32;
+    }
+    bool empty = false;  // nobody can want it
+    for (Value v : b.add(row.op, row.attrs, in)) {
+      const bool widens = b.type(v).dtype == DType::f32 && b.type(v).numel() > 0;
+      empty = empty || b.type(v).numel() == 0;
+      g.outputs.push_back(widens ? through_matmul(b, v) : v);
+    }
+    if (empty) continue;
+    for (const DType low : {DType::bf16, DType::f16}) {
+      const Graph cast = passes::autocast(g, low);
+      verify(cast, "autocast");
+      ASSERT_EQ(cast.outputs.size(), g.outputs.size());
+      for (size_t i = 0; i < g.outputs.size(); ++i) EXPECT_EQ(cast.type(cast.outputs[i]), g.type(g.outputs[i]));
+      // The node of the op is the first one that is none of ours.
+      const auto is_ours = [&](const Node& n) {
+        return n.op == Op::input || n.op == Op::cast || n.op == Op::constant || n.op == Op::reshape ||
+               n.op == Op::matmul;
+      };
+      const Node* node = nullptr;
+      for (const Node& n : cast.nodes) {
+        if (n.op == row.op && (!is_ours(n) || equal(n.attrs, row.attrs))) node = &n;
+      }
+      if (is_ours(*node)) continue;  // reshape, matmul: seen in the net below
+      if (!is_floating(cast.type(node->out()).dtype) && info(row.op).precision != Precision::full)
+        continue;  // takes what there is
+      const Precision p = info(row.op).precision;
+      for (size_t i = 0; i < row.in.size(); ++i) {
+        if (row.in[i].type.dtype != DType::f32) continue;
+        const bool narrow = p == Precision::low || p == Precision::follow || (p == Precision::first && i == 0);
+        EXPECT_EQ(cast.type(node->in(static_cast<int>(i))).dtype, narrow ? low : DType::f32) << "operand " << i;
+      }
+      const Type first = cast.type(node->out());
+      if (!is_floating(first.dtype)) continue;
+      EXPECT_EQ(first.dtype, p == Precision::full || !floating ? DType::f32 : low);
+      for (size_t i = 1; i < node->outputs.size(); ++i) EXPECT_NE(cast.type(node->outputs[i]).dtype, low);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, Policy, testing::ValuesIn(ops_with_rows()),
+                         [](const auto& instance) { return std::string(name(instance.param)); });
+
+// Traces f(input) once and gives the graph as a step has it.
+template <class F>
+Graph traced(F&& f, const Type& input) {
+  auto step = compile(std::forward<F>(f), CompileOptions{.backend = "ref"});
+  return step.graph(input);
+}
+
+int count(const Graph& g, Op op, DType result) {
+  int n = 0;
+  for (const Node& node : g.nodes) n += node.op == op && g.type(node.out()).dtype == result;
+  return n;
+}
+
+TEST(Autocast, AWeightIsCastOnceAndItsGradientsAddUpInF32) {
+  seed(1);
+  const Variable w("w", {DType::f32, {8, 8}}, nn::init::uniform(-1, 1), Variable::Role::parameter);
+  optim::SGD sgd({w}, {.lr = 0.1, .momentum = 0.9});
+  const Graph g = passes::simplify(passes::autocast(traced(
+                                                        [&](const Tensor& x) {
+                                                          Tensor h = x;
+                                                          for (int i = 0; i < 4; ++i) h = relu(matmul(h, transpose(w)));
+                                                          const Tensor loss = mean(square(h));
+                                                          sgd.step(loss);
+                                                          return loss;
+                                                        },
+                                                        {DType::f32, {4, 8}}),
+                                                    DType::bf16));
+  int of_state = 0;
+  for (const Node& n : g.nodes) {
+    if (n.op != Op::cast) continue;
+    Value v = n.in(0);
+    while (info(g.def(v).op).kind == OpKind::view) v = g.def(v).in(0);
+    of_state += g.def(v).op == Op::state;
+  }
+  EXPECT_EQ(of_state, 1);
+  EXPECT_EQ(count(g, Op::matmul, DType::bf16), 4 + 3 + 4);  // forward, to the inputs of layers 2 to 4, to the weight
+  EXPECT_EQ(count(g, Op::matmul, DType::f32), 0);
+  EXPECT_EQ(count(g, Op::relu, DType::bf16), 4);
+  EXPECT_EQ(count(g, Op::add, DType::bf16), 0);
+  EXPECT_EQ(count(g, Op::add, DType::f32), 3);
+  for (const Update& u : g.updates) EXPECT_EQ(g.type(u.next).dtype, DType::f32);
+  EXPECT_EQ(g.type(g.outputs[0]).dtype, DType::f32);
+}
+
+TEST(Autocast, BiasAndReluStillRideOnTheContraction) {
+  seed(1);
+  nn::Sequential net(nn::Linear(16, 16), nn::ReLU(), nn::Linear(16, 16));
+  auto f = compile([&](const Tensor& x) { return net(x); },
+                   CompileOptions{.backend = fusing_backend(), .deterministic = true, .compute = DType::bf16});
+  const auto plan = f.plan(Type{DType::f32, {4, 16}});
+  int with_relu = 0, with_bias = 0;
+  for (const Node& n : plan->graph().nodes) {
+    if (n.op != Op::matmul) continue;
+    EXPECT_EQ(plan->graph().type(n.out()).dtype, DType::bf16);
+    with_relu += attrs<MatmulAttrs>(n).epilogue.relu;
+    with_bias += attrs<MatmulAttrs>(n).epilogue.bias;
+  }
+  EXPECT_EQ(with_relu, 1);
+  EXPECT_EQ(with_bias, 2);
+}
+
+TEST(Autocast, WhatIsNotF32IsLeftAlone) {
+  Graph g;
+  Builder b(g);
+  const Value x = b.one(Op::input, LeafAttrs{"x", {DType::f64, {3, 3}}}, {});
+  const Value h = b.one(Op::input, LeafAttrs{"h", {DType::bf16, {3, 3}}}, {});
+  g.outputs = {b.unary(Op::relu, b.matmul(x, x)), b.unary(Op::exp, b.matmul(h, h))};
+  EXPECT_TRUE(structurally_equal(passes::autocast(g, DType::f16), g));
+}
+
+// ---- small nets against f32 ----
+
+struct Net {
+  const char* name;
+  Shape input;
+  nn::Sequential (*make)();
+  double tolerance;  // of loss and gradients, relative to the largest of each tensor, in bf16
+};
+
+const std::vector<Net>& nets() {
+  using namespace nn;
+  static const std::vector<Net> kNets = {
+      {"mlp", {8, 12}, [] { return Sequential(Linear(12, 16), ReLU(), Linear(16, 16), Tanh(), Linear(16, 5)); }, 0.03},
+      {"conv_bn",
+       {4, 3, 8, 8},
+       [] {
+         return Sequential(Conv2d(3, 8, 3, {.padding = 1}), BatchNorm2d(8), ReLU(), MaxPool2d(2), Conv2d(8, 8, 3),
+                           BatchNorm2d(8), AvgPool2d(2), Flatten(), Linear(8, 5));
+       },
+       0.06},
+      {"attention",
+       {2, 6, 8},
+       [] { return Sequential(TransformerBlock(8, 2, {.causal = true}), Flatten(), Linear(48, 5)); },
+       0.04},
+      {"lstm", {4, 9, 6}, [] { return Sequential(LSTM(6, 8, {.last = true}), Linear(8, 5)); }, 0.03},
+  };
+  return kNets;
+}
+
+// Loss and the gradients of all parameters.
+std::vector<Array> loss_and_gradients(const Net& net, const std::string& backend, DType compute) {
+  seed(5);
+  nn::Sequential module = net.make();
+  module.train();
+  auto f = compile(
+      [&](const Tensor& images, const Tensor& labels) {
+        const Tensor loss = cross_entropy(module(images), labels);
+        std::vector<Tensor> out = grad(loss, module.parameters());
+        out.insert(out.begin(), loss);
+        return out;
+      },
+      CompileOptions{.backend = backend, .deterministic = true, .compute = compute});
+  Array x = random_array({{DType::f32, net.input}, Fill::normal}, 3), y(DType::i64, {net.input[0]});
+  for (int64_t i = 0; i < y.numel(); ++i) y.data<int64_t>()[i] = i % 5;
+  std::vector<Array> out;
+  for (const Tensor& t : f(x, y)) out.push_back(t.array().clone());
+  return out;
+}
+
+class SmallNets : public testing::TestWithParam<size_t> {};
+
+TEST_P(SmallNets, LossAndGradientsAreNearThoseInF32) {
+  const Net& net = nets()[GetParam()];
+  const std::vector<Array> expected = loss_and_gradients(net, "ref", DType::f32);
+  bool differs = false;
+  for (const auto& [backend, compute] : {std::pair{"ref", DType::bf16}, {"cpu", DType::bf16}, {"ref", DType::f16}}) {
+    SCOPED_TRACE(cat(net.name, " on ", backend, " in ", compute));
+    const std::vector<Array> got = loss_and_gradients(net, backend, compute);
+    const double allowed = compute == DType::bf16 ? net.tolerance : net.tolerance / 6;  // 8 and 11 bits of mantissa
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i].dtype(), DType::f32);
+      EXPECT_TRUE(close(got[i], expected[i], allowed, 1e-3)) << "result " << i;
+      differs = differs || !close(got[i], expected[i], 1e-5);
+    }
+  }
+  EXPECT_TRUE(differs) << "nothing was computed in 16 bits";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SmallNets, testing::Range(size_t{0}, nets().size()),
+                         [](const auto& instance) { return std::string(nets()[instance.param].name); });
+
+}  // namespace
+}  // namespace freight::test
