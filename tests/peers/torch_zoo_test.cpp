@@ -203,13 +203,45 @@ TEST_P(Zoo, OutputsAndGradientsAreThoseOfPyTorch) {
   expect_close(forward(x).array(), want["after"], "evaluation after the step");
 }
 
+class Followed : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Followed, AHundredStepsGiveTheLossesOfPyTorch) {
+  set_default_backend("cpu");
+  const json& want = expected()[GetParam()];
+  const auto n = want["followed"][0].get<int64_t>();
+  const models::Model model = make(GetParam(), want);
+  fill(*model.net, Fill::plain);
+  fill(*model.net, Fill::gated);
+  model.net->train();
+  optim::SGD sgd(model.net->parameters(), {.lr = want["followed"][1].get<double>(), .momentum = 0.9});
+  auto step = compile(
+      [&](const Tensor& x, const Tensor& y) {
+        const Tensor loss = cross_entropy((*model.net)(x), y);
+        sgd.step(loss);
+        return loss;
+      },
+      CompileOptions{.deterministic = true});
+  ASSERT_EQ(want["losses"].size(), 100U);
+  for (int64_t s = 0; s < 100; ++s) {
+    const Shape shape = model.batch_type(n).shape;
+    const std::string name = cat("x.", s);
+    const Array x = model.reads_tokens() ? tokens(name, shape, want["vocabulary"].get<double>())
+                                         : noisy(name, shape, 0, std::sqrt(3.0));
+    Array y(DType::i64, {n});
+    for (int64_t i = 0; i < n; ++i) y.data<int64_t>()[i] = (3 * i + s) % 10;
+    ASSERT_NEAR(step(x, y).item<double>(), want["losses"][static_cast<size_t>(s)].get<double>(), 1e-3) << "step " << s;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Nets, Followed, ::testing::Values("lenet", "resnet20", "lstm_text"),
+                         [](const auto& tested) { return std::string(tested.param); });
+
 std::vector<std::string> torch_nets() {
   std::vector<std::string> names;
   for (const models::Entry& e : models::registry()) {
     const std::string name = e.name;
-    if (name != "mlp" && name != "mlp_wide" && name != "lenet" && name != "convnet") names.push_back(name);
+    if (name != "mlp" && name != "mlp_wide" && name != "convnet") names.push_back(name);
   }
-  return names;  // the four others are trained against PyTorch in peers_test.cpp
+  return names;  // the three others are trained against PyTorch in peers_test.cpp
 }
 INSTANTIATE_TEST_SUITE_P(Nets, Zoo, ::testing::ValuesIn(torch_nets()), [](const auto& tested) { return tested.param; });
 
