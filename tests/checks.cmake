@@ -12,6 +12,9 @@ add_test(NAME "check: format" COMMAND ${CMAKE_SOURCE_DIR}/tools/check_format.sh)
 add_test(NAME "check: tidy" COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tools/check_tidy ${CMAKE_BINARY_DIR})
 set_tests_properties("check: tidy" PROPERTIES PROCESSORS ${cores} TIMEOUT 1800)
 
+add_test(NAME "check: real data" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/unpack_data.sh ${CMAKE_BINARY_DIR})
+set_tests_properties("check: real data" PROPERTIES FIXTURES_SETUP real_data SKIP_RETURN_CODE 77 TIMEOUT 600)
+
 add_test(NAME "check: installed package" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/installed_test.sh ${CMAKE_BINARY_DIR})
 set_tests_properties("check: installed package" PROPERTIES TIMEOUT 600)
 add_test(NAME "check: launcher" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/launcher_test.sh ${CMAKE_BINARY_DIR})

@@ -38,8 +38,8 @@ std::string small_folder() {
 
 std::vector<std::string> train_args(const std::string& dir, std::vector<std::string> more = {}) {
   std::vector<std::string> args = {
-      "train", dir,    "--train-crop-size", "32", "--val-resize-size", "36", "--batch-size", "16", "--epochs", "4",
-      "--lr",  "0.05", "--overwrite",       "-o", dir + "-run"};
+      "train", dir,    "--train-crop-size", "32", "--val-resize-size", "36",      "--batch-size", "16", "--epochs", "4",
+      "--lr",  "0.05", "--overwrite",       "-o", dir + "-run",        "--model", "convnet"};
   args.insert(args.end(), more.begin(), more.end());
   return args;
 }
@@ -149,6 +149,23 @@ TEST(Pictures, ABadFileStopsTheRunOrIsLeftOutAndNamed) {
   const Ran p = run_freight({"predict", model, empty});
   EXPECT_EQ(p.code, 3);
   EXPECT_NE(p.err.find(empty), std::string::npos) << p.err;
+}
+
+TEST(Pictures, TheListOfBadSamplesHasOneRowEachWhateverTheirNames) {
+  const std::string dir = small_folder();
+  const std::string odd = dir + "/train/dark/a\tb\nc.jpg";
+  write_file(odd, "no picture");
+  for (int i = 0; i < 20; ++i) write_file(dir + "/train/light/bad" + std::to_string(i) + ".jpg", "");
+  const Ran r = run_freight(train_args(dir, {"--on-bad-sample", "report", "--json"}));
+  ASSERT_EQ(r.code, 0) << r.err;
+  const std::string list = read_file(dir + "-run/bad_samples.tsv");
+  EXPECT_EQ(std::count(list.begin(), list.end(), '\n'), 21) << list;
+  EXPECT_EQ(std::count(list.begin(), list.end(), '\t'), 21) << list;
+  EXPECT_NE(list.find("/dark/a\\tb\\nc.jpg\t"), std::string::npos) << list;
+  // What an earlier run listed goes with it.
+  const Ran again = run_freight(train_args(dir, {"--on-bad-sample", "skip", "--json"}));
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_FALSE(fs::exists(dir + "-run/bad_samples.tsv"));
 }
 
 TEST(Pictures, VerifyDecodesEveryFile) {

@@ -155,6 +155,7 @@ TEST(Arrays, NamesFaults) {
 
 TEST(Catalog, AMissListsWhereItLookedAndHowToGetTheSet) {
   const TemporaryDir dir;
+  const ScopedEnvironment no_data("FREIGHT_DATA", ""), no_cache("FREIGHT_CACHE", dir / "cache");
   expect_error(ErrorKind::data, {"cifar10", dir / "cifar-10-batches-bin", "freight data get cifar10", "--data-dir"},
                [&] { find("cifar10", {.data_dir = dir.path()}); });
   expect_error(ErrorKind::data, {"mnits", "did you mean mnist?"}, [] { find("mnits"); });

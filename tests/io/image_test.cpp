@@ -147,6 +147,27 @@ TEST(Image, EveryTruncationOfAJpegIsRefused) {
   }
 }
 
+TEST(Image, AJpegOfTwelveOrSixteenBitsIsRefused) {
+  std::string jpeg = encode_jpeg(waves(20, 20));
+  const size_t frame = jpeg.find("\xff\xc0");
+  ASSERT_NE(frame, std::string::npos);
+  for (const char bits : {12, 16}) {
+    jpeg[frame + 4] = bits;
+    expect_error(ErrorKind::data, {"deep.jpg", "precision", cat(static_cast<int>(bits))},
+                 [&] { decode_image(bytes_of(jpeg), "deep.jpg"); });
+  }
+}
+
+// Small files are decoded with something behind them: what that adds must not make a whole file of a part.
+TEST(Image, AJpegWithoutItsEndMarkerIsRefused) {
+  const std::string jpeg = encode_jpeg(waves(33, 47));
+  ASSERT_EQ(jpeg.substr(jpeg.size() - 2), "\xff\xd9");
+  for (const size_t cut : {1, 2}) {
+    expect_error(ErrorKind::data, {"cut.jpg"},
+                 [&] { decode_image(bytes_of(jpeg.substr(0, jpeg.size() - cut)), "cut.jpg"); });
+  }
+}
+
 TEST(Image, ASixteenBitPngBecomesEightBits) {
   const TemporaryDir dir;
   png_image image{};
@@ -239,9 +260,9 @@ TEST(Image, ReadsWhatPillowWrites) {
       "c.convert('L').save(d + '/grey.jpg'); c.convert('CMYK').save(d + '/cmyk.jpg', quality=95); "
       "c.convert('P').save(d + '/palette.png'); Image.new('RGBA', (4, 4), (10, 20, 30, 0)).save(d + '/clear.png'); "
       "Image.new('I;16', (4, 4), 0x8000).save(d + '/deep.png'); Image.new('1', (4, 4), 1).save(d + '/bit.png')";
-  if (std::system(("python3 -c \"" + script + "\" " + dir.path() + " 2>/dev/null").c_str()) != 0) {
-    GTEST_SKIP() << "Pillow is not here";
-  }
+  const std::string python = python_with("PIL");
+  if (python.empty()) GTEST_SKIP() << "Pillow (python3-pil) is not here";
+  ASSERT_EQ(std::system((python + " -c \"" + script + "\" " + dir.path()).c_str()), 0);
   for (const char* file : {"rgb.jpg", "cmyk.jpg", "palette.png"}) {
     const Array a = load_image(dir / file);
     EXPECT_EQ(a.shape(), (Shape{24, 40, 3})) << file;

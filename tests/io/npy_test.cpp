@@ -117,7 +117,9 @@ TEST(Npz, ReadsWhatNumpyWrites) {
       "import numpy as np; a = np.arange(1000, dtype=np.int32).reshape(10, 100); "
       "np.savez_compressed('" +
       (dir / "c.npz") + "', a=a, f=np.asfortranarray(a)); np.savez('" + (dir / "s.npz") + "', a=a)";
-  if (std::system(("python3 -c \"" + script + "\" 2>/dev/null").c_str()) != 0) GTEST_SKIP() << "no numpy here";
+  const std::string python = python_with("numpy");
+  if (python.empty()) GTEST_SKIP() << "numpy (python3-numpy) is not here";
+  ASSERT_EQ(std::system((python + " -c \"" + script + "\"").c_str()), 0);
   for (const char* file : {"c.npz", "s.npz"}) {
     for (const auto& [name, a] : load_npz(dir / file)) {
       EXPECT_EQ(a.shape(), (Shape{10, 100})) << name;
@@ -127,7 +129,7 @@ TEST(Npz, ReadsWhatNumpyWrites) {
   save_npz(dir / "ours.npz", {{"x", Array::of<float>({1, 2, 3, 4}, {2, 2})}});
   const std::string check =
       "import numpy as np; x = np.load('" + (dir / "ours.npz") + "')['x']; assert x.tolist() == [[1, 2], [3, 4]]";
-  EXPECT_EQ(std::system(("python3 -c \"" + check + "\"").c_str()), 0);
+  EXPECT_EQ(std::system((python + " -c \"" + check + "\"").c_str()), 0);
 }
 
 TEST(Npz, ReadsRealFilesOfOthers) {

@@ -41,6 +41,23 @@ class TemporaryDir {
   std::filesystem::path path_;
 };
 
+// Sets a variable of the environment until the end of the scope. Freight takes an empty value for none.
+class ScopedEnvironment {
+ public:
+  ScopedEnvironment(const char* name, const std::string& value) : name_(name), set_(env::is_set(name)) {
+    if (set_) before_ = env::get(name);
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~ScopedEnvironment() { set_ ? ::setenv(name_, before_.c_str(), 1) : ::unsetenv(name_); }
+  ScopedEnvironment(const ScopedEnvironment&) = delete;
+  ScopedEnvironment& operator=(const ScopedEnvironment&) = delete;
+
+ private:
+  const char* name_;
+  bool set_;
+  std::string before_;
+};
+
 inline io::ByteView bytes_of(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
@@ -83,10 +100,20 @@ inline std::string gzip_stored(const std::string& text) {
   return out + le(io::crc32(bytes_of(text)), 4) + le(text.size(), 4);
 }
 
-// The folder with real data sets ($FREIGHT_DATA, else shared/data beside the checkout), "" where there is none.
+// The folder with real data sets ($FREIGHT_DATA, else what tests/unpack_data.sh unpacked, else shared/data beside the
+// checkout), "" where there is none.
 inline std::string real_data(const std::string& file_inside) {
-  for (const std::string& dir : {env::get("FREIGHT_DATA"), std::string(FREIGHT_SOURCE_DIR) + "/../shared/data"}) {
+  for (const std::string& dir : {env::get("FREIGHT_DATA"), std::string(FREIGHT_BINARY_DIR) + "/data",
+                                 std::string(FREIGHT_SOURCE_DIR) + "/../shared/data"}) {
     if (!dir.empty() && std::filesystem::exists(dir + "/" + file_inside)) return dir;
+  }
+  return "";
+}
+
+// A Python that has this module, "" where there is none: the first of the search path need not be Debian's.
+inline std::string python_with(const std::string& module) {
+  for (const std::string python : {"python3", "/usr/bin/python3"}) {
+    if (std::system((python + " -c 'import " + module + "' 2>/dev/null").c_str()) == 0) return python;
   }
   return "";
 }

@@ -44,14 +44,27 @@ TEST(RunDir, OverwriteReplacesOnlyTheFilesOfARun) {
     run.checkpoint(1, tiny_bundle(), true, 3);
     run.write_text("run.json", "{}");
     run.log("old");
+    run.append_text("bad_samples.tsv", "old\tbad\n");
   }
   io::write_file_atomic(dir / "run/notes.txt", std::string_view("mine"));
   const RunDir again(dir / "run", true);
   EXPECT_EQ(read_text(dir / "run/notes.txt"), "mine");
   EXPECT_EQ(read_text(dir / "run/log.txt"), "");
-  for (const char* gone : {"run.json", "checkpoints", "last", "best"}) {
+  for (const char* gone : {"run.json", "bad_samples.tsv", "checkpoints", "last", "best"}) {
     EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(dir / (cat("run/", gone))))) << gone;
   }
+}
+
+TEST(RunDir, AppendedTextIsThereAtOnceAndAFullDiskIsAnError) {
+  const TemporaryDir dir;
+  RunDir run(dir / "run", false);
+  run.append_text("bad_samples.tsv", "a\tx\n");
+  EXPECT_EQ(read_text(dir / "run/bad_samples.tsv"), "a\tx\n");
+  run.append_text("bad_samples.tsv", "b\ty\n");
+  EXPECT_EQ(read_text(dir / "run/bad_samples.tsv"), "a\tx\nb\ty\n");
+  if (!io::file_exists("/dev/full")) GTEST_SKIP() << "/dev/full is missing here";
+  std::filesystem::create_symlink("/dev/full", dir / "run/full.tsv");
+  expect_error(ErrorKind::runtime, {"full.tsv", "No space"}, [&] { run.append_text("full.tsv", "a\tx\n"); });
 }
 
 TEST(RunDir, KeepsTheLastCheckpointsAndTheBest) {

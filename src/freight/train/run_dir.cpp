@@ -25,7 +25,7 @@ namespace {
 // What an earlier run left; other people's files are not touched.
 void remove_old_run(const fs::path& dir) {
   for (const char* name : {"run.json", "config.json", "model.json", "log.txt", "metrics.jsonl", "metrics.csv",
-                           "model.safetensors", "checkpoints", "last", "best"}) {
+                           "bad_samples.tsv", "model.safetensors", "checkpoints", "last", "best"}) {
     fs::remove_all(dir / name);
   }
   for (const auto& e : fs::directory_iterator(dir)) {
@@ -61,6 +61,17 @@ RunDir::~RunDir() = default;
 
 void RunDir::write_text(const std::string& name, const std::string& text) {
   io::write_file_atomic(file(name), std::string_view(text));
+}
+
+void RunDir::append_text(const std::string& name, const std::string& text) {
+  const std::string path = file(name);
+  std::FILE* f = std::fopen(path.c_str(), "ae");
+  // One write, unbuffered: a run that is killed leaves whole lines.
+  bool good =
+      f && std::setvbuf(f, nullptr, _IONBF, 0) == 0 && std::fwrite(text.data(), 1, text.size(), f) == text.size();
+  const int error = errno;
+  if (f) good = std::fclose(f) == 0 && good;
+  if (!good) fail(ErrorKind::runtime, "--output-dir", "cannot write ", path, ": ", std::strerror(error));
 }
 
 void RunDir::log(const std::string& line) {

@@ -23,6 +23,8 @@ class RunDir {
   const std::string& path() const { return path_; }
   std::string file(const std::string& name) const { return path_ + "/" + name; }
   void write_text(const std::string& name, const std::string& text);
+  // Adds whole lines at a file's end, at once. Throws Error(runtime).
+  void append_text(const std::string& name, const std::string& text);
   // Appends to log.txt.
   void log(const std::string& line);
   io::MetricsWriter& metrics() { return *metrics_; }

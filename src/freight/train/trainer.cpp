@@ -9,6 +9,7 @@
 #include <ctime>
 #include <filesystem>
 #include <limits>
+#include <unordered_set>
 
 #include <nlohmann/json.hpp>
 
@@ -64,6 +65,21 @@ std::string free_dir(const std::string& name) {
   for (int i = 2; std::filesystem::exists(path, error) && !std::filesystem::is_empty(path, error); ++i)
     path = cat(name, "-", i);
   return path;
+}
+
+// A field of a TSV file: file names may hold anything.
+std::string cell(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '\t': out += "\\t"; break;
+      case '\n': out += "\\n"; break;
+      case '\r': out += "\\r"; break;
+      case '\\': out += "\\\\"; break;
+      default: out += c;
+    }
+  }
+  return out;
 }
 
 class Run {
@@ -135,9 +151,7 @@ class Run {
 
   // Told by the feed of training, by that of each evaluation, and by readers of text.
   void left_out(const data::BadSample& bad) {
-    for (const data::BadSample& known : result_.bad_samples) {
-      if (known.path == bad.path) return;
-    }
+    if (!left_out_.insert(bad.path).second) return;
     result_.bad_samples.push_back(bad);
     if (dir_) record_bad(result_.bad_samples.size() - 1);
     observer_.on_bad_sample(bad.path, bad.reason);
@@ -145,13 +159,13 @@ class Run {
 
   // Those from number `first` on; texts are read before there is a directory.
   void record_bad(size_t first) {
+    std::string rows;
     for (size_t i = first; i < result_.bad_samples.size(); ++i) {
-      dir_->log(cat("left out: ", result_.bad_samples[i].path, ": ", result_.bad_samples[i].reason));
+      const data::BadSample& b = result_.bad_samples[i];
+      dir_->log(cat("left out: ", b.path, ": ", b.reason));
+      rows += cat(cell(b.path), "\t", cell(b.reason), "\n");
     }
-    if (c_.on_bad_sample != "report" || result_.bad_samples.empty()) return;
-    std::string text;
-    for (const data::BadSample& b : result_.bad_samples) text += cat(b.path, "\t", b.reason, "\n");
-    dir_->write_text("bad_samples.tsv", text);
+    if (c_.on_bad_sample == "report" && !rows.empty()) dir_->append_text("bad_samples.tsv", rows);
   }
 
   void announce() {
@@ -400,6 +414,7 @@ class Run {
   std::unique_ptr<TrainStep> step_;
   std::unique_ptr<Evaluator> evaluator_;
   Result result_;
+  std::unordered_set<std::string> left_out_;  // paths of result_.bad_samples
   std::string backend_, precision_note_;
   TrainStep::Summary plan_;
   Clock::time_point started_;
