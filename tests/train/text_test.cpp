@@ -224,7 +224,7 @@ TEST_F(TextTraining, GenerationContinuesThePromptAndRepeatsForASeed) {
 }
 
 TEST_F(TextTraining, ModelsThatDoNotFitAreRefused) {
-  expect_error(ErrorKind::usage, {"--model", "is missing", "language model"}, [&] { run(config("letters.txt", "")); });
+  expect_error(ErrorKind::usage, {"--model", "is missing", "gpt_char"}, [&] { run(config("letters.txt", "")); });
   expect_error(ErrorKind::usage, {"a corpus needs a result (N, T, vocabulary)"},
                [&] { run(config("letters.txt", "textcnn")); });
   expect_error(ErrorKind::usage, {"it tells tokens, the data has classes"}, [&] {
@@ -307,6 +307,38 @@ TEST_F(TextTraining, ClassesAreMatchedByNameInOtherData) {
   EXPECT_EQ(top1("great w1,good\nfine w2,good\ndull w3,bad\npoor w1,bad\n"), 100);
   expect_error(ErrorKind::data, {"class awful", "bad, good"}, [&] { top1("x,awful\ny,awful\nz,good\nw,good\n"); });
 }
+
+// A short run of every named set of texts, as its recipe says but for the length.
+struct RealText {
+  const char *name, *file, *model;
+  int64_t steps;
+  double top1;
+};
+class RealTexts : public ::testing::TestWithParam<RealText> {};
+TEST_P(RealTexts, TrainForAShortWhile) {
+  const RealText& t = GetParam();
+  const std::string data = real_data(t.file);
+  if (data.empty()) GTEST_SKIP() << "no " << t.file << " here: set FREIGHT_DATA";
+  const TemporaryDir dir;
+  Config c = recipe(t.name, "default", data);
+  c.data_dir = data;
+  c.model = t.model;
+  c.max_length = std::min<int64_t>(c.max_length == 0 ? 128 : c.max_length, 128);
+  c.max_steps = t.steps;
+  c.lr_warmup_epochs = 0;
+  c.lr = 3e-3;
+  c.output_dir = dir / "run";
+  Observer silent;
+  const Result r = train(c, silent);
+  EXPECT_EQ(r.steps, t.steps);
+  EXPECT_TRUE(r.bad_samples.empty());
+  EXPECT_GT(r.test.top1.value(), t.top1);
+}
+INSTANTIATE_TEST_SUITE_P(Sets, RealTexts,
+                         ::testing::Values(RealText{"sms_spam", "sms_spam/SMSSpamCollection", "text_bow", 60, 90},
+                                           RealText{"ag_news", "ag_news/test.csv.gz", "text_bow", 95, 60},
+                                           RealText{"imdb", "aclImdb/train/pos", "text_bow", 150, 65}),
+                         [](const auto& set) { return std::string(set.param.name); });
 
 TEST(Sst2, AFewHundredStepsTellMostSentences) {
   const std::string data = real_data("sst2/dev.tsv");

@@ -47,7 +47,7 @@ struct Options {
   int64_t length = 0;          // of those: tokens per sample
   int64_t layers = 0;          // of nets that repeat a layer: how often
   bool bidirectional = false;  // of recurrent nets
-  double dropout = 0;          // of transformers and of recurrent nets of several layers
+  double dropout = 0;          // of nets that read tokens: in blocks, between layers, before the last layer
 };
 // "224" or "224x192" as {H, W}. Throws Error(usage).
 Shape parse_size(const std::string& text);

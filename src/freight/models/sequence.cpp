@@ -9,12 +9,15 @@ template <class Layer>
 nn::Sequential recurrent_text(const Task& task) {
   constexpr int64_t kWidth = 128, kHidden = 128;
   const Options& o = task.options;
-  const nn::RecurrentOptions options{
-      .layers = o.layers > 0 ? o.layers : 1, .bidirectional = o.bidirectional, .dropout = o.dropout, .last = true};
+  const nn::RecurrentOptions options{.layers = o.layers > 0 ? o.layers : 1,
+                                     .bidirectional = o.bidirectional,
+                                     .dropout = o.layers > 1 ? o.dropout : 0,
+                                     .last = true};
   nn::Sequential net;
   net.append("embedding", nn::Embedding(task.vocabulary, kWidth, {.padding_idx = 0}))
-      .append("rnn", Layer(kWidth, kHidden, options))  // (N, 128), or (N, 256) of both directions
-      .append("fc", nn::Linear(o.bidirectional ? 2 * kHidden : kHidden, task.classes));
+      .append("rnn", Layer(kWidth, kHidden, options));  // (N, 128), or (N, 256) of both directions
+  if (o.dropout > 0) net.append("dropout", nn::Dropout(o.dropout));
+  net.append("fc", nn::Linear(o.bidirectional ? 2 * kHidden : kHidden, task.classes));
   return net;
 }
 

@@ -1,4 +1,5 @@
 // Nets that tell the class of a text. T tokens, V vocabulary, W width of an embedding, K classes; token 0 is padding.
+#include "freight/base/error.h"
 #include "freight/models/zoo_internal.h"
 
 namespace freight::models {
@@ -21,13 +22,16 @@ Sequential textcnn(const Task& task) {
   Sequential net;
   net.append("embedding", nn::Embedding(task.vocabulary, kWidth, {.padding_idx = 0, .init = kInit}));  // (N, T, W)
   net.append("transpose", nn::Transpose()).append("widths", std::move(widths));  // (N, W, T), (N, 300)
-  net.append("dropout", nn::Dropout(0.5)).append("fc", nn::Linear(3 * kFilters, task.classes));
+  net.append("dropout", nn::Dropout(task.options.dropout > 0 ? task.options.dropout : 0.5))
+      .append("fc", nn::Linear(3 * kFilters, task.classes));
   return net;
 }
 
 // The mean of the words' vectors and one linear layer (Joulin et al. 2017, without n-grams).
 Sequential text_bow(const Task& task) {
   constexpr int64_t kWidth = 64;
+  if (task.options.dropout > 0)
+    fail(ErrorKind::usage, "text_bow", "has no layer for dropout: got ", task.options.dropout);
   Sequential net;
   net.append("embedding", nn::EmbeddingBag(task.vocabulary, kWidth, {.init = kInit}));  // (N, W)
   net.append("fc", nn::Linear(kWidth, task.classes));

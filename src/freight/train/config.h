@@ -36,6 +36,7 @@ struct Config {
   double lr_warmup_epochs = 0;            // linear from 0
   double onecycle_pct_start = 0.3;        // onecycle: share of the steps on the way up
   double label_smoothing = 0;
+  double dropout = 0;  // of a named net for text (models::Options)
   double clip_grad_norm = 0;
   std::string tta = "none";  // views of a sample in evaluation: none, flip, shift
   double model_ema = 0;      // decay of the weights' moving average; 0: off

@@ -74,6 +74,8 @@ std::vector<Field> make_fields() {
        "share of the steps on the way up", between(0, 1)},
 
       {kAugment, "--label-smoothing", "label_smoothing", &C::label_smoothing, "label smoothing", from_below(0, 1)},
+      {kAugment, "--dropout", "dropout", &C::dropout,
+       "of a named net for text (0: none, or what the net is defined with); a spec FILE.json says its own", from_below(0, 1)},
       {kAugment, "--model-ema", "model_ema", &C::model_ema, "decay of the weights' moving average (0: off)",
        from_below(0, 1)},
       {kAugment, "--tta", "tta", &C::tta,

@@ -53,6 +53,7 @@ class SampleTask : public Task {
     const data::Dataset& set = deployed();
     const int64_t values = set.labels.numel() / set.count();  // per sample, of a set to regress
     const int64_t usual = set.classification() ? set.class_count() : values;
+    if (c_.dropout > 0) fail(ErrorKind::usage, "--dropout", "is for nets that read text: ", c_.data, " is not text");
     models::Model model = is_spec_file(c_.model)
                               ? models::load(c_.model, {.classes = c_.num_classes})
                               : models::create(c_.model, {.classes = c_.num_classes > 0 ? c_.num_classes : usual,

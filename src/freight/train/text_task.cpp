@@ -20,8 +20,10 @@ class TextTask : public Task {
       : c_(config), text_(data::load_text(config.data, load_options(config, bad))) {
     refuse_picture_flags();
     if (c_.model.empty()) {
-      fail(ErrorKind::usage, "--model", "is missing: ", c_.data,
-           " is a corpus and needs a language model, whose result is ", "(N, T, vocabulary): a spec FILE.json");
+      fail(ErrorKind::usage, "--model", "is missing: ", c_.data, text_.corpus() ? " is a corpus" : " holds documents",
+           text_.corpus()
+               ? " and needs a language model: gpt_char, or a spec FILE.json whose result is (N, T, vocabulary)"
+               : " and needs a net that reads text: textcnn, or a spec FILE.json");
     }
     const bool file = ends_with(c_.model, ".json") || c_.model.find('/') != std::string::npos;
     models::Model spec;
@@ -37,7 +39,8 @@ class TextTask : public Task {
     model_ = file ? std::move(spec)
                   : models::create(c_.model, {.classes = classes_wanted(),
                                               .vocabulary = preprocessing_.tokenizer->size(),
-                                              .length = preprocessing_.input[0]});
+                                              .length = preprocessing_.input[0],
+                                              .dropout = c_.dropout});
     model_.input.shape = preprocessing_.input;
     check(model_);
     // A net whose weights depend on the length has one length.
