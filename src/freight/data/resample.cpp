@@ -1,10 +1,15 @@
-// See resample.h. Separable: for each destination row the source rows are weighted and added, then the columns, in f32;
-// rounded once at the end. C is the number of channels.
+// See resample.h. Separable; C is the number of channels. Where the picture shrinks, the source rows of each
+// destination row are weighted and added, then the columns, in f32, rounded once at the end. Where it grows, each
+// source row becomes as wide as the destination once, in planes, and the destination rows are mixtures of two of those,
+// in 16 bits.
 #include "freight/data/resample.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
@@ -17,8 +22,8 @@ using Lanes = float __attribute__((vector_size(16)));
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-// Everything below is inlined into `rows_of`, which is compiled twice: for any CPU, and with AVX2 where that is known.
-// Both do the same operations in the same order (no fused multiply-add), hence give the same bits.
+// What is FREIGHT_INLINE is inlined into `rows_of`, which is compiled twice: for any CPU, and with AVX2 where that is
+// known. Both do the same operations in the same order (no fused multiply-add), hence give the same bits.
 #define FREIGHT_INLINE inline __attribute__((always_inline))
 
 // Blocks of a constant length, which the compiler turns into vector code.
@@ -157,6 +162,148 @@ bool has_avx2() {
   return kHas;
 }
 #endif
+
+// Growing. Values are 16 bits with 7 of fraction, weights have 15; a mixture of p and q rounds by half of 1/128. Eight
+// destination columns, a group, take their sources from nine neighbours.
+constexpr int64_t kGroup = 8, kPadding = 16;
+
+struct Growing {
+  const uint8_t* src;  // the first column that counts, of the first row that does
+  int64_t src_stride, used, channels, rows, columns;
+  const int64_t* down_first;  // (rows): the upper source row; the lower one is next to it where it counts
+  const float* down;          // (rows, 2)
+  const int32_t* base;        // (groups): its first source column
+  const uint8_t* places;      // (columns, padded; 2): {128, column - base}: what a byte shuffle makes value * 256 of
+  const int16_t* share;       // (columns, padded): weight of the source to the right
+  int64_t source_rows;        // from down_first[0] on
+  uint8_t* planes;            // (source rows, C, plane_stride), apart from the portable code
+  int16_t* wide;              // (2, C, wide_stride): source rows y at y % 2
+  int64_t plane_stride, wide_stride;
+  uint8_t* dst;
+};
+
+// What pmulhrsw does: p + (q - p) * w, rounded.
+int16_t mixed(int p, int q, int w) { return static_cast<int16_t>(p + (((((q - p) * w) >> 14) + 1) >> 1)); }
+
+void widen(const Growing& g, int64_t row, int16_t* wide) {
+  const uint8_t* src = g.src + row * g.src_stride;
+  for (int64_t c = 0; c < g.channels; ++c) {
+    for (int64_t x = 0; x < g.columns; ++x) {
+      const uint8_t* p = src + (g.base[x / kGroup] + g.places[2 * x + 1]) * g.channels + c;
+      const bool last = p + g.channels >= src + g.used * g.channels;
+      wide[c * g.wide_stride + x] = mixed(p[0] << 7, (last ? 0 : p[g.channels]) << 7, g.share[x]);
+    }
+  }
+}
+void mix_rows(const int16_t* upper, const int16_t* lower, int16_t w, int64_t n, uint8_t* dst) {
+  for (int64_t x = 0; x < n; ++x) dst[x] = static_cast<uint8_t>((mixed(upper[x], lower[x], w) + 64) >> 7);
+}
+
+#if defined(__x86_64__)
+#define FREIGHT_AVX2 __attribute__((target("avx2")))
+
+// For pixels of three bytes: which byte of the 16 from 16 * part on is channel c of pixel i.
+struct Picks {
+  alignas(16) int8_t at[3][3][16];  // (c, part, i)
+  Picks() : at() {
+    for (int c = 0; c < 3; ++c) {
+      for (int k = 0; k < 48; ++k) {
+        const int byte = 3 * (k % 16) + c - k / 16 * 16;
+        at[c][k / 16][k % 16] = static_cast<int8_t>(byte >= 0 && byte < 16 ? byte : -1);
+      }
+    }
+  }
+};
+const Picks kPicks;
+
+FREIGHT_AVX2 void split_planes(const uint8_t* src, int64_t n, uint8_t* planes, int64_t stride) {
+  const auto pick = [](int c, int part)
+                        FREIGHT_AVX2 { return _mm_load_si128(reinterpret_cast<const __m128i*>(kPicks.at[c][part])); };
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const auto* p = reinterpret_cast<const __m128i*>(src + 3 * i);
+    const __m128i parts[] = {_mm_loadu_si128(p), _mm_loadu_si128(p + 1), _mm_loadu_si128(p + 2)};
+    for (int c = 0; c < 3; ++c) {
+      const __m128i v =
+          _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(parts[0], pick(c, 0)), _mm_shuffle_epi8(parts[1], pick(c, 1))),
+                       _mm_shuffle_epi8(parts[2], pick(c, 2)));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(planes + c * stride + i), v);
+    }
+  }
+  for (; i < n; ++i) {
+    for (int c = 0; c < 3; ++c) planes[c * stride + i] = src[3 * i + c];
+  }
+}
+
+FREIGHT_AVX2 inline __m256i mixed_avx2(__m256i p, __m256i q, __m256i w) {
+  return _mm256_add_epi16(p, _mm256_mulhrs_epi16(_mm256_sub_epi16(q, p), w));
+}
+FREIGHT_AVX2 inline __m256i load16(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+
+// All rows at once: a row that is read right after it was written waits for its writes.
+FREIGHT_AVX2 void split_rows_avx2(const Growing& g) {
+  for (int64_t row = 0; row < g.source_rows; ++row) {
+    const uint8_t* src = g.src + row * g.src_stride;
+    uint8_t* planes = g.planes + row * g.channels * g.plane_stride;
+    if (g.channels == 3) {
+      split_planes(src, g.used, planes, g.plane_stride);
+    } else {
+      std::memcpy(planes, src, at(g.used));
+    }
+  }
+}
+
+FREIGHT_AVX2 void widen_avx2(const Growing& g, int64_t row, int16_t* wide) {
+  const int64_t stride = g.plane_stride, wide_stride = g.wide_stride, channels = g.channels;
+  const uint8_t* planes = g.planes + row * channels * stride;
+  const __m256i one = _mm256_set1_epi8(1);
+  for (int64_t x = 0; x < wide_stride; x += 2 * kGroup) {
+    const __m256i left = load16(g.places + 2 * x), right = _mm256_add_epi8(left, one), w = load16(g.share + x);
+    const uint8_t *lower = planes + g.base[x / kGroup], *upper = planes + g.base[x / kGroup + 1];
+    int16_t* out = wide + x;
+    for (int64_t c = 0; c < channels; ++c, lower += stride, upper += stride, out += wide_stride) {
+      const __m256i v =
+          _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(lower))),
+                                  _mm_loadu_si128(reinterpret_cast<const __m128i*>(upper)), 1);
+      const __m256i p = _mm256_srli_epi16(_mm256_shuffle_epi8(v, left), 1),
+                    q = _mm256_srli_epi16(_mm256_shuffle_epi8(v, right), 1);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), mixed_avx2(p, q, w));
+    }
+  }
+}
+
+FREIGHT_AVX2 void mix_rows_avx2(const int16_t* upper, const int16_t* lower, int16_t w, int64_t n, uint8_t* dst) {
+  const __m256i weight = _mm256_set1_epi16(w), half = _mm256_set1_epi16(64);
+  int64_t x = 0;
+  for (; x + 16 <= n; x += 16) {
+    const __m256i v = mixed_avx2(load16(upper + x), load16(lower + x), weight);
+    const __m256i rounded = _mm256_srli_epi16(_mm256_add_epi16(v, half), 7);
+    const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(dst + x), bytes);
+  }
+  mix_rows(upper + x, lower + x, w, n - x, dst + x);
+}
+#endif
+
+int16_t share_of(float weight) { return static_cast<int16_t>(std::min(weight * 32768.0f + 0.5f, 32767.0f)); }
+
+template <class Widen, class MixRows>
+void grow(const Growing& g, const Widen& widen_row, const MixRows& mix) {
+  const int64_t plane = g.rows * g.columns, size = g.channels * g.wide_stride;
+  int64_t next = g.down_first[0];  // the first row not widened yet: sources never go back
+  for (int64_t y = 0; y < g.rows; ++y) {
+    const int64_t first = g.down_first[y];
+    const int16_t w = share_of(g.down[2 * y + 1]);
+    const int64_t last = w > 0 ? first + 1 : first;
+    for (next = std::max(next, first); next <= last; ++next) {
+      widen_row(g, next - g.down_first[0], g.wide + next % 2 * size);
+    }
+    const int16_t *upper = g.wide + first % 2 * size, *lower = g.wide + last % 2 * size;
+    for (int64_t c = 0; c < g.channels; ++c) {
+      mix(upper + c * g.wide_stride, lower + c * g.wide_stride, w, g.columns, g.dst + c * plane + y * g.columns);
+    }
+  }
+}
 }  // namespace
 
 // Pixel centres are at i + 1/2; the filter is max(0, 1 - |d| / support). [from, from + extent) becomes `positions`
@@ -166,6 +313,18 @@ void Resampler::Taps::make(double from, double extent, int64_t limit, int64_t po
   width = static_cast<int64_t>(std::ceil(2 * support));  // so many centres lie in an open interval of that length
   first.assign(at(positions), 0);
   weights.assign(at(positions * width), 0.0f);
+  if (scale <= 1) {  // two neighbours, or one beyond the outermost centres
+    for (int64_t i = 0; i < positions; ++i) {
+      const double place = from + (static_cast<double>(i) + 0.5) * scale - 0.5;
+      const double inside = std::clamp(place, 0.0, static_cast<double>(limit - 1));
+      const auto begin = static_cast<int64_t>(inside);
+      const double second = inside - static_cast<double>(begin);
+      first[at(i)] = begin;
+      weights[at(2 * i)] = static_cast<float>(1 - second);
+      weights[at(2 * i + 1)] = static_cast<float>(second);
+    }
+    return;
+  }
   exact.resize(at(width));
   for (int64_t i = 0; i < positions; ++i) {
     const double centre = from + (static_cast<double>(i) + 0.5) * scale;
@@ -198,6 +357,77 @@ void Resampler::Taps::reverse() {
   }
 }
 
+// An axis shrinks: see Job.
+void Resampler::shrink_to(const PixelView& src, int64_t base, int64_t used, int64_t rows, int64_t columns,
+                          uint8_t* dst) {
+  // Room for weights of 0 beyond the last column, and for a load of four lanes at the very end; zeros, not NaN.
+  line_.assign(at((used + across_.width) * src.channels + 4), 0.0f);
+  planar_.resize(at(3 * columns));
+  const Job job{.src = src.pixels + base * src.channels,
+                .src_stride = src.columns * src.channels,
+                .used = used,
+                .channels = src.channels,
+                .rows = rows,
+                .columns = columns,
+                .down_first = down_.first.data(),
+                .across_first = across_.first.data(),
+                .down = down_.weights.data(),
+                .across = across_.weights.data(),
+                .down_width = down_.width,
+                .across_width = across_.width,
+                .line = line_.data(),
+                .planar = planar_.data(),
+                .dst = dst};
+#if defined(__x86_64__)
+  if (has_avx2()) return rows_of_avx2(job);
+#endif
+  rows_of(job);
+}
+
+// Both axes grow or stay: see Growing.
+void Resampler::grow_to(const PixelView& src, int64_t base, int64_t used, int64_t rows, int64_t columns, uint8_t* dst) {
+  const int64_t padded = (columns + kPadding - 1) / kPadding * kPadding, stride = used + kPadding;
+  base_.assign(at(padded / kGroup), 0);
+  places_.assign(at(2 * padded), 128);
+  share_.assign(at(padded), 0);
+  for (int64_t g = 0; g < columns; g += kGroup) {
+    const int64_t last = std::min(g + kGroup, columns) - 1;
+    const int64_t begin = std::min(across_.first[at(g)], across_.first[at(last)]);  // mirrored, the last is the least
+    base_[at(g / kGroup)] = static_cast<int32_t>(begin);
+    for (int64_t x = g; x <= last; ++x) {
+      places_[at(2 * x + 1)] = static_cast<uint8_t>(across_.first[at(x)] - begin);
+      share_[at(x)] = share_of(across_.weights[at(2 * x + 1)]);
+    }
+  }
+  const int64_t top = down_.first.front(), source_rows = std::min(src.rows, down_.first.back() + 2) - top;
+  planes_.resize(at(source_rows * src.channels * stride));
+  wide_.resize(at(2 * src.channels * padded));
+  const Growing g{.src = src.pixels + (top * src.columns + base) * src.channels,
+                  .src_stride = src.columns * src.channels,
+                  .used = used,
+                  .channels = src.channels,
+                  .rows = rows,
+                  .columns = columns,
+                  .down_first = down_.first.data(),
+                  .down = down_.weights.data(),
+                  .base = base_.data(),
+                  .places = places_.data(),
+                  .share = share_.data(),
+                  .source_rows = source_rows,
+                  .planes = planes_.data(),
+                  .wide = wide_.data(),
+                  .plane_stride = stride,
+                  .wide_stride = padded,
+                  .dst = dst};
+#if defined(__x86_64__)
+  if (has_avx2()) {
+    split_rows_avx2(g);
+    return grow(g, widen_avx2, mix_rows_avx2);
+  }
+#endif
+  grow(g, widen, mix_rows);
+}
+
 void Resampler::run(const PixelView& src, const Box& box, Mirror mirror, int64_t channels, int64_t rows,
                     int64_t columns, uint8_t* dst) {
   FREIGHT_CHECK((src.channels == 1 || src.channels == 3) && (channels == 1 || channels == 3) && src.rows > 0 &&
@@ -209,32 +439,14 @@ void Resampler::run(const PixelView& src, const Box& box, Mirror mirror, int64_t
   const int64_t used = std::min(src.columns, across_.first.back() + across_.width) - base;
   for (int64_t& first : across_.first) first -= base;
   if (mirror == Mirror::yes) across_.reverse();
-  // Room for weights of 0 beyond the last column, and for a load of four lanes at the very end; zeros, not NaN.
-  line_.assign(at((used + across_.width) * c + 4), 0.0f);
-  planar_.resize(at(3 * columns));
   const bool to_grey = c == 3 && channels == 1;
   if (to_grey) colour_.resize(at(3 * plane));
   uint8_t* out = to_grey ? colour_.data() : dst;
-  const Job job{.src = src.pixels + base * c,
-                .src_stride = src.columns * c,
-                .used = used,
-                .channels = c,
-                .rows = rows,
-                .columns = columns,
-                .down_first = down_.first.data(),
-                .across_first = across_.first.data(),
-                .down = down_.weights.data(),
-                .across = across_.weights.data(),
-                .down_width = down_.width,
-                .across_width = across_.width,
-                .line = line_.data(),
-                .planar = planar_.data(),
-                .dst = out};
-#if defined(__x86_64__)
-  has_avx2() ? rows_of_avx2(job) : rows_of(job);
-#else
-  rows_of(job);
-#endif
+  if (down_.width == 2 && across_.width == 2) {
+    grow_to(src, base, used, rows, columns, out);
+  } else {
+    shrink_to(src, base, used, rows, columns, out);
+  }
   if (to_grey) {
     const auto value = [&](int64_t i) { return static_cast<float>(out[i]); };
     for (int64_t i = 0; i < plane; ++i) {

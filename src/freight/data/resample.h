@@ -42,9 +42,17 @@ class Resampler {
     void reverse();
   };
 
+  // From the taps; `used` columns from `base` on count, whatever is mirrored.
+  void shrink_to(const PixelView& src, int64_t base, int64_t used, int64_t rows, int64_t columns, uint8_t* dst);
+  void grow_to(const PixelView& src, int64_t base, int64_t used, int64_t rows, int64_t columns, uint8_t* dst);
+
   Taps down_, across_;
-  std::vector<float> line_;      // (columns of the source that count, C): one destination row, not yet narrowed
-  std::vector<float> planar_;    // (3, columns): the same after narrowing
+  std::vector<float> line_;    // (columns of the source that count, C): one destination row, not yet narrowed
+  std::vector<float> planar_;  // (3, columns): the same after narrowing
+  // Of pictures that grow: see Growing in resample.cpp.
+  std::vector<int32_t> base_;
+  std::vector<uint8_t> places_, planes_;
+  std::vector<int16_t> share_, wide_;
   std::vector<uint8_t> colour_;  // (3, rows, columns): before it becomes grey
 };
 

@@ -30,10 +30,15 @@ struct Picture {
   int64_t rows = 0, columns = 0, channels = 0;
   double scale = 1;
   int64_t y = 0, x = 0;
-  const uint8_t* pixels() const { return whole.defined() ? whole.data<uint8_t>() : buffer.data(); }  // (H, W, C)
+  // (H, W, C)
+  const uint8_t* pixels() const { return whole.defined() ? whole.data<uint8_t>() : buffer.data() + kOffset; }
 
-  Bytes buffer;
-  Array whole;  // of formats that are always decoded whole
+  // libjpeg-turbo writes rows at aligned addresses past the caches, and who reads them next waits for the memory: an
+  // odd start keeps them in.
+  static constexpr size_t kOffset = 1;
+  Bytes buffer;  // (H, W, C) from kOffset on
+  Bytes padded;  // a small file and what follows it
+  Array whole;   // of formats that are always decoded whole
 };
 
 // Decodes at least the chosen part. JPEG is decoded at the smallest of 1/8, 1/4, 1/2, 1/1 that is not coarser than

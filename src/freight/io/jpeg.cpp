@@ -91,6 +91,23 @@ void rgb_of_cmyk(const uint8_t* src, uint8_t* dst, int64_t pixels, bool inverted
   }
 }
 
+// libjpeg-turbo's fast decoder works while 3 KiB of input lie ahead, hence never on a small file and not at a file's
+// end. So a small one is copied with end markers behind it: a file that ends early runs into these, which is an error
+// as before.
+constexpr size_t kSmallFile = 64 << 10, kAhead = 4 << 10;
+ByteView with_ends(ByteView bytes, Bytes& padded) {
+  if (bytes.size() > kSmallFile) return bytes;
+  if (padded.size() < kSmallFile + kAhead) padded = Bytes(kSmallFile + kAhead);
+  std::memcpy(padded.data(), bytes.data(), bytes.size());
+  static const std::string kEnds = [] {
+    std::string ends;
+    while (ends.size() < kAhead) ends += {'\xff', static_cast<char>(JPEG_EOI)};
+    return ends;
+  }();
+  std::memcpy(padded.data() + bytes.size(), kEnds.data(), kAhead);
+  return {padded.data(), bytes.size() + kAhead};
+}
+
 // Eighths of the full size. Only these have SIMD code in libjpeg-turbo: the others are smaller but slower.
 unsigned eighths(double shrink) {
   for (const unsigned n : {1u, 2u, 4u}) {
@@ -108,7 +125,8 @@ void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choo
   d.errors.error_exit = failed;
   d.errors.emit_message = message;
   d.jpeg.client_data = &d;
-  if (!read_header(&d, bytes.data(), bytes.size())) fail(ErrorKind::data, name, "bad JPEG image: ", d.message);
+  const ByteView input = with_ends(bytes, out.padded);
+  if (!read_header(&d, input.data(), input.size())) fail(ErrorKind::data, name, "bad JPEG image: ", d.message);
   const int64_t height = d.jpeg.image_height, width = d.jpeg.image_width;
   check_picture_size("JPEG", name, height, width, bytes.size());
 
@@ -137,16 +155,21 @@ void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choo
   out.y = y;
   out.x = x;
   const auto row_bytes = static_cast<size_t>(out.columns * stored);
-  const size_t need = row_bytes * static_cast<size_t>(rows + 1);  // and the spare row of decode
+  const size_t need = Picture::kOffset + row_bytes * static_cast<size_t>(rows + 1);  // and the spare row of decode
   Bytes inks;
   Bytes& target = cmyk ? inks : out.buffer;
   if (target.size() < need) target = Bytes(need);
-  if (!decode(&d, static_cast<JDIMENSION>(y), static_cast<JDIMENSION>(rows), target.data(), row_bytes)) {
+  if (!decode(&d, static_cast<JDIMENSION>(y), static_cast<JDIMENSION>(rows), target.data() + Picture::kOffset,
+              row_bytes)) {
     fail(ErrorKind::data, name, "bad JPEG image: ", d.message);
   }
+  if (d.jpeg.src->next_input_byte > input.data() + bytes.size()) {
+    fail(ErrorKind::data, name, "bad JPEG image: the file ends too early");
+  }
   if (cmyk) {
-    if (const size_t n3 = need / 4 * 3; out.buffer.size() < n3) out.buffer = Bytes(n3);
-    rgb_of_cmyk(inks.data(), out.buffer.data(), rows * out.columns, d.jpeg.saw_Adobe_marker);
+    if (out.buffer.size() < need) out.buffer = Bytes(need);  // more than three of four
+    rgb_of_cmyk(inks.data() + Picture::kOffset, out.buffer.data() + Picture::kOffset, rows * out.columns,
+                d.jpeg.saw_Adobe_marker);
   }
 }
 
