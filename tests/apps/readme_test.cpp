@@ -1,6 +1,9 @@
 // The README's program is the example that the installed-package test compiles and runs.
 #include <gtest/gtest.h>
 
+#include <set>
+#include <sstream>
+
 #include "run_command.h"
 
 namespace freight::test {
@@ -12,6 +15,26 @@ TEST(Readme, ShowsTheExampleThatIsCompiled) {
   ASSERT_FALSE(example.empty());
   EXPECT_NE(readme.find("```cpp\n" + example + "```"), std::string::npos)
       << "copy examples/train_mlp.cpp into README.md";
+}
+
+// Each line "    ./freight COMMAND ..." names a command and flags that its help knows.
+TEST(Readme, ShowsCommandsAndFlagsThatThereAre) {
+  std::istringstream readme(read_file(FREIGHT_SOURCE_DIR "/README.md"));
+  std::set<std::string> commands;
+  for (std::string line; std::getline(readme, line);) {
+    std::istringstream words(line);
+    std::string word, command;
+    if (line.rfind("    ./freight ", 0) != 0 || !(words >> word >> command)) continue;
+    const Ran help = run_freight({command, "--help"});
+    EXPECT_EQ(help.code, 0) << line;
+    commands.insert(command);
+    while (words >> word && word[0] != '#') {
+      if (word.rfind("--", 0) == 0) EXPECT_NE(help.out.find(word), std::string::npos) << word << " in: " << line;
+    }
+  }
+  for (const char* shown : {"train", "eval", "predict", "generate", "profile", "models", "data"}) {
+    EXPECT_TRUE(commands.count(shown)) << shown;
+  }
 }
 
 }  // namespace

@@ -4,10 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <type_traits>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
@@ -35,33 +31,6 @@ void scale_run(const T* __restrict__ src, float* __restrict__ dst, int64_t n, fl
     for (int64_t k = 0; k < kBlock; ++k) dst[i + k] = static_cast<float>(src[i + k]) * scale + bias;
   }
   for (; i < n; ++i) dst[i] = static_cast<float>(src[i]) * scale + bias;
-}
-
-// The same for large planes, which the caller reads much later: past the caches, so that the memory is not read before
-// it is written, and what the decoder needs stays.
-#if defined(__x86_64__)
-__attribute__((target("avx2"))) void scale_past_caches(const uint8_t* src, float* dst, int64_t n, float scale,
-                                                       float bias) {
-  int64_t i = 0;
-  for (; i < n && reinterpret_cast<uintptr_t>(dst + i) % 32 != 0; ++i)
-    dst[i] = static_cast<float>(src[i]) * scale + bias;
-  const __m256 factor = _mm256_set1_ps(scale), shift = _mm256_set1_ps(bias);
-  for (; i + 8 <= n; i += 8) {
-    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(src + i));
-    const __m256 v = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
-    _mm256_storeu_ps(dst + i, _mm256_add_ps(_mm256_mul_ps(v, factor), shift));
-  }
-  for (; i < n; ++i) dst[i] = static_cast<float>(src[i]) * scale + bias;
-  _mm_sfence();  // who takes the batch must see it
-}
-#endif
-void scale_plane(const uint8_t* src, float* dst, int64_t n, float scale, float bias) {
-#if defined(__x86_64__)
-  static const bool kHasAvx2 = __builtin_cpu_supports("avx2") != 0;
-  constexpr int64_t kLarge = 4096;
-  if (n >= kLarge && kHasAvx2) return scale_past_caches(src, dst, n, scale, bias);
-#endif
-  scale_run(src, dst, n, scale, bias);
 }
 }  // namespace
 
@@ -231,11 +200,7 @@ void Transform::write(const T* src, const Move& move, float* dst) const {
     const auto value = [&](T x) { return static_cast<float>(x) * scale + bias; };
     if (move.dy == 0 && move.dx == 0 && !move.flip) {
       if (pixel_step == 1) {
-        if constexpr (std::is_same_v<T, uint8_t>) {
-          scale_plane(from, to, plane, scale, bias);
-        } else {
-          scale_run(from, to, plane, scale, bias);
-        }
+        scale_run(from, to, plane, scale, bias);
       } else {
         for (int64_t i = 0; i < plane; ++i) to[i * pixel_step] = value(from[i]);
       }

@@ -205,7 +205,7 @@ void mix_rows(const int16_t* upper, const int16_t* lower, int16_t w, int64_t n, 
 // For pixels of three bytes: which byte of the 16 from 16 * part on is channel c of pixel i.
 struct Picks {
   alignas(16) int8_t at[3][3][16];  // (c, part, i)
-  Picks() : at() {
+  constexpr Picks() : at() {
     for (int c = 0; c < 3; ++c) {
       for (int k = 0; k < 48; ++k) {
         const int byte = 3 * (k % 16) + c - k / 16 * 16;
@@ -214,7 +214,7 @@ struct Picks {
     }
   }
 };
-const Picks kPicks;
+constexpr Picks kPicks;
 
 FREIGHT_AVX2 void split_planes(const uint8_t* src, int64_t n, uint8_t* planes, int64_t stride) {
   const auto pick = [](int c, int part)
