@@ -29,7 +29,9 @@ TEST(Readme, ShowsCommandsAndFlagsThatThereAre) {
     EXPECT_EQ(help.code, 0) << line;
     commands.insert(command);
     while (words >> word && word[0] != '#') {
-      if (word.rfind("--", 0) == 0) EXPECT_NE(help.out.find(word), std::string::npos) << word << " in: " << line;
+      if (word.rfind("--", 0) == 0) {
+        EXPECT_NE(help.out.find(word), std::string::npos) << word << " in: " << line;
+      }
     }
   }
   for (const char* shown : {"train", "eval", "predict", "generate", "profile", "models", "data"}) {
