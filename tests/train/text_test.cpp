@@ -335,7 +335,7 @@ TEST_P(RealTexts, TrainForAShortWhile) {
   EXPECT_GT(r.test.top1.value(), t.top1);
 }
 INSTANTIATE_TEST_SUITE_P(Sets, RealTexts,
-                         ::testing::Values(RealText{"sms_spam", "sms_spam/SMSSpamCollection", "text_bow", 60, 90},
+                         ::testing::Values(RealText{"sms_spam", "sms_spam/SMSSpamCollection", "text_bow", 207, 94},
                                            RealText{"ag_news", "ag_news/test.csv.gz", "text_bow", 95, 60},
                                            RealText{"imdb", "aclImdb/train/pos", "text_bow", 150, 65}),
                          [](const auto& set) { return std::string(set.param.name); });
