@@ -6,7 +6,7 @@ import sys
 
 import numpy
 
-TYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U8": "|u1", "BOOL": "|b1"}
+TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "|u1", "BOOL": "|b1"}
 
 
 def load(path):
@@ -29,4 +29,7 @@ assert all(isinstance(v, str) for v in metadata.values())
 assert metadata["classes"] == "a\nb"
 assert tensors["b.bias"].tolist() == [1, 2, 3]
 assert tensors["count"].item() == 1 << 40
+small = tensors["small"]
+assert small.dtype == "float16" and small[0] == 0.25 and small[2] == 65504
 assert tensors["none"].shape == (0, 4)
+assert tensors["small"].dtype == numpy.float16 and tensors["small"][0] == 0.25 and tensors["small"][2] == 65504
