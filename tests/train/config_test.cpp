@@ -19,7 +19,7 @@ TEST(Recipe, EveryDataSetHasADefaultThatIsValid) {
     EXPECT_FALSE(c.model.empty());
     EXPECT_NO_THROW(validate(c));
   }
-  EXPECT_EQ(recipe("cifar10").model, "resnet20");
+  EXPECT_EQ(recipe("cifar10").model, "cifarnet");
 }
 
 TEST(Recipe, AnUnknownNameListsTheKnownOnes) {
