@@ -11,6 +11,14 @@ namespace freight {
 
 namespace passes {
 
+std::vector<Value> memory_roots(const Graph& graph) {
+  std::vector<Value> root(graph.values.size());
+  for (const Node& n : graph.nodes) {
+    for (Value v : n.outputs) root[v.index()] = info(n.op).kind == OpKind::view ? root[n.in(0).index()] : v;
+  }
+  return root;
+}
+
 Graph dead_code(const Graph& graph) {
   std::vector<bool> live(graph.values.size());
   for (Value v : graph.outputs) live[v.index()] = true;

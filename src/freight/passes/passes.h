@@ -20,6 +20,9 @@ namespace passes {
 // What one fused region may hold: inputs plus outputs, and nodes, each of which may leave a result or need a constant.
 inline constexpr size_t kMaxOperands = 24, kMaxNodes = 48;
 
+// By value: the value whose memory it is, itself unless it is a view. (The layout pass may yet copy a view.)
+std::vector<Value> memory_roots(const Graph& graph);
+
 // Removes nodes whose results nobody uses.
 Graph dead_code(const Graph& graph);
 // Mixed precision: f32 values in `low` (bf16 or f16) where the op table says so, with the casts in between.

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace freight {
 
@@ -11,7 +12,9 @@ enum class Recompute : uint8_t {
   all,        // anything
 };
 
-// "none", "auto" or "all".
+// "none", "auto", "all".
+const std::vector<std::string>& recompute_names();
+// Throws Error(usage) for another word.
 Recompute parse_recompute(const std::string& word);
 
 }  // namespace freight

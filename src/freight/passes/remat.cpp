@@ -16,11 +16,16 @@
 
 namespace freight {
 
+const std::vector<std::string>& recompute_names() {
+  static const std::vector<std::string> kNames{"none", "auto", "all"};  // in the order of the enum
+  return kNames;
+}
+
 Recompute parse_recompute(const std::string& word) {
-  if (word == "none") return Recompute::none;
-  if (word == "auto") return Recompute::automatic;
-  if (word == "all") return Recompute::all;
-  fail(ErrorKind::usage, "recompute", "unknown value: got ", word, ", need none, auto or all");
+  const auto& names = recompute_names();
+  const auto at = std::find(names.begin(), names.end(), word);
+  if (at == names.end()) fail(ErrorKind::usage, "recompute", "unknown value: got ", word, ", need ", join(names, ", "));
+  return static_cast<Recompute>(at - names.begin());
 }
 
 namespace passes {
@@ -31,19 +36,10 @@ namespace {
 constexpr size_t kSmall = 16384;
 constexpr int kSegments[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48};
 
-// By value: the value whose memory it is, itself unless it is a view.
-std::vector<Value> roots(const Graph& g) {
-  std::vector<Value> root(g.values.size());
-  for (const Node& n : g.nodes) {
-    for (Value v : n.outputs) root[v.index()] = info(n.op).kind == OpKind::view ? root[n.in(0).index()] : v;
-  }
-  return root;
-}
-
 // The largest sum of live bytes over the nodes in their order, as the memory plan will count it before it sees layouts:
 // leaves, outputs of the graph and next values of states have memory elsewhere, and results may take a dying input's.
 size_t peak_bytes(const Graph& g, const Backend& backend) {
-  const std::vector<Value> root = roots(g);
+  const std::vector<Value> root = memory_roots(g);
   std::vector<size_t> bytes(g.values.size()), last(g.values.size());
   for (size_t i = 0; i < g.nodes.size(); ++i) {
     const OpKind kind = info(g.nodes[i].op).kind;
@@ -165,7 +161,7 @@ class Remat {
         forward_ = std::max(forward_, i + 1);
       for (Value v : n.inputs) live[v.index()] = true;
     }
-    root_ = roots(g_);
+    root_ = memory_roots(g_);
     may_.resize(g_.values.size());
     late_.resize(g_.values.size());
     readers_.resize(g_.values.size());

@@ -27,10 +27,9 @@ Value outer_input(const Node& n, const Graph& body, Value leaf) {
 class Reread {
  public:
   explicit Reread(const Graph& graph)
-      : g_(graph), root_(graph.values.size()), readers_(graph.values.size()), dropped_(graph.values.size()) {
+      : g_(graph), root_(memory_roots(graph)), readers_(graph.values.size()), dropped_(graph.values.size()) {
     for (size_t i = 0; i < g_.nodes.size(); ++i) {
       const Node& n = g_.nodes[i];
-      for (Value v : n.outputs) root_[v.index()] = info(n.op).kind == OpKind::view ? root_[n.in(0).index()] : v;
       for (Value v : n.inputs) {
         readers_[v.index()].push_back(i);
         if (root_[v.index()] != v) readers_[root_[v.index()].index()].push_back(i);
@@ -189,7 +188,7 @@ class Reread {
   }
 
   const Graph& g_;
-  std::vector<Value> root_;                   // by value: the value whose memory it is
+  std::vector<Value> root_;
   std::vector<std::vector<size_t>> readers_;  // by value, in order; of a root also those of its views
   std::vector<bool> dropped_;                 // by value
 };

@@ -7,6 +7,7 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/optim/create.h"
+#include "freight/passes/recompute.h"
 #include "freight/train/precision.h"
 
 namespace freight::train {
@@ -132,7 +133,7 @@ std::vector<Field> make_fields() {
       {kMachine, "--recompute", "recompute", &C::recompute,
        "activations computed again in the backward half instead of kept: auto (the cheap ones) or all, where that saves "
        "memory",
-       words({"none", "auto", "all"})},
+       words(recompute_names())},
       {kMachine, "--deterministic", "deterministic", &C::deterministic, "equal bits on every run"},
 
       {kOutput, "-o,--output-dir", "", &C::output_dir, "directory of the run (default runs/MODEL-DATA)", {}, {"--out"}},

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/gemm_tile.h"
 #include "freight/backend/cpu/kernels/scratch.h"
 #include "freight/base/threads.h"
@@ -11,8 +12,6 @@
 namespace freight::cpu {
 
 namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Copies image rows [first, last) of the padded image, zeros outside.
 void copy_padded(const ConvProblem& p, const float* image, int64_t padded_w, int64_t first, int64_t last, float* dst) {

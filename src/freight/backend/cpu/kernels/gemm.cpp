@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/gemm_tile.h"
 #include "freight/backend/cpu/kernels/scratch.h"
 #include "freight/base/threads.h"
@@ -15,7 +16,6 @@ namespace {
 constexpr int64_t kRowBlock = 96;        // rows that share a panel while it is in cache
 constexpr int64_t kDepthBlock = 512;     // steps per pass where the result can be read back
 constexpr double kSerialFlops = 400000;  // below, a parallel region costs more than it saves
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 

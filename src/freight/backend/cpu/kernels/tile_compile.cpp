@@ -4,6 +4,7 @@
 #include <bit>
 #include <map>
 
+#include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/tile_compiled.h"
 #include "freight/base/error.h"
 
@@ -20,7 +21,6 @@ constexpr double kSerialWork = 50000;
 
 using Kind = TileStep::Kind;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 class Compiler {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/gemm.h"
 #include "freight/backend/cpu/kernels/gemm_tile.h"
 #include "freight/backend/cpu/kernels/scratch.h"
@@ -23,7 +24,6 @@ constexpr int64_t kGroupBytes = 24 << 20;          // of V and M that stay in th
 constexpr int64_t kDepth = 128;  // tiles per product of the filter's gradient: a panel in the first cache
 constexpr int64_t kSlice = 8;    // tiles per task of a transform
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // An odd number of cache lines: 36 writes at this distance fall on different sets.
 int64_t odd_lines(int64_t floats) { return (ceil_div(floats, 16) | 1) * 16; }
 int64_t tile_count(const ConvProblem& p) { return p.n * ceil_div(p.oh, kTile) * ceil_div(p.ow, kTile); }
