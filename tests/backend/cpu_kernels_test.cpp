@@ -71,7 +71,9 @@ TEST(CpuGemm, AgreesWithPlainLoopsForAllSizesAndTransposes) {
                                 {13, 96, 300},
                                 {130, 33, 1},
                                 {5, 128, 1024},
-                                {100, 64, 900}}) {
+                                {100, 64, 900},
+                                {40, 130, 800},
+                                {330, 700, 401}}) {
     for (int t = 0; t < 4; ++t) {
       const GemmCase c{m, n, k, (t & 1) != 0, (t & 2) != 0};
       check_gemm(c, 1, false, false, false, 0);

@@ -162,6 +162,7 @@ TEST(Encode, CutsAtTheLengthAndNeverGivesNothing) {
   EXPECT_EQ(set.tokens, (std::vector<int32_t>{2, 3, 4, kUnknown, 3}));
   EXPECT_EQ(set.cut, 1);
   EXPECT_EQ(encode(part, *t).tokens.size(), 6u);
+  EXPECT_EQ(encode(part, *t, 3, Keep::end).tokens, (std::vector<int32_t>{3, 4, 2, kUnknown, 3}));
 }
 
 }  // namespace

@@ -89,8 +89,11 @@ TEST_F(TextTraining, EveryTokenModelLearnsTheWordsThatMatter) {
 }
 
 TEST_F(TextTraining, StoredModelsEvaluateAsTrainingDidWhateverTheBatch) {
-  const Result r = run(config("reviews.csv", "textcnn"));
+  Config c = config("reviews.csv", "textcnn");
+  c.truncation_side = "left";
+  const Result r = run(c);
   Bundle b = stored();
+  EXPECT_EQ(b.preprocessing.keep, data::Keep::end);
   EXPECT_EQ(b.preprocessing.lengths, (std::vector<int64_t>{32, 48}));
   EXPECT_EQ(b.classes, (std::vector<std::string>{"bad", "good"}));
   const data::TextSet set = data::load_text(dir_ / "reviews.csv");

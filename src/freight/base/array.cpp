@@ -1,6 +1,8 @@
 // See array.h.
 #include "freight/base/array.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -12,10 +14,15 @@ namespace freight {
 std::shared_ptr<Storage> Storage::allocate(size_t bytes) {
   std::shared_ptr<Storage> s(new Storage);
   s->size_ = bytes;
-  const size_t rounded = (bytes + 63) / 64 * 64;
-  s->data_ = std::aligned_alloc(64, rounded ? rounded : 64);
+  // Large blocks lie on pages of their own size class where the system has it: kernels that step over long rows would
+  // otherwise wait for addresses to be looked up.
+  constexpr size_t kHugePage = size_t{2} << 20;
+  const size_t unit = bytes >= 2 * kHugePage ? kHugePage : 64;
+  const size_t rounded = (bytes + unit - 1) / unit * unit;
+  s->data_ = std::aligned_alloc(unit, rounded ? rounded : 64);
   if (!s->data_) fail(ErrorKind::capacity, "memory", "cannot allocate ", human_bytes(static_cast<double>(bytes)));
   s->owned_ = true;
+  if (unit == kHugePage) madvise(s->data_, rounded, MADV_HUGEPAGE);  // a hint: refused where the system has none
   std::memset(s->data_, 0, rounded ? rounded : 64);
   return s;
 }

@@ -184,7 +184,7 @@ class WindowFeed final : public TokenFeed {
 
 }  // namespace
 
-TokenSet encode(const TextPart& part, const Tokenizer& tokenizer, int64_t max_length) {
+TokenSet encode(const TextPart& part, const Tokenizer& tokenizer, int64_t max_length, Keep keep) {
   const int64_t n = part.count();
   std::vector<std::vector<int32_t>> all(static_cast<size_t>(n));
   std::vector<char> was_cut(static_cast<size_t>(n), 0);
@@ -193,6 +193,7 @@ TokenSet encode(const TextPart& part, const Tokenizer& tokenizer, int64_t max_le
     tokens = tokenizer.encode(part.texts[static_cast<size_t>(i)]);
     if (tokens.empty()) tokens.push_back(kUnknown);
     if (max_length > 0 && static_cast<int64_t>(tokens.size()) > max_length) {
+      if (keep == Keep::end) std::copy(tokens.end() - max_length, tokens.end(), tokens.begin());
       tokens.resize(static_cast<size_t>(max_length));
       was_cut[static_cast<size_t>(i)] = 1;
     }

@@ -23,9 +23,10 @@ struct TokenSet {
   int64_t length(int64_t i) const { return offsets[static_cast<size_t>(i) + 1] - offsets[static_cast<size_t>(i)]; }
 };
 
-// The first `max_length` tokens of each document (0: all); one without any token becomes one unknown token. The same
+enum class Keep : uint8_t { start, end };  // of a document that is too long
+// At most `max_length` tokens of each document (0: all); one without any token becomes one unknown token. The same
 // for any number of threads.
-TokenSet encode(const TextPart& part, const Tokenizer& tokenizer, int64_t max_length = 0);
+TokenSet encode(const TextPart& part, const Tokenizer& tokenizer, int64_t max_length = 0, Keep keep = Keep::start);
 
 // 32, 64, 128, ... below max_length, then max_length itself.
 std::vector<int64_t> bucket_lengths(int64_t max_length);

@@ -59,6 +59,7 @@ void load_text(Preprocessing& p, const json& j, const io::SafeTensors& file, con
                       " tokens, the weights were trained with ", stored, " and have ", rows, " rows"));
   }
   p.lengths = j.at("lengths").get<std::vector<int64_t>>();
+  p.keep = j.value("truncation_side", "right") == "left" ? data::Keep::end : data::Keep::start;  // not in early files
   if (!model.reads_tokens() || p.lengths.empty() || p.lengths.front() < 1 || p.lengths.back() != model.input.shape[0] ||
       std::adjacent_find(p.lengths.begin(), p.lengths.end(), std::greater_equal<>()) != p.lengths.end()) {
     damaged(path, cat("the lengths of batches must rise to that of the model's samples, ", model.input.shape));
@@ -87,6 +88,7 @@ void save_bundle(const std::string& path, const Bundle& bundle) {
     preprocessing["tokenizer"] = to_string(tokenizer->kind());
     preprocessing["vocabulary"] = tokenizer->size();
     preprocessing["lengths"] = bundle.preprocessing.lengths;
+    preprocessing["truncation_side"] = bundle.preprocessing.keep == data::Keep::start ? "right" : "left";
     file.tensors.emplace_back(kTokenizer, tokenizer->stored());
   }
   json provenance = bundle.provenance;

@@ -9,6 +9,7 @@
 
 #include "freight/data/dataset.h"
 #include "freight/data/tokenizer.h"
+#include "freight/data/tokens.h"
 #include "freight/models/models.h"
 
 namespace freight::train {
@@ -22,6 +23,7 @@ struct Preprocessing {
 
   std::shared_ptr<const data::Tokenizer> tokenizer = {};  // of text; else null
   std::vector<int64_t> lengths = {};                      // of text: the buckets, rising (data::document_feed)
+  data::Keep keep = data::Keep::start;                    // of text that is longer
 
   bool text() const { return tokenizer != nullptr; }
   data::PictureGeometry geometry() const;  // of an input of rank 3

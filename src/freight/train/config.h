@@ -55,11 +55,12 @@ struct Config {
   double mixup_alpha = 0, cutmix_alpha = 0;
   // Text: which columns of a file hold what, and how words become numbers; empty and 0 choose.
   std::string text_column, label_column;
-  std::string tokenizer = "auto";       // auto, word, bpe, char
-  int64_t vocabulary = 0;               // tokens at most (data::TokenizerOptions)
-  int64_t min_count = 2;                // of a word in the training part
-  int64_t max_length = 0;               // tokens per sample; 0: the model's, or 256
-  std::string on_bad_sample = "error";  // error, skip, report
+  std::string tokenizer = "auto";         // auto, word, bpe, char
+  int64_t vocabulary = 0;                 // tokens at most (data::TokenizerOptions)
+  int64_t min_count = 2;                  // of a word in the training part
+  int64_t max_length = 0;                 // tokens per sample; 0: the model's, or 256
+  std::string truncation_side = "right";  // where a longer text is cut off; left keeps its end
+  std::string on_bad_sample = "error";    // error, skip, report
   int64_t workers = -1;
   int64_t seed = 0;
   bool deterministic = false;

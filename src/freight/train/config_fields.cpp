@@ -124,6 +124,8 @@ std::vector<Field> make_fields() {
       {kText, "--min-count", "text.min_count", &C::min_count, "how often a word must occur to be one", at_least(1)},
       {kText, "--max-length", "text.max_length", &C::max_length,
        "tokens per document or window (0: the spec's, or 256)", at_least(0)},
+      {kText, "--truncation-side", "text.truncation_side", &C::truncation_side,
+       "where a longer document is cut off; left keeps its end", words({"right", "left"})},
 
       {kMachine, "--device", "device", &C::backend, "auto, cpu or ref"},
       {kMachine, "--precision", "precision", &C::precision,

@@ -26,7 +26,7 @@ void need_text(const Bundle& bundle) {
 std::shared_ptr<const data::TokenSet> encoded(const data::TextPart& part, const Preprocessing& preprocessing,
                                               bool corpus) {
   return std::make_shared<data::TokenSet>(
-      data::encode(part, *preprocessing.tokenizer, corpus ? 0 : preprocessing.input[0]));
+      data::encode(part, *preprocessing.tokenizer, corpus ? 0 : preprocessing.input[0], preprocessing.keep));
 }
 
 std::unique_ptr<data::Feed> text_feed(std::shared_ptr<const data::TokenSet> set, const Preprocessing& preprocessing,

@@ -137,6 +137,7 @@ class TextTask : public Task {
       fail(ErrorKind::usage, "--max-length", "got ", length, ", ", c_.model, " takes ", spec.input.shape[0], " tokens");
     }
     preprocessing_.input = {length};
+    preprocessing_.keep = c_.truncation_side == "left" ? data::Keep::end : data::Keep::start;
   }
 
   int64_t classes_wanted() const {

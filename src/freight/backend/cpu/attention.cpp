@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/gemm.h"
 #include "freight/backend/cpu/kernels/scratch.h"
 #include "freight/backend/cpu/kernels/tile_steps.h"
@@ -17,7 +18,7 @@ namespace freight::cpu {
 namespace {
 
 constexpr int64_t kKeys = 64, kQueries = 48;  // of a block
-constexpr int64_t kChunk = 5 * kQueries;      // queries of a task; its keys and values are packed once
+constexpr int64_t kChunk = 6 * kQueries;      // queries of a task at most; its keys and values are packed once
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
 
 // A tensor (B, H, rows, D).
@@ -80,10 +81,9 @@ class Forward final : public AttentionKernel {
   explicit Forward(const StepSpec& spec) : AttentionKernel(spec, scratch), y_(spec.out[0]) {}
 
   void run(void* const* o) override {
-    const int64_t chunks = (t_ + kChunk - 1) / kChunk;
-    auto task = [&](int64_t i) {
-      queries(o, i / chunks, i % chunks * kChunk, std::min((i % chunks + 1) * kChunk, t_));
-    };
+    const int64_t chunks = ceil_div(t_, kChunk), blocks = ceil_div(t_, kQueries);
+    const auto start = [&](int64_t i) { return std::min(blocks * i / chunks * kQueries, t_); };
+    auto task = [&](int64_t i) { queries(o, i / chunks, start(i % chunks), start(i % chunks + 1)); };
     parallel_for(heads_ * chunks, task);
   }
 
@@ -167,8 +167,9 @@ class Backward final : public AttentionKernel {
     float *p = dy_panels + panel_floats(kQueries, d_), *ds = p + kQueries * kKeys, *delta = ds + kQueries * kKeys;
     // dL/ds = p (dp - delta), delta = sum(p dp) = y dy; d lse/ds = p.
     for (int64_t i = 0; i < t_; ++i) {
-      delta[i] = dlse ? -dlse[i] : 0.0f;
-      for (int64_t c = 0; c < d_; ++c) delta[i] += y[i * y_.row + c] * dy[i * dy_.row + c];
+      apply(Op::mul, kt, y + i * y_.row, dy + i * dy_.row, d_);
+      f32_table().row_reduce[0](delta + i, kt, 1, static_cast<size_t>(d_));
+      if (dlse) delta[i] -= dlse[i];
     }
     for (int64_t j = 0; j < s_; j += kKeys) {
       const int64_t count = std::min(kKeys, s_ - j);

@@ -1,9 +1,11 @@
-// Convolutions: 3x3 ones by Winograd's method, few channels by direct kernels, the rest by oneDNN. Activations are
-// channels-last; weights lie as stored, or for oneDNN in the format that its primitive asks for (a visible reorder).
+// Convolutions: 3x3 ones by Winograd's method, 1x1 ones as matrix products, few channels by direct kernels, the rest by
+// oneDNN. Activations are channels-last; weights lie as stored, or for oneDNN in the format that its primitive asks for
+// (a visible reorder).
 #include <algorithm>
 
 #include "freight/backend/cpu/dnnl_support.h"
 #include "freight/backend/cpu/kernels/conv.h"
+#include "freight/backend/cpu/kernels/gemm.h"
 #include "freight/backend/cpu/kernels/gemm_tile.h"
 #include "freight/backend/cpu/kernels/winograd.h"
 #include "freight/backend/cpu/steps.h"
@@ -151,13 +153,22 @@ bool runs_winograd(const Problem& p) {
   return std::min(c.c, c.o) >= 32 && c.pad_h >= 0 && c.pad_w >= 0 && winograd_fits(c);
 }
 
-enum class Way : uint8_t { dnnl, direct, winograd };
+// A 1x1 convolution without steps is a product of pixels by channels.
+bool runs_as_product(const Problem& p) {
+  const ConvProblem c = plain_problem(p);
+  return gemm_table().lanes == 16 && c.kh == 1 && c.kw == 1 && c.stride_h == 1 && c.stride_w == 1 && c.oh == c.h &&
+         c.ow == c.w && std::min(c.c, c.o) >= 16;
+}
+
+enum class Way : uint8_t { dnnl, direct, winograd, product };
 
 Way way_of(const Problem& p) {
   const bool plain =
       p.a.groups == 1 && std::all_of(p.a.dilation.begin(), p.a.dilation.end(), [](int64_t d) { return d == 1; });
   if (p.x.dtype != DType::f32 || !plain || p.x.shape.rank() > 4) return Way::dnnl;
-  return runs_direct(p) ? Way::direct : runs_winograd(p) ? Way::winograd : Way::dnnl;
+  if (runs_direct(p)) return Way::direct;
+  if (runs_as_product(p)) return Way::product;
+  return runs_winograd(p) ? Way::winograd : Way::dnnl;
 }
 
 // Operands: x, w, [bias], y; or dy, w, dx.
@@ -192,6 +203,31 @@ class OwnGradWeight final : public Kernel {
  private:
   Conv conv_;
   const char* name_;
+};
+
+// Pixels (N H W, C) by the weights (O, C); see runs_as_product.
+class Product {
+ public:
+  explicit Product(const Problem& p) : gemm_(problem(p)) {}
+  void run(const float* x, const float* w, const float* bias, float* y, void* scratch) const {
+    gemm_.run(x, w, y, bias, nullptr, scratch);
+  }
+  void run(const float* x, const float* dy, float* dw, void* scratch) const {
+    gemm_.run(dy, x, dw, nullptr, nullptr, scratch);
+  }
+  size_t scratch_bytes() const { return gemm_.scratch_bytes(); }
+
+ private:
+  static GemmProblem problem(const Problem& p) {
+    const ConvProblem c = plain_problem(p);
+    const int64_t pixels = c.n * c.h * c.w;
+    if (p.op == Op::conv)
+      return {.m = pixels, .n = c.o, .k = c.c, .a_row = c.c, .b_row = 1, .b_col = c.c, .c_row = c.o, .relu = c.relu};
+    if (p.op == Op::conv_grad_input) return {.m = pixels, .n = c.c, .k = c.o, .a_row = c.o, .b_row = c.c, .c_row = c.c};
+    return {.m = c.o, .n = c.c, .k = pixels, .a_row = 1, .a_col = c.o, .b_row = c.c, .c_row = c.c};
+  }
+
+  Gemm gemm_;
 };
 
 template <class Conv>
@@ -241,6 +277,9 @@ std::unique_ptr<Kernel> make_conv(const StepSpec& spec) {
   if (way == Way::direct) {
     if (n.op == Op::conv) return own_conv(ConvForward(plain_problem(p)), "direct", bias);
     return own_grad_weight(ConvGradWeight(plain_problem(p)), "direct");
+  }
+  if (way == Way::product) {
+    return n.op == Op::conv_grad_weight ? own_grad_weight(Product(p), "gemm") : own_conv(Product(p), "gemm", bias);
   }
   if (way == Way::winograd) {
     using Weights = Winograd::Weights;

@@ -45,7 +45,7 @@ void even_parts(int64_t n, int64_t most, F f) {
 // dst[j * KH + k] = src[k * row + j].
 namespace {
 void interleave(const ConvProblem& p, const float* src, int64_t row, int64_t padded_w, float* dst) {
-  gemm_table().pack(dst, src, 1, row, padded_w, static_cast<int>(p.kh), static_cast<int>(p.kh));
+  gemm_table().pack(dst, 0, src, 1, row, padded_w, static_cast<int>(p.kh), static_cast<int>(p.kh));
 }
 }  // namespace
 

@@ -7,160 +7,193 @@
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/gemm_tile.h"
 #include "freight/backend/cpu/kernels/scratch.h"
+#include "freight/base/cpu_info.h"
 #include "freight/base/threads.h"
 
 namespace freight::cpu {
 
 namespace {
 
-constexpr int64_t kRowBlock = 96;        // rows that share a panel while it is in cache
-constexpr int64_t kDepthBlock = 512;     // steps per pass where the result can be read back
+constexpr int64_t kDepth = 384;          // steps of the sum per pass: a tile's rows stay in the first-level cache
+constexpr int64_t kFlippedRows = 96;     // rows of a flipped product whose sums are kept aside
 constexpr double kSerialFlops = 400000;  // below, a parallel region costs more than it saves
+// Cycles per element of a block that is packed, by copying or transposing, where a tile takes one per row and step.
+constexpr double kCopy = 0.15, kTranspose = 0.6;
+
+int64_t l2_bytes() {
+  static const int64_t bytes = std::max<int64_t>(cpu_info().l2_bytes, 256 << 10);
+  return bytes;
+}
+
+// The i-th of `parts` nearly equal parts of n begins here.
+int64_t part_start(int64_t n, int64_t parts, int64_t i) { return n * i / parts; }
+
+// `most` made smaller so that all blocks of n are nearly equal.
+int64_t even_block(int64_t n, int64_t most) { return ceil_div(n, ceil_div(n, std::max<int64_t>(most, 1))); }
 
 }  // namespace
 
 struct Gemm::Call {
-  const float *a, *b;  // rows and columns as computed
+  const float *a, *b;
   float* c;
   const float *bias, *residual;
-  float* panels;
+  float* panels;  // of a flipped product: a's rows, packed
+};
+
+struct Gemm::Part {
+  int64_t tile0, tile1, panel0, panel1;
 };
 
 Gemm::Gemm(const GemmProblem& problem) : p_(problem) {
   const GemmTable& table = gemm_table();
-  rows_ = std::min(table.rows, table.rows_of_one);
+  rows_ = table.rows;
   width_ = 2 * table.lanes;
-  const bool b_vectors = p_.b_col == 1 || p_.n == 1, a_vectors = p_.a_row == 1;
-  // Without contiguous vectors on either side the smaller one is packed; long sums need the result to be read back,
-  // which the transposed store cannot.
-  swapped_ = !b_vectors && (a_vectors || p_.m < p_.n) && p_.k <= 4096;
-  m_ = swapped_ ? p_.n : p_.m;
-  n_ = swapped_ ? p_.m : p_.n;
-  a_row_ = swapped_ ? p_.b_col : p_.a_row;
-  a_col_ = swapped_ ? p_.b_row : p_.a_col;
-  b_row_ = swapped_ ? p_.a_col : p_.b_row;
-  b_col_ = swapped_ ? p_.a_row : p_.b_col;
+  flipped_ = p_.batch == 1 && p_.b_col != 1 && p_.b_row == 1 && p_.m <= 2 * width_ && p_.n > p_.m;
+  m_ = flipped_ ? p_.n : p_.m;
+  n_ = flipped_ ? p_.m : p_.n;
+  tiles_ = ceil_div(m_, rows_);
   panels_ = ceil_div(n_, width_);
-  // A panel read in place must be contiguous in vectors, short enough for the first-level cache and free of steps that
-  // fall on the same cache sets.
-  const bool aliases = (b_row_ * 4) % 512 == 0 && p_.k > 16;
-  pack_all_ = b_col_ != 1 || ((aliases || p_.k > 256) && m_ > 4 * rows_);
-  pack_rows_ = a_col_ != 1 && (a_row_ != 1 || ((a_col_ * 4) % 512 == 0 && p_.k > 16) || p_.k > 128);
-  k_block_ = swapped_ || p_.k <= kDepthBlock + 256 ? p_.k : kDepthBlock;
-  row_block_ = std::max<int64_t>(kRowBlock / rows_ * rows_, rows_);
+  k_block_ = std::min(p_.k, ceil_div(even_block(p_.k, kDepth), 4) * 4);
   const int64_t threads = thread_count();
   const double flops = 2.0 * static_cast<double>(p_.m) * static_cast<double>(p_.n) * static_cast<double>(p_.k);
-  if (p_.batch == 1 && flops > kSerialFlops && threads > 1) {
-    const int64_t row_tiles = ceil_div(m_, rows_);
-    double best = 1e30;
-    for (int64_t r = 1; r <= threads; ++r) {
-      if (threads % r != 0) continue;
-      const int64_t c = threads / r;
-      // Tiles of the busiest task; cutting rows costs a second region where panels are packed.
-      const double cost =
-          static_cast<double>(ceil_div(row_tiles, r) * ceil_div(panels_, c)) * (r > 1 && pack_all_ ? 1.02 : 1.0);
-      if (cost < best) {
-        best = cost;
-        row_tasks_ = r;
-        panel_tasks_ = c;
+  const bool parallel = p_.batch == 1 && flops > kSerialFlops && threads > 1;
+  if (flipped_) {
+    row_tasks_ = parallel ? std::min(threads, tiles_) : 1;
+    scratch_bytes_ = static_cast<size_t>(panels_ * width_ * p_.k) * sizeof(float);
+    thread_bytes_ = static_cast<size_t>((kFlippedRows + rows_) * panels_ * width_) * sizeof(float);
+  } else {
+    // A block read in place must be short enough for the first-level cache and free of steps that fall on the same
+    // cache sets, or be read once.
+    const auto shares_sets = [](ptrdiff_t step) { return step * static_cast<ptrdiff_t>(sizeof(float)) % 512 == 0; };
+    pack_columns_ = p_.b_col != 1 || (tiles_ > 1 && (p_.k > 256 || (p_.k > 16 && shares_sets(p_.b_row))));
+    pack_rows_ = (p_.a_col != 1 && p_.a_row != 1) || (panels_ > 2 && p_.k > 64) ||
+                 (p_.a_col != 1 && p_.k > 16 && shares_sets(p_.a_col));
+    const int64_t strip = k_block_ * static_cast<int64_t>(sizeof(float));
+    panel_block_ = even_block(panels_, l2_bytes() * 6 / 10 / (strip * width_));
+    tile_block_ = even_block(tiles_, l2_bytes() / 4 / (strip * rows_));
+    if (parallel) cut(threads);
+    const int64_t panel_floats = pack_columns_ ? panel_block_ * width_ * k_block_ : n_ % width_ ? width_ * k_block_ : 0;
+    const int64_t row_floats = pack_rows_ ? tile_block_ * rows_ * k_block_ : 0;
+    thread_bytes_ = static_cast<size_t>(panel_floats + row_floats) * sizeof(float);
+  }
+  if (thread_bytes_ > 0) reserve_thread_scratch(thread_bytes_);
+}
+
+// Cuts the result into row_tasks_ x panel_tasks_ parts: each packs the rows and columns it needs for itself.
+void Gemm::cut(int64_t threads) {
+  const double row_cost = !pack_rows_ ? 0 : p_.a_row == 1 ? kCopy : kTranspose;
+  const double column_cost = !pack_columns_ ? 0 : p_.b_col == 1 ? kCopy : kTranspose;
+  double best = 1e30;
+  for (int64_t r = 1; r <= threads; ++r) {
+    if (threads % r != 0) continue;
+    const int64_t c = threads / r, tiles = ceil_div(tiles_, r), panels = ceil_div(panels_, c);
+    const double rows = static_cast<double>(tiles * rows_);
+    const double cost = rows * static_cast<double>(panels) +
+                        row_cost * rows * static_cast<double>(ceil_div(panels, panel_block_)) +
+                        column_cost * static_cast<double>(panels * width_);
+    if (cost < best) {
+      best = cost;
+      row_tasks_ = r;
+      panel_tasks_ = c;
+    }
+  }
+}
+
+// Packs steps [k0, k0 + steps) of the panels that are not read in place; returns the first of them.
+int64_t Gemm::pack_panels(const Call& call, int64_t panel0, int64_t panel1, int64_t k0, int64_t steps,
+                          float* to) const {
+  const bool tail = panel1 == panels_ && n_ % width_ != 0;
+  const int64_t first = pack_columns_ ? panel0 : panel1 - (tail ? 1 : 0), column = first * width_;
+  gemm_table().pack(to, steps * width_, call.b + column * p_.b_col + k0 * p_.b_row, p_.b_row, p_.b_col, steps,
+                    std::min(panel1 * width_, n_) - column, static_cast<int>(width_));
+  return first;
+}
+
+void Gemm::multiply(const Call& call, const Part& part) const {
+  const GemmTable& table = gemm_table();
+  const int64_t lanes = table.lanes;
+  float* packed = thread_bytes_ > 0 ? static_cast<float*>(thread_scratch(thread_bytes_)) : nullptr;
+  float* packed_rows =
+      packed + (pack_rows_ ? static_cast<int64_t>(thread_bytes_ / sizeof(float)) - tile_block_ * rows_ * k_block_ : 0);
+  alignas(64) float bias_tail[2 * 16] = {};
+  if (call.bias && n_ % width_ != 0) std::copy(call.bias + (panels_ - 1) * width_, call.bias + n_, bias_tail);
+  const auto& tile = table.tile[pack_rows_ || p_.a_col != 1 ? 1 : 0];
+  GemmTile t;
+  t.a_row = pack_rows_ ? 1 : p_.a_row;
+  t.a_step = pack_rows_ ? rows_ : p_.a_col;
+  t.b_vector = t.c_vector = lanes;
+  t.c_row = p_.c_row;
+  for (int64_t panel0 = part.panel0; panel0 < part.panel1; panel0 += panel_block_) {
+    const int64_t panel1 = std::min(panel0 + panel_block_, part.panel1);
+    for (int64_t k0 = 0; k0 < p_.k; k0 += k_block_) {
+      const int64_t steps = std::min(k_block_, p_.k - k0);
+      const bool last = k0 + steps == p_.k;
+      const int64_t first_packed = pack_panels(call, panel0, panel1, k0, steps, packed);
+      t.length = steps;
+      t.accumulate = k0 > 0;
+      t.relu = last && p_.relu;
+      for (int64_t tile0 = part.tile0; tile0 < part.tile1; tile0 += tile_block_) {
+        const int64_t tile1 = std::min(tile0 + tile_block_, part.tile1);
+        if (pack_rows_) {
+          table.pack(packed_rows, rows_ * steps, call.a + tile0 * rows_ * p_.a_row + k0 * p_.a_col, p_.a_col, p_.a_row,
+                     steps, std::min(tile1 * rows_, m_) - tile0 * rows_, static_cast<int>(rows_));
+        }
+        for (int64_t i = tile0; i < tile1; ++i) {
+          const int64_t row = i * rows_, count = std::min(rows_, m_ - row);
+          t.a = pack_rows_ ? packed_rows + (i - tile0) * rows_ * steps : call.a + row * p_.a_row + k0 * p_.a_col;
+          for (int64_t panel = panel0; panel < panel1; ++panel) {
+            const int64_t column = panel * width_, columns = std::min(width_, n_ - column);
+            const int vectors = columns > lanes ? 2 : 1;
+            const bool in_place = panel < first_packed;
+            t.b = in_place ? call.b + column + k0 * p_.b_row : packed + (panel - first_packed) * steps * width_;
+            t.b_step = in_place ? p_.b_row : width_;
+            t.last_columns = static_cast<int>(columns - (vectors - 1) * lanes);
+            t.c = call.c + row * p_.c_row + column;
+            t.column_bias = !(last && call.bias) ? nullptr : columns < width_ ? bias_tail : call.bias + column;
+            t.residual = last && call.residual ? call.residual + row * p_.c_row + column : nullptr;
+            tile[count - 1][vectors - 1](t);
+          }
+        }
       }
     }
   }
-  const size_t panel_bytes = static_cast<size_t>(p_.k * width_) * sizeof(float);
-  panel_bytes_ = panel_bytes;
-  const size_t all_panels = pack_all_ ? panel_bytes * static_cast<size_t>(panels_) : n_ % width_ ? panel_bytes : 0;
-  const size_t row_bytes =
-      pack_rows_ ? static_cast<size_t>(std::min(row_block_, ceil_div(m_, rows_) * rows_) * k_block_) * 4 : 0;
-  thread_bytes_ = row_bytes + (p_.batch > 1 ? all_panels : 0);
-  scratch_bytes_ = p_.batch > 1 ? 0 : all_panels;
-  if (thread_bytes_ > 0) reserve_thread_scratch(thread_bytes_ + 64);
 }
 
-void Gemm::pack_panels(const Call& call, int64_t first, int64_t last) const {
+// c's rows come out of the tiles as columns: sums stay aside until they are complete.
+void Gemm::multiply_flipped(const Call& call, int64_t row0, int64_t row1) const {
   const GemmTable& table = gemm_table();
-  for (int64_t panel = first; panel < last; ++panel) {
-    if (!packed(panel)) continue;
-    float* dst = call.panels + (pack_all_ ? panel * p_.k * width_ : 0);
-    const int columns = static_cast<int>(std::min<int64_t>(width_, n_ - panel * width_));
-    table.pack(dst, call.b + panel * width_ * b_col_, b_row_, b_col_, p_.k, columns, width_);
-  }
-}
-
-void Gemm::multiply(const Call& call, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1) const {
-  const GemmTable& table = gemm_table();
-  float* packed_rows = pack_rows_ ? static_cast<float*>(thread_scratch(thread_bytes_ + 64)) : nullptr;
-  if (packed_rows && p_.batch > 1) packed_rows += (thread_bytes_ - static_cast<size_t>(row_block_ * k_block_) * 4) / 4;
-  alignas(64) float bias_tail[2 * 16] = {};
-  if (call.bias && !swapped_ && n_ % width_ != 0) {
-    std::copy(call.bias + (panels_ - 1) * width_, call.bias + n_, bias_tail);
-  }
-  alignas(64) float corner[GemmTable::kMaxRows * 2 * 16];
-  const int lanes = table.lanes;
-  for (int64_t k0 = 0; k0 < p_.k; k0 += k_block_) {
-    const int64_t steps = std::min(k_block_, p_.k - k0);
-    const bool last = k0 + steps == p_.k;
-    for (int64_t block = row0; block < row1; block += row_block_) {
-      const int64_t block_end = std::min(block + row_block_, row1);
-      if (pack_rows_) {
-        for (int64_t i = block; i < block_end; i += rows_) {
-          const int count = static_cast<int>(std::min<int64_t>(rows_, block_end - i));
-          table.pack(packed_rows + (i - block) * steps, call.a + i * a_row_ + k0 * a_col_, a_col_, a_row_, steps, count,
-                     rows_);
+  const int64_t lanes = table.lanes, line = panels_ * width_;
+  auto* sums = static_cast<float*>(thread_scratch(thread_bytes_));
+  GemmTile t;
+  t.a_row = p_.b_col;
+  t.a_step = 1;
+  t.b_vector = t.c_vector = lanes;
+  t.b_step = width_;
+  t.c_row = line;
+  t.last_columns = static_cast<int>(lanes);
+  for (int64_t block = row0; block < row1; block += kFlippedRows) {
+    const int64_t end = std::min(block + kFlippedRows, row1), tiles = ceil_div(end - block, rows_);
+    for (int64_t k0 = 0; k0 < p_.k; k0 += k_block_) {
+      t.length = std::min(k_block_, p_.k - k0);
+      t.accumulate = k0 > 0;
+      for (int64_t i = 0; i < tiles; ++i) {
+        const int64_t row = part_start(end - block, tiles, i), count = part_start(end - block, tiles, i + 1) - row;
+        t.a = call.b + (block + row) * p_.b_col + k0;
+        for (int64_t panel = 0; panel < panels_; ++panel) {
+          t.b = call.panels + panel * p_.k * width_ + k0 * width_;
+          t.c = sums + row * line + panel * width_;
+          table.tile[0][count - 1][n_ - panel * width_ > lanes ? 1 : 0](t);
         }
       }
-      for (int64_t panel = panel0; panel < panel1; ++panel) {
-        const int64_t column = panel * width_;
-        const int columns = static_cast<int>(std::min<int64_t>(width_, n_ - column));
-        const int vectors = columns > lanes ? 2 : 1;
-        GemmTile t;
-        if (packed(panel)) {
-          t.b = call.panels + (pack_all_ ? panel * p_.k * width_ : 0) + k0 * width_;
-          t.b_step = width_;
-        } else {
-          t.b = call.b + column + k0 * b_row_;
-          t.b_step = b_row_;
-        }
-        t.b_vector = lanes;
-        t.length = steps;
-        t.last_columns = columns - (vectors - 1) * lanes;
-        t.c_vector = lanes;
-        t.accumulate = k0 > 0;
-        t.relu = last && p_.relu && !swapped_;
-        for (int64_t i = block; i < block_end; i += rows_) {
-          const int count = static_cast<int>(std::min<int64_t>(rows_, block_end - i));
-          if (pack_rows_) {
-            t.a = packed_rows + (i - block) * steps;
-            t.a_row = 1;
-            t.a_step = rows_;
-          } else {
-            t.a = call.a + i * a_row_ + k0 * a_col_;
-            t.a_row = a_row_;
-            t.a_step = a_col_;
-          }
-          const auto& fns = table.tile[pack_rows_ || a_col_ != 1 ? 1 : 0];
-          if (!swapped_) {
-            t.c = call.c + i * p_.c_row + column;
-            t.c_row = p_.c_row;
-            t.column_bias = !(last && call.bias) ? nullptr : columns < width_ ? bias_tail : call.bias + column;
-            t.residual = last && call.residual ? call.residual + i * p_.c_row + column : nullptr;
-            fns[count - 1][vectors - 1](t);
-            continue;
-          }
-          t.c = corner;
-          t.c_row = width_;
-          t.last_columns = lanes;
-          fns[count - 1][vectors - 1](t);
-          for (int j = 0; j < columns; ++j) {
-            float* c = call.c + (column + j) * p_.c_row + i;
-            const float* r = call.residual ? call.residual + (column + j) * p_.c_row + i : nullptr;
-            for (int q = 0; q < count; ++q) {
-              float v = corner[q * width_ + j];
-              if (call.bias) v += call.bias[i + q];
-              if (r) v += r[q];
-              c[q] = p_.relu && v <= 0 ? 0.0f : v;
-            }
-          }
-        }
+    }
+    for (int64_t j = 0; j < n_; ++j) {
+      float* c = call.c + j * p_.c_row;
+      const float* residual = call.residual ? call.residual + j * p_.c_row : nullptr;
+      for (int64_t i = block; i < end; ++i) {
+        float v = sums[(i - block) * line + j];
+        if (call.bias) v += call.bias[i];
+        if (residual) v += residual[i];
+        c[i] = p_.relu && v <= 0 ? 0.0f : v;
       }
     }
   }
@@ -168,39 +201,28 @@ void Gemm::multiply(const Call& call, int64_t row0, int64_t row1, int64_t panel0
 
 void Gemm::run(const float* a, const float* b, float* c, const float* bias, const float* residual,
                void* scratch) const {
-  if (p_.batch > 1) {
-    auto body = [&](int64_t i) {
-      Call call{swapped_ ? b + i * p_.b_batch : a + i * p_.a_batch,
-                swapped_ ? a + i * p_.a_batch : b + i * p_.b_batch,
-                c + i * p_.c_batch,
-                bias,
-                residual ? residual + i * p_.c_batch : nullptr,
-                thread_bytes_ > 0 ? static_cast<float*>(thread_scratch(thread_bytes_ + 64)) : nullptr};
-      pack_panels(call, 0, panels_);
-      multiply(call, 0, m_, 0, panels_);
-    };
-    parallel_for(p_.batch, body);
+  if (flipped_) {
+    const Call call{a, b, c, bias, residual, static_cast<float*>(scratch)};
+    pack_columns(call.panels, a, p_.a_col, p_.a_row, p_.k, p_.m);
+    parallel_for(row_tasks_, [&](int64_t i) {
+      multiply_flipped(call, part_start(m_, row_tasks_, i), part_start(m_, row_tasks_, i + 1));
+    });
     return;
   }
-  const Call call{swapped_ ? b : a, swapped_ ? a : b, c, bias, residual, static_cast<float*>(scratch)};
-  const int64_t row_tiles = ceil_div(m_, rows_);
-  const auto part = [](int64_t n, int64_t parts, int64_t i) { return n * i / parts; };
-  if (row_tasks_ > 1) {
-    auto packing = [&](int64_t i) { pack_panels(call, i, i + 1); };
-    if (pack_all_) {
-      parallel_for(panels_, packing);
-    } else {
-      pack_panels(call, panels_ - 1, panels_);
-    }
+  if (p_.batch > 1) {
+    parallel_for(p_.batch, [&](int64_t i) {
+      multiply({a + i * p_.a_batch, b + i * p_.b_batch, c + i * p_.c_batch, bias,
+                residual ? residual + i * p_.c_batch : nullptr, nullptr},
+               {0, tiles_, 0, panels_});
+    });
+    return;
   }
-  auto body = [&](int64_t task) {
+  parallel_for(row_tasks_ * panel_tasks_, [&](int64_t task) {
     const int64_t r = task % row_tasks_, q = task / row_tasks_;
-    const int64_t panel0 = part(panels_, panel_tasks_, q), panel1 = part(panels_, panel_tasks_, q + 1);
-    if (row_tasks_ == 1) pack_panels(call, panel0, panel1);
-    multiply(call, part(row_tiles, row_tasks_, r) * rows_, std::min(m_, part(row_tiles, row_tasks_, r + 1) * rows_),
-             panel0, panel1);
-  };
-  parallel_for(row_tasks_ * panel_tasks_, body);
+    multiply({a, b, c, bias, residual, nullptr},
+             {part_start(tiles_, row_tasks_, r), part_start(tiles_, row_tasks_, r + 1),
+              part_start(panels_, panel_tasks_, q), part_start(panels_, panel_tasks_, q + 1)});
+  });
 }
 
 int64_t panel_floats(int64_t k, int64_t n) {
@@ -210,10 +232,7 @@ int64_t panel_floats(int64_t k, int64_t n) {
 
 void pack_columns(float* panels, const float* b, ptrdiff_t k_stride, ptrdiff_t n_stride, int64_t k, int64_t n) {
   const int width = 2 * gemm_table().lanes;
-  for (int64_t column = 0; column < n; column += width) {
-    const int columns = static_cast<int>(std::min<int64_t>(width, n - column));
-    gemm_table().pack(panels + column * k, b + column * n_stride, k_stride, n_stride, k, columns, width);
-  }
+  gemm_table().pack(panels, k * width, b, k_stride, n_stride, k, n, width);
 }
 
 void multiply_panels(const PanelProduct& p) {

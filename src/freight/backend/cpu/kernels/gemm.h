@@ -22,20 +22,21 @@ class Gemm {
 
  private:
   struct Call;
-  void pack_panels(const Call& call, int64_t first, int64_t last) const;
-  void multiply(const Call& call, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1) const;
-  bool packed(int64_t panel) const { return pack_all_ || (panel == panels_ - 1 && n_ % width_ != 0); }
+  struct Part;  // of the result: rows and panels as computed
+  void cut(int64_t threads);
+  int64_t pack_panels(const Call& call, int64_t panel0, int64_t panel1, int64_t k0, int64_t steps, float* to) const;
+  void multiply(const Call& call, const Part& part) const;
+  void multiply_flipped(const Call& call, int64_t row0, int64_t row1) const;
 
   GemmProblem p_;
-  // The product as it is computed: rows are broadcast, columns lie in vectors. Swapped: c transposed = b^T a^T.
-  bool swapped_ = false;
-  int64_t m_ = 0, n_ = 0;
-  ptrdiff_t a_row_ = 0, a_col_ = 0, b_row_ = 0, b_col_ = 0;
-  int width_ = 16, rows_ = 6;  // of the register tile
-  int64_t panels_ = 0, k_block_ = 0, row_block_ = 0;
-  bool pack_all_ = false, pack_rows_ = false;
+  // Few rows by a matrix whose columns do not lie in vectors: its columns are broadcast, and c's tiles are transposed.
+  bool flipped_ = false;
+  int64_t m_ = 0, n_ = 0;  // of the product as computed: rows are broadcast, columns lie in vectors
+  int64_t rows_ = 0, width_ = 0, tiles_ = 0, panels_ = 0;
+  int64_t k_block_ = 0, tile_block_ = 0, panel_block_ = 0;  // that are worked on while they are in a cache
+  bool pack_columns_ = false, pack_rows_ = false;
   int64_t row_tasks_ = 1, panel_tasks_ = 1;
-  size_t panel_bytes_ = 0, scratch_bytes_ = 0, thread_bytes_ = 0;
+  size_t scratch_bytes_ = 0, thread_bytes_ = 0;
 };
 
 // For products inside other kernels: c (m, n) = a (m, k) b (k, n), or c + a b, on the calling thread. One of a's

@@ -4,8 +4,10 @@
 #define HWY_TARGET_INCLUDE "freight/backend/cpu/kernels/gemm_tile.cpp"
 #include "hwy/foreach_target.h"
 // The order of these two matters: foreach_target first.
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "freight/backend/cpu/kernels/gemm_tile.h"
@@ -24,7 +26,7 @@ constexpr int kRows = 12;
 #else
 constexpr int kRows = 6;
 #endif
-constexpr int kRowsOfOne = 8;  // eight sums hide the latency of the multiply-add
+constexpr int kRowsOfOne = std::max(kRows, 8);  // eight sums hide the latency of the multiply-add
 
 // Result vector (i, v) after the epilogue, stored with a mask where the last vector is not full.
 template <int kVectors>
@@ -92,19 +94,41 @@ void tile(const GemmTile& t) {
   }
 }
 
-// 4 x 4 blocks are transposed in registers where the steps are contiguous (k_stride 1).
-void pack(float* dst, const float* src, ptrdiff_t k_stride, ptrdiff_t j_stride, int64_t steps, int columns, int width) {
-  if (j_stride == 1) {
-    const D d;
-    const int lanes = static_cast<int>(hn::Lanes(d));
-    for (int64_t k = 0; k < steps; ++k, dst += width, src += k_stride) {
-      int j = 0;
-      for (; j + lanes <= columns; j += lanes) hn::StoreU(hn::LoadU(d, src + j), d, dst + j);
-      for (; j < columns; ++j) dst[j] = src[j];
-      for (; j < width; ++j) dst[j] = 0;
+// Rows of memory become rows of all groups at once; the rows that follow are asked for in time.
+void pack_copying(float* dst, ptrdiff_t group, const float* src, ptrdiff_t k_stride, int64_t steps, int64_t columns,
+                  int width) {
+  constexpr int64_t kAhead = 6;
+  const D d;
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  for (int64_t k = 0; k < steps; ++k, dst += width, src += k_stride) {
+    const float* ahead = src + kAhead * k_stride;
+    if (k + kAhead < steps) {
+      for (int64_t j = 0; j < columns; j += 16) hwy::Prefetch(ahead + j);
     }
-    return;
+    float* to = dst;
+    int64_t column = 0;
+    for (; column + width <= columns; column += width, to += group) {
+      int j = 0;
+      for (; j + lanes <= width; j += lanes) hn::StoreU(hn::LoadU(d, src + column + j), d, to + j);
+      if (j < width) {
+        const auto rest = hn::FirstN(d, static_cast<size_t>(width - j));
+        hn::BlendedStore(hn::MaskedLoad(rest, d, src + column + j), rest, d, to + j);
+      }
+    }
+    if (column < columns) {
+      for (int j = 0; j < width; j += lanes) {
+        const int64_t left = columns - column - j;
+        const auto some = hn::FirstN(d, static_cast<size_t>(left > 0 ? left : 0));
+        hn::BlendedStore(hn::MaskedLoad(some, d, src + column + j), hn::FirstN(d, static_cast<size_t>(width - j)), d,
+                         to + j);
+      }
+    }
   }
+}
+
+// One group; 4 x 4 blocks are transposed in registers where the steps are contiguous (k_stride 1).
+void pack_transposing(float* dst, const float* src, ptrdiff_t k_stride, ptrdiff_t j_stride, int64_t steps, int columns,
+                      int width) {
   int64_t k = 0;
 #if HWY_TARGET != HWY_SCALAR
   // Whole lines of dst at a time: four steps of all columns.
@@ -133,6 +157,15 @@ void pack(float* dst, const float* src, ptrdiff_t k_stride, ptrdiff_t j_stride, 
 #endif
   for (; k < steps; ++k) {
     for (int q = 0; q < width; ++q) dst[k * width + q] = q < columns ? src[q * j_stride + k * k_stride] : 0.0f;
+  }
+}
+
+void pack(float* dst, ptrdiff_t group, const float* src, ptrdiff_t k_stride, ptrdiff_t j_stride, int64_t steps,
+          int64_t columns, int width) {
+  if (j_stride == 1) return pack_copying(dst, group, src, k_stride, steps, columns, width);
+  for (int64_t column = 0; column < columns; column += width, dst += group) {
+    const int count = static_cast<int>(columns - column < width ? columns - column : width);
+    pack_transposing(dst, src + column * j_stride, k_stride, j_stride, steps, count, width);
   }
 }
 

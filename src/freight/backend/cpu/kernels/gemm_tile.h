@@ -38,9 +38,10 @@ struct GemmTable {
   // [0]: steps are contiguous (a_step 1), rows anywhere; [1]: rows are contiguous (a_row 1), steps anywhere.
   // Then rows - 1, then vectors - 1.
   GemmTileFn tile[2][kMaxRows][2];
-  // dst[k * width + j] = src[k * k_stride + j * j_stride] for j < columns, 0 up to width; one of the strides is 1.
-  void (*pack)(float* dst, const float* src, ptrdiff_t k_stride, ptrdiff_t j_stride, int64_t steps, int columns,
-               int width);
+  // Groups of `width` columns, side by side in src, `group` apart in dst; the last one is filled up with zeros:
+  // dst[g * group + k * width + j] = src[k * k_stride + (g * width + j) * j_stride]; one of the strides is 1.
+  void (*pack)(float* dst, ptrdiff_t group, const float* src, ptrdiff_t k_stride, ptrdiff_t j_stride, int64_t steps,
+               int64_t columns, int width);
 };
 const GemmTable& gemm_table();
 
