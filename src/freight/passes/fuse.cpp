@@ -7,6 +7,7 @@
 // every region.
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "freight/backend/backend.h"
 #include "freight/base/error.h"
@@ -251,6 +252,8 @@ class RegionPass {
   void collect() {
     region_.assign(g_.nodes.size(), -1);
     readers_.resize(g_.nodes.size());
+    reach_.resize(g_.nodes.size());
+    std::iota(reach_.begin(), reach_.end(), 0);
     for (size_t i = 0; i < g_.nodes.size(); ++i) {
       const Node& n = g_.nodes[i];
       for (Value v : n.inputs) readers_[static_cast<size_t>(node_of(v))].push_back(static_cast<int32_t>(i));
@@ -288,6 +291,10 @@ class RegionPass {
     for (int32_t k : joined.nodes) region_[static_cast<size_t>(k)] = rp;
     regions_[static_cast<size_t>(rp)] = std::move(joined);
     regions_[static_cast<size_t>(rn)].nodes.clear();
+    const Region& whole = regions_[static_cast<size_t>(rp)];
+    for (auto i = static_cast<size_t>(whole.nodes.front()); reach_[i] < whole.nodes.back(); ++i) {
+      reach_[i] = whole.nodes.back();
+    }
   }
 
   bool compatible(const Region& a, const Region& b, Region& joined) const {
@@ -327,9 +334,11 @@ class RegionPass {
   bool path_outside(int32_t from, int32_t to) const {
     std::vector<bool> seen(g_.nodes.size());
     std::vector<int32_t> stack;
+    const int32_t last = horizon(regions_[static_cast<size_t>(to)].nodes.back());
     const auto leave = [&](int32_t node) {
-      const auto& readers = readers_[static_cast<size_t>(node)];
-      stack.insert(stack.end(), readers.begin(), readers.end());
+      for (int32_t reader : readers_[static_cast<size_t>(node)]) {
+        if (reader <= last) stack.push_back(reader);
+      }
     };
     // First hop: readers outside both regions.
     for (int32_t k : regions_[static_cast<size_t>(from)].nodes) leave(k);
@@ -361,6 +370,13 @@ class RegionPass {
       }
     }
     return false;
+  }
+
+  // Nothing behind this node leads to one up to `node`: readers come later in the list, but for regions, which are
+  // entered whole.
+  int32_t horizon(int32_t node) const {
+    while (reach_[static_cast<size_t>(node)] > node) node = reach_[static_cast<size_t>(node)];
+    return node;
   }
 
   size_t operands(const Region& r) const {
@@ -518,6 +534,7 @@ class RegionPass {
   std::vector<bool> is_result_;  // by value: an output, or the next value of a state
   std::vector<Region> regions_;
   std::vector<int32_t> region_;                // node -> region, -1: none
+  std::vector<int32_t> reach_;                 // node -> the last node of the regions that begin up to it, or itself
   std::vector<std::vector<int32_t>> readers_;  // node -> nodes that read any of its results
   std::vector<bool> channels_last_;            // by value
 };
