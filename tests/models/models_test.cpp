@@ -164,6 +164,12 @@ TEST(Models, TokenNetsTakeVocabularyLengthLayersAndDirections) {
   EXPECT_EQ(text.net->state_dict()[5].name, "rnn.weight_ih_l0_reverse");
   EXPECT_EQ(to_spec(from_spec(to_spec(text))), to_spec(text));
   EXPECT_EQ(to_spec(from_spec(to_spec(gpt))), to_spec(gpt));
+  const Model narrow = create("gpt_char", {.vocabulary = 30, .length = 12, .layers = 1, .width = 128});
+  EXPECT_EQ(narrow.net->state_dict()[0].variable.shape(), (Shape{30, 128}));
+  EXPECT_EQ(create("gru_text", {.vocabulary = 9, .width = 32}).net->state_dict()[0].variable.shape(), (Shape{9, 32}));
+  EXPECT_THROW(create("gpt_char", {.width = 100}), Error);
+  EXPECT_THROW(create("textcnn", {.width = 128}), Error);
+  EXPECT_THROW(create("lenet", {.width = 128}), Error);
   EXPECT_THROW(create("gpt_char", {.vocabulary = 1}), Error);
   EXPECT_THROW(create("lenet", {.vocabulary = 10}), Error);
   EXPECT_THROW(create("lenet", {.dropout = 0.5}), Error);

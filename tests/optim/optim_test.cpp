@@ -112,6 +112,7 @@ TEST_F(OptimTest, OrthogonalisedMatricesHaveSingularValuesNearOne) {
 TEST_F(OptimTest, MuonTakesHiddenMatricesAndLeavesTheRestToAdamW) {
   nn::Sequential net;
   net.append("tokens", nn::Embedding(5, 4));
+  net.append("positions", nn::PositionEmbedding(3, 4));
   net.append("hidden", nn::Linear(4, 6));
   net.append("norm", nn::LayerNorm(6));
   net.append("head", nn::Linear(6, 2));

@@ -149,10 +149,10 @@ Task task_of(const Row& row, const Options& options) {
          options.vocabulary == 0 ? e.vocabulary : options.vocabulary, options};
   if (t.classes < 1) fail(ErrorKind::usage, e.name, "classes must be positive: got ", t.classes);
   const bool tokens = row.takes == Takes::tokens;
-  if (!tokens && (options.vocabulary != 0 || options.length != 0 || options.layers != 0 || options.bidirectional ||
-                  options.dropout != 0)) {
+  if (!tokens && options.of_tokens()) {
     fail(ErrorKind::usage, e.name,
-         "does not read text, and takes no vocabulary, length, layers, directions or dropout: its input is ", e.input);
+         "does not read text, and takes no vocabulary, length, layers, width, directions or dropout: its input is ",
+         e.input);
   }
   if (options.length != 0) t.input = {options.length};
   if (tokens && (t.vocabulary < 3 || t.input.rank() != 1)) {
@@ -275,10 +275,8 @@ Model create(const std::string& name, const Options& options) {
 Model load(const std::string& name_or_file, const Options& options) {
   const bool file = name_or_file.find('/') != std::string::npos || ends_with(name_or_file, ".json");
   if (!file) return create(name_or_file, options);
-  const bool sequence = options.vocabulary != 0 || options.length != 0 || options.layers != 0 ||
-                        options.bidirectional || options.dropout != 0;
-  if (options.classes != 0 || !options.input.empty() || !options.size.empty() || sequence) {
-    fail(ErrorKind::usage, "model", "class count, input size and vocabulary belong to named models: ", name_or_file,
+  if (options.classes != 0 || !options.input.empty() || !options.size.empty() || options.of_tokens()) {
+    fail(ErrorKind::usage, "model", "class count, sizes, vocabulary and dropout belong to named models: ", name_or_file,
          " says its own");
   }
   return from_spec_file(name_or_file);

@@ -45,9 +45,14 @@ struct Options {
   Shape size = {};             // {H, W} instead of those of `input`
   int64_t vocabulary = 0;      // of nets that read tokens: how many there are, padding (0) among them
   int64_t length = 0;          // of those: tokens per sample
-  int64_t layers = 0;          // of nets that repeat a layer: how often
+  int64_t layers = 0;          // of recurrent nets and transformers: how many
+  int64_t width = 0;           // of those: of the tokens' vectors and hidden states; of a transformer a multiple of 64
   bool bidirectional = false;  // of recurrent nets
   double dropout = 0;          // of nets that read tokens: in blocks, between layers, before the last layer
+
+  bool of_tokens() const {
+    return vocabulary != 0 || length != 0 || layers != 0 || width != 0 || bidirectional || dropout != 0;
+  }
 };
 // "224" or "224x192" as {H, W}. Throws Error(usage).
 Shape parse_size(const std::string& text);

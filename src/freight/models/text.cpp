@@ -9,11 +9,18 @@ using nn::Sequential;
 namespace {
 // Words that are rarely met count for little until they are: 83.4 % of SST-2 after two epochs instead of 77.8 %.
 constexpr nn::WeightInit kInit = nn::WeightInit::trunc_normal;
+
+void refuse_sizes(const char* name, const Options& o) {
+  if (o.layers > 0 || o.width > 0 || o.bidirectional) {
+    fail(ErrorKind::usage, name, "has one size: it takes no layers, width or directions");
+  }
+}
 }  // namespace
 
 // Kim 2014: convolutions over 3, 4 and 5 words, the largest response of each filter, dropout, one linear layer.
 Sequential textcnn(const Task& task) {
   constexpr int64_t kWidth = 128, kFilters = 100;
+  refuse_sizes("textcnn", task.options);
   nn::Concat widths;
   for (const int64_t k : {3, 4, 5}) {
     widths.append("conv" + std::to_string(k),
@@ -30,6 +37,7 @@ Sequential textcnn(const Task& task) {
 // The mean of the words' vectors and one linear layer (Joulin et al. 2017, without n-grams).
 Sequential text_bow(const Task& task) {
   constexpr int64_t kWidth = 64;
+  refuse_sizes("text_bow", task.options);
   if (task.options.dropout > 0)
     fail(ErrorKind::usage, "text_bow", "has no layer for dropout: got ", task.options.dropout);
   Sequential net;

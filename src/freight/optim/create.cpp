@@ -5,7 +5,9 @@
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/nn/attention.h"
 #include "freight/nn/layers.h"
+#include "freight/nn/text_layers.h"
 #include "freight/optim/muon.h"
 
 namespace freight::optim {
@@ -62,8 +64,14 @@ constexpr struct {
 } kOptimizers[] = {
     {"sgd", make_sgd}, {"adam", make_adam}, {"adamw", make_adamw}, {"lion", make_lion}, {"muon", make_muon}};
 
+// Rows are looked up, not multiplied.
+bool is_table(const nn::Module& m) {
+  return dynamic_cast<const nn::Embedding*>(&m) || dynamic_cast<const nn::EmbeddingBag*>(&m) ||
+         dynamic_cast<const nn::PositionEmbedding*>(&m);
+}
+
 void collect(const nn::Module& m, std::vector<Variable>& out) {
-  if (dynamic_cast<const nn::Embedding*>(&m)) return;
+  if (is_table(m)) return;
   for (const nn::NamedVariable& v : m.variables()) {
     if (v.variable.trainable() && v.variable.shape().rank() >= 2 && v.name.find("weight") != std::string::npos) {
       out.push_back(v.variable);

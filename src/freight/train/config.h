@@ -36,7 +36,10 @@ struct Config {
   double lr_warmup_epochs = 0;            // linear from 0
   double onecycle_pct_start = 0.3;        // onecycle: share of the steps on the way up
   double label_smoothing = 0;
-  double dropout = 0;  // of a named net for text (models::Options)
+  // Of a named net for text (models::Options); 0: its own.
+  int64_t layers = 0, width = 0;
+  bool bidirectional = false;
+  double dropout = 0;
   double clip_grad_norm = 0;
   std::string tta = "none";  // views of a sample in evaluation: none, flip, shift
   double model_ema = 0;      // decay of the weights' moving average; 0: off

@@ -114,6 +114,11 @@ std::vector<Field> make_fields() {
       {kPictures, "--on-bad-sample", "pictures.on_bad_sample", &C::on_bad_sample,
        "error stops; skip leaves it out; report also lists it in bad_samples.tsv", words({"error", "skip", "report"})},
 
+      {kText, "--layers", "text.layers", &C::layers,
+       "recurrent layers or blocks of a named net for text (0: its own number)", at_least(0)},
+      {kText, "--width", "text.width", &C::width,
+       "of its vectors and hidden states; of gpt_char a multiple of 64 (0: its own)", at_least(0)},
+      {kText, "--bidirectional", "text.bidirectional", &C::bidirectional, "a named recurrent net reads both ways"},
       {kText, "--text-column", "text.text_column", &C::text_column,
        "of a CSV, TSV or JSON lines file: name or number of the text", {}, {}, "NAME|N"},
       {kText, "--label-column", "text.label_column", &C::label_column, "the same of the label", {}, {}, "NAME|N"},

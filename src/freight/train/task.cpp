@@ -53,7 +53,7 @@ class SampleTask : public Task {
     const data::Dataset& set = deployed();
     const int64_t values = set.labels.numel() / set.count();  // per sample, of a set to regress
     const int64_t usual = set.classification() ? set.class_count() : values;
-    if (c_.dropout > 0) fail(ErrorKind::usage, "--dropout", "is for nets that read text: ", c_.data, " is not text");
+    refuse_text_flags();
     models::Model model = is_spec_file(c_.model)
                               ? models::load(c_.model, {.classes = c_.num_classes})
                               : models::create(c_.model, {.classes = c_.num_classes > 0 ? c_.num_classes : usual,
@@ -103,6 +103,15 @@ class SampleTask : public Task {
   const char* unit() const override { return "img"; }
 
  private:
+  void refuse_text_flags() const {
+    const std::pair<const char*, bool> flags[] = {{"--dropout", c_.dropout > 0},
+                                                  {"--layers", c_.layers > 0},
+                                                  {"--width", c_.width > 0},
+                                                  {"--bidirectional", c_.bidirectional}};
+    for (const auto& [flag, given] : flags) {
+      if (given) fail(ErrorKind::usage, flag, "is for nets that read text: ", c_.data, " is not text");
+    }
+  }
   // The part whose samples are what evaluation and prediction see: pictures may be trained on in another size.
   const data::Dataset& deployed() const { return data_.train.files ? data_.test : data_.train; }
 

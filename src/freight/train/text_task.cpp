@@ -40,6 +40,9 @@ class TextTask : public Task {
                   : models::create(c_.model, {.classes = classes_wanted(),
                                               .vocabulary = preprocessing_.tokenizer->size(),
                                               .length = preprocessing_.input[0],
+                                              .layers = c_.layers,
+                                              .width = c_.width,
+                                              .bidirectional = c_.bidirectional,
                                               .dropout = c_.dropout});
     model_.input.shape = preprocessing_.input;
     check(model_);
