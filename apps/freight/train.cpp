@@ -10,6 +10,7 @@
 #include "freight/base/version.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/progress.h"
+#include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
 #include "freight/train/trainer.h"
 #include "memory_use.h"
@@ -162,6 +163,21 @@ void print_result(const train::Result& r, const Flags& flags, const std::string&
   std::printf("        freight predict %s %s\n", r.model_path.c_str(), sample);
 }
 
+// What a run that goes on was made with; `apply` sets the flags on top of a configuration.
+template <class F>
+train::Config resumed(const train::Config& probe, F apply) {
+  std::string dir = probe.output_dir;
+  train::Config fresh;
+  if (probe.resume == "auto") {  // there may be nothing yet
+    fresh = train::recipe(probe.data, probe.recipe, probe.data_dir);
+    train::Config asked = fresh;
+    apply(asked);
+    if (dir.empty()) dir = train::usual_dir(asked);
+  }
+  const auto checkpoint = train::find_checkpoint(probe.resume, dir);
+  return checkpoint ? checkpoint->config : fresh;
+}
+
 }  // namespace
 
 int train_command(const Args& args) {
@@ -183,7 +199,9 @@ int train_command(const Args& args) {
     const auto first = options(probe, flags);
     first->peek(args);
   }
-  train::Config config = train::recipe(probe.data, probe.recipe, probe.data_dir);
+  train::Config config = probe.resume.empty()
+                             ? train::recipe(probe.data, probe.recipe, probe.data_dir)
+                             : resumed(probe, [&](train::Config& c) { options(c, flags)->peek(args); });
   flags = {};
   const auto o = options(config, flags);
   if (o->parse(args) == Options::Outcome::done) return 0;

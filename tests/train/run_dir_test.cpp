@@ -21,6 +21,12 @@ Bundle tiny_bundle() {
   return b;
 }
 
+RunState at(int64_t step) {
+  RunState s;
+  s.place.step = step;
+  return s;
+}
+
 TEST(RunDir, ADirectoryThatHoldsSomethingIsRefused) {
   const TemporaryDir dir;
   io::write_file_atomic(dir / "notes.txt", std::string_view("mine"));
@@ -41,7 +47,7 @@ TEST(RunDir, OverwriteReplacesOnlyTheFilesOfARun) {
   const TemporaryDir dir;
   {
     RunDir run(dir / "run", false);
-    run.checkpoint(1, tiny_bundle(), true, 3);
+    run.checkpoint(tiny_bundle(), at(1), true, 3);
     run.write_text("run.json", "{}");
     run.log("old");
     run.append_text("bad_samples.tsv", "old\tbad\n");
@@ -70,7 +76,7 @@ TEST(RunDir, AppendedTextIsThereAtOnceAndAFullDiskIsAnError) {
 TEST(RunDir, KeepsTheLastCheckpointsAndTheBest) {
   const TemporaryDir dir;
   RunDir run(dir / "run", false);
-  for (int64_t step = 1; step <= 12; ++step) run.checkpoint(step, tiny_bundle(), step == 2, 3);
+  for (int64_t step = 1; step <= 12; ++step) run.checkpoint(tiny_bundle(), at(step), step == 2, 3);
   std::vector<std::string> left;
   for (const auto& e : std::filesystem::directory_iterator(dir / "run/checkpoints")) {
     left.push_back(e.path().filename().string());

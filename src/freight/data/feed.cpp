@@ -11,7 +11,7 @@ class LoaderFeed : public Feed {
 
   int64_t batches_per_epoch() const override { return loader_.batches_per_epoch(); }
   int64_t count_per_epoch() const override { return loader_.samples_per_epoch(); }
-  void start(int64_t epoch) override { loader_.epoch(epoch); }
+  void start(int64_t epoch, int64_t first_batch) override { loader_.epoch(epoch, first_batch); }
   FeedBatch* next() override {
     batch_ = {};  // the loader reuses buffers that nobody holds
     const Batch* b = loader_.next();

@@ -24,8 +24,8 @@ class Feed {
   virtual int64_t batches_per_epoch() const = 0;
   // Sum of the batches' counts over an epoch, where nothing is left out.
   virtual int64_t count_per_epoch() const = 0;
-  // A running epoch is dropped. The batches depend on the seed and the epoch alone.
-  virtual void start(int64_t epoch) = 0;
+  // From any batch of the epoch on. A running epoch is dropped. The batches depend on the seed and the epoch alone.
+  virtual void start(int64_t epoch, int64_t first_batch = 0) = 0;
   // The next batch, or null at the epoch's end; it lives until the next call.
   virtual FeedBatch* next() = 0;
   // Seconds spent in `next` waiting for data, or making it.

@@ -32,9 +32,9 @@ void need_batch_size(const TokenFeedOptions& o) {
 // What both feeds share: a list of batches per epoch, made one by one.
 class TokenFeed : public Feed {
  public:
-  void start(int64_t epoch) override {
+  void start(int64_t epoch, int64_t first_batch) override {
     arrange(epoch);
-    at_ = 0;
+    at_ = first_batch;
   }
   FeedBatch* next() override {
     if (at_ >= batches_per_epoch()) return nullptr;

@@ -3,6 +3,7 @@
 #pragma once
 #include <vector>
 
+#include "freight/nn/module.h"
 #include "freight/trace/tensor.h"
 #include "freight/trace/variable.h"
 
@@ -26,6 +27,7 @@ class LossScale {
   void update(const Tensor& sound) const;
 
   // Host side.
+  std::vector<nn::NamedVariable> state_dict() const { return {{"factor", factor_}, {"good_steps", good_}}; }
   double factor() const;
   int64_t good_steps() const;  // since the factor changed
 

@@ -19,6 +19,7 @@ struct Config {
   std::string precision = "fp32";  // precision_names()
   std::string output_dir;          // empty: runs/NAME
   bool overwrite = false;
+  std::string resume;  // "auto" or a path (find_checkpoint); empty: a new run
 
   int64_t epochs = 1;
   int64_t max_steps = 0;  // 0: no limit

@@ -145,6 +145,9 @@ std::vector<Field> make_fields() {
 
       {kOutput, "-o,--output-dir", "", &C::output_dir, "directory of the run (default runs/MODEL-DATA)", {}, {"--out"}},
       {kOutput, "--overwrite", "", &C::overwrite, "replace the run in the output directory"},
+      {kOutput, "--resume", "", &C::resume,
+       "go on from a checkpoint: the path of a run or of one of its checkpoints, or auto, that of the output directory "
+       "if there is one", {}, {"--resume-from-checkpoint"}, "PATH"},
       {kOutput, "--save-every", "save_every", &C::save_every, "steps between checkpoints (0: each epoch)", at_least(0),
        {"--save-steps"}},
       {kOutput, "--keep", "keep", &C::keep, "checkpoints kept besides the best (0: all)", at_least(0),

@@ -7,7 +7,10 @@
 #include <cstring>
 #include <filesystem>
 
+#include <nlohmann/json.hpp>
+
 #include "freight/base/error.h"
+#include "freight/base/strings.h"
 #include "freight/io/file.h"
 
 namespace freight::train {
@@ -32,7 +35,22 @@ void remove_old_run(const fs::path& dir) {
     if (e.path().filename().string().find("tfevents") != std::string::npos) fs::remove(e.path());
   }
 }
+
+// Leaves the lines of a text file that f(line) is true for.
+template <class F>
+void keep_lines(const std::string& path, F f) {
+  if (!io::file_exists(path)) return;
+  std::string kept;
+  for (const std::string& line : split(io::read_text(path), '\n')) {
+    if (!line.empty() && f(line)) kept += line + "\n";
+  }
+  io::write_file_atomic(path, std::string_view(kept));
+}
 }  // namespace
+
+std::string usual_dir(const Config& c) {
+  return cat("runs/", fs::path(c.model).stem().string(), "-", fs::path(c.data).filename().string());
+}
 
 void RunDir::check(const std::string& path, bool overwrite) {
   std::error_code error;
@@ -51,10 +69,23 @@ RunDir::RunDir(const std::string& path, bool overwrite) : path_(path), log_(std:
   if (fs::is_directory(path, error)) remove_old_run(path);
   fs::create_directories(path, error);
   if (error) fail(ErrorKind::runtime, "--output-dir", "cannot make ", path, ": ", error.message());
+  open();
+}
+
+RunDir::RunDir(const std::string& path, int64_t step) : path_(path), log_(std::make_unique<Log>()) {
+  keep_lines(file("metrics.jsonl"), [&](const std::string& line) {
+    const auto j = nlohmann::json::parse(line, nullptr, false);
+    return j.is_object() && j.value("step", int64_t{0}) <= step;
+  });
+  keep_lines(file("metrics.csv"), [&](const std::string& line) { return std::atoll(line.c_str()) <= step; });
+  open();
+}
+
+void RunDir::open() {
   log_->file = std::fopen(file("log.txt").c_str(), "ae");
   if (!log_->file)
     fail(ErrorKind::runtime, "--output-dir", "cannot write ", file("log.txt"), ": ", std::strerror(errno));
-  metrics_ = std::make_unique<io::MetricsWriter>(path);
+  metrics_ = std::make_unique<io::MetricsWriter>(path_);
 }
 
 RunDir::~RunDir() = default;
@@ -79,10 +110,9 @@ void RunDir::log(const std::string& line) {
   std::fflush(log_->file);
 }
 
-void RunDir::checkpoint(int64_t step, const Bundle& bundle, bool best, int64_t keep) {
-  const std::string name = cat("checkpoints/step-", step);
-  fs::create_directories(fs::path(path_) / name);
-  save_bundle(file(name + "/model.safetensors"), bundle);
+void RunDir::checkpoint(const Bundle& bundle, const RunState& state, bool best, int64_t keep) {
+  const std::string name = cat("checkpoints/step-", state.place.step);
+  save_checkpoint(file(name), bundle, state);
   point("last", name);
   if (best) point("best", name);
   if (keep < 1) return;

@@ -5,9 +5,12 @@
 #include <string>
 
 #include "freight/io/metrics.h"
-#include "freight/train/bundle.h"
+#include "freight/train/checkpoint.h"
 
 namespace freight::train {
+
+// "runs/MODEL-DATA": where a run goes that is told no directory.
+std::string usual_dir(const Config& config);
 
 class RunDir {
  public:
@@ -16,6 +19,8 @@ class RunDir {
   // Checks, makes and claims the directory; of what it holds only an earlier run's files are removed. Throws
   // Error(runtime) where it cannot be written.
   RunDir(const std::string& path, bool overwrite);
+  // Goes on in the directory of an earlier run: rows of metrics behind `step` are taken back.
+  RunDir(const std::string& path, int64_t step);
   ~RunDir();
   RunDir(const RunDir&) = delete;
   RunDir& operator=(const RunDir&) = delete;
@@ -29,11 +34,12 @@ class RunDir {
   void log(const std::string& line);
   io::MetricsWriter& metrics() { return *metrics_; }
 
-  // Saves checkpoints/step-N/model.safetensors, points `last` (and `best`) at it and removes the oldest beyond `keep`;
-  // what `best` points at stays.
-  void checkpoint(int64_t step, const Bundle& bundle, bool best, int64_t keep);
+  // Saves checkpoints/step-N, points `last` (and `best`) at it and removes the oldest beyond `keep`; what `best` points
+  // at stays.
+  void checkpoint(const Bundle& bundle, const RunState& state, bool best, int64_t keep);
 
  private:
+  void open();
   void point(const std::string& link, const std::string& target);
   std::string path_;
   std::unique_ptr<io::MetricsWriter> metrics_;

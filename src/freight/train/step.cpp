@@ -144,6 +144,13 @@ TrainStep::~TrainStep() = default;
 
 const optim::LossScale* TrainStep::loss_scale() const { return state_->scale.get(); }
 
+std::vector<nn::NamedVariable> TrainStep::state_dict() const {
+  std::vector<nn::NamedVariable> all;
+  if (!state_->scale) return all;
+  for (const nn::NamedVariable& v : state_->scale->state_dict()) all.push_back({"loss_scale." + v.name, v.variable});
+  return all;
+}
+
 TrainStep::Outcome TrainStep::run(const Array& x, const Array& y) {
   State& s = *state_;
   if (s.parts == 1) {

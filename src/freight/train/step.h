@@ -45,6 +45,8 @@ class TrainStep {
   };
   // For batches of these types; plans, but runs nothing.
   Summary summary(const Type& x, const Type& y);
+  // States of the step itself, beside those of optimizer and averages.
+  std::vector<nn::NamedVariable> state_dict() const;
   // Null unless the step computes in f16.
   const optim::LossScale* loss_scale() const;
   // The layer where a step on this batch first goes wrong: diverged.h.

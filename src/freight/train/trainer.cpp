@@ -8,7 +8,7 @@
 #include <cmath>
 #include <ctime>
 #include <filesystem>
-#include <limits>
+#include <optional>
 #include <unordered_set>
 
 #include <nlohmann/json.hpp>
@@ -24,6 +24,7 @@
 #include "freight/optim/schedule.h"
 #include "freight/run/plan.h"
 #include "freight/trace/compile.h"
+#include "freight/train/checkpoint.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/precision.h"
 #include "freight/train/run_dir.h"
@@ -50,12 +51,6 @@ optim::Schedule make_schedule(const Config& c, int64_t steps_per_epoch, int64_t 
                          ? Schedule::one_cycle(c.lr, rest, {.pct_start = c.onecycle_pct_start})
                          : Schedule::constant(c.lr);
   return warmup > 0 ? s.warmup(warmup) : s;
-}
-
-std::string run_name(const Config& c) {
-  const std::string model = std::filesystem::path(c.model).stem().string(),
-                    data = std::filesystem::path(c.data).filename().string();
-  return cat("runs/", model, "-", data);
 }
 
 // The first of NAME, NAME-2, NAME-3, ... that is free: a run without --output-dir never stands in another's way.
@@ -89,10 +84,12 @@ class Run {
 
   Result run() {
     validate(c_);
-    if (c_.output_dir.empty()) c_.output_dir = free_dir(run_name(c_));
-    RunDir::check(c_.output_dir, c_.overwrite);
+    find_start();
+    if (c_.output_dir.empty()) c_.output_dir = free_dir(usual_dir(c_));
+    if (!goes_on_) RunDir::check(c_.output_dir, c_.overwrite);
     prepare();  // what fails here leaves no directory behind, and an old run alone
-    dir_ = std::make_unique<RunDir>(c_.output_dir, c_.overwrite);
+    dir_ = goes_on_ ? std::make_unique<RunDir>(c_.output_dir, place_.step)
+                    : std::make_unique<RunDir>(c_.output_dir, c_.overwrite);
     try {
       record_bad(0);
       announce();
@@ -108,6 +105,24 @@ class Run {
   }
 
  private:
+  // Where --resume says to begin.
+  void find_start() {
+    if (c_.resume.empty()) return;
+    const bool automatic = c_.resume == "auto";
+    if (automatic && c_.output_dir.empty()) c_.output_dir = usual_dir(c_);
+    start_ = find_checkpoint(c_.resume, c_.output_dir, &notes_);
+    if (!start_) {
+      notes_.push_back(cat("nothing to resume in ", c_.output_dir, ": a new run"));
+      return;
+    }
+    need_same_run(*start_, c_);
+    const std::string run = run_of(*start_);
+    if (c_.output_dir.empty()) c_.output_dir = run;
+    std::error_code different;
+    goes_on_ = std::filesystem::equivalent(c_.output_dir, run, different);
+    place_ = start_->place;
+  }
+
   void prepare() {
     started_ = Clock::now();
     const ComputeType compute = compute_type(c_.precision, c_.backend);
@@ -115,7 +130,11 @@ class Run {
     seed(static_cast<uint64_t>(c_.seed));
     task_ = make_task(c_, bad_samples());
     model_ = task_->make_model();
-    if (!c_.weights.empty()) load_weights(model_, c_.weights);
+    if (!c_.weights.empty() && !start_) load_weights(model_, c_.weights);
+    if (start_ && start_->fingerprint != task_->fingerprint()) {
+      fail(ErrorKind::checkpoint, c_.data, "the training data is not that of ", start_->dir,
+           ": its fingerprint differs; --weights starts a new run from the weights");
+    }
     options_ = {.backend = c_.backend == "auto" ? std::string() : c_.backend,
                 .deterministic = c_.deterministic,
                 .recompute = parse_recompute(c_.recompute),
@@ -142,6 +161,35 @@ class Run {
     parse_test_views(c_.tta, views);
     evaluator_ = std::make_unique<Evaluator>(model_, options_, kEvaluationBatch, views);
     plan_ = plan();
+    if (!start_) return;
+    restore(*start_, model_, states());
+    if (place_.step > 0) optimizer_->set_lr(schedule_.at(place_.step - 1));
+    result_.test = place_.test;
+    result_.train_loss = place_.last_loss;
+    result_.train_seconds = place_.train_seconds;
+    result_.steps = place_.step;
+    result_.epochs = place_.epoch - 1;
+    notes_.push_back(complete() ? cat("the run is complete: ", place_.step, " steps were done in ", start_->dir)
+                                : cat("resumed from ", start_->dir, ": weights, optimizer, random numbers; step ",
+                                      place_.step, ", epoch ", place_.epoch,
+                                      place_.batch > 0 ? cat(", after ", place_.batch, " of its batches") : ""));
+  }
+
+  // All that a step changes beside the model.
+  std::vector<nn::NamedVariable> states() const {
+    std::vector<nn::NamedVariable> all = step_->state_dict();
+    for (const auto& v : optimizer_->state_dict()) all.push_back({"optimizer." + v.name, v.variable});
+    if (ema_) {
+      for (const auto& v : ema_->state_dict()) all.push_back({"ema." + v.name, v.variable});
+    }
+    all.push_back({"rng", rng_state()});
+    return all;
+  }
+
+  void checkpoint(bool best) {
+    place_.test = result_.test;
+    place_.last_loss = result_.train_loss;
+    dir_->checkpoint(bundle(), {place_, states(), c_, task_->fingerprint()}, best, c_.keep);
   }
 
   data::BadSamples bad_samples() {
@@ -189,6 +237,8 @@ class Run {
     s.seed = static_cast<uint64_t>(c_.seed);
     s.notes = task_->notes();
     if (!precision_note_.empty()) s.notes.push_back(precision_note_);
+    s.notes.insert(s.notes.end(), notes_.begin(), notes_.end());
+    for (const std::string& note : notes_) dir_->log(note);
     result_.parameters = s.parameters;
     backend_ = plan_.backend;
     dir_->write_text("config.json", to_json(c_) + "\n");
@@ -205,67 +255,69 @@ class Run {
   bool regression() const { return model_.loss == models::Loss::mse; }
 
   void loop() {
-    for (epoch_ = 1; epoch_ <= epochs_ && !result_.interrupted; ++epoch_) run_epoch();
+    while (place_.epoch <= epochs_ && !complete() && !result_.interrupted) run_epoch();
   }
 
+  bool complete() const { return place_.step >= total_ && place_.closed; }
+
+  // The running epoch, from where it stands.
   void run_epoch() {
     const auto start = Clock::now();
     const double waited = feed_->wait_seconds();
-    double loss_sum = 0, right = 0;
-    int64_t seen = 0, batches = 0;
-    StepReport report;
+    const int64_t batch_before = place_.batch, seen_before = place_.seen;
+    const int64_t steps = std::min(steps_per_epoch_, total_ - (place_.epoch - 1) * steps_per_epoch_);
     const auto fill_report = [&](double loss) {
       const double elapsed = std::max(since(start), 1e-9);
-      report = {.epoch = epoch_,
-                .epochs = epochs_,
-                .step = batches,
-                .steps = std::min(steps_per_epoch_, total_ - (epoch_ - 1) * steps_per_epoch_),
-                .total_step = done_,
-                .loss = loss,
-                .mean_loss = loss_sum / static_cast<double>(batches),
-                .top1 = {},
-                .lr = optimizer_->lr(),
-                .samples_per_s = static_cast<double>(seen) / elapsed,
-                .data_percent = 100.0 * (feed_->wait_seconds() - waited) / elapsed,
-                .eta_s = static_cast<double>(total_ - done_) * elapsed / static_cast<double>(batches)};
-      if (!regression()) report.top1 = 100.0 * right / static_cast<double>(seen);
+      const auto done = static_cast<double>(std::max<int64_t>(place_.batch - batch_before, 1));
+      StepReport report{.epoch = place_.epoch,
+                        .epochs = epochs_,
+                        .step = place_.batch,
+                        .steps = steps,
+                        .total_step = place_.step,
+                        .loss = loss,
+                        .mean_loss = place_.loss_sum / static_cast<double>(place_.batch),
+                        .top1 = {},
+                        .lr = optimizer_->lr(),
+                        .samples_per_s = static_cast<double>(place_.seen - seen_before) / elapsed,
+                        .data_percent = 100.0 * (feed_->wait_seconds() - waited) / elapsed,
+                        .eta_s = static_cast<double>(total_ - place_.step) * elapsed / done};
+      if (!regression()) report.top1 = 100.0 * place_.right / static_cast<double>(place_.seen);
+      return report;
     };
-    double loss = 0;
-    feed_->start(epoch_ - 1);
-    while (const data::FeedBatch* next = feed_->next()) {
-      const data::FeedBatch& batch = *next;
-      optimizer_->set_lr(schedule_.at(done_));
-      const TrainStep::Outcome outcome = step_->run(batch.inputs, batch.targets);
-      loss = outcome.loss;
-      ++done_;
-      ++batches;
-      if (!std::isfinite(loss)) diverged(batch, loss);
-      loss_sum += loss;
-      right += outcome.right;
-      seen += batch.count;
-      if (observer_.wants_step()) {
-        fill_report(loss);
-        observer_.on_step(report);
-      }
+    feed_->start(place_.epoch - 1, place_.batch);
+    place_.closed = false;
+    while (place_.batch < steps && !result_.interrupted) {
+      const data::FeedBatch* batch = feed_->next();
+      if (!batch) break;
+      optimizer_->set_lr(schedule_.at(place_.step));
+      const TrainStep::Outcome outcome = step_->run(batch->inputs, batch->targets);
+      if (!std::isfinite(outcome.loss)) diverged(*batch, outcome.loss);
+      result_.train_loss = outcome.loss;
+      ++place_.step;
+      ++place_.batch;
+      place_.loss_sum += outcome.loss;
+      place_.right += outcome.right;
+      place_.seen += batch->count;
+      if (observer_.wants_step()) observer_.on_step(fill_report(outcome.loss));
       if (signals::stop_requested()) result_.interrupted = true;
-      const bool save = (c_.save_every > 0 && done_ % c_.save_every == 0) || signals::take_save_request();
-      if (save && !result_.interrupted) dir_->checkpoint(done_, bundle(), false, c_.keep);
-      if (done_ == total_ || result_.interrupted) break;
+      const bool save = (c_.save_every > 0 && place_.step % c_.save_every == 0) || signals::take_save_request();
+      if (save && !result_.interrupted) checkpoint(false);
     }
-    if (batches == 0) fail(ErrorKind::data, c_.data, "no sample of the train split can be read");
-    result_.train_seconds += since(start);
-    result_.samples_per_second += static_cast<double>(seen);
-    result_.train_loss = loss;
-    result_.steps = done_;
-    if (!result_.interrupted) result_.epochs = epoch_;
-    fill_report(loss);
-    close_epoch(report, since(start));
+    if (place_.batch == 0) fail(ErrorKind::data, c_.data, "no sample of the train split can be read");
+    place_.train_seconds += since(start);
+    result_.train_seconds = place_.train_seconds;
+    trained_seconds_ += since(start);
+    trained_samples_ += place_.seen - seen_before;
+    result_.steps = place_.step;
+    if (!result_.interrupted) result_.epochs = place_.epoch;
+    close_epoch(fill_report(result_.train_loss), since(start), place_.batch < steps || steps == steps_per_epoch_);
   }
 
-  void close_epoch(const StepReport& report, double seconds) {
+  // `whole`: nothing of the epoch is left, should the run be made longer.
+  void close_epoch(const StepReport& report, double seconds, bool whole) {
     EpochReport e{.train = report, .test = {}, .best = false, .seconds = seconds};
-    io::Metrics m{.step = done_,
-                  .epoch = static_cast<double>(epoch_),
+    io::Metrics m{.step = place_.step,
+                  .epoch = static_cast<double>(place_.epoch),
                   .split = "train",
                   .loss = report.mean_loss,
                   .top1 = report.top1,
@@ -274,26 +326,32 @@ class Run {
                   .data_s = report.data_percent / 100.0 * seconds,
                   .step_s = seconds / static_cast<double>(std::max<int64_t>(report.step, 1)),
                   .mem_bytes = static_cast<int64_t>(plan_.arena_bytes)};
-    dir_->metrics().write(m);
-    const bool last = epoch_ == epochs_;
-    if (!result_.interrupted && (last || epoch_ % c_.eval_every == 0)) {
+    if (report.samples_per_s > 0) dir_->metrics().write(m);  // else only the evaluation was left, and the row is there
+    const bool last = place_.epoch == epochs_;
+    if (!result_.interrupted && (last || place_.epoch % c_.eval_every == 0)) {
       e.test = evaluate();
     }
     if (e.test) {
       const double score = e.test->top1.value_or(-e.test->loss);
-      e.best = score > best_score_;
-      if (e.best) best_score_ = score;
-      dir_->metrics().write({.step = done_,
-                             .epoch = static_cast<double>(epoch_),
+      e.best = score > place_.best_score;
+      if (e.best) place_.best_score = score;
+      dir_->metrics().write({.step = place_.step,
+                             .epoch = static_cast<double>(place_.epoch),
                              .split = "test",
                              .loss = e.test->loss,
                              .top1 = e.test->top1,
                              .samples_per_s = static_cast<double>(e.test->count) / std::max(e.test->seconds, 1e-9)});
     }
-    dir_->log(cat("epoch ", epoch_, "/", epochs_, " loss ", fixed(report.mean_loss, 4), top1_text(report.top1),
+    dir_->log(cat("epoch ", place_.epoch, "/", epochs_, " loss ", fixed(report.mean_loss, 4), top1_text(report.top1),
                   e.test ? cat(" test loss ", fixed(e.test->loss, 4), top1_text(e.test->top1)) : std::string(),
                   e.best ? " * best" : ""));
-    dir_->checkpoint(done_, bundle(), e.best, c_.keep);
+    place_.closed = !result_.interrupted;
+    if (place_.closed && whole) {
+      ++place_.epoch;
+      place_.batch = place_.seen = 0;
+      place_.loss_sum = place_.right = 0;
+    }
+    checkpoint(e.best);
     observer_.on_epoch(e);
   }
 
@@ -322,7 +380,7 @@ class Run {
              task_->preprocessing(),
              task_->classes(),
              {{"data", c_.data},
-              {"steps", cat(done_)},
+              {"steps", cat(place_.step)},
               {"test_loss", cat(result_.test.loss)},
               {"seed", cat(c_.seed)},
               {"val_split", cat(c_.val_split)}}};
@@ -333,7 +391,7 @@ class Run {
   }
 
   void finish() {
-    result_.samples_per_second /= std::max(result_.train_seconds, 1e-9);
+    result_.samples_per_second = static_cast<double>(trained_samples_) / std::max(trained_seconds_, 1e-9);
     result_.output_dir = c_.output_dir;
     result_.model_path = dir_->file("model.safetensors");
     if (ema_) ema_->swap();
@@ -349,10 +407,13 @@ class Run {
     } catch (const Error& e) {
       layer = cat("(the first bad layer could not be found: ", e.what(), ")");
     }
-    io::Metrics m{
-        .step = done_, .epoch = static_cast<double>(epoch_), .split = "train", .loss = loss, .lr = optimizer_->lr()};
-    dir_->metrics().write(m);
-    fail(ErrorKind::diverged, "train", "the loss is ", loss, " at step ", done_, " (epoch ", epoch_, ", lr ",
+    const int64_t step = place_.step + 1;
+    dir_->metrics().write({.step = step,
+                           .epoch = static_cast<double>(place_.epoch),
+                           .split = "train",
+                           .loss = loss,
+                           .lr = optimizer_->lr()});
+    fail(ErrorKind::diverged, "train", "the loss is ", loss, " at step ", step, " (epoch ", place_.epoch, ", lr ",
          optimizer_->lr(), "); first not finite: ", layer.empty() ? "the loss alone" : layer, "; ", rescue(),
          "; try a smaller --lr or --clip-grad-norm 1");
   }
@@ -364,7 +425,7 @@ class Run {
     for (const nn::NamedVariable& v : model_.net->state_dict()) {
       for (const float x : v.variable.array().to_vector<float>()) finite = finite && std::isfinite(x);
     }
-    if (finite) dir_->checkpoint(done_ - 1, bundle(), false, c_.keep);
+    if (finite) checkpoint(false);
     const std::string last = dir_->file("last/model.safetensors");
     if (!std::filesystem::exists(last)) return "no weights were saved yet";
     return cat(finite ? "the weights before that step are in " : "the last saved weights are in ", last);
@@ -418,8 +479,12 @@ class Run {
   std::string backend_, precision_note_;
   TrainStep::Summary plan_;
   Clock::time_point started_;
-  int64_t steps_per_epoch_ = 0, total_ = 0, epochs_ = 0, epoch_ = 0, done_ = 0;
-  double best_score_ = -std::numeric_limits<double>::infinity();  // top1, or the negative loss of a regression
+  int64_t steps_per_epoch_ = 0, total_ = 0, epochs_ = 0, trained_samples_ = 0;
+  double trained_seconds_ = 0;       // by this process
+  std::optional<Checkpoint> start_;  // where the run goes on from
+  bool goes_on_ = false;             // in the directory of that run
+  Place place_;
+  std::vector<std::string> notes_;  // about that
 };
 
 }  // namespace

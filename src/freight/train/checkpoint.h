@@ -1,0 +1,64 @@
+// Checkpoints: the directory step-N with model.safetensors (the weights, as a bundle), state.safetensors (what a run
+// needs beside them to go on as if it had never stopped) and manifest.json (size and SHA-256 of both). A checkpoint
+// appears under its name whole or not at all.
+#pragma once
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "freight/io/safetensors.h"
+#include "freight/nn/module.h"
+#include "freight/train/bundle.h"
+#include "freight/train/config.h"
+#include "freight/train/evaluate.h"
+
+namespace freight::train {
+
+// Where a run stands: between two steps.
+struct Place {
+  int64_t step = 0;    // steps done
+  int64_t epoch = 1;   // the running one, from 1
+  int64_t batch = 0;   // of it that are done
+  bool closed = true;  // nothing of what follows the last step, an evaluation, is left to do
+  // Sums over those batches.
+  double loss_sum = 0, right = 0;
+  int64_t seen = 0;
+  double last_loss = 0;
+  double best_score = -std::numeric_limits<double>::infinity();  // top1, or the negative loss of a regression
+  Evaluation test = {};                                          // the last one
+  double train_seconds = 0;
+};
+
+struct RunState {
+  Place place;
+  std::vector<nn::NamedVariable> variables;  // of optimizer, averages, loss scale and random numbers
+  Config config;
+  uint64_t fingerprint = 0;  // of the training data
+};
+
+// Makes the directory, in place of one of that name. Throws Error(runtime) where it cannot be written.
+void save_checkpoint(const std::string& dir, const Bundle& bundle, const RunState& state);
+
+struct Checkpoint {
+  std::string dir;
+  Place place;
+  Config config;  // without what belongs to a machine: directories
+  uint64_t fingerprint = 0;
+};
+
+// The checkpoint that `resume` means: the path of a run's directory (its newest), of a checkpoint, or of a file in it;
+// or "auto": the newest intact one in the output directory, and none where there is no run. Damaged ones that auto
+// passes over are told in `notes`. Throws Error(checkpoint) for a path without one, and for a damaged one: what is
+// wrong with which file, and the path of the newest that is intact.
+std::optional<Checkpoint> find_checkpoint(const std::string& resume, const std::string& output_dir,
+                                          std::vector<std::string>* notes = nullptr);
+// The directory of the run that a checkpoint is part of.
+std::string run_of(const Checkpoint& checkpoint);
+// Puts weights and state back. Throws Error(checkpoint) where they are not those of this net and optimizer.
+void restore(const Checkpoint& checkpoint, models::Model& model, const std::vector<nn::NamedVariable>& variables);
+// Throws Error(usage) naming flag, old and new value where the configuration would be another run than the
+// checkpoint's; its length, and what cannot change results, may differ.
+void need_same_run(const Checkpoint& checkpoint, const Config& config);
+
+}  // namespace freight::train

@@ -1,0 +1,255 @@
+// A run that stops and goes on is the run that never stopped: weights and metrics to the bit, wherever it was stopped.
+// And what is refused: damaged checkpoints, other data, another configuration.
+#include <signal.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "freight/train/checkpoint.h"
+#include "freight/train/signals.h"
+#include "freight/train/trainer.h"
+#include "tests/support/files.h"
+#include "tests/support/small_digits.h"
+
+namespace freight::train {
+namespace {
+
+using freight::testing::expect_error;
+using freight::testing::read_text;
+using freight::testing::TemporaryDir;
+
+constexpr const char* kNet = R"({"format": "freight-model-1", "name": "net", "input": [1, 28, 28],
+  "net": {"type": "Sequential", "layers": [
+    {"type": "Conv2d", "in": 1, "out": 4, "kernel": 3, "stride": 2}, {"type": "BatchNorm2d", "channels": 4},
+    {"type": "ReLU"}, {"type": "Flatten"}, {"type": "Dropout", "p": 0.3},
+    {"type": "Linear", "in": 676, "out": 16}, {"type": "ReLU"}, {"type": "Linear", "in": 16, "out": 10}]}})";
+
+// Asks to stop after a number of steps of this process, or in the midst of an evaluation.
+struct Stopper : Observer {
+  explicit Stopper(int64_t after, bool evaluating = false) : steps(after), in_evaluation(evaluating) {}
+  bool wants_step() override {
+    if (!in_evaluation && --steps == 0) raise(SIGTERM);
+    return false;
+  }
+  void on_evaluation_progress(int64_t, int64_t) override {
+    if (in_evaluation && --steps == 0) raise(SIGTERM);
+  }
+  void on_start(const Start& s) override { notes = s.notes; }
+  int64_t steps;
+  bool in_evaluation;
+  std::vector<std::string> notes;
+};
+
+class Resume : public ::testing::Test {
+ protected:
+  Resume() {
+    signals::install();
+    signals::reset();
+    test::write_small_digits(dir_.path());
+    io::write_file_atomic(dir_ / "net.json", std::string_view(kNet));
+    config_ = recipe(dir_.path());
+    config_.model = dir_ / "net.json";
+    config_.batch_size = 32;  // 20 steps an epoch
+    config_.epochs = 5;
+    config_.lr = 0.02;
+    config_.momentum = 0.9;
+    config_.lr_scheduler = "onecycle";
+    config_.deterministic = true;
+    config_.flip = true;
+    config_.crop_padding = 2;
+    config_.mixup_alpha = 0.2;
+    config_.workers = 2;
+  }
+  ~Resume() override { signals::reset(); }
+
+  Config at(const std::string& run) const {
+    Config c = config_;
+    c.output_dir = dir_ / run;
+    return c;
+  }
+  Result run(const Config& c, int64_t stop_after = -1, bool in_evaluation = false) {
+    signals::reset();
+    Stopper observer(stop_after, in_evaluation);
+    const Result r = train(c, observer);
+    notes_ = join(observer.notes, "\n");
+    signals::reset();
+    return r;
+  }
+  Result go_on(Config c, int64_t stop_after = -1, bool in_evaluation = false) {
+    c.resume = "auto";
+    return run(c, stop_after, in_evaluation);
+  }
+  // Step, epoch, split, loss, top1 and rate of each whole epoch.
+  std::vector<std::string> metrics(const std::string& run) const {
+    std::vector<std::string> rows;
+    for (const std::string& line : split(read_text(dir_ / (run + "/metrics.jsonl")), '\n')) {
+      const auto j = nlohmann::json::parse(line, nullptr, false);
+      if (!j.is_object() || (j["split"] == "train" && j["step"].get<int64_t>() % 20 != 0)) continue;
+      rows.push_back(cat(j["step"].dump(), " ", j["split"].dump(), " ", j["loss"].dump(), " ", j["top1"].dump(), " ",
+                         j["lr"].dump()));
+    }
+    std::sort(rows.begin(), rows.end());
+    return rows;
+  }
+  void expect_equal(const std::string& a, const std::string& b) {
+    EXPECT_EQ(read_text(dir_ / (a + "/model.safetensors")), read_text(dir_ / (b + "/model.safetensors")));
+    EXPECT_EQ(metrics(a), metrics(b));
+  }
+  // A whole run, and one that is stopped after `steps`.
+  void check(int64_t steps, bool in_evaluation = false) {
+    run(at("whole"));
+    EXPECT_TRUE(run(at("parts"), steps, in_evaluation).interrupted);
+    const Result r = go_on(at("parts"));
+    EXPECT_FALSE(r.interrupted);
+    EXPECT_EQ(r.steps, 100);
+    EXPECT_NE(notes_.find("resumed from"), std::string::npos) << notes_;
+    expect_equal("whole", "parts");
+  }
+
+  TemporaryDir dir_;
+  Config config_;
+  std::string notes_;
+};
+
+TEST_F(Resume, InTheMidstOfAnEpoch) { check(50); }
+TEST_F(Resume, AtTheEndOfAnEpochBeforeItsEvaluation) { check(40); }
+TEST_F(Resume, InTheMidstOfAnEvaluation) { check(2, true); }
+
+TEST_F(Resume, WithAveragesAndPartsOfBatches) {
+  config_.model_ema = 0.9;
+  config_.grad_accum = 2;
+  config_.clip_grad_norm = 1;
+  check(33);
+}
+
+TEST_F(Resume, OfEveryOptimizer) {
+  for (const char* name : {"adam", "adamw", "lion", "muon"}) {
+    SCOPED_TRACE(name);
+    config_.optimizer = name;
+    config_.lr = 0.002;
+    config_.overwrite = true;
+    run(at("whole"));
+    run(at("parts"), 50);
+    config_.overwrite = false;
+    go_on(at("parts"));
+    expect_equal("whole", "parts");
+  }
+}
+
+TEST_F(Resume, WithLossScalingOnTheReferenceBackend) {
+  config_.backend = "ref";
+  config_.precision = "fp16";
+  config_.model = "mlp";
+  config_.epochs = 1;
+  run(at("whole"));
+  run(at("parts"), 7);
+  go_on(at("parts"));
+  expect_equal("whole", "parts");
+}
+
+TEST_F(Resume, ManyTimesWithAnotherNumberOfWorkers) {
+  run(at("whole"));
+  Config c = at("parts");
+  run(c, 7);
+  for (const int workers : {0, 1, 3, 2}) {
+    c.workers = workers;
+    go_on(c, 11);
+  }
+  go_on(c);
+  expect_equal("whole", "parts");
+}
+
+TEST_F(Resume, AfterTheLastStepSaysThatTheRunIsComplete) {
+  const Result whole = run(at("whole"));
+  const std::string model = read_text(dir_ / "whole/model.safetensors");
+  const Result again = go_on(at("whole"));
+  EXPECT_NE(notes_.find("the run is complete: 100 steps"), std::string::npos) << notes_;
+  EXPECT_EQ(again.steps, 100);
+  EXPECT_EQ(again.test.top1, whole.test.top1);
+  EXPECT_EQ(read_text(dir_ / "whole/model.safetensors"), model);
+}
+
+TEST_F(Resume, ALongerRunGoesOnWhereTheShorterEnded) {
+  config_.lr_scheduler = "constant";
+  config_.max_steps = 70;
+  run(at("whole"));
+  config_.max_steps = 30;
+  run(at("parts"));
+  config_.max_steps = 70;
+  go_on(at("parts"));
+  EXPECT_EQ(read_text(dir_ / "whole/model.safetensors"), read_text(dir_ / "parts/model.safetensors"));
+}
+
+TEST_F(Resume, IntoAnotherDirectoryLeavesTheFirstAsItWas) {
+  run(at("whole"));
+  run(at("parts"), 50);
+  const std::string before = read_text(dir_ / "parts/metrics.jsonl");
+  Config c = at("rest");
+  c.resume = dir_ / "parts/checkpoints/step-50";
+  run(c);
+  EXPECT_EQ(read_text(dir_ / "whole/model.safetensors"), read_text(dir_ / "rest/model.safetensors"));
+  EXPECT_EQ(read_text(dir_ / "parts/metrics.jsonl"), before);
+}
+
+TEST_F(Resume, RowsBehindTheCheckpointAreTakenBack) {
+  run(at("parts"), 50);
+  const std::string before = read_text(dir_ / "parts/metrics.csv");
+  io::write_file_atomic(dir_ / "parts/metrics.csv", std::string_view(before + "61,4,train,1,2,3,4,5,6,7,8\n"));
+  Config c = at("parts");
+  c.resume = c.output_dir;
+  run(c, 1);
+  EXPECT_EQ(read_text(dir_ / "parts/metrics.csv").find("\n61,4,train,1,2"), std::string::npos);
+  EXPECT_EQ(read_text(dir_ / "parts/metrics.csv").rfind(before, 0), 0u);
+}
+
+TEST_F(Resume, OfADamagedCheckpointOffersTheOneBefore) {
+  run(at("parts"), 50);
+  const std::string newest = dir_ / "parts/checkpoints/step-50", before = dir_ / "parts/checkpoints/step-40";
+  for (const char* name : {"state.safetensors", "model.safetensors"}) {
+    const std::string file = newest + "/" + name, good = read_text(file);
+    std::string bad = good;
+    bad[bad.size() / 2] = static_cast<char>(bad[bad.size() / 2] ^ 4);
+    io::write_file_atomic(file, std::string_view(bad));
+    Config c = at("parts");
+    c.resume = c.output_dir;
+    expect_error(ErrorKind::checkpoint, {name, "SHA-256 differs", "--resume", before}, [&] { run(c); });
+    io::write_file_atomic(file, std::string_view(good).substr(0, good.size() - 9));
+    expect_error(ErrorKind::checkpoint, {name, "size differs", before}, [&] { run(c); });
+    std::filesystem::remove(file);
+    expect_error(ErrorKind::checkpoint, {name, "missing", before}, [&] { run(c); });
+    std::vector<std::string> notes;
+    const auto found = find_checkpoint("auto", c.output_dir, &notes);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->place.step, 40);
+    ASSERT_EQ(notes.size(), 1u);
+    EXPECT_NE(notes[0].find(name), std::string::npos);
+    io::write_file_atomic(file, std::string_view(good));
+  }
+  io::write_file_atomic(newest + "/manifest.json", std::string_view("{"));
+  expect_error(ErrorKind::checkpoint, {"manifest.json", before}, [&] { find_checkpoint(dir_ / "parts", ""); });
+}
+
+TEST_F(Resume, WhatWouldBeAnotherRunIsRefused) {
+  run(at("parts"), 5);
+  const auto refused = [&](ErrorKind kind, const std::vector<std::string>& parts, auto change) {
+    Config c = at("parts");
+    c.resume = "auto";
+    change(c);
+    expect_error(kind, parts, [&] { run(c); });
+  };
+  refused(ErrorKind::usage, {"--batch-size", "16", "32", "--weights"}, [](Config& c) { c.batch_size = 16; });
+  refused(ErrorKind::usage, {"--optimizer", "adam", "sgd"}, [](Config& c) { c.optimizer = "adam"; });
+  refused(ErrorKind::usage, {"--resume", "no-such"}, [](Config& c) { c.resume = "no-such"; });
+  refused(ErrorKind::checkpoint, {"no checkpoint"}, [&](Config& c) { c.resume = dir_.path(); });
+  test::write_idx_split(dir_.path(), "train", data::draw_digits(7, 640));
+  refused(ErrorKind::checkpoint, {"fingerprint"}, [](Config&) {});
+}
+
+TEST_F(Resume, AutoWithoutARunBeginsOne) {
+  config_.epochs = 1;
+  EXPECT_EQ(go_on(at("new")).steps, 20);
+  EXPECT_NE(notes_.find("nothing to resume"), std::string::npos) << notes_;
+}
+
+}  // namespace
+}  // namespace freight::train
