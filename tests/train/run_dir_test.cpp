@@ -77,6 +77,7 @@ TEST(RunDir, KeepsTheLastCheckpointsAndTheBest) {
   const TemporaryDir dir;
   RunDir run(dir / "run", false);
   for (int64_t step = 1; step <= 12; ++step) run.checkpoint(tiny_bundle(), at(step), step == 2, 3);
+  run.settle();
   std::vector<std::string> left;
   for (const auto& e : std::filesystem::directory_iterator(dir / "run/checkpoints")) {
     left.push_back(e.path().filename().string());

@@ -3,27 +3,51 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
 #include "freight/base/error.h"
+#include "freight/base/threads.h"
 
 namespace freight {
+
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+
+// Large blocks come from the system, full of zeros, on pages of its large size where it has them: kernels that step
+// over long rows would otherwise wait for addresses to be looked up.
+bool is_large(size_t bytes) { return bytes >= 2 * kHugePage; }
+
+size_t rounded(size_t bytes) {
+  const size_t unit = is_large(bytes) ? kHugePage : 64;
+  return (bytes + unit - 1) / unit * unit;
+}
+
+void* allocate_large(size_t bytes) {
+  const size_t size = rounded(bytes);
+  void* p = mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return nullptr;
+  auto* begin = static_cast<char*>(p);
+  auto* aligned = begin + (kHugePage - reinterpret_cast<uintptr_t>(begin) % kHugePage) % kHugePage;
+  if (aligned > begin) munmap(begin, static_cast<size_t>(aligned - begin));
+  if (aligned < begin + kHugePage) munmap(aligned + size, static_cast<size_t>(begin + kHugePage - aligned));
+  madvise(aligned, size, MADV_HUGEPAGE);  // a hint: refused where the system has none
+  return aligned;
+}
+
+}  // namespace
 
 std::shared_ptr<Storage> Storage::allocate(size_t bytes) {
   std::shared_ptr<Storage> s(new Storage);
   s->size_ = bytes;
-  // Large blocks lie on pages of their own size class where the system has it: kernels that step over long rows would
-  // otherwise wait for addresses to be looked up.
-  constexpr size_t kHugePage = size_t{2} << 20;
-  const size_t unit = bytes >= 2 * kHugePage ? kHugePage : 64;
-  const size_t rounded = (bytes + unit - 1) / unit * unit;
-  s->data_ = std::aligned_alloc(unit, rounded ? rounded : 64);
+  const size_t size = std::max<size_t>(rounded(bytes), 64);
+  s->data_ = is_large(bytes) ? allocate_large(bytes) : std::aligned_alloc(64, size);
   if (!s->data_) fail(ErrorKind::capacity, "memory", "cannot allocate ", human_bytes(static_cast<double>(bytes)));
   s->owned_ = true;
-  if (unit == kHugePage) madvise(s->data_, rounded, MADV_HUGEPAGE);  // a hint: refused where the system has none
-  std::memset(s->data_, 0, rounded ? rounded : 64);
+  if (!is_large(bytes)) std::memset(s->data_, 0, size);
   return s;
 }
 
@@ -36,7 +60,12 @@ std::shared_ptr<Storage> Storage::borrow(void* data, size_t bytes, std::shared_p
 }
 
 Storage::~Storage() {
-  if (owned_) std::free(data_);
+  if (!owned_) return;
+  if (is_large(size_)) {
+    munmap(data_, rounded(size_));
+  } else {
+    std::free(data_);
+  }
 }
 
 Array::Array(DType dtype, const Shape& shape) : dtype_(dtype), shape_(shape) { storage_ = Storage::allocate(bytes()); }
@@ -59,7 +88,13 @@ void Array::fill_from(const void* src, size_t n) {
 
 Array Array::clone() const {
   Array a(dtype_, shape_);
-  std::memcpy(a.raw(), raw(), bytes());
+  constexpr size_t kChunk = kHugePage;
+  const auto* from = static_cast<const char*>(raw());
+  auto* to = static_cast<char*>(a.raw());
+  parallel_for(static_cast<int64_t>((bytes() + kChunk - 1) / kChunk), [&](int64_t i) {
+    const size_t start = static_cast<size_t>(i) * kChunk;
+    std::memcpy(to + start, from + start, std::min(kChunk, bytes() - start));
+  });
   return a;
 }
 

@@ -76,7 +76,7 @@ data::PictureGeometry Preprocessing::geometry() const {
   return {.channels = input[0], .rows = input[1], .columns = input[2], .resize = resize};
 }
 
-void save_bundle(const std::string& path, const Bundle& bundle) {
+io::SafeTensors to_file(const Bundle& bundle) {
   io::SafeTensors file;
   for (const nn::NamedVariable& v : bundle.model.net->state_dict())
     file.tensors.emplace_back(v.name, v.variable.array());
@@ -98,8 +98,10 @@ void save_bundle(const std::string& path, const Bundle& bundle) {
                    {"preprocessing", preprocessing.dump()},
                    {"classes", json(bundle.classes).dump()},
                    {"provenance", provenance.dump()}};
-  io::save_safetensors(path, file);
+  return file;
 }
+
+void save_bundle(const std::string& path, const Bundle& bundle) { io::save_safetensors(path, to_file(bundle)); }
 
 Bundle load_bundle(const std::string& path) {
   const io::SafeTensors file = io::load_safetensors(path);

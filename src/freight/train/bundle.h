@@ -10,6 +10,7 @@
 #include "freight/data/dataset.h"
 #include "freight/data/tokenizer.h"
 #include "freight/data/tokens.h"
+#include "freight/io/safetensors.h"
 #include "freight/models/models.h"
 
 namespace freight::train {
@@ -36,6 +37,8 @@ struct Bundle {
   std::map<std::string, std::string> provenance;  // data, metrics, version: shown, not needed
 };
 
+// What is stored; the arrays are those of the model.
+io::SafeTensors to_file(const Bundle& bundle);
 // Written aside, synced and renamed: the previous file survives a failure.
 void save_bundle(const std::string& path, const Bundle& bundle);
 // Throws Error(checkpoint) naming the file: damaged, not a Freight model, or weights that do not fit the spec.

@@ -160,7 +160,17 @@ Checkpoint load_or_offer(const std::string& dir) {
 
 }  // namespace
 
-void save_checkpoint(const std::string& dir, const Bundle& bundle, const RunState& state) {
+Snapshot snapshot(const Bundle& bundle, const RunState& state) {
+  Snapshot s{state.place.step, to_file(bundle), {}};
+  s.state.metadata = {{"place", to_json(state.place).dump()},
+                      {"config", to_json(state.config)},
+                      {"fingerprint", cat(state.fingerprint)}};
+  for (auto& [name, array] : s.model.tensors) array = array.clone();
+  for (const nn::NamedVariable& v : state.variables) s.state.tensors.emplace_back(v.name, v.variable.array().clone());
+  return s;
+}
+
+void save_checkpoint(const std::string& dir, const Snapshot& snapshot) {
   const fs::path target(dir);
   const std::string parent = target.parent_path().string(), name = target.filename().string();
   const std::string fresh = cat(parent, "/.", name, ".new"), old = cat(parent, "/.", name, ".old");
@@ -169,14 +179,9 @@ void save_checkpoint(const std::string& dir, const Bundle& bundle, const RunStat
     if (starts_with(e.path().filename().string(), ".step-")) fs::remove_all(e.path());
   }
   fs::create_directories(fresh);
-  save_bundle(fresh + "/" + kModel, bundle);
-  io::SafeTensors file;
-  file.metadata = {{"place", to_json(state.place).dump()},
-                   {"config", to_json(state.config)},
-                   {"fingerprint", cat(state.fingerprint)}};
-  for (const nn::NamedVariable& v : state.variables) file.tensors.emplace_back(v.name, v.variable.array());
-  io::save_safetensors(fresh + "/" + kState, file);
-  json manifest = {{"format", kFormat}, {"step", state.place.step}, {"files", json::object()}};
+  io::save_safetensors(fresh + "/" + kModel, snapshot.model);
+  io::save_safetensors(fresh + "/" + kState, snapshot.state);
+  json manifest = {{"format", kFormat}, {"step", snapshot.step}, {"files", json::object()}};
   for (const char* part : {kModel, kState}) {
     const std::string path = fresh + "/" + part;
     manifest["files"][part] = {{"bytes", fs::file_size(path)}, {"sha256", data::sha256_of(path)}};

@@ -37,8 +37,14 @@ struct RunState {
   uint64_t fingerprint = 0;  // of the training data
 };
 
+// Copies of all values at one moment, to be written while the run goes on.
+struct Snapshot {
+  int64_t step = 0;
+  io::SafeTensors model, state;
+};
+Snapshot snapshot(const Bundle& bundle, const RunState& state);
 // Makes the directory, in place of one of that name. Throws Error(runtime) where it cannot be written.
-void save_checkpoint(const std::string& dir, const Bundle& bundle, const RunState& state);
+void save_checkpoint(const std::string& dir, const Snapshot& snapshot);
 
 struct Checkpoint {
   std::string dir;

@@ -88,7 +88,9 @@ void RunDir::open() {
   metrics_ = std::make_unique<io::MetricsWriter>(path_);
 }
 
-RunDir::~RunDir() = default;
+RunDir::~RunDir() {
+  if (writing_.valid()) writing_.wait();
+}
 
 void RunDir::write_text(const std::string& name, const std::string& text) {
   io::write_file_atomic(file(name), std::string_view(text));
@@ -111,8 +113,18 @@ void RunDir::log(const std::string& line) {
 }
 
 void RunDir::checkpoint(const Bundle& bundle, const RunState& state, bool best, int64_t keep) {
-  const std::string name = cat("checkpoints/step-", state.place.step);
-  save_checkpoint(file(name), bundle, state);
+  settle();
+  auto taken = std::make_shared<const Snapshot>(snapshot(bundle, state));
+  writing_ = std::async(std::launch::async, [this, taken, best, keep] { write(*taken, best, keep); });
+}
+
+void RunDir::settle() {
+  if (writing_.valid()) writing_.get();
+}
+
+void RunDir::write(const Snapshot& taken, bool best, int64_t keep) {
+  const std::string name = cat("checkpoints/step-", taken.step);
+  save_checkpoint(file(name), taken);
   point("last", name);
   if (best) point("best", name);
   if (keep < 1) return;

@@ -1,6 +1,7 @@
 // The directory of a run: run.json, config.json, model.json, log.txt, metrics.*, checkpoints/step-N with `last` and
 // `best`, and the final model.safetensors. A directory that is not empty is never overwritten unless asked.
 #pragma once
+#include <future>
 #include <memory>
 #include <string>
 
@@ -35,16 +36,20 @@ class RunDir {
   io::MetricsWriter& metrics() { return *metrics_; }
 
   // Saves checkpoints/step-N, points `last` (and `best`) at it and removes the oldest beyond `keep`; what `best` points
-  // at stays.
+  // at stays. Returns as soon as all values are copied; a thread writes them while the run goes on.
   void checkpoint(const Bundle& bundle, const RunState& state, bool best, int64_t keep);
+  // Waits until the last checkpoint is written; what went wrong there is thrown here, or by the next checkpoint().
+  void settle();
 
  private:
+  void write(const Snapshot& taken, bool best, int64_t keep);
   void open();
   void point(const std::string& link, const std::string& target);
   std::string path_;
   std::unique_ptr<io::MetricsWriter> metrics_;
   struct Log;
   std::unique_ptr<Log> log_;
+  std::future<void> writing_;
 };
 
 }  // namespace freight::train

@@ -395,6 +395,7 @@ class Run {
     result_.output_dir = c_.output_dir;
     result_.model_path = dir_->file("model.safetensors");
     if (ema_) ema_->swap();
+    dir_->settle();
     save_bundle(result_.model_path, bundle());
     if (ema_) ema_->swap();
     result_.total_seconds = since(started_);
@@ -426,6 +427,7 @@ class Run {
       for (const float x : v.variable.array().to_vector<float>()) finite = finite && std::isfinite(x);
     }
     if (finite) checkpoint(false);
+    dir_->settle();
     const std::string last = dir_->file("last/model.safetensors");
     if (!std::filesystem::exists(last)) return "no weights were saved yet";
     return cat(finite ? "the weights before that step are in " : "the last saved weights are in ", last);
