@@ -203,6 +203,7 @@ int train_command(const Args& args) {
                              ? train::recipe(probe.data, probe.recipe, probe.data_dir)
                              : resumed(probe, [&](train::Config& c) { options(c, flags)->peek(args); });
   flags = {};
+  if (!probe.model.empty()) train::set_model(config, probe.model);
   const auto o = options(config, flags);
   if (o->parse(args) == Options::Outcome::done) return 0;
   train::validate(config);

@@ -129,5 +129,17 @@ TEST(Config, UnknownNamesGiveTheNearest) {
   expect_error(ErrorKind::usage, {"--lr-scheduler", "did you mean cosine?"}, [&] { validate(c); });
 }
 
+TEST(Config, AnotherModelThanTheRecipesHasItsOwnSizes) {
+  Config c;
+  set_from_json(c, R"({"model": "lstm_text", "dropout": 0.5, "text": {"layers": 2, "width": 64}})", "test");
+  set_model(c, "lstm_text");
+  EXPECT_EQ(c.layers, 2);
+  set_model(c, "textcnn");
+  EXPECT_EQ(c.model, "textcnn");
+  EXPECT_EQ(c.layers, 0);
+  EXPECT_EQ(c.width, 0);
+  EXPECT_EQ(c.dropout, 0);
+}
+
 }  // namespace
 }  // namespace freight::train

@@ -60,7 +60,7 @@ class TextTraining : public ::testing::Test {
   }
   Config config(const std::string& file, const std::string& model) const {
     Config c = recipe(dir_ / file);
-    c.model = model;
+    set_model(c, model);
     c.epochs = 8;
     c.lr = 0.02;
     c.batch_size = 32;
@@ -325,7 +325,7 @@ TEST_P(RealTexts, TrainForAShortWhile) {
   const TemporaryDir dir;
   Config c = recipe(t.name, "default", data);
   c.data_dir = data;
-  c.model = t.model;
+  set_model(c, t.model);
   c.max_length = std::min<int64_t>(c.max_length == 0 ? 128 : c.max_length, 128);
   c.max_steps = t.steps;
   c.lr_warmup_epochs = 0;
@@ -349,7 +349,7 @@ TEST(Sst2, AFewHundredStepsTellMostSentences) {
   const TemporaryDir dir;
   Config c = recipe("sst2", "default", data);
   c.data_dir = data;
-  c.model = "text_bow";
+  set_model(c, "text_bow");
   c.max_length = 64;
   c.epochs = 1;
   c.lr = 3e-3;

@@ -77,6 +77,9 @@ struct Config {
 // The recipe for a data set: "default", another name that the set has ("fast"), or a recipe FILE.json of the user's.
 // Throws Error(usage) that lists the names. `data_dir` is where a named set of the user's own is looked for first.
 Config recipe(const std::string& data, const std::string& name = "default", const std::string& data_dir = {});
+// Takes a model. What a recipe says of its own model's net (layers, width, directions, dropout) does not hold for
+// another.
+void set_model(Config& config, const std::string& model);
 std::vector<std::string> recipe_names(const std::string& data, const std::string& data_dir = {});
 // Throws Error(usage) naming the field for values that cannot work (batch 0, learning rate NaN, unknown optimizer).
 void validate(const Config& config);

@@ -86,6 +86,14 @@ Config recipe(const std::string& data, const std::string& name, const std::strin
        join(recipe_names(data, data_dir), ", "), " for data ", data, ", or a FILE.json");
 }
 
+void set_model(Config& c, const std::string& model) {
+  if (model == c.model) return;
+  c.model = model;
+  c.layers = c.width = 0;
+  c.bidirectional = false;
+  c.dropout = 0;
+}
+
 std::vector<std::string> recipe_names(const std::string& data, const std::string& data_dir) {
   std::vector<std::string> names;
   for (const Recipe* r : for_data(data, data_dir)) names.push_back(r->name);
