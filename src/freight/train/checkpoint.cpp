@@ -235,9 +235,10 @@ void restore(const Checkpoint& c, models::Model& model, const std::vector<nn::Na
     v.variable.set(*stored);
   }
   if (file.tensors.size() == variables.size()) return;
-  for (const auto& [name, array] : file.tensors) {
-    const bool known = std::any_of(variables.begin(), variables.end(), [&](const auto& v) { return v.name == name; });
-    if (!known) damaged(path, cat("holds ", name, ", which this run does not have"));
+  for (const auto& stored : file.tensors) {
+    const bool known =
+        std::any_of(variables.begin(), variables.end(), [&](const auto& v) { return v.name == stored.first; });
+    if (!known) damaged(path, cat("holds ", stored.first, ", which this run does not have"));
   }
 }
 

@@ -47,7 +47,7 @@ class Memory {
  public:
   Memory() {
     key_ = cat(cpu_info().model, ", oneDNN ", DNNL_VERSION_MAJOR, ".", DNNL_VERSION_MINOR, ".", DNNL_VERSION_PATCH,
-               ", ", thread_count(), " threads");
+               ", kernels ", kRevision, ", ", thread_count(), " threads");
     path_ = env::cache_dir() + "/cpu-choices.json";
     const auto stored = read();
     if (stored.contains(key_) && stored[key_].is_object()) {
