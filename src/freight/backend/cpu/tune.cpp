@@ -27,7 +27,7 @@ namespace {
 // agree, up to kMaxSeconds. Another candidate than the first must win by kMargin.
 constexpr int kMinRuns = 5, kMaxRuns = 400;
 constexpr int kRevision = 2;  // of the kernels: raise it when one becomes faster, so that all are measured again
-constexpr double kMinSeconds = 0.004, kMaxSeconds = 0.1, kMargin = 0.95, kAgreement = 1.1;
+constexpr double kMinSeconds = 0.004, kMaxSeconds = 0.1, kMargin = 0.95, kBusyMargin = 0.75, kAgreement = 1.1;
 
 std::string signature(const StepSpec& spec) {
   std::string s = name(spec.node->op);
@@ -166,19 +166,18 @@ std::unique_ptr<Kernel> choose(const StepSpec& spec, const std::vector<Candidate
   while (!all(&Times::done)) {
     for (size_t i = 0; i < kernels.size(); ++i) times[i].run(*kernels[i], buffers.operands());
   }
+  // On a machine too busy to tell, only what is far better is taken, and not remembered: the next process may see more.
+  const bool settled = all(&Times::settled);
   size_t winner = 0;
   for (size_t i = 1; i < kernels.size(); ++i) {
-    if (times[i].best() < times[winner].best() * (winner == 0 ? kMargin : 1.0)) winner = i;
+    const double margin = winner != 0 ? 1.0 : settled ? kMargin : kBusyMargin;
+    if (times[i].best() < times[winner].best() * margin) winner = i;
   }
   std::string text = "tune " + step + ":";
   for (size_t i = 0; i < kernels.size(); ++i)
     text += cat(" ", candidates[i].name, " ", fixed(times[i].best() * 1e6, 1), " us");
   log::debug(text);
-  if (all(&Times::settled)) {
-    memory().remember(step, candidates[winner].name);
-  } else {
-    winner = 0;  // too busy a machine to tell; the next process may see more
-  }
+  if (settled) memory().remember(step, candidates[winner].name);
   return std::move(kernels[winner]);
 }
 
