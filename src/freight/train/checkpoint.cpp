@@ -113,20 +113,6 @@ Checkpoint load(const std::string& dir) {
   return c;
 }
 
-// Checkpoints of a run, the newest first.
-std::vector<std::string> checkpoints_of(const std::string& run) {
-  std::vector<std::pair<int64_t, std::string>> all;
-  std::error_code error;
-  for (const auto& e : fs::directory_iterator(run + "/checkpoints", error)) {
-    const std::string name = e.path().filename().string();
-    if (starts_with(name, "step-")) all.emplace_back(std::atoll(name.c_str() + 5), e.path().string());
-  }
-  std::sort(all.rbegin(), all.rend());
-  std::vector<std::string> paths;
-  for (auto& [step, path] : all) paths.push_back(std::move(path));
-  return paths;
-}
-
 bool has_manifest(const std::string& dir) { return io::file_exists(dir + "/" + kManifest); }
 
 // The newest intact one among those that are older than `dir`, or "".
@@ -220,6 +206,19 @@ std::optional<Checkpoint> find_checkpoint(const std::string& resume, const std::
            : "; what lies there are weights alone: --weights starts a new run from them");
 }
 
+std::vector<std::string> checkpoints_of(const std::string& run) {
+  std::vector<std::pair<int64_t, std::string>> all;
+  std::error_code error;
+  for (const auto& e : fs::directory_iterator(run + "/checkpoints", error)) {
+    const std::string name = e.path().filename().string();
+    if (starts_with(name, "step-")) all.emplace_back(std::atoll(name.c_str() + 5), e.path().string());
+  }
+  std::sort(all.rbegin(), all.rend());
+  std::vector<std::string> paths;
+  for (auto& [step, path] : all) paths.push_back(std::move(path));
+  return paths;
+}
+
 std::string run_of(const Checkpoint& c) { return fs::path(c.dir).parent_path().parent_path().string(); }
 
 void restore(const Checkpoint& c, models::Model& model, const std::vector<nn::NamedVariable>& variables) {
@@ -243,14 +242,8 @@ void restore(const Checkpoint& c, models::Model& model, const std::vector<nn::Na
 }
 
 void need_same_run(const Checkpoint& c, const Config& config) {
-  // Length, record keeping and the machine.
-  static constexpr const char* kFree[] = {"epochs", "max_steps",  "workers",       "device",  "recompute", "save_every",
-                                          "keep",   "eval_every", "deterministic", "weights", "recipe"};
   for (const Field& f : config_fields()) {
-    if (!*f.key || std::find_if(std::begin(kFree), std::end(kFree),
-                                [&](const char* k) { return std::string_view(k) == f.key; }) != std::end(kFree)) {
-      continue;
-    }
+    if (!*f.key || f.may_change) continue;
     std::visit(
         [&](auto member) {
           if (c.config.*member == config.*member) return;

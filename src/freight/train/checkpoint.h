@@ -59,6 +59,8 @@ struct Checkpoint {
 // wrong with which file, and the path of the newest that is intact.
 std::optional<Checkpoint> find_checkpoint(const std::string& resume, const std::string& output_dir,
                                           std::vector<std::string>* notes = nullptr);
+// Paths of a run's checkpoints, the newest first; nothing is read of them.
+std::vector<std::string> checkpoints_of(const std::string& run);
 // The directory of the run that a checkpoint is part of.
 std::string run_of(const Checkpoint& checkpoint);
 // Puts weights and state back. Throws Error(checkpoint) where they are not those of this net and optimizer.

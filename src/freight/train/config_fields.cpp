@@ -32,6 +32,11 @@ constexpr const char* kText = "Text (docs/data.md)";
 constexpr const char* kMachine = "Machine";
 constexpr const char* kOutput = "Output";
 
+Field changeable(Field f) {
+  f.may_change = true;
+  return f;
+}
+
 // clang-format off
 std::vector<Field> make_fields() {
   return {
@@ -43,11 +48,11 @@ std::vector<Field> make_fields() {
        at_least(0), {"--classes"}},
       {kData, "--input-size", "input_size", &C::input_size,
        "resize pictures, and build the model, to H or HxW (default: as they are)", {}, {}, "H|HxW"},
-      {kData, "--weights", "weights", &C::weights, "start from these weights (safetensors)", {}, {"--pretrained"}},
-      {kData, "--recipe", "recipe", &C::recipe, "the data set's recipe to start from, or a recipe FILE.json"},
+      changeable({kData, "--weights", "weights", &C::weights, "start from these weights (safetensors)", {}, {"--pretrained"}}),
+      changeable({kData, "--recipe", "recipe", &C::recipe, "the data set's recipe to start from, or a recipe FILE.json"}),
 
-      {kLength, "--epochs", "epochs", &C::epochs, "passes over the training set", at_least(0), {"--num-train-epochs"}},
-      {kLength, "--max-steps", "max_steps", &C::max_steps, "stop after this many steps (0: no limit)", at_least(0)},
+      changeable({kLength, "--epochs", "epochs", &C::epochs, "passes over the training set", at_least(0), {"--num-train-epochs"}}),
+      changeable({kLength, "--max-steps", "max_steps", &C::max_steps, "stop after this many steps (0: no limit)", at_least(0)}),
       {kLength, "-b,--batch-size", "batch_size", &C::batch_size, "samples per step, over all devices", at_least(1)},
       {kLength, "--grad-accum", "grad_accum", &C::grad_accum,
        "cut each step's batch into this many parts whose gradients are added: less memory", at_least(1),
@@ -132,27 +137,27 @@ std::vector<Field> make_fields() {
       {kText, "--truncation-side", "text.truncation_side", &C::truncation_side,
        "where a longer document is cut off; left keeps its end", words({"right", "left"})},
 
-      {kMachine, "--device", "device", &C::backend, "auto, cpu or ref"},
+      changeable({kMachine, "--device", "device", &C::backend, "auto, cpu or ref"}),
       {kMachine, "--precision", "precision", &C::precision,
        "of the arithmetic: fp32, bf16 or fp16 (docs/performance.md); weights and moments stay f32", words(precision_names())},
-      {kMachine, "-j,--workers", "workers", &C::workers, "data threads (-1: chosen)", at_least(-1), {"--num-workers"}},
+      changeable({kMachine, "-j,--workers", "workers", &C::workers, "data threads (-1: chosen)", at_least(-1), {"--num-workers"}}),
       {kMachine, "--seed", "seed", &C::seed, "seed of everything random", at_least(0)},
-      {kMachine, "--recompute", "recompute", &C::recompute,
+      changeable({kMachine, "--recompute", "recompute", &C::recompute,
        "activations computed again in the backward half instead of kept: auto (the cheap ones) or all, where that saves "
        "memory",
-       words(recompute_names())},
-      {kMachine, "--deterministic", "deterministic", &C::deterministic, "equal bits on every run"},
+       words(recompute_names())}),
+      changeable({kMachine, "--deterministic", "deterministic", &C::deterministic, "equal bits on every run"}),
 
       {kOutput, "-o,--output-dir", "", &C::output_dir, "directory of the run (default runs/MODEL-DATA)", {}, {"--out"}},
       {kOutput, "--overwrite", "", &C::overwrite, "replace the run in the output directory"},
       {kOutput, "--resume", "", &C::resume,
        "go on from a checkpoint: the path of a run or of one of its checkpoints, or auto, that of the output directory "
        "if there is one", {}, {"--resume-from-checkpoint"}, "PATH"},
-      {kOutput, "--save-every", "save_every", &C::save_every, "steps between checkpoints (0: each epoch)", at_least(0),
-       {"--save-steps"}},
-      {kOutput, "--keep", "keep", &C::keep, "checkpoints kept besides the best (0: all)", at_least(0),
-       {"--save-total-limit"}},
-      {kOutput, "--eval-every", "eval_every", &C::eval_every, "epochs between evaluations", at_least(1)},
+      changeable({kOutput, "--save-every", "save_every", &C::save_every, "steps between checkpoints (0: each epoch)", at_least(0),
+       {"--save-steps"}}),
+      changeable({kOutput, "--keep", "keep", &C::keep, "checkpoints kept besides the best (0: all)", at_least(0),
+       {"--save-total-limit"}}),
+      changeable({kOutput, "--eval-every", "eval_every", &C::eval_every, "epochs between evaluations", at_least(1)}),
   };
 }
 // clang-format on

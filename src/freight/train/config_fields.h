@@ -28,7 +28,8 @@ struct Field {
   const char* help;
   Limits limits = {};
   std::vector<std::string> aliases = {};
-  const char* value = "";  // name of the value in the help; "" follows from the type
+  const char* value = "";   // name of the value in the help; "" follows from the type
+  bool may_change = false;  // when a run goes on: its length, record keeping and the machine
 
   // The long flag: "--batch-size".
   std::string flag() const;

@@ -128,16 +128,11 @@ void RunDir::write(const Snapshot& taken, bool best, int64_t keep) {
   point("last", name);
   if (best) point("best", name);
   if (keep < 1) return;
-  std::vector<std::pair<int64_t, fs::path>> all;
-  for (const auto& e : fs::directory_iterator(fs::path(path_) / "checkpoints")) {
-    const std::string n = e.path().filename().string();
-    if (starts_with(n, "step-")) all.emplace_back(std::atoll(n.c_str() + 5), e.path());
-  }
-  std::sort(all.begin(), all.end());
   std::error_code error;
   const fs::path best_target = fs::path(path_) / fs::read_symlink(fs::path(path_) / "best", error);
-  for (size_t i = 0; i + static_cast<size_t>(keep) < all.size(); ++i) {
-    if (all[i].second != best_target) fs::remove_all(all[i].second);
+  const std::vector<std::string> all = checkpoints_of(path_);
+  for (size_t i = static_cast<size_t>(keep); i < all.size(); ++i) {
+    if (all[i] != best_target) fs::remove_all(all[i]);
   }
 }
 
