@@ -138,9 +138,12 @@ void AtomicFile::commit() {
   if (in_place) return;
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) give_up("cannot rename to it", errno);
   temporary_.clear();
-  // The new name itself must survive a power failure; a file system that cannot sync directories is no error.
   const std::string parent = std::filesystem::path(path_).parent_path().string();
-  const Descriptor dir{::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  sync_directory(parent.empty() ? "." : parent);
+}
+
+void sync_directory(const std::string& path) {
+  const Descriptor dir{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
   if (dir.fd >= 0) ::fsync(dir.fd);
 }
 

@@ -1,9 +1,6 @@
 // See checkpoint.h.
 #include "freight/train/checkpoint.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -62,13 +59,6 @@ Place place_from(const json& j) {
   p.test.loss = j.at("test").at("loss");
   if (const json& top1 = j.at("test").at("top1"); !top1.is_null()) p.test.top1 = top1.get<double>();
   return p;
-}
-
-void sync(const std::string& dir) {
-  const int fd = ::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;  // a file system that cannot sync directories is no error
-  ::fsync(fd);
-  ::close(fd);
 }
 
 json read_manifest(const std::string& dir) {
@@ -173,11 +163,11 @@ void save_checkpoint(const std::string& dir, const Snapshot& snapshot) {
     manifest["files"][part] = {{"bytes", fs::file_size(path)}, {"sha256", data::sha256_of(path)}};
   }
   io::write_file_atomic(fresh + "/" + kManifest, std::string_view(manifest.dump(2) + "\n"));
-  sync(fresh);
+  io::sync_directory(fresh);
   std::error_code ignored;
   if (fs::exists(target)) fs::rename(target, old);
   fs::rename(fresh, target);
-  sync(parent);
+  io::sync_directory(parent);
   fs::remove_all(old, ignored);
 }
 
