@@ -15,6 +15,10 @@ set_tests_properties("check: tidy" PROPERTIES PROCESSORS ${cores} TIMEOUT 1800)
 add_test(NAME "check: real data" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/unpack_data.sh ${CMAKE_BINARY_DIR})
 set_tests_properties("check: real data" PROPERTIES FIXTURES_SETUP real_data SKIP_RETURN_CODE 77 TIMEOUT 600)
 
+# Tests against what others make of our files and our server wait for it (peer_python in tests/support/python.h).
+add_test(NAME "check: python packages" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/python_environment.sh ${CMAKE_BINARY_DIR})
+set_tests_properties("check: python packages" PROPERTIES FIXTURES_SETUP python_packages SKIP_RETURN_CODE 77 TIMEOUT 900)
+
 add_test(NAME "check: installed package" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/installed_test.sh ${CMAKE_BINARY_DIR})
 set_tests_properties("check: installed package" PROPERTIES TIMEOUT 600)
 add_test(NAME "check: launcher" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/launcher_test.sh ${CMAKE_BINARY_DIR})

@@ -7,9 +7,8 @@
 
 #include "command.h"
 #include "freight/base/error.h"
-#include "freight/train/predict.h"
+#include "freight/deploy/predictor.h"
 #include "freight/train/signals.h"
-#include "freight/train/text.h"
 #include "options.h"
 
 namespace freight::app {
@@ -31,10 +30,10 @@ const char* key_of(const train::Bundle& bundle) { return bundle.preprocessing.te
 void print_json(const train::Bundle& bundle, const Prediction& p) {
   Json all = Json::object();
   for (size_t i = 0; i < p.probabilities.size(); ++i) {
-    all[train::class_name(bundle, static_cast<int64_t>(i))] = p.probabilities[i];
+    all[deploy::class_name(bundle, static_cast<int64_t>(i))] = p.probabilities[i];
   }
   const Json j = {{key_of(bundle), p.path},
-                  {"class", train::class_name(bundle, p.order[0])},
+                  {"class", deploy::class_name(bundle, p.order[0])},
                   {"index", p.order[0]},
                   {"probability", p.probabilities[static_cast<size_t>(p.order[0])]},
                   {"probabilities", all}};
@@ -51,7 +50,7 @@ std::string csv_field(const std::string& text) {
 
 void print_csv(const train::Bundle& bundle, const Prediction& p, size_t top) {
   for (size_t i = 0; i < top; ++i) {
-    std::printf("%s,%s,%.6f\n", csv_field(p.path).c_str(), csv_field(train::class_name(bundle, p.order[i])).c_str(),
+    std::printf("%s,%s,%.6f\n", csv_field(p.path).c_str(), csv_field(deploy::class_name(bundle, p.order[i])).c_str(),
                 static_cast<double>(p.probabilities[static_cast<size_t>(p.order[i])]));
   }
 }
@@ -62,8 +61,8 @@ void print_line(const train::Bundle& bundle, const Prediction& p, size_t top, si
   std::string path = p.path;
   path.resize(std::max(width, path.size()), ' ');
   std::vector<std::string> others;
-  for (size_t i = 1; i < top; ++i) others.push_back(cat(train::class_name(bundle, p.order[i]), " ", probability(i)));
-  std::printf("%s  %s  %s%s\n", path.c_str(), train::class_name(bundle, p.order[0]).c_str(), probability(0).c_str(),
+  for (size_t i = 1; i < top; ++i) others.push_back(cat(deploy::class_name(bundle, p.order[i]), " ", probability(i)));
+  std::printf("%s  %s  %s%s\n", path.c_str(), deploy::class_name(bundle, p.order[0]).c_str(), probability(0).c_str(),
               others.empty() ? "" : cat("  (", join(others, ", "), ")").c_str());
 }
 
@@ -133,30 +132,28 @@ int predict_command(const Args& args) {
   if (json && csv) fail(ErrorKind::usage, "--csv", "does not go with --json");
   if (csv && !o.given("--top-k")) top_k = 1;
   signals::install();
-  train::Bundle bundle = train::load_bundle(model);
-  const CompileOptions compile_options{.backend = device == "auto" ? std::string() : device};
-  std::vector<std::string> names;
-  Array all;
-  if (bundle.preprocessing.text()) {
-    names = texts;
-    for (const std::string& file : files) read_lines(file, names);
-    all = train::predict_texts(bundle, names, compile_options, batch_size);
-  } else {
-    if (!texts.empty())
-      fail(ErrorKind::usage, "--text", model, " reads no texts: it takes samples ", bundle.model.input);
-    names = files;
-    std::vector<Array> samples;
-    for (const std::string& path : files) {
-      if (signals::stop_requested()) return signals::exit_code();
-      samples.push_back(train::load_sample(path, bundle.preprocessing));
+  deploy::Predictor predictor(train::load_bundle(model), {.backend = device, .batch_size = batch_size});
+  const train::Bundle& bundle = predictor.bundle();
+  std::vector<std::string> names = texts;
+  std::vector<Array> samples;
+  for (const std::string& text : texts) samples.push_back(predictor.sample_of_text(text, "--text"));
+  for (const std::string& file : files) {
+    if (signals::stop_requested()) return signals::exit_code();
+    if (!bundle.preprocessing.text()) {
+      names.push_back(file);
+      samples.push_back(predictor.sample_of_file(file));
+      continue;
     }
-    all = train::predict(bundle, samples, compile_options, batch_size);
+    const size_t first = names.size();
+    read_lines(file, names);
+    for (size_t i = first; i < names.size(); ++i) samples.push_back(predictor.sample_of_text(names[i], file));
   }
+  const Array all = predictor.run(samples);
   size_t width = 0;
   for (const std::string& name : names) width = std::max(width, std::min(name.size(), kWidest));
   const int64_t classes = all.shape()[1];
   const auto top = static_cast<size_t>(std::min(top_k, classes));
-  const bool values = bundle.model.loss == models::Loss::mse;
+  const bool values = !predictor.probabilities();
   if (csv) std::printf("%s,%s\n", key_of(bundle), values ? "output,value" : "class,probability");
   for (size_t i = 0; i < names.size(); ++i) {
     Prediction p{names[i], {}, std::vector<int64_t>(static_cast<size_t>(classes))};

@@ -329,7 +329,8 @@ TEST(PictureLoader, EvaluationSeesWhatPredictionSees) {
   int64_t i = 0;
   for (const Batch& b : loader.epoch(0)) {
     for (int64_t k = 0; k < b.count; ++k, ++i) {
-      const Array view = load_view(set.files->paths[static_cast<size_t>(i)], set.files->geometry);
+      const std::string& path = set.files->paths[static_cast<size_t>(i)];
+      const Array view = evaluation_view(io::read_file(path), path, set.files->geometry);
       for (int64_t p = 0; p < view.numel(); ++p) {
         ASSERT_EQ(b.images.data<float>()[k * view.numel() + p],
                   static_cast<float>(view.data<uint8_t>()[p]) * (1.0f / 255.0f));

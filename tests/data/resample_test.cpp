@@ -124,7 +124,7 @@ TEST(PictureReader, EveryKindOfPictureFitsTheSample) {
   io::write_file_atomic(dir / "64-megapixels.jpg",
                         encode_jpeg(Array(DType::u8, {8192, 8192, 1}), {.space = JCS_GRAYSCALE}));
   for (const char* name : {"tiny.png", "narrow.png", "small.png", "grey.jpg", "inks.jpg", "64-megapixels.jpg"}) {
-    EXPECT_EQ(load_view(dir / name, g).shape(), (Shape{3, 24, 24})) << name;
+    EXPECT_EQ(evaluation_view(io::read_file(dir / name), name, g).shape(), (Shape{3, 24, 24})) << name;
     PictureReader reader;
     std::vector<uint8_t> out(3 * 24 * 24);
     for (uint64_t i = 0; i < 10; ++i) {

@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include "freight/deploy/predictor.h"
 #include "freight/io/safetensors.h"
-#include "freight/train/predict.h"
 #include "tests/support/files.h"
 
 namespace freight::train {
@@ -81,8 +81,9 @@ TEST(Bundle, ALoadedModelPredictsTheSameBits) {
   EXPECT_EQ(after.preprocessing.mean, before.preprocessing.mean);
   EXPECT_EQ(after.preprocessing.std, before.preprocessing.std);
   EXPECT_EQ(after.provenance.at("data"), "digits");
-  const CompileOptions options{.deterministic = true};
-  const Array a = predict(before, some_samples(), options), b = predict(after, some_samples(), options);
+  const deploy::PredictorOptions options{.deterministic = true};
+  const Array a = deploy::Predictor(before, options).run(some_samples()),
+              b = deploy::Predictor(after, options).run(some_samples());
   EXPECT_EQ(a.to_vector<float>(), b.to_vector<float>());
 }
 

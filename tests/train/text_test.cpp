@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/data/catalog.h"
+#include "freight/deploy/predictor.h"
 #include "freight/io/safetensors.h"
 #include "freight/train/generate.h"
 #include "freight/train/trainer.h"
@@ -49,6 +50,14 @@ std::string bigram(int length, int rows) {
   return cat(R"({"format":"freight-model-1","name":"bigram","input":[)", length, R"(],"input_dtype":"i32","net":[
       {"type":"Embedding","rows":)",
              rows, R"(,"width":24},{"type":"Linear","out":)", rows, "}]}");
+}
+
+Array predict_texts(const Bundle& bundle, const std::vector<std::string>& texts,
+                    const deploy::PredictorOptions& options = {}) {
+  deploy::Predictor predictor(bundle, options);
+  std::vector<Array> samples;
+  for (const std::string& text : texts) samples.push_back(predictor.sample_of_text(text));
+  return predictor.run(samples);
 }
 
 class TextTraining : public ::testing::Test {
@@ -113,7 +122,7 @@ TEST_F(TextTraining, PredictionAgreesWithEvaluation) {
   Evaluator evaluator(b.model, {.deterministic = true}, 50);
   const Evaluation e = evaluator.run(*evaluation_feed(set, set.test, b, 50), "test");
   for (const int64_t batch : {1, 64}) {
-    const Array p = predict_texts(b, set.test.texts, {.deterministic = true}, batch);
+    const Array p = predict_texts(b, set.test.texts, {.deterministic = true, .batch_size = batch});
     double loss = 0, right = 0;
     for (int64_t i = 0; i < set.test.count(); ++i) {
       const float* row = p.data<float>() + i * 2;
@@ -126,8 +135,8 @@ TEST_F(TextTraining, PredictionAgreesWithEvaluation) {
     EXPECT_DOUBLE_EQ(100 * right / 120, e.top1.value());
   }
   EXPECT_EQ(predict_texts(b, {}).shape(), (Shape{0, 2}));
-  expect_error(ErrorKind::data, {"text 2", "empty"}, [&] { predict_texts(b, {"fine", " "}); });
-  expect_error(ErrorKind::data, {"text 1", "not UTF-8"}, [&] { predict_texts(b, {"\xff"}); });
+  expect_error(ErrorKind::data, {"text", "empty"}, [&] { predict_texts(b, {"fine", " "}); });
+  expect_error(ErrorKind::data, {"text", "not UTF-8"}, [&] { predict_texts(b, {"\xff"}); });
 }
 
 TEST_F(TextTraining, EqualSeedsGiveEqualWeights) {

@@ -9,10 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/data/catalog.h"
+#include "freight/deploy/predictor.h"
 #include "freight/io/image.h"
 #include "freight/io/npy.h"
 #include "freight/ops/ops.h"
-#include "freight/train/predict.h"
 #include "freight/train/signals.h"
 #include "tests/support/files.h"
 #include "tests/support/small_digits.h"
@@ -135,15 +135,16 @@ TEST_F(Training, PredictionsOfStoredPicturesAreThoseOfEvaluation) {
   config_.max_steps = 10;
   Bundle b = load_bundle(run().model_path);
   const data::Dataset set = data::load(dir_.path()).test.slice(0, 100);
+  deploy::Predictor predictor(b, {.deterministic = true, .batch_size = 32});
   std::vector<Array> samples;
   for (int64_t i = 0; i < set.count(); ++i) {
     Array pixels(DType::u8, {28, 28});
     std::copy_n(set.images.data<uint8_t>() + i * 784, 784, pixels.data<uint8_t>());
     const std::string path = dir_ / "picture.png";
     io::save_png(path, pixels);
-    samples.push_back(load_sample(path, b.preprocessing));
+    samples.push_back(predictor.sample_of_file(path));
   }
-  const Array p = predict(b, samples, {.deterministic = true}, 32);
+  const Array p = predictor.run(samples);
   int64_t right = 0;
   double loss = 0;
   for (int64_t i = 0; i < set.count(); ++i) {

@@ -83,9 +83,9 @@ void PictureReader::random_view(io::ByteView bytes, const std::string& name, con
       [&](int64_t rows, int64_t columns) { return draw_crop(rows, columns, range, random); }, dst);
 }
 
-Array load_view(const std::string& path, const PictureGeometry& geometry) {
+Array evaluation_view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry) {
   Array out(DType::u8, {geometry.channels, geometry.rows, geometry.columns});
-  PictureReader().evaluation_view(io::read_file(path), path, geometry, Mirror::no, out.data<uint8_t>());
+  PictureReader().evaluation_view(bytes, name, geometry, Mirror::no, out.data<uint8_t>());
   return out;
 }
 

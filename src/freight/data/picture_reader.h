@@ -43,6 +43,6 @@ class PictureReader {
 };
 
 // One picture as evaluation sees it: u8 (channels, rows, columns).
-Array load_view(const std::string& path, const PictureGeometry& geometry);
+Array evaluation_view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry);
 
 }  // namespace freight::data

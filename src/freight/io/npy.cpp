@@ -154,7 +154,7 @@ void transpose_into(const uint8_t* src, uint8_t* dst, const Shape& shape, size_t
 }  // namespace
 
 Array parse_npy(ByteView bytes, const std::string& name) {
-  if (bytes.size() < 10 || std::memcmp(bytes.data(), kMagic, 6) != 0) {
+  if (bytes.size() < 10 || !is_npy(bytes)) {
     fail(ErrorKind::data, name, "not an npy file: wrong magic number");
   }
   const int version = bytes[6];
@@ -192,6 +192,8 @@ Array parse_npy(ByteView bytes, const std::string& name) {
   if (!fault.empty()) fail(ErrorKind::data, name, fault);
   return out;
 }
+
+bool is_npy(ByteView bytes) { return bytes.size() >= 6 && std::memcmp(bytes.data(), kMagic, 6) == 0; }
 
 Array load_npy(const std::string& path) { return parse_npy(read_file(path), path); }
 

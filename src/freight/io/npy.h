@@ -13,6 +13,7 @@ namespace freight::io {
 
 using NamedArrays = std::map<std::string, Array>;
 
+bool is_npy(ByteView bytes);
 Array load_npy(const std::string& path);
 Array parse_npy(ByteView bytes, const std::string& name);
 void save_npy(const std::string& path, const Array& array);

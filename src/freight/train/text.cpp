@@ -4,24 +4,8 @@
 #include <algorithm>
 
 #include "freight/base/error.h"
-#include "freight/ops/neural.h"
 
 namespace freight::train {
-
-namespace {
-
-struct Step {
-  const models::Model* model;
-  Tensor operator()(const Tensor& x) const { return softmax((*model->net)(x), -1); }
-};
-
-void need_text(const Bundle& bundle) {
-  if (!bundle.preprocessing.text()) {
-    fail(ErrorKind::usage, bundle.model.name, "does not read text: it takes samples ", bundle.model.input);
-  }
-}
-
-}  // namespace
 
 std::shared_ptr<const data::TokenSet> encoded(const data::TextPart& part, const Preprocessing& preprocessing,
                                               bool corpus) {
@@ -37,7 +21,9 @@ std::unique_ptr<data::Feed> text_feed(std::shared_ptr<const data::TokenSet> set,
 
 std::unique_ptr<data::Feed> evaluation_feed(const data::TextSet& set, const data::TextPart& part, const Bundle& bundle,
                                             int64_t batch_size) {
-  need_text(bundle);
+  if (!bundle.preprocessing.text()) {
+    fail(ErrorKind::usage, bundle.model.name, "does not read text: it takes samples ", bundle.model.input);
+  }
   const bool corpus = set.corpus();
   if (corpus != bundle.model.language_model()) {
     fail(ErrorKind::usage, "data", "model ", bundle.model.name, " does not fit data set ", set.name, ": it tells ",
@@ -53,38 +39,6 @@ std::unique_ptr<data::Feed> evaluation_feed(const data::TextSet& set, const data
     label = it - bundle.classes.begin();
   }
   return text_feed(tokens, bundle.preprocessing, corpus, {.batch_size = batch_size});
-}
-
-Array predict_texts(Bundle& bundle, const std::vector<std::string>& texts, const CompileOptions& options,
-                    int64_t batch_size) {
-  need_text(bundle);
-  if (bundle.model.language_model()) {
-    fail(ErrorKind::usage, bundle.model.name, "tells tokens, no classes: freight generate continues a text with it");
-  }
-  data::TextPart part;
-  for (size_t i = 0; i < texts.size(); ++i) {
-    const std::string fault = data::document_fault(texts[i]);
-    if (!fault.empty()) fail(ErrorKind::data, cat("text ", i + 1), fault);
-    part.labels.push_back(static_cast<int64_t>(i));  // carried through the feed: which document a row belongs to
-  }
-  part.texts = texts;
-  const int64_t classes = bundle.model.classes();
-  Array all(DType::f32, {part.count(), classes});
-  if (texts.empty()) return all;
-  const bool was_training = bundle.model.net->training();
-  bundle.model.net->eval();
-  auto step = compile(Step{&bundle.model}, options);
-  const auto feed =
-      text_feed(encoded(part, bundle.preprocessing, false), bundle.preprocessing, false, {.batch_size = batch_size});
-  feed->start(0);
-  while (const data::FeedBatch* b = feed->next()) {
-    const Array p = step(b->inputs).array();
-    for (int64_t i = 0; i < b->count; ++i) {
-      std::copy_n(p.data<float>() + i * classes, classes, all.data<float>() + b->targets.data<int64_t>()[i] * classes);
-    }
-  }
-  if (was_training) bundle.model.net->train();
-  return all;
 }
 
 }  // namespace freight::train

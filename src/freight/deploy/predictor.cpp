@@ -1,0 +1,201 @@
+// See predictor.h.
+#include "freight/deploy/predictor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <map>
+
+#include "freight/base/error.h"
+#include "freight/data/augment.h"
+#include "freight/data/picture_reader.h"
+#include "freight/data/text.h"
+#include "freight/io/npy.h"
+#include "freight/ops/neural.h"
+#include "freight/trace/compile.h"
+#include "freight/train/precision.h"
+
+namespace freight::deploy {
+
+namespace {
+
+struct Step {
+  const models::Model* model;
+  Tensor operator()(const Tensor& x) const {
+    const Tensor outputs = (*model->net)(x);
+    return model->loss == models::Loss::mse ? outputs : softmax(outputs, -1);
+  }
+};
+
+// The transform of evaluation, fed one sample at a time: a data set of one sample whose memory is overwritten.
+class Preparation {
+ public:
+  Preparation(const train::Preprocessing& p, DType dtype) {
+    Shape shape = p.input;
+    shape.insert(0, 1);
+    set_.name = "predict";
+    set_.images = Array(dtype, shape);
+    set_.labels = Array(DType::f32, {1});  // not looked at; as values, no class is out of range
+    set_.mean = p.mean;
+    set_.std = p.std;
+    transform_ = std::make_unique<data::Transform>(set_, data::Augment{}, 0, false);
+  }
+  void apply(const Array& sample, float* dst) {
+    std::memcpy(set_.images.raw(), sample.raw(), sample.bytes());
+    transform_->apply(0, 0, dst, scratch_);
+  }
+
+ private:
+  data::Dataset set_;
+  std::unique_ptr<data::Transform> transform_;
+  data::Transform::Scratch scratch_;
+};
+
+CompileOptions compile_options(const PredictorOptions& options) {
+  return {.backend = options.backend == "auto" ? std::string() : options.backend,
+          .deterministic = options.deterministic,
+          .compute = train::compute_type(options.precision, options.backend).dtype};
+}
+
+}  // namespace
+
+struct Predictor::State {
+  State(train::Bundle b, const PredictorOptions& o)
+      : bundle(std::move(b)), options(o), step(compile(Step{&bundle.model}, compile_options(o))) {}
+
+  const train::Preprocessing& preprocessing() const { return bundle.preprocessing; }
+
+  // The length that a text of `tokens` is padded to.
+  int64_t padded(int64_t tokens) const {
+    const std::vector<int64_t>& lengths = preprocessing().lengths;
+    const auto at = std::lower_bound(lengths.begin(), lengths.end(), tokens);
+    if (at == lengths.end()) {
+      fail(ErrorKind::data, "predict", "got a text of ", tokens, " tokens, the model takes at most ",
+           preprocessing().input[0]);
+    }
+    return *at;
+  }
+
+  // Runs samples [first, last) of `places`, which have one kind, as one batch.
+  void run_batch(const std::vector<Array>& samples, const std::vector<size_t>& places, const Type& type,
+                 const std::function<void(const Array&, void*)>& prepare, Array& all) {
+    const auto n = static_cast<int64_t>(places.size());
+    for (int64_t first = 0; first < n; first += options.batch_size) {
+      const int64_t count = std::min(options.batch_size, n - first);
+      Shape shape = type.shape;
+      shape.insert(0, count);
+      const Array x(type.dtype, shape);
+      const size_t bytes = x.bytes() / static_cast<size_t>(count);
+      for (int64_t i = 0; i < count; ++i) {
+        prepare(samples[places[static_cast<size_t>(first + i)]],
+                static_cast<char*>(x.raw()) + static_cast<size_t>(i) * bytes);
+      }
+      const Array y = step(x).array();  // (count, K)
+      const int64_t k = y.shape()[1];
+      for (int64_t i = 0; i < count; ++i) {
+        std::copy_n(y.data<float>() + i * k, k,
+                    all.data<float>() + static_cast<int64_t>(places[static_cast<size_t>(first + i)]) * k);
+      }
+    }
+  }
+
+  train::Bundle bundle;
+  PredictorOptions options;
+  Compiled<Step> step;
+  std::map<DType, Preparation> preparations;  // of samples that are no text
+};
+
+Predictor::Predictor(train::Bundle bundle, const PredictorOptions& options) {
+  if (bundle.model.language_model()) {
+    fail(ErrorKind::usage, bundle.model.name, "tells tokens, no classes: freight generate continues a text with it");
+  }
+  if (options.batch_size < 1) fail(ErrorKind::usage, "batch size", "got ", options.batch_size, ", need at least 1");
+  bundle.model.net->eval();
+  state_ = std::make_unique<State>(std::move(bundle), options);
+}
+Predictor::~Predictor() = default;
+
+const train::Bundle& Predictor::bundle() const { return state_->bundle; }
+const PredictorOptions& Predictor::options() const { return state_->options; }
+bool Predictor::probabilities() const { return state_->bundle.model.loss != models::Loss::mse; }
+int64_t Predictor::outputs() const { return state_->bundle.model.classes(); }
+
+Array Predictor::sample_of_file(const std::string& path) const { return sample_of_bytes(io::read_file(path), path); }
+
+Array Predictor::sample_of_bytes(io::ByteView bytes, const std::string& name) const {
+  const train::Preprocessing& p = state_->preprocessing();
+  if (p.text())
+    fail(ErrorKind::usage, name, "model ", state_->bundle.model.name, " reads texts, no pictures or arrays");
+  const Shape& need = p.input;
+  if (io::is_npy(bytes)) {
+    const Array values = io::parse_npy(bytes, name);
+    if (is_floating(values.dtype()) && values.shape() == need) return values.cast(DType::f32);
+    if (need.rank() != 3) fail(ErrorKind::data, name, "got ", values.shape(), ", the model takes floats ", need);
+  }
+  if (need.rank() != 3 || (need[0] != 1 && need[0] != 3)) {
+    fail(ErrorKind::data, name, "the model takes ", need, ", no pictures: give it an npy of floats in that shape");
+  }
+  return data::evaluation_view(bytes, name, p.geometry());
+}
+
+Array Predictor::sample_of_text(const std::string& text, const std::string& name) const {
+  const train::Preprocessing& p = state_->preprocessing();
+  if (!p.text()) {
+    fail(ErrorKind::usage, name, "model ", state_->bundle.model.name, " reads no texts: it takes samples ",
+         state_->bundle.model.input);
+  }
+  const std::string fault = data::document_fault(text);
+  if (!fault.empty()) fail(ErrorKind::data, name, fault);
+  data::TextPart part;
+  part.texts = {text};
+  part.labels = {0};
+  const data::TokenSet set = data::encode(part, *p.tokenizer, p.input[0], p.keep);
+  Array out(DType::i32, {static_cast<int64_t>(set.tokens.size())});
+  std::copy(set.tokens.begin(), set.tokens.end(), out.data<int32_t>());
+  return out;
+}
+
+Array Predictor::run(const std::vector<Array>& samples) {
+  State& s = *state_;
+  Array all(DType::f32, {static_cast<int64_t>(samples.size()), outputs()});
+  if (s.preprocessing().text()) {
+    std::map<int64_t, std::vector<size_t>> buckets;
+    for (size_t i = 0; i < samples.size(); ++i) {
+      if (samples[i].dtype() != DType::i32 || samples[i].shape().rank() != 1) {
+        fail(ErrorKind::data, "predict", "got a sample ", Type{samples[i].dtype(), samples[i].shape()},
+             ", the model takes tokens i32 (T)");
+      }
+      buckets[s.padded(samples[i].numel())].push_back(i);
+    }
+    for (const auto& [length, places] : buckets) {
+      const auto pad = [&, length = length](const Array& tokens, void* dst) {
+        auto* row = static_cast<int32_t*>(dst);
+        std::fill(std::copy_n(tokens.data<int32_t>(), tokens.numel(), row), row + length, 0);
+      };
+      s.run_batch(samples, places, {DType::i32, {length}}, pad, all);
+    }
+    return all;
+  }
+  std::map<DType, std::vector<size_t>> kinds;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    if (samples[i].shape() != s.preprocessing().input ||
+        (samples[i].dtype() != DType::u8 && samples[i].dtype() != DType::f32)) {
+      fail(ErrorKind::data, "predict", "got a sample ", Type{samples[i].dtype(), samples[i].shape()},
+           ", the model takes ", s.preprocessing().input, " of u8 or f32");
+    }
+    kinds[samples[i].dtype()].push_back(i);
+  }
+  for (const auto& [dtype, places] : kinds) {
+    Preparation& preparation = s.preparations.try_emplace(dtype, s.preprocessing(), dtype).first->second;
+    const auto prepare = [&](const Array& sample, void* dst) { preparation.apply(sample, static_cast<float*>(dst)); };
+    s.run_batch(samples, places, {DType::f32, s.preprocessing().input}, prepare, all);
+  }
+  return all;
+}
+
+std::string class_name(const train::Bundle& bundle, int64_t number) {
+  const auto i = static_cast<size_t>(number);
+  return i < bundle.classes.size() ? bundle.classes[i] : std::to_string(number);
+}
+
+}  // namespace freight::deploy

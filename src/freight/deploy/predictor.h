@@ -1,0 +1,55 @@
+// Predictor: a stored model that answers raw inputs (pictures, texts, arrays) with class probabilities or regressed
+// values. Everything that deploys a model goes through it (`predict`, `serve`, `verify`), and it prepares its inputs
+// with the code that training and evaluation use, so that no two of them can drift apart.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "freight/io/file.h"
+#include "freight/train/bundle.h"
+
+namespace freight::deploy {
+
+struct PredictorOptions {
+  std::string backend = "auto";    // auto, cpu, ref
+  std::string precision = "fp32";  // train::precision_names()
+  bool deterministic = false;
+  int64_t batch_size = 64;  // samples per step, at most
+};
+
+// Not for two threads at once; several predictors may share one process.
+class Predictor {
+ public:
+  // Throws Error(usage) for a model that tells tokens (train::generate continues a text with it).
+  explicit Predictor(train::Bundle bundle, const PredictorOptions& options = {});
+  ~Predictor();
+  Predictor(const Predictor&) = delete;
+  Predictor& operator=(const Predictor&) = delete;
+
+  const train::Bundle& bundle() const;
+  const PredictorOptions& options() const;
+  // Probabilities, or the values of a model that regresses.
+  bool probabilities() const;
+  int64_t outputs() const;  // classes, or values
+
+  // Raw inputs as samples of the model. A file is a picture (PNG, JPEG, WebP, BMP, PPM, npy; made grey or RGB, resized
+  // and cut as evaluation does it): u8 (C, H, W); or an npy of floats in exactly the model's input shape, taken as they
+  // are: f32. A text is tokens i32 (T), cut off at the model's length. Throw Error(data) that names the file, or
+  // `name`.
+  Array sample_of_file(const std::string& path) const;
+  Array sample_of_bytes(io::ByteView bytes, const std::string& name) const;
+  Array sample_of_text(const std::string& text, const std::string& name = "text") const;
+
+  // f32 (N, outputs) for samples as made above, in their order. Throws Error(data) for a sample of another shape.
+  Array run(const std::vector<Array>& samples);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// The name of a class; its number where the bundle has no names.
+std::string class_name(const train::Bundle& bundle, int64_t number);
+
+}  // namespace freight::deploy

@@ -1,0 +1,59 @@
+// Predictor: what it takes, refuses and answers. That it agrees with evaluation is tested in tests/train.
+#include "freight/deploy/predictor.h"
+
+#include <gtest/gtest.h>
+
+#include "freight/io/npy.h"
+#include "tests/support/files.h"
+
+namespace freight::deploy {
+namespace {
+
+using freight::testing::expect_error;
+using freight::testing::TemporaryDir;
+
+train::Bundle small_net() {
+  train::Bundle b;
+  b.model = models::create("lenet");
+  b.preprocessing = {.input = {1, 28, 28}, .mean = {0.5f}, .std = {0.25f}};
+  return b;
+}
+
+Array pixels(uint8_t value) {
+  Array a(DType::u8, {1, 28, 28});
+  std::fill_n(a.data<uint8_t>(), a.numel(), value);
+  return a;
+}
+
+TEST(Predictor, SamplesOfBothKindsAreAnsweredInTheirOrder) {
+  Predictor predictor(small_net(), {.deterministic = true, .batch_size = 2});
+  std::vector<Array> samples;
+  for (const uint8_t v : {0, 50, 100, 255}) samples.push_back(pixels(v));
+  const std::vector<float> all = predictor.run(samples).to_vector<float>();
+  // The same pictures as floats are taken as they are: 50 / 255 instead of 50.
+  samples[1] = samples[1].cast(DType::f32);
+  for (int64_t i = 0; i < samples[1].numel(); ++i) samples[1].data<float>()[i] /= 255.0f;
+  const std::vector<float> mixed = predictor.run(samples).to_vector<float>();
+  ASSERT_EQ(all.size(), 40u);
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_NEAR(all[i], mixed[i], 1e-6) << i;
+  for (size_t row = 0; row < 4; ++row) {
+    const Array one = predictor.run({samples[row]});
+    for (size_t i = 0; i < 10; ++i) EXPECT_NEAR(one.data<float>()[i], mixed[row * 10 + i], 1e-6);
+  }
+}
+
+TEST(Predictor, NoSamplesGiveNoRows) { EXPECT_EQ(Predictor(small_net()).run({}).shape(), (Shape{0, 10})); }
+
+TEST(Predictor, SamplesThatDoNotFitAreRefused) {
+  Predictor predictor(small_net());
+  expect_error(ErrorKind::data, {"[1,8,8]", "[1,28,28]"}, [&] { predictor.run({Array(DType::u8, {1, 8, 8})}); });
+  expect_error(ErrorKind::data, {"i32"}, [&] { predictor.run({Array(DType::i32, {1, 28, 28})}); });
+  expect_error(ErrorKind::usage, {"reads no texts"}, [&] { predictor.sample_of_text("hello"); });
+  const TemporaryDir dir;
+  io::save_npy(dir / "long.npy", Array(DType::f32, {2, 3, 4, 5}));
+  expect_error(ErrorKind::data, {"long.npy"}, [&] { predictor.sample_of_file(dir / "long.npy"); });
+  expect_error(ErrorKind::usage, {"batch size", "0"}, [] { Predictor(small_net(), {.batch_size = 0}); });
+}
+
+}  // namespace
+}  // namespace freight::deploy
