@@ -30,11 +30,13 @@ int data_command(const Args& args);
 int devices_command(const Args& args);
 int env_command(const Args& args);
 int eval_command(const Args& args);
+int export_command(const Args& args);
 int generate_command(const Args& args);
 int models_command(const Args& args);
 int predict_command(const Args& args);
 int profile_command(const Args& args);
 int run_command(const Args& args);
 int train_command(const Args& args);
+int verify_command(const Args& args);
 
 }  // namespace freight::app

@@ -162,7 +162,7 @@ const char* state_name(data::Verification::File::State state) {
   return "unknown";
 }
 
-int verify_command(const Args& args) {
+int verify_data_command(const Args& args) {
   Common common;
   std::string name;
   Options options("data verify",
@@ -269,7 +269,7 @@ int data_command(const Args& args) {
                    {
                        {"list", "the sets known by name, and where they are", list_command},
                        {"info", "counts, shape, classes and statistics of one set", info_command},
-                       {"verify", "read everything and compare with the known hashes", verify_command},
+                       {"verify", "read everything and compare with the known hashes", verify_data_command},
                        {"get", "download a set", get_command},
                    }},
                   args);

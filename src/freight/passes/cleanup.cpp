@@ -39,11 +39,16 @@ Graph dead_code(const Graph& graph) {
 }
 
 Graph decompose(const Graph& graph, const Backend* backend) {
+  return decompose_unless(graph,
+                          [&](const Graph& g, const Node& n) { return backend && backend->has_kernel(g, n); });
+}
+
+Graph decompose_unless(const Graph& graph, const std::function<bool(const Graph&, const Node&)>& keep) {
   Rewriter r(graph);
   bool changed = false;
   Builder b(r.dst);
   for (const Node& n : graph.nodes) {
-    if (info(n.op).kind != OpKind::composite || (backend && backend->has_kernel(graph, n))) {
+    if (info(n.op).kind != OpKind::composite || keep(graph, n)) {
       r.copy(n);
       continue;
     }
@@ -53,7 +58,7 @@ Graph decompose(const Graph& graph, const Backend* backend) {
     changed = true;
   }
   Graph result = r.finish();
-  return changed ? decompose(result, backend) : result;  // definitions may use composites
+  return changed ? decompose_unless(result, keep) : result;  // definitions may use composites
 }
 
 }  // namespace passes

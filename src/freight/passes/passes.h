@@ -1,6 +1,7 @@
 // The passes: graph to graph, in the order of `run_pipeline`. Each is a plain function; the pipeline verifies after
 // each.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,8 @@ Graph autocast(const Graph& graph, DType low);
 Graph simplify(const Graph& graph);
 // Replaces composites for which the backend has no kernel by their decomposition (backend null: all of them).
 Graph decompose(const Graph& graph, const Backend* backend);
+// Those that `keep` does not want.
+Graph decompose_unless(const Graph& graph, const std::function<bool(const Graph&, const Node&)>& keep);
 // Epilogues into contractions and convolutions; pointwise and reduce nodes into fused regions.
 Graph fuse(const Graph& graph, const Backend& backend);
 // Regions make cheap results of earlier regions again instead of reading them, where that saves memory.

@@ -1,0 +1,106 @@
+// `freight verify`: whether a stored model answers the same wherever it is used; one line per claim on stdout.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "freight/base/error.h"
+#include "freight/deploy/verify.h"
+#include "options.h"
+
+namespace freight::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using State = deploy::Claim::State;
+
+const char* word(State state) {
+  return state == State::holds ? "holds" : state == State::fails ? "FAILS" : "not checked";
+}
+
+void print_line(const deploy::Claim& c) {
+  std::string line = cat(word(c.state));
+  line.resize(std::max<size_t>(line.size(), 13), ' ');
+  line += c.name;
+  line.resize(std::max<size_t>(line.size() + 2, 26), ' ');
+  line += c.text;
+  char numbers[64] = "";
+  if (c.state != State::unchecked) {
+    std::snprintf(numbers, sizeof numbers, ": difference %.2g, limit %.2g", c.difference, c.limit);
+  }
+  std::printf("%s%s%s\n", line.c_str(), numbers, c.note.empty() ? "" : cat(" (", c.note, ")").c_str());
+}
+
+}  // namespace
+
+int verify_command(const Args& args) {
+  std::string model;
+  deploy::VerifyOptions options;
+  std::optional<std::string> text_column, label_column;
+  int64_t seed = 0;
+  bool json = false;
+  Options o("verify", "Proves on this machine that eval, predict and the exported ONNX file give the same answers.",
+            "MODEL.safetensors [options]",
+            "Every claim is a line: holds, FAILS or not checked, with the largest difference (of probabilities; of values\n"
+            "relative to the largest). Exits 9 where a claim fails.\n"
+            "  freight verify runs/convnet-digits/model.safetensors --data digits --onnx-runtime python3");
+  o.positional("model", &model, "the stored model", true);
+  o.add("--data", &options.data, "a named set or a directory (default: inputs drawn from the seed, and no eval)",
+        {.aliases = {"--data-path"}});
+  o.add("--data-dir", &options.load.data_dir, "where named sets are looked for first", {.value = "DIR"});
+  o.add("--text-column", &text_column, "of a text file (default: as in training)", {.value = "NAME|N"});
+  o.add("--label-column", &label_column, "the same of the label", {.value = "NAME|N"});
+  o.add("--samples", &options.samples, "how many, evenly over the test part", {.min = 1, .max = 100'000});
+  o.add("--seed", &seed, "of drawn inputs", {.min = 0});
+  o.add("--device", &options.backend, "auto, cpu or ref");
+  o.add("--onnx-runtime", &options.python, "a Python with onnxruntime and numpy, to check the exported file with",
+        {.value = "PYTHON"});
+  o.add("--json", &json, "print JSON");
+  if (o.parse(args) == Options::Outcome::done) return 0;
+  options.seed = static_cast<uint64_t>(seed);
+  train::Bundle bundle = train::load_bundle(model);
+  const auto trained_with = [&](const char* key, const char* otherwise) {
+    const auto it = bundle.provenance.find(key);
+    return it == bundle.provenance.end() ? std::string(otherwise) : it->second;
+  };
+  const double share = std::atof(trained_with("val_split", "-1").c_str());
+  const auto split_seed = static_cast<uint64_t>(std::atoll(trained_with("seed", "0").c_str()));
+  options.load.pictures = {.val_split = share, .split_seed = split_seed, .held_out = data::HeldOut::test};
+  options.load.text = {.text_column = text_column ? *text_column : trained_with("text_column", ""),
+                       .label_column = label_column ? *label_column : trained_with("label_column", ""),
+                       .val_split = share,
+                       .split_seed = split_seed,
+                       .held_out = data::HeldOut::test,
+                       .bad = {}};
+  const std::vector<deploy::Claim> claims = deploy::verify(std::move(bundle), train::load_bundle(model), options);
+  std::vector<std::string> failed;
+  Json list = Json::array();
+  for (const deploy::Claim& c : claims) {
+    if (c.state == State::fails) failed.push_back(c.name);
+    if (!json) {
+      print_line(c);
+      continue;
+    }
+    Json j = {{"name", c.name}, {"claim", c.text}, {"state", c.state == State::fails ? "fails" : word(c.state)}};
+    if (c.state != State::unchecked) {
+      j["difference"] = std::isfinite(c.difference) ? Json(c.difference) : Json(nullptr);
+      j["limit"] = c.limit;
+    }
+    if (!c.note.empty()) j["note"] = c.note;
+    list.push_back(j);
+  }
+  if (json) {
+    const Json j = {{"model", model}, {"holds", failed.empty()}, {"claims", list}};
+    std::printf("%s\n", j.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  }
+  if (!failed.empty()) {
+    fail(ErrorKind::verification, model, failed.size(), " of ", claims.size(), " claims fail: ", join(failed, ", "));
+  }
+  return 0;
+}
+
+}  // namespace freight::app

@@ -1,0 +1,161 @@
+// See onnx.h. The net is traced in evaluation mode for two batch sizes (and all lengths of text); what differs between
+// the traces becomes a formula of N and T (onnx_extents), and the graph ONNX nodes (onnx_graph).
+#include "freight/deploy/onnx.h"
+
+#include "freight/base/error.h"
+#include "freight/base/version.h"
+#include "freight/deploy/onnx_graph_internal.h"
+#include "freight/ops/elementwise.h"
+#include "freight/ops/neural.h"
+#include "freight/trace/tracer.h"
+
+namespace freight::deploy {
+
+namespace {
+
+// Batches that are traced: primes, so that no extent of a net is equal to one by chance.
+constexpr int64_t kBatches[] = {1009, 1013};
+
+// Puts the net into evaluation mode while it lives.
+class Evaluating {
+ public:
+  explicit Evaluating(nn::Module& net) : net_(net), was_training_(net.training()) { net_.eval(); }
+  ~Evaluating() {
+    if (was_training_) net_.train();
+  }
+  Evaluating(const Evaluating&) = delete;
+  Evaluating& operator=(const Evaluating&) = delete;
+
+ private:
+  nn::Module& net_;
+  bool was_training_;
+};
+
+struct Traced {
+  onnx::Probe probe;
+  std::shared_ptr<trace::Trace> tape;
+};
+
+class Exporter {
+ public:
+  Exporter(const train::Bundle& bundle, const OnnxOptions& options) : bundle_(bundle), options_(options) {
+    const Shape& s = bundle.model.input.shape;
+    if (options.preprocessing && (s.rank() != 3 || bundle.model.reads_tokens())) {
+      fail(ErrorKind::usage, "export", "preprocessing is that of pictures (C, H, W): model ", bundle.model.name,
+           " takes ", bundle.model.input);
+    }
+  }
+
+  std::string input_name() const {
+    return bundle_.model.reads_tokens() ? "tokens" : options_.preprocessing ? "pixels" : "input";
+  }
+  bool probabilities() const { return options_.softmax && bundle_.model.loss != models::Loss::mse; }
+  std::string output_name() const {
+    return bundle_.model.loss == models::Loss::mse ? "values" : probabilities() ? "probabilities" : "logits";
+  }
+
+  // `length` of text, 0 of all else.
+  Traced trace(int64_t batch, int64_t length) const {
+    Type type = bundle_.model.batch_type(batch);
+    if (length > 0) type.shape[1] = length;
+    if (options_.preprocessing) type.dtype = DType::u8;
+    auto tape = std::make_shared<trace::Trace>(trace::Trace::Mode::compile);
+    {
+      const trace::Recording recording(tape);
+      Tensor x = tape->input(input_name(), type);
+      if (options_.preprocessing) x = normalised(x);
+      Tensor y = (*bundle_.model.net)(x);
+      if (probabilities()) y = softmax(y, -1);
+      tape->finish({tape->value_of(y)});
+    }
+    return {{batch, length, onnx::prepared(tape->graph())}, tape};
+  }
+
+  // All batches, and all lengths of text where the net's operations are the same for each.
+  onnx::Family family(std::vector<std::string>& notes) const {
+    std::vector<int64_t> lengths{0};
+    if (bundle_.model.reads_tokens()) lengths = {bundle_.model.input.shape[0]};
+    for (size_t i = bundle_.preprocessing.lengths.size(); i-- > 0;) {
+      if (bundle_.preprocessing.lengths[i] != lengths[0]) lengths.push_back(bundle_.preprocessing.lengths[i]);
+    }
+    std::string why;
+    if (lengths.size() > 1) {
+      std::vector<onnx::Probe> probes;
+      for (size_t i = 0; i < lengths.size(); ++i) {
+        probes.push_back(trace(kBatches[0], lengths[i]).probe);
+        if (i < 2) probes.push_back(trace(kBatches[1], lengths[i]).probe);
+      }
+      if (auto all = onnx::Family::of(std::move(probes), why)) return std::move(*all);
+      notes.push_back(cat("texts are padded to ", lengths[0], " tokens: ", why));
+    }
+    std::vector<onnx::Probe> probes;
+    for (const int64_t batch : kBatches) probes.push_back(trace(batch, lengths[0]).probe);
+    if (auto one = onnx::Family::of(std::move(probes), why)) return std::move(*one);
+    fail(ErrorKind::usage, "export", "model ", bundle_.model.name, " has no graph for all batch sizes: ", why);
+  }
+
+ private:
+  // pixels (N, C, H, W) -> (pixel / 255 - mean) / std, with the factors that data::Transform multiplies with.
+  Tensor normalised(const Tensor& pixels) const {
+    const train::Preprocessing& p = bundle_.preprocessing;
+    const int64_t channels = p.input[0];
+    std::vector<float> scale, shift;
+    for (int64_t c = 0; c < channels; ++c) {
+      const bool given = !p.mean.empty();
+      const auto i = static_cast<size_t>(c);
+      const double mean = given ? static_cast<double>(p.mean[i]) : 0.0;
+      const double deviation = given ? static_cast<double>(p.std[i]) : 1.0;
+      scale.push_back(static_cast<float>(1.0 / (255.0 * deviation)));
+      shift.push_back(static_cast<float>(-mean / deviation));
+    }
+    const Shape per_channel{1, channels, 1, 1};
+    return cast(pixels, DType::f32) * Array::of<float>(scale, per_channel) + Array::of<float>(shift, per_channel);
+  }
+
+  const train::Bundle& bundle_;
+  const OnnxOptions& options_;
+};
+
+std::string described(const onnx::ValueInfo& v) {
+  std::vector<std::string> axes;
+  for (const onnx::Extent& e : v.shape) axes.push_back(e.name.empty() ? std::to_string(e.value) : e.name);
+  return cat(v.name, " ", to_string(v.dtype), " (", join(axes, ", "), ")");
+}
+
+}  // namespace
+
+OnnxSummary export_onnx(const train::Bundle& bundle, const std::string& path, const OnnxOptions& options) {
+  size_t bytes = 0;
+  for (const nn::NamedVariable& v : bundle.model.net->state_dict()) bytes += v.variable.type().bytes();
+  if (bytes > onnx::kMaxBytes) {
+    fail(ErrorKind::capacity, "export", "the weights of ", bundle.model.name, " have ", bytes,
+         " bytes, an ONNX file holds at most ", onnx::kMaxBytes);
+  }
+  const Exporter exporter(bundle, options);
+  const Evaluating evaluating(*bundle.model.net);
+  OnnxSummary summary;
+  const onnx::Family family = exporter.family(summary.notes);
+
+  // The leaves of all traces are the same; those of one more hand out the elements.
+  const int64_t length = bundle.model.reads_tokens() ? bundle.model.input.shape[0] : 0;
+  const Traced leaves = exporter.trace(kBatches[0], length);
+  std::vector<Array> states;
+  for (const auto& v : leaves.tape->variables()) {
+    states.emplace_back(v->type.dtype, v->type.shape, v->materialize());
+  }
+  onnx::Model model;
+  model.name = bundle.model.name;
+  model.producer_version = version();
+  onnx::write_graph(family, leaves.tape->captured(), states, exporter.output_name(), model);
+  model.metadata = train::to_file(bundle).metadata;
+  onnx::save(path, model);
+  summary.input = described(model.inputs[0]);
+  summary.output = described(model.outputs[0]);
+  summary.any_length = bundle.model.reads_tokens() && !model.inputs[0].shape[1].name.empty();
+  summary.nodes = static_cast<int64_t>(model.nodes.size());
+  for (const onnx::Initializer& t : model.initializers)
+    summary.weight_bytes += static_cast<int64_t>(t.array.bytes());
+  return summary;
+}
+
+}  // namespace freight::deploy

@@ -1,0 +1,30 @@
+// ONNX export: a stored model as an ONNX file (opset 17, IR version 8) for any batch size, with which ONNX Runtime and
+// others answer as deploy::Predictor does. docs/deploy.md says what the file looks like.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "freight/train/bundle.h"
+
+namespace freight::deploy {
+
+struct OnnxOptions {
+  bool softmax = true;         // probabilities; else logits. Without meaning for a model that regresses
+  bool preprocessing = false;  // of pictures: the file takes u8 pixels of the model's size instead of normalised floats
+};
+
+// What the written file takes and gives.
+struct OnnxSummary {
+  std::string input, output;       // "pixels u8 (N, 3, 224, 224)"
+  std::vector<std::string> notes;  // what a user should know
+  bool any_length = false;         // of text: T is free
+  int64_t nodes = 0, weight_bytes = 0;
+};
+
+// Writes `path` whole or not at all. Input of shape (N, ...): "input" f32, normalised as training did; "pixels" u8 with
+// `preprocessing`; "tokens" i32 (N, T) for texts, padded with 0, with T free where the net allows it, else the longest
+// of the model's lengths. Output: "probabilities", "logits" or "values". Throws Error(usage) for preprocessing of
+// anything but pictures, and naming op and layer where ONNX has no form of it; Error(capacity) for weights of 2 GiB.
+OnnxSummary export_onnx(const train::Bundle& bundle, const std::string& path, const OnnxOptions& options = {});
+
+}  // namespace freight::deploy

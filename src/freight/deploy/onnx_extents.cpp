@@ -1,0 +1,104 @@
+// See onnx_extents_internal.h.
+#include "freight/base/strings.h"
+#include "freight/deploy/onnx_extents_internal.h"
+
+namespace freight::deploy::onnx {
+
+// The formula is bilinear, so two batches, or two batches by two lengths, determine it; further probes must agree.
+std::optional<Formula> Family::fit(const std::vector<int64_t>& seen) const {
+  const bool lengths = probes_.size() > 2;
+  const int64_t n0 = probes_[0].batch, dn = probes_[1].batch - n0;
+  const int64_t t0 = probes_[0].length, dt = lengths ? probes_[2].length - t0 : 1;
+  const auto divides = [](int64_t a, int64_t b) { return a % b == 0; };
+  const int64_t mixed = lengths ? seen[3] - seen[2] - seen[1] + seen[0] : 0;
+  if (!divides(mixed, dn * dt)) return {};
+  Formula f;
+  f.nt = mixed / (dn * dt);
+  const int64_t per_n = seen[1] - seen[0], per_t = lengths ? seen[2] - seen[0] : 0;
+  if (!divides(per_n, dn) || !divides(per_t, dt)) return {};
+  f.n = per_n / dn - f.nt * t0;
+  f.t = per_t / dt - f.nt * n0;
+  f.fixed = seen[0] - f.n * n0 - f.t * t0 - f.nt * n0 * t0;
+  for (size_t i = 0; i < probes_.size(); ++i) {
+    if (f.at(probes_[i].batch, probes_[i].length) != seen[i]) return {};
+  }
+  return f;
+}
+
+// Whether a node is the same in all probes, but for extents.
+bool Family::alike(size_t i) const {
+  const Node& first = probes_[0].graph.nodes[i];
+  for (const Probe& p : probes_) {
+    const Node& n = p.graph.nodes[i];
+    if (n.op != first.op || n.inputs != first.inputs || n.outputs != first.outputs) return false;
+    switch (n.op) {
+      case Op::input:
+      case Op::state:
+      case Op::iota:
+      case Op::reshape:
+      case Op::broadcast: break;  // shapes of results, which are compared as such
+      case Op::constant: {
+        const auto &a = attrs<ConstantAttrs>(n), &b = attrs<ConstantAttrs>(first);
+        if (a.value != b.value || (a.data.defined() && !equal(n.attrs, first.attrs))) return false;
+        break;
+      }
+      case Op::slice:
+        if (attrs<SliceAttrs>(n).step != attrs<SliceAttrs>(first).step) return false;
+        break;
+      default:
+        if (!equal(n.attrs, first.attrs)) return false;
+    }
+  }
+  if (first.op != Op::slice) return true;
+  for (int k = 0; k < attrs<SliceAttrs>(first).start.rank(); ++k) {
+    std::vector<int64_t> starts, limits;
+    for (const Probe& p : probes_) {
+      starts.push_back(attrs<SliceAttrs>(p.graph.nodes[i]).start[k]);
+      limits.push_back(attrs<SliceAttrs>(p.graph.nodes[i]).limit[k]);
+    }
+    if (!fit(starts) || !fit(limits)) return false;
+  }
+  return true;
+}
+
+std::optional<Family> Family::of(std::vector<Probe> probes, std::string& why) {
+  Family f(std::move(probes));
+  const Graph& first = f.graph();
+  for (const Probe& p : f.probes_) {
+    if (p.graph.nodes.size() == first.nodes.size() && p.graph.values.size() == first.values.size() &&
+        p.graph.outputs == first.outputs) {
+      continue;
+    }
+    why = cat("its graph for batches of ", p.batch, " has other operations than for ", f.probes_[0].batch);
+    if (p.length != f.probes_[0].length) why = cat("it has other operations for each length of text");
+    return {};
+  }
+  for (size_t i = 0; i < first.nodes.size(); ++i) {
+    const Node& n = first.nodes[i];
+    if (!f.alike(i)) {
+      why = cat(name(n.op), " changes with the size of the batch or the text (", n.location(), ")");
+      return {};
+    }
+  }
+  f.extents_.resize(first.values.size());
+  for (size_t v = 0; v < first.values.size(); ++v) {
+    for (int k = 0; k < first.values[v].type.shape.rank(); ++k) {
+      std::vector<int64_t> seen;
+      for (const Probe& p : f.probes_) {
+        const Shape& s = p.graph.values[v].type.shape;
+        seen.push_back(k < s.rank() ? s[k] : -1);
+      }
+      const std::optional<Formula> extent = f.fit(seen);
+      if (!extent) {
+        const Node& n = first.def(Value{static_cast<int32_t>(v)});
+        why = cat("an extent of ", name(n.op), " follows no simple formula of the batch and the length (", n.location(),
+                  ")");
+        return {};
+      }
+      f.extents_[v].push_back(*extent);
+    }
+  }
+  return f;
+}
+
+}  // namespace freight::deploy::onnx

@@ -1,0 +1,393 @@
+// See verify.h. Samples are raw inputs; every way prepares them by itself. The bare net's are prepared here, by the
+// definition in docs/deploy.md and not by the code of training, so that an error there shows.
+#include "freight/deploy/verify.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+#include "freight/base/error.h"
+#include "freight/base/philox.h"
+#include "freight/deploy/onnx.h"
+#include "freight/deploy/onnx_runtime_internal.h"
+#include "freight/models/summary.h"
+#include "freight/trace/compile.h"
+#include "freight/train/evaluate.h"
+#include "freight/train/text.h"
+
+namespace freight::deploy {
+
+namespace {
+
+// Rounding in f32 of nets with large logits stays an order below this; a wrong mean or a lost flip is far above.
+constexpr double kLimit = 1e-4;
+constexpr int64_t kReferenceSamples = 4;
+constexpr double kReferenceFlops = 1e10;  // what the naive loops of `ref` do in some seconds
+
+// A directory that is removed at the end of the scope.
+class Scratch {
+ public:
+  Scratch() : path_((std::filesystem::temp_directory_path() / "freight-verify-XXXXXX").string()) {
+    if (!mkdtemp(path_.data())) fail(ErrorKind::runtime, path_, "cannot make this directory: ", std::strerror(errno));
+  }
+  ~Scratch() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// What evaluation measures of one sample: the probability of its class, or its mean squared error.
+struct Sample {
+  Array raw;
+  std::optional<double> score = {};
+  std::vector<double> target = {};  // its class, or values
+};
+
+class Verifier {
+ public:
+  Verifier(train::Bundle evaluated, train::Bundle deployed, const VerifyOptions& o)
+      : options_(o),
+        evaluated_(std::move(evaluated)),
+        predictor_(std::move(deployed), {.backend = o.backend, .deterministic = true, .batch_size = o.samples}) {
+    evaluated_.model.net->eval();
+  }
+
+  std::vector<Claim> run() {
+    if (options_.data.empty()) {
+      draw();
+    } else if (evaluated_.preprocessing.text()) {
+      read_texts();
+    } else {
+      read_arrays();
+    }
+    for (const Sample& s : samples_) raw_.push_back(s.raw);
+    answers_ = predictor_.run(raw_);
+    claims_.push_back(evaluation());
+    claims_.push_back(compare("forward", "predict answers as the net does on inputs prepared by the definition",
+                              [&] { return forward(); }));
+    claims_.push_back(compare("batch", "one sample at a time is answered as all together", [&] { return singly(); }));
+    claims_.push_back(reference());
+    Claim stored = compare("file", "stored and loaded again it answers with the same bits", [&] { return again(); });
+    stored.limit = 0;
+    if (stored.difference > 0) stored.state = Claim::State::fails;
+    claims_.push_back(stored);
+    claims_.push_back(exported(false));
+    if (evaluated_.preprocessing.input.rank() == 3 && !evaluated_.preprocessing.text()) {
+      claims_.push_back(exported(true));
+    }
+    return std::move(claims_);
+  }
+
+ private:
+  const train::Preprocessing& preprocessing() const { return evaluated_.preprocessing; }
+  bool values() const { return !predictor_.probabilities(); }
+
+  // --- samples ------------------------------------------------------------------------------------------------------
+
+  void draw() {
+    PhiloxStream random(options_.seed, 0, 0);
+    const Shape& shape = preprocessing().input;
+    for (int64_t i = 0; i < options_.samples; ++i) {
+      if (preprocessing().text()) {
+        const int64_t vocabulary = preprocessing().tokenizer->size();
+        Array tokens(DType::i32, {1 + static_cast<int64_t>(random.below(static_cast<uint32_t>(shape[0])))});
+        for (int64_t k = 0; k < tokens.numel(); ++k) {
+          tokens.data<int32_t>()[k] = 1 + static_cast<int32_t>(random.below(static_cast<uint32_t>(vocabulary - 1)));
+        }
+        samples_.push_back({tokens});
+        continue;
+      }
+      Array a(shape.rank() == 3 ? DType::u8 : DType::f32, shape);
+      for (int64_t k = 0; k < a.numel(); ++k) {
+        if (a.dtype() == DType::u8) {
+          a.data<uint8_t>()[k] = static_cast<uint8_t>(random.below(256));
+        } else {
+          a.data<float>()[k] = random.uniform(-2, 2);
+        }
+      }
+      samples_.push_back({a});
+    }
+  }
+
+  // Numbers of samples, evenly over a part of `count`, since files are often sorted by class.
+  std::vector<int64_t> chosen(int64_t count) const {
+    const int64_t n = std::min(options_.samples, count);
+    std::vector<int64_t> out;
+    for (int64_t i = 0; i < n; ++i) out.push_back(i * count / n);
+    return out;
+  }
+
+  train::Evaluator evaluator() {
+    return {evaluated_.model,
+            {.backend = options_.backend == "auto" ? std::string() : options_.backend, .deterministic = true},
+            1};
+  }
+  double score(const train::Evaluation& e) const { return values() ? e.loss : std::exp(-e.loss); }
+
+  void read_arrays() {
+    data::Dataset set = data::load(options_.data, options_.load).test;
+    train::adapt(set, evaluated_);
+    train::Evaluator evaluator{this->evaluator()};
+    for (const int64_t i : chosen(set.count())) {
+      const data::Dataset one = set.slice(i, 1);
+      Sample s;
+      s.score = score(evaluator.run(one, {}, {.workers = 0}));
+      s.target = one.labels.to_vector<double>();
+      s.raw = one.files ? predictor_.sample_of_file(one.files->paths[0]) : one.images.reshaped(set.sample_shape());
+      samples_.push_back(s);
+    }
+  }
+
+  void read_texts() {
+    const data::TextSet set = data::load_text(options_.data, options_.load);
+    train::Evaluator evaluator{this->evaluator()};
+    for (const int64_t i : chosen(set.test.count())) {
+      data::TextPart one;
+      const auto at = static_cast<size_t>(i);
+      one.texts = {set.test.texts[at]};
+      if (!set.corpus()) one.labels = {set.test.labels[at]};
+      Sample s;
+      const auto feed = train::evaluation_feed(set, one, evaluated_, 1);
+      s.score = score(evaluator.run(*feed, options_.data));
+      const auto& names = evaluated_.classes;
+      const auto name = std::find(names.begin(), names.end(), set.classes[static_cast<size_t>(one.labels[0])]);
+      s.target = {static_cast<double>(name - names.begin())};
+      s.raw = predictor_.sample_of_text(one.texts[0], options_.data);
+      samples_.push_back(s);
+    }
+  }
+
+  // --- ways to answer: f32 (samples, outputs) -----------------------------------------------------------------------
+
+  // The tokens of a text, padded with 0 to `length`.
+  static void pad(const Array& tokens, int64_t length, int32_t* row) {
+    std::fill(std::copy_n(tokens.data<int32_t>(), tokens.numel(), row), row + length, 0);
+  }
+  int64_t bucket(const Array& tokens) const {
+    const auto& lengths = preprocessing().lengths;
+    return *std::lower_bound(lengths.begin(), lengths.end(), tokens.numel());
+  }
+  // (value / 255 where u8 - mean) / std; axis 0 of the sample is the channel.
+  static Array normalised(const Array& raw, const train::Preprocessing& p) {
+    Array x(DType::f32, raw.shape());
+    const std::vector<double> from = raw.to_vector<double>();
+    const int64_t plane = raw.shape()[0] == 0 ? 0 : raw.numel() / raw.shape()[0];
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      double v = from[static_cast<size_t>(i)];
+      if (raw.dtype() == DType::u8) v /= 255;
+      if (!p.mean.empty()) {
+        const auto channel = static_cast<size_t>(i / plane);
+        v = (v - static_cast<double>(p.mean[channel])) / static_cast<double>(p.std[channel]);
+      }
+      x.data<float>()[i] = static_cast<float>(v);
+    }
+    return x;
+  }
+  // A batch (1, ...) of one sample as a net takes it.
+  Array prepared(const Array& raw, int64_t length, const train::Preprocessing& p) const {
+    if (p.text()) {
+      Array x(DType::i32, {1, length});
+      pad(raw, length, x.data<int32_t>());
+      return x;
+    }
+    const Array x = normalised(raw, p);
+    Shape shape = x.shape();
+    shape.insert(0, 1);
+    return x.reshaped(shape);
+  }
+
+  Array forward() {
+    Array out(DType::f32, answers_.shape());
+    const models::Model& model = evaluated_.model;
+    auto step = compile([&](const Tensor& x) { return (*model.net)(x); },
+                        {.backend = options_.backend == "auto" ? std::string() : options_.backend,
+                         .deterministic = true});
+    const int64_t k = out.shape()[1];
+    for (size_t i = 0; i < raw_.size(); ++i) {
+      const int64_t length = preprocessing().text() ? bucket(raw_[i]) : 0;
+      std::vector<double> y = step(prepared(raw_[i], length, preprocessing())).array().to_vector<double>();
+      if (!values()) {
+        const double peak = *std::max_element(y.begin(), y.end());
+        double total = 0;
+        for (double& v : y) total += v = std::exp(v - peak);
+        for (double& v : y) v /= total;
+      }
+      std::copy(y.begin(), y.end(), out.data<float>() + static_cast<int64_t>(i) * k);
+    }
+    return out;
+  }
+
+  Array singly() {
+    Array out(DType::f32, answers_.shape());
+    for (size_t i = 0; i < raw_.size(); ++i) put(predictor_.run({raw_[i]}), {i}, out);
+    return out;
+  }
+
+  static void put(const Array& rows, const std::vector<size_t>& places, Array& out) {
+    const int64_t k = out.shape()[1];
+    for (size_t i = 0; i < places.size(); ++i) {
+      std::copy_n(rows.data<float>() + static_cast<int64_t>(i) * k, k,
+                  out.data<float>() + static_cast<int64_t>(places[i]) * k);
+    }
+  }
+
+  Array again() {
+    const Scratch dir;
+    const std::string path = dir.path() + "/model.safetensors";
+    train::save_bundle(path, predictor_.bundle());
+    return Predictor(train::load_bundle(path), predictor_.options()).run(raw_);
+  }
+
+  // --- claims -------------------------------------------------------------------------------------------------------
+
+  // The largest difference of probabilities; of values over the largest of them. NaN is infinitely far off.
+  double difference(const Array& got, const Array& need) const {
+    if (got.shape() != need.shape()) return INFINITY;
+    const std::vector<double> a = got.to_vector<double>(), b = need.to_vector<double>();
+    double far = 0, largest = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+      const double d = std::abs(a[i] - b[i]);
+      if (std::isnan(d)) return INFINITY;
+      far = std::max(far, d);
+      largest = std::max(largest, std::abs(b[i]));
+    }
+    return values() && largest > 0 ? far / largest : far;
+  }
+
+  static Claim judged(Claim c) {
+    c.limit = kLimit;
+    c.state = c.difference <= kLimit ? Claim::State::holds : Claim::State::fails;
+    return c;
+  }
+
+  template <class Way>
+  Claim compare(const char* name, const char* text, Way way) {
+    Claim c{.name = name, .text = text, .note = ""};
+    c.difference = difference(way(), answers_);
+    return judged(c);
+  }
+
+  Claim evaluation() {
+    Claim c{.name = "eval",
+            .text = values() ? "predict has the error that eval measures, sample by sample"
+                             : "predict gives the true class the probability that eval gives it, sample by sample",
+            .note = ""};
+    if (options_.data.empty()) {
+      c.note = "needs samples with targets: --data";
+      return c;
+    }
+    const int64_t k = answers_.shape()[1];
+    for (size_t i = 0; i < samples_.size(); ++i) {
+      const Sample& s = samples_[i];
+      const float* row = answers_.data<float>() + static_cast<int64_t>(i) * k;
+      double mine = 0, largest = 1;
+      if (values()) {
+        for (int64_t j = 0; j < k; ++j) {
+          const double d = static_cast<double>(row[j]) - s.target[static_cast<size_t>(j)];
+          mine += d * d / static_cast<double>(k);
+        }
+        largest = std::max(1.0, std::abs(*s.score));
+      } else {
+        mine = static_cast<double>(row[static_cast<int64_t>(s.target[0])]);
+      }
+      const double d = std::abs(mine - *s.score) / largest;
+      c.difference = std::isnan(d) ? INFINITY : std::max(c.difference, d);
+    }
+    return judged(c);
+  }
+
+  Claim reference() {
+    const double flops = models::summarize(evaluated_.model).flops;
+    const auto affordable = static_cast<int64_t>(kReferenceFlops / std::max(flops, 1.0));
+    const auto n = static_cast<size_t>(
+        std::min<int64_t>(std::clamp<int64_t>(affordable, 1, kReferenceSamples), static_cast<int64_t>(raw_.size())));
+    Claim c{.name = "reference", .text = "the naive loops of the reference backend answer the same", .note = ""};
+    Predictor naive(predictor_.bundle(), {.backend = "ref", .deterministic = true});
+    const Array got = naive.run({raw_.begin(), raw_.begin() + static_cast<int64_t>(n)});
+    Array need(DType::f32, got.shape());
+    std::copy_n(answers_.data<float>(), need.numel(), need.data<float>());
+    c.difference = difference(got, need);
+    c.note = cat(n, n == 1 ? " sample" : " samples");
+    return judged(c);
+  }
+
+  // Through ONNX Runtime; pixels: the file prepares its inputs itself.
+  Claim exported(bool pixels) {
+    Claim c{.name = pixels ? "onnx-pixels" : "onnx",
+            .text = pixels ? "ONNX Runtime answers the same on raw pixels (export --preprocessing)"
+                           : "ONNX Runtime answers the same on prepared inputs (export)",
+            .note = ""};
+    if (options_.python.empty()) {
+      c.note = "needs a Python with onnxruntime: --onnx-runtime PYTHON";
+      return c;
+    }
+    if (pixels && raw_[0].dtype() != DType::u8) {
+      c.note = cat("the samples are ", to_string(raw_[0].dtype()), ", no pixels");
+      return c;
+    }
+    const Scratch dir;
+    const std::string file = dir.path() + "/model.onnx";
+    const OnnxSummary summary = export_onnx(predictor_.bundle(), file, {.preprocessing = pixels});
+    std::map<int64_t, std::vector<size_t>> groups;  // samples by length
+    for (size_t i = 0; i < raw_.size(); ++i) {
+      const bool text = preprocessing().text();
+      groups[!text ? 0 : summary.any_length ? bucket(raw_[i]) : preprocessing().input[0]].push_back(i);
+    }
+    std::vector<Array> inputs;
+    for (const auto& [length, places] : groups) {
+      const train::Preprocessing& p = predictor_.bundle().preprocessing;
+      std::vector<Array> rows;
+      for (const size_t i : places) {
+        rows.push_back(pixels ? raw_[i] : prepared(raw_[i], length, p));
+      }
+      Shape shape = rows[0].shape();
+      if (!pixels) shape.erase(0);
+      shape.insert(0, static_cast<int64_t>(rows.size()));
+      const Array all(rows[0].dtype(), shape);
+      for (size_t i = 0; i < rows.size(); ++i) {
+        std::memcpy(static_cast<char*>(all.raw()) + i * rows[i].bytes(), rows[i].raw(), rows[i].bytes());
+      }
+      inputs.push_back(all);
+    }
+    Array out(DType::f32, answers_.shape());
+    try {
+      const bool checked = onnx::check_in_python(options_.python, file, dir.path());
+      if (!checked) c.note = "without ONNX's checker: that Python has no package onnx";
+      const std::vector<Array> results = onnx::run_in_python(options_.python, file, inputs, dir.path());
+      size_t next = 0;
+      for (const auto& [length, places] : groups) put(results[next++], places, out);
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::verification) throw;
+      c.note = e.what();
+      c.difference = INFINITY;
+      return judged(c);
+    }
+    c.difference = difference(out, answers_);
+    return judged(c);
+  }
+
+  VerifyOptions options_;
+  train::Bundle evaluated_;
+  Predictor predictor_;
+  std::vector<Sample> samples_;
+  std::vector<Array> raw_;
+  Array answers_;  // of predict
+  std::vector<Claim> claims_;
+};
+
+}  // namespace
+
+std::vector<Claim> verify(train::Bundle evaluated, train::Bundle deployed, const VerifyOptions& options) {
+  if (options.samples < 1) fail(ErrorKind::usage, "samples", "got ", options.samples, ", need at least 1");
+  return Verifier(std::move(evaluated), std::move(deployed), options).run();
+}
+
+}  // namespace freight::deploy

@@ -1,0 +1,37 @@
+// Verification: whether a stored model answers the same wherever it is used: evaluation, prediction, the bare net, the
+// reference backend, its file after another round trip, and ONNX Runtime. `freight verify` is a thin call of this.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "freight/data/catalog.h"
+#include "freight/deploy/predictor.h"
+
+namespace freight::deploy {
+
+// Two ways to one answer.
+struct Claim {
+  enum class State { holds, fails, unchecked };
+  std::string name;  // "eval", "batch", ...: stable
+  std::string text;  // "predict gives the class its probability that eval gives it"
+  State state = State::unchecked;
+  double difference = 0, limit = 0;  // the largest over all samples: of probabilities, or of values over the largest
+  std::string note;                  // why it was not checked, or what was found
+};
+
+struct VerifyOptions {
+  std::string data;  // a set with targets; empty: samples drawn from the seed, and no claim of evaluation
+  data::LoadOptions load = {};
+  int64_t samples = 32;
+  uint64_t seed = 0;
+  std::string backend = "auto";
+  std::string python;  // with onnxruntime; empty: that claim is not checked
+};
+
+// `evaluated` is what evaluation and the bare net use, `deployed` what predicts and is exported: two loads of one file.
+// The nets of both are left in evaluation mode. Throws Error(usage) for a language model, and where the data does not
+// fit; Error(data) where it cannot be read.
+std::vector<Claim> verify(train::Bundle evaluated, train::Bundle deployed, const VerifyOptions& options);
+
+}  // namespace freight::deploy

@@ -1,0 +1,211 @@
+// ONNX files against ONNX's own checker and ONNX Runtime: every net of the zoo, several batches through one file.
+#include "freight/deploy/onnx.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "freight/base/philox.h"
+#include "freight/deploy/predictor.h"
+#include "freight/io/npy.h"
+#include "freight/nn/nn.h"
+#include "freight/trace/compile.h"
+#include "freight/train/trainer.h"
+#include "tests/deploy/onnx_runtime.h"
+#include "tests/support/small_digits.h"
+
+namespace freight::deploy {
+namespace {
+
+using freight::testing::expect_error;
+using freight::testing::peer_python;
+using test::relative_difference;
+using test::Runtime;
+using freight::testing::TemporaryDir;
+
+const std::vector<std::string> kPhotoNets{"resnet18", "resnet34", "resnet50", "resnet101", "resnet152"};
+
+Array random_input(const Type& type, int64_t vocabulary, uint64_t seed) {
+  PhiloxStream random(seed, 0, 0);
+  Array x(type.dtype, type.shape);
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    if (type.dtype == DType::i32) {
+      x.data<int32_t>()[i] = static_cast<int32_t>(random.bits() % static_cast<uint32_t>(vocabulary));
+    } else {
+      x.data<float>()[i] = random.uniform(-2, 2);
+    }
+  }
+  if (type.dtype == DType::i32) {  // texts of different lengths: 0 pads
+    const int64_t length = type.shape[1];
+    for (int64_t n = 0; n < type.shape[0]; ++n) std::fill_n(x.data<int32_t>() + (n + 1) * length - n * 3, n * 3, 0);
+  }
+  return x;
+}
+
+train::Bundle bundle_of(models::Model model) {
+  train::Bundle b;
+  b.preprocessing.input = model.input.shape;
+  b.model = std::move(model);
+  return b;
+}
+
+Array forward(const models::Model& model, const Array& x) {
+  model.net->eval();
+  auto step = compile([&](const Tensor& t) { return (*model.net)(t); }, {.deterministic = true});
+  return step(x).array().clone();
+}
+
+// A named net of small inputs. The classifiers of the large old nets are made narrow, since they are nearly all of the
+// nets' bytes; the layers are the same.
+models::Model small(const std::string& name) {
+  models::Options options{.classes = 7};
+  const bool narrow = starts_with(name, "vgg") || name == "alexnet";
+  if (name == "alexnet" || name == "googlenet") {
+    options.size = {64, 64};
+  } else if (narrow || std::find(kPhotoNets.begin(), kPhotoNets.end(), name) != kPhotoNets.end()) {
+    options.size = {32, 32};
+  } else if (name == "gpt_char") {
+    options = {.length = 24, .layers = 2, .width = 128};
+  } else if (models::create(name).reads_tokens()) {
+    options.length = 24;
+  }
+  models::Model model = models::create(name, options);
+  if (!narrow) return model;
+  std::string spec = models::to_spec(model);
+  for (size_t at; (at = spec.find("4096")) != std::string::npos;) spec.replace(at, 4, "256");
+  return models::from_spec(spec);
+}
+
+class OnnxZoo : public ::testing::TestWithParam<std::vector<const char*>> {};
+
+TEST_P(OnnxZoo, AgreesWithOurForwardForEveryBatch) {
+  if (peer_python().empty()) GTEST_SKIP() << "needs tests/requirements.txt";
+  Runtime runtime;
+  std::vector<std::string> names;
+  std::vector<Array> expected;
+  for (const char* name : GetParam()) {
+    const models::Model model = small(name);
+    const std::string file = runtime / (std::string(name) + ".onnx");
+    export_onnx(bundle_of(model), file, {.softmax = false});
+    for (const int64_t batch : {1, 3}) {
+      const Array x = random_input(model.batch_type(batch), model.vocabulary(), 5);
+      runtime.add(file, x);
+      names.push_back(cat(name, ", batch ", batch));
+      expected.push_back(forward(model, x));
+    }
+  }
+  const std::vector<Array> results = runtime.results();
+  ASSERT_EQ(results.size(), expected.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    const double difference = relative_difference(results[i], expected[i]);
+    EXPECT_LE(difference, 1e-5) << names[i];
+    RecordProperty(names[i], cat(difference));
+  }
+}
+
+using Names = std::vector<const char*>;
+const Names kFamilies[] = {
+    {"linear_regression", "logistic_regression", "mlp", "mlp_wide", "lenet", "convnet", "cifarnet"},
+    {"resnet20", "resnet32", "resnet56", "resnet18", "resnet34"},
+    {"resnet50", "resnet101", "resnet152"},
+    {"googlenet", "alexnet"},
+    {"vgg11", "vgg11_bn", "vgg13", "vgg13_bn"},
+    {"vgg16", "vgg16_bn", "vgg19", "vgg19_bn"},
+    {"textcnn", "text_bow", "lstm_text", "gru_text", "gpt_char"},
+};
+INSTANTIATE_TEST_SUITE_P(Families, OnnxZoo, ::testing::ValuesIn(kFamilies));
+
+TEST(Onnx, NoNetOfTheZooIsForgottenAbove) {
+  std::vector<std::string> tested, known;
+  for (const Names& names : kFamilies) tested.insert(tested.end(), names.begin(), names.end());
+  for (const models::Entry& e : models::registry()) known.emplace_back(e.name);
+  std::sort(tested.begin(), tested.end());
+  std::sort(known.begin(), known.end());
+  EXPECT_EQ(tested, known);
+}
+
+// What a user has: pictures as bytes, and a model that was trained.
+TEST(Onnx, ATrainedModelTellsTheSameProbabilitiesOfPixels) {
+  if (peer_python().empty()) GTEST_SKIP() << "needs tests/requirements.txt";
+  Runtime runtime;
+  test::write_small_digits(runtime.path());
+  train::Config config = train::recipe(runtime.path());
+  config.model = "convnet";
+  config.epochs = 1;
+  config.deterministic = true;
+  config.output_dir = runtime / "run";
+  train::Observer silent;
+  Predictor predictor(train::load_bundle(train::train(config, silent).model_path));
+  const train::Preprocessing& p = predictor.bundle().preprocessing;
+  ASSERT_EQ(p.mean.size(), 1u);
+  const data::Dataset digits = data::draw_digits(30000, 20);
+  std::vector<Array> samples;
+  Array normalised(DType::f32, digits.images.shape());
+  for (int64_t i = 0; i < digits.count(); ++i) samples.push_back(digits.slice(i, 1).images.reshaped({1, 28, 28}));
+  for (int64_t i = 0; i < normalised.numel(); ++i) {
+    normalised.data<float>()[i] =
+        (static_cast<float>(digits.images.data<uint8_t>()[i]) / 255.0f - p.mean[0]) / p.std[0];
+  }
+  export_onnx(predictor.bundle(), runtime / "pixels.onnx", {.preprocessing = true});
+  const OnnxSummary plain = export_onnx(predictor.bundle(), runtime / "plain.onnx");
+  EXPECT_EQ(plain.input, "input f32 (N, 1, 28, 28)");
+  EXPECT_EQ(plain.output, "probabilities f32 (N, 10)");
+  runtime.add(runtime / "pixels.onnx", digits.images);
+  runtime.add(runtime / "plain.onnx", normalised);
+  const Array expected = predictor.run(samples);
+  const std::vector<Array> results = runtime.results();
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_LE(relative_difference(results[0], expected), 1e-5);
+  EXPECT_LE(relative_difference(results[1], expected), 1e-5);
+}
+
+// Padding a text more than the predictor does would change what convolutions see, so the length stays free there; a
+// recurrent net is one operation per token, so its length is fixed, and padding does not count.
+TEST(Onnx, TextsOfAllLengthsAreToldAsThePredictorTellsThem) {
+  if (peer_python().empty()) GTEST_SKIP() << "needs tests/requirements.txt";
+  Runtime runtime;
+  std::vector<Array> expected;
+  const std::string words = "the old man and the sea is a film to remember but not one to see for a second time at all";
+  for (const std::string name : {"textcnn", "text_bow", "gru_text", "lstm_text"}) {
+    train::Bundle b;
+    b.preprocessing.input = {16};
+    b.preprocessing.tokenizer = data::learn_tokenizer({words, words}, {});
+    b.preprocessing.lengths = {6, 9, 16};
+    b.model = models::create(name, {.classes = 3, .vocabulary = b.preprocessing.tokenizer->size(), .length = 16});
+    const std::string file = runtime / (name + ".onnx");
+    const OnnxSummary summary = export_onnx(b, file);
+    const bool free = name == "textcnn" || name == "text_bow";
+    EXPECT_EQ(summary.input, free ? "tokens i32 (N, T)" : "tokens i32 (N, 16)");
+    EXPECT_EQ(summary.notes.size(), free ? 0u : 1u);
+    Predictor predictor(b, {.deterministic = true});
+    for (const size_t end : {12, 20, 27, 60}) {
+      const Array tokens = predictor.sample_of_text(words.substr(0, end));
+      const auto fits = [&](int64_t n) { return n >= tokens.numel(); };
+      const auto& lengths = b.preprocessing.lengths;
+      Array padded(DType::i32, {1, free ? *std::find_if(lengths.begin(), lengths.end(), fits) : 16});
+      std::copy_n(tokens.data<int32_t>(), tokens.numel(), padded.data<int32_t>());
+      runtime.add(file, padded);
+      expected.push_back(predictor.run({tokens}));
+    }
+  }
+  const std::vector<Array> results = runtime.results();
+  ASSERT_EQ(results.size(), expected.size());
+  for (size_t i = 0; i < results.size(); ++i) EXPECT_LE(relative_difference(results[i], expected[i]), 1e-5) << i;
+}
+
+TEST(Onnx, WhatCannotBeExportedIsSaid) {
+  const TemporaryDir dir;
+  const std::string file = dir / "m.onnx";
+  const models::Model text = models::create("text_bow", {.length = 8});
+  expect_error(ErrorKind::usage, {"preprocessing", "text_bow", "i32[8]"},
+               [&] { export_onnx(bundle_of(text), file, {.preprocessing = true}); });
+  models::Model huge = models::create("mlp");
+  huge.net = std::make_shared<nn::Sequential>(nn::Flatten(), nn::Linear(784, 700'000));  // 2.2 GB, never made
+  expect_error(ErrorKind::capacity, {"mlp", "2198000000"}, [&] { export_onnx(bundle_of(huge), file); });
+  EXPECT_EQ(dir.entries(), 0u);
+  expect_error(ErrorKind::runtime, {dir / "none/m.onnx"},
+               [&] { export_onnx(bundle_of(models::create("lenet")), dir / "none/m.onnx"); });
+}
+
+}  // namespace
+}  // namespace freight::deploy
