@@ -33,6 +33,7 @@ int eval_command(const Args& args);
 int export_command(const Args& args);
 int generate_command(const Args& args);
 int models_command(const Args& args);
+int models_convert_command(const Args& args);
 int predict_command(const Args& args);
 int profile_command(const Args& args);
 int run_command(const Args& args);

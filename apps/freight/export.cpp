@@ -28,9 +28,8 @@ int export_command(const Args& args) {
   if (output.empty()) fail(ErrorKind::usage, "-o", "is missing; see freight export --help");
   const deploy::OnnxSummary s = deploy::export_onnx(train::load_bundle(model), output, options);
   if (json) {
-    const nlohmann::ordered_json j = {{"file", output},        {"input", s.input},
-                                      {"output", s.output},    {"nodes", s.nodes},
-                                      {"bytes", s.weight_bytes}, {"notes", s.notes}};
+    const nlohmann::ordered_json j = {{"file", output},   {"input", s.input},        {"output", s.output},
+                                      {"nodes", s.nodes}, {"bytes", s.weight_bytes}, {"notes", s.notes}};
     std::printf("%s\n", j.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
     return 0;
   }

@@ -1,4 +1,4 @@
-// `freight models list|show`: the models known by name, and what one model is made of.
+// `freight models list|show|convert`: the models known by name, and what one model is made of (convert: convert.cpp).
 #include <cstdio>
 
 #include <nlohmann/json.hpp>
@@ -73,13 +73,15 @@ int show_command(const Args& args) {
 }  // namespace
 
 int models_command(const Args& args) {
-  return dispatch({"freight models",
-                   "Models: the ones known by name, and the layers of any.",
-                   {
-                       {"list", "the models known by name", list_command},
-                       {"show", "layers, shapes, parameters and FLOPs of one model, or its spec", show_command},
-                   }},
-                  args);
+  return dispatch(
+      {"freight models",
+       "Models: the ones known by name, and the layers of any.",
+       {
+           {"list", "the models known by name", list_command},
+           {"convert", "weights with torchvision's names to a stored model, and back", models_convert_command},
+           {"show", "layers, shapes, parameters and FLOPs of one model, or its spec", show_command},
+       }},
+      args);
 }
 
 }  // namespace freight::app

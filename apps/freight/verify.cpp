@@ -43,11 +43,12 @@ int verify_command(const Args& args) {
   std::optional<std::string> text_column, label_column;
   int64_t seed = 0;
   bool json = false;
-  Options o("verify", "Proves on this machine that eval, predict and the exported ONNX file give the same answers.",
-            "MODEL.safetensors [options]",
-            "Every claim is a line: holds, FAILS or not checked, with the largest difference (of probabilities; of values\n"
-            "relative to the largest). Exits 9 where a claim fails.\n"
-            "  freight verify runs/convnet-digits/model.safetensors --data digits --onnx-runtime python3");
+  Options o(
+      "verify", "Proves on this machine that eval, predict and the exported ONNX file give the same answers.",
+      "MODEL.safetensors [options]",
+      "Every claim is a line: holds, FAILS or not checked, with the largest difference (of probabilities; of values\n"
+      "relative to the largest). Exits 9 where a claim fails.\n"
+      "  freight verify runs/convnet-digits/model.safetensors --data digits --onnx-runtime python3");
   o.positional("model", &model, "the stored model", true);
   o.add("--data", &options.data, "a named set or a directory (default: inputs drawn from the seed, and no eval)",
         {.aliases = {"--data-path"}});

@@ -37,8 +37,13 @@ void write(const std::string& file, const std::function<Tensor(const Tensor&)>& 
   std::string why;
   const auto family = onnx::Family::of(std::move(probes), why);
   ASSERT_TRUE(family) << why;
-  onnx::Model model{.name = "case", .producer_version = "0", .nodes = {}, .initializers = {}, .inputs = {},
-                    .outputs = {}, .metadata = {}};
+  onnx::Model model{.name = "case",
+                    .producer_version = "0",
+                    .nodes = {},
+                    .initializers = {},
+                    .inputs = {},
+                    .outputs = {},
+                    .metadata = {}};
   onnx::write_graph(*family, captured, states, "y", model);
   onnx::save(file, model);
 }
@@ -57,50 +62,85 @@ const Case kCases[] = {
     {"floor ceil round", [](const Tensor& x) { return floor(x) + ceil(x) * 10.0 + round(x * 2.0) * 100.0; }},
     {"gelu silu elu softplus",
      [](const Tensor& x) { return gelu(x) + gelu(x, GeluKind::tanh) + silu(x) + elu(x) + softplus(x); }},
-    {"logic", [](const Tensor& x) { return number_of(logical_or(logical_and(x > 0.5, x < 1.0), logical_not(x >= -1.0))); }},
-    {"comparisons", [](const Tensor& x) {
+    {"logic",
+     [](const Tensor& x) { return number_of(logical_or(logical_and(x > 0.5, x < 1.0), logical_not(x >= -1.0))); }},
+    {"comparisons",
+     [](const Tensor& x) {
        return number_of(equal(round(x), 0.0)) + number_of(not_equal(round(x), 1.0)) * 2.0 + number_of(x <= 0.25) * 4.0;
      }},
     {"is_finite", [](const Tensor& x) { return number_of(is_finite(x)) + number_of(is_finite(x / 0.0)) * 2.0; }},
     {"sub div pow", [](const Tensor& x) { return (1.0 - x) / (abs(x) + 1.0) + pow(abs(x) + 0.5, x); }},
     {"maximum minimum remainder",
      [](const Tensor& x) { return maximum(x, 0.3) + minimum(x, -0.2) * 2.0 + remainder(x * 5.0, 2.0); }},
-    {"integers", [](const Tensor& x) {
+    {"integers",
+     [](const Tensor& x) {
        const Tensor n = cast(x * 10.0, DType::i32);
        return cast(maximum(n, 2) + sum(n, 2, Keep::yes) * 3 - max(n, 1, Keep::yes), DType::f32);
      }},
-    {"sum mean", [](const Tensor& x) { return sum(x, 2, Keep::yes) + mean(x, {1, 2}, Keep::yes); }},
+    {"sum mean",
+     [](const Tensor& x) {
+       return sum(x, 2, Keep::yes) + mean(x, {1, 2}, Keep::yes);
+     }},
     {"max min", [](const Tensor& x) { return max(x, 1, Keep::yes) - min(x, 2, Keep::yes); }},
     {"argmax argmin", [](const Tensor& x) { return cast(argmax(x, 2) * 10 + argmin(x, 2), DType::f32); }},
-    {"reshape permute flatten", [](const Tensor& x) { return reshape(permute(x, {2, 0, 1}), {3, 2, -1, 2}); }},
-    {"batch in the middle and at the end", [](const Tensor& x) { return transpose(reshape(x, {-1, 24}), 0, 1) * 2.0; }},
-    {"broadcast that stays", [](const Tensor& x) {
+    {"reshape permute flatten",
+     [](const Tensor& x) {
+       return reshape(permute(x, {2, 0, 1}), {3, 2, -1, 2});
+     }},
+    {"batch in the middle and at the end",
+     [](const Tensor& x) {
+       return transpose(reshape(x, {-1, 24}), 0, 1) * 2.0;
+     }},
+    {"broadcast that stays",
+     [](const Tensor& x) {
        return reshape(broadcast_to(unsqueeze(x, 1), {x.dim(0), 5, 4, 6}), {x.dim(0), 5, 24});
      }},
-    {"a number for every sample", [](const Tensor& x) { return matmul(full({x.dim(0), 3, 4}, 0.5), x); }},
+    {"a number for every sample",
+     [](const Tensor& x) {
+       return matmul(full({x.dim(0), 3, 4}, 0.5), x);
+     }},
     {"places", [](const Tensor& x) { return x * cast(iota(x.shape(), 0), DType::f32) + per_row(6); }},
-    {"slice select", [](const Tensor& x) { return slice(x, 2, 1, 6, 2) * unsqueeze(select(x, 2, 3), 2) + narrow(x, 2, 2, 3); }},
-    {"pad", [](const Tensor& x) { return pad(x, {0, 1, 0}, {0, 0, 2}, 7.0); }},
-    {"concat", [](const Tensor& x) { return concat({x, x * 2.0, zeros(x.shape())}, 1); }},
-    {"concat of batches", [](const Tensor& x) { return concat({x, ones({2, 4, 6})}, 0); }},
+    {"slice select",
+     [](const Tensor& x) { return slice(x, 2, 1, 6, 2) * unsqueeze(select(x, 2, 3), 2) + narrow(x, 2, 2, 3); }},
+    {"pad",
+     [](const Tensor& x) {
+       return pad(x, {0, 1, 0}, {0, 0, 2}, 7.0);
+     }},
+    {"concat",
+     [](const Tensor& x) {
+       return concat({x, x * 2.0, zeros(x.shape())}, 1);
+     }},
+    {"concat of batches",
+     [](const Tensor& x) {
+       return concat({x, ones({2, 4, 6})}, 0);
+     }},
     {"matmul", [](const Tensor& x) { return matmul(matmul(x, transpose(x)), x); }},
     {"matmul of a transposed", [](const Tensor& x) { return matmul(transpose(x), x); }},
-    {"matmul of matrices", [](const Tensor& x) { return matmul(reshape(x, {-1, 6}), reshape(per_row(18), {6, 3})); }},
-    {"pools", [](const Tensor& x) {
+    {"matmul of matrices",
+     [](const Tensor& x) {
+       return matmul(reshape(x, {-1, 6}), reshape(per_row(18), {6, 3}));
+     }},
+    {"pools",
+     [](const Tensor& x) {
        return max_pool1d(x, {.kernel = 3, .stride = 2, .padding = 1}) +
               avg_pool1d(x, {.kernel = 3, .stride = 2, .padding = 1}) +
               avg_pool1d(x, {.kernel = 3, .stride = 2, .padding = 1, .count_include_pad = false});
      }},
-    {"pool to cells", [](const Tensor& x) { return adaptive_avg_pool2d(unsqueeze(x, 1), {3, 4}); }},
+    {"pool to cells",
+     [](const Tensor& x) {
+       return adaptive_avg_pool2d(unsqueeze(x, 1), {3, 4});
+     }},
     {"group_norm", [](const Tensor& x) { return group_norm(x, 2, ones({4}), zeros({4})); }},
     {"softmax", [](const Tensor& x) { return softmax(x, 1) + log_softmax(x, 2); }},
     {"gather", [](const Tensor& x) { return gather(x, remainder(arange(8), 6), 2); }},
     {"gather_elements", [](const Tensor& x) { return gather_elements(x, argmax(x, 2, Keep::yes), 2); }},
-    {"embedding one_hot", [](const Tensor& x) {
+    {"embedding one_hot",
+     [](const Tensor& x) {
        const Tensor index = argmax(x, 1);
        return embedding(index, reshape(per_row(8), {4, 2}), 1) + sum(one_hot(index, 4), 2, Keep::yes);
      }},
-    {"attention", [](const Tensor& x) {
+    {"attention",
+     [](const Tensor& x) {
        const Tensor q = reshape(x, {-1, 2, 6, 2});
        return attention(q, q * 0.5, q + 1.0, {.causal = true, .lengths = cast(argmax(max(x, 1), 1), DType::i32)});
      }},
@@ -138,8 +178,9 @@ TEST(OnnxOps, AnOpWithoutAFormIsNamedWithItsLayer) {
       return scatter_add(arange(6), x, 9, 2);
     });
   });
-  expect_error(ErrorKind::usage, {"export", "random_uniform"},
-               [&] { write(dir / "m.onnx", [](const Tensor& x) { return x + random_uniform({4, 6}); }); });
+  expect_error(ErrorKind::usage, {"export", "random_uniform"}, [&] {
+    write(dir / "m.onnx", [](const Tensor& x) { return x + random_uniform({4, 6}); });
+  });
   EXPECT_EQ(dir.entries(), 0u);
 }
 

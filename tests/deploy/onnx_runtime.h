@@ -27,7 +27,8 @@ class Runtime {
   std::vector<Array> results() const {
     const std::string log = dir_ / "log";
     const std::string script = std::string(FREIGHT_SOURCE_DIR) + "/tests/deploy/run_onnx.py";
-    const int status = std::system(cat("'", testing::peer_python(), "' '", script, "'", command_, " > ", log, " 2>&1").c_str());
+    const int status =
+        std::system(cat("'", testing::peer_python(), "' '", script, "'", command_, " > ", log, " 2>&1").c_str());
     EXPECT_EQ(status, 0) << testing::read_text(log);
     std::vector<Array> out;
     for (int i = 0; status == 0 && i < count_; ++i) {

@@ -19,9 +19,9 @@ namespace {
 
 using freight::testing::expect_error;
 using freight::testing::peer_python;
+using freight::testing::TemporaryDir;
 using test::relative_difference;
 using test::Runtime;
-using freight::testing::TemporaryDir;
 
 const std::vector<std::string> kPhotoNets{"resnet18", "resnet34", "resnet50", "resnet101", "resnet152"};
 

@@ -153,8 +153,7 @@ OnnxSummary export_onnx(const train::Bundle& bundle, const std::string& path, co
   summary.output = described(model.outputs[0]);
   summary.any_length = bundle.model.reads_tokens() && !model.inputs[0].shape[1].name.empty();
   summary.nodes = static_cast<int64_t>(model.nodes.size());
-  for (const onnx::Initializer& t : model.initializers)
-    summary.weight_bytes += static_cast<int64_t>(t.array.bytes());
+  for (const onnx::Initializer& t : model.initializers) summary.weight_bytes += static_cast<int64_t>(t.array.bytes());
   return summary;
 }
 

@@ -1,5 +1,5 @@
-// One graph for every batch: a function of tensors is traced for several batch sizes N (and lengths T of text), and what
-// differs between the traces is told as a formula of N and T. ONNX files are written from the result.
+// One graph for every batch: a function of tensors is traced for several batch sizes N (and lengths T of text), and
+// what differs between the traces is told as a formula of N and T. ONNX files are written from the result.
 #pragma once
 #include <compare>
 #include <optional>

@@ -1,5 +1,6 @@
-// See onnx_graph_internal.h. ONNX broadcasts by itself, so a value that was broadcast is kept in its small ("thin") form
-// as long as only pointwise operations read it. Extents that vary are computed in the file from the shape of its input.
+// See onnx_graph_internal.h. ONNX broadcasts by itself, so a value that was broadcast is kept in its small ("thin")
+// form as long as only pointwise operations read it. Extents that vary are computed in the file from the shape of its
+// input.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -70,9 +71,7 @@ class Writer {
     return name;
   }
   void set(Value v, const std::string& name) { set(v, name, std::vector<bool>(extents(v).size())); }
-  void set(Value v, const std::string& name, std::vector<bool> thin) {
-    known_[v.index()] = {name, std::move(thin)};
-  }
+  void set(Value v, const std::string& name, std::vector<bool> thin) { known_[v.index()] = {name, std::move(thin)}; }
   // The value as far as it is stored: axes that are thin have extent 1.
   const std::string& stored(Value v) const {
     FREIGHT_CHECK(!known_[v.index()].name.empty(), "export: ", graph_.def(v).location(), " has no second result");
@@ -134,9 +133,7 @@ class Writer {
   std::string extent(const Formula& f) {
     if (f.constant()) return constant(Ints{f.fixed});
     if (const auto it = lengths_.find(f); it != lengths_.end()) return it->second;
-    const auto axis = [&](int64_t i) {
-      return emit("Shape", {model_.inputs[0].name}, {{"start", i}, {"end", i + 1}});
-    };
+    const auto axis = [&](int64_t i) { return emit("Shape", {model_.inputs[0].name}, {{"start", i}, {"end", i + 1}}); };
     std::string sum;
     const auto term = [&](int64_t factor, const auto& of) {
       if (factor == 0) return;
@@ -323,9 +320,7 @@ void cast(Writer& w, const FNode& n) {
   w.set_pointwise(n, w.emit("Cast", w.stored_inputs(n), {{"to", data_type(attrs<CastAttrs>(n).dtype)}}));
 }
 void ne(Writer& w, const FNode& n) { w.set_pointwise(n, w.emit("Not", {w.emit("Equal", w.stored_inputs(n))})); }
-void square(Writer& w, const FNode& n) {
-  w.set_pointwise(n, w.emit("Mul", {w.stored(n.in(0)), w.stored(n.in(0))}));
-}
+void square(Writer& w, const FNode& n) { w.set_pointwise(n, w.emit("Mul", {w.stored(n.in(0)), w.stored(n.in(0))})); }
 void rsqrt(Writer& w, const FNode& n) {
   w.set_pointwise(n, w.emit("Reciprocal", {w.emit("Sqrt", w.stored_inputs(n))}));
 }
@@ -380,7 +375,8 @@ void slice(Writer& w, const FNode& n) {
     steps.push_back(a.step[i]);
   }
   if (axes.empty()) return alias(w, n);
-  w.set(n.out(), w.emit("Slice", {w.full(n.in(0)), w.list(starts), w.list(limits), w.constant(axes), w.constant(steps)}));
+  w.set(n.out(),
+        w.emit("Slice", {w.full(n.in(0)), w.list(starts), w.list(limits), w.constant(axes), w.constant(steps)}));
 }
 
 void pad(Writer& w, const FNode& n) {
@@ -403,8 +399,7 @@ void sum(Writer& w, const FNode& n) {
 }
 void extremum(Writer& w, const FNode& n) {
   const char* op = n.op == Op::reduce_max ? "ReduceMax" : "ReduceMin";
-  w.set(n.out(),
-        w.emit(op, {w.full(n.in(0))}, {{"axes", ints(attrs<AxesAttrs>(n).axes)}, {"keepdims", int64_t{1}}}));
+  w.set(n.out(), w.emit(op, {w.full(n.in(0))}, {{"axes", ints(attrs<AxesAttrs>(n).axes)}, {"keepdims", int64_t{1}}}));
 }
 void arg_reduce(Writer& w, const FNode& n) {
   const char* op = n.op == Op::argmax ? "ArgMax" : "ArgMin";

@@ -67,8 +67,8 @@ std::vector<Array> run_in_python(const std::string& python, const std::string& f
                                  const std::string& scratch_dir) {
   const std::string log = scratch_dir + "/log";
   if (const Ended e = run(python, "import numpy, onnxruntime", {}, log); !e.well) {
-    fail(ErrorKind::usage, "--onnx-runtime", "got ", python, ", need a Python with onnxruntime and numpy: ",
-         e.last_words);
+    fail(ErrorKind::usage, "--onnx-runtime", "got ", python,
+         ", need a Python with onnxruntime and numpy: ", e.last_words);
   }
   std::vector<std::string> args{file};
   const auto name = [&](size_t i, const char* end) { return cat(scratch_dir, "/", i, end); };

@@ -207,9 +207,9 @@ class Verifier {
   Array forward() {
     Array out(DType::f32, answers_.shape());
     const models::Model& model = evaluated_.model;
-    auto step = compile([&](const Tensor& x) { return (*model.net)(x); },
-                        {.backend = options_.backend == "auto" ? std::string() : options_.backend,
-                         .deterministic = true});
+    auto step =
+        compile([&](const Tensor& x) { return (*model.net)(x); },
+                {.backend = options_.backend == "auto" ? std::string() : options_.backend, .deterministic = true});
     const int64_t k = out.shape()[1];
     for (size_t i = 0; i < raw_.size(); ++i) {
       const int64_t length = preprocessing().text() ? bucket(raw_[i]) : 0;
@@ -270,7 +270,7 @@ class Verifier {
 
   template <class Way>
   Claim compare(const char* name, const char* text, Way way) {
-    Claim c{.name = name, .text = text, .note = ""};
+    Claim c{.name = name, .text = text};
     c.difference = difference(way(), answers_);
     return judged(c);
   }
@@ -278,8 +278,7 @@ class Verifier {
   Claim evaluation() {
     Claim c{.name = "eval",
             .text = values() ? "predict has the error that eval measures, sample by sample"
-                             : "predict gives the true class the probability that eval gives it, sample by sample",
-            .note = ""};
+                             : "predict gives the true class the probability that eval gives it, sample by sample"};
     if (options_.data.empty()) {
       c.note = "needs samples with targets: --data";
       return c;
@@ -309,7 +308,7 @@ class Verifier {
     const auto affordable = static_cast<int64_t>(kReferenceFlops / std::max(flops, 1.0));
     const auto n = static_cast<size_t>(
         std::min<int64_t>(std::clamp<int64_t>(affordable, 1, kReferenceSamples), static_cast<int64_t>(raw_.size())));
-    Claim c{.name = "reference", .text = "the naive loops of the reference backend answer the same", .note = ""};
+    Claim c{.name = "reference", .text = "the naive loops of the reference backend answer the same"};
     Predictor naive(predictor_.bundle(), {.backend = "ref", .deterministic = true});
     const Array got = naive.run({raw_.begin(), raw_.begin() + static_cast<int64_t>(n)});
     Array need(DType::f32, got.shape());
@@ -323,8 +322,7 @@ class Verifier {
   Claim exported(bool pixels) {
     Claim c{.name = pixels ? "onnx-pixels" : "onnx",
             .text = pixels ? "ONNX Runtime answers the same on raw pixels (export --preprocessing)"
-                           : "ONNX Runtime answers the same on prepared inputs (export)",
-            .note = ""};
+                           : "ONNX Runtime answers the same on prepared inputs (export)"};
     if (options_.python.empty()) {
       c.note = "needs a Python with onnxruntime: --onnx-runtime PYTHON";
       return c;

@@ -17,16 +17,16 @@ struct Claim {
   std::string text;  // "predict gives the class its probability that eval gives it"
   State state = State::unchecked;
   double difference = 0, limit = 0;  // the largest over all samples: of probabilities, or of values over the largest
-  std::string note;                  // why it was not checked, or what was found
+  std::string note = {};             // why it was not checked, or what was found
 };
 
 struct VerifyOptions {
-  std::string data;  // a set with targets; empty: samples drawn from the seed, and no claim of evaluation
+  std::string data = {};  // a set with targets; empty: samples drawn from the seed, and no claim of evaluation
   data::LoadOptions load = {};
   int64_t samples = 32;
   uint64_t seed = 0;
   std::string backend = "auto";
-  std::string python;  // with onnxruntime; empty: that claim is not checked
+  std::string python = {};  // with onnxruntime; empty: that claim is not checked
 };
 
 // `evaluated` is what evaluation and the bare net use, `deployed` what predicts and is exported: two loads of one file.

@@ -39,8 +39,7 @@ Graph dead_code(const Graph& graph) {
 }
 
 Graph decompose(const Graph& graph, const Backend* backend) {
-  return decompose_unless(graph,
-                          [&](const Graph& g, const Node& n) { return backend && backend->has_kernel(g, n); });
+  return decompose_unless(graph, [&](const Graph& g, const Node& n) { return backend && backend->has_kernel(g, n); });
 }
 
 Graph decompose_unless(const Graph& graph, const std::function<bool(const Graph&, const Node&)>& keep) {

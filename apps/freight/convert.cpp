@@ -1,0 +1,91 @@
+// `freight models convert`: weights with torchvision's names as a stored model, and back.
+#include <charconv>
+#include <cstdio>
+
+#include "command.h"
+#include "freight/base/error.h"
+#include "freight/deploy/convert.h"
+#include "model_source.h"
+#include "options.h"
+
+namespace freight::app {
+namespace {
+
+// "0.485,0.456,0.406".
+std::vector<float> numbers(const std::string& text, const char* flag) {
+  std::vector<float> out;
+  if (text.empty()) return out;
+  for (const std::string& part : split(text, ',')) {
+    float v = 0;
+    const auto r = std::from_chars(part.data(), part.data() + part.size(), v);
+    if (r.ec != std::errc() || r.ptr != part.data() + part.size()) {
+      fail(ErrorKind::usage, flag, "got '", text, "', need a number per channel, like 0.485,0.456,0.406");
+    }
+    out.push_back(v);
+  }
+  return out;
+}
+
+// A name per line.
+std::vector<std::string> lines_of(const std::string& file) {
+  std::vector<std::string> out;
+  if (file.empty()) return out;
+  for (std::string& line : split(io::read_text(file), '\n')) {
+    if (ends_with(line, "\r")) line.pop_back();
+    out.push_back(std::move(line));
+  }
+  while (!out.empty() && out.back().empty()) out.pop_back();
+  return out;
+}
+
+}  // namespace
+
+int models_convert_command(const Args& args) {
+  std::string in, out, model, class_names, mean, std;
+  int64_t resize = -1;
+  ModelSize size;
+  bool plain = false;
+  Options o("models convert", "Makes a stored model of weights with torchvision's names, or takes them out of one.",
+            "IN.safetensors OUT.safetensors --model NAME | --plain",
+            "  freight models convert resnet18-f37072fd.safetensors resnet18.safetensors --model resnet18\n"
+            "  freight models convert runs/mine/model.safetensors weights.safetensors --plain");
+  o.positional("in", &in, "weights, or with --plain a stored model", true);
+  o.positional("out", &out, "the file to write", true);
+  o.add("--model", &model, "the net of the weights: a named model or a spec FILE.json", {.aliases = {"-a", "--arch"}});
+  o.add("--plain", &plain, "write the weights of a stored model alone");
+  size.declare(o);
+  o.add("--class-names", &class_names, "a file with a name per line, in the order of the classes", {.value = "FILE"});
+  o.add("--mean", &mean, "per channel, of pixels / 255 (default: ImageNet's for nets of photographs, else none)",
+        {.value = "A,B,C"});
+  o.add("--std", &std, "the same of the deviations", {.value = "A,B,C"});
+  o.add("--resize", &resize, "shorter side before the middle is cut out (default: 256 for 224)",
+        {.min = 0, .aliases = {"--val-resize-size"}});
+  if (o.parse(args) == Options::Outcome::done) return 0;
+  if (plain == !model.empty()) {
+    fail(ErrorKind::usage, "--model", "or --plain: need one of them; see freight models convert --help");
+  }
+  if (plain) {
+    for (const char* flag : {"--num-classes", "--input-size", "--class-names", "--mean", "--std", "--resize"}) {
+      if (o.given(flag)) fail(ErrorKind::usage, flag, "does not go with --plain: the stored model says all itself");
+    }
+    deploy::export_weights(train::load_bundle(in), out);
+  } else {
+    const train::Bundle bundle = deploy::import_weights(models::load(model, size.options()), in,
+                                                        {.classes = lines_of(class_names),
+                                                         .mean = numbers(mean, "--mean"),
+                                                         .std = numbers(std, "--std"),
+                                                         .resize = resize});
+    train::save_bundle(out, bundle);
+    const train::Preprocessing& p = bundle.preprocessing;
+    std::printf("model   %s, input %s, %s parameters\n", bundle.model.name.c_str(), to_string(p.input).c_str(),
+                with_commas(bundle.model.net->parameter_count()).c_str());
+    for (size_t i = 0; i < p.mean.size(); ++i) {
+      std::printf("channel %zu: mean %s, deviation %s\n", i, cat(p.mean[i]).c_str(), cat(p.std[i]).c_str());
+    }
+    if (p.resize > 0) std::printf("pictures are resized to %s\n", cat(p.resize).c_str());
+  }
+  std::printf("wrote   %s\n", out.c_str());
+  return 0;
+}
+
+}  // namespace freight::app

@@ -1,0 +1,75 @@
+// See convert.h.
+#include "freight/deploy/convert.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "freight/base/error.h"
+
+namespace freight::deploy {
+
+namespace {
+
+// Means and deviations of ImageNet's pixels, as torchvision's weights were trained with.
+const std::vector<float> kMean{0.485f, 0.456f, 0.406f}, kStd{0.229f, 0.224f, 0.225f};
+
+// Of photographs: the named models that are made for 224 x 224 pixels in colour.
+bool of_photographs(const models::Model& model) {
+  const auto& all = models::registry();
+  return model.input.shape.rank() == 3 && model.input.shape[0] == 3 &&
+         std::any_of(all.begin(), all.end(), [&](const models::Entry& e) {
+           return e.name == model.name && e.input == Shape{3, 224, 224};
+         });
+}
+
+}  // namespace
+
+train::Bundle import_weights(models::Model model, const std::string& path, const ImportOptions& options) {
+  if (model.reads_tokens()) {
+    fail(ErrorKind::usage, "convert", "model ", model.name,
+         " reads text: weights without their tokenizer are no stored model");
+  }
+  train::Bundle b;
+  train::Preprocessing& p = b.preprocessing;
+  p.input = model.input.shape;
+  p.mean = options.mean;
+  p.std = options.std;
+  const bool photographs = of_photographs(model);
+  if (photographs && p.mean.empty() && p.std.empty()) {
+    p.mean = kMean;
+    p.std = kStd;
+  }
+  if (p.mean.size() != p.std.size() || (!p.mean.empty() && static_cast<int64_t>(p.mean.size()) != p.input[0])) {
+    fail(ErrorKind::usage, "convert", "got ", p.mean.size(), " means and ", p.std.size(),
+         " deviations, need one each for the ", p.input[0], " channels of ", model.name);
+  }
+  for (const float s : p.std) {
+    if (!(s > 0)) fail(ErrorKind::usage, "convert", "a deviation must be above 0: got ", s);
+  }
+  p.resize = std::max<int64_t>(options.resize, 0);
+  if (photographs && options.resize < 0) p.resize = std::max(p.input[1], p.input[2]) * 256 / 224;
+  if (p.resize != 0 && (p.input.rank() != 3 || p.resize < std::max(p.input[1], p.input[2]))) {
+    fail(ErrorKind::usage, "convert", "cannot resize to ", p.resize, " and then cut out ", p.input);
+  }
+  const int64_t outputs = model.classes();
+  if (!options.classes.empty() && static_cast<int64_t>(options.classes.size()) != outputs) {
+    fail(ErrorKind::usage, "convert", "got ", options.classes.size(), " class names, ", model.name, " tells ", outputs,
+         " classes");
+  }
+  train::load_weights(model, path);
+  b.model = std::move(model);
+  b.classes = options.classes;
+  b.provenance = {{"weights", std::filesystem::path(path).filename().string()}};
+  return b;
+}
+
+void export_weights(const train::Bundle& bundle, const std::string& path) {
+  io::SafeTensors file;
+  for (const nn::NamedVariable& v : bundle.model.net->state_dict()) {
+    file.tensors.emplace_back(v.name, v.variable.array());
+  }
+  file.metadata = {{"format", "pt"}};  // what PyTorch's users write there
+  io::save_safetensors(path, file);
+}
+
+}  // namespace freight::deploy

@@ -1,0 +1,25 @@
+// Weights from and for others: safetensors files with torchvision's names become stored models, and back.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "freight/train/bundle.h"
+
+namespace freight::deploy {
+
+struct ImportOptions {
+  std::vector<std::string> classes = {};  // names by class number; empty: none
+  // Of what the weights were trained on, per channel; empty: ImageNet's for nets of photographs, else none.
+  std::vector<float> mean = {}, std = {};
+  int64_t resize = -1;  // shorter side before the middle is cut out; 0: none; -1: 256 for 224, likewise for other sizes
+};
+
+// A stored model of a net and the weights in `path`, which must have the net's names and shapes (a BatchNorm's
+// num_batches_tracked is passed over). Throws Error(checkpoint) that lists missing, unexpected and misshapen tensors,
+// Error(usage) for settings that do not fit the net, and for nets that read text: a tokenizer is no part of such files.
+train::Bundle import_weights(models::Model model, const std::string& path, const ImportOptions& options);
+
+// The weights alone, under the names that torchvision has. Written whole or not at all.
+void export_weights(const train::Bundle& bundle, const std::string& path);
+
+}  // namespace freight::deploy

@@ -1,0 +1,81 @@
+// `freight export`, `freight verify` and `freight models convert` as a user calls them.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/apps/run_command.h"
+#include "tests/support/python.h"
+
+namespace freight::test {
+namespace {
+
+const std::string kGolden = std::string(FREIGHT_SOURCE_DIR) + "/tests/deploy/golden/";
+const std::string kModel = kGolden + "pictures.safetensors";
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(Export, WritesAFileAndSaysWhatItTakes) {
+  const std::string file = scratch_dir() + "/m.onnx";
+  const Ran plain = run_freight({"export", kModel, "-o", file});
+  EXPECT_EQ(plain.code, 0) << plain.err;
+  EXPECT_TRUE(has(plain.out, "input f32 (N, 1, 8, 8) -> probabilities f32 (N, 10)")) << plain.out;
+  const Ran pixels = run_freight({"export", kModel, "-o", file, "--preprocessing", "--no-softmax", "--json"});
+  const auto j = nlohmann::json::parse(pixels.out);
+  EXPECT_EQ(j["input"], "pixels u8 (N, 1, 8, 8)");
+  EXPECT_EQ(j["output"], "logits f32 (N, 10)");
+  EXPECT_GT(std::filesystem::file_size(file), 1000u);
+  EXPECT_EQ(run_freight({"export", kModel}).code, 2);
+  const Ran text = run_freight({"export", kGolden + "texts.safetensors", "-o", file, "--preprocessing"});
+  EXPECT_EQ(text.code, 2);
+  EXPECT_TRUE(has(text.err, "pictures")) << text.err;
+  EXPECT_EQ(run_freight({"export", kGolden + "net.json", "-o", file}).code, 8);
+  EXPECT_EQ(run_freight({"export", kModel, "-o", "/no/such/dir/m.onnx"}).code, 1);
+}
+
+TEST(Verify, PrintsALinePerClaim) {
+  const Ran r = run_freight({"verify", kModel, "--data", kGolden + "data", "--samples", "5"});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_TRUE(has(r.out, "holds        eval")) << r.out;
+  EXPECT_TRUE(has(r.out, "not checked  onnx")) << r.out;
+  const Ran all =
+      run_freight({"verify", kModel, "--json", "--samples", "3", "--onnx-runtime", freight::testing::peer_python()});
+  const auto j = nlohmann::json::parse(all.out);
+  EXPECT_TRUE(j["holds"].get<bool>());
+  EXPECT_EQ(j["claims"].size(), 7u);
+  EXPECT_EQ(j["claims"][0]["state"], "not checked");
+  EXPECT_EQ(j["claims"][6]["state"], freight::testing::peer_python().empty() ? "not checked" : "holds");
+}
+
+// A Python that runs anything and answers wrongly stands for a runtime that computes something else.
+TEST(Verify, ExitsNineWhereAClaimFails) {
+  const std::string dir = scratch_dir(), fake = dir + "/python";
+  write_file(fake, "#!/bin/sh\ncase \"$2\" in *InferenceSession*) echo 'no kernel for Conv'; exit 1;; esac\n");
+  std::filesystem::permissions(fake, std::filesystem::perms::owner_all);
+  const Ran r = run_freight({"verify", kModel, "--samples", "2", "--onnx-runtime", fake});
+  EXPECT_EQ(r.code, 9);
+  EXPECT_TRUE(has(r.out, "FAILS        onnx")) << r.out;
+  EXPECT_TRUE(has(r.out, "no kernel for Conv")) << r.out;
+  EXPECT_TRUE(has(r.err, "2 of 7 claims fail: onnx, onnx-pixels")) << r.err;
+}
+
+TEST(ModelsConvert, MakesAStoredModelOfPlainWeightsAndBack) {
+  const std::string dir = scratch_dir(), plain = dir + "/w.safetensors", model = dir + "/m.safetensors";
+  ASSERT_EQ(run_freight({"models", "convert", kModel, plain, "--plain"}).code, 0);
+  EXPECT_EQ(run_freight({"eval", plain, "--data", kGolden + "data"}).code, 8);
+  write_file(dir + "/names.txt", "zero\none\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\n");
+  const Ran made = run_freight({"models", "convert", plain, model, "--model", kGolden + "net.json", "--class-names",
+                                dir + "/names.txt", "--mean", "0.2", "--std", "0.3"});
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_TRUE(has(made.out, "mean 0.2, deviation 0.3")) << made.out;
+  EXPECT_EQ(run_freight({"eval", model, "--data", kGolden + "data"}).code, 0);
+  EXPECT_EQ(run_freight({"models", "convert", plain, model}).code, 2);
+  EXPECT_EQ(run_freight({"models", "convert", kModel, plain, "--plain", "--mean", "1"}).code, 2);
+  EXPECT_EQ(run_freight({"models", "convert", plain, model, "--model", "lenet"}).code, 8);
+  const Ran bad = run_freight({"models", "convert", plain, model, "--model", kGolden + "net.json", "--mean", "a,b"});
+  EXPECT_EQ(bad.code, 2);
+  EXPECT_TRUE(has(bad.err, "--mean")) << bad.err;
+}
+
+}  // namespace
+}  // namespace freight::test
