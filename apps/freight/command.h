@@ -35,6 +35,7 @@ int models_command(const Args& args);
 int predict_command(const Args& args);
 int profile_command(const Args& args);
 int run_command(const Args& args);
+int serve_command(const Args& args);
 int train_command(const Args& args);
 
 }  // namespace freight::app

@@ -24,6 +24,7 @@ int run(const Args& args) {
                        {"train", "train a model on a data set and store it", train_command},
                        {"eval", "loss and accuracy of a stored model on a data set", eval_command},
                        {"predict", "the classes of pictures or texts by a stored model", predict_command},
+                       {"serve", "answer predictions over HTTP, with a page to try them", serve_command},
                        {"generate", "continue a text with a stored language model", generate_command},
                        {"profile", "the plan of a step, kernel by kernel, with times", profile_command},
                        {"bench", "time whole steps", bench_command},
