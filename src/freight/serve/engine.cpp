@@ -9,7 +9,6 @@
 #include <future>
 #include <map>
 #include <mutex>
-#include <semaphore>
 #include <thread>
 
 #include "freight/base/error.h"
@@ -26,14 +25,33 @@ constexpr int64_t kWaitingBatches = 64;
 double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
 // The samples of one request, and who waits for their results.
-struct Job {
+class Job {
+ public:
   std::vector<Array> samples;
   Array results;
   std::exception_ptr error;
   Clock::time_point arrived;
-  std::binary_semaphore done{0};
+
+  // Sleeping at once: a semaphore of the library spins first, and a batch takes longer than that pays for.
+  void finish(std::exception_ptr e) {
+    {
+      const std::lock_guard lock(mutex_);
+      error = std::move(e);
+      done_ = true;
+    }
+    finished_.notify_one();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    finished_.wait(lock, [&] { return done_; });
+  }
 
   int64_t count() const { return static_cast<int64_t>(samples.size()); }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable finished_;
+  bool done_ = false;
 };
 
 struct Queue {
@@ -155,10 +173,7 @@ struct Engine::State {
     } catch (...) {
       error = std::current_exception();
     }
-    for (const auto& job : batch) {
-      job->error = error;
-      job->done.release();
-    }
+    for (const auto& job : batch) job->finish(error);
   }
 
   void run(ServedModel& model, const std::vector<std::shared_ptr<Job>>& batch) {
@@ -240,7 +255,7 @@ Array Engine::run(ServedModel& model, std::vector<Array> samples) {
     q->jobs.push_back(job);
   }
   s.filled.notify_one();
-  job->done.acquire();
+  job->wait();
   if (job->error) std::rethrow_exception(job->error);
   return job->results;
 }

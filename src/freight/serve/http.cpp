@@ -333,8 +333,9 @@ class HttpServer::Impl : public httplib::Server {
     }
   }
 
-  static void write(const Reply& reply, httplib::Response& response) {
+  void write(const Reply& reply, httplib::Response& response) const {
     response.status = reply.status;
+    if (draining_) response.set_header("Connection", "close");
     for (const auto& [name, value] : reply.headers) response.set_header(name, value);
     response.set_content(reply.body, reply.type);
   }

@@ -19,8 +19,8 @@ struct ModelFile {
 
 struct ServerOptions {
   std::string host = "127.0.0.1";
-  int port = 8000;    // 0: any free one
-  std::string token;  // "": nobody needs one
+  int port = 8000;         // 0: any free one
+  std::string token = {};  // "": nobody needs one
   int64_t max_batch = 32;
   double max_delay_seconds = 0;
   int64_t max_connections = 256;
