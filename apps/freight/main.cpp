@@ -24,6 +24,7 @@ int run(const Args& args) {
                        {"train", "train a model on a data set and store it", train_command},
                        {"eval", "loss and accuracy of a stored model on a data set", eval_command},
                        {"predict", "the classes of pictures or texts by a stored model", predict_command},
+                       {"serve", "answer predictions over HTTP, with a page to try them", serve_command},
                        {"generate", "continue a text with a stored language model", generate_command},
                        {"export", "a stored model as an ONNX file", export_command},
                        {"verify", "prove that a stored model answers the same everywhere", verify_command},

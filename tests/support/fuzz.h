@@ -1,9 +1,11 @@
 // Fuzzing of parsers: damaged variants of a valid text go through; only freight::Error may come out.
-// Deterministic; meant for the address sanitizer as well.
+// Deterministic; meant for the address sanitizer as well. FREIGHT_FUZZ_ROUNDS=N makes every fuzzer go N rounds, for
+// long runs.
 #pragma once
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <string>
 
@@ -37,6 +39,7 @@ inline std::string mutate(std::string s, PhiloxStream& r) {
 inline void fuzz(const std::string& valid, uint32_t stream, int rounds,
                  const std::function<void(io::ByteView)>& parse) {
   ASSERT_NO_THROW(parse({reinterpret_cast<const uint8_t*>(valid.data()), valid.size()}));
+  if (const char* more = std::getenv("FREIGHT_FUZZ_ROUNDS")) rounds = std::atoi(more);
   int refused = 0;
   for (int i = 0; i < rounds; ++i) {
     PhiloxStream r(2026, static_cast<uint64_t>(i), stream);

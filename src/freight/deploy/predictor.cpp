@@ -100,6 +100,7 @@ struct Predictor::State {
   }
 
   train::Bundle bundle;
+  int64_t outputs = bundle.model.classes();  // asked once: it traces the net, as long as a step of a small net
   PredictorOptions options;
   Compiled<Step> step;
   std::map<DType, Preparation> preparations;  // of samples that are no text
@@ -118,7 +119,7 @@ Predictor::~Predictor() = default;
 const train::Bundle& Predictor::bundle() const { return state_->bundle; }
 const PredictorOptions& Predictor::options() const { return state_->options; }
 bool Predictor::probabilities() const { return state_->bundle.model.loss != models::Loss::mse; }
-int64_t Predictor::outputs() const { return state_->bundle.model.classes(); }
+int64_t Predictor::outputs() const { return state_->outputs; }
 
 Array Predictor::sample_of_file(const std::string& path) const { return sample_of_bytes(io::read_file(path), path); }
 

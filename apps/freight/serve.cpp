@@ -1,0 +1,107 @@
+// `freight serve`: stored models behind HTTP until a signal.
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "command.h"
+#include "freight/base/error.h"
+#include "freight/io/file.h"
+#include "freight/serve/server.h"
+#include "freight/train/precision.h"
+#include "freight/train/signals.h"
+#include "options.h"
+
+namespace freight::app {
+namespace {
+
+// NAME=FILE, or FILE: a '=' behind a slash belongs to the path.
+serve::ModelFile parse_model(const std::string& text) {
+  const size_t at = text.find('=');
+  if (at == std::string::npos || text.find('/') < at) return {"", text};
+  return {text.substr(0, at), text.substr(at + 1)};
+}
+
+// The token itself, or @FILE that holds it: a command line can be seen by others on the machine.
+std::string read_token(const std::string& text) {
+  if (!starts_with(text, "@")) return text;
+  std::string token = io::read_text(text.substr(1));
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
+  if (token.empty()) fail(ErrorKind::usage, "--token", "there is no token in ", text.substr(1));
+  return token;
+}
+
+bool loopback(const std::string& host) { return starts_with(host, "127.") || host == "localhost" || host == "::1"; }
+
+}  // namespace
+
+int serve_command(const Args& args) {
+  std::vector<std::string> files;
+  std::string token;
+  serve::ServerOptions s;
+  int64_t port = 8000, max_body_mb = 32, max_header_kb = 16;
+  double max_delay_ms = 0, drain = 30;
+  Options o("serve", "Answers predictions over HTTP by stored models, and shows a page to try them.",
+            "MODEL.safetensors ... [options]",
+            "Speaks the Open Inference Protocol (KServe V2) with binary tensors: POST /v2/models/NAME/infer.\n"
+            "POST /predict takes a picture or a text. / is the page, /metrics is for Prometheus. Ends on SIGTERM or\n"
+            "SIGINT when all requests are answered. docs/serve.md has examples.\n"
+            "  freight serve runs/convnet-digits/model.safetensors\n"
+            "  freight serve digits=a.safetensors reviews=b.safetensors --port 9000 --token @secret.txt");
+  o.positional("models", &files, "stored models, FILE or NAME=FILE (default name: the model's own)", true);
+  o.add("--host", &s.host, "the address to listen on; 0.0.0.0 is all of the machine's", {.value = "ADDRESS"});
+  o.add("--port", &port, "0 takes a free one and prints it", {.min = 0, .max = 65535});
+  o.add("--token", &token, "ask for `Authorization: Bearer TOKEN` everywhere but in health and page",
+        {.value = "TOKEN|@FILE"});
+  o.group("Batches");
+  o.add("--max-batch", &s.max_batch, "samples that run together, at most", {.min = 1, .max = 1024});
+  o.add("--max-delay-ms", &max_delay_ms, "how long a sample may wait for others; 0 takes those that wait already",
+        {.min = 0, .max = 60000});
+  o.group("Limits");
+  o.add("--max-connections", &s.max_connections, "more are answered 503", {.min = 1, .max = 10000});
+  o.add("--max-body-mb", &max_body_mb, "of a request, in MiB; larger ones are answered 413", {.min = 1, .max = 4096});
+  o.add("--max-header-kb", &max_header_kb, "of a request's head, in KiB; larger ones are answered 431",
+        {.min = 1, .max = 1024});
+  o.add("--timeout-s", &s.timeout_seconds,
+        "for a request to come in and an answer to be taken; idle connections are closed after it",
+        {.min = 0.1, .max = 86400});
+  o.add("--drain-s", &drain, "after a signal, for requests that have begun", {.min = 0, .max = 86400});
+  o.group("Computing");
+  o.add("--device", &s.backend, "auto, cpu or ref");
+  o.add("--precision", &s.precision, "of the computation", {.one_of = train::precision_names()});
+  o.add("--deterministic", &s.deterministic, "fixed kernel choices, no measurement");
+  if (o.parse(args) == Options::Outcome::done) return 0;
+  if (o.given("--token") && token.empty()) fail(ErrorKind::usage, "--token", "is empty");
+  signals::install();
+  std::vector<serve::ModelFile> models;
+  for (const std::string& file : files) models.push_back(parse_model(file));
+  s.port = static_cast<int>(port);
+  s.token = read_token(token);
+  s.max_delay_seconds = max_delay_ms * 1e-3;
+  s.max_body_bytes = static_cast<size_t>(max_body_mb) << 20;
+  s.max_header_bytes = static_cast<size_t>(max_header_kb) << 10;
+  s.warmed = [&](const std::string& model, int64_t done, int64_t all) {
+    if (done == all && !o.quiet()) {
+      std::fprintf(stderr, "model   %s: %lld plans are made, batches of up to %lld\n", model.c_str(),
+                   static_cast<long long>(all), static_cast<long long>(s.max_batch));
+    }
+    return !signals::stop_requested();
+  };
+  serve::Server server(models, s);
+  if (signals::stop_requested()) return signals::exit_code();
+  if (!loopback(s.host) && s.token.empty()) {
+    std::fprintf(stderr, "warning: %s may be reached from other machines, and no --token is asked for\n",
+                 s.host.c_str());
+  }
+  server.start();
+  std::printf("serving %s on http://%s:%d/\n", join(server.names(), ", ").c_str(),
+              s.host.find(':') == std::string::npos ? s.host.c_str() : cat("[", s.host, "]").c_str(), server.port());
+  std::fflush(stdout);
+  while (!signals::stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  if (!o.quiet()) std::fprintf(stderr, "stopping: requests that have begun are answered\n");
+  if (!server.stop(drain)) {
+    std::fprintf(stderr, "warning: requests were broken off %g seconds after the signal\n", drain);
+  }
+  return signals::exit_code();
+}
+
+}  // namespace freight::app

@@ -1,0 +1,263 @@
+// See engine.h.
+#include "freight/serve/engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <future>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "freight/base/error.h"
+#include "freight/serve/model.h"
+
+namespace freight::serve {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kWaitingBatches = 64;
+
+double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+
+// The samples of one request, and who waits for their results.
+class Job {
+ public:
+  std::vector<Array> samples;
+  Array results;
+  std::exception_ptr error;
+  Clock::time_point arrived;
+
+  // Sleeping at once: a semaphore of the library spins first, and a batch takes longer than that pays for.
+  void finish(std::exception_ptr e) {
+    {
+      const std::lock_guard lock(mutex_);
+      error = std::move(e);
+      done_ = true;
+    }
+    finished_.notify_one();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    finished_.wait(lock, [&] { return done_; });
+  }
+
+  int64_t count() const { return static_cast<int64_t>(samples.size()); }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable finished_;
+  bool done_ = false;
+};
+
+struct Queue {
+  ServedModel* model = nullptr;
+  std::deque<std::shared_ptr<Job>> jobs;
+  int64_t samples = 0;
+};
+
+// What of a sample decides the plan: the type of numbers, or the length that a text is padded to.
+int64_t plan_key(const ServedModel& model, const Array& sample, const std::vector<int64_t>& lengths) {
+  if (!model.text()) return static_cast<int64_t>(sample.dtype());
+  const auto at = std::lower_bound(lengths.begin(), lengths.end(), sample.numel());
+  return at == lengths.end() ? sample.numel() : *at;
+}
+
+}  // namespace
+
+struct Engine::State {
+  EngineOptions options;
+  std::vector<Queue> queues;
+  std::mutex mutex;
+  std::condition_variable filled;
+  bool stopping = false;
+  size_t turn = 0;  // the queue that is looked at first
+  std::thread thread;
+
+  // Answers what waits and ends the thread.
+  void stop() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    filled.notify_one();
+    thread.join();
+  }
+
+  // Samples per batch that plans are made for: 1, 2, 4, ..., max_batch.
+  int64_t padded(int64_t count) const {
+    int64_t size = 1;
+    while (size < count) size *= 2;
+    return std::min(size, options.max_batch);
+  }
+
+  void warm(const Warmed& warmed) {
+    for (Queue& q : queues) {
+      const train::Preprocessing& p = q.model->predictor().bundle().preprocessing;
+      std::vector<Array> kinds;
+      for (const int64_t length : p.lengths) kinds.emplace_back(DType::i32, Shape{length});
+      if (!p.text()) kinds.emplace_back(DType::f32, p.input);
+      std::vector<int64_t> sizes{1};
+      while (sizes.back() < options.max_batch) sizes.push_back(padded(sizes.back() + 1));
+      int64_t done = 0;
+      const auto all = static_cast<int64_t>(kinds.size() * sizes.size());
+      for (const Array& kind : kinds) {
+        for (const int64_t size : sizes) {
+          // Padding alone is no text; 1 is a token of every vocabulary (an unknown word).
+          if (p.text()) std::fill_n(kind.data<int32_t>(), kind.numel(), 1);
+          q.model->predictor().run(std::vector<Array>(static_cast<size_t>(size), kind));
+          if (!warmed(*q.model, ++done, all)) return;
+        }
+      }
+    }
+  }
+
+  // The next queue whose turn it is and that should wait no longer; else null, and `until` says how long to sleep.
+  Queue* ready(Clock::time_point& until) {
+    const auto delay =
+        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.max_delay_seconds));
+    until = Clock::time_point::max();
+    for (size_t i = 0; i < queues.size(); ++i) {
+      Queue& q = queues[(turn + i) % queues.size()];
+      if (q.jobs.empty()) continue;
+      const Clock::time_point due = q.jobs.front()->arrived + delay;
+      if (stopping || q.samples >= options.max_batch || due <= Clock::now()) {
+        turn = (turn + i + 1) % queues.size();
+        return &q;
+      }
+      until = std::min(until, due);
+    }
+    return nullptr;
+  }
+
+  void loop() {
+    std::vector<std::shared_ptr<Job>> batch;
+    std::unique_lock lock(mutex);
+    for (;;) {
+      Clock::time_point until;
+      Queue* q = ready(until);
+      if (!q) {
+        if (until != Clock::time_point::max()) {
+          filled.wait_until(lock, until);
+        } else if (stopping) {
+          return;
+        } else {
+          filled.wait(lock);
+        }
+        continue;
+      }
+      int64_t count = 0;
+      while (!q->jobs.empty() && (count == 0 || count + q->jobs.front()->count() <= options.max_batch)) {
+        count += q->jobs.front()->count();
+        batch.push_back(std::move(q->jobs.front()));
+        q->jobs.pop_front();
+      }
+      q->samples -= count;
+      q->model->metrics().waiting.store(q->samples, std::memory_order_relaxed);
+      lock.unlock();
+      answer(*q->model, batch);
+      batch.clear();
+      lock.lock();
+    }
+  }
+
+  void answer(ServedModel& model, const std::vector<std::shared_ptr<Job>>& batch) {
+    std::exception_ptr error;
+    try {
+      for (const auto& job : batch) model.metrics().queue_seconds.add(seconds_since(job->arrived));
+      run(model, batch);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    for (const auto& job : batch) job->finish(error);
+  }
+
+  void run(ServedModel& model, const std::vector<std::shared_ptr<Job>>& batch) {
+    struct Place {
+      Job* job;
+      int64_t row;
+    };
+    std::map<int64_t, std::vector<Place>> groups;
+    const std::vector<int64_t>& lengths = model.predictor().bundle().preprocessing.lengths;
+    const int64_t k = model.predictor().outputs();
+    for (const auto& job : batch) {
+      job->results = Array(DType::f32, {job->count(), k});
+      for (int64_t i = 0; i < job->count(); ++i) {
+        groups[plan_key(model, job->samples[static_cast<size_t>(i)], lengths)].push_back({job.get(), i});
+      }
+    }
+    std::vector<Array> samples;
+    for (const auto& [key, places] : groups) {
+      for (size_t first = 0; first < places.size(); first += static_cast<size_t>(options.max_batch)) {
+        const size_t count = std::min(places.size() - first, static_cast<size_t>(options.max_batch));
+        samples.clear();
+        for (size_t i = 0; i < count; ++i) {
+          const Place& p = places[first + i];
+          samples.push_back(p.job->samples[static_cast<size_t>(p.row)]);
+        }
+        samples.resize(static_cast<size_t>(padded(static_cast<int64_t>(count))), samples.back());
+        const Clock::time_point start = Clock::now();
+        const Array y = model.predictor().run(samples);  // (padded, K)
+        model.metrics().compute_seconds.add(seconds_since(start));
+        model.metrics().batch_size.add(static_cast<double>(count));
+        ++model.metrics().batches;
+        for (size_t i = 0; i < count; ++i) {
+          const Place& p = places[first + i];
+          std::copy_n(y.data<float>() + static_cast<int64_t>(i) * k, k, p.job->results.data<float>() + p.row * k);
+        }
+      }
+    }
+  }
+};
+
+Engine::Engine(std::vector<ServedModel*> models, const EngineOptions& options, const Warmed& warmed)
+    : state_(std::make_unique<State>()) {
+  State& s = *state_;
+  s.options = options;
+  for (ServedModel* model : models) s.queues.push_back({.model = model, .jobs = {}, .samples = 0});
+  std::promise<void> warm;
+  std::future<void> warmed_all = warm.get_future();
+  s.thread = std::thread([this, &warmed, warm = std::move(warm)]() mutable {
+    try {
+      state_->warm(warmed);
+      warm.set_value();
+    } catch (...) {
+      warm.set_exception(std::current_exception());
+    }
+    state_->loop();
+  });
+  try {
+    warmed_all.get();
+  } catch (...) {
+    s.stop();
+    throw;
+  }
+}
+
+Engine::~Engine() { state_->stop(); }
+
+Array Engine::run(ServedModel& model, std::vector<Array> samples) {
+  State& s = *state_;
+  const auto job = std::make_shared<Job>();
+  job->samples = std::move(samples);
+  {
+    const std::lock_guard lock(s.mutex);
+    const auto q = std::find_if(s.queues.begin(), s.queues.end(), [&](const Queue& x) { return x.model == &model; });
+    FREIGHT_CHECK(q != s.queues.end(), "model ", model.name(), " is not of this engine");
+    if (q->samples > 0 && q->samples + job->count() > kWaitingBatches * s.options.max_batch) throw Busy();
+    job->arrived = Clock::now();
+    q->samples += job->count();
+    model.metrics().waiting.store(q->samples, std::memory_order_relaxed);
+    q->jobs.push_back(job);
+  }
+  s.filled.notify_one();
+  job->wait();
+  if (job->error) std::rethrow_exception(job->error);
+  return job->results;
+}
+
+}  // namespace freight::serve

@@ -1,0 +1,218 @@
+// See model.h.
+#include "freight/serve/model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+
+#include <nlohmann/json.hpp>
+
+#include "freight/base/error.h"
+#include "freight/models/summary.h"
+
+namespace freight::serve {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string dump(const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// The double that prints like the float.
+double as_printed(float v) { return std::strtod(cat(v).c_str(), nullptr); }
+
+std::string checked_name(std::string name, const train::Bundle& bundle) {
+  if (name.empty()) name = bundle.model.name;
+  const bool sound = name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
+                         std::string::npos &&
+                     !name.empty() && name[0] != '.';
+  if (!sound) {
+    fail(ErrorKind::usage, name, "is no name for a served model: letters, digits, '_', '-' and '.' make one; ",
+         "give another as NAME=FILE");
+  }
+  return name;
+}
+
+Json shape_json(const Shape& sample) {
+  Json j = Json::array({-1});
+  for (const int64_t extent : sample) j.push_back(extent);
+  return j;
+}
+
+// Sample `i` of the first axis.
+Array cut(const Array& all, int64_t i) {
+  Shape shape = all.shape();
+  shape.erase(0);
+  Array out(all.dtype(), shape);
+  std::memcpy(out.raw(), static_cast<const char*>(all.raw()) + static_cast<size_t>(i) * out.bytes(), out.bytes());
+  return out;
+}
+
+}  // namespace
+
+ServedModel::ServedModel(std::string name, train::Bundle bundle, const deploy::PredictorOptions& options)
+    : name_(checked_name(std::move(name), bundle)), predictor_(std::move(bundle), options) {
+  describe();
+}
+
+void ServedModel::describe() {
+  const train::Bundle& b = predictor_.bundle();
+  const Shape& input = b.preprocessing.input;
+  const Json in = text() ? Json{{"name", "text"}, {"datatype", "BYTES"}, {"shape", {-1}}}
+                         : Json{{"name", "input"}, {"datatype", "FP32"}, {"shape", shape_json(input)}};
+  const Json out = {{"name", output_name()}, {"datatype", "FP32"}, {"shape", {-1, predictor_.outputs()}}};
+  metadata_ = dump({{"name", name_},
+                    {"versions", {"1"}},
+                    {"platform", "freight"},
+                    {"inputs", Json::array({in})},
+                    {"outputs", Json::array({out})}});
+  Json dims = text() ? Json::array({1}) : Json(input.vector());
+  config_ = dump(
+      {{"name", name_},
+       {"platform", "freight"},
+       {"backend", "freight"},
+       {"max_batch_size", predictor_.options().batch_size},
+       {"input",
+        Json::array({{{"name", in["name"]}, {"data_type", text() ? "TYPE_STRING" : "TYPE_FP32"}, {"dims", dims}}})},
+       {"output",
+        Json::array({{{"name", output_name()}, {"data_type", "TYPE_FP32"}, {"dims", {predictor_.outputs()}}}})}});
+  Json classes = Json::array();
+  if (predictor_.probabilities()) {
+    for (int64_t i = 0; i < predictor_.outputs(); ++i) classes.push_back(deploy::class_name(b, i));
+  }
+  const bool picture = input.rank() == 3 && (input[0] == 1 || input[0] == 3);
+  card_ = dump({{"name", name_},
+                {"architecture", b.model.name},
+                {"kind", text()    ? "text"
+                         : picture ? "picture"
+                                   : "array"},
+                {"input", input.vector()},
+                {"outputs", predictor_.outputs()},
+                {"probabilities", predictor_.probabilities()},
+                {"parameters", models::summarize(b.model).parameters},
+                {"classes", classes},
+                {"provenance", b.provenance}});
+}
+
+std::vector<Array> ServedModel::samples(InferRequest& request, const std::string& name) const {
+  const std::string takes = text() ? "\"text\" (BYTES [-1]) or \"tokens\" (INT32 [-1,-1])" : "\"input\"";
+  NamedTensor& t = request.inputs[0];
+  const auto refuse = [&](const auto&... parts) { fail(ErrorKind::usage, name, parts...); };
+  if (request.inputs.size() != 1)
+    refuse("got ", request.inputs.size(), " inputs, model ", name_, " takes one: ", takes);
+  if (t.shape[0] == 0) refuse("input \"", t.name, "\": shape ", t.shape, " holds no sample");
+  std::vector<Array> out;
+  if (!text()) {
+    const Shape& input = predictor_.bundle().preprocessing.input;
+    if (t.name != "input") refuse("got input \"", t.name, "\", model ", name_, " takes ", takes);
+    if (t.type != DataType::fp32 && t.type != DataType::uint8) {
+      refuse("input \"input\": got ", to_string(t.type), ", model ", name_, " takes FP32 (0 to 1) or UINT8 (0 to 255)");
+    }
+    Shape need = input;
+    need.insert(0, t.shape[0]);
+    if (t.shape != need)
+      refuse("input \"input\": got shape ", t.shape, ", model ", name_, " takes (N, ...) of ", input);
+    for (int64_t i = 0; i < t.shape[0]; ++i) out.push_back(cut(t.values, i));
+    return out;
+  }
+  if (t.name == "text" && t.type == DataType::bytes) {
+    if (t.shape.rank() > 2 || (t.shape.rank() == 2 && t.shape[1] != 1)) {
+      refuse("input \"text\": got shape ", t.shape, ", need [N] or [N,1]");
+    }
+    for (const std::string& one : t.texts) out.push_back(predictor_.sample_of_text(one, name));
+    return out;
+  }
+  if (t.name != "tokens" || t.type != DataType::int32) {
+    refuse("got input \"", t.name, "\" of ", to_string(t.type), ", model ", name_, " takes ", takes);
+  }
+  const int64_t longest = predictor_.bundle().preprocessing.input[0];
+  const int64_t known = predictor_.bundle().preprocessing.tokenizer->size();
+  if (t.shape.rank() != 2 || t.shape[1] < 1 || t.shape[1] > longest) {
+    refuse("input \"tokens\": got shape ", t.shape, ", need [N,T] with T from 1 to ", longest);
+  }
+  for (int64_t i = 0; i < t.shape[0]; ++i) {
+    const int32_t* row = t.values.data<int32_t>() + i * t.shape[1];
+    int64_t length = t.shape[1];
+    while (length > 1 && row[length - 1] == 0) --length;
+    for (int64_t k = 0; k < length; ++k) {
+      if (row[k] < 0 || row[k] >= known) {
+        refuse("input \"tokens\": got token ", row[k], " in sample ", i, ", model ", name_, " knows 0 to ", known - 1);
+      }
+    }
+    Array sample(DType::i32, {length});
+    std::copy_n(row, length, sample.data<int32_t>());
+    out.push_back(sample);
+  }
+  return out;
+}
+
+void ServedModel::check_outputs(const InferRequest& request, const std::string& name) const {
+  for (const WantedOutput& wanted : request.outputs) {
+    if (wanted.name != output_name()) {
+      fail(ErrorKind::usage, name, "there is no output \"", wanted.name, "\"; model ", name_, " gives \"",
+           output_name(), "\"");
+    }
+  }
+}
+
+void ServedModel::check_results(const Array& results) const {
+  for (int64_t i = 0; i < results.numel(); ++i) {
+    if (!std::isfinite(results.data<float>()[i])) {
+      fail(ErrorKind::diverged, name_, "the model gives ", results.data<float>()[i], " for this input");
+    }
+  }
+}
+
+std::vector<Output> ServedModel::outputs(const InferRequest& request, const Array& results) const {
+  const WantedOutput usual{output_name(), request.binary_outputs, 0};
+  std::vector<Output> out;
+  const int64_t n = results.shape()[0], all = results.shape()[1];
+  for (const WantedOutput& wanted : request.outputs.empty() ? std::vector{usual} : request.outputs) {
+    NamedTensor t{.name = wanted.name, .shape = results.shape(), .values = results};
+    if (wanted.classification > 0) {
+      const int64_t k = std::min(wanted.classification, all);
+      t = {.name = wanted.name, .type = DataType::bytes, .shape = {n, k}};
+      for (int64_t i = 0; i < n; ++i) {
+        const float* row = results.data<float>() + i * all;
+        for (const int64_t c : best(row, k)) {
+          t.texts.push_back(cat(row[c], ":", c, ":", deploy::class_name(predictor_.bundle(), c)));
+        }
+      }
+    }
+    out.push_back({std::move(t), wanted.binary});
+  }
+  return out;
+}
+
+// The k largest, the largest first; ties by number.
+std::vector<int64_t> ServedModel::best(const float* row, int64_t k) const {
+  std::vector<int64_t> order(static_cast<size_t>(predictor_.outputs()));
+  std::iota(order.begin(), order.end(), 0);
+  std::partial_sort(order.begin(), order.begin() + k, order.end(),
+                    [&](int64_t a, int64_t b) { return row[a] != row[b] ? row[a] > row[b] : a < b; });
+  order.resize(static_cast<size_t>(k));
+  return order;
+}
+
+std::string ServedModel::prediction(const float* row, int64_t top, double seconds) const {
+  Json j = {{"model", name_}};
+  if (predictor_.probabilities()) {
+    const auto entry = [&](int64_t c) {
+      return Json{
+          {"class", deploy::class_name(predictor_.bundle(), c)}, {"index", c}, {"probability", as_printed(row[c])}};
+    };
+    const std::vector<int64_t> order = best(row, std::min(top, predictor_.outputs()));
+    j.update(entry(order[0]));
+    j["top"] = Json::array();
+    for (const int64_t c : order) j["top"].push_back(entry(c));
+  } else {
+    j["values"] = Json::array();
+    for (int64_t c = 0; c < predictor_.outputs(); ++c) j["values"].push_back(as_printed(row[c]));
+  }
+  j["milliseconds"] = std::round(seconds * 1e6) / 1e3;
+  return dump(j);
+}
+
+}  // namespace freight::serve

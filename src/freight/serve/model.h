@@ -1,0 +1,54 @@
+// One model behind the server: its name, what it takes and gives in the words of the protocol, how tensors become
+// samples and results answers, and its card for the page. Running it is engine.h's.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "freight/deploy/predictor.h"
+#include "freight/serve/metrics.h"
+#include "freight/serve/protocol.h"
+
+namespace freight::serve {
+
+class ServedModel {
+ public:
+  // `name` "": the model's own. Throws Error(usage) for a name that is no part of a path.
+  ServedModel(std::string name, train::Bundle bundle, const deploy::PredictorOptions& options);
+
+  const std::string& name() const { return name_; }
+  bool text() const { return predictor_.bundle().preprocessing.text(); }
+  deploy::Predictor& predictor() { return predictor_; }
+  ModelMetrics& metrics() { return metrics_; }
+
+  // JSON texts of the protocol: /v2/models/M, and /config as Triton gives it.
+  const std::string& metadata() const { return metadata_; }
+  const std::string& config() const { return config_; }
+  // {"name", "architecture", "kind": "picture" | "text" | "array", "input", "outputs", "probabilities", "parameters",
+  // "classes", "provenance"}: what the page shows.
+  const std::string& card() const { return card_; }
+
+  // Samples of an infer request: the input "input" (FP32 0..1, or UINT8 0..255, both (N, ...)), or "text" (BYTES (N))
+  // or "tokens" (INT32 (N, T), from a 0 on padding). Throws Error(usage or data) that begins with `name`.
+  std::vector<Array> samples(InferRequest& request, const std::string& name) const;
+  // Throws Error(diverged) where a result is NaN or infinite, which no JSON says.
+  void check_results(const Array& results) const;
+  // The outputs that a request wants of f32 (N, K).
+  std::vector<Output> outputs(const InferRequest& request, const Array& results) const;
+  // Refuses wanted outputs that there are not, before anything is run.
+  void check_outputs(const InferRequest& request, const std::string& name) const;
+  // The answer of /predict on one sample, `row` of K numbers: {"model", "class", "index", "probability", "top":
+  // [{"class", "index", "probability"}], "milliseconds"}, or {"model", "values", "milliseconds"}.
+  std::string prediction(const float* row, int64_t top, double seconds) const;
+
+ private:
+  const char* output_name() const { return predictor_.probabilities() ? "probabilities" : "values"; }
+  std::vector<int64_t> best(const float* row, int64_t k) const;
+  void describe();
+
+  std::string name_;
+  deploy::Predictor predictor_;
+  ModelMetrics metrics_;
+  std::string metadata_, config_, card_;
+};
+
+}  // namespace freight::serve

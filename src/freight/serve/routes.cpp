@@ -1,0 +1,278 @@
+// See routes.h.
+#include "freight/serve/routes.h"
+
+#include <charconv>
+
+#include <nlohmann/json.hpp>
+
+#include "freight/base/error.h"
+#include "freight/base/version.h"
+#include "freight/serve/page_internal.h"
+#include "freight/serve/protocol.h"
+
+namespace freight::serve {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kUsualTop = 10;
+constexpr size_t kMaxTextBytes = size_t{4} << 20;  // as JSON; far more than any model reads
+
+Reply error(int status, const std::string& text) { return {.status = status, .body = error_json(text)}; }
+
+// The whole text as a number; false otherwise.
+bool parse_count(const std::string& text, uint64_t& out) {
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return fault == std::errc() && end == text.data() + text.size();
+}
+
+// Takes as long for a wrong first letter as for a wrong last one; the length may show.
+bool equal_in_constant_time(const std::string& a, const std::string& b) {
+  if (a.size() != b.size()) return false;
+  volatile unsigned char difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference =
+        static_cast<unsigned char>(difference | (static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i])));
+  }
+  return difference == 0;
+}
+
+io::ByteView view(const std::string& text) { return {reinterpret_cast<const uint8_t*>(text.data()), text.size()}; }
+
+// The media type in small letters, without parameters.
+std::string media_type(const Request& request) {
+  std::string type = lower(request.header("Content-Type"));
+  type = type.substr(0, type.find(';'));
+  while (!type.empty() && type.back() == ' ') type.pop_back();
+  return type;
+}
+
+// The text of a request to /predict: the body, or "text" of a JSON object.
+std::string text_of(const Request& request, const std::string& type) {
+  if (type != "application/json") return request.body();
+  if (request.body().size() > kMaxTextBytes) {
+    fail(ErrorKind::usage, "predict", "the JSON has ", request.body().size(), " bytes, need at most ", kMaxTextBytes);
+  }
+  const nlohmann::json j = nlohmann::json::parse(
+      request.body(), [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) { return depth <= 1; }, false);
+  if (j.is_discarded()) fail(ErrorKind::usage, "predict", "the JSON is malformed");
+  if (!j.is_object() || !j.contains("text") || !j["text"].is_string()) {
+    fail(ErrorKind::usage, "predict", "the JSON must be {\"text\": \"...\"}");
+  }
+  return j["text"].get<std::string>();
+}
+
+}  // namespace
+
+Routes::Routes(std::vector<ServedModel*> models, Engine& engine, HttpMetrics& http, std::string token)
+    : models_(std::move(models)), engine_(engine), http_(http), token_(std::move(token)) {
+  server_ = Json{{"name", "freight"},
+                 {"version", version()},
+                 {"extensions", {"binary_tensor_data", "classification", "model_configuration", "model_repository"}}}
+                .dump();
+  Json index = Json::array(), cards = Json::array();
+  for (const ServedModel* m : models_) {
+    index.push_back({{"name", m->name()}, {"version", "1"}, {"state", "READY"}, {"reason", ""}});
+    cards.push_back(Json::parse(m->card()));
+  }
+  index_ = index.dump();
+  cards_ = cards.dump();
+}
+
+ServedModel* Routes::model_named(const std::string& name) const {
+  for (ServedModel* m : models_) {
+    if (m->name() == name) return m;
+  }
+  return nullptr;
+}
+
+std::string Routes::no_model(const std::string& name) const {
+  std::vector<std::string> names;
+  for (const ServedModel* m : models_) names.push_back(m->name());
+  return cat("there is no model \"", name.substr(0, 80), "\"; this server has ", join(names, ", "));
+}
+
+Routes::Found Routes::find(const std::string& path) const {
+  using What = Route::What;
+  const auto route = [](What what, Verb verb, bool open = false) {
+    return Found{Route{what, verb, open, nullptr}, ""};
+  };
+  if (path == "/") return route(What::page, Verb::get, true);
+  if (path == "/v2/health/live") return route(What::live, Verb::get, true);
+  if (path == "/v2/health/ready") return route(What::ready, Verb::get, true);
+  if (path == "/v2" || path == "/v2/") return route(What::server, Verb::get);
+  if (path == "/metrics") return route(What::metrics, Verb::get);
+  if (path == "/models") return route(What::models, Verb::get);
+  if (path == "/v2/repository/index") return route(What::index, Verb::post);
+  if (path == "/predict") return {Route{What::predict, Verb::post, false, models_[0]}, ""};
+  const auto behind = [&](const char* prefix) { return path.substr(std::string_view(prefix).size()); };
+  if (starts_with(path, "/predict/")) {
+    ServedModel* model = model_named(behind("/predict/"));
+    if (!model) return {{}, no_model(behind("/predict/"))};
+    return {Route{What::predict, Verb::post, false, model}, ""};
+  }
+  if (starts_with(path, "/v2/models/")) {
+    const std::string rest = behind("/v2/models/");
+    const size_t end = std::min(rest.find('/'), rest.size());
+    return find_model(rest.substr(0, end), rest.substr(end));
+  }
+  return {{}, "there is nothing under this path; / is the page, /v2/models/MODEL/infer and /predict answer"};
+}
+
+// `rest` is what follows the name: "", "/ready", "/versions/1/infer", ...
+Routes::Found Routes::find_model(const std::string& name, const std::string& rest) const {
+  using What = Route::What;
+  ServedModel* model = model_named(name);
+  if (!model) return {{}, no_model(name)};
+  std::string what = rest;
+  if (starts_with(what, "/versions/")) {
+    const size_t end = std::min(what.find('/', 10), what.size());
+    if (what.substr(10, end - 10) != "1") return {{}, cat("model ", name, " has one version: 1")};
+    what.erase(0, end);
+  }
+  if (what.empty()) return {Route{What::model, Verb::get, false, model}, ""};
+  if (what == "/ready") return {Route{What::model_ready, Verb::get, false, model}, ""};
+  if (what == "/config") return {Route{What::config, Verb::get, false, model}, ""};
+  if (what == "/infer") return {Route{What::infer, Verb::post, false, model}, ""};
+  return {{}, cat("of model ", name, " there are ready, config and infer")};
+}
+
+bool Routes::authorised(const Request& request) const {
+  if (token_.empty()) return true;
+  const std::string got = request.header("Authorization");
+  return starts_with(got, "Bearer ") && equal_in_constant_time(got.substr(7), token_);
+}
+
+std::optional<Reply> Routes::admit(const Request& request) const {
+  const Found found = find(request.path());
+  if (!(found.route && found.route->open) && !authorised(request)) {
+    Reply r = error(401, "this server needs a token: send the header Authorization: Bearer TOKEN");
+    r.headers.emplace_back("WWW-Authenticate", "Bearer");
+    return r;
+  }
+  if (!found.route) return error(404, found.reason);
+  const bool post = found.route->verb == Verb::post;
+  if (post ? request.method() == "POST" : request.method() == "GET" || request.method() == "HEAD") return {};
+  Reply r = error(405, cat(request.path(), " takes ", post ? "POST" : "GET", ", got ", request.method()));
+  r.headers.emplace_back("Allow", post ? "POST" : "GET, HEAD");
+  return r;
+}
+
+Reply Routes::answer(const Request& request) {
+  using What = Route::What;
+  const Found found = find(request.path());
+  if (!found.route) return error(404, found.reason);
+  const Route& route = *found.route;
+  switch (route.what) {
+    case What::page: return page();
+    case What::live: return {.body = "{\"live\":true}"};
+    case What::ready:
+    case What::model_ready: return {.body = "{\"ready\":true}"};
+    case What::server: return {.body = server_};
+    case What::metrics: {
+      std::vector<NamedMetrics> all;
+      for (ServedModel* m : models_) all.push_back({m->name(), &m->metrics()});
+      const double uptime = std::chrono::duration<double>(Clock::now() - started_).count();
+      return {.type = "text/plain; version=0.0.4", .body = metrics_text(all, http_, uptime)};
+    }
+    case What::models: return {.body = cards_};
+    case What::index: return {.body = index_};
+    case What::model: return {.body = route.model->metadata()};
+    case What::config: return {.body = route.model->config()};
+    case What::infer: return counted(*route.model, [&] { return infer(*route.model, request); });
+    case What::predict: return counted(*route.model, [&] { return predict(*route.model, request); });
+  }
+  return error(404, found.reason);
+}
+
+Reply Routes::page() const {
+  const Page& p = serve::page();
+  return {.type = "text/html; charset=utf-8",
+          .body = p.html,
+          .headers = {{"Content-Security-Policy", p.policy},
+                      {"X-Content-Type-Options", "nosniff"},
+                      {"Referrer-Policy", "no-referrer"},
+                      {"Cache-Control", "no-cache"}}};
+}
+
+template <class F>
+Reply Routes::counted(ServedModel& model, F&& f) {
+  const Clock::time_point start = Clock::now();
+  ModelMetrics& m = model.metrics();
+  ++m.requests;
+  Reply r;
+  try {
+    r = f();
+  } catch (const Engine::Busy&) {
+    r = error(503, cat("too many samples wait for model ", model.name(), "; try again later"));
+    r.headers.emplace_back("Retry-After", "1");
+  } catch (const Error& e) {
+    const bool theirs = e.kind() == ErrorKind::usage || e.kind() == ErrorKind::data;
+    r = error(theirs ? 400 : 500, e.what());
+  } catch (const std::bad_alloc&) {
+    r = error(503, "out of memory; send smaller requests");
+  }
+  if (r.status != 200) ++m.failures;
+  m.request_seconds.add(std::chrono::duration<double>(Clock::now() - start).count());
+  return r;
+}
+
+Reply Routes::infer(ServedModel& model, const Request& request) {
+  std::optional<size_t> json_size;
+  if (const std::string given = request.header("Inference-Header-Content-Length"); !given.empty()) {
+    uint64_t size = 0;
+    if (!parse_count(given, size)) {
+      return error(400, "infer: Inference-Header-Content-Length must be a number of bytes");
+    }
+    json_size = size;
+  }
+  InferRequest r = parse_infer(view(request.body()), json_size, "infer");
+  model.check_outputs(r, "infer");
+  std::vector<Array> samples = model.samples(r, "infer");
+  const auto count = static_cast<int64_t>(samples.size());
+  const Array results = engine_.run(model, std::move(samples));
+  model.check_results(results);
+  model.metrics().samples += count;
+  InferAnswer answer = write_infer(model.name(), r.id, model.outputs(r, results));
+  Reply reply{.body = std::move(answer.body)};
+  if (answer.json_size) {
+    reply.type = "application/octet-stream";
+    reply.headers.emplace_back("Inference-Header-Content-Length", std::to_string(*answer.json_size));
+  }
+  return reply;
+}
+
+Reply Routes::predict(ServedModel& model, const Request& request) {
+  const std::string type = media_type(request);
+  uint64_t top = kUsualTop;
+  if (const std::string given = request.query("top"); !given.empty() && (!parse_count(given, top) || top < 1)) {
+    return error(400, "predict: top must be a number from 1");
+  }
+  if (request.body().empty()) return error(400, "predict: the body is empty: send a picture or a text");
+  Array sample;
+  if (model.text()) {
+    if (type != "application/json" && type != "text/plain") {
+      return error(415, cat("predict: model ", model.name(), " reads texts: send text/plain or application/json, got ",
+                            type.empty() ? "no Content-Type" : type));
+    }
+    sample = model.predictor().sample_of_text(text_of(request, type), "predict");
+  } else {
+    if (!starts_with(type, "image/") && type != "application/octet-stream") {
+      return error(415,
+                   cat("predict: model ", model.name(), " takes pictures or arrays: send image/png, image/jpeg, ... ",
+                       "or application/octet-stream, got ", type.empty() ? "no Content-Type" : type));
+    }
+    sample = model.predictor().sample_of_bytes(view(request.body()), "predict");
+  }
+  const Clock::time_point start = Clock::now();
+  const Array results = engine_.run(model, {sample});
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  model.check_results(results);
+  ++model.metrics().samples;
+  return {.body =
+              model.prediction(results.data<float>(), static_cast<int64_t>(std::min<uint64_t>(top, 1 << 20)), seconds)};
+}
+
+}  // namespace freight::serve

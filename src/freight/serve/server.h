@@ -1,0 +1,58 @@
+// A server of stored models: the Open Inference Protocol, /predict, a page, metrics. See docs/serve.md.
+//
+//   serve::Server server({{"", "model.safetensors"}}, {.port = 8000});
+//   server.start();
+//   ...
+//   server.stop(30);
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace freight::serve {
+
+struct ModelFile {
+  std::string name;  // "": the model's own
+  std::string path;
+};
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";
+  int port = 8000;         // 0: any free one
+  std::string token = {};  // "": nobody needs one
+  int64_t max_batch = 32;
+  double max_delay_seconds = 0;
+  int64_t max_connections = 256;
+  size_t max_header_bytes = size_t{16} << 10;
+  size_t max_body_bytes = size_t{32} << 20;
+  double timeout_seconds = 30;  // for a request to come, an answer to be taken, and idling
+  std::string backend = "auto", precision = "fp32";
+  bool deterministic = false;
+  // Told while plans are made: model, done, of how many. False: stop; the server then answers nothing.
+  std::function<bool(const std::string&, int64_t, int64_t)> warmed = [](const std::string&, int64_t, int64_t) {
+    return true;
+  };
+};
+
+class Server {
+ public:
+  // Loads the models, takes the address, makes all plans. Throws Error: usage (names, options), checkpoint (a damaged
+  // file), runtime (the address).
+  Server(const std::vector<ModelFile>& files, const ServerOptions& options);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  int port() const;
+  std::vector<std::string> names() const;
+  void start();
+  // Refuses what is new, finishes what has begun. False where connections had to be broken off after `seconds`.
+  bool stop(double seconds);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace freight::serve

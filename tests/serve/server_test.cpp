@@ -1,0 +1,435 @@
+// The server over sockets: every path, sound and hostile clients, limits, tokens, batches and the graceful end.
+#include "freight/serve/server.h"
+
+#include <sys/resource.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "freight/base/philox.h"
+#include "freight/deploy/predictor.h"
+#include "freight/io/image.h"
+#include "running_server.h"
+
+namespace freight::serve {
+namespace {
+
+using namespace freight::testing;
+using Json = nlohmann::json;
+
+RunningServer& shared_server() {
+  static RunningServer server;
+  return server;
+}
+// One request on a connection of its own.
+Answer ask(const std::string& request, RunningServer& server = shared_server()) {
+  return Client(server.port()).ask(request);
+}
+std::string error_of(const Answer& a) {
+  const Json j = Json::parse(a.body, nullptr, false);
+  return j.is_object() && j.contains("error") ? j["error"].get<std::string>() : "no {\"error\"} but: " + a.body;
+}
+void expect_refused(const Answer& a, int status, const std::vector<std::string>& parts) {
+  EXPECT_EQ(a.status, status) << a.body;
+  for (const std::string& part : parts) EXPECT_NE(error_of(a).find(part), std::string::npos) << part << "\n" << a.body;
+}
+void expect_lives(RunningServer& server = shared_server()) {
+  EXPECT_EQ(ask(get("/v2/health/ready"), server).status, 200);
+}
+
+Array picture(uint32_t seed) {
+  Array a(DType::u8, {1, 28, 28});
+  PhiloxStream random(seed, 0, 0);
+  for (int64_t i = 0; i < a.numel(); ++i) a.data<uint8_t>()[i] = static_cast<uint8_t>(random.bits());
+  return a;
+}
+// A binary infer request of these pictures, UINT8 (N,1,28,28).
+std::string infer_pictures(const std::vector<Array>& pictures, const std::string& more = {}) {
+  std::string bytes;
+  for (const Array& a : pictures) bytes.append(static_cast<const char*>(a.raw()), a.bytes());
+  const std::string json = cat(R"({"inputs":[{"name":"input","datatype":"UINT8","shape":[)", pictures.size(),
+                               R"(,1,28,28],"parameters":{"binary_data_size":)", bytes.size(), "}}]", more, "}");
+  return post("/v2/models/digits/infer", json + bytes, cat("Inference-Header-Content-Length: ", json.size(), "\r\n"));
+}
+std::vector<float> probabilities(const Answer& a) {
+  EXPECT_EQ(a.status, 200) << a.body;
+  return Json::parse(a.body).at("outputs").at(0).at("data").get<std::vector<float>>();
+}
+std::vector<float> expected(const std::vector<Array>& pictures) {
+  static deploy::Predictor predictor(train::load_bundle(shared_server().dir() / "digits.safetensors"),
+                                     {.deterministic = true});
+  return predictor.run(pictures).to_vector<float>();
+}
+void expect_near(const std::vector<float>& got, const std::vector<float>& need) {
+  ASSERT_EQ(got.size(), need.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], need[i], 1e-5) << i;
+}
+
+TEST(Server, EveryPathOfTheProtocolAnswers) {
+  for (const char* path : {"/v2/health/live", "/v2/health/ready", "/v2/models/digits/ready",
+                           "/v2/models/digits/versions/1/ready", "/metrics", "/models", "/v2"}) {
+    EXPECT_EQ(ask(get(path)).status, 200) << path;
+  }
+  const Json server = Json::parse(ask(get("/v2")).body);
+  EXPECT_EQ(server.at("name"), "freight");
+  const Json model = Json::parse(ask(get("/v2/models/digits/versions/1")).body);
+  EXPECT_EQ(model.at("inputs"), Json::parse(R"([{"name":"input","datatype":"FP32","shape":[-1,1,28,28]}])"));
+  EXPECT_EQ(model.at("outputs"), Json::parse(R"([{"name":"probabilities","datatype":"FP32","shape":[-1,10]}])"));
+  EXPECT_EQ(Json::parse(ask(get("/v2/models/text")).body).at("inputs")[0].at("datatype"), "BYTES");
+  const Json index = Json::parse(ask(post("/v2/repository/index", "")).body);
+  ASSERT_EQ(index.size(), 2u);
+  EXPECT_EQ(index[0].at("name"), "digits");
+  EXPECT_EQ(index[0].at("state"), "READY");
+  const Json cards = Json::parse(ask(get("/models")).body);
+  EXPECT_EQ(cards[0].at("parameters"), 61706);
+  EXPECT_EQ(cards[1].at("kind"), "text");
+}
+
+TEST(Server, PicturesAreAnsweredAsThePredictorAnswers) {
+  const std::vector<Array> pictures = {picture(1), picture(2), picture(3)};
+  const std::vector<float> need = expected(pictures);
+  expect_near(probabilities(ask(infer_pictures(pictures))), need);
+  // The same as JSON numbers from 0 to 1.
+  std::string numbers;
+  for (const Array& a : pictures) {
+    for (int64_t i = 0; i < a.numel(); ++i) {
+      numbers += cat(numbers.empty() ? "" : ",", static_cast<float>(a.data<uint8_t>()[i]) / 255.0f);
+    }
+  }
+  const std::string json =
+      cat(R"({"id":"a","inputs":[{"name":"input","datatype":"FP32","shape":[3,1,28,28],"data":[)", numbers, "]}]}");
+  const Answer a = ask(post("/v2/models/digits/infer", json));
+  expect_near(probabilities(a), need);
+  EXPECT_EQ(Json::parse(a.body).at("id"), "a");
+  EXPECT_EQ(Json::parse(a.body).at("outputs")[0].at("shape"), Json({3, 10}));
+  // And as a PNG through /predict.
+  const io::Bytes png = io::encode_png(pictures[0].reshaped({28, 28, 1}));
+  const Answer p = ask(post("/predict/digits?top=2", text_of(png), "Content-Type: image/png\r\n"));
+  ASSERT_EQ(p.status, 200) << p.body;
+  const Json j = Json::parse(p.body);
+  const auto best = std::max_element(need.begin(), need.begin() + 10) - need.begin();
+  EXPECT_EQ(j.at("index"), best);
+  EXPECT_NEAR(j.at("probability").get<float>(), need[static_cast<size_t>(best)], 1e-5);
+  EXPECT_EQ(j.at("top").size(), 2u);
+}
+
+TEST(Server, MoreSamplesThanABatchHoldsAreAnsweredInTheirOrder) {
+  std::vector<Array> pictures;
+  for (uint32_t i = 0; i < 11; ++i) pictures.push_back(picture(i));
+  expect_near(probabilities(ask(infer_pictures(pictures))), expected(pictures));
+}
+
+TEST(Server, ClassificationNamesTheBest) {
+  const Answer a =
+      ask(infer_pictures({picture(5)}, R"(,"outputs":[{"name":"probabilities","parameters":{"classification":2}}])"));
+  ASSERT_EQ(a.status, 200) << a.body;
+  const Json out = Json::parse(a.body).at("outputs")[0];
+  EXPECT_EQ(out.at("datatype"), "BYTES");
+  EXPECT_EQ(out.at("shape"), Json({1, 2}));
+  const std::vector<float> need = expected({picture(5)});
+  const auto best = std::max_element(need.begin(), need.end()) - need.begin();
+  const auto text = out.at("data")[0].get<std::string>();
+  EXPECT_NE(text.find(cat(":", best, ":", best)), std::string::npos) << text;
+}
+
+TEST(Server, TextsComeAsBytesTokensPlainOrJson) {
+  const auto infer = [](const std::string& input) {
+    return probabilities(ask(post("/v2/models/text/infer", cat(R"({"inputs":[)", input, "]}"))));
+  };
+  const std::vector<float> two =
+      infer(R"({"name":"text","datatype":"BYTES","shape":[2],"data":["a joy","the film is a bore"]})");
+  ASSERT_EQ(two.size(), 4u);
+  const Answer plain = ask(post("/predict/text", "a joy", "Content-Type: text/plain\r\n"));
+  const Answer json = ask(post("/predict/text", R"({"text":"a joy"})", "Content-Type: application/json\r\n"));
+  for (const Answer& a : {plain, json}) {
+    ASSERT_EQ(a.status, 200) << a.body;
+    const Json j = Json::parse(a.body);
+    EXPECT_NEAR(j.at("probability").get<float>(), std::max(two[0], two[1]), 1e-5);
+    EXPECT_EQ(j.at("class"), two[0] > two[1] ? "bad" : "good");
+  }
+  // Tokens without and with padding.
+  expect_near(infer(R"({"name":"tokens","datatype":"INT32","shape":[1,2],"data":[2,3]})"),
+              infer(R"({"name":"tokens","datatype":"INT32","shape":[1,5],"data":[2,3,0,0,0]})"));
+}
+
+TEST(Server, WhatDoesNotFitTheModelIsRefusedWithWhatItTakes) {
+  const auto infer = [](const std::string& model, const std::string& input) {
+    return ask(post(cat("/v2/models/", model, "/infer"), cat(R"({"inputs":[)", input, "]}")));
+  };
+  expect_refused(infer("digits", R"({"name":"x","datatype":"FP32","shape":[1,1],"data":[1]})"), 400,
+                 {"\"x\"", "\"input\""});
+  expect_refused(infer("digits", R"({"name":"input","datatype":"FP32","shape":[1,2],"data":[1,2]})"), 400,
+                 {"[1,2]", "[1,28,28]"});
+  expect_refused(infer("digits", R"({"name":"input","datatype":"INT32","shape":[1,2],"data":[1,2]})"), 400,
+                 {"INT32", "FP32", "UINT8"});
+  expect_refused(infer("digits", R"({"name":"input","datatype":"FP32","shape":[0,1,28,28],"data":[]})"), 400,
+                 {"no sample"});
+  expect_refused(
+      infer(
+          "digits",
+          R"({"name":"input","datatype":"UINT8","shape":[1],"data":[1]},{"name":"b","datatype":"UINT8","shape":[1],"data":[1]})"),
+      400, {"2 inputs"});
+  expect_refused(infer("digits", R"({"name":"input","datatype":"FP32","shape":[1],"data":[NaN]})"), 400, {"malformed"});
+  expect_refused(ask(infer_pictures({picture(1)}, R"(,"outputs":[{"name":"logits"}])")), 400,
+                 {"logits", "probabilities"});
+  expect_refused(infer("text", R"({"name":"tokens","datatype":"INT32","shape":[1,1],"data":[99999]})"), 400,
+                 {"99999", "knows 0 to"});
+  std::string many = "1";
+  for (int i = 1; i < 33; ++i) many += ",1";
+  expect_refused(infer("text", cat(R"({"name":"tokens","datatype":"INT32","shape":[1,33],"data":[)", many, "]}")), 400,
+                 {"[1,33]", "T from 1 to 32"});
+  expect_refused(ask(post("/predict/text", "caf\xe9", "Content-Type: text/plain\r\n")), 400, {"predict", "UTF-8"});
+  const std::string png = "Content-Type: image/png\r\n";
+  expect_refused(ask(post("/predict/digits", "no picture", png)), 400, {"predict"});
+  expect_refused(ask(post("/predict/digits", "", png)), 400, {"empty"});
+  expect_refused(ask(post("/predict/digits?top=0", "x", png)), 400, {"top"});
+  expect_refused(ask(post("/predict/digits", "x", "Content-Type: text/plain\r\n")), 415, {"digits", "image/png"});
+  expect_refused(ask(post("/predict/text", "x", png)), 415, {"text/plain"});
+  expect_refused(ask(post("/predict/text", "{\"text\":5}", "Content-Type: application/json\r\n")), 400, {"text"});
+  expect_refused(ask(post("/predict/text", "{\"text\"", "Content-Type: application/json\r\n")), 400, {"malformed"});
+  expect_refused(ask(post("/v2/models/digits/infer", "{}", "Inference-Header-Content-Length: x\r\n")), 400,
+                 {"Inference-Header"});
+  expect_lives();
+}
+
+TEST(Server, UnknownPathsAndMethodsAreRefused) {
+  expect_refused(ask(get("/v2/models/none")), 404, {"\"none\"", "digits, text"});
+  expect_refused(ask(get("/v2/models/digits/versions/2")), 404, {"one version"});
+  expect_refused(ask(get("/v2/models/digits/weights")), 404, {"infer"});
+  for (const char* path : {"/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/..%2f..%2fetc%2fpasswd", "//etc/passwd",
+                           "/v2/models/../../etc/passwd", "/predict/..%00", "/page/index.html"}) {
+    const Answer a = ask(get(path));
+    EXPECT_EQ(a.status, 404) << path;
+    EXPECT_EQ(a.body.find("root:"), std::string::npos) << path;
+  }
+  const Answer wrong = ask(get("/predict"));
+  expect_refused(wrong, 405, {"POST"});
+  EXPECT_NE(wrong.head.find("Allow: POST"), std::string::npos) << wrong.head;
+  expect_refused(ask("DELETE /v2 HTTP/1.1\r\nHost: x\r\n\r\n"), 405, {"DELETE"});
+  expect_lives();
+}
+
+TEST(Server, GarbageIsAnsweredOnceAndTheConnectionCloses) {
+  for (const std::string& garbage : {std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc", 9) + "\r\n\r\n",
+                                     std::string("GET\r\n\r\n"), std::string("GET / HTTP/9.9\r\n\r\n"),
+                                     std::string("BREW /pot HTTP/1.1\r\n\r\n"), std::string(64, '\0') + "\r\n\r\n"}) {
+    Client c(shared_server().port());
+    c.send(garbage + get("/v2/health/live"));  // what follows must not be taken for a request
+    const Answer a = c.receive();
+    EXPECT_TRUE(a.status == 400 || a.status == 404) << a.status << " " << a.body;
+    if (a.status == 400) {
+      EXPECT_TRUE(c.closed());
+    }
+  }
+  // Bodies whose end is unclear.
+  for (const char* headers :
+       {"Content-Length: 2\r\nContent-Length: 3\r\n", "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: gzip, chunked\r\n", "Content-Length: -1\r\n", "Content-Length: 2x\r\n"}) {
+    Client c(shared_server().port());
+    const Answer a = c.ask(cat("POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\n", headers, "\r\n{}") + get("/v2"));
+    EXPECT_EQ(a.status, 400) << headers;
+    EXPECT_TRUE(c.closed()) << headers;
+  }
+  expect_lives();
+}
+
+TEST(Server, PipelinedRequestsAreAnsweredInTheirOrder) {
+  Client c(shared_server().port());
+  c.send(get("/v2/health/live") + infer_pictures({picture(1)}) + get("/nothing") + post("/predict", "") + get("/v2"));
+  EXPECT_EQ(c.receive().status, 200);
+  expect_near(probabilities(c.receive()), expected({picture(1)}));
+  EXPECT_EQ(c.receive().status, 404);
+  EXPECT_EQ(c.receive().status, 400);
+  EXPECT_NE(c.receive().body.find("freight"), std::string::npos);
+}
+
+TEST(Server, ChunkedBodiesAndExpectationsAreTaken) {
+  const std::string head = "POST /predict/text HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n";
+  EXPECT_EQ(ask(head + "Transfer-Encoding: chunked\r\n\r\n2\r\na \r\n3\r\njoy\r\n0\r\n\r\n").status, 200);
+  EXPECT_EQ(ask(head + "Transfer-Encoding: chunked\r\n\r\nzz\r\na").status, 400);
+  Client c(shared_server().port());
+  EXPECT_EQ(c.ask(head + "Expect: 100-continue\r\nContent-Length: 5\r\n\r\n").status, 100);
+  EXPECT_EQ(c.ask("a joy").status, 200);
+  // A refusal comes instead of "100 Continue", before the body.
+  Client d(shared_server().port());
+  EXPECT_EQ(d.ask("POST /nothing HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n").status,
+            404);
+}
+
+TEST(Server, TooLargeHeadsAndBodiesAreRefused) {
+  RunningServer small({.max_header_bytes = 2048, .max_body_bytes = 10'000});
+  expect_refused(ask(get("/v2", "X: " + std::string(1500, 'a') + "\r\nY: " + std::string(1500, 'a') + "\r\n"), small),
+                 431, {"2048"});
+  Client endless(small.port());  // a head without end
+  while (endless.send(std::string(1000, 'a'))) {
+  }
+  expect_refused(ask(get("/" + std::string(1900, 'a')), small), 404, {"nothing under"});
+  const std::string head = "POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\n";
+  // Announced: refused before a byte of it is read.
+  expect_refused(ask(head + "Content-Length: 1000000000\r\n\r\n", small), 413, {"10000"});
+  expect_refused(ask(head + "Content-Length: 1000000000\r\nExpect: 100-continue\r\n\r\n", small), 413, {"10000"});
+  // Not announced: refused when it has grown too large.
+  Client c(small.port());
+  c.send(head + "Transfer-Encoding: chunked\r\n\r\n");
+  for (int i = 0; i < 1000 && c.send("400\r\n" + std::string(1024, 'x') + "\r\n"); ++i) {
+  }
+  const Answer a = c.receive();
+  EXPECT_TRUE(a.status == 413 || a.status == 0) << a.status;  // 0: the answer overtaken by the reset
+  // A small body that is packed, and grows.
+  EXPECT_TRUE(ask(post("/v2/models/digits/infer", "{}"), small).status == 400);
+  expect_lives(small);
+}
+
+TEST(Server, SlowClientsAreCutOff) {
+  RunningServer hasty({.timeout_seconds = 0.4});
+  const auto start = std::chrono::steady_clock::now();
+  Client slow(hasty.port()), slow_body(hasty.port()), idle(hasty.port());
+  slow_body.send("POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{");
+  // A byte now and then does not buy time.
+  for (const char c : std::string("GET /v2 HTTP/1.1\r\nX-Slow: aaaaaaaaaaaaaaaaaaaa")) {
+    if (!slow.send(std::string(1, c))) break;
+    slow_body.send(" ");
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  }
+  expect_refused(slow.receive(), 408, {"0.4 seconds"});
+  expect_refused(slow_body.receive(), 408, {"0.4 seconds"});
+  EXPECT_TRUE(slow.closed());
+  EXPECT_TRUE(idle.closed());
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 15);
+  expect_lives(hasty);
+}
+
+TEST(Server, ConnectionsBeyondTheLimitAreRefused) {
+  RunningServer small({.max_connections = 3});
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(std::make_unique<Client>(small.port()));
+    EXPECT_EQ(clients.back()->ask(get("/v2/health/live")).status, 200);
+  }
+  Client fourth(small.port());
+  expect_refused(fourth.receive(), 503, {"3 connections"});
+  EXPECT_TRUE(fourth.closed());
+  EXPECT_EQ(clients[0]->ask(get("/v2/health/live")).status, 200);
+  clients.pop_back();
+  // A place that became free is found.
+  int status = 0;
+  for (int i = 0; i < 500 && status != 200; ++i) {
+    status = ask(get("/v2/health/live"), small).status;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(status, 200);
+}
+
+TEST(Server, ATokenGuardsAllButHealthAndPage) {
+  RunningServer guarded({.token = "s3cret"});
+  for (const char* path : {"/", "/v2/health/live", "/v2/health/ready"}) EXPECT_EQ(ask(get(path), guarded).status, 200);
+  for (const char* path : {"/v2", "/models", "/metrics", "/v2/models/digits", "/nothing"}) {
+    const Answer a = ask(get(path), guarded);
+    expect_refused(a, 401, {"Authorization: Bearer"});
+    EXPECT_NE(a.head.find("WWW-Authenticate: Bearer"), std::string::npos);
+  }
+  for (const char* token : {"Bearer s3creT", "Bearer s3cret2", "Bearer ", "s3cret", "Basic s3cret"}) {
+    EXPECT_EQ(ask(get("/v2", cat("Authorization: ", token, "\r\n")), guarded).status, 401) << token;
+  }
+  EXPECT_EQ(ask(get("/v2", "Authorization: Bearer s3cret\r\n"), guarded).status, 200);
+  EXPECT_EQ(ask(get("/nothing", "Authorization: Bearer s3cret\r\n"), guarded).status, 404);
+  // The body of a stranger is not read.
+  EXPECT_EQ(ask("POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n", guarded).status, 401);
+}
+
+TEST(Server, RequestsOfManyConnectionsShareBatches) {
+  RunningServer server({.max_batch = 4, .max_delay_seconds = 0.2});
+  std::vector<std::vector<float>> got(8);
+  std::vector<std::thread> threads;
+  for (uint32_t i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] { got[i] = probabilities(ask(infer_pictures({picture(i)}), server)); });
+  }
+  for (std::thread& t : threads) t.join();
+  const std::string metrics = ask(get("/metrics"), server).body;
+  const auto value = [&](const std::string& name) {
+    const size_t at = metrics.find("\n" + name + "{model=\"digits\"} ");
+    return at == std::string::npos ? -1 : std::atof(metrics.c_str() + metrics.find("} ", at) + 2);
+  };
+  EXPECT_EQ(value("freight_requests_total"), 8);
+  EXPECT_EQ(value("freight_samples_total"), 8);
+  EXPECT_EQ(value("freight_batch_size_sum"), 8);
+  EXPECT_LT(value("freight_batches_total"), 8);
+  EXPECT_EQ(value("freight_queue_samples"), 0);
+  EXPECT_EQ(value("freight_request_seconds_count"), 8);
+  EXPECT_NE(metrics.find("freight_http_responses_total{code=\"200\"}"), std::string::npos);
+  for (uint32_t i = 0; i < 8; ++i) EXPECT_EQ(got[i].size(), 10u);
+}
+
+TEST(Server, StoppingAnswersWhatHasBegunAndTakesNothingNew) {
+  RunningServer server({.timeout_seconds = 20});
+  Client idle(server.port()), begun(server.port());
+  EXPECT_EQ(idle.ask(get("/v2/health/live")).status, 200);
+  const std::string request = infer_pictures({picture(1)});
+  begun.send(request.substr(0, request.size() - 100));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  bool whole = false;
+  std::thread stopper([&] { whole = (*server).stop(20); });
+  EXPECT_TRUE(idle.closed());
+  while (Client(server.port()).connected()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  begun.send(request.substr(request.size() - 100));
+  const Answer a = begun.receive();
+  EXPECT_EQ(a.status, 200);
+  EXPECT_NE(a.head.find("Connection: close"), std::string::npos) << a.head;
+  EXPECT_TRUE(begun.closed());
+  stopper.join();
+  EXPECT_TRUE(whole);
+}
+
+TEST(Server, StoppingBreaksOffWhatNeverEnds) {
+  RunningServer server({.timeout_seconds = 60});
+  Client begun(server.port());
+  begun.send("POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n");
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_FALSE((*server).stop(0.1));
+}
+
+TEST(Server, WhatCannotBeServedIsRefusedAtTheStart) {
+  const TemporaryDir dir;
+  const std::string model = dir / "m.safetensors";
+  save_digits_model(model);
+  const auto serve = [&](const std::vector<ModelFile>& files, ServerOptions options = {}) {
+    const Server s(files, options);
+  };
+  expect_error(ErrorKind::usage, {"no model"}, [&] { serve({}); });
+  expect_error(ErrorKind::usage, {"second model named lenet", "NAME="}, [&] {
+    serve({{"", model}, {"", model}}, {.port = 0});
+  });
+  expect_error(ErrorKind::usage, {"a/b", "letters"}, [&] { serve({{"a/b", model}}, {.port = 0}); });
+  expect_error(ErrorKind::runtime, {"cannot listen", "--port 0"}, [&] {
+    serve({{"", model}}, {.port = shared_server().port()});
+  });
+  expect_error(ErrorKind::runtime, {"no such address"}, [&] {
+    serve({{"", model}}, {.host = "no.such.host.invalid", .port = 0});
+  });
+}
+
+// 300 mutated heads and bodies: whatever comes, the server answers the next sound request.
+TEST(Server, LivesThroughMutatedRequests) {
+  const std::string valid = infer_pictures({picture(1)});
+  for (uint64_t i = 0; i < 300; ++i) {
+    PhiloxStream r(77, i, 0);
+    std::string text = valid;
+    for (uint32_t edits = 1 + r.below(6); edits > 0; --edits) {
+      const size_t at = r.below(static_cast<uint32_t>(std::min<size_t>(text.size(), 320)));
+      if (r.below(3) == 0) {
+        text.erase(at, 1 + r.below(8));
+      } else {
+        text[at] = static_cast<char>(r.bits());
+      }
+    }
+    Client c(shared_server().port());
+    c.send(text);
+    c.finish_sending();
+    EXPECT_TRUE(c.closed()) << i;
+  }
+  expect_lives();
+}
+
+}  // namespace
+}  // namespace freight::serve
