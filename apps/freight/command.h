@@ -34,6 +34,7 @@ int generate_command(const Args& args);
 int models_command(const Args& args);
 int predict_command(const Args& args);
 int profile_command(const Args& args);
+int report_command(const Args& args);
 int run_command(const Args& args);
 int train_command(const Args& args);
 

@@ -25,6 +25,7 @@ int run(const Args& args) {
                        {"eval", "loss and accuracy of a stored model on a data set", eval_command},
                        {"predict", "the classes of pictures or texts by a stored model", predict_command},
                        {"generate", "continue a text with a stored language model", generate_command},
+                       {"report", "one HTML page about one or several runs", report_command},
                        {"profile", "the plan of a step, kernel by kernel, with times", profile_command},
                        {"bench", "time whole steps", bench_command},
                        {"run", "execute a graph in text form on npy tensors", run_command},

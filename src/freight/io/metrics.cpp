@@ -14,23 +14,28 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 #include <utility>
 
 #include "freight/base/error.h"
+#include "freight/io/file.h"
 
 namespace freight::io {
 
 namespace {
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-using NamedValue = std::pair<const char*, const std::optional<double>*>;
-std::array<NamedValue, 6> values(const Metrics& m) {
-  return {{{"loss", &m.loss},
-           {"top1", &m.top1},
-           {"lr", &m.lr},
-           {"samples_per_s", &m.samples_per_s},
-           {"data_s", &m.data_s},
-           {"step_s", &m.step_s}}};
+// Key and value of each that may be missing; M is Metrics or const Metrics.
+template <class M>
+auto values(M& m) {
+  using Value = std::conditional_t<std::is_const_v<M>, const std::optional<double>, std::optional<double>>;
+  using Named = std::pair<const char*, Value*>;
+  return std::array<Named, 6>{{{"loss", &m.loss},
+                               {"top1", &m.top1},
+                               {"lr", &m.lr},
+                               {"samples_per_s", &m.samples_per_s},
+                               {"data_s", &m.data_s},
+                               {"step_s", &m.step_s}}};
 }
 
 void put_fixed(std::string& out, uint64_t v, int size) {
@@ -121,6 +126,44 @@ std::string to_json_line(const Metrics& m) {
   put("time", m.time);
   if (!finite) j["nonfinite"] = true;
   return j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::optional<Metrics> from_json_line(const std::string& line) {
+  const auto j = nlohmann::json::parse(line, nullptr, false);
+  if (!j.is_object()) return std::nullopt;
+  Metrics m;
+  try {
+    m.step = j.at("step").get<int64_t>();
+    m.split = j.at("split").get<std::string>();
+    const auto number = [&](const char* key) -> std::optional<double> {
+      const auto it = j.find(key);
+      if (it == j.end() || it->is_null()) return std::nullopt;
+      return it->get<double>();
+    };
+    m.epoch = number("epoch").value_or(0);
+    for (const auto& [name, value] : values(m)) *value = number(name);
+    if (!m.loss && j.value("nonfinite", false)) m.loss = std::nan("");
+    if (const auto bytes = number("mem_bytes")) m.mem_bytes = j.at("mem_bytes").get<int64_t>();
+    m.time = number("time").value_or(0);
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+  return m;
+}
+
+MetricsFile read_metrics(const std::string& path) {
+  MetricsFile file;
+  int64_t number = 0;
+  for (const std::string& line : split(read_text(path), '\n')) {
+    ++number;
+    if (line.empty()) continue;
+    if (auto row = from_json_line(line)) {
+      file.rows.push_back(*std::move(row));
+    } else {
+      file.damaged.push_back(number);
+    }
+  }
+  return file;
 }
 
 MetricsWriter::MetricsWriter(const std::string& dir) {

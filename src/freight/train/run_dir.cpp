@@ -28,7 +28,7 @@ namespace {
 // What an earlier run left; other people's files are not touched.
 void remove_old_run(const fs::path& dir) {
   for (const char* name : {"run.json", "config.json", "model.json", "log.txt", "metrics.jsonl", "metrics.csv",
-                           "bad_samples.tsv", "model.safetensors", "checkpoints", "last", "best"}) {
+                           "bad_samples.tsv", "model.safetensors", "report.html", "checkpoints", "last", "best"}) {
     fs::remove_all(dir / name);
   }
   for (const auto& e : fs::directory_iterator(dir)) {
