@@ -1,5 +1,6 @@
 // See metrics.h. The event file's protocol buffers are written by hand: Event{1: double wall_time, 2: int64 step,
-// 3: string file_version, 5: Summary{1: Value{1: string tag, 2: float simple_value}}}.
+// 3: string file_version, 5: Summary{1: Value{1: string tag, 2: float simple_value}},
+// 7: SessionLog{1: status, 1 is START}}.
 #include "freight/io/metrics.h"
 
 #include <fcntl.h>
@@ -166,7 +167,7 @@ MetricsFile read_metrics(const std::string& path) {
   return file;
 }
 
-MetricsWriter::MetricsWriter(const std::string& dir) {
+MetricsWriter::MetricsWriter(const std::string& dir, std::optional<int64_t> last_step) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
   if (error) fail(ErrorKind::runtime, dir, "cannot make the directory: ", error.message());
@@ -180,6 +181,10 @@ MetricsWriter::MetricsWriter(const std::string& dir) {
   std::string version = event_head(start, 0);
   put_text(version, 3, "brain.Event:2");
   events_->append(event_record(version));
+  if (!last_step) return;
+  std::string restart = event_head(start, *last_step + 1);
+  put_text(restart, 7, "\x08\x01");
+  events_->append(event_record(restart));
 }
 
 MetricsWriter::~MetricsWriter() = default;

@@ -35,8 +35,9 @@ MetricsFile read_metrics(const std::string& path);
 
 class MetricsWriter {
  public:
+  // `last_step` is the step from which a run goes on: TensorBoard then forgets what earlier event files hold beyond it.
   // Throws Error(runtime) when the directory cannot be made or written.
-  explicit MetricsWriter(const std::string& dir);
+  explicit MetricsWriter(const std::string& dir, std::optional<int64_t> last_step = {});
   ~MetricsWriter();
   MetricsWriter(const MetricsWriter&) = delete;
   MetricsWriter& operator=(const MetricsWriter&) = delete;

@@ -14,8 +14,8 @@
 namespace freight::report {
 
 struct ExamineOptions {
-  std::string data;      // instead of what the model was trained on
-  std::string data_dir;  // where named sets are looked for first
+  std::string data = {};      // instead of what the model was trained on
+  std::string data_dir = {};  // where named sets are looked for first
   std::string backend = "auto";
   int64_t batch_size = 64;
   int64_t samples = 0;    // at most, evenly spread over the held-out part; 0: all

@@ -83,6 +83,6 @@ std::string figure(double v) {
   return text;
 }
 
-std::string percent(double share) { return fixed(100 * share, 1) + " %"; }
+std::string percent(double share) { return fixed(100 * share, 1) + "\u00a0%"; }
 
 }  // namespace freight::report

@@ -16,7 +16,7 @@ std::string shortened(const std::string& text, size_t limit);
 std::string base64(io::ByteView bytes);
 // Four digits that count: "0.4351", "91.86", "12,300".
 std::string figure(double v);
-// "93.1 %"
+// "93.1 %", with a space that does not break.
 std::string percent(double share);
 
 }  // namespace freight::report

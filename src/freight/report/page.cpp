@@ -220,8 +220,9 @@ std::string examinations(const std::vector<Subject>& subjects) {
 
 // What forbids comparing the curves of these runs.
 std::string comparison_note(const std::vector<Subject>& subjects) {
+  const RunRecord& first = subjects.front().run;
   const bool other = std::any_of(subjects.begin(), subjects.end(), [&](const Subject& s) {
-    return s.run.fingerprint != subjects.front().run.fingerprint || s.run.data != subjects.front().run.data;
+    return first.fingerprint.empty() ? s.run.data != first.data : s.run.fingerprint != first.fingerprint;
   });
   return other ? "<p class=\"note\">These runs were trained on different data: their losses and accuracies do not "
                  "compare.</p>"
@@ -251,7 +252,7 @@ std::string to_html(const std::vector<Subject>& subjects) {
   if (const std::string curves = charts(subjects); !curves.empty()) {
     out +=
         "<section><h2>Curves</h2><p class=\"muted\">Solid lines: held-out data. Dashed lines: training, the mean over "
-        "an epoch while the weights change. A red cross: a value that is not finite.</p>" +
+        "an epoch while the weights change. A cross at the upper edge: a value that is not finite.</p>" +
         curves;
     for (size_t i = 0; i < subjects.size(); ++i) out += rows_table(subjects, i);
     out += "</section>\n";
@@ -284,12 +285,12 @@ h1,h2,h3,p,dd,td,th,summary,figcaption{overflow-wrap:anywhere}
 dl{margin:0}dl>div{display:grid;grid-template-columns:8.5rem 1fr;gap:8px;padding:1px 0}
 dt{color:var(--muted)}dd{margin:0;min-width:0}
 .charts{display:grid;gap:18px 26px;grid-template-columns:repeat(auto-fit,minmax(min(100%,350px),1fr));margin-bottom:1rem}
+.pair{display:grid;gap:0 40px;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr))}.pair>*{min-width:0}
 figure{margin:0;min-width:0}.chart figcaption{font-weight:600}
 .scroll{overflow-x:auto;max-width:100%}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}
-caption{text-align:left;color:var(--muted);padding-bottom:.4rem}
 th,td{padding:3px 10px 3px 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--rule)}
-th{font-weight:600}thead th{color:var(--muted);font-weight:500}
+th{font-weight:600}thead th{color:var(--muted);font-weight:500;overflow-wrap:normal}
 .number{text-align:right}td.number,th[scope=row]{white-space:nowrap}
 .config td,.config th[scope=row],.classes th[scope=row]{white-space:normal}
 .differs>*{background:rgb(var(--hit)/.14)}

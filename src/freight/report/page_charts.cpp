@@ -96,6 +96,7 @@ std::string charts(const std::vector<Subject>& subjects) {
                       .y_label = "% of the training time",
                       .scale = Plot::Scale::linear,
                       .from_zero = true,
+                      .reach = 1,
                       .limit = 100},
                      data_wait);
   return out.empty() ? out : cat("<div class=\"charts\">", out, "</div>");

@@ -47,9 +47,9 @@ class Examined {
   std::string table() const {
     const size_t k = e_.classes.size();
     std::string out =
+        "<p>Rows: the true class. Columns: what the model told. A cell holds the number of samples.</p>"
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Confusion matrix\"><table "
         "class=\"confusion\">"
-        "<caption>Rows: the true class. Columns: what the model told. A cell holds the number of samples.</caption>"
         "<thead><tr><td></td>";
     for (size_t c = 0; c < k; ++c)
       out += cat("<th scope=\"col\"><span>", name(static_cast<int64_t>(c)), "</span></th>");
@@ -186,9 +186,9 @@ std::string class_section(const Examination& e) {
   std::string out = cat("<p><b>", percent(static_cast<double>(right) / static_cast<double>(e.count)),
                         "</b> right: ", with_commas(right), " of ", with_commas(e.count), " samples, ",
                         with_commas(wrong), " wrong.</p>");
-  out += "<h3>Confusions</h3>";
+  out += "<div class=\"pair\"><div><h3>Confusions</h3>";
   out += e.classes.size() <= kTableClasses ? examined.table() : examined.map();
-  out += examined.per_class();
+  out += "</div><div>" + examined.per_class() + "</div></div>";
   if (e.mistakes.empty()) return out;
   out += cat(
       "<h3>Most certain mistakes</h3><p>Wrong answers in which the model had the most confidence, as it saw the "

@@ -1,4 +1,4 @@
-// See plot.h. Coordinates are those of the viewBox; text is 12 units high, a character about 6.4 wide.
+// See plot.h. Coordinates are those of the viewBox; text is 12 units high.
 #include "freight/report/plot.h"
 
 #include <algorithm>
@@ -12,9 +12,10 @@ namespace freight::report {
 
 namespace {
 
-constexpr double kWidth = 440, kHeight = 270, kTop = 30, kBottom = 38, kCharacter = 6.4, kLine = 14;
-constexpr size_t kBuckets = 400;  // parts of a line that is decimated
-constexpr size_t kMarks = 40;     // lines of so many points show each one
+constexpr double kWidth = 440, kHeight = 270, kTop = 30, kBottom = 38, kLine = 14;
+constexpr double kCharacter = 6.8, kBold = 7.6;  // widths of one, in the wider of the usual fonts
+constexpr size_t kBuckets = 400;                 // parts of a line that is decimated
+constexpr size_t kMarks = 40;                    // lines of so many points show each one
 
 std::string at(double v) {  // a coordinate
   std::string text = fixed(v, 1);
@@ -70,6 +71,7 @@ Axis y_axis(const Plot& plot) {
   }
   const bool not_negative = r.low >= 0;
   if (plot.from_zero) r.take(0);
+  if (plot.reach > 0) r.take(plot.reach);
   double room = 0.06 * (r.high - r.low);
   if (room <= 0) room = r.high == 0 ? 1 : 0.1 * std::fabs(r.high);
   Axis axis{.low = r.low - room, .high = r.high + room};
@@ -79,10 +81,10 @@ Axis y_axis(const Plot& plot) {
   return axis;
 }
 
-double text_width(const std::string& text) {
+double text_width(const std::string& text, double character = kCharacter) {
   const auto characters =
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; });
-  return kCharacter * static_cast<double>(characters);
+  return character * static_cast<double>(characters);
 }
 
 std::string mark(int colour, double x, double y, double r) {
@@ -102,6 +104,12 @@ std::string mark(int colour, double x, double y, double r) {
 
 std::string classes(const Series& s) {
   return cat("s", s.colour % kColours, s.stroke == Stroke::dashed ? " dashed" : "");
+}
+
+// The name of a line with its last value; empty for one that has no name or is not seen.
+std::string end_label(const Series& s, const Axis& y) {
+  const auto last = std::find_if(s.points.rbegin(), s.points.rend(), [&](const Point& p) { return y.shows(p.y); });
+  return s.label.empty() || last == s.points.rend() ? std::string() : cat(s.label, " ", figure(last->y));
 }
 
 // One line with its marks, and where it ends.
@@ -128,14 +136,11 @@ class Line {
       if (few || alone) marks += dot(p, px, py);
       ++length;
       end_ = {px, py};
-      last_ = p.y;
-      drawn_ = true;
     }
     return cat("<g class=\"line ", classes(series_), "\"><path d=\"", path, "\"/>", marks, "</g>");
   }
-  bool drawn() const { return drawn_; }
   Point end() const { return end_; }
-  std::string label() const { return series_.label.empty() ? "" : cat(series_.label, " ", figure(last_)); }
+  std::string label() const { return end_label(series_, y_); }
   const Series& series() const { return series_; }
 
  private:
@@ -156,8 +161,6 @@ class Line {
   const Axis& y_;
   double top_;
   Point end_;
-  double last_ = 0;
-  bool drawn_ = false;
 };
 
 // Puts the labels of lines beside their ends, apart from each other.
@@ -168,7 +171,7 @@ std::string end_labels(const std::vector<Line>& lines, double x, double top, dou
   };
   std::vector<Label> labels;
   for (const Line& line : lines) {
-    if (line.drawn() && !line.series().label.empty()) labels.push_back({&line, line.end().y});
+    if (!line.label().empty()) labels.push_back({&line, line.end().y});
   }
   const auto room = static_cast<size_t>((bottom - top) / kLine) + 1;
   std::stable_sort(labels.begin(), labels.end(),
@@ -282,10 +285,8 @@ std::string to_svg(const Plot& plot) {
   };
   double left = 20, right = 12;
   for (size_t i = 0; i < y_ticks.size(); ++i) left = std::max(left, text_width(y_text(i)) + 12);
-  for (const Series& s : plot.series) {
-    if (!s.label.empty()) right = std::max(right, text_width(s.label + " 0.0000") + 12);
-  }
-  const double bottom = kHeight - kBottom, end = kWidth - std::min(right, 170.0);
+  for (const Series& s : plot.series) right = std::max(right, text_width(end_label(s, y), kBold) + 9);
+  const double bottom = kHeight - kBottom, end = kWidth - std::min(right, 190.0);
   x.from = left, x.to = end;
   y.from = bottom, y.to = kTop;
 

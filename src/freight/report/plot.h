@@ -17,9 +17,9 @@ enum class Stroke : uint8_t { solid, dashed };
 inline constexpr int kColours = 6;  // classes s0 to s5, each with a mark of its own
 
 struct Series {
-  std::string label;          // at the line's end; dashed lines lose theirs first where there is no room
-  std::vector<Point> points;  // x rises and is finite
-  int colour = 0;             // from 0; beyond kColours they repeat
+  std::string label = {};          // at the line's end; dashed lines lose theirs first where there is no room
+  std::vector<Point> points = {};  // x rises and is finite
+  int colour = 0;                  // from 0; beyond kColours they repeat
   Stroke stroke = Stroke::solid;
 };
 
@@ -29,6 +29,7 @@ struct Plot {
   std::vector<Series> series = {};
   Scale scale = Scale::automatic;
   bool from_zero = false;            // the y axis begins at 0
+  double reach = 0;                  // the y axis goes up to this at least
   std::optional<double> limit = {};  // which the y axis does not exceed, where no value does
 };
 

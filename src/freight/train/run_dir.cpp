@@ -78,14 +78,14 @@ RunDir::RunDir(const std::string& path, int64_t step) : path_(path), log_(std::m
     return j.is_object() && j.value("step", int64_t{0}) <= step;
   });
   keep_lines(file("metrics.csv"), [&](const std::string& line) { return std::atoll(line.c_str()) <= step; });
-  open();
+  open(step);
 }
 
-void RunDir::open() {
+void RunDir::open(std::optional<int64_t> last_step) {
   log_->file = std::fopen(file("log.txt").c_str(), "ae");
   if (!log_->file)
     fail(ErrorKind::runtime, "--output-dir", "cannot write ", file("log.txt"), ": ", std::strerror(errno));
-  metrics_ = std::make_unique<io::MetricsWriter>(path_);
+  metrics_ = std::make_unique<io::MetricsWriter>(path_, last_step);
 }
 
 RunDir::~RunDir() {

@@ -310,11 +310,13 @@ class Run {
     trained_samples_ += place_.seen - seen_before;
     result_.steps = place_.step;
     if (!result_.interrupted) result_.epochs = place_.epoch;
-    close_epoch(fill_report(result_.train_loss), since(start), place_.batch < steps || steps == steps_per_epoch_);
+    close_epoch(fill_report(result_.train_loss), place_.batch - batch_before, since(start),
+                place_.batch < steps || steps == steps_per_epoch_);
   }
 
-  // `whole`: nothing of the epoch is left, should the run be made longer.
-  void close_epoch(const StepReport& report, double seconds, bool whole) {
+  // `batches` of it took `seconds` since the start or the resume; `whole`: nothing of the epoch is left, should the run
+  // be made longer.
+  void close_epoch(const StepReport& report, int64_t batches, double seconds, bool whole) {
     EpochReport e{.train = report, .test = {}, .best = false, .seconds = seconds};
     io::Metrics m{.step = place_.step,
                   .epoch = static_cast<double>(place_.epoch),
@@ -324,7 +326,7 @@ class Run {
                   .lr = report.lr,
                   .samples_per_s = report.samples_per_s,
                   .data_s = report.data_percent / 100.0 * seconds,
-                  .step_s = seconds / static_cast<double>(std::max<int64_t>(report.step, 1)),
+                  .step_s = seconds / static_cast<double>(std::max<int64_t>(batches, 1)),
                   .mem_bytes = static_cast<int64_t>(plan_.arena_bytes)};
     if (report.samples_per_s > 0) dir_->metrics().write(m);  // else only the evaluation was left, and the row is there
     const bool last = place_.epoch == epochs_;
