@@ -191,6 +191,19 @@ TEST_F(Report, ARunThatWasKilledIsReadAsFarAsItGoes) {
   EXPECT_NE(to_html({{.run = r}}).find("outcome unknown"), std::string::npos);
 }
 
+TEST_F(Report, ARunThatGoesOnIsShownByItsBestModelNotByTheFinalOneOfBefore) {
+  const std::string dir = *dir_ / "goes-on";
+  std::filesystem::create_directories(dir + "/best");
+  for (const char* name : {"/model.safetensors", "/best/model.safetensors", "/metrics.jsonl"}) {
+    io::write_file_atomic(dir + name, std::string_view(""));
+  }
+  for (const auto& [status, model] :
+       {std::pair("running", "/best/model.safetensors"), {"complete", "/model.safetensors"}}) {
+    io::write_file_atomic(dir + "/run.json", std::string_view(Json({{"status", status}}).dump()));
+    EXPECT_EQ(read_run(dir).model, dir + model);
+  }
+}
+
 TEST_F(Report, WhatIsNoRunIsNamed) {
   expect_error(ErrorKind::data, {"nowhere", "no such directory"}, [] { read_run("/nowhere"); });
   expect_error(ErrorKind::data, {dir_->path(), "run.json"}, [] { read_run(dir_->path()); });

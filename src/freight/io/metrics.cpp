@@ -134,6 +134,7 @@ std::optional<Metrics> from_json_line(const std::string& line) {
   if (!j.is_object()) return std::nullopt;
   Metrics m;
   try {
+    if (!j.at("step").is_number_integer()) return std::nullopt;
     m.step = j.at("step").get<int64_t>();
     m.split = j.at("split").get<std::string>();
     const auto number = [&](const char* key) -> std::optional<double> {
@@ -144,7 +145,7 @@ std::optional<Metrics> from_json_line(const std::string& line) {
     m.epoch = number("epoch").value_or(0);
     for (const auto& [name, value] : values(m)) *value = number(name);
     if (!m.loss && j.value("nonfinite", false)) m.loss = std::nan("");
-    if (const auto bytes = number("mem_bytes")) m.mem_bytes = j.at("mem_bytes").get<int64_t>();
+    if (const auto it = j.find("mem_bytes"); it != j.end() && it->is_number_integer()) m.mem_bytes = it->get<int64_t>();
     m.time = number("time").value_or(0);
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;

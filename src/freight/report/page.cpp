@@ -112,7 +112,8 @@ std::string rows_table(const std::vector<Subject>& subjects, size_t number) {
   if (run.rows.empty()) return {};
   const size_t n = run.rows.size(), shown = std::min(n, kRows);
   std::string out = cat("<details><summary>Figures of ", heading(subjects, number), ": ",
-                        shown < n ? cat(shown, " of ", n, " rows, evenly spread") : cat(n, n == 1 ? " row" : " rows"),
+                        shown < n ? cat(shown, " of ", with_commas(static_cast<int64_t>(n)), " rows, evenly spread")
+                                  : cat(n, n == 1 ? " row" : " rows"),
                         "</summary><div class=\"scroll\" tabindex=\"0\"><table><thead><tr>");
   for (const char* name :
        {"step", "epoch", "part", "loss", "top-1, %", "learning rate", "samples/s", "data, s", "step, s"}) {

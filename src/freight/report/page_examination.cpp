@@ -216,7 +216,11 @@ std::string value_section(const Examination& e) {
 }  // namespace
 
 std::string examination_section(const Examination& e) {
-  std::string out = cat("<p>The stored model over the held-out part of ", escaped(e.data), ": ");
+  const auto steps =
+      std::find_if(e.provenance.begin(), e.provenance.end(), [](const auto& p) { return p.first == "steps"; });
+  std::string out = cat("<p>The stored model",
+                        steps == e.provenance.end() ? "" : cat(" of step ", escaped(shortened(steps->second, 20))),
+                        " over the held-out part of ", escaped(e.data), ": ");
   out += e.count + e.left_out == e.held_out || e.count == e.held_out
              ? cat(with_commas(e.count), " samples")
              : cat(with_commas(e.count), " of ", with_commas(e.held_out), " samples, evenly spread");

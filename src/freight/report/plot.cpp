@@ -283,7 +283,7 @@ std::string to_svg(const Plot& plot) {
     const double step = y.log || y_ticks.size() < 2 ? std::fabs(y_ticks[i]) : y_ticks[1] - y_ticks[0];
     return tick_text(y_ticks[i], step);
   };
-  double left = 20, right = 12;
+  double left = 20, right = 20;
   for (size_t i = 0; i < y_ticks.size(); ++i) left = std::max(left, text_width(y_text(i)) + 12);
   for (const Series& s : plot.series) right = std::max(right, text_width(end_label(s, y), kBold) + 9);
   const double bottom = kHeight - kBottom, end = kWidth - std::min(right, 190.0);

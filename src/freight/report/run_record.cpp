@@ -174,7 +174,10 @@ RunRecord read_run(const std::string& path) {
     run.spec = io::read_text(run.path + "/model.json");
     if (run.spec.size() > kLongestSpec) run.spec.clear();
   }
-  for (const char* name : {"/model.safetensors", "/best/model.safetensors", "/last/model.safetensors"}) {
+  // The final one of a run that goes on is from where it stood before.
+  std::vector<const char*> models = {"/best/model.safetensors", "/last/model.safetensors"};
+  models.insert(run.status == "running" ? models.end() : models.begin(), "/model.safetensors");
+  for (const char* name : models) {
     if (run.model.empty() && io::file_exists(run.path + name)) run.model = run.path + name;
   }
   return run;

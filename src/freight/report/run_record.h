@@ -17,7 +17,7 @@ struct RunRecord {
   std::vector<io::Metrics> rows;  // by rising step within each split
   Facts config;                   // "optimizer.lr", "0.1"; texts without quotes
   std::string spec;               // model.json
-  std::string model;              // path of the stored model: the final one, else that of the best or last checkpoint
+  std::string model;  // path of the stored model: the final one; of a run without, or that still runs, the best or last
   std::vector<std::string> notes;
 
   // From run.json; empty or 0 where it does not say.

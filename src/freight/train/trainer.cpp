@@ -79,8 +79,8 @@ std::string cell(const std::string& text) {
 
 class Run {
  public:
-  Run(const Config& config, Observer& observer, const std::vector<std::string>& argv)
-      : c_(config), observer_(observer), argv_(argv) {}
+  Run(const Config& config, Observer& observer, const std::vector<std::string>& argv, std::optional<Found> found)
+      : c_(config), observer_(observer), argv_(argv), found_(std::move(found)) {}
 
   Result run() {
     validate(c_);
@@ -110,7 +110,9 @@ class Run {
     if (c_.resume.empty()) return;
     const bool automatic = c_.resume == "auto";
     if (automatic && c_.output_dir.empty()) c_.output_dir = usual_dir(c_);
-    start_ = find_checkpoint(c_.resume, c_.output_dir, &notes_);
+    if (!found_) found_ = find_checkpoint(c_.resume, c_.output_dir);
+    start_ = std::move(found_->checkpoint);
+    notes_ = std::move(found_->notes);
     if (!start_) {
       notes_.push_back(cat("nothing to resume in ", c_.output_dir, ": a new run"));
       return;
@@ -485,6 +487,7 @@ class Run {
   Clock::time_point started_;
   int64_t steps_per_epoch_ = 0, total_ = 0, epochs_ = 0, trained_samples_ = 0;
   double trained_seconds_ = 0;       // by this process
+  std::optional<Found> found_;       // for the --resume of the configuration
   std::optional<Checkpoint> start_;  // where the run goes on from
   bool goes_on_ = false;             // in the directory of that run
   Place place_;
@@ -493,8 +496,9 @@ class Run {
 
 }  // namespace
 
-Result train(const Config& config, Observer& observer, const std::vector<std::string>& argv) {
-  return Run(config, observer, argv).run();
+Result train(const Config& config, Observer& observer, const std::vector<std::string>& argv,
+             std::optional<Found> found) {
+  return Run(config, observer, argv, std::move(found)).run();
 }
 
 }  // namespace freight::train
