@@ -36,6 +36,7 @@ int models_command(const Args& args);
 int models_convert_command(const Args& args);
 int predict_command(const Args& args);
 int profile_command(const Args& args);
+int report_command(const Args& args);
 int run_command(const Args& args);
 int serve_command(const Args& args);
 int train_command(const Args& args);

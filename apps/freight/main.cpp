@@ -28,6 +28,7 @@ int run(const Args& args) {
                        {"generate", "continue a text with a stored language model", generate_command},
                        {"export", "a stored model as an ONNX file", export_command},
                        {"verify", "prove that a stored model answers the same everywhere", verify_command},
+                       {"report", "one HTML page about one or several runs", report_command},
                        {"profile", "the plan of a step, kernel by kernel, with times", profile_command},
                        {"bench", "time whole steps", bench_command},
                        {"run", "execute a graph in text form on npy tensors", run_command},

@@ -163,19 +163,20 @@ void print_result(const train::Result& r, const Flags& flags, const std::string&
   std::printf("        freight predict %s %s\n", r.model_path.c_str(), sample);
 }
 
-// What a run that goes on was made with; `apply` sets the flags on top of a configuration.
+// What --resume means; `fresh` becomes what the run was made with, or the recipe where there is none yet. `apply` sets
+// the flags on top of a configuration.
 template <class F>
-train::Config resumed(const train::Config& probe, F apply) {
+train::Found look_for(const train::Config& probe, train::Config& fresh, F apply) {
   std::string dir = probe.output_dir;
-  train::Config fresh;
-  if (probe.resume == "auto") {  // there may be nothing yet
+  if (probe.resume == "auto") {
     fresh = train::recipe(probe.data, probe.recipe, probe.data_dir);
     train::Config asked = fresh;
     apply(asked);
     if (dir.empty()) dir = train::usual_dir(asked);
   }
-  const auto checkpoint = train::find_checkpoint(probe.resume, dir);
-  return checkpoint ? checkpoint->config : fresh;
+  train::Found found = train::find_checkpoint(probe.resume, dir);
+  if (found.checkpoint) fresh = found.checkpoint->config;
+  return found;
 }
 
 }  // namespace
@@ -199,9 +200,14 @@ int train_command(const Args& args) {
     const auto first = options(probe, flags);
     first->peek(args);
   }
-  train::Config config = probe.resume.empty()
-                             ? train::recipe(probe.data, probe.recipe, probe.data_dir)
-                             : resumed(probe, [&](train::Config& c) { options(c, flags)->peek(args); });
+  signals::install();
+  train::Config config;
+  std::optional<train::Found> found;
+  if (probe.resume.empty()) {
+    config = train::recipe(probe.data, probe.recipe, probe.data_dir);
+  } else {
+    found = look_for(probe, config, [&](train::Config& c) { options(c, flags)->peek(args); });
+  }
   flags = {};
   if (!probe.model.empty()) train::set_model(config, probe.model);
   const auto o = options(config, flags);
@@ -211,9 +217,8 @@ int train_command(const Args& args) {
     std::printf("%s\n", o->config_json().c_str());
     return 0;
   }
-  signals::install();
   Terminal terminal(flags, o->quiet());
-  const train::Result result = train::train(config, terminal, args);
+  const train::Result result = train::train(config, terminal, args, std::move(found));
   print_result(result, flags, terminal.unit());
   return result.interrupted ? signals::exit_code() : 0;
 }

@@ -22,6 +22,7 @@ class Running {
   // Waits until standard error holds `text`; false after `seconds` or when the command ended without it.
   bool wait_for(const std::string& text, double seconds);
   void send(int signal) const;
+  int pid() const { return child_; }
   Ran finish();
 
  private:

@@ -40,37 +40,6 @@ void expect_refused(const Ran& r, int code, const std::vector<std::string>& part
   for (const std::string& part : parts) EXPECT_NE(r.err.find(part), std::string::npos) << part << "\n" << r.err;
 }
 
-// Killed at any moment, also while a checkpoint is written: the run goes on from one that is whole.
-TEST(TrainCommand, ARunThatIsKilledAgainAndAgainEndsAsOneThatWasNot) {
-  const std::string dir = small_digits();
-  const std::vector<std::string> args = {
-      "train", dir,      "--model",         "mlp",          "--epochs",     "12",       "-b",
-      "16",    "--flip", "--momentum",      "0.9",          "--save-every", "3",        "--keep",
-      "2",     "-q",     "--deterministic", "--eval-every", "10",           "--resume", "auto",
-      "-o"};
-  const auto with = [&](const std::string& out) {
-    std::vector<std::string> all = args;
-    all.push_back(out);
-    return all;
-  };
-  ASSERT_EQ(run_freight(with(dir + "/whole")).code, 0);
-  PhiloxStream draw(17, 0, 0);
-  int killed = 0;
-  for (int i = 0; i < 6; ++i) {
-    Running running(with(dir + "/parts"));
-    usleep(300000 + draw.below(700000));
-    running.send(SIGKILL);
-    killed += running.finish().code == 128 + SIGKILL;
-  }
-  EXPECT_GE(killed, 2);
-  const Ran last = run_freight(with(dir + "/parts"));
-  ASSERT_EQ(last.code, 0) << last.err;
-  EXPECT_EQ(read_file(dir + "/whole/model.safetensors"), read_file(dir + "/parts/model.safetensors"));
-  for (const auto& e : std::filesystem::directory_iterator(dir + "/parts/checkpoints")) {
-    EXPECT_NE(e.path().filename().string()[0], '.') << e.path();  // nothing half-written is left
-  }
-}
-
 TEST(TrainCommand, ResumeTakesTheRunsOwnConfiguration) {
   const std::string dir = small_digits(), run = dir + "/run";
   trained(dir);

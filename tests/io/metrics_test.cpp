@@ -25,6 +25,30 @@ TEST(MetricsTest, NanIsNullAndMarked) {
   EXPECT_EQ(j["nonfinite"], true);
 }
 
+TEST(MetricsTest, RowsReadBackAsTheyWereWritten) {
+  const Metrics m{.step = 3, .epoch = 0.5, .split = "val", .loss = 1.25, .lr = 1e-7, .mem_bytes = 7, .time = 2};
+  const auto back = from_json_line(to_json_line(m));
+  ASSERT_TRUE(back);
+  EXPECT_EQ(to_json_line(*back), to_json_line(m));
+  const auto bad = from_json_line(to_json_line({.loss = std::nan(""), .time = 1}));
+  ASSERT_TRUE(bad && bad->loss);
+  EXPECT_TRUE(std::isnan(*bad->loss));
+  for (const char* line : {"", "{", "7", "{}", R"({"step":1})", R"({"step":"1","split":"train"})",
+                           R"({"step":1,"split":"train","loss":"x"})", R"({"step":1,"split":2})"}) {
+    EXPECT_FALSE(from_json_line(line)) << line;
+  }
+}
+
+TEST(MetricsTest, LinesThatAreNoRowsAreCounted) {
+  const TemporaryDir dir;
+  const std::string row = to_json_line({.step = 1, .time = 1});
+  write_file_atomic(dir / "m", std::string_view(row + "\n{\"step\": \n\n" + row + "\n" + row.substr(0, 30)));
+  const MetricsFile file = read_metrics(dir / "m");
+  EXPECT_EQ(file.rows.size(), 2u);
+  EXPECT_EQ(file.damaged, (std::vector<int64_t>{2, 5}));
+  expect_error(ErrorKind::data, {"missing"}, [&] { read_metrics(dir / "missing"); });
+}
+
 // RFC 3720, appendix B.4.
 TEST(MetricsTest, Crc32cMatchesThePublishedValues) {
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);

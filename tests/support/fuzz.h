@@ -1,6 +1,5 @@
 // Fuzzing of parsers: damaged variants of a valid text go through; only freight::Error may come out.
-// Deterministic; meant for the address sanitizer as well. FREIGHT_FUZZ_ROUNDS=N makes every fuzzer go N rounds, for
-// long runs.
+// Deterministic; meant for the address sanitizer as well. FREIGHT_FUZZ_TIMES=100 makes a long run (docs/fuzzing.md).
 #pragma once
 #include <gtest/gtest.h>
 
@@ -35,12 +34,18 @@ inline std::string mutate(std::string s, PhiloxStream& r) {
   return s;
 }
 
+// A hundred times as many rounds with FREIGHT_FUZZ_TIMES=100: those of a short run come first.
+inline int fuzz_rounds(int rounds) {
+  const char* times = std::getenv("FREIGHT_FUZZ_TIMES");
+  return rounds * (times ? std::max(1, std::atoi(times)) : 1);
+}
+
 // `parse` must name its source "fuzzed".
 inline void fuzz(const std::string& valid, uint32_t stream, int rounds,
                  const std::function<void(io::ByteView)>& parse) {
   ASSERT_NO_THROW(parse({reinterpret_cast<const uint8_t*>(valid.data()), valid.size()}));
-  if (const char* more = std::getenv("FREIGHT_FUZZ_ROUNDS")) rounds = std::atoi(more);
   int refused = 0;
+  rounds = fuzz_rounds(rounds);
   for (int i = 0; i < rounds; ++i) {
     PhiloxStream r(2026, static_cast<uint64_t>(i), stream);
     const std::string text = mutate(valid, r);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "freight/data/catalog.h"
 #include "freight/train/checkpoint.h"
 #include "freight/train/signals.h"
 #include "freight/train/trainer.h"
@@ -217,16 +218,42 @@ TEST_F(Resume, OfADamagedCheckpointOffersTheOneBefore) {
     expect_error(ErrorKind::checkpoint, {name, "size differs", before}, [&] { run(c); });
     std::filesystem::remove(file);
     expect_error(ErrorKind::checkpoint, {name, "missing", before}, [&] { run(c); });
-    std::vector<std::string> notes;
-    const auto found = find_checkpoint("auto", c.output_dir, &notes);
-    ASSERT_TRUE(found);
-    EXPECT_EQ(found->place.step, 40);
-    ASSERT_EQ(notes.size(), 1u);
-    EXPECT_NE(notes[0].find(name), std::string::npos);
+    const Found found = find_checkpoint("auto", c.output_dir);
+    ASSERT_TRUE(found.checkpoint);
+    EXPECT_EQ(found.checkpoint->place.step, 40);
+    ASSERT_EQ(found.notes.size(), 1u);
+    EXPECT_NE(found.notes[0].find(name), std::string::npos);
     io::write_file_atomic(file, std::string_view(good));
   }
   io::write_file_atomic(newest + "/manifest.json", std::string_view("{"));
   expect_error(ErrorKind::checkpoint, {"manifest.json", before}, [&] { find_checkpoint(dir_ / "parts", ""); });
+}
+
+// As every version before hashed the whole of each file.
+TEST_F(Resume, FromACheckpointOfTheFirstFormat) {
+  run(at("whole"));
+  run(at("parts"), 50);
+  const std::string dir = dir_ / "parts/checkpoints/step-50";
+  nlohmann::json manifest = nlohmann::json::parse(read_text(dir + "/manifest.json"));
+  EXPECT_EQ(manifest["format"], "freight-checkpoint-2");
+  manifest["format"] = "freight-checkpoint-1";
+  for (const char* name : {"model.safetensors", "state.safetensors"}) {
+    const std::string path = dir + "/" + name;
+    manifest["files"][name] = {{"bytes", std::filesystem::file_size(path)}, {"sha256", data::sha256_of(path)}};
+  }
+  io::write_file_atomic(dir + "/manifest.json", std::string_view(manifest.dump()));
+  go_on(at("parts"));
+  expect_equal("whole", "parts");
+}
+
+TEST_F(Resume, FromWhatWasFoundBeforeDoesNotLookAgain) {
+  run(at("parts"), 50);
+  Config c = at("parts");
+  c.resume = c.output_dir;
+  Found found = find_checkpoint(c.resume, "");
+  std::filesystem::remove_all(dir_ / "parts/checkpoints/step-50");
+  Stopper observer(-1);
+  EXPECT_EQ(train(c, observer, {}, std::move(found)).steps, 100);
 }
 
 TEST_F(Resume, WhatWouldBeAnotherRunIsRefused) {

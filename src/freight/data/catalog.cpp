@@ -1,8 +1,6 @@
 // See catalog.h.
 #include "freight/data/catalog.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -14,6 +12,7 @@
 #include "freight/data/cifar.h"
 #include "freight/data/digits.h"
 #include "freight/data/idx.h"
+#include "freight/io/digest.h"
 #include "freight/io/file.h"
 #include "freight/io/image.h"
 
@@ -247,21 +246,7 @@ Content content_of(const std::string& name_or_path, const LoadOptions& options) 
   }
 }
 
-std::string sha256_of(const std::string& path) {
-  const io::Bytes bytes = io::read_file(path);
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned size = 0;
-  if (EVP_Digest(bytes.data(), bytes.size(), digest, &size, EVP_sha256(), nullptr) != 1) {
-    fail(ErrorKind::runtime, path, "SHA-256 failed");
-  }
-  std::string hex;
-  for (unsigned i = 0; i < size; ++i) {
-    constexpr char kHex[] = "0123456789abcdef";
-    hex += kHex[digest[i] >> 4];
-    hex += kHex[digest[i] & 15];
-  }
-  return hex;
-}
+std::string sha256_of(const std::string& path) { return io::sha256(io::read_file(path)); }
 
 bool Verification::ok() const {
   return bad.empty() &&

@@ -17,6 +17,8 @@
 namespace freight::io {
 
 namespace {
+constexpr ssize_t kBlock = ssize_t{8} << 20;  // of one write
+
 // Closes a descriptor at the end of a scope.
 struct Descriptor {
   int fd;
@@ -121,11 +123,13 @@ void AtomicFile::give_up(const char* what, int error) {
 void AtomicFile::write(const void* data, size_t size) {
   const auto* p = static_cast<const uint8_t*>(data);
   while (size > 0) {
-    const ssize_t n = ::write(fd_, p, std::min<size_t>(size, size_t{1} << 30));
+    const ssize_t n = ::write(fd_, p, std::min<size_t>(size, kBlock));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) give_up("cannot write", errno);
     p += n;
     size -= static_cast<size_t>(n);
+    // The disk begins while the rest is written; without being told, it waits for the sync.
+    if (n == kBlock && !temporary_.empty()) ::sync_file_range(fd_, 0, 0, SYNC_FILE_RANGE_WRITE);
   }
 }
 

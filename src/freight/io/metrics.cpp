@@ -1,5 +1,6 @@
 // See metrics.h. The event file's protocol buffers are written by hand: Event{1: double wall_time, 2: int64 step,
-// 3: string file_version, 5: Summary{1: Value{1: string tag, 2: float simple_value}}}.
+// 3: string file_version, 5: Summary{1: Value{1: string tag, 2: float simple_value}},
+// 7: SessionLog{1: status, 1 is START}}.
 #include "freight/io/metrics.h"
 
 #include <fcntl.h>
@@ -14,23 +15,28 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 #include <utility>
 
 #include "freight/base/error.h"
+#include "freight/io/file.h"
 
 namespace freight::io {
 
 namespace {
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-using NamedValue = std::pair<const char*, const std::optional<double>*>;
-std::array<NamedValue, 6> values(const Metrics& m) {
-  return {{{"loss", &m.loss},
-           {"top1", &m.top1},
-           {"lr", &m.lr},
-           {"samples_per_s", &m.samples_per_s},
-           {"data_s", &m.data_s},
-           {"step_s", &m.step_s}}};
+// Key and value of each that may be missing; M is Metrics or const Metrics.
+template <class M>
+auto values(M& m) {
+  using Value = std::conditional_t<std::is_const_v<M>, const std::optional<double>, std::optional<double>>;
+  using Named = std::pair<const char*, Value*>;
+  return std::array<Named, 6>{{{"loss", &m.loss},
+                               {"top1", &m.top1},
+                               {"lr", &m.lr},
+                               {"samples_per_s", &m.samples_per_s},
+                               {"data_s", &m.data_s},
+                               {"step_s", &m.step_s}}};
 }
 
 void put_fixed(std::string& out, uint64_t v, int size) {
@@ -123,7 +129,46 @@ std::string to_json_line(const Metrics& m) {
   return j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-MetricsWriter::MetricsWriter(const std::string& dir) {
+std::optional<Metrics> from_json_line(const std::string& line) {
+  const auto j = nlohmann::json::parse(line, nullptr, false);
+  if (!j.is_object()) return std::nullopt;
+  Metrics m;
+  try {
+    if (!j.at("step").is_number_integer()) return std::nullopt;
+    m.step = j.at("step").get<int64_t>();
+    m.split = j.at("split").get<std::string>();
+    const auto number = [&](const char* key) -> std::optional<double> {
+      const auto it = j.find(key);
+      if (it == j.end() || it->is_null()) return std::nullopt;
+      return it->get<double>();
+    };
+    m.epoch = number("epoch").value_or(0);
+    for (const auto& [name, value] : values(m)) *value = number(name);
+    if (!m.loss && j.value("nonfinite", false)) m.loss = std::nan("");
+    if (const auto it = j.find("mem_bytes"); it != j.end() && it->is_number_integer()) m.mem_bytes = it->get<int64_t>();
+    m.time = number("time").value_or(0);
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+  return m;
+}
+
+MetricsFile read_metrics(const std::string& path) {
+  MetricsFile file;
+  int64_t number = 0;
+  for (const std::string& line : split(read_text(path), '\n')) {
+    ++number;
+    if (line.empty()) continue;
+    if (auto row = from_json_line(line)) {
+      file.rows.push_back(*std::move(row));
+    } else {
+      file.damaged.push_back(number);
+    }
+  }
+  return file;
+}
+
+MetricsWriter::MetricsWriter(const std::string& dir, std::optional<int64_t> last_step) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
   if (error) fail(ErrorKind::runtime, dir, "cannot make the directory: ", error.message());
@@ -137,6 +182,10 @@ MetricsWriter::MetricsWriter(const std::string& dir) {
   std::string version = event_head(start, 0);
   put_text(version, 3, "brain.Event:2");
   events_->append(event_record(version));
+  if (!last_step) return;
+  std::string restart = event_head(start, *last_step + 1);
+  put_text(restart, 7, "\x08\x01");
+  events_->append(event_record(restart));
 }
 
 MetricsWriter::~MetricsWriter() = default;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace freight::io {
 
@@ -22,11 +23,21 @@ struct Metrics {
 
 // One JSON line without line end. A value that is not finite is null, and the line has "nonfinite":true.
 std::string to_json_line(const Metrics& m);
+// What to_json_line wrote; a loss that was not finite is NaN again. None for a line that is no row of metrics.
+std::optional<Metrics> from_json_line(const std::string& line);
+
+struct MetricsFile {
+  std::vector<Metrics> rows;
+  std::vector<int64_t> damaged;  // numbers from 1 of lines that are no rows: a run that was killed may cut the last one
+};
+// A metrics.jsonl. Throws Error(data) where it cannot be read.
+MetricsFile read_metrics(const std::string& path);
 
 class MetricsWriter {
  public:
+  // `last_step` is the step from which a run goes on: TensorBoard then forgets what earlier event files hold beyond it.
   // Throws Error(runtime) when the directory cannot be made or written.
-  explicit MetricsWriter(const std::string& dir);
+  explicit MetricsWriter(const std::string& dir, std::optional<int64_t> last_step = {});
   ~MetricsWriter();
   MetricsWriter(const MetricsWriter&) = delete;
   MetricsWriter& operator=(const MetricsWriter&) = delete;

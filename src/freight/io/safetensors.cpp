@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <unordered_set>
 
 #include "freight/base/error.h"
+#include "freight/io/digest.h"
 #include "freight/io/foreign_internal.h"
 
 namespace freight::io {
@@ -209,7 +211,15 @@ SafeTensors parse_safetensors(ByteView bytes, const std::string& name) {
 
 SafeTensors load_safetensors(const std::string& path) { return parse_safetensors(read_file(path), path); }
 
-void save_safetensors(const std::string& path, const SafeTensors& content) {
+namespace {
+
+// A file as it will stand on disk: the beginning, then the bytes of the tensors.
+struct Layout {
+  std::string head;
+  std::vector<ByteView> pieces;
+};
+
+Layout layout_of(const std::string& path, const SafeTensors& content) {
   // Wide element types come first in the data, so that every tensor is aligned to its element.
   std::vector<size_t> order(content.tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -241,13 +251,34 @@ void save_safetensors(const std::string& path, const SafeTensors& content) {
   header.resize((header.size() + 7) / 8 * 8, ' ');
   if (header.size() > kMaxHeader)
     fail(ErrorKind::usage, path, "header of ", header.size(), " bytes is above the limit");
-  uint8_t size[8];
-  for (size_t i = 0; i < 8; ++i) size[i] = static_cast<uint8_t>(header.size() >> (8 * i));
+  Layout out;
+  for (size_t i = 0; i < 8; ++i) out.head += static_cast<char>(header.size() >> (8 * i) & 0xff);
+  out.head += header;
+  for (const size_t i : order) {
+    const Array& a = content.tensors[i].second;
+    out.pieces.emplace_back(static_cast<const uint8_t*>(a.raw()), a.bytes());
+  }
+  return out;
+}
+
+void write(const std::string& path, const Layout& layout) {
   AtomicFile file(path);
-  file.write(size, sizeof size);
-  file.write(header);
-  for (const size_t i : order) file.write(content.tensors[i].second.raw(), content.tensors[i].second.bytes());
+  file.write(layout.head);
+  for (const ByteView piece : layout.pieces) file.write(piece);
   file.commit();
+}
+
+}  // namespace
+
+void save_safetensors(const std::string& path, const SafeTensors& content) { write(path, layout_of(path, content)); }
+
+PartHashes save_hashed_safetensors(const std::string& path, const SafeTensors& content) {
+  const Layout layout = layout_of(path, content);
+  std::vector<ByteView> all{{reinterpret_cast<const uint8_t*>(layout.head.data()), layout.head.size()}};
+  all.insert(all.end(), layout.pieces.begin(), layout.pieces.end());
+  std::future<PartHashes> hashes = std::async(std::launch::async, [&] { return part_hashes(all); });
+  write(path, layout);
+  return hashes.get();
 }
 
 }  // namespace freight::io

@@ -12,6 +12,8 @@
 
 namespace freight::io {
 
+struct PartHashes;  // digest.h
+
 struct SafeTensors {
   std::map<std::string, std::string> metadata;
   std::vector<std::pair<std::string, Array>> tensors;  // in the order of the header
@@ -24,5 +26,7 @@ struct SafeTensors {
 SafeTensors load_safetensors(const std::string& path);
 SafeTensors parse_safetensors(ByteView bytes, const std::string& name);
 void save_safetensors(const std::string& path, const SafeTensors& content);
+// The same; the file is hashed while it is written.
+PartHashes save_hashed_safetensors(const std::string& path, const SafeTensors& content);
 
 }  // namespace freight::io

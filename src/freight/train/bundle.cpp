@@ -103,8 +103,9 @@ io::SafeTensors to_file(const Bundle& bundle) {
 
 void save_bundle(const std::string& path, const Bundle& bundle) { io::save_safetensors(path, to_file(bundle)); }
 
-Bundle load_bundle(const std::string& path) {
-  const io::SafeTensors file = io::load_safetensors(path);
+Bundle load_bundle(const std::string& path) { return from_file(io::load_safetensors(path), path); }
+
+Bundle from_file(const io::SafeTensors& file, const std::string& path) {
   if (const std::string& format = entry(file, path, "format"); format != kFormat) {
     damaged(path, cat("unknown format: got ", format, ", need ", kFormat));
   }
@@ -149,7 +150,11 @@ Bundle load_bundle(const std::string& path) {
 }
 
 void load_weights(models::Model& model, const std::string& path) {
-  model.net->load_state_dict(arrays(io::load_safetensors(path)), path);
+  load_weights(model, io::load_safetensors(path), path);
+}
+
+void load_weights(models::Model& model, const io::SafeTensors& file, const std::string& path) {
+  model.net->load_state_dict(arrays(file), path);
 }
 
 }  // namespace freight::train

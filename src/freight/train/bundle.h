@@ -43,8 +43,11 @@ io::SafeTensors to_file(const Bundle& bundle);
 void save_bundle(const std::string& path, const Bundle& bundle);
 // Throws Error(checkpoint) naming the file: damaged, not a Freight model, or weights that do not fit the spec.
 Bundle load_bundle(const std::string& path);
+// The same of what a file held; `path` names it in messages.
+Bundle from_file(const io::SafeTensors& file, const std::string& path);
 // Loads weights by name into a model from any safetensors file (a bundle, or torchvision names).
 void load_weights(models::Model& model, const std::string& path);
+void load_weights(models::Model& model, const io::SafeTensors& file, const std::string& path);
 Preprocessing preprocessing_of(const data::Dataset& set);
 
 }  // namespace freight::train

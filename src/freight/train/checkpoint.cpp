@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/base/error.h"
-#include "freight/data/catalog.h"
 #include "freight/io/file.h"
 #include "freight/train/config_fields.h"
 
@@ -19,7 +18,8 @@ using nlohmann::json;
 
 namespace {
 
-constexpr const char* kFormat = "freight-checkpoint-1";
+constexpr const char* kFormat = "freight-checkpoint-2";
+constexpr const char* kFormat1 = "freight-checkpoint-1";  // one hash for the whole of each file
 constexpr const char *kModel = "model.safetensors", *kState = "state.safetensors", *kManifest = "manifest.json";
 
 [[noreturn]] void damaged(const std::string& file, const std::string& what) { fail(ErrorKind::checkpoint, file, what); }
@@ -43,63 +43,46 @@ json to_json(const Place& p) {
   return j;
 }
 
+int64_t count_in(const json& j, const char* key, int64_t least) {
+  const json& v = j.at(key);
+  if (!v.is_number_integer() || v.get<int64_t>() < least) {
+    fail(ErrorKind::checkpoint, key, "got ", v.dump(), ", need an integer of at least ", least);
+  }
+  return v.get<int64_t>();
+}
+
 Place place_from(const json& j) {
   Place p;
-  p.step = j.at("step");
-  p.epoch = j.at("epoch");
-  p.batch = j.at("batch");
+  p.step = count_in(j, "step", 0);
+  p.epoch = count_in(j, "epoch", 1);
+  p.batch = count_in(j, "batch", 0);
   p.closed = j.at("closed");
   p.loss_sum = j.at("loss_sum");
   p.right = j.at("right");
-  p.seen = j.at("seen");
+  p.seen = count_in(j, "seen", 0);
   p.last_loss = j.at("last_loss");
   p.best_score = or_else(j.at("best_score"), p.best_score);
   p.train_seconds = j.at("train_seconds");
-  p.test.count = j.at("test").at("count");
+  p.test.count = count_in(j.at("test"), "count", 0);
   p.test.loss = j.at("test").at("loss");
   if (const json& top1 = j.at("test").at("top1"); !top1.is_null()) p.test.top1 = top1.get<double>();
   return p;
 }
 
-json read_manifest(const std::string& dir) {
-  const std::string path = dir + "/" + kManifest;
-  const json j = json::parse(io::read_text(path), nullptr, false);
-  if (!j.is_object() || j.value("format", "") != kFormat || !j.contains("files") || !j["files"].is_object()) {
-    damaged(path, cat("not the manifest of a checkpoint: need an object with format ", kFormat));
-  }
-  return j;
-}
-
 // Throws Error(checkpoint) naming the file that is not as it was written.
 Checkpoint load(const std::string& dir) {
-  const json manifest = read_manifest(dir);
-  for (const char* name : {kModel, kState}) {
+  const std::string manifest_path = dir + "/" + kManifest, manifest = io::read_text(manifest_path);
+  const auto file = [&](const char* name) {
     const std::string path = dir + "/" + name;
-    std::error_code error;
-    const auto bytes = fs::file_size(path, error);
-    if (error) damaged(path, "the file is missing");
-    if (!manifest["files"].contains(name)) damaged(dir + "/" + kManifest, cat("says nothing of ", name));
-    const json& said = manifest["files"][name];
-    if (bytes != said.value("bytes", uint64_t{0})) {
-      damaged(path, cat("size differs: got ", bytes, " bytes, the manifest has ", said.value("bytes", uint64_t{0})));
-    }
-    if (const std::string hash = data::sha256_of(path); hash != said.value("sha256", "")) {
-      damaged(path, cat("SHA-256 differs: got ", hash, ", the manifest has ", said.value("sha256", "")));
-    }
-  }
-  const std::string path = dir + "/" + kState;
-  const io::SafeTensors file = io::load_safetensors(path);
+    if (!io::file_exists(path)) damaged(path, "the file is missing");
+    const io::Bytes bytes = io::read_verified(path, hashes_in(manifest, name, manifest_path));
+    return std::make_shared<const io::SafeTensors>(io::parse_safetensors(bytes, path));
+  };
   Checkpoint c;
   c.dir = dir;
-  try {
-    c.place = place_from(json::parse(file.metadata.at("place")));
-    set_from_json(c.config, file.metadata.at("config"), path);
-    c.fingerprint = std::stoull(file.metadata.at("fingerprint"));
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& e) {
-    damaged(path, cat("not the state of a run: ", e.what()));
-  }
+  c.model = file(kModel);
+  c.state = file(kState);
+  read_state(c.state->metadata, dir + "/" + kState, c);
   return c;
 }
 
@@ -136,6 +119,39 @@ Checkpoint load_or_offer(const std::string& dir) {
 
 }  // namespace
 
+io::PartHashes hashes_in(const std::string& manifest, const std::string& file, const std::string& path) {
+  const json j = json::parse(manifest, nullptr, false);
+  const std::string format = j.is_object() && j.contains("format") && j["format"].is_string() ? j["format"] : "";
+  if (format != kFormat && format != kFormat1) {
+    damaged(path, cat("not the manifest of a checkpoint: need an object with format ", kFormat, " or ", kFormat1));
+  }
+  io::PartHashes hashes;
+  try {
+    const json& said = j.at("files").at(file);
+    hashes.bytes = static_cast<uint64_t>(count_in(said, "bytes", 0));
+    if (format == kFormat1) {
+      hashes.part = hashes.bytes;
+      hashes.sha256 = {said.at("sha256").get<std::string>()};
+    } else {
+      hashes.part = static_cast<uint64_t>(count_in(said, "part_bytes", 1));
+      hashes.sha256 = said.at("sha256").get<std::vector<std::string>>();
+    }
+  } catch (const std::exception& e) {
+    damaged(path, cat("says nothing sound of ", file, ": ", e.what()));
+  }
+  return hashes;
+}
+
+void read_state(const std::map<std::string, std::string>& metadata, const std::string& path, Checkpoint& out) {
+  try {
+    out.place = place_from(json::parse(metadata.at("place")));
+    set_from_json(out.config, metadata.at("config"), path);
+    out.fingerprint = std::stoull(metadata.at("fingerprint"));
+  } catch (const std::exception& e) {
+    damaged(path, cat("not the state of a run: ", e.what()));
+  }
+}
+
 Snapshot snapshot(const Bundle& bundle, const RunState& state) {
   Snapshot s{state.place.step, to_file(bundle), {}};
   s.state.metadata = {{"place", to_json(state.place).dump()},
@@ -155,12 +171,10 @@ void save_checkpoint(const std::string& dir, const Snapshot& snapshot) {
     if (starts_with(e.path().filename().string(), ".step-")) fs::remove_all(e.path());
   }
   fs::create_directories(fresh);
-  io::save_safetensors(fresh + "/" + kModel, snapshot.model);
-  io::save_safetensors(fresh + "/" + kState, snapshot.state);
   json manifest = {{"format", kFormat}, {"step", snapshot.step}, {"files", json::object()}};
-  for (const char* part : {kModel, kState}) {
-    const std::string path = fresh + "/" + part;
-    manifest["files"][part] = {{"bytes", fs::file_size(path)}, {"sha256", data::sha256_of(path)}};
+  for (const auto& [file, content] : {std::pair(kModel, &snapshot.model), std::pair(kState, &snapshot.state)}) {
+    const io::PartHashes hashes = io::save_hashed_safetensors(fresh + "/" + file, *content);
+    manifest["files"][file] = {{"bytes", hashes.bytes}, {"part_bytes", hashes.part}, {"sha256", hashes.sha256}};
   }
   io::write_file_atomic(fresh + "/" + kManifest, std::string_view(manifest.dump(2) + "\n"));
   io::sync_directory(fresh);
@@ -171,25 +185,27 @@ void save_checkpoint(const std::string& dir, const Snapshot& snapshot) {
   fs::remove_all(old, ignored);
 }
 
-std::optional<Checkpoint> find_checkpoint(const std::string& resume, const std::string& output_dir,
-                                          std::vector<std::string>* notes) {
+Found find_checkpoint(const std::string& resume, const std::string& output_dir) {
   if (resume == "auto") {
+    Found found;
     for (const std::string& path : checkpoints_of(output_dir)) {
       try {
-        if (has_manifest(path)) return load(path);
+        if (!has_manifest(path)) continue;
+        found.checkpoint = load(path);
+        break;
       } catch (const Error& e) {
-        if (notes) notes->push_back(cat("passed over: ", e.what()));
+        found.notes.push_back(cat("passed over: ", e.what()));
       }
     }
-    return std::nullopt;
+    return found;
   }
   std::error_code error;
   std::string dir = fs::is_directory(resume, error) ? resume : fs::path(resume).parent_path().string();
   while (dir.size() > 1 && dir.back() == '/') dir.pop_back();
   if (!fs::exists(resume, error)) fail(ErrorKind::usage, "--resume", "there is no ", resume);
-  if (has_manifest(dir)) return load_or_offer(fs::canonical(dir).string());
+  if (has_manifest(dir)) return {load_or_offer(fs::canonical(dir).string()), {}};
   const std::vector<std::string> all = checkpoints_of(dir);
-  if (!all.empty() && has_manifest(all.front())) return load_or_offer(all.front());
+  if (!all.empty() && has_manifest(all.front())) return {load_or_offer(all.front()), {}};
   fail(ErrorKind::checkpoint, resume, "no checkpoint to go on from",
        all.empty() && !io::file_exists(dir + "/" + kModel)
            ? ""
@@ -211,10 +227,13 @@ std::vector<std::string> checkpoints_of(const std::string& run) {
 
 std::string run_of(const Checkpoint& c) { return fs::path(c.dir).parent_path().parent_path().string(); }
 
-void restore(const Checkpoint& c, models::Model& model, const std::vector<nn::NamedVariable>& variables) {
-  load_weights(model, c.dir + "/" + kModel);
+void restore(Checkpoint& c, models::Model& model, const std::vector<nn::NamedVariable>& variables) {
   const std::string path = c.dir + "/" + kState;
-  const io::SafeTensors file = io::load_safetensors(path);
+  FREIGHT_CHECK(c.model && c.state, "a checkpoint is restored once");
+  load_weights(model, *c.model, c.dir + "/" + kModel);
+  c.model.reset();
+  const auto held = std::move(c.state);
+  const io::SafeTensors& file = *held;
   for (const nn::NamedVariable& v : variables) {
     const Array* stored = file.find(v.name);
     if (!stored) damaged(path, cat("has no ", v.name, ", which this run needs"));

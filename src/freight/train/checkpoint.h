@@ -1,12 +1,15 @@
 // Checkpoints: the directory step-N with model.safetensors (the weights, as a bundle), state.safetensors (what a run
-// needs beside them to go on as if it had never stopped) and manifest.json (size and SHA-256 of both). A checkpoint
-// appears under its name whole or not at all.
+// needs beside them to go on as if it had never stopped) and manifest.json (size of both, SHA-256 of each of their
+// parts). A checkpoint appears under its name whole or not at all.
 #pragma once
 #include <limits>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "freight/io/digest.h"
 #include "freight/io/safetensors.h"
 #include "freight/nn/module.h"
 #include "freight/train/bundle.h"
@@ -51,20 +54,30 @@ struct Checkpoint {
   Place place;
   Config config;  // without what belongs to a machine: directories
   uint64_t fingerprint = 0;
+  // What the files hold, read once; restore() lets go of it.
+  std::shared_ptr<const io::SafeTensors> model, state;
 };
 
+// What there is to go on from, and which damaged checkpoints were passed over.
+struct Found {
+  std::optional<Checkpoint> checkpoint;
+  std::vector<std::string> notes;
+};
 // The checkpoint that `resume` means: the path of a run's directory (its newest), of a checkpoint, or of a file in it;
 // or "auto": the newest intact one in the output directory, and none where there is no run. Damaged ones that auto
 // passes over are told in `notes`. Throws Error(checkpoint) for a path without one, and for a damaged one: what is
 // wrong with which file, and the path of the newest that is intact.
-std::optional<Checkpoint> find_checkpoint(const std::string& resume, const std::string& output_dir,
-                                          std::vector<std::string>* notes = nullptr);
+Found find_checkpoint(const std::string& resume, const std::string& output_dir);
 // Paths of a run's checkpoints, the newest first; nothing is read of them.
 std::vector<std::string> checkpoints_of(const std::string& run);
+// What manifest.json says of a file of the checkpoint, and what the metadata of state.safetensors say: the parts that
+// come from the outside. Throw Error(checkpoint) that names `path` for what no checkpoint has.
+io::PartHashes hashes_in(const std::string& manifest, const std::string& file, const std::string& path);
+void read_state(const std::map<std::string, std::string>& metadata, const std::string& path, Checkpoint& out);
 // The directory of the run that a checkpoint is part of.
 std::string run_of(const Checkpoint& checkpoint);
 // Puts weights and state back. Throws Error(checkpoint) where they are not those of this net and optimizer.
-void restore(const Checkpoint& checkpoint, models::Model& model, const std::vector<nn::NamedVariable>& variables);
+void restore(Checkpoint& checkpoint, models::Model& model, const std::vector<nn::NamedVariable>& variables);
 // Throws Error(usage) naming flag, old and new value where the configuration would be another run than the
 // checkpoint's; its length, and what cannot change results, may differ.
 void need_same_run(const Checkpoint& checkpoint, const Config& config);

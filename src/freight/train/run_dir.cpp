@@ -28,7 +28,7 @@ namespace {
 // What an earlier run left; other people's files are not touched.
 void remove_old_run(const fs::path& dir) {
   for (const char* name : {"run.json", "config.json", "model.json", "log.txt", "metrics.jsonl", "metrics.csv",
-                           "bad_samples.tsv", "model.safetensors", "checkpoints", "last", "best"}) {
+                           "bad_samples.tsv", "model.safetensors", "report.html", "checkpoints", "last", "best"}) {
     fs::remove_all(dir / name);
   }
   for (const auto& e : fs::directory_iterator(dir)) {
@@ -78,14 +78,14 @@ RunDir::RunDir(const std::string& path, int64_t step) : path_(path), log_(std::m
     return j.is_object() && j.value("step", int64_t{0}) <= step;
   });
   keep_lines(file("metrics.csv"), [&](const std::string& line) { return std::atoll(line.c_str()) <= step; });
-  open();
+  open(step);
 }
 
-void RunDir::open() {
+void RunDir::open(std::optional<int64_t> last_step) {
   log_->file = std::fopen(file("log.txt").c_str(), "ae");
   if (!log_->file)
     fail(ErrorKind::runtime, "--output-dir", "cannot write ", file("log.txt"), ": ", std::strerror(errno));
-  metrics_ = std::make_unique<io::MetricsWriter>(path_);
+  metrics_ = std::make_unique<io::MetricsWriter>(path_, last_step);
 }
 
 RunDir::~RunDir() {

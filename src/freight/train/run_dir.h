@@ -3,6 +3,7 @@
 #pragma once
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "freight/io/metrics.h"
@@ -43,7 +44,7 @@ class RunDir {
 
  private:
   void write(const Snapshot& taken, bool best, int64_t keep);
-  void open();
+  void open(std::optional<int64_t> last_step = {});
   void point(const std::string& link, const std::string& target);
   std::string path_;
   std::unique_ptr<io::MetricsWriter> metrics_;

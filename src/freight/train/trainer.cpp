@@ -79,8 +79,8 @@ std::string cell(const std::string& text) {
 
 class Run {
  public:
-  Run(const Config& config, Observer& observer, const std::vector<std::string>& argv)
-      : c_(config), observer_(observer), argv_(argv) {}
+  Run(const Config& config, Observer& observer, const std::vector<std::string>& argv, std::optional<Found> found)
+      : c_(config), observer_(observer), argv_(argv), found_(std::move(found)) {}
 
   Result run() {
     validate(c_);
@@ -110,7 +110,9 @@ class Run {
     if (c_.resume.empty()) return;
     const bool automatic = c_.resume == "auto";
     if (automatic && c_.output_dir.empty()) c_.output_dir = usual_dir(c_);
-    start_ = find_checkpoint(c_.resume, c_.output_dir, &notes_);
+    if (!found_) found_ = find_checkpoint(c_.resume, c_.output_dir);
+    start_ = std::move(found_->checkpoint);
+    notes_ = std::move(found_->notes);
     if (!start_) {
       notes_.push_back(cat("nothing to resume in ", c_.output_dir, ": a new run"));
       return;
@@ -310,11 +312,13 @@ class Run {
     trained_samples_ += place_.seen - seen_before;
     result_.steps = place_.step;
     if (!result_.interrupted) result_.epochs = place_.epoch;
-    close_epoch(fill_report(result_.train_loss), since(start), place_.batch < steps || steps == steps_per_epoch_);
+    close_epoch(fill_report(result_.train_loss), place_.batch - batch_before, since(start),
+                place_.batch < steps || steps == steps_per_epoch_);
   }
 
-  // `whole`: nothing of the epoch is left, should the run be made longer.
-  void close_epoch(const StepReport& report, double seconds, bool whole) {
+  // `batches` of it took `seconds` since the start or the resume; `whole`: nothing of the epoch is left, should the run
+  // be made longer.
+  void close_epoch(const StepReport& report, int64_t batches, double seconds, bool whole) {
     EpochReport e{.train = report, .test = {}, .best = false, .seconds = seconds};
     io::Metrics m{.step = place_.step,
                   .epoch = static_cast<double>(place_.epoch),
@@ -324,7 +328,7 @@ class Run {
                   .lr = report.lr,
                   .samples_per_s = report.samples_per_s,
                   .data_s = report.data_percent / 100.0 * seconds,
-                  .step_s = seconds / static_cast<double>(std::max<int64_t>(report.step, 1)),
+                  .step_s = seconds / static_cast<double>(std::max<int64_t>(batches, 1)),
                   .mem_bytes = static_cast<int64_t>(plan_.arena_bytes)};
     if (report.samples_per_s > 0) dir_->metrics().write(m);  // else only the evaluation was left, and the row is there
     const bool last = place_.epoch == epochs_;
@@ -483,6 +487,7 @@ class Run {
   Clock::time_point started_;
   int64_t steps_per_epoch_ = 0, total_ = 0, epochs_ = 0, trained_samples_ = 0;
   double trained_seconds_ = 0;       // by this process
+  std::optional<Found> found_;       // for the --resume of the configuration
   std::optional<Checkpoint> start_;  // where the run goes on from
   bool goes_on_ = false;             // in the directory of that run
   Place place_;
@@ -491,8 +496,9 @@ class Run {
 
 }  // namespace
 
-Result train(const Config& config, Observer& observer, const std::vector<std::string>& argv) {
-  return Run(config, observer, argv).run();
+Result train(const Config& config, Observer& observer, const std::vector<std::string>& argv,
+             std::optional<Found> found) {
+  return Run(config, observer, argv, std::move(found)).run();
 }
 
 }  // namespace freight::train

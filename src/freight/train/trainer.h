@@ -9,6 +9,7 @@
 #include "freight/data/dataset.h"
 #include "freight/models/models.h"
 #include "freight/train/bundle.h"
+#include "freight/train/checkpoint.h"
 #include "freight/train/config.h"
 #include "freight/train/evaluate.h"
 
@@ -73,7 +74,9 @@ struct Result {
 };
 
 // Runs to the end. Throws Error: usage, data, device, diverged (the message names the step and the first bad layer),
-// runtime. `argv` is recorded in run.json.
-Result train(const Config& config, Observer& observer, const std::vector<std::string>& argv = {});
+// runtime. `argv` is recorded in run.json. Who has looked for the checkpoint of config.resume already gives what he
+// found, so that it is not read again.
+Result train(const Config& config, Observer& observer, const std::vector<std::string>& argv = {},
+             std::optional<Found> found = {});
 
 }  // namespace freight::train

@@ -1,0 +1,74 @@
+// `freight report`: the page of one or several runs.
+#include <cstdio>
+#include <filesystem>
+
+#include "command.h"
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/data/catalog.h"
+#include "freight/io/file.h"
+#include "freight/report/page.h"
+#include "freight/train/progress.h"
+#include "freight/train/signals.h"
+#include "options.h"
+
+namespace freight::app {
+
+int report_command(const Args& args) {
+  std::vector<std::string> runs;
+  std::string output;
+  report::ExamineOptions examine;
+  bool examples = true;
+  Options o("report", "Writes one HTML file about one or several runs: curves, confusions, mistakes, configuration.",
+            "RUN ... [options]",
+            "The stored model of each run answers its held-out data; --no-examples leaves that out.\n"
+            "  freight report runs/convnet-digits\n"
+            "  freight report runs/a runs/b -o compared.html --no-examples");
+  o.positional("runs", &runs, "directories of runs", true);
+  o.add("-o,--output", &output,
+        "the file; - is standard output (default: report.html, in the directory of a single run)",
+        {.value = "FILE.html", .aliases = {"--out"}});
+  o.add("--data", &examine.data, "a named set or a directory (default: what each model was trained on)",
+        {.aliases = {"--data-path"}});
+  o.add("--data-dir", &examine.data_dir, "where named sets are looked for first", {.value = "DIR"});
+  o.add("--examples", &examples, "run the model: confusions and the mistakes it was most certain of");
+  o.add("--mistakes", &examine.examples, "how many mistakes are shown", {.min = 0, .max = 1000});
+  o.add("--samples", &examine.samples, "held-out samples that are run, evenly spread (0: all)", {.min = 0});
+  o.add("-b,--batch-size", &examine.batch_size, "samples per step", {.min = 1});
+  o.add("--device", &examine.backend, "auto, cpu or ref");
+  if (o.parse(args) == Options::Outcome::done) return 0;
+  signals::install();
+  if (!examine.data.empty()) data::find(examine.data, {.data_dir = examine.data_dir});  // is it there at all?
+  Progress progress(o.quiet() ? Progress::Mode::off : Progress::Mode::automatic);
+  std::vector<report::Subject> subjects;
+  for (const std::string& path : runs) subjects.push_back({.run = report::read_run(path)});
+  for (report::Subject& s : subjects) {
+    if (!examples) continue;
+    try {
+      if (s.run.model.empty()) fail(ErrorKind::data, s.run.path, "the run has no stored model yet");
+      s.examination = report::examine(s.run.model, examine, [&](int64_t done, int64_t total) {
+        if (progress.due()) {
+          progress.update(cat("examining ", s.run.path, "  ", with_commas(done), "/", with_commas(total)));
+        }
+        return !signals::stop_requested();
+      });
+    } catch (const Error& e) {
+      if (signals::stop_requested()) throw;
+      s.not_examined = e.what();
+      if (!o.quiet()) progress.line(cat("warning: the model of ", s.run.path, " was not run: ", e.what()));
+    }
+    if (signals::stop_requested()) return signals::exit_code();
+  }
+  progress.clear();
+  const std::string html = report::to_html(subjects);
+  if (output == "-") {
+    std::fwrite(html.data(), 1, html.size(), stdout);
+    return 0;
+  }
+  if (output.empty()) output = subjects.size() == 1 ? subjects.front().run.path + "/report.html" : "report.html";
+  io::write_file_atomic(output, std::string_view(html));
+  std::printf("%s: %s\n", output.c_str(), human_bytes(static_cast<double>(html.size())).c_str());
+  return 0;
+}
+
+}  // namespace freight::app

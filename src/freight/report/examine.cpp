@@ -1,0 +1,260 @@
+// See examine.h.
+#include "freight/report/examine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+#include "freight/base/error.h"
+#include "freight/data/catalog.h"
+#include "freight/data/resample.h"
+#include "freight/deploy/predictor.h"
+#include "freight/train/evaluate.h"
+
+namespace freight::report {
+
+namespace {
+
+constexpr int64_t kLargestSide = 160;  // of a picture in the report
+
+// The held-out part of a data set, whatever its kind, one raw sample at a time.
+class HeldOutPart {
+ public:
+  HeldOutPart(const train::Bundle& bundle, const std::string& name, const ExamineOptions& options) : bundle_(bundle) {
+    const auto trained_with = [&](const char* key, const char* otherwise) {
+      const auto it = bundle.provenance.find(key);
+      return it == bundle.provenance.end() ? std::string(otherwise) : it->second;
+    };
+    const double share = std::atof(trained_with("val_split", "-1").c_str());
+    const auto seed = static_cast<uint64_t>(std::atoll(trained_with("seed", "0").c_str()));
+    const data::LoadOptions load{
+        .data_dir = options.data_dir,
+        .pictures = {.val_split = share, .split_seed = seed},
+        .text = {.text_column = trained_with("text_column", ""),
+                 .label_column = trained_with("label_column", ""),
+                 .val_split = share,
+                 .split_seed = seed,
+                 .bad = {.on_bad = data::OnBad::skip, .report = [this](const data::BadSample&) { ++left_out; }}}};
+    if (bundle.preprocessing.text()) {
+      texts_ = data::load_text(name, load);
+      number_labels();
+    } else {
+      set_ = data::load(name, load).test;
+      train::adapt(*set_, bundle);
+      labels_ = set_->labels;
+    }
+  }
+
+  int64_t count() const { return set_ ? set_->count() : texts_.test.count(); }
+  std::string split() const { return set_ ? set_->split : "test"; }
+  std::string note() const { return set_ ? set_->note : texts_.test.note; }
+  int64_t label(int64_t i) const { return labels_.data<int64_t>()[i]; }
+  // f32, values per sample.
+  const float* values(int64_t i) const { return labels_.data<float>() + i * (labels_.numel() / count()); }
+  std::string file(int64_t i) const { return set_ && set_->files ? set_->files->paths[static_cast<size_t>(i)] : ""; }
+  const std::string& text(int64_t i) const { return texts_.test.texts[static_cast<size_t>(i)]; }
+
+  // None where it cannot be read.
+  std::optional<Array> sample(int64_t i, const deploy::Predictor& predictor) {
+    if (!set_) return predictor.sample_of_text(text(i), cat("document ", i));
+    if (set_->files) {
+      try {
+        return predictor.sample_of_file(file(i));
+      } catch (const Error& e) {
+        if (e.kind() != ErrorKind::data) throw;
+        ++left_out;
+        return std::nullopt;
+      }
+    }
+    Array one(set_->images.dtype(), set_->sample_shape());
+    std::memcpy(one.raw(), static_cast<const char*>(set_->images.raw()) + static_cast<size_t>(i) * one.bytes(),
+                one.bytes());
+    return one;
+  }
+
+  int64_t left_out = 0;
+
+ private:
+  // The numbers that the model has for the classes of the set.
+  void number_labels() {
+    std::vector<int64_t> number;
+    for (const std::string& name : texts_.classes) {
+      const auto it = std::find(bundle_.classes.begin(), bundle_.classes.end(), name);
+      if (it == bundle_.classes.end()) {
+        fail(ErrorKind::data, texts_.name, "has class ", name, ", the model has ", join(bundle_.classes, ", "));
+      }
+      number.push_back(it - bundle_.classes.begin());
+    }
+    std::vector<int64_t> labels;
+    for (const int64_t label : texts_.test.labels) labels.push_back(number[static_cast<size_t>(label)]);
+    labels_ = Array::of<int64_t>(labels, {static_cast<int64_t>(labels.size())});
+  }
+
+  const train::Bundle& bundle_;
+  std::optional<data::Dataset> set_;
+  data::TextSet texts_;
+  Array labels_;
+};
+
+// A sample as a picture of at most kLargestSide: u8 (C, H, W); undefined where it is none.
+Array picture_of(const Array& sample) {
+  if (sample.shape().rank() != 3 || (sample.shape()[0] != 1 && sample.shape()[0] != 3)) return {};
+  const int64_t channels = sample.shape()[0], rows = sample.shape()[1], columns = sample.shape()[2];
+  Array out(DType::u8, sample.shape());
+  if (sample.dtype() == DType::u8) {
+    std::memcpy(out.raw(), sample.raw(), out.bytes());
+  } else {  // the darkest value black, the lightest white
+    const std::vector<float> values = sample.to_vector<float>();
+    const auto [low, high] = std::minmax_element(values.begin(), values.end());
+    const float scale = *high > *low ? 255.0f / (*high - *low) : 0.0f;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const float v = (values[i] - *low) * scale;
+      out.data<uint8_t>()[i] = std::isfinite(v) ? static_cast<uint8_t>(std::clamp(v, 0.0f, 255.0f)) : 0;
+    }
+  }
+  if (std::max(rows, columns) <= kLargestSide) return out;
+  std::vector<uint8_t> pixels(out.bytes());  // (H, W, C)
+  for (int64_t c = 0; c < channels; ++c) {
+    for (int64_t i = 0; i < rows * columns; ++i) {
+      pixels[static_cast<size_t>(i * channels + c)] = out.data<uint8_t>()[c * rows * columns + i];
+    }
+  }
+  const int64_t longer = std::max(rows, columns);
+  const int64_t r = std::max<int64_t>(rows * kLargestSide / longer, 1);
+  const int64_t s = std::max<int64_t>(columns * kLargestSide / longer, 1);
+  Array small(DType::u8, {channels, r, s});
+  data::Resampler().run({pixels.data(), rows, columns, channels},
+                        {0, 0, static_cast<double>(rows), static_cast<double>(columns)}, data::Mirror::no, channels, r,
+                        s, small.data<uint8_t>());
+  return small;
+}
+
+// Sums over samples for OutputErrors.
+struct Sums {
+  double absolute = 0, square = 0, target = 0, target_square = 0;
+};
+
+class Examiner {
+ public:
+  Examiner(const std::string& path, const ExamineOptions& options)
+      : options_(options),
+        predictor_(train::load_bundle(path), {.backend = options.backend, .batch_size = options.batch_size}) {
+    const train::Bundle& bundle = predictor_.bundle();
+    const auto data = bundle.provenance.find("data");
+    e_.data = !options.data.empty() ? options.data : data == bundle.provenance.end() ? "" : data->second;
+    if (e_.data.empty()) {
+      fail(ErrorKind::usage, path, "does not say what it was trained on: --data names a set or a directory");
+    }
+    part_ = std::make_unique<HeldOutPart>(bundle, e_.data, options);
+    e_.split = part_->split();
+    e_.note = part_->note();
+    e_.held_out = part_->count();
+    e_.parameters = bundle.model.net->parameter_count();
+    e_.text = bundle.preprocessing.text();
+    e_.provenance.assign(bundle.provenance.begin(), bundle.provenance.end());
+    if (predictor_.probabilities()) {
+      for (int64_t i = 0; i < predictor_.outputs(); ++i) e_.classes.push_back(deploy::class_name(bundle, i));
+    } else {
+      sums_.resize(static_cast<size_t>(predictor_.outputs()));
+    }
+  }
+
+  Examination run(const std::function<bool(int64_t, int64_t)>& poll) {
+    const int64_t n = part_->count();
+    const int64_t wanted = options_.samples > 0 ? std::min(options_.samples, n) : n;
+    std::vector<Array> samples;
+    std::vector<int64_t> numbers;
+    for (int64_t k = 0; k < wanted; ++k) {
+      const int64_t i = k * n / wanted;
+      if (auto sample = part_->sample(i, predictor_)) {
+        samples.push_back(*std::move(sample));
+        numbers.push_back(i);
+      }
+      if (static_cast<int64_t>(samples.size()) < 4 * options_.batch_size && k + 1 < wanted) continue;
+      take(numbers, predictor_.run(samples));
+      samples.clear();
+      numbers.clear();
+      if (poll && !poll(k + 1, wanted)) fail(ErrorKind::runtime, "report", "stopped while the model was examined");
+    }
+    e_.left_out = part_->left_out;
+    if (e_.count == 0) fail(ErrorKind::data, e_.data, "no sample of the held-out part can be read");
+    for (const Sums& s : sums_) {
+      const auto count = static_cast<double>(e_.count);
+      const double variance = s.target_square / count - s.target / count * (s.target / count);
+      e_.outputs.push_back({.mean_absolute = s.absolute / count,
+                            .root_mean_square = std::sqrt(s.square / count),
+                            .explained = variance > 0 ? 1 - s.square / count / variance : 0});
+    }
+    for (Mistake& m : e_.mistakes) show(m);
+    return std::move(e_);
+  }
+
+ private:
+  void take(const std::vector<int64_t>& numbers, const Array& results) {
+    const int64_t k = predictor_.outputs();
+    for (size_t row = 0; row < numbers.size(); ++row) {
+      const float* y = results.data<float>() + static_cast<int64_t>(row) * k;
+      ++e_.count;
+      if (sums_.empty()) {
+        take_class(numbers[row], y, k);
+      } else {
+        take_values(numbers[row], y);
+      }
+    }
+  }
+
+  void take_class(int64_t i, const float* y, int64_t k) {
+    const int64_t told = std::max_element(y, y + k) - y, truth = part_->label(i);
+    if (truth >= k) fail(ErrorKind::data, e_.data, "sample ", i, " has class ", truth, ", the model tells ", k);
+    ++e_.told[{truth, told}];
+    if (told == truth || options_.examples < 1) return;
+    const auto before = [](const Mistake& a, const Mistake& b) { return a.certainty > b.certainty; };
+    Mistake m{.sample = i, .truth = truth, .told = told, .certainty = y[told], .truth_probability = y[truth]};
+    const auto place = std::upper_bound(e_.mistakes.begin(), e_.mistakes.end(), m, before);
+    e_.mistakes.insert(place, std::move(m));
+    if (static_cast<int64_t>(e_.mistakes.size()) > options_.examples) e_.mistakes.pop_back();
+  }
+
+  void take_values(int64_t i, const float* y) {
+    const float* target = part_->values(i);
+    for (size_t o = 0; o < sums_.size(); ++o) {
+      const double t = target[o], error = y[o] - t;
+      sums_[o].absolute += std::fabs(error);
+      sums_[o].square += error * error;
+      sums_[o].target += t;
+      sums_[o].target_square += t * t;
+    }
+  }
+
+  void show(Mistake& m) {
+    m.file = part_->file(m.sample);
+    if (e_.text) {
+      m.text = part_->text(m.sample);
+    } else if (const auto sample = part_->sample(m.sample, predictor_)) {
+      m.picture = picture_of(*sample);
+    }
+  }
+
+  ExamineOptions options_;
+  deploy::Predictor predictor_;
+  std::unique_ptr<HeldOutPart> part_;
+  Examination e_;
+  std::vector<Sums> sums_;  // per output of a model that regresses
+};
+
+}  // namespace
+
+int64_t Examination::right() const {
+  int64_t n = 0;
+  for (const auto& [pair, samples] : told) n += pair.first == pair.second ? samples : 0;
+  return n;
+}
+
+Examination examine(const std::string& model_path, const ExamineOptions& options,
+                    const std::function<bool(int64_t, int64_t)>& poll) {
+  return Examiner(model_path, options).run(poll);
+}
+
+}  // namespace freight::report

@@ -1,0 +1,326 @@
+// See page.h.
+#include "freight/report/page.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <set>
+
+#include "freight/base/strings.h"
+#include "freight/base/version.h"
+#include "freight/report/markup.h"
+#include "freight/report/page_internal.h"
+
+namespace freight::report {
+
+namespace {
+
+constexpr size_t kRows = 200;  // of metrics in the table under the charts, per run
+
+std::string date_text(double seconds) {
+  if (!(seconds > 0) || seconds > 1e11) return {};
+  const auto t = static_cast<std::time_t>(seconds);
+  std::tm utc{};
+  char text[40];
+  if (!gmtime_r(&t, &utc) || std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &utc) == 0) return {};
+  return text;
+}
+
+std::string duration_text(double seconds) {
+  if (!(seconds > 0) || seconds > 1e11) return {};
+  if (seconds < 100) return cat(fixed(seconds, 1), " s");
+  const auto s = static_cast<int64_t>(seconds);
+  return s < 3600 ? cat(s / 60, " min ", s % 60, " s") : cat(s / 3600, " h ", s % 3600 / 60, " min");
+}
+
+// The end of a run in one line, with a sign that needs no colour.
+struct Outcome {
+  const char* kind;  // class: good, open, bad
+  std::string text;
+};
+Outcome outcome(const RunRecord& run) {
+  if (run.status == "complete") return {"good", "\u2713 complete"};
+  if (run.status == "interrupted") return {"open", cat("\u25d1 interrupted, exit code ", run.exit_code)};
+  if (run.status == "failed") return {"bad", cat("\u2717 failed, exit code ", run.exit_code)};
+  if (run.status == "running") return {"open", "\u2026 running, or killed before it could say how it ended"};
+  return {"open", run.status.empty() ? "outcome unknown" : "? " + run.status};
+}
+
+// Pairs of name and value; empty values are left out. `values` are markup.
+std::string definitions(const Facts& facts) {
+  std::string out = "<dl>";
+  for (const auto& [name, value] : facts) {
+    if (!value.empty()) out += cat("<div><dt>", escaped(name), "</dt><dd>", value, "</dd></div>");
+  }
+  return out + "</dl>";
+}
+
+std::string file_name(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
+
+std::string heading(const std::vector<Subject>& subjects, size_t i) {
+  const std::string name = escaped(file_name(subjects[i].run.path));
+  return subjects.size() == 1 ? name : cat(run_letter(i), ": ", name);
+}
+
+std::string metrics_text(const io::Metrics& m) {
+  std::string out = m.top1 ? cat("top-1 ", fixed(*m.top1, 2), " %, ") : std::string();
+  if (m.loss) out += cat("loss ", figure(*m.loss));
+  return cat(out, " (", escaped(m.split), ", step ", with_commas(m.step), ")");
+}
+
+std::string card(const std::vector<Subject>& subjects, size_t i) {
+  const Subject& s = subjects[i];
+  const RunRecord& run = s.run;
+  const Outcome o = outcome(run);
+  const io::Metrics* best = run.best();
+  const io::Metrics* last = nullptr;
+  double peak = 0;
+  for (const io::Metrics& m : run.rows) {
+    if (m.split != "train") last = &m;
+    peak = std::max(peak, static_cast<double>(m.mem_bytes.value_or(0)));
+  }
+  const int64_t steps = run.rows.empty() ? run.steps : std::max(run.steps, run.rows.back().step);
+  const Facts facts = {
+      {"best", best ? metrics_text(*best) : ""},
+      {"last", last ? metrics_text(*last) : ""},
+      {"model", escaped(run.config_value("model"))},
+      {"parameters", s.examination ? with_commas(s.examination->parameters) : ""},
+      {"data", cat(escaped(run.data), run.train_count > 0 ? cat(": ", with_commas(run.train_count), " train, ",
+                                                                with_commas(run.test_count), " held out")
+                                                          : "")},
+      {"steps", with_commas(steps)},
+      {"training time", duration_text(run.train_seconds)},
+      {"planned memory", peak > 0 ? human_bytes(peak) : ""},
+      {"left out", run.bad_samples > 0 ? cat(run.bad_samples, " samples that cannot be read") : ""},
+      {"ended", run.status == "running" ? "" : date_text(run.time)},
+  };
+  std::string out =
+      cat("<section class=\"card\"><h2>", subjects.size() > 1 ? legend_mark(static_cast<int>(i)) : "",
+          heading(subjects, i), "</h2><p class=\"outcome ", o.kind, "\">", escaped(o.text), "</p>", definitions(facts));
+  for (const std::string& note : run.notes) out += cat("<p class=\"note\">", escaped(note), "</p>");
+  return out + "</section>";
+}
+
+std::string cell(const std::optional<double>& v, int decimals = -1) {
+  if (!v) return "<td class=\"number\"></td>";
+  return cat("<td class=\"number\">", decimals < 0 || !std::isfinite(*v) ? figure(*v) : fixed(*v, decimals), "</td>");
+}
+
+// Every row of metrics, or some evenly spread.
+std::string rows_table(const std::vector<Subject>& subjects, size_t number) {
+  const RunRecord& run = subjects[number].run;
+  if (run.rows.empty()) return {};
+  const size_t n = run.rows.size(), shown = std::min(n, kRows);
+  std::string out = cat("<details><summary>Figures of ", heading(subjects, number), ": ",
+                        shown < n ? cat(shown, " of ", with_commas(static_cast<int64_t>(n)), " rows, evenly spread")
+                                  : cat(n, n == 1 ? " row" : " rows"),
+                        "</summary><div class=\"scroll\" tabindex=\"0\"><table><thead><tr>");
+  for (const char* name :
+       {"step", "epoch", "part", "loss", "top-1, %", "learning rate", "samples/s", "data, s", "step, s"}) {
+    out += cat("<th scope=\"col\" class=\"number\">", name, "</th>");
+  }
+  out += "</tr></thead><tbody>";
+  for (size_t k = 0; k < shown; ++k) {
+    const io::Metrics& m = run.rows[shown < 2 ? 0 : k * (n - 1) / (shown - 1)];
+    out +=
+        cat("<tr><td class=\"number\">", m.step, "</td>", cell(m.epoch), "<td>", escaped(m.split), "</td>",
+            cell(m.loss), cell(m.top1, 2), cell(m.lr), cell(m.samples_per_s), cell(m.data_s), cell(m.step_s), "</tr>");
+  }
+  return out + "</tbody></table></div></details>";
+}
+
+std::string shown_value(const std::string& value) {
+  return value.empty() ? "<span class=\"none\">-</span>" : escaped(shortened(value, 200));
+}
+
+// All keys of all runs, in the order of their files.
+std::vector<std::string> keys_of(const std::vector<Subject>& subjects) {
+  std::vector<std::string> keys;
+  std::set<std::string> seen;
+  for (const Subject& s : subjects) {
+    for (const auto& [key, value] : s.run.config) {
+      if (seen.insert(key).second) keys.push_back(key);
+    }
+  }
+  return keys;
+}
+
+bool differs(const std::vector<Subject>& subjects, const std::string& key) {
+  return std::any_of(subjects.begin(), subjects.end(), [&](const Subject& s) {
+    return s.run.config_value(key) != subjects.front().run.config_value(key);
+  });
+}
+
+std::string config_table(const std::vector<Subject>& subjects, const std::vector<std::string>& keys) {
+  std::string out =
+      "<div class=\"scroll\" tabindex=\"0\"><table class=\"config\"><thead><tr><th scope=\"col\">setting</th>";
+  for (size_t i = 0; i < subjects.size(); ++i) {
+    out += cat("<th scope=\"col\">", subjects.size() == 1 ? "value" : heading(subjects, i), "</th>");
+  }
+  out += "</tr></thead><tbody>";
+  for (const std::string& key : keys) {
+    const bool different = differs(subjects, key);
+    out += cat("<tr", different ? " class=\"differs\"" : "", "><th scope=\"row\">", escaped(key),
+               different ? " <span title=\"differs\">\u2260</span>" : "", "</th>");
+    for (const Subject& s : subjects) out += cat("<td>", shown_value(s.run.config_value(key)), "</td>");
+    out += "</tr>";
+  }
+  return out + "</tbody></table></div>";
+}
+
+std::string configuration(const std::vector<Subject>& subjects) {
+  const std::vector<std::string> keys = keys_of(subjects);
+  if (keys.empty()) return {};
+  std::string out = "<section><h2>Configuration</h2>";
+  if (subjects.size() > 1) {
+    std::vector<std::string> different;
+    std::copy_if(keys.begin(), keys.end(), std::back_inserter(different),
+                 [&](const std::string& key) { return differs(subjects, key); });
+    out += different.empty() ? "<p>The runs have the same configuration.</p>"
+                             : "<h3>What differs</h3>" + config_table(subjects, different);
+  }
+  return out + "<details><summary>All settings</summary>" + config_table(subjects, keys) + "</details></section>";
+}
+
+std::string provenance(const std::vector<Subject>& subjects, size_t i) {
+  const RunRecord& run = subjects[i].run;
+  const auto code = [](const std::string& text) {
+    return text.empty() ? text : cat("<code>", escaped(shortened(text, 2000)), "</code>");
+  };
+  Facts facts = {{"directory", code(run.path)},         {"command", code(run.command)},
+                 {"freight", escaped(run.version)},     {"machine", escaped(run.host)},
+                 {"device", escaped(run.device)},       {"threads", run.threads > 0 ? cat(run.threads) : ""},
+                 {"computed in", escaped(run.compute)}, {"data fingerprint", code(run.fingerprint)},
+                 {"model file", code(run.model)}};
+  if (subjects[i].examination) {
+    for (const auto& [name, value] : subjects[i].examination->provenance) {
+      facts.emplace_back("model: " + name, escaped(shortened(value, 200)));
+    }
+  }
+  std::string out = cat("<section><h3>", heading(subjects, i), "</h3>", definitions(facts));
+  if (!run.spec.empty()) {
+    out += cat("<details><summary>Model spec</summary><pre tabindex=\"0\">", escaped(run.spec), "</pre></details>");
+  }
+  return out + "</section>";
+}
+
+std::string examinations(const std::vector<Subject>& subjects) {
+  std::string out;
+  for (size_t i = 0; i < subjects.size(); ++i) {
+    const Subject& s = subjects[i];
+    if (!s.examination && s.not_examined.empty()) continue;
+    out += cat("<section><h2>Answers", subjects.size() > 1 ? cat(" of ", heading(subjects, i)) : "", "</h2>");
+    out +=
+        s.examination
+            ? examination_section(*s.examination)
+            : cat("<p class=\"note\">The model was not run over its held-out data: ", escaped(s.not_examined), "</p>");
+    out += "</section>";
+  }
+  return out;
+}
+
+// What forbids comparing the curves of these runs.
+std::string comparison_note(const std::vector<Subject>& subjects) {
+  const RunRecord& first = subjects.front().run;
+  const bool other = std::any_of(subjects.begin(), subjects.end(), [&](const Subject& s) {
+    return first.fingerprint.empty() ? s.run.data != first.data : s.run.fingerprint != first.fingerprint;
+  });
+  return other ? "<p class=\"note\">These runs were trained on different data: their losses and accuracies do not "
+                 "compare.</p>"
+               : "";
+}
+
+}  // namespace
+
+std::string run_letter(size_t number) {
+  return number < 26 ? std::string(1, static_cast<char>('A' + number)) : cat(number + 1);
+}
+
+std::string to_html(const std::vector<Subject>& subjects) {
+  std::vector<std::string> names;
+  for (const Subject& s : subjects) names.push_back(file_name(s.run.path));
+  const std::string title = escaped(cat(join(names, ", "), " - Freight report"));
+  // Nothing may run or be fetched, whatever the files of a run hold.
+  std::string out = cat(
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src "
+      "data:\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
+      "<meta name=\"color-scheme\" content=\"light dark\"><link rel=\"icon\" href=\"data:,\"><title>",
+      title, "</title><style>\n", page_style(), plot_style(), "</style></head><body><main>\n<h1>",
+      subjects.size() == 1 ? "Training run" : cat(subjects.size(), " training runs"), "</h1>\n<div class=\"cards\">");
+  for (size_t i = 0; i < subjects.size(); ++i) out += card(subjects, i);
+  out += cat("</div>\n", comparison_note(subjects));
+  if (const std::string curves = charts(subjects); !curves.empty()) {
+    out +=
+        "<section><h2>Curves</h2><p class=\"muted\">Solid lines: held-out data. Dashed lines: training, the mean over "
+        "an epoch while the weights change. A cross at the upper edge: a value that is not finite.</p>" +
+        curves;
+    for (size_t i = 0; i < subjects.size(); ++i) out += rows_table(subjects, i);
+    out += "</section>\n";
+  }
+  out += cat(examinations(subjects), "\n", configuration(subjects), "\n<section><h2>Machine and provenance</h2>");
+  for (size_t i = 0; i < subjects.size(); ++i) out += provenance(subjects, i);
+  return cat(out, "</section>\n<footer class=\"muted\">Made by freight ", version(), ", ",
+             date_text(static_cast<double>(std::time(nullptr))), ".</footer></main></body></html>\n");
+}
+
+const char* page_style() {
+  return R"(:root{color-scheme:light dark;--paper:#fff;--ink:#1b1f24;--muted:#5c6570;--rule:#dfe3e8;--card:#f6f7f9;
+--good:#1a7f37;--bad:#c62828;--open:#8a5a00;--hit:31 111 178;--miss:200 60 40;
+--s0:#1565c0;--s1:#b8480b;--s2:#2e7d32;--s3:#8e24aa;--s4:#00757f;--s5:#a8284e}
+@media (prefers-color-scheme:dark){:root{--paper:#14171b;--ink:#e6e9ec;--muted:#9aa5b1;--rule:#333a42;--card:#1d2126;
+--good:#5fd07c;--bad:#ff7b72;--open:#e3b341;--hit:66 140 214;--miss:214 92 70;
+--s0:#6cb2ff;--s1:#ff9d5c;--s2:#6fd17a;--s3:#d896f0;--s4:#4fd0d9;--s5:#ff8fae}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Liberation Sans",sans-serif}
+main{max-width:1200px;margin:0 auto;padding:16px}
+h1{font-size:1.5rem;margin:.3rem 0 1rem}h2{font-size:1.2rem;margin:2rem 0 .6rem}h3{font-size:1rem;margin:1.4rem 0 .5rem}
+h1,h2,h3,p,dd,td,th,summary,figcaption{overflow-wrap:anywhere}
+.muted,.none{color:var(--muted)}
+.note{border-left:4px solid var(--open);padding:.3rem .7rem;background:var(--card)}
+.cards{display:grid;gap:14px;grid-template-columns:repeat(auto-fit,minmax(min(100%,330px),1fr))}
+.card{border:1px solid var(--rule);border-radius:8px;background:var(--card);padding:12px 16px;min-width:0}
+.card h2{margin:0 0 .2rem;display:flex;align-items:center;gap:8px}
+.key{width:28px;height:14px;flex:none}
+.outcome{margin:.1rem 0 .6rem;font-weight:600}.good{color:var(--good)}.bad{color:var(--bad)}.open{color:var(--open)}
+dl{margin:0}dl>div{display:grid;grid-template-columns:8.5rem 1fr;gap:8px;padding:1px 0}
+dt{color:var(--muted)}dd{margin:0;min-width:0}
+.charts{display:grid;gap:18px 26px;grid-template-columns:repeat(auto-fit,minmax(min(100%,350px),1fr));margin-bottom:1rem}
+.pair{display:grid;gap:0 40px;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr))}.pair>*{min-width:0}
+figure{margin:0;min-width:0}.chart figcaption{font-weight:600}
+.scroll{overflow-x:auto;max-width:100%}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums}
+th,td{padding:3px 10px 3px 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--rule)}
+th{font-weight:600}thead th{color:var(--muted);font-weight:500;overflow-wrap:normal}
+.number{text-align:right}td.number,th[scope=row]{white-space:nowrap}
+.config td,.config th[scope=row],.classes th[scope=row]{white-space:normal}
+.differs>*{background:rgb(var(--hit)/.14)}
+.confusion{font-size:.8rem}
+.confusion th,.confusion td{border:1px solid var(--paper);padding:2px 3px;text-align:right;min-width:1.8rem}
+.confusion th[scope=row]{max-width:9rem;white-space:nowrap;overflow:hidden;text-overflow:ellipsis;padding-right:6px}
+.confusion thead td{border:0}
+.confusion thead th{vertical-align:bottom;text-align:center}
+.confusion thead span{writing-mode:vertical-rl;transform:rotate(180deg);max-height:8rem;overflow:hidden;white-space:nowrap;display:inline-block}
+.confusion .hit{background:rgb(var(--hit)/var(--v))}.confusion .miss{background:rgb(var(--miss)/var(--v))}
+.confusion .deep{color:#fff}.confusion .miss{font-weight:600}
+.map svg{width:min(100%,640px);height:auto;display:block}
+.map .frame{fill:var(--card);stroke:var(--muted);stroke-width:.15}
+.map .hit{fill:rgb(var(--hit))}.map .miss{fill:rgb(var(--miss))}
+.mistakes{display:grid;gap:14px;grid-template-columns:repeat(auto-fill,minmax(130px,1fr))}
+.mistakes.texts{grid-template-columns:repeat(auto-fill,minmax(min(100%,330px),1fr))}
+.mistake{border:1px solid var(--rule);border-radius:8px;padding:8px;background:var(--card)}
+.mistake img{width:100%;height:auto;display:block;border-radius:4px;margin-bottom:6px}
+.mistake .pixels{image-rendering:pixelated}
+.mistake blockquote{margin:0 0 6px;padding-left:8px;border-left:3px solid var(--rule);white-space:pre-wrap;overflow-wrap:anywhere}
+.mistake span{display:block}.mistake .said{color:var(--bad)}.mistake .where{color:var(--muted);font-size:.8rem}
+summary{cursor:pointer;color:var(--muted);padding:.3rem 0}
+pre{overflow:auto;max-height:30rem;background:var(--card);padding:10px;border-radius:8px;font-size:.8rem}
+code{font-family:ui-monospace,"Liberation Mono",monospace;font-size:.88em;overflow-wrap:anywhere}
+footer{margin-top:2.5rem;border-top:1px solid var(--rule);padding-top:.6rem}
+@media (max-width:480px){body{font-size:14px}main{padding:12px}.confusion{font-size:.7rem}
+.confusion th,.confusion td{padding:2px 1px;min-width:1.35rem}.confusion th[scope=row]{max-width:4.5rem}dl>div{grid-template-columns:6.5rem 1fr}}
+@media print{.card,.mistake,figure{break-inside:avoid}details{display:none}}
+)";
+}
+
+}  // namespace freight::report

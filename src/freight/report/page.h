@@ -1,0 +1,22 @@
+// The report: one HTML text with style sheet, charts and pictures in it, without scripts and without anything from the
+// net. Readable without colour, by light and dark, on paper and at a phone's width.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "freight/report/examine.h"
+#include "freight/report/run_record.h"
+
+namespace freight::report {
+
+// A run in the report, with what became of examining its model.
+struct Subject {
+  RunRecord run;
+  std::optional<Examination> examination = {};
+  std::string not_examined = {};  // why there is none
+};
+
+std::string to_html(const std::vector<Subject>& subjects);
+
+}  // namespace freight::report

@@ -1,0 +1,105 @@
+// The curves of a report: from rows of metrics to plots. See page_internal.h.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "freight/base/strings.h"
+#include "freight/report/markup.h"
+#include "freight/report/page_internal.h"
+
+namespace freight::report {
+
+namespace {
+
+using Value = std::function<std::optional<double>(const io::Metrics&)>;
+
+std::vector<Point> points(const RunRecord& run, const std::string& split, const Value& value) {
+  std::vector<Point> all;
+  for (const io::Metrics* row : run.rows_of(split)) {
+    if (const auto v = value(*row)) all.push_back({static_cast<double>(row->step), *v});
+  }
+  return all;
+}
+
+// The share of the time between two rows that was spent waiting for data, in percent; a run that began in the midst of
+// another has none for its first row, since its steps are not known.
+std::vector<Point> data_wait(const RunRecord& run) {
+  std::vector<Point> all;
+  int64_t before = 0;
+  for (const io::Metrics* row : run.rows_of("train")) {
+    const int64_t steps = row->step - before;
+    const bool known = before > 0 || row->epoch <= 1;
+    before = row->step;
+    if (!row->data_s || !row->step_s || steps < 1 || !known) continue;
+    const double seconds = *row->step_s * static_cast<double>(steps);
+    if (seconds > 0) {
+      all.push_back({static_cast<double>(row->step), std::clamp(100 * *row->data_s / seconds, 0.0, 100.0)});
+    }
+  }
+  return all;
+}
+
+std::string figure_of(const Plot& plot) {
+  if (!drawable(plot)) return {};
+  return cat("<figure class=\"chart\"><figcaption>", escaped(plot.title), "</figcaption>", to_svg(plot), "</figure>");
+}
+
+}  // namespace
+
+std::string charts(const std::vector<Subject>& subjects) {
+  const auto label = [&](size_t i, const std::string& split) {
+    return subjects.size() == 1 ? split : cat(run_letter(i), " ", split);
+  };
+  const auto over_splits = [&](Plot plot, const Value& value) {
+    for (size_t i = 0; i < subjects.size(); ++i) {
+      for (const std::string& split : subjects[i].run.splits()) {
+        plot.series.push_back({.label = label(i, split),
+                               .points = points(subjects[i].run, split, value),
+                               .colour = static_cast<int>(i),
+                               .stroke = split == "train" ? Stroke::dashed : Stroke::solid});
+      }
+    }
+    return figure_of(plot);
+  };
+  const auto of_training = [&](Plot plot, const std::function<std::vector<Point>(const RunRecord&)>& make) {
+    for (size_t i = 0; i < subjects.size(); ++i) {
+      plot.series.push_back({.label = subjects.size() == 1 ? std::string() : run_letter(i),
+                             .points = make(subjects[i].run),
+                             .colour = static_cast<int>(i)});
+    }
+    return figure_of(plot);
+  };
+  const auto train = [](const Value& value) {
+    return [value](const RunRecord& run) { return points(run, "train", value); };
+  };
+  std::string out;
+  out += over_splits({.title = "Loss", .x_label = "step", .y_label = "mean loss"},
+                     [](const io::Metrics& m) { return m.loss; });
+  out += over_splits(
+      {.title = "Accuracy", .x_label = "step", .y_label = "top-1, %", .scale = Plot::Scale::linear, .limit = 100},
+      [](const io::Metrics& m) { return m.top1; });
+  out += of_training({.title = "Learning rate",
+                      .x_label = "step",
+                      .y_label = "learning rate",
+                      .scale = Plot::Scale::linear,
+                      .from_zero = true},
+                     train([](const io::Metrics& m) { return m.lr; }));
+  out += of_training({.title = "Throughput",
+                      .x_label = "step",
+                      .y_label = "samples per second",
+                      .scale = Plot::Scale::linear,
+                      .from_zero = true},
+                     train([](const io::Metrics& m) { return m.samples_per_s; }));
+  out += of_training({.title = "Waiting for data",
+                      .x_label = "step",
+                      .y_label = "% of the training time",
+                      .scale = Plot::Scale::linear,
+                      .from_zero = true,
+                      .reach = 1,
+                      .limit = 100},
+                     data_wait);
+  return out.empty() ? out : cat("<div class=\"charts\">", out, "</div>");
+}
+
+}  // namespace freight::report

@@ -1,0 +1,18 @@
+// The parts of the page, which page.cpp puts together.
+#pragma once
+#include <string>
+
+#include "freight/report/page.h"
+#include "freight/report/plot.h"
+
+namespace freight::report {
+
+// "A", "B", ... "Z", "27": how a run is called in charts and tables where there are several.
+std::string run_letter(size_t number);
+// Loss, accuracy, learning rate, throughput and data wait of all runs; a <div> of figures.
+std::string charts(const std::vector<Subject>& subjects);
+// Confusions, figures per class and the most certain mistakes, or the errors of values.
+std::string examination_section(const Examination& examination);
+const char* page_style();
+
+}  // namespace freight::report

@@ -1,0 +1,38 @@
+// RunRecord: what the directory of a run says of it, read for people: its metrics, its configuration as key and text,
+// its outcome and machine. Unlike a resume it takes runs that are damaged, running or of another version: what is
+// missing stays empty, and `notes` say so.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "freight/io/metrics.h"
+
+namespace freight::report {
+
+using Facts = std::vector<std::pair<std::string, std::string>>;  // name and value, in the order of the file
+
+struct RunRecord {
+  std::string path;
+  std::vector<io::Metrics> rows;  // by rising step within each split
+  Facts config;                   // "optimizer.lr", "0.1"; texts without quotes
+  std::string spec;               // model.json
+  std::string model;  // path of the stored model: the final one; of a run without, or that still runs, the best or last
+  std::vector<std::string> notes;
+
+  // From run.json; empty or 0 where it does not say.
+  std::string status, version, host, device, compute, command, data, fingerprint;
+  int64_t exit_code = 0, threads = 0, train_count = 0, test_count = 0, steps = 0, bad_samples = 0;
+  double train_seconds = 0, time = 0;  // `time` in seconds since 1970: of the last change of the status
+
+  const std::string& config_value(const std::string& key) const;  // "" for none
+  std::vector<std::string> splits() const;                        // in order of appearance
+  std::vector<const io::Metrics*> rows_of(const std::string& split) const;
+  // Of the held-out rows the one with the highest top1, or the lowest loss where no row has one; null for none.
+  const io::Metrics* best() const;
+};
+
+// Throws Error(data) for a path that is not the directory of a run.
+RunRecord read_run(const std::string& path);
+
+}  // namespace freight::report

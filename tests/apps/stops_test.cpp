@@ -1,0 +1,132 @@
+// A run that is stopped by signals in every phase, or killed at any moment, goes on to the weights of the run that was
+// not. The long form of the last test: FREIGHT_TEST_KILLS=50 test_apps --gtest_filter='*Killed*' (docs/checkpoints.md).
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+
+#include "freight/base/philox.h"
+#include "freight/train/checkpoint.h"
+#include "run_command.h"
+#include "tests/support/small_digits.h"
+
+namespace freight::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Stops : public ::testing::Test {
+ protected:
+  Stops() : dir_(scratch_dir()) {
+    write_idx_split(dir_, "train", data::draw_digits(0, 640));
+    write_idx_split(dir_, "t10k", data::draw_digits(20000, 3000));
+  }
+  // A run into dir/NAME that goes on where there is one.
+  std::vector<std::string> args(const std::string& name, const std::vector<std::string>& more) const {
+    std::vector<std::string> all = {
+        "train", dir_, "--model",         "mlp",    "-b", "16",       "--flip", "--momentum", "0.9",     "--lr",
+        "0.01",  "-q", "--deterministic", "--keep", "2",  "--resume", "auto",   "-o",         path(name)};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  std::string path(const std::string& name) const { return dir_ + "/" + name; }
+  std::string weights(const std::string& name) const { return read_file(path(name) + "/model.safetensors"); }
+
+  std::string dir_;
+};
+
+// Whether the process has a handler for the signal.
+bool handles(int pid, int signal) {
+  const std::string status = read_file("/proc/" + std::to_string(pid) + "/status");
+  const size_t at = status.find("SigCgt:");
+  return at != std::string::npos && (std::strtoull(status.c_str() + at + 7, nullptr, 16) >> (signal - 1) & 1);
+}
+
+bool waited_for(const std::function<bool()>& event) {
+  for (int i = 0; i < 300'000; ++i) {
+    if (event()) return true;
+    usleep(200);
+  }
+  return false;
+}
+
+TEST_F(Stops, InEveryPhaseASignalSavesAndTheRunGoesOn) {
+  const std::vector<std::string> more = {"--epochs", "3", "--save-every", "25"};
+  ASSERT_EQ(run_freight(args("whole", more)).code, 0);
+  const std::string whole = weights("whole");
+  struct Phase {
+    const char* name;
+    std::function<bool(const std::string& run, int pid)> begun;
+  };
+  const Phase phases[] = {
+      {"start-up", [](const std::string&, int pid) { return handles(pid, SIGUSR1); }},
+      {"training", [](const std::string& run, int) { return fs::exists(run + "/checkpoints/step-25"); }},
+      {"evaluation",
+       [](const std::string& run, int) {
+         return fs::exists(run + "/metrics.jsonl") && fs::file_size(run + "/metrics.jsonl") > 0;
+       }},
+      {"saving",
+       [](const std::string& run, int) {
+         std::error_code none_yet;
+         for (const auto& e : fs::directory_iterator(run + "/checkpoints", none_yet)) {
+           if (e.path().filename().string()[0] == '.') return true;
+         }
+         return false;
+       }},
+  };
+  for (const Phase& phase : phases) {
+    for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
+      const std::string name = std::string(phase.name) + "-" + std::to_string(signal);
+      SCOPED_TRACE(name);
+      Running running(args(name, more));
+      EXPECT_TRUE(waited_for([&] { return phase.begun(path(name), running.pid()); }));
+      running.send(signal);
+      const Ran r = running.finish();
+      EXPECT_EQ(r.code, signal == SIGUSR1 ? 0 : 128 + signal) << r.err;
+      if (r.code != 0) {
+        const Ran rest = run_freight(args(name, more));
+        EXPECT_EQ(rest.code, 0) << rest.err;
+      }
+      EXPECT_TRUE(weights(name) == whole);
+    }
+  }
+}
+
+// Killed at random moments, also while a checkpoint is written: whatever checkpoint is there is intact, and the run
+// goes on from it.
+TEST_F(Stops, KilledAgainAndAgainARunEndsAsOneThatWasNot) {
+  const char* wanted = std::getenv("FREIGHT_TEST_KILLS");
+  const int kills = wanted ? std::max(1, std::atoi(wanted)) : 6;
+  const std::vector<std::string> more = {"--epochs",     std::to_string(2 * kills), "--save-every", "3",
+                                         "--eval-every", std::to_string(2 * kills)};
+  ASSERT_EQ(run_freight(args("whole", more)).code, 0);
+  PhiloxStream draw(17, 0, 0);
+  int killed = 0, with_checkpoint = 0;
+  int64_t step = 0;
+  for (int i = 0; i < kills; ++i) {
+    Running running(args("parts", more));
+    usleep(200000 + draw.below(600000));
+    running.send(SIGKILL);
+    killed += running.finish().code == 128 + SIGKILL;
+    const train::Found found = train::find_checkpoint("auto", path("parts"));
+    EXPECT_TRUE(found.notes.empty()) << found.notes[0];
+    if (!found.checkpoint) continue;
+    ++with_checkpoint;
+    EXPECT_GE(found.checkpoint->place.step, step);
+    step = found.checkpoint->place.step;
+  }
+  std::printf("%d of %d were killed while they ran, %d left a checkpoint, the last at step %d\n", killed, kills,
+              with_checkpoint, static_cast<int>(step));
+  EXPECT_GE(killed, 2);
+  const Ran last = run_freight(args("parts", more));
+  ASSERT_EQ(last.code, 0) << last.err;
+  EXPECT_TRUE(weights("whole") == weights("parts"));
+  for (const auto& e : fs::directory_iterator(path("parts") + "/checkpoints")) {
+    EXPECT_NE(e.path().filename().string()[0], '.') << e.path();  // nothing half-written is left
+  }
+}
+
+}  // namespace
+}  // namespace freight::test
