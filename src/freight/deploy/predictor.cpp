@@ -54,7 +54,8 @@ class Preparation {
 CompileOptions compile_options(const PredictorOptions& options) {
   return {.backend = options.backend == "auto" ? std::string() : options.backend,
           .deterministic = options.deterministic,
-          .compute = train::compute_type(options.precision, options.backend).dtype};
+          .compute = train::compute_type(options.precision, options.backend).dtype,
+          .frozen = true};
 }
 
 }  // namespace
