@@ -114,10 +114,17 @@ int profile_command(const Args& args) {
                        {"gbytes_per_s", s.gbytes_per_s},
                        {"share", s.share}});
     }
-    const ordered_json j = {
-        {"model", w.model.name},      {"batch_size", source.batch_size}, {"ms", p.total_ms},
-        {"steps_ms", p.steps_ms},     {"arena_bytes", p.arena_bytes},    {"lower_bound_bytes", p.lower_bound_bytes},
-        {"kept_bytes", p.kept_bytes}, {"once_steps", p.once_steps},      {"cache_hits", p.cache.hits}, {"cache_misses", p.cache.misses},  {"steps", steps}};
+    const ordered_json j = {{"model", w.model.name},
+                            {"batch_size", source.batch_size},
+                            {"ms", p.total_ms},
+                            {"steps_ms", p.steps_ms},
+                            {"arena_bytes", p.arena_bytes},
+                            {"lower_bound_bytes", p.lower_bound_bytes},
+                            {"kept_bytes", p.kept_bytes},
+                            {"once_steps", p.once_steps},
+                            {"cache_hits", p.cache.hits},
+                            {"cache_misses", p.cache.misses},
+                            {"steps", steps}};
     std::printf("%s\n", j.dump().c_str());
     return 0;
   }

@@ -122,8 +122,8 @@ class Fold {
 
   Rewriter r_;
   Builder b_;
-  std::vector<int> uses_;                     // of the values of the old graph
-  std::vector<bool> frozen_;                  // likewise
+  std::vector<int> uses_;                       // of the values of the old graph
+  std::vector<bool> frozen_;                    // likewise
   std::unordered_map<int32_t, Affine> affine_;  // by value of the old graph
 };
 

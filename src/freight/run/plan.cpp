@@ -96,8 +96,7 @@ std::string describe(const Plan& plan, const PlanStep& step) {
 }
 
 std::string print(const Plan& plan) {
-  static constexpr const char* kKinds[] = {"none",     "input", "state", "output",
-                                           "constant", "arena", "kept"};
+  static constexpr const char* kKinds[] = {"none", "input", "state", "output", "constant", "arena", "kept"};
   const Graph& g = plan.graph();
   const auto operand = [&](Value v) {
     const Place& p = plan.placed().place(v);
@@ -106,13 +105,15 @@ std::string print(const Plan& plan) {
         cat(g.type(v),
             same_layout(g.type(v).shape, p.layout, Layout::row_major(g.type(v).shape)) ? "" : to_string(p.layout), "@",
             kKinds[static_cast<int>(b.kind)]);
-    return b.kind == MemoryKind::arena || b.kind == MemoryKind::kept ? cat(text, "+", b.offset) : cat(text, ".", b.index);
+    return b.kind == MemoryKind::arena || b.kind == MemoryKind::kept ? cat(text, "+", b.offset)
+                                                                     : cat(text, ".", b.index);
   };
   std::string out =
       cat("plan ", plan.options().backend, ": ", plan.steps().size(), " steps, arena ", plan.arena_bytes(), " bytes\n");
   for (size_t i = 0; i < plan.steps().size(); ++i) {
     const Node& n = g.nodes[static_cast<size_t>(plan.steps()[i].node)];
-    out += cat(i, plan.steps()[i].once ? " once " : " ", op_label(n, SIZE_MAX), n.scope.empty() ? "" : cat(" @", n.scope));
+    out +=
+        cat(i, plan.steps()[i].once ? " once " : " ", op_label(n, SIZE_MAX), n.scope.empty() ? "" : cat(" @", n.scope));
     for (Value v : n.inputs) out += " " + operand(v);
     out += " ->";
     for (Value v : n.outputs) out += " " + operand(v);

@@ -254,7 +254,15 @@ class Product {
     const ConvProblem c = plain_problem(p);
     const int64_t pixels = c.n * c.h * c.w;
     if (p.op == Op::conv)
-      return {.m = pixels, .n = c.o, .k = c.c, .a_row = c.c, .b_row = 1, .b_col = c.c, .c_row = c.o, .relu = c.relu, .packed = packed};
+      return {.m = pixels,
+              .n = c.o,
+              .k = c.c,
+              .a_row = c.c,
+              .b_row = 1,
+              .b_col = c.c,
+              .c_row = c.o,
+              .relu = c.relu,
+              .packed = packed};
     if (p.op == Op::conv_grad_input) return {.m = pixels, .n = c.c, .k = c.o, .a_row = c.o, .b_row = c.c, .c_row = c.c};
     return {.m = c.o, .n = c.c, .k = pixels, .a_row = 1, .a_col = c.o, .b_row = c.c, .c_row = c.c};
   }

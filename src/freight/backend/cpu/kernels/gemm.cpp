@@ -65,7 +65,8 @@ Gemm::Gemm(const GemmProblem& problem) : p_(problem) {
     // A block read in place must be short enough for the first-level cache and free of steps that fall on the same
     // cache sets, or be read once.
     const auto shares_sets = [](ptrdiff_t step) { return step * static_cast<ptrdiff_t>(sizeof(float)) % 512 == 0; };
-    pack_columns_ = !p_.packed && (p_.b_col != 1 || (tiles_ > 1 && (p_.k > 256 || (p_.k > 16 && shares_sets(p_.b_row)))));
+    pack_columns_ =
+        !p_.packed && (p_.b_col != 1 || (tiles_ > 1 && (p_.k > 256 || (p_.k > 16 && shares_sets(p_.b_row)))));
     pack_rows_ = (p_.a_col != 1 && p_.a_row != 1) || (panels_ > 2 && p_.k > 64) ||
                  (p_.a_col != 1 && p_.k > 16 && shares_sets(p_.a_col));
     if (p_.packed && p_.a_col == 1 && m_ < rows_) pack_rows_ = false;  // the weight is read once: nothing to save

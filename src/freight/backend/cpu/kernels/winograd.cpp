@@ -96,7 +96,8 @@ Winograd::Winograd(const ConvProblem& problem, Weights weights) : p_(problem), w
   v_ = odd_lines(block_ * v_row_);
   m_ = odd_lines(block_ * p_.o);
   const size_t block_bytes = static_cast<size_t>(kElements * (v_ + m_)) * 4;
-  scratch_bytes_ = (weights_ == Weights::transformed ? 0 : static_cast<size_t>(weight_bytes)) + (large_ ? block_bytes : 0);
+  scratch_bytes_ =
+      (weights_ == Weights::transformed ? 0 : static_cast<size_t>(weight_bytes)) + (large_ ? block_bytes : 0);
   thread_bytes_ = large_ ? 0 : block_bytes;
   if (thread_bytes_ > 0) reserve_thread_scratch(thread_bytes_);
 }
@@ -124,8 +125,7 @@ void Winograd::outputs(const float* m, int64_t first, int64_t last, const float*
     const Place at = place(p_, tile);
     const int64_t offset = ((at.image * p_.oh + at.y) * p_.ow + at.x) * p_.o;
     winograd_table().output(m, m_, p_.o, {bias, residual ? residual + offset : nullptr, p_.relu}, y + offset,
-                            p_.ow * p_.o, p_.o,
-                            static_cast<int>(std::min(kTile, p_.oh - at.y)),
+                            p_.ow * p_.o, p_.o, static_cast<int>(std::min(kTile, p_.oh - at.y)),
                             static_cast<int>(std::min(kTile, p_.ow - at.x)));
   }
 }
@@ -158,9 +158,8 @@ void Winograd::run(const float* x, const float* w, const float* bias, const floa
     const int64_t end = std::min(tiles, start + block_);
     sliced(start, end, [&](int64_t first, int64_t last) { inputs(x, first, last, v + (first - start) * v_row_); });
     parallel_for(kElements, [&](int64_t e) { products(v, u, m, end - start, e); });
-    sliced(start, end, [&](int64_t first, int64_t last) {
-      outputs(m + (first - start) * p_.o, first, last, bias, residual, y);
-    });
+    sliced(start, end,
+           [&](int64_t first, int64_t last) { outputs(m + (first - start) * p_.o, first, last, bias, residual, y); });
   }
 }
 
