@@ -52,6 +52,7 @@ Gemm::Gemm(const GemmProblem& problem) : p_(problem) {
   m_ = flipped_ ? p_.n : p_.m;
   n_ = flipped_ ? p_.m : p_.n;
   tiles_ = ceil_div(m_, rows_);
+  if (!flipped_) rows_ = even_block(m_, rows_);  // no tile of few rows at the end
   panels_ = ceil_div(n_, width_);
   k_block_ = std::min(p_.k, ceil_div(even_block(p_.k, kDepth), 4) * 4);
   const int64_t threads = thread_count();
