@@ -1,178 +1,160 @@
-// `freight predict`: the classes of pictures or texts by a stored model; one line per sample on stdout.
-#include <algorithm>
-#include <cstdio>
-#include <numeric>
+// `freight predict`: the classes of pictures or texts by a stored model, any number of them, in batches as they come.
+#include <unistd.h>
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
 
 #include "command.h"
 #include "freight/base/error.h"
+#include "freight/base/threads.h"
 #include "freight/deploy/predictor.h"
+#include "freight/train/precision.h"
+#include "freight/train/progress.h"
 #include "freight/train/signals.h"
 #include "options.h"
+#include "predict_inputs.h"
+#include "predict_output.h"
 
 namespace freight::app {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-constexpr size_t kWidest = 80;  // of the first column
+constexpr double kFirstLineAfter = 10;  // seconds, where the progress is no rewriting line
 
-struct Prediction {
-  std::string path;                  // of a text: the text
-  std::vector<float> probabilities;  // by class number
-  std::vector<int64_t> order;        // class numbers, the likeliest first; ties by number
+// How fast it went; said at the end and, in short, while it goes on.
+struct Figures {
+  const char* unit = "images";
+  Clock::time_point start = Clock::now();
+  int64_t samples = 0, left_out = 0;
+  double planning_s = 0;
+  std::vector<double> batches_s = {};  // each from prepared samples to probabilities
+
+  std::string progress() const {
+    return cat(with_commas(samples), " ", unit, "  ", fixed(static_cast<double>(samples) / since(start), 1), " ", unit,
+               "/s", left_out ? cat("  ", left_out, " left out") : "");
+  }
+  std::string summary() const {
+    const std::string what = samples == 1 ? std::string(unit).substr(0, std::strlen(unit) - 1) : unit;
+    std::string text = cat(with_commas(samples), " ", what, " in ", fixed(since(start), 2),
+                           " s: ", fixed(static_cast<double>(samples) / since(start), 1), " ", unit, "/s");
+    if (left_out > 0) text += cat(", ", with_commas(left_out), " left out");
+    if (batches_s.empty()) return text;
+    std::vector<double> sorted = batches_s;
+    std::sort(sorted.begin(), sorted.end());
+    const auto ms = [&](double share) {
+      const auto last = static_cast<double>(sorted.size() - 1);
+      return fixed(sorted[static_cast<size_t>(share * last + 0.5)] * 1e3, 2);
+    };
+    return text + cat("; ", sorted.size(), sorted.size() == 1 ? " batch" : " batches", ": p50 ", ms(0.5), " ms, p90 ",
+                      ms(0.9), " ms, p99 ", ms(0.99), " ms; planning ", fixed(planning_s, 2), " s");
+  }
 };
 
-// "path" or, in listings of texts, "text".
-const char* key_of(const train::Bundle& bundle) { return bundle.preprocessing.text() ? "text" : "path"; }
-
-void print_json(const train::Bundle& bundle, const Prediction& p) {
-  Json all = Json::object();
-  for (size_t i = 0; i < p.probabilities.size(); ++i) {
-    all[deploy::class_name(bundle, static_cast<int64_t>(i))] = p.probabilities[i];
-  }
-  const Json j = {{key_of(bundle), p.path},
-                  {"class", deploy::class_name(bundle, p.order[0])},
-                  {"index", p.order[0]},
-                  {"probability", p.probabilities[static_cast<size_t>(p.order[0])]},
-                  {"probabilities", all}};
-  std::printf("%s\n", j.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
-}
-
-// RFC 4180.
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
-}
-
-void print_csv(const train::Bundle& bundle, const Prediction& p, size_t top) {
-  for (size_t i = 0; i < top; ++i) {
-    std::printf("%s,%s,%.6f\n", csv_field(p.path).c_str(), csv_field(deploy::class_name(bundle, p.order[i])).c_str(),
-                static_cast<double>(p.probabilities[static_cast<size_t>(p.order[i])]));
-  }
-}
-
-// "a.png  7  0.9981   (1 0.0012, 9 0.0004)".
-void print_line(const train::Bundle& bundle, const Prediction& p, size_t top, size_t width) {
-  const auto probability = [&](size_t i) { return fixed(p.probabilities[static_cast<size_t>(p.order[i])], 4); };
-  std::string path = p.path;
-  path.resize(std::max(width, path.size()), ' ');
-  std::vector<std::string> others;
-  for (size_t i = 1; i < top; ++i) others.push_back(cat(deploy::class_name(bundle, p.order[i]), " ", probability(i)));
-  std::printf("%s  %s  %s%s\n", path.c_str(), deploy::class_name(bundle, p.order[0]).c_str(), probability(0).c_str(),
-              others.empty() ? "" : cat("  (", join(others, ", "), ")").c_str());
-}
-
-// The values of a model that regresses: "a.npy  1.25 -0.5", or a JSON document, or path,output,value lines.
-void print_values(const std::string& path, const std::vector<float>& values, size_t width, bool json, bool csv) {
-  if (json) {
-    const Json j = {{"path", path}, {"values", values}};
-    std::printf("%s\n", j.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
-    return;
-  }
-  for (size_t i = 0; csv && i < values.size(); ++i) {
-    std::printf("%s,%zu,%s\n", csv_field(path).c_str(), i, cat(values[i]).c_str());
-  }
-  if (csv) return;
-  std::string line = path;
-  line.resize(std::max(width, path.size()) + 1, ' ');
-  for (const float v : values) line += cat(" ", v);
-  std::printf("%s\n", line.c_str());
-}
-
-// Every line of a file ("-": standard input) that is not blank.
-void read_lines(const std::string& file, std::vector<std::string>& texts) {
-  std::string all;
-  if (file == "-") {
-    char buffer[1 << 16];
-    for (size_t n = 0; (n = std::fread(buffer, 1, sizeof buffer, stdin)) > 0;) all.append(buffer, n);
-  } else {
-    const io::Bytes bytes = io::read_file_gunzip(file);
-    all.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  }
-  int64_t number = 0;
-  for (std::string& line : split(all, '\n')) {
-    ++number;
-    if (ends_with(line, "\r")) line.pop_back();
-    if (line.find_first_not_of(" \t") == std::string::npos) continue;
-    const std::string fault = data::document_fault(line);
-    if (!fault.empty()) fail(ErrorKind::data, cat(file, ":", number), fault);
-    texts.push_back(std::move(line));
+void predict_all(deploy::Predictor& predictor, InputStream& inputs, PredictionWriter& writer, bool stop_at_bad,
+                 Progress& progress, Figures& figures) {
+  const auto most = static_cast<size_t>(predictor.options().batch_size);
+  for (;;) {
+    std::vector<Input> batch = inputs.next(most);
+    if (batch.empty() || signals::stop_requested()) return;
+    std::vector<std::string> names;
+    std::vector<Array> samples;
+    std::optional<Error> fault;
+    for (Input& input : batch) {
+      if (input.fault && stop_at_bad) {
+        fault = input.fault;
+        break;
+      }
+      if (input.fault) {
+        ++figures.left_out;
+        progress.line(cat("warning: left out: ", input.fault->what()));
+        continue;
+      }
+      names.push_back(std::move(input.name));
+      samples.push_back(std::move(input.sample));
+    }
+    if (!samples.empty()) {
+      auto start = Clock::now();
+      predictor.warm(samples);
+      figures.planning_s += since(start);
+      start = Clock::now();
+      const Array rows = predictor.run(samples);
+      figures.batches_s.push_back(since(start));
+      writer.write(names, rows);
+      figures.samples += rows.shape()[0];
+    }
+    if (fault) throw Error(*fault);
+    const bool early = progress.mode() == Progress::Mode::lines && since(figures.start) < kFirstLineAfter;
+    if (!early && progress.due()) progress.update(figures.progress());
   }
 }
 
 }  // namespace
 
 int predict_command(const Args& args) {
-  std::string model, device = "auto";
-  std::vector<std::string> files, texts;
-  int64_t top_k = 3, batch_size = 64;
-  bool json = false, csv = false;
+  std::string model, device = "auto", precision = "fp32", on_bad_sample = "error";
+  Sources sources;
+  OutputOptions output;
+  int64_t top_k = 3, batch_size = 64, workers = thread_count();
+  bool json = false, jsonl = false, csv = false, no_progress = false, deterministic = false;
   Options o("predict", "Predicts the classes of pictures or texts with a stored model.",
-            "MODEL.safetensors FILE ... [options]",
+            "MODEL.safetensors FILE|DIR|- ... [options]",
             "Pictures are PNG, JPEG, WebP, BMP, PPM or npy; they are made grey or RGB, resized and cut as in\n"
-            "evaluation. For a model of texts every line of a file is one; - is standard input.\n"
+            "evaluation. Folders are walked. For a model of texts every line of a file is one; of a folder, every\n"
+            "line of its .txt and .txt.gz files. - reads paths, or texts, from standard input, a line each.\n"
             "  freight predict runs/convnet-digits/model.safetensors a.png b.jpg --top-k 1\n"
+            "  freight predict model.safetensors photos/ --csv -o classes.csv --npy probabilities.npy\n"
             "  freight predict runs/textcnn-sst2/model.safetensors --text \"a film to remember\"");
   o.positional("model", &model, "the stored model", true);
-  o.positional("files", &files, "pictures, or files with a text per line", false);
-  o.add("--text", &texts, "a text; may be repeated", {.value = "TEXT"});
+  o.positional("files", &sources.files, "pictures, files with a text per line, folders, or -", false);
+  o.add("--text", &sources.texts, "a text; may be repeated", {.value = "TEXT"});
   o.add("--top-k", &top_k, "classes shown per sample", {.min = 1});
-  o.add("-b,--batch-size", &batch_size, "samples per step", {.min = 1});
+  o.add("-b,--batch-size", &batch_size, "samples per step, at most", {.min = 1});
   o.add("--device", &device, "auto, cpu or ref");
-  o.add("--json", &json, "print one JSON document per sample, with all probabilities");
-  o.add("--csv", &csv, "print path (or text),class,probability lines under a header, top-k lines per sample");
+  o.add("--precision", &precision, "of the arithmetic: fp32, bf16 or fp16", {.one_of = train::precision_names()});
+  o.add("--deterministic", &deterministic, "fixed kernel choices, no measurement");
+  o.add("-j,--workers", &workers, "threads that decode pictures", {.min = 1, .aliases = {"--num-workers"}});
+  o.add("--on-bad-sample", &on_bad_sample, "inputs that cannot be read: error stops, skip and report go on without",
+        {.one_of = {"error", "skip", "report"}});
+  o.add("--json", &json, "write one JSON document per sample, with all probabilities");
+  o.add("--jsonl", &jsonl, "write one JSON document per sample, with the top-k classes in their order");
+  o.add("--csv", &csv, "write path (or text),class,probability lines under a header, top-k lines per sample");
+  o.add("--npy", &output.npy, "write the probabilities (samples, classes) to an npy file", {.value = "FILE"});
+  o.add("-o,--output", &output.file, "write to a file instead of standard output", {.value = "FILE"});
+  o.add("--no-progress", &no_progress, "no progress line");
   if (o.parse(args) == Options::Outcome::done) return 0;
-  if (files.empty() && texts.empty()) {
+  if (sources.files.empty() && sources.texts.empty()) {
     fail(ErrorKind::usage, "files", "are missing (of texts, --text too); see freight predict --help");
   }
-  if (json && csv) fail(ErrorKind::usage, "--csv", "does not go with --json");
+  if (json + jsonl + csv > 1) fail(ErrorKind::usage, csv ? "--csv" : "--json", "does not go with another format");
   if (csv && !o.given("--top-k")) top_k = 1;
+  output.top = static_cast<size_t>(top_k);
+  output.form = csv ? Form::csv : json ? Form::json : jsonl ? Form::jsonl : Form::lines;
+  if (output.form == Form::lines && !output.npy.empty() && output.file.empty()) output.form = Form::none;
   signals::install();
-  deploy::Predictor predictor(train::load_bundle(model), {.backend = device, .batch_size = batch_size});
-  const train::Bundle& bundle = predictor.bundle();
-  std::vector<std::string> names = texts;
-  std::vector<Array> samples;
-  for (const std::string& text : texts) samples.push_back(predictor.sample_of_text(text, "--text"));
-  for (const std::string& file : files) {
-    if (signals::stop_requested()) return signals::exit_code();
-    if (!bundle.preprocessing.text()) {
-      names.push_back(file);
-      samples.push_back(predictor.sample_of_file(file));
-      continue;
-    }
-    const size_t first = names.size();
-    read_lines(file, names);
-    for (size_t i = first; i < names.size(); ++i) samples.push_back(predictor.sample_of_text(names[i], file));
+  const train::ComputeType compute = train::compute_type(precision, device);
+  if (!compute.note.empty()) std::fprintf(stderr, "note    %s\n", compute.note.c_str());
+  deploy::Predictor predictor(
+      train::load_bundle(model),
+      {.backend = device, .precision = precision, .deterministic = deterministic, .batch_size = batch_size});
+  const bool text = predictor.bundle().preprocessing.text();
+  if (!sources.texts.empty() && !text) {
+    fail(ErrorKind::usage, "--text", "model ", predictor.bundle().model.name, " reads no texts");
   }
-  const Array all = predictor.run(samples);
-  size_t width = 0;
-  for (const std::string& name : names) width = std::max(width, std::min(name.size(), kWidest));
-  const int64_t classes = all.shape()[1];
-  const auto top = static_cast<size_t>(std::min(top_k, classes));
-  const bool values = !predictor.probabilities();
-  if (csv) std::printf("%s,%s\n", key_of(bundle), values ? "output,value" : "class,probability");
-  for (size_t i = 0; i < names.size(); ++i) {
-    Prediction p{names[i], {}, std::vector<int64_t>(static_cast<size_t>(classes))};
-    const float* row = all.data<float>() + static_cast<int64_t>(i) * classes;
-    if (values) {
-      print_values(names[i], {row, row + classes}, width, json, csv);
-      continue;
-    }
-    p.probabilities.assign(row, row + classes);
-    std::iota(p.order.begin(), p.order.end(), 0);
-    std::stable_sort(p.order.begin(), p.order.end(), [&](int64_t a, int64_t b) { return row[a] > row[b]; });
-    if (json) {
-      print_json(bundle, p);
-    } else if (csv) {
-      print_csv(bundle, p, top);
-    } else {
-      print_line(bundle, p, top, width);
-    }
-  }
+  // Results on the same terminal would break the line.
+  const bool quiet = no_progress || o.quiet() || (output.file.empty() && isatty(STDOUT_FILENO));
+  Progress progress(quiet ? Progress::Mode::off : Progress::Mode::automatic);
+  Figures figures{.unit = text ? "texts" : "images"};
+  PredictionWriter writer(predictor, output);
+  InputStream inputs(predictor, std::move(sources), workers, static_cast<size_t>(2 * batch_size));
+  predict_all(predictor, inputs, writer, on_bad_sample == "error", progress, figures);
+  progress.clear();
+  if (signals::stop_requested()) return signals::exit_code();
+  writer.commit();
+  if (!o.quiet()) std::fprintf(stderr, "%s\n", figures.summary().c_str());
   return 0;
 }
 

@@ -1,5 +1,5 @@
-// `freight profile`: the plan of a training (or evaluation) step, one line per step with kernel, shapes and rates;
-// `freight bench step`: the time of whole steps.
+// `freight profile`: the plan of a training step, or of inference, one line per step with kernel, shapes and rates;
+// `freight bench step` and `infer`: the time of whole steps.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -10,6 +10,7 @@
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
 #include "freight/models/loss.h"
+#include "freight/ops/neural.h"
 #include "freight/optim/create.h"
 #include "freight/run/plan.h"
 #include "freight/run/profile.h"
@@ -22,13 +23,17 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// The step that is measured: forward, loss, and for training backward and update.
+// The step that is measured: forward, loss, backward and update; of inference what deploy::Predictor runs.
 struct Step {
   const models::Model* model;
-  optim::Optimizer* optimizer;  // null: forward only
+  optim::Optimizer* optimizer;  // null: inference
   Tensor operator()(const Tensor& x, const Tensor& y) const {
+    if (!optimizer) {
+      const Tensor outputs = (*model->net)(x);
+      return model->loss == models::Loss::mse ? outputs : softmax(outputs, -1);
+    }
     const Tensor loss = models::score(*model, x, y).loss;
-    if (optimizer) optimizer->step(loss);
+    optimizer->step(loss);
     return loss;
   }
 };
@@ -38,7 +43,7 @@ struct Workload {
   models::Model model;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<Compiled<Step>> step;
-  Array x, y;
+  Array x, y, result;
 
   Workload(const ModelSource& source, bool training) : model(source.load()) {
     if (training) {
@@ -66,7 +71,11 @@ struct Workload {
       y = Array(DType::i64, {source.batch_size});
       for (int64_t i = 0; i < y.numel(); ++i) y.data<int64_t>()[i] = rng.below(outputs);
     }
-    step = std::make_unique<Compiled<Step>>(Step{&model, optimizer.get()}, source.compile_options());
+    CompileOptions options = source.compile_options();
+    options.frozen = !training;
+    step = std::make_unique<Compiled<Step>>(Step{&model, optimizer.get()}, options);
+    const Graph& g = step->graph(x, y);
+    result = Array(g.type(g.outputs[0]).dtype, g.type(g.outputs[0]).shape);
   }
 };
 
@@ -79,7 +88,7 @@ int profile_command(const Args& args) {
   int64_t top = 0;
   Options o("profile", "Prints one line per step of a model's plan, with times and rates.");
   source.declare(o);
-  o.add("--inference", &inference, "the evaluation step instead of the training step");
+  o.add("--inference", &inference, "inference (weights frozen, no loss) instead of the training step");
   o.add("--seconds", &seconds, "time to measure for", {.min = 0});
   o.add("--top", &top, "only the N slowest steps", {.min = 0});
   o.add("--plan", &text, "print the plan's text form (layouts and addresses) and stop");
@@ -90,8 +99,7 @@ int profile_command(const Args& args) {
     std::fputs(print(*w.step->plan(w.x, w.y)).c_str(), stdout);
     return 0;
   }
-  Array loss(DType::f32, {});
-  Profile p = profile(w.step->executable(w.x, w.y), {w.x, w.y}, {loss}, seconds);
+  Profile p = profile(w.step->executable(w.x, w.y), {w.x, w.y}, {w.result}, seconds);
   if (json) {
     ordered_json steps = ordered_json::array();
     for (const StepProfile& s : p.steps) {
@@ -106,10 +114,17 @@ int profile_command(const Args& args) {
                        {"gbytes_per_s", s.gbytes_per_s},
                        {"share", s.share}});
     }
-    const ordered_json j = {
-        {"model", w.model.name},      {"batch_size", source.batch_size}, {"ms", p.total_ms},
-        {"steps_ms", p.steps_ms},     {"arena_bytes", p.arena_bytes},    {"lower_bound_bytes", p.lower_bound_bytes},
-        {"cache_hits", p.cache.hits}, {"cache_misses", p.cache.misses},  {"steps", steps}};
+    const ordered_json j = {{"model", w.model.name},
+                            {"batch_size", source.batch_size},
+                            {"ms", p.total_ms},
+                            {"steps_ms", p.steps_ms},
+                            {"arena_bytes", p.arena_bytes},
+                            {"lower_bound_bytes", p.lower_bound_bytes},
+                            {"kept_bytes", p.kept_bytes},
+                            {"once_steps", p.once_steps},
+                            {"cache_hits", p.cache.hits},
+                            {"cache_misses", p.cache.misses},
+                            {"steps", steps}};
     std::printf("%s\n", j.dump().c_str());
     return 0;
   }
@@ -130,29 +145,33 @@ int profile_command(const Args& args) {
       human_bytes(static_cast<double>(p.arena_bytes)).c_str(),
       human_bytes(static_cast<double>(p.lower_bound_bytes)).c_str(), static_cast<long long>(p.cache.hits),
       static_cast<long long>(p.cache.misses));
+  if (p.once_steps > 0) {
+    std::printf("%zu steps ran once and left %s of folded and packed weights\n", p.once_steps,
+                human_bytes(static_cast<double>(p.kept_bytes)).c_str());
+  }
   return 0;
 }
 
 int bench_command(const Args& args) {
   ModelSource source;
   std::string what;
-  bool json = false, inference = false;
+  bool json = false;
   double seconds = 3;
-  Options o("bench", "Times whole steps on a resident batch.", "step [options]");
-  o.positional("what", &what, "step: a training step", true);
+  Options o("bench", "Times whole steps on a resident batch.", "step|infer [options]");
+  o.positional("what", &what, "step: a training step; infer: the forward pass with frozen weights", true);
   source.declare(o);
-  o.add("--inference", &inference, "the evaluation step instead of the training step");
   o.add("--seconds", &seconds, "time to measure for, after warm-up", {.min = 0.01});
   o.add("--json", &json, "print JSON");
   if (o.parse(args) == Options::Outcome::done) return 0;
-  if (what != "step") fail(ErrorKind::usage, "bench", "unknown benchmark: got ", what, ", need step");
-  Workload w(source, !inference);
+  if (what != "step" && what != "infer") {
+    fail(ErrorKind::usage, "bench", "unknown benchmark: got ", what, ", need step or infer");
+  }
+  Workload w(source, what == "step");
   const auto plan = w.step->plan(w.x, w.y);
   Executable& run = w.step->executable(w.x, w.y);
-  Array loss(DType::f32, {});
   using Clock = std::chrono::steady_clock;
   const auto since = [](Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); };
-  const std::vector<Array> in{w.x, w.y}, out{loss};
+  const std::vector<Array> in{w.x, w.y}, out{w.result};
   for (int i = 0; i < 3; ++i) run.run(in, out);
   auto t = Clock::now();
   run.run(in, out);

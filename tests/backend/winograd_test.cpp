@@ -47,7 +47,7 @@ TEST_P(WinogradOf, EqualsPlainLoopsForAnyNumberOfThreads) {
     const auto forward = [&] {
       const Winograd conv(p, Winograd::Weights::stored);
       Array out(DType::f32, {r.dy.numel()}), s = scratch(conv.scratch_bytes());
-      conv.run(r.x.data<float>(), r.w.data<float>(), r.b.data<float>(), out.data<float>(), s.raw());
+      conv.run(r.x.data<float>(), r.w.data<float>(), r.b.data<float>(), nullptr, out.data<float>(), s.raw());
       return out;
     };
     expect_near(forward(), r.y, relu, 3e-5);
@@ -57,7 +57,7 @@ TEST_P(WinogradOf, EqualsPlainLoopsForAnyNumberOfThreads) {
   const auto input_gradient = [&] {
     const Winograd conv(transposed(p), Winograd::Weights::transposed);
     Array out(DType::f32, {r.x.numel()}), s = scratch(conv.scratch_bytes());
-    conv.run(r.dy.data<float>(), r.w.data<float>(), nullptr, out.data<float>(), s.raw());
+    conv.run(r.dy.data<float>(), r.w.data<float>(), nullptr, nullptr, out.data<float>(), s.raw());
     return out;
   };
   expect_near(input_gradient(), r.dx, false, 3e-5);

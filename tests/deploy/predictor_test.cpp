@@ -42,6 +42,20 @@ TEST(Predictor, SamplesOfBothKindsAreAnsweredInTheirOrder) {
   }
 }
 
+TEST(Predictor, BatchesOfAnySizeAgreeAndWarmingChangesNothing) {
+  Predictor predictor(small_net(), {.deterministic = true, .batch_size = 6});
+  predictor.warm({1, 5, 13});
+  std::vector<Array> samples;
+  for (int v = 0; v < 13; ++v) samples.push_back(pixels(static_cast<uint8_t>(v * 19)));
+  predictor.warm(samples);
+  const Array all = predictor.run(samples);
+  for (size_t n : {1, 2, 3, 5, 6, 7}) {
+    const Array some = predictor.run({samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(n)});
+    ASSERT_EQ(some.shape(), (Shape{static_cast<int64_t>(n), 10}));
+    for (int64_t i = 0; i < some.numel(); ++i) ASSERT_NEAR(some.data<float>()[i], all.data<float>()[i], 1e-6) << n;
+  }
+}
+
 TEST(Predictor, NoSamplesGiveNoRows) { EXPECT_EQ(Predictor(small_net()).run({}).shape(), (Shape{0, 10})); }
 
 TEST(Predictor, SamplesThatDoNotFitAreRefused) {

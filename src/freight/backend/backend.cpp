@@ -63,6 +63,11 @@ LayoutPlan Backend::layouts(const Graph& graph, const Node& node, const std::vec
   return plan;
 }
 
+LayoutPlan Backend::layouts_of_frozen(const Graph& graph, const Node& node, const std::vector<Layout>& given,
+                                      const FrozenInputs&) const {
+  return layouts(graph, node, given);
+}
+
 bool Backend::in_place(const Graph& graph, const Node& node, int input, int output) const {
   const OpKind kind = info(node.op).kind;
   const bool elementwise = kind == OpKind::unary || kind == OpKind::binary || kind == OpKind::ternary ||

@@ -64,6 +64,13 @@ struct LayoutPlan {
   std::vector<Layout> in, out;
 };
 
+// Which inputs of a node never change: a copy of them into a packed layout is made once, so that a layout may be chosen
+// by measuring, unless `deterministic`, the step alone.
+struct FrozenInputs {
+  std::vector<bool> inputs;
+  bool deterministic = false;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -83,6 +90,9 @@ class Backend {
   virtual bool aliases_views() const { return false; }
   // Given the layouts the inputs have, those this node wants and makes. Default: row-major everywhere.
   virtual LayoutPlan layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) const;
+  // The same in a plan of frozen states. Default: layouts().
+  virtual LayoutPlan layouts_of_frozen(const Graph& graph, const Node& node, const std::vector<Layout>& given,
+                                       const FrozenInputs& frozen) const;
   // Whether result `output` may overwrite input `input` when their layouts are equal.
   virtual bool in_place(const Graph& graph, const Node& node, int input, int output) const;
   // Makes the kernel of one step; may measure candidates unless spec.deterministic. Never returns null:

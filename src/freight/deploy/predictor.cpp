@@ -2,9 +2,12 @@
 #include "freight/deploy/predictor.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <functional>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "freight/base/error.h"
 #include "freight/data/augment.h"
@@ -54,7 +57,8 @@ class Preparation {
 CompileOptions compile_options(const PredictorOptions& options) {
   return {.backend = options.backend == "auto" ? std::string() : options.backend,
           .deterministic = options.deterministic,
-          .compute = train::compute_type(options.precision, options.backend).dtype};
+          .compute = train::compute_type(options.precision, options.backend).dtype,
+          .frozen = true};
 }
 
 }  // namespace
@@ -76,21 +80,43 @@ struct Predictor::State {
     return *at;
   }
 
-  // Runs samples [first, last) of `places`, which have one kind, as one batch.
+  // The step's size for n samples.
+  int64_t rounded(int64_t n) const {
+    return std::min(options.batch_size, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))));
+  }
+
+  // Plans and runs the step for n samples of one type, unless that was done.
+  void warm(int64_t n, const Type& type) {
+    for (; n > 0; n -= options.batch_size) {
+      Shape shape = type.shape;
+      shape.insert(0, rounded(std::min(n, options.batch_size)));
+      if (!warmed.insert({shape[0], type.shape.numel()}).second) continue;
+      const Array zeros(type.dtype, shape);
+      std::memset(zeros.raw(), 0, zeros.bytes());
+      step(zeros).array();
+    }
+  }
+
+  // Runs the samples at `places`, which have one kind, in batches.
   void run_batch(const std::vector<Array>& samples, const std::vector<size_t>& places, const Type& type,
                  const std::function<void(const Array&, void*)>& prepare, Array& all) {
     const auto n = static_cast<int64_t>(places.size());
     for (int64_t first = 0; first < n; first += options.batch_size) {
       const int64_t count = std::min(options.batch_size, n - first);
+      const int64_t rows = rounded(count);
       Shape shape = type.shape;
-      shape.insert(0, count);
+      shape.insert(0, rows);
       const Array x(type.dtype, shape);
-      const size_t bytes = x.bytes() / static_cast<size_t>(count);
+      const size_t bytes = x.bytes() / static_cast<size_t>(rows);
       for (int64_t i = 0; i < count; ++i) {
         prepare(samples[places[static_cast<size_t>(first + i)]],
                 static_cast<char*>(x.raw()) + static_cast<size_t>(i) * bytes);
       }
-      const Array y = step(x).array();  // (count, K)
+      for (int64_t i = count; i < rows; ++i) {
+        auto* row = static_cast<char*>(x.raw()) + static_cast<size_t>(i) * bytes;
+        std::memcpy(row, row - bytes, bytes);
+      }
+      const Array y = step(x).array();  // (rows, K)
       const int64_t k = y.shape()[1];
       for (int64_t i = 0; i < count; ++i) {
         std::copy_n(y.data<float>() + i * k, k,
@@ -103,7 +129,8 @@ struct Predictor::State {
   int64_t outputs = bundle.model.classes();  // asked once: it traces the net, as long as a step of a small net
   PredictorOptions options;
   Compiled<Step> step;
-  std::map<DType, Preparation> preparations;  // of samples that are no text
+  std::map<DType, Preparation> preparations;     // of samples that are no text
+  std::set<std::pair<int64_t, int64_t>> warmed;  // step sizes by elements of a sample
 };
 
 Predictor::Predictor(train::Bundle bundle, const PredictorOptions& options) {
@@ -192,6 +219,24 @@ Array Predictor::run(const std::vector<Array>& samples) {
     s.run_batch(samples, places, {DType::f32, s.preprocessing().input}, prepare, all);
   }
   return all;
+}
+
+void Predictor::warm(const std::vector<Array>& samples) {
+  State& s = *state_;
+  std::map<int64_t, int64_t> counts;  // of texts by padded length, of others by kind: run() keeps these apart
+  const bool text = s.preprocessing().text();
+  for (const Array& a : samples) ++counts[text ? s.padded(a.numel()) : static_cast<int64_t>(a.dtype())];
+  for (const auto& [kind, count] : counts) {
+    s.warm(count, text ? Type{DType::i32, {kind}} : Type{DType::f32, s.preprocessing().input});
+  }
+}
+
+void Predictor::warm(const std::vector<int64_t>& batch_sizes) {
+  State& s = *state_;
+  for (const int64_t n : batch_sizes) {
+    if (!s.preprocessing().text()) s.warm(n, {DType::f32, s.preprocessing().input});
+    for (const int64_t length : s.preprocessing().lengths) s.warm(n, {DType::i32, {length}});
+  }
 }
 
 std::string class_name(const train::Bundle& bundle, int64_t number) {

@@ -42,7 +42,12 @@ class Predictor {
   Array sample_of_text(const std::string& text, const std::string& name = "text") const;
 
   // f32 (N, outputs) for samples as made above, in their order. Throws Error(data) for a sample of another shape.
+  // Steps take 1, 2, 4, ... samples up to the batch size, the last one of a batch repeated: few plans.
   Array run(const std::vector<Array>& samples);
+  // Plans the steps that `run` takes for samples of these types and runs each once. Nothing where that was done.
+  void warm(const std::vector<Array>& samples);
+  // The same for batches of these sizes; of texts at every padded length.
+  void warm(const std::vector<int64_t>& batch_sizes);
 
  private:
   struct State;

@@ -74,7 +74,7 @@ void dump(const Graph& graph, int number, const char* pass) {
 }
 }  // namespace
 
-Graph run_pipeline(Graph graph, const Backend& backend, Recompute recompute, DType compute) {
+Graph run_pipeline(Graph graph, const Backend& backend, Recompute recompute, DType compute, States states) {
   const bool check = env::get("FREIGHT_VERIFY") == "1", write = env::is_set("FREIGHT_DUMP");
   int number = 0;
   const auto pass = [&](const char* pass_name, auto&& f) {
@@ -85,10 +85,11 @@ Graph run_pipeline(Graph graph, const Backend& backend, Recompute recompute, DTy
   verify(graph);
   if (write) dump(graph, number++, "traced");
   pass("dead_code", [](const Graph& g) { return passes::dead_code(g); });
+  if (states == States::frozen) pass("fold", [](const Graph& g) { return passes::fold(g); });
   if (compute != DType::f32) pass("autocast", [&](const Graph& g) { return passes::autocast(g, compute); });
   pass("decompose", [&](const Graph& g) { return passes::decompose(g, &backend); });
   pass("simplify", [](const Graph& g) { return passes::simplify(g); });
-  if (backend.fuses()) pass("fuse", [&](const Graph& g) { return passes::fuse(g, backend); });
+  if (backend.fuses()) pass("fuse", [&](const Graph& g) { return passes::fuse(g, backend, states); });
   if (backend.fuses()) pass("reread", [](const Graph& g) { return passes::reread(g); });
   if (recompute != Recompute::none) pass("remat", [&](const Graph& g) { return passes::remat(g, backend, recompute); });
   pass("schedule", [](const Graph& g) { return passes::schedule(g); });

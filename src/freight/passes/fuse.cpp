@@ -22,19 +22,6 @@ namespace {
 constexpr int64_t kMaxRow = 16384;  // elements of a row that may be read twice
 // ---- Epilogues ----
 
-// (C) behind reshape and broadcast along `axis` of `shape`; invalid where v is something else.
-Value bias_behind(const Graph& g, Value v, int axis, const Shape& shape) {
-  if (g.def(v).op != Op::broadcast) return {};
-  const Value thin = g.def(v).in(0);
-  const Shape t = g.type(thin).shape;
-  for (int i = 0; i < t.rank(); ++i) {
-    if (t[i] != (i == axis ? shape[axis] : 1)) return {};
-  }
-  const Node& d = g.def(thin);
-  if (d.op == Op::reshape && g.type(d.in(0)).shape == Shape{shape[axis]}) return d.in(0);
-  return t.rank() == 1 ? thin : Value{};
-}
-
 class EpiloguePass {
  public:
   EpiloguePass(const Graph& graph, const Backend& backend) : backend_(backend), r_(graph), uses_(graph.use_counts()) {}
@@ -108,7 +95,7 @@ class EpiloguePass {
         Chain longer = c;
         if (n.op == Op::add && !c.epilogue.relu) {
           const Value other = n.in(0) == v ? n.in(1) : n.in(0);
-          const Value bias = bias_behind(g, other, channel, shape);
+          const Value bias = channel_vector(g, other, channel, shape);
           if (bias.valid() && !c.epilogue.bias && !c.epilogue.residual) {
             longer.epilogue.bias = true;
             longer.bias = bias;
@@ -165,7 +152,8 @@ struct Region {
 
 class RegionPass {
  public:
-  RegionPass(const Graph& graph, const Backend& backend) : g_(graph), is_result_(graph.values.size()) {
+  RegionPass(const Graph& graph, const Backend& backend, States states)
+      : g_(graph), is_result_(graph.values.size()), frozen_(frozen_values(graph, states)) {
     for (Value v : g_.outputs) is_result_[v.index()] = true;
     for (const Update& u : g_.updates) is_result_[u.next.index()] = true;
     // The layouts that the values would get unfused tell which reduced axes are innermost.
@@ -188,6 +176,7 @@ class RegionPass {
 
  private:
   int32_t node_of(Value v) const { return g_.values[v.index()].node; }
+  bool frozen(int32_t node) const { return frozen_[g_.nodes[static_cast<size_t>(node)].out().index()]; }
   Region& region_at(int32_t node) { return regions_[static_cast<size_t>(region_[static_cast<size_t>(node)])]; }
 
   // Axes of a value ordered from slowest to fastest, guessed: rank 4 and 3 activations that touch convolutions and
@@ -283,7 +272,7 @@ class RegionPass {
   // Joins the regions of producer p and reader n where that is sound; the union keeps p's region number.
   void merge(int32_t p, int32_t n) {
     const int32_t rp = region_[static_cast<size_t>(p)], rn = region_[static_cast<size_t>(n)];
-    if (rp == rn) return;
+    if (rp == rn || frozen(p) != frozen(n)) return;  // what runs once does not join what runs each time
     Region joined;
     if (!compatible(regions_[static_cast<size_t>(rp)], regions_[static_cast<size_t>(rn)], joined)) return;
     if (joined.nodes.size() > kMaxNodes || operands(joined) > kMaxOperands) return;
@@ -532,6 +521,7 @@ class RegionPass {
 
   const Graph& g_;
   std::vector<bool> is_result_;  // by value: an output, or the next value of a state
+  std::vector<bool> frozen_;     // by value
   std::vector<Region> regions_;
   std::vector<int32_t> region_;                // node -> region, -1: none
   std::vector<int32_t> reach_;                 // node -> the last node of the regions that begin up to it, or itself
@@ -541,9 +531,9 @@ class RegionPass {
 
 }  // namespace
 
-Graph fuse(const Graph& graph, const Backend& backend) {
+Graph fuse(const Graph& graph, const Backend& backend, States states) {
   const Graph with_epilogues = EpiloguePass(graph, backend).run();
-  return RegionPass(with_epilogues, backend).run();
+  return RegionPass(with_epilogues, backend, states).run();
 }
 
 }  // namespace freight::passes

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "freight/base/error.h"
+#include "freight/passes/passes.h"
 #include "freight/passes/placement.h"
 
 namespace freight::passes {
@@ -65,7 +66,8 @@ bool reshape_strides(const Shape& from, const Strides& strides, const Shape& to,
 
 class LayoutPass {
  public:
-  LayoutPass(const Graph& graph, const Backend& backend) : backend_(backend), r_(graph) {}
+  LayoutPass(const Graph& graph, const Backend& backend, const LayoutOptions& options)
+      : backend_(backend), r_(graph), frozen_(frozen_values(graph, options.states)), options_(options) {}
 
   PlacedGraph run() {
     const Graph& g = r_.src;
@@ -200,7 +202,10 @@ class LayoutPass {
     std::vector<Value> inputs = r_(n.inputs);
     std::vector<Layout> given;
     for (Value v : inputs) given.push_back(place(v).layout);
-    const LayoutPlan plan = backend_.layouts(r_.src, n, given);
+    FrozenInputs frozen{{}, options_.deterministic};
+    for (Value v : n.inputs) frozen.inputs.push_back(frozen_[v.index()]);
+    const LayoutPlan plan = options_.states == States::frozen ? backend_.layouts_of_frozen(r_.src, n, given, frozen)
+                                                              : backend_.layouts(r_.src, n, given);
     for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = in_layout(inputs[i], plan.in[i], n);
     add(n, inputs, plan.out);
   }
@@ -232,6 +237,8 @@ class LayoutPass {
 
   const Backend& backend_;
   Rewriter r_;
+  std::vector<bool> frozen_;  // by value of the old graph
+  LayoutOptions options_;
   std::vector<Place> places_;
   std::vector<std::vector<Value>> copies_;
   std::vector<bool> prefers_row_major_;
@@ -240,6 +247,8 @@ class LayoutPass {
 
 }  // namespace
 
-PlacedGraph layout(const Graph& graph, const Backend& backend) { return LayoutPass(graph, backend).run(); }
+PlacedGraph layout(const Graph& graph, const Backend& backend, const LayoutOptions& options) {
+  return LayoutPass(graph, backend, options).run();
+}
 
 }  // namespace freight::passes

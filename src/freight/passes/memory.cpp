@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "freight/base/error.h"
+#include "freight/passes/passes.h"
 #include "freight/passes/placement.h"
 
 namespace freight::passes {
@@ -15,16 +16,18 @@ constexpr size_t kAlign = 64;
 size_t aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
 struct Planner {
-  Planner(const PlacedGraph& p, const Backend& b, const std::vector<size_t>& s)
-      : placed(p), backend(b), scratch_bytes(s) {}
+  Planner(const PlacedGraph& p, const Backend& b, const std::vector<size_t>& s, const std::vector<bool>& o)
+      : placed(p), backend(b), scratch_bytes(s), once(o) {}
 
   const PlacedGraph& placed;
   const Backend& backend;
   const std::vector<size_t>& scratch_bytes;
+  const std::vector<bool>& once;
   const Graph& g = placed.graph;
   MemoryPlan plan;
   std::vector<Value> owner;        // root -> the root whose buffer it shares
   std::vector<int32_t> last_read;  // root -> last node that reads it
+  std::vector<bool> replayed;      // root -> a step that runs each time reads it
   int32_t steps = static_cast<int32_t>(g.nodes.size());
 
   Buffer& buffer(Value v) { return plan.buffers[v.index()]; }
@@ -36,10 +39,14 @@ struct Planner {
 
   void read_times() {
     last_read.assign(g.values.size(), -1);
+    replayed.assign(g.values.size(), false);
     for (int32_t i = 0; i < steps; ++i) {
       const Node& n = g.nodes[static_cast<size_t>(i)];
       if (!executed(n)) continue;
-      for (Value v : n.inputs) last_read[root(v).index()] = i;
+      for (Value v : n.inputs) {
+        last_read[root(v).index()] = i;
+        if (!once[static_cast<size_t>(i)]) replayed[root(v).index()] = true;
+      }
     }
     for (Value v : g.outputs) last_read[root(v).index()] = steps;
     for (const Update& u : g.updates) {
@@ -103,8 +110,14 @@ struct Planner {
         owner[v.index()] = v;
         Buffer& b = buffer(v);
         if (b.kind != MemoryKind::none) continue;
-        b.kind = MemoryKind::arena;
         b.bytes = layout_bytes(g.type(v), placed.place(v).layout);
+        if (once[static_cast<size_t>(i)] && replayed[v.index()]) {
+          b.kind = MemoryKind::kept;
+          b.offset = plan.kept_bytes;
+          plan.kept_bytes += aligned(b.bytes);
+          continue;
+        }
+        b.kind = MemoryKind::arena;
         b.first = i;
         b.last = std::max(i, last_read[v.index()]);
         reuse_dying_input(n, i, static_cast<int>(k));
@@ -218,8 +231,26 @@ struct Planner {
 
 }  // namespace
 
-MemoryPlan memory(const PlacedGraph& placed, const Backend& backend, const std::vector<size_t>& scratch_bytes) {
-  Planner p(placed, backend, scratch_bytes);
+std::vector<bool> once_steps(const PlacedGraph& placed, States states) {
+  const Graph& g = placed.graph;
+  std::vector<bool> there = frozen_values(g, states);  // before the first replayed step
+  std::vector<bool> result(g.values.size()), once(g.nodes.size());
+  for (Value v : g.outputs) result[v.index()] = true;  // memory of a call's own
+  for (const Update& u : g.updates) result[u.next.index()] = true;
+  for (size_t i = 0; i < g.nodes.size(); ++i) {
+    const Node& n = g.nodes[i];
+    if (info(n.op).kind == OpKind::leaf) continue;
+    once[i] = std::all_of(n.inputs.begin(), n.inputs.end(), [&](Value v) { return there[v.index()]; }) &&
+              std::all_of(n.outputs.begin(), n.outputs.end(),
+                          [&](Value v) { return there[v.index()] && !result[v.index()]; });
+    for (Value v : n.outputs) there[v.index()] = once[i];
+  }
+  return once;
+}
+
+MemoryPlan memory(const PlacedGraph& placed, const Backend& backend, const std::vector<size_t>& scratch_bytes,
+                  const std::vector<bool>& once) {
+  Planner p(placed, backend, scratch_bytes, once);
   p.plan.buffers.resize(placed.graph.values.size());
   p.leaves();
   p.outputs();

@@ -7,6 +7,7 @@
 
 #include "freight/ir/graph.h"
 #include "freight/passes/recompute.h"
+#include "freight/passes/states.h"
 
 namespace freight {
 
@@ -24,10 +25,17 @@ inline constexpr size_t kMaxOperands = 24, kMaxNodes = 48;
 // By value: the value whose memory it is, itself unless it is a view. (The layout pass may yet copy a view.)
 std::vector<Value> memory_roots(const Graph& graph);
 
+// By value: it depends on constants and on states that nobody updates alone, and these are frozen.
+std::vector<bool> frozen_values(const Graph& graph, States states);
+// (C) behind reshape and broadcast along `axis` of `shape`; invalid where v is something else.
+Value channel_vector(const Graph& graph, Value v, int axis, const Shape& shape);
+
 // Removes nodes whose results nobody uses.
 Graph dead_code(const Graph& graph);
 // Mixed precision: f32 values in `low` (bf16 or f16) where the op table says so, with the casts in between.
 Graph autocast(const Graph& graph, DType low);
+// Frozen factors and terms per channel behind a contraction (BatchNorm in evaluation) into its weight and bias.
+Graph fold(const Graph& graph);
 // Constant folding of splats, algebraic identities, view cleanup, transposes into matmuls, common subexpressions.
 Graph simplify(const Graph& graph);
 // Replaces composites for which the backend has no kernel by their decomposition (backend null: all of them).
@@ -35,7 +43,7 @@ Graph decompose(const Graph& graph, const Backend* backend);
 // Those that `keep` does not want.
 Graph decompose_unless(const Graph& graph, const std::function<bool(const Graph&, const Node&)>& keep);
 // Epilogues into contractions and convolutions; pointwise and reduce nodes into fused regions.
-Graph fuse(const Graph& graph, const Backend& backend);
+Graph fuse(const Graph& graph, const Backend& backend, States states = States::change);
 // Regions make cheap results of earlier regions again instead of reading them, where that saves memory.
 Graph reread(const Graph& graph);
 // Activations that backward reads are made again there where that lowers the peak of live bytes.
@@ -47,6 +55,6 @@ Graph schedule(const Graph& graph);
 // All graph passes for one backend, with verification after each when FREIGHT_VERIFY=1. `compute`: f32, or what
 // autocast computes in.
 Graph run_pipeline(Graph graph, const Backend& backend, Recompute recompute = Recompute::none,
-                   DType compute = DType::f32);
+                   DType compute = DType::f32, States states = States::change);
 
 }  // namespace freight

@@ -6,6 +6,7 @@
 
 #include "freight/backend/backend.h"
 #include "freight/ir/graph.h"
+#include "freight/passes/states.h"
 
 namespace freight {
 
@@ -21,19 +22,27 @@ struct PlacedGraph {
   const Place& place(Value v) const { return places[v.index()]; }
 };
 
+struct LayoutOptions {
+  States states = States::change;
+  bool deterministic = false;  // no choice of packed layouts by measurement
+};
+
 namespace passes {
 // Chooses layouts by asking the backend, turns views into aliases where it can, and inserts a copy wherever a wish is
 // not met. Outputs of the graph become row-major values of their own.
-PlacedGraph layout(const Graph& graph, const Backend& backend);
+PlacedGraph layout(const Graph& graph, const Backend& backend, const LayoutOptions& options = {});
+// By node: a step that depends on frozen states and constants alone and makes no output. Its results stay for the
+// plan's life: it runs once.
+std::vector<bool> once_steps(const PlacedGraph& placed, States states);
 }  // namespace passes
 
 // Where a root's memory comes from.
-enum class MemoryKind : uint8_t { none, input, state, output, constant, arena };
+enum class MemoryKind : uint8_t { none, input, state, output, constant, arena, kept };
 
 struct Buffer {
   MemoryKind kind = MemoryKind::none;
   int32_t index = 0;  // which input, state, output or constant
-  size_t offset = 0;  // arena: bytes from its start
+  size_t offset = 0;  // arena, kept: bytes from the start of it
   size_t bytes = 0;
   int32_t first = 0, last = 0;  // steps during which it is alive (arena)
 };
@@ -43,12 +52,15 @@ struct MemoryPlan {
   std::vector<Buffer> scratch;       // by step (node index)
   std::vector<Update> late_updates;  // states that could not be overwritten in place: copied after the last step
   size_t arena_bytes = 0;
+  size_t kept_bytes = 0;         // of results of steps that run once, which no other result may overwrite
   size_t lower_bound_bytes = 0;  // the largest sum of live buffers at any step
 };
 
 namespace passes {
-// Lifetimes, in-place reuse and offsets. `scratch_bytes` by node index.
-MemoryPlan memory(const PlacedGraph& placed, const Backend& backend, const std::vector<size_t>& scratch_bytes);
+// Lifetimes, in-place reuse and offsets. `scratch_bytes` and `once` by node index. Steps that run once run before all
+// others, in their order; what only they read lies in the arena.
+MemoryPlan memory(const PlacedGraph& placed, const Backend& backend, const std::vector<size_t>& scratch_bytes,
+                  const std::vector<bool>& once);
 }  // namespace passes
 
 }  // namespace freight

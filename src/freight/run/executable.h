@@ -18,6 +18,8 @@ struct RunOptions {
   bool deterministic = false;  // no plan-time measurement: fixed kernel choices
   Recompute recompute = Recompute::none;
   DType compute = DType::f32;  // bf16 or f16: mixed precision (passes/autocast.cpp)
+  // The states keep their elements: what depends on them alone (folded, packed weights) is computed at the first run.
+  bool frozen = false;
   friend bool operator==(const RunOptions&, const RunOptions&) = default;
 };
 
@@ -42,8 +44,10 @@ class Executable {
   // Runs once. `inputs` in the order of graph.leaves(Op::input), `outputs` in that of graph.outputs: dense row-major
   // memory of the right type (checked once per address change, not per element), read and written in place.
   void run(const std::vector<Array>& inputs, const std::vector<Array>& outputs);
-  // The same with a timer around every step: seconds per step of the plan.
+  // The same with a timer around every step: seconds per step of the plan, 0 for those that run once.
   std::vector<double> run_timed(const std::vector<Array>& inputs, const std::vector<Array>& outputs);
+  // Frozen states have changed all the same: what depends on them alone is computed again at the next run.
+  void thaw() { prepared_ = false; }
   const Plan& plan() const { return *plan_; }
 
  private:
@@ -54,6 +58,7 @@ class Executable {
   struct Bound;
   std::shared_ptr<const Plan> plan_;
   std::unique_ptr<Bound> bound_;
+  bool prepared_ = false;  // the steps that run once have run
 };
 
 }  // namespace freight

@@ -3,6 +3,7 @@
 
 #include <malloc.h>
 
+#include <algorithm>
 #include <list>
 
 #include "freight/base/error.h"
@@ -23,7 +24,10 @@ constexpr size_t kStreamBytes = size_t{32} << 20;
 
 Plan::Plan(const Graph& graph, const RunOptions& options) : source_(graph), options_(options) {
   Backend& device = backend(options.backend);
-  placed_ = passes::layout(run_pipeline(graph, device, options.recompute, options.compute), device);
+  const States states = options.frozen ? States::frozen : States::change;
+  placed_ = passes::layout(run_pipeline(graph, device, options.recompute, options.compute, states), device,
+                           {states, options.deterministic});
+  const std::vector<bool> once = passes::once_steps(placed_, states);
   const Graph& g = placed_.graph;
   std::vector<size_t> scratch(g.nodes.size());
   for (size_t i = 0; i < g.nodes.size(); ++i) {
@@ -37,7 +41,7 @@ Plan::Plan(const Graph& graph, const RunOptions& options) : source_(graph), opti
       written += g.type(v).bytes();
     }
     spec.stream_outputs = written > kStreamBytes;
-    PlanStep step{static_cast<int32_t>(i), nullptr, cost(g, n)};
+    PlanStep step{static_cast<int32_t>(i), nullptr, cost(g, n), once[i]};
     try {
       step.kernel = device.prepare(spec);
     } catch (const Error& e) {
@@ -47,7 +51,10 @@ Plan::Plan(const Graph& graph, const RunOptions& options) : source_(graph), opti
     scratch[i] = step.kernel->scratch_bytes();
     steps_.push_back(std::move(step));
   }
-  memory_ = passes::memory(placed_, device, scratch);
+  const auto replayed =
+      std::stable_partition(steps_.begin(), steps_.end(), [](const PlanStep& step) { return step.once; });
+  once_steps_ = static_cast<size_t>(replayed - steps_.begin());
+  memory_ = passes::memory(placed_, device, scratch, once);
   // The passes leave their garbage in the heap, where the arena of a large plan does not fit in.
   if (memory_.arena_bytes > kStreamBytes) malloc_trim(0);
 }
@@ -55,6 +62,7 @@ Plan::Plan(const Graph& graph, const RunOptions& options) : source_(graph), opti
 Cost Plan::total_cost() const {
   Cost total;
   for (const PlanStep& s : steps_) {
+    if (s.once) continue;
     total.flops += s.cost.flops;
     total.bytes += s.cost.bytes;
   }
@@ -88,7 +96,7 @@ std::string describe(const Plan& plan, const PlanStep& step) {
 }
 
 std::string print(const Plan& plan) {
-  static constexpr const char* kKinds[] = {"none", "input", "state", "output", "constant", "arena"};
+  static constexpr const char* kKinds[] = {"none", "input", "state", "output", "constant", "arena", "kept"};
   const Graph& g = plan.graph();
   const auto operand = [&](Value v) {
     const Place& p = plan.placed().place(v);
@@ -97,13 +105,15 @@ std::string print(const Plan& plan) {
         cat(g.type(v),
             same_layout(g.type(v).shape, p.layout, Layout::row_major(g.type(v).shape)) ? "" : to_string(p.layout), "@",
             kKinds[static_cast<int>(b.kind)]);
-    return b.kind == MemoryKind::arena ? cat(text, "+", b.offset) : cat(text, ".", b.index);
+    return b.kind == MemoryKind::arena || b.kind == MemoryKind::kept ? cat(text, "+", b.offset)
+                                                                     : cat(text, ".", b.index);
   };
   std::string out =
       cat("plan ", plan.options().backend, ": ", plan.steps().size(), " steps, arena ", plan.arena_bytes(), " bytes\n");
   for (size_t i = 0; i < plan.steps().size(); ++i) {
     const Node& n = g.nodes[static_cast<size_t>(plan.steps()[i].node)];
-    out += cat(i, " ", op_label(n, SIZE_MAX), n.scope.empty() ? "" : cat(" @", n.scope));
+    out +=
+        cat(i, plan.steps()[i].once ? " once " : " ", op_label(n, SIZE_MAX), n.scope.empty() ? "" : cat(" @", n.scope));
     for (Value v : n.inputs) out += " " + operand(v);
     out += " ->";
     for (Value v : n.outputs) out += " " + operand(v);

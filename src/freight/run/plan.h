@@ -16,6 +16,7 @@ struct PlanStep {
   int32_t node = -1;  // in plan.graph().nodes
   std::unique_ptr<Kernel> kernel;
   Cost cost;
+  bool once = false;  // depends on frozen states alone: runs before all others, at an Executable's first run
 };
 
 class Plan {
@@ -27,11 +28,14 @@ class Plan {
   const Graph& graph() const { return placed_.graph; }  // as lowered
   const PlacedGraph& placed() const { return placed_; }
   const MemoryPlan& memory() const { return memory_; }
+  // Those that run once come first.
   const std::vector<PlanStep>& steps() const { return steps_; }
+  size_t once_steps() const { return once_steps_; }
   const RunOptions& options() const { return options_; }
   size_t arena_bytes() const { return memory_.arena_bytes; }
+  size_t kept_bytes() const { return memory_.kept_bytes; }  // of what the steps that run once leave
   size_t lower_bound_bytes() const { return memory_.lower_bound_bytes; }
-  // Sum over all steps.
+  // Sum over all steps of a replay.
   Cost total_cost() const;
   // Kernels keep no addresses but may keep scratch of their own: one run at a time.
   std::mutex& run_mutex() const { return run_mutex_; }
@@ -42,6 +46,7 @@ class Plan {
   PlacedGraph placed_;
   MemoryPlan memory_;
   std::vector<PlanStep> steps_;
+  size_t once_steps_ = 0;
   mutable std::mutex run_mutex_;
 };
 

@@ -38,9 +38,12 @@ Profile profile(Executable& executable, const std::vector<Array>& inputs, const 
   p.total_ms = median(whole) * 1e3;
   p.arena_bytes = plan.arena_bytes();
   p.lower_bound_bytes = plan.lower_bound_bytes();
+  p.kept_bytes = plan.kept_bytes();
+  p.once_steps = plan.once_steps();
   p.cache = plan_cache_stats();
   for (size_t i = 0; i < times.size(); ++i) {
     const PlanStep& s = plan.steps()[i];
+    if (s.once) continue;
     const Node& n = plan.graph().nodes[static_cast<size_t>(s.node)];
     const double t = median(std::move(times[i]));
     StepProfile row{

@@ -17,10 +17,11 @@ struct StepProfile {
 };
 
 struct Profile {
-  std::vector<StepProfile> steps;
-  double total_ms = 0;  // median of whole replays, without timers between the steps
-  double steps_ms = 0;  // sum of the steps' medians
+  std::vector<StepProfile> steps;  // of a replay
+  double total_ms = 0;             // median of whole replays, without timers between the steps
+  double steps_ms = 0;             // sum of the steps' medians
   size_t arena_bytes = 0, lower_bound_bytes = 0;
+  size_t kept_bytes = 0, once_steps = 0;  // of frozen states: what was computed from them at the first run
   PlanCacheStats cache;
 };
 

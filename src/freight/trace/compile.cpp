@@ -85,6 +85,12 @@ CompiledFunction& CompiledFunction::operator=(CompiledFunction&&) noexcept = def
 
 size_t CompiledFunction::traces() const { return state_->traces; }
 
+void CompiledFunction::thaw() {
+  for (const auto& l : state_->lowered) {
+    if (l->executable) l->executable->thaw();
+  }
+}
+
 CompiledFunction::Lowered& CompiledFunction::lower(const Argument* first, size_t count, Body body, void* context) {
   auto& all = state_->lowered;
   for (size_t i = all.size(); i-- > 0;) {
@@ -127,6 +133,7 @@ std::shared_ptr<const Plan> CompiledFunction::plan(const Argument* first, size_t
     options.deterministic = state_->options.deterministic;
     options.recompute = state_->options.recompute;
     options.compute = state_->options.compute;
+    options.frozen = state_->options.frozen;
     l.plan = plan_for(l.tape->graph(), options);
   }
   return l.plan;

@@ -22,6 +22,7 @@ struct CompileOptions {
   bool deterministic = false;                 // fixed kernel choices, no measurement
   Recompute recompute = Recompute::none;      // activations that are made again instead of kept
   DType compute = DType::f32;                 // bf16 or f16: mixed precision, with f32 states and results
+  bool frozen = false;                        // states keep their elements: folded and packed weights are made once
   std::vector<std::string> input_names = {};  // of the arguments, for plans and messages; default x0, x1, ...
 };
 
@@ -60,6 +61,8 @@ class CompiledFunction {
   Executable& executable(const Argument* first, size_t count, Body body, void* context);
   // The states that the step reads and updates, in the order of the graph's leaves; the arrays share their memory.
   std::vector<Array> states(const Argument* first, size_t count, Body body, void* context);
+  // Tells all plans that frozen states have changed.
+  void thaw();
   // How many signatures were traced so far.
   size_t traces() const;
 
@@ -168,6 +171,8 @@ class Compiled {
     const Argument in[] = {Argument(a)..., Argument()};
     return function_.states(in, sizeof...(A), body<sizeof...(A), false>(), &f_);
   }
+  // Frozen states have changed all the same: each plan computes what depends on them alone at its next run.
+  void thaw() { function_.thaw(); }
   size_t traces() const { return function_.traces(); }
 
  private:

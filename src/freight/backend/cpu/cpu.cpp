@@ -36,10 +36,15 @@ class CpuBackend final : public Backend {
   bool fuses() const override { return true; }
   bool aliases_views() const override { return true; }
   bool has_epilogue(const Graph& graph, const Node& node, const Epilogue& epilogue) const override {
-    return dnnl_multiplies(graph.type(node.out()).dtype) && !epilogue.residual;
+    return dnnl_multiplies(graph.type(node.out()).dtype) &&
+           (!epilogue.residual || (node.op == Op::conv && conv_adds_residual(graph, node)));
   }
   LayoutPlan layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) const override {
-    return cpu_layouts(graph, node, given);
+    return cpu_layouts(graph, node, given, {});
+  }
+  LayoutPlan layouts_of_frozen(const Graph& graph, const Node& node, const std::vector<Layout>& given,
+                               const FrozenInputs& frozen) const override {
+    return cpu_layouts(graph, node, given, frozen);
   }
 
   // Pointwise results of a region without reductions that are read inside: one program, or the pointwise one runs last.
@@ -56,8 +61,8 @@ class CpuBackend final : public Backend {
   }
 
   std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
-    for (const auto make : {make_reorder, make_tile_step, make_matmul, make_conv, make_pool, make_index, make_concat,
-                            make_pad, make_attention}) {
+    for (const auto make : {make_packing, make_reorder, make_tile_step, make_matmul, make_conv, make_pool, make_index,
+                            make_concat, make_pad, make_attention}) {
       if (auto kernel = make(spec)) return kernel;
     }
     return ref_->prepare(spec);

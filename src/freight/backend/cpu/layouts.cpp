@@ -29,16 +29,17 @@ LayoutPlan all_alike(const Graph& graph, const Node& node, Layout (*layout)(cons
 
 }  // namespace
 
-LayoutPlan cpu_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) {
+LayoutPlan cpu_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
+                       const FrozenInputs& frozen) {
   const DType dtype = graph.type(node.out()).dtype;
   if (info(node.op).kind == OpKind::pool && (dtype == DType::f32 || dtype == DType::bf16)) {
     return all_alike(graph, node, Layout::channels_last);
   }
   if (dnnl_multiplies(dtype)) {
-    if (node.op == Op::matmul) return matmul_layouts(graph, node, given);
+    if (node.op == Op::matmul) return matmul_layouts(graph, node, given, frozen);
     if (dtype == DType::f32 && (node.op == Op::attention || node.op == Op::attention_grad))
       return attention_layouts(graph, node, given);
-    if (info(node.op).kind == OpKind::convolve) return conv_layouts(graph, node, given);
+    if (info(node.op).kind == OpKind::convolve) return conv_layouts(graph, node, given, frozen);
   }
   if (node.op == Op::concat || node.op == Op::pad) return follow_first(graph, node, given);
   return all_alike(graph, node, Layout::row_major);

@@ -47,13 +47,17 @@ dnnl::memory::desc plain(const Operand& o) {
 
 }  // namespace
 
-LayoutPlan matmul_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) {
+LayoutPlan matmul_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
+                          const FrozenInputs& frozen) {
   LayoutPlan plan;
   for (size_t i = 0; i < given.size(); ++i) {
     const Shape& s = graph.type(node.inputs[i]).shape;
     plan.in.push_back(i < 2 && usable(s, given[i]) ? given[i] : Layout::row_major(s));
   }
   plan.out.push_back(Layout::row_major(graph.type(node.out()).shape));
+  const Type& w = graph.type(node.in(1));
+  if (weight_frozen(frozen) && w.dtype == DType::f32 && w.shape.rank() == 2 && w.numel() > 0)
+    plan.in[1] = panel_layout(w.shape, attrs<MatmulAttrs>(node).trans_b ? 0 : 1);
   return plan;
 }
 
@@ -144,13 +148,17 @@ std::unique_ptr<Kernel> make_matmul(const StepSpec& spec) {
     return nullptr;
   }
   const auto& a = attrs<MatmulAttrs>(*spec.node);
-  const Operand lhs = oriented(spec.in[0], a.trans_a), rhs = oriented(spec.in[1], a.trans_b);
+  Operand weight = spec.in[1];
+  const bool packed = is_own_packing(weight.layout);
+  if (packed) weight.layout = Layout::row_major(weight.type.shape);  // strides that are not looked at
+  const Operand lhs = oriented(spec.in[0], a.trans_a), rhs = oriented(weight, a.trans_b);
   if (lhs.type.numel() == 0) return nullptr;  // oneDNN divides by the extent of an empty sum
   std::vector<Candidate> candidates;
   GemmProblem p;
   const bool own = spec.out[0].type.dtype == DType::f32 && gemm_problem(spec, lhs, rhs, p);
+  p.packed = packed;
   if (own) candidates.push_back({"gemm", [&] { return std::make_unique<GemmKernel>(p, a.epilogue); }});
-  if (!a.epilogue.residual) candidates.push_back({"dnnl", [&] { return by_dnnl(spec, lhs, rhs); }});
+  if (!a.epilogue.residual && !packed) candidates.push_back({"dnnl", [&] { return by_dnnl(spec, lhs, rhs); }});
   FREIGHT_CHECK(!candidates.empty(), "residual epilogue on odd strides");
   // Unmeasured: oneDNN, but not over rows that share cache sets; its AVX-512 kernels copy those.
   const bool shares_sets = gemm_table().lanes == 8 && p.b_col == 1 && p.b_row % 512 == 0 && p.k >= 256 && p.n >= 64;

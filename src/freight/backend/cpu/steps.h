@@ -16,12 +16,23 @@ std::shared_ptr<const Graph> body_of(const StepSpec& spec);
 
 // matmul with transposes, batch axes, bias and relu (f32, bf16 by oneDNN).
 std::unique_ptr<Kernel> make_matmul(const StepSpec& spec);
-LayoutPlan matmul_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given);
+LayoutPlan matmul_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
+                          const FrozenInputs& frozen);
 
 // conv, conv_grad_input, conv_grad_weight (f32, bf16), by oneDNN; activations channels-last, weights as the primitive
 // wants them.
 std::unique_ptr<Kernel> make_conv(const StepSpec& spec);
-LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given);
+LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
+                        const FrozenInputs& frozen);
+// Whether the kernel of this convolution adds a residual.
+bool conv_adds_residual(const Graph& graph, const Node& node);
+
+// Frozen weights for kernels of our own: (N, K, 1...) or (K, N) as panels of columns N, (O, C, 3, 3) as Winograd's
+// filters; and the copy into such a layout.
+Layout panel_layout(const Shape& weight, int column_axis);
+Layout winograd_layout(const Shape& weight);
+bool is_own_packing(const Layout& layout);
+std::unique_ptr<Kernel> make_packing(const StepSpec& spec);
 
 // copy to and from packed weights (between plain layouts it is a tile program); concat and pad as strided copies.
 std::unique_ptr<Kernel> make_reorder(const StepSpec& spec);
@@ -36,7 +47,9 @@ std::unique_ptr<Kernel> make_index(const StepSpec& spec);
 std::unique_ptr<Kernel> make_attention(const StepSpec& spec);
 LayoutPlan attention_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given);
 
-// What CpuBackend::layouts answers.
-LayoutPlan cpu_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given);
+// What CpuBackend answers to layouts (frozen: nothing) and layouts_of_frozen.
+LayoutPlan cpu_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
+                       const FrozenInputs& frozen);
+inline bool weight_frozen(const FrozenInputs& frozen) { return frozen.inputs.size() > 1 && frozen.inputs[1]; }
 
 }  // namespace freight::cpu

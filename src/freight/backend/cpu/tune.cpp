@@ -142,43 +142,52 @@ class Times {
 
 }  // namespace
 
-std::unique_ptr<Kernel> choose(const StepSpec& spec, const std::vector<Candidate>& candidates) {
-  if (candidates.size() == 1 || spec.deterministic || env::get("FREIGHT_TUNE") == "0") return candidates[0].make();
-  const std::string step = signature(spec);
+size_t fastest(const std::string& step, const std::vector<Alternative>& alternatives) {
+  if (alternatives.size() == 1 || env::get("FREIGHT_TUNE") == "0") return 0;
   std::string choice;
   if (memory().find(step, choice)) {
-    for (const Candidate& c : candidates) {
-      if (c.name == choice) return c.make();
+    for (size_t i = 0; i < alternatives.size(); ++i) {
+      if (alternatives[i].name == choice) return i;
     }
   }
-  std::vector<std::unique_ptr<Kernel>> kernels;
-  size_t scratch = 0;
-  for (const Candidate& c : candidates) {
-    kernels.push_back(c.make());
-    scratch = std::max(scratch, kernels.back()->scratch_bytes());
+  struct Run {
+    std::unique_ptr<Kernel> kernel;
+    Buffers buffers;
+    Times times;
+  };
+  std::vector<Run> runs;
+  for (const Alternative& a : alternatives) {
+    auto kernel = a.make();
+    const size_t scratch = kernel->scratch_bytes();
+    runs.push_back({std::move(kernel), Buffers(a.spec, scratch), {}});
+    runs.back().kernel->run(runs.back().buffers.operands());
   }
-  const Buffers buffers(spec, scratch);
-  std::vector<Times> times(kernels.size());
-  for (const auto& k : kernels) k->run(buffers.operands());
   const auto all = [&](bool (Times::*what)() const) {
-    return std::all_of(times.begin(), times.end(), [&](const Times& t) { return (t.*what)(); });
+    return std::all_of(runs.begin(), runs.end(), [&](const Run& r) { return (r.times.*what)(); });
   };
   while (!all(&Times::done)) {
-    for (size_t i = 0; i < kernels.size(); ++i) times[i].run(*kernels[i], buffers.operands());
+    for (Run& r : runs) r.times.run(*r.kernel, r.buffers.operands());
   }
   // On a machine too busy to tell, only what is far better is taken, and not remembered: the next process may see more.
   const bool settled = all(&Times::settled);
   size_t winner = 0;
-  for (size_t i = 1; i < kernels.size(); ++i) {
+  for (size_t i = 1; i < runs.size(); ++i) {
     const double margin = winner != 0 ? 1.0 : settled ? kMargin : kBusyMargin;
-    if (times[i].best() < times[winner].best() * margin) winner = i;
+    if (runs[i].times.best() < runs[winner].times.best() * margin) winner = i;
   }
   std::string text = "tune " + step + ":";
-  for (size_t i = 0; i < kernels.size(); ++i)
-    text += cat(" ", candidates[i].name, " ", fixed(times[i].best() * 1e6, 1), " us");
+  for (size_t i = 0; i < runs.size(); ++i)
+    text += cat(" ", alternatives[i].name, " ", fixed(runs[i].times.best() * 1e6, 1), " us");
   log::debug(text);
-  if (settled) memory().remember(step, candidates[winner].name);
-  return std::move(kernels[winner]);
+  if (settled) memory().remember(step, alternatives[winner].name);
+  return winner;
+}
+
+std::unique_ptr<Kernel> choose(const StepSpec& spec, const std::vector<Candidate>& candidates) {
+  if (candidates.size() == 1 || spec.deterministic) return candidates[0].make();
+  std::vector<Alternative> alternatives;
+  for (const Candidate& c : candidates) alternatives.push_back({c.name, spec, c.make});
+  return candidates[fastest(signature(spec), alternatives)].make();
 }
 
 }  // namespace freight::cpu

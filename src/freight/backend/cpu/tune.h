@@ -15,6 +15,17 @@ struct Candidate {
   std::function<std::unique_ptr<Kernel>()> make;
 };
 
+// A candidate with operands in layouts of its own.
+struct Alternative {
+  std::string name;
+  StepSpec spec;
+  std::function<std::unique_ptr<Kernel>()> make;
+};
+
+// Which alternative is fastest, measured on zeros or remembered under `step`. The first one where FREIGHT_TUNE=0
+// forbids measurement.
+size_t fastest(const std::string& step, const std::vector<Alternative>& alternatives);
+
 // The fastest candidate for the step, measured on zeros or remembered. The first one where spec.deterministic or
 // FREIGHT_TUNE=0 forbids measurement. Candidates must compute the same from the same layouts.
 std::unique_ptr<Kernel> choose(const StepSpec& spec, const std::vector<Candidate>& candidates);

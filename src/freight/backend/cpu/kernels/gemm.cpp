@@ -48,10 +48,11 @@ Gemm::Gemm(const GemmProblem& problem) : p_(problem) {
   const GemmTable& table = gemm_table();
   rows_ = table.rows;
   width_ = 2 * table.lanes;
-  flipped_ = p_.batch == 1 && p_.b_col != 1 && p_.b_row == 1 && p_.m <= 2 * width_ && p_.n > p_.m;
+  flipped_ = !p_.packed && p_.batch == 1 && p_.b_col != 1 && p_.b_row == 1 && p_.m <= 2 * width_ && p_.n > p_.m;
   m_ = flipped_ ? p_.n : p_.m;
   n_ = flipped_ ? p_.m : p_.n;
   tiles_ = ceil_div(m_, rows_);
+  if (!flipped_) rows_ = even_block(m_, rows_);  // no tile of few rows at the end
   panels_ = ceil_div(n_, width_);
   k_block_ = std::min(p_.k, ceil_div(even_block(p_.k, kDepth), 4) * 4);
   const int64_t threads = thread_count();
@@ -65,14 +66,19 @@ Gemm::Gemm(const GemmProblem& problem) : p_(problem) {
     // A block read in place must be short enough for the first-level cache and free of steps that fall on the same
     // cache sets, or be read once.
     const auto shares_sets = [](ptrdiff_t step) { return step * static_cast<ptrdiff_t>(sizeof(float)) % 512 == 0; };
-    pack_columns_ = p_.b_col != 1 || (tiles_ > 1 && (p_.k > 256 || (p_.k > 16 && shares_sets(p_.b_row))));
+    pack_columns_ =
+        !p_.packed && (p_.b_col != 1 || (tiles_ > 1 && (p_.k > 256 || (p_.k > 16 && shares_sets(p_.b_row)))));
     pack_rows_ = (p_.a_col != 1 && p_.a_row != 1) || (panels_ > 2 && p_.k > 64) ||
                  (p_.a_col != 1 && p_.k > 16 && shares_sets(p_.a_col));
+    if (p_.packed && p_.a_col == 1 && m_ < rows_) pack_rows_ = false;  // the weight is read once: nothing to save
     const int64_t strip = k_block_ * static_cast<int64_t>(sizeof(float));
     panel_block_ = even_block(panels_, l2_bytes() * 6 / 10 / (strip * width_));
     tile_block_ = even_block(tiles_, l2_bytes() / 4 / (strip * rows_));
     if (parallel) cut(threads);
-    const int64_t panel_floats = pack_columns_ ? panel_block_ * width_ * k_block_ : n_ % width_ ? width_ * k_block_ : 0;
+    const int64_t panel_floats = p_.packed       ? 0
+                                 : pack_columns_ ? panel_block_ * width_ * k_block_
+                                 : n_ % width_   ? width_ * k_block_
+                                                 : 0;
     const int64_t row_floats = pack_rows_ ? tile_block_ * rows_ * k_block_ : 0;
     thread_bytes_ = static_cast<size_t>(panel_floats + row_floats) * sizeof(float);
   }
@@ -128,7 +134,7 @@ void Gemm::multiply(const Call& call, const Part& part) const {
     for (int64_t k0 = 0; k0 < p_.k; k0 += k_block_) {
       const int64_t steps = std::min(k_block_, p_.k - k0);
       const bool last = k0 + steps == p_.k;
-      const int64_t first_packed = pack_panels(call, panel0, panel1, k0, steps, packed);
+      const int64_t first_packed = p_.packed ? panel1 : pack_panels(call, panel0, panel1, k0, steps, packed);
       t.length = steps;
       t.accumulate = k0 > 0;
       t.relu = last && p_.relu;
@@ -145,8 +151,12 @@ void Gemm::multiply(const Call& call, const Part& part) const {
             const int64_t column = panel * width_, columns = std::min(width_, n_ - column);
             const int vectors = columns > lanes ? 2 : 1;
             const bool in_place = panel < first_packed;
-            t.b = in_place ? call.b + column + k0 * p_.b_row : packed + (panel - first_packed) * steps * width_;
-            t.b_step = in_place ? p_.b_row : width_;
+            if (p_.packed) {
+              t.b = call.b + column * p_.k + k0 * width_;
+            } else {
+              t.b = in_place ? call.b + column + k0 * p_.b_row : packed + (panel - first_packed) * steps * width_;
+            }
+            t.b_step = in_place && !p_.packed ? p_.b_row : width_;
             t.last_columns = static_cast<int>(columns - (vectors - 1) * lanes);
             t.c = call.c + row * p_.c_row + column;
             t.column_bias = !(last && call.bias) ? nullptr : columns < width_ ? bias_tail : call.bias + column;

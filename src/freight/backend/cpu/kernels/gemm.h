@@ -11,6 +11,7 @@ struct GemmProblem {
   ptrdiff_t a_row = 0, a_col = 1, b_row = 0, b_col = 1, c_row = 0;  // columns of c are contiguous
   ptrdiff_t a_batch = 0, b_batch = 0, c_batch = 0;
   bool relu = false;
+  bool packed = false;  // b is what pack_columns left; its strides do not count
 };
 
 class Gemm {

@@ -58,6 +58,27 @@ void sliced(int64_t first, int64_t last, F f) {
 
 }  // namespace
 
+int64_t filter_floats(int64_t c, int64_t o) { return kElements * odd_lines(panel_floats(c, o)); }
+
+namespace {
+// Taps `tap` apart, the filters of neighbouring results `lane`, of neighbouring channels `channel`.
+void transform(const float* w, float* u, int64_t o, int64_t c, ptrdiff_t tap, ptrdiff_t lane, ptrdiff_t channel) {
+  const WinogradTable& table = winograd_table();
+  const int64_t width = 2 * gemm_table().lanes, element = odd_lines(panel_floats(c, o));
+  parallel_for(o / table.lanes, [&](int64_t i) {
+    const int64_t first = i * table.lanes;
+    float* panel = u + first / width * width * c + first % width;
+    for (int64_t k = 0; k < c; ++k) {
+      table.filter(w + first * lane + k * channel, tap, lane, panel + k * width, element);
+    }
+  });
+}
+}  // namespace
+
+void transform_filters(const float* w, float* u, int64_t o, int64_t c, const int64_t* strides) {
+  transform(w, u, o, c, strides[3], strides[0], strides[1]);
+}
+
 bool winograd_fits(const ConvProblem& p) {
   const int64_t lanes = winograd_table().lanes;
   return p.kh == 3 && p.kw == 3 && p.stride_h == 1 && p.stride_w == 1 && p.pad_h <= 2 && p.pad_w <= 2 &&
@@ -75,24 +96,10 @@ Winograd::Winograd(const ConvProblem& problem, Weights weights) : p_(problem), w
   v_ = odd_lines(block_ * v_row_);
   m_ = odd_lines(block_ * p_.o);
   const size_t block_bytes = static_cast<size_t>(kElements * (v_ + m_)) * 4;
-  scratch_bytes_ = static_cast<size_t>(weight_bytes) + (large_ ? block_bytes : 0);
+  scratch_bytes_ =
+      (weights_ == Weights::transformed ? 0 : static_cast<size_t>(weight_bytes)) + (large_ ? block_bytes : 0);
   thread_bytes_ = large_ ? 0 : block_bytes;
   if (thread_bytes_ > 0) reserve_thread_scratch(thread_bytes_);
-}
-
-void Winograd::transform_weights(const float* w, float* u) const {
-  const WinogradTable& table = winograd_table();
-  const bool stored = weights_ == Weights::stored;
-  const int64_t lane = stored ? p_.c * 9 : 9, channel = stored ? 9 : p_.o * 9;
-  parallel_for(p_.o / table.lanes, [&](int64_t i) {
-    const int64_t o = i * table.lanes;
-    float* panel = u + o / width_ * width_ * p_.c + o % width_;
-    for (int64_t c = 0; c < p_.c; ++c) {
-      // The transposed convolution turns the filter by half a turn.
-      const float* filter = w + o * lane + c * channel + (stored ? 0 : 8);
-      table.filter(filter, stored ? 1 : -1, lane, panel + c * width_, u_);
-    }
-  });
 }
 
 void Winograd::inputs(const float* x, int64_t first, int64_t last, float* v) const {
@@ -112,37 +119,47 @@ void Winograd::products(const float* v, const float* u, float* m, int64_t count,
                    .accumulate = false});
 }
 
-void Winograd::outputs(const float* m, int64_t first, int64_t last, const float* bias, float* y) const {
+void Winograd::outputs(const float* m, int64_t first, int64_t last, const float* bias, const float* residual,
+                       float* y) const {
   for (int64_t tile = first; tile < last; ++tile, m += p_.o) {
     const Place at = place(p_, tile);
-    float* pixels = y + ((at.image * p_.oh + at.y) * p_.ow + at.x) * p_.o;
-    winograd_table().output(m, m_, p_.o, bias, p_.relu, pixels, p_.ow * p_.o, p_.o,
-                            static_cast<int>(std::min(kTile, p_.oh - at.y)),
+    const int64_t offset = ((at.image * p_.oh + at.y) * p_.ow + at.x) * p_.o;
+    winograd_table().output(m, m_, p_.o, {bias, residual ? residual + offset : nullptr, p_.relu}, y + offset,
+                            p_.ow * p_.o, p_.o, static_cast<int>(std::min(kTile, p_.oh - at.y)),
                             static_cast<int>(std::min(kTile, p_.ow - at.x)));
   }
 }
 
-void Winograd::run(const float* x, const float* w, const float* bias, float* y, void* scratch) const {
+void Winograd::run(const float* x, const float* w, const float* bias, const float* residual, float* y,
+                   void* scratch) const {
   const int64_t tiles = tile_count(p_);
-  auto* u = static_cast<float*>(scratch);
-  transform_weights(w, u);
+  const float* u = w;
+  auto* v = static_cast<float*>(scratch);
+  if (weights_ != Weights::transformed) {
+    // The transposed convolution turns the filter by half a turn.
+    const bool stored = weights_ == Weights::stored;
+    transform(w + (stored ? 0 : 8), v, p_.o, p_.c, stored ? 1 : -1, stored ? p_.c * 9 : 9, stored ? 9 : p_.o * 9);
+    u = v;
+    v += kElements * u_;
+  }
   if (!large_) {
     parallel_for(ceil_div(tiles, block_), [&](int64_t i) {
       const int64_t first = i * block_, last = std::min(tiles, first + block_);
-      auto* v = static_cast<float*>(thread_scratch(thread_bytes_));
-      float* m = v + kElements * v_;
-      inputs(x, first, last, v);
-      for (int64_t e = 0; e < kElements; ++e) products(v, u, m, last - first, e);
-      outputs(m, first, last, bias, y);
+      auto* block = static_cast<float*>(thread_scratch(thread_bytes_));
+      float* m = block + kElements * v_;
+      inputs(x, first, last, block);
+      for (int64_t e = 0; e < kElements; ++e) products(block, u, m, last - first, e);
+      outputs(m, first, last, bias, residual, y);
     });
     return;
   }
-  float *v = u + kElements * u_, *m = v + kElements * v_;
+  float* m = v + kElements * v_;
   for (int64_t start = 0; start < tiles; start += block_) {
     const int64_t end = std::min(tiles, start + block_);
     sliced(start, end, [&](int64_t first, int64_t last) { inputs(x, first, last, v + (first - start) * v_row_); });
     parallel_for(kElements, [&](int64_t e) { products(v, u, m, end - start, e); });
-    sliced(start, end, [&](int64_t first, int64_t last) { outputs(m + (first - start) * p_.o, first, last, bias, y); });
+    sliced(start, end,
+           [&](int64_t first, int64_t last) { outputs(m + (first - start) * p_.o, first, last, bias, residual, y); });
   }
 }
 

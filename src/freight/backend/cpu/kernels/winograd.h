@@ -16,17 +16,17 @@ class Winograd {
  public:
   // y = conv(x, w) of the problem; or, with `transposed`, dx from dy: the problem then has dy as x and dx as y (its
   // padding 2 less that of the convolution), and w is the convolution's.
-  enum class Weights : uint8_t { stored, transposed };
+  // `transformed`: w is what transform_filters left.
+  enum class Weights : uint8_t { stored, transposed, transformed };
   Winograd(const ConvProblem& problem, Weights weights);
-  // bias (o) may be null.
-  void run(const float* x, const float* w, const float* bias, float* y, void* scratch) const;
+  // bias (o) and residual (like y) may be null.
+  void run(const float* x, const float* w, const float* bias, const float* residual, float* y, void* scratch) const;
   size_t scratch_bytes() const { return scratch_bytes_; }
 
  private:
-  void transform_weights(const float* w, float* u) const;
   void inputs(const float* x, int64_t first, int64_t last, float* v) const;
   void products(const float* v, const float* u, float* m, int64_t count, int64_t task) const;
-  void outputs(const float* m, int64_t first, int64_t last, const float* bias, float* y) const;
+  void outputs(const float* m, int64_t first, int64_t last, const float* bias, const float* residual, float* y) const;
 
   ConvProblem p_;
   Weights weights_;
@@ -35,6 +35,10 @@ class Winograd {
   int64_t v_row_ = 0, v_ = 0, m_ = 0, u_ = 0;  // strides: a tile of v; elements of v (tiles, C), m (tiles, O) and u
   size_t scratch_bytes_ = 0, thread_bytes_ = 0;
 };
+
+// w (O, C, 3, 3), of any strides with rows of the filter three taps apart, as U: for Weights::transformed.
+void transform_filters(const float* w, float* u, int64_t o, int64_t c, const int64_t* strides);
+int64_t filter_floats(int64_t c, int64_t o);
 
 // dw of the convolution from x and dy. Sums run over tiles in one order whatever the number of threads.
 class WinogradGradWeight {

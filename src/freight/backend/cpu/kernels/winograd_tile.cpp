@@ -123,7 +123,7 @@ void patch(const WinogradPatch& p, int64_t channels, const WinogradTable::Out& o
   }
 }
 
-void output(const float* m, ptrdiff_t element, int64_t channels, const float* bias, bool relu, float* pixels,
+void output(const float* m, ptrdiff_t element, int64_t channels, const WinogradTable::Finish& finish, float* pixels,
             ptrdiff_t row, ptrdiff_t col, int rows, int cols) {
   const D d;
   V x[36], y[16];
@@ -131,11 +131,12 @@ void output(const float* m, ptrdiff_t element, int64_t channels, const float* bi
 #pragma GCC unroll 36
     for (int e = 0; e < 36; ++e) x[e] = hn::LoadU(d, m + e * element + c);
     both_sides<OutputTransform>(x, y);
-    const V b = bias ? hn::LoadU(d, bias + c) : hn::Zero(d);
+    const V b = finish.bias ? hn::LoadU(d, finish.bias + c) : hn::Zero(d);
     for (int i = 0; i < rows; ++i) {
       for (int j = 0; j < cols; ++j) {
         V v = hn::Add(y[i * 4 + j], b);
-        if (relu) v = hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v);
+        if (finish.residual) v = hn::Add(v, hn::LoadU(d, finish.residual + i * row + j * col + c));
+        if (finish.relu) v = hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v);
         hn::StoreU(v, d, pixels + i * row + j * col + c);
       }
     }

@@ -27,8 +27,13 @@ struct WinogradTable {
   };
   void (*input)(const WinogradPatch& patch, int64_t channels, const Out& out);     // 6x6 pixels, B^T d B
   void (*gradient)(const WinogradPatch& patch, int64_t channels, const Out& out);  // 4x4 pixels, A dy A^T
-  // Channel c of product e is at m[e * element + c]; bias (channels) may be null.
-  void (*output)(const float* m, ptrdiff_t element, int64_t channels, const float* bias, bool relu, float* pixels,
+  // What is done to a result before it is stored: bias (channels) and residual (at the pixels' offsets) may be null.
+  struct Finish {
+    const float *bias, *residual;
+    bool relu;
+  };
+  // Channel c of product e is at m[e * element + c].
+  void (*output)(const float* m, ptrdiff_t element, int64_t channels, const Finish& finish, float* pixels,
                  ptrdiff_t row, ptrdiff_t col, int rows, int cols);
   // One vector of filters, tap t of lane l at w[t * tap + l * lane]: element e to dst[e * element + l].
   void (*filter)(const float* w, ptrdiff_t tap, ptrdiff_t lane, float* dst, ptrdiff_t element);

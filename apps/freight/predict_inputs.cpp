@@ -1,0 +1,228 @@
+// See predict_inputs.h.
+#include "predict_inputs.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "freight/base/strings.h"
+#include "freight/io/image.h"
+#include "freight/train/signals.h"
+
+namespace freight::app {
+
+namespace fs = std::filesystem;
+
+LineReader::LineReader(const std::string& path) : path_(path) {
+  if (path == "-") {
+    fd_ = STDIN_FILENO;
+    return;
+  }
+  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd_ < 0) fail(ErrorKind::data, path, "cannot open: ", std::strerror(errno));
+  uint8_t magic[2] = {};
+  if (::pread(fd_, magic, 2, 0) == 2 && io::is_gzip({magic, 2})) {
+    const io::Bytes bytes = io::read_file_gunzip(path);
+    buffer_.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    end_ = true;
+  }
+}
+
+LineReader::~LineReader() {
+  if (fd_ > STDIN_FILENO) ::close(fd_);
+}
+
+LineReader::Got LineReader::next(std::string& line) {
+  for (;;) {
+    const size_t found = buffer_.find('\n', at_);
+    if (found != std::string::npos || (end_ && at_ < buffer_.size())) {
+      const size_t last = std::min(found, buffer_.size());
+      line = buffer_.substr(at_, last - at_);
+      if (ends_with(line, "\r")) line.pop_back();
+      at_ = std::min(last + 1, buffer_.size());
+      ++number_;
+      return Got::line;
+    }
+    if (end_) return Got::end;
+    buffer_.erase(0, at_);
+    at_ = 0;
+    pollfd ready{fd_, POLLIN, 0};
+    if (::poll(&ready, 1, 100) <= 0) return Got::wait;
+    char block[1 << 16];
+    const ssize_t n = ::read(fd_, block, sizeof block);
+    if (n < 0 && errno == EINTR) return Got::wait;
+    if (n < 0) fail(ErrorKind::data, path_ == "-" ? "standard input" : path_, "cannot read: ", std::strerror(errno));
+    end_ = n == 0;
+    buffer_.append(block, static_cast<size_t>(n));
+  }
+}
+
+InputStream::InputStream(const deploy::Predictor& predictor, Sources sources, int64_t workers, size_t ahead)
+    : predictor_(predictor),
+      text_(predictor.bundle().preprocessing.text()),
+      sources_(std::move(sources)),
+      ahead_(ahead) {
+  // One thread makes the tokens of texts: a tokenizer serves one at a time, and it is quick.
+  for (int64_t i = 0; i < (text_ ? 1 : std::max<int64_t>(workers, 1)); ++i) threads_.emplace_back([this] { work(); });
+}
+
+InputStream::~InputStream() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& t : threads_) t.join();
+  for (const Item* item : queue_) delete item;
+}
+
+// The entries of a folder, by bytes, before what is pending. Links to folders are not followed: they may lead in
+// circles.
+void InputStream::walk(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name[0] == '.') continue;
+    const bool is_folder = it->is_directory() && !it->is_symlink();
+    const bool wanted = text_ ? ends_with(name, ".txt") || ends_with(name, ".txt.gz") : io::is_picture_name(name);
+    if (is_folder || (wanted && !it->is_directory())) names.push_back(name + (is_folder ? "/" : ""));
+  }
+  if (error) fail(ErrorKind::data, folder, "cannot list: ", error.message());
+  std::sort(names.begin(), names.end(), std::greater<>());
+  for (const std::string& name : names) pending_.push_front((fs::path(folder) / name).string());
+}
+
+void InputStream::open(const std::string& file) { lines_ = std::make_unique<LineReader>(file); }
+
+InputStream::Pulled InputStream::pull_line(Input& input) {
+  std::string line;
+  for (;;) {
+    const LineReader::Got got = lines_->next(line);
+    if (got == LineReader::Got::wait) return Pulled::wait;
+    if (got == LineReader::Got::end) {
+      lines_.reset();
+      return Pulled::end;
+    }
+    if (line.find_first_not_of(" \t") == std::string::npos) continue;
+    input.place = text_ ? cat(lines_->path(), ":", lines_->number()) : line;
+    input.name = std::move(line);
+    return Pulled::item;
+  }
+}
+
+// The next input, by name alone; a line of a list for `wait` may follow later.
+InputStream::Pulled InputStream::pull(Input& input) {
+  if (next_text_ < sources_.texts.size()) {
+    input.name = sources_.texts[next_text_++];
+    input.place = "--text";
+    return Pulled::item;
+  }
+  for (;;) {
+    if (lines_) {
+      const Pulled got = pull_line(input);
+      if (got != Pulled::end) return got;
+    }
+    if (!pending_.empty()) {
+      const std::string path = pending_.front();
+      pending_.pop_front();
+      if (path.back() == '/') {
+        walk(path);
+        continue;
+      }
+      found_ = true;
+      if (text_) {
+        open(path);
+        continue;
+      }
+      input.name = input.place = path;
+      return Pulled::item;
+    }
+    if (!folder_.empty() && !found_) {
+      fail(ErrorKind::data, folder_, "holds no ", text_ ? "files of lines (.txt, .txt.gz)" : "pictures");
+    }
+    folder_.clear();
+    if (next_file_ == sources_.files.size()) return Pulled::end;
+    const std::string& file = sources_.files[next_file_++];
+    std::error_code ignored;
+    if (fs::is_directory(file, ignored)) {
+      folder_ = file;
+      found_ = false;
+      walk(file);
+    } else if (text_ || file == "-") {
+      open(file);
+    } else {
+      input.name = input.place = file;
+      return Pulled::item;
+    }
+  }
+}
+
+void InputStream::read(Input& input) const {
+  try {
+    input.sample = text_ ? predictor_.sample_of_text(input.name, input.place) : predictor_.sample_of_file(input.name);
+  } catch (const Error& e) {
+    input.fault = e;
+  }
+}
+
+void InputStream::work() {
+  for (;;) {
+    auto item = std::make_unique<Item>();
+    {
+      const std::lock_guard order(pull_mutex_);  // whoever pulls also queues: the queue has the order of the sources
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return stop_ || ended_ || queue_.size() < ahead_; });
+        if (stop_ || ended_) return;
+      }
+      Pulled got = Pulled::end;
+      std::optional<Error> fault;
+      try {
+        got = pull(item->input);
+      } catch (const Error& e) {
+        fault = e;
+      }
+      const std::lock_guard lock(mutex_);
+      waiting_ = got == Pulled::wait;
+      if (got == Pulled::item) {
+        queue_.push_back(item.get());
+      } else if (got == Pulled::end) {
+        fault_ = fault;
+        ended_ = true;
+      }
+      changed_.notify_all();
+      if (got != Pulled::item) continue;
+    }
+    Item* const queued = item.release();  // the queue's
+    read(queued->input);
+    const std::lock_guard lock(mutex_);
+    queued->ready = true;
+    changed_.notify_all();
+  }
+}
+
+std::vector<Input> InputStream::next(size_t most) {
+  std::vector<Input> got;
+  std::unique_lock lock(mutex_);
+  while (got.size() < most && !signals::stop_requested()) {
+    if (!queue_.empty() && queue_.front()->ready) {
+      const std::unique_ptr<Item> item(queue_.front());
+      queue_.pop_front();
+      got.push_back(std::move(item->input));
+      changed_.notify_all();
+      continue;
+    }
+    if (queue_.empty() && (ended_ || (waiting_ && !got.empty()))) break;
+    changed_.wait_for(lock, std::chrono::milliseconds(100));  // polls for a signal
+  }
+  if (got.empty() && fault_) throw Error(*fault_);
+  return got;
+}
+
+}  // namespace freight::app

@@ -1,0 +1,92 @@
+// What `freight predict` reads: pictures by path, pictures of folders, texts of lines, or paths from standard input, as
+// samples in their order. Threads read and decode ahead of the step, a bounded number of inputs.
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "freight/base/error.h"
+#include "freight/deploy/predictor.h"
+
+namespace freight::app {
+
+// A file's lines, or those of standard input ("-"), without their ends; gzip files are unpacked.
+class LineReader {
+ public:
+  // Throws Error(data) where the file cannot be read.
+  explicit LineReader(const std::string& path);
+  ~LineReader();
+  LineReader(const LineReader&) = delete;
+  LineReader& operator=(const LineReader&) = delete;
+  enum class Got { line, wait, end };  // wait: nothing for a tenth of a second
+  Got next(std::string& line);
+  int64_t number() const { return number_; }  // of the last line, from 1
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_, buffer_;
+  size_t at_ = 0;
+  int fd_ = -1;
+  bool end_ = false;
+  int64_t number_ = 0;
+};
+
+struct Sources {
+  std::vector<std::string> texts, files;  // files: pictures or files of lines, folders of them, or "-"
+};
+
+struct Input {
+  std::string name;   // the path or the text
+  std::string place;  // for messages: the path, or FILE:LINE
+  Array sample;       // not defined where the input is bad
+  std::optional<Error> fault;
+};
+
+class InputStream {
+ public:
+  // `workers` decode, at most `ahead` inputs before the one that next() gives.
+  InputStream(const deploy::Predictor& predictor, Sources sources, int64_t workers, size_t ahead);
+  ~InputStream();
+  InputStream(const InputStream&) = delete;
+  InputStream& operator=(const InputStream&) = delete;
+
+  // Up to `most` inputs, in order; fewer at the end (then none), when standard input has no more for now, or after a
+  // signal to stop. Throws what stopped the reading (a folder without pictures, a missing list).
+  std::vector<Input> next(size_t most);
+
+ private:
+  struct Item {
+    Input input;
+    bool ready = false;
+  };
+  enum class Pulled { item, wait, end };
+  Pulled pull(Input& input);
+  Pulled pull_line(Input& input);
+  void open(const std::string& file);
+  void walk(const std::string& folder);
+  void work();
+  void read(Input& input) const;
+
+  const deploy::Predictor& predictor_;
+  const bool text_;
+  Sources sources_;
+  size_t next_text_ = 0, next_file_ = 0, ahead_;
+  std::deque<std::string> pending_;  // entries of folders that are being walked, the next one first
+  std::unique_ptr<LineReader> lines_;
+  std::string folder_;  // the argument that is being walked
+  bool found_ = false;  // something in it
+
+  std::mutex pull_mutex_, mutex_;  // of the sources; of what follows. pull_mutex_ is taken first
+  std::condition_variable changed_;
+  std::deque<Item*> queue_;  // in order
+  bool ended_ = false, waiting_ = false, stop_ = false;
+  std::optional<Error> fault_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace freight::app

@@ -1,0 +1,51 @@
+// What `freight predict` writes: one line, CSV record or JSON document per sample on standard output or in a file, and
+// the probabilities as an npy file. Files appear when they are complete.
+#pragma once
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "freight/deploy/predictor.h"
+#include "freight/io/file.h"
+
+namespace freight::app {
+
+enum class Form { lines, csv, json, jsonl, none };
+
+struct OutputOptions {
+  Form form = Form::lines;
+  size_t top = 3;    // classes per sample, of lines, CSV and JSONL
+  std::string file;  // empty: standard output
+  std::string npy;   // empty: none
+};
+
+class PredictionWriter {
+ public:
+  PredictionWriter(const deploy::Predictor& predictor, const OutputOptions& options);
+  ~PredictionWriter();
+  PredictionWriter(const PredictionWriter&) = delete;
+  PredictionWriter& operator=(const PredictionWriter&) = delete;
+
+  // Rows (N, outputs) of the named samples; standard output is flushed. Throws Error(runtime) where it cannot be
+  // written.
+  void write(const std::vector<std::string>& names, const Array& rows);
+  // Puts the files under their names.
+  void commit();
+
+ private:
+  std::string text(const std::string& name, const float* row) const;
+  std::string values(const std::string& name, const float* row) const;
+  void put(const std::string& text);
+
+  const train::Bundle& bundle_;
+  const OutputOptions options_;
+  const bool probabilities_;
+  const int64_t outputs_;
+  size_t width_ = 0;  // of the first column of lines
+  std::unique_ptr<io::AtomicFile> file_;
+  std::FILE* rows_ = nullptr;  // of the npy file, whose header needs their number; without a name
+  int64_t count_ = 0;
+};
+
+}  // namespace freight::app

@@ -1,0 +1,134 @@
+// In a plan whose states are frozen, what a convolution's or matmul's result is multiplied with or shifted by per
+// channel moves into its weight and its bias, where it costs nothing (hoist.cpp computes them once): BatchNorm in
+// evaluation mode, y = x a + b with a = scale / sqrt(variance + eps) and b = shift - mean a, and hand-written scalings.
+//   (conv(x, w) + c) a + b = conv(x, w a) + (c a + b)
+#include <unordered_map>
+
+#include "freight/ir/builder.h"
+#include "freight/passes/passes.h"
+
+namespace freight::passes {
+
+std::vector<bool> frozen_values(const Graph& graph, States states) {
+  std::vector<bool> frozen(graph.values.size());
+  if (states == States::change) return frozen;
+  std::vector<bool> updated(graph.values.size());
+  for (const Update& u : graph.updates) updated[u.state.index()] = true;
+  for (const Node& n : graph.nodes) {
+    bool all = n.op != Op::input;
+    for (Value v : n.inputs) all = all && frozen[v.index()];
+    for (Value v : n.outputs) frozen[v.index()] = all && !updated[v.index()];
+  }
+  return frozen;
+}
+
+Value channel_vector(const Graph& g, Value v, int axis, const Shape& shape) {
+  const Value thin = g.def(v).op == Op::broadcast ? g.def(v).in(0) : v;
+  const Shape& t = g.type(thin).shape;
+  if (t.rank() != shape.rank()) return {};
+  for (int i = 0; i < t.rank(); ++i) {
+    if (t[i] != (i == axis ? shape[axis] : 1)) return {};
+  }
+  const Node& d = g.def(thin);
+  if (d.op == Op::reshape && g.type(d.in(0)).shape == Shape{shape[axis]}) return d.in(0);
+  return t.rank() == 1 && thin != v ? thin : Value{};
+}
+
+namespace {
+
+class Fold {
+ public:
+  explicit Fold(const Graph& graph)
+      : r_(graph), b_(r_.dst), uses_(graph.use_counts()), frozen_(frozen_values(graph, States::frozen)) {}
+
+  Graph run() {
+    for (const Node& n : r_.src.nodes) {
+      b_.set_location(n.scope, n.where);
+      if (n.op == Op::conv || n.op == Op::matmul) {
+        contraction(n);
+      } else if (!absorbed(n)) {
+        r_.copy(n);
+      }
+    }
+    return dead_code(r_.finish());
+  }
+
+ private:
+  // A contraction with a frozen weight whose result nobody else reads, and the (C) that is added to it, if any.
+  struct Affine {
+    Node core;  // of the new graph
+    int channel = 1, weight_channel = 0;
+    Value bias;
+  };
+
+  void contraction(const Node& n) {
+    r_.copy(n);
+    const Type w = r_.src.type(n.in(1));
+    if (n.inputs.size() != 2 || !frozen_[n.in(1).index()] || w.dtype != DType::f32 || uses_[n.out().index()] != 1)
+      return;
+    const bool conv = n.op == Op::conv;
+    if (!conv && (w.shape.rank() != 2 || r_.src.type(n.out()).shape.rank() != 2)) return;
+    const Value y = r_(n.out());
+    affine_[n.out().id] = {r_.dst.def(y), 1, conv || attrs<MatmulAttrs>(n).trans_b ? 0 : 1, {}};
+  }
+
+  // The affine result behind input k of n.
+  const Affine* affine(const Node& n, int k) const {
+    const auto it = affine_.find(n.in(k).id);
+    return it == affine_.end() ? nullptr : &it->second;
+  }
+
+  bool absorbed(const Node& n) {
+    if (n.op == Op::batch_norm_inference) {
+      const Affine* a = affine(n, 0);
+      if (!a || !std::all_of(n.inputs.begin() + 1, n.inputs.end(), [&](Value v) { return vector(v); })) return false;
+      const Ex gamma{&b_, r_(n.in(1))}, beta{&b_, r_(n.in(2))}, mean{&b_, r_(n.in(3))}, variance{&b_, r_(n.in(4))};
+      const Ex scale = gamma * apply(Op::rsqrt, variance + attrs<NormAttrs>(n).eps);
+      replace(n, shifted(scaled(*a, scale), beta - mean * scale));
+      return true;
+    }
+    if (n.op != Op::mul && n.op != Op::add) return false;
+    for (int k = 0; k < 2; ++k) {
+      const Affine* a = affine(n, k);
+      if (!a || !frozen_[n.in(1 - k).index()]) continue;
+      const Ex v{&b_, channel_vector(r_.dst, r_(n.in(1 - k)), a->channel, r_.src.type(n.out()).shape)};
+      if (!v.v.valid() || v.type().dtype != DType::f32) continue;
+      replace(n, n.op == Op::mul ? scaled(*a, v) : shifted(*a, v));
+      return true;
+    }
+    return false;
+  }
+
+  bool vector(Value v) const { return frozen_[v.index()] && r_.src.type(v).dtype == DType::f32; }
+
+  Affine scaled(Affine a, Ex by) {
+    Value& w = a.core.inputs[1];
+    w = (Ex{&b_, w} * Ex{&b_, b_.broadcast_axis(by.v, a.weight_channel, b_.shape(w))}).v;
+    if (a.bias.valid()) a.bias = (Ex{&b_, a.bias} * by).v;
+    return a;
+  }
+  Affine shifted(Affine a, Ex by) {
+    a.bias = a.bias.valid() ? (Ex{&b_, a.bias} + by).v : by.v;
+    return a;
+  }
+
+  // Puts the contraction with its new weight and bias in the place of n.
+  void replace(const Node& n, const Affine& a) {
+    Value y = r_.dst.add(a.core.op, a.core.attrs, a.core.inputs, a.core.scope, a.core.where)[0];
+    if (a.bias.valid()) y = b_.binary(Op::add, y, b_.broadcast_axis(a.bias, a.channel, b_.shape(y)));
+    r_.replace(n.out(), y);
+    if (uses_[n.out().index()] == 1) affine_[n.out().id] = a;
+  }
+
+  Rewriter r_;
+  Builder b_;
+  std::vector<int> uses_;                       // of the values of the old graph
+  std::vector<bool> frozen_;                    // likewise
+  std::unordered_map<int32_t, Affine> affine_;  // by value of the old graph
+};
+
+}  // namespace
+
+Graph fold(const Graph& graph) { return Fold(graph).run(); }
+
+}  // namespace freight::passes
