@@ -113,8 +113,9 @@ class Reader : public nlohmann::json_sax<json> {
       parent.push_back(std::move(value));
       return &parent.back();
     }
-    if (parent.contains(key_)) refuse(cat("\"", key_, "\" stands twice in an object"));
-    return &(parent[key_] = std::move(value));
+    const auto [at, fresh] = parent.emplace(key_, std::move(value));
+    if (!fresh) refuse(cat("\"", key_, "\" stands twice in an object"));
+    return &*at;
   }
   bool add(json&& value) {
     place(std::move(value));
@@ -329,7 +330,12 @@ void append_binary(std::string& out, const NamedTensor& t) {
   }
 }
 
-std::string quoted(const std::string& text) { return json(text).dump(-1, ' ', false, json::error_handler_t::replace); }
+// As JSON. Most names need no escapes, and making a serializer for each costs more than the answer's numbers.
+std::string quoted(const std::string& text) {
+  const bool plain =
+      std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c < '\x7f' && c != '"' && c != '\\'; });
+  return plain ? cat("\"", text, "\"") : json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+}
 
 }  // namespace
 
