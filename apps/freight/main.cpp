@@ -25,6 +25,8 @@ int run(const Args& args) {
                        {"eval", "loss and accuracy of a stored model on a data set", eval_command},
                        {"predict", "the classes of pictures or texts by a stored model", predict_command},
                        {"generate", "continue a text with a stored language model", generate_command},
+                       {"plan", "memory, time and cost of a run on this and other hardware, before it starts", plan_command},
+                       {"calibrate", "measure this machine once, for the times that plan tells", calibrate_command},
                        {"profile", "the plan of a step, kernel by kernel, with times", profile_command},
                        {"bench", "time whole steps", bench_command},
                        {"run", "execute a graph in text form on npy tensors", run_command},

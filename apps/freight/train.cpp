@@ -1,14 +1,13 @@
 // `freight train`: a recipe, changed by flags, becomes a run. Progress goes to stderr, the result to stdout.
 #include <cstdio>
-#include <cstring>
 
 #include <nlohmann/json.hpp>
 
 #include "command.h"
+#include "config_options.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/base/version.h"
-#include "freight/train/config_fields.h"
 #include "freight/train/progress.h"
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
@@ -27,16 +26,7 @@ struct Flags {
 // All options, on top of what `c` holds.
 void declare(Options& o, train::Config& c, Flags& f) {
   o.positional("data", &c.data, "a named set (freight data list) or a directory", false);
-  const char* group = "";
-  for (const train::Field& field : train::config_fields()) {
-    if (std::strcmp(group, field.group) != 0) o.group(group = field.group);
-    std::visit(
-        [&](auto member) {
-          o.add(field.names, &(c.*member), field.help,
-                {.key = field.key, .value = field.value, .aliases = field.aliases});
-        },
-        field.member);
-  }
+  declare_config(o, c);
   o.add("--json", &f.json, "print the result as one JSON line");
   o.add("--progress", &f.progress, "the progress line on stderr");
   o.enable_config();
