@@ -48,7 +48,6 @@ struct Means {
 std::vector<Means> means_of(const plan::Subject& s, const Draft& base) {
   std::vector<Means> all;
   const auto add = [&](const std::string& flag, plan::DraftOptions o) {
-    o.evaluation = base.options.evaluation;
     const Draft d = plan::draft(s, o);
     all.push_back({flag, static_cast<double>(d.total()), d.flops});
   };
@@ -292,7 +291,7 @@ int plan_command(const Args& args) {
   const std::optional<PlanInput> in = read_plan_input(args, flags, make);
   if (!in) return 0;
   plan::DraftOptions options = plan::options_of(in->subject);
-  options.evaluation = in->subject.test_count > 0;
+  options.whole_run = in->subject.test_count > 0;
   const std::vector<Draft> drafts = plan::drafts(in->subject, options);
   const Formula line = plan::formula(drafts);
   const std::vector<Means> means = flags.means ? means_of(in->subject, drafts[0]) : std::vector<Means>{};

@@ -64,8 +64,64 @@ size_t Draft::total() const {
   return sum;
 }
 
+Draft draft(const train::Planned& p) {
+  Draft d;
+  d.options.batch = p.inputs.shape[0];
+  d.options.parts = p.config.grad_accum;
+  d.options.recompute = parse_recompute(p.config.recompute);
+  d.options.compute = p.step[0].plan->options().compute;
+  d.options.whole_run = p.evaluation != nullptr;
+  d.parameters = p.model.net->parameter_count();
+  const auto add = [&](Part part, size_t bytes) { d.bytes[static_cast<size_t>(part)] += bytes; };
+  add(Part::weights, bytes_of(p.model.net->state_dict()));
+  add(Part::optimizer, bytes_of(p.optimizer.state_dict()));
+  if (p.ema) add(Part::averages, bytes_of(p.ema->state_dict()));
+  if (d.options.parts > 1) {
+    for (const Variable& v : p.optimizer.parameters()) add(Part::accumulators, v.type().bytes());
+  }
+  size_t largest = 0;
+  for (const train::TrainStep::Run& run : p.step) {
+    const Plan& plan = *run.plan;
+    d.stages.push_back({work_of(plan), static_cast<double>(run.times)});
+    d.flops += plan.total_cost().flops * static_cast<double>(run.times);
+    d.moved += plan.total_cost().bytes * static_cast<double>(run.times);
+    d.plan_steps += plan.steps().size();
+    d.arena_bytes += plan.arena_bytes();
+    ArenaUse use = arena_use(plan);
+    for (size_t i = 0; i < kParts; ++i) d.bytes[i] += use.bytes[i];
+    if (plan.arena_bytes() <= largest) continue;
+    largest = plan.arena_bytes();
+    d.held = std::move(use.held);
+    d.peak = std::move(use.peak);
+  }
+  const size_t batch = p.inputs.bytes() + p.targets.bytes();
+  add(Part::staging, batch * std::clamp<size_t>(kBatchBytes / std::max<size_t>(batch, 1), 2, kBatches));
+  if (!p.evaluation) return d;
+  d.evaluation = work_of(*p.evaluation);
+  d.evaluation_batch = p.evaluation_batch;
+  // The short last batch has a plan and an arena of its own.
+  const double rest = static_cast<double>(p.test_count % p.evaluation_batch) / static_cast<double>(p.evaluation_batch);
+  add(Part::evaluation, static_cast<size_t>(static_cast<double>(p.evaluation->arena_bytes()) * (1 + rest)));
+  add(Part::checkpoint, d.part(Part::weights) + d.part(Part::optimizer) + d.part(Part::averages));
+  return d;
+}
+
+Subject subject_of(const train::Planned& p) {
+  const auto sample = [](const Type& t) { return Type{t.dtype, Shape(t.shape.begin() + 1, t.shape.end())}; };
+  Subject s;
+  s.config = p.config;
+  s.make_model = [spec = models::to_spec(p.model)] { return models::from_spec(spec); };
+  s.input = sample(p.inputs);
+  s.target = sample(p.targets);
+  s.data = p.config.data;
+  s.test_count = p.test_count;
+  return s;
+}
+
 Draft draft(const Subject& subject, const DraftOptions& options) {
-  const train::Config& c = subject.config;
+  train::Config c = subject.config;
+  c.batch_size = options.batch;
+  c.grad_accum = options.parts;
   models::Model model = subject.make_model();
   const std::unique_ptr<optim::Optimizer> optimizer = optim::create(c.optimizer, *model.net,
                                                                     {.lr = c.lr,
@@ -83,43 +139,26 @@ Draft draft(const Subject& subject, const DraftOptions& options) {
   model.net->train();
   train::TrainStep step(model, *optimizer, ema.get(),
                         {.label_smoothing = c.label_smoothing, .parts = options.parts}, compile);
-  Draft d;
-  d.options = options;
-  d.parameters = model.net->parameter_count();
-  const auto add = [&](Part part, size_t bytes) { d.bytes[static_cast<size_t>(part)] += bytes; };
-  add(Part::weights, bytes_of(model.net->state_dict()));
-  add(Part::optimizer, bytes_of(optimizer->state_dict()));
-  if (ema) add(Part::averages, bytes_of(ema->state_dict()));
-  if (options.parts > 1) {
-    for (const Variable& p : optimizer->parameters()) add(Part::accumulators, p.type().bytes());
-  }
   const auto [x, y] = subject.batch_types(options.batch);
-  size_t largest = 0;
-  for (const train::TrainStep::Run& run : step.plans(x, y)) {
-    const Plan& plan = *run.plan;
-    d.stages.push_back({work_of(plan), static_cast<double>(run.times)});
-    d.flops += plan.total_cost().flops * static_cast<double>(run.times);
-    d.moved += plan.total_cost().bytes * static_cast<double>(run.times);
-    d.plan_steps += plan.steps().size();
-    d.arena_bytes += plan.arena_bytes();
-    ArenaUse use = arena_use(plan);
-    for (size_t i = 0; i < kParts; ++i) d.bytes[i] += use.bytes[i];
-    if (plan.arena_bytes() <= largest) continue;
-    largest = plan.arena_bytes();
-    d.held = std::move(use.held);
-    d.peak = std::move(use.peak);
+  train::Planned planned{.config = c,
+                         .model = model,
+                         .optimizer = *optimizer,
+                         .ema = ema.get(),
+                         .inputs = x,
+                         .targets = y,
+                         .step = step.plans(x, y),
+                         .evaluation = nullptr,
+                         .evaluation_batch = train::kEvaluationBatch,
+                         .test_count = subject.test_count};
+  if (options.whole_run) {
+    if (subject.test_count > 0) planned.evaluation_batch = std::min(planned.evaluation_batch, subject.test_count);
+    train::Evaluator evaluator(model, compile, planned.evaluation_batch);
+    auto [ex, ey] = subject.batch_types(planned.evaluation_batch);
+    if (is_floating(ey.dtype) && model.loss != models::Loss::mse) ey = {DType::i64, {planned.evaluation_batch}};
+    planned.evaluation = evaluator.plan(ex, ey);
   }
-  const size_t batch = x.bytes() + y.bytes();
-  add(Part::staging, batch * std::clamp<size_t>(kBatchBytes / std::max<size_t>(batch, 1), 2, kBatches));
-  if (options.evaluation) {
-    d.evaluation_batch = train::kEvaluationBatch;
-    if (subject.test_count > 0) d.evaluation_batch = std::min(d.evaluation_batch, subject.test_count);
-    train::Evaluator evaluator(model, compile, d.evaluation_batch);
-    const auto [ex, ey] = subject.batch_types(d.evaluation_batch);
-    const std::shared_ptr<const Plan> plan = evaluator.plan(ex, ey);
-    d.evaluation = work_of(*plan);
-    add(Part::evaluation, plan->arena_bytes());
-  }
+  Draft d = draft(planned);
+  d.options = options;
   return d;
 }
 

@@ -9,6 +9,7 @@
 #include "freight/plan/memory.h"
 #include "freight/plan/subject.h"
 #include "freight/plan/work.h"
+#include "freight/train/trainer.h"
 
 namespace freight::plan {
 
@@ -16,7 +17,7 @@ struct DraftOptions {
   int64_t batch = 64, parts = 1;  // parts: of a batch, whose gradients are added
   Recompute recompute = Recompute::none;
   DType compute = DType::f32;
-  bool evaluation = false;  // the evaluation step's plan too
+  bool whole_run = false;  // with evaluation and checkpoints, as train does
 };
 // What the configuration of the subject says.
 DraftOptions options_of(const Subject& subject);
@@ -42,6 +43,10 @@ struct Draft {
   size_t total() const;
 };
 Draft draft(const Subject& subject, const DraftOptions& options);
+// The same of the plans that a run has made.
+Draft draft(const train::Planned& planned);
+// The subject of such a run, for drafts of other ways to make it.
+Subject subject_of(const train::Planned& planned);
 
 // Memory as a function of the batch: fixed + per_sample x batch, through drafts at two batch sizes.
 struct Formula {

@@ -51,7 +51,7 @@ void fill_fit(Estimate& e, const std::vector<Draft>& drafts, double memory) {
   e.memory_bytes = memory;
   if (memory <= 0) return;
   const Draft& d = drafts[0];
-  e.largest_batch = formula(drafts).largest(memory - static_cast<double>(d.part(Part::evaluation)));
+  e.largest_batch = formula(drafts).largest(memory);
   e.fits = static_cast<double>(d.total()) <= memory;
   if (*e.fits) return;
   e.means = accumulation_for(drafts, memory);

@@ -23,10 +23,11 @@ enum class Part : uint8_t {
   signals,       // of the backward half: gradients of activations
   workspaces,    // of kernels
   packing,       // of the arena: between tensors, where none fits
-  evaluation,    // arena of the evaluation step
   staging,       // batches that are being read ahead
+  evaluation,    // arena of the evaluation step
+  checkpoint,    // the copy that is being written while the run goes on
 };
-inline constexpr size_t kParts = 11;
+inline constexpr size_t kParts = 12;
 const char* to_string(Part part);
 
 // A tensor, or a workspace, that is alive at the peak.
