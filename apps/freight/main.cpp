@@ -18,24 +18,25 @@ int run(const Args& args) {
     std::printf("freight %s\n", version());
     return 0;
   }
-  return dispatch({"freight",
-                   "Freight trains, stores and deploys deep-learning models.",
-                   {
-                       {"train", "train a model on a data set and store it", train_command},
-                       {"eval", "loss and accuracy of a stored model on a data set", eval_command},
-                       {"predict", "the classes of pictures or texts by a stored model", predict_command},
-                       {"generate", "continue a text with a stored language model", generate_command},
-                       {"plan", "memory, time and cost of a run on this and other hardware, before it starts", plan_command},
-                       {"calibrate", "measure this machine once, for the times that plan tells", calibrate_command},
-                       {"profile", "the plan of a step, kernel by kernel, with times", profile_command},
-                       {"bench", "time whole steps", bench_command},
-                       {"run", "execute a graph in text form on npy tensors", run_command},
-                       {"models", "the models known by name, and the layers of any", models_command},
-                       {"data", "data sets: list, describe, check, download", data_command},
-                       {"devices", "the devices of this machine, and why others are missing", devices_command},
-                       {"env", "the environment variables that are honoured, and their values", env_command},
-                   }},
-                  args);
+  return dispatch(
+      {"freight",
+       "Freight trains, stores and deploys deep-learning models.",
+       {
+           {"train", "train a model on a data set and store it", train_command},
+           {"eval", "loss and accuracy of a stored model on a data set", eval_command},
+           {"predict", "the classes of pictures or texts by a stored model", predict_command},
+           {"generate", "continue a text with a stored language model", generate_command},
+           {"plan", "memory, time and cost of a run on this and other hardware, before it starts", plan_command},
+           {"calibrate", "measure this machine once, for the times that plan tells", calibrate_command},
+           {"profile", "the plan of a step, kernel by kernel, with times", profile_command},
+           {"bench", "time whole steps", bench_command},
+           {"run", "execute a graph in text form on npy tensors", run_command},
+           {"models", "the models known by name, and the layers of any", models_command},
+           {"data", "data sets: list, describe, check, download", data_command},
+           {"devices", "the devices of this machine, and why others are missing", devices_command},
+           {"env", "the environment variables that are honoured, and their values", env_command},
+       }},
+      args);
 }
 
 // An error after a stop signal is its consequence: the signal's exit code wins.

@@ -117,7 +117,10 @@ std::vector<std::vector<std::string>> rows_of(const std::vector<Estimate>& all, 
 Json json_range(const Range& r) { return r.high > 0 ? Json{{"low", r.low}, {"high", r.high}} : Json(nullptr); }
 
 Json json_of(const Estimate& e, const plan::Catalog& catalog) {
-  Json j = {{"device", e.device}, {"memory_bytes", nullptr}, {"fits", nullptr}, {"means", e.means},
+  Json j = {{"device", e.device},
+            {"memory_bytes", nullptr},
+            {"fits", nullptr},
+            {"means", e.means},
             {"largest_batch", e.largest_batch}};
   if (e.memory_bytes > 0) j["memory_bytes"] = e.memory_bytes;
   if (e.fits) j["fits"] = *e.fits;
@@ -195,11 +198,11 @@ void print_csv(const std::vector<Estimate>& all) {
       "run_h_high,dollars_low,dollars_high,watt_h_low,watt_h_high,price,assumed\n");
   const auto span = [](const Range& r) { return r.high > 0 ? cat(r.low, ",", r.high) : std::string(","); };
   for (const Estimate& e : all) {
-    std::printf("%s,%s,%s,%lld,%s,%s,%s,%s,%s,%s,%s\n", cell(e.device).c_str(),
-                e.fits ? *e.fits ? "yes" : "no" : "", e.means.c_str(), static_cast<long long>(e.largest_batch),
-                span(e.samples_per_second).c_str(), span(e.epoch_hours).c_str(), span(e.run_hours).c_str(),
-                span(e.dollars.value_or(Range{})).c_str(), span(e.watt_hours.value_or(Range{})).c_str(),
-                cell(e.price ? offer(*e.price) : "").c_str(), cell(e.assumed).c_str());
+    std::printf("%s,%s,%s,%lld,%s,%s,%s,%s,%s,%s,%s\n", cell(e.device).c_str(), e.fits ? *e.fits ? "yes" : "no" : "",
+                e.means.c_str(), static_cast<long long>(e.largest_batch), span(e.samples_per_second).c_str(),
+                span(e.epoch_hours).c_str(), span(e.run_hours).c_str(), span(e.dollars.value_or(Range{})).c_str(),
+                span(e.watt_hours.value_or(Range{})).c_str(), cell(e.price ? offer(*e.price) : "").c_str(),
+                cell(e.assumed).c_str());
   }
 }
 
@@ -208,7 +211,8 @@ void print_memory(const std::vector<Draft>& drafts, const Formula& line) {
   std::printf("\nmemory of a training step at its peak\n");
   for (size_t i = 0; i < plan::kParts; ++i) {
     if (d.bytes[i] == 0) continue;
-    std::printf("  %-16s %10s\n", plan::to_string(static_cast<Part>(i)), bytes(static_cast<double>(d.bytes[i])).c_str());
+    std::printf("  %-16s %10s\n", plan::to_string(static_cast<Part>(i)),
+                bytes(static_cast<double>(d.bytes[i])).c_str());
   }
   std::printf("  %-16s %10s\n", "total", bytes(static_cast<double>(d.total())).c_str());
   std::printf("\nthe peak is at %s; the largest that are alive there\n", d.peak.c_str());
@@ -315,8 +319,9 @@ int plan_command(const Args& args) {
   std::printf("step      batch %lld%s, %s, %s: %s GFLOP, %s moved, %s FLOPs per byte, %s plan steps\n",
               static_cast<long long>(options.batch),
               options.parts > 1 ? cat(" in ", options.parts, " parts").c_str() : "",
-              in->subject.config.precision.c_str(), in->subject.config.optimizer.c_str(), number(d.flops * 1e-9).c_str(),
-              bytes(d.moved).c_str(), number(d.flops / d.moved).c_str(), with_commas(static_cast<int64_t>(d.plan_steps)).c_str());
+              in->subject.config.precision.c_str(), in->subject.config.optimizer.c_str(),
+              number(d.flops * 1e-9).c_str(), bytes(d.moved).c_str(), number(d.flops / d.moved).c_str(),
+              with_commas(static_cast<int64_t>(d.plan_steps)).c_str());
   print_memory(drafts, line);
   print_means(means, d);
   print_devices(all, flags, *in);

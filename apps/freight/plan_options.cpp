@@ -42,7 +42,8 @@ void add_described(const PlanFlags& f, const Options& o, plan::Catalog& catalog)
                  .note = {}};
   catalog.devices.insert(catalog.devices.begin(), d);
   if (o.given("--device-price")) {
-    if (!(f.device_price > 0)) fail(ErrorKind::usage, "--device-price", "got ", f.device_price, ", need dollars above 0");
+    if (!(f.device_price > 0))
+      fail(ErrorKind::usage, "--device-price", "got ", f.device_price, ", need dollars above 0");
     catalog.prices.push_back({.provider = "yours",
                               .instance = f.device_name,
                               .device = f.device_name,
@@ -86,7 +87,8 @@ std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
   if (probe.data.empty() && probe.model.empty()) {
     const auto o = make();  // help needs no model
     if (o->parse(args) == Options::Outcome::done) return std::nullopt;
-    fail(ErrorKind::usage, "--model", "nothing to plan: name a model (freight models list), or data that have a recipe");
+    fail(ErrorKind::usage, "--model",
+         "nothing to plan: name a model (freight models list), or data that have a recipe");
   }
   flags = {};
   flags.config = probe.data.empty() ? train::Config{} : train::recipe(probe.data, probe.recipe, probe.data_dir);

@@ -1,5 +1,5 @@
-// What `freight plan`, `explain` and `advise` have in common: the flags of training, the catalogue, and the subject that
-// they make of them.
+// What `freight plan`, `explain` and `advise` have in common: the flags of training, the catalogue, and the subject
+// that they make of them.
 #pragma once
 #include <functional>
 #include <memory>

@@ -51,7 +51,9 @@ struct Misfit {
 class Terminal : public train::Observer {
  public:
   Terminal(const Flags& flags, bool quiet)
-      : flags_(flags), quiet_(quiet), progress_(flags.progress && !quiet ? Progress::Mode::automatic : Progress::Mode::off) {}
+      : flags_(flags),
+        quiet_(quiet),
+        progress_(flags.progress && !quiet ? Progress::Mode::automatic : Progress::Mode::off) {}
 
   void on_planned(const train::Planned& p) override {
     if (flags_.fit == "off") {
@@ -68,8 +70,9 @@ class Terminal : public train::Observer {
   void compare_memory(const std::string& output_dir) {
     measured_ = static_cast<double>(memory_use().peak - before_);
     const double more = 100 * (measured_ / planned_ - 1);
-    const nlohmann::ordered_json j = {
-        {"planned_bytes", planned_}, {"measured_bytes", measured_}, {"difference_percent", more}};
+    const nlohmann::ordered_json j = {{"planned_bytes", static_cast<int64_t>(planned_)},
+                                      {"measured_bytes", static_cast<int64_t>(measured_)},
+                                      {"difference_percent", more}};
     io::AtomicFile file(output_dir + "/memory.json");
     file.write(j.dump(2) + "\n");
     file.commit();
@@ -176,8 +179,8 @@ void print_result(const train::Result& r, const Flags& flags, const Terminal& te
                                 {"output_dir", r.output_dir},
                                 {"interrupted", r.interrupted},
                                 {"bad_samples", r.bad_samples.size()},
-                                {"planned_bytes", terminal.planned()},
-                                {"measured_bytes", terminal.measured()}};
+                                {"planned_bytes", static_cast<int64_t>(terminal.planned())},
+                                {"measured_bytes", static_cast<int64_t>(terminal.measured())}};
     if (r.test.top1) j["test_top1"] = *r.test.top1;
     std::printf("%s\n", j.dump().c_str());
     return;

@@ -93,7 +93,8 @@ std::vector<Net> nets() {
   const auto transformer = [](int64_t width, int64_t heads, int64_t length) {
     std::string blocks;
     for (int i = 0; i < 2; ++i) {
-      blocks += cat(R"({"type":"TransformerBlock","width":)", width, R"(,"heads":)", heads, R"(,"causal":true,"depth":2},)");
+      blocks +=
+          cat(R"({"type":"TransformerBlock","width":)", width, R"(,"heads":)", heads, R"(,"causal":true,"depth":2},)");
     }
     return cat(R"({"type":"Embedding","rows":90,"width":)", width, R"(},{"type":"PositionEmbedding","length":)", length,
                R"(,"width":)", width, "},", blocks, R"({"type":"LayerNorm"},{"type":"Linear","out":90})");
@@ -101,19 +102,23 @@ std::vector<Net> nets() {
   return {
       {"perceptron 96", spec("perceptron-96", "[1,24,24]", mlp(96, 160)), {1, 12, 48, 192}},
       {"perceptron 768", spec("perceptron-768", "[1,30,30]", mlp(768, 1536)), {1, 12, 48, 192}},
-      {"small convolutions", spec("small-convolutions", "[1,32,32]",
-                                  cat(R"({"type":"Conv2d","out":8,"kernel":5,"padding":2},{"type":"ReLU"},)", kPool,
-                                      R"({"type":"Conv2d","out":16,"kernel":5},{"type":"ReLU"},)", kPool,
-                                      R"({"type":"Flatten"},{"type":"Linear","out":96},{"type":"ReLU"},{"type":"Linear","out":10})")),
+      {"small convolutions",
+       spec("small-convolutions", "[1,32,32]",
+            cat(R"({"type":"Conv2d","out":8,"kernel":5,"padding":2},{"type":"ReLU"},)", kPool,
+                R"({"type":"Conv2d","out":16,"kernel":5},{"type":"ReLU"},)", kPool,
+                R"({"type":"Flatten"},{"type":"Linear","out":96},{"type":"ReLU"},{"type":"Linear","out":10})")),
        {1, 12, 48, 192}},
       {"residual 16-64", spec("residual-16", "[3,36,36]", residual_net({16, 32, 64})), {1, 12, 48, 160}},
       {"residual 48-192", spec("residual-48", "[3,36,36]", residual_net({48, 96, 192})), {1, 12, 48, 128}},
       {"residual 64-512", spec("residual-64", "[3,52,52]", residual_net({64, 128, 256, 512})), {1, 6, 24}},
       {"bottleneck 256-2048", spec("bottleneck", "[3,208,208]", bottleneck_net({256, 512, 1024, 2048})), {1, 6, 24}},
       {"plain 64-512", spec("plain", "[3,104,104]", plain_net({64, 128, 256, 512}, 3000)), {1, 6, 20}},
-      {"wide stem", spec("wide-stem", "[3,208,208]",
-                         cat(R"({"type":"Conv2d","out":64,"kernel":11,"stride":4,"padding":2},{"type":"ReLU"},{"type":"MaxPool2d","kernel":3,"stride":2},)",
-                             R"({"type":"Conv2d","out":160,"kernel":5,"padding":2},{"type":"ReLU"},{"type":"MaxPool2d","kernel":3,"stride":2},)", kHead)),
+      {"wide stem",
+       spec(
+           "wide-stem", "[3,208,208]",
+           cat(R"({"type":"Conv2d","out":64,"kernel":11,"stride":4,"padding":2},{"type":"ReLU"},{"type":"MaxPool2d","kernel":3,"stride":2},)",
+               R"({"type":"Conv2d","out":160,"kernel":5,"padding":2},{"type":"ReLU"},{"type":"MaxPool2d","kernel":3,"stride":2},)",
+               kHead)),
        {1, 12, 64}},
       {"lstm 96", tokens("lstm-96", 60, recurrent("LSTM", 96)), {1, 12, 48, 128}, "adam"},
       {"gru 192", tokens("gru-192", 40, recurrent("GRU", 192)), {1, 12, 48, 128}, "adam"},

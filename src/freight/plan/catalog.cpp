@@ -38,7 +38,8 @@ class Entry {
       if (needed) refuse("\"", key, "\" is missing");
       return {};
     }
-    if (!it->is_string() || (needed && it->get<std::string>().empty())) refuse("\"", key, "\": got ", it->dump(), ", need text");
+    if (!it->is_string() || (needed && it->get<std::string>().empty()))
+      refuse("\"", key, "\": got ", it->dump(), ", need text");
     return it->get<std::string>();
   }
   // Above 0.
@@ -156,7 +157,8 @@ void question(const Device& d, std::vector<std::string>& questions) {
     ask(fixed(tensor, 0), " TFLOP/s at ", fixed(d.bandwidth_gb, 0), " GB/s are ", fixed(per_byte, 0),
         " FLOPs per byte, no GPU of ", d.year, " is known above ", fixed(most, 0));
   } else if (d.vendor == "NVIDIA" && tf32 > 0 && tensor > 2.5 * tf32) {
-    ask(fixed(tensor, 0), " TFLOP/s in 16 bits are ", fixed(tensor / tf32, 1), " times the tf32 rate, dense ones are 2 times");
+    ask(fixed(tensor, 0), " TFLOP/s in 16 bits are ", fixed(tensor / tf32, 1),
+        " times the tf32 rate, dense ones are 2 times");
   }
   if (d.vendor == "NVIDIA" && eight > 4.5 * tensor) {
     ask(fixed(eight, 0), " in 8 bits are ", fixed(eight / tensor, 1), " times the 16-bit rate");
@@ -196,8 +198,9 @@ const Device& Catalog::device(const std::string& name) const {
   }
   if (parts == 1) return *part;
   const std::string near = nearest(name, names);
-  fail(ErrorKind::usage, name, parts > 1 ? cat(parts, " devices of the catalogue have that in their names; say one whole")
-                                         : "no device of the catalogue has that name",
+  fail(ErrorKind::usage, name,
+       parts > 1 ? cat(parts, " devices of the catalogue have that in their names; say one whole")
+                 : "no device of the catalogue has that name",
        near.empty() ? "" : cat("; did you mean '", near, "'?"),
        "; one that it lacks is described by --device-memory, --device-bandwidth and --device-tflops");
 }

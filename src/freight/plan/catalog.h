@@ -11,11 +11,11 @@
 namespace freight::plan {
 
 struct Device {
-  std::string name, kind;    // kind: cpu, gpu, tpu, npu
+  std::string name, kind;  // kind: cpu, gpu, tpu, npu
   std::string vendor, arch;
   int year = 0;
-  double memory_gib = 0;          // per device; 0: as installed
-  double bandwidth_gb = 0;        // per second, decimal
+  double memory_gib = 0;                               // per device; 0: as installed
+  double bandwidth_gb = 0;                             // per second, decimal
   std::vector<std::pair<std::string, double>> tflops;  // dense: "fp32", "tf32", "fp16", "bf16", "fp8", "int8"
   double tdp_watts = 0, link_gb = 0;
   double matmul_fraction = 0;     // of the dense peak, published as measured; 0: none
@@ -31,8 +31,8 @@ struct Device {
 
 struct Price {
   std::string provider, instance;
-  std::string device;  // of the catalogue; "" where it lists none
-  double count = 0;    // of accelerators
+  std::string device;            // of the catalogue; "" where it lists none
+  double count = 0;              // of accelerators
   double usd = 0, spot_usd = 0;  // per hour of the whole instance; spot 0: unknown
   bool host_included = true;
   std::string region, date, source, note;

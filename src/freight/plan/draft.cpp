@@ -51,9 +51,8 @@ void in_parallel(size_t count, F f) {
 }  // namespace
 
 DraftOptions options_of(const Subject& s) {
-  DraftOptions o{.batch = s.config.batch_size,
-                 .parts = s.config.grad_accum,
-                 .recompute = parse_recompute(s.config.recompute)};
+  DraftOptions o{
+      .batch = s.config.batch_size, .parts = s.config.grad_accum, .recompute = parse_recompute(s.config.recompute)};
   parse_dtype(s.config.precision, o.compute);
   return o;
 }
@@ -87,6 +86,7 @@ Draft draft(const train::Planned& p) {
     d.moved += plan.total_cost().bytes * static_cast<double>(run.times);
     d.plan_steps += plan.steps().size();
     d.arena_bytes += plan.arena_bytes();
+    add(Part::constants, constant_bytes(plan));
     ArenaUse use = arena_use(plan);
     for (size_t i = 0; i < kParts; ++i) d.bytes[i] += use.bytes[i];
     if (plan.arena_bytes() <= largest) continue;
@@ -130,15 +130,13 @@ Draft draft(const Subject& subject, const DraftOptions& options) {
                                                                      .weight_decay = c.weight_decay,
                                                                      .clip_grad_norm = c.clip_grad_norm,
                                                                      .decay_norm_bias = c.decay_norm_bias});
-  const auto ema = c.model_ema > 0 ? std::make_unique<optim::EMA>(*model.net, optim::EMAOptions{.decay = c.model_ema})
-                                   : nullptr;
-  const CompileOptions compile{.backend = "cpu",
-                               .deterministic = true,
-                               .recompute = options.recompute,
-                               .compute = options.compute};
+  const auto ema =
+      c.model_ema > 0 ? std::make_unique<optim::EMA>(*model.net, optim::EMAOptions{.decay = c.model_ema}) : nullptr;
+  const CompileOptions compile{
+      .backend = "cpu", .deterministic = true, .recompute = options.recompute, .compute = options.compute};
   model.net->train();
-  train::TrainStep step(model, *optimizer, ema.get(),
-                        {.label_smoothing = c.label_smoothing, .parts = options.parts}, compile);
+  train::TrainStep step(model, *optimizer, ema.get(), {.label_smoothing = c.label_smoothing, .parts = options.parts},
+                        compile);
   const auto [x, y] = subject.batch_types(options.batch);
   train::Planned planned{.config = c,
                          .model = model,

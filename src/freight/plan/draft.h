@@ -51,8 +51,8 @@ Subject subject_of(const train::Planned& planned);
 // Memory as a function of the batch: fixed + per_sample x batch, through drafts at two batch sizes.
 struct Formula {
   double fixed = 0, per_sample = 0;  // bytes
-  double error = 0;  // share by which a third draft departs from the line; 0 where there is none
-  int64_t third = 0;  // its batch size
+  double error = 0;                  // share by which a third draft departs from the line; 0 where there is none
+  int64_t third = 0;                 // its batch size
   double at(int64_t batch) const { return fixed + per_sample * static_cast<double>(batch); }
   // The largest batch that `bytes` hold, 0 where none fits.
   int64_t largest(double bytes) const;

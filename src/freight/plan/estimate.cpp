@@ -148,10 +148,13 @@ Estimate estimate(const std::vector<Draft>& drafts, const Device& device, const 
   e.memory_share = by[1] / e.step_seconds.high;
   e.launch_share = by[2] / e.step_seconds.high;
   e.utilisation = d.flops / (e.step_seconds.middle() * device.rate(compute).first * 1e12);
-  e.assumed = cat(a.peak, " x ", fixed(a.usual_matmul, 2), " to ", fixed(a.best_matmul, 2), ", ",
-                  fixed(device.bandwidth_gb, 0), " GB/s x ", fixed(a.usual_bandwidth, 2), " to ",
-                  fixed(a.best_bandwidth, 2));
-  fill_run(e, d, d.evaluation.empty() ? Range{} : span(d.evaluation, nullptr) * (1.0 / static_cast<double>(d.evaluation_batch)), length);
+  e.assumed =
+      cat(a.peak, " x ", fixed(a.usual_matmul, 2), " to ", fixed(a.best_matmul, 2), ", ", fixed(device.bandwidth_gb, 0),
+          " GB/s x ", fixed(a.usual_bandwidth, 2), " to ", fixed(a.best_bandwidth, 2));
+  fill_run(
+      e, d,
+      d.evaluation.empty() ? Range{} : span(d.evaluation, nullptr) * (1.0 / static_cast<double>(d.evaluation_batch)),
+      length);
   e.price = catalog.cheapest(device.name);
   if (e.run_hours.high > 0 && e.price) e.dollars = e.run_hours * e.price->usd;
   // From 60 % of the rating, which averages of long trainings come to, to all of it; host and cooling are not in it.
@@ -185,7 +188,8 @@ Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, con
   e.memory_share = 1 - e.compute_share;
   e.assumed = cat("rates measured on ", rates->date, " (", rates->device, ", ", rates->threads,
                   " threads); the range is the calibration's worst error");
-  const double evaluation = d.evaluation.empty() ? 0 : rates->seconds(d.evaluation) / static_cast<double>(d.evaluation_batch);
+  const double evaluation =
+      d.evaluation.empty() ? 0 : rates->seconds(d.evaluation) / static_cast<double>(d.evaluation_batch);
   fill_run(e, d, {evaluation / spread, evaluation * spread}, length);
   return e;
 }

@@ -11,9 +11,9 @@ namespace freight::plan {
 
 namespace {
 
-constexpr const char* kNames[kParts] = {"weights",   "optimizer state", "averages",   "accumulators",
-                                        "activations", "gradients",     "signals",    "workspaces",
-                                        "packing",   "staging",         "evaluation", "checkpoint"};
+constexpr const char* kNames[kParts] = {"weights",   "optimizer state", "averages",   "accumulators", "activations",
+                                        "gradients", "signals",         "workspaces", "packing",      "constants",
+                                        "staging",   "evaluation",      "checkpoint"};
 
 // A stretch of steps during which a place in the arena holds one tensor. Results that overwrite a dying input share
 // its place, and their stretches overlap.
@@ -86,6 +86,12 @@ std::vector<bool> weight_gradients(const Plan& plan) {
 
 const char* to_string(Part part) { return kNames[static_cast<size_t>(part)]; }
 
+size_t constant_bytes(const Plan& plan) {
+  size_t sum = 0;
+  for (Value v : plan.graph().leaves(Op::constant)) sum += plan.graph().type(v).bytes();
+  return sum;
+}
+
 ArenaUse arena_use(const Plan& plan) {
   const Graph& g = plan.graph();
   const std::vector<Life> all = lives(plan);
@@ -96,10 +102,10 @@ ArenaUse arena_use(const Plan& plan) {
   for (const Life& l : all) {
     if (l.first > peak || l.last < peak) continue;
     const Node& n = g.nodes[static_cast<size_t>(l.node)];
-    const Part part = !l.value.valid()                      ? Part::workspaces
+    const Part part = !l.value.valid()                       ? Part::workspaces
                       : forward[static_cast<size_t>(l.node)] ? Part::activations
-                      : gradient[l.value.index()]           ? Part::gradients
-                                                            : Part::signals;
+                      : gradient[l.value.index()]            ? Part::gradients
+                                                             : Part::signals;
     const Type type = l.value.valid() ? g.type(l.value) : Type{DType::u8, {static_cast<int64_t>(l.bytes)}};
     use.held.push_back({n.scope, name(n.op), type, l.bytes, part});
     use.bytes[static_cast<size_t>(part)] += l.bytes;
@@ -109,7 +115,8 @@ ArenaUse arena_use(const Plan& plan) {
   std::stable_sort(use.held.begin(), use.held.end(), [](const Held& a, const Held& b) { return a.bytes > b.bytes; });
   if (!g.nodes.empty()) {
     const Node& n = g.nodes[static_cast<size_t>(peak)];
-    use.peak = cat(n.scope, n.scope.empty() ? "" : " ", name(n.op), forward[static_cast<size_t>(peak)] ? "" : ", backward");
+    use.peak =
+        cat(n.scope, n.scope.empty() ? "" : " ", name(n.op), forward[static_cast<size_t>(peak)] ? "" : ", backward");
   }
   return use;
 }

@@ -23,11 +23,12 @@ enum class Part : uint8_t {
   signals,       // of the backward half: gradients of activations
   workspaces,    // of kernels
   packing,       // of the arena: between tensors, where none fits
+  constants,     // that steps read
   staging,       // batches that are being read ahead
   evaluation,    // arena of the evaluation step
   checkpoint,    // the copy that is being written while the run goes on
 };
-inline constexpr size_t kParts = 12;
+inline constexpr size_t kParts = 13;
 const char* to_string(Part part);
 
 // A tensor, or a workspace, that is alive at the peak.
@@ -44,6 +45,8 @@ struct ArenaUse {
   std::vector<Held> held;              // largest first
   std::string peak;                    // the step at the peak
 };
+// Bytes of the constants that a plan's steps read: zeros, tables.
+size_t constant_bytes(const Plan& plan);
 // The arena of a training step's plan. The peak is the step with the largest sum of live tensors.
 ArenaUse arena_use(const Plan& plan);
 

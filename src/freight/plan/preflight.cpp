@@ -49,9 +49,9 @@ Fit check_fit(const train::Planned& planned, double available) {
   f.fits = f.needed <= f.available;
   if (f.fits) return f;
   // What stays as it is whatever the step does.
-  const auto kept = static_cast<double>(f.draft.part(Part::evaluation) + f.draft.part(Part::checkpoint) +
-                                        f.draft.part(Part::weights) + f.draft.part(Part::optimizer) +
-                                        f.draft.part(Part::averages));
+  const auto kept =
+      static_cast<double>(f.draft.part(Part::evaluation) + f.draft.part(Part::checkpoint) +
+                          f.draft.part(Part::weights) + f.draft.part(Part::optimizer) + f.draft.part(Part::averages));
   if (kept > f.available) return f;
   const Subject subject = subject_of(planned);
   for (const Mean& m : means_for(f.draft.options)) {

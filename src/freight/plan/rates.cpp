@@ -99,8 +99,9 @@ double Rates::seconds(const std::vector<Work>& work) const {
 }
 
 std::string Rates::to_json() const {
-  Json j = {{"format", kFormat},   {"device", device}, {"threads", threads},           {"version", version},
-            {"date", date},        {"median_error", median_error}, {"worst_error", worst_error}};
+  Json j = {{"format", kFormat},         {"device", device}, {"threads", threads},
+            {"version", version},        {"date", date},     {"median_error", median_error},
+            {"worst_error", worst_error}};
   Json points = Json::array();
   for (const auto& [key, list] : known_) {
     for (const Known& k : list) {

@@ -18,7 +18,7 @@ struct Point {
 
 class Rates {
  public:
-  std::string device;       // cpu_info().model
+  std::string device;  // cpu_info().model
   int threads = 0;
   std::string version, date;  // of Freight; "2026-11-22"
   // Of whole steps of the calibration's nets, each predicted from the points of the others: |predicted / measured - 1|.

@@ -110,7 +110,8 @@ Shape parse_input_shape(const std::string& text) {
     int64_t n = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), n);
     if (error != std::errc() || end != part.data() + part.size() || n < 1 || n > 1'000'000) {
-      fail(ErrorKind::usage, "--input-shape", "got '", text, "', need whole numbers like 3x224x224, or the tokens of a text");
+      fail(ErrorKind::usage, "--input-shape", "got '", text,
+           "', need whole numbers like 3x224x224, or the tokens of a text");
     }
     shape.insert(shape.rank(), n);
   }

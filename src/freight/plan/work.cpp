@@ -19,7 +19,10 @@ void fill_conv(Work& w, const Graph& g, const Node& n) {
   w.m = static_cast<double>(y.numel()) / static_cast<double>(y[1]);
   w.n = static_cast<double>(weight[0]);
   w.k = static_cast<double>(weight[1] * taps);
-  const char* shape = a.groups > 1 ? "grouped" : taps == 1 && strides == 1 ? "1x1" : taps == 9 && strides == 1 ? "3x3" : "";
+  const char* shape = a.groups > 1                ? "grouped"
+                      : taps == 1 && strides == 1 ? "1x1"
+                      : taps == 9 && strides == 1 ? "3x3"
+                                                  : "";
   w.kind = cat("conv", shape, dx ? ".dx" : dw ? ".dw" : "");
 }
 
