@@ -26,6 +26,7 @@ struct CommandGroup {
 int dispatch(const CommandGroup& group, const Args& args);
 
 int bench_command(const Args& args);
+int calibrate_command(const Args& args);
 int data_command(const Args& args);
 int devices_command(const Args& args);
 int env_command(const Args& args);
@@ -34,6 +35,7 @@ int export_command(const Args& args);
 int generate_command(const Args& args);
 int models_command(const Args& args);
 int models_convert_command(const Args& args);
+int plan_command(const Args& args);
 int predict_command(const Args& args);
 int profile_command(const Args& args);
 int report_command(const Args& args);

@@ -1,14 +1,15 @@
 // `freight train`: a recipe, changed by flags, becomes a run. Progress goes to stderr, the result to stdout.
 #include <cstdio>
-#include <cstring>
 
 #include <nlohmann/json.hpp>
 
 #include "command.h"
+#include "config_options.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/base/version.h"
-#include "freight/train/config_fields.h"
+#include "freight/io/file.h"
+#include "freight/plan/preflight.h"
 #include "freight/train/progress.h"
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
@@ -22,31 +23,69 @@ namespace {
 // Everything the command line says besides the configuration.
 struct Flags {
   bool json = false, progress = true;
+  std::string fit = "refuse";
+  double memory_limit = 0;  // GiB
 };
 
 // All options, on top of what `c` holds.
 void declare(Options& o, train::Config& c, Flags& f) {
   o.positional("data", &c.data, "a named set (freight data list) or a directory", false);
-  const char* group = "";
-  for (const train::Field& field : train::config_fields()) {
-    if (std::strcmp(group, field.group) != 0) o.group(group = field.group);
-    std::visit(
-        [&](auto member) {
-          o.add(field.names, &(c.*member), field.help,
-                {.key = field.key, .value = field.value, .aliases = field.aliases});
-        },
-        field.member);
-  }
+  declare_config(o, c);
   o.add("--json", &f.json, "print the result as one JSON line");
   o.add("--progress", &f.progress, "the progress line on stderr");
+  o.group("Memory (docs/planner.md)");
+  o.add("--fit", &f.fit,
+        "a run that does not fit the memory is refused; auto adapts it by the cheapest sufficient means; off does not "
+        "look",
+        {.one_of = {"refuse", "auto", "off"}});
+  o.add("--memory-limit", &f.memory_limit, "memory that the run may take, in GiB (0: what is free)", {.min = 0});
   o.enable_config();
 }
+
+// A run that does not fit as it is, and does with other flags: thrown to start over.
+struct Misfit {
+  std::vector<std::string> flags;
+};
 
 // Shows a run on the terminal.
 class Terminal : public train::Observer {
  public:
   Terminal(const Flags& flags, bool quiet)
-      : quiet_(quiet), progress_(flags.progress && !quiet ? Progress::Mode::automatic : Progress::Mode::off) {}
+      : flags_(flags),
+        quiet_(quiet),
+        progress_(flags.progress && !quiet ? Progress::Mode::automatic : Progress::Mode::off) {}
+
+  void on_planned(const train::Planned& p) override {
+    if (flags_.fit == "off") {
+      planned_ = static_cast<double>(plan::draft(p).total());
+    } else {
+      const plan::Fit fit = plan::check_fit(p, flags_.memory_limit * 1024 * 1024 * 1024);
+      if (!fit.fits && flags_.fit == "auto" && !fit.flags.empty()) throw Misfit{fit.flags};
+      if (!fit.fits) throw plan::refusal(fit);
+      planned_ = fit.needed;
+    }
+    before_ = memory_use().resident;
+  }
+  // What the run took, against the plan; kept in its directory.
+  void compare_memory(const std::string& output_dir) {
+    measured_ = static_cast<double>(memory_use().peak - before_);
+    const double more = 100 * (measured_ / planned_ - 1);
+    const nlohmann::ordered_json j = {{"planned_bytes", static_cast<int64_t>(planned_)},
+                                      {"measured_bytes", static_cast<int64_t>(measured_)},
+                                      {"difference_percent", more}};
+    io::AtomicFile file(output_dir + "/memory.json");
+    file.write(j.dump(2) + "\n");
+    file.commit();
+    if (quiet_) return;
+    say(cat("memory  planned ", human_bytes(planned_), ", measured ", human_bytes(measured_), " (", more > 0 ? "+" : "",
+            fixed(more, 0), " %)"));
+    if (planned_ > kSureBytes && more > 8) {
+      say(cat("warning: the run took more memory than planned, which is a defect of Freight; please send ", output_dir,
+              "/run.json, config.json, model.json and memory.json"));
+    }
+  }
+  double planned() const { return planned_; }
+  double measured() const { return measured_; }
 
   void on_start(const train::Start& s) override {
     unit_ = s.unit;
@@ -68,6 +107,13 @@ class Terminal : public train::Observer {
     say(cat("output  ", s.output_dir));
   }
   const std::string& unit() const { return unit_; }
+  void say(const std::string& text) {
+    if (progress_.mode() == Progress::Mode::off) {
+      std::fprintf(stderr, "%s\n", text.c_str());
+    } else {
+      progress_.line(text);
+    }
+  }
   bool wants_step() override { return progress_.due(); }
   void on_step(const train::StepReport& r) override {
     const MemoryUse memory = memory_use();
@@ -107,19 +153,18 @@ class Terminal : public train::Observer {
   }
 
  private:
-  void say(const std::string& text) {
-    if (progress_.mode() == Progress::Mode::off) {
-      std::fprintf(stderr, "%s\n", text.c_str());
-    } else {
-      progress_.line(text);
-    }
-  }
+  // Below this the program's own memory blurs the comparison.
+  static constexpr double kSureBytes = 200.0 * 1024 * 1024;
+  const Flags& flags_;
   bool quiet_;
+  double planned_ = 0, measured_ = 0;
+  int64_t before_ = 0;
   std::string unit_ = "img", rate_ = "img/s";
   Progress progress_;
 };
 
-void print_result(const train::Result& r, const Flags& flags, const std::string& unit) {
+void print_result(const train::Result& r, const Flags& flags, const Terminal& terminal) {
+  const std::string& unit = terminal.unit();
   if (flags.json) {
     nlohmann::ordered_json j = {{"test_top1", nullptr},
                                 {"test_loss", r.test.loss},
@@ -133,7 +178,9 @@ void print_result(const train::Result& r, const Flags& flags, const std::string&
                                 {"model", r.model_path},
                                 {"output_dir", r.output_dir},
                                 {"interrupted", r.interrupted},
-                                {"bad_samples", r.bad_samples.size()}};
+                                {"bad_samples", r.bad_samples.size()},
+                                {"planned_bytes", static_cast<int64_t>(terminal.planned())},
+                                {"measured_bytes", static_cast<int64_t>(terminal.measured())}};
     if (r.test.top1) j["test_top1"] = *r.test.top1;
     std::printf("%s\n", j.dump().c_str());
     return;
@@ -179,6 +226,20 @@ train::Found look_for(const train::Config& probe, train::Config& fresh, F apply)
   return found;
 }
 
+// Trains; where the run does not fit and may be adapted, once more with the flags that make it fit.
+train::Result train_fitting(train::Config& config, Terminal& terminal, const Args& args,
+                            std::optional<train::Found> found) {
+  try {
+    return train::train(config, terminal, args, std::move(found));
+  } catch (const Misfit& misfit) {
+    terminal.say(cat("note    does not fit the memory as it is: going on with ", join(misfit.flags, " ")));
+    Options o("train", "");
+    declare_config(o, config);
+    o.parse(misfit.flags);
+  }
+  return train::train(config, terminal, args);
+}
+
 }  // namespace
 
 int train_command(const Args& args) {
@@ -218,7 +279,8 @@ int train_command(const Args& args) {
     return 0;
   }
   Terminal terminal(flags, o->quiet());
-  const train::Result result = train::train(config, terminal, args, std::move(found));
+  const train::Result result = train_fitting(config, terminal, args, std::move(found));
+  terminal.compare_memory(result.output_dir);
   print_result(result, flags, terminal.unit());
   return result.interrupted ? signals::exit_code() : 0;
 }

@@ -4,11 +4,13 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
 #include "freight/base/error.h"
+#include "freight/base/storage_use.h"
 #include "freight/base/threads.h"
 
 namespace freight {
@@ -16,6 +18,7 @@ namespace freight {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
+std::atomic<int64_t> g_storage_bytes{0};
 
 // Large blocks come from the system, full of zeros, on pages of its large size where it has them: kernels that step
 // over long rows would otherwise wait for addresses to be looked up.
@@ -40,6 +43,8 @@ void* allocate_large(size_t bytes) {
 
 }  // namespace
 
+int64_t storage_bytes() { return g_storage_bytes; }
+
 std::shared_ptr<Storage> Storage::allocate(size_t bytes) {
   std::shared_ptr<Storage> s(new Storage);
   s->size_ = bytes;
@@ -47,6 +52,7 @@ std::shared_ptr<Storage> Storage::allocate(size_t bytes) {
   s->data_ = is_large(bytes) ? allocate_large(bytes) : std::aligned_alloc(64, size);
   if (!s->data_) fail(ErrorKind::capacity, "memory", "cannot allocate ", human_bytes(static_cast<double>(bytes)));
   s->owned_ = true;
+  g_storage_bytes += static_cast<int64_t>(bytes);
   if (!is_large(bytes)) std::memset(s->data_, 0, size);
   return s;
 }
@@ -61,6 +67,7 @@ std::shared_ptr<Storage> Storage::borrow(void* data, size_t bytes, std::shared_p
 
 Storage::~Storage() {
   if (!owned_) return;
+  g_storage_bytes -= static_cast<int64_t>(size_);
   if (is_large(size_)) {
     munmap(data_, rounded(size_));
   } else {

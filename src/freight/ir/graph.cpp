@@ -138,6 +138,10 @@ std::vector<Value> Rewriter::operator()(const std::vector<Value>& old) const {
 }
 
 void Rewriter::copy(const Node& node) {
+  if (dst.nodes.empty()) {  // most passes change little
+    dst.nodes.reserve(src.nodes.size());
+    dst.values.reserve(src.values.size());
+  }
   const auto out = dst.add(node.op, node.attrs, (*this)(node.inputs), node.scope, node.where);
   for (size_t i = 0; i < out.size(); ++i) replace(node.outputs[i], out[i]);
 }

@@ -163,6 +163,7 @@ class RegionPass {
 
   Graph run() {
     collect();
+    find_ancestors();
     for (size_t i = 0; i < g_.nodes.size(); ++i) {
       if (region_[i] < 0) continue;
       for (Value v : sources(g_.nodes[i])) {
@@ -269,6 +270,35 @@ class RegionPass {
     return out;
   }
 
+  // Which nodes each one depends on: a triangle of bits, one row per node, made by one pass over the graph. It answers
+  // most questions for a path at once, which regions can only add to. Graphs of more nodes do without.
+  static constexpr size_t kMaxTriangle = 16384;
+  void find_ancestors() {
+    const size_t count = g_.nodes.size();
+    if (count > kMaxTriangle) return;
+    row_.resize(count);
+    size_t words = 0;
+    for (size_t i = 0; i < count; ++i) {
+      row_[i] = words;
+      words += (i + 63) / 64;
+    }
+    ancestors_.assign(words, 0);
+    for (size_t i = 0; i < count; ++i) {
+      uint64_t* mine = ancestors_.data() + row_[i];
+      for (Value v : g_.nodes[i].inputs) {
+        const auto p = static_cast<size_t>(node_of(v));
+        const uint64_t* theirs = ancestors_.data() + row_[p];
+        for (size_t w = 0; w < (p + 63) / 64; ++w) mine[w] |= theirs[w];
+        mine[p / 64] |= uint64_t{1} << p % 64;
+      }
+    }
+  }
+  bool is_ancestor(int32_t node, int32_t of) const {
+    if (row_.empty() || node >= of) return false;
+    const auto n = static_cast<size_t>(node);
+    return ancestors_[row_[static_cast<size_t>(of)] + n / 64] >> n % 64 & 1;
+  }
+
   // Joins the regions of producer p and reader n where that is sound; the union keeps p's region number.
   void merge(int32_t p, int32_t n) {
     const int32_t rp = region_[static_cast<size_t>(p)], rn = region_[static_cast<size_t>(n)];
@@ -339,6 +369,11 @@ class RegionPass {
         leave(k);
       } else if (region_[static_cast<size_t>(k)] != from && region_[static_cast<size_t>(k)] != to) {
         direct.push_back(k);
+      }
+    }
+    for (int32_t k : direct) {
+      for (int32_t member : regions_[static_cast<size_t>(to)].nodes) {
+        if (is_ancestor(k, member)) return true;
       }
     }
     stack = std::move(direct);
@@ -527,6 +562,8 @@ class RegionPass {
   std::vector<int32_t> reach_;                 // node -> the last node of the regions that begin up to it, or itself
   std::vector<std::vector<int32_t>> readers_;  // node -> nodes that read any of its results
   std::vector<bool> channels_last_;            // by value
+  std::vector<size_t> row_;                    // node -> the first word of its row in the triangle; empty: no triangle
+  std::vector<uint64_t> ancestors_;
 };
 
 }  // namespace

@@ -141,6 +141,14 @@ Evaluation Evaluator::run(const data::Dataset& set, const std::function<bool(int
   return run(*feed, what, poll);
 }
 
+std::shared_ptr<const Plan> Evaluator::plan(const Type& x, const Type& y) {
+  const bool was_training = state_->model.net->training();
+  state_->model.net->eval();
+  auto made = state_->step.plan(x, y);
+  if (was_training) state_->model.net->train();
+  return made;
+}
+
 Evaluation Evaluator::run(data::Feed& feed, const std::string& what,
                           const std::function<bool(int64_t, int64_t)>& poll) {
   const auto start = std::chrono::steady_clock::now();

@@ -55,6 +55,8 @@ class Evaluator {
   // The same over all samples of a set.
   Evaluation run(const data::Dataset& set, const std::function<bool(int64_t done, int64_t total)>& poll = {},
                  const EvaluationOptions& options = {});
+  // The plan for batches of these types; runs nothing.
+  std::shared_ptr<const Plan> plan(const Type& x, const Type& y);
 
  private:
   struct State;

@@ -172,18 +172,26 @@ TrainStep::Outcome TrainStep::run(const Array& x, const Array& y) {
   return sum;
 }
 
-TrainStep::Summary TrainStep::summary(const Type& x, const Type& y) {
+std::vector<TrainStep::Run> TrainStep::plans(const Type& x, const Type& y) {
   State& s = *state_;
-  if (s.parts == 1) {
-    const std::shared_ptr<const Plan> plan = s.whole.plan(x, y);
-    return {plan->total_cost().flops, plan->arena_bytes(), plan->steps().size(), plan->options().backend};
-  }
-  const int64_t n = s.part_of(x.shape[0]);
+  if (s.parts == 1) return {{s.whole.plan(x, y), 1}};
+  const int64_t count = x.shape[0], part = s.part_of(count), rest = count % part;
   const Type scalar{DType::f32, {}};
-  const std::shared_ptr<const Plan> one = s.accumulate.plan(rows(x, n), rows(y, n), scalar), end = s.apply.plan(scalar);
-  return {one->total_cost().flops * static_cast<double>(s.parts) + end->total_cost().flops,
-          std::max(one->arena_bytes(), end->arena_bytes()), one->steps().size() + end->steps().size(),
-          one->options().backend};
+  std::vector<Run> runs{{s.accumulate.plan(rows(x, part), rows(y, part), scalar), count / part}};
+  if (rest > 0) runs.push_back({s.accumulate.plan(rows(x, rest), rows(y, rest), scalar), 1});
+  runs.push_back({s.apply.plan(scalar), 1});
+  return runs;
+}
+
+TrainStep::Summary TrainStep::summary(const Type& x, const Type& y) {
+  Summary sum;
+  for (const Run& run : plans(x, y)) {
+    sum.flops += run.plan->total_cost().flops * static_cast<double>(run.times);
+    sum.arena_bytes = std::max(sum.arena_bytes, run.plan->arena_bytes());
+    sum.plan_steps += run.plan->steps().size();
+    sum.backend = run.plan->options().backend;
+  }
+  return sum;
 }
 
 std::string TrainStep::first_nonfinite(const Array& x, const Array& y) {

@@ -45,6 +45,12 @@ class TrainStep {
   };
   // For batches of these types; plans, but runs nothing.
   Summary summary(const Type& x, const Type& y);
+  // The plans of a step on such a batch, and how often each runs in it. Each has an arena of its own.
+  struct Run {
+    std::shared_ptr<const Plan> plan;
+    int64_t times = 1;
+  };
+  std::vector<Run> plans(const Type& x, const Type& y);
   // States of the step itself, beside those of optimizer and averages.
   std::vector<nn::NamedVariable> state_dict() const;
   // Null unless the step computes in f16.

@@ -163,6 +163,7 @@ class Run {
     parse_test_views(c_.tta, views);
     evaluator_ = std::make_unique<Evaluator>(model_, options_, kEvaluationBatch, views);
     plan_ = plan();
+    tell_plans();
     if (!start_) return;
     restore(*start_, model_, states());
     if (place_.step > 0) optimizer_->set_lr(schedule_.at(place_.step - 1));
@@ -253,6 +254,27 @@ class Run {
   TrainStep::Summary plan() {
     const auto [inputs, targets] = task_->batch_types();
     return step_->summary(inputs, targets);
+  }
+  void tell_plans() {
+    const auto [inputs, targets] = task_->batch_types();
+    const int64_t batch = std::min(kEvaluationBatch, std::max<int64_t>(task_->test_count(), 1));
+    Type x = inputs, y = labels_of(targets);
+    x.shape[0] = y.shape[0] = batch;
+    observer_.on_planned({.config = c_,
+                          .model = model_,
+                          .optimizer = *optimizer_,
+                          .ema = ema_.get(),
+                          .inputs = inputs,
+                          .targets = targets,
+                          .step = step_->plans(inputs, targets),
+                          .evaluation = evaluator_->plan(x, y),
+                          .evaluation_batch = batch,
+                          .test_count = task_->test_count()});
+  }
+  // Evaluation does not mix samples: its labels are classes.
+  Type labels_of(const Type& targets) const {
+    const bool mixed = is_floating(targets.dtype) && !regression();
+    return mixed ? Type{DType::i64, {targets.shape[0]}} : targets;
   }
   bool regression() const { return model_.loss == models::Loss::mse; }
 

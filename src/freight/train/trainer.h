@@ -12,6 +12,7 @@
 #include "freight/train/checkpoint.h"
 #include "freight/train/config.h"
 #include "freight/train/evaluate.h"
+#include "freight/train/step.h"
 
 namespace freight::train {
 
@@ -47,9 +48,23 @@ struct EpochReport {
   double seconds = 0;
 };
 
+// The plans of a run, before anything is allocated for it or written. Valid during the call.
+struct Planned {
+  const Config& config;
+  const models::Model& model;
+  const optim::Optimizer& optimizer;
+  const optim::EMA* ema;  // or null
+  Type inputs, targets;   // of a full batch
+  std::vector<TrainStep::Run> step;
+  std::shared_ptr<const Plan> evaluation;  // of a full batch
+  int64_t evaluation_batch, test_count;
+};
+
 class Observer {
  public:
   virtual ~Observer() = default;
+  // May refuse the run by throwing.
+  virtual void on_planned(const Planned&) {}
   virtual void on_start(const Start&) {}
   // Whether a StepReport is wanted now; asked after each step, so it should be quick.
   virtual bool wants_step() { return false; }

@@ -33,6 +33,10 @@ void reserve_thread_scratch(size_t bytes) {
     thread_scratch(bytes);
     return;
   }
+  // Most kernels ask for no more than an earlier one: waking the pool for each costs more than planning it.
+  static thread_local size_t reserved = 0;
+  if (bytes <= reserved) return;
+  reserved = bytes;
 #pragma omp parallel
   thread_scratch(bytes);
 }

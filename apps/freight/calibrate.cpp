@@ -1,0 +1,62 @@
+// `freight calibrate`: measures what this machine's kernels reach, once, for the times that `freight plan` tells.
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "command.h"
+#include "freight/base/error.h"
+#include "freight/io/file.h"
+#include "freight/plan/rates.h"
+#include "freight/train/precision.h"
+#include "freight/train/signals.h"
+#include "options.h"
+
+namespace freight::app {
+namespace {
+
+class Shown : public plan::CalibrationProgress {
+ public:
+  explicit Shown(bool quiet) : quiet_(quiet) {}
+  bool next(size_t number, size_t count, const std::string& net) override {
+    if (!quiet_) std::fprintf(stderr, "%zu/%zu  %s\n", number, count, net.c_str());
+    return !signals::stop_requested();
+  }
+
+ private:
+  bool quiet_;
+};
+
+}  // namespace
+
+int calibrate_command(const Args& args) {
+  std::string output;
+  double seconds = 90;
+  Options o("calibrate", "Measures this machine's kernels, for the times that freight plan tells.", "[options]",
+            "Takes about two minutes; stop everything else first. The result is kept in the cache directory\n"
+            "(freight env), by processor and number of threads; freight plan finds it there.");
+  o.add("-o,--output", &output, "write the rates to FILE too, for freight plan --rates FILE", {.value = "FILE"});
+  o.add("--seconds", &seconds, "time to measure for, besides making the plans", {.min = 1, .max = 3600});
+  if (o.parse(args) == Options::Outcome::done) return 0;
+  signals::install();
+  plan::CalibrationOptions options{.seconds = seconds};
+  if (train::compute_type("bf16", "auto").note.empty()) options.types.push_back(DType::bf16);
+  Shown shown(o.quiet());
+  const plan::Rates rates = plan::calibrate(options, shown);
+  if (signals::stop_requested()) return signals::exit_code();
+  const std::string path = plan::rates_path(), text = rates.to_json() + "\n";
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  for (const std::string& file : {path, output}) {
+    if (file.empty()) continue;
+    io::AtomicFile out(file);
+    out.write(text);
+    out.commit();
+  }
+  std::printf("%zu kernels measured on %s, %d threads\n", rates.size(), rates.device.c_str(), rates.threads);
+  std::printf("each net predicted from the others: median error %s %%, worst %s %%\n",
+              fixed(100 * rates.median_error, 1).c_str(), fixed(100 * rates.worst_error, 1).c_str());
+  std::printf("kept    %s\n", path.c_str());
+  return 0;
+}
+
+}  // namespace freight::app

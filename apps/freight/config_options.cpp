@@ -1,0 +1,23 @@
+// See config_options.h.
+#include "config_options.h"
+
+#include <cstring>
+
+#include "freight/train/config_fields.h"
+
+namespace freight::app {
+
+void declare_config(Options& o, train::Config& c) {
+  const char* group = "";
+  for (const train::Field& field : train::config_fields()) {
+    if (std::strcmp(group, field.group) != 0) o.group(group = field.group);
+    std::visit(
+        [&](auto member) {
+          o.add(field.names, &(c.*member), field.help,
+                {.key = field.key, .value = field.value, .aliases = field.aliases});
+        },
+        field.member);
+  }
+}
+
+}  // namespace freight::app

@@ -1,0 +1,331 @@
+// `freight plan`: memory, time and cost of a training run on this machine and on every device of the catalogue, before
+// anything runs.
+#include <algorithm>
+#include <cstdio>
+
+#include <nlohmann/json.hpp>
+
+#include "freight/base/cpu_info.h"
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/plan/estimate.h"
+#include "plan_options.h"
+#include "table.h"
+
+namespace freight::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using plan::Draft;
+using plan::Estimate;
+using plan::Formula;
+using plan::Part;
+using plan::Range;
+
+constexpr double kGib = 1024.0 * 1024 * 1024;
+constexpr int kSizes[] = {4, 8, 12, 16, 24, 40, 48, 80, 141, 192};  // GiB
+
+struct Flags : PlanFlags {
+  std::string sort = "speed";
+  bool csv = false, means = false;
+  int64_t top = 20;
+};
+
+std::string bytes(double n) { return human_bytes(n); }
+
+// Three digits, as ranges deserve.
+std::string number(double v) {
+  if (v >= 1000) return with_commas(static_cast<int64_t>(v + 0.5));
+  return fixed(v, v >= 100 ? 0 : v >= 10 ? 1 : v >= 0.1 ? 2 : 4);
+}
+std::string range(const Range& r) { return r.high <= 0 ? "-" : cat(number(r.low), " - ", number(r.high)); }
+
+// What another way to compute would change.
+struct Means {
+  std::string flag;
+  double total = 0, flops = 0;
+};
+std::vector<Means> means_of(const plan::Subject& s, const Draft& base) {
+  std::vector<Means> all;
+  const auto add = [&](const std::string& flag, plan::DraftOptions o) {
+    const Draft d = plan::draft(s, o);
+    all.push_back({flag, static_cast<double>(d.total()), d.flops});
+  };
+  plan::DraftOptions o = base.options;
+  for (const char* mode : {"auto", "all"}) {
+    o.recompute = parse_recompute(mode);
+    if (o.recompute != base.options.recompute) add(cat("--recompute ", mode), o);
+  }
+  o = base.options;
+  for (const int64_t parts : {int64_t{2}, int64_t{4}}) {
+    o.parts = base.options.parts * parts;
+    if (o.parts <= o.batch) add(cat("--grad-accum ", o.parts), o);
+  }
+  o = base.options;
+  o.compute = DType::bf16;
+  if (base.options.compute == DType::f32) add("--precision bf16", o);
+  return all;
+}
+
+// What a table is sorted by; larger keys come last, rows without one behind all.
+double sort_key(const Estimate& e, const std::string& by) {
+  constexpr double kLast = 1e300;
+  const bool usable = e.timed && e.fits.value_or(true);
+  if (by == "memory") return -e.memory_bytes;
+  if (by == "batch") return -static_cast<double>(e.largest_batch);
+  if (by == "dollars") return e.dollars && usable ? e.dollars->middle() : kLast;
+  if (by == "energy") return e.watt_hours && usable ? e.watt_hours->middle() : kLast;
+  return e.timed ? e.step_seconds.middle() * (usable ? 1 : 1e6) : kLast;
+}
+
+std::vector<Estimate> estimates(const std::vector<Draft>& drafts, const PlanInput& in, const Flags& f) {
+  const plan::RunLength length = plan::RunLength::of(in.subject, f.samples);
+  std::vector<Estimate> all;
+  for (const plan::Device& d : in.catalog.devices) all.push_back(plan::estimate(drafts, d, in.catalog, length));
+  if (f.sort == "name") {
+    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.device < b.device; });
+  } else {
+    std::stable_sort(all.begin(), all.end(),
+                     [&](const auto& a, const auto& b) { return sort_key(a, f.sort) < sort_key(b, f.sort); });
+  }
+  all.insert(all.begin(), plan::estimate_here(drafts, in.rates ? &*in.rates : nullptr, length));
+  return all;
+}
+
+std::string fits_text(const Estimate& e) {
+  if (!e.fits) return "?";
+  if (*e.fits) return "yes";
+  return e.means.empty() ? "no" : e.means;
+}
+
+std::string offer(const plan::Price& p) {
+  return cat(p.provider, " ", p.instance, " $", number(p.usd), "/h", p.count > 1 ? cat(" for ", p.count) : "", ", ",
+             p.date);
+}
+
+std::vector<std::vector<std::string>> rows_of(const std::vector<Estimate>& all, size_t shown) {
+  std::vector<std::vector<std::string>> rows;
+  for (size_t i = 0; i < std::min(all.size(), shown); ++i) {
+    const Estimate& e = all[i];
+    rows.push_back({e.device, fits_text(e), e.largest_batch > 0 ? with_commas(e.largest_batch) : "-",
+                    e.timed ? range(e.samples_per_second) : "-", range(e.epoch_hours), range(e.run_hours),
+                    e.dollars ? range(*e.dollars) : "-", e.watt_hours ? range(*e.watt_hours) : "-"});
+  }
+  return rows;
+}
+
+Json json_range(const Range& r) { return r.high > 0 ? Json{{"low", r.low}, {"high", r.high}} : Json(nullptr); }
+
+Json json_of(const Estimate& e, const plan::Catalog& catalog) {
+  Json j = {{"device", e.device},
+            {"memory_bytes", nullptr},
+            {"fits", nullptr},
+            {"means", e.means},
+            {"largest_batch", e.largest_batch}};
+  if (e.memory_bytes > 0) j["memory_bytes"] = e.memory_bytes;
+  if (e.fits) j["fits"] = *e.fits;
+  j["step_seconds"] = json_range(e.step_seconds);
+  j["samples_per_second"] = json_range(e.samples_per_second);
+  j["epoch_hours"] = json_range(e.epoch_hours);
+  j["run_hours"] = json_range(e.run_hours);
+  j["dollars"] = e.dollars ? json_range(*e.dollars) : Json(nullptr);
+  j["watt_hours"] = e.watt_hours ? json_range(*e.watt_hours) : Json(nullptr);
+  j["share"] = {{"compute", e.compute_share}, {"memory", e.memory_share}, {"launch", e.launch_share}};
+  if (e.utilisation > 0) j["utilisation_of_dense_peak"] = e.utilisation;
+  j["assumed"] = e.assumed;
+  if (e.price) {
+    j["price"] = {{"provider", e.price->provider}, {"instance", e.price->instance}, {"count", e.price->count},
+                  {"usd_per_hour", e.price->usd},  {"date", e.price->date},         {"source", e.price->source}};
+  }
+  for (const plan::Device& d : catalog.devices) {
+    if (d.name == e.device) {
+      j["source"] = d.source;
+      j["date"] = d.date;
+    }
+  }
+  return j;
+}
+
+Json json_of(const std::vector<Draft>& drafts, const Formula& line, const std::vector<Means>& means,
+             const std::vector<Estimate>& all, const PlanInput& in) {
+  const Draft& d = drafts[0];
+  const auto [x, y] = in.subject.batch_types(d.options.batch);
+  Json j = {{"model", in.subject.config.model},
+            {"data", in.subject.data},
+            {"input", to_string(x)},
+            {"targets", to_string(y)},
+            {"batch_size", d.options.batch},
+            {"grad_accum", d.options.parts},
+            {"precision", in.subject.config.precision},
+            {"optimizer", in.subject.config.optimizer},
+            {"recompute", in.subject.config.recompute},
+            {"parameters", d.parameters},
+            {"plan_steps", d.plan_steps},
+            {"flops", d.flops},
+            {"bytes_moved", d.moved},
+            {"total_bytes", d.total()},
+            {"arena_bytes", d.arena_bytes}};
+  for (size_t i = 0; i < plan::kParts; ++i) j["memory"][plan::to_string(static_cast<Part>(i))] = d.bytes[i];
+  j["peak"] = {{"at", d.peak}, {"tensors", Json::array()}};
+  for (const plan::Held& h : d.held) {
+    j["peak"]["tensors"].push_back({{"path", h.path},
+                                    {"op", h.what},
+                                    {"type", to_string(h.type)},
+                                    {"bytes", h.bytes},
+                                    {"kind", plan::to_string(h.part)}});
+  }
+  j["formula"] = {{"fixed_bytes", line.fixed}, {"bytes_per_sample", line.per_sample}, {"batches", Json::array()}};
+  for (const Draft& other : drafts) j["formula"]["batches"].push_back(other.options.batch);
+  j["formula"]["error"] = line.third > 0 ? Json(line.error) : Json(nullptr);
+  for (const int gib : kSizes) j["largest_batch"][std::to_string(gib) + " GiB"] = line.largest(gib * kGib);
+  for (const Means& m : means) {
+    j["means"].push_back({{"flag", m.flag}, {"total_bytes", m.total}, {"flops", m.flops}});
+  }
+  for (const Estimate& e : all) j["devices"].push_back(json_of(e, in.catalog));
+  return j;
+}
+
+std::string cell(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
+}
+
+void print_csv(const std::vector<Estimate>& all) {
+  std::printf(
+      "device,fits,means,largest_batch,samples_per_s_low,samples_per_s_high,epoch_h_low,epoch_h_high,run_h_low,"
+      "run_h_high,dollars_low,dollars_high,watt_h_low,watt_h_high,price,assumed\n");
+  const auto span = [](const Range& r) { return r.high > 0 ? cat(r.low, ",", r.high) : std::string(","); };
+  for (const Estimate& e : all) {
+    std::printf("%s,%s,%s,%lld,%s,%s,%s,%s,%s,%s,%s\n", cell(e.device).c_str(), e.fits ? *e.fits ? "yes" : "no" : "",
+                e.means.c_str(), static_cast<long long>(e.largest_batch), span(e.samples_per_second).c_str(),
+                span(e.epoch_hours).c_str(), span(e.run_hours).c_str(), span(e.dollars.value_or(Range{})).c_str(),
+                span(e.watt_hours.value_or(Range{})).c_str(), cell(e.price ? offer(*e.price) : "").c_str(),
+                cell(e.assumed).c_str());
+  }
+}
+
+void print_memory(const std::vector<Draft>& drafts, const Formula& line) {
+  const Draft& d = drafts[0];
+  std::printf("\nmemory of a training step at its peak\n");
+  for (size_t i = 0; i < plan::kParts; ++i) {
+    if (d.bytes[i] == 0) continue;
+    std::printf("  %-16s %10s\n", plan::to_string(static_cast<Part>(i)),
+                bytes(static_cast<double>(d.bytes[i])).c_str());
+  }
+  std::printf("  %-16s %10s\n", "total", bytes(static_cast<double>(d.total())).c_str());
+  std::printf("\nthe peak is at %s; the largest that are alive there\n", d.peak.c_str());
+  std::vector<std::vector<std::string>> rows;
+  for (size_t i = 0; i < std::min<size_t>(d.held.size(), 8); ++i) {
+    const plan::Held& h = d.held[i];
+    rows.push_back({"  " + bytes(static_cast<double>(h.bytes)), plan::to_string(h.part), h.path.empty() ? "-" : h.path,
+                    h.what, to_string(h.type)});
+  }
+  std::fputs(table({"  bytes", "kind", "layer", "op", "type"}, rows).c_str(), stdout);
+  std::string batches;
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    batches += cat(i == 0 ? "" : i + 1 < drafts.size() ? ", " : " and ", drafts[i].options.batch);
+  }
+  std::printf("\nformula   %s + %s x batch, from batches %s", bytes(line.fixed).c_str(), bytes(line.per_sample).c_str(),
+              batches.c_str());
+  if (line.third > 0) {
+    std::printf(line.error > 0.002 ? "; not quite linear: %s %% off at %lld" : "; linear",
+                fixed(100 * line.error, 1).c_str(), static_cast<long long>(line.third));
+  }
+  std::printf("\nlargest batch");
+  for (const int gib : kSizes) std::printf("  %d GiB: %lld", gib, static_cast<long long>(line.largest(gib * kGib)));
+  std::printf("\n");
+}
+
+void print_means(const std::vector<Means>& means, const Draft& d) {
+  if (means.empty()) return;
+  std::vector<std::vector<std::string>> rows;
+  for (const Means& m : means) {
+    const double less = 100 * (m.total / static_cast<double>(d.total()) - 1), more = 100 * (m.flops / d.flops - 1);
+    rows.push_back({"  " + m.flag, bytes(m.total), cat(less > 0 ? "+" : "", fixed(less, 0), " %"),
+                    cat(more > 0 ? "+" : "", fixed(more, 0), " %")});
+  }
+  std::printf("\n%s", table({"  with", "total", "memory", "FLOPs"}, rows).c_str());
+}
+
+void print_devices(const std::vector<Estimate>& all, const Flags& f, const PlanInput& in) {
+  const size_t shown = f.top == 0 ? all.size() : static_cast<size_t>(f.top) + 1;
+  std::printf("\n%s", table({"device", "fits", "largest batch", cat(in.subject.unit, "/s"), "h/epoch", "h/run", "$/run",
+                             "Wh/run"},
+                            rows_of(all, shown))
+                          .c_str());
+  if (all.size() > shown) std::printf("%zu more: --top 0\n", all.size() - shown);
+  const Estimate& here = all[0];
+  std::printf("\nthis machine: %s\n", here.assumed.c_str());
+  std::printf(
+      "devices: predicted, not measured, from catalog/devices.json: dense peak and bandwidth, each times a fraction;\n"
+      "         94 %% of the memory; data loading, checkpoints and several devices are not counted; --json has each\n"
+      "         device's assumption, source and date\n");
+  for (size_t i = 1; i < std::min<size_t>(all.size(), 4); ++i) {
+    std::printf("  %s: %s%s\n", all[i].device.c_str(), all[i].assumed.c_str(),
+                all[i].price ? cat("; ", offer(*all[i].price)).c_str() : "");
+  }
+  if (here.run_hours.high <= 0 && all[1].run_hours.high <= 0) {
+    std::printf("hours, dollars and energy need to know the data: --data NAME, or --samples N with --epochs\n");
+  }
+}
+
+}  // namespace
+
+int plan_command(const Args& args) {
+  Flags flags;
+  const auto make = [&] {
+    auto o = std::make_unique<Options>(
+        "plan", "Says before a run what memory it needs, how long it takes and what it costs, on which hardware.",
+        "[DATA] [options]",
+        "Takes the flags of freight train; runs nothing.\n"
+        "  freight plan --model resnet50 -b 64\n"
+        "  freight plan cifar10 --epochs 30 --sort dollars\n"
+        "  freight plan --model resnet152 --samples 1281167 --epochs 90 --precision bf16 --means\n"
+        "  freight plan --model vgg16 --device-memory 20 --device-bandwidth 600 --device-tflops 40");
+    flags.declare(*o);
+    o->add("--sort", &flags.sort, "of the devices: speed, dollars, energy, batch, memory or name",
+           {.one_of = {"speed", "dollars", "energy", "batch", "memory", "name"}});
+    o->add("--top", &flags.top, "devices in the table (0: all)", {.min = 0});
+    o->add("--means", &flags.means, "also plan with recompute, accumulation and bf16: what each would change");
+    o->add("--csv", &flags.csv, "print the devices as CSV");
+    return o;
+  };
+  const std::optional<PlanInput> in = read_plan_input(args, flags, make);
+  if (!in) return 0;
+  plan::DraftOptions options = plan::options_of(in->subject);
+  options.whole_run = in->subject.test_count > 0;
+  const std::vector<Draft> drafts = plan::drafts(in->subject, options);
+  const Formula line = plan::formula(drafts);
+  const std::vector<Means> means = flags.means ? means_of(in->subject, drafts[0]) : std::vector<Means>{};
+  const std::vector<Estimate> all = estimates(drafts, *in, flags);
+  if (flags.csv) {
+    print_csv(all);
+    return 0;
+  }
+  if (flags.json) {
+    std::printf("%s\n", json_of(drafts, line, means, all, *in).dump(2).c_str());
+    return 0;
+  }
+  const Draft& d = drafts[0];
+  const auto [x, y] = in->subject.batch_types(options.batch);
+  std::printf("model     %s: %s parameters, %s\n", in->subject.config.model.c_str(), with_commas(d.parameters).c_str(),
+              to_string(x).c_str());
+  if (!in->subject.data.empty()) {
+    std::printf("data      %s: %s train, %s test\n", in->subject.data.c_str(),
+                with_commas(in->subject.train_count).c_str(), with_commas(in->subject.test_count).c_str());
+  }
+  std::printf("step      batch %lld%s, %s, %s: %s GFLOP, %s moved, %s FLOPs per byte, %s plan steps\n",
+              static_cast<long long>(options.batch),
+              options.parts > 1 ? cat(" in ", options.parts, " parts").c_str() : "",
+              in->subject.config.precision.c_str(), in->subject.config.optimizer.c_str(),
+              number(d.flops * 1e-9).c_str(), bytes(d.moved).c_str(), number(d.flops / d.moved).c_str(),
+              with_commas(static_cast<int64_t>(d.plan_steps)).c_str());
+  print_memory(drafts, line);
+  print_means(means, d);
+  print_devices(all, flags, *in);
+  return 0;
+}
+
+}  // namespace freight::app

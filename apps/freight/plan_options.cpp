@@ -1,0 +1,115 @@
+// See plan_options.h.
+#include "plan_options.h"
+
+#include <cstdio>
+
+#include "config_options.h"
+#include "freight/base/error.h"
+#include "freight/io/file.h"
+
+namespace freight::app {
+
+namespace {
+
+// The device that the flags describe, added to the catalogue with its price.
+void add_described(const PlanFlags& f, const Options& o, plan::Catalog& catalog) {
+  const bool any = f.device_memory > 0 || f.device_bandwidth > 0 || f.device_tflops > 0;
+  if (!any) {
+    for (const char* flag : {"--device-name", "--device-watts", "--device-price"}) {
+      if (o.given(flag)) {
+        fail(ErrorKind::usage, flag, "describes no device by itself: need --device-memory, --device-bandwidth and ",
+             "--device-tflops as well");
+      }
+    }
+    return;
+  }
+  const std::pair<const char*, double> needed[] = {{"--device-memory", f.device_memory},
+                                                   {"--device-bandwidth", f.device_bandwidth},
+                                                   {"--device-tflops", f.device_tflops}};
+  for (const auto& [flag, value] : needed) {
+    if (!(value > 0)) fail(ErrorKind::usage, flag, "is missing, or not above 0: a described device needs all three");
+  }
+  plan::Device d{.name = f.device_name,
+                 .kind = "gpu",
+                 .vendor = {},
+                 .arch = {},
+                 .memory_gib = f.device_memory,
+                 .bandwidth_gb = f.device_bandwidth,
+                 .tflops = {{"fp32", f.device_tflops}, {"bf16", f.device_tflops}, {"fp16", f.device_tflops}},
+                 .tdp_watts = f.device_watts,
+                 .source = "the command line",
+                 .date = {},
+                 .note = {}};
+  catalog.devices.insert(catalog.devices.begin(), d);
+  if (o.given("--device-price")) {
+    if (!(f.device_price > 0))
+      fail(ErrorKind::usage, "--device-price", "got ", f.device_price, ", need dollars above 0");
+    catalog.prices.push_back({.provider = "yours",
+                              .instance = f.device_name,
+                              .device = f.device_name,
+                              .count = 1,
+                              .usd = f.device_price,
+                              .region = {},
+                              .date = {},
+                              .source = "the command line",
+                              .note = {}});
+  }
+}
+
+}  // namespace
+
+void PlanFlags::declare(Options& o) {
+  o.positional("data", &config.data, "a named set (freight data list) or a directory", false);
+  declare_config(o, config);
+  o.group("Planning (docs/planner.md)");
+  o.add("--input-shape", &input_shape, "of one sample, instead of data: 3x224x224, or the tokens of a text",
+        {.value = "CxHxW"});
+  o.add("--samples", &samples, "of the training set, where no data says it: for times of epochs", {.min = 1});
+  o.add("--devices", &devices, "a catalogue of devices like catalog/devices.json instead of the shipped one",
+        {.value = "FILE"});
+  o.add("--prices", &prices, "the same of prices, like catalog/prices.json", {.value = "FILE"});
+  o.add("--rates", &rates, "rates of this machine that freight calibrate -o wrote", {.value = "FILE"});
+  o.add("--device-name", &device_name, "name of a device that the catalogue lacks, described by what follows");
+  o.add("--device-memory", &device_memory, "its memory in GiB", {.min = 0});
+  o.add("--device-bandwidth", &device_bandwidth, "of its memory, in GB/s", {.min = 0});
+  o.add("--device-tflops", &device_tflops, "its dense matmul rate at the precision of the run, in TFLOP/s", {.min = 0});
+  o.add("--device-watts", &device_watts, "its rated power", {.min = 0});
+  o.add("--device-price", &device_price, "dollars per hour");
+  o.add("--json", &json, "print JSON");
+}
+
+std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
+                                         const std::function<std::unique_ptr<Options>()>& make) {
+  // The recipe decides the defaults, and the data set decides the recipe: read those two first.
+  flags.config.data.clear();
+  make()->peek(args);
+  const train::Config probe = flags.config;
+  if (probe.data.empty() && probe.model.empty()) {
+    const auto o = make();  // help needs no model
+    if (o->parse(args) == Options::Outcome::done) return std::nullopt;
+    fail(ErrorKind::usage, "--model",
+         "nothing to plan: name a model (freight models list), or data that have a recipe");
+  }
+  flags = {};
+  flags.config = probe.data.empty() ? train::Config{} : train::recipe(probe.data, probe.recipe, probe.data_dir);
+  flags.config.data = probe.data;
+  if (!probe.model.empty()) train::set_model(flags.config, probe.model);
+  const auto o = make();
+  if (o->parse(args) == Options::Outcome::done) return std::nullopt;
+  train::validate(flags.config);
+  PlanInput in;
+  in.catalog = plan::load_catalog(flags.devices, flags.prices);
+  add_described(flags, *o, in.catalog);
+  for (const std::string& q : in.catalog.questions) std::fprintf(stderr, "freight: warning: %s\n", q.c_str());
+  const Shape input = flags.input_shape.empty() ? Shape() : plan::parse_input_shape(flags.input_shape);
+  in.subject = plan::make_subject(flags.config, input);
+  plan::Rates rates;
+  if (!flags.rates.empty()) {
+    in.rates = plan::Rates::parse(io::read_text(flags.rates), flags.rates);
+  } else if (plan::own_rates(rates)) {
+    in.rates = std::move(rates);
+  }
+  return in;
+}
+
+}  // namespace freight::app

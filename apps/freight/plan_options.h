@@ -1,0 +1,40 @@
+// What `freight plan`, `explain` and `advise` have in common: the flags of training, the catalogue, and the subject
+// that they make of them.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "command.h"
+#include "freight/plan/catalog.h"
+#include "freight/plan/rates.h"
+#include "freight/plan/subject.h"
+#include "options.h"
+
+namespace freight::app {
+
+struct PlanFlags {
+  train::Config config;
+  std::string input_shape, devices, prices, rates;
+  int64_t samples = 0;
+  // A device that the catalogue lacks.
+  std::string device_name = "described";
+  double device_memory = 0, device_bandwidth = 0, device_tflops = 0, device_watts = 0, device_price = 0;
+  bool json = false;
+
+  void declare(Options& o);
+};
+
+// Parses as `train` does: the data set's recipe gives the defaults, flags change them. `make` makes the command's
+// options, which declare `flags`. Null where help or the configuration was printed.
+struct PlanInput {
+  plan::Subject subject;
+  plan::Catalog catalog;
+  std::optional<plan::Rates> rates;
+};
+std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
+                                         const std::function<std::unique_ptr<Options>()>& make);
+
+}  // namespace freight::app

@@ -1,0 +1,7 @@
+# catalog/*.json become one source of the library, so that the installed command knows devices and prices.
+file(READ ${CMAKE_SOURCE_DIR}/catalog/devices.json CATALOG_DEVICES)
+file(READ ${CMAKE_SOURCE_DIR}/catalog/prices.json CATALOG_PRICES)
+set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
+             ${CMAKE_SOURCE_DIR}/catalog/devices.json ${CMAKE_SOURCE_DIR}/catalog/prices.json)
+configure_file(${CMAKE_SOURCE_DIR}/cmake/catalog.cpp.in ${CMAKE_BINARY_DIR}/catalog.cpp @ONLY)
+target_sources(freight PRIVATE ${CMAKE_BINARY_DIR}/catalog.cpp)

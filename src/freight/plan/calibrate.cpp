@@ -1,0 +1,251 @@
+// The measurement behind `freight calibrate`: training steps of small nets that are made for it are timed step by step.
+// In a whole training step every kernel meets the operands and the caches that it meets in earnest, which a kernel run
+// by itself does not. See rates.h.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+
+#include "freight/base/cpu_info.h"
+#include "freight/base/error.h"
+#include "freight/base/philox.h"
+#include "freight/base/threads.h"
+#include "freight/base/version.h"
+#include "freight/models/loss.h"
+#include "freight/optim/create.h"
+#include "freight/plan/rates.h"
+#include "freight/run/plan.h"
+#include "freight/trace/compile.h"
+
+namespace freight::plan {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+
+struct Net {
+  std::string name, spec;
+  std::vector<int64_t> batches;
+  const char* optimizer = "sgd";
+};
+
+std::string spec(const std::string& name, const std::string& input, const std::string& layers) {
+  return cat(R"({"format":"freight-model-1","name":")", name, R"(","input":)", input, R"(,"net":[)", layers, "]}");
+}
+std::string tokens(const std::string& name, int64_t length, const std::string& layers) {
+  return cat(R"({"format":"freight-model-1","name":")", name, R"(","input":[)", length,
+             R"(],"input_dtype":"i32","net":[)", layers, "]}");
+}
+std::string conv(int64_t out, int kernel, int stride, int padding) {
+  return cat(R"({"type":"Conv2d","out":)", out, R"(,"kernel":)", kernel, R"(,"stride":)", stride, R"(,"padding":)",
+             padding, R"(,"bias":false},)");
+}
+std::string conv_bn(int64_t out, int kernel, int stride, int padding) {
+  return conv(out, kernel, stride, padding) + R"({"type":"BatchNorm2d"},{"type":"ReLU"},)";
+}
+const char* const kPool = R"({"type":"MaxPool2d","kernel":2},)";
+const char* const kHead = R"({"type":"AdaptiveAvgPool2d","output":1},{"type":"Flatten"},{"type":"Linear","out":12})";
+
+// A stem, then for each width two 3x3 convolutions with a shortcut around them, halving the picture in between.
+std::string residual_net(const std::vector<int64_t>& widths) {
+  std::string layers = conv_bn(widths[0], 3, 1, 1);
+  for (size_t i = 0; i < widths.size(); ++i) {
+    if (i > 0) layers += conv_bn(widths[i], 3, 2, 1);
+    layers += cat(R"({"type":"Residual","main":[)", conv_bn(widths[i], 3, 1, 1), conv(widths[i], 3, 1, 1),
+                  R"({"type":"BatchNorm2d"}],"activation":{"type":"ReLU"}},)");
+  }
+  return layers + kHead;
+}
+// Bottlenecks: 1x1, 3x3, 1x1 at a quarter of the width.
+std::string bottleneck_net(const std::vector<int64_t>& widths) {
+  std::string layers = conv_bn(32, 7, 2, 3) + R"({"type":"MaxPool2d","kernel":3,"stride":2,"padding":1},)";
+  for (size_t i = 0; i < widths.size(); ++i) {
+    layers += conv_bn(widths[i], 1, i == 0 ? 1 : 2, 0);
+    layers += cat(R"({"type":"Residual","main":[)", conv_bn(widths[i] / 4, 1, 1, 0), conv_bn(widths[i] / 4, 3, 1, 1),
+                  conv(widths[i], 1, 1, 0), R"({"type":"BatchNorm2d"}],"activation":{"type":"ReLU"}},)");
+  }
+  return layers + kHead;
+}
+// Convolutions with bias and pooling, then large linear layers.
+std::string plain_net(const std::vector<int64_t>& widths, int64_t hidden) {
+  std::string layers;
+  for (const int64_t w : widths) {
+    for (int i = 0; i < 2; ++i) {
+      layers += cat(R"({"type":"Conv2d","out":)", w, R"(,"kernel":3,"padding":1},{"type":"ReLU"},)");
+    }
+    layers += kPool;
+  }
+  return cat(layers, R"({"type":"Flatten"},{"type":"Linear","out":)", hidden,
+             R"(},{"type":"ReLU"},{"type":"Dropout"},{"type":"Linear","out":)", hidden,
+             R"(},{"type":"ReLU"},{"type":"Linear","out":200})");
+}
+
+std::vector<Net> nets() {
+  const auto mlp = [](int64_t a, int64_t b) {
+    return cat(R"({"type":"Flatten"},{"type":"Linear","out":)", a, R"(},{"type":"ReLU"},{"type":"Linear","out":)", b,
+               R"(},{"type":"ReLU"},{"type":"Linear","out":11})");
+  };
+  const auto recurrent = [](const char* type, int64_t width) {
+    return cat(R"({"type":"Embedding","rows":6000,"width":)", width, R"(,"padding_idx":0},{"type":")", type,
+               R"(","hidden":)", width, R"(,"last":true},{"type":"Linear","out":5})");
+  };
+  const auto transformer = [](int64_t width, int64_t heads, int64_t length) {
+    std::string blocks;
+    for (int i = 0; i < 2; ++i) {
+      blocks +=
+          cat(R"({"type":"TransformerBlock","width":)", width, R"(,"heads":)", heads, R"(,"causal":true,"depth":2},)");
+    }
+    return cat(R"({"type":"Embedding","rows":90,"width":)", width, R"(},{"type":"PositionEmbedding","length":)", length,
+               R"(,"width":)", width, "},", blocks, R"({"type":"LayerNorm"},{"type":"Linear","out":90})");
+  };
+  return {
+      {"perceptron 96", spec("perceptron-96", "[1,24,24]", mlp(96, 160)), {1, 12, 48, 192}},
+      {"perceptron 768", spec("perceptron-768", "[1,30,30]", mlp(768, 1536)), {1, 12, 48, 192}},
+      {"small convolutions",
+       spec("small-convolutions", "[1,32,32]",
+            cat(R"({"type":"Conv2d","out":8,"kernel":5,"padding":2},{"type":"ReLU"},)", kPool,
+                R"({"type":"Conv2d","out":16,"kernel":5},{"type":"ReLU"},)", kPool,
+                R"({"type":"Flatten"},{"type":"Linear","out":96},{"type":"ReLU"},{"type":"Linear","out":10})")),
+       {1, 12, 48, 192}},
+      {"residual 16-64", spec("residual-16", "[3,36,36]", residual_net({16, 32, 64})), {1, 12, 48, 160}},
+      {"residual 48-192", spec("residual-48", "[3,36,36]", residual_net({48, 96, 192})), {1, 12, 48, 128}},
+      {"residual 64-512", spec("residual-64", "[3,52,52]", residual_net({64, 128, 256, 512})), {1, 6, 24}},
+      {"bottleneck 256-2048", spec("bottleneck", "[3,208,208]", bottleneck_net({256, 512, 1024, 2048})), {1, 6, 24}},
+      {"plain 64-512", spec("plain", "[3,104,104]", plain_net({64, 128, 256, 512}, 3000)), {1, 6, 20}},
+      {"wide stem",
+       spec(
+           "wide-stem", "[3,208,208]",
+           cat(R"({"type":"Conv2d","out":64,"kernel":11,"stride":4,"padding":2},{"type":"ReLU"},{"type":"MaxPool2d","kernel":3,"stride":2},)",
+               R"({"type":"Conv2d","out":160,"kernel":5,"padding":2},{"type":"ReLU"},{"type":"MaxPool2d","kernel":3,"stride":2},)",
+               kHead)),
+       {1, 12, 64}},
+      {"lstm 96", tokens("lstm-96", 60, recurrent("LSTM", 96)), {1, 12, 48, 128}, "adam"},
+      {"gru 192", tokens("gru-192", 40, recurrent("GRU", 192)), {1, 12, 48, 128}, "adam"},
+      {"transformer 256", tokens("transformer-256", 192, transformer(256, 4, 192)), {1, 6, 24, 64}, "adamw"},
+  };
+}
+
+struct Step {
+  const models::Model* model;
+  optim::Optimizer* optimizer;
+  Tensor operator()(const Tensor& x, const Tensor& y) const {
+    const Tensor loss = models::score(*model, x, y).loss;
+    optimizer->step(loss);
+    return loss;
+  }
+};
+
+// Inputs and targets in the range of the net.
+std::pair<Array, Array> batch_of(const models::Model& model, int64_t n) {
+  PhiloxStream rng(1, 0, 1);
+  const Type type = model.batch_type(n);
+  Array x(type.dtype, type.shape);
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    if (model.reads_tokens()) {
+      x.data<int32_t>()[i] = static_cast<int32_t>(1 + rng.below(static_cast<uint32_t>(model.vocabulary() - 1)));
+    } else {
+      x.data<float>()[i] = rng.normal();
+    }
+  }
+  if (model.language_model()) return {x, x};
+  Array y(DType::i64, {n});
+  for (int64_t i = 0; i < n; ++i) y.data<int64_t>()[i] = rng.below(static_cast<uint32_t>(model.classes()));
+  return {x, y};
+}
+
+// The steps of one training step with the least time that each took. Between `at_least` runs and `seconds`.
+std::vector<Point> measure(const Net& net, int64_t batch, DType compute, double seconds) {
+  const models::Model model = models::from_spec(net.spec, net.name);
+  model.net->train();
+  const auto optimizer = optim::create(net.optimizer, *model.net, {.lr = 1e-4});
+  Compiled<Step> step(Step{&model, optimizer.get()}, {.compute = compute});
+  const auto [x, y] = batch_of(model, batch);
+  Executable& run = step.executable(x, y);
+  const std::vector<Work> work = work_of(run.plan());
+  std::vector<Point> points;
+  for (const Work& w : work) points.push_back({w, 1e9});
+  const Array loss(DType::f32, {});
+  constexpr int kLeast = 3, kMost = 200;
+  const auto start = Clock::now();
+  for (int i = 0; i < kMost && (i < kLeast || since(start) < seconds); ++i) {
+    const std::vector<double> times = run.run_timed({x, y}, {loss});
+    for (size_t s = 0; s < times.size(); ++s) points[s].seconds = std::min(points[s].seconds, times[s]);
+  }
+  return points;
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[16];
+  std::strftime(text, sizeof text, "%Y-%m-%d", &parts);
+  return text;
+}
+
+// Steps of equal kind and sizes tell nothing new.
+bool same_work(const Work& a, const Work& b) {
+  return a.kind == b.kind && a.dtype == b.dtype && a.m == b.m && a.n == b.n && a.k == b.k && a.flops == b.flops &&
+         a.bytes == b.bytes;
+}
+
+void add_distinct(Rates& rates, const std::vector<Point>& points) {
+  std::vector<const Point*> taken;
+  for (const Point& p : points) {
+    if (std::any_of(taken.begin(), taken.end(), [&](const Point* t) { return same_work(t->work, p.work); })) continue;
+    taken.push_back(&p);
+    rates.add(p);
+  }
+}
+
+}  // namespace
+
+Rates calibrate(const CalibrationOptions& options, CalibrationProgress& progress) {
+  struct Measured {
+    size_t net;
+    std::vector<Point> points;
+  };
+  const std::vector<Net> all = nets();
+  std::vector<Measured> measured;
+  size_t steps = 0;
+  for (const Net& n : all) steps += n.batches.size() * options.types.size();
+  const double each = options.seconds / static_cast<double>(steps);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!progress.next(i + 1, all.size(), all[i].name)) break;
+    for (const int64_t batch : all[i].batches) {
+      for (const DType type : options.types) measured.push_back({i, measure(all[i], batch, type, 0.6 * each)});
+    }
+  }
+  Rates rates;
+  rates.device = cpu_info().model;
+  rates.threads = thread_count();
+  rates.version = version();
+  rates.date = today();
+  for (const Measured& m : measured) add_distinct(rates, m.points);
+  // Each net from the points of the others.
+  std::vector<double> errors;
+  for (size_t i = 0; i < all.size(); ++i) {
+    Rates others;
+    for (const Measured& m : measured) {
+      if (m.net != i) add_distinct(others, m.points);
+    }
+    for (const Measured& m : measured) {
+      if (m.net != i || others.size() == 0) continue;
+      double predicted = 0, took = 0;
+      for (const Point& p : m.points) {
+        predicted += others.seconds(p.work);
+        took += p.seconds;
+      }
+      errors.push_back(std::fabs(predicted / took - 1));
+    }
+  }
+  std::sort(errors.begin(), errors.end());
+  if (!errors.empty()) {
+    rates.median_error = errors[errors.size() / 2];
+    rates.worst_error = errors.back();
+  }
+  return rates;
+}
+
+}  // namespace freight::plan

@@ -1,0 +1,246 @@
+// See catalog.h.
+#include "freight/plan/catalog.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "freight/base/error.h"
+#include "freight/io/file.h"
+#include "freight/plan/catalog_files_internal.h"
+
+namespace freight::plan {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kRates[] = {"fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8"};
+constexpr const char* kKinds[] = {"cpu", "gpu", "tpu", "npu"};
+
+// One entry of a list, with messages that name it.
+class Entry {
+ public:
+  Entry(const Json& j, std::string source, std::string where)
+      : j_(j), source_(std::move(source)), where_(std::move(where)) {
+    if (!j_.is_object()) refuse("must be an object: got ", j_.dump());
+  }
+  template <class... Parts>
+  [[noreturn]] void refuse(const Parts&... parts) const {
+    fail(ErrorKind::usage, source_, where_, ": ", parts...);
+  }
+  void name(const std::string& text) { where_ += cat(" (", text, ")"); }
+
+  std::string text(const char* key, bool needed) const {
+    const auto it = j_.find(key);
+    if (it == j_.end()) {
+      if (needed) refuse("\"", key, "\" is missing");
+      return {};
+    }
+    if (!it->is_string() || (needed && it->get<std::string>().empty()))
+      refuse("\"", key, "\": got ", it->dump(), ", need text");
+    return it->get<std::string>();
+  }
+  // Above 0.
+  double number(const char* key, bool needed) const {
+    const auto it = j_.find(key);
+    if (it == j_.end()) {
+      if (needed) refuse("\"", key, "\" is missing");
+      return 0;
+    }
+    return positive(key, *it);
+  }
+  double fraction(const char* key) const {
+    const double f = number(key, false);
+    if (f > 1) refuse("\"", key, "\": got ", f, ", need at most 1");
+    if (f > 0) text((std::string(key) + "_source").c_str(), true);
+    return f;
+  }
+  double positive(const std::string& key, const Json& value) const {
+    if (!value.is_number() || !(value.get<double>() > 0) || !std::isfinite(value.get<double>())) {
+      refuse("\"", key, "\": got ", value.dump(), ", need a number above 0");
+    }
+    return value.get<double>();
+  }
+  const Json& json() const { return j_; }
+
+ private:
+  const Json& j_;
+  std::string source_, where_;
+};
+
+Json document(const std::string& text, const std::string& source, const char* format, const char* list) {
+  Json j;
+  try {
+    j = Json::parse(text);
+  } catch (const Json::parse_error& e) {
+    fail(ErrorKind::usage, source, "not valid JSON near byte ", e.byte);
+  }
+  if (!j.is_object() || j.value("format", Json()) != format) {
+    fail(ErrorKind::usage, source, "no catalogue: need \"format\": \"", format, "\"");
+  }
+  if (!j.contains(list) || !j[list].is_array()) fail(ErrorKind::usage, source, "the list \"", list, "\" is missing");
+  return j;
+}
+
+Device device_of(const Json& j, const std::string& source, size_t number) {
+  Entry e(j, source, cat("device ", number + 1));
+  Device d;
+  d.name = e.text("name", true);
+  e.name(d.name);
+  d.kind = e.text("kind", true);
+  if (std::find(std::begin(kKinds), std::end(kKinds), d.kind) == std::end(kKinds)) {
+    e.refuse("\"kind\": got ", d.kind, ", need cpu, gpu, tpu or npu");
+  }
+  d.vendor = e.text("vendor", false);
+  d.arch = e.text("arch", false);
+  d.year = static_cast<int>(e.number("year", true));
+  d.memory_gib = e.number("memory_gib", d.kind != "cpu");
+  d.bandwidth_gb = e.number("bandwidth_gb_per_s", true);
+  const auto peaks = j.find("dense_tflops");
+  if (peaks == j.end() || !peaks->is_object() || peaks->empty()) {
+    e.refuse("\"dense_tflops\" is missing: an object like {\"fp32\": 8.9}");
+  }
+  for (const auto& [rate, value] : peaks->items()) {
+    if (std::find(std::begin(kRates), std::end(kRates), rate) == std::end(kRates)) {
+      e.refuse("unknown rate '", rate, "' in \"dense_tflops\", need one of ",
+               join(std::vector<std::string>(std::begin(kRates), std::end(kRates)), ", "));
+    }
+    d.tflops.emplace_back(rate, e.positive("dense_tflops." + rate, value));
+  }
+  d.tdp_watts = e.number("tdp_watts", false);
+  d.link_gb = e.number("link_gb_per_s", false);
+  d.matmul_fraction = e.fraction("matmul_fraction");
+  d.bandwidth_fraction = e.fraction("bandwidth_fraction");
+  d.source = e.text("source", true);
+  d.date = e.text("date", true);
+  d.note = e.text("note", false);
+  return d;
+}
+
+Price price_of(const Json& j, const std::string& source, size_t number) {
+  Entry e(j, source, cat("price ", number + 1));
+  Price p;
+  p.provider = e.text("provider", true);
+  p.instance = e.text("instance", true);
+  e.name(cat(p.provider, " ", p.instance));
+  p.device = e.text("device", false);
+  const auto count = j.find("count");
+  if (count == j.end() || !count->is_number() || count->get<double>() < 0) {
+    e.refuse("\"count\" of accelerators is missing, or no number from 0 on");
+  }
+  p.count = count->get<double>();
+  p.usd = e.number("usd_per_hour", true);
+  p.spot_usd = e.number("spot_usd_per_hour", false);
+  const auto host = j.find("host_included");
+  if (host != j.end() && !host->is_boolean()) e.refuse("\"host_included\": got ", host->dump(), ", need true or false");
+  p.host_included = host == j.end() || host->get<bool>();
+  p.region = e.text("region", false);
+  p.date = e.text("date", true);
+  p.source = e.text("source", true);
+  p.note = e.text("note", false);
+  return p;
+}
+
+// What a dense rate cannot be: tensor FLOPs per byte of memory bandwidth above all that was built until then, or more
+// than the usual step from one rate to the next. A vendor's headline counts zeros that sparsity skips: twice the dense.
+void question(const Device& d, std::vector<std::string>& questions) {
+  const double tensor = std::max(d.peak("fp16"), d.peak("bf16")), tf32 = d.peak("tf32"),
+               eight = std::max(d.peak("fp8"), d.peak("int8"));
+  const auto ask = [&](const auto&... why) {
+    questions.push_back(cat(d.name, ": ", why..., ": is this the sparse figure, twice the dense one?"));
+  };
+  if (d.kind != "gpu" || tensor <= 0) return;
+  const double most = d.year >= 2022 ? 450 : 225, per_byte = tensor * 1e3 / d.bandwidth_gb;
+  if (per_byte > most) {
+    ask(fixed(tensor, 0), " TFLOP/s at ", fixed(d.bandwidth_gb, 0), " GB/s are ", fixed(per_byte, 0),
+        " FLOPs per byte, no GPU of ", d.year, " is known above ", fixed(most, 0));
+  } else if (d.vendor == "NVIDIA" && tf32 > 0 && tensor > 2.5 * tf32) {
+    ask(fixed(tensor, 0), " TFLOP/s in 16 bits are ", fixed(tensor / tf32, 1),
+        " times the tf32 rate, dense ones are 2 times");
+  }
+  if (d.vendor == "NVIDIA" && eight > 4.5 * tensor) {
+    ask(fixed(eight, 0), " in 8 bits are ", fixed(eight / tensor, 1), " times the 16-bit rate");
+  }
+}
+
+}  // namespace
+
+double Device::peak(const std::string& rate_name) const {
+  for (const auto& [rate_is, value] : tflops) {
+    if (rate_is == rate_name) return value;
+  }
+  return 0;
+}
+
+std::pair<double, std::string> Device::rate(DType compute) const {
+  const char* wanted = compute == DType::bf16 ? "bf16" : compute == DType::f16 ? "fp16" : "fp32";
+  if (peak(wanted) > 0) return {peak(wanted), wanted};
+  if (peak("fp32") > 0) return {peak("fp32"), "fp32"};
+  // Units that have no plain f32: their widest tensor rate.
+  for (const char* other : {"tf32", "bf16", "fp16"}) {
+    if (peak(other) > 0) return {peak(other), other};
+  }
+  return {0, ""};
+}
+
+const Device& Catalog::device(const std::string& name) const {
+  std::vector<std::string> names;
+  const Device* part = nullptr;
+  int parts = 0;
+  for (const Device& d : devices) {
+    if (lower(d.name) == lower(name)) return d;
+    names.push_back(d.name);
+    if (lower(d.name).find(lower(name)) == std::string::npos) continue;
+    part = &d;
+    ++parts;
+  }
+  if (parts == 1) return *part;
+  const std::string near = nearest(name, names);
+  fail(ErrorKind::usage, name,
+       parts > 1 ? cat(parts, " devices of the catalogue have that in their names; say one whole")
+                 : "no device of the catalogue has that name",
+       near.empty() ? "" : cat("; did you mean '", near, "'?"),
+       "; one that it lacks is described by --device-memory, --device-bandwidth and --device-tflops");
+}
+
+const Price* Catalog::cheapest(const std::string& device) const {
+  const Price* best = nullptr;
+  const auto better = [&](const Price& p) {
+    if (!best) return true;
+    const bool one = p.count <= 1, best_one = best->count <= 1;
+    return one != best_one ? one : p.usd < best->usd;
+  };
+  for (const Price& p : prices) {
+    if (p.device == device && p.count >= 1 && better(p)) best = &p;
+  }
+  return best;
+}
+
+Catalog parse_catalog(const std::string& devices, const std::string& devices_source, const std::string& prices,
+                      const std::string& prices_source) {
+  Catalog c;
+  const Json d = document(devices, devices_source, "freight-devices-1", "devices");
+  std::set<std::string> names;
+  for (size_t i = 0; i < d["devices"].size(); ++i) {
+    c.devices.push_back(device_of(d["devices"][i], devices_source, i));
+    if (!names.insert(c.devices.back().name).second) {
+      fail(ErrorKind::usage, devices_source, "device ", i + 1, ": '", c.devices.back().name, "' is there twice");
+    }
+    question(c.devices.back(), c.questions);
+  }
+  const Json p = document(prices, prices_source, "freight-prices-1", "prices");
+  for (size_t i = 0; i < p["prices"].size(); ++i) c.prices.push_back(price_of(p["prices"][i], prices_source, i));
+  return c;
+}
+
+Catalog load_catalog(const std::string& devices, const std::string& prices) {
+  const auto text = [](const std::string& path, const char* shipped) {
+    return path.empty() ? std::string(shipped) : io::read_text(path);
+  };
+  return parse_catalog(text(devices, device_file()), devices.empty() ? "catalog/devices.json" : devices,
+                       text(prices, price_file()), prices.empty() ? "catalog/prices.json" : prices);
+}
+
+}  // namespace freight::plan

@@ -1,0 +1,59 @@
+// The catalogue: devices with dense peaks, and prices of machines, each figure with its source and date. Shipped as
+// catalog/devices.json and catalog/prices.json, compiled in; `--devices FILE` and `--prices FILE` take others of the
+// same form (docs/planner.md). No figure is guessed: what a file does not say is 0 or "".
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "freight/base/dtype.h"
+
+namespace freight::plan {
+
+struct Device {
+  std::string name, kind;  // kind: cpu, gpu, tpu, npu
+  std::string vendor, arch;
+  int year = 0;
+  double memory_gib = 0;                               // per device; 0: as installed
+  double bandwidth_gb = 0;                             // per second, decimal
+  std::vector<std::pair<std::string, double>> tflops;  // dense: "fp32", "tf32", "fp16", "bf16", "fp8", "int8"
+  double tdp_watts = 0, link_gb = 0;
+  double matmul_fraction = 0;     // of the dense peak, published as measured; 0: none
+  double bandwidth_fraction = 0;  // of the bandwidth, published as measured; 0: none
+  std::string source, date, note;
+
+  // The dense peak in TFLOP/s of a named rate, 0 where it has none.
+  double peak(const std::string& rate) const;
+  // The rate that contractions in `compute` run at, and its name: bf16 and f16 by tensor units where the device has
+  // them, else fp32.
+  std::pair<double, std::string> rate(DType compute) const;
+};
+
+struct Price {
+  std::string provider, instance;
+  std::string device;            // of the catalogue; "" where it lists none
+  double count = 0;              // of accelerators
+  double usd = 0, spot_usd = 0;  // per hour of the whole instance; spot 0: unknown
+  bool host_included = true;
+  std::string region, date, source, note;
+};
+
+struct Catalog {
+  std::vector<Device> devices;
+  std::vector<Price> prices;
+  std::vector<std::string> questions;  // figures that look like sparse peaks
+
+  // Throws Error(usage) naming the nearest ones.
+  const Device& device(const std::string& name) const;
+  // The cheapest offer for one of these devices: an instance with one, else the cheapest whole instance; null: none.
+  const Price* cheapest(const std::string& device) const;
+};
+
+// The shipped files, or those at the paths that are not "". Throws Error(usage) naming the file and the entry: what is
+// missing, not a number, negative or zero, or said twice.
+Catalog load_catalog(const std::string& devices = {}, const std::string& prices = {});
+// The same from texts; `source` names them in messages.
+Catalog parse_catalog(const std::string& devices, const std::string& devices_source, const std::string& prices,
+                      const std::string& prices_source);
+
+}  // namespace freight::plan

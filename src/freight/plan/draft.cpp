@@ -1,0 +1,197 @@
+// See draft.h.
+#include "freight/plan/draft.h"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <thread>
+
+#include "freight/base/error.h"
+#include "freight/optim/create.h"
+#include "freight/optim/ema.h"
+#include "freight/run/plan.h"
+#include "freight/train/evaluate.h"
+#include "freight/train/precision.h"
+#include "freight/train/step.h"
+
+namespace freight::plan {
+
+namespace {
+
+// Batches that the loader holds (data/loader.h): two ahead and the one in use, fewer where they are large.
+constexpr size_t kBatches = 3, kBatchBytes = size_t{1} << 30;
+// A plan of more steps takes so long that a third one for the formula is not worth it.
+constexpr size_t kFewSteps = 900;
+
+size_t bytes_of(const std::vector<nn::NamedVariable>& variables) {
+  size_t sum = 0;
+  for (const nn::NamedVariable& v : variables) sum += v.variable.type().bytes();
+  return sum;
+}
+
+template <class F>
+void in_parallel(size_t count, F f) {
+  std::vector<std::exception_ptr> errors(count);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < count; ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        f(i);
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  for (const std::exception_ptr& e : errors) {
+    if (e) std::rethrow_exception(e);
+  }
+}
+
+}  // namespace
+
+DraftOptions options_of(const Subject& s) {
+  DraftOptions o{
+      .batch = s.config.batch_size, .parts = s.config.grad_accum, .recompute = parse_recompute(s.config.recompute)};
+  parse_dtype(s.config.precision, o.compute);
+  return o;
+}
+
+size_t Draft::total() const {
+  size_t sum = 0;
+  for (const size_t b : bytes) sum += b;
+  return sum;
+}
+
+Draft draft(const train::Planned& p) {
+  Draft d;
+  d.options.batch = p.inputs.shape[0];
+  d.options.parts = p.config.grad_accum;
+  d.options.recompute = parse_recompute(p.config.recompute);
+  d.options.compute = p.step[0].plan->options().compute;
+  d.options.whole_run = p.evaluation != nullptr;
+  d.parameters = p.model.net->parameter_count();
+  const auto add = [&](Part part, size_t bytes) { d.bytes[static_cast<size_t>(part)] += bytes; };
+  add(Part::weights, bytes_of(p.model.net->state_dict()));
+  add(Part::optimizer, bytes_of(p.optimizer.state_dict()));
+  if (p.ema) add(Part::averages, bytes_of(p.ema->state_dict()));
+  if (d.options.parts > 1) {
+    for (const Variable& v : p.optimizer.parameters()) add(Part::accumulators, v.type().bytes());
+  }
+  size_t largest = 0;
+  for (const train::TrainStep::Run& run : p.step) {
+    const Plan& plan = *run.plan;
+    d.stages.push_back({work_of(plan), static_cast<double>(run.times)});
+    d.flops += plan.total_cost().flops * static_cast<double>(run.times);
+    d.moved += plan.total_cost().bytes * static_cast<double>(run.times);
+    d.plan_steps += plan.steps().size();
+    d.arena_bytes += plan.arena_bytes();
+    add(Part::constants, constant_bytes(plan));
+    ArenaUse use = arena_use(plan);
+    for (size_t i = 0; i < kParts; ++i) d.bytes[i] += use.bytes[i];
+    if (plan.arena_bytes() <= largest) continue;
+    largest = plan.arena_bytes();
+    d.held = std::move(use.held);
+    d.peak = std::move(use.peak);
+  }
+  const size_t batch = p.inputs.bytes() + p.targets.bytes();
+  add(Part::staging, batch * std::clamp<size_t>(kBatchBytes / std::max<size_t>(batch, 1), 2, kBatches));
+  if (!p.evaluation) return d;
+  d.evaluation = work_of(*p.evaluation);
+  d.evaluation_batch = p.evaluation_batch;
+  // The short last batch has a plan and an arena of its own.
+  const double rest = static_cast<double>(p.test_count % p.evaluation_batch) / static_cast<double>(p.evaluation_batch);
+  add(Part::evaluation, static_cast<size_t>(static_cast<double>(p.evaluation->arena_bytes()) * (1 + rest)));
+  add(Part::checkpoint, d.part(Part::weights) + d.part(Part::optimizer) + d.part(Part::averages));
+  return d;
+}
+
+Subject subject_of(const train::Planned& p) {
+  const auto sample = [](const Type& t) { return Type{t.dtype, Shape(t.shape.begin() + 1, t.shape.end())}; };
+  Subject s;
+  s.config = p.config;
+  s.make_model = [spec = models::to_spec(p.model)] { return models::from_spec(spec); };
+  s.input = sample(p.inputs);
+  s.target = sample(p.targets);
+  s.data = p.config.data;
+  s.test_count = p.test_count;
+  return s;
+}
+
+Draft draft(const Subject& subject, const DraftOptions& options) {
+  train::Config c = subject.config;
+  c.batch_size = options.batch;
+  c.grad_accum = options.parts;
+  models::Model model = subject.make_model();
+  const std::unique_ptr<optim::Optimizer> optimizer = optim::create(c.optimizer, *model.net,
+                                                                    {.lr = c.lr,
+                                                                     .momentum = c.momentum,
+                                                                     .nesterov = c.nesterov,
+                                                                     .weight_decay = c.weight_decay,
+                                                                     .clip_grad_norm = c.clip_grad_norm,
+                                                                     .decay_norm_bias = c.decay_norm_bias});
+  const auto ema =
+      c.model_ema > 0 ? std::make_unique<optim::EMA>(*model.net, optim::EMAOptions{.decay = c.model_ema}) : nullptr;
+  const CompileOptions compile{
+      .backend = "cpu", .deterministic = true, .recompute = options.recompute, .compute = options.compute};
+  model.net->train();
+  train::TrainStep step(model, *optimizer, ema.get(), {.label_smoothing = c.label_smoothing, .parts = options.parts},
+                        compile);
+  const auto [x, y] = subject.batch_types(options.batch);
+  train::Planned planned{.config = c,
+                         .model = model,
+                         .optimizer = *optimizer,
+                         .ema = ema.get(),
+                         .inputs = x,
+                         .targets = y,
+                         .step = step.plans(x, y),
+                         .evaluation = nullptr,
+                         .evaluation_batch = train::kEvaluationBatch,
+                         .test_count = subject.test_count};
+  if (options.whole_run) {
+    if (subject.test_count > 0) planned.evaluation_batch = std::min(planned.evaluation_batch, subject.test_count);
+    train::Evaluator evaluator(model, compile, planned.evaluation_batch);
+    auto [ex, ey] = subject.batch_types(planned.evaluation_batch);
+    if (is_floating(ey.dtype) && model.loss != models::Loss::mse) ey = {DType::i64, {planned.evaluation_batch}};
+    planned.evaluation = evaluator.plan(ex, ey);
+  }
+  Draft d = draft(planned);
+  d.options = options;
+  return d;
+}
+
+int64_t Formula::largest(double bytes) const {
+  if (at(1) > bytes) return 0;
+  if (per_sample <= 0) return INT32_MAX;
+  return static_cast<int64_t>(std::min((bytes - fixed) / per_sample, 1e9));
+}
+
+Formula formula(const std::vector<Draft>& all) {
+  FREIGHT_CHECK(all.size() >= 2 && all[0].options.batch != all[1].options.batch, "a line needs two batch sizes");
+  const auto bytes = [&](size_t i) { return static_cast<double>(all[i].total()); };
+  const auto batch = [&](size_t i) { return static_cast<double>(all[i].options.batch); };
+  Formula f;
+  f.per_sample = (bytes(1) - bytes(0)) / (batch(1) - batch(0));
+  f.fixed = bytes(0) - f.per_sample * batch(0);
+  if (all.size() > 2) {
+    f.third = all[2].options.batch;
+    f.error = std::fabs(f.at(f.third) / bytes(2) - 1);
+  }
+  return f;
+}
+
+std::vector<Draft> drafts(const Subject& subject, const DraftOptions& options) {
+  DraftOptions other = options;
+  other.batch = options.batch > 1 ? (options.batch + 1) / 2 : 2;
+  other.parts = std::min(options.parts, other.batch);
+  std::vector<Draft> all(2);
+  in_parallel(2, [&](size_t i) { all[i] = draft(subject, i == 0 ? options : other); });
+  if (all[0].plan_steps <= kFewSteps) {
+    other.batch = options.batch > 1 ? 2 * options.batch : 4;
+    other.parts = options.parts;
+    all.push_back(draft(subject, other));
+  }
+  return all;
+}
+
+}  // namespace freight::plan

@@ -1,0 +1,67 @@
+// Draft: the plans of a training step at one batch size, read off: memory by kind, the tensors at the peak, the work of
+// every step. Made for the CPU backend with fixed kernel choices; runs nothing and allocates no weights.
+#pragma once
+#include <array>
+#include <string>
+#include <vector>
+
+#include "freight/passes/recompute.h"
+#include "freight/plan/memory.h"
+#include "freight/plan/subject.h"
+#include "freight/plan/work.h"
+#include "freight/train/trainer.h"
+
+namespace freight::plan {
+
+struct DraftOptions {
+  int64_t batch = 64, parts = 1;  // parts: of a batch, whose gradients are added
+  Recompute recompute = Recompute::none;
+  DType compute = DType::f32;
+  bool whole_run = false;  // with evaluation and checkpoints, as train does
+};
+// What the configuration of the subject says.
+DraftOptions options_of(const Subject& subject);
+
+struct Draft {
+  DraftOptions options;
+  std::array<size_t, kParts> bytes{};  // by kind
+  std::vector<Held> held;              // in the arena of the training step at its peak, largest first
+  std::string peak;                    // the step at the peak
+  size_t arena_bytes = 0;              // of all plans of the training step
+  size_t plan_steps = 0;
+  double flops = 0, moved = 0;  // of one training step: FLOPs, bytes
+  int64_t parameters = 0;
+  struct Stage {
+    std::vector<Work> work;
+    double times = 1;
+  };
+  std::vector<Stage> stages;     // of one training step
+  std::vector<Work> evaluation;  // of one evaluation batch
+  int64_t evaluation_batch = 0;
+
+  size_t part(Part p) const { return bytes[static_cast<size_t>(p)]; }
+  size_t total() const;
+};
+Draft draft(const Subject& subject, const DraftOptions& options);
+// The same of the plans that a run has made.
+Draft draft(const train::Planned& planned);
+// The subject of such a run, for drafts of other ways to make it.
+Subject subject_of(const train::Planned& planned);
+
+// Memory as a function of the batch: fixed + per_sample x batch, through drafts at two batch sizes.
+struct Formula {
+  double fixed = 0, per_sample = 0;  // bytes
+  double error = 0;                  // share by which a third draft departs from the line; 0 where there is none
+  int64_t third = 0;                 // its batch size
+  double at(int64_t batch) const { return fixed + per_sample * static_cast<double>(batch); }
+  // The largest batch that `bytes` hold, 0 where none fits.
+  int64_t largest(double bytes) const;
+};
+// `drafts`: two or three, of different batch sizes.
+Formula formula(const std::vector<Draft>& drafts);
+
+// The draft that was asked for and its companions for the formula, made side by side: at half the batch (twice where it
+// is 1), and for nets of few steps also at twice.
+std::vector<Draft> drafts(const Subject& subject, const DraftOptions& options);
+
+}  // namespace freight::plan

@@ -1,0 +1,73 @@
+// Estimate: a draft on a device: does it fit and by what means, how long, what it costs. Every time is a range, and the
+// assumption behind it is named.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "freight/plan/catalog.h"
+#include "freight/plan/draft.h"
+#include "freight/plan/rates.h"
+
+namespace freight::plan {
+
+struct Range {
+  double low = 0, high = 0;
+  double middle() const;  // geometric mean
+  Range operator*(double factor) const { return {low * factor, high * factor}; }
+};
+
+// What bounds a step.
+enum class Bound : uint8_t { compute, memory, launch };
+const char* to_string(Bound bound);
+
+// How a device turns work into time where nothing was measured on it: fractions of its dense peak and bandwidth, and
+// seconds per kernel. `best`: as in well-tuned large kernels; `usual`: as in whole training steps of common software.
+struct Assumption {
+  double best_matmul = 0, usual_matmul = 0;  // of the dense peak
+  double best_bandwidth = 0, usual_bandwidth = 0;
+  double best_launch = 0, usual_launch = 0;  // seconds per kernel
+  std::string peak;                          // "bf16 989 TFLOP/s dense"
+  std::string matmul_source, bandwidth_source;
+};
+Assumption assumption(const Device& device, DType compute);
+
+// Seconds of one step of a plan on a device, with fractions as given.
+double seconds_of(const Work& work, const Device& device, double matmul, double bandwidth, double launch,
+                  Bound* bound = nullptr);
+
+struct Estimate {
+  std::string device;
+  double memory_bytes = 0;  // 0: unknown
+  std::optional<bool> fits;
+  std::string means;          // by what it fits: "", "--grad-accum 4"; or why not
+  int64_t largest_batch = 0;  // without other means; 0: none, or unknown
+  Range step_seconds;
+  bool timed = false;
+  double compute_share = 0, memory_share = 0, launch_share = 0;  // of the step, by bound
+  double utilisation = 0;                                        // of the dense peak, at the range's middle
+  std::string assumed;                                           // the source of the times
+  Range samples_per_second, epoch_hours, run_hours;
+  std::optional<Range> dollars, watt_hours;  // of the run
+  const Price* price = nullptr;
+};
+
+// What a run is made of besides its step.
+struct RunLength {
+  double steps_per_epoch = 0, epochs = 0;  // 0: not known
+  double evaluations = 0;                  // in the run
+  double evaluation_samples = 0;           // in each
+  // From the subject's data and configuration; `samples` > 0 stands for the data's count.
+  static RunLength of(const Subject& subject, int64_t samples = 0);
+};
+
+// On a device of the catalogue. `drafts`: as plan::drafts makes them.
+Estimate estimate(const std::vector<Draft>& drafts, const Device& device, const Catalog& catalog,
+                  const RunLength& length);
+// On this machine, by its measured rates (null: not calibrated; then without times).
+Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, const RunLength& length);
+
+// "--grad-accum 4", the fewest parts with which `bytes` hold a batch; "" where not even single samples fit.
+std::string accumulation_for(const std::vector<Draft>& drafts, double bytes);
+
+}  // namespace freight::plan

@@ -1,0 +1,95 @@
+// See preflight.h.
+#include "freight/plan/preflight.h"
+
+#include <algorithm>
+
+#include "freight/base/cpu_info.h"
+
+namespace freight::plan {
+
+namespace {
+
+struct Mean {
+  DraftOptions options;
+  std::vector<std::string> flags;
+};
+
+// The cheapest first: more parts cost little, recomputation up to a third of the FLOPs.
+std::vector<Mean> means_for(const DraftOptions& now) {
+  std::vector<Mean> all;
+  const auto add = [&](int64_t batch, int64_t parts, Recompute recompute) {
+    DraftOptions o = now;
+    o.batch = batch;
+    o.parts = parts;
+    o.recompute = recompute;
+    std::vector<std::string> flags;
+    if (batch != now.batch) flags.insert(flags.end(), {"--batch-size", cat(batch)});
+    if (parts != now.parts) flags.insert(flags.end(), {"--grad-accum", cat(parts)});
+    if (recompute != now.recompute) {
+      flags.insert(flags.end(), {"--recompute", recompute == Recompute::all ? "all" : "auto"});
+    }
+    all.push_back({o, std::move(flags)});
+  };
+  for (int64_t parts = 2 * now.parts; parts <= now.batch; parts *= 2) add(now.batch, parts, now.recompute);
+  if (now.recompute != Recompute::all) {
+    add(now.batch, now.parts, Recompute::all);
+    for (int64_t parts = 2 * now.parts; parts <= now.batch; parts *= 2) add(now.batch, parts, Recompute::all);
+  }
+  for (int64_t batch = now.batch / 2; batch >= 1; batch /= 2) add(batch, 1, Recompute::all);
+  return all;
+}
+
+}  // namespace
+
+Fit check_fit(const train::Planned& planned, double available) {
+  Fit f;
+  f.draft = draft(planned);
+  f.needed = static_cast<double>(f.draft.total());
+  f.available = available > 0 ? available : static_cast<double>(cpu_info().memory_available_bytes);
+  f.fits = f.needed <= f.available;
+  if (f.fits) return f;
+  // What stays as it is whatever the step does.
+  const auto kept =
+      static_cast<double>(f.draft.part(Part::evaluation) + f.draft.part(Part::checkpoint) +
+                          f.draft.part(Part::weights) + f.draft.part(Part::optimizer) + f.draft.part(Part::averages));
+  if (kept > f.available) return f;
+  const Subject subject = subject_of(planned);
+  for (const Mean& m : means_for(f.draft.options)) {
+    DraftOptions step = m.options;
+    step.whole_run = false;
+    const double total = static_cast<double>(draft(subject, step).total() + f.draft.part(Part::evaluation) +
+                                             f.draft.part(Part::checkpoint));
+    if (total > f.available) continue;
+    f.flags = m.flags;
+    f.needed_then = total;
+    return f;
+  }
+  return f;
+}
+
+Error refusal(const Fit& f) {
+  const auto bytes = [](double n) { return human_bytes(n); };
+  std::string text = cat("the run does not fit: got ", bytes(f.available), " free, need ", bytes(f.needed));
+  text += "\n  of these";
+  std::vector<std::pair<size_t, Part>> parts;
+  for (size_t i = 0; i < kParts; ++i) parts.emplace_back(f.draft.bytes[i], static_cast<Part>(i));
+  std::sort(parts.rbegin(), parts.rend());
+  for (size_t i = 0; i < 4 && parts[i].first > 0; ++i) {
+    text += cat(i > 0 ? ", " : " ", to_string(parts[i].second), " ", bytes(static_cast<double>(parts[i].first)));
+  }
+  text += cat("\n  the largest tensors at the peak (", f.draft.peak, ")");
+  for (size_t i = 0; i < std::min<size_t>(f.draft.held.size(), 5); ++i) {
+    const Held& h = f.draft.held[i];
+    text += cat("\n    ", bytes(static_cast<double>(h.bytes)), "  ", h.path.empty() ? "-" : h.path, "  ", h.what, " ",
+                h.type);
+  }
+  if (f.flags.empty()) {
+    text += "\n  no batch size, accumulation or recomputation would fit";
+  } else {
+    text += cat("\n  would fit, with ", bytes(f.needed_then), ": the same command with ", join(f.flags, " "),
+                "  (or --fit auto)");
+  }
+  return {ErrorKind::capacity, "train", text};
+}
+
+}  // namespace freight::plan

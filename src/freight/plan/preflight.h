@@ -1,0 +1,27 @@
+// Preflight: does a run that was planned fit the memory there is, and if not, by which flags would it.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "freight/base/error.h"
+#include "freight/plan/draft.h"
+
+namespace freight::plan {
+
+struct Fit {
+  bool fits = true;
+  double needed = 0, available = 0;  // bytes
+  // What would fit, as changes of the configuration: the cheapest first tried; empty where nothing that is known helps.
+  std::vector<std::string> flags;  // "--grad-accum", "4"
+  double needed_then = 0;
+  Draft draft;
+};
+
+// `available`: bytes; 0: what the machine, or its control group, has free now. Means are tried in the order of their
+// cost: parts of the batch (same results in f32 but for statistics over a batch), recomputation (same results), both,
+// then a smaller batch.
+Fit check_fit(const train::Planned& planned, double available = 0);
+// Error(capacity): needed, free, the largest tensors by layer, and the command that would fit.
+Error refusal(const Fit& fit);
+
+}  // namespace freight::plan

@@ -1,0 +1,168 @@
+// See rates.h.
+#include "freight/plan/rates.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "freight/base/cpu_info.h"
+#include "freight/base/env.h"
+#include "freight/base/error.h"
+#include "freight/base/threads.h"
+#include "freight/io/file.h"
+
+namespace freight::plan {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kFormat = "freight-rates-1";
+// Neighbours that count, and the distance (in doublings, squared) below which they count alike.
+constexpr size_t kNeighbours = 6;
+constexpr double kNear = 0.05;
+
+double log2_of(double x) { return std::log2(std::max(x, 1.0)); }
+
+std::array<double, 3> place(const Work& w) {
+  if (w.product()) return {log2_of(w.m), log2_of(w.n), log2_of(w.k)};
+  return {log2_of(w.bytes), log2_of(8 * w.flops / std::max(w.bytes, 1.0)), 0};
+}
+
+double unit(const Work& w) { return std::max(w.product() ? w.flops : w.bytes, 1.0); }
+
+// The kinds to look at where one was not measured, likest first.
+std::vector<std::string> likest(const std::string& kind) {
+  std::vector<std::string> kinds{kind};
+  const size_t dot = kind.find('.');
+  const std::string way = dot == std::string::npos ? "" : kind.substr(dot);
+  if (starts_with(kind, "conv")) {
+    for (const char* base : {"conv", "conv3x3", "conv1x1"}) kinds.push_back(base + way);
+    kinds.emplace_back("matmul");
+  }
+  kinds.emplace_back("map");
+  return kinds;
+}
+
+}  // namespace
+
+void Rates::add(const Point& p) {
+  if (!(p.seconds > 0)) return;
+  known_[{p.work.kind, p.work.dtype}].push_back({place(p.work), std::log(p.seconds / unit(p.work)), p});
+}
+
+size_t Rates::size() const {
+  size_t n = 0;
+  for (const auto& [key, points] : known_) n += points.size();
+  return n;
+}
+
+const std::vector<Rates::Known>* Rates::known(const Work& work) const {
+  for (const std::string& kind : likest(work.kind)) {
+    for (const DType dtype : {work.dtype, DType::f32}) {
+      const auto it = known_.find({kind, dtype});
+      if (it != known_.end() && !it->second.empty() && it->second[0].point.work.product() == work.product()) {
+        return &it->second;
+      }
+    }
+  }
+  return nullptr;
+}
+
+double Rates::seconds(const Work& work) const {
+  const std::vector<Known>* points = known(work);
+  if (!points) fail(ErrorKind::usage, "rates", "no step like ", work.kind, " was measured; run freight calibrate");
+  const std::array<double, 3> at = place(work);
+  std::vector<std::pair<double, double>> near;  // squared distance, cost
+  near.reserve(points->size());
+  for (const Known& k : *points) {
+    double d = 0;
+    for (size_t i = 0; i < at.size(); ++i) d += (at[i] - k.at[i]) * (at[i] - k.at[i]);
+    near.emplace_back(d, k.cost);
+  }
+  const size_t count = std::min(kNeighbours, near.size());
+  std::partial_sort(near.begin(), near.begin() + static_cast<ptrdiff_t>(count), near.end());
+  double sum = 0, weights = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const double w = 1 / ((near[i].first + kNear) * (near[i].first + kNear));
+    sum += w * near[i].second;
+    weights += w;
+  }
+  return unit(work) * std::exp(sum / weights);
+}
+
+double Rates::seconds(const std::vector<Work>& work) const {
+  double sum = 0;
+  for (const Work& w : work) sum += seconds(w);
+  return sum;
+}
+
+std::string Rates::to_json() const {
+  Json j = {{"format", kFormat},         {"device", device}, {"threads", threads},
+            {"version", version},        {"date", date},     {"median_error", median_error},
+            {"worst_error", worst_error}};
+  Json points = Json::array();
+  for (const auto& [key, list] : known_) {
+    for (const Known& k : list) {
+      const Work& w = k.point.work;
+      points.push_back({w.kind, to_string(w.dtype), w.m, w.n, w.k, w.flops, w.bytes, k.point.seconds});
+    }
+  }
+  j["columns"] = {"kind", "type", "m", "n", "k", "flops", "bytes", "seconds"};
+  j["points"] = std::move(points);
+  return j.dump();
+}
+
+Rates Rates::parse(const std::string& text, const std::string& source) {
+  Rates r;
+  try {
+    const Json j = Json::parse(text);
+    if (j.at("format") != kFormat) fail(ErrorKind::data, source, "need \"format\": \"", kFormat, "\"");
+    r.device = j.at("device");
+    r.threads = j.at("threads");
+    r.version = j.at("version");
+    r.date = j.at("date");
+    r.median_error = j.at("median_error");
+    r.worst_error = j.at("worst_error");
+    for (const Json& p : j.at("points")) {
+      Point point;
+      point.work.kind = p.at(0);
+      if (!parse_dtype(p.at(1).get<std::string>(), point.work.dtype)) {
+        fail(ErrorKind::data, source, "unknown type ", p.at(1).dump());
+      }
+      point.work.m = p.at(2);
+      point.work.n = p.at(3);
+      point.work.k = p.at(4);
+      point.work.flops = p.at(5);
+      point.work.bytes = p.at(6);
+      point.seconds = p.at(7);
+      if (!(point.seconds > 0)) fail(ErrorKind::data, source, "seconds: got ", point.seconds, ", need more than 0");
+      r.add(point);
+    }
+  } catch (const nlohmann::json::exception& e) {
+    fail(ErrorKind::data, source, "no rates as freight calibrate writes them: ", e.what());
+  }
+  return r;
+}
+
+std::string rates_path() {
+  std::string name = cat(cpu_info().model, "-", thread_count());
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '-';
+  }
+  return cat(env::cache_dir(), "/rates-", lower(name), ".json");
+}
+
+bool own_rates(Rates& out) {
+  const std::string path = rates_path();
+  if (!io::file_exists(path)) return false;
+  try {
+    out = Rates::parse(io::read_text(path), path);
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace freight::plan

@@ -1,0 +1,121 @@
+// See subject.h.
+#include "freight/plan/subject.h"
+
+#include <charconv>
+#include <memory>
+
+#include "freight/base/error.h"
+#include "freight/data/catalog.h"
+#include "freight/train/task.h"
+
+namespace freight::plan {
+
+namespace {
+
+// What the model alone says of its batches.
+Type target_of(const models::Model& model) {
+  if (model.language_model()) return model.input;
+  if (model.loss == models::Loss::mse) return {DType::f32, {model.classes()}};
+  return {DType::i64, {}};
+}
+
+Subject of_model(const train::Config& config, const models::Options& options) {
+  Subject s{.config = config,
+            .make_model = [name = config.model, options] { return models::load(name, options); },
+            .input = {},
+            .target = {},
+            .data = {},
+            .notes = {}};
+  const models::Model model = s.make_model();
+  s.input = model.input;
+  s.target = target_of(model);
+  s.unit = !model.reads_tokens() ? "img" : model.language_model() ? "win" : "doc";
+  return s;
+}
+
+models::Options options_of(const train::Config& c, const Shape& input) {
+  models::Options o{.classes = c.num_classes,
+                    .input = input,
+                    .layers = c.layers,
+                    .width = c.width,
+                    .bidirectional = c.bidirectional,
+                    .dropout = c.dropout};
+  if (!c.input_size.empty()) o.size = models::parse_size(c.input_size);
+  if (input.rank() == 1) {
+    o.input = {};
+    o.length = input[0];
+  }
+  if (c.max_length > 0) o.length = c.max_length;
+  return o;
+}
+
+// A named set of pictures in arrays, whose shape the catalogue knows: it need not be on this machine.
+const data::CatalogEntry* known_arrays(const train::Config& c) {
+  const data::CatalogEntry* e = data::find_entry(c.data);
+  if (!e || e->text || e->shape.empty() || e->classes == 0 || e->shape.find('x') == std::string::npos) return nullptr;
+  const bool spec = c.model.find('/') != std::string::npos || ends_with(c.model, ".json");
+  return spec || e->shape.find('-') != std::string::npos ? nullptr : e;
+}
+
+Subject of_entry(const train::Config& config, const data::CatalogEntry& e) {
+  models::Options o = options_of(config, parse_input_shape(e.shape));
+  if (o.classes == 0) o.classes = e.classes;
+  Subject s = of_model(config, o);
+  s.data = e.name;
+  s.train_count = e.train;
+  s.test_count = e.test;
+  if (config.mixup_alpha > 0 || config.cutmix_alpha > 0) s.target = {DType::f32, {e.classes}};
+  return s;
+}
+
+Subject of_task(const train::Config& config) {
+  const std::shared_ptr<const train::Task> task = train::make_task(config, {});
+  const auto [x, y] = task->batch_types();
+  Subject s{.config = config,
+            .make_model = [task] { return task->make_model(); },
+            .input = {x.dtype, Shape(x.shape.begin() + 1, x.shape.end())},
+            .target = {y.dtype, Shape(y.shape.begin() + 1, y.shape.end())},
+            .train_count = task->train_count(),
+            .test_count = task->test_count(),
+            .data = config.data,
+            .unit = task->unit(),
+            .notes = task->notes()};
+  if (std::string(s.unit) == "tok") {  // a step counts windows
+    s.unit = "win";
+    s.train_count /= s.input.shape[0];
+    s.test_count /= s.input.shape[0];
+  }
+  return s;
+}
+
+}  // namespace
+
+std::pair<Type, Type> Subject::batch_types(int64_t batch) const {
+  Type x = input, y = target;
+  x.shape.insert(0, batch);
+  y.shape.insert(0, batch);
+  return {x, y};
+}
+
+Subject make_subject(const train::Config& config, const Shape& input) {
+  if (config.data.empty()) return of_model(config, options_of(config, input));
+  if (!input.empty()) fail(ErrorKind::usage, "--input-shape", "stands for data: got --data ", config.data, " as well");
+  const data::CatalogEntry* entry = known_arrays(config);
+  return entry ? of_entry(config, *entry) : of_task(config);
+}
+
+Shape parse_input_shape(const std::string& text) {
+  Shape shape;
+  for (const std::string& part : split(text, 'x')) {
+    int64_t n = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), n);
+    if (error != std::errc() || end != part.data() + part.size() || n < 1 || n > 1'000'000) {
+      fail(ErrorKind::usage, "--input-shape", "got '", text,
+           "', need whole numbers like 3x224x224, or the tokens of a text");
+    }
+    shape.insert(shape.rank(), n);
+  }
+  return shape;
+}
+
+}  // namespace freight::plan

@@ -1,0 +1,35 @@
+// Subject: what is planned, a model with the types of its batches and the sizes of its data, from a configuration of
+// training. Allocates no weights. Data are read only where neither the model nor the catalogue of data sets says their
+// shape: folders, texts and files of the user's own. N samples, T tokens, K classes or values.
+#pragma once
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "freight/models/models.h"
+#include "freight/train/config.h"
+
+namespace freight::plan {
+
+struct Subject {
+  train::Config config;
+  std::function<models::Model()> make_model;  // a fresh net each time
+  Type input, target;                         // of one sample, without the batch axis
+  int64_t train_count = 0, test_count = 0;    // samples, or windows of a corpus; 0: not known
+  std::string data;                           // the set's name; "" without one
+  const char* unit = "img";
+  std::vector<std::string> notes;
+
+  // Inputs and targets of a batch: (N, ...) each.
+  std::pair<Type, Type> batch_types(int64_t batch) const;
+};
+
+// `config.data` empty: the model alone, with its own input, or `input` of one sample: {3, 224, 224}, or {T}. Throws as
+// training does where data and model do not fit each other.
+Subject make_subject(const train::Config& config, const Shape& input = {});
+
+// "3x224x224" or "256" as a shape. Throws Error(usage).
+Shape parse_input_shape(const std::string& text);
+
+}  // namespace freight::plan

@@ -1,0 +1,100 @@
+// See work.h.
+#include "freight/plan/work.h"
+
+#include "freight/base/strings.h"
+#include "freight/run/plan.h"
+
+namespace freight::plan {
+
+namespace {
+
+// The product that a convolution, or one of its gradients, is.
+void fill_conv(Work& w, const Graph& g, const Node& n) {
+  const auto& a = attrs<ConvAttrs>(n);
+  const bool dx = n.op == Op::conv_grad_input, dw = n.op == Op::conv_grad_weight;
+  const Shape &weight = g.type(dw ? n.out() : n.in(1)).shape, &y = g.type(dx ? n.in(0) : dw ? n.in(1) : n.out()).shape;
+  int64_t taps = 1, strides = 1;
+  for (int i = 2; i < weight.rank(); ++i) taps *= weight[i];
+  for (const int64_t s : a.stride) strides *= s;
+  w.m = static_cast<double>(y.numel()) / static_cast<double>(y[1]);
+  w.n = static_cast<double>(weight[0]);
+  w.k = static_cast<double>(weight[1] * taps);
+  const char* shape = a.groups > 1                ? "grouped"
+                      : taps == 1 && strides == 1 ? "1x1"
+                      : taps == 9 && strides == 1 ? "3x3"
+                                                  : "";
+  w.kind = cat("conv", shape, dx ? ".dx" : dw ? ".dw" : "");
+}
+
+void fill_matmul(Work& w, const Graph& g, const Node& n) {
+  const auto& a = attrs<MatmulAttrs>(n);
+  const Shape &lhs = g.type(n.in(0)).shape, &out = g.type(n.out()).shape;
+  const int r = out.rank();
+  w.kind = "matmul";
+  w.n = static_cast<double>(out[r - 1]);
+  w.m = w.n > 0 ? static_cast<double>(out.numel()) / w.n : 0;
+  w.k = static_cast<double>(lhs[a.trans_a ? r - 2 : r - 1]);
+}
+
+bool reduces(const Node& n) {
+  if (is_reduce(n.op)) return true;
+  if (n.op != Op::fused) return false;
+  for (const Node& inner : attrs<FusedAttrs>(n).body->nodes) {
+    if (is_reduce(inner.op)) return true;
+  }
+  return false;
+}
+
+const char* kind_of(const Node& n) {
+  switch (info(n.op).kind) {
+    case OpKind::pool: return "pool";
+    case OpKind::index: return "index";
+    case OpKind::movement:
+    case OpKind::view: return "copy";
+    case OpKind::composite: return "composite";
+    default: return reduces(n) ? "reduce" : "map";
+  }
+}
+
+}  // namespace
+
+std::vector<bool> forward_nodes(const Plan& plan) {
+  const Graph& g = plan.graph();
+  std::vector<bool> forward(g.nodes.size()), live(g.values.size());
+  if (!g.outputs.empty()) live[g.outputs[0].index()] = true;
+  for (size_t i = g.nodes.size(); i-- > 0;) {
+    const Node& n = g.nodes[i];
+    for (Value v : n.outputs) forward[i] = forward[i] || live[v.index()];
+    if (!forward[i]) continue;
+    for (Value v : n.inputs) live[v.index()] = true;
+  }
+  return forward;
+}
+
+std::vector<Work> work_of(const Plan& plan) {
+  const Graph& g = plan.graph();
+  const std::vector<bool> forward = forward_nodes(plan);
+  std::vector<Work> all;
+  all.reserve(plan.steps().size());
+  for (const PlanStep& step : plan.steps()) {
+    const auto i = static_cast<size_t>(step.node);
+    const Node& n = g.nodes[i];
+    Work w{.kind = {},
+           .path = n.scope,
+           .dtype = g.type(n.out()).dtype,
+           .flops = step.cost.flops,
+           .bytes = step.cost.bytes,
+           .backward = !forward[i]};
+    if (n.op == Op::matmul) {
+      fill_matmul(w, g, n);
+    } else if (info(n.op).kind == OpKind::convolve) {
+      fill_conv(w, g, n);
+    } else {
+      w.kind = kind_of(n);
+    }
+    all.push_back(std::move(w));
+  }
+  return all;
+}
+
+}  // namespace freight::plan

@@ -1,0 +1,30 @@
+// Work: what the steps of a plan do, as far as their time depends on it. N, C, O, H, W as in convolutions.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "freight/base/dtype.h"
+
+namespace freight {
+class Plan;
+}
+
+namespace freight::plan {
+
+// One step of a plan. Convolutions count as the product (m, k) x (k, n) that they are: m = N OH OW, n = O, k = C KH KW.
+struct Work {
+  std::string kind;  // "matmul", "conv3x3.dw", "map", "reduce", "pool", "copy", "index", ...
+  std::string path;  // of the module; "" outside of all
+  DType dtype = DType::f32;
+  double flops = 0, bytes = 0;
+  double m = 0, n = 0, k = 0;  // of products; 0 elsewhere
+  bool backward = false;       // or update: runs after the loss is known
+  bool product() const { return m > 0; }
+};
+
+// All steps in order.
+std::vector<Work> work_of(const Plan& plan);
+// By node of the plan's graph: whether the first output, the loss, depends on it.
+std::vector<bool> forward_nodes(const Plan& plan);
+
+}  // namespace freight::plan

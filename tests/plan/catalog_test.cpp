@@ -1,0 +1,123 @@
+// The catalogue of devices and prices: what is shipped, and what files of a user's own may not say.
+#include "freight/plan/catalog.h"
+
+#include <gtest/gtest.h>
+
+#include "freight/base/error.h"
+
+namespace freight::plan {
+namespace {
+
+constexpr const char* kNoPrices = R"({"format": "freight-prices-1", "prices": []})";
+constexpr const char* kNoDevices = R"({"format": "freight-devices-1", "devices": []})";
+
+std::string device(const std::string& change) {
+  return R"({"format": "freight-devices-1", "devices": [{"name": "Card", "kind": "gpu", "vendor": "NVIDIA", "year": 2022,
+            "memory_gib": 80, "bandwidth_gb_per_s": 3350, "source": "sheet", "date": "2026-01-01")" +
+         change + "}]}";
+}
+std::string price(const std::string& change) {
+  return R"({"format": "freight-prices-1", "prices": [{"provider": "P", "instance": "i", "count": 1)" + change + "}]}";
+}
+
+TEST(Catalog, TheShippedOneIsWholeAndRaisesNoQuestion) {
+  const Catalog c = load_catalog();
+  EXPECT_GE(c.devices.size(), 83u);
+  EXPECT_GE(c.prices.size(), 113u);
+  EXPECT_TRUE(c.questions.empty()) << c.questions[0];
+  for (const Device& d : c.devices) {
+    EXPECT_FALSE(d.source.empty()) << d.name;
+    EXPECT_FALSE(d.date.empty()) << d.name;
+    EXPECT_GT(d.rate(DType::f32).first, 0) << d.name;
+  }
+  for (const Price& p : c.prices) {
+    EXPECT_FALSE(p.source.empty()) << p.instance;
+    if (!p.device.empty()) c.device(p.device);  // throws for an unknown one
+  }
+}
+
+TEST(Catalog, PeaksAreDense) {
+  const Catalog c = load_catalog();
+  EXPECT_EQ(c.device("H100 SXM5 80GB").rate(DType::bf16), (std::pair<double, std::string>{989, "bf16"}));
+  EXPECT_EQ(c.device("GeForce GTX 1080").rate(DType::f16).second, "fp32");  // no tensor units
+}
+
+TEST(Catalog, TheCheapestOfferIsOneDeviceWhereThereIsOne) {
+  const Price* p = load_catalog().cheapest("GeForce RTX 4090");
+  ASSERT_NE(p, nullptr);
+  const Catalog c = parse_catalog(kNoDevices, "d",
+                                  R"({"format": "freight-prices-1", "prices": [
+      {"provider": "A", "instance": "eight", "device": "X", "count": 8, "usd_per_hour": 2, "date": "2026", "source": "s"},
+      {"provider": "A", "instance": "one", "device": "X", "count": 1, "usd_per_hour": 3, "date": "2026", "source": "s"},
+      {"provider": "B", "instance": "dear", "device": "X", "count": 1, "usd_per_hour": 4, "date": "2026", "source": "s"}]})",
+                                  "p");
+  EXPECT_EQ(c.cheapest("X")->instance, "one");
+  EXPECT_EQ(c.cheapest("Y"), nullptr);
+}
+
+TEST(Catalog, AnUnknownDeviceIsNotGuessedButItsFlagsAreNamed) {
+  try {
+    load_catalog().device("GeForce RTX 4091");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("GeForce RTX 4090"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("--device-memory"), std::string::npos) << e.what();
+  }
+  EXPECT_EQ(load_catalog().device("rtx 4090").name, "GeForce RTX 4090");  // a part that only one has
+}
+
+TEST(Catalog, SparsePeaksAreQuestioned) {
+  const std::pair<const char*, bool> rows[] = {
+      {R"(, "dense_tflops": {"fp32": 67, "tf32": 494.5, "bf16": 989})", false},
+      {R"(, "dense_tflops": {"fp32": 67, "tf32": 494.5, "bf16": 1979})", true},  // 590 FLOPs per byte
+      {R"(, "dense_tflops": {"fp32": 67, "tf32": 312, "bf16": 1200})", true},    // 3.8 times tf32
+      {R"(, "dense_tflops": {"fp32": 67, "bf16": 400, "fp8": 3000})", true},
+  };
+  for (const auto& [change, asked] : rows) {
+    const Catalog c = parse_catalog(device(change), "mine.json", kNoPrices, "p");
+    EXPECT_EQ(!c.questions.empty(), asked) << change;
+    for (const std::string& q : c.questions) EXPECT_NE(q.find("sparse"), std::string::npos) << q;
+  }
+}
+
+TEST(Catalog, EveryFaultNamesFileAndEntry) {
+  const char* whole = R"(, "dense_tflops": {"fp32": 67})";
+  struct Row {
+    std::string devices, prices, part;
+  };
+  const std::string good = device(whole), sold = R"(, "usd_per_hour": 1, "date": "2026", "source": "s")";
+  const Row rows[] = {
+      {"{", kNoPrices, "d.json: not valid JSON"},
+      {R"({"format": "other"})", kNoPrices, "freight-devices-1"},
+      {R"({"format": "freight-devices-1"})", kNoPrices, "\"devices\" is missing"},
+      {device(""), kNoPrices, "device 1 (Card): \"dense_tflops\" is missing"},
+      {device(R"(, "dense_tflops": {"fp33": 1})"), kNoPrices, "unknown rate 'fp33'"},
+      {device(R"(, "dense_tflops": {"fp32": -1})"), kNoPrices, "need a number above 0"},
+      {device(R"(, "dense_tflops": {"fp32": "67"})"), kNoPrices, "need a number above 0"},
+      {device(std::string(whole) + R"(, "matmul_fraction": 1.5, "matmul_fraction_source": "s")"), kNoPrices,
+       "need at most 1"},
+      {device(std::string(whole) + R"(, "matmul_fraction": 0.5)"), kNoPrices, "\"matmul_fraction_source\" is missing"},
+      {R"({"format": "freight-devices-1", "devices": [{"kind": "gpu"}]})", kNoPrices, "device 1: \"name\" is missing"},
+      {R"({"format": "freight-devices-1", "devices": [7]})", kNoPrices, "device 1: must be an object"},
+      {good, price(R"(, "usd_per_hour": 0, "date": "2026", "source": "s")"), "p.json: price 1 (P i): \"usd_per_hour\""},
+      {good, price(R"(, "usd_per_hour": -2, "date": "2026", "source": "s")"), "need a number above 0"},
+      {good, price(R"(, "usd_per_hour": 1, "source": "s")"), "\"date\" is missing"},
+      {good, price(sold + R"(, "host_included": 1)"), "need true or false"},
+  };
+  for (const Row& row : rows) {
+    try {
+      parse_catalog(row.devices, "d.json", row.prices, "p.json");
+      ADD_FAILURE() << row.part;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::usage);
+      EXPECT_NE(std::string(e.what()).find(row.part), std::string::npos) << e.what();
+    }
+  }
+  std::string twice = good;
+  const std::string entry = good.substr(good.find('[') + 1, good.rfind(']') - good.find('[') - 1);
+  twice.insert(good.rfind(']'), "," + entry);
+  EXPECT_THROW(parse_catalog(twice, "d", kNoPrices, "p"), Error);
+}
+
+}  // namespace
+}  // namespace freight::plan

@@ -1,0 +1,147 @@
+// Times on devices: measured rates and their interpolation, predictions from dense peaks, fit and cost.
+#include "freight/plan/estimate.h"
+
+#include <gtest/gtest.h>
+
+#include "freight/base/error.h"
+
+namespace freight::plan {
+namespace {
+
+Work product(double m, double n, double k) {
+  return {.kind = "matmul",
+          .path = {},
+          .flops = 2 * m * n * k,
+          .bytes = 4 * (m * k + k * n + m * n),
+          .m = m,
+          .n = n,
+          .k = k};
+}
+Work pass(double bytes) { return {.kind = "map", .path = {}, .flops = bytes / 4, .bytes = bytes}; }
+
+// A machine of 100 GFLOP/s and 10 GB/s.
+Rates machine() {
+  Rates r;
+  r.device = "test";
+  r.threads = 2;
+  r.version = "1";
+  r.date = "2026-01-01";
+  r.worst_error = 0.1;
+  for (const double size : {32.0, 128.0, 512.0}) {
+    const Work w = product(size, size, size);
+    r.add({w, w.flops / 100e9});
+  }
+  for (const double bytes : {1e4, 1e6, 1e8}) r.add({pass(bytes), bytes / 10e9});
+  return r;
+}
+
+TEST(Rates, MeasuredStepsAreToldAndOthersInterpolated) {
+  const Rates r = machine();
+  EXPECT_NEAR(r.seconds(product(128, 128, 128)), 2 * 128.0 * 128 * 128 / 100e9, 1e-9);
+  EXPECT_NEAR(r.seconds(product(200, 100, 300)), 2 * 200.0 * 100 * 300 / 100e9, 1e-8);
+  EXPECT_NEAR(r.seconds(pass(3e7)), 3e-3, 1e-6);
+  Work unknown = pass(1e6);
+  unknown.kind = "pool";
+  EXPECT_NEAR(r.seconds(unknown), 1e-4, 1e-7);  // as the likest kind
+  Work conv = product(100, 100, 100);
+  conv.kind = "conv3x3.dx";
+  EXPECT_NEAR(r.seconds(conv), 2e6 / 100e9, 1e-8);
+  EXPECT_THROW(Rates().seconds(unknown), Error);
+}
+
+TEST(Rates, AreKeptAsText) {
+  const Rates r = machine(), again = Rates::parse(r.to_json(), "rates.json");
+  EXPECT_EQ(again.size(), r.size());
+  EXPECT_EQ(again.device, "test");
+  EXPECT_EQ(again.to_json(), r.to_json());
+  for (const char* bad : {"", "{}", "[]", R"({"format": "freight-rates-2"})",
+                          R"({"format":"freight-rates-1","device":"","threads":1,"version":"","date":"",
+                              "median_error":0,"worst_error":0,"points":[["map","f32",0,0,0,1,1,-1]]})",
+                          R"({"format":"freight-rates-1","device":"","threads":1,"version":"","date":"",
+                              "median_error":0,"worst_error":0,"points":[["map","f99",0,0,0,1,1,1]]})"}) {
+    EXPECT_THROW(Rates::parse(bad, "rates.json"), Error) << bad;
+  }
+}
+
+class Estimates : public ::testing::Test {
+ protected:
+  Estimates() {
+    train::Config c;
+    c.data.clear();
+    c.model = "resnet20";
+    c.batch_size = 32;
+    subject_ = make_subject(c);
+    DraftOptions o = options_of(subject_);
+    drafts_ = drafts(subject_, o);
+  }
+  static Device device(double gib, double bandwidth, double tflops) {
+    return {.name = "D",
+            .kind = "gpu",
+            .vendor = {},
+            .arch = {},
+            .memory_gib = gib,
+            .bandwidth_gb = bandwidth,
+            .tflops = {{"fp32", tflops}},
+            .tdp_watts = 200,
+            .source = {},
+            .date = {},
+            .note = {}};
+  }
+  Estimate with(const Device& d) const { return estimate(drafts_, d, catalog_, RunLength::of(subject_, 3200)); }
+  Subject subject_;
+  std::vector<Draft> drafts_;
+  Catalog catalog_;
+};
+
+TEST_F(Estimates, ARangeThatShrinksWithBetterHardware) {
+  const Estimate slow = with(device(16, 300, 8)), fast = with(device(16, 1500, 40));
+  for (const Estimate& e : {slow, fast}) {
+    EXPECT_LT(e.step_seconds.low, e.step_seconds.high);
+    EXPECT_TRUE(e.fits.value());
+    EXPECT_NEAR(e.compute_share + e.memory_share + e.launch_share, 1, 1e-9);
+    EXPECT_NE(e.assumed.find("dense"), std::string::npos);
+    EXPECT_FALSE(e.dollars.has_value());  // no price is known
+  }
+  EXPECT_LT(fast.step_seconds.high, slow.step_seconds.high);
+  // No step is faster than its arithmetic at the whole peak.
+  EXPECT_GT(fast.step_seconds.low, drafts_[0].flops / 40e12);
+  EXPECT_NEAR(slow.epoch_hours.high, slow.step_seconds.high * 100 / 3600, 1e-12);
+}
+
+TEST_F(Estimates, SmallMemoriesNeedParts) {
+  const double gib = 1024.0 * 1024 * 1024, all = static_cast<double>(drafts_[0].total());
+  EXPECT_EQ(with(device(all * 0.6 / gib, 300, 8)).means, "--grad-accum 2");
+  const Estimate none = with(device(1e-4, 300, 8));
+  EXPECT_FALSE(none.fits.value());
+  EXPECT_EQ(none.means, "");
+  EXPECT_EQ(none.largest_batch, 0);
+}
+
+TEST_F(Estimates, MoneyAndEnergyFollowTheHours) {
+  catalog_.prices.push_back({.provider = "P",
+                             .instance = "i",
+                             .device = "D",
+                             .count = 1,
+                             .usd = 3,
+                             .region = {},
+                             .date = "2026",
+                             .source = "s",
+                             .note = {}});
+  const Estimate e = with(device(16, 300, 8));
+  ASSERT_TRUE(e.dollars && e.watt_hours);
+  EXPECT_NEAR(e.dollars->high, 3 * e.run_hours.high, 1e-12);
+  EXPECT_NEAR(e.watt_hours->high, 200 * e.run_hours.high, 1e-12);
+  EXPECT_LT(e.watt_hours->low, 200 * e.run_hours.low);
+}
+
+TEST_F(Estimates, ThisMachineIsTimedOnlyWhereItWasMeasured) {
+  EXPECT_FALSE(estimate_here(drafts_, nullptr, {}).timed);
+  const Rates rates = machine();
+  const Estimate e = estimate_here(drafts_, &rates, {});
+  EXPECT_TRUE(e.timed);
+  EXPECT_GT(e.step_seconds.middle(), drafts_[0].flops / 110e9);
+  EXPECT_NE(e.assumed.find("2026-01-01"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace freight::plan
