@@ -281,7 +281,7 @@ int train_command(const Args& args) {
   Terminal terminal(flags, o->quiet());
   const train::Result result = train_fitting(config, terminal, args, std::move(found));
   terminal.compare_memory(result.output_dir);
-  print_result(result, flags, terminal.unit());
+  print_result(result, flags, terminal);
   return result.interrupted ? signals::exit_code() : 0;
 }
 
