@@ -10,6 +10,7 @@
 #include "command.h"
 #include "freight/base/error.h"
 #include "freight/deploy/verify.h"
+#include "freight/train/signals.h"
 #include "options.h"
 
 namespace freight::app {
@@ -63,6 +64,8 @@ int verify_command(const Args& args) {
   o.add("--json", &json, "print JSON");
   if (o.parse(args) == Options::Outcome::done) return 0;
   options.seed = static_cast<uint64_t>(seed);
+  options.stop = [] { return signals::stop_requested(); };
+  signals::install();
   train::Bundle bundle = train::load_bundle(model);
   const auto trained_with = [&](const char* key, const char* otherwise) {
     const auto it = bundle.provenance.find(key);
@@ -78,6 +81,7 @@ int verify_command(const Args& args) {
                        .held_out = data::HeldOut::test,
                        .bad = {}};
   const std::vector<deploy::Claim> claims = deploy::verify(std::move(bundle), train::load_bundle(model), options);
+  if (signals::stop_requested()) return signals::exit_code();
   std::vector<std::string> failed;
   Json list = Json::array();
   for (const deploy::Claim& c : claims) {

@@ -1,9 +1,9 @@
 // One graph for every batch: a function of tensors is traced for several batch sizes N (and lengths T of text), and
 // what differs between the traces is told as a formula of N and T. ONNX files are written from the result.
 #pragma once
-#include <compare>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "freight/ir/graph.h"
@@ -15,7 +15,10 @@ struct Formula {
   int64_t fixed = 0, n = 0, t = 0, nt = 0;
   bool constant() const { return n == 0 && t == 0 && nt == 0; }
   int64_t at(int64_t batch, int64_t length) const { return fixed + n * batch + t * length + nt * batch * length; }
-  friend auto operator<=>(const Formula&, const Formula&) = default;
+  friend bool operator==(const Formula&, const Formula&) = default;
+  friend bool operator<(const Formula& a, const Formula& b) {
+    return std::tie(a.fixed, a.n, a.t, a.nt) < std::tie(b.fixed, b.n, b.t, b.nt);
+  }
 };
 
 // A trace for one batch size and length.

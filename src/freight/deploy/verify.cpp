@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
@@ -68,21 +69,27 @@ class Verifier {
     } else {
       read_arrays();
     }
+    if (options_.stop()) return {};
     for (const Sample& s : samples_) raw_.push_back(s.raw);
     answers_ = predictor_.run(raw_);
-    claims_.push_back(evaluation());
-    claims_.push_back(compare("forward", "predict answers as the net does on inputs prepared by the definition",
-                              [&] { return forward(); }));
-    claims_.push_back(compare("batch", "one sample at a time is answered as all together", [&] { return singly(); }));
-    claims_.push_back(reference());
-    Claim stored = compare("file", "stored and loaded again it answers with the same bits", [&] { return again(); });
-    stored.limit = 0;
-    if (stored.difference > 0) stored.state = Claim::State::fails;
-    claims_.push_back(stored);
-    claims_.push_back(exported(false));
-    if (evaluated_.preprocessing.input.rank() == 3 && !evaluated_.preprocessing.text()) {
-      claims_.push_back(exported(true));
-    }
+    const bool pictures = evaluated_.preprocessing.input.rank() == 3 && !evaluated_.preprocessing.text();
+    const std::function<Claim()> all[] = {
+        [&] { return evaluation(); },
+        [&] {
+          return compare("forward", "predict answers as the net does on inputs prepared by the definition", kLimit,
+                         [&] { return forward(); });
+        },
+        [&] {
+          return compare("batch", "one sample at a time is answered as all together", kLimit, [&] { return singly(); });
+        },
+        [&] { return reference(); },
+        [&] {
+          return compare("file", "stored and loaded again it answers with the same bits", 0, [&] { return again(); });
+        },
+        [&] { return exported(false); },
+        [&] { return exported(true); },
+    };
+    for (size_t i = 0; i < std::size(all) - (pictures ? 0 : 1) && !options_.stop(); ++i) claims_.push_back(all[i]());
     return std::move(claims_);
   }
 
@@ -137,6 +144,7 @@ class Verifier {
     train::adapt(set, evaluated_);
     train::Evaluator evaluator{this->evaluator()};
     for (const int64_t i : chosen(set.count())) {
+      if (options_.stop()) return;
       const data::Dataset one = set.slice(i, 1);
       Sample s;
       s.score = score(evaluator.run(one, {}, {.workers = 0}));
@@ -150,6 +158,7 @@ class Verifier {
     const data::TextSet set = data::load_text(options_.data, options_.load);
     train::Evaluator evaluator{this->evaluator()};
     for (const int64_t i : chosen(set.test.count())) {
+      if (options_.stop()) return;
       data::TextPart one;
       const auto at = static_cast<size_t>(i);
       one.texts = {set.test.texts[at]};
@@ -262,17 +271,17 @@ class Verifier {
     return values() && largest > 0 ? far / largest : far;
   }
 
-  static Claim judged(Claim c) {
-    c.limit = kLimit;
-    c.state = c.difference <= kLimit ? Claim::State::holds : Claim::State::fails;
+  static Claim judged(Claim c, double limit = kLimit) {
+    c.limit = limit;
+    c.state = c.difference <= limit ? Claim::State::holds : Claim::State::fails;
     return c;
   }
 
   template <class Way>
-  Claim compare(const char* name, const char* text, Way way) {
+  Claim compare(const char* name, const char* text, double limit, Way way) {
     Claim c{.name = name, .text = text};
     c.difference = difference(way(), answers_);
-    return judged(c);
+    return judged(c, limit);
   }
 
   Claim evaluation() {

@@ -1,7 +1,7 @@
 // Verification: whether a stored model answers the same wherever it is used: evaluation, prediction, the bare net, the
 // reference backend, its file after another round trip, and ONNX Runtime. `freight verify` is a thin call of this.
 #pragma once
-#include <optional>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,6 +27,8 @@ struct VerifyOptions {
   uint64_t seed = 0;
   std::string backend = "auto";
   std::string python = {};  // with onnxruntime; empty: that claim is not checked
+  // Asked between samples and claims; true ends with the claims so far.
+  std::function<bool()> stop = [] { return false; };
 };
 
 // `evaluated` is what evaluation and the bare net use, `deployed` what predicts and is exported: two loads of one file.
