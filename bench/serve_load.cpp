@@ -75,7 +75,7 @@ std::string good_request(const Plan& p) {
               json + pixels);
 }
 
-// Faults of which each is refused on a connection that stays open.
+// After some of these the server closes the connection, and says so.
 std::vector<std::string> bad_requests(const Plan& p) {
   const std::string path = cat("/v2/models/", p.model, "/infer");
   return {post(path, "", "{\"inputs\":[{"),
@@ -100,14 +100,16 @@ struct Tally {
   int64_t malformed = 0, errors = 0;
 };
 
-// The status of a whole answer at the front of `in`, which is taken off; 0 while it is not whole.
-int take_answer(std::string& in) {
+// The status of a whole answer at the front of `in`, which is taken off; 0 while it is not whole. `closes`: the server
+// ends the connection after it.
+int take_answer(std::string& in, bool& closes) {
   const size_t head = in.find("\r\n\r\n");
   if (head == std::string::npos) return 0;
   const size_t at = in.find("Content-Length: ");
   const size_t length = at < head ? std::strtoull(in.c_str() + at + 16, nullptr, 10) : 0;
   if (in.size() < head + 4 + length) return 0;
   const int status = std::atoi(in.c_str() + 9);
+  closes = in.find("Connection: close") < head;
   in.erase(0, head + 4 + length);
   return status;
 }
@@ -200,17 +202,21 @@ class Load {
   void broken(Line& line) {
     ++tally_.errors;
     --pending_;
-    ::close(line.fd);
     line.busy = false;
+    reopen(line);
+  }
+  void reopen(Line& line) {
+    ::close(line.fd);
     open(line);
   }
   void receive(Line& line) {
     char buffer[1 << 16];
     const ssize_t n = ::recv(line.fd, buffer, sizeof buffer, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (n <= 0) return broken(line);
+    if (n <= 0) return line.busy ? broken(line) : reopen(line);  // one that idled too long is no error
     line.in.append(buffer, static_cast<size_t>(n));
-    const int status = take_answer(line.in);
+    bool closes = false;
+    const int status = take_answer(line.in, closes);
     if (status == 0) return;
     line.busy = false;
     --pending_;
@@ -222,6 +228,7 @@ class Load {
       tally_.errors += status != 200;
       tally_.good.push_back(static_cast<float>(Seconds(Clock::now() - line.due).count()));
     }
+    if (closes) reopen(line);
     if (p_.rate == 0 && !done()) send(line, Clock::now());
   }
 

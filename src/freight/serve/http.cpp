@@ -14,6 +14,7 @@
 #include <cstring>
 #include <list>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include <httplib.h>
@@ -290,7 +291,6 @@ class HttpServer::Impl : public httplib::Server {
   int port() const { return port_; }
   void start() {
     if (::listen(listener_, kBacklog) != 0) fail(ErrorKind::runtime, address(options_), std::strerror(errno));
-    threads_ = std::make_unique<httplib::ThreadPool>(static_cast<size_t>(options_.max_connections));
     accepting_ = std::thread([this] { accept_all(); });
   }
   bool drain(double seconds) {
@@ -305,11 +305,10 @@ class HttpServer::Impl : public httplib::Server {
     ::shutdown(listener_, SHUT_RDWR);  // accept() returns
     accepting_.join();
     std::unique_lock lock(mutex_);
-    const bool whole =
-        left_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return metrics_.connections == 0; });
+    const auto gone = [&] { return metrics_.connections == 0; };
+    const bool whole = left_.wait_for(lock, std::chrono::duration<double>(seconds), gone);
     for (const Connection* c : connections_) ::shutdown(c->fd(), SHUT_RDWR);
-    lock.unlock();
-    threads_->shutdown();
+    left_.wait(lock, gone);
     return whole;
   }
 
@@ -320,17 +319,27 @@ class HttpServer::Impl : public httplib::Server {
       if (fd < 0) {
         // No descriptors or memory left, or the client gave up: the next one may have more luck.
         if (!draining_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      } else if (metrics_.connections < options_.max_connections) {
-        ++metrics_.connections;
-        ++metrics_.accepted;
-        threads_->enqueue([this, fd] { converse(fd); });
-      } else {
+      } else if (metrics_.connections >= options_.max_connections || !take(fd)) {
         ++metrics_.refused;
         Connection c(fd, options_);
         write_raw(c, error(503, cat("the server has its ", options_.max_connections, " connections; try again later")));
         close_gently(fd, 20);
       }
     }
+  }
+
+  // A thread per connection, made when it comes: of a pool, ever other threads would take turns and fill their stacks.
+  // False where the system has no thread to give.
+  bool take(int fd) {
+    ++metrics_.connections;
+    try {
+      std::thread([this, fd] { converse(fd); }).detach();
+    } catch (const std::system_error&) {
+      --metrics_.connections;
+      return false;
+    }
+    ++metrics_.accepted;
+    return true;
   }
 
   void write(const Reply& reply, httplib::Response& response) const {
@@ -430,9 +439,9 @@ class HttpServer::Impl : public httplib::Server {
       ::close(fd);
     }
     t_connection = nullptr;
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     --metrics_.connections;
-    left_.notify_all();
+    std::notify_all_at_thread_exit(left_, std::move(lock));  // nothing of the server is touched after it
   }
 
   // Requests one after the other; true where bytes of the client may be unread.
@@ -469,8 +478,7 @@ class HttpServer::Impl : public httplib::Server {
   HttpMetrics& metrics_;
   int listener_ = -1, port_ = 0;
   std::thread accepting_;
-  std::unique_ptr<httplib::ThreadPool> threads_;  // one per connection
-  std::mutex mutex_;                              // of connections_ and what is idle among them
+  std::mutex mutex_;  // of connections_ and what is idle among them
   std::condition_variable left_;
   std::atomic<bool> draining_{false};
   std::list<Connection*> connections_;
