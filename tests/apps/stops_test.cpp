@@ -99,8 +99,8 @@ TEST_F(Stops, InEveryPhaseASignalSavesAndTheRunGoesOn) {
 TEST_F(Stops, KilledAgainAndAgainARunEndsAsOneThatWasNot) {
   const char* wanted = std::getenv("FREIGHT_TEST_KILLS");
   const int kills = wanted ? std::max(1, std::atoi(wanted)) : 6;
-  const std::vector<std::string> more = {"--epochs",     std::to_string(2 * kills), "--save-every", "3",
-                                         "--eval-every", std::to_string(2 * kills)};
+  const std::vector<std::string> more = {"--epochs", std::to_string(kills), "--save-every",
+                                         "4",        "--eval-every",        std::to_string(kills)};
   ASSERT_EQ(run_freight(args("whole", more)).code, 0);
   PhiloxStream draw(17, 0, 0);
   int killed = 0, with_checkpoint = 0;

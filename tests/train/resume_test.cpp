@@ -7,6 +7,7 @@
 
 #include "freight/data/catalog.h"
 #include "freight/train/checkpoint.h"
+#include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
 #include "freight/train/trainer.h"
 #include "tests/support/files.h"
@@ -270,6 +271,18 @@ TEST_F(Resume, WhatWouldBeAnotherRunIsRefused) {
   refused(ErrorKind::checkpoint, {"no checkpoint"}, [&](Config& c) { c.resume = dir_.path(); });
   test::write_idx_split(dir_.path(), "train", data::draw_digits(7, 640));
   refused(ErrorKind::checkpoint, {"fingerprint"}, [](Config&) {});
+}
+
+TEST_F(Resume, AutoBeginsAnewWhereARunWasKilledBeforeItsFirstCheckpoint) {
+  config_.epochs = 1;
+  { const RunDir killed(dir_ / "new", false); }
+  EXPECT_EQ(go_on(at("new")).steps, 20);
+  // But not where a model or a checkpoint would be lost, or where the files are no run's.
+  std::filesystem::remove_all(dir_ / "new/checkpoints");
+  expect_error(ErrorKind::usage, {"not empty"}, [&] { go_on(at("new")); });
+  std::filesystem::create_directories(dir_ / "other");
+  io::write_file_atomic(dir_ / "other/log.txt", std::string_view("mine"));
+  expect_error(ErrorKind::usage, {"not empty"}, [&] { go_on(at("other")); });
 }
 
 TEST_F(Resume, AutoWithoutARunBeginsOne) {

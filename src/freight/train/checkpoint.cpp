@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 
 #include <nlohmann/json.hpp>
 
 #include "freight/base/error.h"
+#include "freight/base/threads.h"
 #include "freight/io/file.h"
 #include "freight/train/config_fields.h"
 
@@ -86,6 +88,27 @@ Checkpoint load(const std::string& dir) {
   return c;
 }
 
+// Copies the values of all tensors, into those of `old` where they are alike.
+void own(io::SafeTensors& file, const io::SafeTensors& old) {
+  for (size_t i = 0; i < file.tensors.size(); ++i) {
+    Array& array = file.tensors[i].second;
+    const Array into = i < old.tensors.size() ? old.tensors[i].second : Array();
+    if (!into.defined() || into.dtype() != array.dtype() || into.shape() != array.shape()) {
+      array = array.clone();
+      continue;
+    }
+    constexpr size_t kChunk = size_t{2} << 20;
+    const size_t bytes = array.bytes();
+    const auto* from = static_cast<const char*>(array.raw());
+    auto* to = static_cast<char*>(into.raw());
+    parallel_for(static_cast<int64_t>((bytes + kChunk - 1) / kChunk), [&](int64_t k) {
+      const size_t start = static_cast<size_t>(k) * kChunk;
+      std::memcpy(to + start, from + start, std::min(kChunk, bytes - start));
+    });
+    array = into;
+  }
+}
+
 bool has_manifest(const std::string& dir) { return io::file_exists(dir + "/" + kManifest); }
 
 // The newest intact one among those that are older than `dir`, or "".
@@ -152,13 +175,14 @@ void read_state(const std::map<std::string, std::string>& metadata, const std::s
   }
 }
 
-Snapshot snapshot(const Bundle& bundle, const RunState& state) {
+Snapshot snapshot(const Bundle& bundle, const RunState& state, Snapshot reuse) {
   Snapshot s{state.place.step, to_file(bundle), {}};
   s.state.metadata = {{"place", to_json(state.place).dump()},
                       {"config", to_json(state.config)},
                       {"fingerprint", cat(state.fingerprint)}};
-  for (auto& [name, array] : s.model.tensors) array = array.clone();
-  for (const nn::NamedVariable& v : state.variables) s.state.tensors.emplace_back(v.name, v.variable.array().clone());
+  for (const nn::NamedVariable& v : state.variables) s.state.tensors.emplace_back(v.name, v.variable.array());
+  own(s.model, reuse.model);
+  own(s.state, reuse.state);
   return s;
 }
 

@@ -114,8 +114,8 @@ void RunDir::log(const std::string& line) {
 
 void RunDir::checkpoint(const Bundle& bundle, const RunState& state, bool best, int64_t keep) {
   settle();
-  auto taken = std::make_shared<const Snapshot>(snapshot(bundle, state));
-  writing_ = std::async(std::launch::async, [this, taken, best, keep] { write(*taken, best, keep); });
+  taken_ = snapshot(bundle, state, std::move(taken_));
+  writing_ = std::async(std::launch::async, [this, best, keep] { write(taken_, best, keep); });
 }
 
 void RunDir::settle() {

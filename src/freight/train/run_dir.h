@@ -50,6 +50,7 @@ class RunDir {
   std::unique_ptr<io::MetricsWriter> metrics_;
   struct Log;
   std::unique_ptr<Log> log_;
+  Snapshot taken_;  // the last one; being written while writing_ is valid
   std::future<void> writing_;
 };
 

@@ -62,6 +62,12 @@ std::string free_dir(const std::string& name) {
   return path;
 }
 
+// Whether the directory is that of a run which ended, was killed say, before it saved anything.
+bool barely_begun(const std::string& dir) {
+  const auto has = [&](const char* name) { return std::filesystem::exists(dir + "/" + name); };
+  return has("log.txt") && has("metrics.jsonl") && !has("model.safetensors") && checkpoints_of(dir).empty();
+}
+
 // A field of a TSV file: file names may hold anything.
 std::string cell(const std::string& text) {
   std::string out;
@@ -115,6 +121,7 @@ class Run {
     notes_ = std::move(found_->notes);
     if (!start_) {
       notes_.push_back(cat("nothing to resume in ", c_.output_dir, ": a new run"));
+      c_.overwrite = c_.overwrite || barely_begun(c_.output_dir);
       return;
     }
     need_same_run(*start_, c_);
