@@ -27,6 +27,7 @@ int run(const Args& args) {
            {"predict", "the classes of pictures or texts by a stored model", predict_command},
            {"generate", "continue a text with a stored language model", generate_command},
            {"plan", "memory, time and cost of a run on this and other hardware, before it starts", plan_command},
+           {"explain", "why a device helps a net or not, layer by layer", explain_command},
            {"calibrate", "measure this machine once, for the times that plan tells", calibrate_command},
            {"profile", "the plan of a step, kernel by kernel, with times", profile_command},
            {"bench", "time whole steps", bench_command},
