@@ -31,6 +31,7 @@ int data_command(const Args& args);
 int devices_command(const Args& args);
 int env_command(const Args& args);
 int eval_command(const Args& args);
+int explain_command(const Args& args);
 int export_command(const Args& args);
 int generate_command(const Args& args);
 int models_command(const Args& args);

@@ -1,0 +1,185 @@
+// `freight explain`: why a device helps a net or not: per layer FLOPs, bytes and what bounds it, and what follows from
+// that in plain words.
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/plan/estimate.h"
+#include "plan_options.h"
+#include "table.h"
+
+namespace freight::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using plan::Bound;
+using plan::Work;
+
+struct Flags : PlanFlags {
+  std::string on = "H100 SXM5 80GB";
+  int64_t top = 20;
+};
+
+// Of one layer, over forward, backward and update.
+struct Layer {
+  std::string path;
+  double flops = 0, bytes = 0, products = 0;  // products: FLOPs in matrix products and convolutions
+  double outputs = 0;                         // independent ones, of its largest product
+  double here = 0, there = 0;                 // seconds; here 0 without rates
+  double by[3] = {0, 0, 0};                   // seconds there, by bound
+  size_t steps = 0;
+
+  const char* bound() const {
+    const auto most = std::max_element(std::begin(by), std::end(by)) - std::begin(by);
+    return plan::to_string(static_cast<Bound>(most));
+  }
+  void add(const Work& w, double times, const plan::Device& d, const plan::Assumption& a, const plan::Rates* rates) {
+    flops += w.flops * times;
+    bytes += w.bytes * times;
+    if (w.product()) products += w.flops * times;
+    outputs = std::max(outputs, w.m * w.n);
+    Bound bound{};
+    const double s = times * plan::seconds_of(w, d, a.usual_matmul, a.usual_bandwidth, a.usual_launch, &bound);
+    there += s;
+    by[static_cast<size_t>(bound)] += s;
+    if (rates) here += times * rates->seconds(w);
+    ++steps;
+  }
+};
+
+// The module that a step belongs to, without the parts inside of it: "layer1.0.conv1", "blocks.2".
+std::vector<Layer> layers_of(const plan::Draft& draft, const plan::Device& d, const plan::Assumption& a,
+                             const plan::Rates* rates) {
+  std::vector<Layer> layers;
+  std::map<std::string, size_t> number;
+  for (const plan::Draft::Stage& stage : draft.stages) {
+    for (const Work& w : stage.work) {
+      const std::string path = w.path.empty() ? "(loss and updates)" : w.path;
+      const auto [it, fresh] = number.try_emplace(path, layers.size());
+      if (fresh) {
+        layers.emplace_back();
+        layers.back().path = path;
+      }
+      layers[it->second].add(w, stage.times, d, a, rates);
+    }
+  }
+  return layers;
+}
+
+// One short paragraph per finding, with the numbers of this net.
+std::vector<std::string> findings(const Layer& all, const plan::Draft& draft, const Flags& f) {
+  std::vector<std::string> out;
+  const double launch = all.by[2] / all.there, memory = all.by[1] / all.there, compute = all.by[0] / all.there;
+  const auto percent = [](double share) { return fixed(100 * share, 0) + " %"; };
+  out.push_back(
+      cat(percent(all.products / all.flops), " of the FLOPs are matrix products and convolutions, which is what GPUs ",
+          "are fastest at; the step does ", fixed(all.flops / all.bytes, 1), " FLOPs per byte that it moves."));
+  if (launch > 0.3) {
+    out.push_back(cat("Launch-bound on ", f.on, ": ", percent(launch), " of the time goes into starting ",
+                      draft.plan_steps, " kernels that are done before the next can be started. The batch of ",
+                      draft.options.batch, " is too small for the device: a larger one costs nearly nothing."));
+  }
+  if (memory > 0.3) {
+    out.push_back(cat("Memory-bound on ", f.on, " for ", percent(memory),
+                      " of the time: passes over activations wait for memory, not arithmetic. ",
+                      draft.options.compute == DType::f32 ? "--precision bf16 halves their bytes; a" : "A",
+                      " device with more bandwidth helps, one with more FLOP/s does not."));
+  }
+  if (compute > 0.3) {
+    out.push_back(cat("Compute-bound on ", f.on, " for ", percent(compute),
+                      " of the time: a device with more FLOP/s, or a type of fewer bits on it, shortens this part."));
+  }
+  if (all.here > 0) {
+    out.push_back(cat("A step is predicted to take ", fixed(all.here * 1e3, all.here < 0.01 ? 2 : 0),
+                      " ms on this machine and ", fixed(all.there * 1e3, all.there < 0.01 ? 2 : 0), " ms on ", f.on,
+                      " as software usually uses it: ", fixed(all.here / all.there, 1), " times."));
+  } else {
+    out.push_back("This machine is not calibrated: freight calibrate measures it once, for its times.");
+  }
+  return out;
+}
+
+}  // namespace
+
+int explain_command(const Args& args) {
+  Flags flags;
+  const auto make = [&] {
+    auto o = std::make_unique<Options>("explain", "Says why a device helps a net or not, layer by layer.",
+                                       "[DATA] [options]",
+                                       "  freight explain --model resnet50 -b 64\n"
+                                       "  freight explain --model mlp --on 'GeForce RTX 4090'");
+    flags.declare(*o);
+    o->add("--on", &flags.on, "the other device, of the catalogue", {.value = "NAME"});
+    o->add("--top", &flags.top, "layers in the table, those that take longest (0: all)", {.min = 0});
+    return o;
+  };
+  const std::optional<PlanInput> in = read_plan_input(args, flags, make);
+  if (!in) return 0;
+  const plan::Device& device = in->catalog.device(flags.on);
+  flags.on = device.name;
+  const plan::DraftOptions options = plan::options_of(in->subject);
+  const plan::Draft draft = plan::draft(in->subject, options);
+  const plan::Assumption assumed = plan::assumption(device, options.compute);
+  const plan::Rates* rates = in->rates ? &*in->rates : nullptr;
+  std::vector<Layer> layers = layers_of(draft, device, assumed, rates);
+  Layer all;
+  for (const Layer& l : layers) {
+    all.flops += l.flops;
+    all.bytes += l.bytes;
+    all.products += l.products;
+    all.here += l.here;
+    all.there += l.there;
+    for (size_t i = 0; i < 3; ++i) all.by[i] += l.by[i];
+  }
+  const std::vector<std::string> found = findings(all, draft, flags);
+  if (flags.json) {
+    Json j = {
+        {"model", in->subject.config.model},
+        {"batch_size", options.batch},
+        {"device", device.name},
+        {"assumed", assumed.peak},
+        {"flops", all.flops},
+        {"bytes", all.bytes},
+        {"product_share", all.products / all.flops},
+        {"share",
+         {{"compute", all.by[0] / all.there}, {"memory", all.by[1] / all.there}, {"launch", all.by[2] / all.there}}},
+        {"findings", found}};
+    for (const Layer& l : layers) {
+      j["layers"].push_back({{"path", l.path},
+                             {"steps", l.steps},
+                             {"flops", l.flops},
+                             {"bytes", l.bytes},
+                             {"flops_per_byte", l.flops / std::max(l.bytes, 1.0)},
+                             {"independent_outputs", l.outputs},
+                             {"seconds_here", rates ? Json(l.here) : Json(nullptr)},
+                             {"seconds_there", l.there},
+                             {"bound", l.bound()}});
+    }
+    std::printf("%s\n", j.dump(2).c_str());
+    return 0;
+  }
+  std::stable_sort(layers.begin(), layers.end(), [](const Layer& a, const Layer& b) { return a.there > b.there; });
+  const size_t shown = flags.top == 0 ? layers.size() : std::min(layers.size(), static_cast<size_t>(flags.top));
+  std::vector<std::vector<std::string>> rows;
+  for (size_t i = 0; i < shown; ++i) {
+    const Layer& l = layers[i];
+    rows.push_back({l.path, fixed(l.flops * 1e-9, 2), human_bytes(l.bytes), fixed(l.flops / std::max(l.bytes, 1.0), 1),
+                    l.outputs > 0 ? with_commas(static_cast<int64_t>(l.outputs)) : "-",
+                    rates ? fixed(l.here * 1e3, 2) : "-", fixed(l.there * 1e3, 3), l.bound()});
+  }
+  std::printf("%s, batch %lld, %s; the other device: %s (%s, %s GB/s), predicted\n\n", in->subject.config.model.c_str(),
+              static_cast<long long>(options.batch), in->subject.config.precision.c_str(), device.name.c_str(),
+              assumed.peak.c_str(), fixed(device.bandwidth_gb, 0).c_str());
+  std::fputs(
+      table({"layer", "GFLOP", "bytes", "FLOPs/byte", "outputs", "ms here", "ms there", "bound there"}, rows).c_str(),
+      stdout);
+  if (layers.size() > shown) std::printf("%zu more: --top 0\n", layers.size() - shown);
+  for (const std::string& text : found) std::printf("\n%s\n", text.c_str());
+  return 0;
+}
+
+}  // namespace freight::app
