@@ -47,6 +47,7 @@ Plan::Plan(const Graph& graph, const RunOptions& options) : source_(graph), opti
     scratch[i] = step.kernel->scratch_bytes();
     steps_.push_back(std::move(step));
   }
+  device.finish_plan();
   memory_ = passes::memory(placed_, device, scratch);
   // The passes leave their garbage in the heap, where the arena of a large plan does not fit in.
   if (memory_.arena_bytes > kStreamBytes) malloc_trim(0);
