@@ -122,7 +122,7 @@ int predict_command(const Args& args) {
   o.add("--text", &texts, "a text; may be repeated", {.value = "TEXT"});
   o.add("--top-k", &top_k, "classes shown per sample", {.min = 1});
   o.add("-b,--batch-size", &batch_size, "samples per step", {.min = 1});
-  o.add("--device", &device, "auto, cpu or ref");
+  o.add("--device", &device, "auto, cpu, ref or opencl:N");
   o.add("--json", &json, "print one JSON document per sample, with all probabilities");
   o.add("--csv", &csv, "print path (or text),class,probability lines under a header, top-k lines per sample");
   if (o.parse(args) == Options::Outcome::done) return 0;

@@ -1,5 +1,5 @@
-// The backends of this build, by name, those of devices, found when asked for, and those that plug-ins add. A backend is
-// made on first use and lives until the program ends.
+// The backends of this build, by name, those of devices, found when asked for, and those that plug-ins add. A backend
+// is made on first use and lives until the program ends.
 #include <charconv>
 #include <map>
 #include <mutex>

@@ -51,9 +51,9 @@ struct Storage::OnDevice {
 
   std::shared_ptr<DeviceMemory> memory;
   void* address;
-  bool stale = true;   // the host may have newer bytes
-  bool newest = false; // the host has older bytes
-  std::mutex mutex;    // readers on several threads may ask at once
+  bool stale = true;    // the host may have newer bytes
+  bool newest = false;  // the host has older bytes
+  std::mutex mutex;     // readers on several threads may ask at once
 };
 
 std::shared_ptr<Storage> Storage::allocate(size_t bytes) {

@@ -115,8 +115,8 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
       fail(ErrorKind::usage, "run", "state ", leaf_name(g, state_leaves[i]), ": storage is smaller than ",
            g.type(state_leaves[i]));
     }
-    const bool updated = std::any_of(g.updates.begin(), g.updates.end(),
-                                     [&](const Update& u) { return u.state == state_leaves[i]; });
+    const bool updated =
+        std::any_of(g.updates.begin(), g.updates.end(), [&](const Update& u) { return u.state == state_leaves[i]; });
     b.state_access.push_back(updated ? DeviceAccess::update : DeviceAccess::read);
     b.state_slots.push_back({g.type(state_leaves[i])});
   }

@@ -89,7 +89,8 @@ class GemmText {
     text.line("}");
     text.line("BARRIER;");
     text.line("for (int q = 0; q < ", kDepth, "; ++q) {");
-    for (int i = 0; i < 4; ++i) text.line("  const ", acc, " a", i, " = as[q][ty + ", i, "], b", i, " = bs[q][tx + ", i, "];");
+    for (int i = 0; i < 4; ++i)
+      text.line("  const ", acc, " a", i, " = as[q][ty + ", i, "], b", i, " = bs[q][tx + ", i, "];");
     for (int i = 0; i < 4; ++i) {
       for (int j = 0; j < 4; ++j) text.line("  c[", i, "][", j, "] += a", i, " * b", j, ";");
     }
@@ -161,9 +162,7 @@ class GemmText {
   int64_t across_, tile_m_, tile_n_, tiles_m_, tiles_n_, parts_ = 1;
 };
 
-int64_t span(const Operand& o) {
-  return static_cast<int64_t>(layout_bytes(o.type, o.layout) / size_of(o.type.dtype));
-}
+int64_t span(const Operand& o) { return static_cast<int64_t>(layout_bytes(o.type, o.layout) / size_of(o.type.dtype)); }
 
 int64_t largest_span(const StepSpec& spec) {
   int64_t most = 0;
@@ -180,8 +179,12 @@ Lowered lower_matmul(const StepSpec& spec) {
   const Shape& sy = spec.out[0].type.shape;  // (..., M, N)
   const Shape& sa = spec.in[0].type.shape;   // (..., M, K), transposed (..., K, M)
   const int rank = sy.rank(), last = rank - 1, before = rank - 2;
-  Product product{.m = sy[before], .n = sy[last], .k = sa[attrs.trans_a ? before : last],
-                  .dtype = spec.out[0].type.dtype, .epilogue = attrs.epilogue, .purpose = "matmul"};
+  Product product{.m = sy[before],
+                  .n = sy[last],
+                  .k = sa[attrs.trans_a ? before : last],
+                  .dtype = spec.out[0].type.dtype,
+                  .epilogue = attrs.epilogue,
+                  .purpose = "matmul"};
   for (int i = 0; i < before; ++i) product.batches *= sy[i];
   GemmText gemm(spec, product);
   // "z's part of the address": batch axes one by one, slowest first.
@@ -192,7 +195,8 @@ Lowered lower_matmul(const StepSpec& spec) {
       lines += "idx_t y = z;";
       for (int i = before; i-- > 0;) {
         const std::string extent = i > 0 ? gemm.text.number(sy[i]) : "", stride = gemm.text.number(s[i]);
-        lines += i > 0 ? cat(" at += y % ", extent, " * ", stride, "; y /= ", extent, ";") : cat(" at += y * ", stride, ";");
+        lines +=
+            i > 0 ? cat(" at += y % ", extent, " * ", stride, "; y /= ", extent, ";") : cat(" at += y * ", stride, ";");
       }
       lines += " ";
     }
@@ -264,9 +268,10 @@ Lowered lower_conv(const StepSpec& spec) {
   const Op op = spec.node->op;
   const Shape& x = (op == Op::conv_grad_input ? spec.out[0] : spec.in[0]).type.shape;   // (N, C, spatial)
   const Shape& w = (op == Op::conv_grad_weight ? spec.out[0] : spec.in[1]).type.shape;  // (O, C/G, kernel)
-  const Shape& y = op == Op::conv ? spec.out[0].type.shape
-                                  : (op == Op::conv_grad_input ? spec.in[0] : spec.in[1]).type.shape;
-  Product product{.batches = attrs.groups, .dtype = spec.out[0].type.dtype, .epilogue = attrs.epilogue, .purpose = name(op)};
+  const Shape& y =
+      op == Op::conv ? spec.out[0].type.shape : (op == Op::conv_grad_input ? spec.in[0] : spec.in[1]).type.shape;
+  Product product{
+      .batches = attrs.groups, .dtype = spec.out[0].type.dtype, .epilogue = attrs.epilogue, .purpose = name(op)};
   const int64_t taps = spatial_numel(w), out_group = w[0] / attrs.groups, in_group = w[1];
   if (op == Op::conv) {
     product.m = y[0] * spatial_numel(y), product.n = out_group, product.k = in_group * taps;

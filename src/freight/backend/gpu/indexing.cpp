@@ -1,6 +1,6 @@
-// Gather and scatter of rows and elements (also that of max pooling's gradient), argmax and argmin, on row-major tensors. A scatter gives every column of the
-// result to one work-item, which walks the indices in order: no atomics, and the same sum in every run. Kernels leave
-// out what an index out of range names: they cannot throw.
+// Gather and scatter of rows and elements (also that of max pooling's gradient), argmax and argmin, on row-major
+// tensors. A scatter gives every column of the result to one work-item, which walks the indices in order: no atomics,
+// and the same sum in every run. Kernels leave out what an index out of range names: they cannot throw.
 #include <algorithm>
 
 #include "freight/backend/gpu/dialect.h"
@@ -26,7 +26,8 @@ Lowered one_launch(KernelText& text, const StepSpec& spec, int64_t items) {
   int64_t largest = items;
   for (const Operand& o : spec.in) largest = std::max(largest, o.type.numel());
   for (const Operand& o : spec.out) largest = std::max(largest, o.type.numel());
-  if (items > 0) lowered.launches.push_back(text.finish(name(spec.node->op), largest + kLanes, ceil_div(items, kLanes), kLanes));
+  if (items > 0)
+    lowered.launches.push_back(text.finish(name(spec.node->op), largest + kLanes, ceil_div(items, kLanes), kLanes));
   return lowered;
 }
 
@@ -98,7 +99,8 @@ Lowered scatter(const StepSpec& spec, const Scatter& s) {
   text.line("}");
   if (through_scratch) {
     text.line("for (idx_t r = 0; r < ", rows, "; ++r) ",
-              store_call(y.dtype, py, cat("first + r * ", inner), load_call(sums, ps, cat("first + r * ", inner))), ";");
+              store_call(y.dtype, py, cat("first + r * ", inner), load_call(sums, ps, cat("first + r * ", inner))),
+              ";");
   }
   Lowered lowered = one_launch(text, spec, columns);
   if (through_scratch) lowered.scratch_bytes = static_cast<size_t>(y.numel()) * size_of(sums);
@@ -134,8 +136,7 @@ Lowered lower_index(const StepSpec& spec) {
       const auto& attrs = freight::attrs<ScatterAttrs>(*spec.node);
       const bool elements = spec.node->op == Op::scatter_elements_add;
       const Split split(spec.out[0].type.shape, attrs.axis);
-      const int64_t picks =
-          elements ? spec.in[1].type.shape[static_cast<int>(attrs.axis)] : spec.in[0].type.numel();
+      const int64_t picks = elements ? spec.in[1].type.shape[static_cast<int>(attrs.axis)] : spec.in[0].type.numel();
       return scatter(spec, {0, 1, elements, split.outer, split.inner, picks, attrs.size});
     }
     case Op::max_pool_grad: {  // g, index (N, C, out spatial) -> dx (N, C, in spatial): within each plane

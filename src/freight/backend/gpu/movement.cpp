@@ -25,7 +25,8 @@ Lowered lower_pad(const StepSpec& spec) {
                       low = text.number(a.low[i]), step = text.number(a.interior[i] + 1);
     text.line("{ const idx_t c = rest % ", extent, ", s = c - ", low, ", k = s / ", step, "; rest /= ", extent, ";");
     text.line("  inside = inside && s >= 0 && k * ", step, " == s && k < ", given, ";");
-    text.line("  from += k * ", text.number(x.layout.strides[i]), "; to += c * ", text.number(y.layout.strides[i]), "; }");
+    text.line("  from += k * ", text.number(x.layout.strides[i]), "; to += c * ", text.number(y.layout.strides[i]),
+              "; }");
   }
   const std::string value = literal(a.value, y.type.dtype);
   text.line(value_type(y.type.dtype), " value = ", value, ";");

@@ -1,5 +1,5 @@
-// Pooling over one or two spatial axes, a work-item per element of the result. The gradient of averages looks up the windows
-// that cover an element instead of adding into shared places; that of maxima is a scatter (indexing.cpp).
+// Pooling over one or two spatial axes, a work-item per element of the result. The gradient of averages looks up the
+// windows that cover an element instead of adding into shared places; that of maxima is a scatter (indexing.cpp).
 #include "freight/backend/gpu/dialect.h"
 #include "freight/backend/gpu/kernel_text.h"
 #include "freight/backend/gpu/lower.h"
@@ -36,9 +36,9 @@ struct PoolNumbers {
   // Declares the part of window (oh, ow) inside of the image: [h0, h1) x [w0, w1).
   void window(KernelText& text, const char* oh, const char* ow) const {
     const auto bounds = [&](int d, const char* name, const char* o) {
-      text.line("const idx_t ", name, "s = ", o, " * ", stride[d], " - ", pad[d], ", ", name, "0 = ", name, "s < 0 ? 0 : ",
-                name, "s, ", name, "1 = ", name, "s + ", kernel[d], " < ", in[d], " ? ", name, "s + ", kernel[d], " : ",
-                in[d], ";");
+      text.line("const idx_t ", name, "s = ", o, " * ", stride[d], " - ", pad[d], ", ", name, "0 = ", name,
+                "s < 0 ? 0 : ", name, "s, ", name, "1 = ", name, "s + ", kernel[d], " < ", in[d], " ? ", name, "s + ",
+                kernel[d], " : ", in[d], ";");
     };
     bounds(0, "h", oh);
     bounds(1, "w", ow);
@@ -46,8 +46,8 @@ struct PoolNumbers {
   // Opens loops over the windows (oh, ow) that cover image place (h, w).
   void covering(KernelText& text) const {
     const auto loop = [&](int d, const char* o, const char* at) {
-      text.line("const idx_t ", o, "e = ", at, " + ", pad[d], ", ", o, "0 = ", o, "e < ", kernel[d], " ? 0 : (", o, "e - ",
-                kernel[d], ") / ", stride[d], " + 1;");
+      text.line("const idx_t ", o, "e = ", at, " + ", pad[d], ", ", o, "0 = ", o, "e < ", kernel[d], " ? 0 : (", o,
+                "e - ", kernel[d], ") / ", stride[d], " + 1;");
       text.line("for (idx_t ", o, " = ", o, "0; ", o, " < ", out[d], " && ", o, " * ", stride[d], " <= ", o, "e; ++", o,
                 ") {");
     };
@@ -85,8 +85,8 @@ Lowered lower_pool(const StepSpec& spec) {
       p.window(text, "h", "w");
       text.line("idx_t best = -1; ", value, " most = ", reduction_start(Op::reduce_max, given.dtype), ";");
       text.line("for (idx_t a = h0; a < h1; ++a) for (idx_t b = w0; b < w1; ++b) {");
-      text.line("const ", value, " v = ", load_call(given.dtype, x, cat("(plane * ", p.in[0], " + a) * ", p.in[1], " + b")),
-                ";");
+      text.line("const ", value,
+                " v = ", load_call(given.dtype, x, cat("(plane * ", p.in[0], " + a) * ", p.in[1], " + b")), ";");
       text.line("if (best < 0 || (most == most && (v != v || v > most))) { best = a * ", p.in[1], " + b; most = v; }");
       text.line("}");
       text.line(store_call(result.dtype, y, "e", "most"), ";");
@@ -105,8 +105,8 @@ Lowered lower_pool(const StepSpec& spec) {
       text.line(value, " sum = 0;");
       p.covering(text);
       p.window(text, "oh", "ow");
-      text.line("sum += ", load_call(given.dtype, x, cat("(plane * ", p.out[0], " + oh) * ", p.out[1], " + ow")), " / (",
-                value, ")", p.count(attrs), ";");
+      text.line("sum += ", load_call(given.dtype, x, cat("(plane * ", p.out[0], " + oh) * ", p.out[1], " + ow")),
+                " / (", value, ")", p.count(attrs), ";");
       text.line("} }");
       text.line(store_call(result.dtype, y, "e", "sum"), ";");
     }

@@ -394,8 +394,8 @@ class RegionLowering {
     b.text.line(all, "[LANE] = ", acc, ";");
     b.text.line("BARRIER;");
     b.text.line("for (int apart = ", kRowLanes / 2, "; apart > 0; apart /= 2) {");
-    b.text.line("if (LANE < apart) ", all, "[LANE] = ",
-                combined(op, cat(all, "[LANE]"), cat(all, "[LANE + apart]")), ";");
+    b.text.line("if (LANE < apart) ", all, "[LANE] = ", combined(op, cat(all, "[LANE]"), cat(all, "[LANE + apart]")),
+                ";");
     b.text.line("BARRIER;");
     b.text.line("}");
     b.text.line(acc, " = ", all, "[0];");

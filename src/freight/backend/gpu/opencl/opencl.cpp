@@ -128,10 +128,11 @@ class OpenClBackend final : public gpu::GpuBackend {
       : name_(cat("opencl:", index)),
         device_(opencl::describe(api(), device)),
         memory_(std::make_shared<Memory>(device)),
-        programs_(memory_->context(), device,
-                  {.dialect = gpu::dialect(device_.f64),
-                   .identity = cat(device_.platform, "\n", device_.model, "\n", device_.version, "\n", device_.driver, "\n"),
-                   .keep = device_.platform == "Portable Computing Language" ? KeepBinaries::no : KeepBinaries::yes}) {}
+        programs_(
+            memory_->context(), device,
+            {.dialect = gpu::dialect(device_.f64),
+             .identity = cat(device_.platform, "\n", device_.model, "\n", device_.version, "\n", device_.driver, "\n"),
+             .keep = device_.platform == "Portable Computing Language" ? KeepBinaries::no : KeepBinaries::yes}) {}
 
   std::string name() const override { return name_; }
   std::string description() const override { return cat(device_.model, ", ", device_.platform); }
@@ -141,8 +142,8 @@ class OpenClBackend final : public gpu::GpuBackend {
     for (const auto* list : {&spec.in, &spec.out}) {
       for (const Operand& o : *list) {
         if (o.type.dtype == DType::f64 && !device_.f64) {
-          fail(ErrorKind::device, freight::name(spec.node->op), "the device ", device_.model, " has no f64: got ", o.type,
-               "; use f32, or --device cpu");
+          fail(ErrorKind::device, freight::name(spec.node->op), "the device ", device_.model, " has no f64: got ",
+               o.type, "; use f32, or --device cpu");
         }
       }
     }
@@ -168,7 +169,8 @@ OpenClDevices opencl_devices() {
   if (!a) return found;
   for (const cl_device_id d : opencl::all_devices(*a)) found.devices.push_back(opencl::describe(*a, d));
   if (found.devices.empty()) {
-    found.why_none = "the OpenCL library finds no device: no driver is registered in /etc/OpenCL/vendors, or it sees none";
+    found.why_none =
+        "the OpenCL library finds no device: no driver is registered in /etc/OpenCL/vendors, or it sees none";
   }
   return found;
 }

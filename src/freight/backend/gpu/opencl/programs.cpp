@@ -79,8 +79,8 @@ cl_program Programs::build(const std::string& source) {
   const std::string path = cat(folder(), "/failed-", gpu::hash_name(source), ".cl");
   const bool saved = write_whole(path, source);
   fail(ErrorKind::device, "opencl", "the driver does not compile a kernel; its source is ",
-       saved ? path : "not saved, the cache directory cannot be written", "; the compiler says: ",
-       complaint.substr(0, 1500));
+       saved ? path : "not saved, the cache directory cannot be written",
+       "; the compiler says: ", complaint.substr(0, 1500));
 }
 
 cl_program Programs::read(const std::string& path) const {
@@ -91,7 +91,8 @@ cl_program Programs::read(const std::string& path) const {
   const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
   cl_int status = CL_SUCCESS, loaded = CL_SUCCESS;
   const cl_program program = api_.CreateProgramWithBinary(context_, 1, &device_, &size, &data, &loaded, &status);
-  if (status == CL_SUCCESS && api_.BuildProgram(program, 1, &device_, kOptions, nullptr, nullptr) == CL_SUCCESS) return program;
+  if (status == CL_SUCCESS && api_.BuildProgram(program, 1, &device_, kOptions, nullptr, nullptr) == CL_SUCCESS)
+    return program;
   if (status == CL_SUCCESS) api_.ReleaseProgram(program);
   log::info(cat("opencl: the driver refuses ", path, "; compiling again"));
   return nullptr;
@@ -99,10 +100,12 @@ cl_program Programs::read(const std::string& path) const {
 
 void Programs::write(const std::string& path, cl_program program) const {
   size_t size = 0;
-  if (api_.GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr) != CL_SUCCESS || size == 0) return;
+  if (api_.GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr) != CL_SUCCESS || size == 0)
+    return;
   std::string bytes(size, '\0');
   auto* data = reinterpret_cast<unsigned char*>(bytes.data());
-  if (api_.GetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof data, &data, nullptr) == CL_SUCCESS) write_whole(path, bytes);
+  if (api_.GetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof data, &data, nullptr) == CL_SUCCESS)
+    write_whole(path, bytes);
 }
 
 cl_kernel Programs::make_kernel(const gpu::Launch& launch) {

@@ -1,5 +1,5 @@
-// Compiles kernel texts for one device: what a plan needs in one program, nothing twice. Programs are kept on disk under
-// the cache directory, keyed by their text, the device and its driver.
+// Compiles kernel texts for one device: what a plan needs in one program, nothing twice. Programs are kept on disk
+// under the cache directory, keyed by their text, the device and its driver.
 #pragma once
 #include <map>
 #include <mutex>
@@ -17,7 +17,7 @@ enum class KeepBinaries { no, yes };
 class Programs {
  public:
   struct Options {
-    std::string dialect;  // stands before every program
+    std::string dialect;   // stands before every program
     std::string identity;  // of device and driver
     KeepBinaries keep = KeepBinaries::yes;
   };
@@ -45,8 +45,8 @@ class Programs {
   cl_device_id device_;
   Options options_;
   std::mutex mutex_;
-  std::map<std::string, std::string> wanted_;    // source by entry
-  std::map<std::string, cl_program> programs_;   // by entry
+  std::map<std::string, std::string> wanted_;   // source by entry
+  std::map<std::string, cl_program> programs_;  // by entry
   int compiled_ = 0, read_back_ = 0;
 };
 
