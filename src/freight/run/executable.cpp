@@ -174,6 +174,7 @@ void Executable::bind(const std::vector<Array>& inputs, const std::vector<Array>
 template <class F>
 void Executable::replay(const std::vector<Array>& inputs, const std::vector<Array>& outputs, F&& around) {
   std::lock_guard lock(plan_->run_mutex());
+  if (bound_->memory) bound_->memory->wait();  // for the last run: no more than one is enqueued
   bind(inputs, outputs);
   const FlushDenormals flush;
   void* const* table = bound_->table.data();
