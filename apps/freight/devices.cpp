@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command.h"
+#include "freight/backend/gpu/opencl/opencl.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
@@ -12,15 +13,22 @@ namespace freight::app {
 
 namespace {
 
-// Kinds of devices that this program knows of but was built without.
+// Kinds of devices that there are none of here, and why.
 struct Absent {
   const char* kind;
-  const char* reason;
+  std::string reason;
 };
-constexpr Absent kAbsent[] = {
-    {"cuda", "this build has no CUDA backend"},
-    {"opencl", "this build has no OpenCL backend"},
-};
+
+nlohmann::ordered_json to_json(const OpenClDevice& d, const std::string& name) {
+  return {{"name", name},
+          {"model", d.model},
+          {"platform", d.platform},
+          {"version", d.version},
+          {"driver", d.driver},
+          {"compute_units", d.compute_units},
+          {"memory_bytes", d.memory_bytes},
+          {"f64", d.f64}};
+}
 
 }  // namespace
 
@@ -31,6 +39,9 @@ int devices_command(const Args& args) {
   if (options.parse(args) == Options::Outcome::done) return 0;
 
   const CpuInfo cpu = cpu_info();
+  const OpenClDevices opencl = opencl_devices();
+  std::vector<Absent> absent = {{"cuda", "this build has no CUDA backend"}};
+  if (opencl.devices.empty()) absent.push_back({"opencl", opencl.why_none});
   if (as_json) {
     nlohmann::ordered_json out;
     out["devices"] = {{{"name", "cpu"},
@@ -43,8 +54,11 @@ int devices_command(const Args& args) {
                        {"l3_bytes", cpu.l3_bytes},
                        {"memory_bytes", cpu.memory_bytes},
                        {"memory_available_bytes", cpu.memory_available_bytes}}};
+    for (size_t i = 0; i < opencl.devices.size(); ++i) {
+      out["devices"].push_back(to_json(opencl.devices[i], cat("opencl:", i)));
+    }
     out["absent"] = nlohmann::ordered_json::array();
-    for (const Absent& a : kAbsent) out["absent"].push_back({{"name", a.kind}, {"reason", a.reason}});
+    for (const Absent& a : absent) out["absent"].push_back({{"name", a.kind}, {"reason", a.reason}});
     std::printf("%s\n", out.dump(2).c_str());
     return 0;
   }
@@ -56,7 +70,14 @@ int devices_command(const Args& args) {
               bytes(cpu.l3_bytes).c_str());
   std::printf("        memory %s, available %s\n", bytes(cpu.memory_bytes).c_str(),
               bytes(cpu.memory_available_bytes).c_str());
-  for (const Absent& a : kAbsent) std::printf("%-7s none: %s\n", a.kind, a.reason);
+  for (size_t i = 0; i < opencl.devices.size(); ++i) {
+    const OpenClDevice& d = opencl.devices[i];
+    std::printf("%-7s %s\n", cat("opencl:", i).c_str(), d.model.c_str());
+    std::printf("        platform %s, %s, driver %s\n", d.platform.c_str(), d.version.c_str(), d.driver.c_str());
+    std::printf("        %lld compute units, memory %s, %s\n", static_cast<long long>(d.compute_units),
+                bytes(d.memory_bytes).c_str(), d.f64 ? "f64" : "no f64");
+  }
+  for (const Absent& a : absent) std::printf("%-7s none: %s\n", a.kind, a.reason.c_str());
   return 0;
 }
 

@@ -1,6 +1,7 @@
 // `freight env` and `freight devices`.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "run_command.h"
@@ -40,6 +41,32 @@ TEST(DevicesCommand, ListsTheProcessorAndSaysWhyThereIsNoGpu) {
   EXPECT_GT(cpu.at("memory_bytes").get<int64_t>(), int64_t{1} << 28);
   EXPECT_LE(cpu.at("memory_available_bytes").get<int64_t>(), cpu.at("memory_bytes").get<int64_t>());
   EXPECT_NE(run_freight({"devices"}).out.find("cuda    none: "), std::string::npos);
+}
+
+TEST(DevicesCommand, ListsEveryOpenClDeviceAndEachComputes) {
+  if (run_freight({"devices"}).out.find("opencl:0") == std::string::npos) GTEST_SKIP() << "no OpenCL device";
+  const std::string dir = scratch_dir();
+  std::ofstream(dir + "/g.txt") << "graph {\n  %0 = iota {shape=[3], dtype=f32} : f32[3]\n  return %0\n}\n";
+  const std::vector<std::string> two = {"POCL_DEVICES=pthread pthread"};
+  const Json devices = Json::parse(run_freight({"devices", "--json"}, "", two).out).at("devices");
+  for (size_t i = 1; i < devices.size(); ++i) {
+    EXPECT_EQ(devices[i].at("name"), "opencl:" + std::to_string(i - 1));
+    EXPECT_GT(devices[i].at("memory_bytes").get<int64_t>(), 0);
+    const Ran r = run_freight({"run", dir + "/g.txt", "--device", devices[i].at("name"), "-o", dir + "/out"}, "", two);
+    EXPECT_EQ(r.code, 0) << r.err;
+  }
+  const Ran r = run_freight({"run", dir + "/g.txt", "--device", "opencl:77", "-o", dir + "/out"});
+  EXPECT_EQ(r.code, 4);
+  EXPECT_NE(r.err.find("no OpenCL device 77"), std::string::npos) << r.err;
+}
+
+TEST(DevicesCommand, WithoutADriverThereIsAReasonAndExitCode4) {
+  const std::vector<std::string> none = {"OCL_ICD_VENDORS=/nonexistent", "OPENCL_VENDOR_PATH=/nonexistent"};
+  EXPECT_NE(run_freight({"devices"}, "", none).out.find("opencl  none: the OpenCL library finds no device"),
+            std::string::npos);
+  const Ran r = run_freight({"train", "digits", "--device", "opencl:0"}, "", none);
+  EXPECT_EQ(r.code, 4);
+  EXPECT_NE(r.err.find("finds no device"), std::string::npos) << r.err;
 }
 
 TEST(DevicesCommand, CountsTheComputeThreads) {

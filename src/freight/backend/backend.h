@@ -9,6 +9,8 @@
 
 namespace freight {
 
+class DeviceMemory;
+
 // A library's own weight format: `descriptor` is meaningful to one backend only. Equal descriptors are equal formats.
 struct BlockedLayout {
   std::string name;  // for listings: "Acdb16a"
@@ -98,10 +100,16 @@ class Backend {
   // Makes the kernel of one step; may measure candidates unless spec.deterministic. Never returns null:
   // throws Error(device) naming the op where it cannot.
   virtual std::unique_ptr<Kernel> prepare(const StepSpec& spec) = 0;
+  // After the last prepare() of a plan: compiles together what its kernels need. Throws Error(device).
+  virtual void finish_plan() {}
+  // Where operands and scratch of this backend's kernels lie; null: in host memory. With a device, run() of a kernel
+  // only enqueues.
+  virtual std::shared_ptr<DeviceMemory> memory() { return nullptr; }
 };
 
-// The backend by name ("cpu", "ref", "null"); throws Error(device) that lists those there are.
+// The backend by name ("cpu", "ref", "null", "opencl:0"); throws Error(device) that lists those there are.
 Backend& backend(const std::string& name);
+// Those that need no device to be looked for.
 std::vector<std::string> backend_names();
 // Adds a backend under its own name: for plug-ins. Throws Error(device) where the name is taken.
 void register_backend(std::unique_ptr<Backend> added);

@@ -1,9 +1,12 @@
-// The backends of this build, by name, and those that plug-ins add. A backend is made on first use and lives until the
-// program ends.
+// The backends of this build, by name, those of devices, found when asked for, and those that plug-ins add. A backend
+// is made on first use and lives until the program ends.
+#include <charconv>
+#include <map>
 #include <mutex>
 
 #include "freight/backend/backend.h"
 #include "freight/backend/cpu/cpu.h"
+#include "freight/backend/gpu/opencl/opencl.h"
 #include "freight/backend/null/null.h"
 #include "freight/backend/ref/ref.h"
 #include "freight/base/error.h"
@@ -33,11 +36,22 @@ struct Registry {
   }
   std::mutex mutex;
   std::vector<Row> rows;
+  std::map<int, std::unique_ptr<Backend>> opencl;  // by number of the device
 };
 
 Registry& registry() {
   static Registry r;
   return r;
+}
+
+// The number behind "opencl:", 0 for "opencl" alone; false for other names.
+bool parse_opencl(const std::string& name, int& index) {
+  index = 0;
+  if (name == "opencl") return true;
+  if (!starts_with(name, "opencl:")) return false;
+  const char *first = name.data() + 7, *last = name.data() + name.size();
+  const auto [end, error] = std::from_chars(first, last, index);
+  return first != last && end == last && error == std::errc();
 }
 
 }  // namespace
@@ -50,8 +64,14 @@ Backend& backend(const std::string& name) {
       if (!row->made) row->made = row->make();
       return *row->made;
     }
+    if (int index = 0; parse_opencl(name, index)) {
+      std::unique_ptr<Backend>& made = r.opencl[index];
+      if (!made) made = make_opencl_backend(index);
+      return *made;
+    }
   }
-  fail(ErrorKind::device, "device", "unknown backend: got '", name, "', need one of ", join(backend_names(), ", "));
+  fail(ErrorKind::device, "device", "unknown backend: got '", name, "', need one of ", join(backend_names(), ", "),
+       ", opencl:N");
 }
 
 void register_backend(std::unique_ptr<Backend> added) {

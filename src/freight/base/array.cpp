@@ -7,8 +7,10 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <new>
 
+#include "freight/base/device_memory.h"
 #include "freight/base/error.h"
 #include "freight/base/storage_use.h"
 #include "freight/base/threads.h"
@@ -45,6 +47,20 @@ void* allocate_large(size_t bytes) {
 
 int64_t storage_bytes() { return g_storage_bytes; }
 
+struct Storage::OnDevice {
+  OnDevice(std::shared_ptr<DeviceMemory> where, size_t bytes)
+      : memory(std::move(where)), address(memory->allocate(bytes)) {}
+  ~OnDevice() { memory->release(address); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+  std::shared_ptr<DeviceMemory> memory;
+  void* address;
+  bool stale = true;    // the host may have newer bytes
+  bool newest = false;  // the host has older bytes
+  std::mutex mutex;     // readers on several threads may ask at once
+};
+
 std::shared_ptr<Storage> Storage::allocate(size_t bytes) {
   std::shared_ptr<Storage> s(new Storage);
   s->size_ = bytes;
@@ -63,6 +79,25 @@ std::shared_ptr<Storage> Storage::borrow(void* data, size_t bytes, std::shared_p
   s->size_ = bytes;
   s->owner_ = std::move(owner);
   return s;
+}
+
+void* Storage::on_device(const std::shared_ptr<DeviceMemory>& memory, DeviceAccess access) {
+  if (!device_ || device_->memory != memory) {
+    data();  // from the other device
+    device_ = std::make_unique<OnDevice>(memory, size_);
+  }
+  std::lock_guard lock(device_->mutex);
+  if (access != DeviceAccess::write && device_->stale) memory->upload(device_->address, data_, size_);
+  device_->stale = false;
+  device_->newest = device_->newest || access != DeviceAccess::read;
+  return device_->address;
+}
+
+void Storage::to_host() const {
+  std::lock_guard lock(device_->mutex);
+  if (device_->newest) device_->memory->download(data_, device_->address, size_);
+  device_->newest = false;
+  device_->stale = true;
 }
 
 Storage::~Storage() {

@@ -10,7 +10,13 @@
 
 namespace freight {
 
-// A block of memory at an address that never moves.
+class DeviceMemory;
+
+// What a device is about to do with a block.
+enum class DeviceAccess : uint8_t { read, write, update };
+
+// A block of memory at an address that never moves. It may have a copy on one device; the bytes cross over when the
+// other side asks for them and only then.
 class Storage {
  public:
   static std::shared_ptr<Storage> allocate(size_t bytes);
@@ -20,15 +26,26 @@ class Storage {
   Storage& operator=(const Storage&) = delete;
   ~Storage();
 
-  void* data() const { return data_; }
+  // The host's address. What a device wrote is brought back first, and the host is taken to write through it until the
+  // device asks again: after a run on a device get the address anew.
+  void* data() const {
+    if (device_) to_host();
+    return data_;
+  }
   size_t size() const { return size_; }
+  // The address of the copy in `memory`, made at first need, with the newest bytes unless the device only writes. From
+  // a write on the device's bytes are the newest.
+  void* on_device(const std::shared_ptr<DeviceMemory>& memory, DeviceAccess access);
 
  private:
+  struct OnDevice;
   Storage() = default;
+  void to_host() const;
   void* data_ = nullptr;
   size_t size_ = 0;
   std::shared_ptr<void> owner_;
   bool owned_ = false;
+  std::unique_ptr<OnDevice> device_;  // null until a device needs the block
 };
 
 class Array {

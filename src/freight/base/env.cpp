@@ -11,8 +11,8 @@ const std::vector<Variable>& variables() {
   static const std::vector<Variable> kTable = {
       {"FREIGHT_DATA", "directory where named data sets are looked for", "--data-dir"},
       {"FREIGHT_DATA_URL", "base address that data sets are downloaded from", "--url"},
-      {"FREIGHT_CACHE", "directory for downloads and measured kernel choices", "--cache-dir"},
-      {"FREIGHT_DEVICE", "default device: auto, cpu, ref", "--device"},
+      {"FREIGHT_CACHE", "directory for downloads, measured kernel choices and compiled kernels", "--cache-dir"},
+      {"FREIGHT_DEVICE", "default device: auto, cpu, ref, opencl:N", "--device"},
       {"FREIGHT_LOG", "log level: error, warn, info, debug", "-v, -q"},
       {"FREIGHT_VERIFY", "1: verify the graph after every pass", ""},
       {"FREIGHT_DUMP", "directory: write the graph after every pass", ""},

@@ -12,7 +12,7 @@
 namespace freight::deploy {
 
 struct PredictorOptions {
-  std::string backend = "auto";    // auto, cpu, ref
+  std::string backend = "auto";    // auto, cpu, ref, opencl:N
   std::string precision = "fp32";  // train::precision_names()
   bool deterministic = false;
   int64_t batch_size = 64;  // samples per step, at most

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "freight/base/device_memory.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
 #include "freight/run/plan.h"
@@ -20,7 +21,31 @@ struct Fixup {
 struct Slot {
   Type type;
   void* address = nullptr;
-  std::vector<Fixup> fixups;
+  std::vector<Fixup> fixups = {};
+};
+
+// The arena, in the host's memory or in a device's.
+class Arena {
+ public:
+  Arena(std::shared_ptr<DeviceMemory> memory, size_t bytes) : memory_(std::move(memory)) {
+    if (memory_) {
+      address_ = memory_->allocate(bytes);
+    } else {
+      host_ = Storage::allocate(bytes);
+      address_ = host_->data();
+    }
+  }
+  ~Arena() {
+    if (memory_) memory_->release(address_);
+  }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  void* address() const { return address_; }
+
+ private:
+  std::shared_ptr<DeviceMemory> memory_;
+  std::shared_ptr<Storage> host_;
+  void* address_ = nullptr;
 };
 }  // namespace
 
@@ -29,25 +54,35 @@ struct Executable::Bound {
     Kernel* kernel;
     size_t first;  // entry in `table`
   };
+  std::shared_ptr<DeviceMemory> memory;  // null: the host's
   std::vector<std::shared_ptr<Storage>> states;
-  std::shared_ptr<Storage> arena, kept;
+  std::vector<DeviceAccess> state_access;
+  std::unique_ptr<Arena> arena, kept;
   std::vector<Array> constants;
   std::vector<void*> table;
   std::vector<Step> steps;
-  std::vector<Slot> inputs, outputs;
+  std::vector<Slot> inputs, outputs, state_slots;
   struct Copy {
     size_t dst, src;  // table entries
     size_t bytes;
   };
   std::vector<Copy> late_copies;
 
-  void set(Slot& slot, const Array& a, const char* what, size_t number) {
+  // Where the steps find the bytes of a block that belongs to the caller.
+  void* address(const std::shared_ptr<Storage>& block, DeviceAccess access) const {
+    if (!block) return nullptr;
+    return memory ? block->on_device(memory, access) : block->data();
+  }
+  void set(Slot& slot, void* to) {
+    if (to == slot.address) return;
+    slot.address = to;
+    for (const Fixup& f : slot.fixups) table[f.entry] = static_cast<char*>(to) + f.offset;
+  }
+  void set(Slot& slot, const Array& a, DeviceAccess access, const char* what, size_t number) {
     if (a.dtype() != slot.type.dtype || a.shape() != slot.type.shape) {
       fail(ErrorKind::usage, "run", what, " ", number, ": got ", Type{a.dtype(), a.shape()}, ", need ", slot.type);
     }
-    if (a.raw() == slot.address) return;
-    slot.address = a.raw();
-    for (const Fixup& f : slot.fixups) table[f.entry] = static_cast<char*>(slot.address) + f.offset;
+    set(slot, address(a.storage(), access));
   }
 };
 
@@ -69,8 +104,9 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
   const MemoryPlan& memory = plan_->memory();
   Bound& b = *bound_;
   b.states = std::move(states);
-  b.arena = Storage::allocate(memory.arena_bytes);
-  b.kept = Storage::allocate(memory.kept_bytes);
+  b.memory = backend(plan_->options().backend).memory();
+  b.arena = std::make_unique<Arena>(b.memory, memory.arena_bytes);
+  b.kept = std::make_unique<Arena>(b.memory, memory.kept_bytes);
   const std::vector<Value> state_leaves = g.leaves(Op::state);
   if (state_leaves.size() != b.states.size()) {
     fail(ErrorKind::usage, "run", "got ", b.states.size(), " states, need ", state_leaves.size());
@@ -80,11 +116,15 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
       fail(ErrorKind::usage, "run", "state ", leaf_name(g, state_leaves[i]), ": storage is smaller than ",
            g.type(state_leaves[i]));
     }
+    const bool updated =
+        std::any_of(g.updates.begin(), g.updates.end(), [&](const Update& u) { return u.state == state_leaves[i]; });
+    b.state_access.push_back(updated ? DeviceAccess::update : DeviceAccess::read);
+    b.state_slots.push_back({g.type(state_leaves[i])});
   }
   // Constants that only sit in fused bodies are not leaves here; those left need memory only where a step reads them.
   for (Value v : g.leaves(Op::constant)) b.constants.push_back(constant_array(attrs<ConstantAttrs>(g.def(v))));
-  for (Value v : g.leaves(Op::input)) b.inputs.push_back({g.type(v), nullptr, {}});
-  for (Value v : g.outputs) b.outputs.push_back({g.type(v), nullptr, {}});
+  for (Value v : g.leaves(Op::input)) b.inputs.push_back({g.type(v)});
+  for (Value v : g.outputs) b.outputs.push_back({g.type(v)});
 
   // Adds a table entry for a buffer plus an offset.
   const auto add = [&](const Buffer& buffer, size_t offset) {
@@ -92,10 +132,10 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
     void* base = nullptr;
     const auto index = static_cast<size_t>(buffer.index);
     switch (buffer.kind) {
-      case MemoryKind::arena: base = static_cast<char*>(b.arena->data()) + buffer.offset; break;
-      case MemoryKind::kept: base = static_cast<char*>(b.kept->data()) + buffer.offset; break;
-      case MemoryKind::state: base = b.states[index]->data(); break;
-      case MemoryKind::constant: base = b.constants[index].raw(); break;
+      case MemoryKind::arena: base = static_cast<char*>(b.arena->address()) + buffer.offset; break;
+      case MemoryKind::kept: base = static_cast<char*>(b.kept->address()) + buffer.offset; break;
+      case MemoryKind::constant: base = b.address(b.constants[index].storage(), DeviceAccess::read); break;
+      case MemoryKind::state: b.state_slots[index].fixups.push_back({entry, offset}); break;
       case MemoryKind::input: b.inputs[index].fixups.push_back({entry, offset}); break;
       case MemoryKind::output: b.outputs[index].fixups.push_back({entry, offset}); break;
       case MemoryKind::none: break;
@@ -128,13 +168,15 @@ void Executable::bind(const std::vector<Array>& inputs, const std::vector<Array>
     fail(ErrorKind::usage, "run", "got ", inputs.size(), " inputs and ", outputs.size(), " outputs, need ",
          b.inputs.size(), " and ", b.outputs.size());
   }
-  for (size_t i = 0; i < inputs.size(); ++i) b.set(b.inputs[i], inputs[i], "input", i);
-  for (size_t i = 0; i < outputs.size(); ++i) b.set(b.outputs[i], outputs[i], "output", i);
+  for (size_t i = 0; i < b.states.size(); ++i) b.set(b.state_slots[i], b.address(b.states[i], b.state_access[i]));
+  for (size_t i = 0; i < inputs.size(); ++i) b.set(b.inputs[i], inputs[i], DeviceAccess::read, "input", i);
+  for (size_t i = 0; i < outputs.size(); ++i) b.set(b.outputs[i], outputs[i], DeviceAccess::write, "output", i);
 }
 
 template <class F>
 void Executable::replay(const std::vector<Array>& inputs, const std::vector<Array>& outputs, F&& around) {
   std::lock_guard lock(plan_->run_mutex());
+  if (bound_->memory) bound_->memory->wait();  // for the last run: no more than one is enqueued
   bind(inputs, outputs);
   const FlushDenormals flush;
   void* const* table = bound_->table.data();
@@ -144,7 +186,13 @@ void Executable::replay(const std::vector<Array>& inputs, const std::vector<Arra
     prepared_ = true;
   }
   for (auto s = first; s != bound_->steps.end(); ++s) around([&] { s->kernel->run(table + s->first); });
-  for (const Bound::Copy& c : bound_->late_copies) std::memcpy(table[c.dst], table[c.src], c.bytes);
+  for (const Bound::Copy& c : bound_->late_copies) {
+    if (bound_->memory) {
+      bound_->memory->copy(table[c.dst], table[c.src], c.bytes);
+    } else {
+      std::memcpy(table[c.dst], table[c.src], c.bytes);
+    }
+  }
 }
 
 void Executable::run(const std::vector<Array>& inputs, const std::vector<Array>& outputs) {
@@ -158,6 +206,7 @@ std::vector<double> Executable::run_timed(const std::vector<Array>& inputs, cons
   replay(inputs, outputs, [&](auto&& step) {
     const auto start = Clock::now();
     step();
+    if (bound_->memory) bound_->memory->wait();
     seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
   });
   return seconds;

@@ -54,6 +54,7 @@ Plan::Plan(const Graph& graph, const RunOptions& options) : source_(graph), opti
   const auto replayed =
       std::stable_partition(steps_.begin(), steps_.end(), [](const PlanStep& step) { return step.once; });
   once_steps_ = static_cast<size_t>(replayed - steps_.begin());
+  device.finish_plan();
   memory_ = passes::memory(placed_, device, scratch, once);
   // The passes leave their garbage in the heap, where the arena of a large plan does not fit in.
   if (memory_.arena_bytes > kStreamBytes) malloc_trim(0);

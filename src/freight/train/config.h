@@ -15,7 +15,7 @@ struct Config {
   std::string input_size;   // "H" or "HxW": pictures are resized to it; empty: as they are
   std::string recipe = "default";
   std::string weights;             // start from these
-  std::string backend = "auto";    // auto, cpu, ref
+  std::string backend = "auto";    // auto, cpu, ref, opencl:N
   std::string precision = "fp32";  // precision_names()
   std::string output_dir;          // empty: runs/NAME
   bool overwrite = false;

@@ -1,0 +1,154 @@
+// See dialect.h. Conversions of the 16-bit types go by integer bits, as in base/dtype.h: no device needs an extension.
+#include "freight/backend/gpu/dialect.h"
+
+#include "freight/base/strings.h"
+
+namespace freight::gpu {
+
+namespace {
+
+constexpr const char* kWords = R"(
+#ifdef __OPENCL_VERSION__
+#define KERNEL(lanes) __kernel __attribute__((reqd_work_group_size(lanes, 1, 1)))
+#define GLOBAL __global
+#define LOCAL __local
+#define DEVICE inline
+#define BARRIER barrier(CLK_LOCAL_MEM_FENCE)
+#define GROUP get_group_id(0)
+#define LANE get_local_id(0)
+#define ELEMENT get_global_id(0)
+#define as_bits as_uint
+#define as_real as_float
+typedef long i64;
+typedef ulong u64;
+#else
+#define KERNEL(lanes) extern "C" __global__ __launch_bounds__(lanes)
+#define GLOBAL
+#define LOCAL __shared__
+#define DEVICE static __device__ inline
+#define BARRIER __syncthreads()
+#define GROUP blockIdx.x
+#define LANE threadIdx.x
+#define ELEMENT (blockIdx.x * (i64)blockDim.x + threadIdx.x)
+#define as_bits __float_as_uint
+#define as_real __uint_as_float
+typedef long long i64;
+typedef unsigned long long u64;
+typedef unsigned int uint;
+typedef unsigned short ushort;
+typedef unsigned char uchar;
+#endif
+
+DEVICE float from_bf16(ushort b) { return as_real((uint)b << 16); }
+DEVICE ushort to_bf16(float f) {
+  const uint u = as_bits(f);
+  return f != f ? (ushort)((u >> 16) | 0x40u) : (ushort)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+DEVICE float from_f16(ushort b) {
+  const uint sign = ((uint)b & 0x8000u) << 16, e = ((uint)b >> 10) & 0x1fu, m = (uint)b & 0x3ffu;
+  if (e == 0) {
+    const float v = (float)m * 0x1p-24f;
+    return sign ? -v : v;
+  }
+  return as_real(sign | (e == 31 ? 0xffu : e + 112) << 23 | m << 13);
+}
+DEVICE ushort to_f16(float f) {
+  const uint u = as_bits(f), m = u & 0x7fffffffu;
+  uint h;
+  if (m > 0x7f800000u) h = 0x7e00u;
+  else if (m >= 0x477ff000u) h = 0x7c00u;
+  else if (m < 0x38800000u) h = as_bits(as_real(m) + 0.5f) - 0x3f000000u;
+  else h = (m - 0x38000000u + 0xfffu + ((m >> 13) & 1u)) >> 13;
+  return (ushort)(((u >> 16) & 0x8000u) | h);
+}
+#define load_f32(p, i) (p)[i]
+#define load_i32(p, i) (p)[i]
+#define load_i64(p, i) (p)[i]
+#define load_u8(p, i) (p)[i]
+#define load_bool(p, i) ((uchar)((p)[i] != 0))
+#define load_bf16(p, i) from_bf16((p)[i])
+#define load_f16(p, i) from_f16((p)[i])
+#define store_f32(p, i, v) (p)[i] = (v)
+#define store_i32(p, i, v) (p)[i] = (v)
+#define store_i64(p, i, v) (p)[i] = (v)
+#define store_u8(p, i, v) (p)[i] = (v)
+#define store_bool(p, i, v) (p)[i] = (v) != 0
+#define store_bf16(p, i, v) (p)[i] = to_bf16(v)
+#define store_f16(p, i, v) (p)[i] = to_f16(v)
+
+/* Toward zero; NaN gives 0, what lies outside of the type its nearest end. */
+#define round_to_i32(a) ((a) != (a) ? 0 : (a) <= -2147483648.0f ? (-2147483647 - 1) : (a) >= 2147483648.0f ? 2147483647 : (int)(a))
+#define round_to_i64(a) ((a) != (a) ? (i64)0 : (a) <= -0x1p63f ? (i64)1 << 63 : (a) >= 0x1p63f ? ~((i64)1 << 63) : (i64)(a))
+#define round_to_u8(a) (uchar)((a) > 0 ? ((a) >= 255 ? 255 : (int)(a)) : 0)
+
+DEVICE i64 power_of_i64(i64 base, i64 exponent) {
+  i64 result = 1;
+  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
+  for (; exponent > 0; exponent >>= 1, base = (i64)((u64)base * (u64)base)) {
+    if (exponent & 1) result = (i64)((u64)result * (u64)base);
+  }
+  return result;
+}
+
+/* Philox4x32-10 and its draws, as in base/philox.h. */
+typedef struct { uint v[4]; } philox4;
+DEVICE philox4 philox(u64 key, u64 lo, u64 hi) {
+  philox4 c;
+  uint k0 = (uint)key, k1 = (uint)(key >> 32);
+  c.v[0] = (uint)lo; c.v[1] = (uint)(lo >> 32); c.v[2] = (uint)hi; c.v[3] = (uint)(hi >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const u64 p0 = (u64)0xD2511F53u * c.v[0], p1 = (u64)0xCD9E8D57u * c.v[2];
+    const uint n0 = (uint)(p1 >> 32) ^ c.v[1] ^ k0, n2 = (uint)(p0 >> 32) ^ c.v[3] ^ k1;
+    c.v[1] = (uint)p1; c.v[3] = (uint)p0; c.v[0] = n0; c.v[2] = n2;
+    k0 += 0x9E3779B9u; k1 += 0xBB67AE85u;
+  }
+  return c;
+}
+DEVICE float draw_uniform(i64 seed, i64 step, uint stream, i64 index) {
+  const philox4 r = philox((u64)seed, (u64)index >> 2, ((u64)stream << 32) ^ (u64)step);
+  return (float)(r.v[index & 3] >> 8) * 0x1p-24f;
+}
+DEVICE float draw_normal(i64 seed, i64 step, uint stream, i64 index) {
+  const philox4 r = philox((u64)seed, (u64)index, ((u64)stream << 32) ^ (u64)step);
+)";
+
+constexpr const char* kWithDouble = R"(
+  const double u1 = ((double)r.v[0] + 1.0) * 0x1p-32, u2 = (double)r.v[1] * 0x1p-32;
+  return (float)(sqrt(-2.0 * log(u1)) * cos(6.283185307179586 * u2));
+}
+#define load_f64(p, i) (p)[i]
+#define store_f64(p, i, v) (p)[i] = (v)
+)";
+constexpr const char* kWithoutDouble = R"(
+  const float u1 = ((float)r.v[0] + 1.0f) * 0x1p-32f, u2 = (float)r.v[1] * 0x1p-32f;
+  return sqrt(-2.0f * log(u1)) * cos(6.2831853f * u2);
+}
+)";
+
+}  // namespace
+
+std::string dialect(bool f64) {
+  return cat(f64 ? "#ifdef cl_khr_fp64\n#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n#endif\n" : "", kWords,
+             f64 ? kWithDouble : kWithoutDouble);
+}
+
+const char* stored_type(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+    case DType::f16: return "ushort";
+    case DType::i64: return "i64";
+    default: return info(dtype).c_name;
+  }
+}
+
+const char* value_type(DType dtype) { return stored_type(wide(dtype)); }
+
+std::string load_call(DType dtype, const std::string& pointer, const std::string& index) {
+  return cat("load_", dtype, "(", pointer, ", ", index, ")");
+}
+
+std::string store_call(DType dtype, const std::string& pointer, const std::string& index, const std::string& value) {
+  return cat("store_", dtype, "(", pointer, ", ", index, ", ", value, ")");
+}
+
+}  // namespace freight::gpu

@@ -1,0 +1,21 @@
+// The text that stands before every generated kernel. It makes one source of OpenCL C and CUDA C++: kernels say KERNEL,
+// GLOBAL, LOCAL, BARRIER, GROUP, LANE and use the load, store, conversion and random functions defined here.
+#pragma once
+#include <string>
+
+#include "freight/base/dtype.h"
+
+namespace freight::gpu {
+
+// `f64`: whether the device computes in double; without it kernels of that type do not compile and normal draws are
+// made in float.
+std::string dialect(bool f64);
+
+// The C type in which elements of `dtype` lie in memory, and the one in which they are computed with.
+const char* stored_type(DType dtype);
+const char* value_type(DType dtype);
+// "load_bf16", "store_bf16": function names end in the dtype's name.
+std::string load_call(DType dtype, const std::string& pointer, const std::string& index);
+std::string store_call(DType dtype, const std::string& pointer, const std::string& index, const std::string& value);
+
+}  // namespace freight::gpu

@@ -1,0 +1,26 @@
+// See gpu_backend.h.
+#include "freight/backend/gpu/gpu_backend.h"
+
+#include "freight/backend/gpu/lower.h"
+
+namespace freight::gpu {
+
+bool GpuBackend::has_kernel(const Graph&, const Node& node) const { return info(node.op).kind != OpKind::composite; }
+
+// Matmuls read any strides; pads and concats, too. The rest wants row-major operands.
+LayoutPlan GpuBackend::layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) const {
+  LayoutPlan plan = Backend::layouts(graph, node, given);
+  if (node.op == Op::matmul) {
+    plan.in[0] = given[0];
+    plan.in[1] = given[1];
+  } else if (node.op == Op::pad || node.op == Op::concat) {
+    plan.in = given;
+  }
+  return plan;
+}
+
+bool GpuBackend::in_place(const Graph& graph, const Node& node, int input, int output) const {
+  return graph.type(node.in(input)) == graph.type(node.out(output)) && region_in_place(graph, node);
+}
+
+}  // namespace freight::gpu

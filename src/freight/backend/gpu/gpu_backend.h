@@ -1,0 +1,17 @@
+// What all GPU drivers answer alike: one way of lowering, the same layouts, fusions and reuse of memory.
+#pragma once
+#include "freight/backend/backend.h"
+
+namespace freight::gpu {
+
+class GpuBackend : public Backend {
+ public:
+  bool has_kernel(const Graph&, const Node& node) const override;
+  bool fuses() const override { return true; }
+  bool has_epilogue(const Graph&, const Node&, const Epilogue&) const override { return true; }
+  bool aliases_views() const override { return true; }
+  LayoutPlan layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) const override;
+  bool in_place(const Graph& graph, const Node& node, int input, int output) const override;
+};
+
+}  // namespace freight::gpu

@@ -1,0 +1,64 @@
+// See kernel_text.h.
+#include "freight/backend/gpu/kernel_text.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "freight/backend/gpu/dialect.h"
+
+namespace freight::gpu {
+
+std::string hash_name(const std::string& text) {
+  uint64_t h = 0xcbf29ce484222325ull;  // FNV-1a
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  std::string name;
+  for (int shift = 60; shift >= 0; shift -= 4) name += "0123456789abcdef"[h >> shift & 15];
+  return name;
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
+std::string KernelText::operand(int index, DType dtype, bool written, size_t byte_offset) {
+  const size_t i = arguments_.size();
+  parameters_ += cat("GLOBAL ", written ? "" : "const ", stored_type(dtype), "* p", i, ", const i64 o", i, ", ");
+  prologue_ += cat("  p", i, " += o", i, ";\n");
+  arguments_.push_back({index, size_of(dtype), byte_offset});
+  return cat("p", i);
+}
+
+std::string KernelText::number(int64_t value) {
+  numbers_.push_back(value);
+  return cat("g.v[", numbers_.size() - 1, "]");
+}
+
+Launch KernelText::finish(const char* purpose, int64_t elements, size_t groups, size_t lanes) {
+  if (numbers_.empty()) numbers_.push_back(0);
+  const bool wide_index =
+      elements > INT32_MAX || std::any_of(numbers_.begin(), numbers_.end(), [](int64_t v) { return v > INT32_MAX; });
+  const char* index_type = wide_index ? "i64" : "int";
+  std::string text = cat("typedef struct { ", index_type, " v[", numbers_.size(), "]; } numbers_@;\nKERNEL(", lanes,
+                         ") void @(", parameters_, "const numbers_@ g) {\n", prologue_, body_, "}\n");
+  text = replaced(std::move(text), "idx_t", index_type);
+  Launch launch;
+  launch.entry = cat(purpose, "_", hash_name(text));
+  launch.source = replaced(std::move(text), "@", launch.entry);
+  launch.arguments = arguments_;
+  launch.groups = groups;
+  launch.lanes = lanes;
+  if (wide_index) {
+    launch.numbers.resize(numbers_.size() * sizeof(int64_t));
+    std::memcpy(launch.numbers.data(), numbers_.data(), launch.numbers.size());
+  } else {
+    const std::vector<int32_t> narrow(numbers_.begin(), numbers_.end());
+    launch.numbers.resize(narrow.size() * sizeof(int32_t));
+    std::memcpy(launch.numbers.data(), narrow.data(), launch.numbers.size());
+  }
+  return launch;
+}
+
+}  // namespace freight::gpu

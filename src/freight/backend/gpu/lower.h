@@ -1,0 +1,27 @@
+// From a step of a plan to launches of generated kernels: one function per family of ops. Every primitive op of the
+// table has a lowering. Letters: N batch, C channels, O output channels, G groups, H W image, M N K of a matmul.
+#pragma once
+#include "freight/backend/backend.h"
+#include "freight/backend/gpu/launch.h"
+
+namespace freight::gpu {
+
+// Any step; asks the families below. Throws Error(device) for an op that none takes.
+Lowered lower(const StepSpec& spec);
+
+// Pointwise ops, reductions, copies between layouts and fused regions.
+Lowered lower_region(const StepSpec& spec);
+// Whether a fused region may write a result over an operand of equal type: one kernel, which reads an element before
+// it is written.
+bool region_in_place(const Graph& graph, const Node& node);
+
+// matmul with any strides; conv and its gradients as implicit matmuls.
+Lowered lower_matmul(const StepSpec& spec);
+Lowered lower_conv(const StepSpec& spec);
+Lowered lower_pool(const StepSpec& spec);
+// gather, scatter, argmax, argmin and max_pool_grad.
+Lowered lower_index(const StepSpec& spec);
+Lowered lower_pad(const StepSpec& spec);
+Lowered lower_concat(const StepSpec& spec);
+
+}  // namespace freight::gpu

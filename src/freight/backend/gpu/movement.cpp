@@ -1,0 +1,88 @@
+// pad and concat: strided copies, and the choice of the family that lowers a step.
+#include "freight/backend/gpu/dialect.h"
+#include "freight/backend/gpu/kernel_text.h"
+#include "freight/backend/gpu/lower.h"
+#include "freight/backend/gpu/scalar.h"
+#include "freight/base/error.h"
+
+namespace freight::gpu {
+
+namespace {
+constexpr int64_t kLanes = 128;
+}
+
+Lowered lower_pad(const StepSpec& spec) {
+  const auto& a = attrs<PadAttrs>(*spec.node);
+  const Operand &x = spec.in[0], &y = spec.out[0];
+  const int64_t n = y.type.numel();
+  KernelText text;
+  const std::string px = text.operand(0, x.type.dtype, false), py = text.operand(1, y.type.dtype, true);
+  text.line("const idx_t e = ELEMENT;");
+  text.line("if (e >= ", text.number(n), ") return;");
+  text.line("idx_t rest = e, from = 0, to = 0; int inside = 1;");
+  for (int i = y.type.shape.rank(); i-- > 0;) {
+    const std::string extent = text.number(y.type.shape[i]), given = text.number(x.type.shape[i]),
+                      low = text.number(a.low[i]), step = text.number(a.interior[i] + 1);
+    text.line("{ const idx_t c = rest % ", extent, ", s = c - ", low, ", k = s / ", step, "; rest /= ", extent, ";");
+    text.line("  inside = inside && s >= 0 && k * ", step, " == s && k < ", given, ";");
+    text.line("  from += k * ", text.number(x.layout.strides[i]), "; to += c * ", text.number(y.layout.strides[i]),
+              "; }");
+  }
+  const std::string value = literal(a.value, y.type.dtype);
+  text.line(value_type(y.type.dtype), " value = ", value, ";");
+  text.line("if (inside) value = ", load_call(x.type.dtype, px, "from"), ";");
+  text.line(store_call(y.type.dtype, py, "to", "value"), ";");
+  Lowered lowered{.launches = {}, .scratch_bytes = 0, .name = "pad"};
+  if (n > 0) lowered.launches.push_back(text.finish("pad", n + kLanes, ceil_div(n, kLanes), kLanes));
+  return lowered;
+}
+
+Lowered lower_concat(const StepSpec& spec) {
+  const auto axis = static_cast<int>(attrs<AxisAttrs>(*spec.node).axis);
+  const Operand& y = spec.out[0];
+  Lowered lowered{.launches = {}, .scratch_bytes = 0, .name = "concat"};
+  const Node copy{.op = Op::copy, .attrs = NoAttrs{}, .inputs = {}, .outputs = {}, .scope = {}, .where = {}};
+  size_t offset = 0;
+  for (size_t i = 0; i < spec.in.size(); ++i) {
+    // One copy per input, into its part of the result.
+    StepSpec part;
+    part.node = &copy;
+    part.in = {spec.in[i]};
+    part.out = {{spec.in[i].type, y.layout}};
+    for (Launch& launch : lower_region(part).launches) {
+      for (Argument& argument : launch.arguments) {
+        if (argument.operand == 0) {
+          argument.operand = static_cast<int>(i);
+        } else {
+          argument.operand = static_cast<int>(spec.in.size());
+          argument.offset += offset;
+        }
+      }
+      lowered.launches.push_back(std::move(launch));
+    }
+    offset += static_cast<size_t>(spec.in[i].type.shape[axis] * y.layout.strides[axis]) * size_of(y.type.dtype);
+  }
+  return lowered;
+}
+
+Lowered lower(const StepSpec& spec) {
+  const Op op = spec.node->op;
+  switch (info(op).kind) {
+    case OpKind::generator:
+    case OpKind::unary:
+    case OpKind::binary:
+    case OpKind::ternary:
+    case OpKind::reduce:
+    case OpKind::fused: return lower_region(spec);
+    case OpKind::movement:
+      return op == Op::pad ? lower_pad(spec) : op == Op::concat ? lower_concat(spec) : lower_region(spec);
+    case OpKind::contract: return lower_matmul(spec);
+    case OpKind::convolve: return lower_conv(spec);
+    case OpKind::pool: return op == Op::max_pool_grad ? lower_index(spec) : lower_pool(spec);
+    case OpKind::index: return lower_index(spec);
+    default: break;
+  }
+  fail(ErrorKind::device, name(op), "GPU backends have no kernel for this op");
+}
+
+}  // namespace freight::gpu

@@ -1,0 +1,49 @@
+// Memory of an OpenCL device, and its command queue. OpenCL 1.2 has handles instead of addresses: every block gets a
+// range of numbers of its own that serve as addresses, and a kernel's operand is found again as (handle, offset).
+#pragma once
+#include <map>
+#include <mutex>
+
+#include "freight/backend/gpu/opencl/api.h"
+#include "freight/base/device_memory.h"
+
+namespace freight::opencl {
+
+class Memory final : public DeviceMemory {
+ public:
+  // Context and queue are never released: blocks may outlive everything else of the program.
+  explicit Memory(cl_device_id device);
+
+  void* allocate(size_t bytes) override;
+  void release(void* address) noexcept override;
+  void upload(void* to, const void* from, size_t bytes) override;
+  void download(void* to, const void* from, size_t bytes) override;
+  void copy(void* to, const void* from, size_t bytes) override;
+  void wait() override;
+
+  struct Part {
+    cl_mem block;
+    size_t offset;  // bytes
+  };
+  // Throws Error(runtime) for what is no address of this device.
+  Part find(const void* address) const;
+
+  cl_device_id device() const { return device_; }
+  cl_context context() const { return context_; }
+  cl_command_queue queue() const { return queue_; }
+
+ private:
+  struct Block {
+    cl_mem handle;
+    size_t bytes;
+  };
+  const Api& api_;
+  cl_device_id device_;
+  cl_context context_;
+  cl_command_queue queue_;
+  mutable std::mutex mutex_;
+  std::map<uintptr_t, Block> blocks_;  // by first address
+  uintptr_t next_;
+};
+
+}  // namespace freight::opencl

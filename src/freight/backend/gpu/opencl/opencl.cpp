@@ -1,0 +1,189 @@
+// See opencl.h. A step is a list of launches; their arguments are set when an address changes, and a run only enqueues.
+#include "freight/backend/gpu/opencl/opencl.h"
+
+#include <algorithm>
+
+#include "freight/backend/gpu/dialect.h"
+#include "freight/backend/gpu/gpu_backend.h"
+#include "freight/backend/gpu/lower.h"
+#include "freight/backend/gpu/opencl/memory.h"
+#include "freight/backend/gpu/opencl/programs.h"
+#include "freight/base/error.h"
+
+namespace freight {
+
+namespace opencl {
+namespace {
+
+std::vector<cl_device_id> all_devices(const Api& a) {
+  cl_uint count = 0;
+  if (a.GetPlatformIDs(0, nullptr, &count) != CL_SUCCESS) return {};
+  std::vector<cl_platform_id> platforms(count);
+  a.GetPlatformIDs(count, platforms.data(), nullptr);
+  std::vector<cl_device_id> devices;
+  for (const cl_platform_id p : platforms) {
+    cl_uint n = 0;
+    if (a.GetDeviceIDs(p, CL_DEVICE_TYPE_ALL, 0, nullptr, &n) != CL_SUCCESS) continue;
+    std::vector<cl_device_id> found(n);
+    a.GetDeviceIDs(p, CL_DEVICE_TYPE_ALL, n, found.data(), nullptr);
+    devices.insert(devices.end(), found.begin(), found.end());
+  }
+  return devices;
+}
+
+std::string text_of(const Api& a, cl_device_id device, cl_device_info what) {
+  size_t size = 0;
+  if (a.GetDeviceInfo(device, what, 0, nullptr, &size) != CL_SUCCESS || size == 0) return {};
+  std::string text(size, '\0');
+  a.GetDeviceInfo(device, what, size, text.data(), nullptr);
+  return text.substr(0, text.find('\0'));
+}
+
+template <class T>
+T number_of(const Api& a, cl_device_id device, cl_device_info what) {
+  T value = 0;
+  a.GetDeviceInfo(device, what, sizeof value, &value, nullptr);
+  return value;
+}
+
+std::string platform_of(const Api& a, cl_device_id device) {
+  cl_platform_id platform = nullptr;
+  a.GetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, nullptr);
+  char name[256] = {};
+  a.GetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, nullptr);
+  return name;
+}
+
+OpenClDevice describe(const Api& a, cl_device_id device) {
+  OpenClDevice d;
+  d.model = text_of(a, device, CL_DEVICE_NAME);
+  d.platform = platform_of(a, device);
+  d.version = text_of(a, device, CL_DEVICE_VERSION);
+  d.driver = text_of(a, device, CL_DRIVER_VERSION);
+  d.compute_units = number_of<cl_uint>(a, device, CL_DEVICE_MAX_COMPUTE_UNITS);
+  d.memory_bytes = static_cast<int64_t>(number_of<cl_ulong>(a, device, CL_DEVICE_GLOBAL_MEM_SIZE));
+  d.f64 = number_of<cl_device_fp_config>(a, device, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
+  return d;
+}
+
+class StepKernel final : public Kernel {
+ public:
+  StepKernel(std::shared_ptr<Memory> memory, Programs& programs, gpu::Lowered lowered)
+      : memory_(std::move(memory)), programs_(programs), lowered_(std::move(lowered)) {}
+  ~StepKernel() override {
+    for (const Bound& b : bound_) api_.ReleaseKernel(b.kernel);
+  }
+  StepKernel(const StepKernel&) = delete;
+  StepKernel& operator=(const StepKernel&) = delete;
+
+  void run(void* const* operands) override {
+    if (bound_.empty()) bind();
+    for (size_t i = 0; i < bound_.size(); ++i) {
+      const gpu::Launch& launch = lowered_.launches[i];
+      Bound& b = bound_[i];
+      for (size_t k = 0; k < launch.arguments.size(); ++k) set(b, launch.arguments[k], k, operands);
+      const size_t lanes = launch.lanes, items = launch.groups * lanes;
+      check(api_.EnqueueNDRangeKernel(memory_->queue(), b.kernel, 1, nullptr, &items, &lanes, 0, nullptr, nullptr),
+            launch.entry.c_str());
+    }
+  }
+  std::string name() const override { return "opencl:" + lowered_.name; }
+  size_t scratch_bytes() const override { return lowered_.scratch_bytes; }
+
+ private:
+  struct Bound {
+    cl_kernel kernel;
+    std::vector<const char*> addresses;  // as last set
+  };
+
+  void bind() {
+    for (const gpu::Launch& launch : lowered_.launches) {
+      bound_.push_back({programs_.make_kernel(launch), std::vector<const char*>(launch.arguments.size())});
+      check(api_.SetKernelArg(bound_.back().kernel, static_cast<cl_uint>(2 * launch.arguments.size()),
+                              launch.numbers.size(), launch.numbers.data()),
+            launch.entry.c_str());
+    }
+  }
+  void set(Bound& b, const gpu::Argument& argument, size_t k, void* const* operands) const {
+    const char* address = static_cast<const char*>(operands[argument.operand]) + argument.offset;
+    if (address == b.addresses[k]) return;
+    const Memory::Part part = memory_->find(address);
+    FREIGHT_CHECK(part.offset % argument.element == 0, "an operand is not aligned to its elements");
+    const auto first = static_cast<cl_long>(part.offset / argument.element);
+    check(api_.SetKernelArg(b.kernel, static_cast<cl_uint>(2 * k), sizeof part.block, &part.block), "argument");
+    check(api_.SetKernelArg(b.kernel, static_cast<cl_uint>(2 * k + 1), sizeof first, &first), "argument");
+    b.addresses[k] = address;
+  }
+
+  const Api& api_ = api();
+  std::shared_ptr<Memory> memory_;
+  Programs& programs_;
+  gpu::Lowered lowered_;
+  std::vector<Bound> bound_;
+};
+
+class OpenClBackend final : public gpu::GpuBackend {
+ public:
+  OpenClBackend(int index, cl_device_id device)
+      : name_(cat("opencl:", index)),
+        device_(opencl::describe(api(), device)),
+        memory_(std::make_shared<Memory>(device)),
+        programs_(
+            memory_->context(), device,
+            {.dialect = gpu::dialect(device_.f64),
+             .identity = cat(device_.platform, "\n", device_.model, "\n", device_.version, "\n", device_.driver, "\n"),
+             .keep = device_.platform == "Portable Computing Language" ? KeepBinaries::no : KeepBinaries::yes}) {}
+
+  std::string name() const override { return name_; }
+  std::string description() const override { return cat(device_.model, ", ", device_.platform); }
+  std::shared_ptr<DeviceMemory> memory() override { return memory_; }
+
+  std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
+    for (const auto* list : {&spec.in, &spec.out}) {
+      for (const Operand& o : *list) {
+        if (o.type.dtype == DType::f64 && !device_.f64) {
+          fail(ErrorKind::device, freight::name(spec.node->op), "the device ", device_.model, " has no f64: got ",
+               o.type, "; use f32, or --device cpu");
+        }
+      }
+    }
+    gpu::Lowered lowered = gpu::lower(spec);
+    for (const gpu::Launch& launch : lowered.launches) programs_.want(launch);
+    return std::make_unique<StepKernel>(memory_, programs_, std::move(lowered));
+  }
+  void finish_plan() override { programs_.compile(); }
+
+ private:
+  std::string name_;
+  OpenClDevice device_;
+  std::shared_ptr<Memory> memory_;
+  Programs programs_;
+};
+
+}  // namespace
+}  // namespace opencl
+
+OpenClDevices opencl_devices() {
+  OpenClDevices found;
+  const opencl::Api* a = opencl::load_api(found.why_none);
+  if (!a) return found;
+  for (const cl_device_id d : opencl::all_devices(*a)) found.devices.push_back(opencl::describe(*a, d));
+  if (found.devices.empty()) {
+    found.why_none =
+        "the OpenCL library finds no device: no driver is registered in /etc/OpenCL/vendors, or it sees none";
+  }
+  return found;
+}
+
+std::unique_ptr<Backend> make_opencl_backend(int index) {
+  const opencl::Api& a = opencl::api();
+  const std::vector<cl_device_id> devices = opencl::all_devices(a);
+  if (devices.empty()) fail(ErrorKind::device, "opencl", opencl_devices().why_none);
+  if (index < 0 || index >= static_cast<int>(devices.size())) {
+    fail(ErrorKind::device, "device", "no OpenCL device ", index, ": got 'opencl:", index, "', need opencl:0",
+         devices.size() > 1 ? cat(" to opencl:", devices.size() - 1) : std::string(), "; `freight devices` lists them");
+  }
+  return std::make_unique<opencl::OpenClBackend>(index, devices[static_cast<size_t>(index)]);
+}
+
+}  // namespace freight

@@ -1,0 +1,434 @@
+// Lowers bodies of pointwise, broadcast and reduce nodes. Axis i of every value is axis i of the region, so a value's
+// strides over the region are its own, with 0 where it is expanded. Without reductions a region is one kernel per shape
+// of results, a work-item per element. With them it is one kernel of rows, the reduced elements of one result: a
+// work-group (or, for short rows, a work-item) makes one reduction after the other and then the pointwise results, and
+// computes again what each needs from the operands.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "freight/backend/gpu/dialect.h"
+#include "freight/backend/gpu/kernel_text.h"
+#include "freight/backend/gpu/lower.h"
+#include "freight/backend/gpu/scalar.h"
+#include "freight/base/error.h"
+
+namespace freight::gpu {
+
+namespace {
+
+constexpr size_t kLanes = 128;    // work-items of a group, pointwise
+constexpr size_t kRowLanes = 64;  // work-items that share a row
+constexpr int64_t kShortRow = 16;
+
+// Strides of a value over the region's axes; 0 where its extent is 1.
+Strides over_axes(const Shape& shape, Strides strides) {
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] == 1) strides[i] = 0;
+  }
+  return strides;
+}
+
+// Axes that all tensors of a kernel walk through as one.
+struct Dim {
+  int64_t extent;
+  int axis;  // the fastest of them
+};
+
+class RegionLowering {
+ public:
+  RegionLowering(const Graph& body, const StepSpec& spec) : g_(body), spec_(spec), inputs_(g_.values.size(), -1) {
+    int next = 0;
+    for (const Node& n : g_.nodes) {
+      if (n.op == Op::input) inputs_[n.out().index()] = next++;
+    }
+    find_space();
+    find_levels();
+  }
+
+  Lowered run() {
+    std::map<std::vector<int>, std::vector<size_t>> by_axes;
+    std::vector<size_t> of_rows;
+    for (size_t i = 0; i < g_.outputs.size(); ++i) {
+      const Value v = g_.outputs[i];
+      if (levels_ > 0 && (level(v) > 0 || shape(v) == space_)) {
+        of_rows.push_back(i);
+      } else {
+        by_axes[long_axes(shape(v))].push_back(i);
+      }
+    }
+    Lowered lowered;
+    lowered.name = g_.nodes.size() > spec_.in.size() + 1 ? "fused" : "region";
+    for (const auto& [axes, outputs] : by_axes) {
+      if (shape(g_.outputs[outputs[0]]).numel() > 0) lowered.launches.push_back(pointwise(axes, outputs));
+    }
+    if (!of_rows.empty() && kept_numel() > 0) lowered.launches.push_back(rows(of_rows));
+    return lowered;
+  }
+
+ private:
+  const Node& def(Value v) const { return g_.def(v); }
+  const Shape& shape(Value v) const { return g_.type(v).shape; }
+  int level(Value v) const { return level_[v.index()]; }
+  const Operand& output(size_t i) const { return spec_.out[i]; }
+  int output_operand(size_t i) const { return static_cast<int>(spec_.in.size() + i); }
+
+  // The region's extents, and its axes from slowest to fastest in the memory of the leading operand.
+  void find_space() {
+    std::vector<bool> is_key(g_.values.size());  // keys of random ops are read whole, not walked over
+    for (const Node& n : g_.nodes) {
+      if (n.op == Op::random_uniform || n.op == Op::random_normal) is_key[n.in(0).index()] = true;
+    }
+    int rank = 0;
+    for (const ValueInfo& v : g_.values) rank = std::max(rank, v.type.shape.rank());
+    space_ = Shape::filled(rank, 1);
+    for (size_t k = 0; k < g_.values.size(); ++k) {
+      const Shape& s = g_.values[k].type.shape;
+      for (int i = 0; i < s.rank() && !is_key[k]; ++i) {
+        if (s[i] != 1) space_[i] = s[i];
+      }
+    }
+    for (int i = 0; i < rank; ++i) order_.push_back(i);
+    for (const auto* list : {&spec_.out, &spec_.in}) {
+      for (const Operand& o : *list) {
+        if (o.type.shape != space_ || !is_dense(space_, o.layout)) continue;
+        const Strides& s = o.layout.strides;
+        std::stable_sort(order_.begin(), order_.end(), [&](int a, int b) { return s[a] > s[b]; });
+        return;
+      }
+    }
+  }
+
+  // A reduction of axes along which its operand has one element anyway.
+  bool is_trivial(const Node& n) const {
+    const Shape& axes = attrs<AxesAttrs>(n).axes;
+    return std::all_of(axes.begin(), axes.end(), [&](int64_t a) {
+      return shape(n.in(0))[static_cast<int>(a)] == 1 && space_[static_cast<int>(a)] != 1;
+    });
+  }
+  bool reduces(const Node& n) const { return is_reduce(n.op) && !is_trivial(n); }
+
+  // Level 0: no reduction on the way; n: behind n reductions in a row. The axes are the same for all.
+  void find_levels() {
+    level_.assign(g_.values.size(), 0);
+    is_reduced_.assign(static_cast<size_t>(space_.rank()), false);
+    for (const Node& n : g_.nodes) {
+      int deepest = 0;
+      for (Value v : n.inputs) deepest = std::max(deepest, level(v));
+      if (reduces(n)) {
+        ++deepest;
+        std::vector<bool> axes(is_reduced_.size());
+        for (int64_t a : attrs<AxesAttrs>(n).axes) axes[static_cast<size_t>(a)] = true;
+        FREIGHT_CHECK(levels_ == 0 || axes == is_reduced_, "reductions of different axes in one region");
+        is_reduced_ = axes;
+        levels_ = std::max(levels_, deepest);
+      }
+      for (Value v : n.outputs) level_[v.index()] = deepest;
+    }
+  }
+
+  bool reduced(int axis) const { return is_reduced_[static_cast<size_t>(axis)]; }
+  int64_t kept_numel() const {
+    int64_t n = 1;
+    for (int i = 0; i < space_.rank(); ++i) n *= reduced(i) ? 1 : space_[i];
+    return n;
+  }
+  std::vector<int> long_axes(const Shape& s) const {
+    std::vector<int> axes;
+    for (int a : order_) {
+      if (s[a] != 1) axes.push_back(a);
+    }
+    return axes;
+  }
+
+  // --- what a kernel walks over ---
+
+  Strides index_strides(Value v) const {
+    const Node& n = def(v);
+    if (n.op != Op::iota) return over_axes(shape(v), contiguous_strides(shape(v)));
+    const int axis = static_cast<int>(attrs<IotaAttrs>(n).axis);
+    Strides s = Shape::filled(space_.rank(), 0);
+    s[axis] = 1;
+    return over_axes(shape(v), s);
+  }
+  Strides input_strides(Value v) const {
+    return over_axes(shape(v), spec_.in[static_cast<size_t>(inputs_[v.index()])].layout.strides);
+  }
+
+  // All strides by which a kernel addresses something on the way to v.
+  void collect(Value v, std::set<int32_t>& seen, std::vector<Strides>& strides) const {
+    if (!seen.insert(v.id).second) return;
+    const Node& n = def(v);
+    if (n.op == Op::input) {
+      strides.push_back(input_strides(v));
+    } else if (n.op == Op::iota || info(n.op).kind == OpKind::generator) {
+      strides.push_back(index_strides(v));
+    } else {
+      for (Value in : n.inputs) collect(in, seen, strides);
+    }
+  }
+
+  // The axes among `axes` (slowest first), neighbours joined where all strides allow it; one dimension at least.
+  std::vector<Dim> dims_over(const std::vector<int>& axes, const std::vector<Strides>& strides) const {
+    std::vector<Dim> dims;
+    for (int a : axes) {
+      const int64_t extent = space_[a];
+      const bool joins = !dims.empty() && std::all_of(strides.begin(), strides.end(), [&](const Strides& s) {
+        return s[dims.back().axis] == s[a] * extent;
+      });
+      if (joins) {
+        dims.back() = {dims.back().extent * extent, a};
+      } else {
+        dims.push_back({extent, a});
+      }
+    }
+    if (dims.empty()) dims.push_back({1, -1});
+    return dims;
+  }
+  static int64_t numel(const std::vector<Dim>& dims) {
+    int64_t n = 1;
+    for (const Dim& d : dims) n *= d.extent;
+    return n;
+  }
+
+  // --- text ---
+
+  struct Build {
+    KernelText text;
+    std::vector<Dim> dims;            // those with coordinates here
+    std::vector<std::string> places;  // their coordinates' names
+    std::map<int32_t, std::string> names;
+    int64_t largest = 0;  // index met
+    int counter = 0;
+    std::map<int, std::string> pointers;  // by operand of the step
+  };
+
+  static std::string fresh(Build& b, const char* letter) { return cat(letter, b.counter++); }
+
+  // Coordinates of number `linear` among `dims`.
+  static void add_dims(Build& b, const std::vector<Dim>& dims, std::string linear) {
+    std::vector<std::string> names(dims.size());
+    for (size_t i = dims.size(); i-- > 0;) {
+      names[i] = fresh(b, "c");
+      if (i == 0) {
+        b.text.line("const idx_t ", names[i], " = ", linear, ";");
+      } else {
+        const std::string extent = b.text.number(dims[i].extent), rest = fresh(b, "t");
+        b.text.line("const idx_t ", rest, " = ", linear, " / ", extent, ", ", names[i], " = ", linear, " - ", rest,
+                    " * ", extent, ";");
+        linear = rest;
+      }
+    }
+    for (size_t i = 0; i < dims.size(); ++i) {
+      b.dims.push_back(dims[i]);
+      b.places.push_back(names[i]);
+    }
+  }
+
+  // The element of the current place for these strides. Strides of 0, and of 1 along the fastest dimension, stand in
+  // the text: it then tells the compiler that neighbours are neighbours.
+  static std::string place(Build& b, const Strides& strides) {
+    std::string sum;
+    int64_t last = 0;
+    for (size_t i = 0; i < b.dims.size(); ++i) {
+      const int64_t stride = b.dims[i].axis < 0 ? 1 : strides[b.dims[i].axis];
+      if (stride == 0) continue;
+      last += (b.dims[i].extent - 1) * stride;
+      if (!sum.empty()) sum += " + ";
+      sum += b.places[i];
+      if (stride != 1 || i + 1 < b.dims.size()) sum += cat(" * ", b.text.number(stride));
+    }
+    b.largest = std::max(b.largest, last);
+    return sum.empty() ? "0" : sum;
+  }
+
+  std::string pointer(Build& b, Value input) const {
+    const int operand = inputs_[input.index()];
+    std::string& name = b.pointers[operand];
+    if (name.empty()) name = b.text.operand(operand, g_.type(input).dtype, false);
+    return name;
+  }
+
+  // The name of v's element at the current place.
+  std::string emit(Build& b, Value v) const {
+    if (const auto it = b.names.find(v.id); it != b.names.end()) return it->second;
+    const Node& n = def(v);
+    if (n.op == Op::broadcast || n.op == Op::copy || n.op == Op::stop_gradient || is_reduce(n.op)) {
+      return b.names[v.id] = emit(b, n.in(0));
+    }
+    const DType dtype = g_.type(v).dtype;
+    const std::string value = expression(b, v);
+    const std::string name = fresh(b, "v");
+    b.text.line("const ", value_type(dtype), " ", name, " = ", value, ";");
+    return b.names[v.id] = name;
+  }
+
+  std::string expression(Build& b, Value v) const {
+    const Node& n = def(v);
+    const DType dtype = g_.type(v).dtype;
+    switch (n.op) {
+      case Op::input: {
+        const std::string p = pointer(b, v);
+        return load_call(dtype, p, place(b, input_strides(v)));
+      }
+      case Op::constant: return literal(attrs<ConstantAttrs>(n).value, dtype);
+      case Op::iota: return converted(cat("(i64)(", place(b, index_strides(v)), ")"), DType::i64, dtype);
+      case Op::random_uniform:
+      case Op::random_normal: {
+        const std::string key = pointer(b, n.in(0));
+        const std::string step = b.text.number(input_strides(n.in(0))[0]);
+        const std::string stream = b.text.number(attrs<RandomAttrs>(n).stream);
+        return cat(n.op == Op::random_uniform ? "draw_uniform(" : "draw_normal(", key, "[0], ", key, "[", step,
+                   "], (uint)", stream, ", ", place(b, index_strides(v)), ")");
+      }
+      case Op::cast: return converted(emit(b, n.in(0)), g_.type(n.in(0)).dtype, dtype);
+      default: break;
+    }
+    std::vector<std::string> operands;
+    for (Value in : n.inputs) operands.push_back(emit(b, in));
+    const std::string value = scalar_expression(n.op, g_.type(n.in(0)).dtype, operands);
+    return dtype == DType::boolean ? cat("(", value, ") != 0") : value;
+  }
+
+  // All values first: a result may lie where an operand does.
+  void store(Build& b, const std::vector<size_t>& outputs, const std::string& condition = {}) const {
+    std::vector<std::string> values, lines;
+    for (size_t i : outputs) values.push_back(emit(b, g_.outputs[i]));
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      const Operand& to = output(outputs[k]);
+      const std::string p = b.text.operand(output_operand(outputs[k]), to.type.dtype, true);
+      const std::string at = place(b, over_axes(to.type.shape, to.layout.strides));
+      b.text.line(condition, store_call(to.type.dtype, p, at, values[k]), ";");
+    }
+  }
+
+  std::vector<Strides> strides_of(const std::vector<size_t>& outputs) const {
+    std::vector<Strides> strides;
+    std::set<int32_t> seen;
+    for (size_t i : outputs) {
+      collect(g_.outputs[i], seen, strides);
+      strides.push_back(over_axes(output(i).type.shape, output(i).layout.strides));
+    }
+    return strides;
+  }
+
+  Launch pointwise(const std::vector<int>& axes, const std::vector<size_t>& outputs) const {
+    Build b;
+    const std::vector<Dim> dims = dims_over(axes, strides_of(outputs));
+    const int64_t n = numel(dims);
+    b.text.line("const idx_t e = ELEMENT;");
+    b.text.line("if (e >= ", b.text.number(n), ") return;");
+    add_dims(b, dims, "e");
+    store(b, outputs);
+    return b.text.finish("point", std::max(n + static_cast<int64_t>(kLanes), b.largest), ceil_div(n, kLanes), kLanes);
+  }
+
+  Launch rows(const std::vector<size_t>& outputs) const {
+    std::vector<Strides> strides = strides_of(outputs);
+    std::vector<int> kept_axes, reduced_axes;
+    for (int a : long_axes(space_)) (reduced(a) ? reduced_axes : kept_axes).push_back(a);
+    const std::vector<Dim> kept = dims_over(kept_axes, strides), inner = dims_over(reduced_axes, strides);
+    const int64_t count = numel(kept), length = numel(inner);
+    const bool fast_kept = !kept_axes.empty() && long_axes(space_).back() == kept_axes.back();
+    const bool alone = length <= kShortRow || (fast_kept && count >= 2048);
+
+    Build b;
+    const std::string n = b.text.number(length);
+    b.text.line("const idx_t row = ", alone ? "ELEMENT" : "GROUP", ";");
+    if (alone) b.text.line("if (row >= ", b.text.number(count), ") return;");
+    add_dims(b, kept, "row");
+    const std::string loop = alone ? cat("for (idx_t j = 0; j < ", n, "; ++j) {")
+                                   : cat("for (idx_t j = LANE; j < ", n, "; j += ", kRowLanes, ") {");
+    for (int at = 1; at <= levels_; ++at) {
+      std::vector<std::pair<Value, std::string>> found;  // and their accumulators
+      for (const Node& node : g_.nodes) {
+        if (!reduces(node) || level(node.out()) != at) continue;
+        const std::string acc = fresh(b, "a");
+        const DType dtype = g_.type(node.in(0)).dtype;
+        b.text.line(accumulator_type(dtype), " ", acc, " = ", reduction_start(node.op, dtype), ";");
+        found.emplace_back(node.out(), acc);
+      }
+      const Build outer = b;
+      b.text.line(loop);
+      add_dims(b, inner, "j");
+      for (const auto& [v, acc] : found) {
+        b.text.line(acc, " = ", combined(def(v).op, acc, emit(b, def(v).in(0))), ";");
+      }
+      b.text.line("}");
+      leave(b, outer);
+      for (const auto& [v, acc] : found) {
+        if (!alone) share(b, def(v).op, g_.type(def(v).in(0)).dtype, acc);
+        b.names[v.id] = acc;
+      }
+    }
+    std::vector<size_t> of_row, of_elements;
+    for (size_t i : outputs) (shape(g_.outputs[i]) == space_ ? of_elements : of_row).push_back(i);
+    if (length == 1 && !of_elements.empty()) {  // a row is its element: both kinds of results look alike
+      of_row.insert(of_row.end(), of_elements.begin(), of_elements.end());
+      of_elements.clear();
+    }
+    if (!of_elements.empty()) {
+      const Build outer = b;
+      b.text.line(loop);
+      add_dims(b, inner, "j");
+      store(b, of_elements);
+      b.text.line("}");
+      leave(b, outer);
+    }
+    if (!of_row.empty()) store(b, of_row, alone ? "" : "if (LANE == 0) ");
+    const auto groups = alone ? ceil_div(count, kRowLanes) : static_cast<size_t>(count);
+    return b.text.finish("rows", std::max(count + static_cast<int64_t>(kRowLanes), b.largest), groups, kRowLanes);
+  }
+
+  // Forgets the names of a loop's inside.
+  static void leave(Build& b, const Build& outer) {
+    b.names = outer.names;
+    b.dims = outer.dims;
+    b.places = outer.places;
+  }
+
+  // The group's lanes combine their accumulators; all get the result.
+  static void share(Build& b, Op op, DType dtype, const std::string& acc) {
+    const std::string all = fresh(b, "s");
+    b.text.line("LOCAL ", accumulator_type(dtype), " ", all, "[", kRowLanes, "];");
+    b.text.line(all, "[LANE] = ", acc, ";");
+    b.text.line("BARRIER;");
+    b.text.line("for (int apart = ", kRowLanes / 2, "; apart > 0; apart /= 2) {");
+    b.text.line("if (LANE < apart) ", all, "[LANE] = ", combined(op, cat(all, "[LANE]"), cat(all, "[LANE + apart]")),
+                ";");
+    b.text.line("BARRIER;");
+    b.text.line("}");
+    b.text.line(acc, " = ", all, "[0];");
+  }
+
+  const Graph& g_;
+  const StepSpec& spec_;
+  std::vector<int> inputs_;  // by value: which operand of the step, -1
+  Shape space_;
+  std::vector<int> order_;  // axes, slowest first
+  std::vector<int> level_;
+  std::vector<bool> is_reduced_;  // by axis
+  int levels_ = 0;
+};
+
+}  // namespace
+
+Lowered lower_region(const StepSpec& spec) {
+  if (spec.node->op == Op::fused) return RegionLowering(*attrs<FusedAttrs>(*spec.node).body, spec).run();
+  Graph body;
+  std::vector<Value> in;
+  for (const Operand& o : spec.in) in.push_back(body.add(Op::input, LeafAttrs{"", o.type}, {})[0]);
+  body.outputs = body.add(spec.node->op, spec.node->attrs, in);
+  return RegionLowering(body, spec).run();
+}
+
+bool region_in_place(const Graph& graph, const Node& node) {
+  if (node.op != Op::fused) return is_pointwise(node.op);
+  for (const Node& n : attrs<FusedAttrs>(node).body->nodes) {
+    if (is_reduce(n.op)) return false;
+  }
+  return std::all_of(node.outputs.begin(), node.outputs.end(),
+                     [&](Value v) { return graph.type(v).shape == graph.type(node.out()).shape; });
+}
+
+}  // namespace freight::gpu

@@ -1,0 +1,95 @@
+// See scalar.h.
+#include "freight/backend/gpu/scalar.h"
+
+#include <cctype>
+#include <cmath>
+#include <limits>
+
+#include "freight/backend/gpu/dialect.h"
+#include "freight/base/strings.h"
+
+namespace freight::gpu {
+
+namespace {
+
+// Integers where the table's expression has no meaning for them or would trap: as the reference backend computes them.
+std::string integer_expression(Op op, DType dtype) {
+  switch (op) {
+    case Op::abs: return "a < 0 ? -a : a";
+    case Op::div: return "b == 0 ? 0 : b == -1 ? -a : a / b";
+    case Op::remainder: return "b == 0 || b == -1 ? 0 : a % b";
+    case Op::is_finite: return "1";
+    case Op::pow: return cat("(", value_type(dtype), ")power_of_i64(a, b)");
+    default: return info(op).scalar;
+  }
+}
+
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+}  // namespace
+
+std::string scalar_expression(Op op, DType in, const std::vector<std::string>& operands) {
+  const std::string pattern = is_floating(in) ? info(op).scalar : integer_expression(op, in);
+  std::string out;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    const bool alone = (i == 0 || !is_word(pattern[i - 1])) && (i + 1 == pattern.size() || !is_word(pattern[i + 1]));
+    const auto which = static_cast<size_t>(c - 'a');
+    if (alone && c >= 'a' && which < operands.size()) {
+      out += operands[which];
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string literal(double value, DType dtype) {
+  switch (dtype) {
+    case DType::i32:
+    case DType::u8: return cat("(", static_cast<int64_t>(value), ")");
+    case DType::i64: return cat("((i64)", static_cast<int64_t>(value), ")");
+    case DType::boolean: return value != 0 ? "1" : "0";
+    default: break;
+  }
+  if (std::isnan(value)) return "as_real(0x7fc00000u)";
+  if (std::isinf(value)) return value > 0 ? "as_real(0x7f800000u)" : "(-as_real(0x7f800000u))";
+  std::string text;
+  dispatch(dtype, [&]<class T>(T) {
+    const T rounded = element_cast<T>(value);
+    text = dtype == DType::f64 ? cat(element_cast<double>(rounded)) : cat(element_cast<float>(rounded));
+  });
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return cat("(", text, dtype == DType::f64 ? ")" : "f)");
+}
+
+std::string converted(const std::string& name, DType from, DType to) {
+  if (from == to) return name;
+  if (to == DType::boolean) return cat(name, " != 0");
+  if (to == DType::bf16 || to == DType::f16) return cat("from_", to, "(to_", to, "((float)", name, "))");
+  if (!is_floating(to) && is_floating(from)) return cat("round_to_", to, "(", name, ")");
+  return cat("(", value_type(to), ")", name);
+}
+
+const char* accumulator_type(DType dtype) {
+  return dtype == DType::u8 || dtype == DType::boolean ? "int" : value_type(dtype);
+}
+
+std::string reduction_start(Op op, DType dtype) {
+  if (op == Op::sum) return "0";
+  const double sign = op == Op::reduce_max ? -1 : 1;
+  if (is_floating(dtype)) return literal(sign * INFINITY, dtype);
+  const bool low = sign < 0;
+  switch (dtype) {
+    case DType::i32: return low ? "(-2147483647 - 1)" : "2147483647";
+    case DType::i64: return low ? "((i64)1 << 63)" : "(~((i64)1 << 63))";
+    default: return low ? "0" : dtype == DType::boolean ? "1" : "255";
+  }
+}
+
+std::string combined(Op op, const std::string& acc, const std::string& value) {
+  if (op == Op::sum) return cat(acc, " + ", value);
+  return cat(value, " != ", value, " || ", value, op == Op::reduce_max ? " > " : " < ", acc, " ? ", value, " : ", acc);
+}
+
+}  // namespace freight::gpu

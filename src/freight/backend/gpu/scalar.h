@@ -1,0 +1,23 @@
+// Scalar C expressions of the pointwise ops, from the op table, and of what reductions do with two numbers.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "freight/ir/op.h"
+
+namespace freight::gpu {
+
+// The op's result from operands of value type `in`, given as names.
+std::string scalar_expression(Op op, DType in, const std::vector<std::string>& operands);
+// `value` as a number of type `dtype`.
+std::string literal(double value, DType dtype);
+// A name of type `from` converted to `to`, rounded as storing and loading would.
+std::string converted(const std::string& name, DType from, DType to);
+
+// The type a reduction of `dtype` is accumulated in, its first value, and `acc` with `value` taken in (NaN wins over
+// maxima and minima).
+const char* accumulator_type(DType dtype);
+std::string reduction_start(Op op, DType dtype);
+std::string combined(Op op, const std::string& acc, const std::string& value);
+
+}  // namespace freight::gpu

@@ -1,0 +1,23 @@
+// Memory that a device works on and the host cannot address. Kernels' operands, arenas and the device's copies of
+// Storage lie there. What an address means is the device's business; the host only adds numbers of bytes to it.
+#pragma once
+#include <cstddef>
+
+namespace freight {
+
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+  // A block of at least `bytes` with undefined contents. Throws Error(capacity) where the device has no more.
+  virtual void* allocate(size_t bytes) = 0;
+  virtual void release(void* address) noexcept = 0;
+  // Transfers take their turn behind everything enqueued before. After upload() the host may change its bytes again;
+  // download() returns when the bytes are there.
+  virtual void upload(void* to, const void* from, size_t bytes) = 0;
+  virtual void download(void* to, const void* from, size_t bytes) = 0;
+  virtual void copy(void* to, const void* from, size_t bytes) = 0;
+  // Returns when everything enqueued is done. Throws Error(device) where some of it failed.
+  virtual void wait() = 0;
+};
+
+}  // namespace freight

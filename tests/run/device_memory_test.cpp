@@ -1,0 +1,63 @@
+// Storage with a copy on a device: bytes cross over when the other side asks for them and only then. The device is a
+// piece of the heap that counts.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "freight/base/array.h"
+#include "freight/base/device_memory.h"
+
+namespace freight {
+namespace {
+
+class CountingMemory final : public DeviceMemory {
+ public:
+  void* allocate(size_t bytes) override { return ++blocks, std::malloc(bytes + 1); }
+  void release(void* address) noexcept override { --blocks, std::free(address); }
+  void upload(void* to, const void* from, size_t bytes) override { ++uploads, std::memcpy(to, from, bytes); }
+  void download(void* to, const void* from, size_t bytes) override { ++downloads, std::memcpy(to, from, bytes); }
+  void copy(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
+  void wait() override {}
+
+  int blocks = 0, uploads = 0, downloads = 0;
+};
+
+int& int_at(void* address) { return *static_cast<int*>(address); }
+
+TEST(DeviceStorage, CrossesOverOnlyWhereTheOtherSideHasNewerBytes) {
+  const auto memory = std::make_shared<CountingMemory>();
+  {
+    const auto block = Storage::allocate(sizeof(int));
+    int_at(block->data()) = 1;
+    void* there = block->on_device(memory, DeviceAccess::read);
+    EXPECT_EQ(int_at(there), 1);
+    EXPECT_EQ(block->on_device(memory, DeviceAccess::update), there);
+    EXPECT_EQ(memory->uploads, 1);
+    int_at(there) = 2;
+    block->on_device(memory, DeviceAccess::update);
+    EXPECT_EQ(memory->downloads, 0);
+    EXPECT_EQ(int_at(block->data()), 2);
+    EXPECT_EQ(int_at(block->data()), 2);
+    EXPECT_EQ(memory->downloads, 1);
+    block->on_device(memory, DeviceAccess::write);  // the host's bytes are not wanted
+    EXPECT_EQ(memory->uploads, 1);
+    int_at(there) = 3;
+    block->on_device(memory, DeviceAccess::read);  // the device has the newest
+    EXPECT_EQ(memory->uploads, 1);
+    EXPECT_EQ(int_at(block->data()), 3);
+  }
+  EXPECT_EQ(memory->blocks, 0);
+}
+
+TEST(DeviceStorage, MovesFromOneDeviceToAnother) {
+  const auto first = std::make_shared<CountingMemory>(), second = std::make_shared<CountingMemory>();
+  const auto block = Storage::allocate(sizeof(int));
+  int_at(block->on_device(first, DeviceAccess::write)) = 7;
+  EXPECT_EQ(int_at(block->on_device(second, DeviceAccess::read)), 7);
+  EXPECT_EQ(first->blocks, 0);
+  EXPECT_EQ(second->blocks, 1);
+}
+
+}  // namespace
+}  // namespace freight
