@@ -60,7 +60,7 @@ TEST(Golden, Checkpoint1GoesOnToTheSameEnd) {
   std::filesystem::copy(kGolden + "net.json", dir / "net.json");
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(dir.path());
-  train::Config config = train::find_checkpoint("run", "")->config;
+  train::Config config = train::find_checkpoint("run", "").checkpoint->config;
   config.resume = "run";
   config.output_dir = "run";
   train::Observer silent;
