@@ -439,9 +439,10 @@ class HttpServer::Impl : public httplib::Server {
       ::close(fd);
     }
     t_connection = nullptr;
-    std::unique_lock lock(mutex_);
+    // Under the lock, so that drain() returns only when this thread touches nothing of the server any more.
+    const std::lock_guard lock(mutex_);
     --metrics_.connections;
-    std::notify_all_at_thread_exit(left_, std::move(lock));  // nothing of the server is touched after it
+    left_.notify_all();
   }
 
   // Requests one after the other; true where bytes of the client may be unread.
