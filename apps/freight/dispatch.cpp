@@ -1,5 +1,7 @@
 // Finds a command in a group's table; see command.h.
+#include <algorithm>
 #include <cstdio>
+#include <string_view>
 
 #include "command.h"
 #include "freight/base/error.h"
@@ -11,9 +13,11 @@ namespace {
 
 std::string help_of(const CommandGroup& group) {
   std::string text = cat(group.summary, "\n\nUsage: ", group.name, " COMMAND [options]\n\nCommands:\n");
+  size_t width = 0;
+  for (const Command& c : group.commands) width = std::max(width, std::string_view(c.name).size());
   for (const Command& c : group.commands) {
     std::string left = cat("  ", c.name);
-    left.resize(12, ' ');
+    left.resize(width + 4, ' ');
     text += left + c.summary + "\n";
   }
   return text + cat("\n", group.name, " COMMAND --help explains a command.\n");

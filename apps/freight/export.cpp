@@ -34,7 +34,7 @@ int export_command(const Args& args) {
     return 0;
   }
   for (const std::string& note : s.notes) std::fprintf(stderr, "note    %s\n", note.c_str());
-  std::printf("%s: %s -> %s, %s nodes, %s of weights\n", output.c_str(), s.input.c_str(), s.output.c_str(),
+  std::printf("%s: %s -> %s, %s nodes, %s bytes of weights\n", output.c_str(), s.input.c_str(), s.output.c_str(),
               with_commas(s.nodes).c_str(), with_commas(s.weight_bytes).c_str());
   return 0;
 }

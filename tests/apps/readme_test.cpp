@@ -34,7 +34,8 @@ TEST(Readme, ShowsCommandsAndFlagsThatThereAre) {
       }
     }
   }
-  for (const char* shown : {"train", "eval", "predict", "generate", "profile", "models", "data"}) {
+  for (const char* shown : {"train", "eval", "predict", "serve", "export", "verify", "report", "plan", "generate",
+                            "profile", "models", "data"}) {
     EXPECT_TRUE(commands.count(shown)) << shown;
   }
 }
