@@ -2,6 +2,8 @@
 # Knows nothing of what is run afterwards. Everything it says goes to stderr; $root and $me are set by the caller.
 
 build=$root/build
+# Clones in other folders share what the compiler cache holds.
+export CCACHE_BASEDIR="$root" CCACHE_NOHASHDIR=1
 
 say() { printf '%s: %s\n' "$me" "$*" >&2; }
 
