@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "freight/base/error.h"
-#include "freight/optim/create.h"
 #include "freight/optim/ema.h"
 #include "freight/run/plan.h"
 #include "freight/train/evaluate.h"
@@ -123,13 +122,7 @@ Draft draft(const Subject& subject, const DraftOptions& options) {
   c.batch_size = options.batch;
   c.grad_accum = options.parts;
   models::Model model = subject.make_model();
-  const std::unique_ptr<optim::Optimizer> optimizer = optim::create(c.optimizer, *model.net,
-                                                                    {.lr = c.lr,
-                                                                     .momentum = c.momentum,
-                                                                     .nesterov = c.nesterov,
-                                                                     .weight_decay = c.weight_decay,
-                                                                     .clip_grad_norm = c.clip_grad_norm,
-                                                                     .decay_norm_bias = c.decay_norm_bias});
+  const std::unique_ptr<optim::Optimizer> optimizer = train::make_optimizer(c, *model.net);
   const auto ema =
       c.model_ema > 0 ? std::make_unique<optim::EMA>(*model.net, optim::EMAOptions{.decay = c.model_ema}) : nullptr;
   const CompileOptions compile{

@@ -19,7 +19,6 @@
 #include "freight/base/version.h"
 #include "freight/models/loss.h"
 #include "freight/ops/ops.h"
-#include "freight/optim/create.h"
 #include "freight/optim/ema.h"
 #include "freight/optim/schedule.h"
 #include "freight/run/plan.h"
@@ -153,13 +152,7 @@ class Run {
     total_ = c_.epochs > 0 ? c_.epochs * steps_per_epoch_ : c_.max_steps;
     if (c_.max_steps > 0) total_ = std::min(total_, c_.max_steps);
     epochs_ = (total_ + steps_per_epoch_ - 1) / steps_per_epoch_;
-    optimizer_ = optim::create(c_.optimizer, *model_.net,
-                               {.lr = c_.lr,
-                                .momentum = c_.momentum,
-                                .nesterov = c_.nesterov,
-                                .weight_decay = c_.weight_decay,
-                                .clip_grad_norm = c_.clip_grad_norm,
-                                .decay_norm_bias = c_.decay_norm_bias});
+    optimizer_ = make_optimizer(c_, *model_.net);
     if (c_.model_ema > 0) ema_ = std::make_unique<optim::EMA>(*model_.net, optim::EMAOptions{.decay = c_.model_ema});
     schedule_ = make_schedule(c_, steps_per_epoch_, total_);
     model_.net->train();
