@@ -8,8 +8,9 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/base/version.h"
-#include "freight/io/file.h"
+#include "freight/plan/estimate.h"
 #include "freight/plan/preflight.h"
+#include "freight/run/plan.h"
 #include "freight/train/progress.h"
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
@@ -56,36 +57,41 @@ class Terminal : public train::Observer {
         progress_(flags.progress && !quiet ? Progress::Mode::automatic : Progress::Mode::off) {}
 
   void on_planned(const train::Planned& p) override {
+    plan::Draft draft;
     if (flags_.fit == "off") {
-      planned_ = static_cast<double>(plan::draft(p).total());
+      draft = plan::draft(p);
     } else {
-      const plan::Fit fit = plan::check_fit(p, flags_.memory_limit * 1024 * 1024 * 1024);
+      plan::Fit fit = plan::check_fit(p, flags_.memory_limit * 1024 * 1024 * 1024);
       if (!fit.fits && flags_.fit == "auto" && !fit.flags.empty()) throw Misfit{fit.flags};
       if (!fit.fits) throw plan::refusal(fit);
-      planned_ = fit.needed;
+      draft = std::move(fit.draft);
+    }
+    outcome_ = {.planned_bytes = static_cast<double>(draft.total())};
+    plan::Rates rates;
+    if (p.step[0].plan->options().backend == "cpu" && plan::own_rates(rates)) {
+      outcome_.planned_seconds = plan::step_seconds(draft, rates).middle();
     }
     before_ = memory_use().resident;
   }
-  // What the run took, against the plan; kept in its directory.
-  void compare_memory(const std::string& output_dir) {
-    measured_ = static_cast<double>(memory_use().peak - before_);
-    const double more = 100 * (measured_ / planned_ - 1);
-    const nlohmann::ordered_json j = {{"planned_bytes", static_cast<int64_t>(planned_)},
-                                      {"measured_bytes", static_cast<int64_t>(measured_)},
-                                      {"difference_percent", more}};
-    io::AtomicFile file(output_dir + "/memory.json");
-    file.write(j.dump(2) + "\n");
-    file.commit();
+  std::vector<std::pair<std::string, double>> kept_figures(const train::Result& r) override {
+    outcome_.measured_bytes = static_cast<double>(memory_use().peak - before_);
+    outcome_.measured_seconds = r.step_seconds;
+    std::vector<std::pair<std::string, double>> figures = {{"planned_bytes", outcome_.planned_bytes},
+                                                           {"measured_bytes", outcome_.measured_bytes}};
+    if (outcome_.planned_seconds > 0) figures.emplace_back("planned_step_seconds", outcome_.planned_seconds);
+    if (outcome_.measured_seconds > 0) figures.emplace_back("measured_step_seconds", outcome_.measured_seconds);
+    return figures;
+  }
+  // What the run took, against the plan; its figures are in run.json.
+  void compare(const std::string& output_dir) {
     if (quiet_) return;
-    say(cat("memory  planned ", human_bytes(planned_), ", measured ", human_bytes(measured_), " (", more > 0 ? "+" : "",
-            fixed(more, 0), " %)"));
-    if (planned_ > kSureBytes && more > 8) {
+    for (const std::string& line : plan::comparison(outcome_)) say(line);
+    if (plan::exceeds_plan(outcome_)) {
       say(cat("warning: the run took more memory than planned, which is a defect of Freight; please send ", output_dir,
-              "/run.json, config.json, model.json and memory.json"));
+              "/run.json, config.json and model.json"));
     }
   }
-  double planned() const { return planned_; }
-  double measured() const { return measured_; }
+  const plan::Outcome& outcome() const { return outcome_; }
 
   void on_start(const train::Start& s) override {
     unit_ = s.unit;
@@ -153,11 +159,9 @@ class Terminal : public train::Observer {
   }
 
  private:
-  // Below this the program's own memory blurs the comparison.
-  static constexpr double kSureBytes = 200.0 * 1024 * 1024;
   const Flags& flags_;
   bool quiet_;
-  double planned_ = 0, measured_ = 0;
+  plan::Outcome outcome_;
   int64_t before_ = 0;
   std::string unit_ = "img", rate_ = "img/s";
   Progress progress_;
@@ -179,8 +183,12 @@ void print_result(const train::Result& r, const Flags& flags, const Terminal& te
                                 {"output_dir", r.output_dir},
                                 {"interrupted", r.interrupted},
                                 {"bad_samples", r.bad_samples.size()},
-                                {"planned_bytes", static_cast<int64_t>(terminal.planned())},
-                                {"measured_bytes", static_cast<int64_t>(terminal.measured())}};
+                                {"planned_bytes", static_cast<int64_t>(terminal.outcome().planned_bytes)},
+                                {"measured_bytes", static_cast<int64_t>(terminal.outcome().measured_bytes)},
+                                {"planned_step_seconds", nullptr},
+                                {"measured_step_seconds", nullptr}};
+    if (terminal.outcome().planned_seconds > 0) j["planned_step_seconds"] = terminal.outcome().planned_seconds;
+    if (terminal.outcome().measured_seconds > 0) j["measured_step_seconds"] = terminal.outcome().measured_seconds;
     if (r.test.top1) j["test_top1"] = *r.test.top1;
     std::printf("%s\n", j.dump().c_str());
     return;
@@ -280,7 +288,7 @@ int train_command(const Args& args) {
   }
   Terminal terminal(flags, o->quiet());
   const train::Result result = train_fitting(config, terminal, args, std::move(found));
-  terminal.compare_memory(result.output_dir);
+  terminal.compare(result.output_dir);
   print_result(result, flags, terminal);
   return result.interrupted ? signals::exit_code() : 0;
 }

@@ -112,8 +112,10 @@ TEST_F(FitOfTrain, IsRefusedWithTheCommandThatWouldFit) {
   const Json result = Json::parse(whole.out);
   EXPECT_GT(result.at("planned_bytes"), 0);
   EXPECT_GT(result.at("measured_bytes"), 0);
-  const Json kept = Json::parse(read_file(dir_ + "/run/memory.json"));
+  const Json kept = Json::parse(read_file(dir_ + "/run/run.json")).at("plan");
   EXPECT_EQ(kept.at("planned_bytes"), result.at("planned_bytes"));
+  EXPECT_EQ(kept.at("measured_step_seconds"), result.at("measured_step_seconds"));
+  EXPECT_GT(kept.at("measured_step_seconds"), 0);
   EXPECT_NE(whole.err.find("memory  planned"), std::string::npos) << whole.err;
 
   std::filesystem::remove_all(dir_ + "/run");

@@ -2,6 +2,7 @@
 #include "freight/plan/preflight.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "freight/base/cpu_info.h"
 
@@ -38,6 +39,16 @@ std::vector<Mean> means_for(const DraftOptions& now) {
   for (int64_t batch = now.batch / 2; batch >= 1; batch /= 2) add(batch, 1, Recompute::all);
   return all;
 }
+
+// Below this the program's own pages blur a comparison; above, they are within this share.
+constexpr double kSureBytes = 200.0 * 1024 * 1024, kTolerance = 0.08;
+
+std::string percent_more(double measured, double planned) {
+  const double more = 100 * (measured / planned - 1);
+  return cat(more > 0 ? "+" : "", fixed(more, 0), " %");
+}
+
+std::string milliseconds(double s) { return cat(fixed(s * 1e3, s < 0.01 ? 2 : s < 0.1 ? 1 : 0), " ms"); }
 
 }  // namespace
 
@@ -90,6 +101,27 @@ Error refusal(const Fit& f) {
                 "  (or --fit auto)");
   }
   return {ErrorKind::capacity, "train", text};
+}
+
+std::vector<std::string> comparison(const Outcome& o) {
+  std::vector<std::string> lines;
+  const double more = o.measured_bytes - o.planned_bytes;
+  lines.push_back(cat("memory  planned ", human_bytes(o.planned_bytes), ", measured ", human_bytes(o.measured_bytes),
+                      " (",
+                      std::max(o.planned_bytes, o.measured_bytes) > kSureBytes
+                          ? percent_more(o.measured_bytes, o.planned_bytes)
+                          : cat(more < 0 ? "-" : "+", human_bytes(std::fabs(more))),
+                      ")"));
+  if (o.planned_seconds > 0 && o.measured_seconds > 0) {
+    lines.push_back(cat("step    planned ", milliseconds(o.planned_seconds), ", measured ",
+                        milliseconds(o.measured_seconds), " (", percent_more(o.measured_seconds, o.planned_seconds),
+                        ")"));
+  }
+  return lines;
+}
+
+bool exceeds_plan(const Outcome& o) {
+  return o.planned_bytes > kSureBytes && o.measured_bytes > o.planned_bytes * (1 + kTolerance);
 }
 
 }  // namespace freight::plan

@@ -100,6 +100,7 @@ class Run {
       announce();
       loop();
       finish();
+      figures_ = observer_.kept_figures(result_);
       record(result_.interrupted ? "interrupted" : "complete", result_.interrupted ? signals::exit_code() : 0);
     } catch (const Error& e) {
       dir_->log(cat("error: ", e.what()));
@@ -323,6 +324,7 @@ class Run {
       place_.right += outcome.right;
       place_.seen += batch->count;
       if (observer_.wants_step()) observer_.on_step(fill_report(outcome.loss));
+      if (++trained_steps_ == 1) first_step_ = {since(start), feed_->wait_seconds() - waited};
       if (signals::stop_requested()) result_.interrupted = true;
       const bool save = (c_.save_every > 0 && place_.step % c_.save_every == 0) || signals::take_save_request();
       if (save && !result_.interrupted) checkpoint(false);
@@ -331,6 +333,7 @@ class Run {
     place_.train_seconds += since(start);
     result_.train_seconds = place_.train_seconds;
     trained_seconds_ += since(start);
+    waited_seconds_ += feed_->wait_seconds() - waited;
     trained_samples_ += place_.seen - seen_before;
     result_.steps = place_.step;
     if (!result_.interrupted) result_.epochs = place_.epoch;
@@ -418,6 +421,10 @@ class Run {
 
   void finish() {
     result_.samples_per_second = static_cast<double>(trained_samples_) / std::max(trained_seconds_, 1e-9);
+    if (trained_steps_ > 1) {
+      result_.step_seconds = (trained_seconds_ - waited_seconds_ - (first_step_.seconds - first_step_.waited)) /
+                             static_cast<double>(trained_steps_ - 1);
+    }
     result_.output_dir = c_.output_dir;
     result_.model_path = dir_->file("model.safetensors");
     if (ema_) ema_->swap();
@@ -485,6 +492,7 @@ class Run {
                      {"interrupted", result_.interrupted},
                      {"bad_samples", result_.bad_samples.size()}};
       if (result_.test.top1) j["result"]["test_top1"] = *result_.test.top1;
+      for (const auto& [name, value] : figures_) j["plan"][name] = value;
     }
     dir_->write_text("run.json", j.dump(2) + "\n");
   }
@@ -507,8 +515,14 @@ class Run {
   std::string backend_, precision_note_;
   TrainStep::Summary plan_;
   Clock::time_point started_;
-  int64_t steps_per_epoch_ = 0, total_ = 0, epochs_ = 0, trained_samples_ = 0;
-  double trained_seconds_ = 0;       // by this process
+  int64_t steps_per_epoch_ = 0, total_ = 0, epochs_ = 0;
+  // By this process. Its first step meets fresh memory and is left out of the mean.
+  int64_t trained_samples_ = 0, trained_steps_ = 0;
+  double trained_seconds_ = 0, waited_seconds_ = 0;
+  struct {
+    double seconds = 0, waited = 0;
+  } first_step_;
+  std::vector<std::pair<std::string, double>> figures_;
   std::optional<Found> found_;       // for the --resume of the configuration
   std::optional<Checkpoint> start_;  // where the run goes on from
   bool goes_on_ = false;             // in the directory of that run
