@@ -25,6 +25,7 @@ struct CommandGroup {
 // names the nearest command for an unknown one.
 int dispatch(const CommandGroup& group, const Args& args);
 
+int advise_command(const Args& args);
 int bench_command(const Args& args);
 int calibrate_command(const Args& args);
 int data_command(const Args& args);

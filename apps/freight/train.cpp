@@ -1,13 +1,16 @@
 // `freight train`: a recipe, changed by flags, becomes a run. Progress goes to stderr, the result to stdout.
 #include <cstdio>
+#include <new>
 
 #include <nlohmann/json.hpp>
 
 #include "command.h"
 #include "config_options.h"
+#include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/base/version.h"
+#include "freight/plan/batch.h"
 #include "freight/plan/estimate.h"
 #include "freight/plan/preflight.h"
 #include "freight/run/plan.h"
@@ -26,12 +29,14 @@ struct Flags {
   bool json = false, progress = true;
   std::string fit = "refuse";
   double memory_limit = 0;  // GiB
+  bool choose_batch = false;
 };
 
 // All options, on top of what `c` holds.
 void declare(Options& o, train::Config& c, Flags& f) {
   o.positional("data", &c.data, "a named set (freight data list) or a directory", false);
   declare_config(o, c);
+  o.accept("--batch-size", "auto", &f.choose_batch, "auto: the largest that is good, tried with one real step");
   o.add("--json", &f.json, "print the result as one JSON line");
   o.add("--progress", &f.progress, "the progress line on stderr");
   o.group("Memory (docs/planner.md)");
@@ -43,8 +48,9 @@ void declare(Options& o, train::Config& c, Flags& f) {
   o.enable_config();
 }
 
-// A run that does not fit as it is, and does with other flags: thrown to start over.
-struct Misfit {
+// A run that is better made with other flags: thrown to start over.
+struct Restart {
+  std::string why;
   std::vector<std::string> flags;
 };
 
@@ -57,20 +63,22 @@ class Terminal : public train::Observer {
         progress_(flags.progress && !quiet ? Progress::Mode::automatic : Progress::Mode::off) {}
 
   void on_planned(const train::Planned& p) override {
+    plan::Rates rates;
+    const bool timed = p.step[0].plan->options().backend == "cpu" && plan::own_rates(rates);
+    if (flags_.choose_batch) choose_batch(p, timed ? &rates : nullptr);
     plan::Draft draft;
     if (flags_.fit == "off") {
       draft = plan::draft(p);
     } else {
-      plan::Fit fit = plan::check_fit(p, flags_.memory_limit * 1024 * 1024 * 1024);
-      if (!fit.fits && flags_.fit == "auto" && !fit.flags.empty()) throw Misfit{fit.flags};
+      plan::Fit fit = plan::check_fit(p, available());
+      if (!fit.fits && flags_.fit == "auto" && !fit.flags.empty() && fit.changes.empty()) {
+        throw Restart{"does not fit the memory as it is", fit.flags};
+      }
       if (!fit.fits) throw plan::refusal(fit);
       draft = std::move(fit.draft);
     }
     outcome_ = {.planned_bytes = static_cast<double>(draft.total())};
-    plan::Rates rates;
-    if (p.step[0].plan->options().backend == "cpu" && plan::own_rates(rates)) {
-      outcome_.planned_seconds = plan::step_seconds(draft, rates).middle();
-    }
+    if (timed) outcome_.planned_seconds = plan::step_seconds(draft, rates).middle();
     before_ = memory_use().resident;
   }
   std::vector<std::pair<std::string, double>> kept_figures(const train::Result& r) override {
@@ -159,6 +167,41 @@ class Terminal : public train::Observer {
   }
 
  private:
+  // Bytes that the run may take.
+  double available() const {
+    const double limit = flags_.memory_limit * 1024 * 1024 * 1024;
+    return limit > 0 ? limit : static_cast<double>(cpu_info().memory_available_bytes);
+  }
+  // Chooses from the plan, starts over with that, tries a step, and starts over for the run itself: what a trial drew
+  // and allocated is gone then.
+  void choose_batch(const train::Planned& p, const plan::Rates* rates) {
+    const int64_t size = p.inputs.shape[0];
+    if (tried_ == size) return;
+    if (chosen_ == 0) {
+      const plan::GoodBatch good = plan::good_batch(p, available(), rates);
+      chosen_ = good.size;
+      why_ = good.why;
+      if (chosen_ != size) throw Restart{cat("with more than ", chosen_, " ", why_), {"--batch-size", cat(chosen_)}};
+    }
+    const int64_t before = memory_use().resident;
+    double seconds = 0;
+    try {
+      seconds = plan::try_step(p);
+    } catch (const std::bad_alloc&) {
+      seconds = -1;
+    }
+    const auto took = static_cast<double>(memory_use().peak - before);
+    if (seconds < 0 || took > available()) {
+      if (size == 1) throw Error(ErrorKind::capacity, "train", "not even one sample fits the memory");
+      chosen_ = size / 2;
+      throw Restart{cat("a step of ", size, " took more memory than there is"), {"--batch-size", cat(chosen_)}};
+    }
+    tried_ = size;
+    throw Restart{cat("a step of ", size, " was tried: ", fixed(seconds * 1e3, 1), " ms"), {"--batch-size", cat(size)}};
+  }
+
+  int64_t chosen_ = 0, tried_ = 0;  // batch sizes
+  std::string why_;
   const Flags& flags_;
   bool quiet_;
   plan::Outcome outcome_;
@@ -234,18 +277,20 @@ train::Found look_for(const train::Config& probe, train::Config& fresh, F apply)
   return found;
 }
 
-// Trains; where the run does not fit and may be adapted, once more with the flags that make it fit.
+// Trains; where the run asks for other flags, once more with these.
 train::Result train_fitting(train::Config& config, Terminal& terminal, const Args& args,
                             std::optional<train::Found> found) {
-  try {
-    return train::train(config, terminal, args, std::move(found));
-  } catch (const Misfit& misfit) {
-    terminal.say(cat("note    does not fit the memory as it is: going on with ", join(misfit.flags, " ")));
-    Options o("train", "");
-    declare_config(o, config);
-    o.parse(misfit.flags);
+  for (;;) {
+    try {
+      return train::train(config, terminal, args, std::move(found));
+    } catch (const Restart& restart) {
+      terminal.say(cat("note    ", restart.why, ": going on with ", join(restart.flags, " ")));
+      Options o("train", "");
+      declare_config(o, config);
+      o.parse(restart.flags);
+      found.reset();
+    }
   }
-  return train::train(config, terminal, args);
 }
 
 }  // namespace
@@ -281,6 +326,9 @@ int train_command(const Args& args) {
   if (!probe.model.empty()) train::set_model(config, probe.model);
   const auto o = options(config, flags);
   if (o->parse(args) == Options::Outcome::done) return 0;
+  if (flags.choose_batch && !config.resume.empty()) {
+    fail(ErrorKind::usage, "--batch-size", "auto is for new runs: one that goes on keeps its batch");
+  }
   train::validate(config);
   if (o->dry_run()) {
     std::printf("%s\n", o->config_json().c_str());

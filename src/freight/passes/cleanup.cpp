@@ -44,7 +44,7 @@ Graph decompose(const Graph& graph, const Backend* backend) {
   return decompose_unless(graph, [&](const Graph& g, const Node& n) { return backend && backend->has_kernel(g, n); });
 }
 
-Graph decompose_unless(const Graph& graph, const std::function<bool(const Graph&, const Node&)>& keep) {
+Graph decompose_unless(Graph graph, const std::function<bool(const Graph&, const Node&)>& keep) {
   const auto stays = [&](const Node& n) { return info(n.op).kind != OpKind::composite || keep(graph, n); };
   if (std::all_of(graph.nodes.begin(), graph.nodes.end(), stays)) return graph;
   Rewriter r(graph);

@@ -84,6 +84,9 @@ Draft draft(const train::Planned& p) {
     d.flops += plan.total_cost().flops * static_cast<double>(run.times);
     d.moved += plan.total_cost().bytes * static_cast<double>(run.times);
     d.plan_steps += plan.steps().size();
+    for (const Node& n : plan.source().nodes) {
+      d.random = d.random || n.op == Op::dropout || n.op == Op::random_uniform || n.op == Op::random_normal;
+    }
     d.arena_bytes += plan.arena_bytes();
     add(Part::constants, constant_bytes(plan));
     ArenaUse use = arena_use(plan);
@@ -113,6 +116,7 @@ Subject subject_of(const train::Planned& p) {
   s.input = sample(p.inputs);
   s.target = sample(p.targets);
   s.data = p.config.data;
+  s.train_count = p.train_count;
   s.test_count = p.test_count;
   return s;
 }
@@ -140,6 +144,7 @@ Draft draft(const Subject& subject, const DraftOptions& options) {
                          .step = step.plans(x, y),
                          .evaluation = nullptr,
                          .evaluation_batch = train::kEvaluationBatch,
+                         .train_count = subject.train_count,
                          .test_count = subject.test_count};
   if (options.whole_run) {
     if (subject.test_count > 0) planned.evaluation_batch = std::min(planned.evaluation_batch, subject.test_count);
@@ -173,12 +178,17 @@ Formula formula(const std::vector<Draft>& all) {
   return f;
 }
 
+std::vector<Draft> drafts(const Subject& subject, const std::vector<DraftOptions>& options) {
+  std::vector<Draft> all(options.size());
+  in_parallel(options.size(), [&](size_t i) { all[i] = draft(subject, options[i]); });
+  return all;
+}
+
 std::vector<Draft> drafts(const Subject& subject, const DraftOptions& options) {
   DraftOptions other = options;
   other.batch = options.batch > 1 ? (options.batch + 1) / 2 : 2;
   other.parts = std::min(options.parts, other.batch);
-  std::vector<Draft> all(2);
-  in_parallel(2, [&](size_t i) { all[i] = draft(subject, i == 0 ? options : other); });
+  std::vector<Draft> all = drafts(subject, std::vector<DraftOptions>{options, other});
   if (all[0].plan_steps <= kFewSteps) {
     other.batch = options.batch > 1 ? 2 * options.batch : 4;
     other.parts = options.parts;

@@ -32,12 +32,23 @@ struct Timed {
   double total = 0, by[3] = {0, 0, 0};
   std::vector<double> steps;
 };
-Timed time_of(const std::vector<Work>& work, const Device& d, double matmul, double bandwidth, double launch) {
+// Arithmetic outside of products runs on the plain units; where their rate is unknown its bytes alone count.
+Speed speed(const Device& d, double matmul, double bandwidth, double launch) {
+  const auto products = [&](DType type) { return d.rate(type).first * 1e12 * matmul; };
+  return {.f32 = products(DType::f32),
+          .bf16 = products(DType::bf16),
+          .f16 = products(DType::f16),
+          .plain = d.peak("fp32") * 1e12 * 0.5,
+          .bytes = d.bandwidth_gb * 1e9 * bandwidth,
+          .launch = launch};
+}
+
+Timed time_of(const std::vector<Work>& work, const Speed& speed) {
   Timed t;
   t.steps.reserve(work.size());
   for (const Work& w : work) {
     Bound bound{};
-    const double s = seconds_of(w, d, matmul, bandwidth, launch, &bound);
+    const double s = seconds_of(w, speed, &bound);
     t.steps.push_back(s);
     t.total += s;
     t.by[static_cast<size_t>(bound)] += s;
@@ -119,16 +130,20 @@ Assumption assumption(const Device& d, DType compute) {
   return a;
 }
 
-double seconds_of(const Work& w, const Device& d, double matmul, double bandwidth, double launch, Bound* bound) {
-  const DType type = w.product() && is_floating(w.dtype) ? w.dtype : DType::f32;
-  // Arithmetic outside of products runs on the plain units; where their rate is unknown its bytes alone count.
-  const double plain = d.peak("fp32"), peak = w.product() ? d.rate(type).first : plain;
-  const double flops = peak > 0 ? w.flops / (peak * 1e12 * (w.product() ? matmul : 0.5)) : 0;
-  const double bytes = w.bytes / (d.bandwidth_gb * 1e9 * bandwidth);
+Speed best_speed(const Device& d, const Assumption& a) {
+  return speed(d, a.best_matmul, a.best_bandwidth, a.best_launch);
+}
+Speed usual_speed(const Device& d, const Assumption& a) {
+  return speed(d, a.usual_matmul, a.usual_bandwidth, a.usual_launch);
+}
+
+double seconds_of(const Work& w, const Speed& s, Bound* bound) {
+  const double rate = !w.product() ? s.plain : w.dtype == DType::bf16 ? s.bf16 : w.dtype == DType::f16 ? s.f16 : s.f32;
+  const double flops = rate > 0 ? w.flops / rate : 0, bytes = w.bytes / s.bytes;
   if (bound) {
-    *bound = launch > std::max(flops, bytes) ? Bound::launch : flops > bytes ? Bound::compute : Bound::memory;
+    *bound = s.launch > std::max(flops, bytes) ? Bound::launch : flops > bytes ? Bound::compute : Bound::memory;
   }
-  return std::max(flops, bytes) + launch;
+  return std::max(flops, bytes) + s.launch;
 }
 
 RunLength RunLength::of(const Subject& s, int64_t samples) {
@@ -180,17 +195,12 @@ struct Computed {
 
 Computed computed(const Draft& d, const Device& device, const Assumption& a, const Fleet& fleet, const Link& link) {
   Computed c;
-  const auto low = [&](const auto& work) {
-    return time_of(work, device, a.best_matmul, a.best_bandwidth, a.best_launch);
-  };
-  const auto high = [&](const auto& work) {
-    return time_of(work, device, a.usual_matmul, a.usual_bandwidth, a.usual_launch);
-  };
+  const Speed best_of = best_speed(device, a), usual_of = usual_speed(device, a);
   // Gradients are final in the last part of a batch, before the stage that applies them.
   const size_t last = d.stages.size() > 1 ? d.stages.size() - 2 : 0;
   for (size_t i = 0; i < d.stages.size(); ++i) {
     const Draft::Stage& s = d.stages[i];
-    const Timed best = low(s.work), usual = high(s.work);
+    const Timed best = time_of(s.work, best_of), usual = time_of(s.work, usual_of);
     c.step = {c.step.low + best.total * s.times, c.step.high + usual.total * s.times};
     for (size_t k = 0; k < 3; ++k) c.by[k] += usual.by[k] * s.times;
     if (fleet.devices == 1 || i != last) continue;
@@ -200,7 +210,7 @@ Computed computed(const Draft& d, const Device& device, const Assumption& a, con
   }
   c.step = {c.step.low + c.exposed.low, c.step.high + c.exposed.high};
   if (!d.evaluation.empty()) {
-    c.sample = Range{low(d.evaluation).total, high(d.evaluation).total} *
+    c.sample = Range{time_of(d.evaluation, best_of).total, time_of(d.evaluation, usual_of).total} *
                (1.0 / (static_cast<double>(d.evaluation_batch) * static_cast<double>(fleet.devices)));
   }
   return c;

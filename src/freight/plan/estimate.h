@@ -33,9 +33,16 @@ struct Assumption {
 };
 Assumption assumption(const Device& device, DType compute);
 
-// Seconds of one step of a plan on a device, with fractions as given.
-double seconds_of(const Work& work, const Device& device, double matmul, double bandwidth, double launch,
-                  Bound* bound = nullptr);
+// What a device reaches: FLOPs per second in products of each type and in all else, bytes per second, seconds per
+// kernel.
+struct Speed {
+  double f32 = 0, bf16 = 0, f16 = 0, plain = 0, bytes = 0, launch = 0;
+};
+Speed best_speed(const Device& device, const Assumption& assumption);
+Speed usual_speed(const Device& device, const Assumption& assumption);
+
+// Seconds of one step of a plan.
+double seconds_of(const Work& work, const Speed& speed, Bound* bound = nullptr);
 
 struct Estimate {
   std::string device;

@@ -14,13 +14,16 @@ struct Fit {
   double needed = 0, available = 0;  // bytes
   // What would fit, as changes of the configuration: the cheapest first tried; empty where nothing that is known helps.
   std::vector<std::string> flags;  // "--grad-accum", "4"
+  DraftOptions options;            // the same
   double needed_then = 0;
+  std::string changes;  // what of the results these flags change; empty where they stay, but for rounding
   Draft draft;
 };
 
-// `available`: bytes; 0: what the machine, or its control group, has free now. Means are tried in the order of their
-// cost: parts of the batch (same results in f32 but for statistics over a batch), recomputation (same results), both,
-// then a smaller batch.
+// Means are tried in the order of their cost, those that keep the results first: parts of the batch (but where
+// statistics are taken over a batch), recomputation, both; then what changes the results: parts, a smaller batch.
+Fit fit_within(Draft draft, const Subject& subject, double available);
+// `available`: bytes; 0: what the machine, or its control group, has free now.
 Fit check_fit(const train::Planned& planned, double available = 0);
 // Error(capacity): needed, free, the largest tensors by layer, and the command that would fit.
 Error refusal(const Fit& fit);

@@ -270,6 +270,7 @@ class Run {
                           .step = step_->plans(inputs, targets),
                           .evaluation = evaluator_->plan(x, y),
                           .evaluation_batch = batch,
+                          .train_count = task_->train_count(),
                           .test_count = task_->test_count()});
   }
   // Evaluation does not mix samples: its labels are classes.

@@ -59,7 +59,7 @@ struct Planned {
   Type inputs, targets;   // of a full batch
   std::vector<TrainStep::Run> step;
   std::shared_ptr<const Plan> evaluation;  // of a full batch
-  int64_t evaluation_batch, test_count;
+  int64_t evaluation_batch, train_count, test_count;
 };
 
 struct Result {
