@@ -51,9 +51,11 @@ GoodBatch good_batch(const train::Planned& p, double available, const Rates* rat
     return draft(subject, o);
   };
   const auto fits = [&](const Draft& d) { return static_cast<double>(d.total()) + kept <= kShare * available; };
-  const double steps = static_cast<double>(p.train_count) / static_cast<double>(kLeastSteps);
+  // Of a corpus tokens are counted, and windows are samples.
+  const int64_t samples = p.train_count / (p.model.language_model() ? std::max<int64_t>(p.inputs.shape[1], 1) : 1);
+  const double steps = static_cast<double>(samples) / static_cast<double>(kLeastSteps);
   GoodBatch good{power_below(steps), cat("an epoch would have fewer than ", kLeastSteps, " steps")};
-  const Draft small = at(1), larger = at(2);
+  const Draft small = at(2), larger = at(4);
   const auto hold = static_cast<double>(formula({small, larger}).largest(kShare * available - kept));
   if (hold < static_cast<double>(good.size)) good = {power_below(hold), kTooMuch};
   Draft d = at(good.size);

@@ -116,7 +116,6 @@ Subject subject_of(const train::Planned& p) {
   s.input = sample(p.inputs);
   s.target = sample(p.targets);
   s.data = p.config.data;
-  s.train_count = p.train_count;
   s.test_count = p.test_count;
   return s;
 }

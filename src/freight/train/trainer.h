@@ -58,8 +58,8 @@ struct Planned {
   const optim::EMA* ema;  // or null
   Type inputs, targets;   // of a full batch
   std::vector<TrainStep::Run> step;
-  std::shared_ptr<const Plan> evaluation;  // of a full batch
-  int64_t evaluation_batch, train_count, test_count;
+  std::shared_ptr<const Plan> evaluation;             // of a full batch
+  int64_t evaluation_batch, train_count, test_count;  // counts: of samples, or of a corpus's tokens
 };
 
 struct Result {
