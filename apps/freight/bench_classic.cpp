@@ -41,11 +41,11 @@ struct Flags {
     o.add("--threads", &threads, "numbers of CPU threads, rising (default: 1, 2, 4 and so on up to the cores)",
           {.value = "LIST"});
     o.add("--quick", &quick,
-          "one and all threads alone, a third of a second per net, trainings of one epoch, steps of 5 s at most");
+          "one and all threads alone, a third of a second per net, steps of 5 s and trainings of 200 steps at most");
     o.add("--seconds", &run.seconds, "time to measure each net for, after warm-up", {.min = 0.01, .max = 3600});
     o.add("--most-seconds", &run.most_seconds, "nets whose steps would take longer are left out", {.min = 0.01});
     o.add("-b,--batch-size", &run.batch, "instead of the study's (0: those)", {.min = 0});
-    o.add("--epochs", &run.epochs, "of the trainings (0: those of their recipes)", {.min = 0});
+    o.add("--most-steps", &run.most_steps, "of a training (0: those of its recipe)", {.min = 0});
     o.add("--data-dir", &run.data_dir, "where named sets are looked for first", {.value = "DIR"});
     o.add("--json", &json, "print JSON");
     o.add("--html", &html, "write a page", {.value = "FILE"});
@@ -162,8 +162,8 @@ class Classic {
                                           cat(o.most_seconds),
                                           "--batch-size",
                                           cat(o.batch),
-                                          "--epochs",
-                                          cat(o.epochs)};
+                                          "--most-steps",
+                                          cat(o.most_steps)};
     if (!o.data_dir.empty()) arguments.insert(arguments.end(), {"--data-dir", o.data_dir});
     if (quiet_) arguments.emplace_back("--quiet");
     const Json j = in_process_of(threads, arguments);
@@ -186,7 +186,7 @@ class Classic {
                              .train_seconds = t.value("train_seconds", 0.0),
                              .samples_per_second = t.value("samples_per_second", 0.0),
                              .top1 = t.value("top1", 0.0),
-                             .epochs = t.value("epochs", int64_t{0}),
+                             .steps = t.value("steps", int64_t{0}),
                              .skipped = t.value("skipped", "")});
     }
   }
@@ -213,7 +213,7 @@ int bench_classic_command(const Args& args) {
   if (o.parse(args) == Options::Outcome::done) return 0;
   if (f.quick) {
     if (!o.given("--seconds")) f.run.seconds = 0.3;
-    if (!o.given("--epochs")) f.run.epochs = 1;
+    if (!o.given("--most-steps")) f.run.most_steps = 200;
     if (!o.given("--most-seconds")) f.run.most_seconds = 5;
   }
   signals::install();

@@ -112,8 +112,8 @@ int bench_compare_command(const Args& args) {
   std::printf("%s: training step, %s, %s, one sample %s, %s parameters\n", c.model.c_str(), c.precision.c_str(),
               c.optimizer.c_str(), c.input.c_str(), with_commas(c.parameters).c_str());
   for (const bench::Curve& curve : c.curves) {
-    std::printf("%s%s: %s\n  dense peak %s\n  %s\n", curve.predicted ? "~ " : "", curve.name.c_str(),
-                curve.description.c_str(), curve.peak.c_str(), curve.assumed.c_str());
+    std::printf("%s%s: %s\n  dense peak %s: %s\n  %s\n", curve.predicted ? "~ " : "", curve.name.c_str(),
+                curve.description.c_str(), curve.peak.c_str(), curve.peak_source.c_str(), curve.assumed.c_str());
   }
   std::printf("\n");
   print(bench::figures_of(c));

@@ -77,7 +77,7 @@ TEST(BenchCompare, RefusesWhatItCannotCompare) {
       {{"--devices", "cpu", "--watts", "ref=5"}, 2, "not one of the devices"},
       {{"--devices", "cpu", "--peaks", "cpu=nan"}, 2, "--peaks"},
       {{"--devices", "cpu", "--optimizer", "sgdd"}, 2, "sgd"},
-      {{"--devices", "cpu", "--catalog", "/no/such/file"}, 1, "/no/such/file"},
+      {{"--devices", "cpu", "--catalog", "/no/such/file"}, 3, "/no/such/file"},
       {{"digits", "--devices", "cpu", "--input-shape", "1x28x28"}, 2, "--input-shape"},
   };
   for (const Row& row : rows) {

@@ -230,7 +230,7 @@ TEST(StudyPage, SetsMeasuredBesidePublished) {
              .train_seconds = 2,
              .samples_per_second = 20000,
              .top1 = 99.1,
-             .epochs = 1},
+             .steps = 1875},
             {.name = "text", .device = "cpu", .threads = 2, .skipped = "not here"}};
   const Listing steps = steps_of(s);
   EXPECT_EQ(steps.rows[1],

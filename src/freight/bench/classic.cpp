@@ -91,7 +91,8 @@ Study parse(const Json& j, const std::string& source) {
     const Published row{{}, e.text("device"), e.text("software"), e.text("source")};
     known_source(row.source, e);
     if (!p.contains("seconds") || !p["seconds"].is_object()) e.wrong("needs 'seconds' by net");
-    for (const auto& [net, unused] : p["seconds"].items()) {
+    for (const auto& item : p["seconds"].items()) {
+      const std::string& net = item.key();
       const bool known = std::any_of(s.nets.begin(), s.nets.end(), [&](const StudyNet& n) { return n.name == net; });
       if (!known) e.wrong(cat("names a net that is not there: '", net, "'"));
       Published one = row;
@@ -199,7 +200,7 @@ TrainingResult measure_training(const StudyTraining& training, const std::string
   c.data_dir = o.data_dir;
   c.backend = device;
   c.output_dir = scratch.path() + "/run";
-  if (o.epochs > 0) c.epochs = o.epochs;
+  c.max_steps = o.most_steps;
   struct Silent : train::Observer {
   } silent;
   try {
@@ -209,7 +210,7 @@ TrainingResult measure_training(const StudyTraining& training, const std::string
     r.train_seconds = done.train_seconds;
     r.samples_per_second = done.samples_per_second;
     r.top1 = done.test.top1.value_or(0);
-    r.epochs = done.epochs;
+    r.steps = done.steps;
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::capacity && e.kind() != ErrorKind::device) throw;
     r.skipped = e.what();

@@ -40,7 +40,7 @@ struct TrainingResult {
   int threads = 0;
   double seconds = 0;  // whole: reading data, planning, training, evaluation, storing
   double train_seconds = 0, samples_per_second = 0, top1 = 0;
-  int64_t epochs = 0;
+  int64_t steps = 0;
   std::string skipped = {};
 };
 
@@ -70,7 +70,7 @@ struct ClassicOptions {
   double seconds = 2;         // per step measurement, after warming up
   double most_seconds = 60;   // of one step, by its FLOPs and the rate of a large product: slower ones are left out
   int64_t batch = 0;          // instead of the study's; 0: that
-  int64_t epochs = 0;         // of the trainings, instead of their recipes'; 0: those
+  int64_t most_steps = 0;     // of a training; 0: those of its recipe
   std::string data_dir = {};  // where named data sets are looked for first
 };
 

@@ -78,7 +78,7 @@ std::string scaling(const Study& s) {
     }
     if (line.points.size() > 1) plot.series.push_back(std::move(line));
   }
-  return plot.series.empty() ? std::string() : cat("<div class=\"charts\">", report::chart(plot), "</div>");
+  return plot.series.empty() ? std::string() : cat("<div class=\"single\">", report::chart(plot), "</div>");
 }
 
 }  // namespace
@@ -114,7 +114,7 @@ Listing steps_of(const Study& s) {
 
 Listing trainings_of(const Study& s) {
   Listing out;
-  out.header = {"training", "data", "device", "epochs", "top-1, %", "s in all", "s training", "samples/s"};
+  out.header = {"training", "data", "device", "steps", "top-1, %", "s in all", "s training", "samples/s"};
   out.words = {0, 1, 2};
   for (const TrainingResult& r : s.runs) {
     const StudyTraining& t = training_of(s, r.name);
@@ -123,7 +123,7 @@ Listing trainings_of(const Study& s) {
       out.rows.push_back({cat(t.title, "  ", device, ": left out, ", r.skipped)});
       continue;
     }
-    out.rows.push_back({t.title, t.data, device, cat(r.epochs), fixed(r.top1, 2), number(r.seconds),
+    out.rows.push_back({t.title, t.data, device, with_commas(r.steps), fixed(r.top1, 2), number(r.seconds),
                         number(r.train_seconds), number(r.samples_per_second)});
   }
   return out;
@@ -173,7 +173,7 @@ std::string to_json(const Study& s) {
       t["train_seconds"] = r.train_seconds;
       t["samples_per_second"] = r.samples_per_second;
       t["top1"] = r.top1;
-      t["epochs"] = r.epochs;
+      t["steps"] = r.steps;
     } else {
       t["skipped"] = r.skipped;
     }

@@ -81,6 +81,10 @@ double utilisation(const Curve& curve, const BatchPoint& p) {
   return p.known() && curve.peak_flops > 0 ? p.flops / p.seconds / curve.peak_flops : 0;
 }
 
+std::string layer_of(const plan::Work& work) {
+  return work.path.empty() || work.path == "optimizer" ? "(loss and updates)" : work.path;
+}
+
 std::vector<LayerRow> layers_of(const Comparison& c) {
   std::vector<LayerRow> rows;
   std::map<std::string, size_t> number_of;
@@ -90,7 +94,7 @@ std::vector<LayerRow> layers_of(const Comparison& c) {
   std::vector<std::vector<ByBound>> bounds;
   for (size_t device = 0; device < c.curves.size(); ++device) {
     for (const Piece& p : c.curves[device].pieces) {
-      const std::string path = p.work.path.empty() ? "(loss and updates)" : p.work.path;
+      const std::string path = layer_of(p.work);
       const auto [it, fresh] = number_of.try_emplace(path, rows.size());
       if (fresh) {
         rows.push_back({path, std::vector<LayerRow::On>(c.curves.size())});

@@ -37,7 +37,7 @@ struct Curve {
   bool predicted = false;
   std::string assumed;                                     // where roofs and times come from
   double peak_flops = 0;                                   // dense, per second: what utilisation is a share of
-  std::string peak;                                        // the same in words, with its source
+  std::string peak, peak_source = {};                      // the same in words
   double roof_flops = 0, roof_bytes = 0, launch = 0;       // per second; seconds per kernel
   double usd_per_hour = 0, watts_low = 0, watts_high = 0;  // 0: not known
   std::string price, power;                                // their sources
@@ -77,6 +77,8 @@ std::optional<EpochCost> epoch_cost(const Curve& curve, const BatchPoint& point,
 // FLOPs per second as a share of the dense peak.
 double utilisation(const Curve& curve, const BatchPoint& point);
 
+// The module that a step belongs to, "(loss and updates)" outside of all.
+std::string layer_of(const plan::Work& work);
 // A layer on all devices.
 struct LayerRow {
   std::string path;

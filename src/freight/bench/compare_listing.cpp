@@ -126,6 +126,7 @@ std::string to_json(const Comparison& c) {
         {"assumed", curve.assumed},
         {"dense_peak_flops", curve.peak_flops},
         {"dense_peak", curve.peak},
+        {"dense_peak_source", curve.peak_source},
         {"roof_flops", curve.roof_flops},
         {"roof_bytes_per_second", curve.roof_bytes},
         {"launch_seconds", curve.launch},
@@ -198,7 +199,7 @@ std::string chrome_trace(const Comparison& c) {
     for (const Piece& p : curve.pieces) {
       if (p.seconds <= 0) continue;
       events.push_back(
-          {{"name", cat(p.work.path.empty() ? "loss, updates" : p.work.path, " ", p.work.kind)},
+          {{"name", cat(layer_of(p.work), " ", p.work.kind)},
            {"cat", p.work.backward ? "backward" : "forward"},
            {"ph", "X"},
            {"pid", i},

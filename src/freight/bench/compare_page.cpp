@@ -17,6 +17,8 @@ using report::Plot;
 using report::Series;
 using report::Stroke;
 
+constexpr size_t kLabel = 16;  // characters of a name at a line's end
+
 Stroke stroke_of(const Curve& c) { return c.predicted ? Stroke::dashed : Stroke::solid; }
 
 // A line per device: `value` of each point, none where it is 0.
@@ -25,7 +27,9 @@ std::string over_batches(const Comparison& c, Plot plot, F value) {
   plot.x_label = "batch size";
   plot.x_scale = Plot::Scale::logarithmic;
   for (size_t i = 0; i < c.curves.size(); ++i) {
-    Series s{.label = c.curves[i].name, .colour = static_cast<int>(i), .stroke = stroke_of(c.curves[i])};
+    Series s{.label = report::shortened(c.curves[i].name, kLabel),
+             .colour = static_cast<int>(i),
+             .stroke = stroke_of(c.curves[i])};
     for (const BatchPoint& p : c.curves[i].points) {
       const double v = p.known() ? value(c.curves[i], p) : 0;
       if (v > 0) s.points.push_back({static_cast<double>(p.batch), v});
@@ -101,7 +105,10 @@ std::string roofline(const Comparison& c) {
     if (curve.pieces.empty() || curve.roof_bytes <= 0) continue;
     const double ridge = curve.roof_flops / curve.roof_bytes, top = curve.roof_flops * 1e-9;
     const auto at = [&](double x) { return report::Point{x, std::min(top, x * curve.roof_bytes * 1e-9)}; };
-    Series roof{.label = curve.name, .colour = static_cast<int>(i), .stroke = stroke_of(curve)};
+    Series roof{.label = report::shortened(curve.name, kLabel),
+                .colour = static_cast<int>(i),
+                .stroke = stroke_of(curve),
+                .value_at_end = false};
     roof.points = {at(low)};
     if (ridge > low && ridge < high) roof.points.push_back(at(ridge));
     roof.points.push_back(at(high));
@@ -110,7 +117,7 @@ std::string roofline(const Comparison& c) {
   }
   if (plot.series.empty()) return {};
   return cat(
-      "<section><h2>Roofline</h2>", legend(c), "<div class=\"charts\">", report::chart(plot),
+      "<section><h2>Roofline</h2>", legend(c), "<div class=\"single\">", report::chart(plot),
       "</div><p class=\"muted\">Lines: what a device reaches at best, by memory on the slope and by arithmetic on "
       "the level part. Marks: layers, forward, backward and update together. A mark far under its roof waits for "
       "something else, the launch of kernels for instance; one above it works in cache.</p></section>");
@@ -126,8 +133,8 @@ std::string timeline(const Comparison& c) {
     for (const Piece& p : curve.pieces) {
       constexpr report::Filling kFillings[] = {report::Filling::dense, report::Filling::hatched,
                                                report::Filling::empty};
-      lane.bars.push_back({cat(p.work.path.empty() ? "loss, updates" : p.work.path, p.work.backward ? " \u2190" : ""),
-                           p.seconds, kFillings[static_cast<size_t>(p.bound)]});
+      lane.bars.push_back({cat(layer_of(p.work), p.work.backward ? " \u2190" : ""), p.seconds,
+                           kFillings[static_cast<size_t>(p.bound)]});
     }
     lanes.push_back(std::move(lane));
   }
@@ -154,7 +161,7 @@ std::string devices(const Comparison& c) {
              {"latency", one ? cat(milliseconds(one->seconds), " ms at batch 1") : ""},
              {"throughput", best ? cat(number(best->samples_per_second()), " ", c.unit, "/s at batch ", best->batch)
                                  : "none: no batch size could be run"},
-             {"dense peak", escaped(curve.peak)},
+             {"dense peak", cat(escaped(curve.peak), ": ", escaped(curve.peak_source))},
              {"used of it", best ? percent_of(utilisation(curve, *best)) : ""},
              {"price", escaped(curve.price)},
              {"power", escaped(curve.power)},

@@ -56,7 +56,8 @@ class Measurement {
     c.launch = plain.launch;
     const double peak = given(options_.peaks, device);
     c.peak_flops = peak > 0 ? peak * 1e12 : roofs.flops;
-    c.peak = cat(teraflops(c.peak_flops), peak > 0 ? " dense (as given)" : " (the best matrix product measured on it)");
+    c.peak = teraflops(c.peak_flops) + (peak > 0 ? " dense" : "");
+    c.peak_source = peak > 0 ? "as given" : "the best matrix product measured on it";
     c.assumed = cat("measured: products ", teraflops(c.roof_flops), ", memory ", fixed(c.roof_bytes * 1e-9, 1),
                     " GB/s, ", fixed(c.launch * 1e6, 2), " us for a kernel that does nothing",
                     compute.note.empty() ? "" : "; ", compute.note);
@@ -137,7 +138,8 @@ Curve predicted(const plan::Device& d, const plan::Catalog& catalog, const Compa
   const DType compute = drafts[0].options.compute;
   const plan::Assumption a = plan::assumption(d, compute);
   c.peak_flops = d.rate(compute).first * 1e12;
-  c.peak = cat(a.peak, " (", d.source, ", ", d.date, ")");
+  c.peak = a.peak;
+  c.peak_source = cat(d.source, ", ", d.date);
   c.roof_flops = c.peak_flops * a.best_matmul;
   c.roof_bytes = d.bandwidth_gb * 1e9 * a.best_bandwidth;
   c.launch = a.best_launch;

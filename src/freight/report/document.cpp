@@ -36,6 +36,7 @@ ul{margin:.3rem 0;padding-left:1.2rem}li{margin:.25rem 0;overflow-wrap:anywhere}
 dl{margin:0}dl>div{display:grid;grid-template-columns:8.5rem 1fr;gap:8px;padding:1px 0}
 dt{color:var(--muted)}dd{margin:0;min-width:0}
 .charts{display:grid;gap:18px 26px;grid-template-columns:repeat(auto-fit,minmax(min(100%,350px),1fr));margin-bottom:1rem}
+.single{max-width:680px}
 .pair{display:grid;gap:0 40px;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr))}.pair>*{min-width:0}
 figure{margin:0;min-width:0}.chart figcaption{font-weight:600}
 .scroll{overflow-x:auto;max-width:100%}

@@ -12,8 +12,8 @@ namespace freight::report {
 
 namespace {
 
-constexpr double kWidth = 440, kRow = 18, kAxis = 40, kLabel = 196, kValue = 52;
-constexpr size_t kCharacters = 30;  // of a label
+constexpr double kWidth = 440, kRow = 18, kAxis = 40, kLabel = 226, kValue = 52;
+constexpr size_t kCharacters = 40;  // of a label
 
 }  // namespace
 
@@ -58,7 +58,7 @@ std::string to_svg(const std::vector<Dot>& dots, const std::string& title, const
     out += d.hollow ? cat("<rect x=\"", fixed(x(d.value) - 3.5, 1), "\" y=\"", fixed(y - 7.5, 1),
                           "\" width=\"7\" height=\"7\"/>")
                     : cat("<circle cx=\"", fixed(x(d.value), 1), "\" cy=\"", fixed(y - 4, 1), "\" r=\"4.5\"/>");
-    out += cat("</g><text x=\"0\" y=\"", fixed(y, 1), "\"><title>", escaped(d.label), "</title>",
+    out += cat("</g><text class=\"label\" x=\"0\" y=\"", fixed(y, 1), "\"><title>", escaped(d.label), "</title>",
                escaped(d.label.size() > kCharacters ? shortened(d.label, kCharacters - 2) : d.label),
                "</text><text x=\"", fixed(x(d.value) + 8, 1), "\" y=\"", fixed(y, 1), "\">", shown, "</text>");
   }

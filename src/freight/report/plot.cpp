@@ -13,9 +13,9 @@ namespace freight::report {
 namespace {
 
 constexpr double kWidth = 440, kHeight = 270, kTop = 30, kBottom = 38, kLine = 14;
-constexpr double kCharacter = 6.8, kBold = 7.6;  // widths of one, in the wider of the usual fonts
-constexpr size_t kBuckets = 400;                 // parts of a line that is decimated
-constexpr size_t kMarks = 40;                    // lines of so many points show each one
+constexpr double kCharacter = 6.8, kBold = 8;  // widths of one, in the wider of the usual fonts
+constexpr size_t kBuckets = 400;               // parts of a line that is decimated
+constexpr size_t kMarks = 40;                  // lines of so many points show each one
 
 std::string at(double v) {  // a coordinate
   std::string text = fixed(v, 1);
@@ -117,7 +117,8 @@ std::string classes(const Series& s) {
 // The name of a line with its last value; empty for one that has no name or is not seen.
 std::string end_label(const Series& s, const Axis& y) {
   const auto last = std::find_if(s.points.rbegin(), s.points.rend(), [&](const Point& p) { return y.shows(p.y); });
-  return s.label.empty() || last == s.points.rend() ? std::string() : cat(s.label, " ", figure(last->y));
+  if (s.label.empty() || last == s.points.rend()) return {};
+  return s.value_at_end ? cat(s.label, " ", figure(last->y)) : s.label;
 }
 
 // One line with its marks, and where it ends.
@@ -324,6 +325,7 @@ std::string to_svg(const Plot& plot) {
 const char* plot_style() {
   return R"(svg.plot{display:block;width:100%;height:auto;font-size:12px}
 svg.plot text{fill:var(--ink)}
+svg.plot .label{font-size:11px}
 svg.plot .tick,svg.plot .name{fill:var(--muted)}
 svg.plot .tick.x,svg.plot .name.x{text-anchor:middle}
 svg.plot .tick.y{text-anchor:end}

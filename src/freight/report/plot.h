@@ -21,6 +21,7 @@ struct Series {
   std::vector<Point> points = {};  // x rises and is finite, and is above 0 on a log scale
   int colour = 0;                  // from 0; beyond kColours they repeat
   Stroke stroke = Stroke::solid;
+  bool value_at_end = true;  // behind the label: that of the last point
 };
 
 struct Plot {

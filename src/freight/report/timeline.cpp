@@ -34,7 +34,7 @@ std::vector<Bar> visible(const std::vector<Bar>& bars, double least) {
   }
   int gathered = 0;  // bars in out.back()
   for (const Bar& b : joined) {
-    if (gathered > 0 && out.back().seconds < least) {
+    if (gathered > 0 && out.back().seconds < least && b.seconds < least) {
       Bar& last = out.back();
       if (b.seconds > last.seconds) last.filling = b.filling;
       last.seconds += b.seconds;
@@ -65,7 +65,7 @@ std::string drawn(const Lane& lane, double top) {
                b.filling == Filling::hatched ? cat(" fill=\"url(#hatch-", lane.colour % kColours, ")\"") : "",
                "><title>", escaped(b.label), ", ", milliseconds(b.seconds), "</title></rect>");
     const auto room = static_cast<size_t>(std::max(0.0, (width - 6) / kCharacter));
-    if (room >= 4) {
+    if (room >= 8 || b.label.size() <= room) {
       const std::string text = b.label.size() <= room ? b.label : shortened(b.label, room - 3);
       out += cat("<text class=\"bar\" x=\"", fixed(x + width / 2, 1), "\" y=\"", fixed(y + 19, 1), "\">", escaped(text),
                  "</text>");
