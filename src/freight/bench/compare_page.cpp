@@ -21,9 +21,9 @@ constexpr size_t kLabel = 16;  // characters of a name at a line's end
 
 Stroke stroke_of(const Curve& c) { return c.predicted ? Stroke::dashed : Stroke::solid; }
 
-// A line per device: `value` of each point, none where it is 0.
+// A line per device: `value` of each point, none where it is 0. Nothing for fewer than `least` lines.
 template <class F>
-std::string over_batches(const Comparison& c, Plot plot, F value) {
+std::string over_batches(const Comparison& c, size_t least, Plot plot, F value) {
   plot.x_label = "batch size";
   plot.x_scale = Plot::Scale::logarithmic;
   for (size_t i = 0; i < c.curves.size(); ++i) {
@@ -36,7 +36,7 @@ std::string over_batches(const Comparison& c, Plot plot, F value) {
     }
     if (!s.points.empty()) plot.series.push_back(std::move(s));
   }
-  return plot.series.empty() ? std::string() : report::chart(plot);
+  return plot.series.size() < least ? std::string() : report::chart(plot);
 }
 
 std::string legend(const Comparison& c) {
@@ -57,20 +57,20 @@ std::string curves(const Comparison& c) {
     };
   };
   std::string out = legend(c) + "<div class=\"charts\">";
-  out +=
-      over_batches(c, {.title = "Throughput", .y_label = cat(c.unit, " per second"), .scale = Plot::Scale::logarithmic},
-                   [](const Curve&, const BatchPoint& p) { return p.samples_per_second(); });
-  out += over_batches(c, {.title = "Time of a step", .y_label = "milliseconds", .scale = Plot::Scale::logarithmic},
+  out += over_batches(c, 1,
+                      {.title = "Throughput", .y_label = cat(c.unit, " per second"), .scale = Plot::Scale::logarithmic},
+                      [](const Curve&, const BatchPoint& p) { return p.samples_per_second(); });
+  out += over_batches(c, 1, {.title = "Time of a step", .y_label = "milliseconds", .scale = Plot::Scale::logarithmic},
                       [](const Curve&, const BatchPoint& p) { return p.seconds * 1e3; });
   out += over_batches(
-      c, {.title = cat("Times as fast as ", base, ", batches on the device"), .y_label = "times", .from_zero = true},
+      c, 2, {.title = cat("Times as fast as ", base, ", batches on the device"), .y_label = "times", .from_zero = true},
       fast(false));
   out += over_batches(
-      c,
+      c, 2,
       {.title = cat("Times as fast as ", base, ", batches moved from the host"), .y_label = "times", .from_zero = true},
       fast(true));
   out += over_batches(
-      c,
+      c, 1,
       {.title = "Share of the dense peak", .y_label = "%", .scale = Plot::Scale::linear, .from_zero = true, .reach = 1},
       [](const Curve& curve, const BatchPoint& p) { return 100 * utilisation(curve, p); });
   return out + "</div>";

@@ -12,6 +12,8 @@ namespace freight::report {
 
 namespace {
 
+constexpr size_t kUnbroken = 40;  // characters of a cell that stays on one line
+
 const char* page_style() {
   return R"(:root{color-scheme:light dark;--paper:#fff;--ink:#1b1f24;--muted:#5c6570;--rule:#dfe3e8;--card:#f6f7f9;
 --good:#1a7f37;--bad:#c62828;--open:#8a5a00;--hit:31 111 178;--miss:200 60 40;
@@ -43,7 +45,7 @@ figure{margin:0;min-width:0}.chart figcaption{font-weight:600}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{padding:3px 10px 3px 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--rule)}
 th{font-weight:600}thead th{color:var(--muted);font-weight:500;overflow-wrap:normal}
-.number{text-align:right}td.number,th[scope=row]{white-space:nowrap}
+.number{text-align:right}td.number,td.whole,th[scope=row]{white-space:nowrap}
 .config td,.config th[scope=row],.classes th[scope=row]{white-space:normal}
 .differs>*{background:rgb(var(--hit)/.14)}
 .confusion{font-size:.8rem}
@@ -123,7 +125,8 @@ std::string data_table(const std::vector<Column>& columns, const std::vector<std
     }
     out += "<tr>";
     for (size_t i = 0; i < row.size() && i < columns.size(); ++i) {
-      const char* number = columns[i].number ? " class=\"number\"" : "";
+      const bool whole = i > 0 && row[i].size() <= kUnbroken;
+      const char* number = columns[i].number ? " class=\"number\"" : whole ? " class=\"whole\"" : "";
       out += i == 0 ? cat("<th scope=\"row\"", number, ">", escaped(row[i]), "</th>")
                     : cat("<td", number, ">", escaped(row[i]), "</td>");
     }

@@ -13,6 +13,7 @@ namespace freight::report {
 namespace {
 
 constexpr double kWidth = 440, kRow = 18, kAxis = 40, kLabel = 226, kValue = 52;
+constexpr double kTickRoom = 38;
 constexpr size_t kCharacters = 40;  // of a label
 
 }  // namespace
@@ -36,13 +37,11 @@ std::string to_svg(const std::vector<Dot>& dots, const std::string& title, const
   const double bottom = static_cast<double>(rows) * kRow + 4;
   std::string out = cat("<svg class=\"plot\" viewBox=\"0 0 ", fixed(kWidth, 0), " ", fixed(bottom + kAxis, 0),
                         "\" role=\"img\" aria-label=\"", escaped(title), "\"><title>", escaped(title), "</title>");
-  std::vector<double> marks = log_ticks(low, high);
-  while (marks.size() > 5) {  // every other one
-    std::vector<double> fewer;
-    for (size_t i = 0; i < marks.size(); i += 2) fewer.push_back(marks[i]);
-    marks = fewer;
-  }
+  const std::vector<double> marks = log_ticks(low, high);
+  double last = 0;
   for (const double v : marks) {
+    if (x(v) < last + kTickRoom) continue;
+    last = x(v);
     out += cat("<path class=\"grid\" d=\"M", fixed(x(v), 1), " 0V", fixed(bottom, 1), "\"/><text class=\"tick x\" x=\"",
                fixed(x(v), 1), "\" y=\"", fixed(bottom + 14, 1), "\">", tick_text(v, v), "</text>");
   }
