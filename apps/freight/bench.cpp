@@ -13,7 +13,7 @@
 namespace freight::app {
 namespace {
 
-int time_command(const Args& args, const std::string& name, const std::string& summary, bool training) {
+int time_command(const Args& args, const std::string& name, const std::string& summary, bench::Pass pass) {
   ModelSource source;
   bool json = false;
   double seconds = 3;
@@ -22,7 +22,7 @@ int time_command(const Args& args, const std::string& name, const std::string& s
   o.add("--seconds", &seconds, "time to measure for, after warm-up", {.min = 0.01});
   o.add("--json", &json, "print JSON");
   if (o.parse(args) == Options::Outcome::done) return 0;
-  const bench::Workload w = source.workload(training);
+  const bench::Workload w = source.workload(pass);
   const bench::Timed t = bench::time_steps(w, seconds, bench::Batches::resident);
   const int64_t peak = memory_use().peak;
   const double rate = static_cast<double>(source.batch_size) / t.median, flops = w.plan().total_cost().flops;
@@ -51,10 +51,11 @@ int time_command(const Args& args, const std::string& name, const std::string& s
 }
 
 int step_command(const Args& args) {
-  return time_command(args, "step", "Times whole training steps on a resident batch.", true);
+  return time_command(args, "step", "Times whole training steps on a resident batch.", bench::Pass::training);
 }
 int infer_command(const Args& args) {
-  return time_command(args, "infer", "Times forward passes with frozen weights on a resident batch.", false);
+  return time_command(args, "infer", "Times forward passes with frozen weights on a resident batch.",
+                      bench::Pass::inference);
 }
 
 }  // namespace

@@ -42,12 +42,12 @@ models::Options ModelSize::options() const {
 
 models::Model ModelSource::load() const { return load_model(model, size.options()); }
 
-bench::Workload ModelSource::workload(bool training) const {
+bench::Workload ModelSource::workload(bench::Pass pass) const {
   const train::ComputeType compute = train::compute_type(precision, backend);
   if (!compute.note.empty()) std::fprintf(stderr, "note    %s\n", compute.note.c_str());
   return {load(),
           {.batch = batch_size,
-           .training = training,
+           .pass = pass,
            .optimizer = optimizer,
            .compile = {.backend = backend == "auto" ? std::string() : backend,
                        .deterministic = deterministic,

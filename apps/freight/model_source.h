@@ -33,7 +33,7 @@ struct ModelSource {
   void declare(Options& o);
   models::Model load() const;
   // The training step, or inference, compiled. Says on stderr where the device lacks the precision.
-  bench::Workload workload(bool training) const;
+  bench::Workload workload(bench::Pass pass) const;
 };
 
 }  // namespace freight::app

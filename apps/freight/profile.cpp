@@ -29,7 +29,7 @@ int profile_command(const Args& args) {
   o.add("--plan", &text, "print the plan's text form (layouts and addresses) and stop");
   o.add("--json", &json, "print JSON");
   if (o.parse(args) == Options::Outcome::done) return 0;
-  const bench::Workload w = source.workload(!inference);
+  const bench::Workload w = source.workload(inference ? bench::Pass::inference : bench::Pass::training);
   if (text) {
     std::fputs(print(w.plan()).c_str(), stdout);
     return 0;

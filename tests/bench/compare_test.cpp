@@ -36,9 +36,12 @@ Curve curve(const std::string& name, const std::vector<std::array<double, 3>>& p
   return c;
 }
 
-Piece piece(const std::string& path, double seconds, plan::Bound bound, bool backward = false) {
-  plan::Work w{.kind = "matmul", .path = path, .flops = 2e6, .bytes = 1e6, .backward = backward};
-  return {w, seconds, bound};
+Piece piece(const std::string& path, double seconds, plan::Bound bound) {
+  return {{.kind = "matmul", .path = path, .flops = 2e6, .bytes = 1e6}, seconds, bound};
+}
+Piece backward(Piece p) {
+  p.work.backward = true;
+  return p;
 }
 
 // A device that is slower for one sample and faster for many, a prediction, and one with a gap.
@@ -58,9 +61,9 @@ Comparison comparison() {
   c.curves[2].watts_high = 100;
   c.curves[2].power = "60 to 100 % of 100 W";
   c.curves[1].points.push_back({.batch = 64, .skipped = "needs 3 GiB, free are 2 GiB"});
-  c.curves[0].pieces = {piece("fc1", 0.002, plan::Bound::compute), piece("fc1", 0.001, plan::Bound::memory, true),
-                        piece("", 0.001, plan::Bound::launch, true)};
-  c.curves[1].pieces = {piece("fc1", 0.0005, plan::Bound::memory), piece("fc1", 0.0015, plan::Bound::memory, true)};
+  c.curves[0].pieces = {piece("fc1", 0.002, plan::Bound::compute), backward(piece("fc1", 0.001, plan::Bound::memory)),
+                        backward(piece("", 0.001, plan::Bound::launch))};
+  c.curves[1].pieces = {piece("fc1", 0.0005, plan::Bound::memory), backward(piece("fc1", 0.0015, plan::Bound::memory))};
   c.curves[2].pieces = {piece("fc1", 0.0001, plan::Bound::launch)};
   return c;
 }
@@ -77,8 +80,8 @@ TEST(Crossover, LiesBetweenTheLastSlowerAndTheFirstFasterBatch) {
 
 TEST(Crossover, WithMovedBatchesMayNeverCome) {
   const Comparison c = comparison();
-  EXPECT_EQ(crossover(c.curves[0], c.curves[1], true)->kind, Crossover::Kind::never);
-  EXPECT_FALSE(crossover(c.curves[0], c.curves[2], true));  // not known
+  EXPECT_EQ(crossover(c.curves[0], c.curves[1], Batches::moved)->kind, Crossover::Kind::never);
+  EXPECT_FALSE(crossover(c.curves[0], c.curves[2], Batches::moved));  // not known
   const auto always = crossover(c.curves[0], c.curves[2]);
   EXPECT_EQ(always->kind, Crossover::Kind::always);
   EXPECT_EQ(always->first, 1);
@@ -98,9 +101,9 @@ TEST(Crossover, IsWhereTheDeviceStaysFaster) {
 TEST(SpeedUp, IsTheRatioOfTimesOfEqualBatches) {
   const Comparison c = comparison();
   EXPECT_DOUBLE_EQ(*speed_up(c.curves[0], c.curves[1], 16), 4);
-  EXPECT_DOUBLE_EQ(*speed_up(c.curves[0], c.curves[1], 16, true), 0.5);
+  EXPECT_DOUBLE_EQ(*speed_up(c.curves[0], c.curves[1], 16, Batches::moved), 0.5);
   EXPECT_FALSE(speed_up(c.curves[0], c.curves[1], 64));
-  EXPECT_FALSE(speed_up(c.curves[0], c.curves[2], 4, true));
+  EXPECT_FALSE(speed_up(c.curves[0], c.curves[2], 4, Batches::moved));
 }
 
 TEST(EpochCost, CountsWholeBatchesAtTheMovedTime) {

@@ -94,7 +94,7 @@ TEST(Compare, AnOpenClDeviceIsMeasuredWithAndWithoutTransfers) {
     EXPECT_GT(p.seconds, 0) << p.skipped;
     EXPECT_GT(p.moved_seconds, 0);
   }
-  EXPECT_TRUE(crossover(c.curves[0], c.curves[1], true));
+  EXPECT_TRUE(crossover(c.curves[0], c.curves[1], Batches::moved));
 }
 
 TEST(Compare, ASingleBatchSizeCanBePredictedToo) {

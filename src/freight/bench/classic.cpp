@@ -32,8 +32,8 @@ class Entry {
   Entry(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
     if (!json.is_object()) wrong("is not an object");
   }
-  std::string text(const char* key, bool required = true) const {
-    if (!json_.contains(key) && !required) return {};
+  std::string optional_text(const char* key) const { return json_.contains(key) ? text(key) : std::string(); }
+  std::string text(const char* key) const {
     if (!json_.contains(key) || !json_[key].is_string()) wrong(cat("needs a text '", key, "'"));
     return json_[key].get<std::string>();
   }
@@ -54,10 +54,10 @@ StudyNet net_of(const Json& j, const Entry& e) {
   StudyNet n{.name = e.text("name"),
              .title = e.text("title"),
              .what = e.text("what"),
-             .assumed = e.text("assumed", false),
+             .assumed = e.optional_text("assumed"),
              .source = e.text("source"),
              .spec = j.contains("spec") ? j["spec"].dump() : std::string(),
-             .model = e.text("model", false),
+             .model = e.optional_text("model"),
              .batch = static_cast<int64_t>(e.above_zero("batch")),
              .parameters = static_cast<int64_t>(e.above_zero("parameters"))};
   if (n.spec.empty() == n.model.empty()) e.wrong("needs either 'spec' or 'model'");

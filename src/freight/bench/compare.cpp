@@ -11,16 +11,15 @@ namespace freight::bench {
 
 namespace {
 
-double seconds_at(const BatchPoint& p, bool moved) { return moved ? p.moved_seconds : p.seconds; }
+double seconds_at(const BatchPoint& p, Batches batches) {
+  return batches == Batches::moved ? p.moved_seconds : p.seconds;
+}
 
 std::string percent(double share) { return fixed(100 * share, 0) + " %"; }
 
 }  // namespace
 
-double BatchPoint::samples_per_second(bool moved) const {
-  const double s = seconds_at(*this, moved);
-  return s > 0 ? static_cast<double>(batch) / s : 0;
-}
+double BatchPoint::samples_per_second() const { return known() ? static_cast<double>(batch) / seconds : 0; }
 
 const BatchPoint* Curve::at(int64_t batch) const {
   for (const BatchPoint& p : points) {
@@ -37,16 +36,16 @@ const BatchPoint* Curve::fastest() const {
   return best;
 }
 
-std::optional<double> speed_up(const Curve& base, const Curve& other, int64_t batch, bool moved) {
+std::optional<double> speed_up(const Curve& base, const Curve& other, int64_t batch, Batches batches) {
   const BatchPoint *a = base.at(batch), *b = other.at(batch);
-  if (!a || !b || seconds_at(*a, moved) <= 0 || seconds_at(*b, moved) <= 0) return {};
-  return seconds_at(*a, moved) / seconds_at(*b, moved);
+  if (!a || !b || seconds_at(*a, batches) <= 0 || seconds_at(*b, batches) <= 0) return {};
+  return seconds_at(*a, batches) / seconds_at(*b, batches);
 }
 
-std::optional<Crossover> crossover(const Curve& base, const Curve& other, bool moved) {
+std::optional<Crossover> crossover(const Curve& base, const Curve& other, Batches batches) {
   std::vector<std::pair<int64_t, double>> ratios;  // batch, how many times as fast
   for (const BatchPoint& p : base.points) {
-    if (const auto r = speed_up(base, other, p.batch, moved)) ratios.emplace_back(p.batch, *r);
+    if (const auto r = speed_up(base, other, p.batch, batches)) ratios.emplace_back(p.batch, *r);
   }
   if (ratios.empty()) return {};
   std::sort(ratios.begin(), ratios.end());
@@ -114,17 +113,17 @@ std::vector<LayerRow> layers_of(const Comparison& c) {
 
 namespace {
 
-std::string crossing(const Curve& base, const Curve& other, bool moved) {
-  const auto x = crossover(base, other, moved);
+std::string crossing(const Curve& base, const Curve& other, Batches batches) {
+  const auto x = crossover(base, other, batches);
   if (!x) return {};
-  const std::string when = moved ? " once batches are moved to the device and results back" : "";
+  const std::string when = batches == Batches::moved ? " once batches are moved to the device and results back" : "";
   const auto both = [&](int64_t batch) {
-    const auto s = speed_up(base, other, batch, moved);
+    const auto s = speed_up(base, other, batch, batches);
     return s ? cat(number(*s), " times as fast at batch ", batch) : std::string();
   };
   int64_t smallest = 0, largest = 0;
   for (const BatchPoint& p : base.points) {
-    if (!speed_up(base, other, p.batch, moved)) continue;
+    if (!speed_up(base, other, p.batch, batches)) continue;
     if (smallest == 0) smallest = p.batch;
     largest = p.batch;
   }
@@ -157,9 +156,9 @@ std::vector<std::string> findings(const Comparison& c) {
   }
   for (size_t i = 1; i < c.curves.size(); ++i) {
     const Curve &base = c.curves[0], &other = c.curves[i];
-    const std::string still = crossing(base, other, false);
+    const std::string still = crossing(base, other, Batches::resident);
     if (!still.empty()) out.push_back(still);
-    const std::string moved = crossing(base, other, true);
+    const std::string moved = crossing(base, other, Batches::moved);
     if (!moved.empty()) out.push_back(moved);
   }
   for (const Curve& curve : c.curves) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "freight/bench/workload.h"
 #include "freight/plan/estimate.h"
 #include "freight/plan/subject.h"
 
@@ -21,7 +22,7 @@ struct BatchPoint {
   double flops = 0;          // of a step
   std::string skipped = {};
   bool known() const { return seconds > 0; }
-  double samples_per_second(bool moved = false) const;
+  double samples_per_second() const;
 };
 
 // One step of the plan at Comparison::detail.
@@ -63,9 +64,10 @@ struct Crossover {
   int64_t first = 0;  // the first batch size seen at which it is faster, and is at all larger ones
 };
 // By the batch sizes that both have; null where there are none.
-std::optional<Crossover> crossover(const Curve& base, const Curve& other, bool moved = false);
+std::optional<Crossover> crossover(const Curve& base, const Curve& other, Batches batches = Batches::resident);
 // How many times as fast `other` is; null where either is not known.
-std::optional<double> speed_up(const Curve& base, const Curve& other, int64_t batch, bool moved = false);
+std::optional<double> speed_up(const Curve& base, const Curve& other, int64_t batch,
+                               Batches batches = Batches::resident);
 
 struct EpochCost {
   double hours = 0;

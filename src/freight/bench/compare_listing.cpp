@@ -47,13 +47,13 @@ Listing figures_of(const Comparison& c) {
           continue;
         }
         const auto cost = epoch_cost(curve, p, c.samples);
-        out.rows.push_back({cat(batch), name,
-                            curve.predicted ? cat(milliseconds(p.range.low), "-", milliseconds(p.range.high))
-                                            : milliseconds(p.seconds),
-                            milliseconds(p.moved_seconds), number(p.samples_per_second()),
-                            number(p.flops / p.seconds * 1e-9), percent_of(utilisation(curve, p)),
-                            times(speed_up(c.curves[0], curve, batch)),
-                            times(speed_up(c.curves[0], curve, batch, true)), dollars(cost), watt_hours(cost)});
+        out.rows.push_back(
+            {cat(batch), name,
+             curve.predicted ? cat(milliseconds(p.range.low), "-", milliseconds(p.range.high))
+                             : milliseconds(p.seconds),
+             milliseconds(p.moved_seconds), number(p.samples_per_second()), number(p.flops / p.seconds * 1e-9),
+             percent_of(utilisation(curve, p)), times(speed_up(c.curves[0], curve, batch)),
+             times(speed_up(c.curves[0], curve, batch, Batches::moved)), dollars(cost), watt_hours(cost)});
       }
     }
   }
@@ -150,7 +150,7 @@ std::string to_json(const Comparison& c) {
                              {"flops", p.flops},
                              {"utilisation", utilisation(curve, p)},
                              {"speed_up", known(speed_up(base, curve, p.batch))},
-                             {"speed_up_moved", known(speed_up(base, curve, p.batch, true))},
+                             {"speed_up_moved", known(speed_up(base, curve, p.batch, Batches::moved))},
                              {"epoch_hours", cost ? Json(cost->hours) : Json(nullptr)},
                              {"epoch_dollars", cost ? known(cost->dollars) : Json(nullptr)},
                              {"epoch_watt_hours", cost && cost->watt_hours ? Json{{"low", cost->watt_hours->low},
@@ -158,13 +158,14 @@ std::string to_json(const Comparison& c) {
                                                                            : Json(nullptr)}});
     }
     if (&curve != &base) {
-      for (const bool moved : {false, true}) {
+      for (const Batches batches : {Batches::resident, Batches::moved}) {
         constexpr const char* kKinds[] = {"always", "never", "at"};
-        const auto x = crossover(base, curve, moved);
-        d[moved ? "crossover_moved" : "crossover"] = x ? Json{{"kind", kKinds[static_cast<size_t>(x->kind)]},
-                                                              {"batch", known(x->batch)},
-                                                              {"first_seen", x->first}}
-                                                       : Json(nullptr);
+        const auto x = crossover(base, curve, batches);
+        d[batches == Batches::moved ? "crossover_moved" : "crossover"] =
+            x ? Json{{"kind", kKinds[static_cast<size_t>(x->kind)]},
+                     {"batch", known(x->batch)},
+                     {"first_seen", x->first}}
+              : Json(nullptr);
       }
     }
     j["devices"].push_back(std::move(d));

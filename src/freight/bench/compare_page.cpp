@@ -51,9 +51,9 @@ std::string legend(const Comparison& c) {
 
 std::string curves(const Comparison& c) {
   const std::string base = c.curves[0].name;
-  const auto fast = [&](bool moved) {
-    return [&c, moved](const Curve& curve, const BatchPoint& p) {
-      return speed_up(c.curves[0], curve, p.batch, moved).value_or(0);
+  const auto fast = [&](Batches batches) {
+    return [&c, batches](const Curve& curve, const BatchPoint& p) {
+      return speed_up(c.curves[0], curve, p.batch, batches).value_or(0);
     };
   };
   std::string out = legend(c) + "<div class=\"charts\">";
@@ -64,11 +64,11 @@ std::string curves(const Comparison& c) {
                       [](const Curve&, const BatchPoint& p) { return p.seconds * 1e3; });
   out += over_batches(
       c, 2, {.title = cat("Times as fast as ", base, ", batches on the device"), .y_label = "times", .from_zero = true},
-      fast(false));
+      fast(Batches::resident));
   out += over_batches(
       c, 2,
       {.title = cat("Times as fast as ", base, ", batches moved from the host"), .y_label = "times", .from_zero = true},
-      fast(true));
+      fast(Batches::moved));
   out += over_batches(
       c, 1,
       {.title = "Share of the dense peak", .y_label = "%", .scale = Plot::Scale::linear, .from_zero = true, .reach = 1},

@@ -8,12 +8,6 @@
 
 namespace freight::bench {
 
-// Where the samples of a step come from.
-enum class Batches {
-  resident,  // they lie on the device already, and the result stays there
-  moved,     // from the host before each step, and the result back: what a training loop without overlap pays
-};
-
 struct Timed {
   double median = 0, least = 0;  // seconds per step
   int64_t runs = 0;              // steps that were timed

@@ -51,7 +51,7 @@ Array random_targets(const models::Model& model, int64_t batch, const Array& x, 
 }  // namespace
 
 Workload::Workload(models::Model model, const WorkloadOptions& o) : model_(std::move(model)) {
-  if (o.training) {
+  if (o.pass == Pass::training) {
     model_.net->train();
     optimizer_ = optim::create(o.optimizer, *model_.net, {});
   } else {
@@ -60,7 +60,7 @@ Workload::Workload(models::Model model, const WorkloadOptions& o) : model_(std::
   PhiloxStream rng(0, 0, 1);
   const Array x = random_inputs(model_, o.batch, rng), y = random_targets(model_, o.batch, x, rng);
   CompileOptions compile = o.compile;
-  compile.frozen = !o.training;
+  compile.frozen = o.pass == Pass::inference;
   compile.input_names = {"images", "labels"};
   step_ = std::make_unique<Compiled<Step>>(Step{&model_, optimizer_.get()}, compile);
   const Graph& g = step_->graph(x, y);

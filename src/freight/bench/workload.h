@@ -11,9 +11,17 @@
 
 namespace freight::bench {
 
+// Where the samples of a step come from.
+enum class Batches {
+  resident,  // they lie on the device already, and the result stays there
+  moved,     // from the host before each step, and the result back: what a training loop without overlap pays
+};
+
+enum class Pass { training, inference };
+
 struct WorkloadOptions {
   int64_t batch = 64;
-  bool training = true;           // else inference: frozen weights, no loss
+  Pass pass = Pass::training;     // inference: frozen weights, no loss
   std::string optimizer = "sgd";  // optim::names()
   CompileOptions compile = {};
 };
