@@ -26,7 +26,9 @@ struct CommandGroup {
 int dispatch(const CommandGroup& group, const Args& args);
 
 int advise_command(const Args& args);
+int bench_classic_command(const Args& args);
 int bench_command(const Args& args);
+int bench_compare_command(const Args& args);
 int calibrate_command(const Args& args);
 int data_command(const Args& args);
 int devices_command(const Args& args);

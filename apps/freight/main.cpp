@@ -34,7 +34,7 @@ int run(const Args& args) {
                        {"advise", "on which hardware to train, within a deadline and a budget", advise_command},
                        {"calibrate", "measure this machine once, for the times that plan tells", calibrate_command},
                        {"profile", "the plan of a step, kernel by kernel, with times", profile_command},
-                       {"bench", "time whole steps", bench_command},
+                       {"bench", "time whole steps, compare devices, rerun the study of 2017", bench_command},
                        {"run", "execute a graph in text form on npy tensors", run_command},
                        {"models", "the models known by name, and the layers of any", models_command},
                        {"data", "data sets: list, describe, check, download", data_command},

@@ -42,14 +42,17 @@ models::Options ModelSize::options() const {
 
 models::Model ModelSource::load() const { return load_model(model, size.options()); }
 
-CompileOptions ModelSource::compile_options() const {
+bench::Workload ModelSource::workload(bench::Pass pass) const {
   const train::ComputeType compute = train::compute_type(precision, backend);
   if (!compute.note.empty()) std::fprintf(stderr, "note    %s\n", compute.note.c_str());
-  return {.backend = backend == "auto" ? std::string() : backend,
-          .deterministic = deterministic,
-          .recompute = parse_recompute(recompute),
-          .compute = compute.dtype,
-          .input_names = {"images", "labels"}};
+  return {load(),
+          {.batch = batch_size,
+           .pass = pass,
+           .optimizer = optimizer,
+           .compile = {.backend = backend == "auto" ? std::string() : backend,
+                       .deterministic = deterministic,
+                       .recompute = parse_recompute(recompute),
+                       .compute = compute.dtype}}};
 }
 
 }  // namespace freight::app

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "freight/trace/compile.h"
+#include "freight/bench/workload.h"
 #include "freight/train/bundle.h"
 #include "options.h"
 
@@ -32,8 +32,8 @@ struct ModelSource {
 
   void declare(Options& o);
   models::Model load() const;
-  // Says on stderr where the device lacks the precision.
-  CompileOptions compile_options() const;
+  // The training step, or inference, compiled. Says on stderr where the device lacks the precision.
+  bench::Workload workload(bench::Pass pass) const;
 };
 
 }  // namespace freight::app

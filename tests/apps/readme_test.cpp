@@ -25,9 +25,13 @@ TEST(Readme, ShowsCommandsAndFlagsThatThereAre) {
     std::istringstream words(line);
     std::string word, command;
     if (line.rfind("    ./freight ", 0) != 0 || !(words >> word >> command)) continue;
-    const Ran help = run_freight({command, "--help"});
+    Ran help = run_freight({command, "--help"});
     EXPECT_EQ(help.code, 0) << line;
     commands.insert(command);
+    if (help.out.find(command + " COMMAND [options]") != std::string::npos && words >> word) {
+      help = run_freight({command, word, "--help"});
+      EXPECT_EQ(help.code, 0) << line;
+    }
     while (words >> word && word[0] != '#') {
       if (word.rfind("--", 0) == 0) {
         EXPECT_NE(help.out.find(word), std::string::npos) << word << " in: " << line;

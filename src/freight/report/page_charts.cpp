@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "freight/base/strings.h"
-#include "freight/report/markup.h"
+#include "freight/report/document.h"
 #include "freight/report/page_internal.h"
 
 namespace freight::report {
@@ -40,11 +40,6 @@ std::vector<Point> data_wait(const RunRecord& run) {
   return all;
 }
 
-std::string figure_of(const Plot& plot) {
-  if (!drawable(plot)) return {};
-  return cat("<figure class=\"chart\"><figcaption>", escaped(plot.title), "</figcaption>", to_svg(plot), "</figure>");
-}
-
 }  // namespace
 
 std::string charts(const std::vector<Subject>& subjects) {
@@ -60,7 +55,7 @@ std::string charts(const std::vector<Subject>& subjects) {
                                .stroke = split == "train" ? Stroke::dashed : Stroke::solid});
       }
     }
-    return figure_of(plot);
+    return chart(plot);
   };
   const auto of_training = [&](Plot plot, const std::function<std::vector<Point>(const RunRecord&)>& make) {
     for (size_t i = 0; i < subjects.size(); ++i) {
@@ -68,7 +63,7 @@ std::string charts(const std::vector<Subject>& subjects) {
                              .points = make(subjects[i].run),
                              .colour = static_cast<int>(i)});
     }
-    return figure_of(plot);
+    return chart(plot);
   };
   const auto train = [](const Value& value) {
     return [value](const RunRecord& run) { return points(run, "train", value); };

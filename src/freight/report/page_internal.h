@@ -13,6 +13,5 @@ std::string run_letter(size_t number);
 std::string charts(const std::vector<Subject>& subjects);
 // Confusions, figures per class and the most certain mistakes, or the errors of values.
 std::string examination_section(const Examination& examination);
-const char* page_style();
 
 }  // namespace freight::report

@@ -13,9 +13,9 @@ namespace freight::report {
 namespace {
 
 constexpr double kWidth = 440, kHeight = 270, kTop = 30, kBottom = 38, kLine = 14;
-constexpr double kCharacter = 6.8, kBold = 7.6;  // widths of one, in the wider of the usual fonts
-constexpr size_t kBuckets = 400;                 // parts of a line that is decimated
-constexpr size_t kMarks = 40;                    // lines of so many points show each one
+constexpr double kCharacter = 6.8, kBold = 8;  // widths of one, in the wider of the usual fonts
+constexpr size_t kBuckets = 400;               // parts of a line that is decimated
+constexpr size_t kMarks = 40;                  // lines of so many points show each one
 
 std::string at(double v) {  // a coordinate
   std::string text = fixed(v, 1);
@@ -45,12 +45,13 @@ struct Axis {
 
 Axis x_axis(const Plot& plot) {
   Range r;
-  r.take(0);
+  const bool log = plot.x_scale == Plot::Scale::logarithmic;
+  if (!log) r.take(0);
   for (const Series& s : plot.series) {
     for (const Point& p : s.points) r.take(p.x);
   }
-  if (r.low == r.high) r.high = r.low + 1;
-  return {.low = r.low, .high = r.high};
+  if (r.low == r.high) r.high = log ? 2 * r.low : r.low + 1;
+  return {.low = r.low, .high = r.high, .log = log};
 }
 
 Axis y_axis(const Plot& plot) {
@@ -88,7 +89,7 @@ double text_width(const std::string& text, double character = kCharacter) {
 }
 
 std::string mark(int colour, double x, double y, double r) {
-  switch (colour % 4) {
+  switch (colour % kColours) {
     case 0: return cat("<circle cx=\"", at(x), "\" cy=\"", at(y), "\" r=\"", at(r), "\"");
     case 1:
       return cat("<rect x=\"", at(x - r), "\" y=\"", at(y - r), "\" width=\"", at(2 * r), "\" height=\"", at(2 * r),
@@ -96,20 +97,28 @@ std::string mark(int colour, double x, double y, double r) {
     case 2:
       return cat("<path d=\"M", at(x), " ", at(y - 1.4 * r), "l", at(1.3 * r), " ", at(2.4 * r), "h", at(-2.6 * r),
                  "z\"");
-    default:
+    case 3:
       return cat("<path d=\"M", at(x), " ", at(y - 1.5 * r), "l", at(1.5 * r), " ", at(1.5 * r), "l", at(-1.5 * r), " ",
                  at(1.5 * r), "l", at(-1.5 * r), " ", at(-1.5 * r), "z\"");
+    case 4:
+      return cat("<path d=\"M", at(x), " ", at(y + 1.4 * r), "l", at(1.3 * r), " ", at(-2.4 * r), "h", at(-2.6 * r),
+                 "z\"");
+    default:
+      return cat("<path d=\"M", at(x - r), " ", at(y - r), "l", at(2 * r), " ", at(2 * r), "m0 ", at(-2 * r), "l",
+                 at(-2 * r), " ", at(2 * r), "\"");
   }
 }
 
 std::string classes(const Series& s) {
-  return cat("s", s.colour % kColours, s.stroke == Stroke::dashed ? " dashed" : "");
+  constexpr const char* kStrokes[] = {"", " dashed", " marks"};
+  return cat("s", s.colour % kColours, kStrokes[static_cast<size_t>(s.stroke)]);
 }
 
 // The name of a line with its last value; empty for one that has no name or is not seen.
 std::string end_label(const Series& s, const Axis& y) {
   const auto last = std::find_if(s.points.rbegin(), s.points.rend(), [&](const Point& p) { return y.shows(p.y); });
-  return s.label.empty() || last == s.points.rend() ? std::string() : cat(s.label, " ", figure(last->y));
+  if (s.label.empty() || last == s.points.rend()) return {};
+  return s.value_at_end ? cat(s.label, " ", figure(last->y)) : s.label;
 }
 
 // One line with its marks, and where it ends.
@@ -133,7 +142,7 @@ class Line {
       const double px = x_(p.x), py = y_(p.y);
       path += cat(length == 0 ? "M" : "L", at(px), " ", at(py));
       const bool alone = length == 0 && (i + 1 == points.size() || !y_.shows(points[i + 1].y));
-      if (few || alone) marks += dot(p, px, py);
+      if (few || alone || series_.stroke == Stroke::none) marks += dot(p, px, py);
       ++length;
       end_ = {px, py};
     }
@@ -147,9 +156,9 @@ class Line {
   std::string dot(const Point& p, double px, double py) const {
     return cat(mark(series_.colour, px, py, series_.stroke == Stroke::dashed ? 1.6 : 2.4), "><title>",
                escaped(cat(series_.label, " ", figure(p.y), " at ", figure(p.x))), "</title>",
-               series_.colour % 4 == 0   ? "</circle>"
-               : series_.colour % 4 == 1 ? "</rect>"
-                                         : "</path>");
+               series_.colour % kColours == 0   ? "</circle>"
+               : series_.colour % kColours == 1 ? "</rect>"
+                                                : "</path>");
   }
   // A cross for a value that is not finite.
   std::string lost(const Point& p) const {
@@ -298,15 +307,15 @@ std::string to_svg(const Plot& plot) {
     out += cat("<path class=\"grid\" d=\"M", at(left), " ", at(py), "H", at(end), "\"/>",
                text("tick y", left - 6, py + 4, y_text(i)));
   }
-  const std::vector<double> x_ticks = ticks(x.low, x.high, 5);
+  const std::vector<double> x_ticks = x.log ? log_ticks(x.low, x.high) : ticks(x.low, x.high, 5);
   for (const double v : x_ticks) {
-    const double step = x_ticks.size() > 1 ? x_ticks[1] - x_ticks[0] : std::fabs(v);
+    const double step = x.log || x_ticks.size() < 2 ? std::fabs(v) : x_ticks[1] - x_ticks[0];
     out += cat("<path class=\"axis\" d=\"M", at(x(v)), " ", at(bottom), "v4\"/>",
                text("tick x", x(v), bottom + 17, tick_text(v, step)));
   }
   out += cat("<path class=\"axis\" d=\"M", at(left), " ", at(bottom), "H", at(end), "\"/>");
   out += text("name", 0, 12, cat(plot.y_label, y.log ? ", log scale" : ""));
-  out += text("name x", (left + end) / 2, kHeight - 4, plot.x_label);
+  out += text("name x", (left + end) / 2, kHeight - 4, cat(plot.x_label, x.log ? ", log scale" : ""));
   std::vector<Line> lines;
   for (const Series& s : plot.series) lines.emplace_back(s, x, y, kTop - 8);
   for (Line& line : lines) out += line.draw();
@@ -316,6 +325,7 @@ std::string to_svg(const Plot& plot) {
 const char* plot_style() {
   return R"(svg.plot{display:block;width:100%;height:auto;font-size:12px}
 svg.plot text{fill:var(--ink)}
+svg.plot .label{font-size:11px}
 svg.plot .tick,svg.plot .name{fill:var(--muted)}
 svg.plot .tick.x,svg.plot .name.x{text-anchor:middle}
 svg.plot .tick.y{text-anchor:end}
@@ -326,15 +336,18 @@ svg .line{stroke:currentColor;fill:currentColor}
 svg .line>path:first-child{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
 svg .line.dashed>path:first-child{stroke-width:1.4;stroke-dasharray:5 3}
 svg .line.dashed>:not(:first-child){fill:var(--paper)}
+svg .line.marks>path:first-child{stroke:none}
+svg .line.marks>:not(:first-child){fill-opacity:.45}
 svg .line .lost{stroke:var(--bad);stroke-width:2;fill:none}
 svg.plot text.end{fill:currentColor;font-weight:600}
 .s0{color:var(--s0)}.s1{color:var(--s1)}.s2{color:var(--s2)}.s3{color:var(--s3)}.s4{color:var(--s4)}.s5{color:var(--s5)}
 )";
 }
 
-std::string legend_mark(int colour) {
-  return cat("<svg class=\"key s", colour % kColours, "\" viewBox=\"0 0 24 12\" aria-hidden=\"true\"><g class=\"line s",
-             colour % kColours, "\"><path d=\"M1 6H23\"/>", mark(colour, 12, 6, 3.4), "/></g></svg>");
+std::string legend_mark(int colour, Stroke stroke) {
+  return cat("<svg class=\"key s", colour % kColours, "\" viewBox=\"0 0 24 12\" aria-hidden=\"true\"><g class=\"line ",
+             classes({.colour = colour, .stroke = stroke}), "\"><path d=\"M1 6H23\"/>", mark(colour, 12, 6, 3.4),
+             "/></g></svg>");
 }
 
 }  // namespace freight::report

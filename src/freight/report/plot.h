@@ -1,4 +1,4 @@
-// Line charts as SVG text, drawn without a script: axes with round ticks, a log scale where it helps, labels at the
+// Line charts as SVG text, drawn without a script: axes with round ticks, log scales where they help, labels at the
 // lines' ends, a title that screen readers speak. Colours and fonts are classes (plot_style), so that a page can be
 // light or dark; lines differ by dashes and marks too. Knows nothing of runs.
 #pragma once
@@ -13,21 +13,23 @@ struct Point {
   double x = 0, y = 0;  // a y that is not finite interrupts the line and is marked at the upper edge
 };
 
-enum class Stroke : uint8_t { solid, dashed };
-inline constexpr int kColours = 6;  // classes s0 to s5, each with a mark of its own
+enum class Stroke : uint8_t { solid, dashed, none };  // none: marks alone
+inline constexpr int kColours = 6;                    // classes s0 to s5, each with a mark of its own
 
 struct Series {
   std::string label = {};          // at the line's end; dashed lines lose theirs first where there is no room
-  std::vector<Point> points = {};  // x rises and is finite
+  std::vector<Point> points = {};  // x rises and is finite, and is above 0 on a log scale
   int colour = 0;                  // from 0; beyond kColours they repeat
   Stroke stroke = Stroke::solid;
+  bool value_at_end = true;  // behind the label: that of the last point
 };
 
 struct Plot {
   enum class Scale : uint8_t { automatic, linear, logarithmic };  // automatic: by the spread of positive values
-  std::string title, x_label, y_label;
+  std::string title = {}, x_label = {}, y_label = {};
   std::vector<Series> series = {};
-  Scale scale = Scale::automatic;
+  Scale scale = Scale::automatic;    // of the y axis
+  Scale x_scale = Scale::linear;     // linear: from 0; automatic is linear
   bool from_zero = false;            // the y axis begins at 0
   double reach = 0;                  // the y axis goes up to this at least
   std::optional<double> limit = {};  // which the y axis does not exceed, where no value does
@@ -40,8 +42,8 @@ bool drawable(const Plot& plot);
 std::string to_svg(const Plot& plot);
 // The rules that to_svg's classes need. The page defines the colours: --ink, --muted, --rule, --paper, --s0 to --s5.
 const char* plot_style();
-// The mark of a colour in a small <svg>, for a legend.
-std::string legend_mark(int colour);
+// The mark of a colour on its line in a small <svg>, for a legend.
+std::string legend_mark(int colour, Stroke stroke = Stroke::solid);
 
 // About `count` round numbers (1, 2 or 5 times a power of ten) within [low, high].
 std::vector<double> ticks(double low, double high, int count);

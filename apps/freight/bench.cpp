@@ -1,0 +1,75 @@
+// `freight bench step` and `infer`: the time of whole steps. `compare` and `classic` have files of their own.
+#include <cstdio>
+
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "freight/base/strings.h"
+#include "freight/bench/timing.h"
+#include "freight/run/plan.h"
+#include "memory_use.h"
+#include "model_source.h"
+
+namespace freight::app {
+namespace {
+
+int time_command(const Args& args, const std::string& name, const std::string& summary, bench::Pass pass) {
+  ModelSource source;
+  bool json = false;
+  double seconds = 3;
+  Options o("bench " + name, summary);
+  source.declare(o);
+  o.add("--seconds", &seconds, "time to measure for, after warm-up", {.min = 0.01});
+  o.add("--json", &json, "print JSON");
+  if (o.parse(args) == Options::Outcome::done) return 0;
+  const bench::Workload w = source.workload(pass);
+  const bench::Timed t = bench::time_steps(w, seconds, bench::Batches::resident);
+  const int64_t peak = memory_use().peak;
+  const double rate = static_cast<double>(source.batch_size) / t.median, flops = w.plan().total_cost().flops;
+  if (json) {
+    const nlohmann::ordered_json j = {{"model", w.model().name},
+                                      {"batch_size", source.batch_size},
+                                      {"ms_median", t.median * 1e3},
+                                      {"ms_min", t.least * 1e3},
+                                      {"samples_per_second", rate},
+                                      {"arena_bytes", w.plan().arena_bytes()},
+                                      {"peak_rss_bytes", peak},
+                                      {"plan_steps", w.plan().steps().size()},
+                                      {"flops", flops},
+                                      {"gflops_per_second", flops / t.median * 1e-9}};
+    std::printf("%s\n", j.dump().c_str());
+  } else {
+    std::printf(
+        "%s batch %lld: median %.4f ms, min %.4f ms, %.0f samples/s, %.1f GFLOP/s, %zu plan steps, arena %s, peak "
+        "resident %s\n",
+        w.model().name.c_str(), static_cast<long long>(source.batch_size), t.median * 1e3, t.least * 1e3, rate,
+        flops / t.median * 1e-9, w.plan().steps().size(),
+        human_bytes(static_cast<double>(w.plan().arena_bytes())).c_str(),
+        human_bytes(static_cast<double>(peak)).c_str());
+  }
+  return 0;
+}
+
+int step_command(const Args& args) {
+  return time_command(args, "step", "Times whole training steps on a resident batch.", bench::Pass::training);
+}
+int infer_command(const Args& args) {
+  return time_command(args, "infer", "Times forward passes with frozen weights on a resident batch.",
+                      bench::Pass::inference);
+}
+
+}  // namespace
+
+int bench_command(const Args& args) {
+  return dispatch({"freight bench",
+                   "Times steps on this machine's devices.",
+                   {
+                       {"step", "a training step of a model", step_command},
+                       {"infer", "a forward pass with frozen weights", infer_command},
+                       {"compare", "a model on several devices, over batch sizes", bench_compare_command},
+                       {"classic", "the networks of a study of 2017, beside published figures", bench_classic_command},
+                   }},
+                  args);
+}
+
+}  // namespace freight::app

@@ -1,0 +1,129 @@
+// `freight bench compare`: a model on several devices, over batch sizes.
+#include <cstdio>
+
+#include "bench_output.h"
+#include "command.h"
+#include "freight/base/error.h"
+#include "freight/bench/compare.h"
+#include "freight/optim/create.h"
+#include "freight/plan/catalog.h"
+#include "freight/train/precision.h"
+#include "freight/train/signals.h"
+#include "options.h"
+
+namespace freight::app {
+namespace {
+
+struct Flags {
+  std::string data, data_dir, model, input_shape, input_size, optimizer, precision = "fp32";
+  std::string devices, predict, batches = "1,2,4,8,16,32,64";
+  std::string peaks, prices, watts, catalog, price_file, html, trace;
+  int64_t classes = 0;
+  bool json = false;
+  bench::CompareOptions run;
+
+  void declare(Options& o) {
+    o.positional("data", &data, "a named set (freight data list) or a directory, for its shape and size", false);
+    o.add("--model", &model, "a named model or a spec FILE.json (default: the data set's)",
+          {.aliases = {"-a", "--arch"}});
+    o.add("--data-dir", &data_dir, "where named sets are looked for first", {.value = "DIR"});
+    o.add("--input-shape", &input_shape, "of one sample, instead of data: 3x224x224, or the tokens of a text",
+          {.value = "CxHxW"});
+    o.add("--input-size", &input_size, "pictures of H or HxW", {.value = "H|HxW"});
+    o.add("--num-classes", &classes, "classes of a named model (0: its own)", {.min = 0, .aliases = {"--classes"}});
+    o.add("--optimizer", &optimizer, "of the training step (default: the data set's, or sgd)", {.value = "NAME"});
+    o.add("--precision", &precision, "of the arithmetic: fp32, bf16 or fp16", {.one_of = train::precision_names()});
+    o.group("What is compared");
+    o.add("--devices", &devices,
+          "of this machine, the others are held against the first: cpu,opencl:0 (default: all there are)",
+          {.value = "LIST"});
+    o.add("--predict", &predict, "devices of the catalogue that are not at hand, as predictions (freight plan)",
+          {.value = "LIST"});
+    o.add("--batches", &batches, "batch sizes, rising", {.value = "LIST", .aliases = {"--batch-sizes"}});
+    o.add("--seconds", &run.seconds, "time to measure each point for, after warm-up", {.min = 0.01, .max = 3600});
+    o.add("--most-seconds", &run.most_seconds, "batch sizes whose steps would take longer are left out", {.min = 0.01});
+    o.add("--deterministic", &run.deterministic, "fixed kernel choices, no measurement");
+    o.add("--link", &run.link_gb, "GB/s between the host and predicted devices, for times with moved batches",
+          {.min = 0});
+    o.group("Utilisation, money, energy");
+    o.add("--samples", &run.samples, "of an epoch, where no data says it", {.min = 0});
+    o.add("--peaks", &peaks, "dense TFLOP/s of devices at hand: cpu=0.9 (default: the best product measured)",
+          {.value = "LIST"});
+    o.add("--hourly", &prices, "dollars per hour of devices at hand: cpu=0.17,opencl:0=0.5", {.value = "LIST"});
+    o.add("--watts", &watts, "power of devices at hand under load: cpu=65", {.value = "LIST"});
+    o.add("--catalog", &catalog, "devices instead of catalog/devices.json", {.value = "FILE"});
+    o.add("--prices", &price_file, "prices instead of catalog/prices.json", {.value = "FILE"});
+    o.group("Output");
+    o.add("--json", &json, "print JSON");
+    o.add("--html", &html, "write a page with curves, roofline and timeline", {.value = "FILE"});
+    o.add("--trace", &trace, "write the steps of one batch as a Chrome trace", {.value = "FILE"});
+  }
+};
+
+plan::Subject subject_of(const Flags& f) {
+  if (f.data.empty() && f.model.empty()) {
+    fail(ErrorKind::usage, "--model", "nothing to compare: name a model (freight models list), or data that have a ",
+         "recipe");
+  }
+  train::Config c = f.data.empty() ? train::Config{} : train::recipe(f.data, "default", f.data_dir);
+  c.data = f.data;
+  c.data_dir = f.data_dir;
+  if (!f.model.empty()) train::set_model(c, f.model);
+  if (!f.optimizer.empty()) c.optimizer = f.optimizer;
+  c.precision = f.precision;
+  c.input_size = f.input_size;
+  c.num_classes = f.classes;
+  train::validate(c);
+  return plan::make_subject(c, f.input_shape.empty() ? Shape() : plan::parse_input_shape(f.input_shape));
+}
+
+}  // namespace
+
+int bench_compare_command(const Args& args) {
+  Flags f;
+  Options o("bench compare", "Times a model's training step on several devices over batch sizes.", "[DATA] [options]",
+            "A device that is not there is an error (exit code 4); --predict takes those.\n"
+            "  freight bench compare --model lenet --devices cpu,opencl:0 --html lenet.html\n"
+            "  freight bench compare cifar10 --model resnet20 --predict 'GeForce RTX 4090,H100 SXM'\n"
+            "  freight bench compare --model resnet50 --devices cpu --batches 1,4,16 --watts cpu=65 --samples 1281167");
+  f.declare(o);
+  if (o.parse(args) == Options::Outcome::done) return 0;
+  bench::CompareOptions& run = f.run;
+  run.devices = parse_devices(f.devices);
+  if (!f.predict.empty()) run.predicted = parse_list("--predict", f.predict);
+  run.batches = parse_counts("--batches", f.batches);
+  run.peaks = parse_figures("--peaks", f.peaks, run.devices);
+  run.prices = parse_figures("--hourly", f.prices, run.devices);
+  run.watts = parse_figures("--watts", f.watts, run.devices);
+  const plan::Catalog catalog = plan::load_catalog(f.catalog, f.price_file);
+  for (const std::string& q : catalog.questions) std::fprintf(stderr, "freight: warning: %s\n", q.c_str());
+  signals::install();
+  const bench::Comparison c = bench::compare(subject_of(f), catalog, run, [&](const std::string& what) {
+    if (!o.quiet()) std::fprintf(stderr, "%s\n", what.c_str());
+    return !signals::stop_requested();
+  });
+  if (signals::stop_requested()) return signals::exit_code();
+  write_output(f.html, f.html.empty() ? "" : bench::to_html(c));
+  write_output(f.trace, f.trace.empty() ? "" : bench::chrome_trace(c));
+  if (f.json) {
+    std::printf("%s\n", bench::to_json(c).c_str());
+    return 0;
+  }
+  std::printf("%s: training step, %s, %s, one sample %s, %s parameters\n", c.model.c_str(), c.precision.c_str(),
+              c.optimizer.c_str(), c.input.c_str(), with_commas(c.parameters).c_str());
+  for (const bench::Curve& curve : c.curves) {
+    std::printf("%s%s: %s\n  dense peak %s: %s\n  %s\n", curve.predicted ? "~ " : "", curve.name.c_str(),
+                curve.description.c_str(), curve.peak.c_str(), curve.peak_source.c_str(), curve.assumed.c_str());
+  }
+  std::printf("\n");
+  print(bench::figures_of(c));
+  if (c.detail > 0) {
+    std::printf("\nlayers at batch %lld\n", static_cast<long long>(c.detail));
+    print(bench::layer_listing(c, 12));
+  }
+  std::printf("\n");
+  for (const std::string& text : bench::findings(c)) std::printf("%s\n", text.c_str());
+  return 0;
+}
+
+}  // namespace freight::app

@@ -1,0 +1,97 @@
+// See bench_output.h.
+#include "bench_output.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+
+#include "freight/backend/backend.h"
+#include "freight/backend/gpu/opencl/opencl.h"
+#include "freight/base/error.h"
+#include "freight/io/file.h"
+#include "table.h"
+
+namespace freight::app {
+
+std::vector<std::string> parse_list(const std::string& flag, const std::string& text) {
+  std::vector<std::string> all;
+  for (std::string part : split(text, ',')) {
+    part.erase(0, part.find_first_not_of(' '));
+    part.erase(part.find_last_not_of(' ') + 1);
+    if (part.empty()) fail(ErrorKind::usage, flag, "has an empty part: got '", text, "'");
+    if (std::find(all.begin(), all.end(), part) != all.end()) {
+      fail(ErrorKind::usage, flag, "names '", part, "' twice: got '", text, "'");
+    }
+    all.push_back(part);
+  }
+  return all;
+}
+
+std::vector<std::string> parse_devices(const std::string& text) {
+  std::vector<std::string> all;
+  if (text.empty()) {
+    all = {"cpu"};
+    const size_t count = opencl_devices().devices.size();
+    for (size_t i = 0; i < count; ++i) all.push_back(cat("opencl:", i));
+  } else {
+    all = parse_list("--devices", text);
+  }
+  for (const std::string& d : all) backend(d);
+  return all;
+}
+
+std::vector<int64_t> parse_counts(const std::string& flag, const std::string& text) {
+  std::vector<int64_t> all;
+  for (const std::string& part : parse_list(flag, text)) {
+    int64_t n = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), n);
+    const bool whole = error == std::errc() && end == part.data() + part.size();
+    if (!whole || n < 1 || n > 1'000'000 || (!all.empty() && n <= all.back())) {
+      fail(ErrorKind::usage, flag, "got '", text, "', need whole numbers from 1 on that rise, like 1,2,4,8");
+    }
+    all.push_back(n);
+  }
+  return all;
+}
+
+std::map<std::string, double> parse_figures(const std::string& flag, const std::string& text,
+                                            const std::vector<std::string>& devices) {
+  std::map<std::string, double> all;
+  if (text.empty()) return all;
+  for (const std::string& part : parse_list(flag, text)) {
+    const size_t at = part.rfind('=');
+    const std::string device = part.substr(0, at), value = at == std::string::npos ? "" : part.substr(at + 1);
+    double v = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), v);
+    const bool sound = error == std::errc() && end == value.data() + value.size() && std::isfinite(v) && v > 0;
+    if (!sound) {
+      fail(ErrorKind::usage, flag, "got '", part, "', need DEVICE=NUMBER with a number above 0, like cpu=0.5");
+    }
+    if (std::find(devices.begin(), devices.end(), device) == devices.end()) {
+      fail(ErrorKind::usage, flag, "'", device, "' is not one of the devices that are run: ", join(devices, ", "));
+    }
+    all[device] = v;
+  }
+  return all;
+}
+
+void print(const bench::Listing& listing) {
+  // Notes take a line of their own between the rows, whose columns stay those of the whole table.
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& row : listing.rows) {
+    if (row.size() > 1) rows.push_back(row);
+  }
+  const std::vector<std::string> lines = split(table(listing.header, rows), '\n');
+  std::printf("%s\n", lines[0].c_str());
+  size_t next = 1;
+  for (const auto& row : listing.rows) std::printf("%s\n", row.size() == 1 ? row[0].c_str() : lines[next++].c_str());
+}
+
+void write_output(const std::string& path, const std::string& text) {
+  if (path.empty()) return;
+  io::write_file_atomic(path, std::string_view(text));
+  std::fprintf(stderr, "%s: %s\n", path.c_str(), human_bytes(static_cast<double>(text.size())).c_str());
+}
+
+}  // namespace freight::app

@@ -1,0 +1,262 @@
+// What a comparison runs and predicts. See compare.h.
+#include <algorithm>
+#include <cmath>
+
+#include "freight/backend/backend.h"
+#include "freight/base/error.h"
+#include "freight/bench/capacity_internal.h"
+#include "freight/bench/compare.h"
+#include "freight/bench/timing.h"
+#include "freight/bench/workload.h"
+#include "freight/run/plan.h"
+#include "freight/train/precision.h"
+
+namespace freight::bench {
+
+namespace {
+
+// Of a rated power, what averages of long trainings come to (docs/planner.md).
+constexpr double kAveragePower = 0.6;
+
+std::string teraflops(double flops) {
+  return cat(fixed(flops * 1e-12, flops < 1e12 ? 3 : flops < 1e13 ? 2 : 0), " TFLOP/s");
+}
+
+double given(const std::map<std::string, double>& values, const std::string& device) {
+  const auto it = values.find(device);
+  return it == values.end() ? 0 : it->second;
+}
+
+// Measured roofs in the form of the catalogue, so that plan::seconds_of tells what bounds a step.
+plan::Device as_device(const Curve& c, DType compute, double plain_flops) {
+  plan::Device d;
+  d.name = c.name;
+  d.bandwidth_gb = c.roof_bytes * 1e-9;
+  d.tflops = {{"fp32", plain_flops * 1e-12}};
+  if (compute != DType::f32) d.tflops.emplace_back(compute == DType::bf16 ? "bf16" : "fp16", c.roof_flops * 1e-12);
+  return d;
+}
+
+class Measurement {
+ public:
+  Measurement(const plan::Subject& subject, const CompareOptions& options, const Progress& progress,
+              const std::vector<plan::Draft>& drafts)
+      : subject_(subject), options_(options), progress_(progress), drafts_(drafts) {}
+
+  Curve curve(const std::string& device) const {
+    Curve c;
+    c.name = device;
+    c.description = backend(device).description();
+    const train::ComputeType compute = train::compute_type(subject_.config.precision, device);
+    const Roofs plain = measure_roofs(device, DType::f32, options_.seconds / 2);
+    const Roofs roofs =
+        compute.dtype == DType::f32 ? plain : measure_roofs(device, compute.dtype, options_.seconds / 2);
+    c.roof_flops = roofs.flops;
+    c.roof_bytes = plain.bytes;
+    c.launch = plain.launch;
+    const double peak = given(options_.peaks, device);
+    c.peak_flops = peak > 0 ? peak * 1e12 : roofs.flops;
+    c.peak = teraflops(c.peak_flops) + (peak > 0 ? " dense" : "");
+    c.peak_source = peak > 0 ? "as given" : "the best matrix product measured on it";
+    c.assumed = cat("measured: products ", teraflops(c.roof_flops), ", memory ", fixed(c.roof_bytes * 1e-9, 1),
+                    " GB/s, ", fixed(c.launch * 1e6, 2), " us for a kernel that does nothing",
+                    compute.note.empty() ? "" : "; ", compute.note);
+    c.usd_per_hour = given(options_.prices, device);
+    if (c.usd_per_hour > 0) c.price = cat("$", c.usd_per_hour, " per hour, as given");
+    c.watts_low = c.watts_high = given(options_.watts, device);
+    if (c.watts_high > 0) c.power = cat(c.watts_high, " W, as given");
+    for (const plan::Draft& draft : drafts_) c.points.push_back(point(c, draft, compute.dtype));
+    return c;
+  }
+
+  // The plan's steps at one batch size.
+  std::vector<Piece> pieces(const Curve& c, int64_t batch) const {
+    const train::ComputeType compute = train::compute_type(subject_.config.precision, c.name);
+    const Workload w = workload(c.name, batch, compute.dtype);
+    const std::vector<double> times = time_plan_steps(w, options_.seconds);
+    const std::vector<plan::Work> work = plan::work_of(w.plan());
+    const plan::Device roofs = as_device(c, compute.dtype, c.roof_flops);
+    std::vector<Piece> all;
+    for (size_t i = 0; i < work.size(); ++i) {
+      Piece p{work[i], times[i]};
+      plan::seconds_of(p.work, roofs, 1, 1, c.launch, &p.bound);
+      all.push_back(std::move(p));
+    }
+    return all;
+  }
+
+ private:
+  Workload workload(const std::string& device, int64_t batch, DType compute) const {
+    return {subject_.make_model(),
+            {.batch = batch,
+             .optimizer = subject_.config.optimizer,
+             .compile = {.backend = device, .deterministic = options_.deterministic, .compute = compute}}};
+  }
+
+  BatchPoint point(const Curve& c, const plan::Draft& draft, DType compute) const {
+    BatchPoint p;
+    p.batch = draft.options.batch;
+    p.skipped = lacks_memory(draft, c.name);
+    if (p.skipped.empty() && !c.points.empty()) {
+      const BatchPoint& last = c.points.back();
+      const double expected = last.seconds * static_cast<double>(p.batch) / static_cast<double>(last.batch);
+      if (!last.known()) p.skipped = last.skipped;
+      if (expected > options_.most_seconds) {
+        p.skipped = cat("a step would take about ", fixed(expected, 0), " s");
+      }
+    }
+    if (p.skipped.empty() && !progress_(cat(c.name, ", batch ", p.batch))) p.skipped = "stopped";
+    if (!p.skipped.empty()) return p;
+    try {
+      const Workload w = workload(c.name, p.batch, compute);
+      p.flops = w.plan().total_cost().flops;
+      const Timed still = time_steps(w, options_.seconds, Batches::resident);
+      p.seconds = still.median;
+      p.range = {still.least, still.median};
+      const bool apart = backend(c.name).memory() != nullptr;
+      p.moved_seconds = apart ? time_steps(w, options_.seconds, Batches::moved).median : p.seconds;
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::capacity && e.kind() != ErrorKind::device) throw;
+      p.seconds = 0;
+      p.skipped = e.what();
+    }
+    return p;
+  }
+
+  const plan::Subject& subject_;
+  const CompareOptions& options_;
+  const Progress& progress_;
+  const std::vector<plan::Draft>& drafts_;
+};
+
+Curve predicted(const plan::Device& d, const plan::Catalog& catalog, const CompareOptions& options,
+                const std::vector<plan::Draft>& drafts, double batch_bytes) {
+  Curve c;
+  c.name = d.name;
+  c.description = cat(d.vendor, d.vendor.empty() ? "" : " ", d.kind, d.year > 0 ? cat(" of ", d.year) : "");
+  c.predicted = true;
+  const DType compute = drafts[0].options.compute;
+  const plan::Assumption a = plan::assumption(d, compute);
+  c.peak_flops = d.rate(compute).first * 1e12;
+  c.peak = a.peak;
+  c.peak_source = cat(d.source, ", ", d.date);
+  c.roof_flops = c.peak_flops * a.best_matmul;
+  c.roof_bytes = d.bandwidth_gb * 1e9 * a.best_bandwidth;
+  c.launch = a.best_launch;
+  if (d.tdp_watts > 0) {
+    c.watts_low = d.tdp_watts * kAveragePower;
+    c.watts_high = d.tdp_watts;
+    c.power = cat(fixed(100 * kAveragePower, 0), " to 100 % of the rated ", d.tdp_watts, " W, without the host");
+  }
+  if (const plan::Price* price = catalog.cheapest(d.name)) {
+    c.usd_per_hour = price->usd;
+    c.price = cat("$", price->usd, " per hour: ", price->provider, " ", price->instance, ", ", price->date);
+  }
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    // The formula of memory wants a second batch size.
+    const std::vector<plan::Draft> pair = {drafts[i], drafts[i == 0 ? 1 : i - 1]};
+    const plan::Estimate e = plan::estimate(pair, d, catalog, {});
+    c.assumed = cat("predicted, not measured: ", e.assumed);
+    BatchPoint p;
+    p.batch = drafts[i].options.batch;
+    p.flops = drafts[i].flops;
+    if (e.fits && !*e.fits) {
+      p.skipped =
+          cat("needs ", human_bytes(static_cast<double>(drafts[i].total())), ", has ", human_bytes(e.memory_bytes));
+    } else {
+      p.range = e.step_seconds;
+      p.seconds = e.step_seconds.middle();
+      if (options.link_gb > 0) {
+        p.moved_seconds = p.seconds + batch_bytes * static_cast<double>(p.batch) / (options.link_gb * 1e9);
+      }
+    }
+    c.points.push_back(std::move(p));
+  }
+  return c;
+}
+
+// Each step at the middle of its range.
+std::vector<Piece> predicted_pieces(const plan::Device& d, const plan::Draft& draft) {
+  const plan::Assumption a = plan::assumption(d, draft.options.compute);
+  std::vector<Piece> all;
+  for (const plan::Draft::Stage& stage : draft.stages) {
+    for (const plan::Work& w : stage.work) {
+      Piece p{w};
+      const double usual = plan::seconds_of(w, d, a.usual_matmul, a.usual_bandwidth, a.usual_launch, &p.bound);
+      const double best = plan::seconds_of(w, d, a.best_matmul, a.best_bandwidth, a.best_launch);
+      p.seconds = plan::Range{best, usual}.middle() * stage.times;
+      all.push_back(std::move(p));
+    }
+  }
+  return all;
+}
+
+// The largest batch size that every curve knows, else that the first one knows.
+int64_t detail_of(const std::vector<Curve>& curves) {
+  int64_t of_all = 0, of_first = 0;
+  for (const BatchPoint& p : curves[0].points) {
+    if (!p.known()) continue;
+    of_first = p.batch;
+    if (std::all_of(curves.begin(), curves.end(), [&](const Curve& c) { return c.at(p.batch) != nullptr; })) {
+      of_all = p.batch;
+    }
+  }
+  return of_all > 0 ? of_all : of_first;
+}
+
+}  // namespace
+
+Comparison compare(const plan::Subject& subject, const plan::Catalog& catalog, const CompareOptions& options,
+                   const Progress& progress) {
+  for (const std::string& d : options.devices) backend(d);
+  std::vector<const plan::Device*> predicted_devices;
+  for (const std::string& name : options.predicted) predicted_devices.push_back(&catalog.device(name));
+  std::vector<plan::Draft> drafts;
+  for (const int64_t batch : options.batches) {
+    plan::DraftOptions o = plan::options_of(subject);
+    o.batch = batch;
+    o.parts = 1;
+    drafts.push_back(plan::draft(subject, o));
+  }
+  Comparison c;
+  const auto [x, y] = subject.batch_types(1);
+  c.model = subject.config.model;
+  c.input = to_string(x);
+  c.precision = subject.config.precision;
+  c.optimizer = subject.config.optimizer;
+  c.unit = subject.unit;
+  c.data = subject.data;
+  c.parameters = drafts[0].parameters;
+  c.samples = options.samples > 0 ? options.samples : static_cast<double>(subject.train_count);
+  const Measurement measurement(subject, options, progress, drafts);
+  for (const std::string& d : options.devices) c.curves.push_back(measurement.curve(d));
+  const bool any = std::any_of(c.curves.begin(), c.curves.end(), [](const Curve& k) { return k.fastest() != nullptr; });
+  if (!any) {
+    fail(ErrorKind::capacity, "bench compare", "no batch size could be run: ", c.curves[0].points[0].skipped);
+  }
+  if (!predicted_devices.empty() && drafts.size() == 1) {
+    plan::DraftOptions o = drafts[0].options;
+    o.batch *= 2;
+    drafts.push_back(plan::draft(subject, o));  // for the formula of memory
+  }
+  const auto batch_bytes = static_cast<double>(x.bytes() + y.bytes());
+  for (const plan::Device* d : predicted_devices) {
+    c.curves.push_back(predicted(*d, catalog, options, drafts, batch_bytes));
+    c.curves.back().points.resize(options.batches.size());
+  }
+  c.detail = detail_of(c.curves);
+  for (size_t i = 0; i < c.curves.size(); ++i) {
+    Curve& curve = c.curves[i];
+    if (!curve.at(c.detail)) continue;
+    if (!curve.predicted) {
+      if (progress(cat(curve.name, ", layers at batch ", c.detail))) curve.pieces = measurement.pieces(curve, c.detail);
+      continue;
+    }
+    const auto draft =
+        std::find_if(drafts.begin(), drafts.end(), [&](const plan::Draft& d) { return d.options.batch == c.detail; });
+    curve.pieces = predicted_pieces(*predicted_devices[i - options.devices.size()], *draft);
+  }
+  return c;
+}
+
+}  // namespace freight::bench

@@ -1,0 +1,72 @@
+// See workload.h.
+#include "freight/bench/workload.h"
+
+#include <algorithm>
+
+#include "freight/base/philox.h"
+#include "freight/models/loss.h"
+#include "freight/ops/neural.h"
+#include "freight/optim/create.h"
+#include "freight/run/plan.h"
+
+namespace freight::bench {
+
+Tensor Step::operator()(const Tensor& x, const Tensor& y) const {
+  if (!optimizer) {
+    const Tensor outputs = (*model->net)(x);
+    return model->loss == models::Loss::mse ? outputs : softmax(outputs, -1);
+  }
+  const Tensor loss = models::score(*model, x, y).loss;
+  optimizer->step(loss);
+  return loss;
+}
+
+namespace {
+
+Array random_inputs(const models::Model& model, int64_t batch, PhiloxStream& rng) {
+  const Type type = model.batch_type(batch);
+  Array x(type.dtype, type.shape);
+  if (model.reads_tokens()) {
+    const auto tokens = static_cast<uint32_t>(std::max<int64_t>(model.vocabulary() - 1, 1));
+    for (int64_t i = 0; i < x.numel(); ++i) x.data<int32_t>()[i] = static_cast<int32_t>(1 + rng.below(tokens));
+  } else {
+    for (int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = rng.normal();
+  }
+  return x;
+}
+
+Array random_targets(const models::Model& model, int64_t batch, const Array& x, PhiloxStream& rng) {
+  if (model.language_model()) return x;
+  const auto outputs = static_cast<uint32_t>(model.classes());
+  if (model.loss == models::Loss::mse) {
+    Array y(DType::f32, {batch, outputs});
+    for (int64_t i = 0; i < y.numel(); ++i) y.data<float>()[i] = rng.normal();
+    return y;
+  }
+  Array y(DType::i64, {batch});
+  for (int64_t i = 0; i < y.numel(); ++i) y.data<int64_t>()[i] = rng.below(outputs);
+  return y;
+}
+
+}  // namespace
+
+Workload::Workload(models::Model model, const WorkloadOptions& o) : model_(std::move(model)) {
+  if (o.pass == Pass::training) {
+    model_.net->train();
+    optimizer_ = optim::create(o.optimizer, *model_.net, {});
+  } else {
+    model_.net->eval();
+  }
+  PhiloxStream rng(0, 0, 1);
+  const Array x = random_inputs(model_, o.batch, rng), y = random_targets(model_, o.batch, x, rng);
+  CompileOptions compile = o.compile;
+  compile.frozen = o.pass == Pass::inference;
+  compile.input_names = {"images", "labels"};
+  step_ = std::make_unique<Compiled<Step>>(Step{&model_, optimizer_.get()}, compile);
+  const Graph& g = step_->graph(x, y);
+  inputs_ = {x, y};
+  results_ = {Array(g.type(g.outputs[0]).dtype, g.type(g.outputs[0]).shape)};
+  plan_ = step_->plan(x, y);
+}
+
+}  // namespace freight::bench
