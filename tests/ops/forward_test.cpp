@@ -6,8 +6,7 @@
 
 #include "freight/base/error.h"
 
-#include "tests/ops/op_rows.h"
-#include "tests/support/run.h"
+#include "tests/ops/op_suite.h"
 
 namespace freight::test {
 namespace {
@@ -24,66 +23,14 @@ TEST(OpRows, EveryOpOfTheTableHasOne) {
 
 class Forward : public testing::TestWithParam<Op> {};
 
-// The results of the row and the gradients of a weighted sum of them.
-Graph with_gradients(Graph g) {
-  const Value loss = weighted_sum(g, g.outputs, 100);
-  if (!loss.valid()) return g;
-  for (Value v : grad(g, loss, floating_inputs(g))) {
-    if (v.valid()) g.outputs.push_back(v);
-  }
-  return g;
+void compare(const std::vector<OpCase>& cases) {
+  for (const OpCase& c : cases) compare_with_oracle(c, computing_backends());
 }
 
-void compare_with_oracle(const Graph& g, const std::vector<Array>& inputs, double slack) {
-  double allowed = tolerance(DType::f32) * slack;
-  for (const ValueInfo& v : g.values) {
-    if (wide(v.type.dtype) != v.type.dtype) allowed = std::max(allowed, tolerance(v.type.dtype) * std::min(slack, 4.0));
-  }
-  const std::vector<Array> expected = interpret(retype(g, DType::f64), retype(inputs, DType::f64));
-  for (const std::string& backend : computing_backends()) {
-    const std::vector<Array> got = run_planned(backend, g, inputs);
-    for (size_t i = 0; i < got.size(); ++i) {
-      EXPECT_TRUE(close(got[i], expected[i], allowed)) << "output " << i << " on " << backend << " of\n"
-                                                       << print(g).substr(0, 2000);
-    }
-  }
-}
-
-TEST_P(Forward, AgreesWithTheOracle) {
-  for (const OpRow& row : op_rows()) {
-    if (row.op != GetParam()) continue;
-    SCOPED_TRACE(to_string(row));
-    const Graph g = with_gradients(graph_of(row));
-    compare_with_oracle(g, inputs_of(row, g, 1), row.slack);
-  }
-}
-
-TEST_P(Forward, AgreesWhenOperandsAreViews) {
-  for (const OpRow& row : op_rows()) {
-    if (row.op != GetParam()) continue;
-    SCOPED_TRACE(to_string(row));
-    for (Through through : {Through::transpose, Through::slice, Through::broadcast}) {
-      // Of values that are all alike the weights have no gradient: only rounding would be compared.
-      if (row.op == Op::attention_grad && through == Through::broadcast) continue;
-      const Graph g = graph_of(row, through);
-      compare_with_oracle(g, inputs_of(row, g, 2), row.slack);
-    }
-  }
-}
-
-void agrees_in(Op op, DType dtype) {
-  for (const OpRow& row : op_rows()) {
-    bool floating = row.op == op;
-    for (const Operand& o : row.in) floating = floating && (o.type.dtype == DType::f32 || !is_floating(o.type.dtype));
-    if (!floating) continue;
-    SCOPED_TRACE(to_string(row));
-    const Graph g = retype(graph_of(row), dtype);
-    compare_with_oracle(g, retype(inputs_of(row, g, 3), dtype), row.slack);
-  }
-}
-
-TEST_P(Forward, AgreesInBf16) { agrees_in(GetParam(), DType::bf16); }
-TEST_P(Forward, AgreesInF16) { agrees_in(GetParam(), DType::f16); }
+TEST_P(Forward, AgreesWithTheOracle) { compare(cases_with_gradients(GetParam())); }
+TEST_P(Forward, AgreesWhenOperandsAreViews) { compare(cases_of_views(GetParam())); }
+TEST_P(Forward, AgreesInBf16) { compare(cases_in(GetParam(), DType::bf16)); }
+TEST_P(Forward, AgreesInF16) { compare(cases_in(GetParam(), DType::f16)); }
 
 TEST_P(Forward, TextFormRoundTrips) {
   for (const OpRow& row : op_rows()) {
