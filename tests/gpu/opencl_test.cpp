@@ -1,6 +1,7 @@
-// The OpenCL driver: every op of the table against the oracle in f64, on the first device there is. On a machine without
-// one the tests skip themselves.
+// The OpenCL driver: every op of the table against the oracle in f64, on the first device there is. On a machine
+// without one the tests skip themselves.
 #include "freight/backend/gpu/opencl/opencl.h"
+#include "freight/base/error.h"
 
 #include "tests/ops/op_suite.h"
 
@@ -10,24 +11,57 @@ namespace {
 #define NEEDS_OPENCL() \
   if (opencl_devices().devices.empty()) GTEST_SKIP() << opencl_devices().why_none
 
-class OpenClOps : public testing::TestWithParam<Op> {
- protected:
-  static void compare(const std::vector<OpCase>& cases) {
-    for (const OpCase& c : cases) {
-      SCOPED_TRACE(c.what);
-      EXPECT_NO_THROW(compare_with_oracle(c, {"opencl:0"}));
-    }
-  }
-};
+class OpenClOps : public testing::TestWithParam<Op> {};
 
-// One test per op, so that its kernels are compiled once: nearly all of the time goes into the driver's compiler.
+// One plan, and so one program, per op: nearly all of the time goes into the driver's compiler.
 TEST_P(OpenClOps, AgreesWithTheOracleInAllTypesAndOnViews) {
   NEEDS_OPENCL();
-  compare(cases_with_gradients(GetParam()));
-  compare(cases_of_views(GetParam()));
-  compare(cases_in(GetParam(), DType::bf16));
-  compare(cases_in(GetParam(), DType::f16));
-  if (opencl_devices().devices[0].f64) compare(cases_in(GetParam(), DType::f64));
+  const Op op = GetParam();
+  std::vector<OpCase> cases = cases_with_gradients(op);
+  const auto append = [&](const std::vector<OpCase>& more) { cases.insert(cases.end(), more.begin(), more.end()); };
+  append(cases_of_views(op));
+  append(cases_in(op, DType::bf16));
+  append(cases_in(op, DType::f16));
+  if (opencl_devices().devices[0].f64) append(cases_in(op, DType::f64));
+  compare_together(cases, "opencl:0");
+}
+
+TEST(OpenClSpecialValues, AreTreatedAsTheOracleDoes) {
+  NEEDS_OPENCL();
+  pointwise_special_values_agree({"opencl:0"});
+  maxima_prefer_the_first_nan({"opencl:0"});
+  integers_wrap_and_divide_toward_zero({"opencl:0"});
+}
+
+// Rows of x by gather, and the sums of the indices that are 0 and 1.
+Graph picks(int64_t rows, int64_t count) {
+  Graph g;
+  Builder b(g);
+  const Value x = b.one(Op::input, LeafAttrs{"x", {DType::f32, {rows}}}, {});
+  const Value i = b.one(Op::input, LeafAttrs{"i", {DType::i64, {count}}}, {});
+  g.outputs = {b.one(Op::gather, AxisAttrs{0}, {x, i}), b.one(Op::scatter_add, ScatterAttrs{0, 2}, {i, i})};
+  return g;
+}
+
+TEST(OpenClIndexing, AnIndexOutOfRangeIsReportedWithTheResultsAndOnlyOnce) {
+  NEEDS_OPENCL();
+  const Array x = Array::of<float>({1, 2, 3, 4}, {4});
+  const Graph g = picks(4, 3);
+  for (const int64_t bad : {int64_t{4}, int64_t{-1}, int64_t{1} << 40}) {
+    const std::vector<Array> out = run_planned("opencl:0", g, {x, Array::of<int64_t>({0, bad, 1}, {3})});
+    try {
+      out[0].to_vector<float>();
+      FAIL() << "index " << bad << " was not reported";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::data);
+      EXPECT_NE(std::string(e.what()).find(cat("index out of range: got ", bad, ", need 0 to ")), std::string::npos)
+          << e.what();
+    }
+    EXPECT_EQ(out[0].to_vector<float>(), (std::vector<float>{1, 0, 2}));
+  }
+  const std::vector<Array> fine = run_planned("opencl:0", g, {x, Array::of<int64_t>({0, 1, 1}, {3})});
+  EXPECT_EQ(fine[0].to_vector<float>(), (std::vector<float>{1, 2, 2}));
+  EXPECT_EQ(fine[1].to_vector<int64_t>(), (std::vector<int64_t>{0, 2}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, OpenClOps, testing::ValuesIn(ops_with_rows()),

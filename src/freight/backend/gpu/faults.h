@@ -1,6 +1,6 @@
-// Indices out of range that kernels meet. A kernel cannot throw: it reads 0 or writes nothing, and leaves two numbers in
-// the device's fault words, (which check, the index). A driver gives every kernel that asks for them (operand kFaults) the
-// same two words of 64 bits, at first 0, and looks at them whenever it waits for results anyway.
+// Indices out of range that kernels meet. A kernel cannot throw: it reads 0 or writes nothing, and leaves two numbers
+// in the device's fault words, (which check, the index). A driver gives every kernel that asks for them (operand
+// kFaults) the same two words of 64 bits, at first 0, and looks at them whenever it waits for results anyway.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,7 +1,7 @@
 // Products of matrices by tiles in local memory, in one text: matmul with any strides, and the convolution and its two
 // gradients, whose operands are gathered from the image as they are loaded. A group of 64 work-items makes a tile of
-// Y = A B: they lie along its wide side, and each makes a few elements across it. The address of an operand's element is
-// a sum of what its two coordinates say, each worked out once for a tile or a step along the sum. A long sum for few
+// Y = A B: they lie along its wide side, and each makes a few elements across it. The address of an operand's element
+// is a sum of what its two coordinates say, each worked out once for a tile or a step along the sum. A long sum for few
 // results is cut into parts that a second kernel adds.
 #include <algorithm>
 
@@ -133,8 +133,7 @@ class GemmText {
   void begin() {
     extent_wide_ = text.number(wide_), extent_narrow_ = text.number(narrow_);
     const std::string k = text.number(p_.k);
-    const int64_t part =
-        static_cast<int64_t>(ceil_div(static_cast<int64_t>(ceil_div(p_.k, parts_)), kDepth)) * kDepth;
+    const int64_t part = static_cast<int64_t>(ceil_div(static_cast<int64_t>(ceil_div(p_.k, parts_)), kDepth)) * kDepth;
     const std::string length = text.number(part);
     text.line("const int lane = LANE;");
     text.line("const idx_t group = GROUP;");
@@ -142,8 +141,8 @@ class GemmText {
               ", z = ", text.quotient("r1", parts_), ";");
     text.line("const idx_t e_wide = (group - r0 * ", text.number(tiles_wide_), ") * ", kLanes, " + lane;");
     text.line("const idx_t e_thin = (r0 - r1 * ", text.number(tiles_narrow_), ") * ", across_, ";");
-    text.line("const idx_t part = r1 - z * ", text.number(parts_), ", first = part * ", length,
-              ", after = first + ", length, " < ", k, " ? first + ", length, " : ", k, ";");
+    text.line("const idx_t part = r1 - z * ", text.number(parts_), ", first = part * ", length, ", after = first + ",
+              length, " < ", k, " ? first + ", length, " : ", k, ";");
   }
   void base(const Loaded& l) { text.line("const idx_t ", l.name, "_base = ", l.operand.base, ";"); }
 
@@ -162,15 +161,16 @@ class GemmText {
   }
   void fill(const Side& side, const std::string& name, int64_t count, const std::string& start) {
     if (side.prepare.empty()) return;
-    text.line("if (lane < ", count, ") { const idx_t e = ", start, " + lane; ", side.prepare, name,
-              "_at[lane] = ", side.at, ";",
-              side.h.empty() ? "" : cat(" ", name, "_h[lane] = ", side.h, "; ", name, "_w[lane] = ", side.w, ";"), " }");
+    text.line(
+        "if (lane < ", count, ") { const idx_t e = ", start, " + lane; ", side.prepare, name, "_at[lane] = ", side.at,
+        ";", side.h.empty() ? "" : cat(" ", name, "_h[lane] = ", side.h, "; ", name, "_w[lane] = ", side.w, ";"), " }");
   }
 
   // Sets an element of a tile. Without branches: what lies outside reads the operand's first element and is then 0.
   void load(const Loaded& l, const std::string& within, const char* p, const char* q, const char* u, bool own) {
     const Gathered& o = l.operand;
-    const std::string depth = l.name + "_depth", side = own ? l.name : l.name + "_side", at = own ? "" : cat("[", u, "]");
+    const std::string depth = l.name + "_depth", side = own ? l.name : l.name + "_side",
+                      at = own ? "" : cat("[", u, "]");
     text.line("idx_t at = ", l.name, "_base;");
     if (o.depth.prepare.empty()) {
       text.line("{ const idx_t e = ", p, "; at += ", o.depth.at, "; }");
@@ -212,7 +212,8 @@ class GemmText {
       text.line("const idx_t e = e_thin + ", u, "; ", across.prepare, "const idx_t at = y_at + ", across.at, ";");
       text.line(acc_, " r = c", u, ";");
       if (e.bias) {
-        text.line("{ const idx_t j = ", columns_ ? "e_wide" : "e", "; r += ", load_call(dtype(bias), pbias, y.bias), "; }");
+        text.line("{ const idx_t j = ", columns_ ? "e_wide" : "e", "; r += ", load_call(dtype(bias), pbias, y.bias),
+                  "; }");
       }
       if (e.residual) text.line("r += ", load_call(dtype(residual), presidual, "at"), ";");
       if (e.relu) text.line("r = ", scalar_expression(Op::relu, out, {"r"}), ";");
@@ -350,8 +351,9 @@ class ConvNumbers {
             cat("(c2 * ", number(channels_ * in_[0]), " + h) * ", number(in_[1]), " + w"), "h", "w"};
   }
   Side image_of_tap() const {
-    return {cat(split(kernel_), "const idx_t h = c0 * ", number(dilation_[0]), ", w = c1 * ", number(dilation_[1]), "; "),
-            cat("(c2 * ", number(in_[0]), " + h) * ", number(in_[1]), " + w"), "h", "w"};
+    return {
+        cat(split(kernel_), "const idx_t h = c0 * ", number(dilation_[0]), ", w = c1 * ", number(dilation_[1]), "; "),
+        cat("(c2 * ", number(in_[0]), " + h) * ", number(in_[1]), " + w"), "h", "w"};
   }
   std::string inside_image() const {
     return cat("inside &= ((uint)h < (uint)", number(in_[0]), ") & ((uint)w < (uint)", number(in_[1]), ");");
@@ -372,17 +374,17 @@ class ConvNumbers {
     const std::string at = cat("at += oh * ", number(out_[1]), " + ow;");
     const std::string rows = number(out_[0]), columns = number(out_[1]);
     if (stride_[0] == 1 && stride_[1] == 1) {
-      return cat("const idx_t oh = h, ow = w; inside &= ((uint)h < (uint)", rows, ") & ((uint)w < (uint)", columns, "); ",
-                 at);
+      return cat("const idx_t oh = h, ow = w; inside &= ((uint)h < (uint)", rows, ") & ((uint)w < (uint)", columns,
+                 "); ", at);
     }
-    return cat("const idx_t oh = h / ", stride_[0], ", ow = w / ", stride_[1], "; inside &= (h >= 0) & (w >= 0) & (oh * ",
-               stride_[0], " == h) & (ow * ", stride_[1], " == w) & (oh < ", rows, ") & (ow < ", columns, "); ", at);
+    return cat("const idx_t oh = h / ", stride_[0], ", ow = w / ", stride_[1],
+               "; inside &= (h >= 0) & (w >= 0) & (oh * ", stride_[0], " == h) & (ow * ", stride_[1], " == w) & (oh < ",
+               rows, ") & (ow < ", columns, "); ", at);
   }
 
   // e = (n, pixel) of a tensor with `channels` of `plane` pixels.
   Side pixel(int64_t plane, int64_t channels) const {
-    return {cat("const idx_t n = ", text_.quotient("e", plane), "; "),
-            cat("e + n * ", number(plane * (channels - 1)))};
+    return {cat("const idx_t n = ", text_.quotient("e", plane), "; "), cat("e + n * ", number(plane * (channels - 1)))};
   }
   Side times(int64_t elements) const { return {"", cat("e * ", number(elements))}; }
   // e = (filter, tap) of w.
@@ -434,8 +436,8 @@ Lowered lower_conv(const StepSpec& spec) {
   }
   if (op == Op::conv_grad_input) {  // i = (n, ih, iw), p = (filter, kh, kw), j = channel
     return gemm.finish({of_y, c.result_of_pixel(), c.result_of_tap(), c.inside_result()},
-                       {of_w, c.times(taps), c.tap_of_filter()},
-                       {of_x, c.pixel(in_plane, x[1]), c.times(in_plane), ""}, largest_span(spec));
+                       {of_w, c.times(taps), c.tap_of_filter()}, {of_x, c.pixel(in_plane, x[1]), c.times(in_plane), ""},
+                       largest_span(spec));
   }
   // Y is dw: i = filter, j = (channel, kh, kw), p = (n, oh, ow); A is dy, B is x.
   return gemm.finish({of_y, c.times(out_plane), c.pixel(out_plane, w[0])},

@@ -52,8 +52,7 @@ Lowered gather(const StepSpec& spec) {
     const Strides strides = contiguous_strides(x.shape);
     for (int i = y.shape.rank(); i-- > 0;) {
       text.line("{ const idx_t q = ", text.quotient("rest", y.shape[i]), ";");
-      if (i != axis)
-        text.line("at += (rest - q * ", text.number(y.shape[i]), ") * ", text.number(strides[i]), ";");
+      if (i != axis) text.line("at += (rest - q * ", text.number(y.shape[i]), ") * ", text.number(strides[i]), ";");
       text.line("rest = q; }");
     }
     text.line("const i64 row = ", pi, "[e];");
@@ -61,8 +60,8 @@ Lowered gather(const StepSpec& spec) {
   } else {
     const int64_t inner_extent = Split(x.shape, axis).inner;
     const std::string inner = text.number(inner_extent);
-    text.line("const idx_t q = ", text.quotient("e", inner_extent), ", b = e - q * ", inner, ", a = ",
-              text.quotient("q", idx.numel()), ", i = q - a * ", text.number(idx.numel()), ";");
+    text.line("const idx_t q = ", text.quotient("e", inner_extent), ", b = e - q * ", inner,
+              ", a = ", text.quotient("q", idx.numel()), ", i = q - a * ", text.number(idx.numel()), ";");
     text.line("const i64 row = ", pi, "[i];");
     text.line("const idx_t at = (a * ", rows, " + (idx_t)row) * ", inner, " + b;");
   }
@@ -125,8 +124,8 @@ Lowered arg_extremum(const StepSpec& spec) {
   begin(text, y.numel());
   const int64_t inner_extent = Split(x.shape, axis).inner;
   const std::string inner = text.number(inner_extent), rows = text.number(x.shape[axis]);
-  text.line("const idx_t q = ", text.quotient("e", inner_extent), ", first = q * ", rows, " * ", inner,
-            " + (e - q * ", inner, ");");
+  text.line("const idx_t q = ", text.quotient("e", inner_extent), ", first = q * ", rows, " * ", inner, " + (e - q * ",
+            inner, ");");
   text.line("idx_t best = 0; ", value_type(x.dtype), " most = ", load_call(x.dtype, px, "first"), ";");
   text.line("for (idx_t i = 1; i < ", rows, " && most == most; ++i) {");
   text.line("const ", value_type(x.dtype), " v = ", load_call(x.dtype, px, cat("first + i * ", inner)), ";");

@@ -117,7 +117,8 @@ std::optional<BlasProduct> blas_product(const StepSpec& spec) {
   const auto& attrs = freight::attrs<MatmulAttrs>(*spec.node);
   const Operand &a = spec.in[0], &b = spec.in[1], &y = spec.out[0];
   const DType dtype = y.type.dtype;
-  if ((dtype != DType::f32 && dtype != DType::f64) || a.type.dtype != dtype || b.type.dtype != dtype) return std::nullopt;
+  if ((dtype != DType::f32 && dtype != DType::f64) || a.type.dtype != dtype || b.type.dtype != dtype)
+    return std::nullopt;
   const Shape& shape = y.type.shape;
   const int rows = shape.rank() - 2;
   BlasProduct p;

@@ -1,5 +1,5 @@
-// Matrix products by CLBlast, which is loaded at run time like OpenCL itself: where it is missing, the generated kernels
-// do all the work. Whether a product goes to it is measured when a plan is made (opencl.cpp).
+// Matrix products by CLBlast, which is loaded at run time like OpenCL itself: where it is missing, the generated
+// kernels do all the work. Whether a product goes to it is measured when a plan is made (opencl.cpp).
 #pragma once
 #include <memory>
 #include <optional>

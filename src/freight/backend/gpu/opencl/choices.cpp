@@ -75,7 +75,8 @@ size_t Choices::fastest(const std::string& step, const StepSpec& spec, DeviceMem
   }
   const auto winner = static_cast<size_t>(std::min_element(best.begin(), best.end()) - best.begin());
   std::string times;
-  for (size_t i = 0; i < best.size(); ++i) times += cat(" ", candidates[i]->name(), " ", fixed(best[i] * 1e6, 1), " us");
+  for (size_t i = 0; i < best.size(); ++i)
+    times += cat(" ", candidates[i]->name(), " ", fixed(best[i] * 1e6, 1), " us");
   log::debug(cat("opencl: ", step, ":", times));
   found_[step] = candidates[winner]->name();
   std::error_code ignored;  // a file that cannot be written costs a measurement, never an error

@@ -127,7 +127,9 @@ class StepKernel final : public Kernel {
   std::vector<Bound> bound_;
 };
 
-std::string identity(const OpenClDevice& d) { return cat(d.platform, "\n", d.model, "\n", d.version, "\n", d.driver, "\n"); }
+std::string identity(const OpenClDevice& d) {
+  return cat(d.platform, "\n", d.model, "\n", d.version, "\n", d.driver, "\n");
+}
 
 class OpenClBackend final : public gpu::GpuBackend {
  public:
@@ -139,7 +141,8 @@ class OpenClBackend final : public gpu::GpuBackend {
                   {.dialect = gpu::dialect(device_.f64),
                    .identity = identity(device_),
                    .keep = device_.platform == "Portable Computing Language" ? KeepBinaries::no : KeepBinaries::yes}),
-        choices_(identity(device_)) {}
+        choices_(identity(device_)),
+        is_cpu_(number_of<cl_device_type>(api(), device, CL_DEVICE_TYPE) == CL_DEVICE_TYPE_CPU) {}
 
   std::string name() const override { return name_; }
   std::string description() const override { return cat(device_.model, ", ", device_.platform); }
@@ -156,12 +159,14 @@ class OpenClBackend final : public gpu::GpuBackend {
     }
     std::unique_ptr<Kernel> generated = kernel_of(gpu::lower(spec));
     const std::optional<BlasProduct> product = blas_product(spec);
-    if (!product || spec.deterministic || env::get("FREIGHT_TUNE") == "0" || is_small(*product)) return generated;
+    if (!product || is_cpu_ || spec.deterministic || env::get("FREIGHT_TUNE") == "0" || is_small(*product))
+      return generated;
     gpu::Lowered rest = gpu::lower_epilogue(spec);
     std::unique_ptr<Kernel> library =
         make_blas_kernel(memory_, *product, rest.launches.empty() ? nullptr : kernel_of(std::move(rest)));
-    return choices_.fastest(signature(spec), spec, *memory_, {generated.get(), library.get()}) == 0 ? std::move(generated)
-                                                                                             : std::move(library);
+    return choices_.fastest(signature(spec), spec, *memory_, {generated.get(), library.get()}) == 0
+               ? std::move(generated)
+               : std::move(library);
   }
   void finish_plan() override { programs_.compile(); }
 
@@ -169,7 +174,8 @@ class OpenClBackend final : public gpu::GpuBackend {
   // Nothing to gain for a product that takes less than its launches.
   static bool is_small(const BlasProduct& p) {
     return 2.0 * static_cast<double>(p.batches) * static_cast<double>(p.m) * static_cast<double>(p.n) *
-               static_cast<double>(p.k) < 4e6;
+               static_cast<double>(p.k) <
+           4e6;
   }
   static std::string signature(const StepSpec& spec) {
     const auto& a = attrs<MatmulAttrs>(*spec.node);
@@ -188,6 +194,7 @@ class OpenClBackend final : public gpu::GpuBackend {
   std::shared_ptr<Memory> memory_;
   Programs programs_;
   Choices choices_;
+  bool is_cpu_;  // there the generated kernels are faster, and CLBlast's take long to compile (docs/gpu.md)
 };
 
 }  // namespace
