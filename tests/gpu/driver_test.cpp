@@ -266,15 +266,21 @@ TEST(OpenClBlas, RefusesWhatItCannotCompute) {
   EXPECT_FALSE(product_of(DType::f32, {0, 4}, {4, 1}));
 }
 
+enum class Works { yes, no };
+
 class Named final : public Kernel {
  public:
-  explicit Named(std::string name) : name_(std::move(name)) {}
-  void run(void* const*) override { ++runs; }
+  explicit Named(std::string name, Works works = Works::yes) : name_(std::move(name)), works_(works) {}
+  void run(void* const*) override {
+    ++runs;
+    if (works_ == Works::no) fail(ErrorKind::device, "test", "no such kernel");
+  }
   std::string name() const override { return name_; }
   int runs = 0;
 
  private:
   std::string name_;
+  Works works_;
 };
 
 TEST(OpenClChoices, AreMeasuredOnceAndRemembered) {
@@ -296,6 +302,8 @@ TEST(OpenClChoices, AreMeasuredOnceAndRemembered) {
   EXPECT_EQ(a.runs, runs);
   other.fastest("matmul f32[4,5] of both", spec, *memory, {&a, &b});
   EXPECT_GT(a.runs, runs);
+  Named broken("broken", Works::no);
+  EXPECT_EQ(first.fastest("a matmul that a library refuses", spec, *memory, {&broken, &a}), 1u);
 }
 
 }  // namespace

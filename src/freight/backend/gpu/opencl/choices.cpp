@@ -8,6 +8,7 @@
 
 #include "freight/backend/gpu/kernel_text.h"
 #include "freight/base/env.h"
+#include "freight/base/error.h"
 #include "freight/base/log.h"
 #include "freight/base/strings.h"
 
@@ -64,15 +65,24 @@ size_t Choices::fastest(const std::string& step, const StepSpec& spec, DeviceMem
   for (const Kernel* k : candidates) scratch = std::max(scratch, k->scratch_bytes());
   const Blocks blocks(spec, scratch, memory);
   std::vector<double> best(candidates.size(), 1e9);
-  for (int run = 0; run <= kRuns; ++run) {  // the first one compiles
+  std::vector<bool> fails(candidates.size());  // a library may refuse this device
+  for (int run = 0; run <= kRuns; ++run) {     // the first one compiles
     for (size_t i = 0; i < candidates.size(); ++i) {
+      if (fails[i]) continue;
       using Clock = std::chrono::steady_clock;
       const auto start = Clock::now();
-      candidates[i]->run(blocks.operands());
-      memory.wait();
+      try {
+        candidates[i]->run(blocks.operands());
+        memory.wait();
+      } catch (const Error& e) {
+        log::info(cat("opencl: not used for ", step, ": ", candidates[i]->name(), ": ", e.what()));
+        fails[i] = true;
+        continue;
+      }
       if (run > 0) best[i] = std::min(best[i], std::chrono::duration<double>(Clock::now() - start).count());
     }
   }
+  for (size_t i = 0; i < best.size(); ++i) best[i] = fails[i] ? 2e9 : best[i];
   const auto winner = static_cast<size_t>(std::min_element(best.begin(), best.end()) - best.begin());
   std::string times;
   for (size_t i = 0; i < best.size(); ++i)

@@ -15,7 +15,8 @@ class Choices {
  public:
   // `identity`: of device, driver and libraries.
   explicit Choices(const std::string& identity);
-  // The one of `candidates` that is fastest on zeros; they compute the same. `step` names it for the next time.
+  // The one of `candidates` that is fastest on zeros; they compute the same, and one that throws is passed over. `step`
+  // names it for the next time.
   size_t fastest(const std::string& step, const StepSpec& spec, DeviceMemory& memory,
                  const std::vector<Kernel*>& candidates);
 
