@@ -7,13 +7,18 @@
 
 #include "freight/backend/gpu/dialect.h"
 #include "freight/backend/gpu/kernel_text.h"
+#include "freight/backend/gpu/opencl/blas.h"
+#include "freight/backend/gpu/opencl/choices.h"
 #include "freight/backend/gpu/opencl/memory.h"
 #include "freight/backend/gpu/opencl/opencl.h"
 #include "freight/backend/gpu/opencl/programs.h"
+#include "freight/backend/ref/interpret.h"
 #include "freight/base/error.h"
 #include "freight/ir/builder.h"
 #include "freight/run/executable.h"
+#include "freight/run/plan.h"
 
+#include "tests/support/arrays.h"
 #include "tests/support/files.h"
 
 namespace freight::test {
@@ -164,6 +169,141 @@ TEST(OpenClStates, LiveOnTheDeviceAndAreReadAndWrittenByTheHost) {
   EXPECT_EQ(out.to_vector<float>()[0], 25);
   on_device.run({in}, {out});
   EXPECT_EQ(state.to_vector<float>(), (std::vector<float>{13, 7, 8}));
+}
+
+// The softmax of x w, and the gradient of its first column: buffers of several sizes.
+Graph some_steps() {
+  Graph g;
+  Builder b(g);
+  const Value x = b.one(Op::input, LeafAttrs{"x", {DType::f32, {7, 33}}}, {}),
+              w = b.one(Op::input, LeafAttrs{"w", {DType::f32, {33, 5}}}, {});
+  const Value y = b.one(Op::softmax, AxisAttrs{1}, {b.matmul(x, w)});
+  g.outputs = {y, b.sum(b.binary(Op::mul, b.matmul(x, w), y), {0})};
+  return g;
+}
+
+TEST(OpenClMemory, AnExecutableTakesTheBytesOfItsPlanAtOffsetsOf256) {
+  NEEDS_OPENCL();
+  const auto memory = std::dynamic_pointer_cast<opencl::Memory>(backend("opencl:0").memory());
+  const auto plan = plan_for(some_steps(), {.backend = "opencl:0", .deterministic = true});
+  ASSERT_GT(plan->arena_bytes(), 0u);
+  for (const Buffer& b : plan->memory().buffers) {
+    EXPECT_EQ(b.kind == MemoryKind::arena ? b.offset % 256 : 0, 0u);
+  }
+  const size_t before = memory->allocated_bytes();
+  {
+    const Executable executable(plan, {});
+    EXPECT_EQ(plan->kept_bytes(), 0u);
+    EXPECT_EQ(memory->allocated_bytes(), before + plan->arena_bytes() + 64);  // 64: a block of nothing
+  }
+  EXPECT_EQ(memory->allocated_bytes(), before);
+}
+
+struct Matrices {
+  Shape a, b;
+  MatmulAttrs attrs;
+};
+
+// CLBlast's product, on operands that lie in any of the ways it takes, against numbers made here.
+TEST(OpenClBlas, MultipliesAsTheDefinitionSays) {
+  NEEDS_OPENCL();
+  if (!opencl::why_no_blas().empty()) GTEST_SKIP() << opencl::why_no_blas();
+  const auto memory = std::dynamic_pointer_cast<opencl::Memory>(backend("opencl:0").memory());
+  for (const Matrices& c : {Matrices{{17, 33}, {33, 9}, {}}, Matrices{{33, 17}, {33, 9}, MatmulAttrs{true, false, {}}},
+                            Matrices{{17, 33}, {9, 33}, MatmulAttrs{false, true, {}}}, Matrices{{1, 7}, {7, 1}, {}},
+                            Matrices{{2, 3, 5, 4}, {2, 3, 4, 6}, {}}}) {
+    Graph g;
+    Builder b(g);
+    const Value x = b.one(Op::input, LeafAttrs{"x", {DType::f32, c.a}}, {}),
+                w = b.one(Op::input, LeafAttrs{"w", {DType::f32, c.b}}, {});
+    const Value y = b.one(Op::matmul, c.attrs, {x, w});
+    StepSpec spec;
+    spec.graph = &g;
+    spec.node = &g.def(y);
+    for (Value v : {x, w}) spec.in.push_back({g.type(v), Layout::row_major(g.type(v).shape)});
+    spec.out.push_back({g.type(y), Layout::row_major(g.type(y).shape)});
+    const auto product = opencl::blas_product(spec);
+    ASSERT_TRUE(product.has_value()) << to_string(c.a);
+    const auto kernel = opencl::make_blas_kernel(memory, *product, nullptr);
+    const Array in[2] = {random_array({g.type(x)}, 1), random_array({g.type(w)}, 2)};
+    const Array out(DType::f32, g.type(y).shape);
+    void* blocks[3] = {};
+    for (int i = 0; i < 2; ++i) {
+      blocks[i] = memory->allocate(in[i].bytes());
+      memory->upload(blocks[i], in[i].raw(), in[i].bytes());
+    }
+    blocks[2] = memory->allocate(out.bytes());
+    kernel->run(blocks);
+    memory->download(out.raw(), blocks[2], out.bytes());
+    for (void* block : blocks) memory->release(block);
+    g.outputs = {y};
+    EXPECT_TRUE(close(out, interpret(g, {in[0], in[1]})[0], 1e-5)) << to_string(c.a) << to_string(c.b);
+  }
+}
+
+TEST(OpenClBlas, RefusesWhatItCannotCompute) {
+  NEEDS_OPENCL();
+  if (!opencl::why_no_blas().empty()) GTEST_SKIP() << opencl::why_no_blas();
+  const auto product_of = [](DType dtype, const Shape& a, const Strides& lies) {
+    Graph g;
+    Builder b(g);
+    const Value x = b.one(Op::input, LeafAttrs{"x", {dtype, a}}, {}),
+                w = b.one(Op::input, LeafAttrs{"w", {dtype, {4, 3}}}, {});
+    const Value y = b.one(Op::matmul, MatmulAttrs{}, {x, w});
+    StepSpec spec;
+    spec.graph = &g;
+    spec.node = &g.def(y);
+    spec.in = {{g.type(x), {lies, nullptr}}, {g.type(w), Layout::row_major({4, 3})}};
+    spec.out = {{g.type(y), Layout::row_major(g.type(y).shape)}};
+    return opencl::blas_product(spec).has_value();
+  };
+  EXPECT_TRUE(product_of(DType::f32, {6, 4}, {4, 1}));
+  EXPECT_TRUE(product_of(DType::f32, {6, 4}, {9, 1}));   // rows apart
+  EXPECT_TRUE(product_of(DType::f32, {6, 4}, {1, 6}));   // columns dense
+  EXPECT_FALSE(product_of(DType::f32, {6, 4}, {8, 2}));  // neither
+  EXPECT_FALSE(product_of(DType::f32, {6, 4}, {0, 1}));  // one row for all
+  EXPECT_FALSE(product_of(DType::bf16, {6, 4}, {4, 1}));
+  EXPECT_FALSE(product_of(DType::f32, {0, 4}, {4, 1}));
+}
+
+enum class Works { yes, no };
+
+class Named final : public Kernel {
+ public:
+  explicit Named(std::string name, Works works = Works::yes) : name_(std::move(name)), works_(works) {}
+  void run(void* const*) override {
+    ++runs;
+    if (works_ == Works::no) fail(ErrorKind::device, "test", "no such kernel");
+  }
+  std::string name() const override { return name_; }
+  int runs = 0;
+
+ private:
+  std::string name_;
+  Works works_;
+};
+
+TEST(OpenClChoices, AreMeasuredOnceAndRemembered) {
+  NEEDS_OPENCL();
+  const TemporaryDir cache;
+  const ScopedEnvironment environment("FREIGHT_CACHE", cache.path());
+  const auto memory = backend("opencl:0").memory();
+  StepSpec spec;
+  spec.in = {{{DType::f32, {4, 5}}, Layout::row_major({4, 5})}};
+  Named a("tiles"), b("library");
+  opencl::Choices first("a device");
+  const size_t found = first.fastest("matmul f32[4,5] of both", spec, *memory, {&a, &b});
+  EXPECT_GT(a.runs, 0);
+  EXPECT_EQ(a.runs, b.runs);
+  const int runs = a.runs;
+  opencl::Choices second("a device"), other("another device");
+  EXPECT_EQ(first.fastest("matmul f32[4,5] of both", spec, *memory, {&a, &b}), found);
+  EXPECT_EQ(second.fastest("matmul f32[4,5] of both", spec, *memory, {&b, &a}), 1 - found);
+  EXPECT_EQ(a.runs, runs);
+  other.fastest("matmul f32[4,5] of both", spec, *memory, {&a, &b});
+  EXPECT_GT(a.runs, runs);
+  Named broken("broken", Works::no);
+  EXPECT_EQ(first.fastest("a matmul that a library refuses", spec, *memory, {&broken, &a}), 1u);
 }
 
 }  // namespace

@@ -10,6 +10,9 @@
 #include "freight/models/models.h"
 #include "freight/nn/nn.h"
 #include "freight/train/step.h"
+#include "freight/train/trainer.h"
+
+#include "tests/support/files.h"
 
 namespace freight::train {
 namespace {
@@ -119,6 +122,25 @@ TEST(OpenClNets, LenetLearnsTheDigits) {
     if (s >= kSteps - kJudged) right += now;
   }
   EXPECT_GE(right / (kJudged * kBatch), 0.9);
+}
+
+TEST(OpenClNets, LenetReaches98Point5PercentOfMnistInOneEpoch) {
+  NEEDS_OPENCL();
+  const std::string root = freight::testing::real_data("mnist/train-images-idx3-ubyte.gz");
+  if (root.empty()) GTEST_SKIP() << "no MNIST in $FREIGHT_DATA or beside the checkout";
+  const freight::testing::TemporaryDir dir;
+  Config c = recipe("mnist", "fast", root);
+  c.data_dir = root;
+  c.model = "lenet";
+  c.lr = 0.1;
+  c.backend = "opencl:0";
+  c.deterministic = true;
+  c.output_dir = dir / "run";
+  Observer silent;
+  const Result r = train(c, silent);
+  EXPECT_EQ(r.epochs, 1);
+  EXPECT_EQ(r.test.count, 10000);
+  EXPECT_GE(r.test.top1.value(), 98.5);
 }
 
 }  // namespace

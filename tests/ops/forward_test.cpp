@@ -1,13 +1,10 @@
 // Every op on every backend through passes and plan, generated from op_rows.h: results and gradients against the oracle
 // in f64, in f32, bf16 and f16, with operands that are views; the text form; behaviour at NaN and infinity.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "freight/base/error.h"
 
-#include "tests/ops/op_rows.h"
-#include "tests/support/run.h"
+#include "tests/ops/op_suite.h"
 
 namespace freight::test {
 namespace {
@@ -24,66 +21,12 @@ TEST(OpRows, EveryOpOfTheTableHasOne) {
 
 class Forward : public testing::TestWithParam<Op> {};
 
-// The results of the row and the gradients of a weighted sum of them.
-Graph with_gradients(Graph g) {
-  const Value loss = weighted_sum(g, g.outputs, 100);
-  if (!loss.valid()) return g;
-  for (Value v : grad(g, loss, floating_inputs(g))) {
-    if (v.valid()) g.outputs.push_back(v);
-  }
-  return g;
-}
+void compare(const std::vector<OpCase>& cases) { compare_with_oracle(cases, computing_backends()); }
 
-void compare_with_oracle(const Graph& g, const std::vector<Array>& inputs, double slack) {
-  double allowed = tolerance(DType::f32) * slack;
-  for (const ValueInfo& v : g.values) {
-    if (wide(v.type.dtype) != v.type.dtype) allowed = std::max(allowed, tolerance(v.type.dtype) * std::min(slack, 4.0));
-  }
-  const std::vector<Array> expected = interpret(retype(g, DType::f64), retype(inputs, DType::f64));
-  for (const std::string& backend : computing_backends()) {
-    const std::vector<Array> got = run_planned(backend, g, inputs);
-    for (size_t i = 0; i < got.size(); ++i) {
-      EXPECT_TRUE(close(got[i], expected[i], allowed)) << "output " << i << " on " << backend << " of\n"
-                                                       << print(g).substr(0, 2000);
-    }
-  }
-}
-
-TEST_P(Forward, AgreesWithTheOracle) {
-  for (const OpRow& row : op_rows()) {
-    if (row.op != GetParam()) continue;
-    SCOPED_TRACE(to_string(row));
-    const Graph g = with_gradients(graph_of(row));
-    compare_with_oracle(g, inputs_of(row, g, 1), row.slack);
-  }
-}
-
-TEST_P(Forward, AgreesWhenOperandsAreViews) {
-  for (const OpRow& row : op_rows()) {
-    if (row.op != GetParam()) continue;
-    SCOPED_TRACE(to_string(row));
-    for (Through through : {Through::transpose, Through::slice, Through::broadcast}) {
-      // Of values that are all alike the weights have no gradient: only rounding would be compared.
-      if (row.op == Op::attention_grad && through == Through::broadcast) continue;
-      const Graph g = graph_of(row, through);
-      compare_with_oracle(g, inputs_of(row, g, 2), row.slack);
-    }
-  }
-}
-
-void agrees_in(Op op, DType dtype) {
-  for (const OpRow& row : op_rows()) {
-    bool floating = row.op == op;
-    for (const Operand& o : row.in) floating = floating && (o.type.dtype == DType::f32 || !is_floating(o.type.dtype));
-    if (!floating) continue;
-    SCOPED_TRACE(to_string(row));
-    const Graph g = retype(graph_of(row), dtype);
-    compare_with_oracle(g, retype(inputs_of(row, g, 3), dtype), row.slack);
-  }
-}
-
-TEST_P(Forward, AgreesInBf16) { agrees_in(GetParam(), DType::bf16); }
-TEST_P(Forward, AgreesInF16) { agrees_in(GetParam(), DType::f16); }
+TEST_P(Forward, AgreesWithTheOracle) { compare(cases_with_gradients(GetParam())); }
+TEST_P(Forward, AgreesWhenOperandsAreViews) { compare(cases_of_views(GetParam())); }
+TEST_P(Forward, AgreesInBf16) { compare(cases_in(GetParam(), DType::bf16)); }
+TEST_P(Forward, AgreesInF16) { compare(cases_in(GetParam(), DType::f16)); }
 
 TEST_P(Forward, TextFormRoundTrips) {
   for (const OpRow& row : op_rows()) {
@@ -99,76 +42,9 @@ TEST_P(Forward, TextFormRoundTrips) {
 INSTANTIATE_TEST_SUITE_P(Ops, Forward, testing::ValuesIn(ops_with_rows()),
                          [](const auto& instance) { return std::string(name(instance.param)); });
 
-TEST(SpecialValues, PointwiseOpsTreatThemAsTheOracleDoes) {
-  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<float> specials = {nan,  inf,   -inf, 0.0f,  -0.0f,  1.0f, -1.0f,
-                                       0.5f, -2.5f, 3.5f, 1e30f, -1e30f, 90.0f};
-  std::vector<float> left, right;
-  for (float a : specials) {
-    for (float b : specials) {
-      left.push_back(a);
-      right.push_back(b);
-    }
-  }
-  const auto n = static_cast<int64_t>(left.size());
-  const std::vector<Array> inputs = {Array::of<float>(left, {n}), Array::of<float>(right, {n})};
-  for (Op op : ops_with_rows()) {
-    const OpInfo& row = info(op);
-    if ((row.kind != OpKind::unary && row.kind != OpKind::binary) || op == Op::cast) continue;
-    if (op == Op::logical_not || op == Op::logical_and || op == Op::logical_or) continue;
-    if (op == Op::sin || op == Op::cos || op == Op::tan) continue;  // f32 range reduction at 1e30 is not asked for
-    SCOPED_TRACE(row.name);
-    Graph g;
-    Builder b(g);
-    std::vector<Value> in;
-    for (int i = 0; i < 2; ++i) in.push_back(b.one(Op::input, LeafAttrs{"x", {DType::f32, {n}}}, {}));
-    g.outputs = b.add(op, NoAttrs{}, {in.begin(), in.begin() + row.min_inputs});
-    const Array expected = interpret(g, inputs)[0];
-    const std::vector<double> e = expected.to_vector<double>();
-    for (const std::string& backend : computing_backends()) {
-      const std::vector<double> got = run_planned(backend, g, inputs)[0].to_vector<double>();
-      for (size_t i = 0; i < e.size(); ++i) {
-        const bool same = std::isnan(e[i])   ? std::isnan(got[i])
-                          : std::isinf(e[i]) ? e[i] == got[i]
-                                             : std::fabs(got[i] - e[i]) <= 1e-5 * std::fabs(e[i]) + 1e-30;
-        EXPECT_TRUE(same) << backend << " at (" << left[i] << ", " << right[i] << "): " << got[i] << ", expected "
-                          << e[i];
-      }
-    }
-  }
-}
-
-TEST(SpecialValues, MaximaAndTheirIndicesPreferTheFirstNan) {
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  const Array x = Array::of<float>({1, nan, 7, nan, 2, 2, 9, 9, -1, -1, -3, -3}, {3, 4});
-  Graph g;
-  Builder b(g);
-  const Value v = b.one(Op::input, LeafAttrs{"x", {DType::f32, {3, 4}}}, {});
-  for (Op op : {Op::argmax, Op::argmin}) g.outputs.push_back(b.one(op, AxisAttrs{1}, {v}));
-  for (Op op : {Op::reduce_max, Op::reduce_min}) g.outputs.push_back(b.one(op, AxesAttrs{{1}}, {v}));
-  for (const std::string& backend : computing_backends()) {
-    const std::vector<Array> out = run_planned(backend, g, {x});
-    EXPECT_EQ(out[0].to_vector<int>(), (std::vector<int>{1, 2, 0})) << backend;
-    EXPECT_EQ(out[1].to_vector<int>(), (std::vector<int>{1, 0, 2})) << backend;
-    EXPECT_TRUE(std::isnan(out[2].to_vector<float>()[0])) << backend;
-    EXPECT_TRUE(std::isnan(out[3].to_vector<float>()[0])) << backend;
-  }
-}
-
-TEST(SpecialValues, IntegersWrapAndDivideTowardZero) {
-  Graph g;
-  Builder b(g);
-  const Type t{DType::i32, {4}};
-  const Value x = b.one(Op::input, LeafAttrs{"x", t}, {}), y = b.one(Op::input, LeafAttrs{"y", t}, {});
-  for (Op op : {Op::div, Op::remainder, Op::mul}) g.outputs.push_back(b.binary(op, x, y));
-  const std::vector<Array> in = {Array::of<int>({7, -7, 7, 65536}, {4}), Array::of<int>({2, 2, -2, 65536}, {4})};
-  for (const std::string& backend : computing_backends()) {
-    const std::vector<Array> out = run_planned(backend, g, in);
-    EXPECT_EQ(out[0].to_vector<int>(), (std::vector<int>{3, -3, -3, 1})) << backend;
-    EXPECT_EQ(out[1].to_vector<int>(), (std::vector<int>{1, -1, 1, 0})) << backend;
-    EXPECT_EQ(out[2].to_vector<int>(), (std::vector<int>{14, -14, -14, 0})) << backend;
-  }
-}
+TEST(SpecialValues, PointwiseOpsTreatThemAsTheOracleDoes) { pointwise_special_values_agree(computing_backends()); }
+TEST(SpecialValues, MaximaAndTheirIndicesPreferTheFirstNan) { maxima_prefer_the_first_nan(computing_backends()); }
+TEST(SpecialValues, IntegersWrapAndDivideTowardZero) { integers_wrap_and_divide_toward_zero(computing_backends()); }
 
 TEST(Embedding, ThePaddingRowReceivesNoGradient) {
   Graph g;

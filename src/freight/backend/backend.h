@@ -56,7 +56,7 @@ class Kernel {
   virtual void run(void* const* operands) = 0;
   // For profiles: which implementation was chosen, "dnnl:jit:avx2", "tile", "gemm".
   virtual std::string name() const = 0;
-  // Scratch memory in bytes that the plan must provide during the step (64-byte aligned).
+  // Scratch memory in bytes that the plan must provide during the step, aligned as all buffers are.
   virtual size_t scratch_bytes() const { return 0; }
 };
 
@@ -102,6 +102,8 @@ class Backend {
   virtual std::unique_ptr<Kernel> prepare(const StepSpec& spec) = 0;
   // After the last prepare() of a plan: compiles together what its kernels need. Throws Error(device).
   virtual void finish_plan() {}
+  // Offsets of buffers in the arena are multiples of so many bytes.
+  virtual size_t alignment() const { return 64; }
   // Where operands and scratch of this backend's kernels lie; null: in host memory. With a device, run() of a kernel
   // only enqueues.
   virtual std::shared_ptr<DeviceMemory> memory() { return nullptr; }

@@ -12,9 +12,6 @@ namespace freight::passes {
 
 namespace {
 
-constexpr size_t kAlign = 64;
-size_t aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
-
 struct Planner {
   Planner(const PlacedGraph& p, const Backend& b, const std::vector<size_t>& s, const std::vector<bool>& o)
       : placed(p), backend(b), scratch_bytes(s), once(o) {}
@@ -29,6 +26,9 @@ struct Planner {
   std::vector<int32_t> last_read;  // root -> last node that reads it
   std::vector<bool> replayed;      // root -> a step that runs each time reads it
   int32_t steps = static_cast<int32_t>(g.nodes.size());
+  const size_t alignment = backend.alignment();
+
+  size_t aligned(size_t bytes) const { return (bytes + alignment - 1) / alignment * alignment; }
 
   Buffer& buffer(Value v) { return plan.buffers[v.index()]; }
   Value root(Value v) const { return placed.place(v).root; }
@@ -206,7 +206,7 @@ struct Planner {
     }
   }
 
-  static size_t place_all(const std::vector<Buffer*>& order) {
+  size_t place_all(const std::vector<Buffer*>& order) const {
     std::vector<const Buffer*> set;  // placed, by offset
     size_t total = 0;
     for (Buffer* b : order) {

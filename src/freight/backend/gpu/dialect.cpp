@@ -81,6 +81,18 @@ DEVICE ushort to_f16(float f) {
 #define round_to_i64(a) ((a) != (a) ? (i64)0 : (a) <= -0x1p63f ? (i64)1 << 63 : (a) >= 0x1p63f ? ~((i64)1 << 63) : (i64)(a))
 #define round_to_u8(a) (uchar)((a) > 0 ? ((a) >= 255 ? 255 : (int)(a)) : 0)
 
+/* e / d for e >= 0: in 32 bits by a multiplication, with the numbers of KernelText::quotient. */
+DEVICE int divide_int(int e, int d, int factor, int shift) { return (int)((u64)(uint)e * (uint)factor >> shift); }
+DEVICE i64 divide_i64(i64 e, i64 d, i64 factor, i64 shift) { return e / d; }
+
+/* Whether an index is one; else the fault words say which check it failed (faults.h). */
+DEVICE int in_range(i64 index, i64 rows, GLOBAL i64* faults, i64 check) {
+  if (index >= 0 && index < rows) return 1;
+  faults[0] = check;
+  faults[1] = index;
+  return 0;
+}
+
 DEVICE i64 power_of_i64(i64 base, i64 exponent) {
   i64 result = 1;
   if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;

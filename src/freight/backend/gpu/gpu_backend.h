@@ -10,6 +10,8 @@ class GpuBackend : public Backend {
   bool fuses() const override { return true; }
   bool has_epilogue(const Graph&, const Node&, const Epilogue&) const override { return true; }
   bool aliases_views() const override { return true; }
+  // What libraries and vector loads of all drivers ask for.
+  size_t alignment() const override { return 256; }
   LayoutPlan layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) const override;
   bool in_place(const Graph& graph, const Node& node, int input, int output) const override;
 };

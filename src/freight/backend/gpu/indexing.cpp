@@ -1,6 +1,7 @@
 // Gather and scatter of rows and elements (also that of max pooling's gradient), argmax and argmin, on row-major
 // tensors. A scatter gives every column of the result to one work-item, which walks the indices in order: no atomics,
-// and the same sum in every run. Kernels leave out what an index out of range names: they cannot throw.
+// and the same sum in every run. What an index out of range
+// names is left out and reported (faults.h): kernels cannot throw.
 #include <algorithm>
 
 #include "freight/backend/gpu/dialect.h"
@@ -50,20 +51,22 @@ Lowered gather(const StepSpec& spec) {
     text.line("idx_t rest = e, at = 0;");
     const Strides strides = contiguous_strides(x.shape);
     for (int i = y.shape.rank(); i-- > 0;) {
-      const std::string extent = text.number(y.shape[i]);
-      if (i != axis) text.line("at += rest % ", extent, " * ", text.number(strides[i]), ";");
-      text.line("rest /= ", extent, ";");
+      text.line("{ const idx_t q = ", text.quotient("rest", y.shape[i]), ";");
+      if (i != axis) text.line("at += (rest - q * ", text.number(y.shape[i]), ") * ", text.number(strides[i]), ";");
+      text.line("rest = q; }");
     }
     text.line("const i64 row = ", pi, "[e];");
     text.line("at += (idx_t)row * ", text.number(strides[axis]), ";");
   } else {
-    const std::string inner = text.number(Split(x.shape, axis).inner), picks = text.number(idx.numel());
-    text.line("const idx_t b = e % ", inner, ", i = e / ", inner, " % ", picks, ", a = e / ", inner, " / ", picks, ";");
+    const int64_t inner_extent = Split(x.shape, axis).inner;
+    const std::string inner = text.number(inner_extent);
+    text.line("const idx_t q = ", text.quotient("e", inner_extent), ", b = e - q * ", inner,
+              ", a = ", text.quotient("q", idx.numel()), ", i = q - a * ", text.number(idx.numel()), ";");
     text.line("const i64 row = ", pi, "[i];");
     text.line("const idx_t at = (a * ", rows, " + (idx_t)row) * ", inner, " + b;");
   }
   text.line(value_type(y.dtype), " value = 0;");
-  text.line("if (row >= 0 && row < ", rows, ") value = ", load_call(x.dtype, px, "at"), ";");
+  text.line("if (", text.checked("row", *spec.node, x.shape[axis]), ") value = ", load_call(x.dtype, px, "at"), ";");
   text.line(store_call(y.dtype, py, "e", "value"), ";");
   return one_launch(text, spec, y.numel());
 }
@@ -72,6 +75,7 @@ struct Scatter {
   int indices, updates;  // which inputs of the step
   bool elements;         // an index per update, not per row of updates
   int64_t outer, inner, picks, rows;
+  bool own = false;  // the indices are results of our own kernels: -1 means none
 };
 
 // idx (I), u (A, I, B) -> y (A, rows, B); of elements: idx like u. Sums of 16-bit types are made in scratch, in f32.
@@ -87,13 +91,17 @@ Lowered scatter(const StepSpec& spec, const Scatter& s) {
   const std::string ps = through_scratch ? text.operand(3, sums, true) : py;
   begin(text, columns);
   const std::string inner = text.number(s.inner), rows = text.number(s.rows), picks = text.number(s.picks);
-  text.line("const idx_t b = e % ", inner, ", a = e / ", inner, ";");
+  text.line("const idx_t a = ", text.quotient("e", s.inner), ", b = e - a * ", inner, ";");
   text.line("const idx_t first = a * ", rows, " * ", inner, " + b;");
   text.line("for (idx_t r = 0; r < ", rows, "; ++r) ", store_call(sums, ps, cat("first + r * ", inner), "0"), ";");
   text.line("for (idx_t i = 0; i < ", picks, "; ++i) {");
   text.line("const idx_t from = (a * ", picks, " + i) * ", inner, " + b;");
   text.line("const i64 row = ", pi, s.elements ? "[from];" : "[i];");
-  text.line("if (row < 0 || row >= ", rows, ") continue;");
+  if (s.own) {
+    text.line("if (row < 0) continue;");
+  } else {
+    text.line("if (!", text.checked("row", *spec.node, s.rows), ") continue;");
+  }
   text.line("const idx_t at = first + (idx_t)row * ", inner, ";");
   text.line(store_call(sums, ps, "at", cat(load_call(sums, ps, "at"), " + ", load_call(u.dtype, pu, "from"))), ";");
   text.line("}");
@@ -114,8 +122,10 @@ Lowered arg_extremum(const StepSpec& spec) {
   KernelText text;
   const std::string px = text.operand(0, x.dtype, false), py = text.operand(1, y.dtype, true);
   begin(text, y.numel());
-  const std::string inner = text.number(Split(x.shape, axis).inner), rows = text.number(x.shape[axis]);
-  text.line("const idx_t first = e / ", inner, " * ", rows, " * ", inner, " + e % ", inner, ";");
+  const int64_t inner_extent = Split(x.shape, axis).inner;
+  const std::string inner = text.number(inner_extent), rows = text.number(x.shape[axis]);
+  text.line("const idx_t q = ", text.quotient("e", inner_extent), ", first = q * ", rows, " * ", inner, " + (e - q * ",
+            inner, ");");
   text.line("idx_t best = 0; ", value_type(x.dtype), " most = ", load_call(x.dtype, px, "first"), ";");
   text.line("for (idx_t i = 1; i < ", rows, " && most == most; ++i) {");
   text.line("const ", value_type(x.dtype), " v = ", load_call(x.dtype, px, cat("first + i * ", inner)), ";");
@@ -143,7 +153,7 @@ Lowered lower_index(const StepSpec& spec) {
       const Shape &g = spec.in[0].type.shape, &dx = spec.out[0].type.shape;
       const int64_t planes = g[0] * g[1];
       return scatter(spec, {1, 0, true, planes, 1, g.numel() / std::max<int64_t>(planes, 1),
-                            dx.numel() / std::max<int64_t>(planes, 1)});
+                            dx.numel() / std::max<int64_t>(planes, 1), true});
     }
     default: return arg_extremum(spec);
   }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "freight/backend/gpu/dialect.h"
+#include "freight/backend/gpu/faults.h"
 
 namespace freight::gpu {
 
@@ -31,9 +32,24 @@ std::string KernelText::operand(int index, DType dtype, bool written, size_t byt
   return cat("p", i);
 }
 
+std::string KernelText::checked(const std::string& index, const Node& node, int64_t rows) {
+  const std::string words = operand(kFaults, DType::i64, true), check = number(index_check(node, rows));
+  return cat("in_range(", index, ", ", number(rows), ", ", words, ", ", check, ")");
+}
+
 std::string KernelText::number(int64_t value) {
   numbers_.push_back(value);
   return cat("g.v[", numbers_.size() - 1, "]");
+}
+
+// Granlund and Montgomery, "Division by invariant integers using multiplication": exact for e < 2^31.
+std::string KernelText::quotient(const std::string& e, int64_t divisor) {
+  int bits = 0;
+  while (bits < 31 && int64_t{1} << bits < divisor) ++bits;
+  const uint64_t power = uint64_t{1} << (31 + bits), d = static_cast<uint64_t>(std::max<int64_t>(divisor, 1));
+  const auto factor = static_cast<int32_t>(static_cast<uint32_t>((power + d - 1) / d));
+  const std::string exact = number(divisor), multiplied = number(factor), shifted = number(31 + bits);
+  return cat("divide_idx_t(", e, ", ", exact, ", ", multiplied, ", ", shifted, ")");
 }
 
 Launch KernelText::finish(const char* purpose, int64_t elements, size_t groups, size_t lanes) {

@@ -16,8 +16,14 @@ class KernelText {
  public:
   // The parameter for an operand of the step: its name in the text. The same operand may be declared several times.
   std::string operand(int index, DType dtype, bool written, size_t byte_offset = 0);
+  // A condition under which an index (of type i64) of the step's node lies in [0, rows); where it does not, the
+  // device's fault words say so.
+  std::string checked(const std::string& index, const Node& node, int64_t rows);
   // A number given at launch: its name in the text.
   std::string number(int64_t value);
+  // `e` / `divisor`, rounded down, as an expression; `e` must not be negative there. Division by a number that the
+  // compiler does not know takes longer than all else that an index needs.
+  std::string quotient(const std::string& e, int64_t divisor);
   // Appends a line.
   template <class... Parts>
   void line(const Parts&... parts) {

@@ -9,7 +9,7 @@
 namespace freight::gpu {
 
 // A kernel parameter pair: pointer and first element. `operand` counts inputs, then outputs, then scratch, as
-// Kernel::run does; `offset` is in bytes from there.
+// Kernel::run does, or is kFaults (faults.h); `offset` is in bytes from there.
 struct Argument {
   int operand = 0;
   size_t element = 1;  // bytes per element

@@ -17,6 +17,9 @@ bool region_in_place(const Graph& graph, const Node& node);
 
 // matmul with any strides; conv and its gradients as implicit matmuls.
 Lowered lower_matmul(const StepSpec& spec);
+// What a matmul's epilogue adds to its dense result, for drivers whose library multiplies without one; no launch where
+// it has none.
+Lowered lower_epilogue(const StepSpec& spec);
 Lowered lower_conv(const StepSpec& spec);
 Lowered lower_pool(const StepSpec& spec);
 // gather, scatter, argmax, argmin and max_pool_grad.

@@ -21,9 +21,11 @@ Lowered lower_pad(const StepSpec& spec) {
   text.line("if (e >= ", text.number(n), ") return;");
   text.line("idx_t rest = e, from = 0, to = 0; int inside = 1;");
   for (int i = y.type.shape.rank(); i-- > 0;) {
-    const std::string extent = text.number(y.type.shape[i]), given = text.number(x.type.shape[i]),
-                      low = text.number(a.low[i]), step = text.number(a.interior[i] + 1);
-    text.line("{ const idx_t c = rest % ", extent, ", s = c - ", low, ", k = s / ", step, "; rest /= ", extent, ";");
+    const std::string outer = text.quotient("rest", y.type.shape[i]), extent = text.number(y.type.shape[i]),
+                      given = text.number(x.type.shape[i]), low = text.number(a.low[i]),
+                      step = text.number(a.interior[i] + 1);
+    text.line("{ const idx_t q = ", outer, ", c = rest - q * ", extent, ", s = c - ", low, ", k = s / ", step,
+              "; rest = q;");
     text.line("  inside = inside && s >= 0 && k * ", step, " == s && k < ", given, ";");
     text.line("  from += k * ", text.number(x.layout.strides[i]), "; to += c * ", text.number(y.layout.strides[i]),
               "; }");

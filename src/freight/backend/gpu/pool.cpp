@@ -28,10 +28,13 @@ struct PoolNumbers {
     }
   }
 
-  // Declares plane, h and w of element e of a result with these spatial extents.
-  static void place(KernelText& text, const std::string extents[2]) {
-    text.line("const idx_t w = e % ", extents[1], ", h = e / ", extents[1], " % ", extents[0], ", plane = e / ",
-              extents[1], " / ", extents[0], ";");
+  // Declares plane, h and w of element e of a tensor of this shape.
+  static void place(KernelText& text, const Shape& shape) {
+    const int rank = shape.rank();
+    const int64_t height = rank == 4 ? shape[2] : 1, width = shape[rank - 1];
+    const std::string rows = text.quotient("e", width), planes = text.quotient("row", height);
+    text.line("const idx_t row = ", rows, ", w = e - row * ", text.number(width), ", plane = ", planes,
+              ", h = row - plane * ", text.number(height), ";");
   }
   // Declares the part of window (oh, ow) inside of the image: [h0, h1) x [w0, w1).
   void window(KernelText& text, const char* oh, const char* ow) const {
@@ -77,8 +80,7 @@ Lowered lower_pool(const StepSpec& spec) {
   text.line("const idx_t e = ELEMENT;");
   text.line("if (e >= ", text.number(n), ") return;");
   const PoolNumbers p(text, attrs, forward ? given.shape : result.shape, forward ? result.shape : given.shape);
-  const std::string in_plane = cat(p.in[0], " * ", p.in[1]), out_plane = cat(p.out[0], " * ", p.out[1]);
-  PoolNumbers::place(text, forward ? p.out : p.in);
+  PoolNumbers::place(text, result.shape);
   switch (op) {
     case Op::max_pool: {  // x (N, C, spatial) -> y, index (N, C, spatial)
       const std::string index = text.operand(2, spec.out[1].type.dtype, true);

@@ -213,9 +213,9 @@ class RegionLowering {
       if (i == 0) {
         b.text.line("const idx_t ", names[i], " = ", linear, ";");
       } else {
-        const std::string extent = b.text.number(dims[i].extent), rest = fresh(b, "t");
-        b.text.line("const idx_t ", rest, " = ", linear, " / ", extent, ", ", names[i], " = ", linear, " - ", rest,
-                    " * ", extent, ";");
+        const std::string rest = fresh(b, "t"), quotient = b.text.quotient(linear, dims[i].extent);
+        b.text.line("const idx_t ", rest, " = ", quotient, ", ", names[i], " = ", linear, " - ", rest, " * ",
+                    b.text.number(dims[i].extent), ";");
         linear = rest;
       }
     }

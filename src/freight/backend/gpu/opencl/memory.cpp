@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "freight/backend/gpu/faults.h"
 #include "freight/base/error.h"
 
 namespace freight::opencl {
@@ -11,6 +12,7 @@ namespace freight::opencl {
 namespace {
 // No address of the host: an operand of one kind taken for the other is found out.
 constexpr uintptr_t kFirst = uintptr_t{1} << 60, kPage = 4096;
+constexpr int64_t kNoFault[2] = {0, 0};
 }  // namespace
 
 Memory::Memory(cl_device_id device) : api_(api()), device_(device), next_(kFirst) {
@@ -19,6 +21,8 @@ Memory::Memory(cl_device_id device) : api_(api()), device_(device), next_(kFirst
   check(status, "cannot open the device");
   queue_ = api_.CreateCommandQueue(context_, device_, 0, &status);
   check(status, "cannot make a command queue");
+  fault_words_ = allocate(sizeof kNoFault);
+  upload(fault_words_, kNoFault, sizeof kNoFault);
 }
 
 void* Memory::allocate(size_t bytes) {
@@ -59,8 +63,21 @@ void Memory::upload(void* to, const void* from, size_t bytes) {
 
 void Memory::download(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
-  const Part p = find(from);
+  const Part p = find(from), faults = find(fault_words_);
+  int64_t words[2] = {0, 0};  // come with what is waited for anyway: the queue is in order
+  check(api_.EnqueueReadBuffer(queue_, faults.block, CL_FALSE, faults.offset, sizeof words, words, 0, nullptr, nullptr),
+        "download");
   check(api_.EnqueueReadBuffer(queue_, p.block, CL_TRUE, p.offset, bytes, to, 0, nullptr, nullptr), "download");
+  if (words[0] == 0) return;
+  upload(fault_words_, kNoFault, sizeof kNoFault);
+  gpu::throw_fault(words);
+}
+
+size_t Memory::allocated_bytes() const {
+  std::lock_guard lock(mutex_);
+  size_t sum = 0;
+  for (const auto& [address, block] : blocks_) sum += block.bytes;
+  return sum;
 }
 
 void Memory::copy(void* to, const void* from, size_t bytes) {

@@ -27,6 +27,10 @@ class Memory final : public DeviceMemory {
   };
   // Throws Error(runtime) for what is no address of this device.
   Part find(const void* address) const;
+  // Where kernels report indices out of range (gpu/faults.h). download() throws what it finds there.
+  void* fault_words() const { return fault_words_; }
+  // Bytes of all blocks that are allocated.
+  size_t allocated_bytes() const;
 
   cl_device_id device() const { return device_; }
   cl_context context() const { return context_; }
@@ -44,6 +48,7 @@ class Memory final : public DeviceMemory {
   mutable std::mutex mutex_;
   std::map<uintptr_t, Block> blocks_;  // by first address
   uintptr_t next_;
+  void* fault_words_;
 };
 
 }  // namespace freight::opencl

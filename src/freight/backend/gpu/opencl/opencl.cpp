@@ -4,10 +4,14 @@
 #include <algorithm>
 
 #include "freight/backend/gpu/dialect.h"
+#include "freight/backend/gpu/faults.h"
 #include "freight/backend/gpu/gpu_backend.h"
 #include "freight/backend/gpu/lower.h"
+#include "freight/backend/gpu/opencl/blas.h"
+#include "freight/backend/gpu/opencl/choices.h"
 #include "freight/backend/gpu/opencl/memory.h"
 #include "freight/backend/gpu/opencl/programs.h"
+#include "freight/base/env.h"
 #include "freight/base/error.h"
 
 namespace freight {
@@ -105,7 +109,8 @@ class StepKernel final : public Kernel {
     }
   }
   void set(Bound& b, const gpu::Argument& argument, size_t k, void* const* operands) const {
-    const char* address = static_cast<const char*>(operands[argument.operand]) + argument.offset;
+    const void* operand = argument.operand == gpu::kFaults ? memory_->fault_words() : operands[argument.operand];
+    const char* address = static_cast<const char*>(operand) + argument.offset;
     if (address == b.addresses[k]) return;
     const Memory::Part part = memory_->find(address);
     FREIGHT_CHECK(part.offset % argument.element == 0, "an operand is not aligned to its elements");
@@ -122,17 +127,22 @@ class StepKernel final : public Kernel {
   std::vector<Bound> bound_;
 };
 
+std::string identity(const OpenClDevice& d) {
+  return cat(d.platform, "\n", d.model, "\n", d.version, "\n", d.driver, "\n");
+}
+
 class OpenClBackend final : public gpu::GpuBackend {
  public:
   OpenClBackend(int index, cl_device_id device)
       : name_(cat("opencl:", index)),
         device_(opencl::describe(api(), device)),
         memory_(std::make_shared<Memory>(device)),
-        programs_(
-            memory_->context(), device,
-            {.dialect = gpu::dialect(device_.f64),
-             .identity = cat(device_.platform, "\n", device_.model, "\n", device_.version, "\n", device_.driver, "\n"),
-             .keep = device_.platform == "Portable Computing Language" ? KeepBinaries::no : KeepBinaries::yes}) {}
+        programs_(memory_->context(), device,
+                  {.dialect = gpu::dialect(device_.f64),
+                   .identity = identity(device_),
+                   .keep = device_.platform == "Portable Computing Language" ? KeepBinaries::no : KeepBinaries::yes}),
+        choices_(identity(device_)),
+        is_cpu_((number_of<cl_device_type>(api(), device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0) {}
 
   std::string name() const override { return name_; }
   std::string description() const override { return cat(device_.model, ", ", device_.platform); }
@@ -147,17 +157,44 @@ class OpenClBackend final : public gpu::GpuBackend {
         }
       }
     }
-    gpu::Lowered lowered = gpu::lower(spec);
-    for (const gpu::Launch& launch : lowered.launches) programs_.want(launch);
-    return std::make_unique<StepKernel>(memory_, programs_, std::move(lowered));
+    std::unique_ptr<Kernel> generated = kernel_of(gpu::lower(spec));
+    const std::optional<BlasProduct> product = blas_product(spec);
+    if (!product || is_cpu_ || spec.deterministic || env::get("FREIGHT_TUNE") == "0" || is_small(*product))
+      return generated;
+    gpu::Lowered rest = gpu::lower_epilogue(spec);
+    std::unique_ptr<Kernel> library =
+        make_blas_kernel(memory_, *product, rest.launches.empty() ? nullptr : kernel_of(std::move(rest)));
+    return choices_.fastest(signature(spec), spec, *memory_, {generated.get(), library.get()}) == 0
+               ? std::move(generated)
+               : std::move(library);
   }
   void finish_plan() override { programs_.compile(); }
 
  private:
+  // Nothing to gain for a product that takes less than its launches.
+  static bool is_small(const BlasProduct& p) {
+    return 2.0 * static_cast<double>(p.batches) * static_cast<double>(p.m) * static_cast<double>(p.n) *
+               static_cast<double>(p.k) <
+           4e6;
+  }
+  static std::string signature(const StepSpec& spec) {
+    const auto& a = attrs<MatmulAttrs>(*spec.node);
+    std::string s = cat("matmul", a.trans_a ? " ta" : "", a.trans_b ? " tb" : "", a.epilogue.bias ? " bias" : "",
+                        a.epilogue.residual ? " residual" : "", a.epilogue.relu ? " relu" : "");
+    for (const Operand& o : spec.in) s += cat(" ", o.type, o.layout);
+    return s;
+  }
+  std::unique_ptr<Kernel> kernel_of(gpu::Lowered lowered) {
+    for (const gpu::Launch& launch : lowered.launches) programs_.want(launch);
+    return std::make_unique<StepKernel>(memory_, programs_, std::move(lowered));
+  }
+
   std::string name_;
   OpenClDevice device_;
   std::shared_ptr<Memory> memory_;
   Programs programs_;
+  Choices choices_;
+  bool is_cpu_;  // there the generated kernels are faster, and CLBlast's take long to compile (docs/gpu.md)
 };
 
 }  // namespace

@@ -1,0 +1,20 @@
+// Indices out of range that kernels meet. A kernel cannot throw: it reads 0 or writes nothing, and leaves two numbers
+// in the device's fault words, (which check, the index). A driver gives every kernel that asks for them (operand
+// kFaults) the same two words of 64 bits, at first 0, and looks at them whenever it waits for results anyway.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "freight/ir/graph.h"
+
+namespace freight::gpu {
+
+// The operand number of the fault words in Argument.
+constexpr int kFaults = -1;
+
+// The number, from 1 on, of the check that an index of this node lies in [0, rows). Equal checks have equal numbers.
+int64_t index_check(const Node& node, int64_t rows);
+// Throws Error(data) as the CPU backend does, for the words that a device left; nothing where they are 0.
+void throw_fault(const int64_t words[2]);
+
+}  // namespace freight::gpu
