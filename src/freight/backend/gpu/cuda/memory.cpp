@@ -1,0 +1,187 @@
+// See memory.h.
+#include "freight/backend/gpu/cuda/memory.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "freight/base/env.h"
+#include "freight/base/error.h"
+
+namespace freight::cuda {
+
+namespace {
+
+Address number(const void* address) { return reinterpret_cast<Address>(address); }
+
+// A captured graph: one launch for all that it holds.
+class GraphRecording final : public DeviceRecording {
+ public:
+  GraphRecording(std::shared_ptr<Memory> memory, GraphExec exec) : memory_(std::move(memory)), exec_(exec) {}
+  ~GraphRecording() override {
+    const auto entered = memory_->enter();
+    memory_->driver().stream_wait(memory_->stream());  // it may be running
+    memory_->driver().graph_exec_destroy(exec_);
+  }
+  GraphRecording(const GraphRecording&) = delete;
+  GraphRecording& operator=(const GraphRecording&) = delete;
+  void enqueue() override {
+    const auto entered = memory_->enter();
+    check(memory_->driver(), memory_->driver().graph_launch(exec_, memory_->stream()), "a step");
+  }
+
+ private:
+  std::shared_ptr<Memory> memory_;
+  GraphExec exec_;
+};
+
+}  // namespace
+
+Memory::Memory(const Driver& driver, int index) : driver_(driver), index_(index) {
+  check(driver_, driver_.device_get(&device_, index), "cannot find the device");
+  check(driver_, driver_.context_retain(&context_, device_), "cannot open the device");
+  const auto entered = enter();
+  check(driver_, driver_.stream_create(&stream_, kNonBlockingStream), "cannot make a stream");
+  check(driver_, driver_.stream_create(&transfers_, kNonBlockingStream), "cannot make a stream");
+  check(driver_, driver_.event_create(&paced_, kEventWithoutTiming), "cannot make an event");
+}
+
+Memory::~Memory() {
+  if (!context_) return;
+  const auto entered = enter();
+  for (const Stream s : {stream_, transfers_}) {
+    driver_.stream_wait(s);
+    driver_.stream_destroy(s);
+  }
+  driver_.event_destroy(paced_);
+  for (const Buffer& b : buffers_) {
+    if (!b.host) continue;
+    driver_.event_destroy(b.arrived);
+    driver_.event_destroy(b.used);
+    driver_.release(b.device);
+    driver_.release_host(b.host);
+  }
+  driver_.context_release(device_);
+}
+
+std::unique_lock<std::recursive_mutex> Memory::enter() const {
+  std::unique_lock lock(mutex_);
+  static thread_local Context t_current = nullptr;
+  if (t_current != context_) {
+    driver_.context_set(context_);
+    t_current = context_;
+  }
+  return lock;
+}
+
+void* Memory::allocate(size_t bytes) {
+  const auto entered = enter();
+  FREIGHT_CHECK(!recording_, "memory is allocated while a step is recorded");
+  Address address = 0;
+  const Status status = driver_.allocate(&address, std::max<size_t>(bytes, 256));
+  if (status == kOutOfMemory) {
+    size_t free = 0, total = 0;
+    driver_.memory_info(&free, &total);
+    const auto text = [](size_t n) { return human_bytes(static_cast<double>(n)); };
+    fail(ErrorKind::capacity, "cuda", "device cuda:", index_, " has too little memory left: got ", text(free),
+         " free of ", text(total), ", need ", text(bytes),
+         "; other programs may hold the rest (nvidia-smi lists them); a smaller --batch-size or --grad-accum needs less");
+  }
+  check(driver_, status, cat("cannot allocate ", human_bytes(static_cast<double>(bytes))).c_str());
+  return reinterpret_cast<void*>(address);
+}
+
+void Memory::release(void* address) noexcept {
+  if (!address) return;
+  const auto entered = enter();
+  driver_.stream_wait(stream_);  // something enqueued may still use it
+  driver_.release(number(address));
+}
+
+// The one whose turn it is, no longer used by anything enqueued.
+Memory::Buffer& Memory::next_buffer() {
+  Buffer& b = buffers_[next_];
+  next_ = (next_ + 1) % kBuffers;
+  if (!b.host) {
+    check(driver_, driver_.allocate_host(&b.host, kBufferBytes, 0), "cannot pin memory of the host");
+    b.device = number(allocate(kBufferBytes));
+    check(driver_, driver_.event_create(&b.arrived, kEventWithoutTiming), "cannot make an event");
+    check(driver_, driver_.event_create(&b.used, kEventWithoutTiming), "cannot make an event");
+  }
+  check(driver_, driver_.event_wait(b.used), "a transfer");
+  return b;
+}
+
+void Memory::upload(void* to, const void* from, size_t bytes) {
+  const auto entered = enter();
+  FREIGHT_CHECK(!recording_, "the host sends bytes while a step is recorded");
+  for (size_t done = 0; done < bytes;) {
+    const size_t n = std::min(bytes - done, kBufferBytes);
+    Buffer& b = next_buffer();
+    std::memcpy(b.host, static_cast<const char*>(from) + done, n);
+    check(driver_, driver_.copy_to_device(b.device, b.host, n, transfers_), "upload");
+    check(driver_, driver_.event_record(b.arrived, transfers_), "upload");
+    check(driver_, driver_.stream_wait_event(stream_, b.arrived, 0), "upload");
+    check(driver_, driver_.copy(number(to) + done, b.device, n, stream_), "upload");
+    check(driver_, driver_.event_record(b.used, stream_), "upload");
+    done += n;
+  }
+}
+
+void Memory::download(void* to, const void* from, size_t bytes) {
+  const auto entered = enter();
+  FREIGHT_CHECK(!recording_, "the host asks for bytes while a step is recorded");
+  for (size_t done = 0; done < bytes;) {
+    const size_t n = std::min(bytes - done, kBufferBytes);
+    Buffer& b = next_buffer();
+    check(driver_, driver_.copy_to_host(b.host, number(from) + done, n, stream_), "download");
+    check(driver_, driver_.event_record(b.used, stream_), "download");
+    check(driver_, driver_.event_wait(b.used), "download");
+    std::memcpy(static_cast<char*>(to) + done, b.host, n);
+    done += n;
+  }
+}
+
+void Memory::copy(void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;
+  const auto entered = enter();
+  check(driver_, driver_.copy(number(to), number(from), bytes, stream_), "copy");
+}
+
+void Memory::wait() {
+  const auto entered = enter();
+  check(driver_, driver_.stream_wait(stream_), "the device's work");
+}
+
+// One run may compute and one wait behind it.
+void Memory::pace() {
+  const auto entered = enter();
+  check(driver_, driver_.event_wait(paced_), "the device's work");
+  check(driver_, driver_.event_record(paced_, stream_), "the device's work");
+}
+
+std::unique_ptr<DeviceRecording> Memory::record(const std::function<void()>& work) {
+  if (env::get("FREIGHT_CUDA_GRAPH") == "0") return nullptr;
+  const auto entered = enter();
+  check(driver_, driver_.capture_begin(stream_, kCaptureOfThread), "cannot begin to record a step");
+  Graph graph = nullptr;
+  recording_ = true;
+  try {
+    work();
+  } catch (...) {
+    recording_ = false;
+    driver_.capture_end(stream_, &graph);
+    if (graph) driver_.graph_destroy(graph);
+    throw;
+  }
+  recording_ = false;
+  check(driver_, driver_.capture_end(stream_, &graph), "cannot record a step");
+  GraphExec exec = nullptr;
+  const Status status = driver_.graph_instantiate(&exec, graph, 0);
+  driver_.graph_destroy(graph);
+  check(driver_, status, "cannot make a graph of a step");
+  auto recording = std::make_unique<GraphRecording>(shared_from_this(), exec);
+  check(driver_, driver_.graph_upload(exec, stream_), "cannot make a graph of a step");
+  return recording;
+}
+
+}  // namespace freight::cuda
