@@ -93,8 +93,10 @@ const Compiler* Compiler::load(int driver_version, std::string& why) {
     found.compiler = find(names, found.why);
     std::string ignored;
     if (!found.compiler && major == 12 && find({"libnvrtc.so.13"}, ignored)) {
-      found.why += cat("; the libnvrtc.so.13 that is here needs a driver for CUDA 13 (580 or newer), this one is for "
-                       "CUDA ", version_text(driver_version));
+      found.why +=
+          cat("; the libnvrtc.so.13 that is here needs a driver for CUDA 13 (580 or newer), this one is for "
+              "CUDA ",
+              version_text(driver_version));
     }
     it = by_major.emplace(major, found).first;
   }
@@ -146,8 +148,7 @@ Compiler::Result Compiler::compile(const std::string& source, const Target& targ
   if (status != 0) {
     if (result.log.empty()) result.log = f.nvrtcGetErrorString(status);
   } else {
-    result.code =
-        target.portable ? text(f.nvrtcGetPTXSize, f.nvrtcGetPTX) : text(f.nvrtcGetCUBINSize, f.nvrtcGetCUBIN);
+    result.code = target.portable ? text(f.nvrtcGetPTXSize, f.nvrtcGetPTX) : text(f.nvrtcGetCUBINSize, f.nvrtcGetCUBIN);
     result.ok = !result.code.empty();
   }
   f.nvrtcDestroyProgram(&program);

@@ -153,8 +153,8 @@ class StepKernel final : public Kernel {
   const Modules& modules_;
   gpu::Lowered lowered_;
   std::vector<Function> functions_;
-  std::vector<Address> addresses_;               // of the launch at hand
-  int64_t first_ = 0;                            // an address needs no first element beside it
+  std::vector<Address> addresses_;              // of the launch at hand
+  int64_t first_ = 0;                           // an address needs no first element beside it
   std::vector<std::vector<void*>> parameters_;  // per launch: where each lies
 };
 
@@ -195,8 +195,7 @@ CudaDevices cuda_devices() {
   const cuda::Driver* d = cuda::load_driver(found.why_none);
   std::string why;
   const cuda::Compiler* compiler = cuda::Compiler::load(d ? d->version : 0, why);
-  found.compiler =
-      compiler ? cat("NVRTC ", cuda::version_text(compiler->version()), ", ", compiler->path()) : why;
+  found.compiler = compiler ? cat("NVRTC ", cuda::version_text(compiler->version()), ", ", compiler->path()) : why;
   if (!d) return found;
   const cuda::Management management;
   const int count = cuda::count_devices(*d);

@@ -20,13 +20,16 @@ struct Loaded {
 std::string why_not_ready(const Driver& d, Status status, const std::string& path) {
   switch (status) {
     case kNoDevice:
-      return cat("the driver ", path, " finds no device: there is none, this container is not given one, or "
+      return cat("the driver ", path,
+                 " finds no device: there is none, this container is not given one, or "
                  "CUDA_VISIBLE_DEVICES hides all");
     case kStubLibrary:
-      return cat(path, " is the toolkit's stub, not a driver: install NVIDIA's driver, or take the stub out of the "
+      return cat(path,
+                 " is the toolkit's stub, not a driver: install NVIDIA's driver, or take the stub out of the "
                  "loader's path");
     case kSystemDriverMismatch:
-      return cat("the driver's library ", path, " does not belong to the kernel's driver: reboot, or give the container "
+      return cat("the driver's library ", path,
+                 " does not belong to the kernel's driver: reboot, or give the container "
                  "the host's library");
     default: return cat("the driver ", path, " does not start: ", describe(d, status));
   }
@@ -39,11 +42,11 @@ Loaded load() {
     l.why = cat("no NVIDIA driver: ", library.why);
     return l;
   }
-#define FREIGHT_CUDA_LOAD(name, symbol, ...)                                                              \
-  l.driver.name = reinterpret_cast<decltype(l.driver.name)>(dlsym(library.handle, #symbol));              \
-  if (!l.driver.name && l.why.empty()) {                                                                  \
-    l.why = cat("the driver ", library.path, " has no ", #symbol, ": it is older than CUDA ",             \
-                version_text(kOldestDriver), "; install driver 525 or newer");                            \
+#define FREIGHT_CUDA_LOAD(name, symbol, ...)                                                  \
+  l.driver.name = reinterpret_cast<decltype(l.driver.name)>(dlsym(library.handle, #symbol));  \
+  if (!l.driver.name && l.why.empty()) {                                                      \
+    l.why = cat("the driver ", library.path, " has no ", #symbol, ": it is older than CUDA ", \
+                version_text(kOldestDriver), "; install driver 525 or newer");                \
   }
   FREIGHT_CUDA_FUNCTIONS(FREIGHT_CUDA_LOAD)
 #undef FREIGHT_CUDA_LOAD

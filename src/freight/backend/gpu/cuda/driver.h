@@ -30,48 +30,48 @@ constexpr int kComputeMajor = 75, kComputeMinor = 76;        // CUdevice_attribu
 constexpr int kMultiprocessors = 16, kOldestDriver = 12000;  // CUDA 12.0: driver 525
 
 // Name here, symbol of the library, parameters.
-#define FREIGHT_CUDA_FUNCTIONS(F)                                                                                  \
-  F(init, cuInit, unsigned)                                                                                        \
-  F(driver_version, cuDriverGetVersion, int*)                                                                      \
-  F(error_name, cuGetErrorName, Status, const char**)                                                              \
-  F(error_text, cuGetErrorString, Status, const char**)                                                            \
-  F(device_count, cuDeviceGetCount, int*)                                                                          \
-  F(device_get, cuDeviceGet, Device*, int)                                                                         \
-  F(device_name, cuDeviceGetName, char*, int, Device)                                                              \
-  F(device_attribute, cuDeviceGetAttribute, int*, int, Device)                                                     \
-  F(device_memory, cuDeviceTotalMem_v2, size_t*, Device)                                                           \
-  F(device_uuid, cuDeviceGetUuid_v2, Uuid*, Device)                                                                \
-  F(device_pci, cuDeviceGetPCIBusId, char*, int, Device)                                                           \
-  F(context_retain, cuDevicePrimaryCtxRetain, Context*, Device)                                                    \
-  F(context_release, cuDevicePrimaryCtxRelease_v2, Device)                                                         \
-  F(context_set, cuCtxSetCurrent, Context)                                                                         \
-  F(memory_info, cuMemGetInfo_v2, size_t*, size_t*)                                                                \
-  F(allocate, cuMemAlloc_v2, Address*, size_t)                                                                     \
-  F(release, cuMemFree_v2, Address)                                                                                \
-  F(allocate_host, cuMemHostAlloc, void**, size_t, unsigned)                                                       \
-  F(release_host, cuMemFreeHost, void*)                                                                            \
-  F(copy_to_device, cuMemcpyHtoDAsync_v2, Address, const void*, size_t, Stream)                                    \
-  F(copy_to_host, cuMemcpyDtoHAsync_v2, void*, Address, size_t, Stream)                                            \
-  F(copy, cuMemcpyDtoDAsync_v2, Address, Address, size_t, Stream)                                                  \
-  F(stream_create, cuStreamCreate, Stream*, unsigned)                                                              \
-  F(stream_destroy, cuStreamDestroy_v2, Stream)                                                                    \
-  F(stream_wait, cuStreamSynchronize, Stream)                                                                      \
-  F(stream_wait_event, cuStreamWaitEvent, Stream, Event, unsigned)                                                 \
-  F(event_create, cuEventCreate, Event*, unsigned)                                                                 \
-  F(event_destroy, cuEventDestroy_v2, Event)                                                                       \
-  F(event_record, cuEventRecord, Event, Stream)                                                                    \
-  F(event_wait, cuEventSynchronize, Event)                                                                         \
-  F(module_load, cuModuleLoadData, Module*, const void*)                                                           \
-  F(module_unload, cuModuleUnload, Module)                                                                         \
-  F(module_function, cuModuleGetFunction, Function*, Module, const char*)                                          \
+#define FREIGHT_CUDA_FUNCTIONS(F)                                                                                   \
+  F(init, cuInit, unsigned)                                                                                         \
+  F(driver_version, cuDriverGetVersion, int*)                                                                       \
+  F(error_name, cuGetErrorName, Status, const char**)                                                               \
+  F(error_text, cuGetErrorString, Status, const char**)                                                             \
+  F(device_count, cuDeviceGetCount, int*)                                                                           \
+  F(device_get, cuDeviceGet, Device*, int)                                                                          \
+  F(device_name, cuDeviceGetName, char*, int, Device)                                                               \
+  F(device_attribute, cuDeviceGetAttribute, int*, int, Device)                                                      \
+  F(device_memory, cuDeviceTotalMem_v2, size_t*, Device)                                                            \
+  F(device_uuid, cuDeviceGetUuid_v2, Uuid*, Device)                                                                 \
+  F(device_pci, cuDeviceGetPCIBusId, char*, int, Device)                                                            \
+  F(context_retain, cuDevicePrimaryCtxRetain, Context*, Device)                                                     \
+  F(context_release, cuDevicePrimaryCtxRelease_v2, Device)                                                          \
+  F(context_set, cuCtxSetCurrent, Context)                                                                          \
+  F(memory_info, cuMemGetInfo_v2, size_t*, size_t*)                                                                 \
+  F(allocate, cuMemAlloc_v2, Address*, size_t)                                                                      \
+  F(release, cuMemFree_v2, Address)                                                                                 \
+  F(allocate_host, cuMemHostAlloc, void**, size_t, unsigned)                                                        \
+  F(release_host, cuMemFreeHost, void*)                                                                             \
+  F(copy_to_device, cuMemcpyHtoDAsync_v2, Address, const void*, size_t, Stream)                                     \
+  F(copy_to_host, cuMemcpyDtoHAsync_v2, void*, Address, size_t, Stream)                                             \
+  F(copy, cuMemcpyDtoDAsync_v2, Address, Address, size_t, Stream)                                                   \
+  F(stream_create, cuStreamCreate, Stream*, unsigned)                                                               \
+  F(stream_destroy, cuStreamDestroy_v2, Stream)                                                                     \
+  F(stream_wait, cuStreamSynchronize, Stream)                                                                       \
+  F(stream_wait_event, cuStreamWaitEvent, Stream, Event, unsigned)                                                  \
+  F(event_create, cuEventCreate, Event*, unsigned)                                                                  \
+  F(event_destroy, cuEventDestroy_v2, Event)                                                                        \
+  F(event_record, cuEventRecord, Event, Stream)                                                                     \
+  F(event_wait, cuEventSynchronize, Event)                                                                          \
+  F(module_load, cuModuleLoadData, Module*, const void*)                                                            \
+  F(module_unload, cuModuleUnload, Module)                                                                          \
+  F(module_function, cuModuleGetFunction, Function*, Module, const char*)                                           \
   F(launch, cuLaunchKernel, Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, \
-    void**, void**)                                                                                                \
-  F(capture_begin, cuStreamBeginCapture_v2, Stream, int)                                                           \
-  F(capture_end, cuStreamEndCapture, Stream, Graph*)                                                               \
-  F(graph_instantiate, cuGraphInstantiateWithFlags, GraphExec*, Graph, unsigned long long)                         \
-  F(graph_upload, cuGraphUpload, GraphExec, Stream)                                                                \
-  F(graph_launch, cuGraphLaunch, GraphExec, Stream)                                                                \
-  F(graph_destroy, cuGraphDestroy, Graph)                                                                          \
+    void**, void**)                                                                                                 \
+  F(capture_begin, cuStreamBeginCapture_v2, Stream, int)                                                            \
+  F(capture_end, cuStreamEndCapture, Stream, Graph*)                                                                \
+  F(graph_instantiate, cuGraphInstantiateWithFlags, GraphExec*, Graph, unsigned long long)                          \
+  F(graph_upload, cuGraphUpload, GraphExec, Stream)                                                                 \
+  F(graph_launch, cuGraphLaunch, GraphExec, Stream)                                                                 \
+  F(graph_destroy, cuGraphDestroy, Graph)                                                                           \
   F(graph_exec_destroy, cuGraphExecDestroy, GraphExec)
 
 struct Driver {

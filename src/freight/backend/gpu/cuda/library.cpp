@@ -92,9 +92,10 @@ Library find_library(const std::vector<std::string>& names, LibraryKind kind) {
     }
   }
   Library none;
-  none.why = cat("found no ", join(names, " or "), ": looked in ",
-                 named.empty() ? std::string("FREIGHT_CUDA_LIBS (not set)") : cat("FREIGHT_CUDA_LIBS=", join(named, ":")),
-                 ", the loader's path, ", join(usual, ", "));
+  none.why =
+      cat("found no ", join(names, " or "), ": looked in ",
+          named.empty() ? std::string("FREIGHT_CUDA_LIBS (not set)") : cat("FREIGHT_CUDA_LIBS=", join(named, ":")),
+          ", the loader's path, ", join(usual, ", "));
   if (!broken.empty()) none.why += cat("; the loader refuses: ", join(broken, "; "));
   return none;
 }

@@ -1,5 +1,5 @@
-// Finds NVIDIA's libraries where they usually are: folders named by FREIGHT_CUDA_LIBS, the loader's path (LD_LIBRARY_PATH
-// among it), toolkits, Python environments. Nothing is linked.
+// Finds NVIDIA's libraries where they usually are: folders named by FREIGHT_CUDA_LIBS, the loader's path
+// (LD_LIBRARY_PATH among it), toolkits, Python environments. Nothing is linked.
 #pragma once
 #include <string>
 #include <vector>

@@ -2,6 +2,7 @@
 #include "freight/backend/gpu/cuda/memory.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "freight/base/env.h"
@@ -53,12 +54,11 @@ Memory::~Memory() {
     driver_.stream_destroy(s);
   }
   driver_.event_destroy(paced_);
-  for (const Buffer& b : buffers_) {
-    if (!b.host) continue;
+  for (Buffer& b : buffers_) {
+    release(b);
+    if (!b.used) continue;
     driver_.event_destroy(b.arrived);
     driver_.event_destroy(b.used);
-    driver_.release(b.device);
-    driver_.release_host(b.host);
   }
   driver_.context_release(device_);
 }
@@ -84,7 +84,8 @@ void* Memory::allocate(size_t bytes) {
     const auto text = [](size_t n) { return human_bytes(static_cast<double>(n)); };
     fail(ErrorKind::capacity, "cuda", "device cuda:", index_, " has too little memory left: got ", text(free),
          " free of ", text(total), ", need ", text(bytes),
-         "; other programs may hold the rest (nvidia-smi lists them); a smaller --batch-size or --grad-accum needs less");
+         "; other programs may hold the rest (nvidia-smi lists them); a smaller --batch-size or --grad-accum needs "
+         "less");
   }
   check(driver_, status, cat("cannot allocate ", human_bytes(static_cast<double>(bytes))).c_str());
   return reinterpret_cast<void*>(address);
@@ -97,17 +98,30 @@ void Memory::release(void* address) noexcept {
   driver_.release(number(address));
 }
 
-// The one whose turn it is, no longer used by anything enqueued.
-Memory::Buffer& Memory::next_buffer() {
+void Memory::release(Buffer& buffer) noexcept {
+  if (buffer.device) driver_.release(buffer.device);
+  if (buffer.host) driver_.release_host(buffer.host);
+  buffer.device = 0;
+  buffer.host = nullptr;
+  buffer.bytes = 0;
+}
+
+// The one whose turn it is, large enough and no longer used by anything enqueued.
+Memory::Buffer& Memory::next_buffer(size_t bytes) {
   Buffer& b = buffers_[next_];
   next_ = (next_ + 1) % kBuffers;
-  if (!b.host) {
-    check(driver_, driver_.allocate_host(&b.host, kBufferBytes, 0), "cannot pin memory of the host");
-    b.device = number(allocate(kBufferBytes));
+  if (!b.used) {
     check(driver_, driver_.event_create(&b.arrived, kEventWithoutTiming), "cannot make an event");
     check(driver_, driver_.event_create(&b.used, kEventWithoutTiming), "cannot make an event");
   }
   check(driver_, driver_.event_wait(b.used), "a transfer");
+  if (b.bytes < bytes) {
+    release(b);
+    const size_t size = std::max(kLeastBytes, std::bit_ceil(bytes));
+    check(driver_, driver_.allocate_host(&b.host, size, 0), "cannot pin memory of the host");
+    b.device = number(allocate(size));
+    b.bytes = size;
+  }
   return b;
 }
 
@@ -115,8 +129,8 @@ void Memory::upload(void* to, const void* from, size_t bytes) {
   const auto entered = enter();
   FREIGHT_CHECK(!recording_, "the host sends bytes while a step is recorded");
   for (size_t done = 0; done < bytes;) {
-    const size_t n = std::min(bytes - done, kBufferBytes);
-    Buffer& b = next_buffer();
+    const size_t n = std::min(bytes - done, kMostBytes);
+    Buffer& b = next_buffer(n);
     std::memcpy(b.host, static_cast<const char*>(from) + done, n);
     check(driver_, driver_.copy_to_device(b.device, b.host, n, transfers_), "upload");
     check(driver_, driver_.event_record(b.arrived, transfers_), "upload");
@@ -131,8 +145,8 @@ void Memory::download(void* to, const void* from, size_t bytes) {
   const auto entered = enter();
   FREIGHT_CHECK(!recording_, "the host asks for bytes while a step is recorded");
   for (size_t done = 0; done < bytes;) {
-    const size_t n = std::min(bytes - done, kBufferBytes);
-    Buffer& b = next_buffer();
+    const size_t n = std::min(bytes - done, kMostBytes);
+    Buffer& b = next_buffer(n);
     check(driver_, driver_.copy_to_host(b.host, number(from) + done, n, stream_), "download");
     check(driver_, driver_.event_record(b.used, stream_), "download");
     check(driver_, driver_.event_wait(b.used), "download");

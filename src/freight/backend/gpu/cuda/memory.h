@@ -37,14 +37,16 @@ class Memory final : public DeviceMemory, public std::enable_shared_from_this<Me
   std::unique_lock<std::recursive_mutex> enter() const;
 
  private:
-  static constexpr size_t kBuffers = 4, kBufferBytes = size_t{16} << 20;
+  static constexpr size_t kBuffers = 4, kLeastBytes = size_t{64} << 10, kMostBytes = size_t{16} << 20;
   struct Buffer {
+    size_t bytes = 0;
     void* host = nullptr;  // pinned
     Address device = 0;
     Event arrived = nullptr;  // on the device
     Event used = nullptr;     // both sides may be written again
   };
-  Buffer& next_buffer();
+  Buffer& next_buffer(size_t bytes);
+  void release(Buffer& buffer) noexcept;
 
   const Driver& driver_;
   int index_;

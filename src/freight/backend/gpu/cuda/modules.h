@@ -1,5 +1,5 @@
-// Compiles kernel texts for one device by NVRTC and loads them. Every kernel is a module of its own: nets share kernels,
-// machine code is kept on disk per kernel, and several are compiled at once.
+// Compiles kernel texts for one device by NVRTC and loads them. Every kernel is a module of its own: nets share
+// kernels, machine code is kept on disk per kernel, and several are compiled at once.
 #pragma once
 #include <map>
 #include <mutex>
@@ -22,8 +22,8 @@ class Modules {
 
   // Takes note of a kernel that will be needed.
   void want(const gpu::Launch& launch);
-  // Makes all that is noted ready to launch. Throws Error(device) with the compiler's first complaint and the path under
-  // which the source was saved; what is noted is then forgotten.
+  // Makes all that is noted ready to launch. Throws Error(device) with the compiler's first complaint and the path
+  // under which the source was saved; what is noted is then forgotten.
   void load();
   // Throws Error(runtime) for a kernel that load() has not made ready.
   Function function(const std::string& entry) const;
