@@ -88,12 +88,13 @@ int bench(const std::string& dir, int rounds, const std::string& name) {
     const double got = since(t);
     t = Clock::now();
     train::Found found = train::find_checkpoint(checkpoint, "");
+    const double read = since(t);
     train::restore(*found.checkpoint, bundle.model, state.variables);
     const double loaded = since(t);
     std::printf(
-        "%s\n  {\"pause_s\": %.3f, \"plain_write_s\": %.3f, \"save_s\": %.3f, \"plain_read_s\": %.3f, \"load_s\": "
-        "%.3f}",
-        i ? "," : "", paused, wrote, saved, got, loaded);
+        "%s\n  {\"pause_s\": %.3f, \"plain_write_s\": %.3f, \"save_s\": %.3f, \"plain_read_s\": %.3f, \"read_s\": "
+        "%.3f, \"load_s\": %.3f}",
+        i ? "," : "", paused, wrote, saved, got, read, loaded);
     std::fflush(stdout);
     pause = std::min(pause, paused), save = std::min(save, saved), load = std::min(load, loaded);
     plain_write = std::min(plain_write, wrote), plain_read = std::min(plain_read, got);

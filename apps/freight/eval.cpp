@@ -1,6 +1,5 @@
 // `freight eval`: a stored model on a data set.
 #include <cstdio>
-#include <cstdlib>
 #include <optional>
 
 #include <nlohmann/json.hpp>
@@ -13,6 +12,7 @@
 #include "freight/train/evaluate.h"
 #include "freight/train/signals.h"
 #include "freight/train/text.h"
+#include "freight/train/trained_on.h"
 #include "options.h"
 
 namespace freight::app {
@@ -48,16 +48,10 @@ int eval_command(const Args& args) {
   if (weights.empty()) fail(ErrorKind::usage, "--weights", "is missing; see freight eval --help");
   signals::install();
   train::Bundle bundle = train::load_bundle(weights);
-  if (data.empty()) data = bundle.provenance["data"];
+  train::TrainedOn trained_on = train::trained_on(bundle);
+  if (data.empty()) data = trained_on.data;
   if (data.empty())
     fail(ErrorKind::usage, "--data", "is missing, and ", weights, " does not say what it was trained on");
-  const auto trained_with = [&](const char* key, const char* otherwise) {
-    const auto it = bundle.provenance.find(key);
-    return it == bundle.provenance.end() ? std::string(otherwise) : it->second;
-  };
-  const double share = val_split ? *val_split : std::atof(trained_with("val_split", "-1").c_str());
-  const auto split_seed = static_cast<uint64_t>(seed ? *seed : std::atoll(trained_with("seed", "0").c_str()));
-  const data::HeldOut held_out = split == "test" ? data::HeldOut::test : data::HeldOut::validation;
   int64_t left_out = 0;
   data::BadSamples bad;
   if (on_bad_sample != "error") {
@@ -66,14 +60,15 @@ int eval_command(const Args& args) {
              std::fprintf(stderr, "warning: left out: %s: %s\n", sample.path.c_str(), sample.reason.c_str());
            }};
   }
-  data::LoadOptions load{.data_dir = data_dir,
-                         .pictures = {.val_split = share, .split_seed = split_seed, .held_out = held_out},
-                         .text = {.text_column = text_column ? *text_column : trained_with("text_column", ""),
-                                  .label_column = label_column ? *label_column : trained_with("label_column", ""),
-                                  .val_split = share,
-                                  .split_seed = split_seed,
-                                  .held_out = held_out,
-                                  .bad = bad}};
+  data::LoadOptions& load = trained_on.load;
+  load.data_dir = data_dir;
+  load.text.bad = bad;
+  if (val_split) load.pictures.val_split = load.text.val_split = *val_split;
+  if (seed) load.pictures.split_seed = load.text.split_seed = static_cast<uint64_t>(*seed);
+  if (text_column) load.text.text_column = *text_column;
+  if (label_column) load.text.label_column = *label_column;
+  load.pictures.held_out = split == "test" ? data::HeldOut::test : data::HeldOut::validation;
+  load.text.held_out = load.pictures.held_out;
   const auto poll = [](int64_t, int64_t) { return !signals::stop_requested(); };
   train::TestViews views = train::TestViews::one;
   train::parse_test_views(tta, views);

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <optional>
 
 #include <nlohmann/json.hpp>
@@ -11,6 +10,7 @@
 #include "freight/base/error.h"
 #include "freight/deploy/verify.h"
 #include "freight/train/signals.h"
+#include "freight/train/trained_on.h"
 #include "options.h"
 
 namespace freight::app {
@@ -34,12 +34,13 @@ void print_line(const deploy::Claim& c) {
     std::snprintf(numbers, sizeof numbers, ": difference %.2g, limit %.2g", c.difference, c.limit);
   }
   std::printf("%s%s%s\n", line.c_str(), numbers, c.note.empty() ? "" : cat(" (", c.note, ")").c_str());
+  std::fflush(stdout);
 }
 
 }  // namespace
 
 int verify_command(const Args& args) {
-  std::string model;
+  std::string model, data_dir;
   deploy::VerifyOptions options;
   std::optional<std::string> text_column, label_column;
   int64_t seed = 0;
@@ -53,7 +54,7 @@ int verify_command(const Args& args) {
   o.positional("model", &model, "the stored model", true);
   o.add("--data", &options.data, "a named set or a directory (default: inputs drawn from the seed, and no eval)",
         {.aliases = {"--data-path"}});
-  o.add("--data-dir", &options.load.data_dir, "where named sets are looked for first", {.value = "DIR"});
+  o.add("--data-dir", &data_dir, "where named sets are looked for first", {.value = "DIR"});
   o.add("--text-column", &text_column, "of a text file (default: as in training)", {.value = "NAME|N"});
   o.add("--label-column", &label_column, "the same of the label", {.value = "NAME|N"});
   o.add("--samples", &options.samples, "how many, evenly over the test part", {.min = 1, .max = 100'000});
@@ -67,29 +68,19 @@ int verify_command(const Args& args) {
   options.stop = [] { return signals::stop_requested(); };
   signals::install();
   train::Bundle bundle = train::load_bundle(model);
-  const auto trained_with = [&](const char* key, const char* otherwise) {
-    const auto it = bundle.provenance.find(key);
-    return it == bundle.provenance.end() ? std::string(otherwise) : it->second;
-  };
-  const double share = std::atof(trained_with("val_split", "-1").c_str());
-  const auto split_seed = static_cast<uint64_t>(std::atoll(trained_with("seed", "0").c_str()));
-  options.load.pictures = {.val_split = share, .split_seed = split_seed, .held_out = data::HeldOut::test};
-  options.load.text = {.text_column = text_column ? *text_column : trained_with("text_column", ""),
-                       .label_column = label_column ? *label_column : trained_with("label_column", ""),
-                       .val_split = share,
-                       .split_seed = split_seed,
-                       .held_out = data::HeldOut::test,
-                       .bad = {}};
+  options.load = train::trained_on(bundle).load;
+  options.load.data_dir = data_dir;
+  if (text_column) options.load.text.text_column = *text_column;
+  if (label_column) options.load.text.label_column = *label_column;
+  options.load.pictures.held_out = data::HeldOut::test;
+  options.load.text.held_out = data::HeldOut::test;
+  if (!json) options.heard = print_line;
   const std::vector<deploy::Claim> claims = deploy::verify(std::move(bundle), train::load_bundle(model), options);
   if (signals::stop_requested()) return signals::exit_code();
   std::vector<std::string> failed;
   Json list = Json::array();
   for (const deploy::Claim& c : claims) {
     if (c.state == State::fails) failed.push_back(c.name);
-    if (!json) {
-      print_line(c);
-      continue;
-    }
     Json j = {{"name", c.name}, {"claim", c.text}, {"state", c.state == State::fails ? "fails" : word(c.state)}};
     if (c.state != State::unchecked) {
       j["difference"] = std::isfinite(c.difference) ? Json(c.difference) : Json(nullptr);

@@ -64,11 +64,13 @@ TEST(Fuzz, MetadataOfBundles) {
 
 TEST(Fuzz, Manifests) {
   const std::string hash(64, 'a');
-  const std::string valid =
-      R"({"format": "freight-checkpoint-2", "step": 3, "files": {"model.safetensors": {"bytes": 40,
-    "part_bytes": 16, "sha256": [")" +
-      hash + "\", \"" + hash + "\", \"" + hash + "\"]}}}";
-  fuzz(valid, 40, 3000, [](io::ByteView b) { train::hashes_in(text_of(b), "model.safetensors", "fuzzed"); });
+  for (const auto& [format, key] : {std::pair("2", "sha256"), std::pair("3", "xxh3_128")}) {
+    const std::string valid = cat(R"({"format": "freight-checkpoint-)", format,
+                                  R"(", "step": 3, "files": {"model.safetensors": {"bytes": 40, "part_bytes": 16, ")",
+                                  key, "\": [\"", hash, "\", \"", hash, "\", \"", hash, "\"]}}}");
+    EXPECT_EQ(train::hashes_in(valid, "model.safetensors", "valid").parts.size(), 3u);
+    fuzz(valid, 40, 2000, [](io::ByteView b) { train::hashes_in(text_of(b), "model.safetensors", "fuzzed"); });
+  }
 }
 
 // Whatever a manifest says, the file beside it is only read as far as it goes.
@@ -78,9 +80,11 @@ TEST(Fuzz, HashesOfManifests) {
   io::write_file_atomic(path, std::string_view(text));
   PhiloxStream r(2026, 0, 41);
   for (int i = 0; i < fuzz_rounds(500); ++i) {
-    io::PartHashes hashes{
-        .bytes = r.below(2) ? 1000 : r.bits(), .part = r.below(2) ? r.below(2000) : r.bits(), .sha256 = {}};
-    hashes.sha256.resize(r.below(20));
+    io::PartHashes hashes{.bytes = r.below(2) ? 1000 : r.bits(),
+                          .part = r.below(2) ? r.below(2000) : r.bits(),
+                          .hash = r.below(2) ? io::Hash::sha256 : io::Hash::xxh3_128,
+                          .parts = {}};
+    hashes.parts.resize(r.below(20));
     EXPECT_THROW(io::read_verified(path, hashes), Error);
   }
 }

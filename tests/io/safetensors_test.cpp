@@ -65,6 +65,28 @@ TEST(SafeTensorsTest, HalfFloatsStayHalf) {
   EXPECT_TRUE(std::isinf(values[1]));
 }
 
+TEST(SafeTensorsTest, BorrowsWhatItsOwnerKeepsWhereTypeAndPlaceAllow) {
+  const std::string header =
+      R"({"b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"f":{"dtype":"F32","shape":[1],"data_offsets":[2,6]},)"
+      R"("g":{"dtype":"U16","shape":[1],"data_offsets":[6,8]}})";
+  const std::string text = file_of(header, std::string("\x05\x06\x00\x00\x80\x3f\x07\x00", 8));
+  const auto block = std::make_shared<std::vector<uint8_t>>(text.begin(), text.end());
+  SafeTensors s = parse_safetensors({block->data(), block->size()}, "h", block);
+  const auto within = [&](const Array& a) {
+    const auto* p = static_cast<const uint8_t*>(a.raw());
+    return p >= block->data() && p < block->data() + block->size();
+  };
+  EXPECT_TRUE(within(s.tensors[0].second));
+  EXPECT_EQ(within(s.tensors[1].second), reinterpret_cast<uintptr_t>(block->data() + block->size() - 6) % 4 == 0);
+  EXPECT_FALSE(within(s.tensors[2].second));  // widened
+  EXPECT_EQ(s.tensors[0].second.to_vector<int>(), (std::vector<int>{5, 6}));
+  EXPECT_EQ(s.tensors[1].second.to_vector<float>(), std::vector<float>{1.0f});
+  EXPECT_EQ(s.tensors[2].second.to_vector<int>(), std::vector<int>{7});
+  EXPECT_GT(block.use_count(), 1);
+  s = {};
+  EXPECT_EQ(block.use_count(), 1);
+}
+
 struct Bad {
   const char* what;
   std::string bytes;

@@ -214,7 +214,7 @@ TEST_F(Resume, OfADamagedCheckpointOffersTheOneBefore) {
     io::write_file_atomic(file, std::string_view(bad));
     Config c = at("parts");
     c.resume = c.output_dir;
-    expect_error(ErrorKind::checkpoint, {name, "SHA-256 differs", "--resume", before}, [&] { run(c); });
+    expect_error(ErrorKind::checkpoint, {name, "XXH3 differs", "--resume", before}, [&] { run(c); });
     io::write_file_atomic(file, std::string_view(good).substr(0, good.size() - 9));
     expect_error(ErrorKind::checkpoint, {name, "size differs", before}, [&] { run(c); });
     std::filesystem::remove(file);
@@ -230,19 +230,24 @@ TEST_F(Resume, OfADamagedCheckpointOffersTheOneBefore) {
   expect_error(ErrorKind::checkpoint, {"manifest.json", before}, [&] { find_checkpoint(dir_ / "parts", ""); });
 }
 
-// As every version before hashed the whole of each file.
-TEST_F(Resume, FromACheckpointOfTheFirstFormat) {
+// As earlier versions hashed the whole of each file, then its parts, by SHA-256.
+TEST_F(Resume, FromCheckpointsOfEarlierFormats) {
   run(at("whole"));
   run(at("parts"), 50);
   const std::string dir = dir_ / "parts/checkpoints/step-50";
   nlohmann::json manifest = nlohmann::json::parse(read_text(dir + "/manifest.json"));
-  EXPECT_EQ(manifest["format"], "freight-checkpoint-2");
-  manifest["format"] = "freight-checkpoint-1";
-  for (const char* name : {"model.safetensors", "state.safetensors"}) {
-    const std::string path = dir + "/" + name;
-    manifest["files"][name] = {{"bytes", std::filesystem::file_size(path)}, {"sha256", data::sha256_of(path)}};
+  EXPECT_EQ(manifest["format"], "freight-checkpoint-3");
+  for (const bool parts : {true, false}) {
+    manifest["format"] = parts ? "freight-checkpoint-2" : "freight-checkpoint-1";
+    for (const char* name : {"model.safetensors", "state.safetensors"}) {
+      const std::string path = dir + "/" + name, hash = data::sha256_of(path);
+      const auto bytes = std::filesystem::file_size(path);
+      manifest["files"][name] = {{"bytes", bytes}, {"sha256", hash}};
+      if (parts) manifest["files"][name] = {{"bytes", bytes}, {"part_bytes", bytes}, {"sha256", {hash}}};
+    }
+    io::write_file_atomic(dir + "/manifest.json", std::string_view(manifest.dump()));
+    EXPECT_TRUE(find_checkpoint(dir, "").checkpoint);
   }
-  io::write_file_atomic(dir + "/manifest.json", std::string_view(manifest.dump()));
   go_on(at("parts"));
   expect_equal("whole", "parts");
 }

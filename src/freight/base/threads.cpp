@@ -3,6 +3,9 @@
 
 #include <omp.h>
 
+#include <algorithm>
+#include <cstring>
+
 #ifdef __x86_64__
 #include <xmmintrin.h>
 #endif
@@ -51,6 +54,15 @@ void parallel_chunks(int64_t chunks, void (*body)(void*, int64_t), void* context
   }
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < chunks; ++i) body(context, i);
+}
+
+void parallel_copy(void* to, const void* from, size_t bytes) {
+  constexpr size_t kChunk = size_t{2} << 20;
+  parallel_for(static_cast<int64_t>((bytes + kChunk - 1) / kChunk), [&](int64_t k) {
+    const size_t start = static_cast<size_t>(k) * kChunk;
+    std::memcpy(static_cast<char*>(to) + start, static_cast<const char*>(from) + start,
+                std::min(kChunk, bytes - start));
+  });
 }
 
 }  // namespace freight

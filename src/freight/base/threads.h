@@ -2,6 +2,7 @@
 // Work is cut into chunks whose borders depend on the sizes only, never on the number of threads, so that
 // reductions over chunks give equal bits for any number of threads.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -34,5 +35,8 @@ void parallel_for(int64_t chunks, F&& f) {
   parallel_chunks(
       chunks, [](void* context, int64_t chunk) { (*static_cast<std::remove_reference_t<F>*>(context))(chunk); }, &f);
 }
+
+// memcpy, in parallel where it is worth it.
+void parallel_copy(void* to, const void* from, size_t bytes);
 
 }  // namespace freight

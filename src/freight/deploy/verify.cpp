@@ -89,7 +89,10 @@ class Verifier {
         [&] { return exported(false); },
         [&] { return exported(true); },
     };
-    for (size_t i = 0; i < std::size(all) - (pictures ? 0 : 1) && !options_.stop(); ++i) claims_.push_back(all[i]());
+    for (size_t i = 0; i < std::size(all) - (pictures ? 0 : 1) && !options_.stop(); ++i) {
+      claims_.push_back(all[i]());
+      options_.heard(claims_.back());
+    }
     return std::move(claims_);
   }
 

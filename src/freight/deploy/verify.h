@@ -29,6 +29,7 @@ struct VerifyOptions {
   std::string python = {};  // with onnxruntime; empty: that claim is not checked
   // Asked between samples and claims; true ends with the claims so far.
   std::function<bool()> stop = [] { return false; };
+  std::function<void(const Claim&)> heard = [](const Claim&) {};  // of each claim as soon as it is judged
 };
 
 // `evaluated` is what evaluation and the bare net use, `deployed` what predicts and is exported: two loads of one file.

@@ -3,8 +3,10 @@
 
 #include <fcntl.h>
 #include <openssl/evp.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <atomic>
@@ -21,31 +23,29 @@ namespace {
 
 constexpr uint64_t kPart = uint64_t{16} << 20;
 
-class Sha256 {
- public:
-  Sha256() : context_(EVP_MD_CTX_new()) { good_ = context_ && EVP_DigestInit_ex(context_, EVP_sha256(), nullptr) == 1; }
-  ~Sha256() { EVP_MD_CTX_free(context_); }
-  Sha256(const Sha256&) = delete;
-  Sha256& operator=(const Sha256&) = delete;
-  void add(ByteView bytes) { good_ = good_ && EVP_DigestUpdate(context_, bytes.data(), bytes.size()) == 1; }
-  std::string hex() {
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    unsigned size = 0;
-    if (!good_ || EVP_DigestFinal_ex(context_, digest, &size) != 1)
-      fail(ErrorKind::runtime, "sha256", "OpenSSL failed");
-    std::string out;
-    for (unsigned i = 0; i < size; ++i) {
-      constexpr char kHex[] = "0123456789abcdef";
-      out += kHex[digest[i] >> 4];
-      out += kHex[digest[i] & 15];
-    }
-    return out;
+std::string hex(ByteView digest) {
+  std::string out;
+  for (const uint8_t byte : digest) {
+    constexpr char kHex[] = "0123456789abcdef";
+    out += kHex[byte >> 4];
+    out += kHex[byte & 15];
   }
+  return out;
+}
 
- private:
-  EVP_MD_CTX* context_;
-  bool good_ = false;
-};
+std::string hex(XXH128_hash_t hash) {
+  XXH128_canonical_t bytes;
+  XXH128_canonicalFromHash(&bytes, hash);
+  return hex(ByteView(bytes.digest, sizeof(bytes.digest)));
+}
+
+std::string hash_of(const std::vector<ByteView>& pieces) {
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(), XXH3_freeState);
+  bool good = state && XXH3_128bits_reset(state.get()) == XXH_OK;
+  for (const ByteView p : pieces) good = good && XXH3_128bits_update(state.get(), p.data(), p.size()) == XXH_OK;
+  if (!good) fail(ErrorKind::capacity, "xxh3", "no memory for its state");
+  return hex(XXH3_128bits_digest(state.get()));
+}
 
 // body(part) for every part, by a few threads of their own: those of the compute pool may be training. The parts begin
 // in order. What `body` throws is thrown here, after all threads have ended.
@@ -65,13 +65,18 @@ void for_each_part(size_t parts, const F& body) {
 }  // namespace
 
 std::string sha256(ByteView bytes) {
-  Sha256 hash;
-  hash.add(bytes);
-  return hash.hex();
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  if (EVP_Digest(bytes.data(), bytes.size(), digest, &size, EVP_sha256(), nullptr) != 1) {
+    fail(ErrorKind::runtime, "sha256", "OpenSSL failed");
+  }
+  return hex(ByteView(digest, size));
 }
 
+std::string xxh3_128(ByteView bytes) { return hex(XXH3_128bits(bytes.data(), bytes.size())); }
+
 PartHashes part_hashes(const std::vector<ByteView>& pieces) {
-  PartHashes out{.bytes = 0, .part = kPart, .sha256 = {}};
+  PartHashes out{.bytes = 0, .part = kPart, .parts = {}};
   std::vector<std::vector<ByteView>> parts;
   for (ByteView piece : pieces) {
     while (!piece.empty()) {
@@ -82,16 +87,12 @@ PartHashes part_hashes(const std::vector<ByteView>& pieces) {
       out.bytes += n;
     }
   }
-  out.sha256.resize(parts.size());
-  for_each_part(parts.size(), [&](size_t k) {
-    Sha256 hash;
-    for (const ByteView piece : parts[k]) hash.add(piece);
-    out.sha256[k] = hash.hex();
-  });
+  out.parts.resize(parts.size());
+  for_each_part(parts.size(), [&](size_t k) { out.parts[k] = hash_of(parts[k]); });
   return out;
 }
 
-Bytes read_verified(const std::string& path, const PartHashes& expected) {
+std::shared_ptr<Storage> read_verified(const std::string& path, const PartHashes& expected) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) fail(ErrorKind::data, path, "cannot read: ", std::strerror(errno));
   const std::unique_ptr<const int, void (*)(const int*)> closer(&fd, [](const int* d) { ::close(*d); });
@@ -102,25 +103,30 @@ Bytes read_verified(const std::string& path, const PartHashes& expected) {
     fail(ErrorKind::checkpoint, path, "size differs: got ", size, " bytes, the manifest has ", expected.bytes);
   }
   const uint64_t part = std::max<uint64_t>(expected.part, 1), parts = size / part + (size % part ? 1 : 0);
-  if (parts != expected.sha256.size()) {
-    fail(ErrorKind::checkpoint, path, "the manifest has ", expected.sha256.size(), " hashes, need ", parts);
+  if (parts != expected.parts.size()) {
+    fail(ErrorKind::checkpoint, path, "the manifest has ", expected.parts.size(), " hashes, need ", parts);
   }
-  ::posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-  Bytes bytes(size);
+  if (size == 0) return Storage::allocate(0);
+  // Mapped, the bytes are copied once only, into the variables; read, twice. Files of checkpoints are never rewritten.
+  void* const map = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+  if (map == MAP_FAILED) fail(ErrorKind::data, path, "cannot map: ", std::strerror(errno));
+  const std::shared_ptr<void> owner(map, [size](void* p) { ::munmap(p, size); });
+  std::shared_ptr<Storage> content = Storage::borrow(map, size, owner);
+  const auto* const bytes = static_cast<const uint8_t*>(map);
+  // Seen from several threads the reading is not sequential: one that only asks for the file keeps the disk busy.
+  const std::future<void> ahead =
+      std::async(std::launch::async, [&] { ::posix_fadvise(fd, 0, static_cast<off_t>(size), POSIX_FADV_WILLNEED); });
   for_each_part(parts, [&](size_t k) {
     const uint64_t first = k * part, last = std::min(size, first + part);
-    for (uint64_t done = first; done < last;) {
-      const ssize_t n = ::pread(fd, bytes.data() + done, last - done, static_cast<off_t>(done));
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) fail(ErrorKind::data, path, "cannot read: ", n < 0 ? std::strerror(errno) : "it became shorter");
-      done += static_cast<uint64_t>(n);
-    }
-    const std::string hash = sha256(bytes.view().subspan(first, last - first));
-    if (hash == expected.sha256[k]) return;
-    fail(ErrorKind::checkpoint, path, "SHA-256 differs", parts > 1 ? cat(" from byte ", first, " to ", last) : "",
-         ": got ", hash, ", the manifest has ", expected.sha256[k]);
+    const ByteView got(bytes + first, last - first);
+    const bool fast = expected.hash == Hash::xxh3_128;
+    const std::string hash = fast ? xxh3_128(got) : sha256(got);
+    if (hash == expected.parts[k]) return;
+    fail(ErrorKind::checkpoint, path, fast ? "XXH3" : "SHA-256", " differs",
+         parts > 1 ? cat(" from byte ", first, " to ", last) : "", ": got ", hash, ", the manifest has ",
+         expected.parts[k]);
   });
-  return bytes;
+  return content;
 }
 
 }  // namespace freight::io

@@ -48,6 +48,12 @@ std::optional<DType> widened(ForeignType t) {
   }
 }
 
+bool keeps_bytes(ForeignType t, Endian endian) {
+  const bool native = endian == Endian::little || t.size == 1;
+  const std::optional<DType> type = widened(t);
+  return native && type && t.size == size_of(*type) && !(t.kind == 'u' && t.size == 8) && t.kind != 'b';
+}
+
 std::optional<Shape> checked_shape(const std::vector<int64_t>& dims, size_t element_size) {
   if (dims.size() > Shape::kMaxRank) return {};
   int64_t bytes = static_cast<int64_t>(element_size), n = 0;
@@ -64,8 +70,7 @@ std::optional<Shape> checked_shape(const std::vector<int64_t>& dims, size_t elem
 
 std::string widen(ForeignType t, Endian endian, ByteView src, Array& out) {
   const auto n = static_cast<size_t>(out.numel());
-  const bool native = endian == Endian::little || t.size == 1;
-  if (native && t.size == size_of(out.dtype()) && !(t.kind == 'u' && t.size == 8) && t.kind != 'b') {
+  if (keeps_bytes(t, endian)) {
     if (n > 0) std::memcpy(out.raw(), src.data(), n * t.size);
     return {};
   }

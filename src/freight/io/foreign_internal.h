@@ -20,6 +20,9 @@ struct ForeignType {
 // are refused at conversion). None when the type is unknown.
 std::optional<DType> widened(ForeignType type);
 
+// Whether the bytes of such elements are those of the Freight type, and every pattern of bits is a value.
+bool keeps_bytes(ForeignType type, Endian endian);
+
 // Number of elements of `dims`; none on overflow, a negative extent or more axes than Shape can hold.
 std::optional<Shape> checked_shape(const std::vector<int64_t>& dims, size_t element_size);
 

@@ -135,6 +135,9 @@ uint64_t header_size_of(ByteView prefix, uint64_t file_size, const std::string& 
   }
   return n;
 }
+
+// `own`: where the bytes may be borrowed from, kept alive by `owner`; null where they must be copied.
+SafeTensors parse(ByteView bytes, const std::string& name, uint8_t* own, const std::shared_ptr<void>& owner);
 }  // namespace
 
 const Array* SafeTensors::find(const std::string& name) const {
@@ -144,7 +147,20 @@ const Array* SafeTensors::find(const std::string& name) const {
   return nullptr;
 }
 
-SafeTensors parse_safetensors(ByteView bytes, const std::string& name) {
+SafeTensors parse_safetensors(ByteView bytes, const std::string& name) { return parse(bytes, name, nullptr, {}); }
+
+SafeTensors parse_safetensors(std::span<uint8_t> bytes, const std::string& name, std::shared_ptr<void> owner) {
+  return parse(bytes, name, bytes.data(), owner);
+}
+
+SafeTensors load_safetensors(const std::string& path) {
+  const auto bytes = std::make_shared<Bytes>(read_file(path));
+  return parse_safetensors({bytes->data(), bytes->size()}, path, bytes);
+}
+
+namespace {
+
+SafeTensors parse(ByteView bytes, const std::string& name, uint8_t* own, const std::shared_ptr<void>& owner) {
   const uint64_t header_size = header_size_of(bytes, bytes.size(), name);
   const ByteView header = bytes.subspan(8, header_size), body = bytes.subspan(8 + header_size);
   if (header.empty() || header[0] != '{') {
@@ -199,19 +215,22 @@ SafeTensors parse_safetensors(ByteView bytes, const std::string& name) {
   }
   for (size_t i = 0; i < reader.entries.size(); ++i) {
     const Entry& e = reader.entries[i];
-    Array a(*widened(types[i]), shapes[i]);
+    const DType dtype = *widened(types[i]);
     const ByteView src =
         body.subspan(static_cast<size_t>(e.offsets[0]), static_cast<size_t>(e.offsets[1] - e.offsets[0]));
+    const bool aligned = reinterpret_cast<uintptr_t>(src.data()) % size_of(dtype) == 0;
+    if (own && aligned && keeps_bytes(types[i], Endian::little)) {
+      auto storage = Storage::borrow(own + (src.data() - bytes.data()), src.size(), owner);
+      out.tensors.emplace_back(e.name, Array(dtype, shapes[i], std::move(storage)));
+      continue;
+    }
+    Array a(dtype, shapes[i]);
     const std::string fault = widen(types[i], Endian::little, src, a);
     if (!fault.empty()) fail(ErrorKind::checkpoint, name, "tensor '", e.name, "': ", fault);
     out.tensors.emplace_back(e.name, std::move(a));
   }
   return out;
 }
-
-SafeTensors load_safetensors(const std::string& path) { return parse_safetensors(read_file(path), path); }
-
-namespace {
 
 // A file as it will stand on disk: the beginning, then the bytes of the tensors.
 struct Layout {

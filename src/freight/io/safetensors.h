@@ -3,6 +3,8 @@
 // Errors of content are Error(checkpoint); a missing file is Error(data).
 #pragma once
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,7 +26,9 @@ struct SafeTensors {
 
 // Element types that Freight lacks widen on reading: F16 to f32, small integers to i32, U32 to i64.
 SafeTensors load_safetensors(const std::string& path);
+// With an owner, which keeps `bytes` alive, tensors of an element type that Freight has borrow their bytes from there.
 SafeTensors parse_safetensors(ByteView bytes, const std::string& name);
+SafeTensors parse_safetensors(std::span<uint8_t> bytes, const std::string& name, std::shared_ptr<void> owner);
 void save_safetensors(const std::string& path, const SafeTensors& content);
 // The same; the file is hashed while it is written.
 PartHashes save_hashed_safetensors(const std::string& path, const SafeTensors& content);

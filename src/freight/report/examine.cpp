@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 
@@ -12,6 +11,7 @@
 #include "freight/data/resample.h"
 #include "freight/deploy/predictor.h"
 #include "freight/train/evaluate.h"
+#include "freight/train/trained_on.h"
 
 namespace freight::report {
 
@@ -23,20 +23,9 @@ constexpr int64_t kLargestSide = 160;  // of a picture in the report
 class HeldOutPart {
  public:
   HeldOutPart(const train::Bundle& bundle, const std::string& name, const ExamineOptions& options) : bundle_(bundle) {
-    const auto trained_with = [&](const char* key, const char* otherwise) {
-      const auto it = bundle.provenance.find(key);
-      return it == bundle.provenance.end() ? std::string(otherwise) : it->second;
-    };
-    const double share = std::atof(trained_with("val_split", "-1").c_str());
-    const auto seed = static_cast<uint64_t>(std::atoll(trained_with("seed", "0").c_str()));
-    const data::LoadOptions load{
-        .data_dir = options.data_dir,
-        .pictures = {.val_split = share, .split_seed = seed},
-        .text = {.text_column = trained_with("text_column", ""),
-                 .label_column = trained_with("label_column", ""),
-                 .val_split = share,
-                 .split_seed = seed,
-                 .bad = {.on_bad = data::OnBad::skip, .report = [this](const data::BadSample&) { ++left_out; }}}};
+    data::LoadOptions load = train::trained_on(bundle).load;
+    load.data_dir = options.data_dir;
+    load.text.bad = {.on_bad = data::OnBad::skip, .report = [this](const data::BadSample&) { ++left_out; }};
     if (bundle.preprocessing.text()) {
       texts_ = data::load_text(name, load);
       number_labels();
@@ -142,8 +131,7 @@ class Examiner {
       : options_(options),
         predictor_(train::load_bundle(path), {.backend = options.backend, .batch_size = options.batch_size}) {
     const train::Bundle& bundle = predictor_.bundle();
-    const auto data = bundle.provenance.find("data");
-    e_.data = !options.data.empty() ? options.data : data == bundle.provenance.end() ? "" : data->second;
+    e_.data = options.data.empty() ? train::trained_on(bundle).data : options.data;
     if (e_.data.empty()) {
       fail(ErrorKind::usage, path, "does not say what it was trained on: --data names a set or a directory");
     }

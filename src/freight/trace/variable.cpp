@@ -199,7 +199,7 @@ void Variable::set(const Array& value) const {
   }
   trace::flush();  // pending reads must still see the old value
   if (!impl_->storage) impl_->storage = Storage::allocate(impl_->type.bytes());
-  std::memcpy(impl_->storage->data(), value.raw(), impl_->type.bytes());
+  parallel_copy(impl_->storage->data(), value.raw(), impl_->type.bytes());
 }
 
 void Variable::set(double value) const {

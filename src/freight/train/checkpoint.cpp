@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 
 #include <nlohmann/json.hpp>
@@ -20,8 +19,9 @@ using nlohmann::json;
 
 namespace {
 
-constexpr const char* kFormat = "freight-checkpoint-2";
-constexpr const char* kFormat1 = "freight-checkpoint-1";  // one hash for the whole of each file
+constexpr const char* kFormat = "freight-checkpoint-3";
+constexpr const char* kFormat2 = "freight-checkpoint-2";  // SHA-256 of the parts
+constexpr const char* kFormat1 = "freight-checkpoint-1";  // one SHA-256 for the whole of each file
 constexpr const char *kModel = "model.safetensors", *kState = "state.safetensors", *kManifest = "manifest.json";
 
 [[noreturn]] void damaged(const std::string& file, const std::string& what) { fail(ErrorKind::checkpoint, file, what); }
@@ -77,8 +77,9 @@ Checkpoint load(const std::string& dir) {
   const auto file = [&](const char* name) {
     const std::string path = dir + "/" + name;
     if (!io::file_exists(path)) damaged(path, "the file is missing");
-    const io::Bytes bytes = io::read_verified(path, hashes_in(manifest, name, manifest_path));
-    return std::make_shared<const io::SafeTensors>(io::parse_safetensors(bytes, path));
+    const std::shared_ptr<Storage> bytes = io::read_verified(path, hashes_in(manifest, name, manifest_path));
+    return std::make_shared<const io::SafeTensors>(
+        io::parse_safetensors({static_cast<uint8_t*>(bytes->data()), bytes->size()}, path, bytes));
   };
   Checkpoint c;
   c.dir = dir;
@@ -97,14 +98,7 @@ void own(io::SafeTensors& file, const io::SafeTensors& old) {
       array = array.clone();
       continue;
     }
-    constexpr size_t kChunk = size_t{2} << 20;
-    const size_t bytes = array.bytes();
-    const auto* from = static_cast<const char*>(array.raw());
-    auto* to = static_cast<char*>(into.raw());
-    parallel_for(static_cast<int64_t>((bytes + kChunk - 1) / kChunk), [&](int64_t k) {
-      const size_t start = static_cast<size_t>(k) * kChunk;
-      std::memcpy(to + start, from + start, std::min(kChunk, bytes - start));
-    });
+    parallel_copy(into.raw(), array.raw(), array.bytes());
     array = into;
   }
 }
@@ -145,8 +139,8 @@ Checkpoint load_or_offer(const std::string& dir) {
 io::PartHashes hashes_in(const std::string& manifest, const std::string& file, const std::string& path) {
   const json j = json::parse(manifest, nullptr, false);
   const std::string format = j.is_object() && j.contains("format") && j["format"].is_string() ? j["format"] : "";
-  if (format != kFormat && format != kFormat1) {
-    damaged(path, cat("not the manifest of a checkpoint: need an object with format ", kFormat, " or ", kFormat1));
+  if (format != kFormat && format != kFormat2 && format != kFormat1) {
+    damaged(path, cat("not the manifest of a checkpoint: need an object with format ", kFormat, " or an earlier one"));
   }
   io::PartHashes hashes;
   try {
@@ -154,10 +148,12 @@ io::PartHashes hashes_in(const std::string& manifest, const std::string& file, c
     hashes.bytes = static_cast<uint64_t>(count_in(said, "bytes", 0));
     if (format == kFormat1) {
       hashes.part = hashes.bytes;
-      hashes.sha256 = {said.at("sha256").get<std::string>()};
+      hashes.hash = io::Hash::sha256;
+      hashes.parts = {said.at("sha256").get<std::string>()};
     } else {
       hashes.part = static_cast<uint64_t>(count_in(said, "part_bytes", 1));
-      hashes.sha256 = said.at("sha256").get<std::vector<std::string>>();
+      hashes.hash = format == kFormat2 ? io::Hash::sha256 : io::Hash::xxh3_128;
+      hashes.parts = said.at(format == kFormat2 ? "sha256" : "xxh3_128").get<std::vector<std::string>>();
     }
   } catch (const std::exception& e) {
     damaged(path, cat("says nothing sound of ", file, ": ", e.what()));
@@ -198,7 +194,7 @@ void save_checkpoint(const std::string& dir, const Snapshot& snapshot) {
   json manifest = {{"format", kFormat}, {"step", snapshot.step}, {"files", json::object()}};
   for (const auto& [file, content] : {std::pair(kModel, &snapshot.model), std::pair(kState, &snapshot.state)}) {
     const io::PartHashes hashes = io::save_hashed_safetensors(fresh + "/" + file, *content);
-    manifest["files"][file] = {{"bytes", hashes.bytes}, {"part_bytes", hashes.part}, {"sha256", hashes.sha256}};
+    manifest["files"][file] = {{"bytes", hashes.bytes}, {"part_bytes", hashes.part}, {"xxh3_128", hashes.parts}};
   }
   io::write_file_atomic(fresh + "/" + kManifest, std::string_view(manifest.dump(2) + "\n"));
   io::sync_directory(fresh);

@@ -8,6 +8,7 @@
 #include "freight/backend/cpu/kernels/conv.h"
 #include "freight/backend/cpu/kernels/gemm.h"
 #include "freight/backend/cpu/kernels/gemm_tile.h"
+#include "freight/backend/cpu/kernels/plane_tile.h"
 #include "freight/backend/cpu/kernels/winograd.h"
 #include "freight/backend/cpu/steps.h"
 #include "freight/backend/cpu/tune.h"
@@ -134,15 +135,19 @@ ConvProblem transposed_problem(const Problem& p) {
   return t;
 }
 
-// The direct kernels of kernels/conv.h win on AVX2 where oneDNN 2.6 leaves vectors empty or reads x with a stride;
-// measured GFLOP/s on one Zen 3 core, own against oneDNN: forward 1->6 5x5 26 : 23, 6->16 5x5 85 : 61; weight gradient
+// From one channel into few the pixels fill the vectors: two cores of a Xeon with AVX-512, 1->6 5x5 b64, ms: 0.29 :
+// 0.75 of oneDNN. The direct kernels of kernels/conv.h win on AVX2 where oneDNN 2.6 leaves vectors empty or reads x
+// with a stride; measured GFLOP/s on one Zen 3 core, own against oneDNN: forward 6->16 5x5 85 : 61; weight gradient
 // 1->6 5x5 53 : 23, 16->16 3x3 @32 73 : 44, 32->32 @16 58 : 38. Elsewhere (3 channels, stride 2, 64 channels, AVX-512)
 // oneDNN is as fast.
 bool runs_direct(const Problem& p) {
   const bool unit_stride = std::all_of(p.a.stride.begin(), p.a.stride.end(), [](int64_t d) { return d == 1; });
   const int64_t c = p.x.shape[1], o = p.y.shape[1];
-  if (!unit_stride || gemm_table().lanes != 8) return false;
-  if (c == 1 && o <= 8 && p.w.shape.back() >= 5) return p.op != Op::conv_grad_input;
+  if (!unit_stride) return false;
+  const bool plane = c == 1 && o <= PlaneTable::kMaxOutputs;
+  if (p.op == Op::conv && plane) return true;
+  if (gemm_table().lanes != 8) return false;
+  if (plane && p.w.shape.back() >= 5) return p.op == Op::conv_grad_weight;
   if (p.op == Op::conv) return c >= 4 && c < 16 && o % 16 == 0;
   return p.op == Op::conv_grad_weight && c >= 16 && c <= 32;
 }
@@ -337,7 +342,7 @@ LayoutPlan fastest_layouts(const Graph& graph, const Node& node, const Problem& 
     StepSpec spec{&graph, &node, {}, {}, deterministic, false};
     for (size_t i = 0; i < node.inputs.size(); ++i) spec.in.push_back({graph.type(node.inputs[i]), plans.back().in[i]});
     spec.out.push_back({graph.type(node.out()), plans.back().out[0]});
-    alternatives.push_back({way_name(way), spec, [spec, &p, way] { return make_way(spec, p, way); }});
+    alternatives.push_back({way_name(way), spec, [spec, &p, way] { return make_way(spec, p, way); }, 1});
   }
   const ConvProblem c = plain_problem(p);
   const std::string step =

@@ -1,5 +1,6 @@
 // Pooling steps: channels-last f32 or bf16, in parallel over rows of the result. See kernels/pool.h.
 #include "freight/backend/cpu/kernels/pool.h"
+#include "freight/backend/cpu/kernels/scratch.h"
 
 #include <algorithm>
 #include "freight/backend/cpu/steps.h"
@@ -29,13 +30,20 @@ PoolGeometry geometry(const PoolAttrs& a, const Shape& x, const Shape& y) {
 
 class PoolKernel final : public Kernel {
  public:
-  PoolKernel(Op op, DType dtype, const PoolGeometry& geometry_of_step)
-      : op_(op), g_(geometry_of_step), table_(dtype == DType::f32 ? pool_tables().f32 : pool_tables().bf16) {
+  // `indices`: whether somebody reads those that max_pool gives.
+  PoolKernel(Op op, DType dtype, const PoolGeometry& geometry_of_step, bool indices)
+      : op_(op),
+        indices_(indices),
+        g_(geometry_of_step),
+        table_(dtype == DType::f32 ? pool_tables().f32 : pool_tables().bf16) {
     const bool gradient = op == Op::max_pool_grad || op == Op::avg_pool_grad;
     rows_ = g_.n * (gradient ? g_.in[0] : g_.out[0]);
     // Chunks of some 8,000 elements.
     const int64_t row = (gradient ? g_.in[1] : g_.out[1]) * g_.channels;
     chunk_ = std::max<int64_t>(1, 8192 / std::max<int64_t>(row, 1));
+    constexpr int64_t kVector = 16;
+    line_bytes_ = op == Op::max_pool && !indices ? (g_.in[1] * g_.channels + kVector) * sizeof(float) : 0;
+    if (line_bytes_ > 0) reserve_thread_scratch(line_bytes_);
   }
 
   void run(void* const* operands) override {
@@ -50,7 +58,9 @@ class PoolKernel final : public Kernel {
  private:
   void one(void* const* o, int64_t row) const {
     switch (op_) {
-      case Op::max_pool: return table_.max(g_, o[0], o[1], static_cast<int32_t*>(o[2]), row);
+      case Op::max_pool:
+        if (!indices_) return table_.max_values(g_, o[0], o[1], static_cast<float*>(thread_scratch(line_bytes_)), row);
+        return table_.max(g_, o[0], o[1], static_cast<int32_t*>(o[2]), row);
       case Op::max_pool_grad: return table_.max_grad(g_, o[0], static_cast<const int32_t*>(o[1]), o[2], row);
       case Op::avg_pool: return table_.average(g_, o[0], o[1], row);
       default: return table_.average_grad(g_, o[0], o[1], row);
@@ -58,9 +68,11 @@ class PoolKernel final : public Kernel {
   }
 
   Op op_;
+  bool indices_;
   PoolGeometry g_;
   const PoolTable& table_;
   int64_t rows_, chunk_;
+  size_t line_bytes_ = 0;
 };
 
 }  // namespace
@@ -75,7 +87,8 @@ std::unique_ptr<Kernel> make_pool(const StepSpec& spec) {
   if (op == Op::max_pool_grad && spec.graph->def(spec.node->in(1)).op != Op::max_pool) return nullptr;
   const Shape &in = spec.in[0].type.shape, &out = spec.out[0].type.shape;
   const auto& a = attrs<PoolAttrs>(*spec.node);
-  return std::make_unique<PoolKernel>(op, dtype, gradient ? geometry(a, out, in) : geometry(a, in, out));
+  return std::make_unique<PoolKernel>(op, dtype, gradient ? geometry(a, out, in) : geometry(a, in, out),
+                                      op == Op::max_pool && spec.graph->use_counts()[spec.node->out(1).index()] > 0);
 }
 
 }  // namespace freight::cpu

@@ -20,6 +20,7 @@ struct Alternative {
   std::string name;
   StepSpec spec;
   std::function<std::unique_ptr<Kernel>()> make;
+  int cold = -1;  // the operand that lies in no cache when the step runs, as the weights of a large net do not
 };
 
 // Which alternative is fastest, measured on zeros or remembered under `step`. The first one where FREIGHT_TUNE=0

@@ -6,6 +6,7 @@
 
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/gemm_tile.h"
+#include "freight/backend/cpu/kernels/plane_tile.h"
 #include "freight/backend/cpu/kernels/scratch.h"
 #include "freight/base/threads.h"
 
@@ -41,21 +42,14 @@ void even_parts(int64_t n, int64_t most, F f) {
 
 }  // namespace
 
-// One channel: the rows of a window are interleaved so that the whole window is one stretch,
-// dst[j * KH + k] = src[k * row + j].
-namespace {
-void interleave(const ConvProblem& p, const float* src, int64_t row, int64_t padded_w, float* dst) {
-  gemm_table().pack(dst, 0, src, 1, row, padded_w, static_cast<int>(p.kh), static_cast<int>(p.kh));
-}
-}  // namespace
-
 ConvForward::ConvForward(const ConvProblem& problem) : p_(problem) {
   const GemmTable& table = gemm_table();
-  interleaves_ = p_.kh > 1 && p_.c == 1;
-  width_ = p_.o <= table.lanes ? table.lanes : 2 * table.lanes;
+  plane_ = p_.c == 1 && p_.o <= PlaneTable::kMaxOutputs && p_.stride_w == 1;
+  width_ = plane_ ? static_cast<int>(p_.o) : p_.o <= table.lanes ? table.lanes : 2 * table.lanes;
   panels_ = ceil_div(p_.o, width_);
   padded_w_ = (p_.ow - 1) * p_.stride_w + p_.kw;
-  copies_ = p_.pad_h > 0 || p_.pad_w > 0 || padded_w_ > p_.w || (p_.oh - 1) * p_.stride_h + p_.kh > p_.h;
+  copies_ = p_.pad_h > 0 || p_.pad_w > 0 || padded_w_ > p_.w || (p_.oh - 1) * p_.stride_h + p_.kh > p_.h ||
+            (plane_ && p_.ow < plane_table().lanes);
   // Tasks of some 100,000 multiply-adds.
   const int64_t row_work = std::max<int64_t>(p_.ow * p_.o * p_.c * p_.kh * p_.kw, 1);
   task_rows_ = std::clamp<int64_t>(ceil_div(100000, row_work), 1, p_.oh);
@@ -63,21 +57,20 @@ ConvForward::ConvForward(const ConvProblem& problem) : p_(problem) {
   task_rows_ = ceil_div(p_.oh, tasks_per_image_);
   scratch_bytes_ = static_cast<size_t>(panels_ * (p_.kh * p_.kw * p_.c + 1) * width_) * sizeof(float);
   copy_floats_ = copies_ ? ((task_rows_ - 1) * p_.stride_h + p_.kh) * padded_w_ * p_.c : 0;
-  thread_bytes_ = static_cast<size_t>(copy_floats_ + (interleaves_ ? padded_w_ * p_.kh * p_.c : 0)) * sizeof(float);
+  thread_bytes_ = static_cast<size_t>(copy_floats_ + (plane_ ? plane_table().lanes : 0)) * sizeof(float);
   if (thread_bytes_ > 0) reserve_thread_scratch(thread_bytes_);
 }
 
 void ConvForward::run(const float* x, const float* w, const float* bias, float* y, void* scratch) const {
-  // Weights as panels (kh, kw, c, width), or (kw, kh, width) for interleaved rows; then the bias in the same panels.
+  // Weights as panels (kh, kw, c, width), then the bias in the same panels.
   float* packed = static_cast<float*>(scratch);
   const int64_t window = p_.kh * p_.kw, steps = window * p_.c;
   auto pack = [&](int64_t panel) {
     float* dst = packed + panel * steps * width_;
     const int64_t first = panel * width_, count = std::min<int64_t>(width_, p_.o - first);
     for (int64_t step = 0; step < window; ++step) {
-      const int64_t k = interleaves_ ? step % p_.kh * p_.kw + step / p_.kh : step;
       for (int64_t c = 0; c < p_.c; ++c, dst += width_) {
-        for (int64_t j = 0; j < width_; ++j) dst[j] = j < count ? w[((first + j) * p_.c + c) * window + k] : 0.0f;
+        for (int64_t j = 0; j < width_; ++j) dst[j] = j < count ? w[((first + j) * p_.c + c) * window + step] : 0.0f;
       }
     }
     float* last = packed + panels_ * steps * width_ + panel * width_;
@@ -90,8 +83,8 @@ void ConvForward::run(const float* x, const float* w, const float* bias, float* 
   }
   auto task = [&](int64_t t) {
     const int64_t image = t / tasks_per_image_, first = t % tasks_per_image_ * task_rows_;
-    rows(x, packed, bias ? packed + panels_ * steps * width_ : nullptr, y, image, first,
-         std::min(first + task_rows_, p_.oh));
+    const float* packed_bias = bias || plane_ ? packed + panels_ * steps * width_ : nullptr;
+    rows(x, packed, packed_bias, y, image, first, std::min(first + task_rows_, p_.oh));
   };
   parallel_for(p_.n * tasks_per_image_, task);
 }
@@ -107,23 +100,27 @@ void ConvForward::rows(const float* x, const float* packed, const float* bias, f
     row = padded_w_ * p_.c;
     source = copy - first * p_.stride_h * row;
   }
+  if (plane_) {
+    PlaneRow r{.row = row, .kh = p_.kh, .kw = p_.kw, .w = packed, .bias = bias, .relu = p_.relu, .pixels = p_.ow};
+    for (int64_t i = first; i < last; ++i) {
+      r.x = source + i * p_.stride_h * row;
+      r.y = y + (image * p_.oh + i) * p_.ow * p_.o;
+      plane_table().run[p_.o - 1](r);
+    }
+    return;
+  }
   GemmTile t;
-  float* window_rows = interleaves_ ? static_cast<float*>(thread_scratch(thread_bytes_)) + copy_floats_ : nullptr;
-  t.a_row = p_.stride_w * p_.c * (interleaves_ ? p_.kh : 1);
+  t.a_row = p_.stride_w * p_.c;
   t.a_segment = row;
   t.b_step = width_;
   t.b_segment = p_.kw * p_.c * width_;
   t.b_vector = t.c_vector = table.lanes;
-  t.segments = interleaves_ ? 1 : p_.kh;
-  t.length = p_.kw * p_.c * (interleaves_ ? p_.kh : 1);
+  t.segments = p_.kh;
+  t.length = p_.kw * p_.c;
   t.c_row = p_.o;
   t.relu = p_.relu;
   for (int64_t i = first; i < last; ++i) {
     const float* window = source + i * p_.stride_h * row;
-    if (interleaves_) {
-      interleave(p_, window, row, padded_w_, window_rows);
-      window = window_rows;
-    }
     for (int64_t panel = 0; panel < panels_; ++panel) {
       const int64_t column = panel * width_, columns = std::min<int64_t>(width_, p_.o - column);
       const int vectors = columns > table.lanes ? 2 : 1;

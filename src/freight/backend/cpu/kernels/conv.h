@@ -28,8 +28,8 @@ class ConvForward {
   ConvProblem p_;
   int width_ = 0;  // columns per panel
   int64_t panels_ = 0, padded_w_ = 0, task_rows_ = 1, tasks_per_image_ = 1;
-  bool copies_ = false;       // the image is copied with its padding
-  bool interleaves_ = false;  // so are the rows of a window
+  bool copies_ = false;  // the image is copied with its padding
+  bool plane_ = false;   // by the tile of plane_tile.h
   int64_t copy_floats_ = 0;
   size_t scratch_bytes_ = 0, thread_bytes_ = 0;
 };

@@ -91,6 +91,9 @@ HWY_INLINE Part reader(const Part& part, int64_t left) {
   return {left >= static_cast<int64_t>(hn::Lanes(D())), part.mask, part.mask16};
 }
 
+// Greater, or the first NaN.
+HWY_INLINE hn::Mask<D> wins(V v, V best) { return hn::And(hn::Not(hn::Le(v, best)), hn::Eq(best, best)); }
+
 template <class T>
 void max(const PoolGeometry& g, const void* x_, void* y_, int32_t* index, int64_t row) {
   const T* x = static_cast<const T*>(x_);
@@ -118,14 +121,41 @@ void max(const PoolGeometry& g, const void* x_, void* y_, int32_t* index, int64_
           first = false;
           continue;
         }
-        // Greater, or the first NaN.
-        const auto wins = hn::And(hn::Not(hn::Le(v, best)), hn::Eq(best, best));
-        best = hn::IfThenElse(wins, v, best);
-        at = hn::IfThenElse(hn::RebindMask(di, wins), here, at);
+        const auto takes = wins(v, best);
+        best = hn::IfThenElse(takes, v, best);
+        at = hn::IfThenElse(hn::RebindMask(di, takes), here, at);
       }
     }
     part.store(best, y + ow * channels + c);
     part.store(at, index + ow * channels + c);
+  });
+}
+
+// The rows of a window first, in one stream, then its columns.
+template <class T>
+void max_values(const PoolGeometry& g, const void* x_, void* y_, float* line, int64_t row) {
+  const D d;
+  const int64_t image = row / g.out[0], channels = g.channels, width = g.in[1] * channels;
+  const T* x = static_cast<const T*>(x_) + image * g.in[0] * width;
+  T* y = static_cast<T*>(y_) + row * g.out[1] * channels;
+  const V least = hn::Set(d, -std::numeric_limits<float>::infinity());
+  const PoolRange rows = g.window[0][static_cast<size_t>(row % g.out[0])];
+  each_part(1, width, [&](int64_t, int64_t i, Part part) HWY_ATTR {
+    V best = rows.from < rows.to ? part.load(x + rows.from * width + i) : least;
+    for (int64_t h = rows.from + 1; h < rows.to; ++h) {
+      const V v = part.load(x + h * width + i);
+      best = hn::IfThenElse(wins(v, best), v, best);
+    }
+    hn::StoreU(best, d, line + i);
+  });
+  each_part(g.out[1], channels, [&](int64_t ow, int64_t c, Part part) HWY_ATTR {
+    const PoolRange cols = g.window[1][static_cast<size_t>(ow)];
+    V best = cols.from < cols.to ? hn::LoadU(d, line + cols.from * channels + c) : least;
+    for (int64_t w = cols.from + 1; w < cols.to; ++w) {
+      const V v = hn::LoadU(d, line + w * channels + c);
+      best = hn::IfThenElse(wins(v, best), v, best);
+    }
+    part.store(best, y + ow * channels + c);
   });
 }
 
@@ -217,7 +247,7 @@ void average_grad(const PoolGeometry& g, const void* dy_, void* dx_, int64_t row
 }
 
 template <class T>
-constexpr PoolTable kTable = {max<T>, max_grad<T>, average<T>, average_grad<T>};
+constexpr PoolTable kTable = {max<T>, max_values<T>, max_grad<T>, average<T>, average_grad<T>};
 PoolTables make_pool_tables() { return {kTable<float>, kTable<uint16_t>}; }
 
 }  // namespace HWY_NAMESPACE

@@ -35,6 +35,8 @@ struct PoolGeometry {
 struct PoolTable {
   // y and the flat index of the maximum in the input plane (-1: window of padding only), row `row` of n * out[0].
   void (*max)(const PoolGeometry& g, const void* x, void* y, int32_t* index, int64_t row);
+  // y alone. `line`: room for in[1] * channels floats and a vector.
+  void (*max_values)(const PoolGeometry& g, const void* x, void* y, float* line, int64_t row);
   // dx, row `row` of n * in[0]: every input element collects from the windows that chose it.
   void (*max_grad)(const PoolGeometry& g, const void* dy, const int32_t* index, void* dx, int64_t row);
   void (*average)(const PoolGeometry& g, const void* x, void* y, int64_t row);
