@@ -38,7 +38,7 @@ extern "C" void __tsan_func_exit() {}
 #define __global__
 #define __device__
 #define __shared__ static
-#define __launch_bounds__(lanes)
+#define __launch_bounds__(...)
 #define blockIdx fake_hooks->block
 #define threadIdx fake_hooks->thread
 #define blockDim fake_hooks->threads

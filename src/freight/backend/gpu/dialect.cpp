@@ -33,7 +33,7 @@ typedef ulong u64;
   } \
   acc = all[0]
 #else
-#define KERNEL(lanes) extern "C" __global__ __launch_bounds__(lanes)
+#define KERNEL(lanes) extern "C" __global__ __launch_bounds__(lanes, 1) /* without the 1 ptxas spills some */
 #define GLOBAL
 #define LOCAL __shared__
 #define DEVICE static __device__ inline
