@@ -1,8 +1,10 @@
 // `freight devices`: which devices exist, what they are, and why others are missing. Allocates nothing on any device.
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "command.h"
+#include "freight/backend/gpu/cuda/cuda.h"
 #include "freight/backend/gpu/opencl/opencl.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/strings.h"
@@ -30,6 +32,22 @@ nlohmann::ordered_json to_json(const OpenClDevice& d, const std::string& name) {
           {"f64", d.f64}};
 }
 
+nlohmann::ordered_json to_json(const CudaDevice& d, const std::string& name) {
+  nlohmann::ordered_json out = {{"name", name},
+                                {"model", d.model},
+                                {"architecture", d.architecture},
+                                {"multiprocessors", d.multiprocessors},
+                                {"memory_bytes", d.memory_bytes},
+                                {"memory_available_bytes", nullptr},
+                                {"pci", d.pci},
+                                {"uuid", d.uuid},
+                                {"driver", d.driver},
+                                {"usable", d.why_not.empty()}};
+  if (d.memory_free_bytes >= 0) out["memory_available_bytes"] = d.memory_free_bytes;
+  if (!d.why_not.empty()) out["reason"] = d.why_not;
+  return out;
+}
+
 }  // namespace
 
 int devices_command(const Args& args) {
@@ -40,7 +58,9 @@ int devices_command(const Args& args) {
 
   const CpuInfo cpu = cpu_info();
   const OpenClDevices opencl = opencl_devices();
-  std::vector<Absent> absent = {{"cuda", "this build has no CUDA backend"}};
+  const CudaDevices cuda = cuda_devices();
+  std::vector<Absent> absent;
+  if (cuda.devices.empty()) absent.push_back({"cuda", cuda.why_none});
   if (opencl.devices.empty()) absent.push_back({"opencl", opencl.why_none});
   if (as_json) {
     nlohmann::ordered_json out;
@@ -54,10 +74,14 @@ int devices_command(const Args& args) {
                        {"l3_bytes", cpu.l3_bytes},
                        {"memory_bytes", cpu.memory_bytes},
                        {"memory_available_bytes", cpu.memory_available_bytes}}};
+    for (size_t i = 0; i < cuda.devices.size(); ++i) {
+      out["devices"].push_back(to_json(cuda.devices[i], cat("cuda:", i)));
+    }
     for (size_t i = 0; i < opencl.devices.size(); ++i) {
       out["devices"].push_back(to_json(opencl.devices[i], cat("opencl:", i)));
     }
     out["absent"] = nlohmann::ordered_json::array();
+    out["cuda_compiler"] = cuda.compiler;
     for (const Absent& a : absent) out["absent"].push_back({{"name", a.kind}, {"reason", a.reason}});
     std::printf("%s\n", out.dump(2).c_str());
     return 0;
@@ -70,6 +94,19 @@ int devices_command(const Args& args) {
               bytes(cpu.l3_bytes).c_str());
   std::printf("        memory %s, available %s\n", bytes(cpu.memory_bytes).c_str(),
               bytes(cpu.memory_available_bytes).c_str());
+  for (size_t i = 0; i < cuda.devices.size(); ++i) {
+    const CudaDevice& d = cuda.devices[i];
+    std::printf("%-7s %s, %s, %lld multiprocessors\n", cat("cuda:", i).c_str(), d.model.c_str(), d.architecture.c_str(),
+                static_cast<long long>(d.multiprocessors));
+    std::printf("        memory %s, available %s\n", bytes(d.memory_bytes).c_str(),
+                bytes(std::max<int64_t>(d.memory_free_bytes, 0)).c_str());
+    std::printf("        driver %s, PCI %s, %s\n", d.driver.c_str(), d.pci.c_str(), d.uuid.c_str());
+    if (d.why_not.empty()) {
+      std::printf("        kernels by %s\n", cuda.compiler.c_str());
+    } else {
+      std::printf("        cannot be used: %s\n", d.why_not.c_str());
+    }
+  }
   for (size_t i = 0; i < opencl.devices.size(); ++i) {
     const OpenClDevice& d = opencl.devices[i];
     std::printf("%-7s %s\n", cat("opencl:", i).c_str(), d.model.c_str());

@@ -42,7 +42,7 @@ int eval_command(const Args& args) {
         {.one_of = {"none", "flip", "shift"}});
   o.add("-j,--workers", &workers, "data threads (-1: chosen)", {.min = -1, .aliases = {"--num-workers"}});
   o.add("-b,--batch-size", &batch_size, "samples per step", {.min = 1});
-  o.add("--device", &device, "auto, cpu, ref or opencl:N");
+  o.add("--device", &device, "auto, cpu, ref, cuda:N or opencl:N");
   o.add("--json", &json, "print JSON");
   if (o.parse(args) == Options::Outcome::done) return 0;
   if (weights.empty()) fail(ErrorKind::usage, "--weights", "is missing; see freight eval --help");

@@ -24,7 +24,7 @@ int generate_command(const Args& args) {
   o.add("--temperature", &options.temperature, "logits are divided by it; 0 takes the likeliest token", {.min = 0});
   o.add("--top-k", &options.top_k, "draw among so many likeliest tokens (0: all)", {.min = 0});
   o.add("--seed", &seed, "seed of the draws", {.min = 0});
-  o.add("--device", &device, "auto, cpu, ref or opencl:N");
+  o.add("--device", &device, "auto, cpu, ref, cuda:N or opencl:N");
   o.add("--json", &json, "print one JSON document at the end");
   if (o.parse(args) == Options::Outcome::done) return 0;
   options.seed = static_cast<uint64_t>(seed);

@@ -15,7 +15,7 @@ void ModelSource::declare(Options& o) {
   o.add("-b,--batch-size", &batch_size, "samples per step", {.min = 1});
   size.declare(o);
   o.add("--optimizer", &optimizer, "optimizer of the training step", {.one_of = optim::names()});
-  o.add("--device", &backend, "auto, cpu, ref or opencl:N");
+  o.add("--device", &backend, "auto, cpu, ref, cuda:N or opencl:N");
   o.add("--recompute", &recompute, "activations computed again in the backward half: auto (the cheap ones) or all",
         {.one_of = recompute_names()});
   o.add("--precision", &precision, "of the arithmetic: fp32, bf16 or fp16", {.one_of = train::precision_names()});

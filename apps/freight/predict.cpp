@@ -113,7 +113,7 @@ int predict_command(const Args& args) {
   o.add("--text", &sources.texts, "a text; may be repeated", {.value = "TEXT"});
   o.add("--top-k", &top_k, "classes shown per sample", {.min = 1});
   o.add("-b,--batch-size", &batch_size, "samples per step, at most", {.min = 1});
-  o.add("--device", &device, "auto, cpu, ref or opencl:N");
+  o.add("--device", &device, "auto, cpu, ref, cuda:N or opencl:N");
   o.add("--precision", &precision, "of the arithmetic: fp32, bf16 or fp16", {.one_of = train::precision_names()});
   o.add("--deterministic", &deterministic, "fixed kernel choices, no measurement");
   o.add("-j,--workers", &workers, "threads that decode pictures", {.min = 1, .aliases = {"--num-workers"}});

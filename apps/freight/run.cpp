@@ -70,7 +70,7 @@ int run_command(const Args& args) {
   o.add("-o,--output-dir", &output_dir, "where out0.npy, ..., updated states and gradients go", {.aliases = {"--out"}});
   o.add("--grad", &loss,
         "also write the gradients of this output (out0) with respect to all floating inputs and states");
-  o.add("--device", &device, "auto, cpu, ref, opencl:N or another backend");
+  o.add("--device", &device, "auto, cpu, ref, cuda:N, opencl:N or another backend");
   o.add("--plan", &plan_text, "print the plan and stop");
   if (o.parse(args) == Options::Outcome::done) return 0;
   const std::string text = io::read_text(file == "-" ? "/dev/stdin" : file);

@@ -6,6 +6,7 @@
 
 #include "freight/backend/backend.h"
 #include "freight/backend/cpu/cpu.h"
+#include "freight/backend/gpu/cuda/cuda.h"
 #include "freight/backend/gpu/opencl/opencl.h"
 #include "freight/backend/null/null.h"
 #include "freight/backend/ref/ref.h"
@@ -36,7 +37,7 @@ struct Registry {
   }
   std::mutex mutex;
   std::vector<Row> rows;
-  std::map<int, std::unique_ptr<Backend>> opencl;  // by number of the device
+  std::map<std::string, std::unique_ptr<Backend>> devices;  // "cuda:0"
 };
 
 Registry& registry() {
@@ -44,12 +45,19 @@ Registry& registry() {
   return r;
 }
 
+// The drivers of devices.
+struct DeviceKind {
+  std::string name;
+  std::unique_ptr<Backend> (*make)(int index);
+};
+const DeviceKind kDeviceKinds[] = {{"cuda", make_cuda_backend}, {"opencl", make_opencl_backend}};
+
 // The number behind "opencl:", 0 for "opencl" alone; false for other names.
-bool parse_opencl(const std::string& name, int& index) {
+bool parse_device(const std::string& name, const std::string& kind, int& index) {
   index = 0;
-  if (name == "opencl") return true;
-  if (!starts_with(name, "opencl:")) return false;
-  const char *first = name.data() + 7, *last = name.data() + name.size();
+  if (name == kind) return true;
+  if (!starts_with(name, kind + ":")) return false;
+  const char *first = name.data() + kind.size() + 1, *last = name.data() + name.size();
   const auto [end, error] = std::from_chars(first, last, index);
   return first != last && end == last && error == std::errc();
 }
@@ -64,14 +72,16 @@ Backend& backend(const std::string& name) {
       if (!row->made) row->made = row->make();
       return *row->made;
     }
-    if (int index = 0; parse_opencl(name, index)) {
-      std::unique_ptr<Backend>& made = r.opencl[index];
-      if (!made) made = make_opencl_backend(index);
+    for (const DeviceKind& kind : kDeviceKinds) {
+      int index = 0;
+      if (!parse_device(name, kind.name, index)) continue;
+      std::unique_ptr<Backend>& made = r.devices[cat(kind.name, ":", index)];
+      if (!made) made = kind.make(index);
       return *made;
     }
   }
   fail(ErrorKind::device, "device", "unknown backend: got '", name, "', need one of ", join(backend_names(), ", "),
-       ", opencl:N");
+       ", cuda:N, opencl:N");
 }
 
 void register_backend(std::unique_ptr<Backend> added) {

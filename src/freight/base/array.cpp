@@ -93,6 +93,16 @@ void* Storage::on_device(const std::shared_ptr<DeviceMemory>& memory, DeviceAcce
   return device_->address;
 }
 
+void Storage::send(const std::shared_ptr<DeviceMemory>& memory, void* to, size_t bytes) const {
+  if (!device_ || device_->memory != memory) return memory->upload(to, data(), bytes);
+  std::lock_guard lock(device_->mutex);
+  if (device_->stale) {
+    memory->upload(to, data_, bytes);
+  } else {
+    memory->copy(to, device_->address, bytes);
+  }
+}
+
 void Storage::to_host() const {
   std::lock_guard lock(device_->mutex);
   if (device_->newest) device_->memory->download(data_, device_->address, size_);

@@ -36,6 +36,8 @@ class Storage {
   // The address of the copy in `memory`, made at first need, with the newest bytes unless the device only writes. From
   // a write on the device's bytes are the newest.
   void* on_device(const std::shared_ptr<DeviceMemory>& memory, DeviceAccess access);
+  // Enqueues a copy of the first `bytes`, the newest there are, to an address in `memory`. No copy in `memory` is made.
+  void send(const std::shared_ptr<DeviceMemory>& memory, void* to, size_t bytes) const;
 
  private:
   struct OnDevice;

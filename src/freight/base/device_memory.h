@@ -2,8 +2,17 @@
 // Storage lie there. What an address means is the device's business; the host only adds numbers of bytes to it.
 #pragma once
 #include <cstddef>
+#include <functional>
+#include <memory>
 
 namespace freight {
+
+// Work that a device repeats as one.
+class DeviceRecording {
+ public:
+  virtual ~DeviceRecording() = default;
+  virtual void enqueue() = 0;
+};
 
 class DeviceMemory {
  public:
@@ -18,6 +27,13 @@ class DeviceMemory {
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
   // Returns when everything enqueued is done. Throws Error(device) where some of it failed.
   virtual void wait() = 0;
+  // Called before a run: returns when the device may be given another.
+  virtual void pace() { wait(); }
+  // Whether record() can be asked: runs are then bound to addresses that stay.
+  virtual bool records() const { return false; }
+  // Instead of being done, what `work` enqueues is kept, to be enqueued as one with the same addresses. All of it must
+  // have run before. Null where the device would rather not.
+  virtual std::unique_ptr<DeviceRecording> record(const std::function<void()>&) { return nullptr; }
 };
 
 }  // namespace freight

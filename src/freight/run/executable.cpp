@@ -67,6 +67,11 @@ struct Executable::Bound {
     size_t bytes;
   };
   std::vector<Copy> late_copies;
+  // Where the device records runs: inputs are sent to blocks of the executable's own, and a run whose addresses are
+  // those of the one before is recorded.
+  std::vector<std::unique_ptr<Arena>> input_blocks;
+  std::unique_ptr<DeviceRecording> recording;
+  bool has_run = false;  // with these addresses
 
   // Where the steps find the bytes of a block that belongs to the caller.
   void* address(const std::shared_ptr<Storage>& block, DeviceAccess access) const {
@@ -76,13 +81,24 @@ struct Executable::Bound {
   void set(Slot& slot, void* to) {
     if (to == slot.address) return;
     slot.address = to;
+    recording.reset();
+    has_run = false;
     for (const Fixup& f : slot.fixups) table[f.entry] = static_cast<char*>(to) + f.offset;
   }
-  void set(Slot& slot, const Array& a, DeviceAccess access, const char* what, size_t number) {
+  void run_step(size_t i) { steps[i].kernel->run(table.data() + steps[i].first); }
+  void copy_late() const {
+    for (const Copy& c : late_copies) {
+      if (memory) {
+        memory->copy(table[c.dst], table[c.src], c.bytes);
+      } else {
+        std::memcpy(table[c.dst], table[c.src], c.bytes);
+      }
+    }
+  }
+  static void expect(const Slot& slot, const Array& a, const char* what, size_t number) {
     if (a.dtype() != slot.type.dtype || a.shape() != slot.type.shape) {
       fail(ErrorKind::usage, "run", what, " ", number, ": got ", Type{a.dtype(), a.shape()}, ", need ", slot.type);
     }
-    set(slot, address(a.storage(), access));
   }
 };
 
@@ -125,6 +141,9 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
   for (Value v : g.leaves(Op::constant)) b.constants.push_back(constant_array(attrs<ConstantAttrs>(g.def(v))));
   for (Value v : g.leaves(Op::input)) b.inputs.push_back({g.type(v)});
   for (Value v : g.outputs) b.outputs.push_back({g.type(v)});
+  if (b.memory && b.memory->records()) {
+    for (const Slot& s : b.inputs) b.input_blocks.push_back(std::make_unique<Arena>(b.memory, s.type.bytes()));
+  }
 
   // Adds a table entry for a buffer plus an offset.
   const auto add = [&](const Buffer& buffer, size_t offset) {
@@ -169,45 +188,63 @@ void Executable::bind(const std::vector<Array>& inputs, const std::vector<Array>
          b.inputs.size(), " and ", b.outputs.size());
   }
   for (size_t i = 0; i < b.states.size(); ++i) b.set(b.state_slots[i], b.address(b.states[i], b.state_access[i]));
-  for (size_t i = 0; i < inputs.size(); ++i) b.set(b.inputs[i], inputs[i], DeviceAccess::read, "input", i);
-  for (size_t i = 0; i < outputs.size(); ++i) b.set(b.outputs[i], outputs[i], DeviceAccess::write, "output", i);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Bound::expect(b.inputs[i], inputs[i], "input", i);
+    if (b.input_blocks.empty()) {
+      b.set(b.inputs[i], b.address(inputs[i].storage(), DeviceAccess::read));
+    } else {
+      if (inputs[i].storage()) inputs[i].storage()->send(b.memory, b.input_blocks[i]->address(), inputs[i].bytes());
+      b.set(b.inputs[i], b.input_blocks[i]->address());
+    }
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    Bound::expect(b.outputs[i], outputs[i], "output", i);
+    b.set(b.outputs[i], b.address(outputs[i].storage(), DeviceAccess::write));
+  }
 }
 
 template <class F>
-void Executable::replay(const std::vector<Array>& inputs, const std::vector<Array>& outputs, F&& around) {
+void Executable::replay(const std::vector<Array>& inputs, const std::vector<Array>& outputs, F&& work) {
   std::lock_guard lock(plan_->run_mutex());
-  if (bound_->memory) bound_->memory->wait();  // for the last run: no more than one is enqueued
+  if (bound_->memory) bound_->memory->pace();
   bind(inputs, outputs);
   const FlushDenormals flush;
-  void* const* table = bound_->table.data();
-  const auto first = bound_->steps.begin() + static_cast<std::ptrdiff_t>(plan_->once_steps());
   if (!prepared_) {
-    for (auto s = bound_->steps.begin(); s != first; ++s) s->kernel->run(table + s->first);
+    for (size_t i = 0; i < plan_->once_steps(); ++i) bound_->run_step(i);
     prepared_ = true;
   }
-  for (auto s = first; s != bound_->steps.end(); ++s) around([&] { s->kernel->run(table + s->first); });
-  for (const Bound::Copy& c : bound_->late_copies) {
-    if (bound_->memory) {
-      bound_->memory->copy(table[c.dst], table[c.src], c.bytes);
-    } else {
-      std::memcpy(table[c.dst], table[c.src], c.bytes);
-    }
-  }
+  work();
 }
 
 void Executable::run(const std::vector<Array>& inputs, const std::vector<Array>& outputs) {
-  replay(inputs, outputs, [](auto&& step) { step(); });
+  replay(inputs, outputs, [&] {
+    Bound& b = *bound_;
+    const auto steps = [&] {
+      for (size_t i = plan_->once_steps(); i < b.steps.size(); ++i) b.run_step(i);
+      b.copy_late();
+    };
+    if (b.has_run && !b.recording && !b.input_blocks.empty()) b.recording = b.memory->record(steps);
+    if (b.recording) {
+      b.recording->enqueue();
+    } else {
+      steps();
+    }
+    b.has_run = true;
+  });
 }
 
 std::vector<double> Executable::run_timed(const std::vector<Array>& inputs, const std::vector<Array>& outputs) {
   using Clock = std::chrono::steady_clock;
   std::vector<double> seconds(plan_->once_steps());  // those steps count as nothing
   seconds.reserve(bound_->steps.size());
-  replay(inputs, outputs, [&](auto&& step) {
-    const auto start = Clock::now();
-    step();
-    if (bound_->memory) bound_->memory->wait();
-    seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+  replay(inputs, outputs, [&] {
+    for (size_t i = plan_->once_steps(); i < bound_->steps.size(); ++i) {
+      const auto start = Clock::now();
+      bound_->run_step(i);
+      if (bound_->memory) bound_->memory->wait();
+      seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    }
+    bound_->copy_late();
   });
   return seconds;
 }

@@ -52,9 +52,9 @@ class Executable {
 
  private:
   void bind(const std::vector<Array>& inputs, const std::vector<Array>& outputs);
-  // Calls around(step) for every step in turn.
+  // Binds, runs the steps that run once where that is due, then work().
   template <class F>
-  void replay(const std::vector<Array>& inputs, const std::vector<Array>& outputs, F&& around);
+  void replay(const std::vector<Array>& inputs, const std::vector<Array>& outputs, F&& work);
   struct Bound;
   std::shared_ptr<const Plan> plan_;
   std::unique_ptr<Bound> bound_;

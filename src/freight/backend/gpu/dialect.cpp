@@ -17,12 +17,23 @@ constexpr const char* kWords = R"(
 #define GROUP get_group_id(0)
 #define LANE get_local_id(0)
 #define ELEMENT get_global_id(0)
+#define FIRST(p, o) p += o
 #define as_bits as_uint
 #define as_real as_float
 typedef long i64;
 typedef ulong u64;
+/* All lanes of a group get what COMBINE makes of their `acc`: a tree in local memory. */
+#define SHARE(type, lanes, all, acc, COMBINE) \
+  LOCAL type all[lanes]; \
+  all[LANE] = acc; \
+  BARRIER; \
+  for (int apart = lanes / 2; apart > 0; apart /= 2) { \
+    if (LANE < apart) all[LANE] = COMBINE(all[LANE], all[LANE + apart]); \
+    BARRIER; \
+  } \
+  acc = all[0]
 #else
-#define KERNEL(lanes) extern "C" __global__ __launch_bounds__(lanes)
+#define KERNEL(lanes) extern "C" __global__ __launch_bounds__(lanes, 1) /* without the 1 ptxas spills some */
 #define GLOBAL
 #define LOCAL __shared__
 #define DEVICE static __device__ inline
@@ -30,6 +41,7 @@ typedef ulong u64;
 #define GROUP blockIdx.x
 #define LANE threadIdx.x
 #define ELEMENT (blockIdx.x * (i64)blockDim.x + threadIdx.x)
+#define FIRST(p, o) /* an address says it all */
 #define as_bits __float_as_uint
 #define as_real __uint_as_float
 typedef long long i64;
@@ -37,7 +49,22 @@ typedef unsigned long long u64;
 typedef unsigned int uint;
 typedef unsigned short ushort;
 typedef unsigned char uchar;
+/* The same by shuffles within each warp, then over the warps in order. */
+#define SHARE(type, lanes, all, acc, COMBINE) \
+  LOCAL type all[lanes / 32]; \
+  for (int apart = 16; apart > 0; apart /= 2) { \
+    const type other = __shfl_xor_sync(0xffffffffu, acc, apart); \
+    acc = COMBINE(acc, other); \
+  } \
+  if (LANE % 32 == 0) all[LANE / 32] = acc; \
+  BARRIER; \
+  acc = all[0]; \
+  for (int warp = 1; warp < lanes / 32; ++warp) acc = COMBINE(acc, all[warp])
 #endif
+/* NaN wins over maxima and minima. */
+#define SUM_OF(a, b) ((a) + (b))
+#define MAX_OF(a, b) ((b) != (b) || (b) > (a) ? (b) : (a))
+#define MIN_OF(a, b) ((b) != (b) || (b) < (a) ? (b) : (a))
 
 DEVICE float from_bf16(ushort b) { return as_real((uint)b << 16); }
 DEVICE ushort to_bf16(float f) {

@@ -27,7 +27,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 std::string KernelText::operand(int index, DType dtype, bool written, size_t byte_offset) {
   const size_t i = arguments_.size();
   parameters_ += cat("GLOBAL ", written ? "" : "const ", stored_type(dtype), "* p", i, ", const i64 o", i, ", ");
-  prologue_ += cat("  p", i, " += o", i, ";\n");
+  prologue_ += cat("  FIRST(p", i, ", o", i, ");\n");
   arguments_.push_back({index, size_of(dtype), byte_offset});
   return cat("p", i);
 }

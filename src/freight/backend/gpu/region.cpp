@@ -389,16 +389,11 @@ class RegionLowering {
 
   // The group's lanes combine their accumulators; all get the result.
   static void share(Build& b, Op op, DType dtype, const std::string& acc) {
-    const std::string all = fresh(b, "s");
-    b.text.line("LOCAL ", accumulator_type(dtype), " ", all, "[", kRowLanes, "];");
-    b.text.line(all, "[LANE] = ", acc, ";");
-    b.text.line("BARRIER;");
-    b.text.line("for (int apart = ", kRowLanes / 2, "; apart > 0; apart /= 2) {");
-    b.text.line("if (LANE < apart) ", all, "[LANE] = ", combined(op, cat(all, "[LANE]"), cat(all, "[LANE + apart]")),
-                ";");
-    b.text.line("BARRIER;");
-    b.text.line("}");
-    b.text.line(acc, " = ", all, "[0];");
+    b.text.line("SHARE(", accumulator_type(dtype), ", ", kRowLanes, ", ", fresh(b, "s"), ", ", acc, ", ",
+                op == Op::sum          ? "SUM_OF"
+                : op == Op::reduce_max ? "MAX_OF"
+                                       : "MIN_OF",
+                ");");
   }
 
   const Graph& g_;

@@ -1,13 +1,8 @@
 // See programs.h.
 #include "freight/backend/gpu/opencl/programs.h"
 
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-
 #include "freight/backend/gpu/kernel_text.h"
+#include "freight/backend/gpu/program_files.h"
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
@@ -19,20 +14,6 @@ namespace {
 constexpr const char* kOptions = "-w";  // warnings of generated code concern nobody
 
 std::string folder() { return env::cache_dir() + "/opencl"; }
-
-// A file that cannot be written costs a compilation, never an error.
-bool write_whole(const std::string& path, const std::string& bytes) {
-  std::error_code ignored;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-  const std::string partial = cat(path, ".", getpid());
-  {
-    std::ofstream out(partial, std::ios::binary);
-    out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    if (!out) return false;
-  }
-  std::filesystem::rename(partial, path, ignored);
-  return !ignored;
-}
 
 }  // namespace
 
@@ -76,17 +57,12 @@ cl_program Programs::build(const std::string& source) {
   api_.GetProgramBuildInfo(program, device_, CL_PROGRAM_BUILD_LOG, size, complaint.data(), nullptr);
   api_.ReleaseProgram(program);
   wanted_.clear();
-  const std::string path = cat(folder(), "/failed-", gpu::hash_name(source), ".cl");
-  const bool saved = write_whole(path, source);
-  fail(ErrorKind::device, "opencl", "the driver does not compile a kernel; its source is ",
-       saved ? path : "not saved, the cache directory cannot be written",
-       "; the compiler says: ", complaint.substr(0, 1500));
+  gpu::fail_to_compile("opencl", folder(), ".cl", source, complaint);
 }
 
 cl_program Programs::read(const std::string& path) const {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return nullptr;
-  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  const std::string bytes = gpu::read_program(path);
+  if (bytes.empty()) return nullptr;
   const size_t size = bytes.size();
   const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
   cl_int status = CL_SUCCESS, loaded = CL_SUCCESS;
@@ -105,7 +81,7 @@ void Programs::write(const std::string& path, cl_program program) const {
   std::string bytes(size, '\0');
   auto* data = reinterpret_cast<unsigned char*>(bytes.data());
   if (api_.GetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof data, &data, nullptr) == CL_SUCCESS)
-    write_whole(path, bytes);
+    gpu::write_program(path, bytes);
 }
 
 cl_kernel Programs::make_kernel(const gpu::Launch& launch) {

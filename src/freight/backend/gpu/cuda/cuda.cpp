@@ -1,0 +1,233 @@
+// See cuda.h. A step is a list of launches whose parameters point into tables that a run fills; nothing is allocated,
+// so that a run can be captured as a graph.
+#include "freight/backend/gpu/cuda/cuda.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+
+#include "freight/backend/gpu/cuda/compiler.h"
+#include "freight/backend/gpu/cuda/driver.h"
+#include "freight/backend/gpu/cuda/library.h"
+#include "freight/backend/gpu/cuda/memory.h"
+#include "freight/backend/gpu/cuda/modules.h"
+#include "freight/backend/gpu/dialect.h"
+#include "freight/backend/gpu/faults.h"
+#include "freight/backend/gpu/gpu_backend.h"
+#include "freight/backend/gpu/lower.h"
+#include "freight/base/error.h"
+
+namespace freight {
+
+namespace cuda {
+namespace {
+
+// What only NVIDIA's management library tells without opening a device: its free memory, and the driver's own number.
+class Management {
+ public:
+  Management() {
+    const Library library = find_library({"libnvidia-ml.so.1"}, LibraryKind::driver);
+    if (!library.handle) return;
+    const auto init = get<int (*)()>(library, "nvmlInit_v2");
+    by_pci_ = get<int (*)(const char*, Handle*)>(library, "nvmlDeviceGetHandleByPciBusId_v2");
+    memory_ = get<int (*)(Handle, Bytes*)>(library, "nvmlDeviceGetMemoryInfo");
+    version_ = get<int (*)(char*, unsigned)>(library, "nvmlSystemGetDriverVersion");
+    ready_ = init && by_pci_ && memory_ && version_ && init() == 0;
+  }
+  int64_t free_bytes(const std::string& pci) const {
+    Handle handle = nullptr;
+    Bytes bytes = {};
+    if (!ready_ || by_pci_(pci.c_str(), &handle) != 0 || memory_(handle, &bytes) != 0) return -1;
+    return static_cast<int64_t>(bytes.free);
+  }
+  std::string driver_version() const {
+    char text[96] = {};
+    return ready_ && version_(text, sizeof text) == 0 ? text : "";
+  }
+
+ private:
+  using Handle = struct nvmlDevice_st*;
+  struct Bytes {
+    unsigned long long total, free, used;
+  };
+  template <class F>
+  static F get(const Library& library, const char* symbol) {
+    return reinterpret_cast<F>(dlsym(library.handle, symbol));
+  }
+  int (*by_pci_)(const char*, Handle*) = nullptr;
+  int (*memory_)(Handle, Bytes*) = nullptr;
+  int (*version_)(char*, unsigned) = nullptr;
+  bool ready_ = false;
+};
+
+// 90 of compute capability 9.0.
+int architecture_of(const Driver& d, Device device) {
+  int major = 0, minor = 0;
+  d.device_attribute(&major, kComputeMajor, device);
+  d.device_attribute(&minor, kComputeMinor, device);
+  return 10 * major + minor;
+}
+
+std::string uuid_text(const Uuid& uuid) {
+  std::string text = "GPU-";
+  for (size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += "0123456789abcdef"[uuid.bytes[i] >> 4];
+    text += "0123456789abcdef"[uuid.bytes[i] & 15];
+  }
+  return text;
+}
+
+CudaDevice describe_device(const Driver& d, Device device, const Management& management, const Compiler* compiler,
+                           const std::string& why_no_compiler) {
+  CudaDevice found;
+  char text[256] = {};
+  d.device_name(text, sizeof text - 1, device);
+  found.model = text;
+  const int architecture = architecture_of(d, device);
+  found.architecture = cat("sm_", architecture);
+  size_t total = 0;
+  d.device_memory(&total, device);
+  found.memory_bytes = static_cast<int64_t>(total);
+  Uuid uuid = {};
+  d.device_uuid(&uuid, device);
+  found.uuid = uuid_text(uuid);
+  d.device_pci(text, sizeof text - 1, device);
+  found.pci = text;
+  int multiprocessors = 0;
+  d.device_attribute(&multiprocessors, kMultiprocessors, device);
+  found.multiprocessors = multiprocessors;
+  found.memory_free_bytes = management.free_bytes(found.pci);
+  const std::string version = management.driver_version();
+  found.driver = cat(version, version.empty() ? "" : ", ", "CUDA ", version_text(d.version));
+  Target target;
+  found.why_not = why_no_compiler;
+  if (compiler) compiler->target_for(architecture, target, found.why_not);
+  return found;
+}
+
+int count_devices(const Driver& d) {
+  int count = 0;
+  check(d, d.device_count(&count), "cannot count the devices");
+  return count;
+}
+
+class StepKernel final : public Kernel {
+ public:
+  StepKernel(std::shared_ptr<Memory> memory, const Modules& modules, gpu::Lowered lowered)
+      : memory_(std::move(memory)), modules_(modules), lowered_(std::move(lowered)) {
+    size_t most = 0;
+    for (const gpu::Launch& l : lowered_.launches) most = std::max(most, l.arguments.size());
+    addresses_.resize(most);
+    for (const gpu::Launch& l : lowered_.launches) {
+      std::vector<void*> parameters;
+      for (size_t k = 0; k < l.arguments.size(); ++k) {
+        parameters.push_back(&addresses_[k]);
+        parameters.push_back(&first_);
+      }
+      parameters.push_back(const_cast<uint8_t*>(l.numbers.data()));  // the driver only reads it
+      parameters_.push_back(std::move(parameters));
+    }
+  }
+
+  void run(void* const* operands) override {
+    const auto entered = memory_->enter();
+    if (functions_.empty()) {
+      for (const gpu::Launch& l : lowered_.launches) functions_.push_back(modules_.function(l.entry));
+    }
+    for (size_t i = 0; i < functions_.size(); ++i) {
+      const gpu::Launch& l = lowered_.launches[i];
+      for (size_t k = 0; k < l.arguments.size(); ++k) {
+        const int operand = l.arguments[k].operand;
+        const void* first = operand == gpu::kFaults ? memory_->fault_words() : operands[operand];
+        addresses_[k] = reinterpret_cast<Address>(first) + l.arguments[k].offset;
+      }
+      const Status status =
+          memory_->driver().launch(functions_[i], static_cast<unsigned>(l.groups), 1, 1, static_cast<unsigned>(l.lanes),
+                                   1, 1, 0, memory_->stream(), parameters_[i].data(), nullptr);
+      if (status != kSuccess) check(memory_->driver(), status, l.entry.c_str());
+    }
+  }
+  std::string name() const override { return "cuda:" + lowered_.name; }
+  size_t scratch_bytes() const override { return lowered_.scratch_bytes; }
+
+ private:
+  std::shared_ptr<Memory> memory_;
+  const Modules& modules_;
+  gpu::Lowered lowered_;
+  std::vector<Function> functions_;
+  std::vector<Address> addresses_;              // of the launch at hand
+  int64_t first_ = 0;                           // an address needs no first element beside it
+  std::vector<std::vector<void*>> parameters_;  // per launch: where each lies
+};
+
+class CudaBackend final : public gpu::GpuBackend {
+ public:
+  CudaBackend(int index, const Driver& d, const Compiler& compiler, const Target& target, CudaDevice device)
+      : name_(cat("cuda:", index)),
+        device_(std::move(device)),
+        memory_(std::make_shared<Memory>(d, index)),
+        modules_(d, compiler, target, gpu::dialect(true)) {}
+
+  std::string name() const override { return name_; }
+  std::string description() const override { return cat(device_.model, ", ", device_.architecture); }
+  std::shared_ptr<DeviceMemory> memory() override { return memory_; }
+
+  std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
+    gpu::Lowered lowered = gpu::lower(spec);
+    for (const gpu::Launch& launch : lowered.launches) modules_.want(launch);
+    return std::make_unique<StepKernel>(memory_, modules_, std::move(lowered));
+  }
+  void finish_plan() override {
+    const auto entered = memory_->enter();
+    modules_.load();
+  }
+
+ private:
+  std::string name_;
+  CudaDevice device_;
+  std::shared_ptr<Memory> memory_;
+  Modules modules_;
+};
+
+}  // namespace
+}  // namespace cuda
+
+CudaDevices cuda_devices() {
+  CudaDevices found;
+  const cuda::Driver* d = cuda::load_driver(found.why_none);
+  std::string why;
+  const cuda::Compiler* compiler = cuda::Compiler::load(d ? d->version : 0, why);
+  found.compiler = compiler ? cat("NVRTC ", cuda::version_text(compiler->version()), ", ", compiler->path()) : why;
+  if (!d) return found;
+  const cuda::Management management;
+  const int count = cuda::count_devices(*d);
+  for (int i = 0; i < count; ++i) {
+    cuda::Device device = 0;
+    cuda::check(*d, d->device_get(&device, i), "cannot find the device");
+    found.devices.push_back(cuda::describe_device(*d, device, management, compiler, why));
+  }
+  if (found.devices.empty()) {
+    found.why_none = "the driver finds no device: there is none, or CUDA_VISIBLE_DEVICES hides all";
+  }
+  return found;
+}
+
+std::unique_ptr<Backend> make_cuda_backend(int index) {
+  const cuda::Driver& d = cuda::driver();
+  const int count = cuda::count_devices(d);
+  if (index < 0 || index >= count) {
+    fail(ErrorKind::device, "device", "no CUDA device ", index, ": got 'cuda:", index, "', need cuda:0",
+         count > 1 ? cat(" to cuda:", count - 1) : std::string(), "; `freight devices` lists them");
+  }
+  CudaDevice device = cuda_devices().devices[static_cast<size_t>(index)];
+  if (!device.why_not.empty()) fail(ErrorKind::device, "cuda", device.model, ": ", device.why_not);
+  const cuda::Compiler& compiler = *cuda::Compiler::load(d.version, device.why_not);
+  cuda::Target target;
+  cuda::Device handle = 0;
+  cuda::check(d, d.device_get(&handle, index), "cannot find the device");
+  compiler.target_for(cuda::architecture_of(d, handle), target, device.why_not);
+  return std::make_unique<cuda::CudaBackend>(index, d, compiler, target, std::move(device));
+}
+
+}  // namespace freight

@@ -1,0 +1,113 @@
+// See driver.h.
+#include "freight/backend/gpu/cuda/driver.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "freight/backend/gpu/cuda/library.h"
+#include "freight/base/error.h"
+
+namespace freight::cuda {
+
+namespace {
+
+struct Loaded {
+  Driver driver;
+  std::string why;  // empty: all is there
+};
+
+std::string why_not_ready(const Driver& d, Status status, const std::string& path) {
+  switch (status) {
+    case kNoDevice:
+      return cat("the driver ", path,
+                 " finds no device: there is none, this container is not given one, or "
+                 "CUDA_VISIBLE_DEVICES hides all");
+    case kStubLibrary:
+      return cat(path,
+                 " is the toolkit's stub, not a driver: install NVIDIA's driver, or take the stub out of the "
+                 "loader's path");
+    case kSystemDriverMismatch:
+      return cat("the driver's library ", path,
+                 " does not belong to the kernel's driver: reboot, or give the container "
+                 "the host's library");
+    default: return cat("the driver ", path, " does not start: ", describe(d, status));
+  }
+}
+
+Loaded load() {
+  Loaded l;
+  Library library = find_library({"libcuda.so.1"}, LibraryKind::driver);
+  if (!library.handle) {
+    l.why = cat("no NVIDIA driver: ", library.why);
+    return l;
+  }
+#define FREIGHT_CUDA_LOAD(name, symbol, ...)                                                  \
+  l.driver.name = reinterpret_cast<decltype(l.driver.name)>(dlsym(library.handle, #symbol));  \
+  if (!l.driver.name && l.why.empty()) {                                                      \
+    l.why = cat("the driver ", library.path, " has no ", #symbol, ": it is older than CUDA ", \
+                version_text(kOldestDriver), "; install driver 525 or newer");                \
+  }
+  FREIGHT_CUDA_FUNCTIONS(FREIGHT_CUDA_LOAD)
+#undef FREIGHT_CUDA_LOAD
+  if (!l.why.empty()) return l;
+  // nvidia-smi's order, unless the user chose: the driver reads it once, here.
+  setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
+  if (const Status status = l.driver.init(0); status != kSuccess) {
+    l.why = why_not_ready(l.driver, status, library.path);
+    return l;
+  }
+  l.driver.driver_version(&l.driver.version);
+  if (l.driver.version < kOldestDriver) {
+    l.why = cat("the driver ", library.path, " is too old: it is for CUDA ", version_text(l.driver.version), ", need ",
+                version_text(kOldestDriver), " or newer; install driver 525 or newer");
+  }
+  return l;
+}
+
+bool is_lost(Status status) {
+  switch (status) {
+    case kDeinitialized:
+    case kDeviceUnavailable:
+    case kEccUncorrectable:
+    case kIllegalAddress:
+    case kLaunchFailed: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+const Driver* load_driver(std::string& why) {
+  static const Loaded kLoaded = load();
+  why = kLoaded.why;
+  return kLoaded.why.empty() ? &kLoaded.driver : nullptr;
+}
+
+const Driver& driver() {
+  std::string why;
+  if (const Driver* d = load_driver(why)) return *d;
+  fail(ErrorKind::device, "cuda", why);
+}
+
+std::string version_text(int version) { return cat(version / 1000, ".", version % 1000 / 10); }
+
+std::string describe(const Driver& driver, Status status) {
+  const char *name = nullptr, *text = nullptr;
+  driver.error_name(status, &name);
+  driver.error_text(status, &text);
+  return cat(name ? name : "unknown error", text ? ", " : "", text ? text : "", " (", status, ")");
+}
+
+void check(const Driver& driver, Status status, const char* what) {
+  if (status == kSuccess) return;
+  const std::string said = describe(driver, status);
+  if (status == kOutOfMemory) fail(ErrorKind::capacity, "cuda", what, ": the device's memory is exhausted: ", said);
+  if (is_lost(status)) {
+    fail(ErrorKind::device, "cuda", what, ": the device is lost to this process: ", said,
+         "; what was saved before is whole: run again with --resume auto");
+  }
+  fail(ErrorKind::device, "cuda", what, ": ", said);
+}
+
+}  // namespace freight::cuda

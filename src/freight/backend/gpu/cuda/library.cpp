@@ -1,0 +1,103 @@
+// See library.h.
+#include "freight/backend/gpu/cuda/library.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+
+#include "freight/base/env.h"
+#include "freight/base/strings.h"
+
+namespace freight::cuda {
+
+namespace {
+
+// Folders that match, the newest version (by name) first.
+std::vector<std::string> matching(const std::string& pattern) {
+  glob_t found = {};
+  std::vector<std::string> paths;
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
+    for (size_t i = found.gl_pathc; i-- > 0;) paths.emplace_back(found.gl_pathv[i]);
+  }
+  globfree(&found);
+  return paths;
+}
+
+std::vector<std::string> named_folders() {
+  std::vector<std::string> folders;
+  for (const std::string& folder : split(env::get("FREIGHT_CUDA_LIBS"), ':')) {
+    if (!folder.empty()) folders.push_back(folder);
+  }
+  return folders;
+}
+
+// Patterns of folders. pip puts libraries into PACKAGES/nvidia/NAME/lib, conda into lib.
+std::vector<std::string> usual_folders(LibraryKind kind) {
+  if (kind == LibraryKind::driver) return {"/usr/lib/wsl/lib", "/usr/local/nvidia/lib64"};
+  std::vector<std::string> patterns;
+  for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
+    if (const std::string home = env::get(name); !home.empty()) {
+      patterns.push_back(home + "/lib64");
+      patterns.push_back(home + "/lib");
+    }
+  }
+  for (const char* toolkit : {"/usr/local/cuda", "/usr/local/cuda-[0-9]*", "/opt/cuda"}) {
+    patterns.push_back(cat(toolkit, "/lib64"));
+    patterns.push_back(cat(toolkit, "/lib"));
+  }
+  for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    if (const std::string prefix = env::get(name); !prefix.empty()) {
+      patterns.push_back(prefix + "/lib/python3*/site-packages/nvidia/*/lib");
+      patterns.push_back(prefix + "/lib");
+    }
+  }
+  if (const std::string home = env::get("HOME"); !home.empty()) {
+    patterns.push_back(home + "/.local/lib/python3*/site-packages/nvidia/*/lib");
+  }
+  patterns.emplace_back("/usr/local/lib/python3*/*-packages/nvidia/*/lib");
+  patterns.emplace_back("/usr/lib/python3*/*-packages/nvidia/*/lib");
+  return patterns;
+}
+
+std::string path_of(void* handle, const std::string& asked) {
+  char folder[4096] = {};
+  if (asked.find('/') != std::string::npos || dlinfo(handle, RTLD_DI_ORIGIN, folder) != 0) return asked;
+  return cat(folder, "/", asked);
+}
+
+}  // namespace
+
+Library find_library(const std::vector<std::string>& names, LibraryKind kind) {
+  std::vector<std::string> broken;  // there, but the loader refuses it
+  const auto open = [&](const std::string& path) {
+    Library library;
+    library.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library.handle) {
+      library.path = path_of(library.handle, path);
+    } else if (const std::string text = dlerror();
+               !starts_with(text, path) || text.find("No such file") == std::string::npos) {
+      broken.push_back(text);
+    }
+    return library;
+  };
+  const std::vector<std::string> named = named_folders(), usual = usual_folders(kind);
+  for (const std::string& name : names) {
+    for (const std::string& folder : named) {
+      if (Library l = open(cat(folder, "/", name)); l.handle) return l;
+    }
+    if (Library l = open(name); l.handle) return l;
+    for (const std::string& pattern : usual) {
+      for (const std::string& path : matching(cat(pattern, "/", name))) {
+        if (Library l = open(path); l.handle) return l;
+      }
+    }
+  }
+  Library none;
+  none.why =
+      cat("found no ", join(names, " or "), ": looked in ",
+          named.empty() ? std::string("FREIGHT_CUDA_LIBS (not set)") : cat("FREIGHT_CUDA_LIBS=", join(named, ":")),
+          ", the loader's path, ", join(usual, ", "));
+  if (!broken.empty()) none.why += cat("; the loader refuses: ", join(broken, "; "));
+  return none;
+}
+
+}  // namespace freight::cuda

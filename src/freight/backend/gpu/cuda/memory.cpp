@@ -1,0 +1,216 @@
+// See memory.h.
+#include "freight/backend/gpu/cuda/memory.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "freight/backend/gpu/faults.h"
+#include "freight/base/env.h"
+#include "freight/base/error.h"
+
+namespace freight::cuda {
+
+namespace {
+
+constexpr int64_t kNoFault[2] = {0, 0};
+
+Address number(const void* address) { return reinterpret_cast<Address>(address); }
+
+// A captured graph: one launch for all that it holds.
+class GraphRecording final : public DeviceRecording {
+ public:
+  GraphRecording(std::shared_ptr<Memory> memory, GraphExec exec) : memory_(std::move(memory)), exec_(exec) {}
+  ~GraphRecording() override {
+    const auto entered = memory_->enter();
+    memory_->driver().stream_wait(memory_->stream());  // it may be running
+    memory_->driver().graph_exec_destroy(exec_);
+  }
+  GraphRecording(const GraphRecording&) = delete;
+  GraphRecording& operator=(const GraphRecording&) = delete;
+  void enqueue() override {
+    const auto entered = memory_->enter();
+    check(memory_->driver(), memory_->driver().graph_launch(exec_, memory_->stream()), "a step");
+  }
+
+ private:
+  std::shared_ptr<Memory> memory_;
+  GraphExec exec_;
+};
+
+}  // namespace
+
+Memory::Memory(const Driver& driver, int index) : driver_(driver), index_(index) {
+  check(driver_, driver_.device_get(&device_, index), "cannot find the device");
+  check(driver_, driver_.context_retain(&context_, device_), "cannot open the device");
+  const auto entered = enter();
+  check(driver_, driver_.stream_create(&stream_, kNonBlockingStream), "cannot make a stream");
+  check(driver_, driver_.stream_create(&transfers_, kNonBlockingStream), "cannot make a stream");
+  check(driver_, driver_.event_create(&paced_, kEventWithoutTiming), "cannot make an event");
+  fault_words_ = allocate(sizeof kNoFault);
+  upload(fault_words_, kNoFault, sizeof kNoFault);
+}
+
+Memory::~Memory() {
+  if (!context_) return;
+  const auto entered = enter();
+  release(fault_words_);
+  for (const Stream s : {stream_, transfers_}) {
+    driver_.stream_wait(s);
+    driver_.stream_destroy(s);
+  }
+  driver_.event_destroy(paced_);
+  for (Buffer& b : buffers_) {
+    release(b);
+    if (!b.used) continue;
+    driver_.event_destroy(b.arrived);
+    driver_.event_destroy(b.used);
+  }
+  driver_.context_release(device_);
+}
+
+std::unique_lock<std::recursive_mutex> Memory::enter() const {
+  std::unique_lock lock(mutex_);
+  static thread_local Context t_current = nullptr;
+  if (t_current != context_) {
+    driver_.context_set(context_);
+    t_current = context_;
+  }
+  return lock;
+}
+
+void* Memory::allocate(size_t bytes) {
+  const auto entered = enter();
+  FREIGHT_CHECK(!recording_, "memory is allocated while a step is recorded");
+  Address address = 0;
+  const Status status = driver_.allocate(&address, std::max<size_t>(bytes, 256));
+  if (status == kOutOfMemory) {
+    size_t free = 0, total = 0;
+    driver_.memory_info(&free, &total);
+    const auto text = [](size_t n) { return human_bytes(static_cast<double>(n)); };
+    fail(ErrorKind::capacity, "cuda", "device cuda:", index_, " has too little memory left: got ", text(free),
+         " free of ", text(total), ", need ", text(bytes),
+         "; other programs may hold the rest (nvidia-smi lists them); a smaller --batch-size or --grad-accum needs "
+         "less");
+  }
+  check(driver_, status, cat("cannot allocate ", human_bytes(static_cast<double>(bytes))).c_str());
+  return reinterpret_cast<void*>(address);
+}
+
+void Memory::release(void* address) noexcept {
+  if (!address) return;
+  const auto entered = enter();
+  driver_.stream_wait(stream_);  // something enqueued may still use it
+  driver_.release(number(address));
+}
+
+void Memory::release(Buffer& buffer) noexcept {
+  if (buffer.device) driver_.release(buffer.device);
+  if (buffer.host) driver_.release_host(buffer.host);
+  buffer.device = 0;
+  buffer.host = nullptr;
+  buffer.bytes = 0;
+}
+
+// The one whose turn it is, large enough and no longer used by anything enqueued.
+Memory::Buffer& Memory::next_buffer(size_t bytes) {
+  Buffer& b = buffers_[next_];
+  next_ = (next_ + 1) % kBuffers;
+  if (!b.used) {
+    check(driver_, driver_.event_create(&b.arrived, kEventWithoutTiming), "cannot make an event");
+    check(driver_, driver_.event_create(&b.used, kEventWithoutTiming), "cannot make an event");
+  }
+  check(driver_, driver_.event_wait(b.used), "a transfer");
+  if (b.bytes < bytes) {
+    release(b);
+    const size_t size = std::max(kLeastBytes, std::bit_ceil(bytes));
+    check(driver_, driver_.allocate_host(&b.host, size, 0), "cannot pin memory of the host");
+    b.device = number(allocate(size));
+    b.bytes = size;
+  }
+  return b;
+}
+
+void Memory::upload(void* to, const void* from, size_t bytes) {
+  const auto entered = enter();
+  FREIGHT_CHECK(!recording_, "the host sends bytes while a step is recorded");
+  for (size_t done = 0; done < bytes;) {
+    const size_t n = std::min(bytes - done, kMostBytes);
+    Buffer& b = next_buffer(n);
+    std::memcpy(b.host, static_cast<const char*>(from) + done, n);
+    check(driver_, driver_.copy_to_device(b.device, b.host, n, transfers_), "upload");
+    check(driver_, driver_.event_record(b.arrived, transfers_), "upload");
+    check(driver_, driver_.stream_wait_event(stream_, b.arrived, 0), "upload");
+    check(driver_, driver_.copy(number(to) + done, b.device, n, stream_), "upload");
+    check(driver_, driver_.event_record(b.used, stream_), "upload");
+    done += n;
+  }
+}
+
+void Memory::download(void* to, const void* from, size_t bytes) {
+  const auto entered = enter();
+  FREIGHT_CHECK(!recording_, "the host asks for bytes while a step is recorded");
+  fetch(to, from, bytes);
+  int64_t words[2];
+  fetch(words, fault_words_, sizeof words);  // what was waited for is done: this waits for itself alone
+  if (words[0] == 0) return;
+  upload(fault_words_, kNoFault, sizeof kNoFault);
+  gpu::throw_fault(words);
+}
+
+void Memory::fetch(void* to, const void* from, size_t bytes) {
+  for (size_t done = 0; done < bytes;) {
+    const size_t n = std::min(bytes - done, kMostBytes);
+    Buffer& b = next_buffer(n);
+    check(driver_, driver_.copy_to_host(b.host, number(from) + done, n, stream_), "download");
+    check(driver_, driver_.event_record(b.used, stream_), "download");
+    check(driver_, driver_.event_wait(b.used), "download");
+    std::memcpy(static_cast<char*>(to) + done, b.host, n);
+    done += n;
+  }
+}
+
+void Memory::copy(void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;
+  const auto entered = enter();
+  check(driver_, driver_.copy(number(to), number(from), bytes, stream_), "copy");
+}
+
+void Memory::wait() {
+  const auto entered = enter();
+  check(driver_, driver_.stream_wait(stream_), "the device's work");
+}
+
+// One run may compute and one wait behind it.
+void Memory::pace() {
+  const auto entered = enter();
+  check(driver_, driver_.event_wait(paced_), "the device's work");
+  check(driver_, driver_.event_record(paced_, stream_), "the device's work");
+}
+
+std::unique_ptr<DeviceRecording> Memory::record(const std::function<void()>& work) {
+  if (env::get("FREIGHT_CUDA_GRAPH") == "0") return nullptr;
+  const auto entered = enter();
+  check(driver_, driver_.capture_begin(stream_, kCaptureOfThread), "cannot begin to record a step");
+  Graph graph = nullptr;
+  recording_ = true;
+  try {
+    work();
+  } catch (...) {
+    recording_ = false;
+    driver_.capture_end(stream_, &graph);
+    if (graph) driver_.graph_destroy(graph);
+    throw;
+  }
+  recording_ = false;
+  check(driver_, driver_.capture_end(stream_, &graph), "cannot record a step");
+  GraphExec exec = nullptr;
+  const Status status = driver_.graph_instantiate(&exec, graph, 0);
+  driver_.graph_destroy(graph);
+  check(driver_, status, "cannot make a graph of a step");
+  auto recording = std::make_unique<GraphRecording>(shared_from_this(), exec);
+  check(driver_, driver_.graph_upload(exec, stream_), "cannot make a graph of a step");
+  return recording;
+}
+
+}  // namespace freight::cuda

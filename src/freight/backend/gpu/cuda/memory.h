@@ -1,0 +1,67 @@
+// Memory and work of one CUDA device: its primary context, a stream for all kernels, and a second one for transfers.
+// What the host sends goes through pinned buffers and, by the second stream, into a device buffer beside each; the
+// kernels' stream copies it to its place when its turn comes. So a batch crosses over while the step before computes,
+// and the addresses that kernels see never change.
+#pragma once
+#include <array>
+#include <functional>
+#include <mutex>
+
+#include "freight/backend/gpu/cuda/driver.h"
+#include "freight/base/device_memory.h"
+
+namespace freight::cuda {
+
+class Memory final : public DeviceMemory, public std::enable_shared_from_this<Memory> {
+ public:
+  Memory(const Driver& driver, int index);
+  ~Memory() override;
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  void* allocate(size_t bytes) override;
+  void release(void* address) noexcept override;
+  void upload(void* to, const void* from, size_t bytes) override;
+  void download(void* to, const void* from, size_t bytes) override;
+  void copy(void* to, const void* from, size_t bytes) override;
+  void wait() override;
+  void pace() override;
+  bool records() const override { return true; }
+  std::unique_ptr<DeviceRecording> record(const std::function<void()>& work) override;
+
+  const Driver& driver() const { return driver_; }
+  // Where kernels report indices out of range (gpu/faults.h). download() throws what it finds there.
+  void* fault_words() const { return fault_words_; }
+  // The stream of all kernels.
+  Stream stream() const { return stream_; }
+  // Makes the device's context current on this thread and keeps other threads from enqueueing meanwhile: what they did
+  // would become part of a recording.
+  std::unique_lock<std::recursive_mutex> enter() const;
+
+ private:
+  static constexpr size_t kBuffers = 4, kLeastBytes = size_t{64} << 10, kMostBytes = size_t{16} << 20;
+  struct Buffer {
+    size_t bytes = 0;
+    void* host = nullptr;  // pinned
+    Address device = 0;
+    Event arrived = nullptr;  // on the device
+    Event used = nullptr;     // both sides may be written again
+  };
+  Buffer& next_buffer(size_t bytes);
+  void fetch(void* to, const void* from, size_t bytes);
+  void release(Buffer& buffer) noexcept;
+
+  const Driver& driver_;
+  int index_;
+  Device device_ = 0;
+  Context context_ = nullptr;
+  Stream stream_ = nullptr, transfers_ = nullptr;
+  mutable std::recursive_mutex mutex_;
+  std::array<Buffer, kBuffers> buffers_;
+  size_t next_ = 0;
+  Event paced_ = nullptr;  // behind the run before the last
+  void* fault_words_ = nullptr;
+  bool recording_ = false;
+};
+
+}  // namespace freight::cuda

@@ -1,0 +1,26 @@
+// What a test asks of the fake CUDA driver, and what it finds out. The driver computes: kernels are compiled by the
+// host's compiler and executed lane by lane, with every read and write of device memory seen. Work is done as late as
+// the interface allows, so that a buffer that the host reuses too early gives wrong numbers. Breaches of the driver's
+// rules, reads of bytes that nothing wrote, and accesses that no stream order or event separates are `faults`.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+struct FakeCuda {
+  // Set by tests, or by the environment at loading: FAKE_CUDA_FREE, FAKE_CUDA_LOSE_AFTER.
+  int64_t total_bytes = int64_t{1} << 30;
+  int64_t free_bytes = int64_t{1} << 30;  // what other programs leave
+  int64_t lose_after = -1;                // kernels; then every call fails
+
+  std::vector<std::string> faults;
+  int64_t kernels = 0;   // executed
+  int64_t launches = 0;  // by cuLaunchKernel, not captured
+  int64_t graph_launches = 0, captures = 0, allocations = 0, module_loads = 0, host_waits = 0;
+  int64_t live_blocks = 0, live_pinned = 0, live_graphs = 0, live_modules = 0, live_streams = 0, live_events = 0,
+          live_contexts = 0;
+};
+
+extern "C" FakeCuda* fake_cuda();
+// Executes all that is enqueued, as any wait does.
+extern "C" void fake_cuda_flush();
