@@ -25,6 +25,7 @@ struct CommandGroup {
 // names the nearest command for an unknown one.
 int dispatch(const CommandGroup& group, const Args& args);
 
+int advise_command(const Args& args);
 int bench_classic_command(const Args& args);
 int bench_command(const Args& args);
 int bench_compare_command(const Args& args);

@@ -37,13 +37,13 @@ struct Layer {
     const auto most = std::max_element(std::begin(by), std::end(by)) - std::begin(by);
     return plan::to_string(static_cast<Bound>(most));
   }
-  void add(const Work& w, double times, const plan::Device& d, const plan::Assumption& a, const plan::Rates* rates) {
+  void add(const Work& w, double times, const plan::Speed& speed, const plan::Rates* rates) {
     flops += w.flops * times;
     bytes += w.bytes * times;
     if (w.product()) products += w.flops * times;
     outputs = std::max(outputs, w.m * w.n);
     Bound bound{};
-    const double s = times * plan::seconds_of(w, d, a.usual_matmul, a.usual_bandwidth, a.usual_launch, &bound);
+    const double s = times * plan::seconds_of(w, speed, &bound);
     there += s;
     by[static_cast<size_t>(bound)] += s;
     if (rates) here += times * rates->seconds(w);
@@ -52,8 +52,7 @@ struct Layer {
 };
 
 // The module that a step belongs to, without the parts inside of it: "layer1.0.conv1", "blocks.2".
-std::vector<Layer> layers_of(const plan::Draft& draft, const plan::Device& d, const plan::Assumption& a,
-                             const plan::Rates* rates) {
+std::vector<Layer> layers_of(const plan::Draft& draft, const plan::Speed& speed, const plan::Rates* rates) {
   std::vector<Layer> layers;
   std::map<std::string, size_t> number;
   for (const plan::Draft::Stage& stage : draft.stages) {
@@ -64,7 +63,7 @@ std::vector<Layer> layers_of(const plan::Draft& draft, const plan::Device& d, co
         layers.emplace_back();
         layers.back().path = path;
       }
-      layers[it->second].add(w, stage.times, d, a, rates);
+      layers[it->second].add(w, stage.times, speed, rates);
     }
   }
   return layers;
@@ -125,7 +124,7 @@ int explain_command(const Args& args) {
   const plan::Draft draft = plan::draft(in->subject, options);
   const plan::Assumption assumed = plan::assumption(device, options.compute);
   const plan::Rates* rates = in->rates ? &*in->rates : nullptr;
-  std::vector<Layer> layers = layers_of(draft, device, assumed, rates);
+  std::vector<Layer> layers = layers_of(draft, plan::usual_speed(device, assumed), rates);
   Layer all;
   for (const Layer& l : layers) {
     all.flops += l.flops;

@@ -31,6 +31,7 @@ int run(const Args& args) {
                        {"report", "one HTML page about one or several runs", report_command},
                        {"plan", "memory, time and cost of a run before it starts, here and elsewhere", plan_command},
                        {"explain", "why a device helps a net or not, layer by layer", explain_command},
+                       {"advise", "on which hardware to train, within a deadline and a budget", advise_command},
                        {"calibrate", "measure this machine once, for the times that plan tells", calibrate_command},
                        {"profile", "the plan of a step, kernel by kernel, with times", profile_command},
                        {"bench", "time whole steps, compare devices, rerun the study of 2017", bench_command},

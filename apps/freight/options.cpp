@@ -29,7 +29,8 @@ struct Option {
   Options::More more;
   bool positional = false, required = false, given = false;
   std::string default_text;
-  std::vector<std::string> values;  // as the command line gave them
+  std::vector<std::string> values;                   // as the command line gave them
+  std::vector<std::pair<std::string, bool*>> words;  // that may stand for a value
 };
 
 template <class T>
@@ -79,6 +80,10 @@ T convert(const Option& o, const std::string& text) {
 
 // Stores one value; a list gets it appended.
 void assign(Option& o, const std::string& text) {
+  for (const auto& [word, said] : o.words) {
+    *said = text == word;
+    if (*said) return;
+  }
   if (!o.more.one_of.empty() && std::find(o.more.one_of.begin(), o.more.one_of.end(), text) == o.more.one_of.end()) {
     const std::string near = nearest(text, o.more.one_of);
     bad_value(o, text,
@@ -372,6 +377,13 @@ void Options::positional(const std::string& name, Target target, const std::stri
 
 void Options::shorthand(const std::string& flag, const std::string& meaning) {
   impl_->shorthands.emplace_back(flag, meaning);
+}
+
+void Options::accept(const std::string& name, const std::string& word, bool* said, const std::string& help) {
+  Option* o = impl_->find(name);
+  FREIGHT_CHECK(o, "no option ", name);
+  o->words.emplace_back(word, said);
+  o->help += "; " + help;
 }
 
 void Options::enable_config() {

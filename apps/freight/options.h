@@ -41,6 +41,8 @@ class Options {
   void positional(const std::string& name, Target target, const std::string& help, bool required);
   // `flag` stands for `meaning`: shorthand("--bf16", "--precision=bf16").
   void shorthand(const std::string& flag, const std::string& meaning);
+  // `word` may stand where the option has a number: sets `*said`, and leaves the number alone. `help` is added.
+  void accept(const std::string& name, const std::string& word, bool* said, const std::string& help);
   // Adds --config, --set, --print-config and --dry-run.
   void enable_config();
 

@@ -27,6 +27,7 @@ constexpr int kSizes[] = {4, 8, 12, 16, 24, 40, 48, 80, 141, 192};  // GiB
 
 struct Flags : PlanFlags {
   std::string sort = "speed";
+  plan::Fleet fleet;
   bool csv = false, means = false;
   int64_t top = 20;
 };
@@ -81,14 +82,18 @@ double sort_key(const Estimate& e, const std::string& by) {
 std::vector<Estimate> estimates(const std::vector<Draft>& drafts, const PlanInput& in, const Flags& f) {
   const plan::RunLength length = plan::RunLength::of(in.subject, f.samples);
   std::vector<Estimate> all;
-  for (const plan::Device& d : in.catalog.devices) all.push_back(plan::estimate(drafts, d, in.catalog, length));
+  for (const plan::Device& d : in.catalog.devices) {
+    all.push_back(plan::estimate(drafts, d, in.catalog, length, f.fleet));
+  }
   if (f.sort == "name") {
     std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.device < b.device; });
   } else {
     std::stable_sort(all.begin(), all.end(),
                      [&](const auto& a, const auto& b) { return sort_key(a, f.sort) < sort_key(b, f.sort); });
   }
-  all.insert(all.begin(), plan::estimate_here(drafts, in.rates ? &*in.rates : nullptr, length));
+  Estimate here = plan::estimate_here(drafts, in.rates && f.fleet.devices == 1 ? &*in.rates : nullptr, length);
+  if (f.fleet.devices > 1) here.assumed = "one device: not timed for a share of a batch";
+  all.insert(all.begin(), std::move(here));
   return all;
 }
 
@@ -98,9 +103,10 @@ std::string fits_text(const Estimate& e) {
   return e.means.empty() ? "no" : e.means;
 }
 
-std::string offer(const plan::Price& p) {
-  return cat(p.provider, " ", p.instance, " $", number(p.usd), "/h", p.count > 1 ? cat(" for ", p.count) : "", ", ",
-             p.date);
+std::string text_of(const plan::Offer& o) {
+  const plan::Price& p = *o.price;
+  return cat(o.machines > 1 ? cat(o.machines, " x ") : "", p.provider, " ", p.instance, " $", number(o.usd()), "/h",
+             p.count > 1 ? cat(" for ", p.count * o.machines) : "", ", ", p.date);
 }
 
 std::vector<std::vector<std::string>> rows_of(const std::vector<Estimate>& all, size_t shown) {
@@ -126,16 +132,26 @@ Json json_of(const Estimate& e, const plan::Catalog& catalog) {
   if (e.fits) j["fits"] = *e.fits;
   j["step_seconds"] = json_range(e.step_seconds);
   j["samples_per_second"] = json_range(e.samples_per_second);
+  j["data_seconds"] = json_range(e.data_seconds);
+  if (e.devices > 1) {
+    j["devices"] = e.devices;
+    j["summing_seconds"] = json_range(e.summing_seconds);
+    j["link"] = e.link;
+  }
   j["epoch_hours"] = json_range(e.epoch_hours);
   j["run_hours"] = json_range(e.run_hours);
+  j["evaluation_hours"] = json_range(e.evaluation_hours);
+  j["checkpoint_hours"] = json_range(e.checkpoint_hours);
   j["dollars"] = e.dollars ? json_range(*e.dollars) : Json(nullptr);
   j["watt_hours"] = e.watt_hours ? json_range(*e.watt_hours) : Json(nullptr);
   j["share"] = {{"compute", e.compute_share}, {"memory", e.memory_share}, {"launch", e.launch_share}};
   if (e.utilisation > 0) j["utilisation_of_dense_peak"] = e.utilisation;
   j["assumed"] = e.assumed;
-  if (e.price) {
-    j["price"] = {{"provider", e.price->provider}, {"instance", e.price->instance}, {"count", e.price->count},
-                  {"usd_per_hour", e.price->usd},  {"date", e.price->date},         {"source", e.price->source}};
+  if (e.offer) {
+    const plan::Price& p = *e.offer->price;
+    j["price"] = {{"provider", p.provider}, {"instance", p.instance},        {"count", p.count},
+                  {"usd_per_hour", p.usd},  {"machines", e.offer->machines}, {"date", p.date},
+                  {"source", p.source}};
   }
   for (const plan::Device& d : catalog.devices) {
     if (d.name == e.device) {
@@ -154,7 +170,8 @@ Json json_of(const std::vector<Draft>& drafts, const Formula& line, const std::v
             {"data", in.subject.data},
             {"input", to_string(x)},
             {"targets", to_string(y)},
-            {"batch_size", d.options.batch},
+            {"batch_size", in.subject.config.batch_size},
+            {"batch_per_device", d.options.batch},
             {"grad_accum", d.options.parts},
             {"precision", in.subject.config.precision},
             {"optimizer", in.subject.config.optimizer},
@@ -201,7 +218,7 @@ void print_csv(const std::vector<Estimate>& all) {
     std::printf("%s,%s,%s,%lld,%s,%s,%s,%s,%s,%s,%s\n", cell(e.device).c_str(), e.fits ? *e.fits ? "yes" : "no" : "",
                 e.means.c_str(), static_cast<long long>(e.largest_batch), span(e.samples_per_second).c_str(),
                 span(e.epoch_hours).c_str(), span(e.run_hours).c_str(), span(e.dollars.value_or(Range{})).c_str(),
-                span(e.watt_hours.value_or(Range{})).c_str(), cell(e.price ? offer(*e.price) : "").c_str(),
+                span(e.watt_hours.value_or(Range{})).c_str(), cell(e.offer ? text_of(*e.offer) : "").c_str(),
                 cell(e.assumed).c_str());
   }
 }
@@ -249,7 +266,15 @@ void print_means(const std::vector<Means>& means, const Draft& d) {
   std::printf("\n%s", table({"  with", "total", "memory", "FLOPs"}, rows).c_str());
 }
 
-void print_devices(const std::vector<Estimate>& all, const Flags& f, const PlanInput& in) {
+// The first of the listed devices that waits for its data; null: none.
+const Estimate* held_up(const std::vector<Estimate>& all) {
+  for (size_t i = 1; i < std::min<size_t>(all.size(), 4); ++i) {
+    if (all[i].timed && all[i].data_seconds.high >= all[i].step_seconds.high) return &all[i];
+  }
+  return nullptr;
+}
+
+void print_devices(const std::vector<Estimate>& all, const Draft& draft, const Flags& f, const PlanInput& in) {
   const size_t shown = f.top == 0 ? all.size() : static_cast<size_t>(f.top) + 1;
   std::printf("\n%s", table({"device", "fits", "largest batch", cat(in.subject.unit, "/s"), "h/epoch", "h/run", "$/run",
                              "Wh/run"},
@@ -260,11 +285,21 @@ void print_devices(const std::vector<Estimate>& all, const Flags& f, const PlanI
   std::printf("\nthis machine: %s\n", here.assumed.c_str());
   std::printf(
       "devices: predicted, not measured, from catalog/devices.json: dense peak and bandwidth, each times a fraction;\n"
-      "         94 %% of the memory; data loading, checkpoints and several devices are not counted; --json has each\n"
-      "         device's assumption, source and date\n");
+      "         94 %% of the memory; --json has each device's assumption, source and date\n");
+  if (f.fleet.devices > 1) {
+    std::printf(
+        "%lld of each, with a batch of %lld on every one: predicted; gradients are summed in a ring while the backward "
+        "half\n"
+        "         runs (docs/planner.md); memory is that of one, dollars and energy are those of all\n",
+        static_cast<long long>(f.fleet.devices), static_cast<long long>(draft.options.batch));
+  }
+  if (const Estimate* slow = held_up(all)) {
+    std::printf("reading data may hold up %s: %s s a step on the cores beside it\n", slow->device.c_str(),
+                range(slow->data_seconds).c_str());
+  }
   for (size_t i = 1; i < std::min<size_t>(all.size(), 4); ++i) {
     std::printf("  %s: %s%s\n", all[i].device.c_str(), all[i].assumed.c_str(),
-                all[i].price ? cat("; ", offer(*all[i].price)).c_str() : "");
+                all[i].offer ? cat("; ", text_of(*all[i].offer)).c_str() : "");
   }
   if (here.run_hours.high <= 0 && all[1].run_hours.high <= 0) {
     std::printf("hours, dollars and energy need to know the data: --data NAME, or --samples N with --epochs\n");
@@ -288,6 +323,9 @@ int plan_command(const Args& args) {
     o->add("--sort", &flags.sort, "of the devices: speed, dollars, energy, batch, memory or name",
            {.one_of = {"speed", "dollars", "energy", "batch", "memory", "name"}});
     o->add("--top", &flags.top, "devices in the table (0: all)", {.min = 0});
+    o->add("--gpus", &flags.fleet.devices, "devices that share each batch (data parallel, predicted)",
+           {.min = 1, .max = 4096});
+    o->add("--network", &flags.fleet.network_gbit, "between machines of eight devices, in Gbit/s", {.min = 0.001});
     o->add("--means", &flags.means, "also plan with recompute, accumulation and bf16: what each would change");
     o->add("--csv", &flags.csv, "print the devices as CSV");
     return o;
@@ -296,6 +334,11 @@ int plan_command(const Args& args) {
   if (!in) return 0;
   plan::DraftOptions options = plan::options_of(in->subject);
   options.whole_run = in->subject.test_count > 0;
+  if (options.batch < flags.fleet.devices) {
+    fail(ErrorKind::usage, "--gpus", "a batch of ", options.batch, " has no ", flags.fleet.devices,
+         " parts: need a larger --batch-size");
+  }
+  options.batch = (options.batch + flags.fleet.devices - 1) / flags.fleet.devices;
   const std::vector<Draft> drafts = plan::drafts(in->subject, options);
   const Formula line = plan::formula(drafts);
   const std::vector<Means> means = flags.means ? means_of(in->subject, drafts[0]) : std::vector<Means>{};
@@ -324,7 +367,7 @@ int plan_command(const Args& args) {
               with_commas(static_cast<int64_t>(d.plan_steps)).c_str());
   print_memory(drafts, line);
   print_means(means, d);
-  print_devices(all, flags, *in);
+  print_devices(all, d, flags, *in);
   return 0;
 }
 

@@ -1,6 +1,8 @@
 // See plan_options.h.
 #include "plan_options.h"
 
+#include <malloc.h>
+
 #include <cstdio>
 
 #include "config_options.h"
@@ -80,6 +82,10 @@ void PlanFlags::declare(Options& o) {
 
 std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
                                          const std::function<std::unique_ptr<Options>()>& make) {
+  // Passes make and drop graphs of megabytes, again and again: the heap keeps them, or a tenth of the time is the
+  // kernel's, which clears pages.
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 512 << 20);
   // The recipe decides the defaults, and the data set decides the recipe: read those two first.
   flags.config.data.clear();
   make()->peek(args);

@@ -1,15 +1,19 @@
 // `freight train`: a recipe, changed by flags, becomes a run. Progress goes to stderr, the result to stdout.
 #include <cstdio>
+#include <new>
 
 #include <nlohmann/json.hpp>
 
 #include "command.h"
 #include "config_options.h"
+#include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/base/version.h"
-#include "freight/io/file.h"
+#include "freight/plan/batch.h"
+#include "freight/plan/estimate.h"
 #include "freight/plan/preflight.h"
+#include "freight/run/plan.h"
 #include "freight/train/progress.h"
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
@@ -25,12 +29,14 @@ struct Flags {
   bool json = false, progress = true;
   std::string fit = "refuse";
   double memory_limit = 0;  // GiB
+  bool choose_batch = false;
 };
 
 // All options, on top of what `c` holds.
 void declare(Options& o, train::Config& c, Flags& f) {
   o.positional("data", &c.data, "a named set (freight data list) or a directory", false);
   declare_config(o, c);
+  o.accept("--batch-size", "auto", &f.choose_batch, "auto: the largest that is good, tried with one real step");
   o.add("--json", &f.json, "print the result as one JSON line");
   o.add("--progress", &f.progress, "the progress line on stderr");
   o.group("Memory (docs/planner.md)");
@@ -42,8 +48,9 @@ void declare(Options& o, train::Config& c, Flags& f) {
   o.enable_config();
 }
 
-// A run that does not fit as it is, and does with other flags: thrown to start over.
-struct Misfit {
+// A run that is better made with other flags: thrown to start over.
+struct Restart {
+  std::string why;
   std::vector<std::string> flags;
 };
 
@@ -56,36 +63,43 @@ class Terminal : public train::Observer {
         progress_(flags.progress && !quiet ? Progress::Mode::automatic : Progress::Mode::off) {}
 
   void on_planned(const train::Planned& p) override {
+    plan::Rates rates;
+    const bool timed = p.step[0].plan->options().backend == "cpu" && plan::own_rates(rates);
+    if (flags_.choose_batch) choose_batch(p, timed ? &rates : nullptr);
+    plan::Draft draft;
     if (flags_.fit == "off") {
-      planned_ = static_cast<double>(plan::draft(p).total());
+      draft = plan::draft(p);
     } else {
-      const plan::Fit fit = plan::check_fit(p, flags_.memory_limit * 1024 * 1024 * 1024);
-      if (!fit.fits && flags_.fit == "auto" && !fit.flags.empty()) throw Misfit{fit.flags};
+      plan::Fit fit = plan::check_fit(p, available());
+      if (!fit.fits && flags_.fit == "auto" && !fit.flags.empty() && fit.changes.empty()) {
+        throw Restart{"does not fit the memory as it is", fit.flags};
+      }
       if (!fit.fits) throw plan::refusal(fit);
-      planned_ = fit.needed;
+      draft = std::move(fit.draft);
     }
+    outcome_ = {.planned_bytes = static_cast<double>(draft.total())};
+    if (timed) outcome_.planned_seconds = plan::step_seconds(draft, rates).middle();
     before_ = memory_use().resident;
   }
-  // What the run took, against the plan; kept in its directory.
-  void compare_memory(const std::string& output_dir) {
-    measured_ = static_cast<double>(memory_use().peak - before_);
-    const double more = 100 * (measured_ / planned_ - 1);
-    const nlohmann::ordered_json j = {{"planned_bytes", static_cast<int64_t>(planned_)},
-                                      {"measured_bytes", static_cast<int64_t>(measured_)},
-                                      {"difference_percent", more}};
-    io::AtomicFile file(output_dir + "/memory.json");
-    file.write(j.dump(2) + "\n");
-    file.commit();
+  std::vector<std::pair<std::string, double>> kept_figures(const train::Result& r) override {
+    outcome_.measured_bytes = static_cast<double>(memory_use().peak - before_);
+    outcome_.measured_seconds = r.step_seconds;
+    std::vector<std::pair<std::string, double>> figures = {{"planned_bytes", outcome_.planned_bytes},
+                                                           {"measured_bytes", outcome_.measured_bytes}};
+    if (outcome_.planned_seconds > 0) figures.emplace_back("planned_step_seconds", outcome_.planned_seconds);
+    if (outcome_.measured_seconds > 0) figures.emplace_back("measured_step_seconds", outcome_.measured_seconds);
+    return figures;
+  }
+  // What the run took, against the plan; its figures are in run.json.
+  void compare(const std::string& output_dir) {
     if (quiet_) return;
-    say(cat("memory  planned ", human_bytes(planned_), ", measured ", human_bytes(measured_), " (", more > 0 ? "+" : "",
-            fixed(more, 0), " %)"));
-    if (planned_ > kSureBytes && more > 8) {
+    for (const std::string& line : plan::comparison(outcome_)) say(line);
+    if (plan::exceeds_plan(outcome_)) {
       say(cat("warning: the run took more memory than planned, which is a defect of Freight; please send ", output_dir,
-              "/run.json, config.json, model.json and memory.json"));
+              "/run.json, config.json and model.json"));
     }
   }
-  double planned() const { return planned_; }
-  double measured() const { return measured_; }
+  const plan::Outcome& outcome() const { return outcome_; }
 
   void on_start(const train::Start& s) override {
     unit_ = s.unit;
@@ -153,11 +167,44 @@ class Terminal : public train::Observer {
   }
 
  private:
-  // Below this the program's own memory blurs the comparison.
-  static constexpr double kSureBytes = 200.0 * 1024 * 1024;
+  // Bytes that the run may take.
+  double available() const {
+    const double limit = flags_.memory_limit * 1024 * 1024 * 1024;
+    return limit > 0 ? limit : static_cast<double>(cpu_info().memory_available_bytes);
+  }
+  // Chooses from the plan, starts over with that, tries a step, and starts over for the run itself: what a trial drew
+  // and allocated is gone then.
+  void choose_batch(const train::Planned& p, const plan::Rates* rates) {
+    const int64_t size = p.inputs.shape[0];
+    if (tried_ == size) return;
+    if (chosen_ == 0) {
+      const plan::GoodBatch good = plan::good_batch(p, available(), rates);
+      chosen_ = good.size;
+      why_ = good.why;
+      if (chosen_ != size) throw Restart{cat("with more than ", chosen_, " ", why_), {"--batch-size", cat(chosen_)}};
+    }
+    const int64_t before = memory_use().resident;
+    double seconds = 0;
+    try {
+      seconds = plan::try_step(p);
+    } catch (const std::bad_alloc&) {
+      seconds = -1;
+    }
+    const auto took = static_cast<double>(memory_use().peak - before);
+    if (seconds < 0 || took > available()) {
+      if (size == 1) throw Error(ErrorKind::capacity, "train", "not even one sample fits the memory");
+      chosen_ = size / 2;
+      throw Restart{cat("a step of ", size, " took more memory than there is"), {"--batch-size", cat(chosen_)}};
+    }
+    tried_ = size;
+    throw Restart{cat("a step of ", size, " was tried: ", fixed(seconds * 1e3, 1), " ms"), {"--batch-size", cat(size)}};
+  }
+
+  int64_t chosen_ = 0, tried_ = 0;  // batch sizes
+  std::string why_;
   const Flags& flags_;
   bool quiet_;
-  double planned_ = 0, measured_ = 0;
+  plan::Outcome outcome_;
   int64_t before_ = 0;
   std::string unit_ = "img", rate_ = "img/s";
   Progress progress_;
@@ -179,8 +226,12 @@ void print_result(const train::Result& r, const Flags& flags, const Terminal& te
                                 {"output_dir", r.output_dir},
                                 {"interrupted", r.interrupted},
                                 {"bad_samples", r.bad_samples.size()},
-                                {"planned_bytes", static_cast<int64_t>(terminal.planned())},
-                                {"measured_bytes", static_cast<int64_t>(terminal.measured())}};
+                                {"planned_bytes", static_cast<int64_t>(terminal.outcome().planned_bytes)},
+                                {"measured_bytes", static_cast<int64_t>(terminal.outcome().measured_bytes)},
+                                {"planned_step_seconds", nullptr},
+                                {"measured_step_seconds", nullptr}};
+    if (terminal.outcome().planned_seconds > 0) j["planned_step_seconds"] = terminal.outcome().planned_seconds;
+    if (terminal.outcome().measured_seconds > 0) j["measured_step_seconds"] = terminal.outcome().measured_seconds;
     if (r.test.top1) j["test_top1"] = *r.test.top1;
     std::printf("%s\n", j.dump().c_str());
     return;
@@ -226,18 +277,20 @@ train::Found look_for(const train::Config& probe, train::Config& fresh, F apply)
   return found;
 }
 
-// Trains; where the run does not fit and may be adapted, once more with the flags that make it fit.
+// Trains; where the run asks for other flags, once more with these.
 train::Result train_fitting(train::Config& config, Terminal& terminal, const Args& args,
                             std::optional<train::Found> found) {
-  try {
-    return train::train(config, terminal, args, std::move(found));
-  } catch (const Misfit& misfit) {
-    terminal.say(cat("note    does not fit the memory as it is: going on with ", join(misfit.flags, " ")));
-    Options o("train", "");
-    declare_config(o, config);
-    o.parse(misfit.flags);
+  for (;;) {
+    try {
+      return train::train(config, terminal, args, std::move(found));
+    } catch (const Restart& restart) {
+      terminal.say(cat("note    ", restart.why, ": going on with ", join(restart.flags, " ")));
+      Options o("train", "");
+      declare_config(o, config);
+      o.parse(restart.flags);
+      found.reset();
+    }
   }
-  return train::train(config, terminal, args);
 }
 
 }  // namespace
@@ -273,6 +326,9 @@ int train_command(const Args& args) {
   if (!probe.model.empty()) train::set_model(config, probe.model);
   const auto o = options(config, flags);
   if (o->parse(args) == Options::Outcome::done) return 0;
+  if (flags.choose_batch && !config.resume.empty()) {
+    fail(ErrorKind::usage, "--batch-size", "auto is for new runs: one that goes on keeps its batch");
+  }
   train::validate(config);
   if (o->dry_run()) {
     std::printf("%s\n", o->config_json().c_str());
@@ -280,7 +336,7 @@ int train_command(const Args& args) {
   }
   Terminal terminal(flags, o->quiet());
   const train::Result result = train_fitting(config, terminal, args, std::move(found));
-  terminal.compare_memory(result.output_dir);
+  terminal.compare(result.output_dir);
   print_result(result, flags, terminal);
   return result.interrupted ? signals::exit_code() : 0;
 }

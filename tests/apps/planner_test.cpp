@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "freight/plan/rates.h"
 #include "run_command.h"
 
 namespace freight::test {
@@ -70,6 +71,8 @@ TEST(PlanCommand, RefusesWhatItCannotPlan) {
         "-1"},
        "dollars above 0"},
       {{"--model", "lenet", "--sort", "beauty"}, "--sort"},
+      {{"--model", "lenet", "-b", "4", "--gpus", "8"}, "--gpus"},
+      {{"--model", "lenet", "--gpus", "0"}, "--gpus"},
   };
   for (const Row& row : rows) {
     std::vector<std::string> args = {"plan"};
@@ -92,6 +95,140 @@ TEST(PlanCommand, AFileWithASparsePeakIsQuestioned) {
   EXPECT_NE(r.out.find("Card"), std::string::npos);
 }
 
+TEST(PlanCommand, SharesABatchAmongDevices) {
+  const std::vector<std::string> args = {"plan", "--model", "resnet20", "-b", "256", "--samples", "50000", "--json"};
+  const auto rate = [&](const char* gpus) {
+    std::vector<std::string> all = args;
+    all.insert(all.end(), {"--gpus", gpus});
+    const Ran r = run_freight(all);
+    EXPECT_EQ(r.code, 0) << r.err;
+    const Json j = Json::parse(r.out);
+    EXPECT_EQ(j.at("batch_per_device"), 256 / std::stoi(gpus));
+    for (const Json& d : j.at("devices")) {
+      if (d.at("device") == "A100 SXM4 80GB") return d;
+    }
+    return Json();
+  };
+  const Json one = rate("1"), four = rate("4");
+  EXPECT_FALSE(one.contains("link"));
+  EXPECT_EQ(four.at("devices"), 4);
+  EXPECT_NE(four.at("link").get<std::string>().find("300 GB/s"), std::string::npos) << four.at("link");
+  const double faster =
+      four.at("samples_per_second").at("low").get<double>() / one.at("samples_per_second").at("low").get<double>();
+  EXPECT_GT(faster, 0.5);
+  EXPECT_LT(faster, 4);
+  EXPECT_GT(one.at("checkpoint_hours").at("high"), 0);
+}
+
+TEST(ExplainCommand, ItsLayersAreTheWholeStep) {
+  const Ran plan = run_freight({"plan", "--model", "lenet", "-b", "64", "--json"});
+  const Ran r = run_freight({"explain", "--model", "lenet", "-b", "64", "--json"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  const Json j = Json::parse(r.out), whole = Json::parse(plan.out);
+  double flops = 0, bytes = 0, seconds = 0;
+  size_t steps = 0;
+  for (const Json& l : j.at("layers")) {
+    flops += l.at("flops").get<double>();
+    bytes += l.at("bytes").get<double>();
+    seconds += l.at("seconds_there").get<double>();
+    steps += l.at("steps").get<size_t>();
+    EXPECT_GT(l.at("seconds_there"), 0) << l;
+  }
+  EXPECT_NEAR(flops, whole.at("flops").get<double>(), 1e-6 * flops);
+  EXPECT_NEAR(bytes, whole.at("bytes_moved").get<double>(), 1e-6 * bytes);
+  EXPECT_EQ(steps, whole.at("plan_steps"));
+  double shares = 0;
+  for (const auto& [bound, share] : j.at("share").items()) shares += share.get<double>();
+  EXPECT_NEAR(shares, 1, 1e-9);
+  // A convolution of 6 x 28 x 28 results for each of 64 pictures.
+  const Json layers = j.at("layers");
+  const auto first = std::find_if(layers.begin(), layers.end(), [](const Json& l) { return l.at("path") == "0"; });
+  ASSERT_NE(first, layers.end());
+  EXPECT_EQ(first->at("independent_outputs"), 6 * 28 * 28 * 64);
+  const Ran text = run_freight({"explain", "--model", "lenet", "-b", "64", "--top", "3"});
+  EXPECT_NE(text.out.find("more: --top 0"), std::string::npos) << text.out;
+}
+
+TEST(ExplainCommand, FindsWhatBoundsAStep) {
+  struct Row {
+    std::vector<std::string> args;
+    const char* finding;
+  };
+  const Row rows[] = {
+      {{"--model", "mlp", "-b", "8", "--on", "H100 SXM5"}, "Launch-bound"},
+      {{"--model", "vgg11", "-b", "64", "--on", "GeForce GTX 1080"}, "Compute-bound"},
+      {{"--model", "resnet18", "-b", "64", "--on", "H100 SXM5 80GB", "--precision", "bf16"}, "Memory-bound"},
+  };
+  for (const Row& row : rows) {
+    std::vector<std::string> args = {"explain"};
+    args.insert(args.end(), row.args.begin(), row.args.end());
+    const Ran r = run_freight(args);
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_NE(r.out.find(row.finding), std::string::npos) << row.finding << "\n" << r.out;
+  }
+  const Ran unknown = run_freight({"explain", "--model", "mlp", "--on", "GeForce RTX 4091"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_NE(unknown.err.find("GeForce RTX 4090"), std::string::npos) << unknown.err;
+}
+
+TEST(AdviseCommand, AnswersInPlainWords) {
+  const std::vector<std::string> run = {"advise", "--model", "resnet50", "--samples",   "1281167", "--epochs",
+                                        "90",     "-b",      "256",      "--precision", "bf16"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> args = run;
+    args.insert(args.end(), more.begin(), more.end());
+    return run_freight(args, {}, {"FREIGHT_CACHE=" + scratch_dir()});  // no rates of this machine
+  };
+  const Ran text = with({"--deadline", "7d"});
+  EXPECT_EQ(text.code, 0) << text.err << text.out;
+  for (const char* part : {"answer  ", "GPU", "cheapest", "fastest", "reason", "assumed", "calibrate"}) {
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
+  }
+  const Ran json = with({"--deadline", "2d", "--budget", "500", "--json"});
+  const Json j = Json::parse(json.out);
+  EXPECT_EQ(json.code, j.at("answer").is_null() ? 5 : 0);
+  EXPECT_EQ(j.at("budget_usd"), 500);
+  const Ran late = with({"--deadline", "1m"});
+  EXPECT_EQ(late.code, 5);
+  EXPECT_NE(late.out.find("more than the deadline of 1.0 min"), std::string::npos) << late.out;
+  const Ran poor = with({"--deadline", "60d", "--budget", "0.01"});
+  EXPECT_EQ(poor.code, 5);
+  EXPECT_NE(poor.out.find("more than the budget of $0.01"), std::string::npos) << poor.out;
+}
+
+TEST(AdviseCommand, SmallNetsStayOnTheProcessor) {
+  const Ran r = run_freight({"advise", "--model", "lenet", "--samples", "60000", "--epochs", "5", "--json"}, {},
+                            {"FREIGHT_CACHE=" + scratch_dir()});
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(Json::parse(r.out).at("answer").at("hardware"), "stay on the CPU");
+}
+
+TEST(AdviseCommand, RefusesWhatMeansNothing) {
+  const std::string prices = scratch_dir() + "/prices.json";
+  write_file(prices, R"({"format": "freight-prices-1", "prices": [{"provider": "P", "instance": "i", "count": 1,
+      "usd_per_hour": -1, "date": "2026", "source": "s"}]})");
+  struct Row {
+    std::vector<std::string> args;
+    const char* part;
+  };
+  const Row rows[] = {
+      {{}, "name a model"},
+      {{"--model", "lenet"}, "--samples"},
+      {{"--model", "lenet", "--samples", "100", "--deadline", "8"}, "--deadline"},
+      {{"--model", "lenet", "--samples", "100", "--deadline", "-8h"}, "--deadline"},
+      {{"--model", "lenet", "--samples", "100", "--budget", "0"}, "--budget"},
+      {{"--model", "lenet", "--samples", "100", "--budget", "-5"}, "--budget"},
+      {{"--model", "lenet", "--samples", "100", "--prices", prices}, "above 0"},
+  };
+  for (const Row& row : rows) {
+    std::vector<std::string> args = {"advise"};
+    args.insert(args.end(), row.args.begin(), row.args.end());
+    const Ran r = run_freight(args);
+    EXPECT_EQ(r.code, 2) << row.part << r.out;
+    EXPECT_NE(r.err.find(row.part), std::string::npos) << r.err;
+  }
+}
+
 class FitOfTrain : public ::testing::Test {
  protected:
   // Without --fit a run of lenet on digits takes some 6 MiB.
@@ -112,8 +249,10 @@ TEST_F(FitOfTrain, IsRefusedWithTheCommandThatWouldFit) {
   const Json result = Json::parse(whole.out);
   EXPECT_GT(result.at("planned_bytes"), 0);
   EXPECT_GT(result.at("measured_bytes"), 0);
-  const Json kept = Json::parse(read_file(dir_ + "/run/memory.json"));
+  const Json kept = Json::parse(read_file(dir_ + "/run/run.json")).at("plan");
   EXPECT_EQ(kept.at("planned_bytes"), result.at("planned_bytes"));
+  EXPECT_EQ(kept.at("measured_step_seconds"), result.at("measured_step_seconds"));
+  EXPECT_GT(kept.at("measured_step_seconds"), 0);
   EXPECT_NE(whole.err.find("memory  planned"), std::string::npos) << whole.err;
 
   std::filesystem::remove_all(dir_ + "/run");
@@ -132,6 +271,45 @@ TEST_F(FitOfTrain, IsRefusedWithTheCommandThatWouldFit) {
   const Json then = Json::parse(adapted.out);
   EXPECT_LE(then.at("planned_bytes").get<double>(), 0.8 * gib * (1 << 30));
   EXPECT_NEAR(then.at("train_loss").get<double>(), result.at("train_loss").get<double>(), 1e-4);
+}
+
+TEST_F(FitOfTrain, AStepIsTimedAgainstItsPlanWhereTheMachineIsCalibrated) {
+  plan::Rates rates;
+  rates.worst_error = 0.1;
+  plan::Work pass, product;
+  pass.kind = "map";
+  pass.bytes = 1e6;
+  rates.add({pass, 1e-4});
+  product.kind = "matmul";
+  product.m = product.n = product.k = 100;
+  product.flops = 2e6;
+  rates.add({product, 1e-5});
+  const std::string path = plan::rates_path(), cache = dir_ + "/cache";
+  std::filesystem::create_directories(cache);
+  write_file(cache + path.substr(path.rfind('/')), rates.to_json());
+  const Ran r = run_freight({"train", "digits", "--model", "lenet", "--max-steps", "3", "-o", dir_ + "/timed"}, {},
+                            {"FREIGHT_CACHE=" + cache});
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("step    planned "), std::string::npos) << r.err;
+  const Json kept = Json::parse(read_file(dir_ + "/timed/run.json")).at("plan");
+  EXPECT_GT(kept.at("planned_step_seconds"), 0);
+}
+
+TEST_F(FitOfTrain, TheBatchIsChosenAndTried) {
+  const Ran r = train({"-b", "auto"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  // 20,000 samples leave 32 steps of 512 to an epoch; measured rates may choose fewer.
+  EXPECT_NE(r.err.find("--batch-size "), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find(" was tried: "), std::string::npos) << r.err;
+  const Json config = Json::parse(read_file(dir_ + "/run/config.json"));
+  const int64_t batch = config.at("batch_size");
+  EXPECT_GE(batch, 1);
+  EXPECT_LE(batch, 512);
+  // What the trial did is gone: the same run by hand ends with the same loss.
+  const Ran again = train({"-b", std::to_string(batch)});
+  EXPECT_EQ(Json::parse(again.out).at("train_loss"), Json::parse(r.out).at("train_loss"));
+  EXPECT_EQ(train({"-b", "automatic"}).code, 2);
+  EXPECT_EQ(train({"-b", "0"}).code, 2);
 }
 
 TEST_F(FitOfTrain, SaysWhereNothingHelps) {

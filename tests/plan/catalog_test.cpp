@@ -43,16 +43,20 @@ TEST(Catalog, PeaksAreDense) {
 }
 
 TEST(Catalog, TheCheapestOfferIsOneDeviceWhereThereIsOne) {
-  const Price* p = load_catalog().cheapest("GeForce RTX 4090");
-  ASSERT_NE(p, nullptr);
+  ASSERT_TRUE(load_catalog().cheapest("GeForce RTX 4090").has_value());
   const Catalog c = parse_catalog(kNoDevices, "d",
                                   R"({"format": "freight-prices-1", "prices": [
       {"provider": "A", "instance": "eight", "device": "X", "count": 8, "usd_per_hour": 2, "date": "2026", "source": "s"},
       {"provider": "A", "instance": "one", "device": "X", "count": 1, "usd_per_hour": 3, "date": "2026", "source": "s"},
       {"provider": "B", "instance": "dear", "device": "X", "count": 1, "usd_per_hour": 4, "date": "2026", "source": "s"}]})",
                                   "p");
-  EXPECT_EQ(c.cheapest("X")->instance, "one");
-  EXPECT_EQ(c.cheapest("Y"), nullptr);
+  EXPECT_EQ(c.cheapest("X")->price->instance, "one");
+  EXPECT_FALSE(c.cheapest("Y").has_value());
+  // Two and eight: the machine with eight; sixteen: two of these.
+  EXPECT_EQ(c.cheapest("X", 2)->price->instance, "eight");
+  EXPECT_EQ(c.cheapest("X", 8)->usd(), 2);
+  EXPECT_EQ(c.cheapest("X", 16)->machines, 2);
+  EXPECT_EQ(c.cheapest("X", 16)->usd(), 4);
 }
 
 TEST(Catalog, AnUnknownDeviceIsNotGuessedButItsFlagsAreNamed) {

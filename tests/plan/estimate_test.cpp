@@ -134,6 +134,47 @@ TEST_F(Estimates, MoneyAndEnergyFollowTheHours) {
   EXPECT_LT(e.watt_hours->low, 200 * e.run_hours.low);
 }
 
+TEST_F(Estimates, ARunIsStepsEvaluationsAndCheckpoints) {
+  RunLength length = RunLength::of(subject_, 3200);
+  EXPECT_EQ(length.steps_per_epoch, 100);
+  EXPECT_EQ(length.checkpoints, length.epochs);
+  length.epochs = 3;
+  length.checkpoints = 7;
+  const Estimate e = estimate(drafts_, device(16, 300, 8), catalog_, length);
+  EXPECT_GT(e.checkpoint_hours.low, 0);
+  EXPECT_GT(e.checkpoint_hours.high, e.checkpoint_hours.low);
+  EXPECT_NEAR(e.run_hours.high, 3 * e.epoch_hours.high + e.evaluation_hours.high + e.checkpoint_hours.high, 1e-12);
+}
+
+TEST_F(Estimates, DataThatAreSlowToReadHoldADeviceUp) {
+  RunLength length = RunLength::of(subject_, 3200);
+  length.load_seconds = {0.01, 0.01};  // 32 samples on 8 cores: 40 ms
+  const Estimate gpu = estimate(drafts_, device(16, 300, 8), catalog_, length);
+  EXPECT_NEAR(gpu.step_seconds.low, 0.04, 1e-9);
+  length.workers = 2;
+  EXPECT_NEAR(estimate(drafts_, device(16, 300, 8), catalog_, length).step_seconds.low, 0.16, 1e-9);
+  // A processor does both.
+  Device cpu = device(16, 300, 8);
+  cpu.kind = "cpu";
+  const Estimate host = estimate(drafts_, cpu, catalog_, length);
+  EXPECT_GT(host.step_seconds.low, host.data_seconds.low + drafts_[0].flops / 8e12);
+}
+
+TEST_F(Estimates, SeveralDevicesAreFasterButNotByTheirNumber) {
+  Device d = device(16, 300, 8);
+  d.pcie = 3;
+  const RunLength length = RunLength::of(subject_, 3200);
+  const Estimate one = estimate(drafts_, d, catalog_, length);
+  const Estimate four = estimate(drafts_, d, catalog_, length, {.devices = 4});  // each with a batch as large
+  EXPECT_GT(four.summing_seconds.high, 0);
+  EXPECT_NEAR(four.step_seconds.high, one.step_seconds.high + four.summing_seconds.high, 1e-12);
+  EXPECT_GT(four.samples_per_second.low, one.samples_per_second.low);
+  EXPECT_LT(four.samples_per_second.high, 4 * one.samples_per_second.high);
+  EXPECT_NE(four.assumed.find("PCIe 3"), std::string::npos);
+  d.pcie = 0;
+  EXPECT_FALSE(estimate(drafts_, d, catalog_, length, {.devices = 4}).timed);  // what connects them is not guessed
+}
+
 TEST_F(Estimates, ThisMachineIsTimedOnlyWhereItWasMeasured) {
   EXPECT_FALSE(estimate_here(drafts_, nullptr, {}).timed);
   const Rates rates = machine();

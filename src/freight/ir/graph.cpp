@@ -142,7 +142,18 @@ void Rewriter::copy(const Node& node) {
     dst.nodes.reserve(src.nodes.size());
     dst.values.reserve(src.values.size());
   }
-  const auto out = dst.add(node.op, node.attrs, (*this)(node.inputs), node.scope, node.where);
+  std::vector<Value> in = (*this)(node.inputs), out;
+  bool alike = true;
+  for (size_t i = 0; i < in.size() && alike; ++i) alike = dst.type(in[i]) == src.type(node.inputs[i]);
+  if (alike) {  // then its results have the types that were inferred before
+    for (Value v : node.outputs) {
+      out.push_back(Value{static_cast<int32_t>(dst.values.size())});
+      dst.values.push_back({src.type(v), static_cast<int32_t>(dst.nodes.size()), static_cast<int32_t>(out.size()) - 1});
+    }
+    dst.nodes.push_back({node.op, node.attrs, std::move(in), out, node.scope, node.where});
+  } else {
+    out = dst.add(node.op, node.attrs, in, node.scope, node.where);
+  }
   for (size_t i = 0; i < out.size(); ++i) replace(node.outputs[i], out[i]);
 }
 

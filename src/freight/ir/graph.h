@@ -89,7 +89,7 @@ class Rewriter {
   std::vector<Value> operator()(const std::vector<Value>& old) const;
   void replace(Value old, Value now) { map_[old.index()] = now; }
   bool mapped(Value old) const { return map_[old.index()].valid(); }
-  // Copies the node with mapped inputs.
+  // Copies a node of the source, or one that makes some of its results, with mapped inputs.
   void copy(const Node& node);
   // Maps outputs and updates; returns the new graph.
   Graph finish();

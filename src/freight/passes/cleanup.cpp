@@ -1,4 +1,5 @@
 // dead_code and decompose, and the pipeline that runs all graph passes in order with a verifier in between.
+#include <algorithm>
 #include <cstdio>
 
 #include "freight/backend/backend.h"
@@ -31,6 +32,7 @@ Graph dead_code(const Graph& graph) {
     if (!keep[i]) continue;
     for (Value v : n.inputs) live[v.index()] = true;
   }
+  if (std::all_of(keep.begin(), keep.end(), [](bool k) { return k; })) return graph;
   Rewriter r(graph);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     if (keep[i]) r.copy(graph.nodes[i]);
@@ -42,22 +44,21 @@ Graph decompose(const Graph& graph, const Backend* backend) {
   return decompose_unless(graph, [&](const Graph& g, const Node& n) { return backend && backend->has_kernel(g, n); });
 }
 
-Graph decompose_unless(const Graph& graph, const std::function<bool(const Graph&, const Node&)>& keep) {
+Graph decompose_unless(Graph graph, const std::function<bool(const Graph&, const Node&)>& keep) {
+  const auto stays = [&](const Node& n) { return info(n.op).kind != OpKind::composite || keep(graph, n); };
+  if (std::all_of(graph.nodes.begin(), graph.nodes.end(), stays)) return graph;
   Rewriter r(graph);
-  bool changed = false;
   Builder b(r.dst);
   for (const Node& n : graph.nodes) {
-    if (info(n.op).kind != OpKind::composite || keep(graph, n)) {
+    if (stays(n)) {
       r.copy(n);
       continue;
     }
     b.set_location(n.scope, n.where);
     const std::vector<Value> out = info(n.op).decompose(b, n, r(n.inputs));
     for (size_t i = 0; i < out.size(); ++i) r.replace(n.outputs[i], out[i]);
-    changed = true;
   }
-  Graph result = r.finish();
-  return changed ? decompose_unless(result, keep) : result;  // definitions may use composites
+  return decompose_unless(r.finish(), keep);  // definitions may use composites
 }
 
 }  // namespace passes

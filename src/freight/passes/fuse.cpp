@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "freight/backend/backend.h"
 #include "freight/base/error.h"
@@ -166,7 +167,7 @@ class RegionPass {
     find_ancestors();
     for (size_t i = 0; i < g_.nodes.size(); ++i) {
       if (region_[i] < 0) continue;
-      for (Value v : sources(g_.nodes[i])) {
+      for (Value v : sources_[i]) {
         const int32_t p = node_of(v);
         if (region_[static_cast<size_t>(p)] >= 0) merge(p, static_cast<int32_t>(i));
       }
@@ -224,13 +225,13 @@ class RegionPass {
   }
 
   // The operands behind free nodes.
-  std::vector<Value> sources(const Node& n) const {
+  std::vector<Value> find_sources(const Node& n) const {
     std::vector<Value> found, stack(n.inputs.rbegin(), n.inputs.rend());
     while (!stack.empty()) {
       const Value v = stack.back();
       stack.pop_back();
-      const Node& d = g_.def(v);
-      if (is_free(g_, d)) {
+      if (free_[static_cast<size_t>(node_of(v))]) {
+        const Node& d = g_.def(v);
         stack.insert(stack.end(), d.inputs.begin(), d.inputs.end());
       } else {
         found.push_back(v);
@@ -241,6 +242,9 @@ class RegionPass {
 
   void collect() {
     region_.assign(g_.nodes.size(), -1);
+    seen_.assign(g_.nodes.size(), 0);
+    sources_.resize(g_.nodes.size());
+    for (const Node& n : g_.nodes) free_.push_back(is_free(g_, n));
     readers_.resize(g_.nodes.size());
     reach_.resize(g_.nodes.size());
     std::iota(reach_.begin(), reach_.end(), 0);
@@ -248,6 +252,7 @@ class RegionPass {
       const Node& n = g_.nodes[i];
       for (Value v : n.inputs) readers_[static_cast<size_t>(node_of(v))].push_back(static_cast<int32_t>(i));
       if (!is_fusable(g_, n)) continue;
+      sources_[i] = find_sources(n);
       Region r;
       r.nodes = {static_cast<int32_t>(i)};
       if (is_reduce(n.op)) {
@@ -340,7 +345,7 @@ class RegionPass {
 
   bool reads_own_reduction(const Region& r) const {
     for (int32_t k : r.nodes) {
-      for (Value v : sources(g_.nodes[static_cast<size_t>(k)])) {
+      for (Value v : sources_[static_cast<size_t>(k)]) {
         const int32_t p = node_of(v);
         if (is_reduce(g_.nodes[static_cast<size_t>(p)].op) && std::binary_search(r.nodes.begin(), r.nodes.end(), p))
           return true;
@@ -350,8 +355,9 @@ class RegionPass {
   }
 
   // A path from region `from` to region `to` with at least one node outside both. Regions are single units.
-  bool path_outside(int32_t from, int32_t to) const {
-    std::vector<bool> seen(g_.nodes.size());
+  bool path_outside(int32_t from, int32_t to) {
+    const int32_t round = ++rounds_;
+    const auto seen = [&](int32_t node) { return std::exchange(seen_[static_cast<size_t>(node)], round) == round; };
     std::vector<int32_t> stack;
     const int32_t last = horizon(regions_[static_cast<size_t>(to)].nodes.back());
     const auto leave = [&](int32_t node) {
@@ -365,7 +371,7 @@ class RegionPass {
     while (!stack.empty()) {  // look through free nodes, which belong to their readers
       const int32_t k = stack.back();
       stack.pop_back();
-      if (is_free(g_, g_.nodes[static_cast<size_t>(k)])) {
+      if (free_[static_cast<size_t>(k)]) {
         leave(k);
       } else if (region_[static_cast<size_t>(k)] != from && region_[static_cast<size_t>(k)] != to) {
         direct.push_back(k);
@@ -380,13 +386,12 @@ class RegionPass {
     while (!stack.empty()) {
       const int32_t k = stack.back();
       stack.pop_back();
-      if (seen[static_cast<size_t>(k)]) continue;
-      seen[static_cast<size_t>(k)] = true;
+      if (seen(k)) continue;
       const int32_t r = region_[static_cast<size_t>(k)];
       if (r == to) return true;
       if (r >= 0) {  // a region is entered whole
         for (int32_t member : regions_[static_cast<size_t>(r)].nodes) {
-          seen[static_cast<size_t>(member)] = true;
+          seen(member);
           leave(member);
         }
       } else {
@@ -407,8 +412,7 @@ class RegionPass {
     std::vector<int32_t> ids;
     size_t out = 0;
     for (int32_t k : r.nodes) {
-      const Node& n = g_.nodes[static_cast<size_t>(k)];
-      for (Value v : sources(n)) {
+      for (Value v : sources_[static_cast<size_t>(k)]) {
         if (!std::binary_search(r.nodes.begin(), r.nodes.end(), node_of(v))) ids.push_back(v.id);
       }
       out += 1;
@@ -449,8 +453,7 @@ class RegionPass {
     }
     std::vector<std::vector<int32_t>> after(count);
     for (size_t i = 0; i < count; ++i) {
-      const std::vector<Value> from = region_[i] >= 0 ? sources(g_.nodes[i]) : g_.nodes[i].inputs;
-      for (Value v : from) {
+      for (Value v : region_[i] >= 0 ? sources_[i] : g_.nodes[i].inputs) {
         const int32_t p = unit[static_cast<size_t>(node_of(v))];
         if (p == unit[i]) continue;
         after[static_cast<size_t>(p)].push_back(unit[i]);
@@ -494,7 +497,7 @@ class RegionPass {
     const auto mark = [&](Value v) { needed[static_cast<size_t>(node_of(v))] = true; };
     for (size_t i = g_.nodes.size(); i-- > 0;) {
       const Node& n = g_.nodes[i];
-      if (!is_free(g_, n) || is_result_[n.out().index()]) needed[i] = true;
+      if (!free_[i] || is_result_[n.out().index()]) needed[i] = true;
       if (!needed[i] || region_[i] >= 0) continue;
       for (Value v : n.inputs) mark(v);
     }
@@ -509,8 +512,8 @@ class RegionPass {
     const auto get = [&](auto&& self, Value v) -> Value {
       Value& have = inner[v.index()];
       if (have.valid()) return have;
-      const Node& d = g_.def(v);
-      if (is_free(g_, d)) {
+      if (free_[static_cast<size_t>(node_of(v))]) {
+        const Node& d = g_.def(v);
         std::vector<Value> in;
         for (Value x : d.inputs) in.push_back(self(self, x));
         return inner[v.index()] = body->add(d.op, d.attrs, in)[0];
@@ -542,8 +545,8 @@ class RegionPass {
     while (!stack.empty()) {
       const int32_t k = stack.back();
       stack.pop_back();
-      const Node& n = g_.nodes[static_cast<size_t>(k)];
-      if (is_free(g_, n)) {
+      if (free_[static_cast<size_t>(k)]) {
+        const Node& n = g_.nodes[static_cast<size_t>(k)];
         const auto& next = readers_[static_cast<size_t>(k)];
         stack.insert(stack.end(), next.begin(), next.end());
         if (is_result_[n.out().index()]) return true;
@@ -555,8 +558,13 @@ class RegionPass {
   }
 
   const Graph& g_;
-  std::vector<bool> is_result_;  // by value: an output, or the next value of a state
-  std::vector<bool> frozen_;     // by value
+  std::vector<bool> is_result_;              // by value: an output, or the next value of a state
+  std::vector<bool> frozen_;                 // by value
+  std::vector<bool> free_;                   // by node: is_free
+  std::vector<std::vector<Value>> sources_;  // by node that regions are made of
+  // By node: the last search for a path that came by.
+  std::vector<int32_t> seen_;
+  int32_t rounds_ = 0;
   std::vector<Region> regions_;
   std::vector<int32_t> region_;                // node -> region, -1: none
   std::vector<int32_t> reach_;                 // node -> the last node of the regions that begin up to it, or itself

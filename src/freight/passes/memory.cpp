@@ -180,6 +180,7 @@ struct Planner {
     };
     std::vector<size_t> best;
     const auto attempt = [&](auto&& less) {
+      if (!best.empty() && plan.arena_bytes == plan.lower_bound_bytes) return;  // no order can do better
       std::stable_sort(all.begin(), all.end(), less);
       const size_t total = place_all(all);
       if (best.empty() || total < plan.arena_bytes) {

@@ -41,7 +41,7 @@ Graph simplify(const Graph& graph);
 // Replaces composites for which the backend has no kernel by their decomposition (backend null: all of them).
 Graph decompose(const Graph& graph, const Backend* backend);
 // Those that `keep` does not want.
-Graph decompose_unless(const Graph& graph, const std::function<bool(const Graph&, const Node&)>& keep);
+Graph decompose_unless(Graph graph, const std::function<bool(const Graph&, const Node&)>& keep);
 // Epilogues into contractions and convolutions; pointwise and reduce nodes into fused regions.
 Graph fuse(const Graph& graph, const Backend& backend, States states = States::change);
 // Regions make cheap results of earlier regions again instead of reading them, where that saves memory.

@@ -110,7 +110,10 @@ Device device_of(const Json& j, const std::string& source, size_t number) {
     d.tflops.emplace_back(rate, e.positive("dense_tflops." + rate, value));
   }
   d.tdp_watts = e.number("tdp_watts", false);
-  d.link_gb = e.number("link_gb_per_s", false);
+  const std::string link = e.text("link", false);
+  d.link_gb = e.number("link_gb_per_s", false) / (starts_with(link, "both directions") ? 2 : 1);
+  d.link_of_pairs = link.find("bridge") != std::string::npos;
+  d.pcie = static_cast<int>(e.number("pcie", false));
   d.matmul_fraction = e.fraction("matmul_fraction");
   d.bandwidth_fraction = e.fraction("bandwidth_fraction");
   d.source = e.text("source", true);
@@ -133,6 +136,7 @@ Price price_of(const Json& j, const std::string& source, size_t number) {
   p.count = count->get<double>();
   p.usd = e.number("usd_per_hour", true);
   p.spot_usd = e.number("spot_usd_per_hour", false);
+  p.vcpus = e.number("vcpus", false);
   const auto host = j.find("host_included");
   if (host != j.end() && !host->is_boolean()) e.refuse("\"host_included\": got ", host->dump(), ", need true or false");
   p.host_included = host == j.end() || host->get<bool>();
@@ -205,15 +209,14 @@ const Device& Catalog::device(const std::string& name) const {
        "; one that it lacks is described by --device-memory, --device-bandwidth and --device-tflops");
 }
 
-const Price* Catalog::cheapest(const std::string& device) const {
-  const Price* best = nullptr;
-  const auto better = [&](const Price& p) {
-    if (!best) return true;
-    const bool one = p.count <= 1, best_one = best->count <= 1;
-    return one != best_one ? one : p.usd < best->usd;
-  };
+std::optional<Offer> Catalog::cheapest(const std::string& device, int64_t count) const {
+  const auto wanted = static_cast<double>(count);
+  std::optional<Offer> best;
+  const auto rank = [&](const Offer& o) { return o.machines > 1 ? 2 : o.price->count > wanted ? 1 : 0; };
   for (const Price& p : prices) {
-    if (p.device == device && p.count >= 1 && better(p)) best = &p;
+    if (p.device != device || p.count < 1) continue;
+    const Offer offer{&p, std::ceil(wanted / p.count)};
+    if (!best || rank(offer) < rank(*best) || (rank(offer) == rank(*best) && offer.usd() < best->usd())) best = offer;
   }
   return best;
 }

@@ -2,6 +2,7 @@
 // catalog/devices.json and catalog/prices.json, compiled in; `--devices FILE` and `--prices FILE` take others of the
 // same form (docs/planner.md). No figure is guessed: what a file does not say is 0 or "".
 #pragma once
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,7 +18,10 @@ struct Device {
   double memory_gib = 0;                               // per device; 0: as installed
   double bandwidth_gb = 0;                             // per second, decimal
   std::vector<std::pair<std::string, double>> tflops;  // dense: "fp32", "tf32", "fp16", "bf16", "fp8", "int8"
-  double tdp_watts = 0, link_gb = 0;
+  double tdp_watts = 0;
+  double link_gb = 0;             // per second and direction, between devices; 0: none but PCIe
+  bool link_of_pairs = false;     // a bridge: between two of them
+  int pcie = 0;                   // generation; 0: not known
   double matmul_fraction = 0;     // of the dense peak, published as measured; 0: none
   double bandwidth_fraction = 0;  // of the bandwidth, published as measured; 0: none
   std::string source, date, note;
@@ -34,8 +38,16 @@ struct Price {
   std::string device;            // of the catalogue; "" where it lists none
   double count = 0;              // of accelerators
   double usd = 0, spot_usd = 0;  // per hour of the whole instance; spot 0: unknown
+  double vcpus = 0;              // of the whole instance; 0: not known
   bool host_included = true;
   std::string region, date, source, note;
+};
+
+// Machines to rent for a number of devices.
+struct Offer {
+  const Price* price = nullptr;
+  double machines = 1;
+  double usd() const { return price->usd * machines; }  // per hour
 };
 
 struct Catalog {
@@ -45,8 +57,8 @@ struct Catalog {
 
   // Throws Error(usage) naming the nearest ones.
   const Device& device(const std::string& name) const;
-  // The cheapest offer for one of these devices: an instance with one, else the cheapest whole instance; null: none.
-  const Price* cheapest(const std::string& device) const;
+  // The cheapest offer for `count` of these devices: a machine with that many, else one with more, else several.
+  std::optional<Offer> cheapest(const std::string& device, int64_t count = 1) const;
 };
 
 // The shipped files, or those at the paths that are not "". Throws Error(usage) naming the file and the entry: what is

@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "freight/base/error.h"
-#include "freight/optim/create.h"
 #include "freight/optim/ema.h"
 #include "freight/run/plan.h"
 #include "freight/train/evaluate.h"
@@ -85,6 +84,9 @@ Draft draft(const train::Planned& p) {
     d.flops += plan.total_cost().flops * static_cast<double>(run.times);
     d.moved += plan.total_cost().bytes * static_cast<double>(run.times);
     d.plan_steps += plan.steps().size();
+    for (const Node& n : plan.source().nodes) {
+      d.random = d.random || n.op == Op::dropout || n.op == Op::random_uniform || n.op == Op::random_normal;
+    }
     d.arena_bytes += plan.arena_bytes();
     add(Part::constants, constant_bytes(plan));
     ArenaUse use = arena_use(plan);
@@ -123,13 +125,7 @@ Draft draft(const Subject& subject, const DraftOptions& options) {
   c.batch_size = options.batch;
   c.grad_accum = options.parts;
   models::Model model = subject.make_model();
-  const std::unique_ptr<optim::Optimizer> optimizer = optim::create(c.optimizer, *model.net,
-                                                                    {.lr = c.lr,
-                                                                     .momentum = c.momentum,
-                                                                     .nesterov = c.nesterov,
-                                                                     .weight_decay = c.weight_decay,
-                                                                     .clip_grad_norm = c.clip_grad_norm,
-                                                                     .decay_norm_bias = c.decay_norm_bias});
+  const std::unique_ptr<optim::Optimizer> optimizer = train::make_optimizer(c, *model.net);
   const auto ema =
       c.model_ema > 0 ? std::make_unique<optim::EMA>(*model.net, optim::EMAOptions{.decay = c.model_ema}) : nullptr;
   const CompileOptions compile{
@@ -147,6 +143,7 @@ Draft draft(const Subject& subject, const DraftOptions& options) {
                          .step = step.plans(x, y),
                          .evaluation = nullptr,
                          .evaluation_batch = train::kEvaluationBatch,
+                         .train_count = subject.train_count,
                          .test_count = subject.test_count};
   if (options.whole_run) {
     if (subject.test_count > 0) planned.evaluation_batch = std::min(planned.evaluation_batch, subject.test_count);
@@ -180,12 +177,17 @@ Formula formula(const std::vector<Draft>& all) {
   return f;
 }
 
+std::vector<Draft> drafts(const Subject& subject, const std::vector<DraftOptions>& options) {
+  std::vector<Draft> all(options.size());
+  in_parallel(options.size(), [&](size_t i) { all[i] = draft(subject, options[i]); });
+  return all;
+}
+
 std::vector<Draft> drafts(const Subject& subject, const DraftOptions& options) {
   DraftOptions other = options;
   other.batch = options.batch > 1 ? (options.batch + 1) / 2 : 2;
   other.parts = std::min(options.parts, other.batch);
-  std::vector<Draft> all(2);
-  in_parallel(2, [&](size_t i) { all[i] = draft(subject, i == 0 ? options : other); });
+  std::vector<Draft> all = drafts(subject, std::vector<DraftOptions>{options, other});
   if (all[0].plan_steps <= kFewSteps) {
     other.batch = options.batch > 1 ? 2 * options.batch : 4;
     other.parts = options.parts;

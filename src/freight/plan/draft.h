@@ -31,6 +31,7 @@ struct Draft {
   size_t plan_steps = 0;
   double flops = 0, moved = 0;  // of one training step: FLOPs, bytes
   int64_t parameters = 0;
+  bool random = false;  // the step draws random numbers
   struct Stage {
     std::vector<Work> work;
     double times = 1;
@@ -60,6 +61,8 @@ struct Formula {
 // `drafts`: two or three, of different batch sizes.
 Formula formula(const std::vector<Draft>& drafts);
 
+// Several, made side by side.
+std::vector<Draft> drafts(const Subject& subject, const std::vector<DraftOptions>& options);
 // The draft that was asked for and its companions for the formula, made side by side: at half the batch (twice where it
 // is 1), and for nets of few steps also at twice.
 std::vector<Draft> drafts(const Subject& subject, const DraftOptions& options);

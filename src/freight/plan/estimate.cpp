@@ -21,30 +21,78 @@ constexpr double kBestLaunch = 2e-6, kUsualLaunch = 8e-6;
 // What a device's driver and libraries take of its memory.
 constexpr double kReserved = 0.06;
 
+// Host cores that read data for a device where no offer says how many there are.
+constexpr double kCores = 8;
+// Of gradients on their way: what well-tuned collectives reach of a link, and usual ones; seconds per hop. Assumed.
+constexpr LinkUse kBestLink{0.9, 4e-6}, kUsualLink{0.6, 15e-6};
+// A checkpoint is copied while the run waits, and written while it goes on: bytes per second, assumed.
+constexpr double kBestCopy = 10e9, kUsualCopy = 2e9, kBestWrite = 2e9, kUsualWrite = 0.3e9;
+
 struct Timed {
   double total = 0, by[3] = {0, 0, 0};
+  std::vector<double> steps;
 };
-Timed time_of(const std::vector<Work>& work, const Device& d, double matmul, double bandwidth, double launch) {
+// Arithmetic outside of products runs on the plain units; where their rate is unknown its bytes alone count.
+Speed speed(const Device& d, double matmul, double bandwidth, double launch) {
+  const auto products = [&](DType type) { return d.rate(type).first * 1e12 * matmul; };
+  return {.f32 = products(DType::f32),
+          .bf16 = products(DType::bf16),
+          .f16 = products(DType::f16),
+          .plain = d.peak("fp32") * 1e12 * 0.5,
+          .bytes = d.bandwidth_gb * 1e9 * bandwidth,
+          .launch = launch};
+}
+
+Timed time_of(const std::vector<Work>& work, const Speed& speed) {
   Timed t;
+  t.steps.reserve(work.size());
   for (const Work& w : work) {
     Bound bound{};
-    const double s = seconds_of(w, d, matmul, bandwidth, launch, &bound);
+    const double s = seconds_of(w, speed, &bound);
+    t.steps.push_back(s);
     t.total += s;
     t.by[static_cast<size_t>(bound)] += s;
   }
   return t;
 }
 
-// `evaluation`: seconds per sample.
-void fill_run(Estimate& e, const Draft& d, const Range& evaluation, const RunLength& length) {
-  const auto batch = static_cast<double>(d.options.batch);
+// Reading `samples` of them on the host of the device.
+Range reading(const RunLength& length, double samples, double cores) {
+  const double threads = length.workers > 0 ? std::min(length.workers, cores) : cores;
+  return length.load_seconds * (samples / std::max(threads, 1.0));
+}
+
+// Both ways of a computation and the reading of its data: one after the other where a processor does both, else at
+// once.
+Range together(const Range& compute, const Range& data, bool host) {
+  if (host) return {compute.low + data.low, compute.high + data.high};
+  return {std::max(compute.low, data.low), std::max(compute.high, data.high)};
+}
+
+// `compute`: seconds of a step's computation; `evaluation`: of a sample's. `cores`: of the host, for each device.
+void fill_run(Estimate& e, const Draft& d, const Range& compute, const Range& evaluation, const RunLength& length,
+              double cores, bool host) {
+  const double batch = static_cast<double>(d.options.batch), global = batch * static_cast<double>(e.devices);
   e.timed = true;
-  e.samples_per_second = {batch / e.step_seconds.high, batch / e.step_seconds.low};
+  e.data_seconds = reading(length, batch, cores);
+  e.step_seconds = together(compute, e.data_seconds, host);
+  e.samples_per_second = {global / e.step_seconds.high, global / e.step_seconds.low};
   if (length.steps_per_epoch <= 0) return;
   e.epoch_hours = e.step_seconds * (length.steps_per_epoch / 3600);
   const double evaluated = length.evaluations * length.evaluation_samples / 3600;
-  e.run_hours = {e.epoch_hours.low * length.epochs + evaluation.low * evaluated,
-                 e.epoch_hours.high * length.epochs + evaluation.high * evaluated};
+  e.evaluation_hours = together(evaluation, reading(length, 1, cores), host) * evaluated;
+  const auto state = static_cast<double>(d.part(Part::weights) + d.part(Part::optimizer) + d.part(Part::averages));
+  const auto saving = [&](double copy, double write, double epoch_hours) {
+    const double between = epoch_hours * 3600 * length.epochs / std::max(length.checkpoints, 1.0);
+    const double late = std::max(0.0, state / write - between);  // the one before is still being written
+    return (length.checkpoints * (state / copy + late) + state / write) / 3600;
+  };
+  e.checkpoint_hours = {saving(kBestCopy, kBestWrite, e.epoch_hours.low),
+                        saving(kUsualCopy, kUsualWrite, e.epoch_hours.high)};
+  e.run_hours = e.epoch_hours * length.epochs;
+  for (const Range& more : {e.evaluation_hours, e.checkpoint_hours}) {
+    e.run_hours = {e.run_hours.low + more.low, e.run_hours.high + more.high};
+  }
 }
 
 void fill_fit(Estimate& e, const std::vector<Draft>& drafts, double memory) {
@@ -82,20 +130,33 @@ Assumption assumption(const Device& d, DType compute) {
   return a;
 }
 
-double seconds_of(const Work& w, const Device& d, double matmul, double bandwidth, double launch, Bound* bound) {
-  const DType type = w.product() && is_floating(w.dtype) ? w.dtype : DType::f32;
-  // Arithmetic outside of products runs on the plain units; where their rate is unknown its bytes alone count.
-  const double plain = d.peak("fp32"), peak = w.product() ? d.rate(type).first : plain;
-  const double flops = peak > 0 ? w.flops / (peak * 1e12 * (w.product() ? matmul : 0.5)) : 0;
-  const double bytes = w.bytes / (d.bandwidth_gb * 1e9 * bandwidth);
+Speed best_speed(const Device& d, const Assumption& a) {
+  return speed(d, a.best_matmul, a.best_bandwidth, a.best_launch);
+}
+Speed usual_speed(const Device& d, const Assumption& a) {
+  return speed(d, a.usual_matmul, a.usual_bandwidth, a.usual_launch);
+}
+
+double seconds_of(const Work& w, const Speed& s, Bound* bound) {
+  const double rate = !w.product() ? s.plain : w.dtype == DType::bf16 ? s.bf16 : w.dtype == DType::f16 ? s.f16 : s.f32;
+  const double flops = rate > 0 ? w.flops / rate : 0, bytes = w.bytes / s.bytes;
   if (bound) {
-    *bound = launch > std::max(flops, bytes) ? Bound::launch : flops > bytes ? Bound::compute : Bound::memory;
+    *bound = s.launch > std::max(flops, bytes) ? Bound::launch : flops > bytes ? Bound::compute : Bound::memory;
   }
-  return std::max(flops, bytes) + launch;
+  return std::max(flops, bytes) + s.launch;
 }
 
 RunLength RunLength::of(const Subject& s, int64_t samples) {
   RunLength l;
+  const auto values = static_cast<double>(s.input.numel());
+  // Decoding a photograph, per pixel of the sample: small pictures and photographs as measured (docs/planner.md). Else
+  // copying and scaling what lies in memory: 4 and 1 GB/s of f32 on one core, assumed.
+  if (s.pictures_in_files) {
+    l.load_seconds = Range{7e-9, 18e-9} * (values / static_cast<double>(std::max<int64_t>(s.input.shape[0], 1)));
+  } else {
+    l.load_seconds = Range{1e-9, 4e-9} * values;
+  }
+  l.workers = static_cast<double>(std::max<int64_t>(s.config.workers, 0));
   const int64_t count = samples > 0 ? samples : s.train_count;
   if (count <= 0) return l;
   const train::Config& c = s.config;
@@ -107,6 +168,8 @@ RunLength RunLength::of(const Subject& s, int64_t samples) {
   }
   l.evaluations = std::ceil(l.epochs / static_cast<double>(c.eval_every));
   l.evaluation_samples = static_cast<double>(s.test_count);
+  l.checkpoints = std::ceil(l.epochs);
+  if (c.save_every > 0) l.checkpoints += std::floor(l.epochs * l.steps_per_epoch / static_cast<double>(c.save_every));
   return l;
 }
 
@@ -122,46 +185,86 @@ std::string accumulation_for(const std::vector<Draft>& drafts, double bytes) {
   return {};
 }
 
+namespace {
+
+// Seconds of the computation of a step and of a sample's evaluation, on `fleet` of the device.
+struct Computed {
+  Range step, sample, exposed;
+  double by[3] = {0, 0, 0};  // at the slow end
+};
+
+Computed computed(const Draft& d, const Device& device, const Assumption& a, const Fleet& fleet, const Link& link) {
+  Computed c;
+  const Speed best_of = best_speed(device, a), usual_of = usual_speed(device, a);
+  // Gradients are final in the last part of a batch, before the stage that applies them.
+  const size_t last = d.stages.size() > 1 ? d.stages.size() - 2 : 0;
+  for (size_t i = 0; i < d.stages.size(); ++i) {
+    const Draft::Stage& s = d.stages[i];
+    const Timed best = time_of(s.work, best_of), usual = time_of(s.work, usual_of);
+    c.step = {c.step.low + best.total * s.times, c.step.high + usual.total * s.times};
+    for (size_t k = 0; k < 3; ++k) c.by[k] += usual.by[k] * s.times;
+    if (fleet.devices == 1 || i != last) continue;
+    const double bytes = static_cast<double>(d.parameters) * 4;
+    c.exposed = {sum_gradients(s.work, best.steps, bytes, fleet, link, kBestLink).exposed,
+                 sum_gradients(s.work, usual.steps, bytes, fleet, link, kUsualLink).exposed};
+  }
+  c.step = {c.step.low + c.exposed.low, c.step.high + c.exposed.high};
+  if (!d.evaluation.empty()) {
+    c.sample = Range{time_of(d.evaluation, best_of).total, time_of(d.evaluation, usual_of).total} *
+               (1.0 / (static_cast<double>(d.evaluation_batch) * static_cast<double>(fleet.devices)));
+  }
+  return c;
+}
+
+}  // namespace
+
 Estimate estimate(const std::vector<Draft>& drafts, const Device& device, const Catalog& catalog,
-                  const RunLength& length) {
+                  const RunLength& length, const Fleet& fleet) {
   const Draft& d = drafts[0];
   const DType compute = d.options.compute;
   const Assumption a = assumption(device, compute);
   Estimate e;
   e.device = device.name;
+  e.devices = fleet.devices;
+  e.offer = catalog.cheapest(device.name, fleet.devices);
+  const bool host = device.kind == "cpu";
   const double gib = static_cast<double>(int64_t{1} << 30);
-  fill_fit(e, drafts, device.kind == "cpu" ? 0 : device.memory_gib * gib * (1 - kReserved));
-  const auto span = [&](const std::vector<Work>& work, Timed* slow) {
-    const Timed low = time_of(work, device, a.best_matmul, a.best_bandwidth, a.best_launch);
-    const Timed high = time_of(work, device, a.usual_matmul, a.usual_bandwidth, a.usual_launch);
-    if (slow) *slow = high;
-    return Range{low.total, high.total};
-  };
-  double by[3] = {0, 0, 0};
-  for (const Draft::Stage& s : d.stages) {
-    Timed slow;
-    const Range r = span(s.work, &slow) * s.times;
-    e.step_seconds = {e.step_seconds.low + r.low, e.step_seconds.high + r.high};
-    for (size_t i = 0; i < 3; ++i) by[i] += slow.by[i] * s.times;
+  fill_fit(e, drafts, host ? 0 : device.memory_gib * gib * (1 - kReserved));
+  const Link link = fleet.devices > 1 ? link_of(device, fleet) : Link{};
+  if (fleet.devices > 1 && (link.gb <= 0 || host)) {
+    e.assumed = "what connects several of them is not known";
+    return e;
   }
-  e.compute_share = by[0] / e.step_seconds.high;
-  e.memory_share = by[1] / e.step_seconds.high;
-  e.launch_share = by[2] / e.step_seconds.high;
+  e.link = link.name;
+  const Computed c = computed(d, device, a, fleet, link);
+  double sum = 0;
+  for (const double t : c.by) sum += t;
+  e.compute_share = c.by[0] / sum;
+  e.memory_share = c.by[1] / sum;
+  e.launch_share = c.by[2] / sum;
+  e.summing_seconds = c.exposed;
+  e.assumed = cat(a.peak, " x ", fixed(a.usual_matmul, 2), " to ", fixed(a.best_matmul, 2), ", ",
+                  fixed(device.bandwidth_gb, 0), " GB/s x ", fixed(a.usual_bandwidth, 2), " to ",
+                  fixed(a.best_bandwidth, 2), link.name.empty() ? "" : cat(", gradients over ", link.name));
+  // Two virtual cores of an offer are one of a processor.
+  const bool known = e.offer && e.offer->price->vcpus > 0 && e.offer->price->count > 0;
+  const double cores = known ? e.offer->price->vcpus / e.offer->price->count / 2 : kCores;
+  fill_run(e, d, c.step, c.sample, length, host ? std::max(cores, 16.0) : cores, host);
   e.utilisation = d.flops / (e.step_seconds.middle() * device.rate(compute).first * 1e12);
-  e.assumed =
-      cat(a.peak, " x ", fixed(a.usual_matmul, 2), " to ", fixed(a.best_matmul, 2), ", ", fixed(device.bandwidth_gb, 0),
-          " GB/s x ", fixed(a.usual_bandwidth, 2), " to ", fixed(a.best_bandwidth, 2));
-  fill_run(
-      e, d,
-      d.evaluation.empty() ? Range{} : span(d.evaluation, nullptr) * (1.0 / static_cast<double>(d.evaluation_batch)),
-      length);
-  e.price = catalog.cheapest(device.name);
-  if (e.run_hours.high > 0 && e.price) e.dollars = e.run_hours * e.price->usd;
+  if (e.run_hours.high > 0 && e.offer) e.dollars = e.run_hours * e.offer->usd();
   // From 60 % of the rating, which averages of long trainings come to, to all of it; host and cooling are not in it.
   if (e.run_hours.high > 0 && device.tdp_watts > 0) {
-    e.watt_hours = {e.run_hours.low * device.tdp_watts * 0.6, e.run_hours.high * device.tdp_watts};
+    const double watts = device.tdp_watts * static_cast<double>(fleet.devices);
+    e.watt_hours = {e.run_hours.low * watts * 0.6, e.run_hours.high * watts};
   }
   return e;
+}
+
+Range step_seconds(const Draft& d, const Rates& rates) {
+  double middle = 0;
+  for (const Draft::Stage& s : d.stages) middle += rates.seconds(s.work) * s.times;
+  const double spread = 1 + std::clamp(rates.worst_error, 0.05, 1.0);
+  return {middle / spread, middle * spread};
 }
 
 Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, const RunLength& length) {
@@ -174,23 +277,21 @@ Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, con
     e.assumed = "not calibrated: freight calibrate measures this machine once, in about two minutes";
     return e;
   }
-  double middle = 0, compute = 0;
+  const Range step = step_seconds(d, *rates);
+  double products = 0;
   for (const Draft::Stage& s : d.stages) {
     for (const Work& w : s.work) {
-      const double t = rates->seconds(w) * s.times;
-      middle += t;
-      if (w.product()) compute += t;
+      if (w.product()) products += rates->seconds(w) * s.times;
     }
   }
-  const double spread = 1 + std::clamp(rates->worst_error, 0.05, 1.0);
-  e.step_seconds = {middle / spread, middle * spread};
-  e.compute_share = compute / middle;
+  e.compute_share = products / step.middle();
   e.memory_share = 1 - e.compute_share;
   e.assumed = cat("rates measured on ", rates->date, " (", rates->device, ", ", rates->threads,
                   " threads); the range is the calibration's worst error");
-  const double evaluation =
+  const double sample =
       d.evaluation.empty() ? 0 : rates->seconds(d.evaluation) / static_cast<double>(d.evaluation_batch);
-  fill_run(e, d, {evaluation / spread, evaluation * spread}, length);
+  const double spread = step.high / step.middle();
+  fill_run(e, d, step, {sample / spread, sample * spread}, length, thread_count(), true);
   return e;
 }
 

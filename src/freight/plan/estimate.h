@@ -7,6 +7,7 @@
 
 #include "freight/plan/catalog.h"
 #include "freight/plan/draft.h"
+#include "freight/plan/parallel.h"
 #include "freight/plan/rates.h"
 
 namespace freight::plan {
@@ -32,38 +33,55 @@ struct Assumption {
 };
 Assumption assumption(const Device& device, DType compute);
 
-// Seconds of one step of a plan on a device, with fractions as given.
-double seconds_of(const Work& work, const Device& device, double matmul, double bandwidth, double launch,
-                  Bound* bound = nullptr);
+// What a device reaches: FLOPs per second in products of each type and in all else, bytes per second, seconds per
+// kernel.
+struct Speed {
+  double f32 = 0, bf16 = 0, f16 = 0, plain = 0, bytes = 0, launch = 0;
+};
+Speed best_speed(const Device& device, const Assumption& assumption);
+Speed usual_speed(const Device& device, const Assumption& assumption);
+
+// Seconds of one step of a plan.
+double seconds_of(const Work& work, const Speed& speed, Bound* bound = nullptr);
 
 struct Estimate {
   std::string device;
-  double memory_bytes = 0;  // 0: unknown
+  int64_t devices = 1;
+  double memory_bytes = 0;  // of each; 0: unknown
   std::optional<bool> fits;
   std::string means;          // by what it fits: "", "--grad-accum 4"; or why not
   int64_t largest_batch = 0;  // without other means; 0: none, or unknown
-  Range step_seconds;
+  Range step_seconds;         // of one training step, data and gradients of other devices included
+  Range data_seconds;         // of reading its batch; beside the computation, but on a processor that does both
+  Range summing_seconds;      // of gradients over the devices, as far as the computation does not hide it
+  std::string link;           // that they are sent over
   bool timed = false;
   double compute_share = 0, memory_share = 0, launch_share = 0;  // of the step, by bound
   double utilisation = 0;                                        // of the dense peak, at the range's middle
   std::string assumed;                                           // the source of the times
   Range samples_per_second, epoch_hours, run_hours;
+  Range evaluation_hours, checkpoint_hours;  // in the run
   std::optional<Range> dollars, watt_hours;  // of the run
-  const Price* price = nullptr;
+  std::optional<Offer> offer;
 };
 
-// What a run is made of besides its step.
+// What a run is made of besides the computation of its step.
 struct RunLength {
   double steps_per_epoch = 0, epochs = 0;  // 0: not known
   double evaluations = 0;                  // in the run
   double evaluation_samples = 0;           // in each
+  double checkpoints = 0;                  // in the run
+  Range load_seconds;                      // of one sample, on one core
+  double workers = 0;                      // threads that read; 0: one for each core
   // From the subject's data and configuration; `samples` > 0 stands for the data's count.
   static RunLength of(const Subject& subject, int64_t samples = 0);
 };
 
-// On a device of the catalogue. `drafts`: as plan::drafts makes them.
+// On devices of the catalogue. `drafts`: as plan::drafts makes them, of the batch of one device.
 Estimate estimate(const std::vector<Draft>& drafts, const Device& device, const Catalog& catalog,
-                  const RunLength& length);
+                  const RunLength& length, const Fleet& fleet = {});
+// Seconds of the computation of one training step, by rates measured on the machine.
+Range step_seconds(const Draft& draft, const Rates& rates);
 // On this machine, by its measured rates (null: not calibrated; then without times).
 Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, const RunLength& length);
 

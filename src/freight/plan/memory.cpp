@@ -69,19 +69,6 @@ int32_t peak_of(const std::vector<Life>& all, size_t nodes) {
   return at;
 }
 
-// By value: whether it is the gradient of a weight: a step that writes a state reads it, and it has the state's size.
-std::vector<bool> weight_gradients(const Plan& plan) {
-  const Graph& g = plan.graph();
-  std::vector<bool> is(g.values.size());
-  for (const Update& u : g.updates) {
-    for (Value v : g.def(u.next).inputs) {
-      const Value root = plan.placed().place(v).root;
-      if (g.type(v).numel() == g.type(u.state).numel() && g.type(v).numel() > 1) is[root.index()] = true;
-    }
-  }
-  return is;
-}
-
 }  // namespace
 
 const char* to_string(Part part) { return kNames[static_cast<size_t>(part)]; }

@@ -12,6 +12,9 @@ namespace freight::plan {
 
 namespace {
 
+// Samples of more rows than these do not come in arrays.
+constexpr int64_t kPhotograph = 96;
+
 // What the model alone says of its batches.
 Type target_of(const models::Model& model) {
   if (model.language_model()) return model.input;
@@ -30,6 +33,8 @@ Subject of_model(const train::Config& config, const models::Options& options) {
   s.input = model.input;
   s.target = target_of(model);
   s.unit = !model.reads_tokens() ? "img" : model.language_model() ? "win" : "doc";
+  // Nets for photographs are taken to read them.
+  s.pictures_in_files = s.input.shape.rank() == 3 && s.input.shape[1] >= kPhotograph;
   return s;
 }
 
@@ -62,6 +67,7 @@ Subject of_entry(const train::Config& config, const data::CatalogEntry& e) {
   if (o.classes == 0) o.classes = e.classes;
   Subject s = of_model(config, o);
   s.data = e.name;
+  s.pictures_in_files = false;
   s.train_count = e.train;
   s.test_count = e.test;
   if (config.mixup_alpha > 0 || config.cutmix_alpha > 0) s.target = {DType::f32, {e.classes}};
@@ -80,6 +86,7 @@ Subject of_task(const train::Config& config) {
             .data = config.data,
             .unit = task->unit(),
             .notes = task->notes()};
+  s.pictures_in_files = data::content_of(config.data, {.data_dir = config.data_dir}) == data::Content::pictures;
   if (std::string(s.unit) == "tok") {  // a step counts windows
     s.unit = "win";
     s.train_count /= s.input.shape[0];

@@ -71,9 +71,23 @@ std::vector<bool> forward_nodes(const Plan& plan) {
   return forward;
 }
 
+std::vector<bool> weight_gradients(const Plan& plan) {
+  const Graph& g = plan.graph();
+  std::vector<bool> is(g.values.size());
+  for (const Update& u : g.updates) {
+    for (Value v : g.def(u.next).inputs) {
+      const Value root = plan.placed().place(v).root;
+      if (g.type(v).numel() == g.type(u.state).numel() && g.type(v).numel() > 1) is[root.index()] = true;
+    }
+  }
+  // What one state takes over another one is made from: the average of a weight reads its new value.
+  for (const Update& u : g.updates) is[plan.placed().place(u.next).root.index()] = false;
+  return is;
+}
+
 std::vector<Work> work_of(const Plan& plan) {
   const Graph& g = plan.graph();
-  const std::vector<bool> forward = forward_nodes(plan);
+  const std::vector<bool> forward = forward_nodes(plan), gradient = weight_gradients(plan);
   std::vector<Work> all;
   all.reserve(plan.steps().size());
   for (const PlanStep& step : plan.steps()) {
@@ -85,6 +99,9 @@ std::vector<Work> work_of(const Plan& plan) {
            .flops = step.cost.flops,
            .bytes = step.cost.bytes,
            .backward = !forward[i]};
+    for (Value v : n.outputs) {
+      if (w.backward && gradient[v.index()]) w.gradients += static_cast<double>(g.type(v).bytes());
+    }
     if (n.op == Op::matmul) {
       fill_matmul(w, g, n);
     } else if (info(n.op).kind == OpKind::convolve) {

@@ -19,6 +19,7 @@ struct Work {
   double flops = 0, bytes = 0;
   double m = 0, n = 0, k = 0;  // of products; 0 elsewhere
   bool backward = false;       // or update: runs after the loss is known
+  double gradients = 0;        // bytes of gradients of weights that it finishes
   bool product() const { return m > 0; }
 };
 
@@ -26,5 +27,7 @@ struct Work {
 std::vector<Work> work_of(const Plan& plan);
 // By node of the plan's graph: whether the first output, the loss, depends on it.
 std::vector<bool> forward_nodes(const Plan& plan);
+// By value: whether it is the gradient of a weight: a step that writes a state reads it, and it has the state's size.
+std::vector<bool> weight_gradients(const Plan& plan);
 
 }  // namespace freight::plan

@@ -7,6 +7,7 @@
 #include "freight/base/error.h"
 #include "freight/models/loss.h"
 #include "freight/ops/ops.h"
+#include "freight/optim/create.h"
 #include "freight/run/plan.h"
 #include "freight/train/diverged.h"
 
@@ -105,6 +106,16 @@ void need_scale(const optim::LossScale* scale) {
 }
 
 }  // namespace
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const Config& c, const nn::Module& net) {
+  return optim::create(c.optimizer, net,
+                       {.lr = c.lr,
+                        .momentum = c.momentum,
+                        .nesterov = c.nesterov,
+                        .weight_decay = c.weight_decay,
+                        .clip_grad_norm = c.clip_grad_norm,
+                        .decay_norm_bias = c.decay_norm_bias});
+}
 
 struct TrainStep::State {
   int64_t parts;

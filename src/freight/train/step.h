@@ -10,8 +10,12 @@
 #include "freight/optim/loss_scale.h"
 #include "freight/optim/optimizer.h"
 #include "freight/trace/compile.h"
+#include "freight/train/config.h"
 
 namespace freight::train {
+
+// The optimizer that a configuration names, of all parameters of `net`.
+std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config, const nn::Module& net);
 
 struct StepOptions {
   double label_smoothing = 0;

@@ -19,7 +19,6 @@
 #include "freight/base/version.h"
 #include "freight/models/loss.h"
 #include "freight/ops/ops.h"
-#include "freight/optim/create.h"
 #include "freight/optim/ema.h"
 #include "freight/optim/schedule.h"
 #include "freight/run/plan.h"
@@ -101,6 +100,7 @@ class Run {
       announce();
       loop();
       finish();
+      figures_ = observer_.kept_figures(result_);
       record(result_.interrupted ? "interrupted" : "complete", result_.interrupted ? signals::exit_code() : 0);
     } catch (const Error& e) {
       dir_->log(cat("error: ", e.what()));
@@ -153,13 +153,7 @@ class Run {
     total_ = c_.epochs > 0 ? c_.epochs * steps_per_epoch_ : c_.max_steps;
     if (c_.max_steps > 0) total_ = std::min(total_, c_.max_steps);
     epochs_ = (total_ + steps_per_epoch_ - 1) / steps_per_epoch_;
-    optimizer_ = optim::create(c_.optimizer, *model_.net,
-                               {.lr = c_.lr,
-                                .momentum = c_.momentum,
-                                .nesterov = c_.nesterov,
-                                .weight_decay = c_.weight_decay,
-                                .clip_grad_norm = c_.clip_grad_norm,
-                                .decay_norm_bias = c_.decay_norm_bias});
+    optimizer_ = make_optimizer(c_, *model_.net);
     if (c_.model_ema > 0) ema_ = std::make_unique<optim::EMA>(*model_.net, optim::EMAOptions{.decay = c_.model_ema});
     schedule_ = make_schedule(c_, steps_per_epoch_, total_);
     model_.net->train();
@@ -276,6 +270,7 @@ class Run {
                           .step = step_->plans(inputs, targets),
                           .evaluation = evaluator_->plan(x, y),
                           .evaluation_batch = batch,
+                          .train_count = task_->train_count(),
                           .test_count = task_->test_count()});
   }
   // Evaluation does not mix samples: its labels are classes.
@@ -330,6 +325,7 @@ class Run {
       place_.right += outcome.right;
       place_.seen += batch->count;
       if (observer_.wants_step()) observer_.on_step(fill_report(outcome.loss));
+      if (++trained_steps_ == 1) first_step_ = {since(start), feed_->wait_seconds() - waited};
       if (signals::stop_requested()) result_.interrupted = true;
       const bool save = (c_.save_every > 0 && place_.step % c_.save_every == 0) || signals::take_save_request();
       if (save && !result_.interrupted) checkpoint(false);
@@ -338,6 +334,7 @@ class Run {
     place_.train_seconds += since(start);
     result_.train_seconds = place_.train_seconds;
     trained_seconds_ += since(start);
+    waited_seconds_ += feed_->wait_seconds() - waited;
     trained_samples_ += place_.seen - seen_before;
     result_.steps = place_.step;
     if (!result_.interrupted) result_.epochs = place_.epoch;
@@ -425,6 +422,10 @@ class Run {
 
   void finish() {
     result_.samples_per_second = static_cast<double>(trained_samples_) / std::max(trained_seconds_, 1e-9);
+    if (trained_steps_ > 1) {
+      result_.step_seconds = (trained_seconds_ - waited_seconds_ - (first_step_.seconds - first_step_.waited)) /
+                             static_cast<double>(trained_steps_ - 1);
+    }
     result_.output_dir = c_.output_dir;
     result_.model_path = dir_->file("model.safetensors");
     if (ema_) ema_->swap();
@@ -492,6 +493,7 @@ class Run {
                      {"interrupted", result_.interrupted},
                      {"bad_samples", result_.bad_samples.size()}};
       if (result_.test.top1) j["result"]["test_top1"] = *result_.test.top1;
+      for (const auto& [name, value] : figures_) j["plan"][name] = value;
     }
     dir_->write_text("run.json", j.dump(2) + "\n");
   }
@@ -514,8 +516,14 @@ class Run {
   std::string backend_, precision_note_;
   TrainStep::Summary plan_;
   Clock::time_point started_;
-  int64_t steps_per_epoch_ = 0, total_ = 0, epochs_ = 0, trained_samples_ = 0;
-  double trained_seconds_ = 0;       // by this process
+  int64_t steps_per_epoch_ = 0, total_ = 0, epochs_ = 0;
+  // By this process. Its first step meets fresh memory and is left out of the mean.
+  int64_t trained_samples_ = 0, trained_steps_ = 0;
+  double trained_seconds_ = 0, waited_seconds_ = 0;
+  struct {
+    double seconds = 0, waited = 0;
+  } first_step_;
+  std::vector<std::pair<std::string, double>> figures_;
   std::optional<Found> found_;       // for the --resume of the configuration
   std::optional<Checkpoint> start_;  // where the run goes on from
   bool goes_on_ = false;             // in the directory of that run

@@ -5,6 +5,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "freight/data/dataset.h"
 #include "freight/models/models.h"
@@ -56,8 +58,22 @@ struct Planned {
   const optim::EMA* ema;  // or null
   Type inputs, targets;   // of a full batch
   std::vector<TrainStep::Run> step;
-  std::shared_ptr<const Plan> evaluation;  // of a full batch
-  int64_t evaluation_batch, test_count;
+  std::shared_ptr<const Plan> evaluation;             // of a full batch
+  int64_t evaluation_batch, train_count, test_count;  // counts: of samples, or of a corpus's tokens
+};
+
+struct Result {
+  Evaluation test;                // of the stored model
+  double train_loss = 0;          // of the last step
+  int64_t steps = 0, epochs = 0;  // done
+  double train_seconds = 0;       // in the training loop, evaluation and saving left out
+  double total_seconds = 0;
+  double step_seconds = 0;  // mean of this process's steps but the first, without waiting for data; 0: no such step
+  double samples_per_second = 0;
+  int64_t parameters = 0;
+  std::string model_path, output_dir;
+  std::vector<data::BadSample> bad_samples;  // left out
+  bool interrupted = false;                  // a signal asked to stop; everything was saved
 };
 
 class Observer {
@@ -73,19 +89,8 @@ class Observer {
   // A sample that cannot be read and is left out; once per sample.
   virtual void on_bad_sample(const std::string& /*path*/, const std::string& /*reason*/) {}
   virtual void on_evaluation_progress(int64_t /*done*/, int64_t /*total*/) {}
-};
-
-struct Result {
-  Evaluation test;                // of the stored model
-  double train_loss = 0;          // of the last step
-  int64_t steps = 0, epochs = 0;  // done
-  double train_seconds = 0;       // in the training loop, evaluation and saving left out
-  double total_seconds = 0;
-  double samples_per_second = 0;
-  int64_t parameters = 0;
-  std::string model_path, output_dir;
-  std::vector<data::BadSample> bad_samples;  // left out
-  bool interrupted = false;                  // a signal asked to stop; everything was saved
+  // Figures to keep in run.json under "plan", asked once everything else is saved.
+  virtual std::vector<std::pair<std::string, double>> kept_figures(const Result&) { return {}; }
 };
 
 // Runs to the end. Throws Error: usage, data, device, diverged (the message names the step and the first bad layer),

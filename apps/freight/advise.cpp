@@ -1,0 +1,142 @@
+// `freight advise`: the least hardware that does a run within a deadline and a budget, and why.
+#include <cstdio>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/plan/advice.h"
+#include "plan_options.h"
+
+namespace freight::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using plan::Choice;
+
+struct Flags : PlanFlags {
+  std::string deadline;
+  std::optional<double> budget;
+};
+
+std::string name_of(const Choice& c) {
+  return cat(c.estimate.devices > 1 ? cat(c.estimate.devices, " x ") : "", c.estimate.device);
+}
+
+std::string money(const plan::Range& r) {
+  const int digits = r.high < 10 ? 2 : 0;
+  return cat("$", fixed(r.low, digits), " to $", fixed(r.high, digits));
+}
+
+// "GeForce RTX 4090: 31 min to 2.1 h, $0.20 to $0.80 (RunPod ..., 2026-01-01)".
+std::string line_of(const Choice& c) {
+  const plan::Estimate& e = c.estimate;
+  std::string text =
+      cat(name_of(c), ": ", plan::hours_text(e.run_hours.low), " to ", plan::hours_text(e.run_hours.high));
+  if (c.here) return text + ", measured rates";
+  if (e.dollars && e.offer) {
+    text += cat(", ", money(*e.dollars), " (", e.offer->machines > 1 ? cat(e.offer->machines, " x ") : "",
+                e.offer->price->provider, " ", e.offer->price->instance, ", ", e.offer->price->date, ")");
+  } else {
+    text += ", no price is known";
+  }
+  return text;
+}
+
+Json json_of(const std::optional<Choice>& c) {
+  if (!c) return nullptr;
+  const plan::Estimate& e = c->estimate;
+  Json j = {{"hardware", plan::to_string(c->hardware)},
+            {"device", e.device},
+            {"devices", e.devices},
+            {"here", c->here},
+            {"run_hours", {{"low", e.run_hours.low}, {"high", e.run_hours.high}}},
+            {"dollars", nullptr},
+            {"assumed", e.assumed}};
+  if (e.dollars) j["dollars"] = {{"low", e.dollars->low}, {"high", e.dollars->high}};
+  if (e.offer) {
+    const plan::Price& p = *e.offer->price;
+    j["price"] = {{"provider", p.provider},        {"instance", p.instance}, {"usd_per_hour", p.usd},
+                  {"machines", e.offer->machines}, {"date", p.date},         {"source", p.source}};
+  }
+  return j;
+}
+
+void print(const plan::Advice& a, const plan::Wish& w, const PlanInput& in, const plan::RunLength& length) {
+  const auto say = [](const std::string& text) { std::printf("%s\n", text.c_str()); };
+  say(cat("run       ", in.subject.config.model, in.subject.data.empty() ? "" : cat(" on ", in.subject.data),
+          ", batch ", in.subject.config.batch_size, ", ", in.subject.config.precision, ": ", fixed(length.epochs, 0),
+          " epochs of ", with_commas(static_cast<int64_t>(length.steps_per_epoch)), " steps"));
+  if (a.answer) {
+    say(cat("answer    ", plan::to_string(a.answer->hardware), ": ", line_of(*a.answer)));
+  } else {
+    say(cat("answer    nothing does it: ", a.miss));
+  }
+  if (a.cheapest) say(cat("cheapest  ", line_of(*a.cheapest)));
+  if (a.fastest) say(cat("fastest   ", line_of(*a.fastest)));
+  for (const std::string& text : a.reasons) say(cat("reason    ", text));
+  for (const std::string& text : a.changes) say(cat("else      ", text));
+  if (w.deadline_hours <= 0) say(cat("assumed   a night (", fixed(plan::kNight, 0), " h), as no --deadline was said"));
+  say(cat("assumed   times are predicted and judged by their slow end; GPUs of up to ", fixed(plan::kModestGib, 0),
+          " GiB are modest; up to eight devices in a machine; prices by the hour, of their dates"));
+  if (!a.here) {
+    say("assumed   this machine is not calibrated: freight calibrate measures it once, and it counts as a choice");
+  }
+}
+
+}  // namespace
+
+int advise_command(const Args& args) {
+  Flags flags;
+  const auto make = [&] {
+    auto o = std::make_unique<Options>(
+        "advise", "Says on which hardware to train, within a deadline and a budget.", "[DATA] [options]",
+        "Takes the flags of freight plan; runs nothing. Exit code 5 where nothing does it.\n"
+        "  freight advise cifar10 --model resnet20 --epochs 30\n"
+        "  freight advise --model resnet50 --samples 1281167 --epochs 90 -b 256 \\\n"
+        "      --precision bf16 --deadline 8h --budget 50");
+    flags.declare(*o);
+    o->add("--deadline", &flags.deadline, "for the whole run: 8h, 90m, 1h30m, 2d", {.value = "TIME"});
+    o->add("--budget", &flags.budget, "for the whole run, in dollars", {.value = "USD"});
+    return o;
+  };
+  const std::optional<PlanInput> in = read_plan_input(args, flags, make);
+  if (!in) return 0;
+  plan::Wish wish;
+  if (!flags.deadline.empty()) wish.deadline_hours = plan::parse_hours("--deadline", flags.deadline);
+  if (flags.budget && !(*flags.budget > 0)) {
+    fail(ErrorKind::usage, "--budget", "got ", *flags.budget, ", need dollars above 0");
+  }
+  wish.budget_usd = flags.budget.value_or(0);
+  const plan::RunLength length = plan::RunLength::of(in->subject, flags.samples);
+  if (length.steps_per_epoch <= 0 || length.epochs <= 0) {
+    fail(ErrorKind::usage, "advise",
+         "how long the run is depends on the data: need DATA, or --samples N with --epochs");
+  }
+  plan::DraftOptions options = plan::options_of(in->subject);
+  options.whole_run = in->subject.test_count > 0;
+  const plan::Advice advice =
+      plan::advise(plan::shares(in->subject, options), in->catalog, in->rates ? &*in->rates : nullptr, length, wish);
+  if (flags.json) {
+    Json j = {{"model", in->subject.config.model},
+              {"deadline_hours", wish.deadline_hours > 0 ? wish.deadline_hours : plan::kNight},
+              {"budget_usd", wish.budget_usd > 0 ? Json(wish.budget_usd) : Json(nullptr)},
+              {"answer", json_of(advice.answer)},
+              {"cheapest", json_of(advice.cheapest)},
+              {"fastest", json_of(advice.fastest)},
+              {"this_machine", json_of(advice.here)},
+              {"reasons", advice.reasons},
+              {"changes", advice.changes},
+              {"miss", nullptr}};
+    if (!advice.answer) {
+      j["miss"] = {{"text", advice.miss}, {"late_hours", advice.late_hours}, {"over_usd", advice.over_usd}};
+    }
+    std::printf("%s\n", j.dump(2).c_str());
+  } else {
+    print(advice, wish, *in, length);
+  }
+  return advice.answer ? 0 : static_cast<int>(ErrorKind::capacity);
+}
+
+}  // namespace freight::app

@@ -1,0 +1,229 @@
+// See advice.h.
+#include "freight/plan/advice.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "freight/base/error.h"
+
+namespace freight::plan {
+
+namespace {
+
+constexpr int64_t kFleets[] = {1, 2, 4, 8};
+
+Hardware hardware_of(const Device& d, int64_t devices) {
+  if (d.kind == "cpu") return Hardware::processor;
+  if (devices > 1) return Hardware::several;
+  return d.memory_gib <= kModestGib ? Hardware::modest_gpu : Hardware::large_gpu;
+}
+
+// Everything that can run it, timed.
+std::vector<Choice> candidates(const std::vector<Share>& shares, const Catalog& catalog, const RunLength& length) {
+  std::vector<Choice> all;
+  for (const Share& share : shares) {
+    for (const Device& d : catalog.devices) {
+      if (share.devices > 1 && d.kind == "cpu") continue;
+      Choice c{hardware_of(d, share.devices), estimate(share.drafts, d, catalog, length, {.devices = share.devices}),
+               false};
+      if (c.estimate.run_hours.high > 0 && c.estimate.fits.value_or(true)) all.push_back(std::move(c));
+    }
+  }
+  return all;
+}
+
+bool in_time(const Choice& c, const Wish& w) { return c.hours() <= (w.deadline_hours > 0 ? w.deadline_hours : kNight); }
+bool affordable(const Choice& c, const Wish& w) {
+  return w.budget_usd <= 0 || (c.usd() >= 0 && c.usd() <= w.budget_usd);
+}
+
+bool cheaper(const Choice& a, const Choice& b) {
+  if ((a.usd() < 0) != (b.usd() < 0)) return b.usd() < 0;
+  return a.usd() != b.usd() ? a.usd() < b.usd() : a.hours() < b.hours();
+}
+bool faster(const Choice& a, const Choice& b) { return a.hours() < b.hours(); }
+
+std::optional<Choice> least(const std::vector<Choice>& all, bool (*less)(const Choice&, const Choice&)) {
+  const auto it = std::min_element(all.begin(), all.end(), less);
+  return it == all.end() ? std::nullopt : std::optional<Choice>(*it);
+}
+
+template <class F>
+std::vector<Choice> those(const std::vector<Choice>& all, F wanted) {
+  std::vector<Choice> some;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(some), wanted);
+  return some;
+}
+
+std::string name_of(const Choice& c) {
+  return c.estimate.devices > 1 ? cat(c.estimate.devices, " x ", c.estimate.device) : c.estimate.device;
+}
+std::string dollars(double usd) { return cat("$", fixed(usd, usd < 10 ? 2 : 0)); }
+
+// By how much nothing meets the wish: the nearest in time, the nearest in money, and both trades.
+void tell_miss(Advice& a, const std::vector<Choice>& all, const Wish& w) {
+  const auto timely = those(all, [&](const Choice& c) { return in_time(c, w); });
+  const auto paid = those(all, [&](const Choice& c) { return affordable(c, w); });
+  const double deadline = w.deadline_hours > 0 ? w.deadline_hours : kNight;
+  if (const auto c = least(timely, cheaper); c && c->usd() >= 0) {
+    a.over_usd = c->usd() - w.budget_usd;
+    a.miss += cat("Within ", hours_text(deadline), " the cheapest, ", name_of(*c), ", costs ", dollars(c->usd()), ": ",
+                  dollars(a.over_usd), " more than the budget of ", dollars(w.budget_usd), ". ");
+  }
+  if (const auto c = least(paid, faster)) {
+    a.late_hours = c->hours() - deadline;
+    a.miss += cat(w.budget_usd > 0 ? cat("For ", dollars(w.budget_usd), " the fastest, ") : "The fastest, ",
+                  name_of(*c), ", takes ", hours_text(c->hours()), ": ", hours_text(a.late_hours),
+                  " more than the deadline of ", hours_text(deadline), ". ");
+  } else if (const auto cheap = least(all, cheaper); cheap && cheap->usd() >= 0) {
+    a.over_usd = cheap->usd() - w.budget_usd;
+    a.miss += cat("The cheapest of all, ", name_of(*cheap), ", costs ", dollars(cheap->usd()), ": ",
+                  dollars(a.over_usd), " more than the budget of ", dollars(w.budget_usd), ". ");
+  }
+  if (!a.miss.empty()) a.miss.pop_back();
+}
+
+void tell_reasons(Advice& a, const Share& whole, const std::vector<Choice>& all, const Catalog& catalog) {
+  const Draft& d = whole.drafts[0];
+  const Choice& c = *a.answer;
+  const Estimate& e = c.estimate;
+  a.reasons.push_back(cat("A step does ", fixed(d.flops / d.moved, 1), " FLOPs per byte that it moves and needs ",
+                          human_bytes(static_cast<double>(d.total())), "."));
+  if (!c.here) {
+    const double most = std::max({e.compute_share, e.memory_share, e.launch_share});
+    const char* bound = most == e.compute_share ? "arithmetic" : most == e.memory_share ? "memory" : "starting kernels";
+    a.reasons.push_back(cat("On ", name_of(c), " ", fixed(100 * most, 0), " % of it is bound by ", bound, "."));
+  }
+  if (e.data_seconds.high >= e.step_seconds.high) {
+    a.reasons.push_back("Reading the data holds it up: a faster device would wait.");
+  }
+  if (a.here && !c.here) {
+    a.reasons.push_back(cat("This machine would take ", hours_text(a.here->hours()), ", ",
+                            fixed(a.here->hours() / c.hours(), 1), " times as long."));
+  }
+  // Why nothing less.
+  size_t small = 0;
+  for (const Device& m : catalog.devices) {
+    if (hardware_of(m, 1) != Hardware::modest_gpu) continue;
+    const bool fits = std::any_of(all.begin(), all.end(), [&](const Choice& x) {
+      return x.estimate.devices == 1 && x.estimate.device == m.name;
+    });
+    small += fits ? 0 : 1;
+  }
+  if (small > 0 && c.hardware > Hardware::modest_gpu) {
+    a.reasons.push_back(cat("On ", small, " of the modest GPUs it does not fit as it is."));
+  }
+}
+
+void tell_changes(Advice& a, const std::vector<Choice>& all, const Wish& w) {
+  const Choice& c = *a.answer;
+  // The deadline with which less would do.
+  const auto less = those(all, [&](const Choice& x) { return x.hardware < c.hardware && affordable(x, w); });
+  if (const auto slow = least(less, faster)) {
+    a.changes.push_back(cat("With a deadline of ", hours_text(slow->hours()), " ", name_of(*slow), " would do (",
+                            to_string(slow->hardware), ")."));
+  }
+  const auto quick = those(all, [&](const Choice& x) { return x.hours() < 0.7 * c.hours() && affordable(x, w); });
+  if (const auto next = least(quick, cheaper)) {
+    a.changes.push_back(cat("With a deadline below ", hours_text(c.hours()), ": ", name_of(*next), ", ",
+                            hours_text(next->hours()), next->usd() >= 0 ? cat(", ", dollars(next->usd())) : "", "."));
+  }
+  if (c.estimate.launch_share > 0.3 && !c.here) {
+    a.changes.push_back(cat("A larger batch costs little time here: ", fixed(100 * c.estimate.launch_share, 0),
+                            " % of a step starts kernels."));
+  }
+}
+
+}  // namespace
+
+const char* to_string(Hardware h) {
+  constexpr const char* kNames[] = {"stay on the CPU", "one modest GPU",
+                                    "a workstation or a cloud instance, one large GPU", "several GPUs or a cluster"};
+  return kNames[static_cast<size_t>(h)];
+}
+
+std::vector<Share> shares(const Subject& subject, const DraftOptions& options) {
+  std::vector<int64_t> devices;
+  std::vector<DraftOptions> each;
+  for (const int64_t n : kFleets) {
+    DraftOptions o = options;
+    o.batch = (options.batch + n - 1) / n;
+    o.parts = std::min(options.parts, o.batch);
+    if (n > options.batch || (!each.empty() && each.back().batch == o.batch)) break;
+    o.whole_run = options.whole_run;
+    devices.push_back(n);
+    each.push_back(o);
+  }
+  if (each.size() == 1) {  // a batch of one: the formula needs another
+    DraftOptions o = options;
+    o.batch = 2 * options.batch;
+    each.push_back(o);
+  }
+  const std::vector<Draft> made = drafts(subject, each);
+  std::vector<Share> all;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    all.push_back({devices[i], {made[i], made[i + 1 < made.size() ? i + 1 : i - 1]}});
+  }
+  return all;
+}
+
+Advice advise(const std::vector<Share>& shares, const Catalog& catalog, const Rates* rates, const RunLength& length,
+              const Wish& w) {
+  FREIGHT_CHECK(length.steps_per_epoch > 0 && length.epochs > 0, "advice needs the length of the run");
+  Advice a;
+  std::vector<Choice> all = candidates(shares, catalog, length);
+  Choice here{Hardware::processor, estimate_here(shares[0].drafts, rates, length), true};
+  if (here.estimate.timed && here.estimate.fits.value_or(true)) {
+    a.here = here;
+    all.push_back(std::move(here));
+  }
+  if (all.empty()) {
+    fail(ErrorKind::usage, "advise", "no device of the catalogue holds this run: need ",
+         human_bytes(static_cast<double>(shares[0].drafts[0].total())),
+         "; try a smaller --batch-size or --recompute all");
+  }
+  const auto good = those(all, [&](const Choice& c) { return in_time(c, w) && affordable(c, w); });
+  a.cheapest = least(good.empty() ? all : good, cheaper);
+  a.fastest = least(good.empty() ? all : good, faster);
+  if (good.empty()) {
+    tell_miss(a, all, w);
+    return a;
+  }
+  const Hardware lowest = std::min_element(good.begin(), good.end(), [](const Choice& x, const Choice& y) {
+                            return x.hardware < y.hardware;
+                          })->hardware;
+  a.answer = least(those(good, [&](const Choice& c) { return c.hardware == lowest; }), cheaper);
+  tell_reasons(a, shares[0], all, catalog);
+  tell_changes(a, all, w);
+  return a;
+}
+
+double parse_hours(const std::string& flag, const std::string& text) {
+  const auto refuse = [&] {
+    fail(ErrorKind::usage, flag, "got '", text, "', need a time above 0 like 8h, 90m, 1h30m or 2d");
+  };
+  double hours = 0;
+  const char *at = text.data(), *end = at + text.size();
+  while (at != end) {
+    double number = 0;
+    const auto r = std::from_chars(at, end, number);
+    if (r.ec != std::errc() || r.ptr == end) refuse();
+    const char unit = *r.ptr;
+    const double each = unit == 's' ? 1.0 / 3600 : unit == 'm' ? 1.0 / 60 : unit == 'h' ? 1 : unit == 'd' ? 24 : 0;
+    if (each == 0 || !(number >= 0) || !std::isfinite(number)) refuse();
+    hours += number * each;
+    at = r.ptr + 1;
+  }
+  if (!(hours > 0)) refuse();
+  return hours;
+}
+
+std::string hours_text(double h) {
+  if (h < 1.0 / 60) return cat(fixed(h * 3600, h < 1.0 / 360 ? 1 : 0), " s");
+  if (h < 1.5) return cat(fixed(h * 60, h < 0.1 ? 1 : 0), " min");
+  if (h < 72) return cat(fixed(h, h < 10 ? 1 : 0), " h");
+  return cat(fixed(h / 24, h < 240 ? 1 : 0), " days");
+}
+
+}  // namespace freight::plan

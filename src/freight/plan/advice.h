@@ -1,0 +1,58 @@
+// Advice: the least hardware that does a run within a deadline and a budget, the cheapest and the fastest that do, and
+// by how much nothing does. Judged by the slow end of each estimate.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "freight/plan/estimate.h"
+
+namespace freight::plan {
+
+// From little to much.
+enum class Hardware : uint8_t { processor, modest_gpu, large_gpu, several };
+const char* to_string(Hardware hardware);
+
+struct Wish {
+  double deadline_hours = 0, budget_usd = 0;  // 0: none was said
+};
+// The deadline where none was said.
+inline constexpr double kNight = 8;
+// The memory of a GPU up to which it counts as modest, in GiB.
+inline constexpr double kModestGib = 24;
+
+struct Choice {
+  Hardware hardware = Hardware::processor;
+  Estimate estimate;
+  bool here = false;  // this machine: it costs nothing more
+  double hours() const { return estimate.run_hours.high; }
+  double usd() const { return here ? 0 : estimate.dollars ? estimate.dollars->high : -1; }  // -1: no price is known
+};
+
+struct Advice {
+  std::optional<Choice> answer;             // null: nothing meets the wish
+  std::optional<Choice> cheapest, fastest;  // of those that meet it, or of all that fit
+  std::optional<Choice> here;               // where it was measured
+  double late_hours = 0, over_usd = 0;      // without an answer: by how much the nearest miss, at the least
+  std::string miss;                         // in words
+  std::vector<std::string> reasons, changes;
+};
+
+// For so many devices at once, from 1 on: drafts of a device's share of the batch and of a neighbouring one.
+struct Share {
+  int64_t devices = 1;
+  std::vector<Draft> drafts;
+};
+std::vector<Share> shares(const Subject& subject, const DraftOptions& options);
+
+// `shares`: as made above. `length` must know the epochs. Throws Error(usage) where nothing in the catalogue can run
+// it.
+Advice advise(const std::vector<Share>& shares, const Catalog& catalog, const Rates* rates, const RunLength& length,
+              const Wish& wish);
+
+// "8h", "90m", "1h30m", "2d" as hours. Throws Error(usage).
+double parse_hours(const std::string& flag, const std::string& text);
+// "1.2 h", "13 min", "3.1 days".
+std::string hours_text(double hours);
+
+}  // namespace freight::plan

@@ -1,0 +1,96 @@
+// See batch.h.
+#include "freight/plan/batch.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "freight/base/error.h"
+#include "freight/base/philox.h"
+#include "freight/optim/ema.h"
+#include "freight/plan/estimate.h"
+#include "freight/run/plan.h"
+#include "freight/train/step.h"
+
+namespace freight::plan {
+
+namespace {
+
+constexpr double kShare = 0.9;       // of the memory: the rest is for what the plan does not hold
+constexpr int64_t kLeastSteps = 32;  // of an epoch
+constexpr double kAsFast = 1.05;
+constexpr const char* kTooMuch = "it would take more than nine tenths of the memory";
+
+int64_t power_below(double limit) {
+  int64_t p = 1;
+  while (2.0 * static_cast<double>(p) <= limit && p < (int64_t{1} << 40)) p *= 2;
+  return p;
+}
+
+// Numbers that any net takes: normal values, class and token 0.
+Array made_up(const Type& type) {
+  Array a(type.dtype, type.shape);
+  std::fill_n(static_cast<char*>(a.raw()), a.bytes(), char{0});
+  if (type.dtype != DType::f32) return a;
+  PhiloxStream rng(1, 0, 0);
+  for (int64_t i = 0; i < a.numel(); ++i) a.data<float>()[i] = rng.normal();
+  return a;
+}
+
+}  // namespace
+
+GoodBatch good_batch(const train::Planned& p, double available, const Rates* rates) {
+  const Draft now = draft(p);
+  const Subject subject = subject_of(p);
+  const double kept = static_cast<double>(now.part(Part::evaluation) + now.part(Part::checkpoint));
+  DraftOptions o = now.options;
+  o.whole_run = false;
+  const auto at = [&](int64_t batch) {
+    o.batch = batch;
+    o.parts = std::min(now.options.parts, batch);
+    return draft(subject, o);
+  };
+  const auto fits = [&](const Draft& d) { return static_cast<double>(d.total()) + kept <= kShare * available; };
+  // Of a corpus tokens are counted, and windows are samples.
+  const int64_t samples = p.train_count / (p.model.language_model() ? std::max<int64_t>(p.inputs.shape[1], 1) : 1);
+  const double steps = static_cast<double>(samples) / static_cast<double>(kLeastSteps);
+  GoodBatch good{power_below(steps), cat("an epoch would have fewer than ", kLeastSteps, " steps")};
+  const Draft small = at(2), larger = at(4);
+  const auto hold = static_cast<double>(formula({small, larger}).largest(kShare * available - kept));
+  if (hold < static_cast<double>(good.size)) good = {power_below(hold), kTooMuch};
+  Draft d = at(good.size);
+  while (good.size > 1 && !fits(d)) {
+    good = {good.size / 2, kTooMuch};
+    d = at(good.size);
+  }
+  if (!rates) return good;
+  const auto each = [&](const Draft& x) {
+    return step_seconds(x, *rates).middle() / static_cast<double>(x.options.batch);
+  };
+  const double fastest = each(d);
+  while (good.size > 1) {
+    const Draft half = at(good.size / 2);
+    if (each(half) > kAsFast * fastest) break;
+    good = {good.size / 2, "it would not train faster"};
+  }
+  return good;
+}
+
+double try_step(const train::Planned& p) {
+  const RunOptions& run = p.step[0].plan->options();
+  models::Model model = models::from_spec(models::to_spec(p.model));
+  const std::unique_ptr<optim::Optimizer> optimizer = train::make_optimizer(p.config, *model.net);
+  const auto ema =
+      p.ema ? std::make_unique<optim::EMA>(*model.net, optim::EMAOptions{.decay = p.config.model_ema}) : nullptr;
+  model.net->train();
+  train::TrainStep step(
+      model, *optimizer, ema.get(), {.label_smoothing = p.config.label_smoothing, .parts = p.config.grad_accum},
+      {.backend = run.backend, .deterministic = run.deterministic, .recompute = run.recompute, .compute = run.compute});
+  const Array x = made_up(p.inputs), y = made_up(p.targets);
+  step.run(x, y);
+  const auto start = std::chrono::steady_clock::now();
+  step.run(x, y);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace freight::plan

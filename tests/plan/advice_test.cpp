@@ -1,0 +1,138 @@
+// Advice: the least hardware that meets a wish, and by how much nothing does.
+#include "freight/plan/advice.h"
+
+#include <gtest/gtest.h>
+
+#include "freight/base/error.h"
+
+namespace freight::plan {
+namespace {
+
+// A processor, a modest card and a large one at rising speeds and prices; eight large ones in a machine.
+Catalog catalog() {
+  const auto device = [](const char* name, const char* kind, double gib, double bandwidth, double tflops) {
+    return cat(R"({"name": ")", name, R"(", "kind": ")", kind, R"(", "year": 2022, "memory_gib": )", gib,
+               R"(, "bandwidth_gb_per_s": )", bandwidth, R"(, "dense_tflops": {"fp32": )", tflops,
+               R"(}, "pcie": 4, "source": "s", "date": "2026"})");
+  };
+  const auto price = [](const char* name, int count, double usd) {
+    return cat(R"({"provider": "P", "instance": ")", name, count, R"(", "device": ")", name, R"(", "count": )", count,
+               R"(, "usd_per_hour": )", usd, R"(, "date": "2026", "source": "s"})");
+  };
+  return parse_catalog(cat(R"({"format": "freight-devices-1", "devices": [)", device("Slow", "cpu", 64, 50, 0.5), ",",
+                           device("Card", "gpu", 16, 400, 10), ",", device("Big", "gpu", 80, 3000, 60), "]}"),
+                       "devices",
+                       cat(R"({"format": "freight-prices-1", "prices": [)", price("Slow", 1, 0.1), ",",
+                           price("Card", 1, 0.5), ",", price("Big", 1, 5), ",", price("Big", 8, 40), "]}"),
+                       "prices");
+}
+
+class Advising : public ::testing::Test {
+ protected:
+  Advising() {
+    train::Config c;
+    c.data.clear();
+    c.model = "resnet20";
+    c.batch_size = 256;
+    c.epochs = 100;
+    subject_ = make_subject(c);
+    shares_ = shares(subject_, options_of(subject_));
+    length_ = RunLength::of(subject_, 1'000'000);
+    length_.load_seconds = {};  // so that the devices decide
+  }
+  Advice with(double deadline, double budget) const {
+    return advise(shares_, catalog_, nullptr, length_, {.deadline_hours = deadline, .budget_usd = budget});
+  }
+  double hours(const char* name) const {
+    return estimate(shares_[0].drafts, catalog_.device(name), catalog_, length_).run_hours.high;
+  }
+  Subject subject_;
+  std::vector<Share> shares_;
+  RunLength length_;
+  Catalog catalog_ = catalog();
+};
+
+TEST_F(Advising, TheLeastHardwareThatIsInTime) {
+  ASSERT_GT(hours("Slow"), hours("Card"));
+  ASSERT_GT(hours("Card"), hours("Big"));
+  const Advice slow = with(1.01 * hours("Slow"), 0);
+  ASSERT_TRUE(slow.answer);
+  EXPECT_EQ(slow.answer->hardware, Hardware::processor);
+  const Advice modest = with(0.99 * hours("Slow"), 0);
+  EXPECT_EQ(modest.answer->hardware, Hardware::modest_gpu);
+  EXPECT_EQ(modest.answer->estimate.device, "Card");
+  EXPECT_FALSE(modest.changes.empty());  // a longer deadline
+  EXPECT_NE(modest.changes[0].find("Slow would do"), std::string::npos) << modest.changes[0];
+  const Advice large = with(0.99 * hours("Card"), 0);
+  EXPECT_EQ(large.answer->estimate.device, "Big");
+  const Advice several = with(0.99 * hours("Big"), 0);
+  ASSERT_TRUE(several.answer);
+  EXPECT_EQ(several.answer->hardware, Hardware::several);
+  for (const Advice* a : {&slow, &modest, &large, &several}) {
+    EXPECT_FALSE(a->reasons.empty());
+    EXPECT_LE(a->cheapest->usd(), a->answer->usd());
+    EXPECT_LE(a->fastest->hours(), a->answer->hours());
+  }
+}
+
+TEST_F(Advising, ABudgetRulesOutWhatCostsMore) {
+  const Advice a = with(1.01 * hours("Slow"), 0.05);  // cheaper than any hour
+  ASSERT_FALSE(a.answer);
+  const Advice b = with(0.99 * hours("Card"), 1.01 * 5 * hours("Big"));
+  ASSERT_TRUE(b.answer);
+  EXPECT_EQ(b.answer->estimate.device, "Big");
+  EXPECT_LE(b.answer->usd(), 1.01 * 5 * hours("Big"));
+}
+
+TEST_F(Advising, SaysByHowMuchNothingMeetsTheWish) {
+  const Advice late = with(1e-6, 0);
+  ASSERT_FALSE(late.answer);
+  ASSERT_TRUE(late.fastest);
+  EXPECT_NEAR(late.late_hours, late.fastest->hours() - 1e-6, 1e-9);
+  EXPECT_NE(late.miss.find("more than the deadline"), std::string::npos) << late.miss;
+  const Advice poor = with(1.01 * hours("Slow"), 1e-3);
+  ASSERT_FALSE(poor.answer);
+  EXPECT_NEAR(poor.over_usd, poor.cheapest->usd() - 1e-3, 1e-9);
+  EXPECT_NE(poor.miss.find("more than the budget"), std::string::npos) << poor.miss;
+  // Each alone could be met: both trades are told.
+  const Advice both = with(0.99 * hours("Card"), 1.01 * 0.5 * hours("Card"));
+  ASSERT_FALSE(both.answer);
+  EXPECT_GT(both.late_hours, 0);
+  EXPECT_GT(both.over_usd, 0);
+}
+
+TEST_F(Advising, WhatFitsNowhereIsRefused) {
+  Catalog tiny = catalog_;
+  for (Device& d : tiny.devices) d.memory_gib = 1e-3;
+  tiny.devices.erase(tiny.devices.begin());
+  try {
+    advise(shares_, tiny, nullptr, length_, {});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("no device of the catalogue holds"), std::string::npos) << e.what();
+  }
+}
+
+TEST_F(Advising, AShareIsAPartOfTheBatch) {
+  ASSERT_EQ(shares_.size(), 4u);
+  for (const Share& s : shares_) EXPECT_EQ(s.drafts[0].options.batch, 256 / s.devices);
+  DraftOptions one = options_of(subject_);
+  one.batch = 1;
+  EXPECT_EQ(shares(subject_, one).size(), 1u);
+}
+
+TEST(Hours, AreReadWithTheirUnits) {
+  EXPECT_EQ(parse_hours("--deadline", "8h"), 8);
+  EXPECT_EQ(parse_hours("--deadline", "90m"), 1.5);
+  EXPECT_EQ(parse_hours("--deadline", "1h30m"), 1.5);
+  EXPECT_EQ(parse_hours("--deadline", "2d"), 48);
+  for (const char* bad : {"", "8", "h", "-8h", "0h", "8x", "nanh", "infh", "8h7", "1e999h"}) {
+    EXPECT_THROW(parse_hours("--deadline", bad), Error) << bad;
+  }
+  EXPECT_EQ(hours_text(0.5), "30 min");
+  EXPECT_EQ(hours_text(36), "36 h");
+  EXPECT_EQ(hours_text(96), "4.0 days");
+}
+
+}  // namespace
+}  // namespace freight::plan

@@ -1,0 +1,201 @@
+// Fitting a run into less memory: what is chosen holds the limit and trains to the same losses, or is not chosen.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "freight/backend/backend.h"
+#include "freight/base/error.h"
+#include "freight/base/philox.h"
+#include "freight/plan/batch.h"
+#include "freight/plan/estimate.h"
+#include "freight/plan/preflight.h"
+#include "freight/run/plan.h"
+#include "freight/train/step.h"
+
+namespace freight::plan {
+namespace {
+
+Subject subject(const std::string& model, const std::string& shape, const std::string& optimizer) {
+  train::Config c;
+  c.data.clear();
+  c.model = model;
+  c.optimizer = optimizer;
+  c.lr = 0.001;
+  return make_subject(c, parse_input_shape(shape));
+}
+
+Array filled(const Type& type, int64_t limit) {
+  Array a(type.dtype, type.shape);
+  PhiloxStream rng(5, 0, 0);
+  for (int64_t i = 0; i < a.numel(); ++i) {
+    if (type.dtype == DType::f32) a.data<float>()[i] = rng.normal();
+    if (type.dtype == DType::i32) a.data<int32_t>()[i] = static_cast<int32_t>(rng.below(static_cast<uint32_t>(limit)));
+    if (type.dtype == DType::i64) a.data<int64_t>()[i] = rng.below(static_cast<uint32_t>(limit));
+  }
+  return a;
+}
+
+// Of a few steps from the same start on the same batch.
+std::vector<double> losses(const Subject& s, const DraftOptions& o) {
+  set_default_backend("cpu");
+  clear_plan_cache();
+  seed(7);
+  const models::Model model = s.make_model();
+  model.net->train();
+  train::Config c = s.config;
+  const auto optimizer = train::make_optimizer(c, *model.net);
+  train::TrainStep step(model, *optimizer, nullptr, {.parts = o.parts},
+                        {.deterministic = true, .recompute = o.recompute});
+  const auto [x, y] = s.batch_types(o.batch);
+  const int64_t limit = model.reads_tokens() ? model.vocabulary() : model.classes();
+  const Array inputs = filled(x, limit), targets = model.language_model() ? inputs : filled(y, model.classes());
+  std::vector<double> all;
+  for (int i = 0; i < 3; ++i) all.push_back(step.run(inputs, targets).loss);
+  return all;
+}
+
+struct Row {
+  const char *model, *shape, *optimizer;
+  int64_t batch;
+  int adapted;  // of the limits of 80, 60 and 40 % of the unrestricted peak, how many can be kept without other results
+};
+
+class FitWithin : public ::testing::TestWithParam<Row> {};
+
+TEST_P(FitWithin, KeepsTheLossesOrSaysWhatChanges) {
+  const Row& row = GetParam();
+  const Subject s = subject(row.model, row.shape, row.optimizer);
+  DraftOptions o;
+  o.batch = row.batch;
+  const Draft whole = draft(s, o);
+  const auto total = static_cast<double>(whole.total());
+  EXPECT_TRUE(fit_within(whole, s, total).fits);
+  std::vector<double> before;
+  int adapted = 0;
+  for (const double share : {0.8, 0.6, 0.4}) {
+    SCOPED_TRACE(share);
+    const Fit fit = fit_within(whole, s, share * total);
+    EXPECT_FALSE(fit.fits);
+    if (fit.flags.empty()) continue;
+    const auto then = static_cast<double>(draft(s, fit.options).total());
+    EXPECT_EQ(then, fit.needed_then);
+    EXPECT_LE(then, share * total);
+    if (!fit.changes.empty()) continue;
+    ++adapted;
+    EXPECT_EQ(fit.options.batch, o.batch);
+    if (before.empty()) before = losses(s, o);
+    const std::vector<double> now = losses(s, fit.options);
+    for (size_t i = 0; i < before.size(); ++i) {
+      if (fit.options.parts == 1) {
+        EXPECT_EQ(now[i], before[i]) << join(fit.flags, " ");
+      } else {  // sums in another order
+        EXPECT_NEAR(now[i], before[i], 1e-4 * std::fabs(before[i])) << join(fit.flags, " ");
+      }
+    }
+    EXPECT_NE(before[0], before[2]);
+  }
+  EXPECT_EQ(adapted, row.adapted);
+}
+
+INSTANTIATE_TEST_SUITE_P(Nets, FitWithin,
+                         ::testing::Values(Row{"resnet50", "3x96x96", "sgd", 8, 1},
+                                           Row{"vgg16", "3x64x64", "sgd", 4, 0}, Row{"gpt_char", "64", "adamw", 8, 1},
+                                           Row{"lenet", "1x28x28", "sgd", 64, 2},
+                                           Row{"resnet20", "3x32x32", "sgd", 32, 2}),
+                         [](const auto& i) { return std::string(i.param.model); });
+
+TEST(Fit, PartsAreNotChosenWhereTheyChangeTheResults) {
+  const Subject norm = subject("resnet20", "3x32x32", "sgd");
+  DraftOptions o;
+  o.batch = 32;
+  const Draft whole = draft(norm, o);
+  const Fit fit = fit_within(whole, norm, 0.25 * static_cast<double>(whole.total()));
+  ASSERT_FALSE(fit.flags.empty());
+  EXPECT_NE(fit.changes.find("BatchNorm"), std::string::npos) << fit.changes;
+  const std::string text = refusal(fit).what();
+  EXPECT_NE(text.find("other results: BatchNorm"), std::string::npos) << text;
+  EXPECT_EQ(text.find("--fit auto"), std::string::npos) << text;
+  // Dropout draws by the shape of what runs.
+  const Subject drops = subject("alexnet", "3x96x96", "sgd");
+  o.batch = 64;
+  EXPECT_TRUE(draft(drops, o).random);
+  EXPECT_FALSE(whole.random);
+}
+
+// What train knows of a run before it starts.
+class Batch : public ::testing::Test {
+ protected:
+  template <class F>
+  void planned(int64_t train_count, F f) {
+    set_default_backend("cpu");
+    train::Config c;
+    c.data.clear();
+    c.model = "lenet";
+    c.batch_size = 16;
+    const Subject s = make_subject(c);
+    const models::Model model = s.make_model();
+    model.net->train();
+    const auto optimizer = train::make_optimizer(c, *model.net);
+    train::TrainStep step(model, *optimizer, nullptr, {}, {.backend = "cpu", .deterministic = true});
+    const auto [x, y] = s.batch_types(c.batch_size);
+    f(train::Planned{.config = c,
+                     .model = model,
+                     .optimizer = *optimizer,
+                     .ema = nullptr,
+                     .inputs = x,
+                     .targets = y,
+                     .step = step.plans(x, y),
+                     .evaluation = nullptr,
+                     .evaluation_batch = 256,
+                     .train_count = train_count,
+                     .test_count = 0});
+  }
+};
+
+TEST_F(Batch, TheLargestThatIsGood) {
+  planned(60'000, [](const train::Planned& p) {
+    const GoodBatch most = good_batch(p, 1e12, nullptr);  // 60,000 / 32 = 1,875
+    EXPECT_EQ(most.size, 1024);
+    EXPECT_NE(most.why.find("32 steps"), std::string::npos);
+    // Memory for some 200 samples: 128 fit, 256 do not.
+    DraftOptions o;
+    o.batch = 200;
+    const auto limit = static_cast<double>(draft(subject_of(p), o).total()) / 0.9;
+    const GoodBatch held = good_batch(p, limit, nullptr);
+    EXPECT_EQ(held.size, 128);
+    EXPECT_NE(held.why.find("memory"), std::string::npos);
+    EXPECT_EQ(good_batch(p, 1, nullptr).size, 1);  // preflight refuses that
+  });
+}
+
+TEST_F(Batch, NoLargerThanWhatTrainsFaster) {
+  planned(60'000, [](const train::Planned& p) {
+    // A machine whose kernels take time by their sizes alone: half a batch is as fast per sample.
+    Rates linear;
+    for (const double bytes : {1e3, 1e5, 1e7}) {
+      Work w;
+      w.kind = "map";
+      w.bytes = bytes;
+      linear.add({w, bytes * 1e-10});
+      w = {};
+      w.kind = "matmul";
+      w.m = w.n = w.k = std::cbrt(bytes);
+      w.flops = 2 * bytes;
+      linear.add({w, bytes * 2e-11});
+    }
+    const GoodBatch good = good_batch(p, 1e12, &linear);
+    EXPECT_LT(good.size, 1024);
+    EXPECT_EQ(good.why, "it would not train faster");
+  });
+}
+
+TEST_F(Batch, ARealStepIsTried) {
+  planned(1000, [](const train::Planned& p) {
+    const std::string before = models::to_spec(p.model);
+    EXPECT_GT(try_step(p), 0);
+    EXPECT_EQ(models::to_spec(p.model), before);
+  });
+}
+
+}  // namespace
+}  // namespace freight::plan
