@@ -27,14 +27,10 @@ double given(const std::map<std::string, double>& values, const std::string& dev
   return it == values.end() ? 0 : it->second;
 }
 
-// Measured roofs in the form of the catalogue, so that plan::seconds_of tells what bounds a step.
-plan::Device as_device(const Curve& c, DType compute, double plain_flops) {
-  plan::Device d;
-  d.name = c.name;
-  d.bandwidth_gb = c.roof_bytes * 1e-9;
-  d.tflops = {{"fp32", plain_flops * 1e-12}};
-  if (compute != DType::f32) d.tflops.emplace_back(compute == DType::bf16 ? "bf16" : "fp16", c.roof_flops * 1e-12);
-  return d;
+// Measured roofs, so that plan::seconds_of tells what bounds a step.
+plan::Speed speed_of(const Curve& c) {
+  const double f = c.roof_flops;
+  return {.f32 = f, .bf16 = f, .f16 = f, .plain = 0.5 * f, .bytes = c.roof_bytes, .launch = c.launch};
 }
 
 class Measurement {
@@ -75,11 +71,11 @@ class Measurement {
     const Workload w = workload(c.name, batch, compute.dtype);
     const std::vector<double> times = time_plan_steps(w, options_.seconds);
     const std::vector<plan::Work> work = plan::work_of(w.plan());
-    const plan::Device roofs = as_device(c, compute.dtype, c.roof_flops);
+    const plan::Speed roofs = speed_of(c);
     std::vector<Piece> all;
     for (size_t i = 0; i < work.size(); ++i) {
       Piece p{work[i], times[i]};
-      plan::seconds_of(p.work, roofs, 1, 1, c.launch, &p.bound);
+      plan::seconds_of(p.work, roofs, &p.bound);
       all.push_back(std::move(p));
     }
     return all;
@@ -148,9 +144,10 @@ Curve predicted(const plan::Device& d, const plan::Catalog& catalog, const Compa
     c.watts_high = d.tdp_watts;
     c.power = cat(fixed(100 * kAveragePower, 0), " to 100 % of the rated ", d.tdp_watts, " W, without the host");
   }
-  if (const plan::Price* price = catalog.cheapest(d.name)) {
-    c.usd_per_hour = price->usd;
-    c.price = cat("$", price->usd, " per hour: ", price->provider, " ", price->instance, ", ", price->date);
+  if (const auto offer = catalog.cheapest(d.name)) {
+    const plan::Price& price = *offer->price;
+    c.usd_per_hour = offer->usd();
+    c.price = cat("$", offer->usd(), " per hour: ", price.provider, " ", price.instance, ", ", price.date);
   }
   for (size_t i = 0; i < drafts.size(); ++i) {
     // The formula of memory wants a second batch size.
@@ -178,12 +175,12 @@ Curve predicted(const plan::Device& d, const plan::Catalog& catalog, const Compa
 // Each step at the middle of its range.
 std::vector<Piece> predicted_pieces(const plan::Device& d, const plan::Draft& draft) {
   const plan::Assumption a = plan::assumption(d, draft.options.compute);
+  const plan::Speed best_speed = plan::best_speed(d, a), usual_speed = plan::usual_speed(d, a);
   std::vector<Piece> all;
   for (const plan::Draft::Stage& stage : draft.stages) {
     for (const plan::Work& w : stage.work) {
       Piece p{w};
-      const double usual = plan::seconds_of(w, d, a.usual_matmul, a.usual_bandwidth, a.usual_launch, &p.bound);
-      const double best = plan::seconds_of(w, d, a.best_matmul, a.best_bandwidth, a.best_launch);
+      const double usual = plan::seconds_of(w, usual_speed, &p.bound), best = plan::seconds_of(w, best_speed);
       p.seconds = plan::Range{best, usual}.middle() * stage.times;
       all.push_back(std::move(p));
     }

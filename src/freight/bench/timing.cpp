@@ -59,7 +59,13 @@ struct Runner {
     Timed t;
     t.least = std::numeric_limits<double>::infinity();
     std::vector<double> times;
-    for (start = Clock::now(); t.runs < least_runs || since(start) < seconds;) {
+    double spent = 0;
+    if (per == 1) {  // long enough to count
+      times.push_back(once);
+      t.least = spent = once;
+      t.runs = 1;
+    }
+    for (start = Clock::now(); t.runs < least_runs || spent + since(start) < seconds;) {
       const auto begin = Clock::now();
       steps(per, batches);
       times.push_back(since(begin) / static_cast<double>(per));
