@@ -84,6 +84,7 @@ class Terminal : public train::Observer {
   std::vector<std::pair<std::string, double>> kept_figures(const train::Result& r) override {
     outcome_.measured_bytes = static_cast<double>(memory_use().peak - before_);
     outcome_.measured_seconds = r.step_seconds;
+    trained_ = r.samples_per_second > 0;
     std::vector<std::pair<std::string, double>> figures = {{"planned_bytes", outcome_.planned_bytes},
                                                            {"measured_bytes", outcome_.measured_bytes}};
     if (outcome_.planned_seconds > 0) figures.emplace_back("planned_step_seconds", outcome_.planned_seconds);
@@ -92,7 +93,7 @@ class Terminal : public train::Observer {
   }
   // What the run took, against the plan; its figures are in run.json.
   void compare(const std::string& output_dir) {
-    if (quiet_) return;
+    if (quiet_ || !trained_) return;
     for (const std::string& line : plan::comparison(outcome_)) say(line);
     if (plan::exceeds_plan(outcome_)) {
       say(cat("warning: the run took more memory than planned, which is a defect of Freight; please send ", output_dir,
@@ -205,6 +206,7 @@ class Terminal : public train::Observer {
   const Flags& flags_;
   bool quiet_;
   plan::Outcome outcome_;
+  bool trained_ = false;  // in this process
   int64_t before_ = 0;
   std::string unit_ = "img", rate_ = "img/s";
   Progress progress_;
@@ -244,8 +246,10 @@ void print_result(const train::Result& r, const Flags& flags, const Terminal& te
   if (!r.bad_samples.empty()) {
     std::printf("left out %zu samples that cannot be read; freight data verify lists all\n", r.bad_samples.size());
   }
-  const std::string effort = cat(with_commas(r.steps), " steps in ", fixed(r.train_seconds, 1), " s, ",
-                                 with_commas(static_cast<int64_t>(r.samples_per_second)), " samples/s");
+  std::string effort = cat(with_commas(r.steps), " steps in ", fixed(r.train_seconds, 1), " s");
+  if (r.samples_per_second > 0) {
+    effort += cat(", ", with_commas(static_cast<int64_t>(r.samples_per_second)), " samples/s");
+  }
   if (r.test.top1) {
     std::printf("test accuracy %.2f %%  (loss %.4f, %s)\n", *r.test.top1, r.test.loss, effort.c_str());
   } else {
@@ -313,6 +317,9 @@ int train_command(const Args& args) {
   {
     const auto first = options(probe, flags);
     first->peek(args);
+    if (first->given("--resume") && probe.resume.empty()) {
+      fail(ErrorKind::usage, "--resume", "got an empty value, need the path of a run, or auto");
+    }
   }
   signals::install();
   train::Config config;

@@ -62,7 +62,7 @@ TEST(BenchCompare, RefusesWhatItCannotCompare) {
     const char* part;
   };
   const Row rows[] = {
-      {{"--devices", "cuda:0"}, 4, "cuda:0"},
+      {{"--devices", "cuda:77"}, 4, "cuda"},
       {{"--devices", "cpu,opencl:77"}, 4, "77"},
       {{"--devices", "cpu,,ref"}, 2, "--devices"},
       {{"--devices", "cpu,cpu"}, 2, "twice"},

@@ -50,6 +50,7 @@ TEST(TrainCommand, ResumeTakesTheRunsOwnConfiguration) {
   const Ran done = run_freight({"train", "--resume", run, "--epochs", "3"});
   EXPECT_NE(done.err.find("the run is complete: 30 steps"), std::string::npos) << done.err;
   expect_refused(run_freight({"train", "--resume", run, "--batch-size", "3"}), 2, {"--batch-size", "cannot change"});
+  expect_refused(run_freight({"train", "--resume", ""}), 2, {"--resume", "empty"});
   expect_refused(run_freight({"train", "--resume", dir + "/nowhere"}), 2, {"--resume", "nowhere"});
   write_file(run + "/last/state.safetensors", "no");
   expect_refused(run_freight({"train", "--resume", run}), 8,

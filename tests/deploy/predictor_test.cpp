@@ -66,6 +66,10 @@ TEST(Predictor, SamplesThatDoNotFitAreRefused) {
   const TemporaryDir dir;
   io::save_npy(dir / "long.npy", Array(DType::f32, {2, 3, 4, 5}));
   expect_error(ErrorKind::data, {"long.npy"}, [&] { predictor.sample_of_file(dir / "long.npy"); });
+  Array odd(DType::f32, {1, 28, 28});
+  odd.data<float>()[5] = NAN;
+  io::save_npy(dir / "odd.npy", odd);
+  expect_error(ErrorKind::data, {"odd.npy", "nan at element 5"}, [&] { predictor.sample_of_file(dir / "odd.npy"); });
   expect_error(ErrorKind::usage, {"batch size", "0"}, [] { Predictor(small_net(), {.batch_size = 0}); });
 }
 

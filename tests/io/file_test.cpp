@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <filesystem>
 
 #include "tests/support/files.h"
 
@@ -15,6 +16,10 @@ using namespace freight::testing;
 TEST(ReadFile, NamesThePathAndTheReason) {
   expect_error(ErrorKind::data, {"/no/such/file", "No such file"}, [] { read_file("/no/such/file"); });
   expect_error(ErrorKind::data, {"/tmp", "directory"}, [] { read_file("/tmp"); });
+  const TemporaryDir dir;
+  write_file_atomic(dir / "large", std::string_view("x"));
+  std::filesystem::resize_file(dir / "large", uintmax_t{1} << 43);  // without blocks on the disk
+  expect_error(ErrorKind::data, {dir / "large", "8.0 TiB", "of memory"}, [&] { read_file(dir / "large"); });
 }
 
 TEST(AtomicFileTest, ReplacesTheFileAndLeavesNothingElse) {

@@ -186,6 +186,9 @@ TEST(Server, WhatDoesNotFitTheModelIsRefusedWithWhatItTakes) {
   expect_refused(ask(post("/predict/digits?top=0", "x", png)), 400, {"top"});
   expect_refused(ask(post("/predict/digits", "x", "Content-Type: text/plain\r\n")), 415, {"digits", "image/png"});
   expect_refused(ask(post("/predict/text", "x", png)), 415, {"text/plain"});
+  expect_refused(
+      ask(post("/predict/digits", "--b\r\n\r\nx\r\n--b--\r\n", "Content-Type: multipart/form-data; boundary=b\r\n")),
+      415, {"form", "--data-binary"});
   expect_refused(ask(post("/predict/text", "{\"text\":5}", "Content-Type: application/json\r\n")), 400, {"text"});
   expect_refused(ask(post("/predict/text", "{\"text\"", "Content-Type: application/json\r\n")), 400, {"malformed"});
   expect_refused(ask(post("/v2/models/digits/infer", "{}", "Inference-Header-Content-Length: x\r\n")), 400,
@@ -379,6 +382,15 @@ TEST(Server, StoppingAnswersWhatHasBegunAndTakesNothingNew) {
   EXPECT_TRUE(begun.closed());
   stopper.join();
   EXPECT_TRUE(whole);
+}
+
+TEST(Server, StoppingDoesNotWaitForABatchToFill) {
+  RunningServer server({.max_delay_seconds = 3600, .timeout_seconds = 20});
+  Client asking(server.port());
+  asking.send(infer_pictures({picture(1)}));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_TRUE((*server).stop(20));
+  EXPECT_EQ(asking.receive().status, 200);
 }
 
 TEST(Server, StoppingBreaksOffWhatNeverEnds) {

@@ -42,10 +42,40 @@ void expect_damaged(const std::vector<std::string>& parts, F&& change) {
   save_bundle(path, sample_bundle());
   io::SafeTensors content = io::load_safetensors(path);
   change(content);
+  content.metadata.erase("xxh3_128");
   io::save_safetensors(path, content);
   std::vector<std::string> all = parts;
   all.push_back(path);
   expect_error(ErrorKind::checkpoint, all, [&] { load_bundle(path); });
+}
+
+TEST(Bundle, WhatIsNotAsItWasStoredIsRefused) {
+  const TemporaryDir dir;
+  const std::string path = dir / "m.safetensors";
+  save_bundle(path, sample_bundle());
+  const io::SafeTensors stored = io::load_safetensors(path);
+  const auto refused = [&](const auto& change) {
+    io::SafeTensors file = stored;
+    change(file);
+    io::save_safetensors(path, file);
+    expect_error(ErrorKind::checkpoint, {path, "not what was stored", "xxh3_128"}, [&] { load_bundle(path); });
+    models::Model model = sample_bundle().model;
+    expect_error(ErrorKind::checkpoint, {path, "not what was stored"}, [&] { load_weights(model, path); });
+  };
+  refused([](io::SafeTensors& f) {
+    Array& a = f.tensors[0].second = f.tensors[0].second.clone();
+    static_cast<uint8_t*>(a.raw())[3] ^= 0x40;
+  });
+  refused([](io::SafeTensors& f) { f.metadata["provenance"] += " "; });
+  refused([](io::SafeTensors& f) { f.metadata["another"] = ""; });
+  refused([](io::SafeTensors& f) { std::swap(f.tensors[0].first, f.tensors[1].first); });
+  io::SafeTensors turned = stored;  // as a program may write it that sorts
+  std::reverse(turned.tensors.begin(), turned.tensors.end());
+  io::save_safetensors(path, turned);
+  EXPECT_NO_THROW(load_bundle(path));
+  turned.metadata.erase("xxh3_128");  // as early versions wrote it
+  io::save_safetensors(path, turned);
+  EXPECT_NO_THROW(load_bundle(path));
 }
 
 TEST(Weights, FilesWithTorchvisionsNamesLoadAndMisfitsAreNamed) {

@@ -278,6 +278,31 @@ TEST_F(Resume, WhatWouldBeAnotherRunIsRefused) {
   refused(ErrorKind::checkpoint, {"fingerprint"}, [](Config&) {});
 }
 
+TEST_F(Resume, AnEarlierCheckpointSetsTheLaterOnesAside) {
+  Config c = at("parts");
+  c.save_every = 10;
+  run(c, 50);
+  const auto lies = [&](const std::string& name) { return std::filesystem::exists(dir_ / ("parts/" + name)); };
+  ASSERT_TRUE(lies("checkpoints/step-50"));
+  c.resume = dir_ / "parts/checkpoints/step-40";
+  run(c, 1);
+  EXPECT_FALSE(lies("checkpoints/step-50"));
+  EXPECT_TRUE(lies("checkpoints/set-aside/step-50/model.safetensors"));
+  EXPECT_TRUE(lies("checkpoints/step-41"));
+  EXPECT_TRUE(lies("last/model.safetensors"));
+  EXPECT_EQ(find_checkpoint(dir_ / "parts", "").checkpoint->place.step, 41);
+  EXPECT_NE(read_text(dir_ / "parts/log.txt").find("set aside: "), std::string::npos);
+}
+
+TEST_F(Resume, AutoStopsWhereEveryCheckpointIsDamaged) {
+  run(at("parts"), 5);
+  for (const std::string& path : checkpoints_of(dir_ / "parts")) {
+    io::write_file_atomic(path + "/state.safetensors", std::string_view("x"));
+  }
+  expect_error(ErrorKind::checkpoint, {"no checkpoint is intact", "state.safetensors", "--overwrite"},
+               [&] { go_on(at("parts")); });
+}
+
 TEST_F(Resume, AutoBeginsAnewWhereARunWasKilledBeforeItsFirstCheckpoint) {
   config_.epochs = 1;
   { const RunDir killed(dir_ / "new", false); }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -157,7 +158,13 @@ Array Predictor::sample_of_bytes(io::ByteView bytes, const std::string& name) co
   const Shape& need = p.input;
   if (io::is_npy(bytes)) {
     const Array values = io::parse_npy(bytes, name);
-    if (is_floating(values.dtype()) && values.shape() == need) return values.cast(DType::f32);
+    if (is_floating(values.dtype()) && values.shape() == need) {
+      const Array sample = values.cast(DType::f32);
+      const float* v = sample.data<float>();
+      const float* odd = std::find_if_not(v, v + sample.numel(), [](float x) { return std::isfinite(x); });
+      if (odd == v + sample.numel()) return sample;
+      fail(ErrorKind::data, name, "got ", *odd, " at element ", odd - v, ", need finite numbers");
+    }
     if (need.rank() != 3) fail(ErrorKind::data, name, "got ", values.shape(), ", the model takes floats ", need);
   }
   if (need.rank() != 3 || (need[0] != 1 && need[0] != 3)) {

@@ -55,11 +55,19 @@ Bytes read_file(const std::string& path) {
   if (S_ISDIR(st.st_mode)) read_failed(path, EISDIR);
   // Pipes and devices tell no size: start with a guess and grow.
   const bool regular = S_ISREG(st.st_mode);
+  const auto memory = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const auto need_room = [&](uint64_t size) {
+    if (size <= memory) return;
+    fail(ErrorKind::data, path, "cannot read: ", regular ? "" : "more than ", human_bytes(static_cast<double>(size)),
+         ", this machine has ", human_bytes(static_cast<double>(memory)), " of memory");
+  };
+  if (regular) need_room(static_cast<uint64_t>(st.st_size));
   Bytes bytes(regular ? static_cast<size_t>(st.st_size) : 1 << 16);
   size_t done = 0;
   for (;;) {
     if (done == bytes.size()) {
       if (regular) return bytes;
+      need_room(4 * static_cast<uint64_t>(done));  // twice as much is there for a moment, and the rest must live
       Bytes larger(bytes.size() * 2);
       std::memcpy(larger.data(), bytes.data(), done);
       bytes = std::move(larger);

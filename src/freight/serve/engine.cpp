@@ -74,7 +74,7 @@ struct Engine::State {
   std::vector<Queue> queues;
   std::mutex mutex;
   std::condition_variable filled;
-  bool stopping = false;
+  bool stopping = false, hurrying = false;
   size_t turn = 0;  // the queue that is looked at first
   std::thread thread;
 
@@ -125,7 +125,7 @@ struct Engine::State {
       Queue& q = queues[(turn + i) % queues.size()];
       if (q.jobs.empty()) continue;
       const Clock::time_point due = q.jobs.front()->arrived + delay;
-      if (stopping || q.samples >= options.max_batch || due <= Clock::now()) {
+      if (stopping || hurrying || q.samples >= options.max_batch || due <= Clock::now()) {
         turn = (turn + i + 1) % queues.size();
         return &q;
       }
@@ -239,6 +239,14 @@ Engine::Engine(std::vector<ServedModel*> models, const EngineOptions& options, c
 }
 
 Engine::~Engine() { state_->stop(); }
+
+void Engine::hurry() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->hurrying = true;
+  }
+  state_->filled.notify_one();
+}
 
 Array Engine::run(ServedModel& model, std::vector<Array> samples) {
   State& s = *state_;

@@ -29,6 +29,9 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
+  // From now on no sample waits for others. Any thread.
+  void hurry();
+
   // f32 (N, outputs) for the samples (ServedModel::samples); waits for it. Any thread. Throws Busy where too many
   // samples wait already, else what Predictor::run throws.
   Array run(ServedModel& model, std::vector<Array> samples);

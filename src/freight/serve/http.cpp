@@ -370,6 +370,10 @@ class HttpServer::Impl : public httplib::Server {
 
   Reply read_body(const httplib::Request& request, const httplib::ContentReader& reader) {
     Connection& c = *t_connection;
+    if (request.is_multipart_form_data()) {  // httplib gives those to another kind of reader
+      c.keep_open = false;
+      return error(415, "a form is no input: send the file's bytes as the body (curl --data-binary @FILE)");
+    }
     std::string body;
     bool large = false;
     const bool whole = reader([&](const char* data, size_t size) {

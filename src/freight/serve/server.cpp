@@ -72,6 +72,9 @@ std::vector<std::string> Server::names() const {
 
 void Server::start() { state_->http->start(); }
 
-bool Server::stop(double seconds) { return state_->http->drain(seconds); }
+bool Server::stop(double seconds) {
+  state_->engine->hurry();
+  return state_->http->drain(seconds);
+}
 
 }  // namespace freight::serve

@@ -1,4 +1,4 @@
-// See bundle.h. Metadata keys: format, spec, preprocessing, classes, provenance; values are JSON texts.
+// See bundle.h. Metadata keys: format, spec, preprocessing, classes, provenance, whose values are JSON texts; xxh3_128.
 #include "freight/train/bundle.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/version.h"
+#include "freight/io/digest.h"
 #include "freight/io/safetensors.h"
 
 namespace freight::train {
@@ -17,6 +18,7 @@ using nlohmann::json;
 namespace {
 
 constexpr const char* kFormat = "freight-bundle-1";
+constexpr const char* kSeal = "xxh3_128";                // of all the rest; not in early files
 constexpr const char* kTokenizer = "freight.tokenizer";  // u8: data::Tokenizer::stored
 
 [[noreturn]] void damaged(const std::string& path, const std::string& what) { fail(ErrorKind::checkpoint, path, what); }
@@ -28,6 +30,38 @@ const std::string& entry(const io::SafeTensors& file, const std::string& path, c
             cat("no '", key, "' in the metadata: not a Freight model (weights alone load with --weights and --model)"));
   }
   return it->second;
+}
+
+// Of names and values of the metadata and the tensors in the order of their names, whatever their order in the file.
+std::string seal_of(const io::SafeTensors& file) {
+  std::vector<io::ByteView> pieces;
+  const auto add = [&](const void* p, size_t size) { pieces.emplace_back(static_cast<const uint8_t*>(p), size); };
+  for (const auto& [key, value] : file.metadata) {
+    if (key == kSeal) continue;
+    for (const std::string* text : {&key, &value}) add(text->c_str(), text->size() + 1);
+  }
+  std::map<std::string_view, const Array*> tensors;
+  for (const auto& [name, array] : file.tensors) tensors[name] = &array;
+  for (const auto& [name, array] : tensors) {
+    add(name.data(), name.size());
+    add(array->raw(), array->bytes());
+  }
+  const std::string parts = join(io::part_hashes(pieces).parts, "");
+  return io::xxh3_128({reinterpret_cast<const uint8_t*>(parts.data()), parts.size()});
+}
+
+// What the file holds, which must be what was stored.
+io::SafeTensors load_sealed(const std::string& path) {
+  io::SafeTensors file = io::load_safetensors(path);
+  const auto seal = file.metadata.find(kSeal);
+  if (seal == file.metadata.end()) return file;
+  if (const std::string now = seal_of(file); now != seal->second) {
+    damaged(path,
+            cat("the content is not what was stored: its XXH3 is ", now, ", need ", seal->second,
+                ", as the metadata say; fetch the file again, or, if another program changed it on purpose, take ",
+                kSeal, " out of the metadata"));
+  }
+  return file;
 }
 
 std::vector<nn::NamedArray> arrays(const io::SafeTensors& file) {
@@ -101,9 +135,14 @@ io::SafeTensors to_file(const Bundle& bundle) {
   return file;
 }
 
-void save_bundle(const std::string& path, const Bundle& bundle) { io::save_safetensors(path, to_file(bundle)); }
+io::SafeTensors sealed(io::SafeTensors file) {
+  file.metadata[kSeal] = seal_of(file);
+  return file;
+}
 
-Bundle load_bundle(const std::string& path) { return from_file(io::load_safetensors(path), path); }
+void save_bundle(const std::string& path, const Bundle& bundle) { io::save_safetensors(path, sealed(to_file(bundle))); }
+
+Bundle load_bundle(const std::string& path) { return from_file(load_sealed(path), path); }
 
 Bundle from_file(const io::SafeTensors& file, const std::string& path) {
   if (const std::string& format = entry(file, path, "format"); format != kFormat) {
@@ -149,9 +188,7 @@ Bundle from_file(const io::SafeTensors& file, const std::string& path) {
   return b;
 }
 
-void load_weights(models::Model& model, const std::string& path) {
-  load_weights(model, io::load_safetensors(path), path);
-}
+void load_weights(models::Model& model, const std::string& path) { load_weights(model, load_sealed(path), path); }
 
 void load_weights(models::Model& model, const io::SafeTensors& file, const std::string& path) {
   model.net->load_state_dict(arrays(file), path);

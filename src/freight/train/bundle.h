@@ -39,7 +39,9 @@ struct Bundle {
 
 // What is stored; the arrays are those of the model.
 io::SafeTensors to_file(const Bundle& bundle);
-// Written aside, synced and renamed: the previous file survives a failure.
+// With a hash of all that the file holds among its metadata, which load_bundle and load_weights check.
+io::SafeTensors sealed(io::SafeTensors file);
+// Sealed, written aside, synced and renamed: the previous file survives a failure.
 void save_bundle(const std::string& path, const Bundle& bundle);
 // Throws Error(checkpoint) naming the file: damaged, not a Freight model, or weights that do not fit the spec.
 Bundle load_bundle(const std::string& path);

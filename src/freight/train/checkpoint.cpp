@@ -192,7 +192,8 @@ void save_checkpoint(const std::string& dir, const Snapshot& snapshot) {
   }
   fs::create_directories(fresh);
   json manifest = {{"format", kFormat}, {"step", snapshot.step}, {"files", json::object()}};
-  for (const auto& [file, content] : {std::pair(kModel, &snapshot.model), std::pair(kState, &snapshot.state)}) {
+  const io::SafeTensors model = sealed(snapshot.model);
+  for (const auto& [file, content] : {std::pair(kModel, &model), std::pair(kState, &snapshot.state)}) {
     const io::PartHashes hashes = io::save_hashed_safetensors(fresh + "/" + file, *content);
     manifest["files"][file] = {{"bytes", hashes.bytes}, {"part_bytes", hashes.part}, {"xxh3_128", hashes.parts}};
   }

@@ -79,6 +79,26 @@ RunDir::RunDir(const std::string& path, int64_t step) : path_(path), log_(std::m
   });
   keep_lines(file("metrics.csv"), [&](const std::string& line) { return std::atoll(line.c_str()) <= step; });
   open(step);
+  set_aside_after(step);
+}
+
+// What was taken back: the newest checkpoint of the run is the one that it goes on from.
+void RunDir::set_aside_after(int64_t step) {
+  const fs::path aside = fs::path(path_) / "checkpoints/set-aside";
+  bool moved = false;
+  for (const std::string& path : checkpoints_of(path_)) {
+    const fs::path name = fs::path(path).filename();
+    if (std::atoll(name.c_str() + std::string_view("step-").size()) <= step) continue;
+    fs::create_directories(aside);
+    fs::remove_all(aside / name);
+    fs::rename(path, aside / name);
+    log(cat("set aside: ", (aside / name).string(), ", since the run goes on from step ", step));
+    moved = true;
+  }
+  if (!moved) return;
+  point("last", cat("checkpoints/step-", step));
+  std::error_code ignored;
+  if (!fs::exists(fs::path(path_) / "best", ignored)) fs::remove(fs::path(path_) / "best", ignored);
 }
 
 void RunDir::open(std::optional<int64_t> last_step) {

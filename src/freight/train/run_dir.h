@@ -21,7 +21,8 @@ class RunDir {
   // Checks, makes and claims the directory; of what it holds only an earlier run's files are removed. Throws
   // Error(runtime) where it cannot be written.
   RunDir(const std::string& path, bool overwrite);
-  // Goes on in the directory of an earlier run: rows of metrics behind `step` are taken back.
+  // Goes on in the directory of an earlier run: rows of metrics behind `step` are taken back,
+  // checkpoints behind it are moved to checkpoints/set-aside.
   RunDir(const std::string& path, int64_t step);
   ~RunDir();
   RunDir(const RunDir&) = delete;
@@ -45,6 +46,7 @@ class RunDir {
  private:
   void write(const Snapshot& taken, bool best, int64_t keep);
   void open(std::optional<int64_t> last_step = {});
+  void set_aside_after(int64_t step);
   void point(const std::string& link, const std::string& target);
   std::string path_;
   std::unique_ptr<io::MetricsWriter> metrics_;

@@ -120,6 +120,10 @@ class Run {
     start_ = std::move(found_->checkpoint);
     notes_ = std::move(found_->notes);
     if (!start_) {
+      if (!notes_.empty() && !c_.overwrite) {
+        fail(ErrorKind::checkpoint, c_.output_dir, "no checkpoint is intact: ", join(notes_, "; "),
+             "; --overwrite begins a new run in its place");
+      }
       notes_.push_back(cat("nothing to resume in ", c_.output_dir, ": a new run"));
       c_.overwrite = c_.overwrite || barely_begun(c_.output_dir);
       return;
