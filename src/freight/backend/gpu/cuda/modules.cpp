@@ -74,7 +74,7 @@ void Modules::place(Wanted& kernel) {
   Status status = driver_.module_load(&loaded.module, kernel.code.c_str());
   if (status != kSuccess && kernel.from_disk) {
     log::info(cat("cuda: the driver refuses ", kernel.path, "; compiling again"));
-    std::vector<Wanted> again(1, std::move(kernel));
+    std::vector<Wanted> again(1, kernel);
     again[0].code.clear();
     compile(again);
     --read_back_;
