@@ -6,12 +6,14 @@
 #include "freight/run/executable.h"
 
 #include "tests/cuda/fake.h"
+#include "tests/support/error_of.h"
 #include "tests/support/files.h"
 #include "tests/support/trained.h"
 
 namespace freight::test {
 namespace {
 
+using freight::testing::error_of;
 using freight::testing::ScopedEnvironment;
 using freight::testing::TemporaryDir;
 
@@ -25,16 +27,6 @@ class CudaOnFake : public ::testing::Test {
   TemporaryDir cache_;
   ScopedEnvironment environment_{"FREIGHT_CACHE", cache_.path()};
 };
-
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e;
-  }
-  return Error(ErrorKind::runtime, "test", "nothing was thrown");
-}
 
 TEST_F(CudaOnFake, TheDeviceIsListed) {
   const CudaDevices found = cuda_devices();

@@ -19,26 +19,18 @@
 #include "freight/run/plan.h"
 
 #include "tests/support/arrays.h"
+#include "tests/support/error_of.h"
 #include "tests/support/files.h"
 
 namespace freight::test {
 namespace {
 
+using freight::testing::error_of;
 using freight::testing::ScopedEnvironment;
 using freight::testing::TemporaryDir;
 
 #define NEEDS_OPENCL() \
   if (opencl_devices().devices.empty()) GTEST_SKIP() << opencl_devices().why_none
-
-template <class F>
-Error error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e;
-  }
-  return Error(ErrorKind::runtime, "test", "nothing was thrown");
-}
 
 TEST(OpenClDevices, ADeviceThatIsNotThereIsADeviceError) {
   NEEDS_OPENCL();

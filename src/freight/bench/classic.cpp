@@ -1,11 +1,8 @@
 // The file of the study, and its measurements. See classic.h.
 #include "freight/bench/classic.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -17,6 +14,7 @@
 #include "freight/bench/timing.h"
 #include "freight/bench/workload.h"
 #include "freight/data/catalog.h"
+#include "freight/io/file.h"
 #include "freight/run/plan.h"
 #include "freight/train/trainer.h"
 
@@ -108,26 +106,6 @@ Study parse(const Json& j, const std::string& source) {
   return s;
 }
 
-// A directory that is gone afterwards.
-class Scratch {
- public:
-  Scratch() {
-    std::string name = (std::filesystem::temp_directory_path() / "freight-bench-XXXXXX").string();
-    if (!mkdtemp(name.data())) fail(ErrorKind::runtime, name, "cannot make a temporary directory");
-    path_ = name;
-  }
-  ~Scratch() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 // FLOPs per second of a large product on a device, measured once.
 double product_rate(const std::string& device) {
   static std::map<std::string, double> known;
@@ -194,7 +172,7 @@ TrainingResult measure_training(const StudyTraining& training, const std::string
     r.skipped = e.what();
     return r;
   }
-  const Scratch scratch;
+  const io::ScratchDir scratch;
   train::Config c = train::recipe(training.data, training.recipe, o.data_dir);
   c.data = training.data;
   c.data_dir = o.data_dir;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <optional>
 
@@ -13,6 +12,7 @@
 #include "freight/base/philox.h"
 #include "freight/deploy/onnx.h"
 #include "freight/deploy/onnx_runtime_internal.h"
+#include "freight/io/file.h"
 #include "freight/models/summary.h"
 #include "freight/trace/compile.h"
 #include "freight/train/evaluate.h"
@@ -26,24 +26,6 @@ namespace {
 constexpr double kLimit = 1e-4;
 constexpr int64_t kReferenceSamples = 4;
 constexpr double kReferenceFlops = 1e10;  // what the naive loops of `ref` do in some seconds
-
-// A directory that is removed at the end of the scope.
-class Scratch {
- public:
-  Scratch() : path_((std::filesystem::temp_directory_path() / "freight-verify-XXXXXX").string()) {
-    if (!mkdtemp(path_.data())) fail(ErrorKind::runtime, path_, "cannot make this directory: ", std::strerror(errno));
-  }
-  ~Scratch() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // What evaluation measures of one sample: the probability of its class, or its mean squared error.
 struct Sample {
@@ -252,7 +234,7 @@ class Verifier {
   }
 
   Array again() {
-    const Scratch dir;
+    const io::ScratchDir dir;
     const std::string path = dir.path() + "/model.safetensors";
     train::save_bundle(path, predictor_.bundle());
     return Predictor(train::load_bundle(path), predictor_.options()).run(raw_);
@@ -343,7 +325,7 @@ class Verifier {
       c.note = cat("the samples are ", to_string(raw_[0].dtype()), ", no pixels");
       return c;
     }
-    const Scratch dir;
+    const io::ScratchDir dir;
     const std::string file = dir.path() + "/model.onnx";
     const OnnxSummary summary = export_onnx(predictor_.bundle(), file, {.preprocessing = pixels});
     std::map<int64_t, std::vector<size_t>> groups;  // samples by length

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
@@ -55,7 +56,8 @@ Bytes read_file(const std::string& path) {
   if (S_ISDIR(st.st_mode)) read_failed(path, EISDIR);
   // Pipes and devices tell no size: start with a guess and grow.
   const bool regular = S_ISREG(st.st_mode);
-  const auto memory = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  static const uint64_t memory =
+      static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   const auto need_room = [&](uint64_t size) {
     if (size <= memory) return;
     fail(ErrorKind::data, path, "cannot read: ", regular ? "" : "more than ", human_bytes(static_cast<double>(size)),
@@ -86,6 +88,15 @@ Bytes read_file(const std::string& path) {
 std::string read_text(const std::string& path) {
   const Bytes bytes = read_file(path);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+ScratchDir::ScratchDir() : path_((std::filesystem::temp_directory_path() / "freight-XXXXXX").string()) {
+  if (!mkdtemp(path_.data())) fail(ErrorKind::runtime, path_, "cannot make this directory: ", std::strerror(errno));
+}
+
+ScratchDir::~ScratchDir() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
 }
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {

@@ -33,6 +33,19 @@ Bytes read_file(const std::string& path);
 std::string read_text(const std::string& path);
 bool file_exists(const std::string& path);
 
+// A fresh directory of the system's temporary one, removed at the end of the scope. Throws Error(runtime).
+class ScratchDir {
+ public:
+  ScratchDir();
+  ~ScratchDir();
+  ScratchDir(const ScratchDir&) = delete;
+  ScratchDir& operator=(const ScratchDir&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 // A file that appears under its name only when it is complete: bytes go to a temporary file beside it, `commit` syncs
 // and renames. Without commit, or after any failure, the temporary file is removed and the previous file is untouched.
 // A target that exists and is not a regular file (a pipe, a device) is written in place.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 
 #include <nlohmann/json.hpp>
@@ -233,12 +234,16 @@ Found find_checkpoint(const std::string& resume, const std::string& output_dir) 
            : "; what lies there are weights alone: --weights starts a new run from them");
 }
 
+int64_t step_of(const std::string& checkpoint) {
+  return std::atoll(fs::path(checkpoint).filename().c_str() + std::string_view("step-").size());
+}
+
 std::vector<std::string> checkpoints_of(const std::string& run) {
   std::vector<std::pair<int64_t, std::string>> all;
   std::error_code error;
   for (const auto& e : fs::directory_iterator(run + "/checkpoints", error)) {
     const std::string name = e.path().filename().string();
-    if (starts_with(name, "step-")) all.emplace_back(std::atoll(name.c_str() + 5), e.path().string());
+    if (starts_with(name, "step-")) all.emplace_back(step_of(name), e.path().string());
   }
   std::sort(all.rbegin(), all.rend());
   std::vector<std::string> paths;

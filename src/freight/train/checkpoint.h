@@ -71,6 +71,8 @@ struct Found {
 Found find_checkpoint(const std::string& resume, const std::string& output_dir);
 // Paths of a run's checkpoints, the newest first; nothing is read of them.
 std::vector<std::string> checkpoints_of(const std::string& run);
+// The step that a checkpoint's path names.
+int64_t step_of(const std::string& checkpoint);
 // What manifest.json says of a file of the checkpoint, and what the metadata of state.safetensors say: the parts that
 // come from the outside. Throw Error(checkpoint) that names `path` for what no checkpoint has.
 io::PartHashes hashes_in(const std::string& manifest, const std::string& file, const std::string& path);

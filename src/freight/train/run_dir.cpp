@@ -87,8 +87,8 @@ void RunDir::set_aside_after(int64_t step) {
   const fs::path aside = fs::path(path_) / "checkpoints/set-aside";
   bool moved = false;
   for (const std::string& path : checkpoints_of(path_)) {
+    if (step_of(path) <= step) continue;
     const fs::path name = fs::path(path).filename();
-    if (std::atoll(name.c_str() + std::string_view("step-").size()) <= step) continue;
     fs::create_directories(aside);
     fs::remove_all(aside / name);
     fs::rename(path, aside / name);

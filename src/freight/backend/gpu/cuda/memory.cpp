@@ -13,8 +13,6 @@ namespace freight::cuda {
 
 namespace {
 
-constexpr int64_t kNoFault[2] = {0, 0};
-
 Address number(const void* address) { return reinterpret_cast<Address>(address); }
 
 // A captured graph: one launch for all that it holds.
@@ -47,8 +45,8 @@ Memory::Memory(const Driver& driver, int index) : driver_(driver), index_(index)
   check(driver_, driver_.stream_create(&stream_, kNonBlockingStream), "cannot make a stream");
   check(driver_, driver_.stream_create(&transfers_, kNonBlockingStream), "cannot make a stream");
   check(driver_, driver_.event_create(&paced_, kEventWithoutTiming), "cannot make an event");
-  fault_words_ = allocate(sizeof kNoFault);
-  upload(fault_words_, kNoFault, sizeof kNoFault);
+  fault_words_ = allocate(sizeof gpu::kNoFault);
+  upload(fault_words_, gpu::kNoFault, sizeof gpu::kNoFault);
 }
 
 Memory::~Memory() {
@@ -154,7 +152,7 @@ void Memory::download(void* to, const void* from, size_t bytes) {
   int64_t words[2];
   fetch(words, fault_words_, sizeof words);  // what was waited for is done: this waits for itself alone
   if (words[0] == 0) return;
-  upload(fault_words_, kNoFault, sizeof kNoFault);
+  upload(fault_words_, gpu::kNoFault, sizeof gpu::kNoFault);
   gpu::throw_fault(words);
 }
 

@@ -12,7 +12,6 @@ namespace freight::opencl {
 namespace {
 // No address of the host: an operand of one kind taken for the other is found out.
 constexpr uintptr_t kFirst = uintptr_t{1} << 60, kPage = 4096;
-constexpr int64_t kNoFault[2] = {0, 0};
 }  // namespace
 
 Memory::Memory(cl_device_id device) : api_(api()), device_(device), next_(kFirst) {
@@ -21,8 +20,8 @@ Memory::Memory(cl_device_id device) : api_(api()), device_(device), next_(kFirst
   check(status, "cannot open the device");
   queue_ = api_.CreateCommandQueue(context_, device_, 0, &status);
   check(status, "cannot make a command queue");
-  fault_words_ = allocate(sizeof kNoFault);
-  upload(fault_words_, kNoFault, sizeof kNoFault);
+  fault_words_ = allocate(sizeof gpu::kNoFault);
+  upload(fault_words_, gpu::kNoFault, sizeof gpu::kNoFault);
 }
 
 void* Memory::allocate(size_t bytes) {
@@ -69,7 +68,7 @@ void Memory::download(void* to, const void* from, size_t bytes) {
         "download");
   check(api_.EnqueueReadBuffer(queue_, p.block, CL_TRUE, p.offset, bytes, to, 0, nullptr, nullptr), "download");
   if (words[0] == 0) return;
-  upload(fault_words_, kNoFault, sizeof kNoFault);
+  upload(fault_words_, gpu::kNoFault, sizeof gpu::kNoFault);
   gpu::throw_fault(words);
 }
 
