@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "freight/backend/gpu/choices.h"
+#include "freight/backend/gpu/cuda/blas.h"
 #include "freight/backend/gpu/cuda/compiler.h"
 #include "freight/backend/gpu/cuda/driver.h"
 #include "freight/backend/gpu/cuda/library.h"
@@ -15,7 +17,9 @@
 #include "freight/backend/gpu/faults.h"
 #include "freight/backend/gpu/gpu_backend.h"
 #include "freight/backend/gpu/lower.h"
+#include "freight/base/env.h"
 #include "freight/base/error.h"
+#include "freight/base/log.h"
 
 namespace freight {
 
@@ -114,7 +118,7 @@ int count_devices(const Driver& d) {
 
 class StepKernel final : public Kernel {
  public:
-  StepKernel(std::shared_ptr<Memory> memory, const Modules& modules, gpu::Lowered lowered)
+  StepKernel(std::shared_ptr<Memory> memory, Modules& modules, gpu::Lowered lowered)
       : memory_(std::move(memory)), modules_(modules), lowered_(std::move(lowered)) {
     size_t most = 0;
     for (const gpu::Launch& l : lowered_.launches) most = std::max(most, l.arguments.size());
@@ -153,7 +157,7 @@ class StepKernel final : public Kernel {
 
  private:
   std::shared_ptr<Memory> memory_;
-  const Modules& modules_;
+  Modules& modules_;
   gpu::Lowered lowered_;
   std::vector<Function> functions_;
   std::vector<Address> addresses_;              // of the launch at hand
@@ -163,9 +167,11 @@ class StepKernel final : public Kernel {
 
 class CudaBackend final : public gpu::GpuBackend {
  public:
-  CudaBackend(int index, const Driver& d, const Compiler& compiler, const Target& target, CudaDevice device)
+  CudaBackend(int index, const Driver& d, const Compiler& compiler, int architecture, const Target& target,
+              CudaDevice device)
       : name_(cat("cuda:", index)),
         device_(std::move(device)),
+        architecture_(architecture),
         memory_(std::make_shared<Memory>(d, index)),
         modules_(d, compiler, target, gpu::dialect(true)) {}
 
@@ -173,10 +179,24 @@ class CudaBackend final : public gpu::GpuBackend {
   std::string description() const override { return cat(device_.model, ", ", device_.architecture); }
   std::shared_ptr<DeviceMemory> memory() override { return memory_; }
 
+  // The tensor cores are the library's: generated kernels multiply in f32.
+  std::string lacks(DType dtype) const override {
+    if (wide(dtype) == dtype) return {};
+    const int first = dtype == DType::f16 ? 70 : 80;
+    if (architecture_ < first) return cat(device_.architecture, " multiplies no ", dtype, ", sm_", first, " does");
+    return products().why_not;
+  }
+  bool has_tf32() const override { return architecture_ >= 80 && products().blas; }
+
   std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
-    gpu::Lowered lowered = gpu::lower(spec);
-    for (const gpu::Launch& launch : lowered.launches) modules_.want(launch);
-    return std::make_unique<StepKernel>(memory_, modules_, std::move(lowered));
+    std::vector<std::unique_ptr<Kernel>> all = kernels_of_library(spec);
+    const bool tune = !spec.deterministic && env::get("FREIGHT_TUNE") != "0";
+    if (!all.empty() && !tune) return std::move(all.front());
+    all.push_back(generated(gpu::lower(spec)));
+    if (all.size() == 1) return std::move(all.front());
+    std::vector<Kernel*> candidates;
+    for (const auto& k : all) candidates.push_back(k.get());
+    return std::move(all[products().choices->fastest(Blas::signature(spec), spec, *memory_, candidates)]);
   }
   void finish_plan() override {
     const auto entered = memory_->enter();
@@ -184,10 +204,47 @@ class CudaBackend final : public gpu::GpuBackend {
   }
 
  private:
+  // What matmuls are computed by beside the generated kernels.
+  struct Products {
+    std::shared_ptr<Blas> blas;
+    std::string why_not;  // where there is no such library
+    std::unique_ptr<gpu::Choices> choices;
+  };
+  // Loaded when first asked for: it is large.
+  const Products& products() const {
+    std::call_once(opened_, [this] {
+      products_.blas = Blas::open(memory_, architecture_, products_.why_not);
+      if (!products_.blas) {
+        log::info(cat("cuda: products by generated kernels alone: ", products_.why_not));
+        return;
+      }
+      products_.choices =
+          std::make_unique<gpu::Choices>("cuda", cat(device_.model, "\n", device_.architecture, "\n", device_.driver,
+                                                     "\n", find_blas(memory_->driver().version).version, "\n"));
+    });
+    return products_;
+  }
+  std::vector<std::unique_ptr<Kernel>> kernels_of_library(const StepSpec& spec) {
+    const std::optional<gpu::MatrixProduct> product = gpu::matrix_product(spec);
+    if (!product || !products().blas) return {};
+    std::vector<std::unique_ptr<Kernel>> all = products().blas->kernels(spec, *product, nullptr);
+    if (!all.empty()) return all;
+    gpu::Lowered rest = gpu::lower_epilogue(spec);  // which the library may not have for this type
+    if (rest.launches.empty()) return all;
+    return products().blas->kernels(spec, *product, generated(std::move(rest)));
+  }
+  std::unique_ptr<Kernel> generated(gpu::Lowered lowered) {
+    for (const gpu::Launch& launch : lowered.launches) modules_.want(launch);
+    return std::make_unique<StepKernel>(memory_, modules_, std::move(lowered));
+  }
+
   std::string name_;
   CudaDevice device_;
+  int architecture_;
   std::shared_ptr<Memory> memory_;
   Modules modules_;
+  mutable std::once_flag opened_;
+  mutable Products products_;
 };
 
 }  // namespace
@@ -200,6 +257,10 @@ CudaDevices cuda_devices() {
   const cuda::Compiler* compiler = cuda::Compiler::load(d ? d->version : 0, why);
   found.compiler = compiler ? cat("NVRTC ", cuda::version_text(compiler->version()), ", ", compiler->path()) : why;
   if (!d) return found;
+  const cuda::BlasLibrary blas = cuda::find_blas(d->version);
+  found.products = blas.why.empty()
+                       ? cat("cuBLASLt ", blas.version / 10000, ".", blas.version % 10000 / 100, ", ", blas.path)
+                       : cat("generated kernels alone: ", blas.why);
   const cuda::Management management;
   const int count = cuda::count_devices(*d);
   for (int i = 0; i < count; ++i) {
@@ -226,8 +287,9 @@ std::unique_ptr<Backend> make_cuda_backend(int index) {
   cuda::Target target;
   cuda::Device handle = 0;
   cuda::check(d, d.device_get(&handle, index), "cannot find the device");
-  compiler.target_for(cuda::architecture_of(d, handle), target, device.why_not);
-  return std::make_unique<cuda::CudaBackend>(index, d, compiler, target, std::move(device));
+  const int architecture = cuda::architecture_of(d, handle);
+  compiler.target_for(architecture, target, device.why_not);
+  return std::make_unique<cuda::CudaBackend>(index, d, compiler, architecture, target, std::move(device));
 }
 
 }  // namespace freight
