@@ -56,11 +56,6 @@ TEST_F(CudaOnFake, LenetTrainsAsOnTheCpuAndEveryStepButTheFirstIsOneLaunch) {
   EXPECT_EQ(fake().kernels, kSteps * fake().launches);  // the first step launches them one by one
 }
 
-TEST_F(CudaOnFake, BatchNormTrainsAsOnTheCpu) {
-  train::trains_as_on_the_cpu(
-      "cuda:0", [] { return models::create("convnet"); }, 2, 3, 0.02);
-}
-
 TEST_F(CudaOnFake, WithoutGraphsTheBitsAreTheSame) {
   const auto run = [] {
     seed(3);

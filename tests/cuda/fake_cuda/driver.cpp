@@ -51,7 +51,8 @@ __attribute__((destructor)) void report() {
                  static_cast<long long>(t.live_streams), static_cast<long long>(t.live_events));
     std::fprintf(out, "contexts %lld\ngraph_launches %lld\n", static_cast<long long>(t.live_contexts),
                  static_cast<long long>(t.graph_launches));
-    std::fprintf(out, "library_products %lld\ndescriptions %lld\n", static_cast<long long>(t.library_products),
+    std::fprintf(out, "library_products %lld\nlibrary_convolutions %lld\ndescriptions %lld\n",
+                 static_cast<long long>(t.library_products), static_cast<long long>(t.library_convolutions),
                  static_cast<long long>(t.live_descriptions));
     for (const std::string& f : t.faults) std::fprintf(out, "fault: %s\n", f.c_str());
     std::fclose(out);

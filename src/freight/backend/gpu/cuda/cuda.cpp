@@ -9,6 +9,7 @@
 #include "freight/backend/gpu/choices.h"
 #include "freight/backend/gpu/cuda/blas.h"
 #include "freight/backend/gpu/cuda/compiler.h"
+#include "freight/backend/gpu/cuda/dnn.h"
 #include "freight/backend/gpu/cuda/driver.h"
 #include "freight/backend/gpu/cuda/library.h"
 #include "freight/backend/gpu/cuda/memory.h"
@@ -188,43 +189,80 @@ class CudaBackend final : public gpu::GpuBackend {
   }
   bool has_tf32() const override { return architecture_ >= 80 && products().blas; }
 
+  // What cuDNN computes lies channels last; the generated convolutions want rows of pixels.
+  LayoutPlan layouts(const freight::Graph& graph, const Node& node, const std::vector<Layout>& given) const override {
+    LayoutPlan plan = GpuBackend::layouts(graph, node, given);
+    if (!computes(graph, node)) return plan;
+    const auto last = [&](Value v) { return Layout::channels_last(graph.type(v).shape); };
+    for (size_t i = 0; i < node.inputs.size(); ++i) plan.in[i] = last(node.inputs[i]);
+    plan.out[0] = last(node.out());
+    return plan;
+  }
+
   std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
-    std::vector<std::unique_ptr<Kernel>> all = kernels_of_library(spec);
+    const bool convolution = computes(*spec.graph, *spec.node);
+    std::vector<std::unique_ptr<Kernel>> all = convolution ? convolutions_of(spec) : products_of(spec);
     const bool tune = !spec.deterministic && env::get("FREIGHT_TUNE") != "0";
     if (!all.empty() && !tune) return std::move(all.front());
-    all.push_back(generated(gpu::lower(spec)));
+    if (!convolution) all.push_back(generated(gpu::lower(spec)));
+    if (all.empty()) {  // a part of a tensor that begins where the library's vectors do not
+      fail(ErrorKind::device, freight::name(spec.node->op), "cuDNN has no engine for ", Dnn::signature(spec),
+           " at this alignment; --device cpu computes it");
+    }
     if (all.size() == 1) return std::move(all.front());
     std::vector<Kernel*> candidates;
     for (const auto& k : all) candidates.push_back(k.get());
-    return std::move(all[products().choices->fastest(Blas::signature(spec), spec, *memory_, candidates)]);
+    const std::string step = convolution ? Dnn::signature(spec) : Blas::signature(spec);
+    return std::move(all[choices().fastest(step, spec, *memory_, candidates)]);
   }
   void finish_plan() override {
+    if (dnn_) dnn_->forget();
     const auto entered = memory_->enter();
     modules_.load();
   }
 
  private:
-  // What matmuls are computed by beside the generated kernels.
+  // What matmuls and convolutions are computed by beside the generated kernels: libraries that are loaded when first
+  // asked for, since they are large.
   struct Products {
     std::shared_ptr<Blas> blas;
     std::string why_not;  // where there is no such library
-    std::unique_ptr<gpu::Choices> choices;
   };
-  // Loaded when first asked for: it is large.
   const Products& products() const {
     std::call_once(opened_, [this] {
       products_.blas = Blas::open(memory_, architecture_, products_.why_not);
-      if (!products_.blas) {
-        log::info(cat("cuda: products by generated kernels alone: ", products_.why_not));
-        return;
-      }
-      products_.choices =
-          std::make_unique<gpu::Choices>("cuda", cat(device_.model, "\n", device_.architecture, "\n", device_.driver,
-                                                     "\n", find_blas(memory_->driver().version).version, "\n"));
+      if (!products_.blas) log::info(cat("cuda: products by generated kernels alone: ", products_.why_not));
     });
     return products_;
   }
-  std::vector<std::unique_ptr<Kernel>> kernels_of_library(const StepSpec& spec) {
+  gpu::Choices& choices() {
+    std::call_once(choices_made_, [this] {
+      choices_ = std::make_unique<gpu::Choices>(
+          "cuda", cat(device_.model, "\n", device_.architecture, "\n", device_.driver, "\n",
+                      find_blas(memory_->driver().version).version, "\n", find_dnn().version, "\n"));
+    });
+    return *choices_;
+  }
+  Dnn* dnn() const {
+    std::call_once(dnn_opened_, [this] {
+      std::string why;
+      dnn_ = Dnn::open(memory_, why);
+      if (!dnn_) log::info(cat("cuda: convolutions by generated kernels alone: ", why));
+    });
+    return dnn_.get();
+  }
+  // Whether the node is a convolution that cuDNN computes.
+  bool computes(const freight::Graph& graph, const Node& node) const {
+    const bool conv = node.op == Op::conv || node.op == Op::conv_grad_input || node.op == Op::conv_grad_weight;
+    return conv && dnn() && dnn()->takes(graph, node);
+  }
+  std::vector<std::unique_ptr<Kernel>> convolutions_of(const StepSpec& spec) {
+    std::vector<std::unique_ptr<Kernel>> all = dnn()->kernels(spec, nullptr);
+    if (!all.empty() || spec.node->op != Op::conv) return all;
+    gpu::Lowered rest = gpu::lower_epilogue(spec);  // which the library may not have for this type
+    return rest.launches.empty() ? std::move(all) : dnn()->kernels(spec, generated(std::move(rest)));
+  }
+  std::vector<std::unique_ptr<Kernel>> products_of(const StepSpec& spec) {
     const std::optional<gpu::MatrixProduct> product = gpu::matrix_product(spec);
     if (!product || !products().blas) return {};
     std::vector<std::unique_ptr<Kernel>> all = products().blas->kernels(spec, *product, nullptr);
@@ -243,8 +281,11 @@ class CudaBackend final : public gpu::GpuBackend {
   int architecture_;
   std::shared_ptr<Memory> memory_;
   Modules modules_;
-  mutable std::once_flag opened_;
+  std::unique_ptr<gpu::Choices> choices_;
+  std::once_flag choices_made_;
+  mutable std::once_flag opened_, dnn_opened_;
   mutable Products products_;
+  mutable std::shared_ptr<Dnn> dnn_;
 };
 
 }  // namespace
@@ -257,6 +298,10 @@ CudaDevices cuda_devices() {
   const cuda::Compiler* compiler = cuda::Compiler::load(d ? d->version : 0, why);
   found.compiler = compiler ? cat("NVRTC ", cuda::version_text(compiler->version()), ", ", compiler->path()) : why;
   if (!d) return found;
+  const cuda::DnnLibrary dnn = cuda::find_dnn();
+  found.convolutions = dnn.why.empty()
+                           ? cat("cuDNN ", dnn.version / 10000, ".", dnn.version % 10000 / 100, ", ", dnn.path)
+                           : cat("generated kernels alone: ", dnn.why);
   const cuda::BlasLibrary blas = cuda::find_blas(d->version);
   found.products = blas.why.empty()
                        ? cat("cuBLASLt ", blas.version / 10000, ".", blas.version % 10000 / 100, ", ", blas.path)
@@ -281,15 +326,16 @@ std::unique_ptr<Backend> make_cuda_backend(int index) {
     fail(ErrorKind::device, "device", "no CUDA device ", index, ": got 'cuda:", index, "', need cuda:0",
          count > 1 ? cat(" to cuda:", count - 1) : std::string(), "; `freight devices` lists them");
   }
-  CudaDevice device = cuda_devices().devices[static_cast<size_t>(index)];
-  if (!device.why_not.empty()) fail(ErrorKind::device, "cuda", device.model, ": ", device.why_not);
-  const cuda::Compiler& compiler = *cuda::Compiler::load(d.version, device.why_not);
-  cuda::Target target;
   cuda::Device handle = 0;
   cuda::check(d, d.device_get(&handle, index), "cannot find the device");
+  std::string why;
+  const cuda::Compiler* compiler = cuda::Compiler::load(d.version, why);
+  CudaDevice device = cuda::describe_device(d, handle, cuda::Management(), compiler, why);
+  if (!device.why_not.empty()) fail(ErrorKind::device, "cuda", device.model, ": ", device.why_not);
+  cuda::Target target;
   const int architecture = cuda::architecture_of(d, handle);
-  compiler.target_for(architecture, target, device.why_not);
-  return std::make_unique<cuda::CudaBackend>(index, d, compiler, architecture, target, std::move(device));
+  compiler->target_for(architecture, target, why);
+  return std::make_unique<cuda::CudaBackend>(index, d, *compiler, architecture, target, std::move(device));
 }
 
 }  // namespace freight
