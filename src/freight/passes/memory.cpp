@@ -230,10 +230,10 @@ struct Planner {
       b->offset = best_at == SIZE_MAX ? at : best_at;
       total = std::max(total, b->offset + bytes);
       if (total >= limit) return total;
-      const Placed placed{b->offset, b->offset + bytes, b->first, b->last};
-      set.insert(std::upper_bound(set.begin(), set.end(), placed,
+      const Placed own{b->offset, b->offset + bytes, b->first, b->last};
+      set.insert(std::upper_bound(set.begin(), set.end(), own,
                                   [](const Placed& x, const Placed& y) { return x.offset < y.offset; }),
-                 placed);
+                 own);
     }
     return total;
   }
