@@ -187,6 +187,29 @@ TEST_P(PlanOn, BuffersAliveTogetherNeverOverlap) {
 INSTANTIATE_TEST_SUITE_P(Backends, PlanOn, testing::ValuesIn(computing_backends()),
                          [](const auto& instance) { return instance.param; });
 
+// Steps (8, 1, 16) are row-major and channels-last at once. Laid across each other, every element of a result would be
+// written to a line of its own, and what reads it would jump.
+TEST(PlanLayouts, StepsOfASequenceAreJoinedOneAfterTheOther) {
+  Graph g;
+  Builder b(g);
+  std::vector<Value> steps;
+  for (int i = 0; i < 5; ++i) {
+    const Ex x{&b, b.one(Op::input, LeafAttrs{cat("x", i), {DType::f32, {8, 1, 16}}}, {})};
+    steps.push_back(b.one(Op::relu, NoAttrs{}, {(x * 2.0).v}));
+  }
+  const Value all = b.one(Op::concat, AxisAttrs{1}, steps);
+  g.outputs = {b.one(Op::sum, AxesAttrs{{0, 1}}, {all})};
+  const Plan plan(g, on("cpu"));
+  int joined = 0;
+  for (const Node& n : plan.graph().nodes) {
+    if (n.op != Op::concat) continue;
+    ++joined;
+    const Shape& s = plan.graph().type(n.out()).shape;
+    EXPECT_TRUE(same_layout(s, plan.placed().place(n.out()).layout, Layout::row_major(s)));
+  }
+  EXPECT_EQ(joined, 1);
+}
+
 TEST(PlanText, IsTheSameForEqualGraphs) {
   const Graph g = small_step(2);
   EXPECT_EQ(print(Plan(g, on("null"))), print(Plan(g, on("null"))));

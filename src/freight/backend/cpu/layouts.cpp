@@ -6,11 +6,13 @@ namespace freight::cpu {
 
 namespace {
 
-// Channels-last when the first operand is, for ops that copy elements about and read any strides.
+// Channels-last when the first operand is and could not be row-major as well, for ops that copy elements about and read
+// any strides. Steps of a sequence (N, 1, C) are both, and their concatenation must not lie across them.
 LayoutPlan follow_first(const Graph& graph, const Node& node, const std::vector<Layout>& given) {
   LayoutPlan plan;
   const Shape& first = graph.type(node.in(0)).shape;
-  const bool channels_last = first.rank() >= 3 && same_layout(first, given[0], Layout::channels_last(first));
+  const bool channels_last = first.rank() >= 3 && same_layout(first, given[0], Layout::channels_last(first)) &&
+                             !same_layout(first, given[0], Layout::row_major(first));
   const auto layout = [&](const Shape& s) { return channels_last ? Layout::channels_last(s) : Layout::row_major(s); };
   plan.in = given;
   for (size_t i = 0; i < given.size(); ++i) {
