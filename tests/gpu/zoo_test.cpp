@@ -50,13 +50,13 @@ Updates updates_of(const std::string& name) {
   return {2, name == "googlenet" ? 0.0002 : 0.002};
 }
 
-struct Run {
+struct Outcome {
   std::vector<double> losses;
   std::vector<std::vector<float>> states;
-  bool operator==(const Run&) const = default;
+  bool operator==(const Outcome&) const = default;
 };
 
-Run run(const std::string& backend, const models::Entry& e, int64_t batch, int updates) {
+Outcome run(const std::string& backend, const models::Entry& e, int64_t batch, int updates) {
   seed(3);
   const models::Model model = small(e);
   model.net->train();
@@ -85,7 +85,7 @@ Run run(const std::string& backend, const models::Entry& e, int64_t batch, int u
     if (y.dtype() == DType::i32) y.data<int32_t>()[i] = static_cast<int32_t>(drawn);
     if (y.dtype() == DType::i64) y.data<int64_t>()[i] = drawn;
   }
-  Run r;
+  Outcome r;
   for (int s = 0; s <= updates; ++s) r.losses.push_back(step.run(x, y).loss);  // the same batch: the update moves it
   for (const nn::NamedVariable& v : model.net->state_dict()) {
     r.states.push_back(v.variable.array().to_vector<float>());
@@ -93,7 +93,7 @@ Run run(const std::string& backend, const models::Entry& e, int64_t batch, int u
   return r;
 }
 
-class GpuZoo : public testing::TestWithParam<std::string> {};
+class GpuZoo : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(GpuZoo, TrainsAsOnTheCpu) {
   NEEDS_TEST_DEVICE();
@@ -103,7 +103,7 @@ TEST_P(GpuZoo, TrainsAsOnTheCpu) {
   const Updates updates = updates_of(e->name);
   const char* asked = std::getenv("FREIGHT_TEST_STEPS");
   const int count = asked ? std::max(updates.count, std::atoi(asked) - 1) : updates.count;
-  const Run expected_run = run("cpu", *e, batch, count), run_here = run(test::test_device(), *e, batch, count);
+  const Outcome expected_run = run("cpu", *e, batch, count), run_here = run(test::test_device(), *e, batch, count);
   const std::vector<double>&expected = expected_run.losses, &got = run_here.losses;
   EXPECT_NEAR(got[0], expected[0], 1e-4 * (1 + std::fabs(expected[0])));
   // An update that is wrong is off by its own size. From the second on statistics over few values amplify rounding.
@@ -133,7 +133,8 @@ std::vector<std::string> names() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Nets, GpuZoo, testing::ValuesIn(names()), [](const auto& instance) { return instance.param; });
+INSTANTIATE_TEST_SUITE_P(Nets, GpuZoo, ::testing::ValuesIn(names()),
+                         [](const auto& instance) { return instance.param; });
 
 }  // namespace
 }  // namespace freight::train
