@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "freight/base/philox.h"
+#include "freight/base/strings.h"
 #include "freight/models/models.h"
 #include "freight/nn/nn.h"
 #include "freight/train/step.h"
@@ -119,7 +120,7 @@ TEST_P(GpuZoo, TrainsAsOnTheCpu) {
     off = std::max(off, std::fabs(got[s] - expected[s]) / (1 + std::fabs(expected[s])));
   }
   RecordProperty("steps", count + 1);
-  RecordProperty("largest_difference_of_losses", std::to_string(off));
+  RecordProperty("largest_difference_of_losses", cat(off));
   EXPECT_TRUE(run(test::test_device(), *e, batch, count) == run_here) << "run again, the bits differ";
   if (test::test_device().starts_with("cuda")) {
     const freight::testing::ScopedEnvironment one_by_one("FREIGHT_CUDA_GRAPH", "0");
