@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
+#include <thread>
 #include <vector>
 
 #include "freight/base/dtype.h"
@@ -91,6 +93,23 @@ TEST(PhiloxTest, MatchesTheKnownAnswersOfRandom123) {
   EXPECT_EQ(ones.v[1], 0x41c83b0eu);
   EXPECT_EQ(ones.v[2], 0xa20bc7c6u);
   EXPECT_EQ(ones.v[3], 0x6d5451fdu);
+}
+
+TEST(Threads, ALimitHoldsForItsThreadWhileItLives) {
+  const int all = thread_count();
+  {
+    const ThreadLimit one(1);
+    EXPECT_EQ(thread_count(), 1);
+    const ThreadLimit more(all + 1);  // takes no limit back
+    EXPECT_EQ(thread_count(), 1);
+    int elsewhere = 0;
+    std::thread([&] { elsewhere = thread_count(); }).join();
+    EXPECT_EQ(elsewhere, all);
+    std::set<std::thread::id> used;
+    parallel_for(64, [&](int64_t) { used.insert(std::this_thread::get_id()); });
+    EXPECT_EQ(used, std::set{std::this_thread::get_id()});
+  }
+  EXPECT_EQ(thread_count(), all);
 }
 
 #if defined(__x86_64__) || defined(__aarch64__)

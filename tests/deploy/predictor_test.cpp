@@ -56,6 +56,13 @@ TEST(Predictor, BatchesOfAnySizeAgreeAndWarmingChangesNothing) {
   }
 }
 
+TEST(Predictor, FlopsAreThoseOfASample) {
+  // 833,040 of products; biases, relu, pooling and softmax the rest.
+  const double flops = Predictor(small_net()).flops();
+  EXPECT_GT(flops, 833040);
+  EXPECT_LT(flops, 1.05 * 833040);
+}
+
 TEST(Predictor, NoSamplesGiveNoRows) { EXPECT_EQ(Predictor(small_net()).run({}).shape(), (Shape{0, 10})); }
 
 TEST(Predictor, SamplesThatDoNotFitAreRefused) {

@@ -15,6 +15,7 @@
 #include "freight/data/picture_reader.h"
 #include "freight/data/text.h"
 #include "freight/io/npy.h"
+#include "freight/ir/graph.h"
 #include "freight/ops/neural.h"
 #include "freight/trace/compile.h"
 #include "freight/train/precision.h"
@@ -148,6 +149,15 @@ const train::Bundle& Predictor::bundle() const { return state_->bundle; }
 const PredictorOptions& Predictor::options() const { return state_->options; }
 bool Predictor::probabilities() const { return state_->bundle.model.loss != models::Loss::mse; }
 int64_t Predictor::outputs() const { return state_->outputs; }
+
+double Predictor::flops() const {
+  Shape one = state_->preprocessing().input;
+  one.insert(0, 1);
+  const Graph& g = state_->step.graph(Type{state_->preprocessing().text() ? DType::i32 : DType::f32, one});
+  double sum = 0;
+  for (const Node& n : g.nodes) sum += cost(g, n).flops;
+  return sum;
+}
 
 Array Predictor::sample_of_file(const std::string& path) const { return sample_of_bytes(io::read_file(path), path); }
 

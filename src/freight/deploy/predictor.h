@@ -32,6 +32,8 @@ class Predictor {
   // Probabilities, or the values of a model that regresses.
   bool probabilities() const;
   int64_t outputs() const;  // classes, or values
+  // FLOPs of one sample, of a text of full length, before any plan is made. Nothing is run.
+  double flops() const;
 
   // Raw inputs as samples of the model. A file is a picture (PNG, JPEG, WebP, BMP, PPM, npy; made grey or RGB, resized
   // and cut as evaluation does it): u8 (C, H, W); or an npy of floats in exactly the model's input shape, taken as they
