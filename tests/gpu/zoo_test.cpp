@@ -47,8 +47,13 @@ Updates updates_of(const std::string& name) {
   if (name == "resnet50") return {1, 1e-6};
   if (name == "resnet101") return {1, 1e-7};
   if (name == "resnet152")
-    return {0};  // so steep that no update above rounding can be compared: the forward pass alone
+    return {0, 1e-8};  // so steep that no update above rounding can be compared: the forward pass alone
   return {2, name == "googlenet" ? 0.0002 : 0.002};
+}
+
+// Where rounding grows from step to step, for the same reason.
+bool growing_rounding(const std::string& name) {
+  return starts_with(name, "resnet") || name == "googlenet" || name.find("_bn") != std::string::npos;
 }
 
 struct Outcome {
@@ -118,6 +123,9 @@ TEST_P(GpuZoo, TrainsAsOnTheCpu) {
   double off = 0;
   for (size_t s = 0; s < got.size(); ++s) {
     off = std::max(off, std::fabs(got[s] - expected[s]) / (1 + std::fabs(expected[s])));
+  }
+  if (updates.count == 2) {
+    EXPECT_LE(off, growing_rounding(e->name) ? 0.1 : 1e-3);
   }
   RecordProperty("steps", count + 1);
   RecordProperty("largest_difference_of_losses", cat(off));
