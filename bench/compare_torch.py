@@ -12,6 +12,7 @@ Freight's. Needs a Python with torch and torchvision; run it on an otherwise idl
 of its input names.
 """
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -149,7 +150,7 @@ def torch_step(model, batch, optimizer, mode, device="cpu", precision="fp32"):
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
 
     def step():
-        with torch.autocast(kind, dtype=half or torch.bfloat16, enabled=half is not None):
+        with torch.autocast(kind, dtype=half) if half else contextlib.nullcontext():
             z = forward(x)
         if model == "googlenet":  # (main, auxiliary 2, auxiliary 1), weighted as Freight's heads are
             loss = sum(w * F.cross_entropy(head.float(), y) for w, head in zip((1, 0.3, 0.3), z))
