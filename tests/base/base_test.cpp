@@ -10,6 +10,7 @@
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
+#include "freight/base/printable.h"
 #include "freight/base/shape.h"
 #include "freight/base/threads.h"
 
@@ -19,6 +20,13 @@ namespace {
 TEST(Strings, NearestNamesTheLikelyTypo) {
   EXPECT_EQ(nearest("epohcs", {"epochs", "batch-size", "lr"}), "epochs");
   EXPECT_EQ(nearest("zzz", {"epochs", "batch-size"}), "");
+}
+
+TEST(Strings, NamesDoNotMoveTheCursor) {
+  EXPECT_EQ(printable("caf\xc3\xa9 \x1b[2J\r\n\t\x7f\xc2\x9b"
+                      "1m"),
+            "caf\xc3\xa9 \\x1b[2J\\x0d\\n\\t\\x7f\\x9b1m");
+  EXPECT_EQ(printable("two\nlines\x07", "\n"), "two\nlines\\x07");
 }
 
 TEST(Strings, NumbersAreReadable) {
