@@ -253,7 +253,10 @@ def main():
     a.add_argument("--serve", nargs=3, metavar=("MODEL", "BATCH", "OPTIMIZER"), help="PyTorch's half of tools/gpu_check")
     a.add_argument("--device", default="cpu", help="of --serve: cpu, cuda:0")
     a.add_argument("--precision", default="fp32", help="of --serve: fp32, bf16, fp16")
-    a = a.parse_args()
+    parser, a = a, a.parse_args()
+    unknown = set(a.modes.split(",")) - {*MODES, *GPU_MODES}
+    if unknown:
+        parser.error(f"no such mode: {', '.join(unknown)}; there are {', '.join(dict.fromkeys(MODES + GPU_MODES))}")
     if a.serve:
         return serve(a.serve[0], int(a.serve[1]), a.serve[2], a)
     if a.child:
