@@ -135,7 +135,7 @@ int predict_command(const Args& args) {
   o.add("--top-k", &top_k, "classes shown per sample", {.min = 1});
   o.add("-b,--batch-size", &batch_size, "samples per step, at most", {.min = 1});
   o.add("--device", &device, "auto, cpu, ref, cuda:N or opencl:N");
-  o.add("--precision", &precision, "of the arithmetic: fp32, bf16 or fp16", {.one_of = train::precision_names()});
+  o.add("--precision", &precision, "of the arithmetic: fp32, tf32, bf16 or fp16", {.one_of = train::precision_names()});
   o.add("--deterministic", &deterministic, "fixed kernel choices, no measurement");
   o.add("-j,--workers", &workers, "threads that decode pictures", {.min = 1, .aliases = {"--num-workers"}});
   o.add("--on-bad-sample", &on_bad_sample, "inputs that cannot be read: error stops, skip and report go on without",

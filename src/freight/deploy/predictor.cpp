@@ -61,9 +61,11 @@ class Preparation {
 };
 
 CompileOptions compile_options(const PredictorOptions& options) {
+  const train::ComputeType compute = train::compute_type(options.precision, options.backend);
   return {.backend = options.backend == "auto" ? std::string() : options.backend,
           .deterministic = options.deterministic,
-          .compute = train::compute_type(options.precision, options.backend).dtype,
+          .compute = compute.dtype,
+          .tf32 = compute.tf32,
           .frozen = true};
 }
 

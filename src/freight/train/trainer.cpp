@@ -157,7 +157,8 @@ class Run {
     options_ = {.backend = c_.backend == "auto" ? std::string() : c_.backend,
                 .deterministic = c_.deterministic,
                 .recompute = parse_recompute(c_.recompute),
-                .compute = compute.dtype};
+                .compute = compute.dtype,
+                .tf32 = compute.tf32};
     feed_ = task_->train_feed();
     steps_per_epoch_ = feed_->batches_per_epoch();
     total_ = c_.epochs > 0 ? c_.epochs * steps_per_epoch_ : c_.max_steps;
@@ -488,7 +489,7 @@ class Run {
               {"host", host},
               {"device", backend_.empty() ? "" : backend(backend_).description()},
               {"threads", thread_count()},
-              {"compute", to_string(options_.compute)},
+              {"compute", options_.tf32 ? "tf32" : to_string(options_.compute)},
               {"status", status},
               {"exit_code", exit_code},
               {"time", static_cast<int64_t>(std::time(nullptr))}};
