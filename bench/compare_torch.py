@@ -7,8 +7,12 @@ A step is forward, loss, backward and optimizer update on a resident batch. Each
 PyTorch in every mode, each in a process of its own; the ratio is the best PyTorch median over Freight's median, round by
 round. peak_rss_bytes is the largest resident set of each process; its ratio is that of PyTorch's leanest mode over
 Freight's. Needs a Python with torch and torchvision; run it on an otherwise idle machine.
+
+`--serve MODEL BATCH OPTIMIZER` is PyTorch's half of tools/gpu_check: it prepares all modes, says so, and times the mode that each line
+of its input names.
 """
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -33,6 +37,9 @@ WORKLOADS = {
 }
 # eager: in PyTorch's own layout (N, C, H, W); channels_last: eager in (N, H, W, C); compile: torch.compile, channels last.
 MODES = ("eager", "channels_last", "compile")
+# On a GPU, all channels last: reduce-overhead is torch.compile with CUDA graphs of its own; graph is a compiled forward and backward
+# with a fused, capturable optimizer, the whole step captured by hand as one CUDA graph.
+GPU_MODES = ("channels_last", "compile", "reduce-overhead", "graph")
 ZOO = ("alexnet", "googlenet", "resnet50", "vgg16")  # torchvision's, on 1000 classes of 224 x 224
 
 
@@ -110,10 +117,10 @@ def torch_net(model):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)), (3, 32, 32)
 
 
-def run_torch(workload, mode, seconds):
+def torch_step(model, batch, optimizer, mode, device="cpu", precision="fp32"):
+    """A function that makes one training step of the net, and one that waits for the device."""
     import torch
     import torch.nn.functional as F
-    model, batch, optimizer = WORKLOADS[workload]
     torch.manual_seed(0)
     net, shape = torch_net(model)
     net.train()
@@ -125,32 +132,87 @@ def run_torch(workload, mode, seconds):
         x, y = torch.randn(batch, *shape), torch.randint(0, 1000 if model in ZOO else 10, (batch,))
     if mode != "eager" and x.dim() == 4:
         net, x = net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
-    opt = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9) if optimizer == "sgd" else torch.optim.Adam(net.parameters(), 1e-3)
-    forward = torch.compile(net) if mode == "compile" else net
+    net, x, y = net.to(device), x.to(device), y.to(device)
+    fused = {"fused": True} if mode == "graph" else {}
+    if optimizer == "sgd":
+        opt = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9, **fused)
+    else:
+        opt = torch.optim.Adam(net.parameters(), 1e-3, **fused, **({"capturable": True} if fused else {}))
+    forward = net
+    if mode in ("compile", "graph"):
+        forward = torch.compile(net)
+    elif mode == "reduce-overhead":
+        forward = torch.compile(net, mode="reduce-overhead")
+    kind = torch.device(device).type
+    if kind == "cuda":  # f32 means f32 on both sides
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.benchmark = True
+    half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
 
     def step():
-        z = forward(x)
+        with torch.autocast(kind, dtype=half) if half else contextlib.nullcontext():
+            z = forward(x)
         if model == "googlenet":  # (main, auxiliary 2, auxiliary 1), weighted as Freight's heads are
-            loss = sum(w * F.cross_entropy(head, y) for w, head in zip((1, 0.3, 0.3), z))
+            loss = sum(w * F.cross_entropy(head.float(), y) for w, head in zip((1, 0.3, 0.3), z))
         else:
-            loss = F.cross_entropy(z.reshape(-1, z.shape[-1]), y.reshape(-1))
+            loss = F.cross_entropy(z.reshape(-1, z.shape[-1]).float(), y.reshape(-1))
         opt.zero_grad(set_to_none=True)
         loss.backward()
         opt.step()
 
-    for _ in range(5):
+    wait = torch.cuda.synchronize if kind == "cuda" else lambda: None
+    if mode != "graph":
+        for _ in range(5):
+            step()
+        wait()
+        return step, wait
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(5):
+            step()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    opt.zero_grad(set_to_none=True)
+    with torch.cuda.graph(graph):
         step()
+    graph.replay()
+    wait()
+    return graph.replay, wait
+
+
+def time_torch(step, wait, seconds):
+    import torch
     start = time.perf_counter()
     step()
+    wait()
     per = max(1, int(0.05 / max(time.perf_counter() - start, 1e-5)))
     times, end = [], time.perf_counter() + seconds
     while time.perf_counter() < end or len(times) < 3:
         start = time.perf_counter()
         for _ in range(per):
             step()
+        wait()
         times.append((time.perf_counter() - start) / per)
-    print(json.dumps({"ms_median": statistics.median(times) * 1e3, "ms_min": min(times) * 1e3,
-                      "peak_rss_bytes": peak_rss_bytes(), "torch": torch.__version__}))
+    return {"ms_median": statistics.median(times) * 1e3, "ms_min": min(times) * 1e3, "peak_rss_bytes": peak_rss_bytes(),
+            "torch": torch.__version__}
+
+
+def run_torch(workload, mode, seconds):
+    print(json.dumps(time_torch(*torch_step(*WORKLOADS[workload], mode), seconds)))
+
+
+def serve(model, batch, optimizer, a):
+    """One line {"mode", "ready" or "error"} per mode, then one line of times per line of standard input."""
+    steps = {}
+    for mode in a.modes.split(","):
+        try:
+            steps[mode] = torch_step(model, batch, optimizer, mode, a.device, a.precision)
+            print(json.dumps({"mode": mode, "ready": True}), flush=True)
+        except Exception as e:  # pylint: disable=broad-except
+            print(json.dumps({"mode": mode, "error": f"{type(e).__name__}: {e}".splitlines()[0][:300]}), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(time_torch(*steps[line.strip()], a.seconds)), flush=True)
 
 
 def peak_rss_bytes():
@@ -188,7 +250,15 @@ def main():
     a.add_argument("--modes", default=",".join(MODES))
     a.add_argument("--out")
     a.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
-    a = a.parse_args()
+    a.add_argument("--serve", nargs=3, metavar=("MODEL", "BATCH", "OPTIMIZER"), help="PyTorch's half of tools/gpu_check")
+    a.add_argument("--device", default="cpu", help="of --serve: cpu, cuda:0")
+    a.add_argument("--precision", default="fp32", help="of --serve: fp32, bf16, fp16")
+    parser, a = a, a.parse_args()
+    unknown = set(a.modes.split(",")) - {*MODES, *GPU_MODES}
+    if unknown:
+        parser.error(f"no such mode: {', '.join(unknown)}; there are {', '.join(dict.fromkeys(MODES + GPU_MODES))}")
+    if a.serve:
+        return serve(a.serve[0], int(a.serve[1]), a.serve[2], a)
     if a.child:
         return run_torch(a.child[0], a.child[1], a.seconds)
     result = {"date": datetime.date.today().isoformat(), "machine": machine(), "command": " ".join(sys.argv), "workloads": {}}

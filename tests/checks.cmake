@@ -21,6 +21,20 @@ set_tests_properties("check: python packages" PROPERTIES FIXTURES_SETUP python_p
 
 add_test(NAME "check: installed package" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/installed_test.sh ${CMAKE_BINARY_DIR})
 set_tests_properties("check: installed package" PROPERTIES TIMEOUT 600)
+add_test(NAME "check: gpu_check" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/gpu_check_test.py)
+# Both halves in small on OpenCL, and the first on the fake CUDA driver, which is far too slow to be measured.
+function(gpu_check half device name)
+  add_test(NAME "check: gpu_check ${half} on ${name}"
+           COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/gpu_check_test.py ${CMAKE_BINARY_DIR} ${device} ${half})
+  set_tests_properties("check: gpu_check ${half} on ${name}" PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 900)
+endfunction()
+gpu_check(correctness opencl:0 OpenCL)
+gpu_check(speed opencl:0 OpenCL)
+gpu_check(correctness cuda:0 "the fake CUDA driver")
+set_tests_properties("check: gpu_check correctness on the fake CUDA driver"
+                     PROPERTIES ENVIRONMENT "FREIGHT_CUDA_LIBS=${CMAKE_BINARY_DIR}/tests/cuda/fake_cuda")
+add_test(NAME "check: bundle" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/bundle_test.sh ${CMAKE_BINARY_DIR})
+set_tests_properties("check: bundle" PROPERTIES TIMEOUT 600)
 add_test(NAME "check: launcher" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/launcher_test.sh ${CMAKE_BINARY_DIR})
 set_tests_properties("check: launcher" PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
 

@@ -29,6 +29,7 @@ int time_command(const Args& args, const std::string& name, const std::string& s
   if (json) {
     const nlohmann::ordered_json j = {{"model", w.model().name},
                                       {"batch_size", source.batch_size},
+                                      {"compute", to_string(w.plan().options().compute)},
                                       {"ms_median", t.median * 1e3},
                                       {"ms_min", t.least * 1e3},
                                       {"samples_per_second", rate},

@@ -1,14 +1,17 @@
-// `freight devices`: which devices exist, what they are, and why others are missing. Allocates nothing on any device.
+// `freight devices`: which devices exist, what they are, and why others are missing. Allocates nothing on any device
+// unless it is told to measure what they reach.
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "command.h"
+#include "freight/backend/backend.h"
 #include "freight/backend/gpu/cuda/cuda.h"
 #include "freight/backend/gpu/opencl/opencl.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
+#include "freight/bench/timing.h"
 #include "options.h"
 
 namespace freight::app {
@@ -48,11 +51,50 @@ nlohmann::ordered_json to_json(const CudaDevice& d, const std::string& name) {
   return out;
 }
 
+// What one device reaches, by plans of our own.
+struct Measured {
+  bench::Roofs f32;
+  double bf16_flops = 0;
+  std::string why_no_bf16;  // where it gains nothing
+};
+
+Measured measure(const std::string& device, double seconds) {
+  Measured m;
+  m.f32 = bench::measure_roofs(device, DType::f32, seconds);
+  m.why_no_bf16 = backend(device).lacks(DType::bf16);
+  if (m.why_no_bf16.empty()) m.bf16_flops = bench::measure_roofs(device, DType::bf16, seconds).flops;
+  return m;
+}
+
+nlohmann::ordered_json to_json(const Measured& m) {
+  nlohmann::ordered_json out = {{"matmul_f32_flops_per_s", m.f32.flops},
+                                {"matmul_bf16_flops_per_s", nullptr},
+                                {"copy_bytes_per_s", m.f32.bytes},
+                                {"launch_s", m.f32.launch}};
+  if (m.why_no_bf16.empty()) {
+    out["matmul_bf16_flops_per_s"] = m.bf16_flops;
+  } else {
+    out["why_no_bf16"] = m.why_no_bf16;
+  }
+  return out;
+}
+
+void print(const Measured& m) {
+  const std::string bf16 = m.why_no_bf16.empty() ? cat(fixed(m.bf16_flops * 1e-9, 1), " GFLOP/s in bf16")
+                                                 : cat("none in bf16 (", m.why_no_bf16, ")");
+  std::printf("        measured: matmul %s GFLOP/s in f32, %s; copy %s GB/s read and written; launch %s us\n",
+              fixed(m.f32.flops * 1e-9, 1).c_str(), bf16.c_str(), fixed(m.f32.bytes * 1e-9, 1).c_str(),
+              fixed(m.f32.launch * 1e6, 2).c_str());
+}
+
 }  // namespace
 
 int devices_command(const Args& args) {
-  bool as_json = false;
+  bool as_json = false, measured = false;
+  double seconds = 1;
   Options options("devices", "Lists the devices of this machine, and says why others are missing.");
+  options.add("--measure", &measured, "measure each: products in f32 and bf16, copies, launches");
+  options.add("--seconds", &seconds, "time for each measurement, about", {.min = 0.01, .max = 600});
   options.add("--json", &as_json, "print a JSON object: devices, absent");
   if (options.parse(args) == Options::Outcome::done) return 0;
 
@@ -80,6 +122,9 @@ int devices_command(const Args& args) {
     for (size_t i = 0; i < opencl.devices.size(); ++i) {
       out["devices"].push_back(to_json(opencl.devices[i], cat("opencl:", i)));
     }
+    for (auto& d : out["devices"]) {
+      if (measured && d.value("usable", true)) d["measured"] = to_json(measure(d["name"], seconds));
+    }
     out["absent"] = nlohmann::ordered_json::array();
     out["cuda_compiler"] = cuda.compiler;
     out["cuda_products"] = cuda.products;
@@ -96,6 +141,7 @@ int devices_command(const Args& args) {
               bytes(cpu.l3_bytes).c_str());
   std::printf("        memory %s, available %s\n", bytes(cpu.memory_bytes).c_str(),
               bytes(cpu.memory_available_bytes).c_str());
+  if (measured) print(measure("cpu", seconds));
   for (size_t i = 0; i < cuda.devices.size(); ++i) {
     const CudaDevice& d = cuda.devices[i];
     std::printf("%-7s %s, %s, %lld multiprocessors\n", cat("cuda:", i).c_str(), d.model.c_str(), d.architecture.c_str(),
@@ -107,6 +153,7 @@ int devices_command(const Args& args) {
       std::printf("        kernels by %s\n", cuda.compiler.c_str());
       std::printf("        matrix products by %s\n", cuda.products.c_str());
       std::printf("        convolutions by %s\n", cuda.convolutions.c_str());
+      if (measured) print(measure(cat("cuda:", i), seconds));
     } else {
       std::printf("        cannot be used: %s\n", d.why_not.c_str());
     }
@@ -117,6 +164,7 @@ int devices_command(const Args& args) {
     std::printf("        platform %s, %s, driver %s\n", d.platform.c_str(), d.version.c_str(), d.driver.c_str());
     std::printf("        %lld compute units, memory %s, %s\n", static_cast<long long>(d.compute_units),
                 bytes(d.memory_bytes).c_str(), d.f64 ? "f64" : "no f64");
+    if (measured) print(measure(cat("opencl:", i), seconds));
   }
   for (const Absent& a : absent) std::printf("%-7s none: %s\n", a.kind, a.reason.c_str());
   return 0;

@@ -69,6 +69,19 @@ TEST(DevicesCommand, WithoutADriverThereIsAReasonAndExitCode4) {
   EXPECT_NE(r.err.find("finds no device"), std::string::npos) << r.err;
 }
 
+TEST(DevicesCommand, MeasuresWhenAskedTo) {
+  const Ran r = run_freight({"devices", "--measure", "--seconds", "0.02", "--json"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  for (const Json& d : Json::parse(r.out).at("devices")) {
+    if (!d.value("usable", true)) continue;
+    for (const char* rate : {"matmul_f32_flops_per_s", "copy_bytes_per_s", "launch_s"}) {
+      EXPECT_GT(d.at("measured").at(rate).get<double>(), 0) << d.dump();
+    }
+    EXPECT_EQ(d.at("measured").at("matmul_bf16_flops_per_s").is_null(), d.at("measured").contains("why_no_bf16"));
+  }
+  EXPECT_EQ(run_freight({"devices", "--json"}).out.find("measured"), std::string::npos);
+}
+
 TEST(DevicesCommand, CountsTheComputeThreads) {
   const Ran r = run_freight({"devices", "--json"}, "", {"OMP_NUM_THREADS=1"});
   EXPECT_EQ(Json::parse(r.out).at("devices").at(0).at("threads"), 1);

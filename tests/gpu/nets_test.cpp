@@ -1,54 +1,53 @@
-// Whole nets on the OpenCL device: some training steps against the CPU backend (itself compared with the reference
-// elsewhere), and a short training. Nearly all of the time goes into the driver's compiler.
+// Whole nets on the test's device (device.h): some training steps against the CPU backend (itself compared with the
+// reference elsewhere), and a short training. Nearly all of the time goes into the driver's compiler.
 #include <gtest/gtest.h>
 
-#include "freight/backend/gpu/opencl/opencl.h"
 #include "freight/data/digits.h"
 #include "freight/train/trainer.h"
 
+#include "tests/gpu/device.h"
 #include "tests/support/files.h"
 #include "tests/support/trained.h"
 
 namespace freight::train {
 namespace {
 
-#define NEEDS_OPENCL() \
-  if (opencl_devices().devices.empty()) GTEST_SKIP() << opencl_devices().why_none
-
-TEST(OpenClNets, LenetTrainsAsOnTheCpu) {
-  NEEDS_OPENCL();
+TEST(GpuNets, LenetTrainsAsOnTheCpu) {
+  NEEDS_TEST_DEVICE();
   trains_as_on_the_cpu(
-      "opencl:0", [] { return models::create("lenet"); }, 32, 20, 0.02);
+      test::test_device(), [] { return models::create("lenet"); }, 32, 20, 0.02);
 }
 
-TEST(OpenClNets, ResnetTrainsAsOnTheCpu) {
-  NEEDS_OPENCL();
+TEST(GpuNets, ResnetTrainsAsOnTheCpu) {
+  NEEDS_TEST_DEVICE();
   trains_as_on_the_cpu(
-      "opencl:0", [] { return models::create("resnet20"); }, 4, 2, 0.02);
+      test::test_device(), [] { return models::create("resnet20"); }, 4, 2, 0.02);
 }
 
-TEST(OpenClNets, TextcnnTrainsAsOnTheCpu) {
-  NEEDS_OPENCL();
+TEST(GpuNets, TextcnnTrainsAsOnTheCpu) {
+  NEEDS_TEST_DEVICE();
   trains_as_on_the_cpu(
-      "opencl:0", [] { return models::create("textcnn", {.classes = 2, .vocabulary = 50, .length = 12}); }, 4, 3, 0.02);
+      test::test_device(), [] { return models::create("textcnn", {.classes = 2, .vocabulary = 50, .length = 12}); }, 4,
+      3, 0.02);
 }
 
-TEST(OpenClNets, TheTransformerTrainsAsOnTheCpu) {
-  NEEDS_OPENCL();
+TEST(GpuNets, TheTransformerTrainsAsOnTheCpu) {
+  NEEDS_TEST_DEVICE();
   trains_as_on_the_cpu(
-      "opencl:0", [] { return models::create("gpt_char", {.vocabulary = 30, .length = 12, .layers = 1, .width = 64}); },
-      4, 3, 0.02);
+      test::test_device(),
+      [] { return models::create("gpt_char", {.vocabulary = 30, .length = 12, .layers = 1, .width = 64}); }, 4, 3,
+      0.02);
 }
 
-TEST(OpenClNets, LenetLearnsTheDigits) {
-  NEEDS_OPENCL();
+TEST(GpuNets, LenetLearnsTheDigits) {
+  NEEDS_TEST_DEVICE();
   constexpr int64_t kBatch = 32, kSteps = 160, kJudged = 32;
   const data::Dataset digits = data::draw_digits(0, kBatch * kSteps);
   seed(3);
   const models::Model model = models::create("lenet");
   model.net->train();
   optim::SGD sgd(model.net->parameters(), {.lr = 0.03, .momentum = 0.9});
-  TrainStep step(model, sgd, nullptr, {}, {.backend = "opencl:0", .deterministic = true});
+  TrainStep step(model, sgd, nullptr, {}, {.backend = test::test_device(), .deterministic = true});
   const auto* pixels = digits.images.data<uint8_t>();
   double right = 0;
   for (int64_t s = 0; s < kSteps; ++s) {
@@ -63,8 +62,8 @@ TEST(OpenClNets, LenetLearnsTheDigits) {
   EXPECT_GE(right / (kJudged * kBatch), 0.9);
 }
 
-TEST(OpenClNets, LenetReaches98Point5PercentOfMnistInOneEpoch) {
-  NEEDS_OPENCL();
+TEST(GpuNets, LenetReaches98Point5PercentOfMnistInOneEpoch) {
+  NEEDS_TEST_DEVICE();
   const std::string root = freight::testing::real_data("mnist/train-images-idx3-ubyte.gz");
   if (root.empty()) GTEST_SKIP() << "no MNIST in $FREIGHT_DATA or beside the checkout";
   const freight::testing::TemporaryDir dir;
@@ -72,7 +71,7 @@ TEST(OpenClNets, LenetReaches98Point5PercentOfMnistInOneEpoch) {
   c.data_dir = root;
   c.model = "lenet";
   c.lr = 0.1;
-  c.backend = "opencl:0";
+  c.backend = test::test_device();
   c.deterministic = true;
   c.output_dir = dir / "run";
   Observer silent;

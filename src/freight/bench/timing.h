@@ -26,7 +26,7 @@ struct Roofs {
   double bytes = 0;   // per second read and written, of a pass over arrays beyond every cache
   double launch = 0;  // seconds of a step that computes next to nothing
 };
-// About 3 x `seconds`. `compute`: the type of the products.
+// About 3 x `seconds`. `compute`: the type of the products. Random operands.
 Roofs measure_roofs(const std::string& device, DType compute, double seconds);
 
 }  // namespace freight::bench

@@ -1,36 +1,32 @@
-// The OpenCL driver: every op of the table against the oracle in f64, on the first device there is. On a machine
-// without one the tests skip themselves.
-#include "freight/backend/gpu/opencl/opencl.h"
+// Every op of the table on the test's device (device.h) against the oracle in f64.
 #include "freight/base/error.h"
 
+#include "tests/gpu/device.h"
 #include "tests/ops/op_suite.h"
 
 namespace freight::test {
 namespace {
 
-#define NEEDS_OPENCL() \
-  if (opencl_devices().devices.empty()) GTEST_SKIP() << opencl_devices().why_none
-
-class OpenClOps : public testing::TestWithParam<Op> {};
+class GpuOps : public testing::TestWithParam<Op> {};
 
 // One plan, and so one program, per op: nearly all of the time goes into the driver's compiler.
-TEST_P(OpenClOps, AgreesWithTheOracleInAllTypesAndOnViews) {
-  NEEDS_OPENCL();
+TEST_P(GpuOps, AgreesWithTheOracleInAllTypesAndOnViews) {
+  NEEDS_TEST_DEVICE();
   const Op op = GetParam();
   std::vector<OpCase> cases = cases_with_gradients(op);
   const auto append = [&](const std::vector<OpCase>& more) { cases.insert(cases.end(), more.begin(), more.end()); };
   append(cases_of_views(op));
   append(cases_in(op, DType::bf16));
   append(cases_in(op, DType::f16));
-  if (opencl_devices().devices[0].f64) append(cases_in(op, DType::f64));
-  compare_together(cases, "opencl:0");
+  if (test_device_has_f64()) append(cases_in(op, DType::f64));
+  compare_together(cases, test_device());
 }
 
-TEST(OpenClSpecialValues, AreTreatedAsTheOracleDoes) {
-  NEEDS_OPENCL();
-  pointwise_special_values_agree({"opencl:0"});
-  maxima_prefer_the_first_nan({"opencl:0"});
-  integers_wrap_and_divide_toward_zero({"opencl:0"});
+TEST(GpuSpecialValues, AreTreatedAsTheOracleDoes) {
+  NEEDS_TEST_DEVICE();
+  pointwise_special_values_agree({test_device()});
+  maxima_prefer_the_first_nan({test_device()});
+  integers_wrap_and_divide_toward_zero({test_device()});
 }
 
 // Rows of x by gather, and the sums of the indices that are 0 and 1.
@@ -43,12 +39,12 @@ Graph picks(int64_t rows, int64_t count) {
   return g;
 }
 
-TEST(OpenClIndexing, AnIndexOutOfRangeIsReportedWithTheResultsAndOnlyOnce) {
-  NEEDS_OPENCL();
+TEST(GpuIndexing, AnIndexOutOfRangeIsReportedWithTheResultsAndOnlyOnce) {
+  NEEDS_TEST_DEVICE();
   const Array x = Array::of<float>({1, 2, 3, 4}, {4});
   const Graph g = picks(4, 3);
   for (const int64_t bad : {int64_t{4}, int64_t{-1}, int64_t{1} << 40}) {
-    const std::vector<Array> out = run_planned("opencl:0", g, {x, Array::of<int64_t>({0, bad, 1}, {3})});
+    const std::vector<Array> out = run_planned(test_device(), g, {x, Array::of<int64_t>({0, bad, 1}, {3})});
     try {
       out[0].to_vector<float>();
       FAIL() << "index " << bad << " was not reported";
@@ -59,12 +55,12 @@ TEST(OpenClIndexing, AnIndexOutOfRangeIsReportedWithTheResultsAndOnlyOnce) {
     }
     EXPECT_EQ(out[0].to_vector<float>(), (std::vector<float>{1, 0, 2}));
   }
-  const std::vector<Array> fine = run_planned("opencl:0", g, {x, Array::of<int64_t>({0, 1, 1}, {3})});
+  const std::vector<Array> fine = run_planned(test_device(), g, {x, Array::of<int64_t>({0, 1, 1}, {3})});
   EXPECT_EQ(fine[0].to_vector<float>(), (std::vector<float>{1, 2, 2}));
   EXPECT_EQ(fine[1].to_vector<int64_t>(), (std::vector<int64_t>{0, 2}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, OpenClOps, testing::ValuesIn(ops_with_rows()),
+INSTANTIATE_TEST_SUITE_P(Ops, GpuOps, testing::ValuesIn(ops_with_rows()),
                          [](const auto& instance) { return std::string(name(instance.param)); });
 
 }  // namespace
