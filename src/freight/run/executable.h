@@ -7,6 +7,7 @@
 
 #include "freight/base/array.h"
 #include "freight/ir/graph.h"
+#include "freight/passes/offload.h"
 #include "freight/passes/recompute.h"
 
 namespace freight {
@@ -20,6 +21,9 @@ struct RunOptions {
   DType compute = DType::f32;  // bf16 or f16: mixed precision (passes/autocast.cpp)
   // The states keep their elements: what depends on them alone (folded, packed weights) is computed at the first run.
   bool frozen = false;
+  // What may be done so that the arena stays within a limit. A plan that cannot is as near to it as it gets: compare.
+  ArenaLimit limit = {};
+  std::vector<int32_t> host_states = {};  // numbers of the states that lie in host memory
   friend bool operator==(const RunOptions&, const RunOptions&) = default;
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "freight/passes/offload.h"
 #include "freight/passes/recompute.h"
 #include "freight/trace/tensor.h"
 
@@ -23,6 +24,7 @@ struct CompileOptions {
   Recompute recompute = Recompute::none;      // activations that are made again instead of kept
   DType compute = DType::f32;                 // bf16 or f16: mixed precision, with f32 states and results
   bool frozen = false;                        // states keep their elements: folded and packed weights are made once
+  ArenaLimit limit = {};                      // on the plans' arena, and what may be done to keep it
   std::vector<std::string> input_names = {};  // of the arguments, for plans and messages; default x0, x1, ...
 };
 
