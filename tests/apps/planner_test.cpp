@@ -53,6 +53,22 @@ TEST(PlanCommand, ADescribedDeviceComesWithItsPrice) {
   EXPECT_GT(mine->at("dollars").at("high"), 0);
 }
 
+TEST(PlanCommand, OffloadingIsPlannedWithinTheMemory) {
+  const Ran r = run_freight(
+      {"plan", "--model", "resnet20", "-b", "32", "--offload", "auto", "--device-memory", "20MiB", "--json"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  const Json j = Json::parse(r.out), offload = j.at("offload");
+  EXPECT_EQ(offload.at("fits"), true);
+  EXPECT_GT(j.at("total_bytes").get<int64_t>(), 20 << 20);
+  EXPECT_LE(offload.at("total_bytes").get<int64_t>(), 20 << 20);
+  EXPECT_GT(offload.at("host_bytes"), 0);
+  EXPECT_GT(offload.at("copies"), 0);
+  EXPECT_GT(offload.at("predicted_slowdown"), 0);
+  const Ran text =
+      run_freight({"plan", "--model", "resnet20", "-b", "32", "--offload", "auto", "--device-memory", "1MiB"});
+  EXPECT_NE(text.out.find("which does not fit 1.0 MiB"), std::string::npos) << text.out;
+}
+
 TEST(PlanCommand, RefusesWhatItCannotPlan) {
   struct Row {
     std::vector<std::string> args;
