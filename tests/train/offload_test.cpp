@@ -16,7 +16,7 @@ INSTANTIATE_TEST_SUITE_P(Nets, WithinLimits, testing::ValuesIn(kSmallNets),
 TEST(WithinHalf, Resnet50TrainsToTheSameBits) {
   const auto run = [](const ArenaLimit& limit) {
     seed(3);
-    return trained("cpu", models::create("resnet50", {.classes = 4, .size = {64, 64}}), 4, 2, 0.01, limit);
+    return trained("cpu", models::create("resnet50", {.classes = 4, .size = {96, 96}}), 8, 2, 0.01, limit);
   };
   const Trained whole = run({});
   const size_t half = whole.plan->arena_bytes() / 2;

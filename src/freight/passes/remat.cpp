@@ -84,11 +84,14 @@ size_t peak_bytes(const Graph& g, const Backend& backend) {
   return live.empty() ? 0 : *std::max_element(live.begin(), live.end());
 }
 
-// The part of a fused node that makes the results marked in `wanted` (by value).
+// The part of a fused node that makes the results marked in `wanted` (by value). A region that reduces stays whole: how
+// its kernel adds up may depend on what else it makes.
 Node part_of(const Node& n, const std::vector<bool>& wanted) {
   Node part = n;
   const bool whole = std::all_of(n.outputs.begin(), n.outputs.end(), [&](Value v) { return wanted[v.index()]; });
   if (n.op != Op::fused || whole) return part;
+  const auto& nodes = attrs<FusedAttrs>(n).body->nodes;
+  if (std::any_of(nodes.begin(), nodes.end(), [](const Node& inner) { return is_reduce(inner.op); })) return part;
   Graph body = *attrs<FusedAttrs>(n).body;
   for (size_t i = n.outputs.size(); i-- > 0;) {
     if (wanted[n.outputs[i].index()]) continue;

@@ -54,12 +54,17 @@ Plan::Plan(const Graph& graph, const RunOptions& options) : source_(graph), opti
   size_t limit = most;
   lower(device, limit);
   const bool fits = options.limit.offload == Offload::none || options.limit.offload == Offload::optimizer || most == 0;
+  size_t best = arena_bytes(), best_limit = limit;
   for (int i = 0; i < kTries && !fits && arena_bytes() > most; ++i) {
     const size_t over = arena_bytes() - most;
     if (limit <= over + over / 4) break;
     limit -= over + over / 4;
     lower(device, limit);
+    if (arena_bytes() >= best) continue;
+    best = arena_bytes();
+    best_limit = limit;
   }
+  if (arena_bytes() > best) lower(device, best_limit);
   // The passes leave their garbage in the heap, where the arena of a large plan does not fit in.
   if (memory_.arena_bytes > kStreamBytes) malloc_trim(0);
 }
