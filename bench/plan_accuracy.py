@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Predicted against measured training steps on this machine, as a Markdown table: docs/planner.md.
 
-usage: bench/plan_accuracy.py [--freight build/bin/freight] [--seconds 1.5]
+usage: bench/plan_accuracy.py [--freight build/bin/freight] [--seconds 1.5] [--keep-rates] [--out FILE.json]
 
-Calibrate first (`freight calibrate`), on an otherwise idle machine. Each row is `freight plan`'s middle against the median
-and the best time of `freight bench step`; where these differ much the machine was not idle. The last rows compute
-activations again: the slowdown that was predicted and the one of the best times.
+Calibrates the machine first (`freight calibrate`), unless --keep-rates; nothing else should run. Each row is `freight
+plan`'s middle against the median time of `freight bench step`. Shared hosts change their speed within minutes, so that a
+reference step, which is in no row, is timed after the calibration and around each row: "speed" is how fast the machine
+was then, and the error in brackets is against the time at the speed of the calibration. The last rows compute
+activations again: the slowdown that was predicted and the one that was measured.
 """
 import argparse
 import json
@@ -15,8 +17,12 @@ import subprocess
 STEPS = [("mlp", 1, "sgd"), ("mlp", 128, "sgd"), ("lenet", 1, "sgd"), ("lenet", 64, "sgd"), ("convnet", 64, "sgd"),
          ("resnet20", 8, "sgd"), ("resnet20", 128, "sgd"), ("resnet18", 8, "sgd"), ("alexnet", 16, "sgd"),
          ("googlenet", 8, "sgd"), ("vgg11", 2, "sgd"), ("resnet50", 4, "sgd"), ("textcnn", 32, "adam"),
-         ("lstm_text", 32, "adam"), ("gpt_char", 4, "adamw")]
+         ("lstm_text", 32, "adam"), ("gpt_char", 4, "adamw"), ("resnet18", 1, "sgd"), ("alexnet", 1, "sgd"),
+         ("alexnet", 64, "sgd"), ("gru_text", 8, "adam"), ("resnet56", 32, "sgd"), ("googlenet", 1, "sgd")]
 RECOMPUTED = [("resnet20", 64, "sgd"), ("gpt_char", 4, "adamw")]
+
+
+REFERENCE = ["--model", "mlp_wide", "-b", "64", "--optimizer", "sgd", "--json", "--seconds", "0.4"]
 
 
 def ask(command):
@@ -27,36 +33,55 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--freight", default="build/bin/freight")
     parser.add_argument("--seconds", default="1.5")
+    parser.add_argument("--keep-rates", action="store_true")
+    parser.add_argument("--out")
     options = parser.parse_args()
 
+    def reference():
+        return ask([options.freight, "bench", "step", *REFERENCE])["ms_median"]
+
+    if not options.keep_rates:
+        subprocess.run([options.freight, "calibrate", "-q"], check=True)
+    at_calibration = reference()
+
     def both(model, batch, optimizer, recompute="none"):
+        """Planned and measured milliseconds, and the machine's speed then against that of the calibration."""
         net = ["--model", model, "-b", str(batch), "--optimizer", optimizer, "--recompute", recompute, "--json"]
         here = ask([options.freight, "plan", *net])["devices"][0]
         ends = [here["step_seconds"][k] - here["data_seconds"][k] for k in ("low", "high")]  # the batch is resident
-        took = ask([options.freight, "bench", "step", *net, "--seconds", options.seconds])
-        return 1e3 * (ends[0] * ends[1]) ** 0.5, took["ms_median"], took["ms_min"]
+        before = reference()
+        took = ask([options.freight, "bench", "step", *net, "--seconds", options.seconds])["ms_median"]
+        speed = at_calibration / ((before + reference()) / 2)
+        return 1e3 * (ends[0] * ends[1]) ** 0.5, took, speed
 
-    print("| net, batch | planned ms | median ms | | best ms | |")
+    rows = []
+    print("| net, batch | planned ms | measured ms | | speed | |")
     print("|---|---|---|---|---|---|")
-    errors = {"median": [], "best": []}
     for model, batch, optimizer in STEPS:
-        planned, median, best = both(model, batch, optimizer)
-        errors["median"].append(abs(planned / median - 1))
-        errors["best"].append(abs(planned / best - 1))
-        print(f"| {model}, {batch} | {planned:.2f} | {median:.2f} | {100 * (planned / median - 1):+.0f} % | "
-              f"{best:.2f} | {100 * (planned / best - 1):+.0f} % |", flush=True)
+        planned, took, speed = both(model, batch, optimizer)
+        row = {"model": model, "batch": batch, "planned_ms": planned, "measured_ms": took, "speed": speed,
+               "error": planned / took - 1, "error_at_speed": planned / (took * speed) - 1}
+        rows.append(row)
+        print(f"| {model}, {batch} | {planned:.2f} | {took:.2f} | {100 * row['error']:+.0f} % | {speed:.2f} | "
+              f"({100 * row['error_at_speed']:+.0f} %) |", flush=True)
     print()
-    for name, all_of in errors.items():
-        print(f"against the {name} times: median error {100 * statistics.median(all_of):.0f} %, "
-              f"worst {100 * max(all_of):.0f} %")
+    for key, name in (("error", "as measured"), ("error_at_speed", "at the calibration's speed")):
+        all_of = [abs(r[key]) for r in rows]
+        print(f"{name}: median error {100 * statistics.median(all_of):.0f} %, worst {100 * max(all_of):.0f} %")
     print("\n| net, batch, recompute | slowdown planned | measured |")
     print("|---|---|---|")
+    slowdowns = []
     for model, batch, optimizer in RECOMPUTED:
-        planned, _, best = both(model, batch, optimizer)
+        planned, took, speed = both(model, batch, optimizer)
         for recompute in ("auto", "all"):
-            more, _, longer = both(model, batch, optimizer, recompute)
-            print(f"| {model}, {batch}, {recompute} | {100 * (more / planned - 1):+.0f} % | "
-                  f"{100 * (longer / best - 1):+.0f} % |", flush=True)
+            more, longer, then = both(model, batch, optimizer, recompute)
+            slowdowns.append({"model": model, "batch": batch, "recompute": recompute, "planned": more / planned - 1,
+                              "measured": longer * then / (took * speed) - 1})
+            print(f"| {model}, {batch}, {recompute} | {100 * slowdowns[-1]['planned']:+.0f} % | "
+                  f"{100 * slowdowns[-1]['measured']:+.0f} % |", flush=True)
+    if options.out:
+        with open(options.out, "w") as f:
+            json.dump({"reference_ms_at_calibration": at_calibration, "steps": rows, "recompute": slowdowns}, f, indent=1)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,8 @@ struct Flags {
     o.add("--input-size", &input_size, "pictures of H or HxW", {.value = "H|HxW"});
     o.add("--num-classes", &classes, "classes of a named model (0: its own)", {.min = 0, .aliases = {"--classes"}});
     o.add("--optimizer", &optimizer, "of the training step (default: the data set's, or sgd)", {.value = "NAME"});
-    o.add("--precision", &precision, "of the arithmetic: fp32, bf16 or fp16", {.one_of = train::precision_names()});
+    o.add("--precision", &precision, "of the arithmetic: fp32, tf32, bf16 or fp16",
+          {.one_of = train::precision_names()});
     o.group("What is compared");
     o.add("--devices", &devices,
           "of this machine, the others are held against the first: cpu,opencl:0 (default: all there are)",

@@ -11,6 +11,7 @@
 #include "freight/train/precision.h"
 #include "freight/train/signals.h"
 #include "options.h"
+#include "output_path.h"
 
 namespace freight::app {
 namespace {
@@ -38,6 +39,7 @@ int calibrate_command(const Args& args) {
   o.add("-o,--output", &output, "write the rates to FILE too, for freight plan --rates FILE", {.value = "FILE"});
   o.add("--seconds", &seconds, "time to measure for, besides making the plans", {.min = 1, .max = 3600});
   if (o.parse(args) == Options::Outcome::done) return 0;
+  check_output("-o", output, {});
   signals::install();
   plan::CalibrationOptions options{.seconds = seconds};
   if (train::compute_type("bf16", "auto").note.empty()) options.types.push_back(DType::bf16);

@@ -1,12 +1,15 @@
 // `freight models convert`: weights with torchvision's names as a stored model, and back.
 #include <charconv>
 #include <cstdio>
+#include <map>
 
 #include "command.h"
 #include "freight/base/error.h"
+#include "freight/data/unicode.h"
 #include "freight/deploy/convert.h"
 #include "model_source.h"
 #include "options.h"
+#include "output_path.h"
 
 namespace freight::app {
 namespace {
@@ -26,8 +29,8 @@ std::vector<float> numbers(const std::string& text, const char* flag) {
   return out;
 }
 
-// A name per line.
-std::vector<std::string> lines_of(const std::string& file) {
+// A name per line; each one once, or answers could not be told apart.
+std::vector<std::string> names_in(const std::string& file) {
   std::vector<std::string> out;
   if (file.empty()) return out;
   for (std::string& line : split(io::read_text(file), '\n')) {
@@ -35,6 +38,15 @@ std::vector<std::string> lines_of(const std::string& file) {
     out.push_back(std::move(line));
   }
   while (!out.empty() && out.back().empty()) out.pop_back();
+  std::map<std::string, size_t> first;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const std::string& name = out[i];
+    const auto refuse = [&](const auto&... what) { fail(ErrorKind::data, cat(file, ":", i + 1), what...); };
+    if (const auto at = data::utf8_fault(name)) refuse("not UTF-8: byte ", *at + 1, " of the line");
+    if (name.empty()) refuse("the line is empty, need a name for class ", i);
+    const auto [other, fresh] = first.emplace(name, i + 1);
+    if (!fresh) refuse("the name ", name, " stands in line ", other->second, " already, need one for each class");
+  }
   return out;
 }
 
@@ -64,6 +76,7 @@ int models_convert_command(const Args& args) {
   if (plain == !model.empty()) {
     fail(ErrorKind::usage, "--model", "or --plain: need one of them; see freight models convert --help");
   }
+  check_output("out", out, {in, class_names, model});
   if (plain) {
     for (const char* flag : {"--num-classes", "--input-size", "--class-names", "--mean", "--std", "--resize"}) {
       if (o.given(flag)) fail(ErrorKind::usage, flag, "does not go with --plain: the stored model says all itself");
@@ -71,7 +84,7 @@ int models_convert_command(const Args& args) {
     deploy::export_weights(train::load_bundle(in), out);
   } else {
     const train::Bundle bundle = deploy::import_weights(models::load(model, size.options()), in,
-                                                        {.classes = lines_of(class_names),
+                                                        {.classes = names_in(class_names),
                                                          .mean = numbers(mean, "--mean"),
                                                          .std = numbers(std, "--std"),
                                                          .resize = resize});

@@ -82,6 +82,8 @@ int devices_command(const Args& args) {
     }
     out["absent"] = nlohmann::ordered_json::array();
     out["cuda_compiler"] = cuda.compiler;
+    out["cuda_products"] = cuda.products;
+    out["cuda_convolutions"] = cuda.convolutions;
     for (const Absent& a : absent) out["absent"].push_back({{"name", a.kind}, {"reason", a.reason}});
     std::printf("%s\n", out.dump(2).c_str());
     return 0;
@@ -103,6 +105,8 @@ int devices_command(const Args& args) {
     std::printf("        driver %s, PCI %s, %s\n", d.driver.c_str(), d.pci.c_str(), d.uuid.c_str());
     if (d.why_not.empty()) {
       std::printf("        kernels by %s\n", cuda.compiler.c_str());
+      std::printf("        matrix products by %s\n", cuda.products.c_str());
+      std::printf("        convolutions by %s\n", cuda.convolutions.c_str());
     } else {
       std::printf("        cannot be used: %s\n", d.why_not.c_str());
     }

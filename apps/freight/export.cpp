@@ -7,6 +7,7 @@
 #include "freight/base/error.h"
 #include "freight/deploy/onnx.h"
 #include "options.h"
+#include "output_path.h"
 
 namespace freight::app {
 
@@ -26,6 +27,7 @@ int export_command(const Args& args) {
   o.add("--json", &json, "print JSON");
   if (o.parse(args) == Options::Outcome::done) return 0;
   if (output.empty()) fail(ErrorKind::usage, "-o", "is missing; see freight export --help");
+  check_output("-o", output, {model});
   const deploy::OnnxSummary s = deploy::export_onnx(train::load_bundle(model), output, options);
   if (json) {
     const nlohmann::ordered_json j = {{"file", output},   {"input", s.input},        {"output", s.output},

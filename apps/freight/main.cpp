@@ -7,6 +7,7 @@
 
 #include "command.h"
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/base/version.h"
 #include "freight/train/signals.h"
 
@@ -47,7 +48,7 @@ int run(const Args& args) {
 // An error after a stop signal is its consequence: the signal's exit code wins.
 int report(const char* text, ErrorKind kind) {
   std::fflush(stdout);
-  std::fprintf(stderr, "freight: error: %s\n", text);
+  std::fprintf(stderr, "freight: error: %s\n", printable(text, "\n\t").c_str());
   return signals::stop_requested() ? signals::exit_code() : static_cast<int>(kind);
 }
 

@@ -18,7 +18,7 @@ void ModelSource::declare(Options& o) {
   o.add("--device", &backend, "auto, cpu, ref, cuda:N or opencl:N");
   o.add("--recompute", &recompute, "activations computed again in the backward half: auto (the cheap ones) or all",
         {.one_of = recompute_names()});
-  o.add("--precision", &precision, "of the arithmetic: fp32, bf16 or fp16", {.one_of = train::precision_names()});
+  o.add("--precision", &precision, "of the arithmetic: fp32, tf32, bf16 or fp16", {.one_of = train::precision_names()});
   o.add("--deterministic", &deterministic, "fixed kernel choices, no measurement");
 }
 
@@ -52,7 +52,8 @@ bench::Workload ModelSource::workload(bench::Pass pass) const {
            .compile = {.backend = backend == "auto" ? std::string() : backend,
                        .deterministic = deterministic,
                        .recompute = parse_recompute(recompute),
-                       .compute = compute.dtype}}};
+                       .compute = compute.dtype,
+                       .tf32 = compute.tf32}}};
 }
 
 }  // namespace freight::app

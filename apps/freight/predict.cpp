@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include "command.h"
 #include "freight/base/error.h"
@@ -14,6 +15,7 @@
 #include "freight/train/progress.h"
 #include "freight/train/signals.h"
 #include "options.h"
+#include "output_path.h"
 #include "predict_inputs.h"
 #include "predict_output.h"
 
@@ -92,6 +94,25 @@ void predict_all(deploy::Predictor& predictor, InputStream& inputs, PredictionWr
   }
 }
 
+// Neither file may be an input: one that is named, or that the walk through a folder finds.
+void check_outputs(const OutputOptions& output, std::vector<std::string> inputs, const std::string& model, bool text) {
+  inputs.push_back(model);
+  const auto check = [&](const std::string& flag, const std::string& file) {
+    check_output(flag, file, inputs);
+    for (const std::string& input : inputs) {
+      if (!io::file_exists(file) || !std::filesystem::is_directory(input) || !lies_in(file, input)) continue;
+      if (is_wanted(file, text)) {
+        fail(ErrorKind::usage, flag, file, " lies in ", input, ", which is read, need another file");
+      }
+    }
+  };
+  if (output.file != "-") check("-o", output.file);
+  check("--npy", output.npy);
+  if (!output.npy.empty() && output.npy == output.file) {
+    fail(ErrorKind::usage, "--npy", output.npy, " is the file of -o, too: need two");
+  }
+}
+
 }  // namespace
 
 int predict_command(const Args& args) {
@@ -114,7 +135,7 @@ int predict_command(const Args& args) {
   o.add("--top-k", &top_k, "classes shown per sample", {.min = 1});
   o.add("-b,--batch-size", &batch_size, "samples per step, at most", {.min = 1});
   o.add("--device", &device, "auto, cpu, ref, cuda:N or opencl:N");
-  o.add("--precision", &precision, "of the arithmetic: fp32, bf16 or fp16", {.one_of = train::precision_names()});
+  o.add("--precision", &precision, "of the arithmetic: fp32, tf32, bf16 or fp16", {.one_of = train::precision_names()});
   o.add("--deterministic", &deterministic, "fixed kernel choices, no measurement");
   o.add("-j,--workers", &workers, "threads that decode pictures", {.min = 1, .aliases = {"--num-workers"}});
   o.add("--on-bad-sample", &on_bad_sample, "inputs that cannot be read: error stops, skip and report go on without",
@@ -123,7 +144,7 @@ int predict_command(const Args& args) {
   o.add("--jsonl", &jsonl, "write one JSON document per sample, with the top-k classes in their order");
   o.add("--csv", &csv, "write path (or text),class,probability lines under a header, top-k lines per sample");
   o.add("--npy", &output.npy, "write the probabilities (samples, classes) to an npy file", {.value = "FILE"});
-  o.add("-o,--output", &output.file, "write to a file instead of standard output", {.value = "FILE"});
+  o.add("-o,--output", &output.file, "write to a file instead of standard output (-)", {.value = "FILE"});
   o.add("--no-progress", &no_progress, "no progress line");
   if (o.parse(args) == Options::Outcome::done) return 0;
   if (sources.files.empty() && sources.texts.empty()) {
@@ -144,6 +165,8 @@ int predict_command(const Args& args) {
   if (!sources.texts.empty() && !text) {
     fail(ErrorKind::usage, "--text", "model ", predictor.bundle().model.name, " reads no texts");
   }
+  check_outputs(output, sources.files, model, text);
+  if (output.file == "-") output.file.clear();
   // Results on the same terminal would break the line.
   const bool quiet = no_progress || o.quiet() || (output.file.empty() && isatty(STDOUT_FILENO));
   Progress progress(quiet ? Progress::Mode::off : Progress::Mode::automatic);
@@ -153,6 +176,10 @@ int predict_command(const Args& args) {
   predict_all(predictor, inputs, writer, on_bad_sample == "error", progress, figures);
   progress.clear();
   if (signals::stop_requested()) return signals::exit_code();
+  if (figures.samples == 0 && figures.left_out > 0) {
+    fail(ErrorKind::data, "predict", "none of the ", with_commas(figures.left_out),
+         " inputs can be read: nothing to answer");
+  }
   writer.commit();
   if (!o.quiet()) std::fprintf(stderr, "%s\n", figures.summary().c_str());
   return 0;

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <new>
+#include <system_error>
 
 #include "freight/base/strings.h"
 #include "freight/io/image.h"
@@ -18,12 +20,31 @@ namespace freight::app {
 
 namespace fs = std::filesystem;
 
+namespace {
+constexpr size_t kLongestLine = size_t{16} << 20;  // much more than a document may have (data::document_fault)
+
+// Threads have no one above them who could catch what an input did: it becomes the fault of that input.
+template <class F>
+std::optional<Error> fault_of(const std::string& name, F&& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e;
+  } catch (const std::bad_alloc&) {
+    return Error(ErrorKind::capacity, name, "there is not enough memory to read it");
+  } catch (const std::exception& e) {
+    return Error(ErrorKind::runtime, name, e.what());
+  }
+  return {};
+}
+}  // namespace
+
 LineReader::LineReader(const std::string& path) : path_(path) {
   if (path == "-") {
     fd_ = STDIN_FILENO;
     return;
   }
-  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe's writer may come later: next() waits
   if (fd_ < 0) fail(ErrorKind::data, path, "cannot open: ", std::strerror(errno));
   uint8_t magic[2] = {};
   if (::pread(fd_, magic, 2, 0) == 2 && io::is_gzip({magic, 2})) {
@@ -51,11 +72,15 @@ LineReader::Got LineReader::next(std::string& line) {
     if (end_) return Got::end;
     buffer_.erase(0, at_);
     at_ = 0;
+    if (buffer_.size() > kLongestLine) {
+      fail(ErrorKind::data, path_ == "-" ? "standard input" : path_, "line ", number_ + 1, " is longer than ",
+           human_bytes(static_cast<double>(kLongestLine)), ": this is no list of paths or texts");
+    }
     pollfd ready{fd_, POLLIN, 0};
     if (::poll(&ready, 1, 100) <= 0) return Got::wait;
     char block[1 << 16];
     const ssize_t n = ::read(fd_, block, sizeof block);
-    if (n < 0 && errno == EINTR) return Got::wait;
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return Got::wait;
     if (n < 0) fail(ErrorKind::data, path_ == "-" ? "standard input" : path_, "cannot read: ", std::strerror(errno));
     end_ = n == 0;
     buffer_.append(block, static_cast<size_t>(n));
@@ -68,7 +93,14 @@ InputStream::InputStream(const deploy::Predictor& predictor, Sources sources, in
       sources_(std::move(sources)),
       ahead_(ahead) {
   // One thread makes the tokens of texts: a tokenizer serves one at a time, and it is quick.
-  for (int64_t i = 0; i < (text_ ? 1 : std::max<int64_t>(workers, 1)); ++i) threads_.emplace_back([this] { work(); });
+  for (int64_t i = 0; i < (text_ ? 1 : std::max<int64_t>(workers, 1)); ++i) {
+    try {
+      threads_.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {  // no more threads to be had: fewer do
+      if (threads_.empty()) throw;
+      break;
+    }
+  }
 }
 
 InputStream::~InputStream() {
@@ -81,6 +113,10 @@ InputStream::~InputStream() {
   for (const Item* item : queue_) delete item;
 }
 
+bool is_wanted(const std::string& name, bool text) {
+  return text ? ends_with(name, ".txt") || ends_with(name, ".txt.gz") : io::is_picture_name(name);
+}
+
 // The entries of a folder, by bytes, before what is pending. Links to folders are not followed: they may lead in
 // circles.
 void InputStream::walk(const std::string& folder) {
@@ -90,8 +126,7 @@ void InputStream::walk(const std::string& folder) {
     const std::string name = it->path().filename().string();
     if (name[0] == '.') continue;
     const bool is_folder = it->is_directory() && !it->is_symlink();
-    const bool wanted = text_ ? ends_with(name, ".txt") || ends_with(name, ".txt.gz") : io::is_picture_name(name);
-    if (is_folder || (wanted && !it->is_directory())) names.push_back(name + (is_folder ? "/" : ""));
+    if (is_folder || (is_wanted(name, text_) && !it->is_directory())) names.push_back(name + (is_folder ? "/" : ""));
   }
   if (error) fail(ErrorKind::data, folder, "cannot list: ", error.message());
   std::sort(names.begin(), names.end(), std::greater<>());
@@ -164,11 +199,9 @@ InputStream::Pulled InputStream::pull(Input& input) {
 }
 
 void InputStream::read(Input& input) const {
-  try {
+  input.fault = fault_of(input.place, [&] {
     input.sample = text_ ? predictor_.sample_of_text(input.name, input.place) : predictor_.sample_of_file(input.name);
-  } catch (const Error& e) {
-    input.fault = e;
-  }
+  });
 }
 
 void InputStream::work() {
@@ -182,12 +215,7 @@ void InputStream::work() {
         if (stop_ || ended_) return;
       }
       Pulled got = Pulled::end;
-      std::optional<Error> fault;
-      try {
-        got = pull(item->input);
-      } catch (const Error& e) {
-        fault = e;
-      }
+      const std::optional<Error> fault = fault_of("inputs", [&] { got = pull(item->input); });
       const std::lock_guard lock(mutex_);
       waiting_ = got == Pulled::wait;
       if (got == Pulled::item) {

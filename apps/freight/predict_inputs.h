@@ -36,6 +36,9 @@ class LineReader {
   int64_t number_ = 0;
 };
 
+// Whether the walk through a folder takes a file of this name.
+bool is_wanted(const std::string& name, bool text);
+
 struct Sources {
   std::vector<std::string> texts, files;  // files: pictures or files of lines, folders of them, or "-"
 };

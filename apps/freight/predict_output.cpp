@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/io/npy_internal.h"
 
@@ -23,7 +24,9 @@ std::string dump(const Json& j) { return j.dump(-1, ' ', false, Json::error_hand
 
 // RFC 4180.
 std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  const bool plain = std::none_of(text.begin(), text.end(),
+                                  [](char c) { return c == ',' || c == '"' || static_cast<unsigned char>(c) < ' '; });
+  if (plain) return text;
   std::string out = "\"";
   for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
   return out + "\"";
@@ -70,6 +73,12 @@ void PredictionWriter::write(const std::vector<std::string>& names, const Array&
   count_ += static_cast<int64_t>(names.size());
 }
 
+std::string PredictionWriter::first_column(const std::string& name) const {
+  std::string out = printable(name);
+  out.resize(std::max(width_, out.size()), ' ');
+  return out;
+}
+
 // A line is "a.png  7  0.9981   (1 0.0012, 9 0.0004)".
 std::string PredictionWriter::text(const std::string& name, const float* row) const {
   std::vector<int64_t> order(static_cast<size_t>(outputs_));  // the likeliest first; ties by number
@@ -104,10 +113,8 @@ std::string PredictionWriter::text(const std::string& name, const float* row) co
     default: break;
   }
   std::vector<std::string> others;
-  for (size_t i = 1; i < top; ++i) others.push_back(cat(class_of(i), " ", fixed(row[order[i]], 4)));
-  out = name;
-  out.resize(std::max(width_, name.size()), ' ');
-  return cat(out, "  ", class_of(0), "  ", fixed(row[order[0]], 4),
+  for (size_t i = 1; i < top; ++i) others.push_back(cat(printable(class_of(i)), " ", fixed(row[order[i]], 4)));
+  return cat(first_column(name), "  ", printable(class_of(0)), "  ", fixed(row[order[0]], 4),
              others.empty() ? "" : cat("  (", join(others, ", "), ")"), "\n");
 }
 
@@ -121,8 +128,7 @@ std::string PredictionWriter::values(const std::string& name, const float* row) 
     for (int64_t i = 0; i < outputs_; ++i) out += cat(csv_field(name), ",", i, ",", row[i], "\n");
     return out;
   }
-  out = name;
-  out.resize(std::max(width_, name.size()) + 1, ' ');
+  out = first_column(name) + " ";
   for (int64_t i = 0; i < outputs_; ++i) out += cat(" ", row[i]);
   return out + "\n";
 }

@@ -36,6 +36,7 @@ class PredictionWriter {
  private:
   std::string text(const std::string& name, const float* row) const;
   std::string values(const std::string& name, const float* row) const;
+  std::string first_column(const std::string& name) const;  // of a line
   void put(const std::string& text);
 
   const train::Bundle& bundle_;

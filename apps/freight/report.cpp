@@ -11,6 +11,7 @@
 #include "freight/train/progress.h"
 #include "freight/train/signals.h"
 #include "options.h"
+#include "output_path.h"
 
 namespace freight::app {
 
@@ -37,6 +38,12 @@ int report_command(const Args& args) {
   o.add("-b,--batch-size", &examine.batch_size, "samples per step", {.min = 1});
   o.add("--device", &examine.backend, "auto, cpu or ref");
   if (o.parse(args) == Options::Outcome::done) return 0;
+  for (const std::string& run : runs) {
+    for (const char* name :
+         {"run.json", "config.json", "model.json", "metrics.jsonl", "metrics.csv", "model.safetensors"}) {
+      if (output != "-") check_output("-o", output, {cat(run, "/", name)});
+    }
+  }
   signals::install();
   if (!examine.data.empty()) data::find(examine.data, {.data_dir = examine.data_dir});  // is it there at all?
   Progress progress(o.quiet() ? Progress::Mode::off : Progress::Mode::automatic);

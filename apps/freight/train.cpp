@@ -7,6 +7,7 @@
 #include "command.h"
 #include "config_options.h"
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/version.h"
 #include "freight/plan/batch.h"
@@ -119,6 +120,7 @@ class Terminal : public train::Observer {
   void on_start(const train::Start& s) override {
     unit_ = s.unit;
     rate_ = unit_ + "/s";
+    for (const std::string& warning : s.warnings) say(cat("warning: ", warning));
     if (quiet_) return;
     say(cat("freight ", version(), " on ", s.device));
     const std::string what = s.classes > 0     ? cat(s.classes, " classes")
@@ -139,7 +141,7 @@ class Terminal : public train::Observer {
   const std::string& unit() const { return unit_; }
   void say(const std::string& text) {
     if (progress_.mode() == Progress::Mode::off) {
-      std::fprintf(stderr, "%s\n", text.c_str());
+      std::fprintf(stderr, "%s\n", printable(text, "\n\t").c_str());
     } else {
       progress_.line(text);
     }
@@ -298,6 +300,34 @@ train::Found look_for(const train::Config& probe, train::Config& fresh, F apply)
   return found;
 }
 
+// What is for a new run alone does not go with one that goes on: it would be passed over. With `auto` it is for the
+// case that there is nothing to go on from.
+void check_resume(const train::Config& config, const train::Found& found, const Options& o) {
+  const bool other_weights = o.given("--weights") && !config.weights.empty() &&
+                             !(found.checkpoint && found.checkpoint->config.weights == config.weights);
+  if (config.resume != "auto") {
+    if (other_weights) {
+      fail(ErrorKind::usage, "--weights",
+           "does not go with --resume: a run goes on with its own weights; without "
+           "--resume a new run starts from ",
+           config.weights);
+    }
+    if (o.given("--overwrite") && config.overwrite) {
+      fail(ErrorKind::usage, "--overwrite",
+           "does not go with --resume: a run goes on in its directory; without "
+           "--resume a new one takes its place");
+    }
+    return;
+  }
+  if (!found.checkpoint) return;
+  const auto warn = [&](const std::string& what) {
+    std::fprintf(stderr, "warning: %s: the run goes on from %s\n", printable(what).c_str(),
+                 printable(found.checkpoint->dir).c_str());
+  };
+  if (other_weights) warn(cat("--weights ", config.weights, " is not read"));
+  if (o.given("--overwrite") && config.overwrite) warn("--overwrite replaces nothing");
+}
+
 // Trains; where the run asks for other flags, once more with these.
 train::Result train_fitting(train::Config& config, Terminal& terminal, const Args& args,
                             std::optional<train::Found> found) {
@@ -353,6 +383,7 @@ int train_command(const Args& args) {
   if (flags.choose_batch && !config.resume.empty()) {
     fail(ErrorKind::usage, "--batch-size", "auto is for new runs: one that goes on keeps its batch");
   }
+  if (found) check_resume(config, *found, *o);
   train::validate(config);
   memory_size("--device-memory", flags.device_memory);
   if (o->dry_run()) {

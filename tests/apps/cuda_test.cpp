@@ -62,6 +62,8 @@ TEST(CudaCommand, ListsTheDevice) {
   EXPECT_EQ(d.at("pci"), "0000:01:00.0");
   EXPECT_TRUE(d.at("memory_available_bytes").is_null());  // there is no management library
   EXPECT_TRUE(contains(j.at("cuda_compiler"), "NVRTC 13.0"));
+  EXPECT_TRUE(contains(j.at("cuda_products"), "cuBLASLt 13.1"));
+  EXPECT_TRUE(contains(j.at("cuda_convolutions"), "cuDNN 9.19"));
   EXPECT_TRUE(contains(run_freight({"devices"}, "", on_fake(dir)).out, "cuda:0  Fake GPU, sm_90"));
 }
 
@@ -71,10 +73,11 @@ TEST(CudaCommand, TrainsAndLeavesTheDeviceAsItWas) {
   ASSERT_EQ(r.code, 0) << r.err;
   const std::string report = read_file(dir + "/report");
   for (const char* none : {"faults 0\n", "graphs 0\n", "blocks 0\n", "pinned 0\n", "modules 0\n", "streams 0\n",
-                           "events 0\n", "contexts 0\n"}) {
+                           "events 0\n", "contexts 0\n", "descriptions 0\n"}) {
     EXPECT_TRUE(contains(report, none)) << report;
   }
   EXPECT_FALSE(contains(report, "graph_launches 0\n")) << report;
+  EXPECT_FALSE(contains(report, "library_products 0\n")) << report;
 }
 
 TEST(CudaCommand, ADeviceLostInMidRunLeavesTheLastCheckpointWhole) {

@@ -33,6 +33,31 @@ TEST(Export, WritesAFileAndSaysWhatItTakes) {
   EXPECT_EQ(run_freight({"export", kModel, "-o", "/no/such/dir/m.onnx"}).code, 1);
 }
 
+// An output that is an input was written over it; "-" made a file of that name.
+TEST(Export, NothingThatIsReadIsWrittenOver) {
+  const std::string dir = scratch_dir(), model = dir + "/m.safetensors", other = dir + "/./m.safetensors";
+  std::filesystem::copy_file(kModel, model);
+  write_file(dir + "/names.txt", "a\n");
+  const std::vector<std::vector<std::string>> all = {
+      {"export", model, "-o", other},
+      {"models", "convert", model, other, "--plain"},
+      {"models", "convert", model, dir + "/names.txt", "--model", "lenet", "--class-names", dir + "/names.txt"}};
+  for (const std::vector<std::string>& args : all) {
+    const Ran r = run_freight(args);
+    EXPECT_EQ(r.code, 2) << r.err;
+    EXPECT_TRUE(has(r.err, "is what is read")) << r.err;
+  }
+  EXPECT_EQ(read_file(model), read_file(kModel));
+  for (const std::vector<std::string>& args : {std::vector<std::string>{"export", model, "-o", "-"},
+                                               {"models", "convert", model, "-", "--plain"},
+                                               {"train", "digits", "--max-steps", "1", "-o", "-"}}) {
+    const Ran r = run_freight(args);
+    EXPECT_EQ(r.code, 2) << r.err;
+    EXPECT_TRUE(has(r.err, "got -")) << r.err;
+  }
+  EXPECT_FALSE(std::filesystem::exists("-"));
+}
+
 TEST(Verify, PrintsALinePerClaim) {
   const Ran r = run_freight({"verify", kModel, "--data", kGolden + "data", "--samples", "5"});
   EXPECT_EQ(r.code, 0) << r.err;
@@ -50,7 +75,8 @@ TEST(Verify, PrintsALinePerClaim) {
 // A Python that runs anything and answers wrongly stands for a runtime that computes something else.
 TEST(Verify, ExitsNineWhereAClaimFails) {
   const std::string dir = scratch_dir(), fake = dir + "/python";
-  write_file(fake, "#!/bin/sh\ncase \"$2\" in *InferenceSession*) echo 'no kernel for Conv'; exit 1;; esac\n");
+  write_file(
+      fake, "#!/bin/sh\ncase \"$2\" in *InferenceSession*) echo 'no kernel for Conv'; exit 1;; *) echo ready;; esac\n");
   std::filesystem::permissions(fake, std::filesystem::perms::owner_all);
   const Ran r = run_freight({"verify", kModel, "--samples", "2", "--onnx-runtime", fake});
   EXPECT_EQ(r.code, 9);
@@ -70,6 +96,16 @@ TEST(ModelsConvert, MakesAStoredModelOfPlainWeightsAndBack) {
   EXPECT_TRUE(has(made.out, "mean 0.2, deviation 0.3")) << made.out;
   EXPECT_EQ(run_freight({"eval", model, "--data", kGolden + "data"}).code, 0);
   EXPECT_EQ(run_freight({"models", "convert", plain, model}).code, 2);
+  for (const auto& [names, part] :
+       {std::pair<std::string, std::string>{"zero\none\nzero\n", "names.txt:3: the name zero"},
+        {"zero\n\xff\n", "names.txt:2: not UTF-8"},
+        {"zero\n\ntwo\n", "names.txt:2: the line is empty"}}) {
+    write_file(dir + "/names.txt", names);
+    const Ran r = run_freight(
+        {"models", "convert", plain, model, "--model", kGolden + "net.json", "--class-names", dir + "/names.txt"});
+    EXPECT_EQ(r.code, 3) << r.err;
+    EXPECT_TRUE(has(r.err, part)) << r.err;
+  }
   EXPECT_EQ(run_freight({"models", "convert", kModel, plain, "--plain", "--mean", "1"}).code, 2);
   EXPECT_EQ(run_freight({"models", "convert", plain, model, "--model", "lenet"}).code, 8);
   const Ran bad = run_freight({"models", "convert", plain, model, "--model", kGolden + "net.json", "--mean", "a,b"});

@@ -44,6 +44,14 @@ std::vector<std::string> train_args(const std::string& dir, std::vector<std::str
   return args;
 }
 
+TEST(Pictures, ClassNamesThatNoModelCanHoldAreRefusedBeforeTraining) {
+  const std::string dir = small_folder();
+  for (const char* part : {"/train/", "/val/"}) fs::rename(dir + part + "dark", dir + part + "d\xff");
+  const Ran r = run_freight(train_args(dir));
+  EXPECT_EQ(r.code, 3) << r.err;
+  EXPECT_NE(r.err.find("is not UTF-8"), std::string::npos) << r.err;
+}
+
 TEST(Pictures, TrainEvalAndPredictAgree) {
   const std::string dir = small_folder();
   const Ran r = run_freight(train_args(dir, {"--json"}));

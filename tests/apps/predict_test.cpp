@@ -1,6 +1,7 @@
 // `freight predict` over many inputs: folders, lists, formats, files that cannot be read, an end by Ctrl-C. One model
 // of pictures, never trained.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <csignal>
@@ -119,6 +120,62 @@ TEST_F(PredictMany, CtrlCLeavesNoHalfFile) {
   EXPECT_EQ(r.code, 130) << r.err;
   for (const auto& e : std::filesystem::directory_iterator(dir))
     EXPECT_EQ(e.path().string().find("all.txt"), std::string::npos) << e.path();
+}
+
+TEST_F(PredictMany, WhereNothingCanBeReadNothingIsDone) {
+  const Ran r = predict({folder + "/none.png", "--on-bad-sample", "skip", "-o", dir + "/all.txt"});
+  EXPECT_EQ(r.code, 3) << r.err;
+  EXPECT_NE(r.err.find("none of the 1 inputs can be read"), std::string::npos) << r.err;
+  EXPECT_FALSE(std::filesystem::exists(dir + "/all.txt"));
+}
+
+TEST_F(PredictMany, NothingThatIsReadIsWrittenOver) {
+  const std::string before = read_file(folder + "/a.png"), stored = read_file(model);
+  const std::vector<std::vector<std::string>> all = {{folder + "/a.png", "-o", folder + "/../pictures/a.png"},
+                                                     {folder + "/b.png", "--npy", model},
+                                                     {folder, "-o", folder + "/a.png"},
+                                                     {folder, "--npy", "-"},
+                                                     {folder, "-o", dir + "/x", "--npy", dir + "/x"}};
+  for (const std::vector<std::string>& args : all) {
+    const Ran r = predict(args);
+    EXPECT_EQ(r.code, 2) << r.err;
+    EXPECT_NE(r.err.find("need"), std::string::npos) << r.err;
+  }
+  EXPECT_EQ(read_file(folder + "/a.png"), before);
+  EXPECT_EQ(read_file(model), stored);
+  const Ran out = predict({folder + "/a.png", "--csv", "-o", "-"});
+  EXPECT_EQ(out.code, 0) << out.err;
+  EXPECT_EQ(out.out, predict({folder + "/a.png", "--csv"}).out);
+  EXPECT_FALSE(std::filesystem::exists("-"));
+}
+
+TEST_F(PredictMany, ControlCharactersInNamesStayOffTheTerminal) {
+  const std::string name = folder + "/\x1b[2Jq\n.png";
+  std::filesystem::copy_file(folder + "/a.png", name);
+  const Ran shown = predict({name});
+  EXPECT_EQ(shown.out.find('\x1b'), std::string::npos);
+  EXPECT_NE(shown.out.find("/\\x1b[2Jq\\n.png"), std::string::npos) << shown.out;
+  EXPECT_EQ(Json::parse(predict({name, "--jsonl"}).out).at("path"), name);
+  EXPECT_NE(predict({name, "--csv"}).out.find("\n\"" + name + "\","), std::string::npos);
+  write_file(name, "no picture");
+  EXPECT_EQ(predict({name}).err.find('\x1b'), std::string::npos);
+  EXPECT_EQ(predict({name, folder + "/a.png", "--on-bad-sample", "skip"}).err.find('\x1b'), std::string::npos);
+}
+
+TEST_F(PredictMany, AListThatIsNoneIsRefused) {
+  const Ran r = predict({"-"}, std::string(17 << 20, 'x'));
+  EXPECT_EQ(r.code, 3) << r.err;
+  EXPECT_NE(r.err.find("standard input: line 1 is longer than 16.0 MiB"), std::string::npos) << r.err;
+}
+
+// Nobody writes to these pipes: opening one used to wait where no signal arrived.
+TEST_F(PredictMany, CtrlCEndsTheWaitForAPipe) {
+  const std::string pipe = dir + "/pipe.png", line = folder + "/none.png";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  Running picture({"predict", model, line, pipe, "--on-bad-sample", "skip", "-b", "1"});
+  ASSERT_TRUE(picture.wait_for("left out", 30));
+  picture.send(SIGINT);
+  EXPECT_EQ(picture.finish().code, 130);
 }
 
 TEST_F(PredictMany, WhatCannotBeIsRefused) {

@@ -111,7 +111,7 @@ TEST_F(Stops, KilledAgainAndAgainARunEndsAsOneThatWasNot) {
     running.send(SIGKILL);
     killed += running.finish().code == 128 + SIGKILL;
     const train::Found found = train::find_checkpoint("auto", path("parts"));
-    EXPECT_TRUE(found.notes.empty()) << found.notes[0];
+    EXPECT_TRUE(found.warnings.empty()) << found.warnings[0];
     if (!found.checkpoint) continue;
     ++with_checkpoint;
     EXPECT_GE(found.checkpoint->place.step, step);

@@ -51,10 +51,21 @@ TEST(TrainCommand, ResumeTakesTheRunsOwnConfiguration) {
   EXPECT_NE(done.err.find("the run is complete: 30 steps"), std::string::npos) << done.err;
   expect_refused(run_freight({"train", "--resume", run, "--batch-size", "3"}), 2, {"--batch-size", "cannot change"});
   expect_refused(run_freight({"train", "--resume", ""}), 2, {"--resume", "empty"});
+  const std::string weights = run + "/model.safetensors";
+  expect_refused(run_freight({"train", "--resume", run, "--weights", weights}), 2, {"--weights", "--resume"});
+  expect_refused(run_freight({"train", "--resume", run, "--overwrite"}), 2, {"--overwrite", "--resume"});
+  const Ran both =
+      run_freight({"train", dir + "/../" + std::filesystem::path(dir).filename().string() + "/.", "--model", "mlp",
+                   "--epochs", "3", "-o", run, "--resume", "auto", "--weights", weights, "-q"});
+  EXPECT_EQ(both.code, 0) << both.err;  // the data by another spelling, too
+  EXPECT_NE(both.err.find("warning: --weights " + weights + " is not read"), std::string::npos) << both.err;
   expect_refused(run_freight({"train", "--resume", dir + "/nowhere"}), 2, {"--resume", "nowhere"});
   write_file(run + "/last/state.safetensors", "no");
   expect_refused(run_freight({"train", "--resume", run}), 8,
                  {"state.safetensors", "the one before is intact", "step-20"});
+  const Ran quiet = run_freight({"train", dir, "--model", "mlp", "--epochs", "3", "-o", run, "--resume", "auto", "-q"});
+  EXPECT_EQ(quiet.code, 0) << quiet.err;
+  EXPECT_NE(quiet.err.find("warning: passed over: "), std::string::npos) << quiet.err;
   EXPECT_EQ(run_freight({"train", "--resume", run + "/checkpoints/step-20", "--epochs", "3"}).code, 0);
 }
 

@@ -2,12 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
+#include <thread>
 #include <vector>
 
 #include "freight/base/dtype.h"
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
+#include "freight/base/printable.h"
 #include "freight/base/shape.h"
 #include "freight/base/threads.h"
 
@@ -17,6 +20,13 @@ namespace {
 TEST(Strings, NearestNamesTheLikelyTypo) {
   EXPECT_EQ(nearest("epohcs", {"epochs", "batch-size", "lr"}), "epochs");
   EXPECT_EQ(nearest("zzz", {"epochs", "batch-size"}), "");
+}
+
+TEST(Strings, NamesDoNotMoveTheCursor) {
+  EXPECT_EQ(printable("caf\xc3\xa9 \x1b[2J\r\n\t\x7f\xc2\x9b"
+                      "1m"),
+            "caf\xc3\xa9 \\x1b[2J\\x0d\\n\\t\\x7f\\x9b1m");
+  EXPECT_EQ(printable("two\nlines\x07", "\n"), "two\nlines\\x07");
 }
 
 TEST(Strings, NumbersAreReadable) {
@@ -91,6 +101,23 @@ TEST(PhiloxTest, MatchesTheKnownAnswersOfRandom123) {
   EXPECT_EQ(ones.v[1], 0x41c83b0eu);
   EXPECT_EQ(ones.v[2], 0xa20bc7c6u);
   EXPECT_EQ(ones.v[3], 0x6d5451fdu);
+}
+
+TEST(Threads, ALimitHoldsForItsThreadWhileItLives) {
+  const int all = thread_count();
+  {
+    const ThreadLimit one(1);
+    EXPECT_EQ(thread_count(), 1);
+    const ThreadLimit more(all + 1);  // takes no limit back
+    EXPECT_EQ(thread_count(), 1);
+    int elsewhere = 0;
+    std::thread([&] { elsewhere = thread_count(); }).join();
+    EXPECT_EQ(elsewhere, all);
+    std::set<std::thread::id> used;
+    parallel_for(64, [&](int64_t) { used.insert(std::this_thread::get_id()); });
+    EXPECT_EQ(used, std::set{std::this_thread::get_id()});
+  }
+  EXPECT_EQ(thread_count(), all);
 }
 
 #if defined(__x86_64__) || defined(__aarch64__)

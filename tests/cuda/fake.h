@@ -29,6 +29,17 @@ inline const FakeFunctions& fake_cuda_functions() {
   return kFunctions;
 }
 inline FakeCuda& fake() { return *fake_cuda_functions().state; }
+// Tells the fakes something by a variable of theirs (FAKE_...), for as long as it lives.
+class Told {
+ public:
+  explicit Told(const char* name, const char* value = "1") : name_(name) { ::setenv(name, value, 1); }
+  ~Told() { ::unsetenv(name_); }
+  Told(const Told&) = delete;
+  Told& operator=(const Told&) = delete;
+
+ private:
+  const char* name_;
+};
 inline const cuda::Driver* fake_driver() {
   std::string why;
   return cuda::load_driver(why);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/support/files.h"
 
 namespace freight::deploy {
@@ -61,6 +63,9 @@ TEST(Convert, MisfitsAreNamed) {
   expect_error(ErrorKind::usage, {"1 means", "3 channels"}, [&] { import_weights(net(), file, {.mean = {0.5f}}); });
   expect_error(ErrorKind::usage, {"deviation", "0"}, [&] {
     import_weights(net(), file, {.mean = {0, 0, 0}, .std = {1, 0, 1}});
+  });
+  expect_error(ErrorKind::usage, {"deviation", "inf"}, [&] {
+    import_weights(net(), file, {.mean = {0, 0, 0}, .std = {1, INFINITY, 1}});
   });
   expect_error(ErrorKind::usage, {"resize to 16", "[3,32,32]"}, [&] { import_weights(net(), file, {.resize = 16}); });
   expect_error(ErrorKind::usage, {"text_bow", "tokenizer"},

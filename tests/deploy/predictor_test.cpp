@@ -56,6 +56,13 @@ TEST(Predictor, BatchesOfAnySizeAgreeAndWarmingChangesNothing) {
   }
 }
 
+TEST(Predictor, FlopsAreThoseOfASample) {
+  // 833,040 of products; biases, relu, pooling and softmax the rest.
+  const double flops = Predictor(small_net()).flops();
+  EXPECT_GT(flops, 833040);
+  EXPECT_LT(flops, 1.05 * 833040);
+}
+
 TEST(Predictor, NoSamplesGiveNoRows) { EXPECT_EQ(Predictor(small_net()).run({}).shape(), (Shape{0, 10})); }
 
 TEST(Predictor, SamplesThatDoNotFitAreRefused) {
@@ -70,6 +77,19 @@ TEST(Predictor, SamplesThatDoNotFitAreRefused) {
   odd.data<float>()[5] = NAN;
   io::save_npy(dir / "odd.npy", odd);
   expect_error(ErrorKind::data, {"odd.npy", "nan at element 5"}, [&] { predictor.sample_of_file(dir / "odd.npy"); });
+  // Finite, but not for long: 3e38 / 0.25 is infinite, and 1e20 becomes so within the net.
+  for (const float large : {3e38f, -1e20f}) {
+    odd.data<float>()[5] = large;
+    io::save_npy(dir / "odd.npy", odd);
+    expect_error(ErrorKind::data, {"odd.npy", cat(large), "element 5", "normalised"},
+                 [&] { predictor.sample_of_file(dir / "odd.npy"); });
+    expect_error(ErrorKind::data, {"sample 1", "element 5"}, [&] { predictor.run({pixels(1), odd}); });
+  }
+  train::Bundle of_pixels = small_net();
+  of_pixels.preprocessing.pixels = true;
+  odd.data<float>()[5] = 255;
+  expect_error(ErrorKind::data, {"sample 0", "255", "0 to 1"}, [&] { Predictor(of_pixels).run({odd}); });
+  EXPECT_NO_THROW(predictor.run({odd}));  // whose floats may be anything
   expect_error(ErrorKind::usage, {"batch size", "0"}, [] { Predictor(small_net(), {.batch_size = 0}); });
 }
 

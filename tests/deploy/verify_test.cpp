@@ -120,7 +120,39 @@ TEST(Verify, WhatCannotBeVerifiedIsRefused) {
   train::Bundle language;
   language.model = models::create("gpt_char", {.length = 16, .layers = 1, .width = 64});
   language.preprocessing.input = {16};
-  expect_error(ErrorKind::usage, {"gpt_char", "tells tokens"}, [&] { verify(language, language, {}); });
+  expect_error(ErrorKind::usage, {"gpt_char", "no tokenizer"}, [&] { verify(language, language, {}); });
+  expect_error(ErrorKind::usage, {"--onnx-runtime", "/bin/true", "no Python", "pip install"},
+               [] { verify(pictures(), pictures(), {.samples = 1, .python = "/bin/true"}); });
+}
+
+train::Bundle language_model() {
+  train::Bundle b;
+  b.preprocessing.input = {16};
+  b.preprocessing.lengths = {16};
+  b.preprocessing.tokenizer =
+      data::learn_tokenizer({"the old man and the sea"}, {.kind = data::TokenizerKind::character, .exact = true});
+  b.model = models::create("gpt_char", {.classes = b.preprocessing.tokenizer->size(),
+                                        .vocabulary = b.preprocessing.tokenizer->size(),
+                                        .length = 16,
+                                        .layers = 1,
+                                        .width = 64});
+  return b;
+}
+
+TEST(Verify, OfALanguageModelWhatMakesSenseIsChecked) {
+  const train::Bundle b = language_model();
+  const auto claims = verify(b, b, {.samples = 3, .python = peer_python()});
+  ASSERT_EQ(claims.size(), 5u);
+  for (const Claim& c : claims) {
+    const bool possible = c.name != "eval" && (c.name != "onnx" || !peer_python().empty());
+    EXPECT_EQ(c.state, possible ? State::holds : State::unchecked) << c.name << " " << c.difference << " " << c.note;
+  }
+  EXPECT_NE(claims[0].note.find("freight eval"), std::string::npos);
+  EXPECT_EQ(claims[3].name, "file");
+  EXPECT_EQ(claims[3].difference, 0);
+  // Two loads of one file that differ.
+  const train::Bundle other = language_model();
+  EXPECT_EQ(states(verify(b, other, {.samples = 1})).at("batch"), State::fails);
 }
 
 }  // namespace

@@ -68,12 +68,13 @@ void fuzz_picture(const std::string& valid, uint64_t seed) {
   fuzz(valid, seed, 3000, [&](io::ByteView b) {
     double shrink = 1;
     if (b.size() % 2) shrink = 4;
+    io::PictureRoom room;
     io::decode_part(
         b, "fuzzed",
         [&](int64_t rows, int64_t columns) {
           return io::Part{rows / 3, columns / 4, rows - rows / 3, (columns + 1) / 2, shrink};
         },
-        out);
+        out, room);
   });
 }
 

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "freight/backend/gpu/choices.h"
 #include "freight/backend/gpu/dialect.h"
 #include "freight/backend/gpu/kernel_text.h"
 #include "freight/backend/gpu/opencl/blas.h"
-#include "freight/backend/gpu/opencl/choices.h"
 #include "freight/backend/gpu/opencl/memory.h"
 #include "freight/backend/gpu/opencl/opencl.h"
 #include "freight/backend/gpu/opencl/programs.h"
@@ -283,12 +283,12 @@ TEST(OpenClChoices, AreMeasuredOnceAndRemembered) {
   StepSpec spec;
   spec.in = {{{DType::f32, {4, 5}}, Layout::row_major({4, 5})}};
   Named a("tiles"), b("library");
-  opencl::Choices first("a device");
+  gpu::Choices first("opencl", "a device");
   const size_t found = first.fastest("matmul f32[4,5] of both", spec, *memory, {&a, &b});
   EXPECT_GT(a.runs, 0);
   EXPECT_EQ(a.runs, b.runs);
   const int runs = a.runs;
-  opencl::Choices second("a device"), other("another device");
+  gpu::Choices second("opencl", "a device"), other("opencl", "another device");
   EXPECT_EQ(first.fastest("matmul f32[4,5] of both", spec, *memory, {&a, &b}), found);
   EXPECT_EQ(second.fastest("matmul f32[4,5] of both", spec, *memory, {&b, &a}), 1 - found);
   EXPECT_EQ(a.runs, runs);

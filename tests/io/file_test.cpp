@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
+#include <atomic>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <thread>
 
 #include "tests/support/files.h"
 
@@ -20,6 +24,25 @@ TEST(ReadFile, NamesThePathAndTheReason) {
   write_file_atomic(dir / "large", std::string_view("x"));
   std::filesystem::resize_file(dir / "large", uintmax_t{1} << 43);  // without blocks on the disk
   expect_error(ErrorKind::data, {dir / "large", "8.0 TiB", "of memory"}, [&] { read_file(dir / "large"); });
+}
+
+TEST(ReadFile, APipeIsReadToItsEndWheneverItsWriterComes) {
+  const TemporaryDir dir;
+  const std::string pipe = dir / "pipe", text(200'000, 'p');
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::thread writer([&] { std::ofstream(pipe) << text; });
+  EXPECT_EQ(text_of(read_file(pipe)), text);
+  writer.join();
+}
+
+TEST(ReadFile, APipeWithoutAWriterIsLeftWhenAsked) {
+  const TemporaryDir dir;
+  ASSERT_EQ(mkfifo((dir / "pipe").c_str(), 0600), 0);
+  static std::atomic<int> asked{0};
+  stop_reading_when([] { return ++asked == 2; });
+  expect_error(ErrorKind::runtime, {dir / "pipe", "stopped"}, [&] { read_file(dir / "pipe"); });
+  stop_reading_when(nullptr);
+  EXPECT_EQ(asked, 2);
 }
 
 TEST(AtomicFileTest, ReplacesTheFileAndLeavesNothingElse) {

@@ -5,6 +5,11 @@
 #include <png.h>
 #include <webp/encode.h>
 
+#include <atomic>
+#include <chrono>
+#include <list>
+#include <thread>
+
 #include "freight/io/npy.h"
 #include "tests/support/files.h"
 #include "tests/support/jpeg.h"
@@ -93,8 +98,9 @@ TEST(Image, APartOfAJpegEqualsThatPartOfTheWhole) {
     const std::string file = encode_jpeg(pixels, settings);
     for (const double shrink : {1.0, 2.0, 4.5, 9.0}) {
       const auto decode = [&](const Part& part, Picture& out) {
+        PictureRoom room;
         decode_part(
-            bytes_of(file), "a.jpg", [&](int64_t, int64_t) { return part; }, out);
+            bytes_of(file), "a.jpg", [&](int64_t, int64_t) { return part; }, out, room);
       };
       Picture whole, part;
       decode({.rows = 150, .columns = 211, .shrink = shrink}, whole);
@@ -128,13 +134,36 @@ TEST(Image, APartOfAJpegEqualsThatPartOfTheWhole) {
   }
 }
 
+// Fifty clients that send pictures of a gigabyte each must not take fifty.
+TEST(Image, LargePicturesWaitForEachOther) {
+  constexpr int64_t kLargest = int64_t{1} << 27;
+  ASSERT_GT(PictureRoom::most(), kLargest);
+  std::list<PictureRoom> held;
+  for (int64_t left = PictureRoom::most(); left >= kLargest; left -= kLargest) held.emplace_back().take(kLargest);
+  EXPECT_EQ(decode_image(encode_png(ramp({4, 6})), "small.png").shape(), (Shape{4, 6, 1}));  // there is room for these
+  std::atomic<bool> released{false};
+  std::thread next([&] {
+    PictureRoom room;
+    room.take(kLargest);
+    EXPECT_TRUE(released);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  released = true;
+  held.pop_front();
+  next.join();
+}
+
 TEST(Image, DamageOutsideOfThePartIsFoundAsWell) {
   const std::string good = encode_jpeg(waves(160, 160));
   const auto top = [](int64_t, int64_t columns) { return Part{.rows = 8, .columns = columns}; };
   Picture out;
-  decode_part(bytes_of(good), "a.jpg", top, out);
+  const auto decode = [&](const std::string& bytes, const std::string& name) {
+    PictureRoom room;
+    decode_part(bytes_of(bytes), name, top, out, room);
+  };
+  decode(good, "a.jpg");
   for (const size_t n : {good.size() - 1, good.size() * 9 / 10, good.size() / 2}) {
-    expect_error(ErrorKind::data, {"cut.jpg"}, [&] { decode_part(bytes_of(good.substr(0, n)), "cut.jpg", top, out); });
+    expect_error(ErrorKind::data, {"cut.jpg"}, [&] { decode(good.substr(0, n), "cut.jpg"); });
   }
 }
 

@@ -185,7 +185,10 @@ TEST_F(Report, ARunThatWasKilledIsReadAsFarAsItGoes) {
   EXPECT_NE(notes.find("run.json is missing"), std::string::npos) << notes;
   io::write_file_atomic(dir + "/run.json", std::string_view("[1"));
   io::write_file_atomic(dir + "/config.json", std::string_view("{\"a\": {\"b\": [1, \"x\"]}, \"threads\": 1e300}"));
+  io::write_file_atomic(dir + "/model.json", std::string_view("{\"net\": tor"));  // shown as it is, it was no spec
   r = read_run(dir + "/");
+  EXPECT_NE(join(r.notes, "\n").find("model.json is damaged"), std::string::npos);
+  EXPECT_EQ(r.spec, "");
   EXPECT_NE(join(r.notes, "\n").find("run.json is damaged"), std::string::npos);
   EXPECT_EQ(r.config_value("a.b"), "[1,\"x\"]");
   EXPECT_NE(to_html({{.run = r}}).find("outcome unknown"), std::string::npos);

@@ -183,7 +183,12 @@ TEST(Server, WhatDoesNotFitTheModelIsRefusedWithWhatItTakes) {
   const std::string png = "Content-Type: image/png\r\n";
   expect_refused(ask(post("/predict/digits", "no picture", png)), 400, {"predict"});
   expect_refused(ask(post("/predict/digits", "", png)), 400, {"empty"});
-  expect_refused(ask(post("/predict/digits?top=0", "x", png)), 400, {"top"});
+  expect_refused(ask(post("/predict/digits?top=0", "x", png)), 400, {"got top=0", "from 1"});
+  std::string pixels = "255";
+  for (int i = 1; i < 784; ++i) pixels += ",0";
+  expect_refused(
+      infer("digits", cat(R"({"name":"input","datatype":"FP32","shape":[1,1,28,28],"data":[)", pixels, "]}")), 400,
+      {"sample 0", "got 255", "0 to 1"});
   expect_refused(ask(post("/predict/digits", "x", "Content-Type: text/plain\r\n")), 415, {"digits", "image/png"});
   expect_refused(ask(post("/predict/text", "x", png)), 415, {"text/plain"});
   expect_refused(
@@ -194,6 +199,19 @@ TEST(Server, WhatDoesNotFitTheModelIsRefusedWithWhatItTakes) {
   expect_refused(ask(post("/v2/models/digits/infer", "{}", "Inference-Header-Content-Length: x\r\n")), 400,
                  {"Inference-Header"});
   expect_lives();
+}
+
+TEST(Server, CodingsThatAreNotUnpackedAreRefused) {
+  const auto coded = [](const std::string& coding) {
+    return ask(post("/predict/text", "a joy", cat("Content-Type: text/plain\r\nContent-Encoding: ", coding, "\r\n")));
+  };
+  for (const char* coding : {"zstd", "compress", "gzip, br", "gzip\r\nContent-Encoding: gzip"}) {
+    expect_refused(coded(coding), 415, {"Content-Encoding", "gzip, deflate, br"});
+  }
+  EXPECT_EQ(coded("identity").status, 200);
+  EXPECT_EQ(coded("gzip").status, 400);  // which it is not
+  const std::string packed = gzip_stored("a joy");
+  EXPECT_EQ(ask(post("/predict/text", packed, "Content-Type: text/plain\r\nContent-Encoding: gzip\r\n")).status, 200);
 }
 
 TEST(Server, UnknownPathsAndMethodsAreRefused) {
@@ -295,8 +313,13 @@ TEST(Server, SlowClientsAreCutOff) {
     slow_body.send(" ");
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
   }
-  expect_refused(slow.receive(), 408, {"0.4 seconds"});
-  expect_refused(slow_body.receive(), 408, {"0.4 seconds"});
+  for (Client* late : {&slow, &slow_body}) {
+    const Answer a = late->receive();
+    expect_refused(a, 408, {"0.4 seconds"});
+    const size_t said = a.head.find("Connection: close");
+    EXPECT_NE(said, std::string::npos) << a.head;
+    EXPECT_EQ(a.head.find("Connection", said + 1), std::string::npos) << a.head;
+  }
   EXPECT_TRUE(slow.closed());
   EXPECT_TRUE(idle.closed());
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 15);
@@ -335,7 +358,9 @@ TEST(Server, ATokenGuardsAllButHealthAndPage) {
   for (const char* token : {"Bearer s3creT", "Bearer s3cret2", "Bearer ", "s3cret", "Basic s3cret"}) {
     EXPECT_EQ(ask(get("/v2", cat("Authorization: ", token, "\r\n")), guarded).status, 401) << token;
   }
-  EXPECT_EQ(ask(get("/v2", "Authorization: Bearer s3cret\r\n"), guarded).status, 200);
+  for (const char* scheme : {"Bearer ", "bearer ", "BEARER  "}) {
+    EXPECT_EQ(ask(get("/v2", cat("Authorization: ", scheme, "s3cret\r\n")), guarded).status, 200) << scheme;
+  }
   EXPECT_EQ(ask(get("/nothing", "Authorization: Bearer s3cret\r\n"), guarded).status, 404);
   // The body of a stranger is not read.
   EXPECT_EQ(ask("POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n", guarded).status, 401);

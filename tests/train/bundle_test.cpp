@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <cmath>
+
 #include "freight/deploy/predictor.h"
 #include "freight/io/safetensors.h"
 #include "tests/support/files.h"
@@ -150,6 +152,32 @@ TEST(Bundle, PreprocessingThatDoesNotFitTheModelIsRefused) {
   });
   expect_damaged({"2 means and 1 deviations"}, [](io::SafeTensors& f) {
     f.metadata["preprocessing"] = R"({"input": [1,28,28], "mean": [0.1, 0.2], "std": [0.3]})";
+  });
+}
+
+// Relu on a CPU may drop a NaN: the answers looked sound.
+TEST(Bundle, NumbersThatAreNotFiniteAreRefused) {
+  for (const float odd : {NAN, INFINITY, -INFINITY}) {
+    const TemporaryDir dir;
+    const std::string path = dir / "m.safetensors";
+    const Bundle b = sample_bundle();
+    const nn::NamedVariable weight = b.model.net->state_dict()[1];
+    Array values = weight.variable.array().clone();
+    values.data<float>()[7] = odd;
+    weight.variable.set(values);
+    save_bundle(path, b);
+    const std::vector<std::string> parts = {path, weight.name, cat(odd), "element 7", "1 number of "};
+    expect_error(ErrorKind::checkpoint, parts, [&] { load_bundle(path); });
+    models::Model model = sample_bundle().model;
+    expect_error(ErrorKind::checkpoint, parts, [&] { load_weights(model, path); });
+  }
+  for (const char* std : {"0", "-1", "1e-50"}) {
+    expect_damaged({"preprocessing: channel 0"}, [&](io::SafeTensors& f) {
+      f.metadata["preprocessing"] = cat(R"({"input": [1,28,28], "mean": [0.1], "std": [)", std, "]}");
+    });
+  }
+  expect_damaged({"channel 0", "deviation 0", "above 0"}, [](io::SafeTensors& f) {
+    f.metadata["preprocessing"] = R"({"input": [1,28,28], "mean": [0.1], "std": [0]})";
   });
 }
 

@@ -222,8 +222,8 @@ TEST_F(Resume, OfADamagedCheckpointOffersTheOneBefore) {
     const Found found = find_checkpoint("auto", c.output_dir);
     ASSERT_TRUE(found.checkpoint);
     EXPECT_EQ(found.checkpoint->place.step, 40);
-    ASSERT_EQ(found.notes.size(), 1u);
-    EXPECT_NE(found.notes[0].find(name), std::string::npos);
+    ASSERT_EQ(found.warnings.size(), 1u);
+    EXPECT_NE(found.warnings[0].find(name), std::string::npos);
     io::write_file_atomic(file, std::string_view(good));
   }
   io::write_file_atomic(newest + "/manifest.json", std::string_view("{"));

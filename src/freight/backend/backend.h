@@ -39,6 +39,7 @@ std::string to_string(const Layout& layout);
 struct Operand {
   Type type;
   Layout layout;
+  int64_t offset = 0;  // elements from the beginning of its buffer
 };
 
 struct StepSpec {
@@ -47,6 +48,7 @@ struct StepSpec {
   std::vector<Operand> in, out;
   bool deterministic = false;   // no choice by measurement
   bool stream_outputs = false;  // the outputs are larger than cache and not read soon: non-temporal stores pay
+  bool tf32 = false;            // products of f32 may round their operands to TF32
 };
 
 // A prepared step. run() gets the addresses in the order inputs, outputs, scratch; it allocates nothing.
@@ -82,6 +84,8 @@ class Backend {
   // Why contractions in `dtype` gain nothing on this device, "the processor has ..."; empty where they do. Default: it
   // has kernels for no 16-bit type.
   virtual std::string lacks(DType dtype) const;
+  // Whether products of f32 are faster in TF32 (8 bits of exponent, 10 of mantissa, sums in f32).
+  virtual bool has_tf32() const { return false; }
   // Whether a composite has a kernel of its own; otherwise its decomposition runs.
   virtual bool has_kernel(const Graph& graph, const Node& node) const = 0;
   // Whether the fuse pass may form regions and epilogues for this backend.

@@ -47,6 +47,9 @@ FlushDenormals::~FlushDenormals() { set_float_mode(before_); }
 
 int thread_count() { return omp_get_max_threads(); }
 
+ThreadLimit::ThreadLimit(int count) : before_(omp_get_max_threads()) { omp_set_num_threads(std::min(count, before_)); }
+ThreadLimit::~ThreadLimit() { omp_set_num_threads(before_); }
+
 void parallel_chunks(int64_t chunks, void (*body)(void*, int64_t), void* context) {
   if (chunks <= 1 || omp_in_parallel() || omp_get_max_threads() == 1) {
     for (int64_t i = 0; i < chunks; ++i) body(context, i);

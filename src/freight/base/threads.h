@@ -11,6 +11,18 @@ namespace freight {
 // Threads that parallel_for uses (OMP_NUM_THREADS or the cores available to the process).
 int thread_count();
 
+// While it lives, this thread computes with at most `count` threads.
+class ThreadLimit {
+ public:
+  explicit ThreadLimit(int count);
+  ~ThreadLimit();
+  ThreadLimit(const ThreadLimit&) = delete;
+  ThreadLimit& operator=(const ThreadLimit&) = delete;
+
+ private:
+  int before_;
+};
+
 // Calls body(chunk) for chunk in [0, chunks), in parallel when chunks > 1. `body` must not throw.
 // Plain function pointer and context: no allocation and no std::function in a replayed step.
 void parallel_chunks(int64_t chunks, void (*body)(void* context, int64_t chunk), void* context);

@@ -61,14 +61,14 @@ class Measurement {
     if (c.usd_per_hour > 0) c.price = cat("$", c.usd_per_hour, " per hour, as given");
     c.watts_low = c.watts_high = given(options_.watts, device);
     if (c.watts_high > 0) c.power = cat(c.watts_high, " W, as given");
-    for (const plan::Draft& draft : drafts_) c.points.push_back(point(c, draft, compute.dtype));
+    for (const plan::Draft& draft : drafts_) c.points.push_back(point(c, draft, compute));
     return c;
   }
 
   // The plan's steps at one batch size.
   std::vector<Piece> pieces(const Curve& c, int64_t batch) const {
     const train::ComputeType compute = train::compute_type(subject_.config.precision, c.name);
-    const Workload w = workload(c.name, batch, compute.dtype);
+    const Workload w = workload(c.name, batch, compute);
     const std::vector<double> times = time_plan_steps(w, options_.seconds);
     const std::vector<plan::Work> work = plan::work_of(w.plan());
     const plan::Speed roofs = speed_of(c);
@@ -82,14 +82,17 @@ class Measurement {
   }
 
  private:
-  Workload workload(const std::string& device, int64_t batch, DType compute) const {
+  Workload workload(const std::string& device, int64_t batch, const train::ComputeType& compute) const {
     return {subject_.make_model(),
             {.batch = batch,
              .optimizer = subject_.config.optimizer,
-             .compile = {.backend = device, .deterministic = options_.deterministic, .compute = compute}}};
+             .compile = {.backend = device,
+                         .deterministic = options_.deterministic,
+                         .compute = compute.dtype,
+                         .tf32 = compute.tf32}}};
   }
 
-  BatchPoint point(const Curve& c, const plan::Draft& draft, DType compute) const {
+  BatchPoint point(const Curve& c, const plan::Draft& draft, const train::ComputeType& compute) const {
     BatchPoint p;
     p.batch = draft.options.batch;
     p.skipped = lacks_memory(draft, c.name);

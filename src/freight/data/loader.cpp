@@ -13,6 +13,7 @@
 #include <mutex>
 #include <numeric>
 #include <set>
+#include <system_error>
 #include <thread>
 
 #include "freight/base/error.h"
@@ -334,7 +335,14 @@ Loader::Loader(Dataset set, const LoaderOptions& options) {
   const int workers = s.options.workers;
   const int64_t fitting = o.prefetch_bytes / (floats * static_cast<int64_t>(sizeof(float)));
   s.slots.resize(workers == 0 ? 1 : static_cast<size_t>(std::clamp<int64_t>(fitting, 2, o.prefetch + 1)));
-  for (int i = 0; i < workers; ++i) s.threads.emplace_back([&s] { s.run_worker(); });
+  for (int i = 0; i < workers; ++i) {
+    try {
+      s.threads.emplace_back([&s] { s.run_worker(); });
+    } catch (const std::system_error&) {  // no more threads to be had: fewer do
+      if (s.threads.empty()) throw;
+      break;
+    }
+  }
 }
 
 Loader::~Loader() {

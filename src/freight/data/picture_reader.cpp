@@ -42,6 +42,7 @@ Box centre_crop(int64_t rows, int64_t columns, const PictureGeometry& geometry) 
 void PictureReader::view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry, Mirror mirror,
                          const std::function<Box(int64_t, int64_t)>& choose, uint8_t* dst) {
   Box box;
+  io::PictureRoom room;
   io::decode_part(
       bytes, name,
       [&](int64_t rows, int64_t columns) {
@@ -61,12 +62,13 @@ void PictureReader::view(io::ByteView bytes, const std::string& name, const Pict
         cut(box.x, box.columns, columns, part.x, part.columns);
         return part;
       },
-      picture_);
+      picture_, room);
   const io::Picture& p = picture_;
   const Box scaled{box.y * p.scale - static_cast<double>(p.y), box.x * p.scale - static_cast<double>(p.x),
                    box.rows * p.scale, box.columns * p.scale};
   resampler_.run({p.pixels(), p.rows, p.columns, p.channels}, scaled, mirror, geometry.channels, geometry.rows,
                  geometry.columns, dst);
+  picture_.trim();
 }
 
 void PictureReader::evaluation_view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry,

@@ -2,6 +2,7 @@
 #include "freight/deploy/convert.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "freight/base/error.h"
@@ -43,9 +44,15 @@ train::Bundle import_weights(models::Model model, const std::string& path, const
     fail(ErrorKind::usage, "convert", "got ", p.mean.size(), " means and ", p.std.size(),
          " deviations, need one each for the ", p.input[0], " channels of ", model.name);
   }
-  for (const float s : p.std) {
-    if (!(s > 0)) fail(ErrorKind::usage, "convert", "a deviation must be above 0: got ", s);
+  for (const float m : p.mean) {
+    if (!std::isfinite(m)) fail(ErrorKind::usage, "convert", "a mean must be a finite number: got ", m);
   }
+  for (const float s : p.std) {
+    if (!(s > 0) || !std::isfinite(s)) {
+      fail(ErrorKind::usage, "convert", "a deviation must be a finite number above 0: got ", s);
+    }
+  }
+  p.pixels = photographs;
   p.resize = std::max<int64_t>(options.resize, 0);
   if (photographs && options.resize < 0) p.resize = std::max(p.input[1], p.input[2]) * 256 / 224;
   if (p.resize != 0 && (p.input.rank() != 3 || p.resize < std::max(p.input[1], p.input[2]))) {

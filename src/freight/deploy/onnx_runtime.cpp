@@ -55,6 +55,15 @@ Ended run(const std::string& python, const std::string& script, const std::vecto
 
 }  // namespace
 
+void need_python(const std::string& python) {
+  const io::ScratchDir dir;
+  const Ended e = run(python, "import numpy, onnxruntime\nprint('ready')", {}, dir.path() + "/log");
+  if (e.well && e.last_words == "ready") return;
+  fail(ErrorKind::usage, "--onnx-runtime", "got ", python,
+       ", need a Python with onnxruntime and numpy: ", e.well ? "this ran, but is no Python" : e.last_words,
+       "; python3 -m venv DIR and DIR/bin/pip install onnxruntime onnx numpy make one: --onnx-runtime DIR/bin/python");
+}
+
 bool check_in_python(const std::string& python, const std::string& file, const std::string& scratch_dir) {
   const std::string log = scratch_dir + "/log";
   if (!run(python, "import onnx", {}, log).well) return false;
@@ -66,10 +75,6 @@ bool check_in_python(const std::string& python, const std::string& file, const s
 std::vector<Array> run_in_python(const std::string& python, const std::string& file, const std::vector<Array>& inputs,
                                  const std::string& scratch_dir) {
   const std::string log = scratch_dir + "/log";
-  if (const Ended e = run(python, "import numpy, onnxruntime", {}, log); !e.well) {
-    fail(ErrorKind::usage, "--onnx-runtime", "got ", python,
-         ", need a Python with onnxruntime and numpy: ", e.last_words);
-  }
   std::vector<std::string> args{file};
   const auto name = [&](size_t i, const char* end) { return cat(scratch_dir, "/", i, end); };
   for (size_t i = 0; i < inputs.size(); ++i) {

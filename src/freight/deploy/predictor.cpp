@@ -15,6 +15,7 @@
 #include "freight/data/picture_reader.h"
 #include "freight/data/text.h"
 #include "freight/io/npy.h"
+#include "freight/ir/graph.h"
 #include "freight/ops/neural.h"
 #include "freight/trace/compile.h"
 #include "freight/train/precision.h"
@@ -22,6 +23,10 @@
 namespace freight::deploy {
 
 namespace {
+
+// Squares of this and sums of them are far from the end of f32; no measured value is near it.
+constexpr float kLargest = 1e15f;
+constexpr float kPixelSlack = 1e-3f;  // rounding of whoever scaled them
 
 struct Step {
   const models::Model* model;
@@ -56,9 +61,11 @@ class Preparation {
 };
 
 CompileOptions compile_options(const PredictorOptions& options) {
+  const train::ComputeType compute = train::compute_type(options.precision, options.backend);
   return {.backend = options.backend == "auto" ? std::string() : options.backend,
           .deterministic = options.deterministic,
-          .compute = train::compute_type(options.precision, options.backend).dtype,
+          .compute = compute.dtype,
+          .tf32 = compute.tf32,
           .frozen = true};
 }
 
@@ -149,6 +156,15 @@ const PredictorOptions& Predictor::options() const { return state_->options; }
 bool Predictor::probabilities() const { return state_->bundle.model.loss != models::Loss::mse; }
 int64_t Predictor::outputs() const { return state_->outputs; }
 
+double Predictor::flops() const {
+  Shape one = state_->preprocessing().input;
+  one.insert(0, 1);
+  const Graph& g = state_->step.graph(Type{state_->preprocessing().text() ? DType::i32 : DType::f32, one});
+  double sum = 0;
+  for (const Node& n : g.nodes) sum += cost(g, n).flops;
+  return sum;
+}
+
 Array Predictor::sample_of_file(const std::string& path) const { return sample_of_bytes(io::read_file(path), path); }
 
 Array Predictor::sample_of_bytes(io::ByteView bytes, const std::string& name) const {
@@ -159,11 +175,9 @@ Array Predictor::sample_of_bytes(io::ByteView bytes, const std::string& name) co
   if (io::is_npy(bytes)) {
     const Array values = io::parse_npy(bytes, name);
     if (is_floating(values.dtype()) && values.shape() == need) {
-      const Array sample = values.cast(DType::f32);
-      const float* v = sample.data<float>();
-      const float* odd = std::find_if_not(v, v + sample.numel(), [](float x) { return std::isfinite(x); });
-      if (odd == v + sample.numel()) return sample;
-      fail(ErrorKind::data, name, "got ", *odd, " at element ", odd - v, ", need finite numbers");
+      Array sample = values.cast(DType::f32);
+      check_values(sample, name);
+      return sample;
     }
     if (need.rank() != 3) fail(ErrorKind::data, name, "got ", values.shape(), ", the model takes floats ", need);
   }
@@ -188,6 +202,29 @@ Array Predictor::sample_of_text(const std::string& text, const std::string& name
   Array out(DType::i32, {static_cast<int64_t>(set.tokens.size())});
   std::copy(set.tokens.begin(), set.tokens.end(), out.data<int32_t>());
   return out;
+}
+
+void Predictor::check_values(const Array& sample, const std::string& name) const {
+  if (sample.dtype() != DType::f32) return;
+  const train::Preprocessing& p = state_->preprocessing();
+  const auto channels = std::max<size_t>(p.mean.size(), 1);
+  const auto plane = static_cast<size_t>(sample.numel()) / channels;
+  for (size_t c = 0; c < channels; ++c) {
+    const float mean = p.mean.empty() ? 0 : p.mean[c], std = p.mean.empty() ? 1 : p.std[c];
+    const float low = p.pixels ? -kPixelSlack : mean - kLargest * std;
+    const float high = p.pixels ? 1 + kPixelSlack : mean + kLargest * std;
+    const float* const v = sample.data<float>() + c * plane;
+    const auto sound = [&](float x) { return x >= low && x <= high; };  // NaN is not
+    bool all = true;
+    for (size_t i = 0; i < plane; ++i) all &= sound(v[i]);  // without a branch: this is on the way of every sample
+    if (all) continue;
+    const float* const odd = std::find_if_not(v, v + plane, sound);
+    const std::string got = cat("got ", *odd, " at element ", odd - sample.data<float>());
+    if (!std::isfinite(*odd)) fail(ErrorKind::data, name, got, ", need finite numbers");
+    if (p.pixels) fail(ErrorKind::data, name, got, ": pixels as floats are from 0 to 1, need bytes (u8) for 0 to 255");
+    fail(ErrorKind::data, name, got, ", which is ", (*odd - mean) / std, " once normalised: beyond ", kLargest,
+         " numbers may overflow in the net");
+  }
 }
 
 Array Predictor::run(const std::vector<Array>& samples) {
@@ -218,6 +255,7 @@ Array Predictor::run(const std::vector<Array>& samples) {
       fail(ErrorKind::data, "predict", "got a sample ", Type{samples[i].dtype(), samples[i].shape()},
            ", the model takes ", s.preprocessing().input, " of u8 or f32");
     }
+    check_values(samples[i], cat("predict: sample ", i));
     kinds[samples[i].dtype()].push_back(i);
   }
   for (const auto& [dtype, places] : kinds) {

@@ -32,6 +32,8 @@ class Predictor {
   // Probabilities, or the values of a model that regresses.
   bool probabilities() const;
   int64_t outputs() const;  // classes, or values
+  // FLOPs of one sample, of a text of full length, before any plan is made. Nothing is run.
+  double flops() const;
 
   // Raw inputs as samples of the model. A file is a picture (PNG, JPEG, WebP, BMP, PPM, npy; made grey or RGB, resized
   // and cut as evaluation does it): u8 (C, H, W); or an npy of floats in exactly the model's input shape, taken as they
@@ -40,8 +42,12 @@ class Predictor {
   Array sample_of_file(const std::string& path) const;
   Array sample_of_bytes(io::ByteView bytes, const std::string& name) const;
   Array sample_of_text(const std::string& text, const std::string& name = "text") const;
+  // Throws Error(data) that begins with `name` where a sample of floats holds what no input is: NaN, infinity, numbers
+  // that overflow within a net (beyond 1e15 once normalised), or, of a model of pixels, numbers outside of 0 to 1.
+  void check_values(const Array& sample, const std::string& name) const;
 
-  // f32 (N, outputs) for samples as made above, in their order. Throws Error(data) for a sample of another shape.
+  // f32 (N, outputs) for samples as made above, in their order. Throws Error(data) for a sample of another shape or of
+  // values that check_values refuses.
   // Steps take 1, 2, 4, ... samples up to the batch size, the last one of a batch repeated: few plans.
   Array run(const std::vector<Array>& samples);
   // Plans the steps that `run` takes for samples of these types and runs each once. Nothing where that was done.

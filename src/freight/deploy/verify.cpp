@@ -12,6 +12,7 @@
 #include "freight/base/philox.h"
 #include "freight/deploy/onnx.h"
 #include "freight/deploy/onnx_runtime_internal.h"
+#include "freight/deploy/verify_internal.h"
 #include "freight/io/file.h"
 #include "freight/models/summary.h"
 #include "freight/trace/compile.h"
@@ -22,8 +23,7 @@ namespace freight::deploy {
 
 namespace {
 
-// Rounding in f32 of nets with large logits stays an order below this; a wrong mean or a lost flip is far above.
-constexpr double kLimit = 1e-4;
+constexpr double kLimit = kVerifyLimit;
 constexpr int64_t kReferenceSamples = 4;
 constexpr double kReferenceFlops = 1e10;  // what the naive loops of `ref` do in some seconds
 
@@ -256,12 +256,6 @@ class Verifier {
     return values() && largest > 0 ? far / largest : far;
   }
 
-  static Claim judged(Claim c, double limit = kLimit) {
-    c.limit = limit;
-    c.state = c.difference <= limit ? Claim::State::holds : Claim::State::fails;
-    return c;
-  }
-
   template <class Way>
   Claim compare(const char* name, const char* text, double limit, Way way) {
     Claim c{.name = name, .text = text};
@@ -318,7 +312,7 @@ class Verifier {
             .text = pixels ? "ONNX Runtime answers the same on raw pixels (export --preprocessing)"
                            : "ONNX Runtime answers the same on prepared inputs (export)"};
     if (options_.python.empty()) {
-      c.note = "needs a Python with onnxruntime: --onnx-runtime PYTHON";
+      c.note = kNeedsPython;
       return c;
     }
     if (pixels && raw_[0].dtype() != DType::u8) {
@@ -350,20 +344,11 @@ class Verifier {
       inputs.push_back(all);
     }
     Array out(DType::f32, answers_.shape());
-    try {
-      const bool checked = onnx::check_in_python(options_.python, file, dir.path());
-      if (!checked) c.note = "without ONNX's checker: that Python has no package onnx";
-      const std::vector<Array> results = onnx::run_in_python(options_.python, file, inputs, dir.path());
+    return through_runtime(c, options_.python, file, dir.path(), inputs, [&](const std::vector<Array>& results) {
       size_t next = 0;
       for (const auto& [length, places] : groups) put(results[next++], places, out);
-    } catch (const Error& e) {
-      if (e.kind() != ErrorKind::verification) throw;
-      c.note = e.what();
-      c.difference = INFINITY;
-      return judged(c);
-    }
-    c.difference = difference(out, answers_);
-    return judged(c);
+      return difference(out, answers_);
+    });
   }
 
   VerifyOptions options_;
@@ -377,8 +362,31 @@ class Verifier {
 
 }  // namespace
 
+Claim judged(Claim c, double limit) {
+  c.limit = limit;
+  c.state = c.difference <= limit ? Claim::State::holds : Claim::State::fails;
+  return c;
+}
+
+Claim through_runtime(Claim c, const std::string& python, const std::string& file, const std::string& scratch_dir,
+                      const std::vector<Array>& inputs,
+                      const std::function<double(const std::vector<Array>& results)>& difference) {
+  try {
+    const bool checked = onnx::check_in_python(python, file, scratch_dir);
+    if (!checked) c.note = "without ONNX's checker: that Python has no package onnx";
+    c.difference = difference(onnx::run_in_python(python, file, inputs, scratch_dir));
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::verification) throw;
+    c.note = e.what();
+    c.difference = INFINITY;
+  }
+  return judged(c);
+}
+
 std::vector<Claim> verify(train::Bundle evaluated, train::Bundle deployed, const VerifyOptions& options) {
   if (options.samples < 1) fail(ErrorKind::usage, "samples", "got ", options.samples, ", need at least 1");
+  if (!options.python.empty()) onnx::need_python(options.python);  // before claims that take long
+  if (evaluated.model.language_model()) return verify_language(std::move(evaluated), std::move(deployed), options);
   return Verifier(std::move(evaluated), std::move(deployed), options).run();
 }
 

@@ -113,13 +113,14 @@ struct PpmText {
 
 bool is_bmp(ByteView bytes) { return bytes.size() >= 2 && bytes[0] == 'B' && bytes[1] == 'M'; }
 
-Array decode_bmp(ByteView bytes, const std::string& name) {
+Array decode_bmp(ByteView bytes, const std::string& name, PictureRoom& room) {
   const Reader r{bytes, name, "BMP"};
   const BmpHead h = bmp_head(r);
   const size_t row_bytes = (static_cast<size_t>(h.columns) * h.bits + 31) / 32 * 4;
   if (h.pixels > bytes.size() || (bytes.size() - h.pixels) / row_bytes < static_cast<size_t>(h.rows)) {
     r.bad("cut off: ", bytes.size(), " bytes, need ", h.pixels + row_bytes * static_cast<size_t>(h.rows));
   }
+  room.take(h.rows * h.columns);
   Array out(DType::u8, {h.rows, h.columns, 3});
   uint8_t* dst = out.data<uint8_t>();
   for (int64_t y = 0; y < h.rows; ++y) {
@@ -150,7 +151,7 @@ bool is_netpbm(ByteView bytes) {
          (bytes[1] == '2' || bytes[1] == '3' || bytes[1] == '5' || bytes[1] == '6');
 }
 
-Array decode_netpbm(ByteView bytes, const std::string& name) {
+Array decode_netpbm(ByteView bytes, const std::string& name, PictureRoom& room) {
   const Reader r{bytes, name, "PPM"};
   PpmText text{r};
   const int64_t channels = bytes[1] == '3' || bytes[1] == '6' ? 3 : 1;
@@ -165,6 +166,7 @@ Array decode_netpbm(ByteView bytes, const std::string& name) {
   if (left < (binary ? static_cast<size_t>(n) * size : static_cast<size_t>(n) * 2 - 1)) {
     r.bad("cut off: ", left, " bytes of pixels for ", columns, " x ", rows);
   }
+  room.take(rows * columns);
   Array out(DType::u8, {rows, columns, channels});
   uint8_t* dst = out.data<uint8_t>();
   const uint8_t* src = bytes.data() + first;

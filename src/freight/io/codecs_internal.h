@@ -17,12 +17,13 @@ bool is_bmp(ByteView bytes);
 bool is_netpbm(ByteView bytes);
 bool is_webp(ByteView bytes);
 
-Array decode_png(ByteView bytes, const std::string& name);
-Array decode_bmp(ByteView bytes, const std::string& name);
-Array decode_netpbm(ByteView bytes, const std::string& name);
-Array decode_webp(ByteView bytes, const std::string& name);
+// They take `room` before they allocate pixels.
+Array decode_png(ByteView bytes, const std::string& name, PictureRoom& room);
+Array decode_bmp(ByteView bytes, const std::string& name, PictureRoom& room);
+Array decode_netpbm(ByteView bytes, const std::string& name, PictureRoom& room);
+Array decode_webp(ByteView bytes, const std::string& name, PictureRoom& room);
 // JPEG alone can leave out what is not wanted: see decode_part in image.h.
-void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choose, Picture& out);
+void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choose, Picture& out, PictureRoom& room);
 
 // Throws Error(data) for pictures that are empty or have more than kMaxPixels pixels. `format` starts the complaint.
 void check_picture_size(const char* format, const std::string& name, int64_t rows, int64_t columns, size_t bytes);

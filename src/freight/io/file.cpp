@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <libdeflate.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,7 +19,10 @@
 namespace freight::io {
 
 namespace {
-constexpr ssize_t kBlock = ssize_t{8} << 20;  // of one write
+constexpr ssize_t kBlock = ssize_t{8} << 20;     // of one write
+constexpr size_t kMostStream = size_t{1} << 30;  // of what tells no size: a pipe may have no end
+
+std::atomic<bool (*)()> g_stop{nullptr};
 
 // Closes a descriptor at the end of a scope.
 struct Descriptor {
@@ -30,6 +34,16 @@ struct Descriptor {
 
 [[noreturn]] void read_failed(const std::string& path, int error) {
   fail(ErrorKind::data, path, "cannot read: ", std::strerror(error));
+}
+
+// Waits until a pipe or device has something to give, or its end.
+void await(int fd, const std::string& path) {
+  for (;;) {
+    pollfd ready{fd, POLLIN, 0};
+    if (::poll(&ready, 1, 100) > 0) return;
+    const auto stop = g_stop.load();
+    if (stop && stop()) fail(ErrorKind::runtime, path, "stopped while waiting for what is written to this pipe");
+  }
 }
 
 struct Decompressor {
@@ -48,8 +62,11 @@ bool file_exists(const std::string& path) {
   return ::stat(path.c_str(), &st) == 0;
 }
 
+void stop_reading_when(bool (*asked)()) { g_stop = asked; }
+
 Bytes read_file(const std::string& path) {
-  const Descriptor d{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  // Not blocking: who opens a pipe that nobody writes to would wait where no signal reaches him.
+  const Descriptor d{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (d.fd < 0) read_failed(path, errno);
   struct stat st {};
   if (::fstat(d.fd, &st) != 0) read_failed(path, errno);
@@ -58,24 +75,29 @@ Bytes read_file(const std::string& path) {
   const bool regular = S_ISREG(st.st_mode);
   static const uint64_t memory =
       static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-  const auto need_room = [&](uint64_t size) {
-    if (size <= memory) return;
-    fail(ErrorKind::data, path, "cannot read: ", regular ? "" : "more than ", human_bytes(static_cast<double>(size)),
-         ", this machine has ", human_bytes(static_cast<double>(memory)), " of memory");
-  };
-  if (regular) need_room(static_cast<uint64_t>(st.st_size));
+  if (regular && static_cast<uint64_t>(st.st_size) > memory) {
+    fail(ErrorKind::data, path, "cannot read: ", human_bytes(static_cast<double>(st.st_size)), ", this machine has ",
+         human_bytes(static_cast<double>(memory)), " of memory");
+  }
   Bytes bytes(regular ? static_cast<size_t>(st.st_size) : 1 << 16);
   size_t done = 0;
+  // A pipe that gives nothing has ended only if someone had begun to write to it.
+  bool wait = !regular;
   for (;;) {
     if (done == bytes.size()) {
       if (regular) return bytes;
-      need_room(4 * static_cast<uint64_t>(done));  // twice as much is there for a moment, and the rest must live
+      if (done >= kMostStream) {
+        fail(ErrorKind::data, path, "cannot read: is no file and gives more than ",
+             human_bytes(static_cast<double>(kMostStream)), "; save it as a file, if it has an end");
+      }
       Bytes larger(bytes.size() * 2);
       std::memcpy(larger.data(), bytes.data(), done);
       bytes = std::move(larger);
     }
+    if (wait) await(d.fd, path);
     const ssize_t n = ::read(d.fd, bytes.data() + done, bytes.size() - done);
-    if (n < 0 && errno == EINTR) continue;
+    wait = n < 0 && errno == EAGAIN;
+    if (wait || (n < 0 && errno == EINTR)) continue;
     if (n < 0) read_failed(path, errno);
     if (n == 0) {
       bytes.shrink(done);

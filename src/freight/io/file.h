@@ -28,8 +28,12 @@ class Bytes {
   size_t size_ = 0;
 };
 
-// The content of a file. Throws Error(data) that names the path and the system's reason.
+// The content of a file; of a pipe or device what it gives to its end, a GiB at most. Throws Error(data) that names the
+// path and the system's reason.
 Bytes read_file(const std::string& path);
+// Asked every tenth of a second while a pipe has nothing to give, by any thread that reads; true ends the reading with
+// Error(runtime). Null: never.
+void stop_reading_when(bool (*asked)());
 std::string read_text(const std::string& path);
 bool file_exists(const std::string& path);
 

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <condition_variable>
+#include <mutex>
 #include <vector>
 
+#include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/io/codecs_internal.h"
 #include "freight/io/npy.h"
@@ -50,17 +53,64 @@ Array image_of_array(const Array& a, const std::string& name) {
   return out;
 }
 
+// An array is widened to eight bytes per number on its way.
+Array decode_npy(ByteView bytes, const std::string& name, PictureRoom& room) {
+  room.take(std::min(static_cast<int64_t>(bytes.size()), kMaxPixels));
+  return image_of_array(parse_npy(bytes, name), name);
+}
+
 // Formats that are always decoded whole.
-Array decode_whole(ByteView bytes, const std::string& name) {
-  if (is_png(bytes)) return decode_png(bytes, name);
-  if (is_webp(bytes)) return decode_webp(bytes, name);
-  if (is_bmp(bytes)) return decode_bmp(bytes, name);
-  if (is_netpbm(bytes)) return decode_netpbm(bytes, name);
-  if (is_npy(bytes)) return image_of_array(parse_npy(bytes, name), name);
+Array decode_whole(ByteView bytes, const std::string& name, PictureRoom& room) {
+  if (is_png(bytes)) return decode_png(bytes, name, room);
+  if (is_webp(bytes)) return decode_webp(bytes, name, room);
+  if (is_bmp(bytes)) return decode_bmp(bytes, name, room);
+  if (is_netpbm(bytes)) return decode_netpbm(bytes, name, room);
+  if (is_npy(bytes)) return decode_npy(bytes, name, room);
   if (bytes.empty()) fail(ErrorKind::data, name, "not an image: the file is empty");
   fail(ErrorKind::data, name, "not an image that can be read: need PNG, JPEG, WebP, BMP, PPM or npy");
 }
+
+// What all threads decode at once.
+struct Decoding {
+  static constexpr int64_t kBytesPerPixel = 8;  // RGBA, and RGB made of it, or the coefficients of a progressive JPEG
+  std::mutex mutex;
+  std::condition_variable fewer;
+  int64_t pixels = 0;
+  // An eighth of the machine's memory; at least the largest picture and many of usual size beside it.
+  const int64_t most = std::max(kMaxPixels + kMaxPixels / 4, cpu_info().memory_bytes / 8 / kBytesPerPixel);
+};
+Decoding& decoding() {
+  static Decoding all;
+  return all;
+}
 }  // namespace
+
+PictureRoom::~PictureRoom() {
+  if (pixels_ == 0) return;
+  Decoding& all = decoding();
+  {
+    const std::lock_guard lock(all.mutex);
+    all.pixels -= pixels_;
+  }
+  all.fewer.notify_all();
+}
+
+int64_t PictureRoom::most() { return decoding().most; }
+
+void PictureRoom::take(int64_t pixels) {
+  FREIGHT_CHECK(pixels_ == 0 && pixels <= kMaxPixels, "room is taken once, for a picture that fits");
+  Decoding& all = decoding();
+  std::unique_lock lock(all.mutex);
+  all.fewer.wait(lock, [&] { return all.pixels + pixels <= all.most; });
+  all.pixels += pixels;
+  pixels_ = pixels;
+}
+
+void Picture::trim() {
+  constexpr size_t kKept = size_t{32} << 20;
+  whole = Array();
+  if (buffer.size() > kKept) buffer = Bytes();
+}
 
 void check_picture_size(const char* format, const std::string& name, int64_t rows, int64_t columns, size_t bytes) {
   if (rows < 1 || columns < 1 || rows > kMaxPixels || columns > kMaxPixels || rows * columns > kMaxPixels) {
@@ -69,10 +119,10 @@ void check_picture_size(const char* format, const std::string& name, int64_t row
   }
 }
 
-void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choose, Picture& out) {
+void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choose, Picture& out, PictureRoom& room) {
   out.whole = Array();
-  if (is_jpeg(bytes)) return decode_jpeg(bytes, name, choose, out);
-  out.whole = decode_whole(bytes, name);
+  if (is_jpeg(bytes)) return decode_jpeg(bytes, name, choose, out, room);
+  out.whole = decode_whole(bytes, name, room);
   const Shape& s = out.whole.shape();
   out.rows = s[0];
   out.columns = s[1];
@@ -83,10 +133,11 @@ void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choo
 }
 
 Array decode_image(ByteView bytes, const std::string& name) {
-  if (!is_jpeg(bytes)) return decode_whole(bytes, name);
+  PictureRoom room;
+  if (!is_jpeg(bytes)) return decode_whole(bytes, name, room);
   Picture picture;
   decode_jpeg(
-      bytes, name, [](int64_t rows, int64_t columns) { return Part{.rows = rows, .columns = columns}; }, picture);
+      bytes, name, [](int64_t rows, int64_t columns) { return Part{.rows = rows, .columns = columns}; }, picture, room);
   Array out(DType::u8, {picture.rows, picture.columns, picture.channels});
   std::copy_n(picture.pixels(), out.bytes(), out.data<uint8_t>());
   return out;

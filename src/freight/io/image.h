@@ -39,12 +39,33 @@ struct Picture {
   Bytes buffer;  // (H, W, C) from kOffset on
   Bytes padded;  // a small file and what follows it
   Array whole;   // of formats that are always decoded whole
+
+  // Gives back what only a large picture needs.
+  void trim();
+};
+
+// The share of a picture in what all threads decode at once, which is limited: a large picture of few bytes takes a
+// gigabyte, and a server gets many. Decoders take it when they know the size, and wait for it; whoever asked for the
+// picture lets it go together with the pixels. A thread that holds one decodes nothing else.
+class PictureRoom {
+ public:
+  PictureRoom() = default;
+  ~PictureRoom();
+  PictureRoom(const PictureRoom&) = delete;
+  PictureRoom& operator=(const PictureRoom&) = delete;
+  // Waits until the pixels of all pictures that are being decoded, with these, are at most `most`. Once.
+  void take(int64_t pixels);
+  // By the machine's memory; more than the largest picture has.
+  static int64_t most();
+
+ private:
+  int64_t pixels_ = 0;
 };
 
 // Decodes at least the chosen part. JPEG is decoded at the smallest of 1/8, 1/4, 1/2, 1/1 that is not coarser than
 // part.shrink, and only where the part is; every byte of it is still read, so that a damaged file is found whichever
 // part is wanted.
-void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choose, Picture& out);
+void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choose, Picture& out, PictureRoom& room);
 
 // image: u8 (H, W), (H, W, 1) or (H, W, 3).
 Bytes encode_png(const Array& image);

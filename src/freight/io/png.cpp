@@ -77,7 +77,7 @@ bool png_emit(png_structp png, png_infop head, PngSink* sink, const Array* image
 
 bool is_png(ByteView bytes) { return bytes.size() >= 8 && std::equal(kMagic, kMagic + 8, bytes.begin()); }
 
-Array decode_png(ByteView bytes, const std::string& name) {
+Array decode_png(ByteView bytes, const std::string& name, PictureRoom& room) {
   PngSource source{bytes};
   struct Handle {
     png_structp png = nullptr;
@@ -96,6 +96,7 @@ Array decode_png(ByteView bytes, const std::string& name) {
   if (static_cast<uint64_t>(height) * row_bytes / 32 > bytes.size() * kMaxInflateRatio) {
     fail(ErrorKind::data, name, "bad PNG image: ", width, " x ", height, " pixels in ", bytes.size(), " bytes");
   }
+  room.take(height * width);
   Bytes pixels(static_cast<size_t>(height) * row_bytes);
   std::vector<png_bytep> rows(static_cast<size_t>(height));
   for (size_t y = 0; y < rows.size(); ++y) rows[y] = pixels.data() + y * row_bytes;

@@ -14,7 +14,7 @@ bool is_webp(ByteView bytes) {
   return bytes.size() >= 12 && has(0, "RIFF") && has(8, "WEBP");
 }
 
-Array decode_webp(ByteView bytes, const std::string& name) {
+Array decode_webp(ByteView bytes, const std::string& name, PictureRoom& room) {
   WebPBitstreamFeatures features;
   if (WebPGetFeatures(bytes.data(), bytes.size(), &features) != VP8_STATUS_OK) {
     fail(ErrorKind::data, name, "bad WebP image: the header is damaged or cut off");
@@ -22,6 +22,7 @@ Array decode_webp(ByteView bytes, const std::string& name) {
   if (features.has_animation) fail(ErrorKind::data, name, "bad WebP image: got an animation, need a single picture");
   const int64_t rows = features.height, columns = features.width;
   check_picture_size("WebP", name, rows, columns, bytes.size());
+  room.take(rows * columns);
   Array out(DType::u8, {rows, columns, 3});
   const auto damaged = [&] { fail(ErrorKind::data, name, "bad WebP image: the data is damaged or cut off"); };
   if (!features.has_alpha) {

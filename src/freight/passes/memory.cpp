@@ -205,8 +205,8 @@ struct Planner {
     const auto attempt = [&](auto&& less) {
       if (!best.empty() && smallest == least) return;  // no order can do better
       std::stable_sort(all.begin(), all.end(), less);
-      const size_t total = place_all(all);
-      if (best.empty() || total < smallest) {
+      const size_t limit = best.empty() ? SIZE_MAX : smallest, total = place_all(all, limit);
+      if (total < limit) {
         smallest = total;
         best.clear();
         std::vector<Buffer*> stable = all;
@@ -224,25 +224,34 @@ struct Planner {
     return smallest;
   }
 
-  size_t place_all(const std::vector<Buffer*>& order) const {
-    std::vector<const Buffer*> set;  // placed, by offset
+  // The size of the arena in which the buffers are placed in this order; `limit` or more where it would not be smaller.
+  size_t place_all(const std::vector<Buffer*>& order, size_t limit) const {
+    struct Placed {
+      size_t offset, end;
+      int32_t first, last;
+    };
+    std::vector<Placed> set;  // by offset
+    set.reserve(order.size());
     size_t total = 0;
     for (Buffer* b : order) {
       // The smallest gap that holds it; else behind everything that lives at the same time.
+      const size_t bytes = aligned(b->bytes);
       size_t at = 0, best_gap = SIZE_MAX, best_at = SIZE_MAX;
-      for (const Buffer* p : set) {
-        if (p->last < b->first || p->first > b->last) continue;
-        if (p->offset >= at + aligned(b->bytes) && p->offset - at < best_gap) {
-          best_gap = p->offset - at;
+      for (const Placed& p : set) {
+        if (p.last < b->first || p.first > b->last) continue;
+        if (p.offset >= at + bytes && p.offset - at < best_gap) {
+          best_gap = p.offset - at;
           best_at = at;
         }
-        at = std::max(at, p->offset + aligned(p->bytes));
+        at = std::max(at, p.end);
       }
       b->offset = best_at == SIZE_MAX ? at : best_at;
-      total = std::max(total, b->offset + aligned(b->bytes));
-      set.insert(std::upper_bound(set.begin(), set.end(), b,
-                                  [](const Buffer* x, const Buffer* y) { return x->offset < y->offset; }),
-                 b);
+      total = std::max(total, b->offset + bytes);
+      if (total >= limit) return total;
+      const Placed own{b->offset, b->offset + bytes, b->first, b->last};
+      set.insert(std::upper_bound(set.begin(), set.end(), own,
+                                  [](const Placed& x, const Placed& y) { return x.offset < y.offset; }),
+                 own);
     }
     return total;
   }

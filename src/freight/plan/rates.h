@@ -37,7 +37,7 @@ class Rates {
 
  private:
   struct Known {
-    std::array<double, 3> at{};  // logarithms of sizes
+    std::array<double, 4> at{};  // logarithms of sizes
     double cost = 0;             // logarithm of seconds per FLOP, or per byte
     Point point;
   };

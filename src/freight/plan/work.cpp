@@ -111,6 +111,9 @@ std::vector<Work> work_of(const Plan& plan) {
     }
     all.push_back(std::move(w));
   }
+  double around = 0;
+  for (const Work& w : all) around += w.bytes;
+  for (Work& w : all) w.around = around;
   return all;
 }
 

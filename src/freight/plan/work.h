@@ -21,6 +21,7 @@ struct Work {
   double m = 0, n = 0, k = 0;  // of products; 0 elsewhere
   bool backward = false;       // or update: runs after the loss is known
   double gradients = 0;        // bytes of gradients of weights that it finishes
+  double around = 0;           // bytes that all steps of the plan move: few are found in a cache again
   bool product() const { return m > 0; }
 };
 

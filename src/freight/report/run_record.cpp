@@ -171,7 +171,8 @@ RunRecord read_run(const std::string& path) {
   flatten(object_in(run, "config.json", run.notes), "", run.config);
   read_rows(run);
   if (io::file_exists(run.path + "/model.json")) {
-    run.spec = io::read_text(run.path + "/model.json");
+    const bool sound = !object_in(run, "model.json", run.notes).empty();
+    if (sound) run.spec = io::read_text(run.path + "/model.json");
     if (run.spec.size() > kLongestSpec) run.spec.clear();
   }
   // The final one of a run that goes on is from where it stood before.

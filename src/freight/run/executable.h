@@ -19,6 +19,7 @@ struct RunOptions {
   bool deterministic = false;  // no plan-time measurement: fixed kernel choices
   Recompute recompute = Recompute::none;
   DType compute = DType::f32;  // bf16 or f16: mixed precision (passes/autocast.cpp)
+  bool tf32 = false;           // products of f32 may round their operands to TF32, where the device gains by it
   // The states keep their elements: what depends on them alone (folded, packed weights) is computed at the first run.
   bool frozen = false;
   // What may be done so that the arena stays within a limit. A plan that cannot is as near to it as it gets: compare.

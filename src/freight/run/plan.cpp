@@ -81,14 +81,15 @@ void Plan::lower(Backend& device, size_t limit) {
   steps_.clear();
   const Graph& g = placed_.graph;
   std::vector<size_t> scratch(g.nodes.size());
+  const auto operand = [&](Value v) { return Operand{g.type(v), placed_.place(v).layout, placed_.place(v).offset}; };
   for (size_t i = 0; i < g.nodes.size(); ++i) {
     const Node& n = g.nodes[i];
     if (!is_step(placed_, n)) continue;
-    StepSpec spec{&g, &n, {}, {}, options.deterministic, false};
-    for (Value v : n.inputs) spec.in.push_back({g.type(v), placed_.place(v).layout});
+    StepSpec spec{&g, &n, {}, {}, options.deterministic, false, options.tf32};
+    for (Value v : n.inputs) spec.in.push_back(operand(v));
     size_t written = 0;
     for (Value v : n.outputs) {
-      spec.out.push_back({g.type(v), placed_.place(v).layout});
+      spec.out.push_back(operand(v));
       written += g.type(v).bytes();
     }
     spec.stream_outputs = written > kStreamBytes;

@@ -38,6 +38,7 @@ const char* reason(int status) {
     case 408: return "Request Timeout";
     case 413: return "Payload Too Large";
     case 414: return "URI Too Long";
+    case 415: return "Unsupported Media Type";
     case 416: return "Range Not Satisfiable";
     case 431: return "Request Header Fields Too Large";
     case 503: return "Service Unavailable";
@@ -213,6 +214,16 @@ bool has_body(const httplib::Request& r) {
          (r.has_header("Content-Length") && r.get_header_value("Content-Length") != "0");
 }
 
+// A coding of the body that httplib does not unpack, or "".
+std::string unknown_coding(const httplib::Request& r) {
+  const std::string coding = r.get_header_value("Content-Encoding");
+  if (r.get_header_value_count("Content-Encoding") > 1) return "several at once";
+  for (const char* known : {"", "gzip", "deflate", "br"}) {
+    if (coding == known) return "";
+  }
+  return coding;
+}
+
 // What makes the end of a body unclear, or "": such a request is not read on.
 std::string framing_fault(const httplib::Request& r) {
   const size_t lengths = r.get_header_value_count("Content-Length");
@@ -274,6 +285,13 @@ class HttpServer::Impl : public httplib::Server {
       }
       if (!c.keep_open) response.set_header("Connection", "close");
     });
+    // httplib and the handlers above each say that the connection closes: once is enough.
+    set_post_routing_handler([](const httplib::Request&, httplib::Response& response) {
+      if (!response.has_header("Connection")) return;
+      response.headers.erase("Connection");
+      response.headers.erase("Keep-Alive");
+      response.set_header("Connection", "close");
+    });
     set_logger([this](const httplib::Request&, const httplib::Response& response) {
       ++metrics_.responses[static_cast<size_t>(std::clamp(response.status, 0, HttpMetrics::kStatuses - 1))];
     });
@@ -321,8 +339,12 @@ class HttpServer::Impl : public httplib::Server {
         if (!draining_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       } else if (metrics_.connections >= options_.max_connections || !take(fd)) {
         ++metrics_.refused;
-        Connection c(fd, options_);
-        write_raw(c, error(503, cat("the server has its ", options_.max_connections, " connections; try again later")));
+        try {
+          Connection c(fd, options_);
+          write_raw(c,
+                    error(503, cat("the server has its ", options_.max_connections, " connections; try again later")));
+        } catch (const std::bad_alloc&) {  // without an answer then
+        }
         close_gently(fd, 20);
       }
     }
@@ -394,6 +416,7 @@ class HttpServer::Impl : public httplib::Server {
     // Answers are small and made to be read by programs: always whole, and as they are.
     request.headers.erase("Accept-Encoding");
     request.ranges.clear();
+    if (lower(request.get_header_value("Content-Encoding")) == "identity") request.headers.erase("Content-Encoding");
     if (const std::string fault = framing_fault(request); !fault.empty()) {
       c.refusal = error(400, fault);
     } else if (request.path.size() > kMaxPath) {
@@ -401,6 +424,8 @@ class HttpServer::Impl : public httplib::Server {
     } else if (std::strtoull(request.get_header_value("Content-Length").c_str(), nullptr, 10) >
                options_.max_body_bytes) {
       c.refusal = body_too_large();
+    } else if (const std::string coding = unknown_coding(request); !coding.empty()) {
+      c.refusal = error(415, cat("Content-Encoding: got ", coding.substr(0, 80), ", need gzip, deflate, br or none"));
     }
   }
 
@@ -428,21 +453,36 @@ class HttpServer::Impl : public httplib::Server {
     ::close(fd);
   }
 
+  // Takes a connection off the list at the end of a scope.
+  struct Listed {
+    Impl* server;
+    Connection* connection;
+    ~Listed() {
+      const std::lock_guard lock(server->mutex_);
+      server->connections_.erase(connection->place);
+    }
+  };
+
   // The life of a connection.
   void converse(int fd) {
-    Connection c(fd, options_);
-    t_connection = &c;
-    const bool unread = serve(c);
-    {
-      const std::lock_guard lock(mutex_);
-      connections_.erase(c.place);
+    bool unread = false;
+    try {
+      Connection c(fd, options_);
+      t_connection = &c;
+      {
+        const std::lock_guard lock(mutex_);
+        c.place = connections_.insert(connections_.end(), &c);
+      }
+      const Listed listed{this, &c};
+      unread = serve(c);
+    } catch (const std::bad_alloc&) {  // no memory for so little: this connection ends, the others go on
     }
+    t_connection = nullptr;
     if (unread) {
       close_gently(fd, 500);
     } else {
       ::close(fd);
     }
-    t_connection = nullptr;
     // Under the lock, so that drain() returns only when this thread touches nothing of the server any more.
     const std::lock_guard lock(mutex_);
     --metrics_.connections;
@@ -451,10 +491,6 @@ class HttpServer::Impl : public httplib::Server {
 
   // Requests one after the other; true where bytes of the client may be unread.
   bool serve(Connection& c) {
-    {
-      const std::lock_guard lock(mutex_);
-      c.place = connections_.insert(connections_.end(), &c);
-    }
     for (;;) {
       {
         const std::lock_guard lock(mutex_);

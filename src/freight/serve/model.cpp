@@ -114,7 +114,10 @@ std::vector<Array> ServedModel::samples(InferRequest& request, const std::string
     need.insert(0, t.shape[0]);
     if (t.shape != need)
       refuse("input \"input\": got shape ", t.shape, ", model ", name_, " takes (N, ...) of ", input);
-    for (int64_t i = 0; i < t.shape[0]; ++i) out.push_back(cut(t.values, i));
+    for (int64_t i = 0; i < t.shape[0]; ++i) {
+      out.push_back(cut(t.values, i));
+      predictor_.check_values(out.back(), cat(name, ": input \"input\": sample ", i));  // alone: batches are shared
+    }
     return out;
   }
   if (t.name == "text" && t.type == DataType::bytes) {

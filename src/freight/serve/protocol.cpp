@@ -22,11 +22,13 @@ constexpr size_t kMaxValues = 10'000;  // of the document, tensors' data left ou
 constexpr size_t kMaxRank = 8;
 constexpr size_t kMaxTexts = 65'536;  // per input: an empty one takes 4 bytes of the body, but 32 of memory
 
-// What "data" of one input holds.
+// What "data" of one input holds, and how its lists are nested.
 struct Data {
   std::vector<double> numbers;
   std::vector<std::string> texts;
   bool given = false;
+  std::vector<int64_t> extents;  // of the lists at each depth, all of one length
+  bool ragged = false;           // they are not
 };
 
 // Builds the document; `data` of inputs[i] becomes data[i] and is left out of it.
@@ -56,7 +58,7 @@ class Reader : public nlohmann::json_sax<json> {
     if (!in_data()) return add(std::move(value));
     if (data.back().texts.size() == kMaxTexts) refuse(cat("an input has more than ", kMaxTexts, " texts"));
     data.back().texts.push_back(std::move(value));
-    return true;
+    return element();
   }
   bool binary(binary_t&) override { return false; }
   bool start_object(size_t) override {
@@ -70,12 +72,24 @@ class Reader : public nlohmann::json_sax<json> {
       if (data.back().given) refuse("an input has \"data\" twice");
       data.back().given = true;
     }
-    if (++data_depth_ > kMaxDepth) refuse(cat("data is nested deeper than ", kMaxDepth));
+    if (open_lists_.size() == kMaxDepth) refuse(cat("data is nested deeper than ", kMaxDepth));
+    if (in_data()) ++open_lists_.back();
+    open_lists_.push_back(0);
     return true;
   }
   bool end_array() override {
-    if (in_data()) return --data_depth_, true;
-    return close();
+    if (!in_data()) return close();
+    Data& d = data.back();
+    const size_t depth = open_lists_.size() - 1;
+    if (d.extents.size() <= depth) d.extents.resize(depth + 1, kUnknown);
+    if (d.extents[depth] == kUnknown) d.extents[depth] = open_lists_.back();
+    d.ragged = d.ragged || d.extents[depth] != open_lists_.back();
+    open_lists_.pop_back();
+    // Elements stand in the innermost lists alone.
+    if (in_data()) return true;
+    if (element_depth_ != 0 && element_depth_ != d.extents.size()) d.ragged = true;
+    element_depth_ = 0;
+    return true;
   }
   bool end_object() override { return close(); }
   bool key(string_t& value) override {
@@ -92,7 +106,14 @@ class Reader : public nlohmann::json_sax<json> {
  private:
   [[noreturn]] void refuse(const std::string& what) const { throw Error(ErrorKind::usage, name_, what); }
 
-  bool in_data() const { return data_depth_ > 0; }
+  bool in_data() const { return !open_lists_.empty(); }
+  // A number or text of a tensor has come.
+  bool element() {
+    if (element_depth_ == 0) element_depth_ = open_lists_.size();
+    if (element_depth_ != open_lists_.size()) data.back().ragged = true;
+    ++open_lists_.back();
+    return true;
+  }
   // Whether the value that begins now is inputs[i].data.
   bool is_data() const {
     return open_.size() == 3 && key_ == "data" && open_[2]->is_object() && document.contains("inputs") &&
@@ -100,7 +121,7 @@ class Reader : public nlohmann::json_sax<json> {
   }
   bool number(double value) {
     data.back().numbers.push_back(value);
-    return true;
+    return element();
   }
   json* place(json&& value) {
     if (++values_ > kMaxValues) refuse(cat("more than ", kMaxValues, " JSON values besides the tensors' data"));
@@ -133,7 +154,10 @@ class Reader : public nlohmann::json_sax<json> {
 
   std::string name_, key_;
   std::vector<json*> open_;  // a parent never grows while a child is open, so the pointers hold
-  size_t data_depth_ = 0, values_ = 0;
+  static constexpr int64_t kUnknown = -1;
+  std::vector<int64_t> open_lists_;  // of data: how many members each has so far
+  size_t element_depth_ = 0;         // how many lists are around its first element; 0: there was none
+  size_t values_ = 0;
 };
 
 struct Parser {
@@ -248,7 +272,25 @@ struct Parser {
     if (!bytes.empty()) std::memcpy(t.values.raw(), bytes.data(), bytes.size());
   }
 
+  // Data is flat, or nested as the shape says.
+  void check_nesting(const Data& data, const NamedTensor& t) const {
+    if (data.ragged) {
+      refuse("input \"", t.name, "\": the lists of data differ in length or depth, shape ", t.shape,
+             " needs a flat list or equal ones");
+    }
+    if (data.extents.size() > 1 && data.extents != t.shape.vector()) {
+      refuse("input \"", t.name, "\": data is nested as [", joined(data.extents), "], shape ", t.shape,
+             " needs that nesting or a flat list");
+    }
+  }
+  static std::string joined(const std::vector<int64_t>& extents) {
+    std::vector<std::string> texts;
+    for (const int64_t e : extents) texts.push_back(std::to_string(e));
+    return join(texts, ",");
+  }
+
   void read_numbers(NamedTensor& t, Data& data) const {
+    check_nesting(data, t);
     if (t.type == DataType::bytes) {
       if (!data.numbers.empty()) refuse("input \"", t.name, "\": BYTES are given as texts, got a number");
       check_count(data.texts.size(), t);

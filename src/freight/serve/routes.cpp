@@ -142,7 +142,10 @@ Routes::Found Routes::find_model(const std::string& name, const std::string& res
 bool Routes::authorised(const Request& request) const {
   if (token_.empty()) return true;
   const std::string got = request.header("Authorization");
-  return starts_with(got, "Bearer ") && equal_in_constant_time(got.substr(7), token_);
+  const size_t end = got.find(' ');  // RFC 7235: a scheme in any case, blanks, the token
+  const size_t token = got.find_first_not_of(' ', end);
+  return token != std::string::npos && lower(got.substr(0, end)) == "bearer" &&
+         equal_in_constant_time(got.substr(token), token_);
 }
 
 std::optional<Reply> Routes::admit(const Request& request) const {
@@ -248,7 +251,7 @@ Reply Routes::predict(ServedModel& model, const Request& request) {
   const std::string type = media_type(request);
   uint64_t top = kUsualTop;
   if (const std::string given = request.query("top"); !given.empty() && (!parse_count(given, top) || top < 1)) {
-    return error(400, "predict: top must be a number from 1");
+    return error(400, cat("predict: got top=", given.substr(0, 80), ", need a number of classes, from 1"));
   }
   if (request.body().empty()) return error(400, "predict: the body is empty: send a picture or a text");
   Array sample;

@@ -133,6 +133,7 @@ std::shared_ptr<const Plan> CompiledFunction::plan(const Argument* first, size_t
     options.deterministic = state_->options.deterministic;
     options.recompute = state_->options.recompute;
     options.compute = state_->options.compute;
+    options.tf32 = state_->options.tf32;
     options.frozen = state_->options.frozen;
     options.limit = state_->options.limit;
     const auto& variables = l.tape->variables();

@@ -2,6 +2,8 @@
 #include "freight/train/bundle.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <functional>
 
 #include <nlohmann/json.hpp>
@@ -64,6 +66,26 @@ io::SafeTensors load_sealed(const std::string& path) {
   return file;
 }
 
+// A weight that is NaN need not show: relu and max-pooling on a CPU may pass it over, and the answer looks sound.
+void need_finite(const models::Model& model, const std::string& path) {
+  for (const nn::NamedVariable& v : model.net->state_dict()) {
+    const Array array = v.variable.array();
+    if (!is_floating(array.dtype())) continue;
+    const Array f32 = array.dtype() == DType::f32 ? array : array.cast(DType::f32);
+    const auto n = static_cast<size_t>(f32.numel());
+    const float* x = f32.data<float>();
+    // All bits of the exponent: without a branch, so that the loop runs at the memory's rate.
+    size_t odd = 0;
+    for (size_t i = 0; i < n; ++i) odd += (std::bit_cast<uint32_t>(x[i]) & 0x7f800000u) == 0x7f800000u;
+    if (odd == 0) continue;
+    const auto at = static_cast<size_t>(std::find_if_not(x, x + n, [](float w) { return std::isfinite(w); }) - x);
+    damaged(path,
+            cat("tensor ", v.name, " holds ", x[at], " at element ", at, " (", with_commas(static_cast<int64_t>(odd)),
+                odd == 1 ? " number" : " numbers", " of ", with_commas(static_cast<int64_t>(n)),
+                " are not finite); take an earlier checkpoint, or train again"));
+  }
+}
+
 std::vector<nn::NamedArray> arrays(const io::SafeTensors& file) {
   std::vector<nn::NamedArray> all;
   for (const auto& [name, array] : file.tensors) {
@@ -103,7 +125,11 @@ void load_text(Preprocessing& p, const json& j, const io::SafeTensors& file, con
 }  // namespace
 
 Preprocessing preprocessing_of(const data::Dataset& set) {
-  return {set.sample_shape(), set.mean, set.std, set.files ? set.files->geometry.resize : 0, {}, {}};
+  return {.input = set.sample_shape(),
+          .mean = set.mean,
+          .std = set.std,
+          .resize = set.files ? set.files->geometry.resize : 0,
+          .pixels = set.files || set.images.dtype() == DType::u8};
 }
 
 data::PictureGeometry Preprocessing::geometry() const {
@@ -117,7 +143,8 @@ io::SafeTensors to_file(const Bundle& bundle) {
   json preprocessing = {{"input", bundle.preprocessing.input.vector()},
                         {"mean", bundle.preprocessing.mean},
                         {"std", bundle.preprocessing.std},
-                        {"resize", bundle.preprocessing.resize}};
+                        {"resize", bundle.preprocessing.resize},
+                        {"pixels", bundle.preprocessing.pixels}};
   if (const auto& tokenizer = bundle.preprocessing.tokenizer) {
     preprocessing["tokenizer"] = to_string(tokenizer->kind());
     preprocessing["vocabulary"] = tokenizer->size();
@@ -156,6 +183,7 @@ Bundle from_file(const io::SafeTensors& file, const std::string& path) {
     b.preprocessing.mean = preprocessing.at("mean").get<std::vector<float>>();
     b.preprocessing.std = preprocessing.at("std").get<std::vector<float>>();
     b.preprocessing.resize = preprocessing.value("resize", int64_t{0});
+    b.preprocessing.pixels = preprocessing.value("pixels", false);  // not in early files
     b.classes = json::parse(entry(file, path, "classes")).get<std::vector<std::string>>();
     const json provenance = json::parse(entry(file, path, "provenance"));
     for (const auto& [key, value] : provenance.items())
@@ -176,6 +204,11 @@ Bundle from_file(const io::SafeTensors& file, const std::string& path) {
     damaged(path, cat("preprocessing has ", p.mean.size(), " means and ", p.std.size(), " deviations for ", p.input[0],
                       " channels"));
   }
+  for (size_t c = 0; c < p.std.size(); ++c) {
+    if (std::isfinite(p.mean[c]) && std::isfinite(p.std[c]) && p.std[c] > 0) continue;
+    damaged(path, cat("preprocessing: channel ", c, " has mean ", p.mean[c], " and deviation ", p.std[c],
+                      ", need finite numbers and a deviation above 0"));
+  }
   if (p.resize != 0 && (p.input.rank() != 3 || p.resize < std::max(p.input[1], p.input[2]))) {
     damaged(path, cat("preprocessing resizes to ", p.resize, " and then cuts out ", p.input));
   }
@@ -185,10 +218,14 @@ Bundle from_file(const io::SafeTensors& file, const std::string& path) {
     damaged(path, cat("metadata is damaged: ", e.what()));
   }
   b.model.net->load_state_dict(arrays(file), path);
+  need_finite(b.model, path);
   return b;
 }
 
-void load_weights(models::Model& model, const std::string& path) { load_weights(model, load_sealed(path), path); }
+void load_weights(models::Model& model, const std::string& path) {
+  load_weights(model, load_sealed(path), path);
+  need_finite(model, path);
+}
 
 void load_weights(models::Model& model, const io::SafeTensors& file, const std::string& path) {
   model.net->load_state_dict(arrays(file), path);

@@ -19,12 +19,14 @@ namespace freight::train {
 // u8, then (x - mean) / std per channel. Texts become tokens, and their batches one of `lengths` long.
 struct Preprocessing {
   Shape input;                   // of one sample, (C, H, W); of text (T), the length at which it is cut off
-  std::vector<float> mean, std;  // per channel; empty: no normalisation
+  std::vector<float> mean, std;  // per channel, finite, the latter above 0; empty: no normalisation
   int64_t resize = 0;            // shorter side of a picture before the middle is cut out; 0: the whole is stretched
 
   std::shared_ptr<const data::Tokenizer> tokenizer = {};  // of text; else null
   std::vector<int64_t> lengths = {};                      // of text: the buckets, rising (data::document_feed)
   data::Keep keep = data::Keep::start;                    // of text that is longer
+
+  bool pixels = false;  // trained on pixels alone, so that floats are from 0 to 1; else floats may be anything
 
   bool text() const { return tokenizer != nullptr; }
   data::PictureGeometry geometry() const;  // of an input of rank 3
@@ -43,12 +45,15 @@ io::SafeTensors to_file(const Bundle& bundle);
 io::SafeTensors sealed(io::SafeTensors file);
 // Sealed, written aside, synced and renamed: the previous file survives a failure.
 void save_bundle(const std::string& path, const Bundle& bundle);
-// Throws Error(checkpoint) naming the file: damaged, not a Freight model, or weights that do not fit the spec.
+// Throws Error(checkpoint) naming the file: damaged, not a Freight model, weights that do not fit the spec or are not
+// finite.
 Bundle load_bundle(const std::string& path);
 // The same of what a file held; `path` names it in messages.
 Bundle from_file(const io::SafeTensors& file, const std::string& path);
-// Loads weights by name into a model from any safetensors file (a bundle, or torchvision names).
+// Loads weights by name into a model from any safetensors file (a bundle, or torchvision names). Throws
+// Error(checkpoint) like load_bundle.
 void load_weights(models::Model& model, const std::string& path);
+// The same of what a file held, whatever its numbers.
 void load_weights(models::Model& model, const io::SafeTensors& file, const std::string& path);
 Preprocessing preprocessing_of(const data::Dataset& set);
 

@@ -104,6 +104,12 @@ void own(io::SafeTensors& file, const io::SafeTensors& old) {
   }
 }
 
+// Whether two spellings name one file or directory: ./data, and /home/me/data.
+bool same_path(const std::string& a, const std::string& b) {
+  std::error_code missing;
+  return fs::equivalent(a, b, missing) && !missing;
+}
+
 bool has_manifest(const std::string& dir) { return io::file_exists(dir + "/" + kManifest); }
 
 // The newest intact one among those that are older than `dir`, or "".
@@ -216,7 +222,7 @@ Found find_checkpoint(const std::string& resume, const std::string& output_dir) 
         found.checkpoint = load(path);
         break;
       } catch (const Error& e) {
-        found.notes.push_back(cat("passed over: ", e.what()));
+        found.warnings.push_back(cat("passed over: ", e.what()));
       }
     }
     return found;
@@ -281,9 +287,14 @@ void need_same_run(const Checkpoint& c, const Config& config) {
     if (!*f.key || f.may_change) continue;
     std::visit(
         [&](auto member) {
-          if (c.config.*member == config.*member) return;
-          fail(ErrorKind::usage, f.flag(), "cannot change when a run goes on: got ", config.*member, ", ", c.dir,
-               " was made with ", c.config.*member, "; --weights starts a new run from its weights");
+          const auto& before = c.config.*member;
+          const auto& now = config.*member;
+          if (before == now) return;
+          if constexpr (std::is_same_v<std::remove_cvref_t<decltype(now)>, std::string>) {
+            if (same_path(before, now)) return;
+          }
+          fail(ErrorKind::usage, f.flag(), "cannot change when a run goes on: got ", now, ", ", c.dir,
+               " was made with ", before, "; --weights starts a new run from its weights");
         },
         f.member);
   }

@@ -62,11 +62,11 @@ struct Checkpoint {
 // What there is to go on from, and which damaged checkpoints were passed over.
 struct Found {
   std::optional<Checkpoint> checkpoint;
-  std::vector<std::string> notes;
+  std::vector<std::string> warnings;
 };
 // The checkpoint that `resume` means: the path of a run's directory (its newest), of a checkpoint, or of a file in it;
 // or "auto": the newest intact one in the output directory, and none where there is no run. Damaged ones that auto
-// passes over are told in `notes`. Throws Error(checkpoint) for a path without one, and for a damaged one: what is
+// passes over are told in `warnings`. Throws Error(checkpoint) for a path without one, and for a damaged one: what is
 // wrong with which file, and the path of the newest that is intact.
 Found find_checkpoint(const std::string& resume, const std::string& output_dir);
 // Paths of a run's checkpoints, the newest first; nothing is read of them.

@@ -44,7 +44,10 @@ std::string first_nonfinite(const Graph& graph, const std::vector<Array>& inputs
   std::vector<Array> results;
   for (Value v : all.outputs) results.emplace_back(all.type(v).dtype, all.type(v).shape);
   const std::vector<Value> order = all.outputs;
-  Executable(plan_for(all, {.backend = options.backend, .deterministic = true, .compute = options.compute}), storages)
+  Executable(
+      plan_for(all,
+               {.backend = options.backend, .deterministic = true, .compute = options.compute, .tf32 = options.tf32}),
+      storages)
       .run(inputs, results);
   for (size_t i = 0; i < order.size(); ++i) {
     const int64_t bad = count_nonfinite(results[i]);

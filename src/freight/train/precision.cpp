@@ -10,20 +10,27 @@
 namespace freight::train {
 
 const std::vector<std::string>& precision_names() {
-  static const std::vector<std::string> kNames = {"fp32", "bf16", "fp16"};
+  static const std::vector<std::string> kNames = {"fp32", "tf32", "bf16", "fp16"};
   return kNames;
 }
 
 ComputeType compute_type(const std::string& precision, const std::string& backend_name) {
   const std::vector<std::string>& names = precision_names();
-  ComputeType out;
-  if (std::find(names.begin(), names.end(), precision) == names.end() || !parse_dtype(precision, out.dtype)) {
+  if (std::find(names.begin(), names.end(), precision) == names.end()) {
     fail(ErrorKind::usage, "--precision", "unknown value: got ", precision, ", need one of ", join(names, ", "));
   }
-  if (out.dtype == DType::f32) return out;
+  ComputeType out;
+  parse_dtype(precision, out.dtype);  // TF32 is no type: values are f32
+  if (precision == "fp32") return out;
   const std::string device = backend_name.empty() || backend_name == "auto" ? default_backend() : backend_name;
+  if (precision == "tf32") {
+    out.tf32 = backend(device).has_tf32();
+    if (!out.tf32) out.note = "no tf32 on this device: computing in f32";
+    return out;
+  }
   const std::string missing = backend(device).lacks(out.dtype);
-  if (!missing.empty()) out = {DType::f32, cat("no ", precision, " on this device (", missing, "): computing in f32")};
+  if (!missing.empty())
+    out = {DType::f32, false, cat("no ", precision, " on this device (", missing, "): computing in f32")};
   return out;
 }
 

@@ -1,5 +1,5 @@
-// What --precision means on a device: the type to compute in, and a line for the user where the device gains nothing
-// from the one asked for and the run stays in f32.
+// What --precision means on a device: the type to compute in, and how f32 is multiplied; and a line for the user where
+// the device gains nothing from the one asked for and the run stays in f32.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,11 +8,12 @@
 
 namespace freight::train {
 
-// "fp32", "bf16", "fp16"; the values of the flag.
+// "fp32", "tf32", "bf16", "fp16"; the values of the flag.
 const std::vector<std::string>& precision_names();
 
 struct ComputeType {
   DType dtype = DType::f32;
+  bool tf32 = false;
   std::string note;  // "" where the wish is met
 };
 // `backend`: a name, or "" or "auto" for the default one. Throws Error(usage) for another word.

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "freight/base/env.h"
+#include "freight/base/printable.h"
 #include "freight/base/strings.h"
 
 namespace freight {
@@ -122,7 +123,7 @@ size_t Progress::width() const {
 void Progress::line(const std::string& text) {
   if (mode_ == Mode::off) return;
   clear();
-  std::fprintf(out_, "%s\n", text.c_str());
+  std::fprintf(out_, "%s\n", printable(text, "\n\t").c_str());
   std::fflush(out_);
 }
 

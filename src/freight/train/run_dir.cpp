@@ -54,6 +54,7 @@ std::string usual_dir(const Config& c) {
 
 void RunDir::check(const std::string& path, bool overwrite) {
   std::error_code error;
+  if (path == "-") fail(ErrorKind::usage, "--output-dir", "got -: a run is a directory, need its name");
   if (fs::exists(path, error) && !fs::is_directory(path, error)) {
     fail(ErrorKind::usage, "--output-dir", path, " is not a directory");
   }

@@ -6,6 +6,8 @@
 
 #include <atomic>
 
+#include "freight/io/file.h"
+
 namespace freight::signals {
 
 namespace {
@@ -31,6 +33,7 @@ void handle(int number, void (*handler)(int)) {
 }  // namespace
 
 void install() {
+  io::stop_reading_when(stop_requested);
   handle(SIGINT, on_stop);
   handle(SIGTERM, on_stop);
   handle(SIGUSR1, on_save);

@@ -104,13 +104,11 @@ class SampleTask : public Task {
 
  private:
   void refuse_text_flags() const {
-    const std::pair<const char*, bool> flags[] = {{"--dropout", c_.dropout > 0},
-                                                  {"--layers", c_.layers > 0},
-                                                  {"--width", c_.width > 0},
-                                                  {"--bidirectional", c_.bidirectional}};
-    for (const auto& [flag, given] : flags) {
-      if (given) fail(ErrorKind::usage, flag, "is for nets that read text: ", c_.data, " is not text");
-    }
+    refuse_given({{"--dropout", c_.dropout > 0},
+                  {"--layers", c_.layers > 0},
+                  {"--width", c_.width > 0},
+                  {"--bidirectional", c_.bidirectional}},
+                 cat("is for nets that read text: ", c_.data, " is not text"));
   }
   // The part whose samples are what evaluation and prediction see: pictures may be trained on in another size.
   const data::Dataset& deployed() const { return data_.train.files ? data_.test : data_.train; }
@@ -147,6 +145,12 @@ class SampleTask : public Task {
 };
 
 }  // namespace
+
+void refuse_given(const std::vector<std::pair<const char*, bool>>& flags, const std::string& why) {
+  for (const auto& [flag, given] : flags) {
+    if (given) fail(ErrorKind::usage, flag, why);
+  }
+}
 
 std::unique_ptr<Task> make_task(const Config& config, const data::BadSamples& bad) {
   const data::Content content = data::content_of(config.data, {.data_dir = config.data_dir});

@@ -39,6 +39,9 @@ class Task {
   Task() = default;
 };
 
+// Throws Error(usage) that names the first flag that is given, and why it cannot be.
+void refuse_given(const std::vector<std::pair<const char*, bool>>& flags, const std::string& why);
+
 // `bad` hears of samples that are left out; it may be called while the task is made.
 std::unique_ptr<Task> make_task(const Config& config, const data::BadSamples& bad);
 std::unique_ptr<Task> make_text_task(const Config& config, const data::BadSamples& bad);

@@ -106,15 +106,13 @@ class TextTask : public Task {
   }
 
   void refuse_picture_flags() const {
-    const std::pair<const char*, bool> flags[] = {{"--input-size", !c_.input_size.empty()},
-                                                  {"--mixup-alpha", c_.mixup_alpha > 0},
-                                                  {"--cutmix-alpha", c_.cutmix_alpha > 0},
-                                                  {"--train-crop-size", c_.train_crop_size > 0},
-                                                  {"--flip", c_.flip},
-                                                  {"--shift", c_.shift > 0}};
-    for (const auto& [flag, given] : flags) {
-      if (given) fail(ErrorKind::usage, flag, "is for pictures: ", c_.data, " is text");
-    }
+    refuse_given({{"--input-size", !c_.input_size.empty()},
+                  {"--mixup-alpha", c_.mixup_alpha > 0},
+                  {"--cutmix-alpha", c_.cutmix_alpha > 0},
+                  {"--train-crop-size", c_.train_crop_size > 0},
+                  {"--flip", c_.flip},
+                  {"--shift", c_.shift > 0}},
+                 cat("is for pictures: ", c_.data, " is text"));
   }
 
   void learn(const models::Model& spec) {

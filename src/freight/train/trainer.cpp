@@ -17,6 +17,7 @@
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
 #include "freight/base/version.h"
+#include "freight/data/unicode.h"
 #include "freight/models/loss.h"
 #include "freight/ops/ops.h"
 #include "freight/optim/ema.h"
@@ -118,10 +119,10 @@ class Run {
     if (automatic && c_.output_dir.empty()) c_.output_dir = usual_dir(c_);
     if (!found_) found_ = find_checkpoint(c_.resume, c_.output_dir);
     start_ = std::move(found_->checkpoint);
-    notes_ = std::move(found_->notes);
+    warnings_ = std::move(found_->warnings);
     if (!start_) {
-      if (!notes_.empty() && !c_.overwrite) {
-        fail(ErrorKind::checkpoint, c_.output_dir, "no checkpoint is intact: ", join(notes_, "; "),
+      if (!warnings_.empty() && !c_.overwrite) {
+        fail(ErrorKind::checkpoint, c_.output_dir, "no checkpoint is intact: ", join(warnings_, "; "),
              "; --overwrite begins a new run in its place");
       }
       notes_.push_back(cat("nothing to resume in ", c_.output_dir, ": a new run"));
@@ -142,6 +143,11 @@ class Run {
     precision_note_ = compute.note;
     seed(static_cast<uint64_t>(c_.seed));
     task_ = make_task(c_, bad_samples());
+    for (const std::string& name : task_->classes()) {
+      if (data::utf8_fault(name)) {
+        fail(ErrorKind::data, c_.data, "the class name ", name, " is not UTF-8, as a stored model needs it: rename it");
+      }
+    }
     model_ = task_->make_model();
     if (!c_.weights.empty() && !start_) load_weights(model_, c_.weights);
     if (start_ && start_->fingerprint != task_->fingerprint()) {
@@ -151,7 +157,8 @@ class Run {
     options_ = {.backend = c_.backend == "auto" ? std::string() : c_.backend,
                 .deterministic = c_.deterministic,
                 .recompute = parse_recompute(c_.recompute),
-                .compute = compute.dtype};
+                .compute = compute.dtype,
+                .tf32 = compute.tf32};
     feed_ = task_->train_feed();
     steps_per_epoch_ = feed_->batches_per_epoch();
     total_ = c_.epochs > 0 ? c_.epochs * steps_per_epoch_ : c_.max_steps;
@@ -250,7 +257,10 @@ class Run {
     s.notes = task_->notes();
     if (!precision_note_.empty()) s.notes.push_back(precision_note_);
     s.notes.insert(s.notes.end(), notes_.begin(), notes_.end());
-    for (const std::string& note : notes_) dir_->log(note);
+    s.warnings = warnings_;
+    for (const auto* list : {&warnings_, &notes_}) {
+      for (const std::string& line : *list) dir_->log(line);
+    }
     result_.parameters = s.parameters;
     backend_ = plan_.backend;
     dir_->write_text("config.json", to_json(c_) + "\n");
@@ -488,7 +498,7 @@ class Run {
               {"host", host},
               {"device", backend_.empty() ? "" : backend(backend_).description()},
               {"threads", thread_count()},
-              {"compute", to_string(options_.compute)},
+              {"compute", options_.tf32 ? "tf32" : to_string(options_.compute)},
               {"status", status},
               {"exit_code", exit_code},
               {"time", static_cast<int64_t>(std::time(nullptr))}};
@@ -541,7 +551,7 @@ class Run {
   std::optional<Checkpoint> start_;  // where the run goes on from
   bool goes_on_ = false;             // in the directory of that run
   Place place_;
-  std::vector<std::string> notes_;  // about that
+  std::vector<std::string> notes_, warnings_;  // about that
 };
 
 }  // namespace

@@ -27,8 +27,9 @@ struct Start {
   size_t planned_bytes = 0;  // arena of the training step
   size_t plan_steps = 0;
   uint64_t seed = 0;
-  std::vector<std::string> notes;  // on how the data came about, and on what the device lacks
-  std::string unit;                // of samples: "img", "doc", "tok"
+  std::vector<std::string> notes;     // on how the data came about, and on what the device lacks
+  std::vector<std::string> warnings;  // what was asked for and is not so: damaged checkpoints that were passed over
+  std::string unit;                   // of samples: "img", "doc", "tok"
 };
 
 struct StepReport {

@@ -21,7 +21,7 @@ auto& g_actors = *new std::set<size_t>;  // of the streams there are
 int g_context;
 thread_local bool t_current = false;
 
-bool lost() { return machine().told.lose_after >= 0 && machine().told.kernels > machine().told.lose_after; }
+bool lost() { return machine().lost(); }
 
 // What every call that works on the device answers first.
 int ready() {
@@ -51,6 +51,9 @@ __attribute__((destructor)) void report() {
                  static_cast<long long>(t.live_streams), static_cast<long long>(t.live_events));
     std::fprintf(out, "contexts %lld\ngraph_launches %lld\n", static_cast<long long>(t.live_contexts),
                  static_cast<long long>(t.graph_launches));
+    std::fprintf(out, "library_products %lld\nlibrary_convolutions %lld\ndescriptions %lld\n",
+                 static_cast<long long>(t.library_products), static_cast<long long>(t.library_convolutions),
+                 static_cast<long long>(t.live_descriptions));
     for (const std::string& f : t.faults) std::fprintf(out, "fault: %s\n", f.c_str());
     std::fclose(out);
   }

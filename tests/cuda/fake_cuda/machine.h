@@ -12,7 +12,7 @@
 
 namespace fake {
 
-constexpr size_t kActors = 4;  // the host is 0, streams follow
+constexpr size_t kActors = 5;  // the host is 0, streams follow
 using Clock = std::array<uint32_t, kActors>;
 
 struct Operation {
@@ -36,6 +36,8 @@ class Machine {
   Machine();
 
   void fault(const std::string& text);
+  // As tests have it: from then on nothing works.
+  bool lost() const { return told.lose_after >= 0 && told.kernels > told.lose_after; }
   // Waiting, allocating and loading are not allowed while a stream is captured.
   bool forbidden_in_capture(const char* what);
 

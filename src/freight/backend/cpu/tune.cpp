@@ -43,35 +43,42 @@ std::string signature(const StepSpec& spec) {
   return s;
 }
 
+// What choices hold for. Models may compute with fewer threads than there are (ThreadLimit).
+std::string circumstances() {
+  static const std::string machine = cat(cpu_info().model, ", oneDNN ", DNNL_VERSION_MAJOR, ".", DNNL_VERSION_MINOR,
+                                         ".", DNNL_VERSION_PATCH, ", kernels ", kRevision, ", ");
+  return cat(machine, thread_count(), " threads");
+}
+
 // The choices of this machine, loaded once; every new one is written at once. A file that cannot be read or written
 // costs a measurement, never an error.
 class Memory {
  public:
-  Memory() {
-    key_ = cat(cpu_info().model, ", oneDNN ", DNNL_VERSION_MAJOR, ".", DNNL_VERSION_MINOR, ".", DNNL_VERSION_PATCH,
-               ", kernels ", kRevision, ", ", thread_count(), " threads");
-    path_ = env::cache_dir() + "/cpu-choices.json";
+  Memory() : path_(env::cache_dir() + "/cpu-choices.json") {
     const auto stored = read();
-    if (stored.contains(key_) && stored[key_].is_object()) {
-      for (const auto& [step, choice] : stored[key_].items()) {
-        if (choice.is_string()) choices_[step] = choice.get<std::string>();
+    for (const auto& [key, steps] : stored.items()) {
+      if (!steps.is_object()) continue;
+      for (const auto& [step, choice] : steps.items()) {
+        if (choice.is_string()) choices_[key][step] = choice.get<std::string>();
       }
     }
   }
 
   bool find(const std::string& step, std::string& choice) {
     std::lock_guard lock(mutex_);
-    const auto it = choices_.find(step);
-    if (it == choices_.end()) return false;
+    const auto& choices = choices_[circumstances()];
+    const auto it = choices.find(step);
+    if (it == choices.end()) return false;
     choice = it->second;
     return true;
   }
 
   void remember(const std::string& step, const std::string& choice) {
     std::lock_guard lock(mutex_);
-    choices_[step] = choice;
+    const std::string key = circumstances();
+    choices_[key][step] = choice;
     auto stored = read();  // others may have written meanwhile
-    stored[key_][step] = choice;
+    stored[key][step] = choice;
     std::error_code ignored;
     std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
     const std::string temporary = path_ + ".new";
@@ -90,8 +97,8 @@ class Memory {
   }
 
   std::mutex mutex_;
-  std::string key_, path_;
-  std::map<std::string, std::string> choices_;
+  std::string path_;
+  std::map<std::string, std::map<std::string, std::string>> choices_;  // by circumstances
 };
 
 Memory& memory() {

@@ -291,9 +291,11 @@ Lowered lower_matmul(const StepSpec& spec) {
 }
 
 Lowered lower_epilogue(const StepSpec& spec) {
-  const Epilogue& epilogue = attrs<MatmulAttrs>(*spec.node).epilogue;
+  const bool conv = spec.node->op == Op::conv;
+  const Epilogue& epilogue = conv ? attrs<ConvAttrs>(*spec.node).epilogue : attrs<MatmulAttrs>(*spec.node).epilogue;
   const Operand& y = spec.out[0];
-  const int64_t results = y.type.numel(), columns = std::max<int64_t>(y.type.shape.back(), 1);
+  const Shape& shape = y.type.shape;
+  const int64_t results = y.type.numel(), columns = std::max<int64_t>(conv ? shape[1] : shape.back(), 1);
   const int out = static_cast<int>(spec.in.size());
   KernelText text;
   const std::string py = text.operand(out, y.type.dtype, true);

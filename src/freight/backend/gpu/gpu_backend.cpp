@@ -5,6 +5,11 @@
 
 namespace freight::gpu {
 
+uint32_t alignment_of(const Operand& operand) {
+  const auto bytes = static_cast<uint64_t>(operand.offset) * size_of(operand.type.dtype) | kAlignment;
+  return static_cast<uint32_t>(bytes & (~bytes + 1));  // its lowest bit
+}
+
 bool GpuBackend::has_kernel(const Graph&, const Node& node) const { return info(node.op).kind != OpKind::composite; }
 
 // Matmuls read any strides; pads and concats, too. The rest wants row-major operands.

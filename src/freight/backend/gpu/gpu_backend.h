@@ -4,6 +4,11 @@
 
 namespace freight::gpu {
 
+constexpr uint32_t kAlignment = 256;  // of buffers, in bytes
+
+// What the address of an operand's first element is a multiple of, in bytes: at most that of all buffers.
+uint32_t alignment_of(const Operand& operand);
+
 class GpuBackend : public Backend {
  public:
   bool has_kernel(const Graph&, const Node& node) const override;
@@ -11,7 +16,7 @@ class GpuBackend : public Backend {
   bool has_epilogue(const Graph&, const Node&, const Epilogue&) const override { return true; }
   bool aliases_views() const override { return true; }
   // What libraries and vector loads of all drivers ask for.
-  size_t alignment() const override { return 256; }
+  size_t alignment() const override { return kAlignment; }
   LayoutPlan layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) const override;
   bool in_place(const Graph& graph, const Node& node, int input, int output) const override;
 };

@@ -6,7 +6,10 @@
 
 #include <algorithm>
 
+#include "freight/backend/gpu/choices.h"
+#include "freight/backend/gpu/cuda/blas.h"
 #include "freight/backend/gpu/cuda/compiler.h"
+#include "freight/backend/gpu/cuda/dnn.h"
 #include "freight/backend/gpu/cuda/driver.h"
 #include "freight/backend/gpu/cuda/library.h"
 #include "freight/backend/gpu/cuda/memory.h"
@@ -15,7 +18,9 @@
 #include "freight/backend/gpu/faults.h"
 #include "freight/backend/gpu/gpu_backend.h"
 #include "freight/backend/gpu/lower.h"
+#include "freight/base/env.h"
 #include "freight/base/error.h"
+#include "freight/base/log.h"
 
 namespace freight {
 
@@ -114,7 +119,7 @@ int count_devices(const Driver& d) {
 
 class StepKernel final : public Kernel {
  public:
-  StepKernel(std::shared_ptr<Memory> memory, const Modules& modules, gpu::Lowered lowered)
+  StepKernel(std::shared_ptr<Memory> memory, Modules& modules, gpu::Lowered lowered)
       : memory_(std::move(memory)), modules_(modules), lowered_(std::move(lowered)) {
     size_t most = 0;
     for (const gpu::Launch& l : lowered_.launches) most = std::max(most, l.arguments.size());
@@ -153,7 +158,7 @@ class StepKernel final : public Kernel {
 
  private:
   std::shared_ptr<Memory> memory_;
-  const Modules& modules_;
+  Modules& modules_;
   gpu::Lowered lowered_;
   std::vector<Function> functions_;
   std::vector<Address> addresses_;              // of the launch at hand
@@ -163,9 +168,11 @@ class StepKernel final : public Kernel {
 
 class CudaBackend final : public gpu::GpuBackend {
  public:
-  CudaBackend(int index, const Driver& d, const Compiler& compiler, const Target& target, CudaDevice device)
+  CudaBackend(int index, const Driver& d, const Compiler& compiler, int architecture, const Target& target,
+              CudaDevice device)
       : name_(cat("cuda:", index)),
         device_(std::move(device)),
+        architecture_(architecture),
         memory_(std::make_shared<Memory>(d, index)),
         modules_(d, compiler, target, gpu::dialect(true)) {}
 
@@ -173,21 +180,112 @@ class CudaBackend final : public gpu::GpuBackend {
   std::string description() const override { return cat(device_.model, ", ", device_.architecture); }
   std::shared_ptr<DeviceMemory> memory() override { return memory_; }
 
+  // The tensor cores are the library's: generated kernels multiply in f32.
+  std::string lacks(DType dtype) const override {
+    if (wide(dtype) == dtype) return {};
+    const int first = dtype == DType::f16 ? 70 : 80;
+    if (architecture_ < first) return cat(device_.architecture, " multiplies no ", dtype, ", sm_", first, " does");
+    return products().why_not;
+  }
+  bool has_tf32() const override { return architecture_ >= 80 && products().blas; }
+
+  // What cuDNN computes lies channels last; the generated convolutions want rows of pixels.
+  LayoutPlan layouts(const freight::Graph& graph, const Node& node, const std::vector<Layout>& given) const override {
+    LayoutPlan plan = GpuBackend::layouts(graph, node, given);
+    if (!computes(graph, node)) return plan;
+    const auto last = [&](Value v) { return Layout::channels_last(graph.type(v).shape); };
+    for (size_t i = 0; i < node.inputs.size(); ++i) plan.in[i] = last(node.inputs[i]);
+    plan.out[0] = last(node.out());
+    return plan;
+  }
+
   std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
-    gpu::Lowered lowered = gpu::lower(spec);
-    for (const gpu::Launch& launch : lowered.launches) modules_.want(launch);
-    return std::make_unique<StepKernel>(memory_, modules_, std::move(lowered));
+    const bool convolution = computes(*spec.graph, *spec.node);
+    std::vector<std::unique_ptr<Kernel>> all = convolution ? convolutions_of(spec) : products_of(spec);
+    const bool tune = !spec.deterministic && env::get("FREIGHT_TUNE") != "0";
+    if (!all.empty() && !tune) return std::move(all.front());
+    if (!convolution) all.push_back(generated(gpu::lower(spec)));
+    if (all.empty()) {  // a part of a tensor that begins where the library's vectors do not
+      fail(ErrorKind::device, freight::name(spec.node->op), "cuDNN has no engine for ", Dnn::signature(spec),
+           " at this alignment; --device cpu computes it");
+    }
+    if (all.size() == 1) return std::move(all.front());
+    std::vector<Kernel*> candidates;
+    for (const auto& k : all) candidates.push_back(k.get());
+    const std::string step = convolution ? Dnn::signature(spec) : Blas::signature(spec);
+    return std::move(all[choices().fastest(step, spec, *memory_, candidates)]);
   }
   void finish_plan() override {
+    if (dnn_) dnn_->forget();
     const auto entered = memory_->enter();
     modules_.load();
   }
 
  private:
+  // What matmuls and convolutions are computed by beside the generated kernels: libraries that are loaded when first
+  // asked for, since they are large.
+  struct Products {
+    std::shared_ptr<Blas> blas;
+    std::string why_not;  // where there is no such library
+  };
+  const Products& products() const {
+    std::call_once(opened_, [this] {
+      products_.blas = Blas::open(memory_, architecture_, products_.why_not);
+      if (!products_.blas) log::info(cat("cuda: products by generated kernels alone: ", products_.why_not));
+    });
+    return products_;
+  }
+  gpu::Choices& choices() {
+    std::call_once(choices_made_, [this] {
+      choices_ = std::make_unique<gpu::Choices>(
+          "cuda", cat(device_.model, "\n", device_.architecture, "\n", device_.driver, "\n",
+                      find_blas(memory_->driver().version).version, "\n", find_dnn().version, "\n"));
+    });
+    return *choices_;
+  }
+  Dnn* dnn() const {
+    std::call_once(dnn_opened_, [this] {
+      std::string why;
+      dnn_ = Dnn::open(memory_, why);
+      if (!dnn_) log::info(cat("cuda: convolutions by generated kernels alone: ", why));
+    });
+    return dnn_.get();
+  }
+  // Whether the node is a convolution that cuDNN computes.
+  bool computes(const freight::Graph& graph, const Node& node) const {
+    const bool conv = node.op == Op::conv || node.op == Op::conv_grad_input || node.op == Op::conv_grad_weight;
+    return conv && dnn() && dnn()->takes(graph, node);
+  }
+  std::vector<std::unique_ptr<Kernel>> convolutions_of(const StepSpec& spec) {
+    std::vector<std::unique_ptr<Kernel>> all = dnn()->kernels(spec, nullptr);
+    if (!all.empty() || spec.node->op != Op::conv) return all;
+    gpu::Lowered rest = gpu::lower_epilogue(spec);  // which the library may not have for this type
+    return rest.launches.empty() ? std::move(all) : dnn()->kernels(spec, generated(std::move(rest)));
+  }
+  std::vector<std::unique_ptr<Kernel>> products_of(const StepSpec& spec) {
+    const std::optional<gpu::MatrixProduct> product = gpu::matrix_product(spec);
+    if (!product || !products().blas) return {};
+    std::vector<std::unique_ptr<Kernel>> all = products().blas->kernels(spec, *product, nullptr);
+    if (!all.empty()) return all;
+    gpu::Lowered rest = gpu::lower_epilogue(spec);  // which the library may not have for this type
+    if (rest.launches.empty()) return all;
+    return products().blas->kernels(spec, *product, generated(std::move(rest)));
+  }
+  std::unique_ptr<Kernel> generated(gpu::Lowered lowered) {
+    for (const gpu::Launch& launch : lowered.launches) modules_.want(launch);
+    return std::make_unique<StepKernel>(memory_, modules_, std::move(lowered));
+  }
+
   std::string name_;
   CudaDevice device_;
+  int architecture_;
   std::shared_ptr<Memory> memory_;
   Modules modules_;
+  std::unique_ptr<gpu::Choices> choices_;
+  std::once_flag choices_made_;
+  mutable std::once_flag opened_, dnn_opened_;
+  mutable Products products_;
+  mutable std::shared_ptr<Dnn> dnn_;
 };
 
 }  // namespace
@@ -200,6 +298,14 @@ CudaDevices cuda_devices() {
   const cuda::Compiler* compiler = cuda::Compiler::load(d ? d->version : 0, why);
   found.compiler = compiler ? cat("NVRTC ", cuda::version_text(compiler->version()), ", ", compiler->path()) : why;
   if (!d) return found;
+  const cuda::DnnLibrary dnn = cuda::find_dnn();
+  found.convolutions = dnn.why.empty()
+                           ? cat("cuDNN ", dnn.version / 10000, ".", dnn.version % 10000 / 100, ", ", dnn.path)
+                           : cat("generated kernels alone: ", dnn.why);
+  const cuda::BlasLibrary blas = cuda::find_blas(d->version);
+  found.products = blas.why.empty()
+                       ? cat("cuBLASLt ", blas.version / 10000, ".", blas.version % 10000 / 100, ", ", blas.path)
+                       : cat("generated kernels alone: ", blas.why);
   const cuda::Management management;
   const int count = cuda::count_devices(*d);
   for (int i = 0; i < count; ++i) {
@@ -220,14 +326,16 @@ std::unique_ptr<Backend> make_cuda_backend(int index) {
     fail(ErrorKind::device, "device", "no CUDA device ", index, ": got 'cuda:", index, "', need cuda:0",
          count > 1 ? cat(" to cuda:", count - 1) : std::string(), "; `freight devices` lists them");
   }
-  CudaDevice device = cuda_devices().devices[static_cast<size_t>(index)];
-  if (!device.why_not.empty()) fail(ErrorKind::device, "cuda", device.model, ": ", device.why_not);
-  const cuda::Compiler& compiler = *cuda::Compiler::load(d.version, device.why_not);
-  cuda::Target target;
   cuda::Device handle = 0;
   cuda::check(d, d.device_get(&handle, index), "cannot find the device");
-  compiler.target_for(cuda::architecture_of(d, handle), target, device.why_not);
-  return std::make_unique<cuda::CudaBackend>(index, d, compiler, target, std::move(device));
+  std::string why;
+  const cuda::Compiler* compiler = cuda::Compiler::load(d.version, why);
+  CudaDevice device = cuda::describe_device(d, handle, cuda::Management(), compiler, why);
+  if (!device.why_not.empty()) fail(ErrorKind::device, "cuda", device.model, ": ", device.why_not);
+  cuda::Target target;
+  const int architecture = cuda::architecture_of(d, handle);
+  compiler->target_for(architecture, target, why);
+  return std::make_unique<cuda::CudaBackend>(index, d, *compiler, architecture, target, std::move(device));
 }
 
 }  // namespace freight

@@ -31,6 +31,10 @@ void Modules::want(const gpu::Launch& launch) {
 
 void Modules::load() {
   std::lock_guard lock(mutex_);
+  load_wanted();
+}
+
+void Modules::load_wanted() {
   if (wanted_.empty()) return;
   std::vector<Wanted> kernels, missing;
   const std::string identity = cat(target_.option(), "\nNVRTC ", version_text(compiler_.version()), "\n");
@@ -88,8 +92,9 @@ void Modules::place(Wanted& kernel) {
   check(driver_, found, cat("kernel ", kernel.entry).c_str());
 }
 
-Function Modules::function(const std::string& entry) const {
+Function Modules::function(const std::string& entry) {
   std::lock_guard lock(mutex_);
+  if (loaded_.count(entry) == 0) load_wanted();
   const auto it = loaded_.find(entry);
   FREIGHT_CHECK(it != loaded_.end(), entry);
   return it->second.function;

@@ -25,8 +25,8 @@ class Modules {
   // Makes all that is noted ready to launch. Throws Error(device) with the compiler's first complaint and the path
   // under which the source was saved; what is noted is then forgotten.
   void load();
-  // Throws Error(runtime) for a kernel that load() has not made ready.
-  Function function(const std::string& entry) const;
+  // Loads where that has not been done. Throws Error(runtime) for a kernel that nobody wanted.
+  Function function(const std::string& entry);
 
   // Kernels compiled from source and read from disk so far.
   int compiled() const { return compiled_; }
@@ -42,6 +42,7 @@ class Modules {
     Module module = nullptr;
     Function function = nullptr;
   };
+  void load_wanted();
   void compile(std::vector<Wanted>& kernels) const;
   void place(Wanted& kernel);
 
@@ -49,7 +50,7 @@ class Modules {
   const Compiler& compiler_;
   const Target target_;
   const std::string dialect_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::map<std::string, std::string> wanted_;  // source by entry
   std::map<std::string, Loaded> loaded_;       // by entry
   int compiled_ = 0, read_back_ = 0;

@@ -41,39 +41,9 @@ const Blas& blas() {
   return kBlas;
 }
 
-// How the last two axes of an operand lie: rows dense, or columns (`transposed`); false where neither is.
-bool matrix(const Operand& o, bool& transposed, size_t& lead) {
-  const int rows = o.type.shape.rank() - 2, columns = rows + 1;
-  const auto lies = [&](int fast, int slow) {
-    const int64_t length = o.type.shape[fast], count = o.type.shape[slow], step = o.layout.strides[slow];
-    if ((length > 1 && o.layout.strides[fast] != 1) || (count > 1 && step < length)) return false;
-    lead = static_cast<size_t>(count > 1 ? step : length);
-    return true;
-  };
-  transposed = !lies(columns, rows);
-  return !transposed || lies(rows, columns);
-}
-
-// The axes before the matrix as one: elements from one batch to the next.
-bool batches(const Operand& o, size_t& apart) {
-  const int axes = o.type.shape.rank() - 2;
-  int64_t step = -1;  // of the next slower axis
-  for (int i = axes; i-- > 0;) {
-    if (o.type.shape[i] == 1) continue;
-    const int64_t stride = o.layout.strides[i];
-    if (step < 0) {
-      apart = static_cast<size_t>(stride);
-    } else if (stride != step) {
-      return false;
-    }
-    step = stride * o.type.shape[i];
-  }
-  return true;
-}
-
 class BlasKernel final : public Kernel {
  public:
-  BlasKernel(std::shared_ptr<Memory> memory, const BlasProduct& product, std::unique_ptr<Kernel> rest)
+  BlasKernel(std::shared_ptr<Memory> memory, const gpu::MatrixProduct& product, std::unique_ptr<Kernel> rest)
       : memory_(std::move(memory)), p_(product), rest_(std::move(rest)) {}
 
   void run(void* const* operands) override {
@@ -106,43 +76,21 @@ class BlasKernel final : public Kernel {
   }
 
   std::shared_ptr<Memory> memory_;
-  BlasProduct p_;
+  gpu::MatrixProduct p_;
   std::unique_ptr<Kernel> rest_;
 };
 
 }  // namespace
 
-std::optional<BlasProduct> blas_product(const StepSpec& spec) {
-  if (spec.node->op != Op::matmul || !blas().why.empty()) return std::nullopt;
-  const auto& attrs = freight::attrs<MatmulAttrs>(*spec.node);
-  const Operand &a = spec.in[0], &b = spec.in[1], &y = spec.out[0];
-  const DType dtype = y.type.dtype;
-  if ((dtype != DType::f32 && dtype != DType::f64) || a.type.dtype != dtype || b.type.dtype != dtype)
-    return std::nullopt;
-  const Shape& shape = y.type.shape;
-  const int rows = shape.rank() - 2;
-  BlasProduct p;
-  p.dtype = dtype;
-  p.result = static_cast<int>(spec.in.size());
-  p.m = static_cast<size_t>(shape[rows]);
-  p.n = static_cast<size_t>(shape[rows + 1]);
-  p.k = static_cast<size_t>(a.type.shape[attrs.trans_a ? rows : rows + 1]);
-  for (int i = 0; i < rows; ++i) p.batches *= static_cast<size_t>(shape[i]);
-  if (p.batches == 0 || p.m == 0 || p.n == 0 || p.k == 0) return std::nullopt;
-  bool lies[3] = {};
-  const Operand* operands[3] = {&a, &b, &y};
-  for (int i = 0; i < 3; ++i) {
-    if (!matrix(*operands[i], lies[i], p.lead[i]) || !batches(*operands[i], p.apart[i])) return std::nullopt;
-  }
-  if (lies[2]) return std::nullopt;
-  p.transposed[0] = lies[0] != attrs.trans_a;
-  p.transposed[1] = lies[1] != attrs.trans_b;
+std::optional<gpu::MatrixProduct> blas_product(const StepSpec& spec) {
+  std::optional<gpu::MatrixProduct> p = gpu::matrix_product(spec);
+  if (!p || (p->dtype != DType::f32 && p->dtype != DType::f64) || !blas().why.empty()) return std::nullopt;
   return p;
 }
 
 const std::string& why_no_blas() { return blas().why; }
 
-std::unique_ptr<Kernel> make_blas_kernel(std::shared_ptr<Memory> memory, const BlasProduct& product,
+std::unique_ptr<Kernel> make_blas_kernel(std::shared_ptr<Memory> memory, const gpu::MatrixProduct& product,
                                          std::unique_ptr<Kernel> rest) {
   return std::make_unique<BlasKernel>(std::move(memory), product, std::move(rest));
 }

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
+#include "freight/backend/gpu/choices.h"
 #include "freight/backend/gpu/dialect.h"
 #include "freight/backend/gpu/faults.h"
 #include "freight/backend/gpu/gpu_backend.h"
 #include "freight/backend/gpu/lower.h"
 #include "freight/backend/gpu/opencl/blas.h"
-#include "freight/backend/gpu/opencl/choices.h"
 #include "freight/backend/gpu/opencl/memory.h"
 #include "freight/backend/gpu/opencl/programs.h"
 #include "freight/base/env.h"
@@ -141,7 +141,7 @@ class OpenClBackend final : public gpu::GpuBackend {
                   {.dialect = gpu::dialect(device_.f64),
                    .identity = identity(device_),
                    .keep = device_.platform == "Portable Computing Language" ? KeepBinaries::no : KeepBinaries::yes}),
-        choices_(identity(device_)),
+        choices_("opencl", identity(device_)),
         is_cpu_((number_of<cl_device_type>(api(), device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0) {}
 
   std::string name() const override { return name_; }
@@ -158,32 +158,20 @@ class OpenClBackend final : public gpu::GpuBackend {
       }
     }
     std::unique_ptr<Kernel> generated = kernel_of(gpu::lower(spec));
-    const std::optional<BlasProduct> product = blas_product(spec);
-    if (!product || is_cpu_ || spec.deterministic || env::get("FREIGHT_TUNE") == "0" || is_small(*product))
+    const std::optional<gpu::MatrixProduct> product = blas_product(spec);
+    if (!product || is_cpu_ || spec.deterministic || env::get("FREIGHT_TUNE") == "0" || product->flops() < kSmall)
       return generated;
     gpu::Lowered rest = gpu::lower_epilogue(spec);
     std::unique_ptr<Kernel> library =
         make_blas_kernel(memory_, *product, rest.launches.empty() ? nullptr : kernel_of(std::move(rest)));
-    return choices_.fastest(signature(spec), spec, *memory_, {generated.get(), library.get()}) == 0
+    return choices_.fastest(gpu::signature(spec), spec, *memory_, {generated.get(), library.get()}) == 0
                ? std::move(generated)
                : std::move(library);
   }
   void finish_plan() override { programs_.compile(); }
 
  private:
-  // Nothing to gain for a product that takes less than its launches.
-  static bool is_small(const BlasProduct& p) {
-    return 2.0 * static_cast<double>(p.batches) * static_cast<double>(p.m) * static_cast<double>(p.n) *
-               static_cast<double>(p.k) <
-           4e6;
-  }
-  static std::string signature(const StepSpec& spec) {
-    const auto& a = attrs<MatmulAttrs>(*spec.node);
-    std::string s = cat("matmul", a.trans_a ? " ta" : "", a.trans_b ? " tb" : "", a.epilogue.bias ? " bias" : "",
-                        a.epilogue.residual ? " residual" : "", a.epilogue.relu ? " relu" : "");
-    for (const Operand& o : spec.in) s += cat(" ", o.type, o.layout);
-    return s;
-  }
+  static constexpr double kSmall = 4e6;  // FLOPs of a product that takes less than its launches: nothing to gain
   std::unique_ptr<Kernel> kernel_of(gpu::Lowered lowered) {
     for (const gpu::Launch& launch : lowered.launches) programs_.want(launch);
     return std::make_unique<StepKernel>(memory_, programs_, std::move(lowered));
@@ -193,7 +181,7 @@ class OpenClBackend final : public gpu::GpuBackend {
   OpenClDevice device_;
   std::shared_ptr<Memory> memory_;
   Programs programs_;
-  Choices choices_;
+  gpu::Choices choices_;
   bool is_cpu_;  // there the generated kernels are faster, and CLBlast's take long to compile (docs/gpu.md)
 };
 

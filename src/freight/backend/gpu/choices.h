@@ -9,21 +9,22 @@
 #include "freight/backend/backend.h"
 #include "freight/base/device_memory.h"
 
-namespace freight::opencl {
+namespace freight::gpu {
 
 class Choices {
  public:
-  // `identity`: of device, driver and libraries.
-  explicit Choices(const std::string& identity);
+  // `driver`: "opencl", the folder under the cache directory. `identity`: of device, driver and libraries.
+  Choices(const std::string& driver, const std::string& identity);
   // The one of `candidates` that is fastest on zeros; they compute the same, and one that throws is passed over. `step`
   // names it for the next time.
   size_t fastest(const std::string& step, const StepSpec& spec, DeviceMemory& memory,
                  const std::vector<Kernel*>& candidates);
 
  private:
+  std::string driver_;
   std::mutex mutex_;
   std::string path_;
   std::map<std::string, std::string> found_;  // name of the candidate by step
 };
 
-}  // namespace freight::opencl
+}  // namespace freight::gpu

@@ -1,0 +1,32 @@
+// See output_path.h.
+#include "output_path.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "freight/base/error.h"
+
+namespace freight::app {
+
+namespace fs = std::filesystem;
+
+void check_output(const std::string& flag, const std::string& path, const std::vector<std::string>& inputs) {
+  if (path == "-") fail(ErrorKind::usage, flag, "got -: this is written to a file, need its name");
+  std::error_code error;
+  if (path.empty() || !fs::is_regular_file(path, error)) return;
+  for (const std::string& input : inputs) {
+    // Standard input may come from a file, too.
+    if (fs::equivalent(path, input == "-" ? "/dev/stdin" : input, error) && !error) {
+      fail(ErrorKind::usage, flag, path, " is what is read (", input, "), need another file");
+    }
+  }
+}
+
+bool lies_in(const std::string& path, const std::string& folder) {
+  std::error_code error;
+  const fs::path inner = fs::weakly_canonical(path, error), outer = fs::weakly_canonical(folder, error);
+  return !error && std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
+}  // namespace freight::app

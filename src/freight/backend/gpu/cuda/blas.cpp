@@ -1,0 +1,298 @@
+// See blas.h. Types and numbers are those of cublasLt.h, the same in CUDA 12 and 13;
+// https://docs.nvidia.com/cuda/cublas says what they mean.
+#include "freight/backend/gpu/cuda/blas.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "freight/backend/gpu/cuda/library.h"
+#include "freight/backend/gpu/gpu_backend.h"
+#include "freight/backend/gpu/kernel_text.h"
+#include "freight/base/error.h"
+
+namespace freight::cuda {
+
+namespace {
+
+struct Algorithm {
+  uint64_t data[8];
+};
+struct Guess {
+  Algorithm algorithm;
+  size_t workspace;
+  int status;
+  float waves;
+  int reserved[4];
+};
+
+constexpr int kF32 = 0, kF64 = 1, kF16 = 2, kBF16 = 14;                   // cudaDataType
+constexpr int kComputeF32 = 68, kComputeTF32 = 77, kComputeF64 = 70;      // cublasComputeType_t
+constexpr int kTransA = 3, kTransB = 4, kEpilogue = 7, kBiasPointer = 8;  // cublasLtMatmulDescAttributes_t
+constexpr int kBatches = 5, kBatchStride = 6;                             // cublasLtMatrixLayoutAttribute_t
+constexpr int kMostWorkspace = 1, kReductions = 3, kAlignmentA = 5;       // cublasLtMatmulPreference...; B, C, D
+constexpr uint32_t kPlain = 1, kRelu = 2, kBias = 4;                      // cublasLtEpilogue_t
+constexpr uint32_t kReductionsInOrder = 2 | 4;                            // not the one through counters
+constexpr int kMostGuesses = 8;
+constexpr const char* kWhat = "cuBLASLt";
+
+}  // namespace
+
+// Symbol behind "cublasLt", result, parameters; a status is an int, 0 is success.
+#define FREIGHT_CUBLASLT_FUNCTIONS(F)                                                                                \
+  F(Create, int, void**)                                                                                             \
+  F(Destroy, int, void*)                                                                                             \
+  F(GetVersion, size_t, )                                                                                            \
+  F(GetStatusString, const char*, int)                                                                               \
+  F(MatmulDescCreate, int, void**, int, int)                                                                         \
+  F(MatmulDescDestroy, int, void*)                                                                                   \
+  F(MatmulDescSetAttribute, int, void*, int, const void*, size_t)                                                    \
+  F(MatrixLayoutCreate, int, void**, int, uint64_t, uint64_t, int64_t)                                               \
+  F(MatrixLayoutDestroy, int, void*)                                                                                 \
+  F(MatrixLayoutSetAttribute, int, void*, int, const void*, size_t)                                                  \
+  F(MatmulPreferenceCreate, int, void**)                                                                             \
+  F(MatmulPreferenceDestroy, int, void*)                                                                             \
+  F(MatmulPreferenceSetAttribute, int, void*, int, const void*, size_t)                                              \
+  F(MatmulAlgoGetHeuristic, int, void*, void*, void*, void*, void*, void*, void*, int, Guess*, int*)                 \
+  F(Matmul, int, void*, void*, const void*, const void*, void*, const void*, void*, const void*, const void*, void*, \
+    void*, void*, const Algorithm*, void*, size_t, Stream)
+
+struct Blas::Functions {
+#define FREIGHT_CUBLASLT_POINTER(name, result, ...) result (*name)(__VA_ARGS__) = nullptr;
+  FREIGHT_CUBLASLT_FUNCTIONS(FREIGHT_CUBLASLT_POINTER)
+#undef FREIGHT_CUBLASLT_POINTER
+};
+
+namespace {
+
+struct Loaded {
+  Blas::Functions functions;
+  BlasLibrary library;
+};
+
+// A library of CUDA 13 needs a driver for CUDA 13.
+const Loaded& load(int driver_version) {
+  static std::mutex mutex;
+  static std::map<bool, Loaded> by_newness;
+  const bool newest = driver_version == 0 || driver_version >= 13000;
+  std::lock_guard lock(mutex);
+  if (const auto it = by_newness.find(newest); it != by_newness.end()) return it->second;
+  Loaded& l = by_newness[newest];
+  std::vector<std::string> names = {"libcublasLt.so.12"};
+  if (newest) names.insert(names.begin(), "libcublasLt.so.13");
+  const Library found = find_library(names, LibraryKind::toolkit);
+  l.library.path = found.path;
+  if (!found.handle) {
+    l.library.why = cat(found.why,
+                        "; install the CUDA toolkit or the Python package nvidia-cublas, or name the folder in "
+                        "FREIGHT_CUDA_LIBS");
+    return l;
+  }
+#define FREIGHT_CUBLASLT_LOAD(name, ...)                                                                  \
+  l.functions.name = reinterpret_cast<decltype(l.functions.name)>(dlsym(found.handle, "cublasLt" #name)); \
+  if (!l.functions.name && l.library.why.empty()) {                                                       \
+    l.library.why = cat(found.path, " has no cublasLt" #name ": it is not that of CUDA 12 or 13");        \
+  }
+  FREIGHT_CUBLASLT_FUNCTIONS(FREIGHT_CUBLASLT_LOAD)
+#undef FREIGHT_CUBLASLT_LOAD
+  if (l.library.why.empty()) l.library.version = l.functions.GetVersion();
+  return l;
+}
+
+int data_type(DType dtype) {
+  switch (dtype) {
+    case DType::bf16: return kBF16;
+    case DType::f16: return kF16;
+    case DType::f64: return kF64;
+    default: return kF32;
+  }
+}
+
+// A description that the library keeps, destroyed at the end.
+class Description {
+ public:
+  using Destroy = int (*)(void*);
+  explicit Description(Destroy destroy) : destroy_(destroy) {}
+  ~Description() {
+    if (p_) destroy_(p_);
+  }
+  Description(const Description&) = delete;
+  Description& operator=(const Description&) = delete;
+  void** address() { return &p_; }
+  void* get() const { return p_; }
+
+ private:
+  Destroy destroy_;
+  void* p_ = nullptr;
+};
+
+// One product as the library has it; shared by the kernels that compute it. The library's A is B, and its B is A.
+class Problem {
+ public:
+  Problem(std::shared_ptr<const Blas> blas, const StepSpec& spec, const gpu::MatrixProduct& p, const Epilogue& epilogue)
+      : blas_(std::move(blas)), f_(blas_->functions()), f64_(p.dtype == DType::f64), result_(p.result) {
+    const int type = data_type(p.dtype);
+    const bool tf32 = spec.tf32 && p.dtype == DType::f32;
+    blas_->check(f_.MatmulDescCreate(matmul_.address(),
+                                     f64_   ? kComputeF64
+                                     : tf32 ? kComputeTF32
+                                            : kComputeF32,
+                                     f64_ ? kF64 : kF32),
+                 "a description");
+    const int32_t trans_a = p.transposed[1], trans_b = p.transposed[0];
+    set(kTransA, trans_a);
+    set(kTransB, trans_b);
+    int extra = 2;
+    if (epilogue.bias) bias_ = extra++;
+    if (epilogue.residual) residual_ = extra++;
+    const uint32_t finish = (epilogue.bias ? kBias : 0) | (epilogue.relu ? kRelu : 0);
+    set(kEpilogue, finish ? finish : kPlain);
+    // What is not an address yet tells how addresses will be aligned.
+    if (bias_)
+      point_bias_to(reinterpret_cast<void*>(uintptr_t{gpu::alignment_of(spec.in[static_cast<size_t>(bias_)])}));
+    describe(a_, type, p.transposed[1] ? p.k : p.n, p.transposed[1] ? p.n : p.k, p, 1);
+    describe(b_, type, p.transposed[0] ? p.m : p.k, p.transposed[0] ? p.k : p.m, p, 0);
+    describe(c_, type, p.n, p.m, p, 2);
+    alignments_[0] = gpu::alignment_of(spec.in[1]);
+    alignments_[1] = gpu::alignment_of(spec.in[0]);
+    alignments_[3] = gpu::alignment_of(spec.out[0]);
+    alignments_[2] = residual_ ? gpu::alignment_of(spec.in[static_cast<size_t>(residual_)]) : alignments_[3];
+  }
+
+  std::vector<Guess> guesses(uint64_t most_workspace) const {
+    Description preference(f_.MatmulPreferenceDestroy);
+    blas_->check(f_.MatmulPreferenceCreate(preference.address()), "a description");
+    const auto prefer = [&](int what, const auto& value) {
+      blas_->check(f_.MatmulPreferenceSetAttribute(preference.get(), what, &value, sizeof value), "a description");
+    };
+    prefer(kMostWorkspace, most_workspace);
+    prefer(kReductions, kReductionsInOrder);
+    for (int i = 0; i < 4; ++i) prefer(kAlignmentA + i, alignments_[i]);
+    std::vector<Guess> all(kMostGuesses);
+    int count = 0;
+    if (f_.MatmulAlgoGetHeuristic(blas_->handle(), matmul_.get(), a_.get(), b_.get(), c_.get(), c_.get(),
+                                  preference.get(), kMostGuesses, all.data(), &count) != 0) {
+      count = 0;  // what it does not support is a status, too
+    }
+    all.resize(static_cast<size_t>(count));
+    all.erase(std::remove_if(all.begin(), all.end(), [](const Guess& g) { return g.status != 0; }), all.end());
+    return all;
+  }
+
+  // Enqueues.
+  void run(void* const* operands, const Guess& guess, void* workspace) {
+    static constexpr double kOne64 = 1, kZero64 = 0;
+    static constexpr float kOne32 = 1, kZero32 = 0;
+    const void* one = f64_ ? static_cast<const void*>(&kOne64) : &kOne32;
+    const void* zero = f64_ ? static_cast<const void*>(&kZero64) : &kZero32;
+    const auto entered = blas_->memory().enter();
+    if (bias_) point_bias_to(operands[bias_]);
+    void* y = operands[result_];
+    blas_->check(f_.Matmul(blas_->handle(), matmul_.get(), one, operands[1], a_.get(), operands[0], b_.get(),
+                           residual_ ? one : zero, residual_ ? operands[residual_] : y, c_.get(), y, c_.get(),
+                           &guess.algorithm, workspace, guess.workspace, blas_->memory().stream()),
+                 "a product");
+  }
+
+ private:
+  template <class T>
+  void set(int what, const T& value) {
+    blas_->check(f_.MatmulDescSetAttribute(matmul_.get(), what, &value, sizeof value), "a description");
+  }
+  void point_bias_to(void* address) { set(kBiasPointer, address); }
+  void describe(Description& layout, int type, size_t rows, size_t columns, const gpu::MatrixProduct& p, int operand) {
+    blas_->check(f_.MatrixLayoutCreate(layout.address(), type, rows, columns, static_cast<int64_t>(p.lead[operand])),
+                 "a description");
+    if (p.batches == 1) return;
+    const auto batches = static_cast<int32_t>(p.batches);
+    const auto apart = static_cast<int64_t>(p.apart[operand]);
+    blas_->check(f_.MatrixLayoutSetAttribute(layout.get(), kBatches, &batches, sizeof batches), "a description");
+    blas_->check(f_.MatrixLayoutSetAttribute(layout.get(), kBatchStride, &apart, sizeof apart), "a description");
+  }
+
+  std::shared_ptr<const Blas> blas_;
+  const Blas::Functions& f_;
+  bool f64_;
+  int result_, bias_ = 0, residual_ = 0;  // operands of the step; 0: there is none
+  uint32_t alignments_[4] = {};           // A, B, C, D
+  Description matmul_{f_.MatmulDescDestroy}, a_{f_.MatrixLayoutDestroy}, b_{f_.MatrixLayoutDestroy},
+      c_{f_.MatrixLayoutDestroy};
+};
+
+class BlasKernel final : public Kernel {
+ public:
+  BlasKernel(std::shared_ptr<Problem> problem, const Guess& guess, std::shared_ptr<Kernel> rest, size_t scratch)
+      : problem_(std::move(problem)), guess_(guess), rest_(std::move(rest)), scratch_(scratch) {
+    const std::string bytes(reinterpret_cast<const char*>(&guess_.algorithm), sizeof guess_.algorithm);
+    name_ = "cuda:cublaslt:" + gpu::hash_name(bytes);
+  }
+  void run(void* const* operands) override {
+    problem_->run(operands, guess_, guess_.workspace > 0 ? operands[scratch_] : nullptr);
+    if (rest_) rest_->run(operands);
+  }
+  std::string name() const override { return name_; }
+  size_t scratch_bytes() const override { return guess_.workspace; }
+
+ private:
+  std::shared_ptr<Problem> problem_;
+  Guess guess_;
+  std::shared_ptr<Kernel> rest_;  // needs no scratch
+  size_t scratch_;                // its place among the operands
+  std::string name_;
+};
+
+}  // namespace
+
+BlasLibrary find_blas(int driver_version) { return load(driver_version).library; }
+
+Blas::Blas(const Functions& functions, std::shared_ptr<Memory> memory, int architecture)
+    : functions_(functions),
+      memory_(std::move(memory)),
+      most_workspace_(size_t{architecture >= 90 ? 32u : 4u} << 20) {}  // as NVIDIA recommends
+
+std::shared_ptr<Blas> Blas::open(std::shared_ptr<Memory> memory, int architecture, std::string& why) {
+  const Loaded& l = load(memory->driver().version);
+  why = l.library.why;
+  if (!why.empty()) return nullptr;
+  const auto entered = memory->enter();
+  std::shared_ptr<Blas> blas(new Blas(l.functions, memory, architecture));
+  if (const int status = l.functions.Create(&blas->handle_); status != 0) {
+    why = cat(l.library.path, " does not start: ", l.functions.GetStatusString(status), " (", status, ")");
+    return nullptr;
+  }
+  return blas;
+}
+
+Blas::~Blas() {
+  if (!handle_) return;
+  const auto entered = memory_->enter();
+  functions_.Destroy(handle_);
+}
+
+void Blas::check(int status, const char* what) const {
+  if (status == 0) return;
+  fail(ErrorKind::device, kWhat, what, ": ", functions_.GetStatusString(status), " (", status, ")");
+}
+
+std::vector<std::unique_ptr<Kernel>> Blas::kernels(const StepSpec& spec, const gpu::MatrixProduct& product,
+                                                   const std::shared_ptr<Kernel>& rest) {
+  const auto entered = memory_->enter();
+  const auto problem = std::make_shared<Problem>(shared_from_this(), spec, product,
+                                                 rest ? Epilogue{} : attrs<MatmulAttrs>(*spec.node).epilogue);
+  std::vector<std::unique_ptr<Kernel>> all;
+  for (const Guess& g : problem->guesses(most_workspace_)) {
+    all.push_back(std::make_unique<BlasKernel>(problem, g, rest, spec.in.size() + spec.out.size()));
+  }
+  return all;
+}
+
+std::string Blas::signature(const StepSpec& spec) {
+  std::string s = cat(gpu::signature(spec), spec.tf32 ? " tf32" : "");
+  for (const Operand& o : spec.in) s += cat(" @", gpu::alignment_of(o));
+  return s;
+}
+
+}  // namespace freight::cuda

@@ -1,0 +1,53 @@
+// Matrix products by cuBLASLt, which is found at run time like the driver: where it is missing, the generated kernels
+// do all the work. The library computes columns first, and its bias goes along columns only: rows are given to it as
+// columns, the operands in exchange, Y' = B' A'.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "freight/backend/gpu/cuda/memory.h"
+#include "freight/backend/gpu/matrix_product.h"
+
+namespace freight::cuda {
+
+// The library as found: where, and its version; else why not. Loads it, but opens no device.
+struct BlasLibrary {
+  std::string path, why;
+  size_t version = 0;  // 130100 of 13.1
+};
+BlasLibrary find_blas(int driver_version);
+
+// The library on one device.
+class Blas : public std::enable_shared_from_this<Blas> {
+ public:
+  // Null where it cannot be used: `why` says.
+  static std::shared_ptr<Blas> open(std::shared_ptr<Memory> memory, int architecture, std::string& why);
+  ~Blas();
+  Blas(const Blas&) = delete;
+  Blas& operator=(const Blas&) = delete;
+
+  // Kernels for a product with all of its epilogue, or, where `rest` is given, without: `rest` is then run behind it.
+  // The library's best guess comes first; none where it has none. All give the same bits in every run. f32 is rounded
+  // to TF32 where the step says so.
+  std::vector<std::unique_ptr<Kernel>> kernels(const StepSpec& spec, const gpu::MatrixProduct& product,
+                                               const std::shared_ptr<Kernel>& rest);
+  // What a choice between them depends on.
+  static std::string signature(const StepSpec& spec);
+
+  struct Functions;
+  const Functions& functions() const { return functions_; }
+  Memory& memory() const { return *memory_; }
+  // Throws Error(device) where `status` is a failure of `what`.
+  void check(int status, const char* what) const;
+  void* handle() const { return handle_; }
+
+ private:
+  Blas(const Functions& functions, std::shared_ptr<Memory> memory, int architecture);
+  const Functions& functions_;
+  std::shared_ptr<Memory> memory_;
+  size_t most_workspace_;
+  void* handle_ = nullptr;
+};
+
+}  // namespace freight::cuda

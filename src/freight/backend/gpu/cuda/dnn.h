@@ -1,0 +1,95 @@
+// Convolutions by cuDNN 9, through its C interface of descriptors (`cudnnBackend...`), found at run time like the
+// driver; where it is missing, the generated kernels do all the work. Images lie channels last, filters too. Which
+// engine computes a convolution is asked of the library when a plan is made, for a device at hand or one that is
+// described.
+#pragma once
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "freight/backend/backend.h"
+#include "freight/backend/gpu/cuda/memory.h"
+
+namespace freight::cuda {
+
+// The library as found: where, and its version; else why not. Loads it, but opens no device.
+struct DnnLibrary {
+  std::string path, why;
+  size_t version = 0;  // 91900 of 9.19.0
+};
+DnnLibrary find_dnn();
+
+// y = conv(x, w), or one of its gradients, in two spatial axes (a single one becomes the second).
+struct Convolution {
+  enum class Way { forward, input_gradient, weight_gradient };
+  Way way = Way::forward;
+  DType dtype = DType::f32;
+  bool tf32 = false;                              // f32 may be rounded to it
+  std::array<int64_t, 4> x = {}, w = {}, y = {};  // (N, C, H, W), (O, C/G, kernel), (N, O, ...)
+  std::array<int64_t, 2> stride = {1, 1}, pad_low = {}, pad_high = {}, dilation = {1, 1};
+  bool bias = false, relu = false;  // forward: y = relu(conv + bias)
+  int64_t alignment = 16;           // of the tensors' addresses, in bytes
+  friend bool operator==(const Convolution&, const Convolution&) = default;
+};
+std::string to_string(const Convolution& c);
+// The convolution of a node without its epilogue; nothing where cuDNN has none for the type or an extent is 0.
+std::optional<Convolution> convolution(const freight::Graph& graph, const Node& node, bool tf32);
+
+// A descriptor of the library, destroyed with its owner.
+class DnnDescriptor;
+
+// One way in which the library computes a convolution.
+struct DnnPlan {
+  int64_t engine = 0;
+  size_t workspace = 0;
+  std::shared_ptr<DnnDescriptor> descriptor;
+};
+
+// Plans for one device.
+class DnnPlanner {
+ public:
+  // For the device of a handle, or for one that its properties describe as JSON (cuDNN's own form). Throws
+  // Error(device) where the library refuses them.
+  explicit DnnPlanner(void* handle);
+  explicit DnnPlanner(const std::string& properties);
+  // The library's best guess comes first. Only those that give the same bits in every run, round nothing that is not to
+  // be rounded, compile nothing at run time and need at most `most_workspace` bytes.
+  std::vector<DnnPlan> plans(const Convolution& c, size_t most_workspace, size_t most_plans) const;
+
+ private:
+  std::shared_ptr<DnnDescriptor> device_;
+};
+
+// The library on one device.
+class Dnn : public std::enable_shared_from_this<Dnn> {
+ public:
+  // Null where it cannot be used: `why` says.
+  static std::shared_ptr<Dnn> open(std::shared_ptr<Memory> memory, std::string& why);
+  ~Dnn();
+  Dnn(const Dnn&) = delete;
+  Dnn& operator=(const Dnn&) = delete;
+
+  // Whether it computes this node's convolution, its epilogue perhaps left out. Remembered until
+  // forget(), which a finished plan is a reason for.
+  bool takes(const freight::Graph& graph, const Node& node);
+  void forget() { taken_.clear(); }
+  // Kernels for a convolution with all of its epilogue, or, where `rest` is given, without: `rest` is then run behind
+  // it. The library's best guess comes first; none where it has none.
+  std::vector<std::unique_ptr<Kernel>> kernels(const StepSpec& spec, const std::shared_ptr<Kernel>& rest);
+
+  // What a choice between them depends on.
+  static std::string signature(const StepSpec& spec);
+  // Enqueues. `pack`: addresses.
+  void run(const DnnPlan& plan, const DnnDescriptor& pack);
+
+ private:
+  explicit Dnn(std::shared_ptr<Memory> memory) : memory_(std::move(memory)) {}
+  std::shared_ptr<Memory> memory_;
+  void* handle_ = nullptr;
+  std::unique_ptr<DnnPlanner> planner_;
+  std::vector<std::pair<Convolution, bool>> taken_;
+};
+
+}  // namespace freight::cuda

@@ -1,0 +1,79 @@
+// See matrix_product.h.
+#include "freight/backend/gpu/matrix_product.h"
+
+#include "freight/base/strings.h"
+
+namespace freight::gpu {
+
+namespace {
+
+// How the last two axes of an operand lie: rows dense, or columns (`transposed`); false where neither is.
+bool matrix(const Operand& o, bool& transposed, size_t& lead) {
+  const int rows = o.type.shape.rank() - 2, columns = rows + 1;
+  const auto lies = [&](int fast, int slow) {
+    const int64_t length = o.type.shape[fast], count = o.type.shape[slow], step = o.layout.strides[slow];
+    if ((length > 1 && o.layout.strides[fast] != 1) || (count > 1 && step < length)) return false;
+    lead = static_cast<size_t>(count > 1 ? step : length);
+    return true;
+  };
+  transposed = !lies(columns, rows);
+  return !transposed || lies(rows, columns);
+}
+
+// The axes before the matrix as one: elements from one batch to the next.
+bool batches(const Operand& o, size_t& apart) {
+  const int axes = o.type.shape.rank() - 2;
+  int64_t step = -1;  // of the next slower axis
+  for (int i = axes; i-- > 0;) {
+    if (o.type.shape[i] == 1) continue;
+    const int64_t stride = o.layout.strides[i];
+    if (step < 0) {
+      apart = static_cast<size_t>(stride);
+    } else if (stride != step) {
+      return false;
+    }
+    step = stride * o.type.shape[i];
+  }
+  return true;
+}
+
+}  // namespace
+
+double MatrixProduct::flops() const {
+  return 2.0 * static_cast<double>(batches) * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+}
+
+std::optional<MatrixProduct> matrix_product(const StepSpec& spec) {
+  if (spec.node->op != Op::matmul) return std::nullopt;
+  const auto& attrs = freight::attrs<MatmulAttrs>(*spec.node);
+  const Operand &a = spec.in[0], &b = spec.in[1], &y = spec.out[0];
+  const Shape& shape = y.type.shape;
+  const int rows = shape.rank() - 2;
+  MatrixProduct p;
+  p.dtype = y.type.dtype;
+  p.result = static_cast<int>(spec.in.size());
+  p.m = static_cast<size_t>(shape[rows]);
+  p.n = static_cast<size_t>(shape[rows + 1]);
+  p.k = static_cast<size_t>(a.type.shape[attrs.trans_a ? rows : rows + 1]);
+  for (int i = 0; i < rows; ++i) p.batches *= static_cast<size_t>(shape[i]);
+  if (p.batches == 0 || p.m == 0 || p.n == 0 || p.k == 0) return std::nullopt;
+  bool lies[3] = {};
+  const Operand* operands[3] = {&a, &b, &y};
+  for (int i = 0; i < 3; ++i) {
+    if (!matrix(*operands[i], lies[i], p.lead[i]) || !batches(*operands[i], p.apart[i])) return std::nullopt;
+  }
+  if (lies[2]) return std::nullopt;
+  p.transposed[0] = lies[0] != attrs.trans_a;
+  p.transposed[1] = lies[1] != attrs.trans_b;
+  return p;
+}
+
+std::string signature(const StepSpec& spec) {
+  const auto& a = attrs<MatmulAttrs>(*spec.node);
+  std::string s = cat("matmul", a.trans_a ? " ta" : "", a.trans_b ? " tb" : "", a.epilogue.bias ? " bias" : "",
+                      a.epilogue.residual ? " residual" : "", a.epilogue.relu ? " relu" : "");
+  for (const Operand& o : spec.in) s += cat(" ", o.type, o.layout);
+  return s;
+}
+
+}  // namespace freight::gpu

@@ -1,0 +1,26 @@
+// See printable.h.
+#include "freight/base/printable.h"
+
+namespace freight {
+
+std::string printable(std::string_view text, std::string_view kept) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    const bool c1 = c == 0xc2 && next >= 0x80 && next < 0xa0;
+    if ((c >= ' ' && c != 0x7f && !c1) || kept.find(text[i]) != std::string_view::npos) {
+      out += text[i];
+    } else if (c == '\n' || c == '\t') {
+      out += c == '\n' ? "\\n" : "\\t";
+    } else {
+      const unsigned char code = c1 ? next : c;
+      out += {'\\', 'x', kHex[code >> 4], kHex[code & 15]};
+      i += c1;
+    }
+  }
+  return out;
+}
+
+}  // namespace freight

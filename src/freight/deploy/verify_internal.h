@@ -1,0 +1,25 @@
+// What verify.cpp (classes and values) and verify_language.cpp share. Internal to deploy.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "freight/deploy/verify.h"
+
+namespace freight::deploy {
+
+// Rounding in f32 of nets with large logits stays an order below this; a wrong mean or a lost flip is far above.
+inline constexpr double kVerifyLimit = 1e-4;
+inline constexpr const char* kNeedsPython = "needs a Python with onnxruntime: --onnx-runtime PYTHON";
+
+// The claim as its difference says.
+Claim judged(Claim c, double limit = kVerifyLimit);
+
+// Checks the file and runs it on the inputs; what ONNX's checker or ONNX Runtime refuses fails the claim.
+Claim through_runtime(Claim c, const std::string& python, const std::string& file, const std::string& scratch_dir,
+                      const std::vector<Array>& inputs,
+                      const std::function<double(const std::vector<Array>& results)>& difference);
+
+std::vector<Claim> verify_language(train::Bundle evaluated, train::Bundle deployed, const VerifyOptions& options);
+
+}  // namespace freight::deploy

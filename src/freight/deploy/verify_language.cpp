@@ -1,0 +1,151 @@
+// The claims about a language model, which tells the next token at every place of a window: there is no prediction of
+// it to compare with, so what is compared are its probabilities and how it goes on with a text. See verify.h.
+#include <algorithm>
+#include <cmath>
+
+#include "freight/base/error.h"
+#include "freight/base/philox.h"
+#include "freight/deploy/onnx.h"
+#include "freight/deploy/onnx_runtime_internal.h"
+#include "freight/deploy/verify_internal.h"
+#include "freight/io/file.h"
+#include "freight/ops/neural.h"
+#include "freight/trace/compile.h"
+#include "freight/train/generate.h"
+
+namespace freight::deploy {
+
+namespace {
+
+constexpr int64_t kWindows = 4, kPrompt = 8, kContinued = 32;
+
+// Probabilities (N, T, vocabulary) at every place of windows (N, T).
+struct Step {
+  const models::Model* model;
+  Tensor operator()(const Tensor& tokens) const { return softmax((*model->net)(tokens), -1); }
+};
+
+class LanguageVerifier {
+ public:
+  LanguageVerifier(train::Bundle evaluated, train::Bundle deployed, const VerifyOptions& o)
+      : options_(o), evaluated_(std::move(evaluated)), deployed_(std::move(deployed)) {
+    evaluated_.model.net->eval();
+    deployed_.model.net->eval();
+  }
+
+  std::vector<Claim> run() {
+    const int64_t length = evaluated_.preprocessing.input[0];
+    const auto vocabulary = static_cast<uint32_t>(evaluated_.preprocessing.tokenizer->size());
+    windows_ = Array(DType::i32, {std::min(options_.samples, kWindows), length});
+    PhiloxStream random(options_.seed, 0, 0);
+    for (int64_t i = 0; i < windows_.numel(); ++i) {  // neither padding nor unknown
+      windows_.data<int32_t>()[i] = 2 + static_cast<int32_t>(random.below(vocabulary - 2));
+    }
+    answers_ = probabilities(deployed_, windows_, options_.backend);
+    const std::function<Claim()> all[] = {
+        [&] {
+          return Claim{.name = "eval",
+                       .text = "predict answers as eval does",
+                       .note = "predict takes no language model; freight eval --data measures it"};
+        },
+        [&] { return batch(); }, [&] { return reference(); }, [&] { return file(); }, [&] { return exported(); }};
+    std::vector<Claim> claims;
+    for (const auto& claim : all) {
+      if (options_.stop()) break;
+      claims.push_back(claim());
+      options_.heard(claims.back());
+    }
+    return claims;
+  }
+
+ private:
+  static Array probabilities(const train::Bundle& bundle, const Array& windows, const std::string& backend) {
+    auto step =
+        compile(Step{&bundle.model}, {.backend = backend == "auto" ? std::string() : backend, .deterministic = true});
+    return step(windows).array();
+  }
+  // The window `i` alone.
+  Array window(int64_t i) const {
+    Array out(DType::i32, {1, windows_.shape()[1]});
+    std::copy_n(windows_.data<int32_t>() + i * out.numel(), out.numel(), out.data<int32_t>());
+    return out;
+  }
+  // The largest difference of `got` from the answers, beginning with those on window `first`.
+  double difference(const Array& got, int64_t first = 0) const {
+    const float *a = got.data<float>(), *b = answers_.data<float>() + first * answers_.numel() / windows_.shape()[0];
+    double far = 0;
+    for (int64_t i = 0; i < got.numel(); ++i) {
+      const double d = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+      if (std::isnan(d)) return INFINITY;
+      far = std::max(far, d);
+    }
+    return far;
+  }
+
+  Claim batch() {
+    Claim c{.name = "batch", .text = "one window at a time is answered as all together"};
+    for (int64_t i = 0; i < windows_.shape()[0]; ++i) {
+      c.difference = std::max(c.difference, difference(probabilities(evaluated_, window(i), options_.backend), i));
+    }
+    return judged(c);
+  }
+
+  Claim reference() {
+    Claim c{
+        .name = "reference", .text = "the naive loops of the reference backend answer the same", .note = "1 window"};
+    c.difference = difference(probabilities(evaluated_, window(0), "ref"));
+    return judged(c);
+  }
+
+  std::vector<int32_t> continued(train::Bundle& bundle) const {
+    const int32_t* first = windows_.data<int32_t>();
+    const std::vector<int32_t> tokens(first, first + std::min(kPrompt, windows_.shape()[1]));
+    const std::string prompt = bundle.preprocessing.tokenizer->decode(tokens);
+    return train::generate(
+               bundle, prompt, {.max_tokens = kContinued, .temperature = 0},
+               {.backend = options_.backend == "auto" ? std::string() : options_.backend, .deterministic = true})
+        .tokens;
+  }
+
+  Claim file() {
+    Claim c{.name = "file",
+            .text = "stored and loaded again it goes on with a text in the same tokens, by the same bits"};
+    const io::ScratchDir dir;
+    const std::string path = dir.path() + "/model.safetensors";
+    train::save_bundle(path, deployed_);
+    train::Bundle again = train::load_bundle(path);
+    again.model.net->eval();
+    c.difference = difference(probabilities(again, windows_, options_.backend));
+    if (continued(again) != continued(deployed_)) c.difference = INFINITY, c.note = "it goes on with other tokens";
+    return judged(c, 0);
+  }
+
+  Claim exported() {
+    Claim c{.name = "onnx", .text = "ONNX Runtime answers the same on the exported file"};
+    if (options_.python.empty()) {
+      c.note = kNeedsPython;
+      return c;
+    }
+    const io::ScratchDir dir;
+    const std::string path = dir.path() + "/model.onnx";
+    export_onnx(deployed_, path);
+    return through_runtime(c, options_.python, path, dir.path(), {windows_},
+                           [&](const std::vector<Array>& results) { return difference(results[0]); });
+  }
+
+  VerifyOptions options_;
+  train::Bundle evaluated_, deployed_;
+  Array windows_;  // (N, T)
+  Array answers_;  // (N, T, vocabulary)
+};
+
+}  // namespace
+
+std::vector<Claim> verify_language(train::Bundle evaluated, train::Bundle deployed, const VerifyOptions& options) {
+  if (!evaluated.preprocessing.text() || !deployed.preprocessing.text()) {
+    fail(ErrorKind::usage, evaluated.model.name, "has no tokenizer: what it tells is no text");
+  }
+  return LanguageVerifier(std::move(evaluated), std::move(deployed), options).run();
+}
+
+}  // namespace freight::deploy

@@ -1,0 +1,216 @@
+// Matrix products by cuBLASLt, on a fake of it that executes descriptions word by word: layouts, leading dimensions,
+// transposes, batches, epilogues, algorithms. What it cannot tell is whether NVIDIA's library agrees.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "freight/backend/backend.h"
+#include "freight/backend/gpu/cuda/blas.h"
+#include "freight/base/philox.h"
+#include "freight/run/executable.h"
+#include "freight/run/plan.h"
+#include "freight/train/precision.h"
+
+#include "tests/cuda/fake.h"
+#include "tests/ops/op_suite.h"
+#include "tests/support/files.h"
+#include "tests/support/trained.h"
+
+namespace freight::test {
+namespace {
+
+using freight::testing::ScopedEnvironment;
+using freight::testing::TemporaryDir;
+
+class CudaBlas : public ::testing::Test {
+ protected:
+  CudaBlas() { fake().library_products = fake().captures = fake().graph_launches = 0; }
+  ~CudaBlas() override {
+    fake_cuda_functions().flush();
+    EXPECT_EQ(join(fake().faults, "\n"), "");
+    fake().faults.clear();
+  }
+  TemporaryDir cache_;
+  ScopedEnvironment environment_{"FREIGHT_CACHE", cache_.path()};
+};
+
+std::vector<OpCase> all_matmuls() {
+  std::vector<OpCase> cases = cases_with_gradients(Op::matmul);
+  const auto append = [&](const std::vector<OpCase>& more) { cases.insert(cases.end(), more.begin(), more.end()); };
+  append(cases_of_views(Op::matmul));
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f64}) append(cases_in(Op::matmul, dtype));
+  return cases;
+}
+
+TEST_F(CudaBlas, MultipliesAsTheOracleInAllTypesAndOnViews) {
+  compare_together(all_matmuls(), "cuda:0");
+  EXPECT_GT(fake().library_products, 50);
+}
+
+TEST_F(CudaBlas, WhereTheLibraryHasNoKernelTheGeneratedOnesMultiply) {
+  const Told none("FAKE_CUBLASLT_HAS_NO_KERNELS");
+  compare_together(all_matmuls(), "cuda:0");
+  EXPECT_EQ(fake().library_products, 0);
+}
+
+// relu(x w + b + r), where asked for; x a part of a larger tensor, from column `first` on.
+struct Finished {
+  DType dtype;
+  bool bias, residual, relu;
+  int64_t first = 0;
+  Shape batches = {};
+};
+
+Graph graph_of(const Finished& f) {
+  Graph g;
+  Builder b(g);
+  const auto shape = [&](int64_t rows, int64_t columns) {
+    Shape s = f.batches;
+    s.push_back(rows);
+    s.push_back(columns);
+    return s;
+  };
+  const auto input = [&](const char* name, const Shape& s) {
+    return b.one(Op::input, LeafAttrs{name, {f.dtype, s}}, {});
+  };
+  Value x = input("x", shape(5, 24));
+  const bool batched = f.batches.rank() > 0;
+  if (batched) {
+    x = b.slice(x, {0, 0, f.first}, {f.batches[0], 5, f.first + 16}, {1, 1, 1});
+  } else {
+    x = b.slice(x, {0, f.first}, {5, f.first + 16}, {1, 1});
+  }
+  Value y = b.one(Op::matmul, MatmulAttrs{}, {x, input("w", shape(16, 9))});
+  if (f.bias) {
+    const Value row = b.reshape(input("b", {9}), batched ? Shape{1, 1, 9} : Shape{1, 9});
+    y = b.binary(Op::add, y, b.broadcast(row, shape(5, 9)));
+  }
+  // A residual is a result of its own: what is only read would rather be added elsewhere.
+  if (f.residual)
+    y = b.binary(Op::add, y, b.one(Op::matmul, MatmulAttrs{}, {input("r", shape(5, 3)), input("s", shape(3, 9))}));
+  if (f.relu) y = b.unary(Op::relu, y);
+  g.outputs = {y};
+  return g;
+}
+
+std::string to_text(const Finished& f) {
+  return cat(f.dtype, f.bias ? " bias" : "", f.residual ? " residual" : "", f.relu ? " relu" : "", " from ", f.first,
+             " batches ", to_string(f.batches));
+}
+
+TEST_F(CudaBlas, EpiloguesAreComputedWhereTheyBelong) {
+  std::vector<OpCase> cases;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+    for (int bits = 0; bits < 8; ++bits) {
+      for (const Shape& batches : {Shape{}, Shape{3}}) {
+        const Finished f{dtype, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, bits % 3, batches};
+        const Graph g = graph_of(f);
+        std::vector<Array> in;
+        for (Value v : g.leaves(Op::input)) in.push_back(random_array({g.type(v)}, 7 + in.size()));
+        cases.push_back({to_text(f), g, in, 1});
+      }
+    }
+  }
+  compare_together(cases, "cuda:0");
+  for (const Finished& f : {Finished{DType::f32, true, false, true}, Finished{DType::f64, true, false, true}}) {
+    const auto plan = plan_for(graph_of(f), {.backend = "cuda:0", .deterministic = true});
+    ASSERT_EQ(plan->steps().size(), 1u) << print(*plan);  // bias and relu ride on it
+    EXPECT_TRUE(starts_with(plan->steps()[0].kernel->name(), "cuda:cublaslt:")) << plan->steps()[0].kernel->name();
+  }
+}
+
+// 1 + 2^-11, which TF32 rounds to 1.
+TEST_F(CudaBlas, RoundsToTf32WhereThePrecisionSaysSoAndNowhereElse) {
+  Graph g;
+  Builder b(g);
+  const Value x = b.one(Op::input, LeafAttrs{"x", {DType::f32, {1, 1}}}, {}),
+              w = b.one(Op::input, LeafAttrs{"w", {DType::f32, {1, 1}}}, {});
+  g.outputs = {b.one(Op::matmul, MatmulAttrs{}, {x, w})};
+  const Array in = Array::of<float>({1 + 0x1p-11f}, {1, 1}), one = Array::of<float>({1}, {1, 1});
+  const auto product = [&](bool tf32) {
+    const Array out(DType::f32, {1, 1});
+    Executable(plan_for(g, {.backend = "cuda:0", .deterministic = true, .tf32 = tf32}), {}).run({in, one}, {out});
+    return out.to_vector<float>()[0];
+  };
+  EXPECT_TRUE(backend("cuda:0").has_tf32());
+  EXPECT_EQ(product(false), 1 + 0x1p-11f);
+  EXPECT_EQ(product(true), 1);
+  EXPECT_EQ(backend("cuda:0").lacks(DType::bf16), "");
+  EXPECT_TRUE(train::compute_type("tf32", "cuda:0").tf32);
+  EXPECT_EQ(train::compute_type("tf32", "cuda:0").note, "");
+  EXPECT_FALSE(train::compute_type("tf32", "cpu").tf32);
+  EXPECT_EQ(train::compute_type("tf32", "cpu").note, "no tf32 on this device: computing in f32");
+}
+
+TEST_F(CudaBlas, TheFastestKernelIsMeasuredOnceAndRemembered) {
+  const Graph g = graph_of({DType::f32, true, false, true});
+  const RunOptions options{.backend = "cuda:0"};
+  const std::string first = plan_for(g, options)->steps()[0].kernel->name();
+  const int64_t measured = fake().library_products;
+  EXPECT_GT(measured, 5);
+  clear_plan_cache();
+  EXPECT_EQ(plan_for(g, options)->steps()[0].kernel->name(), first);
+  EXPECT_EQ(fake().library_products, measured);
+  std::string kept;
+  for (const auto& entry : std::filesystem::directory_iterator(cache_.path() + "/cuda")) {
+    if (starts_with(entry.path().filename().string(), "choices-")) kept = io::read_text(entry.path().string());
+  }
+  EXPECT_TRUE(starts_with(kept, first + " matmul bias relu ")) << kept;
+}
+
+TEST_F(CudaBlas, WorkspaceIsMemoryOfThePlan) {
+  const auto plan = plan_for(graph_of({DType::f32, false, false, false}), {.backend = "cuda:0", .deterministic = true});
+  ASSERT_EQ(plan->steps().size(), 1u);
+  EXPECT_EQ(plan->steps()[0].kernel->scratch_bytes(), 4096u);
+  EXPECT_GE(plan->arena_bytes(), 4096u);
+}
+
+TEST_F(CudaBlas, DescriptionsGoWithThePlanThatNeedsThem) {
+  plan_for(graph_of({DType::f32, false, false, false}), {.backend = "cuda:0", .deterministic = true});
+  const int64_t most = fake().live_descriptions;
+  clear_plan_cache();
+  EXPECT_EQ(fake().live_descriptions, 1);  // the library's handle
+  EXPECT_EQ(most, 5);
+}
+
+TEST_F(CudaBlas, ALibraryThatDoesNotStartSaysSo) {
+  const Told none("FAKE_CUBLASLT_DOES_NOT_START");
+  const auto memory = std::make_shared<cuda::Memory>(*fake_driver(), 0);
+  std::string why;
+  EXPECT_EQ(cuda::Blas::open(memory, 90, why), nullptr);
+  EXPECT_NE(why.find("libcublasLt.so.13 does not start: CUBLAS_STATUS_NOT_INITIALIZED (1)"), std::string::npos) << why;
+}
+
+struct Net {
+  const char* name;
+  int64_t batch;
+};
+class CudaBlasNets : public CudaBlas, public ::testing::WithParamInterface<Net> {};
+
+// Nets whose products differ in form: dense, recurrent (a slice per step of time), attention (batches of transposes).
+TEST_P(CudaBlasNets, TrainAsOnTheCpuWithOneLaunchPerStep) {
+  constexpr int kSteps = 3;
+  static Net net;  // the maker is a plain function
+  net = GetParam();
+  train::trains_as_on_the_cpu(
+      "cuda:0",
+      [] {
+        models::Options o;
+        const std::string name = net.name;
+        if (name != "mlp") o.vocabulary = 30, o.length = 6;
+        if (name == "gpt_char") o.layers = 1, o.width = 64;
+        return models::create(name, o);
+      },
+      net.batch, kSteps, 0.02);
+  EXPECT_GE(fake().library_products, 3 * kSteps);
+  EXPECT_EQ(fake().captures, 1);
+  EXPECT_EQ(fake().graph_launches, kSteps - 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Nets, CudaBlasNets,
+                         ::testing::Values(Net{"mlp", 4}, Net{"lstm_text", 2}, Net{"gru_text", 2}, Net{"text_bow", 2},
+                                           Net{"gpt_char", 2}),
+                         [](const auto& instance) { return std::string(instance.param.name); });
+
+}  // namespace
+}  // namespace freight::test

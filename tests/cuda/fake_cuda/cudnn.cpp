@@ -1,0 +1,351 @@
+// The fake cuDNN: descriptors as NVIDIA documents them, and convolutions computed element by element from extents and
+// strides, on the memory of the fake device. It knows five engines, of which a careful caller wants two; epilogues it
+// has in 16 bits alone.
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/cuda/fake_cuda/machine.h"
+#include "tests/cuda/fake_cuda/numbers.h"
+
+namespace {
+
+using fake::machine;
+constexpr int kOk = 0, kNotInitialized = 1001, kBadParam = 2000, kNotSupported = 3000;
+constexpr int64_t kWorkspace = 4096;
+
+struct Descriptor {
+  int type;
+  bool final = false;
+  int engine = 0;                                // of an engine and its configuration
+  std::map<int, std::vector<char>> values = {};  // by attribute
+  std::map<int, std::vector<Descriptor*>> parts = {};
+};
+struct Handle {
+  fake::StreamState* stream = nullptr;
+};
+
+// Never destroyed: the program may let go of its descriptors later than this library's statics.
+auto& g_live = *new std::set<const Descriptor*>;
+
+int bad(const std::string& why) {
+  machine().fault("cuDNN: " + why);
+  return kBadParam;
+}
+
+template <class T>
+std::vector<T> values(const Descriptor& d, int name) {
+  const auto it = d.values.find(name);
+  if (it == d.values.end()) return {};
+  std::vector<T> all(it->second.size() / sizeof(T));
+  std::memcpy(all.data(), it->second.data(), all.size() * sizeof(T));
+  return all;
+}
+const Descriptor* part(const Descriptor& d, int name, size_t i = 0) {
+  const auto it = d.parts.find(name);
+  return it == d.parts.end() || i >= it->second.size() ? nullptr : it->second[i];
+}
+
+size_t size_of_type(int type) {
+  switch (type) {
+    case 1:
+    case 4:
+    case 7:
+    case 8:
+    case 14: return 4;
+    case 2:
+    case 24: return 1;
+    default: return 8;
+  }
+}
+
+using Four = std::array<int64_t, 4>;
+struct Tensor {
+  int64_t id = 0;
+  int type = 0;  // as in numbers.h
+  Four extents = {}, strides = {};
+  int64_t alignment = 0;
+  bool made_inside = false;
+  void* address = nullptr;
+
+  size_t count() const { return static_cast<size_t>(extents[0] * extents[1] * extents[2] * extents[3]); }
+  size_t bytes() const { return count() * fake::size_of(type); }
+  size_t at(int64_t n, int64_t c, int64_t h, int64_t w) const {
+    return static_cast<size_t>(n * strides[0] + c * strides[1] + h * strides[2] + w * strides[3]);
+  }
+};
+
+Tensor tensor(const Descriptor& d) {
+  Tensor t;
+  const std::vector<int64_t> extents = values<int64_t>(d, 902), strides = values<int64_t>(d, 903);
+  if (extents.size() != 4 || strides.size() != 4 || values<int64_t>(d, 906).empty() || values<int>(d, 901).empty()) {
+    bad("a tensor without extents, strides, type or name");
+    return t;
+  }
+  std::copy(extents.begin(), extents.end(), t.extents.begin());
+  std::copy(strides.begin(), strides.end(), t.strides.begin());
+  t.id = values<int64_t>(d, 906)[0];
+  if (!values<int64_t>(d, 900).empty()) t.alignment = values<int64_t>(d, 900)[0];
+  const int type = values<int>(d, 901)[0];
+  t.type = type == 9 ? fake::kBF16 : type == 2 ? fake::kF16 : fake::kF32;
+  t.made_inside = !values<char>(d, 907).empty() && values<char>(d, 907)[0] != 0;
+  return t;
+}
+
+// A graph of one convolution or gradient and what comes behind it, by value.
+struct Work {
+  int way = 10;  // the operation's type
+  Tensor x, w, y, bias;
+  bool has_bias = false, relu = false, rounds = false;
+  std::array<int64_t, 2> dilation = {}, stride = {}, low = {}, high = {};
+  void* workspace = nullptr;
+  size_t workspace_bytes = 0;
+
+  double load(const Tensor& t, size_t at) const {
+    const double value = fake::load(t.type, t.address, at);
+    return rounds && t.type == fake::kF32 ? fake::rounded_to_tf32(value) : value;
+  }
+  // Calls f(place in x, place in w, place in y) for every product of the convolution.
+  template <class F>
+  void products(const F& f) const {
+    const int64_t per_group = w.extents[1], groups = x.extents[1] / per_group, filters = w.extents[0] / groups;
+    for (int64_t n = 0; n < y.extents[0]; ++n) {
+      for (int64_t o = 0; o < y.extents[1]; ++o) {
+        for (int64_t p = 0; p < y.extents[2]; ++p) {
+          for (int64_t q = 0; q < y.extents[3]; ++q) {
+            for (int64_t r = 0; r < w.extents[2]; ++r) {
+              for (int64_t s = 0; s < w.extents[3]; ++s) {
+                const int64_t h = p * stride[0] - low[0] + r * dilation[0],
+                              v = q * stride[1] - low[1] + s * dilation[1];
+                if (h < 0 || h >= x.extents[2] || v < 0 || v >= x.extents[3]) continue;
+                for (int64_t c = 0; c < per_group; ++c) {
+                  f(x.at(n, o / filters * per_group + c, h, v), w.at(o, c, r, s), y.at(n, o, p, q));
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  void run() const {
+    fake::Machine& m = machine();
+    if (m.lost()) return;
+    m.at_work = "cudnnBackendExecute";
+    ++m.told.library_convolutions;
+    const Tensor& out = way == 10 ? y : way == 11 ? w : x;
+    for (const Tensor* t : {&x, &w, &y}) {
+      if (t != &out) m.read(t->address, static_cast<unsigned>(t->bytes()));
+    }
+    if (has_bias) m.read(bias.address, static_cast<unsigned>(bias.bytes()));
+    if (workspace_bytes > 0) {
+      m.write(workspace, static_cast<unsigned>(workspace_bytes));
+      std::memset(workspace, 0xff, workspace_bytes);
+    }
+    std::vector<double> sums(out.count());
+    if (way == 10) products([&](size_t a, size_t b, size_t to) { sums[to] += load(x, a) * load(w, b); });
+    if (way == 11) products([&](size_t a, size_t to, size_t b) { sums[to] += load(x, a) * load(y, b); });
+    if (way == 12) products([&](size_t to, size_t a, size_t b) { sums[to] += load(w, a) * load(y, b); });
+    if (has_bias || relu) {
+      for (int64_t n = 0; n < y.extents[0]; ++n) {
+        for (int64_t o = 0; o < y.extents[1]; ++o) {
+          for (int64_t p = 0; p < y.extents[2]; ++p) {
+            for (int64_t q = 0; q < y.extents[3]; ++q) {
+              double& sum = sums[y.at(n, o, p, q)];
+              if (has_bias) sum += fake::load(bias.type, bias.address, bias.at(0, o, 0, 0));
+              if (relu && sum < 0) sum = 0;
+            }
+          }
+        }
+      }
+    }
+    m.write(out.address, static_cast<unsigned>(out.bytes()));
+    for (size_t i = 0; i < sums.size(); ++i) fake::store(out.type, out.address, i, sums[i]);
+  }
+};
+
+// The work of a graph; false where it is no such graph.
+bool read_graph(const Descriptor& graph, Work& work) {
+  const auto it = graph.parts.find(801);
+  if (it == graph.parts.end() || it->second.empty()) return false;
+  const Descriptor& conv = *it->second[0];
+  if (conv.type < 10 || conv.type > 12) return false;
+  work.way = conv.type;
+  const int first = conv.type == 10 ? 700 : conv.type == 12 ? 706 : 712;
+  // Filter, image, result: their attributes follow each other in this order for the forward operation and for the
+  // gradient of the image alone; for that of the filter it is dw, x, dy, the same.
+  const Descriptor *geometry = part(conv, first + 2), *w = part(conv, first + 3), *x = part(conv, first + 4),
+                   *y = part(conv, first + 5);
+  if (!geometry || !w || !x || !y) return false;
+  work.w = tensor(*w), work.x = tensor(*x), work.y = tensor(*y);
+  const auto two = [&](int name, std::array<int64_t, 2>& to) {
+    const std::vector<int64_t> v = values<int64_t>(*geometry, name);
+    if (v.size() == 2) to = {v[0], v[1]};
+  };
+  two(102, work.dilation), two(103, work.stride), two(104, work.high), two(105, work.low);
+  for (size_t i = 1; i < it->second.size(); ++i) {
+    const Descriptor& op = *it->second[i];
+    const Descriptor *kind = part(op, 750), *from = part(op, 751), *to = part(op, 753);
+    if (op.type != 13 || !kind || !from || !to || tensor(*from).id != work.y.id || !work.y.made_inside) return false;
+    const int mode = values<int>(*kind, 0).at(0);
+    if (mode == 0 && part(op, 752)) {
+      work.bias = tensor(*part(op, 752));
+      work.has_bias = true;
+    } else if (mode == 100) {
+      work.relu = true;
+    } else {
+      return false;
+    }
+    work.y = tensor(*to);
+  }
+  return !work.y.made_inside;
+}
+
+// Why a convolution's extents do not fit each other; empty where they do.
+std::string misfit(const Work& k) {
+  if (k.x.extents[0] != k.y.extents[0] || k.w.extents[0] != k.y.extents[1] || k.w.extents[1] == 0 ||
+      k.x.extents[1] % k.w.extents[1] != 0)
+    return "batches or channels do not fit";
+  for (size_t i = 0; i < 2; ++i) {
+    const int64_t window = (k.w.extents[2 + i] - 1) * k.dilation[i] + 1;
+    if ((k.x.extents[2 + i] + k.low[i] + k.high[i] - window) / k.stride[i] + 1 != k.y.extents[2 + i])
+      return "the result has not the extents of a convolution";
+  }
+  for (const Tensor* t : {&k.x, &k.w, &k.y}) {
+    if (t->strides[1] != 1 || t->strides[3] != t->extents[1] || t->strides[2] != t->extents[1] * t->extents[3])
+      return "a tensor is not channels last";
+  }
+  return "";
+}
+
+}  // namespace
+
+extern "C" {
+
+int cudnnCreate(Handle** handle) {
+  if (std::getenv("FAKE_CUDNN_DOES_NOT_START")) return kNotInitialized;
+  *handle = new Handle;
+  ++machine().told.live_descriptions;
+  return kOk;
+}
+int cudnnDestroy(Handle* handle) {
+  --machine().told.live_descriptions;
+  delete handle;
+  return kOk;
+}
+int cudnnSetStream(Handle* handle, fake::StreamState* stream) {
+  handle->stream = stream;
+  return kOk;
+}
+size_t cudnnGetVersion() { return 91900; }
+const char* cudnnGetErrorString(int status) {
+  return status == kNotInitialized ? "CUDNN_STATUS_NOT_INITIALIZED" : "CUDNN_STATUS_FAKE";
+}
+int cudnnBackendCreateDescriptor(int type, Descriptor** d) {
+  *d = new Descriptor{type};
+  g_live.insert(*d);
+  ++machine().told.live_descriptions;
+  return kOk;
+}
+int cudnnBackendDestroyDescriptor(Descriptor* d) {
+  if (g_live.erase(d) == 0) return bad("a descriptor is destroyed twice");
+  --machine().told.live_descriptions;
+  delete d;
+  return kOk;
+}
+int cudnnBackendSetAttribute(Descriptor* d, int name, int type, int64_t count, const void* from) {
+  if (!g_live.count(d) || d->final) return bad("an attribute of a descriptor that is final or gone");
+  if (type == 15) {
+    std::vector<Descriptor*> parts(static_cast<size_t>(count));
+    std::memcpy(parts.data(), from, parts.size() * sizeof(Descriptor*));
+    for (const Descriptor* p : parts) {
+      // What the library itself filled in is final.
+      if (!g_live.count(p) || !(p->final || p->engine > 0)) return bad("a part that is not final");
+    }
+    d->parts[name] = parts;
+    return kOk;
+  }
+  const char* bytes = static_cast<const char*>(from);
+  d->values[name].assign(bytes, bytes + static_cast<size_t>(count) * size_of_type(type));
+  return kOk;
+}
+int cudnnBackendFinalize(Descriptor* d) {
+  if (d->final) return bad("a descriptor is made final twice");
+  if (d->type == 15) {
+    Work work;
+    if (!read_graph(*d, work)) return kNotSupported;
+    if (const std::string why = misfit(work); !why.empty()) return bad(why);
+  }
+  if (d->type == 4 && (!part(*d, 201) || !part(*d, 204))) return bad("a heuristic without graph or device");
+  if (d->type == 5 && (!part(*d, 401) || !part(*d, 407))) return bad("a plan without configuration or device");
+  d->final = true;
+  return kOk;
+}
+// Engines: 1 on tensor cores (in f32 of rounded operands), 2 whose bits vary, 3 that compiles, 4 with a workspace, 5.
+int cudnnBackendGetAttribute(const Descriptor* d, int name, int type, int64_t most, int64_t* count, void* to) {
+  *count = 0;
+  if (d->type == 4 && name == 202) {
+    Work work;
+    read_graph(*part(*d, 201), work);
+    if (std::getenv("FAKE_CUDNN_HAS_NO_ENGINES")) return kOk;
+    if ((work.has_bias || work.relu) && work.y.type == fake::kF32) return kOk;
+    auto** configs = static_cast<Descriptor**>(to);
+    for (int engine = 1; engine <= 5 && *count < most; ++engine) {
+      Descriptor* c = configs[(*count)++];
+      c->engine = engine;
+      c->parts[1300] = {const_cast<Descriptor*>(part(*d, 201))};
+    }
+    return kOk;
+  }
+  if (d->type == 3 && name == 300 && type == 15) {
+    Descriptor* e = *static_cast<Descriptor**>(to);
+    e->engine = d->engine;
+    *count = 1;
+    return kOk;
+  }
+  const auto answer = [&](auto value) {
+    std::memcpy(to, &value, sizeof value);
+    *count = 1;
+    return kOk;
+  };
+  if (d->type == 2 && name == 1301) return answer(int64_t{d->engine});
+  if (d->type == 2 && name == 1303) return d->engine <= 2 ? answer(d->engine == 1 ? 0 : 4) : kOk;
+  if (d->type == 2 && name == 1305) return d->engine == 3 ? answer(0) : kOk;
+  if (d->type == 5 && name == 402) return answer(part(*d, 401)->engine == 4 ? kWorkspace : 0);
+  return bad("an attribute that is not played");
+}
+int cudnnBackendExecute(Handle* handle, const Descriptor* plan, const Descriptor* pack) {
+  if (!plan->final || !pack->final || !g_live.count(plan) || !g_live.count(pack))
+    return bad("a plan or pack not final");
+  const Descriptor& config = *part(*plan, 401);
+  if (!g_live.count(&config)) return bad("a plan whose configuration is gone");
+  if (!g_live.count(part(config, 1300))) return bad("a plan whose graph is gone");
+  Work work;
+  if (!read_graph(*part(config, 1300), work)) return bad("a plan of no convolution");
+  const std::vector<int64_t> ids = values<int64_t>(*pack, 1000);
+  const std::vector<void*> addresses = values<void*>(*pack, 1001);
+  for (Tensor* t : {&work.x, &work.w, &work.y, &work.bias}) {
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (ids[i] == t->id) t->address = addresses.at(i);
+    }
+    if (t == &work.bias && !work.has_bias) continue;
+    if (!machine().on_device(t->address)) return bad("a tensor does not lie on the device");
+    if (t->alignment == 0 || reinterpret_cast<uintptr_t>(t->address) % static_cast<uintptr_t>(t->alignment) != 0)
+      return bad("a tensor is less aligned than was said");
+  }
+  work.rounds = config.engine == 1;
+  if (config.engine == 2 || config.engine == 3) return bad("an engine that a careful caller does not take");
+  if (config.engine == 4) {
+    work.workspace = values<void*>(*pack, 1003).at(0);
+    work.workspace_bytes = size_t{kWorkspace};
+    if (!machine().on_device(work.workspace)) return bad("the workspace does not lie on the device");
+  }
+  machine().enqueue(handle->stream, [work] { work.run(); });
+  return kOk;
+}
+}
