@@ -9,6 +9,7 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/plan/estimate.h"
+#include "freight/plan/preflight.h"
 #include "plan_options.h"
 #include "table.h"
 
@@ -63,9 +64,60 @@ std::vector<Means> means_of(const plan::Subject& s, const Draft& base) {
     if (o.parts <= o.batch) add(cat("--grad-accum ", o.parts), o);
   }
   o = base.options;
+  o.offload = Offload::optimizer;
+  if (base.part(Part::optimizer) > 0) add("--offload optimizer", o);
+  o = base.options;
   o.compute = DType::bf16;
   if (base.options.compute == DType::f32) add("--precision bf16", o);
   return all;
+}
+
+// The plan that --offload leads to, beside the one without.
+struct Within {
+  Draft draft;
+  double device_bytes = 0;
+  double slowdown = 0;
+  std::string text;
+};
+std::optional<Within> within(const PlanInput& in, const Draft& base, const PlanFlags& f) {
+  const Offload offload = parse_offload(in.subject.config.offload);
+  if (offload == Offload::none) return std::nullopt;
+  const plan::Rates* rates = in.rates ? &*in.rates : nullptr;
+  Within w;
+  w.device_bytes = f.device_bytes();
+  DeviceSpeed speed = plan::speed_of(rates);
+  if (f.device_bandwidth > 0) {  // a described device: usual fractions, and a link of PCIe 4.0 x16, assumed
+    speed = {.transfer = 20e9, .bytes = 0.55e9 * f.device_bandwidth, .flops = 0.4e12 * f.device_tflops};
+    rates = nullptr;
+  }
+  plan::DraftOptions o = base.options;
+  o.offload = offload;
+  o.device_bytes = w.device_bytes;
+  o.speed = speed;
+  w.draft = plan::draft(in.subject, o);
+  w.slowdown = plan::slowdown(base, w.draft, rates, speed);
+  w.text = plan::offload_text(base, w.draft, rates, speed);
+  return w;
+}
+Json json_of(const Within& w) {
+  return {{"mode", offload_names()[static_cast<size_t>(w.draft.options.offload)]},
+          {"device_memory_bytes", w.device_bytes > 0 ? Json(w.device_bytes) : Json(nullptr)},
+          {"fits", w.device_bytes > 0 ? Json(static_cast<double>(w.draft.total()) <= w.device_bytes) : Json(nullptr)},
+          {"total_bytes", w.draft.total()},
+          {"host_bytes", w.draft.part(Part::host)},
+          {"copies", w.draft.transfers},
+          {"copied_bytes", w.draft.transferred},
+          {"plan_steps", w.draft.plan_steps},
+          {"predicted_slowdown", w.slowdown}};
+}
+void print_within(const Within& w) {
+  const auto total = static_cast<double>(w.draft.total());
+  std::printf("\n--offload %s: %s on the device", offload_names()[static_cast<size_t>(w.draft.options.offload)].c_str(),
+              bytes(total).c_str());
+  if (w.device_bytes > 0) {
+    std::printf(", %s %s", total <= w.device_bytes ? "within" : "which does not fit", bytes(w.device_bytes).c_str());
+  }
+  std::printf("\n  %s\n", w.text.c_str());
 }
 
 // What a table is sorted by; larger keys come last, rows without one behind all.
@@ -163,7 +215,7 @@ Json json_of(const Estimate& e, const plan::Catalog& catalog) {
 }
 
 Json json_of(const std::vector<Draft>& drafts, const Formula& line, const std::vector<Means>& means,
-             const std::vector<Estimate>& all, const PlanInput& in) {
+             const std::vector<Estimate>& all, const PlanInput& in, const std::optional<Within>& offloaded) {
   const Draft& d = drafts[0];
   const auto [x, y] = in.subject.batch_types(d.options.batch);
   Json j = {{"model", in.subject.config.model},
@@ -198,6 +250,7 @@ Json json_of(const std::vector<Draft>& drafts, const Formula& line, const std::v
   for (const Means& m : means) {
     j["means"].push_back({{"flag", m.flag}, {"total_bytes", m.total}, {"flops", m.flops}});
   }
+  if (offloaded) j["offload"] = json_of(*offloaded);
   for (const Estimate& e : all) j["devices"].push_back(json_of(e, in.catalog));
   return j;
 }
@@ -226,12 +279,14 @@ void print_csv(const std::vector<Estimate>& all) {
 void print_memory(const std::vector<Draft>& drafts, const Formula& line) {
   const Draft& d = drafts[0];
   std::printf("\nmemory of a training step at its peak\n");
+  const auto print = [](const char* name, size_t n) {
+    if (n > 0) std::printf("  %-16s %10s\n", name, bytes(static_cast<double>(n)).c_str());
+  };
   for (size_t i = 0; i < plan::kParts; ++i) {
-    if (d.bytes[i] == 0) continue;
-    std::printf("  %-16s %10s\n", plan::to_string(static_cast<Part>(i)),
-                bytes(static_cast<double>(d.bytes[i])).c_str());
+    if (static_cast<Part>(i) != Part::host) print(plan::to_string(static_cast<Part>(i)), d.bytes[i]);
   }
-  std::printf("  %-16s %10s\n", "total", bytes(static_cast<double>(d.total())).c_str());
+  print("total", d.total());
+  print("and host memory", d.part(Part::host));
   std::printf("\nthe peak is at %s; the largest that are alive there\n", d.peak.c_str());
   std::vector<std::vector<std::string>> rows;
   for (size_t i = 0; i < std::min<size_t>(d.held.size(), 8); ++i) {
@@ -326,7 +381,8 @@ int plan_command(const Args& args) {
     o->add("--gpus", &flags.fleet.devices, "devices that share each batch (data parallel, predicted)",
            {.min = 1, .max = 4096});
     o->add("--network", &flags.fleet.network_gbit, "between machines of eight devices, in Gbit/s", {.min = 0.001});
-    o->add("--means", &flags.means, "also plan with recompute, accumulation and bf16: what each would change");
+    o->add("--means", &flags.means,
+           "also plan with recompute, accumulation, offloading and bf16: what each would change");
     o->add("--csv", &flags.csv, "print the devices as CSV");
     return o;
   };
@@ -339,7 +395,9 @@ int plan_command(const Args& args) {
          " parts: need a larger --batch-size");
   }
   options.batch = (options.batch + flags.fleet.devices - 1) / flags.fleet.devices;
+  options.offload = Offload::none;
   const std::vector<Draft> drafts = plan::drafts(in->subject, options);
+  const std::optional<Within> offloaded = within(*in, drafts[0], flags);
   const Formula line = plan::formula(drafts);
   const std::vector<Means> means = flags.means ? means_of(in->subject, drafts[0]) : std::vector<Means>{};
   const std::vector<Estimate> all = estimates(drafts, *in, flags);
@@ -348,7 +406,7 @@ int plan_command(const Args& args) {
     return 0;
   }
   if (flags.json) {
-    std::printf("%s\n", json_of(drafts, line, means, all, *in).dump(2).c_str());
+    std::printf("%s\n", json_of(drafts, line, means, all, *in, offloaded).dump(2).c_str());
     return 0;
   }
   const Draft& d = drafts[0];
@@ -367,6 +425,7 @@ int plan_command(const Args& args) {
               with_commas(static_cast<int64_t>(d.plan_steps)).c_str());
   print_memory(drafts, line);
   print_means(means, d);
+  if (offloaded) print_within(*offloaded);
   print_devices(all, d, flags, *in);
   return 0;
 }

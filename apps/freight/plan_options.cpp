@@ -8,6 +8,7 @@
 #include "config_options.h"
 #include "freight/base/error.h"
 #include "freight/io/file.h"
+#include "memory_size.h"
 
 namespace freight::app {
 
@@ -15,7 +16,9 @@ namespace {
 
 // The device that the flags describe, added to the catalogue with its price.
 void add_described(const PlanFlags& f, const Options& o, plan::Catalog& catalog) {
-  const bool any = f.device_memory > 0 || f.device_bandwidth > 0 || f.device_tflops > 0;
+  // Alone, beside --offload, the memory is the limit of the run.
+  const bool limit = f.config.offload != "none" && f.device_bandwidth <= 0 && f.device_tflops <= 0;
+  const bool any = (f.device_bytes() > 0 && !limit) || f.device_bandwidth > 0 || f.device_tflops > 0;
   if (!any) {
     for (const char* flag : {"--device-name", "--device-watts", "--device-price"}) {
       if (o.given(flag)) {
@@ -25,7 +28,7 @@ void add_described(const PlanFlags& f, const Options& o, plan::Catalog& catalog)
     }
     return;
   }
-  const std::pair<const char*, double> needed[] = {{"--device-memory", f.device_memory},
+  const std::pair<const char*, double> needed[] = {{"--device-memory", f.device_bytes()},
                                                    {"--device-bandwidth", f.device_bandwidth},
                                                    {"--device-tflops", f.device_tflops}};
   for (const auto& [flag, value] : needed) {
@@ -35,7 +38,7 @@ void add_described(const PlanFlags& f, const Options& o, plan::Catalog& catalog)
                  .kind = "gpu",
                  .vendor = {},
                  .arch = {},
-                 .memory_gib = f.device_memory,
+                 .memory_gib = f.device_bytes() / 0x1p30,
                  .bandwidth_gb = f.device_bandwidth,
                  .tflops = {{"fp32", f.device_tflops}, {"bf16", f.device_tflops}, {"fp16", f.device_tflops}},
                  .tdp_watts = f.device_watts,
@@ -60,6 +63,8 @@ void add_described(const PlanFlags& f, const Options& o, plan::Catalog& catalog)
 
 }  // namespace
 
+double PlanFlags::device_bytes() const { return memory_size("--device-memory", device_memory); }
+
 void PlanFlags::declare(Options& o) {
   o.positional("data", &config.data, "a named set (freight data list) or a directory", false);
   declare_config(o, config);
@@ -72,7 +77,8 @@ void PlanFlags::declare(Options& o) {
   o.add("--prices", &prices, "the same of prices, like catalog/prices.json", {.value = "FILE"});
   o.add("--rates", &rates, "rates of this machine that freight calibrate -o wrote", {.value = "FILE"});
   o.add("--device-name", &device_name, "name of a device that the catalogue lacks, described by what follows");
-  o.add("--device-memory", &device_memory, "its memory in GiB", {.min = 0});
+  o.add("--device-memory", &device_memory, "its memory; alone beside --offload: what the run may take of a device's",
+        {.value = "4GiB"});
   o.add("--device-bandwidth", &device_bandwidth, "of its memory, in GB/s", {.min = 0});
   o.add("--device-tflops", &device_tflops, "its dense matmul rate at the precision of the run, in TFLOP/s", {.min = 0});
   o.add("--device-watts", &device_watts, "its rated power", {.min = 0});

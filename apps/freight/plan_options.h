@@ -21,9 +21,11 @@ struct PlanFlags {
   int64_t samples = 0;
   // A device that the catalogue lacks.
   std::string device_name = "described";
-  double device_memory = 0, device_bandwidth = 0, device_tflops = 0, device_watts = 0, device_price = 0;
+  std::string device_memory;
+  double device_bandwidth = 0, device_tflops = 0, device_watts = 0, device_price = 0;
   bool json = false;
 
+  double device_bytes() const;  // 0: not said
   void declare(Options& o);
 };
 

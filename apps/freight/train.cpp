@@ -6,7 +6,6 @@
 
 #include "command.h"
 #include "config_options.h"
-#include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
@@ -19,6 +18,7 @@
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
 #include "freight/train/trainer.h"
+#include "memory_size.h"
 #include "memory_use.h"
 #include "options.h"
 
@@ -29,7 +29,7 @@ namespace {
 struct Flags {
   bool json = false, progress = true;
   std::string fit = "refuse";
-  double memory_limit = 0;  // GiB
+  std::string device_memory;  // "4GiB"; "": what is free
   bool choose_batch = false;
 };
 
@@ -45,7 +45,8 @@ void declare(Options& o, train::Config& c, Flags& f) {
         "a run that does not fit the memory is refused; auto adapts it by the cheapest sufficient means; off does not "
         "look",
         {.one_of = {"refuse", "auto", "off"}});
-  o.add("--memory-limit", &f.memory_limit, "memory that the run may take, in GiB (0: what is free)", {.min = 0});
+  o.add("--device-memory", &f.device_memory, "what the run may take of the device's memory (default: what is free)",
+        {.value = "4GiB", .aliases = {"--memory-limit"}});
   o.enable_config();
 }
 
@@ -63,22 +64,35 @@ class Terminal : public train::Observer {
         quiet_(quiet),
         progress_(flags.progress && !quiet ? Progress::Mode::automatic : Progress::Mode::off) {}
 
+  ArenaLimit arena_limit(const train::Planned& p) override {
+    unlimited_ = plan::draft(p);
+    plan::Rates rates;
+    const bool timed = is_timed(p, rates);
+    return {.offload = {},
+            .bytes = plan::arena_within(unlimited_, memory(p).device),
+            .speed = plan::speed_of(timed ? &rates : nullptr)};
+  }
   void on_planned(const train::Planned& p) override {
     plan::Rates rates;
-    const bool timed = p.step[0].plan->options().backend == "cpu" && plan::own_rates(rates);
+    const bool timed = is_timed(p, rates);
     if (flags_.choose_batch) choose_batch(p, timed ? &rates : nullptr);
     plan::Draft draft;
     if (flags_.fit == "off") {
       draft = plan::draft(p);
     } else {
-      plan::Fit fit = plan::check_fit(p, available());
+      plan::Fit fit = plan::check_fit(p, memory(p));
       if (!fit.fits && flags_.fit == "auto" && !fit.flags.empty() && fit.changes.empty()) {
         throw Restart{"does not fit the memory as it is", fit.flags};
       }
       if (!fit.fits) throw plan::refusal(fit);
       draft = std::move(fit.draft);
     }
-    outcome_ = {.planned_bytes = static_cast<double>(draft.total())};
+    if (draft.options.offload != Offload::none) {
+      offload_ = plan::offload_text(unlimited_, draft, timed ? &rates : nullptr, draft.options.speed);
+    }
+    // On a processor what was offloaded is measured too.
+    outcome_ = {.planned_bytes =
+                    static_cast<double>(draft.total() + (draft.beside ? 0 : draft.part(plan::Part::host)))};
     if (timed) outcome_.planned_seconds = plan::step_seconds(draft, rates).middle();
     before_ = memory_use().resident;
   }
@@ -120,6 +134,7 @@ class Terminal : public train::Observer {
     say(cat("batch   ", s.batch_size, " = 1 device x ", part, s.grad_accum > 1 ? cat(" x accum ", s.grad_accum) : "",
             ", ", with_commas(s.steps), " steps, ", s.epochs, s.epochs == 1 ? " epoch, seed " : " epochs, seed ",
             s.seed));
+    if (!offload_.empty()) say(cat("offload ", offload_));
     for (const std::string& note : s.notes) say(cat("note    ", note));
     say(cat("output  ", s.output_dir));
   }
@@ -170,10 +185,11 @@ class Terminal : public train::Observer {
   }
 
  private:
-  // Bytes that the run may take.
-  double available() const {
-    const double limit = flags_.memory_limit * 1024 * 1024 * 1024;
-    return limit > 0 ? limit : static_cast<double>(cpu_info().memory_available_bytes);
+  plan::Memory memory(const train::Planned& p) const {
+    return plan::memory_for(p, memory_size("--device-memory", flags_.device_memory));
+  }
+  static bool is_timed(const train::Planned& p, plan::Rates& rates) {
+    return p.step[0].plan->options().backend == "cpu" && plan::own_rates(rates);
   }
   // Chooses from the plan, starts over with that, tries a step, and starts over for the run itself: what a trial drew
   // and allocated is gone then.
@@ -181,7 +197,7 @@ class Terminal : public train::Observer {
     const int64_t size = p.inputs.shape[0];
     if (tried_ == size) return;
     if (chosen_ == 0) {
-      const plan::GoodBatch good = plan::good_batch(p, available(), rates);
+      const plan::GoodBatch good = plan::good_batch(p, memory(p).device, rates);
       chosen_ = good.size;
       why_ = good.why;
       if (chosen_ != size) throw Restart{cat("with more than ", chosen_, " ", why_), {"--batch-size", cat(chosen_)}};
@@ -194,7 +210,7 @@ class Terminal : public train::Observer {
       seconds = -1;
     }
     const auto took = static_cast<double>(memory_use().peak - before);
-    if (seconds < 0 || took > available()) {
+    if (seconds < 0 || took > memory(p).device) {
       if (size == 1) throw Error(ErrorKind::capacity, "train", "not even one sample fits the memory");
       chosen_ = size / 2;
       throw Restart{cat("a step of ", size, " took more memory than there is"), {"--batch-size", cat(chosen_)}};
@@ -204,7 +220,8 @@ class Terminal : public train::Observer {
   }
 
   int64_t chosen_ = 0, tried_ = 0;  // batch sizes
-  std::string why_;
+  std::string why_, offload_;
+  plan::Draft unlimited_;  // of a run that offloads
   const Flags& flags_;
   bool quiet_;
   plan::Outcome outcome_;
@@ -368,6 +385,7 @@ int train_command(const Args& args) {
   }
   if (found) check_resume(config, *found, *o);
   train::validate(config);
+  memory_size("--device-memory", flags.device_memory);
   if (o->dry_run()) {
     std::printf("%s\n", o->config_json().c_str());
     return 0;

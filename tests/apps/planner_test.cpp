@@ -53,6 +53,22 @@ TEST(PlanCommand, ADescribedDeviceComesWithItsPrice) {
   EXPECT_GT(mine->at("dollars").at("high"), 0);
 }
 
+TEST(PlanCommand, OffloadingIsPlannedWithinTheMemory) {
+  const Ran r = run_freight(
+      {"plan", "--model", "resnet20", "-b", "32", "--offload", "auto", "--device-memory", "20MiB", "--json"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  const Json j = Json::parse(r.out), offload = j.at("offload");
+  EXPECT_EQ(offload.at("fits"), true);
+  EXPECT_GT(j.at("total_bytes").get<int64_t>(), 20 << 20);
+  EXPECT_LE(offload.at("total_bytes").get<int64_t>(), 20 << 20);
+  EXPECT_GT(offload.at("host_bytes"), 0);
+  EXPECT_GT(offload.at("copies"), 0);
+  EXPECT_GT(offload.at("predicted_slowdown"), 0);
+  const Ran text =
+      run_freight({"plan", "--model", "resnet20", "-b", "32", "--offload", "auto", "--device-memory", "1MiB"});
+  EXPECT_NE(text.out.find("which does not fit 1.0 MiB"), std::string::npos) << text.out;
+}
+
 TEST(PlanCommand, RefusesWhatItCannotPlan) {
   struct Row {
     std::vector<std::string> args;
@@ -271,6 +287,34 @@ TEST_F(FitOfTrain, IsRefusedWithTheCommandThatWouldFit) {
   const Json then = Json::parse(adapted.out);
   EXPECT_LE(then.at("planned_bytes").get<double>(), 0.8 * gib * (1 << 30));
   EXPECT_NEAR(then.at("train_loss").get<double>(), result.at("train_loss").get<double>(), 1e-4);
+}
+
+TEST_F(FitOfTrain, OffloadsWhereNothingElseKeepsTheResults) {
+  const auto lenet = [&](const std::vector<std::string>& more) {
+    std::filesystem::remove_all(dir_ + "/run");
+    std::vector<std::string> args{"--model", "resnet20", "-b", "32", "--max-steps", "2"};
+    args.insert(args.end(), more.begin(), more.end());
+    return train(args);
+  };
+  const Ran whole = lenet({});
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  const auto planned = Json::parse(whole.out).at("planned_bytes").get<int64_t>();
+  const std::string limit = std::to_string(planned * 45 / 100) + "B";
+  const Ran adapted = lenet({"--device-memory", limit, "--fit", "auto"});
+  ASSERT_EQ(adapted.code, 0) << adapted.err;
+  EXPECT_NE(adapted.err.find("going on with --offload "), std::string::npos) << adapted.err;
+  EXPECT_NE(adapted.err.find("offload "), std::string::npos) << adapted.err;
+  EXPECT_NE(adapted.err.find("predicted slowdown"), std::string::npos) << adapted.err;
+  EXPECT_EQ(Json::parse(adapted.out).at("train_loss"), Json::parse(whole.out).at("train_loss"));
+  // The same by hand, and no copies where everything fits.
+  const Ran asked = lenet({"--device-memory", limit, "--offload", "all"});
+  ASSERT_EQ(asked.code, 0) << asked.err;
+  EXPECT_EQ(Json::parse(asked.out).at("train_loss"), Json::parse(whole.out).at("train_loss"));
+  const Ran idle = lenet({"--offload", "auto"});
+  EXPECT_NE(idle.err.find("nothing is offloaded"), std::string::npos) << idle.err;
+  const Ran bad = lenet({"--device-memory", "4 bananas"});
+  EXPECT_EQ(bad.code, 2);
+  EXPECT_NE(bad.err.find("4GiB"), std::string::npos) << bad.err;
 }
 
 TEST_F(FitOfTrain, AStepIsTimedAgainstItsPlanWhereTheMachineIsCalibrated) {

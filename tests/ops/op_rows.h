@@ -129,6 +129,11 @@ inline void view_rows(Rows& t) {
   t.push_back({Op::slice, SliceAttrs{{0, 2, 1}, {2, 3, 65}, {1, 1, 4}}, {f32({2, 3, 65})}});
   t.push_back({Op::copy, NoAttrs{}, {f32({7, 3})}});
   t.push_back({Op::copy, NoAttrs{}, {boolean({5})}});
+  for (const Op op : {Op::offload, Op::fetch}) {
+    t.push_back({op, NoAttrs{}, {f32({7, 65})}});
+    t.push_back({op, NoAttrs{}, {boolean({5})}});
+    t.push_back({op, NoAttrs{}, {f32({0, 3})}});
+  }
   t.push_back({Op::pad, PadAttrs{{1}, {2}, {0}, -0.5}, {f32({7})}});
   t.push_back({Op::pad, PadAttrs{{0, 2}, {1, 0}, {1, 2}, 3}, {f32({3, 5})}});
   t.push_back({Op::pad, PadAttrs{{2, 1}, {1, 1}, {3, 0}, 1}, {f32({0, 5})}});

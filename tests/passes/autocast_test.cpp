@@ -48,6 +48,8 @@ const std::map<Precision, std::set<std::string>> kPolicy = {
       "broadcast",
       "slice",
       "copy",
+      "offload",
+      "fetch",
       "pad",
       "concat",
       "max_pool",

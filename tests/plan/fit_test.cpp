@@ -42,10 +42,14 @@ std::vector<double> losses(const Subject& s, const DraftOptions& o) {
   seed(7);
   const models::Model model = s.make_model();
   model.net->train();
+  DraftOptions unlimited = o;
+  unlimited.device_bytes = 0;
+  const ArenaLimit within{o.offload, arena_within(draft(s, unlimited), o.device_bytes), o.speed};
   train::Config c = s.config;
+  c.offload = offload_names()[static_cast<size_t>(o.offload)];
   const auto optimizer = train::make_optimizer(c, *model.net);
   train::TrainStep step(model, *optimizer, nullptr, {.parts = o.parts},
-                        {.deterministic = true, .recompute = o.recompute});
+                        {.deterministic = true, .recompute = o.recompute, .limit = within});
   const auto [x, y] = s.batch_types(o.batch);
   const int64_t limit = model.reads_tokens() ? model.vocabulary() : model.classes();
   const Array inputs = filled(x, limit), targets = model.language_model() ? inputs : filled(y, model.classes());
@@ -57,7 +61,9 @@ std::vector<double> losses(const Subject& s, const DraftOptions& o) {
 struct Row {
   const char *model, *shape, *optimizer;
   int64_t batch;
-  int adapted;  // of the limits of 80, 60 and 40 % of the unrestricted peak, how many can be kept without other results
+  // Of the limits of 80, 60 and 40 % of the unrestricted peak, how many can be kept without other results; and where
+  // the host has memory beside the device's.
+  int adapted, offloaded;
 };
 
 class FitWithin : public ::testing::TestWithParam<Row> {};
@@ -69,39 +75,43 @@ TEST_P(FitWithin, KeepsTheLossesOrSaysWhatChanges) {
   o.batch = row.batch;
   const Draft whole = draft(s, o);
   const auto total = static_cast<double>(whole.total());
-  EXPECT_TRUE(fit_within(whole, s, total).fits);
+  EXPECT_TRUE(fit_within(whole, s, {total}).fits);
   std::vector<double> before;
-  int adapted = 0;
-  for (const double share : {0.8, 0.6, 0.4}) {
-    SCOPED_TRACE(share);
-    const Fit fit = fit_within(whole, s, share * total);
-    EXPECT_FALSE(fit.fits);
-    if (fit.flags.empty()) continue;
-    const auto then = static_cast<double>(draft(s, fit.options).total());
-    EXPECT_EQ(then, fit.needed_then);
-    EXPECT_LE(then, share * total);
-    if (!fit.changes.empty()) continue;
-    ++adapted;
-    EXPECT_EQ(fit.options.batch, o.batch);
-    if (before.empty()) before = losses(s, o);
-    const std::vector<double> now = losses(s, fit.options);
-    for (size_t i = 0; i < before.size(); ++i) {
-      if (fit.options.parts == 1) {
-        EXPECT_EQ(now[i], before[i]) << join(fit.flags, " ");
-      } else {  // sums in another order
-        EXPECT_NEAR(now[i], before[i], 1e-4 * std::fabs(before[i])) << join(fit.flags, " ");
+  for (const double host : {0.0, 1e12}) {
+    int adapted = 0;
+    for (const double share : {0.8, 0.6, 0.4}) {
+      SCOPED_TRACE(cat(share, ", host ", host));
+      const Fit fit = fit_within(whole, s, {share * total, host});
+      EXPECT_FALSE(fit.fits);
+      if (fit.flags.empty()) continue;
+      const auto then = static_cast<double>(draft(s, fit.options).total());
+      EXPECT_EQ(then, fit.needed_then);
+      EXPECT_LE(then, share * total);
+      EXPECT_TRUE(host > 0 || fit.options.offload == Offload::none);
+      if (!fit.changes.empty()) continue;
+      ++adapted;
+      EXPECT_EQ(fit.options.batch, o.batch);
+      if (before.empty()) before = losses(s, o);
+      const std::vector<double> now = losses(s, fit.options);
+      for (size_t i = 0; i < before.size(); ++i) {
+        if (fit.options.parts == 1) {
+          EXPECT_EQ(now[i], before[i]) << join(fit.flags, " ");
+        } else {  // sums in another order
+          EXPECT_NEAR(now[i], before[i], 1e-4 * std::fabs(before[i])) << join(fit.flags, " ");
+        }
       }
+      EXPECT_NE(before[0], before[2]);
     }
-    EXPECT_NE(before[0], before[2]);
+    EXPECT_EQ(adapted, host == 0 ? row.adapted : row.offloaded);
   }
-  EXPECT_EQ(adapted, row.adapted);
 }
 
 INSTANTIATE_TEST_SUITE_P(Nets, FitWithin,
-                         ::testing::Values(Row{"resnet50", "3x96x96", "sgd", 8, 1},
-                                           Row{"vgg16", "3x64x64", "sgd", 4, 0}, Row{"gpt_char", "64", "adamw", 8, 1},
-                                           Row{"lenet", "1x28x28", "sgd", 64, 2},
-                                           Row{"resnet20", "3x32x32", "sgd", 32, 2}),
+                         ::testing::Values(Row{"resnet50", "3x96x96", "sgd", 8, 1, 2},
+                                           Row{"vgg16", "3x64x64", "sgd", 4, 0, 0},
+                                           Row{"gpt_char", "64", "adamw", 8, 1, 3},
+                                           Row{"lenet", "1x28x28", "sgd", 64, 2, 2},
+                                           Row{"resnet20", "3x32x32", "sgd", 32, 2, 3}),
                          [](const auto& i) { return std::string(i.param.model); });
 
 TEST(Fit, PartsAreNotChosenWhereTheyChangeTheResults) {
@@ -109,7 +119,7 @@ TEST(Fit, PartsAreNotChosenWhereTheyChangeTheResults) {
   DraftOptions o;
   o.batch = 32;
   const Draft whole = draft(norm, o);
-  const Fit fit = fit_within(whole, norm, 0.25 * static_cast<double>(whole.total()));
+  const Fit fit = fit_within(whole, norm, {0.25 * static_cast<double>(whole.total())});
   ASSERT_FALSE(fit.flags.empty());
   EXPECT_NE(fit.changes.find("BatchNorm"), std::string::npos) << fit.changes;
   const std::string text = refusal(fit).what();

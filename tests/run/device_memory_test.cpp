@@ -14,13 +14,15 @@ namespace {
 class CountingMemory final : public DeviceMemory {
  public:
   void* allocate(size_t bytes) override { return ++blocks, std::malloc(bytes + 1); }
+  void* allocate_host(size_t bytes) override { return ++pinned, allocate(bytes); }
+  size_t free_bytes() const override { return 0; }
   void release(void* address) noexcept override { --blocks, std::free(address); }
   void upload(void* to, const void* from, size_t bytes) override { ++uploads, std::memcpy(to, from, bytes); }
   void download(void* to, const void* from, size_t bytes) override { ++downloads, std::memcpy(to, from, bytes); }
   void copy(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
   void wait() override {}
 
-  int blocks = 0, uploads = 0, downloads = 0;
+  int blocks = 0, pinned = 0, uploads = 0, downloads = 0;
 };
 
 int& int_at(void* address) { return *static_cast<int*>(address); }
@@ -57,6 +59,19 @@ TEST(DeviceStorage, MovesFromOneDeviceToAnother) {
   EXPECT_EQ(int_at(block->on_device(second, DeviceAccess::read)), 7);
   EXPECT_EQ(first->blocks, 0);
   EXPECT_EQ(second->blocks, 1);
+}
+
+TEST(DeviceStorage, MovesFromTheDeviceToPinnedMemory) {
+  const auto memory = std::make_shared<CountingMemory>();
+  const auto block = Storage::allocate(sizeof(int));
+  int_at(block->on_device(memory, DeviceAccess::write)) = 7;
+  void* pinned = block->on_device(memory, DeviceAccess::update, DeviceSide::host);
+  EXPECT_EQ(int_at(pinned), 7);
+  EXPECT_EQ(memory->pinned, 1);
+  EXPECT_EQ(memory->blocks, 1);
+  EXPECT_EQ(block->on_device(memory, DeviceAccess::read, DeviceSide::host), pinned);
+  int_at(pinned) = 8;
+  EXPECT_EQ(int_at(block->data()), 8);
 }
 
 }  // namespace

@@ -18,13 +18,17 @@ namespace freight::train {
 struct Trained {
   std::vector<double> losses;
   std::vector<std::pair<std::string, std::vector<float>>> states;
+  std::shared_ptr<const Plan> plan;
 };
 
-inline Trained trained(const std::string& backend, const models::Model& model, int64_t batch, int steps, double lr) {
+// `limit`: on the arena, and what may be done to keep it.
+inline Trained trained(const std::string& backend, const models::Model& model, int64_t batch, int steps, double lr,
+                       const ArenaLimit& limit = {}) {
   seed(3);
   model.net->train();
   optim::SGD sgd(model.net->parameters(), {.lr = lr, .momentum = 0.9, .weight_decay = 1e-3});
-  TrainStep step(model, sgd, nullptr, {}, {.backend = backend, .deterministic = true});
+  if (limit.offload == Offload::optimizer || limit.offload == Offload::all) keep_on_host(sgd);
+  TrainStep step(model, sgd, nullptr, {}, {.backend = backend, .deterministic = true, .limit = limit});
   const Type x_type = model.batch_type(batch);
   Trained t;
   for (int s = 0; s < steps; ++s) {
@@ -45,9 +49,12 @@ inline Trained trained(const std::string& backend, const models::Model& model, i
       for (int64_t i = 0; i < batch; ++i) y.data<int64_t>()[i] = (3 * i + s) % 2;
     }
     t.losses.push_back(step.run(x, y).loss);
+    t.plan = step.plans(x_type, {y.dtype(), y.shape()})[0].plan;
   }
-  for (const nn::NamedVariable& v : model.net->state_dict()) {
-    t.states.emplace_back(v.name, v.variable.array().to_vector<float>());
+  for (const auto& states : {model.net->state_dict(), sgd.state_dict()}) {
+    for (const nn::NamedVariable& v : states) {
+      t.states.emplace_back(v.name, v.variable.array().to_vector<float>());
+    }
   }
   return t;
 }

@@ -48,13 +48,16 @@ void* allocate_large(size_t bytes) {
 int64_t storage_bytes() { return g_storage_bytes; }
 
 struct Storage::OnDevice {
-  OnDevice(std::shared_ptr<DeviceMemory> where, size_t bytes)
-      : memory(std::move(where)), address(memory->allocate(bytes)) {}
+  OnDevice(std::shared_ptr<DeviceMemory> where, size_t bytes, DeviceSide on)
+      : memory(std::move(where)),
+        side(on),
+        address(side == DeviceSide::host ? memory->allocate_host(bytes) : memory->allocate(bytes)) {}
   ~OnDevice() { memory->release(address); }
   OnDevice(const OnDevice&) = delete;
   OnDevice& operator=(const OnDevice&) = delete;
 
   std::shared_ptr<DeviceMemory> memory;
+  DeviceSide side;
   void* address;
   bool stale = true;    // the host may have newer bytes
   bool newest = false;  // the host has older bytes
@@ -81,10 +84,10 @@ std::shared_ptr<Storage> Storage::borrow(void* data, size_t bytes, std::shared_p
   return s;
 }
 
-void* Storage::on_device(const std::shared_ptr<DeviceMemory>& memory, DeviceAccess access) {
-  if (!device_ || device_->memory != memory) {
-    data();  // from the other device
-    device_ = std::make_unique<OnDevice>(memory, size_);
+void* Storage::on_device(const std::shared_ptr<DeviceMemory>& memory, DeviceAccess access, DeviceSide side) {
+  if (!device_ || device_->memory != memory || device_->side != side) {
+    data();  // from the other device, or the other side
+    device_ = std::make_unique<OnDevice>(memory, size_, side);
   }
   std::lock_guard lock(device_->mutex);
   if (access != DeviceAccess::write && device_->stale) memory->upload(device_->address, data_, size_);

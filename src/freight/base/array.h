@@ -14,6 +14,8 @@ class DeviceMemory;
 
 // What a device is about to do with a block.
 enum class DeviceAccess : uint8_t { read, write, update };
+// Where its copy of a block lies: in its own memory, or in pinned memory of the host.
+enum class DeviceSide : uint8_t { device, host };
 
 // A block of memory at an address that never moves. It may have a copy on one device; the bytes cross over when the
 // other side asks for them and only then.
@@ -35,7 +37,8 @@ class Storage {
   size_t size() const { return size_; }
   // The address of the copy in `memory`, made at first need, with the newest bytes unless the device only writes. From
   // a write on the device's bytes are the newest.
-  void* on_device(const std::shared_ptr<DeviceMemory>& memory, DeviceAccess access);
+  void* on_device(const std::shared_ptr<DeviceMemory>& memory, DeviceAccess access,
+                  DeviceSide side = DeviceSide::device);
   // Enqueues a copy of the first `bytes`, the newest there are, to an address in `memory`. No copy in `memory` is made.
   void send(const std::shared_ptr<DeviceMemory>& memory, void* to, size_t bytes) const;
 

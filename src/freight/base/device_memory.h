@@ -19,7 +19,11 @@ class DeviceMemory {
   virtual ~DeviceMemory() = default;
   // A block of at least `bytes` with undefined contents. Throws Error(capacity) where the device has no more.
   virtual void* allocate(size_t bytes) = 0;
+  // The same in memory of the host from and to which the device copies at full speed (pinned). Kernels do not use it.
+  virtual void* allocate_host(size_t bytes) = 0;
   virtual void release(void* address) noexcept = 0;
+  // Of the device's memory: what may still be allocated, as far as is known.
+  virtual size_t free_bytes() const = 0;
   // Transfers take their turn behind everything enqueued before. After upload() the host may change its bytes again;
   // download() returns when the bytes are there.
   virtual void upload(void* to, const void* from, size_t bytes) = 0;

@@ -75,7 +75,8 @@ void dump(const Graph& graph, int number, const char* pass) {
 }
 }  // namespace
 
-Graph run_pipeline(Graph graph, const Backend& backend, Recompute recompute, DType compute, States states) {
+Graph run_pipeline(Graph graph, const Backend& backend, Recompute recompute, DType compute, States states,
+                   const ArenaLimit& limit, const std::vector<int32_t>& host) {
   const bool check = env::get("FREIGHT_VERIFY") == "1", write = env::is_set("FREIGHT_DUMP");
   int number = 0;
   const auto pass = [&](const char* pass_name, auto&& f) {
@@ -93,7 +94,13 @@ Graph run_pipeline(Graph graph, const Backend& backend, Recompute recompute, DTy
   if (backend.fuses()) pass("fuse", [&](const Graph& g) { return passes::fuse(g, backend, states); });
   if (backend.fuses()) pass("reread", [](const Graph& g) { return passes::reread(g); });
   if (recompute != Recompute::none) pass("remat", [&](const Graph& g) { return passes::remat(g, backend, recompute); });
+  const bool chooses = limit.offload == Offload::automatic || limit.offload == Offload::all;
+  if (chooses) pass("remat_within", [&](const Graph& g) { return passes::remat_within(g, backend, limit); });
   pass("schedule", [](const Graph& g) { return passes::schedule(g); });
+  if (!host.empty()) pass("host_states", [&](const Graph& g) { return passes::host_states(g, host); });
+  if (chooses || limit.offload == Offload::activations) {
+    pass("offload", [&](const Graph& g) { return passes::offload(g, backend, limit.bytes); });
+  }
   return graph;
 }
 

@@ -116,6 +116,8 @@ class LayoutPass {
       add(n, r_(n.inputs), {Layout::row_major(r_.src.type(n.out()).shape)});
     } else if (kind == OpKind::view && backend_.aliases_views() && alias(n)) {
       return;
+    } else if (n.op == Op::offload || n.op == Op::fetch) {
+      keep_layout(n);
     } else if (backend_.fuses() &&
                (is_pointwise(n.op) || kind == OpKind::reduce || n.op == Op::fused || n.op == Op::copy)) {
       follow_largest_input(n);
@@ -164,6 +166,17 @@ class LayoutPass {
     copies_.resize(r_.dst.values.size());
     place(out[0]) = view;
     return true;
+  }
+
+  // The bytes as they lie, where none that belongs to something else lies between them.
+  void keep_layout(const Node& n) {
+    Value x = r_(n.in(0));
+    const Shape& shape = r_.dst.type(x).shape;
+    const Layout& l = place(x).layout;
+    if (prefers_row_major_[n.out().index()] || !(l.blocked || is_dense(shape, l))) {
+      x = in_layout(x, Layout::row_major(shape), n);
+    }
+    add(n, {x}, {place(x).layout});
   }
 
   void follow_largest_input(const Node& n) {

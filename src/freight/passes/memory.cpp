@@ -117,7 +117,7 @@ struct Planner {
           plan.kept_bytes += aligned(b.bytes);
           continue;
         }
-        b.kind = MemoryKind::arena;
+        b.kind = n.op == Op::offload ? MemoryKind::host : MemoryKind::arena;
         b.first = i;
         b.last = std::max(i, last_read[v.index()]);
         reuse_dying_input(n, i, static_cast<int>(k));
@@ -145,25 +145,47 @@ struct Planner {
     }
   }
 
-  void offsets() {
+  // Buffers of one kind that have memory of their own.
+  std::vector<Buffer*> owners(MemoryKind kind) {
     std::vector<Buffer*> all;
     for (const Node& n : g.nodes) {
       for (Value v : n.outputs) {
-        if (buffer(v).kind == MemoryKind::arena && owner[v.index()] == v) all.push_back(&buffer(v));
+        if (buffer(v).kind == kind && owner[v.index()] == v) all.push_back(&buffer(v));
       }
     }
+    return all;
+  }
+
+  size_t most_alive(const std::vector<Buffer*>& all) const {
+    std::vector<size_t> live(g.nodes.size() + 1);
+    for (const Buffer* b : all) {
+      for (int32_t t = b->first; t <= std::min(b->last, steps); ++t) live[static_cast<size_t>(t)] += aligned(b->bytes);
+    }
+    return *std::max_element(live.begin(), live.end());
+  }
+
+  void offsets() {
+    plan.host_bytes = place(owners(MemoryKind::host));
+    std::vector<Buffer*> all = owners(MemoryKind::arena);
     plan.scratch.resize(g.nodes.size());
     for (int32_t i = 0; i < steps; ++i) {
       if (scratch_bytes[static_cast<size_t>(i)] == 0) continue;
       plan.scratch[static_cast<size_t>(i)] = {MemoryKind::arena, 0, 0, scratch_bytes[static_cast<size_t>(i)], i, i};
       all.push_back(&plan.scratch[static_cast<size_t>(i)]);
     }
-    std::vector<size_t> live(g.nodes.size() + 1);
-    for (const Buffer* b : all) {
-      for (int32_t t = b->first; t <= std::min(b->last, steps); ++t) live[static_cast<size_t>(t)] += aligned(b->bytes);
+    plan.lower_bound_bytes = most_alive(all);
+    plan.arena_bytes = place(std::move(all));
+    for (const Node& n : g.nodes) {
+      for (Value v : n.outputs) {
+        if (buffer(v).kind != MemoryKind::arena) continue;
+        buffer(v).offset = buffer(owner[v.index()]).offset;
+      }
     }
-    plan.lower_bound_bytes = *std::max_element(live.begin(), live.end());
-    // Several orders are tried; the smallest arena wins.
+  }
+
+  // Gives all of them offsets; returns the bytes that hold them. Several orders are tried; the smallest total wins.
+  size_t place(std::vector<Buffer*> all) const {
+    const size_t least = most_alive(all);
     const auto by_size = [](const Buffer* a, const Buffer* b) {
       return a->bytes != b->bytes ? a->bytes > b->bytes : a->first < b->first;
     };
@@ -179,31 +201,27 @@ struct Planner {
       return a->first != b->first ? a->first < b->first : a->bytes > b->bytes;
     };
     std::vector<size_t> best;
+    size_t smallest = 0;
     const auto attempt = [&](auto&& less) {
-      if (!best.empty() && plan.arena_bytes == plan.lower_bound_bytes) return;  // no order can do better
+      if (!best.empty() && smallest == least) return;  // no order can do better
       std::stable_sort(all.begin(), all.end(), less);
-      const size_t limit = best.empty() ? SIZE_MAX : plan.arena_bytes, total = place_all(all, limit);
+      const size_t limit = best.empty() ? SIZE_MAX : smallest, total = place_all(all, limit);
       if (total < limit) {
-        plan.arena_bytes = total;
+        smallest = total;
         best.clear();
         std::vector<Buffer*> stable = all;
         std::sort(stable.begin(), stable.end());
         for (const Buffer* b : stable) best.push_back(b->offset);
       }
     };
-    if (all.empty()) return;
+    if (all.empty()) return 0;
     attempt(by_size);
     attempt(by_life);
     attempt(by_area);
     attempt(by_start);
     std::sort(all.begin(), all.end());
     for (size_t i = 0; i < all.size(); ++i) all[i]->offset = best[i];
-    for (const Node& n : g.nodes) {
-      for (Value v : n.outputs) {
-        if (buffer(v).kind != MemoryKind::arena) continue;
-        buffer(v).offset = buffer(owner[v.index()]).offset;
-      }
-    }
+    return smallest;
   }
 
   // The size of the arena in which the buffers are placed in this order; `limit` or more where it would not be smaller.

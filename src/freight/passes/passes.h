@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "freight/ir/graph.h"
+#include "freight/passes/offload.h"
 #include "freight/passes/recompute.h"
 #include "freight/passes/states.h"
 
@@ -48,13 +49,25 @@ Graph fuse(const Graph& graph, const Backend& backend, States states = States::c
 Graph reread(const Graph& graph);
 // Activations that backward reads are made again there where that lowers the peak of live bytes.
 Graph remat(const Graph& graph, const Backend& backend, Recompute mode);
+// The same, but only as far as computing again is cheaper, for the limit, than offload() is.
+Graph remat_within(const Graph& graph, const Backend& backend, const ArenaLimit& limit);
 // Orders nodes so that states are read before they are overwritten and little memory is alive.
 Graph schedule(const Graph& graph);
+// Activations go to host memory and come back until the live bytes of the scheduled graph are within `limit`, or none
+// is left that would help. 0: no limit.
+Graph offload(const Graph& graph, const Backend& backend, size_t limit);
+// The states of these numbers (in the order of leaves) lie in host memory: they come for their readers, and their next
+// values go back.
+Graph host_states(const Graph& graph, const std::vector<int32_t>& states);
+// By node: the sum of live bytes as the memory plan will count it before it sees layouts: leaves, outputs of the graph
+// and next values of states have memory elsewhere, and results may take a dying input's.
+std::vector<size_t> live_bytes(const Graph& graph, const Backend& backend);
 }  // namespace passes
 
 // All graph passes for one backend, with verification after each when FREIGHT_VERIFY=1. `compute`: f32, or what
-// autocast computes in.
+// autocast computes in. `host`: the numbers of the states that lie in host memory.
 Graph run_pipeline(Graph graph, const Backend& backend, Recompute recompute = Recompute::none,
-                   DType compute = DType::f32, States states = States::change);
+                   DType compute = DType::f32, States states = States::change, const ArenaLimit& limit = {},
+                   const std::vector<int32_t>& host = {});
 
 }  // namespace freight

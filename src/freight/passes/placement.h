@@ -37,14 +37,14 @@ std::vector<bool> once_steps(const PlacedGraph& placed, States states);
 }  // namespace passes
 
 // Where a root's memory comes from.
-enum class MemoryKind : uint8_t { none, input, state, output, constant, arena, kept };
+enum class MemoryKind : uint8_t { none, input, state, output, constant, arena, kept, host };
 
 struct Buffer {
   MemoryKind kind = MemoryKind::none;
   int32_t index = 0;  // which input, state, output or constant
-  size_t offset = 0;  // arena, kept: bytes from the start of it
+  size_t offset = 0;  // arena, kept, host: bytes from the start of it
   size_t bytes = 0;
-  int32_t first = 0, last = 0;  // steps during which it is alive (arena)
+  int32_t first = 0, last = 0;  // steps during which it is alive (arena, host)
 };
 
 struct MemoryPlan {
@@ -53,6 +53,7 @@ struct MemoryPlan {
   std::vector<Update> late_updates;  // states that could not be overwritten in place: copied after the last step
   size_t arena_bytes = 0;
   size_t kept_bytes = 0;         // of results of steps that run once, which no other result may overwrite
+  size_t host_bytes = 0;         // of the arena in host memory, for values that were offloaded
   size_t lower_bound_bytes = 0;  // the largest sum of live buffers at any step
 };
 

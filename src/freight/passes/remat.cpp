@@ -9,6 +9,7 @@
 // equal nodes. A copy is the same kernel on the same bits (random draws are functions of their key), so results do not
 // change. States are not updated twice: an update names the first value.
 #include <algorithm>
+#include <functional>
 
 #include "freight/backend/backend.h"
 #include "freight/base/error.h"
@@ -30,29 +31,23 @@ Recompute parse_recompute(const std::string& word) {
 
 namespace passes {
 
-namespace {
-
-// Results below this part of the peak are kept: making them again would save nothing.
-constexpr size_t kSmall = 16384;
-constexpr int kSegments[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48};
-
-// The largest sum of live bytes over the nodes in their order, as the memory plan will count it before it sees layouts:
-// leaves, outputs of the graph and next values of states have memory elsewhere, and results may take a dying input's.
-size_t peak_bytes(const Graph& g, const Backend& backend) {
+std::vector<size_t> live_bytes(const Graph& g, const Backend& backend) {
   const std::vector<Value> root = memory_roots(g);
   std::vector<size_t> bytes(g.values.size()), last(g.values.size());
   for (size_t i = 0; i < g.nodes.size(); ++i) {
     const OpKind kind = info(g.nodes[i].op).kind;
     for (Value v : g.nodes[i].outputs) {
       last[v.index()] = i;
-      if (kind != OpKind::leaf && kind != OpKind::view) bytes[v.index()] = g.type(v).bytes();
+      if (kind != OpKind::leaf && kind != OpKind::view && g.nodes[i].op != Op::offload)
+        bytes[v.index()] = g.type(v).bytes();
     }
     if (kind == OpKind::view) continue;
     for (Value v : g.nodes[i].inputs) last[root[v.index()].index()] = i;
   }
   for (Value v : g.outputs) bytes[v.index()] = 0;
   for (const Update& u : g.updates) bytes[u.next.index()] = 0;
-  size_t live = 0, peak = 0;
+  size_t live = 0;
+  std::vector<size_t> at(g.nodes.size());
   std::vector<std::vector<size_t>> dying(g.nodes.size());
   for (size_t v = 0; v < bytes.size(); ++v) {
     if (bytes[v] > 0) dying[last[v]].push_back(v);
@@ -71,18 +66,32 @@ size_t peak_bytes(const Graph& g, const Backend& backend) {
         break;
       }
     }
-    peak = std::max(peak, live + made - std::min(made, reused));
+    at[i] = live + made - std::min(made, reused);
     live += made;
     for (const size_t v : dying[i]) live -= bytes[v];
   }
-  return peak;
+  return at;
 }
 
-// The part of a fused node that makes the results marked in `wanted` (by value).
+namespace {
+
+// Results below this part of the peak are kept: making them again would save nothing.
+constexpr size_t kSmall = 16384;
+constexpr int kSegments[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48};
+
+size_t peak_bytes(const Graph& g, const Backend& backend) {
+  const std::vector<size_t> live = live_bytes(g, backend);
+  return live.empty() ? 0 : *std::max_element(live.begin(), live.end());
+}
+
+// The part of a fused node that makes the results marked in `wanted` (by value). A region that reduces stays whole: how
+// its kernel adds up may depend on what else it makes.
 Node part_of(const Node& n, const std::vector<bool>& wanted) {
   Node part = n;
   const bool whole = std::all_of(n.outputs.begin(), n.outputs.end(), [&](Value v) { return wanted[v.index()]; });
   if (n.op != Op::fused || whole) return part;
+  const auto& nodes = attrs<FusedAttrs>(n).body->nodes;
+  if (std::any_of(nodes.begin(), nodes.end(), [](const Node& inner) { return is_reduce(inner.op); })) return part;
   Graph body = *attrs<FusedAttrs>(n).body;
   for (size_t i = n.outputs.size(); i-- > 0;) {
     if (wanted[n.outputs[i].index()]) continue;
@@ -107,30 +116,34 @@ Node part_of(const Node& n, const std::vector<bool>& wanted) {
   return part;
 }
 
+// Lower is better: first by the first number.
+using Score = std::function<std::pair<double, double>(const Graph&)>;
+
 class Remat {
  public:
   Remat(const Graph& graph, const Backend& backend, Recompute mode) : g_(graph), backend_(backend) { look(mode); }
 
-  Graph run() {
+  // The graph that `score`, of one in its order, says is lowest: the graph as it is where none is lower.
+  Graph run(const Score& score) {
     if (late_bytes_ == 0) return g_;
     Graph best = g_;
-    size_t lowest = peak_;
+    auto lowest = score(schedule(g_));
     Segments chosen;
-    const auto lowers = [&](const Segments& s, size_t below) {
+    const auto lowers = [&](const Segments& s, bool or_equals) {
       Graph candidate = recompute(s);
-      const size_t peak = peak_bytes(schedule(candidate), backend_);
-      if (peak >= below) return false;
-      lowest = peak;
+      const auto now = score(schedule(candidate));
+      if (or_equals ? now > lowest : now >= lowest) return false;
+      lowest = now;
       best = std::move(candidate);
       chosen = s;
       return true;
     };
-    for (const int count : kSegments) lowers(segments(count), lowest);
+    for (const int count : kSegments) lowers(segments(count), false);
     // A segment whose values cost nothing where memory peaks keeps them: the last one does.
     for (size_t i = chosen.kept.size(); i-- > 0;) {
       Segments fewer = chosen;
       fewer.kept[i] = true;
-      lowers(fewer, lowest + 1);
+      lowers(fewer, true);
     }
     return best;
   }
@@ -308,7 +321,36 @@ class Remat {
 }  // namespace
 
 Graph remat(const Graph& graph, const Backend& backend, Recompute mode) {
-  return mode == Recompute::none ? graph : Remat(graph, backend, mode).run();
+  if (mode == Recompute::none) return graph;
+  return Remat(graph, backend, mode).run([&](const Graph& g) {
+    return std::pair(static_cast<double>(peak_bytes(g, backend)), 0.0);
+  });
+}
+
+Graph remat_within(const Graph& graph, const Backend& backend, const ArenaLimit& limit) {
+  const auto bytes = static_cast<double>(limit.bytes);
+  const Score score = [&](const Graph& g) {
+    const Graph within = offload(g, backend, limit.bytes);
+    double seconds = 0;
+    for (const Node& n : within.nodes) {
+      const Cost c = cost(within, n);
+      const bool crosses = n.op == Op::offload || n.op == Op::fetch;
+      seconds += crosses ? c.bytes / 2 / limit.speed.transfer
+                         : std::max(c.flops / limit.speed.flops, c.bytes / limit.speed.bytes);
+    }
+    return std::pair(std::max(0.0, static_cast<double>(peak_bytes(within, backend)) - bytes), seconds);
+  };
+  if (limit.bytes == 0 || static_cast<double>(peak_bytes(schedule(graph), backend)) <= bytes) return graph;
+  Graph best = graph;
+  auto lowest = score(schedule(graph));
+  for (const Recompute mode : {Recompute::automatic, Recompute::all}) {
+    Graph candidate = Remat(graph, backend, mode).run(score);
+    const auto now = score(schedule(candidate));
+    if (now >= lowest) continue;
+    lowest = now;
+    best = std::move(candidate);
+  }
+  return best;
 }
 
 }  // namespace passes

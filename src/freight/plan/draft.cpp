@@ -22,9 +22,9 @@ constexpr size_t kBatches = 3, kBatchBytes = size_t{1} << 30;
 // A plan of more steps takes so long that a third one for the formula is not worth it.
 constexpr size_t kFewSteps = 900;
 
-size_t bytes_of(const std::vector<nn::NamedVariable>& variables) {
+size_t bytes_of(const std::vector<nn::NamedVariable>& variables, bool on_host = false) {
   size_t sum = 0;
-  for (const nn::NamedVariable& v : variables) sum += v.variable.type().bytes();
+  for (const nn::NamedVariable& v : variables) sum += v.variable.on_host() == on_host ? v.variable.type().bytes() : 0;
   return sum;
 }
 
@@ -50,8 +50,10 @@ void in_parallel(size_t count, F f) {
 }  // namespace
 
 DraftOptions options_of(const Subject& s) {
-  DraftOptions o{
-      .batch = s.config.batch_size, .parts = s.config.grad_accum, .recompute = parse_recompute(s.config.recompute)};
+  DraftOptions o{.batch = s.config.batch_size,
+                 .parts = s.config.grad_accum,
+                 .recompute = parse_recompute(s.config.recompute),
+                 .offload = parse_offload(s.config.offload)};
   parse_dtype(s.config.precision, o.compute);
   return o;
 }
@@ -59,7 +61,21 @@ DraftOptions options_of(const Subject& s) {
 size_t Draft::total() const {
   size_t sum = 0;
   for (const size_t b : bytes) sum += b;
-  return sum;
+  return sum - part(Part::host);
+}
+
+size_t arena_within(const Draft& d, double device_bytes) {
+  if (device_bytes <= 0 || static_cast<double>(d.total()) <= device_bytes) return 0;
+  // Plans that take less than an equal share of what is left leave the rest of it to the others.
+  double left = device_bytes - static_cast<double>(d.total() - d.arena_bytes);
+  std::vector<size_t> arenas = d.arenas;
+  std::sort(arenas.begin(), arenas.end());
+  for (size_t i = 0; i < arenas.size(); ++i) {
+    const double share = left / static_cast<double>(arenas.size() - i);
+    if (share < static_cast<double>(arenas[i])) return static_cast<size_t>(std::max(share, 1.0));
+    left -= static_cast<double>(arenas[i]);
+  }
+  return 0;
 }
 
 Draft draft(const train::Planned& p) {
@@ -67,12 +83,19 @@ Draft draft(const train::Planned& p) {
   d.options.batch = p.inputs.shape[0];
   d.options.parts = p.config.grad_accum;
   d.options.recompute = parse_recompute(p.config.recompute);
-  d.options.compute = p.step[0].plan->options().compute;
+  const RunOptions& run_options = p.step[0].plan->options();
+  d.options.compute = run_options.compute;
+  d.options.backend = run_options.backend;
+  d.options.offload = parse_offload(p.config.offload);
+  d.options.speed = run_options.limit.speed;
+  const bool beside = d.beside = backend(run_options.backend).memory() != nullptr;
   d.options.whole_run = p.evaluation != nullptr;
   d.parameters = p.model.net->parameter_count();
   const auto add = [&](Part part, size_t bytes) { d.bytes[static_cast<size_t>(part)] += bytes; };
   add(Part::weights, bytes_of(p.model.net->state_dict()));
   add(Part::optimizer, bytes_of(p.optimizer.state_dict()));
+  const size_t away = bytes_of(p.optimizer.state_dict(), true);
+  add(Part::host, away);
   if (p.ema) add(Part::averages, bytes_of(p.ema->state_dict()));
   if (d.options.parts > 1) {
     for (const Variable& v : p.optimizer.parameters()) add(Part::accumulators, v.type().bytes());
@@ -88,6 +111,13 @@ Draft draft(const train::Planned& p) {
       d.random = d.random || n.op == Op::dropout || n.op == Op::random_uniform || n.op == Op::random_normal;
     }
     d.arena_bytes += plan.arena_bytes();
+    d.arenas.push_back(plan.arena_bytes());
+    add(Part::host, plan.host_bytes());
+    for (const Work& w : d.stages.back().work) {
+      if (w.kind != "transfer") continue;
+      d.transfers += run.times;
+      d.transferred += w.bytes / 2 * static_cast<double>(run.times);
+    }
     add(Part::constants, constant_bytes(plan));
     ArenaUse use = arena_use(plan);
     for (size_t i = 0; i < kParts; ++i) d.bytes[i] += use.bytes[i];
@@ -97,14 +127,17 @@ Draft draft(const train::Planned& p) {
     d.peak = std::move(use.peak);
   }
   const size_t batch = p.inputs.bytes() + p.targets.bytes();
-  add(Part::staging, batch * std::clamp<size_t>(kBatchBytes / std::max<size_t>(batch, 1), 2, kBatches));
+  const size_t staged = batch * std::clamp<size_t>(kBatchBytes / std::max<size_t>(batch, 1), 2, kBatches);
+  add(Part::staging, beside ? batch : staged);
+  if (beside) add(Part::host, staged);
   if (!p.evaluation) return d;
   d.evaluation = work_of(*p.evaluation);
   d.evaluation_batch = p.evaluation_batch;
   // The short last batch has a plan and an arena of its own.
   const double rest = static_cast<double>(p.test_count % p.evaluation_batch) / static_cast<double>(p.evaluation_batch);
   add(Part::evaluation, static_cast<size_t>(static_cast<double>(p.evaluation->arena_bytes()) * (1 + rest)));
-  add(Part::checkpoint, d.part(Part::weights) + d.part(Part::optimizer) + d.part(Part::averages));
+  add(beside ? Part::host : Part::checkpoint,
+      d.part(Part::weights) + d.part(Part::optimizer) + away + d.part(Part::averages));
   return d;
 }
 
@@ -120,19 +153,24 @@ Subject subject_of(const train::Planned& p) {
   return s;
 }
 
-Draft draft(const Subject& subject, const DraftOptions& options) {
+namespace {
+
+Draft draft_within(const Subject& subject, const DraftOptions& options, const ArenaLimit& limit) {
   train::Config c = subject.config;
   c.batch_size = options.batch;
   c.grad_accum = options.parts;
+  c.offload = offload_names()[static_cast<size_t>(options.offload)];
   models::Model model = subject.make_model();
   const std::unique_ptr<optim::Optimizer> optimizer = train::make_optimizer(c, *model.net);
   const auto ema =
       c.model_ema > 0 ? std::make_unique<optim::EMA>(*model.net, optim::EMAOptions{.decay = c.model_ema}) : nullptr;
   const CompileOptions compile{
-      .backend = "cpu", .deterministic = true, .recompute = options.recompute, .compute = options.compute};
+      .backend = options.backend, .deterministic = true, .recompute = options.recompute, .compute = options.compute};
+  CompileOptions limited = compile;
+  limited.limit = limit;
   model.net->train();
   train::TrainStep step(model, *optimizer, ema.get(), {.label_smoothing = c.label_smoothing, .parts = options.parts},
-                        compile);
+                        limited);
   const auto [x, y] = subject.batch_types(options.batch);
   train::Planned planned{.config = c,
                          .model = model,
@@ -155,6 +193,15 @@ Draft draft(const Subject& subject, const DraftOptions& options) {
   Draft d = draft(planned);
   d.options = options;
   return d;
+}
+
+}  // namespace
+
+Draft draft(const Subject& subject, const DraftOptions& options) {
+  Draft d = draft_within(subject, options, {});
+  const size_t arena = arena_within(d, options.device_bytes);
+  if (arena == 0 || options.offload == Offload::none || options.offload == Offload::optimizer) return d;
+  return draft_within(subject, options, {options.offload, arena, options.speed});
 }
 
 int64_t Formula::largest(double bytes) const {

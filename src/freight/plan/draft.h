@@ -1,10 +1,11 @@
 // Draft: the plans of a training step at one batch size, read off: memory by kind, the tensors at the peak, the work of
-// every step. Made for the CPU backend with fixed kernel choices; runs nothing and allocates no weights.
+// every step. Made for one backend with fixed kernel choices; runs nothing and allocates no weights.
 #pragma once
 #include <array>
 #include <string>
 #include <vector>
 
+#include "freight/passes/offload.h"
 #include "freight/passes/recompute.h"
 #include "freight/plan/memory.h"
 #include "freight/plan/subject.h"
@@ -18,6 +19,11 @@ struct DraftOptions {
   Recompute recompute = Recompute::none;
   DType compute = DType::f32;
   bool whole_run = false;  // with evaluation and checkpoints, as train does
+  std::string backend = "cpu";
+  // What may go to host memory so that total() stays within the device's, in bytes (0: any number).
+  Offload offload = Offload::none;
+  double device_bytes = 0;
+  DeviceSpeed speed = {};
 };
 // What the configuration of the subject says.
 DraftOptions options_of(const Subject& subject);
@@ -28,10 +34,14 @@ struct Draft {
   std::vector<Held> held;              // in the arena of the training step at its peak, largest first
   std::string peak;                    // the step at the peak
   size_t arena_bytes = 0;              // of all plans of the training step
+  std::vector<size_t> arenas;          // of each
+  int64_t transfers = 0;               // steps that copy to host memory or back, in one training step
+  double transferred = 0;              // bytes that they move
   size_t plan_steps = 0;
   double flops = 0, moved = 0;  // of one training step: FLOPs, bytes
   int64_t parameters = 0;
   bool random = false;  // the step draws random numbers
+  bool beside = false;  // the device has memory of its own, beside the host's
   struct Stage {
     std::vector<Work> work;
     double times = 1;
@@ -41,8 +51,11 @@ struct Draft {
   int64_t evaluation_batch = 0;
 
   size_t part(Part p) const { return bytes[static_cast<size_t>(p)]; }
-  size_t total() const;
+  size_t total() const;  // on the device: all parts but host memory
 };
+// What each plan of a step may have as its arena, for the total to stay within `device_bytes`: of a draft without such
+// a limit. 0: any number of bytes, it fits.
+size_t arena_within(const Draft& unlimited, double device_bytes);
 Draft draft(const Subject& subject, const DraftOptions& options);
 // The same of the plans that a run has made.
 Draft draft(const train::Planned& planned);

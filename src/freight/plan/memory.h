@@ -27,8 +27,9 @@ enum class Part : uint8_t {
   staging,       // batches that are being read ahead
   evaluation,    // arena of the evaluation step
   checkpoint,    // the copy that is being written while the run goes on
+  host,          // no part of the total: what was offloaded, and for a device beside it staging and checkpoint too
 };
-inline constexpr size_t kParts = 13;
+inline constexpr size_t kParts = 14;
 const char* to_string(Part part);
 
 // A tensor, or a workspace, that is alive at the peak.

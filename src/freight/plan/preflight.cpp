@@ -4,7 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "freight/backend/backend.h"
 #include "freight/base/cpu_info.h"
+#include "freight/base/device_memory.h"
+#include "freight/plan/estimate.h"
+#include "freight/run/plan.h"
 
 namespace freight::plan {
 
@@ -25,16 +29,20 @@ bool has_batch_statistics(const Subject& subject) {
   return false;
 }
 
-// The cheapest first: more parts cost little, recomputation up to a third of the FLOPs.
-// `parts_change`: what of the results parts of a batch change, "" where nothing.
-std::vector<Mean> means_for(const DraftOptions& now, const std::string& parts_change) {
+// The cheapest first: more parts cost little, recomputation up to a third of the FLOPs, and copies the time to move
+// their bytes. `parts_change`: what of the results parts of a batch change, "" where nothing. `device_bytes`: for the
+// step; 0 where there is no host memory to offload to.
+std::vector<Mean> means_for(const Draft& draft, const std::string& parts_change, double device_bytes) {
+  const DraftOptions& now = draft.options;
   const bool same = parts_change.empty();
   std::vector<Mean> all;
-  const auto add = [&](int64_t batch, int64_t parts, Recompute recompute) {
+  const auto add = [&](int64_t batch, int64_t parts, Recompute recompute, Offload offload) {
     DraftOptions o = now;
     o.batch = batch;
     o.parts = parts;
     o.recompute = recompute;
+    o.offload = offload;
+    o.device_bytes = device_bytes;
     o.whole_run = false;
     std::vector<std::string> flags;
     if (batch != now.batch) flags.insert(flags.end(), {"--batch-size", cat(batch)});
@@ -42,23 +50,35 @@ std::vector<Mean> means_for(const DraftOptions& now, const std::string& parts_ch
     if (recompute != now.recompute) {
       flags.insert(flags.end(), {"--recompute", recompute == Recompute::all ? "all" : "auto"});
     }
+    if (offload != now.offload) flags.insert(flags.end(), {"--offload", offload == Offload::all ? "all" : "auto"});
     const bool other = batch != now.batch;
     all.push_back({o, std::move(flags), other ? "the batch is another" : parts != now.parts ? parts_change : ""});
   };
-  const auto add_parts = [&](Recompute recompute) {
-    for (int64_t parts = 2 * now.parts; parts <= now.batch; parts *= 2) add(now.batch, parts, recompute);
+  const auto add_parts = [&](Recompute recompute, Offload offload) {
+    for (int64_t parts = 2 * now.parts; parts <= now.batch; parts *= 2) add(now.batch, parts, recompute, offload);
   };
-  if (same) add_parts(now.recompute);
-  if (now.recompute == Recompute::none) add(now.batch, now.parts, Recompute::automatic);
+  // Offloading chooses recomputation itself where that is cheaper.
+  const auto add_offload = [&] {
+    if (device_bytes <= 0) return;
+    for (const Offload offload : {Offload::automatic, Offload::all}) {
+      if (now.offload == Offload::all || now.offload == offload) continue;
+      add(now.batch, now.parts, now.recompute, offload);
+      if (same) add_parts(now.recompute, offload);
+    }
+  };
+  if (same) add_parts(now.recompute, now.offload);
+  if (draft.beside) add_offload();
+  if (now.recompute == Recompute::none) add(now.batch, now.parts, Recompute::automatic, now.offload);
   if (now.recompute != Recompute::all) {
-    add(now.batch, now.parts, Recompute::all);
-    if (same) add_parts(Recompute::all);
+    add(now.batch, now.parts, Recompute::all, now.offload);
+    if (same) add_parts(Recompute::all, now.offload);
   }
+  if (!draft.beside) add_offload();
   if (!same) {
-    add_parts(now.recompute);
-    if (now.recompute != Recompute::all) add_parts(Recompute::all);
+    add_parts(now.recompute, now.offload);
+    if (now.recompute != Recompute::all) add_parts(Recompute::all, now.offload);
   }
-  for (int64_t batch = now.batch / 2; batch >= 1; batch /= 2) add(batch, 1, Recompute::all);
+  for (int64_t batch = now.batch / 2; batch >= 1; batch /= 2) add(batch, 1, Recompute::all, now.offload);
   return all;
 }
 
@@ -74,24 +94,37 @@ std::string milliseconds(double s) { return cat(fixed(s * 1e3, s < 0.01 ? 2 : s 
 
 }  // namespace
 
-Fit fit_within(Draft draft, const Subject& subject, double available) {
+Memory memory_for(const train::Planned& planned, double limit) {
+  const auto free = static_cast<double>(cpu_info().memory_available_bytes);
+  const auto device = backend(planned.step[0].plan->options().backend).memory();
+  if (device) return {limit > 0 ? limit : static_cast<double>(device->free_bytes()), free};
+  return {limit > 0 ? limit : free, limit > 0 ? std::max(0.0, free - limit) : 0};
+}
+
+Fit fit_within(Draft draft, const Subject& subject, const Memory& memory) {
+  // A processor's own memory holds what is offloaded beside what is not.
+  const auto fits = [&](const Draft& d, double total) {
+    const double host = memory.host + (d.beside ? 0 : memory.device - total);
+    return total <= memory.device && static_cast<double>(d.part(Part::host)) <= host;
+  };
   Fit f;
   f.draft = std::move(draft);
   f.needed = static_cast<double>(f.draft.total());
-  f.available = available;
-  f.fits = f.needed <= f.available;
+  f.available = memory.device;
+  f.fits = fits(f.draft, f.needed);
   if (f.fits) return f;
   // What stays as it is whatever the step does.
   const auto run = static_cast<double>(f.draft.part(Part::evaluation) + f.draft.part(Part::checkpoint));
-  const auto kept = run + static_cast<double>(f.draft.part(Part::weights) + f.draft.part(Part::optimizer) +
-                                              f.draft.part(Part::averages));
+  auto kept = run + static_cast<double>(f.draft.part(Part::weights) + f.draft.part(Part::averages));
+  if (memory.host <= 0) kept += static_cast<double>(f.draft.part(Part::optimizer));
   if (kept > f.available) return f;
   const char* change = has_batch_statistics(subject) ? "BatchNorm takes its statistics over a part of the batch"
                        : f.draft.random              ? "parts of a batch draw other random numbers"
                                                      : "";
-  for (const Mean& m : means_for(f.draft.options, change)) {
-    const double total = static_cast<double>(plan::draft(subject, m.options).total()) + run;
-    if (total > f.available) continue;
+  for (const Mean& m : means_for(f.draft, change, memory.host > 0 ? memory.device - run : 0)) {
+    const Draft then = plan::draft(subject, m.options);
+    const double total = static_cast<double>(then.total()) + run;
+    if (!fits(then, total)) continue;
     f.flags = m.flags;
     f.options = m.options;
     f.changes = m.changes;
@@ -101,9 +134,8 @@ Fit fit_within(Draft draft, const Subject& subject, double available) {
   return f;
 }
 
-Fit check_fit(const train::Planned& planned, double available) {
-  return fit_within(draft(planned), subject_of(planned),
-                    available > 0 ? available : static_cast<double>(cpu_info().memory_available_bytes));
+Fit check_fit(const train::Planned& planned, const Memory& memory) {
+  return fit_within(draft(planned), subject_of(planned), memory);
 }
 
 Error refusal(const Fit& f) {
@@ -123,12 +155,53 @@ Error refusal(const Fit& f) {
                 h.type);
   }
   if (f.flags.empty()) {
-    text += "\n  no batch size, accumulation or recomputation would fit";
+    text += "\n  no batch size, accumulation, recomputation or offloading would fit";
   } else {
     text += cat("\n  would fit, with ", bytes(f.needed_then), ": the same command with ", join(f.flags, " "),
                 f.changes.empty() ? "  (or --fit auto)" : cat("  (other results: ", f.changes, ")"));
   }
   return {ErrorKind::capacity, "train", text};
+}
+
+DeviceSpeed speed_of(const Rates* rates) {
+  DeviceSpeed s;
+  if (!rates) return s;
+  Work move, product;
+  move.bytes = 1 << 27;  // half read, half written
+  move.kind = "transfer";
+  s.transfer = move.bytes / 2 / rates->seconds(move);
+  move.kind = "map";
+  s.bytes = move.bytes / rates->seconds(move);
+  product.kind = "conv3x3";
+  product.m = 16384, product.n = 64, product.k = 576;
+  product.flops = 2 * product.m * product.n * product.k;
+  s.flops = product.flops / rates->seconds(product);
+  return s;
+}
+
+double slowdown(const Draft& before, const Draft& after, const Rates* rates, const DeviceSpeed& speed) {
+  const auto seconds = [&](const Draft& d) {
+    if (rates) return step_seconds(d, *rates).middle();
+    double sum = 0;
+    for (const Draft::Stage& stage : d.stages) {
+      for (const Work& w : stage.work) {
+        sum += stage.times * (w.kind == "transfer" ? w.bytes / 2 / speed.transfer
+                                                   : std::max(w.flops / speed.flops, w.bytes / speed.bytes));
+      }
+    }
+    return sum;
+  };
+  return seconds(after) / seconds(before) - 1;
+}
+
+std::string offload_text(const Draft& before, const Draft& after, const Rates* rates, const DeviceSpeed& speed) {
+  if (after.transfers == 0) return "everything fits: nothing is offloaded";
+  const auto steps = static_cast<int64_t>(after.plan_steps) - static_cast<int64_t>(before.plan_steps);
+  const auto host = static_cast<double>(after.part(Part::host)) - static_cast<double>(before.part(Part::host));
+  return cat(after.transfers, " copies of ", human_bytes(after.transferred), " to or from ", human_bytes(host),
+             " of host memory, ", std::max<int64_t>(0, steps - after.transfers),
+             " steps computed again; predicted slowdown ", fixed(100 * slowdown(before, after, rates, speed), 0),
+             rates ? " %" : " % (by assumed rates)");
 }
 
 std::vector<std::string> comparison(const Outcome& o) {

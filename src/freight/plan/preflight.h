@@ -6,12 +6,21 @@
 
 #include "freight/base/error.h"
 #include "freight/plan/draft.h"
+#include "freight/plan/rates.h"
 
 namespace freight::plan {
 
+// Bytes that a run may take. Without host memory beside the device's nothing can be offloaded.
+struct Memory {
+  double device = 0, host = 0;
+};
+// Of the device of a run, where `limit` is 0 what is free; a processor's memory is both, and what is beyond the limit
+// counts as the host's.
+Memory memory_for(const train::Planned& planned, double limit = 0);
+
 struct Fit {
   bool fits = true;
-  double needed = 0, available = 0;  // bytes
+  double needed = 0, available = 0;  // bytes, on the device
   // What would fit, as changes of the configuration: the cheapest first tried; empty where nothing that is known helps.
   std::vector<std::string> flags;  // "--grad-accum", "4"
   DraftOptions options;            // the same
@@ -21,12 +30,19 @@ struct Fit {
 };
 
 // Means are tried in the order of their cost, those that keep the results first: parts of the batch (but where
-// statistics are taken over a batch), recomputation, both; then what changes the results: parts, a smaller batch.
-Fit fit_within(Draft draft, const Subject& subject, double available);
-// `available`: bytes; 0: what the machine, or its control group, has free now.
-Fit check_fit(const train::Planned& planned, double available = 0);
+// statistics are taken over a batch), recomputation, both, offloading (on a device that has memory of its own before
+// recomputation, which it takes to its aid); then what changes the results: parts, a smaller batch.
+Fit fit_within(Draft draft, const Subject& subject, const Memory& memory);
+Fit check_fit(const train::Planned& planned, const Memory& memory);
 // Error(capacity): needed, free, the largest tensors by layer, and the command that would fit.
 Error refusal(const Fit& fit);
+
+// How fast this machine copies and computes, by its measured rates; null: by figures that are assumed.
+DeviceSpeed speed_of(const Rates* rates);
+// By which share a step is slower after means were taken: by measured rates, or by the speeds.
+double slowdown(const Draft& before, const Draft& after, const Rates* rates, const DeviceSpeed& speed);
+// "23 copies of 310.0 MiB to host memory and back, 12 steps computed again; predicted slowdown 8 %".
+std::string offload_text(const Draft& before, const Draft& after, const Rates* rates, const DeviceSpeed& speed);
 
 // A run that is over. Bytes beyond those that were resident before it; seconds of a step's computation; 0: not known.
 struct Outcome {

@@ -24,12 +24,13 @@ struct Slot {
   std::vector<Fixup> fixups = {};
 };
 
-// The arena, in the host's memory or in a device's.
+// An arena: of the host where there is no device, else on the device or its pinned memory of the host.
 class Arena {
  public:
-  Arena(std::shared_ptr<DeviceMemory> memory, size_t bytes) : memory_(std::move(memory)) {
+  Arena(std::shared_ptr<DeviceMemory> memory, size_t bytes, DeviceSide side = DeviceSide::device)
+      : memory_(std::move(memory)) {
     if (memory_) {
-      address_ = memory_->allocate(bytes);
+      address_ = side == DeviceSide::host ? memory_->allocate_host(bytes) : memory_->allocate(bytes);
     } else {
       host_ = Storage::allocate(bytes);
       address_ = host_->data();
@@ -57,7 +58,8 @@ struct Executable::Bound {
   std::shared_ptr<DeviceMemory> memory;  // null: the host's
   std::vector<std::shared_ptr<Storage>> states;
   std::vector<DeviceAccess> state_access;
-  std::unique_ptr<Arena> arena, kept;
+  std::vector<DeviceSide> state_side;
+  std::unique_ptr<Arena> arena, kept, host;
   std::vector<Array> constants;
   std::vector<void*> table;
   std::vector<Step> steps;
@@ -74,9 +76,10 @@ struct Executable::Bound {
   bool has_run = false;  // with these addresses
 
   // Where the steps find the bytes of a block that belongs to the caller.
-  void* address(const std::shared_ptr<Storage>& block, DeviceAccess access) const {
+  void* address(const std::shared_ptr<Storage>& block, DeviceAccess access,
+                DeviceSide side = DeviceSide::device) const {
     if (!block) return nullptr;
-    return memory ? block->on_device(memory, access) : block->data();
+    return memory ? block->on_device(memory, access, side) : block->data();
   }
   void set(Slot& slot, void* to) {
     if (to == slot.address) return;
@@ -123,6 +126,7 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
   b.memory = backend(plan_->options().backend).memory();
   b.arena = std::make_unique<Arena>(b.memory, memory.arena_bytes);
   b.kept = std::make_unique<Arena>(b.memory, memory.kept_bytes);
+  if (memory.host_bytes > 0) b.host = std::make_unique<Arena>(b.memory, memory.host_bytes, DeviceSide::host);
   const std::vector<Value> state_leaves = g.leaves(Op::state);
   if (state_leaves.size() != b.states.size()) {
     fail(ErrorKind::usage, "run", "got ", b.states.size(), " states, need ", state_leaves.size());
@@ -135,8 +139,10 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
     const bool updated =
         std::any_of(g.updates.begin(), g.updates.end(), [&](const Update& u) { return u.state == state_leaves[i]; });
     b.state_access.push_back(updated ? DeviceAccess::update : DeviceAccess::read);
+    b.state_side.push_back(DeviceSide::device);
     b.state_slots.push_back({g.type(state_leaves[i])});
   }
+  for (const int32_t i : plan_->options().host_states) b.state_side[static_cast<size_t>(i)] = DeviceSide::host;
   // Constants that only sit in fused bodies are not leaves here; those left need memory only where a step reads them.
   for (Value v : g.leaves(Op::constant)) b.constants.push_back(constant_array(attrs<ConstantAttrs>(g.def(v))));
   for (Value v : g.leaves(Op::input)) b.inputs.push_back({g.type(v)});
@@ -153,6 +159,9 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
     switch (buffer.kind) {
       case MemoryKind::arena: base = static_cast<char*>(b.arena->address()) + buffer.offset; break;
       case MemoryKind::kept: base = static_cast<char*>(b.kept->address()) + buffer.offset; break;
+      case MemoryKind::host:
+        if (b.host) base = static_cast<char*>(b.host->address()) + buffer.offset;
+        break;
       case MemoryKind::constant: base = b.address(b.constants[index].storage(), DeviceAccess::read); break;
       case MemoryKind::state: b.state_slots[index].fixups.push_back({entry, offset}); break;
       case MemoryKind::input: b.inputs[index].fixups.push_back({entry, offset}); break;
@@ -187,7 +196,9 @@ void Executable::bind(const std::vector<Array>& inputs, const std::vector<Array>
     fail(ErrorKind::usage, "run", "got ", inputs.size(), " inputs and ", outputs.size(), " outputs, need ",
          b.inputs.size(), " and ", b.outputs.size());
   }
-  for (size_t i = 0; i < b.states.size(); ++i) b.set(b.state_slots[i], b.address(b.states[i], b.state_access[i]));
+  for (size_t i = 0; i < b.states.size(); ++i) {
+    b.set(b.state_slots[i], b.address(b.states[i], b.state_access[i], b.state_side[i]));
+  }
   for (size_t i = 0; i < inputs.size(); ++i) {
     Bound::expect(b.inputs[i], inputs[i], "input", i);
     if (b.input_blocks.empty()) {

@@ -7,6 +7,7 @@
 
 #include "freight/base/array.h"
 #include "freight/ir/graph.h"
+#include "freight/passes/offload.h"
 #include "freight/passes/recompute.h"
 
 namespace freight {
@@ -21,6 +22,9 @@ struct RunOptions {
   bool tf32 = false;           // products of f32 may round their operands to TF32, where the device gains by it
   // The states keep their elements: what depends on them alone (folded, packed weights) is computed at the first run.
   bool frozen = false;
+  // What may be done so that the arena stays within a limit. A plan that cannot is as near to it as it gets: compare.
+  ArenaLimit limit = {};
+  std::vector<int32_t> host_states = {};  // numbers of the states that lie in host memory
   friend bool operator==(const RunOptions&, const RunOptions&) = default;
 };
 

@@ -4,9 +4,12 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <cstring>
 #include <list>
 
+#include "freight/base/device_memory.h"
 #include "freight/base/error.h"
+#include "freight/base/threads.h"
 #include "freight/passes/passes.h"
 
 namespace freight {
@@ -20,14 +23,62 @@ bool is_step(const PlacedGraph& placed, const Node& n) {
 }
 // Larger than any cache worth keeping results in.
 constexpr size_t kStreamBytes = size_t{32} << 20;
+
+// The bytes of a value to host memory or back.
+class Transfer final : public Kernel {
+ public:
+  Transfer(std::shared_ptr<DeviceMemory> memory, size_t bytes) : memory_(std::move(memory)), bytes_(bytes) {}
+  void run(void* const* operands) override {
+    if (memory_) return memory_->copy(operands[1], operands[0], bytes_);
+    constexpr size_t kChunk = size_t{1} << 20;
+    parallel_for(static_cast<int64_t>((bytes_ + kChunk - 1) / kChunk), [&](int64_t i) {
+      const size_t start = static_cast<size_t>(i) * kChunk;
+      std::memcpy(static_cast<char*>(operands[1]) + start, static_cast<const char*>(operands[0]) + start,
+                  std::min(kChunk, bytes_ - start));
+    });
+  }
+  std::string name() const override { return "transfer"; }
+
+ private:
+  std::shared_ptr<DeviceMemory> memory_;
+  size_t bytes_;
+};
+
+// How often the passes are given another limit because workspaces and gaps between tensors are not in their sums.
+constexpr int kTries = 6;
 }  // namespace
 
 Plan::Plan(const Graph& graph, const RunOptions& options) : source_(graph), options_(options) {
   Backend& device = backend(options.backend);
-  const States states = options.frozen ? States::frozen : States::change;
-  placed_ = passes::layout(run_pipeline(graph, device, options.recompute, options.compute, states), device,
-                           {states, options.deterministic});
+  const size_t most = options.limit.bytes;
+  size_t limit = most;
+  lower(device, limit);
+  const bool fits = options.limit.offload == Offload::none || options.limit.offload == Offload::optimizer || most == 0;
+  size_t best = arena_bytes(), best_limit = limit;
+  for (int i = 0; i < kTries && !fits && arena_bytes() > most; ++i) {
+    const size_t over = arena_bytes() - most;
+    if (limit <= over + over / 4) break;
+    limit -= over + over / 4;
+    lower(device, limit);
+    if (arena_bytes() >= best) continue;
+    best = arena_bytes();
+    best_limit = limit;
+  }
+  if (arena_bytes() > best) lower(device, best_limit);
+  // The passes leave their garbage in the heap, where the arena of a large plan does not fit in.
+  if (memory_.arena_bytes > kStreamBytes) malloc_trim(0);
+}
+
+void Plan::lower(Backend& device, size_t limit) {
+  const States states = options_.frozen ? States::frozen : States::change;
+  const RunOptions& options = options_;
+  ArenaLimit within = options.limit;
+  within.bytes = limit;
+  placed_ = passes::layout(
+      run_pipeline(source_, device, options.recompute, options.compute, states, within, options.host_states), device,
+      {states, options.deterministic});
   const std::vector<bool> once = passes::once_steps(placed_, states);
+  steps_.clear();
   const Graph& g = placed_.graph;
   std::vector<size_t> scratch(g.nodes.size());
   const auto operand = [&](Value v) { return Operand{g.type(v), placed_.place(v).layout, placed_.place(v).offset}; };
@@ -44,7 +95,10 @@ Plan::Plan(const Graph& graph, const RunOptions& options) : source_(graph), opti
     spec.stream_outputs = written > kStreamBytes;
     PlanStep step{static_cast<int32_t>(i), nullptr, cost(g, n), once[i]};
     try {
-      step.kernel = device.prepare(spec);
+      const bool crosses = n.op == Op::offload || n.op == Op::fetch;
+      step.kernel = crosses
+                        ? std::make_unique<Transfer>(device.memory(), layout_bytes(g.type(n.out()), spec.out[0].layout))
+                        : device.prepare(spec);
     } catch (const Error& e) {
       if (!e.where().empty() || n.location().empty()) throw;
       throw Error(e.kind(), e.op(), e.message(), n.location());
@@ -57,8 +111,6 @@ Plan::Plan(const Graph& graph, const RunOptions& options) : source_(graph), opti
   once_steps_ = static_cast<size_t>(replayed - steps_.begin());
   device.finish_plan();
   memory_ = passes::memory(placed_, device, scratch, once);
-  // The passes leave their garbage in the heap, where the arena of a large plan does not fit in.
-  if (memory_.arena_bytes > kStreamBytes) malloc_trim(0);
 }
 
 Cost Plan::total_cost() const {
@@ -98,7 +150,7 @@ std::string describe(const Plan& plan, const PlanStep& step) {
 }
 
 std::string print(const Plan& plan) {
-  static constexpr const char* kKinds[] = {"none", "input", "state", "output", "constant", "arena", "kept"};
+  static constexpr const char* kKinds[] = {"none", "input", "state", "output", "constant", "arena", "kept", "host"};
   const Graph& g = plan.graph();
   const auto operand = [&](Value v) {
     const Place& p = plan.placed().place(v);
@@ -107,8 +159,8 @@ std::string print(const Plan& plan) {
         cat(g.type(v),
             same_layout(g.type(v).shape, p.layout, Layout::row_major(g.type(v).shape)) ? "" : to_string(p.layout), "@",
             kKinds[static_cast<int>(b.kind)]);
-    return b.kind == MemoryKind::arena || b.kind == MemoryKind::kept ? cat(text, "+", b.offset)
-                                                                     : cat(text, ".", b.index);
+    const bool own = b.kind == MemoryKind::arena || b.kind == MemoryKind::kept || b.kind == MemoryKind::host;
+    return own ? cat(text, "+", b.offset) : cat(text, ".", b.index);
   };
   std::string out =
       cat("plan ", plan.options().backend, ": ", plan.steps().size(), " steps, arena ", plan.arena_bytes(), " bytes\n");

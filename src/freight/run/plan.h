@@ -33,6 +33,7 @@ class Plan {
   size_t once_steps() const { return once_steps_; }
   const RunOptions& options() const { return options_; }
   size_t arena_bytes() const { return memory_.arena_bytes; }
+  size_t host_bytes() const { return memory_.host_bytes; }  // of the arena in host memory
   size_t kept_bytes() const { return memory_.kept_bytes; }  // of what the steps that run once leave
   size_t lower_bound_bytes() const { return memory_.lower_bound_bytes; }
   // Sum over all steps of a replay.
@@ -41,6 +42,8 @@ class Plan {
   std::mutex& run_mutex() const { return run_mutex_; }
 
  private:
+  // All of it, with the activations' live bytes within `limit` where the options say so.
+  void lower(Backend& device, size_t limit);
   Graph source_;
   RunOptions options_;
   PlacedGraph placed_;

@@ -135,6 +135,11 @@ std::shared_ptr<const Plan> CompiledFunction::plan(const Argument* first, size_t
     options.compute = state_->options.compute;
     options.tf32 = state_->options.tf32;
     options.frozen = state_->options.frozen;
+    options.limit = state_->options.limit;
+    const auto& variables = l.tape->variables();
+    for (size_t i = 0; i < variables.size(); ++i) {
+      if (variables[i]->on_host) options.host_states.push_back(static_cast<int32_t>(i));
+    }
     l.plan = plan_for(l.tape->graph(), options);
   }
   return l.plan;

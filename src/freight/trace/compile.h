@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "freight/passes/offload.h"
 #include "freight/passes/recompute.h"
 #include "freight/trace/tensor.h"
 
@@ -24,6 +25,7 @@ struct CompileOptions {
   DType compute = DType::f32;                 // bf16 or f16: mixed precision, with f32 states and results
   bool tf32 = false;                          // products of f32 may round their operands to TF32
   bool frozen = false;                        // states keep their elements: folded and packed weights are made once
+  ArenaLimit limit = {};                      // on the plans' arena, and what may be done to keep it
   std::vector<std::string> input_names = {};  // of the arguments, for plans and messages; default x0, x1, ...
 };
 

@@ -31,6 +31,7 @@ struct VariableImpl {
   uint64_t seed = 0, epoch = 0;  // the seed at construction, and which call of seed() set it
   Variable::Role role = Variable::Role::state;
   bool trainable = true;
+  bool on_host = false;
   std::shared_ptr<Storage> storage;  // null until somebody needs the elements
 
   const std::shared_ptr<Storage>& materialize();

@@ -166,6 +166,8 @@ const Type& Variable::type() const { return impl_->type; }
 Variable::Role Variable::role() const { return impl_->role; }
 bool Variable::trainable() const { return impl_->trainable; }
 void Variable::set_trainable(bool on) const { impl_->trainable = on; }
+void Variable::set_on_host(bool on) const { impl_->on_host = on; }
+bool Variable::on_host() const { return impl_->on_host; }
 
 Tensor Variable::value() const {
   if (!impl_) trace::fail_here("variable", "an undefined variable was used");

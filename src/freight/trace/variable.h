@@ -39,6 +39,10 @@ class Variable {
   // Parameters that are frozen are not given to optimizers.
   bool trainable() const;
   void set_trainable(bool on) const;
+  // Lives in host memory: compiled steps on a device bring it for its readers alone, and send its next value back. To
+  // be said before a step that uses it is compiled.
+  void set_on_host(bool on) const;
+  bool on_host() const;
 
   // The value in the current trace: what was last assigned there, else the stored one.
   Tensor value() const;

@@ -69,6 +69,7 @@ struct Config {
   int64_t seed = 0;
   bool deterministic = false;
   std::string recompute = "none";  // none, auto, all
+  std::string offload = "none";    // none, activations, optimizer, all, auto
   int64_t save_every = 0;          // steps; 0: each epoch
   int64_t keep = 3;
   int64_t eval_every = 1;  // epochs; the last is always evaluated

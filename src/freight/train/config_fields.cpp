@@ -7,6 +7,7 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/optim/create.h"
+#include "freight/passes/offload.h"
 #include "freight/passes/recompute.h"
 #include "freight/train/precision.h"
 
@@ -146,6 +147,10 @@ std::vector<Field> make_fields() {
        "activations computed again in the backward half instead of kept: auto (the cheap ones) or all, where that saves "
        "memory",
        words(recompute_names())}),
+      changeable({kMachine, "--offload", "offload", &C::offload,
+       "to host memory: activations, as far as the device's memory asks for it; the optimizer's state; all; or auto, "
+       "which keeps, computes again or offloads each activation, by cost (docs/planner.md)",
+       words(offload_names())}),
       changeable({kMachine, "--deterministic", "deterministic", &C::deterministic, "equal bits on every run"}),
 
       {kOutput, "-o,--output-dir", "", &C::output_dir, "directory of the run (default runs/MODEL-DATA)", {}, {"--out"}},

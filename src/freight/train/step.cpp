@@ -15,6 +15,9 @@ namespace freight::train {
 
 namespace {
 
+// A smaller state costs more to copy than it frees.
+constexpr size_t kLeastOnHost = 4096;
+
 // The samples [first, first + count) of a batch, in place.
 Array rows(const Array& a, int64_t first, int64_t count) {
   Shape shape = a.shape();
@@ -108,13 +111,22 @@ void need_scale(const optim::LossScale* scale) {
 }  // namespace
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Config& c, const nn::Module& net) {
-  return optim::create(c.optimizer, net,
-                       {.lr = c.lr,
-                        .momentum = c.momentum,
-                        .nesterov = c.nesterov,
-                        .weight_decay = c.weight_decay,
-                        .clip_grad_norm = c.clip_grad_norm,
-                        .decay_norm_bias = c.decay_norm_bias});
+  auto optimizer = optim::create(c.optimizer, net,
+                                 {.lr = c.lr,
+                                  .momentum = c.momentum,
+                                  .nesterov = c.nesterov,
+                                  .weight_decay = c.weight_decay,
+                                  .clip_grad_norm = c.clip_grad_norm,
+                                  .decay_norm_bias = c.decay_norm_bias});
+  const Offload offload = parse_offload(c.offload);
+  if (offload == Offload::optimizer || offload == Offload::all) keep_on_host(*optimizer);
+  return optimizer;
+}
+
+void keep_on_host(const optim::Optimizer& optimizer) {
+  for (const nn::NamedVariable& v : optimizer.state_dict()) {
+    if (v.variable.type().bytes() >= kLeastOnHost) v.variable.set_on_host(true);
+  }
 }
 
 struct TrainStep::State {

@@ -14,8 +14,11 @@
 
 namespace freight::train {
 
-// The optimizer that a configuration names, of all parameters of `net`.
+// The optimizer that a configuration names, of all parameters of `net`; its state lies where `offload` says.
 std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config, const nn::Module& net);
+
+// The optimizer's states of some size live in host memory from here on: to be said before a step is compiled.
+void keep_on_host(const optim::Optimizer& optimizer);
 
 struct StepOptions {
   double label_smoothing = 0;

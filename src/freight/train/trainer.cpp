@@ -168,14 +168,18 @@ class Run {
     if (c_.model_ema > 0) ema_ = std::make_unique<optim::EMA>(*model_.net, optim::EMAOptions{.decay = c_.model_ema});
     schedule_ = make_schedule(c_, steps_per_epoch_, total_);
     model_.net->train();
-    step_ = std::make_unique<TrainStep>(model_, *optimizer_, ema_.get(),
-                                        StepOptions{.label_smoothing = c_.label_smoothing, .parts = c_.grad_accum},
-                                        options_);
+    make_step();
     TestViews views = TestViews::one;
     parse_test_views(c_.tta, views);
     evaluator_ = std::make_unique<Evaluator>(model_, options_, kEvaluationBatch, views);
+    const Offload offload = parse_offload(c_.offload);
+    if (offload != Offload::none) {
+      options_.limit = observer_.arena_limit(planned());
+      options_.limit.offload = offload;
+      make_step();
+    }
     plan_ = plan();
-    tell_plans();
+    observer_.on_planned(planned());
     if (!start_) return;
     restore(*start_, model_, states());
     if (place_.step > 0) optimizer_->set_lr(schedule_.at(place_.step - 1));
@@ -270,22 +274,27 @@ class Run {
     const auto [inputs, targets] = task_->batch_types();
     return step_->summary(inputs, targets);
   }
-  void tell_plans() {
+  void make_step() {
+    step_ = std::make_unique<TrainStep>(model_, *optimizer_, ema_.get(),
+                                        StepOptions{.label_smoothing = c_.label_smoothing, .parts = c_.grad_accum},
+                                        options_);
+  }
+  Planned planned() {
     const auto [inputs, targets] = task_->batch_types();
     const int64_t batch = std::min(kEvaluationBatch, std::max<int64_t>(task_->test_count(), 1));
     Type x = inputs, y = labels_of(targets);
     x.shape[0] = y.shape[0] = batch;
-    observer_.on_planned({.config = c_,
-                          .model = model_,
-                          .optimizer = *optimizer_,
-                          .ema = ema_.get(),
-                          .inputs = inputs,
-                          .targets = targets,
-                          .step = step_->plans(inputs, targets),
-                          .evaluation = evaluator_->plan(x, y),
-                          .evaluation_batch = batch,
-                          .train_count = task_->train_count(),
-                          .test_count = task_->test_count()});
+    return {.config = c_,
+            .model = model_,
+            .optimizer = *optimizer_,
+            .ema = ema_.get(),
+            .inputs = inputs,
+            .targets = targets,
+            .step = step_->plans(inputs, targets),
+            .evaluation = evaluator_->plan(x, y),
+            .evaluation_batch = batch,
+            .train_count = task_->train_count(),
+            .test_count = task_->test_count()};
   }
   // Evaluation does not mix samples: its labels are classes.
   Type labels_of(const Type& targets) const {

@@ -80,6 +80,9 @@ struct Result {
 class Observer {
  public:
   virtual ~Observer() = default;
+  // What each plan of the training step may have as its arena: asked where the run offloads, with plans that have no
+  // limit. Default: any number of bytes.
+  virtual ArenaLimit arena_limit(const Planned&) { return {}; }
   // May refuse the run by throwing.
   virtual void on_planned(const Planned&) {}
   virtual void on_start(const Start&) {}

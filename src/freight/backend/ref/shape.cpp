@@ -114,6 +114,8 @@ const KernelTable& shape_kernels() {
       {Op::broadcast, broadcast},
       {Op::slice, slice},
       {Op::copy, copy},
+      {Op::offload, copy},
+      {Op::fetch, copy},
       {Op::pad, pad},
       {Op::concat, concat},
   };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
 
 #include "freight/backend/gpu/faults.h"
 #include "freight/base/env.h"
@@ -95,11 +96,39 @@ void* Memory::allocate(size_t bytes) {
   return reinterpret_cast<void*>(address);
 }
 
+size_t Memory::free_bytes() const {
+  const auto entered = enter();
+  size_t free = 0, total = 0;
+  check(driver_, driver_.memory_info(&free, &total), "the device's memory");
+  return free;
+}
+
+void* Memory::allocate_host(size_t bytes) {
+  const auto entered = enter();
+  FREIGHT_CHECK(!recording_, "memory is pinned while a step is recorded");
+  void* address = nullptr;
+  const size_t size = std::max<size_t>(bytes, 256);
+  check(driver_, driver_.allocate_host(&address, size, 0),
+        cat("cannot pin ", human_bytes(static_cast<double>(bytes)), " of the host's memory").c_str());
+  pinned_[static_cast<const char*>(address)] = size;
+  return address;
+}
+
+bool Memory::pinned(const void* address) const {
+  const auto* at = static_cast<const char*>(address);
+  const auto it = pinned_.upper_bound(at);
+  return it != pinned_.begin() && at < std::prev(it)->first + std::prev(it)->second;
+}
+
 void Memory::release(void* address) noexcept {
   if (!address) return;
   const auto entered = enter();
   driver_.stream_wait(stream_);  // something enqueued may still use it
-  driver_.release(number(address));
+  if (pinned_.erase(static_cast<const char*>(address)) > 0) {
+    driver_.release_host(address);
+  } else {
+    driver_.release(number(address));
+  }
 }
 
 void Memory::release(Buffer& buffer) noexcept {
@@ -132,6 +161,11 @@ Memory::Buffer& Memory::next_buffer(size_t bytes) {
 void Memory::upload(void* to, const void* from, size_t bytes) {
   const auto entered = enter();
   FREIGHT_CHECK(!recording_, "the host sends bytes while a step is recorded");
+  if (pinned(to)) {
+    check(driver_, driver_.stream_wait(stream_), "upload");  // something enqueued may still read it
+    std::memcpy(to, from, bytes);
+    return;
+  }
   for (size_t done = 0; done < bytes;) {
     const size_t n = std::min(bytes - done, kMostBytes);
     Buffer& b = next_buffer(n);
@@ -157,6 +191,11 @@ void Memory::download(void* to, const void* from, size_t bytes) {
 }
 
 void Memory::fetch(void* to, const void* from, size_t bytes) {
+  if (pinned(from)) {
+    check(driver_, driver_.stream_wait(stream_), "download");
+    std::memcpy(to, from, bytes);
+    return;
+  }
   for (size_t done = 0; done < bytes;) {
     const size_t n = std::min(bytes - done, kMostBytes);
     Buffer& b = next_buffer(n);
@@ -171,7 +210,10 @@ void Memory::fetch(void* to, const void* from, size_t bytes) {
 void Memory::copy(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
   const auto entered = enter();
-  check(driver_, driver_.copy(number(to), number(from), bytes, stream_), "copy");
+  const Status status = pinned(to)     ? driver_.copy_to_host(to, number(from), bytes, stream_)
+                        : pinned(from) ? driver_.copy_to_device(number(to), from, bytes, stream_)
+                                       : driver_.copy(number(to), number(from), bytes, stream_);
+  check(driver_, status, "copy");
 }
 
 void Memory::wait() {

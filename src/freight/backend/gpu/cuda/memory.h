@@ -5,6 +5,7 @@
 #pragma once
 #include <array>
 #include <functional>
+#include <map>
 #include <mutex>
 
 #include "freight/backend/gpu/cuda/driver.h"
@@ -20,7 +21,9 @@ class Memory final : public DeviceMemory, public std::enable_shared_from_this<Me
   Memory& operator=(const Memory&) = delete;
 
   void* allocate(size_t bytes) override;
+  void* allocate_host(size_t bytes) override;
   void release(void* address) noexcept override;
+  size_t free_bytes() const override;
   void upload(void* to, const void* from, size_t bytes) override;
   void download(void* to, const void* from, size_t bytes) override;
   void copy(void* to, const void* from, size_t bytes) override;
@@ -49,6 +52,7 @@ class Memory final : public DeviceMemory, public std::enable_shared_from_this<Me
   };
   Buffer& next_buffer(size_t bytes);
   void fetch(void* to, const void* from, size_t bytes);
+  bool pinned(const void* address) const;
   void release(Buffer& buffer) noexcept;
 
   const Driver& driver_;
@@ -59,7 +63,8 @@ class Memory final : public DeviceMemory, public std::enable_shared_from_this<Me
   mutable std::recursive_mutex mutex_;
   std::array<Buffer, kBuffers> buffers_;
   size_t next_ = 0;
-  Event paced_ = nullptr;  // behind the run before the last
+  std::map<const char*, size_t> pinned_;  // bytes of the blocks of allocate_host(), by address
+  Event paced_ = nullptr;                 // behind the run before the last
   void* fault_words_ = nullptr;
   bool recording_ = false;
 };

@@ -24,15 +24,18 @@ Memory::Memory(cl_device_id device) : api_(api()), device_(device), next_(kFirst
   upload(fault_words_, gpu::kNoFault, sizeof gpu::kNoFault);
 }
 
-void* Memory::allocate(size_t bytes) {
+void* Memory::allocate(size_t bytes, cl_mem_flags flags) {
   cl_int status = CL_SUCCESS;
   const size_t size = std::max<size_t>(bytes, 64);
-  const cl_mem handle = api_.CreateBuffer(context_, CL_MEM_READ_WRITE, size, nullptr, &status);
-  check(status, cat("cannot allocate ", human_bytes(static_cast<double>(bytes)), " on the device").c_str());
+  const cl_mem handle = api_.CreateBuffer(context_, flags, size, nullptr, &status);
+  const bool on_host = (flags & CL_MEM_ALLOC_HOST_PTR) != 0;
+  check(status, cat("cannot allocate ", human_bytes(static_cast<double>(bytes)),
+                    on_host ? " of pinned memory" : " on the device")
+                    .c_str());
   std::lock_guard lock(mutex_);
   const uintptr_t address = next_;
   next_ += (size / kPage + 2) * kPage;
-  blocks_[address] = {handle, size};
+  blocks_[address] = {handle, size, on_host};
   return reinterpret_cast<void*>(address);
 }
 
@@ -72,10 +75,17 @@ void Memory::download(void* to, const void* from, size_t bytes) {
   gpu::throw_fault(words);
 }
 
+size_t Memory::free_bytes() const {
+  cl_ulong total = 0;
+  check(api_.GetDeviceInfo(device_, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof total, &total, nullptr), "the device's memory");
+  const size_t used = allocated_bytes();
+  return total > used ? static_cast<size_t>(total) - used : 0;
+}
+
 size_t Memory::allocated_bytes() const {
   std::lock_guard lock(mutex_);
   size_t sum = 0;
-  for (const auto& [address, block] : blocks_) sum += block.bytes;
+  for (const auto& [address, block] : blocks_) sum += block.on_host ? 0 : block.bytes;
   return sum;
 }
 

@@ -14,8 +14,10 @@ class Memory final : public DeviceMemory {
   // Context and queue are never released: blocks may outlive everything else of the program.
   explicit Memory(cl_device_id device);
 
-  void* allocate(size_t bytes) override;
+  void* allocate(size_t bytes) override { return allocate(bytes, CL_MEM_READ_WRITE); }
+  void* allocate_host(size_t bytes) override { return allocate(bytes, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR); }
   void release(void* address) noexcept override;
+  size_t free_bytes() const override;
   void upload(void* to, const void* from, size_t bytes) override;
   void download(void* to, const void* from, size_t bytes) override;
   void copy(void* to, const void* from, size_t bytes) override;
@@ -29,7 +31,7 @@ class Memory final : public DeviceMemory {
   Part find(const void* address) const;
   // Where kernels report indices out of range (gpu/faults.h). download() throws what it finds there.
   void* fault_words() const { return fault_words_; }
-  // Bytes of all blocks that are allocated.
+  // Bytes of all blocks on the device that are allocated.
   size_t allocated_bytes() const;
 
   cl_device_id device() const { return device_; }
@@ -40,7 +42,9 @@ class Memory final : public DeviceMemory {
   struct Block {
     cl_mem handle;
     size_t bytes;
+    bool on_host;
   };
+  void* allocate(size_t bytes, cl_mem_flags flags);
   const Api& api_;
   cl_device_id device_;
   cl_context context_;

@@ -1,0 +1,29 @@
+// See memory_size.h.
+#include "memory_size.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+
+namespace freight::app {
+
+double memory_size(const std::string& flag, const std::string& text) {
+  if (text.empty()) return 0;
+  double number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string unit = lower(std::string_view(end, static_cast<size_t>(text.data() + text.size() - end)));
+  while (!unit.empty() && unit[0] == ' ') unit.erase(0, 1);
+  if (status == std::errc() && std::isfinite(number) && number >= 0) {
+    if (unit.empty()) return number * 0x1p30;
+    double factor = 1;
+    for (const char* name : {"b", "kib", "mib", "gib", "tib"}) {
+      if (unit == name) return number * factor;
+      factor *= 1024;
+    }
+  }
+  fail(ErrorKind::usage, flag, "is no size of memory: got '", text, "', need one like 4GiB, 512MiB or, in GiB, 4");
+}
+
+}  // namespace freight::app
