@@ -12,6 +12,7 @@
 #include "freight/backend/backend.h"
 #include "freight/base/error.h"
 #include "freight/passes/passes.h"
+#include "freight/passes/words.h"
 
 namespace freight {
 
@@ -20,12 +21,7 @@ const std::vector<std::string>& offload_names() {
   return kNames;
 }
 
-Offload parse_offload(const std::string& word) {
-  const auto& names = offload_names();
-  const auto at = std::find(names.begin(), names.end(), word);
-  if (at == names.end()) fail(ErrorKind::usage, "offload", "unknown value: got ", word, ", need ", join(names, ", "));
-  return static_cast<Offload>(at - names.begin());
-}
+Offload parse_offload(const std::string& word) { return enum_of<Offload>(word, offload_names(), "offload"); }
 
 namespace passes {
 

@@ -14,6 +14,7 @@
 #include "freight/backend/backend.h"
 #include "freight/base/error.h"
 #include "freight/passes/passes.h"
+#include "freight/passes/words.h"
 
 namespace freight {
 
@@ -22,12 +23,7 @@ const std::vector<std::string>& recompute_names() {
   return kNames;
 }
 
-Recompute parse_recompute(const std::string& word) {
-  const auto& names = recompute_names();
-  const auto at = std::find(names.begin(), names.end(), word);
-  if (at == names.end()) fail(ErrorKind::usage, "recompute", "unknown value: got ", word, ", need ", join(names, ", "));
-  return static_cast<Recompute>(at - names.begin());
-}
+Recompute parse_recompute(const std::string& word) { return enum_of<Recompute>(word, recompute_names(), "recompute"); }
 
 namespace passes {
 

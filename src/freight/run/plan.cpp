@@ -4,7 +4,6 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <cstring>
 #include <list>
 
 #include "freight/base/device_memory.h"
@@ -30,12 +29,7 @@ class Transfer final : public Kernel {
   Transfer(std::shared_ptr<DeviceMemory> memory, size_t bytes) : memory_(std::move(memory)), bytes_(bytes) {}
   void run(void* const* operands) override {
     if (memory_) return memory_->copy(operands[1], operands[0], bytes_);
-    constexpr size_t kChunk = size_t{1} << 20;
-    parallel_for(static_cast<int64_t>((bytes_ + kChunk - 1) / kChunk), [&](int64_t i) {
-      const size_t start = static_cast<size_t>(i) * kChunk;
-      std::memcpy(static_cast<char*>(operands[1]) + start, static_cast<const char*>(operands[0]) + start,
-                  std::min(kChunk, bytes_ - start));
-    });
+    parallel_copy(operands[1], operands[0], bytes_);
   }
   std::string name() const override { return "transfer"; }
 

@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kWaitingBatches = 64;
 // A full batch of fewer FLOPs, a few milliseconds of one core, runs on one thread. Steps that short on all cores wait
 // for each other at every kernel as soon as the threads of connections want a core too: at 80 % of its capacity a small
-// net on two cores was measured to answer a fifth of what came in, on one thread all of it.
+// net on two cores was measured to answer an eighth of what came in, on one thread all of it.
 constexpr double kSmallBatch = 2e8;
 
 double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
