@@ -116,6 +116,29 @@ TEST(LoaderTest, ShiftMovesWholePicturesAndFillsWithBlack) {
   EXPECT_GT(places.size(), 12u);
 }
 
+// Two epochs in a row show both sides of every picture, and each epoch about as many of either.
+TEST(LoaderTest, FlipsMirrorEachPictureEveryOtherEpoch) {
+  constexpr int64_t kCount = 200;
+  const Dataset set = colour_set(kCount);
+  Loader loader(set, {.batch_size = kCount, .augment = {.flip = true, .normalize = false}});
+  const auto mirrored = [&](int64_t epoch) {
+    const Array seen = loader.epoch(epoch).begin()->images;
+    std::vector<bool> out;
+    for (int64_t i = 0; i < kCount; ++i) {
+      const float first = seen.data<float>()[i * 60] * 255;
+      out.push_back(std::lround(first) == set.images.data<uint8_t>()[i * 60 + 4]);
+      if (!out.back()) EXPECT_EQ(std::lround(first), set.images.data<uint8_t>()[i * 60]);
+    }
+    return out;
+  };
+  const std::vector<bool> first = mirrored(0);
+  EXPECT_NEAR(std::count(first.begin(), first.end(), true), kCount / 2, 30);
+  std::vector<bool> other = first;
+  other.flip();
+  EXPECT_EQ(mirrored(1), other);
+  EXPECT_EQ(mirrored(2), first);
+}
+
 TEST(LoaderTest, ABatchThatIsKeptStaysIntact) {
   for (const int workers : {0, 2}) {
     Loader loader(colour_set(30), {.batch_size = 5, .workers = workers});
