@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -126,8 +127,9 @@ TEST(LoaderTest, FlipsMirrorEachPictureEveryOtherEpoch) {
     std::vector<bool> out;
     for (int64_t i = 0; i < kCount; ++i) {
       const float first = seen.data<float>()[i * 60] * 255;
-      out.push_back(std::lround(first) == set.images.data<uint8_t>()[i * 60 + 4]);
-      if (!out.back()) EXPECT_EQ(std::lround(first), set.images.data<uint8_t>()[i * 60]);
+      const auto* pixels = set.images.data<uint8_t>() + i * 60;
+      out.push_back(std::lround(first) == pixels[4]);
+      EXPECT_EQ(std::lround(first), pixels[out.back() ? 4 : 0]);
     }
     return out;
   };

@@ -184,7 +184,7 @@ NETS = {
     "linear_regression": (lambda: affine(8), (16, 8), 0),
     "logistic_regression": (lambda: affine(784), (16, 1, 28, 28), 0),
     "lenet": (lenet, (16, 1, 28, 28), 39),
-    "cifarnet": (cifarnet, SMALL, 38),
+    "cifarnet": (cifarnet, SMALL, 1),
     "resnet20": (lambda: SmallResNet(3), SMALL, 22),
     "resnet32": (lambda: SmallResNet(5), SMALL, 21),
     "resnet56": (lambda: SmallResNet(9), SMALL, 27),

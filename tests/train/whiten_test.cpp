@@ -1,6 +1,8 @@
 // A first layer of init `whiten` gets its filters from the training pictures, once, and keeps them.
 #include <signal.h>
 
+#include <cmath>
+
 #include "freight/data/catalog.h"
 #include "freight/nn/whitening.h"
 #include "freight/train/signals.h"
