@@ -39,5 +39,22 @@ TEST(RealData, LenetReaches97Point5PercentOfMnistInOneEpoch) {
   EXPECT_GE(train(c, silent).test.top1.value(), 97.5);
 }
 
+// Half a minute of training where the recipe takes eight epochs of 97 steps.
+TEST(RealData, ThirtyStepsOfTheCifarRecipeReach45Percent) {
+  const std::string root = real_data("cifar-10-batches-bin/test_batch.bin");
+  if (root.empty()) GTEST_SKIP() << "no CIFAR-10 in $FREIGHT_DATA or beside the checkout";
+  const TemporaryDir dir;
+  Config c = recipe("cifar10", "default", root);
+  c.data_dir = root;
+  c.max_steps = 30;
+  c.tta = "none";
+  c.deterministic = true;
+  c.output_dir = dir / "run";
+  Observer silent;
+  const Result r = train(c, silent);
+  EXPECT_EQ(r.test.count, 10000);
+  EXPECT_GE(r.test.top1.value(), 45);  // 50.9 with seed 0
+}
+
 }  // namespace
 }  // namespace freight::train
