@@ -24,7 +24,7 @@ class Task {
   virtual std::vector<std::string> classes() const = 0;
 
   virtual std::unique_ptr<data::Feed> train_feed() const = 0;
-  virtual std::unique_ptr<data::Feed> test_feed() const = 0;
+  virtual std::unique_ptr<data::Feed> test_feed(int64_t batch_size) const = 0;
   // Inputs and targets of the largest full batch of training.
   virtual std::pair<Type, Type> batch_types() const = 0;
 
