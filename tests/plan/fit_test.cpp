@@ -132,6 +132,44 @@ TEST(Fit, PartsAreNotChosenWhereTheyChangeTheResults) {
   EXPECT_FALSE(whole.random);
 }
 
+TEST(Fit, WithoutTheCopyForACheckpointFirst) {
+  Subject s = subject("mlp_wide", "1x28x28", "sgd");  // weights are most of its memory
+  s.test_count = 1000;
+  DraftOptions o;
+  o.batch = 16;
+  o.whole_run = true;
+  const Draft whole = draft(s, o);
+  const auto copy = static_cast<double>(whole.part(Part::checkpoint)), total = static_cast<double>(whole.total());
+  ASSERT_GT(copy, 0.3 * total);
+  const Fit fit = fit_within(whole, s, {total - 1});
+  EXPECT_EQ(fit.flags, std::vector<std::string>{"--save-in-place"});
+  EXPECT_EQ(fit.changes, "");
+  EXPECT_EQ(fit.needed_then, total - copy);
+  s.config.save_in_place = true;
+  EXPECT_EQ(static_cast<double>(draft(s, o).total()), total - copy);
+  // Where that is not enough, beside other means.
+  const Fit both = fit_within(whole, s, {total - copy - 1, 1e12});
+  ASSERT_FALSE(both.flags.empty());
+  EXPECT_EQ(both.flags.back(), "--save-in-place");
+  EXPECT_GT(both.flags.size(), 1u);
+  EXPECT_LE(both.needed_then, total - copy - 1);
+}
+
+TEST(Fit, EvaluationTakesNoMoreThanTheStepDoes) {
+  Subject s = subject("gpt_char", "64", "adamw");
+  s.test_count = 1000;
+  DraftOptions o;
+  o.batch = 4;
+  o.whole_run = true;
+  const Draft small = draft(s, o);
+  EXPECT_EQ(small.evaluation_batch, 4);
+  EXPECT_LE(small.part(Part::evaluation), small.arena_bytes);
+  o.batch = 256;
+  EXPECT_EQ(draft(s, o).evaluation_batch, 256);
+  s.test_count = 7;
+  EXPECT_EQ(draft(s, o).evaluation_batch, 7);
+}
+
 // What train knows of a run before it starts.
 class Batch : public ::testing::Test {
  protected:

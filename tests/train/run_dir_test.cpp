@@ -47,7 +47,7 @@ TEST(RunDir, OverwriteReplacesOnlyTheFilesOfARun) {
   const TemporaryDir dir;
   {
     RunDir run(dir / "run", false);
-    run.checkpoint(tiny_bundle(), at(1), true, 3);
+    run.checkpoint(tiny_bundle(), at(1), true, {.keep = 3});
     run.write_text("run.json", "{}");
     run.log("old");
     run.append_text("bad_samples.tsv", "old\tbad\n");
@@ -73,10 +73,24 @@ TEST(RunDir, AppendedTextIsThereAtOnceAndAFullDiskIsAnError) {
   expect_error(ErrorKind::runtime, {"full.tsv", "No space"}, [&] { run.append_text("full.tsv", "a\tx\n"); });
 }
 
+TEST(RunDir, ACheckpointInPlaceIsWrittenWhenTheCallReturnsAndIsTheSame) {
+  const TemporaryDir dir;
+  RunDir run(dir / "run", false);
+  run.checkpoint(tiny_bundle(), at(1), false, {.keep = 0, .in_place = true});
+  const std::string files[] = {"model.safetensors", "state.safetensors", "manifest.json"};
+  std::vector<std::string> there;
+  for (const std::string& f : files) there.push_back(read_text(dir / ("run/checkpoints/step-1/" + f)));
+  run.checkpoint(tiny_bundle(), at(1), false, {});
+  run.settle();
+  for (size_t i = 0; i < there.size(); ++i) {
+    EXPECT_EQ(read_text(dir / ("run/checkpoints/step-1/" + files[i])), there[i]) << files[i];
+  }
+}
+
 TEST(RunDir, KeepsTheLastCheckpointsAndTheBest) {
   const TemporaryDir dir;
   RunDir run(dir / "run", false);
-  for (int64_t step = 1; step <= 12; ++step) run.checkpoint(tiny_bundle(), at(step), step == 2, 3);
+  for (int64_t step = 1; step <= 12; ++step) run.checkpoint(tiny_bundle(), at(step), step == 2, {.keep = 3});
   run.settle();
   std::vector<std::string> left;
   for (const auto& e : std::filesystem::directory_iterator(dir / "run/checkpoints")) {

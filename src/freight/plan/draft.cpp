@@ -114,7 +114,7 @@ Draft draft(const train::Planned& p) {
     d.arenas.push_back(plan.arena_bytes());
     add(Part::host, plan.host_bytes());
     for (const Work& w : d.stages.back().work) {
-      if (w.kind != "transfer") continue;
+      if (w.kind != kTransfer) continue;
       d.transfers += run.times;
       d.transferred += w.bytes / 2 * static_cast<double>(run.times);
     }
@@ -136,8 +136,10 @@ Draft draft(const train::Planned& p) {
   // The short last batch has a plan and an arena of its own.
   const double rest = static_cast<double>(p.test_count % p.evaluation_batch) / static_cast<double>(p.evaluation_batch);
   add(Part::evaluation, static_cast<size_t>(static_cast<double>(p.evaluation->arena_bytes()) * (1 + rest)));
-  add(beside ? Part::host : Part::checkpoint,
-      d.part(Part::weights) + d.part(Part::optimizer) + away + d.part(Part::averages));
+  if (beside || !p.config.save_in_place) {
+    add(beside ? Part::host : Part::checkpoint,
+        d.part(Part::weights) + d.part(Part::optimizer) + away + d.part(Part::averages));
+  }
   return d;
 }
 
@@ -180,15 +182,19 @@ Draft draft_within(const Subject& subject, const DraftOptions& options, const Ar
                          .targets = y,
                          .step = step.plans(x, y),
                          .evaluation = nullptr,
-                         .evaluation_batch = train::kEvaluationBatch,
+                         .evaluation_batch = 0,
                          .train_count = subject.train_count,
                          .test_count = subject.test_count};
   if (options.whole_run) {
-    if (subject.test_count > 0) planned.evaluation_batch = std::min(planned.evaluation_batch, subject.test_count);
-    train::Evaluator evaluator(model, compile, planned.evaluation_batch);
-    auto [ex, ey] = subject.batch_types(planned.evaluation_batch);
-    if (is_floating(ey.dtype) && model.loss != models::Loss::mse) ey = {DType::i64, {planned.evaluation_batch}};
-    planned.evaluation = evaluator.plan(ex, ey);
+    train::TestViews views = train::TestViews::one;
+    train::parse_test_views(c.tta, views);
+    Type labels = y;
+    if (is_floating(y.dtype) && model.loss != models::Loss::mse) labels = {DType::i64, {y.shape[0]}};
+    const train::EvaluationBeside beside = train::evaluation_beside(
+        model, compile, views, {x, labels, step.part_of(options.batch), train::arena_bytes(planned.step)},
+        subject.test_count > 0 ? subject.test_count : train::kEvaluationBatch);
+    planned.evaluation = beside.plan;
+    planned.evaluation_batch = beside.batch;
   }
   Draft d = draft(planned);
   d.options = options;

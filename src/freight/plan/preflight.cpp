@@ -113,23 +113,36 @@ Fit fit_within(Draft draft, const Subject& subject, const Memory& memory) {
   f.available = memory.device;
   f.fits = fits(f.draft, f.needed);
   if (f.fits) return f;
-  // What stays as it is whatever the step does.
-  const auto run = static_cast<double>(f.draft.part(Part::evaluation) + f.draft.part(Part::checkpoint));
-  auto kept = run + static_cast<double>(f.draft.part(Part::weights) + f.draft.part(Part::averages));
-  if (memory.host <= 0) kept += static_cast<double>(f.draft.part(Part::optimizer));
-  if (kept > f.available) return f;
+  // The copy for a checkpoint saves a wait per checkpoint and no step: what can do without goes first.
+  const auto copy = static_cast<double>(f.draft.part(Part::checkpoint));
+  const std::vector<std::string> in_place = {"--save-in-place"};
+  if (copy > 0 && fits(f.draft, f.needed - copy)) {
+    f.flags = in_place;
+    f.options = f.draft.options;
+    f.needed_then = f.needed - copy;
+    return f;
+  }
   const char* change = has_batch_statistics(subject) ? "BatchNorm takes its statistics over a part of the batch"
                        : f.draft.random              ? "parts of a batch draw other random numbers"
                                                      : "";
-  for (const Mean& m : means_for(f.draft, change, memory.host > 0 ? memory.device - run : 0)) {
-    const Draft then = plan::draft(subject, m.options);
-    const double total = static_cast<double>(then.total()) + run;
-    if (!fits(then, total)) continue;
-    f.flags = m.flags;
-    f.options = m.options;
-    f.changes = m.changes;
-    f.needed_then = total;
-    return f;
+  for (const double left_out : {0.0, copy}) {
+    // What stays as it is whatever the step does.
+    const double run = static_cast<double>(f.draft.part(Part::evaluation)) + copy - left_out;
+    auto kept = run + static_cast<double>(f.draft.part(Part::weights) + f.draft.part(Part::averages));
+    if (memory.host <= 0) kept += static_cast<double>(f.draft.part(Part::optimizer));
+    if (kept > f.available) continue;
+    for (const Mean& m : means_for(f.draft, change, memory.host > 0 ? memory.device - run : 0)) {
+      const Draft then = plan::draft(subject, m.options);
+      const double total = static_cast<double>(then.total()) + run;
+      if (!fits(then, total)) continue;
+      f.flags = m.flags;
+      if (left_out > 0) f.flags.insert(f.flags.end(), in_place.begin(), in_place.end());
+      f.options = m.options;
+      f.changes = m.changes;
+      f.needed_then = total;
+      return f;
+    }
+    if (copy == 0) break;
   }
   return f;
 }
@@ -168,7 +181,7 @@ DeviceSpeed speed_of(const Rates* rates) {
   if (!rates) return s;
   Work move, product;
   move.bytes = 1 << 27;  // half read, half written
-  move.kind = "transfer";
+  move.kind = kTransfer;
   s.transfer = move.bytes / 2 / rates->seconds(move);
   move.kind = "map";
   s.bytes = move.bytes / rates->seconds(move);
@@ -185,8 +198,8 @@ double slowdown(const Draft& before, const Draft& after, const Rates* rates, con
     double sum = 0;
     for (const Draft::Stage& stage : d.stages) {
       for (const Work& w : stage.work) {
-        sum += stage.times * (w.kind == "transfer" ? w.bytes / 2 / speed.transfer
-                                                   : std::max(w.flops / speed.flops, w.bytes / speed.bytes));
+        sum += stage.times * (w.kind == kTransfer ? w.bytes / 2 / speed.transfer
+                                                  : std::max(w.flops / speed.flops, w.bytes / speed.bytes));
       }
     }
     return sum;

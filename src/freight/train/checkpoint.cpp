@@ -178,12 +178,17 @@ void read_state(const std::map<std::string, std::string>& metadata, const std::s
   }
 }
 
-Snapshot snapshot(const Bundle& bundle, const RunState& state, Snapshot reuse) {
+Snapshot values_of(const Bundle& bundle, const RunState& state) {
   Snapshot s{state.place.step, to_file(bundle), {}};
   s.state.metadata = {{"place", to_json(state.place).dump()},
                       {"config", to_json(state.config)},
                       {"fingerprint", cat(state.fingerprint)}};
   for (const nn::NamedVariable& v : state.variables) s.state.tensors.emplace_back(v.name, v.variable.array());
+  return s;
+}
+
+Snapshot snapshot(const Bundle& bundle, const RunState& state, Snapshot reuse) {
+  Snapshot s = values_of(bundle, state);
   own(s.model, reuse.model);
   own(s.state, reuse.state);
   return s;

@@ -45,6 +45,8 @@ struct Snapshot {
   int64_t step = 0;
   io::SafeTensors model, state;
 };
+// The values themselves, where the device's memory is the host's: to be written before the run goes on.
+Snapshot values_of(const Bundle& bundle, const RunState& state);
 // `reuse` is one that is not needed any more: its memory is written over, which takes half the time of fresh memory.
 Snapshot snapshot(const Bundle& bundle, const RunState& state, Snapshot reuse = {});
 // Makes the directory, in place of one of that name. Throws Error(runtime) where it cannot be written.

@@ -72,6 +72,7 @@ struct Config {
   std::string offload = "none";    // none, activations, optimizer, all, auto
   int64_t save_every = 0;          // steps; 0: each epoch
   int64_t keep = 3;
+  bool save_in_place = false;
   int64_t eval_every = 1;  // epochs; the last is always evaluated
 };
 

@@ -162,6 +162,8 @@ std::vector<Field> make_fields() {
        {"--save-steps"}}),
       changeable({kOutput, "--keep", "keep", &C::keep, "checkpoints kept besides the best (0: all)", at_least(0),
        {"--save-total-limit"}}),
+      changeable({kOutput, "--save-in-place", "save_in_place", &C::save_in_place,
+       "write checkpoints while the run waits, without the copy of weights and optimizer that saves the wait"}),
       changeable({kOutput, "--eval-every", "eval_every", &C::eval_every, "epochs between evaluations", at_least(1)}),
   };
 }

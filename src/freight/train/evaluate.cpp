@@ -8,6 +8,7 @@
 #include "freight/data/resample.h"
 #include "freight/models/loss.h"
 #include "freight/ops/ops.h"
+#include "freight/run/plan.h"
 
 namespace freight::train {
 
@@ -169,6 +170,20 @@ Evaluation Evaluator::run(data::Feed& feed, const std::string& what,
   e.loss /= static_cast<double>(e.count);
   if (state_->model.loss != models::Loss::mse) e.top1 = 100.0 * right_sum / static_cast<double>(e.count);
   e.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return e;
+}
+
+EvaluationBeside evaluation_beside(models::Model& model, const CompileOptions& options, TestViews views,
+                                   const StepBeside& step, int64_t test_count) {
+  const auto of = [&](int64_t batch) {
+    EvaluationBeside e{std::make_unique<Evaluator>(model, options, batch, views), batch, nullptr};
+    Type x = step.x, y = step.y;
+    x.shape[0] = y.shape[0] = batch;
+    e.plan = e.evaluator->plan(x, y);
+    return e;
+  };
+  EvaluationBeside e = of(std::min(kEvaluationBatch, std::max<int64_t>(test_count, 1)));
+  if (e.batch > step.samples && e.plan->arena_bytes() > step.arena_bytes) return of(step.samples);
   return e;
 }
 

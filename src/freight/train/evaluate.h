@@ -33,7 +33,7 @@ enum class TestViews { one, flip, shift };
 // "none", "flip" or "shift"; false for other names.
 bool parse_test_views(const std::string& name, TestViews& out);
 
-inline constexpr int64_t kEvaluationBatch = 256;  // during training
+inline constexpr int64_t kEvaluationBatch = 256;  // during training, at most
 
 struct EvaluationOptions {
   int workers = -1;  // of the loader
@@ -62,5 +62,23 @@ class Evaluator {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// What evaluates between training steps.
+struct EvaluationBeside {
+  std::unique_ptr<Evaluator> evaluator;
+  int64_t batch = 0;
+  std::shared_ptr<const Plan> plan;  // of a full batch
+};
+// A training step beside which it is: the types of its batch, with labels as evaluation takes them, the samples it
+// runs at once, and the bytes of its arenas.
+struct StepBeside {
+  Type x, y;
+  int64_t samples = 1;
+  size_t arena_bytes = 0;
+};
+// In batches of kEvaluationBatch, or of all there are; where these would need a larger arena than the training step
+// does, of as many samples as that runs at once.
+EvaluationBeside evaluation_beside(models::Model& model, const CompileOptions& options, TestViews views,
+                                   const StepBeside& step, int64_t test_count);
 
 }  // namespace freight::train

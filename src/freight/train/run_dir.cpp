@@ -133,10 +133,11 @@ void RunDir::log(const std::string& line) {
   std::fflush(log_->file);
 }
 
-void RunDir::checkpoint(const Bundle& bundle, const RunState& state, bool best, int64_t keep) {
+void RunDir::checkpoint(const Bundle& bundle, const RunState& state, bool best, const Saving& saving) {
   settle();
+  if (saving.in_place) return write(values_of(bundle, state), best, saving.keep);
   taken_ = snapshot(bundle, state, std::move(taken_));
-  writing_ = std::async(std::launch::async, [this, best, keep] { write(taken_, best, keep); });
+  writing_ = std::async(std::launch::async, [this, best, keep = saving.keep] { write(taken_, best, keep); });
 }
 
 void RunDir::settle() {

@@ -38,8 +38,13 @@ class RunDir {
   io::MetricsWriter& metrics() { return *metrics_; }
 
   // Saves checkpoints/step-N, points `last` (and `best`) at it and removes the oldest beyond `keep`; what `best` points
-  // at stays. Returns as soon as all values are copied; a thread writes them while the run goes on.
-  void checkpoint(const Bundle& bundle, const RunState& state, bool best, int64_t keep);
+  // at stays. Returns as soon as all values are copied, a thread writes them while the run goes on; in place, when they
+  // are written, without a copy.
+  struct Saving {
+    int64_t keep = 0;  // 0: all
+    bool in_place = false;
+  };
+  void checkpoint(const Bundle& bundle, const RunState& state, bool best, const Saving& saving);
   // Waits until the last checkpoint is written; what went wrong there is thrown here, or by the next checkpoint().
   void settle();
 

@@ -195,6 +195,14 @@ TrainStep::Outcome TrainStep::run(const Array& x, const Array& y) {
   return sum;
 }
 
+int64_t TrainStep::part_of(int64_t batch) const { return state_->part_of(batch); }
+
+size_t arena_bytes(const std::vector<TrainStep::Run>& plans) {
+  size_t sum = 0;
+  for (const TrainStep::Run& run : plans) sum += run.plan->arena_bytes();
+  return sum;
+}
+
 std::vector<TrainStep::Run> TrainStep::plans(const Type& x, const Type& y) {
   State& s = *state_;
   if (s.parts == 1) return {{s.whole.plan(x, y), 1}};

@@ -58,6 +58,8 @@ class TrainStep {
     int64_t times = 1;
   };
   std::vector<Run> plans(const Type& x, const Type& y);
+  // Samples of a batch that run at once.
+  int64_t part_of(int64_t batch) const;
   // States of the step itself, beside those of optimizer and averages.
   std::vector<nn::NamedVariable> state_dict() const;
   // Null unless the step computes in f16.
@@ -69,5 +71,8 @@ class TrainStep {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// Of all plans of a step together.
+size_t arena_bytes(const std::vector<TrainStep::Run>& plans);
 
 }  // namespace freight::train

@@ -77,9 +77,9 @@ class SampleTask : public Task {
                                            .mix = mix(),
                                            .bad = bad_});
   }
-  std::unique_ptr<data::Feed> test_feed() const override {
+  std::unique_ptr<data::Feed> test_feed(int64_t batch_size) const override {
     return data::loader_feed(data_.test,
-                             {.batch_size = kEvaluationBatch, .workers = static_cast<int>(c_.workers), .bad = bad_});
+                             {.batch_size = batch_size, .workers = static_cast<int>(c_.workers), .bad = bad_});
   }
   std::unique_ptr<data::Feed> plain_feed() const override {
     if (data_.train.sample_shape().rank() != 3) return nullptr;

@@ -24,7 +24,7 @@ class Task {
   virtual std::vector<std::string> classes() const = 0;
 
   virtual std::unique_ptr<data::Feed> train_feed() const = 0;
-  virtual std::unique_ptr<data::Feed> test_feed() const = 0;
+  virtual std::unique_ptr<data::Feed> test_feed(int64_t batch_size) const = 0;
   // The pictures of training in their order, normalised and not augmented; null where samples are none.
   virtual std::unique_ptr<data::Feed> plain_feed() const { return nullptr; }
   // Inputs and targets of the largest full batch of training.

@@ -65,8 +65,8 @@ class TextTask : public Task {
         train_, preprocessing_, text_.corpus(),
         {.batch_size = c_.batch_size, .shuffle = true, .seed = static_cast<uint64_t>(c_.seed), .drop_last = true});
   }
-  std::unique_ptr<data::Feed> test_feed() const override {
-    return text_feed(test_, preprocessing_, text_.corpus(), {.batch_size = kEvaluationBatch});
+  std::unique_ptr<data::Feed> test_feed(int64_t batch_size) const override {
+    return text_feed(test_, preprocessing_, text_.corpus(), {.batch_size = batch_size});
   }
   std::pair<Type, Type> batch_types() const override {
     const Type x{DType::i32, {c_.batch_size, preprocessing_.input[0]}};

@@ -173,7 +173,7 @@ class Run {
     make_step();
     TestViews views = TestViews::one;
     parse_test_views(c_.tta, views);
-    evaluator_ = std::make_unique<Evaluator>(model_, options_, kEvaluationBatch, views);
+    evaluation_ = evaluation_beside(model_, options_, views, step_beside(), task_->test_count());
     const Offload offload = parse_offload(c_.offload);
     if (offload != Offload::none) {
       options_.limit = observer_.arena_limit(planned());
@@ -210,7 +210,7 @@ class Run {
   void checkpoint(bool best) {
     place_.test = result_.test;
     place_.last_loss = result_.train_loss;
-    dir_->checkpoint(bundle(), {place_, states(), c_, task_->fingerprint()}, best, c_.keep);
+    dir_->checkpoint(bundle(), {place_, states(), c_, task_->fingerprint()}, best, {c_.keep, c_.save_in_place});
   }
 
   data::BadSamples bad_samples() {
@@ -283,9 +283,6 @@ class Run {
   }
   Planned planned() {
     const auto [inputs, targets] = task_->batch_types();
-    const int64_t batch = std::min(kEvaluationBatch, std::max<int64_t>(task_->test_count(), 1));
-    Type x = inputs, y = labels_of(targets);
-    x.shape[0] = y.shape[0] = batch;
     return {.config = c_,
             .model = model_,
             .optimizer = *optimizer_,
@@ -293,10 +290,14 @@ class Run {
             .inputs = inputs,
             .targets = targets,
             .step = step_->plans(inputs, targets),
-            .evaluation = evaluator_->plan(x, y),
-            .evaluation_batch = batch,
+            .evaluation = evaluation_.plan,
+            .evaluation_batch = evaluation_.batch,
             .train_count = task_->train_count(),
             .test_count = task_->test_count()};
+  }
+  StepBeside step_beside() {
+    const auto [inputs, targets] = task_->batch_types();
+    return {inputs, labels_of(targets), step_->part_of(c_.batch_size), arena_bytes(step_->plans(inputs, targets))};
   }
   // Evaluation does not mix samples: its labels are classes.
   Type labels_of(const Type& targets) const {
@@ -417,10 +418,11 @@ class Run {
   // On the averaged weights where there are any. Nothing when a signal stops it: a part of the set is no result.
   std::optional<Evaluation> evaluate() {
     if (ema_) ema_->swap();
-    const Evaluation e = evaluator_->run(*task_->test_feed(), cat(c_.data, ", test"), [&](int64_t n, int64_t all) {
-      observer_.on_evaluation_progress(n, all);
-      return !signals::stop_requested();
-    });
+    const Evaluation e = evaluation_.evaluator->run(*task_->test_feed(evaluation_.batch), cat(c_.data, ", test"),
+                                                    [&](int64_t n, int64_t all) {
+                                                      observer_.on_evaluation_progress(n, all);
+                                                      return !signals::stop_requested();
+                                                    });
     if (ema_) ema_->swap();
     if (signals::stop_requested()) {
       result_.interrupted = true;
@@ -535,7 +537,7 @@ class Run {
   std::unique_ptr<optim::EMA> ema_;
   optim::Schedule schedule_ = optim::Schedule::constant(0);
   std::unique_ptr<TrainStep> step_;
-  std::unique_ptr<Evaluator> evaluator_;
+  EvaluationBeside evaluation_;
   Result result_;
   std::unordered_set<std::string> left_out_;  // paths of result_.bad_samples
   std::string backend_, precision_note_;
