@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -114,6 +115,30 @@ TEST(LoaderTest, ShiftMovesWholePicturesAndFillsWithBlack) {
     }
   }
   EXPECT_GT(places.size(), 12u);
+}
+
+// Two epochs in a row show both sides of every picture, and each epoch about as many of either.
+TEST(LoaderTest, FlipsMirrorEachPictureEveryOtherEpoch) {
+  constexpr int64_t kCount = 200;
+  const Dataset set = colour_set(kCount);
+  Loader loader(set, {.batch_size = kCount, .augment = {.flip = true, .normalize = false}});
+  const auto mirrored = [&](int64_t epoch) {
+    const Array seen = loader.epoch(epoch).begin()->images;
+    std::vector<bool> out;
+    for (int64_t i = 0; i < kCount; ++i) {
+      const float first = seen.data<float>()[i * 60] * 255;
+      const auto* pixels = set.images.data<uint8_t>() + i * 60;
+      out.push_back(std::lround(first) == pixels[4]);
+      EXPECT_EQ(std::lround(first), pixels[out.back() ? 4 : 0]);
+    }
+    return out;
+  };
+  const std::vector<bool> first = mirrored(0);
+  EXPECT_NEAR(std::count(first.begin(), first.end(), true), kCount / 2, 30);
+  std::vector<bool> other = first;
+  other.flip();
+  EXPECT_EQ(mirrored(1), other);
+  EXPECT_EQ(mirrored(2), first);
 }
 
 TEST(LoaderTest, ABatchThatIsKeptStaysIntact) {

@@ -89,6 +89,23 @@ TEST_F(Modules, InitialisersHaveTheirMoments) {
   for (size_t i = 0; i < 16; ++i) EXPECT_NEAR(p[i], i % 5 == 0 ? 4 : 0, 1e-5);
 }
 
+TEST_F(Modules, DiracLayersBeginByPassingTheirChannelsOn) {
+  const Tensor x = random_normal({2, 3, 5, 4});
+  for (const int64_t kernel : {1, 2, 3, 5}) {
+    Conv2d conv(3, 7, kernel, {.padding = kernel / 2, .bias = false, .init = WeightInit::dirac});
+    const Tensor y = conv(x);
+    EXPECT_EQ(narrow(narrow(narrow(y, 1, 0, 3), 2, 0, 5), 3, 0, 4).to_vector<float>(), x.to_vector<float>()) << kernel;
+    const auto w = conv.weight.array().to_vector<float>();
+    const double bound = 1 / std::sqrt(3.0 * static_cast<double>(kernel * kernel));
+    for (size_t i = w.size() / 7 * 3; i < w.size(); ++i) {
+      EXPECT_NE(w[i], 0);
+      EXPECT_LE(std::abs(w[i]), bound);
+    }
+  }
+  Linear narrow_one(6, 2, {.bias = false, .init = WeightInit::dirac});
+  EXPECT_EQ(narrow_one(ones({1, 6})).to_vector<float>(), (std::vector<float>{1, 1}));
+}
+
 TEST_F(Modules, BatchNormUpdatesItsStatisticsAsPyTorch) {
   Sequential net(BatchNorm1d(1));
   auto step = compile([&](const Tensor& x) { return net(x); });
@@ -152,6 +169,10 @@ TEST_F(Modules, FrozenParametersAreNotTrained) {
   net.fc1.weight.set_trainable(false);
   EXPECT_EQ(net.parameters().size(), 4u);
   EXPECT_EQ(net.state_dict().size(), 5u);
+  const Conv2d stem(3, 24, 2, {.init = WeightInit::whiten});
+  ASSERT_EQ(stem.parameters().size(), 1u);
+  EXPECT_EQ(stem.parameters()[0], stem.bias);
+  EXPECT_EQ(stem.state_dict().size(), 2u);
 }
 
 TEST_F(Modules, BadSizesAreRefused) {

@@ -162,12 +162,12 @@ def lenet():
 
 
 def cifarnet():
-    layers, c = [nn.Conv2d(3, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU()], 32
+    layers, c = [nn.Conv2d(3, 24, 2, bias=False).requires_grad_(False), nn.GELU()], 24
     for width in (64, 128, 256):
-        layers += [nn.Conv2d(c, width, 3, padding=1, bias=False), nn.MaxPool2d(2), nn.BatchNorm2d(width), nn.ReLU()]
-        layers += [nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+        layers += [nn.Conv2d(c, width, 3, padding=1, bias=False), nn.MaxPool2d(2), nn.BatchNorm2d(width), nn.GELU()]
+        layers += [nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.GELU()]
         c = width
-    return nn.Sequential(*layers, nn.MaxPool2d(4), nn.Flatten(), nn.Linear(256, CLASSES))
+    return nn.Sequential(*layers, nn.MaxPool2d(3), nn.Flatten(), nn.Linear(256, CLASSES))
 
 
 def affine(inputs):
@@ -184,7 +184,7 @@ NETS = {
     "linear_regression": (lambda: affine(8), (16, 8), 0),
     "logistic_regression": (lambda: affine(784), (16, 1, 28, 28), 0),
     "lenet": (lenet, (16, 1, 28, 28), 39),
-    "cifarnet": (cifarnet, SMALL, 38),
+    "cifarnet": (cifarnet, SMALL, 1),
     "resnet20": (lambda: SmallResNet(3), SMALL, 22),
     "resnet32": (lambda: SmallResNet(5), SMALL, 21),
     "resnet56": (lambda: SmallResNet(9), SMALL, 27),
@@ -275,7 +275,7 @@ def results(name, dtype=torch.float64):
         loss = loss + 0.3 * criterion(h, y)
     loss.backward()
     out["training"], out["loss"] = y_hat.detach(), loss.item()
-    out["gradients"] = {n: p.grad.double() for n, p in model.named_parameters()}
+    out["gradients"] = {n: p.grad.double() for n, p in model.named_parameters() if p.requires_grad}
     with torch.no_grad():
         out["after"] = model.eval()(x)  # with the statistics that the step has updated
     return out

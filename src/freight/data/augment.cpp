@@ -11,7 +11,8 @@
 namespace freight::data {
 
 namespace {
-constexpr uint32_t kAugmentStream = 0x61756775, kColourStream = 0x636f6c6f, kEraseStream = 0x65726173;
+constexpr uint32_t kAugmentStream = 0x61756775, kColourStream = 0x636f6c6f, kEraseStream = 0x65726173,
+                   kMirrorStream = 0x6d697272;
 
 // The numbers of one sample in one epoch.
 PhiloxStream draws(uint64_t seed, int64_t index, int64_t epoch, uint32_t stream) {
@@ -124,8 +125,12 @@ Transform::Move Transform::draw_move(int64_t index, int64_t epoch) const {
     move.dy = offset(r, reach);
     move.dx = offset(r, reach);
   }
-  move.flip = augment_.flip && (r.bits() & 1);
+  move.flip = mirrors(index, epoch);
   return move;
+}
+
+bool Transform::mirrors(int64_t index, int64_t epoch) const {
+  return augment_.flip && ((draws(seed_, index, 0, kMirrorStream).bits() ^ static_cast<uint32_t>(epoch)) & 1) != 0;
 }
 
 void Transform::read_picture(int64_t index, int64_t epoch, Scratch& scratch) const {
@@ -133,7 +138,7 @@ void Transform::read_picture(int64_t index, int64_t epoch, Scratch& scratch) con
   const std::string& path = files.paths[static_cast<size_t>(index)];
   const io::Bytes bytes = io::read_file(path);
   PhiloxStream r = draws(seed_, index, epoch, kAugmentStream);
-  const Mirror mirror = augment_.flip && (r.bits() & 1) ? Mirror::yes : Mirror::no;
+  const Mirror mirror = mirrors(index, epoch) ? Mirror::yes : Mirror::no;
   const PictureGeometry& geometry = files.geometry;
   if (augment_.random_crop) {
     scratch.reader.random_view(bytes, path, geometry, augment_.crop, mirror, r, scratch.planes.data());

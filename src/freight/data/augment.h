@@ -19,7 +19,9 @@ struct Augment {
   bool random_crop = false;
   CropRange crop = {};
 
-  bool flip = false;  // mirrors left and right with probability 1/2
+  // Mirrors left and right: every other time that a sample is seen, the first time by chance. Two epochs then show both
+  // sides of all samples, which chance alone does for half of them (Jordan 2024, arXiv:2404.00498, section 3.6).
+  bool flip = false;
   // Of u8 samples with three channels.
   ColorJitter color_jitter = {};
   int rand_augment = 0;  // operations of RandAugment; 2 is usual
@@ -49,6 +51,7 @@ class Transform {
     bool flip = false;
   };
   Move draw_move(int64_t index, int64_t epoch) const;
+  bool mirrors(int64_t index, int64_t epoch) const;
   bool recolours() const;
   void check_colours() const;
   void read_picture(int64_t index, int64_t epoch, Scratch& scratch) const;

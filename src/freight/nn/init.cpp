@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "freight/base/error.h"
 #include "freight/base/strings.h"
 
 namespace freight::nn {
@@ -33,6 +34,8 @@ constexpr Named kNames[] = {
     {WeightInit::normal, "normal"},
     {WeightInit::trunc_normal, "trunc_normal"},
     {WeightInit::orthogonal, "orthogonal"},
+    {WeightInit::dirac, "dirac"},
+    {WeightInit::whiten, "whiten"},
 };
 
 }  // namespace
@@ -69,9 +72,18 @@ Init weight_init(WeightInit kind, const Shape& shape) {
     case WeightInit::xavier_uniform: return init::xavier_uniform(shape);
     case WeightInit::normal: return init::normal(0, 0.01);
     case WeightInit::trunc_normal: return init::trunc_normal();
-    case WeightInit::orthogonal: break;
+    case WeightInit::orthogonal: return init::orthogonal();
+    case WeightInit::whiten:
+      if (shape.rank() != 4) {
+        fail(ErrorKind::usage, "init", "whiten makes filters of the windows of pictures: got a weight ", shape,
+             ", need that of a Conv2d (out, C, rows, columns)");
+      }
+      break;
+    case WeightInit::dirac: break;
   }
-  return init::orthogonal();
+  Init standard = weight_init(WeightInit::standard, shape);
+  standard.identity = kind == WeightInit::dirac;
+  return standard;
 }
 
 Init bias_init(BiasInit kind, const Shape& weight) {

@@ -8,7 +8,10 @@ namespace freight::nn {
 
 // What a layer does with its weight when the user does not say: PyTorch's default (Kaiming uniform with a = sqrt 5, so
 // the bound is 1 / sqrt(fan in)), or one of the named rules below with the gain of ReLU where they have one. he_normal
-// counts the fan out, as residual networks do; normal has deviation 0.01 (Krizhevsky et al. 2012).
+// counts the fan out, as residual networks do; normal has deviation 0.01 (Krizhevsky et al. 2012). dirac: the layer
+// begins by passing its channels on, filters beyond them are standard (Zagoruyko and Komodakis 2017). whiten, of a
+// Conv2d that is a net's first layer: filters that a run takes from its pictures and does not train (whitening.h);
+// standard until then.
 enum class WeightInit {
   standard,
   he_normal,
@@ -17,11 +20,14 @@ enum class WeightInit {
   xavier_uniform,
   normal,
   trunc_normal,
-  orthogonal
+  orthogonal,
+  dirac,
+  whiten
 };
 std::string to_string(WeightInit init);
 // False for an unknown name.
 bool parse_weight_init(const std::string& name, WeightInit& out);
+// Throws Error(usage) for a weight that the rule is not made for.
 Init weight_init(WeightInit init, const Shape& shape);
 // The names, for messages.
 std::string weight_init_names();

@@ -50,8 +50,26 @@ ConvLayer::ConvLayer(const char* type, int spatial, int64_t in, int64_t out, con
     need_positive(type, "kernel", k);
     shape.push_back(k);
   }
+  need_fit(shape);
   weight = parameter("weight", shape, weight_init(o.init, shape));
+  weight.set_trainable(!whitens());
   if (o.bias) bias = parameter("bias", {out}, bias_init(o.bias_init, shape));
+}
+void ConvLayer::need_fit(const Shape& shape) const {
+  const bool by_channel = whitens() || options_.init == WeightInit::dirac;
+  if (by_channel && options_.groups != 1) {
+    fail(ErrorKind::usage, type_, "init ", to_string(options_.init), " needs one group: got ", options_.groups);
+  }
+  if (!whitens()) return;
+  const int64_t numbers = shape.numel() / shape[0];  // of a window
+  if (out_ % 2 != 0 || out_ > 2 * numbers) {
+    fail(ErrorKind::usage, type_,
+         "init whiten makes pairs of a filter and its negative, one for each number of a window",
+         " at most: got out = ", out_, ", need an even number up to ", 2 * numbers);
+  }
+  for (int64_t d : options_.dilation.values) {
+    if (d != 1) fail(ErrorKind::usage, type_, "init whiten takes windows without gaps: got dilation ", d, ", need 1");
+  }
 }
 Config ConvLayer::config() const {
   return Config{type_}

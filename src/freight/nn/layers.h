@@ -34,10 +34,13 @@ struct ConvLayerOptions {
   WeightInit init = WeightInit::standard;
   BiasInit bias_init = BiasInit::standard;
 };
-// (N, in, spatial...) -> (N, out, spatial'...); weight (out, in / groups, kernel...), bias (out).
+// (N, in, spatial...) -> (N, out, spatial'...); weight (out, in / groups, kernel...), bias (out). A weight of init
+// whiten is frozen.
 class ConvLayer : public Module {
  public:
   Config config() const override;
+  // Whether its weight is to be taken from pictures (init whiten).
+  bool whitens() const { return options_.init == WeightInit::whiten; }
   Variable weight, bias;
 
  protected:
@@ -45,6 +48,7 @@ class ConvLayer : public Module {
   ConvOptions options() const { return {options_.stride, options_.padding, options_.dilation, options_.groups}; }
 
  private:
+  void need_fit(const Shape& weight) const;  // what the initialiser asks for
   const char* type_;
   int64_t in_, out_;
   Extents kernel_;

@@ -9,3 +9,4 @@
 #include "freight/nn/norm.h"
 #include "freight/nn/recurrent.h"
 #include "freight/nn/text_layers.h"
+#include "freight/nn/whitening.h"

@@ -28,7 +28,7 @@ void EMA::update() {
   const Tensor decay = options_.warmup ? minimum((t + 1.0) / (t + 10.0), options_.decay) : t * 0.0 + options_.decay;
   for (const Pair& p : pairs_) {
     const Tensor value = p.value.value();
-    if (p.value.role() != Variable::Role::parameter) {
+    if (!p.value.trainable()) {
       p.shadow.assign(value);
     } else {
       const Tensor d = cast(decay, value.dtype());

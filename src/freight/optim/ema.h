@@ -16,7 +16,7 @@ class EMA {
  public:
   // Follows all parameters and statistics of `net`; shadows begin as copies.
   explicit EMA(const nn::Module& net, const EMAOptions& options = {});
-  // Inside a step, after the optimizer: shadow = decay shadow + (1 - decay) value. Statistics are copied.
+  // Inside a step, after the optimizer: shadow = decay shadow + (1 - decay) value. What is not trained is copied.
   void update();
   // Host side: exchanges the shadows with the net's values (in place); call again to go back.
   void swap();

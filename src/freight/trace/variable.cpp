@@ -90,6 +90,17 @@ void orthogonalize(float* w, int64_t rows, int64_t columns, float gain) {
   for (int64_t i = 0; i < rows * columns; ++i) w[i] *= gain;
 }
 
+// The first filters of (out, in, k...) become 1 at their own channel in the middle of the window, and 0 elsewhere.
+void place_identity(float* w, const Shape& s) {
+  const int64_t per_channel = Shape(s.begin() + 2, s.end()).numel(), per_filter = s[1] * per_channel;
+  int64_t middle = 0;
+  for (int axis = 2; axis < s.rank(); ++axis) middle = middle * s[axis] + s[axis] / 2;
+  for (int64_t i = 0; i < std::min(s[0], s[1]); ++i) {
+    std::fill_n(w + i * per_filter, per_filter, 0.0f);
+    w[i * per_filter + i * per_channel + middle] = 1;
+  }
+}
+
 void fill(void* dst, const Type& type, double value) {
   dispatch(type.dtype, [&]<class T>(T) {
     each(type.numel(), [to = static_cast<T*>(dst), v = element_cast<T>(value)](int64_t i) { to[i] = v; });
@@ -123,6 +134,7 @@ void draw(float* dst, const trace::VariableImpl& v) {
   }
   const int64_t width = v.init.zero_row < 0 ? 0 : n / v.type.shape[0];
   std::fill_n(dst + v.init.zero_row * width, width, 0.0f);
+  if (v.init.identity) place_identity(dst, v.type.shape);
 }
 
 void refuse_while_tracing(const char* op, const Variable& v) {

@@ -17,6 +17,7 @@ struct Init {
   double a = 0, b = 0;    // constant: value; uniform: [a, b); normal, trunc_normal (cut at two deviations): mean a,
                           // deviation b; orthogonal: gain a
   int64_t zero_row = -1;  // on axis 0, set to 0 after that; none where negative
+  bool identity = false;  // of (out, in, k...): filter i then takes channel i as it is, while there is one; rest drawn
 };
 
 namespace trace {

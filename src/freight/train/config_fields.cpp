@@ -91,7 +91,7 @@ std::vector<Field> make_fields() {
       {kAugment, "--shift", "augment.shift", &C::shift, "random shift in pixels", at_least(0)},
       {kAugment, "--crop-padding", "augment.crop_padding", &C::crop_padding,
        "random crop after padding by this many pixels", at_least(0)},
-      {kAugment, "--flip", "augment.flip", &C::flip, "random horizontal flip"},
+      {kAugment, "--flip", "augment.flip", &C::flip, "mirror each picture every other epoch, the first time by chance"},
       {kAugment, "--color-jitter", "augment.color_jitter", &C::color_jitter,
        "random brightness, contrast and saturation, up to this strength", between(0, 10)},
       {kAugment, "--hue-jitter", "augment.hue_jitter", &C::hue_jitter,

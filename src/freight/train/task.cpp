@@ -81,6 +81,13 @@ class SampleTask : public Task {
     return data::loader_feed(data_.test,
                              {.batch_size = batch_size, .workers = static_cast<int>(c_.workers), .bad = bad_});
   }
+  std::unique_ptr<data::Feed> plain_feed() const override {
+    if (data_.train.sample_shape().rank() != 3) return nullptr;
+    return data::loader_feed(data_.train, {.batch_size = std::min<int64_t>(data_.train.count(), 64),
+                                           .workers = static_cast<int>(c_.workers),
+                                           .epochs = 1,
+                                           .bad = bad_});
+  }
   std::pair<Type, Type> batch_types() const override {
     Shape x = data_.train.sample_shape(), y = data_.train.labels.shape();
     x.insert(0, c_.batch_size);

@@ -25,6 +25,8 @@ class Task {
 
   virtual std::unique_ptr<data::Feed> train_feed() const = 0;
   virtual std::unique_ptr<data::Feed> test_feed(int64_t batch_size) const = 0;
+  // The pictures of training in their order, normalised and not augmented; null where samples are none.
+  virtual std::unique_ptr<data::Feed> plain_feed() const { return nullptr; }
   // Inputs and targets of the largest full batch of training.
   virtual std::pair<Type, Type> batch_types() const = 0;
 

@@ -31,6 +31,7 @@
 #include "freight/train/signals.h"
 #include "freight/train/step.h"
 #include "freight/train/task.h"
+#include "freight/train/whiten.h"
 
 namespace freight::train {
 
@@ -149,7 +150,8 @@ class Run {
       }
     }
     model_ = task_->make_model();
-    if (!c_.weights.empty() && !start_) load_weights(model_, c_.weights);
+    if (!start_ && c_.weights.empty()) whiten(model_, *task_);
+    if (!start_ && !c_.weights.empty()) load_weights(model_, c_.weights);
     if (start_ && start_->fingerprint != task_->fingerprint()) {
       fail(ErrorKind::checkpoint, c_.data, "the training data is not that of ", start_->dir,
            ": its fingerprint differs; --weights starts a new run from the weights");
