@@ -27,6 +27,7 @@ constexpr int kRows = 12;
 constexpr int kRows = 6;
 #endif
 constexpr int kRowsOfOne = std::max(kRows, 8);  // eight sums hide the latency of the multiply-add
+constexpr int64_t kLongSum = 128;               // steps during which lines of the result arrive from memory
 
 // Result vector (i, v) after the epilogue, stored with a mask where the last vector is not full.
 template <int kVectors>
@@ -57,6 +58,14 @@ void tile(const GemmTile& t) {
   for (int i = 0; i < kR; ++i) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) acc[i][v] = hn::Zero(d);
+  }
+  // Otherwise the end of the sum waits for them.
+  if (t.segments * t.length >= kLongSum) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kR; ++i) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) hwy::Prefetch(t.c + i * t.c_row + v * t.c_vector);
+    }
   }
   for (int64_t s = 0; s < t.segments; ++s) {
     const float* a = t.a + s * t.a_segment;
