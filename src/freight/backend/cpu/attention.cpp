@@ -147,8 +147,13 @@ class Backward final : public AttentionKernel {
  private:
   static int64_t scratch(int64_t d, int64_t t) {
     return 2 * panel_floats(d, kKeys) + panel_floats(kKeys, d) + 2 * panel_floats(kQueries, d) + 2 * kQueries * kKeys +
-           t;
+           t + (3 * t + 2 * kKeys) * d;
   }
+  void copy_rows(float* to, ptrdiff_t to_row, const float* from, ptrdiff_t from_row, int64_t rows) const {
+    for (int64_t r = 0; r < rows; ++r) std::copy_n(from + r * from_row, d_, to + r * to_row);
+  }
+  // What is read and added to again and again lies together meanwhile: rows that lie a multiple of many lines apart
+  // meet on few sets of the caches.
   void gradients(void* const* o, int64_t head) const {
     const int64_t b = head / h_, h = head % h_, keys = this->keys(o, b);
     const float *q = q_.in(o[0], b, h), *k = k_.in(o[1], b, h), *v = v_.in(o[2], b, h);
@@ -161,16 +166,17 @@ class Backward final : public AttentionKernel {
     float *q_panels = k_panels + panel_floats(kKeys, d_), *dy_panels = q_panels + panel_floats(kQueries, d_);
     float *p = dy_panels + panel_floats(kQueries, d_), *ds = p + kQueries * kKeys, *delta = ds + kQueries * kKeys;
     // dL/ds = p (dp - delta), delta = sum(p dp) = y dy; d lse/ds = p.
-    attention_table().dots(delta, y, y_.row, dy, dy_.row, t_, d_);
+    float *q_rows = delta + t_, *dy_rows = q_rows + t_ * d_, *dq_rows = dy_rows + t_ * d_, *dk_rows = dq_rows + t_ * d_,
+          *dv_rows = dk_rows + kKeys * d_;
+    copy_rows(q_rows, d_, q, q_.row, t_);
+    copy_rows(dy_rows, d_, dy, dy_.row, t_);
+    attention_table().dots(delta, y, y_.row, dy_rows, d_, t_, d_);
     for (int64_t i = 0; dlse && i < t_; ++i) delta[i] -= dlse[i];
-    const auto no_gradient = [&](int64_t from, int64_t to) {  // of keys that no query sees
-      for (int64_t r = from; r < to; ++r) {
-        std::fill_n(dk + r * dk_.row, d_, 0.0f);
-        std::fill_n(dv + r * dv_.row, d_, 0.0f);
-      }
-    };
     const int64_t used = a_.causal ? std::min(keys, t_) : keys;
-    no_gradient(used, s_);
+    for (int64_t j = used; j < s_; ++j) {  // seen by no query
+      std::fill_n(dk + j * dk_.row, d_, 0.0f);
+      std::fill_n(dv + j * dv_.row, d_, 0.0f);
+    }
     for (int64_t j = 0; j < used; j += kKeys) {
       const int64_t count = std::min(kKeys, used - j);
       const int64_t start = a_.causal ? j / kQueries * kQueries : 0;
@@ -179,17 +185,23 @@ class Backward final : public AttentionKernel {
       pack_columns(k_panels, k + j * k_.row, k_.row, 1, count, d_);
       for (int64_t i = start; i < t_; i += kQueries) {
         const int64_t rows = std::min(kQueries, t_ - i), seen = seen_keys(i, rows, j, count);
-        if (i == start) no_gradient(j + seen, j + count);  // yet
-        multiply_panels({q + i * q_.row, q_.row, 1, kt, p, kKeys, rows, seen, d_, false});
-        multiply_panels({dy + i * dy_.row, dy_.row, 1, vt, ds, kKeys, rows, seen, d_, false});
+        if (i == start) {  // the other keys are seen by later queries
+          std::fill(dk_rows + seen * d_, dk_rows + count * d_, 0.0f);
+          std::fill(dv_rows + seen * d_, dv_rows + count * d_, 0.0f);
+        }
+        multiply_panels({q_rows + i * d_, d_, 1, kt, p, kKeys, rows, seen, d_, false});
+        multiply_panels({dy_rows + i * d_, d_, 1, vt, ds, kKeys, rows, seen, d_, false});
         attention_table().gradients(block(p, i, rows, j, seen), ds, lse + i, delta + i);
-        pack_columns(q_panels, q + i * q_.row, q_.row, 1, rows, d_);
-        pack_columns(dy_panels, dy + i * dy_.row, dy_.row, 1, rows, d_);
-        multiply_panels({p, 1, kKeys, dy_panels, dv + j * dv_.row, dv_.row, seen, d_, rows, i > start});
-        multiply_panels({ds, 1, kKeys, q_panels, dk + j * dk_.row, dk_.row, seen, d_, rows, i > start});
-        multiply_panels({ds, kKeys, 1, k_panels, dq + i * dq_.row, dq_.row, rows, d_, seen, j > 0, count});
+        pack_columns(q_panels, q_rows + i * d_, d_, 1, rows, d_);
+        pack_columns(dy_panels, dy_rows + i * d_, d_, 1, rows, d_);
+        multiply_panels({p, 1, kKeys, dy_panels, dv_rows, d_, seen, d_, rows, i > start});
+        multiply_panels({ds, 1, kKeys, q_panels, dk_rows, d_, seen, d_, rows, i > start});
+        multiply_panels({ds, kKeys, 1, k_panels, dq_rows + i * d_, d_, rows, d_, seen, j > 0, count});
       }
+      copy_rows(dk + j * dk_.row, dk_.row, dk_rows, d_, count);
+      copy_rows(dv + j * dv_.row, dv_.row, dv_rows, d_, count);
     }
+    copy_rows(dq, dq_.row, dq_rows, d_, t_);
   }
 
   Heads y_, dy_, dq_, dk_, dv_;
