@@ -75,9 +75,8 @@ class EpiloguePass {
 
   // Rows of a product that are given more axes: a layer of (N, T, C) is a product of (N T, C).
   bool splits_rows(const Node& n, const Shape& from) const {
-    if (n.op != Op::reshape) return false;
     const Shape& to = r_.src.type(n.out()).shape;
-    return from.rank() == 2 && to.rank() > 2 && to[to.rank() - 1] == from[1];
+    return n.op == Op::reshape && from.rank() == 2 && to.rank() > 2 && to[to.rank() - 1] == from[1];
   }
 
   // A chain core -> (+ bias) -> (+ residual) -> (relu) ends at the node that the fused core replaces.
@@ -98,13 +97,11 @@ class EpiloguePass {
       int32_t at = c.core;
       std::vector<int32_t> path{at};
       if (const int32_t next = only_reader(core.out());
-          core.op == Op::matmul && next >= 0 && splits_rows(g.nodes[static_cast<size_t>(next)], shape)) {
-        at = next;
+          next >= 0 && splits_rows(g.nodes[static_cast<size_t>(next)], shape)) {
+        path.push_back(at = next);
         shape = g.type(g.nodes[static_cast<size_t>(at)].out()).shape;
-        path.push_back(at);
       }
       const int channel = core.op == Op::conv ? 1 : shape.rank() - 1;
-      const bool split = path.size() > 1;
       const size_t bare = path.size();
       for (;;) {
         const Value v = g.nodes[static_cast<size_t>(at)].out();
@@ -118,7 +115,7 @@ class EpiloguePass {
           if (bias.valid() && !c.epilogue.bias && !c.epilogue.residual) {
             longer.epilogue.bias = true;
             longer.bias = bias;
-          } else if (!split && !c.epilogue.residual && info(g.def(other).op).kind != OpKind::leaf &&
+          } else if (bare == 1 && !c.epilogue.residual && info(g.def(other).op).kind != OpKind::leaf &&
                      !computed_only_for(other)) {
             longer.epilogue.residual = true;
             longer.residual = other;
