@@ -118,7 +118,8 @@ TEST_F(DeviceRun, EndsAsTheOneThatTheLoaderFeeds) {
   const auto got = rows("device"), expected = rows("fed");
   ASSERT_EQ(got.size(), expected.size());
   for (size_t i = 0; i < got.size(); ++i) {
-    for (const char* key : {"step", "epoch", "split", "lr"}) EXPECT_EQ(got[i].value(key, nlohmann::json()), expected[i].value(key, nlohmann::json()));
+    for (const char* key : {"step", "epoch", "split", "lr"})
+      EXPECT_EQ(got[i].value(key, nlohmann::json()), expected[i].value(key, nlohmann::json()));
     EXPECT_NEAR(got[i].at("loss").get<double>(), expected[i].at("loss").get<double>(), 1e-3);
   }
 }

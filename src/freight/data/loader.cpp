@@ -381,14 +381,14 @@ std::optional<BatchRecipe> Loader::recipe(std::string& why) const {
   }
   if (!why.empty()) return std::nullopt;
   return BatchRecipe{.samples = s.set.images,
-          .targets = s.set.labels,
-          .scale = s.transform.scale(),
-          .bias = s.transform.bias(),
-          .moves = std::max(o.augment.shift, o.augment.crop_padding) > 0,
-          .flips = o.augment.flip,
-          .erases = o.augment.random_erase > 0,
-          .batch_size = s.count_of(0),
-          .batches = s.batches};
+                     .targets = s.set.labels,
+                     .scale = s.transform.scale(),
+                     .bias = s.transform.bias(),
+                     .moves = std::max(o.augment.shift, o.augment.crop_padding) > 0,
+                     .flips = o.augment.flip,
+                     .erases = o.augment.random_erase > 0,
+                     .batch_size = s.count_of(0),
+                     .batches = s.batches};
 }
 
 Array Loader::draws(int64_t epoch) const {

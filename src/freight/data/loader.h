@@ -38,9 +38,9 @@ struct LoaderOptions {
 // How batches come about, for who makes them elsewhere: samples of a set in memory, as their draws (augment.h) and a
 // scale say. Every batch of an epoch has the same size.
 struct BatchRecipe {
-  Array samples;                   // u8 or f32 (M, ...), M samples, channels on axis 1
-  Array targets;                   // (M) or (M, K)
-  std::vector<float> scale, bias;  // per channel: a stored value x becomes x * scale + bias
+  Array samples;                                      // u8 or f32 (M, ...), M samples, channels on axis 1
+  Array targets;                                      // (M) or (M, K)
+  std::vector<float> scale, bias;                     // per channel: a stored value x becomes x * scale + bias
   bool moves = false, flips = false, erases = false;  // which of the draws occur
   int64_t batch_size = 0, batches = 0;                // of an epoch
 };

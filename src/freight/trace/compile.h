@@ -56,8 +56,8 @@ class CompiledFunction {
   CompiledFunction(CompiledFunction&&) noexcept;
   CompiledFunction& operator=(CompiledFunction&&) noexcept;
 
-  // Runs a step so many times; the last one's results stay valid and unchanged as long as somebody holds them. The returned list is owned by
-  // the function and valid until the next call.
+  // Runs a step so many times; the last one's results stay valid and unchanged as long as somebody holds them. The
+  // returned list is owned by the function and valid until the next call.
   const std::vector<Tensor>& call(const Argument* first, size_t count, Body body, void* context, int64_t times = 1);
   const Graph& graph(const Argument* first, size_t count, Body body, void* context);
   std::shared_ptr<const Plan> plan(const Argument* first, size_t count, Body body, void* context);

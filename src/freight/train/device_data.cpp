@@ -1,5 +1,5 @@
-// See device_data.h. All of it is ordinary ops over states, hence a part of the plan like the rest of the step: an index
-// per element, computed in one kernel from the draws, and a gather of the stored values.
+// See device_data.h. All of it is ordinary ops over states, hence a part of the plan like the rest of the step: an
+// index per element, computed in one kernel from the draws, and a gather of the stored values.
 #include "freight/train/device_data.h"
 
 #include <cstddef>
@@ -92,9 +92,8 @@ std::pair<Tensor, Tensor> DeviceData::batch() const {
   if (recipe_.moves) value = where(inside, value, 0);  // black, before it is normalised
   value = value * scale_ + bias_;
   if (recipe_.erases) {
-    const Tensor erased =
-        logical_and(logical_and(y >= drawn(kTop), y < drawn(kBottom)),
-                    logical_and(x >= drawn(kLeft), x < drawn(kRight)));
+    const Tensor erased = logical_and(logical_and(y >= drawn(kTop), y < drawn(kBottom)),
+                                      logical_and(x >= drawn(kLeft), x < drawn(kRight)));
     value = where(erased, 0, value);
   }
   Shape shape = recipe_.samples.shape();

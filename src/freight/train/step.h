@@ -25,7 +25,7 @@ class DeviceData;
 struct StepOptions {
   double label_smoothing = 0;
   int64_t parts = 1;
-  const DeviceData* data = nullptr;  // makes the batches of enqueue(); needs a whole batch, in one part
+  const DeviceData* data = nullptr;         // makes the batches of enqueue(); needs a whole batch, in one part
   optim::LossScaleOptions loss_scale = {};  // where the step computes in f16
 };
 

@@ -43,6 +43,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
+// As a step knows it.
+double rounded(double rate) { return static_cast<double>(static_cast<float>(rate)); }
+
 optim::Schedule make_schedule(const Config& c, int64_t steps_per_epoch, int64_t total) {
   using optim::Schedule;
   const auto warmup = static_cast<int64_t>(std::llround(c.lr_warmup_epochs * static_cast<double>(steps_per_epoch)));
@@ -186,7 +189,7 @@ class Run {
     if (!start_) return;
     restore(*start_, model_, states());
     if (place_.step > 0) {
-      rate_ = static_cast<float>(schedule_.at(place_.step - 1));
+      rate_ = rounded(schedule_.at(place_.step - 1));
       optimizer_->set_lr(rate_);
     }
     result_.test = place_.test;
@@ -300,11 +303,9 @@ class Run {
     return step_->summary(inputs, targets);
   }
   void make_step() {
-    step_ = std::make_unique<TrainStep>(model_, *optimizer_, ema_.get(),
-                                        StepOptions{.label_smoothing = c_.label_smoothing,
-                                                    .parts = c_.grad_accum,
-                                                    .data = data_.get()},
-                                        options_);
+    step_ = std::make_unique<TrainStep>(
+        model_, *optimizer_, ema_.get(),
+        StepOptions{.label_smoothing = c_.label_smoothing, .parts = c_.grad_accum, .data = data_.get()}, options_);
     if (data_) ahead_ = std::make_unique<StepsAhead>(*step_, *data_, block_);
   }
   Planned planned() {
@@ -384,7 +385,7 @@ class Run {
         outcomes.push_back(step_->run(batch->inputs, batch->targets));
       }
       for (const TrainStep::Outcome& outcome : outcomes) {
-        rate_ = static_cast<float>(schedule_.at(place_.step));
+        rate_ = rounded(schedule_.at(place_.step));
         if (!std::isfinite(outcome.loss)) diverged(batch, outcome.loss);
         result_.train_loss = outcome.loss;
         ++place_.step;
@@ -530,11 +531,8 @@ class Run {
       layer = cat("(the first bad layer could not be found: ", e.what(), ")");
     }
     const int64_t step = place_.step + 1;
-    dir_->metrics().write({.step = step,
-                           .epoch = static_cast<double>(place_.epoch),
-                           .split = "train",
-                           .loss = loss,
-                           .lr = rate_});
+    dir_->metrics().write(
+        {.step = step, .epoch = static_cast<double>(place_.epoch), .split = "train", .loss = loss, .lr = rate_});
     fail(ErrorKind::diverged, "train", "the loss is ", loss, " at step ", step, " (epoch ", place_.epoch, ", lr ",
          rate_, "); first not finite: ", layer.empty() ? "the loss alone" : layer, "; ", rescue(),
          "; try a smaller --lr or --clip-grad-norm 1");
