@@ -30,13 +30,10 @@ struct Layer {
   double flops = 0, bytes = 0, products = 0;  // products: FLOPs in matrix products and convolutions
   double outputs = 0;                         // independent ones, of its largest product
   double here = 0, there = 0;                 // seconds; here 0 without rates
-  double by[3] = {0, 0, 0};                   // seconds there, by bound
+  plan::ByBound by;                           // seconds there
   size_t steps = 0;
 
-  const char* bound() const {
-    const auto most = std::max_element(std::begin(by), std::end(by)) - std::begin(by);
-    return plan::to_string(static_cast<Bound>(most));
-  }
+  const char* bound() const { return plan::to_string(by.largest()); }
   void add(const Work& w, double times, const plan::Speed& speed, const plan::Rates* rates) {
     flops += w.flops * times;
     bytes += w.bytes * times;
@@ -45,7 +42,7 @@ struct Layer {
     Bound bound{};
     const double s = times * plan::seconds_of(w, speed, &bound);
     there += s;
-    by[static_cast<size_t>(bound)] += s;
+    by[bound] += s;
     if (rates) here += times * rates->seconds(w);
     ++steps;
   }
@@ -72,7 +69,8 @@ std::vector<Layer> layers_of(const plan::Draft& draft, const plan::Speed& speed,
 // One short paragraph per finding, with the numbers of this net.
 std::vector<std::string> findings(const Layer& all, const plan::Draft& draft, const Flags& f) {
   std::vector<std::string> out;
-  const double launch = all.by[2] / all.there, memory = all.by[1] / all.there, compute = all.by[0] / all.there;
+  const plan::ByBound shares = all.by.shares();
+  const double launch = shares[Bound::launch], memory = shares[Bound::memory], compute = shares[Bound::compute];
   const auto percent = [](double share) { return fixed(100 * share, 0) + " %"; };
   out.push_back(
       cat(percent(all.products / all.flops), " of the FLOPs are matrix products and convolutions, which is what GPUs ",
@@ -132,21 +130,19 @@ int explain_command(const Args& args) {
     all.products += l.products;
     all.here += l.here;
     all.there += l.there;
-    for (size_t i = 0; i < 3; ++i) all.by[i] += l.by[i];
+    all.by.add(l.by);
   }
   const std::vector<std::string> found = findings(all, draft, flags);
   if (flags.json) {
-    Json j = {
-        {"model", in->subject.config.model},
-        {"batch_size", options.batch},
-        {"device", device.name},
-        {"assumed", assumed.peak},
-        {"flops", all.flops},
-        {"bytes", all.bytes},
-        {"product_share", all.products / all.flops},
-        {"share",
-         {{"compute", all.by[0] / all.there}, {"memory", all.by[1] / all.there}, {"launch", all.by[2] / all.there}}},
-        {"findings", found}};
+    Json j = {{"model", in->subject.config.model},
+              {"batch_size", options.batch},
+              {"device", device.name},
+              {"assumed", assumed.peak},
+              {"flops", all.flops},
+              {"bytes", all.bytes},
+              {"product_share", all.products / all.flops},
+              {"share", json_of(all.by.shares())},
+              {"findings", found}};
     for (const Layer& l : layers) {
       j["layers"].push_back({{"path", l.path},
                              {"steps", l.steps},

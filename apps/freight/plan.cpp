@@ -131,11 +131,13 @@ double sort_key(const Estimate& e, const std::string& by) {
   return e.timed ? e.step_seconds.middle() * (usable ? 1 : 1e6) : kLast;
 }
 
-std::vector<Estimate> estimates(const std::vector<Draft>& drafts, const PlanInput& in, const Flags& f) {
+// `running`: the plan that offloads; null: the first of the drafts.
+std::vector<Estimate> estimates(const std::vector<Draft>& drafts, const PlanInput& in, const Flags& f,
+                                const Draft* running) {
   const plan::RunLength length = plan::RunLength::of(in.subject, f.samples);
   std::vector<Estimate> all;
   for (const plan::Device& d : in.catalog.devices) {
-    all.push_back(plan::estimate(drafts, d, in.catalog, length, f.fleet));
+    all.push_back(plan::estimate(drafts, d, in.catalog, length, f.fleet, running));
   }
   if (f.sort == "name") {
     std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.device < b.device; });
@@ -143,7 +145,7 @@ std::vector<Estimate> estimates(const std::vector<Draft>& drafts, const PlanInpu
     std::stable_sort(all.begin(), all.end(),
                      [&](const auto& a, const auto& b) { return sort_key(a, f.sort) < sort_key(b, f.sort); });
   }
-  Estimate here = plan::estimate_here(drafts, in.rates && f.fleet.devices == 1 ? &*in.rates : nullptr, length);
+  Estimate here = plan::estimate_here(drafts, in.rates && f.fleet.devices == 1 ? &*in.rates : nullptr, length, running);
   if (f.fleet.devices > 1) here.assumed = "one device: not timed for a share of a batch";
   all.insert(all.begin(), std::move(here));
   return all;
@@ -196,7 +198,7 @@ Json json_of(const Estimate& e, const plan::Catalog& catalog) {
   j["checkpoint_hours"] = json_range(e.checkpoint_hours);
   j["dollars"] = e.dollars ? json_range(*e.dollars) : Json(nullptr);
   j["watt_hours"] = e.watt_hours ? json_range(*e.watt_hours) : Json(nullptr);
-  j["share"] = {{"compute", e.compute_share}, {"memory", e.memory_share}, {"launch", e.launch_share}};
+  j["share"] = freight::app::json_of(e.shares);
   if (e.utilisation > 0) j["utilisation_of_dense_peak"] = e.utilisation;
   j["assumed"] = e.assumed;
   if (e.offer) {
@@ -341,6 +343,9 @@ void print_devices(const std::vector<Estimate>& all, const Draft& draft, const F
   std::printf(
       "devices: predicted, not measured, from catalog/devices.json: dense peak and bandwidth, each times a fraction;\n"
       "         94 %% of the memory; --json has each device's assumption, source and date\n");
+  if (f.config.offload != "none") {
+    std::printf("         times and fits are those of the plan that offloads; its copies and its compute take turns\n");
+  }
   if (f.fleet.devices > 1) {
     std::printf(
         "%lld of each, with a batch of %lld on every one: predicted; gradients are summed in a ring while the backward "
@@ -400,7 +405,7 @@ int plan_command(const Args& args) {
   const std::optional<Within> offloaded = within(*in, drafts[0], flags);
   const Formula line = plan::formula(drafts);
   const std::vector<Means> means = flags.means ? means_of(in->subject, drafts[0]) : std::vector<Means>{};
-  const std::vector<Estimate> all = estimates(drafts, *in, flags);
+  const std::vector<Estimate> all = estimates(drafts, *in, flags, offloaded ? &offloaded->draft : nullptr);
   if (flags.csv) {
     print_csv(all);
     return 0;

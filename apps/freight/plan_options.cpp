@@ -5,6 +5,8 @@
 
 #include <cstdio>
 
+#include <nlohmann/json.hpp>
+
 #include "config_options.h"
 #include "freight/base/error.h"
 #include "freight/io/file.h"
@@ -122,6 +124,12 @@ std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
     in.rates = std::move(rates);
   }
   return in;
+}
+
+nlohmann::ordered_json json_of(const plan::ByBound& shares) {
+  nlohmann::ordered_json j;
+  for (size_t i = 0; i < plan::kBounds; ++i) j[plan::to_string(static_cast<plan::Bound>(i))] = shares.at[i];
+  return j;
 }
 
 }  // namespace freight::app

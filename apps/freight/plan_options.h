@@ -7,8 +7,11 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "command.h"
 #include "freight/plan/catalog.h"
+#include "freight/plan/estimate.h"
 #include "freight/plan/rates.h"
 #include "freight/plan/subject.h"
 #include "options.h"
@@ -38,5 +41,8 @@ struct PlanInput {
 };
 std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
                                          const std::function<std::unique_ptr<Options>()>& make);
+
+// {"compute": 0.6, "memory": 0.3, ...}
+nlohmann::ordered_json json_of(const plan::ByBound& shares);
 
 }  // namespace freight::app

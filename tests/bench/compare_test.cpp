@@ -207,7 +207,7 @@ TEST(ComparisonPage, DrawsCurvesRooflineAndTimelineForReadersWithoutColour) {
   EXPECT_NE(html.find("class=\"line s2 dashed\""), std::string::npos);  // the prediction
   EXPECT_NE(html.find("class=\"line s1 marks\""), std::string::npos);   // layers in the roofline
   EXPECT_NE(html.find("class=\"timeline\""), std::string::npos);
-  EXPECT_NE(html.find("url(#hatch-1)"), std::string::npos);
+  EXPECT_NE(html.find("url(#hatched-1)"), std::string::npos);
   EXPECT_EQ(html.find("<script"), std::string::npos);
   if (peer_python().empty()) GTEST_SKIP() << "no build/python";
   const Json page = opened(html);

@@ -111,7 +111,7 @@ TEST_F(Estimates, ARangeThatShrinksWithBetterHardware) {
   for (const Estimate& e : {slow, fast}) {
     EXPECT_LT(e.step_seconds.low, e.step_seconds.high);
     EXPECT_TRUE(e.fits.value());
-    EXPECT_NEAR(e.compute_share + e.memory_share + e.launch_share, 1, 1e-9);
+    EXPECT_NEAR(e.shares.sum(), 1, 1e-9);
     EXPECT_NE(e.assumed.find("dense"), std::string::npos);
     EXPECT_FALSE(e.dollars.has_value());  // no price is known
   }
@@ -119,6 +119,54 @@ TEST_F(Estimates, ARangeThatShrinksWithBetterHardware) {
   // No step is faster than its arithmetic at the whole peak.
   EXPECT_GT(fast.step_seconds.low, drafts_[0].flops / 40e12);
   EXPECT_NEAR(slow.epoch_hours.high, slow.step_seconds.high * 100 / 3600, 1e-12);
+}
+
+TEST_F(Estimates, WhatCrossesTheHostsLinkIsBoundByIt) {
+  Device d = device(16, 300, 8);
+  EXPECT_EQ(d.host_gb(), 0);
+  Work copy{.kind = kTransfer, .path = {}, .bytes = 2e9};  // a GB, read on one side and written on the other
+  Bound bound{};
+  const Assumption a = assumption(d, DType::f32);
+  EXPECT_NEAR(seconds_of(copy, best_speed(d, a), &bound), 2 / (300 * 0.8) + 2e-6, 1e-9);  // no link is known
+  EXPECT_EQ(bound, Bound::memory);
+  d.pcie = 4;
+  EXPECT_NEAR(seconds_of(copy, best_speed(d, a), &bound), 1 / (31.5 * 0.85) + 2e-6, 1e-9);
+  EXPECT_EQ(bound, Bound::transfer);
+  drafts_[0].stages[0].work.push_back(copy);
+  const Estimate e = with(d);
+  EXPECT_GT(e.shares[Bound::transfer], 0.1);
+  EXPECT_NEAR(e.shares.sum(), 1, 1e-9);
+  EXPECT_NE(e.assumed.find("PCIe 4"), std::string::npos) << e.assumed;
+}
+
+TEST_F(Estimates, APlanThatOffloadsIsTimedWithItsCopies) {
+  DraftOptions o = drafts_[0].options;
+  o.offload = Offload::optimizer;
+  const Draft offloaded = draft(subject_, o);
+  ASSERT_GT(offloaded.transferred, 0);
+  Device d = device(16, 300, 8);
+  d.pcie = 4;
+  const RunLength length = RunLength::of(subject_, 3200);
+  const Estimate without = estimate(drafts_, d, catalog_, length),
+                 with = estimate(drafts_, d, catalog_, length, {}, &offloaded);
+  EXPECT_EQ(without.shares[Bound::transfer], 0);
+  EXPECT_GT(with.shares[Bound::transfer], 0);
+  const double copies = static_cast<double>(offloaded.transferred) / (31.5e9 * 0.85);
+  EXPECT_GE(with.step_seconds.low, without.step_seconds.low + copies);
+  EXPECT_LE(with.step_seconds.low, without.step_seconds.low + copies + 1e-5 * static_cast<double>(offloaded.transfers));
+}
+
+TEST_F(Estimates, ABatchThatIsSentAtItsLinksPaceHoldsTheStepUp) {
+  RunLength length = RunLength::of(subject_, 3200);
+  EXPECT_EQ(length.sample_bytes, 3 * 32 * 32 * 4 + 8);
+  Device d = device(16, 300, 8);
+  const double read = estimate(drafts_, d, catalog_, length).data_seconds.high;
+  d.pcie = 3;
+  EXPECT_EQ(estimate(drafts_, d, catalog_, length).data_seconds.high, read);  // hidden behind reading
+  length.sample_bytes = 1e9;
+  const Estimate e = estimate(drafts_, d, catalog_, length);
+  EXPECT_NEAR(e.data_seconds.low, 32 / (15.75 * 0.85), 1e-9);
+  EXPECT_EQ(e.step_seconds.low, e.data_seconds.low);
 }
 
 TEST_F(Estimates, SmallMemoriesNeedParts) {

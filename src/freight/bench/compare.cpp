@@ -87,10 +87,7 @@ std::string layer_of(const plan::Work& work) {
 std::vector<LayerRow> layers_of(const Comparison& c) {
   std::vector<LayerRow> rows;
   std::map<std::string, size_t> number_of;
-  struct ByBound {
-    double seconds[3] = {0, 0, 0};
-  };
-  std::vector<std::vector<ByBound>> bounds;
+  std::vector<std::vector<plan::ByBound>> bounds;
   for (size_t device = 0; device < c.curves.size(); ++device) {
     for (const Piece& p : c.curves[device].pieces) {
       const std::string path = layer_of(p.work);
@@ -103,9 +100,9 @@ std::vector<LayerRow> layers_of(const Comparison& c) {
       on.seconds += p.seconds;
       on.flops += p.work.flops;
       on.bytes += p.work.bytes;
-      double* by = bounds[it->second][device].seconds;
-      by[static_cast<size_t>(p.bound)] += p.seconds;
-      on.bound = static_cast<plan::Bound>(std::max_element(by, by + 3) - by);
+      plan::ByBound& by = bounds[it->second][device];
+      by[p.bound] += p.seconds;
+      on.bound = by.largest();
     }
   }
   return rows;
@@ -162,15 +159,15 @@ std::vector<std::string> findings(const Comparison& c) {
     if (!moved.empty()) out.push_back(moved);
   }
   for (const Curve& curve : c.curves) {
-    double by[3] = {0, 0, 0}, sum = 0;
-    for (const Piece& p : curve.pieces) {
-      by[static_cast<size_t>(p.bound)] += p.seconds;
-      sum += p.seconds;
-    }
-    if (sum <= 0) continue;
-    out.push_back(cat("At batch ", c.detail, " the time on ", curve.name, " is ", percent(by[0] / sum),
-                      " in steps bounded by compute, ", percent(by[1] / sum), " by memory, ", percent(by[2] / sum),
-                      " by the launch of kernels."));
+    plan::ByBound by;
+    for (const Piece& p : curve.pieces) by[p.bound] += p.seconds;
+    if (by.sum() <= 0) continue;
+    const plan::ByBound shares = by.shares();
+    const double copies = shares[plan::Bound::transfer];
+    out.push_back(cat("At batch ", c.detail, " the time on ", curve.name, " is ", percent(shares[plan::Bound::compute]),
+                      " in steps bounded by compute, ", percent(shares[plan::Bound::memory]), " by memory, ",
+                      percent(shares[plan::Bound::launch]), " by the launch of kernels",
+                      copies > 0 ? cat(", ", percent(copies), " by copies to and from the host") : "", "."));
   }
   for (const Curve& curve : c.curves) {
     const BatchPoint* best = curve.fastest();

@@ -131,8 +131,8 @@ std::string timeline(const Comparison& c) {
                       .colour = static_cast<int>(i),
                       .dashed = curve.predicted};
     for (const Piece& p : curve.pieces) {
-      constexpr report::Filling kFillings[] = {report::Filling::dense, report::Filling::hatched,
-                                               report::Filling::empty};
+      constexpr report::Filling kFillings[] = {report::Filling::dense, report::Filling::hatched, report::Filling::empty,
+                                               report::Filling::crossed};
       lane.bars.push_back({cat(layer_of(p.work), p.work.backward ? " \u2190" : ""), p.seconds,
                            kFillings[static_cast<size_t>(p.bound)]});
     }
@@ -143,9 +143,11 @@ std::string timeline(const Comparison& c) {
   return cat("<section><h2>Timeline of a step at batch ", c.detail, "</h2><p class=\"legend\"><span>",
              report::legend_bar(report::Filling::dense), " bounded by compute</span> <span>",
              report::legend_bar(report::Filling::hatched), " by memory</span> <span>",
-             report::legend_bar(report::Filling::empty),
-             " by launch</span> <span>\u2190 backward or update</span></p><div class=\"scroll\" tabindex=\"0\">", svg,
-             "</div><p class=\"muted\">Milliseconds; each device has an axis of its own.</p></section>");
+             report::legend_bar(report::Filling::empty), " by launch</span> <span>",
+             report::legend_bar(report::Filling::crossed),
+             " by copies to and from the host</span> <span>\u2190 backward or update</span></p><div class=\"scroll\" "
+             "tabindex=\"0\">",
+             svg, "</div><p class=\"muted\">Milliseconds; each device has an axis of its own.</p></section>");
 }
 
 std::string devices(const Comparison& c) {

@@ -91,9 +91,10 @@ void tell_reasons(Advice& a, const Share& whole, const std::vector<Choice>& all,
   a.reasons.push_back(cat("A step does ", fixed(d.flops / d.moved, 1), " FLOPs per byte that it moves and needs ",
                           human_bytes(static_cast<double>(d.total())), "."));
   if (!c.here) {
-    const double most = std::max({e.compute_share, e.memory_share, e.launch_share});
-    const char* bound = most == e.compute_share ? "arithmetic" : most == e.memory_share ? "memory" : "starting kernels";
-    a.reasons.push_back(cat("On ", name_of(c), " ", fixed(100 * most, 0), " % of it is bound by ", bound, "."));
+    constexpr const char* kWords[kBounds] = {"arithmetic", "memory", "starting kernels", "copies to and from the host"};
+    const Bound most = e.shares.largest();
+    a.reasons.push_back(cat("On ", name_of(c), " ", fixed(100 * e.shares[most], 0), " % of it is bound by ",
+                            kWords[static_cast<size_t>(most)], "."));
   }
   if (e.data_seconds.high >= e.step_seconds.high) {
     a.reasons.push_back("Reading the data holds it up: a faster device would wait.");
@@ -129,8 +130,8 @@ void tell_changes(Advice& a, const std::vector<Choice>& all, const Wish& w) {
     a.changes.push_back(cat("With a deadline below ", hours_text(c.hours()), ": ", name_of(*next), ", ",
                             hours_text(next->hours()), next->usd() >= 0 ? cat(", ", dollars(next->usd())) : "", "."));
   }
-  if (c.estimate.launch_share > 0.3 && !c.here) {
-    a.changes.push_back(cat("A larger batch costs little time here: ", fixed(100 * c.estimate.launch_share, 0),
+  if (c.estimate.shares[Bound::launch] > 0.3 && !c.here) {
+    a.changes.push_back(cat("A larger batch costs little time here: ", fixed(100 * c.estimate.shares[Bound::launch], 0),
                             " % of a step starts kernels."));
   }
 }

@@ -108,6 +108,17 @@ std::vector<Net> nets() {
                 R"({"type":"Conv2d","out":16,"kernel":5},{"type":"ReLU"},)", kPool,
                 R"({"type":"Flatten"},{"type":"Linear","out":96},{"type":"ReLU"},{"type":"Linear","out":10})")),
        {1, 12, 48, 192}},
+      // Few channels, and not in eights: kernels that do not fill their vectors.
+      {"narrow strides",
+       spec("narrow-strides", "[1,26,26]", conv_bn(10, 5, 2, 2) + conv_bn(20, 3, 2, 1) + conv_bn(40, 3, 1, 1) + kHead),
+       {1, 12, 48, 192}},
+      {"narrow pools",
+       spec(
+           "narrow-pools", "[1,24,24]",
+           cat(R"({"type":"Conv2d","out":5,"kernel":5,"padding":2},{"type":"ReLU"},)", kPool,
+               R"({"type":"Conv2d","out":14,"kernel":5},{"type":"ReLU"},)", kPool,
+               R"({"type":"Flatten"},{"type":"Linear","out":100},{"type":"ReLU"},{"type":"Linear","out":60},{"type":"ReLU"},{"type":"Linear","out":9})")),
+       {1, 12, 48, 192}},
       {"residual 16-64", spec("residual-16", "[3,36,36]", residual_net({16, 32, 64})), {1, 12, 48, 160}},
       {"residual 48-192", spec("residual-48", "[3,36,36]", residual_net({48, 96, 192})), {1, 12, 48, 128}},
       {"residual 64-512", spec("residual-64", "[3,52,52]", residual_net({64, 128, 256, 512})), {1, 6, 24}},

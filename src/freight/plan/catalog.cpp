@@ -178,6 +178,8 @@ double Device::peak(const std::string& rate_name) const {
   return 0;
 }
 
+double Device::host_gb() const { return pcie == 3 ? 15.75 : pcie == 4 ? 31.5 : pcie == 5 ? 63 : pcie == 6 ? 121 : 0; }
+
 std::pair<double, std::string> Device::rate(DType compute) const {
   const char* wanted = compute == DType::bf16 ? "bf16" : compute == DType::f16 ? "fp16" : "fp32";
   if (peak(wanted) > 0) return {peak(wanted), wanted};

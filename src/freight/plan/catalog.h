@@ -31,6 +31,8 @@ struct Device {
   // The rate that contractions in `compute` run at, and its name: bf16 and f16 by tensor units where the device has
   // them, else fp32.
   std::pair<double, std::string> rate(DType compute) const;
+  // GB per second and direction between it and its host, by sixteen lanes of its PCIe generation; 0: not known.
+  double host_gb() const;
 };
 
 struct Price {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
@@ -25,22 +26,26 @@ constexpr double kReserved = 0.06;
 constexpr double kCores = 8;
 // Of gradients on their way: what well-tuned collectives reach of a link, and usual ones; seconds per hop. Assumed.
 constexpr LinkUse kBestLink{0.9, 4e-6}, kUsualLink{0.6, 15e-6};
+// Between a device and pinned memory of its host: fractions of PCIe's rate. Assumed.
+constexpr double kBestHost = 0.85, kUsualHost = 0.6;
 // A checkpoint is copied while the run waits, and written while it goes on: bytes per second, assumed.
 constexpr double kBestCopy = 10e9, kUsualCopy = 2e9, kBestWrite = 2e9, kUsualWrite = 0.3e9;
 
 struct Timed {
-  double total = 0, by[3] = {0, 0, 0};
+  double total = 0;
+  ByBound by;
   std::vector<double> steps;
 };
 // Arithmetic outside of products runs on the plain units; where their rate is unknown its bytes alone count.
-Speed speed(const Device& d, double matmul, double bandwidth, double launch) {
+Speed speed(const Device& d, double matmul, double bandwidth, double launch, double host) {
   const auto products = [&](DType type) { return d.rate(type).first * 1e12 * matmul; };
   return {.f32 = products(DType::f32),
           .bf16 = products(DType::bf16),
           .f16 = products(DType::f16),
           .plain = d.peak("fp32") * 1e12 * 0.5,
           .bytes = d.bandwidth_gb * 1e9 * bandwidth,
-          .launch = launch};
+          .launch = launch,
+          .transfer = d.host_gb() * 1e9 * host};
 }
 
 Timed time_of(const std::vector<Work>& work, const Speed& speed) {
@@ -51,36 +56,46 @@ Timed time_of(const std::vector<Work>& work, const Speed& speed) {
     const double s = seconds_of(w, speed, &bound);
     t.steps.push_back(s);
     t.total += s;
-    t.by[static_cast<size_t>(bound)] += s;
+    t.by[bound] += s;
   }
   return t;
 }
 
-// Reading `samples` of them on the host of the device.
-Range reading(const RunLength& length, double samples, double cores) {
-  const double threads = length.workers > 0 ? std::min(length.workers, cores) : cores;
-  return length.load_seconds * (samples / std::max(threads, 1.0));
+// What data have to pass: cores that read, and bytes per second to the device (0: not known, or none to pass).
+struct Host {
+  double cores = 0;
+  Range bytes;
+  bool computes = false;  // the same cores do
+};
+
+// Reading `samples` of them on the host of the device and sending them there, at the pace of the slower.
+Range reading(const RunLength& length, double samples, const Host& host) {
+  const double threads = length.workers > 0 ? std::min(length.workers, host.cores) : host.cores;
+  Range r = length.load_seconds * (samples / std::max(threads, 1.0));
+  const double bytes = length.sample_bytes * samples;
+  if (host.bytes.low > 0) r = {std::max(r.low, bytes / host.bytes.high), std::max(r.high, bytes / host.bytes.low)};
+  return r;
 }
 
 // Both ways of a computation and the reading of its data: one after the other where a processor does both, else at
 // once.
-Range together(const Range& compute, const Range& data, bool host) {
-  if (host) return {compute.low + data.low, compute.high + data.high};
+Range together(const Range& compute, const Range& data, const Host& host) {
+  if (host.computes) return {compute.low + data.low, compute.high + data.high};
   return {std::max(compute.low, data.low), std::max(compute.high, data.high)};
 }
 
-// `compute`: seconds of a step's computation; `evaluation`: of a sample's. `cores`: of the host, for each device.
+// `compute`: seconds of a step's computation; `evaluation`: of a sample's. `host`: what there is of it for each device.
 void fill_run(Estimate& e, const Draft& d, const Range& compute, const Range& evaluation, const RunLength& length,
-              double cores, bool host) {
+              const Host& host) {
   const double batch = static_cast<double>(d.options.batch), global = batch * static_cast<double>(e.devices);
   e.timed = true;
-  e.data_seconds = reading(length, batch, cores);
+  e.data_seconds = reading(length, batch, host);
   e.step_seconds = together(compute, e.data_seconds, host);
   e.samples_per_second = {global / e.step_seconds.high, global / e.step_seconds.low};
   if (length.steps_per_epoch <= 0) return;
   e.epoch_hours = e.step_seconds * (length.steps_per_epoch / 3600);
   const double evaluated = length.evaluations * length.evaluation_samples / 3600;
-  e.evaluation_hours = together(evaluation, reading(length, 1, cores), host) * evaluated;
+  e.evaluation_hours = together(evaluation, reading(length, 1, host), host) * evaluated;
   const auto state = static_cast<double>(d.part(Part::weights) + d.part(Part::optimizer) + d.part(Part::averages));
   const auto saving = [&](double copy, double write, double epoch_hours) {
     const double between = epoch_hours * 3600 * length.epochs / std::max(length.checkpoints, 1.0);
@@ -95,12 +110,11 @@ void fill_run(Estimate& e, const Draft& d, const Range& compute, const Range& ev
   }
 }
 
-void fill_fit(Estimate& e, const std::vector<Draft>& drafts, double memory) {
+void fill_fit(Estimate& e, const std::vector<Draft>& drafts, const Draft& running, double memory) {
   e.memory_bytes = memory;
   if (memory <= 0) return;
-  const Draft& d = drafts[0];
   e.largest_batch = formula(drafts).largest(memory);
-  e.fits = static_cast<double>(d.total()) <= memory;
+  e.fits = static_cast<double>(running.total()) <= memory;
   if (*e.fits) return;
   e.means = accumulation_for(drafts, memory);
 }
@@ -110,7 +124,19 @@ void fill_fit(Estimate& e, const std::vector<Draft>& drafts, double memory) {
 double Range::middle() const { return std::sqrt(low * high); }
 
 const char* to_string(Bound bound) {
-  return bound == Bound::compute ? "compute" : bound == Bound::memory ? "memory" : "launch";
+  constexpr const char* kNames[kBounds] = {"compute", "memory", "launch", "transfer"};
+  return kNames[static_cast<size_t>(bound)];
+}
+
+double ByBound::sum() const { return std::accumulate(at.begin(), at.end(), 0.0); }
+Bound ByBound::largest() const { return static_cast<Bound>(std::max_element(at.begin(), at.end()) - at.begin()); }
+void ByBound::add(const ByBound& other, double times) {
+  for (size_t i = 0; i < kBounds; ++i) at[i] += times * other.at[i];
+}
+ByBound ByBound::shares() const {
+  ByBound s;
+  if (sum() > 0) s.add(*this, 1 / sum());
+  return s;
 }
 
 Assumption assumption(const Device& d, DType compute) {
@@ -131,13 +157,17 @@ Assumption assumption(const Device& d, DType compute) {
 }
 
 Speed best_speed(const Device& d, const Assumption& a) {
-  return speed(d, a.best_matmul, a.best_bandwidth, a.best_launch);
+  return speed(d, a.best_matmul, a.best_bandwidth, a.best_launch, kBestHost);
 }
 Speed usual_speed(const Device& d, const Assumption& a) {
-  return speed(d, a.usual_matmul, a.usual_bandwidth, a.usual_launch);
+  return speed(d, a.usual_matmul, a.usual_bandwidth, a.usual_launch, kUsualHost);
 }
 
 double seconds_of(const Work& w, const Speed& s, Bound* bound) {
+  if (w.kind == kTransfer && s.transfer > 0) {
+    if (bound) *bound = Bound::transfer;
+    return w.bytes / 2 / s.transfer + s.launch;  // bytes: read here, written there
+  }
   const double rate = !w.product() ? s.plain : w.dtype == DType::bf16 ? s.bf16 : w.dtype == DType::f16 ? s.f16 : s.f32;
   const double flops = rate > 0 ? w.flops / rate : 0, bytes = w.bytes / s.bytes;
   if (bound) {
@@ -155,6 +185,9 @@ RunLength RunLength::of(const Subject& s, int64_t samples) {
     l.load_seconds = Range{7e-9, 18e-9} * (values / static_cast<double>(std::max<int64_t>(s.input.shape[0], 1)));
   } else {
     l.load_seconds = Range{1e-9, 4e-9} * values;
+  }
+  for (const Type& t : {s.batch_types(1).first, s.batch_types(1).second}) {
+    l.sample_bytes += static_cast<double>(t.bytes());
   }
   l.workers = static_cast<double>(std::max<int64_t>(s.config.workers, 0));
   const int64_t count = samples > 0 ? samples : s.train_count;
@@ -190,7 +223,7 @@ namespace {
 // Seconds of the computation of a step and of a sample's evaluation, on `fleet` of the device.
 struct Computed {
   Range step, sample, exposed;
-  double by[3] = {0, 0, 0};  // at the slow end
+  ByBound by;  // at the slow end
 };
 
 Computed computed(const Draft& d, const Device& device, const Assumption& a, const Fleet& fleet, const Link& link) {
@@ -202,7 +235,7 @@ Computed computed(const Draft& d, const Device& device, const Assumption& a, con
     const Draft::Stage& s = d.stages[i];
     const Timed best = time_of(s.work, best_of), usual = time_of(s.work, usual_of);
     c.step = {c.step.low + best.total * s.times, c.step.high + usual.total * s.times};
-    for (size_t k = 0; k < 3; ++k) c.by[k] += usual.by[k] * s.times;
+    c.by.add(usual.by, s.times);
     if (fleet.devices == 1 || i != last) continue;
     const double bytes = static_cast<double>(d.parameters) * 4;
     c.exposed = {sum_gradients(s.work, best.steps, bytes, fleet, link, kBestLink).exposed,
@@ -219,8 +252,8 @@ Computed computed(const Draft& d, const Device& device, const Assumption& a, con
 }  // namespace
 
 Estimate estimate(const std::vector<Draft>& drafts, const Device& device, const Catalog& catalog,
-                  const RunLength& length, const Fleet& fleet) {
-  const Draft& d = drafts[0];
+                  const RunLength& length, const Fleet& fleet, const Draft* running) {
+  const Draft& d = running ? *running : drafts[0];
   const DType compute = d.options.compute;
   const Assumption a = assumption(device, compute);
   Estimate e;
@@ -229,7 +262,7 @@ Estimate estimate(const std::vector<Draft>& drafts, const Device& device, const 
   e.offer = catalog.cheapest(device.name, fleet.devices);
   const bool host = device.kind == "cpu";
   const double gib = static_cast<double>(int64_t{1} << 30);
-  fill_fit(e, drafts, host ? 0 : device.memory_gib * gib * (1 - kReserved));
+  fill_fit(e, drafts, d, host ? 0 : device.memory_gib * gib * (1 - kReserved));
   const Link link = fleet.devices > 1 ? link_of(device, fleet) : Link{};
   if (fleet.devices > 1 && (link.gb <= 0 || host)) {
     e.assumed = "what connects several of them is not known";
@@ -237,19 +270,21 @@ Estimate estimate(const std::vector<Draft>& drafts, const Device& device, const 
   }
   e.link = link.name;
   const Computed c = computed(d, device, a, fleet, link);
-  double sum = 0;
-  for (const double t : c.by) sum += t;
-  e.compute_share = c.by[0] / sum;
-  e.memory_share = c.by[1] / sum;
-  e.launch_share = c.by[2] / sum;
+  e.shares = c.by.shares();
   e.summing_seconds = c.exposed;
-  e.assumed = cat(a.peak, " x ", fixed(a.usual_matmul, 2), " to ", fixed(a.best_matmul, 2), ", ",
-                  fixed(device.bandwidth_gb, 0), " GB/s x ", fixed(a.usual_bandwidth, 2), " to ",
-                  fixed(a.best_bandwidth, 2), link.name.empty() ? "" : cat(", gradients over ", link.name));
+  e.assumed =
+      cat(a.peak, " x ", fixed(a.usual_matmul, 2), " to ", fixed(a.best_matmul, 2), ", ", fixed(device.bandwidth_gb, 0),
+          " GB/s x ", fixed(a.usual_bandwidth, 2), " to ", fixed(a.best_bandwidth, 2),
+          e.shares[Bound::transfer] > 0 ? cat(", PCIe ", device.pcie, " of ", fixed(device.host_gb(), 0), " GB/s x ",
+                                              fixed(kUsualHost, 2), " to ", fixed(kBestHost, 2))
+                                        : "",
+          link.name.empty() ? "" : cat(", gradients over ", link.name));
   // Two virtual cores of an offer are one of a processor.
   const bool known = e.offer && e.offer->price->vcpus > 0 && e.offer->price->count > 0;
   const double cores = known ? e.offer->price->vcpus / e.offer->price->count / 2 : kCores;
-  fill_run(e, d, c.step, c.sample, length, host ? std::max(cores, 16.0) : cores, host);
+  const double bytes = host ? 0 : device.host_gb() * 1e9;
+  fill_run(e, d, c.step, c.sample, length,
+           {host ? std::max(cores, 16.0) : cores, Range{kUsualHost, kBestHost} * bytes, host});
   e.utilisation = d.flops / (e.step_seconds.middle() * device.rate(compute).first * 1e12);
   if (e.run_hours.high > 0 && e.offer) e.dollars = e.run_hours * e.offer->usd();
   // From 60 % of the rating, which averages of long trainings come to, to all of it; host and cooling are not in it.
@@ -267,31 +302,35 @@ Range step_seconds(const Draft& d, const Rates& rates) {
   return {middle / spread, middle * spread};
 }
 
-Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, const RunLength& length) {
+Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, const RunLength& length,
+                       const Draft* running) {
   const CpuInfo cpu = cpu_info();
-  const Draft& d = drafts[0];
+  const Draft& d = running ? *running : drafts[0];
   Estimate e;
   e.device = cat("this machine: ", cpu.model, ", ", thread_count(), " threads");
-  fill_fit(e, drafts, static_cast<double>(cpu.memory_bytes));
+  fill_fit(e, drafts, d, static_cast<double>(cpu.memory_bytes));
   if (!rates) {
     e.assumed = "not calibrated: freight calibrate measures this machine once, in about two minutes";
     return e;
   }
   const Range step = step_seconds(d, *rates);
-  double products = 0;
+  double products = 0, transfers = 0;
   for (const Draft::Stage& s : d.stages) {
     for (const Work& w : s.work) {
       if (w.product()) products += rates->seconds(w) * s.times;
+      if (w.kind == kTransfer) transfers += rates->seconds(w) * s.times;
     }
   }
-  e.compute_share = products / step.middle();
-  e.memory_share = 1 - e.compute_share;
+  e.shares[Bound::compute] = products / step.middle();
+  e.shares[Bound::transfer] = transfers / step.middle();
+  e.shares[Bound::memory] = 1 - e.shares[Bound::compute] - e.shares[Bound::transfer];
   e.assumed = cat("rates measured on ", rates->date, " (", rates->device, ", ", rates->threads,
                   " threads); the range is the calibration's worst error");
   const double sample =
       d.evaluation.empty() ? 0 : rates->seconds(d.evaluation) / static_cast<double>(d.evaluation_batch);
   const double spread = step.high / step.middle();
-  fill_run(e, d, step, {sample / spread, sample * spread}, length, thread_count(), true);
+  fill_run(e, d, step, {sample / spread, sample * spread}, length,
+           {.cores = static_cast<double>(thread_count()), .bytes = {}, .computes = true});
   return e;
 }
 

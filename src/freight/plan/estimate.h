@@ -1,6 +1,7 @@
 // Estimate: a draft on a device: does it fit and by what means, how long, what it costs. Every time is a range, and the
 // assumption behind it is named.
 #pragma once
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,8 +20,20 @@ struct Range {
 };
 
 // What bounds a step.
-enum class Bound : uint8_t { compute, memory, launch };
+enum class Bound : uint8_t { compute, memory, launch, transfer };
+inline constexpr size_t kBounds = 4;
 const char* to_string(Bound bound);
+
+// Times or shares of a time, by what bounds it.
+struct ByBound {
+  std::array<double, kBounds> at{};
+  double& operator[](Bound b) { return at[static_cast<size_t>(b)]; }
+  double operator[](Bound b) const { return at[static_cast<size_t>(b)]; }
+  double sum() const;
+  Bound largest() const;
+  void add(const ByBound& other, double times = 1);
+  ByBound shares() const;  // of the sum; all 0 where that is 0
+};
 
 // How a device turns work into time where nothing was measured on it: fractions of its dense peak and bandwidth, and
 // seconds per kernel. `best`: as in well-tuned large kernels; `usual`: as in whole training steps of common software.
@@ -34,9 +47,9 @@ struct Assumption {
 Assumption assumption(const Device& device, DType compute);
 
 // What a device reaches: FLOPs per second in products of each type and in all else, bytes per second, seconds per
-// kernel.
+// kernel; bytes per second to or from its host (0: not known, counted as copies in its memory).
 struct Speed {
-  double f32 = 0, bf16 = 0, f16 = 0, plain = 0, bytes = 0, launch = 0;
+  double f32 = 0, bf16 = 0, f16 = 0, plain = 0, bytes = 0, launch = 0, transfer = 0;
 };
 Speed best_speed(const Device& device, const Assumption& assumption);
 Speed usual_speed(const Device& device, const Assumption& assumption);
@@ -52,13 +65,14 @@ struct Estimate {
   std::string means;          // by what it fits: "", "--grad-accum 4"; or why not
   int64_t largest_batch = 0;  // without other means; 0: none, or unknown
   Range step_seconds;         // of one training step, data and gradients of other devices included
-  Range data_seconds;         // of reading its batch; beside the computation, but on a processor that does both
-  Range summing_seconds;      // of gradients over the devices, as far as the computation does not hide it
-  std::string link;           // that they are sent over
+  // Of reading its batch and sending it to the device; beside the computation, but on a processor that does both.
+  Range data_seconds;
+  Range summing_seconds;  // of gradients over the devices, as far as the computation does not hide it
+  std::string link;       // that they are sent over
   bool timed = false;
-  double compute_share = 0, memory_share = 0, launch_share = 0;  // of the step, by bound
-  double utilisation = 0;                                        // of the dense peak, at the range's middle
-  std::string assumed;                                           // the source of the times
+  ByBound shares;          // of the computation
+  double utilisation = 0;  // of the dense peak, at the range's middle
+  std::string assumed;     // the source of the times
   Range samples_per_second, epoch_hours, run_hours;
   Range evaluation_hours, checkpoint_hours;  // in the run
   std::optional<Range> dollars, watt_hours;  // of the run
@@ -72,18 +86,21 @@ struct RunLength {
   double evaluation_samples = 0;           // in each
   double checkpoints = 0;                  // in the run
   Range load_seconds;                      // of one sample, on one core
+  double sample_bytes = 0;                 // sent to the device
   double workers = 0;                      // threads that read; 0: one for each core
   // From the subject's data and configuration; `samples` > 0 stands for the data's count.
   static RunLength of(const Subject& subject, int64_t samples = 0);
 };
 
-// On devices of the catalogue. `drafts`: as plan::drafts makes them, of the batch of one device.
+// On devices of the catalogue. `drafts`: as plan::drafts makes them, of the batch of one device. `running`: the plan
+// that runs, where it is not the first of them, but one that offloads.
 Estimate estimate(const std::vector<Draft>& drafts, const Device& device, const Catalog& catalog,
-                  const RunLength& length, const Fleet& fleet = {});
+                  const RunLength& length, const Fleet& fleet = {}, const Draft* running = nullptr);
 // Seconds of the computation of one training step, by rates measured on the machine.
 Range step_seconds(const Draft& draft, const Rates& rates);
 // On this machine, by its measured rates (null: not calibrated; then without times).
-Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, const RunLength& length);
+Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, const RunLength& length,
+                       const Draft* running = nullptr);
 
 // "--grad-accum 4", the fewest parts with which `bytes` hold a batch; "" where not even single samples fit.
 std::string accumulation_for(const std::vector<Draft>& drafts, double bytes);

@@ -13,11 +13,6 @@ namespace {
 // Gradients that are sent together, as usual software does (PyTorch's DistributedDataParallel: 25 MiB).
 constexpr double kBucket = 25.0 * 1024 * 1024;
 
-// GB per second and direction of sixteen lanes.
-double pcie_gb(int generation) {
-  return generation == 3 ? 15.75 : generation == 4 ? 31.5 : generation == 5 ? 63 : generation == 6 ? 121 : 0;
-}
-
 }  // namespace
 
 Link link_of(const Device& d, const Fleet& fleet) {
@@ -26,7 +21,7 @@ Link link_of(const Device& d, const Fleet& fleet) {
   if (d.link_gb > 0 && !(d.link_of_pairs && here > 2)) {
     link = {d.link_gb, cat("its own link of ", fixed(d.link_gb, 0), " GB/s")};
   } else if (d.pcie > 0) {
-    link = {pcie_gb(d.pcie), cat("PCIe ", d.pcie, " of ", fixed(pcie_gb(d.pcie), 0), " GB/s")};
+    link = {d.host_gb(), cat("PCIe ", d.pcie, " of ", fixed(d.host_gb(), 0), " GB/s")};
   }
   const double network = fleet.network_gbit / 8;
   if (fleet.devices > kDevicesPerMachine && link.gb > network) {

@@ -45,7 +45,7 @@ std::vector<std::string> likest(const std::string& kind) {
     for (const char* base : {"conv", "conv3x3", "conv1x1"}) kinds.push_back(base + way);
     kinds.emplace_back("matmul");
   }
-  if (kind == "transfer") kinds.emplace_back("copy");
+  if (kind == kTransfer) kinds.emplace_back("copy");
   kinds.emplace_back("map");
   return kinds;
 }

@@ -49,7 +49,7 @@ const char* kind_of(const Node& n) {
   switch (info(n.op).kind) {
     case OpKind::pool: return "pool";
     case OpKind::index: return "index";
-    case OpKind::movement: return n.op == Op::offload || n.op == Op::fetch ? "transfer" : "copy";
+    case OpKind::movement: return n.op == Op::offload || n.op == Op::fetch ? kTransfer : "copy";
     case OpKind::view: return "copy";
     case OpKind::composite: return "composite";
     default: return reduces(n) ? "reduce" : "map";

@@ -49,6 +49,26 @@ std::vector<Bar> visible(const std::vector<Bar>& bars, double least) {
 
 std::string milliseconds(double seconds) { return figure(seconds * 1e3) + " ms"; }
 
+const char* class_of(Filling f) {
+  constexpr const char* kClass[] = {"dense", "hatched", "empty", "crossed"};
+  return kClass[static_cast<size_t>(f)];
+}
+
+bool patterned(Filling f) { return f == Filling::hatched || f == Filling::crossed; }
+
+// What refers to the pattern of a filling in a colour; "" for fillings without one.
+std::string fill_of(Filling f, int colour) {
+  return patterned(f) ? cat(" fill=\"url(#", class_of(f), "-", colour, ")\"") : "";
+}
+
+// The pattern itself, which takes its colour from itself, not from what it fills.
+std::string pattern_of(Filling f, int colour) {
+  return cat(
+      "<pattern id=\"", class_of(f), "-", colour, "\" class=\"s", colour,
+      "\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><path d=\"M0 0V6",
+      f == Filling::crossed ? "M0 0H6" : "", "\" stroke=\"currentColor\" stroke-width=\"2\"/></pattern>");
+}
+
 std::string drawn(const Lane& lane, double top) {
   const double sum = total(lane);
   std::string out = cat("<g class=\"lane s", lane.colour % kColours, lane.dashed ? " dashed" : "",
@@ -59,10 +79,8 @@ std::string drawn(const Lane& lane, double top) {
   for (const Bar& b : visible(lane.bars, sum * kLeast / kWidth)) {
     const double x = at / sum * kWidth, width = b.seconds / sum * kWidth;
     at += b.seconds;
-    constexpr const char* kClass[] = {"dense", "hatched", "empty"};
-    out += cat("<g><rect class=\"", kClass[static_cast<size_t>(b.filling)], "\" x=\"", fixed(x, 2), "\" y=\"",
-               fixed(y, 1), "\" width=\"", fixed(width, 2), "\" height=\"", fixed(kBar, 0), "\"",
-               b.filling == Filling::hatched ? cat(" fill=\"url(#hatch-", lane.colour % kColours, ")\"") : "",
+    out += cat("<g><rect class=\"", class_of(b.filling), "\" x=\"", fixed(x, 2), "\" y=\"", fixed(y, 1), "\" width=\"",
+               fixed(width, 2), "\" height=\"", fixed(kBar, 0), "\"", fill_of(b.filling, lane.colour % kColours),
                "><title>", escaped(b.label), ", ", milliseconds(b.seconds), "</title></rect>");
     const auto room = static_cast<size_t>(std::max(0.0, (width - 6) / kCharacter));
     if (room >= 8 || b.label.size() <= room) {
@@ -83,13 +101,6 @@ std::string drawn(const Lane& lane, double top) {
   return out + "</g>";
 }
 
-// The hatching of a colour; a pattern takes its colour from itself, not from what it fills.
-std::string hatching(int colour) {
-  return cat("<pattern id=\"hatch-", colour, "\" class=\"s", colour,
-             "\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><path "
-             "d=\"M0 0V6\" stroke=\"currentColor\" stroke-width=\"2\"/></pattern>");
-}
-
 }  // namespace
 
 std::string to_svg(const std::vector<Lane>& lanes, const std::string& title) {
@@ -97,7 +108,7 @@ std::string to_svg(const std::vector<Lane>& lanes, const std::string& title) {
   double top = 0;
   for (const Lane& lane : lanes) {
     if (!(total(lane) > 0)) continue;
-    patterns += hatching(lane.colour % kColours);
+    for (const Filling f : {Filling::hatched, Filling::crossed}) patterns += pattern_of(f, lane.colour % kColours);
     body += drawn(lane, top);
     top += kLane;
   }
@@ -108,11 +119,9 @@ std::string to_svg(const std::vector<Lane>& lanes, const std::string& title) {
 }
 
 std::string legend_bar(Filling filling) {
-  constexpr const char* kClass[] = {"dense", "hatched", "empty"};
-  const bool hatched = filling == Filling::hatched;
   return cat("<svg class=\"timeline key s0\" viewBox=\"0 0 24 12\" aria-hidden=\"true\"><defs>",
-             hatched ? hatching(0) : "", "</defs><rect class=\"", kClass[static_cast<size_t>(filling)],
-             "\" x=\"1\" y=\"1\" width=\"22\" height=\"10\"", hatched ? " fill=\"url(#hatch-0)\"" : "", "/></svg>");
+             patterned(filling) ? pattern_of(filling, 0) : "", "</defs><rect class=\"", class_of(filling),
+             "\" x=\"1\" y=\"1\" width=\"22\" height=\"10\"", fill_of(filling, 0), "/></svg>");
 }
 
 const char* timeline_style() {

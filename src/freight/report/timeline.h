@@ -7,7 +7,7 @@
 
 namespace freight::report {
 
-enum class Filling : uint8_t { dense, hatched, empty };
+enum class Filling : uint8_t { dense, hatched, empty, crossed };
 
 struct Bar {
   std::string label;  // "layer1.0.conv1 backward"
