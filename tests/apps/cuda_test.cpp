@@ -69,7 +69,8 @@ TEST(CudaCommand, ListsTheDevice) {
 
 TEST(CudaCommand, TrainsAndLeavesTheDeviceAsItWas) {
   const std::string dir = scratch_dir();
-  const Ran r = train(dir, {"--max-steps", "6"}, on_fake(dir, {"FAKE_CUDA_REPORT=" + dir + "/report"}));
+  const Ran r = train(dir, {"--max-steps", "6", "--steps-per-launch", "2"},
+                      on_fake(dir, {"FAKE_CUDA_REPORT=" + dir + "/report"}));
   ASSERT_EQ(r.code, 0) << r.err;
   const std::string report = read_file(dir + "/report");
   for (const char* none : {"faults 0\n", "graphs 0\n", "blocks 0\n", "pinned 0\n", "modules 0\n", "streams 0\n",

@@ -115,6 +115,27 @@ TEST(Fuse, BiasAndReluRideOnTheContraction) {
   EXPECT_TRUE(found);
 }
 
+TEST(Fuse, BiasOfALayerOverTokensRidesOnItsProduct) {
+  Graph g;
+  Builder b(g);
+  const Value x = leaf(b, Op::input, "x", {DType::f32, {2, 3, 8}}), w = leaf(b, Op::input, "w", {DType::f32, {5, 8}});
+  const Value bias = leaf(b, Op::input, "b", {DType::f32, {5}}),
+              more = leaf(b, Op::input, "r", {DType::f32, {2, 3, 5}});
+  const Ex y{&b, b.reshape(b.matmul(b.reshape(x, {6, 8}), w, false, true), {2, 3, 5})};
+  const Ex z = y + Ex{&b, b.broadcast_axis(bias, 2, y.shape())};
+  // A second reader keeps the sum apart; a residual of three axes is none of the product's.
+  g.outputs = {z.v, (z + apply(Op::exp, Ex{&b, more})).v};
+  const Graph after = run_pipeline(g, FusingBackend());
+  verify(after);
+  expect_equal_results(g, after);
+  for (const Node& n : after.nodes) {
+    if (n.op != Op::matmul) continue;
+    EXPECT_TRUE(attrs<MatmulAttrs>(n).epilogue.bias);
+    EXPECT_FALSE(attrs<MatmulAttrs>(n).epilogue.residual);
+  }
+  EXPECT_EQ(count(after, Op::fused) + count(after, Op::add), 1) << print(after);
+}
+
 TEST(Fuse, SoftmaxIsOneRegion) {
   Graph g;
   Builder b(g);

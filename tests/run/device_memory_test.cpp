@@ -11,6 +11,17 @@
 namespace freight {
 namespace {
 
+// Copies when it is asked, as late as a device might.
+class Late final : public DeviceRead {
+ public:
+  Late(const void* from, size_t bytes) : from_(from), bytes_(bytes) {}
+  void take(void* to) override { std::memcpy(to, from_, bytes_); }
+
+ private:
+  const void* from_;
+  size_t bytes_;
+};
+
 class CountingMemory final : public DeviceMemory {
  public:
   void* allocate(size_t bytes) override { return ++blocks, std::malloc(bytes + 1); }
@@ -20,6 +31,9 @@ class CountingMemory final : public DeviceMemory {
   void upload(void* to, const void* from, size_t bytes) override { ++uploads, std::memcpy(to, from, bytes); }
   void download(void* to, const void* from, size_t bytes) override { ++downloads, std::memcpy(to, from, bytes); }
   void copy(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
+  std::unique_ptr<DeviceRead> read_later(const void* from, size_t bytes) override {
+    return std::make_unique<Late>(from, bytes);
+  }
   void wait() override {}
 
   int blocks = 0, pinned = 0, uploads = 0, downloads = 0;
@@ -72,6 +86,25 @@ TEST(DeviceStorage, MovesFromTheDeviceToPinnedMemory) {
   EXPECT_EQ(block->on_device(memory, DeviceAccess::read, DeviceSide::host), pinned);
   int_at(pinned) = 8;
   EXPECT_EQ(int_at(block->data()), 8);
+}
+
+TEST(DeviceStorage, IsReadLaterFromTheSideThatHasTheNewestBytes) {
+  const auto memory = std::make_shared<CountingMemory>();
+  const auto block = Storage::allocate(2 * sizeof(int));
+  const auto second = [&] { return block->read_later(sizeof(int), sizeof(int)); };
+  const auto taken = [](DeviceRead& read) {
+    int value = 0;
+    return read.take(&value), value;
+  };
+  (&int_at(block->data()))[1] = 5;
+  const auto before = second();
+  (&int_at(block->data()))[1] = 6;
+  EXPECT_EQ(taken(*before), 5);
+  (&int_at(block->on_device(memory, DeviceAccess::update)))[1] = 7;
+  EXPECT_EQ(taken(*second()), 7);
+  EXPECT_EQ(memory->downloads, 0);
+  (&int_at(block->data()))[1] = 8;  // the device's bytes are old from here on
+  EXPECT_EQ(taken(*second()), 8);
 }
 
 }  // namespace

@@ -43,6 +43,17 @@ void* allocate_large(size_t bytes) {
   return aligned;
 }
 
+// Bytes of the host, as they were.
+class HostRead final : public DeviceRead {
+ public:
+  HostRead(const void* from, size_t bytes)
+      : bytes_(static_cast<const char*>(from), static_cast<const char*>(from) + bytes) {}
+  void take(void* to) override { std::memcpy(to, bytes_.data(), bytes_.size()); }
+
+ private:
+  std::vector<char> bytes_;
+};
+
 }  // namespace
 
 int64_t storage_bytes() { return g_storage_bytes; }
@@ -104,6 +115,14 @@ void Storage::send(const std::shared_ptr<DeviceMemory>& memory, void* to, size_t
   } else {
     memory->copy(to, device_->address, bytes);
   }
+}
+
+std::unique_ptr<DeviceRead> Storage::read_later(size_t offset, size_t bytes) const {
+  if (device_) {
+    std::lock_guard lock(device_->mutex);
+    if (!device_->stale) return device_->memory->read_later(static_cast<char*>(device_->address) + offset, bytes);
+  }
+  return std::make_unique<HostRead>(static_cast<const char*>(data_) + offset, bytes);
 }
 
 void Storage::to_host() const {

@@ -11,6 +11,7 @@
 namespace freight {
 
 class DeviceMemory;
+class DeviceRead;
 
 // What a device is about to do with a block.
 enum class DeviceAccess : uint8_t { read, write, update };
@@ -41,6 +42,8 @@ class Storage {
                   DeviceSide side = DeviceSide::device);
   // Enqueues a copy of the first `bytes`, the newest there are, to an address in `memory`. No copy in `memory` is made.
   void send(const std::shared_ptr<DeviceMemory>& memory, void* to, size_t bytes) const;
+  // The newest `bytes` from `offset` on, as they are once what the device was given so far is done.
+  std::unique_ptr<DeviceRead> read_later(size_t offset, size_t bytes) const;
 
  private:
   struct OnDevice;

@@ -14,6 +14,14 @@ class DeviceRecording {
   virtual void enqueue() = 0;
 };
 
+// Bytes on their way to the host.
+class DeviceRead {
+ public:
+  virtual ~DeviceRead() = default;
+  // Returns when they are there, and waits for nothing that was enqueued after them. Throws what download() does.
+  virtual void take(void* to) = 0;
+};
+
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
@@ -29,6 +37,8 @@ class DeviceMemory {
   virtual void upload(void* to, const void* from, size_t bytes) = 0;
   virtual void download(void* to, const void* from, size_t bytes) = 0;
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
+  // A download that is not waited for: the bytes as they are when everything enqueued before is done.
+  virtual std::unique_ptr<DeviceRead> read_later(const void* from, size_t bytes) = 0;
   // Returns when everything enqueued is done. Throws Error(device) where some of it failed.
   virtual void wait() = 0;
   // Called before a run: returns when the device may be given another.

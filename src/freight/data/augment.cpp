@@ -19,8 +19,8 @@ PhiloxStream draws(uint64_t seed, int64_t index, int64_t epoch, uint32_t stream)
   return {seed ^ static_cast<uint64_t>(index) * 0x9E3779B97F4A7C15ull, static_cast<uint64_t>(epoch), stream};
 }
 
-int64_t offset(PhiloxStream& r, int reach) {
-  return static_cast<int64_t>(r.below(2 * static_cast<uint32_t>(reach) + 1)) - reach;
+int32_t offset(PhiloxStream& r, int reach) {
+  return static_cast<int32_t>(r.below(2 * static_cast<uint32_t>(reach) + 1)) - reach;
 }
 
 // dst = src * scale + bias; blocks of a constant length, which the compiler turns into vector code.
@@ -116,17 +116,20 @@ void Transform::check_colours() const {
 
 bool Transform::recolours() const { return augment_.color_jitter.any() || augment_.rand_augment > 0; }
 
-Transform::Move Transform::draw_move(int64_t index, int64_t epoch) const {
-  Move move;
+Draw Transform::draw(int64_t index, int64_t epoch) const {
+  Draw draw;
+  draw.sample = static_cast<int32_t>(index);
   const int reach = std::max(augment_.shift, augment_.crop_padding);
-  if (reach == 0 && !augment_.flip) return move;
-  PhiloxStream r = draws(seed_, index, epoch, kAugmentStream);
-  if (reach > 0) {
-    move.dy = offset(r, reach);
-    move.dx = offset(r, reach);
+  if (!set_->files) {
+    if (reach > 0) {
+      PhiloxStream r = draws(seed_, index, epoch, kAugmentStream);
+      draw.dy = offset(r, reach);
+      draw.dx = offset(r, reach);
+    }
+    draw.flip = mirrors(index, epoch) ? 1 : 0;
   }
-  move.flip = mirrors(index, epoch);
-  return move;
+  if (augment_.random_erase > 0) draw_erased(index, epoch, draw);
+  return draw;
 }
 
 bool Transform::mirrors(int64_t index, int64_t epoch) const {
@@ -158,35 +161,40 @@ void Transform::recolour(int64_t index, int64_t epoch, Scratch& scratch) const {
 
 // torchvision.transforms.RandomErasing with its bounds: 2 to 33 % of the area, sides up to 1 to 3.3, ten draws. What is
 // erased becomes 0, the mean colour of normalised samples.
-void Transform::erase(int64_t index, int64_t epoch, float* dst) const {
+void Transform::draw_erased(int64_t index, int64_t epoch, Draw& draw) const {
   PhiloxStream r = draws(seed_, index, epoch, kEraseStream);
   if (static_cast<double>(r.uniform()) >= augment_.random_erase) return;
   const auto area = static_cast<float>(rows_ * columns_);
   for (int attempt = 0; attempt < 10; ++attempt) {
     const float target = area * r.uniform(0.02f, 0.33f), side = std::log(3.3f);
     const float ratio = std::exp(r.uniform(-side, side));
-    const auto h = static_cast<int64_t>(std::lround(std::sqrt(target * ratio)));
-    const auto w = static_cast<int64_t>(std::lround(std::sqrt(target / ratio)));
+    const auto h = static_cast<int32_t>(std::lround(std::sqrt(target * ratio)));
+    const auto w = static_cast<int32_t>(std::lround(std::sqrt(target / ratio)));
     if (h >= rows_ || w >= columns_) continue;
-    const auto y0 = static_cast<int64_t>(r.below(static_cast<uint32_t>(rows_ - h + 1))),
-               x0 = static_cast<int64_t>(r.below(static_cast<uint32_t>(columns_ - w + 1)));
-    const int64_t planes = channels_last_ ? 1 : channels_, step = channels_last_ ? channels_ : 1;
-    for (int64_t p = 0; p < planes; ++p) {
-      for (int64_t y = y0; y < y0 + h; ++y) {
-        std::fill_n(dst + ((p * rows_ + y) * columns_ + x0) * step, w * step, 0.0f);
-      }
-    }
+    draw.top = static_cast<int32_t>(r.below(static_cast<uint32_t>(rows_ - h + 1)));
+    draw.left = static_cast<int32_t>(r.below(static_cast<uint32_t>(columns_ - w + 1)));
+    draw.bottom = draw.top + h;
+    draw.right = draw.left + w;
     return;
   }
 }
 
+void Transform::erase(const Draw& draw, float* dst) const {
+  const int64_t planes = channels_last_ ? 1 : channels_, step = channels_last_ ? channels_ : 1;
+  for (int64_t p = 0; p < planes; ++p) {
+    for (int64_t y = draw.top; y < draw.bottom; ++y) {
+      std::fill_n(dst + ((p * rows_ + y) * columns_ + draw.left) * step, (draw.right - draw.left) * step, 0.0f);
+    }
+  }
+}
+
 // The move alone, u8 to u8.
-void Transform::move_planes(const uint8_t* src, const Move& move, uint8_t* dst) const {
+void Transform::move_planes(const uint8_t* src, const Draw& move, uint8_t* dst) const {
   for (int64_t c = 0; c < channels_; ++c, src += rows_ * columns_) {
     for (int64_t y = 0; y < rows_; ++y) {
       const int64_t from_y = y + move.dy;
       for (int64_t x = 0; x < columns_; ++x) {
-        const int64_t moved = x + move.dx, from_x = move.flip ? columns_ - 1 - moved : moved;
+        const int64_t moved = x + move.dx, from_x = move.flip != 0 ? columns_ - 1 - moved : moved;
         const bool inside = from_y >= 0 && from_y < rows_ && moved >= 0 && moved < columns_;
         *dst++ = inside ? src[from_y * columns_ + from_x] : uint8_t{0};
       }
@@ -195,7 +203,7 @@ void Transform::move_planes(const uint8_t* src, const Move& move, uint8_t* dst) 
 }
 
 template <class T>
-void Transform::write(const T* src, const Move& move, float* dst) const {
+void Transform::write(const T* src, const Draw& move, float* dst) const {
   const int64_t plane = rows_ * columns_;
   const int64_t pixel_step = channels_last_ ? channels_ : 1;
   for (int64_t c = 0; c < channels_; ++c) {
@@ -203,7 +211,7 @@ void Transform::write(const T* src, const Move& move, float* dst) const {
     float* to = channels_last_ ? dst + c : dst + c * plane;
     const float scale = scale_[static_cast<size_t>(c)], bias = bias_[static_cast<size_t>(c)];
     const auto value = [&](T x) { return static_cast<float>(x) * scale + bias; };
-    if (move.dy == 0 && move.dx == 0 && !move.flip) {
+    if (move.dy == 0 && move.dx == 0 && move.flip == 0) {
       if (pixel_step == 1) {
         scale_run(from, to, plane, scale, bias);
       } else {
@@ -221,7 +229,7 @@ void Transform::write(const T* src, const Move& move, float* dst) const {
       }
       const T* row = from + source_row * columns_;
       for (int64_t x = 0; x < begin; ++x) to[x * pixel_step] = black;
-      if (move.flip) {
+      if (move.flip != 0) {
         for (int64_t x = begin; x < end; ++x) to[x * pixel_step] = value(row[columns_ - 1 - (x + move.dx)]);
       } else if (pixel_step == 1) {
         scale_run(row + begin + move.dx, to + begin, end - begin, scale, bias);
@@ -236,19 +244,20 @@ void Transform::write(const T* src, const Move& move, float* dst) const {
 void Transform::apply(int64_t index, int64_t epoch, float* dst, Scratch& scratch) const {
   const int64_t n = channels_ * rows_ * columns_;
   const bool u8 = set_->files || set_->images.dtype() == DType::u8;
+  const Draw drawn = draw(index, epoch);
   if (set_->files || recolours()) scratch.planes.resize(static_cast<size_t>(n));
   if (set_->files) {
     read_picture(index, epoch, scratch);
-  } else if (const Move move = draw_move(index, epoch); !u8) {
-    write(static_cast<const float*>(set_->images.raw()) + index * n, move, dst);
+  } else if (!u8) {
+    write(static_cast<const float*>(set_->images.raw()) + index * n, drawn, dst);
   } else if (const uint8_t* src = static_cast<const uint8_t*>(set_->images.raw()) + index * n; recolours()) {
-    move_planes(src, move, scratch.planes.data());
+    move_planes(src, drawn, scratch.planes.data());
   } else {
-    write(src, move, dst);
+    write(src, drawn, dst);
   }
   if (recolours()) recolour(index, epoch, scratch);
-  if (set_->files || recolours()) write<uint8_t>(scratch.planes.data(), Move{}, dst);
-  if (augment_.random_erase > 0) erase(index, epoch, dst);
+  if (set_->files || recolours()) write<uint8_t>(scratch.planes.data(), Draw{}, dst);
+  erase(drawn, dst);
 }
 
 }  // namespace freight::data

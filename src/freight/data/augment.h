@@ -30,6 +30,13 @@ struct Augment {
   bool normalize = true;    // (x - mean) / std per channel, by the data set's figures
 };
 
+// All that is drawn for one sample of a set in memory. dst(y, x) = src(y + dy, x + dx), mirrored first where `flip` is
+// set; then rows [top, bottom) and columns [left, right) become 0, the mean colour.
+struct Draw {
+  int32_t sample = 0, dy = 0, dx = 0, flip = 0, top = 0, bottom = 0, left = 0, right = 0;
+};
+inline constexpr int64_t kDrawNumbers = sizeof(Draw) / sizeof(int32_t);
+
 // Turns samples of one data set into f32 rows. Immutable after construction, hence shared by workers.
 class Transform {
  public:
@@ -44,29 +51,31 @@ class Transform {
   // Error(data) that names the file where a picture cannot be read.
   void apply(int64_t index, int64_t epoch, float* dst, Scratch& scratch) const;
 
+  Draw draw(int64_t index, int64_t epoch) const;
+  // A stored value x becomes x * scale + bias; one of each per channel.
+  const std::vector<float>& scale() const { return scale_; }
+  const std::vector<float>& bias() const { return bias_; }
+  // Whether a sample is what draw() and the scale say: neither read from a file nor recoloured.
+  bool drawn() const { return !set_->files && !recolours(); }
+
  private:
-  // How a sample in memory moves: dst(y, x) = src(y + dy, x + dx), mirrored first where flip is set.
-  struct Move {
-    int64_t dy = 0, dx = 0;
-    bool flip = false;
-  };
-  Move draw_move(int64_t index, int64_t epoch) const;
   bool mirrors(int64_t index, int64_t epoch) const;
+  void draw_erased(int64_t index, int64_t epoch, Draw& draw) const;
   bool recolours() const;
   void check_colours() const;
   void read_picture(int64_t index, int64_t epoch, Scratch& scratch) const;
   void recolour(int64_t index, int64_t epoch, Scratch& scratch) const;
-  void erase(int64_t index, int64_t epoch, float* dst) const;
-  void move_planes(const uint8_t* src, const Move& move, uint8_t* dst) const;
+  void erase(const Draw& draw, float* dst) const;
+  void move_planes(const uint8_t* src, const Draw& move, uint8_t* dst) const;
   template <class T>
-  void write(const T* src, const Move& move, float* dst) const;
+  void write(const T* src, const Draw& move, float* dst) const;
 
   const Dataset* set_;
   Augment augment_;
   uint64_t seed_;
   bool channels_last_;
   int64_t channels_ = 1, rows_ = 1, columns_ = 1;
-  std::vector<float> scale_, bias_;  // (C): a stored value x becomes x * scale + bias
+  std::vector<float> scale_, bias_;  // (C)
 };
 
 }  // namespace freight::data

@@ -19,6 +19,8 @@ class LoaderFeed : public Feed {
     batch_ = {b->images, b->labels, b->count};
     return &batch_;
   }
+  std::optional<BatchRecipe> recipe(std::string& why) const override { return loader_.recipe(why); }
+  Array draws(int64_t epoch) const override { return loader_.draws(epoch); }
   double wait_seconds() const override { return loader_.wait_seconds(); }
 
  private:

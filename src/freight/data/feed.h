@@ -4,6 +4,8 @@
 //   while (FeedBatch* b = feed.next()) step(b->inputs, b->targets);
 #pragma once
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "freight/data/loader.h"
 
@@ -28,6 +30,13 @@ class Feed {
   virtual void start(int64_t epoch, int64_t first_batch = 0) = 0;
   // The next batch, or null at the epoch's end; it lives until the next call.
   virtual FeedBatch* next() = 0;
+  // How its batches come about, for who makes them elsewhere, and the draws of an epoch (loader.h). Nothing, and `why`,
+  // where they cannot be made elsewhere.
+  virtual std::optional<BatchRecipe> recipe(std::string& why) const {
+    why = "batches of text have no recipe";
+    return std::nullopt;
+  }
+  virtual Array draws(int64_t /*epoch*/) const { return {}; }
   // Seconds spent in `next` waiting for data, or making it.
   virtual double wait_seconds() const = 0;
 

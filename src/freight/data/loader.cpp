@@ -364,6 +364,48 @@ int64_t Loader::samples_per_epoch() const {
 double Loader::wait_seconds() const { return state_->waited; }
 std::vector<int64_t> Loader::order(int64_t epoch) const { return state_->make_order(epoch); }
 
+std::optional<BatchRecipe> Loader::recipe(std::string& why) const {
+  const State& s = *state_;
+  const auto& o = s.options;
+  why.clear();
+  if (s.set.files) {
+    why = "its pictures are read from files";
+  } else if (!s.transform.drawn()) {
+    why = "its colours are changed";
+  } else if (o.mix.any()) {
+    why = "its samples are mixed";
+  } else if (!o.drop_last && s.batches > 1 && s.set.count() % o.batch_size != 0) {
+    why = "the last batch is shorter";
+  } else if (s.set.images.numel() > std::numeric_limits<int32_t>::max()) {
+    why = "it has more than 2^31 values";
+  }
+  if (!why.empty()) return std::nullopt;
+  return BatchRecipe{.samples = s.set.images,
+                     .targets = s.set.labels,
+                     .scale = s.transform.scale(),
+                     .bias = s.transform.bias(),
+                     .moves = std::max(o.augment.shift, o.augment.crop_padding) > 0,
+                     .flips = o.augment.flip,
+                     .erases = o.augment.random_erase > 0,
+                     .batch_size = s.count_of(0),
+                     .batches = s.batches};
+}
+
+Array Loader::draws(int64_t epoch) const {
+  const State& s = *state_;
+  const int64_t batch = s.count_of(0);
+  const std::vector<int64_t> order = s.make_order(epoch);
+  Array out(DType::i32, {s.batches, batch, kDrawNumbers});
+  auto* to = out.data<int32_t>();
+  parallel_for(s.batches, [&](int64_t k) {
+    for (int64_t i = k * batch; i < (k + 1) * batch; ++i) {
+      const Draw d = s.transform.draw(order[static_cast<size_t>(i)], epoch);
+      std::memcpy(to + i * kDrawNumbers, &d, sizeof d);
+    }
+  });
+  return out;
+}
+
 Loader::Epoch Loader::epoch(int64_t epoch, int64_t first_batch) {
   State& s = *state_;
   if (epoch < 0 || first_batch < 0 || first_batch > s.batches) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,16 @@ struct LoaderOptions {
   Mix mix = {};                // labels become f32 (N, classes)
   bool channels_last = false;  // images become (N, H, W, C)
   BadSamples bad = {};         // a batch that one is left out of is shorter
+};
+
+// How batches come about, for who makes them elsewhere: samples of a set in memory, as their draws (augment.h) and a
+// scale say. Every batch of an epoch has the same size.
+struct BatchRecipe {
+  Array samples;                                      // u8 or f32 (M, ...), M samples, channels on axis 1
+  Array targets;                                      // (M) or (M, K)
+  std::vector<float> scale, bias;                     // per channel: a stored value x becomes x * scale + bias
+  bool moves = false, flips = false, erases = false;  // which of the draws occur
+  int64_t batch_size = 0, batches = 0;                // of an epoch
 };
 
 struct Batch {
@@ -64,6 +75,10 @@ class Loader {
   double wait_seconds() const;
   // Sample numbers of an epoch, in order.
   std::vector<int64_t> order(int64_t epoch) const;
+  // Nothing, and `why`, where batches are made in a way that a recipe does not tell.
+  std::optional<BatchRecipe> recipe(std::string& why) const;
+  // The draws of an epoch, i32 (batches, batch size, kDrawNumbers): those of recipe().
+  Array draws(int64_t epoch) const;
   // Makes one batch into memory of the caller, in the caller's thread: images of batch count * sample floats and
   // labels. Returns the count. For callers that own staging buffers.
   int64_t fill(int64_t epoch, int64_t batch, float* images, void* labels);

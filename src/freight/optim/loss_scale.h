@@ -25,6 +25,7 @@ class LossScale {
   static Tensor all_finite(const std::vector<Tensor>& gradients);
   // Halves the factor after a step that was not sound, doubles it after enough that were.
   void update(const Tensor& sound) const;
+  Tensor value() const { return factor_.value(); }  // the factor, f32[]
 
   // Host side.
   std::vector<nn::NamedVariable> state_dict() const { return {{"factor", factor_}, {"good_steps", good_}}; }

@@ -44,7 +44,10 @@ class EpiloguePass {
       std::vector<Value> in = r_(core.inputs);
       if (c.bias.valid()) in.push_back(r_(c.bias));
       if (c.residual.valid()) in.push_back(r_(c.residual));
-      r_.replace(n.out(), r_.dst.add(core.op, std::move(a), in, core.scope, core.where)[0]);
+      Value y = r_.dst.add(core.op, std::move(a), in, core.scope, core.where)[0];
+      const Shape& shape = r_.src.type(n.out()).shape;
+      if (r_.dst.type(y).shape != shape) y = r_.dst.add(Op::reshape, ShapeAttrs{shape}, {y}, n.scope, n.where)[0];
+      r_.replace(n.out(), y);
     }
     return dead_code(r_.finish());
   }
@@ -70,6 +73,12 @@ class EpiloguePass {
     return op == Op::broadcast || (is_pointwise(op) && uses_[v.index()] == 1);
   }
 
+  // Rows of a product that are given more axes: a layer of (N, T, C) is a product of (N T, C).
+  bool splits_rows(const Node& n, const Shape& from) const {
+    const Shape& to = r_.src.type(n.out()).shape;
+    return n.op == Op::reshape && from.rank() == 2 && to.rank() > 2 && to[to.rank() - 1] == from[1];
+  }
+
   // A chain core -> (+ bias) -> (+ residual) -> (relu) ends at the node that the fused core replaces.
   void find_chains() {
     const Graph& g = r_.src;
@@ -82,12 +91,18 @@ class EpiloguePass {
     for (size_t i = 0; i < g.nodes.size(); ++i) {
       const Node& core = g.nodes[i];
       if (core.op != Op::matmul && core.op != Op::conv) continue;
-      const Shape shape = g.type(core.out()).shape;
-      const int channel = core.op == Op::conv ? 1 : shape.rank() - 1;
+      Shape shape = g.type(core.out()).shape;
       Chain c;
       c.core = static_cast<int32_t>(i);
       int32_t at = c.core;
       std::vector<int32_t> path{at};
+      if (const int32_t next = only_reader(core.out());
+          next >= 0 && splits_rows(g.nodes[static_cast<size_t>(next)], shape)) {
+        path.push_back(at = next);
+        shape = g.type(g.nodes[static_cast<size_t>(at)].out()).shape;
+      }
+      const int channel = core.op == Op::conv ? 1 : shape.rank() - 1;
+      const size_t bare = path.size();
       for (;;) {
         const Value v = g.nodes[static_cast<size_t>(at)].out();
         const int32_t next = only_reader(v);
@@ -100,7 +115,8 @@ class EpiloguePass {
           if (bias.valid() && !c.epilogue.bias && !c.epilogue.residual) {
             longer.epilogue.bias = true;
             longer.bias = bias;
-          } else if (!c.epilogue.residual && info(g.def(other).op).kind != OpKind::leaf && !computed_only_for(other)) {
+          } else if (bare == 1 && !c.epilogue.residual && info(g.def(other).op).kind != OpKind::leaf &&
+                     !computed_only_for(other)) {
             longer.epilogue.residual = true;
             longer.residual = other;
           } else {
@@ -116,7 +132,7 @@ class EpiloguePass {
         at = next;
         path.push_back(at);
       }
-      if (path.size() == 1) continue;
+      if (path.size() == bare) continue;
       for (int32_t k : path) swallowed_[static_cast<size_t>(k)] = claimed[static_cast<size_t>(k)] = true;
       swallowed_[static_cast<size_t>(at)] = false;
       chains_[at] = c;

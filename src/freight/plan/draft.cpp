@@ -128,8 +128,8 @@ Draft draft(const train::Planned& p) {
   }
   const size_t batch = p.inputs.bytes() + p.targets.bytes();
   const size_t staged = batch * std::clamp<size_t>(kBatchBytes / std::max<size_t>(batch, 1), 2, kBatches);
-  add(Part::staging, beside ? batch : staged);
-  if (beside) add(Part::host, staged);
+  add(Part::staging, p.data_bytes > 0 ? p.data_bytes : beside ? batch : staged);
+  if (beside && p.data_bytes == 0) add(Part::host, staged);
   if (!p.evaluation) return d;
   d.evaluation = work_of(*p.evaluation);
   d.evaluation_batch = p.evaluation_batch;

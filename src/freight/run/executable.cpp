@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
 
 #include "freight/base/device_memory.h"
 #include "freight/base/error.h"
@@ -69,10 +70,12 @@ struct Executable::Bound {
     size_t bytes;
   };
   std::vector<Copy> late_copies;
-  // Where the device records runs: inputs are sent to blocks of the executable's own, and a run whose addresses are
-  // those of the one before is recorded.
+  // Where the device records runs: inputs are sent to blocks of the executable's own, and runs whose addresses are
+  // those of the ones before are recorded, by their number.
+  bool records = false;
   std::vector<std::unique_ptr<Arena>> input_blocks;
-  std::unique_ptr<DeviceRecording> recording;
+  static constexpr size_t kMostRecordings = 8;
+  std::map<int64_t, std::unique_ptr<DeviceRecording>> recordings;
   bool has_run = false;  // with these addresses
 
   // Where the steps find the bytes of a block that belongs to the caller.
@@ -84,7 +87,7 @@ struct Executable::Bound {
   void set(Slot& slot, void* to) {
     if (to == slot.address) return;
     slot.address = to;
-    recording.reset();
+    recordings.clear();
     has_run = false;
     for (const Fixup& f : slot.fixups) table[f.entry] = static_cast<char*>(to) + f.offset;
   }
@@ -147,7 +150,8 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
   for (Value v : g.leaves(Op::constant)) b.constants.push_back(constant_array(attrs<ConstantAttrs>(g.def(v))));
   for (Value v : g.leaves(Op::input)) b.inputs.push_back({g.type(v)});
   for (Value v : g.outputs) b.outputs.push_back({g.type(v)});
-  if (b.memory && b.memory->records()) {
+  b.records = b.memory && b.memory->records();
+  if (b.records) {
     for (const Slot& s : b.inputs) b.input_blocks.push_back(std::make_unique<Arena>(b.memory, s.type.bytes()));
   }
 
@@ -201,7 +205,7 @@ void Executable::bind(const std::vector<Array>& inputs, const std::vector<Array>
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
     Bound::expect(b.inputs[i], inputs[i], "input", i);
-    if (b.input_blocks.empty()) {
+    if (!b.records) {
       b.set(b.inputs[i], b.address(inputs[i].storage(), DeviceAccess::read));
     } else {
       if (inputs[i].storage()) inputs[i].storage()->send(b.memory, b.input_blocks[i]->address(), inputs[i].bytes());
@@ -227,16 +231,24 @@ void Executable::replay(const std::vector<Array>& inputs, const std::vector<Arra
   work();
 }
 
-void Executable::run(const std::vector<Array>& inputs, const std::vector<Array>& outputs) {
+void Executable::run(const std::vector<Array>& inputs, const std::vector<Array>& outputs, int64_t times) {
   replay(inputs, outputs, [&] {
     Bound& b = *bound_;
     const auto steps = [&] {
-      for (size_t i = plan_->once_steps(); i < b.steps.size(); ++i) b.run_step(i);
-      b.copy_late();
+      for (int64_t t = 0; t < times; ++t) {
+        for (size_t i = plan_->once_steps(); i < b.steps.size(); ++i) b.run_step(i);
+        b.copy_late();
+      }
     };
-    if (b.has_run && !b.recording && !b.input_blocks.empty()) b.recording = b.memory->record(steps);
-    if (b.recording) {
-      b.recording->enqueue();
+    DeviceRecording* recording = nullptr;
+    if (b.has_run && b.records) {
+      if (b.recordings.size() == Bound::kMostRecordings && b.recordings.count(times) == 0) b.recordings.clear();
+      auto& kept = b.recordings[times];
+      if (!kept) kept = b.memory->record(steps);
+      recording = kept.get();
+    }
+    if (recording) {
+      recording->enqueue();
     } else {
       steps();
     }

@@ -48,7 +48,8 @@ class Executable {
 
   // Runs once. `inputs` in the order of graph.leaves(Op::input), `outputs` in that of graph.outputs: dense row-major
   // memory of the right type (checked once per address change, not per element), read and written in place.
-  void run(const std::vector<Array>& inputs, const std::vector<Array>& outputs);
+  // `times` runs follow each other as one piece of work where the device records; results are the last one's.
+  void run(const std::vector<Array>& inputs, const std::vector<Array>& outputs, int64_t times = 1);
   // The same with a timer around every step: seconds per step of the plan, 0 for those that run once.
   std::vector<double> run_timed(const std::vector<Array>& inputs, const std::vector<Array>& outputs);
   // Frozen states have changed all the same: what depends on them alone is computed again at the next run.

@@ -165,7 +165,8 @@ std::vector<Array> CompiledFunction::states(const Argument* first, size_t count,
   return arrays;
 }
 
-const std::vector<Tensor>& CompiledFunction::call(const Argument* first, size_t count, Body body, void* context) {
+const std::vector<Tensor>& CompiledFunction::call(const Argument* first, size_t count, Body body, void* context,
+                                                  int64_t times) {
   if (trace::compiling()) {
     fail(ErrorKind::usage, "compile", "a compiled function was called while another step ",
          signature_text(first, count), " is being traced; call the plain function there");
@@ -181,7 +182,7 @@ const std::vector<Tensor>& CompiledFunction::call(const Argument* first, size_t 
     l.outputs[i] = impl->array;
     l.results[i] = Tensor(std::move(impl));
   }
-  run.run(l.inputs, l.outputs);
+  run.run(l.inputs, l.outputs, times);
   for (size_t i = 0; i < count; ++i) l.inputs[i] = Array();  // the caller may reuse its batch
   for (Array& a : l.outputs) a = Array();
   return l.results;

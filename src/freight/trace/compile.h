@@ -56,9 +56,9 @@ class CompiledFunction {
   CompiledFunction(CompiledFunction&&) noexcept;
   CompiledFunction& operator=(CompiledFunction&&) noexcept;
 
-  // Runs one step; the results stay valid and unchanged as long as somebody holds them. The returned list is owned by
-  // the function and valid until the next call.
-  const std::vector<Tensor>& call(const Argument* first, size_t count, Body body, void* context);
+  // Runs a step so many times; the last one's results stay valid and unchanged as long as somebody holds them. The
+  // returned list is owned by the function and valid until the next call.
+  const std::vector<Tensor>& call(const Argument* first, size_t count, Body body, void* context, int64_t times = 1);
   const Graph& graph(const Argument* first, size_t count, Body body, void* context);
   std::shared_ptr<const Plan> plan(const Argument* first, size_t count, Body body, void* context);
   Executable& executable(const Argument* first, size_t count, Body body, void* context);
@@ -150,6 +150,13 @@ class Compiled {
   auto operator()(const std::vector<Tensor>& inputs) {
     const std::vector<Argument> in(inputs.begin(), inputs.end());
     return results<0, true>(function_.call(in.data(), in.size(), body<0, true>(), &f_));
+  }
+
+  // The same `times` times, as one piece of work where the device can: what changes between them are variables.
+  template <class... A>
+  auto repeat(int64_t times, const A&... a) {
+    const Argument in[] = {Argument(a)..., Argument()};
+    return results<sizeof...(A), false>(function_.call(in, sizeof...(A), body<sizeof...(A), false>(), &f_, times));
   }
 
   // The traced graph, the plan and what runs it for inputs of these types: a Type, a Tensor or an Array each. Nothing

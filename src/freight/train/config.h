@@ -68,9 +68,11 @@ struct Config {
   int64_t workers = -1;
   int64_t seed = 0;
   bool deterministic = false;
-  std::string recompute = "none";  // none, auto, all
-  std::string offload = "none";    // none, activations, optimizer, all, auto
-  int64_t save_every = 0;          // steps; 0: each epoch
+  std::string recompute = "none";    // none, auto, all
+  std::string offload = "none";      // none, activations, optimizer, all, auto
+  std::string device_data = "auto";  // whether the training set lies on the device: auto, yes, no
+  int64_t steps_per_launch = 0;      // where it does; 0 chooses
+  int64_t save_every = 0;            // steps; 0: each epoch
   int64_t keep = 3;
   bool save_in_place = false;
   int64_t eval_every = 1;  // epochs; the last is always evaluated

@@ -151,6 +151,12 @@ std::vector<Field> make_fields() {
        "to host memory: activations, as far as the device's memory asks for it; the optimizer's state; all; or auto, "
        "which keeps, computes again or offloads each activation, by cost (docs/planner.md)",
        words(offload_names())}),
+      changeable({kMachine, "--device-data", "device_data", &C::device_data,
+       "the training set lies on the device, whose steps make their batches themselves (auto: a device with memory of "
+       "its own, a set in memory that takes a quarter of it at most; docs/gpu.md)",
+       words({"auto", "yes", "no"})}),
+      changeable({kMachine, "--steps-per-launch", "steps_per_launch", &C::steps_per_launch,
+       "steps that such a device is given at a time (0: 16)", at_least(0)}),
       changeable({kMachine, "--deterministic", "deterministic", &C::deterministic, "equal bits on every run"}),
 
       {kOutput, "-o,--output-dir", "", &C::output_dir, "directory of the run (default runs/MODEL-DATA)", {}, {"--out"}},

@@ -9,6 +9,7 @@
 #include "freight/ops/ops.h"
 #include "freight/optim/create.h"
 #include "freight/run/plan.h"
+#include "freight/train/device_data.h"
 #include "freight/train/diverged.h"
 
 namespace freight::train {
@@ -48,12 +49,13 @@ std::vector<Tensor> gradients_of(const Tensor& loss, const optim::Optimizer& opt
   return scale ? scale->gradients(loss, optimizer.parameters()) : grad(loss, optimizer.parameters());
 }
 
-// The update of all weights, where nothing is infinite.
+// The update of all weights, where nothing is infinite, nor was before.
 void update(optim::Optimizer& optimizer, optim::EMA* ema, const optim::LossScale* scale, const Tensor& loss,
-            const std::vector<Tensor>& gradients) {
+            const std::vector<Tensor>& gradients, const DeviceData* data = nullptr) {
   optimizer.apply(gradients);
   if (ema) ema->update();
   Tensor sound = is_finite(loss);
+  if (data) sound = logical_and(sound, data->sound());
   if (scale) sound = logical_and(sound, optim::LossScale::all_finite(gradients));
   assign_only_if(sound);
   if (scale) scale->update(sound);
@@ -68,6 +70,19 @@ struct Whole {
     const auto [loss, right] = forward(x, y);
     update(*optimizer, ema, scale, loss, gradients_of(loss, *optimizer, scale));
     return {loss, right};
+  }
+};
+
+// The same on a batch that the device makes; its results stay there.
+struct FromDevice {
+  Whole whole;
+  const DeviceData* data;
+  void operator()() const {
+    const auto [x, y] = data->batch();
+    whole.optimizer->lr_variable().assign(data->rate());
+    const auto [loss, right] = whole.forward(x, y);
+    update(*whole.optimizer, whole.ema, whole.scale, loss, gradients_of(loss, *whole.optimizer, whole.scale), data);
+    data->finish(loss, right, whole.scale ? whole.scale->value() : ones({}));
   }
 };
 
@@ -101,11 +116,8 @@ struct Apply {
   }
 };
 
-// Scaling cannot help gradients that are infinite below a factor of 2^-20.
 void need_scale(const optim::LossScale* scale) {
-  if (!scale || scale->factor() > 0x1p-20) return;
-  fail(ErrorKind::diverged, "train", "the gradients are not finite in fp16 at any loss scale: got ", scale->factor(),
-       ", need more than ", 0x1p-20, "; try a smaller --lr, --precision bf16 or fp32");
+  if (scale) TrainStep::check_scale(scale->factor());
 }
 
 }  // namespace
@@ -134,8 +146,11 @@ struct TrainStep::State {
   std::unique_ptr<optim::LossScale> scale;
   std::vector<Variable> sums;
   Compiled<Whole> whole;
+  Compiled<FromDevice> from_device;
   Compiled<Accumulate> accumulate;
   Compiled<Apply> apply;
+
+  bool on_device;
 
   int64_t part_of(int64_t count) const { return (count + parts - 1) / parts; }
 };
@@ -155,8 +170,11 @@ TrainStep::TrainStep(const models::Model& model, optim::Optimizer& optimizer, op
             std::move(owned),
             {},
             {Whole{forward, &optimizer, ema, scale}, named({"inputs", "targets"})},
+            {FromDevice{{forward, &optimizer, ema, scale}, options.data}, named({})},
             {Accumulate{forward, &optimizer, nullptr, scale}, named({"inputs", "targets", "share"})},
-            {Apply{&optimizer, ema, nullptr, scale}, named({"loss"})}});
+            {Apply{&optimizer, ema, nullptr, scale}, named({"loss"})},
+            options.data != nullptr});
+  FREIGHT_CHECK(!options.data || options.parts == 1, "the device makes whole batches");
   if (options.parts == 1) return;
   for (const Variable& p : optimizer.parameters()) state_->sums.emplace_back("gradient." + p.name(), p.type());
   state_->accumulate = {Accumulate{forward, &optimizer, &state_->sums, scale}, named({"inputs", "targets", "share"})};
@@ -203,8 +221,18 @@ size_t arena_bytes(const std::vector<TrainStep::Run>& plans) {
   return sum;
 }
 
+void TrainStep::enqueue(int64_t times) { state_->from_device.repeat(times); }
+
+// Scaling cannot help gradients that are infinite below a factor of 2^-20.
+void TrainStep::check_scale(double scale) {
+  if (scale > 0x1p-20) return;
+  fail(ErrorKind::diverged, "train", "the gradients are not finite in fp16 at any loss scale: got ", scale,
+       ", need more than ", 0x1p-20, "; try a smaller --lr, --precision bf16 or fp32");
+}
+
 std::vector<TrainStep::Run> TrainStep::plans(const Type& x, const Type& y) {
   State& s = *state_;
+  if (s.on_device) return {{s.from_device.plan(), 1}};
   if (s.parts == 1) return {{s.whole.plan(x, y), 1}};
   const int64_t count = x.shape[0], part = s.part_of(count), rest = count % part;
   const Type scalar{DType::f32, {}};

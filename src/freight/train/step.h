@@ -20,15 +20,18 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config, const nn:
 // The optimizer's states of some size live in host memory from here on: to be said before a step is compiled.
 void keep_on_host(const optim::Optimizer& optimizer);
 
+class DeviceData;
+
 struct StepOptions {
   double label_smoothing = 0;
   int64_t parts = 1;
+  const DeviceData* data = nullptr;         // makes the batches of enqueue(); needs a whole batch, in one part
   optim::LossScaleOptions loss_scale = {};  // where the step computes in f16
 };
 
 class TrainStep {
  public:
-  // All of them must outlive the step; `ema` may be null.
+  // All of them must outlive the step, options.data too; `ema` may be null.
   TrainStep(const models::Model& model, optim::Optimizer& optimizer, optim::EMA* ema, const StepOptions& options,
             const CompileOptions& compile);
   ~TrainStep();
@@ -43,6 +46,11 @@ class TrainStep {
   // T). The model is changed only where the loss is finite, so that a step gone wrong leaves the weights as they were
   // before; in f16, where the gradients are, too. Throws Error(diverged) where these stay infinite at any loss scale.
   Outcome run(const Array& x, const Array& y);
+  // Enqueues so many steps on the next batches of StepOptions::data, as one piece of work where the device can. What
+  // they did comes from DeviceData::results; the steps behind one whose loss is not finite change nothing.
+  void enqueue(int64_t times);
+  // As run() in f16: throws Error(diverged) where this scale says that the gradients stay infinite at any.
+  static void check_scale(double scale);
 
   struct Summary {
     double flops = 0;        // of the whole step
@@ -50,7 +58,7 @@ class TrainStep {
     size_t plan_steps = 0;   // of all plans
     std::string backend;
   };
-  // For batches of these types; plans, but runs nothing.
+  // For batches of these types, or those that the device makes; plans, but runs nothing.
   Summary summary(const Type& x, const Type& y);
   // The plans of a step on such a batch, and how often each runs in it. Each has an arena of its own.
   struct Run {

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/backend/backend.h"
+#include "freight/base/device_memory.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
 #include "freight/base/version.h"
@@ -30,6 +31,7 @@
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
 #include "freight/train/step.h"
+#include "freight/train/steps_ahead.h"
 #include "freight/train/task.h"
 #include "freight/train/whiten.h"
 
@@ -41,6 +43,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+
+// As a step knows it.
+double rounded(double rate) { return static_cast<double>(static_cast<float>(rate)); }
 
 optim::Schedule make_schedule(const Config& c, int64_t steps_per_epoch, int64_t total) {
   using optim::Schedule;
@@ -170,6 +175,7 @@ class Run {
     if (c_.model_ema > 0) ema_ = std::make_unique<optim::EMA>(*model_.net, optim::EMAOptions{.decay = c_.model_ema});
     schedule_ = make_schedule(c_, steps_per_epoch_, total_);
     model_.net->train();
+    place_data();
     make_step();
     TestViews views = TestViews::one;
     parse_test_views(c_.tta, views);
@@ -184,7 +190,10 @@ class Run {
     observer_.on_planned(planned());
     if (!start_) return;
     restore(*start_, model_, states());
-    if (place_.step > 0) optimizer_->set_lr(schedule_.at(place_.step - 1));
+    if (place_.step > 0) {
+      rate_ = rounded(schedule_.at(place_.step - 1));
+      optimizer_->set_lr(rate_);
+    }
     result_.test = place_.test;
     result_.train_loss = place_.last_loss;
     result_.train_seconds = place_.train_seconds;
@@ -194,6 +203,25 @@ class Run {
                                 : cat("resumed from ", start_->dir, ": weights, optimizer, random numbers; step ",
                                       place_.step, ", epoch ", place_.epoch,
                                       place_.batch > 0 ? cat(", after ", place_.batch, " of its batches") : ""));
+  }
+
+  // Decides whether the training set lies on the device.
+  void place_data() {
+    constexpr int64_t kSteps = 16;  // at a time: each step costs the host a sixteenth of a launch
+    const bool asked = c_.device_data == "yes";
+    const auto memory = backend(options_.backend.empty() ? default_backend() : options_.backend).memory();
+    if (c_.device_data == "no" || (!asked && (!memory || c_.grad_accum > 1 || c_.offload != "none"))) return;
+    std::string why;
+    const std::optional<data::BatchRecipe> recipe = feed_->recipe(why);
+    if (asked && c_.grad_accum > 1) why = cat("a batch is cut into ", c_.grad_accum, " parts (--grad-accum)");
+    if (asked && !why.empty()) fail(ErrorKind::usage, "--device-data", "yes: not with ", c_.data, ": ", why);
+    if (!recipe) return;
+    auto data = std::make_unique<DeviceData>(*recipe);
+    if (!asked && 4 * data->bytes() > memory->free_bytes()) return;
+    data_ = std::move(data);
+    block_ = c_.steps_per_launch > 0 ? c_.steps_per_launch : kSteps;
+    notes_.push_back(cat("the training set lies on the device (", human_bytes(static_cast<double>(data_->bytes())),
+                         "), which makes its batches itself, ", block_, " steps at a time"));
   }
 
   // All that a step changes beside the model.
@@ -277,9 +305,10 @@ class Run {
     return step_->summary(inputs, targets);
   }
   void make_step() {
-    step_ = std::make_unique<TrainStep>(model_, *optimizer_, ema_.get(),
-                                        StepOptions{.label_smoothing = c_.label_smoothing, .parts = c_.grad_accum},
-                                        options_);
+    step_ = std::make_unique<TrainStep>(
+        model_, *optimizer_, ema_.get(),
+        StepOptions{.label_smoothing = c_.label_smoothing, .parts = c_.grad_accum, .data = data_.get()}, options_);
+    if (data_) ahead_ = std::make_unique<StepsAhead>(*step_, *data_, block_);
   }
   Planned planned() {
     const auto [inputs, targets] = task_->batch_types();
@@ -293,7 +322,8 @@ class Run {
             .evaluation = evaluation_.plan,
             .evaluation_batch = evaluation_.batch,
             .train_count = task_->train_count(),
-            .test_count = task_->test_count()};
+            .test_count = task_->test_count(),
+            .data_bytes = data_ ? data_->bytes() : 0};
   }
   StepBeside step_beside() {
     const auto [inputs, targets] = task_->batch_types();
@@ -329,32 +359,54 @@ class Run {
                         .loss = loss,
                         .mean_loss = place_.loss_sum / static_cast<double>(place_.batch),
                         .top1 = {},
-                        .lr = optimizer_->lr(),
+                        .lr = rate_,
                         .samples_per_s = static_cast<double>(place_.seen - seen_before) / elapsed,
                         .data_percent = 100.0 * (feed_->wait_seconds() - waited) / elapsed,
                         .eta_s = static_cast<double>(total_ - place_.step) * elapsed / done};
       if (!regression()) report.top1 = 100.0 * place_.right / static_cast<double>(place_.seen);
       return report;
     };
-    feed_->start(place_.epoch - 1, place_.batch);
+    if (ahead_) {
+      start_ahead(steps);
+    } else {
+      feed_->start(place_.epoch - 1, place_.batch);
+    }
     place_.closed = false;
+    bool save = false;
     while (place_.batch < steps && !result_.interrupted) {
-      const data::FeedBatch* batch = feed_->next();
-      if (!batch) break;
-      optimizer_->set_lr(schedule_.at(place_.step));
-      const TrainStep::Outcome outcome = step_->run(batch->inputs, batch->targets);
-      if (!std::isfinite(outcome.loss)) diverged(*batch, outcome.loss);
-      result_.train_loss = outcome.loss;
-      ++place_.step;
-      ++place_.batch;
-      place_.loss_sum += outcome.loss;
-      place_.right += outcome.right;
-      place_.seen += batch->count;
-      if (observer_.wants_step()) observer_.on_step(fill_report(outcome.loss));
-      if (++trained_steps_ == 1) first_step_ = {since(start), feed_->wait_seconds() - waited};
+      const data::FeedBatch* batch = nullptr;
+      std::vector<TrainStep::Outcome> outcomes;
+      if (ahead_) {
+        // What was asked for waits until all that is enqueued is known.
+        const bool settle = save || signals::stop_requested();
+        const int64_t to_save = c_.save_every > 0 ? c_.save_every - place_.step % c_.save_every : steps;
+        outcomes = ahead_->next(settle ? place_.batch : std::min(steps, place_.batch + to_save));
+      } else {
+        batch = feed_->next();
+        if (!batch) break;
+        optimizer_->set_lr(schedule_.at(place_.step));
+        outcomes.push_back(step_->run(batch->inputs, batch->targets));
+      }
+      for (const TrainStep::Outcome& outcome : outcomes) {
+        rate_ = rounded(schedule_.at(place_.step));
+        if (!std::isfinite(outcome.loss)) diverged(batch, outcome.loss);
+        result_.train_loss = outcome.loss;
+        ++place_.step;
+        ++place_.batch;
+        place_.loss_sum += outcome.loss;
+        place_.right += outcome.right;
+        place_.seen += batch ? batch->count : data_->batch_size();
+        if (observer_.wants_step()) observer_.on_step(fill_report(outcome.loss));
+      }
+      const auto done = static_cast<int64_t>(outcomes.size());
+      if (trained_steps_ == 0) first_steps_ = {since(start), feed_->wait_seconds() - waited, done};
+      trained_steps_ += done;
+      save = save || (done > 0 && c_.save_every > 0 && place_.step % c_.save_every == 0);
+      save = signals::take_save_request() || save;
+      if (ahead_ && !ahead_->settled()) continue;
       if (signals::stop_requested()) result_.interrupted = true;
-      const bool save = (c_.save_every > 0 && place_.step % c_.save_every == 0) || signals::take_save_request();
       if (save && !result_.interrupted) checkpoint(false);
+      save = false;
     }
     if (place_.batch == 0) fail(ErrorKind::data, c_.data, "no sample of the train split can be read");
     place_.train_seconds += since(start);
@@ -366,6 +418,14 @@ class Run {
     if (!result_.interrupted) result_.epochs = place_.epoch;
     close_epoch(fill_report(result_.train_loss), place_.batch - batch_before, since(start),
                 place_.batch < steps || steps == steps_per_epoch_);
+  }
+
+  // The device's batches of the running epoch, which has so many steps.
+  void start_ahead(int64_t steps) {
+    const int64_t before = place_.step - place_.batch;
+    std::vector<float> rates(static_cast<size_t>(data_->batches()));
+    for (int64_t i = 0; i < steps; ++i) rates[static_cast<size_t>(i)] = static_cast<float>(schedule_.at(before + i));
+    ahead_->start_epoch(feed_->draws(place_.epoch - 1), rates, place_.batch);
   }
 
   // `batches` of it took `seconds` since the start or the resume; `whole`: nothing of the epoch is left, should the run
@@ -449,9 +509,9 @@ class Run {
 
   void finish() {
     result_.samples_per_second = static_cast<double>(trained_samples_) / std::max(trained_seconds_, 1e-9);
-    if (trained_steps_ > 1) {
-      result_.step_seconds = (trained_seconds_ - waited_seconds_ - (first_step_.seconds - first_step_.waited)) /
-                             static_cast<double>(trained_steps_ - 1);
+    if (trained_steps_ > first_steps_.count) {
+      result_.step_seconds = (trained_seconds_ - waited_seconds_ - (first_steps_.seconds - first_steps_.waited)) /
+                             static_cast<double>(trained_steps_ - first_steps_.count);
     }
     result_.output_dir = c_.output_dir;
     result_.model_path = dir_->file("model.safetensors");
@@ -462,21 +522,23 @@ class Run {
     result_.total_seconds = since(started_);
   }
 
-  [[noreturn]] void diverged(const data::FeedBatch& batch, double loss) {
+  // Of a batch that the device made, there is none here.
+  [[noreturn]] void diverged(const data::FeedBatch* batch, double loss) {
     std::string layer;
     try {
-      layer = step_->first_nonfinite(batch.inputs, batch.targets);
+      if (!batch) {
+        feed_->start(place_.epoch - 1, place_.batch);
+        batch = feed_->next();
+      }
+      layer = step_->first_nonfinite(batch->inputs, batch->targets);
     } catch (const Error& e) {
       layer = cat("(the first bad layer could not be found: ", e.what(), ")");
     }
     const int64_t step = place_.step + 1;
-    dir_->metrics().write({.step = step,
-                           .epoch = static_cast<double>(place_.epoch),
-                           .split = "train",
-                           .loss = loss,
-                           .lr = optimizer_->lr()});
+    dir_->metrics().write(
+        {.step = step, .epoch = static_cast<double>(place_.epoch), .split = "train", .loss = loss, .lr = rate_});
     fail(ErrorKind::diverged, "train", "the loss is ", loss, " at step ", step, " (epoch ", place_.epoch, ", lr ",
-         optimizer_->lr(), "); first not finite: ", layer.empty() ? "the loss alone" : layer, "; ", rescue(),
+         rate_, "); first not finite: ", layer.empty() ? "the loss alone" : layer, "; ", rescue(),
          "; try a smaller --lr or --clip-grad-norm 1");
   }
 
@@ -536,20 +598,25 @@ class Run {
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<optim::EMA> ema_;
   optim::Schedule schedule_ = optim::Schedule::constant(0);
+  std::unique_ptr<DeviceData> data_;  // null: batches come from the feed
+  int64_t block_ = 1;                 // steps that the device is given at a time
   std::unique_ptr<TrainStep> step_;
   EvaluationBeside evaluation_;
+  std::unique_ptr<StepsAhead> ahead_;
+  double rate_ = 0;  // of the last step
   Result result_;
   std::unordered_set<std::string> left_out_;  // paths of result_.bad_samples
   std::string backend_, precision_note_;
   TrainStep::Summary plan_;
   Clock::time_point started_;
   int64_t steps_per_epoch_ = 0, total_ = 0, epochs_ = 0;
-  // By this process. Its first step meets fresh memory and is left out of the mean.
+  // By this process. Its first steps meet fresh memory and are left out of the mean.
   int64_t trained_samples_ = 0, trained_steps_ = 0;
   double trained_seconds_ = 0, waited_seconds_ = 0;
   struct {
     double seconds = 0, waited = 0;
-  } first_step_;
+    int64_t count = 0;  // one, or a block
+  } first_steps_;
   std::vector<std::pair<std::string, double>> figures_;
   std::optional<Found> found_;       // for the --resume of the configuration
   std::optional<Checkpoint> start_;  // where the run goes on from

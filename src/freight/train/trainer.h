@@ -61,6 +61,7 @@ struct Planned {
   std::vector<TrainStep::Run> step;
   std::shared_ptr<const Plan> evaluation;             // of a full batch
   int64_t evaluation_batch, train_count, test_count;  // counts: of samples, or of a corpus's tokens
+  size_t data_bytes = 0;                              // of the training set, where it lies on the device
 };
 
 struct Result {

@@ -150,6 +150,7 @@ int cuMemFreeHost(void* address) {
   return kOk;
 }
 int cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t bytes, fake::StreamState* stream) {
+  machine().told.uploaded_bytes += static_cast<int64_t>(bytes);
   return copies(pointer(to), from, bytes, stream);
 }
 int cuMemcpyDtoHAsync_v2(void* to, Address from, size_t bytes, fake::StreamState* stream) {

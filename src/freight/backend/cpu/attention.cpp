@@ -1,11 +1,12 @@
 // Attention and its gradient without the matrix of all weights (Dao et al. 2022): blocks of keys pass by a block of
 // queries, whose running maximum and sum rescale what was added up before; the gradient computes the weights again from
-// the row statistics. Products: kernels/gemm.h; the rest: the loops of the tile interpreter.
+// the row statistics. Products: kernels/gemm.h; the rest: kernels/attention_rows.h.
 // B batch, H heads, T queries, S keys, D numbers per head; strides of (B, H, T or S), D contiguous.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "freight/backend/cpu/kernels/attention_rows.h"
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/gemm.h"
 #include "freight/backend/cpu/kernels/scratch.h"
@@ -58,13 +59,18 @@ class AttentionKernel : public Kernel {
     const int64_t n = wide_lengths_ ? static_cast<const int64_t*>(o[3])[b] : static_cast<const int32_t*>(o[3])[b];
     return std::clamp<int64_t>(n, 1, s_);
   }
-  // Products of the queries from i and keys from j (rows, kKeys) become scores; those that do not count vanish.
-  void scale(float* scores, int64_t rows, int64_t i, int64_t j, int64_t keys) const {
-    apply(Op::mul, scores, scores, static_cast<float>(a_.scale), rows * kKeys);
-    for (int64_t r = 0; r < rows; ++r) {
-      const int64_t seen = (a_.causal ? std::min(keys, i + r + 1) : keys) - j;
-      std::fill(scores + r * kKeys + std::clamp<int64_t>(seen, 0, kKeys), scores + (r + 1) * kKeys, kHidden);
-    }
+  // Of `count` keys from j on, those that any of the `rows` queries from i on sees.
+  int64_t seen_keys(int64_t i, int64_t rows, int64_t j, int64_t count) const {
+    return a_.causal ? std::clamp<int64_t>(i + rows - j, 0, count) : count;
+  }
+  ScoreBlock block(float* scores, int64_t i, int64_t rows, int64_t j, int64_t keys) const {
+    return {.scores = scores,
+            .row = kKeys,
+            .rows = rows,
+            .keys = keys,
+            .first_seen = a_.causal ? i + 1 - j : keys,
+            .more = a_.causal ? 1 : 0,
+            .scale = static_cast<float>(a_.scale)};
   }
 
   AttentionAttrs a_;
@@ -89,7 +95,7 @@ class Forward final : public AttentionKernel {
 
  private:
   static int64_t scratch(int64_t d, int64_t) {
-    return panel_floats(d, kKeys) + panel_floats(kKeys, d) + kQueries * (kKeys + 1) + kChunk;
+    return panel_floats(d, kKeys) + panel_floats(kKeys, d) + kQueries * kKeys + kChunk;
   }
   // lse holds the running maximum until the end.
   void queries(void* const* o, int64_t head, int64_t first, int64_t last) const {
@@ -97,8 +103,7 @@ class Forward final : public AttentionKernel {
     const float *q = q_.in(o[0], b, h), *k = k_.in(o[1], b, h), *v = v_.in(o[2], b, h);
     float *y = y_.out(o[saved_], b, h), *lse = static_cast<float*>(o[saved_ + 1]) + head * t_;
     float *k_panels = thread_floats(), *v_panels = k_panels + panel_floats(d_, kKeys);
-    float *p = v_panels + panel_floats(kKeys, d_), *of_block = p + kQueries * kKeys, *sums = of_block + kQueries;
-    const F32Table& loops = f32_table();
+    float *p = v_panels + panel_floats(kKeys, d_), *sums = p + kQueries * kKeys;
     std::fill(lse + first, lse + last, kHidden);
     std::fill_n(sums, last - first, 0.0f);
     for (int64_t j = 0; j < (a_.causal ? std::min(keys, last) : keys); j += kKeys) {
@@ -106,22 +111,12 @@ class Forward final : public AttentionKernel {
       pack_columns(k_panels, k + j * k_.row, 1, k_.row, d_, count);
       pack_columns(v_panels, v + j * v_.row, v_.row, 1, count, d_);
       for (int64_t i = first; i < last; i += kQueries) {
-        const int64_t rows = std::min(kQueries, last - i);
-        if (a_.causal && i + rows <= j) continue;  // none of these sees any of the keys
-        multiply_panels({q + i * q_.row, q_.row, 1, k_panels, p, kKeys, rows, count, d_, false});
-        scale(p, rows, i, j, keys);
-        loops.row_reduce[1](of_block, p, static_cast<size_t>(rows), kKeys);
-        for (int64_t r = 0; r < rows; ++r) {
-          const float now = std::max(lse[i + r], of_block[r]), factor = std::exp(lse[i + r] - now);
-          apply(Op::sub, p + r * kKeys, p + r * kKeys, now, kKeys);
-          if (j > 0 && factor != 1) apply(Op::mul, y + (i + r) * y_.row, y + (i + r) * y_.row, factor, d_);
-          sums[i + r - first] *= factor;
-          lse[i + r] = now;
-        }
-        apply(Op::exp, p, p, rows * kKeys);
-        loops.row_reduce[0](of_block, p, static_cast<size_t>(rows), kKeys);
-        for (int64_t r = 0; r < rows; ++r) sums[i + r - first] += of_block[r];
-        multiply_panels({p, kKeys, 1, v_panels, y + i * y_.row, y_.row, rows, d_, count, j > 0});
+        const int64_t rows = std::min(kQueries, last - i), seen = seen_keys(i, rows, j, count);
+        if (seen == 0) continue;
+        multiply_panels({q + i * q_.row, q_.row, 1, k_panels, p, kKeys, rows, seen, d_, false});
+        attention_table().weights(block(p, i, rows, j, seen), lse + i, sums + i - first, y + i * y_.row, y_.row, d_,
+                                  j == 0);
+        multiply_panels({p, kKeys, 1, v_panels, y + i * y_.row, y_.row, rows, d_, seen, j > 0, count});
       }
     }
     for (int64_t i = first; i < last; ++i) {
@@ -152,8 +147,13 @@ class Backward final : public AttentionKernel {
  private:
   static int64_t scratch(int64_t d, int64_t t) {
     return 2 * panel_floats(d, kKeys) + panel_floats(kKeys, d) + 2 * panel_floats(kQueries, d) + 2 * kQueries * kKeys +
-           t;
+           t + (3 * t + 2 * kKeys) * d;
   }
+  void copy_rows(float* to, ptrdiff_t to_row, const float* from, ptrdiff_t from_row, int64_t rows) const {
+    for (int64_t r = 0; r < rows; ++r) std::copy_n(from + r * from_row, d_, to + r * to_row);
+  }
+  // What is read and added to again and again lies together meanwhile: rows that lie a multiple of many lines apart
+  // meet on few sets of the caches.
   void gradients(void* const* o, int64_t head) const {
     const int64_t b = head / h_, h = head % h_, keys = this->keys(o, b);
     const float *q = q_.in(o[0], b, h), *k = k_.in(o[1], b, h), *v = v_.in(o[2], b, h);
@@ -166,43 +166,42 @@ class Backward final : public AttentionKernel {
     float *q_panels = k_panels + panel_floats(kKeys, d_), *dy_panels = q_panels + panel_floats(kQueries, d_);
     float *p = dy_panels + panel_floats(kQueries, d_), *ds = p + kQueries * kKeys, *delta = ds + kQueries * kKeys;
     // dL/ds = p (dp - delta), delta = sum(p dp) = y dy; d lse/ds = p.
-    for (int64_t i = 0; i < t_; ++i) {
-      apply(Op::mul, kt, y + i * y_.row, dy + i * dy_.row, d_);
-      f32_table().row_reduce[0](delta + i, kt, 1, static_cast<size_t>(d_));
-      if (dlse) delta[i] -= dlse[i];
+    float *q_rows = delta + t_, *dy_rows = q_rows + t_ * d_, *dq_rows = dy_rows + t_ * d_, *dk_rows = dq_rows + t_ * d_,
+          *dv_rows = dk_rows + kKeys * d_;
+    copy_rows(q_rows, d_, q, q_.row, t_);
+    copy_rows(dy_rows, d_, dy, dy_.row, t_);
+    attention_table().dots(delta, y, y_.row, dy_rows, d_, t_, d_);
+    for (int64_t i = 0; dlse && i < t_; ++i) delta[i] -= dlse[i];
+    const int64_t used = a_.causal ? std::min(keys, t_) : keys;
+    for (int64_t j = used; j < s_; ++j) {  // seen by no query
+      std::fill_n(dk + j * dk_.row, d_, 0.0f);
+      std::fill_n(dv + j * dv_.row, d_, 0.0f);
     }
-    for (int64_t j = 0; j < s_; j += kKeys) {
-      const int64_t count = std::min(kKeys, s_ - j);
+    for (int64_t j = 0; j < used; j += kKeys) {
+      const int64_t count = std::min(kKeys, used - j);
       const int64_t start = a_.causal ? j / kQueries * kQueries : 0;
-      if (j >= keys || start >= t_) {  // seen by no query
-        for (int64_t r = j; r < j + count; ++r) {
-          std::fill_n(dk + r * dk_.row, d_, 0.0f);
-          std::fill_n(dv + r * dv_.row, d_, 0.0f);
-        }
-        continue;
-      }
       pack_columns(kt, k + j * k_.row, 1, k_.row, d_, count);
       pack_columns(vt, v + j * v_.row, 1, v_.row, d_, count);
       pack_columns(k_panels, k + j * k_.row, k_.row, 1, count, d_);
       for (int64_t i = start; i < t_; i += kQueries) {
-        const int64_t rows = std::min(kQueries, t_ - i);
-        multiply_panels({q + i * q_.row, q_.row, 1, kt, p, kKeys, rows, count, d_, false});
-        multiply_panels({dy + i * dy_.row, dy_.row, 1, vt, ds, kKeys, rows, count, d_, false});
-        scale(p, rows, i, j, keys);
-        for (int64_t r = 0; r < rows; ++r) {
-          apply(Op::sub, p + r * kKeys, p + r * kKeys, lse[i + r], kKeys);
-          apply(Op::sub, ds + r * kKeys, ds + r * kKeys, delta[i + r], kKeys);
+        const int64_t rows = std::min(kQueries, t_ - i), seen = seen_keys(i, rows, j, count);
+        if (i == start) {  // the other keys are seen by later queries
+          std::fill(dk_rows + seen * d_, dk_rows + count * d_, 0.0f);
+          std::fill(dv_rows + seen * d_, dv_rows + count * d_, 0.0f);
         }
-        apply(Op::exp, p, p, rows * kKeys);
-        apply(Op::mul, ds, ds, p, rows * kKeys);
-        apply(Op::mul, ds, ds, static_cast<float>(a_.scale), rows * kKeys);
-        pack_columns(q_panels, q + i * q_.row, q_.row, 1, rows, d_);
-        pack_columns(dy_panels, dy + i * dy_.row, dy_.row, 1, rows, d_);
-        multiply_panels({p, 1, kKeys, dy_panels, dv + j * dv_.row, dv_.row, count, d_, rows, i > start});
-        multiply_panels({ds, 1, kKeys, q_panels, dk + j * dk_.row, dk_.row, count, d_, rows, i > start});
-        multiply_panels({ds, kKeys, 1, k_panels, dq + i * dq_.row, dq_.row, rows, d_, count, j > 0});
+        multiply_panels({q_rows + i * d_, d_, 1, kt, p, kKeys, rows, seen, d_, false});
+        multiply_panels({dy_rows + i * d_, d_, 1, vt, ds, kKeys, rows, seen, d_, false});
+        attention_table().gradients(block(p, i, rows, j, seen), ds, lse + i, delta + i);
+        pack_columns(q_panels, q_rows + i * d_, d_, 1, rows, d_);
+        pack_columns(dy_panels, dy_rows + i * d_, d_, 1, rows, d_);
+        multiply_panels({p, 1, kKeys, dy_panels, dv_rows, d_, seen, d_, rows, i > start});
+        multiply_panels({ds, 1, kKeys, q_panels, dk_rows, d_, seen, d_, rows, i > start});
+        multiply_panels({ds, kKeys, 1, k_panels, dq_rows + i * d_, d_, rows, d_, seen, j > 0, count});
       }
+      copy_rows(dk + j * dk_.row, dk_.row, dk_rows, d_, count);
+      copy_rows(dv + j * dv_.row, dv_.row, dv_rows, d_, count);
     }
+    copy_rows(dq, dq_.row, dq_rows, d_, t_);
   }
 
   Heads y_, dy_, dq_, dk_, dv_;

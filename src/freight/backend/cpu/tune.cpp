@@ -25,11 +25,13 @@ namespace freight::cpu {
 namespace {
 
 // Each candidate runs at least kMinRuns times and kMinSeconds in all; on a busy machine, where the best runs do not
-// agree, up to kMaxSeconds. Another candidate than the first must win by kMargin.
-constexpr int kMinRuns = 5, kMaxRuns = 400;
-constexpr int kRevision = 3;  // of the kernels: raise it when one becomes faster, so that all are measured again
+// agree, up to kMaxSeconds, which is the end for slow ones after kMinSlowRuns. Another candidate than the first must
+// win by kMargin: in its best time, or, on a busy machine, against the other's run beside it in the middle of all
+// rounds and at all in kMostRounds of them.
+constexpr size_t kMinRuns = 5, kMinSlowRuns = 3, kMaxRuns = 400;
+constexpr int kRevision = 4;  // of the kernels: raise it when one becomes faster, so that all are measured again
 constexpr size_t kCold = size_t{64} << 20;  // more than the caches hold
-constexpr double kMinSeconds = 0.004, kMaxSeconds = 0.1, kMargin = 0.95, kBusyMargin = 0.75, kAgreement = 1.1;
+constexpr double kMinSeconds = 0.004, kMaxSeconds = 0.1, kMargin = 0.95, kMostRounds = 0.8, kAgreement = 1.1;
 
 std::string signature(const StepSpec& spec) {
   std::string s = name(spec.node->op);
@@ -73,10 +75,12 @@ class Memory {
     return true;
   }
 
-  void remember(const std::string& step, const std::string& choice) {
+  enum class For : uint8_t { process, ever };
+  void remember(const std::string& step, const std::string& choice, For time) {
     std::lock_guard lock(mutex_);
     const std::string key = circumstances();
     choices_[key][step] = choice;
+    if (time == For::process) return;
     auto stored = read();  // others may have written meanwhile
     stored[key][step] = choice;
     std::error_code ignored;
@@ -150,18 +154,33 @@ class Times {
     kernel.run(operands);
     double t = std::chrono::duration<double>(Clock::now() - start).count();
     total_ += t;
-    ++runs_;
+    rounds_.push_back(t);
     for (double& b : best_) {
       if (t < b) std::swap(t, b);
     }
   }
   double best() const { return best_[0]; }
-  bool settled() const { return runs_ >= kMinRuns && best_[2] <= best_[0] * kAgreement; }
-  bool done() const { return runs_ >= kMaxRuns || total_ >= kMaxSeconds || (settled() && total_ >= kMinSeconds); }
+  bool settled() const {
+    return rounds_.size() >= (slow() ? kMinSlowRuns : kMinRuns) && best_[2] <= best_[0] * kAgreement;
+  }
+  bool done() const {
+    return rounds_.size() >= kMaxRuns || (rounds_.size() >= kMinSlowRuns && slow()) ||
+           (settled() && total_ >= kMinSeconds);
+  }
+  // Both ran in turn.
+  bool wins_rounds(const Times& other) const {
+    std::vector<double> ratios;
+    for (size_t i = 0; i < rounds_.size(); ++i) ratios.push_back(rounds_[i] / other.rounds_[i]);
+    std::sort(ratios.begin(), ratios.end());
+    return ratios[ratios.size() / 2] < kMargin &&
+           ratios[static_cast<size_t>(static_cast<double>(ratios.size() - 1) * kMostRounds)] < 1;
+  }
 
  private:
+  bool slow() const { return total_ >= kMaxSeconds; }
+
   double best_[3] = {1e9, 1e9, 1e9}, total_ = 0;
-  int runs_ = 0;
+  std::vector<double> rounds_;
 };
 
 }  // namespace
@@ -192,18 +211,19 @@ size_t fastest(const std::string& step, const std::vector<Alternative>& alternat
   while (!all(&Times::done)) {
     for (Run& r : runs) r.times.run(*r.kernel, r.buffers.operands());
   }
-  // On a machine too busy to tell, only what is far better is taken, and not remembered: the next process may see more.
+  // What was found on a machine too busy to tell is not written down: the next process may see more.
   const bool settled = all(&Times::settled);
   size_t winner = 0;
   for (size_t i = 1; i < runs.size(); ++i) {
-    const double margin = winner != 0 ? 1.0 : settled ? kMargin : kBusyMargin;
-    if (runs[i].times.best() < runs[winner].times.best() * margin) winner = i;
+    const Times &mine = runs[i].times, &other = runs[winner].times;
+    const bool wins = settled ? mine.best() < other.best() * (winner != 0 ? 1.0 : kMargin) : mine.wins_rounds(other);
+    if (wins) winner = i;
   }
   std::string text = "tune " + step + ":";
   for (size_t i = 0; i < runs.size(); ++i)
     text += cat(" ", alternatives[i].name, " ", fixed(runs[i].times.best() * 1e6, 1), " us");
   log::debug(text);
-  if (settled) memory().remember(step, alternatives[winner].name);
+  memory().remember(step, alternatives[winner].name, settled ? Memory::For::ever : Memory::For::process);
   return winner;
 }
 

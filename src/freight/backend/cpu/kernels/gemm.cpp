@@ -257,7 +257,7 @@ void multiply_panels(const PanelProduct& p) {
   t.accumulate = p.accumulate;
   for (int64_t column = 0; column < p.n; column += t.b_step) {
     const int vectors = p.n - column > table.lanes ? 2 : 1;
-    t.b = p.panels + column * p.k;
+    t.b = p.panels + column * std::max(p.k, p.packed_k);
     t.last_columns = static_cast<int>(std::min<int64_t>(p.n - column - (vectors - 1) * table.lanes, table.lanes));
     const int64_t tiles = ceil_div(p.m, vectors == 2 ? table.rows : table.rows_of_one);
     for (int64_t i = 0; i < tiles; ++i) {

@@ -50,6 +50,7 @@ struct PanelProduct {
   ptrdiff_t c_row;
   int64_t m, n, k;
   bool accumulate;
+  int64_t packed_k = 0;  // of the panels, where they hold more than the k steps that are taken
 };
 void multiply_panels(const PanelProduct& p);
 // Packs b (k, n) for it; one of the strides is 1.

@@ -27,6 +27,7 @@ constexpr int kRows = 12;
 constexpr int kRows = 6;
 #endif
 constexpr int kRowsOfOne = std::max(kRows, 8);  // eight sums hide the latency of the multiply-add
+constexpr int kStepsAhead = 16;                 // steps before which a tile of many rows asks for columns
 
 // Result vector (i, v) after the epilogue, stored with a mask where the last vector is not full.
 template <int kVectors>
@@ -67,6 +68,10 @@ void tile(const GemmTile& t) {
     for (int64_t j = 0; j < t.length; ++j) {
       const V b0 = hn::LoadU(d, b);
       const V b1 = kVectors > 1 ? hn::LoadU(d, b + b_vector) : b0;
+      if (kR >= 8) {  // a panel of columns comes from the second-level cache
+        hwy::Prefetch(b + kStepsAhead * b_step);
+        if (kVectors > 1) hwy::Prefetch(b + kStepsAhead * b_step + b_vector);
+      }
       b += b_step;
 #pragma GCC unroll 12
       for (int i = 0; i < kR; ++i) {
@@ -77,8 +82,17 @@ void tile(const GemmTile& t) {
       if (kContiguousRows) a += step;
     }
   }
-  const bool plain = !(t.accumulate || t.relu || t.column_bias || t.row_bias || t.residual) &&
-                     t.last_columns == static_cast<int>(hn::Lanes(d));
+  const bool plain =
+      !(t.relu || t.column_bias || t.row_bias || t.residual) && t.last_columns == static_cast<int>(hn::Lanes(d));
+  if (plain && t.accumulate) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kR; ++i) {
+      float* c = t.c + i * t.c_row;
+      hn::StoreU(hn::Add(acc[i][0], hn::LoadU(d, c)), d, c);
+      if (kVectors > 1) hn::StoreU(hn::Add(acc[i][kVectors - 1], hn::LoadU(d, c + t.c_vector)), d, c + t.c_vector);
+    }
+    return;
+  }
   if (plain) {
 #pragma GCC unroll 12
     for (int i = 0; i < kR; ++i) {

@@ -2,6 +2,7 @@
 #include "freight/backend/cpu/kernels/scratch.h"
 
 #include <omp.h>
+#include <sys/mman.h>
 
 #include <cstdlib>
 #include <new>
@@ -15,15 +16,21 @@ struct Block {
   ~Block() { std::free(data); }
 };
 thread_local Block tls_block;
+
+// Packed blocks are cut to fill most of the second-level cache. On small pages, which lie anywhere in memory, they
+// would meet on some of its sets and push each other out.
+constexpr size_t kHugePage = size_t{2} << 20, kSmall = size_t{128} << 10;
 }  // namespace
 
 void* thread_scratch(size_t bytes) {
   Block& block = tls_block;
   if (block.size < bytes) {
     std::free(block.data);
-    block.size = (bytes + 4095) & ~size_t{4095};
-    block.data = std::aligned_alloc(4096, block.size);
+    const size_t page = bytes > kSmall ? kHugePage : 4096;
+    block.size = (bytes + page - 1) / page * page;
+    block.data = std::aligned_alloc(page, block.size);
     if (!block.data) throw std::bad_alloc();
+    if (page == kHugePage) madvise(block.data, block.size, MADV_HUGEPAGE);  // a hint: refused where there are none
   }
   return block.data;
 }

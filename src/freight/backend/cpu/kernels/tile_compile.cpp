@@ -13,6 +13,7 @@ namespace freight::cpu {
 namespace {
 
 constexpr int64_t kTileElements = 1024;
+constexpr int64_t kLineElements = 16;  // a cache line of f32
 // Smallest and largest task of a map, and the smallest task of a reduction, in elements.
 constexpr int64_t kSmallTask = 4096, kLargeTask = 32768, kSumTask = 16384;
 constexpr int64_t kMaxTasks = 64;
@@ -156,8 +157,8 @@ class Compiler {
     const int64_t width = k_.width;
     k_.piece = k_.width;
     if (!has_rows_ && width > kTileElements) {
-      k_.pieces = ceil_div(width, kTileElements);
-      k_.piece = kTileElements;
+      k_.piece = round_up(ceil_div(width, ceil_div(width, kTileElements)), kLineElements);
+      k_.pieces = ceil_div(width, k_.piece);
     }
     if (k_.pieces == 1) k_.tile_rows = std::clamp<int64_t>(kTileElements / width, 1, k_.rows);
     const int64_t elements = k_.outer_kept * k_.rows * width, groups = k_.outer_kept * k_.pieces;

@@ -59,6 +59,20 @@ class Kernel final : public TileKernel {
     }
   };
 
+  static constexpr int64_t kFarBytes = 1 << 20;  // more than a core's own caches hold
+  static constexpr int64_t kLine = 64;
+
+  // Lines [first, last) of the next tile's operands.
+  void prefetch_next(const Tile& tile, int64_t first, int64_t last, void* const* operands) const {
+    const int64_t start = tile.start[kFull] + k_.tile_rows * k_.width;
+    for (const TileMove& m : k_.full_moves) {
+      const int64_t element = static_cast<int64_t>(m.element);
+      const char* from = static_cast<const char*>(operands[m.operand]) + start * element;
+      const int64_t end = std::min(last * kLine, tile.count[kFull] * element);
+      for (int64_t at = first * kLine; at < end; at += kLine) __builtin_prefetch(from + at);
+    }
+  }
+
   static void move(const std::vector<TileMove>& moves, int64_t start, void* const* operands, void** pointers) {
     for (const TileMove& m : moves) {
       pointers[m.pointer] = static_cast<char*>(operands[m.operand]) + start * static_cast<int64_t>(m.element);
@@ -87,12 +101,20 @@ class Kernel final : public TileKernel {
     for (const TileSum& sum : k_.sums) clear(sum, tile, pointers);
     for (const TileStep& s : k_.setup) execute(s, tile, operands, pointers);
     int since_flush = 0;
+    // The operands of a far tile arrive while the one before is computed, some lines per step.
+    const bool far = k_.outer_kept * k_.rows * k_.width * static_cast<int64_t>(sizeof(float)) >= kFarBytes;
+    const int64_t lines = k_.tile_rows * tile.cols * static_cast<int64_t>(sizeof(float)) / kLine;
+    const int64_t share = lines / static_cast<int64_t>(k_.body.size() + 1) + 1;
     for (; tile.row < end; tile.row += k_.tile_rows) {
       tile.rows = std::min(k_.tile_rows, end - tile.row);
       tile.set(k_.width);
       move(k_.row_moves, tile.row, operands, pointers);
       move(k_.full_moves, tile.start[kFull], operands, pointers);
+      const bool ahead = far && tile.row + k_.tile_rows < end;
+      int64_t line = 0;
       for (const TileStep& s : k_.body) {
+        if (ahead) prefetch_next(tile, line, line + share, operands);
+        line += share;
         if (s.kind == Kind::simple) {
           s.fn(pointers[s.dst], pointers[s.a], s.b < 0 ? nullptr : pointers[s.b], s.c < 0 ? nullptr : pointers[s.c],
                static_cast<size_t>(tile.count[s.extent]));

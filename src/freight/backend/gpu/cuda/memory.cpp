@@ -39,6 +39,40 @@ class GraphRecording final : public DeviceRecording {
 
 }  // namespace
 
+// Its bytes, then the words that report faults.
+class Memory::PinnedRead final : public DeviceRead {
+ public:
+  PinnedRead(std::shared_ptr<Memory> memory, const void* from, size_t bytes)
+      : memory_(std::move(memory)), bytes_(bytes), read_(memory_->idle_read(bytes + kWords)) {
+    const Driver& d = memory_->driver();
+    auto* host = static_cast<char*>(read_.host);
+    check(d, d.copy_to_host(host, number(from), bytes, memory_->stream_), "download");
+    check(d, d.copy_to_host(host + bytes, number(memory_->fault_words_), kWords, memory_->stream_), "download");
+    check(d, d.event_record(read_.done, memory_->stream_), "download");
+  }
+  ~PinnedRead() override {
+    const auto entered = memory_->enter();
+    memory_->driver().event_wait(read_.done);
+    memory_->idle_reads_.push_back(read_);
+  }
+  PinnedRead(const PinnedRead&) = delete;
+  PinnedRead& operator=(const PinnedRead&) = delete;
+  void take(void* to) override {
+    const auto entered = memory_->enter();
+    check(memory_->driver(), memory_->driver().event_wait(read_.done), "download");
+    std::memcpy(to, read_.host, bytes_);
+    int64_t words[2];
+    std::memcpy(words, static_cast<const char*>(read_.host) + bytes_, kWords);
+    memory_->check_faults(words);
+  }
+
+ private:
+  static constexpr size_t kWords = sizeof gpu::kNoFault;
+  std::shared_ptr<Memory> memory_;
+  size_t bytes_;
+  Read read_;
+};
+
 Memory::Memory(const Driver& driver, int index) : driver_(driver), index_(index) {
   check(driver_, driver_.device_get(&device_, index), "cannot find the device");
   check(driver_, driver_.context_retain(&context_, device_), "cannot open the device");
@@ -64,6 +98,10 @@ Memory::~Memory() {
     if (!b.used) continue;
     driver_.event_destroy(b.arrived);
     driver_.event_destroy(b.used);
+  }
+  for (const Read& r : idle_reads_) {
+    driver_.release_host(r.host);
+    driver_.event_destroy(r.done);
   }
   driver_.context_release(device_);
 }
@@ -185,9 +223,33 @@ void Memory::download(void* to, const void* from, size_t bytes) {
   fetch(to, from, bytes);
   int64_t words[2];
   fetch(words, fault_words_, sizeof words);  // what was waited for is done: this waits for itself alone
+  check_faults(words);
+}
+
+void Memory::check_faults(const int64_t* words) {
   if (words[0] == 0) return;
   upload(fault_words_, gpu::kNoFault, sizeof gpu::kNoFault);
   gpu::throw_fault(words);
+}
+
+// One that nobody uses any more, or a new one.
+Memory::Read Memory::idle_read(size_t bytes) {
+  for (size_t i = 0; i < idle_reads_.size(); ++i) {
+    if (idle_reads_[i].bytes < bytes) continue;
+    const Read r = idle_reads_[i];
+    idle_reads_.erase(idle_reads_.begin() + static_cast<std::ptrdiff_t>(i));
+    return r;
+  }
+  Read r{.bytes = std::max<size_t>(bytes, 4096)};
+  check(driver_, driver_.event_create(&r.done, kEventWithoutTiming), "cannot make an event");
+  check(driver_, driver_.allocate_host(&r.host, r.bytes, 0), "cannot pin memory of the host");
+  return r;
+}
+
+std::unique_ptr<DeviceRead> Memory::read_later(const void* from, size_t bytes) {
+  const auto entered = enter();
+  FREIGHT_CHECK(!recording_ && !pinned(from), "a read is not a part of a step, and is one of the device's memory");
+  return std::make_unique<PinnedRead>(shared_from_this(), from, bytes);
 }
 
 void Memory::fetch(void* to, const void* from, size_t bytes) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "freight/backend/gpu/cuda/driver.h"
 #include "freight/base/device_memory.h"
@@ -27,6 +28,7 @@ class Memory final : public DeviceMemory, public std::enable_shared_from_this<Me
   void upload(void* to, const void* from, size_t bytes) override;
   void download(void* to, const void* from, size_t bytes) override;
   void copy(void* to, const void* from, size_t bytes) override;
+  std::unique_ptr<DeviceRead> read_later(const void* from, size_t bytes) override;
   void wait() override;
   void pace() override;
   bool records() const override { return true; }
@@ -42,6 +44,13 @@ class Memory final : public DeviceMemory, public std::enable_shared_from_this<Me
   std::unique_lock<std::recursive_mutex> enter() const;
 
  private:
+  // A read that is not waited for: pinned memory, and when its bytes are there.
+  struct Read {
+    size_t bytes = 0;
+    void* host = nullptr;
+    Event done = nullptr;
+  };
+  class PinnedRead;
   static constexpr size_t kBuffers = 4, kLeastBytes = size_t{64} << 10, kMostBytes = size_t{16} << 20;
   struct Buffer {
     size_t bytes = 0;
@@ -52,6 +61,8 @@ class Memory final : public DeviceMemory, public std::enable_shared_from_this<Me
   };
   Buffer& next_buffer(size_t bytes);
   void fetch(void* to, const void* from, size_t bytes);
+  void check_faults(const int64_t* words);
+  Read idle_read(size_t bytes);
   bool pinned(const void* address) const;
   void release(Buffer& buffer) noexcept;
 
@@ -63,6 +74,7 @@ class Memory final : public DeviceMemory, public std::enable_shared_from_this<Me
   mutable std::recursive_mutex mutex_;
   std::array<Buffer, kBuffers> buffers_;
   size_t next_ = 0;
+  std::vector<Read> idle_reads_;
   std::map<const char*, size_t> pinned_;  // bytes of the blocks of allocate_host(), by address
   Event paced_ = nullptr;                 // behind the run before the last
   void* fault_words_ = nullptr;

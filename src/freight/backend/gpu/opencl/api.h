@@ -21,7 +21,12 @@ namespace freight::opencl {
   F(EnqueueWriteBuffer)             \
   F(EnqueueReadBuffer)              \
   F(EnqueueCopyBuffer)              \
+  F(EnqueueMapBuffer)               \
   F(EnqueueNDRangeKernel)           \
+  F(EnqueueMarkerWithWaitList)      \
+  F(WaitForEvents)                  \
+  F(ReleaseEvent)                   \
+  F(Flush)                          \
   F(Finish)                         \
   F(CreateProgramWithSource)        \
   F(CreateProgramWithBinary)        \

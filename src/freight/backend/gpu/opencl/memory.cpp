@@ -2,7 +2,10 @@
 #include "freight/backend/gpu/opencl/memory.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
+#include <cstring>
+#include <vector>
 
 #include "freight/backend/gpu/faults.h"
 #include "freight/base/error.h"
@@ -12,13 +15,58 @@ namespace freight::opencl {
 namespace {
 // No address of the host: an operand of one kind taken for the other is found out.
 constexpr uintptr_t kFirst = uintptr_t{1} << 60, kPage = 4096;
+
+// Waits for an event, if there is one, and lets go of it.
+void finish(const Api& api, cl_event& event) {
+  if (!event) return;
+  const cl_int status = api.WaitForEvents(1, &event);
+  api.ReleaseEvent(event);
+  event = nullptr;
+  check(status, "the device's work");
+}
 }  // namespace
+
+// The bytes, and the words that report faults.
+class Memory::EventRead final : public DeviceRead {
+ public:
+  EventRead(Memory& memory, const void* from, size_t bytes) : memory_(memory), bytes_(bytes) {
+    const Part p = memory.find(from), faults = memory.find(memory.fault_words_);
+    check(memory.api_.EnqueueReadBuffer(memory.queue_, faults.block, CL_FALSE, faults.offset, sizeof words_, words_, 0,
+                                        nullptr, nullptr),
+          "download");
+    // The queue is in order: the last is there when all is.
+    check(memory.api_.EnqueueReadBuffer(memory.queue_, p.block, CL_FALSE, p.offset, bytes, bytes_.data(), 0, nullptr,
+                                        &done_),
+          "download");
+    check(memory.api_.Flush(memory.queue_), "download");
+  }
+  ~EventRead() override {
+    if (!done_) return;
+    memory_.api_.WaitForEvents(1, &done_);
+    memory_.api_.ReleaseEvent(done_);
+  }
+  EventRead(const EventRead&) = delete;
+  EventRead& operator=(const EventRead&) = delete;
+  void take(void* to) override {
+    finish(memory_.api_, done_);
+    std::copy(bytes_.begin(), bytes_.end(), static_cast<char*>(to));
+    memory_.check_faults(words_);
+  }
+
+ private:
+  Memory& memory_;
+  std::vector<char> bytes_;
+  int64_t words_[2] = {0, 0};
+  cl_event done_ = nullptr;
+};
 
 Memory::Memory(cl_device_id device) : api_(api()), device_(device), next_(kFirst) {
   cl_int status = CL_SUCCESS;
   context_ = api_.CreateContext(nullptr, 1, &device_, nullptr, nullptr, &status);
   check(status, "cannot open the device");
   queue_ = api_.CreateCommandQueue(context_, device_, 0, &status);
+  check(status, "cannot make a command queue");
+  transfers_ = api_.CreateCommandQueue(context_, device_, 0, &status);
   check(status, "cannot make a command queue");
   fault_words_ = allocate(sizeof gpu::kNoFault);
   upload(fault_words_, gpu::kNoFault, sizeof gpu::kNoFault);
@@ -57,10 +105,45 @@ Memory::Part Memory::find(const void* address) const {
   return {it->second.handle, at - it->first};
 }
 
+// The one whose turn it is, large enough and no longer used by anything enqueued.
+Memory::Buffer& Memory::next_buffer(size_t bytes) {
+  Buffer& b = buffers_[next_buffer_];
+  next_buffer_ = (next_buffer_ + 1) % kBuffers;
+  finish(api_, b.used);
+  if (b.bytes >= bytes) return b;
+  if (b.pinned) api_.ReleaseMemObject(b.pinned);
+  if (b.device) api_.ReleaseMemObject(b.device);
+  b = {};
+  const size_t size = std::max(kLeastBytes, std::bit_ceil(bytes));
+  cl_int status = CL_SUCCESS;
+  b.pinned = api_.CreateBuffer(context_, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, size, nullptr, &status);
+  check(status, "cannot pin memory of the host");
+  b.host = api_.EnqueueMapBuffer(transfers_, b.pinned, CL_TRUE, CL_MAP_WRITE, 0, size, 0, nullptr, nullptr, &status);
+  check(status, "cannot pin memory of the host");
+  b.device = api_.CreateBuffer(context_, CL_MEM_READ_WRITE, size, nullptr, &status);
+  check(status, "cannot allocate a buffer for transfers");
+  b.bytes = size;
+  return b;
+}
+
 void Memory::upload(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
-  const Part p = find(to);
-  check(api_.EnqueueWriteBuffer(queue_, p.block, CL_TRUE, p.offset, bytes, from, 0, nullptr, nullptr), "upload");
+  const Part t = find(to);
+  const std::lock_guard lock(sending_);
+  for (size_t done = 0; done < bytes;) {
+    const size_t n = std::min(bytes - done, kMostBytes);
+    Buffer& b = next_buffer(n);
+    std::memcpy(b.host, static_cast<const char*>(from) + done, n);
+    cl_event arrived = nullptr;
+    check(api_.EnqueueWriteBuffer(transfers_, b.device, CL_FALSE, 0, n, b.host, 0, nullptr, &arrived), "upload");
+    const cl_int sent = api_.Flush(transfers_);
+    const cl_int status =
+        api_.EnqueueCopyBuffer(queue_, b.device, t.block, 0, t.offset + done, n, 1, &arrived, &b.used);
+    api_.ReleaseEvent(arrived);
+    check(sent, "upload");
+    check(status, "upload");
+    done += n;
+  }
 }
 
 void Memory::download(void* to, const void* from, size_t bytes) {
@@ -70,9 +153,17 @@ void Memory::download(void* to, const void* from, size_t bytes) {
   check(api_.EnqueueReadBuffer(queue_, faults.block, CL_FALSE, faults.offset, sizeof words, words, 0, nullptr, nullptr),
         "download");
   check(api_.EnqueueReadBuffer(queue_, p.block, CL_TRUE, p.offset, bytes, to, 0, nullptr, nullptr), "download");
+  check_faults(words);
+}
+
+void Memory::check_faults(const int64_t* words) {
   if (words[0] == 0) return;
   upload(fault_words_, gpu::kNoFault, sizeof gpu::kNoFault);
   gpu::throw_fault(words);
+}
+
+std::unique_ptr<DeviceRead> Memory::read_later(const void* from, size_t bytes) {
+  return std::make_unique<EventRead>(*this, from, bytes);
 }
 
 size_t Memory::free_bytes() const {
@@ -96,5 +187,13 @@ void Memory::copy(void* to, const void* from, size_t bytes) {
 }
 
 void Memory::wait() { check(api_.Finish(queue_), "the device's work"); }
+
+// One run may compute and one wait behind it.
+void Memory::pace() {
+  const std::lock_guard lock(sending_);
+  finish(api_, paced_);
+  check(api_.EnqueueMarkerWithWaitList(queue_, 0, nullptr, &paced_), "the device's work");
+  check(api_.Flush(queue_), "the device's work");
+}
 
 }  // namespace freight::opencl

@@ -1,6 +1,9 @@
-// Memory of an OpenCL device, and its command queue. OpenCL 1.2 has handles instead of addresses: every block gets a
+// Memory of an OpenCL device, and its command queues: one for kernels, one for what the host sends, which goes through
+// pinned buffers into a device buffer beside each; the kernels' queue copies it to its place when its turn comes. So a
+// batch crosses over while the step before computes. OpenCL 1.2 has handles instead of addresses: every block gets a
 // range of numbers of its own that serve as addresses, and a kernel's operand is found again as (handle, offset).
 #pragma once
+#include <array>
 #include <map>
 #include <mutex>
 
@@ -21,7 +24,9 @@ class Memory final : public DeviceMemory {
   void upload(void* to, const void* from, size_t bytes) override;
   void download(void* to, const void* from, size_t bytes) override;
   void copy(void* to, const void* from, size_t bytes) override;
+  std::unique_ptr<DeviceRead> read_later(const void* from, size_t bytes) override;
   void wait() override;
+  void pace() override;
 
   struct Part {
     cl_mem block;
@@ -44,14 +49,28 @@ class Memory final : public DeviceMemory {
     size_t bytes;
     bool on_host;
   };
+  static constexpr size_t kBuffers = 4, kLeastBytes = size_t{64} << 10, kMostBytes = size_t{16} << 20;
+  struct Buffer {
+    size_t bytes = 0;
+    cl_mem pinned = nullptr, device = nullptr;
+    void* host = nullptr;     // of `pinned`
+    cl_event used = nullptr;  // both may be written again
+  };
+  class EventRead;
+  Buffer& next_buffer(size_t bytes);
+  void check_faults(const int64_t* words);
   void* allocate(size_t bytes, cl_mem_flags flags);
   const Api& api_;
   cl_device_id device_;
   cl_context context_;
-  cl_command_queue queue_;
+  cl_command_queue queue_, transfers_;
   mutable std::mutex mutex_;
   std::map<uintptr_t, Block> blocks_;  // by first address
   uintptr_t next_;
+  std::mutex sending_;  // guards what follows
+  std::array<Buffer, kBuffers> buffers_;
+  size_t next_buffer_ = 0;
+  cl_event paced_ = nullptr;  // behind the run before the last
   void* fault_words_;
 };
 

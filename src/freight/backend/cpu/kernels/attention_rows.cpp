@@ -1,0 +1,109 @@
+// See attention_rows.h.
+#include "freight/backend/cpu/kernels/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "freight/backend/cpu/kernels/attention_rows.cpp"
+#include "hwy/foreach_target.h"
+// The order of these two matters: foreach_target first.
+#include "hwy/highway.h"
+// Per target, no include guard of its own is in the way.
+#include "hwy/contrib/math/math-inl.h"
+
+#include <cmath>
+#include <limits>
+
+#include "freight/backend/cpu/kernels/attention_rows.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace freight::cpu {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+// exp of numbers that are at most 0, but for rounding; NaN stays.
+HWY_INLINE V weight(V x) { return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(D(), x)); }
+// The lanes from column j on that count.
+HWY_INLINE hn::Mask<D> counts(int64_t seen, int64_t j) {
+  return hn::FirstN(D(), static_cast<size_t>(seen > j ? seen - j : 0));
+}
+
+void weights(const ScoreBlock& b, float* m, float* sums, float* y, ptrdiff_t y_row, int64_t d, bool first) {
+  const D tag;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
+  const V hidden = hn::Set(tag, -std::numeric_limits<float>::infinity()), scale = hn::Set(tag, b.scale);
+  for (int64_t r = 0; r < b.rows; ++r) {
+    float* s = b.scores + r * b.row;
+    const int64_t seen = b.seen(r);
+    V top = hidden;
+    for (int64_t j = 0; j < b.keys; j += lanes) {
+      V x = hn::Mul(hn::LoadU(tag, s + j), scale);
+      if (seen < j + lanes) x = hn::IfThenElse(counts(seen, j), x, hidden);
+      top = hn::Max(top, x);
+      hn::StoreU(x, tag, s + j);
+    }
+    const float now = std::max(m[r], hn::GetLane(hn::MaxOfLanes(tag, top)));
+    const V shift = hn::Set(tag, now);
+    V sum = hn::Zero(tag);
+    for (int64_t j = 0; j < b.keys; j += lanes) {
+      const V p = weight(hn::Sub(hn::LoadU(tag, s + j), shift));
+      sum = hn::Add(sum, p);
+      hn::StoreU(p, tag, s + j);
+    }
+    const float total = hn::GetLane(hn::SumOfLanes(tag, sum));
+    if (first || now == m[r]) {
+      sums[r] += total;
+    } else {
+      const float factor = std::exp(m[r] - now);
+      sums[r] = sums[r] * factor + total;
+      const V f = hn::Set(tag, factor);
+      float* out = y + r * y_row;
+      int64_t j = 0;
+      for (; j + lanes <= d; j += lanes) hn::StoreU(hn::Mul(hn::LoadU(tag, out + j), f), tag, out + j);
+      for (; j < d; ++j) out[j] *= factor;
+    }
+    m[r] = now;
+  }
+}
+
+void gradients(const ScoreBlock& b, float* dp, const float* lse, const float* delta) {
+  const D tag;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
+  const V scale = hn::Set(tag, b.scale);
+  for (int64_t r = 0; r < b.rows; ++r) {
+    float *s = b.scores + r * b.row, *g = dp + r * b.row;
+    const int64_t seen = b.seen(r);
+    const V shift = hn::Set(tag, lse[r]), mean = hn::Set(tag, delta[r]);
+    for (int64_t j = 0; j < b.keys; j += lanes) {
+      V p = weight(hn::MulSub(hn::LoadU(tag, s + j), scale, shift));
+      if (seen < j + lanes) p = hn::IfThenElseZero(counts(seen, j), p);
+      hn::StoreU(p, tag, s + j);
+      hn::StoreU(hn::Mul(hn::Mul(hn::Sub(hn::LoadU(tag, g + j), mean), p), scale), tag, g + j);
+    }
+  }
+}
+
+void dots(float* out, const float* a, ptrdiff_t a_row, const float* b, ptrdiff_t b_row, int64_t rows, int64_t d) {
+  const D tag;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
+  for (int64_t r = 0; r < rows; ++r, a += a_row, b += b_row) {
+    V sum = hn::Zero(tag);
+    int64_t j = 0;
+    for (; j + lanes <= d; j += lanes) sum = hn::MulAdd(hn::LoadU(tag, a + j), hn::LoadU(tag, b + j), sum);
+    float total = hn::GetLane(hn::SumOfLanes(tag, sum));
+    for (; j < d; ++j) total += a[j] * b[j];
+    out[r] = total;
+  }
+}
+
+AttentionTable make_attention_table() { return {weights, gradients, dots}; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace freight::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace freight::cpu {
+FREIGHT_SIMD_TABLE(AttentionTable, attention_table, make_attention_table)
+}  // namespace freight::cpu
+#endif
