@@ -76,11 +76,12 @@ TEST(RunDir, AppendedTextIsThereAtOnceAndAFullDiskIsAnError) {
 TEST(RunDir, ACheckpointInPlaceIsWrittenWhenTheCallReturnsAndIsTheSame) {
   const TemporaryDir dir;
   RunDir run(dir / "run", false);
-  run.checkpoint(tiny_bundle(), at(1), false, {.keep = 0, .in_place = true});
+  const Bundle bundle = tiny_bundle();  // each is drawn anew
+  run.checkpoint(bundle, at(1), false, {.keep = 0, .in_place = true});
   const std::string files[] = {"model.safetensors", "state.safetensors", "manifest.json"};
   std::vector<std::string> there;
   for (const std::string& f : files) there.push_back(read_text(dir / ("run/checkpoints/step-1/" + f)));
-  run.checkpoint(tiny_bundle(), at(1), false, {});
+  run.checkpoint(bundle, at(1), false, {});
   run.settle();
   for (size_t i = 0; i < there.size(); ++i) {
     EXPECT_EQ(read_text(dir / ("run/checkpoints/step-1/" + files[i])), there[i]) << files[i];
