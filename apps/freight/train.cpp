@@ -64,6 +64,7 @@ class Terminal : public train::Observer {
         quiet_(quiet),
         progress_(flags.progress && !quiet ? Progress::Mode::automatic : Progress::Mode::off) {}
 
+  double device_memory() override { return memory_size("--device-memory", flags_.device_memory); }
   ArenaLimit arena_limit(const train::Planned& p) override {
     unlimited_ = plan::draft(p);
     plan::Rates rates;

@@ -33,7 +33,9 @@ TEST(GpuData, ATrainingPutsItsSetThereUnasked) {
   test::write_small_digits(dir.path());
   struct Notes : Observer {
     void on_start(const Start& s) override { text = join(s.notes, "\n"); }
+    double device_memory() override { return limit; }
     std::string text;
+    double limit = 0;
   };
   Config c = recipe(dir.path());
   c.model = "mlp";
@@ -41,15 +43,18 @@ TEST(GpuData, ATrainingPutsItsSetThereUnasked) {
   c.shift = 1;
   c.deterministic = true;
   c.backend = test::test_device();
-  const auto run = [&](const char* how) {
+  const auto run = [&](const char* name, const char* how, double limit, bool there) {
     c.device_data = how;
-    c.output_dir = dir / how;
+    c.output_dir = dir / name;
     Notes notes;
+    notes.limit = limit;
     const Result r = train(c, notes);
-    EXPECT_EQ(notes.text.find("lies on the device") != std::string::npos, c.device_data == "auto") << notes.text;
+    EXPECT_EQ(notes.text.find("lies on the device") != std::string::npos, there) << notes.text;
     return r;
   };
-  const Result on_device = run("auto"), fed = run("no");
+  const Result on_device = run("auto", "auto", 0, true), fed = run("no", "no", 0, false);
+  const Result limited = run("limited", "auto", 1 << 20, false);  // of which the set would take half
+  EXPECT_EQ(limited.train_loss, fed.train_loss);
   EXPECT_EQ(on_device.steps, 10);
   EXPECT_NEAR(on_device.train_loss, fed.train_loss, 1e-3);
   EXPECT_NEAR(on_device.test.loss, fed.test.loss, 1e-3);

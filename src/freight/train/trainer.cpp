@@ -217,7 +217,10 @@ class Run {
     if (asked && !why.empty()) fail(ErrorKind::usage, "--device-data", "yes: not with ", c_.data, ": ", why);
     if (!recipe) return;
     auto data = std::make_unique<DeviceData>(*recipe);
-    if (!asked && 4 * data->bytes() > memory->free_bytes()) return;
+    if (!asked) {
+      const double limit = observer_.device_memory(), free = static_cast<double>(memory->free_bytes());
+      if (4 * static_cast<double>(data->bytes()) > (limit > 0 ? std::min(limit, free) : free)) return;
+    }
     data_ = std::move(data);
     block_ = c_.steps_per_launch > 0 ? c_.steps_per_launch : kSteps;
     notes_.push_back(cat("the training set lies on the device (", human_bytes(static_cast<double>(data_->bytes())),

@@ -81,6 +81,9 @@ struct Result {
 class Observer {
  public:
   virtual ~Observer() = default;
+  // Bytes of the device's memory that the run may take; 0: what is free. A training set lies there only where it takes
+  // a quarter of them at most.
+  virtual double device_memory() { return 0; }
   // What each plan of the training step may have as its arena: asked where the run offloads, with plans that have no
   // limit. Default: any number of bytes.
   virtual ArenaLimit arena_limit(const Planned&) { return {}; }
