@@ -24,6 +24,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
+// Passes over all nets, some half a minute apart: a shared host is slow for seconds at a time.
+constexpr size_t kRounds = 2;
+
 struct Net {
   std::string name, spec;
   std::vector<int64_t> batches;
@@ -186,6 +189,12 @@ std::vector<Point> measure(const Net& net, int64_t batch, DType compute, double 
   return points;
 }
 
+// The same net's plan has the same steps whenever it is made, but for kernels that were chosen differently.
+void keep_least(std::vector<Point>& points, const std::vector<Point>& again) {
+  if (again.size() != points.size()) return;
+  for (size_t s = 0; s < points.size(); ++s) points[s].seconds = std::min(points[s].seconds, again[s].seconds);
+}
+
 std::string today() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
@@ -221,12 +230,26 @@ Rates calibrate(const CalibrationOptions& options, CalibrationProgress& progress
   std::vector<Measured> measured;
   size_t steps = 0;
   for (const Net& n : all) steps += n.batches.size() * options.types.size();
-  const double each = options.seconds / static_cast<double>(steps);
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (!progress.next(i + 1, all.size(), all[i].name)) break;
-    for (const int64_t batch : all[i].batches) {
-      for (const DType type : options.types) measured.push_back({i, measure(all[i], batch, type, 0.6 * each)});
+  const double each = options.seconds / static_cast<double>(steps * kRounds);
+  const auto round = [&](size_t first) {
+    size_t next = 0;
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (!progress.next(first + i + 1, kRounds * all.size(), all[i].name)) return false;
+      for (const int64_t batch : all[i].batches) {
+        for (const DType type : options.types) {
+          std::vector<Point> points = measure(all[i], batch, type, 0.6 * each);
+          if (next == measured.size()) {
+            measured.push_back({i, std::move(points)});
+          } else {
+            keep_least(measured[next].points, points);
+          }
+          ++next;
+        }
+      }
     }
+    return true;
+  };
+  for (size_t r = 0; r < kRounds && round(r * all.size()); ++r) {
   }
   Rates rates;
   rates.device = cpu_info().model;
