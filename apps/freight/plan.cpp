@@ -354,7 +354,7 @@ void print_devices(const std::vector<Estimate>& all, const Draft& draft, const F
         static_cast<long long>(f.fleet.devices), static_cast<long long>(draft.options.batch));
   }
   if (const Estimate* slow = held_up(all)) {
-    std::printf("reading data may hold up %s: %s s a step on the cores beside it\n", slow->device.c_str(),
+    std::printf("reading or sending data may hold up %s: %s s a step\n", slow->device.c_str(),
                 range(slow->data_seconds).c_str());
   }
   for (size_t i = 1; i < std::min<size_t>(all.size(), 4); ++i) {

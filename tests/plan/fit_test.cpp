@@ -155,6 +155,25 @@ TEST(Fit, WithoutTheCopyForACheckpointFirst) {
   EXPECT_LE(both.needed_then, total - copy - 1);
 }
 
+TEST(Fit, WhatKeepsTheResultsGoesBeforeWhatChangesThem) {
+  Subject s = subject("resnet20", "3x32x32", "sgd");
+  s.test_count = 64;
+  DraftOptions o;
+  o.batch = 32;
+  o.whole_run = true;
+  const Draft whole = draft(s, o);
+  DraftOptions again = o;
+  again.whole_run = false;
+  again.recompute = Recompute::all;
+  const auto least = static_cast<double>(draft(s, again).total() + whole.part(Part::evaluation)),
+             copy = static_cast<double>(whole.part(Part::checkpoint));
+  // Two parts of the batch would fit beside the copy, but BatchNorm would take other statistics.
+  const Fit fit = fit_within(whole, s, {least + copy / 2});
+  EXPECT_EQ(fit.flags, (std::vector<std::string>{"--recompute", "all", "--save-in-place"}));
+  EXPECT_EQ(fit.changes, "");
+  EXPECT_EQ(fit.needed_then, least);
+}
+
 TEST(Fit, EvaluationTakesNoMoreThanTheStepDoes) {
   Subject s = subject("gpt_char", "64", "adamw");
   s.test_count = 1000;

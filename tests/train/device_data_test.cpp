@@ -54,14 +54,17 @@ TEST(DeviceSteps, AreTheSameBitsInBlocksOfAnySize) {
   }
 }
 
-// Stops after a number of steps.
+// Stops after a number of steps; 0: before the first.
 struct Stopper : Observer {
   explicit Stopper(int64_t after) : left(after) {}
   bool wants_step() override {
     if (--left == 0) raise(SIGTERM);
     return false;
   }
-  void on_start(const Start& s) override { notes = join(s.notes, "\n"); }
+  void on_start(const Start& s) override {
+    notes = join(s.notes, "\n");
+    if (left == 0) raise(SIGTERM);
+  }
   int64_t left;
   std::string notes;
 };
@@ -135,6 +138,13 @@ TEST_F(DeviceRun, GoesOnWhereItStoppedToTheSameBits) {
   EXPECT_EQ(rest.steps, 30);
   EXPECT_EQ(rest.train_loss, whole.train_loss);
   EXPECT_EQ(model("parts"), model("whole"));
+}
+
+TEST_F(DeviceRun, AStopBeforeTheFirstStepIsAStop) {
+  const Result r = run("run", 0);
+  EXPECT_TRUE(r.interrupted);
+  EXPECT_GE(r.steps, 1);
+  EXPECT_FALSE(model("run").empty());
 }
 
 TEST_F(DeviceRun, SavesAfterTheStepsThatWereAskedFor) {

@@ -97,7 +97,7 @@ void tell_reasons(Advice& a, const Share& whole, const std::vector<Choice>& all,
                             kWords[static_cast<size_t>(most)], "."));
   }
   if (e.data_seconds.high >= e.step_seconds.high) {
-    a.reasons.push_back("Reading the data holds it up: a faster device would wait.");
+    a.reasons.push_back("Reading or sending the data holds it up: a faster device would wait.");
   }
   if (a.here && !c.here) {
     a.reasons.push_back(cat("This machine would take ", hours_text(a.here->hours()), ", ",

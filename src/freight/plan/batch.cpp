@@ -50,7 +50,13 @@ GoodBatch good_batch(const train::Planned& p, double available, const Rates* rat
     o.parts = std::min(now.options.parts, batch);
     return draft(subject, o);
   };
-  const auto fits = [&](const Draft& d) { return static_cast<double>(d.total()) + kept <= kShare * available; };
+  // Evaluation grows with the batch up to a size, so that the whole run is looked at too.
+  const auto fits = [&](const Draft& d) {
+    if (static_cast<double>(d.total()) + kept > kShare * available) return false;
+    DraftOptions whole = d.options;
+    whole.whole_run = now.options.whole_run;
+    return static_cast<double>(draft(subject, whole).total()) <= kShare * available;
+  };
   // Of a corpus tokens are counted, and windows are samples.
   const int64_t samples = p.train_count / (p.model.language_model() ? std::max<int64_t>(p.inputs.shape[1], 1) : 1);
   const double steps = static_cast<double>(samples) / static_cast<double>(kLeastSteps);

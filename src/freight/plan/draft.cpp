@@ -128,8 +128,9 @@ Draft draft(const train::Planned& p) {
   }
   const size_t batch = p.inputs.bytes() + p.targets.bytes();
   const size_t staged = batch * std::clamp<size_t>(kBatchBytes / std::max<size_t>(batch, 1), 2, kBatches);
-  add(Part::staging, p.data_bytes > 0 ? p.data_bytes : beside ? batch : staged);
-  if (beside && p.data_bytes == 0) add(Part::host, staged);
+  const bool resident = p.data_bytes > 0;  // on a processor the set is there anyway
+  add(Part::staging, resident ? (beside ? p.data_bytes : 0) : beside ? batch : staged);
+  if (beside && !resident) add(Part::host, staged);
   if (!p.evaluation) return d;
   d.evaluation = work_of(*p.evaluation);
   d.evaluation_batch = p.evaluation_batch;
@@ -188,10 +189,8 @@ Draft draft_within(const Subject& subject, const DraftOptions& options, const Ar
   if (options.whole_run) {
     train::TestViews views = train::TestViews::one;
     train::parse_test_views(c.tta, views);
-    Type labels = y;
-    if (is_floating(y.dtype) && model.loss != models::Loss::mse) labels = {DType::i64, {y.shape[0]}};
     const train::EvaluationBeside beside = train::evaluation_beside(
-        model, compile, views, {x, labels, step.part_of(options.batch), train::arena_bytes(planned.step)},
+        model, compile, views, {x, y, step.part_of(options.batch), train::arena_bytes(planned.step)},
         subject.test_count > 0 ? subject.test_count : train::kEvaluationBatch);
     planned.evaluation = beside.plan;
     planned.evaluation_batch = beside.batch;
@@ -218,7 +217,12 @@ int64_t Formula::largest(double bytes) const {
 
 Formula formula(const std::vector<Draft>& all) {
   FREIGHT_CHECK(all.size() >= 2 && all[0].options.batch != all[1].options.batch, "a line needs two batch sizes");
-  const auto bytes = [&](size_t i) { return static_cast<double>(all[i].total()); };
+  // Evaluation takes as many samples as the step does up to a size: the most that it takes is counted at every batch.
+  size_t evaluation = 0;
+  for (const Draft& d : all) evaluation = std::max(evaluation, d.part(Part::evaluation));
+  const auto bytes = [&](size_t i) {
+    return static_cast<double>(all[i].total() - all[i].part(Part::evaluation) + evaluation);
+  };
   const auto batch = [&](size_t i) { return static_cast<double>(all[i].options.batch); };
   Formula f;
   f.per_sample = (bytes(1) - bytes(0)) / (batch(1) - batch(0));

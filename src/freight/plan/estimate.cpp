@@ -98,6 +98,7 @@ void fill_run(Estimate& e, const Draft& d, const Range& compute, const Range& ev
   e.evaluation_hours = together(evaluation, reading(length, 1, host), host) * evaluated;
   const auto state = static_cast<double>(d.part(Part::weights) + d.part(Part::optimizer) + d.part(Part::averages));
   const auto saving = [&](double copy, double write, double epoch_hours) {
+    if (length.saves_in_place) return (length.checkpoints + 1) * state / write / 3600;
     const double between = epoch_hours * 3600 * length.epochs / std::max(length.checkpoints, 1.0);
     const double late = std::max(0.0, state / write - between);  // the one before is still being written
     return (length.checkpoints * (state / copy + late) + state / write) / 3600;
@@ -189,6 +190,7 @@ RunLength RunLength::of(const Subject& s, int64_t samples) {
   for (const Type& t : {s.batch_types(1).first, s.batch_types(1).second}) {
     l.sample_bytes += static_cast<double>(t.bytes());
   }
+  l.saves_in_place = s.config.save_in_place;
   l.workers = static_cast<double>(std::max<int64_t>(s.config.workers, 0));
   const int64_t count = samples > 0 ? samples : s.train_count;
   if (count <= 0) return l;

@@ -87,6 +87,7 @@ struct RunLength {
   double checkpoints = 0;                  // in the run
   Range load_seconds;                      // of one sample, on one core
   double sample_bytes = 0;                 // sent to the device
+  bool saves_in_place = false;             // the run waits until a checkpoint is written
   double workers = 0;                      // threads that read; 0: one for each core
   // From the subject's data and configuration; `samples` > 0 stands for the data's count.
   static RunLength of(const Subject& subject, int64_t samples = 0);

@@ -125,13 +125,14 @@ Fit fit_within(Draft draft, const Subject& subject, const Memory& memory) {
   const char* change = has_batch_statistics(subject) ? "BatchNorm takes its statistics over a part of the batch"
                        : f.draft.random              ? "parts of a batch draw other random numbers"
                                                      : "";
-  for (const double left_out : {0.0, copy}) {
+  const auto adapt = [&](double left_out, bool others) {
     // What stays as it is whatever the step does.
     const double run = static_cast<double>(f.draft.part(Part::evaluation)) + copy - left_out;
     auto kept = run + static_cast<double>(f.draft.part(Part::weights) + f.draft.part(Part::averages));
     if (memory.host <= 0) kept += static_cast<double>(f.draft.part(Part::optimizer));
-    if (kept > f.available) continue;
+    if (kept > f.available) return false;
     for (const Mean& m : means_for(f.draft, change, memory.host > 0 ? memory.device - run : 0)) {
+      if (m.changes.empty() == others) continue;
       const Draft then = plan::draft(subject, m.options);
       const double total = static_cast<double>(then.total()) + run;
       if (!fits(then, total)) continue;
@@ -140,15 +141,34 @@ Fit fit_within(Draft draft, const Subject& subject, const Memory& memory) {
       f.options = m.options;
       f.changes = m.changes;
       f.needed_then = total;
-      return f;
+      return true;
     }
-    if (copy == 0) break;
+    return false;
+  };
+  for (const bool others : {false, true}) {
+    if (adapt(0, others) || (copy > 0 && adapt(copy, others))) break;
   }
   return f;
 }
 
 Fit check_fit(const train::Planned& planned, const Memory& memory) {
-  return fit_within(draft(planned), subject_of(planned), memory);
+  Fit whole = fit_within(draft(planned), subject_of(planned), memory);
+  if (whole.fits || planned.data_bytes == 0) return whole;
+  // A set that lies on the device makes room first; nothing else is known to go with it.
+  train::Planned fed = planned;
+  fed.data_bytes = 0;
+  Fit f = fit_within(draft(fed), subject_of(fed), memory);
+  if (f.fits) {
+    f.fits = false;
+    f.options = f.draft.options;
+    f.needed_then = f.needed;
+    f.flags = {"--device-data", "no"};
+  } else if (!f.flags.empty()) {
+    f.flags.insert(f.flags.begin(), {"--device-data", "no"});
+  }
+  f.needed = whole.needed;
+  f.draft = std::move(whole.draft);
+  return f;
 }
 
 Error refusal(const Fit& f) {

@@ -29,9 +29,10 @@ struct Fit {
   Draft draft;
 };
 
-// Means are tried in the order of their cost, those that keep the results first: parts of the batch (but where
-// statistics are taken over a batch), recomputation, both, offloading (on a device that has memory of its own before
-// recomputation, which it takes to its aid); then what changes the results: parts, a smaller batch.
+// Means are tried in the order of their cost, those that keep the results first: no copy for checkpoints, parts of the
+// batch (but where statistics are taken over a batch), recomputation, both, offloading (on a device that has memory of
+// its own before recomputation, which it takes to its aid), the same again without the copy; then what changes the
+// results: parts, a smaller batch.
 Fit fit_within(Draft draft, const Subject& subject, const Memory& memory);
 Fit check_fit(const train::Planned& planned, const Memory& memory);
 // Error(capacity): needed, free, the largest tensors by layer, and the command that would fit.

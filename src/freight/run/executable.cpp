@@ -242,7 +242,9 @@ void Executable::run(const std::vector<Array>& inputs, const std::vector<Array>&
     };
     DeviceRecording* recording = nullptr;
     if (b.has_run && b.records) {
-      if (b.recordings.size() == Bound::kMostRecordings && b.recordings.count(times) == 0) b.recordings.clear();
+      if (b.recordings.size() == Bound::kMostRecordings && b.recordings.count(times) == 0) {
+        b.recordings.erase(b.recordings.begin());  // of the fewest steps: full blocks stay
+      }
       auto& kept = b.recordings[times];
       if (!kept) kept = b.memory->record(steps);
       recording = kept.get();

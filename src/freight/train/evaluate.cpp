@@ -178,6 +178,8 @@ EvaluationBeside evaluation_beside(models::Model& model, const CompileOptions& o
   const auto of = [&](int64_t batch) {
     EvaluationBeside e{std::make_unique<Evaluator>(model, options, batch, views), batch, nullptr};
     Type x = step.x, y = step.y;
+    // Samples are not mixed here: labels are classes.
+    if (is_floating(y.dtype) && model.loss != models::Loss::mse) y = {DType::i64, {batch}};
     x.shape[0] = y.shape[0] = batch;
     e.plan = e.evaluator->plan(x, y);
     return e;

@@ -69,8 +69,7 @@ struct EvaluationBeside {
   int64_t batch = 0;
   std::shared_ptr<const Plan> plan;  // of a full batch
 };
-// A training step beside which it is: the types of its batch, with labels as evaluation takes them, the samples it
-// runs at once, and the bytes of its arenas.
+// A training step beside which it is: the types of its batch, the samples it runs at once, and the bytes of its arenas.
 struct StepBeside {
   Type x, y;
   int64_t samples = 1;

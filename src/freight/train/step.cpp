@@ -58,7 +58,9 @@ void update(optim::Optimizer& optimizer, optim::EMA* ema, const optim::LossScale
   if (data) sound = logical_and(sound, data->sound());
   if (scale) sound = logical_and(sound, optim::LossScale::all_finite(gradients));
   assign_only_if(sound);
-  if (scale) scale->update(sound);
+  if (!scale) return;
+  scale->update(sound);
+  if (data) assign_only_if(data->sound());  // nothing changes behind a step that went wrong
 }
 
 struct Whole {
@@ -149,7 +151,6 @@ struct TrainStep::State {
   Compiled<FromDevice> from_device;
   Compiled<Accumulate> accumulate;
   Compiled<Apply> apply;
-
   bool on_device;
 
   int64_t part_of(int64_t count) const { return (count + parts - 1) / parts; }

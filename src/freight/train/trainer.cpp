@@ -176,6 +176,8 @@ class Run {
     schedule_ = make_schedule(c_, steps_per_epoch_, total_);
     model_.net->train();
     place_data();
+    // Its batches are the loader's but for rounding: a resumed run keeps to what was chosen.
+    if (c_.deterministic && c_.device_data == "auto" && own_memory()) c_.device_data = data_ ? "yes" : "no";
     make_step();
     TestViews views = TestViews::one;
     parse_test_views(c_.tta, views);
@@ -205,11 +207,16 @@ class Run {
                                       place_.batch > 0 ? cat(", after ", place_.batch, " of its batches") : ""));
   }
 
+  // Of the device; null where that computes in the host's.
+  std::shared_ptr<DeviceMemory> own_memory() const {
+    return backend(options_.backend.empty() ? default_backend() : options_.backend).memory();
+  }
+
   // Decides whether the training set lies on the device.
   void place_data() {
     constexpr int64_t kSteps = 16;  // at a time: each step costs the host a sixteenth of a launch
     const bool asked = c_.device_data == "yes";
-    const auto memory = backend(options_.backend.empty() ? default_backend() : options_.backend).memory();
+    const auto memory = own_memory();
     if (c_.device_data == "no" || (!asked && (!memory || c_.grad_accum > 1 || c_.offload != "none"))) return;
     std::string why;
     const std::optional<data::BatchRecipe> recipe = feed_->recipe(why);
@@ -330,12 +337,7 @@ class Run {
   }
   StepBeside step_beside() {
     const auto [inputs, targets] = task_->batch_types();
-    return {inputs, labels_of(targets), step_->part_of(c_.batch_size), arena_bytes(step_->plans(inputs, targets))};
-  }
-  // Evaluation does not mix samples: its labels are classes.
-  Type labels_of(const Type& targets) const {
-    const bool mixed = is_floating(targets.dtype) && !regression();
-    return mixed ? Type{DType::i64, {targets.shape[0]}} : targets;
+    return {inputs, targets, step_->part_of(c_.batch_size), arena_bytes(step_->plans(inputs, targets))};
   }
   bool regression() const { return model_.loss == models::Loss::mse; }
 
@@ -380,8 +382,8 @@ class Run {
       const data::FeedBatch* batch = nullptr;
       std::vector<TrainStep::Outcome> outcomes;
       if (ahead_) {
-        // What was asked for waits until all that is enqueued is known.
-        const bool settle = save || signals::stop_requested();
+        // What was asked for waits until all that is enqueued is known; an epoch has a step before it is stopped.
+        const bool settle = save || (signals::stop_requested() && place_.batch > 0);
         const int64_t to_save = c_.save_every > 0 ? c_.save_every - place_.step % c_.save_every : steps;
         outcomes = ahead_->next(settle ? place_.batch : std::min(steps, place_.batch + to_save));
       } else {

@@ -46,9 +46,15 @@ class Memory::PinnedRead final : public DeviceRead {
       : memory_(std::move(memory)), bytes_(bytes), read_(memory_->idle_read(bytes + kWords)) {
     const Driver& d = memory_->driver();
     auto* host = static_cast<char*>(read_.host);
-    check(d, d.copy_to_host(host, number(from), bytes, memory_->stream_), "download");
-    check(d, d.copy_to_host(host + bytes, number(memory_->fault_words_), kWords, memory_->stream_), "download");
-    check(d, d.event_record(read_.done, memory_->stream_), "download");
+    try {
+      check(d, d.copy_to_host(host, number(from), bytes, memory_->stream_), "download");
+      check(d, d.copy_to_host(host + bytes, number(memory_->fault_words_), kWords, memory_->stream_), "download");
+      check(d, d.event_record(read_.done, memory_->stream_), "download");
+    } catch (...) {  // what was enqueued writes there
+      d.stream_wait(memory_->stream_);
+      memory_->idle_reads_.push_back(read_);
+      throw;
+    }
   }
   ~PinnedRead() override {
     const auto entered = memory_->enter();

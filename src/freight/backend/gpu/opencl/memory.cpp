@@ -31,14 +31,13 @@ class Memory::EventRead final : public DeviceRead {
  public:
   EventRead(Memory& memory, const void* from, size_t bytes) : memory_(memory), bytes_(bytes) {
     const Part p = memory.find(from), faults = memory.find(memory.fault_words_);
-    check(memory.api_.EnqueueReadBuffer(memory.queue_, faults.block, CL_FALSE, faults.offset, sizeof words_, words_, 0,
-                                        nullptr, nullptr),
-          "download");
-    // The queue is in order: the last is there when all is.
-    check(memory.api_.EnqueueReadBuffer(memory.queue_, p.block, CL_FALSE, p.offset, bytes, bytes_.data(), 0, nullptr,
-                                        &done_),
-          "download");
-    check(memory.api_.Flush(memory.queue_), "download");
+    try {
+      enqueue(p, faults);
+    } catch (...) {  // what was enqueued writes here
+      memory.api_.Finish(memory.queue_);
+      if (done_) memory.api_.ReleaseEvent(done_);
+      throw;
+    }
   }
   ~EventRead() override {
     if (!done_) return;
@@ -54,6 +53,17 @@ class Memory::EventRead final : public DeviceRead {
   }
 
  private:
+  void enqueue(const Part& p, const Part& faults) {
+    check(memory_.api_.EnqueueReadBuffer(memory_.queue_, faults.block, CL_FALSE, faults.offset, sizeof words_, words_,
+                                         0, nullptr, nullptr),
+          "download");
+    // The queue is in order: the last is there when all is.
+    check(memory_.api_.EnqueueReadBuffer(memory_.queue_, p.block, CL_FALSE, p.offset, bytes_.size(), bytes_.data(), 0,
+                                         nullptr, &done_),
+          "download");
+    check(memory_.api_.Flush(memory_.queue_), "download");
+  }
+
   Memory& memory_;
   std::vector<char> bytes_;
   int64_t words_[2] = {0, 0};
