@@ -213,14 +213,17 @@ DeviceSpeed speed_of(const Rates* rates) {
 }
 
 double slowdown(const Draft& before, const Draft& after, const Rates* rates, const DeviceSpeed& speed) {
+  const Speed assumed{.f32 = speed.flops,
+                      .bf16 = speed.flops,
+                      .f16 = speed.flops,
+                      .plain = speed.flops,
+                      .bytes = speed.bytes,
+                      .transfer = speed.transfer};
   const auto seconds = [&](const Draft& d) {
     if (rates) return step_seconds(d, *rates).middle();
     double sum = 0;
     for (const Draft::Stage& stage : d.stages) {
-      for (const Work& w : stage.work) {
-        sum += stage.times * (w.kind == kTransfer ? w.bytes / 2 / speed.transfer
-                                                  : std::max(w.flops / speed.flops, w.bytes / speed.bytes));
-      }
+      for (const Work& w : stage.work) sum += stage.times * seconds_of(w, assumed);
     }
     return sum;
   };
