@@ -8,10 +8,11 @@ plan`'s middle against the median time of `freight bench step`. Shared hosts cha
 reference step, which is in no row, is timed after the calibration and around each row: "speed" is how fast the machine
 was then, and the error in brackets is against the time at the speed of the calibration. A row taken while that speed, or
 the median step against the fastest, was off by more than 6 % is taken again, at most --patience times, and the least median
-counts. The last rows compute
-activations again: the slowdown that was predicted and the one that was measured.
+counts. Every net in f32, and in bf16 where the processor has it. The last rows compute activations again: the slowdown
+that was predicted and the one that was measured.
 """
 import argparse
+import itertools
 import json
 import statistics
 import subprocess
@@ -28,7 +29,7 @@ RECOMPUTED = [("resnet20", 64, "sgd"), ("gpt_char", 4, "adamw")]
 # How far the reference may be off, of the calibration's and of itself before and after, and the median step of the
 # fastest, for a row to count at once.
 UNQUIET = 0.06
-REFERENCE = ["--model", "mlp_wide", "-b", "64", "--optimizer", "sgd", "--json", "--seconds", "0.4"]
+REFERENCE = ["--model", "lenet", "-b", "16", "--optimizer", "sgd", "--json", "--seconds", "0.4"]
 
 
 def ask(command):
@@ -56,9 +57,10 @@ def main():
         if abs(before / at_calibration - 1) < UNQUIET:
             break
 
-    def both(model, batch, optimizer, recompute="none"):
+    def both(model, batch, optimizer, precision, recompute="none"):
         """Planned and measured milliseconds, and the machine's speed then against that of the calibration."""
-        net = ["--model", model, "-b", str(batch), "--optimizer", optimizer, "--recompute", recompute, "--json"]
+        net = ["--model", model, "-b", str(batch), "--optimizer", optimizer, "--precision", precision, "--recompute",
+               recompute, "--json"]
         here = ask([options.freight, "plan", *net])["devices"][0]
         ends = [here["step_seconds"][k] - here["data_seconds"][k] for k in ("low", "high")]  # the batch is resident
         tries = []
@@ -74,27 +76,30 @@ def main():
         took, speed, _ = min(tries)
         return 1e3 * (ends[0] * ends[1]) ** 0.5, took, speed
 
+    cpu = next(d for d in ask([options.freight, "devices", "--json"])["devices"] if d["name"] == "cpu")
+    precisions = ["fp32"] + ["bf16"] * any("bf16" in i for i in cpu["instructions"])
     rows = []
-    print("| net, batch | planned ms | measured ms | | speed | |")
+    print("| net, batch, precision | planned ms | measured ms | | speed | |")
     print("|---|---|---|---|---|---|")
-    for model, batch, optimizer in STEPS:
-        planned, took, speed = both(model, batch, optimizer)
-        row = {"model": model, "batch": batch, "planned_ms": planned, "measured_ms": took, "speed": speed,
+    for (model, batch, optimizer), precision in itertools.product(STEPS, precisions):
+        planned, took, speed = both(model, batch, optimizer, precision)
+        row = {"model": model, "batch": batch, "precision": precision, "planned_ms": planned, "measured_ms": took, "speed": speed,
                "error": planned / took - 1, "error_at_speed": planned / (took * speed) - 1}
         rows.append(row)
-        print(f"| {model}, {batch} | {planned:.2f} | {took:.2f} | {100 * row['error']:+.0f} % | {speed:.2f} | "
+        print(f"| {model}, {batch}, {precision} | {planned:.2f} | {took:.2f} | {100 * row['error']:+.0f} % | {speed:.2f} | "
               f"({100 * row['error_at_speed']:+.0f} %) |", flush=True)
     print()
-    for key, name in (("error", "as measured"), ("error_at_speed", "at the calibration's speed")):
-        all_of = [abs(r[key]) for r in rows]
-        print(f"{name}: median error {100 * statistics.median(all_of):.0f} %, worst {100 * max(all_of):.0f} %")
+    for precision, (key, name) in itertools.product(
+            precisions, (("error", "as measured"), ("error_at_speed", "at the calibration's speed"))):
+        all_of = [abs(r[key]) for r in rows if r["precision"] == precision]
+        print(f"{precision}, {name}: median error {100 * statistics.median(all_of):.0f} %, worst {100 * max(all_of):.0f} %")
     print("\n| net, batch, recompute | slowdown planned | measured |")
     print("|---|---|---|")
     slowdowns = []
     for model, batch, optimizer in RECOMPUTED:
-        planned, took, speed = both(model, batch, optimizer)
+        planned, took, speed = both(model, batch, optimizer, "fp32")
         for recompute in ("auto", "all"):
-            more, longer, then = both(model, batch, optimizer, recompute)
+            more, longer, then = both(model, batch, optimizer, "fp32", recompute)
             slowdowns.append({"model": model, "batch": batch, "recompute": recompute, "planned": more / planned - 1,
                               "measured": longer * then / (took * speed) - 1})
             print(f"| {model}, {batch}, {recompute} | {100 * slowdowns[-1]['planned']:+.0f} % | "

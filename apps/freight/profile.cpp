@@ -1,12 +1,15 @@
-// `freight profile`: the plan of a training step, or of inference, one line per step with kernel, shapes and rates.
+// `freight profile`: the plan of a training step, or of inference, one line per step with kernel, shapes and rates, and
+// beside its time the one that `freight plan` reckons with where the machine was calibrated.
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 
 #include <nlohmann/json.hpp>
 
 #include "command.h"
 #include "freight/base/strings.h"
 #include "freight/bench/workload.h"
+#include "freight/plan/rates.h"
 #include "freight/run/plan.h"
 #include "freight/run/profile.h"
 #include "model_source.h"
@@ -15,6 +18,22 @@
 namespace freight::app {
 
 using nlohmann::ordered_json;
+
+namespace {
+
+// Milliseconds of every step of a replay by the rates of this processor; none without such, and on other devices.
+std::vector<double> planned_ms(const Plan& plan) {
+  plan::Rates rates;
+  if (plan.options().backend != "cpu" || !plan::own_rates(rates)) return {};
+  const std::vector<plan::Work> work = plan::work_of(plan);
+  std::vector<double> ms;
+  for (size_t i = 0; i < work.size(); ++i) {
+    if (!plan.steps()[i].once) ms.push_back(1e3 * rates.seconds(work[i]));
+  }
+  return ms;
+}
+
+}  // namespace
 
 int profile_command(const Args& args) {
   ModelSource source;
@@ -35,14 +54,18 @@ int profile_command(const Args& args) {
     return 0;
   }
   Profile p = profile(w.executable(), w.inputs(), w.results(), seconds);
+  const std::vector<double> planned = planned_ms(w.plan());
+  const auto planned_of = [&](size_t i) { return planned.empty() ? ordered_json() : ordered_json(planned[i]); };
   if (json) {
     ordered_json steps = ordered_json::array();
-    for (const StepProfile& s : p.steps) {
+    for (size_t i = 0; i < p.steps.size(); ++i) {
+      const StepProfile& s = p.steps[i];
       steps.push_back({{"name", s.description},
                        {"scope", s.scope},
                        {"op", s.op},
                        {"kernel", s.kernel},
                        {"ms", s.ms},
+                       {"planned_ms", planned_of(i)},
                        {"flops", s.flops},
                        {"bytes", s.bytes},
                        {"gflops_per_s", s.gflops_per_s},
@@ -63,16 +86,20 @@ int profile_command(const Args& args) {
     std::printf("%s\n", j.dump().c_str());
     return 0;
   }
+  std::vector<size_t> shown(p.steps.size());
+  std::iota(shown.begin(), shown.end(), size_t{0});
   if (top > 0) {
-    std::stable_sort(p.steps.begin(), p.steps.end(), [](const auto& a, const auto& b) { return a.ms > b.ms; });
-    p.steps.resize(std::min(p.steps.size(), static_cast<size_t>(top)));
+    std::stable_sort(shown.begin(), shown.end(), [&](size_t a, size_t b) { return p.steps[a].ms > p.steps[b].ms; });
+    shown.resize(std::min(shown.size(), static_cast<size_t>(top)));
   }
   std::vector<std::vector<std::string>> rows;
-  for (const StepProfile& s : p.steps) {
-    rows.push_back({s.kernel, fixed(s.ms, 4), s.flops > 0 ? fixed(s.gflops_per_s, 1) : "", fixed(s.gbytes_per_s, 1),
-                    fixed(100 * s.share, 1), s.description});
+  for (const size_t i : shown) {
+    const StepProfile& s = p.steps[i];
+    rows.push_back({s.kernel, fixed(s.ms, 4), planned.empty() ? "" : fixed(planned[i], 4),
+                    s.flops > 0 ? fixed(s.gflops_per_s, 1) : "", fixed(s.gbytes_per_s, 1), fixed(100 * s.share, 1),
+                    s.description});
   }
-  std::fputs(table({"kernel", "ms", "GFLOP/s", "GB/s", "%", "step"}, rows).c_str(), stdout);
+  std::fputs(table({"kernel", "ms", "planned", "GFLOP/s", "GB/s", "%", "step"}, rows).c_str(), stdout);
   std::printf(
       "\n%s batch %lld: %zu steps, %.3f ms (sum of steps %.3f ms), arena %s (lower bound %s), plan cache %lld hits "
       "%lld misses\n",

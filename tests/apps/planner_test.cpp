@@ -337,6 +337,14 @@ TEST_F(FitOfTrain, AStepIsTimedAgainstItsPlanWhereTheMachineIsCalibrated) {
   EXPECT_NE(r.err.find("step    planned "), std::string::npos) << r.err;
   const Json kept = Json::parse(read_file(dir_ + "/timed/run.json")).at("plan");
   EXPECT_GT(kept.at("planned_step_seconds"), 0);
+  const std::vector<std::string> profile = {"profile", "--model", "mlp", "-b", "8", "--seconds", "0", "--json"};
+  const auto planned = [&](const std::string& folder) {
+    const Ran p = run_freight(profile, {}, {"FREIGHT_CACHE=" + folder});
+    EXPECT_EQ(p.code, 0) << p.err;
+    return Json::parse(p.out).at("steps")[0].at("planned_ms");
+  };
+  EXPECT_GT(planned(cache), 0);
+  EXPECT_TRUE(planned(dir_ + "/empty").is_null());
 }
 
 TEST_F(FitOfTrain, TheBatchIsChosenAndTried) {

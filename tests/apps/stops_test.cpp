@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -101,13 +102,15 @@ TEST_F(Stops, KilledAgainAndAgainARunEndsAsOneThatWasNot) {
   const int kills = wanted ? std::max(1, std::atoi(wanted)) : 6;
   const std::vector<std::string> more = {"--epochs", std::to_string(kills), "--save-every",
                                          "4",        "--eval-every",        std::to_string(kills)};
+  const auto start = std::chrono::steady_clock::now();
   ASSERT_EQ(run_freight(args("whole", more)).code, 0);
+  const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   PhiloxStream draw(17, 0, 0);
   int killed = 0, with_checkpoint = 0;
   int64_t step = 0;
   for (int i = 0; i < kills; ++i) {
     Running running(args("parts", more));
-    usleep(200000 + draw.below(600000));
+    usleep(static_cast<useconds_t>(1e6 * took * (0.1 + 0.25e-3 * draw.below(1000))));
     running.send(SIGKILL);
     killed += running.finish().code == 128 + SIGKILL;
     const train::Found found = train::find_checkpoint("auto", path("parts"));

@@ -52,13 +52,13 @@ TEST(Rates, MeasuredStepsAreToldAndOthersInterpolated) {
 TEST(Rates, OfSmallAndLargeNetsAreToldApart) {
   Rates r;
   Work small = pass(2e6), large = pass(2e6);
-  small.around = 4e6;  // in cache when it is met again
-  large.around = 1e9;
+  small.distance = 4e6;  // in cache when it is met again
+  large.distance = 1e9;
   r.add({small, 2e6 / 100e9});
   r.add({large, 2e6 / 10e9});
   EXPECT_NEAR(r.seconds(small), 2e-5, 1e-7);
   EXPECT_NEAR(r.seconds(large), 2e-4, 1e-6);
-  large.around = 1e11;  // no cache holds either
+  large.distance = 1e11;  // no cache holds either
   EXPECT_NEAR(r.seconds(large), 2e-4, 1e-6);
 }
 
@@ -68,9 +68,9 @@ TEST(Rates, AreKeptAsText) {
   EXPECT_EQ(again.device, "test");
   EXPECT_EQ(again.to_json(), r.to_json());
   for (const char* bad : {"", "{}", "[]", R"({"format": "freight-rates-1"})",
-                          R"({"format":"freight-rates-2","device":"","threads":1,"version":"","date":"",
+                          R"({"format":"freight-rates-3","device":"","threads":1,"version":"","date":"",
                               "median_error":0,"worst_error":0,"points":[["map","f32",0,0,0,1,1,1,-1]]})",
-                          R"({"format":"freight-rates-2","device":"","threads":1,"version":"","date":"",
+                          R"({"format":"freight-rates-3","device":"","threads":1,"version":"","date":"",
                               "median_error":0,"worst_error":0,"points":[["map","f99",0,0,0,1,1,1,1]]})"}) {
     EXPECT_THROW(Rates::parse(bad, "rates.json"), Error) << bad;
   }

@@ -1,4 +1,6 @@
 // Training with activations and optimizer state in host memory: the same bits, within the limit.
+#include <algorithm>
+
 #include "freight/base/storage_use.h"
 #include "freight/run/executable.h"
 #include "tests/support/offloaded.h"
@@ -24,6 +26,20 @@ TEST(WithinHalf, Resnet50TrainsToTheSameBits) {
   EXPECT_EQ(t.losses, whole.losses);
   EXPECT_EQ(t.states, whole.states);
   EXPECT_LE(t.plan->arena_bytes(), half);
+}
+
+// The indices of a pool whose windows overlap, too: its gradient must still run as the kernel that sums them in order.
+TEST(WithinHalf, Resnet18TrainsToTheSameBitsWithAllThatCanBeAway) {
+  const auto run = [](const ArenaLimit& limit) {
+    seed(3);
+    return trained("cpu", models::create("resnet18", {.classes = 4, .size = {64, 64}}), 4, 2, 0.01, limit);
+  };
+  const Trained whole = run({}), t = run({.offload = Offload::activations, .bytes = 1, .speed = {}});
+  EXPECT_EQ(t.losses, whole.losses);
+  EXPECT_EQ(t.states, whole.states);
+  const Graph& g = t.plan->graph();
+  EXPECT_TRUE(std::any_of(g.nodes.begin(), g.nodes.end(),
+                          [&](const Node& n) { return n.op == Op::max_pool_grad && g.def(n.in(1)).op == Op::fetch; }));
 }
 
 TEST(OffloadPlans, BothArenasAreWhatIsAllocated) {

@@ -20,11 +20,13 @@ Rule attention, attention_grad, sgd_rows, sgd_update, adam_update, fused;
 namespace flops {
 using Types = std::vector<Type>;
 using Rule = double(const Node&, const Types& in, const Types& out);
+// FLOPs per element of exponentials, other functions and random numbers, about.
+inline constexpr double kHeavy = 20;
 template <int N>
 double per_element(const Node&, const Types&, const Types& out) {
   return static_cast<double>(N) * static_cast<double>(out[0].numel());
 }
-Rule zero, random, per_input, matmul, conv, conv_grad_input, conv_grad_weight, pool, decomposed, attention_grad, fused;
+Rule zero, heavy, per_input, matmul, conv, conv_grad_input, conv_grad_weight, pool, decomposed, attention_grad, fused;
 }  // namespace flops
 
 // Extent of a convolution's or pool's result along one spatial axis; below 1 where the window does not fit.

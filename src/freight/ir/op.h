@@ -70,7 +70,7 @@ struct OpInfo {
   Attrs attrs;                 // the alternative that nodes of this op carry
   const char* scalar;          // pointwise: the result as a C expression of a, b, c; "" otherwise
   InferFn infer;
-  FlopsFn flops;          // per node; pointwise ops count one FLOP per element and operation of `scalar`
+  FlopsFn flops;          // per node; pointwise ops count one FLOP per element and operation of `scalar`, or are heavy
   VjpFn vjp;              // nullptr: not differentiable (no cotangent flows through)
   DecomposeFn decompose;  // composites only
 };
@@ -79,6 +79,8 @@ const OpInfo& info(Op op);
 inline const char* name(Op op) { return info(op).name; }
 // False where no op has that name.
 bool parse_op(std::string_view text, Op& out);
+// Pointwise ops that cost tens of operations per element: exponentials, other functions, random numbers.
+bool is_heavy(Op op);
 inline bool is_reduce(Op op) { return info(op).kind == OpKind::reduce; }
 inline bool is_pointwise(Op op) {
   const OpKind k = info(op).kind;

@@ -38,6 +38,8 @@ const std::vector<OpInfo>& table() {
 
 const OpInfo& info(Op op) { return table()[static_cast<size_t>(op)]; }
 
+bool is_heavy(Op op) { return info(op).flops == flops::heavy; }
+
 bool parse_op(std::string_view text, Op& out) {
   for (const OpInfo& row : table()) {
     if (text == row.name) {

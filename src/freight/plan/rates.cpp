@@ -18,20 +18,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kFormat = "freight-rates-2";
+constexpr const char* kFormat = "freight-rates-3";
 // Neighbours that count, and the distance (in doublings, squared) below which they count alike.
 constexpr size_t kNeighbours = 6;
 constexpr double kNear = 0.05;
-// Bytes moved by a plan between which it matters how many they are: below, all is found in the cores' caches, above,
-// nothing.
+// Bytes moved since memory was last used between which it matters how many they are: below, all is found in the cores'
+// caches, above, nothing.
 constexpr double kCached = 1 << 20, kUncached = 1 << 27;
 
 double log2_of(double x) { return std::log2(std::max(x, 1.0)); }
 
 std::array<double, 4> place(const Work& w) {
-  const double around = log2_of(std::clamp(w.around, kCached, kUncached));
-  if (w.product()) return {log2_of(w.m), log2_of(w.n), log2_of(w.k), around};
-  return {log2_of(w.bytes), log2_of(8 * w.flops / std::max(w.bytes, 1.0)), 0, around};
+  const double distance = log2_of(std::clamp(w.distance, kCached, kUncached));
+  if (w.product()) return {log2_of(w.m), log2_of(w.n), log2_of(w.k), distance};
+  return {log2_of(w.bytes), log2_of(8 * w.flops / std::max(w.bytes, 1.0)), log2_of(w.n), distance};
 }
 
 double unit(const Work& w) { return std::max(w.product() ? w.flops : w.bytes, 1.0); }
@@ -111,10 +111,10 @@ std::string Rates::to_json() const {
   for (const auto& [key, list] : known_) {
     for (const Known& k : list) {
       const Work& w = k.point.work;
-      points.push_back({w.kind, to_string(w.dtype), w.m, w.n, w.k, w.flops, w.bytes, w.around, k.point.seconds});
+      points.push_back({w.kind, to_string(w.dtype), w.m, w.n, w.k, w.flops, w.bytes, w.distance, k.point.seconds});
     }
   }
-  j["columns"] = {"kind", "type", "m", "n", "k", "flops", "bytes", "around", "seconds"};
+  j["columns"] = {"kind", "type", "m", "n", "k", "flops", "bytes", "distance", "seconds"};
   j["points"] = std::move(points);
   return j.dump();
 }
@@ -141,7 +141,7 @@ Rates Rates::parse(const std::string& text, const std::string& source) {
       point.work.k = p.at(4);
       point.work.flops = p.at(5);
       point.work.bytes = p.at(6);
-      point.work.around = p.at(7);
+      point.work.distance = p.at(7);
       point.seconds = p.at(8);
       if (!(point.seconds > 0)) fail(ErrorKind::data, source, "seconds: got ", point.seconds, ", need more than 0");
       r.add(point);

@@ -1,6 +1,10 @@
 // See work.h.
 #include "freight/plan/work.h"
 
+#include <algorithm>
+#include <cmath>
+#include <span>
+
 #include "freight/base/strings.h"
 #include "freight/run/plan.h"
 
@@ -56,6 +60,69 @@ const char* kind_of(const Node& n) {
   }
 }
 
+// Pools work along the channels of a pixel, copies along what follows the channels.
+double run_of(const Graph& g, const Node& n) {
+  const OpKind kind = info(n.op).kind;
+  if (kind != OpKind::pool && kind != OpKind::movement) return 0;
+  const Shape& shape = g.type(n.in(0)).shape;
+  if (kind == OpKind::pool) return static_cast<double>(shape[1]);
+  double run = 1;
+  for (int i = 2; i < shape.rank(); ++i) run *= static_cast<double>(shape[i]);
+  return run;
+}
+
+// When each part of a plan's memory was last used, on a clock that counts the bytes moved.
+class Recency {
+ public:
+  explicit Recency(const Plan& plan)
+      : plan_(plan),
+        cell_(std::max<size_t>(64, plan.arena_bytes() / 4096)),
+        arena_(plan.arena_bytes() / cell_ + 1),
+        others_(plan.graph().values.size()) {}
+
+  // Moves the clock past the step. Work::distance of it.
+  double use(const PlanStep& step) {
+    const Node& n = plan_.graph().nodes[static_cast<size_t>(step.node)];
+    double sum = 0, bytes = 0;
+    const auto each = [&](auto f) {
+      for (Value v : n.inputs) f(v);
+      for (Value v : n.outputs) f(v);
+    };
+    each([&](Value v) {
+      const auto size = static_cast<double>(plan_.graph().type(v).bytes());
+      double logs = 0;
+      const std::span<double> cells = cells_of(v);
+      // Large values leave the cache while they are used themselves.
+      for (const double last : cells) logs += std::log2(now_ - last + size + 1);
+      sum += size * logs / static_cast<double>(cells.size());
+      bytes += size;
+    });
+    now_ += step.cost.bytes;
+    each([&](Value v) {
+      const std::span<double> cells = cells_of(v);
+      std::fill(cells.begin(), cells.end(), now_);
+    });
+    return bytes > 0 ? std::exp2(sum / bytes) : 0;
+  }
+
+ private:
+  std::span<double> cells_of(Value v) {
+    const Place& place = plan_.placed().place(v);
+    const Buffer& buffer = plan_.memory().buffers[place.root.index()];
+    if (buffer.kind != MemoryKind::arena) return {&others_[place.root.index()], 1};
+    const Type& type = plan_.graph().type(v);
+    const size_t from = buffer.offset + static_cast<size_t>(place.offset) * size_of(type.dtype);
+    const size_t first = std::min(from / cell_, arena_.size() - 1);
+    const size_t last = std::min((from + std::max<size_t>(type.bytes(), 1) - 1) / cell_, arena_.size() - 1);
+    return {&arena_[first], last - first + 1};
+  }
+
+  const Plan& plan_;
+  size_t cell_;  // bytes
+  std::vector<double> arena_, others_;
+  double now_ = 0;
+};
+
 }  // namespace
 
 std::vector<bool> forward_nodes(const Plan& plan) {
@@ -108,12 +175,13 @@ std::vector<Work> work_of(const Plan& plan) {
       fill_conv(w, g, n);
     } else {
       w.kind = kind_of(n);
+      w.n = run_of(g, n);
     }
     all.push_back(std::move(w));
   }
-  double around = 0;
-  for (const Work& w : all) around += w.bytes;
-  for (Work& w : all) w.around = around;
+  Recency recency(plan);
+  for (const PlanStep& step : plan.steps()) recency.use(step);
+  for (size_t i = 0; i < all.size(); ++i) all[i].distance = recency.use(plan.steps()[i]);
   return all;
 }
 

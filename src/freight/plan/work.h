@@ -20,10 +20,13 @@ struct Work {
   std::string path;  // of the module; "" outside of all
   DType dtype = DType::f32;
   double flops = 0, bytes = 0;
-  double m = 0, n = 0, k = 0;  // of products; 0 elsewhere
+  double m = 0, n = 0, k = 0;  // of products; elsewhere n is the run of elements that a kernel of the kind works along
   bool backward = false;       // or update: runs after the loss is known
   double gradients = 0;        // bytes of gradients of weights that it finishes
-  double around = 0;           // bytes that all steps of the plan move: few are found in a cache again
+  // Bytes that the plan moves between the last use of the memory that the step reads and writes and the step itself,
+  // the mean over its bytes in logarithms: few, and the memory is found in a cache. What a replay uses first was last
+  // used in the replay before.
+  double distance = 0;
   bool product() const { return m > 0; }
 };
 

@@ -75,6 +75,13 @@ class PoolKernel final : public Kernel {
   size_t line_bytes_ = 0;
 };
 
+// Also where the indices were copied or went to host memory and back in between.
+bool made_by_max_pool(const Graph& g, Value indices) {
+  const Node* n = &g.def(indices);
+  while (n->op == Op::copy || n->op == Op::offload || n->op == Op::fetch) n = &g.def(n->in(0));
+  return n->op == Op::max_pool;
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> make_pool(const StepSpec& spec) {
@@ -84,7 +91,7 @@ std::unique_ptr<Kernel> make_pool(const StepSpec& spec) {
   if (info(op).kind != OpKind::pool || !fits || spec.out[0].type.numel() == 0) return nullptr;
   const bool gradient = op == Op::max_pool_grad || op == Op::avg_pool_grad;
   // The kernel looks for an element only in the windows that cover it: indices must be those of max_pool.
-  if (op == Op::max_pool_grad && spec.graph->def(spec.node->in(1)).op != Op::max_pool) return nullptr;
+  if (op == Op::max_pool_grad && !made_by_max_pool(*spec.graph, spec.node->in(1))) return nullptr;
   const Shape &in = spec.in[0].type.shape, &out = spec.out[0].type.shape;
   const auto& a = attrs<PoolAttrs>(*spec.node);
   return std::make_unique<PoolKernel>(op, dtype, gradient ? geometry(a, out, in) : geometry(a, in, out),

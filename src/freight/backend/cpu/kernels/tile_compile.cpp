@@ -17,8 +17,9 @@ constexpr int64_t kLineElements = 16;  // a cache line of f32
 // Smallest and largest task of a map, and the smallest task of a reduction, in elements.
 constexpr int64_t kSmallTask = 4096, kLargeTask = 32768, kSumTask = 16384;
 constexpr int64_t kMaxTasks = 64;
-// Element operations below which the fork and join of a parallel region do not pay.
-constexpr double kSerialWork = 50000;
+// Element operations; an exponential counts as many. What makes a task of a map worth it however few its elements, and
+// below which the fork and join of a parallel region do not pay.
+constexpr double kSmallWork = 16384, kHeavy = 20, kSerialWork = 50000;
 
 using Kind = TileStep::Kind;
 
@@ -32,8 +33,8 @@ class Compiler {
     fold_casts();
     mark_live();
     split_space();
-    choose_tiles();
     find_extents();
+    choose_tiles();
     fuse_multiply_add();
     for (size_t i = 0; i < p_.values.size(); ++i) {
       if (live_[i] && !fused_[i]) emit_value(static_cast<int>(i));
@@ -162,11 +163,13 @@ class Compiler {
     }
     if (k_.pieces == 1) k_.tile_rows = std::clamp<int64_t>(kTileElements / width, 1, k_.rows);
     const int64_t elements = k_.outer_kept * k_.rows * width, groups = k_.outer_kept * k_.pieces;
-    int64_t task = std::clamp(elements / kMaxTasks, kSmallTask, kLargeTask);
+    const auto small = static_cast<int64_t>(kSmallWork / work_);
+    int64_t task = std::clamp(elements / kMaxTasks, std::clamp(small, kTileElements, kSmallTask), kLargeTask);
     if (!p_.sums.empty()) task = std::max(kSumTask, ceil_div(elements, kMaxTasks));
     k_.task_rows = std::max(k_.tile_rows, round_up(ceil_div(task, k_.piece), k_.tile_rows));
     k_.tasks_per_row_block = ceil_div(k_.rows, k_.task_rows);
     k_.tasks = groups * k_.tasks_per_row_block;
+    k_.parallel = work_ * static_cast<double>(elements) > kSerialWork && k_.tasks > 1;
   }
 
   Extent extent_of(const Strides& strides) {
@@ -181,7 +184,6 @@ class Compiler {
   bool one_row() const { return k_.outer_kept * k_.rows == 1; }
 
   void find_extents() {
-    double work = 0;
     for (size_t i = 0; i < p_.values.size(); ++i) {
       const TileValue& v = p_.values[i];
       int e = kScalar;
@@ -191,10 +193,9 @@ class Compiler {
         e = extent_of(v.strides);
       }
       extents_.push_back(static_cast<Extent>(e));
-      if (live_[i] && e == kFull) work += is_heavy(v.op) && v.kind != TileValue::Kind::input ? 20 : 1;
+      if (live_[i] && e == kFull) work_ += is_heavy(v.op) && v.kind != TileValue::Kind::input ? kHeavy : 1;
     }
-    work += static_cast<double>(p_.stores.size() + p_.sums.size());
-    k_.parallel = work * static_cast<double>(k_.outer_kept * k_.rows * k_.width) > kSerialWork && k_.tasks > 1;
+    work_ += static_cast<double>(p_.stores.size() + p_.sums.size());
   }
 
   // add(mul(a, b), c) and sub(c, mul(a, b)) become one step where the product has no other use and the same extent.
@@ -577,6 +578,7 @@ class Compiler {
   const F32Table& table_;
   CompiledTiles k_;
   int outer_ = 0, leading_ = 0;
+  double work_ = 0;  // operations per element
   bool has_rows_ = false;
   std::vector<Reg> regs_;
   std::vector<int> uses_;

@@ -26,26 +26,6 @@ Reg register_type(DType dtype) {
 
 int reduction_index(Op op) { return op == Op::sum ? 0 : op == Op::reduce_max ? 1 : 2; }
 
-bool is_heavy(Op op) {
-  switch (op) {
-    case Op::exp:
-    case Op::expm1:
-    case Op::log:
-    case Op::log1p:
-    case Op::sin:
-    case Op::cos:
-    case Op::tan:
-    case Op::tanh:
-    case Op::sigmoid:
-    case Op::erf:
-    case Op::pow:
-    case Op::remainder:
-    case Op::random_uniform:
-    case Op::random_normal: return true;
-    default: return false;
-  }
-}
-
 namespace generic {
 
 namespace {

@@ -42,7 +42,6 @@ inline void apply(Op op, float* y, const float* a, float b, int64_t n) {
 
 // Position of sum, reduce_max and reduce_min in tables.
 int reduction_index(Op op);
-bool is_heavy(Op op);  // costs tens of cycles per element
 
 namespace generic {
 // dst[i] = op(a[i], b[i], c[i]) in any register type; `scalars` has bit 0, 1, 2 set where a, b, c is one element.
