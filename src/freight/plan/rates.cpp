@@ -36,7 +36,8 @@ std::array<double, 4> place(const Work& w) {
 
 double unit(const Work& w) { return std::max(w.product() ? w.flops : w.bytes, 1.0); }
 
-// The kinds to look at where one was not measured, likest first.
+// The kinds to look at where one was not measured, likest first. Transfers on a processor are plain passes over memory,
+// as maps are; most copies change the layout.
 std::vector<std::string> likest(const std::string& kind) {
   std::vector<std::string> kinds{kind};
   const size_t dot = kind.find('.');
@@ -45,7 +46,6 @@ std::vector<std::string> likest(const std::string& kind) {
     for (const char* base : {"conv", "conv3x3", "conv1x1"}) kinds.push_back(base + way);
     kinds.emplace_back("matmul");
   }
-  if (kind == kTransfer) kinds.emplace_back("copy");
   kinds.emplace_back("map");
   return kinds;
 }
