@@ -34,7 +34,7 @@ int calibrate_command(const Args& args) {
   std::string output;
   double seconds = 90;
   Options o("calibrate", "Measures this machine's kernels, for the times that freight plan tells.", "[options]",
-            "Takes about two minutes; stop everything else first. The result is kept in the cache directory\n"
+            "Takes two to four minutes; stop everything else first. The result is kept in the cache directory\n"
             "(freight env), by processor and number of threads; freight plan finds it there.");
   o.add("-o,--output", &output, "write the rates to FILE too, for freight plan --rates FILE", {.value = "FILE"});
   o.add("--seconds", &seconds, "time to measure for, besides making the plans", {.min = 1, .max = 3600});

@@ -7,6 +7,7 @@
 
 #include "freight/backend/backend.h"
 #include "freight/base/device_memory.h"
+#include "freight/base/median.h"
 #include "freight/base/philox.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/linalg.h"
@@ -21,11 +22,6 @@ double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::
 
 // Clocks are read so often at most.
 constexpr double kTick = 0.02;
-
-double median(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
-  return v[v.size() / 2];
-}
 
 // An executable with its arrays and the memory it works in.
 struct Runner {

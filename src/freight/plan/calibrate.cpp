@@ -9,6 +9,7 @@
 
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
+#include "freight/base/median.h"
 #include "freight/base/philox.h"
 #include "freight/base/threads.h"
 #include "freight/base/version.h"
@@ -49,10 +50,9 @@ class Quiet {
       parallel_for(thread_count(), [](int64_t) {});
       t = since(start);
     }
-    const auto middle = times.begin() + static_cast<ptrdiff_t>(times.size() / 2);
-    std::nth_element(times.begin(), middle, times.end());
-    best_ = std::min(best_, *middle);
-    return *middle;
+    const double middle = median(std::move(times));
+    best_ = std::min(best_, middle);
+    return middle;
   }
   double best_ = 1e9, waited_ = 0;
 };
@@ -218,11 +218,7 @@ std::vector<Point> measure(const Net& net, int64_t batch, DType compute, double 
     const std::vector<double> once = run.run_timed({x, y}, {loss});
     for (size_t s = 0; s < times.size(); ++s) times[s].push_back(once[s]);
   }
-  for (size_t s = 0; s < times.size(); ++s) {
-    const auto middle = times[s].begin() + static_cast<ptrdiff_t>(times[s].size() / 2);
-    std::nth_element(times[s].begin(), middle, times[s].end());
-    points[s].seconds = *middle;
-  }
+  for (size_t s = 0; s < times.size(); ++s) points[s].seconds = median(std::move(times[s]));
   return points;
 }
 

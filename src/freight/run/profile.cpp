@@ -1,20 +1,12 @@
 // See profile.h.
 #include "freight/run/profile.h"
 
-#include <algorithm>
 #include <chrono>
 
+#include "freight/base/median.h"
 #include "freight/run/plan.h"
 
 namespace freight {
-
-namespace {
-double median(std::vector<double> v) {
-  if (v.empty()) return 0;
-  std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
-  return v[v.size() / 2];
-}
-}  // namespace
 
 Profile profile(Executable& executable, const std::vector<Array>& inputs, const std::vector<Array>& outputs,
                 double seconds, int min_runs) {
