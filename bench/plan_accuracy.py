@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Predicted against measured training steps on this machine, as a Markdown table: docs/planner.md.
 
-usage: bench/plan_accuracy.py [--freight build/bin/freight] [--seconds 1.5] [--keep-rates] [--patience 6] [--out FILE.json]
+usage: bench/plan_accuracy.py [--freight build/bin/freight] [--seconds 2] [--keep-rates] [--patience 6] [--out FILE.json]
 
-Calibrates the machine first (`freight calibrate`), unless --keep-rates; nothing else should run. Each row is `freight
-plan`'s middle against the median time of `freight bench step`. Shared hosts change their speed within minutes, so that a
+Calibrates the machine first (`freight calibrate`), unless --keep-rates; nothing else should run. Each row is the sum of
+the times that `freight profile` plans for the steps of a net against the time of the whole that it measures; `freight
+plan` adds the counting of right answers and the loading of data. Shared hosts change their speed within minutes, so that a
 reference step, which is in no row, is timed after the calibration and around each row: "speed" is how fast the machine
-was then, and the error in brackets is against the time at the speed of the calibration. A row taken while that speed, or
-the median step against the fastest, was off by more than 6 % is taken again, at most --patience times, and the least median
-counts. Every net in f32, and in bf16 where the processor has it. The last rows compute activations again: the slowdown
+was then, and the error in brackets is against the time at the speed of the calibration. A row during which that speed
+was off by more than 10 % is taken again, at most --patience times, and the least time counts. Every net in f32, and in
+bf16 where the processor has it. The last rows compute activations again: the slowdown
 that was predicted and the one that was measured.
 """
 import argparse
@@ -26,9 +27,8 @@ STEPS = [("mlp", 1, "sgd"), ("mlp", 128, "sgd"), ("lenet", 1, "sgd"), ("lenet", 
 RECOMPUTED = [("resnet20", 64, "sgd"), ("gpt_char", 4, "adamw")]
 
 
-# How far the reference may be off, of the calibration's and of itself before and after, and the median step of the
-# fastest, for a row to count at once.
-UNQUIET = 0.06
+# How far the reference may be off, of the calibration's and of itself before and after, for a row to count at once.
+UNQUIET = 0.1
 REFERENCE = ["--model", "lenet", "-b", "16", "--optimizer", "sgd", "--json", "--seconds", "0.4"]
 
 
@@ -39,7 +39,7 @@ def ask(command):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--freight", default="build/bin/freight")
-    parser.add_argument("--seconds", default="1.5")
+    parser.add_argument("--seconds", default="2")
     parser.add_argument("--keep-rates", action="store_true")
     parser.add_argument("--patience", type=int, default=6, help="repetitions of a row while the machine is not quiet")
     parser.add_argument("--out")
@@ -61,20 +61,17 @@ def main():
         """Planned and measured milliseconds, and the machine's speed then against that of the calibration."""
         net = ["--model", model, "-b", str(batch), "--optimizer", optimizer, "--precision", precision, "--recompute",
                recompute, "--json"]
-        here = ask([options.freight, "plan", *net])["devices"][0]
-        ends = [here["step_seconds"][k] - here["data_seconds"][k] for k in ("low", "high")]  # the batch is resident
         tries = []
         while not tries or (tries[-1][2] > UNQUIET and len(tries) <= options.patience):
             if tries:
-                time.sleep(10)
+                time.sleep(5)
             before = reference()
-            step = ask([options.freight, "bench", "step", *net, "--seconds", options.seconds])
+            steps = ask([options.freight, "profile", *net, "--seconds", options.seconds])
             after = reference()
             speed = at_calibration / ((before + after) / 2)
-            unrest = max(abs(speed - 1), abs(before / after - 1), step["ms_median"] / step["ms_min"] - 1)
-            tries.append((step["ms_median"], speed, unrest))
-        took, speed, _ = min(tries)
-        return 1e3 * (ends[0] * ends[1]) ** 0.5, took, speed
+            tries.append((steps["ms"], speed, max(abs(speed - 1), abs(before / after - 1)), steps))
+        took, speed, _, steps = min(tries, key=lambda t: t[0])
+        return sum(s["planned_ms"] for s in steps["steps"]), took, speed
 
     cpu = next(d for d in ask([options.freight, "devices", "--json"])["devices"] if d["name"] == "cpu")
     precisions = ["fp32"] + ["bf16"] * any("bf16" in i for i in cpu["instructions"])

@@ -68,9 +68,9 @@ TEST(Rates, AreKeptAsText) {
   EXPECT_EQ(again.device, "test");
   EXPECT_EQ(again.to_json(), r.to_json());
   for (const char* bad : {"", "{}", "[]", R"({"format": "freight-rates-1"})",
-                          R"({"format":"freight-rates-3","device":"","threads":1,"version":"","date":"",
+                          R"({"format":"freight-rates-4","device":"","threads":1,"version":"","date":"",
                               "median_error":0,"worst_error":0,"points":[["map","f32",0,0,0,1,1,1,-1]]})",
-                          R"({"format":"freight-rates-3","device":"","threads":1,"version":"","date":"",
+                          R"({"format":"freight-rates-4","device":"","threads":1,"version":"","date":"",
                               "median_error":0,"worst_error":0,"points":[["map","f99",0,0,0,1,1,1,1]]})"}) {
     EXPECT_THROW(Rates::parse(bad, "rates.json"), Error) << bad;
   }

@@ -23,7 +23,7 @@ TEST(WorkOf, MemoryIsNearRightAfterItsUseAndFarHalfAStepLater) {
     EXPECT_GT(w.distance, 0) << w.kind;
     EXPECT_LE(w.distance, 2 * moved) << w.kind;  // a replay, and the value itself
     if (w.kind == "reduce" && !w.backward) loss = &w;
-    if (w.kind == "map" && w.bytes > 10e6) update = &w;
+    if (w.kind == "update" && w.bytes > 10e6) update = &w;
   }
   ASSERT_TRUE(loss && update);
   EXPECT_LT(loss->distance, 0.01 * moved);           // reads what the step before it made

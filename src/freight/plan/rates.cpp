@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kFormat = "freight-rates-3";
+constexpr const char* kFormat = "freight-rates-4";
 // Neighbours that count, and the distance (in doublings, squared) below which they count alike.
 constexpr size_t kNeighbours = 6;
 constexpr double kNear = 0.05;

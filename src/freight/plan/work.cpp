@@ -155,6 +155,8 @@ std::vector<bool> weight_gradients(const Plan& plan) {
 std::vector<Work> work_of(const Plan& plan) {
   const Graph& g = plan.graph();
   const std::vector<bool> forward = forward_nodes(plan), gradient = weight_gradients(plan);
+  std::vector<bool> writes_state(g.values.size());
+  for (const Update& u : g.updates) writes_state[u.next.index()] = true;
   std::vector<Work> all;
   all.reserve(plan.steps().size());
   for (const PlanStep& step : plan.steps()) {
@@ -176,6 +178,8 @@ std::vector<Work> work_of(const Plan& plan) {
     } else {
       w.kind = kind_of(n);
       w.n = run_of(g, n);
+      // Flat arrays one beside the other; other maps find padding, broadcasts and permuted channels.
+      if (w.kind == "map" && writes_state[n.out().index()]) w.kind = "update";
     }
     all.push_back(std::move(w));
   }

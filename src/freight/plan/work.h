@@ -16,7 +16,7 @@ inline constexpr const char* kTransfer = "transfer";
 
 // One step of a plan. Convolutions count as the product (m, k) x (k, n) that they are: m = N OH OW, n = O, k = C KH KW.
 struct Work {
-  std::string kind;  // "matmul", "conv3x3.dw", "map", "reduce", "pool", "copy", kTransfer, "index", ...
+  std::string kind;  // "matmul", "conv3x3.dw", "map", "update", "reduce", "pool", "copy", kTransfer, "index", ...
   std::string path;  // of the module; "" outside of all
   DType dtype = DType::f32;
   double flops = 0, bytes = 0;

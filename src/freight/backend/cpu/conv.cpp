@@ -160,6 +160,12 @@ bool runs_winograd(const Problem& p) {
   return std::min(c.c, c.o) >= 32 && c.pad_h >= 0 && c.pad_w >= 0 && winograd_fits(c);
 }
 
+// Tiles of 4 x 4 that it takes to pay for the transformed weights, four times as large as the stored ones; resnet18 on
+// two cores of a Zen 4 with and without, ms: batch 1 (4 tiles in the last layers) 119 : 57, 2 (8) 135 : 103, 4 (16)
+// 188 : 175. Frozen weights are transformed once.
+constexpr int64_t kTiles = 24, kTilesFrozen = 16;
+int64_t winograd_tiles(const ConvProblem& c) { return c.n * ceil_div(c.oh, 4) * ceil_div(c.ow, 4); }
+
 // A 1x1 convolution without steps is a product of pixels by channels.
 bool runs_as_product(const Problem& p) {
   const ConvProblem c = plain_problem(p);
@@ -169,14 +175,17 @@ bool runs_as_product(const Problem& p) {
 
 enum class Way : uint8_t { dnnl, direct, winograd, product };
 
-Way way_of(const Problem& p) {
+// With Winograd's method from so many `tiles` on.
+Way way_of(const Problem& p, int64_t tiles) {
   const bool plain =
       p.a.groups == 1 && std::all_of(p.a.dilation.begin(), p.a.dilation.end(), [](int64_t d) { return d == 1; });
   if (p.x.dtype != DType::f32 || !plain || p.x.shape.rank() > 4) return Way::dnnl;
   if (runs_direct(p)) return Way::direct;
   if (runs_as_product(p)) return Way::product;
-  return runs_winograd(p) ? Way::winograd : Way::dnnl;
+  return runs_winograd(p) && winograd_tiles(plain_problem(p)) >= tiles ? Way::winograd : Way::dnnl;
 }
+// oneDNN does not add residuals as we do.
+Way way_of(const Problem& p) { return way_of(p, p.a.epilogue.residual ? 0 : kTiles); }
 
 const char* way_name(Way way) {
   constexpr const char* kNames[] = {"dnnl", "direct", "winograd", "gemm"};
@@ -184,21 +193,17 @@ const char* way_name(Way way) {
 }
 
 // The way with a frozen weight where nothing is measured. oneDNN's products on packed weights take 0.7 to 0.9 of the
-// time of ours (1x1 convolutions of resnet50, one core of a Xeon with AVX-512). Few tiles make too little of Winograd's
-// weights, four times as large as the stored ones.
+// time of ours (1x1 convolutions of resnet50, one core of a Xeon with AVX-512).
 Way frozen_way_of(const Problem& p) {
-  const Way way = way_of(p);
-  if (p.a.epilogue.residual) return way;
-  if (way == Way::product) return Way::dnnl;
-  if (way != Way::winograd) return way;
-  const ConvProblem c = plain_problem(p);
-  return c.n * ceil_div(c.oh, 4) * ceil_div(c.ow, 4) >= 16 ? way : Way::dnnl;
+  if (p.a.epilogue.residual) return way_of(p);
+  const Way way = way_of(p, kTilesFrozen);
+  return way == Way::product ? Way::dnnl : way;
 }
 
 // Whether the packings can be made from a weight that lies so.
 bool packable(const Problem& p, const Layout& weight) {
   const int r = p.w.shape.rank();
-  return is_dense(p.w.shape, weight) && (way_of(p) != Way::winograd || weight.strides[2] == 3 * weight.strides[3]) &&
+  return is_dense(p.w.shape, weight) && (way_of(p, 0) != Way::winograd || weight.strides[2] == 3 * weight.strides[3]) &&
          r >= 3;
 }
 
@@ -292,7 +297,7 @@ Problem problem(const Graph& g, const Node& n) { return {n, g.type(n.in(0)), g.t
 }  // namespace
 
 bool conv_adds_residual(const Graph& graph, const Node& node) {
-  const Way way = way_of(problem(graph, node));
+  const Way way = way_of(problem(graph, node), 0);
   return way == Way::product || way == Way::winograd;
 }
 
@@ -331,7 +336,7 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const Problem& p, Way way
 LayoutPlan fastest_layouts(const Graph& graph, const Node& node, const Problem& p, bool deterministic) {
   std::vector<Way> ways{frozen_way_of(p)};
   if (!deterministic && ways[0] != Way::direct) {
-    for (const Way way : {way_of(p), Way::dnnl}) {
+    for (const Way way : {way_of(p, kTilesFrozen), Way::dnnl}) {
       if (way != ways[0] && !(way == Way::dnnl && p.a.epilogue.residual)) ways.push_back(way);
     }
   }
@@ -367,9 +372,9 @@ std::unique_ptr<Kernel> make_conv(const StepSpec& spec) {
   const Node& n = *spec.node;
   const Problem p(n, spec.in[0].type, spec.in[1].type, spec.out[0].type);
   if (p.x.numel() == 0 || p.w.numel() == 0 || p.y.numel() == 0) return nullptr;
-  Way way = way_of(p);
   // What the layout pass chose among for a frozen weight shows in the weight's format.
   const Layout& w = spec.in[1].layout;
+  Way way = is_own_packing(w) ? way_of(p, 0) : way_of(p);
   if (n.op == Op::conv && w.blocked && !is_own_packing(w)) way = Way::dnnl;
   return make_way(spec, p, way);
 }
