@@ -271,6 +271,8 @@ def main():
                                      optimizer, "--seconds", str(a.seconds), "--json"])}
             for mode in modes:
                 row[mode] = child([sys.executable, __file__, "--child", w, mode, "--seconds", str(a.seconds)])
+            if not any("ms_median" in row[m] for m in modes):
+                sys.exit(f"{w}: no mode of PyTorch ran: " + "; ".join(f"{m}: {row[m]['error']}" for m in modes))
             best = min((row[m]["ms_median"], m) for m in modes if "ms_median" in row[m])
             row["best_torch"], row["ratio"] = best[1], best[0] / row["freight"]["ms_median"]
             rounds.append(row)
@@ -284,10 +286,10 @@ def main():
         torch_ms = statistics.median(r[r["best_torch"]]["ms_median"] for r in rounds)
         print(f"{w:17s} freight {ms:9.4f} ms   best torch {torch_ms:9.4f} ms ({rounds[-1]['best_torch']})   ratio {ratio:.2f}"
               f"   peak {rss / 2**20:.0f} MiB, torch {torch_rss / 2**20:.0f} MiB ({leanest})", flush=True)
-    if a.out:
-        with open(a.out, "w", encoding="utf-8") as f:
-            json.dump(result, f, indent=1)
-            f.write("\n")
+        if a.out:  # what there is so far
+            with open(a.out, "w", encoding="utf-8") as f:
+                json.dump(result, f, indent=1)
+                f.write("\n")
 
 
 if __name__ == "__main__":

@@ -101,5 +101,56 @@ TEST(Slices, PartsWithGapsBetweenThemStayPadded) {
   EXPECT_EQ(count(simple, Op::pad), 2u) << print(simple);
 }
 
+// As the gates of an LSTM are read, with a term that has no zeros in between.
+TEST(Slices, PartsTakenInAnyOrderAreOneConcat) {
+  Graph g;
+  Builder b(g);
+  const auto piece = [&](const std::string& name, int64_t width) {
+    return b.one(Op::input, LeafAttrs{name, {DType::f32, {3, width}}}, {});
+  };
+  const Value whole = piece("whole", 16);
+  const std::vector<Value> parts{piece("a", 4), piece("b", 4), piece("c", 4), piece("d", 4)};
+  const auto padded = [&](int64_t i) {
+    return b.pad(parts[static_cast<size_t>(i)], {0, 4 * i}, {0, 12 - 4 * i}, {0, 0}, 0);
+  };
+  Value sum = b.binary(Op::add, padded(3), padded(0));
+  sum = b.binary(Op::add, whole, sum);
+  sum = b.binary(Op::add, sum, padded(2));
+  g.outputs = {b.binary(Op::add, padded(1), sum)};
+  const Graph simple = passes::simplify(g);
+  EXPECT_EQ(count(simple, Op::pad), 0u) << print(simple);
+  EXPECT_EQ(count(simple, Op::concat), 1u) << print(simple);
+  std::vector<Array> in;
+  for (const Type& t : leaf_types(g, Op::input)) in.push_back(random_array({t, Fill::normal}, in.size()));
+  EXPECT_TRUE(close(interpret(simple, in)[0], interpret(g, in)[0], 0));
+}
+
+TEST(Slices, PartsOfASumAreSumsOfPartsUnlessItIsReadWhole) {
+  for (const bool whole : {false, true}) {
+    Graph g;
+    Builder b(g);
+    const Value x = b.one(Op::input, LeafAttrs{"x", {DType::f32, {3, 3}}}, {}),
+                y = b.one(Op::input, LeafAttrs{"y", {DType::f32, {3, 3}}}, {});
+    const Value sum = b.binary(Op::add, b.matmul(x, y), b.matmul(y, x));
+    for (int64_t i = 0; i < 3; ++i) g.outputs.push_back(b.unary(Op::tanh, b.slice(sum, {0, i}, {3, i + 1}, {1, 1})));
+    if (whole) g.outputs.push_back(sum);
+    const Graph simple = passes::simplify(g);
+    EXPECT_EQ(count(simple, Op::add), whole ? 1u : 3u) << print(simple);
+    const std::vector<Array> in{random_array(f32({3, 3}), 1), random_array(f32({3, 3}), 2)};
+    const std::vector<Array> got = interpret(simple, in), want = interpret(g, in);
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(close(got[i], want[i], 0)) << i;
+  }
+}
+
+TEST(Slices, ABiasStaysWithItsProduct) {
+  Graph g;
+  Builder b(g);
+  const Value x = b.one(Op::input, LeafAttrs{"x", {DType::f32, {3, 3}}}, {}),
+              bias = b.one(Op::input, LeafAttrs{"b", {DType::f32, {1, 3}}}, {});
+  const Value sum = b.binary(Op::add, b.matmul(x, x), b.one(Op::broadcast, ShapeAttrs{{3, 3}}, {bias}));
+  for (int64_t i = 0; i < 3; ++i) g.outputs.push_back(b.slice(sum, {i, 0}, {i + 1, 3}, {1, 1}));
+  EXPECT_EQ(count(passes::simplify(g), Op::add), 1u);
+}
+
 }  // namespace
 }  // namespace freight::test

@@ -31,7 +31,13 @@ bool scalar_result(Op op, double a, double b, double& out) {
 
 class Simplifier {
  public:
-  explicit Simplifier(const Graph& graph) : r_(graph), b_(r_.dst) {}
+  explicit Simplifier(const Graph& graph) : r_(graph), b_(r_.dst), only_sliced_(graph.values.size(), true) {
+    for (const Node& n : graph.nodes) {
+      for (const Value v : n.inputs) only_sliced_[v.index()] = only_sliced_[v.index()] && n.op == Op::slice;
+    }
+    for (const Value v : graph.outputs) only_sliced_[v.index()] = false;
+    for (const Update& u : graph.updates) only_sliced_[u.next.index()] = false;
+  }
 
   Graph run() {
     for (const Node& n : r_.src.nodes) {
@@ -89,7 +95,7 @@ class Simplifier {
       case Op::cast:
         if (type(in[0]).dtype == result.dtype) return in[0];
         return sa && floating && is_floating(type(in[0]).dtype) ? splat(a, result) : Value{};
-      case Op::add: return sb && b == 0 ? in[0] : sa && a == 0 ? in[1] : join_pads(in[0], in[1]);
+      case Op::add: return sb && b == 0 ? in[0] : sa && a == 0 ? in[1] : join_pad(in[0], in[1]);
       case Op::sub: return sb && b == 0 ? in[0] : Value{};
       case Op::mul: return sb && b == 1 ? in[0] : sa && a == 1 ? in[1] : Value{};
       case Op::div: return sb && b == 1 ? in[0] : Value{};
@@ -140,7 +146,15 @@ class Simplifier {
       for (int i = 0; i < perm.rank(); ++i) identity = identity && perm[i] == i;
       return identity ? x : one(Op::transpose, PermAttrs{perm}, {x});
     }
-    return shape(x) == result.shape ? x : Value{};
+    if (shape(x) == result.shape) return x;
+    // Parts of a sum that nobody reads whole are sums of parts, which ride on their readers (the gates of an LSTM). A
+    // bias rides on its product already.
+    if (n.op != Op::slice || d.op != Op::add || !only_sliced_[n.in(0).index()]) return {};
+    const std::vector<Value> terms = d.inputs;  // a copy: nodes are added below
+    for (const Value t : terms) {
+      if (r_.dst.def(t).op == Op::broadcast) return {};
+    }
+    return one(Op::add, {}, {one(Op::slice, n.attrs, {terms[0]}), one(Op::slice, n.attrs, {terms[1]})});
   }
 
   // x + y, each a part with zeros around it and neighbours along one axis, are one concat: the gradient of many slices
@@ -175,6 +189,22 @@ class Simplifier {
     return around.low == none && around.high == none ? joined : one(Op::pad, around, {joined});
   }
 
+  // sum + pad, either way round, joining the pad with what it neighbours anywhere in the sum: zeros make no difference
+  // to the order. Slices need not have been taken in the order in which they lie. `depth` bounds the search.
+  Value join_pad(Value sum, Value pad, int depth = 8) {
+    if (const Value joined = join_pads(sum, pad); joined.valid()) return joined;
+    if (r_.dst.def(pad).op != Op::pad) std::swap(sum, pad);
+    const Node s = r_.dst.def(sum);
+    if (depth == 0 || s.op != Op::add || r_.dst.def(pad).op != Op::pad) return {};
+    for (const int side : {0, 1}) {
+      const Value joined = join_pad(s.in(side), pad, depth - 1), other = s.in(1 - side);
+      if (!joined.valid()) continue;
+      const Value whole = join_pad(other, joined, depth - 1);
+      return whole.valid() ? whole : one(Op::add, {}, {joined, other});
+    }
+    return {};
+  }
+
   // A transpose of the last two axes becomes a flag.
   void matmul(const Node& n, std::vector<Value> in) {
     MatmulAttrs a = attrs<MatmulAttrs>(n);
@@ -195,6 +225,7 @@ class Simplifier {
 
   Rewriter r_;
   Builder b_;
+  std::vector<bool> only_sliced_;  // by value of the source
   std::unordered_map<uint64_t, std::vector<int32_t>> seen_;
 };
 
