@@ -17,7 +17,8 @@ set_tests_properties("check: real data" PROPERTIES FIXTURES_SETUP real_data SKIP
 
 # Tests against what others make of our files and our server wait for it (peer_python in tests/support/python.h).
 add_test(NAME "check: python packages" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/python_environment.sh ${CMAKE_BINARY_DIR})
-set_tests_properties("check: python packages" PROPERTIES FIXTURES_SETUP python_packages SKIP_RETURN_CODE 77 TIMEOUT 900)
+set_tests_properties("check: python packages" PROPERTIES FIXTURES_SETUP python_packages FIXTURES_REQUIRED real_data
+                     SKIP_RETURN_CODE 77 TIMEOUT 900)
 
 add_test(NAME "check: installed package" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/installed_test.sh ${CMAKE_BINARY_DIR})
 set_tests_properties("check: installed package" PROPERTIES TIMEOUT 600)

@@ -31,12 +31,12 @@ bool scalar_result(Op op, double a, double b, double& out) {
 
 class Simplifier {
  public:
-  explicit Simplifier(const Graph& graph) : r_(graph), b_(r_.dst), only_sliced_(graph.values.size(), true) {
+  explicit Simplifier(const Graph& graph) : r_(graph), b_(r_.dst), parts_(graph.values.size()) {
     for (const Node& n : graph.nodes) {
-      for (const Value v : n.inputs) only_sliced_[v.index()] = only_sliced_[v.index()] && n.op == Op::slice;
+      for (const Value v : n.inputs) parts_[v.index()] += n.op == Op::slice ? 1 : kReadWhole;
     }
-    for (const Value v : graph.outputs) only_sliced_[v.index()] = false;
-    for (const Update& u : graph.updates) only_sliced_[u.next.index()] = false;
+    for (const Value v : graph.outputs) parts_[v.index()] += kReadWhole;
+    for (const Update& u : graph.updates) parts_[u.next.index()] += kReadWhole;
   }
 
   Graph run() {
@@ -147,12 +147,12 @@ class Simplifier {
       return identity ? x : one(Op::transpose, PermAttrs{perm}, {x});
     }
     if (shape(x) == result.shape) return x;
-    // Parts of a sum that nobody reads whole are sums of parts, which ride on their readers (the gates of an LSTM). A
-    // bias rides on its product already.
-    if (n.op != Op::slice || d.op != Op::add || !only_sliced_[n.in(0).index()]) return {};
+    // A few parts of a sum that nobody reads whole are sums of parts, which ride on their readers (the gates of an
+    // LSTM). A bias rides on its product already.
+    if (n.op != Op::slice || d.op != Op::add || parts_[n.in(0).index()] > kFewParts) return {};
     const std::vector<Value> terms = d.inputs;  // a copy: nodes are added below
     for (const Value t : terms) {
-      if (r_.dst.def(t).op == Op::broadcast) return {};
+      if (r_.dst.def(t).op == Op::broadcast || shape(t) != shape(x)) return {};
     }
     return one(Op::add, {}, {one(Op::slice, n.attrs, {terms[0]}), one(Op::slice, n.attrs, {terms[1]})});
   }
@@ -225,7 +225,8 @@ class Simplifier {
 
   Rewriter r_;
   Builder b_;
-  std::vector<bool> only_sliced_;  // by value of the source
+  static constexpr int64_t kFewParts = 8, kReadWhole = kFewParts + 1;
+  std::vector<int64_t> parts_;  // that are read, by value of the source
   std::unordered_map<uint64_t, std::vector<int32_t>> seen_;
 };
 
