@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <cstring>
+#include <limits>
 
 #include "freight/backend/backend.h"
 #include "freight/ir/builder.h"
@@ -162,6 +163,37 @@ TEST(CpuTile, ReductionsThatAreReadInsideAgreeWithTheReference) {
       check(k.graph, 1e-5);
     }
   }
+}
+
+// What the gradient of a normalisation behind a relu is made of: masks that are tested, stored or made from memory, and
+// sums of products. The product, the masks and the condition are read again, or not.
+TEST(CpuTile, MasksAndSumsOfProductsAgreeWithTheReference) {
+  for (const Shape& s : kShapes) {
+    for (bool read_again : {false, true}) {
+      SCOPED_TRACE(to_string(s) + (read_again ? " read again" : ""));
+      Body k;
+      const Ex x = k.input(s), g = k.input(s), scale = k.spread(k.input({1, s[1], 1, 1}), s);
+      const Ex stored = k.input(s, DType::boolean);
+      const Ex y = apply(Op::relu, x * scale + 0.25), mask = y > 0.0, zero = g * 0.0;
+      const Ex kept = select(mask, g, 0.0), also = select(stored, g, 0.0), product = kept * x, scaled = scale * also;
+      k.returns({kept, k.reduce(Op::sum, kept, {0, 2, 3}), k.reduce(Op::sum, product, {0, 2, 3}),
+                 k.reduce(Op::sum, scaled, {0, 2, 3}), k.reduce(Op::sum, also * 2.0, {0, 2, 3}),
+                 select(y > -0.5, g, 0.0), select(stored, zero, g)});
+      if (read_again) k.returns({product, y, mask, also});
+      check(k.graph, 3e-6, true);
+    }
+  }
+}
+
+TEST(CpuTile, MasksOfSpecialValuesAreThoseOfTheReference) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
+  Body k;
+  const Ex x = k.input({8}), g = k.input({8});
+  k.returns({select(apply(Op::relu, x) > 0.0, g, 0.0), select(x > 0.0, g, 0.0)});
+  const Step step(k.graph, false);
+  const std::vector<Array> inputs = {Array::of<float>({kNan, kInf, -kInf, 0.0f, -0.0f, 1.0f, -1.0f, 2.0f}, {8}),
+                                     Array::of<float>({1, 2, kNan, 4, kInf, -0.0f, 7, kNan}, {8})};
+  expect_equal_bits(step.run("cpu", inputs), step.run("ref", inputs));
 }
 
 TEST(CpuTile, DrawsAreThoseOfTheReferenceInEveryLayout) {

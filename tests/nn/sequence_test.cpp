@@ -151,6 +151,43 @@ TEST_F(Sequences, TheBackwardDirectionReadsFromTheEnd) {
   }
 }
 
+// The gates that keep the states are open for between one and 99 steps, those of an LSTM's inputs closed as far.
+TEST_F(Sequences, StatesLastAsLongAsTheMemorySays) {
+  constexpr int64_t kHidden = 400;
+  const LSTM lstm(3, kHidden, {.memory = 100});
+  const GRU gru(3, kHidden, {.memory = 100});
+  const auto biases = [](const Module& m) {  // bias_ih_l0
+    const Array a = m.state_dict()[2].variable.array();
+    return std::vector<float>(a.data<float>(), a.data<float>() + a.numel());
+  };
+  const std::vector<float> f = biases(lstm), z = biases(gru);
+  const double bound = 1 / std::sqrt(static_cast<double>(kHidden));
+  double mean = 0;
+  for (size_t i = 0; i < kHidden; ++i) {
+    mean += std::exp(f[kHidden + i]) / kHidden;
+    EXPECT_GE(f[kHidden + i], 0);
+    EXPECT_LE(f[kHidden + i], std::log(99.0) + 1e-6);
+    EXPECT_EQ(f[i], -f[kHidden + i]);
+    EXPECT_LE(std::fabs(f[2 * kHidden + i]), bound);
+    EXPECT_LE(std::fabs(z[i]), bound);
+    EXPECT_GE(z[kHidden + i], 0);
+    EXPECT_LE(z[kHidden + i], std::log(99.0) + 1e-6);
+  }
+  EXPECT_NEAR(mean, 50, 6);
+  EXPECT_THROW(LSTM(3, 4, {.memory = -1}), Error);
+  // A state that nothing is added to fades to its part of 1 - 1 / (1 + steps) in a step.
+  LSTM one(1, 1, {.memory = 100});
+  for (const NamedVariable& v : one.state_dict()) {
+    if (v.name != "bias_ih_l0") v.variable.set(Array(DType::f32, v.variable.shape()));
+  }
+  const std::vector<float> gates = biases(one);
+  const double keep = 1 / (1 + std::exp(-gates[1])), in = 1 - keep, out = 1 / (1 + std::exp(-gates[3]));
+  const std::vector<float> h = one(Tensor(Array(DType::f32, {1, 2, 1}))).to_vector<float>();
+  const double c = in * std::tanh(static_cast<double>(gates[2]));
+  EXPECT_NEAR(h[0], out * std::tanh(c), 1e-6);
+  EXPECT_NEAR(h[1], out * std::tanh(keep * c + c), 1e-6);
+}
+
 TEST_F(Sequences, ATextNetLearnsWhereAWordStands) {  // padded samples, gradients through time, sparse tables
   Sequential net(Embedding(6, 8, {.padding_idx = 0}), LSTM(8, 16, {.last = true}), Linear(16, 2));
   optim::Adam opt(net.parameters(), {.lr = 0.02});

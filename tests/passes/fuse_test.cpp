@@ -192,6 +192,41 @@ TEST(Reread, ResultsThatStayInACacheAreStored) {
   EXPECT_GT(large_results(after, 64), 2);
 }
 
+// h = x w1 of (1024, 1024); y = relu(h * s + r) or, without r, relu(h * s); the gradients of a loss behind another
+// layer.
+Graph scaled_relu_step(bool residual) {
+  Graph g;
+  Builder b(g);
+  const Shape wide{1024, 1024};
+  const Value x = leaf(b, Op::input, "x", {DType::f32, {1024, 8}});
+  const Value w1 = leaf(b, Op::input, "w1", {DType::f32, {8, 1024}});
+  const Value s = leaf(b, Op::input, "s", {DType::f32, {1024}}), r = leaf(b, Op::input, "r", {DType::f32, wide});
+  const Value w2 = leaf(b, Op::input, "w2", {DType::f32, {1024, 4}});
+  const Ex scaled = Ex{&b, b.matmul(x, w1, false, false)} * Ex{&b, b.broadcast_axis(s, 1, wide)};
+  const Ex y = apply(Op::relu, residual ? scaled + Ex{&b, r} : scaled);
+  const Ex z{&b, b.matmul(y.v, w2, false, false)};
+  const Value loss = b.sum((z * z).v, {0, 1});
+  g.outputs = grad(g, loss, {w1, s, w2});
+  return g;
+}
+
+int masks(const Graph& g) {
+  int n = 0;
+  for (const Node& node : g.nodes) {
+    for (Value v : node.outputs) n += g.type(v).dtype == DType::boolean && node.op == Op::fused;
+  }
+  return n;
+}
+
+TEST(Reread, AMaskIsStoredWhereItsReadersWouldReadMoreWithoutIt) {
+  const Graph before = scaled_relu_step(true), after = run_pipeline(before, FusingBackend());
+  verify(after);
+  EXPECT_EQ(masks(after), 1) << print(after);  // or the backward half reads r too, four bytes for one
+  expect_equal_results(before, after);
+  const Graph without = run_pipeline(scaled_relu_step(false), FusingBackend());
+  EXPECT_EQ(masks(without), 0) << print(without);  // of what is read anyway
+}
+
 TEST(Fuse, NeverMakesACycleThroughAnUnfusedNode) {
   // u = exp(x); m = u @ w; y = u + m: u and y share a shape, but the matmul lies between them.
   Graph g;

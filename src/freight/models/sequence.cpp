@@ -13,7 +13,8 @@ nn::Sequential recurrent_text(const Task& task) {
   const nn::RecurrentOptions options{.layers = o.layers > 0 ? o.layers : 1,
                                      .bidirectional = o.bidirectional,
                                      .dropout = o.layers > 1 ? o.dropout : 0,
-                                     .last = true};
+                                     .last = true,
+                                     .memory = task.input[0]};
   nn::Sequential net;
   net.append("embedding", nn::Embedding(task.vocabulary, width, {.padding_idx = 0}))
       .append("rnn", Layer(width, width, options));  // (N, W), or (N, 2 W) of both directions

@@ -252,7 +252,8 @@ ModulePtr build_recurrent(Settings& s, const Tensor& x) {
                                  nn::RecurrentOptions{.layers = layers,
                                                       .bidirectional = s.flag("bidirectional", false),
                                                       .dropout = s.number("dropout", 0),
-                                                      .last = s.flag("last", false)});
+                                                      .last = s.flag("last", false),
+                                                      .memory = s.integer("memory", 0)});
 }
 
 ModulePtr build_gelu(Settings& s, const Tensor&) {

@@ -20,12 +20,17 @@ Recurrent::Recurrent(Cell cell, int64_t in, int64_t hidden, const RecurrentOptio
     fail(ErrorKind::usage, type, "in, hidden and layers must be positive: got ", in, ", ", hidden, ", ",
          options.layers);
   }
+  if (options.memory < 0) fail(ErrorKind::usage, type, "memory must not be negative: got ", options.memory);
   if (!(options.dropout >= 0 && options.dropout < 1)) {
     fail(ErrorKind::usage, type, "dropout out of range: got ", options.dropout, ", need 0 <= p < 1");
   }
   const int64_t gates = (cell == Cell::lstm ? 4 : 3) * hidden, sides = options.bidirectional ? 2 : 1;
   const double bound = 1 / std::sqrt(static_cast<double>(hidden));
   const Init draw = init::uniform(-bound, bound);
+  Init bias = draw;
+  bias.memory = options.memory;
+  bias.gates = gates / hidden;
+  bias.coupled = cell == Cell::lstm;
   for (int64_t i = 0; i < options.layers * sides; ++i) {
     const int64_t layer = i / sides;
     const std::string suffix = cat("_l", layer, i % sides == 1 ? "_reverse" : "");
@@ -33,7 +38,7 @@ Recurrent::Recurrent(Cell cell, int64_t in, int64_t hidden, const RecurrentOptio
     Direction d;
     d.weight_ih = parameter("weight_ih" + suffix, {gates, width}, draw);
     d.weight_hh = parameter("weight_hh" + suffix, {gates, hidden}, draw);
-    d.bias_ih = parameter("bias_ih" + suffix, {gates}, draw);
+    d.bias_ih = parameter("bias_ih" + suffix, {gates}, bias);
     d.bias_hh = parameter("bias_hh" + suffix, {gates}, draw);
     directions_.push_back(d);
   }
@@ -104,7 +109,8 @@ Config Recurrent::config() const {
       .integer("layers", options_.layers, 1)
       .flag("bidirectional", options_.bidirectional, false)
       .number("dropout", options_.dropout, 0)
-      .flag("last", options_.last, false);
+      .flag("last", options_.last, false)
+      .integer("memory", options_.memory, 0);
 }
 
 }  // namespace freight::nn

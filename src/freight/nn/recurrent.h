@@ -11,6 +11,9 @@ struct RecurrentOptions {
   bool bidirectional = false;
   double dropout = 0;  // between layers, while training
   bool last = false;   // only the last states: (N, H), or (N, 2 H) of both directions
+  // Steps that the states last for before training, 1 to memory - 1 of them: biases of the gates as Tallec and Ollivier
+  // 2018 (arXiv:1804.11188) draw them. 0: PyTorch's, whose states fade by half in each step.
+  int64_t memory = 0;
 };
 
 // (N, T, C) -> (N, T, H), or (N, T, 2 H) bidirectional. Where an Embedding has announced padding, a sample keeps its

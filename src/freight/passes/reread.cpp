@@ -122,7 +122,7 @@ class Reread {
       const bool lives = std::any_of(readers.begin(), readers.end(), [&](size_t r) { return r != i && r >= last; });
       if (!lives && info(g_.def(root).op).kind != OpKind::leaf) held += g_.type(u).bytes();
     }
-    if (held >= saved) return false;
+    if (held >= saved || more_traffic(some, cone)) return false;
     for (Value v : some) {
       for (size_t r : readers_[v.index()]) {
         const Node& reader = g_.nodes[r];
@@ -141,6 +141,27 @@ class Reread {
       }
     }
     return true;
+  }
+
+  // Whether the readers would read more bytes, of inputs that they do not read yet, than are no longer written and
+  // read.
+  bool more_traffic(const std::vector<Value>& some, const Cone& cone) const {
+    std::vector<size_t> all;
+    size_t less = 0, more = 0;
+    for (Value v : some) {
+      const auto& readers = readers_[v.index()];
+      less += g_.type(v).bytes() * (1 + readers.size());
+      all.insert(all.end(), readers.begin(), readers.end());
+    }
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    for (size_t r : all) {
+      for (Value u : cone.inputs) {
+        const auto& read = readers_[root_[u.index()].index()];
+        if (!std::binary_search(read.begin(), read.end(), r)) more += g_.type(u).bytes();
+      }
+    }
+    return more > less;
   }
 
   bool changes(const Node& n) const {

@@ -135,6 +135,7 @@ std::vector<Net> nets() {
   };
   return {
       {"perceptron 96", spec("perceptron-96", "[1,24,24]", mlp(96, 160)), {1, 12, 48, 192}},
+      {"perceptron 144", spec("perceptron-144", "[1,25,25]", mlp(144, 72)), {1, 12, 48, 192}},
       {"perceptron 200", spec("perceptron-200", "[1,26,26]", mlp(200, 40)), {1, 12, 48, 192}},
       {"perceptron 768", spec("perceptron-768", "[1,30,30]", mlp(768, 1536)), {1, 12, 48, 192}},
       {"small convolutions",
@@ -213,7 +214,7 @@ std::vector<Point> measure(const Net& net, int64_t batch, DType compute, double 
   std::vector<Point> points;
   for (const Work& w : work) points.push_back({w, 0});
   const Array loss(DType::f32, {}), right(DType::f32, {});
-  constexpr int kLeast = 3, kMost = 200;
+  constexpr int kLeast = 3, kMost = 1000;
   std::vector<std::vector<double>> times(points.size());
   const auto start = Clock::now();
   for (int i = 0; i < kMost && (i < kLeast || since(start) < seconds); ++i) {

@@ -101,6 +101,16 @@ void place_identity(float* w, const Shape& s) {
   }
 }
 
+// Biases of gates, drawn from [a, b), that keep states for between 1 and memory - 1 steps.
+void keep_states(float* bias, int64_t hidden, const Init& init) {
+  for (int64_t i = 0; i < hidden; ++i) {
+    const double draw = (static_cast<double>(bias[hidden + i]) - init.a) / (init.b - init.a);  // [0, 1]
+    const double steps = 1 + draw * static_cast<double>(init.memory - 2);
+    bias[hidden + i] = static_cast<float>(std::log(steps));
+    if (init.coupled) bias[i] = -bias[hidden + i];
+  }
+}
+
 void fill(void* dst, const Type& type, double value) {
   dispatch(type.dtype, [&]<class T>(T) {
     each(type.numel(), [to = static_cast<T*>(dst), v = element_cast<T>(value)](int64_t i) { to[i] = v; });
@@ -135,6 +145,7 @@ void draw(float* dst, const trace::VariableImpl& v) {
   const int64_t width = v.init.zero_row < 0 ? 0 : n / v.type.shape[0];
   std::fill_n(dst + v.init.zero_row * width, width, 0.0f);
   if (v.init.identity) place_identity(dst, v.type.shape);
+  if (v.init.memory > 2) keep_states(dst, n / v.init.gates, v.init);
 }
 
 void refuse_while_tracing(const char* op, const Variable& v) {

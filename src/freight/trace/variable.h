@@ -18,6 +18,11 @@ struct Init {
                           // deviation b; orthogonal: gain a
   int64_t zero_row = -1;  // on axis 0, set to 0 after that; none where negative
   bool identity = false;  // of (out, in, k...): filter i then takes channel i as it is, while there is one; rest drawn
+  // Of uniform biases of recurrent gates (G H): the second gate's, which keeps the state, become logarithms of numbers
+  // of steps between 1 and memory - 1, and with `coupled` the first gate's, which lets inputs in, their negatives.
+  // Tallec and Ollivier 2018, arXiv:1804.11188.
+  int64_t memory = 0, gates = 1;
+  bool coupled = false;
 };
 
 namespace trace {

@@ -2,6 +2,7 @@
 // along rows, selects loops, allocates registers and decides which operands are read and written in place.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <map>
 
 #include "freight/backend/cpu/kernels/ceil_div.h"
@@ -31,11 +32,12 @@ class Compiler {
 
   CompiledTiles run() {
     fold_casts();
+    compare_before_relu();
     mark_live();
     split_space();
     find_extents();
     choose_tiles();
-    fuse_multiply_add();
+    fuse_pairs();
     for (size_t i = 0; i < p_.values.size(); ++i) {
       if (live_[i] && !fused_[i]) emit_value(static_cast<int>(i));
     }
@@ -68,6 +70,20 @@ class Compiler {
       const TileValue source = value(v.a);
       if (source.kind != TileValue::Kind::input) continue;
       v = source;
+    }
+  }
+
+  bool is_op(int v, Op op) { return v >= 0 && value(v).kind == TileValue::Kind::op && value(v).op == op; }
+  bool is_constant(int v) { return value(v).kind == TileValue::Kind::constant; }
+  bool is_zero(int v) { return is_constant(v) && value(v).number == 0 && !std::signbit(value(v).number); }
+
+  // relu(x) > c is x > c where c is not negative: the mask of a gradient needs no relu.
+  void compare_before_relu() {
+    for (TileValue& v : p_.values) {
+      if (v.kind == TileValue::Kind::op && v.op == Op::gt && is_op(v.a, Op::relu) && is_constant(v.b) &&
+          value(v.b).number >= 0) {
+        v.a = value(v.a).a;
+      }
     }
   }
 
@@ -198,25 +214,49 @@ class Compiler {
     work_ += static_cast<double>(p_.stores.size() + p_.sums.size());
   }
 
-  // add(mul(a, b), c) and sub(c, mul(a, b)) become one step where the product has no other use and the same extent.
-  void fuse_multiply_add() {
+  // Values that are made by the step of their only reader, which has the same extent:
+  //   the product of add(mul(a, b), c) and sub(c, mul(a, b)), and of a sum of products;
+  //   the condition x > 0, or one that lies in memory, of where(condition, y, 0).
+  void fuse_pairs() {
     fused_.assign(p_.values.size(), false);
     for (size_t i = 0; i < p_.values.size(); ++i) {
       const TileValue& v = p_.values[i];
-      if (!live_[i] || v.kind != TileValue::Kind::op || regs_[i] != Reg::f32 || (v.op != Op::add && v.op != Op::sub))
-        continue;
-      const auto fits = [&](int product) {
-        const TileValue& m = value(product);
-        return m.kind == TileValue::Kind::op && m.op == Op::mul && uses_[static_cast<size_t>(product)] == 1 &&
-               extent(product) == extents_[i];
-      };
-      if (fits(v.b)) {
-        fused_[static_cast<size_t>(v.b)] = true;
-      } else if (v.op == Op::add && fits(v.a)) {
+      if (!live_[i] || v.kind != TileValue::Kind::op || regs_[i] != Reg::f32) continue;
+      if (v.op == Op::add || v.op == Op::sub) {
+        if (is_only_product(v.b, extents_[i])) {
+          fused_[static_cast<size_t>(v.b)] = true;
+        } else if (v.op == Op::add && is_only_product(v.a, extents_[i])) {
+          fused_[static_cast<size_t>(v.a)] = true;
+          std::swap(p_.values[i].a, p_.values[i].b);
+        }
+      } else if (v.op == Op::where && is_zero(v.c) && uses_[static_cast<size_t>(v.a)] == 1 &&
+                 extent(v.a) == extents_[i] && (is_positive_test(v.a) || is_mask_in_memory(v.a))) {
         fused_[static_cast<size_t>(v.a)] = true;
-        std::swap(p_.values[i].a, p_.values[i].b);
       }
     }
+    for (const TileAccumulate& a : p_.sums) {
+      if (a.op == Op::sum && reg_of(a.value) == Reg::f32 && is_only_product(a.value, kFull)) {
+        fused_[static_cast<size_t>(a.value)] = true;
+      }
+    }
+  }
+  bool is_only_product(int v, Extent e) {
+    return is_op(v, Op::mul) && uses_[static_cast<size_t>(v)] == 1 && extent(v) == e && reg_of(v) == Reg::f32;
+  }
+  bool is_positive_test(int v) {
+    return is_op(v, Op::gt) && is_zero(value(v).b) && extent(value(v).a) == extent(v) && reg_of(value(v).a) == Reg::f32;
+  }
+  bool is_mask_in_memory(int v) {
+    const TileValue& m = value(v);
+    return m.kind == TileValue::Kind::input && m.dtype == DType::boolean &&
+           make_access(m.operand, m.dtype, m.strides, extent(v)).linear();
+  }
+  // The factors of a product that another step makes; the first one varies as the result does.
+  void take_factors(int product, Extent e, TileStep& s, bool* scalar) {
+    int a = value(product).a, b = value(product).b;
+    if (extent(a) != e) std::swap(a, b);
+    s.a = operand(a, e, nullptr, true);
+    s.b = operand(b, e, scalar);
   }
 
   // --- emission ---
@@ -230,7 +270,7 @@ class Compiler {
   bool varies(Extent e) const { return (e & kRow) != 0; }
   void emit(const TileStep& s) { (varies(s.extent) ? k_.body : k_.setup).push_back(s); }
 
-  int new_access(int operand, DType dtype, const Strides& strides, Extent e) {
+  Access make_access(int operand, DType dtype, const Strides& strides, Extent e) const {
     Access access{operand, dtype, e, {}, {}};
     const int rank = p_.space.rank(), from = e == kCol ? outer_ : 0, to = e == kRow ? outer_ : rank;
     for (int i = from; i < to && e != kScalar; ++i) {
@@ -243,7 +283,10 @@ class Compiler {
         access.stride.push_back(strides[i]);
       }
     }
-    k_.accesses.push_back(access);
+    return access;
+  }
+  int new_access(int operand, DType dtype, const Strides& strides, Extent e) {
+    k_.accesses.push_back(make_access(operand, dtype, strides, e));
     return static_cast<int>(k_.accesses.size()) - 1;
   }
   const Access& access(int i) { return k_.accesses[static_cast<size_t>(i)]; }
@@ -394,6 +437,14 @@ class Compiler {
   TileFn simd(const TileValue& v, Extent e, TileStep& s) {
     const size_t op = static_cast<size_t>(v.op);
     bool sa = false, sb = false, sc = false;
+    if (v.op == Op::where && fused_[static_cast<size_t>(v.a)]) {
+      const TileValue& condition = value(v.a);
+      const bool mask = condition.kind == TileValue::Kind::input;
+      s.a = mask ? in_place(new_access(condition.operand, condition.dtype, condition.strides, e), Reg::f32)
+                 : operand(condition.a, e, nullptr, true);
+      s.b = operand(v.b, e, nullptr, true);
+      return mask ? table_.keep_where : table_.keep_where_positive;
+    }
     if (v.op == Op::where) {
       s.a = operand(v.a, e, nullptr, true);
       s.b = operand(v.b, e, &sb);
@@ -401,10 +452,7 @@ class Compiler {
       return table_.where[(sb ? 1 : 0) | (sc ? 2 : 0)];
     }
     if (v.b >= 0 && fused_[static_cast<size_t>(v.b)]) {  // v.b = mul(a, b) of the same extent
-      int a = value(v.b).a, b = value(v.b).b;
-      if (extent(a) != e) std::swap(a, b);
-      s.a = operand(a, e, nullptr, true);
-      s.b = operand(b, e, &sb);
+      take_factors(v.b, e, s, &sb);
       s.c = operand(v.a, e, &sc);
       return (v.op == Op::add ? table_.mul_add : table_.mul_sub_from)[(sb ? 1 : 0) | (sc ? 2 : 0)];
     }
@@ -449,8 +497,15 @@ class Compiler {
       s.extent = sum.per_row ? kRow : kFull;
       s.reg = sum.reg;
       s.aux = static_cast<int>(k_.sums.size());
-      s.a = operand(a.value, s.extent, nullptr, true);
-      s.fn = sum.reg == Reg::f32 ? table_.accumulate[sum.reduction] : nullptr;
+      if (fused_[static_cast<size_t>(a.value)]) {
+        bool scalar = false;
+        take_factors(a.value, s.extent, s, &scalar);
+        s.c = sum.narrow;
+        s.fn = table_.mul_add[scalar ? 1 : 0];
+      } else {
+        s.a = operand(a.value, s.extent, nullptr, true);
+        s.fn = sum.reg == Reg::f32 ? table_.accumulate[sum.reduction] : nullptr;
+      }
       k_.body.push_back(s);
       k_.sums.push_back(sum);
     }

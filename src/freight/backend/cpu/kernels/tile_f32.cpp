@@ -174,6 +174,9 @@ struct Where {
 struct MulAddOp {
   HWY_INLINE V operator()(V x, V y, V z) const { return hn::MulAdd(x, y, z); }
 };
+struct KeepWherePositive {
+  HWY_INLINE V operator()(V x, V y) const { return hn::IfThenElseZero(hn::Gt(x, hn::Zero(D())), y); }
+};
 struct MulSubFrom {
   HWY_INLINE V operator()(V x, V y, V z) const { return hn::NegMulAdd(x, y, z); }
 };
@@ -280,6 +283,22 @@ void load_u8(void* dst, const void* src, const void*, const void*, size_t n) {
     hn::StoreU(hn::ConvertTo(d, hn::PromoteTo(DI(), hn::LoadU(hn::Rebind<uint8_t, D>(), from))), d, to);
   };
   convert<float, uint8_t>(dst, src, n, vector, [](uint8_t v) { return static_cast<float>(v); });
+}
+
+void keep_where(void* dst_, const void* mask_, const void* a_, const void*, size_t n) {
+  const D d;
+  const DI di;
+  const hn::Rebind<uint8_t, D> d8;
+  const size_t lanes = hn::Lanes(d);
+  float* dst = static_cast<float*>(dst_);
+  const auto* mask = static_cast<const uint8_t*>(mask_);
+  const float* a = static_cast<const float*>(a_);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto keep = hn::Ne(hn::PromoteTo(di, hn::LoadU(d8, mask + i)), hn::Zero(di));
+    hn::StoreU(hn::IfThenElseZero(hn::RebindMask(d, keep), hn::LoadU(d, a + i)), d, dst + i);
+  }
+  for (; i < n; ++i) dst[i] = mask[i] ? a[i] : 0.0f;
 }
 
 void store_bf16(void* dst, const void* src, const void*, const void*, size_t n) {
@@ -398,6 +417,8 @@ F32Table make_table() {
   set_ternary<Where>(t.where);
   set_ternary<MulAddOp>(t.mul_add);
   set_ternary<MulSubFrom>(t.mul_sub_from);
+  t.keep_where_positive = binary<KeepWherePositive, kV, kV>;
+  t.keep_where = keep_where;
   t.accumulate[0] = binary<Add, kV, kV>;
   t.accumulate[1] = binary<Maximum, kV, kV>;
   t.accumulate[2] = binary<Minimum, kV, kV>;

@@ -193,7 +193,9 @@ class Kernel final : public TileKernel {
         return;
       case Kind::accumulate: {
         const TileSum& sum = k_.sums[static_cast<size_t>(s.aux)];
-        if (s.fn) {
+        if (s.fn && s.c >= 0) {  // of a product
+          s.fn(p[sum.narrow], p[s.a], p[s.b], p[s.c], n);
+        } else if (s.fn) {
           s.fn(p[sum.narrow], p[sum.narrow], p[s.a], nullptr, n);
         } else {
           generic::accumulate(p[sum.wide], s.reg, p[s.a], sum.reduction, n);

@@ -17,6 +17,8 @@ struct F32Table {
   TileFn where[4];             // condition is a vector; bit 0: a is a scalar, bit 1: b is a scalar
   TileFn mul_add[4];           // a * b + c; a is a vector; bit 0: b is a scalar, bit 1: c is a scalar
   TileFn mul_sub_from[4];      // c - a * b
+  TileFn keep_where_positive;  // a > 0 ? b : 0
+  TileFn keep_where;           // a (bool in memory) ? b : 0
   TileFn accumulate[3];        // dst = dst + a, max, min
   // dst[i] (f64) += a[i] (f32); a[i] = 0.
   void (*flush)(double* dst, float* a, size_t n);
