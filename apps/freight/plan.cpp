@@ -87,7 +87,7 @@ std::optional<Within> within(const PlanInput& in, const Draft& base, const PlanF
   w.device_bytes = f.device_bytes();
   DeviceSpeed speed = plan::speed_of(rates);
   if (f.device_bandwidth > 0) {  // a described device: usual fractions, and a link of PCIe 4.0 x16, assumed
-    speed = {.transfer = 20e9, .bytes = 0.55e9 * f.device_bandwidth, .flops = 0.4e12 * f.device_tflops};
+    speed = {.transfer = 20e9, .bytes = 0.55e9 * f.device_bandwidth, .flops = 0.4e12 * f.device_tflops, .beside = true};
     rates = nullptr;
   }
   plan::DraftOptions o = base.options;
@@ -344,7 +344,9 @@ void print_devices(const std::vector<Estimate>& all, const Draft& draft, const F
       "devices: predicted, not measured, from catalog/devices.json: dense peak and bandwidth, each times a fraction;\n"
       "         94 %% of the memory; --json has each device's assumption, source and date\n");
   if (f.config.offload != "none") {
-    std::printf("         times and fits are those of the plan that offloads; its copies and its compute take turns\n");
+    std::printf(
+        "         times and fits are those of the plan that offloads; its copies run beside its\n"
+        "         kernels, which wait where the plan has no memory to spare for that\n");
   }
   if (f.fleet.devices > 1) {
     std::printf(

@@ -69,9 +69,9 @@ class Terminal : public train::Observer {
     unlimited_ = plan::draft(p);
     plan::Rates rates;
     const bool timed = is_timed(p, rates);
-    return {.offload = {},
-            .bytes = plan::arena_within(unlimited_, memory(p).device),
-            .speed = plan::speed_of(timed ? &rates : nullptr)};
+    DeviceSpeed speed = plan::speed_of(timed ? &rates : nullptr);
+    speed.beside = unlimited_.beside;
+    return {.offload = {}, .bytes = plan::arena_within(unlimited_, memory(p).device), .speed = speed};
   }
   void on_planned(const train::Planned& p) override {
     plan::Rates rates;

@@ -83,6 +83,47 @@ TEST_F(FakeDriver, WhatCaptureForbidsIsAFault) {
   }
 }
 
+// Two streams in one capture: the second copies what the first made, and the first takes it back.
+TEST_F(FakeDriver, BranchesOfAGraphNeedAnEdgeBetweenThem) {
+  const auto capture = [&](bool fork_late, bool join) {
+    cuda::Graph graph = nullptr;
+    EXPECT_EQ(d_.capture_begin(streams_[0], cuda::kCaptureOfThread), 0);
+    if (!fork_late) d_.event_record(event_, streams_[0]);
+    d_.copy_to_device(a_, host_, 64, streams_[0]);
+    if (fork_late) d_.event_record(event_, streams_[0]);
+    d_.stream_wait_event(streams_[1], event_, 0);
+    d_.copy(b_, a_, 64, streams_[1]);
+    d_.event_record(event_, streams_[1]);
+    if (join) d_.stream_wait_event(streams_[0], event_, 0);
+    const cuda::Status status = d_.capture_end(streams_[0], &graph);
+    EXPECT_EQ(status == 0, join);
+    if (status != 0) return;
+    cuda::GraphExec exec = nullptr;
+    EXPECT_EQ(d_.graph_instantiate(&exec, graph, 0), 0);
+    d_.graph_destroy(graph);
+    for (int launch = 0; launch < 2; ++launch) d_.graph_launch(exec, streams_[0]);
+    d_.stream_wait(streams_[0]);
+    d_.graph_exec_destroy(exec);
+  };
+  capture(true, true);
+  EXPECT_EQ(faults(), "");
+  capture(false, true);
+  EXPECT_NE(faults().find("reads unordered with a write"), std::string::npos);
+  capture(true, false);
+  EXPECT_EQ(faults(), "a captured stream is not joined");
+}
+
+TEST_F(FakeDriver, PinnedMemoryIsWatchedToo) {
+  void* pinned = nullptr;
+  ASSERT_EQ(d_.allocate_host(&pinned, 64, 0), 0);
+  d_.copy_to_device(a_, pinned, 64, streams_[0]);  // the host may have written it
+  d_.copy_to_host(pinned, a_, 64, streams_[0]);
+  EXPECT_EQ(faults(), "");
+  d_.copy_to_device(b_, pinned, 64, streams_[1]);
+  EXPECT_NE(faults().find("reads unordered with a write at byte 0 of a pinned block of 64"), std::string::npos);
+  d_.release_host(pinned);
+}
+
 TEST_F(FakeDriver, ABufferReusedBeforeItsTransferGivesTheNewBytes) {
   host_[0] = 1;
   d_.copy_to_device(a_, host_, 64, streams_[0]);

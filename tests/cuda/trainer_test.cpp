@@ -9,7 +9,7 @@
 #include "tests/support/device_data.h"
 #include "tests/support/error_of.h"
 #include "tests/support/files.h"
-#include "tests/support/offloaded.h"
+#include "tests/support/trained.h"
 
 namespace freight::test {
 namespace {
@@ -70,23 +70,6 @@ TEST_F(CudaOnFake, WithoutGraphsTheBitsAreTheSame) {
   EXPECT_EQ(fake().captures, captures);
   EXPECT_EQ(plain.losses, graphs.losses);
   EXPECT_EQ(plain.states, graphs.states);
-}
-
-TEST_F(CudaOnFake, CopiesToPinnedMemoryAreCapturedAndTheBitsAreTheSame) {
-  const auto run = [](const ArenaLimit& limit) {
-    seed(3);
-    return train::trained("cuda:0", models::create("lenet"), 4, 4, 0.02, limit);
-  };
-  const train::Trained whole = run({});
-  const int64_t captures = fake().captures, launches = fake().graph_launches, pinned = fake().live_pinned;
-  const train::Trained t = run({.offload = Offload::all, .bytes = whole.plan->arena_bytes() * 7 / 10, .speed = {}});
-  EXPECT_GT(train::transfers(*t.plan), 4);
-  EXPECT_GT(t.plan->host_bytes(), 0u);
-  EXPECT_EQ(t.losses, whole.losses);
-  EXPECT_EQ(t.states, whole.states);
-  EXPECT_EQ(fake().captures, captures + 1);
-  EXPECT_EQ(fake().graph_launches, launches + 3);
-  EXPECT_EQ(fake().live_pinned, pinned);  // all of it was given back
 }
 
 TEST_F(CudaOnFake, StepsOnBatchesThatTheDeviceMakesAreTheSameBitsManyPerLaunch) {

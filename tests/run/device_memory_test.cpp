@@ -30,10 +30,11 @@ class CountingMemory final : public DeviceMemory {
   void release(void* address) noexcept override { --blocks, std::free(address); }
   void upload(void* to, const void* from, size_t bytes) override { ++uploads, std::memcpy(to, from, bytes); }
   void download(void* to, const void* from, size_t bytes) override { ++downloads, std::memcpy(to, from, bytes); }
-  void copy(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
+  void copy(void* to, const void* from, size_t bytes, Queue) override { std::memcpy(to, from, bytes); }
   std::unique_ptr<DeviceRead> read_later(const void* from, size_t bytes) override {
     return std::make_unique<Late>(from, bytes);
   }
+  std::unique_ptr<DeviceMark> mark() override { return nullptr; }  // nobody asks
   void wait() override {}
 
   int blocks = 0, pinned = 0, uploads = 0, downloads = 0;

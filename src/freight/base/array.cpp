@@ -113,7 +113,7 @@ void Storage::send(const std::shared_ptr<DeviceMemory>& memory, void* to, size_t
   if (device_->stale) {
     memory->upload(to, data_, bytes);
   } else {
-    memory->copy(to, device_->address, bytes);
+    memory->copy(to, device_->address, bytes, Queue::kernels);
   }
 }
 

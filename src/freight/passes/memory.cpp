@@ -13,13 +13,15 @@ namespace freight::passes {
 namespace {
 
 struct Planner {
-  Planner(const PlacedGraph& p, const Backend& b, const std::vector<size_t>& s, const std::vector<bool>& o)
-      : placed(p), backend(b), scratch_bytes(s), once(o) {}
+  Planner(const PlacedGraph& p, const Backend& b, const std::vector<size_t>& s, const std::vector<bool>& o,
+          const ArenaLimit& l)
+      : placed(p), backend(b), scratch_bytes(s), once(o), allowed(l) {}
 
   const PlacedGraph& placed;
   const Backend& backend;
   const std::vector<size_t>& scratch_bytes;
   const std::vector<bool>& once;
+  const ArenaLimit& allowed;
   const Graph& g = placed.graph;
   MemoryPlan plan;
   std::vector<Value> owner;        // root -> the root whose buffer it shares
@@ -156,23 +158,122 @@ struct Planner {
     return all;
   }
 
-  size_t most_alive(const std::vector<Buffer*>& all) const {
+  std::vector<size_t> alive(const std::vector<Buffer*>& all) const {
     std::vector<size_t> live(g.nodes.size() + 1);
     for (const Buffer* b : all) {
       for (int32_t t = b->first; t <= std::min(b->last, steps); ++t) live[static_cast<size_t>(t)] += aligned(b->bytes);
     }
+    return live;
+  }
+  size_t most_alive(const std::vector<Buffer*>& all) const {
+    const std::vector<size_t> live = alive(all);
     return *std::max_element(live.begin(), live.end());
   }
 
-  void offsets() {
-    plan.host_bytes = place(owners(MemoryKind::host));
+  std::vector<Buffer*> arena_owners() {
     std::vector<Buffer*> all = owners(MemoryKind::arena);
+    for (Buffer& b : plan.scratch) {
+      if (b.bytes > 0) all.push_back(&b);
+    }
+    return all;
+  }
+
+  void scratch() {
     plan.scratch.resize(g.nodes.size());
     for (int32_t i = 0; i < steps; ++i) {
       if (scratch_bytes[static_cast<size_t>(i)] == 0) continue;
       plan.scratch[static_cast<size_t>(i)] = {MemoryKind::arena, 0, 0, scratch_bytes[static_cast<size_t>(i)], i, i};
-      all.push_back(&plan.scratch[static_cast<size_t>(i)]);
     }
+  }
+
+  // The memory that a copy reads or writes on the device, and the steps during which it should have it.
+  struct Stay {
+    Buffer* buffer;
+    int32_t first, last;
+  };
+
+  // When copies run, by the kernels' clock (figures of ArenaLimit::speed), if each begins as its turn and its bytes
+  // allow: those to the host as early as they can, those back so late that they end when their reader begins.
+  std::vector<Stay> stays() {
+    std::vector<double> begins(g.nodes.size() + 1), seconds(g.nodes.size()), there(g.values.size());
+    const auto crosses = [&](size_t i) { return g.nodes[i].op == Op::offload || g.nodes[i].op == Op::fetch; };
+    for (size_t i = 0; i < g.nodes.size(); ++i) {
+      const Cost c = executed(g.nodes[i]) && !once[i] ? cost(g, g.nodes[i]) : Cost{};
+      seconds[i] = crosses(i) ? c.bytes / 2 / allowed.speed.transfer
+                              : std::max(c.flops / allowed.speed.flops, c.bytes / allowed.speed.bytes);
+      begins[i + 1] = begins[i] + (crosses(i) ? 0 : seconds[i]);
+    }
+    const auto step_at = [&](double time) {
+      return static_cast<int32_t>(std::lower_bound(begins.begin(), begins.end(), time) - begins.begin()) - 1;
+    };
+    std::vector<Stay> found;
+    double queue = 0;
+    for (size_t i = 0; i < g.nodes.size(); ++i) {
+      if (g.nodes[i].op != Op::offload || once[i]) continue;
+      const Value from = root(g.nodes[i].in(0));
+      queue = std::max(queue, begins[static_cast<size_t>(node_of(from)) + 1]) + seconds[i];
+      there[g.nodes[i].out().index()] = std::max(queue, begins[i]);
+      if (buffer(from).kind != MemoryKind::arena) continue;
+      Buffer* b = &buffer(owner[from.index()]);
+      found.push_back({b, b->first, std::max(b->last, std::min(step_at(queue), steps - 1))});
+    }
+    queue = begins.back();
+    for (size_t i = g.nodes.size(); i-- > 0;) {
+      if (g.nodes[i].op != Op::fetch || once[i]) continue;
+      queue = std::min(queue, begins[i]) - seconds[i];
+      Buffer* b = &buffer(g.nodes[i].out());
+      if (b->kind != MemoryKind::arena) continue;
+      const int32_t first = step_at(std::max(queue, there[root(g.nodes[i].in(0)).index()]));
+      found.push_back({b, std::min(b->first, std::max(first, 0)), b->last});
+    }
+    return found;
+  }
+
+  // Copies run beside the kernels (run/queues.cpp), unless the step before or behind them has their memory. So a value
+  // that leaves keeps its memory until the copy is probably done, and one that comes has it from the probable begin
+  // on, for as many steps as leave the sum of live bytes within `room`.
+  void prolong(size_t room) {
+    std::vector<size_t> live = alive(arena_owners());
+    for (const Stay& s : stays()) {
+      const size_t bytes = aligned(s.buffer->bytes);
+      const auto takes = [&](int32_t t) {
+        size_t& sum = live[static_cast<size_t>(t)];
+        if (sum + bytes > room) return false;
+        sum += bytes;
+        return true;
+      };
+      while (s.buffer->last < s.last && takes(s.buffer->last + 1)) ++s.buffer->last;
+      while (s.buffer->first > s.first && takes(s.buffer->first - 1)) --s.buffer->first;
+    }
+  }
+
+  void lay_out() {
+    plan.host_bytes = place(owners(MemoryKind::host));
+    scratch();
+    offsets();
+    const bool copies = std::any_of(g.nodes.begin(), g.nodes.end(),
+                                    [](const Node& n) { return n.op == Op::fetch || n.op == Op::offload; });
+    if (!copies) return;
+    // No larger than it is, or may be: gaps between buffers take a part of the room.
+    const std::vector<Buffer> buffers = plan.buffers, scratch = plan.scratch;
+    const size_t most = std::max(allowed.bytes, plan.arena_bytes), least = plan.lower_bound_bytes,
+                 arena = plan.arena_bytes;
+    for (size_t room = most; room >= least && room > 0;) {
+      prolong(room);
+      offsets();
+      if (plan.arena_bytes <= most) return;
+      const size_t over = plan.arena_bytes - most;
+      plan.buffers = buffers;
+      plan.scratch = scratch;
+      plan.arena_bytes = arena;
+      plan.lower_bound_bytes = least;
+      if (room <= least) return;
+      room = std::max(least, room - std::min(room, std::max(over, (room - least) / 2)));
+    }
+  }
+
+  void offsets() {
+    std::vector<Buffer*> all = arena_owners();
     plan.lower_bound_bytes = most_alive(all);
     plan.arena_bytes = place(std::move(all));
     for (const Node& n : g.nodes) {
@@ -277,15 +378,15 @@ std::vector<bool> once_steps(const PlacedGraph& placed, States states) {
 }
 
 MemoryPlan memory(const PlacedGraph& placed, const Backend& backend, const std::vector<size_t>& scratch_bytes,
-                  const std::vector<bool>& once) {
-  Planner p(placed, backend, scratch_bytes, once);
+                  const std::vector<bool>& once, const ArenaLimit& limit) {
+  Planner p(placed, backend, scratch_bytes, once, limit);
   p.plan.buffers.resize(placed.graph.values.size());
   p.leaves();
   p.outputs();
   p.read_times();
   p.updates();
   p.lifetimes();
-  p.offsets();
+  p.lay_out();
   return std::move(p.plan);
 }
 

@@ -3,8 +3,8 @@
 // fetch): memory is free in between. Which ones: as long as the sum of live bytes is above the limit somewhere, the gap
 // over the highest place that takes most off what is above the limit, per byte that must cross (vDNN, Rhu et al. 2016,
 // arXiv:1602.08124, offloads by layer; here it is by value and gap). States of the optimizer that live on the host come
-// before their update and the new value goes back. Runs on a scheduled graph and keeps its order. Copies take their
-// turn in the queue of the kernels.
+// before their update and the new value goes back. Runs on a scheduled graph and keeps its order. When copies
+// really run: run/queues.cpp.
 #include "freight/passes/offload.h"
 
 #include <algorithm>

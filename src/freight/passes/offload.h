@@ -25,6 +25,7 @@ struct DeviceSpeed {
   double transfer = 6e9;  // bytes, to host memory or from it
   double bytes = 2e10;    // of the device's memory, read or written
   double flops = 2e11;
+  bool beside = false;  // copies to the host and from it run beside the kernels
   friend bool operator==(const DeviceSpeed&, const DeviceSpeed&) = default;
 };
 

@@ -6,6 +6,7 @@
 
 #include "freight/backend/backend.h"
 #include "freight/ir/graph.h"
+#include "freight/passes/offload.h"
 #include "freight/passes/states.h"
 
 namespace freight {
@@ -59,9 +60,10 @@ struct MemoryPlan {
 
 namespace passes {
 // Lifetimes, in-place reuse and offsets. `scratch_bytes` and `once` by node index. Steps that run once run before all
-// others, in their order; what only they read lies in the arena.
+// others, in their order; what only they read lies in the arena. Copies to the host and from it run beside the kernels:
+// what they need on the device is kept for them longer, as far as `limit` leaves room.
 MemoryPlan memory(const PlacedGraph& placed, const Backend& backend, const std::vector<size_t>& scratch_bytes,
-                  const std::vector<bool>& once);
+                  const std::vector<bool>& once, const ArenaLimit& limit = {});
 }  // namespace passes
 
 }  // namespace freight

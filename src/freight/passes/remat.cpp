@@ -327,13 +327,18 @@ Graph remat_within(const Graph& graph, const Backend& backend, const ArenaLimit&
   const auto bytes = static_cast<double>(limit.bytes);
   const Score score = [&](const Graph& g) {
     const Graph within = offload(g, backend, limit.bytes);
-    double seconds = 0;
+    double computes = 0, leaves = 0, comes = 0;
     for (const Node& n : within.nodes) {
       const Cost c = cost(within, n);
-      const bool crosses = n.op == Op::offload || n.op == Op::fetch;
-      seconds += crosses ? c.bytes / 2 / limit.speed.transfer
-                         : std::max(c.flops / limit.speed.flops, c.bytes / limit.speed.bytes);
+      if (n.op == Op::offload) {
+        leaves += c.bytes / 2 / limit.speed.transfer;
+      } else if (n.op == Op::fetch) {
+        comes += c.bytes / 2 / limit.speed.transfer;
+      } else {
+        computes += std::max(c.flops / limit.speed.flops, c.bytes / limit.speed.bytes);
+      }
     }
+    const double seconds = limit.speed.beside ? std::max({computes, leaves, comes}) : computes + leaves + comes;
     return std::pair(std::max(0.0, static_cast<double>(peak_bytes(within, backend)) - bytes), seconds);
   };
   if (limit.bytes == 0 || static_cast<double>(peak_bytes(schedule(graph), backend)) <= bytes) return graph;

@@ -1,5 +1,6 @@
 // See estimate.h. Formulas: a step takes max(FLOPs / (fraction x dense peak), bytes / (fraction x bandwidth)) plus what
-// a kernel costs to start; a training step is their sum (Williams et al. 2009, "Roofline"; docs/planner.md).
+// a kernel costs to start; a training step is their sum (Williams et al. 2009, "Roofline"; docs/planner.md), but for
+// copies to the host and from it, each of which begins when its queue and its bytes allow (run/queues.cpp).
 #include "freight/plan/estimate.h"
 
 #include <algorithm>
@@ -33,8 +34,8 @@ constexpr double kBestCopy = 10e9, kUsualCopy = 2e9, kBestWrite = 2e9, kUsualWri
 
 struct Timed {
   double total = 0;
-  ByBound by;
-  std::vector<double> steps;
+  ByBound by;                 // transfer: what kernels wait for copies
+  std::vector<double> steps;  // what each adds to the time at which its queue of kernels is done
 };
 // Arithmetic outside of products runs on the plain units; where their rate is unknown its bytes alone count.
 Speed speed(const Device& d, double matmul, double bandwidth, double launch, double host) {
@@ -51,13 +52,29 @@ Speed speed(const Device& d, double matmul, double bandwidth, double launch, dou
 Timed time_of(const std::vector<Work>& work, const Speed& speed) {
   Timed t;
   t.steps.reserve(work.size());
+  std::array<double, kQueues> queues{};  // when each is done
+  std::vector<double> done;
+  done.reserve(work.size());
   for (const Work& w : work) {
     Bound bound{};
     const double s = seconds_of(w, speed, &bound);
-    t.steps.push_back(s);
-    t.total += s;
-    t.by[bound] += s;
+    // A device whose link is not known copies in its turn.
+    const Queue own = speed.transfer > 0 ? w.queue : Queue::kernels;
+    double& queue = queues[static_cast<size_t>(own)];
+    const double before = queue;
+    for (const int32_t step : w.after) {
+      if (step >= 0) queue = std::max(queue, done[static_cast<size_t>(step)]);
+    }
+    if (own == Queue::kernels) {
+      t.by[Bound::transfer] += queue - before;
+      t.by[bound] += s;
+    }
+    queue += s;
+    done.push_back(queue);
+    t.steps.push_back(own == Queue::kernels ? queue - before : 0);
   }
+  t.total = *std::max_element(queues.begin(), queues.end());
+  t.by[Bound::transfer] += t.total - queues[0];
   return t;
 }
 
@@ -176,6 +193,8 @@ double seconds_of(const Work& w, const Speed& s, Bound* bound) {
   }
   return std::max(flops, bytes) + s.launch;
 }
+
+double seconds_of(const std::vector<Work>& work, const Speed& speed) { return time_of(work, speed).total; }
 
 RunLength RunLength::of(const Subject& s, int64_t samples) {
   RunLength l;

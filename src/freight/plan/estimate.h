@@ -54,8 +54,10 @@ struct Speed {
 Speed best_speed(const Device& device, const Assumption& assumption);
 Speed usual_speed(const Device& device, const Assumption& assumption);
 
-// Seconds of one step of a plan.
+// Seconds of one step of a plan, alone.
 double seconds_of(const Work& work, const Speed& speed, Bound* bound = nullptr);
+// Seconds of a plan: copies to host memory and back run beside its kernels, as far as these need not wait for them.
+double seconds_of(const std::vector<Work>& work, const Speed& speed);
 
 struct Estimate {
   std::string device;

@@ -223,7 +223,9 @@ double slowdown(const Draft& before, const Draft& after, const Rates* rates, con
     if (rates) return step_seconds(d, *rates).middle();
     double sum = 0;
     for (const Draft::Stage& stage : d.stages) {
-      for (const Work& w : stage.work) sum += stage.times * seconds_of(w, assumed);
+      double once = 0;
+      for (const Work& w : stage.work) once += seconds_of(w, assumed);
+      sum += stage.times * (speed.beside ? seconds_of(stage.work, assumed) : once);
     }
     return sum;
   };

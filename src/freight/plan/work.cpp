@@ -167,7 +167,9 @@ std::vector<Work> work_of(const Plan& plan) {
            .dtype = g.type(n.out()).dtype,
            .flops = step.cost.flops,
            .bytes = step.cost.bytes,
-           .backward = !forward[i]};
+           .backward = !forward[i],
+           .queue = step.queue,
+           .after = step.after};
     for (Value v : n.outputs) {
       if (w.backward && gradient[v.index()]) w.gradients += static_cast<double>(g.type(v).bytes());
     }

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "freight/base/device_memory.h"
 #include "freight/base/dtype.h"
 
 namespace freight {
@@ -27,6 +28,9 @@ struct Work {
   // the mean over its bytes in logarithms: few, and the memory is found in a cache. What a replay uses first was last
   // used in the replay before.
   double distance = 0;
+  // Where a device has several queues: its own, and the steps of others that it waits for (PlanStep::after).
+  Queue queue = Queue::kernels;
+  std::vector<int32_t> after = {};
   bool product() const { return m > 0; }
 };
 

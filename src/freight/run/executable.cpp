@@ -55,6 +55,9 @@ struct Executable::Bound {
   struct Step {
     Kernel* kernel;
     size_t first;  // entry in `table`
+    Queue queue = Queue::kernels;
+    std::vector<DeviceMark*> after = {};  // that its queue waits for
+    DeviceMark* mark = nullptr;           // behind it, where another queue waits for it
   };
   std::shared_ptr<DeviceMemory> memory;  // null: the host's
   std::vector<std::shared_ptr<Storage>> states;
@@ -70,6 +73,9 @@ struct Executable::Bound {
     size_t bytes;
   };
   std::vector<Copy> late_copies;
+  // What the device's queues wait for, by the number of the step before it.
+  std::map<int32_t, std::unique_ptr<DeviceMark>> marks;
+  std::vector<DeviceMark*> last_copies;
   // Where the device records runs: inputs are sent to blocks of the executable's own, and runs whose addresses are
   // those of the ones before are recorded, by their number.
   bool records = false;
@@ -91,15 +97,39 @@ struct Executable::Bound {
     has_run = false;
     for (const Fixup& f : slot.fixups) table[f.entry] = static_cast<char*>(to) + f.offset;
   }
-  void run_step(size_t i) { steps[i].kernel->run(table.data() + steps[i].first); }
-  void copy_late() const {
+  void run_step(size_t i) {
+    const Step& s = steps[i];
+    for (DeviceMark* m : s.after) m->await(s.queue);
+    s.kernel->run(table.data() + s.first);
+    if (s.mark) s.mark->set(s.queue);
+  }
+  void begin_run() const {
+    if (const auto it = marks.find(kRunBegins); it != marks.end()) it->second->set(Queue::kernels);
+  }
+  void end_run() const {
+    for (DeviceMark* m : last_copies) m->await(Queue::kernels);
     for (const Copy& c : late_copies) {
       if (memory) {
-        memory->copy(table[c.dst], table[c.src], c.bytes);
+        memory->copy(table[c.dst], table[c.src], c.bytes, Queue::kernels);
       } else {
         std::memcpy(table[c.dst], table[c.src], c.bytes);
       }
     }
+  }
+  void order(const Plan& plan) {
+    const auto gather = [&](const std::vector<int32_t>& from, std::vector<DeviceMark*>& to) {
+      for (const int32_t s : from) {
+        auto& mark = marks[s];
+        if (!mark) mark = memory->mark();
+        if (s != kRunBegins) steps[static_cast<size_t>(s)].mark = mark.get();
+        to.push_back(mark.get());
+      }
+    };
+    for (size_t i = 0; i < steps.size(); ++i) {
+      steps[i].queue = plan.steps()[i].queue;
+      gather(plan.steps()[i].after, steps[i].after);
+    }
+    gather(plan.last_copies(), last_copies);
   }
   static void expect(const Slot& slot, const Array& a, const char* what, size_t number) {
     if (a.dtype() != slot.type.dtype || a.shape() != slot.type.shape) {
@@ -190,6 +220,7 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
     const size_t dst = add_value(u.state), src = add_value(u.next);
     b.late_copies.push_back({dst, src, g.type(u.state).bytes()});
   }
+  if (b.memory) b.order(*plan_);
 }
 
 Executable::~Executable() = default;
@@ -236,8 +267,9 @@ void Executable::run(const std::vector<Array>& inputs, const std::vector<Array>&
     Bound& b = *bound_;
     const auto steps = [&] {
       for (int64_t t = 0; t < times; ++t) {
+        b.begin_run();
         for (size_t i = plan_->once_steps(); i < b.steps.size(); ++i) b.run_step(i);
-        b.copy_late();
+        b.end_run();
       }
     };
     DeviceRecording* recording = nullptr;
@@ -263,13 +295,14 @@ std::vector<double> Executable::run_timed(const std::vector<Array>& inputs, cons
   std::vector<double> seconds(plan_->once_steps());  // those steps count as nothing
   seconds.reserve(bound_->steps.size());
   replay(inputs, outputs, [&] {
+    bound_->begin_run();
     for (size_t i = plan_->once_steps(); i < bound_->steps.size(); ++i) {
       const auto start = Clock::now();
       bound_->run_step(i);
       if (bound_->memory) bound_->memory->wait();
       seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
     }
-    bound_->copy_late();
+    bound_->end_run();
   });
   return seconds;
 }

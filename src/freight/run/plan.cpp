@@ -26,9 +26,10 @@ constexpr size_t kStreamBytes = size_t{32} << 20;
 // The bytes of a value to host memory or back.
 class Transfer final : public Kernel {
  public:
-  Transfer(std::shared_ptr<DeviceMemory> memory, size_t bytes) : memory_(std::move(memory)), bytes_(bytes) {}
+  Transfer(std::shared_ptr<DeviceMemory> memory, size_t bytes, Queue queue)
+      : memory_(std::move(memory)), bytes_(bytes), queue_(queue) {}
   void run(void* const* operands) override {
-    if (memory_) return memory_->copy(operands[1], operands[0], bytes_);
+    if (memory_) return memory_->copy(operands[1], operands[0], bytes_, queue_);
     parallel_copy(operands[1], operands[0], bytes_);
   }
   std::string name() const override { return "transfer"; }
@@ -36,7 +37,12 @@ class Transfer final : public Kernel {
  private:
   std::shared_ptr<DeviceMemory> memory_;
   size_t bytes_;
+  Queue queue_;
 };
+
+Queue queue_of(Op op) {
+  return op == Op::offload ? Queue::to_host : op == Op::fetch ? Queue::to_device : Queue::kernels;
+}
 
 // How often the passes are given another limit because workspaces and gaps between tensors are not in their sums.
 constexpr int kTries = 6;
@@ -87,12 +93,14 @@ void Plan::lower(Backend& device, size_t limit) {
       written += g.type(v).bytes();
     }
     spec.stream_outputs = written > kStreamBytes;
-    PlanStep step{static_cast<int32_t>(i), nullptr, cost(g, n), once[i]};
+    PlanStep step{static_cast<int32_t>(i), nullptr, cost(g, n), once[i], once[i] ? Queue::kernels : queue_of(n.op)};
     try {
       const bool crosses = n.op == Op::offload || n.op == Op::fetch;
-      step.kernel = crosses
-                        ? std::make_unique<Transfer>(device.memory(), layout_bytes(g.type(n.out()), spec.out[0].layout))
-                        : device.prepare(spec);
+      const auto transfer = [&] {
+        const size_t bytes = layout_bytes(g.type(n.out()), spec.out[0].layout);
+        return std::make_unique<Transfer>(device.memory(), bytes, step.queue);
+      };
+      step.kernel = crosses ? transfer() : device.prepare(spec);
     } catch (const Error& e) {
       if (!e.where().empty() || n.location().empty()) throw;
       throw Error(e.kind(), e.op(), e.message(), n.location());
@@ -104,7 +112,8 @@ void Plan::lower(Backend& device, size_t limit) {
       std::stable_partition(steps_.begin(), steps_.end(), [](const PlanStep& step) { return step.once; });
   once_steps_ = static_cast<size_t>(replayed - steps_.begin());
   device.finish_plan();
-  memory_ = passes::memory(placed_, device, scratch, once);
+  memory_ = passes::memory(placed_, device, scratch, once, options.limit);
+  last_copies_ = order_queues(steps_, placed_, memory_);
 }
 
 Cost Plan::total_cost() const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "freight/backend/backend.h"
+#include "freight/base/device_memory.h"
 #include "freight/passes/placement.h"
 #include "freight/run/executable.h"
 
@@ -17,7 +18,13 @@ struct PlanStep {
   std::unique_ptr<Kernel> kernel;
   Cost cost;
   bool once = false;  // depends on frozen states alone: runs before all others, at an Executable's first run
+  Queue queue = Queue::kernels;
+  // Steps of other queues that must be done before it begins, by number (run/queues.cpp); kRunBegins: what was enqueued
+  // before the run.
+  std::vector<int32_t> after = {};
 };
+
+inline constexpr int32_t kRunBegins = -1;
 
 class Plan {
  public:
@@ -31,6 +38,8 @@ class Plan {
   // Those that run once come first.
   const std::vector<PlanStep>& steps() const { return steps_; }
   size_t once_steps() const { return once_steps_; }
+  // The last steps of the queues of copies, for which the kernels' queue waits at the end of a run.
+  const std::vector<int32_t>& last_copies() const { return last_copies_; }
   const RunOptions& options() const { return options_; }
   size_t arena_bytes() const { return memory_.arena_bytes; }
   size_t host_bytes() const { return memory_.host_bytes; }  // of the arena in host memory
@@ -50,8 +59,13 @@ class Plan {
   MemoryPlan memory_;
   std::vector<PlanStep> steps_;
   size_t once_steps_ = 0;
+  std::vector<int32_t> last_copies_;
   mutable std::mutex run_mutex_;
 };
+
+// Fills `after` of the steps that are not run once; returns the last steps of the queues of copies that no other step
+// waits for.
+std::vector<int32_t> order_queues(std::vector<PlanStep>& steps, const PlacedGraph& placed, const MemoryPlan& memory);
 
 // "enc.fc1 matmul f32[64,784] f32[128,784] -> f32[64,128]": what a step does, for listings.
 std::string describe(const Plan& plan, const PlanStep& step);

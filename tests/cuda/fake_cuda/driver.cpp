@@ -13,7 +13,7 @@ namespace {
 using fake::machine;
 using Address = unsigned long long;
 constexpr int kOk = 0, kInvalid = 1, kNoMemory = 2, kBadImage = 200, kNotFound = 500, kIllegalAddress = 700,
-              kInCapture = 900;
+              kInCapture = 900, kUnjoined = 904;
 
 // Never destroyed: the program may let go of the device later than this library's statics.
 auto& g_modules = *new std::vector<fake::ModuleState*>;
@@ -33,9 +33,10 @@ int ready() {
 }
 void* pointer(Address a) { return reinterpret_cast<void*>(a); }
 
-int copies(void* to, const void* from, size_t bytes, fake::StreamState* stream) {
+int copies(void* to, const void* from, size_t bytes, fake::StreamState* stream, fake::Kind kind) {
   if (const int status = ready()) return status;
-  machine().enqueue(stream, [=] { machine().copy(to, from, bytes); });
+  machine().enqueue(
+      stream, [=] { machine().copy(to, from, bytes); }, kind);
   return kOk;
 }
 
@@ -139,30 +140,27 @@ int cuMemFree_v2(Address address) {
 int cuMemHostAlloc(void** address, size_t bytes, unsigned) {
   if (const int status = ready()) return status;
   if (machine().forbidden_in_capture("cuMemHostAlloc")) return kInCapture;
-  *address = std::malloc(bytes);
-  ++machine().told.live_pinned;
+  *address = machine().pin(bytes);
   return kOk;
 }
 int cuMemFreeHost(void* address) {
-  machine().flush();
-  std::free(address);
-  --machine().told.live_pinned;
+  machine().unpin(address);
   return kOk;
 }
 int cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t bytes, fake::StreamState* stream) {
   machine().told.uploaded_bytes += static_cast<int64_t>(bytes);
-  return copies(pointer(to), from, bytes, stream);
+  return copies(pointer(to), from, bytes, stream, fake::Kind::to_device);
 }
 int cuMemcpyDtoHAsync_v2(void* to, Address from, size_t bytes, fake::StreamState* stream) {
-  return copies(to, pointer(from), bytes, stream);
+  return copies(to, pointer(from), bytes, stream, fake::Kind::to_host);
 }
 int cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, fake::StreamState* stream) {
-  return copies(pointer(to), pointer(from), bytes, stream);
+  return copies(pointer(to), pointer(from), bytes, stream, fake::Kind::other);
 }
 int cuStreamCreate(fake::StreamState** stream, unsigned) {
   size_t actor = 1;
   while (g_actors.count(actor)) ++actor;
-  if (actor >= fake::kActors) return kInvalid;
+  if (actor >= fake::kFirstBranch) return kInvalid;
   g_actors.insert(actor);
   *stream = new fake::StreamState{actor};
   ++machine().told.live_streams;
@@ -262,18 +260,18 @@ int cuLaunchKernel(fake::KernelState* kernel, unsigned groups, unsigned gy, unsi
 int cuStreamBeginCapture_v2(fake::StreamState* stream, int) {
   if (const int status = ready()) return status;
   if (machine().captured) return kInCapture;
-  machine().captured = stream;
-  machine().capture.clear();
-  ++machine().told.captures;
+  machine().begin_capture(stream);
   return kOk;
 }
+int cuGraphDestroy(fake::GraphState* graph);
 int cuStreamEndCapture(fake::StreamState* stream, fake::GraphState** graph) {
   if (machine().captured != stream) return kInvalid;
-  machine().captured = nullptr;
-  *graph = new fake::GraphState{std::move(machine().capture)};
-  machine().capture.clear();
+  *graph = new fake::GraphState;
   ++machine().told.live_graphs;
-  return kOk;
+  if (machine().end_capture(**graph)) return kOk;
+  cuGraphDestroy(*graph);
+  *graph = nullptr;
+  return kUnjoined;
 }
 int cuGraphInstantiateWithFlags(fake::GraphState** exec, fake::GraphState* graph, unsigned long long) {
   if (const int status = ready()) return status;
@@ -285,7 +283,7 @@ int cuGraphUpload(fake::GraphState*, fake::StreamState*) { return ready(); }
 int cuGraphLaunch(fake::GraphState* exec, fake::StreamState* stream) {
   if (const int status = ready()) return status;
   ++machine().told.graph_launches;
-  for (const auto& work : exec->work) machine().enqueue(stream, work);
+  machine().launch(*exec, stream);
   return kOk;
 }
 int cuGraphDestroy(fake::GraphState* graph) {

@@ -18,6 +18,9 @@ struct FakeCuda {
   int64_t launches = 0;                                    // by cuLaunchKernel, not captured
   int64_t library_products = 0, library_convolutions = 0;  // executed by the fake cuBLASLt and cuDNN
   int64_t uploaded_bytes = 0;
+  // Copies to pinned memory, and those to it or from it that graphs made; of each, how many a kernel of another stream
+  // or branch could have run beside.
+  int64_t copies_to_host = 0, copies_to_host_hidden = 0, graph_copies = 0, graph_copies_hidden = 0;
   int64_t graph_launches = 0, captures = 0, allocations = 0, module_loads = 0, host_waits = 0;
   int64_t live_blocks = 0, live_pinned = 0, live_graphs = 0, live_modules = 0, live_streams = 0, live_events = 0,
           live_contexts = 0, live_descriptions = 0;  // of libraries, their handles among them

@@ -30,12 +30,32 @@ bool Machine::forbidden_in_capture(const char* what) {
   return captured != nullptr;
 }
 
-unsigned long long Machine::allocate(size_t bytes) {
-  if (static_cast<int64_t>(bytes) > told.free_bytes) return 0;
+char* Machine::reserve(size_t bytes) {
   char* address = base_ + next_;
   next_ += (bytes + 255) / 256 * 256 + 256;  // addresses are never given again
   units_.resize(next_ / kUnit);
   std::memset(address, 0xff, bytes);  // NaN
+  return address;
+}
+
+void* Machine::pin(size_t bytes) {
+  char* address = reserve(bytes);
+  const auto first = static_cast<size_t>(address - base_) / kUnit;
+  for (size_t i = first; i < first + (bytes + kUnit - 1) / kUnit; ++i) units_[i].pinned = true;
+  pinned_[reinterpret_cast<unsigned long long>(address)] = bytes;
+  ++told.live_pinned;
+  return address;
+}
+
+void Machine::unpin(void* address) {
+  flush();
+  if (pinned_.erase(reinterpret_cast<unsigned long long>(address)) == 0) fault("memory is unpinned that is not pinned");
+  --told.live_pinned;
+}
+
+unsigned long long Machine::allocate(size_t bytes) {
+  if (static_cast<int64_t>(bytes) > told.free_bytes) return 0;
+  char* address = reserve(bytes);
   const auto number = reinterpret_cast<unsigned long long>(address);
   blocks_[number] = bytes;
   told.free_bytes -= static_cast<int64_t>(bytes);
@@ -57,27 +77,77 @@ bool Machine::release(unsigned long long address) {
   return true;
 }
 
-void Machine::enqueue(StreamState* stream, std::function<void()> work) {
-  if (captured == stream && captured) {
-    capture.push_back(std::move(work));
-    return;
-  }
-  pending_.push_back({stream->actor, std::move(work), clocks_[0]});
-}
-
-void Machine::record(EventState* event, StreamState* stream) {
-  if (forbidden_in_capture("an event")) return;
-  pending_.push_back({stream->actor, [this, event] { event->clock = clocks_[actor_]; }, clocks_[0]});
-}
-
 namespace {
 void join(Clock& to, const Clock& from) {
   for (size_t i = 0; i < kActors; ++i) to[i] = std::max(to[i], from[i]);
 }
 }  // namespace
 
+size_t Machine::branch_of(StreamState* stream) const {
+  const auto it = std::find(branches_.begin(), branches_.end(), stream);
+  return captured && it != branches_.end() ? static_cast<size_t>(it - branches_.begin()) : kActors;
+}
+
+void Machine::enqueue(StreamState* stream, std::function<void()> work, Kind kind) {
+  if (const size_t branch = branch_of(stream); branch != kActors) {
+    ++before_[branch][branch];
+    capture_.push_back({branch, std::move(work), kind});
+    return;
+  }
+  pending_.push_back({stream->actor, std::move(work), clocks_[0], kind});
+}
+
+void Machine::begin_capture(StreamState* stream) {
+  captured = stream;
+  ++told.captures;
+  capture_.clear();
+  branches_ = {stream};
+  before_ = {Clock{}};
+}
+
+bool Machine::end_capture(GraphState& into) {
+  captured = nullptr;
+  into.work = std::move(capture_);
+  bool joined = true;
+  for (size_t b = 1; b < branches_.size(); ++b) joined = joined && before_[0][b] == before_[b][b];
+  if (!joined) fault("a captured stream is not joined");
+  return joined;
+}
+
+void Machine::launch(const GraphState& graph, StreamState* stream) {
+  for (const Captured& c : graph.work) {
+    pending_.push_back({c.branch == 0 ? stream->actor : kFirstBranch + c.branch - 1, c.work, clocks_[0], c.kind, true});
+  }
+}
+
+void Machine::record(EventState* event, StreamState* stream) {
+  if (const size_t branch = branch_of(stream); branch != kActors) {
+    event->capture = told.captures;
+    event->captured = before_[branch];
+    event->edge = std::make_shared<Clock>();
+    capture_.push_back({branch, [this, edge = event->edge] { *edge = clocks_[actor_]; }, Kind::other});
+    return;
+  }
+  if (forbidden_in_capture("an event of another stream")) return;
+  event->capture = 0;
+  pending_.push_back({stream->actor, [this, event] { event->clock = clocks_[actor_]; }, clocks_[0]});
+}
+
 void Machine::wait(StreamState* stream, EventState* event) {
-  if (forbidden_in_capture("an event")) return;
+  if (captured && event->capture == told.captures) {
+    size_t branch = branch_of(stream);
+    if (branch == kActors) {
+      branch = branches_.size();
+      if (kFirstBranch + branch > kActors) return fault("more captured streams than the fake driver follows");
+      branches_.push_back(stream);
+      before_.emplace_back();
+    }
+    join(before_[branch], event->captured);
+    capture_.push_back({branch, [this, edge = event->edge] { join(clocks_[actor_], *edge); }, Kind::other});
+    return;
+  }
+  if (forbidden_in_capture("an event of before")) return;
+  if (event->capture != 0) return fault("an event of a capture is waited for outside of it");
   pending_.push_back({stream->actor, [this, event] { join(clocks_[actor_], event->clock); }, clocks_[0]});
 }
 
@@ -88,6 +158,7 @@ void Machine::host_waits(StreamState* stream) {
 }
 
 void Machine::host_waits(EventState* event) {
+  if (event->capture != 0) fault("the host waits for an event of a capture");
   ++told.host_waits;
   flush();
   join(clocks_[0], event->clock);
@@ -100,7 +171,33 @@ void Machine::flush() {
     actor_ = o.actor;
     join(clocks_[actor_], o.host);
     ++clocks_[actor_][actor_];
+    look_beside(o);
     o.work();
+  }
+}
+
+void Machine::hidden(Kind kind, bool in_graph) {
+  told.copies_to_host_hidden += kind == Kind::to_host;
+  told.graph_copies_hidden += in_graph;
+}
+
+void Machine::look_beside(const Operation& o) {
+  const Clock& now = clocks_[actor_];
+  if (o.kind == Kind::kernel) {
+    last_kernel_[actor_] = now[actor_];
+    std::erase_if(crossings_, [&](const Crossing& c) {
+      const bool beside = now[c.actor] < c.at;
+      if (beside) hidden(c.kind, c.in_graph);
+      return true;  // or behind it
+    });
+  }
+  if (o.kind == Kind::to_host || o.kind == Kind::to_device) {
+    told.copies_to_host += o.kind == Kind::to_host;
+    told.graph_copies += o.in_graph;
+    for (size_t a = 0; a < kActors; ++a) {
+      if (last_kernel_[a] > now[a]) return hidden(o.kind, o.in_graph);
+    }
+    crossings_.push_back({actor_, now[actor_], o.kind, o.in_graph});
   }
 }
 
@@ -116,10 +213,12 @@ void Machine::copy(void* to, const void* from, size_t bytes) {
 
 void Machine::conflict(const char* what, size_t offset) {
   const auto address = reinterpret_cast<unsigned long long>(base_ + offset);
-  auto block = blocks_.upper_bound(address);
-  if (block != blocks_.begin()) --block;
-  fault(at_work + ": " + what + " at byte " + std::to_string(address - block->first) + " of a block of " +
-        std::to_string(block->second));
+  const bool pinned = units_[std::min(offset / kUnit, units_.size() - 1)].pinned;
+  const auto& blocks = pinned ? pinned_ : blocks_;
+  auto block = blocks.upper_bound(address);
+  if (block != blocks.begin()) --block;
+  fault(at_work + ": " + what + " at byte " + std::to_string(address - block->first) + " of a " +
+        (pinned ? "pinned " : "") + "block of " + std::to_string(block->second));
 }
 
 void Machine::read(const void* p, unsigned bytes) {
@@ -128,7 +227,7 @@ void Machine::read(const void* p, unsigned bytes) {
   for (size_t i = offset / kUnit; i <= (offset + bytes - 1) / kUnit; ++i) {
     if (i >= units_.size()) return conflict("reads beyond all blocks", offset);
     Unit& u = units_[i];
-    if (u.written_at == 0) conflict("reads what nothing has written", offset);
+    if (u.written_at == 0 && !u.pinned) conflict("reads what nothing has written", offset);
     if (clocks_[actor_][u.writer] < u.written_at) conflict("reads unordered with a write", offset);
     u.read_at[actor_] = clocks_[actor_][actor_];
   }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,23 +13,37 @@
 
 namespace fake {
 
-constexpr size_t kActors = 5;  // the host is 0, streams follow
+// The host is 0, streams follow, then the branches of a graph besides the one of the stream that was captured.
+constexpr size_t kActors = 9, kFirstBranch = 7;
 using Clock = std::array<uint32_t, kActors>;
+
+enum class Kind : uint8_t { kernel, to_host, to_device, other };
 
 struct Operation {
   size_t actor = 0;
   std::function<void()> work;
   Clock host = {};  // what the host had waited for when it enqueued this
+  Kind kind = Kind::other;
+  bool in_graph = false;
 };
 
 struct StreamState {
   size_t actor = 0;
 };
+// Recorded in a capture, an event is an edge of the graph: of the clock that a launch sets and waits for.
 struct EventState {
   Clock clock = {};
+  int64_t capture = 0;  // in which it was last recorded; 0: in none
+  Clock captured = {};  // by branch: the operations before it
+  std::shared_ptr<Clock> edge;
+};
+struct Captured {
+  size_t branch;  // 0: of the stream that was captured
+  std::function<void()> work;
+  Kind kind;
 };
 struct GraphState {
-  std::vector<std::function<void()>> work;
+  std::vector<Captured> work;
 };
 
 class Machine {
@@ -43,9 +58,16 @@ class Machine {
 
   unsigned long long allocate(size_t bytes);
   bool release(unsigned long long address);
+  // Memory of the host, to which its writes are not seen.
+  void* pin(size_t bytes);
+  void unpin(void* address);
   bool on_device(const void* p) const { return static_cast<size_t>(static_cast<const char*>(p) - base_) < kSpace; }
 
-  void enqueue(StreamState* stream, std::function<void()> work);
+  void enqueue(StreamState* stream, std::function<void()> work, Kind kind = Kind::kernel);
+  void launch(const GraphState& graph, StreamState* stream);
+  void begin_capture(StreamState* stream);
+  // False: a branch does not end in the stream that was captured.
+  bool end_capture(GraphState& into);
   void record(EventState* event, StreamState* stream);
   void wait(StreamState* stream, EventState* event);
   void host_waits(StreamState* stream);
@@ -59,7 +81,6 @@ class Machine {
 
   FakeCuda told;
   StreamState* captured = nullptr;
-  std::vector<std::function<void()>> capture;
   std::string at_work;  // name of the kernel or copy
 
  private:
@@ -67,9 +88,23 @@ class Machine {
   struct Unit {
     uint32_t written_at = 0;  // the writer's clock, 0: never
     uint8_t writer = 0;
+    bool pinned = false;
     Clock read_at = {};  // by actor
   };
+  // A copy that a kernel may yet run beside.
+  struct Crossing {
+    size_t actor;
+    uint32_t at;
+    Kind kind;
+    bool in_graph;
+  };
   void conflict(const char* what, size_t offset);
+  char* reserve(size_t bytes);
+  // Of the captured stream and those that have waited for it since; kActors for another.
+  size_t branch_of(StreamState* stream) const;
+  // The operation at work is of that kind: what it hides, or is hidden by.
+  void look_beside(const Operation& o);
+  void hidden(Kind kind, bool in_graph);
 
   char* base_ = nullptr;
   size_t next_ = 256;
@@ -78,6 +113,13 @@ class Machine {
   std::vector<Operation> pending_;
   std::array<Clock, kActors> clocks_ = {};
   size_t actor_ = 0;
+  std::map<unsigned long long, size_t> pinned_;
+  Clock last_kernel_ = {};  // by actor: when it ran
+  std::vector<Crossing> crossings_;
+  // Of the capture at hand.
+  std::vector<Captured> capture_;
+  std::vector<StreamState*> branches_;
+  std::vector<Clock> before_;  // by branch: the operations of each before its next
 };
 
 Machine& machine();

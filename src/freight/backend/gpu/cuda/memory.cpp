@@ -37,6 +37,33 @@ class GraphRecording final : public DeviceRecording {
   GraphExec exec_;
 };
 
+class EventMark final : public DeviceMark {
+ public:
+  explicit EventMark(std::shared_ptr<Memory> memory) : memory_(std::move(memory)) {
+    const auto entered = memory_->enter();
+    check(memory_->driver(), memory_->driver().event_create(&event_, kEventWithoutTiming), "cannot make an event");
+  }
+  ~EventMark() override {
+    const auto entered = memory_->enter();
+    memory_->driver().event_destroy(event_);
+  }
+  EventMark(const EventMark&) = delete;
+  EventMark& operator=(const EventMark&) = delete;
+  // In a recording, the queues become branches of the graph, and these calls its edges.
+  void set(Queue queue) override {
+    const auto entered = memory_->enter();
+    check(memory_->driver(), memory_->driver().event_record(event_, memory_->stream(queue)), "an event");
+  }
+  void await(Queue queue) override {
+    const auto entered = memory_->enter();
+    check(memory_->driver(), memory_->driver().stream_wait_event(memory_->stream(queue), event_, 0), "an event");
+  }
+
+ private:
+  std::shared_ptr<Memory> memory_;
+  Event event_ = nullptr;
+};
+
 }  // namespace
 
 // Its bytes, then the words that report faults.
@@ -83,8 +110,9 @@ Memory::Memory(const Driver& driver, int index) : driver_(driver), index_(index)
   check(driver_, driver_.device_get(&device_, index), "cannot find the device");
   check(driver_, driver_.context_retain(&context_, device_), "cannot open the device");
   const auto entered = enter();
-  check(driver_, driver_.stream_create(&stream_, kNonBlockingStream), "cannot make a stream");
-  check(driver_, driver_.stream_create(&transfers_, kNonBlockingStream), "cannot make a stream");
+  for (Stream* s : {&streams_[0], &streams_[1], &streams_[2], &transfers_}) {
+    check(driver_, driver_.stream_create(s, kNonBlockingStream), "cannot make a stream");
+  }
   check(driver_, driver_.event_create(&paced_, kEventWithoutTiming), "cannot make an event");
   fault_words_ = allocate(sizeof gpu::kNoFault);
   upload(fault_words_, gpu::kNoFault, sizeof gpu::kNoFault);
@@ -94,7 +122,7 @@ Memory::~Memory() {
   if (!context_) return;
   const auto entered = enter();
   release(fault_words_);
-  for (const Stream s : {stream_, transfers_}) {
+  for (const Stream s : {streams_[0], streams_[1], streams_[2], transfers_}) {
     driver_.stream_wait(s);
     driver_.stream_destroy(s);
   }
@@ -167,7 +195,7 @@ bool Memory::pinned(const void* address) const {
 void Memory::release(void* address) noexcept {
   if (!address) return;
   const auto entered = enter();
-  driver_.stream_wait(stream_);  // something enqueued may still use it
+  wait_for_all();  // something enqueued may still use it
   if (pinned_.erase(static_cast<const char*>(address)) > 0) {
     driver_.release_host(address);
   } else {
@@ -275,18 +303,30 @@ void Memory::fetch(void* to, const void* from, size_t bytes) {
   }
 }
 
-void Memory::copy(void* to, const void* from, size_t bytes) {
+void Memory::copy(void* to, const void* from, size_t bytes, Queue queue) {
   if (bytes == 0) return;
   const auto entered = enter();
-  const Status status = pinned(to)     ? driver_.copy_to_host(to, number(from), bytes, stream_)
-                        : pinned(from) ? driver_.copy_to_device(number(to), from, bytes, stream_)
-                                       : driver_.copy(number(to), number(from), bytes, stream_);
+  const Stream s = stream(queue);
+  const Status status = pinned(to)     ? driver_.copy_to_host(to, number(from), bytes, s)
+                        : pinned(from) ? driver_.copy_to_device(number(to), from, bytes, s)
+                                       : driver_.copy(number(to), number(from), bytes, s);
   check(driver_, status, "copy");
+}
+
+std::unique_ptr<DeviceMark> Memory::mark() { return std::make_unique<EventMark>(shared_from_this()); }
+
+Status Memory::wait_for_all() const {
+  Status status = kSuccess;
+  for (const Stream s : streams_) {
+    const Status now = driver_.stream_wait(s);
+    if (status == kSuccess) status = now;
+  }
+  return status;
 }
 
 void Memory::wait() {
   const auto entered = enter();
-  check(driver_, driver_.stream_wait(stream_), "the device's work");
+  check(driver_, wait_for_all(), "the device's work");
 }
 
 // One run may compute and one wait behind it.

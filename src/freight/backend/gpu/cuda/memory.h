@@ -1,7 +1,8 @@
-// Memory and work of one CUDA device: its primary context, a stream for all kernels, and a second one for transfers.
-// What the host sends goes through pinned buffers and, by the second stream, into a device buffer beside each; the
-// kernels' stream copies it to its place when its turn comes. So a batch crosses over while the step before computes,
-// and the addresses that kernels see never change.
+// Memory and work of one CUDA device: its primary context, a stream for all kernels, one each for the plan's copies to
+// the host and from it, and one for transfers.
+// What the host sends goes through pinned buffers and, by the stream for transfers, into a device buffer beside each;
+// the kernels' stream copies it to its place when its turn comes. So a batch crosses over while the step before
+// computes, and the addresses that kernels see never change.
 #pragma once
 #include <array>
 #include <functional>
@@ -27,7 +28,8 @@ class Memory final : public DeviceMemory, public std::enable_shared_from_this<Me
   size_t free_bytes() const override;
   void upload(void* to, const void* from, size_t bytes) override;
   void download(void* to, const void* from, size_t bytes) override;
-  void copy(void* to, const void* from, size_t bytes) override;
+  void copy(void* to, const void* from, size_t bytes, Queue queue) override;
+  std::unique_ptr<DeviceMark> mark() override;
   std::unique_ptr<DeviceRead> read_later(const void* from, size_t bytes) override;
   void wait() override;
   void pace() override;
@@ -37,8 +39,7 @@ class Memory final : public DeviceMemory, public std::enable_shared_from_this<Me
   const Driver& driver() const { return driver_; }
   // Where kernels report indices out of range (gpu/faults.h). download() throws what it finds there.
   void* fault_words() const { return fault_words_; }
-  // The stream of all kernels.
-  Stream stream() const { return stream_; }
+  Stream stream(Queue queue = Queue::kernels) const { return streams_[static_cast<size_t>(queue)]; }
   // Makes the device's context current on this thread and keeps other threads from enqueueing meanwhile: what they did
   // would become part of a recording.
   std::unique_lock<std::recursive_mutex> enter() const;
@@ -62,6 +63,7 @@ class Memory final : public DeviceMemory, public std::enable_shared_from_this<Me
   Buffer& next_buffer(size_t bytes);
   void fetch(void* to, const void* from, size_t bytes);
   void check_faults(const int64_t* words);
+  Status wait_for_all() const;
   Read idle_read(size_t bytes);
   bool pinned(const void* address) const;
   void release(Buffer& buffer) noexcept;
@@ -70,7 +72,9 @@ class Memory final : public DeviceMemory, public std::enable_shared_from_this<Me
   int index_;
   Device device_ = 0;
   Context context_ = nullptr;
-  Stream stream_ = nullptr, transfers_ = nullptr;
+  std::array<Stream, kQueues> streams_ = {};
+  Stream& stream_ = streams_[0];  // of the kernels
+  Stream transfers_ = nullptr;
   mutable std::recursive_mutex mutex_;
   std::array<Buffer, kBuffers> buffers_;
   size_t next_ = 0;

@@ -26,6 +26,30 @@ void finish(const Api& api, cl_event& event) {
 }
 }  // namespace
 
+class Memory::EventMark final : public DeviceMark {
+ public:
+  explicit EventMark(const Memory& memory) : memory_(memory) {}
+  ~EventMark() override { forget(); }
+  EventMark(const EventMark&) = delete;
+  EventMark& operator=(const EventMark&) = delete;
+  void set(Queue queue) override {
+    forget();
+    check(memory_.api_.EnqueueMarkerWithWaitList(memory_.queue(queue), 0, nullptr, &event_), "an event");
+    check(memory_.api_.Flush(memory_.queue(queue)), "an event");  // else nobody outside of the queue may wait for it
+  }
+  void await(Queue queue) override {
+    check(memory_.api_.EnqueueMarkerWithWaitList(memory_.queue(queue), 1, &event_, nullptr), "an event");
+  }
+
+ private:
+  void forget() {
+    if (event_) memory_.api_.ReleaseEvent(event_);
+    event_ = nullptr;
+  }
+  const Memory& memory_;  // outlives the plans: it is the backend's
+  cl_event event_ = nullptr;
+};
+
 // The bytes, and the words that report faults.
 class Memory::EventRead final : public DeviceRead {
  public:
@@ -74,10 +98,10 @@ Memory::Memory(cl_device_id device) : api_(api()), device_(device), next_(kFirst
   cl_int status = CL_SUCCESS;
   context_ = api_.CreateContext(nullptr, 1, &device_, nullptr, nullptr, &status);
   check(status, "cannot open the device");
-  queue_ = api_.CreateCommandQueue(context_, device_, 0, &status);
-  check(status, "cannot make a command queue");
-  transfers_ = api_.CreateCommandQueue(context_, device_, 0, &status);
-  check(status, "cannot make a command queue");
+  for (cl_command_queue* q : {&queues_[0], &queues_[1], &queues_[2], &transfers_}) {
+    *q = api_.CreateCommandQueue(context_, device_, 0, &status);
+    check(status, "cannot make a command queue");
+  }
   fault_words_ = allocate(sizeof gpu::kNoFault);
   upload(fault_words_, gpu::kNoFault, sizeof gpu::kNoFault);
 }
@@ -190,13 +214,18 @@ size_t Memory::allocated_bytes() const {
   return sum;
 }
 
-void Memory::copy(void* to, const void* from, size_t bytes) {
+void Memory::copy(void* to, const void* from, size_t bytes, Queue queue) {
   if (bytes == 0) return;
   const Part t = find(to), f = find(from);
-  check(api_.EnqueueCopyBuffer(queue_, f.block, t.block, f.offset, t.offset, bytes, 0, nullptr, nullptr), "copy");
+  check(api_.EnqueueCopyBuffer(this->queue(queue), f.block, t.block, f.offset, t.offset, bytes, 0, nullptr, nullptr),
+        "copy");
 }
 
-void Memory::wait() { check(api_.Finish(queue_), "the device's work"); }
+std::unique_ptr<DeviceMark> Memory::mark() { return std::make_unique<EventMark>(*this); }
+
+void Memory::wait() {
+  for (const cl_command_queue q : queues_) check(api_.Finish(q), "the device's work");
+}
 
 // One run may compute and one wait behind it.
 void Memory::pace() {

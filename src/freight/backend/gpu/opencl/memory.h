@@ -1,7 +1,8 @@
-// Memory of an OpenCL device, and its command queues: one for kernels, one for what the host sends, which goes through
-// pinned buffers into a device buffer beside each; the kernels' queue copies it to its place when its turn comes. So a
-// batch crosses over while the step before computes. OpenCL 1.2 has handles instead of addresses: every block gets a
-// range of numbers of its own that serve as addresses, and a kernel's operand is found again as (handle, offset).
+// Memory of an OpenCL device, and its command queues: one for kernels, one each for the plan's copies to the host and
+// from it, and one for what the host sends, which goes through pinned buffers into a device buffer beside each; the
+// kernels' queue copies it to its place when its turn comes. So a batch crosses over while the step before computes.
+// OpenCL 1.2 has handles instead of addresses: every block gets a range of numbers of its own that serve as addresses,
+// and a kernel's operand is found again as (handle, offset).
 #pragma once
 #include <array>
 #include <map>
@@ -23,7 +24,8 @@ class Memory final : public DeviceMemory {
   size_t free_bytes() const override;
   void upload(void* to, const void* from, size_t bytes) override;
   void download(void* to, const void* from, size_t bytes) override;
-  void copy(void* to, const void* from, size_t bytes) override;
+  void copy(void* to, const void* from, size_t bytes, Queue queue) override;
+  std::unique_ptr<DeviceMark> mark() override;
   std::unique_ptr<DeviceRead> read_later(const void* from, size_t bytes) override;
   void wait() override;
   void pace() override;
@@ -41,7 +43,7 @@ class Memory final : public DeviceMemory {
 
   cl_device_id device() const { return device_; }
   cl_context context() const { return context_; }
-  cl_command_queue queue() const { return queue_; }
+  cl_command_queue queue(Queue queue = Queue::kernels) const { return queues_[static_cast<size_t>(queue)]; }
 
  private:
   struct Block {
@@ -57,13 +59,16 @@ class Memory final : public DeviceMemory {
     cl_event used = nullptr;  // both may be written again
   };
   class EventRead;
+  class EventMark;
   Buffer& next_buffer(size_t bytes);
   void check_faults(const int64_t* words);
   void* allocate(size_t bytes, cl_mem_flags flags);
   const Api& api_;
   cl_device_id device_;
   cl_context context_;
-  cl_command_queue queue_, transfers_;
+  std::array<cl_command_queue, kQueues> queues_ = {};
+  cl_command_queue& queue_ = queues_[0];  // of the kernels
+  cl_command_queue transfers_ = nullptr;
   mutable std::mutex mutex_;
   std::map<uintptr_t, Block> blocks_;  // by first address
   uintptr_t next_;
