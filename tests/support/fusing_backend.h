@@ -17,6 +17,7 @@ class FusingBackend : public Backend {
   }
   bool fuses() const override { return true; }
   bool has_epilogue(const Graph&, const Node&, const Epilogue&) const override { return true; }
+  bool joins(const Graph&) const override { return true; }
   bool aliases_views() const override { return true; }
   LayoutPlan layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) const override {
     LayoutPlan plan = Backend::layouts(graph, node, given);

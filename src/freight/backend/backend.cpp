@@ -54,6 +54,7 @@ std::string Backend::lacks(DType dtype) const {
   return wide(dtype) == dtype ? std::string() : cat("the ", name(), " backend has no ", dtype, " kernels");
 }
 
+bool Backend::joins(const Graph&) const { return false; }
 bool Backend::has_epilogue(const Graph&, const Node&, const Epilogue&) const { return false; }
 
 LayoutPlan Backend::layouts(const Graph& graph, const Node& node, const std::vector<Layout>&) const {

@@ -92,6 +92,8 @@ class Backend {
   virtual bool fuses() const { return false; }
   // Whether `epilogue` can ride on this contraction or convolution.
   virtual bool has_epilogue(const Graph& graph, const Node& node, const Epilogue& epilogue) const;
+  // Whether a matmul and the region beside it, the body of a fused node (passes/join.cpp), are one step here.
+  virtual bool joins(const Graph& body) const;
   // Whether views (reshape, transpose, broadcast, slice) alias their input instead of being executed.
   virtual bool aliases_views() const { return false; }
   // Given the layouts the inputs have, those this node wants and makes. Default: row-major everywhere.

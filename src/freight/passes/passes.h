@@ -47,6 +47,9 @@ Graph decompose_unless(Graph graph, const std::function<bool(const Graph&, const
 Graph fuse(const Graph& graph, const Backend& backend, States states = States::change);
 // Regions make cheap results of earlier regions again instead of reading them, where that saves memory.
 Graph reread(const Graph& graph);
+// A region that works on the result of a matmul, or sums up its operand, into one step with it where the backend has
+// such a step.
+Graph join(const Graph& graph, const Backend& backend);
 // Activations that backward reads are made again there where that lowers the peak of live bytes.
 Graph remat(const Graph& graph, const Backend& backend, Recompute mode);
 // The same, but only as far as computing again is cheaper, for the limit, than offload() is.

@@ -17,6 +17,7 @@ struct FakeCuda {
   int64_t kernels = 0;                                     // executed
   int64_t launches = 0;                                    // by cuLaunchKernel, not captured
   int64_t library_products = 0, library_convolutions = 0;  // executed by the fake cuBLASLt and cuDNN
+  int64_t library_gradients = 0;                           // of the products, those with a gradient as epilogue
   int64_t uploaded_bytes = 0;
   int64_t graph_launches = 0, captures = 0, allocations = 0, module_loads = 0, host_waits = 0;
   int64_t live_blocks = 0, live_pinned = 0, live_graphs = 0, live_modules = 0, live_streams = 0, live_events = 0,

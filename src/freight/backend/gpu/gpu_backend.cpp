@@ -12,10 +12,11 @@ uint32_t alignment_of(const Operand& operand) {
 
 bool GpuBackend::has_kernel(const Graph&, const Node& node) const { return info(node.op).kind != OpKind::composite; }
 
-// Matmuls read any strides; pads and concats, too. The rest wants row-major operands.
+// Matmuls, and the fused nodes that begin with one, read any strides; pads and concats, too. The rest wants row-major
+// operands.
 LayoutPlan GpuBackend::layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) const {
   LayoutPlan plan = Backend::layouts(graph, node, given);
-  if (node.op == Op::matmul) {
+  if (node.op == Op::matmul || node.op == Op::fused) {
     plan.in[0] = given[0];
     plan.in[1] = given[1];
   } else if (node.op == Op::pad || node.op == Op::concat) {

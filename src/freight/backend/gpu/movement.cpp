@@ -1,5 +1,6 @@
 // pad and concat: strided copies, and the choice of the family that lowers a step.
 #include "freight/backend/gpu/dialect.h"
+#include "freight/backend/gpu/joint.h"
 #include "freight/backend/gpu/kernel_text.h"
 #include "freight/backend/gpu/lower.h"
 #include "freight/backend/gpu/scalar.h"
@@ -74,8 +75,8 @@ Lowered lower(const StepSpec& spec) {
     case OpKind::unary:
     case OpKind::binary:
     case OpKind::ternary:
-    case OpKind::reduce:
-    case OpKind::fused: return lower_region(spec);
+    case OpKind::reduce: return lower_region(spec);
+    case OpKind::fused: return product_in(*spec.node) ? lower_joint(spec) : lower_region(spec);
     case OpKind::movement:
       return op == Op::pad ? lower_pad(spec) : op == Op::concat ? lower_concat(spec) : lower_region(spec);
     case OpKind::contract: return lower_matmul(spec);
