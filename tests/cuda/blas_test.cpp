@@ -288,6 +288,15 @@ struct Net {
 };
 class CudaBlasNets : public CudaBlas, public ::testing::WithParamInterface<Net> {};
 
+// By generated kernels in both drivers; here lane by lane, with every access seen.
+TEST_F(CudaBlas, AttentionAndItsGradientAreThoseOfTheOracle) {
+  for (const Op op : {Op::attention, Op::attention_grad}) {
+    std::vector<OpCase> cases = cases_in(op, DType::bf16);
+    for (const OpCase& c : cases_of_views(op)) cases.push_back(c);
+    compare_together(cases, "cuda:0");
+  }
+}
+
 // Nets whose products differ in form: dense, recurrent (a slice per step of time), attention (batches of transposes).
 TEST_P(CudaBlasNets, TrainAsOnTheCpuWithOneLaunchPerStep) {
   constexpr int kSteps = 3;

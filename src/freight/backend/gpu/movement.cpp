@@ -1,4 +1,5 @@
 // pad and concat: strided copies, and the choice of the family that lowers a step.
+#include "freight/backend/gpu/attention.h"
 #include "freight/backend/gpu/dialect.h"
 #include "freight/backend/gpu/joint.h"
 #include "freight/backend/gpu/kernel_text.h"
@@ -83,6 +84,7 @@ Lowered lower(const StepSpec& spec) {
     case OpKind::convolve: return lower_conv(spec);
     case OpKind::pool: return op == Op::max_pool_grad ? lower_index(spec) : lower_pool(spec);
     case OpKind::index: return lower_index(spec);
+    case OpKind::composite: return lower_attention(spec);
     default: break;
   }
   fail(ErrorKind::device, name(op), "GPU backends have no kernel for this op");
