@@ -24,7 +24,7 @@ using freight::testing::TemporaryDir;
 
 class CudaBlas : public ::testing::Test {
  protected:
-  CudaBlas() { fake().library_products = fake().captures = fake().graph_launches = 0; }
+  CudaBlas() { fake().library_products = fake().library_gradients = fake().captures = fake().graph_launches = 0; }
   ~CudaBlas() override {
     fake_cuda_functions().flush();
     EXPECT_EQ(join(fake().faults, "\n"), "");
@@ -119,6 +119,107 @@ TEST_F(CudaBlas, EpiloguesAreComputedWhereTheyBelong) {
   }
 }
 
+// What the backward half of a dense layer does beside a product (backend/gpu/join.cpp): the mask of a ReLU's gradient
+// with or without the sums of a bias's, or the sums of a weight gradient's operand, first or second. `leads`: the rows
+// of the region have two axes.
+struct Gradient {
+  enum Kind { mask, mask_and_sums, sums_of_first, sums_of_second } kind;
+  DType dtype = DType::f32;
+  int64_t columns = 9;
+  bool leads = false;
+};
+
+Graph graph_of(const Gradient& d) {
+  Graph g;
+  Builder b(g);
+  const auto input = [&](const char* name, const Shape& s) {
+    return b.one(Op::input, LeafAttrs{name, {d.dtype, s}}, {});
+  };
+  // Regions of one shape that depend on nothing of each other's would become one.
+  const int64_t some = d.kind == Gradient::mask ? 2 : 3;
+  const auto rows = [&](int64_t n) { return d.leads ? Shape{2, some, n} : Shape{2 * some, n}; };
+  const Shape lead = d.leads ? Shape{0, 1} : Shape{0};
+  if (d.kind <= Gradient::mask_and_sums) {
+    const Value p = b.reshape(b.matmul(input("g", {2 * some, 17}), input("w", {17, d.columns})), rows(d.columns));
+    const Value y = input("y", rows(d.columns));
+    const Value r = b.where(b.binary(Op::gt, y, b.constant_like(0, y)), p, b.constant_like(0, p));
+    g.outputs = {r};
+    if (d.kind == Gradient::mask_and_sums) g.outputs.push_back(b.reshape(b.sum(r, lead), {d.columns}));
+    return g;
+  }
+  const Value x = input("x", rows(d.columns)), other = input("other", {2 * some, 17}),
+              flat = b.reshape(x, {2 * some, d.columns});
+  g.outputs = {b.reshape(b.sum(x, lead), {d.columns}), d.kind == Gradient::sums_of_first
+                                                           ? b.matmul(flat, other, true, false)
+                                                           : b.matmul(other, flat, true, false)};
+  return g;
+}
+
+std::vector<OpCase> gradients(const std::vector<DType>& dtypes) {
+  std::vector<OpCase> cases;
+  for (const DType dtype : dtypes) {
+    for (int kind = 0; kind < 4; ++kind) {
+      for (const int64_t columns : {1, 9, 130}) {
+        for (const bool leads : {false, true}) {
+          const Graph g = graph_of(Gradient{static_cast<Gradient::Kind>(kind), dtype, columns, leads});
+          std::vector<Array> in;
+          for (Value v : g.leaves(Op::input)) in.push_back(random_array({g.type(v)}, 7 + in.size()));
+          cases.push_back({cat(dtype, " form ", kind, " columns ", columns, leads ? " leads" : ""), g, in, 1});
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+const std::vector<DType> kFloating = {DType::f32, DType::bf16, DType::f16, DType::f64};
+
+TEST_F(CudaBlas, GradientsRideOnProductsWhereTheirTypesAreTheLibrarys) {
+  compare_together(gradients({DType::f32}), "cuda:0");
+  EXPECT_EQ(fake().library_gradients, 4 * 3 * 2);
+  compare_together(gradients({DType::bf16, DType::f16, DType::f64}), "cuda:0");
+  EXPECT_EQ(fake().library_gradients, 4 * 3 * 2 + 2 * 3 * 2);  // masks alone: sums of 16 bits would be of 16 bits
+  for (int kind = 0; kind < 4; ++kind) {
+    const auto plan =
+        plan_for(graph_of(Gradient{static_cast<Gradient::Kind>(kind)}), {.backend = "cuda:0", .deterministic = true});
+    ASSERT_EQ(plan->steps().size(), kind == Gradient::mask ? 1u : 2u) << print(*plan);  // the sums are copied out
+    EXPECT_TRUE(starts_with(plan->steps()[0].kernel->name(), "cuda:cublaslt:")) << print(*plan);
+  }
+}
+
+TEST_F(CudaBlas, GradientsThatTheLibraryLacksAreFinishedByGeneratedKernels) {
+  const Told none("FAKE_CUBLASLT_HAS_NO_GRADIENTS");
+  compare_together(gradients(kFloating), "cuda:0");
+  EXPECT_EQ(fake().library_gradients, 0);
+  EXPECT_GT(fake().library_products, 50);
+}
+
+TEST_F(CudaBlas, GradientsAreGeneratedWholeWhereTheLibraryHasNoKernel) {
+  const Told none("FAKE_CUBLASLT_HAS_NO_KERNELS");
+  compare_together(gradients(kFloating), "cuda:0");
+  EXPECT_EQ(fake().library_products, 0);
+}
+
+TEST_F(CudaBlas, WhetherAGradientRidesIsMeasured) {
+  const Graph g = graph_of(Gradient{Gradient::mask_and_sums});
+  const std::string first = plan_for(g, {.backend = "cuda:0"})->steps()[0].kernel->name();
+  EXPECT_GT(fake().library_gradients, 0);
+  EXPECT_GT(fake().library_products, fake().library_gradients);  // those that generated kernels finish
+  std::string kept;
+  for (const auto& entry : std::filesystem::directory_iterator(cache_.path() + "/cuda")) {
+    if (starts_with(entry.path().filename().string(), "choices-")) kept += io::read_text(entry.path().string());
+  }
+  EXPECT_NE(kept.find(first + " matmul f32[6,17]"), std::string::npos) << kept;
+  EXPECT_NE(kept.find(" masked sums -1"), std::string::npos) << kept;
+}
+
+TEST_F(CudaBlas, SumsOfOperandsAreNotTakenFromTf32) {
+  const Graph g = graph_of(Gradient{Gradient::sums_of_first});
+  plan_for(g, {.backend = "cuda:0", .tf32 = true});
+  EXPECT_EQ(fake().library_gradients, 0);
+  EXPECT_GT(fake().library_products, 0);
+}
+
 // 1 + 2^-11, which TF32 rounds to 1.
 TEST_F(CudaBlas, RoundsToTf32WhereThePrecisionSaysSoAndNowhereElse) {
   Graph g;
@@ -187,6 +288,15 @@ struct Net {
 };
 class CudaBlasNets : public CudaBlas, public ::testing::WithParamInterface<Net> {};
 
+// By generated kernels in both drivers; here lane by lane, with every access seen.
+TEST_F(CudaBlas, AttentionAndItsGradientAreThoseOfTheOracle) {
+  for (const Op op : {Op::attention, Op::attention_grad}) {
+    std::vector<OpCase> cases = cases_in(op, DType::bf16);
+    for (const OpCase& c : cases_of_views(op)) cases.push_back(c);
+    compare_together(cases, "cuda:0");
+  }
+}
+
 // Nets whose products differ in form: dense, recurrent (a slice per step of time), attention (batches of transposes).
 TEST_P(CudaBlasNets, TrainAsOnTheCpuWithOneLaunchPerStep) {
   constexpr int kSteps = 3;
@@ -203,6 +313,7 @@ TEST_P(CudaBlasNets, TrainAsOnTheCpuWithOneLaunchPerStep) {
       },
       net.batch, kSteps, 0.02);
   EXPECT_GE(fake().library_products, 3 * kSteps);
+  EXPECT_GE(fake().library_gradients, kSteps);
   EXPECT_EQ(fake().captures, 1);
   EXPECT_EQ(fake().graph_launches, kSteps - 1);
 }

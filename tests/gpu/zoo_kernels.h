@@ -8,8 +8,10 @@
 
 #include "freight/backend/gpu/gpu_backend.h"
 #include "freight/backend/gpu/lower.h"
+#include "freight/ir/builder.h"
 #include "freight/models/models.h"
 #include "freight/nn/nn.h"
+#include "freight/run/plan.h"
 #include "freight/train/step.h"
 
 namespace freight::test {
@@ -42,6 +44,19 @@ class CollectingBackend final : public gpu::GpuBackend {
   KernelTexts& into_;
 };
 
+// Attention of wide heads, which the zoo has none of, and its gradient.
+inline Graph wide_attention() {
+  Graph g;
+  Builder b(g);
+  std::vector<Value> in;
+  for (const char* name : {"q", "k", "v"})
+    in.push_back(b.one(Op::input, LeafAttrs{name, {DType::f32, {2, 2, 70, 128}}}, {}));
+  const std::vector<Value> y = b.add(Op::attention, AttentionAttrs{.causal = true}, in);
+  in.insert(in.end(), {y[0], y[1], y[0]});
+  g.outputs = b.add(Op::attention_grad, AttentionAttrs{.causal = true}, in);
+  return g;
+}
+
 // Of `nets` trained by SGD in f32 and evaluated; one of each kind also by AdamW, in bf16 and in f16.
 inline KernelTexts zoo_kernels(const std::vector<std::string>& nets) {
   static KernelTexts texts;
@@ -61,6 +76,7 @@ inline KernelTexts zoo_kernels(const std::vector<std::string>& nets) {
                            {.backend = "collecting", .deterministic = true, .compute = compute, .frozen = true});
     forward.plan(x);
   };
+  plan_for(wide_attention(), {.backend = "collecting", .deterministic = true});
   for (const std::string& name : nets) {
     for (const models::Entry& e : models::registry()) {
       if (e.name != name) continue;

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "freight/backend/backend.h"
+#include "freight/backend/gpu/joint.h"
 
 namespace freight::test {
 
@@ -17,6 +18,9 @@ class FusingBackend : public Backend {
   }
   bool fuses() const override { return true; }
   bool has_epilogue(const Graph&, const Node&, const Epilogue&) const override { return true; }
+  Graph join(const Graph& graph) const override {
+    return gpu::join(graph, [](const Graph&) { return true; });
+  }
   bool aliases_views() const override { return true; }
   LayoutPlan layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) const override {
     LayoutPlan plan = Backend::layouts(graph, node, given);

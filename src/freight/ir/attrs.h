@@ -180,7 +180,8 @@ struct AdamAttrs {
   bool decoupled = false;  // AdamW: the decay acts on the weights, not on the gradient
   FREIGHT_FIELDS(beta1, beta2, eps, weight_decay, decoupled)
 };
-// fused: a body of pointwise, broadcast and reduce nodes that one kernel executes. Body input i is node input i.
+// fused: a body of pointwise, broadcast and reduce nodes, perhaps with a matmul before them, that one step executes.
+// Body input i is node input i.
 struct FusedAttrs {
   std::shared_ptr<const Graph> body;
   FREIGHT_FIELDS(body)

@@ -118,7 +118,7 @@ class LayoutPass {
       return;
     } else if (n.op == Op::offload || n.op == Op::fetch) {
       keep_layout(n);
-    } else if (backend_.fuses() &&
+    } else if (backend_.fuses() && !product_in(n) &&
                (is_pointwise(n.op) || kind == OpKind::reduce || n.op == Op::fused || n.op == Op::copy)) {
       follow_largest_input(n);
     } else {

@@ -1,9 +1,11 @@
 // The fake cuBLASLt: executes what its descriptions say, word by word as NVIDIA documents them, on the memory of the
 // fake device, and refuses what the library would. Letters are the library's: D (m, n) = op(A) op(B), columns first.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -15,7 +17,9 @@ namespace {
 using fake::machine;
 constexpr int kOk = 0, kNotInitialized = 1, kInvalidValue = 7, kNotSupported = 15;
 constexpr int kComputeF32 = 68, kComputeF64 = 70, kComputeTF32 = 77;
-constexpr uint32_t kRelu = 2, kBias = 4, kAux = 128;
+// Epilogues: of those with an auxiliary matrix the gradient of ReLU, whose matrix is a mask of bits.
+constexpr uint32_t kPlain = 1, kRelu = 2, kBias = 4, kReluGradient = 8, kSums = 16, kAux = 128, kSumsOfA = 256,
+                   kSumsOfB = 512;
 constexpr uint32_t kInPlace = 1;  // reduction scheme
 constexpr size_t kWorkspace = 4096;
 
@@ -30,7 +34,10 @@ struct Matmul {
   int compute, scale;
   int32_t trans[2] = {0, 0};
   uint32_t epilogue = 1;
-  void* bias = nullptr;
+  void *bias = nullptr, *aux = nullptr;
+  int64_t aux_lead = 0;
+  bool sums() const { return epilogue & (kSums | kSumsOfA | kSumsOfB); }
+  bool masks() const { return epilogue & kReluGradient; }
 };
 struct Preference {
   uint64_t workspace = 0;
@@ -94,8 +101,18 @@ std::string refused(const Matmul& op, const Layout& a, const Layout& b, const La
     return "the matrices do not fit each other";
   if (d.batches > 1 && d.apart < static_cast<int64_t>(d.lead * static_cast<int64_t>(d.columns)))
     return "batches of the result overlap";
-  if ((op.epilogue & kBias) && !op.bias) return "no bias pointer";
-  if (op.epilogue & kAux) return "auxiliary outputs are not played";
+  const uint32_t known[] = {kPlain,   kRelu,   kBias, kRelu | kBias, kReluGradient | kAux, kReluGradient | kAux | kSums,
+                            kSumsOfA, kSumsOfB};
+  if (std::find(std::begin(known), std::end(known), op.epilogue) == std::end(known))
+    return "no such epilogue is played";
+  if (((op.epilogue & kBias) || op.sums()) && !op.bias) return "no bias pointer";
+  if (op.sums() && d.batches > 1) return "sums of batches";
+  if (op.masks()) {
+    if (!op.aux || pointer_alignment(op.aux) < 16) return "no auxiliary pointer to a multiple of 16";
+    if (op.aux_lead % 128 != 0 || op.aux_lead < static_cast<int64_t>(d.rows))
+      return "the leading dimension of a mask must be a multiple of 128 and at least the rows";
+    if (d.batches > 1) return "masks of batches";
+  }
   if (a.type != b.type || a.type != d.type || c.type != d.type) return "mixed types are not played";
   const bool f64 = d.type == fake::kF64;
   const bool fits = f64 ? op.compute == kComputeF64 && op.scale == fake::kF64
@@ -110,7 +127,8 @@ std::string refused(const Matmul& op, const Layout& a, const Layout& b, const La
 uint64_t identity(const Matmul& op, const Layout& a, const Layout& b, const Layout& d) {
   uint64_t h = 1469598103934665603u;
   const auto mix = [&](uint64_t n) { h = (h ^ n) * 1099511628211u; };
-  for (const uint64_t n : {uint64_t(op.compute), uint64_t(op.trans[0]), uint64_t(op.trans[1]), uint64_t{op.epilogue}})
+  for (const uint64_t n : {uint64_t(op.compute), uint64_t(op.trans[0]), uint64_t(op.trans[1]), uint64_t{op.epilogue},
+                           uint64_t(op.aux_lead)})
     mix(n);
   for (const Layout* l : {&a, &b, &d}) {
     for (const uint64_t n : {uint64_t(l->type), l->rows, l->columns, uint64_t(l->lead), uint64_t(l->batches)}) mix(n);
@@ -146,8 +164,28 @@ struct Call {
     const double value = fake::load(l.type, p, at);
     return op.compute == kComputeTF32 ? fake::rounded_to_tf32(value) : value;
   }
+  const unsigned char* mask_of(uint64_t column) const {
+    return static_cast<const unsigned char*>(op.aux) + column * static_cast<uint64_t>(op.aux_lead) / 8;
+  }
+  // The gradient of a bias: of D over its columns, or of an operand over the axis that is summed over.
+  void add_up(const std::vector<double>& result, uint64_t depth) const {
+    const bool of_b = op.epilogue & kSumsOfB, of_d = op.epilogue & kSums;
+    const uint64_t count = of_b ? d.columns : d.rows;
+    machine().write(op.bias, static_cast<unsigned>(count * fake::size_of(d.type)));
+    for (uint64_t i = 0; i < count; ++i) {
+      double sum = 0;
+      for (uint64_t p = 0; p < (of_d ? d.columns : depth); ++p) {
+        sum += of_d          ? result[p * d.rows + i]
+               : of_b        ? (op.trans[1] ? element(b, pb, 0, i, p) : element(b, pb, 0, p, i))
+               : op.trans[0] ? element(a, pa, 0, p, i)
+                             : element(a, pa, 0, i, p);
+      }
+      fake::store(d.type, op.bias, i, sum);
+    }
+  }
   void run() const {
     fake::Machine& m = machine();
+    if (op.epilogue & (kReluGradient | kSumsOfA | kSumsOfB)) ++m.told.library_gradients;
     if (m.lost()) return;
     m.at_work = "cublasLtMatmul";
     ++m.told.library_products;
@@ -157,6 +195,7 @@ struct Call {
     columns(b, pb, reads);
     if (beta != 0) columns(c, pc, reads);
     if (op.epilogue & kBias) m.read(op.bias, static_cast<unsigned>(d.rows * fake::size_of(d.type)));
+    for (uint64_t j = 0; op.masks() && j < d.columns; ++j) m.read(mask_of(j), static_cast<unsigned>((d.rows + 7) / 8));
     if (workspace_bytes > 0) {
       m.write(workspace, static_cast<unsigned>(workspace_bytes));
       std::memset(workspace, 0xff, workspace_bytes);
@@ -179,10 +218,12 @@ struct Call {
           }
           if (op.epilogue & kBias) sum += fake::load(d.type, op.bias, i);
           if (op.epilogue & kRelu) sum = sum < 0 ? 0 : sum;
+          if (op.masks() && !(mask_of(j)[i / 8] >> i % 8 & 1)) sum = 0;
           result.push_back(sum);
         }
       }
     }
+    if (op.sums()) add_up(result, depth);
     size_t next = 0;
     columns(d, pd, writes);
     for (int64_t z = 0; z < d.batches; ++z) {
@@ -225,6 +266,8 @@ int cublasLtMatmulDescSetAttribute(Matmul* matmul, int what, const void* value, 
     case 4: return take(matmul->trans[1], value, bytes);
     case 7: return take(matmul->epilogue, value, bytes);
     case 8: return take(matmul->bias, value, bytes);
+    case 11: return take(matmul->aux, value, bytes);
+    case 12: return take(matmul->aux_lead, value, bytes);
     default: return kInvalidValue;
   }
 }
@@ -265,6 +308,7 @@ int cublasLtMatmulAlgoGetHeuristic(void* handle, Matmul* op, Layout* a, Layout* 
   if (std::getenv("FAKE_CUBLASLT_HAS_NO_KERNELS")) return kNotSupported;
   bool bad = false;
   if (!refused(*op, *a, *b, *c, *d, bad).empty()) return bad ? kInvalidValue : kNotSupported;
+  if ((op->sums() || op->masks()) && std::getenv("FAKE_CUBLASLT_HAS_NO_GRADIENTS")) return kNotSupported;
   for (uint64_t number = 1; number <= 3 && *count < most; ++number) {
     Guess g = {};
     g.algorithm = {identity(*op, *a, *b, *d), number, number <= 2 ? kWorkspace : 0, number == 1 ? kInPlace : 0, {}, {}};
@@ -287,6 +331,8 @@ int cublasLtMatmul(void* handle, Matmul* op, const void* alpha, const void* pa, 
     if (pointer_alignment(pointers[i]) < algorithm->alignments[i]) why = "an operand is less aligned than was said";
   }
   if (why.empty() && algorithm->problem != identity(*op, *a, *b, *d)) why = "the algorithm is another problem's";
+  if (why.empty() && op->sums() && !m.on_device(op->bias)) why = "the sums do not lie on the device";
+  if (why.empty() && op->masks() && !m.on_device(op->aux)) why = "the mask does not lie on the device";
   if (why.empty() && algorithm->reduction == kInPlace) why = "an algorithm whose bits change from run to run";
   if (why.empty() && algorithm->workspace > workspace_bytes) why = "the workspace is too small";
   if (why.empty() && workspace_bytes > 0 && (!m.on_device(workspace) || pointer_alignment(workspace) < 256))

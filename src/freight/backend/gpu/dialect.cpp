@@ -18,6 +18,8 @@ constexpr const char* kWords = R"(
 #define LANE get_local_id(0)
 #define ELEMENT get_global_id(0)
 #define FIRST(p, o) p += o
+#define UNROLL /* as the compiler likes: one for a CPU takes minutes over what helps a GPU */
+#define UNROLL_8
 #define as_bits as_uint
 #define as_real as_float
 typedef long i64;
@@ -42,6 +44,8 @@ typedef ulong u64;
 #define LANE threadIdx.x
 #define ELEMENT (blockIdx.x * (i64)blockDim.x + threadIdx.x)
 #define FIRST(p, o) /* an address says it all */
+#define UNROLL _Pragma("unroll")
+#define UNROLL_8 _Pragma("unroll 8")
 #define as_bits __float_as_uint
 #define as_real __uint_as_float
 typedef long long i64;

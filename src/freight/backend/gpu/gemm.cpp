@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "freight/backend/gpu/dialect.h"
+#include "freight/backend/gpu/joint.h"
 #include "freight/backend/gpu/kernel_text.h"
 #include "freight/backend/gpu/lower.h"
 #include "freight/backend/gpu/scalar.h"
@@ -291,6 +292,7 @@ Lowered lower_matmul(const StepSpec& spec) {
 }
 
 Lowered lower_epilogue(const StepSpec& spec) {
+  if (product_in(*spec.node)) return lower_rest_of_joint(spec);
   const bool conv = spec.node->op == Op::conv;
   const Epilogue& epilogue = conv ? attrs<ConvAttrs>(*spec.node).epilogue : attrs<MatmulAttrs>(*spec.node).epilogue;
   const Operand& y = spec.out[0];

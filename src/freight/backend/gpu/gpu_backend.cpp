@@ -1,6 +1,7 @@
 // See gpu_backend.h.
 #include "freight/backend/gpu/gpu_backend.h"
 
+#include "freight/backend/gpu/attention.h"
 #include "freight/backend/gpu/lower.h"
 
 namespace freight::gpu {
@@ -10,15 +11,18 @@ uint32_t alignment_of(const Operand& operand) {
   return static_cast<uint32_t>(bytes & (~bytes + 1));  // its lowest bit
 }
 
-bool GpuBackend::has_kernel(const Graph&, const Node& node) const { return info(node.op).kind != OpKind::composite; }
+bool GpuBackend::has_kernel(const Graph& graph, const Node& node) const {
+  return info(node.op).kind != OpKind::composite || has_attention(graph, node);
+}
 
-// Matmuls read any strides; pads and concats, too. The rest wants row-major operands.
+// Matmuls, and the fused nodes that begin with one, read any strides; pads, concats and attention, too. The rest wants
+// row-major operands.
 LayoutPlan GpuBackend::layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) const {
   LayoutPlan plan = Backend::layouts(graph, node, given);
-  if (node.op == Op::matmul) {
+  if (node.op == Op::matmul || node.op == Op::fused) {
     plan.in[0] = given[0];
     plan.in[1] = given[1];
-  } else if (node.op == Op::pad || node.op == Op::concat) {
+  } else if (node.op == Op::pad || node.op == Op::concat || info(node.op).kind == OpKind::composite) {
     plan.in = given;
   }
   return plan;

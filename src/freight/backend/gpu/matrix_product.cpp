@@ -1,6 +1,7 @@
 // See matrix_product.h.
 #include "freight/backend/gpu/matrix_product.h"
 
+#include "freight/backend/gpu/joint.h"
 #include "freight/base/strings.h"
 
 namespace freight::gpu {
@@ -44,6 +45,11 @@ double MatrixProduct::flops() const {
 }
 
 std::optional<MatrixProduct> matrix_product(const StepSpec& spec) {
+  if (product_in(*spec.node)) {
+    std::optional<MatrixProduct> p = matrix_product(joint(spec).product);
+    if (p) p->result = static_cast<int>(spec.in.size());
+    return p;
+  }
   if (spec.node->op != Op::matmul) return std::nullopt;
   const auto& attrs = freight::attrs<MatmulAttrs>(*spec.node);
   const Operand &a = spec.in[0], &b = spec.in[1], &y = spec.out[0];
@@ -69,6 +75,12 @@ std::optional<MatrixProduct> matrix_product(const StepSpec& spec) {
 }
 
 std::string signature(const StepSpec& spec) {
+  if (product_in(*spec.node)) {
+    const Joint j = joint(spec);
+    std::string s = cat(signature(j.product), j.masked ? " masked" : "", j.sums ? cat(" sums ", j.summed) : "");
+    if (j.masked) s += cat(" ", spec.in[2].layout);
+    return s;
+  }
   const auto& a = attrs<MatmulAttrs>(*spec.node);
   std::string s = cat("matmul", a.trans_a ? " ta" : "", a.trans_b ? " tb" : "", a.epilogue.bias ? " bias" : "",
                       a.epilogue.residual ? " residual" : "", a.epilogue.relu ? " relu" : "");

@@ -19,7 +19,8 @@ struct MatrixProduct {
   double flops() const;
 };
 
-// The matmul of a step, its epilogue left out; nothing where the operands lie otherwise or a side is empty.
+// The matmul of a step, its epilogue or what is joined with it left out; nothing where the operands lie otherwise or a
+// side is empty.
 std::optional<MatrixProduct> matrix_product(const StepSpec& spec);
 
 // What a choice between kernels of a matmul depends on, as a name: types, layouts, transposes, epilogue.

@@ -1,5 +1,7 @@
 // pad and concat: strided copies, and the choice of the family that lowers a step.
+#include "freight/backend/gpu/attention.h"
 #include "freight/backend/gpu/dialect.h"
+#include "freight/backend/gpu/joint.h"
 #include "freight/backend/gpu/kernel_text.h"
 #include "freight/backend/gpu/lower.h"
 #include "freight/backend/gpu/scalar.h"
@@ -74,14 +76,15 @@ Lowered lower(const StepSpec& spec) {
     case OpKind::unary:
     case OpKind::binary:
     case OpKind::ternary:
-    case OpKind::reduce:
-    case OpKind::fused: return lower_region(spec);
+    case OpKind::reduce: return lower_region(spec);
+    case OpKind::fused: return product_in(*spec.node) ? lower_joint(spec) : lower_region(spec);
     case OpKind::movement:
       return op == Op::pad ? lower_pad(spec) : op == Op::concat ? lower_concat(spec) : lower_region(spec);
     case OpKind::contract: return lower_matmul(spec);
     case OpKind::convolve: return lower_conv(spec);
     case OpKind::pool: return op == Op::max_pool_grad ? lower_index(spec) : lower_pool(spec);
     case OpKind::index: return lower_index(spec);
+    case OpKind::composite: return lower_attention(spec);
     default: break;
   }
   fail(ErrorKind::device, name(op), "GPU backends have no kernel for this op");

@@ -11,6 +11,7 @@
 
 #include "freight/backend/gpu/cuda/library.h"
 #include "freight/backend/gpu/gpu_backend.h"
+#include "freight/backend/gpu/joint.h"
 #include "freight/backend/gpu/kernel_text.h"
 #include "freight/base/error.h"
 
@@ -29,13 +30,16 @@ struct Guess {
   int reserved[4];
 };
 
-constexpr int kF32 = 0, kF64 = 1, kF16 = 2, kBF16 = 14;                   // cudaDataType
-constexpr int kComputeF32 = 68, kComputeTF32 = 77, kComputeF64 = 70;      // cublasComputeType_t
-constexpr int kTransA = 3, kTransB = 4, kEpilogue = 7, kBiasPointer = 8;  // cublasLtMatmulDescAttributes_t
-constexpr int kBatches = 5, kBatchStride = 6;                             // cublasLtMatrixLayoutAttribute_t
-constexpr int kMostWorkspace = 1, kReductions = 3, kAlignmentA = 5;       // cublasLtMatmulPreference...; B, C, D
-constexpr uint32_t kPlain = 1, kRelu = 2, kBias = 4;                      // cublasLtEpilogue_t
-constexpr uint32_t kReductionsInOrder = 2 | 4;                            // not the one through counters
+constexpr int kF32 = 0, kF64 = 1, kF16 = 2, kBF16 = 14;               // cudaDataType
+constexpr int kComputeF32 = 68, kComputeTF32 = 77, kComputeF64 = 70;  // cublasComputeType_t
+constexpr int kTransA = 3, kTransB = 4, kEpilogue = 7, kBiasPointer = 8, kAuxPointer = 11,
+              kAuxLead = 12;                                         // cublasLtMatmulDescAttributes_t
+constexpr int kBatches = 5, kBatchStride = 6;                        // cublasLtMatrixLayoutAttribute_t
+constexpr int kMostWorkspace = 1, kReductions = 3, kAlignmentA = 5;  // cublasLtMatmulPreference...; B, C, D
+constexpr uint32_t kPlain = 1, kRelu = 2, kBias = 4;                 // cublasLtEpilogue_t
+// With a mask of bits: the gradient of ReLU; sums over D's columns (with a mask), over the columns of A, the rows of B.
+constexpr uint32_t kReluGradient = 8 | 128, kSums = 16, kSumsOfA = 256, kSumsOfB = 512;
+constexpr uint32_t kReductionsInOrder = 2 | 4;  // not the one through counters
 constexpr int kMostGuesses = 8;
 constexpr const char* kWhat = "cuBLASLt";
 
@@ -132,7 +136,7 @@ class Description {
 // One product as the library has it; shared by the kernels that compute it. The library's A is B, and its B is A.
 class Problem {
  public:
-  Problem(std::shared_ptr<const Blas> blas, const StepSpec& spec, const gpu::MatrixProduct& p, const Epilogue& epilogue)
+  Problem(std::shared_ptr<const Blas> blas, const StepSpec& spec, const gpu::MatrixProduct& p, bool whole)
       : blas_(std::move(blas)), f_(blas_->functions()), f64_(p.dtype == DType::f64), result_(p.result) {
     const int type = data_type(p.dtype);
     const bool tf32 = spec.tf32 && p.dtype == DType::f32;
@@ -145,14 +149,15 @@ class Problem {
     const int32_t trans_a = p.transposed[1], trans_b = p.transposed[0];
     set(kTransA, trans_a);
     set(kTransB, trans_b);
-    int extra = 2;
-    if (epilogue.bias) bias_ = extra++;
-    if (epilogue.residual) residual_ = extra++;
-    const uint32_t finish = (epilogue.bias ? kBias : 0) | (epilogue.relu ? kRelu : 0);
-    set(kEpilogue, finish ? finish : kPlain);
+    set(kEpilogue, !whole ? kPlain : product_in(*spec.node) ? finish_of_joint(spec, p) : finish_of_matmul(spec));
     // What is not an address yet tells how addresses will be aligned.
-    if (bias_)
-      point_bias_to(reinterpret_cast<void*>(uintptr_t{gpu::alignment_of(spec.in[static_cast<size_t>(bias_)])}));
+    const auto address = [](uint32_t alignment) { return reinterpret_cast<void*>(uintptr_t{alignment}); };
+    if (vector_) {
+      const auto at = static_cast<size_t>(vector_);
+      point(kBiasPointer,
+            address(gpu::alignment_of(at < spec.in.size() ? spec.in[at] : spec.out[at - spec.in.size()])));
+    }
+    if (mask_) point(kAuxPointer, address(gpu::kAlignment));
     describe(a_, type, p.transposed[1] ? p.k : p.n, p.transposed[1] ? p.n : p.k, p, 1);
     describe(b_, type, p.transposed[0] ? p.m : p.k, p.transposed[0] ? p.k : p.m, p, 0);
     describe(c_, type, p.n, p.m, p, 2);
@@ -189,7 +194,8 @@ class Problem {
     const void* one = f64_ ? static_cast<const void*>(&kOne64) : &kOne32;
     const void* zero = f64_ ? static_cast<const void*>(&kZero64) : &kZero32;
     const auto entered = blas_->memory().enter();
-    if (bias_) point_bias_to(operands[bias_]);
+    if (vector_) point(kBiasPointer, operands[vector_]);
+    if (mask_) point(kAuxPointer, operands[mask_]);
     void* y = operands[result_];
     blas_->check(f_.Matmul(blas_->handle(), matmul_.get(), one, operands[1], a_.get(), operands[0], b_.get(),
                            residual_ ? one : zero, residual_ ? operands[residual_] : y, c_.get(), y, c_.get(),
@@ -202,7 +208,23 @@ class Problem {
   void set(int what, const T& value) {
     blas_->check(f_.MatmulDescSetAttribute(matmul_.get(), what, &value, sizeof value), "a description");
   }
-  void point_bias_to(void* address) { set(kBiasPointer, address); }
+  void point(int what, void* address) { set(what, address); }
+  uint32_t finish_of_matmul(const StepSpec& spec) {
+    const Epilogue& epilogue = attrs<MatmulAttrs>(*spec.node).epilogue;
+    int extra = 2;
+    if (epilogue.bias) vector_ = extra++;
+    if (epilogue.residual) residual_ = extra++;
+    const uint32_t finish = (epilogue.bias ? kBias : 0) | (epilogue.relu ? kRelu : 0);
+    return finish ? finish : kPlain;
+  }
+  uint32_t finish_of_joint(const StepSpec& spec, const gpu::MatrixProduct& p) {
+    const gpu::Joint joint = gpu::joint(spec);
+    if (joint.sums) vector_ = static_cast<int>(spec.in.size()) + 1;
+    if (!joint.masked) return joint.summed == 1 ? kSumsOfA : kSumsOfB;
+    mask_ = static_cast<int>(spec.in.size() + spec.out.size());
+    set(kAuxLead, 8 * Blas::mask_bytes(p.n));
+    return kReluGradient | (joint.sums ? kSums : 0);
+  }
   void describe(Description& layout, int type, size_t rows, size_t columns, const gpu::MatrixProduct& p, int operand) {
     blas_->check(f_.MatrixLayoutCreate(layout.address(), type, rows, columns, static_cast<int64_t>(p.lead[operand])),
                  "a description");
@@ -216,31 +238,41 @@ class Problem {
   std::shared_ptr<const Blas> blas_;
   const Blas::Functions& f_;
   bool f64_;
-  int result_, bias_ = 0, residual_ = 0;  // operands of the step; 0: there is none
-  uint32_t alignments_[4] = {};           // A, B, C, D
+  // Operands of the step, 0: there is none. The vector is a bias or what is summed up; a mask lies in the scratch
+  // memory.
+  int result_, vector_ = 0, residual_ = 0, mask_ = 0;
+  uint32_t alignments_[4] = {};  // A, B, C, D
   Description matmul_{f_.MatmulDescDestroy}, a_{f_.MatrixLayoutDestroy}, b_{f_.MatrixLayoutDestroy},
       c_{f_.MatrixLayoutDestroy};
 };
 
 class BlasKernel final : public Kernel {
  public:
-  BlasKernel(std::shared_ptr<Problem> problem, const Guess& guess, std::shared_ptr<Kernel> rest, size_t scratch)
-      : problem_(std::move(problem)), guess_(guess), rest_(std::move(rest)), scratch_(scratch) {
+  BlasKernel(std::shared_ptr<Problem> problem, const Guess& guess, std::shared_ptr<Kernel> signs,
+             std::shared_ptr<Kernel> rest, size_t scratch)
+      : problem_(std::move(problem)),
+        guess_(guess),
+        signs_(std::move(signs)),
+        rest_(std::move(rest)),
+        scratch_(scratch),
+        mask_bytes_(signs_ ? (signs_->scratch_bytes() + gpu::kAlignment - 1) / gpu::kAlignment * gpu::kAlignment : 0) {
     const std::string bytes(reinterpret_cast<const char*>(&guess_.algorithm), sizeof guess_.algorithm);
-    name_ = "cuda:cublaslt:" + gpu::hash_name(bytes);
+    name_ = cat("cuda:cublaslt:", gpu::hash_name(bytes), rest_ ? "+" : "");
   }
   void run(void* const* operands) override {
-    problem_->run(operands, guess_, guess_.workspace > 0 ? operands[scratch_] : nullptr);
+    if (signs_) signs_->run(operands);
+    problem_->run(operands, guess_,
+                  guess_.workspace > 0 ? static_cast<char*>(operands[scratch_]) + mask_bytes_ : nullptr);
     if (rest_) rest_->run(operands);
   }
   std::string name() const override { return name_; }
-  size_t scratch_bytes() const override { return guess_.workspace; }
+  size_t scratch_bytes() const override { return mask_bytes_ + guess_.workspace; }
 
  private:
   std::shared_ptr<Problem> problem_;
   Guess guess_;
-  std::shared_ptr<Kernel> rest_;  // needs no scratch
-  size_t scratch_;                // its place among the operands
+  std::shared_ptr<Kernel> signs_, rest_;  // before and behind it; the rest needs no scratch
+  size_t scratch_, mask_bytes_;           // its place among the operands; what the mask takes of it
   std::string name_;
 };
 
@@ -278,16 +310,18 @@ void Blas::check(int status, const char* what) const {
 }
 
 std::vector<std::unique_ptr<Kernel>> Blas::kernels(const StepSpec& spec, const gpu::MatrixProduct& product,
+                                                   const std::shared_ptr<Kernel>& signs,
                                                    const std::shared_ptr<Kernel>& rest) {
   const auto entered = memory_->enter();
-  const auto problem = std::make_shared<Problem>(shared_from_this(), spec, product,
-                                                 rest ? Epilogue{} : attrs<MatmulAttrs>(*spec.node).epilogue);
+  const auto problem = std::make_shared<Problem>(shared_from_this(), spec, product, !rest);
   std::vector<std::unique_ptr<Kernel>> all;
   for (const Guess& g : problem->guesses(most_workspace_)) {
-    all.push_back(std::make_unique<BlasKernel>(problem, g, rest, spec.in.size() + spec.out.size()));
+    all.push_back(std::make_unique<BlasKernel>(problem, g, signs, rest, spec.in.size() + spec.out.size()));
   }
   return all;
 }
+
+int64_t Blas::mask_bytes(size_t columns) { return static_cast<int64_t>((columns + 127) / 128 * 16); }
 
 std::string Blas::signature(const StepSpec& spec) {
   std::string s = cat(gpu::signature(spec), spec.tf32 ? " tf32" : "");

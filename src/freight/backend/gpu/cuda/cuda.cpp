@@ -17,6 +17,7 @@
 #include "freight/backend/gpu/dialect.h"
 #include "freight/backend/gpu/faults.h"
 #include "freight/backend/gpu/gpu_backend.h"
+#include "freight/backend/gpu/joint.h"
 #include "freight/backend/gpu/lower.h"
 #include "freight/base/env.h"
 #include "freight/base/error.h"
@@ -189,6 +190,15 @@ class CudaBackend final : public gpu::GpuBackend {
   }
   bool has_tf32() const override { return architecture_ >= 80 && products().blas; }
 
+  // Sums come from the library in the type of the product; f64 has no epilogues.
+  freight::Graph join(const freight::Graph& graph) const override {
+    if (!products().blas) return graph;
+    return gpu::join(graph, [](const freight::Graph& body) {
+      const Type& t = body.type(body.outputs[0]);
+      return (t.dtype == DType::f32 || (wide(t.dtype) != t.dtype && body.outputs.size() == 1)) && t.shape.numel() > 0;
+    });
+  }
+
   // What cuDNN computes lies channels last; the generated convolutions want rows of pixels.
   LayoutPlan layouts(const freight::Graph& graph, const Node& node, const std::vector<Layout>& given) const override {
     LayoutPlan plan = GpuBackend::layouts(graph, node, given);
@@ -265,11 +275,20 @@ class CudaBackend final : public gpu::GpuBackend {
   std::vector<std::unique_ptr<Kernel>> products_of(const StepSpec& spec) {
     const std::optional<gpu::MatrixProduct> product = gpu::matrix_product(spec);
     if (!product || !products().blas) return {};
-    std::vector<std::unique_ptr<Kernel>> all = products().blas->kernels(spec, *product, nullptr);
-    if (!all.empty()) return all;
-    gpu::Lowered rest = gpu::lower_epilogue(spec);  // which the library may not have for this type
+    std::optional<gpu::Joint> joint;
+    if (product_in(*spec.node)) joint = gpu::joint(spec);
+    std::shared_ptr<Kernel> signs;  // what the library reads as a mask
+    if (joint && joint->masked) signs = generated(gpu::lower_signs(spec, 2, Blas::mask_bytes(product->n)));
+    std::vector<std::unique_ptr<Kernel>> all;
+    // Where operands are rounded to TF32, sums of them may be, too.
+    if (!joint || joint->summed < 0 || !spec.tf32) all = products().blas->kernels(spec, *product, signs, nullptr);
+    if (!all.empty() && !joint) return all;
+    gpu::Lowered rest = gpu::lower_epilogue(spec);  // which the library may not have for this type, or not be fast at
     if (rest.launches.empty()) return all;
-    return products().blas->kernels(spec, *product, generated(std::move(rest)));
+    for (auto& k : products().blas->kernels(spec, *product, nullptr, generated(std::move(rest)))) {
+      all.push_back(std::move(k));
+    }
+    return all;
   }
   std::unique_ptr<Kernel> generated(gpu::Lowered lowered) {
     for (const gpu::Launch& launch : lowered.launches) modules_.want(launch);
