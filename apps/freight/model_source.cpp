@@ -3,10 +3,12 @@
 
 #include <cstdio>
 
+#include "freight/backend/backend.h"
 #include "freight/base/error.h"
 #include "freight/models/models.h"
 #include "freight/optim/create.h"
 #include "freight/train/precision.h"
+#include "memory_size.h"
 
 namespace freight::app {
 
@@ -18,6 +20,12 @@ void ModelSource::declare(Options& o) {
   o.add("--device", &backend, "auto, cpu, ref, cuda:N or opencl:N");
   o.add("--recompute", &recompute, "activations computed again in the backward half: auto (the cheap ones) or all",
         {.one_of = recompute_names()});
+  o.add("--offload", &offload,
+        "what may go to host memory: the optimizer's state, and, within --device-memory, activations or, with auto and "
+        "all, whatever of computing again and copying is cheaper",
+        {.one_of = offload_names()});
+  o.add("--device-memory", &device_memory, "with --offload: what the step's arena may take (default: any size)",
+        {.value = "4GiB", .aliases = {"--memory-limit"}});
   o.add("--precision", &precision, "of the arithmetic: fp32, tf32, bf16 or fp16", {.one_of = train::precision_names()});
   o.add("--deterministic", &deterministic, "fixed kernel choices, no measurement");
 }
@@ -42,6 +50,20 @@ models::Options ModelSize::options() const {
 
 models::Model ModelSource::load() const { return load_model(model, size.options()); }
 
+ArenaLimit ModelSource::limit() const {
+  const Offload mode = parse_offload(offload);
+  const auto bytes = static_cast<size_t>(memory_size("--device-memory", device_memory));
+  if (mode == Offload::none && bytes > 0) {
+    fail(ErrorKind::usage, "--device-memory", "limits what is kept there: need --offload beside it");
+  }
+  if ((mode == Offload::activations || mode == Offload::automatic) && bytes == 0) {
+    fail(ErrorKind::usage, "--offload", "activations stay where all have room: need --device-memory beside it");
+  }
+  DeviceSpeed speed;
+  speed.beside = freight::backend(backend == "auto" ? default_backend() : backend).memory() != nullptr;
+  return {.offload = mode, .bytes = bytes, .speed = speed};
+}
+
 bench::Workload ModelSource::workload(bench::Pass pass) const {
   const train::ComputeType compute = train::compute_type(precision, backend);
   if (!compute.note.empty()) std::fprintf(stderr, "note    %s\n", compute.note.c_str());
@@ -53,7 +75,8 @@ bench::Workload ModelSource::workload(bench::Pass pass) const {
                        .deterministic = deterministic,
                        .recompute = parse_recompute(recompute),
                        .compute = compute.dtype,
-                       .tf32 = compute.tf32}}};
+                       .tf32 = compute.tf32,
+                       .limit = limit()}}};
 }
 
 }  // namespace freight::app

@@ -29,9 +29,11 @@ struct ModelSource {
   std::string precision = "fp32";
   bool deterministic = false;
   std::string recompute = "none";
+  std::string offload = "none", device_memory;
 
   void declare(Options& o);
   models::Model load() const;
+  ArenaLimit limit() const;  // that --offload and --device-memory say
   // The training step, or inference, compiled. Says on stderr where the device lacks the precision.
   bench::Workload workload(bench::Pass pass) const;
 };

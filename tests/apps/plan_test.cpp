@@ -48,6 +48,23 @@ TEST(BenchCommand, SaysWhereTheDeviceLacksThePrecision) {
   EXPECT_NE(profile.out.find("bf16[4,"), std::string::npos) << profile.out;
 }
 
+TEST(ProfileCommand, OffloadsWhatItIsToldTo) {
+  const auto with = [&](const std::vector<std::string>& flags) {
+    std::vector<std::string> all{"profile", "--model", "lenet", "-b", "64", "--seconds", "0", "--deterministic"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    return run_freight(all);
+  };
+  EXPECT_EQ(with({"--plan"}).out.find("fetch"), std::string::npos);
+  for (const char* op : {"offload", "fetch"}) {
+    EXPECT_NE(with({"--plan", "--offload", "optimizer"}).out.find(op), std::string::npos) << op;
+    EXPECT_NE(with({"--offload", "optimizer"}).out.find(op), std::string::npos) << op;  // with its time
+  }
+  EXPECT_NE(with({"--plan", "--offload", "activations", "--device-memory", "1500KiB"}).out.find("fetch"),
+            std::string::npos);
+  EXPECT_EQ(with({"--offload", "auto"}).code, 2);
+  EXPECT_EQ(with({"--device-memory", "1GiB"}).code, 2);
+}
+
 TEST(ModelsCommand, ClassesAndInputSizeAreFlags) {
   const Ran r = run_freight(
       {"models", "show", "resnet18", "--num-classes", "7", "--input-size", "64x96", "--json", "--batch-size=2"});

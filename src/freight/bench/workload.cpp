@@ -8,6 +8,7 @@
 #include "freight/ops/neural.h"
 #include "freight/optim/create.h"
 #include "freight/run/plan.h"
+#include "freight/train/step.h"
 
 namespace freight::bench {
 
@@ -54,6 +55,8 @@ Workload::Workload(models::Model model, const WorkloadOptions& o) : model_(std::
   if (o.pass == Pass::training) {
     model_.net->train();
     optimizer_ = optim::create(o.optimizer, *model_.net, {});
+    const Offload offload = o.compile.limit.offload;
+    if (offload == Offload::optimizer || offload == Offload::all) train::keep_on_host(*optimizer_);
   } else {
     model_.net->eval();
   }

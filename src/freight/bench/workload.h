@@ -23,7 +23,7 @@ struct WorkloadOptions {
   int64_t batch = 64;
   Pass pass = Pass::training;     // inference: frozen weights, no loss
   std::string optimizer = "sgd";  // optim::names()
-  CompileOptions compile = {};
+  CompileOptions compile = {};    // its limit also says where the optimizer's state lies
 };
 
 // The step that is measured: forward, loss, backward and update; of inference what deploy::Predictor runs.

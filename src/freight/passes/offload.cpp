@@ -50,8 +50,10 @@ class Offloading {
       const auto top = std::max_element(live_.begin(), live_.end());
       if (*top <= limit_) break;
       const auto at = static_cast<size_t>(top - live_.begin());
-      const auto best = std::max_element(
-          all.begin(), all.end(), [&](const Gap& a, const Gap& b) { return worth(a, at, away) < worth(b, at, away); });
+      // Of equals the one that is away the longest: its copies have the most kernels to hide behind.
+      const auto rank = [&](const Gap& gap) { return std::pair(worth(gap, at, away), gap.to - gap.from); };
+      const auto best =
+          std::max_element(all.begin(), all.end(), [&](const Gap& a, const Gap& b) { return rank(a) < rank(b); });
       if (best == all.end() || worth(*best, at, away) <= 0) break;
       for (size_t t = best->from + 1; t < best->to; ++t) live_[t] -= std::min(live_[t], bytes(*best));
       away[best->value.index()] = true;
