@@ -1,0 +1,46 @@
+// Attention and its gradient in f32 without the matrix of all weights (Dao et al. 2022): blocks of keys pass by a block
+// of queries, whose running maximum and sum rescale what was added up before; the gradient computes the weights again
+// from the row statistics. B samples, H heads, T queries, S keys, D numbers per head.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace freight::cpu {
+
+// A tensor (B, H, rows, D); strides in elements, D contiguous.
+struct Heads {
+  float* data = nullptr;
+  int64_t batch = 0, head = 0, row = 0;
+  float* at(int64_t b, int64_t h) const { return data + b * batch + h * head; }
+};
+
+struct AttentionProblem {
+  int64_t samples = 0, heads = 0, queries = 0, keys = 0, width = 0;  // B H T S D
+  bool causal = false, wide_lengths = false;
+  float scale = 1;
+};
+
+// What passes by: `lengths` (B; i64 where they are wide, else i32) may be null, and so may dlse.
+struct AttentionOperands {
+  Heads q, k, v, y, dy, dq, dk, dv;
+  const void* lengths = nullptr;
+  float* lse = nullptr;  // (B, H, T): log of the sum of the exponentials
+  const float* dlse = nullptr;
+};
+
+class Attention {
+ public:
+  // Sees to the threads' scratch memory.
+  Attention(const AttentionProblem& problem, bool gradient);
+  void forward(const AttentionOperands& o) const;   // q, k, v -> y, lse; parallel over heads and chunks of queries
+  void backward(const AttentionOperands& o) const;  // q, k, v, y, lse, dy, dlse -> dq, dk, dv; parallel over heads
+
+ private:
+  int64_t keys_of(const AttentionOperands& o, int64_t b) const;
+  void queries(const AttentionOperands& o, int64_t head, int64_t first, int64_t last) const;
+  void gradients(const AttentionOperands& o, int64_t head) const;
+  AttentionProblem p_;
+  size_t thread_bytes_;
+};
+
+}  // namespace freight::cpu
