@@ -253,7 +253,7 @@ class OwnGradWeight final : public Kernel {
 // Pixels (N H W, C) by the weights (O, C); see runs_as_product.
 class Product {
  public:
-  Product(const Problem& p, bool packed) : gemm_(problem(p, packed)) {}
+  Product(const Problem& p, bool packed, bool stream) : gemm_(problem(p, packed, stream)) {}
   void run(const float* x, const float* w, const float* bias, const float* residual, float* y, void* scratch) const {
     gemm_.run(x, w, y, bias, residual, scratch);
   }
@@ -263,21 +263,17 @@ class Product {
   size_t scratch_bytes() const { return gemm_.scratch_bytes(); }
 
  private:
-  static GemmProblem problem(const Problem& p, bool packed) {
+  static GemmProblem problem(const Problem& p, bool packed, bool stream) {
     const ConvProblem c = plain_problem(p);
     const int64_t pixels = c.n * c.h * c.w;
-    if (p.op == Op::conv)
-      return {.m = pixels,
-              .n = c.o,
-              .k = c.c,
-              .a_row = c.c,
-              .b_row = 1,
-              .b_col = c.c,
-              .c_row = c.o,
-              .relu = c.relu,
-              .packed = packed};
-    if (p.op == Op::conv_grad_input) return {.m = pixels, .n = c.c, .k = c.o, .a_row = c.o, .b_row = c.c, .c_row = c.c};
-    return {.m = c.o, .n = c.c, .k = pixels, .a_row = 1, .a_col = c.o, .b_row = c.c, .c_row = c.c};
+    GemmProblem g{.m = pixels, .n = c.c, .k = c.o, .a_row = c.o, .b_row = c.c, .c_row = c.c};
+    if (p.op == Op::conv) g = {.m = pixels, .n = c.o, .k = c.c, .a_row = c.c, .b_row = 1, .b_col = c.c, .c_row = c.o};
+    if (p.op == Op::conv_grad_weight)
+      g = {.m = c.o, .n = c.c, .k = pixels, .a_row = 1, .a_col = c.o, .b_row = c.c, .c_row = c.c};
+    g.relu = c.relu;
+    g.stream = stream;
+    g.packed = packed;
+    return g;
   }
 
   Gemm gemm_;
@@ -390,8 +386,8 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const Problem& p, Way way
     return own_grad_weight(ConvGradWeight(plain_problem(p)), "direct");
   }
   if (way == Way::product) {
-    return n.op == Op::conv_grad_weight ? own_grad_weight(Product(p, packed), "gemm")
-                                        : own_conv(Product(p, packed), "gemm", epilogue);
+    return n.op == Op::conv_grad_weight ? own_grad_weight(Product(p, packed, spec.stream_outputs), "gemm")
+                                        : own_conv(Product(p, packed, spec.stream_outputs), "gemm", epilogue);
   }
   if (way == Way::winograd) {
     using Weights = Winograd::Weights;

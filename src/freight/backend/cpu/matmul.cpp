@@ -157,6 +157,7 @@ std::unique_ptr<Kernel> make_matmul(const StepSpec& spec) {
   GemmProblem p;
   const bool own = spec.out[0].type.dtype == DType::f32 && gemm_problem(spec, lhs, rhs, p);
   p.packed = packed;
+  p.stream = spec.stream_outputs;
   if (own) candidates.push_back({"gemm", [&] { return std::make_unique<GemmKernel>(p, a.epilogue); }});
   if (!a.epilogue.residual && !packed) candidates.push_back({"dnnl", [&] { return by_dnnl(spec, lhs, rhs); }});
   FREIGHT_CHECK(!candidates.empty(), "residual epilogue on odd strides");

@@ -9,12 +9,14 @@
 #include "freight/backend/cpu/kernels/scratch.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/threads.h"
+#include "hwy/cache_control.h"
 
 namespace freight::cpu {
 
 namespace {
 
 constexpr int64_t kDepth = 384;          // steps of the sum per pass: a tile's rows stay in the first-level cache
+constexpr int64_t kLine = 16;            // floats of a cache line
 constexpr int64_t kFlippedRows = 96;     // rows of a flipped product whose sums are kept aside
 constexpr double kSerialFlops = 400000;  // below, a parallel region costs more than it saves
 // Cycles per element of a block that is packed, by copying or transposing, where a tile takes one per row and step.
@@ -43,6 +45,43 @@ struct Gemm::Call {
 struct Gemm::Part {
   int64_t tile0, tile1, panel0, panel1;
 };
+
+// Memory that will be read: `runs` stretches of `length` floats.
+struct Gemm::Ahead {
+  const float* start = nullptr;
+  int64_t runs = 0, length = 0;
+  ptrdiff_t stride = 0;
+
+  int64_t lines() const { return start ? ceil_div(length, kLine) : 0; }
+  // A tile asks for line i of each stretch, at one step after the other.
+  void ask(int64_t i, GemmTile& tile) const {
+    tile.ahead = start + i * kLine;
+    tile.ahead_step = stride;
+    tile.ahead_count = runs;
+  }
+};
+
+// What is packed next, behind the rows of the tiles before `tile1` and the columns from `panel0` to `panel1` of the
+// block of steps from k0 on: rows, and at the end of that block columns.
+std::pair<Gemm::Ahead, Gemm::Ahead> Gemm::packed_next(const Call& call, const Part& part, int64_t tile1, int64_t panel0,
+                                                      int64_t panel1, int64_t k0) const {
+  const bool same_steps = tile1 < part.tile1;
+  const int64_t tile = same_steps ? tile1 : part.tile0, k = same_steps ? k0 : k0 + k_block_;
+  const int64_t rows = std::min(std::min(tile + tile_block_, part.tile1) * rows_, m_) - tile * rows_;
+  const int64_t columns = std::min(panel1 * width_, n_) - panel0 * width_, steps = std::min(k_block_, p_.k - k);
+  std::pair<Ahead, Ahead> next;
+  if (steps <= 0) return next;
+  const auto block = [&](const float* from, int64_t count, ptrdiff_t stride, ptrdiff_t step_stride) {
+    return stride == 1 ? Ahead{from + k * step_stride, steps, count, step_stride}
+                       : Ahead{from + k * step_stride, count, steps, stride};
+  };
+  if (pack_rows_) next.first = block(call.a + tile * rows_ * p_.a_row, rows, p_.a_row, p_.a_col);
+  // Beside the columns at work there must be room for those that come.
+  const bool room = columns * k_block_ * static_cast<int64_t>(sizeof(float)) <= l2_bytes() * 4 / 10;
+  if (pack_columns_ && !same_steps && room)
+    next.second = block(call.b + panel0 * width_ * p_.b_col, columns, p_.b_col, p_.b_row);
+  return next;
+}
 
 Gemm::Gemm(const GemmProblem& problem) : p_(problem) {
   const GemmTable& table = gemm_table();
@@ -129,6 +168,11 @@ void Gemm::multiply(const Call& call, const Part& part) const {
   t.a_step = pack_rows_ ? rows_ : p_.a_col;
   t.b_vector = t.c_vector = lanes;
   t.c_row = p_.c_row;
+  const bool rows_together = !pack_rows_ && p_.a_col == 1 && p_.a_row == p_.k && k_block_ == p_.k;
+  t.ahead_step = kLine;
+  t.ahead_count = rows_ * p_.k / kLine;
+  const size_t line = static_cast<size_t>(lanes) * sizeof(float);
+  t.stream = p_.stream && k_block_ >= p_.k && p_.c_row % lanes == 0 && reinterpret_cast<uintptr_t>(call.c) % line == 0;
   for (int64_t panel0 = part.panel0; panel0 < part.panel1; panel0 += panel_block_) {
     const int64_t panel1 = std::min(panel0 + panel_block_, part.panel1);
     for (int64_t k0 = 0; k0 < p_.k; k0 += k_block_) {
@@ -144,6 +188,8 @@ void Gemm::multiply(const Call& call, const Part& part) const {
           table.pack(packed_rows, rows_ * steps, call.a + tile0 * rows_ * p_.a_row + k0 * p_.a_col, p_.a_col, p_.a_row,
                      steps, std::min(tile1 * rows_, m_) - tile0 * rows_, static_cast<int>(rows_));
         }
+        const auto [next_rows, next_columns] = packed_next(call, part, tile1, panel0, panel1, k0);
+        int64_t asked = 0;
         for (int64_t i = tile0; i < tile1; ++i) {
           const int64_t row = i * rows_, count = std::min(rows_, m_ - row);
           t.a = pack_rows_ ? packed_rows + (i - tile0) * rows_ * steps : call.a + row * p_.a_row + k0 * p_.a_col;
@@ -160,6 +206,14 @@ void Gemm::multiply(const Call& call, const Part& part) const {
             t.last_columns = static_cast<int>(columns - (vectors - 1) * lanes);
             t.c = call.c + row * p_.c_row + column;
             t.column_bias = !(last && call.bias) ? nullptr : columns < width_ ? bias_tail : call.bias + column;
+            t.ahead = nullptr;
+            if (rows_together) {  // come while the tile before works on its first panel
+              if (panel == panel0) t.ahead = t.a + count * p_.a_row;
+            } else if (asked < next_rows.lines()) {
+              next_rows.ask(asked++, t);
+            } else if (asked < next_rows.lines() + next_columns.lines()) {
+              next_columns.ask(asked++ - next_rows.lines(), t);
+            }
             t.residual = last && call.residual ? call.residual + row * p_.c_row + column : nullptr;
             tile[count - 1][vectors - 1](t);
           }
@@ -167,6 +221,7 @@ void Gemm::multiply(const Call& call, const Part& part) const {
       }
     }
   }
+  if (t.stream) hwy::FlushStream();
 }
 
 // c's rows come out of the tiles as columns: sums stay aside until they are complete.

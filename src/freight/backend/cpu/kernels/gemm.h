@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace freight::cpu {
 
@@ -11,6 +12,7 @@ struct GemmProblem {
   ptrdiff_t a_row = 0, a_col = 1, b_row = 0, b_col = 1, c_row = 0;  // columns of c are contiguous
   ptrdiff_t a_batch = 0, b_batch = 0, c_batch = 0;
   bool relu = false;
+  bool stream = false;  // the result is larger than the caches: it passes them by
   bool packed = false;  // b is what pack_columns left; its strides do not count
 };
 
@@ -24,8 +26,11 @@ class Gemm {
  private:
   struct Call;
   struct Part;  // of the result: rows and panels as computed
+  struct Ahead;
   void cut(int64_t threads);
   int64_t pack_panels(const Call& call, int64_t panel0, int64_t panel1, int64_t k0, int64_t steps, float* to) const;
+  std::pair<Ahead, Ahead> packed_next(const Call& call, const Part& part, int64_t tile1, int64_t panel0, int64_t panel1,
+                                      int64_t k0) const;
   void multiply(const Call& call, const Part& part) const;
   void multiply_flipped(const Call& call, int64_t row0, int64_t row1) const;
 

@@ -42,7 +42,9 @@ HWY_INLINE void finish(const GemmTile& t, int i, int v, V r) {
   if (t.row_bias) r = hn::Add(r, hn::Set(d, t.row_bias[i]));
   if (t.residual) r = hn::Add(r, load(t.residual + at));
   if (t.relu) r = hn::IfThenZeroElse(hn::Le(r, hn::Zero(d)), r);
-  if (whole) {
+  if (whole && t.stream) {
+    hn::Stream(r, d, t.c + at);
+  } else if (whole) {
     hn::StoreU(r, d, t.c + at);
   } else {
     hn::BlendedStore(r, mask, d, t.c + at);
@@ -65,12 +67,16 @@ void tile(const GemmTile& t) {
     const float* row[kR];
     for (int i = 0; i < kR; ++i) row[i] = a + i * t.a_row;
     const ptrdiff_t step = t.a_step, b_step = t.b_step, b_vector = t.b_vector;
+    const int64_t ahead_count = t.ahead ? t.ahead_count : 0;
+    const float* ahead = t.ahead ? t.ahead : b;
     for (int64_t j = 0; j < t.length; ++j) {
       const V b0 = hn::LoadU(d, b);
       const V b1 = kVectors > 1 ? hn::LoadU(d, b + b_vector) : b0;
       if (kR >= 8) {  // a panel of columns comes from the second-level cache
         hwy::Prefetch(b + kStepsAhead * b_step);
         if (kVectors > 1) hwy::Prefetch(b + kStepsAhead * b_step + b_vector);
+        hwy::Prefetch(ahead);
+        ahead += j < ahead_count ? t.ahead_step : 0;
       }
       b += b_step;
 #pragma GCC unroll 12
@@ -93,7 +99,7 @@ void tile(const GemmTile& t) {
     }
     return;
   }
-  if (plain) {
+  if (plain && !t.stream) {
 #pragma GCC unroll 12
     for (int i = 0; i < kR; ++i) {
       hn::StoreU(acc[i][0], d, t.c + i * t.c_row);

@@ -16,6 +16,10 @@ struct GemmTile {
   const float* b = nullptr;
   ptrdiff_t b_vector = 0, b_segment = 0, b_step = 1;
   int64_t segments = 1, length = 0;
+  // What a later tile reads: at each of so many steps a line of it is asked for, the next one so far on; null: nothing.
+  const float* ahead = nullptr;
+  ptrdiff_t ahead_step = 0;
+  int64_t ahead_count = 0;
   // Result: row i, vector v at c[i * c_row + v * c_vector]; `columns` of the last vector's lanes are stored.
   float* c = nullptr;
   ptrdiff_t c_row = 0, c_vector = 0;
@@ -24,6 +28,7 @@ struct GemmTile {
   int whole_rows = 0;
   // Before storing: + what c holds, + bias, + residual (at c's offsets), relu.
   bool accumulate = false, relu = false;
+  bool stream = false;                 // whole vectors pass the caches by: c's lie at multiples of a vector
   const float* column_bias = nullptr;  // one per column, at v * c_vector; whole vectors can be read
   const float* row_bias = nullptr;     // one per row
   const float* residual = nullptr;
