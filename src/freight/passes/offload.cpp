@@ -172,6 +172,12 @@ Graph host_states(const Graph& g, const std::vector<int32_t>& states) {
       if (goes[v.index()]) sent[v.index()] = r.dst.add(Op::offload, NoAttrs{}, {r(v)}, n.scope, n.where)[0];
     }
   }
+  // Views that nothing reads but the program.
+  std::vector<Value> kept = g.outputs;
+  for (const Update& u : g.updates) kept.push_back(u.next);
+  for (const Value v : kept) {
+    if (on_host[root[v.index()].index()] && v != root[v.index()]) bring(bring, v, g.def(v));
+  }
   Graph out = r.finish();
   const std::vector<Value> now = out.leaves(Op::state);
   for (size_t k = 0; k < g.updates.size(); ++k) {
