@@ -51,6 +51,13 @@ void write(const std::string& file, const std::function<Tensor(const Tensor&)>& 
 Tensor number_of(const Tensor& condition) { return where(condition, 1.0, -1.0); }
 Tensor per_row(int64_t n) { return cast(arange(n), DType::f32); }
 
+// -0.8 to 0.8 in some order.
+Tensor spread(const Shape& shape) {
+  return reshape((remainder(per_row(shape.numel()) * 37.0, 17.0) - 8.0) * 0.1, shape);
+}
+// Tokens of each sample, from none on: where the first number of a step is largest.
+Tensor tokens(const Tensor& x) { return argmax(select(x, 2, 0), 1); }
+
 const Case kCases[] = {
     {"neg abs sign", [](const Tensor& x) { return -x + abs(x) * 3.0 + sign(x); }},
     {"exp expm1", [](const Tensor& x) { return exp(x) + expm1(x); }},
@@ -143,6 +150,25 @@ const Case kCases[] = {
      [](const Tensor& x) {
        const Tensor q = reshape(x, {-1, 2, 6, 2});
        return attention(q, q * 0.5, q + 1.0, {.causal = true, .lengths = cast(argmax(max(x, 1), 1), DType::i32)});
+     }},
+    {"lstm",
+     [](const Tensor& x) {
+       const Tensor part = linear(x, spread({12, 6}), spread({12}));
+       return lstm(part, spread({12, 3})) + lstm(part, spread({12, 3}), {.reverse = true}) * 2.0;
+     }},
+    {"lstm of texts",
+     [](const Tensor& x) {
+       const Tensor part = reshape(x, {-1, 3, 8});
+       return lstm(part, spread({8, 2}), {.counts = tokens(part)});
+     }},
+    {"gru",
+     [](const Tensor& x) {
+       const Tensor part = linear(x, spread({9, 6}), spread({9})), h = spread({9, 3});
+       return gru(part, h, spread({3})) + gru(part, h, spread({3}), {.reverse = true, .counts = tokens(x)}) * 2.0;
+     }},
+    {"gru of texts",
+     [](const Tensor& x) {
+       return gru(x, spread({6, 2}), spread({2}), {.counts = tokens(x)});
      }},
 };
 

@@ -357,6 +357,30 @@ inline void attention_rows(Rows& t) {
   }
 }
 
+inline void recurrent_rows(Rows& t) {
+  // Samples, steps, hidden numbers: tasks of the kernel have eight samples at least, vectors up to 16 numbers.
+  struct Sizes {
+    int64_t n, t, h;
+  };
+  for (const Sizes& z : {Sizes{1, 1, 1}, Sizes{3, 2, 5}, Sizes{19, 3, 17}, Sizes{2, 4, 33}, Sizes{0, 2, 3}}) {
+    for (const bool gru : {false, true}) {
+      const int64_t gates = (gru ? 3 : 4) * z.h;
+      const Operand state = f32({z.n, z.t, z.h}), wide = f32({z.n, z.t, gates}, Fill::unit),
+                    w = f32({gates, z.h}, Fill::unit);
+      for (const bool lengths : {false, true}) {
+        const RecurrentAttrs a{.gru = gru, .reverse = z.t % 2 == lengths, .lengths = lengths};
+        OpRow forward{Op::recurrent, a, {wide, w}, 20},
+            gradient{Op::recurrent_grad, a, {w, state, state, wide, state}, 40};
+        if (gru) forward.in.push_back(f32({z.h}));
+        for (OpRow* row : {&forward, &gradient}) {
+          if (lengths) row->in.push_back(index({z.n}, z.t + 1));
+          t.push_back(*row);
+        }
+      }
+    }
+  }
+}
+
 inline void update_rows(Rows& t) {
   const Operand rate = f32({}, Fill::positive);
   t.push_back({Op::sgd_rows, NoAttrs{}, {f32({7, 3}), index({5}, 7), f32({5, 3}), rate}, 2});
@@ -392,6 +416,7 @@ inline const std::vector<OpRow>& op_rows() {
     rows::index_rows(t);
     rows::composite_rows(t);
     rows::attention_rows(t);
+    rows::recurrent_rows(t);
     rows::update_rows(t);
     return t;
   }();

@@ -1,5 +1,7 @@
-// Attention beyond the single op: memory, padding, the gradient that training takes; and the gradients of many slices.
+// Attention and recurrent layers beyond the single op: memory, padding, the gradient that training takes; and the
+// gradients of many slices.
 // That kernels agree with definitions is checked op by op (op_rows.h).
+#include "freight/base/threads.h"
 #include "freight/run/plan.h"
 #include "tests/ops/op_rows.h"
 #include "tests/support/run.h"
@@ -24,7 +26,7 @@ size_t count(const Graph& g, Op op) {
 }
 
 // The gradients of a weighted sum of the op's first result.
-Graph first_result_gradients(Op op, const AttentionAttrs& a, const std::vector<Operand>& operands) {
+Graph first_result_gradients(Op op, const Attrs& a, const std::vector<Operand>& operands) {
   Graph g;
   Builder b(g);
   const std::vector<Value> out = b.add(op, a, inputs(b, operands));
@@ -36,7 +38,7 @@ Graph first_result_gradients(Op op, const AttentionAttrs& a, const std::vector<O
 TEST(Attention, MemoryDoesNotGrowWithTheSquareOfTheLength) {
   const auto arena = [](int64_t t) {
     const Operand x = f32({1, 2, t, 16});
-    const Graph g = first_result_gradients(Op::attention, {.scale = 0.25, .causal = true}, {x, x, x});
+    const Graph g = first_result_gradients(Op::attention, AttentionAttrs{.scale = 0.25, .causal = true}, {x, x, x});
     return plan_for(g, {.backend = "cpu", .deterministic = true})->arena_bytes();
   };
   const size_t small = arena(512), large = arena(4096);
@@ -47,7 +49,7 @@ TEST(Attention, MemoryDoesNotGrowWithTheSquareOfTheLength) {
 TEST(Attention, ALongSequenceAgreesWithTheDefinition) {
   const Operand x = f32({1, 1, 700, 8});
   for (const bool causal : {false, true}) {
-    const Graph g = first_result_gradients(Op::attention, {.scale = 0.35, .causal = causal}, {x, x, x});
+    const Graph g = first_result_gradients(Op::attention, AttentionAttrs{.scale = 0.35, .causal = causal}, {x, x, x});
     EXPECT_EQ(count(g, Op::attention_grad), 1u);
     const std::vector<Array> in = draws({x, x, x}, 3);
     const std::vector<Array> want = interpret(retype(g, DType::f64), retype(in, DType::f64));
@@ -69,6 +71,91 @@ TEST(Attention, KeysBehindTheLengthHaveNoInfluence) {
     for (int64_t key = 2; key < 70; ++key) in[i].data<float>()[(70 + key) * 4 + 1] += 5;  // sample 1
   }
   EXPECT_EQ(run_planned("cpu", g, in)[0].to_vector<float>(), before.to_vector<float>());
+}
+
+// Samples, steps and hidden numbers; some weights small, so that states neither fade nor grow.
+std::vector<Operand> recurrent_operands(const RecurrentAttrs& a, int64_t n, int64_t t, int64_t h) {
+  const int64_t gates = (a.gru ? 3 : 4) * h;
+  std::vector<Operand> in{f32({n, t, gates}), f32({gates, h}, Fill::unit)};
+  if (a.gru) in.push_back(f32({h}));
+  if (a.lengths) in.push_back(rows::index({n}, t + 1));
+  return in;
+}
+std::vector<Array> recurrent_draws(const std::vector<Operand>& operands, double scale) {
+  std::vector<Array> in = draws(operands, 11);
+  for (int64_t i = 0; i < in[1].numel(); ++i) in[1].data<float>()[i] *= static_cast<float>(scale);
+  return in;
+}
+std::vector<RecurrentAttrs> recurrent_kinds() {
+  std::vector<RecurrentAttrs> kinds;
+  for (const bool gru : {false, true}) {
+    for (const bool reverse : {false, true}) {
+      for (const bool lengths : {false, true}) kinds.push_back({.gru = gru, .reverse = reverse, .lengths = lengths});
+    }
+  }
+  return kinds;
+}
+
+// The rule of the states' gradient against that of differentiating the definition step by step.
+TEST(Recurrent, TheGradientOpIsThatOfTheDefinition) {
+  for (const RecurrentAttrs& a : recurrent_kinds()) {
+    const std::vector<Operand> operands = recurrent_operands(a, 3, 5, 4);
+    const std::vector<Array> in = retype(recurrent_draws(operands, 0.7), DType::f64);
+    const Graph by_rule = first_result_gradients(Op::recurrent, a, operands);
+    EXPECT_EQ(count(by_rule, Op::recurrent_grad), 1u);
+    Graph steps;
+    Builder b(steps);
+    Node n;
+    n.op = Op::recurrent;
+    n.attrs = a;
+    const std::vector<Value> x = inputs(b, operands);
+    const Value loss = weighted_sum(steps, {info(n.op).decompose(b, n, x)[0]}, 7);
+    steps.outputs = grad(steps, loss, floating_inputs(steps));
+    const std::vector<Array> got = interpret(retype(by_rule, DType::f64), in),
+                             want = interpret(retype(steps, DType::f64), in);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(close(got[i], want[i], 1e-12)) << "input " << i;
+  }
+}
+
+TEST(Recurrent, ALongSequenceAgreesWithTheDefinition) {
+  for (const RecurrentAttrs& a : recurrent_kinds()) {
+    const std::vector<Operand> operands = recurrent_operands(a, 21, 130, 24);
+    const Graph g = first_result_gradients(Op::recurrent, a, operands);
+    const std::vector<Array> in = recurrent_draws(operands, 0.2);
+    const std::vector<Array> want = interpret(retype(g, DType::f64), retype(in, DType::f64));
+    const std::vector<Array> got = run_planned("cpu", g, in);
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(close(got[i], want[i], 1e-4)) << "input " << i;
+  }
+}
+
+TEST(Recurrent, BitsDoNotDependOnTheNumberOfThreads) {
+  for (const RecurrentAttrs& a : recurrent_kinds()) {
+    const std::vector<Operand> operands = recurrent_operands(a, 29, 40, 20);
+    const Graph g = first_result_gradients(Op::recurrent, a, operands);
+    const std::vector<Array> in = recurrent_draws(operands, 0.2), all = run_planned("cpu", g, in);
+    const ThreadLimit limit(1);
+    const std::vector<Array> one = run_planned("cpu", g, in);
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_EQ(one[i].to_vector<float>(), all[i].to_vector<float>());
+  }
+}
+
+TEST(Recurrent, StepsBehindTheLastTokenKeepTheStateAndHaveNoGradient) {
+  const RecurrentAttrs a{.lengths = true};
+  const std::vector<Operand> operands = recurrent_operands(a, 2, 6, 3);
+  std::vector<Array> in = recurrent_draws(operands, 0.5);
+  in[2] = Array::of<int>({4, 0}, {2});
+  Graph g;
+  Builder b(g);
+  g.outputs = {b.add(Op::recurrent, a, inputs(b, operands))[0]};
+  const Array y = run_planned("cpu", g, in)[0];
+  for (int64_t j = 0; j < 3; ++j) {
+    for (int64_t t = 4; t < 6; ++t) EXPECT_EQ(y.data<float>()[t * 3 + j], y.data<float>()[3 * 3 + j]);
+    for (int64_t t = 0; t < 6; ++t) EXPECT_EQ(y.data<float>()[(6 + t) * 3 + j], 0.0f);
+  }
+  const Array dx = run_planned("cpu", first_result_gradients(Op::recurrent, a, operands), in)[0];
+  for (int64_t i = 4 * 12; i < 12 * 12; ++i) EXPECT_EQ(dx.data<float>()[i], 0.0f);
+  EXPECT_NE(dx.data<float>()[3 * 12], 0.0f);
 }
 
 TEST(Slices, TheGradientOfAllPartsOfATensorIsOneConcat) {

@@ -405,8 +405,24 @@ class GraphGenerator {
     }
   }
 
+  // The gates' parts of the inputs are functions of one value.
+  void recurrent() {
+    const Value v = any_of_rank(3);
+    const RecurrentAttrs a{.gru = chance(50), .reverse = chance(50), .lengths = chance(50)};
+    const Shape s = shape(v);
+    std::vector<Value> parts{v, b_.unary(Op::tanh, v), (ex(v) * 0.5).v};
+    if (!a.gru) parts.push_back((-ex(v)).v);
+    const Value x = b_.one(Op::concat, AxisAttrs{2}, parts);
+    const Value w = (ex(leaf({shape(x)[2], s[2]})) * 0.3).v;
+    std::vector<Value> in{x, w};
+    if (a.gru) in.push_back(leaf({s[2]}));
+    if (a.lengths) in.push_back(b_.cast(index_leaf({s[0]}, s[1] + 1), DType::i32));
+    bounds_.resize(g_.values.size(), bound(v));
+    keep(b_.add(Op::recurrent, a, in)[0], 1);
+  }
+
   void composite() {
-    switch (below(10)) {
+    switch (below(11)) {
       case 0:
       case 1: {
         Value v = any();
@@ -462,6 +478,7 @@ class GraphGenerator {
         keep(b_.one(Op::adaptive_avg_pool, AdaptivePoolAttrs{{1 + below(3), 1 + below(3)}}, {v}), bound(v));
         break;
       }
+      case 9: return recurrent();
       default: {
         if (!options_.discontinuous || options_.dtype != DType::f32) {
           const Value table = any_of_rank(2);

@@ -39,8 +39,9 @@ std::vector<Net> nets() {
            R"({"type": "LayerNorm", "shape": 16}, {"type": "Linear", "in": 16, "out": 20})",
        true},
       {"lstm", tokens,
-       R"({"type": "Embedding", "rows": 20, "width": 12, "padding_idx": 0},
-          {"type": "LSTM", "in": 12, "hidden": 12, "last": true}, {"type": "Linear", "in": 12, "out": 4})",
+       // Wide enough that values and not the kernels' workspaces, which the passes do not see, make the peak.
+       R"({"type": "Embedding", "rows": 20, "width": 48, "padding_idx": 0},
+          {"type": "LSTM", "in": 48, "hidden": 48, "last": true}, {"type": "Linear", "in": 48, "out": 4})",
        false},
   };
 }

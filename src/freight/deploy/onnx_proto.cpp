@@ -86,11 +86,12 @@ class Message {
 };
 
 Message message_of(const Attribute& a) {
-  enum Type : int64_t { kFloat = 1, kInt = 2, kInts = 7 };
+  enum Type : int64_t { kFloat = 1, kInt = 2, kString = 3, kInts = 7 };
   Message m;
   m.string(1, a.name);
   if (const auto* i = std::get_if<int64_t>(&a.value)) return m.integer(3, *i).integer(20, kInt);
   if (const auto* f = std::get_if<float>(&a.value)) return m.number(2, *f).integer(20, kFloat);
+  if (const auto* s = std::get_if<std::string>(&a.value)) return m.string(4, *s).integer(20, kString);
   for (const int64_t i : std::get<std::vector<int64_t>>(a.value)) m.integer(8, i);
   return m.integer(20, kInts);
 }

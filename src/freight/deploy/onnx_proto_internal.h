@@ -18,7 +18,7 @@ inline constexpr size_t kMaxBytes = (size_t{1} << 31) - 1;
 
 struct Attribute {
   std::string name;
-  std::variant<int64_t, float, std::vector<int64_t>> value;
+  std::variant<int64_t, float, std::vector<int64_t>, std::string> value;
 };
 
 struct Node {

@@ -170,6 +170,12 @@ struct AttentionAttrs {
   bool causal = false, lengths = false, second = false;
   FREIGHT_FIELDS(scale, causal, lengths, second)
 };
+// recurrent: LSTM or GRU, from the first step on or from the last; lengths: an input counts the tokens of each sample,
+// behind which its state stays.
+struct RecurrentAttrs {
+  bool gru = false, reverse = false, lengths = false;
+  FREIGHT_FIELDS(gru, reverse, lengths)
+};
 struct SgdAttrs {
   double momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false;
@@ -190,7 +196,7 @@ struct FusedAttrs {
 using Attrs = std::variant<NoAttrs, LeafAttrs, ConstantAttrs, CastAttrs, AxisAttrs, AxesAttrs, ShapeAttrs, PermAttrs,
                            SliceAttrs, PadAttrs, IotaAttrs, RandomAttrs, MatmulAttrs, ConvAttrs, PoolAttrs,
                            ScatterAttrs, OneHotAttrs, AdaptivePoolAttrs, GeluAttrs, DropoutAttrs, CrossEntropyAttrs,
-                           NormAttrs, EmbeddingAttrs, AttentionAttrs, SgdAttrs, AdamAttrs, FusedAttrs>;
+                           NormAttrs, EmbeddingAttrs, AttentionAttrs, RecurrentAttrs, SgdAttrs, AdamAttrs, FusedAttrs>;
 
 bool equal(const Attrs& a, const Attrs& b);
 uint64_t hash(const Attrs& a);

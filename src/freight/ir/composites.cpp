@@ -246,6 +246,125 @@ Values attention(Builder& b, const Node& n, const Values& in) {
   return {b.cast(b.matmul(p.v, b.cast(in[2], t)), given), b.reshape(lse.v, {shape[0], shape[1], shape[2]})};
 }
 
+namespace {
+// Step t of (N, T, C), as (N, C); columns k w to (k + 1) w of (N, C).
+Ex step_of(Ex x, int64_t t) {
+  const Shape s = x.shape();
+  return {x.b, x.b->reshape(x.b->slice(x.v, {0, t, 0}, {s[0], t + 1, s[2]}, {1, 1, 1}), {s[0], s[2]})};
+}
+Ex columns(Ex x, int64_t k, int64_t w) {
+  return {x.b, x.b->slice(x.v, {0, k * w}, {x.shape()[0], (k + 1) * w}, {1, 1})};
+}
+Ex beside(const std::vector<Ex>& parts, int64_t axis) {
+  Values v;
+  for (const Ex& part : parts) v.push_back(part.v);
+  return {parts[0].b, parts[0].b->one(Op::concat, AxisAttrs{axis}, v)};
+}
+// Steps (N, C) as (N, T, C).
+Ex sequence(std::vector<Ex> steps) {
+  for (Ex& step : steps) step.v = step.b->reshape(step.v, {step.shape()[0], 1, step.shape()[1]});
+  return beside(steps, 1);
+}
+// For which samples step t is a token, as a condition on `shape`.
+Ex is_token(Ex counts, int64_t t, const Shape& shape) {
+  const Ex token = counts > static_cast<double>(t);
+  return spread({token.b, token.b->reshape(token.v, {shape[0], 1})}, shape);
+}
+}  // namespace
+
+// LSTM (Hochreiter and Schmidhuber 1997): c = f c + i g, h = o tanh(c). GRU (Cho et al. 2014): n = tanh(x_n + r (W_n h
+// + inside)), h = n + z (h - n). Behind its last token a sample keeps its state.
+Values recurrent(Builder& b, const Node& n, const Values& in) {
+  const auto& a = attrs<RecurrentAttrs>(n);
+  const DType given = b.type(in[0]).dtype, t = wide(given);
+  const Ex x{&b, b.cast(in[0], t)}, w{&b, b.cast(in[1], t)};
+  const int64_t steps = x.shape()[1], width = w.shape()[1];
+  const Shape shape{x.shape()[0], width};
+  Ex h{&b, b.constant(0, {t, shape})}, c = h;
+  std::vector<Ex> y(static_cast<size_t>(steps)), inner = y, gates = y;
+  for (int64_t i = 0; i < steps; ++i) {
+    const int64_t step = a.reverse ? steps - 1 - i : i;
+    const auto at = static_cast<size_t>(step);
+    const Ex part = step_of(x, step), z{&b, b.matmul(h.v, w.v, false, true)}, both = part + z;
+    const auto gate = [&](int64_t k) { return apply(Op::sigmoid, columns(both, k, width)); };
+    Ex next, cell = c;
+    if (a.gru) {
+      const Ex r = gate(0), u = gate(1), inside{&b, b.reshape(b.cast(in[2], t), {1, width})};
+      inner[at] = columns(z, 2, width) + spread(inside, shape);
+      const Ex fresh = apply(Op::tanh, columns(part, 2, width) + r * inner[at]);
+      next = fresh + u * (h - fresh);
+      gates[at] = beside({r, u, fresh}, 1);
+    } else {
+      const Ex keep = gate(0), forget = gate(1), fresh = apply(Op::tanh, columns(both, 2, width)), out = gate(3);
+      cell = forget * c + keep * fresh;
+      next = out * apply(Op::tanh, cell);
+      gates[at] = beside({keep, forget, fresh, out}, 1);
+    }
+    if (a.lengths) {
+      const Ex token = is_token({&b, in.back()}, step, shape);
+      next = select(token, next, h);
+      cell = select(token, cell, c);
+    }
+    y[at] = h = next;
+    c = cell;
+    if (!a.gru) inner[at] = c;
+  }
+  return {b.cast(sequence(y).v, given), b.cast(sequence(inner).v, given), b.cast(sequence(gates).v, given)};
+}
+
+Values recurrent_grad(Builder& b, const Node& n, const Values& in) {
+  const auto& a = attrs<RecurrentAttrs>(n);
+  const DType given = b.type(in[0]).dtype, t = wide(given);
+  const auto wide_in = [&](size_t i) { return Ex{&b, b.cast(in[i], t)}; };
+  const Ex w = wide_in(0), y = wide_in(1), inner = wide_in(2), gates = wide_in(3), dy = wide_in(4);
+  const int64_t samples = y.shape()[0], steps = y.shape()[1], width = y.shape()[2];
+  const Shape shape{samples, width}, gates_shape{samples, gates.shape()[2]};
+  const Ex zero{&b, b.constant(0, {t, shape})};
+  Ex dh = zero, dc = zero;
+  std::vector<Ex> before(static_cast<size_t>(steps)), dx = before, dz = before;
+  for (int64_t i = steps - 1; i >= 0; --i) {
+    const int64_t step = a.reverse ? steps - 1 - i : i, earlier = a.reverse ? step + 1 : step - 1;
+    const auto at = static_cast<size_t>(step);
+    const Ex g = dh + step_of(dy, step), all = step_of(gates, step), kept = step_of(inner, step);
+    const auto gate = [&](int64_t k) { return columns(all, k, width); };
+    const auto slope = [](Ex s) { return s * (1.0 - s); };  // of sigmoid, by its result
+    before[at] = i > 0 ? step_of(y, earlier) : zero;
+    Ex direct = zero, dcell = dc;
+    if (a.gru) {
+      const Ex r = gate(0), u = gate(1), fresh = gate(2), dfresh = g * (1.0 - u) * (1.0 - fresh * fresh);
+      const Ex dr = dfresh * kept * slope(r), du = g * (before[at] - fresh) * slope(u);
+      dx[at] = beside({dr, du, dfresh}, 1);
+      dz[at] = beside({dr, du, dfresh * r}, 1);
+      direct = g * u;
+    } else {
+      const Ex keep = gate(0), forget = gate(1), fresh = gate(2), out = gate(3), squashed = apply(Op::tanh, kept);
+      const Ex cell = dc + g * out * (1.0 - squashed * squashed), cell_before = i > 0 ? step_of(inner, earlier) : zero;
+      dx[at] = beside({cell * fresh * slope(keep), cell * cell_before * slope(forget),
+                       cell * keep * (1.0 - fresh * fresh), g * squashed * slope(out)},
+                      1);
+      dz[at] = dx[at];
+      dcell = cell * forget;
+    }
+    if (a.lengths) {
+      const Ex counts{&b, in[5]}, token = is_token(counts, step, shape), any = is_token(counts, step, gates_shape);
+      dx[at] = select(any, dx[at], 0.0);
+      dz[at] = select(any, dz[at], 0.0);
+      direct = select(token, direct, g);
+      dcell = select(token, dcell, dc);
+    }
+    dh = direct + Ex{&b, b.matmul(dz[at].v, w.v)};
+    dc = dcell;
+  }
+  const auto rows = [&](const Ex& x) { return b.reshape(x.v, {samples * steps, x.shape()[2]}); };
+  const Ex products = sequence(dz);
+  Values out{b.cast(sequence(dx).v, given), b.cast(b.matmul(rows(products), rows(sequence(before)), true), given)};
+  if (a.gru) {
+    const Ex all{&b, rows(products)};
+    out.push_back(b.cast(b.reshape(total(columns(all, 2, width), {0}).v, {width}), given));
+  }
+  return out;
+}
+
 Values sgd_rows(Builder& b, const Node&, const Values& in) {
   const Ex p{&b, in[0]}, g{&b, b.one(Op::scatter_add, ScatterAttrs{0, p.shape()[0]}, {in[1], in[2]})};
   const Value lr = b.reshape(b.cast(in[3], p.type().dtype), {1, 1});

@@ -67,6 +67,13 @@ double attention_grad(const Node& node, const Types& in, const Types&) {
   return 2.5 * decomposed(forward, {in.begin(), in.begin() + (attrs<AttentionAttrs>(node).lengths ? 4 : 3)}, {});
 }
 
+// Products by the weights, in the gradient two, and a function per gate.
+double recurrent(const Node& node, const Types& in, const Types&) {
+  const bool gradient = node.op == Op::recurrent_grad;
+  const auto width = static_cast<double>(in[gradient ? 0 : 1].shape[1]);
+  return static_cast<double>(in[gradient ? 3 : 0].numel()) * ((gradient ? 4 : 2) * width + kHeavy);
+}
+
 double fused(const Node& node, const Types&, const Types&) { return graph_flops(*attrs<FusedAttrs>(node).body); }
 
 }  // namespace flops

@@ -506,6 +506,37 @@ Types attention_grad(const Node& node, const Types& in) {
   return {in.begin(), in.begin() + 3};
 }
 
+Types recurrent(const Node& node, const Types& in) {
+  need_floating(node, in[0]);
+  const auto& a = attrs<RecurrentAttrs>(node);
+  const Shape& x = in[0].shape;
+  const int64_t gates = a.gru ? 3 : 4, width = x.rank() == 3 ? x[2] / gates : 0;
+  const DType t = in[0].dtype;
+  Types need{in[0], {t, {gates * width, width}}};
+  if (a.gru) need.push_back({t, {width}});
+  if (a.lengths) need.push_back({DType::i32, {x[0]}});
+  if (width < 1 || x[1] < 1 || in != need) {
+    bad(node, "need x (N, T, ", gates, " H), w (", gates, " H, H)", a.gru ? ", inside (H)" : "",
+        a.lengths ? " and counts i32 (N)" : "", ": got ", in[0], ", ", in[1], in.size() > 2 ? " and others" : "");
+  }
+  const Type state{t, {x[0], x[1], width}};
+  return {state, state, in[0]};
+}
+
+Types recurrent_grad(const Node& node, const Types& in) {
+  const auto& a = attrs<RecurrentAttrs>(node);
+  if (a.lengths != (in.size() == 6)) bad(node, "got ", in.size(), " inputs, need ", a.lengths ? 6 : 5);
+  Types need{in[3], in[0]};
+  if (a.gru) need.push_back({in[0].dtype, {in[0].shape.rank() == 2 ? in[0].shape[1] : 0}});
+  Types out = need;
+  if (a.lengths) need.push_back(in[5]);
+  const Type state = recurrent(node, need)[0];
+  if (!(in[1] == state) || !(in[2] == state) || !(in[4] == state)) {
+    bad(node, "y, what was kept and dy must be ", state, ": got ", in[1], ", ", in[2], " and ", in[4]);
+  }
+  return out;
+}
+
 Types sgd_rows(const Node& node, const Types& in) {
   need_floating(node, in[0]);
   need_index(node, in[1]);

@@ -46,7 +46,7 @@ Rule cast, maximum, minimum, where, reshape, transpose, broadcast, slice, copy, 
 Rule matmul, conv, conv_grad_input, conv_grad_weight, max_pool, max_pool_grad, avg_pool, avg_pool_grad;
 Rule gather, scatter_add, gather_elements, scatter_elements_add;
 // Composites with a rule better than that of their definition; `decomposed` is that of all others.
-Rule decomposed, softmax, log_softmax, cross_entropy, batch_norm, layer_norm, attention;
+Rule decomposed, softmax, log_softmax, cross_entropy, batch_norm, layer_norm, attention, recurrent;
 }  // namespace vjp
 
 // Plain definitions of the composites.
@@ -54,6 +54,7 @@ namespace composite {
 using Definition = std::vector<Value>(Builder&, const Node&, const std::vector<Value>&);
 Definition softmax, log_softmax, cross_entropy, batch_norm, batch_norm_inference, layer_norm, group_norm, gelu, silu;
 Definition dropout, embedding, one_hot, adaptive_avg_pool, attention, attention_grad;
+Definition recurrent, recurrent_grad;
 Definition sgd_rows, sgd_update, adam_update;
 }  // namespace composite
 

@@ -297,4 +297,13 @@ void attention(VjpContext& c) {
   for (int i = 0; i < 3; ++i) c.set(i, d[static_cast<size_t>(i)]);
 }
 
+void recurrent(VjpContext& c) {
+  if (c.has_g(1) || c.has_g(2)) return decomposed(c);  // in second derivatives
+  const auto& a = attrs<RecurrentAttrs>(c.node);
+  std::vector<Value> in{c.node.in(1), c.node.out(0), c.node.out(1), c.node.out(2), c.g(0).v};
+  if (a.lengths) in.push_back(c.node.inputs.back());
+  const std::vector<Value> d = c.builder.add(Op::recurrent_grad, a, in);
+  for (size_t i = 0; i < d.size(); ++i) c.set(static_cast<int>(i), d[i]);
+}
+
 }  // namespace freight::vjp

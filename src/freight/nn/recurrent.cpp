@@ -8,6 +8,7 @@
 #include "freight/ops/elementwise.h"
 #include "freight/ops/linalg.h"
 #include "freight/ops/random.h"
+#include "freight/ops/sequence.h"
 #include "freight/ops/shape.h"
 #include "freight/trace/tracer.h"
 
@@ -44,40 +45,19 @@ Recurrent::Recurrent(Cell cell, int64_t in, int64_t hidden, const RecurrentOptio
   }
 }
 
-// The inputs' part of the gates of all steps is one product; the steps follow each other as ordinary nodes.
+// The inputs' part of the gates of all steps is one product; all biases but the one inside the GRU's third gate join
+// it.
 std::pair<Tensor, Tensor> Recurrent::run(const Direction& d, const Tensor& x, bool reverse,
                                          const Tensor& counts) const {
-  const int64_t n = x.dim(0), steps = x.dim(1);
-  const bool is_lstm = cell_ == Cell::lstm;
-  const auto gate = [&](const Tensor& z, int64_t k) { return narrow(z, 1, k * hidden_, hidden_); };  // (N, H)
-  // GRU's third gate scales what W_hn gives with its bias; all other biases join the inputs' part.
-  const Tensor inside = is_lstm ? d.bias_hh.value() : narrow(d.bias_hh, 0, 2 * hidden_, hidden_);
-  const Tensor bias =
-      is_lstm ? d.bias_ih + inside : d.bias_ih + concat({narrow(d.bias_hh, 0, 0, 2 * hidden_), zeros({hidden_})}, 0);
-  const Tensor from_inputs = linear(x, d.weight_ih, bias);  // (N, T, G H)
-  Tensor h = zeros({n, hidden_}), c = h;
-  std::vector<Tensor> states(static_cast<size_t>(steps));
-  for (int64_t step = 0; step < steps; ++step) {
-    const int64_t t = reverse ? steps - 1 - step : step;
-    const Tensor in = select(from_inputs, 1, t), z = linear(h, d.weight_hh), both = in + z;  // (N, G H)
-    Tensor next, next_c = c;
-    if (is_lstm) {
-      next_c = sigmoid(gate(both, 1)) * c + sigmoid(gate(both, 0)) * tanh(gate(both, 2));
-      next = sigmoid(gate(both, 3)) * tanh(next_c);
-    } else {
-      const Tensor fresh = tanh(gate(in, 2) + sigmoid(gate(both, 0)) * (gate(z, 2) + inside));
-      next = fresh + sigmoid(gate(both, 1)) * (h - fresh);
-    }
-    if (counts.defined()) {  // behind its last token a sample keeps its state
-      const Tensor token = unsqueeze(counts > static_cast<double>(t), 1);  // (N, 1)
-      next = where(token, next, h);
-      if (is_lstm) next_c = where(token, next_c, c);
-    }
-    h = next;
-    c = next_c;
-    states[static_cast<size_t>(t)] = h;
+  const SequenceOptions options{.reverse = reverse, .counts = counts};
+  Tensor states;
+  if (cell_ == Cell::lstm) {
+    states = lstm(linear(x, d.weight_ih, d.bias_ih + d.bias_hh), d.weight_hh, options);
+  } else {
+    const Tensor bias = d.bias_ih + concat({narrow(d.bias_hh, 0, 0, 2 * hidden_), zeros({hidden_})}, 0);
+    states = gru(linear(x, d.weight_ih, bias), d.weight_hh, narrow(d.bias_hh, 0, 2 * hidden_, hidden_), options);
   }
-  return {stack(states, 1), h};
+  return {states, select(states, 1, reverse ? 0 : x.dim(1) - 1)};
 }
 
 Tensor Recurrent::forward(const Tensor& x) {

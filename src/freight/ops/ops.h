@@ -7,5 +7,5 @@
 #include "freight/ops/neural.h"       // activations, normalisation, losses
 #include "freight/ops/random.h"       // random tensors, dropout
 #include "freight/ops/reduce.h"       // sum, mean, argmax
-#include "freight/ops/sequence.h"     // attention
+#include "freight/ops/sequence.h"     // attention, lstm, gru
 #include "freight/ops/shape.h"        // reshape, slice, concat, zeros

@@ -1,4 +1,4 @@
-// Front end of attention. See sequence.h.
+// Front ends of attention and of recurrent layers. See sequence.h.
 #include "freight/ops/sequence.h"
 
 #include <algorithm>
@@ -17,6 +17,24 @@ Tensor attention(const In& q, const In& k, const In& v, const AttentionOptions& 
   if (o.lengths.defined()) in.push_back(cast(o.lengths, DType::i32));
   return ops::one(Op::attention, AttentionAttrs{.scale = scale, .causal = o.causal, .lengths = o.lengths.defined()},
                   in);
+}
+
+namespace {
+Tensor recurrent(std::vector<Tensor> in, bool gru, const SequenceOptions& o) {
+  if (o.counts.defined()) in.push_back(cast(o.counts, DType::i32));
+  const RecurrentAttrs a{.gru = gru, .reverse = o.reverse, .lengths = o.counts.defined()};
+  return trace::add(Op::recurrent, a, in)[0];
+}
+}  // namespace
+
+Tensor lstm(const In& x, const In& weight, const SequenceOptions& o) {
+  const auto [frame, part] = ops::enter(x, "lstm");
+  return recurrent({part, ops::get(weight, "lstm")}, false, o);
+}
+
+Tensor gru(const In& x, const In& weight, const In& inside, const SequenceOptions& o) {
+  const auto [frame, part] = ops::enter(x, "gru");
+  return recurrent({part, ops::get(weight, "gru"), ops::get(inside, "gru")}, true, o);
 }
 
 }  // namespace freight

@@ -15,4 +15,15 @@ struct AttentionOptions {
 // A sample of length 0 counts as one of length 1. Vaswani et al. 2017; Dao et al. 2022.
 Tensor attention(const In& q, const In& k, const In& v, const AttentionOptions& options = {});
 
+struct SequenceOptions {
+  bool reverse = false;  // from the last step to the first
+  Tensor counts = {};    // integers (N): the tokens of each sample, behind which it keeps its state; undefined: T
+};
+// The states (N, T, H) behind each step of a recurrent layer, from x (N, T, G H), the inputs' part of the gates with
+// its biases, and weight (G H, H), by which the state before is multiplied; before the first one it is zeros.
+// Gates i f g o (G 4). Hochreiter and Schmidhuber 1997.
+Tensor lstm(const In& x, const In& weight, const SequenceOptions& options = {});
+// Gates r z n (G 3); `inside` (H) is added to the part of n that r scales. Cho et al. 2014.
+Tensor gru(const In& x, const In& weight, const In& inside, const SequenceOptions& options = {});
+
 }  // namespace freight

@@ -71,6 +71,8 @@ std::vector<size_t> live_bytes(const Graph& g, const Backend& backend) {
 
 namespace {
 
+// The part of the peak that must remain at most: less is lost again in what kernels need beside live values.
+constexpr double kWorthwhile = 0.98;
 // Results below this part of the peak are kept: making them again would save nothing.
 constexpr size_t kSmall = 16384;
 constexpr int kSegments[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48};
@@ -318,9 +320,9 @@ class Remat {
 
 Graph remat(const Graph& graph, const Backend& backend, Recompute mode) {
   if (mode == Recompute::none) return graph;
-  return Remat(graph, backend, mode).run([&](const Graph& g) {
-    return std::pair(static_cast<double>(peak_bytes(g, backend)), 0.0);
-  });
+  const auto peak = [&](const Graph& g) { return static_cast<double>(peak_bytes(g, backend)); };
+  Graph less = Remat(graph, backend, mode).run([&](const Graph& g) { return std::pair(peak(g), 0.0); });
+  return peak(schedule(less)) <= kWorthwhile * peak(schedule(graph)) ? less : graph;
 }
 
 Graph remat_within(const Graph& graph, const Backend& backend, const ArenaLimit& limit) {

@@ -55,7 +55,7 @@ const char* kind_of(const Node& n) {
     case OpKind::index: return "index";
     case OpKind::movement: return n.op == Op::offload || n.op == Op::fetch ? kTransfer : "copy";
     case OpKind::view: return "copy";
-    case OpKind::composite: return "composite";
+    case OpKind::composite: return name(n.op);
     default: return reduces(n) ? "reduce" : "map";
   }
 }

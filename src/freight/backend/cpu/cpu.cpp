@@ -31,7 +31,8 @@ class CpuBackend final : public Backend {
     for (Value v : node.outputs) {
       if (graph.type(v).dtype != DType::f32 || graph.type(v).numel() == 0) return false;
     }
-    return node.op == Op::attention || node.op == Op::attention_grad || node.op == Op::sgd_rows;
+    return node.op == Op::attention || node.op == Op::attention_grad || node.op == Op::recurrent ||
+           node.op == Op::recurrent_grad || node.op == Op::sgd_rows;
   }
   bool fuses() const override { return true; }
   bool aliases_views() const override { return true; }
@@ -50,6 +51,8 @@ class CpuBackend final : public Backend {
   // Pointwise results of a region without reductions that are read inside: one program, or the pointwise one runs last.
   bool in_place(const Graph& graph, const Node& node, int input, int output) const override {
     if (!(graph.type(node.in(input)) == graph.type(node.out(output)))) return false;
+    if (node.op == Op::recurrent) return input == 0 && output == 2;       // x and the gates
+    if (node.op == Op::recurrent_grad) return input == 3 && output == 0;  // the gates and dx
     if (node.op != Op::fused) return is_pointwise(node.op) || (node.op == Op::sgd_rows && input == 0);
     const Graph& body = *attrs<FusedAttrs>(node).body;
     for (const Node& n : body.nodes) {
@@ -62,7 +65,7 @@ class CpuBackend final : public Backend {
 
   std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
     for (const auto make : {make_packing, make_reorder, make_tile_step, make_matmul, make_conv, make_pool, make_index,
-                            make_concat, make_pad, make_attention}) {
+                            make_concat, make_pad, make_attention, make_recurrent}) {
       if (auto kernel = make(spec)) return kernel;
     }
     return ref_->prepare(spec);

@@ -8,7 +8,7 @@
 // The order of these two matters: foreach_target first.
 #include "hwy/highway.h"
 // Per target, no include guard of its own is in the way.
-#include "hwy/contrib/math/math-inl.h"
+#include "freight/backend/cpu/kernels/functions-inl.h"
 
 #include <algorithm>
 #include <limits>
@@ -101,12 +101,6 @@ HWY_INLINE V log_edges(V x, V pole, V y) {  // y = log; pole: where log is -inf
   y = hn::IfThenElse(hn::Lt(x, pole), constant(std::numeric_limits<float>::quiet_NaN()), y);
   return hn::IfThenElse(hn::Lt(x, inf), y, x);  // inf and NaN stay
 }
-HWY_INLINE V sigmoid_f32(V x) {
-  // exp of -|x| cannot overflow.
-  const V e = hn::Exp(D(), hn::Neg(hn::Abs(x))), one = constant(1.0f);
-  const V y = hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(D())), e, one), hn::Add(one, e));
-  return hn::IfThenElse(hn::IsNaN(x), x, y);
-}
 // erf(x) = x P(x^2) / Q(x^2) on |x| < 3.95, fitted for equal relative error (2e-8 before rounding); 1 beyond in f32.
 HWY_INLINE V erf_f32(V x) {
   const V t = hn::Max(hn::Min(x, constant(3.95f)), constant(-3.95f)), u = hn::Mul(t, t);
@@ -142,8 +136,7 @@ UNARY(Sqrt, sqrt, hn::Sqrt(x))
 UNARY(Rsqrt, rsqrt, hn::Div(constant(1.0f), hn::Sqrt(x)))
 UNARY(Reciprocal, reciprocal, hn::Div(constant(1.0f), x))
 UNARY(Square, square, hn::Mul(x, x))
-UNARY(Tanh, tanh,
-      hn::IfThenElse(hn::IsNaN(x), x, hn::Tanh(D(), hn::Max(hn::Min(x, constant(20.0f)), constant(-20.0f)))))
+UNARY(Tanh, tanh, tanh_f32(x))
 UNARY(Sigmoid, sigmoid, sigmoid_f32(x))
 UNARY(Erf, erf, erf_f32(x))
 UNARY(Floor, floor, hn::Floor(x))

@@ -1,0 +1,119 @@
+// See indexing.h.
+#include "freight/backend/cpu/kernels/indexing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "freight/base/error.h"
+#include "freight/base/threads.h"
+
+namespace freight::cpu {
+
+namespace {
+
+int64_t index_at(const void* idx, DType dtype, int64_t i) {
+  if (dtype == DType::i64) return static_cast<const int64_t*>(idx)[i];
+  if (dtype == DType::i32) return static_cast<const int32_t*>(idx)[i];
+  return static_cast<const uint8_t*>(idx)[i];
+}
+
+// Chunks are (outer, block of rows): a block of rows looks at all indices of its outer part.
+template <class T>
+void scatter_in(const IndexProblem& p, const void* idx, const void* updates, void* result, bool fresh, T factor) {
+  const T* u = static_cast<const T*>(updates);
+  T* y = static_cast<T*>(result);
+  const int64_t inner = p.inner;
+  const int64_t blocks = std::clamp<int64_t>(p.rows * inner / 65536, 1, 16), block = (p.rows + blocks - 1) / blocks;
+  auto body = [&](int64_t chunk) {
+    const int64_t a = chunk / blocks, first = chunk % blocks * block, last = std::min(first + block, p.rows);
+    if (first >= last) return;
+    T* base = y + a * p.rows * inner;
+    if (fresh) {
+      std::memset(static_cast<void*>(base + first * inner), 0, static_cast<size_t>((last - first) * inner) * sizeof(T));
+    }
+    for (int64_t i = 0; i < p.picks; ++i) {
+      const T* from = u + (a * p.picks + i) * inner;
+      if (p.whole_rows) {
+        const int64_t row = index_at(idx, p.index_type, i);
+        if (row < first || row >= last) continue;
+        for (int64_t b = 0; b < inner; ++b) base[row * inner + b] += factor * from[b];
+        continue;
+      }
+      for (int64_t b = 0; b < inner; ++b) {
+        const int64_t row = index_at(idx, p.index_type, (a * p.picks + i) * inner + b);
+        if (row >= first && row < last) base[row * inner + b] += factor * from[b];
+      }
+    }
+  };
+  if (p.result_bytes > 65536) {
+    parallel_for(p.outer * blocks, body);
+  } else {
+    for (int64_t chunk = 0; chunk < p.outer * blocks; ++chunk) body(chunk);
+  }
+}
+
+}  // namespace
+
+void check_indices(const IndexProblem& p, const void* idx) {
+  for (int64_t i = 0; i < p.indices; ++i) {
+    const int64_t v = index_at(idx, p.index_type, i);
+    if (v < 0 || v >= p.rows) {
+      fail(ErrorKind::data, p.op, "index out of range: got ", v, ", need 0 to ", p.rows - 1);
+    }
+  }
+}
+
+// Chunks of about 16 KiB.
+void gather(const IndexProblem& p, const void* src, const void* idx, void* dst) {
+  const size_t size = size_of(p.dtype);
+  const int64_t lines = p.outer * p.picks, bytes = p.inner * static_cast<int64_t>(size);
+  const int64_t chunk = std::max<int64_t>(1, 16384 / std::max<int64_t>(bytes, 1));
+  auto body = [&](int64_t c) {
+    for (int64_t line = c * chunk; line < std::min(lines, (c + 1) * chunk); ++line) {
+      const int64_t a = line / p.picks, i = line % p.picks;
+      char* to = static_cast<char*>(dst) + line * bytes;
+      const char* from = static_cast<const char*>(src) + a * p.rows * bytes;
+      if (p.whole_rows) {
+        std::memcpy(to, from + index_at(idx, p.index_type, i) * bytes, static_cast<size_t>(bytes));
+        continue;
+      }
+      for (int64_t b = 0; b < p.inner; ++b) {
+        const int64_t row = index_at(idx, p.index_type, line * p.inner + b);
+        std::memcpy(to + b * static_cast<int64_t>(size), from + (row * p.inner + b) * static_cast<int64_t>(size), size);
+      }
+    }
+  };
+  parallel_for((lines + chunk - 1) / chunk, body);
+}
+
+void scatter(const IndexProblem& p, const void* indices, const void* updates, void* result, bool fresh, float factor) {
+  switch (p.dtype) {
+    case DType::f32: return scatter_in<float>(p, indices, updates, result, fresh, factor);
+    case DType::f64: return scatter_in<double>(p, indices, updates, result, fresh, static_cast<double>(factor));
+    case DType::i32: return scatter_in<uint32_t>(p, indices, updates, result, fresh, 1);
+    default: return scatter_in<uint64_t>(p, indices, updates, result, fresh, 1);
+  }
+}
+
+void arg_extremum(const IndexProblem& p, const float* x, int32_t* y, bool largest) {
+  const int64_t n = p.outer * p.inner, chunk = std::max<int64_t>(1, 16384 / p.rows);
+  auto body = [&](int64_t c) {
+    for (int64_t i = c * chunk; i < std::min(n, (c + 1) * chunk); ++i) {
+      const float* column = x + i / p.inner * p.rows * p.inner + i % p.inner;
+      float best = column[0];
+      int64_t at = 0;
+      for (int64_t r = 1; r < p.rows && !std::isnan(best); ++r) {
+        const float v = column[r * p.inner];
+        if (std::isnan(v) || (largest ? v > best : v < best)) {
+          best = v;
+          at = r;
+        }
+      }
+      y[i] = static_cast<int32_t>(at);
+    }
+  };
+  parallel_for((n + chunk - 1) / chunk, body);
+}
+
+}  // namespace freight::cpu

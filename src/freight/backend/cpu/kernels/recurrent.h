@@ -1,0 +1,48 @@
+// The steps of LSTM and GRU layers and their gradient in f32: each thread takes some samples through all steps, so that
+// none waits for another, and the weights, packed once, stay in its cache. N samples, T steps, H hidden numbers, G
+// gates (LSTM i f g o, GRU r z n). What the operands are: the op table's rows `recurrent` and `recurrent_grad`.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "freight/backend/cpu/kernels/gemm.h"
+#include "freight/backend/cpu/kernels/recurrent_rows.h"
+
+namespace freight::cpu {
+
+struct RecurrentProblem {
+  bool gru = false, reverse = false;
+  int64_t samples = 0, steps = 0, width = 0;  // N T H
+  int64_t gates() const { return gru ? 3 : 4; }
+};
+
+struct RecurrentOperands {
+  const float *x = nullptr, *w = nullptr, *inside = nullptr, *dy = nullptr;
+  const int32_t* counts = nullptr;                         // null: all steps of all samples
+  float *y = nullptr, *inner = nullptr, *gates = nullptr;  // results of forward, operands of backward
+  float *dx = nullptr, *dw = nullptr, *dinside = nullptr;  // dinside: of a GRU
+};
+
+class Recurrent {
+ public:
+  Recurrent(const RecurrentProblem& problem, bool gradient);
+  void forward(const RecurrentOperands& o, void* scratch) const;
+  void backward(const RecurrentOperands& o, void* scratch) const;
+  size_t scratch_bytes() const { return scratch_bytes_; }
+
+ private:
+  void pack(const RecurrentOperands& o, float* panels) const;
+  RecurrentRows rows_of(const RecurrentOperands& o, int64_t first, int64_t last) const;
+  void run_forward(const RecurrentOperands& o, const float* panels, int64_t first, int64_t last) const;
+  void run_backward(const RecurrentOperands& o, float* scratch, int64_t first, int64_t last) const;
+
+  RecurrentProblem p_;
+  bool gradient_;
+  int64_t tasks_ = 1;
+  int64_t panels_ = 0, first_ = 0, dinner_ = 0;  // floats of the packed weights, of first steps' dx, of dinner
+  std::vector<Gemm> weight_products_;
+  size_t scratch_bytes_ = 0, thread_bytes_ = 0;
+};
+
+}  // namespace freight::cpu
