@@ -156,6 +156,10 @@ const Case kCases[] = {
        const Tensor part = linear(x, spread({12, 6}), spread({12}));
        return lstm(part, spread({12, 3})) + lstm(part, spread({12, 3}), {.reverse = true}) * 2.0;
      }},
+    {"lstm behind a term per step, of as many steps as gates",
+     [](const Tensor& x) {
+       return lstm(linear(x, spread({4, 6})) + reshape(spread({4}), {1, 4, 1}), spread({4, 1}));
+     }},
     {"lstm of texts",
      [](const Tensor& x) {
        const Tensor part = reshape(x, {-1, 3, 8});

@@ -221,9 +221,10 @@ InputPart input_part(const Writer& w, Value part) {
     if (product.op != Op::matmul || other.op != Op::broadcast) continue;
     const auto& a = attrs<MatmulAttrs>(product);
     const Value x = behind_reshape(product.in(0));
-    const Shape& shape = w.type(part).shape;
-    if (a.trans_a || !a.trans_b || w.type(product.in(1)).shape.rank() != 2 || w.type(x).shape.rank() != 3) continue;
-    if (w.type(x).shape[1] != shape[1] || w.type(other.in(0)).shape.numel() != shape[2]) continue;
+    const Shape &shape = w.type(part).shape, &in = w.type(x).shape, &weight = w.type(product.in(1)).shape;
+    const Shape& bias = w.type(other.in(0)).shape;
+    if (a.trans_a || !a.trans_b || weight.rank() != 2 || in.rank() != 3) continue;
+    if (in[1] != shape[1] || in[2] != weight[1] || bias.back() != shape[2] || bias.numel() != shape[2]) continue;
     return {x, product.in(1), other.in(0)};
   }
   return {part, {}, {}};

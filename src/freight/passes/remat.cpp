@@ -121,6 +121,8 @@ class Remat {
  public:
   Remat(const Graph& graph, const Backend& backend, Recompute mode) : g_(graph), backend_(backend) { look(mode); }
 
+  size_t peak() const { return peak_; }  // as the graph is
+
   // The graph that `score`, of one in its order, says is lowest: the graph as it is where none is lower.
   Graph run(const Score& score) {
     if (late_bytes_ == 0) return g_;
@@ -321,8 +323,9 @@ class Remat {
 Graph remat(const Graph& graph, const Backend& backend, Recompute mode) {
   if (mode == Recompute::none) return graph;
   const auto peak = [&](const Graph& g) { return static_cast<double>(peak_bytes(g, backend)); };
-  Graph less = Remat(graph, backend, mode).run([&](const Graph& g) { return std::pair(peak(g), 0.0); });
-  return peak(schedule(less)) <= kWorthwhile * peak(schedule(graph)) ? less : graph;
+  Remat remat(graph, backend, mode);
+  Graph less = remat.run([&](const Graph& g) { return std::pair(peak(g), 0.0); });
+  return peak(schedule(less)) <= kWorthwhile * static_cast<double>(remat.peak()) ? less : graph;
 }
 
 Graph remat_within(const Graph& graph, const Backend& backend, const ArenaLimit& limit) {

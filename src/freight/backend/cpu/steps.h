@@ -45,9 +45,10 @@ std::unique_ptr<Kernel> make_index(const StepSpec& spec);
 
 // attention and its gradient (f32), as whole kernels.
 std::unique_ptr<Kernel> make_attention(const StepSpec& spec);
+LayoutPlan attention_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given);
+
 // The steps of LSTM and GRU layers and their gradient (f32).
 std::unique_ptr<Kernel> make_recurrent(const StepSpec& spec);
-LayoutPlan attention_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given);
 
 // What CpuBackend answers to layouts (frozen: nothing) and layouts_of_frozen.
 LayoutPlan cpu_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
