@@ -55,8 +55,8 @@ int calibrate_command(const Args& args) {
     out.commit();
   }
   std::printf("%zu kernels measured on %s, %d threads\n", rates.size(), rates.device.c_str(), rates.threads);
-  std::printf("each net predicted from the others: median error %s %%, worst %s %%\n",
-              fixed(100 * rates.median_error, 1).c_str(), fixed(100 * rates.worst_error, 1).c_str());
+  std::printf("each net predicted from the others: median error %s %%, nine of ten within %s %%\n",
+              fixed(100 * rates.median_error, 1).c_str(), fixed(100 * rates.p90_error, 1).c_str());
   std::printf("kept    %s\n", path.c_str());
   return 0;
 }

@@ -319,7 +319,7 @@ TEST_F(FitOfTrain, OffloadsWhereNothingElseKeepsTheResults) {
 
 TEST_F(FitOfTrain, AStepIsTimedAgainstItsPlanWhereTheMachineIsCalibrated) {
   plan::Rates rates;
-  rates.worst_error = 0.1;
+  rates.p90_error = 0.1;
   plan::Work pass, product;
   pass.kind = "map";
   pass.bytes = 1e6;

@@ -26,7 +26,7 @@ Rates machine() {
   r.threads = 2;
   r.version = "1";
   r.date = "2026-01-01";
-  r.worst_error = 0.1;
+  r.p90_error = 0.1;
   for (const double size : {32.0, 128.0, 512.0}) {
     const Work w = product(size, size, size);
     r.add({w, w.flops / 100e9});
@@ -68,10 +68,10 @@ TEST(Rates, AreKeptAsText) {
   EXPECT_EQ(again.device, "test");
   EXPECT_EQ(again.to_json(), r.to_json());
   for (const char* bad : {"", "{}", "[]", R"({"format": "freight-rates-1"})",
-                          R"({"format":"freight-rates-4","device":"","threads":1,"version":"","date":"",
-                              "median_error":0,"worst_error":0,"points":[["map","f32",0,0,0,1,1,1,-1]]})",
-                          R"({"format":"freight-rates-4","device":"","threads":1,"version":"","date":"",
-                              "median_error":0,"worst_error":0,"points":[["map","f99",0,0,0,1,1,1,1]]})"}) {
+                          R"({"format":"freight-rates-5","device":"","threads":1,"version":"","date":"",
+                              "median_error":0,"p90_error":0,"points":[["map","f32",0,0,0,1,1,1,-1]]})",
+                          R"({"format":"freight-rates-5","device":"","threads":1,"version":"","date":"",
+                              "median_error":0,"p90_error":0,"points":[["map","f99",0,0,0,1,1,1,1]]})"}) {
     EXPECT_THROW(Rates::parse(bad, "rates.json"), Error) << bad;
   }
 }
@@ -137,6 +137,19 @@ TEST_F(Estimates, WhatCrossesTheHostsLinkIsBoundByIt) {
   EXPECT_GT(e.shares[Bound::transfer], 0.1);
   EXPECT_NEAR(e.shares.sum(), 1, 1e-9);
   EXPECT_NE(e.assumed.find("PCIe 4"), std::string::npos) << e.assumed;
+}
+
+TEST_F(Estimates, TimeStepsOfARecurrentLayerAreLaunchedOneByOneOnAGpuOnly) {
+  Device d = device(16, 300, 8);
+  Work layer = product(64, 512, 128);
+  layer.launches = 200;
+  Bound bound{};
+  const Assumption gpu = assumption(d, DType::f32);
+  EXPECT_GT(seconds_of(layer, best_speed(d, gpu), &bound), 200 * gpu.best_launch);
+  EXPECT_EQ(bound, Bound::launch);
+  d.kind = "cpu";
+  const Assumption cpu = assumption(d, DType::f32);
+  EXPECT_LT(seconds_of(layer, best_speed(d, cpu), &bound), 10 * cpu.best_launch + layer.flops / 4e12);
 }
 
 // Kernels of a second each; a copy to the host behind the first and before the third, and one back before the last.

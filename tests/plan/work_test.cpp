@@ -46,5 +46,22 @@ TEST(WorkOf, StepsWithoutOperandsHaveNoRun) {
   EXPECT_TRUE(generates);
 }
 
+TEST(WorkOf, RecurrentLayersAreAProductPerTimeStep) {
+  int layers = 0;
+  for (const Work& w : work_of_step("lstm_text", "cpu")) {
+    if (w.kind != "recurrent" && w.kind != "recurrent_grad") {
+      EXPECT_EQ(w.launches, 1) << w.kind;
+      continue;
+    }
+    EXPECT_EQ(w.m, 8);  // samples
+    EXPECT_EQ(w.n, 4 * 128);
+    EXPECT_EQ(w.k, 128);
+    EXPECT_EQ(w.launches, 200);
+    EXPECT_EQ(w.backward, w.kind == "recurrent_grad");
+    ++layers;
+  }
+  EXPECT_EQ(layers, 2);
+}
+
 }  // namespace
 }  // namespace freight::plan

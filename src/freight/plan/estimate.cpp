@@ -45,8 +45,9 @@ Speed speed(const Device& d, double matmul, double bandwidth, double launch, dou
           .f16 = products(DType::f16),
           .plain = d.peak("fp32") * 1e12 * 0.5,
           .bytes = d.bandwidth_gb * 1e9 * bandwidth,
+          .transfer = d.host_gb() * 1e9 * host,
           .launch = launch,
-          .transfer = d.host_gb() * 1e9 * host};
+          .chained = d.kind == "cpu" ? 0 : launch};
 }
 
 Timed time_of(const std::vector<Work>& work, const Speed& speed) {
@@ -188,10 +189,11 @@ double seconds_of(const Work& w, const Speed& s, Bound* bound) {
   }
   const double rate = !w.product() ? s.plain : w.dtype == DType::bf16 ? s.bf16 : w.dtype == DType::f16 ? s.f16 : s.f32;
   const double flops = rate > 0 ? w.flops / rate : 0, bytes = w.bytes / s.bytes;
+  const double launch = s.launch + (w.launches - 1) * s.chained;
   if (bound) {
-    *bound = s.launch > std::max(flops, bytes) ? Bound::launch : flops > bytes ? Bound::compute : Bound::memory;
+    *bound = launch > std::max(flops, bytes) ? Bound::launch : flops > bytes ? Bound::compute : Bound::memory;
   }
-  return std::max(flops, bytes) + s.launch;
+  return std::max(flops, bytes) + launch;
 }
 
 double seconds_of(const std::vector<Work>& work, const Speed& speed) { return time_of(work, speed).total; }
@@ -319,7 +321,7 @@ Estimate estimate(const std::vector<Draft>& drafts, const Device& device, const 
 Range step_seconds(const Draft& d, const Rates& rates) {
   double middle = 0;
   for (const Draft::Stage& s : d.stages) middle += rates.seconds(s.work) * s.times;
-  const double spread = 1 + std::clamp(rates.worst_error, 0.05, 1.0);
+  const double spread = 1 + std::clamp(rates.p90_error, 0.05, 1.0);
   return {middle / spread, middle * spread};
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kFormat = "freight-rates-4";
+constexpr const char* kFormat = "freight-rates-5";
 // Neighbours that count, and the distance (in doublings, squared) below which they count alike.
 constexpr size_t kNeighbours = 6;
 constexpr double kNear = 0.05;
@@ -104,9 +104,9 @@ double Rates::seconds(const std::vector<Work>& work) const {
 }
 
 std::string Rates::to_json() const {
-  Json j = {{"format", kFormat},         {"device", device}, {"threads", threads},
-            {"version", version},        {"date", date},     {"median_error", median_error},
-            {"worst_error", worst_error}};
+  Json j = {{"format", kFormat},     {"device", device}, {"threads", threads},
+            {"version", version},    {"date", date},     {"median_error", median_error},
+            {"p90_error", p90_error}};
   Json points = Json::array();
   for (const auto& [key, list] : known_) {
     for (const Known& k : list) {
@@ -129,7 +129,7 @@ Rates Rates::parse(const std::string& text, const std::string& source) {
     r.version = j.at("version");
     r.date = j.at("date");
     r.median_error = j.at("median_error");
-    r.worst_error = j.at("worst_error");
+    r.p90_error = j.at("p90_error");
     for (const Json& p : j.at("points")) {
       Point point;
       point.work.kind = p.at(0);

@@ -40,6 +40,17 @@ void fill_matmul(Work& w, const Graph& g, const Node& n) {
   w.k = static_cast<double>(lhs[a.trans_a ? r - 2 : r - 1]);
 }
 
+// The products of the hidden states and the weights, one time step behind the other.
+void fill_recurrent(Work& w, const Graph& g, const Node& n) {
+  const bool gradient = n.op == Op::recurrent_grad;
+  const Shape &weight = g.type(n.in(gradient ? 0 : 1)).shape, &gates = g.type(gradient ? n.out() : n.in(0)).shape;
+  w.kind = name(n.op);
+  w.m = static_cast<double>(gates[0]);
+  w.n = static_cast<double>(weight[0]);
+  w.k = static_cast<double>(weight[1]);
+  w.launches = static_cast<double>(gates[1]);
+}
+
 bool reduces(const Node& n) {
   if (is_reduce(n.op)) return true;
   if (n.op != Op::fused) return false;
@@ -53,8 +64,8 @@ const char* kind_of(const Node& n) {
   switch (info(n.op).kind) {
     case OpKind::pool: return "pool";
     case OpKind::index: return "index";
-    case OpKind::movement: return n.op == Op::offload || n.op == Op::fetch ? kTransfer : "copy";
-    case OpKind::view: return "copy";
+    case OpKind::movement: return n.op == Op::offload || n.op == Op::fetch ? kTransfer : name(n.op);
+    case OpKind::view: return name(Op::copy);
     case OpKind::composite: return name(n.op);
     default: return reduces(n) ? "reduce" : "map";
   }
@@ -177,6 +188,8 @@ std::vector<Work> work_of(const Plan& plan) {
       fill_matmul(w, g, n);
     } else if (info(n.op).kind == OpKind::convolve) {
       fill_conv(w, g, n);
+    } else if (n.op == Op::recurrent || n.op == Op::recurrent_grad) {
+      fill_recurrent(w, g, n);
     } else {
       w.kind = kind_of(n);
       w.n = run_of(g, n);

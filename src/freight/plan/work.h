@@ -16,12 +16,15 @@ namespace freight::plan {
 inline constexpr const char* kTransfer = "transfer";
 
 // One step of a plan. Convolutions count as the product (m, k) x (k, n) that they are: m = N OH OW, n = O, k = C KH KW.
+// Recurrent layers count as the product of each time step: m = N, n = gates x hidden, k = hidden.
 struct Work {
-  std::string kind;  // "matmul", "conv3x3.dw", "map", "update", "reduce", "pool", "copy", kTransfer, "index", ...
+  std::string
+      kind;  // "matmul", "conv3x3.dw", "map", "update", "reduce", "pool", "copy", "concat", kTransfer, "index", ...
   std::string path;  // of the module; "" outside of all
   DType dtype = DType::f32;
   double flops = 0, bytes = 0;
   double m = 0, n = 0, k = 0;  // of products; elsewhere n is the run of elements that a kernel of the kind works along
+  double launches = 1;         // kernels of a GPU, one behind the other; recurrent layers: one per time step
   bool backward = false;       // or update: runs after the loss is known
   double gradients = 0;        // bytes of gradients of weights that it finishes
   // Bytes that the plan moves between the last use of the memory that the step reads and writes and the step itself,
