@@ -11,6 +11,7 @@
 
 #include "freight/data/catalog.h"
 #include "freight/data/loader.h"
+#include "freight/data/picture_cache.h"
 #include "freight/io/image.h"
 #include "tests/support/files.h"
 #include "tests/support/jpeg.h"
@@ -264,6 +265,53 @@ TEST(BadSamples, AFileThatVanishesIsNamed) {
   });
 }
 
+// The same set, which keeps no file.
+Dataset without_cache(Dataset set) {
+  auto files = std::make_shared<PictureFiles>(*set.files);
+  files->kept = std::make_shared<PictureCache>(files->paths.size(), 0);
+  set.files = files;
+  return set;
+}
+
+TEST(PictureCache, KeepsWhatFitsAndTheFirstOfEqualOnes) {
+  PictureCache cache(4, 100);
+  EXPECT_EQ(cache.find(0), nullptr);
+  cache.keep(0, io::Bytes(60));
+  const io::Bytes* const first = cache.find(0);
+  ASSERT_NE(first, nullptr);
+  cache.keep(0, io::Bytes(30));  // gives its room back
+  EXPECT_EQ(cache.find(0), first);
+  cache.keep(1, io::Bytes(41));
+  EXPECT_EQ(cache.find(1), nullptr);
+  cache.keep(2, io::Bytes(40));
+  EXPECT_EQ(cache.find(2)->size(), 40U);
+}
+
+// Later epochs decode no more than they need, of the bytes that the first one read: the same batches.
+TEST(PictureLoader, SmallSetsAreReadFromTheirFilesOnce) {
+  const TemporaryDir dir;
+  write_pictures(dir.path(), {"a", "b"}, 8);
+  const Dataset set = load_small(dir.path()).train;
+  size_t bytes = 0;
+  for (const std::string& path : set.files->paths) bytes += fs::file_size(path);
+  EXPECT_EQ(set.files->kept_bytes(), bytes);
+  const LoaderOptions options{
+      .batch_size = 3, .shuffle = true, .workers = 2, .epochs = 3, .augment = {.random_crop = true, .flip = true}};
+  const auto epoch = [&](Loader& loader, int64_t n) {
+    std::vector<float> all;
+    for (const Batch& b : loader.epoch(n)) {
+      for (const float v : b.images.to_vector<float>()) all.push_back(v);
+    }
+    return all;
+  };
+  Loader plain(without_cache(set), options), loader(set, options);
+  std::vector<std::vector<float>> expected;
+  for (int64_t n = 0; n < 3; ++n) expected.push_back(epoch(plain, n));
+  EXPECT_EQ(epoch(loader, 0), expected[0]);
+  for (const std::string& path : set.files->paths) fs::remove(path);
+  for (int64_t n = 1; n < 3; ++n) EXPECT_EQ(epoch(loader, n), expected[static_cast<size_t>(n)]) << n;
+}
+
 TEST(PictureLoader, BatchesDoNotDependOnTheWorkers) {
   const TemporaryDir dir;
   write_pictures(dir.path(), {"a", "b", "c"}, 9);
@@ -301,7 +349,7 @@ TEST(PictureLoader, PreparesTheNextEpochBeforeItIsAskedFor) {
   const auto next_epoch_is_there = [](const LoaderOptions& o) {
     const TemporaryDir dir;
     write_pictures(dir.path(), {"a", "b"}, 8);
-    Loader loader(load_small(dir.path()).train, o);
+    Loader loader(without_cache(load_small(dir.path()).train), o);
     for (const Batch& b : loader.epoch(0)) (void)b;
     std::this_thread::sleep_for(std::chrono::milliseconds(800));
     for (const std::string& path : loader.dataset().files->paths) fs::remove(path);

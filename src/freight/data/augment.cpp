@@ -7,6 +7,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
+#include "freight/data/picture_cache.h"
 
 namespace freight::data {
 
@@ -139,15 +140,18 @@ bool Transform::mirrors(int64_t index, int64_t epoch) const {
 void Transform::read_picture(int64_t index, int64_t epoch, Scratch& scratch) const {
   const PictureFiles& files = *set_->files;
   const std::string& path = files.paths[static_cast<size_t>(index)];
-  const io::Bytes bytes = io::read_file(path);
+  const io::Bytes* const kept = files.kept->find(static_cast<size_t>(index));
+  io::Bytes read = kept ? io::Bytes() : io::read_file(path);
+  const io::ByteView bytes = kept ? *kept : read;
   PhiloxStream r = draws(seed_, index, epoch, kAugmentStream);
   const Mirror mirror = mirrors(index, epoch) ? Mirror::yes : Mirror::no;
   const PictureGeometry& geometry = files.geometry;
   if (augment_.random_crop) {
-    scratch.reader.random_view(bytes, path, geometry, augment_.crop, mirror, r, scratch.planes.data());
+    scratch.reader.random_view(bytes, path, geometry, augment_.crop, mirror, r, scratch.planes.data(), kept != nullptr);
   } else {
-    scratch.reader.evaluation_view(bytes, path, geometry, mirror, scratch.planes.data());
+    scratch.reader.evaluation_view(bytes, path, geometry, mirror, scratch.planes.data(), kept != nullptr);
   }
+  if (!kept) files.kept->keep(static_cast<size_t>(index), std::move(read));
 }
 
 void Transform::recolour(int64_t index, int64_t epoch, Scratch& scratch) const {

@@ -20,10 +20,16 @@ struct PictureGeometry {
   friend bool operator==(const PictureGeometry&, const PictureGeometry&) = default;
 };
 
+class PictureCache;
+
 // Samples that stay in their files until a batch needs them.
 struct PictureFiles {
+  PictureFiles(std::vector<std::string> paths, const PictureGeometry& geometry);
   std::vector<std::string> paths;
   PictureGeometry geometry;
+  std::shared_ptr<PictureCache> kept;  // of a small set all of them, once each was decoded
+  // Bytes that `kept` will hold when each picture was decoded.
+  size_t kept_bytes() const;
 };
 
 struct Dataset {

@@ -225,7 +225,7 @@ Dataset dataset_of(Listing&& l, const std::string& name, const char* part, const
   set.name = name;
   set.split = part;
   set.labels = Array::of<int64_t>(l.labels, {static_cast<int64_t>(l.labels.size())});
-  set.files = std::make_shared<PictureFiles>(PictureFiles{std::move(l.paths), geometry});
+  set.files = std::make_shared<PictureFiles>(std::move(l.paths), geometry);
   set.classes = classes;
   set.mean = {0.485f, 0.456f, 0.406f};
   set.std = {0.229f, 0.224f, 0.225f};

@@ -40,7 +40,7 @@ Box centre_crop(int64_t rows, int64_t columns, const PictureGeometry& geometry) 
 }
 
 void PictureReader::view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry, Mirror mirror,
-                         const std::function<Box(int64_t, int64_t)>& choose, uint8_t* dst) {
+                         const std::function<Box(int64_t, int64_t)>& choose, uint8_t* dst, bool sound) {
   Box box;
   io::PictureRoom room;
   io::decode_part(
@@ -49,7 +49,7 @@ void PictureReader::view(io::ByteView bytes, const std::string& name, const Pict
         box = choose(rows, columns);
         const double down = box.rows / static_cast<double>(geometry.rows),
                      across = box.columns / static_cast<double>(geometry.columns);
-        io::Part part{.shrink = std::min(down, across)};
+        io::Part part{.shrink = std::min(down, across), .sound = sound};
         // The filter sees a destination pixel beyond the box (a source pixel where the picture grows), and a coarser
         // picture's pixels are up to 8 wide.
         const double margin = std::max({1.0, down, across}) + (part.shrink >= 2 ? 8 : 1);
@@ -72,17 +72,17 @@ void PictureReader::view(io::ByteView bytes, const std::string& name, const Pict
 }
 
 void PictureReader::evaluation_view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry,
-                                    Mirror mirror, uint8_t* dst) {
+                                    Mirror mirror, uint8_t* dst, bool sound) {
   view(
       bytes, name, geometry, mirror,
-      [&](int64_t rows, int64_t columns) { return centre_crop(rows, columns, geometry); }, dst);
+      [&](int64_t rows, int64_t columns) { return centre_crop(rows, columns, geometry); }, dst, sound);
 }
 
 void PictureReader::random_view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry,
-                                const CropRange& range, Mirror mirror, PhiloxStream& random, uint8_t* dst) {
+                                const CropRange& range, Mirror mirror, PhiloxStream& random, uint8_t* dst, bool sound) {
   view(
       bytes, name, geometry, mirror,
-      [&](int64_t rows, int64_t columns) { return draw_crop(rows, columns, range, random); }, dst);
+      [&](int64_t rows, int64_t columns) { return draw_crop(rows, columns, range, random); }, dst, sound);
 }
 
 Array evaluation_view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry) {

@@ -15,10 +15,12 @@ Array load_image(const std::string& path);
 Array decode_image(ByteView bytes, const std::string& name);
 
 // What is wanted of a picture that will be resampled: the pixels [y, y + rows) x [x, x + columns), and how many of them
-// become one in the end (less than 1 where it grows). A decoder may decode more, and coarser down to `shrink`.
+// become one in the end (less than 1 where it grows). A decoder may decode more, and coarser down to `shrink`. Unless
+// the file is `sound`, known to be without a fault, it is read to its end, whatever the part.
 struct Part {
   int64_t y = 0, x = 0, rows = 0, columns = 0;
   double shrink = 1;
+  bool sound = false;
 };
 // Chooses the part when the size of the whole picture is known.
 using ChoosePart = std::function<Part(int64_t rows, int64_t columns)>;
@@ -63,8 +65,7 @@ class PictureRoom {
 };
 
 // Decodes at least the chosen part. JPEG is decoded at the smallest of 1/8, 1/4, 1/2, 1/1 that is not coarser than
-// part.shrink, and only where the part is; every byte of it is still read, so that a damaged file is found whichever
-// part is wanted.
+// part.shrink, and only where the part is.
 void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choose, Picture& out, PictureRoom& room);
 
 // image: u8 (H, W), (H, W, 1) or (H, W, 3).

@@ -64,15 +64,17 @@ bool start(Decoder* d, JDIMENSION* x, JDIMENSION* columns) {
   return true;
 }
 
-// Decodes rows [y, y + rows) to `out`, row_bytes apart. What lies above and below is read, not transformed; the last
-// row of all is (libjpeg would otherwise leave the bytes after the last wanted row unread, and damage in them unseen).
-bool decode(Decoder* d, JDIMENSION y, JDIMENSION rows, uint8_t* out, size_t row_bytes) {
+// Decodes rows [y, y + rows) to `out`, row_bytes apart. What lies above is read, not transformed; what lies below too,
+// unless the file is sound, and the last row of all is decoded (libjpeg would otherwise leave the bytes after the last
+// wanted row unread, and damage in them unseen).
+bool decode(Decoder* d, JDIMENSION y, JDIMENSION rows, bool sound, uint8_t* out, size_t row_bytes) {
   if (setjmp(d->jump)) return false;
   if (y > 0) jpeg_skip_scanlines(&d->jpeg, y);
   while (d->jpeg.output_scanline < y + rows) {
     JSAMPROW row = out + (d->jpeg.output_scanline - y) * row_bytes;
     jpeg_read_scanlines(&d->jpeg, &row, 1);
   }
+  if (sound) return true;
   if (const JDIMENSION left = d->jpeg.output_height - d->jpeg.output_scanline; left > 0) {
     if (left > 1) jpeg_skip_scanlines(&d->jpeg, left - 1);
     JSAMPROW spare = out + rows * row_bytes;
@@ -161,8 +163,8 @@ void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choo
   Bytes inks;
   Bytes& target = cmyk ? inks : out.buffer;
   if (target.size() < need) target = Bytes(need);
-  if (!decode(&d, static_cast<JDIMENSION>(y), static_cast<JDIMENSION>(rows), target.data() + Picture::kOffset,
-              row_bytes)) {
+  if (!decode(&d, static_cast<JDIMENSION>(y), static_cast<JDIMENSION>(rows), part.sound,
+              target.data() + Picture::kOffset, row_bytes)) {
     fail(ErrorKind::data, name, "bad JPEG image: ", d.message);
   }
   if (d.jpeg.src->next_input_byte > input.data() + bytes.size()) {

@@ -131,6 +131,7 @@ Draft draft(const train::Planned& p) {
   const bool resident = p.data_bytes > 0;  // on a processor the set is there anyway
   add(Part::staging, resident ? (beside ? p.data_bytes : 0) : beside ? batch : staged);
   if (beside && !resident) add(Part::host, staged);
+  add(beside ? Part::host : Part::staging, p.kept_bytes);
   if (!p.evaluation) return d;
   d.evaluation = work_of(*p.evaluation);
   d.evaluation_batch = p.evaluation_batch;
@@ -153,6 +154,7 @@ Subject subject_of(const train::Planned& p) {
   s.target = sample(p.targets);
   s.data = p.config.data;
   s.test_count = p.test_count;
+  s.kept_bytes = p.kept_bytes;
   return s;
 }
 
@@ -185,7 +187,8 @@ Draft draft_within(const Subject& subject, const DraftOptions& options, const Ar
                          .evaluation = nullptr,
                          .evaluation_batch = 0,
                          .train_count = subject.train_count,
-                         .test_count = subject.test_count};
+                         .test_count = subject.test_count,
+                         .kept_bytes = subject.kept_bytes};
   if (options.whole_run) {
     train::TestViews views = train::TestViews::one;
     train::parse_test_views(c.tta, views);

@@ -86,6 +86,7 @@ Subject of_task(const train::Config& config) {
             .data = config.data,
             .unit = task->unit(),
             .notes = task->notes()};
+  s.kept_bytes = task->kept_bytes();
   s.pictures_in_files = data::content_of(config.data, {.data_dir = config.data_dir}) == data::Content::pictures;
   if (std::string(s.unit) == "tok") {  // a step counts windows
     s.unit = "win";

@@ -100,6 +100,11 @@ class SampleTask : public Task {
   int64_t train_count() const override { return data_.train.count(); }
   int64_t test_count() const override { return data_.test.count(); }
   uint64_t fingerprint() const override { return data_.train.fingerprint(); }
+  size_t kept_bytes() const override {
+    size_t sum = 0;
+    for (const data::Dataset* set : {&data_.train, &data_.test}) sum += set->files ? set->files->kept_bytes() : 0;
+    return sum;
+  }
   std::vector<std::string> notes() const override {
     std::vector<std::string> notes;
     for (const data::Dataset* set : {&data_.train, &data_.test}) {

@@ -33,6 +33,8 @@ class Task {
   virtual int64_t train_count() const = 0;
   virtual int64_t test_count() const = 0;
   virtual uint64_t fingerprint() const = 0;  // of the training part
+  // Bytes that its feeds keep in host memory beside the batches, besides what is there already.
+  virtual size_t kept_bytes() const { return 0; }
   virtual std::vector<std::string> notes() const = 0;
   // What is counted: "img", "doc", "tok".
   virtual const char* unit() const = 0;

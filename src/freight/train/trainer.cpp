@@ -333,7 +333,8 @@ class Run {
             .evaluation_batch = evaluation_.batch,
             .train_count = task_->train_count(),
             .test_count = task_->test_count(),
-            .data_bytes = data_ ? data_->bytes() : 0};
+            .data_bytes = data_ ? data_->bytes() : 0,
+            .kept_bytes = task_->kept_bytes()};
   }
   StepBeside step_beside() {
     const auto [inputs, targets] = task_->batch_types();

@@ -62,6 +62,7 @@ struct Planned {
   std::shared_ptr<const Plan> evaluation;             // of a full batch
   int64_t evaluation_batch, train_count, test_count;  // counts: of samples, or of a corpus's tokens
   size_t data_bytes = 0;                              // of the training set, where it lies on the device
+  size_t kept_bytes = 0;                              // Task::kept_bytes
 };
 
 struct Result {
