@@ -86,8 +86,9 @@ class Kernel final : public TileKernel {
     for (size_t i = 0; i < k_.constants.size(); ++i) {
       pointers[static_cast<size_t>(k_.slots) + i] = const_cast<int64_t*>(&k_.constants[i]);
     }
-    const int64_t block = t % k_.tasks_per_row_block, group = t / k_.tasks_per_row_block;
-    const int64_t piece = group % k_.pieces, b = group / k_.pieces;
+    // All pieces of a row go to the same thread, which more often than not has made what it reads of them.
+    const int64_t piece = t % k_.pieces, block = t / k_.pieces % k_.tasks_per_row_block;
+    const int64_t b = t / k_.pieces / k_.tasks_per_row_block;
     const int64_t first = b * k_.rows + block * k_.task_rows;
     const int64_t end = std::min(first + k_.task_rows, (b + 1) * k_.rows);
     Tile tile;
@@ -127,7 +128,8 @@ class Kernel final : public TileKernel {
         since_flush = 0;
       }
     }
-    for (const TileSum& sum : k_.sums) finish(sum, t, tile, pointers, scratch);
+    const int64_t part = (b * k_.pieces + piece) * k_.tasks_per_row_block + block;
+    for (const TileSum& sum : k_.sums) finish(sum, part, tile, pointers, scratch);
   }
 
   void execute(const TileStep& s, const Tile& tile, void* const* operands, void** p) const {
@@ -286,8 +288,9 @@ class Kernel final : public TileKernel {
     table_.flush(static_cast<double*>(p[sum.wide]), static_cast<float*>(p[sum.narrow]), static_cast<size_t>(n));
   }
 
-  // Folds the lanes of a task and leaves [cols] or one number in scratch.
-  void finish(const TileSum& sum, int64_t t, const Tile& tile, void** p, char* scratch) const {
+  // Folds the lanes of a task and leaves [cols] or one number in scratch; the parts of one (b, piece) one behind the
+  // other.
+  void finish(const TileSum& sum, int64_t part, const Tile& tile, void** p, char* scratch) const {
     const int64_t n = all_lanes(sum, tile);
     flush(sum, n, p);
     if (sum.narrow >= 0 && sum.reduction != 0) {
@@ -300,11 +303,11 @@ class Kernel final : public TileKernel {
     for (int64_t i = kept; i < n; i += kept) {
       generic::accumulate(wide, reg, wide + i * 8, sum.reduction, static_cast<size_t>(kept));
     }
-    std::memcpy(partial(sum, t, scratch), wide, static_cast<size_t>(kept) * 8);
+    std::memcpy(partial(sum, part, scratch), wide, static_cast<size_t>(kept) * 8);
   }
 
-  char* partial(const TileSum& sum, int64_t t, char* scratch) const {
-    return scratch + sum.partials + static_cast<size_t>(t * (sum.keeps_row ? k_.piece : 1)) * 8;
+  char* partial(const TileSum& sum, int64_t part, char* scratch) const {
+    return scratch + sum.partials + static_cast<size_t>(part * (sum.keeps_row ? k_.piece : 1)) * 8;
   }
 
   // Combines the tasks of one (b, piece) and stores the result.
