@@ -9,7 +9,7 @@ namespace freight::cpu {
 namespace {
 
 struct Size {
-  int64_t n, c, h, w, o, pad;
+  int64_t n, c, h, w, o, pad, taps = 3;
 };
 
 ConvProblem convolution(const Size& s) {
@@ -19,10 +19,10 @@ ConvProblem convolution(const Size& s) {
   p.h = s.h;
   p.w = s.w;
   p.o = s.o;
-  p.kh = p.kw = 3;
+  p.kh = p.kw = s.taps;
   p.pad_h = p.pad_w = s.pad;
-  p.oh = s.h + 2 * s.pad - 2;
-  p.ow = s.w + 2 * s.pad - 2;
+  p.oh = s.h + 2 * s.pad - s.taps + 1;
+  p.ow = s.w + 2 * s.pad - s.taps + 1;
   return p;
 }
 
@@ -31,8 +31,8 @@ ConvProblem transposed(const ConvProblem& p) {
   std::swap(t.c, t.o);
   std::swap(t.h, t.oh);
   std::swap(t.w, t.ow);
-  t.pad_h = 2 - p.pad_h;
-  t.pad_w = 2 - p.pad_w;
+  t.pad_h = p.kh - 1 - p.pad_h;
+  t.pad_w = p.kw - 1 - p.pad_w;
   return t;
 }
 
@@ -45,7 +45,7 @@ TEST_P(WinogradOf, EqualsPlainLoopsForAnyNumberOfThreads) {
   for (bool relu : {false, true}) {
     p.relu = relu;
     const auto forward = [&] {
-      const Winograd conv(p, Winograd::Weights::stored);
+      const Winograd conv(p, Winograd::Weights::stored, relu);
       Array out(DType::f32, {r.dy.numel()}), s = scratch(conv.scratch_bytes());
       conv.run(r.x.data<float>(), r.w.data<float>(), r.b.data<float>(), nullptr, out.data<float>(), s.raw());
       return out;
@@ -55,7 +55,7 @@ TEST_P(WinogradOf, EqualsPlainLoopsForAnyNumberOfThreads) {
   }
   p.relu = false;
   const auto input_gradient = [&] {
-    const Winograd conv(transposed(p), Winograd::Weights::transposed);
+    const Winograd conv(transposed(p), Winograd::Weights::transposed, false);
     Array out(DType::f32, {r.x.numel()}), s = scratch(conv.scratch_bytes());
     conv.run(r.dy.data<float>(), r.w.data<float>(), nullptr, nullptr, out.data<float>(), s.raw());
     return out;
@@ -75,13 +75,17 @@ TEST_P(WinogradOf, EqualsPlainLoopsForAnyNumberOfThreads) {
 INSTANTIATE_TEST_SUITE_P(Sizes, WinogradOf,
                          testing::Values(Size{1, 16, 4, 4, 16, 1}, Size{2, 16, 7, 9, 48, 1}, Size{1, 32, 1, 1, 16, 1},
                                          Size{1, 16, 3, 5, 32, 0}, Size{1, 16, 6, 6, 16, 2}, Size{3, 48, 14, 14, 80, 1},
-                                         Size{2, 256, 5, 6, 32, 1}, Size{1, 32, 58, 57, 16, 1}),
+                                         Size{2, 256, 5, 6, 32, 1}, Size{1, 32, 58, 57, 16, 1},
+                                         Size{1, 16, 4, 4, 16, 2, 5}, Size{2, 16, 7, 9, 48, 2, 5},
+                                         Size{1, 32, 1, 1, 16, 2, 5}, Size{1, 16, 6, 5, 32, 0, 5},
+                                         Size{1, 16, 6, 6, 16, 4, 5}, Size{1, 48, 27, 27, 80, 2, 5},
+                                         Size{2, 256, 5, 6, 32, 1, 5}, Size{4, 32, 40, 38, 16, 2, 5}),
                          [](const auto& each) {
                            const Size& s = each.param;
-                           return cat("n", s.n, "c", s.c, "h", s.h, "w", s.w, "o", s.o, "pad", s.pad);
+                           return cat("n", s.n, "c", s.c, "h", s.h, "w", s.w, "o", s.o, "pad", s.pad, "taps", s.taps);
                          });
 
-TEST(WinogradFits, ThreeByThreeFiltersOfUnitStrideWithFullVectors) {
+TEST(WinogradFits, SquareFiltersOfUnitStrideWithFullVectors) {
   const ConvProblem p = convolution({1, 16, 8, 8, 16, 1});
   EXPECT_TRUE(winograd_fits(p));
   const auto with = [&](auto change) {
@@ -91,7 +95,9 @@ TEST(WinogradFits, ThreeByThreeFiltersOfUnitStrideWithFullVectors) {
   };
   EXPECT_FALSE(with([](ConvProblem& q) { q.c = 3; }));
   EXPECT_FALSE(with([](ConvProblem& q) { q.o = 10; }));
+  EXPECT_TRUE(with([](ConvProblem& q) { q.kh = q.kw = 5; }));
   EXPECT_FALSE(with([](ConvProblem& q) { q.kw = 5; }));
+  EXPECT_FALSE(with([](ConvProblem& q) { q.kh = q.kw = 7; }));
   EXPECT_FALSE(with([](ConvProblem& q) { q.stride_h = 2; }));
   EXPECT_FALSE(with([](ConvProblem& q) { q.pad_w = 3; }));
 }

@@ -1,6 +1,6 @@
-// Convolutions: 3x3 ones by Winograd's method, 1x1 ones as matrix products, few channels by direct kernels, the rest by
-// oneDNN. Activations are channels-last; weights lie as stored, or for oneDNN in the format that its primitive asks for
-// (a visible reorder).
+// Convolutions: 3x3 and 5x5 ones by Winograd's method, 1x1 ones as matrix products, few channels by direct kernels, the
+// rest by oneDNN. Activations are channels-last; weights lie as stored, or for oneDNN in the format that its primitive
+// asks for (a visible reorder).
 #include <algorithm>
 
 #include "freight/backend/cpu/dnnl_support.h"
@@ -152,12 +152,14 @@ bool runs_direct(const Problem& p) {
   return p.op == Op::conv_grad_weight && c >= 16 && c <= 32;
 }
 
-// Measured on two cores of a Xeon with AVX-512 against oneDNN's direct convolutions, ms: 64 channels @56 b16 7.9 : 13.3
-// forward, 7.9 : 19.7 input gradient; 512 @28 b8 61 : 124 and 61 : 116; 32 @16 b128 1.9 : 2.4. With 16 channels the
-// transforms cost what the products save (4.1 : 3.3).
+// Measured on two cores against oneDNN's direct convolutions, ms. 3x3, a Xeon with AVX-512: 64 channels @56 b16 7.9
+// : 13.3 forward, 7.9 : 19.7 input gradient; 512 @28 b8 61 : 124 and 61 : 116; 32 @16 b128 1.9 : 2.4. A Zen 4: 16->32
+// @32 b128 3.4 : 5.9 forward, 4.2 : 6.2 and 4.1 : 5.6 gradients; with 16->16 the transforms cost what the products save
+// (2.7 : 2.8). 5x5, the Zen 4: 64 channels @32 b64 17.6 : 56, 17.8 : 58 and 21.8 : 63; 16 channels 2.2 : 3.8.
 bool runs_winograd(const Problem& p) {
   const ConvProblem c = p.op == Op::conv_grad_input ? transposed_problem(p) : plain_problem(p);
-  return std::min(c.c, c.o) >= 32 && c.pad_h >= 0 && c.pad_w >= 0 && winograd_fits(c);
+  return std::min(c.c, c.o) >= 16 && c.kh * c.c * c.o >= 5 * 16 * 16 && c.pad_h >= 0 && c.pad_w >= 0 &&
+         winograd_fits(c);
 }
 
 // Tiles of 4 x 4 that it takes to pay for the transformed weights, four times as large as the stored ones; resnet18 on
@@ -203,8 +205,8 @@ Way frozen_way_of(const Problem& p) {
 // Whether the packings can be made from a weight that lies so.
 bool packable(const Problem& p, const Layout& weight) {
   const int r = p.w.shape.rank();
-  return is_dense(p.w.shape, weight) && (way_of(p, 0) != Way::winograd || weight.strides[2] == 3 * weight.strides[3]) &&
-         r >= 3;
+  return is_dense(p.w.shape, weight) &&
+         (way_of(p, 0) != Way::winograd || weight.strides[2] == p.w.shape[3] * weight.strides[3]) && r >= 3;
 }
 
 // Operands: x, w, [bias], [residual], y; or dy, w, dx.
@@ -393,8 +395,9 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const Problem& p, Way way
     using Weights = Winograd::Weights;
     if (n.op == Op::conv_grad_weight) return own_grad_weight(WinogradGradWeight(plain_problem(p)), "winograd");
     const Weights stored = packed ? Weights::transformed : Weights::stored;
-    return n.op == Op::conv ? own_conv(Winograd(plain_problem(p), stored), "winograd", epilogue)
-                            : own_conv(Winograd(transposed_problem(p), Weights::transposed), "winograd", epilogue);
+    return n.op == Op::conv ? own_conv(Winograd(plain_problem(p), stored, spec.stream_outputs), "winograd", epilogue)
+                            : own_conv(Winograd(transposed_problem(p), Weights::transposed, spec.stream_outputs),
+                                       "winograd", epilogue);
   }
   if (n.op == Op::conv) {
     dnnl::primitive_attr attributes = dnnl_attributes();

@@ -26,7 +26,7 @@ class Packing final : public Kernel {
   void run(void* const* o) override {
     const auto* w = static_cast<const float*>(o[0]);
     auto* packed = static_cast<float*>(o[1]);
-    if (format_ == kWinograd) return transform_filters(w, packed, shape_[0], shape_[1], strides_.begin());
+    if (format_ == kWinograd) return transform_filters(w, packed, shape_[0], shape_[1], shape_[2], strides_.begin());
     const int n = format_ == kRows ? 0 : 1;
     pack_columns(packed, w, strides_[1 - n], strides_[n], shape_[1 - n], shape_[n]);
   }
@@ -44,7 +44,7 @@ Layout panel_layout(const Shape& weight, int column_axis) {
   return named(column_axis == 0 ? kRows : kColumns, panel_floats(weight[1 - column_axis], weight[column_axis]));
 }
 
-Layout winograd_layout(const Shape& weight) { return named(kWinograd, filter_floats(weight[1], weight[0])); }
+Layout winograd_layout(const Shape& weight) { return named(kWinograd, filter_floats(weight[1], weight[0], weight[2])); }
 
 bool is_own_packing(const Layout& layout) {
   return layout.blocked &&

@@ -27,8 +27,8 @@ LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<
 // Whether the kernel of this convolution adds a residual.
 bool conv_adds_residual(const Graph& graph, const Node& node);
 
-// Frozen weights for kernels of our own: (N, K, 1...) or (K, N) as panels of columns N, (O, C, 3, 3) as Winograd's
-// filters; and the copy into such a layout.
+// Frozen weights for kernels of our own: (N, K, 1...) or (K, N) as panels of columns N, (O, C, 3, 3) or (O, C, 5, 5) as
+// Winograd's filters; and the copy into such a layout.
 Layout panel_layout(const Shape& weight, int column_axis);
 Layout winograd_layout(const Shape& weight);
 bool is_own_packing(const Layout& layout);

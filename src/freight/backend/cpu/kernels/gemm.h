@@ -56,6 +56,9 @@ struct PanelProduct {
   int64_t m, n, k;
   bool accumulate;
   int64_t packed_k = 0;  // of the panels, where they hold more than the k steps that are taken
+  // What is read afterwards: so many lines are asked for meanwhile.
+  const float* ahead = nullptr;
+  int64_t ahead_lines = 0;
 };
 void multiply_panels(const PanelProduct& p);
 // Packs b (k, n) for it; one of the strides is 1.

@@ -1,10 +1,13 @@
-// See winograd_tile.h. The interpolation points are 0, 1, -1, 2, -2 and infinity.
+// See winograd_tile.h.
 #include "freight/backend/cpu/kernels/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "freight/backend/cpu/kernels/winograd_tile.cpp"
 #include "hwy/foreach_target.h"
 // The order of these two matters: foreach_target first.
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
+
+#include <array>
 
 #include "freight/backend/cpu/kernels/winograd_tile.h"
 
@@ -19,163 +22,212 @@ using V = hn::Vec<D>;
 HWY_INLINE V times(float c, V v) { return hn::Mul(hn::Set(D(), c), v); }
 HWY_INLINE V plus(float c, V v, V w) { return hn::MulAdd(hn::Set(D(), c), v, w); }  // c v + w
 
-// Each takes elements in[0], in[step], ... and writes out[0], out[to], ...
-struct InputTransform {  // B^T
-  static constexpr int kIn = 6, kOut = 6;
-  static HWY_INLINE void run(const V* in, int step, V* out, int to) {
-    const V d0 = in[0], d1 = in[step], d2 = in[2 * step], d3 = in[3 * step], d4 = in[4 * step], d5 = in[5 * step];
-    const V a = plus(-4, d2, d4), b = plus(-4, d1, d3), c = hn::Sub(d4, d2), e = times(2, hn::Sub(d3, d1));
-    out[0] = plus(4, d0, plus(-5, d2, d4));
-    out[to] = hn::Add(a, b);
-    out[2 * to] = hn::Sub(a, b);
-    out[3 * to] = hn::Add(c, e);
-    out[4 * to] = hn::Sub(c, e);
-    out[5 * to] = plus(4, d1, plus(-5, d3, d5));
-  }
-};
+// The matrices by the method of Cook and Toom: products of polynomials, by their values at these points and infinity.
+constexpr double kPoints[] = {0, 1, -1, 2, -2, 0.5, -0.5};
+template <size_t kRows, size_t kColumns>
+using Matrix = std::array<std::array<float, kColumns>, kRows>;
 
-struct OutputTransform {  // A^T
-  static constexpr int kIn = 6, kOut = 4;
-  static HWY_INLINE void run(const V* in, int step, V* out, int to) {
-    const V m0 = in[0], m1 = in[step], m2 = in[2 * step], m3 = in[3 * step], m4 = in[4 * step], m5 = in[5 * step];
-    const V a = hn::Add(m1, m2), b = hn::Sub(m1, m2), c = hn::Add(m3, m4), e = hn::Sub(m3, m4);
-    out[0] = hn::Add(m0, hn::Add(a, c));
-    out[to] = plus(2, e, b);
-    out[2 * to] = plus(4, c, a);
-    out[3 * to] = hn::Add(plus(8, e, b), m5);
+// A, and, with weights, G: a row of powers per point.
+template <size_t kPatch, size_t kColumns>
+constexpr Matrix<kPatch, kColumns> powers(bool weighted) {
+  Matrix<kPatch, kColumns> m{};
+  for (size_t j = 0; j + 1 < kPatch; ++j) {
+    double v = 1;
+    for (size_t l = 0; weighted && l + 1 < kPatch; ++l) v /= l == j ? 1 : kPoints[j] - kPoints[l];
+    for (size_t i = 0; i < kColumns; ++i, v *= kPoints[j]) m[j][i] = static_cast<float>(v);
   }
-};
-
-struct GradientTransform {  // A
-  static constexpr int kIn = 4, kOut = 6;
-  static HWY_INLINE void run(const V* in, int step, V* out, int to) {
-    const V y0 = in[0], y1 = in[step], y2 = in[2 * step], y3 = in[3 * step];
-    const V a = hn::Add(y0, y2), b = hn::Add(y1, y3), c = plus(4, y2, y0), e = plus(8, y3, times(2, y1));
-    out[0] = y0;
-    out[to] = hn::Add(a, b);
-    out[2 * to] = hn::Sub(a, b);
-    out[3 * to] = hn::Add(c, e);
-    out[4 * to] = hn::Sub(c, e);
-    out[5 * to] = y3;
-  }
-};
-
-struct FilterTransform {  // G
-  static constexpr int kIn = 3, kOut = 6;
-  static HWY_INLINE void run(const V* in, int step, V* out, int to) {
-    const V g0 = in[0], g1 = in[step], g2 = in[2 * step];
-    const V a = times(-1.0f / 6, hn::Add(g0, g2)), b = times(1.0f / 6, g1);
-    const V c = plus(1.0f / 6, g2, times(1.0f / 24, g0)), e = times(1.0f / 12, g1);
-    out[0] = times(0.25f, g0);
-    out[to] = hn::Sub(a, b);
-    out[2 * to] = hn::Add(a, b);
-    out[3 * to] = hn::Add(c, e);
-    out[4 * to] = hn::Sub(c, e);
-    out[5 * to] = g2;
-  }
-};
-
-struct FilterGradientTransform {  // G^T
-  static constexpr int kIn = 6, kOut = 3;
-  static HWY_INLINE void run(const V* in, int step, V* out, int to) {
-    const V u0 = in[0], u1 = in[step], u2 = in[2 * step], u3 = in[3 * step], u4 = in[4 * step], u5 = in[5 * step];
-    const V a = hn::Add(u1, u2), b = hn::Add(u3, u4);
-    out[0] = plus(0.25f, u0, plus(1.0f / 24, b, times(-1.0f / 6, a)));
-    out[to] = plus(1.0f / 12, hn::Sub(u3, u4), times(1.0f / 6, hn::Sub(u2, u1)));
-    out[2 * to] = hn::Add(plus(1.0f / 6, b, times(-1.0f / 6, a)), u5);
-  }
-};
-
-// T x T^T of a square x (kIn x kIn); the result (kOut x kOut) goes to out.
-template <class T>
-HWY_INLINE void both_sides(const V* x, V* out) {
-  V half[T::kIn * T::kOut];  // (kOut, kIn)
-#pragma GCC unroll 6
-  for (int j = 0; j < T::kIn; ++j) T::run(x + j, T::kIn, half + j, T::kIn);
-#pragma GCC unroll 6
-  for (int i = 0; i < T::kOut; ++i) T::run(half + i * T::kIn, 1, out + i * T::kOut, 1);
+  m[kPatch - 1][kColumns - 1] = 1;
+  return m;
 }
 
-template <class T>
-void patch(const WinogradPatch& p, int64_t channels, const WinogradTable::Out& out) {
-  const D d;
-  constexpr int kSide = T::kIn;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const bool whole = p.row0 == 0 && p.row1 == kSide && p.col0 == 0 && p.col1 == kSide;
-  V x[kSide * kSide], y[36];
-  for (int64_t c = 0; c < channels; c += lanes) {
-    if (whole) {
-#pragma GCC unroll 6
-      for (int i = 0; i < kSide; ++i) {
-#pragma GCC unroll 6
-        for (int j = 0; j < kSide; ++j) x[i * kSide + j] = hn::LoadU(d, p.pixels + i * p.row + j * p.col + c);
-      }
+// B^T: a row of coefficients per point, of the polynomial that is 0 at the others.
+template <size_t kPatch>
+constexpr Matrix<kPatch, kPatch> zeros_at_others() {
+  Matrix<kPatch, kPatch> m{};
+  for (size_t j = 0; j < kPatch; ++j) {
+    std::array<double, kPatch> c{1};
+    for (size_t l = 0; l + 1 < kPatch; ++l) {
+      for (size_t k = kPatch; l != j && k-- > 0;) c[k] = (k > 0 ? c[k - 1] : 0) - kPoints[l] * c[k];
+    }
+    for (size_t k = 0; k < kPatch; ++k) m[j][k] = static_cast<float>(c[k]);
+  }
+  return m;
+}
+
+// c[first] in[first] + c[first + 2] in[first + 2] ...; elements of `in` lie `step` apart.
+template <size_t N>
+HWY_INLINE V every_second(const std::array<float, N>& c, size_t first, const V* in, size_t step) {
+  V sum = hn::Zero(D());
+  bool none = true;
+#pragma GCC unroll 8
+  for (size_t k = first; k < N; k += 2) {
+    if (c[k] == 0) continue;
+    const V v = in[k * step];
+    if (none) {
+      sum = c[k] == 1 ? v : times(c[k], v);
     } else {
+      sum = c[k] == 1 ? hn::Add(sum, v) : c[k] == -1 ? hn::Sub(sum, v) : plus(c[k], v, sum);
+    }
+    none = false;
+  }
+  return sum;
+}
+
+// The matrices have a row (or column) per point: 0, pairs of opposite ones, infinity. Rows of a pair differ in the sign
+// of their odd columns alone. Each takes elements in[0], in[step], ... and writes out[0], out[to], ...
+template <const auto& kMatrix>
+struct ByRows {
+  static constexpr size_t kOut = kMatrix.size(), kIn = kMatrix[0].size();
+  static HWY_INLINE void run(const V* in, size_t step, V* out, size_t to) {
+    out[0] = single(0, in, step);
+#pragma GCC unroll 8
+    for (size_t i = 1; i + 1 < kOut; i += 2) {
+      const V even = every_second(kMatrix[i], 0, in, step), odd = every_second(kMatrix[i], 1, in, step);
+      out[i * to] = hn::Add(even, odd);
+      out[(i + 1) * to] = hn::Sub(even, odd);
+    }
+    out[(kOut - 1) * to] = single(kOut - 1, in, step);
+  }
+  // Of 0 and infinity: the other half of the row is zeros.
+  static HWY_INLINE V single(size_t i, const V* in, size_t step) {
+    bool odd = true;
+#pragma GCC unroll 8
+    for (size_t k = 0; k < kIn; k += 2) odd = odd && kMatrix[i][k] == 0;
+    return every_second(kMatrix[i], odd ? 1 : 0, in, step);
+  }
+};
+
+template <const auto& kMatrix>  // (points, out)
+struct ByColumns {
+  static constexpr size_t kOut = kMatrix[0].size(), kIn = kMatrix.size(), kPairs = kIn / 2 - 1;
+  static HWY_INLINE void run(const V* in, size_t step, V* out, size_t to) {
+    V sums[kPairs], differences[kPairs];
+#pragma GCC unroll 8
+    for (size_t j = 0; j < kPairs; ++j) {
+      const V a = in[(2 * j + 1) * step], b = in[(2 * j + 2) * step];
+      sums[j] = hn::Add(a, b);
+      differences[j] = hn::Sub(a, b);
+    }
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kOut; ++i) {
+      const V* pairs = i % 2 == 0 ? sums : differences;
+      V sum = kMatrix[1][i] == 1 ? pairs[0] : times(kMatrix[1][i], pairs[0]);
+#pragma GCC unroll 8
+      for (size_t j = 1; j < kPairs; ++j) sum = plus(kMatrix[2 * j + 1][i], pairs[j], sum);
+      if (kMatrix[0][i] != 0) sum = kMatrix[0][i] == 1 ? hn::Add(in[0], sum) : plus(kMatrix[0][i], in[0], sum);
+      if (kMatrix[kIn - 1][i] != 0) sum = hn::Add(sum, in[(kIn - 1) * step]);
+      out[i * to] = sum;
+    }
+  }
+};
+
+// T x T^T of a square (kIn x kIn): load(i, j) gives an element of it, store(i, j, v) takes one of the result. No more
+// is held at a time than the half-done square (kOut, kIn), most of which registers hold.
+template <class T, class Load, class Store>
+HWY_INLINE void both_sides(Load load, Store store) {
+  V half[T::kOut * T::kIn];
+#pragma GCC unroll 8
+  for (size_t j = 0; j < T::kIn; ++j) {
+    V x[T::kIn];
+#pragma GCC unroll 8
+    for (size_t i = 0; i < T::kIn; ++i) x[i] = load(i, j);
+    T::run(x, 1, half + j, T::kIn);
+  }
+#pragma GCC unroll 8
+  for (size_t i = 0; i < T::kOut; ++i) {
+    V y[T::kOut];
+    T::run(half + i * T::kIn, 1, y, 1);
+#pragma GCC unroll 8
+    for (size_t j = 0; j < T::kOut; ++j) store(i, j, y[j]);
+  }
+}
+
+// F(kTile x kTile, kTaps x kTaps).
+template <size_t kTile, size_t kTaps>
+struct Form {
+  static constexpr size_t kPatch = kTile + kTaps - 1, kElements = kPatch * kPatch;
+  static constexpr auto kB = zeros_at_others<kPatch>();
+  static constexpr auto kA = powers<kPatch, kTile>(false);
+  static constexpr auto kG = powers<kPatch, kTaps>(true);
+
+  template <class T>
+  static void patch(const WinogradPatch& p, int64_t channels, const WinogradTable::Out& out) {
+    const D d;
+    constexpr size_t kSide = T::kIn;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    const bool whole = p.row0 == 0 && p.row1 == kSide && p.col0 == 0 && p.col1 == kSide;
+    for (int64_t c = 0; c < channels; c += lanes) {
+      float* dst = out.dst + (c / out.width) * out.panel + c % out.width;
+      const auto pixel = [&](size_t i, size_t j) HWY_ATTR {
+        return hn::LoadU(d, p.pixels + static_cast<ptrdiff_t>(i) * p.row + static_cast<ptrdiff_t>(j) * p.col + c);
+      };
+      const auto store = [&](size_t i, size_t j, V v)
+                             HWY_ATTR { hn::StoreU(v, d, dst + static_cast<ptrdiff_t>(i * kPatch + j) * out.element); };
+      if (whole) {
+        both_sides<T>(pixel, store);
+        continue;
+      }
+      V x[kSide * kSide];
       for (V& v : x) v = hn::Zero(d);
       for (int i = p.row0; i < p.row1; ++i) {
-        for (int j = p.col0; j < p.col1; ++j) x[i * kSide + j] = hn::LoadU(d, p.pixels + i * p.row + j * p.col + c);
+        for (int j = p.col0; j < p.col1; ++j) x[i * static_cast<int>(kSide) + j] = pixel(i, j);
       }
-    }
-    both_sides<T>(x, y);
-    float* dst = out.dst + (c / out.width) * out.panel + c % out.width;
-#pragma GCC unroll 36
-    for (int e = 0; e < 36; ++e) hn::StoreU(y[e], d, dst + e * out.element);
-  }
-}
-
-void output(const float* m, ptrdiff_t element, int64_t channels, const WinogradTable::Finish& finish, float* pixels,
-            ptrdiff_t row, ptrdiff_t col, int rows, int cols) {
-  const D d;
-  V x[36], y[16];
-  for (int64_t c = 0; c < channels; c += static_cast<int64_t>(hn::Lanes(d))) {
-#pragma GCC unroll 36
-    for (int e = 0; e < 36; ++e) x[e] = hn::LoadU(d, m + e * element + c);
-    both_sides<OutputTransform>(x, y);
-    const V b = finish.bias ? hn::LoadU(d, finish.bias + c) : hn::Zero(d);
-    for (int i = 0; i < rows; ++i) {
-      for (int j = 0; j < cols; ++j) {
-        V v = hn::Add(y[i * 4 + j], b);
-        if (finish.residual) v = hn::Add(v, hn::LoadU(d, finish.residual + i * row + j * col + c));
-        if (finish.relu) v = hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v);
-        hn::StoreU(v, d, pixels + i * row + j * col + c);
-      }
+      both_sides<T>([&](size_t i, size_t j) HWY_ATTR { return x[i * kSide + j]; }, store);
     }
   }
-}
 
-void filter(const float* w, ptrdiff_t tap, ptrdiff_t lane, float* dst, ptrdiff_t element) {
-  const D d;
-  const int lanes = static_cast<int>(hn::Lanes(d));
-  HWY_ALIGN float taps[9 * HWY_MAX_BYTES / 4];
-  for (int t = 0; t < 9; ++t) {
-    for (int l = 0; l < lanes; ++l) taps[t * lanes + l] = w[t * tap + l * lane];
+  static void output(const float* m, ptrdiff_t element, int64_t channels, const WinogradTable::Finish& finish,
+                     float* pixels, ptrdiff_t row, ptrdiff_t col, int rows, int cols) {
+    const D d;
+    for (int64_t c = 0; c < channels; c += static_cast<int64_t>(hn::Lanes(d))) {
+      const V b = finish.bias ? hn::LoadU(d, finish.bias + c) : hn::Zero(d);
+      both_sides<ByColumns<kA>>(
+          [&](size_t i, size_t j)
+              HWY_ATTR { return hn::LoadU(d, m + static_cast<ptrdiff_t>(i * kPatch + j) * element + c); },
+          [&](size_t i, size_t j, V y) HWY_ATTR {
+            if (static_cast<int>(i) >= rows || static_cast<int>(j) >= cols) return;
+            const ptrdiff_t at = static_cast<ptrdiff_t>(i) * row + static_cast<ptrdiff_t>(j) * col + c;
+            V v = hn::Add(y, b);
+            if (finish.residual) v = hn::Add(v, hn::LoadU(d, finish.residual + at));
+            if (finish.relu) v = hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v);
+            if (finish.stream) {
+              hn::Stream(v, d, pixels + at);
+            } else {
+              hn::StoreU(v, d, pixels + at);
+            }
+          });
+    }
+    if (finish.stream) hwy::FlushStream();
   }
-  V x[9], y[36];
-  for (int t = 0; t < 9; ++t) x[t] = hn::Load(d, taps + t * lanes);
-  both_sides<FilterTransform>(x, y);
-  for (int e = 0; e < 36; ++e) hn::StoreU(y[e], d, dst + e * element);
-}
 
-void filter_gradient(const float* u, ptrdiff_t element, float* w, ptrdiff_t lane) {
-  const D d;
-  const int lanes = static_cast<int>(hn::Lanes(d));
-  V x[36], y[9];
-  for (int e = 0; e < 36; ++e) x[e] = hn::LoadU(d, u + e * element);
-  both_sides<FilterGradientTransform>(x, y);
-  HWY_ALIGN float taps[9 * HWY_MAX_BYTES / 4];
-  for (int t = 0; t < 9; ++t) hn::Store(y[t], d, taps + t * lanes);
-  for (int l = 0; l < lanes; ++l) {
-    for (int t = 0; t < 9; ++t) w[t + l * lane] = taps[t * lanes + l];
+  static void filter(const float* taps, ptrdiff_t tap, float* dst, ptrdiff_t element) {
+    const D d;
+    both_sides<ByRows<kG>>([&](size_t i, size_t j)
+                               HWY_ATTR { return hn::LoadU(d, taps + static_cast<ptrdiff_t>(i * kTaps + j) * tap); },
+                           [&](size_t i, size_t j, V v)
+                               HWY_ATTR { hn::StoreU(v, d, dst + static_cast<ptrdiff_t>(i * kPatch + j) * element); });
   }
-}
 
-WinogradTable make_winograd_table() {
-  return {static_cast<int>(hn::Lanes(D())),
-          patch<InputTransform>,
-          patch<GradientTransform>,
-          output,
-          filter,
-          filter_gradient};
+  static void filter_gradient(const float* u, ptrdiff_t element, float* w, ptrdiff_t lane) {
+    const D d;
+    const int lanes = static_cast<int>(hn::Lanes(d));
+    constexpr int kAll = kTaps * kTaps;
+    HWY_ALIGN float taps[kAll * HWY_MAX_BYTES / 4];
+    both_sides<ByColumns<kG>>(
+        [&](size_t i, size_t j) HWY_ATTR { return hn::LoadU(d, u + static_cast<ptrdiff_t>(i * kPatch + j) * element); },
+        [&](size_t i, size_t j, V v) HWY_ATTR { hn::Store(v, d, taps + (i * kTaps + j) * hn::Lanes(d)); });
+    for (int l = 0; l < lanes; ++l) {
+      for (int t = 0; t < kAll; ++t) w[t + l * lane] = taps[t * lanes + l];
+    }
+  }
+
+  static constexpr WinogradTable table() {
+    return {kTile, kPatch, patch<ByRows<kB>>, patch<ByRows<kA>>, output, filter, filter_gradient};
+  }
+};
+
+WinogradTables make_winograd_tables() {
+  return {static_cast<int>(hn::Lanes(D())), Form<4, 3>::table(), Form<4, 5>::table()};
 }
 
 }  // namespace HWY_NAMESPACE
@@ -184,6 +236,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace freight::cpu {
-FREIGHT_SIMD_TABLE(WinogradTable, winograd_table, make_winograd_table)
+FREIGHT_SIMD_TABLE(WinogradTables, winograd_tables, make_winograd_tables)
 }  // namespace freight::cpu
 #endif

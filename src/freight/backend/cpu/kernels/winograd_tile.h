@@ -1,8 +1,8 @@
-// The transforms of Winograd's minimal filtering F(4x4, 3x3) (Lavin and Gray 2016, arXiv:1509.09308), a vector of
-// channels at a time. Chosen per CPU by Highway; winograd.cpp puts them together.
-//   d (6x6 input)    -> B^T d B     g (3x3 filter)  -> G g G^T      m (6x6 products) -> A^T m A (4x4 result)
+// The transforms of Winograd's minimal filtering F(4x4, 3x3) and F(4x4, 5x5) (Lavin and Gray 2016, arXiv:1509.09308), a
+// vector of channels at a time. Chosen per CPU by Highway; winograd.cpp puts them together. P: 6 or 8, R: 3 or 5.
+//   d (PxP input)    -> B^T d B     g (RxR filter)  -> G g G^T      m (PxP products) -> A^T m A (4x4 result)
 // and the transposes that the filter's gradient needs:
-//   dy (4x4)         -> A dy A^T    du (6x6)        -> G^T du G (3x3)
+//   dy (4x4)         -> A dy A^T    du (PxP)        -> G^T du G (RxR)
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@ struct WinogradPatch {
 };
 
 struct WinogradTable {
-  int lanes = 0;  // channels come in multiples of it
+  int tile = 0, patch = 0;  // results and pixels along an axis
   // Channel c of transformed element e goes to dst[e * element + (c / width) * panel + c % width]; width is a multiple
   // of the lanes.
   struct Out {
@@ -25,21 +25,25 @@ struct WinogradTable {
     ptrdiff_t element, panel;
     int64_t width;
   };
-  void (*input)(const WinogradPatch& patch, int64_t channels, const Out& out);     // 6x6 pixels, B^T d B
-  void (*gradient)(const WinogradPatch& patch, int64_t channels, const Out& out);  // 4x4 pixels, A dy A^T
+  void (*input)(const WinogradPatch& patch, int64_t channels, const Out& out);     // B^T d B
+  void (*gradient)(const WinogradPatch& patch, int64_t channels, const Out& out);  // A dy A^T
   // What is done to a result before it is stored: bias (channels) and residual (at the pixels' offsets) may be null.
   struct Finish {
     const float *bias, *residual;
-    bool relu;
+    bool relu, stream;
   };
   // Channel c of product e is at m[e * element + c].
   void (*output)(const float* m, ptrdiff_t element, int64_t channels, const Finish& finish, float* pixels,
                  ptrdiff_t row, ptrdiff_t col, int rows, int cols);
-  // One vector of filters, tap t of lane l at w[t * tap + l * lane]: element e to dst[e * element + l].
-  void (*filter)(const float* w, ptrdiff_t tap, ptrdiff_t lane, float* dst, ptrdiff_t element);
+  // One vector of filters, tap t of lane l at taps[t * tap + l]: element e to dst[e * element + l].
+  void (*filter)(const float* taps, ptrdiff_t tap, float* dst, ptrdiff_t element);
   // One vector of the filter's gradient: tap t of lane l to w[t + l * lane].
   void (*filter_gradient)(const float* u, ptrdiff_t element, float* w, ptrdiff_t lane);
 };
-const WinogradTable& winograd_table();
+struct WinogradTables {
+  int lanes = 0;  // channels come in multiples of it
+  WinogradTable three, five;
+};
+const WinogradTables& winograd_tables();
 
 }  // namespace freight::cpu
