@@ -152,10 +152,10 @@ bool runs_direct(const Problem& p) {
   return p.op == Op::conv_grad_weight && c >= 16 && c <= 32;
 }
 
-// Measured on two cores against oneDNN's direct convolutions, ms. 3x3, a Xeon with AVX-512: 64 channels @56 b16 7.9 : 13.3
-// forward, 7.9 : 19.7 input gradient; 512 @28 b8 61 : 124 and 61 : 116. A Zen 4: 16 channels @32 b128 1.9 : 2.8, 2.0 : 2.8
-// and 1.5 : 2.7, with AVX2 alone 2.5 : 4.1 and 2.4 : 3.0; 5x5 2.2 : 3.8; 64 channels 5x5 b64 17.6 : 56, 17.8 : 58 and
-// 21.8 : 63.
+// Measured on two cores against oneDNN's direct convolutions, ms. 3x3, a Xeon with AVX-512: 64 channels @56 b16 7.9
+// : 13.3 forward, 7.9 : 19.7 input gradient; 512 @28 b8 61 : 124 and 61 : 116. A Zen 4: 16 channels @32 b128 1.9
+// : 2.8, 2.0 : 2.8 and 1.5 : 2.7, with AVX2 alone 2.5 : 4.1 and 2.4 : 3.0; 5x5 2.2 : 3.8; 64 channels 5x5 b64 17.6 :
+// 56, 17.8 : 58 and 21.8 : 63.
 bool runs_winograd(const Problem& p) {
   const ConvProblem c = p.op == Op::conv_grad_input ? transposed_problem(p) : plain_problem(p);
   return std::min(c.c, c.o) >= 16 && c.pad_h >= 0 && c.pad_w >= 0 && winograd_fits(c);
