@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kTile = 4;
 constexpr int64_t kThreadBlock = 48;               // tiles that a thread takes through all stages
-constexpr int64_t kLargeWeights = 8 << 20;         // bytes of U from which threads share its elements instead
+constexpr int64_t kLargeWeights = 12 << 20;        // bytes of U from which threads share its elements instead
 constexpr int64_t kMostSums = 32, kLeastSums = 8;  // partial sums of the filter's gradient, which no thread count sets
 constexpr int64_t kSumBytes = 10 << 20;            // for all of them
 constexpr int64_t kGroupBytes = 24 << 20;          // of V and M that stay in the last cache
@@ -193,7 +193,8 @@ void Winograd::run(const float* x, const float* w, const float* bias, const floa
   for (int64_t start = 0; start < tiles; start += block_) {
     const int64_t end = std::min(tiles, start + block_);
     sliced(start, end, [&](int64_t first, int64_t last) { inputs(x, first, last, v + (first - start) * v_row_); });
-    parallel_for(elements_, [&](int64_t e) { products(v, u, m, end - start, e); });
+    const Ahead next = pixels_of(x, p_.h * p_.w * p_.c, p_, end, std::min(tiles, end + block_));
+    parallel_for(elements_, [&](int64_t e) { products(v, u, m, end - start, e, part(next, e, elements_)); });
     sliced(start, end,
            [&](int64_t first, int64_t last) { outputs(m + (first - start) * p_.o, first, last, bias, residual, y); });
   }
@@ -249,6 +250,13 @@ void WinogradGradWeight::products(const float* v, const float* z, float* du, int
                    .ahead_lines = ahead.lines});
 }
 
+// What the transforms of the block from tile `first` on read: half of it x, half dy.
+Ahead WinogradGradWeight::next(const float* x, const float* dy, int64_t first, int64_t e) const {
+  const int64_t last = std::min(tile_count(p_), first + block_), half = elements_ / 2;
+  return e < half ? part(pixels_of(x, p_.h * p_.w * p_.c, p_, first, last), e, half)
+                  : part(pixels_of(dy, p_.oh * p_.ow * p_.o, p_, first, last), e - half, elements_ - half);
+}
+
 void WinogradGradWeight::run(const float* x, const float* dy, float* dw, void* scratch) const {
   const int64_t tiles = tile_count(p_), blocks = ceil_div(tiles, block_);
   auto* du = static_cast<float*>(scratch);  // (sums, E, C, O)
@@ -260,13 +268,8 @@ void WinogradGradWeight::run(const float* x, const float* dy, float* dw, void* s
       for (int64_t block = first_block; block < blocks * (i + 1) / sums_; ++block) {
         const int64_t start = block * block_, end = std::min(tiles, start + block_);
         transforms(x, dy, start, end, start, end - start, v, z);
-        const int64_t next = std::min(tiles, end + block_), half = elements_ / 2;
-        const Ahead next_x = pixels_of(x, p_.h * p_.w * p_.c, p_, end, next),
-                    next_dy = pixels_of(dy, p_.oh * p_.ow * p_.o, p_, end, next);
-        for (int64_t e = 0; e < elements_; ++e) {
-          products(v, z, sum, end - start, e, block > first_block,
-                   e < half ? part(next_x, e, half) : part(next_dy, e - half, elements_ - half));
-        }
+        for (int64_t e = 0; e < elements_; ++e)
+          products(v, z, sum, end - start, e, block > first_block, next(x, dy, end, e));
       }
     });
     parallel_for(elements_, [&](int64_t e) {
@@ -282,7 +285,8 @@ void WinogradGradWeight::run(const float* x, const float* dy, float* dw, void* s
       const int64_t end = std::min(tiles, start + block_);
       sliced(start, end,
              [&](int64_t first, int64_t last) { transforms(x, dy, first, last, start, end - start, v, z); });
-      parallel_for(elements_, [&](int64_t e) { products(v, z, du, end - start, e, start > 0); });
+      parallel_for(elements_,
+                   [&](int64_t e) { products(v, z, du, end - start, e, start > 0, next(x, dy, end, e)); });
     }
   }
   const int64_t lanes = winograd_tables().lanes, taps = p_.kh * p_.kw;

@@ -60,6 +60,7 @@ class WinogradGradWeight {
                   float* z) const;
   void products(const float* v, const float* z, float* du, int64_t count, int64_t e, bool accumulate,
                 const Ahead& ahead = {}) const;
+  Ahead next(const float* x, const float* dy, int64_t first, int64_t e) const;
 
   ConvProblem p_;
   int64_t elements_;
