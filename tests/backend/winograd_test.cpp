@@ -1,6 +1,10 @@
 // Winograd's convolutions against plain loops: sizes that no tile divides, single pixels, paddings, epilogues, both
-// ways of sharing the work, equal bits for any number of threads.
+// ways of sharing the work, tiles across images, equal bits for any number of threads.
 #include "freight/backend/cpu/kernels/winograd.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "freight/backend/cpu/kernels/gemm_tile.h"
 #include "tests/backend/cpu_kernels.h"
@@ -79,11 +83,30 @@ INSTANTIATE_TEST_SUITE_P(Sizes, WinogradOf,
                                          Size{1, 16, 4, 4, 16, 2, 5}, Size{2, 16, 7, 9, 48, 2, 5},
                                          Size{1, 32, 1, 1, 16, 2, 5}, Size{1, 16, 6, 5, 32, 0, 5},
                                          Size{1, 16, 6, 6, 16, 4, 5}, Size{1, 48, 27, 27, 80, 2, 5},
-                                         Size{2, 256, 5, 6, 32, 1, 5}, Size{4, 32, 40, 38, 16, 2, 5}),
+                                         Size{2, 256, 5, 6, 32, 1, 5}, Size{4, 32, 40, 38, 16, 2, 5},
+                                         // Tiles across images.
+                                         Size{4, 16, 13, 13, 32, 1}, Size{6, 16, 9, 14, 16, 1},
+                                         Size{3, 16, 14, 13, 16, 0}, Size{8, 16, 11, 6, 16, 2},
+                                         Size{4, 16, 9, 9, 16, 1, 5}, Size{3, 16, 6, 6, 16, 2, 5}),
                          [](const auto& each) {
                            const Size& s = each.param;
                            return cat("n", s.n, "c", s.c, "h", s.h, "w", s.w, "o", s.o, "pad", s.pad, "taps", s.taps);
                          });
+
+// Frozen weights are served with: what is no number in one picture must not reach its neighbours.
+TEST(WinogradFrozen, ImagesStayApart) {
+  const ConvProblem p = convolution({2, 16, 13, 13, 16, 1});
+  ConvReference r(p);
+  Array filters(DType::f32, {filter_floats(p.c, p.o, 3)}), y(DType::f32, {r.dy.numel()});
+  transform_filters(r.w.data<float>(), filters.data<float>(), p.o, p.c, 3, 1, p.c * 9, 9);
+  r.x.data<float>()[12 * 13 * 16] = std::numeric_limits<float>::quiet_NaN();  // the last row of the first picture
+  const Winograd conv(p, Winograd::Weights::transformed, false);
+  Array s = scratch(conv.scratch_bytes());
+  conv.run(r.x.data<float>(), filters.data<float>(), nullptr, nullptr, y.data<float>(), s.raw());
+  const float *first = y.data<float>(), *second = first + y.numel() / 2;
+  EXPECT_TRUE(std::any_of(first, second, [](float v) { return std::isnan(v); }));
+  EXPECT_FALSE(std::any_of(second, second + y.numel() / 2, [](float v) { return std::isnan(v); }));
+}
 
 TEST(WinogradFits, SquareFiltersOfUnitStrideWithFullVectors) {
   const ConvProblem p = convolution({1, 16, 8, 8, 16, 1});

@@ -26,7 +26,9 @@ class Packing final : public Kernel {
   void run(void* const* o) override {
     const auto* w = static_cast<const float*>(o[0]);
     auto* packed = static_cast<float*>(o[1]);
-    if (format_ == kWinograd) return transform_filters(w, packed, shape_[0], shape_[1], shape_[2], strides_.begin());
+    if (format_ == kWinograd) {
+      return transform_filters(w, packed, shape_[0], shape_[1], shape_[2], strides_[3], strides_[0], strides_[1]);
+    }
     const int n = format_ == kRows ? 0 : 1;
     pack_columns(packed, w, strides_[1 - n], strides_[n], shape_[1 - n], shape_[n]);
   }

@@ -310,9 +310,9 @@ void multiply_panels(const PanelProduct& p) {
   t.length = p.k;
   t.c_row = p.c_row;
   t.accumulate = p.accumulate;
-  t.ahead = p.ahead;
+  t.ahead = p.ahead.first;
   t.ahead_step = kLine;
-  t.ahead_count = p.ahead ? ceil_div(p.ahead_lines, ceil_div(p.n, t.b_step) * ceil_div(p.m, table.rows)) : 0;
+  t.ahead_count = t.ahead ? ceil_div(p.ahead.lines, ceil_div(p.n, t.b_step) * ceil_div(p.m, table.rows)) : 0;
   for (int64_t column = 0; column < p.n; column += t.b_step) {
     const int vectors = p.n - column > table.lanes ? 2 : 1;
     t.b = p.panels + column * std::max(p.k, p.packed_k);

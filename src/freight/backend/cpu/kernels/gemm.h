@@ -45,6 +45,12 @@ class Gemm {
   size_t scratch_bytes_ = 0, thread_bytes_ = 0;
 };
 
+// What is read afterwards: so many lines of memory are asked for meanwhile.
+struct Ahead {
+  const float* first = nullptr;
+  int64_t lines = 0;
+};
+
 // For products inside other kernels: c (m, n) = a (m, k) b (k, n), or c + a b, on the calling thread. One of a's
 // strides is 1; b lies in panels.
 struct PanelProduct {
@@ -56,9 +62,7 @@ struct PanelProduct {
   int64_t m, n, k;
   bool accumulate;
   int64_t packed_k = 0;  // of the panels, where they hold more than the k steps that are taken
-  // What is read afterwards: so many lines are asked for meanwhile.
-  const float* ahead = nullptr;
-  int64_t ahead_lines = 0;
+  Ahead ahead = {};
 };
 void multiply_panels(const PanelProduct& p);
 // Packs b (k, n) for it; one of the strides is 1.

@@ -146,7 +146,7 @@ void pack_copying(float* dst, ptrdiff_t group, const float* src, ptrdiff_t k_str
   }
 }
 
-// One group; 4 x 4 blocks are transposed in registers where the steps are contiguous (k_stride 1).
+// One group; 4 x 4 blocks are transposed in registers where the steps are contiguous.
 void pack_transposing(float* dst, const float* src, ptrdiff_t k_stride, ptrdiff_t j_stride, int64_t steps, int columns,
                       int width) {
   int64_t k = 0;
@@ -154,7 +154,7 @@ void pack_transposing(float* dst, const float* src, ptrdiff_t k_stride, ptrdiff_
   // Whole lines of dst at a time: four steps of all columns.
   const hn::FixedTag<float, 4> d4;
   const hn::RepartitionToWide<decltype(d4)> w4;
-  for (; k + 4 <= steps; k += 4) {
+  for (; k_stride == 1 && k + 4 <= steps; k += 4) {
     int q = 0;
     for (; q + 4 <= columns; q += 4) {
       const float* r = src + q * j_stride + k;

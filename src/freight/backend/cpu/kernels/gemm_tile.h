@@ -44,7 +44,7 @@ struct GemmTable {
   // Then rows - 1, then vectors - 1.
   GemmTileFn tile[2][kMaxRows][2];
   // Groups of `width` columns, side by side in src, `group` apart in dst; the last one is filled up with zeros:
-  // dst[g * group + k * width + j] = src[k * k_stride + (g * width + j) * j_stride]; one of the strides is 1.
+  // dst[g * group + k * width + j] = src[k * k_stride + (g * width + j) * j_stride]; fast where a stride is 1.
   void (*pack)(float* dst, ptrdiff_t group, const float* src, ptrdiff_t k_stride, ptrdiff_t j_stride, int64_t steps,
                int64_t columns, int width);
 };

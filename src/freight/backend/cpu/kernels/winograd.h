@@ -6,16 +6,30 @@
 #include <cstdint>
 
 #include "freight/backend/cpu/kernels/conv.h"
+#include "freight/backend/cpu/kernels/winograd_tile.h"
 
 namespace freight::cpu {
 
 // 3x3 or 5x5, stride 1, padding less than the filter, channels that fill vectors.
 bool winograd_fits(const ConvProblem& p);
 
-// Memory that is asked for while something else is multiplied.
-struct Ahead {
-  const float* first = nullptr;
-  int64_t lines = 0;
+// Where the tiles of 4x4 results lie: images stand in rows and columns, and where that takes fewer of them, tiles cross
+// from one into the next, with as many zeros between as the filter reaches out: 13x13 pixels need 49 tiles for four
+// images instead of 64. What is no number in one image then reaches the next: `apart` keeps them from each other.
+class WinogradGrid {
+ public:
+  WinogradGrid(const ConvProblem& p, bool apart);
+  int64_t tiles() const { return down_.tiles * across_.tiles; }
+  // `side` pixels from `pad` before the tile's place on, of images (h, w, c).
+  WinogradPatch patch(int64_t tile, int64_t h, int64_t w, int64_t c, int64_t pad_h, int64_t pad_w, int side) const;
+
+ private:
+  struct Axis {
+    int64_t count, period, tiles;  // images, pixels from one to the next
+    bool joined;
+  };
+  static Axis axis(int64_t in, int64_t out, int64_t taps, int64_t pad, int64_t count, bool apart);
+  Axis across_, down_;
 };
 
 class Winograd {
@@ -32,20 +46,23 @@ class Winograd {
 
  private:
   void inputs(const float* x, int64_t first, int64_t last, float* v) const;
-  void products(const float* v, const float* u, float* m, int64_t count, int64_t e, const Ahead& ahead = {}) const;
+  void products(const float* v, const float* u, float* m, int64_t first, int64_t last, int64_t e, const float* x) const;
   void outputs(const float* m, int64_t first, int64_t last, const float* bias, const float* residual, float* y) const;
 
   ConvProblem p_;
   Weights weights_;
+  WinogradGrid grid_;
   int64_t elements_;
   bool stream_, large_ = false;
-  int64_t width_ = 0, block_ = 0;              // columns of a panel; tiles at a time
+  int64_t block_ = 0;                          // tiles at a time
   int64_t v_row_ = 0, v_ = 0, m_ = 0, u_ = 0;  // strides: a tile of v; elements of v (tiles, C), m (tiles, O) and u
   size_t scratch_bytes_ = 0, thread_bytes_ = 0;
 };
 
-// w (O, C, taps, taps), of any strides with rows of the filter `taps` taps apart, as U: for Weights::transformed.
-void transform_filters(const float* w, float* u, int64_t o, int64_t c, int64_t taps, const int64_t* strides);
+// w (O, C, taps, taps) as U: for Weights::transformed. Strides: of taps, results and channels; that of taps may go
+// back.
+void transform_filters(const float* w, float* u, int64_t o, int64_t c, int64_t taps, ptrdiff_t tap, ptrdiff_t lane,
+                       ptrdiff_t channel);
 int64_t filter_floats(int64_t c, int64_t o, int64_t taps);
 
 // dw of the convolution from x and dy. Sums run over tiles in one order whatever the number of threads.
@@ -56,13 +73,12 @@ class WinogradGradWeight {
   size_t scratch_bytes() const { return scratch_bytes_; }
 
  private:
-  void transforms(const float* x, const float* dy, int64_t first, int64_t last, int64_t start, int64_t count, float* v,
-                  float* z) const;
-  void products(const float* v, const float* z, float* du, int64_t count, int64_t e, bool accumulate,
-                const Ahead& ahead = {}) const;
-  Ahead next(const float* x, const float* dy, int64_t first, int64_t e) const;
+  void transforms(const float* x, const float* dy, int64_t first, int64_t last, float* v, float* z) const;
+  void products(const float* v, const float* z, float* du, int64_t first, int64_t last, int64_t e, bool accumulate,
+                const float* x, const float* dy) const;
 
   ConvProblem p_;
+  WinogradGrid grid_;
   int64_t elements_;
   int64_t width_ = 0, block_ = 0, sums_ = 1;   // columns of a panel; tiles of a block; partial sums
   int64_t v_row_ = 0, v_ = 0, z_ = 0, u_ = 0;  // strides: a tile of v; elements of v (tiles, C), z (panels) and du

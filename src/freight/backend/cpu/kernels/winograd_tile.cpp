@@ -79,21 +79,14 @@ template <const auto& kMatrix>
 struct ByRows {
   static constexpr size_t kOut = kMatrix.size(), kIn = kMatrix[0].size();
   static HWY_INLINE void run(const V* in, size_t step, V* out, size_t to) {
-    out[0] = single(0, in, step);
+    out[0] = every_second(kMatrix[0], 0, in, step);  // of 0 and infinity the other half is zeros
 #pragma GCC unroll 8
     for (size_t i = 1; i + 1 < kOut; i += 2) {
       const V even = every_second(kMatrix[i], 0, in, step), odd = every_second(kMatrix[i], 1, in, step);
       out[i * to] = hn::Add(even, odd);
       out[(i + 1) * to] = hn::Sub(even, odd);
     }
-    out[(kOut - 1) * to] = single(kOut - 1, in, step);
-  }
-  // Of 0 and infinity: the other half of the row is zeros.
-  static HWY_INLINE V single(size_t i, const V* in, size_t step) {
-    bool odd = true;
-#pragma GCC unroll 8
-    for (size_t k = 0; k < kIn; k += 2) odd = odd && kMatrix[i][k] == 0;
-    return every_second(kMatrix[i], odd ? 1 : 0, in, step);
+    out[(kOut - 1) * to] = every_second(kMatrix[kOut - 1], (kIn - 1) % 2, in, step);
   }
 };
 
@@ -150,52 +143,67 @@ struct Form {
   static constexpr auto kA = powers<kPatch, kTile>(false);
   static constexpr auto kG = powers<kPatch, kTaps>(true);
 
+  // f(its index, its place in an image) of each pixel that exists.
+  template <class F>
+  static HWY_INLINE void each(const WinogradPatch& p, int side, F f) {
+    for (int k = 0; k < p.count; ++k) {
+      const WinogradPatch::Piece& piece = p.pieces[k];
+      for (int i = piece.row0; i < piece.row1; ++i) {
+        for (int j = piece.col0; j < piece.col1; ++j) f(i * side + j, piece.first + i * p.row + j * p.col);
+      }
+    }
+  }
+
   template <class T>
-  static void patch(const WinogradPatch& p, int64_t channels, const WinogradTable::Out& out) {
+  static void patch(const float* images, const WinogradPatch& p, int64_t channels, const WinogradTable::Out& out) {
     const D d;
     constexpr size_t kSide = T::kIn;
-    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-    const bool whole = p.row0 == 0 && p.row1 == kSide && p.col0 == 0 && p.col1 == kSide;
-    for (int64_t c = 0; c < channels; c += lanes) {
+    for (int64_t c = 0; c < channels; c += static_cast<int64_t>(hn::Lanes(d))) {
       float* dst = out.dst + (c / out.width) * out.panel + c % out.width;
-      const auto pixel = [&](size_t i, size_t j) HWY_ATTR {
-        return hn::LoadU(d, p.pixels + static_cast<ptrdiff_t>(i) * p.row + static_cast<ptrdiff_t>(j) * p.col + c);
-      };
       const auto store = [&](size_t i, size_t j, V v)
                              HWY_ATTR { hn::StoreU(v, d, dst + static_cast<ptrdiff_t>(i * kPatch + j) * out.element); };
-      if (whole) {
+      if (p.whole) {
+        const float* first = images + p.pieces[0].first + c;
+        const auto pixel = [&](size_t i, size_t j) HWY_ATTR {
+          return hn::LoadU(d, first + static_cast<ptrdiff_t>(i) * p.row + static_cast<ptrdiff_t>(j) * p.col);
+        };
         both_sides<T>(pixel, store);
         continue;
       }
       V x[kSide * kSide];
       for (V& v : x) v = hn::Zero(d);
-      for (int i = p.row0; i < p.row1; ++i) {
-        for (int j = p.col0; j < p.col1; ++j) x[i * static_cast<int>(kSide) + j] = pixel(i, j);
-      }
+      each(p, kSide, [&](int i, ptrdiff_t at) HWY_ATTR { x[i] = hn::LoadU(d, images + at + c); });
       both_sides<T>([&](size_t i, size_t j) HWY_ATTR { return x[i * kSide + j]; }, store);
     }
   }
 
   static void output(const float* m, ptrdiff_t element, int64_t channels, const WinogradTable::Finish& finish,
-                     float* pixels, ptrdiff_t row, ptrdiff_t col, int rows, int cols) {
+                     float* images, const WinogradPatch& p) {
     const D d;
     for (int64_t c = 0; c < channels; c += static_cast<int64_t>(hn::Lanes(d))) {
       const V b = finish.bias ? hn::LoadU(d, finish.bias + c) : hn::Zero(d);
-      both_sides<ByColumns<kA>>(
-          [&](size_t i, size_t j)
-              HWY_ATTR { return hn::LoadU(d, m + static_cast<ptrdiff_t>(i * kPatch + j) * element + c); },
-          [&](size_t i, size_t j, V y) HWY_ATTR {
-            if (static_cast<int>(i) >= rows || static_cast<int>(j) >= cols) return;
-            const ptrdiff_t at = static_cast<ptrdiff_t>(i) * row + static_cast<ptrdiff_t>(j) * col + c;
-            V v = hn::Add(y, b);
-            if (finish.residual) v = hn::Add(v, hn::LoadU(d, finish.residual + at));
-            if (finish.relu) v = hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v);
-            if (finish.stream) {
-              hn::Stream(v, d, pixels + at);
-            } else {
-              hn::StoreU(v, d, pixels + at);
-            }
-          });
+      const auto product = [&](size_t i, size_t j) HWY_ATTR {
+        return hn::LoadU(d, m + static_cast<ptrdiff_t>(i * kPatch + j) * element + c);
+      };
+      const auto store = [&](V y, ptrdiff_t at) HWY_ATTR {
+        V v = hn::Add(y, b);
+        if (finish.residual) v = hn::Add(v, hn::LoadU(d, finish.residual + at + c));
+        if (finish.relu) v = hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v);
+        if (finish.stream) {
+          hn::Stream(v, d, images + at + c);
+        } else {
+          hn::StoreU(v, d, images + at + c);
+        }
+      };
+      if (p.whole) {
+        both_sides<ByColumns<kA>>(product, [&](size_t i, size_t j, V y) HWY_ATTR {
+          store(y, p.pieces[0].first + static_cast<ptrdiff_t>(i) * p.row + static_cast<ptrdiff_t>(j) * p.col);
+        });
+        continue;
+      }
+      V y[kTile * kTile];
+      both_sides<ByColumns<kA>>(product, [&](size_t i, size_t j, V v) HWY_ATTR { y[i * kTile + j] = v; });
+      each(p, kTile, [&](int i, ptrdiff_t at) HWY_ATTR { store(y[i], at); });
     }
     if (finish.stream) hwy::FlushStream();
   }

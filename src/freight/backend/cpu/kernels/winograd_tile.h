@@ -9,11 +9,17 @@
 
 namespace freight::cpu {
 
-// A square of pixels of a channels-last picture, of which rows [row0, row1) and columns [col0, col1) exist.
+// A square of pixels of channels-last images. Rows [row0, row1) and columns [col0, col1) of it exist in some image,
+// whose pixel would be at `first` in row 0, column 0; what is in none is zero.
 struct WinogradPatch {
-  const float* pixels = nullptr;  // where row 0, column 0 is, or would be
-  ptrdiff_t row = 0, col = 0;     // strides in floats
-  int row0 = 0, row1 = 0, col0 = 0, col1 = 0;
+  struct Piece {
+    ptrdiff_t first;
+    int row0, row1, col0, col1;
+  };
+  ptrdiff_t row = 0, col = 0;  // strides in floats
+  bool whole = false;          // all of it is in pieces[0]
+  int count = 0;
+  Piece pieces[4];  // so many
 };
 
 struct WinogradTable {
@@ -25,16 +31,16 @@ struct WinogradTable {
     ptrdiff_t element, panel;
     int64_t width;
   };
-  void (*input)(const WinogradPatch& patch, int64_t channels, const Out& out);     // B^T d B
-  void (*gradient)(const WinogradPatch& patch, int64_t channels, const Out& out);  // A dy A^T
-  // What is done to a result before it is stored: bias (channels) and residual (at the pixels' offsets) may be null.
+  using Transform = void (*)(const float* images, const WinogradPatch& patch, int64_t channels, const Out& out);
+  Transform input, gradient;  // B^T d B and A dy A^T
+  // What is done to a result before it is stored: bias (channels) and residual (like the images) may be null.
   struct Finish {
     const float *bias, *residual;
     bool relu, stream;
   };
   // Channel c of product e is at m[e * element + c].
-  void (*output)(const float* m, ptrdiff_t element, int64_t channels, const Finish& finish, float* pixels,
-                 ptrdiff_t row, ptrdiff_t col, int rows, int cols);
+  void (*output)(const float* m, ptrdiff_t element, int64_t channels, const Finish& finish, float* images,
+                 const WinogradPatch& patch);
   // One vector of filters, tap t of lane l at taps[t * tap + l]: element e to dst[e * element + l].
   void (*filter)(const float* taps, ptrdiff_t tap, float* dst, ptrdiff_t element);
   // One vector of the filter's gradient: tap t of lane l to w[t + l * lane].
