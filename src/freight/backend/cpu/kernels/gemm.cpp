@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "freight/backend/cpu/kernels/ceil_div.h"
-#include "freight/backend/cpu/kernels/gemm_tile.h"
 #include "freight/backend/cpu/kernels/scratch.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/threads.h"
@@ -15,8 +14,8 @@ namespace freight::cpu {
 
 namespace {
 
-constexpr int64_t kDepth = 384;          // steps of the sum per pass: a tile's rows stay in the first-level cache
-constexpr int64_t kLine = 16;            // floats of a cache line
+constexpr int64_t kDepth = 384;  // steps of the sum per pass: a tile's rows stay in the first-level cache
+constexpr int64_t kLine = Ahead::kLine;
 constexpr int64_t kFlippedRows = 96;     // rows of a flipped product whose sums are kept aside
 constexpr double kSerialFlops = 400000;  // below, a parallel region costs more than it saves
 // Cycles per element of a block that is packed, by copying or transposing, where a tile takes one per row and step.
@@ -46,25 +45,10 @@ struct Gemm::Part {
   int64_t tile0, tile1, panel0, panel1;
 };
 
-// Memory that will be read: `runs` stretches of `length` floats.
-struct Gemm::Ahead {
-  const float* start = nullptr;
-  int64_t runs = 0, length = 0;
-  ptrdiff_t stride = 0;
-
-  int64_t lines() const { return start ? ceil_div(length, kLine) : 0; }
-  // A tile asks for line i of each stretch, at one step after the other.
-  void ask(int64_t i, GemmTile& tile) const {
-    tile.ahead = start + i * kLine;
-    tile.ahead_step = stride;
-    tile.ahead_count = runs;
-  }
-};
-
 // What is packed next, behind the rows of the tiles before `tile1` and the columns from `panel0` to `panel1` of the
 // block of steps from k0 on: rows, and at the end of that block columns.
-std::pair<Gemm::Ahead, Gemm::Ahead> Gemm::packed_next(const Call& call, const Part& part, int64_t tile1, int64_t panel0,
-                                                      int64_t panel1, int64_t k0) const {
+std::pair<Ahead, Ahead> Gemm::packed_next(const Call& call, const Part& part, int64_t tile1, int64_t panel0,
+                                          int64_t panel1, int64_t k0) const {
   const bool same_steps = tile1 < part.tile1;
   const int64_t tile = same_steps ? tile1 : part.tile0, k = same_steps ? k0 : k0 + k_block_;
   const int64_t rows = std::min(std::min(tile + tile_block_, part.tile1) * rows_, m_) - tile * rows_;
@@ -310,9 +294,10 @@ void multiply_panels(const PanelProduct& p) {
   t.length = p.k;
   t.c_row = p.c_row;
   t.accumulate = p.accumulate;
-  t.ahead = p.ahead.first;
-  t.ahead_step = kLine;
-  t.ahead_count = t.ahead ? ceil_div(p.ahead.lines, ceil_div(p.n, t.b_step) * ceil_div(p.m, table.rows)) : 0;
+  Ahead ahead = p.ahead;
+  const int64_t most = ceil_div(p.n, t.b_step) * ceil_div(p.m, table.rows);  // tiles
+  if (ahead.runs == 1) ahead = {ahead.start, ceil_div(ahead.lines(), most), most * kLine, most * kLine};
+  int64_t asked = 0;
   for (int64_t column = 0; column < p.n; column += t.b_step) {
     const int vectors = p.n - column > table.lanes ? 2 : 1;
     t.b = p.panels + column * std::max(p.k, p.packed_k);
@@ -322,8 +307,9 @@ void multiply_panels(const PanelProduct& p) {
       const int64_t first = p.m * i / tiles, count = p.m * (i + 1) / tiles - first;
       t.a = p.a + first * p.a_row;
       t.c = p.c + first * p.c_row + column;
+      t.ahead = nullptr;
+      if (asked < ahead.lines()) ahead.ask(asked++, t);
       table.tile[p.a_step == 1 ? 0 : 1][count - 1][vectors - 1](t);
-      if (t.ahead) t.ahead += t.ahead_count * kLine;
     }
   }
 }

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "freight/backend/cpu/kernels/gemm_tile.h"
+
 namespace freight::cpu {
 
 // c (m, n) = a (m, k) b (k, n), for each of `batch` matrices. Strides in elements.
@@ -16,6 +18,21 @@ struct GemmProblem {
   bool packed = false;  // b is what pack_columns left; its strides do not count
 };
 
+// Memory that will be read and is asked for meanwhile: `runs` stretches of `length` floats, `stride` apart.
+struct Ahead {
+  static constexpr int64_t kLine = 16;  // floats of a cache line
+  const float* start = nullptr;
+  int64_t runs = 0, length = 0;
+  ptrdiff_t stride = 0;
+  int64_t lines() const { return start ? (length + kLine - 1) / kLine : 0; }
+  // A tile asks for line i of each stretch, at one step after the other.
+  void ask(int64_t i, GemmTile& tile) const {
+    tile.ahead = start + i * kLine;
+    tile.ahead_step = stride;
+    tile.ahead_count = runs;
+  }
+};
+
 class Gemm {
  public:
   explicit Gemm(const GemmProblem& problem);
@@ -26,7 +43,6 @@ class Gemm {
  private:
   struct Call;
   struct Part;  // of the result: rows and panels as computed
-  struct Ahead;
   void cut(int64_t threads);
   int64_t pack_panels(const Call& call, int64_t panel0, int64_t panel1, int64_t k0, int64_t steps, float* to) const;
   std::pair<Ahead, Ahead> packed_next(const Call& call, const Part& part, int64_t tile1, int64_t panel0, int64_t panel1,
@@ -43,12 +59,6 @@ class Gemm {
   bool pack_columns_ = false, pack_rows_ = false;
   int64_t row_tasks_ = 1, panel_tasks_ = 1;
   size_t scratch_bytes_ = 0, thread_bytes_ = 0;
-};
-
-// What is read afterwards: so many lines of memory are asked for meanwhile.
-struct Ahead {
-  const float* first = nullptr;
-  int64_t lines = 0;
 };
 
 // For products inside other kernels: c (m, n) = a (m, k) b (k, n), or c + a b, on the calling thread. One of a's

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "freight/backend/cpu/kernels/ceil_div.h"
-#include "freight/backend/cpu/kernels/gemm_tile.h"
 #include "freight/backend/cpu/kernels/scratch.h"
 #include "freight/base/threads.h"
 
@@ -93,7 +92,8 @@ void Recurrent::run_forward(const RecurrentOperands& o, const float* panels, int
     r.gates = o.gates + at * gh;
     r.inner = o.inner + at * h;
     r.y = o.y + at * h;
-    if (i > 0) multiply_panels({r.h, r.compact_row, 1, panels, product, r.product_row, r.rows, gh, h, false});
+    const Ahead x{r.x, r.rows, gh, r.gates_row};
+    if (i > 0) multiply_panels({r.h, r.compact_row, 1, panels, product, r.product_row, r.rows, gh, h, false, 0, x});
     (p_.gru ? recurrent_table().gru : recurrent_table().lstm)(r);
   }
 }
@@ -154,7 +154,8 @@ void Recurrent::run_backward(const RecurrentOperands& o, float* scratch, int64_t
     r.dx = o.dx + at * gh;
     if (p_.gru) r.dinner = dinner + at * h;
     (p_.gru ? recurrent_table().gru_grad : recurrent_table().lstm_grad)(r);
-    if (i > 0) multiply_panels({r.dz, r.product_row, 1, scratch, r.dh, r.compact_row, r.rows, h, gh, true});
+    const Ahead next{r.gates + earlier * p_.gates(), r.rows, gh, r.gates_row};
+    if (i > 0) multiply_panels({r.dz, r.product_row, 1, scratch, r.dh, r.compact_row, r.rows, h, gh, true, 0, next});
   }
 }
 

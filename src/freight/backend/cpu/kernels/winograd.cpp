@@ -7,7 +7,6 @@
 
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/gemm.h"
-#include "freight/backend/cpu/kernels/gemm_tile.h"
 #include "freight/backend/cpu/kernels/scratch.h"
 #include "freight/base/threads.h"
 
@@ -24,7 +23,6 @@ constexpr int64_t kGroupBytes = 24 << 20;          // of V and M that stay in th
 constexpr int64_t kDepth = 128;  // tiles per product of the filter's gradient: a panel in the first cache
 constexpr int64_t kMostTaps = 25, kMostLanes = 16;
 constexpr int64_t kSlice = 8;  // tiles per task of a transform
-constexpr int64_t kLine = 16;  // floats of a cache line
 int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
 // An odd number of cache lines: dozens of writes at this distance fall on different sets.
 int64_t odd_lines(int64_t floats) { return (ceil_div(floats, 16) | 1) * 16; }
@@ -33,9 +31,10 @@ int64_t elements_of(int64_t taps) { return (taps + kTile - 1) * (taps + kTile - 
 
 // Part i of n of what the tiles [first, last) of `tiles` read of images, about.
 Ahead pixels_of(const float* images, int64_t floats, int64_t tiles, int64_t first, int64_t last, int64_t i, int64_t n) {
+  constexpr int64_t kLine = Ahead::kLine;
   const int64_t begin = floats / tiles * first / kLine,
                 lines = floats / tiles * (std::min(last, tiles) - first) / kLine;
-  return {images + (begin + lines * i / n) * kLine, lines * (i + 1) / n - lines * i / n};
+  return {images + (begin + lines * i / n) * kLine, 1, (lines * (i + 1) / n - lines * i / n) * kLine};
 }
 
 template <class F>
