@@ -46,6 +46,7 @@ Queue queue_of(Op op) {
 
 // How often the passes are given another limit because workspaces and gaps between tensors are not in their sums.
 constexpr int kTries = 6;
+constexpr size_t kLeastStep = 64;  // the part of the limit that a try lowers it by at least: less often changes nothing
 }  // namespace
 
 Plan::Plan(const Graph& graph, const RunOptions& options) : source_(graph), options_(options) {
@@ -56,9 +57,9 @@ Plan::Plan(const Graph& graph, const RunOptions& options) : source_(graph), opti
   const bool fits = options.limit.offload == Offload::none || options.limit.offload == Offload::optimizer || most == 0;
   size_t best = arena_bytes(), best_limit = limit;
   for (int i = 0; i < kTries && !fits && arena_bytes() > most; ++i) {
-    const size_t over = arena_bytes() - most;
-    if (limit <= over + over / 4) break;
-    limit -= over + over / 4;
+    const size_t over = arena_bytes() - most, less = std::max(over + over / 4, most / kLeastStep);
+    if (limit <= less) break;
+    limit -= less;
     lower(device, limit);
     if (arena_bytes() >= best) continue;
     best = arena_bytes();
