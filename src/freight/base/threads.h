@@ -48,6 +48,13 @@ void parallel_for(int64_t chunks, F&& f) {
       chunks, [](void* context, int64_t chunk) { (*static_cast<std::remove_reference_t<F>*>(context))(chunk); }, &f);
 }
 
+// The same one after the other where a parallel region costs more than it saves.
+template <class F>
+void parallel_for(int64_t chunks, bool worth_it, F&& f) {
+  if (worth_it) return parallel_for(chunks, f);
+  for (int64_t i = 0; i < chunks; ++i) f(i);
+}
+
 // memcpy, in parallel where it is worth it.
 void parallel_copy(void* to, const void* from, size_t bytes);
 

@@ -76,11 +76,7 @@ void ConvForward::run(const float* x, const float* w, const float* bias, float* 
     float* last = packed + panels_ * steps * width_ + panel * width_;
     for (int64_t j = 0; j < width_; ++j) last[j] = bias && j < count ? bias[first + j] : 0.0f;
   };
-  if (panels_ * steps * width_ > 16384) {
-    parallel_for(panels_, pack);
-  } else {
-    for (int64_t i = 0; i < panels_; ++i) pack(i);
-  }
+  parallel_for(panels_, panels_ * steps * width_ > 16384, pack);
   auto task = [&](int64_t t) {
     const int64_t image = t / tasks_per_image_, first = t % tasks_per_image_ * task_rows_;
     const float* packed_bias = bias || plane_ ? packed + panels_ * steps * width_ : nullptr;
@@ -175,11 +171,7 @@ void ConvGradWeight::run(const float* x, const float* dy, float* dw, void* scrat
       }
     }
   };
-  if (size * groups_ > 32768) {
-    parallel_for(p_.o, finish);
-  } else {
-    for (int64_t o = 0; o < p_.o; ++o) finish(o);
-  }
+  parallel_for(p_.o, size * groups_ > 32768, finish);
 }
 
 void ConvGradWeight::group(const float* x, const float* dy, float* partial, int64_t first, int64_t last) const {

@@ -31,6 +31,23 @@ HWY_INLINE Floats tanh_f32(Floats x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Tanh(d, hn::Max(hn::Min(x, limit), hn::Neg(limit))));
 }
 
+using DI = hn::RebindToSigned<hn::ScalableTag<float>>;
+using DU = hn::RebindToUnsigned<hn::ScalableTag<float>>;
+using D16 = hn::Rebind<uint16_t, hn::ScalableTag<float>>;  // bits of bf16
+
+HWY_INLINE Floats from_bf16(hn::Vec<D16> v) {
+  return hn::BitCast(hn::ScalableTag<float>(), hn::ShiftLeft<16>(hn::PromoteTo(DU(), v)));
+}
+// To nearest even; NaN stays NaN.
+HWY_INLINE hn::Vec<D16> to_bf16(Floats v) {
+  const DU du;
+  const auto bits = hn::BitCast(du, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu))));
+  const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40u));
+  return hn::DemoteTo(D16(), hn::BitCast(DI(), hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded)));
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace freight::cpu
 HWY_AFTER_NAMESPACE();

@@ -46,11 +46,7 @@ void scatter_in(const IndexProblem& p, const void* idx, const void* updates, voi
       }
     }
   };
-  if (p.result_bytes > 65536) {
-    parallel_for(p.outer * blocks, body);
-  } else {
-    for (int64_t chunk = 0; chunk < p.outer * blocks; ++chunk) body(chunk);
-  }
+  parallel_for(p.outer * blocks, p.result_bytes > 65536, body);
 }
 
 }  // namespace

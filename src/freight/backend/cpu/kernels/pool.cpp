@@ -6,6 +6,8 @@
 #include "hwy/foreach_target.h"
 // The order of these two matters: foreach_target first.
 #include "hwy/highway.h"
+// Per target, no include guard of its own is in the way.
+#include "freight/backend/cpu/kernels/functions-inl.h"
 
 #include <algorithm>
 #include <limits>
@@ -21,20 +23,6 @@ using D = hn::ScalableTag<float>;
 using DI = hn::RebindToSigned<D>;
 using V = hn::Vec<D>;
 using VI = hn::Vec<DI>;
-using DU = hn::RebindToUnsigned<D>;
-using D16 = hn::Rebind<uint16_t, D>;  // bits of bf16
-
-HWY_INLINE V widen(hn::Vec<D16> v) { return hn::BitCast(D(), hn::ShiftLeft<16>(hn::PromoteTo(DU(), v))); }
-// To nearest even; NaN stays NaN.
-HWY_INLINE hn::Vec<D16> narrow(V v) {
-  const DU du;
-  const auto bits = hn::BitCast(du, v);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu))));
-  const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40u));
-  return hn::DemoteTo(D16(), hn::BitCast(DI(), hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded)));
-}
-
 // Up to one vector of channels of one pixel.
 struct Part {
   bool whole;  // a whole vector may be touched
@@ -42,7 +30,7 @@ struct Part {
   hn::Mask<D16> mask16;
   HWY_INLINE V load(const float* p) const { return whole ? hn::LoadU(D(), p) : hn::MaskedLoad(mask, D(), p); }
   HWY_INLINE V load(const uint16_t* p) const {
-    return widen(whole ? hn::LoadU(D16(), p) : hn::MaskedLoad(mask16, D16(), p));
+    return from_bf16(whole ? hn::LoadU(D16(), p) : hn::MaskedLoad(mask16, D16(), p));
   }
   HWY_INLINE VI load(const int32_t* p) const {
     return whole ? hn::LoadU(DI(), p) : hn::MaskedLoad(hn::RebindMask(DI(), mask), DI(), p);
@@ -56,9 +44,9 @@ struct Part {
   }
   HWY_INLINE void store(V v, uint16_t* p) const {
     if (whole) {
-      hn::StoreU(narrow(v), D16(), p);
+      hn::StoreU(to_bf16(v), D16(), p);
     } else {
-      hn::BlendedStore(narrow(v), mask16, D16(), p);
+      hn::BlendedStore(to_bf16(v), mask16, D16(), p);
     }
   }
   HWY_INLINE void store(VI v, int32_t* p) const {
@@ -109,19 +97,12 @@ void max(const PoolGeometry& g, const void* x_, void* y_, int32_t* index, int64_
     const PoolRange cols = g.window[1][static_cast<size_t>(ow)];
     V best = hn::Set(d, -std::numeric_limits<float>::infinity());
     VI at = hn::Set(di, -1);
-    bool first = true;
     for (int64_t h = rows.from; h < rows.to; ++h) {
       for (int64_t w = cols.from; w < cols.to; ++w) {
         const int64_t i = h * g.in[1] + w;
         const V v = reader(part, (plane - i) * channels - c).load(x + i * channels + c);
         const VI here = hn::Set(di, static_cast<int32_t>(i));
-        if (first) {
-          best = v;
-          at = here;
-          first = false;
-          continue;
-        }
-        const auto takes = wins(v, best);
+        const auto takes = hn::Or(wins(v, best), hn::RebindMask(d, hn::Lt(at, hn::Zero(di))));
         best = hn::IfThenElse(takes, v, best);
         at = hn::IfThenElse(hn::RebindMask(di, takes), here, at);
       }
@@ -159,40 +140,35 @@ void max_values(const PoolGeometry& g, const void* x_, void* y_, float* line, in
   });
 }
 
-template <class T>
-void max_grad(const PoolGeometry& g, const void* dy_, const int32_t* index, void* dx_, int64_t row) {
-  const T* dy = static_cast<const T*>(dy_);
-  T* dx = static_cast<T*>(dx_);
+// dx of a row: the sum of f(part, position of dy, row and column of dy, pixel of dx) over the windows that cover a
+// pixel.
+template <class T, class F>
+HWY_INLINE void sum_covering(const PoolGeometry& g, void* dx_, int64_t row, F f) {
   const D d;
-  const DI di;
-  const int64_t image = row / g.in[0], h = row % g.in[0], channels = g.channels, out_plane = g.out[0] * g.out[1];
+  const int64_t h = row % g.in[0], channels = g.channels, out_plane = g.out[0] * g.out[1];
+  T* dx = static_cast<T*>(dx_) + row * g.in[1] * channels;
   const PoolRange rows = g.covering[0][static_cast<size_t>(h)];
-  dy += image * out_plane * channels;
-  index += image * out_plane * channels;
-  dx += row * g.in[1] * channels;
   each_part(g.in[1], channels, [&](int64_t w, int64_t c, Part part) HWY_ATTR {
     const PoolRange cols = g.covering[1][static_cast<size_t>(w)];
-    if (rows.to - rows.from == 1 && cols.to - cols.from == 1) {  // windows that do not overlap: the usual case
-      const int64_t o = rows.from * g.out[1] + cols.from;
-      const Part source = reader(part, (out_plane - o) * channels - c);
-      const VI winner = source.load(index + o * channels + c);
-      const auto chosen = hn::Eq(winner, hn::Set(di, static_cast<int32_t>(h * g.in[1] + w)));
-      part.store(hn::IfThenElseZero(hn::RebindMask(d, chosen), source.load(dy + o * channels + c)),
-                 dx + w * channels + c);
-      return;
-    }
-    const VI here = hn::Set(di, static_cast<int32_t>(h * g.in[1] + w));
     V sum = hn::Zero(d);
     for (int64_t oh = rows.from; oh < rows.to; ++oh) {
       for (int64_t ow = cols.from; ow < cols.to; ++ow) {
         const int64_t o = oh * g.out[1] + ow;
         const Part source = reader(part, (out_plane - o) * channels - c);
-        const auto chosen = hn::RebindMask(d, hn::Eq(source.load(index + o * channels + c), here));
-        sum = hn::Add(sum, hn::IfThenElseZero(chosen, source.load(dy + o * channels + c)));
+        sum = hn::Add(sum, f(source, (row / g.in[0] * out_plane + o) * channels + c, oh, ow, h * g.in[1] + w));
       }
     }
     part.store(sum, dx + w * channels + c);
   });
+}
+
+template <class T>
+void max_grad(const PoolGeometry& g, const void* dy, const int32_t* index, void* dx, int64_t row) {
+  const auto chosen = [&](const Part& part, int64_t at, int64_t, int64_t, int64_t pixel) HWY_ATTR {
+    const auto here = hn::Eq(part.load(index + at), hn::Set(DI(), static_cast<int32_t>(pixel)));
+    return hn::IfThenElseZero(hn::RebindMask(D(), here), part.load(static_cast<const T*>(dy) + at));
+  };
+  sum_covering<T>(g, dx, row, chosen);
 }
 
 HWY_INLINE float share(const PoolGeometry& g, PoolRange rows, PoolRange cols) {
@@ -223,27 +199,12 @@ void average(const PoolGeometry& g, const void* x_, void* y_, int64_t row) {
 }
 
 template <class T>
-void average_grad(const PoolGeometry& g, const void* dy_, void* dx_, int64_t row) {
-  const T* dy = static_cast<const T*>(dy_);
-  T* dx = static_cast<T*>(dx_);
-  const D d;
-  const int64_t image = row / g.in[0], h = row % g.in[0], channels = g.channels, out_plane = g.out[0] * g.out[1];
-  const PoolRange rows = g.covering[0][static_cast<size_t>(h)];
-  dy += image * out_plane * channels;
-  dx += row * g.in[1] * channels;
-  each_part(g.in[1], channels, [&](int64_t w, int64_t c, Part part) HWY_ATTR {
-    const PoolRange cols = g.covering[1][static_cast<size_t>(w)];
-    V sum = hn::Zero(d);
-    for (int64_t oh = rows.from; oh < rows.to; ++oh) {
-      for (int64_t ow = cols.from; ow < cols.to; ++ow) {
-        const int64_t o = oh * g.out[1] + ow;
-        const V v = reader(part, (out_plane - o) * channels - c).load(dy + o * channels + c);
-        sum = hn::MulAdd(
-            v, hn::Set(d, share(g, g.window[0][static_cast<size_t>(oh)], g.window[1][static_cast<size_t>(ow)])), sum);
-      }
-    }
-    part.store(sum, dx + w * channels + c);
-  });
+void average_grad(const PoolGeometry& g, const void* dy, void* dx, int64_t row) {
+  const auto part_of = [&](const Part& part, int64_t at, int64_t oh, int64_t ow, int64_t) HWY_ATTR {
+    const float factor = share(g, g.window[0][static_cast<size_t>(oh)], g.window[1][static_cast<size_t>(ow)]);
+    return hn::Mul(part.load(static_cast<const T*>(dy) + at), hn::Set(D(), factor));
+  };
+  sum_covering<T>(g, dx, row, part_of);
 }
 
 template <class T>

@@ -87,11 +87,13 @@ struct TileSum {
   int reduction = 0;
   Reg reg = Reg::f32;  // of the value; partial results are f64, or i64 for i64
   bool keeps_row = false;
-  bool per_row = false;  // the value has one number per row
-  int narrow = -1;       // pointer: f32 lanes that are flushed into `wide` now and then (f32 sums only)
-  int wide = -1;         // pointer: f64 or i64 lanes
-  Access out;            // linear order [B][R or 1]
-  size_t partials = 0;   // offset in scratch
+  bool per_row = false;   // the value has one number per row
+  FoldFn fold = nullptr;  // f32
+  int64_t lane_rows = 1;  // rows of the tile that have sums of their own; the others are added to those
+  int narrow = -1;        // pointer: f32 lanes that are flushed into `wide` now and then (f32 sums only)
+  int wide = -1;          // pointer: f64 or i64 lanes
+  Access out;             // linear order [B][R or 1]
+  size_t partials = 0;    // offset in scratch
 };
 
 struct CompiledTiles {

@@ -23,8 +23,6 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
-using DI = hn::RebindToSigned<D>;
-using DU = hn::RebindToUnsigned<D>;
 
 HWY_INLINE V constant(float v) { return hn::Set(D(), v); }
 HWY_INLINE V truth(hn::Mask<D> m) { return hn::IfThenElseZero(m, constant(1.0f)); }
@@ -174,6 +172,39 @@ struct MulSubFrom {
   HWY_INLINE V operator()(V x, V y, V z) const { return hn::NegMulAdd(x, y, z); }
 };
 
+// Sums stay in vectors while they go over all rows of so many lanes.
+template <class F, Kind... KB>
+void fold(float* dst, const float* a, const float* b, size_t n, size_t lanes) {
+  const D d;
+  const size_t v = hn::Lanes(d), whole = n - n % lanes;
+  const auto next = [&](V sum, size_t i, hn::Mask<D> m) HWY_ATTR {
+    const V x = hn::MaskedLoad(m, d, a + i);
+    if constexpr (sizeof...(KB) == 0) {
+      return F()(sum, x);
+    } else {
+      return F()(x, ((KB == kV ? hn::MaskedLoad(m, d, b + i) : hn::Set(d, *b)), ...), sum);
+    }
+  };
+  const auto all = hn::FirstN(d, v);
+  size_t j = 0;
+  for (; j + 4 * v <= lanes; j += 4 * v) {
+    V s[4];
+    for (size_t k = 0; k < 4; ++k) s[k] = hn::LoadU(d, dst + j + k * v);
+    for (size_t i = j; i < whole; i += lanes) {
+#pragma GCC unroll 4
+      for (size_t k = 0; k < 4; ++k) s[k] = next(s[k], i + k * v, all);
+    }
+    for (size_t k = 0; k < 4; ++k) hn::StoreU(s[k], d, dst + j + k * v);
+  }
+  for (; j < lanes; j += v) {
+    const auto m = hn::FirstN(d, lanes - j);
+    V sum = hn::MaskedLoad(m, d, dst + j);
+    for (size_t i = j; i < whole; i += lanes) sum = next(sum, i, m);
+    hn::BlendedStore(sum, m, d, dst + j);
+  }
+  if (whole < n) fold<F, KB...>(dst, a + whole, ((KB == kV) && ...) && b ? b + whole : b, n - whole, n - whole);
+}
+
 void flush(double* dst, float* a, size_t n) {
   for (size_t i = 0; i < n; ++i) {
     dst[i] += static_cast<double>(a[i]);
@@ -188,10 +219,6 @@ void row_sum(float* dst, const float* a, size_t rows, size_t width) {
   const D d;
   const size_t lanes = hn::Lanes(d), block = 32 * lanes;
   for (size_t r = 0; r < rows; ++r, a += width) {
-    if (width < lanes) {
-      dst[r] = lanes_total(hn::MaskedLoad(hn::FirstN(d, width), d, a));
-      continue;
-    }
     double total = 0;
     for (size_t start = 0; start < width; start += block) {
       const size_t end = width < start + block ? width : start + block;
@@ -217,17 +244,14 @@ void row_extremum(float* dst, const float* a, size_t rows, size_t width) {
   const size_t lanes = hn::Lanes(d);
   float buffer[hn::MaxLanes(d)];
   for (size_t r = 0; r < rows; ++r, a += width) {
-    float best = a[0];
-    size_t j = 0;
-    if (width >= lanes) {
-      V m = hn::LoadU(d, a);
-      for (j = lanes; j + lanes <= width; j += lanes) m = F()(m, hn::LoadU(d, a + j));
-      hn::StoreU(m, d, buffer);
-      best = buffer[0];
-      for (size_t k = 1; k < lanes; ++k) best = F::scalar(best, buffer[k]);
+    V best = hn::Set(d, a[0]);
+    for (size_t j = 0; j < width; j += lanes) {
+      const auto m = hn::FirstN(d, width - j);
+      best = hn::IfThenElse(m, F()(best, hn::MaskedLoad(m, d, a + j)), best);
     }
-    for (; j < width; ++j) best = F::scalar(best, a[j]);
-    dst[r] = best;
+    hn::StoreU(best, d, buffer);
+    dst[r] = buffer[0];
+    for (size_t k = 1; k < lanes; ++k) dst[r] = F::scalar(dst[r], buffer[k]);
   }
 }
 struct MaxRow : Maximum {
@@ -261,11 +285,8 @@ HWY_INLINE void convert(void* dst_, const void* src_, size_t n, Vector vector, O
 }
 
 void load_bf16(void* dst, const void* src, const void*, const void*, size_t n) {
-  const auto vector = [](float* to, const uint16_t* from) HWY_ATTR {
-    const D d;
-    const auto bits = hn::PromoteTo(DU(), hn::LoadU(hn::Rebind<uint16_t, D>(), from));
-    hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(bits)), d, to);
-  };
+  const auto vector = [](float* to, const uint16_t* from)
+                          HWY_ATTR { hn::StoreU(from_bf16(hn::LoadU(D16(), from)), D(), to); };
   convert<float, uint16_t>(dst, src, n, vector,
                            [](uint16_t v) { return static_cast<float>(std::bit_cast<BFloat16>(v)); });
 }
@@ -295,17 +316,8 @@ void keep_where(void* dst_, const void* mask_, const void* a_, const void*, size
 }
 
 void store_bf16(void* dst, const void* src, const void*, const void*, size_t n) {
-  const auto vector = [](uint16_t* to, const float* from) HWY_ATTR {
-    const DU du;
-    const hn::Rebind<uint16_t, D> d16;
-    const V v = hn::LoadU(D(), from);
-    const auto bits = hn::BitCast(du, v);
-    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
-    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu))));
-    const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40u));
-    const auto r = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded);
-    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(DI(), r)), d16, to);
-  };
+  const auto vector = [](uint16_t* to, const float* from)
+                          HWY_ATTR { hn::StoreU(to_bf16(hn::LoadU(D(), from)), D16(), to); };
   convert<uint16_t, float>(dst, src, n, vector, [](float v) { return BFloat16(v).bits; });
 }
 
@@ -412,9 +424,8 @@ F32Table make_table() {
   set_ternary<MulSubFrom>(t.mul_sub_from);
   t.keep_where_positive = binary<KeepWherePositive, kV, kV>;
   t.keep_where = keep_where;
-  t.accumulate[0] = binary<Add, kV, kV>;
-  t.accumulate[1] = binary<Maximum, kV, kV>;
-  t.accumulate[2] = binary<Minimum, kV, kV>;
+  const FoldFn folds[] = {fold<Add>, fold<Maximum>, fold<Minimum>, fold<MulAddOp, kV>, fold<MulAddOp, kS>};
+  std::copy(folds, folds + 5, t.fold);
   t.flush = flush;
   t.row_reduce[0] = row_sum;
   t.row_reduce[1] = row_extremum<MaxRow>;

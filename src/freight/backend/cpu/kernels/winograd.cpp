@@ -55,35 +55,54 @@ WinogradGrid::Axis WinogradGrid::axis(int64_t in, int64_t out, int64_t taps, int
   return !apart && joined.tiles < cut.tiles && period >= taps + kTile - 1 ? joined : cut;
 }
 
-WinogradGrid::WinogradGrid(const ConvProblem& p, bool apart) : across_(axis(p.w, p.ow, p.kw, p.pad_w, 1, apart)) {
-  for (const int64_t columns : {2, 4}) {
-    const Axis wider = axis(p.w, p.ow, p.kw, p.pad_w, columns, apart);
-    if (p.n % columns == 0 && wider.tiles * across_.count < across_.tiles * columns) across_ = wider;
-  }
-  down_ = axis(p.h, p.oh, p.kh, p.pad_h, p.n / across_.count, apart);
-}
-
-WinogradPatch WinogradGrid::patch(int64_t tile, int64_t h, int64_t w, int64_t c, int64_t pad_h, int64_t pad_w,
-                                  int side) const {
-  const int64_t y = tile / across_.tiles * kTile, x = tile % across_.tiles * kTile;
-  const auto inside = [side](int64_t v) { return static_cast<int>(v < 0 ? 0 : v > side ? side : v); };
-  WinogradPatch p;
-  p.row = w * c;
-  p.col = c;
-  const int64_t first_i = y / down_.period, last_i = std::min(first_i + down_.joined, down_.count - 1);
-  const int64_t first_j = x / across_.period, last_j = std::min(first_j + across_.joined, across_.count - 1);
-  for (int64_t i = first_i; i <= last_i; ++i) {
-    const int64_t top = y - i * down_.period - pad_h;
-    const int row0 = inside(-top), row1 = inside(h - top);
-    for (int64_t j = first_j; j <= last_j && row0 < row1; ++j) {
-      const int64_t left = x - j * across_.period - pad_w;
-      const int col0 = inside(-left), col1 = inside(w - left);
-      if (col0 >= col1) continue;
-      p.pieces[p.count++] = {(((i * across_.count + j) * h + top) * w + left) * c, row0, row1, col0, col1};
+// Images lie `image` floats apart, their pixels along the axis, so many, `pixel` floats.
+std::vector<WinogradGrid::Parts> WinogradGrid::parts(const Axis& axis, int64_t image, int64_t pixels, int64_t pixel,
+                                                     int64_t pad, int64_t side) {
+  std::vector<Parts> all(static_cast<size_t>(axis.tiles));
+  for (int64_t tile = 0; tile < axis.tiles; ++tile) {
+    Parts& parts = all[static_cast<size_t>(tile)];
+    const int64_t image_of = tile * kTile / axis.period, end = std::min(image_of + 1 + axis.joined, axis.count);
+    for (int64_t i = image_of; i < end; ++i) {
+      const int64_t from = tile * kTile - i * axis.period - pad;
+      const Part part = {i * image + from * pixel, std::max<int64_t>(-from, 0), std::min(pixels - from, side)};
+      if (part.first < part.last) parts.of[parts.count++] = part;
     }
   }
+  return all;
+}
+
+WinogradGrid::WinogradGrid(const ConvProblem& p, int64_t side, bool apart) {
+  Axis across = axis(p.w, p.ow, p.kw, p.pad_w, 1, apart);
+  for (const int64_t columns : {2, 4}) {
+    const Axis wider = axis(p.w, p.ow, p.kw, p.pad_w, columns, apart);
+    if (p.n % columns == 0 && wider.tiles * across.count < across.tiles * columns) across = wider;
+  }
+  const Axis down = axis(p.h, p.oh, p.kh, p.pad_h, p.n / across.count, apart);
+  const auto squares = [&](int64_t h, int64_t w, int64_t c, int64_t pad_h, int64_t pad_w, int64_t pixels) {
+    return Squares{w * c, c, pixels, parts(down, across.count * h * w * c, h, w * c, pad_h, pixels),
+                   parts(across, h * w * c, w, c, pad_w, pixels)};
+  };
+  in_ = squares(p.h, p.w, p.c, p.pad_h, p.pad_w, side);
+  out_ = squares(p.oh, p.ow, p.o, 0, 0, kTile);
+}
+
+WinogradPatch WinogradGrid::patch(const Squares& squares, int64_t tile) {
+  const auto at = static_cast<uint32_t>(tile), columns = static_cast<uint32_t>(squares.across.size());
+  const Parts &down = squares.down[at / columns], &across = squares.across[at % columns];
+  WinogradPatch p;
+  p.row = squares.row;
+  p.col = squares.col;
+  for (int i = 0; i < down.count; ++i) {
+    for (int j = 0; j < across.count; ++j) {
+      const Part &rows = down.of[i], &cols = across.of[j];
+      p.pieces[p.count++] = {rows.at + cols.at, rows.first, rows.last, cols.first, cols.last};
+    }
+  }
+  if (p.count != 1) return p;
   const WinogradPatch::Piece& one = p.pieces[0];
-  p.whole = p.count == 1 && one.row0 == 0 && one.row1 == side && one.col0 == 0 && one.col1 == side;
+  p.whole = one.row1 - one.row0 == squares.side && one.col1 - one.col0 == squares.side;
+  const uint64_t row = ((uint64_t{1} << (one.col1 - one.col0)) - 1) << one.col0;
+  for (int64_t i = one.row0; i < one.row1; ++i) p.exists |= row << (i * squares.side);
   return p;
 }
 
@@ -117,7 +136,7 @@ bool winograd_fits(const ConvProblem& p) {
 Winograd::Winograd(const ConvProblem& problem, Weights weights, bool stream)
     : p_(problem),
       weights_(weights),
-      grid_(problem, weights == Weights::transformed),
+      grid_(problem, table_of(problem.kh).patch, weights == Weights::transformed),
       elements_(elements_of(problem.kh)),
       stream_(stream) {
   u_ = odd_lines(panel_floats(p_.c, p_.o));
@@ -137,8 +156,7 @@ Winograd::Winograd(const ConvProblem& problem, Weights weights, bool stream)
 
 void Winograd::inputs(const float* x, int64_t first, int64_t last, float* v) const {
   const WinogradTable& table = table_of(p_.kh);
-  for (int64_t tile = first; tile < last; ++tile, v += v_row_)
-    table.input(x, grid_.patch(tile, p_.h, p_.w, p_.c, p_.pad_h, p_.pad_w, table.patch), p_.c, {v, v_, 0, p_.c});
+  for (int64_t tile = first; tile < last; ++tile, v += v_row_) table.input(x, grid_.in(tile), p_.c, {v, v_, 0, p_.c});
 }
 
 // Meanwhile the pixels of the next block are asked for.
@@ -151,8 +169,7 @@ void Winograd::products(const float* v, const float* u, float* m, int64_t first,
 void Winograd::outputs(const float* m, int64_t first, int64_t last, const float* bias, const float* residual,
                        float* y) const {
   for (int64_t tile = first; tile < last; ++tile, m += p_.o)
-    table_of(p_.kh).output(m, m_, p_.o, {bias, residual, p_.relu, stream_}, y,
-                           grid_.patch(tile, p_.oh, p_.ow, p_.o, 0, 0, kTile));
+    table_of(p_.kh).output(m, m_, p_.o, {bias, residual, p_.relu, stream_}, y, grid_.out(tile));
 }
 
 void Winograd::run(const float* x, const float* w, const float* bias, const float* residual, float* y,
@@ -193,7 +210,7 @@ void Winograd::run(const float* x, const float* w, const float* bias, const floa
 // Few channels: each task sums over tiles of its own, in blocks that stay in its thread's cache. Many: the sums are too
 // large for a copy per task, so the threads share the elements of one block after the other.
 WinogradGradWeight::WinogradGradWeight(const ConvProblem& problem)
-    : p_(problem), grid_(problem, false), elements_(elements_of(problem.kh)) {
+    : p_(problem), grid_(problem, table_of(problem.kh).patch, false), elements_(elements_of(problem.kh)) {
   width_ = 2 * gemm_table().lanes;
   v_row_ = p_.c % 256 == 0 ? p_.c + 16 : p_.c;
   const int64_t tiles = grid_.tiles(), padded = ceil_div(p_.o, width_) * width_;
@@ -201,7 +218,8 @@ WinogradGradWeight::WinogradGradWeight(const ConvProblem& problem)
   const int64_t sum_bytes = elements_ * u_ * 4, sums = std::min(kMostSums, kSumBytes / sum_bytes) / 4 * 4;
   const bool apart = sums >= kLeastSums;
   block_ = ceil_div(tiles, apart ? round_up(ceil_div(tiles, kThreadBlock), 4) : ceil_div(tiles, kDepth));
-  sums_ = apart ? std::min(sums, ceil_div(tiles, block_)) : 1;
+  const int64_t blocks = ceil_div(tiles, block_);
+  sums_ = apart ? std::min({sums, blocks, std::max(kLeastSums, blocks / 4)}) : 1;
   v_ = odd_lines(block_ * v_row_);
   z_ = odd_lines(block_ * padded);
   const auto block_bytes = static_cast<size_t>(elements_ * (v_ + z_)) * 4;
@@ -217,10 +235,8 @@ void WinogradGradWeight::transforms(const float* x, const float* dy, int64_t fir
   const WinogradTable& table = table_of(p_.kh);
   for (int64_t tile = first; tile < last; ++tile) {
     const int64_t row = tile - start;
-    table.input(x, grid_.patch(tile, p_.h, p_.w, p_.c, p_.pad_h, p_.pad_w, table.patch), p_.c,
-                {v + row * v_row_, v_, 0, p_.c});
-    table.gradient(dy, grid_.patch(tile, p_.oh, p_.ow, p_.o, 0, 0, kTile), p_.o,
-                   {z + row * width_, z_, count * width_, width_});
+    table.input(x, grid_.in(tile), p_.c, {v + row * v_row_, v_, 0, p_.c});
+    table.gradient(dy, grid_.out(tile), p_.o, {z + row * width_, z_, count * width_, width_});
   }
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "freight/backend/cpu/kernels/conv.h"
 #include "freight/backend/cpu/kernels/winograd_tile.h"
@@ -18,18 +19,33 @@ bool winograd_fits(const ConvProblem& p);
 // images instead of 64. What is no number in one image then reaches the next: `apart` keeps them from each other.
 class WinogradGrid {
  public:
-  WinogradGrid(const ConvProblem& p, bool apart);
-  int64_t tiles() const { return down_.tiles * across_.tiles; }
-  // `side` pixels from `pad` before the tile's place on, of images (h, w, c).
-  WinogradPatch patch(int64_t tile, int64_t h, int64_t w, int64_t c, int64_t pad_h, int64_t pad_w, int side) const;
+  WinogradGrid(const ConvProblem& p, int64_t side, bool apart);
+  int64_t tiles() const { return static_cast<int64_t>(in_.down.size() * in_.across.size()); }
+  WinogradPatch in(int64_t tile) const { return patch(in_, tile); }  // `side` pixels from the padding before it on
+  WinogradPatch out(int64_t tile) const { return patch(out_, tile); }
 
  private:
   struct Axis {
     int64_t count, period, tiles;  // images, pixels from one to the next
     bool joined;
   };
+  // Pixels [first, last) of a square, along an axis, exist in an image, whose pixel 0 of it would be at `at`.
+  struct Part {
+    int64_t at, first, last;
+  };
+  struct Parts {
+    Part of[2];
+    int count = 0;
+  };
+  struct Squares {
+    int64_t row, col, side;
+    std::vector<Parts> down, across;
+  };
   static Axis axis(int64_t in, int64_t out, int64_t taps, int64_t pad, int64_t count, bool apart);
-  Axis across_, down_;
+  static std::vector<Parts> parts(const Axis& axis, int64_t image, int64_t pixels, int64_t pixel, int64_t pad,
+                                  int64_t side);
+  static WinogradPatch patch(const Squares& squares, int64_t tile);
+  Squares in_, out_;
 };
 
 class Winograd {

@@ -143,13 +143,15 @@ struct Form {
   static constexpr auto kA = powers<kPatch, kTile>(false);
   static constexpr auto kG = powers<kPatch, kTaps>(true);
 
+  HWY_ALIGN static constexpr float kZeros[HWY_MAX_BYTES / 4] = {};
+
   // f(its index, its place in an image) of each pixel that exists.
   template <class F>
-  static HWY_INLINE void each(const WinogradPatch& p, int side, F f) {
+  static HWY_INLINE void each(const WinogradPatch& p, int64_t side, F f) {
     for (int k = 0; k < p.count; ++k) {
       const WinogradPatch::Piece& piece = p.pieces[k];
-      for (int i = piece.row0; i < piece.row1; ++i) {
-        for (int j = piece.col0; j < piece.col1; ++j) f(i * side + j, piece.first + i * p.row + j * p.col);
+      for (int64_t i = piece.row0; i < piece.row1; ++i) {
+        for (int64_t j = piece.col0; j < piece.col1; ++j) f(i * side + j, piece.first + i * p.row + j * p.col);
       }
     }
   }
@@ -158,22 +160,32 @@ struct Form {
   static void patch(const float* images, const WinogradPatch& p, int64_t channels, const WinogradTable::Out& out) {
     const D d;
     constexpr size_t kSide = T::kIn;
+    ptrdiff_t places[kSide * kSide];
+    uint64_t exists = p.exists;
+    if (p.count > 1) {
+      each(p, kSide, [&](int64_t i, ptrdiff_t at) HWY_ATTR {
+        places[i] = at;
+        exists |= uint64_t{1} << i;
+      });
+    }
     for (int64_t c = 0; c < channels; c += static_cast<int64_t>(hn::Lanes(d))) {
       float* dst = out.dst + (c / out.width) * out.panel + c % out.width;
       const auto store = [&](size_t i, size_t j, V v)
                              HWY_ATTR { hn::StoreU(v, d, dst + static_cast<ptrdiff_t>(i * kPatch + j) * out.element); };
+      const float* first = images + p.pieces[0].first + c;
+      const auto pixel = [&](size_t i, size_t j) HWY_ATTR {
+        return first + static_cast<ptrdiff_t>(i) * p.row + static_cast<ptrdiff_t>(j) * p.col;
+      };
+      const auto or_zeros = [&](size_t i, size_t j, const float* at)
+                                HWY_ATTR { return hn::LoadU(d, (exists >> (i * kSide + j) & 1) != 0 ? at : kZeros); };
       if (p.whole) {
-        const float* first = images + p.pieces[0].first + c;
-        const auto pixel = [&](size_t i, size_t j) HWY_ATTR {
-          return hn::LoadU(d, first + static_cast<ptrdiff_t>(i) * p.row + static_cast<ptrdiff_t>(j) * p.col);
-        };
-        both_sides<T>(pixel, store);
-        continue;
+        both_sides<T>([&](size_t i, size_t j) HWY_ATTR { return hn::LoadU(d, pixel(i, j)); }, store);
+      } else if (p.count == 1) {
+        both_sides<T>([&](size_t i, size_t j) HWY_ATTR { return or_zeros(i, j, pixel(i, j)); }, store);
+      } else {
+        both_sides<T>([&](size_t i, size_t j) HWY_ATTR { return or_zeros(i, j, images + places[i * kSide + j] + c); },
+                      store);
       }
-      V x[kSide * kSide];
-      for (V& v : x) v = hn::Zero(d);
-      each(p, kSide, [&](int i, ptrdiff_t at) HWY_ATTR { x[i] = hn::LoadU(d, images + at + c); });
-      both_sides<T>([&](size_t i, size_t j) HWY_ATTR { return x[i * kSide + j]; }, store);
     }
   }
 
@@ -203,7 +215,7 @@ struct Form {
       }
       V y[kTile * kTile];
       both_sides<ByColumns<kA>>(product, [&](size_t i, size_t j, V v) HWY_ATTR { y[i * kTile + j] = v; });
-      each(p, kTile, [&](int i, ptrdiff_t at) HWY_ATTR { store(y[i], at); });
+      each(p, kTile, [&](int64_t i, ptrdiff_t at) HWY_ATTR { store(y[i], at); });
     }
     if (finish.stream) hwy::FlushStream();
   }
