@@ -220,6 +220,24 @@ TEST_F(Front, NormalisationsGiveZeroMeanAndUnitVariance) {
   EXPECT_MESSAGE(layer_norm(x, ones({5}), zeros({5})), "need [3]");
 }
 
+// Both moments come from one pass: the variance must survive a mean far from zero, and a first value far from the rest.
+TEST_F(Front, BatchStatisticsHoldFarFromZero) {
+  for (const double first : {0.0, 1e4}) {
+    for (const char* const device : {"ref", "cpu"}) {
+      set_default_backend(device);
+      Floats x(4096);
+      double sum = 0, squares = 0;
+      for (size_t i = 0; i < x.size(); ++i) x[i] = 3e4f + static_cast<float>(i * 7919 % 101);
+      x[0] += static_cast<float>(first);
+      for (float v : x) sum += v;
+      for (float v : x) squares += (v - sum / 4096) * (v - sum / 4096);
+      const BatchNormResult r = batch_norm(Tensor::of(x, {16, 1, 16, 16}), ones({1}), zeros({1}));
+      EXPECT_NEAR(values(r.mean)[0], sum / 4096, 0.02) << device;
+      EXPECT_NEAR(values(r.variance)[0] / (squares / 4096), 1, 4 * 4096 * 0x1p-24) << device << ", first " << first;
+    }
+  }
+}
+
 TEST_F(Front, DropoutKeepsTheExpectation) {
   seed(1);
   const Floats y = values(dropout(ones({10000}), 0.25));

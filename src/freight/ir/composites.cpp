@@ -81,8 +81,8 @@ Values batch_norm(Builder& b, const Node& n, const Values& in) {
   const DType t = b.type(in[0]).dtype, s = b.type(in[1]).dtype;
   const Ex x{&b, b.cast(in[0], wide(t))};  // (N, C, ...)
   const Shape axes = all_but_channels(x.shape());
-  // Both moments in one pass, about a value of the channel: its square over the variance is below N, so that no more
-  // than N rounding errors are lost however far the mean is from zero.
+  // Both moments in one pass, about a value of the channel: its square over the variance is below N, so that a few N
+  // rounding errors at most are lost, however far the mean is from zero.
   const Shape start = Shape::filled(x.shape().rank(), 0), step = Shape::filled(x.shape().rank(), 1);
   Shape one = step;
   one[1] = x.shape()[1];

@@ -77,12 +77,11 @@ void ConvForward::run(const float* x, const float* w, const float* bias, float* 
     for (int64_t j = 0; j < width_; ++j) last[j] = bias && j < count ? bias[first + j] : 0.0f;
   };
   parallel_for(panels_, panels_ * steps * width_ > 16384, pack);
-  auto task = [&](int64_t t) {
+  parallel_for(p_.n * tasks_per_image_, [&](int64_t t) {
     const int64_t image = t / tasks_per_image_, first = t % tasks_per_image_ * task_rows_;
     const float* packed_bias = bias || plane_ ? packed + panels_ * steps * width_ : nullptr;
     rows(x, packed, packed_bias, y, image, first, std::min(first + task_rows_, p_.oh));
-  };
-  parallel_for(p_.n * tasks_per_image_, task);
+  });
 }
 
 void ConvForward::rows(const float* x, const float* packed, const float* bias, float* y, int64_t image, int64_t first,
@@ -154,8 +153,8 @@ ConvGradWeight::ConvGradWeight(const ConvProblem& problem) : p_(problem) {
 void ConvGradWeight::run(const float* x, const float* dy, float* dw, void* scratch) const {
   float* partials = static_cast<float*>(scratch);
   const int64_t size = p_.o * line_;
-  auto task = [&](int64_t g) { group(x, dy, partials + g * size, p_.n * g / groups_, p_.n * (g + 1) / groups_); };
-  parallel_for(groups_, task);
+  parallel_for(groups_,
+               [&](int64_t g) { group(x, dy, partials + g * size, p_.n * g / groups_, p_.n * (g + 1) / groups_); });
   // Sum over groups into (O, C, KH, KW).
   auto finish = [&](int64_t o) {
     float* total = partials + o * line_;

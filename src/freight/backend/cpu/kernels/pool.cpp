@@ -95,14 +95,15 @@ void max(const PoolGeometry& g, const void* x_, void* y_, int32_t* index, int64_
   index += row * g.out[1] * channels;
   each_part(g.out[1], channels, [&](int64_t ow, int64_t c, Part part) HWY_ATTR {
     const PoolRange cols = g.window[1][static_cast<size_t>(ow)];
+    const bool any = rows.from < rows.to && cols.from < cols.to;
     V best = hn::Set(d, -std::numeric_limits<float>::infinity());
-    VI at = hn::Set(di, -1);
+    VI at = hn::Set(di, any ? static_cast<int32_t>(rows.from * g.in[1] + cols.from) : -1);
     for (int64_t h = rows.from; h < rows.to; ++h) {
       for (int64_t w = cols.from; w < cols.to; ++w) {
         const int64_t i = h * g.in[1] + w;
         const V v = reader(part, (plane - i) * channels - c).load(x + i * channels + c);
         const VI here = hn::Set(di, static_cast<int32_t>(i));
-        const auto takes = hn::Or(wins(v, best), hn::RebindMask(d, hn::Lt(at, hn::Zero(di))));
+        const auto takes = wins(v, best);
         best = hn::IfThenElse(takes, v, best);
         at = hn::IfThenElse(hn::RebindMask(di, takes), here, at);
       }
@@ -146,6 +147,7 @@ template <class T, class F>
 HWY_INLINE void sum_covering(const PoolGeometry& g, void* dx_, int64_t row, F f) {
   const D d;
   const int64_t h = row % g.in[0], channels = g.channels, out_plane = g.out[0] * g.out[1];
+  const int64_t image = row / g.in[0] * out_plane * channels;
   T* dx = static_cast<T*>(dx_) + row * g.in[1] * channels;
   const PoolRange rows = g.covering[0][static_cast<size_t>(h)];
   each_part(g.in[1], channels, [&](int64_t w, int64_t c, Part part) HWY_ATTR {
@@ -155,7 +157,7 @@ HWY_INLINE void sum_covering(const PoolGeometry& g, void* dx_, int64_t row, F f)
       for (int64_t ow = cols.from; ow < cols.to; ++ow) {
         const int64_t o = oh * g.out[1] + ow;
         const Part source = reader(part, (out_plane - o) * channels - c);
-        sum = hn::Add(sum, f(source, (row / g.in[0] * out_plane + o) * channels + c, oh, ow, h * g.in[1] + w));
+        sum = hn::Add(sum, f(source, image + o * channels + c, oh, ow, h * g.in[1] + w));
       }
     }
     part.store(sum, dx + w * channels + c);

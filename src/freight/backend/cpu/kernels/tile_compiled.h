@@ -116,8 +116,8 @@ struct CompiledTiles {
 };
 
 constexpr int kMaxPointers = 160;
-// Tiles between two flushes of f32 sums into f64.
-constexpr int kFlushTiles = 32;
+// Tiles between two flushes of f32 sums into f64, and where rows share their sums.
+constexpr int kFlushTiles = 32, kFlushFolded = 8;
 
 CompiledTiles compile_tiles(const TileProgram& program);
 

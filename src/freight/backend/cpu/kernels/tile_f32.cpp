@@ -185,15 +185,16 @@ void fold(float* dst, const float* a, const float* b, size_t n, size_t lanes) {
       return F()(x, ((KB == kV ? hn::MaskedLoad(m, d, b + i) : hn::Set(d, *b)), ...), sum);
     }
   };
-  const auto all = hn::FirstN(d, v);
   size_t j = 0;
   for (; j + 4 * v <= lanes; j += 4 * v) {
     V s[4];
+#pragma GCC unroll 4
     for (size_t k = 0; k < 4; ++k) s[k] = hn::LoadU(d, dst + j + k * v);
     for (size_t i = j; i < whole; i += lanes) {
 #pragma GCC unroll 4
-      for (size_t k = 0; k < 4; ++k) s[k] = next(s[k], i + k * v, all);
+      for (size_t k = 0; k < 4; ++k) s[k] = next(s[k], i + k * v, hn::FirstN(d, v));
     }
+#pragma GCC unroll 4
     for (size_t k = 0; k < 4; ++k) hn::StoreU(s[k], d, dst + j + k * v);
   }
   for (; j < lanes; j += v) {

@@ -110,7 +110,8 @@ class Kernel final : public TileKernel {
       }
       since_flush = since_flush % kFlushTiles + 1;
       for (const TileSum& sum : k_.sums) {
-        if (since_flush == kFlushTiles || sum.lane_rows < k_.tile_rows) flush(sum, lanes(sum, tile), pointers);
+        const int often = sum.lane_rows < k_.tile_rows ? kFlushFolded : kFlushTiles;
+        if (since_flush % often == 0) flush(sum, lanes(sum, tile), pointers);
       }
     }
     const int64_t part = (b * k_.pieces + piece) * k_.tasks_per_row_block + block;

@@ -55,17 +55,19 @@ WinogradGrid::Axis WinogradGrid::axis(int64_t in, int64_t out, int64_t taps, int
   return !apart && joined.tiles < cut.tiles && period >= taps + kTile - 1 ? joined : cut;
 }
 
-// Images lie `image` floats apart, their pixels along the axis, so many, `pixel` floats.
+// Images lie `image` floats apart, their pixels along the axis, so many, `pixel` floats, those of a square `step`
+// places.
 std::vector<WinogradGrid::Parts> WinogradGrid::parts(const Axis& axis, int64_t image, int64_t pixels, int64_t pixel,
-                                                     int64_t pad, int64_t side) {
+                                                     int64_t pad, int64_t side, int64_t step) {
   std::vector<Parts> all(static_cast<size_t>(axis.tiles));
   for (int64_t tile = 0; tile < axis.tiles; ++tile) {
     Parts& parts = all[static_cast<size_t>(tile)];
-    const int64_t image_of = tile * kTile / axis.period, end = std::min(image_of + 1 + axis.joined, axis.count);
-    for (int64_t i = image_of; i < end; ++i) {
+    const int64_t first = tile * kTile / axis.period;
+    for (int64_t i = first; i < std::min(first + 1 + axis.joined, axis.count); ++i) {
       const int64_t from = tile * kTile - i * axis.period - pad;
-      const Part part = {i * image + from * pixel, std::max<int64_t>(-from, 0), std::min(pixels - from, side)};
-      if (part.first < part.last) parts.of[parts.count++] = part;
+      Part part = {i * image + from * pixel, std::max<int64_t>(-from, 0), std::min(pixels - from, side), 0};
+      for (int64_t k = part.first; k < part.last; ++k) part.bits |= uint64_t{1} << (k * step);
+      if (part.bits != 0) parts.of[parts.count++] = part;
     }
   }
   return all;
@@ -79,30 +81,30 @@ WinogradGrid::WinogradGrid(const ConvProblem& p, int64_t side, bool apart) {
   }
   const Axis down = axis(p.h, p.oh, p.kh, p.pad_h, p.n / across.count, apart);
   const auto squares = [&](int64_t h, int64_t w, int64_t c, int64_t pad_h, int64_t pad_w, int64_t pixels) {
-    return Squares{w * c, c, pixels, parts(down, across.count * h * w * c, h, w * c, pad_h, pixels),
-                   parts(across, h * w * c, w, c, pad_w, pixels)};
+    Squares s{{w * c, c}, pixels, static_cast<uint32_t>(across.tiles), {}, {}};
+    s.down = parts(down, across.count * h * w * c, h, w * c, pad_h, pixels, pixels);
+    s.across = parts(across, h * w * c, w, c, pad_w, pixels, 1);
+    return s;
   };
   in_ = squares(p.h, p.w, p.c, p.pad_h, p.pad_w, side);
   out_ = squares(p.oh, p.ow, p.o, 0, 0, kTile);
 }
 
 WinogradPatch WinogradGrid::patch(const Squares& squares, int64_t tile) {
-  const auto at = static_cast<uint32_t>(tile), columns = static_cast<uint32_t>(squares.across.size());
-  const Parts &down = squares.down[at / columns], &across = squares.across[at % columns];
+  const auto at = static_cast<uint32_t>(tile);
+  const Parts &down = squares.down[at / squares.columns], &across = squares.across[at % squares.columns];
   WinogradPatch p;
-  p.row = squares.row;
-  p.col = squares.col;
+  p.row = squares.strides[0];
+  p.col = squares.strides[1];
+  p.pieces[0].first = 0;
   for (int i = 0; i < down.count; ++i) {
     for (int j = 0; j < across.count; ++j) {
       const Part &rows = down.of[i], &cols = across.of[j];
       p.pieces[p.count++] = {rows.at + cols.at, rows.first, rows.last, cols.first, cols.last};
+      p.exists |= rows.bits * cols.bits;
     }
   }
-  if (p.count != 1) return p;
-  const WinogradPatch::Piece& one = p.pieces[0];
-  p.whole = one.row1 - one.row0 == squares.side && one.col1 - one.col0 == squares.side;
-  const uint64_t row = ((uint64_t{1} << (one.col1 - one.col0)) - 1) << one.col0;
-  for (int64_t i = one.row0; i < one.row1; ++i) p.exists |= row << (i * squares.side);
+  p.whole = p.count == 1 && p.exists == ~uint64_t{0} >> (64 - squares.side * squares.side);
   return p;
 }
 

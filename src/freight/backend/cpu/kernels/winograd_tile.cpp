@@ -161,13 +161,7 @@ struct Form {
     const D d;
     constexpr size_t kSide = T::kIn;
     ptrdiff_t places[kSide * kSide];
-    uint64_t exists = p.exists;
-    if (p.count > 1) {
-      each(p, kSide, [&](int64_t i, ptrdiff_t at) HWY_ATTR {
-        places[i] = at;
-        exists |= uint64_t{1} << i;
-      });
-    }
+    if (p.count > 1) each(p, kSide, [&](int64_t i, ptrdiff_t at) HWY_ATTR { places[i] = at; });
     for (int64_t c = 0; c < channels; c += static_cast<int64_t>(hn::Lanes(d))) {
       float* dst = out.dst + (c / out.width) * out.panel + c % out.width;
       const auto store = [&](size_t i, size_t j, V v)
@@ -177,7 +171,7 @@ struct Form {
         return first + static_cast<ptrdiff_t>(i) * p.row + static_cast<ptrdiff_t>(j) * p.col;
       };
       const auto or_zeros = [&](size_t i, size_t j, const float* at)
-                                HWY_ATTR { return hn::LoadU(d, (exists >> (i * kSide + j) & 1) != 0 ? at : kZeros); };
+                                HWY_ATTR { return hn::LoadU(d, (p.exists >> (i * kSide + j) & 1) != 0 ? at : kZeros); };
       if (p.whole) {
         both_sides<T>([&](size_t i, size_t j) HWY_ATTR { return hn::LoadU(d, pixel(i, j)); }, store);
       } else if (p.count == 1) {

@@ -13,12 +13,12 @@ namespace freight::cpu {
 // whose pixel would be at `first` in row 0, column 0; what is in none is zero.
 struct WinogradPatch {
   struct Piece {
-    ptrdiff_t first = 0;
-    int64_t row0 = 0, row1 = 0, col0 = 0, col1 = 0;
+    ptrdiff_t first;
+    int64_t row0, row1, col0, col1;
   };
   ptrdiff_t row = 0, col = 0;  // strides in floats
   bool whole = false;          // all of it is in pieces[0]
-  uint64_t exists = 0;         // bits of the square's pixels that do, where pieces[0] is all
+  uint64_t exists = 0;         // bits of the square's pixels that do
   int count = 0;
   Piece pieces[4];  // so many
 };
