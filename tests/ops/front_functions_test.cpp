@@ -220,7 +220,7 @@ TEST_F(Front, NormalisationsGiveZeroMeanAndUnitVariance) {
   EXPECT_MESSAGE(layer_norm(x, ones({5}), zeros({5})), "need [3]");
 }
 
-// Both moments come from one pass: the variance must survive a mean far from zero, and a first value far from the rest.
+// The variance must survive a mean far from zero, and a value far from the rest.
 TEST_F(Front, BatchStatisticsHoldFarFromZero) {
   for (const double first : {0.0, 1e4}) {
     for (const char* const device : {"ref", "cpu"}) {

@@ -81,15 +81,8 @@ Values batch_norm(Builder& b, const Node& n, const Values& in) {
   const DType t = b.type(in[0]).dtype, s = b.type(in[1]).dtype;
   const Ex x{&b, b.cast(in[0], wide(t))};  // (N, C, ...)
   const Shape axes = all_but_channels(x.shape());
-  // Both moments in one pass, about a value of the channel: its square over the variance is below N, so that a few N
-  // rounding errors at most are lost, however far the mean is from zero.
-  const Shape start = Shape::filled(x.shape().rank(), 0), step = Shape::filled(x.shape().rank(), 1);
-  Shape one = step;
-  one[1] = x.shape()[1];
-  const Ex origin{&b, b.slice(x.v, start, one, step)};  // (1, C, 1, ...)
-  const Ex centred = x - spread(origin, x.shape());
-  const Ex offset = mean_over(centred, axes), mean = origin + offset;
-  const Ex variance = apply(Op::relu, mean_over(apply(Op::square, centred), axes) - apply(Op::square, offset));
+  const Ex mean = mean_over(x, axes);  // (1, C, 1, ...)
+  const Ex variance = mean_over(apply(Op::square, x - spread(mean, x.shape())), axes);
   const auto channel = [&](Value v) { return Ex{&b, b.reshape(b.cast(v, x.type().dtype), mean.shape())}; };
   const Ex scale = channel(in[1]) * apply(Op::rsqrt, variance + attrs<NormAttrs>(n).eps);
   const Ex y = x * spread(scale, x.shape()) + spread(channel(in[2]) - mean * scale, x.shape());
