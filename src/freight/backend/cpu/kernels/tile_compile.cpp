@@ -241,8 +241,7 @@ class Compiler {
     }
   }
   bool is_only_product(int v, Extent e) {
-    return (is_op(v, Op::mul) || is_op(v, Op::square)) && uses_[static_cast<size_t>(v)] == 1 && extent(v) == e &&
-           reg_of(v) == Reg::f32;
+    return is_op(v, Op::mul) && uses_[static_cast<size_t>(v)] == 1 && extent(v) == e && reg_of(v) == Reg::f32;
   }
   bool is_positive_test(int v) {
     return is_op(v, Op::gt) && is_zero(value(v).b) && extent(value(v).a) == extent(v) && reg_of(value(v).a) == Reg::f32;
@@ -254,7 +253,7 @@ class Compiler {
   }
   // The factors of a product that another step makes; the first one varies as the result does.
   void take_factors(int product, Extent e, TileStep& s, bool* scalar) {
-    int a = value(product).a, b = is_op(product, Op::square) ? a : value(product).b;
+    int a = value(product).a, b = value(product).b;
     if (extent(a) != e) std::swap(a, b);
     s.a = operand(a, e, nullptr, true);
     s.b = operand(b, e, scalar);
@@ -501,14 +500,12 @@ class Compiler {
       if (fused_[static_cast<size_t>(a.value)]) {
         bool scalar = false;
         take_factors(a.value, s.extent, s, &scalar);
-        sum.fold = table_.fold[scalar ? 4 : 3];
+        s.c = sum.narrow;
+        s.fn = table_.mul_add[scalar ? 1 : 0];
       } else {
         s.a = operand(a.value, s.extent, nullptr, true);
-        if (sum.reg == Reg::f32) sum.fold = table_.fold[sum.reduction];
+        s.fn = sum.reg == Reg::f32 ? table_.accumulate[sum.reduction] : nullptr;
       }
-      while (sum.lane_rows < k_.tile_rows && (!sum.fold || sum.lane_rows * k_.width % (4 * kLineElements) != 0))
-        sum.lane_rows *= 2;
-      sum.lane_rows = std::min(sum.lane_rows, k_.tile_rows);
       k_.body.push_back(s);
       k_.sums.push_back(sum);
     }
