@@ -20,9 +20,9 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
-using DI = hn::RebindToSigned<D>;
 using V = hn::Vec<D>;
 using VI = hn::Vec<DI>;
+
 // Up to one vector of channels of one pixel.
 struct Part {
   bool whole;  // a whole vector may be touched

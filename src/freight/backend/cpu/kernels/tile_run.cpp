@@ -24,20 +24,10 @@ class Kernel final : public TileKernel {
   size_t scratch_bytes() const override { return k_.scratch; }
 
   void run(void* const* operands, void* scratch) const override {
-    auto task = [&](int64_t t) { run_task(t, operands, static_cast<char*>(scratch)); };
-    if (k_.parallel) {
-      parallel_for(k_.tasks, task);
-    } else {
-      for (int64_t t = 0; t < k_.tasks; ++t) task(t);
-    }
+    parallel_for(k_.tasks, k_.parallel, [&](int64_t t) { run_task(t, operands, static_cast<char*>(scratch)); });
     for (const TileSum& sum : k_.sums) {
-      const int64_t groups = k_.outer_kept * k_.pieces;
-      auto combine = [&](int64_t g) { combine_group(sum, g, operands, static_cast<char*>(scratch)); };
-      if (k_.tasks * (sum.keeps_row ? k_.piece : 1) > 32768) {
-        parallel_for(groups, combine);
-      } else {
-        for (int64_t g = 0; g < groups; ++g) combine(g);
-      }
+      parallel_for(k_.outer_kept * k_.pieces, k_.tasks * (sum.keeps_row ? k_.piece : 1) > 32768,
+                   [&](int64_t g) { combine_group(sum, g, operands, static_cast<char*>(scratch)); });
     }
   }
 

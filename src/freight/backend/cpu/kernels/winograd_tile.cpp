@@ -138,7 +138,7 @@ HWY_INLINE void both_sides(Load load, Store store) {
 // F(kTile x kTile, kTaps x kTaps).
 template <size_t kTile, size_t kTaps>
 struct Form {
-  static constexpr size_t kPatch = kTile + kTaps - 1, kElements = kPatch * kPatch;
+  static constexpr size_t kPatch = kTile + kTaps - 1;
   static constexpr auto kB = zeros_at_others<kPatch>();
   static constexpr auto kA = powers<kPatch, kTile>(false);
   static constexpr auto kG = powers<kPatch, kTaps>(true);
@@ -236,7 +236,7 @@ struct Form {
   }
 
   static constexpr WinogradTable table() {
-    return {kTile, kPatch, patch<ByRows<kB>>, patch<ByRows<kA>>, output, filter, filter_gradient};
+    return {kPatch, patch<ByRows<kB>>, patch<ByRows<kA>>, output, filter, filter_gradient};
   }
 };
 

@@ -24,7 +24,7 @@ struct WinogradPatch {
 };
 
 struct WinogradTable {
-  int tile = 0, patch = 0;  // results and pixels along an axis
+  int patch = 0;  // pixels along an axis
   // Channel c of transformed element e goes to dst[e * element + (c / width) * panel + c % width]; width is a multiple
   // of the lanes.
   struct Out {
