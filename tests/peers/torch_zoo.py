@@ -196,7 +196,7 @@ NETS = {
     "vgg11_bn": (vision("vgg11_bn"), SMALL, 37),
     "vgg13_bn": (vision("vgg13_bn"), SMALL, 33),
     "vgg16_bn": (vision("vgg16_bn"), SMALL, 33),
-    "vgg19_bn": (vision("vgg19_bn"), SMALL, 33),
+    "vgg19_bn": (vision("vgg19_bn"), SMALL, 262),
     "googlenet": (vision("googlenet", aux_logits=True, init_weights=False), (12, 3, 32, 32), 102),
     "resnet18": (vision("resnet18"), LARGE, 31),
     "resnet34": (vision("resnet34"), LARGE, 31),

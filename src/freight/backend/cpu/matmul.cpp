@@ -161,9 +161,10 @@ std::unique_ptr<Kernel> make_matmul(const StepSpec& spec) {
   if (own) candidates.push_back({"gemm", [&] { return std::make_unique<GemmKernel>(p, a.epilogue); }});
   if (!a.epilogue.residual && !packed) candidates.push_back({"dnnl", [&] { return by_dnnl(spec, lhs, rhs); }});
   FREIGHT_CHECK(!candidates.empty(), "residual epilogue on odd strides");
-  // Unmeasured: oneDNN, but not over rows that share cache sets; its AVX-512 kernels copy those.
+  // Unmeasured: oneDNN, but not over rows that share cache sets (its AVX-512 kernels copy those), nor for results that
+  // pass the caches by: it cannot, which costs more within a net than alone.
   const bool shares_sets = gemm_table().lanes == 8 && p.b_col == 1 && p.b_row % 512 == 0 && p.k >= 256 && p.n >= 64;
-  if (candidates.size() == 2 && !shares_sets) std::swap(candidates[0], candidates[1]);
+  if (candidates.size() == 2 && !shares_sets && !p.stream) std::swap(candidates[0], candidates[1]);
   return choose(spec, candidates);
 }
 

@@ -91,12 +91,14 @@ Gemm::Gemm(const GemmProblem& problem) : p_(problem) {
     const auto shares_sets = [](ptrdiff_t step) { return step * static_cast<ptrdiff_t>(sizeof(float)) % 512 == 0; };
     pack_columns_ =
         !p_.packed && (p_.b_col != 1 || (tiles_ > 1 && (p_.k > 256 || (p_.k > 16 && shares_sets(p_.b_row)))));
-    pack_rows_ = (p_.a_col != 1 && p_.a_row != 1) || (panels_ > 2 && p_.k > 64) ||
+    // Rows that lie together and fit the first-level cache are read in place, unless they are read often.
+    const bool together = p_.a_col == 1 && p_.a_row == p_.k && p_.k <= 256 && panels_ <= 16;
+    pack_rows_ = (p_.a_col != 1 && p_.a_row != 1) || (panels_ > 2 && p_.k > 64 && !together) ||
                  (p_.a_col != 1 && p_.k > 16 && shares_sets(p_.a_col));
     if (p_.packed && p_.a_col == 1 && m_ < rows_) pack_rows_ = false;  // the weight is read once: nothing to save
     const int64_t strip = k_block_ * static_cast<int64_t>(sizeof(float));
     panel_block_ = even_block(panels_, l2_bytes() * 6 / 10 / (strip * width_));
-    tile_block_ = even_block(tiles_, l2_bytes() / 4 / (strip * rows_));
+    tile_block_ = even_block(tiles_, std::min(l2_bytes() / 4 / strip, k_block_) / rows_);
     if (parallel) cut(threads);
     const int64_t panel_floats = p_.packed       ? 0
                                  : pack_columns_ ? panel_block_ * width_ * k_block_

@@ -61,6 +61,9 @@ void tile(const GemmTile& t) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) acc[i][v] = hn::Zero(d);
   }
+  // The result's lines come meanwhile.
+  for (int i = 0; i < kR * kVectors && kR >= 8 && !t.stream; ++i)
+    hwy::Prefetch(t.c + i % kR * t.c_row + i / kR * t.c_vector);
   for (int64_t s = 0; s < t.segments; ++s) {
     const float* a = t.a + s * t.a_segment;
     const float* b = t.b + s * t.b_segment;

@@ -241,7 +241,8 @@ class Compiler {
     }
   }
   bool is_only_product(int v, Extent e) {
-    return is_op(v, Op::mul) && uses_[static_cast<size_t>(v)] == 1 && extent(v) == e && reg_of(v) == Reg::f32;
+    return (is_op(v, Op::mul) || is_op(v, Op::square)) && uses_[static_cast<size_t>(v)] == 1 && extent(v) == e &&
+           reg_of(v) == Reg::f32;
   }
   bool is_positive_test(int v) {
     return is_op(v, Op::gt) && is_zero(value(v).b) && extent(value(v).a) == extent(v) && reg_of(value(v).a) == Reg::f32;
@@ -253,7 +254,7 @@ class Compiler {
   }
   // The factors of a product that another step makes; the first one varies as the result does.
   void take_factors(int product, Extent e, TileStep& s, bool* scalar) {
-    int a = value(product).a, b = value(product).b;
+    int a = value(product).a, b = is_op(product, Op::square) ? a : value(product).b;
     if (extent(a) != e) std::swap(a, b);
     s.a = operand(a, e, nullptr, true);
     s.b = operand(b, e, scalar);
@@ -500,12 +501,15 @@ class Compiler {
       if (fused_[static_cast<size_t>(a.value)]) {
         bool scalar = false;
         take_factors(a.value, s.extent, s, &scalar);
-        s.c = sum.narrow;
-        s.fn = table_.mul_add[scalar ? 1 : 0];
+        sum.fold = table_.fold[scalar ? 4 : 3];
       } else {
         s.a = operand(a.value, s.extent, nullptr, true);
-        s.fn = sum.reg == Reg::f32 ? table_.accumulate[sum.reduction] : nullptr;
+        if (sum.reg == Reg::f32) sum.fold = table_.fold[sum.reduction];
       }
+      while (sum.lane_rows < k_.tile_rows && (!sum.fold || sum.lane_rows * k_.width % (4 * kLineElements) != 0))
+        sum.lane_rows *= 2;
+      if (sum.lane_rows < k_.tile_rows) sum.flush_tiles = 8;
+      sum.lane_rows = std::min(sum.lane_rows, k_.tile_rows);
       k_.body.push_back(s);
       k_.sums.push_back(sum);
     }

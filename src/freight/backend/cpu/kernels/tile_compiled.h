@@ -87,11 +87,14 @@ struct TileSum {
   int reduction = 0;
   Reg reg = Reg::f32;  // of the value; partial results are f64, or i64 for i64
   bool keeps_row = false;
-  bool per_row = false;  // the value has one number per row
-  int narrow = -1;       // pointer: f32 lanes that are flushed into `wide` now and then (f32 sums only)
-  int wide = -1;         // pointer: f64 or i64 lanes
-  Access out;            // linear order [B][R or 1]
-  size_t partials = 0;   // offset in scratch
+  bool per_row = false;   // the value has one number per row
+  FoldFn fold = nullptr;  // f32
+  int64_t lane_rows = 1;  // rows of the tile that have sums of their own; the others are added to those
+  int flush_tiles = 32;   // tiles between two flushes of f32 sums into f64
+  int narrow = -1;        // pointer: f32 lanes that are flushed into `wide` now and then (f32 sums only)
+  int wide = -1;          // pointer: f64 or i64 lanes
+  Access out;             // linear order [B][R or 1]
+  size_t partials = 0;    // offset in scratch
 };
 
 struct CompiledTiles {
@@ -114,8 +117,6 @@ struct CompiledTiles {
 };
 
 constexpr int kMaxPointers = 160;
-// Tiles between two flushes of f32 sums into f64.
-constexpr int kFlushTiles = 32;
 
 CompiledTiles compile_tiles(const TileProgram& program);
 

@@ -172,6 +172,37 @@ struct MulSubFrom {
   HWY_INLINE V operator()(V x, V y, V z) const { return hn::NegMulAdd(x, y, z); }
 };
 
+// Sums stay in vectors while they go over all rows of so many lanes.
+template <class F, Kind... KB>
+void fold(float* dst, const float* a, const float* b, size_t n, size_t lanes) {
+  const D d;
+  const size_t v = hn::Lanes(d), whole = n - n % lanes;
+  const auto next = [&](V sum, size_t i, hn::Mask<D> m) HWY_ATTR {
+    const V x = hn::MaskedLoad(m, d, a + i);
+    if constexpr (sizeof...(KB) == 0) {
+      return F()(sum, x);
+    } else {
+      return F()(x, ((KB == kV ? hn::MaskedLoad(m, d, b + i) : hn::Set(d, *b)), ...), sum);
+    }
+  };
+  for (size_t j = 0; j < lanes; j += 4 * v) {
+    V s[4];
+    hn::Mask<D> m[4];
+#pragma GCC unroll 4
+    for (size_t k = 0; k < 4; ++k) {
+      m[k] = hn::FirstN(d, lanes - std::min(lanes, j + k * v));
+      s[k] = hn::MaskedLoad(m[k], d, dst + j + k * v);
+    }
+    for (size_t i = j; i < whole; i += lanes) {
+#pragma GCC unroll 4
+      for (size_t k = 0; k < 4; ++k) s[k] = next(s[k], i + k * v, m[k]);
+    }
+#pragma GCC unroll 4
+    for (size_t k = 0; k < 4; ++k) hn::BlendedStore(s[k], m[k], d, dst + j + k * v);
+  }
+  if (whole < n) fold<F, KB...>(dst, a + whole, ((KB == kV) && ...) && b ? b + whole : b, n - whole, n - whole);
+}
+
 void flush(double* dst, float* a, size_t n) {
   for (size_t i = 0; i < n; ++i) {
     dst[i] += static_cast<double>(a[i]);
@@ -391,9 +422,8 @@ F32Table make_table() {
   set_ternary<MulSubFrom>(t.mul_sub_from);
   t.keep_where_positive = binary<KeepWherePositive, kV, kV>;
   t.keep_where = keep_where;
-  t.accumulate[0] = binary<Add, kV, kV>;
-  t.accumulate[1] = binary<Maximum, kV, kV>;
-  t.accumulate[2] = binary<Minimum, kV, kV>;
+  const FoldFn folds[] = {fold<Add>, fold<Maximum>, fold<Minimum>, fold<MulAddOp, kV>, fold<MulAddOp, kS>};
+  std::copy(folds, folds + 5, t.fold);
   t.flush = flush;
   t.row_reduce[0] = row_sum;
   t.row_reduce[1] = row_extremum<MaxRow>;

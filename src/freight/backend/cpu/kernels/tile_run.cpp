@@ -91,12 +91,11 @@ class Kernel final : public TileKernel {
     move(k_.col_moves, tile.col, operands, pointers);
     for (const TileSum& sum : k_.sums) clear(sum, tile, pointers);
     for (const TileStep& s : k_.setup) execute(s, tile, operands, pointers);
-    int since_flush = 0;
     // The operands of a far tile arrive while the one before is computed, some lines per step.
     const bool far = k_.outer_kept * k_.rows * k_.width * static_cast<int64_t>(sizeof(float)) >= kFarBytes;
     const int64_t lines = k_.tile_rows * tile.cols * static_cast<int64_t>(sizeof(float)) / kLine;
     const int64_t share = lines / static_cast<int64_t>(k_.body.size() + 1) + 1;
-    for (; tile.row < end; tile.row += k_.tile_rows) {
+    for (int64_t tiles = 1; tile.row < end; tile.row += k_.tile_rows, ++tiles) {
       tile.rows = std::min(k_.tile_rows, end - tile.row);
       tile.set(k_.width);
       move(k_.row_moves, tile.row, operands, pointers);
@@ -106,16 +105,10 @@ class Kernel final : public TileKernel {
       for (const TileStep& s : k_.body) {
         if (ahead) prefetch_next(tile, line, line + share, operands);
         line += share;
-        if (s.kind == Kind::simple) {
-          s.fn(pointers[s.dst], pointers[s.a], s.b < 0 ? nullptr : pointers[s.b], s.c < 0 ? nullptr : pointers[s.c],
-               static_cast<size_t>(tile.count[s.extent]));
-        } else {
-          execute(s, tile, operands, pointers);
-        }
+        execute(s, tile, operands, pointers);
       }
-      if (!k_.sums.empty() && ++since_flush == kFlushTiles) {
-        for (const TileSum& sum : k_.sums) flush(sum, lanes(sum, tile), pointers);
-        since_flush = 0;
+      for (const TileSum& sum : k_.sums) {
+        if (tiles % sum.flush_tiles == 0) flush(sum, lanes(sum, tile), pointers);
       }
     }
     const int64_t part = (b * k_.pieces + piece) * k_.tasks_per_row_block + block;
@@ -163,44 +156,36 @@ class Kernel final : public TileKernel {
         }
         return;
       case Kind::expand_rows:
+      case Kind::fill: {  // as of one row
+        const int64_t rows = s.kind == Kind::fill ? 1 : tile.rows, cols = s.kind == Kind::fill ? count : tile.cols;
         if (size == 4) {
           table_.expand_rows(static_cast<float*>(p[s.dst]), static_cast<const float*>(p[s.a]),
-                             static_cast<size_t>(tile.rows), static_cast<size_t>(tile.cols));
+                             static_cast<size_t>(rows), static_cast<size_t>(cols));
         } else {
-          for (int64_t r = 0; r < tile.rows; ++r) fill(p[s.dst], r * tile.cols, p[s.a], r, tile.cols);
+          for (int64_t r = 0; r < rows; ++r) {
+            std::fill_n(static_cast<int64_t*>(p[s.dst]) + r * cols, cols, static_cast<const int64_t*>(p[s.a])[r]);
+          }
         }
         return;
+      }
       case Kind::expand_cols:
         for (int64_t r = 0; r < tile.rows; ++r) {
           std::memcpy(static_cast<char*>(p[s.dst]) + static_cast<size_t>(r * tile.cols) * size, p[s.a],
                       static_cast<size_t>(tile.cols) * size);
         }
         return;
-      case Kind::fill:
-        if (size == 4) {
-          table_.expand_rows(static_cast<float*>(p[s.dst]), static_cast<const float*>(p[s.a]), 1, n);
-        } else {
-          fill(p[s.dst], 0, p[s.a], 0, count);
-        }
-        return;
       case Kind::accumulate: {
         const TileSum& sum = k_.sums[static_cast<size_t>(s.aux)];
-        if (s.fn && s.c >= 0) {  // of a product
-          s.fn(p[sum.narrow], p[s.a], p[s.b], p[s.c], n);
-        } else if (s.fn) {
-          s.fn(p[sum.narrow], p[sum.narrow], p[s.a], nullptr, n);
+        if (sum.fold) {
+          sum.fold(static_cast<float*>(p[sum.narrow]), static_cast<const float*>(p[s.a]),
+                   static_cast<const float*>(s.b < 0 ? nullptr : p[s.b]), n,
+                   static_cast<size_t>(std::min(count, lanes(sum, tile))));
         } else {
           generic::accumulate(p[sum.wide], s.reg, p[s.a], sum.reduction, n);
         }
         return;
       }
     }
-  }
-
-  static void fill(void* dst, int64_t at, const void* src, int64_t from, int64_t n) {
-    const int64_t bits = static_cast<const int64_t*>(src)[from];
-    int64_t* out = static_cast<int64_t*>(dst) + at;
-    for (int64_t i = 0; i < n; ++i) out[i] = bits;
   }
 
   void load(void* dst, Reg reg, const void* src, DType dtype, int64_t stride, int64_t n) const {
@@ -253,13 +238,10 @@ class Kernel final : public TileKernel {
 
   // --- accumulations ---
 
-  static int64_t lanes(const TileSum& sum, const Tile& tile) { return sum.per_row ? tile.rows : tile.rows * tile.cols; }
-  int64_t all_lanes(const TileSum& sum, const Tile& tile) const {
-    return sum.per_row ? k_.tile_rows : k_.tile_rows * tile.cols;
-  }
+  int64_t lanes(const TileSum& s, const Tile& t) const { return s.per_row ? k_.tile_rows : s.lane_rows * t.cols; }
 
   void clear(const TileSum& sum, const Tile& tile, void** p) const {
-    const int64_t n = all_lanes(sum, tile);
+    const int64_t n = lanes(sum, tile);
     constexpr double kInf = std::numeric_limits<double>::infinity();
     const double identity = sum.reduction == 0 ? 0.0 : sum.reduction == 1 ? -kInf : kInf;
     if (sum.reg == Reg::i64) {
@@ -281,7 +263,7 @@ class Kernel final : public TileKernel {
   // Folds the lanes of a task and leaves [cols] or one number in scratch; the parts of one (b, piece) one behind the
   // other.
   void finish(const TileSum& sum, int64_t part, const Tile& tile, void** p, char* scratch) const {
-    const int64_t n = all_lanes(sum, tile);
+    const int64_t n = lanes(sum, tile);
     flush(sum, n, p);
     if (sum.narrow >= 0 && sum.reduction != 0) {
       const float* narrow = static_cast<const float*>(p[sum.narrow]);

@@ -10,6 +10,7 @@
 namespace freight::cpu {
 
 using TileFn = void (*)(void* dst, const void* a, const void* b, const void* c, size_t n);
+using FoldFn = void (*)(float* dst, const float* a, const float* b, size_t n, size_t lanes);
 
 struct F32Table {
   TileFn unary[kOpCount];
@@ -19,7 +20,8 @@ struct F32Table {
   TileFn mul_sub_from[4];      // c - a * b
   TileFn keep_where_positive;  // a > 0 ? b : 0
   TileFn keep_where;           // a (bool in memory) ? b : 0
-  TileFn accumulate[3];        // dst = dst + a, max, min
+  // With i' = i % lanes: dst[i'] = dst[i'] + a[i], max, min, dst[i'] + a[i] * b[i], dst[i'] + a[i] * b[0].
+  FoldFn fold[5];
   // dst[i] (f64) += a[i] (f32); a[i] = 0.
   void (*flush)(double* dst, float* a, size_t n);
   // dst[r] = reduction of row r of a (rows, width): sum, max, min.

@@ -220,7 +220,8 @@ WinogradGradWeight::WinogradGradWeight(const ConvProblem& problem)
   const int64_t sum_bytes = elements_ * u_ * 4, sums = std::min(kMostSums, kSumBytes / sum_bytes) / 4 * 4;
   const bool apart = sums >= kLeastSums;
   block_ = ceil_div(tiles, apart ? round_up(ceil_div(tiles, kThreadBlock), 4) : ceil_div(tiles, kDepth));
-  sums_ = apart ? std::min(sums, ceil_div(tiles, block_)) : 1;
+  const int64_t blocks = ceil_div(tiles, block_);
+  sums_ = apart ? std::min({sums, blocks, std::max(kLeastSums, blocks / 4)}) : 1;
   v_ = odd_lines(block_ * v_row_);
   z_ = odd_lines(block_ * padded);
   const auto block_bytes = static_cast<size_t>(elements_ * (v_ + z_)) * 4;
