@@ -2,6 +2,9 @@
 // reference elsewhere), and a short training. Nearly all of the time goes into the driver's compiler.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "freight/base/strings.h"
 #include "freight/data/digits.h"
 #include "freight/train/trainer.h"
 
@@ -18,10 +21,22 @@ TEST(GpuNets, LenetTrainsAsOnTheCpu) {
       test::test_device(), [] { return models::create("lenet"); }, 32, 20, 0.02);
 }
 
+// Norms that end three deviations above zero keep the ReLUs' inputs clear of their edge but for one in several hundred:
+// at the edge rounding decides which of a quarter of a million elements count, on the CPU as well.
+models::Model gated_resnet() {
+  models::Model model = models::create("resnet20");
+  for (const nn::NamedVariable& v : model.net->state_dict()) {
+    if (v.name.find("bn") == std::string::npos || !ends_with(v.name, ".bias")) continue;
+    Array high(DType::f32, v.variable.shape());
+    std::fill_n(high.data<float>(), high.numel(), 3.0F);
+    v.variable.set(high);
+  }
+  return model;
+}
+
 TEST(GpuNets, ResnetTrainsAsOnTheCpu) {
   NEEDS_TEST_DEVICE();
-  trains_as_on_the_cpu(
-      test::test_device(), [] { return models::create("resnet20"); }, 4, 2, 0.02);
+  trains_as_on_the_cpu(test::test_device(), gated_resnet, 4, 2, 0.02);
 }
 
 TEST(GpuNets, TextcnnTrainsAsOnTheCpu) {
