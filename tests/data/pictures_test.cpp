@@ -82,11 +82,26 @@ TEST(PictureFolder, OtherFilesAreLeftAsideAndSaidSo) {
   EXPECT_EQ(train.note.find("DS_Store"), std::string::npos);
 }
 
+TEST(PictureFolder, PicturesMayAllLieInFoldersWithinTheirClasses) {
+  const TemporaryDir dir;
+  write_pictures(dir / "set/train", {"n01/images", "n02/images"}, 2);
+  write_pictures(dir / "set/val", {"n01/images"}, 2);
+  io::write_file_atomic(dir / "set/train/n01/boxes.txt", std::string_view("x"));
+  EXPECT_TRUE(is_picture_source(dir / "set"));
+  EXPECT_TRUE(is_picture_source(dir / "set/train"));
+  EXPECT_EQ(load_small(dir / "set").train.classes, (std::vector<std::string>{"n01", "n02"}));
+  fs::create_directories(dir / "texts");
+  EXPECT_FALSE(is_picture_source(dir.path()));  // a folder of sets
+}
+
 TEST(PictureFolder, AClassThatTrainLacksIsAnError) {
   const TemporaryDir dir;
   write_pictures(dir / "train", {"rose", "tulip"}, 2);
   write_pictures(dir / "val", {"rose", "tulips"}, 2);
   expect_error(ErrorKind::data, {"val/tulips", "class tulips is not in", "is it tulip?"},
+               [&] { load_small(dir.path()); });
+  fs::rename(dir / "val/tulips", dir / "val/oak");
+  expect_error(ErrorKind::data, {"class oak is not in", "/train. Its classes are rose, tulip"},
                [&] { load_small(dir.path()); });
 }
 
@@ -161,6 +176,17 @@ TEST(PictureCsv, ListsPathsAndLabels) {
   expect_error(ErrorKind::data, {"val.csv:3", "green", "blue"}, [&] { load_small(dir.path()); });
 }
 
+TEST(PictureCsv, NamesMayLookLikeNumbersWithZerosInFront) {
+  const TemporaryDir dir;
+  write_pictures(dir.path(), {"x"}, 3);
+  io::write_file_atomic(dir / "train.csv", std::string_view("x/p0.jpg,007\nx/p1.PNG,bond\nx/p2.jpg,7\n"));
+  io::write_file_atomic(dir / "val.csv", std::string_view("x/p0.jpg,007\n"));
+  const auto [train, test] = load_small(dir.path());
+  EXPECT_EQ(train.classes, (std::vector<std::string>{"007", "7", "bond"}));
+  EXPECT_EQ(train.labels.to_vector<int64_t>(), (std::vector<int64_t>{0, 2, 1}));
+  EXPECT_EQ(test.labels.to_vector<int64_t>(), (std::vector<int64_t>{0}));
+}
+
 TEST(PictureCsv, OneFileOfNumbersIsSplit) {
   const TemporaryDir dir;
   write_pictures(dir.path(), {"x"}, 10);
@@ -173,7 +199,9 @@ TEST(PictureCsv, OneFileOfNumbersIsSplit) {
   EXPECT_EQ(train.count(), 8);
   EXPECT_EQ(test.labels.to_vector<int64_t>(), (std::vector<int64_t>{2, 10}));
   io::write_file_atomic(dir / "bad.csv", std::string_view("a.jpg,1\nb.jpg\n"));
-  expect_error(ErrorKind::data, {"bad.csv:2", "1 fields"}, [&] { load_small(dir / "bad.csv"); });
+  expect_error(ErrorKind::data, {"bad.csv:2", "got 1 fields, need 2"}, [&] { load_small(dir / "bad.csv"); });
+  io::write_file_atomic(dir / "bad.csv", std::string_view("a.jpg,1\nb.jpg,2\nc, the first.jpg,1\n"));
+  expect_error(ErrorKind::data, {"bad.csv:3", "got 3 fields, need 2"}, [&] { load_small(dir / "bad.csv"); });
   io::write_file_atomic(dir / "bad.csv", std::string_view("a.jpg,1\n\"b.jpg,2\n"));
   expect_error(ErrorKind::data, {"bad.csv:2", "never closed"}, [&] { load_small(dir / "bad.csv"); });
   io::write_file_atomic(dir / "text.csv", std::string_view("a review,1\nanother,2\n"));
@@ -275,16 +303,35 @@ Dataset without_cache(Dataset set) {
 
 TEST(PictureCache, KeepsWhatFitsAndTheFirstOfEqualOnes) {
   PictureCache cache(4, 100);
-  EXPECT_EQ(cache.find(0), nullptr);
-  cache.keep(0, io::Bytes(60));
-  const io::Bytes* const first = cache.find(0);
-  ASSERT_NE(first, nullptr);
-  cache.keep(0, io::Bytes(30));  // gives its room back
-  EXPECT_EQ(cache.find(0), first);
-  cache.keep(1, io::Bytes(41));
-  EXPECT_EQ(cache.find(1), nullptr);
-  cache.keep(2, io::Bytes(40));
-  EXPECT_EQ(cache.find(2)->size(), 40U);
+  const auto file = [](uint8_t content, size_t size) { return std::vector<uint8_t>(size, content); };
+  const auto kept = [&](size_t i) {
+    const io::ByteView v = cache.find(i);
+    return std::vector<uint8_t>(v.begin(), v.end());
+  };
+  EXPECT_TRUE(cache.find(0).empty());
+  cache.keep(0, file(1, 60), 7);
+  cache.keep(0, file(2, 30), 7);  // takes no room
+  cache.keep(1, file(3, 41), 8);
+  cache.keep(2, file(4, 40), 0);
+  EXPECT_EQ(kept(0), file(1, 60));
+  EXPECT_EQ(kept(1), file(3, 0));
+  EXPECT_EQ(kept(2), file(4, 40));
+  EXPECT_TRUE(cache.sound(0, 7));
+  EXPECT_TRUE(cache.sound(1, 8));  // known, though not kept
+  EXPECT_FALSE(cache.sound(1, 7));
+  EXPECT_FALSE(cache.sound(2, 0));  // no regular file: nothing tells whether it is the same
+  EXPECT_FALSE(cache.sound(3, 7));
+}
+
+TEST(PictureCache, LargeFilesAndManySmallOnesDoNotOverlap) {
+  PictureCache cache(40);
+  const auto size = [](size_t i) { return i % 7 == 0 ? (size_t{1} << 20) + i : 300'000 + i; };
+  for (size_t i = 0; i < 40; ++i) cache.keep(i, std::vector<uint8_t>(size(i), static_cast<uint8_t>(i)), 1);
+  for (size_t i = 0; i < 40; ++i) {
+    const io::ByteView v = cache.find(i);
+    ASSERT_EQ(v.size(), size(i));
+    EXPECT_TRUE(std::all_of(v.begin(), v.end(), [&](uint8_t b) { return b == i; })) << i;
+  }
 }
 
 // Later epochs decode no more than they need, of the bytes that the first one read: the same batches.
@@ -310,6 +357,27 @@ TEST(PictureLoader, SmallSetsAreReadFromTheirFilesOnce) {
   EXPECT_EQ(epoch(loader, 0), expected[0]);
   for (const std::string& path : set.files->paths) fs::remove(path);
   for (int64_t n = 1; n < 3; ++n) EXPECT_EQ(epoch(loader, n), expected[static_cast<size_t>(n)]) << n;
+}
+
+// What is known of a picture holds for the file that it was learnt from: damage done between two epochs is seen.
+TEST(PictureLoader, AFileThatIsDamagedBetweenEpochsIsReadToItsEndAgain) {
+  const TemporaryDir dir;
+  write_pictures(dir.path(), {"a"}, 4);
+  const Dataset set = without_cache(load_small(dir.path()).train);
+  const auto& paths = set.files->paths;
+  const std::string path = *std::find_if(paths.begin(), paths.end(), [](const auto& p) { return p.ends_with(".jpg"); });
+  const std::string good = read_text(path);
+  Loader loader(set, {.batch_size = 1, .workers = 0, .epochs = 3, .augment = {.random_crop = true}});
+  const auto walk = [&](int64_t epoch) {
+    int64_t n = 0;
+    for (const Batch& b : loader.epoch(epoch)) n += b.count;
+    return n;
+  };
+  EXPECT_EQ(walk(0), set.count());
+  io::write_file_atomic(path, good.substr(0, good.size() - 1));
+  expect_error(ErrorKind::data, {path}, [&] { walk(1); });
+  io::write_file_atomic(path, good);
+  EXPECT_EQ(walk(2), set.count());
 }
 
 TEST(PictureLoader, BatchesDoNotDependOnTheWorkers) {
@@ -345,6 +413,31 @@ TEST(PictureLoader, BatchesDoNotDependOnTheWorkers) {
 }
 
 // The first batches of the next epoch are made while the caller is still in this one: they need no files any more.
+// Large pictures go into the batch row by row, channels last ones by way of bytes: the same values.
+TEST(PictureLoader, LargePicturesAreTheSameInBothLayouts) {
+  const TemporaryDir dir;
+  write_pictures(dir.path(), {"a", "b"}, 3);
+  const Dataset set = load_picture_source(dir.path(), "p", {.train_crop = 70}).train;
+  const auto batch = [&](bool channels_last) {
+    Loader loader(set, {.batch_size = set.count(),
+                        .workers = 1,
+                        .augment = {.random_crop = true, .flip = true},
+                        .channels_last = channels_last});
+    return loader.epoch(0).begin()->images.to_vector<float>();
+  };
+  const std::vector<float> first = batch(false), last = batch(true);
+  ASSERT_EQ(first.size(), last.size());
+  const auto n = static_cast<size_t>(set.count());
+  const size_t plane = 70 * 70;
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t c = 0; c < 3; ++c) {
+      for (size_t p = 0; p < plane; ++p) {
+        ASSERT_EQ(first[(i * 3 + c) * plane + p], last[(i * plane + p) * 3 + c]) << i << " " << c << " " << p;
+      }
+    }
+  }
+}
+
 TEST(PictureLoader, PreparesTheNextEpochBeforeItIsAskedFor) {
   const auto next_epoch_is_there = [](const LoaderOptions& o) {
     const TemporaryDir dir;

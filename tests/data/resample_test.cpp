@@ -59,6 +59,27 @@ TEST(Resample, GreyAndColour) {
   EXPECT_EQ(resampled(Array::of<uint8_t>({7}, {1, 1, 1}), 1, 1, 3), (std::vector<int>{7, 7, 7}));
 }
 
+// Rows that become floats as they are made are those of the bytes: growing, shrinking by little and by much, of any
+// alignment.
+TEST(Resample, FloatsAreTheBytesScaled) {
+  const std::vector<float> scale{0.5f, 0.03f, -1.25f}, bias{-3.0f, 0.7f, 11.0f};
+  for (const auto& [channels_in, channels] : {std::pair<int64_t, int64_t>{3, 3}, {1, 3}, {1, 1}}) {
+    const Array a = waves(40, 53, channels_in);
+    for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{64, 61}, {30, 64}, {17, 9}, {1, 3}, {50, 20}}) {
+      const std::vector<int> bytes = resampled(a, rows, columns, channels, Mirror::yes);
+      for (const size_t shift : {0, 1, 5}) {
+        std::vector<float> floats(bytes.size() + shift, -1.0f);
+        Resampler().run(view_of(a), {0, 0, 40, 53}, Mirror::yes, channels, rows, columns,
+                        {floats.data() + shift, scale.data(), bias.data()});
+        for (size_t i = 0; i < bytes.size(); ++i) {
+          const size_t c = i / static_cast<size_t>(rows * columns);
+          ASSERT_EQ(floats[i + shift], static_cast<float>(bytes[i]) * scale[c] + bias[c]) << rows << "x" << columns;
+        }
+      }
+    }
+  }
+}
+
 TEST(CentreCrop, IsTorchvisionsResizeAndCentreCrop) {
   const PictureGeometry g{.channels = 3, .rows = 224, .columns = 224, .resize = 256};
   const Box wide = centre_crop(512, 1000, g);  // becomes 256 x 500, then columns 138 to 362

@@ -14,6 +14,7 @@ namespace freight::data {
 namespace {
 constexpr uint32_t kAugmentStream = 0x61756775, kColourStream = 0x636f6c6f, kEraseStream = 0x65726173,
                    kMirrorStream = 0x6d697272;
+constexpr int64_t kLargePlane = 64 * 64;  // a batch of smaller pictures stays in the caches
 
 // The numbers of one sample in one epoch.
 PhiloxStream draws(uint64_t seed, int64_t index, int64_t epoch, uint32_t stream) {
@@ -137,21 +138,28 @@ bool Transform::mirrors(int64_t index, int64_t epoch) const {
   return augment_.flip && ((draws(seed_, index, 0, kMirrorStream).bits() ^ static_cast<uint32_t>(epoch)) & 1) != 0;
 }
 
-void Transform::read_picture(int64_t index, int64_t epoch, Scratch& scratch) const {
+void Transform::read_picture(int64_t index, int64_t epoch, const PlaneTarget& dst, Scratch& scratch) const {
   const PictureFiles& files = *set_->files;
-  const std::string& path = files.paths[static_cast<size_t>(index)];
-  const io::Bytes* const kept = files.kept->find(static_cast<size_t>(index));
-  io::Bytes read = kept ? io::Bytes() : io::read_file(path);
-  const io::ByteView bytes = kept ? *kept : read;
+  const auto i = static_cast<size_t>(index);
+  const std::string& path = files.paths[i];
+  io::ByteView bytes = files.kept->find(i);
+  bool sound = !bytes.empty();
+  uint64_t state = 0;
+  if (!sound) {
+    bytes = io::read_file(path, scratch.file, state);
+    sound = files.kept->sound(i, state);
+  }
   PhiloxStream r = draws(seed_, index, epoch, kAugmentStream);
   const Mirror mirror = mirrors(index, epoch) ? Mirror::yes : Mirror::no;
   const PictureGeometry& geometry = files.geometry;
   if (augment_.random_crop) {
-    scratch.reader.random_view(bytes, path, geometry, augment_.crop, mirror, r, scratch.planes.data(), kept != nullptr);
+    scratch.reader.random_view(bytes, path, geometry, augment_.crop, mirror, r, dst, sound);
   } else {
-    scratch.reader.evaluation_view(bytes, path, geometry, mirror, scratch.planes.data(), kept != nullptr);
+    scratch.reader.evaluation_view(bytes, path, geometry, mirror, dst, sound);
   }
-  if (!kept) files.kept->keep(static_cast<size_t>(index), std::move(read));
+  if (!sound) files.kept->keep(i, bytes, state);
+  constexpr size_t kLargeFile = size_t{32} << 20;
+  if (scratch.file.size() > kLargeFile) scratch.file = io::Bytes();
 }
 
 void Transform::recolour(int64_t index, int64_t epoch, Scratch& scratch) const {
@@ -249,9 +257,12 @@ void Transform::apply(int64_t index, int64_t epoch, float* dst, Scratch& scratch
   const int64_t n = channels_ * rows_ * columns_;
   const bool u8 = set_->files || set_->images.dtype() == DType::u8;
   const Draw drawn = draw(index, epoch);
-  if (set_->files || recolours()) scratch.planes.resize(static_cast<size_t>(n));
+  // Rows of a picture go into the batch as they are made: while they are on their way to memory, the next ones are.
+  const bool direct =
+      set_->files && !recolours() && !channels_last_ && channels_ == 3 && rows_ * columns_ >= kLargePlane;
+  if ((set_->files && !direct) || recolours()) scratch.planes.resize(static_cast<size_t>(n));
   if (set_->files) {
-    read_picture(index, epoch, scratch);
+    read_picture(index, epoch, direct ? PlaneTarget(dst, scale_.data(), bias_.data()) : scratch.planes.data(), scratch);
   } else if (!u8) {
     write(static_cast<const float*>(set_->images.raw()) + index * n, drawn, dst);
   } else if (const uint8_t* src = static_cast<const uint8_t*>(set_->images.raw()) + index * n; recolours()) {
@@ -260,7 +271,7 @@ void Transform::apply(int64_t index, int64_t epoch, float* dst, Scratch& scratch
     write(src, drawn, dst);
   }
   if (recolours()) recolour(index, epoch, scratch);
-  if (set_->files || recolours()) write<uint8_t>(scratch.planes.data(), Draw{}, dst);
+  if ((set_->files && !direct) || recolours()) write<uint8_t>(scratch.planes.data(), Draw{}, dst);
   erase(drawn, dst);
 }
 

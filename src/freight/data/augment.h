@@ -43,6 +43,7 @@ class Transform {
   // What one thread needs besides; kept between samples.
   struct Scratch {
     PictureReader reader;
+    io::Bytes file;
     std::vector<uint8_t> planes, spare;
   };
 
@@ -63,7 +64,7 @@ class Transform {
   void draw_erased(int64_t index, int64_t epoch, Draw& draw) const;
   bool recolours() const;
   void check_colours() const;
-  void read_picture(int64_t index, int64_t epoch, Scratch& scratch) const;
+  void read_picture(int64_t index, int64_t epoch, const PlaneTarget& dst, Scratch& scratch) const;
   void recolour(int64_t index, int64_t epoch, Scratch& scratch) const;
   void erase(const Draw& draw, float* dst) const;
   void move_planes(const uint8_t* src, const Draw& move, uint8_t* dst) const;

@@ -27,7 +27,7 @@ struct PictureFiles {
   PictureFiles(std::vector<std::string> paths, const PictureGeometry& geometry);
   std::vector<std::string> paths;
   PictureGeometry geometry;
-  std::shared_ptr<PictureCache> kept;  // of a small set all of them, once each was decoded
+  std::shared_ptr<PictureCache> kept;  // files of a small set all of them, once each was decoded
   // Bytes that `kept` will hold when each picture was decoded.
   size_t kept_bytes() const;
 };

@@ -1,32 +1,51 @@
 // See picture_cache.h.
 #include "freight/data/picture_cache.h"
 
-#include <memory>
+#include <cstring>
 #include <utility>
 
 namespace freight::data {
 
-PictureCache::PictureCache(size_t count, size_t most) : kept_(count), room_(most) {}
-
-PictureCache::~PictureCache() {
-  for (auto& k : kept_) delete k.load();
+namespace {
+constexpr size_t kBlock = size_t{4} << 20;  // large enough for the system's large pages
 }
 
-const io::Bytes* PictureCache::find(size_t index) const { return kept_[index].load(std::memory_order_acquire); }
+PictureCache::PictureCache(size_t count, size_t most) : known_(count), room_(most) {}
 
-void PictureCache::keep(size_t index, io::Bytes bytes) {
-  const size_t size = bytes.size();
-  size_t room = room_.load();
-  do {
-    if (size > room) return;
-  } while (!room_.compare_exchange_weak(room, room - size));
-  auto mine = std::make_unique<const io::Bytes>(std::move(bytes));
-  const io::Bytes* none = nullptr;
-  if (kept_[index].compare_exchange_strong(none, mine.get(), std::memory_order_acq_rel)) {
-    mine.release();  // NOLINT(bugprone-unused-return-value): kept_ owns it
-  } else {
-    room_ += size;
+io::ByteView PictureCache::find(size_t index) const {
+  const uint8_t* const bytes = known_[index].bytes.load(std::memory_order_acquire);
+  return bytes ? io::ByteView(bytes, known_[index].size) : io::ByteView();
+}
+
+bool PictureCache::sound(size_t index, uint64_t state) const {
+  return state != 0 && known_[index].state.load(std::memory_order_relaxed) == state;
+}
+
+// A large file has a block to itself; the others fill one after the other.
+uint8_t* PictureCache::place(size_t size) {
+  if (size > kBlock / 4) {
+    blocks_.push_back(Storage::allocate(size));
+    return static_cast<uint8_t*>(blocks_.back()->data());
   }
+  if (left_ < size) {
+    blocks_.push_back(Storage::allocate(kBlock));
+    next_ = static_cast<uint8_t*>(blocks_.back()->data());
+    left_ = kBlock;
+  }
+  left_ -= size;
+  return std::exchange(next_, next_ + size);
+}
+
+void PictureCache::keep(size_t index, io::ByteView bytes, uint64_t state) {
+  Known& known = known_[index];
+  known.state.store(state, std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  if (known.bytes.load(std::memory_order_relaxed) || bytes.empty() || bytes.size() > room_) return;
+  uint8_t* const to = place(bytes.size());
+  room_ -= bytes.size();
+  std::memcpy(to, bytes.data(), bytes.size());
+  known.size = bytes.size();
+  known.bytes.store(to, std::memory_order_release);
 }
 
 }  // namespace freight::data

@@ -75,6 +75,15 @@ std::vector<std::string> class_folders(const std::string& dir) {
   return names;
 }
 
+// Whether there is a picture in the folder, or in one that lies up to `depth` deeper.
+bool holds_pictures(const std::string& dir, int depth) {
+  const std::vector<fs::path> all = entries(dir);
+  return std::any_of(all.begin(), all.end(), [&](const fs::path& p) {
+    if (io::is_picture_name(p.string()) && !is_folder(p)) return true;
+    return depth > 0 && is_folder(p) && holds_pictures(p.string(), depth - 1);
+  });
+}
+
 // Class number by name. A class of `dir` that is not among `classes` is an error.
 Listing list_folders(const std::string& dir, const std::vector<std::string>& classes, const std::string& classes_of) {
   Listing out{.where = dir, .paths = {}, .labels = {}, .notes = {}};
@@ -84,7 +93,7 @@ Listing list_folders(const std::string& dir, const std::vector<std::string>& cla
     if (it == classes.end() || *it != name) {
       const std::string near = nearest(name, classes);
       fail(ErrorKind::data, cat(dir, "/", name), "class ", name, " is not in ", classes_of,
-           near.empty() ? "" : cat("; is it ", near, "?"), " Its classes are ", join(classes, ", "));
+           near.empty() ? "." : cat("; is it ", near, "?"), " Its classes are ", join(classes, ", "));
     }
     const size_t before = out.paths.size(), others_before = others.size();
     collect(cat(dir, "/", name), 0, out.paths, others);
@@ -162,8 +171,9 @@ Listing list_csv(const std::string& file, std::vector<std::string>& classes) {
   for (size_t i = columns->first_row; i < rows.size(); ++i) {
     const auto& [fields, line] = rows[i];
     const std::string where = cat(file, ":", line);
-    if (fields.size() <= std::max(columns->path, columns->label)) {
-      fail(ErrorKind::data, where, "got ", fields.size(), " fields, need path and label");
+    if (fields.size() != rows[0].fields.size()) {
+      fail(ErrorKind::data, where, "got ", fields.size(), " fields, need ", rows[0].fields.size(),
+           " as in the first line");
     }
     if (fields[columns->path].empty()) fail(ErrorKind::data, where, "the path is empty");
     if (fields[columns->label].empty()) fail(ErrorKind::data, where, "the label is empty");
@@ -184,8 +194,10 @@ Listing list_csv(const std::string& file, std::vector<std::string>& classes) {
   std::map<std::string, int64_t> index;
   for (size_t i = 0; i < classes.size(); ++i) index[classes[i]] = static_cast<int64_t>(i);
   for (size_t i = 0; i < names.size(); ++i) {
-    const auto number = number_of(names[i]);
-    const auto it = index.find(number ? std::to_string(*number) : names[i]);  // "07" is 7
+    auto it = index.find(names[i]);
+    if (const auto number = number_of(names[i]); it == index.end() && number) {
+      it = index.find(std::to_string(*number));  // "07" is 7
+    }
     if (it == index.end()) {
       fail(ErrorKind::data, cat(file, ":", rows[columns->first_row + i].line), "label out of range: class ", names[i],
            " is not one of the training part: ", classes.size(), " classes, ", classes.front(), " to ", classes.back());
@@ -259,16 +271,14 @@ bool is_picture_source(const std::string& path) {
   if (is_picture_csv(path)) return true;
   if (!is_folder(path)) return false;
   if (is_picture_csv(path + "/train.csv")) return true;
-  const auto holds_pictures = [](const fs::path& dir) {
-    const std::vector<fs::path> all = entries(dir.string());
-    return std::any_of(all.begin(), all.end(),
-                       [](const fs::path& p) { return io::is_picture_name(p.string()) && !is_folder(p); });
-  };
   const std::string root = is_folder(path + "/train") ? path + "/train" : path;
-  for (const fs::path& p : entries(root)) {
-    if (is_folder(p) && holds_pictures(p)) return true;
-  }
-  return false;
+  const std::vector<std::string> classes = class_folders(root);
+  const auto holds = [&](int depth) {
+    return [&root, depth](const std::string& name) { return holds_pictures(cat(root, "/", name), depth); };
+  };
+  // A folder with pictures in it is a class; further down they may belong to a data set among others, unless all do.
+  if (std::any_of(classes.begin(), classes.end(), holds(0))) return true;
+  return !classes.empty() && std::all_of(classes.begin(), classes.end(), holds(kDepth));
 }
 
 TrainTest load_picture_source(const std::string& path, const std::string& name, const PictureOptions& o) {

@@ -40,7 +40,7 @@ Box centre_crop(int64_t rows, int64_t columns, const PictureGeometry& geometry) 
 }
 
 void PictureReader::view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry, Mirror mirror,
-                         const std::function<Box(int64_t, int64_t)>& choose, uint8_t* dst, bool sound) {
+                         const std::function<Box(int64_t, int64_t)>& choose, const PlaneTarget& dst, bool sound) {
   Box box;
   io::PictureRoom room;
   io::decode_part(
@@ -72,14 +72,15 @@ void PictureReader::view(io::ByteView bytes, const std::string& name, const Pict
 }
 
 void PictureReader::evaluation_view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry,
-                                    Mirror mirror, uint8_t* dst, bool sound) {
+                                    Mirror mirror, const PlaneTarget& dst, bool sound) {
   view(
       bytes, name, geometry, mirror,
       [&](int64_t rows, int64_t columns) { return centre_crop(rows, columns, geometry); }, dst, sound);
 }
 
 void PictureReader::random_view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry,
-                                const CropRange& range, Mirror mirror, PhiloxStream& random, uint8_t* dst, bool sound) {
+                                const CropRange& range, Mirror mirror, PhiloxStream& random, const PlaneTarget& dst,
+                                bool sound) {
   view(
       bytes, name, geometry, mirror,
       [&](int64_t rows, int64_t columns) { return draw_crop(rows, columns, range, random); }, dst, sound);

@@ -29,15 +29,15 @@ Box centre_crop(int64_t rows, int64_t columns, const PictureGeometry& geometry);
 // Keeps its buffers between calls: one per thread. Faults are Error(data) that names the file.
 class PictureReader {
  public:
-  // dst: u8 (channels, rows, columns) of the geometry. Of sound pictures (io::Part) no more is read than is needed.
+  // dst: (channels, rows, columns) of the geometry. Of sound pictures (io::Part) no more is read than is needed.
   void evaluation_view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry, Mirror mirror,
-                       uint8_t* dst, bool sound = false);
+                       const PlaneTarget& dst, bool sound = false);
   void random_view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry, const CropRange& range,
-                   Mirror mirror, PhiloxStream& random, uint8_t* dst, bool sound = false);
+                   Mirror mirror, PhiloxStream& random, const PlaneTarget& dst, bool sound = false);
 
  private:
   void view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry, Mirror mirror,
-            const std::function<Box(int64_t, int64_t)>& choose, uint8_t* dst, bool sound);
+            const std::function<Box(int64_t, int64_t)>& choose, const PlaneTarget& dst, bool sound);
   io::Picture picture_;
   Resampler resampler_;
 };

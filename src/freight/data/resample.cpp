@@ -17,6 +17,53 @@
 namespace freight::data {
 
 namespace {
+#if defined(__x86_64__)
+bool has_avx2() {
+  static const bool kHas = __builtin_cpu_supports("avx2") != 0;
+  return kHas;
+}
+
+// A batch of pictures is larger than the caches, and a store into them would first read what it overwrites.
+__attribute__((target("avx2"))) void scale_past_caches(const uint8_t* src, float* dst, int64_t n, float scale,
+                                                       float bias) {
+  constexpr int64_t kLanes = 8;
+  const auto one = [&](int64_t i) { dst[i] = static_cast<float>(src[i]) * scale + bias; };
+  int64_t i = 0;
+  for (; i < n && reinterpret_cast<uintptr_t>(dst + i) % (kLanes * sizeof(float)) != 0; ++i) one(i);
+  const __m256 factor = _mm256_set1_ps(scale), offset = _mm256_set1_ps(bias);
+  for (; i + kLanes <= n; i += kLanes) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(src + i));
+    const __m256 value = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
+    _mm256_stream_ps(dst + i, _mm256_add_ps(_mm256_mul_ps(value, factor), offset));
+  }
+  for (; i < n; ++i) one(i);
+}
+#endif
+
+void scale_row(const uint8_t* src, float* dst, int64_t n, float scale, float bias) {
+#if defined(__x86_64__)
+  if (has_avx2()) return scale_past_caches(src, dst, n, scale, bias);
+#endif
+  for (int64_t i = 0; i < n; ++i) dst[i] = static_cast<float>(src[i]) * scale + bias;
+}
+}  // namespace
+
+// Takes rows as they are made: `begin` says where the bytes of one go, `end` that they are there.
+struct RowSink {
+  const PlaneTarget& to;
+  int64_t plane, columns;
+  int64_t repeat;  // of one channel that becomes several
+  uint8_t* row;    // (columns)
+  uint8_t* begin(int64_t c, int64_t y) const { return to.values ? row : to.bytes + c * plane + y * columns; }
+  void end(int64_t c, int64_t y) const {
+    if (!to.values) return;
+    for (int64_t k = c; k < c + repeat; ++k) {
+      scale_row(row, to.values + k * plane + y * columns, columns, to.scale[k], to.bias[k]);
+    }
+  }
+};
+
+namespace {
 // One pixel with its channels side by side; GCC's and Clang's vector type, four lanes on every CPU.
 using Lanes = float __attribute__((vector_size(16)));
 
@@ -47,6 +94,21 @@ FREIGHT_INLINE void weigh_two(const uint8_t* __restrict__ src, const uint8_t* __
     }
   }
   for (; i < n; ++i) dst[i] = w * static_cast<float>(src[i]) + v * static_cast<float>(more[i]);
+}
+// The same with a third row: what a picture has that shrinks by less than a half.
+FREIGHT_INLINE void weigh_three(const uint8_t* __restrict__ src, const uint8_t* __restrict__ more,
+                                const uint8_t* __restrict__ most, float* __restrict__ dst, int64_t n, float w, float v,
+                                float u) {
+  int64_t i = 0;
+  for (; i + kBlock <= n; i += kBlock) {
+    for (int64_t k = 0; k < kBlock; ++k) {
+      dst[i + k] = w * static_cast<float>(src[i + k]) + v * static_cast<float>(more[i + k]) +
+                   u * static_cast<float>(most[i + k]);
+    }
+  }
+  for (; i < n; ++i) {
+    dst[i] = w * static_cast<float>(src[i]) + v * static_cast<float>(more[i]) + u * static_cast<float>(most[i]);
+  }
 }
 // dst += w * src.
 FREIGHT_INLINE void add_weighed(const uint8_t* __restrict__ src, float* __restrict__ dst, int64_t n, float w) {
@@ -115,16 +177,19 @@ struct Job {
   const float *down, *across;
   int64_t down_width, across_width;
   float *line, *planar;
-  uint8_t* dst;
+  const RowSink& sink;
 };
 
 FREIGHT_INLINE void make_rows(const Job& j) {
-  const int64_t n = j.used * j.channels, plane = j.rows * j.columns;
+  const int64_t n = j.used * j.channels;
   for (int64_t y = 0; y < j.rows; ++y) {
     const float* w = j.down + y * j.down_width;
     const uint8_t* from = j.src + j.down_first[y] * j.src_stride;
     int64_t k = 1;
-    if (j.down_width > 1 && w[1] != 0) {
+    if (j.down_width > 2 && w[1] != 0 && w[2] != 0) {
+      weigh_three(from, from + j.src_stride, from + 2 * j.src_stride, j.line, n, w[0], w[1], w[2]);
+      k = 3;
+    } else if (j.down_width > 1 && w[1] != 0) {
       weigh_two(from, from + j.src_stride, j.line, n, w[0], w[1]);
       k = 2;
     } else {
@@ -136,6 +201,10 @@ FREIGHT_INLINE void make_rows(const Job& j) {
     if (j.channels == 3) {
       if (j.across_width == 2) {
         narrow<2>(j.line, j.across_first, j.across, 2, j.columns, j.planar);
+      } else if (j.across_width == 3) {
+        narrow<3>(j.line, j.across_first, j.across, 3, j.columns, j.planar);
+      } else if (j.across_width == 4) {
+        narrow<4>(j.line, j.across_first, j.across, 4, j.columns, j.planar);
       } else {
         narrow<0>(j.line, j.across_first, j.across, j.across_width, j.columns, j.planar);
       }
@@ -149,7 +218,8 @@ FREIGHT_INLINE void make_rows(const Job& j) {
       }
     }
     for (int64_t c = 0; c < j.channels; ++c) {
-      round_row(j.planar + c * j.columns, j.dst + c * plane + y * j.columns, j.columns);
+      round_row(j.planar + c * j.columns, j.sink.begin(c, y), j.columns);
+      j.sink.end(c, y);
     }
   }
 }
@@ -157,10 +227,6 @@ FREIGHT_INLINE void make_rows(const Job& j) {
 void rows_of(const Job& j) { make_rows(j); }
 #if defined(__x86_64__)
 __attribute__((target("avx2"))) void rows_of_avx2(const Job& j) { make_rows(j); }
-bool has_avx2() {
-  static const bool kHas = __builtin_cpu_supports("avx2") != 0;
-  return kHas;
-}
 #endif
 
 // Growing. Values are 16 bits with 7 of fraction, weights have 15; a mixture of p and q rounds by half of 1/128. Eight
@@ -179,7 +245,7 @@ struct Growing {
   uint8_t* planes;            // (source rows, C, plane_stride), apart from the portable code
   int16_t* wide;              // (2, C, wide_stride): source rows y at y % 2
   int64_t plane_stride, wide_stride;
-  uint8_t* dst;
+  const RowSink& sink;
 };
 
 // What pmulhrsw does: p + (q - p) * w, rounded.
@@ -289,7 +355,7 @@ int16_t share_of(float weight) { return static_cast<int16_t>(std::min(weight * 3
 
 template <class Widen, class MixRows>
 void grow(const Growing& g, const Widen& widen_row, const MixRows& mix) {
-  const int64_t plane = g.rows * g.columns, size = g.channels * g.wide_stride;
+  const int64_t size = g.channels * g.wide_stride;
   int64_t next = g.down_first[0];  // the first row not widened yet: sources never go back
   for (int64_t y = 0; y < g.rows; ++y) {
     const int64_t first = g.down_first[y];
@@ -300,7 +366,8 @@ void grow(const Growing& g, const Widen& widen_row, const MixRows& mix) {
     }
     const int16_t *upper = g.wide + first % 2 * size, *lower = g.wide + last % 2 * size;
     for (int64_t c = 0; c < g.channels; ++c) {
-      mix(upper + c * g.wide_stride, lower + c * g.wide_stride, w, g.columns, g.dst + c * plane + y * g.columns);
+      mix(upper + c * g.wide_stride, lower + c * g.wide_stride, w, g.columns, g.sink.begin(c, y));
+      g.sink.end(c, y);
     }
   }
 }
@@ -359,7 +426,7 @@ void Resampler::Taps::reverse() {
 
 // An axis shrinks: see Job.
 void Resampler::shrink_to(const PixelView& src, int64_t base, int64_t used, int64_t rows, int64_t columns,
-                          uint8_t* dst) {
+                          const RowSink& sink) {
   // Room for weights of 0 beyond the last column, and for a load of four lanes at the very end; zeros, not NaN.
   line_.assign(at((used + across_.width) * src.channels + 4), 0.0f);
   planar_.resize(at(3 * columns));
@@ -377,7 +444,7 @@ void Resampler::shrink_to(const PixelView& src, int64_t base, int64_t used, int6
                 .across_width = across_.width,
                 .line = line_.data(),
                 .planar = planar_.data(),
-                .dst = dst};
+                .sink = sink};
 #if defined(__x86_64__)
   if (has_avx2()) return rows_of_avx2(job);
 #endif
@@ -385,7 +452,8 @@ void Resampler::shrink_to(const PixelView& src, int64_t base, int64_t used, int6
 }
 
 // Both axes grow or stay: see Growing.
-void Resampler::grow_to(const PixelView& src, int64_t base, int64_t used, int64_t rows, int64_t columns, uint8_t* dst) {
+void Resampler::grow_to(const PixelView& src, int64_t base, int64_t used, int64_t rows, int64_t columns,
+                        const RowSink& sink) {
   const int64_t padded = (columns + kPadding - 1) / kPadding * kPadding, stride = used + kPadding;
   base_.assign(at(padded / kGroup), 0);
   places_.assign(at(2 * padded), 128);
@@ -418,7 +486,7 @@ void Resampler::grow_to(const PixelView& src, int64_t base, int64_t used, int64_
                   .wide = wide_.data(),
                   .plane_stride = stride,
                   .wide_stride = padded,
-                  .dst = dst};
+                  .sink = sink};
 #if defined(__x86_64__)
   if (has_avx2()) {
     split_rows_avx2(g);
@@ -429,7 +497,7 @@ void Resampler::grow_to(const PixelView& src, int64_t base, int64_t used, int64_
 }
 
 void Resampler::run(const PixelView& src, const Box& box, Mirror mirror, int64_t channels, int64_t rows,
-                    int64_t columns, uint8_t* dst) {
+                    int64_t columns, const PlaneTarget& dst) {
   FREIGHT_CHECK((src.channels == 1 || src.channels == 3) && (channels == 1 || channels == 3) && src.rows > 0 &&
                     src.columns > 0 && rows > 0 && columns > 0 && box.rows > 0 && box.columns > 0,
                 "a picture of 1 or 3 channels that is not empty");
@@ -441,22 +509,29 @@ void Resampler::run(const PixelView& src, const Box& box, Mirror mirror, int64_t
   if (mirror == Mirror::yes) across_.reverse();
   const bool to_grey = c == 3 && channels == 1;
   if (to_grey) colour_.resize(at(3 * plane));
-  uint8_t* out = to_grey ? colour_.data() : dst;
+  const PlaneTarget colour(colour_.data());
+  FREIGHT_CHECK(!to_grey || dst.bytes, "grey of RGB goes to bytes");
+  if (dst.values) row_.resize(at(columns));
+  const PlaneTarget& out = to_grey ? colour : dst;
+  const RowSink sink{out, plane, columns, channels == 3 && c == 1 ? 3 : 1, row_.data()};
   if (down_.width == 2 && across_.width == 2) {
-    grow_to(src, base, used, rows, columns, out);
+    grow_to(src, base, used, rows, columns, sink);
   } else {
-    shrink_to(src, base, used, rows, columns, out);
+    shrink_to(src, base, used, rows, columns, sink);
   }
   if (to_grey) {
-    const auto value = [&](int64_t i) { return static_cast<float>(out[i]); };
+    const auto value = [&](int64_t i) { return static_cast<float>(colour_[at(i)]); };
     for (int64_t i = 0; i < plane; ++i) {
       const float grey = 0.299f * value(i) + 0.587f * value(plane + i) + 0.114f * value(2 * plane + i);
-      dst[i] = static_cast<uint8_t>(grey + 0.5f);
+      dst.bytes[i] = static_cast<uint8_t>(grey + 0.5f);
     }
-  } else if (c == 1 && channels == 3) {
-    std::memcpy(dst + plane, dst, at(plane));
-    std::memcpy(dst + 2 * plane, dst, at(plane));
+  } else if (c == 1 && channels == 3 && dst.bytes) {
+    std::memcpy(dst.bytes + plane, dst.bytes, at(plane));
+    std::memcpy(dst.bytes + 2 * plane, dst.bytes, at(plane));
   }
+#if defined(__x86_64__)
+  if (dst.values) _mm_sfence();  // before another thread is told of them
+#endif
 }
 
 Dataset resized(const Dataset& set, int64_t rows, int64_t columns) {

@@ -1,5 +1,5 @@
 // A part of a picture made into one of another size, and grey made RGB or the reverse: the step between a decoder and
-// everything that works on pictures of one size. Knows nothing of files, models or normalisation.
+// everything that works on pictures of one size. Knows nothing of files or models.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -21,15 +21,27 @@ struct PixelView {
   int64_t rows = 0, columns = 0, channels = 0;
 };
 
+// Where planes (channels, rows, columns) go: as bytes; or as floats x * scale[channel] + bias[channel], which are
+// written past the caches.
+struct PlaneTarget {
+  PlaneTarget(uint8_t* to) : bytes(to) {}
+  PlaneTarget(float* to, const float* scales, const float* biases) : values(to), scale(scales), bias(biases) {}
+  uint8_t* bytes = nullptr;
+  float* values = nullptr;
+  const float *scale = nullptr, *bias = nullptr;
+};
+
+struct RowSink;
+
 // Bilinear resampling with antialiasing, as PIL and torchvision (antialias=True) do it: a triangle filter, as wide as a
 // destination pixel where the picture shrinks and as a source pixel where it grows. At the box's borders the filter
 // sees the pixels beyond, where there are any. An object keeps its buffers between calls, so each thread has its own.
 class Resampler {
  public:
-  // dst: u8 (channels, rows, columns), channels 1 or 3 whatever the source has. RGB becomes grey by the weights of
-  // ITU-R BT.601, grey becomes RGB by repetition. `mirror` swaps left and right.
+  // channels: 1 or 3 whatever the source has. RGB becomes grey, of bytes alone, by the weights of ITU-R BT.601; grey
+  // becomes RGB by repetition. `mirror` swaps left and right.
   void run(const PixelView& src, const Box& box, Mirror mirror, int64_t channels, int64_t rows, int64_t columns,
-           uint8_t* dst);
+           const PlaneTarget& dst);
 
  private:
   // For each destination position: where its source positions begin, and their weights, which sum to 1.
@@ -43,8 +55,8 @@ class Resampler {
   };
 
   // From the taps; `used` columns from `base` on count, whatever is mirrored.
-  void shrink_to(const PixelView& src, int64_t base, int64_t used, int64_t rows, int64_t columns, uint8_t* dst);
-  void grow_to(const PixelView& src, int64_t base, int64_t used, int64_t rows, int64_t columns, uint8_t* dst);
+  void shrink_to(const PixelView& src, int64_t base, int64_t used, int64_t rows, int64_t columns, const RowSink& sink);
+  void grow_to(const PixelView& src, int64_t base, int64_t used, int64_t rows, int64_t columns, const RowSink& sink);
 
   Taps down_, across_;
   std::vector<float> line_;    // (columns of the source that count, C): one destination row, not yet narrowed
@@ -54,6 +66,7 @@ class Resampler {
   std::vector<uint8_t> places_, planes_;
   std::vector<int16_t> share_, wide_;
   std::vector<uint8_t> colour_;  // (3, rows, columns): before it becomes grey
+  std::vector<uint8_t> row_;     // (columns): before it becomes floats
 };
 
 // All pictures of a set in memory resized; mean and std stay as they are. Throws Error(data) unless the samples are u8

@@ -64,7 +64,21 @@ bool file_exists(const std::string& path) {
 
 void stop_reading_when(bool (*asked)()) { g_stop = asked; }
 
-Bytes read_file(const std::string& path) {
+namespace {
+uint64_t state_of(const struct stat& st) {
+  uint64_t h = 0;
+  for (const int64_t word :
+       {static_cast<int64_t>(st.st_dev), static_cast<int64_t>(st.st_ino), static_cast<int64_t>(st.st_size),
+        static_cast<int64_t>(st.st_mtim.tv_sec), static_cast<int64_t>(st.st_mtim.tv_nsec),
+        static_cast<int64_t>(st.st_ctim.tv_sec), static_cast<int64_t>(st.st_ctim.tv_nsec)}) {
+    h = (h ^ static_cast<uint64_t>(word)) * 0x9E3779B97F4A7C15ull;
+    h ^= h >> 29;
+  }
+  return h | 1;
+}
+
+// Reads into `bytes`, which becomes larger where it is too small; returns the file's size.
+size_t read_into(const std::string& path, Bytes& bytes, uint64_t& state) {
   // Not blocking: who opens a pipe that nobody writes to would wait where no signal reaches him.
   const Descriptor d{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (d.fd < 0) read_failed(path, errno);
@@ -79,13 +93,15 @@ Bytes read_file(const std::string& path) {
     fail(ErrorKind::data, path, "cannot read: ", human_bytes(static_cast<double>(st.st_size)), ", this machine has ",
          human_bytes(static_cast<double>(memory)), " of memory");
   }
-  Bytes bytes(regular ? static_cast<size_t>(st.st_size) : 1 << 16);
+  state = regular ? state_of(st) : 0;
+  const size_t expected = regular ? static_cast<size_t>(st.st_size) : 1 << 16;
+  if (bytes.size() < expected) bytes = Bytes(std::max(expected, 2 * bytes.size()));
   size_t done = 0;
   // A pipe that gives nothing has ended only if someone had begun to write to it.
   bool wait = !regular;
   for (;;) {
+    if (regular && done == expected) return done;
     if (done == bytes.size()) {
-      if (regular) return bytes;
       if (done >= kMostStream) {
         fail(ErrorKind::data, path, "cannot read: is no file and gives more than ",
              human_bytes(static_cast<double>(kMostStream)), "; save it as a file, if it has an end");
@@ -95,16 +111,26 @@ Bytes read_file(const std::string& path) {
       bytes = std::move(larger);
     }
     if (wait) await(d.fd, path);
-    const ssize_t n = ::read(d.fd, bytes.data() + done, bytes.size() - done);
+    const ssize_t n = ::read(d.fd, bytes.data() + done, (regular ? expected : bytes.size()) - done);
     wait = n < 0 && errno == EAGAIN;
     if (wait || (n < 0 && errno == EINTR)) continue;
     if (n < 0) read_failed(path, errno);
-    if (n == 0) {
-      bytes.shrink(done);
-      return bytes;
-    }
+    if (n == 0) return done;
     done += static_cast<size_t>(n);
   }
+}
+}  // namespace
+
+Bytes read_file(const std::string& path) {
+  Bytes bytes;
+  uint64_t ignored = 0;
+  bytes.shrink(read_into(path, bytes, ignored));
+  return bytes;
+}
+
+ByteView read_file(const std::string& path, Bytes& buffer, uint64_t& state) {
+  const size_t size = read_into(path, buffer, state);
+  return {buffer.data(), size};
 }
 
 std::string read_text(const std::string& path) {

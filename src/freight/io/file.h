@@ -31,6 +31,9 @@ class Bytes {
 // The content of a file; of a pipe or device what it gives to its end, a GiB at most. Throws Error(data) that names the
 // path and the system's reason.
 Bytes read_file(const std::string& path);
+// The same into memory that is kept from file to file: it grows where it must. `state` becomes a number that changes
+// when the file does (or another takes its place); 0 for what is no regular file.
+ByteView read_file(const std::string& path, Bytes& buffer, uint64_t& state);
 // Asked every tenth of a second while a pipe has nothing to give, by any thread that reads; true ends the reading with
 // Error(runtime). Null: never.
 void stop_reading_when(bool (*asked)());

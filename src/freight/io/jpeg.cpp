@@ -64,6 +64,9 @@ bool start(Decoder* d, JDIMENSION* x, JDIMENSION* columns) {
   return true;
 }
 
+// libjpeg-turbo gives the rows that share a row of colours together, two mostly.
+constexpr JDIMENSION kRowsAtOnce = 4;
+
 // Decodes rows [y, y + rows) to `out`, row_bytes apart. What lies above is read, not transformed; what lies below too,
 // unless the file is sound, and the last row of all is decoded (libjpeg would otherwise leave the bytes after the last
 // wanted row unread, and damage in them unseen).
@@ -71,11 +74,15 @@ bool decode(Decoder* d, JDIMENSION y, JDIMENSION rows, bool sound, uint8_t* out,
   if (setjmp(d->jump)) return false;
   if (y > 0) jpeg_skip_scanlines(&d->jpeg, y);
   while (d->jpeg.output_scanline < y + rows) {
-    JSAMPROW row = out + (d->jpeg.output_scanline - y) * row_bytes;
-    jpeg_read_scanlines(&d->jpeg, &row, 1);
+    JSAMPROW next[kRowsAtOnce];
+    const JDIMENSION done = d->jpeg.output_scanline - y, n = std::min(kRowsAtOnce, rows - done);
+    for (JDIMENSION i = 0; i < n; ++i) next[i] = out + (done + i) * row_bytes;
+    jpeg_read_scanlines(&d->jpeg, next, n);
   }
   if (sound) return true;
   if (const JDIMENSION left = d->jpeg.output_height - d->jpeg.output_scanline; left > 0) {
+    // The rows to come are read, not transformed.
+    for (int i = 0; i < d->jpeg.num_components; ++i) d->jpeg.comp_info[i].component_needed = FALSE;
     if (left > 1) jpeg_skip_scanlines(&d->jpeg, left - 1);
     JSAMPROW spare = out + rows * row_bytes;
     jpeg_read_scanlines(&d->jpeg, &spare, 1);
