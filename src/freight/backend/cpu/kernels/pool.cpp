@@ -26,11 +26,14 @@ using VI = hn::Vec<DI>;
 // Up to one vector of channels of one pixel.
 struct Part {
   bool whole;  // a whole vector may be touched
+  size_t count;
   hn::Mask<D> mask;
-  hn::Mask<D16> mask16;
   HWY_INLINE V load(const float* p) const { return whole ? hn::LoadU(D(), p) : hn::MaskedLoad(mask, D(), p); }
   HWY_INLINE V load(const uint16_t* p) const {
-    return from_bf16(whole ? hn::LoadU(D16(), p) : hn::MaskedLoad(mask16, D16(), p));
+    if (whole) return from_bf16(hn::LoadU(D16(), p));
+    HWY_ALIGN uint16_t some[hn::MaxLanes(D16())] = {};  // AVX2 masks no 16 bits: it would read whole, aligned vectors
+    std::copy_n(p, count, some);
+    return from_bf16(hn::Load(D16(), some));
   }
   HWY_INLINE VI load(const int32_t* p) const {
     return whole ? hn::LoadU(DI(), p) : hn::MaskedLoad(hn::RebindMask(DI(), mask), DI(), p);
@@ -43,11 +46,8 @@ struct Part {
     }
   }
   HWY_INLINE void store(V v, uint16_t* p) const {
-    if (whole) {
-      hn::StoreU(to_bf16(v), D16(), p);
-    } else {
-      hn::BlendedStore(to_bf16(v), mask16, D16(), p);
-    }
+    if (whole) return hn::StoreU(to_bf16(v), D16(), p);
+    hn::BlendedStore(to_bf16(v), hn::FirstN(D16(), count), D16(), p);
   }
   HWY_INLINE void store(VI v, int32_t* p) const {
     if (whole) {
@@ -65,18 +65,18 @@ HWY_INLINE void each_part(int64_t pixels, int64_t channels, F f) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t rest = channels % lanes == 0 ? lanes : channels % lanes;
-  const auto mask = hn::FirstN(d, static_cast<size_t>(rest));
-  const auto mask16 = hn::FirstN(D16(), static_cast<size_t>(rest));
+  const auto count = static_cast<size_t>(rest);
+  const auto mask = hn::FirstN(d, count);
   for (int64_t w = 0; w < pixels; ++w) {
     for (int64_t c = 0; c < channels; c += lanes) {
-      f(w, c, Part{c + lanes <= channels || (pixels - w - 1) * channels >= lanes, mask, mask16});
+      f(w, c, Part{c + lanes <= channels || (pixels - w - 1) * channels >= lanes, count, mask});
     }
   }
 }
 
 // The part for reading at `left` elements before the end of a plane: whole where that is inside.
 HWY_INLINE Part reader(const Part& part, int64_t left) {
-  return {left >= static_cast<int64_t>(hn::Lanes(D())), part.mask, part.mask16};
+  return {left >= static_cast<int64_t>(hn::Lanes(D())), part.count, part.mask};
 }
 
 // Greater, or the first NaN.
