@@ -6,7 +6,8 @@ usage: bench/compare_torch.py [workload ...] [--freight build/bin/freight] [--ro
 A step is forward, loss, backward and optimizer update on a resident batch. Each round runs `freight bench step` and then
 PyTorch in every mode, each in a process of its own; the ratio is the best PyTorch median over Freight's median, round by
 round. peak_rss_bytes is the largest resident set of each process; its ratio is that of PyTorch's leanest mode over
-Freight's. Needs a Python with torch and torchvision; run it on an otherwise idle machine.
+Freight's. With `--precision fp32,bf16` a round has both of Freight and of each mode, and Freight in bf16 is compared with the
+best mode of any precision. Needs a Python with torch and torchvision; run it on an otherwise idle machine.
 
 `--serve MODEL BATCH OPTIMIZER` is PyTorch's half of tools/gpu_check: it prepares all modes, says so, and times the mode that each line
 of its input names.
@@ -198,8 +199,8 @@ def time_torch(step, wait, seconds):
             "torch": torch.__version__}
 
 
-def run_torch(workload, mode, seconds):
-    print(json.dumps(time_torch(*torch_step(*WORKLOADS[workload], mode), seconds)))
+def run_torch(workload, mode, precision, seconds):
+    print(json.dumps(time_torch(*torch_step(*WORKLOADS[workload], mode, precision=precision), seconds)))
 
 
 def serve(model, batch, optimizer, a):
@@ -241,6 +242,45 @@ def machine():
             "load": os.getloadavg()[0]}
 
 
+def ratios(row, precision, modes):
+    """Of one round: Freight in a precision beside PyTorch's modes of f32, or, where it computes in 16 bits, of any."""
+    mine = row["freight"][precision]
+    allowed = {m: row[m] for m in modes if precision != "fp32" or m.endswith(" fp32")}
+    timed = {m: r for m, r in allowed.items() if "ms_median" in r}
+    if not timed or "ms_median" not in mine:
+        sys.exit("; ".join(f"{m}: {r['error']}" for m, r in {"freight": mine, **allowed}.items() if "error" in r))
+    best = min(timed, key=lambda m: timed[m]["ms_median"])
+    leanest = min(timed, key=lambda m: timed[m]["peak_rss_bytes"])
+    return {"best_torch": best, "ratio": timed[best]["ms_median"] / mine["ms_median"], "ms": mine["ms_median"],
+            "torch_ms": timed[best]["ms_median"], "leanest_torch": leanest, "peak_rss_bytes": mine["peak_rss_bytes"],
+            "peak_rss_ratio": timed[leanest]["peak_rss_bytes"] / mine["peak_rss_bytes"]}
+
+
+def compare(workload, a):
+    """The rounds of one workload, and their medians by precision."""
+    model, batch, optimizer = WORKLOADS[workload]
+    precisions = a.precision.split(",")
+    modes = [f"{m} {p}" for p in precisions for m in a.modes.split(",")]
+    step = [a.freight, "bench", "step", "--model", model, "--batch-size", str(batch), "--optimizer", optimizer,
+            "--seconds", str(a.seconds), "--json"]
+    rounds = []
+    for _ in range(a.rounds):
+        row = {"freight": {p: child([*step, "--precision", p]) for p in precisions}}
+        for mode in modes:
+            row[mode] = child([sys.executable, __file__, "--child", workload, *mode.split(), "--seconds", str(a.seconds)])
+        rounds.append(row)
+    result = {"rounds": rounds}
+    for p in precisions:
+        each = [ratios(row, p, modes) for row in rounds]
+        middle = {k: statistics.median(r[k] for r in each) for k in ("ratio", "ms", "torch_ms", "peak_rss_bytes", "peak_rss_ratio")}
+        result[p] = {**middle, "ratios": [r["ratio"] for r in each], "best_torch": [r["best_torch"] for r in each],
+                     "leanest_torch": [r["leanest_torch"] for r in each]}
+        print(f"{workload:17s} {p} freight {middle['ms']:9.4f} ms   best torch {middle['torch_ms']:9.4f} ms ({each[-1]['best_torch']})"
+              f"   ratio {middle['ratio']:.2f}   peak {middle['peak_rss_bytes'] / 2**20:.0f} MiB,"
+              f" torch {middle['peak_rss_bytes'] * middle['peak_rss_ratio'] / 2**20:.0f} MiB ({each[-1]['leanest_torch']})", flush=True)
+    return result
+
+
 def main():
     a = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     a.add_argument("workloads", nargs="*")
@@ -249,10 +289,10 @@ def main():
     a.add_argument("--seconds", type=float, default=3)
     a.add_argument("--modes", default=",".join(MODES))
     a.add_argument("--out")
-    a.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    a.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     a.add_argument("--serve", nargs=3, metavar=("MODEL", "BATCH", "OPTIMIZER"), help="PyTorch's half of tools/gpu_check")
     a.add_argument("--device", default="cpu", help="of --serve: cpu, cuda:0")
-    a.add_argument("--precision", default="fp32", help="of --serve: fp32, bf16, fp16")
+    a.add_argument("--precision", default="fp32", help="fp32, bf16, fp16; but for --serve also several with commas between")
     parser, a = a, a.parse_args()
     unknown = set(a.modes.split(",")) - {*MODES, *GPU_MODES}
     if unknown:
@@ -260,32 +300,10 @@ def main():
     if a.serve:
         return serve(a.serve[0], int(a.serve[1]), a.serve[2], a)
     if a.child:
-        return run_torch(a.child[0], a.child[1], a.seconds)
+        return run_torch(*a.child, a.seconds)
     result = {"date": datetime.date.today().isoformat(), "machine": machine(), "command": " ".join(sys.argv), "workloads": {}}
     for w in a.workloads or list(WORKLOADS):
-        model, batch, optimizer = WORKLOADS[w]
-        rounds = []
-        modes = a.modes.split(",")
-        for _ in range(a.rounds):
-            row = {"freight": child([a.freight, "bench", "step", "--model", model, "--batch-size", str(batch), "--optimizer",
-                                     optimizer, "--seconds", str(a.seconds), "--json"])}
-            for mode in modes:
-                row[mode] = child([sys.executable, __file__, "--child", w, mode, "--seconds", str(a.seconds)])
-            if not any("ms_median" in row[m] for m in modes):
-                sys.exit(f"{w}: no mode of PyTorch ran: " + "; ".join(f"{m}: {row[m]['error']}" for m in modes))
-            best = min((row[m]["ms_median"], m) for m in modes if "ms_median" in row[m])
-            row["best_torch"], row["ratio"] = best[1], best[0] / row["freight"]["ms_median"]
-            rounds.append(row)
-        ratio = statistics.median(r["ratio"] for r in rounds)
-        rss = statistics.median(r["freight"]["peak_rss_bytes"] for r in rounds)
-        torch_rss, leanest = min((statistics.median(r[m]["peak_rss_bytes"] for r in rounds), m)
-                                 for m in modes if all("peak_rss_bytes" in r[m] for r in rounds))
-        result["workloads"][w] = {"ratio_median": ratio, "ratios": [r["ratio"] for r in rounds], "peak_rss_bytes": rss,
-                                  "leanest_torch": leanest, "peak_rss_ratio": torch_rss / rss, "rounds": rounds}
-        ms = statistics.median(r["freight"]["ms_median"] for r in rounds)
-        torch_ms = statistics.median(r[r["best_torch"]]["ms_median"] for r in rounds)
-        print(f"{w:17s} freight {ms:9.4f} ms   best torch {torch_ms:9.4f} ms ({rounds[-1]['best_torch']})   ratio {ratio:.2f}"
-              f"   peak {rss / 2**20:.0f} MiB, torch {torch_rss / 2**20:.0f} MiB ({leanest})", flush=True)
+        result["workloads"][w] = compare(w, a)
         if a.out:  # what there is so far
             with open(a.out, "w", encoding="utf-8") as f:
                 json.dump(result, f, indent=1)
