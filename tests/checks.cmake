@@ -34,6 +34,12 @@ gpu_check(speed opencl:0 OpenCL)
 gpu_check(correctness cuda:0 "the fake CUDA driver")
 set_tests_properties("check: gpu_check correctness on the fake CUDA driver"
                      PROPERTIES ENVIRONMENT "FREIGHT_CUDA_LIBS=${CMAKE_BINARY_DIR}/tests/cuda/fake_cuda")
+# What Freight declares of NVIDIA's interfaces, where there is a toolkit to compare it with.
+foreach(interface driver nvrtc cublaslt cudnn)
+  add_test(NAME "check: interface of ${interface}"
+           COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/abi_test.py ${interface} ${CMAKE_CXX_COMPILER})
+  set_tests_properties("check: interface of ${interface}" PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120)
+endforeach()
 add_test(NAME "check: bundle" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/bundle_test.sh ${CMAKE_BINARY_DIR})
 set_tests_properties("check: bundle" PROPERTIES TIMEOUT 600)
 add_test(NAME "check: launcher" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/launcher_test.sh ${CMAKE_BINARY_DIR})

@@ -18,6 +18,9 @@ void declare_config(Options& o, train::Config& c) {
         },
         field.member);
   }
+  o.shorthand("--bf16", "--precision=bf16");
+  o.shorthand("--fp16", "--precision=fp16");
+  o.shorthand("--amp", "--precision=fp16");  // torchvision's
 }
 
 }  // namespace freight::app

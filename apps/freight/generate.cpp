@@ -1,5 +1,6 @@
 // `freight generate`: continues a text with a stored language model; the text appears as it is made.
 #include <cstdio>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -12,14 +13,15 @@
 namespace freight::app {
 
 int generate_command(const Args& args) {
-  std::string model, prompt = "\n", device = "auto";
+  std::string model, device = "auto";
+  std::optional<std::string> given_prompt;
   train::GenerateOptions options;
   int64_t seed = 0;
   bool json = false;
   Options o("generate", "Continues a text with a stored language model.", "MODEL.safetensors [options]",
             "  freight generate runs/lm-tinyshakespeare/model.safetensors --prompt \"ROMEO:\" --temperature 0.8");
   o.positional("model", &model, "the stored model", true);
-  o.add("--prompt", &prompt, "the text to continue (default: a line end)", {.value = "TEXT"});
+  o.add("--prompt", &given_prompt, "the text to continue (default: a line end)", {.value = "TEXT"});
   o.add("--max-tokens", &options.max_tokens, "tokens to make", {.min = 0, .aliases = {"--max-new-tokens"}});
   o.add("--temperature", &options.temperature, "logits are divided by it; 0 takes the likeliest token", {.min = 0});
   o.add("--top-k", &options.top_k, "draw among so many likeliest tokens (0: all)", {.min = 0});
@@ -27,6 +29,7 @@ int generate_command(const Args& args) {
   o.add("--device", &device, "auto, cpu, ref, cuda:N or opencl:N");
   o.add("--json", &json, "print one JSON document at the end");
   if (o.parse(args) == Options::Outcome::done) return 0;
+  const std::string prompt = given_prompt.value_or("\n");
   options.seed = static_cast<uint64_t>(seed);
   signals::install();
   train::Bundle bundle = train::load_bundle(model);

@@ -31,6 +31,7 @@ struct Flags {
   std::string fit = "refuse";
   std::string device_memory;  // "4GiB"; "": what is free
   bool choose_batch = false;
+  bool dry_run = false;
 };
 
 // All options, on top of what `c` holds.
@@ -118,6 +119,7 @@ class Terminal : public train::Observer {
   }
   const plan::Outcome& outcome() const { return outcome_; }
 
+  bool wants_run() override { return !flags_.dry_run; }
   void on_start(const train::Start& s) override {
     unit_ = s.unit;
     rate_ = unit_ + "/s";
@@ -264,7 +266,8 @@ void print_result(const train::Result& r, const Flags& flags, const Terminal& te
     return;
   }
   if (!r.bad_samples.empty()) {
-    std::printf("left out %zu samples that cannot be read; freight data verify lists all\n", r.bad_samples.size());
+    const size_t n = r.bad_samples.size();
+    std::printf("left out %zu sample%s that cannot be read; freight data verify lists all\n", n, n == 1 ? "" : "s");
   }
   std::string effort = cat(with_commas(r.steps), " steps in ", fixed(r.train_seconds, 1), " s");
   if (r.samples_per_second > 0) {
@@ -387,12 +390,13 @@ int train_command(const Args& args) {
   if (found) check_resume(config, *found, *o);
   train::validate(config);
   memory_size("--device-memory", flags.device_memory);
-  if (o->dry_run()) {
+  flags.dry_run = o->dry_run();
+  Terminal terminal(flags, o->quiet());
+  const train::Result result = train_fitting(config, terminal, args, std::move(found));
+  if (flags.dry_run) {
     std::printf("%s\n", o->config_json().c_str());
     return 0;
   }
-  Terminal terminal(flags, o->quiet());
-  const train::Result result = train_fitting(config, terminal, args, std::move(found));
   terminal.compare(result.output_dir);
   print_result(result, flags, terminal);
   return result.interrupted ? signals::exit_code() : 0;

@@ -74,7 +74,7 @@ TEST(CudaCommand, TrainsAndLeavesTheDeviceAsItWas) {
   ASSERT_EQ(r.code, 0) << r.err;
   const std::string report = read_file(dir + "/report");
   for (const char* none : {"faults 0\n", "graphs 0\n", "blocks 0\n", "pinned 0\n", "modules 0\n", "streams 0\n",
-                           "events 0\n", "contexts 0\n", "descriptions 0\n"}) {
+                           "events 0\n", "contexts 0\n"}) {
     EXPECT_TRUE(contains(report, none)) << report;
   }
   EXPECT_FALSE(contains(report, "graph_launches 0\n")) << report;

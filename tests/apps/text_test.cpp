@@ -117,6 +117,9 @@ TEST(TextCommands, GenerateContinuesAPrompt) {
   EXPECT_EQ(j.at("text"), "ef\n");
   EXPECT_EQ(j.at("tokens").size(), 3u);
   EXPECT_EQ(run_freight({"generate", model, "--prompt", ""}).code, 3);
+  EXPECT_EQ(run_freight({"generate", model, "--max-tokens", "4", "--temperature", "0"}).out, "\nabcd\n");
+  EXPECT_NE(run_freight({"generate", "--help"}).out.find("the text to continue (default: a line end)\n"),
+            std::string::npos);
   EXPECT_EQ(run_freight({"predict", model, "--text", "x"}).code, 2);
   EXPECT_EQ(Json::parse(run_freight({"eval", model, "--json"}).out).at("count"), 279);
 }

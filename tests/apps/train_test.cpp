@@ -88,6 +88,31 @@ TEST(TrainCommand, PrintsOneJsonLineWithTheResult) {
   EXPECT_EQ(run_freight({"train", "--config", dir + "/run/config.json", "--dry-run"}).code, 0);
 }
 
+TEST(TrainCommand, ADryRunChecksModelDataAndWeightsAndWritesNothing) {
+  const std::string dir = small_digits();
+  const auto dry = [&](std::vector<std::string> args) {
+    args.insert(args.begin(), {"train", "--dry-run", "-o", dir + "/run"});
+    return run_freight(args);
+  };
+  expect_refused(dry({dir, "--model", "lenett"}), 2, {"lenett", "did you mean 'lenet'"});
+  expect_refused(dry({dir + "/nowhere"}), 3, {"nowhere"});
+  expect_refused(dry({dir, "--model", "mlp", "--weights", dir + "/none.safetensors"}), 3, {"none.safetensors"});
+  expect_refused(dry({dir, "--model", "mlp", "--num-classes", "9"}), 2, {"gives 9 classes", "has 10"});
+  const Ran sound = dry({dir, "--model", "mlp", "-b", "32"});
+  EXPECT_EQ(sound.code, 0) << sound.err;
+  EXPECT_NE(sound.err.find("batch   32 = 1 device x 32"), std::string::npos) << sound.err;
+  EXPECT_EQ(Json::parse(sound.out).at("batch_size"), 32);
+  EXPECT_FALSE(std::filesystem::exists(dir + "/run"));
+}
+
+TEST(TrainCommand, ThePrecisionHasTheFlagsThatOthersGiveIt) {
+  for (const auto& [flag, precision] : {std::pair("--bf16", "bf16"), {"--fp16", "fp16"}, {"--amp", "fp16"}}) {
+    const Ran r = run_freight({"train", flag, "--print-config"});
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_EQ(Json::parse(r.out).at("precision"), precision);
+  }
+}
+
 TEST(TrainCommand, APrecisionThatTheDeviceLacksIsSaidInOneLineAndTrainsInF32) {
   const std::string dir = small_digits();
   const auto run = [&](const std::string& precision, const std::string& device, const std::vector<std::string>& env) {

@@ -1,6 +1,9 @@
 // Inference plans of the zoo: equal to those of changing weights, with BatchNorm folded away and weights packed once.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "freight/base/cpu_info.h"
 #include "freight/base/philox.h"
 #include "freight/models/models.h"
 #include "freight/ops/neural.h"
@@ -105,8 +108,11 @@ TEST(FrozenPlan, OfAResnetHasNoBatchNormAndNoReorderOfWeights) {
     EXPECT_TRUE(n.op != Op::copy || g.def(n.in(0)).op == Op::input) << describe(*plan, s);  // made channels-last
   }
   EXPECT_EQ(convolutions, 53u);
-  // The picture's copy, a maximum, an average in two steps, the classifier, softmax; sums that no kernel could take.
-  EXPECT_LE(others, 11u) << print(*plan);
+  // The picture's copy, a maximum, an average in two steps, the classifier, softmax; the sums of the sixteen blocks
+  // that no kernel could take: four of two convolutions, all without AVX-512, where 1x1 convolutions are oneDNN's.
+  const auto sets = cpu_info().instructions;
+  const bool own_products = std::find(sets.begin(), sets.end(), "avx512f") != sets.end();
+  EXPECT_LE(others, own_products ? 11u : 21u) << print(*plan);
 }
 
 TEST(FrozenPlan, OfChangedWeightsIsToldSo) {

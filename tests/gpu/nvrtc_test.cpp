@@ -12,6 +12,7 @@
 #include "freight/base/strings.h"
 
 #include "tests/gpu/zoo_kernels.h"
+#include "tests/ops/op_suite.h"
 
 namespace freight::test {
 namespace {
@@ -96,6 +97,41 @@ TEST_P(NvrtcCompiles, EveryKernelOfTheZooWithoutSpills) {
 
 INSTANTIATE_TEST_SUITE_P(Architectures, NvrtcCompiles, testing::Values(80, 90, 100),
                          [](const auto& row) { return cat("sm_", row.param); });
+
+// Those of the rows, their gradients, operands that are views, and other types, as ops_test.cpp runs them on a device.
+const KernelTexts& kernels_of_ops() {
+  static KernelTexts texts;
+  if (!texts.empty()) return texts;
+  register_backend(std::make_unique<CollectingBackend>("collecting ops", texts));
+  const auto collect = [](const std::vector<OpCase>& cases) {
+    for (const OpCase& c : cases) plan_for(c.graph, {.backend = "collecting ops", .deterministic = true});
+  };
+  for (const Op op : ops_with_rows()) {
+    collect(cases_with_gradients(op));
+    collect(cases_of_views(op));
+    for (const DType dtype : {DType::bf16, DType::f16, DType::f64}) collect(cases_in(op, dtype));
+  }
+  return texts;
+}
+
+TEST(Nvrtc, CompilesEveryKernelOfEveryOpInAllTypes) {
+  std::string why;
+  const cuda::Compiler* compiler = cuda::Compiler::load(0, why);
+  if (!compiler) GTEST_SKIP() << why;
+  cuda::Target target;
+  ASSERT_TRUE(compiler->target_for(90, target, why)) << why;
+  const KernelTexts& texts = kernels_of_ops();
+  ASSERT_GT(texts.size(), 500u);
+  constexpr size_t kTogether = 64;
+  for (auto at = texts.begin(); at != texts.end();) {
+    std::string source = gpu::dialect(true);
+    for (size_t n = 0; n < kTogether && at != texts.end(); ++n, ++at) source += at->second;
+    const auto result = compiler->compile(source, target);
+    ASSERT_TRUE(result.ok) << result.log.substr(0, 3000);
+  }
+  std::printf("%s: %zu kernels of ops (NVRTC %s)\n", target.option().c_str(), texts.size(),
+              cuda::version_text(compiler->version()).c_str());
+}
 
 TEST(Nvrtc, ATextThatDoesNotCompileComesBackWithTheComplaint) {
   std::string why;

@@ -21,8 +21,8 @@ using KernelTexts = std::map<std::string, std::string>;
 
 class CollectingBackend final : public gpu::GpuBackend {
  public:
-  explicit CollectingBackend(KernelTexts& into) : into_(into) {}
-  std::string name() const override { return "collecting"; }
+  CollectingBackend(std::string name, KernelTexts& into) : name_(std::move(name)), into_(into) {}
+  std::string name() const override { return name_; }
   std::string description() const override { return "lowers for GPUs, runs nothing"; }
   std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
     gpu::Lowered lowered = gpu::lower(spec);
@@ -41,6 +41,7 @@ class CollectingBackend final : public gpu::GpuBackend {
    private:
     size_t scratch_;
   };
+  std::string name_;
   KernelTexts& into_;
 };
 
@@ -61,7 +62,7 @@ inline Graph wide_attention() {
 inline KernelTexts zoo_kernels(const std::vector<std::string>& nets) {
   static KernelTexts texts;
   if (!texts.empty()) return texts;
-  register_backend(std::make_unique<CollectingBackend>(texts));
+  register_backend(std::make_unique<CollectingBackend>("collecting", texts));
   const auto plan = [](const models::Model& model, int64_t batch, optim::Optimizer& optimizer, DType compute) {
     const Type x = model.batch_type(batch);
     Type y{DType::i64, {batch}};

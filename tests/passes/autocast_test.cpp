@@ -17,6 +17,7 @@ namespace {
 // The policy, said a second time: a change of the table must be meant.
 const std::map<Precision, std::set<std::string>> kPolicy = {
     {Precision::low, {"matmul", "conv", "conv_grad_input", "conv_grad_weight"}},
+    {Precision::offered, {"attention", "attention_grad"}},
     {Precision::first, {"batch_norm", "batch_norm_inference", "layer_norm", "group_norm"}},
     {Precision::follow,
      {"neg",
@@ -125,7 +126,8 @@ TEST_P(Policy, IsWhatThePassDoes) {
       if (is_ours(*node)) continue;  // reshape, matmul: seen in the net below
       if (!is_floating(cast.type(node->out()).dtype) && info(row.op).precision != Precision::full)
         continue;  // takes what there is
-      const Precision p = info(row.op).precision;
+      const Precision p =
+          info(row.op).precision == Precision::offered ? Precision::full : info(row.op).precision;  // no device
       for (size_t i = 0; i < row.in.size(); ++i) {
         if (row.in[i].type.dtype != DType::f32) continue;
         const bool narrow = p == Precision::low || p == Precision::follow || (p == Precision::first && i == 0);
@@ -201,6 +203,65 @@ TEST(Autocast, BiasAndReluStillRideOnTheContraction) {
   }
   EXPECT_EQ(with_relu, 1);
   EXPECT_EQ(with_bias, 2);
+}
+
+// A device with attention in 16 bits.
+class Offering final : public Backend {
+ public:
+  std::string name() const override { return "offering"; }
+  std::string description() const override { return "offers, runs nothing"; }
+  bool has_kernel(const Graph&, const Node&) const override { return true; }
+  bool narrows(const Graph&, const Node& node, DType) const override { return !attrs<AttentionAttrs>(node).second; }
+  std::unique_ptr<Kernel> prepare(const StepSpec&) override { return nullptr; }
+};
+
+// An attention between products, with its gradients by them; with a loss on lse, too, its gradient has a second
+// cotangent.
+Graph attention_between_products(bool second) {
+  Graph g;
+  Builder b(g);
+  const Shape s = {2, 3, 4, 8};
+  const Value x = b.one(Op::input, LeafAttrs{"x", {DType::f32, s}}, {});
+  const Value w = b.one(Op::state, LeafAttrs{"w", {DType::f32, {2, 3, 8, 8}}}, {});
+  std::vector<Value> in;
+  for (int i = 0; i < 3; ++i) in.push_back(b.matmul(b.binary(Op::mul, x, b.constant(i + 1, {DType::f32, s})), w));
+  const std::vector<Value> y = b.add(Op::attention, AttentionAttrs{.scale = 0.5, .causal = true}, in);
+  Value loss = b.sum(b.unary(Op::square, b.matmul(y[0], w)), {0, 1, 2, 3});
+  if (second) loss = b.binary(Op::add, loss, b.reshape(b.sum(y[1], {0, 1, 2}), {1, 1, 1, 1}));
+  g.outputs = grad(g, loss, {w});
+  return passes::dead_code(g);
+}
+
+TEST(Autocast, AttentionIsIn16BitsWhereTheDeviceOffersItButForItsStatistics) {
+  const Graph g = attention_between_products(false);
+  const Offering device;
+  const Graph low = passes::simplify(passes::autocast(g, DType::bf16, &device));
+  verify(low, "autocast");
+  int seen = 0;
+  for (const Node& n : low.nodes) {
+    if (n.op == Op::cast) {
+      EXPECT_NE(low.def(n.in(0)).op, Op::attention) << "a result is cast";
+      EXPECT_NE(low.def(n.in(0)).op, Op::attention_grad) << "a gradient is cast";
+    }
+    if (n.op != Op::attention && n.op != Op::attention_grad) continue;
+    ++seen;
+    for (const auto* list : {&n.inputs, &n.outputs}) {
+      for (Value v : *list)
+        EXPECT_EQ(low.type(v).dtype, low.type(v).shape.rank() == 4 ? DType::bf16 : DType::f32) << name(n.op);
+    }
+  }
+  EXPECT_EQ(seen, 2);
+  const Graph without = passes::autocast(g, DType::bf16);
+  EXPECT_EQ(count(without, Op::attention, DType::f32), 1);
+  EXPECT_EQ(count(without, Op::attention_grad, DType::f32), 1);
+}
+
+TEST(Autocast, AGradientOfAttentionThatTheDeviceDoesNotOfferStaysF32BehindOneThatItDoes) {
+  const Offering device;
+  const Graph low = passes::autocast(attention_between_products(true), DType::f16, &device);
+  verify(low, "autocast");
+  EXPECT_EQ(count(low, Op::attention, DType::f16), 1);
+  EXPECT_EQ(count(low, Op::attention_grad, DType::f32), 1);
 }
 
 TEST(Autocast, WhatIsNotF32IsLeftAlone) {

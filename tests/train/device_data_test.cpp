@@ -176,6 +176,21 @@ TEST_F(DeviceRun, DivergesAtTheStepThatDivergesWithTheLoader) {
   EXPECT_EQ(step_of("fed"), on_device);
 }
 
+// Those of a block that stand behind it have run by then; what is saved must not say so.
+TEST_F(DeviceRun, ADivergedStepLeavesTheRandomNumbersWhereItBegan) {
+  io::write_file_atomic(dir_ / "net.json", std::string_view(R"({"format": "freight-model-1", "input": [1, 28, 28],
+      "net": [{"type": "Flatten"}, {"type": "Dropout", "p": 0.2}, {"type": "Linear", "out": 10}]})"));
+  config_.model = dir_ / "net.json";
+  config_.lr_scheduler = "constant";
+  config_.lr = 1e30;
+  for (const char* where : {"yes", "no"}) {
+    SCOPED_TRACE(where);
+    config_.device_data = where;
+    expect_error(ErrorKind::diverged, {"at step 3"}, [&] { run(where); });
+    EXPECT_EQ(rng_state().array().to_vector<int64_t>(), (std::vector<int64_t>{0, 2}));
+  }
+}
+
 TEST_F(DeviceRun, SaysWhyItCannotBe) {
   config_.grad_accum = 2;
   expect_error(ErrorKind::usage, {"--device-data", "cut into 2 parts", "--grad-accum"}, [&] { run("a"); });

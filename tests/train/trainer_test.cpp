@@ -235,6 +235,30 @@ TEST_F(Training, AFailedStartLeavesAnOldRunAlone) {
   EXPECT_FALSE(std::filesystem::exists(dir_ / "new"));
 }
 
+TEST_F(Training, FlagsForOtherKindsOfDataAreRefused) {
+  const auto refused = [&](const char* flag, void (*give)(Config&)) {
+    Config c = config_;
+    give(c);
+    Observer silent;
+    expect_error(ErrorKind::usage, {flag, "is for", dir_.path()}, [&] { train(c, silent); });
+  };
+  refused("--max-length", [](Config& c) { c.max_length = 8; });
+  refused("--tokenizer", [](Config& c) { c.tokenizer = "bpe"; });
+  refused("--label-column", [](Config& c) { c.label_column = "2"; });
+  refused("--train-crop-size", [](Config& c) { c.train_crop_size = 24; });
+  refused("--val-resize-size", [](Config& c) { c.val_resize_size = 32; });
+  refused("--val-split", [](Config& c) { c.val_split = 0.2; });
+}
+
+TEST_F(Training, ANetForTextIsRefusedForRowsOfNumbers) {
+  const std::vector<float> rows(160, 1);
+  io::save_npz(dir_ / "rows.npz",
+               {{"x", Array::of<float>(rows, {20, 8})}, {"y", Array::of<int64_t>(std::vector<int64_t>(20), {20})}});
+  config_.data = dir_ / "rows.npz";
+  config_.model = "lstm_text";
+  expect_error(ErrorKind::usage, {"lstm_text does not fit", "reads text", "[8]"}, [&] { run(); });
+}
+
 TEST(AssignOnlyIf, KeepsFloatingVariablesWhereTheConditionFails) {
   const Variable v("v", {DType::f32, {2}});
   v.set(1.0);
@@ -249,6 +273,29 @@ TEST(AssignOnlyIf, KeepsFloatingVariablesWhereTheConditionFails) {
   EXPECT_EQ(v.array().to_vector<float>(), (std::vector<float>{2, 3}));
   step(Array::of<float>({1, 1}, {2}));
   EXPECT_EQ(v.array().to_vector<float>(), (std::vector<float>{3, 4}));
+}
+
+TEST(AssignOnlyIf, AStepThatChangedNothingLeavesItsRandomNumbersToTheNext) {
+  for (const char* backend : {"ref", "cpu"}) {
+    SCOPED_TRACE(backend);
+    auto step = compile(
+        [](const Tensor& x) {
+          assign_only_if(x > 0);
+          const Tensor drawn = random_uniform({4});
+          assign_only_if(x < 2);
+          return drawn;
+        },
+        {.backend = backend});
+    seed(5);
+    std::vector<std::vector<float>> drawn;
+    for (const float x : {1.0f, 0.0f, 3.0f, 1.0f, 1.0f}) {
+      drawn.push_back(step(Array::of<float>({x}, {})).to_vector<float>());
+    }
+    EXPECT_NE(drawn[0], drawn[1]);
+    EXPECT_EQ(drawn[1], drawn[2]);
+    EXPECT_EQ(drawn[2], drawn[3]);
+    EXPECT_NE(drawn[3], drawn[4]);
+  }
 }
 
 }  // namespace

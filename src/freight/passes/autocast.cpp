@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "freight/backend/backend.h"
 #include "freight/ir/builder.h"
 #include "freight/passes/passes.h"
 
@@ -17,7 +18,8 @@ namespace {
 
 class Autocast {
  public:
-  Autocast(const Graph& graph, DType low) : r_(graph), b_(r_.dst), low_type_(low) {}
+  Autocast(const Graph& graph, DType low, const Backend* backend)
+      : r_(graph), b_(r_.dst), low_type_(low), backend_(backend) {}
 
   Graph run() {
     decide();
@@ -44,6 +46,7 @@ class Autocast {
     const Precision p = info(n.op).precision;
     if (p == Precision::full) return false;
     if (p == Precision::low) return is_f32(n.in(0));
+    if (p == Precision::offered) return is_f32(n.in(0)) && backend_ && backend_->narrows(r_.src, n, low_type_);
     if (p == Precision::first) return can[n.in(0).index()];
     bool any = false;
     for (Value v : n.inputs) {
@@ -52,6 +55,12 @@ class Autocast {
       any = any || can[v.index()];
     }
     return any;
+  }
+
+  // Of an `offered` op: f32 in any case.
+  bool statistic(const Node& n, Value v) const {
+    return info(n.op).precision == Precision::offered &&
+           r_.src.type(v).shape.rank() < r_.src.type(n.in(0)).shape.rank();
   }
 
   // A bias or relu right behind a contraction belongs to its epilogue: the sum is rounded once either way.
@@ -69,8 +78,13 @@ class Autocast {
       const Node& n = nodes[i];
       low_[i] = possible(n, can);
       if (!low_[i] || !is_f32(n.out())) continue;
-      can[n.out().index()] = true;
-      wanted[n.out().index()] = info(n.op).precision == Precision::low || rides(n, wanted);
+      const Precision p = info(n.op).precision;
+      for (Value v : n.outputs) {
+        if (statistic(n, v)) break;
+        can[v.index()] = true;
+        wanted[v.index()] = p == Precision::low || p == Precision::offered || rides(n, wanted);
+        if (p != Precision::offered) break;
+      }
     }
     for (size_t i = nodes.size(); i-- > 0;) {
       const Node& n = nodes[i];
@@ -79,7 +93,7 @@ class Autocast {
       low_[i] = wanted[n.out().index()];
       if (!low_[i]) continue;
       for (Value v : n.inputs) {
-        wanted[v.index()] = true;
+        wanted[v.index()] = wanted[v.index()] || !statistic(n, v);
         if (p == Precision::first) break;
       }
     }
@@ -93,7 +107,7 @@ class Autocast {
     const bool first_only = info(n.op).precision == Precision::first;
     std::vector<Value> in;
     for (Value v : n.inputs) {
-      const DType t = low && !(first_only && !in.empty()) ? low_type_ : DType::f32;
+      const DType t = low && !(first_only && !in.empty()) && !statistic(n, v) ? low_type_ : DType::f32;
       in.push_back(is_f32(v) ? as(r_(v), t) : r_(v));
     }
     const std::vector<Value> out = b_.add(n.op, n.attrs, in);
@@ -126,12 +140,13 @@ class Autocast {
   Rewriter r_;
   Builder b_;
   DType low_type_;
+  const Backend* backend_;
   std::vector<bool> low_;  // by node: computes in 16 bits
   std::unordered_map<int32_t, Value> casts_;
 };
 
 }  // namespace
 
-Graph autocast(const Graph& graph, DType low) { return Autocast(graph, low).run(); }
+Graph autocast(const Graph& graph, DType low, const Backend* backend) { return Autocast(graph, low, backend).run(); }
 
 }  // namespace freight::passes

@@ -88,7 +88,7 @@ Graph run_pipeline(Graph graph, const Backend& backend, Recompute recompute, DTy
   if (write) dump(graph, number++, "traced");
   pass("dead_code", [](const Graph& g) { return passes::dead_code(g); });
   if (states == States::frozen) pass("fold", [](const Graph& g) { return passes::fold(g); });
-  if (compute != DType::f32) pass("autocast", [&](const Graph& g) { return passes::autocast(g, compute); });
+  if (compute != DType::f32) pass("autocast", [&](const Graph& g) { return passes::autocast(g, compute, &backend); });
   pass("decompose", [&](const Graph& g) { return passes::decompose(g, &backend); });
   pass("simplify", [](const Graph& g) { return passes::simplify(g); });
   if (backend.fuses()) pass("fuse", [&](const Graph& g) { return passes::fuse(g, backend, states); });

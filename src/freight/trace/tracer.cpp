@@ -19,6 +19,12 @@ std::string& backend_setting() {
   return name;
 }
 
+// The elements of `yes` where the condition (bool[]) holds, else those of `no`.
+Value choose(Builder& b, Value condition, Value yes, Value no) {
+  const Shape shape = b.shape(yes);
+  return b.where(b.broadcast(b.reshape(condition, Shape::filled(shape.rank(), 1)), shape), yes, no);
+}
+
 }  // namespace
 
 // --- recording ---
@@ -83,11 +89,10 @@ StateUse& Trace::use(const std::shared_ptr<VariableImpl>& variable) {
 void Trace::guard_assignments(Value condition) {
   Builder b(graph_, scope(), where());
   for (StateUse& s : states_) {
-    const Type type = graph_.type(s.leaf);
-    if (s.current == s.leaf || !is_floating(type.dtype)) continue;
-    const Value all = b.broadcast(b.reshape(condition, Shape::filled(type.shape.rank(), 1)), type.shape);
-    s.current = b.where(all, s.current, s.leaf);
+    if (s.current == s.leaf || !is_floating(graph_.type(s.leaf).dtype)) continue;
+    s.current = choose(b, condition, s.current, s.leaf);
   }
+  sound_ = sound_.valid() ? b.binary(Op::logical_and, sound_, condition) : condition;
 }
 
 void Trace::depend_on(const std::shared_ptr<const bool>& flag) {
@@ -99,11 +104,13 @@ void Trace::depend_on(const std::shared_ptr<const bool>& flag) {
 
 void Trace::finish(const std::vector<Value>& outputs) {
   if (streams_ > 0) {
-    // (seed, step) -> (seed, step + 1): the next run draws other numbers.
+    // (seed, step) -> (seed, step + 1): the next run draws other numbers, unless this one changed nothing.
     StateUse& rng = use(rng_state().impl());
     const Value one =
         graph_.add(Op::constant, ConstantAttrs{{DType::i64, {2}}, 0, Array::of<int64_t>({0, 1}, {2})}, {})[0];
-    rng.current = graph_.add(Op::add, NoAttrs{}, {rng.leaf, one}, "rng")[0];
+    Builder b(graph_, "rng");
+    rng.current = b.binary(Op::add, rng.leaf, one);
+    if (sound_.valid()) rng.current = choose(b, sound_, rng.current, rng.leaf);
   }
   graph_.outputs = outputs;
   graph_.updates.clear();

@@ -67,7 +67,7 @@ class Trace : public std::enable_shared_from_this<Trace> {
   // The leaf of an evaluated tensor if this trace has read it, else invalid.
   Value find(const Tensor& tensor) const;
   StateUse& use(const std::shared_ptr<VariableImpl>& variable);
-  // Assignments made so far take effect only where `condition` (bool[]) holds; integer states are left out.
+  // Assignments made so far take effect only where `condition` (bool[]) holds; of integer states the random one's.
   void guard_assignments(Value condition);
   int64_t next_stream() { return streams_++; }
   void depend_on(const std::shared_ptr<const bool>& flag);
@@ -95,6 +95,7 @@ class Trace : public std::enable_shared_from_this<Trace> {
   std::vector<StateUse> states_;
   std::unordered_map<const VariableImpl*, size_t> state_index_;
   std::vector<Guard> guards_;
+  Value sound_;  // bool[]: whether the conditions of all guard_assignments hold
   int64_t streams_ = 0;
 };
 

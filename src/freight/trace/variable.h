@@ -68,7 +68,8 @@ class Variable {
 };
 
 // Inside a step: the assignments made so far take effect only where `condition` (bool[], one element) holds; where not,
-// floating variables keep their values. A training step that met NaN leaves its model as it was.
+// floating variables keep their values, and the next step draws this one's random numbers. A training step that met NaN
+// leaves its model as it was.
 void assign_only_if(const In& condition);
 
 // The variable behind all random ops: i64[2] = (seed, step). Saved and restored with training state.

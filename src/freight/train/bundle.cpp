@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <functional>
 
 #include <nlohmann/json.hpp>
@@ -92,6 +93,15 @@ std::vector<nn::NamedArray> arrays(const io::SafeTensors& file) {
     if (name != kTokenizer) all.push_back({name, array});
   }
   return all;
+}
+
+void need_same(const data::Tokenizer& tokens, const io::SafeTensors& file, const std::string& path) {
+  const Array* stored = file.find(kTokenizer);
+  const Array own = tokens.stored();
+  if (!stored || (stored->bytes() == own.bytes() && std::memcmp(stored->raw(), own.raw(), own.bytes()) == 0)) return;
+  fail(ErrorKind::checkpoint, path,
+       "the vocabulary is not that of these weights: it is learnt from the training texts anew, and its numbers mean "
+       "other tokens; weights of a net for text go with the data, split and tokenizer that they were trained with");
 }
 
 // The tokenizer and its buckets; the vocabulary must be the one that the weights were trained with.
@@ -222,8 +232,10 @@ Bundle from_file(const io::SafeTensors& file, const std::string& path) {
   return b;
 }
 
-void load_weights(models::Model& model, const std::string& path) {
-  load_weights(model, load_sealed(path), path);
+void load_weights(models::Model& model, const std::string& path, const data::Tokenizer* tokens) {
+  const io::SafeTensors file = load_sealed(path);
+  if (tokens) need_same(*tokens, file, path);
+  load_weights(model, file, path);
   need_finite(model, path);
 }
 

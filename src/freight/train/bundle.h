@@ -51,8 +51,9 @@ Bundle load_bundle(const std::string& path);
 // The same of what a file held; `path` names it in messages.
 Bundle from_file(const io::SafeTensors& file, const std::string& path);
 // Loads weights by name into a model from any safetensors file (a bundle, or torchvision names). Throws
-// Error(checkpoint) like load_bundle.
-void load_weights(models::Model& model, const std::string& path);
+// Error(checkpoint) like load_bundle, and where the file stores a tokenizer that is not `tokens`, by which the model's
+// inputs are made: its numbers would mean other words.
+void load_weights(models::Model& model, const std::string& path, const data::Tokenizer* tokens = nullptr);
 // The same of what a file held, whatever its numbers.
 void load_weights(models::Model& model, const io::SafeTensors& file, const std::string& path);
 Preprocessing preprocessing_of(const data::Dataset& set);

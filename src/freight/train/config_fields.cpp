@@ -138,7 +138,7 @@ std::vector<Field> make_fields() {
       {kText, "--truncation-side", "text.truncation_side", &C::truncation_side,
        "where a longer document is cut off; left keeps its end", words({"right", "left"})},
 
-      changeable({kMachine, "--device", "device", &C::backend, "auto, cpu, ref or opencl:N"}),
+      changeable({kMachine, "--device", "device", &C::backend, "auto, cpu, ref, cuda:N or opencl:N"}),
       {kMachine, "--precision", "precision", &C::precision,
        "of the arithmetic: fp32, tf32, bf16 or fp16 (docs/performance.md); weights and moments stay f32", words(precision_names())},
       changeable({kMachine, "-j,--workers", "workers", &C::workers, "data threads (-1: chosen)", at_least(-1), {"--num-workers"}}),

@@ -85,6 +85,7 @@ void need_fit(const models::Model& model, const data::Dataset& set) {
   const auto refuse = [&](const auto&... difference) {
     fail(ErrorKind::usage, "data", "model ", model.name, " does not fit data set ", set.name, ": ", difference...);
   };
+  if (model.reads_tokens()) refuse("it reads text, the samples are numbers ", set.sample_shape());
   if (model.input.shape != set.sample_shape()) {
     refuse("it takes samples ", model.input.shape, ", got ", set.sample_shape());
   }

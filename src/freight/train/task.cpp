@@ -53,7 +53,7 @@ class SampleTask : public Task {
     const data::Dataset& set = deployed();
     const int64_t values = set.labels.numel() / set.count();  // per sample, of a set to regress
     const int64_t usual = set.classification() ? set.class_count() : values;
-    refuse_text_flags();
+    refuse_other_flags();
     models::Model model = is_spec_file(c_.model)
                               ? models::load(c_.model, {.classes = c_.num_classes})
                               : models::create(c_.model, {.classes = c_.num_classes > 0 ? c_.num_classes : usual,
@@ -115,12 +115,24 @@ class SampleTask : public Task {
   const char* unit() const override { return "img"; }
 
  private:
-  void refuse_text_flags() const {
+  void refuse_other_flags() const {
     refuse_given({{"--dropout", c_.dropout > 0},
                   {"--layers", c_.layers > 0},
                   {"--width", c_.width > 0},
-                  {"--bidirectional", c_.bidirectional}},
+                  {"--bidirectional", c_.bidirectional},
+                  {"--text-column", !c_.text_column.empty()},
+                  {"--label-column", !c_.label_column.empty()},
+                  {"--tokenizer", c_.tokenizer != Config().tokenizer},
+                  {"--vocabulary", c_.vocabulary > 0},
+                  {"--max-length", c_.max_length > 0}},
                  cat("is for nets that read text: ", c_.data, " is not text"));
+    if (data_.train.files) return;
+    refuse_given({{"--train-crop-size", c_.train_crop_size > 0},
+                  {"--val-crop-size", c_.val_crop_size > 0},
+                  {"--val-resize-size", c_.val_resize_size > 0}},
+                 cat("is for pictures in files: ", c_.data, " is in memory and takes --input-size"));
+    refuse_given({{"--val-split", c_.val_split >= 0}},
+                 cat("is for pictures in files and for text: of ", c_.data, " a part is held out as it is"));
   }
   // The part whose samples are what evaluation and prediction see: pictures may be trained on in another size.
   const data::Dataset& deployed() const { return data_.train.files ? data_.test : data_.train; }

@@ -110,8 +110,15 @@ class TextTask : public Task {
                   {"--mixup-alpha", c_.mixup_alpha > 0},
                   {"--cutmix-alpha", c_.cutmix_alpha > 0},
                   {"--train-crop-size", c_.train_crop_size > 0},
+                  {"--val-crop-size", c_.val_crop_size > 0},
+                  {"--val-resize-size", c_.val_resize_size > 0},
                   {"--flip", c_.flip},
-                  {"--shift", c_.shift > 0}},
+                  {"--shift", c_.shift > 0},
+                  {"--crop-padding", c_.crop_padding > 0},
+                  {"--color-jitter", c_.color_jitter > 0},
+                  {"--hue-jitter", c_.hue_jitter > 0},
+                  {"--rand-augment", c_.rand_augment > 0},
+                  {"--random-erase", c_.random_erase > 0}},
                  cat("is for pictures: ", c_.data, " is text"));
   }
 

@@ -100,6 +100,10 @@ class Run {
     if (c_.output_dir.empty()) c_.output_dir = free_dir(usual_dir(c_));
     if (!goes_on_) RunDir::check(c_.output_dir, c_.overwrite);
     prepare();  // what fails here leaves no directory behind, and an old run alone
+    if (!observer_.wants_run()) {
+      observer_.on_start(start());
+      return result_;
+    }
     dir_ = goes_on_ ? std::make_unique<RunDir>(c_.output_dir, place_.step)
                     : std::make_unique<RunDir>(c_.output_dir, c_.overwrite);
     try {
@@ -156,7 +160,7 @@ class Run {
     }
     model_ = task_->make_model();
     if (!start_ && c_.weights.empty()) whiten(model_, *task_);
-    if (!start_ && !c_.weights.empty()) load_weights(model_, c_.weights);
+    if (!start_ && !c_.weights.empty()) load_weights(model_, c_.weights, task_->preprocessing().tokenizer.get());
     if (start_ && start_->fingerprint != task_->fingerprint()) {
       fail(ErrorKind::checkpoint, c_.data, "the training data is not that of ", start_->dir,
            ": its fingerprint differs; --weights starts a new run from the weights");
@@ -275,7 +279,7 @@ class Run {
     if (c_.on_bad_sample == "report" && !rows.empty()) dir_->append_text("bad_samples.tsv", rows);
   }
 
-  void announce() {
+  Start start() const {
     Start s;
     s.model = model_.name;
     s.device = backend(plan_.backend).description();
@@ -298,6 +302,11 @@ class Run {
     if (!precision_note_.empty()) s.notes.push_back(precision_note_);
     s.notes.insert(s.notes.end(), notes_.begin(), notes_.end());
     s.warnings = warnings_;
+    return s;
+  }
+
+  void announce() {
+    const Start s = start();
     for (const auto* list : {&warnings_, &notes_}) {
       for (const std::string& line : *list) dir_->log(line);
     }

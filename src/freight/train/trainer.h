@@ -90,6 +90,8 @@ class Observer {
   virtual ArenaLimit arena_limit(const Planned&) { return {}; }
   // May refuse the run by throwing.
   virtual void on_planned(const Planned&) {}
+  // Whether the run begins, now that it is checked and planned: if not, it ends after on_start and leaves no trace.
+  virtual bool wants_run() { return true; }
   virtual void on_start(const Start&) {}
   // Whether a StepReport is wanted now; asked after each step, so it should be quick.
   virtual bool wants_step() { return false; }

@@ -9,18 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "tests/cuda/fake_cuda/interfaces.h"
 #include "tests/cuda/fake_cuda/machine.h"
 #include "tests/cuda/fake_cuda/numbers.h"
 
 namespace {
 
 using fake::machine;
-constexpr int kOk = 0, kNotInitialized = 1, kInvalidValue = 7, kNotSupported = 15;
-constexpr int kComputeF32 = 68, kComputeF64 = 70, kComputeTF32 = 77;
-// Epilogues: of those with an auxiliary matrix the gradient of ReLU, whose matrix is a mask of bits.
-constexpr uint32_t kPlain = 1, kRelu = 2, kBias = 4, kReluGradient = 8, kSums = 16, kAux = 128, kSumsOfA = 256,
-                   kSumsOfB = 512;
-constexpr uint32_t kInPlace = 1;  // reduction scheme
+using namespace fake::blaslt;
 constexpr size_t kWorkspace = 4096;
 
 struct Layout {
@@ -33,7 +29,7 @@ struct Layout {
 struct Matmul {
   int compute, scale;
   int32_t trans[2] = {0, 0};
-  uint32_t epilogue = 1;
+  uint32_t epilogue = kPlain;
   void *bias = nullptr, *aux = nullptr;
   int64_t aux_lead = 0;
   bool sums() const { return epilogue & (kSums | kSumsOfA | kSumsOfB); }
@@ -59,6 +55,10 @@ struct Guess {
 };
 
 int g_handle;
+// The library's statics are gone before the program's own that were there when it was loaded.
+struct End {
+  ~End() { machine().told.libraries_ended = true; }
+} g_end;
 
 template <class T>
 int take(T& to, const void* from, size_t bytes) {
@@ -75,6 +75,7 @@ void* made(void* description) {
 }
 template <class T>
 int destroyed(T* description) {
+  machine().expect_library("a destructor of cuBLASLt");
   --machine().told.live_descriptions;
   delete description;
   return kOk;
@@ -120,7 +121,7 @@ std::string refused(const Matmul& op, const Layout& a, const Layout& b, const La
                               op.scale == fake::kF32;
   if (!fits) return "the types of computing and scaling do not fit the matrices";
   bad = false;
-  return f64 && op.epilogue != 1 ? "no epilogues in f64" : "";
+  return f64 && op.epilogue != kPlain ? "no epilogues in f64" : "";
 }
 
 // What an algorithm is for: it fits no other problem.
@@ -248,6 +249,7 @@ int cublasLtCreate(void** handle) {
   return kOk;
 }
 int cublasLtDestroy(void*) {
+  machine().expect_library("cublasLtDestroy");
   --machine().told.live_descriptions;
   return kOk;
 }
@@ -262,12 +264,12 @@ int cublasLtMatmulDescCreate(void** matmul, int compute, int scale) {
 int cublasLtMatmulDescDestroy(Matmul* matmul) { return destroyed(matmul); }
 int cublasLtMatmulDescSetAttribute(Matmul* matmul, int what, const void* value, size_t bytes) {
   switch (what) {
-    case 3: return take(matmul->trans[0], value, bytes);
-    case 4: return take(matmul->trans[1], value, bytes);
-    case 7: return take(matmul->epilogue, value, bytes);
-    case 8: return take(matmul->bias, value, bytes);
-    case 11: return take(matmul->aux, value, bytes);
-    case 12: return take(matmul->aux_lead, value, bytes);
+    case kTransA: return take(matmul->trans[0], value, bytes);
+    case kTransB: return take(matmul->trans[1], value, bytes);
+    case kEpilogue: return take(matmul->epilogue, value, bytes);
+    case kBiasPointer: return take(matmul->bias, value, bytes);
+    case kAuxPointer: return take(matmul->aux, value, bytes);
+    case kAuxLead: return take(matmul->aux_lead, value, bytes);
     default: return kInvalidValue;
   }
 }
@@ -278,9 +280,9 @@ int cublasLtMatrixLayoutCreate(void** layout, int type, uint64_t rows, uint64_t 
 int cublasLtMatrixLayoutDestroy(Layout* layout) { return destroyed(layout); }
 int cublasLtMatrixLayoutSetAttribute(Layout* layout, int what, const void* value, size_t bytes) {
   switch (what) {
-    case 1: return take(layout->order, value, bytes);
-    case 5: return take(layout->batches, value, bytes);
-    case 6: return take(layout->apart, value, bytes);
+    case kOrder: return take(layout->order, value, bytes);
+    case kBatchCount: return take(layout->batches, value, bytes);
+    case kBatchStride: return take(layout->apart, value, bytes);
     default: return kInvalidValue;
   }
 }
@@ -291,16 +293,17 @@ int cublasLtMatmulPreferenceCreate(void** preference) {
 int cublasLtMatmulPreferenceDestroy(Preference* preference) { return destroyed(preference); }
 int cublasLtMatmulPreferenceSetAttribute(Preference* preference, int what, const void* value, size_t bytes) {
   switch (what) {
-    case 1: return take(preference->workspace, value, bytes);
-    case 3: return take(preference->reductions, value, bytes);
-    case 5:
-    case 6:
-    case 7:
-    case 8: return take(preference->alignments[what - 5], value, bytes);
+    case kWorkspaceBytes: return take(preference->workspace, value, bytes);
+    case kReductionMask: return take(preference->reductions, value, bytes);
+    case kAlignmentA:
+    case kAlignmentB:
+    case kAlignmentC:
+    case kAlignmentD: return take(preference->alignments[what - kAlignmentA], value, bytes);
     default: return kInvalidValue;
   }
 }
-// Three, in this order: one that reduces through counters, one with a workspace, one without.
+// Four, in this order: one that reduces through counters, one that stores parts of sums in the type of D, and one more
+// with a workspace, one without.
 int cublasLtMatmulAlgoGetHeuristic(void* handle, Matmul* op, Layout* a, Layout* b, Layout* c, Layout* d,
                                    Preference* preference, int most, Guess* guesses, int* count) {
   *count = 0;
@@ -309,9 +312,10 @@ int cublasLtMatmulAlgoGetHeuristic(void* handle, Matmul* op, Layout* a, Layout* 
   bool bad = false;
   if (!refused(*op, *a, *b, *c, *d, bad).empty()) return bad ? kInvalidValue : kNotSupported;
   if ((op->sums() || op->masks()) && std::getenv("FAKE_CUBLASLT_HAS_NO_GRADIENTS")) return kNotSupported;
-  for (uint64_t number = 1; number <= 3 && *count < most; ++number) {
+  for (uint64_t number = 1; number <= 4 && *count < most; ++number) {
     Guess g = {};
-    g.algorithm = {identity(*op, *a, *b, *d), number, number <= 2 ? kWorkspace : 0, number == 1 ? kInPlace : 0, {}, {}};
+    const uint32_t reduction = number == 1 ? kInPlace : number == 2 ? kAsStored : 0;
+    g.algorithm = {identity(*op, *a, *b, *d), number, number <= 3 ? kWorkspace : 0, reduction, {}, {}};
     std::memcpy(g.algorithm.alignments, preference->alignments, sizeof g.algorithm.alignments);
     g.workspace = g.algorithm.workspace;
     if (g.workspace > preference->workspace || (g.algorithm.reduction & ~preference->reductions)) continue;
@@ -334,6 +338,8 @@ int cublasLtMatmul(void* handle, Matmul* op, const void* alpha, const void* pa, 
   if (why.empty() && op->sums() && !m.on_device(op->bias)) why = "the sums do not lie on the device";
   if (why.empty() && op->masks() && !m.on_device(op->aux)) why = "the mask does not lie on the device";
   if (why.empty() && algorithm->reduction == kInPlace) why = "an algorithm whose bits change from run to run";
+  if (why.empty() && algorithm->reduction == kAsStored && fake::size_of(d->type) == 2)
+    why = "an algorithm that rounds parts of sums to 16 bits";
   if (why.empty() && algorithm->workspace > workspace_bytes) why = "the workspace is too small";
   if (why.empty() && workspace_bytes > 0 && (!m.on_device(workspace) || pointer_alignment(workspace) < 256))
     why = "the workspace does not lie on the device at a multiple of 256";

@@ -1,6 +1,6 @@
 // The fake cuDNN: descriptors as NVIDIA documents them, and convolutions computed element by element from extents and
 // strides, on the memory of the fake device. It knows five engines, of which a careful caller wants two; epilogues it
-// has in 16 bits alone.
+// has in 16 bits alone. Graphs of other operations: cudnn_nodes.h.
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -10,22 +10,20 @@
 #include <string>
 #include <vector>
 
+#include "tests/cuda/fake_cuda/cudnn_nodes.h"
+#include "tests/cuda/fake_cuda/interfaces.h"
 #include "tests/cuda/fake_cuda/machine.h"
 #include "tests/cuda/fake_cuda/numbers.h"
 
 namespace {
 
+using fake::Descriptor;
 using fake::machine;
-constexpr int kOk = 0, kNotInitialized = 1001, kBadParam = 2000, kNotSupported = 3000;
+using fake::part;
+using fake::values;
+using namespace fake::cudnn;
 constexpr int64_t kWorkspace = 4096;
 
-struct Descriptor {
-  int type;
-  bool final = false;
-  int engine = 0;                                // of an engine and its configuration
-  std::map<int, std::vector<char>> values = {};  // by attribute
-  std::map<int, std::vector<Descriptor*>> parts = {};
-};
 struct Handle {
   fake::StreamState* stream = nullptr;
 };
@@ -33,33 +31,26 @@ struct Handle {
 // Never destroyed: the program may let go of its descriptors later than this library's statics.
 auto& g_live = *new std::set<const Descriptor*>;
 
+// The library's statics are gone before the program's own that were there when it was loaded.
+struct End {
+  ~End() { machine().told.libraries_ended = true; }
+} g_end;
+
 int bad(const std::string& why) {
   machine().fault("cuDNN: " + why);
   return kBadParam;
 }
 
-template <class T>
-std::vector<T> values(const Descriptor& d, int name) {
-  const auto it = d.values.find(name);
-  if (it == d.values.end()) return {};
-  std::vector<T> all(it->second.size() / sizeof(T));
-  std::memcpy(all.data(), it->second.data(), all.size() * sizeof(T));
-  return all;
-}
-const Descriptor* part(const Descriptor& d, int name, size_t i = 0) {
-  const auto it = d.parts.find(name);
-  return it == d.parts.end() || i >= it->second.size() ? nullptr : it->second[i];
-}
-
 size_t size_of_type(int type) {
   switch (type) {
-    case 1:
-    case 4:
-    case 7:
-    case 8:
-    case 14: return 4;
-    case 2:
-    case 24: return 1;
+    case kDataType:
+    case kFloat:
+    case kConvolutionMode:
+    case kHeuristicMode:
+    case kPointwiseMode:
+    case kReductionMode: return 4;
+    case kBoolean:
+    case kChar: return 1;
     default: return 8;
   }
 }
@@ -82,24 +73,25 @@ struct Tensor {
 
 Tensor tensor(const Descriptor& d) {
   Tensor t;
-  const std::vector<int64_t> extents = values<int64_t>(d, 902), strides = values<int64_t>(d, 903);
-  if (extents.size() != 4 || strides.size() != 4 || values<int64_t>(d, 906).empty() || values<int>(d, 901).empty()) {
+  const std::vector<int64_t> extents = values<int64_t>(d, kExtents), strides = values<int64_t>(d, kTensorStrides);
+  if (extents.size() != 4 || strides.size() != 4 || values<int64_t>(d, kName).empty() ||
+      values<int>(d, kTypeOf).empty()) {
     bad("a tensor without extents, strides, type or name");
     return t;
   }
   std::copy(extents.begin(), extents.end(), t.extents.begin());
   std::copy(strides.begin(), strides.end(), t.strides.begin());
-  t.id = values<int64_t>(d, 906)[0];
-  if (!values<int64_t>(d, 900).empty()) t.alignment = values<int64_t>(d, 900)[0];
-  const int type = values<int>(d, 901)[0];
-  t.type = type == 9 ? fake::kBF16 : type == 2 ? fake::kF16 : fake::kF32;
-  t.made_inside = !values<char>(d, 907).empty() && values<char>(d, 907)[0] != 0;
+  t.id = values<int64_t>(d, kName)[0];
+  if (!values<int64_t>(d, kAlignment).empty()) t.alignment = values<int64_t>(d, kAlignment)[0];
+  const int type = values<int>(d, kTypeOf)[0];
+  t.type = type == kBFloat16 ? fake::kBF16 : type == kHalf ? fake::kF16 : fake::kF32;
+  t.made_inside = !values<char>(d, kVirtual).empty() && values<char>(d, kVirtual)[0] != 0;
   return t;
 }
 
 // A graph of one convolution or gradient and what comes behind it, by value.
 struct Work {
-  int way = 10;  // the operation's type
+  int way = kForward;  // the operation's type
   Tensor x, w, y, bias;
   bool has_bias = false, relu = false, rounds = false;
   std::array<int64_t, 2> dilation = {}, stride = {}, low = {}, high = {};
@@ -138,7 +130,7 @@ struct Work {
     if (m.lost()) return;
     m.at_work = "cudnnBackendExecute";
     ++m.told.library_convolutions;
-    const Tensor& out = way == 10 ? y : way == 11 ? w : x;
+    const Tensor& out = way == kForward ? y : way == kWeightGradient ? w : x;
     for (const Tensor* t : {&x, &w, &y}) {
       if (t != &out) m.read(t->address, static_cast<unsigned>(t->bytes()));
     }
@@ -148,9 +140,9 @@ struct Work {
       std::memset(workspace, 0xff, workspace_bytes);
     }
     std::vector<double> sums(out.count());
-    if (way == 10) products([&](size_t a, size_t b, size_t to) { sums[to] += load(x, a) * load(w, b); });
-    if (way == 11) products([&](size_t a, size_t to, size_t b) { sums[to] += load(x, a) * load(y, b); });
-    if (way == 12) products([&](size_t to, size_t a, size_t b) { sums[to] += load(w, a) * load(y, b); });
+    if (way == kForward) products([&](size_t a, size_t b, size_t to) { sums[to] += load(x, a) * load(w, b); });
+    if (way == kWeightGradient) products([&](size_t a, size_t to, size_t b) { sums[to] += load(x, a) * load(y, b); });
+    if (way == kInputGradient) products([&](size_t to, size_t a, size_t b) { sums[to] += load(w, a) * load(y, b); });
     if (has_bias || relu) {
       for (int64_t n = 0; n < y.extents[0]; ++n) {
         for (int64_t o = 0; o < y.extents[1]; ++o) {
@@ -171,12 +163,14 @@ struct Work {
 
 // The work of a graph; false where it is no such graph.
 bool read_graph(const Descriptor& graph, Work& work) {
-  const auto it = graph.parts.find(801);
+  const auto it = graph.parts.find(kOperations);
   if (it == graph.parts.end() || it->second.empty()) return false;
   const Descriptor& conv = *it->second[0];
-  if (conv.type < 10 || conv.type > 12) return false;
+  if (conv.type < kForward || conv.type > kInputGradient) return false;
   work.way = conv.type;
-  const int first = conv.type == 10 ? 700 : conv.type == 12 ? 706 : 712;
+  const int first = conv.type == kForward         ? kOfForward
+                    : conv.type == kInputGradient ? kOfInputGradient
+                                                  : kOfWeightGradient;
   // Filter, image, result: their attributes follow each other in this order for the forward operation and for the
   // gradient of the image alone; for that of the filter it is dw, x, dy, the same.
   const Descriptor *geometry = part(conv, first + 2), *w = part(conv, first + 3), *x = part(conv, first + 4),
@@ -187,16 +181,18 @@ bool read_graph(const Descriptor& graph, Work& work) {
     const std::vector<int64_t> v = values<int64_t>(*geometry, name);
     if (v.size() == 2) to = {v[0], v[1]};
   };
-  two(102, work.dilation), two(103, work.stride), two(104, work.high), two(105, work.low);
+  two(kDilations, work.dilation), two(kStrides, work.stride), two(kPaddingAfter, work.high),
+      two(kPaddingBefore, work.low);
   for (size_t i = 1; i < it->second.size(); ++i) {
     const Descriptor& op = *it->second[i];
-    const Descriptor *kind = part(op, 750), *from = part(op, 751), *to = part(op, 753);
-    if (op.type != 13 || !kind || !from || !to || tensor(*from).id != work.y.id || !work.y.made_inside) return false;
-    const int mode = values<int>(*kind, 0).at(0);
-    if (mode == 0 && part(op, 752)) {
-      work.bias = tensor(*part(op, 752));
+    const Descriptor *kind = part(op, kPointwiseOf), *from = part(op, kXOf), *to = part(op, kYOf);
+    if (op.type != kPointwise || !kind || !from || !to || tensor(*from).id != work.y.id || !work.y.made_inside)
+      return false;
+    const int mode = values<int>(*kind, kModeOfPointwise).at(0);
+    if (mode == kAdd && part(op, kBOf)) {
+      work.bias = tensor(*part(op, kBOf));
       work.has_bias = true;
-    } else if (mode == 100) {
+    } else if (mode == kRelu) {
       work.relu = true;
     } else {
       return false;
@@ -234,6 +230,7 @@ int cudnnCreate(Handle** handle) {
   return kOk;
 }
 int cudnnDestroy(Handle* handle) {
+  machine().expect_library("cudnnDestroy");
   --machine().told.live_descriptions;
   delete handle;
   return kOk;
@@ -253,6 +250,7 @@ int cudnnBackendCreateDescriptor(int type, Descriptor** d) {
   return kOk;
 }
 int cudnnBackendDestroyDescriptor(Descriptor* d) {
+  machine().expect_library("cudnnBackendDestroyDescriptor");
   if (g_live.erase(d) == 0) return bad("a descriptor is destroyed twice");
   --machine().told.live_descriptions;
   delete d;
@@ -260,7 +258,7 @@ int cudnnBackendDestroyDescriptor(Descriptor* d) {
 }
 int cudnnBackendSetAttribute(Descriptor* d, int name, int type, int64_t count, const void* from) {
   if (!g_live.count(d) || d->final) return bad("an attribute of a descriptor that is final or gone");
-  if (type == 15) {
+  if (type == kDescriptor) {
     std::vector<Descriptor*> parts(static_cast<size_t>(count));
     std::memcpy(parts.data(), from, parts.size() * sizeof(Descriptor*));
     for (const Descriptor* p : parts) {
@@ -276,35 +274,43 @@ int cudnnBackendSetAttribute(Descriptor* d, int name, int type, int64_t count, c
 }
 int cudnnBackendFinalize(Descriptor* d) {
   if (d->final) return bad("a descriptor is made final twice");
-  if (d->type == 15) {
+  if (d->type == kGraph && fake::has_nodes(*d)) {
+    if (const std::string why = fake::misfit_of_nodes(*d); !why.empty()) return bad(why);
+    if (!fake::knows_nodes(*d)) return kNotSupported;
+  } else if (d->type == kGraph) {
     Work work;
     if (!read_graph(*d, work)) return kNotSupported;
     if (const std::string why = misfit(work); !why.empty()) return bad(why);
   }
-  if (d->type == 4 && (!part(*d, 201) || !part(*d, 204))) return bad("a heuristic without graph or device");
-  if (d->type == 5 && (!part(*d, 401) || !part(*d, 407))) return bad("a plan without configuration or device");
+  if (d->type == kHeuristic && (!part(*d, kGraphOfHeuristic) || !part(*d, kDeviceOfHeuristic)))
+    return bad("a heuristic without graph or device");
+  if (d->type == kPlan && (!part(*d, kConfigOfPlan) || !part(*d, kDeviceOfPlan)))
+    return bad("a plan without configuration or device");
   d->final = true;
   return kOk;
 }
 // Engines: 1 on tensor cores (in f32 of rounded operands), 2 whose bits vary, 3 that compiles, 4 with a workspace, 5.
+// For graphs of other operations all compile, 1 has a workspace, 3 none, and 4 needs too much of it.
 int cudnnBackendGetAttribute(const Descriptor* d, int name, int type, int64_t most, int64_t* count, void* to) {
   *count = 0;
-  if (d->type == 4 && name == 202) {
+  if (d->type == kHeuristic && name == kResults) {
     Work work;
-    read_graph(*part(*d, 201), work);
+    const bool nodes = fake::has_nodes(*part(*d, kGraphOfHeuristic));
+    if (!nodes) read_graph(*part(*d, kGraphOfHeuristic), work);
     if (std::getenv("FAKE_CUDNN_HAS_NO_ENGINES")) return kOk;
     if ((work.has_bias || work.relu) && work.y.type == fake::kF32) return kOk;
     auto** configs = static_cast<Descriptor**>(to);
     for (int engine = 1; engine <= 5 && *count < most; ++engine) {
       Descriptor* c = configs[(*count)++];
       c->engine = engine;
-      c->parts[1300] = {const_cast<Descriptor*>(part(*d, 201))};
+      c->parts[kGraphOfEngine] = {const_cast<Descriptor*>(part(*d, kGraphOfHeuristic))};
     }
     return kOk;
   }
-  if (d->type == 3 && name == 300 && type == 15) {
+  if (d->type == kEngineConfig && name == kEngineOfConfig && type == kDescriptor) {
     Descriptor* e = *static_cast<Descriptor**>(to);
     e->engine = d->engine;
+    e->parts[kGraphOfEngine] = d->parts.at(kGraphOfEngine);
     *count = 1;
     return kOk;
   }
@@ -313,22 +319,42 @@ int cudnnBackendGetAttribute(const Descriptor* d, int name, int type, int64_t mo
     *count = 1;
     return kOk;
   };
-  if (d->type == 2 && name == 1301) return answer(int64_t{d->engine});
-  if (d->type == 2 && name == 1303) return d->engine <= 2 ? answer(d->engine == 1 ? 0 : 4) : kOk;
-  if (d->type == 2 && name == 1305) return d->engine == 3 ? answer(0) : kOk;
-  if (d->type == 5 && name == 402) return answer(part(*d, 401)->engine == 4 ? kWorkspace : 0);
+  if (d->type == kEngine && name == kNumber) return answer(int64_t{d->engine});
+  if (d->type == kEngine && name == kNumerics)
+    return d->engine <= 2 ? answer(d->engine == 1 ? kOnTensorCores : kBitsVary) : kOk;
+  const auto nodes = [](const Descriptor& of) { return fake::has_nodes(*part(of, kGraphOfEngine)); };
+  const auto workspace = [&](const Descriptor& config) {
+    if (nodes(config)) return config.engine == 1 ? kWorkspace : config.engine == 4 ? int64_t{1} << 40 : 0;
+    return config.engine == 4 ? kWorkspace : 0;
+  };
+  if (d->type == kEngine && name == kBehavior) return d->engine == 3 || nodes(*d) ? answer(kCompilesAtRun) : kOk;
+  if (d->type == kEngineConfig && name == kWorkspaceOfConfig) return answer(workspace(*d));
+  if (d->type == kPlan && name == kWorkspaceOfPlan) return answer(workspace(*part(*d, kConfigOfPlan)));
   return bad("an attribute that is not played");
 }
 int cudnnBackendExecute(Handle* handle, const Descriptor* plan, const Descriptor* pack) {
   if (!plan->final || !pack->final || !g_live.count(plan) || !g_live.count(pack))
     return bad("a plan or pack not final");
-  const Descriptor& config = *part(*plan, 401);
+  const Descriptor& config = *part(*plan, kConfigOfPlan);
   if (!g_live.count(&config)) return bad("a plan whose configuration is gone");
-  if (!g_live.count(part(config, 1300))) return bad("a plan whose graph is gone");
+  if (!g_live.count(part(config, kGraphOfEngine))) return bad("a plan whose graph is gone");
+  const std::vector<int64_t> ids = values<int64_t>(*pack, kPackNames);
+  const std::vector<void*> addresses = values<void*>(*pack, kPackPointers);
+  if (fake::has_nodes(*part(config, kGraphOfEngine))) {
+    std::string why;
+    fake::NodeWork work(*part(config, kGraphOfEngine), ids, addresses, why);
+    if (config.engine == 2 || config.engine == 4) why = "an engine that a careful caller does not take";
+    if (config.engine == 1) {
+      work.workspace = values<void*>(*pack, kPackWorkspace).at(0);
+      work.workspace_bytes = size_t{kWorkspace};
+      if (!machine().on_device(work.workspace)) why = "the workspace does not lie on the device";
+    }
+    if (!why.empty()) return bad(why);
+    machine().enqueue(handle->stream, [work] { work.run(); });
+    return kOk;
+  }
   Work work;
-  if (!read_graph(*part(config, 1300), work)) return bad("a plan of no convolution");
-  const std::vector<int64_t> ids = values<int64_t>(*pack, 1000);
-  const std::vector<void*> addresses = values<void*>(*pack, 1001);
+  if (!read_graph(*part(config, kGraphOfEngine), work)) return bad("a plan of no convolution");
   for (Tensor* t : {&work.x, &work.w, &work.y, &work.bias}) {
     for (size_t i = 0; i < ids.size(); ++i) {
       if (ids[i] == t->id) t->address = addresses.at(i);
@@ -341,7 +367,7 @@ int cudnnBackendExecute(Handle* handle, const Descriptor* plan, const Descriptor
   work.rounds = config.engine == 1;
   if (config.engine == 2 || config.engine == 3) return bad("an engine that a careful caller does not take");
   if (config.engine == 4) {
-    work.workspace = values<void*>(*pack, 1003).at(0);
+    work.workspace = values<void*>(*pack, kPackWorkspace).at(0);
     work.workspace_bytes = size_t{kWorkspace};
     if (!machine().on_device(work.workspace)) return bad("the workspace does not lie on the device");
   }

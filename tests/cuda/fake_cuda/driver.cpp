@@ -5,32 +5,32 @@
 #include <memory>
 #include <set>
 
+#include "tests/cuda/fake_cuda/interfaces.h"
 #include "tests/cuda/fake_cuda/kernels.h"
 #include "tests/cuda/fake_cuda/machine.h"
 
 namespace {
 
 using fake::machine;
+using namespace fake::driver;
 using Address = unsigned long long;
-constexpr int kOk = 0, kInvalid = 1, kNoMemory = 2, kBadImage = 200, kNotFound = 500, kIllegalAddress = 700,
-              kInCapture = 900, kUnjoined = 904;
 
 // Never destroyed: the program may let go of the device later than this library's statics.
 auto& g_modules = *new std::vector<fake::ModuleState*>;
 auto& g_actors = *new std::set<size_t>;  // of the streams there are
 int g_context;
-thread_local bool t_current = false;
+// A primary context that was let go of by everybody is gone, on all threads, though its next one lies where it did.
+int64_t g_contexts = 0;
+thread_local int64_t t_context = -1;  // which of them is current
 
 bool lost() { return machine().lost(); }
 
 // What every call that works on the device answers first.
-int ready() {
-  if (!t_current) {
-    machine().fault("a call without a current context");
-    return 201;
-  }
-  return lost() ? kIllegalAddress : kOk;
+bool in_context() {
+  if (t_context != g_contexts) machine().fault("a call without a current context");
+  return t_context == g_contexts;
 }
+int ready() { return !in_context() ? kInvalidContext : lost() ? kIllegalAddress : kOk; }
 void* pointer(Address a) { return reinterpret_cast<void*>(a); }
 
 int copies(void* to, const void* from, size_t bytes, fake::StreamState* stream, fake::Kind kind) {
@@ -64,7 +64,7 @@ __attribute__((destructor)) void report() {
 
 extern "C" {
 
-int cuInit(unsigned) { return std::getenv("FAKE_CUDA_NO_DEVICE") ? 100 : kOk; }
+int cuInit(unsigned) { return std::getenv("FAKE_CUDA_NO_DEVICE") ? kNoDevice : kOk; }
 int cuDriverGetVersion(int* version) {
   const char* text = std::getenv("FAKE_CUDA_VERSION");
   *version = text ? std::atoi(text) : 13000;
@@ -85,7 +85,7 @@ int cuDeviceGetCount(int* count) {
 }
 int cuDeviceGet(int* device, int index) {
   *device = index;
-  return index == 0 ? kOk : 101;
+  return index == 0 ? kOk : kInvalidDevice;
 }
 int cuDeviceGetName(char* name, int size, int) {
   std::snprintf(name, static_cast<size_t>(size), "Fake GPU");
@@ -94,7 +94,7 @@ int cuDeviceGetName(char* name, int size, int) {
 int cuDeviceGetAttribute(int* value, int what, int) {
   const char* text = std::getenv("FAKE_CUDA_ARCHITECTURE");
   const int architecture = text ? std::atoi(text) : 90;
-  *value = what == 75 ? architecture / 10 : what == 76 ? architecture % 10 : 4;
+  *value = what == kMajor ? architecture / 10 : what == kMinor ? architecture % 10 : what == kProcessors ? 4 : 0;
   return kOk;
 }
 int cuDeviceTotalMem_v2(size_t* bytes, int) {
@@ -115,14 +115,15 @@ int cuDevicePrimaryCtxRetain(void** context, int) {
   return kOk;
 }
 int cuDevicePrimaryCtxRelease_v2(int) {
-  --machine().told.live_contexts;
+  if (--machine().told.live_contexts == 0) ++g_contexts;
   return kOk;
 }
 int cuCtxSetCurrent(void* context) {
-  t_current = context != nullptr;
+  t_context = context ? g_contexts : -1;
   return kOk;
 }
 int cuMemGetInfo_v2(size_t* free, size_t* total) {
+  if (const int status = ready()) return status;
   *free = static_cast<size_t>(machine().told.free_bytes);
   *total = static_cast<size_t>(machine().told.total_bytes);
   return kOk;
@@ -134,6 +135,7 @@ int cuMemAlloc_v2(Address* address, size_t bytes) {
   return *address ? kOk : kNoMemory;
 }
 int cuMemFree_v2(Address address) {
+  if (!in_context()) return kInvalidContext;
   if (machine().forbidden_in_capture("cuMemFree")) return kInCapture;
   return machine().release(address) ? kOk : kInvalid;
 }
@@ -144,6 +146,7 @@ int cuMemHostAlloc(void** address, size_t bytes, unsigned) {
   return kOk;
 }
 int cuMemFreeHost(void* address) {
+  if (!in_context()) return kInvalidContext;
   machine().unpin(address);
   return kOk;
 }
@@ -158,6 +161,7 @@ int cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, fake::StreamSta
   return copies(pointer(to), pointer(from), bytes, stream, fake::Kind::other);
 }
 int cuStreamCreate(fake::StreamState** stream, unsigned) {
+  if (const int status = ready()) return status;
   size_t actor = 1;
   while (g_actors.count(actor)) ++actor;
   if (actor >= fake::kFirstBranch) return kInvalid;
@@ -167,6 +171,7 @@ int cuStreamCreate(fake::StreamState** stream, unsigned) {
   return kOk;
 }
 int cuStreamDestroy_v2(fake::StreamState* stream) {
+  if (!in_context()) return kInvalidContext;
   machine().flush();
   g_actors.erase(stream->actor);
   delete stream;
@@ -174,6 +179,7 @@ int cuStreamDestroy_v2(fake::StreamState* stream) {
   return kOk;
 }
 int cuStreamSynchronize(fake::StreamState* stream) {
+  if (!in_context()) return kInvalidContext;
   if (machine().forbidden_in_capture("cuStreamSynchronize")) return kInCapture;
   machine().host_waits(stream);
   return lost() ? kIllegalAddress : kOk;
@@ -184,11 +190,13 @@ int cuStreamWaitEvent(fake::StreamState* stream, fake::EventState* event, unsign
   return kOk;
 }
 int cuEventCreate(fake::EventState** event, unsigned) {
+  if (const int status = ready()) return status;
   *event = new fake::EventState;
   ++machine().told.live_events;
   return kOk;
 }
 int cuEventDestroy_v2(fake::EventState* event) {
+  if (!in_context()) return kInvalidContext;
   machine().flush();
   delete event;
   --machine().told.live_events;
@@ -200,6 +208,7 @@ int cuEventRecord(fake::EventState* event, fake::StreamState* stream) {
   return kOk;
 }
 int cuEventSynchronize(fake::EventState* event) {
+  if (!in_context()) return kInvalidContext;
   if (machine().forbidden_in_capture("cuEventSynchronize")) return kInCapture;
   machine().host_waits(event);
   return lost() ? kIllegalAddress : kOk;
@@ -217,6 +226,7 @@ int cuModuleLoadData(fake::ModuleState** module, const void* image) {
   return kOk;
 }
 int cuModuleUnload(fake::ModuleState*) {
+  if (!in_context()) return kInvalidContext;
   if (machine().told.live_graphs > 0) machine().fault("a module is unloaded while a graph may use it");
   --machine().told.live_modules;
   return kOk;
@@ -236,6 +246,7 @@ int cuLaunchKernel(fake::KernelState* kernel, unsigned groups, unsigned gy, unsi
     machine().fault(kernel->name + ": the launch has an impossible size");
     return kInvalid;
   }
+  if (machine().idle) return kOk;
   if (!kernel->run) {
     for (fake::ModuleState* m : g_modules) {
       if (const std::unique_ptr<fake::KernelState> found{fake::find_kernel(m, kernel->name, g_modules)})
@@ -257,8 +268,9 @@ int cuLaunchKernel(fake::KernelState* kernel, unsigned groups, unsigned gy, unsi
   });
   return kOk;
 }
-int cuStreamBeginCapture_v2(fake::StreamState* stream, int) {
+int cuStreamBeginCapture_v2(fake::StreamState* stream, int mode) {
   if (const int status = ready()) return status;
+  if (mode != kThreadLocalCapture) machine().fault("a capture that other threads' calls break");
   if (machine().captured) return kInCapture;
   machine().begin_capture(stream);
   return kOk;

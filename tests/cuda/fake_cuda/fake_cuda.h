@@ -8,7 +8,8 @@
 #include <vector>
 
 struct FakeCuda {
-  // Set by tests, or by the environment at loading: FAKE_CUDA_FREE, FAKE_CUDA_LOSE_AFTER.
+  // Set by tests, or by the environment at loading: FAKE_CUDA_FREE, FAKE_CUDA_LOSE_AFTER. FAKE_CUDA_IDLE: nothing is
+  // executed, so that the time of the caller's own code can be measured.
   int64_t total_bytes = int64_t{1} << 30;
   int64_t free_bytes = int64_t{1} << 30;  // what other programs leave
   int64_t lose_after = -1;                // kernels; then every call fails
@@ -18,6 +19,7 @@ struct FakeCuda {
   int64_t launches = 0;                                    // by cuLaunchKernel, not captured
   int64_t library_products = 0, library_convolutions = 0;  // executed by the fake cuBLASLt and cuDNN
   int64_t library_gradients = 0;                           // of the products, those with a gradient as epilogue
+  int64_t library_attentions = 0;                          // other graphs of the fake cuDNN
   int64_t uploaded_bytes = 0;
   // Copies to pinned memory, and those to it or from it that graphs made; of each, how many a kernel of another stream
   // or branch could have run beside.
@@ -25,6 +27,7 @@ struct FakeCuda {
   int64_t graph_launches = 0, captures = 0, allocations = 0, module_loads = 0, host_waits = 0;
   int64_t live_blocks = 0, live_pinned = 0, live_graphs = 0, live_modules = 0, live_streams = 0, live_events = 0,
           live_contexts = 0, live_descriptions = 0;  // of libraries, their handles among them
+  bool libraries_ended = false;                      // with the process
 };
 
 extern "C" FakeCuda* fake_cuda();

@@ -14,7 +14,7 @@ Machine& machine() {
   return *m;
 }
 
-Machine::Machine() {
+Machine::Machine() : idle(std::getenv("FAKE_CUDA_IDLE") != nullptr) {
   base_ = static_cast<char*>(
       mmap(nullptr, kSpace, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   if (const char* text = std::getenv("FAKE_CUDA_FREE")) told.free_bytes = std::atoll(text);
@@ -34,7 +34,7 @@ char* Machine::reserve(size_t bytes) {
   char* address = base_ + next_;
   next_ += (bytes + 255) / 256 * 256 + 256;  // addresses are never given again
   units_.resize(next_ / kUnit);
-  std::memset(address, 0xff, bytes);  // NaN
+  std::memset(address, idle ? 0 : 0xff, bytes);  // NaN
   return address;
 }
 
@@ -89,6 +89,7 @@ size_t Machine::branch_of(StreamState* stream) const {
 }
 
 void Machine::enqueue(StreamState* stream, std::function<void()> work, Kind kind) {
+  if (idle) return;
   if (const size_t branch = branch_of(stream); branch != kActors) {
     ++before_[branch][branch];
     capture_.push_back({branch, std::move(work), kind});
@@ -121,6 +122,7 @@ void Machine::launch(const GraphState& graph, StreamState* stream) {
 }
 
 void Machine::record(EventState* event, StreamState* stream) {
+  if (idle) return;
   if (const size_t branch = branch_of(stream); branch != kActors) {
     event->capture = told.captures;
     event->captured = before_[branch];
@@ -134,6 +136,7 @@ void Machine::record(EventState* event, StreamState* stream) {
 }
 
 void Machine::wait(StreamState* stream, EventState* event) {
+  if (idle) return;
   if (captured && event->capture == told.captures) {
     size_t branch = branch_of(stream);
     if (branch == kActors) {

@@ -56,6 +56,11 @@ class Machine {
   // Waiting, allocating and loading are not allowed while a stream is captured.
   bool forbidden_in_capture(const char* what);
 
+  // A call of a library that may be gone.
+  void expect_library(const char* call) {
+    if (told.libraries_ended) fault(std::string(call) + " after the library's own end");
+  }
+
   unsigned long long allocate(size_t bytes);
   bool release(unsigned long long address);
   // Memory of the host, to which its writes are not seen.
@@ -80,6 +85,7 @@ class Machine {
   void write(void* p, unsigned bytes);
 
   FakeCuda told;
+  const bool idle;
   StreamState* captured = nullptr;
   std::string at_work;  // name of the kernel or copy
 

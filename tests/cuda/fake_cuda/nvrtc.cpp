@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "tests/cuda/fake_cuda/interfaces.h"
+
 struct _nvrtcProgram {
   std::string text, log;
 };
@@ -39,7 +41,7 @@ int nvrtcCompileProgram(_nvrtcProgram* program, int, const char* const*) {
   const char* refused = std::getenv("FAKE_NVRTC_REFUSES");
   if (!refused || program->text.find(refused) == std::string::npos) return 0;
   program->log = std::string("freight.cu(1): error: identifier \"") + refused + "\" is undefined";
-  return 6;
+  return fake::nvrtc::kCompilation;
 }
 int nvrtcGetProgramLogSize(_nvrtcProgram* program, size_t* size) {
   *size = program->log.size() + 1;

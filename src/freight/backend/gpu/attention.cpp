@@ -139,11 +139,7 @@ class AttentionText {
   const std::string& other() const { return other_; }
 
   void finish(const char* purpose, Lowered& into) {
-    int64_t most = groups_ * lanes_;
-    for (const auto* list : {&spec_.in, &spec_.out}) {
-      for (const Operand& o : *list)
-        most = std::max(most, static_cast<int64_t>(layout_bytes(o.type, o.layout) / size_of(o.type.dtype)));
-    }
+    const int64_t most = std::max(groups_ * lanes_, largest_span(spec_));
     if (groups_ == 0) return;
     into.launches.push_back(text_.finish(purpose, most, static_cast<size_t>(groups_), static_cast<size_t>(lanes_)));
   }

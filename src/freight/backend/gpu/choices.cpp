@@ -19,6 +19,7 @@ namespace {
 constexpr int kRuns = 5;
 constexpr double kLong = 5e-4;  // seconds that a run should take for the wait behind it not to count
 constexpr int kMostRepeats = 20;
+constexpr double kLongest = 1e9;                  // seconds
 constexpr const char* kRevision = "kernels 1\n";  // raise it when the generated kernels change in speed
 
 // Operands and scratch of a step on the device, all zeros.
@@ -66,16 +67,15 @@ size_t Choices::fastest(const std::string& step, const StepSpec& spec, DeviceMem
   size_t scratch = 0;
   for (const Kernel* k : candidates) scratch = std::max(scratch, k->scratch_bytes());
   const Blocks blocks(spec, scratch, memory);
-  std::vector<double> best(candidates.size(), 1e9);
-  std::vector<bool> fails(candidates.size());  // a library may refuse this device
-  int repeats = 1;                             // of a step, in a run
-  for (int run = 0; run <= kRuns; ++run) {     // the first one compiles
+  std::vector<double> best(candidates.size(), kLongest);
+  int repeats = 1;                          // of a step, in a run
+  for (int run = 0; run <= kRuns; ++run) {  // the first one compiles
     if (run == 2) {
       const double least = *std::min_element(best.begin(), best.end());
       repeats = static_cast<int>(std::clamp(kLong / least, 1.0, 1.0 * kMostRepeats));
     }
     for (size_t i = 0; i < candidates.size(); ++i) {
-      if (fails[i]) continue;
+      if (best[i] > kLongest) continue;
       using Clock = std::chrono::steady_clock;
       const auto start = Clock::now();
       try {
@@ -83,13 +83,12 @@ size_t Choices::fastest(const std::string& step, const StepSpec& spec, DeviceMem
         memory.wait();
       } catch (const Error& e) {
         log::info(cat(driver_, ": not used for ", step, ": ", candidates[i]->name(), ": ", e.what()));
-        fails[i] = true;
+        best[i] = 2 * kLongest;  // a library may refuse this device
         continue;
       }
       if (run > 0) best[i] = std::min(best[i], std::chrono::duration<double>(Clock::now() - start).count() / repeats);
     }
   }
-  for (size_t i = 0; i < best.size(); ++i) best[i] = fails[i] ? 2e9 : best[i];
   const auto winner = static_cast<size_t>(std::min_element(best.begin(), best.end()) - best.begin());
   std::string times;
   for (size_t i = 0; i < best.size(); ++i)

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "freight/base/device_memory.h"
 #include "freight/ir/graph.h"
 
 namespace freight::gpu {
@@ -16,7 +17,8 @@ inline constexpr int64_t kNoFault[2] = {0, 0};
 
 // The number, from 1 on, of the check that an index of this node lies in [0, rows). Equal checks have equal numbers.
 int64_t index_check(const Node& node, int64_t rows);
-// Throws Error(data) as the CPU backend does, for the words that a device left; nothing where they are 0.
-void throw_fault(const int64_t words[2]);
+// Throws Error(data) as the CPU backend does, for the words that a device left, after those there are 0 again; nothing
+// where they are 0.
+void throw_fault(const int64_t words[2], DeviceMemory& memory, void* words_there);
 
 }  // namespace freight::gpu

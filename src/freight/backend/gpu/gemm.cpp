@@ -246,16 +246,6 @@ class GemmText {
   std::string extent_wide_, extent_narrow_;
 };
 
-int64_t span(const Operand& o) { return static_cast<int64_t>(layout_bytes(o.type, o.layout) / size_of(o.type.dtype)); }
-
-int64_t largest_span(const StepSpec& spec) {
-  int64_t most = 0;
-  for (const auto* list : {&spec.in, &spec.out}) {
-    for (const Operand& o : *list) most = std::max(most, span(o));
-  }
-  return most;
-}
-
 }  // namespace
 
 Lowered lower_matmul(const StepSpec& spec) {

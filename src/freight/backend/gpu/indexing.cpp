@@ -24,9 +24,7 @@ struct Split {
 
 Lowered one_launch(KernelText& text, const StepSpec& spec, int64_t items) {
   Lowered lowered{.launches = {}, .scratch_bytes = 0, .name = name(spec.node->op)};
-  int64_t largest = items;
-  for (const Operand& o : spec.in) largest = std::max(largest, o.type.numel());
-  for (const Operand& o : spec.out) largest = std::max(largest, o.type.numel());
+  const int64_t largest = std::max(items, largest_span(spec));
   if (items > 0)
     lowered.launches.push_back(text.finish(name(spec.node->op), largest + kLanes, ceil_div(items, kLanes), kLanes));
   return lowered;

@@ -97,8 +97,8 @@ Lowered lower_signs(const StepSpec& spec, int y, int64_t row_bytes) {
   text.line("}");
   text.line(store_call(DType::u8, to, "e", "bits"), ";");
   Lowered lowered{.launches = {}, .scratch_bytes = static_cast<size_t>(bytes), .name = "signs"};
-  const int64_t span = static_cast<int64_t>(layout_bytes(o.type, o.layout) / size_of(o.type.dtype));
-  lowered.launches.push_back(text.finish("signs", std::max(8 * bytes, span) + kLanes, ceil_div(bytes, kLanes), kLanes));
+  lowered.launches.push_back(
+      text.finish("signs", std::max(8 * bytes, span(o)) + kLanes, ceil_div(bytes, kLanes), kLanes));
   return lowered;
 }
 

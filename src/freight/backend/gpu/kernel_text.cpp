@@ -24,6 +24,16 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
+int64_t span(const Operand& o) { return static_cast<int64_t>(layout_bytes(o.type, o.layout) / size_of(o.type.dtype)); }
+
+int64_t largest_span(const StepSpec& spec) {
+  int64_t most = 0;
+  for (const auto* list : {&spec.in, &spec.out}) {
+    for (const Operand& o : *list) most = std::max(most, span(o));
+  }
+  return most;
+}
+
 std::string KernelText::operand(int index, DType dtype, bool written, size_t byte_offset) {
   const size_t i = arguments_.size();
   parameters_ += cat("GLOBAL ", written ? "" : "const ", stored_type(dtype), "* p", i, ", const i64 o", i, ", ");

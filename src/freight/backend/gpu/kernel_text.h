@@ -43,6 +43,9 @@ class KernelText {
 std::string hash_name(const std::string& text);
 // `text` with every `from` replaced.
 std::string replaced(std::string text, const std::string& from, const std::string& to);
+// Elements from the first to the last of an operand; the most of all operands of a step.
+int64_t span(const Operand& o);
+int64_t largest_span(const StepSpec& spec);
 inline size_t ceil_div(int64_t a, int64_t b) { return static_cast<size_t>((a + b - 1) / b); }
 
 }  // namespace freight::gpu

@@ -1,15 +1,12 @@
-// See blas.h. Types and numbers are those of cublasLt.h, the same in CUDA 12 and 13;
-// https://docs.nvidia.com/cuda/cublas says what they mean.
+// See blas.h. https://docs.nvidia.com/cuda/cublas says what is meant.
 #include "freight/backend/gpu/cuda/blas.h"
-
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
 
-#include "freight/backend/gpu/cuda/library.h"
+#include "freight/backend/gpu/cuda/abi.h"
 #include "freight/backend/gpu/gpu_backend.h"
 #include "freight/backend/gpu/joint.h"
 #include "freight/backend/gpu/kernel_text.h"
@@ -17,64 +14,20 @@
 
 namespace freight::cuda {
 
+using namespace blaslt;
+
+struct Blas::Functions {
+  FREIGHT_CUBLASLT_FUNCTIONS(FREIGHT_POINTER)
+};
+
 namespace {
 
-struct Algorithm {
-  uint64_t data[8];
-};
-struct Guess {
-  Algorithm algorithm;
-  size_t workspace;
-  int status;
-  float waves;
-  int reserved[4];
-};
-
-constexpr int kF32 = 0, kF64 = 1, kF16 = 2, kBF16 = 14;               // cudaDataType
-constexpr int kComputeF32 = 68, kComputeTF32 = 77, kComputeF64 = 70;  // cublasComputeType_t
-constexpr int kTransA = 3, kTransB = 4, kEpilogue = 7, kBiasPointer = 8, kAuxPointer = 11,
-              kAuxLead = 12;                                         // cublasLtMatmulDescAttributes_t
-constexpr int kBatches = 5, kBatchStride = 6;                        // cublasLtMatrixLayoutAttribute_t
-constexpr int kMostWorkspace = 1, kReductions = 3, kAlignmentA = 5;  // cublasLtMatmulPreference...; B, C, D
-constexpr uint32_t kPlain = 1, kRelu = 2, kBias = 4;                 // cublasLtEpilogue_t
-// With a mask of bits: the gradient of ReLU; sums over D's columns (with a mask), over the columns of A, the rows of B.
-constexpr uint32_t kReluGradient = 8 | 128, kSums = 16, kSumsOfA = 256, kSumsOfB = 512;
-constexpr uint32_t kReductionsInOrder = 2 | 4;  // not the one through counters
 constexpr int kMostGuesses = 8;
 constexpr const char* kWhat = "cuBLASLt";
 
-}  // namespace
-
-// Symbol behind "cublasLt", result, parameters; a status is an int, 0 is success.
-#define FREIGHT_CUBLASLT_FUNCTIONS(F)                                                                                \
-  F(Create, int, void**)                                                                                             \
-  F(Destroy, int, void*)                                                                                             \
-  F(GetVersion, size_t, )                                                                                            \
-  F(GetStatusString, const char*, int)                                                                               \
-  F(MatmulDescCreate, int, void**, int, int)                                                                         \
-  F(MatmulDescDestroy, int, void*)                                                                                   \
-  F(MatmulDescSetAttribute, int, void*, int, const void*, size_t)                                                    \
-  F(MatrixLayoutCreate, int, void**, int, uint64_t, uint64_t, int64_t)                                               \
-  F(MatrixLayoutDestroy, int, void*)                                                                                 \
-  F(MatrixLayoutSetAttribute, int, void*, int, const void*, size_t)                                                  \
-  F(MatmulPreferenceCreate, int, void**)                                                                             \
-  F(MatmulPreferenceDestroy, int, void*)                                                                             \
-  F(MatmulPreferenceSetAttribute, int, void*, int, const void*, size_t)                                              \
-  F(MatmulAlgoGetHeuristic, int, void*, void*, void*, void*, void*, void*, void*, int, Guess*, int*)                 \
-  F(Matmul, int, void*, void*, const void*, const void*, void*, const void*, void*, const void*, const void*, void*, \
-    void*, void*, const Algorithm*, void*, size_t, Stream)
-
-struct Blas::Functions {
-#define FREIGHT_CUBLASLT_POINTER(name, result, ...) result (*name)(__VA_ARGS__) = nullptr;
-  FREIGHT_CUBLASLT_FUNCTIONS(FREIGHT_CUBLASLT_POINTER)
-#undef FREIGHT_CUBLASLT_POINTER
-};
-
-namespace {
-
 struct Loaded {
   Blas::Functions functions;
-  BlasLibrary library;
+  Library library;
 };
 
 // A library of CUDA 13 needs a driver for CUDA 13.
@@ -87,32 +40,14 @@ const Loaded& load(int driver_version) {
   Loaded& l = by_newness[newest];
   std::vector<std::string> names = {"libcublasLt.so.12"};
   if (newest) names.insert(names.begin(), "libcublasLt.so.13");
-  const Library found = find_library(names, LibraryKind::toolkit);
-  l.library.path = found.path;
-  if (!found.handle) {
-    l.library.why = cat(found.why,
-                        "; install the CUDA toolkit or the Python package nvidia-cublas, or name the folder in "
-                        "FREIGHT_CUDA_LIBS");
-    return l;
-  }
-#define FREIGHT_CUBLASLT_LOAD(name, ...)                                                                  \
-  l.functions.name = reinterpret_cast<decltype(l.functions.name)>(dlsym(found.handle, "cublasLt" #name)); \
-  if (!l.functions.name && l.library.why.empty()) {                                                       \
-    l.library.why = cat(found.path, " has no cublasLt" #name ": it is not that of CUDA 12 or 13");        \
-  }
-  FREIGHT_CUBLASLT_FUNCTIONS(FREIGHT_CUBLASLT_LOAD)
-#undef FREIGHT_CUBLASLT_LOAD
+  l.library = load_toolkit(names, "the CUDA toolkit or the Python package nvidia-cublas", "cublasLt",
+                           {FREIGHT_CUBLASLT_FUNCTIONS(FREIGHT_SYMBOL)}, &l.functions, "not that of CUDA 12 or 13");
   if (l.library.why.empty()) l.library.version = l.functions.GetVersion();
   return l;
 }
 
 int data_type(DType dtype) {
-  switch (dtype) {
-    case DType::bf16: return kBF16;
-    case DType::f16: return kF16;
-    case DType::f64: return kF64;
-    default: return kF32;
-  }
+  return dtype == DType::bf16 ? kBF16 : dtype == DType::f16 ? kF16 : dtype == DType::f64 ? kF64 : kF32;
 }
 
 // A description that the library keeps, destroyed at the end.
@@ -121,7 +56,7 @@ class Description {
   using Destroy = int (*)(void*);
   explicit Description(Destroy destroy) : destroy_(destroy) {}
   ~Description() {
-    if (p_) destroy_(p_);
+    if (p_ && !leaving()) destroy_(p_);
   }
   Description(const Description&) = delete;
   Description& operator=(const Description&) = delete;
@@ -161,6 +96,7 @@ class Problem {
     describe(a_, type, p.transposed[1] ? p.k : p.n, p.transposed[1] ? p.n : p.k, p, 1);
     describe(b_, type, p.transposed[0] ? p.m : p.k, p.transposed[0] ? p.k : p.m, p, 0);
     describe(c_, type, p.n, p.m, p, 2);
+    if (wide(p.dtype) == p.dtype) parts_ |= kPartsAsStored;  // parts of sums are not rounded to 16 bits
     alignments_[0] = gpu::alignment_of(spec.in[1]);
     alignments_[1] = gpu::alignment_of(spec.in[0]);
     alignments_[3] = gpu::alignment_of(spec.out[0]);
@@ -174,7 +110,7 @@ class Problem {
       blas_->check(f_.MatmulPreferenceSetAttribute(preference.get(), what, &value, sizeof value), "a description");
     };
     prefer(kMostWorkspace, most_workspace);
-    prefer(kReductions, kReductionsInOrder);
+    prefer(kReductions, parts_);
     for (int i = 0; i < 4; ++i) prefer(kAlignmentA + i, alignments_[i]);
     std::vector<Guess> all(kMostGuesses);
     int count = 0;
@@ -242,6 +178,7 @@ class Problem {
   // memory.
   int result_, vector_ = 0, residual_ = 0, mask_ = 0;
   uint32_t alignments_[4] = {};  // A, B, C, D
+  uint32_t parts_ = kPartsAsComputed;
   Description matmul_{f_.MatmulDescDestroy}, a_{f_.MatrixLayoutDestroy}, b_{f_.MatrixLayoutDestroy},
       c_{f_.MatrixLayoutDestroy};
 };
@@ -278,7 +215,7 @@ class BlasKernel final : public Kernel {
 
 }  // namespace
 
-BlasLibrary find_blas(int driver_version) { return load(driver_version).library; }
+const Library& find_blas(int driver_version) { return load(driver_version).library; }
 
 Blas::Blas(const Functions& functions, std::shared_ptr<Memory> memory, int architecture)
     : functions_(functions),
@@ -299,7 +236,7 @@ std::shared_ptr<Blas> Blas::open(std::shared_ptr<Memory> memory, int architectur
 }
 
 Blas::~Blas() {
-  if (!handle_) return;
+  if (!handle_ || leaving()) return;
   const auto entered = memory_->enter();
   functions_.Destroy(handle_);
 }

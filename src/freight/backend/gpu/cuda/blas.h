@@ -6,17 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "freight/backend/gpu/cuda/library.h"
 #include "freight/backend/gpu/cuda/memory.h"
 #include "freight/backend/gpu/matrix_product.h"
 
 namespace freight::cuda {
 
-// The library as found: where, and its version; else why not. Loads it, but opens no device.
-struct BlasLibrary {
-  std::string path, why;
-  size_t version = 0;  // 130100 of 13.1
-};
-BlasLibrary find_blas(int driver_version);
+// The library as found. Loads it, but opens no device.
+const Library& find_blas(int driver_version);
 
 // The library on one device.
 class Blas : public std::enable_shared_from_this<Blas> {

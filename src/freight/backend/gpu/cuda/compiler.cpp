@@ -1,67 +1,27 @@
 // See compiler.h.
 #include "freight/backend/gpu/cuda/compiler.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <map>
 #include <mutex>
 
-#include "freight/backend/gpu/cuda/driver.h"
+#include "freight/backend/gpu/cuda/abi.h"
 #include "freight/backend/gpu/cuda/library.h"
 #include "freight/base/error.h"
 
 namespace freight::cuda {
 
-// As nvrtc.h declares them; a status is an int, 0 is success.
 struct Compiler::Functions {
-  using Program = struct _nvrtcProgram*;
-  int (*nvrtcVersion)(int*, int*);
-  int (*nvrtcGetNumSupportedArchs)(int*);
-  int (*nvrtcGetSupportedArchs)(int*);
-  int (*nvrtcCreateProgram)(Program*, const char*, const char*, int, const char* const*, const char* const*);
-  int (*nvrtcDestroyProgram)(Program*);
-  int (*nvrtcCompileProgram)(Program, int, const char* const*);
-  int (*nvrtcGetProgramLogSize)(Program, size_t*);
-  int (*nvrtcGetProgramLog)(Program, char*);
-  int (*nvrtcGetCUBINSize)(Program, size_t*);
-  int (*nvrtcGetCUBIN)(Program, char*);
-  int (*nvrtcGetPTXSize)(Program, size_t*);
-  int (*nvrtcGetPTX)(Program, char*);
-  const char* (*nvrtcGetErrorString)(int);
+  FREIGHT_NVRTC_FUNCTIONS(FREIGHT_POINTER)
 };
 
 std::string Target::option() const { return cat(portable ? "compute_" : "sm_", architecture); }
 
 Compiler* Compiler::find(const std::vector<std::string>& names, std::string& why) {
-  const Library library = find_library(names, LibraryKind::toolkit);
-  if (!library.handle) {
-    why = cat("no compiler for kernels: ", library.why,
-              "; install the CUDA toolkit or the Python package nvidia-cuda-nvrtc, or name the folder in "
-              "FREIGHT_CUDA_LIBS");
-    return nullptr;
-  }
   Functions f = {};
-  why.clear();
-  const auto get = [&](auto& pointer, const char* symbol) {
-    pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(dlsym(library.handle, symbol));
-    if (!pointer && why.empty()) why = cat(library.path, " has no ", symbol, ": it is older than CUDA 12");
-  };
-#define FREIGHT_NVRTC(symbol) get(f.symbol, #symbol)
-  FREIGHT_NVRTC(nvrtcVersion);
-  FREIGHT_NVRTC(nvrtcGetNumSupportedArchs);
-  FREIGHT_NVRTC(nvrtcGetSupportedArchs);
-  FREIGHT_NVRTC(nvrtcCreateProgram);
-  FREIGHT_NVRTC(nvrtcDestroyProgram);
-  FREIGHT_NVRTC(nvrtcCompileProgram);
-  FREIGHT_NVRTC(nvrtcGetProgramLogSize);
-  FREIGHT_NVRTC(nvrtcGetProgramLog);
-  FREIGHT_NVRTC(nvrtcGetCUBINSize);
-  FREIGHT_NVRTC(nvrtcGetCUBIN);
-  FREIGHT_NVRTC(nvrtcGetPTXSize);
-  FREIGHT_NVRTC(nvrtcGetPTX);
-  FREIGHT_NVRTC(nvrtcGetErrorString);
-#undef FREIGHT_NVRTC
+  const Library library = load_toolkit(names, "the CUDA toolkit or the Python package nvidia-cuda-nvrtc", "",
+                                       {FREIGHT_NVRTC_FUNCTIONS(FREIGHT_SYMBOL)}, &f, "older than CUDA 12");
+  why = library.handle ? library.why : cat("no compiler for kernels: ", library.why);
   if (!why.empty()) return nullptr;
   auto* c = new Compiler;  // lives as long as the library does: to the end
   c->functions_ = new Functions(f);
@@ -94,8 +54,7 @@ const Compiler* Compiler::load(int driver_version, std::string& why) {
     std::string ignored;
     if (!found.compiler && major == 12 && find({"libnvrtc.so.13"}, ignored)) {
       found.why +=
-          cat("; the libnvrtc.so.13 that is here needs a driver for CUDA 13 (580 or newer), this one is for "
-              "CUDA ",
+          cat("; the libnvrtc.so.13 that is here needs a driver for CUDA 13 (580 or newer), this one is for CUDA ",
               version_text(driver_version));
     }
     it = by_major.emplace(major, found).first;
@@ -124,7 +83,7 @@ bool Compiler::target_for(int architecture, Target& target, std::string& why) co
 
 Compiler::Result Compiler::compile(const std::string& source, const Target& target, Report report) const {
   const Functions& f = *functions_;
-  Functions::Program program = nullptr;
+  void* program = nullptr;
   Result result;
   if (const int status = f.nvrtcCreateProgram(&program, source.c_str(), "freight.cu", 0, nullptr, nullptr); status) {
     result.log = f.nvrtcGetErrorString(status);

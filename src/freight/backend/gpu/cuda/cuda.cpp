@@ -177,6 +177,7 @@ class CudaBackend final : public gpu::GpuBackend {
         memory_(std::make_shared<Memory>(d, index)),
         modules_(d, compiler, target, gpu::dialect(true)) {}
 
+  ~CudaBackend() override { memory_->enter(); }  // modules are unloaded in their context, on whatever thread
   std::string name() const override { return name_; }
   std::string description() const override { return cat(device_.model, ", ", device_.architecture); }
   std::shared_ptr<DeviceMemory> memory() override { return memory_; }
@@ -189,6 +190,9 @@ class CudaBackend final : public gpu::GpuBackend {
     return products().why_not;
   }
   bool has_tf32() const override { return architecture_ >= 80 && products().blas; }
+  bool narrows(const freight::Graph& graph, const Node& node, DType) const override {
+    return architecture_ >= 80 && takes_attention(graph, node) && dnn();
+  }
 
   // Sums come from the library in the type of the product; f64 has no epilogues.
   freight::Graph join(const freight::Graph& graph) const override {
@@ -210,8 +214,8 @@ class CudaBackend final : public gpu::GpuBackend {
   }
 
   std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
-    const bool convolution = computes(*spec.graph, *spec.node);
-    std::vector<std::unique_ptr<Kernel>> all = convolution ? convolutions_of(spec) : products_of(spec);
+    const bool convolution = computes(*spec.graph, *spec.node), attention = takes_attention(spec) && dnn();
+    std::vector<std::unique_ptr<Kernel>> all = convolution || attention ? steps_of_dnn(spec) : products_of(spec);
     const bool tune = !spec.deterministic && env::get("FREIGHT_TUNE") != "0";
     if (!all.empty() && !tune) return std::move(all.front());
     if (!convolution) all.push_back(generated(gpu::lower(spec)));
@@ -222,7 +226,7 @@ class CudaBackend final : public gpu::GpuBackend {
     if (all.size() == 1) return std::move(all.front());
     std::vector<Kernel*> candidates;
     for (const auto& k : all) candidates.push_back(k.get());
-    const std::string step = convolution ? Dnn::signature(spec) : Blas::signature(spec);
+    const std::string step = convolution || attention ? Dnn::signature(spec) : Blas::signature(spec);
     return std::move(all[choices().fastest(step, spec, *memory_, candidates)]);
   }
   void finish_plan() override {
@@ -257,7 +261,7 @@ class CudaBackend final : public gpu::GpuBackend {
     std::call_once(dnn_opened_, [this] {
       std::string why;
       dnn_ = Dnn::open(memory_, why);
-      if (!dnn_) log::info(cat("cuda: convolutions by generated kernels alone: ", why));
+      if (!dnn_) log::info(cat("cuda: convolutions and attention by generated kernels alone: ", why));
     });
     return dnn_.get();
   }
@@ -266,7 +270,7 @@ class CudaBackend final : public gpu::GpuBackend {
     const bool conv = node.op == Op::conv || node.op == Op::conv_grad_input || node.op == Op::conv_grad_weight;
     return conv && dnn() && dnn()->takes(graph, node);
   }
-  std::vector<std::unique_ptr<Kernel>> convolutions_of(const StepSpec& spec) {
+  std::vector<std::unique_ptr<Kernel>> steps_of_dnn(const StepSpec& spec) {
     std::vector<std::unique_ptr<Kernel>> all = dnn()->kernels(spec, nullptr);
     if (!all.empty() || spec.node->op != Op::conv) return all;
     gpu::Lowered rest = gpu::lower_epilogue(spec);  // which the library may not have for this type
@@ -317,14 +321,12 @@ CudaDevices cuda_devices() {
   const cuda::Compiler* compiler = cuda::Compiler::load(d ? d->version : 0, why);
   found.compiler = compiler ? cat("NVRTC ", cuda::version_text(compiler->version()), ", ", compiler->path()) : why;
   if (!d) return found;
-  const cuda::DnnLibrary dnn = cuda::find_dnn();
-  found.convolutions = dnn.why.empty()
-                           ? cat("cuDNN ", dnn.version / 10000, ".", dnn.version % 10000 / 100, ", ", dnn.path)
-                           : cat("generated kernels alone: ", dnn.why);
-  const cuda::BlasLibrary blas = cuda::find_blas(d->version);
-  found.products = blas.why.empty()
-                       ? cat("cuBLASLt ", blas.version / 10000, ".", blas.version % 10000 / 100, ", ", blas.path)
-                       : cat("generated kernels alone: ", blas.why);
+  const auto listed = [](const char* name, const cuda::Library& l) {
+    return l.why.empty() ? cat(name, " ", l.version / 10000, ".", l.version % 10000 / 100, ", ", l.path)
+                         : cat("generated kernels alone: ", l.why);
+  };
+  found.convolutions = listed("cuDNN", cuda::find_dnn());
+  found.products = listed("cuBLASLt", cuda::find_blas(d->version));
   const cuda::Management management;
   const int count = cuda::count_devices(*d);
   for (int i = 0; i < count; ++i) {

@@ -1,29 +1,28 @@
-// Convolutions by cuDNN 9, through its C interface of descriptors (`cudnnBackend...`), found at run time like the
-// driver; where it is missing, the generated kernels do all the work. Images lie channels last, filters too. Which
-// engine computes a convolution is asked of the library when a plan is made, for a device at hand or one that is
+// Convolutions and attention by cuDNN 9, through its C interface of descriptors (`cudnnBackend...`), found at run time
+// like the driver; where it is missing, the generated kernels do all the work. Images lie channels last, filters too.
+// Which engine computes a convolution is asked of the library when a plan is made, for a device at hand or one that is
 // described.
 #pragma once
 #include <array>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "freight/backend/backend.h"
+#include "freight/backend/gpu/cuda/library.h"
 #include "freight/backend/gpu/cuda/memory.h"
 
 namespace freight::cuda {
 
-// The library as found: where, and its version; else why not. Loads it, but opens no device.
-struct DnnLibrary {
-  std::string path, why;
-  size_t version = 0;  // 91900 of 9.19.0
-};
-DnnLibrary find_dnn();
+// The library as found. Loads it, but opens no device.
+const Library& find_dnn();
 
 // y = conv(x, w), or one of its gradients, in two spatial axes (a single one becomes the second).
 struct Convolution {
-  enum class Way { forward, input_gradient, weight_gradient };
+  enum class Way { forward, input_gradient, weight_gradient };  // in the order of the ops
   Way way = Way::forward;
   DType dtype = DType::f32;
   bool tf32 = false;                              // f32 may be rounded to it
@@ -31,16 +30,20 @@ struct Convolution {
   std::array<int64_t, 2> stride = {1, 1}, pad_low = {}, pad_high = {}, dilation = {1, 1};
   bool bias = false, relu = false;  // forward: y = relu(conv + bias)
   int64_t alignment = 16;           // of the tensors' addresses, in bytes
-  friend bool operator==(const Convolution&, const Convolution&) = default;
 };
 std::string to_string(const Convolution& c);
 // The convolution of a node without its epilogue; nothing where cuDNN has none for the type or an extent is 0.
 std::optional<Convolution> convolution(const freight::Graph& graph, const Node& node, bool tf32);
 
+// Whether cuDNN may take an attention or its gradient, once it is in 16 bits: no lengths, no cotangent of lse, heads of
+// 8, 16 ... 128 numbers. And a step of one, in 16 bits: these lie side by side, all else at multiples of 16 bytes.
+bool takes_attention(const freight::Graph& graph, const Node& node);
+bool takes_attention(const StepSpec& spec);
+
 // A descriptor of the library, destroyed with its owner.
 class DnnDescriptor;
 
-// One way in which the library computes a convolution.
+// One way in which the library computes something.
 struct DnnPlan {
   int64_t engine = 0;
   size_t workspace = 0;
@@ -57,8 +60,16 @@ class DnnPlanner {
   // The library's best guess comes first. Only those that give the same bits in every run, round nothing that is not to
   // be rounded, compile nothing at run time and need at most `most_workspace` bytes.
   std::vector<DnnPlan> plans(const Convolution& c, size_t most_workspace, size_t most_plans) const;
+  // The same for attention, whose engines do compile at run time: for that a device must be there.
+  enum class Stage { precompiled, chosen, compiled };
+  std::vector<DnnPlan> plans(const StepSpec& attention, size_t most_workspace, size_t most_plans,
+                             Stage stage = Stage::compiled) const;
 
  private:
+  using Operations = std::function<std::vector<std::shared_ptr<DnnDescriptor>>()>;
+  // `unwanted`: what else engines must not say of their numbers.
+  std::vector<DnnPlan> plans(const Operations& operations, const std::vector<int>& unwanted, size_t most_workspace,
+                             size_t most_plans, Stage stage) const;
   std::shared_ptr<DnnDescriptor> device_;
 };
 
@@ -74,9 +85,10 @@ class Dnn : public std::enable_shared_from_this<Dnn> {
   // Whether it computes this node's convolution, its epilogue perhaps left out. Remembered until
   // forget(), which a finished plan is a reason for.
   bool takes(const freight::Graph& graph, const Node& node);
-  void forget() { taken_.clear(); }
-  // Kernels for a convolution with all of its epilogue, or, where `rest` is given, without: `rest` is then run behind
-  // it. The library's best guess comes first; none where it has none.
+  void forget() { taken_.clear(), attentions_.clear(); }
+  // Kernels for attention, or for a convolution with all of its epilogue, or, where `rest` is given, without: `rest` is
+  // then run behind it. The library's best guess comes first; none where it has none. Equal steps of attention share
+  // what was compiled, until forget().
   std::vector<std::unique_ptr<Kernel>> kernels(const StepSpec& spec, const std::shared_ptr<Kernel>& rest);
 
   // What a choice between them depends on.
@@ -89,7 +101,8 @@ class Dnn : public std::enable_shared_from_this<Dnn> {
   std::shared_ptr<Memory> memory_;
   void* handle_ = nullptr;
   std::unique_ptr<DnnPlanner> planner_;
-  std::vector<std::pair<Convolution, bool>> taken_;
+  std::map<std::string, bool> taken_;                       // by the text of a convolution
+  std::map<std::string, std::vector<DnnPlan>> attentions_;  // by signature
 };
 
 }  // namespace freight::cuda

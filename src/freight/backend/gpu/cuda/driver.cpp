@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "freight/backend/gpu/cuda/library.h"
@@ -20,17 +21,15 @@ struct Loaded {
 std::string why_not_ready(const Driver& d, Status status, const std::string& path) {
   switch (status) {
     case kNoDevice:
-      return cat("the driver ", path,
-                 " finds no device: there is none, this container is not given one, or "
+      return cat("the driver ", path, " finds no device: there is none, this container is not given one, or ",
                  "CUDA_VISIBLE_DEVICES hides all");
     case kStubLibrary:
       return cat(path,
                  " is the toolkit's stub, not a driver: install NVIDIA's driver, or take the stub out of the "
                  "loader's path");
     case kSystemDriverMismatch:
-      return cat("the driver's library ", path,
-                 " does not belong to the kernel's driver: reboot, or give the container "
-                 "the host's library");
+      return cat("the driver's library ", path, " does not belong to the kernel's driver: reboot, or give the ",
+                 "container the host's library");
     default: return cat("the driver ", path, " does not start: ", describe(d, status));
   }
 }
@@ -66,14 +65,9 @@ Loaded load() {
 }
 
 bool is_lost(Status status) {
-  switch (status) {
-    case kDeinitialized:
-    case kDeviceUnavailable:
-    case kEccUncorrectable:
-    case kIllegalAddress:
-    case kLaunchFailed: return true;
-    default: return false;
-  }
+  const auto all = {kDeinitialized, kDeviceUnavailable, kEccUncorrectable, kIllegalAddress, kLaunchTimeout};
+  return std::find(all.begin(), all.end(), status) != all.end() ||
+         (status >= kHardwareStackError && status <= kLaunchFailed);  // what a kernel can do wrong
 }
 
 }  // namespace

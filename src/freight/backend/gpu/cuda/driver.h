@@ -3,6 +3,7 @@
 // header nor a library of NVIDIA is needed to build, and the same binary runs where there is no driver.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace freight::cuda {
@@ -22,8 +23,8 @@ struct Uuid {
 };
 
 constexpr Status kSuccess = 0, kOutOfMemory = 2, kDeinitialized = 4, kStubLibrary = 34, kDeviceUnavailable = 46,
-                 kNoDevice = 100, kEccUncorrectable = 214, kNoImageForDevice = 209, kInvalidPtx = 218,
-                 kIllegalAddress = 700, kLaunchFailed = 719, kSystemDriverMismatch = 803;
+                 kNoDevice = 100, kEccUncorrectable = 214, kIllegalAddress = 700, kLaunchTimeout = 702,
+                 kHardwareStackError = 714, kLaunchFailed = 719, kSystemDriverMismatch = 803;
 constexpr unsigned kNonBlockingStream = 1, kEventWithoutTiming = 2;
 constexpr int kCaptureOfThread = 1;                          // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 constexpr int kComputeMajor = 75, kComputeMinor = 76;        // CUdevice_attribute

@@ -4,12 +4,18 @@
 #include <dlfcn.h>
 #include <glob.h>
 
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+
 #include "freight/base/env.h"
 #include "freight/base/strings.h"
 
 namespace freight::cuda {
 
 namespace {
+
+std::atomic<bool> g_leaving = false;
 
 // Folders that match, the newest version (by name) first.
 std::vector<std::string> matching(const std::string& pattern) {
@@ -34,15 +40,9 @@ std::vector<std::string> named_folders() {
 std::vector<std::string> usual_folders(LibraryKind kind) {
   if (kind == LibraryKind::driver) return {"/usr/lib/wsl/lib", "/usr/local/nvidia/lib64"};
   std::vector<std::string> patterns;
-  for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const std::string home = env::get(name); !home.empty()) {
-      patterns.push_back(home + "/lib64");
-      patterns.push_back(home + "/lib");
-    }
-  }
-  for (const char* toolkit : {"/usr/local/cuda", "/usr/local/cuda-[0-9]*", "/opt/cuda"}) {
-    patterns.push_back(cat(toolkit, "/lib64"));
-    patterns.push_back(cat(toolkit, "/lib"));
+  for (const std::string& toolkit : {env::get("CUDA_HOME"), env::get("CUDA_PATH"), std::string("/usr/local/cuda"),
+                                     std::string("/usr/local/cuda-[0-9]*"), std::string("/opt/cuda")}) {
+    if (!toolkit.empty()) patterns.insert(patterns.end(), {toolkit + "/lib64", toolkit + "/lib"});
   }
   for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
     if (const std::string prefix = env::get(name); !prefix.empty()) {
@@ -66,12 +66,15 @@ std::string path_of(void* handle, const std::string& asked) {
 
 }  // namespace
 
+bool leaving() { return g_leaving; }
+
 Library find_library(const std::vector<std::string>& names, LibraryKind kind) {
   std::vector<std::string> broken;  // there, but the loader refuses it
   const auto open = [&](const std::string& path) {
     Library library;
     library.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library.handle) {
+      std::atexit([] { g_leaving = true; });  // behind the library's own, so it runs before these
       library.path = path_of(library.handle, path);
     } else if (const std::string text = dlerror();
                !starts_with(text, path) || text.find("No such file") == std::string::npos) {
@@ -98,6 +101,21 @@ Library find_library(const std::vector<std::string>& names, LibraryKind kind) {
           ", the loader's path, ", join(usual, ", "));
   if (!broken.empty()) none.why += cat("; the loader refuses: ", join(broken, "; "));
   return none;
+}
+
+Library load_toolkit(const std::vector<std::string>& names, const char* package, const char* prefix,
+                     std::initializer_list<const char*> symbols, void* functions, const char* otherwise) {
+  Library l = find_library(names, LibraryKind::toolkit);
+  if (!l.handle) l.why += cat("; install ", package, ", or name the folder in FREIGHT_CUDA_LIBS");
+  auto* to = static_cast<char*>(functions);
+  for (const char* symbol : symbols) {
+    if (!l.why.empty()) break;
+    void* const function = dlsym(l.handle, cat(prefix, symbol).c_str());
+    if (!function) l.why = cat(l.path, " has no ", prefix, symbol, ": it is ", otherwise);
+    std::memcpy(to, &function, sizeof function);
+    to += sizeof function;
+  }
+  return l;
 }
 
 }  // namespace freight::cuda

@@ -96,7 +96,7 @@ class Memory::PinnedRead final : public DeviceRead {
     std::memcpy(to, read_.host, bytes_);
     int64_t words[2];
     std::memcpy(words, static_cast<const char*>(read_.host) + bytes_, kWords);
-    memory_->check_faults(words);
+    gpu::throw_fault(words, *memory_, memory_->fault_words_);
   }
 
  private:
@@ -142,10 +142,10 @@ Memory::~Memory() {
 
 std::unique_lock<std::recursive_mutex> Memory::enter() const {
   std::unique_lock lock(mutex_);
-  static thread_local Context t_current = nullptr;
-  if (t_current != context_) {
+  static thread_local uint64_t t_current = 0;
+  if (t_current != serial_) {
     driver_.context_set(context_);
-    t_current = context_;
+    t_current = serial_;
   }
   return lock;
 }
@@ -257,13 +257,7 @@ void Memory::download(void* to, const void* from, size_t bytes) {
   fetch(to, from, bytes);
   int64_t words[2];
   fetch(words, fault_words_, sizeof words);  // what was waited for is done: this waits for itself alone
-  check_faults(words);
-}
-
-void Memory::check_faults(const int64_t* words) {
-  if (words[0] == 0) return;
-  upload(fault_words_, gpu::kNoFault, sizeof gpu::kNoFault);
-  gpu::throw_fault(words);
+  gpu::throw_fault(words, *this, fault_words_);
 }
 
 // One that nobody uses any more, or a new one.

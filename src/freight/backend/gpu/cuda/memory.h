@@ -5,6 +5,7 @@
 // computes, and the addresses that kernels see never change.
 #pragma once
 #include <array>
+#include <atomic>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -62,7 +63,6 @@ class Memory final : public DeviceMemory, public std::enable_shared_from_this<Me
   };
   Buffer& next_buffer(size_t bytes);
   void fetch(void* to, const void* from, size_t bytes);
-  void check_faults(const int64_t* words);
   Status wait_for_all() const;
   Read idle_read(size_t bytes);
   bool pinned(const void* address) const;
@@ -70,6 +70,8 @@ class Memory final : public DeviceMemory, public std::enable_shared_from_this<Me
 
   const Driver& driver_;
   int index_;
+  inline static std::atomic<uint64_t> made_ = 0;
+  const uint64_t serial_ = ++made_;  // a context that is opened anew may lie where the last one did
   Device device_ = 0;
   Context context_ = nullptr;
   std::array<Stream, kQueues> streams_ = {};

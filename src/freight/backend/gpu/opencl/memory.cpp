@@ -73,7 +73,7 @@ class Memory::EventRead final : public DeviceRead {
   void take(void* to) override {
     finish(memory_.api_, done_);
     std::copy(bytes_.begin(), bytes_.end(), static_cast<char*>(to));
-    memory_.check_faults(words_);
+    gpu::throw_fault(words_, memory_, memory_.fault_words_);
   }
 
  private:
@@ -187,13 +187,7 @@ void Memory::download(void* to, const void* from, size_t bytes) {
   check(api_.EnqueueReadBuffer(queue_, faults.block, CL_FALSE, faults.offset, sizeof words, words, 0, nullptr, nullptr),
         "download");
   check(api_.EnqueueReadBuffer(queue_, p.block, CL_TRUE, p.offset, bytes, to, 0, nullptr, nullptr), "download");
-  check_faults(words);
-}
-
-void Memory::check_faults(const int64_t* words) {
-  if (words[0] == 0) return;
-  upload(fault_words_, gpu::kNoFault, sizeof gpu::kNoFault);
-  gpu::throw_fault(words);
+  gpu::throw_fault(words, *this, fault_words_);
 }
 
 std::unique_ptr<DeviceRead> Memory::read_later(const void* from, size_t bytes) {

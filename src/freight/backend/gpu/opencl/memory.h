@@ -61,7 +61,6 @@ class Memory final : public DeviceMemory {
   class EventRead;
   class EventMark;
   Buffer& next_buffer(size_t bytes);
-  void check_faults(const int64_t* words);
   void* allocate(size_t bytes, cl_mem_flags flags);
   const Api& api_;
   cl_device_id device_;

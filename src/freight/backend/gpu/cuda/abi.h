@@ -1,0 +1,110 @@
+// The binary interfaces of NVIDIA's libraries as far as they are used, those of CUDA 12 and 13 and of cuDNN 9: numbers,
+// structs, functions (symbol, for two behind the library's name, result, parameters); the driver's is driver.h.
+// tests/abi_test.cpp compares them with the headers. Handles are void*, enumerators and statuses int; 0 is success.
+#pragma once
+#include "freight/backend/gpu/cuda/driver.h"
+
+#define FREIGHT_NVRTC_FUNCTIONS(F)                                                                          \
+  F(nvrtcVersion, int, int*, int*)                                                                          \
+  F(nvrtcGetNumSupportedArchs, int, int*)                                                                   \
+  F(nvrtcGetSupportedArchs, int, int*)                                                                      \
+  F(nvrtcCreateProgram, int, void**, const char*, const char*, int, const char* const*, const char* const*) \
+  F(nvrtcDestroyProgram, int, void**)                                                                       \
+  F(nvrtcCompileProgram, int, void*, int, const char* const*)                                               \
+  F(nvrtcGetProgramLogSize, int, void*, size_t*)                                                            \
+  F(nvrtcGetProgramLog, int, void*, char*)                                                                  \
+  F(nvrtcGetCUBINSize, int, void*, size_t*)                                                                 \
+  F(nvrtcGetCUBIN, int, void*, char*)                                                                       \
+  F(nvrtcGetPTXSize, int, void*, size_t*)                                                                   \
+  F(nvrtcGetPTX, int, void*, char*)                                                                         \
+  F(nvrtcGetErrorString, const char*, int)
+
+namespace freight::cuda::blaslt {
+struct Algorithm {
+  uint64_t data[8];
+};
+struct Guess {
+  Algorithm algorithm;
+  size_t workspace;
+  int status;
+  float waves;
+  int reserved[4];
+};
+constexpr int kF32 = 0, kF64 = 1, kF16 = 2, kBF16 = 14;               // cudaDataType
+constexpr int kComputeF32 = 68, kComputeTF32 = 77, kComputeF64 = 70;  // cublasComputeType_t
+constexpr int kTransA = 3, kTransB = 4, kEpilogue = 7, kBiasPointer = 8, kAuxPointer = 11,
+              kAuxLead = 12;                                         // cublasLtMatmulDescAttributes_t
+constexpr int kBatches = 5, kBatchStride = 6;                        // cublasLtMatrixLayoutAttribute_t
+constexpr int kMostWorkspace = 1, kReductions = 3, kAlignmentA = 5;  // cublasLtMatmulPreference...; B, C, D
+constexpr uint32_t kPlain = 1, kRelu = 2, kBias = 4;                 // cublasLtEpilogue_t
+// With a mask of bits: the gradient of ReLU; sums over D's columns (with a mask), over the columns of A, the rows of B.
+constexpr uint32_t kReluGradient = 8 | 128, kSums = 16, kSumsOfA = 256, kSumsOfB = 512;
+constexpr uint32_t kPartsAsComputed = 2, kPartsAsStored = 4;  // cublasLtReductionScheme_t but that through counters
+}  // namespace freight::cuda::blaslt
+
+#define FREIGHT_CUBLASLT_FUNCTIONS(F)                                                                                \
+  F(Create, int, void**)                                                                                             \
+  F(Destroy, int, void*)                                                                                             \
+  F(GetVersion, size_t, )                                                                                            \
+  F(GetStatusString, const char*, int)                                                                               \
+  F(MatmulDescCreate, int, void**, int, int)                                                                         \
+  F(MatmulDescDestroy, int, void*)                                                                                   \
+  F(MatmulDescSetAttribute, int, void*, int, const void*, size_t)                                                    \
+  F(MatrixLayoutCreate, int, void**, int, uint64_t, uint64_t, int64_t)                                               \
+  F(MatrixLayoutDestroy, int, void*)                                                                                 \
+  F(MatrixLayoutSetAttribute, int, void*, int, const void*, size_t)                                                  \
+  F(MatmulPreferenceCreate, int, void**)                                                                             \
+  F(MatmulPreferenceDestroy, int, void*)                                                                             \
+  F(MatmulPreferenceSetAttribute, int, void*, int, const void*, size_t)                                              \
+  F(MatmulAlgoGetHeuristic, int, void*, void*, void*, void*, void*, void*, void*, int, blaslt::Guess*, int*)         \
+  F(Matmul, int, void*, void*, const void*, const void*, void*, const void*, void*, const void*, const void*, void*, \
+    void*, void*, const blaslt::Algorithm*, void*, size_t, Stream)
+
+namespace freight::cuda::cudnn {
+// cudnnBackendDescriptorType_t
+constexpr int kPointwise = 0, kConvolution = 1, kEngine = 2, kEngineConfig = 3, kHeuristic = 4, kPlan = 5,
+              kForward = 10, kWeightGradient = 11, kInputGradient = 12, kPointwiseOperation = 13, kGraph = 15,
+              kVariantPack = 16, kTensor = 17, kMatmul = 18, kMatmulOperation = 19, kReduction = 21,
+              kReductionOperation = 22, kReshapeOperation = 31, kDevice = 38;
+// cudnnBackendAttributeType_t
+constexpr int kHandleType = 0, kDataType = 1, kBoolean = 2, kInt64 = 3, kFloat = 4, kPointer = 6, kConvolutionMode = 7,
+              kHeuristicMode = 8, kNumericalNote = 11, kPointwiseMode = 14, kDescriptor = 15, kReductionMode = 18,
+              kBehaviorNote = 19, kChar = 24;
+// cudnnBackendAttributeName_t
+constexpr int kPointwiseModeOf = 0, kPointwisePrecision = 1, kPointwiseAxis = 9, kConvPrecision = 100, kConvMode = 101,
+              kConvDilations = 102, kConvStrides = 103, kConvPadHigh = 104, kConvPadLow = 105, kConvAxes = 106,
+              kHeuristicModeOf = 200, kHeuristicGraph = 201, kHeuristicResults = 202, kHeuristicDevice = 204,
+              kConfigEngine = 300, kConfigWorkspace = 303, kPlanConfig = 401, kPlanWorkspace = 402, kPlanDevice = 407,
+              kOperationPointwise = 750, kOperationX = 751, kOperationB = 752, kOperationY = 753, kOperationT = 758,
+              kGraphOperations = 801, kTensorAlignment = 900, kTensorType = 901, kTensorExtents = 902,
+              kTensorStrides = 903, kTensorId = 906, kTensorVirtual = 907, kTensorByValue = 908, kPackIds = 1000,
+              kPackPointers = 1001, kPackWorkspace = 1003, kEngineIndex = 1301, kEngineNumerics = 1303,
+              kEngineBehavior = 1305, kMatmulPrecision = 1500, kMatmulA = 1520, kMatmulB = 1521, kMatmulC = 1522,
+              kMatmulOf = 1523, kReductionModeOf = 1600, kReductionPrecision = 1601, kReductionX = 1610,
+              kReductionY = 1611, kReductionOf = 1612, kReshapeX = 2200, kReshapeY = 2201, kDeviceHandle = 2701,
+              kDeviceJson = 2702;
+// Of a convolution's operation: alpha, beta, descriptor and three tensors follow each other.
+constexpr int kForwardFirst = 700, kInputGradientFirst = 706, kWeightGradientFirst = 712;
+constexpr int kF32 = 0, kF16 = 2, kI32 = 4, kBF16 = 9, kBool = 11;  // cudnnDataType_t
+constexpr int kCrossCorrelation = 1;
+constexpr int kAdd = 0, kMul = 1, kDiv = 6, kSub = 9, kExp = 13, kLog = 15, kRelu = 100, kNotLess = 303, kIndex = 501,
+              kSelect = 601;                  // cudnnPointwiseMode_t
+constexpr int kSum = 0, kMost = 3;            // cudnnReduceTensorOp_t
+constexpr int kBestFirst = 3, kFallback = 2;  // cudnnBackendHeurMode_t
+constexpr int kTensorCore = 0, kRoundsOperands = 1, kRoundsSums = 2,
+              kBitsVary = 4;  // cudnnBackendNumericalNote_t
+constexpr int kCompiles = 0;  // cudnnBackendBehaviorNote_t
+}  // namespace freight::cuda::cudnn
+
+#define FREIGHT_CUDNN_FUNCTIONS(F)                                             \
+  F(Create, int, void**)                                                       \
+  F(Destroy, int, void*)                                                       \
+  F(SetStream, int, void*, Stream)                                             \
+  F(GetVersion, size_t, )                                                      \
+  F(GetErrorString, const char*, int)                                          \
+  F(BackendCreateDescriptor, int, int, void**)                                 \
+  F(BackendDestroyDescriptor, int, void*)                                      \
+  F(BackendFinalize, int, void*)                                               \
+  F(BackendSetAttribute, int, void*, int, int, int64_t, const void*)           \
+  F(BackendGetAttribute, int, const void*, int, int, int64_t, int64_t*, void*) \
+  F(BackendExecute, int, void*, void*, void*)
