@@ -1,5 +1,6 @@
 // The steps of attention and its gradient (kernels/attention.h), and the layouts they want.
 #include "freight/backend/cpu/kernels/attention.h"
+#include "freight/backend/cpu/kernels/bf16/attention.h"
 #include "freight/backend/cpu/steps.h"
 
 namespace freight::cpu {
@@ -7,6 +8,7 @@ namespace freight::cpu {
 namespace {
 
 // (q, k, v[, lengths]) -> y, lse; (q, k, v[, lengths], y, lse, dy[, dlse]) -> dq, dk, dv.
+template <class Attend>
 class AttentionKernel final : public Kernel {
  public:
   explicit AttentionKernel(const StepSpec& spec)
@@ -22,7 +24,7 @@ class AttentionKernel final : public Kernel {
   void run(void* const* operands) override {
     const auto tensor = [&](size_t i) {
       Heads h = shapes_[i];
-      h.data = static_cast<float*>(operands[i]);
+      h.data = operands[i];
       return h;
     };
     AttentionOperands o;
@@ -64,7 +66,7 @@ class AttentionKernel final : public Kernel {
   bool gradient_;
   AttentionAttrs a_;
   size_t in_;
-  Attention attention_;
+  Attend attention_;
   std::vector<Heads> shapes_;  // by operand
 };
 
@@ -87,7 +89,8 @@ LayoutPlan attention_layouts(const Graph& graph, const Node& node, const std::ve
 
 std::unique_ptr<Kernel> make_attention(const StepSpec& spec) {
   if (spec.node->op != Op::attention && spec.node->op != Op::attention_grad) return nullptr;
-  return std::make_unique<AttentionKernel>(spec);
+  if (spec.in[0].type.dtype == DType::bf16) return std::make_unique<AttentionKernel<Bf16Attention>>(spec);
+  return std::make_unique<AttentionKernel<Attention>>(spec);
 }
 
 }  // namespace freight::cpu

@@ -3,6 +3,7 @@
 #include "freight/backend/cpu/cpu.h"
 
 #include "freight/backend/cpu/dnnl_support.h"
+#include "freight/backend/cpu/kernels/bf16/blocks.h"
 #include "freight/backend/cpu/steps.h"
 #include "freight/backend/ref/ref.h"
 #include "freight/base/cpu_info.h"
@@ -28,12 +29,16 @@ class CpuBackend final : public Backend {
     return "the processor has neither avx512_bf16 nor AMX";
   }
   bool has_kernel(const Graph& graph, const Node& node) const override {
+    const bool attends = node.op == Op::attention || node.op == Op::attention_grad;
+    const DType dtype = graph.type(node.in(0)).dtype;
     for (Value v : node.outputs) {
-      if (graph.type(v).dtype != DType::f32 || graph.type(v).numel() == 0) return false;
+      if (graph.type(v).numel() == 0) return false;
     }
-    return node.op == Op::attention || node.op == Op::attention_grad || node.op == Op::recurrent ||
-           node.op == Op::recurrent_grad || node.op == Op::sgd_rows;
+    if (attends && dtype == DType::bf16) return bf16_table();
+    return dtype == DType::f32 &&
+           (attends || node.op == Op::recurrent || node.op == Op::recurrent_grad || node.op == Op::sgd_rows);
   }
+  bool narrows(const Graph&, const Node&, DType dtype) const override { return dtype == DType::bf16 && bf16_table(); }
   bool fuses() const override { return true; }
   bool aliases_views() const override { return true; }
   bool has_epilogue(const Graph& graph, const Node& node, const Epilogue& epilogue) const override {

@@ -39,8 +39,7 @@ LayoutPlan cpu_layouts(const Graph& graph, const Node& node, const std::vector<L
   }
   if (dnnl_multiplies(dtype)) {
     if (node.op == Op::matmul) return matmul_layouts(graph, node, given, frozen);
-    if (dtype == DType::f32 && (node.op == Op::attention || node.op == Op::attention_grad))
-      return attention_layouts(graph, node, given);
+    if (node.op == Op::attention || node.op == Op::attention_grad) return attention_layouts(graph, node, given);
     if (info(node.op).kind == OpKind::convolve) return conv_layouts(graph, node, given, frozen);
   }
   if (node.op == Op::concat || node.op == Op::pad) return follow_first(graph, node, given);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "freight/backend/cpu/dnnl_support.h"
+#include "freight/backend/cpu/kernels/bf16/gemm.h"
 #include "freight/backend/cpu/kernels/gemm.h"
 #include "freight/backend/cpu/kernels/gemm_tile.h"
 #include "freight/backend/cpu/steps.h"
@@ -88,21 +89,22 @@ std::unique_ptr<Kernel> by_dnnl(const StepSpec& spec, const Operand& lhs, const 
   return dnnl_step<dnnl::matmul>(pd, arguments, next + 1);
 }
 
+template <class Multiply, class T>
 class GemmKernel final : public Kernel {
  public:
   GemmKernel(const GemmProblem& p, const Epilogue& e) : gemm_(p), bias_(e.bias), residual_(e.residual) {}
   void run(void* const* o) override {
     int next = 2;
-    const float* bias = bias_ ? static_cast<const float*>(o[next++]) : nullptr;
-    const float* residual = residual_ ? static_cast<const float*>(o[next++]) : nullptr;
-    gemm_.run(static_cast<const float*>(o[0]), static_cast<const float*>(o[1]), static_cast<float*>(o[next]), bias,
-              residual, o[next + 1]);
+    const T* bias = bias_ ? static_cast<const T*>(o[next++]) : nullptr;
+    const T* residual = residual_ ? static_cast<const T*>(o[next++]) : nullptr;
+    gemm_.run(static_cast<const T*>(o[0]), static_cast<const T*>(o[1]), static_cast<T*>(o[next]), bias, residual,
+              o[next + 1]);
   }
   std::string name() const override { return "gemm"; }
   size_t scratch_bytes() const override { return gemm_.scratch_bytes(); }
 
  private:
-  Gemm gemm_;
+  Multiply gemm_;
   bool bias_, residual_;
 };
 
@@ -155,16 +157,22 @@ std::unique_ptr<Kernel> make_matmul(const StepSpec& spec) {
   if (lhs.type.numel() == 0) return nullptr;  // oneDNN divides by the extent of an empty sum
   std::vector<Candidate> candidates;
   GemmProblem p;
-  const bool own = spec.out[0].type.dtype == DType::f32 && gemm_problem(spec, lhs, rhs, p);
+  const bool narrow = spec.out[0].type.dtype == DType::bf16;
+  const bool own = (!narrow || bf16_table()) && gemm_problem(spec, lhs, rhs, p);
   p.packed = packed;
   p.stream = spec.stream_outputs;
-  if (own) candidates.push_back({"gemm", [&] { return std::make_unique<GemmKernel>(p, a.epilogue); }});
+  if (own) {
+    candidates.push_back({"gemm", [&]() -> std::unique_ptr<Kernel> {
+                            if (narrow) return std::make_unique<GemmKernel<Bf16Gemm, Bf16>>(p, a.epilogue);
+                            return std::make_unique<GemmKernel<Gemm, float>>(p, a.epilogue);
+                          }});
+  }
   if (!a.epilogue.residual && !packed) candidates.push_back({"dnnl", [&] { return by_dnnl(spec, lhs, rhs); }});
   FREIGHT_CHECK(!candidates.empty(), "residual epilogue on odd strides");
-  // Unmeasured: oneDNN, but not over rows that share cache sets (its AVX-512 kernels copy those), nor for results that
-  // pass the caches by: it cannot, which costs more within a net than alone.
+  // Unmeasured f32: oneDNN, but not over rows that share cache sets (its AVX-512 kernels copy those), nor for results
+  // that pass the caches by: it cannot, which costs more within a net than alone.
   const bool shares_sets = gemm_table().lanes == 8 && p.b_col == 1 && p.b_row % 512 == 0 && p.k >= 256 && p.n >= 64;
-  if (candidates.size() == 2 && !shares_sets && !p.stream) std::swap(candidates[0], candidates[1]);
+  if (candidates.size() == 2 && !narrow && !shares_sets && !p.stream) std::swap(candidates[0], candidates[1]);
   return choose(spec, candidates);
 }
 

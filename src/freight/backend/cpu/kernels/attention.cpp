@@ -65,21 +65,18 @@ void Attention::forward(const AttentionOperands& o) const {
 }
 
 void Attention::backward(const AttentionOperands& o) const {
-  auto task = [&](int64_t head) { gradients(o, head); };
-  parallel_for(p_.samples * p_.heads, task);
+  parallel_for(p_.samples * p_.heads, [&](int64_t head) { gradients(o, head); });
 }
 
-// The keys that a sample has; one at least.
-int64_t Attention::keys_of(const AttentionOperands& o, int64_t b) const {
-  if (!o.lengths) return p_.keys;
-  const int64_t n =
-      p_.wide_lengths ? static_cast<const int64_t*>(o.lengths)[b] : static_cast<const int32_t*>(o.lengths)[b];
-  return std::clamp<int64_t>(n, 1, p_.keys);
+int64_t AttentionProblem::keys_of(const void* lengths, int64_t b) const {
+  if (!lengths) return keys;
+  const int64_t n = wide_lengths ? static_cast<const int64_t*>(lengths)[b] : static_cast<const int32_t*>(lengths)[b];
+  return std::clamp<int64_t>(n, 1, keys);
 }
 
 // lse holds the running maximum until the end.
 void Attention::queries(const AttentionOperands& o, int64_t head, int64_t first, int64_t last) const {
-  const int64_t b = head / p_.heads, h = head % p_.heads, keys = keys_of(o, b), d = p_.width;
+  const int64_t b = head / p_.heads, h = head % p_.heads, keys = p_.keys_of(o.lengths, b), d = p_.width;
   const float *q = o.q.at(b, h), *k = o.k.at(b, h), *v = o.v.at(b, h);
   float *y = o.y.at(b, h), *lse = o.lse + head * p_.queries;
   float *k_panels = static_cast<float*>(thread_scratch(thread_bytes_)), *v_panels = k_panels + panel_floats(d, kKeys);
@@ -108,7 +105,7 @@ void Attention::queries(const AttentionOperands& o, int64_t head, int64_t first,
 // What is read and added to again and again lies together meanwhile: rows that lie a multiple of many lines apart
 // meet on few sets of the caches.
 void Attention::gradients(const AttentionOperands& o, int64_t head) const {
-  const int64_t b = head / p_.heads, h = head % p_.heads, keys = keys_of(o, b), d = p_.width, t = p_.queries;
+  const int64_t b = head / p_.heads, h = head % p_.heads, keys = p_.keys_of(o.lengths, b), d = p_.width, t = p_.queries;
   const float *q = o.q.at(b, h), *k = o.k.at(b, h), *v = o.v.at(b, h);
   const float *y = o.y.at(b, h), *dy = o.dy.at(b, h);
   const float *lse = o.lse + head * t, *dlse = o.dlse ? o.dlse + head * t : nullptr;

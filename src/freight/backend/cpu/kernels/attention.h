@@ -9,15 +9,20 @@ namespace freight::cpu {
 
 // A tensor (B, H, rows, D); strides in elements, D contiguous.
 struct Heads {
-  float* data = nullptr;
+  void* data = nullptr;
   int64_t batch = 0, head = 0, row = 0;
-  float* at(int64_t b, int64_t h) const { return data + b * batch + h * head; }
+  template <class T = float>
+  T* at(int64_t b, int64_t h) const {
+    return static_cast<T*>(data) + b * batch + h * head;
+  }
 };
 
 struct AttentionProblem {
   int64_t samples = 0, heads = 0, queries = 0, keys = 0, width = 0;  // B H T S D
   bool causal = false, wide_lengths = false;
   float scale = 1;
+  // The keys that a sample has; one at least. `lengths` as below.
+  int64_t keys_of(const void* lengths, int64_t b) const;
 };
 
 // What passes by: `lengths` (B; i64 where they are wide, else i32) may be null, and so may dlse.
@@ -36,7 +41,6 @@ class Attention {
   void backward(const AttentionOperands& o) const;  // q, k, v, y, lse, dy, dlse -> dq, dk, dv; parallel over heads
 
  private:
-  int64_t keys_of(const AttentionOperands& o, int64_t b) const;
   void queries(const AttentionOperands& o, int64_t head, int64_t first, int64_t last) const;
   void gradients(const AttentionOperands& o, int64_t head) const;
   AttentionProblem p_;

@@ -1,0 +1,320 @@
+// See bf16/blocks.h. Intel's Software Developer's Manual, volume 1 chapter 18: tiles, and the system's leave to use
+// them.
+#include "freight/backend/cpu/kernels/bf16/blocks.h"
+
+#include <algorithm>
+#include <limits>
+
+#ifdef __x86_64__
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "freight/backend/cpu/kernels/bf16/simd.h"
+#endif
+
+#include "freight/base/cpu_info.h"
+
+namespace freight::cpu {
+
+#ifdef __x86_64__
+
+namespace {
+
+#define FREIGHT_AMX __attribute__((target("avx512f,amx-tile,amx-bf16")))
+
+constexpr int64_t kSide = Bf16Table::kSide, kPiece = Bf16Table::kPiece, kTile = kPiece / 2;
+
+inline __mmask32 first32(int64_t n) {
+  return n >= kSide ? ~__mmask32{0} : (__mmask32{1} << std::max<int64_t>(n, 0)) - 1;
+}
+
+// --- packing ---
+
+// 16 x 16 numbers of 32 bits: number j of row i becomes number i of row j. Row 4 g + q lies at from + g * group + q *
+// row.
+FREIGHT_AVX512 inline void transpose(void* to, const void* from, ptrdiff_t group, ptrdiff_t row) {
+  for (int j = 0; j < 4; ++j) {  // four columns at a time
+    const auto lanes = [&](int q) FREIGHT_AVX512 {
+      const auto* p = static_cast<const char*>(from) + q * row + j * 16;
+      const auto at = [&](int g)
+                          FREIGHT_AVX512 { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + g * group)); };
+      const __m512i v = _mm512_inserti32x4(_mm512_castsi128_si512(at(0)), at(1), 1);
+      return _mm512_inserti32x4(_mm512_inserti32x4(v, at(2), 2), at(3), 3);
+    };
+    const __m512i r0 = lanes(0), r1 = lanes(1), r2 = lanes(2), r3 = lanes(3);
+    const __m512i a = _mm512_unpacklo_epi32(r0, r1), b = _mm512_unpackhi_epi32(r0, r1);
+    const __m512i c = _mm512_unpacklo_epi32(r2, r3), d = _mm512_unpackhi_epi32(r2, r3);
+    auto* out = static_cast<__m512i*>(to) + 4 * j;
+    _mm512_store_si512(out, _mm512_unpacklo_epi64(a, c));
+    _mm512_store_si512(out + 1, _mm512_unpackhi_epi64(a, c));
+    _mm512_store_si512(out + 2, _mm512_unpacklo_epi64(b, d));
+    _mm512_store_si512(out + 3, _mm512_unpackhi_epi64(b, d));
+  }
+}
+
+// A piece whose lines lie along the steps, as the left operand wants it.
+FREIGHT_AVX512 inline void copy_lines(Bf16* to, const Bf16Lines& l, int64_t step) {
+  const __mmask32 some = first32(l.steps - step);
+  for (int64_t i = 0; i < kSide; ++i) {
+    _mm512_store_si512(to + place(i) * kSide, i < l.lines
+                                                  ? _mm512_maskz_loadu_epi16(some, l.from + step + i * l.line_stride)
+                                                  : _mm512_setzero_si512());
+  }
+}
+
+// A piece whose steps lie along the lines, as the right operand wants it: `at` gives the lines of a step.
+template <class At>
+FREIGHT_AVX512 inline void interleave(Bf16* to, int64_t step, int64_t steps, At at) {
+  const auto put = [&](__m512i even, __m512i odd) FREIGHT_AVX512 {
+    _mm512_store_si512(to, _mm512_unpacklo_epi16(even, odd));
+    _mm512_store_si512(to + kTile, _mm512_unpackhi_epi16(even, odd));
+    to += kSide;
+  };
+  const __m512i none = _mm512_setzero_si512();
+  if (step + Bf16Table::kSteps <= steps) {
+    for (int i = 0; i < kRows; ++i, step += 2) put(at(step), at(step + 1));
+  } else {
+    for (int i = 0; i < kRows; ++i, step += 2)
+      put(step < steps ? at(step) : none, step + 1 < steps ? at(step + 1) : none);
+  }
+}
+
+FREIGHT_AVX512 inline void interleave(Bf16* to, const Bf16Lines& l, int64_t step) {
+  const Bf16* const from = l.from;
+  const __mmask32 some = first32(l.lines);
+  if (const int32_t* const places = l.steps_at; !places) {  // what the next piece reads is asked for
+    const ptrdiff_t stride = l.step_stride, ahead = Bf16Table::kSteps * stride;
+    interleave(to, step, l.steps, [=](int64_t s) FREIGHT_AVX512 {
+      _mm_prefetch(from + s * stride + ahead, _MM_HINT_T0);
+      return _mm512_maskz_loadu_epi16(some, from + s * stride);
+    });
+  } else if (const Bf16* const second = l.second; second == from + kRows && l.lines == kRows) {
+    const __mmask32 both = first32(kRows + l.second_lines);
+    interleave(to, step, l.steps,
+               [=](int64_t s) FREIGHT_AVX512 { return _mm512_maskz_loadu_epi16(both, from + places[s]); });
+  } else {
+    const __mmask16 some1 = first(l.lines), some2 = first(l.second_lines);
+    interleave(to, step, l.steps, [=](int64_t s) FREIGHT_AVX512 {
+      return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_maskz_loadu_epi16(some1, from + places[s])),
+                                _mm256_maskz_loadu_epi16(some2, second + places[s]), 1);
+    });
+  }
+}
+
+FREIGHT_AVX512 void pack(Bf16* to, const Bf16Lines& l, Bf16Table::Operand side) {
+  const bool left = side == Bf16Table::Operand::left,
+             along_steps = !l.steps_at && l.step_stride == 1 && l.line_stride != 1;
+  alignas(64) Bf16 piece[kPiece];
+  for (int64_t step = 0; step < l.steps; step += Bf16Table::kSteps, to += kPiece) {
+    if (along_steps != left) {
+      const Bf16* from = piece;
+      ptrdiff_t tile = kTile, group = 4 * kSide, row = kSide;
+      if (!along_steps) {
+        interleave(piece, l, step);
+      } else if (l.lines == kSide && step + Bf16Table::kSteps <= l.steps) {
+        from = l.from + step;
+        row = l.line_stride;
+        tile = 4 * row;
+        group = 8 * row;
+      } else {
+        copy_lines(piece, l, step);
+      }
+      constexpr ptrdiff_t kBytes = sizeof(Bf16);
+      transpose(to, from, group * kBytes, row * kBytes);
+      transpose(to + kTile, from + tile, group * kBytes, row * kBytes);
+    } else if (left) {
+      copy_lines(to, l, step);
+    } else {
+      interleave(to, l, step);
+    }
+  }
+}
+
+// --- blocks ---
+
+struct alignas(64) TileShapes {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+FREIGHT_AMX void begin_amx() {
+  static const TileShapes kShapes;
+  _tile_loadconfig(&kShapes);
+}
+FREIGHT_AMX void end_amx() { _tile_release(); }
+
+FREIGHT_AMX void block_amx(const Bf16* a, const Bf16* b, int64_t pieces, float* sums, bool accumulate) {
+  constexpr int kRow = kSide * sizeof(float);
+  float* const below = sums + kSide * kRows;
+  if (accumulate) {
+    _tile_loadd(0, sums, kRow);
+    _tile_loadd(1, sums + kRows, kRow);
+    _tile_loadd(2, below, kRow);
+    _tile_loadd(3, below + kRows, kRow);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (int64_t i = 0; i < pieces; ++i, a += kPiece, b += kPiece) {
+    _tile_loadd(4, a, 64);
+    _tile_loadd(6, b, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b + kTile, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, a + kTile, 64);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, sums, kRow);
+  _tile_stored(1, sums + kRows, kRow);
+  _tile_stored(2, below, kRow);
+  _tile_stored(3, below + kRows, kRow);
+}
+
+void nothing() {}
+
+FREIGHT_AVX512 void block_dots(const Bf16* a, const Bf16* b, int64_t pieces, float* sums, bool accumulate) {
+  constexpr int kAtOnce = 8;
+  for (int64_t begin = 0; begin < kSide; begin += kAtOnce, sums += kAtOnce * kSide) {
+    __m512 acc[kAtOnce][2];
+#pragma GCC unroll 8
+    for (int r = 0; r < kAtOnce; ++r) {
+      acc[r][0] = accumulate ? _mm512_loadu_ps(sums + r * kSide) : _mm512_setzero_ps();
+      acc[r][1] = accumulate ? _mm512_loadu_ps(sums + r * kSide + kRows) : _mm512_setzero_ps();
+    }
+    const Bf16 *rows = a + begin * kSide, *columns = b;
+    for (int64_t i = 0; i < pieces; ++i, rows += kPiece, columns += kPiece) {
+      for (int pair = 0; pair < kAtOnce; ++pair) {
+        const auto c0 = (__m512bh)_mm512_load_si512(columns + pair * kSide);
+        const auto c1 = (__m512bh)_mm512_load_si512(columns + kTile + pair * kSide);
+#pragma GCC unroll 8
+        for (int r = 0; r < kAtOnce; ++r) {
+          const auto x = (__m512bh)_mm512_set1_epi32(*reinterpret_cast<const int*>(rows + r * kSide + 2 * pair));
+          acc[r][0] = _mm512_dpbf16_ps(acc[r][0], x, c0);
+          acc[r][1] = _mm512_dpbf16_ps(acc[r][1], x, c1);
+        }
+      }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kAtOnce; ++r) {
+      _mm512_storeu_ps(sums + r * kSide, acc[r][0]);
+      _mm512_storeu_ps(sums + r * kSide + kRows, acc[r][1]);
+    }
+  }
+}
+
+// --- results ---
+
+// 16 numbers of a row of the result, from column j on.
+FREIGHT_AVX512 inline void put(__m512 v, const Bf16Result& r, int64_t i, int64_t j, __mmask16 some) {
+  if (r.bias) v = _mm512_add_ps(v, widened(_mm256_maskz_loadu_epi16(some, r.bias + j)));
+  if (r.residual) v = _mm512_add_ps(v, widened(_mm256_maskz_loadu_epi16(some, r.residual + i * r.row + j)));
+  if (r.relu) v = _mm512_mask_mov_ps(v, _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_LE_OQ), _mm512_setzero_ps());
+  if (r.wide) {
+    _mm512_mask_storeu_ps(static_cast<float*>(r.to) + i * r.row + j, some, v);
+  } else {
+    _mm256_mask_storeu_epi16(static_cast<Bf16*>(r.to) + i * r.row + j, some, (__m256i)_mm512_cvtneps_pbh(v));
+  }
+}
+
+// Of a row in the panels' order (a, b) the first and the second 16 numbers.
+FREIGHT_AVX512 inline __m512 natural(__m512 a, __m512 b, int half) {
+  const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+  return _mm512_permutex2var_ps(a, half == 0 ? low : _mm512_add_epi32(low, _mm512_set1_epi32(8)), b);
+}
+
+// Whole lines of bf16.
+FREIGHT_AVX512 void finish_plain(const float* sums, const Bf16Result& r) {
+  const __m512 least = _mm512_set1_ps(r.relu ? 0.0f : -std::numeric_limits<float>::infinity());
+  const __m512i back = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+  __m512 bias0 = _mm512_setzero_ps(), bias1 = bias0;
+  if (r.bias) {
+    const __m512i b = _mm512_permutexvar_epi64(back, _mm512_loadu_si512(r.bias));
+    bias0 = widened(_mm512_castsi512_si256(b));
+    bias1 = widened(_mm512_extracti64x4_epi64(b, 1));
+  }
+  const bool past_caches = r.stream && r.row % kSide == 0 && reinterpret_cast<uintptr_t>(r.to) % 64 == 0;
+  auto* to = static_cast<Bf16*>(r.to);
+  for (int64_t i = 0; i < r.rows; ++i, to += r.row) {
+    const float* row = sums + place(i) * kSide;
+    // Of a number that is none and another, the maximum is the second: it stays.
+    const __m512 v0 = _mm512_max_ps(least, _mm512_add_ps(_mm512_load_ps(row), bias0));
+    const __m512 v1 = _mm512_max_ps(least, _mm512_add_ps(_mm512_load_ps(row + kRows), bias1));
+    const __m512i bits = narrowed(v0, v1);
+    if (past_caches) {
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(to), bits);
+    } else {
+      _mm512_storeu_si512(to, bits);
+    }
+  }
+}
+
+FREIGHT_AVX512 void finish(const float* sums, const Bf16Result& r) {
+  if (!r.wide && !r.residual && !r.turned && r.columns == kSide) return finish_plain(sums, r);
+  alignas(64) float turned[kSide * kSide];
+  if (r.turned) {
+    for (int i = 0; i < 4; ++i) {
+      const int row = i / 2 * kRows, column = i % 2 * kRows;
+      constexpr ptrdiff_t kRow = kSide * sizeof(float);
+      alignas(64) float tile[kRows * kRows];
+      transpose(tile, sums + row * kSide + column, 4 * kRow, kRow);
+      for (int k = 0; k < kRows; ++k)
+        _mm512_store_ps(turned + (column + k) * kSide + row, _mm512_load_ps(tile + k * kRows));
+    }
+    sums = turned;
+  }
+  for (int64_t i = 0; i < r.rows; ++i) {
+    const float* row = sums + place(i) * kSide;
+    const __m512 a = _mm512_load_ps(row), b = _mm512_load_ps(row + kRows);
+    put(natural(a, b, 0), r, i, 0, first(r.columns));
+    if (r.columns > kRows) put(natural(a, b, 1), r, i, kRows, first(r.columns - kRows));
+  }
+}
+
+bool has(const char* instructions) {
+  const auto all = cpu_info().instructions;
+  return std::find(all.begin(), all.end(), instructions) != all.end();
+}
+
+// The system gives the tiles' registers to a process that asks for them.
+bool tiles_allowed() {
+  constexpr long kAsk = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kAsk, kTileData) == 0;
+}
+
+}  // namespace
+
+const Bf16Table* const* bf16_tables(int& count) {
+  static const Bf16Table kAmx{"amx", begin_amx, end_amx, block_amx, pack, finish};
+  static const Bf16Table kDots{"avx512_bf16", nothing, nothing, block_dots, pack, finish};
+  static const Bf16Table* tables[2];
+  static const int found = [] {
+    int n = 0;
+    if (!has("avx512bw") || !has("avx512_bf16")) return n;
+    if (has("amx_bf16") && tiles_allowed()) tables[n++] = &kAmx;
+    tables[n++] = &kDots;
+    return n;
+  }();
+  count = found;
+  return tables;
+}
+
+#else
+
+const Bf16Table* const* bf16_tables(int& count) {
+  count = 0;
+  return nullptr;
+}
+
+#endif
+
+const Bf16Table* bf16_table() {
+  int count = 0;
+  const Bf16Table* const* tables = bf16_tables(count);
+  return count > 0 ? tables[0] : nullptr;
+}
+
+}  // namespace freight::cpu

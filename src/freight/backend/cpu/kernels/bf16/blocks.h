@@ -1,0 +1,62 @@
+// Products of bf16 in blocks of 32 x 32 sums in f32, on AMX's tiles or by avx512_bf16's dot products: blocks, the
+// packing that they read, and what is done with their sums. Everything else about products of bf16 is in bf16/gemm.h.
+//
+// A panel holds 32 lines (rows of the left operand, columns of the right one) in pieces of 32 steps of the sum: two
+// tiles of 16 rows of 64 bytes. Left: a row is a line, 32 steps. Right: a row is two steps of 16 lines, the steps of a
+// line side by side. Four lines go to the first tile, the next four to the second and so on: that is how rows of memory
+// interleave at once. What is missing at the ends is zero.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace freight::cpu {
+
+using Bf16 = uint16_t;  // the bits
+
+// The lines of a panel: element (step, line) of a matrix lies at from[step * step_stride + line * line_stride]; one
+// stride is 1. Or, where `steps_at` is given, at from[steps_at[step] + line] for `lines` lines, 16 at most, and behind
+// the 16th at second[steps_at[step] + line].
+struct Bf16Lines {
+  const Bf16* from = nullptr;
+  ptrdiff_t step_stride = 1, line_stride = 1;
+  int64_t steps = 0, lines = 0;  // at most 32 lines
+  const int32_t* steps_at = nullptr;
+  const Bf16* second = nullptr;
+  int64_t second_lines = 0;
+};
+
+// Where the sums of a block go.
+struct Bf16Result {
+  void* to = nullptr;
+  ptrdiff_t row = 0;
+  int64_t rows = 0, columns = 0;
+  bool wide = false;    // f32, else rounded to bf16
+  bool turned = false;  // the block is transposed: its columns are rows of the result
+  bool relu = false, stream = false;
+  const Bf16* bias = nullptr;      // one per column
+  const Bf16* residual = nullptr;  // as `to` lies
+};
+
+struct Bf16Table {
+  static constexpr int64_t kSide = 32, kSteps = 32;  // lines of a panel; steps of a piece
+  static constexpr int64_t kPiece = kSide * kSteps;  // numbers
+  static constexpr int64_t kBlock = kSide * kSide;   // sums: row by row
+  enum class Operand : uint8_t { left, right };
+
+  const char* name;
+  // Around the blocks that a thread computes.
+  void (*begin)();
+  void (*end)();
+  // sums = a b, or sums + a b; rows and columns in the panels' order, which finish() undoes.
+  void (*block)(const Bf16* a, const Bf16* b, int64_t pieces, float* sums, bool accumulate);
+  // Into consecutive pieces.
+  void (*pack)(Bf16* to, const Bf16Lines& lines, Operand side);
+  void (*finish)(const float* sums, const Bf16Result& result);
+};
+
+// Null where the processor has neither.
+const Bf16Table* bf16_table();
+// All that this processor can run, the fastest first; for tests.
+const Bf16Table* const* bf16_tables(int& count);
+
+}  // namespace freight::cpu

@@ -1,0 +1,168 @@
+// See bf16/gemm.h.
+#include "freight/backend/cpu/kernels/bf16/gemm.h"
+
+#include <algorithm>
+
+#include "freight/backend/cpu/kernels/ceil_div.h"
+#include "freight/backend/cpu/kernels/scratch.h"
+#include "freight/base/cpu_info.h"
+#include "freight/base/threads.h"
+
+namespace freight::cpu {
+
+namespace {
+
+constexpr int64_t kSide = Bf16Table::kSide, kSteps = Bf16Table::kSteps;
+constexpr int64_t kPiece = Bf16Table::kPiece, kBlock = Bf16Table::kBlock;
+constexpr int64_t kDepth = 384;       // steps of a block: two panels of 24 KiB share the first-level cache
+constexpr int64_t kTurned = 64;       // rows of a turned product at most
+constexpr double kSerialFlops = 4e6;  // below, a parallel region costs more than it saves
+
+int64_t panels(int64_t lines) { return ceil_div(lines, kSide); }
+int64_t pieces(int64_t steps) { return ceil_div(steps, kSteps); }
+int64_t rounded(int64_t n, int64_t to) { return ceil_div(n, to) * to; }
+// `most` made smaller so that all blocks of n are nearly equal, in whole units.
+int64_t even_block(int64_t n, int64_t most, int64_t unit) {
+  return rounded(ceil_div(n, ceil_div(n, std::max(most, unit))), unit);
+}
+
+}  // namespace
+
+struct Bf16Gemm::Call {
+  const Bf16 *a, *b;
+  void* c;
+  const Bf16 *bias, *residual;
+};
+
+Bf16Gemm::Bf16Gemm(const GemmProblem& problem, Result result) : p_(problem), result_(result) {
+  static const int64_t kCache = std::max<int64_t>(cpu_info().l2_bytes, 512 << 10);
+  turned_ = p_.batch == 1 && p_.m <= kTurned && p_.b_col != 1 && p_.n > p_.m;
+  if (turned_) {
+    std::swap(p_.m, p_.n);
+    std::swap(p_.a_row, p_.b_col);
+    std::swap(p_.a_col, p_.b_row);
+  }
+  const double flops = 2.0 * static_cast<double>(p_.m) * static_cast<double>(p_.n) * static_cast<double>(p_.k);
+  const int64_t threads = p_.batch == 1 && flops > kSerialFlops ? thread_count() : 1;
+  // The cut that leaves the largest part smallest: its products, and the lines that are packed for it.
+  double least = 1e300;
+  for (int64_t r = 1; r <= threads; ++r) {
+    if (threads % r != 0) continue;
+    const auto rows = static_cast<double>(ceil_div(panels(p_.m), r));
+    const auto columns = static_cast<double>(ceil_div(panels(p_.n), threads / r));
+    constexpr double kLeft = 12, kRight = 5;  // what packing a panel costs in blocks of products, at most
+    const double cost =
+        rows * columns + rows * (p_.a_col == 1 ? 2 : kLeft) + columns * (p_.b_col == 1 ? kRight : kLeft);
+    if (cost < least) {
+      least = cost;
+      row_tasks_ = r;
+      column_tasks_ = threads / r;
+    }
+  }
+  const int64_t rows = ceil_div(panels(p_.m), row_tasks_) * kSide,
+                columns = ceil_div(panels(p_.n), column_tasks_) * kSide;
+  const int64_t room = kCache / 2 / static_cast<int64_t>(sizeof(Bf16));  // for columns
+  k_block_ = even_block(p_.k, kDepth, kSteps);
+  k_packed_ = rounded(p_.k, kSteps);
+  column_block_ = even_block(columns, room / k_packed_ / kSide * kSide, kSide);
+  // Rows would be packed again for each block of columns. Rather all columns in parts of the sum, unless the sums of
+  // all rows, which wait meanwhile, would leave the cache.
+  const int64_t most = even_block(columns, 32 * kSide, kSide),
+                bytes = rows * most * static_cast<int64_t>(sizeof(float));
+  if (column_block_ < columns && (bytes <= kCache * 3 / 4 || p_.a_col != 1)) {
+    column_block_ = most;
+    k_packed_ = even_block(p_.k, room / column_block_ / k_block_ * k_block_, k_block_);
+  }
+  sums_aside_ = k_packed_ < p_.k;
+  row_block_ = even_block(rows, std::min(kCache / 4 / static_cast<int64_t>(sizeof(Bf16)) / k_block_, 8 * kSide), kSide);
+  left_bytes_ = static_cast<size_t>(row_block_ * k_block_) * sizeof(Bf16);
+  right_bytes_ = static_cast<size_t>(column_block_ * k_packed_) * sizeof(Bf16);
+  const int64_t sums = (sums_aside_ ? rows : k_block_ < p_.k ? row_block_ : kSide) * column_block_;
+  thread_bytes_ = left_bytes_ + right_bytes_ + static_cast<size_t>(sums) * sizeof(float);
+  reserve_thread_scratch(thread_bytes_);
+}
+
+void Bf16Gemm::multiply(const Call& call, int64_t row0, int64_t row1, int64_t column0, int64_t column1) const {
+  const Bf16Table& table = *bf16_table();
+  auto* left = static_cast<Bf16*>(thread_scratch(thread_bytes_));
+  auto* right = left + left_bytes_ / sizeof(Bf16);
+  auto* sums = reinterpret_cast<float*>(right + right_bytes_ / sizeof(Bf16));
+  const auto pack = [&](Bf16* to, const Bf16* from, ptrdiff_t step, ptrdiff_t line, int64_t lines, int64_t steps,
+                        Bf16Table::Operand side) {
+    // As memory goes: lines that lie along the steps one panel after the other, else all panels piece by piece.
+    const int64_t at_once = line == 1 ? kSteps : steps;
+    for (int64_t k = 0; k < steps; k += at_once) {
+      for (int64_t i = 0; i < lines; i += kSide) {
+        table.pack(to + (i / kSide * pieces(steps) + k / kSteps) * kPiece,
+                   {from + i * line + k * step, step, line, std::min(at_once, steps - k), std::min(kSide, lines - i)},
+                   side);
+      }
+    }
+  };
+  Bf16Result r{
+      .row = p_.c_row, .wide = result_ == Result::wide, .turned = turned_, .relu = p_.relu, .stream = p_.stream};
+  // Block (panel, row panel) of the sums that wait.
+  const int64_t waiting = sums_aside_ ? panels(row1 - row0) : panels(row_block_);
+  table.begin();
+  for (int64_t column = column0; column < column1; column += column_block_) {
+    const int64_t columns = std::min(column_block_, column1 - column);
+    for (int64_t k0 = 0; k0 < p_.k; k0 += k_packed_) {
+      const int64_t steps = std::min(k_packed_, p_.k - k0), deep = pieces(steps) * kPiece;
+      pack(right, call.b + column * p_.b_col + k0 * p_.b_row, p_.b_row, p_.b_col, columns, steps,
+           Bf16Table::Operand::right);
+      for (int64_t row = row0; row < row1; row += row_block_) {
+        const int64_t rows = std::min(row_block_, row1 - row);
+        for (int64_t k = 0; k < steps; k += k_block_) {
+          const int64_t count = std::min(k_block_, steps - k), at = k0 + k;
+          const bool last = at + count == p_.k;
+          pack(left, call.a + row * p_.a_row + at * p_.a_col, p_.a_col, p_.a_row, rows, count,
+               Bf16Table::Operand::left);
+          for (int64_t i = 0; i < panels(rows); ++i) {
+            for (int64_t j = 0; j < panels(columns); ++j) {
+              const bool aside = k_block_ < p_.k;
+              const int64_t panel = sums_aside_ ? (row - row0) / kSide + i : i;
+              float* s = sums + (aside ? (j * waiting + panel) * kBlock : 0);
+              table.block(left + i * pieces(count) * kPiece, right + j * deep + k / kSteps * kPiece, pieces(count), s,
+                          at > 0);
+              if (!last) continue;
+              const int64_t y = row + i * kSide, x = column + j * kSide;
+              r.rows = std::min(kSide, row1 - y);
+              r.columns = std::min(kSide, column1 - x);
+              if (turned_) std::swap(r.rows, r.columns);
+              const int64_t offset = turned_ ? x * p_.c_row + y : y * p_.c_row + x;
+              r.to = r.wide ? static_cast<void*>(static_cast<float*>(call.c) + offset)
+                            : static_cast<void*>(static_cast<Bf16*>(call.c) + offset);
+              r.bias = call.bias ? call.bias + (turned_ ? y : x) : nullptr;
+              r.residual = call.residual ? call.residual + offset : nullptr;
+              table.finish(s, r);
+            }
+          }
+        }
+      }
+    }
+  }
+  table.end();
+}
+
+void Bf16Gemm::run(const Bf16* a, const Bf16* b, void* c, const Bf16* bias, const Bf16* residual, void*) const {
+  if (turned_) std::swap(a, b);
+  if (p_.batch > 1) {
+    const auto bytes = static_cast<ptrdiff_t>(result_ == Result::wide ? sizeof(float) : sizeof(Bf16));
+    parallel_for(p_.batch, [&](int64_t i) {
+      multiply({a + i * p_.a_batch, b + i * p_.b_batch, static_cast<char*>(c) + i * p_.c_batch * bytes, bias,
+                residual ? residual + i * p_.c_batch : nullptr},
+               0, p_.m, 0, p_.n);
+    });
+    return;
+  }
+  const auto start = [](int64_t lines, int64_t tasks, int64_t i) {
+    return std::min(panels(lines) * i / tasks * kSide, lines);
+  };
+  parallel_for(row_tasks_ * column_tasks_, [&](int64_t task) {
+    const int64_t r = task % row_tasks_, q = task / row_tasks_;
+    multiply({a, b, c, bias, residual}, start(p_.m, row_tasks_, r), start(p_.m, row_tasks_, r + 1),
+             start(p_.n, column_tasks_, q), start(p_.n, column_tasks_, q + 1));
+  });
+}
+
+}  // namespace freight::cpu

@@ -1,0 +1,39 @@
+// AVX-512 behind the bf16 kernels, which take Intel's own intrinsics: Highway 1.0 knows no tiles. Included by
+// bf16_*.cpp alone, on x86-64.
+#pragma once
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "freight/backend/cpu/kernels/bf16/blocks.h"
+
+// GCC 12 takes the undefined operands inside its own header for a fault.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+
+#define FREIGHT_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
+
+namespace freight::cpu {
+
+constexpr int kRows = 16;  // of a tile, and lanes of a vector
+
+// The lanes of the first n numbers.
+inline __mmask16 first(int64_t n) {
+  return static_cast<__mmask16>(n >= kRows ? 0xffff : (1u << std::max<int64_t>(n, 0)) - 1);
+}
+
+// Where the panels' order has a line: row of the first tile, and from 16 on of the second.
+constexpr int64_t place(int64_t line) { return line % 8 / 4 * kRows + line / 8 * 4 + line % 4; }
+
+FREIGHT_AVX512 inline __m512 widened(__m256i bits) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+
+// 32 numbers in the panels' order (a, b), as bf16 in the order of memory.
+FREIGHT_AVX512 inline __m512i narrowed(__m512 a, __m512 b) {
+  const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+  return _mm512_permutexvar_epi64(order, (__m512i)_mm512_cvtne2ps_pbh(b, a));
+}
+
+}  // namespace freight::cpu
