@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <list>
+#include <set>
 
 #include "freight/base/device_memory.h"
 #include "freight/base/error.h"
@@ -81,6 +82,8 @@ void Plan::lower(Backend& device, size_t limit) {
   const std::vector<bool> once = passes::once_steps(placed_, states);
   steps_.clear();
   const Graph& g = placed_.graph;
+  std::set<int32_t> updates;  // lie in the caches: what they overwrite was read just now
+  for (const Update& u : g.updates) updates.insert(u.next.id);
   std::vector<size_t> scratch(g.nodes.size());
   const auto operand = [&](Value v) { return Operand{g.type(v), placed_.place(v).layout, placed_.place(v).offset}; };
   for (size_t i = 0; i < g.nodes.size(); ++i) {
@@ -91,7 +94,7 @@ void Plan::lower(Backend& device, size_t limit) {
     size_t written = 0;
     for (Value v : n.outputs) {
       spec.out.push_back(operand(v));
-      written += g.type(v).bytes();
+      if (!updates.count(v.id)) written += g.type(v).bytes();
     }
     spec.stream_outputs = written > kStreamBytes;
     PlanStep step{static_cast<int32_t>(i), nullptr, cost(g, n), once[i], once[i] ? Queue::kernels : queue_of(n.op)};

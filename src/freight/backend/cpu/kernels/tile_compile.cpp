@@ -546,7 +546,8 @@ class Compiler {
       s.reg = reg_of(store.value);
       s.aux = a;
       s.a = operand(store.value, e, nullptr, true);
-      if (store.stream && same_form(store.dtype, s.reg) && s.reg == Reg::f32) s.fn = table_.stream_f32;
+      if (store.stream && s.reg == Reg::f32 && (store.dtype == DType::f32 || store.dtype == DType::bf16))
+        s.fn = store.dtype == DType::f32 ? table_.stream_f32 : table_.stream_bf16;
       const Virtual& source = at(s.a);
       const bool defined_in_body =
           std::any_of(k_.body.begin(), k_.body.end(), [&](const TileStep& t) { return t.dst == s.a; });
@@ -618,6 +619,11 @@ class Compiler {
           .push_back(move);
     }
     k_.pointers = next;
+    k_.far = k_.full_moves;
+    for (const TileStep& s : k_.body) {
+      if (s.kind != Kind::load || s.extent != kFull || !access(s.aux).linear()) continue;
+      k_.far.push_back({0, access(s.aux).operand, size_of(access(s.aux).dtype)});
+    }
     if (next > kMaxPointers)
       fail(ErrorKind::device, "tile", "the region is too large: ", next, " operands and registers");
     for (std::vector<TileStep>* steps : {&k_.setup, &k_.body}) {

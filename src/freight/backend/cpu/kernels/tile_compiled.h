@@ -110,6 +110,7 @@ struct CompiledTiles {
   std::vector<int64_t> constants;  // bit patterns; pointer slots + i
   int pointers = 0;                // registers, constants, operands
   std::vector<TileMove> setup_moves, col_moves, row_moves, full_moves;
+  std::vector<TileMove> far;  // full_moves, and what is loaded in one piece: asked for ahead
   std::vector<Access> accesses;
   std::vector<TileStep> setup, body;
   std::vector<TileSum> sums;

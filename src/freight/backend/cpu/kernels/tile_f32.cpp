@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "freight/backend/cpu/kernels/bf16/convert.h"
 #include "freight/backend/cpu/kernels/tile_steps.h"
 #include "freight/base/philox.h"
 
@@ -282,13 +283,6 @@ HWY_INLINE void convert(void* dst_, const void* src_, size_t n, Vector vector, O
   for (; i < n; ++i) dst[i] = one(src[i]);
 }
 
-void load_bf16(void* dst, const void* src, const void*, const void*, size_t n) {
-  const auto vector = [](float* to, const uint16_t* from)
-                          HWY_ATTR { hn::StoreU(from_bf16(hn::LoadU(D16(), from)), D(), to); };
-  convert<float, uint16_t>(dst, src, n, vector,
-                           [](uint16_t v) { return static_cast<float>(std::bit_cast<BFloat16>(v)); });
-}
-
 void load_u8(void* dst, const void* src, const void*, const void*, size_t n) {
   const auto vector = [](float* to, const uint8_t* from) HWY_ATTR {
     const D d;
@@ -311,12 +305,6 @@ void keep_where(void* dst_, const void* mask_, const void* a_, const void*, size
     hn::StoreU(hn::IfThenElseZero(hn::RebindMask(d, keep), hn::LoadU(d, a + i)), d, dst + i);
   }
   for (; i < n; ++i) dst[i] = mask[i] ? a[i] : 0.0f;
-}
-
-void store_bf16(void* dst, const void* src, const void*, const void*, size_t n) {
-  const auto vector = [](uint16_t* to, const float* from)
-                          HWY_ATTR { hn::StoreU(to_bf16(hn::LoadU(D(), from)), D16(), to); };
-  convert<uint16_t, float>(dst, src, n, vector, [](float v) { return BFloat16(v).bits; });
 }
 
 void store_bool(void* dst, const void* src, const void*, const void*, size_t n) {
@@ -429,9 +417,10 @@ F32Table make_table() {
   t.row_reduce[1] = row_extremum<MaxRow>;
   t.row_reduce[2] = row_extremum<MinRow>;
   t.expand_rows = expand_rows;
-  t.load_bf16 = load_bf16;
+  t.load_bf16 = bf16_conversion().load;
   t.load_u8 = load_u8;
-  t.store_bf16 = store_bf16;
+  t.store_bf16 = bf16_conversion().store;
+  t.stream_bf16 = bf16_conversion().stream;
   t.store_bool = store_bool;
   t.stream_f32 = stream_f32;
   t.uniform = uniform;

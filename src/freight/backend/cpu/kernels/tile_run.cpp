@@ -55,7 +55,7 @@ class Kernel final : public TileKernel {
   // Lines [first, last) of the next tile's operands.
   void prefetch_next(const Tile& tile, int64_t first, int64_t last, void* const* operands) const {
     const int64_t start = tile.start[kFull] + k_.tile_rows * k_.width;
-    for (const TileMove& m : k_.full_moves) {
+    for (const TileMove& m : k_.far) {
       const int64_t element = static_cast<int64_t>(m.element);
       const char* from = static_cast<const char*>(operands[m.operand]) + start * element;
       const int64_t end = std::min(last * kLine, tile.count[kFull] * element);

@@ -28,7 +28,7 @@ struct F32Table {
   void (*row_reduce[3])(float* dst, const float* a, size_t rows, size_t width);
   void (*expand_rows)(float* dst, const float* a, size_t rows, size_t width);  // dst[r, j] = a[r]
   TileFn load_bf16, load_u8;                                                   // to f32
-  TileFn store_bf16, store_bool, stream_f32;                                   // from f32
+  TileFn store_bf16, store_bool, stream_f32, stream_bf16;                      // from f32
   // Draws [index, index + n) as random_uniform of philox.h.
   void (*uniform)(float* dst, uint64_t seed, uint64_t high, uint64_t index, size_t n);
 };

@@ -2,6 +2,8 @@
 // them.
 #include "freight/backend/cpu/kernels/bf16/blocks.h"
 
+#include "freight/backend/cpu/kernels/bf16/convert.h"
+
 #include <algorithm>
 #include <limits>
 
@@ -274,6 +276,53 @@ FREIGHT_AVX512 void finish(const float* sums, const Bf16Result& r) {
   }
 }
 
+// --- conversion ---
+
+FREIGHT_AVX512 void load(void* dst, const void* a, const void*, const void*, size_t n) {
+  auto* to = static_cast<float*>(dst);
+  const auto* from = static_cast<const Bf16*>(a);
+  size_t i = 0;
+  for (; i + kSide <= n; i += kSide) {
+    const __m512 v0 = widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i)));
+    const __m512 v1 = widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i + kRows)));
+    _mm512_storeu_ps(to + i, v0);
+    _mm512_storeu_ps(to + i + kRows, v1);
+  }
+  for (; i < n; i += kRows) {
+    const __mmask16 some = first(static_cast<int64_t>(n - i));
+    _mm512_mask_storeu_ps(to + i, some, widened(_mm256_maskz_loadu_epi16(some, from + i)));
+  }
+}
+
+FREIGHT_AVX512 inline void store_some(Bf16* to, const float* from, size_t n) {
+  for (size_t i = 0; i < n; i += kRows) {
+    const __mmask16 some = first(static_cast<int64_t>(n - i));
+    const auto bits = (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(some, from + i));
+    _mm256_mask_storeu_epi16(to + i, some, bits);
+  }
+}
+
+enum class Caches : uint8_t { kept, passed };
+template <Caches kCaches>
+FREIGHT_AVX512 void store(void* dst, const void* a, const void*, const void*, size_t n) {
+  auto* to = static_cast<Bf16*>(dst);
+  const auto* from = static_cast<const float*>(a);
+  size_t i = 0;
+  if (kCaches == Caches::passed) {
+    i = std::min(n, (64 - reinterpret_cast<uintptr_t>(to) % 64) % 64 / sizeof(Bf16));
+    store_some(to, from, i);
+  }
+  for (; i + kSide <= n; i += kSide) {
+    const auto bits = (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + i + kRows), _mm512_loadu_ps(from + i));
+    if (kCaches == Caches::passed) {
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i), bits);
+    } else {
+      _mm512_storeu_si512(to + i, bits);
+    }
+  }
+  store_some(to + i, from + i, n - i);
+}
+
 bool has(const char* instructions) {
   const auto all = cpu_info().instructions;
   return std::find(all.begin(), all.end(), instructions) != all.end();
@@ -302,12 +351,15 @@ const Bf16Table* const* bf16_tables(int& count) {
   return tables;
 }
 
+Bf16Conversion native_conversion() { return {load, store<Caches::kept>, store<Caches::passed>}; }
+
 #else
 
 const Bf16Table* const* bf16_tables(int& count) {
   count = 0;
   return nullptr;
 }
+Bf16Conversion native_conversion() { return {}; }
 
 #endif
 
