@@ -189,7 +189,7 @@ FREIGHT_AVX512 void block_dots(const Bf16* a, const Bf16* b, int64_t pieces, flo
     }
     const Bf16 *rows = a + begin * kSide, *columns = b;
     for (int64_t i = 0; i < pieces; ++i, rows += kPiece, columns += kPiece) {
-      for (int pair = 0; pair < kAtOnce; ++pair) {
+      for (int pair = 0; pair < kRows; ++pair) {
         const auto c0 = (__m512bh)_mm512_load_si512(columns + pair * kSide);
         const auto c1 = (__m512bh)_mm512_load_si512(columns + kTile + pair * kSide);
 #pragma GCC unroll 8

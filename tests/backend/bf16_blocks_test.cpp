@@ -1,0 +1,258 @@
+// Blocks of bf16 products, with each table that the processor can run: all ways to pack, sums added to others, all
+// ways to finish, against plain loops. Operands, panels and results are Guarded: nothing is read or written outside.
+#include "freight/backend/cpu/kernels/bf16/blocks.h"
+
+#include <array>
+
+#include "tests/backend/bf16_kernels.h"
+
+namespace freight::cpu {
+namespace {
+
+constexpr int64_t kSide = Bf16Table::kSide, kPiece = Bf16Table::kPiece, kBlock = Bf16Table::kBlock;
+
+std::vector<const Bf16Table*> all_tables() {
+  int count = 0;
+  const Bf16Table* const* tables = bf16_tables(count);
+  return {tables, tables + count};
+}
+
+// How the lines of an operand lie in memory. near_halves: the second half behind the first. short_halves: neither half
+// is whole, so lines are missing in between.
+enum class Way : uint8_t { along_steps, along_lines, halves, near_halves, short_halves };
+constexpr std::array kWays{Way::along_steps, Way::along_lines, Way::halves, Way::near_halves, Way::short_halves};
+
+// An operand of one panel: `lines` lines of `steps` steps.
+class Operand {
+ public:
+  Operand(Way way, int64_t lines, int64_t steps, uint64_t seed)
+      : value_(static_cast<size_t>(steps * kSide)), memory_(length(way, lines, steps)) {
+    const auto fill = [&](int64_t first, int64_t many, const auto& at) {
+      const std::vector<Bf16> bits = numbers(many * steps, seed + static_cast<uint64_t>(first));
+      for (int64_t s = 0; s < steps; ++s) {
+        for (int64_t i = 0; i < many; ++i) {
+          const Bf16 b = bits[static_cast<size_t>(s * many + i)];
+          memory_[at(s, i)] = b;
+          value_[static_cast<size_t>(s * kSide + first + i)] = value(b);
+        }
+      }
+    };
+    lines_.from = memory_.data();
+    lines_.steps = steps;
+    lines_.lines = lines;
+    if (way == Way::along_steps) {
+      lines_.line_stride = steps + kGap;
+      fill(0, lines, [&](int64_t s, int64_t i) { return i * (steps + kGap) + s; });
+    } else if (way == Way::along_lines) {
+      lines_.step_stride = lines + kGap;
+      fill(0, lines, [&](int64_t s, int64_t i) { return s * (lines + kGap) + i; });
+    } else {
+      const int64_t one = first_half(way, lines), two = lines - one, second = second_at(way, lines, steps);
+      for (int64_t s = 0; s < steps; ++s) steps_at_.push_back(static_cast<int32_t>(s * 7 % steps * pitch(way)));
+      lines_.steps_at = steps_at_.data();
+      lines_.lines = one;
+      lines_.second = lines_.from + second;
+      lines_.second_lines = two;
+      const auto place = [&](int64_t s) { return static_cast<int64_t>(steps_at_[static_cast<size_t>(s)]); };
+      fill(0, one, [&](int64_t s, int64_t i) { return place(s) + i; });
+      fill(kSide / 2, two, [&](int64_t s, int64_t i) { return second + place(s) + i; });
+    }
+  }
+  const Bf16Lines& lines() const { return lines_; }
+  // 0 where there is no line.
+  double at(int64_t step, int64_t line) const { return value_[static_cast<size_t>(step * kSide + line)]; }
+  // Of lines along the steps.
+  void set(int64_t step, int64_t line, float v) {
+    memory_[line * (lines_.steps + kGap) + step] = narrow(static_cast<double>(v));
+    value_[static_cast<size_t>(step * kSide + line)] = static_cast<double>(v);
+  }
+
+ private:
+  static constexpr int64_t kGap = 3;
+  static std::vector<Bf16> numbers(int64_t n, uint64_t seed) {
+    std::vector<Bf16> bits(static_cast<size_t>(n));
+    fill_exact(bits.data(), n, seed);
+    return bits;
+  }
+  static int64_t first_half(Way way, int64_t lines) {
+    return way == Way::short_halves ? (lines + 1) / 2 : std::min(lines, kSide / 2);
+  }
+  // From one step in memory to the next; the sum takes every seventh (no count of steps here is a multiple of 7).
+  static int64_t pitch(Way way) { return (way == Way::near_halves ? kSide : kSide / 2) + 1; }
+  static int64_t second_at(Way way, int64_t lines, int64_t steps) {
+    if (way == Way::near_halves) return kSide / 2;
+    return (steps - 1) * pitch(way) + first_half(way, lines) + 5;
+  }
+  static int64_t length(Way way, int64_t lines, int64_t steps) {
+    if (way == Way::along_steps) return (lines - 1) * (steps + kGap) + steps;
+    if (way == Way::along_lines) return (steps - 1) * (lines + kGap) + lines;
+    const int64_t one = first_half(way, lines), last = (steps - 1) * pitch(way);
+    return std::max(last + one, lines > one ? second_at(way, lines, steps) + last + lines - one : 0);
+  }
+
+  std::vector<double> value_;
+  Guarded<Bf16> memory_;
+  std::vector<int32_t> steps_at_;
+  Bf16Lines lines_;
+};
+
+int64_t pieces(int64_t steps) { return (steps + Bf16Table::kSteps - 1) / Bf16Table::kSteps; }
+
+// The sums of a block, in the panels' order, and what they are.
+struct Product {
+  Product(const Bf16Table& table, const Operand& left, const Operand& right, int times = 1)
+      : expected(static_cast<size_t>(kBlock)) {
+    const int64_t steps = left.lines().steps;
+    const Guarded<Bf16> a(pieces(steps) * kPiece), b(pieces(steps) * kPiece);
+    table.pack(a.data(), left.lines(), Bf16Table::Operand::left);
+    table.pack(b.data(), right.lines(), Bf16Table::Operand::right);
+    table.begin();
+    for (int i = 0; i < times; ++i) table.block(a.data(), b.data(), pieces(steps), sums.data(), i > 0);
+    table.end();
+    for (int64_t i = 0; i < kBlock; ++i) {
+      double v = 0;
+      for (int64_t s = 0; s < steps; ++s) v += left.at(s, i / kSide) * right.at(s, i % kSide);
+      expected[static_cast<size_t>(i)] = v * times;
+    }
+  }
+  Guarded<float> sums{kBlock};
+  std::vector<double> expected;
+};
+
+// Of all 32 x 32 sums as they are.
+void expect_sums(const Bf16Table& table, const Product& p) {
+  Guarded<float> y(kBlock);
+  table.finish(p.sums.data(), {.to = y.data(), .row = kSide, .rows = kSide, .columns = kSide, .wide = true});
+  for (int64_t i = 0; i < kBlock; ++i)
+    ASSERT_TRUE(same(value(y[i]), p.expected[static_cast<size_t>(i)]))
+        << "row " << i / kSide << " column " << i % kSide << ": " << y[i] << ", need "
+        << p.expected[static_cast<size_t>(i)];
+}
+
+TEST(Bf16Blocks, HoldTheProductsOfOperandsPackedInAnyWay) {
+  FREIGHT_NEEDS_BF16();
+  for (const Bf16Table* table : all_tables()) {
+    for (const Way a : kWays) {
+      for (const Way b : kWays) {
+        for (const auto& [rows, columns] : {std::pair{1, 1}, {1, 32}, {7, 16}, {16, 31}, {17, 7}, {31, 17}, {32, 32}}) {
+          for (const int steps : {1, 2, 31, 32, 33, 65}) {
+            SCOPED_TRACE(cat(table->name, " ways ", static_cast<int>(a), " ", static_cast<int>(b), " ", rows, "x",
+                             columns, "x", steps));
+            const Operand left(a, rows, steps, 1), right(b, columns, steps, 99);
+            expect_sums(*table, Product(*table, left, right));
+            if (testing::Test::HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Bf16Blocks, AddToTheSumsThatAreThere) {
+  FREIGHT_NEEDS_BF16();
+  for (const Bf16Table* table : all_tables()) {
+    SCOPED_TRACE(table->name);
+    const Operand left(Way::along_steps, 17, 70, 1), right(Way::along_lines, 31, 70, 2);
+    expect_sums(*table, Product(*table, left, right, 3));
+  }
+}
+
+TEST(Bf16Blocks, SumInOneOrderForAnyCutOfThePieces) {
+  FREIGHT_NEEDS_BF16();
+  for (const Bf16Table* table : all_tables()) {
+    Guarded<Bf16> a(4 * kPiece), b(4 * kPiece);
+    fill_uniform(a.data(), a.size(), 1);
+    fill_uniform(b.data(), b.size(), 2);
+    Guarded<float> whole(kBlock), parts(kBlock);
+    table->begin();
+    table->block(a.data(), b.data(), 4, whole.data(), false);
+    table->block(a.data(), b.data(), 1, parts.data(), false);
+    table->block(a.data() + kPiece, b.data() + kPiece, 3, parts.data(), true);
+    table->end();
+    EXPECT_EQ(std::memcmp(whole.data(), parts.data(), whole.bytes()), 0) << table->name;
+  }
+}
+
+// --- results ---
+
+struct Finish {
+  bool wide, turned, bias, residual, relu, stream;
+};
+
+// The result of `rows` x `columns` sums, with everything between and around its rows as it was.
+void check_finish(const Bf16Table& table, const Product& p, const Finish& f, int64_t rows, int64_t columns) {
+  SCOPED_TRACE(cat(table.name, f.wide ? " wide" : "", f.turned ? " turned" : "", f.bias ? " bias" : "",
+                   f.residual ? " residual" : "", f.relu ? " relu" : "", f.stream ? " stream" : "", " ", rows, "x",
+                   columns));
+  // Lines of memory pass the caches by where rows begin with them.
+  const int64_t row = f.stream ? 2 * kSide : columns + 3, length = f.stream ? rows * row : (rows - 1) * row + columns;
+  const size_t size = f.wide ? sizeof(float) : sizeof(Bf16);
+  const Guarded<char> y(length * static_cast<int64_t>(size));
+  const Guarded<Bf16> bias(columns), residual(length);
+  fill_exact(bias.data(), bias.size(), 3);
+  fill_exact(residual.data(), residual.size(), 4);
+  table.finish(p.sums.data(), {.to = y.data(),
+                               .row = row,
+                               .rows = rows,
+                               .columns = columns,
+                               .wide = f.wide,
+                               .turned = f.turned,
+                               .relu = f.relu,
+                               .stream = f.stream,
+                               .bias = f.bias ? bias.data() : nullptr,
+                               .residual = f.residual ? residual.data() : nullptr});
+  for (int64_t at = 0; at < length; ++at) {
+    const int64_t i = at / row, j = at % row;
+    float wide;
+    Bf16 narrowed;
+    std::memcpy(&wide, y.data() + at * 4, f.wide ? 4 : 0);
+    std::memcpy(&narrowed, y.data() + at * 2, f.wide ? 0 : 2);
+    if (j >= columns) {
+      const bool kept = f.wide ? std::bit_cast<uint32_t>(wide) == 0xffffffffu : narrowed == 0xffffu;
+      ASSERT_TRUE(kept) << "written outside: row " << i << " column " << j;
+      continue;
+    }
+    double v = p.expected[static_cast<size_t>(f.turned ? j * kSide + i : i * kSide + j)];
+    if (f.bias) v += value(bias[j]);
+    if (f.residual) v += value(residual[at]);
+    if (f.relu && v < 0) v = 0;
+    const double got = f.wide ? value(wide) : value(narrowed), need = f.wide ? v : value(narrow(v));
+    ASSERT_TRUE(same(got, need)) << "row " << i << " column " << j << ": " << got << ", need " << need;
+  }
+}
+
+void check_all_ways_to_finish(const Bf16Table& table, const Product& p) {
+  for (int bits = 0; bits < 64; ++bits) {
+    const Finish f{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0, (bits & 16) != 0, bits >= 32};
+    for (const int64_t rows : {1, 7, 16, 17, 31, 32}) {
+      for (const int64_t columns : {1, 7, 16, 17, 31, 32}) {
+        check_finish(table, p, f, rows, columns);
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(Bf16Blocks, FinishWritesTheResultAndNothingElse) {
+  FREIGHT_NEEDS_BF16();
+  for (const Bf16Table* table : all_tables()) {
+    const Operand left(Way::along_steps, 32, 33, 1), right(Way::along_steps, 32, 33, 2);
+    check_all_ways_to_finish(*table, Product(*table, left, right));
+  }
+}
+
+TEST(Bf16Blocks, InfinitiesAndWhatIsNoNumberSurvive) {
+  FREIGHT_NEEDS_BF16();
+  for (const Bf16Table* table : all_tables()) {
+    Operand left(Way::along_steps, 32, 33, 1), right(Way::along_steps, 32, 33, 2);
+    left.set(5, 3, INFINITY);
+    left.set(32, 8, -INFINITY);
+    left.set(0, 30, NAN);
+    right.set(2, 20, INFINITY);
+    right.set(7, 1, NAN);
+    check_all_ways_to_finish(*table, Product(*table, left, right));
+  }
+}
+
+}  // namespace
+}  // namespace freight::cpu

@@ -1,0 +1,493 @@
+// What is made of blocks of bf16 products against plain loops in double: matrix products, gradients of convolutions'
+// weights, attention and its gradient; odd sizes, poisoned scratch memory, equal bits for any number of threads.
+// The blocks themselves are in bf16_blocks_test.cpp.
+#include "freight/backend/cpu/kernels/bf16/attention.h"
+#include "freight/backend/cpu/kernels/bf16/conv.h"
+#include "freight/backend/cpu/kernels/bf16/gemm.h"
+#include "tests/backend/bf16_kernels.h"
+
+namespace freight::cpu {
+namespace {
+
+// --- matrix products ---
+
+struct GemmCase {
+  int64_t m, n, k, batch = 1;
+  int64_t gap = 0;  // numbers between lines
+};
+
+// Transposes and the epilogue by bits.
+struct GemmForm {
+  bool trans_a, trans_b, bias, residual, relu, wide;
+  explicit GemmForm(int bits)
+      : trans_a(bits & 1), trans_b(bits & 2), bias(bits & 4), residual(bits & 8), relu(bits & 16), wide(bits & 32) {}
+};
+
+// What c must hold: rounded once where it is narrow.
+double gemm_element(const GemmProblem& p, const Bf16* a, const Bf16* b, double added, int64_t i, int64_t j) {
+  double v = added;
+  for (int64_t k = 0; k < p.k; ++k) v += value(a[i * p.a_row + k * p.a_col]) * value(b[k * p.b_row + j * p.b_col]);
+  return p.relu && v < 0 ? 0 : v;
+}
+
+void check_gemm(const GemmCase& c, const GemmForm& f) {
+  SCOPED_TRACE(cat(c.m, "x", c.n, "x", c.k, " batch ", c.batch, f.trans_a ? " ta" : "", f.trans_b ? " tb" : "",
+                   f.bias ? " bias" : "", f.residual ? " residual" : "", f.relu ? " relu" : "", f.wide ? " wide" : ""));
+  const int64_t a_lines = f.trans_a ? c.k : c.m, a_line = (f.trans_a ? c.m : c.k) + c.gap;
+  const int64_t b_lines = f.trans_b ? c.n : c.k, b_line = (f.trans_b ? c.k : c.n) + c.gap;
+  const GemmProblem p{.m = c.m,
+                      .n = c.n,
+                      .k = c.k,
+                      .batch = c.batch,
+                      .a_row = f.trans_a ? 1 : a_line,
+                      .a_col = f.trans_a ? a_line : 1,
+                      .b_row = f.trans_b ? 1 : b_line,
+                      .b_col = f.trans_b ? b_line : 1,
+                      .c_row = c.n + c.gap,
+                      .a_batch = a_lines * a_line,
+                      .b_batch = b_lines * b_line,
+                      .c_batch = c.m * (c.n + c.gap),
+                      .relu = f.relu};
+  const Guarded<Bf16> a(c.batch * p.a_batch - c.gap), b(c.batch * p.b_batch - c.gap), bias(c.n),
+      residual(c.batch * p.c_batch - c.gap);
+  fill_exact(a.data(), a.size(), 1);
+  fill_exact(b.data(), b.size(), 2);
+  fill_exact(bias.data(), bias.size(), 3);
+  fill_exact(residual.data(), residual.size(), 4);
+  const auto run = [&] {
+    const Bf16Gemm gemm(p, f.wide ? Bf16Gemm::Result::wide : Bf16Gemm::Result::narrow);
+    poison_thread_scratch();
+    const Guarded<char> y(residual.size() * (f.wide ? 4 : 2));
+    gemm.run(a.data(), b.data(), y.data(), f.bias ? bias.data() : nullptr, f.residual ? residual.data() : nullptr,
+             poisoned_scratch(gemm.scratch_bytes()).raw());
+    return y.copied();
+  };
+  const Array y = run();
+  const int64_t each = checked_each(static_cast<double>(c.m * c.n) * static_cast<double>(c.k));
+  for (int64_t at = 0; at < residual.size(); at += each) {
+    const int64_t q = at / p.c_batch, i = at % p.c_batch / p.c_row, j = at % p.c_row;
+    const double got = number(y, f.wide, at);
+    if (j >= c.n) {
+      ASSERT_TRUE(std::isnan(got)) << "written outside at " << at;
+      continue;
+    }
+    const double added = (f.bias ? value(bias[j]) : 0) + (f.residual ? value(residual[at]) : 0);
+    const double v = gemm_element(p, a.data() + q * p.a_batch, b.data() + q * p.b_batch, added, i, j);
+    ASSERT_EQ(got, f.wide ? v : value(narrow(v))) << "matrix " << q << " row " << i << " column " << j;
+  }
+  for_any_threads(run);
+}
+
+TEST(Bf16Gemm, EqualsPlainLoopsForOddSizesTransposesAndEpilogues) {
+  FREIGHT_NEEDS_BF16();
+  for (const GemmCase& c :
+       {GemmCase{1, 1, 1}, {7, 17, 65, 1, 3}, {65, 7, 17}, {17, 65, 7}, {33, 33, 33, 1, 1}, {1, 65, 33}, {65, 1, 65}}) {
+    for (int form = 0; form < 64; form += 3) check_gemm(c, GemmForm(form));
+  }
+}
+
+TEST(Bf16Gemm, RunsBatches) {
+  FREIGHT_NEEDS_BF16();
+  for (int form = 0; form < 64; form += 5) {
+    check_gemm({9, 21, 33, 5, 1}, GemmForm(form));
+    check_gemm({33, 64, 400, 3}, GemmForm(form));
+  }
+}
+
+// As transposed products: see Bf16Gemm::turned_.
+TEST(Bf16Gemm, TurnsFewRowsByColumnsAlongTheSteps) {
+  FREIGHT_NEEDS_BF16();
+  constexpr int kTransposedB = 2;
+  for (const GemmCase& c : {GemmCase{1, 700, 65}, {7, 65, 1000}, {33, 300, 500, 1, 2}, {64, 1000, 33}}) {
+    for (int form = 0; form < 64; form += 4) check_gemm(c, GemmForm(form | kTransposedB));
+  }
+}
+
+// Sums in parts: of blocks whose operands stay in the caches, of rows whose sums wait for all columns, of columns that
+// are packed in parts (with 2 MiB of second-level cache; with more the cut is another).
+TEST(Bf16Gemm, AddsUpLongSumsInParts) {
+  FREIGHT_NEEDS_BF16();
+  for (const GemmCase& c : {GemmCase{5, 3, 5001}, {40, 33, 4999}, {300, 300, 3000}, {820, 520, 1100}}) {
+    for (const int form : {0, 1, 2, 63}) check_gemm(c, GemmForm(form));
+  }
+}
+
+// --- gradients of convolutions' weights ---
+
+struct ConvCase {
+  int64_t n, c, h, w, o, kh, kw;
+  int64_t stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
+  int64_t behind_h = -1, behind_w = -1;  // padding; -1: as before
+};
+
+std::string print(const ConvCase& c) {
+  return cat("n", c.n, "c", c.c, "h", c.h, "w", c.w, "o", c.o, "k", c.kh, "x", c.kw, "s", c.stride_h, "x", c.stride_w,
+             "p", c.pad_h, "x", c.pad_w, c.behind_h < 0 ? "" : cat("b", c.behind_h, "x", c.behind_w));
+}
+
+ConvProblem convolution(const ConvCase& c) {
+  const int64_t behind_h = c.behind_h < 0 ? c.pad_h : c.behind_h, behind_w = c.behind_w < 0 ? c.pad_w : c.behind_w;
+  return {.n = c.n,
+          .c = c.c,
+          .h = c.h,
+          .w = c.w,
+          .o = c.o,
+          .oh = (c.h + c.pad_h + behind_h - c.kh) / c.stride_h + 1,
+          .ow = (c.w + c.pad_w + behind_w - c.kw) / c.stride_w + 1,
+          .kh = c.kh,
+          .kw = c.kw,
+          .stride_h = c.stride_h,
+          .stride_w = c.stride_w,
+          .pad_h = c.pad_h,
+          .pad_w = c.pad_w};
+}
+
+double weight_gradient(const ConvProblem& p, const Bf16* x, const Bf16* dy, int64_t at) {
+  const int64_t kj = at % p.kw, ki = at / p.kw % p.kh, c = at / p.kw / p.kh % p.c, o = at / p.kw / p.kh / p.c;
+  double v = 0;
+  for (int64_t n = 0; n < p.n; ++n) {
+    for (int64_t i = 0; i < p.oh; ++i) {
+      const int64_t y = i * p.stride_h + ki - p.pad_h;
+      if (y < 0 || y >= p.h) continue;
+      for (int64_t j = 0; j < p.ow; ++j) {
+        const int64_t q = j * p.stride_w + kj - p.pad_w;
+        if (q < 0 || q >= p.w) continue;
+        v += value(x[((n * p.h + y) * p.w + q) * p.c + c]) * value(dy[((n * p.oh + i) * p.ow + j) * p.o + o]);
+      }
+    }
+  }
+  return v;
+}
+
+class Bf16GradWeightOf : public testing::TestWithParam<ConvCase> {};
+
+TEST_P(Bf16GradWeightOf, EqualsPlainLoopsForAnyNumberOfThreads) {
+  FREIGHT_NEEDS_BF16();
+  const ConvProblem p = convolution(GetParam());
+  const Guarded<Bf16> x(p.n * p.h * p.w * p.c), dy(p.n * p.oh * p.ow * p.o);
+  fill_exact(x.data(), x.size(), 1);
+  fill_exact(dy.data(), dy.size(), 2);
+  const int64_t weights = p.o * p.c * p.kh * p.kw;
+  const auto run = [&] {
+    const Bf16GradWeight conv(p);
+    poison_thread_scratch();
+    const Guarded<Bf16> dw(weights);
+    conv.run(x.data(), dy.data(), dw.data(), poisoned_scratch(conv.scratch_bytes()).raw());
+    return dw.copied();
+  };
+  const Array dw = run();
+  const int64_t each = checked_each(static_cast<double>(weights) * static_cast<double>(p.n * p.oh * p.ow));
+  for (int64_t at = 0; at < weights; at += each)
+    ASSERT_EQ(number(dw, false, at), value(narrow(weight_gradient(p, x.data(), dy.data(), at)))) << at;
+  for_any_threads(run);
+}
+
+template <class Case>
+std::string name_of(const testing::TestParamInfo<Case>& each) {
+  return print(each.param);
+}
+
+// A stretch has some 400 pixels: most of these are of several images, some of rows of one.
+INSTANTIATE_TEST_SUITE_P(Filters, Bf16GradWeightOf,
+                         testing::Values(ConvCase{1, 1, 1, 1, 1, 1, 1}, ConvCase{3, 33, 7, 9, 37, 1, 1},
+                                         ConvCase{2, 3, 9, 8, 16, 3, 3, 1, 1, 1, 1}, ConvCase{2, 15, 6, 7, 37, 3, 3},
+                                         ConvCase{2, 16, 8, 8, 37, 3, 3, 1, 1, 1, 1},
+                                         ConvCase{5, 20, 9, 7, 37, 3, 3, 1, 1, 1, 1},
+                                         ConvCase{1, 5, 12, 11, 16, 5, 5, 1, 1, 2, 2},
+                                         ConvCase{2, 33, 9, 9, 1, 5, 5, 1, 1, 2, 2},
+                                         ConvCase{2, 3, 20, 21, 37, 7, 7, 1, 1, 3, 3}, ConvCase{2, 1, 28, 28, 16, 7, 7},
+                                         ConvCase{3, 16, 6, 10, 33, 2, 5}),
+                         name_of<ConvCase>);
+
+// Rows and columns that no filter reaches are left over where the stride does not divide the image.
+INSTANTIATE_TEST_SUITE_P(
+    Strides, Bf16GradWeightOf,
+    testing::Values(ConvCase{3, 20, 8, 9, 37, 1, 1, 2, 2}, ConvCase{2, 16, 10, 11, 16, 1, 1, 3, 3},
+                    ConvCase{3, 15, 9, 8, 37, 3, 3, 2, 2, 1, 1}, ConvCase{3, 16, 8, 8, 16, 3, 3, 2, 2},
+                    ConvCase{2, 5, 13, 17, 16, 3, 3, 3, 2}, ConvCase{2, 33, 14, 13, 16, 5, 5, 2, 3, 2, 1},
+                    ConvCase{2, 3, 33, 32, 16, 7, 7, 2, 2, 3, 3}, ConvCase{2, 4, 16, 16, 8, 2, 2, 3, 1, 1, 0},
+                    ConvCase{1, 3, 70, 66, 16, 3, 3, 2, 2, 1, 1}, ConvCase{2, 20, 45, 61, 5, 1, 1, 2, 1}),
+    name_of<ConvCase>);
+
+INSTANTIATE_TEST_SUITE_P(
+    Margins, Bf16GradWeightOf,
+    testing::Values(ConvCase{3, 5, 2, 3, 16, 5, 5, 1, 1, 2, 2}, ConvCase{2, 16, 1, 1, 37, 3, 3, 1, 1, 1, 1},
+                    ConvCase{2, 3, 3, 3, 16, 7, 7, 2, 2, 3, 3}, ConvCase{2, 20, 5, 6, 16, 3, 3, 1, 1, 2, 0},
+                    ConvCase{2, 20, 5, 6, 16, 3, 3, 2, 2, 0, 0, 1, 1}, ConvCase{2, 3, 5, 6, 16, 3, 3, 1, 2, 0, 2, 3, 0},
+                    ConvCase{2, 3, 4, 4, 16, 3, 3, 1, 1, 4, 4, 4, 4},
+                    ConvCase{1, 3, 40, 33, 16, 3, 3, 1, 1, 2, 0, 0, 3}),
+    name_of<ConvCase>);
+
+// Rows of an image, the last ones fewer; a row longer than a stretch should be; images, the last ones fewer; groups of
+// stretches of uneven numbers.
+INSTANTIATE_TEST_SUITE_P(
+    Stretches, Bf16GradWeightOf,
+    testing::Values(ConvCase{2, 3, 31, 30, 16, 3, 3, 1, 1, 1, 1}, ConvCase{1, 16, 45, 50, 37, 1, 1},
+                    ConvCase{2, 5, 3, 450, 16, 3, 3, 1, 1, 1, 1}, ConvCase{3, 7, 1, 1003, 16, 1, 5, 1, 2, 0, 2},
+                    ConvCase{61, 20, 5, 4, 16, 3, 3, 1, 1, 1, 1}, ConvCase{401, 33, 1, 1, 37, 1, 1},
+                    ConvCase{11, 16, 28, 28, 16, 3, 3, 1, 1, 1, 1}),
+    name_of<ConvCase>);
+
+// The sums do not stay in the cache: threads take parts of the columns, of stretches that were packed before.
+INSTANTIATE_TEST_SUITE_P(ManyWeights, Bf16GradWeightOf,
+                         testing::Values(ConvCase{2, 256, 4, 4, 256, 3, 3, 1, 1, 1, 1},
+                                         ConvCase{50, 256, 5, 5, 256, 3, 3},
+                                         ConvCase{2, 260, 14, 15, 300, 3, 3, 2, 2, 1, 1},
+                                         ConvCase{1, 512, 21, 40, 260, 2, 2},
+                                         ConvCase{9, 1030, 7, 7, 1030, 1, 1, 1, 1}),
+                         name_of<ConvCase>);
+
+// --- attention ---
+
+// bf16 keeps 8 bits: a rounded number is off by 2^-8 of itself at most. Weights, dL/ds and results are each rounded
+// once; sums of f32, exp and the statistics add far less, and what they add is part of the second bound.
+constexpr double kRounding = 0x1p-8, kFloats = 2e-5;
+
+struct AttentionCase {
+  int64_t queries, keys, width;
+  bool causal;
+  enum class Lengths : uint8_t { none, i32, i64 } lengths = Lengths::none;
+  bool dlse = false;
+  int64_t samples = 3, heads = 2;                  // 3 at most
+  bool in_one() const { return queries == keys; }  // q, k and v as parts of one buffer
+};
+
+std::string print(const AttentionCase& c) {
+  constexpr const char* kLengths[] = {"", "i32", "i64"};
+  return cat("t", c.queries, "s", c.keys, "d", c.width, c.causal ? "causal" : "", kLengths[static_cast<int>(c.lengths)],
+             c.dlse ? "dlse" : "");
+}
+
+// (B, rows, parts, H, D), and part `part` as heads.
+Heads heads(const Guarded<Bf16>& buffer, const AttentionCase& c, int64_t rows, int64_t parts, int64_t part) {
+  const int64_t row = parts * c.heads * c.width;
+  return {buffer.data() + part * c.heads * c.width, rows * row, c.width, row};
+}
+
+double at(const Heads& x, int64_t b, int64_t h, int64_t row, int64_t j) {
+  return value(x.at<Bf16>(b, h)[row * x.row + j]);
+}
+
+double dot(const Heads& x, int64_t i, const Heads& y, int64_t j, int64_t b, int64_t h, int64_t width) {
+  double v = 0;
+  for (int64_t d = 0; d < width; ++d) v += at(x, b, h, i, d) * at(y, b, h, j, d);
+  return v;
+}
+
+struct AttentionRun {
+  explicit AttentionRun(const AttentionCase& which)
+      : c(which),
+        qkv(c.in_one() ? c.samples * c.queries * 3 * hidden() : 0),
+        q(c.in_one() ? 0 : c.samples * c.queries * hidden()),
+        kv(c.in_one() ? 0 : c.samples * c.keys * 2 * hidden()),
+        dqkv(qkv.size()),
+        dq(q.size()),
+        dkv(kv.size()),
+        y(c.samples * c.queries * 2 * hidden()),
+        dy(c.samples * c.queries * hidden()),
+        lse(c.samples * c.heads * c.queries),
+        dlse(lse.size()) {
+    fill_uniform(qkv.data(), qkv.size(), 1);
+    fill_uniform(q.data(), q.size(), 1);
+    fill_uniform(kv.data(), kv.size(), 2);
+    fill_uniform(dy.data(), dy.size(), 3);
+    PhiloxStream r(4, 0, 1);
+    for (int64_t i = 0; i < dlse.size(); ++i) dlse[i] = r.uniform(-1, 1);
+    const auto part = [&](const Guarded<Bf16>& one, const Guarded<Bf16>& alone, const Guarded<Bf16>& pair, int i) {
+      if (c.in_one()) return heads(one, c, c.queries, 3, i);
+      return i == 0 ? heads(alone, c, c.queries, 1, 0) : heads(pair, c, c.keys, 2, i - 1);
+    };
+    o.q = part(qkv, q, kv, 0);
+    o.k = part(qkv, q, kv, 1);
+    o.v = part(qkv, q, kv, 2);
+    o.dq = part(dqkv, dq, dkv, 0);
+    o.dk = part(dqkv, dq, dkv, 1);
+    o.dv = part(dqkv, dq, dkv, 2);
+    o.y = heads(y, c, c.queries, 2, 1);
+    o.dy = heads(dy, c, c.queries, 1, 0);
+    o.lse = lse.data();
+    o.dlse = c.dlse ? dlse.data() : nullptr;
+    lengths = {0, c.keys / 2 + 1, c.keys + 5};  // none counts as one
+    short_lengths.assign(lengths.begin(), lengths.end());
+    if (c.lengths == AttentionCase::Lengths::i32) o.lengths = short_lengths.data();
+    if (c.lengths == AttentionCase::Lengths::i64) o.lengths = lengths.data();
+    problem = {.samples = c.samples,
+               .heads = c.heads,
+               .queries = c.queries,
+               .keys = c.keys,
+               .width = c.width,
+               .causal = c.causal,
+               .wide_lengths = c.lengths == AttentionCase::Lengths::i64,
+               .scale = 0.5f};
+    for (int64_t b = 0; b < c.samples; ++b) {  // what lies behind a sample's end must not matter
+      for (int64_t j = problem.keys_of(o.lengths, b); j < c.keys; ++j) {
+        for (int64_t i = 0; i < c.heads * c.width; ++i)
+          o.k.at<Bf16>(b, 0)[j * o.k.row + i] = o.v.at<Bf16>(b, 0)[j * o.v.row + i] = narrow(NAN);
+      }
+    }
+  }
+  int64_t hidden() const { return c.heads * c.width; }
+  int64_t seen(int64_t b, int64_t query) const {
+    const int64_t keys = problem.keys_of(o.lengths, b);
+    return c.causal ? std::min(keys, query + 1) : keys;
+  }
+  void forward() {
+    const Bf16Attention attention(problem, false);
+    poison_thread_scratch();
+    attention.forward(o);
+  }
+  void backward() {
+    const Bf16Attention attention(problem, true);
+    poison_thread_scratch();
+    attention.backward(o);
+  }
+
+  const AttentionCase c;
+  Guarded<Bf16> qkv, q, kv, dqkv, dq, dkv, y, dy;
+  Guarded<float> lse, dlse;
+  std::vector<int64_t> lengths;
+  std::vector<int32_t> short_lengths;
+  AttentionProblem problem;
+  AttentionOperands o;
+};
+
+// A sum of terms that were rounded, and what it may be off by.
+struct Rounded {
+  double sum = 0, magnitude = 0;
+  void add(double term) {
+    sum += term;
+    magnitude += std::fabs(term);
+  }
+  void expect(double got, const std::string& what) const {
+    ASSERT_NEAR(got, sum, kRounding * (magnitude + std::fabs(sum)) + kFloats * (1 + magnitude)) << what;
+  }
+};
+
+// (B, H, T, S): softmax of the scaled scores; 0 for keys that are not seen.
+std::vector<double> check_statistics(const AttentionRun& r) {
+  const AttentionCase& c = r.c;
+  std::vector<double> p(static_cast<size_t>(c.samples * c.heads * c.queries * c.keys));
+  for (int64_t row = 0; row < c.samples * c.heads * c.queries; ++row) {
+    const int64_t i = row % c.queries, h = row / c.queries % c.heads, b = row / c.queries / c.heads;
+    double total = 0;
+    double* weights = p.data() + row * c.keys;
+    for (int64_t j = 0; j < r.seen(b, i); ++j)
+      total += weights[j] = std::exp(0.5 * dot(r.o.q, i, r.o.k, j, b, h, c.width));
+    for (int64_t j = 0; j < c.keys; ++j) weights[j] /= total;
+    EXPECT_NEAR(value(r.lse[row]), std::log(total), kFloats) << "row " << row;
+  }
+  return p;
+}
+
+class Bf16AttentionOf : public testing::TestWithParam<AttentionCase> {};
+
+TEST_P(Bf16AttentionOf, GivesWhatPlainLoopsGive) {
+  FREIGHT_NEEDS_BF16();
+  const AttentionCase& c = GetParam();
+  AttentionRun r(c);
+  r.forward();
+  const std::vector<double> p = check_statistics(r);
+  r.backward();
+  for (int64_t head = 0; head < c.samples * c.heads; ++head) {
+    const int64_t b = head / c.heads, h = head % c.heads;
+    const auto weight = [&](int64_t i, int64_t j) {
+      return p[static_cast<size_t>((head * c.queries + i) * c.keys + j)];
+    };
+    std::vector<double> ds(static_cast<size_t>(c.queries * c.keys));
+    for (int64_t i = 0; i < c.queries; ++i) {
+      // y as it was stored: the gradient reads it.
+      const double mean = dot(r.o.y, i, r.o.dy, i, b, h, c.width) - (c.dlse ? value(r.dlse[head * c.queries + i]) : 0);
+      for (int64_t j = 0; j < r.seen(b, i); ++j)
+        ds[static_cast<size_t>(i * c.keys + j)] = 0.5 * weight(i, j) * (dot(r.o.dy, i, r.o.v, j, b, h, c.width) - mean);
+    }
+    for (int64_t d = 0; d < c.width; ++d) {
+      for (int64_t i = 0; i < c.queries; ++i) {
+        Rounded y, dq;
+        for (int64_t j = 0; j < r.seen(b, i); ++j) {
+          y.add(weight(i, j) * at(r.o.v, b, h, j, d));
+          dq.add(ds[static_cast<size_t>(i * c.keys + j)] * at(r.o.k, b, h, j, d));
+        }
+        const std::string where = cat("head ", head, " query ", i, " number ", d);
+        ASSERT_NO_FATAL_FAILURE(y.expect(at(r.o.y, b, h, i, d), "y: " + where));
+        ASSERT_NO_FATAL_FAILURE(dq.expect(at(r.o.dq, b, h, i, d), "dq: " + where));
+      }
+      for (int64_t j = 0; j < c.keys; ++j) {
+        Rounded dk, dv;
+        for (int64_t i = 0; i < c.queries; ++i) {
+          if (j >= r.seen(b, i)) continue;
+          dk.add(ds[static_cast<size_t>(i * c.keys + j)] * at(r.o.q, b, h, i, d));
+          dv.add(weight(i, j) * at(r.o.dy, b, h, i, d));
+        }
+        const std::string where = cat("head ", head, " key ", j, " number ", d);
+        ASSERT_NO_FATAL_FAILURE(dk.expect(at(r.o.dk, b, h, j, d), "dk: " + where));
+        ASSERT_NO_FATAL_FAILURE(dv.expect(at(r.o.dv, b, h, j, d), "dv: " + where));
+      }
+    }
+  }
+  for (int64_t i = 0; i < r.y.size(); ++i) {  // between the rows of y nothing was written
+    if (i / r.hidden() % 2 == 0) {
+      ASSERT_EQ(r.y[i], 0xffff) << i;
+    }
+  }
+}
+
+TEST_P(Bf16AttentionOf, GivesEqualBitsForAnyNumberOfThreads) {
+  FREIGHT_NEEDS_BF16();
+  const auto bits = [](const auto& take) {
+    for_any_threads([&] {
+      AttentionRun r(GetParam());
+      r.forward();
+      r.backward();
+      return take(r).copied();
+    });
+  };
+  bits([](const AttentionRun& r) -> const auto& { return r.y; });
+  bits([](const AttentionRun& r) -> const auto& { return r.lse; });
+  bits([](const AttentionRun& r) -> const auto& { return r.c.in_one() ? r.dqkv : r.dkv; });
+  bits([](const AttentionRun& r) -> const auto& { return r.c.in_one() ? r.dqkv : r.dq; });
+}
+
+// T, S, D; 530 queries are more than one task's.
+constexpr AttentionCase::Lengths kNone{}, kShort = AttentionCase::Lengths::i32, kLong = AttentionCase::Lengths::i64;
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, Bf16AttentionOf,
+    testing::Values(AttentionCase{1, 1, 8, false}, AttentionCase{1, 1, 1, true, kNone, true, 1, 1},
+                    AttentionCase{5, 5, 40, true}, AttentionCase{33, 33, 64, true, kNone, true},
+                    AttentionCase{33, 33, 100, false, kShort, true}, AttentionCase{70, 70, 8, true, kShort},
+                    AttentionCase{200, 200, 64, true, kLong, true}, AttentionCase{200, 200, 40, false},
+                    AttentionCase{1, 200, 64, false, kLong}, AttentionCase{200, 1, 8, false, kShort, true},
+                    AttentionCase{5, 33, 100, true, kNone, true}, AttentionCase{33, 5, 64, true, kShort},
+                    AttentionCase{70, 200, 40, false, kShort, true}, AttentionCase{200, 70, 100, true, kLong, true},
+                    AttentionCase{70, 200, 64, true, kNone, false}, AttentionCase{128, 256, 32, false},
+                    AttentionCase{530, 530, 8, true, kNone, true, 1, 1}, AttentionCase{530, 40, 8, false, kLong, true}),
+    name_of<AttentionCase>);
+
+TEST(Bf16Attention, AKeyAtMinusInfinityIsNotSeen) {
+  FREIGHT_NEEDS_BF16();
+  AttentionRun r({33, 33, 8, false, kNone, false, 1, 1});
+  for (int64_t i = 0; i < 33; ++i) r.o.q.at<Bf16>(0, 0)[i * r.o.q.row] = narrow(1);
+  for (const int64_t j : {0, 7, 32}) r.o.k.at<Bf16>(0, 0)[j * r.o.k.row] = narrow(-INFINITY);
+  r.forward();
+  const std::vector<double> p = check_statistics(r);
+  for (int64_t i = 0; i < 33; ++i) {
+    for (int64_t d = 0; d < 8; ++d) {
+      Rounded y;
+      for (int64_t j = 0; j < 33; ++j) y.add(p[static_cast<size_t>(i * 33 + j)] * at(r.o.v, 0, 0, j, d));
+      ASSERT_NO_FATAL_FAILURE(y.expect(at(r.o.y, 0, 0, i, d), cat("query ", i, " number ", d)));
+    }
+  }
+}
+
+TEST(Bf16Attention, AQueryThatIsNoNumberSpoilsItsOwnRowAlone) {
+  FREIGHT_NEEDS_BF16();
+  AttentionRun r({40, 70, 8, false, kNone, false, 1, 1});
+  r.o.q.at<Bf16>(0, 0)[35 * r.o.q.row + 3] = narrow(NAN);
+  r.forward();
+  for (int64_t i = 0; i < 40; ++i) {
+    EXPECT_EQ(std::isnan(value(r.lse[i])), i == 35) << i;
+    for (int64_t d = 0; d < 8; ++d) EXPECT_EQ(std::isnan(at(r.o.y, 0, 0, i, d)), i == 35) << i;
+  }
+}
+
+}  // namespace
+}  // namespace freight::cpu
