@@ -83,5 +83,51 @@ TEST(Simplify, FoldedConstantsAreRoundedToTheirTypeFirst) {
   EXPECT_EQ(run_planned("ref", g, {})[0].to_vector<double>()[0], static_cast<double>(0.1f));
 }
 
+// The graph of one result in text, simplified.
+Graph simplified(Builder& b, Value result) {
+  b.graph().outputs = {result};
+  return passes::simplify(b.graph());
+}
+
+TEST(Simplify, PartsOfAWidenedValueAreTakenBeforeItIsWidened) {
+  Graph sliced, reshaped;
+  Builder a(sliced), b(reshaped);
+  const auto narrow = [](Builder& to) { return to.one(Op::input, LeafAttrs{"x", {DType::bf16, {4, 8}}}, {}); };
+  const Graph part = simplified(a, a.slice(a.cast(narrow(a), DType::f32), {0, 2}, {4, 4}, {1, 1}));
+  const Graph whole = simplified(b, b.reshape(b.reshape(b.cast(narrow(b), DType::f32), {2, 16}), {32}));
+  for (const Graph* g : {&part, &whole}) {
+    ASSERT_EQ(g->nodes.size(), 3u);  // input, view, cast
+    EXPECT_EQ(info(g->nodes[1].op).kind, OpKind::view);
+    EXPECT_EQ(g->nodes[2].op, Op::cast);
+    EXPECT_EQ(g->type(g->outputs[0]).dtype, DType::f32);
+  }
+}
+
+TEST(Simplify, AWidenedValueIsSpreadAndTransposedAfterwards) {
+  Graph spread, turned;
+  Builder a(spread), b(turned);
+  const Value x = a.one(Op::input, LeafAttrs{"x", {DType::bf16, {1, 8}}}, {});
+  const Graph wide = simplified(a, a.broadcast(a.cast(x, DType::f32), {4, 8}));
+  EXPECT_EQ(wide.nodes[1].op, Op::cast);
+  const Value y = b.one(Op::input, LeafAttrs{"y", {DType::bf16, {4, 8}}}, {});
+  const Value w = b.one(Op::input, LeafAttrs{"w", {DType::f32, {4, 4}}}, {});
+  const Graph product = simplified(b, b.matmul(b.transpose(b.cast(y, DType::f32), {1, 0}), w));
+  EXPECT_TRUE(attrs<MatmulAttrs>(product.nodes.back()).trans_a);
+}
+
+TEST(Simplify, TheCentresOfBatchStatisticsTakeNoWideCopyOfANarrowInput) {
+  Graph g;
+  Builder b(g);
+  const Value x = b.one(Op::input, LeafAttrs{"x", {DType::bf16, {4, 8, 16, 16}}}, {});
+  const Value s = b.one(Op::input, LeafAttrs{"s", {DType::f32, {8}}}, {});
+  g.outputs = b.add(Op::batch_norm, NormAttrs{.eps = 1e-5}, {x, s, s});
+  const auto plan = plan_for(g, {.backend = fusing_backend(), .deterministic = true});
+  for (const Node& n : plan->graph().nodes) {
+    for (Value v : n.outputs) {
+      EXPECT_FALSE(plan->graph().type(v) == (Type{DType::f32, {4, 8, 16, 16}})) << name(n.op);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace freight::test

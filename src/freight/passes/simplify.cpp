@@ -126,7 +126,15 @@ class Simplifier {
 
   Value view(const Node& n, Value x, bool is_splat, double value, const Type& result) {
     if (is_splat) return splat(value, result);
-    const Node& d = r_.dst.def(x);
+    const Node d = r_.dst.def(x);  // a copy: nodes are added below
+    // Before a widening: regions widen what they read, so that no wide whole is stored for a view's sake. A broadcast
+    // would widen more than there is; a transpose may become a flag.
+    const bool moves = (n.op == Op::slice || n.op == Op::reshape) && shape(x) != result.shape;
+    if (moves && d.op == Op::cast && result.dtype == DType::f32 && wide(type(d.in(0)).dtype) != type(d.in(0)).dtype) {
+      const Type narrow{type(d.in(0)).dtype, result.shape};
+      const Value part = n.op == Op::reshape ? view(n, d.in(0), false, 0, narrow) : one(n.op, n.attrs, {d.in(0)});
+      return one(Op::cast, d.attrs, {part});
+    }
     if (n.op == Op::reshape) {
       if (d.op == Op::reshape) x = d.in(0);
       return shape(x) == result.shape ? x : one(Op::reshape, ShapeAttrs{result.shape}, {x});
