@@ -205,6 +205,80 @@ TEST(Autocast, BiasAndReluStillRideOnTheContraction) {
   EXPECT_EQ(with_bias, 2);
 }
 
+TEST(Autocast, TheBiasOfALayerOverStepsRidesInOneRounding) {
+  seed(1);
+  nn::Sequential net(nn::Linear(16, 16), nn::GELU(), nn::Linear(16, 16));
+  auto f = compile([&](const Tensor& x) { return net(x); },
+                   CompileOptions{.backend = fusing_backend(), .deterministic = true, .compute = DType::bf16});
+  const auto plan = f.plan(Type{DType::f32, {4, 8, 16}});  // (N, T, C)
+  int with_bias = 0;
+  for (const Node& n : plan->graph().nodes) with_bias += n.op == Op::matmul && attrs<MatmulAttrs>(n).epilogue.bias;
+  EXPECT_EQ(with_bias, 2);
+}
+
+TEST(Autocast, ActivationsAndTheirGradientsAreStoredIn16BitsInAResidualNet) {
+  seed(1);
+  nn::Conv2d first(3, 16, 3, {.padding = 1}), second(16, 16, 3, {.padding = 1}), third(16, 16, 3, {.padding = 1});
+  nn::BatchNorm2d norm1(16), norm2(16), norm3(16);
+  nn::Linear head(16 * 8 * 8, 5);
+  std::vector<Variable> parameters;
+  for (nn::Module* m : std::vector<nn::Module*>{&first, &second, &third, &norm1, &norm2, &norm3, &head}) {
+    m->train();
+    for (const Variable& p : m->parameters()) parameters.push_back(p);
+  }
+  optim::SGD sgd(parameters, {.lr = 0.1});
+  auto f = compile(
+      [&](const Tensor& x) {
+        const Tensor a = max_pool2d(relu(norm1(first(x))), {.kernel = 2});
+        const Tensor b = relu(norm2(second(a)) + a);
+        const Tensor c = relu(norm3(third(b)) + b);
+        const Tensor loss = mean(square(head(flatten(c))));
+        sgd.step(loss);
+        return loss;
+      },
+      CompileOptions{.backend = fusing_backend(), .deterministic = true, .compute = DType::bf16});
+  const auto plan = f.plan(Type{DType::f32, {8, 3, 16, 16}});
+  const Graph& g = plan->graph();
+  int stored = 0;
+  for (const Node& n : g.nodes) {
+    if (info(n.op).kind == OpKind::leaf || info(n.op).kind == OpKind::view) continue;
+    for (Value v : n.outputs) {
+      if (g.type(v).numel() < 8 * 16 * 8 * 8) continue;  // weights have fewer elements
+      EXPECT_NE(g.type(v).dtype, DType::f32) << name(n.op) << " in " << n.scope << " stores " << to_string(g.type(v));
+      stored += g.type(v).dtype == DType::bf16;
+    }
+  }
+  EXPECT_GE(stored, 12);
+}
+
+// Gradients of a loss behind norm(x w) w with respect to w, after autocast, decomposed and simplified.
+Graph norm_between_products(Op norm) {
+  Graph g;
+  Builder b(g);
+  const Value x = b.one(Op::input, LeafAttrs{"x", {DType::f32, {8, 16}}}, {});
+  const auto state = [&](const char* name, const Shape& s) {
+    return b.one(Op::state, LeafAttrs{name, {DType::f32, s}}, {});
+  };
+  const Value w = state("w", {16, 16}), scale = state("scale", {16}), shift = state("shift", {16});
+  const Value y = b.add(norm, NormAttrs{.eps = 1e-5, .axes = 1}, {b.matmul(x, w), scale, shift})[0];
+  g.outputs = grad(g, b.sum(b.unary(Op::square, b.matmul(y, w)), {0, 1}), {w, scale});
+  return passes::simplify(passes::decompose(passes::autocast(g, DType::bf16), nullptr));
+}
+
+TEST(Autocast, ANormsScaleIsNotRoundedForItsGradientAndSumsAreOfF32) {
+  for (const Op norm : {Op::layer_norm, Op::batch_norm}) {
+    const Graph g = norm_between_products(norm);
+    for (const Node& n : g.nodes) {
+      if (is_reduce(n.op) || n.op == Op::square) {  // a square is summed at once
+        EXPECT_EQ(g.type(n.in(0)).dtype, DType::f32) << name(norm);
+      }
+      if (n.op != Op::cast || g.type(n.out()).dtype != DType::bf16) continue;
+      const Value root = passes::memory_roots(g)[n.in(0).index()];
+      EXPECT_FALSE(g.def(root).op == Op::state && g.type(root).numel() == 16) << name(norm);
+    }
+  }
+}
+
 // A device with attention in 16 bits.
 class Offering final : public Backend {
  public:

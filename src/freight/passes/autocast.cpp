@@ -2,9 +2,11 @@
 // so. States, inputs and results keep their types: master weights, moments and statistics stay f32.
 //
 // Two walks decide. Forward: a result can be 16 bits wide where its op is `low`, or `follow` and all operands can.
-// Backward: it is where somebody wants it so, or a contraction makes it; what only f32 ops read stays f32, so that the
-// gradients of a weight that is used many times add up in f32. Casts are shared by all readers and go below views: a
-// weight is cast once per step.
+// Backward: it is where a contraction makes it, or where it goes on into one element by element, by `follow` ops alone:
+// an activation or an activation's gradient, which steps store, also where f32 operands (a norm's statistics) join it
+// on the way. What ends in updates, reductions or losses stays f32, so that the gradients of a weight that is used many
+// times add up in f32; so do products with a parameter (a norm's scale) on such a way. Casts are shared by all readers
+// and go below views: a weight is cast once per step.
 #include <algorithm>
 #include <unordered_map>
 
@@ -19,7 +21,7 @@ namespace {
 class Autocast {
  public:
   Autocast(const Graph& graph, DType low, const Backend* backend)
-      : r_(graph), b_(r_.dst), low_type_(low), backend_(backend) {}
+      : r_(graph), b_(r_.dst), low_type_(low), backend_(backend), roots_(memory_roots(graph)) {}
 
   Graph run() {
     decide();
@@ -40,6 +42,7 @@ class Autocast {
     double number;
     return splat_value(r_.src, d->out(), number) || (spread && d->op == Op::state);
   }
+  bool is_state(Value v) const { return r_.src.def(roots_[v.index()]).op == Op::state; }
 
   // Whether the node can compute in 16 bits, given which values can be.
   bool possible(const Node& n, const std::vector<bool>& can) const {
@@ -66,7 +69,9 @@ class Autocast {
   // A bias or relu right behind a contraction belongs to its epilogue: the sum is rounded once either way.
   bool rides(const Node& n, const std::vector<bool>& contracted) const {
     if (n.op != Op::add && n.op != Op::relu) return false;
-    return std::all_of(n.inputs.begin(), n.inputs.end(), [&](Value v) { return contracted[v.index()] || adapts(v); }) &&
+    const auto rows = [&](Value v) { return r_.src.def(v).op == Op::reshape ? r_.src.def(v).in(0) : v; };  // (N T, C)
+    return std::all_of(n.inputs.begin(), n.inputs.end(),
+                       [&](Value v) { return contracted[rows(v).index()] || adapts(v); }) &&
            (n.op == Op::relu || adapts(n.in(0)) || adapts(n.in(1)));
   }
 
@@ -89,11 +94,13 @@ class Autocast {
     for (size_t i = nodes.size(); i-- > 0;) {
       const Node& n = nodes[i];
       const Precision p = info(n.op).precision;
-      if (!low_[i] || !is_f32(n.out())) continue;  // comparisons take what there is
-      low_[i] = wanted[n.out().index()];
-      if (!low_[i]) continue;
+      if (!is_f32(n.out())) continue;  // comparisons take what there is
+      low_[i] = low_[i] && wanted[n.out().index()];
+      if (!low_[i] && (p != Precision::follow || !wanted[n.out().index()])) continue;
       for (Value v : n.inputs) {
-        wanted[v.index()] = wanted[v.index()] || !statistic(n, v);
+        const std::vector<Value>& from = r_.src.def(roots_[v.index()]).inputs;
+        const bool scaled = std::any_of(from.begin(), from.end(), [&](Value u) { return is_state(u); });
+        wanted[v.index()] = wanted[v.index()] || (low_[i] ? !statistic(n, v) : !scaled);
         if (p == Precision::first) break;
       }
     }
@@ -141,7 +148,8 @@ class Autocast {
   Builder b_;
   DType low_type_;
   const Backend* backend_;
-  std::vector<bool> low_;  // by node: computes in 16 bits
+  std::vector<Value> roots_;  // by value: behind all views
+  std::vector<bool> low_;     // by node: computes in 16 bits
   std::unordered_map<int32_t, Value> casts_;
 };
 
