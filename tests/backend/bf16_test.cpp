@@ -478,6 +478,22 @@ TEST(Bf16Attention, AKeyAtMinusInfinityIsNotSeen) {
   }
 }
 
+// The largest scaled score is the smallest one then: the exponentials of others must not overflow.
+TEST(Bf16Attention, ANegativeScaleKeepsLargeScoresFinite) {
+  FREIGHT_NEEDS_BF16();
+  AttentionRun r({2, 2, 1, false, kNone, false, 1, 1});
+  r.problem.scale = -0.5f;
+  for (int64_t i = 0; i < 2; ++i) {
+    *(r.o.q.at<Bf16>(0, 0) + i * r.o.q.row) = narrow(16);
+    *(r.o.k.at<Bf16>(0, 0) + i * r.o.k.row) = narrow(i == 0 ? 16 : -16);
+  }
+  r.forward();
+  for (int64_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(r.lse[i], 128.0f);
+    EXPECT_EQ(at(r.o.y, 0, 0, i, 0), at(r.o.v, 0, 0, 1, 0));
+  }
+}
+
 TEST(Bf16Attention, AQueryThatIsNoNumberSpoilsItsOwnRowAlone) {
   FREIGHT_NEEDS_BF16();
   AttentionRun r({40, 70, 8, false, kNone, false, 1, 1});
