@@ -77,24 +77,20 @@ struct Problem {
   dnnl::convolution_forward::primitive_desc hint() const {
     return forward(dnnl_any(grouped(w, a.groups)), false, dnnl_attributes());
   }
-  dnnl::convolution_backward_data::primitive_desc backward_data(const dnnl::memory::desc& weights) const {
+  template <class Backward>  // dnnl::convolution_backward_data or _weights
+  typename Backward::primitive_desc backward(const dnnl::memory::desc& weights) const {
     const auto s = a.stride.vector(), lo = a.pad_low.vector(), hi = a.pad_high.vector(), d = dilations();
-    const dnnl::convolution_backward_data::desc desc(algorithm::convolution_direct, activation(x), weights,
-                                                     activation(y), s, d, lo, hi);
-    return {desc, dnnl_attributes(), dnnl_engine(), hint()};
-  }
-  dnnl::convolution_backward_weights::primitive_desc backward_weights(const dnnl::memory::desc& weights) const {
-    const auto s = a.stride.vector(), lo = a.pad_low.vector(), hi = a.pad_high.vector(), d = dilations();
-    const dnnl::convolution_backward_weights::desc desc(algorithm::convolution_direct, activation(x), weights,
-                                                        activation(y), s, d, lo, hi);
-    return {desc, dnnl_attributes(), dnnl_engine(), hint()};
+    return {{algorithm::convolution_direct, activation(x), weights, activation(y), s, d, lo, hi},
+            dnnl_attributes(),
+            dnnl_engine(),
+            hint()};
   }
   // The weight format that the primitive would like best.
   dnnl::memory::desc wanted() const {
     const auto any = dnnl_any(grouped(w, a.groups));
     if (op == Op::conv) return forward(any, a.epilogue.bias, dnnl_attributes()).weights_desc();
-    if (op == Op::conv_grad_input) return backward_data(any).weights_desc();
-    return backward_weights(any).diff_weights_desc();
+    if (op == Op::conv_grad_input) return backward<dnnl::convolution_backward_data>(any).weights_desc();
+    return backward<dnnl::convolution_backward_weights>(any).diff_weights_desc();
   }
   dnnl::memory::desc weight_desc(const Layout& layout) const {
     if (layout.blocked) return dnnl_desc(w, layout);
@@ -191,7 +187,7 @@ Way way_of(const Problem& p, int64_t tiles) {
   if (p.x.dtype == DType::bf16 && bf16_table()) {
     const bool few = p.x.shape[1] * p.y.shape[1] <= kFewWeights;
     if (runs_as_product(p) && !(few && p.op == Op::conv_grad_weight)) return Way::product;
-    return p.op == Op::conv_grad_weight ? Way::unfolded : Way::dnnl;
+    return p.op == Op::conv_grad_weight && Bf16GradWeight::fits(plain_problem(p)) ? Way::unfolded : Way::dnnl;
   }
   if (p.x.dtype != DType::f32) return Way::dnnl;
   if (runs_direct(p)) return Way::direct;
@@ -405,7 +401,7 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const Problem& p, Way way
   }
   if (n.op == Op::conv_grad_input) {
     const auto w = p.weight_desc(spec.in[1].layout);
-    const auto pd = p.backward_data(w);
+    const auto pd = p.backward<dnnl::convolution_backward_data>(w);
     return dnnl_step<dnnl::convolution_backward_data>(pd,
                                                       {{DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), 0},
                                                        {DNNL_ARG_WEIGHTS, w, 1},
@@ -413,7 +409,7 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const Problem& p, Way way
                                                       3);
   }
   const auto w = p.weight_desc(spec.out[0].layout);
-  const auto pd = p.backward_weights(w);
+  const auto pd = p.backward<dnnl::convolution_backward_weights>(w);
   return dnnl_step<dnnl::convolution_backward_weights>(
       pd, {{DNNL_ARG_SRC, pd.src_desc(), 0}, {DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), 1}, {DNNL_ARG_DIFF_WEIGHTS, w, 2}},
       3);

@@ -49,13 +49,13 @@ FREIGHT_AVX512 inline __mmask16 counts(int64_t seen, int half) {
 
 // The largest score of each row so far.
 FREIGHT_AVX512 void maxima(const float* scores, const Seen& seen, float scale, float* top) {
-  const __m512 hidden = _mm512_set1_ps(-INFINITY);
+  const __m512 hidden = _mm512_set1_ps(-INFINITY), by = _mm512_set1_ps(scale);
   for (int64_t r = 0; r < kSide; ++r) {
     const float* s = scores + place(r) * kSide;
     const int64_t count = seen.of(r);
-    const __m512 a = _mm512_mask_mov_ps(hidden, counts(count, 0), _mm512_load_ps(s));
-    const __m512 b = _mm512_mask_mov_ps(hidden, counts(count, 1), _mm512_load_ps(s + kRows));
-    top[r] = std::max(top[r], scale * _mm512_reduce_max_ps(_mm512_max_ps(a, b)));
+    const __m512 a = _mm512_mask_mul_ps(hidden, counts(count, 0), by, _mm512_load_ps(s));
+    const __m512 b = _mm512_mask_mul_ps(hidden, counts(count, 1), by, _mm512_load_ps(s + kRows));
+    top[r] = std::max(top[r], _mm512_reduce_max_ps(_mm512_max_ps(a, b)));
   }
 }
 
@@ -193,7 +193,8 @@ void Bf16Attention::backward(const AttentionOperands& o) const {
 void Bf16Attention::queries(const AttentionOperands& o, int64_t head, int64_t first, int64_t last) const {
   const Bf16Table& table = *bf16_table();
   const int64_t b = head / p_.heads, h = head % p_.heads, d = p_.width, keys = p_.keys_of(o.lengths, b);
-  const int64_t used = p_.causal ? std::min(keys, last * kSide) : keys, used_blocks = ceil_div(used, kSide);
+  const int64_t used = p_.causal ? std::min({keys, last * kSide, p_.queries}) : keys,
+                used_blocks = ceil_div(used, kSide);
   char* memory = static_cast<char*>(thread_scratch(thread_bytes_));
   Bf16 *k = take<Bf16>(memory, key_blocks_ * deep_ * kPiece), *v = take<Bf16>(memory, key_blocks_ * deep_ * kPiece);
   Bf16 *q = take<Bf16>(memory, deep_ * kPiece), *p = take<Bf16>(memory, key_blocks_ * kPiece);

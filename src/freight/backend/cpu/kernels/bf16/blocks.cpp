@@ -342,7 +342,7 @@ const Bf16Table* const* bf16_tables(int& count) {
   static const Bf16Table* tables[2];
   static const int found = [] {
     int n = 0;
-    if (!has("avx512bw") || !has("avx512_bf16")) return n;
+    if (!has("avx512_bf16")) return n;  // which no processor has without AVX-512's other sets
     if (has("amx_bf16") && tiles_allowed()) tables[n++] = &kAmx;
     tables[n++] = &kDots;
     return n;

@@ -15,9 +15,10 @@ namespace {
 
 constexpr int64_t kSide = Bf16Table::kSide, kSteps = Bf16Table::kSteps;
 constexpr int64_t kPiece = Bf16Table::kPiece, kBlock = Bf16Table::kBlock, kHalf = kSide / 2;
-constexpr int64_t kPixels = 400;  // of a stretch, about: a panel of 25 KiB stays in the first-level cache
-constexpr int64_t kLine = 32;     // numbers of a cache line
-constexpr int64_t kGroups = 8;    // of stretches: as many threads have work, and sums are added up in one order
+constexpr int64_t kPixels = 400;       // of a stretch, about: a panel of 25 KiB stays in the first-level cache
+constexpr int64_t kNumbers = 1 << 29;  // of x that a stretch sees, at most
+constexpr int64_t kLine = 32;          // numbers of a cache line
+constexpr int64_t kGroups = 8;         // of stretches: as many threads have work, and sums are added up in one order
 
 }  // namespace
 
@@ -27,7 +28,8 @@ Bf16GradWeight::Bf16GradWeight(const ConvProblem& problem) : p_(problem) {
   padded_ = p_.pad_h > 0 || p_.pad_w > 0 || height_ > p_.h || width_ > p_.w;
   rows_ = std::clamp<int64_t>(kPixels / p_.ow, 1, p_.oh);
   if (rows_ < p_.oh) rows_ = ceil_div(p_.oh, ceil_div(p_.oh, rows_));
-  if (rows_ == p_.oh) images_ = std::clamp<int64_t>(kPixels / (p_.oh * p_.ow), 1, p_.n);
+  if (rows_ == p_.oh)
+    images_ = std::clamp<int64_t>(std::min(kPixels / (p_.oh * p_.ow), kNumbers / (height_ * width_ * p_.c)), 1, p_.n);
   for (int64_t n = 0; n < images_; ++n) {
     for (int64_t i = 0; i < rows_; ++i) {
       for (int64_t j = 0; j < p_.ow; ++j)

@@ -13,6 +13,9 @@ namespace freight::cpu {
 
 class Bf16GradWeight {
  public:
+  // False where a row of the result is so long that a stretch of pixels would leave the caches, and for pictures whose
+  // numbers 32 bits might not count.
+  static bool fits(const ConvProblem& p) { return p.ow <= 1024 && p.h * p.w * p.c < (1 << 27); }
   // One group, no dilation; any strides and padding.
   explicit Bf16GradWeight(const ConvProblem& problem);
   // x (N, H, W, C), dy (N, OH, OW, O) channels-last -> dw (O, C, KH, KW) row-major.
