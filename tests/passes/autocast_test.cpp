@@ -338,6 +338,23 @@ TEST(Autocast, AGradientOfAttentionThatTheDeviceDoesNotOfferStaysF32BehindOneTha
   EXPECT_EQ(count(low, Op::attention_grad, DType::f32), 1);
 }
 
+TEST(Autocast, GradientsOfAnAttentionInF32MeetIn16BitsOnTheirWayToAProduct) {
+  Graph g;
+  Builder b(g);
+  const Value x = b.one(Op::input, LeafAttrs{"x", {DType::f32, {2, 4, 8}}}, {});
+  const Value w = b.one(Op::state, LeafAttrs{"w", {DType::f32, {2, 8, 24}}}, {});
+  const Value qkv = b.matmul(x, w);  // (N, T, 3 C), one head
+  std::vector<Value> in;
+  for (int64_t i = 0; i < 3; ++i)
+    in.push_back(b.reshape(b.slice(qkv, {0, 0, 8 * i}, {2, 4, 8 * i + 8}, {1, 1, 1}), {2, 1, 4, 8}));
+  const Value y = b.add(Op::attention, AttentionAttrs{.scale = 0.5}, in)[0];
+  g.outputs = grad(g, b.sum(b.unary(Op::square, y), {0, 1, 2, 3}), {w});
+  const Graph low = passes::simplify(passes::autocast(g, DType::bf16));
+  EXPECT_EQ(count(low, Op::attention_grad, DType::f32), 1);
+  EXPECT_EQ(count(low, Op::concat, DType::bf16), 1);
+  EXPECT_EQ(count(low, Op::concat, DType::f32), 0);
+}
+
 TEST(Autocast, WhatIsNotF32IsLeftAlone) {
   Graph g;
   Builder b(g);

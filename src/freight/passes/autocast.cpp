@@ -1,12 +1,12 @@
 // Mixed precision: the graph of a step, backward and update included, computed in a 16-bit type where the op table says
 // so. States, inputs and results keep their types: master weights, moments and statistics stay f32.
 //
-// Two walks decide. Forward: a result can be 16 bits wide where its op is `low`, or `follow` and all operands can.
-// Backward: it is where a contraction makes it, or where it goes on into one element by element, by `follow` ops alone:
-// an activation or an activation's gradient, which steps store, also where f32 operands (a norm's statistics) join it
-// on the way. What ends in updates, reductions or losses stays f32, so that the gradients of a weight that is used many
-// times add up in f32; so do products with a parameter (a norm's scale) on such a way. Casts are shared by all readers
-// and go below views: a weight is cast once per step.
+// Two walks decide. Forward: a result can be 16 bits wide where its op is `low` or `offered` (in whatever it computes),
+// or `follow` and all operands can. Backward: it is where a contraction makes it, or where it goes on into one element
+// by element, by `follow` ops alone, whatever f32 operands (a norm's statistics) join it: activations and their
+// gradients, which steps store. What ends in updates, reductions or losses stays f32, so that the gradients of a weight
+// that is used many times add up in f32; so do products with a parameter (a norm's scale) on such a way. Casts are
+// shared by all readers and go below views: a weight is cast once per step.
 #include <algorithm>
 #include <unordered_map>
 
@@ -81,13 +81,13 @@ class Autocast {
     low_.resize(nodes.size());
     for (size_t i = 0; i < nodes.size(); ++i) {
       const Node& n = nodes[i];
-      low_[i] = possible(n, can);
-      if (!low_[i] || !is_f32(n.out())) continue;
       const Precision p = info(n.op).precision;
+      low_[i] = possible(n, can);
+      if ((!low_[i] && p != Precision::offered) || !is_f32(n.out())) continue;
       for (Value v : n.outputs) {
         if (statistic(n, v)) break;
         can[v.index()] = true;
-        wanted[v.index()] = p == Precision::low || p == Precision::offered || rides(n, wanted);
+        wanted[v.index()] = low_[i] && (p == Precision::low || p == Precision::offered || rides(n, wanted));
         if (p != Precision::offered) break;
       }
     }
