@@ -205,10 +205,14 @@ void fold(float* dst, const float* a, const float* b, size_t n, size_t lanes) {
 }
 
 void flush(double* dst, float* a, size_t n) {
-  for (size_t i = 0; i < n; ++i) {
-    dst[i] += static_cast<double>(a[i]);
-    a[i] = 0;
+  const hn::ScalableTag<double> wide;
+  const hn::Rebind<float, decltype(wide)> narrow;
+  size_t i = 0;
+  for (; i + hn::Lanes(wide) <= n; i += hn::Lanes(wide)) {
+    hn::StoreU(hn::Add(hn::LoadU(wide, dst + i), hn::PromoteTo(wide, hn::LoadU(narrow, a + i))), wide, dst + i);
   }
+  for (; i < n; ++i) dst[i] += static_cast<double>(a[i]);
+  std::fill_n(a, n, 0.0f);
 }
 
 HWY_INLINE float lanes_total(V v) { return hn::GetLane(hn::SumOfLanes(D(), v)); }

@@ -22,7 +22,7 @@ namespace freight::cpu {
 
 namespace {
 
-#define FREIGHT_AMX __attribute__((target("avx512f,amx-tile,amx-bf16")))
+#define FREIGHT_AMX __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16")))
 
 constexpr int64_t kSide = Bf16Table::kSide, kPiece = Bf16Table::kPiece, kTile = kPiece / 2;
 
@@ -54,13 +54,19 @@ FREIGHT_AVX512 inline void transpose(void* to, const void* from, ptrdiff_t group
   }
 }
 
-// A piece whose lines lie along the steps, as the left operand wants it.
-FREIGHT_AVX512 inline void copy_lines(Bf16* to, const Bf16Lines& l, int64_t step) {
-  const __mmask32 some = first32(l.steps - step);
+// Pieces whose lines lie along the steps, as the left operand wants them. The next panel's lines are asked for.
+FREIGHT_AVX512 inline void copy_lines(Bf16* to, const Bf16Lines& l, int64_t begin, int64_t end) {
   for (int64_t i = 0; i < kSide; ++i) {
-    _mm512_store_si512(to + place(i) * kSide, i < l.lines
-                                                  ? _mm512_maskz_loadu_epi16(some, l.from + step + i * l.line_stride)
-                                                  : _mm512_setzero_si512());
+    Bf16* out = to + place(i) * kSide;
+    const Bf16* from = l.from + i * l.line_stride;
+    for (int64_t step = begin; step < end; step += Bf16Table::kSteps, out += kPiece) {
+      if (i >= l.lines) {
+        _mm512_store_si512(out, _mm512_setzero_si512());
+        continue;
+      }
+      _mm_prefetch(from + step + kSide * l.line_stride, _MM_HINT_T1);
+      _mm512_store_si512(out, _mm512_maskz_loadu_epi16(first32(l.steps - step), from + step));
+    }
   }
 }
 
@@ -92,8 +98,11 @@ FREIGHT_AVX512 inline void interleave(Bf16* to, const Bf16Lines& l, int64_t step
     });
   } else if (const Bf16* const second = l.second; second == from + kRows && l.lines == kRows) {
     const __mmask32 both = first32(kRows + l.second_lines);
-    interleave(to, step, l.steps,
-               [=](int64_t s) FREIGHT_AVX512 { return _mm512_maskz_loadu_epi16(both, from + places[s]); });
+    const int64_t last = l.steps - 1;
+    interleave(to, step, l.steps, [=](int64_t s) FREIGHT_AVX512 {
+      _mm_prefetch(from + places[std::min(s + Bf16Table::kSteps, last)], _MM_HINT_T0);
+      return _mm512_maskz_loadu_epi16(both, from + places[s]);
+    });
   } else {
     const __mmask16 some1 = first(l.lines), some2 = first(l.second_lines);
     interleave(to, step, l.steps, [=](int64_t s) FREIGHT_AVX512 {
@@ -106,6 +115,7 @@ FREIGHT_AVX512 inline void interleave(Bf16* to, const Bf16Lines& l, int64_t step
 FREIGHT_AVX512 void pack(Bf16* to, const Bf16Lines& l, Bf16Table::Operand side) {
   const bool left = side == Bf16Table::Operand::left,
              along_steps = !l.steps_at && l.step_stride == 1 && l.line_stride != 1;
+  if (along_steps && left) return copy_lines(to, l, 0, l.steps);
   alignas(64) Bf16 piece[kPiece];
   for (int64_t step = 0; step < l.steps; step += Bf16Table::kSteps, to += kPiece) {
     if (along_steps != left) {
@@ -119,16 +129,83 @@ FREIGHT_AVX512 void pack(Bf16* to, const Bf16Lines& l, Bf16Table::Operand side) 
         tile = 4 * row;
         group = 8 * row;
       } else {
-        copy_lines(piece, l, step);
+        copy_lines(piece, l, step, step + 1);
       }
       constexpr ptrdiff_t kBytes = sizeof(Bf16);
       transpose(to, from, group * kBytes, row * kBytes);
       transpose(to + kTile, from + tile, group * kBytes, row * kBytes);
-    } else if (left) {
-      copy_lines(to, l, step);
     } else {
       interleave(to, l, step);
     }
+  }
+}
+
+// --- results ---
+
+// 16 numbers of a row of the result, from column j on.
+FREIGHT_AVX512 inline void put(__m512 v, const Bf16Result& r, int64_t i, int64_t j, __mmask16 some) {
+  if (r.bias) v = _mm512_add_ps(v, widened(_mm256_maskz_loadu_epi16(some, r.bias + j)));
+  if (r.residual) v = _mm512_add_ps(v, widened(_mm256_maskz_loadu_epi16(some, r.residual + i * r.row + j)));
+  if (r.relu) v = _mm512_mask_mov_ps(v, _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_LE_OQ), _mm512_setzero_ps());
+  if (r.wide) {
+    _mm512_mask_storeu_ps(static_cast<float*>(r.to) + i * r.row + j, some, v);
+  } else {
+    _mm256_mask_storeu_epi16(static_cast<Bf16*>(r.to) + i * r.row + j, some, (__m256i)_mm512_cvtneps_pbh(v));
+  }
+}
+
+// Of a row in the panels' order (a, b) the first and the second 16 numbers.
+FREIGHT_AVX512 inline __m512 natural(__m512 a, __m512 b, int half) {
+  const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+  return _mm512_permutex2var_ps(a, half == 0 ? low : _mm512_add_epi32(low, _mm512_set1_epi32(8)), b);
+}
+
+// Rows [begin, end) of whole lines of bf16.
+inline bool is_plain(const Bf16Result& r) { return !r.wide && !r.residual && !r.turned && r.columns == kSide; }
+FREIGHT_AVX512 inline void finish_plain(const float* sums, const Bf16Result& r, int64_t begin, int64_t end) {
+  const __m512 least = _mm512_set1_ps(r.relu ? 0.0f : -std::numeric_limits<float>::infinity());
+  const __m512i back = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+  __m512 bias0 = _mm512_setzero_ps(), bias1 = bias0;
+  if (r.bias) {
+    const __m512i b = _mm512_permutexvar_epi64(back, _mm512_loadu_si512(r.bias));
+    bias0 = widened(_mm512_castsi512_si256(b));
+    bias1 = widened(_mm512_extracti64x4_epi64(b, 1));
+  }
+  const bool past_caches = r.stream && r.row % kSide == 0 && reinterpret_cast<uintptr_t>(r.to) % 64 == 0;
+  auto* to = static_cast<Bf16*>(r.to) + begin * r.row;
+  for (int64_t i = begin; i < end; ++i, to += r.row) {
+    const float* row = sums + place(i) * kSide;
+    // Of a number that is none and another, the maximum is the second: it stays.
+    const __m512 v0 = _mm512_max_ps(least, _mm512_add_ps(_mm512_load_ps(row), bias0));
+    const __m512 v1 = _mm512_max_ps(least, _mm512_add_ps(_mm512_load_ps(row + kRows), bias1));
+    const __m512i bits = narrowed(v0, v1);
+    if (past_caches) {
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(to), bits);
+    } else {
+      _mm512_storeu_si512(to, bits);
+    }
+  }
+}
+
+FREIGHT_AVX512 void finish(const float* sums, const Bf16Result& r) {
+  if (is_plain(r)) return finish_plain(sums, r, 0, r.rows);
+  alignas(64) float turned[kSide * kSide];
+  if (r.turned) {
+    for (int i = 0; i < 4; ++i) {
+      const int row = i / 2 * kRows, column = i % 2 * kRows;
+      constexpr ptrdiff_t kRow = kSide * sizeof(float);
+      alignas(64) float tile[kRows * kRows];
+      transpose(tile, sums + row * kSide + column, 4 * kRow, kRow);
+      for (int k = 0; k < kRows; ++k)
+        _mm512_store_ps(turned + (column + k) * kSide + row, _mm512_load_ps(tile + k * kRows));
+    }
+    sums = turned;
+  }
+  for (int64_t i = 0; i < r.rows; ++i) {
+    const float* row = sums + place(i) * kSide;
+    const __m512 a = _mm512_load_ps(row), b = _mm512_load_ps(row + kRows);
+    put(natural(a, b, 0), r, i, 0, first(r.columns));
+    if (r.columns > kRows) put(natural(a, b, 1), r, i, kRows, first(r.columns - kRows));
   }
 }
 
@@ -146,7 +223,10 @@ FREIGHT_AMX void begin_amx() {
 }
 FREIGHT_AMX void end_amx() { _tile_release(); }
 
-FREIGHT_AMX void block_amx(const Bf16* a, const Bf16* b, int64_t pieces, float* sums, bool accumulate) {
+// `beside(i)` is called behind piece i: the tiles' products take their time anyway.
+template <class Beside>
+FREIGHT_AMX inline void block_amx(const Bf16* a, const Bf16* b, int64_t pieces, float* sums, bool accumulate,
+                                  Beside beside) {
   constexpr int kRow = kSide * sizeof(float);
   float* const below = sums + kSide * kRows;
   if (accumulate) {
@@ -169,11 +249,27 @@ FREIGHT_AMX void block_amx(const Bf16* a, const Bf16* b, int64_t pieces, float* 
     _tile_loadd(5, a + kTile, 64);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
+    beside(i);
   }
   _tile_stored(0, sums, kRow);
   _tile_stored(1, sums + kRows, kRow);
   _tile_stored(2, below, kRow);
   _tile_stored(3, below + kRows, kRow);
+}
+
+FREIGHT_AMX void block_alone(const Bf16* a, const Bf16* b, int64_t pieces, float* sums, bool accumulate) {
+  block_amx(a, b, pieces, sums, accumulate, [](int64_t) {});
+}
+
+FREIGHT_AMX void block_meanwhile(const Bf16* a, const Bf16* b, int64_t pieces, float* sums, bool accumulate,
+                                 const float* finished, const Bf16Result& r) {
+  if (!is_plain(r)) {
+    finish(finished, r);
+    return block_alone(a, b, pieces, sums, accumulate);
+  }
+  const int64_t rows = r.rows;
+  block_amx(a, b, pieces, sums, accumulate,
+            [&](int64_t i) FREIGHT_AMX { finish_plain(finished, r, rows * i / pieces, rows * (i + 1) / pieces); });
 }
 
 void nothing() {}
@@ -208,72 +304,10 @@ FREIGHT_AVX512 void block_dots(const Bf16* a, const Bf16* b, int64_t pieces, flo
   }
 }
 
-// --- results ---
-
-// 16 numbers of a row of the result, from column j on.
-FREIGHT_AVX512 inline void put(__m512 v, const Bf16Result& r, int64_t i, int64_t j, __mmask16 some) {
-  if (r.bias) v = _mm512_add_ps(v, widened(_mm256_maskz_loadu_epi16(some, r.bias + j)));
-  if (r.residual) v = _mm512_add_ps(v, widened(_mm256_maskz_loadu_epi16(some, r.residual + i * r.row + j)));
-  if (r.relu) v = _mm512_mask_mov_ps(v, _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_LE_OQ), _mm512_setzero_ps());
-  if (r.wide) {
-    _mm512_mask_storeu_ps(static_cast<float*>(r.to) + i * r.row + j, some, v);
-  } else {
-    _mm256_mask_storeu_epi16(static_cast<Bf16*>(r.to) + i * r.row + j, some, (__m256i)_mm512_cvtneps_pbh(v));
-  }
-}
-
-// Of a row in the panels' order (a, b) the first and the second 16 numbers.
-FREIGHT_AVX512 inline __m512 natural(__m512 a, __m512 b, int half) {
-  const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
-  return _mm512_permutex2var_ps(a, half == 0 ? low : _mm512_add_epi32(low, _mm512_set1_epi32(8)), b);
-}
-
-// Whole lines of bf16.
-FREIGHT_AVX512 void finish_plain(const float* sums, const Bf16Result& r) {
-  const __m512 least = _mm512_set1_ps(r.relu ? 0.0f : -std::numeric_limits<float>::infinity());
-  const __m512i back = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
-  __m512 bias0 = _mm512_setzero_ps(), bias1 = bias0;
-  if (r.bias) {
-    const __m512i b = _mm512_permutexvar_epi64(back, _mm512_loadu_si512(r.bias));
-    bias0 = widened(_mm512_castsi512_si256(b));
-    bias1 = widened(_mm512_extracti64x4_epi64(b, 1));
-  }
-  const bool past_caches = r.stream && r.row % kSide == 0 && reinterpret_cast<uintptr_t>(r.to) % 64 == 0;
-  auto* to = static_cast<Bf16*>(r.to);
-  for (int64_t i = 0; i < r.rows; ++i, to += r.row) {
-    const float* row = sums + place(i) * kSide;
-    // Of a number that is none and another, the maximum is the second: it stays.
-    const __m512 v0 = _mm512_max_ps(least, _mm512_add_ps(_mm512_load_ps(row), bias0));
-    const __m512 v1 = _mm512_max_ps(least, _mm512_add_ps(_mm512_load_ps(row + kRows), bias1));
-    const __m512i bits = narrowed(v0, v1);
-    if (past_caches) {
-      _mm512_stream_si512(reinterpret_cast<__m512i*>(to), bits);
-    } else {
-      _mm512_storeu_si512(to, bits);
-    }
-  }
-}
-
-FREIGHT_AVX512 void finish(const float* sums, const Bf16Result& r) {
-  if (!r.wide && !r.residual && !r.turned && r.columns == kSide) return finish_plain(sums, r);
-  alignas(64) float turned[kSide * kSide];
-  if (r.turned) {
-    for (int i = 0; i < 4; ++i) {
-      const int row = i / 2 * kRows, column = i % 2 * kRows;
-      constexpr ptrdiff_t kRow = kSide * sizeof(float);
-      alignas(64) float tile[kRows * kRows];
-      transpose(tile, sums + row * kSide + column, 4 * kRow, kRow);
-      for (int k = 0; k < kRows; ++k)
-        _mm512_store_ps(turned + (column + k) * kSide + row, _mm512_load_ps(tile + k * kRows));
-    }
-    sums = turned;
-  }
-  for (int64_t i = 0; i < r.rows; ++i) {
-    const float* row = sums + place(i) * kSide;
-    const __m512 a = _mm512_load_ps(row), b = _mm512_load_ps(row + kRows);
-    put(natural(a, b, 0), r, i, 0, first(r.columns));
-    if (r.columns > kRows) put(natural(a, b, 1), r, i, kRows, first(r.columns - kRows));
-  }
+void block_dots_meanwhile(const Bf16* a, const Bf16* b, int64_t pieces, float* sums, bool accumulate,
+                          const float* finished, const Bf16Result& r) {
+  finish(finished, r);
+  block_dots(a, b, pieces, sums, accumulate);
 }
 
 // --- conversion ---
@@ -337,8 +371,8 @@ bool tiles_allowed() {
 }  // namespace
 
 const Bf16Table* const* bf16_tables(int& count) {
-  static const Bf16Table kAmx{"amx", begin_amx, end_amx, block_amx, pack, finish};
-  static const Bf16Table kDots{"avx512_bf16", nothing, nothing, block_dots, pack, finish};
+  static const Bf16Table kAmx{"amx", begin_amx, end_amx, block_alone, block_meanwhile, pack, finish};
+  static const Bf16Table kDots{"avx512_bf16", nothing, nothing, block_dots, block_dots_meanwhile, pack, finish};
   static const Bf16Table* tables[2];
   static const int found = [] {
     int n = 0;

@@ -49,6 +49,9 @@ struct Bf16Table {
   void (*end)();
   // sums = a b, or sums + a b; rows and columns in the panels' order, which finish() undoes.
   void (*block)(const Bf16* a, const Bf16* b, int64_t pieces, float* sums, bool accumulate);
+  // The same, while another block's sums, which may lie where these will, are finished.
+  void (*block_meanwhile)(const Bf16* a, const Bf16* b, int64_t pieces, float* sums, bool accumulate,
+                          const float* finished, const Bf16Result& result);
   // Into consecutive pieces.
   void (*pack)(Bf16* to, const Bf16Lines& lines, Operand side);
   void (*finish)(const float* sums, const Bf16Result& result);

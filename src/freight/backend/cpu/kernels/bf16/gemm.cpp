@@ -14,9 +14,10 @@ namespace {
 
 constexpr int64_t kSide = Bf16Table::kSide, kSteps = Bf16Table::kSteps;
 constexpr int64_t kPiece = Bf16Table::kPiece, kBlock = Bf16Table::kBlock;
-constexpr int64_t kDepth = 384;       // steps of a block: two panels of 24 KiB share the first-level cache
-constexpr int64_t kTurned = 64;       // rows of a turned product at most
-constexpr double kSerialFlops = 4e6;  // below, a parallel region costs more than it saves
+constexpr int64_t kDepth = 384;         // steps of a block: two panels of 24 KiB share the first-level cache
+constexpr int64_t kTurnedDepth = 2304;  // of a turned one, which waits for memory: rows are read in long stretches
+constexpr int64_t kTurned = 64;         // rows of a turned product at most
+constexpr double kSerialFlops = 4e6;    // below, a parallel region costs more than it saves
 
 int64_t panels(int64_t lines) { return ceil_div(lines, kSide); }
 int64_t pieces(int64_t steps) { return ceil_div(steps, kSteps); }
@@ -62,7 +63,7 @@ Bf16Gemm::Bf16Gemm(const GemmProblem& problem, Result result) : p_(problem), res
   const int64_t rows = ceil_div(panels(p_.m), row_tasks_) * kSide,
                 columns = ceil_div(panels(p_.n), column_tasks_) * kSide;
   const int64_t room = kCache / 2 / static_cast<int64_t>(sizeof(Bf16));  // for columns
-  k_block_ = even_block(p_.k, kDepth, kSteps);
+  k_block_ = even_block(p_.k, turned_ ? kTurnedDepth : kDepth, kSteps);
   k_packed_ = rounded(p_.k, kSteps);
   column_block_ = even_block(columns, room / k_packed_ / kSide * kSide, kSide);
   // Rows would be packed again for each block of columns. Rather all columns in parts of the sum, unless the sums of
@@ -103,6 +104,7 @@ void Bf16Gemm::multiply(const Call& call, int64_t row0, int64_t row1, int64_t co
       .row = p_.c_row, .wide = result_ == Result::wide, .turned = turned_, .relu = p_.relu, .stream = p_.stream};
   // Block (panel, row panel) of the sums that wait.
   const int64_t waiting = sums_aside_ ? panels(row1 - row0) : panels(row_block_);
+  const float* done = nullptr;  // sums that only wait to be finished, as r says
   table.begin();
   for (int64_t column = column0; column < column1; column += column_block_) {
     const int64_t columns = std::min(column_block_, column1 - column);
@@ -122,8 +124,13 @@ void Bf16Gemm::multiply(const Call& call, int64_t row0, int64_t row1, int64_t co
               const bool aside = k_block_ < p_.k;
               const int64_t panel = sums_aside_ ? (row - row0) / kSide + i : i;
               float* s = sums + (aside ? (j * waiting + panel) * kBlock : 0);
-              table.block(left + i * pieces(count) * kPiece, right + j * deep + k / kSteps * kPiece, pieces(count), s,
-                          at > 0);
+              const Bf16 *a = left + i * pieces(count) * kPiece, *b = right + j * deep + k / kSteps * kPiece;
+              if (done) {
+                table.block_meanwhile(a, b, pieces(count), s, at > 0, done, r);
+              } else {
+                table.block(a, b, pieces(count), s, at > 0);
+              }
+              done = last ? s : nullptr;
               if (!last) continue;
               const int64_t y = row + i * kSide, x = column + j * kSide;
               r.rows = std::min(kSide, row1 - y);
@@ -134,13 +141,13 @@ void Bf16Gemm::multiply(const Call& call, int64_t row0, int64_t row1, int64_t co
                             : static_cast<void*>(static_cast<Bf16*>(call.c) + offset);
               r.bias = call.bias ? call.bias + (turned_ ? y : x) : nullptr;
               r.residual = call.residual ? call.residual + offset : nullptr;
-              table.finish(s, r);
             }
           }
         }
       }
     }
   }
+  if (done) table.finish(done, r);
   table.end();
 }
 
