@@ -27,6 +27,36 @@ int64_t even_block(int64_t n, int64_t most, int64_t unit) {
   return rounded(ceil_div(n, ceil_div(n, std::max(most, unit))), unit);
 }
 
+// Lines of memory that will be packed next, asked for a few at a time while blocks are computed: `runs` stretches of
+// `length` numbers, `stride` apart.
+class Asked {
+ public:
+  Asked() = default;
+  Asked(const Bf16* from, ptrdiff_t stride, int64_t runs, int64_t length)
+      : at_(from), run_(from), stride_(stride), runs_(runs), length_(length) {}
+  int64_t lines() const { return runs_ * ceil_div(length_, kLine); }
+  void ask(int64_t lines) {
+    for (; lines > 0 && runs_ > 0; --lines) {
+      __builtin_prefetch(at_, 0, 2);
+      at_ += kLine;
+      if (at_ < run_ + length_) continue;
+      --runs_;
+      at_ = run_ += stride_;
+    }
+  }
+
+ private:
+  static constexpr int64_t kLine = 32;  // numbers
+  const Bf16 *at_ = nullptr, *run_ = nullptr;
+  ptrdiff_t stride_ = 0;
+  int64_t runs_ = 0, length_ = 0;
+};
+
+// `lines` lines of a packed operand, `steps` steps of each.
+Asked block_of(const Bf16* from, ptrdiff_t step, ptrdiff_t line, int64_t lines, int64_t steps) {
+  return line == 1 ? Asked(from, step, steps, lines) : Asked(from, line, lines, steps);
+}
+
 }  // namespace
 
 struct Bf16Gemm::Call {
@@ -72,10 +102,11 @@ Bf16Gemm::Bf16Gemm(const GemmProblem& problem, Result result) : p_(problem), res
                 bytes = rows * most * static_cast<int64_t>(sizeof(float));
   if (column_block_ < columns && (bytes <= kCache * 3 / 4 || p_.a_col != 1)) {
     column_block_ = most;
-    k_packed_ = even_block(p_.k, room / column_block_ / k_block_ * k_block_, k_block_);
+    k_packed_ = k_block_;
   }
   sums_aside_ = k_packed_ < p_.k;
-  row_block_ = even_block(rows, std::min(kCache / 4 / static_cast<int64_t>(sizeof(Bf16)) / k_block_, 8 * kSide), kSide);
+  // Rows whose sums go through memory are few at a time: their blocks and the columns share the cache.
+  row_block_ = even_block(rows, (k_block_ < p_.k ? 2 : 8) * kSide, kSide);
   left_bytes_ = static_cast<size_t>(row_block_ * k_block_) * sizeof(Bf16);
   right_bytes_ = static_cast<size_t>(column_block_ * k_packed_) * sizeof(Bf16);
   const int64_t sums = (sums_aside_ ? rows : k_block_ < p_.k ? row_block_ : kSide) * column_block_;
@@ -119,8 +150,19 @@ void Bf16Gemm::multiply(const Call& call, int64_t row0, int64_t row1, int64_t co
           const bool last = at + count == p_.k;
           pack(left, call.a + row * p_.a_row + at * p_.a_col, p_.a_col, p_.a_row, rows, count,
                Bf16Table::Operand::left);
+          // The next rows, or, behind the last ones, the next steps' first rows.
+          const bool more = k + count < steps, others = row + row_block_ < row1;
+          const int64_t next_row = more ? row : others ? row + row_block_ : row0;
+          const int64_t next_at = more ? at + count : others ? k0 : k0 + steps;
+          Asked next;
+          if (next_at < p_.k) {
+            next = block_of(call.a + next_row * p_.a_row + next_at * p_.a_col, p_.a_col, p_.a_row,
+                            std::min(row_block_, row1 - next_row), std::min(k_block_, p_.k - next_at));
+          }
+          const int64_t share = ceil_div(next.lines(), panels(rows) * panels(columns));
           for (int64_t i = 0; i < panels(rows); ++i) {
             for (int64_t j = 0; j < panels(columns); ++j) {
+              next.ask(share);
               const bool aside = k_block_ < p_.k;
               const int64_t panel = sums_aside_ ? (row - row0) / kSide + i : i;
               float* s = sums + (aside ? (j * waiting + panel) * kBlock : 0);
