@@ -29,11 +29,8 @@ inline double value(float v) { return static_cast<double>(v); }
 // Equal, or no number both.
 inline bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
-// Number `i` of those whose bytes the array holds: f32 where they are wide, else bf16.
-inline double number(const Array& bytes, bool wide, int64_t i) {
-  return wide ? value(reinterpret_cast<const float*>(bytes.raw())[i])
-              : value(reinterpret_cast<const Bf16*>(bytes.raw())[i]);
-}
+// Number `i` of those whose bytes the array holds.
+inline double number(const Array& bytes, int64_t i) { return value(reinterpret_cast<const Bf16*>(bytes.raw())[i]); }
 
 // n numbers, poisoned, that end where a page begins that nobody may touch: what reaches past them faults. The page's
 // rest before them is poisoned as well.

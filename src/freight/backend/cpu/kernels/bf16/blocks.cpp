@@ -147,11 +147,7 @@ FREIGHT_AVX512 inline void put(__m512 v, const Bf16Result& r, int64_t i, int64_t
   if (r.bias) v = _mm512_add_ps(v, widened(_mm256_maskz_loadu_epi16(some, r.bias + j)));
   if (r.residual) v = _mm512_add_ps(v, widened(_mm256_maskz_loadu_epi16(some, r.residual + i * r.row + j)));
   if (r.relu) v = _mm512_mask_mov_ps(v, _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_LE_OQ), _mm512_setzero_ps());
-  if (r.wide) {
-    _mm512_mask_storeu_ps(static_cast<float*>(r.to) + i * r.row + j, some, v);
-  } else {
-    _mm256_mask_storeu_epi16(static_cast<Bf16*>(r.to) + i * r.row + j, some, (__m256i)_mm512_cvtneps_pbh(v));
-  }
+  _mm256_mask_storeu_epi16(r.to + i * r.row + j, some, (__m256i)_mm512_cvtneps_pbh(v));
 }
 
 // Of a row in the panels' order (a, b) the first and the second 16 numbers.
@@ -161,7 +157,7 @@ FREIGHT_AVX512 inline __m512 natural(__m512 a, __m512 b, int half) {
 }
 
 // Rows [begin, end) of whole lines of bf16.
-inline bool is_plain(const Bf16Result& r) { return !r.wide && !r.residual && !r.turned && r.columns == kSide; }
+inline bool is_plain(const Bf16Result& r) { return !r.residual && !r.turned && r.columns == kSide; }
 FREIGHT_AVX512 inline void finish_plain(const float* sums, const Bf16Result& r, int64_t begin, int64_t end) {
   const __m512 least = _mm512_set1_ps(r.relu ? 0.0f : -std::numeric_limits<float>::infinity());
   const __m512i back = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
@@ -172,7 +168,7 @@ FREIGHT_AVX512 inline void finish_plain(const float* sums, const Bf16Result& r, 
     bias1 = widened(_mm512_extracti64x4_epi64(b, 1));
   }
   const bool past_caches = r.stream && r.row % kSide == 0 && reinterpret_cast<uintptr_t>(r.to) % 64 == 0;
-  auto* to = static_cast<Bf16*>(r.to) + begin * r.row;
+  Bf16* to = r.to + begin * r.row;
   for (int64_t i = begin; i < end; ++i, to += r.row) {
     const float* row = sums + place(i) * kSide;
     // Of a number that is none and another, the maximum is the second: it stays.

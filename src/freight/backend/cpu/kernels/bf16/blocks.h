@@ -25,12 +25,11 @@ struct Bf16Lines {
   int64_t second_lines = 0;
 };
 
-// Where the sums of a block go.
+// Where the sums of a block go, rounded to bf16.
 struct Bf16Result {
-  void* to = nullptr;
+  Bf16* to = nullptr;
   ptrdiff_t row = 0;
   int64_t rows = 0, columns = 0;
-  bool wide = false;    // f32, else rounded to bf16
   bool turned = false;  // the block is transposed: its columns are rows of the result
   bool relu = false, stream = false;
   const Bf16* bias = nullptr;      // one per column

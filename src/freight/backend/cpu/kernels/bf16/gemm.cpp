@@ -61,11 +61,11 @@ Asked block_of(const Bf16* from, ptrdiff_t step, ptrdiff_t line, int64_t lines, 
 
 struct Bf16Gemm::Call {
   const Bf16 *a, *b;
-  void* c;
+  Bf16* c;
   const Bf16 *bias, *residual;
 };
 
-Bf16Gemm::Bf16Gemm(const GemmProblem& problem, Result result) : p_(problem), result_(result) {
+Bf16Gemm::Bf16Gemm(const GemmProblem& problem) : p_(problem) {
   static const int64_t kCache = std::max<int64_t>(cpu_info().l2_bytes, 512 << 10);
   turned_ = p_.batch == 1 && p_.m <= kTurned && p_.b_col != 1 && p_.n > p_.m;
   if (turned_) {
@@ -131,8 +131,7 @@ void Bf16Gemm::multiply(const Call& call, int64_t row0, int64_t row1, int64_t co
       }
     }
   };
-  Bf16Result r{
-      .row = p_.c_row, .wide = result_ == Result::wide, .turned = turned_, .relu = p_.relu, .stream = p_.stream};
+  Bf16Result r{.row = p_.c_row, .turned = turned_, .relu = p_.relu, .stream = p_.stream};
   // Block (panel, row panel) of the sums that wait.
   const int64_t waiting = sums_aside_ ? panels(row1 - row0) : panels(row_block_);
   const float* done = nullptr;  // sums that only wait to be finished, as r says
@@ -179,8 +178,7 @@ void Bf16Gemm::multiply(const Call& call, int64_t row0, int64_t row1, int64_t co
               r.columns = std::min(kSide, column1 - x);
               if (turned_) std::swap(r.rows, r.columns);
               const int64_t offset = turned_ ? x * p_.c_row + y : y * p_.c_row + x;
-              r.to = r.wide ? static_cast<void*>(static_cast<float*>(call.c) + offset)
-                            : static_cast<void*>(static_cast<Bf16*>(call.c) + offset);
+              r.to = call.c + offset;
               r.bias = call.bias ? call.bias + (turned_ ? y : x) : nullptr;
               r.residual = call.residual ? call.residual + offset : nullptr;
             }
@@ -193,12 +191,11 @@ void Bf16Gemm::multiply(const Call& call, int64_t row0, int64_t row1, int64_t co
   table.end();
 }
 
-void Bf16Gemm::run(const Bf16* a, const Bf16* b, void* c, const Bf16* bias, const Bf16* residual, void*) const {
+void Bf16Gemm::run(const Bf16* a, const Bf16* b, Bf16* c, const Bf16* bias, const Bf16* residual, void*) const {
   if (turned_) std::swap(a, b);
   if (p_.batch > 1) {
-    const auto bytes = static_cast<ptrdiff_t>(result_ == Result::wide ? sizeof(float) : sizeof(Bf16));
     parallel_for(p_.batch, [&](int64_t i) {
-      multiply({a + i * p_.a_batch, b + i * p_.b_batch, static_cast<char*>(c) + i * p_.c_batch * bytes, bias,
+      multiply({a + i * p_.a_batch, b + i * p_.b_batch, c + i * p_.c_batch, bias,
                 residual ? residual + i * p_.c_batch : nullptr},
                0, p_.m, 0, p_.n);
     });

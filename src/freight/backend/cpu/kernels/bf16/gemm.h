@@ -12,11 +12,10 @@ namespace freight::cpu {
 
 class Bf16Gemm {
  public:
-  // As of f32 products, in numbers of bf16; `packed` is not known here. The result is bf16, or f32 where it is `wide`.
-  enum class Result : uint8_t { narrow, wide };
-  explicit Bf16Gemm(const GemmProblem& problem, Result result = Result::narrow);
+  // As of f32 products, in numbers of bf16; `packed` is not known here.
+  explicit Bf16Gemm(const GemmProblem& problem);
   // bias (n) and residual (like c) may be null. `scratch` is not used.
-  void run(const Bf16* a, const Bf16* b, void* c, const Bf16* bias, const Bf16* residual, void* scratch) const;
+  void run(const Bf16* a, const Bf16* b, Bf16* c, const Bf16* bias, const Bf16* residual, void* scratch) const;
   size_t scratch_bytes() const { return 0; }
 
  private:
@@ -25,7 +24,6 @@ class Bf16Gemm {
   bool cut(int64_t threads);
 
   GemmProblem p_;
-  Result result_;
   bool turned_ = false;  // computed as the transposed product: few rows by a matrix whose columns lie along the steps
   int64_t row_tasks_ = 1, column_tasks_ = 1;
   int64_t row_block_ = 0, column_block_ = 0, k_block_ = 0, k_packed_ = 0;  // lines and steps
