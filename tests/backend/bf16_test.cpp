@@ -182,6 +182,36 @@ TEST_P(Bf16GradWeightOf, EqualsPlainLoopsForAnyNumberOfThreads) {
   for_any_threads(run);
 }
 
+TEST(Bf16SpreadProduct, EqualsPlainLoopsAndIsZeroBetweenThePixelsThatAreSeen) {
+  FREIGHT_NEEDS_BF16();
+  for (const ConvCase& c : {ConvCase{2, 16, 7, 9, 37, 1, 1, 2, 2}, ConvCase{1, 33, 8, 8, 16, 1, 1, 3, 2},
+                            ConvCase{3, 64, 14, 14, 128, 1, 1, 2, 2}, ConvCase{2, 17, 5, 6, 20, 1, 1, 1, 4}}) {
+    SCOPED_TRACE(print(c));
+    const ConvProblem p = convolution(c);
+    const Guarded<Bf16> dy(p.n * p.oh * p.ow * p.o), w(p.o * p.c);
+    fill_exact(dy.data(), dy.size(), 1);
+    fill_exact(w.data(), w.size(), 2);
+    const auto run = [&] {
+      const Bf16SpreadProduct product(p);
+      poison_thread_scratch();
+      const Guarded<Bf16> dx(p.n * p.h * p.w * p.c);
+      product.run(dy.data(), w.data(), dx.data(), poisoned_scratch(product.scratch_bytes()).raw());
+      return dx.copied();
+    };
+    const Array dx = run();
+    for (int64_t at = 0; at < p.n * p.h * p.w * p.c; ++at) {
+      const int64_t q = at % p.c, j = at / p.c % p.w, i = at / p.c / p.w % p.h, n = at / p.c / p.w / p.h;
+      double v = 0;
+      if (i % p.stride_h == 0 && j % p.stride_w == 0) {
+        const int64_t pixel = (n * p.oh + i / p.stride_h) * p.ow + j / p.stride_w;
+        for (int64_t o = 0; o < p.o; ++o) v += value(dy[pixel * p.o + o]) * value(w[o * p.c + q]);
+      }
+      ASSERT_EQ(number(dx, at), value(narrow(v))) << at;
+    }
+    for_any_threads(run);
+  }
+}
+
 template <class Case>
 std::string name_of(const testing::TestParamInfo<Case>& each) {
   return print(each.param);

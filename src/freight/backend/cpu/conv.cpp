@@ -165,42 +165,41 @@ bool runs_winograd(const Problem& p) {
 constexpr int64_t kTiles = 24, kTilesFrozen = 16;
 int64_t winograd_tiles(const ConvProblem& c) { return c.n * ceil_div(c.oh, 4) * ceil_div(c.ow, 4); }
 
-// A 1x1 convolution without steps is a product of pixels by channels.
-bool runs_as_product(const Problem& p) {
-  const ConvProblem c = plain_problem(p);
-  return gemm_table().lanes == 16 && c.kh == 1 && c.kw == 1 && c.stride_h == 1 && c.stride_w == 1 && c.oh == c.h &&
-         c.ow == c.w && std::min(c.c, c.o) >= 16;
+// A 1x1 convolution without margins is a product of the pixels that it sees, without steps all, by channels.
+bool is_product(const ConvProblem& c) {
+  return gemm_table().lanes == 16 && c.kh == 1 && c.kw == 1 && c.pad_h == 0 && c.pad_w == 0 &&
+         (c.oh - 1) * c.stride_h < c.h && (c.ow - 1) * c.stride_w < c.w && std::min(c.c, c.o) >= 16;
+}
+bool runs_as_product(const ConvProblem& c) {
+  return is_product(c) && c.stride_h == 1 && c.stride_w == 1 && c.oh == c.h && c.ow == c.w;
 }
 
 // unfolded: the gradient of a bf16 weight as one product over all pixels. Where the weights are few it wins also of 1x1
-// convolutions, since pixels are cut; ms, two cores of a Xeon with AMX: 64 -> 64 channels @56 b16 0.50 : 0.76, 128 ->
-// 512
-// @28 1.24 : 1.20, 256 -> 1024 @14 1.38 : 0.86.
+// convolutions, since pixels are cut; ms, two cores of a Xeon with AMX: 64 -> 64 channels @56 b16 0.50 : 0.76, 128 to
+// 512 @28 1.24 : 1.20, 256 to 1024 @14 1.38 : 0.86. spread: the input gradient of a bf16 1x1 convolution with steps.
 constexpr int64_t kFewWeights = 65536;
-enum class Way : uint8_t { dnnl, direct, winograd, product, unfolded };
+enum class Way : uint8_t { dnnl, direct, winograd, product, unfolded, spread };
+constexpr const char* kWays[] = {"dnnl", "direct", "winograd", "gemm", "unfolded", "spread"};
 
 // With Winograd's method from so many `tiles` on.
 Way way_of(const Problem& p, int64_t tiles) {
   const bool plain =
       p.a.groups == 1 && std::all_of(p.a.dilation.begin(), p.a.dilation.end(), [](int64_t d) { return d == 1; });
   if (!plain || p.x.shape.rank() > 4) return Way::dnnl;
+  const ConvProblem c = plain_problem(p);
   if (p.x.dtype == DType::bf16 && bf16_table()) {
-    const bool few = p.x.shape[1] * p.y.shape[1] <= kFewWeights;
-    if (runs_as_product(p) && !(few && p.op == Op::conv_grad_weight)) return Way::product;
-    return p.op == Op::conv_grad_weight && Bf16GradWeight::fits(plain_problem(p)) ? Way::unfolded : Way::dnnl;
+    const bool makes_weight = p.op == Op::conv_grad_weight;
+    if (runs_as_product(c) && !(makes_weight && c.c * c.o <= kFewWeights)) return Way::product;
+    if (p.op == Op::conv_grad_input && is_product(c)) return Way::spread;
+    return makes_weight && Bf16GradWeight::fits(c) ? Way::unfolded : Way::dnnl;
   }
   if (p.x.dtype != DType::f32) return Way::dnnl;
   if (runs_direct(p)) return Way::direct;
-  if (runs_as_product(p)) return Way::product;
-  return runs_winograd(p) && winograd_tiles(plain_problem(p)) >= tiles ? Way::winograd : Way::dnnl;
+  if (runs_as_product(c)) return Way::product;
+  return runs_winograd(p) && winograd_tiles(c) >= tiles ? Way::winograd : Way::dnnl;
 }
 // oneDNN does not add residuals as we do.
 Way way_of(const Problem& p) { return way_of(p, p.a.epilogue.residual ? 0 : kTiles); }
-
-const char* way_name(Way way) {
-  constexpr const char* kNames[] = {"dnnl", "direct", "winograd", "gemm", "unfolded"};
-  return kNames[static_cast<int>(way)];
-}
 
 // The way with a frozen weight where nothing is measured. oneDNN's products on packed weights take 0.7 to 0.9 of the
 // time of ours (1x1 convolutions of resnet50, one core of a Xeon with AVX-512).
@@ -331,7 +330,7 @@ LayoutPlan fastest_layouts(const Graph& graph, const Node& node, const Problem& 
     StepSpec spec{&graph, &node, {}, {}, deterministic, false};
     for (size_t i = 0; i < node.inputs.size(); ++i) spec.in.push_back({graph.type(node.inputs[i]), plans.back().in[i]});
     spec.out.push_back({graph.type(node.out()), plans.back().out[0]});
-    alternatives.push_back({way_name(way), spec, [spec, &p, way] { return make_way(spec, p, way); }, 1});
+    alternatives.push_back({kWays[static_cast<int>(way)], spec, [spec, &p, way] { return make_way(spec, p, way); }, 1});
   }
   const ConvProblem c = plain_problem(p);
   const std::string step =
@@ -370,12 +369,13 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const Problem& p, Way way
   const Epilogue epilogue = n.op == Op::conv ? p.a.epilogue : Epilogue{};
   const bool packed = is_own_packing(spec.in[1].layout);
   const auto own = [&]<class T = float>(auto conv, T = {}) {
-    return std::make_unique<OwnConv<decltype(conv), T>>(std::move(conv), way_name(way), epilogue);
+    return std::make_unique<OwnConv<decltype(conv), T>>(std::move(conv), kWays[static_cast<int>(way)], epilogue);
   };
   const ConvProblem c = plain_problem(p);
   if (way == Way::direct && n.op == Op::conv) return own(ConvForward(c));
   if (way == Way::direct) return own(ConvGradWeight(c));
   if (way == Way::unfolded) return own(Bf16GradWeight(c), Bf16{});
+  if (way == Way::spread) return own(Bf16SpreadProduct(c), Bf16{});
   if (way == Way::product && p.x.dtype == DType::bf16)
     return own(Product<Bf16Gemm, Bf16>(p, packed, spec.stream_outputs), Bf16{});
   if (way == Way::product) return own(Product<Gemm, float>(p, packed, spec.stream_outputs));

@@ -202,4 +202,21 @@ void Bf16GradWeight::run(const Bf16* x, const Bf16* dy, Bf16* dw, void* scratch)
   });
 }
 
+Bf16SpreadProduct::Bf16SpreadProduct(const ConvProblem& p)
+    : p_(p), product_({.m = p.n * p.oh * p.ow, .n = p.c, .k = p.o, .a_row = p.o, .b_row = p.c, .c_row = p.c}) {}
+
+void Bf16SpreadProduct::run(const Bf16* dy, const Bf16* w, Bf16* dx, void* scratch) const {
+  auto* rows = static_cast<Bf16*>(scratch);
+  product_.run(dy, w, rows, nullptr, nullptr, nullptr);
+  const size_t pixel = static_cast<size_t>(p_.c) * sizeof(Bf16);
+  parallel_for(p_.n * p_.h, [&](int64_t line) {
+    const int64_t n = line / p_.h, y = line % p_.h, i = y / p_.stride_h;
+    Bf16* to = dx + line * p_.w * p_.c;
+    std::memset(to, 0, static_cast<size_t>(p_.w) * pixel);
+    if (y % p_.stride_h != 0 || i >= p_.oh) return;
+    const Bf16* from = rows + (n * p_.oh + i) * p_.ow * p_.c;
+    for (int64_t j = 0; j < p_.ow; ++j) std::memcpy(to + j * p_.stride_w * p_.c, from + j * p_.c, pixel);
+  });
+}
+
 }  // namespace freight::cpu

@@ -1,12 +1,13 @@
-// The gradient of a convolution's weight in bf16, as a product over all pixels of the result on the blocks of
-// bf16/blocks.h: dw (O, taps C) = dy' (O, pixels) by what each pixel saw of x (pixels, taps C). Nothing of the size of
-// taps x pixels is stored: columns are packed from x for some pixels at a time.
+// Gradients of convolutions in bf16 on the blocks of blocks.h. That of a weight is a product over all pixels of the
+// result, dw (O, taps C) = dy' (O, pixels) by what each pixel saw of x (pixels, taps C): nothing of the size of taps x
+// pixels is stored, columns are packed from x for some pixels at a time. What oneDNN does as well is left to it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "freight/backend/cpu/kernels/bf16/blocks.h"
+#include "freight/backend/cpu/kernels/bf16/gemm.h"
 #include "freight/backend/cpu/kernels/conv.h"
 
 namespace freight::cpu {
@@ -57,6 +58,20 @@ class Bf16GradWeight {
   int64_t groups_ = 0, panel_block_ = 1;    // groups_ 0: parts of the columns
   int64_t stretch_x_ = 0, stretch_dy_ = 0;  // numbers of a stretch with its margins, packed
   size_t scratch_bytes_ = 0, thread_bytes_ = 0;
+};
+
+// The input gradient of a 1x1 convolution with steps and without margins: dy by the weight, pixel by pixel, spread over
+// a dx that is zero elsewhere.
+class Bf16SpreadProduct {
+ public:
+  explicit Bf16SpreadProduct(const ConvProblem& problem);
+  // dy (N, OH, OW, O), w (O, C) -> dx (N, H, W, C), channels-last.
+  void run(const Bf16* dy, const Bf16* w, Bf16* dx, void* scratch) const;
+  size_t scratch_bytes() const { return static_cast<size_t>(p_.n * p_.oh * p_.ow * p_.c) * sizeof(Bf16); }
+
+ private:
+  ConvProblem p_;
+  Bf16Gemm product_;
 };
 
 }  // namespace freight::cpu
