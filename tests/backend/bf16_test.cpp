@@ -1,6 +1,10 @@
 // What is made of blocks of bf16 products against plain loops in double: matrix products, gradients of convolutions'
 // weights, attention and its gradient; odd sizes, poisoned scratch memory, equal bits for any number of threads.
 // The blocks themselves are in bf16_blocks_test.cpp.
+#include <limits>
+#include <type_traits>
+#include <vector>
+
 #include "freight/backend/cpu/kernels/bf16/attention.h"
 #include "freight/backend/cpu/kernels/bf16/conv.h"
 #include "freight/backend/cpu/kernels/bf16/gemm.h"
@@ -23,13 +27,32 @@ struct GemmForm {
       : trans_a(bits & 1), trans_b(bits & 2), bias(bits & 4), residual(bits & 8), relu(bits & 16) {}
 };
 
-// What c must hold before it is rounded.
-double gemm_element(const GemmProblem& p, const Bf16* a, const Bf16* b, double added, int64_t i, int64_t j) {
-  double v = added;
-  for (int64_t k = 0; k < p.k; ++k) v += value(a[i * p.a_row + k * p.a_col]) * value(b[k * p.b_row + j * p.b_col]);
-  return p.relu && v < 0 ? 0 : v;
+// What c must hold before it is rounded, and the sum of all terms' sizes.
+struct Element {
+  double value, size;
+};
+template <class T>
+Element gemm_element(const GemmProblem& p, const T* a, const T* b, double added, int64_t i, int64_t j) {
+  Element e{added, std::abs(added)};
+  for (int64_t k = 0; k < p.k; ++k) {
+    const double term = value(a[i * p.a_row + k * p.a_col]) * value(b[k * p.b_row + j * p.b_col]);
+    e.value += term;
+    e.size += std::abs(term);
+  }
+  if (p.relu && e.value < 0) e.value = 0;
+  return e;
 }
 
+// bf16: operands whose sums are exact. f32: any, whose sums are as exact as of products in f32 that are added pairwise.
+void fill(Bf16* to, int64_t n, uint64_t seed) { fill_exact(to, n, seed); }
+void fill(float* to, int64_t n, uint64_t seed) {
+  PhiloxStream r(seed, 0, 1);
+  for (int64_t i = 0; i < n; ++i) to[i] = r.uniform(-1, 1);
+}
+void expect(Bf16 got, const Element& e) { ASSERT_EQ(value(got), value(narrow(e.value))); }
+void expect(float got, const Element& e) { ASSERT_NEAR(value(got), e.value, 0x1p-22 * e.size); }
+
+template <class T>
 void check_gemm(const GemmCase& c, const GemmForm& f) {
   SCOPED_TRACE(cat(c.m, "x", c.n, "x", c.k, " batch ", c.batch, f.trans_a ? " ta" : "", f.trans_b ? " tb" : "",
                    f.bias ? " bias" : "", f.residual ? " residual" : "", f.relu ? " relu" : ""));
@@ -48,16 +71,16 @@ void check_gemm(const GemmCase& c, const GemmForm& f) {
                       .b_batch = b_lines * b_line,
                       .c_batch = c.m * (c.n + c.gap),
                       .relu = f.relu};
-  const Guarded<Bf16> a(c.batch * p.a_batch - c.gap), b(c.batch * p.b_batch - c.gap), bias(c.n),
+  const Guarded<T> a(c.batch * p.a_batch - c.gap), b(c.batch * p.b_batch - c.gap), bias(c.n),
       residual(c.batch * p.c_batch - c.gap);
-  fill_exact(a.data(), a.size(), 1);
-  fill_exact(b.data(), b.size(), 2);
-  fill_exact(bias.data(), bias.size(), 3);
-  fill_exact(residual.data(), residual.size(), 4);
+  fill(a.data(), a.size(), 1);
+  fill(b.data(), b.size(), 2);
+  fill(bias.data(), bias.size(), 3);
+  fill(residual.data(), residual.size(), 4);
   const auto run = [&] {
-    const Bf16Gemm gemm(p);
+    const BlockGemm<T> gemm(p);
     poison_thread_scratch();
-    const Guarded<Bf16> y(residual.size());
+    const Guarded<T> y(residual.size());
     gemm.run(a.data(), b.data(), y.data(), f.bias ? bias.data() : nullptr, f.residual ? residual.data() : nullptr,
              poisoned_scratch(gemm.scratch_bytes()).raw());
     return y.copied();
@@ -66,49 +89,81 @@ void check_gemm(const GemmCase& c, const GemmForm& f) {
   const int64_t each = checked_each(static_cast<double>(c.m * c.n) * static_cast<double>(c.k));
   for (int64_t at = 0; at < residual.size(); at += each) {
     const int64_t q = at / p.c_batch, i = at % p.c_batch / p.c_row, j = at % p.c_row;
-    const double got = number(y, at);
+    const T got = reinterpret_cast<const T*>(y.raw())[at];
     if (j >= c.n) {
-      ASSERT_TRUE(std::isnan(got)) << "written outside at " << at;
+      ASSERT_TRUE(std::isnan(value(got))) << "written outside at " << at;
       continue;
     }
     const double added = (f.bias ? value(bias[j]) : 0) + (f.residual ? value(residual[at]) : 0);
-    const double v = gemm_element(p, a.data() + q * p.a_batch, b.data() + q * p.b_batch, added, i, j);
-    ASSERT_EQ(got, value(narrow(v))) << "matrix " << q << " row " << i << " column " << j;
+    SCOPED_TRACE(cat("matrix ", q, " row ", i, " column ", j));
+    expect(got, gemm_element(p, a.data() + q * p.a_batch, b.data() + q * p.b_batch, added, i, j));
+    if (testing::Test::HasFatalFailure()) return;
   }
   for_any_threads(run);
 }
 
-TEST(Bf16Gemm, EqualsPlainLoopsForOddSizesTransposesAndEpilogues) {
-  FREIGHT_NEEDS_BF16();
+template <class T>
+class BlockGemms : public testing::Test {
+ protected:
+  void SetUp() override {
+    FREIGHT_NEEDS_BF16();
+    if (std::is_same_v<T, float> && !splits_f32()) GTEST_SKIP() << "f32 products are split with AMX alone";
+  }
+};
+using Numbers = testing::Types<Bf16, float>;
+TYPED_TEST_SUITE(BlockGemms, Numbers);
+
+TYPED_TEST(BlockGemms, EqualsPlainLoopsForOddSizesTransposesAndEpilogues) {
   for (const GemmCase& c :
        {GemmCase{1, 1, 1}, {7, 17, 65, 1, 3}, {65, 7, 17}, {17, 65, 7}, {33, 33, 33, 1, 1}, {1, 65, 33}, {65, 1, 65}}) {
-    for (int form = 0; form < 32; form += 3) check_gemm(c, GemmForm(form));
+    for (int form = 0; form < 32; form += 3) check_gemm<TypeParam>(c, GemmForm(form));
   }
 }
 
-TEST(Bf16Gemm, RunsBatches) {
-  FREIGHT_NEEDS_BF16();
+TYPED_TEST(BlockGemms, RunsBatches) {
   for (int form = 0; form < 32; form += 5) {
-    check_gemm({9, 21, 33, 5, 1}, GemmForm(form));
-    check_gemm({33, 64, 400, 3}, GemmForm(form));
+    check_gemm<TypeParam>({9, 21, 33, 5, 1}, GemmForm(form));
+    check_gemm<TypeParam>({33, 64, 400, 3}, GemmForm(form));
   }
 }
 
-// As transposed products: see Bf16Gemm::turned_.
-TEST(Bf16Gemm, TurnsFewRowsByColumnsAlongTheSteps) {
-  FREIGHT_NEEDS_BF16();
+// As transposed products: see BlockGemm::turned_.
+TYPED_TEST(BlockGemms, TurnsFewRowsByColumnsAlongTheSteps) {
   constexpr int kTransposedB = 2;
   for (const GemmCase& c : {GemmCase{1, 700, 65}, {7, 65, 1000}, {33, 300, 500, 1, 2}, {64, 1000, 33}}) {
-    for (int form = 0; form < 32; form += 4) check_gemm(c, GemmForm(form | kTransposedB));
+    for (int form = 0; form < 32; form += 4) check_gemm<TypeParam>(c, GemmForm(form | kTransposedB));
   }
 }
 
 // Sums in parts: of blocks whose operands stay in the caches, of rows whose sums wait for all columns, of columns that
 // are packed in parts (with 2 MiB of second-level cache; with more the cut is another).
-TEST(Bf16Gemm, AddsUpLongSumsInParts) {
-  FREIGHT_NEEDS_BF16();
-  for (const GemmCase& c : {GemmCase{5, 3, 5001}, {40, 33, 4999}, {300, 300, 3000}, {820, 520, 1100}}) {
-    for (const int form : {0, 1, 2, 63}) check_gemm(c, GemmForm(form));
+TYPED_TEST(BlockGemms, AddsUpLongSumsInParts) {
+  for (const GemmCase& c :
+       {GemmCase{5, 3, 5001}, {40, 33, 4999}, {300, 300, 3000}, {820, 520, 1100}, {1500, 60, 1100}}) {
+    for (const int form : {0, 1, 2, 63}) check_gemm<TypeParam>(c, GemmForm(form));
+  }
+}
+
+// Each number of f32 is the exact sum of its parts; what is not finite stays in its row, as NaN.
+TEST(SplitGemm, LosesNoBitAndKeepsWhatIsNotFiniteInItsRow) {
+  if (!splits_f32()) GTEST_SKIP() << "f32 products are split with AMX alone";
+  constexpr int64_t kSize = 40, kInfinite = 3, kNone = 7;
+  std::vector<float> a(kSize * kSize), b(kSize * kSize), c(kSize * kSize);
+  fill(a.data(), kSize * kSize, 1);
+  for (int64_t i = 0; i < kSize; ++i) {
+    b[i * kSize + i] = 1;
+    a[i * kSize] *= std::ldexp(1.0f, static_cast<int>(5 * i) - 100);
+  }
+  a[kInfinite * kSize + 5] = std::numeric_limits<float>::infinity();
+  a[kNone * kSize + 5] = std::numeric_limits<float>::quiet_NaN();
+  SplitGemm({.m = kSize, .n = kSize, .k = kSize, .a_row = kSize, .b_row = kSize, .c_row = kSize})
+      .run(a.data(), b.data(), c.data(), nullptr, nullptr, nullptr);
+  for (int64_t i = 0; i < kSize * kSize; ++i) {
+    if (i / kSize == kInfinite || i / kSize == kNone) {
+      EXPECT_TRUE(std::isnan(c[i])) << i;
+    } else {
+      EXPECT_EQ(c[i], a[i]) << i;
+    }
   }
 }
 

@@ -216,42 +216,13 @@ bool packable(const Problem& p, const Layout& weight) {
          (way_of(p, 0) != Way::winograd || weight.strides[2] == p.w.shape[3] * weight.strides[3]) && r >= 3;
 }
 
-// Operands: x, w, [bias], [residual], y; or dy, w, dx; or x, dy, dw. Numbers are f32, or the bits of bf16.
-template <class Conv, class T>
-class OwnConv final : public Kernel {
- public:
-  OwnConv(Conv conv, const char* name, const Epilogue& e)
-      : conv_(std::move(conv)), name_(name), bias_(e.bias), residual_(e.residual) {}
-  void run(void* const* o) override {
-    int next = 2;
-    const auto in = [&](int i) { return static_cast<const T*>(o[i]); };
-    const T* bias = bias_ ? in(next++) : nullptr;
-    const T* residual = residual_ ? in(next++) : nullptr;
-    auto* y = static_cast<T*>(o[next]);
-    if constexpr (requires { conv_.run(bias, bias, y, o[0]); }) {
-      conv_.run(in(0), in(1), y, o[next + 1]);
-    } else if constexpr (requires { conv_.run(bias, bias, bias, y, o[0]); }) {
-      conv_.run(in(0), in(1), bias, y, o[next + 1]);
-    } else {
-      conv_.run(in(0), in(1), bias, residual, y, o[next + 1]);
-    }
-  }
-  std::string name() const override { return name_; }
-  size_t scratch_bytes() const override { return conv_.scratch_bytes(); }
-
- private:
-  Conv conv_;
-  const char* name_;
-  bool bias_, residual_;
-};
-
 // Pixels (N H W, C) by the weights (O, C), or the gradient of either; see runs_as_product.
 template <class Multiply, class T>
 class Product {
  public:
   Product(const Problem& p, bool packed, bool stream)
       : gemm_(problem(p, packed, stream)), makes_weight_(p.op == Op::conv_grad_weight) {}
-  void run(const T* x, const T* w, const T* bias, const T* residual, T* y, void* scratch) const {
+  void run(const T* x, const T* w, T* y, const T* bias, const T* residual, void* scratch) const {
     if (makes_weight_) std::swap(x, w);
     gemm_.run(x, w, y, bias, residual, scratch);
   }
@@ -368,16 +339,19 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const Problem& p, Way way
   const Node& n = *spec.node;
   const Epilogue epilogue = n.op == Op::conv ? p.a.epilogue : Epilogue{};
   const bool packed = is_own_packing(spec.in[1].layout);
-  const auto own = [&]<class T = float>(auto conv, T = {}) {
-    return std::make_unique<OwnConv<decltype(conv), T>>(std::move(conv), kWays[static_cast<int>(way)], epilogue);
-  };
   const ConvProblem c = plain_problem(p);
+  const bool splits = way == Way::product && p.x.dtype == DType::f32 && !packed && splits_f32() &&
+                      std::min(c.c, c.o) >= Bf16Table::kSide;
+  const auto own = [&, name = splits ? "split" : kWays[static_cast<int>(way)] ]<class T = float>(auto conv, T = {}) {
+    return std::make_unique<OwnKernel<decltype(conv), T>>(std::move(conv), name, epilogue);
+  };
   if (way == Way::direct && n.op == Op::conv) return own(ConvForward(c));
   if (way == Way::direct) return own(ConvGradWeight(c));
   if (way == Way::unfolded) return own(Bf16GradWeight(c), Bf16{});
   if (way == Way::spread) return own(Bf16SpreadProduct(c), Bf16{});
   if (way == Way::product && p.x.dtype == DType::bf16)
     return own(Product<Bf16Gemm, Bf16>(p, packed, spec.stream_outputs), Bf16{});
+  if (splits) return own(Product<SplitGemm, float>(p, packed, spec.stream_outputs));
   if (way == Way::product) return own(Product<Gemm, float>(p, packed, spec.stream_outputs));
   if (way == Way::winograd) {
     using Weights = Winograd::Weights;

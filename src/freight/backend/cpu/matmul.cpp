@@ -90,23 +90,9 @@ std::unique_ptr<Kernel> by_dnnl(const StepSpec& spec, const Operand& lhs, const 
 }
 
 template <class Multiply, class T>
-class GemmKernel final : public Kernel {
- public:
-  GemmKernel(const GemmProblem& p, const Epilogue& e) : gemm_(p), bias_(e.bias), residual_(e.residual) {}
-  void run(void* const* o) override {
-    int next = 2;
-    const T* bias = bias_ ? static_cast<const T*>(o[next++]) : nullptr;
-    const T* residual = residual_ ? static_cast<const T*>(o[next++]) : nullptr;
-    gemm_.run(static_cast<const T*>(o[0]), static_cast<const T*>(o[1]), static_cast<T*>(o[next]), bias, residual,
-              o[next + 1]);
-  }
-  std::string name() const override { return "gemm"; }
-  size_t scratch_bytes() const override { return gemm_.scratch_bytes(); }
-
- private:
-  Multiply gemm_;
-  bool bias_, residual_;
-};
+Candidate own_product(const char* name, const GemmProblem& p, const Epilogue& e) {
+  return {name, [=] { return std::make_unique<OwnKernel<Multiply, T>>(Multiply(p), name, e); }};
+}
 
 // One stride that walks all batch axes, or false.
 bool batch_stride(const Operand& o, ptrdiff_t& stride) {
@@ -161,18 +147,19 @@ std::unique_ptr<Kernel> make_matmul(const StepSpec& spec) {
   const bool own = (!narrow || bf16_table()) && gemm_problem(spec, lhs, rhs, p);
   p.packed = packed;
   p.stream = spec.stream_outputs;
+  const bool splits = !narrow && !packed && splits_f32() && std::min({p.m, p.n, p.k}) >= Bf16Table::kSide;
   if (own) {
-    candidates.push_back({"gemm", [&]() -> std::unique_ptr<Kernel> {
-                            if (narrow) return std::make_unique<GemmKernel<Bf16Gemm, Bf16>>(p, a.epilogue);
-                            return std::make_unique<GemmKernel<Gemm, float>>(p, a.epilogue);
-                          }});
+    candidates.push_back(narrow   ? own_product<Bf16Gemm, Bf16>("gemm", p, a.epilogue)
+                         : splits ? own_product<SplitGemm, float>("split", p, a.epilogue)
+                                  : own_product<Gemm, float>("gemm", p, a.epilogue));
   }
   if (!a.epilogue.residual && !packed) candidates.push_back({"dnnl", [&] { return by_dnnl(spec, lhs, rhs); }});
   FREIGHT_CHECK(!candidates.empty(), "residual epilogue on odd strides");
   // Unmeasured f32: oneDNN, but not over rows that share cache sets (its AVX-512 kernels copy those), nor for results
-  // that pass the caches by: it cannot, which costs more within a net than alone.
+  // that pass the caches by: it cannot, which costs more within a net than alone. AMX is faster.
   const bool shares_sets = gemm_table().lanes == 8 && p.b_col == 1 && p.b_row % 512 == 0 && p.k >= 256 && p.n >= 64;
-  if (candidates.size() == 2 && !narrow && !shares_sets && !p.stream) std::swap(candidates[0], candidates[1]);
+  if (candidates.size() == 2 && !narrow && !splits && !shares_sets && !p.stream)
+    std::swap(candidates[0], candidates[1]);
   return choose(spec, candidates);
 }
 

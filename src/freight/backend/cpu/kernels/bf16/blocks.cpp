@@ -142,12 +142,22 @@ FREIGHT_AVX512 void pack(Bf16* to, const Bf16Lines& l, Bf16Table::Operand side) 
 
 // --- results ---
 
+FREIGHT_AVX512 inline __m512 some_of(const Bf16* from, __mmask16 some) {
+  return widened(_mm256_maskz_loadu_epi16(some, from));
+}
+FREIGHT_AVX512 inline __m512 some_of(const float* from, __mmask16 some) { return _mm512_maskz_loadu_ps(some, from); }
+FREIGHT_AVX512 inline void store_some_of(Bf16* to, __mmask16 some, __m512 v) {
+  _mm256_mask_storeu_epi16(to, some, (__m256i)_mm512_cvtneps_pbh(v));
+}
+FREIGHT_AVX512 inline void store_some_of(float* to, __mmask16 some, __m512 v) { _mm512_mask_storeu_ps(to, some, v); }
+
 // 16 numbers of a row of the result, from column j on.
-FREIGHT_AVX512 inline void put(__m512 v, const Bf16Result& r, int64_t i, int64_t j, __mmask16 some) {
-  if (r.bias) v = _mm512_add_ps(v, widened(_mm256_maskz_loadu_epi16(some, r.bias + j)));
-  if (r.residual) v = _mm512_add_ps(v, widened(_mm256_maskz_loadu_epi16(some, r.residual + i * r.row + j)));
+template <class T>
+FREIGHT_AVX512 inline void put(__m512 v, const BlockResult<T>& r, int64_t i, int64_t j, __mmask16 some) {
+  if (r.bias) v = _mm512_add_ps(v, some_of(r.bias + j, some));
+  if (r.residual) v = _mm512_add_ps(v, some_of(r.residual + i * r.row + j, some));
   if (r.relu) v = _mm512_mask_mov_ps(v, _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_LE_OQ), _mm512_setzero_ps());
-  _mm256_mask_storeu_epi16(r.to + i * r.row + j, some, (__m256i)_mm512_cvtneps_pbh(v));
+  store_some_of(r.to + i * r.row + j, some, v);
 }
 
 // Of a row in the panels' order (a, b) the first and the second 16 numbers.
@@ -157,7 +167,10 @@ FREIGHT_AVX512 inline __m512 natural(__m512 a, __m512 b, int half) {
 }
 
 // Rows [begin, end) of whole lines of bf16.
-inline bool is_plain(const Bf16Result& r) { return !r.residual && !r.turned && r.columns == kSide; }
+template <class T>
+inline bool is_plain(const BlockResult<T>& r) {
+  return !r.residual && !r.turned && r.columns == kSide;
+}
 FREIGHT_AVX512 inline void finish_plain(const float* sums, const Bf16Result& r, int64_t begin, int64_t end) {
   const __m512 least = _mm512_set1_ps(r.relu ? 0.0f : -std::numeric_limits<float>::infinity());
   const __m512i back = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
@@ -183,8 +196,11 @@ FREIGHT_AVX512 inline void finish_plain(const float* sums, const Bf16Result& r, 
   }
 }
 
-FREIGHT_AVX512 void finish(const float* sums, const Bf16Result& r) {
-  if (is_plain(r)) return finish_plain(sums, r, 0, r.rows);
+template <class T>
+FREIGHT_AVX512 void finish(const float* sums, const BlockResult<T>& r) {
+  if constexpr (sizeof(T) == sizeof(Bf16)) {
+    if (is_plain(r)) return finish_plain(sums, r, 0, r.rows);
+  }
   alignas(64) float turned[kSide * kSide];
   if (r.turned) {
     for (int i = 0; i < 4; ++i) {
@@ -219,23 +235,33 @@ FREIGHT_AMX void begin_amx() {
 }
 FREIGHT_AMX void end_amx() { _tile_release(); }
 
-// `beside(i)` is called behind piece i: the tiles' products take their time anyway.
-template <class Beside>
-FREIGHT_AMX inline void block_amx(const Bf16* a, const Bf16* b, int64_t pieces, float* sums, bool accumulate,
-                                  Beside beside) {
-  constexpr int kRow = kSide * sizeof(float);
-  float* const below = sums + kSide * kRows;
+// Tiles 0 to 3.
+constexpr int kSumsRow = kSide * sizeof(float), kSumsBelow = kSide * kRows;
+FREIGHT_AMX inline void load_sums(const float* sums, bool accumulate) {
   if (accumulate) {
-    _tile_loadd(0, sums, kRow);
-    _tile_loadd(1, sums + kRows, kRow);
-    _tile_loadd(2, below, kRow);
-    _tile_loadd(3, below + kRows, kRow);
+    _tile_loadd(0, sums, kSumsRow);
+    _tile_loadd(1, sums + kRows, kSumsRow);
+    _tile_loadd(2, sums + kSumsBelow, kSumsRow);
+    _tile_loadd(3, sums + kSumsBelow + kRows, kSumsRow);
   } else {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
   }
+}
+FREIGHT_AMX inline void store_sums(float* sums) {
+  _tile_stored(0, sums, kSumsRow);
+  _tile_stored(1, sums + kRows, kSumsRow);
+  _tile_stored(2, sums + kSumsBelow, kSumsRow);
+  _tile_stored(3, sums + kSumsBelow + kRows, kSumsRow);
+}
+
+// `beside(i)` is called behind piece i: the tiles' products take their time anyway.
+template <class Beside>
+FREIGHT_AMX inline void block_amx(const Bf16* a, const Bf16* b, int64_t pieces, float* sums, bool accumulate,
+                                  Beside beside) {
+  load_sums(sums, accumulate);
   for (int64_t i = 0; i < pieces; ++i, a += kPiece, b += kPiece) {
     _tile_loadd(4, a, 64);
     _tile_loadd(6, b, 64);
@@ -247,10 +273,7 @@ FREIGHT_AMX inline void block_amx(const Bf16* a, const Bf16* b, int64_t pieces, 
     _tile_dpbf16ps(3, 5, 7);
     beside(i);
   }
-  _tile_stored(0, sums, kRow);
-  _tile_stored(1, sums + kRows, kRow);
-  _tile_stored(2, below, kRow);
-  _tile_stored(3, below + kRows, kRow);
+  store_sums(sums);
 }
 
 FREIGHT_AMX void block_alone(const Bf16* a, const Bf16* b, int64_t pieces, float* sums, bool accumulate) {
@@ -266,6 +289,43 @@ FREIGHT_AMX void block_meanwhile(const Bf16* a, const Bf16* b, int64_t pieces, f
   const int64_t rows = r.rows;
   block_amx(a, b, pieces, sums, accumulate,
             [&](int64_t i) FREIGHT_AMX { finish_plain(finished, r, rows * i / pieces, rows * (i + 1) / pieces); });
+}
+
+// The parts' products in an order in which each needs one operand of the last one again. Small ones first would gain
+// nothing: all go to the same sums.
+FREIGHT_AMX void block_split_amx(const Bf16* a, int64_t a_part, const Bf16* b, int64_t b_part, int64_t pieces,
+                                 float* sums, bool accumulate) {
+  load_sums(sums, accumulate);
+  for (int64_t i = 0; i < pieces; ++i, a += kPiece, b += kPiece) {
+    const auto left = [&](int64_t part) FREIGHT_AMX {
+      _tile_loadd(4, a + part * a_part, 64);
+      _tile_loadd(5, a + part * a_part + kTile, 64);
+    };
+    const auto right = [&](int64_t part) FREIGHT_AMX {
+      _tile_loadd(6, b + part * b_part, 64);
+      _tile_loadd(7, b + part * b_part + kTile, 64);
+    };
+    const auto multiply = []() FREIGHT_AMX {
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_dpbf16ps(1, 4, 7);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    };
+    left(0);
+    right(2);
+    multiply();
+    right(1);
+    multiply();
+    left(1);
+    multiply();
+    right(0);
+    multiply();
+    left(2);
+    multiply();
+    left(0);
+    multiply();
+  }
+  store_sums(sums);
 }
 
 void nothing() {}
@@ -307,6 +367,22 @@ void block_dots_meanwhile(const Bf16* a, const Bf16* b, int64_t pieces, float* s
 }
 
 // --- conversion ---
+
+FREIGHT_AVX512 void split(Bf16* to, int64_t to_row, const float* from, ptrdiff_t row, int64_t rows, int64_t n) {
+  const int64_t part = rows * to_row;
+  for (int64_t i = 0; i < rows; ++i, to += to_row, from += row) {
+    for (int64_t j = 0; j < n; j += kSide) {
+      __m512 v0 = _mm512_maskz_loadu_ps(first(n - j), from + j);
+      __m512 v1 = _mm512_maskz_loadu_ps(first(n - j - kRows), from + j + kRows);
+      for (int64_t p = 0; p < Bf16Table::kParts; ++p) {
+        const auto bits = (__m512i)_mm512_cvtne2ps_pbh(v1, v0);
+        _mm512_mask_storeu_epi16(to + p * part + j, first32(n - j), bits);
+        v0 = _mm512_sub_ps(v0, widened(_mm512_castsi512_si256(bits)));
+        v1 = _mm512_sub_ps(v1, widened(_mm512_extracti64x4_epi64(bits, 1)));
+      }
+    }
+  }
+}
 
 FREIGHT_AVX512 void load(void* dst, const void* a, const void*, const void*, size_t n) {
   auto* to = static_cast<float*>(dst);
@@ -367,8 +443,9 @@ bool tiles_allowed() {
 }  // namespace
 
 const Bf16Table* const* bf16_tables(int& count) {
-  static const Bf16Table kAmx{"amx", begin_amx, end_amx, block_alone, block_meanwhile, pack, finish};
-  static const Bf16Table kDots{"avx512_bf16", nothing, nothing, block_dots, block_dots_meanwhile, pack, finish};
+  static const Bf16Table kAmx{"amx", begin_amx,    end_amx,         block_alone, block_meanwhile,
+                              pack,  finish<Bf16>, block_split_amx, split,       finish<float>};
+  static const Bf16Table kDots{"avx512_bf16", nothing, nothing, block_dots, block_dots_meanwhile, pack, finish<Bf16>};
   static const Bf16Table* tables[2];
   static const int found = [] {
     int n = 0;

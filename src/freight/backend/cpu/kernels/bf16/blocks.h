@@ -25,16 +25,18 @@ struct Bf16Lines {
   int64_t second_lines = 0;
 };
 
-// Where the sums of a block go, rounded to bf16.
-struct Bf16Result {
-  Bf16* to = nullptr;
+// Where the sums of a block go, rounded to T: bf16 or f32.
+template <class T>
+struct BlockResult {
+  T* to = nullptr;
   ptrdiff_t row = 0;
   int64_t rows = 0, columns = 0;
   bool turned = false;  // the block is transposed: its columns are rows of the result
   bool relu = false, stream = false;
-  const Bf16* bias = nullptr;      // one per column
-  const Bf16* residual = nullptr;  // as `to` lies
+  const T* bias = nullptr;      // one per column
+  const T* residual = nullptr;  // as `to` lies
 };
+using Bf16Result = BlockResult<Bf16>;
 
 struct Bf16Table {
   static constexpr int64_t kSide = 32, kSteps = 32;  // lines of a panel; steps of a piece
@@ -54,6 +56,18 @@ struct Bf16Table {
   // Into consecutive pieces.
   void (*pack)(Bf16* to, const Bf16Lines& lines, Operand side);
   void (*finish)(const float* sums, const Bf16Result& result);
+
+  // Numbers of f32 are sums of three numbers of bf16: the nearest one, the one nearest to what is left, and the rest,
+  // whose packed panels lie `part` numbers apart. sums = a b, or sums + a b, by the six products of parts that a sum in
+  // f32 can tell from nothing (Henry, Tang, Heinecke: "Leveraging the bfloat16 Artificial Intelligence Datatype For
+  // Higher-Precision Computations", 2019). What is not finite becomes NaN. Null where f32's own instructions are as
+  // fast.
+  static constexpr int64_t kParts = 3;
+  void (*block_split)(const Bf16* a, int64_t a_part, const Bf16* b, int64_t b_part, int64_t pieces, float* sums,
+                      bool accumulate) = nullptr;
+  // `rows` rows of n numbers -> three times as many, of `to_row` numbers each, one part behind the other.
+  void (*split)(Bf16* to, int64_t to_row, const float* from, ptrdiff_t row, int64_t rows, int64_t n) = nullptr;
+  void (*finish_f32)(const float* sums, const BlockResult<float>& result) = nullptr;
 };
 
 // Null where the processor has neither.

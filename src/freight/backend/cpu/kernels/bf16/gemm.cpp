@@ -2,6 +2,7 @@
 #include "freight/backend/cpu/kernels/bf16/gemm.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/scratch.h"
@@ -14,7 +15,7 @@ namespace {
 
 constexpr int64_t kSide = Bf16Table::kSide, kSteps = Bf16Table::kSteps;
 constexpr int64_t kPiece = Bf16Table::kPiece, kBlock = Bf16Table::kBlock;
-constexpr int64_t kDepth = 384;         // steps of a block: two panels of 24 KiB share the first-level cache
+constexpr int64_t kDepth = 384;  // steps of a block, in all parts: two panels of 24 KiB share the first-level cache
 constexpr int64_t kTurnedDepth = 2304;  // of a turned one, which waits for memory: rows are read in long stretches
 constexpr int64_t kTurned = 64;         // rows of a turned product at most
 constexpr double kSerialFlops = 4e6;    // below, a parallel region costs more than it saves
@@ -28,12 +29,12 @@ int64_t even_block(int64_t n, int64_t most, int64_t unit) {
 }
 
 // Lines of memory that will be packed next, asked for a few at a time while blocks are computed: `runs` stretches of
-// `length` numbers, `stride` apart.
+// `length` bytes, `stride` apart.
 class Asked {
  public:
   Asked() = default;
-  Asked(const Bf16* from, ptrdiff_t stride, int64_t runs, int64_t length)
-      : at_(from), run_(from), stride_(stride), runs_(runs), length_(length) {}
+  Asked(const void* from, ptrdiff_t stride, int64_t runs, int64_t length)
+      : at_(static_cast<const char*>(from)), run_(at_), stride_(stride), runs_(runs), length_(length) {}
   int64_t lines() const { return runs_ * ceil_div(length_, kLine); }
   void ask(int64_t lines) {
     for (; lines > 0 && runs_ > 0; --lines) {
@@ -46,27 +47,36 @@ class Asked {
   }
 
  private:
-  static constexpr int64_t kLine = 32;  // numbers
-  const Bf16 *at_ = nullptr, *run_ = nullptr;
+  static constexpr int64_t kLine = 64;
+  const char *at_ = nullptr, *run_ = nullptr;
   ptrdiff_t stride_ = 0;
   int64_t runs_ = 0, length_ = 0;
 };
 
 // `lines` lines of a packed operand, `steps` steps of each.
-Asked block_of(const Bf16* from, ptrdiff_t step, ptrdiff_t line, int64_t lines, int64_t steps) {
-  return line == 1 ? Asked(from, step, steps, lines) : Asked(from, line, lines, steps);
+template <class T>
+Asked block_of(const T* from, ptrdiff_t step, ptrdiff_t line, int64_t lines, int64_t steps) {
+  constexpr int64_t kBytes = sizeof(T);
+  return line == 1 ? Asked(from, step * kBytes, steps, lines * kBytes)
+                   : Asked(from, line * kBytes, lines, steps * kBytes);
 }
+
+template <class T>
+constexpr int64_t kPartsOf = std::is_same_v<T, float> ? Bf16Table::kParts : 1;
 
 }  // namespace
 
-struct Bf16Gemm::Call {
-  const Bf16 *a, *b;
-  Bf16* c;
-  const Bf16 *bias, *residual;
+template <class T>
+struct BlockGemm<T>::Call {
+  const T *a, *b;
+  T* c;
+  const T *bias, *residual;
 };
 
-Bf16Gemm::Bf16Gemm(const GemmProblem& problem) : p_(problem) {
+template <class T>
+BlockGemm<T>::BlockGemm(const GemmProblem& problem) : p_(problem) {
   static const int64_t kCache = std::max<int64_t>(cpu_info().l2_bytes, 512 << 10);
+  constexpr int64_t kParts = kPartsOf<T>;
   turned_ = p_.batch == 1 && p_.m <= kTurned && p_.b_col != 1 && p_.n > p_.m;
   if (turned_) {
     std::swap(p_.m, p_.n);
@@ -75,15 +85,17 @@ Bf16Gemm::Bf16Gemm(const GemmProblem& problem) : p_(problem) {
   }
   const double flops = 2.0 * static_cast<double>(p_.m) * static_cast<double>(p_.n) * static_cast<double>(p_.k);
   const int64_t threads = p_.batch == 1 && flops > kSerialFlops ? thread_count() : 1;
+  // What packing a panel costs in blocks of products, at most.
+  constexpr double kSplit = kParts > 1 ? 8 : 0, kProducts = kParts > 1 ? 6 : 1;
+  const double left = ((p_.a_col == 1 ? 2 : 12) + kSplit) / kProducts,
+               right = ((p_.b_col == 1 ? 5 : 12) + kSplit) / kProducts;
   // The cut that leaves the largest part smallest: its products, and the lines that are packed for it.
   double least = 1e300;
   for (int64_t r = 1; r <= threads; ++r) {
     if (threads % r != 0) continue;
     const auto rows = static_cast<double>(ceil_div(panels(p_.m), r));
     const auto columns = static_cast<double>(ceil_div(panels(p_.n), threads / r));
-    constexpr double kLeft = 12, kRight = 5;  // what packing a panel costs in blocks of products, at most
-    const double cost =
-        rows * columns + rows * (p_.a_col == 1 ? 2 : kLeft) + columns * (p_.b_col == 1 ? kRight : kLeft);
+    const double cost = rows * columns + rows * left + columns * right;
     if (cost < least) {
       least = cost;
       row_tasks_ = r;
@@ -92,46 +104,66 @@ Bf16Gemm::Bf16Gemm(const GemmProblem& problem) : p_(problem) {
   }
   const int64_t rows = ceil_div(panels(p_.m), row_tasks_) * kSide,
                 columns = ceil_div(panels(p_.n), column_tasks_) * kSide;
-  const int64_t room = kCache / 2 / static_cast<int64_t>(sizeof(Bf16));  // for columns
-  k_block_ = even_block(p_.k, turned_ ? kTurnedDepth : kDepth, kSteps);
+  const int64_t room = kCache / 2 / kParts / static_cast<int64_t>(sizeof(Bf16));  // for columns
+  k_block_ = even_block(p_.k, (turned_ ? kTurnedDepth : kDepth) / kParts, kSteps);
   k_packed_ = rounded(p_.k, kSteps);
   column_block_ = even_block(columns, room / k_packed_ / kSide * kSide, kSide);
-  // Rows would be packed again for each block of columns. Rather all columns in parts of the sum, unless the sums of
-  // all rows, which wait meanwhile, would leave the cache.
-  const int64_t most = even_block(columns, 32 * kSide, kSide),
-                bytes = rows * most * static_cast<int64_t>(sizeof(float));
-  if (column_block_ < columns && (bytes <= kCache * 3 / 4 || p_.a_col != 1)) {
-    column_block_ = most;
+  rows_at_once_ = rows;
+  // Rows are packed again for each block of columns. Or all columns are packed in parts of the sum, again for all rows
+  // whose sums, which wait meanwhile, stay in the cache.
+  const int64_t wide = even_block(columns, 32 * kSide, kSide);
+  const int64_t tall = even_block(rows, kCache * 3 / 4 / static_cast<int64_t>(sizeof(float)) / wide, kSide);
+  const auto packed = [&](int64_t row_passes, int64_t column_passes) {
+    return left * static_cast<double>(rows * row_passes) + right * static_cast<double>(columns * column_passes);
+  };
+  if (packed(ceil_div(columns, wide), ceil_div(rows, tall)) < packed(ceil_div(columns, column_block_), 1)) {
+    column_block_ = wide;
+    rows_at_once_ = tall;
     k_packed_ = k_block_;
   }
   sums_aside_ = k_packed_ < p_.k;
   // Rows whose sums go through memory are few at a time: their blocks and the columns share the cache.
-  row_block_ = even_block(rows, (k_block_ < p_.k ? 2 : 8) * kSide, kSide);
-  left_bytes_ = static_cast<size_t>(row_block_ * k_block_) * sizeof(Bf16);
-  right_bytes_ = static_cast<size_t>(column_block_ * k_packed_) * sizeof(Bf16);
-  const int64_t sums = (sums_aside_ ? rows : k_block_ < p_.k ? row_block_ : kSide) * column_block_;
+  row_block_ = even_block(rows_at_once_, (k_block_ < p_.k ? 2 : 8) * kSide, kSide);
+  left_bytes_ = static_cast<size_t>(kParts * row_block_ * k_block_) * sizeof(Bf16);
+  right_bytes_ = static_cast<size_t>(kParts * column_block_ * k_packed_) * sizeof(Bf16);
+  const int64_t sums = (sums_aside_ ? rows_at_once_ : k_block_ < p_.k ? row_block_ : kSide) * column_block_;
   thread_bytes_ = left_bytes_ + right_bytes_ + static_cast<size_t>(sums) * sizeof(float);
+  if (kParts > 1) thread_bytes_ += static_cast<size_t>(kParts * kSide * k_block_) * sizeof(Bf16);
   reserve_thread_scratch(thread_bytes_);
 }
 
-void Bf16Gemm::multiply(const Call& call, int64_t row0, int64_t row1, int64_t column0, int64_t column1) const {
+// As memory goes: lines that lie along the steps one panel after the other, else all panels piece by piece.
+template <class T>
+void BlockGemm<T>::pack(Bf16* to, int64_t part, const T* from, ptrdiff_t step, ptrdiff_t line, int64_t lines,
+                        int64_t steps, Bf16Table::Operand side) const {
+  const Bf16Table& table = *bf16_table();
+  const int64_t at_once = line == 1 ? kSteps : std::min(steps, k_block_);
+  for (int64_t k = 0; k < steps; k += at_once) {
+    for (int64_t i = 0; i < lines; i += kSide) {
+      Bf16* const panel = to + (i / kSide * pieces(steps) + k / kSteps) * kPiece;
+      const T* const source = from + i * line + k * step;
+      const int64_t count = std::min(at_once, steps - k), height = std::min(kSide, lines - i);
+      if constexpr (kPartsOf<T> == 1) {
+        table.pack(panel, {source, step, line, count, height}, side);
+      } else {
+        auto* parts = reinterpret_cast<Bf16*>(static_cast<char*>(thread_scratch(thread_bytes_)) + thread_bytes_) -
+                      kPartsOf<T> * kSide * k_block_;
+        const int64_t row = line == 1 ? kSide : k_block_, rows = line == 1 ? count : height;
+        table.split(parts, row, source, line == 1 ? step : line, rows, line == 1 ? height : count);
+        for (int64_t p = 0; p < kPartsOf<T>; ++p, parts += rows * row)
+          table.pack(panel + p * part, {parts, line == 1 ? row : 1, line == 1 ? 1 : row, count, height}, side);
+      }
+    }
+  }
+}
+
+template <class T>
+void BlockGemm<T>::multiply(const Call& call, int64_t row0, int64_t row1, int64_t column0, int64_t column1) const {
   const Bf16Table& table = *bf16_table();
   auto* left = static_cast<Bf16*>(thread_scratch(thread_bytes_));
   auto* right = left + left_bytes_ / sizeof(Bf16);
   auto* sums = reinterpret_cast<float*>(right + right_bytes_ / sizeof(Bf16));
-  const auto pack = [&](Bf16* to, const Bf16* from, ptrdiff_t step, ptrdiff_t line, int64_t lines, int64_t steps,
-                        Bf16Table::Operand side) {
-    // As memory goes: lines that lie along the steps one panel after the other, else all panels piece by piece.
-    const int64_t at_once = line == 1 ? kSteps : steps;
-    for (int64_t k = 0; k < steps; k += at_once) {
-      for (int64_t i = 0; i < lines; i += kSide) {
-        table.pack(to + (i / kSide * pieces(steps) + k / kSteps) * kPiece,
-                   {from + i * line + k * step, step, line, std::min(at_once, steps - k), std::min(kSide, lines - i)},
-                   side);
-      }
-    }
-  };
-  Bf16Result r{.row = p_.c_row, .turned = turned_, .relu = p_.relu, .stream = p_.stream};
+  BlockResult<T> r{.row = p_.c_row, .turned = turned_, .relu = p_.relu, .stream = p_.stream};
   // Block (panel, row panel) of the sums that wait.
   const int64_t waiting = sums_aside_ ? panels(row1 - row0) : panels(row_block_);
   const float* done = nullptr;  // sums that only wait to be finished, as r says
@@ -140,14 +172,16 @@ void Bf16Gemm::multiply(const Call& call, int64_t row0, int64_t row1, int64_t co
     const int64_t columns = std::min(column_block_, column1 - column);
     for (int64_t k0 = 0; k0 < p_.k; k0 += k_packed_) {
       const int64_t steps = std::min(k_packed_, p_.k - k0), deep = pieces(steps) * kPiece;
-      pack(right, call.b + column * p_.b_col + k0 * p_.b_row, p_.b_row, p_.b_col, columns, steps,
+      const int64_t right_part = panels(columns) * deep;
+      pack(right, right_part, call.b + column * p_.b_col + k0 * p_.b_row, p_.b_row, p_.b_col, columns, steps,
            Bf16Table::Operand::right);
       for (int64_t row = row0; row < row1; row += row_block_) {
         const int64_t rows = std::min(row_block_, row1 - row);
         for (int64_t k = 0; k < steps; k += k_block_) {
           const int64_t count = std::min(k_block_, steps - k), at = k0 + k;
+          const int64_t left_part = panels(rows) * pieces(count) * kPiece;
           const bool last = at + count == p_.k;
-          pack(left, call.a + row * p_.a_row + at * p_.a_col, p_.a_col, p_.a_row, rows, count,
+          pack(left, left_part, call.a + row * p_.a_row + at * p_.a_col, p_.a_col, p_.a_row, rows, count,
                Bf16Table::Operand::left);
           // The next rows, or, behind the last ones, the next steps' first rows.
           const bool more = k + count < steps, others = row + row_block_ < row1;
@@ -166,7 +200,10 @@ void Bf16Gemm::multiply(const Call& call, int64_t row0, int64_t row1, int64_t co
               const int64_t panel = sums_aside_ ? (row - row0) / kSide + i : i;
               float* s = sums + (aside ? (j * waiting + panel) * kBlock : 0);
               const Bf16 *a = left + i * pieces(count) * kPiece, *b = right + j * deep + k / kSteps * kPiece;
-              if (done) {
+              if constexpr (kPartsOf < T >> 1) {
+                if (done) table.finish_f32(done, r);
+                table.block_split(a, left_part, b, right_part, pieces(count), s, at > 0);
+              } else if (done) {
                 table.block_meanwhile(a, b, pieces(count), s, at > 0, done, r);
               } else {
                 table.block(a, b, pieces(count), s, at > 0);
@@ -187,11 +224,16 @@ void Bf16Gemm::multiply(const Call& call, int64_t row0, int64_t row1, int64_t co
       }
     }
   }
-  if (done) table.finish(done, r);
+  if constexpr (kPartsOf < T >> 1) {
+    table.finish_f32(done, r);
+  } else {
+    table.finish(done, r);
+  }
   table.end();
 }
 
-void Bf16Gemm::run(const Bf16* a, const Bf16* b, Bf16* c, const Bf16* bias, const Bf16* residual, void*) const {
+template <class T>
+void BlockGemm<T>::run(const T* a, const T* b, T* c, const T* bias, const T* residual, void*) const {
   if (turned_) std::swap(a, b);
   if (p_.batch > 1) {
     parallel_for(p_.batch, [&](int64_t i) {
@@ -205,10 +247,15 @@ void Bf16Gemm::run(const Bf16* a, const Bf16* b, Bf16* c, const Bf16* bias, cons
     return std::min(panels(lines) * i / tasks * kSide, lines);
   };
   parallel_for(row_tasks_ * column_tasks_, [&](int64_t task) {
-    const int64_t r = task % row_tasks_, q = task / row_tasks_;
-    multiply({a, b, c, bias, residual}, start(p_.m, row_tasks_, r), start(p_.m, row_tasks_, r + 1),
-             start(p_.n, column_tasks_, q), start(p_.n, column_tasks_, q + 1));
+    const int64_t r = task % row_tasks_, q = task / row_tasks_, end = start(p_.m, row_tasks_, r + 1);
+    for (int64_t row = start(p_.m, row_tasks_, r); row < end; row += rows_at_once_) {
+      multiply({a, b, c, bias, residual}, row, std::min(row + rows_at_once_, end), start(p_.n, column_tasks_, q),
+               start(p_.n, column_tasks_, q + 1));
+    }
   });
 }
+
+template class BlockGemm<Bf16>;
+template class BlockGemm<float>;
 
 }  // namespace freight::cpu
