@@ -15,7 +15,9 @@ namespace {
 
 constexpr int64_t kSide = Bf16Table::kSide, kSteps = Bf16Table::kSteps;
 constexpr int64_t kPiece = Bf16Table::kPiece, kBlock = Bf16Table::kBlock;
-constexpr int64_t kDepth = 384;  // steps of a block, in all parts: two panels of 24 KiB share the first-level cache
+// Steps of a block, in all parts. In one block two panels of 24 KiB share the first-level cache; of longer sums the
+// sums pass through it as well.
+constexpr int64_t kWhole = 384, kDepth = 288;
 constexpr int64_t kTurnedDepth = 2304;  // of a turned one, which waits for memory: rows are read in long stretches
 constexpr int64_t kTurned = 64;         // rows of a turned product at most
 constexpr double kSerialFlops = 4e6;    // below, a parallel region costs more than it saves
@@ -105,7 +107,8 @@ BlockGemm<T>::BlockGemm(const GemmProblem& problem) : p_(problem) {
   const int64_t rows = ceil_div(panels(p_.m), row_tasks_) * kSide,
                 columns = ceil_div(panels(p_.n), column_tasks_) * kSide;
   const int64_t room = kCache / 2 / kParts / static_cast<int64_t>(sizeof(Bf16));  // for columns
-  k_block_ = even_block(p_.k, (turned_ ? kTurnedDepth : kDepth) / kParts, kSteps);
+  const int64_t depth = turned_ ? kTurnedDepth : p_.k * kParts <= kWhole ? kWhole : kDepth;
+  k_block_ = even_block(p_.k, depth / kParts, kSteps);
   k_packed_ = rounded(p_.k, kSteps);
   column_block_ = even_block(columns, room / k_packed_ / kSide * kSide, kSide);
   rows_at_once_ = rows;
