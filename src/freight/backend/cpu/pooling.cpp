@@ -1,8 +1,11 @@
 // Pooling steps: channels-last f32 or bf16, in parallel over rows of the result. See kernels/pool.h.
 #include "freight/backend/cpu/kernels/pool.h"
-#include "freight/backend/cpu/kernels/scratch.h"
 
 #include <algorithm>
+
+#include "freight/backend/cpu/kernels/bf16/blocks.h"
+#include "freight/backend/cpu/kernels/bf16/pool.h"
+#include "freight/backend/cpu/kernels/scratch.h"
 #include "freight/backend/cpu/steps.h"
 #include "freight/base/threads.h"
 
@@ -11,10 +14,7 @@ namespace freight::cpu {
 namespace {
 
 PoolGeometry geometry(const PoolAttrs& a, const Shape& x, const Shape& y) {
-  PoolGeometry g;
-  g.n = x[0];
-  g.channels = x[1];
-  g.count_include_pad = a.count_include_pad;
+  PoolGeometry g{.n = x[0], .channels = x[1], .count_include_pad = a.count_include_pad};
   const int spatial = x.rank() - 2;
   for (int s = 0; s < spatial; ++s) {
     const int d = s + 2 - spatial;  // a single axis becomes the second
@@ -31,27 +31,22 @@ PoolGeometry geometry(const PoolAttrs& a, const Shape& x, const Shape& y) {
 class PoolKernel final : public Kernel {
  public:
   // `indices`: whether somebody reads those that max_pool gives.
-  PoolKernel(Op op, DType dtype, const PoolGeometry& geometry_of_step, bool indices)
-      : op_(op),
-        indices_(indices),
-        g_(geometry_of_step),
-        table_(dtype == DType::f32 ? pool_tables().f32 : pool_tables().bf16) {
-    const bool gradient = op == Op::max_pool_grad || op == Op::avg_pool_grad;
-    rows_ = g_.n * (gradient ? g_.in[0] : g_.out[0]);
+  PoolKernel(Op op, const PoolTable& table, const PoolGeometry& geometry_of_step, bool indices)
+      : op_(op), g_(geometry_of_step), table_(table) {
+    const auto& result = op == Op::max_pool_grad || op == Op::avg_pool_grad ? g_.in : g_.out;
+    rows_ = g_.n * result[0];
     // Chunks of some 8,000 elements.
-    const int64_t row = (gradient ? g_.in[1] : g_.out[1]) * g_.channels;
-    chunk_ = std::max<int64_t>(1, 8192 / std::max<int64_t>(row, 1));
+    chunk_ = std::max<int64_t>(1, 8192 / std::max<int64_t>(result[1] * g_.channels, 1));
     constexpr int64_t kVector = 16;
-    line_bytes_ = op == Op::max_pool && !indices ? (g_.in[1] * g_.channels + kVector) * sizeof(float) : 0;
-    if (line_bytes_ > 0) reserve_thread_scratch(line_bytes_);
+    if (op == Op::max_pool && !indices) line_bytes_ = (g_.in[1] * g_.channels + kVector) * sizeof(float);
+    reserve_thread_scratch(line_bytes_);
   }
 
   void run(void* const* operands) override {
-    auto body = [&](int64_t chunk) {
+    parallel_for((rows_ + chunk_ - 1) / chunk_, [&](int64_t chunk) {
       const int64_t end = std::min(rows_, (chunk + 1) * chunk_);
       for (int64_t row = chunk * chunk_; row < end; ++row) one(operands, row);
-    };
-    parallel_for((rows_ + chunk_ - 1) / chunk_, body);
+    });
   }
   std::string name() const override { return "pool"; }
 
@@ -59,8 +54,8 @@ class PoolKernel final : public Kernel {
   void one(void* const* o, int64_t row) const {
     switch (op_) {
       case Op::max_pool:
-        if (!indices_) return table_.max_values(g_, o[0], o[1], static_cast<float*>(thread_scratch(line_bytes_)), row);
-        return table_.max(g_, o[0], o[1], static_cast<int32_t*>(o[2]), row);
+        if (line_bytes_ == 0) return table_.max(g_, o[0], o[1], static_cast<int32_t*>(o[2]), row);
+        return table_.max_values(g_, o[0], o[1], static_cast<float*>(thread_scratch(line_bytes_)), row);
       case Op::max_pool_grad: return table_.max_grad(g_, o[0], static_cast<const int32_t*>(o[1]), o[2], row);
       case Op::avg_pool: return table_.average(g_, o[0], o[1], row);
       default: return table_.average_grad(g_, o[0], o[1], row);
@@ -68,18 +63,16 @@ class PoolKernel final : public Kernel {
   }
 
   Op op_;
-  bool indices_;
   PoolGeometry g_;
   const PoolTable& table_;
   int64_t rows_, chunk_;
-  size_t line_bytes_ = 0;
+  size_t line_bytes_ = 0;  // for maxima without indices
 };
 
-// Also where the indices were copied or went to host memory and back in between.
-bool made_by_max_pool(const Graph& g, Value indices) {
-  const Node* n = &g.def(indices);
-  while (n->op == Op::copy || n->op == Op::offload || n->op == Op::fetch) n = &g.def(n->in(0));
-  return n->op == Op::max_pool;
+// The indices that max_pool gave, also where they were copied or went to host memory and back in between.
+Value origin(const Graph& g, Value indices) {
+  const Node& n = g.def(indices);
+  return n.op == Op::copy || n.op == Op::offload || n.op == Op::fetch ? origin(g, n.in(0)) : indices;
 }
 
 }  // namespace
@@ -89,13 +82,19 @@ std::unique_ptr<Kernel> make_pool(const StepSpec& spec) {
   const DType dtype = spec.out[0].type.dtype;
   const bool fits = dtype == DType::f32 || dtype == DType::bf16;
   if (info(op).kind != OpKind::pool || !fits || spec.out[0].type.numel() == 0) return nullptr;
-  const bool gradient = op == Op::max_pool_grad || op == Op::avg_pool_grad;
+  const Graph& graph = *spec.graph;
+  const bool gradient = op == Op::max_pool_grad, backward = gradient || op == Op::avg_pool_grad;
+  const Value indices = gradient ? origin(graph, spec.node->in(1)) : spec.node->outputs.back();
   // The kernel looks for an element only in the windows that cover it: indices must be those of max_pool.
-  if (op == Op::max_pool_grad && !made_by_max_pool(*spec.graph, spec.node->in(1))) return nullptr;
-  const Shape &in = spec.in[0].type.shape, &out = spec.out[0].type.shape;
+  if (gradient && graph.def(indices).op != Op::max_pool) return nullptr;
+  const auto reads = [&](const Node& n) { return n.op == Op::max_pool_grad && n.in(1) == indices; };
+  const auto readers = graph.use_counts()[indices.index()];
+  const bool inside = readers == std::count_if(graph.nodes.begin(), graph.nodes.end(), reads);
   const auto& a = attrs<PoolAttrs>(*spec.node);
-  return std::make_unique<PoolKernel>(op, dtype, gradient ? geometry(a, out, in) : geometry(a, in, out),
-                                      op == Op::max_pool && spec.graph->use_counts()[spec.node->out(1).index()] > 0);
+  const bool special = bf16_table() && inside && a.kernel.numel() <= 256;
+  const PoolTable& table = dtype == DType::f32 ? pool_tables().f32 : special ? bf16_pool_table() : pool_tables().bf16;
+  const Operand &large = backward ? spec.out[0] : spec.in[0], &small = backward ? spec.in[0] : spec.out[0];
+  return std::make_unique<PoolKernel>(op, table, geometry(a, large.type.shape, small.type.shape), readers > 0);
 }
 
 }  // namespace freight::cpu

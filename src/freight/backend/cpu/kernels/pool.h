@@ -15,7 +15,7 @@ struct PoolGeometry {
   int64_t in[2] = {1, 1}, out[2] = {1, 1}, kernel[2] = {1, 1}, stride[2] = {1, 1}, pad[2] = {0, 0};
   bool count_include_pad = true;
   // By axis: the input positions of each window, and the windows that cover each input position.
-  std::vector<PoolRange> window[2], covering[2];
+  std::vector<PoolRange> window[2] = {}, covering[2] = {};
 
   void find_ranges() {
     for (int a = 0; a < 2; ++a) {
