@@ -69,8 +69,8 @@ class CpuBackend final : public Backend {
   }
 
   std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
-    for (const auto make : {make_packing, make_reorder, make_tile_step, make_matmul, make_conv, make_pool, make_index,
-                            make_concat, make_pad, make_attention, make_recurrent}) {
+    for (const auto make : {make_packing, make_reorder, make_copy, make_tile_step, make_matmul, make_conv, make_pool,
+                            make_index, make_concat, make_pad, make_attention, make_recurrent}) {
       if (auto kernel = make(spec)) return kernel;
     }
     return ref_->prepare(spec);

@@ -436,8 +436,7 @@ std::shared_ptr<const Graph> body_of(const StepSpec& spec) {
 
 std::unique_ptr<Kernel> make_tile_step(const StepSpec& spec) {
   const Op op = spec.node->op;
-  if (blocked(spec) || !(op == Op::fused || op == Op::copy || op == Op::broadcast || is_pointwise(op) || is_reduce(op)))
-    return nullptr;
+  if (blocked(spec) || !(op == Op::fused || op == Op::broadcast || is_pointwise(op) || is_reduce(op))) return nullptr;
   const auto body = body_of(spec);
   for (const ValueInfo& v : body->values) {
     if (v.type.numel() == 0) return nullptr;  // the reference knows what the sum of nothing is

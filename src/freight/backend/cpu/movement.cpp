@@ -1,58 +1,36 @@
-// Data movement: concat and pad, made of copies into parts of the result. A copy is a tile program of one load and one
-// store.
+// Data movement: copy, and concat and pad, made of copies into parts of the result.
 #include <algorithm>
 #include <cstring>
 
-#include "freight/backend/cpu/kernels/tile.h"
+#include "freight/backend/cpu/kernels/bf16/copy.h"
 #include "freight/backend/cpu/steps.h"
-#include "freight/base/error.h"
+#include "freight/base/threads.h"
 
 namespace freight::cpu {
 
 namespace {
 
-// Copies `shape` elements from (operand src, strides) to (operand dst, strides), walking in the order of the result.
-std::unique_ptr<TileKernel> copy_tiles(const Shape& shape, DType dtype, const Strides& from, const Strides& to,
-                                       bool stream) {
-  std::vector<int> order;
-  for (int i = 0; i < shape.rank(); ++i) order.push_back(i);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    if (shape[a] == 1 || shape[b] == 1) return false;
-    return to[a] > to[b];
-  });
-  TileProgram p;
-  Strides src, dst;
-  for (int i : order) {
-    p.space.push_back(shape[i]);
-    src.push_back(from[i]);
-    dst.push_back(to[i]);
-  }
-  const int value = p.input(0, dtype, src);
-  p.stores.push_back({.value = value, .dtype = dtype, .operand = 1, .strides = dst, .stream = stream});
-  return TileKernel::compile(p);
-}
-
 // One or more copies into one result, after an optional fill.
 class CopyKernel : public Kernel {
  public:
   struct Part {
-    std::unique_ptr<TileKernel> tiles;
+    StridedCopy copy;
     size_t input;
     size_t offset;  // bytes into the result
   };
   CopyKernel(std::vector<Part> parts, size_t inputs, std::string label)
       : parts_(std::move(parts)), inputs_(inputs), label_(std::move(label)) {
-    for (const Part& p : parts_) scratch_ = std::max(scratch_, p.tiles->scratch_bytes());
+    for (const Part& p : parts_) tasks_ = std::max(tasks_, p.copy.tasks());
   }
   void run(void* const* operands) override {
     if (fill_) fill_(*this, operands[inputs_]);
-    for (const Part& p : parts_) {
-      void* pair[] = {operands[p.input], static_cast<char*>(operands[inputs_]) + p.offset};
-      p.tiles->run(pair, operands[inputs_ + 1]);
-    }
+    // Parts that meet in a line of memory are copied together.
+    parallel_for(tasks_, [&](int64_t i) {
+      for (const Part& p : parts_)
+        p.copy.run(operands[p.input], static_cast<char*>(operands[inputs_]) + p.offset, i, tasks_);
+    });
   }
   std::string name() const override { return label_; }
-  size_t scratch_bytes() const override { return scratch_; }
   void fill_first(const Type& type, double value) {
     elements_ = static_cast<size_t>(type.numel());
     value_ = value;
@@ -67,12 +45,23 @@ class CopyKernel : public Kernel {
   std::vector<Part> parts_;
   size_t inputs_;
   std::string label_;
-  size_t scratch_ = 0, elements_ = 0;
+  size_t elements_ = 0;
+  int64_t tasks_ = 1;
   double value_ = 0;
   void (*fill_)(const CopyKernel&, void*) = nullptr;
 };
 
+StridedCopy copying(const Operand& in, const Strides& to) {
+  return {in.type.shape, size_of(in.type.dtype), in.layout.strides, to};
+}
+
 }  // namespace
+
+std::unique_ptr<Kernel> make_copy(const StepSpec& spec) {
+  if (spec.node->op != Op::copy || spec.out[0].type.numel() == 0) return nullptr;
+  std::vector<CopyKernel::Part> parts{{copying(spec.in[0], spec.out[0].layout.strides), 0, 0}};
+  return std::make_unique<CopyKernel>(std::move(parts), 1, "copy");
+}
 
 std::unique_ptr<Kernel> make_concat(const StepSpec& spec) {
   if (spec.node->op != Op::concat || spec.out[0].type.numel() == 0) return nullptr;
@@ -83,7 +72,7 @@ std::unique_ptr<Kernel> make_concat(const StepSpec& spec) {
   for (size_t i = 0; i < spec.in.size(); ++i) {
     const Operand& in = spec.in[i];
     if (in.type.numel() > 0) {
-      parts.push_back({copy_tiles(in.type.shape, in.type.dtype, in.layout.strides, out.layout.strides, false), i, at});
+      parts.push_back({copying(in, out.layout.strides), i, at});
     }
     at += static_cast<size_t>(in.type.shape[axis] * out.layout.strides[axis]) * size_of(in.type.dtype);
   }
@@ -102,8 +91,7 @@ std::unique_ptr<Kernel> make_pad(const StepSpec& spec) {
   }
   std::vector<CopyKernel::Part> parts;
   if (in.type.numel() > 0) {
-    parts.push_back({copy_tiles(in.type.shape, in.type.dtype, in.layout.strides, spread, false), 0,
-                     static_cast<size_t>(offset) * size_of(in.type.dtype)});
+    parts.push_back({copying(in, spread), 0, static_cast<size_t>(offset) * size_of(in.type.dtype)});
   }
   auto kernel = std::make_unique<CopyKernel>(std::move(parts), 1, "pad");
   kernel->fill_first(out.type, a.value);

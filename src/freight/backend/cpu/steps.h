@@ -36,8 +36,9 @@ Layout winograd_layout(const Shape& weight);
 bool is_own_packing(const Layout& layout);
 std::unique_ptr<Kernel> make_packing(const StepSpec& spec);
 
-// copy to and from packed weights (between plain layouts it is a tile program); concat and pad as strided copies.
+// copy to and from packed weights; copy between plain layouts, concat and pad as strided copies.
 std::unique_ptr<Kernel> make_reorder(const StepSpec& spec);
+std::unique_ptr<Kernel> make_copy(const StepSpec& spec);
 std::unique_ptr<Kernel> make_concat(const StepSpec& spec);
 std::unique_ptr<Kernel> make_pad(const StepSpec& spec);
 
