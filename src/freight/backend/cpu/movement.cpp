@@ -32,11 +32,15 @@ class CopyKernel : public Kernel {
   }
   std::string name() const override { return label_; }
   void fill_first(const Type& type, double value) {
-    elements_ = static_cast<size_t>(type.numel());
+    elements_ = type.numel();
     value_ = value;
     dispatch(type.dtype, [&]<class T>(T) {
       fill_ = [](const CopyKernel& k, void* dst) {
-        std::fill_n(static_cast<T*>(dst), k.elements_, element_cast<T>(k.value_));
+        constexpr int64_t kChunk = 65536;
+        parallel_for((k.elements_ + kChunk - 1) / kChunk, [&](int64_t i) {
+          std::fill_n(static_cast<T*>(dst) + i * kChunk, std::min(kChunk, k.elements_ - i * kChunk),
+                      element_cast<T>(k.value_));
+        });
       };
     });
   }
@@ -45,8 +49,7 @@ class CopyKernel : public Kernel {
   std::vector<Part> parts_;
   size_t inputs_;
   std::string label_;
-  size_t elements_ = 0;
-  int64_t tasks_ = 1;
+  int64_t elements_ = 0, tasks_ = 1;
   double value_ = 0;
   void (*fill_)(const CopyKernel&, void*) = nullptr;
 };

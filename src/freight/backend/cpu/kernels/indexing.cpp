@@ -22,13 +22,12 @@ int64_t index_at(const void* idx, DType dtype, int64_t i) {
 template <class T>
 void scatter_in(const IndexProblem& p, const void* idx, const void* updates, void* result, bool fresh, T factor) {
   const T* u = static_cast<const T*>(updates);
-  T* y = static_cast<T*>(result);
   const int64_t inner = p.inner;
   const int64_t blocks = std::clamp<int64_t>(p.rows * inner / 65536, 1, 16), block = (p.rows + blocks - 1) / blocks;
   auto body = [&](int64_t chunk) {
     const int64_t a = chunk / blocks, first = chunk % blocks * block, last = std::min(first + block, p.rows);
     if (first >= last) return;
-    T* base = y + a * p.rows * inner;
+    T* base = static_cast<T*>(result) + a * p.rows * inner;
     if (fresh) {
       std::memset(static_cast<void*>(base + first * inner), 0, static_cast<size_t>((last - first) * inner) * sizeof(T));
     }
@@ -37,6 +36,7 @@ void scatter_in(const IndexProblem& p, const void* idx, const void* updates, voi
       if (p.whole_rows) {
         const int64_t row = index_at(idx, p.index_type, i);
         if (row < first || row >= last) continue;
+#pragma omp simd
         for (int64_t b = 0; b < inner; ++b) base[row * inner + b] += factor * from[b];
         continue;
       }
