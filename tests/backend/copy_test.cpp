@@ -1,6 +1,6 @@
 // Strided copies against plain loops: any order of axes, gaps, repeated elements, all sizes of elements and any number
 // of parts.
-#include "freight/backend/cpu/kernels/bf16/copy.h"
+#include "freight/backend/cpu/kernels/copy.h"
 
 #include <numeric>
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "freight/backend/cpu/kernels/bf16/copy.h"
+#include "freight/backend/cpu/kernels/copy.h"
 #include "freight/backend/cpu/steps.h"
 #include "freight/base/threads.h"
 

@@ -1,5 +1,5 @@
 // See copy.h.
-#include "freight/backend/cpu/kernels/bf16/copy.h"
+#include "freight/backend/cpu/kernels/copy.h"
 
 #include <algorithm>
 #include <cstring>
