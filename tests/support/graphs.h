@@ -45,6 +45,12 @@ inline Graph retype(const Graph& g, DType to) {
     if (n.op == Op::attention_grad && attrs<AttentionAttrs>(n).second) {  // statistics of bf16 are f32
       in.back() = b.cast(in.back(), b.type(in[in.size() - 3]).dtype);
     }
+    if (n.op == Op::recurrent || n.op == Op::recurrent_grad) {  // and so are weights
+      for (Value& v : in) {
+        const Type& t = b.type(v);
+        if (is_floating(t.dtype) && t.shape.rank() < 3) v = b.cast(v, wide(t.dtype));
+      }
+    }
     std::vector<Value> out = b.add(n.op, n.attrs, in);
     if (n.op == Op::random_uniform || n.op == Op::random_normal) out[0] = b.cast(out[0], to);
     for (size_t i = 0; i < out.size(); ++i) r.replace(n.outputs[i], out[i]);

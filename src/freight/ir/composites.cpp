@@ -303,12 +303,12 @@ Values recurrent(Builder& b, const Node& n, const Values& in) {
       inner[at] = columns(z, 2, width) + spread(inside, shape);
       const Ex fresh = apply(Op::tanh, columns(part, 2, width) + r * inner[at]);
       next = fresh + u * (h - fresh);
-      gates[at] = beside({r, u, fresh}, 1);
+      gates[at] = beside({r, 1.0 - u, fresh}, 1);
     } else {
       const Ex keep = gate(0), forget = gate(1), fresh = apply(Op::tanh, columns(both, 2, width)), out = gate(3);
       cell = forget * c + keep * fresh;
       next = out * apply(Op::tanh, cell);
-      gates[at] = beside({keep, forget, fresh, out}, 1);
+      gates[at] = beside({keep, 1.0 - forget, fresh, out}, 1);
     }
     if (a.lengths) {
       const Ex token = is_token({&b, in.back()}, step, shape);
@@ -324,7 +324,7 @@ Values recurrent(Builder& b, const Node& n, const Values& in) {
 
 Values recurrent_grad(Builder& b, const Node& n, const Values& in) {
   const auto& a = attrs<RecurrentAttrs>(n);
-  const DType given = b.type(in[0]).dtype, t = wide(given);
+  const DType given = b.type(in[3]).dtype, t = wide(given);
   const auto wide_in = [&](size_t i) { return Ex{&b, b.cast(in[i], t)}; };
   const Ex w = wide_in(0), y = wide_in(1), inner = wide_in(2), gates = wide_in(3), dy = wide_in(4);
   const int64_t samples = y.shape()[0], steps = y.shape()[1], width = y.shape()[2];
@@ -341,13 +341,13 @@ Values recurrent_grad(Builder& b, const Node& n, const Values& in) {
     before[at] = i > 0 ? step_of(y, earlier) : zero;
     Ex direct = zero, dcell = dc;
     if (a.gru) {
-      const Ex r = gate(0), u = gate(1), fresh = gate(2), dfresh = g * (1.0 - u) * (1.0 - fresh * fresh);
+      const Ex r = gate(0), u = 1.0 - gate(1), fresh = gate(2), dfresh = g * (1.0 - u) * (1.0 - fresh * fresh);
       const Ex dr = dfresh * kept * slope(r), du = g * (before[at] - fresh) * slope(u);
       dx[at] = beside({dr, du, dfresh}, 1);
       dz[at] = beside({dr, du, dfresh * r}, 1);
       direct = g * u;
     } else {
-      const Ex keep = gate(0), forget = gate(1), fresh = gate(2), out = gate(3), squashed = apply(Op::tanh, kept);
+      const Ex keep = gate(0), forget = 1.0 - gate(1), fresh = gate(2), out = gate(3), squashed = apply(Op::tanh, kept);
       const Ex cell = dc + g * out * (1.0 - squashed * squashed), cell_before = i > 0 ? step_of(inner, earlier) : zero;
       dx[at] = beside({cell * fresh * slope(keep), cell * cell_before * slope(forget),
                        cell * keep * (1.0 - fresh * fresh), g * squashed * slope(out)},
@@ -367,10 +367,10 @@ Values recurrent_grad(Builder& b, const Node& n, const Values& in) {
   }
   const auto rows = [&](const Ex& x) { return b.reshape(x.v, {samples * steps, x.shape()[2]}); };
   const Ex products = sequence(dz);
-  Values out{b.cast(sequence(dx).v, given), b.cast(b.matmul(rows(products), rows(sequence(before)), true), given)};
+  Values out{b.cast(sequence(dx).v, given), b.matmul(rows(products), rows(sequence(before)), true)};
   if (a.gru) {
     const Ex all{&b, rows(products)};
-    out.push_back(b.cast(b.reshape(total(columns(all, 2, width), {0}).v, {width}), given));
+    out.push_back(b.reshape(total(columns(all, 2, width), {0}).v, {width}));
   }
   return out;
 }

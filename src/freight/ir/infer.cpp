@@ -512,11 +512,11 @@ Types recurrent(const Node& node, const Types& in) {
   const Shape& x = in[0].shape;
   const int64_t gates = a.gru ? 3 : 4, width = x.rank() == 3 ? x[2] / gates : 0;
   const DType t = in[0].dtype;
-  Types need{in[0], {t, {gates * width, width}}};
-  if (a.gru) need.push_back({t, {width}});
+  Types need{in[0], {wide(t), {gates * width, width}}};
+  if (a.gru) need.push_back({wide(t), {width}});
   if (a.lengths) need.push_back({DType::i32, {x[0]}});
   if (width < 1 || x[1] < 1 || in != need) {
-    bad(node, "need x (N, T, ", gates, " H), w (", gates, " H, H)", a.gru ? ", inside (H)" : "",
+    bad(node, "need x (N, T, ", gates, " H), w (", gates, " H, H) ", wide(t), a.gru ? ", inside (H)" : "",
         a.lengths ? " and counts i32 (N)" : "", ": got ", in[0], ", ", in[1], in.size() > 2 ? " and others" : "");
   }
   const Type state{t, {x[0], x[1], width}};

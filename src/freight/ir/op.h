@@ -38,7 +38,7 @@ enum class OpKind : uint8_t {
 // What mixed precision (passes/autocast.cpp) computes an op's f32 operands and results in.
 enum class Precision : uint8_t {
   low,      // the 16-bit type: where nearly all FLOPs are
-  offered,  // the same, but for statistics (which have fewer axes), where Backend::narrows; else f32 inside
+  offered,  // the same, but for statistics and weights (with fewer axes), where Backend::narrows; else f32 inside
   follow,   // the 16-bit type where all operands are in it, else f32: one rounding, or none
   first,    // as the first operand is; other operands and results f32: statistics inside are f32
   full,     // f32: reductions, transcendental functions, losses, updates

@@ -60,10 +60,10 @@ class Autocast {
     return any;
   }
 
-  // Of an `offered` op: f32 in any case.
+  // Of an `offered` op, or a weight: f32 in any case.
   bool statistic(const Node& n, Value v) const {
     return info(n.op).precision == Precision::offered &&
-           r_.src.type(v).shape.rank() < r_.src.type(n.in(0)).shape.rank();
+           r_.src.type(v).shape.rank() < r_.src.type(n.out()).shape.rank();
   }
 
   // A bias or relu right behind a contraction belongs to its epilogue: the sum is rounded once either way.

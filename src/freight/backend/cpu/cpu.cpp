@@ -29,14 +29,14 @@ class CpuBackend final : public Backend {
     return "the processor has neither avx512_bf16 nor AMX";
   }
   bool has_kernel(const Graph& graph, const Node& node) const override {
-    const bool attends = node.op == Op::attention || node.op == Op::attention_grad;
-    const DType dtype = graph.type(node.in(0)).dtype;
+    const bool sequence = node.op == Op::attention || node.op == Op::attention_grad || node.op == Op::recurrent ||
+                          node.op == Op::recurrent_grad;
+    const DType dtype = graph.type(node.out()).dtype;
     for (Value v : node.outputs) {
       if (graph.type(v).numel() == 0) return false;
     }
-    if (attends && dtype == DType::bf16) return bf16_table();
-    return dtype == DType::f32 &&
-           (attends || node.op == Op::recurrent || node.op == Op::recurrent_grad || node.op == Op::sgd_rows);
+    if (sequence && dtype == DType::bf16) return bf16_table();
+    return dtype == DType::f32 && (sequence || node.op == Op::sgd_rows);
   }
   bool narrows(const Graph&, const Node&, DType dtype) const override { return dtype == DType::bf16 && bf16_table(); }
   bool fuses() const override { return true; }

@@ -1,12 +1,12 @@
 // The steps of LSTM and GRU layers and of their gradient (kernels/recurrent.h).
-#include "freight/backend/cpu/kernels/recurrent.h"
-
+#include "freight/backend/cpu/kernels/bf16/recurrent.h"
 #include "freight/backend/cpu/steps.h"
 
 namespace freight::cpu {
 
 namespace {
 
+template <class Steps>
 class RecurrentKernel final : public Kernel {
  public:
   explicit RecurrentKernel(const StepSpec& spec)
@@ -17,30 +17,30 @@ class RecurrentKernel final : public Kernel {
   size_t scratch_bytes() const override { return steps_.scratch_bytes(); }
 
   void run(void* const* operands) override {
-    const auto next = [&] { return static_cast<float*>(*operands++); };
-    RecurrentOperands o;
+    const auto next = [&](auto*& p) { p = static_cast<std::remove_reference_t<decltype(p)>>(*operands++); };
+    RecurrentOperands<typename Steps::Number> o;
     if (gradient_) {
-      o.w = next();
-      o.y = next();
-      o.inner = next();
-      o.gates = next();
-      o.dy = next();
+      next(o.w);
+      next(o.y);
+      next(o.inner);
+      next(o.gates);
+      next(o.dy);
     } else {
-      o.x = next();
-      o.w = next();
-      if (a_.gru) o.inside = next();
+      next(o.x);
+      next(o.w);
+      if (a_.gru) next(o.inside);
     }
-    if (a_.lengths) o.counts = reinterpret_cast<const int32_t*>(next());
+    if (a_.lengths) next(o.counts);
     if (gradient_) {
-      o.dx = next();
-      o.dw = next();
-      if (a_.gru) o.dinside = next();
-      return steps_.backward(o, next());
+      next(o.dx);
+      next(o.dw);
+      if (a_.gru) next(o.dinside);
+      return steps_.backward(o, *operands);
     }
-    o.y = next();
-    o.inner = next();
-    o.gates = next();
-    steps_.forward(o, next());
+    next(o.y);
+    next(o.inner);
+    next(o.gates);
+    steps_.forward(o, *operands);
   }
 
  private:
@@ -53,14 +53,15 @@ class RecurrentKernel final : public Kernel {
 
   bool gradient_;
   RecurrentAttrs a_;
-  Recurrent steps_;
+  Steps steps_;
 };
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_recurrent(const StepSpec& spec) {
   if (spec.node->op != Op::recurrent && spec.node->op != Op::recurrent_grad) return nullptr;
-  return std::make_unique<RecurrentKernel>(spec);
+  if (spec.out[0].type.dtype == DType::bf16) return std::make_unique<RecurrentKernel<Bf16Recurrent>>(spec);
+  return std::make_unique<RecurrentKernel<Recurrent>>(spec);
 }
 
 }  // namespace freight::cpu

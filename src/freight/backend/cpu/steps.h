@@ -46,11 +46,11 @@ std::unique_ptr<Kernel> make_pad(const StepSpec& spec);
 std::unique_ptr<Kernel> make_pool(const StepSpec& spec);
 std::unique_ptr<Kernel> make_index(const StepSpec& spec);
 
-// attention and its gradient (f32), as whole kernels.
+// attention and its gradient (f32, bf16), as whole kernels.
 std::unique_ptr<Kernel> make_attention(const StepSpec& spec);
 LayoutPlan attention_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given);
 
-// The steps of LSTM and GRU layers and their gradient (f32).
+// The steps of LSTM and GRU layers and their gradient (f32, bf16).
 std::unique_ptr<Kernel> make_recurrent(const StepSpec& spec);
 
 // What CpuBackend answers to layouts (frozen: nothing) and layouts_of_frozen.

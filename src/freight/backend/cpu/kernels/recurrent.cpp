@@ -42,21 +42,18 @@ Recurrent::Recurrent(const RecurrentProblem& problem, bool gradient) : p_(proble
 }
 
 // The weights as columns: of h W' going forward, of dz W going back.
-void Recurrent::pack(const RecurrentOperands& o, float* panels) const {
+void Recurrent::pack(const RecurrentOperands<float>& o, float* panels) const {
   const int64_t h = p_.width, gh = p_.gates() * h, k = gradient_ ? gh : h, n = gradient_ ? h : gh;
   const int64_t group = 2 * gemm_table().lanes;
   auto task = [&](int64_t i) {
     const int64_t column = i * group, count = std::min(group, n - column);
-    if (gradient_) {
-      pack_columns(panels + column * k, o.w + column, h, 1, k, count);
-    } else {
-      pack_columns(panels + column * k, o.w + column * h, 1, h, k, count);
-    }
+    const int64_t step = gradient_ ? h : 1, line = gradient_ ? 1 : h;
+    pack_columns(panels + column * k, o.w + column * line, step, line, k, count);
   };
   parallel_for(ceil_div(n, group), task);
 }
 
-RecurrentRows Recurrent::rows_of(const RecurrentOperands& o, int64_t first, int64_t last) const {
+RecurrentRows Recurrent::rows_of(const RecurrentOperands<float>& o, int64_t first, int64_t last) const {
   const int64_t h = p_.width, gh = p_.gates() * h;
   RecurrentRows r;
   r.rows = last - first;
@@ -70,14 +67,14 @@ RecurrentRows Recurrent::rows_of(const RecurrentOperands& o, int64_t first, int6
   return r;
 }
 
-void Recurrent::forward(const RecurrentOperands& o, void* scratch) const {
+void Recurrent::forward(const RecurrentOperands<float>& o, void* scratch) const {
   auto* panels = static_cast<float*>(scratch);
   pack(o, panels);
   auto task = [&](int64_t i) { run_forward(o, panels, p_.samples * i / tasks_, p_.samples * (i + 1) / tasks_); };
   parallel_for(tasks_, task);
 }
 
-void Recurrent::run_forward(const RecurrentOperands& o, const float* panels, int64_t first, int64_t last) const {
+void Recurrent::run_forward(const RecurrentOperands<float>& o, const float* panels, int64_t first, int64_t last) const {
   const int64_t h = p_.width, gh = p_.gates() * h;
   RecurrentRows r = rows_of(o, first, last);
   auto* product = static_cast<float*>(thread_scratch(thread_bytes_));
@@ -98,7 +95,7 @@ void Recurrent::run_forward(const RecurrentOperands& o, const float* panels, int
   }
 }
 
-void Recurrent::backward(const RecurrentOperands& o, void* scratch) const {
+void Recurrent::backward(const RecurrentOperands<float>& o, void* scratch) const {
   auto *panels = static_cast<float*>(scratch), *first = panels + panels_, *dinner = first + first_;
   const int64_t h = p_.width, gh = p_.gates() * h, rows = p_.samples * p_.steps;
   pack(o, panels);
@@ -135,7 +132,7 @@ void Recurrent::backward(const RecurrentOperands& o, void* scratch) const {
 }
 
 // `scratch` as in backward().
-void Recurrent::run_backward(const RecurrentOperands& o, float* scratch, int64_t first, int64_t last) const {
+void Recurrent::run_backward(const RecurrentOperands<float>& o, float* scratch, int64_t first, int64_t last) const {
   const int64_t h = p_.width, gh = p_.gates() * h;
   RecurrentRows r = rows_of(o, first, last);
   r.dz = static_cast<float*>(thread_scratch(thread_bytes_));

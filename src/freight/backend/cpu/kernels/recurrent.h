@@ -17,25 +17,28 @@ struct RecurrentProblem {
   int64_t gates() const { return gru ? 3 : 4; }
 };
 
+template <class T>
 struct RecurrentOperands {
-  const float *x = nullptr, *w = nullptr, *inside = nullptr, *dy = nullptr;
-  const int32_t* counts = nullptr;                         // null: all steps of all samples
-  float *y = nullptr, *inner = nullptr, *gates = nullptr;  // results of forward, operands of backward
-  float *dx = nullptr, *dw = nullptr, *dinside = nullptr;  // dinside: of a GRU
+  const T *x = nullptr, *dy = nullptr;
+  const float *w = nullptr, *inside = nullptr;
+  const int32_t* counts = nullptr;                                    // null: all steps of all samples
+  T *y = nullptr, *inner = nullptr, *gates = nullptr, *dx = nullptr;  // the first three: of forward; read by backward
+  float *dw = nullptr, *dinside = nullptr;                            // dinside: of a GRU
 };
 
 class Recurrent {
  public:
+  using Number = float;
   Recurrent(const RecurrentProblem& problem, bool gradient);
-  void forward(const RecurrentOperands& o, void* scratch) const;
-  void backward(const RecurrentOperands& o, void* scratch) const;
+  void forward(const RecurrentOperands<float>& o, void* scratch) const;
+  void backward(const RecurrentOperands<float>& o, void* scratch) const;
   size_t scratch_bytes() const { return scratch_bytes_; }
 
  private:
-  void pack(const RecurrentOperands& o, float* panels) const;
-  RecurrentRows rows_of(const RecurrentOperands& o, int64_t first, int64_t last) const;
-  void run_forward(const RecurrentOperands& o, const float* panels, int64_t first, int64_t last) const;
-  void run_backward(const RecurrentOperands& o, float* scratch, int64_t first, int64_t last) const;
+  void pack(const RecurrentOperands<float>& o, float* panels) const;
+  RecurrentRows rows_of(const RecurrentOperands<float>& o, int64_t first, int64_t last) const;
+  void run_forward(const RecurrentOperands<float>& o, const float* panels, int64_t first, int64_t last) const;
+  void run_backward(const RecurrentOperands<float>& o, float* scratch, int64_t first, int64_t last) const;
 
   RecurrentProblem p_;
   bool gradient_;

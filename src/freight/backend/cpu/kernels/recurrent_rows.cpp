@@ -54,7 +54,7 @@ HWY_INLINE void each_lane(int64_t width, F f) {
 HWY_INLINE bool ended(const RecurrentRows& r, int64_t i) { return r.counts && r.counts[i] <= r.step; }
 HWY_INLINE const float* row_of(const float* p, int64_t i, ptrdiff_t stride) { return p ? p + i * stride : nullptr; }
 
-// Gates i f g o: c = f c + i g, h = o tanh(c).
+// Gates i f g o, of which f is stored as 1 - f: c = f c + i g, h = o tanh(c).
 void lstm(const RecurrentRows& r) {
   const int64_t w = r.width;
   for (int64_t i = 0; i < r.rows; ++i) {
@@ -67,7 +67,7 @@ void lstm(const RecurrentRows& r) {
       const V in = sigmoid_f32(sum(0)), forget = sigmoid_f32(sum(1)), fresh = tanh_f32(sum(2)),
               out = sigmoid_f32(sum(3));
       at.put(in, gates);
-      at.put(forget, gates + w);
+      at.put(one_less(forget), gates + w);
       at.put(fresh, gates + 2 * w);
       at.put(out, gates + 3 * w);
       V cell = at(c), state = at(h);
@@ -83,7 +83,7 @@ void lstm(const RecurrentRows& r) {
   }
 }
 
-// Gates r z n: n = tanh(x_n + r inner), h = n + z (h - n).
+// Gates r z n, of which z is stored as 1 - z: n = tanh(x_n + r inner), h = n + z (h - n).
 void gru(const RecurrentRows& r) {
   const int64_t w = r.width;
   for (int64_t i = 0; i < r.rows; ++i) {
@@ -96,7 +96,7 @@ void gru(const RecurrentRows& r) {
       const V inner = hn::Add(at(z + 2 * w), at(r.inside));
       const V fresh = tanh_f32(hn::MulAdd(reset, inner, at(x + 2 * w)));
       at.put(reset, gates);
-      at.put(update, gates + w);
+      at.put(one_less(update), gates + w);
       at.put(fresh, gates + 2 * w);
       at.put(inner, inners);
       V state = at(h);
@@ -130,7 +130,7 @@ void lstm_grad(const RecurrentRows& r) {
     float *dx = r.dx + i * r.gates_row, *dz = r.dz + i * r.product_row;
     float *dh = r.dh + i * r.compact_row, *dc = r.dc + i * r.compact_row;
     each_lane(w, [&](Lane at) HWY_ATTR {
-      const V in = at(gates), forget = at(gates + w), fresh = at(gates + 2 * w), out = at(gates + 3 * w);
+      const V in = at(gates), forget = one_less(at(gates + w)), fresh = at(gates + 2 * w), out = at(gates + 3 * w);
       const V squashed = tanh_f32(at(cells)), g = hn::Add(at(dh), at(dy));
       const V dcell = hn::MulAdd(hn::Mul(g, out), tanh_slope(squashed), at(dc));
       const auto both = [&](V v, int64_t k) HWY_ATTR {
@@ -160,7 +160,7 @@ void gru_grad(const RecurrentRows& r) {
     const float* y_before = row_of(r.y_before, i, r.state_row);
     float *dx = r.dx + i * r.gates_row, *dz = r.dz + i * r.product_row, *dh = r.dh + i * r.compact_row;
     each_lane(w, [&](Lane at) HWY_ATTR {
-      const V reset = at(gates), update = at(gates + w), fresh = at(gates + 2 * w);
+      const V reset = at(gates), update = one_less(at(gates + w)), fresh = at(gates + 2 * w);
       const V g = hn::Add(at(dh), at(dy)), before = at.or_zero(y_before);
       const V dfresh = hn::Mul(hn::Mul(g, one_less(update)), tanh_slope(fresh));
       const V dreset = hn::Mul(hn::Mul(dfresh, at(inners)), sigmoid_slope(reset));

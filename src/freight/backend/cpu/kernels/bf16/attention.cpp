@@ -30,16 +30,6 @@ struct Seen {
 
 #ifdef __x86_64__
 
-// exp of numbers that are at most 0, but for rounding, to 2e-7: 2^f by its series around the next whole power.
-FREIGHT_AVX512 inline __m512 exp_f32(__m512 x) {
-  const __m512 t = _mm512_mul_ps(x, _mm512_set1_ps(1.44269504f));
-  const __m512 n = _mm512_roundscale_ps(t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC), f = _mm512_sub_ps(t, n);
-  __m512 p = _mm512_set1_ps(1.5403530e-4f);  // ln(2)^k / k!
-  for (const float c : {1.3333558e-3f, 9.6181291e-3f, 5.5504109e-2f, 2.4022651e-1f, 6.9314718e-1f, 1.0f})
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(c));
-  return _mm512_scalef_ps(p, n);
-}
-
 // The lanes of a half of the panels' order whose lines come before `seen`.
 FREIGHT_AVX512 inline __mmask16 counts(int64_t seen, int half) {
   const __m512i lines = _mm512_add_epi32(_mm512_setr_epi32(0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27),
