@@ -95,6 +95,8 @@ FREIGHT_AVX512 void lstm(const Part& p) {
     Bf16 *gates = p.gates + i * p.gates_row, *cells = p.inner + i * p.state_row, *y = p.y + i * p.state_row;
     const bool stays = ended(p, i);
     for (int64_t k = 0; k < 4; ++k) ask(x + p.gates_next + k * p.gate);
+    ask(y + p.state_next);
+    ask(cells + p.state_next);
     for (int64_t j = 0; j < p.numbers; j += kRows) {
       const Lane l{j, first(p.numbers - j)};
       const auto sum = [&](int64_t k)
@@ -125,6 +127,8 @@ FREIGHT_AVX512 void gru(const Part& p) {
     Bf16 *gates = p.gates + i * p.gates_row, *inners = p.inner + i * p.state_row, *y = p.y + i * p.state_row;
     const bool stays = ended(p, i);
     for (int64_t k = 0; k < 3; ++k) ask(x + p.gates_next + k * p.gate);
+    ask(y + p.state_next);
+    ask(inners + p.state_next);
     for (int64_t j = 0; j < p.numbers; j += kRows) {
       const Lane l{j, first(p.numbers - j)};
       const __m512 reset = sigmoid(_mm512_add_ps(at(p.sums, i, l), l(x)));
@@ -331,7 +335,8 @@ void Bf16Recurrent::run_forward(const RecurrentOperands<Bf16>& o, const Bf16* pa
   for (int64_t i = 0; i < p_.steps; ++i, std::swap(before, now)) {
     const int64_t t = p_.reverse ? p_.steps - 1 - i : i, at = first * p_.steps + t;
     part.step = t;
-    part.gates_next = i + 1 == p_.steps ? 0 : p_.reverse ? -gh : gh;
+    part.state_next = i + 1 == p_.steps ? 0 : p_.reverse ? -h : h;
+    part.gates_next = part.state_next * g;
     for (int64_t j = 0; j < blocks_; ++j) {
       for (int64_t k = 0; k < g; ++k) {
         table.block(before, panels + (j * g + k) * blocks_ * kPiece, blocks_, sums + k * kBlock, false);
@@ -391,8 +396,8 @@ void Bf16Recurrent::run_backward(const RecurrentOperands<Bf16>& o, const Bf16* p
   for (int64_t i = p_.steps - 1; i >= 0; --i) {
     const int64_t t = p_.reverse ? p_.steps - 1 - i : i, at = first * p_.steps + t, earlier = p_.reverse ? 1 : -1;
     part.step = t;
-    part.gates_next = i > 0 ? earlier * gh : 0;
     part.state_next = i > 0 ? earlier * h : 0;
+    part.gates_next = part.state_next * g;
     for (int64_t j = 0; j < blocks_; ++j) {
       const int64_t gates = at * gh + j * kSide, states = at * h + j * kSide;
       part.numbers = std::min(kSide, h - j * kSide);
