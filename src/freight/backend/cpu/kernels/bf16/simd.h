@@ -30,15 +30,17 @@ FREIGHT_AVX512 inline __m512 widened(__m256i bits) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
 
-// exp to 5e-7: 2^f around the next whole power by the polynomial of least error that is 1 at 0.
-FREIGHT_AVX512 inline __m512 exp_f32(__m512 x) {
-  const __m512 t = _mm512_mul_ps(x, _mm512_set1_ps(1.44269504f));
+// 2^t to 5e-7: around the next whole power by the polynomial of least error that is 1 at 0.
+FREIGHT_AVX512 inline __m512 exp2_f32(__m512 t) {
   const __m512 n = _mm512_roundscale_ps(t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC), f = _mm512_sub_ps(t, n);
-  __m512 p = _mm512_set1_ps(1.11255073e-3f);
-  for (const float c : {9.66628268e-3f, 5.55740036e-2f, 2.40223512e-1f, 6.93142831e-1f, 1.0f})
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(c));
-  return _mm512_scalef_ps(p, n);
+  const auto line = [&](float a, float b)
+                        FREIGHT_AVX512 { return _mm512_fmadd_ps(_mm512_set1_ps(a), f, _mm512_set1_ps(b)); };
+  const __m512 f2 = _mm512_mul_ps(f, f),
+               p = _mm512_fmadd_ps(line(1.11255073e-3f, 9.66628268e-3f), f2, line(5.55740036e-2f, 2.40223512e-1f));
+  return _mm512_scalef_ps(_mm512_fmadd_ps(p, f2, line(6.93142831e-1f, 1.0f)), n);
 }
+constexpr float kLog2E = 1.44269504f;
+FREIGHT_AVX512 inline __m512 exp_f32(__m512 x) { return exp2_f32(_mm512_mul_ps(x, _mm512_set1_ps(kLog2E))); }
 
 // 32 numbers in the panels' order (a, b), as bf16 in the order of memory.
 FREIGHT_AVX512 inline __m512i narrowed(__m512 a, __m512 b) {
