@@ -17,7 +17,7 @@ namespace {
 // The policy, said a second time: a change of the table must be meant.
 const std::map<Precision, std::set<std::string>> kPolicy = {
     {Precision::low, {"matmul", "conv", "conv_grad_input", "conv_grad_weight"}},
-    {Precision::offered, {"attention", "attention_grad"}},
+    {Precision::offered, {"attention", "attention_grad", "recurrent", "recurrent_grad"}},
     {Precision::first, {"batch_norm", "batch_norm_inference", "layer_norm", "group_norm"}},
     {Precision::follow,
      {"neg",
@@ -279,13 +279,16 @@ TEST(Autocast, ANormsScaleIsNotRoundedForItsGradientAndSumsAreOfF32) {
   }
 }
 
-// A device with attention in 16 bits.
+// A device with attention and recurrent layers in 16 bits.
 class Offering final : public Backend {
  public:
   std::string name() const override { return "offering"; }
   std::string description() const override { return "offers, runs nothing"; }
   bool has_kernel(const Graph&, const Node&) const override { return true; }
-  bool narrows(const Graph&, const Node& node, DType) const override { return !attrs<AttentionAttrs>(node).second; }
+  bool narrows(const Graph&, const Node& node, DType) const override {
+    const auto* attention = std::get_if<AttentionAttrs>(&node.attrs);
+    return !attention || !attention->second;
+  }
   std::unique_ptr<Kernel> prepare(const StepSpec&) override { return nullptr; }
 };
 
@@ -328,6 +331,55 @@ TEST(Autocast, AttentionIsIn16BitsWhereTheDeviceOffersItButForItsStatistics) {
   const Graph without = passes::autocast(g, DType::bf16);
   EXPECT_EQ(count(without, Op::attention, DType::f32), 1);
   EXPECT_EQ(count(without, Op::attention_grad, DType::f32), 1);
+}
+
+TEST(Autocast, RecurrentLayersAreIn16BitsWhereTheDeviceOffersItButForTheirWeights) {
+  for (const bool gru : {false, true}) {
+    Graph g;
+    Builder b(g);
+    const int64_t gates = gru ? 24 : 32;
+    const auto state = [&](const char* name, const Shape& s) {
+      return b.one(Op::state, LeafAttrs{name, {DType::f32, s}}, {});
+    };
+    const Value x = b.one(Op::input, LeafAttrs{"x", {DType::f32, {2, 5, 6}}}, {});
+    const Value v = state("v", {2, 6, gates}), w = state("w", {gates, 8});
+    std::vector<Value> in{b.matmul(x, v), w}, sources{v, w};
+    if (gru) sources.push_back(in.emplace_back(state("inside", {8})));
+    const Value y = b.add(Op::recurrent, RecurrentAttrs{.gru = gru}, in)[0];
+    const Value loss = b.sum(b.unary(Op::square, b.matmul(y, state("u", {2, 8, 3}))), {0, 1, 2});
+    g.outputs = grad(g, loss, sources);
+    const Offering device;
+    const Graph low = passes::simplify(passes::autocast(passes::dead_code(g), DType::bf16, &device));
+    verify(low, "autocast");
+    int seen = 0;
+    for (const Node& n : low.nodes) {
+      if (n.op != Op::recurrent && n.op != Op::recurrent_grad) continue;
+      ++seen;
+      for (const auto* list : {&n.inputs, &n.outputs}) {
+        for (Value u : *list)
+          EXPECT_EQ(low.type(u).dtype, low.type(u).shape.rank() == 3 ? DType::bf16 : DType::f32) << name(n.op);
+      }
+    }
+    EXPECT_EQ(seen, 2);
+    const Graph without = passes::autocast(g, DType::bf16);
+    EXPECT_EQ(count(without, Op::recurrent, DType::f32), 1);
+    EXPECT_EQ(count(without, Op::recurrent_grad, DType::f32), 1);
+  }
+}
+
+// The biases of an LSTM.
+TEST(Autocast, ASumOfParametersIsABiasToo) {
+  Graph g;
+  Builder b(g);
+  const auto state = [&](const char* name, const Shape& s) {
+    return b.one(Op::state, LeafAttrs{name, {DType::f32, s}}, {});
+  };
+  const Value x = b.one(Op::input, LeafAttrs{"x", {DType::f32, {5, 6}}}, {});
+  const Value bias = b.binary(Op::add, state("one", {4}), state("other", {4}));
+  const Value spread = b.broadcast(b.reshape(bias, {1, 4}), {5, 4});
+  g.outputs = {b.matmul(b.binary(Op::add, b.matmul(x, state("v", {6, 4})), spread), state("w", {4, 3}))};
+  const Graph low = passes::autocast(g, DType::bf16);
+  EXPECT_EQ(count(low, Op::add, DType::bf16), 1);
 }
 
 TEST(Autocast, AGradientOfAttentionThatTheDeviceDoesNotOfferStaysF32BehindOneThatItDoes) {

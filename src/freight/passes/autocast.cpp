@@ -34,13 +34,14 @@ class Autocast {
  private:
   bool is_f32(Value v) const { return r_.src.type(v).dtype == DType::f32; }
 
-  // A number, or a parameter spread over a tensor (a bias): takes the type of what it meets.
+  // A number, or a parameter, or one with something added, spread over a tensor (a bias): takes the type of what it meets.
   bool adapts(Value v) const {
     bool spread = false;
     const Node* d = &r_.src.def(v);
     for (; info(d->op).kind == OpKind::view; d = &r_.src.def(d->in(0))) spread = spread || d->op == Op::broadcast;
     double number;
-    return splat_value(r_.src, d->out(), number) || (spread && d->op == Op::state);
+    const bool sum = d->op == Op::add && is_state(d->in(0));
+    return splat_value(r_.src, d->out(), number) || (spread && (sum || d->op == Op::state));
   }
   bool is_state(Value v) const { return r_.src.def(roots_[v.index()]).op == Op::state; }
 
