@@ -34,7 +34,7 @@ class Autocast {
  private:
   bool is_f32(Value v) const { return r_.src.type(v).dtype == DType::f32; }
 
-  // A number, or a parameter, or one with something added, spread over a tensor (a bias): takes the type of what it meets.
+  // A number, or a parameter or a sum with one spread over a tensor (a bias): takes the type of what it meets.
   bool adapts(Value v) const {
     bool spread = false;
     const Node* d = &r_.src.def(v);
