@@ -8,6 +8,7 @@
 #include "freight/backend/cpu/kernels/bf16/attention.h"
 #include "freight/backend/cpu/kernels/bf16/conv.h"
 #include "freight/backend/cpu/kernels/bf16/gemm.h"
+#include "freight/backend/cpu/kernels/bf16/thin.h"
 #include "tests/backend/bf16_kernels.h"
 
 namespace freight::cpu {
@@ -52,7 +53,7 @@ void fill(float* to, int64_t n, uint64_t seed) {
 void expect(Bf16 got, const Element& e) { ASSERT_EQ(value(got), value(narrow(e.value))); }
 void expect(float got, const Element& e) { ASSERT_NEAR(value(got), e.value, 0x1p-22 * e.size); }
 
-template <class T>
+template <class T, class Multiply = BlockGemm<T>>
 void check_gemm(const GemmCase& c, const GemmForm& f) {
   SCOPED_TRACE(cat(c.m, "x", c.n, "x", c.k, " batch ", c.batch, f.trans_a ? " ta" : "", f.trans_b ? " tb" : "",
                    f.bias ? " bias" : "", f.residual ? " residual" : "", f.relu ? " relu" : ""));
@@ -78,7 +79,7 @@ void check_gemm(const GemmCase& c, const GemmForm& f) {
   fill(bias.data(), bias.size(), 3);
   fill(residual.data(), residual.size(), 4);
   const auto run = [&] {
-    const BlockGemm<T> gemm(p);
+    const Multiply gemm(p);
     poison_thread_scratch();
     const Guarded<T> y(residual.size());
     gemm.run(a.data(), b.data(), y.data(), f.bias ? bias.data() : nullptr, f.residual ? residual.data() : nullptr,
@@ -142,6 +143,17 @@ TYPED_TEST(BlockGemms, AddsUpLongSumsInParts) {
        {GemmCase{5, 3, 5001}, {40, 33, 4999}, {300, 300, 3000}, {820, 520, 1100}, {1500, 60, 1100}}) {
     for (const int form : {0, 1, 2, 63}) check_gemm<TypeParam>(c, GemmForm(form));
   }
+}
+
+// Along the steps there are whole tiles of them; the sums of the last case do not fit into the cache at once.
+TEST(ThinGemm, EqualsPlainLoops) {
+  if (!ThinGemm::fits({.m = 1, .n = 1 << 13, .k = 1 << 13, .b_row = 1 << 13})) GTEST_SKIP() << "needs AMX";
+  for (const int64_t m : {1, 7, 8, 9, 25, 32}) {
+    for (int form = 0; form < 32; form += 3)
+      for (const int64_t k : {32, 96, form & 2 ? 320 : 333})
+        check_gemm<Bf16, ThinGemm>({m, 33 + k, k, 1, m % 3}, GemmForm(form));
+  }
+  for (const int form : {0, 12, 1}) check_gemm<Bf16, ThinGemm>({32, 20000, 40}, GemmForm(form));
 }
 
 // Each number of f32 is the exact sum of its parts; what is not finite stays in its row, as NaN.

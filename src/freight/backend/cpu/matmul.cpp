@@ -5,6 +5,7 @@
 
 #include "freight/backend/cpu/dnnl_support.h"
 #include "freight/backend/cpu/kernels/bf16/gemm.h"
+#include "freight/backend/cpu/kernels/bf16/thin.h"
 #include "freight/backend/cpu/kernels/gemm.h"
 #include "freight/backend/cpu/kernels/gemm_tile.h"
 #include "freight/backend/cpu/steps.h"
@@ -147,6 +148,7 @@ std::unique_ptr<Kernel> make_matmul(const StepSpec& spec) {
   const bool own = (!narrow || bf16_table()) && gemm_problem(spec, lhs, rhs, p);
   p.packed = packed;
   p.stream = spec.stream_outputs;
+  if (own && narrow && ThinGemm::fits(p)) return own_product<ThinGemm, Bf16>("thin", p, a.epilogue).make();
   const bool splits = !narrow && !packed && splits_f32() && std::min({p.m, p.n, p.k}) >= Bf16Table::kSide;
   if (own) {
     candidates.push_back(narrow   ? own_product<Bf16Gemm, Bf16>("gemm", p, a.epilogue)

@@ -22,8 +22,6 @@ namespace freight::cpu {
 
 namespace {
 
-#define FREIGHT_AMX __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16")))
-
 constexpr int64_t kSide = Bf16Table::kSide, kPiece = Bf16Table::kPiece, kTile = kPiece / 2;
 
 inline __mmask32 first32(int64_t n) {

@@ -13,6 +13,7 @@
 #pragma GCC diagnostic ignored "-Wuninitialized"
 
 #define FREIGHT_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
+#define FREIGHT_AMX __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16")))
 
 namespace freight::cpu {
 

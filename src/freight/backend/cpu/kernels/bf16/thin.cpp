@@ -1,0 +1,218 @@
+// See thin.h.
+#include "freight/backend/cpu/kernels/bf16/thin.h"
+
+#ifdef __x86_64__
+#include <cstring>
+#include <string_view>
+
+#include "freight/backend/cpu/kernels/bf16/simd.h"
+#include "freight/backend/cpu/kernels/ceil_div.h"
+#include "freight/backend/cpu/kernels/scratch.h"
+#include "freight/base/cpu_info.h"
+#include "freight/base/threads.h"
+
+namespace freight::cpu {
+
+namespace {
+
+constexpr int64_t kSide = Bf16Table::kSide, kSteps = Bf16Table::kSteps;
+constexpr int64_t kPiece = Bf16Table::kPiece, kBlock = Bf16Table::kBlock, kTile = kPiece / 2;
+constexpr int kSumsRow = kSide * sizeof(float);
+
+size_t cache_bytes() { return std::max<size_t>(static_cast<size_t>(cpu_info().l2_bytes), 512 << 10); }
+
+// Sums in tiles 0 to 3, as two rows of two; left operand in 4 and 5, right one in 6 and 7.
+struct alignas(64) Shapes {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+FREIGHT_AMX inline void clear_sums() {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+
+FREIGHT_AMX inline void store_sums(float* sums) {
+  _tile_stored(0, sums, kSumsRow);
+  _tile_stored(1, sums + kRows, kSumsRow);
+  _tile_stored(2, sums + kBlock / 2, kSumsRow);
+  _tile_stored(3, sums + kBlock / 2 + kRows, kSumsRow);
+}
+
+// 32 lines and 32 steps of the matrix as the right operand: two rows of memory side by side.
+FREIGHT_AVX512 inline void interleave(Bf16* to, const Bf16* from, ptrdiff_t row, int64_t rows, __mmask32 some) {
+  const auto at = [&](int64_t i) FREIGHT_AVX512 {
+    return i < rows ? _mm512_maskz_loadu_epi16(some, from + i * row) : _mm512_setzero_si512();
+  };
+  for (int64_t i = 0; i < kSteps; i += 2, to += kSide) {
+    const __m512i even = at(i), odd = at(i + 1);
+    _mm512_store_si512(to, _mm512_unpacklo_epi16(even, odd));
+    _mm512_store_si512(to + kTile, _mm512_unpackhi_epi16(even, odd));
+  }
+}
+
+}  // namespace
+
+struct ThinGemm::Call {
+  const Bf16 *rows, *b;  // the rows packed
+  Bf16* c;
+  const Bf16 *bias, *residual;
+
+  Bf16Result result(const GemmProblem& p, int64_t column, int64_t columns) const {
+    Bf16Result r{.to = c + column, .row = p.c_row, .rows = p.m, .columns = columns, .relu = p.relu};
+    r.bias = bias ? bias + column : nullptr;
+    r.residual = residual ? residual + column : nullptr;
+    return r;
+  }
+};
+
+bool ThinGemm::fits(const GemmProblem& p) {
+  static const bool kTiles = bf16_table() && std::string_view(bf16_table()->name) == "amx";
+  const bool whole_tiles = p.b_row == 1 && p.b_col > 1 && p.k % kSteps == 0;
+  return kTiles && p.batch == 1 && p.m <= kSide && p.n >= kSide && (whole_tiles || p.b_col == 1) &&
+         static_cast<size_t>(p.n * p.k) * sizeof(Bf16) > cache_bytes();
+}
+
+ThinGemm::ThinGemm(const GemmProblem& problem)
+    : p_(problem),
+      along_(p_.b_col != 1),
+      pieces_(ceil_div(p_.k, kSteps)),
+      panels_(ceil_div(p_.n, kSide)),
+      rows_(ceil_div(p_.m, 8) * 4) {
+  if (along_) return;
+  const int64_t room = static_cast<int64_t>(cache_bytes() / 2 / sizeof(float)) / (2 * rows_ * kSide);
+  sweep_ = std::clamp<int64_t>(room, 1, ceil_div(panels_, thread_count()));
+  reserve_thread_scratch(static_cast<size_t>(sweep_ * kBlock) * sizeof(float));
+}
+
+size_t ThinGemm::scratch_bytes() const { return static_cast<size_t>(pieces_ * kPiece) * sizeof(Bf16); }
+
+// As the left operand, or, of the transposed product, as the right one with rows of both tiles side by side, as short
+// as they are.
+void ThinGemm::pack_rows(const Bf16* a, Bf16* to) const {
+  const Bf16Table& table = *bf16_table();
+  parallel_for(pieces_, [&](int64_t i) {
+    const int64_t step = i * kSteps;
+    const Bf16Lines lines{a + step * p_.a_col, p_.a_col, p_.a_row, std::min(kSteps, p_.k - step), p_.m};
+    if (!along_) return table.pack(to + i * kPiece, lines, Bf16Table::Operand::left);
+    alignas(64) Bf16 piece[kPiece];
+    table.pack(piece, lines, Bf16Table::Operand::right);
+    Bf16* row = to + i * 4 * rows_ * kRows;
+    for (int64_t k = 0; k < kRows; ++k) {
+      for (int64_t tile = 0; tile < 2; ++tile, row += 2 * rows_)
+        std::memcpy(row, piece + tile * kTile + k * kSide, static_cast<size_t>(2 * rows_) * sizeof(Bf16));
+    }
+  });
+}
+
+// The transposed product: tiles of the matrix are loaded from where they lie, those of the last panel reach back into
+// the one before it.
+FREIGHT_AMX void ThinGemm::along_steps(const Call& call, int64_t panel0, int64_t panel1) const {
+  const Bf16Table& table = *bf16_table();
+  Shapes shapes;
+  for (const int tile : {0, 1, 2, 3, 6, 7}) shapes.row_bytes[tile] = static_cast<uint16_t>(rows_ * sizeof(float));
+  _tile_loadconfig(&shapes);
+  alignas(64) float natural[kBlock] = {}, sums[kBlock] = {};
+  const auto stride = static_cast<int64_t>(sizeof(Bf16)) * p_.b_col, short_row = 8 * rows_;
+  for (int64_t panel = panel0; panel < panel1; ++panel) {
+    const int64_t column = panel * kSide, columns = std::min(kSide, p_.n - column), skipped = kSide - columns;
+    const Bf16 *from = call.b + (column - skipped) * p_.b_col, *below = from + kRows * p_.b_col, *rows = call.rows;
+    clear_sums();
+    for (int64_t i = 0; i < pieces_; ++i, from += kSteps, below += kSteps, rows += 4 * rows_ * kRows) {
+      _tile_loadd(6, rows, short_row);
+      _tile_loadd(4, from, stride);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(7, rows + 2 * rows_, short_row);
+      _tile_dpbf16ps(1, 4, 7);
+      _tile_loadd(5, below, stride);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+    store_sums(natural);
+    for (int64_t i = 0; i < columns; ++i)
+      std::memcpy(sums + place(i) * kSide, natural + (skipped + i) * kSide, kSumsRow);
+    Bf16Result r = call.result(p_, column, columns);
+    r.turned = true;
+    table.finish(sums, r);
+  }
+  _tile_release();
+}
+
+// 32 rows of the matrix at a time; the sums of all columns wait in the cache. A piece of the next panel is interleaved
+// while this one is multiplied.
+FREIGHT_AMX void ThinGemm::across_steps(const Call& call, int64_t panel0, int64_t panel1) const {
+  const Bf16Table& table = *bf16_table();
+  Shapes shapes;
+  for (const int tile : {0, 1, 2, 3, 4, 5}) shapes.rows[tile] = static_cast<uint8_t>(rows_);
+  _tile_loadconfig(&shapes);
+  alignas(64) Bf16 buffers[2][kPiece];
+  auto* sums = static_cast<float*>(thread_scratch(static_cast<size_t>(sweep_ * kBlock) * sizeof(float)));
+  for (int64_t first = panel0; first < panel1; first += sweep_) {
+    const int64_t last = std::min(first + sweep_, panel1);
+    for (int64_t i = 0; i < pieces_; ++i) {
+      const Bf16* const rows = call.rows + i * kPiece;
+      const auto next = [&](int64_t panel) FREIGHT_AVX512 {
+        const int64_t column = panel * kSide, left = p_.n - column;
+        const __mmask32 some = left >= kSide ? ~__mmask32{0} : (__mmask32{1} << left) - 1;
+        interleave(buffers[panel % 2], call.b + i * kSteps * p_.b_row + column, p_.b_row, p_.k - i * kSteps, some);
+      };
+      next(first);
+      float* s = sums;
+      for (int64_t panel = first; panel < last; ++panel, s += kBlock) {
+        if (i == 0) {
+          clear_sums();
+        } else {
+          _tile_loadd(0, s, kSumsRow);
+          _tile_loadd(1, s + kRows, kSumsRow);
+          _tile_loadd(2, s + kBlock / 2, kSumsRow);
+          _tile_loadd(3, s + kBlock / 2 + kRows, kSumsRow);
+        }
+        const Bf16* b = buffers[panel % 2];
+        _tile_loadd(4, rows, 64);
+        _tile_loadd(6, b, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, b + kTile, 64);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_loadd(5, rows + kTile, 64);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+        if (panel + 1 < last) next(panel + 1);
+        store_sums(s);
+      }
+    }
+    for (int64_t panel = first; panel < last; ++panel) {
+      const int64_t column = panel * kSide;
+      table.finish(sums + (panel - first) * kBlock, call.result(p_, column, std::min(kSide, p_.n - column)));
+    }
+  }
+  _tile_release();
+}
+
+void ThinGemm::run(const Bf16* a, const Bf16* b, Bf16* c, const Bf16* bias, const Bf16* residual, void* scratch) const {
+  auto* rows = static_cast<Bf16*>(scratch);
+  pack_rows(a, rows);
+  const Call call{rows, b, c, bias, residual};
+  const int64_t tasks = std::min<int64_t>(thread_count(), panels_);
+  parallel_for(tasks, [&](int64_t task) {
+    const int64_t panel0 = panels_ * task / tasks, panel1 = panels_ * (task + 1) / tasks;
+    along_ ? along_steps(call, panel0, panel1) : across_steps(call, panel0, panel1);
+  });
+}
+
+}  // namespace freight::cpu
+
+#else
+
+namespace freight::cpu {
+
+bool ThinGemm::fits(const GemmProblem&) { return false; }
+ThinGemm::ThinGemm(const GemmProblem& problem) : p_(problem) {}
+void ThinGemm::run(const Bf16*, const Bf16*, Bf16*, const Bf16*, const Bf16*, void*) const {}
+size_t ThinGemm::scratch_bytes() const { return 0; }
+
+}  // namespace freight::cpu
+
+#endif
