@@ -17,48 +17,35 @@ std::vector<const Bf16Table*> all_tables() {
   return {tables, tables + count};
 }
 
-// How the lines of an operand lie in memory. near_halves: the second half behind the first. short_halves: neither half
-// is whole, so lines are missing in between.
-enum class Way : uint8_t { along_steps, along_lines, halves, near_halves, short_halves };
-constexpr std::array kWays{Way::along_steps, Way::along_lines, Way::halves, Way::near_halves, Way::short_halves};
+// How the lines of an operand lie in memory.
+enum class Way : uint8_t { along_steps, along_lines, steps_in_no_order };
+constexpr std::array kWays{Way::along_steps, Way::along_lines, Way::steps_in_no_order};
 
 // An operand of one panel: `lines` lines of `steps` steps.
 class Operand {
  public:
   Operand(Way way, int64_t lines, int64_t steps, uint64_t seed)
       : value_(static_cast<size_t>(steps * kSide)), memory_(length(way, lines, steps)) {
-    const auto fill = [&](int64_t first, int64_t many, const auto& at) {
-      const std::vector<Bf16> bits = numbers(many * steps, seed + static_cast<uint64_t>(first));
-      for (int64_t s = 0; s < steps; ++s) {
-        for (int64_t i = 0; i < many; ++i) {
-          const Bf16 b = bits[static_cast<size_t>(s * many + i)];
-          memory_[at(s, i)] = b;
-          value_[static_cast<size_t>(s * kSide + first + i)] = value(b);
-        }
+    const bool along_steps = way == Way::along_steps;
+    lines_ = {.from = memory_.data(), .steps = steps, .lines = lines};
+    (along_steps ? lines_.line_stride : lines_.step_stride) = (along_steps ? steps : lines) + kGap;
+    std::vector<Bf16> bits(static_cast<size_t>(lines * steps));
+    fill_exact(bits.data(), lines * steps, seed);
+    for (int64_t s = 0; s < steps; ++s) {
+      if (way == Way::steps_in_no_order)  // no count of steps here is a multiple of 7
+        steps_at_.push_back(static_cast<int32_t>(s * 7 % steps * (lines + kGap)));
+      for (int64_t i = 0; i < lines; ++i) {
+        const Bf16 b = bits[static_cast<size_t>(s * lines + i)];
+        memory_[steps_at_.empty() ? s * lines_.step_stride + i * lines_.line_stride : steps_at_.back() + i] = b;
+        value_[static_cast<size_t>(s * kSide + i)] = value(b);
       }
-    };
-    lines_.from = memory_.data();
-    lines_.steps = steps;
-    lines_.lines = lines;
-    if (way == Way::along_steps) {
-      lines_.line_stride = steps + kGap;
-      fill(0, lines, [&](int64_t s, int64_t i) { return i * (steps + kGap) + s; });
-    } else if (way == Way::along_lines) {
-      lines_.step_stride = lines + kGap;
-      fill(0, lines, [&](int64_t s, int64_t i) { return s * (lines + kGap) + i; });
-    } else {
-      const int64_t one = first_half(way, lines), two = lines - one, second = second_at(way, lines, steps);
-      for (int64_t s = 0; s < steps; ++s) steps_at_.push_back(static_cast<int32_t>(s * 7 % steps * pitch(way)));
-      lines_.steps_at = steps_at_.data();
-      lines_.lines = one;
-      lines_.second = lines_.from + second;
-      lines_.second_lines = two;
-      const auto place = [&](int64_t s) { return static_cast<int64_t>(steps_at_[static_cast<size_t>(s)]); };
-      fill(0, one, [&](int64_t s, int64_t i) { return place(s) + i; });
-      fill(kSide / 2, two, [&](int64_t s, int64_t i) { return second + place(s) + i; });
     }
   }
-  const Bf16Lines& lines() const { return lines_; }
+  Bf16Lines lines() const {
+    Bf16Lines l = lines_;
+    if (!steps_at_.empty()) l.steps_at = steps_at_.data();
+    return l;
+  }
   // 0 where there is no line.
   double at(int64_t step, int64_t line) const { return value_[static_cast<size_t>(step * kSide + line)]; }
   // Of lines along the steps.
@@ -69,30 +56,13 @@ class Operand {
 
  private:
   static constexpr int64_t kGap = 3;
-  static std::vector<Bf16> numbers(int64_t n, uint64_t seed) {
-    std::vector<Bf16> bits(static_cast<size_t>(n));
-    fill_exact(bits.data(), n, seed);
-    return bits;
-  }
-  static int64_t first_half(Way way, int64_t lines) {
-    return way == Way::short_halves ? (lines + 1) / 2 : std::min(lines, kSide / 2);
-  }
-  // From one step in memory to the next; the sum takes every seventh (no count of steps here is a multiple of 7).
-  static int64_t pitch(Way way) { return (way == Way::near_halves ? kSide : kSide / 2) + 1; }
-  static int64_t second_at(Way way, int64_t lines, int64_t steps) {
-    if (way == Way::near_halves) return kSide / 2;
-    return (steps - 1) * pitch(way) + first_half(way, lines) + 5;
-  }
   static int64_t length(Way way, int64_t lines, int64_t steps) {
-    if (way == Way::along_steps) return (lines - 1) * (steps + kGap) + steps;
-    if (way == Way::along_lines) return (steps - 1) * (lines + kGap) + lines;
-    const int64_t one = first_half(way, lines), last = (steps - 1) * pitch(way);
-    return std::max(last + one, lines > one ? second_at(way, lines, steps) + last + lines - one : 0);
+    return way == Way::along_steps ? (lines - 1) * (steps + kGap) + steps : (steps - 1) * (lines + kGap) + lines;
   }
 
   std::vector<double> value_;
-  Guarded<Bf16> memory_;
   std::vector<int32_t> steps_at_;
+  Guarded<Bf16> memory_;
   Bf16Lines lines_;
 };
 

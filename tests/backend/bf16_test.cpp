@@ -284,7 +284,6 @@ std::string name_of(const testing::TestParamInfo<Case>& each) {
   return print(each.param);
 }
 
-// A stretch has some 400 pixels: most of these are of several images, some of rows of one.
 INSTANTIATE_TEST_SUITE_P(Filters, Bf16GradWeightOf,
                          testing::Values(ConvCase{1, 1, 1, 1, 1, 1, 1}, ConvCase{3, 33, 7, 9, 37, 1, 1},
                                          ConvCase{2, 3, 9, 8, 16, 3, 3, 1, 1, 1, 1}, ConvCase{2, 15, 6, 7, 37, 3, 3},
@@ -315,17 +314,17 @@ INSTANTIATE_TEST_SUITE_P(
                     ConvCase{1, 3, 40, 33, 16, 3, 3, 1, 1, 2, 0, 0, 3}),
     name_of<ConvCase>);
 
-// Rows of an image, the last ones fewer; a row longer than a stretch should be; images, the last ones fewer; groups of
-// stretches of uneven numbers.
+// Long rows; many images; groups of pixels, of one panel of columns and of several.
 INSTANTIATE_TEST_SUITE_P(
-    Stretches, Bf16GradWeightOf,
+    Chunks, Bf16GradWeightOf,
     testing::Values(ConvCase{2, 3, 31, 30, 16, 3, 3, 1, 1, 1, 1}, ConvCase{1, 16, 45, 50, 37, 1, 1},
                     ConvCase{2, 5, 3, 450, 16, 3, 3, 1, 1, 1, 1}, ConvCase{3, 7, 1, 1003, 16, 1, 5, 1, 2, 0, 2},
                     ConvCase{61, 20, 5, 4, 16, 3, 3, 1, 1, 1, 1}, ConvCase{401, 33, 1, 1, 37, 1, 1},
-                    ConvCase{11, 16, 28, 28, 16, 3, 3, 1, 1, 1, 1}),
+                    ConvCase{11, 16, 28, 28, 16, 3, 3, 1, 1, 1, 1}, ConvCase{11, 40, 20, 20, 40, 3, 3, 1, 1, 1, 1},
+                    ConvCase{6, 70, 27, 28, 33, 1, 1}),
     name_of<ConvCase>);
 
-// The sums do not stay in the cache: threads take parts of the columns, of stretches that were packed before.
+// Threads take parts of the columns, of rows that were packed before.
 INSTANTIATE_TEST_SUITE_P(ManyWeights, Bf16GradWeightOf,
                          testing::Values(ConvCase{2, 256, 4, 4, 256, 3, 3, 1, 1, 1, 1},
                                          ConvCase{50, 256, 5, 5, 256, 3, 3},

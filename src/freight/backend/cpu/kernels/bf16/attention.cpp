@@ -142,7 +142,7 @@ void turn(Bf16* to, const Bf16* piece) {
     for (int64_t i = 0; i < kSide; ++i) at[static_cast<size_t>(i)] = static_cast<int32_t>(place(i) * kSide);
     return at;
   }();
-  bf16_table()->pack(to, {piece, 0, 1, kSide, kSide / 2, kSteps.data(), piece + kSide / 2, kSide / 2}, Side::left);
+  bf16_table()->pack(to, {piece, 0, 1, kSide, kSide, kSteps.data()}, Side::left);
 }
 
 // Memory of a thread, in blocks.

@@ -3,6 +3,7 @@
 #include "freight/backend/cpu/kernels/bf16/blocks.h"
 
 #include "freight/backend/cpu/kernels/bf16/convert.h"
+#include "freight/backend/cpu/kernels/bf16/tiles.h"
 
 #include <algorithm>
 #include <limits>
@@ -24,33 +25,7 @@ namespace {
 
 constexpr int64_t kSide = Bf16Table::kSide, kPiece = Bf16Table::kPiece, kTile = kPiece / 2;
 
-inline __mmask32 first32(int64_t n) {
-  return n >= kSide ? ~__mmask32{0} : (__mmask32{1} << std::max<int64_t>(n, 0)) - 1;
-}
-
 // --- packing ---
-
-// 16 x 16 numbers of 32 bits: number j of row i becomes number i of row j. Row 4 g + q lies at from + g * group + q *
-// row.
-FREIGHT_AVX512 inline void transpose(void* to, const void* from, ptrdiff_t group, ptrdiff_t row) {
-  for (int j = 0; j < 4; ++j) {  // four columns at a time
-    const auto lanes = [&](int q) FREIGHT_AVX512 {
-      const auto* p = static_cast<const char*>(from) + q * row + j * 16;
-      const auto at = [&](int g)
-                          FREIGHT_AVX512 { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + g * group)); };
-      const __m512i v = _mm512_inserti32x4(_mm512_castsi128_si512(at(0)), at(1), 1);
-      return _mm512_inserti32x4(_mm512_inserti32x4(v, at(2), 2), at(3), 3);
-    };
-    const __m512i r0 = lanes(0), r1 = lanes(1), r2 = lanes(2), r3 = lanes(3);
-    const __m512i a = _mm512_unpacklo_epi32(r0, r1), b = _mm512_unpackhi_epi32(r0, r1);
-    const __m512i c = _mm512_unpacklo_epi32(r2, r3), d = _mm512_unpackhi_epi32(r2, r3);
-    auto* out = static_cast<__m512i*>(to) + 4 * j;
-    _mm512_store_si512(out, _mm512_unpacklo_epi64(a, c));
-    _mm512_store_si512(out + 1, _mm512_unpackhi_epi64(a, c));
-    _mm512_store_si512(out + 2, _mm512_unpacklo_epi64(b, d));
-    _mm512_store_si512(out + 3, _mm512_unpackhi_epi64(b, d));
-  }
-}
 
 // Pieces whose lines lie along the steps, as the left operand wants them. The next panel's lines are asked for.
 FREIGHT_AVX512 inline void copy_lines(Bf16* to, const Bf16Lines& l, int64_t begin, int64_t end) {
@@ -85,29 +60,23 @@ FREIGHT_AVX512 inline void interleave(Bf16* to, int64_t step, int64_t steps, At 
   }
 }
 
+// What the next piece reads is asked for.
 FREIGHT_AVX512 inline void interleave(Bf16* to, const Bf16Lines& l, int64_t step) {
   const Bf16* const from = l.from;
   const __mmask32 some = first32(l.lines);
-  if (const int32_t* const places = l.steps_at; !places) {  // what the next piece reads is asked for
-    const ptrdiff_t stride = l.step_stride, ahead = Bf16Table::kSteps * stride;
-    interleave(to, step, l.steps, [=](int64_t s) FREIGHT_AVX512 {
-      _mm_prefetch(from + s * stride + ahead, _MM_HINT_T0);
-      return _mm512_maskz_loadu_epi16(some, from + s * stride);
-    });
-  } else if (const Bf16* const second = l.second; second == from + kRows && l.lines == kRows) {
-    const __mmask32 both = first32(kRows + l.second_lines);
+  if (const int32_t* const places = l.steps_at) {
     const int64_t last = l.steps - 1;
     interleave(to, step, l.steps, [=](int64_t s) FREIGHT_AVX512 {
       _mm_prefetch(from + places[std::min(s + Bf16Table::kSteps, last)], _MM_HINT_T0);
-      return _mm512_maskz_loadu_epi16(both, from + places[s]);
+      return _mm512_maskz_loadu_epi16(some, from + places[s]);
     });
-  } else {
-    const __mmask16 some1 = first(l.lines), some2 = first(l.second_lines);
-    interleave(to, step, l.steps, [=](int64_t s) FREIGHT_AVX512 {
-      return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_maskz_loadu_epi16(some1, from + places[s])),
-                                _mm256_maskz_loadu_epi16(some2, second + places[s]), 1);
-    });
+    return;
   }
+  const ptrdiff_t stride = l.step_stride, ahead = Bf16Table::kSteps * stride;
+  interleave(to, step, l.steps, [=](int64_t s) FREIGHT_AVX512 {
+    _mm_prefetch(from + s * stride + ahead, _MM_HINT_T0);
+    return _mm512_maskz_loadu_epi16(some, from + s * stride);
+  });
 }
 
 FREIGHT_AVX512 void pack(Bf16* to, const Bf16Lines& l, Bf16Table::Operand side) {
@@ -441,9 +410,10 @@ bool tiles_allowed() {
 }  // namespace
 
 const Bf16Table* const* bf16_tables(int& count) {
-  static const Bf16Table kAmx{"amx", begin_amx,    end_amx,         block_alone, block_meanwhile,
-                              pack,  finish<Bf16>, block_split_amx, split,       finish<float>};
-  static const Bf16Table kDots{"avx512_bf16", nothing, nothing, block_dots, block_dots_meanwhile, pack, finish<Bf16>};
+  static const Bf16Table kAmx{"amx",        begin_amx,  end_amx,         block_alone, block_meanwhile, pack,
+                              finish<Bf16>, &kAmxTiles, block_split_amx, split,       finish<float>};
+  static const Bf16Table kDots{"avx512_bf16",        nothing, nothing,      block_dots,
+                               block_dots_meanwhile, pack,    finish<Bf16>, &kDotsTiles};
   static const Bf16Table* tables[2];
   static const int found = [] {
     int n = 0;

@@ -14,15 +14,12 @@ namespace freight::cpu {
 using Bf16 = uint16_t;  // the bits
 
 // The lines of a panel: element (step, line) of a matrix lies at from[step * step_stride + line * line_stride]; one
-// stride is 1. Or, where `steps_at` is given, at from[steps_at[step] + line] for `lines` lines, 16 at most, and behind
-// the 16th at second[steps_at[step] + line].
+// stride is 1. Or, where `steps_at` is given, at from[steps_at[step] + line].
 struct Bf16Lines {
   const Bf16* from = nullptr;
   ptrdiff_t step_stride = 1, line_stride = 1;
   int64_t steps = 0, lines = 0;  // at most 32 lines
   const int32_t* steps_at = nullptr;
-  const Bf16* second = nullptr;
-  int64_t second_lines = 0;
 };
 
 // Where the sums of a block go, rounded to T: bf16 or f32.
@@ -37,6 +34,8 @@ struct BlockResult {
   const T* residual = nullptr;  // as `to` lies
 };
 using Bf16Result = BlockResult<Bf16>;
+
+struct Bf16TileTable;
 
 struct Bf16Table {
   static constexpr int64_t kSide = 32, kSteps = 32;  // lines of a panel; steps of a piece
@@ -56,6 +55,7 @@ struct Bf16Table {
   // Into consecutive pieces.
   void (*pack)(Bf16* to, const Bf16Lines& lines, Operand side);
   void (*finish)(const float* sums, const Bf16Result& result);
+  const Bf16TileTable* tiles;  // bf16/tiles.h
 
   // Numbers of f32 are sums of three numbers of bf16: the nearest one, the one nearest to what is left, and the rest,
   // whose packed panels lie `part` numbers apart. sums = a b, or sums + a b, by the six products of parts that a sum in

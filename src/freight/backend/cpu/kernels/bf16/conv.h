@@ -1,6 +1,10 @@
-// Gradients of convolutions in bf16 on the blocks of blocks.h. That of a weight is a product over all pixels of the
-// result, dw (O, taps C) = dy' (O, pixels) by what each pixel saw of x (pixels, taps C): nothing of the size of taps x
-// pixels is stored, columns are packed from x for some pixels at a time. What oneDNN does as well is left to it.
+// Gradients of convolutions in bf16 on the blocks of blocks.h. What oneDNN does as well is left to it.
+//
+// That of a weight: all pictures' rows lie one behind the other in a sequence of pixels, x between margins of zeros, dy
+// as far apart, with zeros where x has its margins. Then dw of a filter tap is the product of the two sequences, one
+// moved by as many pixels as the tap says: both are packed once for all taps (x twice, for even and for odd moves). A
+// filter that steps over x sees sequences of every other pixel. What is not finite meets the margins' zeros: it spoils
+// all taps of its channel.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,9 +18,8 @@ namespace freight::cpu {
 
 class Bf16GradWeight {
  public:
-  // False where a row of the result is so long that a stretch of pixels would leave the caches, and for pictures whose
-  // numbers 32 bits might not count.
-  static bool fits(const ConvProblem& p) { return p.ow <= 1024 && p.h * p.w * p.c < (1 << 27); }
+  // False where a row of the result is so long that what is packed would leave the caches.
+  static bool fits(const ConvProblem& p) { return p.ow <= 1024; }
   // One group, no dilation; any strides and padding.
   explicit Bf16GradWeight(const ConvProblem& problem);
   // x (N, H, W, C), dy (N, OH, OW, O) channels-last -> dw (O, C, KH, KW) row-major.
@@ -24,39 +27,54 @@ class Bf16GradWeight {
   size_t scratch_bytes() const { return scratch_bytes_; }
 
  private:
-  // 16 columns at most: of x's numbers from `at` behind a pixel's first on.
-  struct Half {
-    int32_t at = 0, lines = 0;
+  // Of x the pixels from this row and column of the filter on, with its strides between them: a sequence. Two streams
+  // each of a packed panel hold it in pairs from its first pixel on, and from its second; -1: no tap wants them.
+  struct Phase {
+    int64_t row, column;
+    int64_t even = -1, odd = -1;
   };
-  // Pixels that are worked on together: rows of an image, or whole images.
-  struct Stretch {
-    int64_t image, row, images, rows;
+  // A tap of the filter, which sees a phase's sequence moved by `shift` pixels.
+  struct Tap {
+    int64_t number, phase, shift;
   };
-  // A part of the columns, all of them in groups of stretches: panels of columns, and stretches.
+  // Panels of columns in chunks of pixels.
   struct Task {
-    int64_t panel0, panel1, stretch0, stretch1;
+    int64_t panel0, panel1, chunk0, chunk1;
   };
+  struct Memory;
+  int64_t& stream_of(const Tap& tap);
+  void share_work();
+  void place_columns(const std::vector<Tap>& taps);
   bool packed_before() const { return groups_ == 0; }
-  int64_t stretches() const;
-  Stretch stretch(int64_t i) const;
-  void pad(const Bf16* x, const Stretch& s, Bf16* padded) const;
-  void pack_rows(const Bf16* dy, const Stretch& s, Bf16* rows) const;
-  void multiply(const Bf16* x, const Bf16* dy, const Task& task, float* sums) const;
-  void finish(const float* sums, int64_t panel0, int64_t panel1, Bf16* dw) const;
+  int64_t chunk_steps(int64_t chunk) const;
+  int64_t row_numbers() const { return row_tiles_ * chunk_ * kSide / 2; }
+  template <class Row>
+  void place(const Bf16** at, int64_t begin, int64_t steps, const Row& row) const;
+  void pack_rows(const Bf16* dy, int64_t chunk, const Bf16** at, Bf16* rows) const;
+  void pack_columns(const Bf16* x, const Task& task, int64_t chunk, const Memory& memory) const;
+  void multiply(const Bf16* x, const Bf16* dy, const Task& task, const Memory& memory, float* sums) const;
+  void finish(const float* sums, int64_t row_tile, int64_t column_tile, Bf16* dw) const;
+  Memory memory() const;
 
+  static constexpr int64_t kSide = Bf16Table::kSide;
   ConvProblem p_;
-  bool padded_ = false;
-  int64_t height_ = 0, width_ = 0;  // of x with its margins
-  int64_t images_ = 1, rows_ = 1;   // of a stretch
-  int64_t stretch_height_ = 0;      // rows of x that a stretch sees
-  int64_t row_panels_ = 0, panels_ = 0, pieces_ = 0;
-  std::vector<int32_t> pixel_at_;   // of a stretch's pixels: where in x each begins
-  std::vector<Half> halves_;        // two for each panel of columns
-  std::vector<int32_t> weight_at_;  // of each column: where in a row of dw; -1: none
-  // Few sums: groups of stretches leave sums of their own, which are added in order, and what a stretch needs is packed
-  // by its group. Many: parts of the columns, which share what was packed before.
-  int64_t groups_ = 0, panel_block_ = 1;    // groups_ 0: parts of the columns
-  int64_t stretch_x_ = 0, stretch_dy_ = 0;  // numbers of a stretch with its margins, packed
+  bool together_ = false;          // few channels: a column for each number of a filter's row
+  int64_t lines_ = 0, taps_ = 0;   // columns of a tap; taps, of which each is then a row of the filter
+  int64_t width_ = 0;              // pixels of a row of x with its margins, where channels lie together
+  int64_t row_ = 0, image_ = 0;    // pixels of a sequence from one row, one image to the next
+  int64_t steps_ = 0, chunk_ = 0;  // pixels: all; those that are packed together, whole pieces
+  int64_t halo_ = 0;               // pixels that a tap moves a sequence by at most
+  int64_t row_tiles_ = 0, column_tiles_ = 0, panels_ = 0;
+  int64_t streams_ = 0, stream_ = 0;  // of a packed panel; numbers of one: 16 columns of a chunk
+  std::vector<Phase> phases_;
+  std::vector<int64_t> tap_at_;       // where the sums of each tap lie
+  std::vector<ptrdiff_t> column_at_;  // of each tile of columns and tap: where it begins in the packed panels
+  std::vector<int64_t> cuts_;         // the same in parts that are multiplied at once
+  std::vector<Bf16> zeros_;           // a pixel of a margin
+  // Few sums: groups of chunks leave sums of their own, which are added in order, and pack what they need. Many: tasks
+  // for parts of the columns, which share the rows that were packed before.
+  int64_t groups_ = 0, tasks_ = 1, panel_block_ = 1;  // groups_ 0: many
+  int64_t at_numbers_ = 0, line_numbers_ = 0;         // see Memory
   size_t scratch_bytes_ = 0, thread_bytes_ = 0;
 };
 

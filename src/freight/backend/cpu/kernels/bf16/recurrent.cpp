@@ -433,13 +433,10 @@ void Bf16Recurrent::multiply_weights(const RecurrentOperands<Bf16>& o, const Bf1
   const auto row_of = [&](int64_t k) { return k / later * p_.steps + k % later + (p_.reverse ? 0 : 1); };
   std::array<int32_t, kStretch> states_at{}, gates_at{};
   const auto lines = [&](const Bf16* from, const std::array<int32_t, kStretch>& at, int64_t count, int64_t block) {
-    const int64_t many = std::min(kSide, h - block * kSide), half = kSide / 2;
     return Bf16Lines{.from = from + block * kSide,
                      .steps = count,
-                     .lines = std::min(half, many),
-                     .steps_at = at.data(),
-                     .second = from + block * kSide + half,
-                     .second_lines = std::max<int64_t>(many - half, 0)};
+                     .lines = std::min(kSide, h - block * kSide),
+                     .steps_at = at.data()};
   };
   table.begin();
   for (int64_t k = 0; k < steps; k += kStretch) {

@@ -24,6 +24,10 @@ inline __mmask16 first(int64_t n) {
   return static_cast<__mmask16>(n >= kRows ? 0xffff : (1u << std::max<int64_t>(n, 0)) - 1);
 }
 
+inline __mmask32 first32(int64_t n) {
+  return n >= 2 * kRows ? ~__mmask32{0} : (__mmask32{1} << std::max<int64_t>(n, 0)) - 1;
+}
+
 // Where the panels' order has a line: row of the first tile, and from 16 on of the second.
 constexpr int64_t place(int64_t line) { return line % 8 / 4 * kRows + line / 8 * 4 + line % 4; }
 
@@ -47,6 +51,32 @@ FREIGHT_AVX512 inline __m512 exp_f32(__m512 x) { return exp2_f32(_mm512_mul_ps(x
 FREIGHT_AVX512 inline __m512i narrowed(__m512 a, __m512 b) {
   const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
   return _mm512_permutexvar_epi64(order, (__m512i)_mm512_cvtne2ps_pbh(b, a));
+}
+
+// 16 x 16 numbers of 32 bits: number j of row i becomes number i of row j. Row 4 g + q lies at at(g, q).
+template <class At>
+FREIGHT_AVX512 inline void transpose(void* to, At at) {
+  for (int j = 0; j < 4; ++j) {  // four columns at a time
+    const auto lanes = [&](int q) FREIGHT_AVX512 {
+      const auto part = [&](int g) FREIGHT_AVX512 {
+        return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at(g, q) + j * 16));
+      };
+      const __m512i v = _mm512_inserti32x4(_mm512_castsi128_si512(part(0)), part(1), 1);
+      return _mm512_inserti32x4(_mm512_inserti32x4(v, part(2), 2), part(3), 3);
+    };
+    const __m512i r0 = lanes(0), r1 = lanes(1), r2 = lanes(2), r3 = lanes(3);
+    const __m512i a = _mm512_unpacklo_epi32(r0, r1), b = _mm512_unpackhi_epi32(r0, r1);
+    const __m512i c = _mm512_unpacklo_epi32(r2, r3), d = _mm512_unpackhi_epi32(r2, r3);
+    auto* out = static_cast<__m512i*>(to) + 4 * j;
+    _mm512_store_si512(out, _mm512_unpacklo_epi64(a, c));
+    _mm512_store_si512(out + 1, _mm512_unpackhi_epi64(a, c));
+    _mm512_store_si512(out + 2, _mm512_unpacklo_epi64(b, d));
+    _mm512_store_si512(out + 3, _mm512_unpackhi_epi64(b, d));
+  }
+}
+
+FREIGHT_AVX512 inline void transpose(void* to, const void* from, ptrdiff_t group, ptrdiff_t row) {
+  transpose(to, [=](int g, int q) FREIGHT_AVX512 { return static_cast<const char*>(from) + g * group + q * row; });
 }
 
 }  // namespace freight::cpu
