@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "freight/backend/cpu/kernels/bf16/tile_chain.h"
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/tile_compiled.h"
 #include "freight/base/error.h"
@@ -28,7 +29,7 @@ int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 class Compiler {
  public:
-  explicit Compiler(const TileProgram& program) : p_(program), table_(f32_table()) {}
+  explicit Compiler(const TileProgram& program) : p_(program) {}
 
   CompiledTiles run() {
     fold_casts();
@@ -43,20 +44,16 @@ class Compiler {
     }
     emit_sums();
     emit_stores();
+    k_.setup = make_chains(k_.setup, virtuals_, k_.sums, true);
+    k_.body = make_chains(k_.body, virtuals_, k_.sums, false);
     allocate();
+    join_links(k_.setup);
+    join_links(k_.body);
     return std::move(k_);
   }
 
  private:
-  // A virtual register: a tile register, a constant, or an operand in place.
-  struct Virtual {
-    enum class Where : uint8_t { slot, constant, operand } where = Where::slot;
-    Reg reg = Reg::f32;
-    int64_t bits = 0;     // constant
-    int access = -1;      // operand
-    bool pinned = false;  // lives as long as the task
-    int pointer = -1;
-  };
+  using Where = TileRegister::Where;
 
   TileValue& value(int v) { return p_.values[static_cast<size_t>(v)]; }
   Reg reg_of(int v) { return regs_[static_cast<size_t>(v)]; }
@@ -253,11 +250,13 @@ class Compiler {
            make_access(m.operand, m.dtype, m.strides, extent(v)).linear();
   }
   // The factors of a product that another step makes; the first one varies as the result does.
-  void take_factors(int product, Extent e, TileStep& s, bool* scalar) {
+  void take_factors(int product, Extent e, TileStep& s) {
     int a = value(product).a, b = is_op(product, Op::square) ? a : value(product).b;
     if (extent(a) != e) std::swap(a, b);
     s.a = operand(a, e, nullptr, true);
-    s.b = operand(b, e, scalar);
+    bool scalar = false;
+    s.b = operand(b, e, &scalar);
+    s.call.scalars |= scalar ? 2 : 0;
   }
 
   // --- emission ---
@@ -267,7 +266,7 @@ class Compiler {
     virtuals_.back().reg = reg;
     return static_cast<int>(virtuals_.size()) - 1;
   }
-  Virtual& at(int v) { return virtuals_[static_cast<size_t>(v)]; }
+  TileRegister& at(int v) { return virtuals_[static_cast<size_t>(v)]; }
   bool varies(Extent e) const { return (e & kRow) != 0; }
   void emit(const TileStep& s) { (varies(s.extent) ? k_.body : k_.setup).push_back(s); }
 
@@ -294,8 +293,9 @@ class Compiler {
 
   int in_place(int access_number, Reg reg) {
     const int v = new_register(reg);
-    at(v).where = Virtual::Where::operand;
+    at(v).where = Where::operand;
     at(v).access = access_number;
+    at(v).dtype = access(access_number).dtype;
     return v;
   }
   // Whether a store may lie on the memory of an input.
@@ -311,6 +311,10 @@ class Compiler {
   static bool same_form(DType dtype, Reg reg) {
     return (dtype == DType::f32 && reg == Reg::f32) || (dtype == DType::f64 && reg == Reg::f64) ||
            (dtype == DType::i64 && reg == Reg::i64);
+  }
+
+  static bool links_read(DType dtype, Reg reg) {
+    return reg == Reg::f32 && (dtype == DType::bf16 || dtype == DType::u8 || dtype == DType::boolean);
   }
 
   // The register of value v as an operand of a result with extent e. `scalar` receives true where it is one element for
@@ -349,7 +353,7 @@ class Compiler {
     switch (v.kind) {
       case TileValue::Kind::constant: {
         result = new_register(reg_of(i));
-        at(result).where = Virtual::Where::constant;
+        at(result).where = Where::constant;
         if (reg_of(i) == Reg::f32) {
           at(result).bits = std::bit_cast<uint32_t>(static_cast<float>(v.number));
         } else if (reg_of(i) == Reg::f64) {
@@ -361,7 +365,8 @@ class Compiler {
       }
       case TileValue::Kind::input: {
         const int a = new_access(v.operand, v.dtype, v.strides, extent(i));
-        if (access(a).linear() && same_form(v.dtype, reg_of(i)) && !overwritten_before_use(i)) {
+        const bool direct = same_form(v.dtype, reg_of(i)) || (extent(i) == kFull && links_read(v.dtype, reg_of(i)));
+        if (access(a).linear() && direct && !overwritten_before_use(i)) {
           result = in_place(a, reg_of(i));
         } else {
           result = emit_access(Kind::load, a, i);
@@ -415,10 +420,7 @@ class Compiler {
     TileStep s;
     s.extent = e;
     s.reg = out;
-    const TileFn fn = in == Reg::f32 && out == Reg::f32 ? simd(v, e, s) : nullptr;
-    if (fn) {
-      s.fn = fn;
-    } else {
+    if (in != Reg::f32 || out != Reg::f32 || !simd(v, e, s)) {
       bool scalar[3] = {};
       s.kind = Kind::generic;
       s.a = operand(v.a, e, &scalar[0]);
@@ -434,38 +436,47 @@ class Compiler {
     return s.dst;
   }
 
-  // Fills the operands of s and returns the SIMD loop for v, or null.
-  TileFn simd(const TileValue& v, Extent e, TileStep& s) {
+  // Makes s a simple step if there are links for v.
+  bool simd(const TileValue& v, Extent e, TileStep& s) {
+    const ChainTable& table = chain_table();
     const size_t op = static_cast<size_t>(v.op);
     bool sa = false, sb = false, sc = false;
+    s.call.op = v.op;
     if (v.op == Op::where && fused_[static_cast<size_t>(v.a)]) {
       const TileValue& condition = value(v.a);
       const bool mask = condition.kind == TileValue::Kind::input;
+      s.form = mask ? Form::keep_where : Form::keep_where_positive;
       s.a = mask ? in_place(new_access(condition.operand, condition.dtype, condition.strides, e), Reg::f32)
                  : operand(condition.a, e, nullptr, true);
       s.b = operand(v.b, e, nullptr, true);
-      return mask ? table_.keep_where : table_.keep_where_positive;
-    }
-    if (v.op == Op::where) {
+    } else if (v.op == Op::where) {
+      s.form = Form::where;
       s.a = operand(v.a, e, nullptr, true);
       s.b = operand(v.b, e, &sb);
       s.c = operand(v.c, e, &sc);
-      return table_.where[(sb ? 1 : 0) | (sc ? 2 : 0)];
-    }
-    if (v.b >= 0 && fused_[static_cast<size_t>(v.b)]) {  // v.b = mul(a, b) of the same extent
-      take_factors(v.b, e, s, &sb);
+    } else if (v.b >= 0 && fused_[static_cast<size_t>(v.b)]) {  // v.b = mul(a, b) of the same extent
+      s.form = v.op == Op::add ? Form::mul_add : Form::mul_sub_from;
+      take_factors(v.b, e, s);
       s.c = operand(v.a, e, &sc);
-      return (v.op == Op::add ? table_.mul_add : table_.mul_sub_from)[(sb ? 1 : 0) | (sc ? 2 : 0)];
-    }
-    if (v.b < 0) {
+    } else if (v.b < 0) {
+      if (!table.unary[op].whole) return false;
       s.a = operand(v.a, e);
-      return table_.unary[op];
+    } else {
+      if (!table.binary[op][0][0].whole) return false;
+      s.form = Form::binary;
+      s.a = operand(v.a, e, &sa);
+      s.b = operand(v.b, e, &sb);
+      if (sa && sb) s.a = operand(v.a, e, &sa, true);
     }
-    if (!table_.binary[op][0]) return nullptr;
-    s.a = operand(v.a, e, &sa);
-    s.b = operand(v.b, e, &sb);
-    if (sa && sb) s.a = operand(v.a, e, &sa, true);
-    return table_.binary[op][sa ? 1 : sb ? 2 : 0];
+    s.call.scalars |= (sa ? 1 : 0) | (sb ? 2 : 0) | (sc ? 4 : 0);
+    return true;
+  }
+
+  // Behind the steps that make what s reads, where that may still be at hand.
+  void emit_behind(const TileStep& s) {
+    const auto made = std::find_if(k_.body.rbegin(), k_.body.rend(),
+                                   [&](const TileStep& t) { return t.dst >= 0 && (t.dst == s.a || t.dst == s.b); });
+    k_.body.insert(made == k_.body.rend() ? k_.body.end() : made.base(), s);
   }
 
   void emit_sums() {
@@ -499,18 +510,11 @@ class Compiler {
       s.reg = sum.reg;
       s.aux = static_cast<int>(k_.sums.size());
       if (fused_[static_cast<size_t>(a.value)]) {
-        bool scalar = false;
-        take_factors(a.value, s.extent, s, &scalar);
-        sum.fold = table_.fold[scalar ? 4 : 3];
+        take_factors(a.value, s.extent, s);
       } else {
         s.a = operand(a.value, s.extent, nullptr, true);
-        if (sum.reg == Reg::f32) sum.fold = table_.fold[sum.reduction];
       }
-      while (sum.lane_rows < k_.tile_rows && (!sum.fold || sum.lane_rows * k_.width % (4 * kLineElements) != 0))
-        sum.lane_rows *= 2;
-      if (sum.lane_rows < k_.tile_rows) sum.flush_tiles = 8;
-      sum.lane_rows = std::min(sum.lane_rows, k_.tile_rows);
-      k_.body.push_back(s);
+      emit_behind(s);
       k_.sums.push_back(sum);
     }
   }
@@ -525,7 +529,7 @@ class Compiler {
     bool defined = false;
     for (const TileStep& s : k_.body) {
       for (int r : {s.a, s.b, s.c}) {
-        if (defined && r >= 0 && at(r).where == Virtual::Where::operand && hit(at(r).access)) return true;
+        if (defined && r >= 0 && at(r).where == Where::operand && hit(at(r).access)) return true;
       }
       if (defined && s.kind == Kind::load && hit(s.aux)) return true;
       defined = defined || s.dst == v;
@@ -546,52 +550,73 @@ class Compiler {
       s.reg = reg_of(store.value);
       s.aux = a;
       s.a = operand(store.value, e, nullptr, true);
-      if (store.stream && s.reg == Reg::f32 && (store.dtype == DType::f32 || store.dtype == DType::bf16))
-        s.fn = store.dtype == DType::f32 ? table_.stream_f32 : table_.stream_bf16;
-      const Virtual& source = at(s.a);
-      const bool defined_in_body =
-          std::any_of(k_.body.begin(), k_.body.end(), [&](const TileStep& t) { return t.dst == s.a; });
-      if (!s.fn && source.where == Virtual::Where::slot && !source.pinned && defined_in_body && access(a).linear() &&
-          same_form(store.dtype, s.reg) && !read_after(s.a, store)) {
-        at(s.a).where = Virtual::Where::operand;
+      s.stream = store.stream && (store.dtype == DType::f32 || store.dtype == DType::bf16);
+      const bool linear = access(a).linear(), early = !read_after(s.a, store);
+      if (linear && early && !s.stream && at(s.a).where == Where::slot && !at(s.a).pinned &&
+          same_form(store.dtype, s.reg)) {
+        at(s.a).where = Where::operand;
         at(s.a).access = a;
+        at(s.a).dtype = store.dtype;
         continue;
       }
-      late.push_back(s);
+      if (linear && s.reg == Reg::f32 && (store.dtype == DType::f32 || links_read(store.dtype, s.reg))) {
+        s.b = in_place(a, s.reg);
+        at(s.b).streamed = s.stream;
+      }
+      if (early && s.b >= 0) {
+        emit_behind(s);
+      } else {
+        late.push_back(s);
+      }
     }
     k_.body.insert(k_.body.end(), late.begin(), late.end());
   }
 
   // --- registers and pointers ---
 
+  static size_t end_of_chain(const std::vector<TileStep>& steps, size_t i) {
+    const LinkFn end = chain_table().end.whole;
+    while (steps[i].kind == Kind::link && steps[i].fns.whole != end) ++i;
+    return i;
+  }
+
+  // A chain becomes one step.
+  void join_links(std::vector<TileStep>& steps) {
+    std::vector<TileStep> joined;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      joined.push_back(steps[i]);
+      if (steps[i].kind != Kind::link) continue;
+      joined.back().kind = Kind::chain;
+      joined.back().aux = static_cast<int>(k_.links.size());
+      for (const size_t end = end_of_chain(steps, i); i <= end; ++i) {
+        k_.links.push_back({steps[i].fns, steps[i].dst >= 0 ? steps[i].dst : steps[i].a, steps[i].b});
+      }
+      --i;
+    }
+    steps = std::move(joined);
+  }
+
   void allocate() {
     for (const TileStep& s : k_.setup) {
       if (s.dst >= 0) at(s.dst).pinned = true;
     }
     bool wide = false;
-    for (const Virtual& v : virtuals_) wide = wide || (v.where == Virtual::Where::slot && v.reg != Reg::f32);
+    for (const TileRegister& v : virtuals_) wide = wide || (v.where == Where::slot && v.reg != Reg::f32);
     const int64_t elements = k_.tile_rows * k_.piece;
     // 128 bytes beyond the tile keep registers from sharing their low address bits.
     k_.slot_bytes = static_cast<size_t>(round_up(elements * (wide ? 8 : 4), 64)) + 128;
-    for (Virtual& v : virtuals_) {
-      if (v.where == Virtual::Where::slot && v.pinned) v.pointer = k_.slots++;
+    for (TileRegister& v : virtuals_) {
+      if (v.where == Where::slot && v.pinned) v.pointer = k_.slots++;
     }
     std::map<int, size_t> last_use;
     for (size_t i = 0; i < k_.body.size(); ++i) {
-      for (int r : {k_.body[i].a, k_.body[i].b, k_.body[i].c}) last_use[r] = i;
+      const size_t end = end_of_chain(k_.body, i);
+      for (int r : {k_.body[i].a, k_.body[i].b, k_.body[i].c}) last_use[r] = end;
     }
     std::vector<int> free;
     for (size_t i = 0; i < k_.body.size(); ++i) {
       TileStep& s = k_.body[i];
-      const bool same_size = s.kind == Kind::simple;
-      const auto release = [&] {
-        for (int r : {s.a, s.b, s.c}) {
-          if (r < 0 || at(r).where != Virtual::Where::slot || at(r).pinned || last_use[r] != i) continue;
-          if (std::find(free.begin(), free.end(), at(r).pointer) == free.end()) free.push_back(at(r).pointer);
-        }
-      };
-      if (same_size) release();  // an elementwise loop may write over an operand that ends here
-      if (s.dst >= 0 && at(s.dst).where == Virtual::Where::slot) {
+      if (s.dst >= 0 && at(s.dst).where == Where::slot) {
         if (free.empty()) {
           at(s.dst).pointer = k_.slots++;
         } else {
@@ -599,16 +624,18 @@ class Compiler {
           free.pop_back();
         }
       }
-      if (!same_size) release();
+      for (const auto& [r, last] : last_use) {
+        if (last == i && r >= 0 && at(r).where == Where::slot && !at(r).pinned) free.push_back(at(r).pointer);
+      }
     }
     int next = k_.slots;
-    for (Virtual& v : virtuals_) {
-      if (v.where != Virtual::Where::constant) continue;
+    for (TileRegister& v : virtuals_) {
+      if (v.where != Where::constant) continue;
       k_.constants.push_back(v.bits);
       v.pointer = next++;
     }
-    for (Virtual& v : virtuals_) {
-      if (v.where != Virtual::Where::operand) continue;
+    for (TileRegister& v : virtuals_) {
+      if (v.where != Where::operand) continue;
       v.pointer = next++;
       const Access& a = access(v.access);
       const TileMove move{v.pointer, a.operand, size_of(a.dtype)};
@@ -619,7 +646,12 @@ class Compiler {
           .push_back(move);
     }
     k_.pointers = next;
-    k_.far = k_.full_moves;
+    for (const TileRegister& v : virtuals_) {
+      if (v.where != Where::operand || access(v.access).extent != kFull || v.streamed) continue;
+      const TileMove move{0, access(v.access).operand, size_of(v.dtype)};
+      const auto same = [&](const TileMove& m) { return m.operand == move.operand; };
+      if (std::none_of(k_.far.begin(), k_.far.end(), same)) k_.far.push_back(move);
+    }
     for (const TileStep& s : k_.body) {
       if (s.kind != Kind::load || s.extent != kFull || !access(s.aux).linear()) continue;
       k_.far.push_back({0, access(s.aux).operand, size_of(access(s.aux).dtype)});
@@ -640,7 +672,6 @@ class Compiler {
   }
 
   TileProgram p_;
-  const F32Table& table_;
   CompiledTiles k_;
   int outer_ = 0, leading_ = 0;
   double work_ = 0;  // operations per element
@@ -650,7 +681,7 @@ class Compiler {
   std::vector<bool> live_, fused_;
   std::vector<Extent> extents_;
   std::vector<int> where_;  // by value: virtual register
-  std::vector<Virtual> virtuals_;
+  std::vector<TileRegister> virtuals_;
   std::map<std::pair<int, Extent>, int> expanded_;
 };
 

@@ -53,6 +53,27 @@ void each_run(const Access& access, int64_t start, int64_t n, F&& f) {
   }
 }
 
+// A step of a chain (bf16/tile_chain.h), for a whole group of elements and for a part of one.
+using LinkFn = void (*)();
+struct LinkFns {
+  LinkFn whole = nullptr, part = nullptr;
+};
+struct ChainLink {
+  LinkFns fns;
+  int a = -1, b = -1;  // numbers of pointers
+};
+
+// What a simple step computes of its operands: f32 alone, always a link of a chain.
+enum class Form : uint8_t {
+  unary,
+  binary,
+  where,
+  mul_add,              // a * b + c
+  mul_sub_from,         // c - a * b
+  keep_where_positive,  // a > 0 ? b : 0
+  keep_where            // a (bool in memory) ? b : 0
+};
+
 struct TileStep {
   enum class Kind : uint8_t {
     simple,
@@ -65,16 +86,34 @@ struct TileStep {
     expand_rows,
     expand_cols,
     fill,
-    accumulate
+    accumulate,
+    link,
+    chain
   };
   Kind kind = Kind::simple;
+  Form form = Form::unary;               // simple
   Extent extent = kFull;                 // how many elements: of dst; of a for row_reduce and accumulate
   Reg reg = Reg::f32;                    // of dst; of a for store, row_reduce and accumulate
   int dst = -1, a = -1, b = -1, c = -1;  // while compiling: virtual registers; compiled: numbers of pointers
-  TileFn fn = nullptr;                   // simple
-  generic::Call call{};                  // generic
-  int aux = 0;  // load, store, index, random: number of an access; row_reduce: reduction; accumulate: number of a sum
-  double number = 0;  // random: stream
+  LinkFns fns;                           // link
+  generic::Call call{};                  // generic; simple: op and scalars
+  // load, store, index, random: number of an access; row_reduce: reduction; accumulate: number of a sum; chain: of its
+  // first link
+  int aux = 0;
+  bool stream = false;  // store
+  double number = 0;    // random: stream
+};
+
+// While compiling: a tile register, a constant, or an operand in place.
+struct TileRegister {
+  enum class Where : uint8_t { slot, constant, operand } where = Where::slot;
+  Reg reg = Reg::f32;
+  DType dtype = DType::f32;  // of an operand's elements in memory
+  int64_t bits = 0;          // constant
+  int access = -1;           // operand
+  bool pinned = false;       // lives as long as the task
+  bool streamed = false;     // written past the caches
+  int pointer = -1;
 };
 
 // A pointer that moves from tile to tile.
@@ -87,14 +126,11 @@ struct TileSum {
   int reduction = 0;
   Reg reg = Reg::f32;  // of the value; partial results are f64, or i64 for i64
   bool keeps_row = false;
-  bool per_row = false;   // the value has one number per row
-  FoldFn fold = nullptr;  // f32
-  int64_t lane_rows = 1;  // rows of the tile that have sums of their own; the others are added to those
-  int flush_tiles = 32;   // tiles between two flushes of f32 sums into f64
-  int narrow = -1;        // pointer: f32 lanes that are flushed into `wide` now and then (f32 sums only)
-  int wide = -1;          // pointer: f64 or i64 lanes
-  Access out;             // linear order [B][R or 1]
-  size_t partials = 0;    // offset in scratch
+  bool per_row = false;  // the value has one number per row
+  int narrow = -1;       // pointer: f32 lanes that are flushed into `wide` now and then (f32 sums only)
+  int wide = -1;         // pointer: f64 or i64 lanes
+  Access out;            // linear order [B][R or 1]
+  size_t partials = 0;   // offset in scratch
 };
 
 struct CompiledTiles {
@@ -113,6 +149,7 @@ struct CompiledTiles {
   std::vector<TileMove> far;  // full_moves, and what is loaded in one piece: asked for ahead
   std::vector<Access> accesses;
   std::vector<TileStep> setup, body;
+  std::vector<ChainLink> links;
   std::vector<TileSum> sums;
   size_t scratch = 0;
 };

@@ -8,10 +8,9 @@
 // The order of these two matters: foreach_target first.
 #include "hwy/highway.h"
 // Per target, no include guard of its own is in the way.
-#include "freight/backend/cpu/kernels/functions-inl.h"
+#include "freight/backend/cpu/kernels/tile_ops-inl.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "freight/backend/cpu/kernels/bf16/convert.h"
 #include "freight/backend/cpu/kernels/tile_steps.h"
@@ -22,12 +21,6 @@ namespace freight::cpu {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using D = hn::ScalableTag<float>;
-using V = hn::Vec<D>;
-
-HWY_INLINE V constant(float v) { return hn::Set(D(), v); }
-HWY_INLINE V truth(hn::Mask<D> m) { return hn::IfThenElseZero(m, constant(1.0f)); }
-
 // dst[i] = f(a[i], b[i], c[i]); kA.. false: the operand is one element.
 enum class Kind { vector, scalar };
 template <Kind K>
@@ -73,137 +66,6 @@ template <class F, Kind KA, Kind KB>
 void binary(void* dst, const void* a, const void* b, const void*, size_t n) {
   map<KA, KB, kS>(dst, a, b, a, n, [](V x, V y, V) HWY_ATTR { return F()(x, y); });
 }
-template <class F, Kind KB, Kind KC>
-void ternary(void* dst, const void* a, const void* b, const void* c, size_t n) {
-  map<kV, KB, KC>(dst, a, b, c, n, [](V x, V y, V z) HWY_ATTR { return F()(x, y, z); });
-}
-
-#define UNARY(Name, op, expression)                           \
-  struct Name {                                               \
-    static constexpr Op kOp = Op::op;                         \
-    HWY_INLINE V operator()(V x) const { return expression; } \
-  };
-#define BINARY(Name, op, expression)                               \
-  struct Name {                                                    \
-    static constexpr Op kOp = Op::op;                              \
-    HWY_INLINE V operator()(V x, V y) const { return expression; } \
-  };
-
-// y = exp or expm1 of min(x, 89), with infinities and NaN as in C; Highway's handle the underflow.
-HWY_INLINE V exp_edges(V x, V y) {
-  const V top = hn::IfThenElse(hn::Gt(x, constant(88.722839f)), constant(std::numeric_limits<float>::infinity()), y);
-  return hn::IfThenElse(hn::IsNaN(x), x, top);
-}
-HWY_INLINE V log_edges(V x, V pole, V y) {  // y = log; pole: where log is -inf
-  const V inf = constant(std::numeric_limits<float>::infinity());
-  y = hn::IfThenElse(hn::Eq(x, pole), hn::Neg(inf), y);
-  y = hn::IfThenElse(hn::Lt(x, pole), constant(std::numeric_limits<float>::quiet_NaN()), y);
-  return hn::IfThenElse(hn::Lt(x, inf), y, x);  // inf and NaN stay
-}
-// erf(x) = x P(x^2) / Q(x^2) on |x| < 3.95, fitted for equal relative error (2e-8 before rounding); 1 beyond in f32.
-HWY_INLINE V erf_f32(V x) {
-  const V t = hn::Max(hn::Min(x, constant(3.95f)), constant(-3.95f)), u = hn::Mul(t, t);
-  V p = constant(2.0259092252672417e-06f);
-  p = hn::MulAdd(p, u, constant(0.000284686655504629f));
-  p = hn::MulAdd(p, u, constant(0.0038081305101513863f));
-  p = hn::MulAdd(p, u, constant(0.05287535488605499f));
-  p = hn::MulAdd(p, u, constant(0.1915496438741684f));
-  p = hn::MulAdd(p, u, constant(1.1283791065216064f));
-  V q = constant(3.783175634453073e-05f);
-  q = hn::MulAdd(q, u, constant(0.0011707174126058817f));
-  q = hn::MulAdd(q, u, constant(0.015055030584335327f));
-  q = hn::MulAdd(q, u, constant(0.1145593449473381f));
-  q = hn::MulAdd(q, u, constant(0.5030891299247742f));
-  q = hn::MulAdd(q, u, constant(1.0f));
-  const V y = hn::Max(hn::Min(hn::Div(hn::Mul(t, p), q), constant(1.0f)), constant(-1.0f));
-  return hn::IfThenElse(hn::IsNaN(x), x, y);
-}
-
-HWY_INLINE V max_nan(V x, V y) { return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenElse(hn::Gt(x, y), x, y)); }
-HWY_INLINE V min_nan(V x, V y) { return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenElse(hn::Lt(x, y), x, y)); }
-
-UNARY(Neg, neg, hn::Neg(x))
-UNARY(Abs, abs, hn::Abs(x))
-UNARY(Sign, sign,
-      hn::IfThenElse(hn::Gt(x, hn::Zero(D())), constant(1.0f),
-                     hn::IfThenElseZero(hn::Lt(x, hn::Zero(D())), constant(-1.0f))))
-UNARY(Exp, exp, exp_edges(x, hn::Exp(D(), hn::Min(x, constant(89.0f)))))
-UNARY(Expm1, expm1, exp_edges(x, hn::Expm1(D(), hn::Min(x, constant(89.0f)))))
-UNARY(Log, log, log_edges(x, hn::Zero(D()), hn::Log(D(), x)))
-UNARY(Log1p, log1p, log_edges(x, constant(-1.0f), hn::Log1p(D(), x)))
-UNARY(Sqrt, sqrt, hn::Sqrt(x))
-UNARY(Rsqrt, rsqrt, hn::Div(constant(1.0f), hn::Sqrt(x)))
-UNARY(Reciprocal, reciprocal, hn::Div(constant(1.0f), x))
-UNARY(Square, square, hn::Mul(x, x))
-UNARY(Tanh, tanh, tanh_f32(x))
-UNARY(Sigmoid, sigmoid, sigmoid_f32(x))
-UNARY(Erf, erf, erf_f32(x))
-UNARY(Floor, floor, hn::Floor(x))
-UNARY(Ceil, ceil, hn::Ceil(x))
-UNARY(Round, round, hn::Round(x))
-UNARY(Relu, relu, hn::IfThenZeroElse(hn::Le(x, hn::Zero(D())), x))
-UNARY(Not, logical_not, truth(hn::Eq(x, hn::Zero(D()))))
-UNARY(IsFinite, is_finite, truth(hn::Lt(hn::Abs(x), constant(std::numeric_limits<float>::infinity()))))
-// f32 to bool; other casts between f32 and bf16 do nothing.
-UNARY(ToBool, cast, truth(hn::Not(hn::Eq(x, hn::Zero(D())))))
-BINARY(Add, add, hn::Add(x, y))
-BINARY(Sub, sub, hn::Sub(x, y))
-BINARY(Mul, mul, hn::Mul(x, y))
-BINARY(Div, div, hn::Div(x, y))
-BINARY(Maximum, maximum, max_nan(x, y))
-BINARY(Minimum, minimum, min_nan(x, y))
-BINARY(EqOp, eq, truth(hn::Eq(x, y)))
-BINARY(NeOp, ne, truth(hn::Not(hn::Eq(x, y))))  // true for NaN
-BINARY(LtOp, lt, truth(hn::Lt(x, y)))
-BINARY(LeOp, le, truth(hn::Le(x, y)))
-BINARY(GtOp, gt, truth(hn::Gt(x, y)))
-BINARY(GeOp, ge, truth(hn::Ge(x, y)))
-BINARY(AndOp, logical_and, truth(hn::Ne(hn::Mul(x, y), hn::Zero(D()))))
-BINARY(OrOp, logical_or, truth(hn::Ne(hn::Add(x, y), hn::Zero(D()))))
-struct Where {
-  HWY_INLINE V operator()(V x, V y, V z) const { return hn::IfThenElse(hn::Ne(x, hn::Zero(D())), y, z); }
-};
-struct MulAddOp {
-  HWY_INLINE V operator()(V x, V y, V z) const { return hn::MulAdd(x, y, z); }
-};
-struct KeepWherePositive {
-  HWY_INLINE V operator()(V x, V y) const { return hn::IfThenElseZero(hn::Gt(x, hn::Zero(D())), y); }
-};
-struct MulSubFrom {
-  HWY_INLINE V operator()(V x, V y, V z) const { return hn::NegMulAdd(x, y, z); }
-};
-
-// Sums stay in vectors while they go over all rows of so many lanes.
-template <class F, Kind... KB>
-void fold(float* dst, const float* a, const float* b, size_t n, size_t lanes) {
-  const D d;
-  const size_t v = hn::Lanes(d), whole = n - n % lanes;
-  const auto next = [&](V sum, size_t i, hn::Mask<D> m) HWY_ATTR {
-    const V x = hn::MaskedLoad(m, d, a + i);
-    if constexpr (sizeof...(KB) == 0) {
-      return F()(sum, x);
-    } else {
-      return F()(x, ((KB == kV ? hn::MaskedLoad(m, d, b + i) : hn::Set(d, *b)), ...), sum);
-    }
-  };
-  for (size_t j = 0; j < lanes; j += 4 * v) {
-    V s[4];
-    hn::Mask<D> m[4];
-#pragma GCC unroll 4
-    for (size_t k = 0; k < 4; ++k) {
-      m[k] = hn::FirstN(d, lanes - std::min(lanes, j + k * v));
-      s[k] = hn::MaskedLoad(m[k], d, dst + j + k * v);
-    }
-    for (size_t i = j; i < whole; i += lanes) {
-#pragma GCC unroll 4
-      for (size_t k = 0; k < 4; ++k) s[k] = next(s[k], i + k * v, m[k]);
-    }
-#pragma GCC unroll 4
-    for (size_t k = 0; k < 4; ++k) hn::BlendedStore(s[k], m[k], d, dst + j + k * v);
-  }
-  if (whole < n) fold<F, KB...>(dst, a + whole, ((KB == kV) && ...) && b ? b + whole : b, n - whole, n - whole);
-}
-
 void flush(double* dst, float* a, size_t n) {
   const hn::ScalableTag<double> wide;
   const hn::Rebind<float, decltype(wide)> narrow;
@@ -295,22 +157,6 @@ void load_u8(void* dst, const void* src, const void*, const void*, size_t n) {
   convert<float, uint8_t>(dst, src, n, vector, [](uint8_t v) { return static_cast<float>(v); });
 }
 
-void keep_where(void* dst_, const void* mask_, const void* a_, const void*, size_t n) {
-  const D d;
-  const DI di;
-  const hn::Rebind<uint8_t, D> d8;
-  const size_t lanes = hn::Lanes(d);
-  float* dst = static_cast<float*>(dst_);
-  const auto* mask = static_cast<const uint8_t*>(mask_);
-  const float* a = static_cast<const float*>(a_);
-  size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto keep = hn::Ne(hn::PromoteTo(di, hn::LoadU(d8, mask + i)), hn::Zero(di));
-    hn::StoreU(hn::IfThenElseZero(hn::RebindMask(d, keep), hn::LoadU(d, a + i)), d, dst + i);
-  }
-  for (; i < n; ++i) dst[i] = mask[i] ? a[i] : 0.0f;
-}
-
 void store_bool(void* dst, const void* src, const void*, const void*, size_t n) {
   const auto vector = [](uint8_t* to, const float* from) HWY_ATTR {
     const DI di;
@@ -319,17 +165,6 @@ void store_bool(void* dst, const void* src, const void*, const void*, size_t n) 
     hn::StoreU(hn::DemoteTo(d8, hn::IfThenElseZero(m, hn::Set(di, 1))), d8, to);
   };
   convert<uint8_t, float>(dst, src, n, vector, [](float v) { return static_cast<uint8_t>(v != 0); });
-}
-
-void stream_f32(void* dst_, const void* src_, const void*, const void*, size_t n) {
-  const D d;
-  const size_t lanes = hn::Lanes(d);
-  float* dst = static_cast<float*>(dst_);
-  const float* src = static_cast<const float*>(src_);
-  size_t i = 0;
-  for (; i < n && reinterpret_cast<uintptr_t>(dst + i) % (lanes * sizeof(float)) != 0; ++i) dst[i] = src[i];
-  for (; i + lanes <= n; i += lanes) hn::Stream(hn::LoadU(d, src + i), d, dst + i);
-  for (; i < n; ++i) dst[i] = src[i];
 }
 
 #if HWY_TARGET != HWY_SCALAR
@@ -398,24 +233,11 @@ void set_binary(F32Table& t) {
   };
   (set(t.binary[static_cast<int>(F::kOp)], binary<F, kV, kV>, binary<F, kS, kV>, binary<F, kV, kS>), ...);
 }
-template <class F>
-void set_ternary(TileFn (&row)[4]) {
-  const TileFn all[] = {ternary<F, kV, kV>, ternary<F, kS, kV>, ternary<F, kV, kS>, ternary<F, kS, kS>};
-  std::copy(all, all + 4, row);
-}
-
 F32Table make_table() {
   F32Table t{};
   set_unary<Neg, Abs, Sign, Exp, Expm1, Log, Log1p, Sqrt, Rsqrt, Reciprocal, Square, Tanh, Sigmoid, Erf, Floor, Ceil,
             Round, Relu, Not, IsFinite, ToBool>(t);
   set_binary<Add, Sub, Mul, Div, Maximum, Minimum, EqOp, NeOp, LtOp, LeOp, GtOp, GeOp, AndOp, OrOp>(t);
-  set_ternary<Where>(t.where);
-  set_ternary<MulAddOp>(t.mul_add);
-  set_ternary<MulSubFrom>(t.mul_sub_from);
-  t.keep_where_positive = binary<KeepWherePositive, kV, kV>;
-  t.keep_where = keep_where;
-  const FoldFn folds[] = {fold<Add>, fold<Maximum>, fold<Minimum>, fold<MulAddOp, kV>, fold<MulAddOp, kS>};
-  std::copy(folds, folds + 5, t.fold);
   t.flush = flush;
   t.row_reduce[0] = row_sum;
   t.row_reduce[1] = row_extremum<MaxRow>;
@@ -424,9 +246,7 @@ F32Table make_table() {
   t.load_bf16 = bf16_conversion().load;
   t.load_u8 = load_u8;
   t.store_bf16 = bf16_conversion().store;
-  t.stream_bf16 = bf16_conversion().stream;
   t.store_bool = store_bool;
-  t.stream_f32 = stream_f32;
   t.uniform = uniform;
   return t;
 }

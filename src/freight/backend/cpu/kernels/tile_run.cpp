@@ -4,8 +4,9 @@
 #include <cstring>
 #include <limits>
 
+#include "freight/backend/cpu/kernels/bf16/tile_chain.h"
+#include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/scratch.h"
-#include "freight/backend/cpu/kernels/tile_compiled.h"
 #include "freight/base/philox.h"
 #include "freight/base/threads.h"
 
@@ -51,15 +52,16 @@ class Kernel final : public TileKernel {
 
   static constexpr int64_t kFarBytes = 1 << 20;  // more than a core's own caches hold
   static constexpr int64_t kLine = 64;
+  static constexpr int64_t kPart = 256;       // elements of a chain for which as many of the next tile are asked
+  static constexpr int64_t kFlushTiles = 32;  // tiles between two flushes of f32 sums into f64
 
-  // Lines [first, last) of the next tile's operands.
+  // Elements [first, last) of the next tile's operands.
   void prefetch_next(const Tile& tile, int64_t first, int64_t last, void* const* operands) const {
     const int64_t start = tile.start[kFull] + k_.tile_rows * k_.width;
     for (const TileMove& m : k_.far) {
       const int64_t element = static_cast<int64_t>(m.element);
       const char* from = static_cast<const char*>(operands[m.operand]) + start * element;
-      const int64_t end = std::min(last * kLine, tile.count[kFull] * element);
-      for (int64_t at = first * kLine; at < end; at += kLine) __builtin_prefetch(from + at);
+      for (int64_t at = first * element; at < last * element; at += kLine) __builtin_prefetch(from + at);
     }
   }
 
@@ -91,24 +93,31 @@ class Kernel final : public TileKernel {
     move(k_.col_moves, tile.col, operands, pointers);
     for (const TileSum& sum : k_.sums) clear(sum, tile, pointers);
     for (const TileStep& s : k_.setup) execute(s, tile, operands, pointers);
-    // The operands of a far tile arrive while the one before is computed, some lines per step.
+    // The operands of a far tile arrive while the one before is computed, some of them per chain or part of one.
     const bool far = k_.outer_kept * k_.rows * k_.width * static_cast<int64_t>(sizeof(float)) >= kFarBytes;
-    const int64_t lines = k_.tile_rows * tile.cols * static_cast<int64_t>(sizeof(float)) / kLine;
-    const int64_t share = lines / static_cast<int64_t>(k_.body.size() + 1) + 1;
+    const auto chains =
+        std::count_if(k_.body.begin(), k_.body.end(), [](const auto& s) { return s.kind == Kind::chain; });
     for (int64_t tiles = 1; tile.row < end; tile.row += k_.tile_rows, ++tiles) {
       tile.rows = std::min(k_.tile_rows, end - tile.row);
       tile.set(k_.width);
       move(k_.row_moves, tile.row, operands, pointers);
       move(k_.full_moves, tile.start[kFull], operands, pointers);
       const bool ahead = far && tile.row + k_.tile_rows < end;
-      int64_t line = 0;
+      int64_t asked = 0;
       for (const TileStep& s : k_.body) {
-        if (ahead) prefetch_next(tile, line, line + share, operands);
-        line += share;
-        execute(s, tile, operands, pointers);
+        if (s.kind != Kind::chain || !ahead) {
+          execute(s, tile, operands, pointers);
+          continue;
+        }
+        for (int64_t i = 0, n = tile.count[s.extent]; i < n; i += kPart) {
+          const int64_t next = std::min(asked + ceil_div(kPart, chains), tile.count[kFull]);
+          prefetch_next(tile, asked, next, operands);
+          asked = next;
+          run_chain(s, pointers, i, std::min(i + kPart, n));
+        }
       }
       for (const TileSum& sum : k_.sums) {
-        if (tiles % sum.flush_tiles == 0) flush(sum, lanes(sum, tile), pointers);
+        if (tiles % kFlushTiles == 0) flush(sum, lanes(sum, tile), pointers);
       }
     }
     const int64_t part = (b * k_.pieces + piece) * k_.tasks_per_row_block + block;
@@ -120,7 +129,7 @@ class Kernel final : public TileKernel {
     const size_t n = static_cast<size_t>(count);
     const size_t size = s.reg == Reg::f32 ? 4 : 8;
     switch (s.kind) {
-      case Kind::simple: s.fn(p[s.dst], p[s.a], s.b < 0 ? nullptr : p[s.b], s.c < 0 ? nullptr : p[s.c], n); return;
+      case Kind::chain: run_chain(s, p, 0, count); return;
       case Kind::generic:
         generic::run(s.call, p[s.dst], p[s.a], s.b < 0 ? nullptr : p[s.b], s.c < 0 ? nullptr : p[s.c], n);
         return;
@@ -176,16 +185,16 @@ class Kernel final : public TileKernel {
         return;
       case Kind::accumulate: {
         const TileSum& sum = k_.sums[static_cast<size_t>(s.aux)];
-        if (sum.fold) {
-          sum.fold(static_cast<float*>(p[sum.narrow]), static_cast<const float*>(p[s.a]),
-                   static_cast<const float*>(s.b < 0 ? nullptr : p[s.b]), n,
-                   static_cast<size_t>(std::min(count, lanes(sum, tile))));
-        } else {
-          generic::accumulate(p[sum.wide], s.reg, p[s.a], sum.reduction, n);
-        }
+        generic::accumulate(p[sum.wide], s.reg, p[s.a], sum.reduction, n);
         return;
       }
+      case Kind::simple:
+      case Kind::link: return;  // parts of chains
     }
+  }
+
+  void run_chain(const TileStep& s, void* const* p, int64_t begin, int64_t end) const {
+    chains_.run(&k_.links[static_cast<size_t>(s.aux)], p, static_cast<size_t>(begin), static_cast<size_t>(end));
   }
 
   void load(void* dst, Reg reg, const void* src, DType dtype, int64_t stride, int64_t n) const {
@@ -206,10 +215,6 @@ class Kernel final : public TileKernel {
   void store(const TileStep& s, void* dst, DType dtype, int64_t stride, const void* src, int64_t n) const {
     const size_t count = static_cast<size_t>(n);
     if (s.reg == Reg::f32 && (stride == 1 || n == 1)) {
-      if (s.fn) {
-        s.fn(dst, src, nullptr, nullptr, count);
-        return;
-      }
       if (dtype == DType::f32) {
         std::memcpy(dst, src, count * 4);
         return;
@@ -238,7 +243,7 @@ class Kernel final : public TileKernel {
 
   // --- accumulations ---
 
-  int64_t lanes(const TileSum& s, const Tile& t) const { return s.per_row ? k_.tile_rows : s.lane_rows * t.cols; }
+  int64_t lanes(const TileSum& s, const Tile& t) const { return s.per_row ? k_.tile_rows : k_.tile_rows * t.cols; }
 
   void clear(const TileSum& sum, const Tile& tile, void** p) const {
     const int64_t n = lanes(sum, tile);
@@ -307,6 +312,7 @@ class Kernel final : public TileKernel {
 
   CompiledTiles k_;
   const F32Table& table_;
+  const ChainTable& chains_ = chain_table();
 };
 
 }  // namespace

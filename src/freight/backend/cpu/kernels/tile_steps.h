@@ -10,25 +10,17 @@
 namespace freight::cpu {
 
 using TileFn = void (*)(void* dst, const void* a, const void* b, const void* c, size_t n);
-using FoldFn = void (*)(float* dst, const float* a, const float* b, size_t n, size_t lanes);
 
 struct F32Table {
   TileFn unary[kOpCount];
   TileFn binary[kOpCount][3];  // [0] both vectors, [1] a is a scalar, [2] b is a scalar
-  TileFn where[4];             // condition is a vector; bit 0: a is a scalar, bit 1: b is a scalar
-  TileFn mul_add[4];           // a * b + c; a is a vector; bit 0: b is a scalar, bit 1: c is a scalar
-  TileFn mul_sub_from[4];      // c - a * b
-  TileFn keep_where_positive;  // a > 0 ? b : 0
-  TileFn keep_where;           // a (bool in memory) ? b : 0
-  // With i' = i % lanes: dst[i'] = dst[i'] + a[i], max, min, dst[i'] + a[i] * b[i], dst[i'] + a[i] * b[0].
-  FoldFn fold[5];
   // dst[i] (f64) += a[i] (f32); a[i] = 0.
   void (*flush)(double* dst, float* a, size_t n);
   // dst[r] = reduction of row r of a (rows, width): sum, max, min.
   void (*row_reduce[3])(float* dst, const float* a, size_t rows, size_t width);
   void (*expand_rows)(float* dst, const float* a, size_t rows, size_t width);  // dst[r, j] = a[r]
   TileFn load_bf16, load_u8;                                                   // to f32
-  TileFn store_bf16, store_bool, stream_f32, stream_bf16;                      // from f32
+  TileFn store_bf16, store_bool;                                               // from f32
   // Draws [index, index + n) as random_uniform of philox.h.
   void (*uniform)(float* dst, uint64_t seed, uint64_t high, uint64_t index, size_t n);
 };

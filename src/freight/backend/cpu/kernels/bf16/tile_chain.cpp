@@ -1,0 +1,282 @@
+// The links of tile_chain.h, compiled per instruction set by Highway. A group is four vectors, the accumulator; the
+// last group of a tile may be a part of one.
+#include "freight/backend/cpu/kernels/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "freight/backend/cpu/kernels/bf16/tile_chain.cpp"
+#include "hwy/foreach_target.h"
+// The order of these two matters: foreach_target first.
+#include "hwy/highway.h"
+// Per target, no include guard of its own is in the way.
+#include "freight/backend/cpu/kernels/tile_ops-inl.h"
+
+#include <cstring>
+
+#include "freight/backend/cpu/kernels/bf16/blocks.h"
+#include "freight/backend/cpu/kernels/bf16/tile_chain.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace freight::cpu {
+namespace HWY_NAMESPACE {
+
+using D8 = hn::Rebind<uint8_t, D>;
+constexpr size_t kVectors = 4;
+
+using Link = void (*)(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3);
+enum class Group : uint8_t { whole, part };
+
+template <Group G>
+HWY_INLINE void go_on(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
+  ++link;
+  reinterpret_cast<Link>(G == Group::whole ? link->fns.whole : link->fns.part)(link, p, i, n, x0, x1, x2, x3);
+}
+
+// The vector at i of n elements; those behind the end are 0.
+template <Group G, class Tag>
+HWY_INLINE hn::Vec<Tag> read(Tag d, const hn::TFromD<Tag>* p, size_t i, size_t n) {
+  if (G == Group::whole || i + hn::Lanes(d) <= n) return hn::LoadU(d, p + i);
+  HWY_ALIGN hn::TFromD<Tag> some[hn::MaxLanes(Tag())] = {};
+  if (i < n) std::memcpy(some, p + i, (n - i) * sizeof(*p));
+  return hn::Load(d, some);
+}
+template <Group G, class Tag>
+HWY_INLINE void write(hn::Vec<Tag> v, Tag d, hn::TFromD<Tag>* p, size_t i, size_t n) {
+  if (G == Group::whole || i + hn::Lanes(d) <= n) {
+    hn::StoreU(v, d, p + i);
+    return;
+  }
+  HWY_ALIGN hn::TFromD<Tag> some[hn::MaxLanes(Tag())];
+  hn::Store(v, d, some);
+  if (i < n) std::memcpy(p + i, some, (n - i) * sizeof(*p));
+}
+
+template <From F>
+struct Operand {
+  explicit Operand(const void* p)
+      : at(p), all(F == From::one ? hn::Set(D(), *static_cast<const float*>(p)) : hn::Zero(D())) {}
+  template <Group G>
+  HWY_INLINE V get(size_t i, size_t n) const {
+    if constexpr (F == From::one) {
+      return all;
+    } else if constexpr (F == From::half) {
+      return from_bf16(read<G>(D16(), static_cast<const uint16_t*>(at), i, n));
+    } else {
+      return read<G>(D(), static_cast<const float*>(at), i, n);
+    }
+  }
+  const void* at;
+  V all;
+};
+
+// Calls f with the four vectors of the accumulator, and where they lie.
+template <class F>
+HWY_INLINE void each(size_t i, V& x0, V& x1, V& x2, V& x3, F&& f) {
+  const size_t v = hn::Lanes(D());
+  f(x0, i);
+  f(x1, i + v);
+  f(x2, i + 2 * v);
+  f(x3, i + 3 * v);
+}
+
+// x = F(x), F(x, a), F(x, a, b).
+template <class F, Group G>
+void unary_link(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
+  each(i, x0, x1, x2, x3, [](V& x, size_t) HWY_ATTR { x = F()(x); });
+  go_on<G>(link, p, i, n, x0, x1, x2, x3);
+}
+template <class F, From A, Group G>
+void binary_link(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
+  const Operand<A> a(p[link->a]);
+  each(i, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { x = F()(x, a.template get<G>(at, n)); });
+  go_on<G>(link, p, i, n, x0, x1, x2, x3);
+}
+template <class F, From A, From B, Group G>
+void ternary_link(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
+  const Operand<A> a(p[link->a]);
+  const Operand<B> b(p[link->b]);
+  each(i, x0, x1, x2, x3,
+       [&](V& x, size_t at) HWY_ATTR { x = F()(x, a.template get<G>(at, n), b.template get<G>(at, n)); });
+  go_on<G>(link, p, i, n, x0, x1, x2, x3);
+}
+struct Load {
+  HWY_INLINE V operator()(V, V a) const { return a; }
+};
+template <class F>
+struct Swapped {
+  HWY_INLINE V operator()(V x, V a) const { return F()(a, x); }
+};
+template <class F>  // x is the third operand of F
+struct Last {
+  HWY_INLINE V operator()(V x, V a, V b) const { return F()(a, b, x); }
+};
+
+template <Group G>
+HWY_INLINE hn::Vec<DI> read_bytes(const void* p, size_t i, size_t n) {
+  return hn::PromoteTo(DI(), read<G>(D8(), static_cast<const uint8_t*>(p), i, n));
+}
+template <Group G>
+void load_bytes(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
+  const void* a = p[link->a];
+  each(i, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { x = hn::ConvertTo(D(), read_bytes<G>(a, at, n)); });
+  go_on<G>(link, p, i, n, x0, x1, x2, x3);
+}
+template <Group G>
+void keep_where(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
+  const void* a = p[link->a];
+  each(i, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR {
+    x = hn::IfThenElseZero(hn::RebindMask(D(), hn::Ne(read_bytes<G>(a, at, n), hn::Zero(DI()))), x);
+  });
+  go_on<G>(link, p, i, n, x0, x1, x2, x3);
+}
+
+// a = F(a, x), or F(x, x, a), or F(x, b, a).
+template <class F, Group G>
+void fold(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
+  float* sums = static_cast<float*>(p[link->a]);
+  each(i, x0, x1, x2, x3,
+       [&](V& x, size_t at) HWY_ATTR { write<G>(F()(read<G>(D(), sums, at, n), x), D(), sums, at, n); });
+  go_on<G>(link, p, i, n, x0, x1, x2, x3);
+}
+struct AddSquare {
+  HWY_INLINE V operator()(V sum, V x) const { return hn::MulAdd(x, x, sum); }
+};
+template <From B, Group G>
+void fold_product(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
+  float* sums = static_cast<float*>(p[link->a]);
+  const Operand<B> b(p[link->b]);
+  each(i, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR {
+    write<G>(hn::MulAdd(x, b.template get<G>(at, n), read<G>(D(), sums, at, n)), D(), sums, at, n);
+  });
+  go_on<G>(link, p, i, n, x0, x1, x2, x3);
+}
+
+enum class Caches : uint8_t { kept, passed };
+bool aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; }
+
+template <Caches C, Group G>
+void store(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
+  float* to = static_cast<float*>(p[link->a]);
+  if (C == Caches::passed && G == Group::whole && aligned(to + i)) {
+    each(i, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { hn::Stream(x, D(), to + at); });
+  } else {
+    each(i, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { write<G>(x, D(), to, at, n); });
+  }
+  go_on<G>(link, p, i, n, x0, x1, x2, x3);
+}
+template <Group G>
+void store_half(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
+  auto* to = static_cast<uint16_t*>(p[link->a]);
+  each(i, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { write<G>(to_bf16(x), D16(), to, at, n); });
+  go_on<G>(link, p, i, n, x0, x1, x2, x3);
+}
+#if HWY_TARGET == HWY_AVX3
+// By the processor's own rounding.
+template <Caches C>
+__attribute__((target("avx512bf16"))) void store_rounded(const ChainLink* link, void* const* p, size_t i, size_t n,
+                                                         V x0, V x1, V x2, V x3) {
+  auto* to = static_cast<uint16_t*>(p[link->a]) + i;
+  const auto low = (__m512i)_mm512_cvtne2ps_pbh(x1.raw, x0.raw), high = (__m512i)_mm512_cvtne2ps_pbh(x3.raw, x2.raw);
+  if (C == Caches::passed && aligned(to)) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), low);
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to + 32), high);
+  } else {
+    _mm512_storeu_si512(to, low);
+    _mm512_storeu_si512(to + 32, high);
+  }
+  go_on<Group::whole>(link, p, i, n, x0, x1, x2, x3);
+}
+#endif
+template <Group G>
+void store_bytes(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
+  auto* to = static_cast<uint8_t*>(p[link->a]);
+  each(i, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR {
+    const auto m = hn::RebindMask(DI(), hn::Ne(x, hn::Zero(D())));
+    write<G>(hn::DemoteTo(D8(), hn::IfThenElseZero(m, hn::Set(DI(), 1))), D8(), to, at, n);
+  });
+  go_on<G>(link, p, i, n, x0, x1, x2, x3);
+}
+
+template <Group G>
+void end(const ChainLink*, void* const*, size_t, size_t, V, V, V, V) {}
+
+void run(const ChainLink* first, void* const* p, size_t i, size_t n) {
+  const size_t group = kVectors * hn::Lanes(D());
+  const V zero = hn::Zero(D());
+  for (; i + group <= n; i += group) {
+    reinterpret_cast<Link>(first->fns.whole)(first, p, i, n, zero, zero, zero, zero);
+  }
+  if (i < n) reinterpret_cast<Link>(first->fns.part)(first, p, i, n, zero, zero, zero, zero);
+}
+
+LinkFns pair(Link whole, Link part) { return {reinterpret_cast<LinkFn>(whole), reinterpret_cast<LinkFn>(part)}; }
+constexpr Group kW = Group::whole, kP = Group::part;
+constexpr From kV = From::vector, kH = From::half, kO = From::one;
+
+template <class F, From... A>
+void set_binary(LinkFns (&row)[kFroms]) {
+  ((row[static_cast<int>(A)] = pair(binary_link<F, A, kW>, binary_link<F, A, kP>)), ...);
+}
+template <class F, From A, From... B>
+void set_ternary(LinkFns (&row)[kFroms][kFroms]) {
+  ((row[static_cast<int>(A)][static_cast<int>(B)] = pair(ternary_link<F, A, B, kW>, ternary_link<F, A, B, kP>)), ...);
+}
+template <class... F>
+void set_unaries(ChainTable& t) {
+  ((t.unary[static_cast<int>(F::kOp)] = pair(unary_link<F, kW>, unary_link<F, kP>)), ...);
+}
+template <From... A, class... F>
+void set_binaries(ChainTable& t, F...) {
+  (set_binary<F, A...>(t.binary[static_cast<int>(F::kOp)][0]), ...);
+  (set_binary<Swapped<F>, A...>(t.binary[static_cast<int>(F::kOp)][1]), ...);
+}
+
+ChainTable make_chain_table() {
+  ChainTable t{};
+  set_binary<Load, kV, kH, kO>(t.load);
+  t.load_bytes = pair(load_bytes<kW>, load_bytes<kP>);
+  set_unaries<Neg, Abs, Sign, Exp, Expm1, Log, Log1p, Sqrt, Rsqrt, Reciprocal, Square, Tanh, Sigmoid, Erf, Floor, Ceil,
+              Round, Relu, Not, IsFinite, ToBool>(t);
+  set_binaries<kV, kO>(t, Div(), Maximum(), Minimum(), EqOp(), NeOp(), LtOp(), LeOp(), GtOp(), GeOp(), AndOp(), OrOp());
+  set_binaries<kV, kH, kO>(t, Add(), Sub(), Mul());
+  set_ternary<MulAddOp, kV, kV, kH, kO>(t.mul_add);
+  set_ternary<MulAddOp, kO, kV, kH, kO>(t.mul_add);
+  set_ternary<Last<MulAddOp>, kV, kV, kO>(t.add_product);
+  set_ternary<Last<MulAddOp>, kH, kV, kO>(t.add_product);
+  set_ternary<MulSubFrom, kV, kV, kO>(t.sub_from);
+  set_ternary<MulSubFrom, kO, kV, kO>(t.sub_from);
+  set_ternary<Last<MulSubFrom>, kV, kV, kO>(t.sub_product);
+  set_ternary<Where, kV, kV, kO>(t.where);
+  set_ternary<Where, kO, kV, kO>(t.where);
+  t.keep_where = pair(keep_where<kW>, keep_where<kP>);
+  set_binary<KeepWherePositive, kV, kH>(t.keep_positive);
+  set_binary<Swapped<KeepWherePositive>, kV, kH>(t.keep_where_positive);
+  t.fold[0] = pair(fold<Add, kW>, fold<Add, kP>);
+  t.fold[1] = pair(fold<Maximum, kW>, fold<Maximum, kP>);
+  t.fold[2] = pair(fold<Minimum, kW>, fold<Minimum, kP>);
+  t.fold_square = pair(fold<AddSquare, kW>, fold<AddSquare, kP>);
+  t.fold_product[0] = pair(fold_product<kV, kW>, fold_product<kV, kP>);
+  t.fold_product[1] = pair(fold_product<kH, kW>, fold_product<kH, kP>);
+  t.fold_product[2] = pair(fold_product<kO, kW>, fold_product<kO, kP>);
+  t.store = pair(store<Caches::kept, kW>, store<Caches::kept, kP>);
+  t.stream = pair(store<Caches::passed, kW>, store<Caches::passed, kP>);
+  t.store_bytes = pair(store_bytes<kW>, store_bytes<kP>);
+  t.stream_half = t.store_half = pair(store_half<kW>, store_half<kP>);
+#if HWY_TARGET == HWY_AVX3
+  if (bf16_table()) {
+    t.store_half.whole = reinterpret_cast<LinkFn>(store_rounded<Caches::kept>);
+    t.stream_half.whole = reinterpret_cast<LinkFn>(store_rounded<Caches::passed>);
+  }
+#endif
+  t.end = pair(end<kW>, end<kP>);
+  t.run = run;
+  return t;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace freight::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace freight::cpu {
+FREIGHT_SIMD_TABLE(ChainTable, chain_table, make_chain_table)
+}  // namespace freight::cpu
+#endif

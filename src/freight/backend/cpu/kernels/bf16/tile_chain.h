@@ -1,0 +1,43 @@
+// Chains: tile steps that go over the same elements, taken together, four vectors at a time. What a step makes stays in
+// registers for the one behind it (the accumulator); everything else is read where it lies, bf16 as it is in memory.
+// Each link ends with a jump to the next one. tile_chain.cpp has the links, tile_chains.cpp finds the chains.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "freight/backend/cpu/kernels/tile_compiled.h"
+
+namespace freight::cpu {
+
+// How a link reads an operand.
+enum class From : uint8_t { vector, half, one };  // f32, bf16, one f32 for all
+constexpr int kFroms = 3;
+
+// By the form of the operands besides the accumulator x; null where there is no such link.
+struct ChainTable {
+  LinkFns load[kFroms], load_bytes;  // a
+  LinkFns unary[kOpCount];
+  LinkFns binary[kOpCount][2][kFroms];                 // x op a, a op x
+  LinkFns mul_add[kFroms][kFroms];                     // x * a + b
+  LinkFns add_product[kFroms][kFroms];                 // a * b + x
+  LinkFns sub_from[kFroms][kFroms];                    // b - x * a
+  LinkFns sub_product[kFroms][kFroms];                 // x - a * b
+  LinkFns where[kFroms][kFroms];                       // x != 0 ? a : b
+  LinkFns keep_where;                                  // a (bool in memory) ? x : 0
+  LinkFns keep_positive[kFroms];                       // x > 0 ? a : 0
+  LinkFns keep_where_positive[kFroms];                 // a > 0 ? x : 0
+  LinkFns fold[3], fold_square, fold_product[kFroms];  // a = a + x, max, min, a + x * x, a + x * b
+  LinkFns store, store_half, store_bytes;              // a = x
+  LinkFns stream, stream_half;                         // past the caches
+  LinkFns end;
+  void (*run)(const ChainLink* first, void* const* pointers, size_t begin, size_t end);
+};
+const ChainTable& chain_table();
+
+// Rewrites the steps that can be links as chains, each closed by an end link. Registers that are read by nothing but
+// the link behind the one that makes them need no memory any more; `keep` says that all need it.
+std::vector<TileStep> make_chains(const std::vector<TileStep>& steps, std::vector<TileRegister>& registers,
+                                  const std::vector<TileSum>& sums, bool keep);
+
+}  // namespace freight::cpu

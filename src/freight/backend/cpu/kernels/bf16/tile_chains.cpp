@@ -1,0 +1,260 @@
+// Finds the chains of a program (tile_chain.h): chooses the link for each step by what lies in the accumulator, and
+// writes to memory what a later link cannot take from there.
+#include <map>
+#include <set>
+
+#include "freight/backend/cpu/kernels/bf16/tile_chain.h"
+
+namespace freight::cpu {
+
+namespace {
+
+using Kind = TileStep::Kind;
+
+class Chains {
+ public:
+  Chains(std::vector<TileRegister>& registers, const std::vector<TileSum>& sums, bool keep)
+      : registers_(registers), sums_(sums), keep_(keep) {}
+
+  std::vector<TileStep> run(const std::vector<TileStep>& steps) {
+    for (const TileStep& s : steps) {
+      if (is_link(s)) {
+        open(s.extent);
+        add(s);
+      } else {
+        add_between(s);
+      }
+    }
+    close();
+    return std::move(out_);
+  }
+
+ private:
+  TileRegister& at(int v) { return registers_[static_cast<size_t>(v)]; }
+
+  static bool is_link(const TileStep& s) {
+    return s.kind == Kind::simple ||
+           (s.reg == Reg::f32 && (s.kind == Kind::accumulate || (s.kind == Kind::store && s.b >= 0)));
+  }
+
+  void open(Extent extent) {
+    if (open_ && extent_ == extent) return;
+    close();
+    open_ = true;
+    extent_ = extent;
+    start_ = out_.size();
+    made_.clear();
+    x_ = -1;
+  }
+  void close() {
+    if (open_) push(table_.end);
+    open_ = false;
+  }
+
+  // A step that is no link goes before the open chain if it can.
+  void add_between(TileStep s) {
+    bool before = open_ && s.kind != Kind::store && s.kind != Kind::accumulate;
+    for (int* r : {&s.a, &s.b, &s.c}) {
+      if (*r < 0) continue;
+      before = before && !made_.contains(*r) && !packed(*r);
+      if (packed(*r)) *r = as_floats(*r);
+      in_memory(*r);
+    }
+    if (!before) {
+      close();
+      out_.push_back(s);
+      return;
+    }
+    insert(start_++, s);
+  }
+
+  void insert(size_t place, const TileStep& s) {
+    out_.insert(out_.begin() + static_cast<std::ptrdiff_t>(place), s);
+    for (auto& [v, made_at] : in_register_) made_at += made_at >= place;
+  }
+
+  void push(const LinkFns& fns, int a = -1, int b = -1) {
+    TileStep s;
+    s.kind = Kind::link;
+    s.extent = extent_;
+    s.fns = fns;
+    s.a = a;
+    s.b = b;
+    out_.push_back(s);
+  }
+  // A link that leaves v in the accumulator.
+  void make(int v, const LinkFns& fns, int a = -1, int b = -1) {
+    push(fns, a, b);
+    x_ = v;
+    in_register_[v] = out_.size() - 1;
+    made_.insert(v);
+    if (keep_ || at(v).where == TileRegister::Where::operand) in_memory(v);
+  }
+
+  // Sees to it that v lies in memory: written behind the link that makes it.
+  int in_memory(int v) {
+    const auto it = in_register_.find(v);
+    if (it == in_register_.end()) return v;
+    TileStep s = out_[it->second];
+    s.fns = table_.store;
+    s.a = s.b = -1;
+    s.dst = v;
+    const size_t place = it->second + 1;
+    in_register_.erase(it);
+    start_ += start_ >= place;
+    insert(place, s);
+    return v;
+  }
+
+  // Operands in memory that are no f32.
+  bool packed(int v) {
+    return at(v).where == TileRegister::Where::operand && at(v).dtype != DType::f32 && at(v).reg == Reg::f32;
+  }
+
+  // v in the accumulator.
+  void bring(int v) {
+    if (x_ == v) return;
+    const From from = form(v, false);
+    push(is_bytes(v) ? table_.load_bytes : table_.load[static_cast<int>(from)], in_memory(v));
+    x_ = v;
+  }
+  bool is_bytes(int v) { return packed(v) && at(v).dtype != DType::bf16; }
+  From form(int v, bool one) { return one ? From::one : packed(v) ? From::half : From::vector; }
+
+  // A copy of v in f32.
+  int as_floats(int v) {
+    const auto [it, fresh] = copies_.try_emplace(v, -1);
+    if (!fresh) return it->second;
+    open(kFull);
+    const int copy = static_cast<int>(registers_.size());
+    registers_.push_back({});
+    it->second = copy;
+    make(copy, is_bytes(v) ? table_.load_bytes : table_.load[static_cast<int>(From::half)], v);
+    in_memory(copy);
+    return copy;
+  }
+
+  // An operand that a link reads from memory; it is made f32 where `links` has none for its form.
+  struct Read {
+    int v;
+    size_t from;
+  };
+  template <class Has>
+  Read read(int v, bool one, Has&& has) {
+    if (!one && packed(v) && (is_bytes(v) || !has(form(v, one)))) v = as_floats(v);
+    return {in_memory(v), static_cast<size_t>(form(v, one))};
+  }
+  Read read(int v, bool one, const LinkFns (&row)[kFroms]) {
+    return read(v, one, [&](From f) { return row[static_cast<size_t>(f)].whole != nullptr; });
+  }
+  Read read_floats(int v, bool one) {
+    return read(v, one, [](From) { return false; });
+  }
+
+  void add(const TileStep& s) {
+    if (s.kind == Kind::store) return add_store(s);
+    if (s.kind == Kind::accumulate) return add_sum(s);
+    const bool one_a = s.call.scalars & 1, one_b = s.call.scalars & 2, one_c = s.call.scalars & 4;
+    const size_t op = static_cast<size_t>(s.call.op);
+    switch (s.form) {
+      case Form::unary:
+        bring(s.a);
+        make(s.dst, table_.unary[op]);
+        return;
+      case Form::binary: return add_binary(s, one_a, one_b);
+      case Form::where: {
+        const Read b = read_floats(s.b, one_b), c = read_floats(s.c, one_c);
+        bring(s.a);
+        make(s.dst, table_.where[b.from][c.from], b.v, c.v);
+        return;
+      }
+      case Form::mul_add: return add_product(s, one_b, one_c, table_.mul_add, table_.add_product);
+      case Form::mul_sub_from: return add_product(s, one_b, one_c, table_.sub_from, table_.sub_product);
+      case Form::keep_where_positive: {
+        const bool last = x_ == s.b && s.a != s.b;
+        const LinkFns(&row)[kFroms] = last ? table_.keep_where_positive : table_.keep_positive;
+        const Read other = read(last ? s.a : s.b, false, row);
+        bring(last ? s.b : s.a);
+        make(s.dst, row[other.from], other.v);
+        return;
+      }
+      case Form::keep_where:
+        bring(s.b);
+        make(s.dst, table_.keep_where, s.a);
+        return;
+    }
+  }
+
+  void add_binary(const TileStep& s, bool one_a, bool one_b) {
+    const bool right = one_a || (x_ == s.b && !one_b && s.a != s.b);
+    const LinkFns(&row)[kFroms] = table_.binary[static_cast<size_t>(s.call.op)][right];
+    const Read other = read(right ? s.a : s.b, right ? one_a : one_b, row);
+    bring(right ? s.b : s.a);
+    make(s.dst, row[other.from], other.v);
+  }
+
+  // With the accumulator as a factor, or as what the product is added to.
+  void add_product(const TileStep& s, bool one_b, bool one_c, const LinkFns (&factor)[kFroms][kFroms],
+                   const LinkFns (&sum)[kFroms][kFroms]) {
+    int a = s.a, b = s.b;
+    const bool to_sum = x_ == s.c && !one_c && s.c != a && s.c != b;
+    if (!one_b && (to_sum ? packed(b) : x_ == b || (packed(b) && x_ != a))) std::swap(a, b);
+    if (to_sum) {
+      const Read first = read(a, false, [&](From f) { return sum[static_cast<size_t>(f)][0].whole != nullptr; });
+      const Read second = read(b, one_b, sum[first.from]);
+      bring(s.c);
+      make(s.dst, sum[first.from][second.from], first.v, second.v);
+      return;
+    }
+    const Read second = read_floats(b, one_b);
+    const Read third = read(s.c, one_c, factor[second.from]);
+    bring(a);
+    make(s.dst, factor[second.from][third.from], second.v, third.v);
+  }
+
+  void add_store(const TileStep& s) {
+    bring(s.a);
+    const DType to = at(s.b).dtype;
+    push(to == DType::f32    ? (s.stream ? table_.stream : table_.store)
+         : to == DType::bf16 ? (s.stream ? table_.stream_half : table_.store_half)
+                             : table_.store_bytes,
+         s.b);
+  }
+
+  void add_sum(const TileStep& s) {
+    const TileSum& sum = sums_[static_cast<size_t>(s.aux)];
+    int a = s.a, b = s.b;
+    if (b < 0 || a == b) {
+      bring(a);
+      push(b < 0 ? table_.fold[sum.reduction] : table_.fold_square, sum.narrow);
+      return;
+    }
+    const bool one = s.call.scalars & 2;
+    if (!one && x_ == b) std::swap(a, b);
+    const Read other = read(b, one, table_.fold_product);
+    bring(a);
+    push(table_.fold_product[other.from], sum.narrow, other.v);
+  }
+
+  const ChainTable& table_ = chain_table();
+  std::vector<TileRegister>& registers_;
+  const std::vector<TileSum>& sums_;
+  const bool keep_;
+  std::vector<TileStep> out_;
+  bool open_ = false;
+  Extent extent_ = kFull;              // of the open chain
+  size_t start_ = 0;                   // of the open chain
+  int x_ = -1;                         // what the accumulator holds
+  std::set<int> made_;                 // by the open chain
+  std::map<int, size_t> in_register_;  // what lies in no memory: where it is made
+  std::map<int, int> copies_;          // in f32, of operands in other forms
+};
+
+}  // namespace
+
+std::vector<TileStep> make_chains(const std::vector<TileStep>& steps, std::vector<TileRegister>& registers,
+                                  const std::vector<TileSum>& sums, bool keep) {
+  return Chains(registers, sums, keep).run(steps);
+}
+
+}  // namespace freight::cpu

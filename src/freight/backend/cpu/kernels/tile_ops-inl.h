@@ -1,0 +1,128 @@
+// What tile steps compute per element, on vectors of f32: functions for loops (tile_f32.cpp) and for chains of steps
+// (bf16/tile_chain.cpp), per target as Highway's own -inl headers are. Special values follow the reference: NaN
+// propagates, log of 0 is -inf, max and min keep NaN.
+#if defined(FREIGHT_TILE_OPS_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef FREIGHT_TILE_OPS_INL
+#undef FREIGHT_TILE_OPS_INL
+#else
+#define FREIGHT_TILE_OPS_INL
+#endif
+
+#include <limits>
+
+#include "freight/backend/cpu/kernels/functions-inl.h"
+#include "freight/ir/op.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace freight::cpu {
+namespace HWY_NAMESPACE {
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+HWY_INLINE V constant(float v) { return hn::Set(D(), v); }
+HWY_INLINE V truth(hn::Mask<D> m) { return hn::IfThenElseZero(m, constant(1.0f)); }
+
+#define UNARY(Name, op, expression)                           \
+  struct Name {                                               \
+    static constexpr Op kOp = Op::op;                         \
+    HWY_INLINE V operator()(V x) const { return expression; } \
+  };
+#define BINARY(Name, op, expression)                               \
+  struct Name {                                                    \
+    static constexpr Op kOp = Op::op;                              \
+    HWY_INLINE V operator()(V x, V y) const { return expression; } \
+  };
+
+// y = exp or expm1 of min(x, 89), with infinities and NaN as in C; Highway's handle the underflow.
+HWY_INLINE V exp_edges(V x, V y) {
+  const V top = hn::IfThenElse(hn::Gt(x, constant(88.722839f)), constant(std::numeric_limits<float>::infinity()), y);
+  return hn::IfThenElse(hn::IsNaN(x), x, top);
+}
+HWY_INLINE V log_edges(V x, V pole, V y) {  // y = log; pole: where log is -inf
+  const V inf = constant(std::numeric_limits<float>::infinity());
+  y = hn::IfThenElse(hn::Eq(x, pole), hn::Neg(inf), y);
+  y = hn::IfThenElse(hn::Lt(x, pole), constant(std::numeric_limits<float>::quiet_NaN()), y);
+  return hn::IfThenElse(hn::Lt(x, inf), y, x);  // inf and NaN stay
+}
+// erf(x) = x P(x^2) / Q(x^2) on |x| < 3.95, fitted for equal relative error (2e-8 before rounding); 1 beyond in f32.
+HWY_INLINE V erf_f32(V x) {
+  const V t = hn::Max(hn::Min(x, constant(3.95f)), constant(-3.95f)), u = hn::Mul(t, t);
+  V p = constant(2.0259092252672417e-06f);
+  p = hn::MulAdd(p, u, constant(0.000284686655504629f));
+  p = hn::MulAdd(p, u, constant(0.0038081305101513863f));
+  p = hn::MulAdd(p, u, constant(0.05287535488605499f));
+  p = hn::MulAdd(p, u, constant(0.1915496438741684f));
+  p = hn::MulAdd(p, u, constant(1.1283791065216064f));
+  V q = constant(3.783175634453073e-05f);
+  q = hn::MulAdd(q, u, constant(0.0011707174126058817f));
+  q = hn::MulAdd(q, u, constant(0.015055030584335327f));
+  q = hn::MulAdd(q, u, constant(0.1145593449473381f));
+  q = hn::MulAdd(q, u, constant(0.5030891299247742f));
+  q = hn::MulAdd(q, u, constant(1.0f));
+  const V y = hn::Max(hn::Min(hn::Div(hn::Mul(t, p), q), constant(1.0f)), constant(-1.0f));
+  return hn::IfThenElse(hn::IsNaN(x), x, y);
+}
+
+HWY_INLINE V max_nan(V x, V y) { return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenElse(hn::Gt(x, y), x, y)); }
+HWY_INLINE V min_nan(V x, V y) { return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenElse(hn::Lt(x, y), x, y)); }
+
+UNARY(Neg, neg, hn::Neg(x))
+UNARY(Abs, abs, hn::Abs(x))
+UNARY(Sign, sign,
+      hn::IfThenElse(hn::Gt(x, hn::Zero(D())), constant(1.0f),
+                     hn::IfThenElseZero(hn::Lt(x, hn::Zero(D())), constant(-1.0f))))
+UNARY(Exp, exp, exp_edges(x, hn::Exp(D(), hn::Min(x, constant(89.0f)))))
+UNARY(Expm1, expm1, exp_edges(x, hn::Expm1(D(), hn::Min(x, constant(89.0f)))))
+UNARY(Log, log, log_edges(x, hn::Zero(D()), hn::Log(D(), x)))
+UNARY(Log1p, log1p, log_edges(x, constant(-1.0f), hn::Log1p(D(), x)))
+UNARY(Sqrt, sqrt, hn::Sqrt(x))
+UNARY(Rsqrt, rsqrt, hn::Div(constant(1.0f), hn::Sqrt(x)))
+UNARY(Reciprocal, reciprocal, hn::Div(constant(1.0f), x))
+UNARY(Square, square, hn::Mul(x, x))
+UNARY(Tanh, tanh, tanh_f32(x))
+UNARY(Sigmoid, sigmoid, sigmoid_f32(x))
+UNARY(Erf, erf, erf_f32(x))
+UNARY(Floor, floor, hn::Floor(x))
+UNARY(Ceil, ceil, hn::Ceil(x))
+UNARY(Round, round, hn::Round(x))
+UNARY(Relu, relu, hn::IfThenZeroElse(hn::Le(x, hn::Zero(D())), x))
+UNARY(Not, logical_not, truth(hn::Eq(x, hn::Zero(D()))))
+UNARY(IsFinite, is_finite, truth(hn::Lt(hn::Abs(x), constant(std::numeric_limits<float>::infinity()))))
+// f32 to bool; other casts between f32 and bf16 do nothing.
+UNARY(ToBool, cast, truth(hn::Not(hn::Eq(x, hn::Zero(D())))))
+BINARY(Add, add, hn::Add(x, y))
+BINARY(Sub, sub, hn::Sub(x, y))
+BINARY(Mul, mul, hn::Mul(x, y))
+BINARY(Div, div, hn::Div(x, y))
+BINARY(Maximum, maximum, max_nan(x, y))
+BINARY(Minimum, minimum, min_nan(x, y))
+BINARY(EqOp, eq, truth(hn::Eq(x, y)))
+BINARY(NeOp, ne, truth(hn::Not(hn::Eq(x, y))))  // true for NaN
+BINARY(LtOp, lt, truth(hn::Lt(x, y)))
+BINARY(LeOp, le, truth(hn::Le(x, y)))
+BINARY(GtOp, gt, truth(hn::Gt(x, y)))
+BINARY(GeOp, ge, truth(hn::Ge(x, y)))
+BINARY(AndOp, logical_and, truth(hn::Ne(hn::Mul(x, y), hn::Zero(D()))))
+BINARY(OrOp, logical_or, truth(hn::Ne(hn::Add(x, y), hn::Zero(D()))))
+struct Where {
+  HWY_INLINE V operator()(V x, V y, V z) const { return hn::IfThenElse(hn::Ne(x, hn::Zero(D())), y, z); }
+};
+struct MulAddOp {
+  HWY_INLINE V operator()(V x, V y, V z) const { return hn::MulAdd(x, y, z); }
+};
+struct KeepWherePositive {
+  HWY_INLINE V operator()(V x, V y) const { return hn::IfThenElseZero(hn::Gt(x, hn::Zero(D())), y); }
+};
+struct MulSubFrom {
+  HWY_INLINE V operator()(V x, V y, V z) const { return hn::NegMulAdd(x, y, z); }
+};
+
+#undef UNARY
+#undef BINARY
+
+}  // namespace HWY_NAMESPACE
+}  // namespace freight::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // per target
