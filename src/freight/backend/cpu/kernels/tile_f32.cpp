@@ -72,9 +72,12 @@ void flush(double* dst, float* a, size_t n) {
   size_t i = 0;
   for (; i + hn::Lanes(wide) <= n; i += hn::Lanes(wide)) {
     hn::StoreU(hn::Add(hn::LoadU(wide, dst + i), hn::PromoteTo(wide, hn::LoadU(narrow, a + i))), wide, dst + i);
+    hn::StoreU(hn::Zero(narrow), narrow, a + i);
   }
-  for (; i < n; ++i) dst[i] += static_cast<double>(a[i]);
-  std::fill_n(a, n, 0.0f);
+  for (; i < n; ++i) {
+    dst[i] += static_cast<double>(a[i]);
+    a[i] = 0;
+  }
 }
 
 HWY_INLINE float lanes_total(V v) { return hn::GetLane(hn::SumOfLanes(D(), v)); }

@@ -53,11 +53,12 @@ class Kernel final : public TileKernel {
   static constexpr int64_t kFarBytes = 1 << 20;  // more than a core's own caches hold
   static constexpr int64_t kLine = 64;
   static constexpr int64_t kPart = 256;       // elements of a chain for which as many of the next tile are asked
+  static constexpr int64_t kAhead = 2;
   static constexpr int64_t kFlushTiles = 32;  // tiles between two flushes of f32 sums into f64
 
-  // Elements [first, last) of the next tile's operands.
+  // Elements [first, last) of the operands of a tile that comes soon.
   void prefetch_next(const Tile& tile, int64_t first, int64_t last, void* const* operands) const {
-    const int64_t start = tile.start[kFull] + k_.tile_rows * k_.width;
+    const int64_t start = tile.start[kFull] + kAhead * k_.tile_rows * k_.width;
     for (const TileMove& m : k_.far) {
       const int64_t element = static_cast<int64_t>(m.element);
       const char* from = static_cast<const char*>(operands[m.operand]) + start * element;
@@ -102,7 +103,7 @@ class Kernel final : public TileKernel {
       tile.set(k_.width);
       move(k_.row_moves, tile.row, operands, pointers);
       move(k_.full_moves, tile.start[kFull], operands, pointers);
-      const bool ahead = far && tile.row + k_.tile_rows < end;
+      const bool ahead = far && tile.row + kAhead * k_.tile_rows < end;
       int64_t asked = 0;
       for (const TileStep& s : k_.body) {
         if (s.kind != Kind::chain || !ahead) {
@@ -117,7 +118,7 @@ class Kernel final : public TileKernel {
         }
       }
       for (const TileSum& sum : k_.sums) {
-        if (tiles % kFlushTiles == 0) flush(sum, lanes(sum, tile), pointers);
+        if (tiles % kFlushTiles == 0) flush(sum, tile, pointers);
       }
     }
     const int64_t part = (b * k_.pieces + piece) * k_.tasks_per_row_block + block;
@@ -243,10 +244,14 @@ class Kernel final : public TileKernel {
 
   // --- accumulations ---
 
+  // Sums that the tile's elements go to: one each, and those that a flush leaves of them.
   int64_t lanes(const TileSum& s, const Tile& t) const { return s.per_row ? k_.tile_rows : k_.tile_rows * t.cols; }
+  int64_t wide_lanes(const TileSum& s, const Tile& t) const {
+    return s.keeps_row && s.narrow >= 0 && s.reduction == 0 ? t.cols : lanes(s, t);
+  }
 
   void clear(const TileSum& sum, const Tile& tile, void** p) const {
-    const int64_t n = lanes(sum, tile);
+    const int64_t n = wide_lanes(sum, tile);
     constexpr double kInf = std::numeric_limits<double>::infinity();
     const double identity = sum.reduction == 0 ? 0.0 : sum.reduction == 1 ? -kInf : kInf;
     if (sum.reg == Reg::i64) {
@@ -257,19 +262,25 @@ class Kernel final : public TileKernel {
       return;
     }
     std::fill_n(static_cast<double*>(p[sum.wide]), n, identity);
-    if (sum.narrow >= 0) std::fill_n(static_cast<float*>(p[sum.narrow]), n, static_cast<float>(identity));
+    if (sum.narrow < 0) return;
+    const float start = static_cast<float>(identity);
+    table_.expand_rows(static_cast<float*>(p[sum.narrow]), &start, 1, static_cast<size_t>(lanes(sum, tile)));
   }
 
-  void flush(const TileSum& sum, int64_t n, void** p) const {
+  void flush(const TileSum& sum, const Tile& tile, void** p) const {
     if (sum.narrow < 0 || sum.reduction != 0) return;
-    table_.flush(static_cast<double*>(p[sum.wide]), static_cast<float*>(p[sum.narrow]), static_cast<size_t>(n));
+    const int64_t n = lanes(sum, tile), wide = wide_lanes(sum, tile);
+    for (int64_t i = 0; i < n; i += wide) {
+      table_.flush(static_cast<double*>(p[sum.wide]), static_cast<float*>(p[sum.narrow]) + i,
+                   static_cast<size_t>(wide));
+    }
   }
 
   // Folds the lanes of a task and leaves [cols] or one number in scratch; the parts of one (b, piece) one behind the
   // other.
   void finish(const TileSum& sum, int64_t part, const Tile& tile, void** p, char* scratch) const {
-    const int64_t n = lanes(sum, tile);
-    flush(sum, n, p);
+    int64_t n = wide_lanes(sum, tile);
+    flush(sum, tile, p);
     if (sum.narrow >= 0 && sum.reduction != 0) {
       const float* narrow = static_cast<const float*>(p[sum.narrow]);
       for (int64_t i = 0; i < n; ++i) static_cast<double*>(p[sum.wide])[i] = static_cast<double>(narrow[i]);
@@ -277,9 +288,11 @@ class Kernel final : public TileKernel {
     const Reg reg = sum.reg == Reg::i64 ? Reg::i64 : Reg::f64;
     char* wide = static_cast<char*>(p[sum.wide]);
     const int64_t kept = sum.keeps_row ? tile.cols : 1;
-    for (int64_t i = kept; i < n; i += kept) {
-      generic::accumulate(wide, reg, wide + i * 8, sum.reduction, static_cast<size_t>(kept));
-    }
+    const auto add = [&](int64_t from, int64_t count) {
+      generic::accumulate(wide, reg, wide + from * 8, sum.reduction, static_cast<size_t>(count));
+    };
+    for (; n % (2 * kept) == 0; n /= 2) add(n / 2, n / 2);
+    for (int64_t i = kept; i < n; i += kept) add(i, kept);
     std::memcpy(partial(sum, part, scratch), wide, static_cast<size_t>(kept) * 8);
   }
 
