@@ -18,6 +18,7 @@ constexpr int64_t kTileElements = 1024;
 constexpr int64_t kLineElements = 16;  // a cache line of f32
 // Smallest and largest task of a map, and the smallest task of a reduction, in elements.
 constexpr int64_t kSmallTask = 4096, kLargeTask = 32768, kSumTask = 16384;
+constexpr int64_t kSumRows = 64;  // of a task of a reduction, at least: each leaves a row of sums
 constexpr int64_t kMaxTasks = 64;
 // Element operations; an exponential counts as many. What makes a task of a map worth it however few its elements, and
 // below which the fork and join of a parallel region do not pay.
@@ -178,7 +179,7 @@ class Compiler {
     const int64_t elements = k_.outer_kept * k_.rows * width, groups = k_.outer_kept * k_.pieces;
     const auto small = static_cast<int64_t>(kSmallWork / work_);
     int64_t task = std::clamp(elements / kMaxTasks, std::clamp(small, kTileElements, kSmallTask), kLargeTask);
-    if (!p_.sums.empty()) task = std::max(kSumTask, ceil_div(elements, kMaxTasks));
+    if (!p_.sums.empty()) task = std::max({kSumTask, ceil_div(elements, kMaxTasks), kSumRows * k_.piece});
     k_.task_rows = std::max(k_.tile_rows, round_up(ceil_div(task, k_.piece), k_.tile_rows));
     k_.tasks_per_row_block = ceil_div(k_.rows, k_.task_rows);
     k_.tasks = groups * k_.tasks_per_row_block;

@@ -80,6 +80,14 @@ void flush(double* dst, float* a, size_t n) {
   }
 }
 
+void add_f64(double* dst, const double* a, size_t n) {
+  const hn::ScalableTag<double> d;
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d))
+    hn::StoreU(hn::Add(hn::LoadU(d, dst + i), hn::LoadU(d, a + i)), d, dst + i);
+  for (; i < n; ++i) dst[i] += a[i];
+}
+
 HWY_INLINE float lanes_total(V v) { return hn::GetLane(hn::SumOfLanes(D(), v)); }
 
 // Long rows are summed in blocks of 32 vectors whose totals are added in double.
@@ -242,6 +250,7 @@ F32Table make_table() {
             Round, Relu, Not, IsFinite, ToBool>(t);
   set_binary<Add, Sub, Mul, Div, Maximum, Minimum, EqOp, NeOp, LtOp, LeOp, GtOp, GeOp, AndOp, OrOp>(t);
   t.flush = flush;
+  t.add_f64 = add_f64;
   t.row_reduce[0] = row_sum;
   t.row_reduce[1] = row_extremum<MaxRow>;
   t.row_reduce[2] = row_extremum<MinRow>;

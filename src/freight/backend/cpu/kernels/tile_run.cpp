@@ -52,7 +52,7 @@ class Kernel final : public TileKernel {
 
   static constexpr int64_t kFarBytes = 1 << 20;  // more than a core's own caches hold
   static constexpr int64_t kLine = 64;
-  static constexpr int64_t kPart = 256;       // elements of a chain for which as many of the next tile are asked
+  static constexpr int64_t kPart = 256;  // elements of a chain for which as many of the next tile are asked
   static constexpr int64_t kAhead = 2;
   static constexpr int64_t kFlushTiles = 32;  // tiles between two flushes of f32 sums into f64
 
@@ -285,15 +285,22 @@ class Kernel final : public TileKernel {
       const float* narrow = static_cast<const float*>(p[sum.narrow]);
       for (int64_t i = 0; i < n; ++i) static_cast<double*>(p[sum.wide])[i] = static_cast<double>(narrow[i]);
     }
-    const Reg reg = sum.reg == Reg::i64 ? Reg::i64 : Reg::f64;
     char* wide = static_cast<char*>(p[sum.wide]);
     const int64_t kept = sum.keeps_row ? tile.cols : 1;
-    const auto add = [&](int64_t from, int64_t count) {
-      generic::accumulate(wide, reg, wide + from * 8, sum.reduction, static_cast<size_t>(count));
-    };
+    const auto add = [&](int64_t from, int64_t count) { fold(sum, wide, wide + from * 8, count); };
     for (; n % (2 * kept) == 0; n /= 2) add(n / 2, n / 2);
     for (int64_t i = kept; i < n; i += kept) add(i, kept);
     std::memcpy(partial(sum, part, scratch), wide, static_cast<size_t>(kept) * 8);
+  }
+
+  // dst = reduction of dst and a, both f64 or i64.
+  void fold(const TileSum& sum, void* dst, const void* a, int64_t n) const {
+    const size_t count = static_cast<size_t>(n);
+    if (sum.reg != Reg::i64 && sum.reduction == 0) {
+      table_.add_f64(static_cast<double*>(dst), static_cast<const double*>(a), count);
+    } else {
+      generic::accumulate(dst, sum.reg == Reg::i64 ? Reg::i64 : Reg::f64, a, sum.reduction, count);
+    }
   }
 
   char* partial(const TileSum& sum, int64_t part, char* scratch) const {
@@ -312,7 +319,7 @@ class Kernel final : public TileKernel {
     const int64_t first = g * k_.tasks_per_row_block;
     char* total = partial(sum, first, scratch);
     for (int64_t t = 1; t < tasks; ++t) {
-      generic::accumulate(total, reg, partial(sum, first + t, scratch), sum.reduction, static_cast<size_t>(kept));
+      fold(sum, total, partial(sum, first + t, scratch), kept);
     }
     char* base = static_cast<char*>(operands[sum.out.operand]);
     const int64_t element = static_cast<int64_t>(size_of(sum.out.dtype));

@@ -16,6 +16,7 @@ struct F32Table {
   TileFn binary[kOpCount][3];  // [0] both vectors, [1] a is a scalar, [2] b is a scalar
   // dst[i] (f64) += a[i] (f32); a[i] = 0.
   void (*flush)(double* dst, float* a, size_t n);
+  void (*add_f64)(double* dst, const double* a, size_t n);  // dst[i] += a[i]
   // dst[r] = reduction of row r of a (rows, width): sum, max, min.
   void (*row_reduce[3])(float* dst, const float* a, size_t rows, size_t width);
   void (*expand_rows)(float* dst, const float* a, size_t rows, size_t width);  // dst[r, j] = a[r]
