@@ -6,10 +6,10 @@
 #include <limits>
 
 #include "freight/backend/cpu/kernels/attention_rows.h"
+#include "freight/backend/cpu/kernels/bf16/tile_chain.h"
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/gemm.h"
 #include "freight/backend/cpu/kernels/scratch.h"
-#include "freight/backend/cpu/kernels/tile_steps.h"
 #include "freight/base/threads.h"
 
 namespace freight::cpu {
@@ -97,7 +97,7 @@ void Attention::queries(const AttentionOperands& o, int64_t head, int64_t first,
     }
   }
   for (int64_t i = first; i < last; ++i) {
-    apply(Op::mul, y + i * o.y.row, y + i * o.y.row, 1 / sums[i - first], d);
+    scale(y + i * o.y.row, 1 / sums[i - first], d);
     lse[i] += std::log(sums[i - first]);
   }
 }

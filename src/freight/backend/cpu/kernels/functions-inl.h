@@ -7,6 +7,7 @@
 #define FREIGHT_FUNCTIONS_INL
 #endif
 
+#include "freight/backend/cpu/kernels/bf16/avx512_functions-inl.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 
@@ -17,10 +18,22 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::Vec<hn::ScalableTag<float>>;
 
+// exp(x), infinities and NaN as in C.
+HWY_INLINE Floats exp_f32(Floats x) {
+#if HWY_TARGET == HWY_AVX3
+  return exp_avx512(x);
+#else
+  const hn::ScalableTag<float> d;
+  const Floats y = hn::Exp(d, hn::Min(x, hn::Set(d, 89.0f)));  // which handles the underflow
+  const Floats top = hn::IfThenElse(hn::Gt(x, hn::Set(d, 88.722839f)), hn::Inf(d), y);
+  return hn::IfThenElse(hn::IsNaN(x), x, top);
+#endif
+}
+
 HWY_INLINE Floats sigmoid_f32(Floats x) {
   const hn::ScalableTag<float> d;
   // exp of -|x| cannot overflow.
-  const Floats e = hn::Exp(d, hn::Neg(hn::Abs(x))), one = hn::Set(d, 1.0f);
+  const Floats e = exp_f32(hn::Neg(hn::Abs(x))), one = hn::Set(d, 1.0f);
   const Floats y = hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
   return hn::IfThenElse(hn::IsNaN(x), x, y);
 }
@@ -29,6 +42,30 @@ HWY_INLINE Floats tanh_f32(Floats x) {
   const hn::ScalableTag<float> d;
   const Floats limit = hn::Set(d, 20.0f);
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Tanh(d, hn::Max(hn::Min(x, limit), hn::Neg(limit))));
+}
+
+// erf(x) = x P(x^2) / Q(x^2) on |x| < 3.95, fitted for equal relative error (2e-8 before rounding); 1 beyond in f32.
+HWY_INLINE Floats erf_f32(Floats x) {
+#if HWY_TARGET == HWY_AVX3
+  return erf_avx512(x);
+#else
+  const hn::ScalableTag<float> d;
+  const Floats t = hn::Max(hn::Min(x, hn::Set(d, 3.95f)), hn::Set(d, -3.95f)), u = hn::Mul(t, t);
+  Floats p = hn::Set(d, 2.0259092252672417e-06f);
+  p = hn::MulAdd(p, u, hn::Set(d, 0.000284686655504629f));
+  p = hn::MulAdd(p, u, hn::Set(d, 0.0038081305101513863f));
+  p = hn::MulAdd(p, u, hn::Set(d, 0.05287535488605499f));
+  p = hn::MulAdd(p, u, hn::Set(d, 0.1915496438741684f));
+  p = hn::MulAdd(p, u, hn::Set(d, 1.1283791065216064f));
+  Floats q = hn::Set(d, 3.783175634453073e-05f);
+  q = hn::MulAdd(q, u, hn::Set(d, 0.0011707174126058817f));
+  q = hn::MulAdd(q, u, hn::Set(d, 0.015055030584335327f));
+  q = hn::MulAdd(q, u, hn::Set(d, 0.1145593449473381f));
+  q = hn::MulAdd(q, u, hn::Set(d, 0.5030891299247742f));
+  q = hn::MulAdd(q, u, hn::Set(d, 1.0f));
+  const Floats y = hn::Max(hn::Min(hn::Div(hn::Mul(t, p), q), hn::Set(d, 1.0f)), hn::Set(d, -1.0f));
+  return hn::IfThenElse(hn::IsNaN(x), x, y);
+#endif
 }
 
 using DI = hn::RebindToSigned<hn::ScalableTag<float>>;

@@ -48,8 +48,8 @@ class Compiler {
     k_.setup = make_chains(k_.setup, virtuals_, k_.sums, true);
     k_.body = make_chains(k_.body, virtuals_, k_.sums, false);
     allocate();
-    join_links(k_.setup);
-    join_links(k_.body);
+    k_.setup = join_links(k_.setup, k_.links);
+    k_.body = join_links(k_.body, k_.links);
     return std::move(k_);
   }
 
@@ -574,28 +574,6 @@ class Compiler {
   }
 
   // --- registers and pointers ---
-
-  static size_t end_of_chain(const std::vector<TileStep>& steps, size_t i) {
-    const LinkFn end = chain_table().end.whole;
-    while (steps[i].kind == Kind::link && steps[i].fns.whole != end) ++i;
-    return i;
-  }
-
-  // A chain becomes one step.
-  void join_links(std::vector<TileStep>& steps) {
-    std::vector<TileStep> joined;
-    for (size_t i = 0; i < steps.size(); ++i) {
-      joined.push_back(steps[i]);
-      if (steps[i].kind != Kind::link) continue;
-      joined.back().kind = Kind::chain;
-      joined.back().aux = static_cast<int>(k_.links.size());
-      for (const size_t end = end_of_chain(steps, i); i <= end; ++i) {
-        k_.links.push_back({steps[i].fns, steps[i].dst >= 0 ? steps[i].dst : steps[i].a, steps[i].b});
-      }
-      --i;
-    }
-    steps = std::move(joined);
-  }
 
   void allocate() {
     for (const TileStep& s : k_.setup) {

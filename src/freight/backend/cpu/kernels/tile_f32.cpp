@@ -21,51 +21,6 @@ namespace freight::cpu {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-// dst[i] = f(a[i], b[i], c[i]); kA.. false: the operand is one element.
-enum class Kind { vector, scalar };
-template <Kind K>
-HWY_INLINE V get(const float* p, size_t i, V splat) {
-  return K == Kind::vector ? hn::LoadU(D(), p + i) : splat;
-}
-template <Kind K>
-HWY_INLINE V get_n(const float* p, size_t i, V splat, hn::Mask<D> m) {
-  return K == Kind::vector ? hn::MaskedLoad(m, D(), p + i) : splat;
-}
-
-template <Kind KA, Kind KB, Kind KC, class F>
-HWY_INLINE void map(void* dst_, const void* a_, const void* b_, const void* c_, size_t n, F f) {
-  const D d;
-  const size_t lanes = hn::Lanes(d);
-  float* dst = static_cast<float*>(dst_);
-  const float *a = static_cast<const float*>(a_), *b = static_cast<const float*>(b_),
-              *c = static_cast<const float*>(c_);
-  const V sa = KA == Kind::scalar ? hn::Set(d, *a) : hn::Zero(d),
-          sb = KB == Kind::scalar ? hn::Set(d, *b) : hn::Zero(d),
-          sc = KC == Kind::scalar ? hn::Set(d, *c) : hn::Zero(d);
-  size_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    const size_t j = i + lanes;
-    const V r0 = f(get<KA>(a, i, sa), get<KB>(b, i, sb), get<KC>(c, i, sc));
-    const V r1 = f(get<KA>(a, j, sa), get<KB>(b, j, sb), get<KC>(c, j, sc));
-    hn::StoreU(r0, d, dst + i);
-    hn::StoreU(r1, d, dst + j);
-  }
-  for (; i < n; i += lanes) {
-    const auto m = hn::FirstN(d, n - i);
-    const V r = f(get_n<KA>(a, i, sa, m), get_n<KB>(b, i, sb, m), get_n<KC>(c, i, sc, m));
-    hn::BlendedStore(r, m, d, dst + i);
-  }
-}
-
-constexpr Kind kV = Kind::vector, kS = Kind::scalar;
-template <class F>
-void unary(void* dst, const void* a, const void*, const void*, size_t n) {
-  map<kV, kS, kS>(dst, a, a, a, n, [](V x, V, V) HWY_ATTR { return F()(x); });
-}
-template <class F, Kind KA, Kind KB>
-void binary(void* dst, const void* a, const void* b, const void*, size_t n) {
-  map<KA, KB, kS>(dst, a, b, a, n, [](V x, V y, V) HWY_ATTR { return F()(x, y); });
-}
 void flush(double* dst, float* a, size_t n) {
   const hn::ScalableTag<double> wide;
   const hn::Rebind<float, decltype(wide)> narrow;
@@ -231,24 +186,8 @@ void uniform(float* dst, uint64_t seed, uint64_t high, uint64_t index, size_t n)
   for (; i < n; ++i) dst[i] = uniform_from_bits(philox(seed, (index + i) >> 2, high).v[(index + i) & 3]);
 }
 
-template <class... F>
-void set_unary(F32Table& t) {
-  ((t.unary[static_cast<int>(F::kOp)] = unary<F>), ...);
-}
-template <class... F>
-void set_binary(F32Table& t) {
-  const auto set = [](auto& row, TileFn vectors, TileFn scalar_a, TileFn scalar_b) {
-    row[0] = vectors;
-    row[1] = scalar_a;
-    row[2] = scalar_b;
-  };
-  (set(t.binary[static_cast<int>(F::kOp)], binary<F, kV, kV>, binary<F, kS, kV>, binary<F, kV, kS>), ...);
-}
 F32Table make_table() {
   F32Table t{};
-  set_unary<Neg, Abs, Sign, Exp, Expm1, Log, Log1p, Sqrt, Rsqrt, Reciprocal, Square, Tanh, Sigmoid, Erf, Floor, Ceil,
-            Round, Relu, Not, IsFinite, ToBool>(t);
-  set_binary<Add, Sub, Mul, Div, Maximum, Minimum, EqOp, NeOp, LtOp, LeOp, GtOp, GeOp, AndOp, OrOp>(t);
   t.flush = flush;
   t.add_f64 = add_f64;
   t.row_reduce[0] = row_sum;

@@ -12,8 +12,6 @@ namespace freight::cpu {
 using TileFn = void (*)(void* dst, const void* a, const void* b, const void* c, size_t n);
 
 struct F32Table {
-  TileFn unary[kOpCount];
-  TileFn binary[kOpCount][3];  // [0] both vectors, [1] a is a scalar, [2] b is a scalar
   // dst[i] (f64) += a[i] (f32); a[i] = 0.
   void (*flush)(double* dst, float* a, size_t n);
   void (*add_f64)(double* dst, const double* a, size_t n);  // dst[i] += a[i]
@@ -26,16 +24,6 @@ struct F32Table {
   void (*uniform)(float* dst, uint64_t seed, uint64_t high, uint64_t index, size_t n);
 };
 const F32Table& f32_table();
-// Single steps on n floats, for kernels of other families; y may be an operand.
-inline void apply(Op op, float* y, const float* a, int64_t n) {
-  f32_table().unary[static_cast<int>(op)](y, a, nullptr, nullptr, static_cast<size_t>(n));
-}
-inline void apply(Op op, float* y, const float* a, const float* b, int64_t n) {
-  f32_table().binary[static_cast<int>(op)][0](y, a, b, nullptr, static_cast<size_t>(n));
-}
-inline void apply(Op op, float* y, const float* a, float b, int64_t n) {
-  f32_table().binary[static_cast<int>(op)][2](y, a, &b, nullptr, static_cast<size_t>(n));
-}
 
 // Position of sum, reduce_max and reduce_min in tables.
 int reduction_index(Op op);

@@ -375,23 +375,13 @@ FREIGHT_AVX512 inline void store_some(Bf16* to, const float* from, size_t n) {
   }
 }
 
-enum class Caches : uint8_t { kept, passed };
-template <Caches kCaches>
 FREIGHT_AVX512 void store(void* dst, const void* a, const void*, const void*, size_t n) {
   auto* to = static_cast<Bf16*>(dst);
   const auto* from = static_cast<const float*>(a);
   size_t i = 0;
-  if (kCaches == Caches::passed) {
-    i = std::min(n, (64 - reinterpret_cast<uintptr_t>(to) % 64) % 64 / sizeof(Bf16));
-    store_some(to, from, i);
-  }
   for (; i + kSide <= n; i += kSide) {
     const auto bits = (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + i + kRows), _mm512_loadu_ps(from + i));
-    if (kCaches == Caches::passed) {
-      _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i), bits);
-    } else {
-      _mm512_storeu_si512(to + i, bits);
-    }
+    _mm512_storeu_si512(to + i, bits);
   }
   store_some(to + i, from + i, n - i);
 }
@@ -426,7 +416,7 @@ const Bf16Table* const* bf16_tables(int& count) {
   return tables;
 }
 
-Bf16Conversion native_conversion() { return {load, store<Caches::kept>, store<Caches::passed>}; }
+Bf16Conversion native_conversion() { return {load, store}; }
 
 #else
 

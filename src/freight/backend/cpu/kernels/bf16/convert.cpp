@@ -37,7 +37,7 @@ void store(void* dst, const void* a, const void*, const void*, size_t n) {
   for (; i < n; ++i) to[i] = BFloat16(from[i]).bits;
 }
 
-Bf16Conversion make_conversion() { return bf16_table() ? native_conversion() : Bf16Conversion{load, store, store}; }
+Bf16Conversion make_conversion() { return bf16_table() ? native_conversion() : Bf16Conversion{load, store}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace freight::cpu

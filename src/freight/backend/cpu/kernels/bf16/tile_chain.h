@@ -17,6 +17,7 @@ constexpr int kFroms = 3;
 // By the form of the operands besides the accumulator x; null where there is no such link.
 struct ChainTable {
   LinkFns load[kFroms], load_bytes;  // a
+  LinkFns load_difference;           // a - b: bf16, f32
   LinkFns unary[kOpCount];
   LinkFns binary[kOpCount][2][kFroms];                 // x op a, a op x
   LinkFns mul_add[kFroms][kFroms];                     // x * a + b
@@ -28,6 +29,7 @@ struct ChainTable {
   LinkFns keep_positive[kFroms];                       // x > 0 ? a : 0
   LinkFns keep_where_positive[kFroms];                 // a > 0 ? x : 0
   LinkFns fold[3], fold_square, fold_product[kFroms];  // a = a + x, max, min, a + x * x, a + x * b
+  LinkFns fold_moments;                                // a = a + x, b = b + x * x
   LinkFns store, store_half, store_bytes;              // a = x
   LinkFns stream, stream_half;                         // past the caches
   LinkFns end;
@@ -39,5 +41,13 @@ const ChainTable& chain_table();
 // the link behind the one that makes them need no memory any more; `keep` says that all need it.
 std::vector<TileStep> make_chains(const std::vector<TileStep>& steps, std::vector<TileRegister>& registers,
                                   const std::vector<TileSum>& sums, bool keep);
+
+// The index of the end link of the chain that steps[i] belongs to; i where it is no link.
+size_t end_of_chain(const std::vector<TileStep>& steps, size_t i);
+// One step for each chain; its links, whose registers are pointers by now, go behind `links`.
+std::vector<TileStep> join_links(const std::vector<TileStep>& steps, std::vector<ChainLink>& links);
+
+// y *= factor, on n floats.
+void scale(float* y, float factor, int64_t n);
 
 }  // namespace freight::cpu

@@ -189,7 +189,12 @@ class Chains {
     const bool right = one_a || (x_ == s.b && !one_b && s.a != s.b);
     const LinkFns(&row)[kFroms] = table_.binary[static_cast<size_t>(s.call.op)][right];
     const Read other = read(right ? s.a : s.b, right ? one_a : one_b, row);
-    bring(right ? s.b : s.a);
+    const int x = right ? s.b : s.a;
+    if (s.call.op == Op::sub && !right && x_ != x && packed(x) && !is_bytes(x) && other.from == size_t(From::vector)) {
+      make(s.dst, table_.load_difference, x, other.v);
+      return;
+    }
+    bring(x);
     make(s.dst, row[other.from], other.v);
   }
 
@@ -225,8 +230,17 @@ class Chains {
     const TileSum& sum = sums_[static_cast<size_t>(s.aux)];
     int a = s.a, b = s.b;
     if (b < 0 || a == b) {
+      const bool square = b >= 0;
+      // Behind the other moment of the same value.
+      const LinkFns& other = square ? table_.fold[0] : table_.fold_square;
+      if (TileStep& last = out_.back(); x_ == a && sum.reduction == 0 && last.fns.whole == other.whole) {
+        last.fns = table_.fold_moments;
+        last.b = square ? sum.narrow : last.a;
+        if (!square) last.a = sum.narrow;
+        return;
+      }
       bring(a);
-      push(b < 0 ? table_.fold[sum.reduction] : table_.fold_square, sum.narrow);
+      push(square ? table_.fold_square : table_.fold[sum.reduction], sum.narrow);
       return;
     }
     const bool one = s.call.scalars & 2;
@@ -255,6 +269,34 @@ class Chains {
 std::vector<TileStep> make_chains(const std::vector<TileStep>& steps, std::vector<TileRegister>& registers,
                                   const std::vector<TileSum>& sums, bool keep) {
   return Chains(registers, sums, keep).run(steps);
+}
+
+size_t end_of_chain(const std::vector<TileStep>& steps, size_t i) {
+  const LinkFn end = chain_table().end.whole;
+  while (steps[i].kind == Kind::link && steps[i].fns.whole != end) ++i;
+  return i;
+}
+
+std::vector<TileStep> join_links(const std::vector<TileStep>& steps, std::vector<ChainLink>& links) {
+  std::vector<TileStep> joined;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    joined.push_back(steps[i]);
+    if (steps[i].kind != Kind::link) continue;
+    joined.back().kind = Kind::chain;
+    joined.back().aux = static_cast<int>(links.size());
+    const size_t end = end_of_chain(steps, i);
+    for (size_t k = i; k <= end; ++k)
+      links.push_back({steps[k].fns, steps[k].dst >= 0 ? steps[k].dst : steps[k].a, steps[k].b});
+    i = end;
+  }
+  return joined;
+}
+
+void scale(float* y, float factor, int64_t n) {
+  const ChainTable& t = chain_table();
+  const ChainLink links[] = {{t.load[0], 0}, {t.binary[static_cast<int>(Op::mul)][0][2], 1}, {t.store, 0}, {t.end}};
+  void* const pointers[] = {y, &factor};
+  t.run(links, pointers, 0, static_cast<size_t>(n));
 }
 
 }  // namespace freight::cpu
