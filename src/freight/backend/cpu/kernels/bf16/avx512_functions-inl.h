@@ -35,7 +35,7 @@ HWY_INLINE Floats exp_avx512(Floats x) {
 }
 
 // erf(x) = |x| g(|x|) with the sign of x: g by polynomials of degree 4 around multiples of 1/8, whose coefficients two
-// tables of 16 hold (Chebyshev interpolation; the relative error is 1.6e-7 with rounding). 1 from 3.93 on.
+// tables of 16 hold (Chebyshev interpolation; the relative error is 1.6e-7 with rounding). 1 from 3.925 on.
 HWY_INLINE Floats erf_avx512(Floats x) {
   const hn::ScalableTag<float> d;
   HWY_ALIGN static constexpr float kPowers[5][32] = {
@@ -66,7 +66,7 @@ HWY_INLINE Floats erf_avx512(Floats x) {
        0.00366236572f, 0.00312928203f, 0.00264886208f, 0.00223294203f, 0.00188129814f,  0.00158789079f,
        0.00134458765f, 0.00114315108f},
   };
-  const Floats u = hn::Min(hn::Abs(x), hn::Set(d, 3.93f));
+  const Floats u = hn::Min(hn::Abs(x), hn::Set(d, 3.925f));
   const __m512i segment = _mm512_cvtps_epi32(hn::Mul(u, hn::Set(d, 8.0f)).raw);
   const Floats t = {_mm512_reduce_ps(u.raw, 3 << 4)};  // less the nearest multiple of 1/8
   const auto coefficient = [&](int power) HWY_ATTR {

@@ -100,9 +100,6 @@ void ternary_link(const ChainLink* link, void* const* p, size_t i, size_t n, V x
 struct Load {
   HWY_INLINE V operator()(V, V a) const { return a; }
 };
-struct LoadDifference {
-  HWY_INLINE V operator()(V, V a, V b) const { return hn::Sub(a, b); }
-};
 template <class F>
 struct Swapped {
   HWY_INLINE V operator()(V x, V a) const { return F()(a, x); }
@@ -148,16 +145,6 @@ void fold_product(const ChainLink* link, void* const* p, size_t i, size_t n, V x
   const Operand<B> b(p[link->b]);
   each(i, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR {
     write<G>(hn::MulAdd(x, b.template get<G>(at, n), read<G>(D(), sums, at, n)), D(), sums, at, n);
-  });
-  go_on<G>(link, p, i, n, x0, x1, x2, x3);
-}
-
-template <Group G>
-void fold_moments(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
-  float *sums = static_cast<float*>(p[link->a]), *squares = static_cast<float*>(p[link->b]);
-  each(i, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR {
-    write<G>(hn::Add(read<G>(D(), sums, at, n), x), D(), sums, at, n);
-    write<G>(hn::MulAdd(x, x, read<G>(D(), squares, at, n)), D(), squares, at, n);
   });
   go_on<G>(link, p, i, n, x0, x1, x2, x3);
 }
@@ -245,7 +232,6 @@ void set_binaries(ChainTable& t, F...) {
 ChainTable make_chain_table() {
   ChainTable t{};
   set_binary<Load, kV, kH, kO>(t.load);
-  t.load_difference = pair(ternary_link<LoadDifference, kH, kV, kW>, ternary_link<LoadDifference, kH, kV, kP>);
   t.load_bytes = pair(load_bytes<kW>, load_bytes<kP>);
   set_unaries<Neg, Abs, Sign, Exp, Expm1, Log, Log1p, Sqrt, Rsqrt, Reciprocal, Square, Tanh, Sigmoid, Erf, Floor, Ceil,
               Round, Relu, Not, IsFinite, ToBool>(t);
@@ -267,7 +253,6 @@ ChainTable make_chain_table() {
   t.fold[1] = pair(fold<Maximum, kW>, fold<Maximum, kP>);
   t.fold[2] = pair(fold<Minimum, kW>, fold<Minimum, kP>);
   t.fold_square = pair(fold<AddSquare, kW>, fold<AddSquare, kP>);
-  t.fold_moments = pair(fold_moments<kW>, fold_moments<kP>);
   t.fold_product[0] = pair(fold_product<kV, kW>, fold_product<kV, kP>);
   t.fold_product[1] = pair(fold_product<kH, kW>, fold_product<kH, kP>);
   t.fold_product[2] = pair(fold_product<kO, kW>, fold_product<kO, kP>);

@@ -17,7 +17,6 @@ constexpr int kFroms = 3;
 // By the form of the operands besides the accumulator x; null where there is no such link.
 struct ChainTable {
   LinkFns load[kFroms], load_bytes;  // a
-  LinkFns load_difference;           // a - b: bf16, f32
   LinkFns unary[kOpCount];
   LinkFns binary[kOpCount][2][kFroms];                 // x op a, a op x
   LinkFns mul_add[kFroms][kFroms];                     // x * a + b
@@ -29,7 +28,6 @@ struct ChainTable {
   LinkFns keep_positive[kFroms];                       // x > 0 ? a : 0
   LinkFns keep_where_positive[kFroms];                 // a > 0 ? x : 0
   LinkFns fold[3], fold_square, fold_product[kFroms];  // a = a + x, max, min, a + x * x, a + x * b
-  LinkFns fold_moments;                                // a = a + x, b = b + x * x
   LinkFns store, store_half, store_bytes;              // a = x
   LinkFns stream, stream_half;                         // past the caches
   LinkFns end;

@@ -189,12 +189,7 @@ class Chains {
     const bool right = one_a || (x_ == s.b && !one_b && s.a != s.b);
     const LinkFns(&row)[kFroms] = table_.binary[static_cast<size_t>(s.call.op)][right];
     const Read other = read(right ? s.a : s.b, right ? one_a : one_b, row);
-    const int x = right ? s.b : s.a;
-    if (s.call.op == Op::sub && !right && x_ != x && packed(x) && !is_bytes(x) && other.from == size_t(From::vector)) {
-      make(s.dst, table_.load_difference, x, other.v);
-      return;
-    }
-    bring(x);
+    bring(right ? s.b : s.a);
     make(s.dst, row[other.from], other.v);
   }
 
@@ -230,17 +225,8 @@ class Chains {
     const TileSum& sum = sums_[static_cast<size_t>(s.aux)];
     int a = s.a, b = s.b;
     if (b < 0 || a == b) {
-      const bool square = b >= 0;
-      // Behind the other moment of the same value.
-      const LinkFns& other = square ? table_.fold[0] : table_.fold_square;
-      if (TileStep& last = out_.back(); x_ == a && sum.reduction == 0 && last.fns.whole == other.whole) {
-        last.fns = table_.fold_moments;
-        last.b = square ? sum.narrow : last.a;
-        if (!square) last.a = sum.narrow;
-        return;
-      }
       bring(a);
-      push(square ? table_.fold_square : table_.fold[sum.reduction], sum.narrow);
+      push(b < 0 ? table_.fold[sum.reduction] : table_.fold_square, sum.narrow);
       return;
     }
     const bool one = s.call.scalars & 2;
