@@ -1,4 +1,4 @@
-// Chains of tile steps (kernels/bf16/tile_chain.h) against plain evaluation in double: random programs on every form of
+// Chains of tile steps (kernels/tile_chain.h) against plain evaluation in double: random programs on every form of
 // operand, whose numbers f32 holds without an error, in memory that ends where a page does, with a result in place.
 #include <gtest/gtest.h>
 

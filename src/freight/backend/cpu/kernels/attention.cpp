@@ -6,10 +6,10 @@
 #include <limits>
 
 #include "freight/backend/cpu/kernels/attention_rows.h"
-#include "freight/backend/cpu/kernels/bf16/tile_chain.h"
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/gemm.h"
 #include "freight/backend/cpu/kernels/scratch.h"
+#include "freight/backend/cpu/kernels/tile_chain.h"
 #include "freight/base/threads.h"
 
 namespace freight::cpu {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <map>
 
-#include "freight/backend/cpu/kernels/bf16/tile_chain.h"
 #include "freight/backend/cpu/kernels/ceil_div.h"
+#include "freight/backend/cpu/kernels/tile_chain.h"
 #include "freight/backend/cpu/kernels/tile_compiled.h"
 #include "freight/base/error.h"
 

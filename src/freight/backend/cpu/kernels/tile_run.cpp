@@ -4,9 +4,9 @@
 #include <cstring>
 #include <limits>
 
-#include "freight/backend/cpu/kernels/bf16/tile_chain.h"
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/scratch.h"
+#include "freight/backend/cpu/kernels/tile_chain.h"
 #include "freight/base/philox.h"
 #include "freight/base/threads.h"
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "freight/backend/cpu/kernels/bf16/tile_chain.h"
+#include "freight/backend/cpu/kernels/tile_chain.h"
 
 namespace freight::cpu {
 

@@ -2,7 +2,7 @@
 // last group of a tile may be a part of one.
 #include "freight/backend/cpu/kernels/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "freight/backend/cpu/kernels/bf16/tile_chain.cpp"
+#define HWY_TARGET_INCLUDE "freight/backend/cpu/kernels/tile_chain.cpp"
 #include "hwy/foreach_target.h"
 // The order of these two matters: foreach_target first.
 #include "hwy/highway.h"
@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "freight/backend/cpu/kernels/bf16/blocks.h"
-#include "freight/backend/cpu/kernels/bf16/tile_chain.h"
+#include "freight/backend/cpu/kernels/tile_chain.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace freight::cpu {
