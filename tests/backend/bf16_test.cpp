@@ -126,6 +126,7 @@ TYPED_TEST(BlockGemms, RunsBatches) {
     check_gemm<TypeParam>({9, 21, 33, 5, 1}, GemmForm(form));
     check_gemm<TypeParam>({33, 64, 400, 3}, GemmForm(form));
   }
+  check_gemm<TypeParam>({1024, 640, 1100, 2}, GemmForm(1));  // whose rows' sums do not fit into the cache at once
 }
 
 // As transposed products: see BlockGemm::turned_.
@@ -134,6 +135,7 @@ TYPED_TEST(BlockGemms, TurnsFewRowsByColumnsAlongTheSteps) {
   for (const GemmCase& c : {GemmCase{1, 700, 65}, {7, 65, 1000}, {33, 300, 500, 1, 2}, {64, 1000, 33}}) {
     for (int form = 0; form < 32; form += 4) check_gemm<TypeParam>(c, GemmForm(form | kTransposedB));
   }
+  check_gemm<TypeParam>({16, 32, 8192}, GemmForm(kTransposedB));  // a part of the columns for one thread alone
 }
 
 // Sums in parts: of blocks whose operands stay in the caches, of rows whose sums wait for all columns, of columns that
@@ -286,8 +288,8 @@ std::string name_of(const testing::TestParamInfo<Case>& each) {
 
 INSTANTIATE_TEST_SUITE_P(Filters, Bf16GradWeightOf,
                          testing::Values(ConvCase{1, 1, 1, 1, 1, 1, 1}, ConvCase{3, 33, 7, 9, 37, 1, 1},
-                                         ConvCase{2, 3, 9, 8, 16, 3, 3, 1, 1, 1, 1}, ConvCase{2, 15, 6, 7, 37, 3, 3},
-                                         ConvCase{2, 16, 8, 8, 37, 3, 3, 1, 1, 1, 1},
+                                         ConvCase{2, 2, 1, 40, 16, 1, 2}, ConvCase{2, 3, 9, 8, 16, 3, 3, 1, 1, 1, 1},
+                                         ConvCase{2, 15, 6, 7, 37, 3, 3}, ConvCase{2, 16, 8, 8, 37, 3, 3, 1, 1, 1, 1},
                                          ConvCase{5, 20, 9, 7, 37, 3, 3, 1, 1, 1, 1},
                                          ConvCase{1, 5, 12, 11, 16, 5, 5, 1, 1, 2, 2},
                                          ConvCase{2, 33, 9, 9, 1, 5, 5, 1, 1, 2, 2},

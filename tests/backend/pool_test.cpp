@@ -40,30 +40,34 @@ Array pixels(const PoolCase& p, DType dtype, Fill fill) {
 
 // x, dy -> y, dx and, where asked for, the indices.
 enum class Indices : uint8_t { inside, given };
-Graph pool_graph(const PoolCase& p, DType dtype, Indices indices) {
+Graph pool_graph(const PoolCase& p, DType dtype, DType gradient, Indices indices) {
   PoolAttrs a{{p.kernel, p.kernel}, {p.stride, p.stride}, {p.pad, p.pad}, {p.pad, p.pad}, true, {}};
   const Shape shape{2, p.c, p.h, p.w};
   Graph g;
   Builder b(g);
   const Value x = b.one(Op::input, LeafAttrs{"x", {dtype, shape}}, {});
   const std::vector<Value> found = b.add(Op::max_pool, a, {x});
-  const Value dy = b.one(Op::input, LeafAttrs{"dy", {dtype, b.shape(found[0])}}, {});
+  const Value dy = b.one(Op::input, LeafAttrs{"dy", {gradient, b.shape(found[0])}}, {});
   a.shape = shape;
   g.outputs = {found[0], b.one(Op::max_pool_grad, a, {dy, found[1]})};
   if (indices == Indices::given) g.outputs.push_back(found[1]);
   return g;
 }
 
+// Mixed precision decides for both by themselves: one may be f32 and the other bf16.
 TEST(CpuPool, MaximaAndGradientsAreThoseOfTheReference) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  constexpr DType kTypes[][2] = {
+      {DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::f32, DType::bf16}, {DType::bf16, DType::f32}};
+  for (const auto& [dtype, gradient] : kTypes) {
     for (const PoolCase& p : kCases) {
       for (const Indices indices : {Indices::inside, Indices::given}) {
         for (const Fill fill : {Fill::positive, Fill::any}) {
-          SCOPED_TRACE(cat(to_string(dtype), " ", text(p), " ", static_cast<int>(indices), static_cast<int>(fill)));
-          const Graph g = pool_graph(p, dtype, indices);
+          SCOPED_TRACE(cat(to_string(dtype), " ", to_string(gradient), " ", text(p), " ", static_cast<int>(indices),
+                           static_cast<int>(fill)));
+          const Graph g = pool_graph(p, dtype, gradient, indices);
           Array dy(DType::f32, g.type(g.outputs[0]).shape);
           for (int64_t i = 0; i < dy.numel(); ++i) dy.data<float>()[i] = static_cast<float>(i % 31 - 15) / 8;
-          const std::vector<Array> in{pixels(p, dtype, fill), dy.cast(dtype)};
+          const std::vector<Array> in{pixels(p, dtype, fill), dy.cast(gradient)};
           const auto need = test::run_planned("ref", g, in), got = test::run_planned("cpu", g, in);
           for (size_t k = 0; k < need.size(); ++k) {
             const Array a = need[k].cast(DType::f64), b = got[k].cast(DType::f64);

@@ -224,5 +224,25 @@ TEST(TileFunctions, ErfAndExpErrByFewUnitsOfTheLastPlaceEverywhere) {
   EXPECT_TRUE(y[3] == 0.0f && !std::signbit(y[3]) && y[4] == 0.0f && std::signbit(y[4]));
 }
 
+// sin is no link: it may not be taken before the chain that still reads what its result replaces.
+TEST(Chain, AStepBetweenDoesNotReplaceWhatTheChainReads) {
+  constexpr int64_t kSize = 100;
+  TileProgram p;
+  p.space = {kSize};
+  const int x = p.input(0, DType::f32, {1});
+  p.stores.push_back({.value = p.apply(Op::relu, DType::f32, x), .dtype = DType::f32, .operand = 1, .strides = {1}});
+  p.stores.push_back({.value = p.apply(Op::sin, DType::f32, x), .dtype = DType::f32, .operand = 2, .strides = {1}});
+  std::vector<float> in(kSize), positive(kSize);
+  for (int64_t i = 0; i < kSize; ++i) in[i] = static_cast<float>(i - 50) / 16;
+  std::vector<float> out = in;
+  void* operands[] = {out.data(), positive.data(), out.data()};
+  const auto kernel = TileKernel::compile(p);
+  kernel->run(operands, scratch(kernel->scratch_bytes()).raw());
+  for (int64_t i = 0; i < kSize; ++i) {
+    EXPECT_EQ(positive[i], std::max(in[i], 0.0f)) << i;
+    EXPECT_NEAR(out[i], std::sin(in[i]), 1e-6f) << i;
+  }
+}
+
 }  // namespace
 }  // namespace freight::cpu

@@ -174,12 +174,11 @@ bool runs_as_product(const ConvProblem& c) {
   return is_product(c) && c.stride_h == 1 && c.stride_w == 1 && c.oh == c.h && c.ow == c.w;
 }
 
-// unfolded: the gradient of a bf16 weight as one product over all pixels. Where the weights are few it wins also of 1x1
-// convolutions, since pixels are cut; ms, two cores of a Xeon with AMX: 64 -> 64 channels @56 b16 0.50 : 0.76, 128 to
-// 512 @28 1.24 : 1.20, 256 to 1024 @14 1.38 : 0.86. spread: the input gradient of a bf16 1x1 convolution with steps.
+// sequences: the gradient of a bf16 weight as products of sequences of pixels; where the weights are few it wins also
+// of 1x1 convolutions, since pixels are cut. spread: the input gradient of a bf16 1x1 convolution with steps.
 constexpr int64_t kFewWeights = 65536;
-enum class Way : uint8_t { dnnl, direct, winograd, product, unfolded, spread };
-constexpr const char* kWays[] = {"dnnl", "direct", "winograd", "gemm", "unfolded", "spread"};
+enum class Way : uint8_t { dnnl, direct, winograd, product, sequences, spread };
+constexpr const char* kWays[] = {"dnnl", "direct", "winograd", "gemm", "sequences", "spread"};
 
 // With Winograd's method from so many `tiles` on.
 Way way_of(const Problem& p, int64_t tiles) {
@@ -191,7 +190,7 @@ Way way_of(const Problem& p, int64_t tiles) {
     const bool makes_weight = p.op == Op::conv_grad_weight;
     if (runs_as_product(c) && !(makes_weight && c.c * c.o <= kFewWeights)) return Way::product;
     if (p.op == Op::conv_grad_input && is_product(c)) return Way::spread;
-    return makes_weight && Bf16GradWeight::fits(c) ? Way::unfolded : Way::dnnl;
+    return makes_weight && Bf16GradWeight::fits(c) ? Way::sequences : Way::dnnl;
   }
   if (p.x.dtype != DType::f32) return Way::dnnl;
   if (runs_direct(p)) return Way::direct;
@@ -340,19 +339,28 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const Problem& p, Way way
   const Epilogue epilogue = n.op == Op::conv ? p.a.epilogue : Epilogue{};
   const bool packed = is_own_packing(spec.in[1].layout);
   const ConvProblem c = plain_problem(p);
-  const bool splits = way == Way::product && p.x.dtype == DType::f32 && !packed && splits_f32() &&
-                      std::min(c.c, c.o) >= Bf16Table::kSide;
-  const auto own = [&, name = splits ? "split" : kWays[static_cast<int>(way)] ]<class T = float>(auto conv, T = {}) {
-    return std::make_unique<OwnKernel<decltype(conv), T>>(std::move(conv), name, epilogue);
+  const auto own = [&]<class T = float>(auto conv, T = {}) {
+    return std::make_unique<OwnKernel<decltype(conv), T>>(std::move(conv), kWays[static_cast<int>(way)], epilogue);
   };
   if (way == Way::direct && n.op == Op::conv) return own(ConvForward(c));
   if (way == Way::direct) return own(ConvGradWeight(c));
-  if (way == Way::unfolded) return own(Bf16GradWeight(c), Bf16{});
+  if (way == Way::sequences) return own(Bf16GradWeight(c), Bf16{});
   if (way == Way::spread) return own(Bf16SpreadProduct(c), Bf16{});
   if (way == Way::product && p.x.dtype == DType::bf16)
     return own(Product<Bf16Gemm, Bf16>(p, packed, spec.stream_outputs), Bf16{});
-  if (splits) return own(Product<SplitGemm, float>(p, packed, spec.stream_outputs));
-  if (way == Way::product) return own(Product<Gemm, float>(p, packed, spec.stream_outputs));
+  if (way == Way::product) {
+    std::vector<Candidate> candidates{
+        {"gemm", [&] { return own(Product<Gemm, float>(p, packed, spec.stream_outputs)); }}};
+    if (!packed && splits_f32()) {  // few channels leave tiles empty
+      const auto place = std::min(c.c, c.o) > 64 ? candidates.begin() : candidates.end();
+      candidates.insert(place, {"split", [&] {
+                                  Product<SplitGemm, float> product(p, packed, spec.stream_outputs);
+                                  return std::make_unique<OwnKernel<decltype(product), float>>(product, "split",
+                                                                                               epilogue);
+                                }});
+    }
+    return choose(spec, candidates);
+  }
   if (way == Way::winograd) {
     using Weights = Winograd::Weights;
     if (n.op == Op::conv_grad_weight) return own(WinogradGradWeight(c));

@@ -149,7 +149,7 @@ std::unique_ptr<Kernel> make_matmul(const StepSpec& spec) {
   p.packed = packed;
   p.stream = spec.stream_outputs;
   if (own && narrow && ThinGemm::fits(p)) return own_product<ThinGemm, Bf16>("thin", p, a.epilogue).make();
-  const bool splits = !narrow && !packed && splits_f32() && std::min({p.m, p.n, p.k}) >= Bf16Table::kSide / 2;
+  const bool splits = !narrow && !packed && splits_f32() && std::min({p.m, p.n, p.k}) >= 16;
   if (own) {
     candidates.push_back(narrow   ? own_product<Bf16Gemm, Bf16>("gemm", p, a.epilogue)
                          : splits ? own_product<SplitGemm, float>("split", p, a.epilogue)

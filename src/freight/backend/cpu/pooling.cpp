@@ -87,11 +87,13 @@ std::unique_ptr<Kernel> make_pool(const StepSpec& spec) {
   const Value indices = gradient ? origin(graph, spec.node->in(1)) : spec.node->outputs.back();
   // The kernel looks for an element only in the windows that cover it: indices must be those of max_pool.
   if (gradient && graph.def(indices).op != Op::max_pool) return nullptr;
-  const auto reads = [&](const Node& n) { return n.op == Op::max_pool_grad && n.in(1) == indices; };
+  const auto is_bf16 = [&](const Node& n) { return graph.type(n.outputs[0]).dtype == DType::bf16; };
+  const auto reads = [&](const Node& n) { return n.op == Op::max_pool_grad && n.in(1) == indices && is_bf16(n); };
   const auto readers = graph.use_counts()[indices.index()];
   const bool inside = readers == std::count_if(graph.nodes.begin(), graph.nodes.end(), reads);
   const auto& a = attrs<PoolAttrs>(*spec.node);
-  const bool special = bf16_table() && inside && a.kernel.numel() <= 256;
+  // Places in bytes are for these kernels alone: where the maxima or one of their gradients are f32, they are indices.
+  const bool special = bf16_table() && inside && is_bf16(graph.def(indices)) && a.kernel.numel() <= 256;
   const PoolTable& table = dtype == DType::f32 ? pool_tables().f32 : special ? bf16_pool_table() : pool_tables().bf16;
   const Operand &large = backward ? spec.out[0] : spec.in[0], &small = backward ? spec.in[0] : spec.out[0];
   return std::make_unique<PoolKernel>(op, table, geometry(a, large.type.shape, small.type.shape), readers > 0);

@@ -51,9 +51,11 @@ class Chains {
     open_ = false;
   }
 
-  // A step that is no link goes before the open chain if it can.
+  // A step that is no link goes before the open chain if it can: it needs nothing that the chain makes, and writes to
+  // no operand, which the chain may still read in place of the result.
   void add_between(TileStep s) {
-    bool before = open_ && s.kind != Kind::store && s.kind != Kind::accumulate;
+    bool before = open_ && s.kind != Kind::store && s.kind != Kind::accumulate &&
+                  (s.dst < 0 || at(s.dst).where != TileRegister::Where::operand);
     for (int* r : {&s.a, &s.b, &s.c}) {
       if (*r < 0) continue;
       before = before && !made_.contains(*r) && !packed(*r);

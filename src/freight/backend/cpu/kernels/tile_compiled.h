@@ -53,7 +53,7 @@ void each_run(const Access& access, int64_t start, int64_t n, F&& f) {
   }
 }
 
-// A step of a chain (bf16/tile_chain.h), for a whole group of elements and for a part of one.
+// A step of a chain (tile_chain.h), for a whole group of elements and for a part of one.
 using LinkFn = void (*)();
 struct LinkFns {
   LinkFn whole = nullptr, part = nullptr;

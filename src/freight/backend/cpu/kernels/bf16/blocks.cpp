@@ -190,39 +190,11 @@ FREIGHT_AVX512 void finish(const float* sums, const BlockResult<T>& r) {
 
 // --- blocks ---
 
-struct alignas(64) TileShapes {
-  uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-
 FREIGHT_AMX void begin_amx() {
   static const TileShapes kShapes;
   _tile_loadconfig(&kShapes);
 }
 FREIGHT_AMX void end_amx() { _tile_release(); }
-
-// Tiles 0 to 3.
-constexpr int kSumsRow = kSide * sizeof(float), kSumsBelow = kSide * kRows;
-FREIGHT_AMX inline void load_sums(const float* sums, bool accumulate) {
-  if (accumulate) {
-    _tile_loadd(0, sums, kSumsRow);
-    _tile_loadd(1, sums + kRows, kSumsRow);
-    _tile_loadd(2, sums + kSumsBelow, kSumsRow);
-    _tile_loadd(3, sums + kSumsBelow + kRows, kSumsRow);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  }
-}
-FREIGHT_AMX inline void store_sums(float* sums) {
-  _tile_stored(0, sums, kSumsRow);
-  _tile_stored(1, sums + kRows, kSumsRow);
-  _tile_stored(2, sums + kSumsBelow, kSumsRow);
-  _tile_stored(3, sums + kSumsBelow + kRows, kSumsRow);
-}
 
 // `beside(i)` is called behind piece i: the tiles' products take their time anyway.
 template <class Beside>

@@ -57,11 +57,11 @@ struct Bf16Table {
   void (*finish)(const float* sums, const Bf16Result& result);
   const Bf16TileTable* tiles;  // bf16/tiles.h
 
-  // Numbers of f32 are sums of three numbers of bf16: the nearest one, the one nearest to what is left, and the rest,
+  // Numbers of f32 as sums of three numbers of bf16: the nearest one, the one nearest to what is left, and the rest,
   // whose packed panels lie `part` numbers apart. sums = a b, or sums + a b, by the six products of parts that a sum in
   // f32 can tell from nothing (Henry, Tang, Heinecke: "Leveraging the bfloat16 Artificial Intelligence Datatype For
-  // Higher-Precision Computations", 2019). What is not finite becomes NaN. Null where f32's own instructions are as
-  // fast.
+  // Higher-Precision Computations", 2019). Parts below 2^-126 are lost; infinities and numbers above bf16's largest,
+  // 3.39e38, become NaN. Null where f32's own instructions are as fast.
   static constexpr int64_t kParts = 3;
   void (*block_split)(const Bf16* a, int64_t a_part, const Bf16* b, int64_t b_part, int64_t pieces, float* sums,
                       bool accumulate) = nullptr;

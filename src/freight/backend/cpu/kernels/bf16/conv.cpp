@@ -289,7 +289,7 @@ void Bf16GradWeight::finish(const float* sums, int64_t row_tile, int64_t column_
       to += together_ ? tap * p_.kw : tap;
       const Bf16* const row = block + i * kLanes;
       for (int64_t j = 0; j < kLanes; j += kRun) {
-        if (at[j + kRun - 1] == at[j] + kRun - 1) {
+        if (at[j + 1] == at[j] + 1 && at[j + kRun - 1] == at[j] + kRun - 1) {
           std::memcpy(to + at[j], row + j, kRun * sizeof(Bf16));
           continue;
         }

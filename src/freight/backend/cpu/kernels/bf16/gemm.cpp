@@ -64,7 +64,9 @@ Asked block_of(const T* from, ptrdiff_t step, ptrdiff_t line, int64_t lines, int
 }
 
 template <class T>
-constexpr int64_t kPartsOf = std::is_same_v<T, float> ? Bf16Table::kParts : 1;
+constexpr bool kSplits = std::is_same_v<T, float>;
+template <class T>
+constexpr int64_t kPartsOf = kSplits<T> ? Bf16Table::kParts : 1;
 
 }  // namespace
 
@@ -146,7 +148,7 @@ void BlockGemm<T>::pack(Bf16* to, int64_t part, const T* from, ptrdiff_t step, p
       Bf16* const panel = to + (i / kSide * pieces(steps) + k / kSteps) * kPiece;
       const T* const source = from + i * line + k * step;
       const int64_t count = std::min(at_once, steps - k), height = std::min(kSide, lines - i);
-      if constexpr (kPartsOf<T> == 1) {
+      if constexpr (!kSplits<T>) {
         table.pack(panel, {source, step, line, count, height}, side);
       } else {
         auto* parts = reinterpret_cast<Bf16*>(static_cast<char*>(thread_scratch(thread_bytes_)) + thread_bytes_) -
@@ -203,7 +205,7 @@ void BlockGemm<T>::multiply(const Call& call, int64_t row0, int64_t row1, int64_
               const int64_t panel = sums_aside_ ? (row - row0) / kSide + i : i;
               float* s = sums + (aside ? (j * waiting + panel) * kBlock : 0);
               const Bf16 *a = left + i * pieces(count) * kPiece, *b = right + j * deep + k / kSteps * kPiece;
-              if constexpr (kPartsOf < T >> 1) {
+              if constexpr (kSplits<T>) {
                 if (done) table.finish_f32(done, r);
                 table.block_split(a, left_part, b, right_part, pieces(count), s, at > 0);
               } else if (done) {
@@ -227,7 +229,8 @@ void BlockGemm<T>::multiply(const Call& call, int64_t row0, int64_t row1, int64_
       }
     }
   }
-  if constexpr (kPartsOf < T >> 1) {
+  if (!done) {  // no columns, where there are fewer panels than tasks
+  } else if constexpr (kSplits<T>) {
     table.finish_f32(done, r);
   } else {
     table.finish(done, r);
@@ -238,11 +241,15 @@ void BlockGemm<T>::multiply(const Call& call, int64_t row0, int64_t row1, int64_
 template <class T>
 void BlockGemm<T>::run(const T* a, const T* b, T* c, const T* bias, const T* residual, void*) const {
   if (turned_) std::swap(a, b);
+  const auto multiply_rows = [&](const Call& call, int64_t row0, int64_t row1, int64_t column0, int64_t column1) {
+    for (int64_t row = row0; row < row1; row += rows_at_once_)
+      multiply(call, row, std::min(row + rows_at_once_, row1), column0, column1);
+  };
   if (p_.batch > 1) {
     parallel_for(p_.batch, [&](int64_t i) {
-      multiply({a + i * p_.a_batch, b + i * p_.b_batch, c + i * p_.c_batch, bias,
-                residual ? residual + i * p_.c_batch : nullptr},
-               0, p_.m, 0, p_.n);
+      multiply_rows({a + i * p_.a_batch, b + i * p_.b_batch, c + i * p_.c_batch, bias,
+                     residual ? residual + i * p_.c_batch : nullptr},
+                    0, p_.m, 0, p_.n);
     });
     return;
   }
@@ -250,11 +257,9 @@ void BlockGemm<T>::run(const T* a, const T* b, T* c, const T* bias, const T* res
     return std::min(panels(lines) * i / tasks * kSide, lines);
   };
   parallel_for(row_tasks_ * column_tasks_, [&](int64_t task) {
-    const int64_t r = task % row_tasks_, q = task / row_tasks_, end = start(p_.m, row_tasks_, r + 1);
-    for (int64_t row = start(p_.m, row_tasks_, r); row < end; row += rows_at_once_) {
-      multiply({a, b, c, bias, residual}, row, std::min(row + rows_at_once_, end), start(p_.n, column_tasks_, q),
-               start(p_.n, column_tasks_, q + 1));
-    }
+    const int64_t r = task % row_tasks_, q = task / row_tasks_;
+    multiply_rows({a, b, c, bias, residual}, start(p_.m, row_tasks_, r), start(p_.m, row_tasks_, r + 1),
+                  start(p_.n, column_tasks_, q), start(p_.n, column_tasks_, q + 1));
   });
 }
 

@@ -79,4 +79,33 @@ FREIGHT_AVX512 inline void transpose(void* to, const void* from, ptrdiff_t group
   transpose(to, [=](int g, int q) FREIGHT_AVX512 { return static_cast<const char*>(from) + g * group + q * row; });
 }
 
+// Of AMX's eight tiles: 16 rows of 64 bytes each, unless one is made shorter.
+struct alignas(64) TileShapes {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+// The sums of a block, as two rows of two tiles: 0 to 3.
+constexpr int kSumsRow = Bf16Table::kSide * sizeof(float), kSumsBelow = Bf16Table::kSide * kRows;
+FREIGHT_AMX inline void load_sums(const float* sums, bool accumulate) {
+  if (accumulate) {
+    _tile_loadd(0, sums, kSumsRow);
+    _tile_loadd(1, sums + kRows, kSumsRow);
+    _tile_loadd(2, sums + kSumsBelow, kSumsRow);
+    _tile_loadd(3, sums + kSumsBelow + kRows, kSumsRow);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+}
+FREIGHT_AMX inline void store_sums(float* sums) {
+  _tile_stored(0, sums, kSumsRow);
+  _tile_stored(1, sums + kRows, kSumsRow);
+  _tile_stored(2, sums + kSumsBelow, kSumsRow);
+  _tile_stored(3, sums + kSumsBelow + kRows, kSumsRow);
+}
+
 }  // namespace freight::cpu

@@ -17,30 +17,8 @@ namespace {
 
 constexpr int64_t kSide = Bf16Table::kSide, kSteps = Bf16Table::kSteps;
 constexpr int64_t kPiece = Bf16Table::kPiece, kBlock = Bf16Table::kBlock, kTile = kPiece / 2;
-constexpr int kSumsRow = kSide * sizeof(float);
 
 size_t cache_bytes() { return std::max<size_t>(static_cast<size_t>(cpu_info().l2_bytes), 512 << 10); }
-
-// Sums in tiles 0 to 3, as two rows of two; left operand in 4 and 5, right one in 6 and 7.
-struct alignas(64) Shapes {
-  uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-
-FREIGHT_AMX inline void clear_sums() {
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-}
-
-FREIGHT_AMX inline void store_sums(float* sums) {
-  _tile_stored(0, sums, kSumsRow);
-  _tile_stored(1, sums + kRows, kSumsRow);
-  _tile_stored(2, sums + kBlock / 2, kSumsRow);
-  _tile_stored(3, sums + kBlock / 2 + kRows, kSumsRow);
-}
 
 // 32 lines and 32 steps of the matrix as the right operand: two rows of memory side by side.
 FREIGHT_AVX512 inline void interleave(Bf16* to, const Bf16* from, ptrdiff_t row, int64_t rows, __mmask32 some) {
@@ -112,7 +90,7 @@ void ThinGemm::pack_rows(const Bf16* a, Bf16* to) const {
 // the one before it.
 FREIGHT_AMX void ThinGemm::along_steps(const Call& call, int64_t panel0, int64_t panel1) const {
   const Bf16Table& table = *bf16_table();
-  Shapes shapes;
+  TileShapes shapes;  // of the left operand 4 and 5, of the right one 6 and 7
   for (const int tile : {0, 1, 2, 3, 6, 7}) shapes.row_bytes[tile] = static_cast<uint16_t>(rows_ * sizeof(float));
   _tile_loadconfig(&shapes);
   alignas(64) float natural[kBlock] = {}, sums[kBlock] = {};
@@ -120,7 +98,7 @@ FREIGHT_AMX void ThinGemm::along_steps(const Call& call, int64_t panel0, int64_t
   for (int64_t panel = panel0; panel < panel1; ++panel) {
     const int64_t column = panel * kSide, columns = std::min(kSide, p_.n - column), skipped = kSide - columns;
     const Bf16 *from = call.b + (column - skipped) * p_.b_col, *below = from + kRows * p_.b_col, *rows = call.rows;
-    clear_sums();
+    load_sums(nullptr, false);
     for (int64_t i = 0; i < pieces_; ++i, from += kSteps, below += kSteps, rows += 4 * rows_ * kRows) {
       _tile_loadd(6, rows, short_row);
       _tile_loadd(4, from, stride);
@@ -145,7 +123,7 @@ FREIGHT_AMX void ThinGemm::along_steps(const Call& call, int64_t panel0, int64_t
 // while this one is multiplied.
 FREIGHT_AMX void ThinGemm::across_steps(const Call& call, int64_t panel0, int64_t panel1) const {
   const Bf16Table& table = *bf16_table();
-  Shapes shapes;
+  TileShapes shapes;  // of the left operand 4 and 5, of the right one 6 and 7
   for (const int tile : {0, 1, 2, 3, 4, 5}) shapes.rows[tile] = static_cast<uint8_t>(rows_);
   _tile_loadconfig(&shapes);
   alignas(64) Bf16 buffers[2][kPiece];
@@ -163,7 +141,7 @@ FREIGHT_AMX void ThinGemm::across_steps(const Call& call, int64_t panel0, int64_
       float* s = sums;
       for (int64_t panel = first; panel < last; ++panel, s += kBlock) {
         if (i == 0) {
-          clear_sums();
+          load_sums(nullptr, false);
         } else {
           _tile_loadd(0, s, kSumsRow);
           _tile_loadd(1, s + kRows, kSumsRow);
