@@ -202,14 +202,7 @@ FREIGHT_AMX inline void block_amx(const Bf16* a, const Bf16* b, int64_t pieces, 
                                   Beside beside) {
   load_sums(sums, accumulate);
   for (int64_t i = 0; i < pieces; ++i, a += kPiece, b += kPiece) {
-    _tile_loadd(4, a, 64);
-    _tile_loadd(6, b, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, b + kTile, 64);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, a + kTile, 64);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
+    multiply_piece(a, b);
     beside(i);
   }
   store_sums(sums);
@@ -399,6 +392,8 @@ const Bf16Table* const* bf16_tables(int& count) {
 Bf16Conversion native_conversion() { return {}; }
 
 #endif
+
+int64_t cache_bytes() { return std::max<int64_t>(cpu_info().l2_bytes, 512 << 10); }
 
 const Bf16Table* bf16_table() {
   int count = 0;

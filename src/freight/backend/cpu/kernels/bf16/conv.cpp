@@ -9,7 +9,6 @@
 #include "freight/backend/cpu/kernels/bf16/tiles.h"
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/scratch.h"
-#include "freight/base/cpu_info.h"
 #include "freight/base/threads.h"
 
 namespace freight::cpu {
@@ -99,7 +98,7 @@ int64_t& Bf16GradWeight::stream_of(const Tap& tap) {
 
 // Sums, and packed pixels, that share the second-level cache.
 void Bf16GradWeight::share_work() {
-  const int64_t cache = std::max<int64_t>(cpu_info().l2_bytes, 512 << 10), threads = thread_count();
+  const int64_t cache = cache_bytes(), threads = thread_count();
   const int64_t panel_sums = 2 * row_tiles_ * taps_ * kSums;
   const int64_t most = cache * 5 / 8 / (panel_sums * static_cast<int64_t>(sizeof(float)));
   const bool few = panels_ <= most && (panels_ == 1 || steps_ >= 2 * kGroupSteps);

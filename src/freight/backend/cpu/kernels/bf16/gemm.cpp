@@ -6,7 +6,6 @@
 
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/scratch.h"
-#include "freight/base/cpu_info.h"
 #include "freight/base/threads.h"
 
 namespace freight::cpu {
@@ -79,7 +78,7 @@ struct BlockGemm<T>::Call {
 
 template <class T>
 BlockGemm<T>::BlockGemm(const GemmProblem& problem) : p_(problem) {
-  static const int64_t kCache = std::max<int64_t>(cpu_info().l2_bytes, 512 << 10);
+  const int64_t cache = cache_bytes();
   constexpr int64_t kParts = kPartsOf<T>;
   turned_ = p_.batch == 1 && p_.m <= kTurned && p_.b_col != 1 && p_.n > p_.m;
   if (turned_) {
@@ -108,7 +107,7 @@ BlockGemm<T>::BlockGemm(const GemmProblem& problem) : p_(problem) {
   }
   const int64_t rows = ceil_div(panels(p_.m), row_tasks_) * kSide,
                 columns = ceil_div(panels(p_.n), column_tasks_) * kSide;
-  const int64_t room = kCache / 2 / kParts / static_cast<int64_t>(sizeof(Bf16));  // for columns
+  const int64_t room = cache / 2 / kParts / static_cast<int64_t>(sizeof(Bf16));  // for columns
   const int64_t depth = turned_ ? kTurnedDepth : p_.k * kParts <= kWhole ? kWhole : kDepth;
   k_block_ = even_block(p_.k, depth / kParts, kSteps);
   k_packed_ = rounded(p_.k, kSteps);
@@ -117,7 +116,7 @@ BlockGemm<T>::BlockGemm(const GemmProblem& problem) : p_(problem) {
   // Rows are packed again for each block of columns. Or all columns are packed in parts of the sum, again for all rows
   // whose sums, which wait meanwhile, stay in the cache.
   const int64_t wide = even_block(columns, 32 * kSide, kSide);
-  const int64_t tall = even_block(rows, kCache * 3 / 4 / static_cast<int64_t>(sizeof(float)) / wide, kSide);
+  const int64_t tall = even_block(rows, cache * 3 / 4 / static_cast<int64_t>(sizeof(float)) / wide, kSide);
   const auto packed = [&](int64_t row_passes, int64_t column_passes) {
     return left * static_cast<double>(rows * row_passes) + right * static_cast<double>(columns * column_passes);
   };

@@ -87,7 +87,7 @@ template <class F>
 FREIGHT_AVX512 inline void each_part(int64_t channels, F f) {
   int64_t c = 0;
   for (; c + kLanes <= channels; c += kLanes) f(c, Part{~__mmask32{0}, true});
-  if (c < channels) f(c, Part{(__mmask32{1} << (channels - c)) - 1, false});
+  if (c < channels) f(c, Part{first32(channels - c), false});
 }
 
 struct Winners {

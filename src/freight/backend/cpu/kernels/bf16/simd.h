@@ -108,4 +108,17 @@ FREIGHT_AMX inline void store_sums(float* sums) {
   _tile_stored(3, sums + kSumsBelow + kRows, kSumsRow);
 }
 
+// Adds the products of a piece of two panels to them; takes the other four tiles.
+FREIGHT_AMX inline void multiply_piece(const Bf16* a, const Bf16* b) {
+  constexpr int64_t kTile = Bf16Table::kPiece / 2;
+  _tile_loadd(4, a, 64);
+  _tile_loadd(6, b, 64);
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_loadd(7, b + kTile, 64);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_loadd(5, a + kTile, 64);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
+}
+
 }  // namespace freight::cpu

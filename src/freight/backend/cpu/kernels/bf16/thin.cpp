@@ -8,7 +8,6 @@
 #include "freight/backend/cpu/kernels/bf16/simd.h"
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/scratch.h"
-#include "freight/base/cpu_info.h"
 #include "freight/base/threads.h"
 
 namespace freight::cpu {
@@ -17,8 +16,6 @@ namespace {
 
 constexpr int64_t kSide = Bf16Table::kSide, kSteps = Bf16Table::kSteps;
 constexpr int64_t kPiece = Bf16Table::kPiece, kBlock = Bf16Table::kBlock, kTile = kPiece / 2;
-
-size_t cache_bytes() { return std::max<size_t>(static_cast<size_t>(cpu_info().l2_bytes), 512 << 10); }
 
 // 32 lines and 32 steps of the matrix as the right operand: two rows of memory side by side.
 FREIGHT_AVX512 inline void interleave(Bf16* to, const Bf16* from, ptrdiff_t row, int64_t rows, __mmask32 some) {
@@ -51,7 +48,7 @@ bool ThinGemm::fits(const GemmProblem& p) {
   static const bool kTiles = bf16_table() && std::string_view(bf16_table()->name) == "amx";
   const bool whole_tiles = p.b_row == 1 && p.b_col > 1 && p.k % kSteps == 0;
   return kTiles && p.batch == 1 && p.m <= kSide && p.n >= kSide && (whole_tiles || p.b_col == 1) &&
-         static_cast<size_t>(p.n * p.k) * sizeof(Bf16) > cache_bytes();
+         p.n * p.k * static_cast<int64_t>(sizeof(Bf16)) > cache_bytes();
 }
 
 ThinGemm::ThinGemm(const GemmProblem& problem)
@@ -61,7 +58,7 @@ ThinGemm::ThinGemm(const GemmProblem& problem)
       panels_(ceil_div(p_.n, kSide)),
       rows_(ceil_div(p_.m, 8) * 4) {
   if (along_) return;
-  const int64_t room = static_cast<int64_t>(cache_bytes() / 2 / sizeof(float)) / (2 * rows_ * kSide);
+  const int64_t room = cache_bytes() / 2 / static_cast<int64_t>(sizeof(float)) / (2 * rows_ * kSide);
   sweep_ = std::clamp<int64_t>(room, 1, ceil_div(panels_, thread_count()));
   reserve_thread_scratch(static_cast<size_t>(sweep_ * kBlock) * sizeof(float));
 }
@@ -133,30 +130,15 @@ FREIGHT_AMX void ThinGemm::across_steps(const Call& call, int64_t panel0, int64_
     for (int64_t i = 0; i < pieces_; ++i) {
       const Bf16* const rows = call.rows + i * kPiece;
       const auto next = [&](int64_t panel) FREIGHT_AVX512 {
-        const int64_t column = panel * kSide, left = p_.n - column;
-        const __mmask32 some = left >= kSide ? ~__mmask32{0} : (__mmask32{1} << left) - 1;
-        interleave(buffers[panel % 2], call.b + i * kSteps * p_.b_row + column, p_.b_row, p_.k - i * kSteps, some);
+        const int64_t column = panel * kSide;
+        interleave(buffers[panel % 2], call.b + i * kSteps * p_.b_row + column, p_.b_row, p_.k - i * kSteps,
+                   first32(p_.n - column));
       };
       next(first);
       float* s = sums;
       for (int64_t panel = first; panel < last; ++panel, s += kBlock) {
-        if (i == 0) {
-          load_sums(nullptr, false);
-        } else {
-          _tile_loadd(0, s, kSumsRow);
-          _tile_loadd(1, s + kRows, kSumsRow);
-          _tile_loadd(2, s + kBlock / 2, kSumsRow);
-          _tile_loadd(3, s + kBlock / 2 + kRows, kSumsRow);
-        }
-        const Bf16* b = buffers[panel % 2];
-        _tile_loadd(4, rows, 64);
-        _tile_loadd(6, b, 64);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(7, b + kTile, 64);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(5, rows + kTile, 64);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
+        load_sums(s, i > 0);
+        multiply_piece(rows, buffers[panel % 2]);
         if (panel + 1 < last) next(panel + 1);
         store_sums(s);
       }
