@@ -21,10 +21,6 @@ Level& current() {
   static Level l = initial_level();
   return l;
 }
-std::function<void(Level, const std::string&)>& sink() {
-  static std::function<void(Level, const std::string&)> s;
-  return s;
-}
 }  // namespace
 
 void set_level(Level level) {
@@ -32,20 +28,9 @@ void set_level(Level level) {
   current() = level;
 }
 
-Level level() {
-  std::lock_guard lock(g_mutex);
-  return current();
-}
-
-void set_sink(std::function<void(Level, const std::string&)> s) {
-  std::lock_guard lock(g_mutex);
-  sink() = std::move(s);
-}
-
 void write(Level level, const std::string& text) {
   static constexpr const char* kNames[] = {"error", "warning", "info", "debug"};
   std::lock_guard lock(g_mutex);
-  if (sink()) sink()(level, text);
   if (level <= current()) std::fprintf(stderr, "freight: %s: %s\n", kNames[static_cast<int>(level)], text.c_str());
 }
 
