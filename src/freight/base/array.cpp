@@ -162,13 +162,7 @@ void Array::fill_from(const void* src, size_t n) {
 
 Array Array::clone() const {
   Array a(dtype_, shape_);
-  constexpr size_t kChunk = kHugePage;
-  const auto* from = static_cast<const char*>(raw());
-  auto* to = static_cast<char*>(a.raw());
-  parallel_for(static_cast<int64_t>((bytes() + kChunk - 1) / kChunk), [&](int64_t i) {
-    const size_t start = static_cast<size_t>(i) * kChunk;
-    std::memcpy(to + start, from + start, std::min(kChunk, bytes() - start));
-  });
+  parallel_copy(a.raw(), raw(), bytes());
   return a;
 }
 
