@@ -122,14 +122,13 @@ void conv_grad_weight(const Call& call) { convolve(call, call.in[0], call.out[0]
 
 }  // namespace
 
-const KernelTable& contract_kernels() {
-  static const KernelTable kTable = {
+KernelTable contract_kernels() {
+  return {
       {Op::matmul, matmul},
       {Op::conv, conv},
       {Op::conv_grad_input, conv_grad_input},
       {Op::conv_grad_weight, conv_grad_weight},
   };
-  return kTable;
 }
 
 }  // namespace freight::ref

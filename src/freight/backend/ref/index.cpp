@@ -89,14 +89,13 @@ void scatter_elements_add(const Call& call) {  // idx, u of equal shape -> y wit
 
 }  // namespace
 
-const KernelTable& index_kernels() {
-  static const KernelTable kTable = {
+KernelTable index_kernels() {
+  return {
       {Op::gather, gather},
       {Op::scatter_add, scatter_add},
       {Op::gather_elements, gather_elements},
       {Op::scatter_elements_add, scatter_elements_add},
   };
-  return kTable;
 }
 
 }  // namespace freight::ref

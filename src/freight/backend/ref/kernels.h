@@ -41,12 +41,12 @@ struct KernelRow {
 };
 using KernelTable = std::vector<KernelRow>;
 
-const KernelTable& pointwise_kernels();
-const KernelTable& shape_kernels();
-const KernelTable& reduce_kernels();
-const KernelTable& contract_kernels();
-const KernelTable& pool_kernels();
-const KernelTable& index_kernels();
+KernelTable pointwise_kernels();
+KernelTable shape_kernels();
+KernelTable reduce_kernels();
+KernelTable contract_kernels();
+KernelTable pool_kernels();
+KernelTable index_kernels();
 
 // Calls f(double{}) or f(int64_t{}), the type in which `t` is held.
 template <class F>

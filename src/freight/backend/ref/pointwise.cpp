@@ -163,13 +163,10 @@ ScalarFunctions scalar_functions(Op op) {
   return {s.real, s.integer};
 }
 
-const KernelTable& pointwise_kernels() {
-  static const KernelTable kTable = [] {
-    KernelTable table = {{Op::where, where}, {Op::cast, cast}};
-    for (const Scalar& s : kScalars) table.push_back({s.op, run_scalar});
-    return table;
-  }();
-  return kTable;
+KernelTable pointwise_kernels() {
+  KernelTable table = {{Op::where, where}, {Op::cast, cast}};
+  for (const Scalar& s : kScalars) table.push_back({s.op, run_scalar});
+  return table;
 }
 
 }  // namespace freight::ref

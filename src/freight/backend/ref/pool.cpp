@@ -107,14 +107,13 @@ void avg_pool_grad(const Call& call) {  // g (N, C, out spatial) -> dx (N, C, in
 
 }  // namespace
 
-const KernelTable& pool_kernels() {
-  static const KernelTable kTable = {
+KernelTable pool_kernels() {
+  return {
       {Op::max_pool, max_pool},
       {Op::max_pool_grad, max_pool_grad},
       {Op::avg_pool, avg_pool},
       {Op::avg_pool_grad, avg_pool_grad},
   };
-  return kTable;
 }
 
 }  // namespace freight::ref

@@ -71,15 +71,14 @@ void arg_extremum(const Call& call) {
 
 }  // namespace
 
-const KernelTable& reduce_kernels() {
-  static const KernelTable kTable = {
+KernelTable reduce_kernels() {
+  return {
       {Op::sum, sum},
       {Op::reduce_max, extremum<1>},
       {Op::reduce_min, extremum<-1>},
       {Op::argmax, arg_extremum<1>},
       {Op::argmin, arg_extremum<-1>},
   };
-  return kTable;
 }
 
 }  // namespace freight::ref

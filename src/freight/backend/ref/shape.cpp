@@ -103,8 +103,8 @@ void concat(const Call& call) {
 
 }  // namespace
 
-const KernelTable& shape_kernels() {
-  static const KernelTable kTable = {
+KernelTable shape_kernels() {
+  return {
       {Op::constant, constant},
       {Op::iota, iota},
       {Op::random_uniform, random<freight::random_uniform>},
@@ -119,7 +119,6 @@ const KernelTable& shape_kernels() {
       {Op::pad, pad},
       {Op::concat, concat},
   };
-  return kTable;
 }
 
 }  // namespace freight::ref
