@@ -56,64 +56,41 @@ void matmul(const Call& call) {
   });
 }
 
-// The geometry of a convolution with one or two spatial axes, seen as two (a single axis becomes the second).
-struct ConvShape {
-  int64_t batch, channels, outputs, groups;
-  int64_t in[2], out[2], kernel[2], stride[2], pad[2], dilation[2];
-
-  ConvShape(const ConvAttrs& a, const Shape& x, const Shape& w, const Shape& y)
-      : batch(x[0]), channels(x[1]), outputs(w[0]), groups(a.groups) {
-    const int spatial = x.rank() - 2;
-    for (int d = 0; d < 2; ++d) {
-      const int s = d - (2 - spatial);  // the spatial axis, -1 for the missing one
-      in[d] = s < 0 ? 1 : x[2 + s];
-      out[d] = s < 0 ? 1 : y[2 + s];
-      kernel[d] = s < 0 ? 1 : w[2 + s];
-      stride[d] = s < 0 ? 1 : a.stride[s];
-      pad[d] = s < 0 ? 0 : a.pad_low[s];
-      dilation[d] = s < 0 ? 1 : a.dilation[s];
+// f(index into x, index into w, index into y) for every product of a convolution.
+template <class F>
+void each_product(const ConvAttrs& a, const Shape& x, const Shape& w, const Shape& y, F f) {
+  const Window window(x, y, {w.begin() + 2, w.end()}, a.stride, a.pad_low, a.dilation);
+  const int64_t channels = w[1], outputs = w[0] / a.groups;  // of a group
+  for (int64_t n = 0; n < x[0]; ++n) {
+    for (int64_t o = 0; o < w[0]; ++o) {
+      for (int64_t c = 0; c < channels; ++c) {
+        const int64_t x0 = (n * x[1] + o / outputs * channels + c) * window.in_plane();
+        const int64_t w0 = (o * channels + c) * window.kernel[0] * window.kernel[1];
+        const int64_t y0 = (n * w[0] + o) * window.out_plane();
+        for (int64_t p = 0; p < window.out_plane(); ++p) {
+          window.each(p, [&](int64_t i, int64_t k) { f(x0 + i, w0 + k, y0 + p); });
+        }
+      }
     }
   }
-
-  // f(index into x, index into w, index into y) for every product of the convolution.
-  template <class F>
-  void each(F f) const {
-    const int64_t in_group = channels / groups, out_group = outputs / groups;
-    for (int64_t n = 0; n < batch; ++n)
-      for (int64_t o = 0; o < outputs; ++o)
-        for (int64_t c = 0; c < in_group; ++c)
-          for (int64_t oh = 0; oh < out[0]; ++oh)
-            for (int64_t ow = 0; ow < out[1]; ++ow)
-              for (int64_t kh = 0; kh < kernel[0]; ++kh)
-                for (int64_t kw = 0; kw < kernel[1]; ++kw) {
-                  const int64_t ih = oh * stride[0] - pad[0] + kh * dilation[0];
-                  const int64_t iw = ow * stride[1] - pad[1] + kw * dilation[1];
-                  if (ih < 0 || ih >= in[0] || iw < 0 || iw >= in[1]) continue;
-                  const int64_t channel = o / out_group * in_group + c;
-                  f(((n * channels + channel) * in[0] + ih) * in[1] + iw,
-                    ((o * in_group + c) * kernel[0] + kh) * kernel[1] + kw,
-                    ((n * outputs + o) * out[0] + oh) * out[1] + ow);
-                }
-  }
-};
+}
 
 // The products of a convolution of x (N, C, spatial) with w (O, C/G, kernel) to y (N, O, spatial), summed into
 // whichever of the three is the result.
 void convolve(const Call& call, const Tensor& x, const Tensor& w, const Tensor& y) {
   const auto& attrs = call.get<ConvAttrs>();
-  const ConvShape shape(attrs, x.shape(), w.shape(), y.shape());
   by_kind(y, [&]<class C>(C) {
     C *const xs = x.as<C>(), *const ws = w.as<C>(), *const ys = y.as<C>();
     std::fill_n(call.out[0].as<C>(), call.out[0].numel(), C{0});
-    shape.each([&](int64_t i, int64_t j, int64_t k) {
+    each_product(attrs, x.shape(), w.shape(), y.shape(), [&](int64_t i, int64_t j, int64_t k) {
       switch (call.op) {
         case Op::conv: return accumulate(ys[k], multiply(xs[i], ws[j]));
         case Op::conv_grad_input: return accumulate(xs[i], multiply(ys[k], ws[j]));
         default: return accumulate(ws[j], multiply(xs[i], ys[k]));
       }
     });
-    const int64_t plane = shape.out[0] * shape.out[1];
-    if (call.op == Op::conv) finish<C>(call, attrs.epilogue, [&](int64_t i) { return i / plane % shape.outputs; });
+    const int64_t outputs = w.shape()[0], plane = Shape(y.shape().begin() + 2, y.shape().end()).numel();
+    if (call.op == Op::conv) finish<C>(call, attrs.epilogue, [&](int64_t i) { return i / plane % outputs; });
   });
 }
 void conv(const Call& call) { convolve(call, call.in[0], call.in[1], call.out[0]); }

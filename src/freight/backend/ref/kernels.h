@@ -98,4 +98,40 @@ inline int64_t offset(const Shape& at, const Strides& strides) {
   return o;
 }
 
+// The window of a convolution or pooling of x (N, C, spatial) to y, over one or two spatial axes seen as two (a single
+// axis becomes the second).
+struct Window {
+  int64_t in[2], out[2], kernel[2], stride[2], pad[2], dilation[2];
+
+  // `sizes` of the kernel by spatial axis, as the other attributes; no `spread`: its elements lie side by side.
+  Window(const Shape& x, const Shape& y, const Shape& sizes, const Shape& steps, const Shape& low,
+         const Shape& spread = {}) {
+    const int missing = 4 - x.rank();
+    for (int d = 0; d < 2; ++d) {
+      const int s = d - missing;  // the spatial axis, -1 for the missing one
+      in[d] = s < 0 ? 1 : x[2 + s];
+      out[d] = s < 0 ? 1 : y[2 + s];
+      kernel[d] = s < 0 ? 1 : sizes[s];
+      stride[d] = s < 0 ? 1 : steps[s];
+      pad[d] = s < 0 ? 0 : low[s];
+      dilation[d] = s < 0 || spread.empty() ? 1 : spread[s];
+    }
+  }
+  int64_t in_plane() const { return in[0] * in[1]; }
+  int64_t out_plane() const { return out[0] * out[1]; }
+
+  // f(flat index in the plane of x, flat index in the kernel) for every element of x that element `o` of a plane of y
+  // sees.
+  template <class F>
+  void each(int64_t o, F f) const {
+    const int64_t h0 = o / out[1] * stride[0] - pad[0], w0 = o % out[1] * stride[1] - pad[1];
+    for (int64_t kh = 0; kh < kernel[0]; ++kh) {
+      for (int64_t kw = 0; kw < kernel[1]; ++kw) {
+        const int64_t h = h0 + kh * dilation[0], w = w0 + kw * dilation[1];
+        if (h >= 0 && h < in[0] && w >= 0 && w < in[1]) f(h * in[1] + w, kh * kernel[1] + kw);
+      }
+    }
+  }
+};
+
 }  // namespace freight::ref
