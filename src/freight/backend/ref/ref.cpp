@@ -107,88 +107,75 @@ class LoopKernel : public Kernel {
 // Runs the body of a fused node: every value of the body lies row-major in scratch memory.
 class FusedKernel : public Kernel {
  public:
-  FusedKernel(std::shared_ptr<const Graph> body, const std::vector<Operand>& in, const std::vector<Operand>& out)
-      : body_(std::move(body)), external_(in.size() + out.size()) {
-    place_.resize(body_->values.size(), -1);
-    std::vector<Operand> operands(body_->values.size());  // by value
-    int next_input = 0;
-    for (const Node& node : body_->nodes) {
+  FusedKernel(const Graph& body, const std::vector<Operand>& in, const std::vector<Operand>& out)
+      : external_(in.size() + out.size()) {
+    std::vector<Slot> slots(body.values.size());  // by value
+    size_t inputs = 0;
+    for (const Node& node : body.nodes) {
       if (node.op == Op::input) {
-        operands[index(node.out())] = in.at(static_cast<size_t>(next_input));
-        place_[index(node.out())] = next_input++;
+        slots[node.out().index()] = {in.at(inputs), inputs};
+        ++inputs;
         continue;
       }
+      std::vector<Slot> operands, results;
+      for (Value v : node.inputs) operands.push_back(slots[v.index()]);
       for (Value v : node.outputs) {
-        const Type& type = body_->type(v);
-        operands[index(v)] = {type, Layout::row_major(type.shape)};
-        place_[index(v)] = static_cast<int>(external_ + offsets_.size());
-        offsets_.push_back(bytes_);
-        bytes_ += padded(type.bytes());
+        const Type& type = body.type(v);
+        results.push_back({{type, Layout::row_major(type.shape)}, external_ + offsets_.size()});
+        slots[v.index()] = results.back();
+        offsets_.push_back(values_bytes_);
+        values_bytes_ += padded(type.bytes());
       }
-      add(node.op, node.attrs, node.inputs, operands);
-      for (Value v : node.outputs) {
-        steps_.back().out.push_back(operands[index(v)]);
-        steps_.back().places.push_back(place_[index(v)]);
-      }
+      add(node.op, node.attrs, operands, results);
     }
-    for (size_t i = 0; i < body_->outputs.size(); ++i) {
-      add(Op::copy, NoAttrs{}, {body_->outputs[i]}, operands);
-      steps_.back().out.push_back(out.at(i));
-      steps_.back().places.push_back(static_cast<int>(in.size() + i));
+    for (size_t i = 0; i < body.outputs.size(); ++i) {
+      add(Op::copy, NoAttrs{}, {slots[body.outputs[i].index()]}, {{out.at(i), in.size() + i}});
     }
-    size_t most = 0;
-    for (Step& s : steps_) {
-      s.kernel = std::make_unique<LoopKernel>(s.op, *s.attrs, s.in, s.out);
-      s.addresses.resize(s.places.size() + 1);
-      most = std::max(most, s.kernel->scratch_bytes());
-    }
-    values_bytes_ = bytes_;
-    bytes_ += most;
   }
 
   void run(void* const* operands) override {
     char* scratch = static_cast<char*>(operands[external_]);
     for (Step& s : steps_) {
       for (size_t i = 0; i < s.places.size(); ++i) {
-        const auto place = static_cast<size_t>(s.places[i]);
-        s.addresses[i] = place < external_ ? operands[place] : scratch + offsets_[place - external_];
+        s.addresses[i] = s.places[i] < external_ ? operands[s.places[i]] : scratch + offsets_[s.places[i] - external_];
       }
       s.addresses.back() = scratch + values_bytes_;
       s.kernel->run(s.addresses.data());
     }
   }
   std::string name() const override { return "ref:fused"; }
-  size_t scratch_bytes() const override { return bytes_; }
+  size_t scratch_bytes() const override { return values_bytes_ + most_; }
 
  private:
+  struct Slot {
+    Operand operand;
+    size_t place = 0;  // below external_ a given operand, else a value in scratch
+  };
   struct Step {
-    Op op;
-    const Attrs* attrs;
-    std::vector<Operand> in, out;
-    std::vector<int> places;  // of inputs, then outputs: below external_ a given operand, else a value in scratch
-    std::vector<void*> addresses;
     std::unique_ptr<LoopKernel> kernel;
+    std::vector<size_t> places;  // of inputs, then outputs
+    std::vector<void*> addresses;
   };
 
-  static size_t index(Value v) { return static_cast<size_t>(v.id); }
-  void add(Op op, const Attrs& attrs, const std::vector<Value>& inputs, const std::vector<Operand>& operands) {
-    static const Attrs kNoAttrs = NoAttrs{};
+  void add(Op op, const Attrs& attrs, const std::vector<Slot>& in, const std::vector<Slot>& out) {
     Step step;
-    step.op = op;
-    step.attrs = op == Op::copy ? &kNoAttrs : &attrs;
-    for (Value v : inputs) {
-      step.in.push_back(operands[index(v)]);
-      step.places.push_back(place_[index(v)]);
-    }
+    std::vector<Operand> given, made;
+    const auto take = [&](const Slot& s, std::vector<Operand>& to) {
+      to.push_back(s.operand);
+      step.places.push_back(s.place);
+    };
+    for (const Slot& s : in) take(s, given);
+    for (const Slot& s : out) take(s, made);
+    step.kernel = std::make_unique<LoopKernel>(op, attrs, given, made);
+    step.addresses.resize(step.places.size() + 1);
+    most_ = std::max(most_, step.kernel->scratch_bytes());
     steps_.push_back(std::move(step));
   }
 
-  std::shared_ptr<const Graph> body_;
   size_t external_;
-  std::vector<int> place_;       // by value
   std::vector<size_t> offsets_;  // of the values in scratch
   std::vector<Step> steps_;
-  size_t bytes_ = 0, values_bytes_ = 0;
+  size_t values_bytes_ = 0, most_ = 0;  // of the values; of what a step needs beside them
 };
 
 class RefBackend : public Backend {
@@ -199,7 +186,7 @@ class RefBackend : public Backend {
   bool has_kernel(const Graph&, const Node& node) const override { return info(node.op).kind != OpKind::composite; }
   std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
     if (spec.node->op == Op::fused) {
-      return std::make_unique<FusedKernel>(attrs<FusedAttrs>(*spec.node).body, spec.in, spec.out);
+      return std::make_unique<FusedKernel>(*attrs<FusedAttrs>(*spec.node).body, spec.in, spec.out);
     }
     return std::make_unique<LoopKernel>(spec.node->op, spec.node->attrs, spec.in, spec.out);
   }
