@@ -30,6 +30,15 @@ Value Builder::matmul(Value a, Value b, bool trans_a, bool trans_b) {
   return one(Op::matmul, MatmulAttrs{trans_a, trans_b, {}}, {a, b});
 }
 
+Graph definition(const Node& node, const std::vector<Type>& in) {
+  Graph body;
+  Builder builder(body, node.scope, node.where);
+  std::vector<Value> inputs;
+  for (const Type& t : in) inputs.push_back(builder.one(Op::input, LeafAttrs{"", t}, {}));
+  body.outputs = info(node.op).decompose(builder, node, inputs);
+  return body;
+}
+
 namespace {
 Ex number(Ex like, double value) { return {like.b, like.b->constant_like(value, like.v)}; }
 }  // namespace

@@ -48,6 +48,9 @@ class Builder {
   std::string scope_, where_;
 };
 
+// The plain definition of a composite as a graph of its own, with inputs of these types.
+Graph definition(const Node& node, const std::vector<Type>& in);
+
 // A value with arithmetic. A number beside an Ex becomes a splat constant of its type.
 struct Ex {
   Builder* b = nullptr;

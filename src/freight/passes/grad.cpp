@@ -32,11 +32,8 @@ void accumulate(Builder& b, Value& slot, Value gradient) {
 // node's; simplify removes whichever is not used) and walked in turn.
 std::vector<Value> through_definition(Graph& graph, Builder& b, const Node& node,
                                       const std::vector<Value>& cotangents) {
-  Graph body;
-  Builder inner(body, node.scope, node.where);
-  std::vector<Value> leaves;
-  for (Value v : node.inputs) leaves.push_back(inner.one(Op::input, LeafAttrs{"", graph.type(v)}, {}));
-  const std::vector<Value> results = info(node.op).decompose(inner, node, leaves);
+  Graph body = definition(node, input_types(graph, node));
+  const std::vector<Value> leaves = body.leaves(Op::input), results = body.outputs;
   std::vector<Value> wrt;
   for (Value v : leaves) {
     if (is_floating(body.type(v).dtype)) wrt.push_back(v);
@@ -44,7 +41,7 @@ std::vector<Value> through_definition(Graph& graph, Builder& b, const Node& node
   std::vector<Value> sums(leaves.size());
   for (size_t k = 0; k < results.size(); ++k) {
     if (!cotangents[k].valid()) continue;
-    const Value seed = inner.one(Op::input, LeafAttrs{"", graph.type(cotangents[k])}, {});
+    const Value seed = body.add(Op::input, LeafAttrs{"", graph.type(cotangents[k])}, {}, node.scope, node.where)[0];
     const std::vector<Value> g = grad(body, results[k], wrt, seed);
     // Import the body, seed replaced by the cotangent.
     std::vector<Value> map(body.values.size());

@@ -16,8 +16,8 @@ int64_t checked(const Call& call, int64_t index, int64_t size) {
   return index;
 }
 
-// f(place in the picks, place in the tensor whose axis is indexed) for every element picked: idx (I) picks whole rows of
-// (A, R, B), and the picks are (A, I, B); or it has the shape of the picks and each entry picks one element.
+// f(place in the picks, place in the tensor whose axis is indexed) for every element picked: idx (I) picks whole rows
+// of (A, R, B), and the picks are (A, I, B); or it has the shape of the picks and each entry picks one element.
 template <class F>
 void each_pick(const Call& call, const Tensor& idx, const Shape& picks, const Shape& indexed, int axis, F f) {
   const bool rows = call.op == Op::gather || call.op == Op::scatter_add;

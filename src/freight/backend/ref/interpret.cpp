@@ -11,18 +11,8 @@ namespace freight {
 
 namespace {
 
-// The plain definition of a composite node as a graph of its own.
-Graph definition(const Graph& graph, const Node& node) {
-  Graph body;
-  Builder builder(body, node.scope, node.where);
-  std::vector<Value> in;
-  for (Value v : node.inputs) in.push_back(builder.one(Op::input, LeafAttrs{{}, graph.type(v)}, {}));
-  body.outputs = info(node.op).decompose(builder, node, in);
-  return body;
-}
-
 std::vector<Array> execute(const Graph& graph, const Node& node, const std::vector<Array>& in) {
-  if (info(node.op).kind == OpKind::composite) return interpret(definition(graph, node), in);
+  if (info(node.op).kind == OpKind::composite) return interpret(definition(node, input_types(graph, node)), in);
   StepSpec spec;
   spec.graph = &graph;
   spec.node = &node;
