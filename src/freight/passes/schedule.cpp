@@ -1,6 +1,7 @@
 // Orders the nodes of a graph. Two wishes: a state is read by everybody before the node that overwrites it runs (so the
 // update can happen in place), and nodes that free more memory than they take run as soon as they can (so a gradient
 // dies in its optimizer update right after it was made). Otherwise the order of the program is kept.
+#include <algorithm>
 #include <set>
 
 #include "freight/passes/passes.h"
@@ -95,33 +96,23 @@ Graph schedule(const Graph& graph) {
   }
   Rewriter r(graph);
   size_t done = 0;
-  // Leaves first: they cost nothing and keep their order, which is the signature.
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    const OpKind kind = info(graph.nodes[i].op).kind;
-    if (kind != OpKind::leaf) continue;
-    r.copy(graph.nodes[i]);
-    ready.erase(static_cast<int32_t>(i));
-    ++done;
-    for (int32_t next : d.after[i]) {
-      if (--d.missing[static_cast<size_t>(next)] == 0) ready.insert(next);
-    }
-  }
-  while (!ready.empty()) {
-    int32_t pick = *ready.begin();
-    for (int32_t candidate : ready) {
-      if (eager(candidate)) {
-        pick = candidate;
-        break;
-      }
-    }
-    ready.erase(pick);
-    const Node& n = graph.nodes[static_cast<size_t>(pick)];
+  const auto place = [&](int32_t i) {
+    const Node& n = graph.nodes[static_cast<size_t>(i)];
     r.copy(n);
+    ready.erase(i);
     ++done;
     for (Value v : n.inputs) --uses[v.index()];
-    for (int32_t next : d.after[static_cast<size_t>(pick)]) {
+    for (int32_t next : d.after[static_cast<size_t>(i)]) {
       if (--d.missing[static_cast<size_t>(next)] == 0) ready.insert(next);
     }
+  };
+  // Leaves first: they cost nothing and keep their order, which is the signature.
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (info(graph.nodes[i].op).kind == OpKind::leaf) place(static_cast<int32_t>(i));
+  }
+  while (!ready.empty()) {
+    const auto pick = std::find_if(ready.begin(), ready.end(), eager);
+    place(pick == ready.end() ? *ready.begin() : *pick);
   }
   return done == graph.nodes.size() ? r.finish() : graph;
 }
