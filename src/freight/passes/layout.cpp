@@ -78,7 +78,6 @@ class LayoutPass {
     PlacedGraph placed;
     placed.graph = r_.finish();
     settle_outputs(placed.graph);
-    placed.graph = std::move(settled_);
     placed.places = std::move(places_);
     return placed;
   }
@@ -114,8 +113,8 @@ class LayoutPass {
     const OpKind kind = info(n.op).kind;
     if (kind == OpKind::leaf) {
       add(n, r_(n.inputs), {Layout::row_major(r_.src.type(n.out()).shape)});
-    } else if (kind == OpKind::view && backend_.aliases_views() && alias(n)) {
-      return;
+    } else if (kind == OpKind::view && backend_.aliases_views()) {
+      alias(n);
     } else if (n.op == Op::offload || n.op == Op::fetch) {
       keep_layout(n);
     } else if (backend_.fuses() && !product_in(n) &&
@@ -132,12 +131,12 @@ class LayoutPass {
     put(out, layouts, r_.dst);
   }
 
-  bool alias(const Node& n) {
+  void alias(const Node& n) {
     Value x = r_(n.in(0));
     if (place(x).layout.blocked) x = in_layout(x, Layout::row_major(r_.dst.type(x).shape), n);
     const Shape in = r_.dst.type(x).shape, to = r_.src.type(n.out()).shape;
-    const Place& from = place(x);
-    Place view{from.layout, from.root, from.offset};
+    const Place from = place(x);
+    Place view = from;
     Strides& s = view.layout.strides;
     if (n.op == Op::reshape) {
       if (!reshape_strides(in, from.layout.strides, to, s)) {
@@ -160,12 +159,8 @@ class LayoutPass {
       }
       if (to.numel() == 0) view.offset = from.offset;
     }
-    const auto out = r_.dst.add(n.op, n.attrs, {x}, n.scope, n.where);
-    r_.replace(n.out(), out[0]);
-    places_.resize(r_.dst.values.size());
-    copies_.resize(r_.dst.values.size());
-    place(out[0]) = view;
-    return true;
+    add(n, {x}, {view.layout});
+    place(r_(n.out())) = view;
   }
 
   // The bytes as they lie, where none that belongs to something else lies between them.
@@ -193,9 +188,8 @@ class LayoutPass {
       const Shape& s = r_.dst.type(v).shape;
       const Layout& l = place(v).layout;
       const bool plain = same_layout(s, l, Layout::row_major(s));
-      const bool broadcast = s.numel() > 1 && std::any_of(s.begin(), s.end(), [&](const int64_t& d) {
-                               return d > 1 && l.strides[static_cast<int>(&d - s.begin())] == 0;
-                             });
+      bool broadcast = false;
+      for (int i = 0; i < s.rank(); ++i) broadcast = broadcast || (s.numel() > 1 && s[i] > 1 && l.strides[i] == 0);
       if (broadcast || s.numel() < best || (s.numel() == best && !(best_plain && !plain))) continue;
       best = s.numel();
       best_plain = plain;
@@ -237,15 +231,12 @@ class LayoutPass {
         return v;
       }
       const auto out = g.add(Op::copy, NoAttrs{}, {v}, g.def(v).scope, g.def(v).where);
-      places_.resize(g.values.size());
-      taken.resize(g.values.size());
-      place(out[0]) = {Layout::row_major(g.type(v).shape), out[0], 0};
-      taken[out[0].index()] = true;
+      put(out, {Layout::row_major(g.type(v).shape)}, g);
+      taken.resize(g.values.size(), true);
       return out[0];
     };
     for (Update& u : g.updates) u.next = own(u.next);
     for (Value& v : g.outputs) v = own(v);
-    settled_ = std::move(g);
   }
 
   const Backend& backend_;
@@ -255,7 +246,6 @@ class LayoutPass {
   std::vector<Place> places_;
   std::vector<std::vector<Value>> copies_;
   std::vector<bool> prefers_row_major_;
-  Graph settled_;
 };
 
 }  // namespace
