@@ -6,8 +6,10 @@
 // when it is read again (softmax, layer norm). Splat constants, broadcasts and iotas cost nothing and are repeated in
 // every region.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
+#include <queue>
 #include <utility>
 
 #include "freight/backend/backend.h"
@@ -219,25 +221,22 @@ class RegionPass {
     }
   }
 
-  // Whether the axes are the fastest ones of `shape` in memory, so that a row is contiguous.
+  // How many elements the axes hold.
+  static int64_t row_of(const Shape& shape, const Shape& axes) {
+    int64_t row = 1;
+    for (int64_t a : axes) row *= shape[static_cast<int>(a)];
+    return row;
+  }
+
+  // Whether the axes are the fastest ones of `shape` in memory, so that a row is contiguous: all others step over rows.
   static bool innermost(const Shape& shape, const Shape& axes, bool channels_last) {
-    std::vector<int> order;  // fastest first
-    if (channels_last) {
-      order.push_back(1);
-      for (int i = shape.rank() - 1; i >= 2; --i) order.push_back(i);
-      order.push_back(0);
-    } else {
-      for (int i = shape.rank() - 1; i >= 0; --i) order.push_back(i);
+    const Strides strides = channels_last ? channels_last_strides(shape) : contiguous_strides(shape);
+    const int64_t row = row_of(shape, axes);
+    for (int i = 0; i < shape.rank(); ++i) {
+      const bool kept = shape[i] != 1 && std::find(axes.begin(), axes.end(), i) == axes.end();
+      if (kept && strides[i] < row) return false;
     }
-    int left = 0;
-    for (int64_t a : axes) left += shape[static_cast<int>(a)] != 1;
-    for (int i : order) {
-      if (left == 0) return true;
-      if (shape[i] == 1) continue;
-      if (std::find(axes.begin(), axes.end(), i) == axes.end()) return false;
-      --left;
-    }
-    return left == 0;
+    return true;
   }
 
   // The operands behind free nodes.
@@ -274,9 +273,7 @@ class RegionPass {
       if (is_reduce(n.op)) {
         r.shape = g_.type(n.in(0)).shape;
         r.axes = attrs<AxesAttrs>(n).axes;
-        int64_t row = 1;
-        for (int64_t a : r.axes) row *= r.shape[static_cast<int>(a)];
-        r.rows = row <= kMaxRow && innermost(r.shape, r.axes, channels_last_[n.in(0).index()]);
+        r.rows = row_of(r.shape, r.axes) <= kMaxRow && innermost(r.shape, r.axes, channels_last_[n.in(0).index()]);
       } else {
         r.shape = g_.type(n.out()).shape;
       }
@@ -426,17 +423,15 @@ class RegionPass {
 
   size_t operands(const Region& r) const {
     std::vector<int32_t> ids;
-    size_t out = 0;
     for (int32_t k : r.nodes) {
       for (Value v : sources_[static_cast<size_t>(k)]) {
         if (!std::binary_search(r.nodes.begin(), r.nodes.end(), node_of(v))) ids.push_back(v.id);
       }
-      out += 1;
     }
     std::sort(ids.begin(), ids.end());
     ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
     // Results read outside are counted when the region is complete; pointwise chains have few.
-    return ids.size() + std::min<size_t>(out, 4);
+    return ids.size() + std::min<size_t>(r.nodes.size(), 4);
   }
 
   // Regions that read the same whole tensor run as one pass over it.
@@ -478,17 +473,14 @@ class RegionPass {
     }
     const std::vector<bool> needed = needed_outside_regions();
     Rewriter r(g_);
-    std::vector<int32_t> heap;
+    std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> ready;  // the first in the list comes first
     for (size_t i = 0; i < count; ++i) {
-      if (unit[i] == static_cast<int32_t>(i) && missing[i] == 0) heap.push_back(static_cast<int32_t>(i));
+      if (unit[i] == static_cast<int32_t>(i) && missing[i] == 0) ready.push(static_cast<int32_t>(i));
     }
-    const auto later = [](int32_t a, int32_t b) { return a > b; };
-    std::make_heap(heap.begin(), heap.end(), later);
     size_t emitted = 0;
-    while (!heap.empty()) {
-      std::pop_heap(heap.begin(), heap.end(), later);
-      const int32_t u = heap.back();
-      heap.pop_back();
+    while (!ready.empty()) {
+      const int32_t u = ready.top();
+      ready.pop();
       if (region_[static_cast<size_t>(u)] >= 0) {
         emit_region(r, region_at(u));
         emitted += region_at(u).nodes.size();
@@ -497,10 +489,7 @@ class RegionPass {
         ++emitted;
       }
       for (int32_t next : after[static_cast<size_t>(u)]) {
-        if (--missing[static_cast<size_t>(next)] == 0) {
-          heap.push_back(next);
-          std::push_heap(heap.begin(), heap.end(), later);
-        }
+        if (--missing[static_cast<size_t>(next)] == 0) ready.push(next);
       }
     }
     FREIGHT_CHECK(emitted == count, "fusion made a cycle");
@@ -510,12 +499,11 @@ class RegionPass {
   // Free nodes whose only readers are regions live in the bodies alone.
   std::vector<bool> needed_outside_regions() const {
     std::vector<bool> needed(g_.nodes.size());
-    const auto mark = [&](Value v) { needed[static_cast<size_t>(node_of(v))] = true; };
     for (size_t i = g_.nodes.size(); i-- > 0;) {
       const Node& n = g_.nodes[i];
       if (!free_[i] || is_result_[n.out().index()]) needed[i] = true;
       if (!needed[i] || region_[i] >= 0) continue;
-      for (Value v : n.inputs) mark(v);
+      for (Value v : n.inputs) needed[static_cast<size_t>(node_of(v))] = true;
     }
     return needed;
   }
