@@ -89,6 +89,7 @@ class Simplifier {
     double folded;
     if (floating && sa && (in.size() == 1 || (in.size() == 2 && sb)) && scalar_result(n.op, a, b, folded))
       return splat(folded, result);
+    if (info(n.op).kind == OpKind::view) return view(n, in[0], sa, a, result);
     switch (n.op) {
       case Op::stop_gradient:
       case Op::copy: return in[0];
@@ -104,10 +105,6 @@ class Simplifier {
         const Node& d = r_.dst.def(in[0]);
         return d.op == Op::neg ? d.in(0) : Value{};
       }
-      case Op::reshape: return view(n, in[0], sa, a, result);
-      case Op::broadcast: return view(n, in[0], sa, a, result);
-      case Op::transpose: return view(n, in[0], sa, a, result);
-      case Op::slice: return view(n, in[0], sa, a, result);
       case Op::pad: return result.shape == shape(in[0]) ? in[0] : Value{};
       case Op::concat: return in.size() == 1 ? in[0] : Value{};
       case Op::sum:
@@ -135,13 +132,9 @@ class Simplifier {
       const Value part = n.op == Op::reshape ? view(n, d.in(0), false, 0, narrow) : one(n.op, n.attrs, {d.in(0)});
       return one(Op::cast, d.attrs, {part});
     }
-    if (n.op == Op::reshape) {
-      if (d.op == Op::reshape) x = d.in(0);
-      return shape(x) == result.shape ? x : one(Op::reshape, ShapeAttrs{result.shape}, {x});
-    }
-    if (n.op == Op::broadcast) {
-      if (d.op == Op::broadcast) x = d.in(0);
-      return shape(x) == result.shape ? x : one(Op::broadcast, ShapeAttrs{result.shape}, {x});
+    if (n.op == Op::reshape || n.op == Op::broadcast) {
+      if (d.op == n.op) x = d.in(0);
+      return shape(x) == result.shape ? x : one(n.op, ShapeAttrs{result.shape}, {x});
     }
     if (n.op == Op::transpose) {
       Shape perm = attrs<PermAttrs>(n).perm;
