@@ -13,20 +13,16 @@ namespace freight::passes {
 namespace {
 
 struct Planner {
-  Planner(const PlacedGraph& p, const Backend& b, const std::vector<size_t>& s, const std::vector<bool>& o,
-          const ArenaLimit& l)
-      : placed(p), backend(b), scratch_bytes(s), once(o), allowed(l) {}
-
   const PlacedGraph& placed;
   const Backend& backend;
   const std::vector<size_t>& scratch_bytes;
   const std::vector<bool>& once;
   const ArenaLimit& allowed;
   const Graph& g = placed.graph;
-  MemoryPlan plan;
-  std::vector<Value> owner;        // root -> the root whose buffer it shares
-  std::vector<int32_t> last_read;  // root -> last node that reads it
-  std::vector<bool> replayed;      // root -> a step that runs each time reads it
+  MemoryPlan plan = {};
+  std::vector<Value> owner = {};        // root -> the root whose buffer it shares
+  std::vector<int32_t> last_read = {};  // root -> last node that reads it
+  std::vector<bool> replayed = {};      // root -> a step that runs each time reads it
   int32_t steps = static_cast<int32_t>(g.nodes.size());
   const size_t alignment = backend.alignment();
 
@@ -35,16 +31,13 @@ struct Planner {
   Buffer& buffer(Value v) { return plan.buffers[v.index()]; }
   Value root(Value v) const { return placed.place(v).root; }
   int32_t node_of(Value v) const { return g.values[v.index()].node; }
-  bool executed(const Node& n) const {
-    return info(n.op).kind != OpKind::leaf && !(info(n.op).kind == OpKind::view && root(n.out()) != n.out());
-  }
 
   void read_times() {
     last_read.assign(g.values.size(), -1);
     replayed.assign(g.values.size(), false);
     for (int32_t i = 0; i < steps; ++i) {
       const Node& n = g.nodes[static_cast<size_t>(i)];
-      if (!executed(n)) continue;
+      if (!placed.is_step(n)) continue;
       for (Value v : n.inputs) {
         last_read[root(v).index()] = i;
         if (!once[static_cast<size_t>(i)]) replayed[root(v).index()] = true;
@@ -87,8 +80,7 @@ struct Planner {
                backend.in_place(g, n, static_cast<int>(i), g.values[u.next.index()].index);
       }
       if (fine) {
-        const Buffer state = buffer(u.state);
-        buffer(u.next) = state;
+        buffer(u.next) = buffer(u.state);
       } else {
         plan.late_updates.push_back(u);
         last_read[static_cast<size_t>(root(u.next).id)] = steps;
@@ -106,7 +98,7 @@ struct Planner {
     owner.resize(g.values.size());
     for (int32_t i = 0; i < steps; ++i) {
       const Node& n = g.nodes[static_cast<size_t>(i)];
-      if (!executed(n)) continue;
+      if (!placed.is_step(n)) continue;
       for (size_t k = 0; k < n.outputs.size(); ++k) {
         const Value v = n.outputs[k];
         owner[v.index()] = v;
@@ -198,7 +190,7 @@ struct Planner {
     std::vector<double> begins(g.nodes.size() + 1), seconds(g.nodes.size()), there(g.values.size());
     const auto crosses = [&](size_t i) { return g.nodes[i].op == Op::offload || g.nodes[i].op == Op::fetch; };
     for (size_t i = 0; i < g.nodes.size(); ++i) {
-      const Cost c = executed(g.nodes[i]) && !once[i] ? cost(g, g.nodes[i]) : Cost{};
+      const Cost c = placed.is_step(g.nodes[i]) && !once[i] ? cost(g, g.nodes[i]) : Cost{};
       seconds[i] = crosses(i) ? c.bytes / 2 / allowed.speed.transfer
                               : std::max(c.flops / allowed.speed.flops, c.bytes / allowed.speed.bytes);
       begins[i + 1] = begins[i] + (crosses(i) ? 0 : seconds[i]);
@@ -379,7 +371,7 @@ std::vector<bool> once_steps(const PlacedGraph& placed, States states) {
 
 MemoryPlan memory(const PlacedGraph& placed, const Backend& backend, const std::vector<size_t>& scratch_bytes,
                   const std::vector<bool>& once, const ArenaLimit& limit) {
-  Planner p(placed, backend, scratch_bytes, once, limit);
+  Planner p{placed, backend, scratch_bytes, once, limit};
   p.plan.buffers.resize(placed.graph.values.size());
   p.leaves();
   p.outputs();

@@ -21,6 +21,11 @@ struct PlacedGraph {
   Graph graph;                // with the copies (reorders) that the layouts need
   std::vector<Place> places;  // by value id
   const Place& place(Value v) const { return places[v.index()]; }
+  // Leaves and views that alias their input are no steps.
+  bool is_step(const Node& n) const {
+    const OpKind kind = info(n.op).kind;
+    return kind != OpKind::leaf && (kind != OpKind::view || place(n.out()).root == n.out());
+  }
 };
 
 struct LayoutOptions {

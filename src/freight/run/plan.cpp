@@ -15,12 +15,6 @@
 namespace freight {
 
 namespace {
-// Views that alias their input and leaves are no steps.
-bool is_step(const PlacedGraph& placed, const Node& n) {
-  const OpKind kind = info(n.op).kind;
-  if (kind == OpKind::leaf) return false;
-  return kind != OpKind::view || placed.place(n.out()).root == n.out();
-}
 // Larger than any cache worth keeping results in.
 constexpr size_t kStreamBytes = size_t{32} << 20;
 
@@ -88,7 +82,7 @@ void Plan::lower(Backend& device, size_t limit) {
   const auto operand = [&](Value v) { return Operand{g.type(v), placed_.place(v).layout, placed_.place(v).offset}; };
   for (size_t i = 0; i < g.nodes.size(); ++i) {
     const Node& n = g.nodes[i];
-    if (!is_step(placed_, n)) continue;
+    if (!placed_.is_step(n)) continue;
     StepSpec spec{&g, &n, {}, {}, options.deterministic, false, options.tf32};
     for (Value v : n.inputs) spec.in.push_back(operand(v));
     size_t written = 0;
