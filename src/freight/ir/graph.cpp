@@ -50,13 +50,18 @@ std::vector<Value> Graph::leaves(Op kind) const {
   return found;
 }
 
+std::vector<Value> Graph::results() const {
+  std::vector<Value> all = outputs;
+  for (const Update& u : updates) all.push_back(u.next);
+  return all;
+}
+
 std::vector<int> Graph::use_counts() const {
   std::vector<int> uses(values.size());
   for (const Node& n : nodes) {
     for (Value v : n.inputs) ++uses[v.index()];
   }
-  for (Value v : outputs) ++uses[v.index()];
-  for (const Update& u : updates) ++uses[u.next.index()];
+  for (Value v : results()) ++uses[v.index()];
   return uses;
 }
 

@@ -48,6 +48,8 @@ struct Graph {
                          const std::string& where = {});
   // The leaves of one kind (Op::input, Op::state) in order of appearance.
   std::vector<Value> leaves(Op kind) const;
+  // What a run leaves: the outputs, then the next values of updated states.
+  std::vector<Value> results() const;
   // Per value: how many times it is read by nodes, outputs and updates.
   std::vector<int> use_counts() const;
 };

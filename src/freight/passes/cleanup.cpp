@@ -22,8 +22,7 @@ std::vector<Value> memory_roots(const Graph& graph) {
 
 Graph dead_code(const Graph& graph) {
   std::vector<bool> live(graph.values.size());
-  for (Value v : graph.outputs) live[v.index()] = true;
-  for (const Update& u : graph.updates) live[u.next.index()] = true;
+  for (Value v : graph.results()) live[v.index()] = true;
   std::vector<bool> keep(graph.nodes.size());
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const Node& n = graph.nodes[i];

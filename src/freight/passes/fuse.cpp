@@ -173,8 +173,7 @@ class RegionPass {
  public:
   RegionPass(const Graph& graph, const Backend& backend, States states)
       : g_(graph), is_result_(graph.values.size()), frozen_(frozen_values(graph, states)) {
-    for (Value v : g_.outputs) is_result_[v.index()] = true;
-    for (const Update& u : g_.updates) is_result_[u.next.index()] = true;
+    for (Value v : g_.results()) is_result_[v.index()] = true;
     // The layouts that the values would get unfused tell which reduced axes are innermost.
     const PlacedGraph placed = layout(graph, backend);
     strides_of(placed);

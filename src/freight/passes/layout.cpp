@@ -72,8 +72,7 @@ class LayoutPass {
   PlacedGraph run() {
     const Graph& g = r_.src;
     prefers_row_major_.resize(g.values.size());
-    for (Value v : g.outputs) prefers_row_major_[v.index()] = true;
-    for (const Update& u : g.updates) prefers_row_major_[u.next.index()] = true;
+    for (Value v : g.results()) prefers_row_major_[v.index()] = true;
     for (const Node& n : g.nodes) visit(n);
     PlacedGraph placed;
     placed.graph = r_.finish();

@@ -356,8 +356,7 @@ std::vector<bool> once_steps(const PlacedGraph& placed, States states) {
   const Graph& g = placed.graph;
   std::vector<bool> there = frozen_values(g, states);  // before the first replayed step
   std::vector<bool> result(g.values.size()), once(g.nodes.size());
-  for (Value v : g.outputs) result[v.index()] = true;  // memory of a call's own
-  for (const Update& u : g.updates) result[u.next.index()] = true;
+  for (Value v : g.results()) result[v.index()] = true;  // memory of a call's own, or a state's
   for (size_t i = 0; i < g.nodes.size(); ++i) {
     const Node& n = g.nodes[i];
     if (info(n.op).kind == OpKind::leaf) continue;

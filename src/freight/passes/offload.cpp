@@ -68,8 +68,7 @@ class Offloading {
 
   std::vector<Gap> gaps() const {
     std::vector<bool> stays(g_.values.size());
-    for (Value v : g_.outputs) stays[root_[v.index()].index()] = true;
-    for (const Update& u : g_.updates) stays[root_[u.next.index()].index()] = true;
+    for (Value v : g_.results()) stays[root_[v.index()].index()] = true;
     std::vector<Gap> found;
     std::vector<size_t> last(g_.values.size());
     for (size_t i = 0; i < g_.nodes.size(); ++i) {
@@ -173,9 +172,7 @@ Graph host_states(const Graph& g, const std::vector<int32_t>& states) {
     }
   }
   // Views that nothing reads but the program.
-  std::vector<Value> kept = g.outputs;
-  for (const Update& u : g.updates) kept.push_back(u.next);
-  for (const Value v : kept) {
+  for (const Value v : g.results()) {
     if (on_host[root[v.index()].index()] && v != root[v.index()]) bring(bring, v, g.def(v));
   }
   Graph out = r.finish();

@@ -40,8 +40,7 @@ std::vector<size_t> live_bytes(const Graph& g, const Backend& backend) {
     if (kind == OpKind::view) continue;
     for (Value v : g.nodes[i].inputs) last[root[v.index()].index()] = i;
   }
-  for (Value v : g.outputs) bytes[v.index()] = 0;
-  for (const Update& u : g.updates) bytes[u.next.index()] = 0;
+  for (Value v : g.results()) bytes[v.index()] = 0;
   size_t live = 0;
   std::vector<size_t> at(g.nodes.size());
   std::vector<std::vector<size_t>> dying(g.nodes.size());
@@ -198,8 +197,7 @@ class Remat {
         }
       }
     }
-    for (Value v : g_.outputs) may_[root_[v.index()].index()] = false;
-    for (const Update& u : g_.updates) may_[root_[u.next.index()].index()] = false;
+    for (Value v : g_.results()) may_[root_[v.index()].index()] = false;
     for (size_t v = 0; v < may_.size(); ++v) {
       if (may_[v] && late_[v]) late_bytes_ += bytes(v);
     }

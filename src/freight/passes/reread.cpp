@@ -35,9 +35,7 @@ class Reread {
         if (root_[v.index()] != v) readers_[root_[v.index()].index()].push_back(i);
       }
     }
-    const size_t end = g_.nodes.size();
-    for (Value v : g_.outputs) readers_[root_[v.index()].index()].push_back(end);
-    for (const Update& u : g_.updates) readers_[root_[u.next.index()].index()].push_back(end);
+    for (Value v : g_.results()) readers_[root_[v.index()].index()].push_back(g_.nodes.size());
   }
 
   Graph run() {

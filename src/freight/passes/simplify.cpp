@@ -35,8 +35,7 @@ class Simplifier {
     for (const Node& n : graph.nodes) {
       for (const Value v : n.inputs) parts_[v.index()] += n.op == Op::slice ? 1 : kReadWhole;
     }
-    for (const Value v : graph.outputs) parts_[v.index()] += kReadWhole;
-    for (const Update& u : graph.updates) parts_[u.next.index()] += kReadWhole;
+    for (const Value v : graph.results()) parts_[v.index()] += kReadWhole;
   }
 
   Graph run() {

@@ -42,8 +42,7 @@ bool any_read(const Node& node, const std::vector<int>& readers) {
 // Per value: how many live nodes, outputs and updates read it; 0 for what no result depends on.
 std::vector<int> live_readers(const Graph& graph) {
   std::vector<int> readers(graph.values.size());
-  for (Value v : graph.outputs) ++readers[v.index()];
-  for (const Update& u : graph.updates) ++readers[u.next.index()];
+  for (Value v : graph.results()) ++readers[v.index()];
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
     if (!any_read(*node, readers)) continue;
     for (Value v : node->inputs) ++readers[v.index()];
