@@ -40,34 +40,28 @@ Graph definition(const Node& node, const std::vector<Type>& in) {
 }
 
 namespace {
-Ex number(Ex like, double value) { return {like.b, like.b->constant_like(value, like.v)}; }
+Ex beside(Ex other, Ex x) { return x.b ? x : Ex{other.b, other.b->constant_like(x.number, other.v)}; }
 }  // namespace
 
 Ex apply(Op op, Ex a) { return {a.b, a.b->unary(op, a.v)}; }
-Ex apply(Op op, Ex a, Ex b) { return {a.b, a.b->binary(op, a.v, b.v)}; }
+Ex apply(Op op, Ex a, Ex b) {
+  a = beside(b, a);
+  return {a.b, a.b->binary(op, a.v, beside(a, b).v)};
+}
 Ex operator+(Ex a, Ex b) { return apply(Op::add, a, b); }
 Ex operator-(Ex a, Ex b) { return apply(Op::sub, a, b); }
 Ex operator*(Ex a, Ex b) { return apply(Op::mul, a, b); }
 Ex operator/(Ex a, Ex b) { return apply(Op::div, a, b); }
 Ex operator-(Ex a) { return apply(Op::neg, a); }
-Ex operator+(Ex a, double b) { return a + number(a, b); }
-Ex operator-(Ex a, double b) { return a - number(a, b); }
-Ex operator*(Ex a, double b) { return a * number(a, b); }
-Ex operator/(Ex a, double b) { return a / number(a, b); }
-Ex operator+(double a, Ex b) { return number(b, a) + b; }
-Ex operator-(double a, Ex b) { return number(b, a) - b; }
-Ex operator*(double a, Ex b) { return number(b, a) * b; }
-Ex operator/(double a, Ex b) { return number(b, a) / b; }
 Ex operator>(Ex a, Ex b) { return apply(Op::gt, a, b); }
-Ex operator>(Ex a, double b) { return a > number(a, b); }
 Ex operator<(Ex a, Ex b) { return apply(Op::lt, a, b); }
-Ex operator<(Ex a, double b) { return a < number(a, b); }
 Ex operator>=(Ex a, Ex b) { return apply(Op::ge, a, b); }
 Ex operator<=(Ex a, Ex b) { return apply(Op::le, a, b); }
 Ex equals(Ex a, Ex b) { return apply(Op::eq, a, b); }
-Ex select(Ex condition, Ex a, Ex b) { return {a.b, a.b->where(condition.v, a.v, b.v)}; }
-Ex select(Ex condition, Ex a, double b) { return select(condition, a, number(a, b)); }
-Ex select(Ex condition, double a, Ex b) { return select(condition, number(b, a), b); }
+Ex select(Ex condition, Ex a, Ex b) {
+  a = beside(b, a);
+  return {a.b, a.b->where(condition.v, a.v, beside(a, b).v)};
+}
 
 Ex total(Ex x, const Shape& axes) { return {x.b, x.b->sum(x.v, axes)}; }
 Ex mean_over(Ex x, const Shape& axes) {

@@ -51,10 +51,14 @@ class Builder {
 // The plain definition of a composite as a graph of its own, with inputs of these types.
 Graph definition(const Node& node, const std::vector<Type>& in);
 
-// A value with arithmetic. A number beside an Ex becomes a splat constant of its type.
+// A value with arithmetic, or a number, which beside a value becomes a splat constant of its type.
 struct Ex {
-  Builder* b = nullptr;
+  Builder* b = nullptr;  // null: a number
   Value v;
+  double number = 0;
+  Ex() = default;
+  Ex(Builder* builder, Value value) : b(builder), v(value) {}
+  Ex(double value) : number(value) {}
   Type type() const { return b->type(v); }
   Shape shape() const { return b->shape(v); }
 };
@@ -63,26 +67,14 @@ Ex operator-(Ex a, Ex b);
 Ex operator*(Ex a, Ex b);
 Ex operator/(Ex a, Ex b);
 Ex operator-(Ex a);
-Ex operator+(Ex a, double b);
-Ex operator-(Ex a, double b);
-Ex operator*(Ex a, double b);
-Ex operator/(Ex a, double b);
-Ex operator+(double a, Ex b);
-Ex operator-(double a, Ex b);
-Ex operator*(double a, Ex b);
-Ex operator/(double a, Ex b);
 Ex operator>(Ex a, Ex b);
-Ex operator>(Ex a, double b);
 Ex operator<(Ex a, Ex b);
-Ex operator<(Ex a, double b);
 Ex operator>=(Ex a, Ex b);
 Ex operator<=(Ex a, Ex b);
 Ex equals(Ex a, Ex b);
 Ex apply(Op op, Ex a);
 Ex apply(Op op, Ex a, Ex b);
 Ex select(Ex condition, Ex a, Ex b);
-Ex select(Ex condition, Ex a, double b);
-Ex select(Ex condition, double a, Ex b);
 // Sum and mean over `axes`, which stay with extent 1; expanded to `shape`.
 Ex total(Ex x, const Shape& axes);
 Ex mean_over(Ex x, const Shape& axes);
