@@ -6,9 +6,14 @@ namespace freight {
 
 namespace {
 
-// `names[i]` is how messages call entry i; `wrt[i]` may be invalid: the trace has not read it.
-std::vector<Tensor> gradients(const In& loss, const std::vector<Value>& wrt, const std::vector<std::string>& names,
-                              const std::vector<Type>& types, const GradOptions& options) {
+// What a gradient is wanted for: a value of the trace, invalid where it has not read it, as messages call it.
+struct Wanted {
+  Value value;
+  std::string name;
+  Type type;
+};
+
+std::vector<Tensor> gradients(const In& loss, const std::vector<Wanted>& wanted, const GradOptions& options) {
   trace::Trace& tape = trace::current();
   const Tensor& l = loss.tensor;
   if (!l.defined() || l.impl()->trace.get() != &tape) {
@@ -19,20 +24,20 @@ std::vector<Tensor> gradients(const In& loss, const std::vector<Value>& wrt, con
     trace::fail_here("grad", "the loss must be one floating number: got ", l.type(), "; use mean() or sum()");
   }
   std::vector<Value> present;
-  for (Value v : wrt) {
-    if (v.valid()) present.push_back(v);
+  for (const Wanted& w : wanted) {
+    if (w.value.valid()) present.push_back(w.value);
   }
   const std::vector<Value> found = grad(tape.graph(), l.impl()->value, present);
   std::vector<Tensor> out;
   size_t next = 0;
-  for (size_t i = 0; i < wrt.size(); ++i) {
-    const Value g = wrt[i].valid() ? found[next++] : Value{};
+  for (const Wanted& w : wanted) {
+    const Value g = w.value.valid() ? found[next++] : Value{};
     if (g.valid()) {
       out.push_back(tape.wrap(g));
     } else if (options.allow_unused) {
-      out.push_back(trace::constant(0, types[i]));
+      out.push_back(trace::constant(0, w.type));
     } else {
-      trace::fail_here("grad", "the loss does not depend on ", names[i], " ", types[i],
+      trace::fail_here("grad", "the loss does not depend on ", w.name, " ", w.type,
                        ": leave it out, or set allow_unused for a zero gradient");
     }
   }
@@ -43,30 +48,21 @@ std::vector<Tensor> gradients(const In& loss, const std::vector<Value>& wrt, con
 
 std::vector<Tensor> grad(const In& loss, const std::vector<Variable>& parameters, const GradOptions& options) {
   const Frame frame(loss.where);
-  trace::Trace& tape = trace::current();
-  std::vector<Value> wrt;
-  std::vector<std::string> names;
-  std::vector<Type> types;
+  std::vector<Wanted> wanted;
   for (const Variable& p : parameters) {
-    wrt.push_back(tape.use(p.impl()).leaf);
-    names.push_back(cat("parameter '", p.name(), "'"));
-    types.push_back(p.type());
+    wanted.push_back({trace::current().use(p.impl()).leaf, cat("parameter '", p.name(), "'"), p.type()});
   }
-  return gradients(loss, wrt, names, types, options);
+  return gradients(loss, wanted, options);
 }
 
 std::vector<Tensor> grad(const In& loss, const std::vector<Tensor>& tensors, const GradOptions& options) {
   const Frame frame(loss.where);
-  const trace::Trace& tape = trace::current();
-  std::vector<Value> wrt;
-  std::vector<std::string> names;
-  std::vector<Type> types;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    types.push_back(tensors[i].type());
-    wrt.push_back(tape.find(tensors[i]));
-    names.push_back(cat("tensor ", i));
+  std::vector<Wanted> wanted;
+  for (const Tensor& t : tensors) {
+    const Type type = t.type();  // refuses an undefined tensor
+    wanted.push_back({trace::current().find(t), cat("tensor ", wanted.size()), type});
   }
-  return gradients(loss, wrt, names, types, options);
+  return gradients(loss, wanted, options);
 }
 
 }  // namespace freight

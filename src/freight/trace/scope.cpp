@@ -28,12 +28,6 @@ Frame::Frame(const SourceLine& where) : outermost_(t_place.file == nullptr) {
   t_place.line = where.line;
 }
 
-Frame::Frame(const char* source) : outermost_(t_place.file == nullptr) {
-  if (!outermost_) return;
-  t_place.file = source;
-  t_place.line = 0;
-}
-
 Frame::~Frame() {
   if (outermost_) t_place.file = nullptr;
 }

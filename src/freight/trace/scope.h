@@ -26,7 +26,7 @@ class Frame {
  public:
   explicit Frame(const SourceLine& where);
   // `source` is kept as given, for example the name of a spec file.
-  explicit Frame(const char* source);
+  explicit Frame(const char* source) : Frame(SourceLine{source, 0}) {}
   ~Frame();
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
