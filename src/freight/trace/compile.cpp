@@ -2,6 +2,8 @@
 // Outputs are kept and reused as soon as nobody else holds them, so that a steady loop allocates nothing.
 #include "freight/trace/compile.h"
 
+#include <algorithm>
+
 #include "freight/trace/tracer.h"
 
 namespace freight {
@@ -43,9 +45,9 @@ struct OutputPool {
   }
 };
 
-std::string signature_text(const Argument* first, size_t count) {
+std::string signature_text(std::span<const Argument> arguments) {
   std::string text = "(";
-  for (size_t i = 0; i < count; ++i) text += cat(i ? ", " : "", first[i].type());
+  for (size_t i = 0; i < arguments.size(); ++i) text += cat(i ? ", " : "", arguments[i].type());
   return text + ")";
 }
 
@@ -60,15 +62,11 @@ struct CompiledFunction::Lowered {
   std::vector<OutputPool> pools;
   std::vector<Tensor> results;
 
-  bool matches(const Argument* first, size_t count) const {
-    if (count != signature.size()) return false;
-    for (size_t i = 0; i < count; ++i) {
-      if (!(first[i].type() == signature[i])) return false;
-    }
-    for (const trace::Guard& g : tape->guards()) {
-      if (!g.holds()) return false;
-    }
-    return true;
+  bool matches(std::span<const Argument> arguments) const {
+    const auto same = [](const Argument& a, const Type& type) { return a.type() == type; };
+    const auto holds = [](const trace::Guard& g) { return g.holds(); };
+    return std::equal(arguments.begin(), arguments.end(), signature.begin(), signature.end(), same) &&
+           std::all_of(tape->guards().begin(), tape->guards().end(), holds);
   }
 };
 
@@ -91,10 +89,10 @@ void CompiledFunction::thaw() {
   }
 }
 
-CompiledFunction::Lowered& CompiledFunction::lower(const Argument* first, size_t count, Body body, void* context) {
+CompiledFunction::Lowered& CompiledFunction::lower(const Request& request) {
   auto& all = state_->lowered;
   for (size_t i = all.size(); i-- > 0;) {
-    if (all[i]->matches(first, count)) return *all[i];
+    if (all[i]->matches(request.arguments)) return *all[i];
   }
   auto fresh = std::make_unique<Lowered>();
   fresh->tape = std::make_shared<trace::Trace>(trace::Trace::Mode::compile);
@@ -102,13 +100,14 @@ CompiledFunction::Lowered& CompiledFunction::lower(const Argument* first, size_t
   {
     const trace::Recording recording(fresh->tape);
     std::vector<Tensor> inputs;
-    for (size_t i = 0; i < count; ++i) {
-      fresh->signature.push_back(first[i].type());
+    for (const Argument& a : request.arguments) {
+      fresh->signature.push_back(a.type());
       const auto& names = state_->options.input_names;
-      inputs.push_back(tape.input(i < names.size() ? names[i] : cat("x", i), first[i].type()));
+      const size_t i = inputs.size();
+      inputs.push_back(tape.input(i < names.size() ? names[i] : cat("x", i), a.type()));
     }
     std::vector<Value> outputs;
-    for (const Tensor& t : body(context, inputs)) {
+    for (const Tensor& t : request.body(request.context, inputs)) {
       outputs.push_back(tape.value_of(t));
       fresh->pools.push_back({t.type(), {}});
     }
@@ -120,12 +119,10 @@ CompiledFunction::Lowered& CompiledFunction::lower(const Argument* first, size_t
   return *all.back();
 }
 
-const Graph& CompiledFunction::graph(const Argument* first, size_t count, Body body, void* context) {
-  return lower(first, count, body, context).tape->graph();
-}
+const Graph& CompiledFunction::graph(const Request& request) { return lower(request).tape->graph(); }
 
-std::shared_ptr<const Plan> CompiledFunction::plan(const Argument* first, size_t count, Body body, void* context) {
-  Lowered& l = lower(first, count, body, context);
+std::shared_ptr<const Plan> CompiledFunction::plan(const Request& request) {
+  Lowered& l = lower(request);
   if (!l.plan) {
     RunOptions options = trace::run_options();
     if (!state_->options.backend.empty() && state_->options.backend != "auto")
@@ -145,11 +142,11 @@ std::shared_ptr<const Plan> CompiledFunction::plan(const Argument* first, size_t
   return l.plan;
 }
 
-Executable& CompiledFunction::executable(const Argument* first, size_t count, Body body, void* context) {
-  Lowered& l = lower(first, count, body, context);
+Executable& CompiledFunction::executable(const Request& request) {
+  Lowered& l = lower(request);
   if (!l.executable) {
-    l.executable = std::make_unique<Executable>(plan(first, count, body, context), l.tape->state_storages());
-    l.inputs.resize(count);
+    l.executable = std::make_unique<Executable>(plan(request), l.tape->state_storages());
+    l.inputs.resize(request.arguments.size());
     for (const Array& a : l.tape->captured()) l.inputs.push_back(a);
     l.outputs.resize(l.pools.size());
     l.results.resize(l.pools.size());
@@ -157,25 +154,25 @@ Executable& CompiledFunction::executable(const Argument* first, size_t count, Bo
   return *l.executable;
 }
 
-std::vector<Array> CompiledFunction::states(const Argument* first, size_t count, Body body, void* context) {
+std::vector<Array> CompiledFunction::states(const Request& request) {
   std::vector<Array> arrays;
-  for (const auto& v : lower(first, count, body, context).tape->variables()) {
+  for (const auto& v : lower(request).tape->variables()) {
     arrays.emplace_back(v->type.dtype, v->type.shape, v->materialize());
   }
   return arrays;
 }
 
-const std::vector<Tensor>& CompiledFunction::call(const Argument* first, size_t count, Body body, void* context,
-                                                  int64_t times) {
+const std::vector<Tensor>& CompiledFunction::call(const Request& request, int64_t times) {
   if (trace::compiling()) {
     fail(ErrorKind::usage, "compile", "a compiled function was called while another step ",
-         signature_text(first, count), " is being traced; call the plain function there");
+         signature_text(request.arguments), " is being traced; call the plain function there");
   }
   // Pending work of the eager trace that reads variables must not see this step's updates.
   if (trace::current().touches_state()) trace::flush();
-  Lowered& l = lower(first, count, body, context);
-  Executable& run = l.executable ? *l.executable : executable(first, count, body, context);
-  for (size_t i = 0; i < count; ++i) l.inputs[i] = first[i].array();
+  Lowered& l = lower(request);
+  Executable& run = l.executable ? *l.executable : executable(request);
+  const size_t count = request.arguments.size();
+  for (size_t i = 0; i < count; ++i) l.inputs[i] = request.arguments[i].array();
   l.results.assign(l.results.size(), Tensor());  // lets go of the last results, so that they can be reused
   for (size_t i = 0; i < l.pools.size(); ++i) {
     auto impl = l.pools[i].take();

@@ -2,7 +2,9 @@
 // replayed. Variables are bound by address and updated in place. See DESIGN, "the way of a training step".
 #pragma once
 #include <array>
+#include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -32,7 +34,6 @@ struct CompileOptions {
 // One argument of a compiled function: a tensor, an array, or (to plan without running) a type.
 class Argument {
  public:
-  Argument() = default;
   Argument(const Tensor& t) : tensor_(&t) {}
   Argument(const Array& a) : array_(&a) {}
   Argument(const Type& t) : type_(&t) {}
@@ -49,8 +50,12 @@ class Argument {
 // The untyped part of a compiled function.
 class CompiledFunction {
  public:
-  // Traces: calls the user's function behind `context`.
-  using Body = std::vector<Tensor> (*)(void* context, const std::vector<Tensor>& inputs);
+  // What is asked of it: for these arguments, by this function of the user.
+  struct Request {
+    std::span<const Argument> arguments;
+    std::vector<Tensor> (*body)(void* context, const std::vector<Tensor>& inputs);  // traces
+    void* context;
+  };
   explicit CompiledFunction(CompileOptions options);
   ~CompiledFunction();
   CompiledFunction(CompiledFunction&&) noexcept;
@@ -58,12 +63,12 @@ class CompiledFunction {
 
   // Runs a step so many times; the last one's results stay valid and unchanged as long as somebody holds them. The
   // returned list is owned by the function and valid until the next call.
-  const std::vector<Tensor>& call(const Argument* first, size_t count, Body body, void* context, int64_t times = 1);
-  const Graph& graph(const Argument* first, size_t count, Body body, void* context);
-  std::shared_ptr<const Plan> plan(const Argument* first, size_t count, Body body, void* context);
-  Executable& executable(const Argument* first, size_t count, Body body, void* context);
+  const std::vector<Tensor>& call(const Request& request, int64_t times = 1);
+  const Graph& graph(const Request& request);
+  std::shared_ptr<const Plan> plan(const Request& request);
+  Executable& executable(const Request& request);
   // The states that the step reads and updates, in the order of the graph's leaves; the arrays share their memory.
-  std::vector<Array> states(const Argument* first, size_t count, Body body, void* context);
+  std::vector<Array> states(const Request& request);
   // Tells all plans that frozen states have changed.
   void thaw();
   // How many signatures were traced so far.
@@ -72,7 +77,7 @@ class CompiledFunction {
  private:
   struct Lowered;
   struct State;
-  Lowered& lower(const Argument* first, size_t count, Body body, void* context);
+  Lowered& lower(const Request& request);
   std::unique_ptr<State> state_;
 };
 
@@ -105,31 +110,32 @@ struct Results<std::array<Tensor, N>> {
   }
 };
 
-template <size_t>
-using EachTensor = const Tensor&;
-
-// Calls f with N tensors.
 template <class F, size_t... I>
-auto spread(F& f, const std::vector<Tensor>& in, std::index_sequence<I...>) -> decltype(auto) {
+decltype(auto) spread(F& f, const std::vector<Tensor>& in, std::index_sequence<I...>) {
   return f(in[I]...);
 }
+// Calls f with N tensors, or with the list.
+template <size_t N, bool kList, class F>
+decltype(auto) call_with(F& f, const std::vector<Tensor>& in) {
+  if constexpr (kList) {
+    return f(in);
+  } else {
+    return spread(f, in, std::make_index_sequence<N>());
+  }
+}
+template <class F, size_t N, bool kList>
+using ResultOf =
+    std::remove_cvref_t<decltype(call_with<N, kList>(std::declval<F&>(), std::declval<const std::vector<Tensor>&>()))>;
 
 template <class F, size_t N, bool kList>
 std::vector<Tensor> trace_body(void* context, const std::vector<Tensor>& in) {
   F& f = *static_cast<F*>(context);
-  auto run = [&]() -> decltype(auto) {
-    if constexpr (kList) {
-      return f(in);
-    } else {
-      return spread(f, in, std::make_index_sequence<N>());
-    }
-  };
-  using R = std::remove_cvref_t<decltype(run())>;
+  using R = ResultOf<F, N, kList>;
   if constexpr (std::is_void_v<R>) {
-    run();
+    call_with<N, kList>(f, in);
     return {};
   } else {
-    return Results<R>::list(run());
+    return Results<R>::list(call_with<N, kList>(f, in));
   }
 }
 
@@ -144,66 +150,51 @@ class Compiled {
 
   template <class... A>
   auto operator()(const A&... a) {
-    const Argument in[] = {Argument(a)..., Argument()};
-    return results<sizeof...(A), false>(function_.call(in, sizeof...(A), body<sizeof...(A), false>(), &f_));
+    return results<sizeof...(A), false>(function_.call(request<sizeof...(A)>({Argument(a)...})));
   }
   auto operator()(const std::vector<Tensor>& inputs) {
     const std::vector<Argument> in(inputs.begin(), inputs.end());
-    return results<0, true>(function_.call(in.data(), in.size(), body<0, true>(), &f_));
+    return results<0, true>(function_.call({in, &detail::trace_body<F, 0, true>, &f_}));
   }
 
   // The same `times` times, as one piece of work where the device can: what changes between them are variables.
   template <class... A>
   auto repeat(int64_t times, const A&... a) {
-    const Argument in[] = {Argument(a)..., Argument()};
-    return results<sizeof...(A), false>(function_.call(in, sizeof...(A), body<sizeof...(A), false>(), &f_, times));
+    return results<sizeof...(A), false>(function_.call(request<sizeof...(A)>({Argument(a)...}), times));
   }
 
   // The traced graph, the plan and what runs it for inputs of these types: a Type, a Tensor or an Array each. Nothing
   // is run; graph and plan allocate no memory for the step.
   template <class... A>
   const Graph& graph(const A&... a) {
-    const Argument in[] = {Argument(a)..., Argument()};
-    return function_.graph(in, sizeof...(A), body<sizeof...(A), false>(), &f_);
+    return function_.graph(request<sizeof...(A)>({Argument(a)...}));
   }
   template <class... A>
   std::shared_ptr<const Plan> plan(const A&... a) {
-    const Argument in[] = {Argument(a)..., Argument()};
-    return function_.plan(in, sizeof...(A), body<sizeof...(A), false>(), &f_);
+    return function_.plan(request<sizeof...(A)>({Argument(a)...}));
   }
   template <class... A>
   Executable& executable(const A&... a) {
-    const Argument in[] = {Argument(a)..., Argument()};
-    return function_.executable(in, sizeof...(A), body<sizeof...(A), false>(), &f_);
+    return function_.executable(request<sizeof...(A)>({Argument(a)...}));
   }
   template <class... A>
   std::vector<Array> states(const A&... a) {
-    const Argument in[] = {Argument(a)..., Argument()};
-    return function_.states(in, sizeof...(A), body<sizeof...(A), false>(), &f_);
+    return function_.states(request<sizeof...(A)>({Argument(a)...}));
   }
   // Frozen states have changed all the same: each plan computes what depends on them alone at its next run.
   void thaw() { function_.thaw(); }
   size_t traces() const { return function_.traces(); }
 
  private:
-  template <size_t N, bool kList>
-  static constexpr CompiledFunction::Body body() {
-    return &detail::trace_body<F, N, kList>;
+  // Valid as long as the list: to the end of the expression that it stands in.
+  template <size_t N>
+  CompiledFunction::Request request(std::initializer_list<Argument> in) {
+    return {{in.begin(), N}, &detail::trace_body<F, N, false>, &f_};
   }
   template <size_t N, bool kList>
   static auto results(const std::vector<Tensor>& out) {
-    using R = std::remove_cvref_t<decltype(call_type<N, kList>())>;
+    using R = detail::ResultOf<F, N, kList>;
     if constexpr (!std::is_void_v<R>) return detail::Results<R>::make(out);
-  }
-  template <size_t N, bool kList>
-  static auto call_type() -> decltype(auto) {
-    F* f = nullptr;
-    const std::vector<Tensor>* in = nullptr;
-    if constexpr (kList) {
-      return (*f)(*in);
-    } else {
-      return detail::spread(*f, *in, std::make_index_sequence<N>());
-    }
   }
   F f_;
   CompiledFunction function_;
