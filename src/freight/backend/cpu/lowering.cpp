@@ -67,11 +67,13 @@ class Lowering {
       finish_pointwise();
     } else if (rows_fit()) {
       row_program();
-    } else if (levels == 1 && !reduction_is_read() && accumulates(all_reductions())) {
+    } else if (levels == 1 && !reduction_is_read() && accumulates()) {
       accumulate_beside_pointwise();
     } else {
       for (int level = 1; level <= levels; ++level) {
-        for (Value v : reductions_at(level)) reduce_in_stages(v);
+        for (Value v : reductions_) {
+          if (level_[v.index()] == level) reduce_in_stages(v);
+        }
       }
       finish_pointwise();
     }
@@ -123,30 +125,17 @@ class Lowering {
     }
   }
 
-  // 0: no reduction on the way; n: behind n reductions in a row.
+  // The reductions, and by value 0: none on the way; n: behind n of them in a row.
   void find_levels() {
     level_.assign(g_.values.size(), 0);
     for (const Node& n : g_.nodes) {
       int level = 0;
       for (Value v : n.inputs) level = std::max(level, level_[v.index()]);
       level_[n.out().index()] = level + (is_reduce(n.op) ? 1 : 0);
+      if (is_reduce(n.op)) reductions_.push_back(n.out());
     }
   }
 
-  std::vector<Value> reductions_at(int level) const {
-    std::vector<Value> found;
-    for (const Node& n : g_.nodes) {
-      if (is_reduce(n.op) && level_[n.out().index()] == level) found.push_back(n.out());
-    }
-    return found;
-  }
-  std::vector<Value> all_reductions() const {
-    std::vector<Value> found;
-    for (const Node& n : g_.nodes) {
-      if (is_reduce(n.op)) found.push_back(n.out());
-    }
-    return found;
-  }
   bool reduction_is_read() const {
     return std::any_of(g_.nodes.begin(), g_.nodes.end(), [&](const Node& n) {
       return std::any_of(n.inputs.begin(), n.inputs.end(), [&](Value v) { return level_[v.index()] > 0; });
@@ -160,6 +149,10 @@ class Lowering {
       reduced[i] = std::find(axes.begin(), axes.end(), order_[i]) != axes.end();
     }
     return reduced;
+  }
+  bool reduce_the_same_axes() const {
+    const std::vector<bool> first = reduced_axes(reductions_[0]);
+    return std::all_of(reductions_.begin(), reductions_.end(), [&](Value v) { return reduced_axes(v) == first; });
   }
 
   // --- building programs ---
@@ -266,12 +259,9 @@ class Lowering {
 
   // Reduced axes are the fastest in memory, the row is short and every value lives on the space or on its rows.
   bool rows_fit() const {
+    if (!reduce_the_same_axes()) return false;
     int64_t row = 1;
-    const std::vector<Value> reductions = all_reductions();
-    const std::vector<bool> first = reduced_axes(reductions[0]);
-    for (Value v : reductions) {
-      if (reduced_axes(v) != first) return false;
-    }
+    const std::vector<bool> first = reduced_axes(reductions_[0]);
     for (size_t i = 0; i < order_.size(); ++i) {
       if (i > 0 && first[i - 1] && !first[i]) return false;
       if (first[i]) row *= space_[order_[i]];
@@ -292,13 +282,12 @@ class Lowering {
   void row_program() {
     Build b = begin(order_);
     b.rows = true;
-    for (bool reduced : reduced_axes(all_reductions()[0])) b.program.row_dims += reduced;
+    for (bool reduced : reduced_axes(reductions_[0])) b.program.row_dims += reduced;
     // Without a reduced axis longer than 1 the row is one element: say so with an explicit dimension.
     if (b.program.row_dims == 0) {
       b.program.space.push_back(1);
-      b.axes.push_back(attrs<AxesAttrs>(def(all_reductions()[0])).axes.empty()
-                           ? 0
-                           : static_cast<int>(attrs<AxesAttrs>(def(all_reductions()[0])).axes[0]));
+      const Shape& axes = attrs<AxesAttrs>(def(reductions_[0])).axes;
+      b.axes.push_back(axes.empty() ? 0 : static_cast<int>(axes[0]));
       b.program.row_dims = 1;
     }
     for (size_t i = 0; i < g_.outputs.size(); ++i) store(b, g_.outputs[i], output(i));
@@ -306,18 +295,14 @@ class Lowering {
   }
 
   // Whether one program can accumulate all of them: [kept][reduced][kept or reduced] in memory order.
-  bool accumulates(const std::vector<Value>& reductions) const {
-    const std::vector<bool> first = reduced_axes(reductions[0]);
+  bool accumulates() const {
+    const std::vector<bool> first = reduced_axes(reductions_[0]);
     int changes = 0;
     for (size_t i = 1; i < first.size(); ++i) changes += first[i] != first[i - 1];
-    const bool fits = first.empty() || changes <= (first[0] ? 1 : 2);
-    for (Value v : reductions) {
-      if (reduced_axes(v) != first) return false;
-    }
     for (Value v : g_.outputs) {
       if (level_[v.index()] == 0 && shape(v) != space_) return false;
     }
-    return fits;
+    return reduce_the_same_axes() && (first.empty() || changes <= (first[0] ? 1 : 2));
   }
 
   void accumulate(Build& b, Value v, const Place& to, const std::vector<bool>& reduced, int value) const {
@@ -365,8 +350,7 @@ class Lowering {
     for (size_t i = 0; i < g_.outputs.size(); ++i) {
       if (g_.outputs[i] == v) return output(i);
     }
-    const DType dtype = wide(g_.type(v).dtype);
-    return temporary(dtype, shape(v));
+    return temporary(wide(g_.type(v).dtype), shape(v));
   }
 
   void reduce_in_stages(Value v) {
@@ -415,6 +399,7 @@ class Lowering {
   std::vector<int> order_;  // axes longer than 1, slowest first
   std::vector<Place> place_;
   std::vector<int> level_;
+  std::vector<Value> reductions_;
 };
 
 bool blocked(const StepSpec& spec) {
