@@ -6,10 +6,8 @@
 namespace freight::ops {
 
 using trace::fail_here;
+using trace::one;
 
-inline Tensor one(Op op, Attrs attrs, const std::vector<Tensor>& inputs) {
-  return trace::one(op, std::move(attrs), inputs);
-}
 inline Tensor get(const In& x, const char* op) { return trace::tensor_of(x, op); }
 // The beginning of a function of one tensor: its caller's line, and the tensor.
 struct Entered {

@@ -24,17 +24,21 @@ void need_rank(const Tensor& x, int spatial, const char* op) {
   ops::fail_here(op, "input must be ", spatial == 1 ? "(N, C, L)" : "(N, C, H, W)", ": got ", x.type());
 }
 
-Tensor conv(const char* op, int spatial, const In& x, const In& w, const ConvOptions& o) {
-  const Frame frame(x.where);
-  const Tensor in = ops::get(x, op), weight = ops::get(w, op);
-  need_rank(in, spatial, op);
-  const Shape padding = o.padding.expand(spatial, op, "padding");
+template <class Options>  // ConvOptions, or ConvTransposeOptions
+ConvAttrs conv_attrs(const char* op, int spatial, const Options& o) {
   ConvAttrs a;
+  a.pad_low = a.pad_high = o.padding.expand(spatial, op, "padding");
   a.stride = o.stride.expand(spatial, op, "stride");
-  a.pad_low = a.pad_high = padding;
   a.dilation = o.dilation.expand(spatial, op, "dilation");
   a.groups = o.groups;
-  return ops::one(Op::conv, a, {in, weight});
+  return a;
+}
+
+Tensor conv(const char* op, int spatial, const In& x, const In& w, const ConvOptions& o) {
+  const auto [frame, in] = ops::enter(x, op);
+  const Tensor weight = ops::get(w, op);
+  need_rank(in, spatial, op);
+  return ops::one(Op::conv, conv_attrs(op, spatial, o), {in, weight});
 }
 
 Tensor with_bias(const Tensor& y, const In& bias, const char* op) {
@@ -63,8 +67,7 @@ PoolAttrs pool_attrs(const char* op, int spatial, const Tensor& x, const PoolOpt
 }
 
 Tensor pool(Op op, const char* user_name, int spatial, const In& x, const PoolOptions& o) {
-  const Frame frame(x.where);
-  const Tensor in = ops::get(x, user_name);
+  const auto [frame, in] = ops::enter(x, user_name);
   return trace::add(op, pool_attrs(user_name, spatial, in, o), {in})[0];
 }
 
@@ -90,11 +93,7 @@ Tensor conv_transpose2d(const In& x, const In& w, const ConvTransposeOptions& o)
     ops::fail_here(kOp, "channels do not fit: input ", in.type(), " axis 1 = ", in.dim(1), ", weight ", weight.type());
   }
   const Shape extra = o.output_padding.expand(2, kOp, "output_padding");
-  ConvAttrs a;
-  a.stride = o.stride.expand(2, kOp, "stride");
-  a.pad_low = a.pad_high = o.padding.expand(2, kOp, "padding");
-  a.dilation = o.dilation.expand(2, kOp, "dilation");
-  a.groups = o.groups;
+  ConvAttrs a = conv_attrs(kOp, 2, o);
   a.shape = {in.dim(0), weight.dim(1) * o.groups};
   for (int i = 0; i < 2; ++i) {
     a.shape.push_back((in.dim(2 + i) - 1) * a.stride[i] - 2 * a.pad_low[i] + a.dilation[i] * (weight.dim(2 + i) - 1) +

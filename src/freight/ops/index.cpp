@@ -7,22 +7,21 @@
 
 namespace freight {
 
-Tensor gather(const In& x, const In& index, int64_t axis) {
-  const auto [frame, t] = ops::enter(x, "gather");
-  return ops::one(Op::gather, AxisAttrs{ops::axis_of(axis, t.type(), "gather")}, {t, ops::get(index, "gather")});
+namespace {
+Tensor pick(Op op, const In& x, const In& index, int64_t axis) {
+  const auto [frame, t] = ops::enter(x, name(op));
+  return ops::one(op, AxisAttrs{ops::axis_of(axis, t.type(), name(op))}, {t, ops::get(index, name(op))});
 }
+}  // namespace
+
+Tensor gather(const In& x, const In& index, int64_t axis) { return pick(Op::gather, x, index, axis); }
+Tensor gather_elements(const In& x, const In& index, int64_t axis) { return pick(Op::gather_elements, x, index, axis); }
 
 Tensor scatter_add(const In& index, const In& updates, int64_t size, int64_t axis) {
   const Frame frame(index.where);
   const Tensor u = ops::get(updates, "scatter_add");
   const int i = ops::axis_of(axis, u.type(), "scatter_add");
   return ops::one(Op::scatter_add, ScatterAttrs{i, size}, {ops::get(index, "scatter_add"), u});
-}
-
-Tensor gather_elements(const In& x, const In& index, int64_t axis) {
-  const auto [frame, t] = ops::enter(x, "gather_elements");
-  const int i = ops::axis_of(axis, t.type(), "gather_elements");
-  return ops::one(Op::gather_elements, AxisAttrs{i}, {t, ops::get(index, "gather_elements")});
 }
 
 Tensor one_hot(const In& index, int64_t depth, DType dtype) {

@@ -12,8 +12,7 @@ namespace freight {
 namespace {
 
 Tensor along(Op op, const In& x, int64_t axis) {
-  const Frame frame(x.where);
-  const Tensor t = ops::get(x, name(op));
+  const auto [frame, t] = ops::enter(x, name(op));
   return ops::one(op, AxisAttrs{ops::axis_of(axis, t.type(), name(op))}, {t});
 }
 

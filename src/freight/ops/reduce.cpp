@@ -16,15 +16,13 @@ Tensor drop(const Tensor& kept, const Shape& axes, Keep keep) {
 }
 
 Tensor reduce(Op op, const char* user_name, const In& x, const Axes& axes, Keep keep) {
-  const Frame frame(x.where);
-  const Tensor t = ops::get(x, user_name);
+  const auto [frame, t] = ops::enter(x, user_name);
   const Shape list = ops::axes_of(axes, t.type(), user_name);
   return drop(ops::one(op, AxesAttrs{list}, {t}), list, keep);
 }
 
 Tensor arg_reduce(Op op, const In& x, int64_t axis, Keep keep) {
-  const Frame frame(x.where);
-  const Tensor t = ops::get(x, name(op));
+  const auto [frame, t] = ops::enter(x, name(op));
   const int i = ops::axis_of(axis, t.type(), name(op));
   return drop(ops::one(op, AxisAttrs{i}, {t}), {i}, keep);
 }
