@@ -247,93 +247,6 @@ class Product {
 
 Problem problem(const Graph& g, const Node& n) { return {n, g.type(n.in(0)), g.type(n.in(1)), g.type(n.out())}; }
 
-}  // namespace
-
-bool conv_adds_residual(const Graph& graph, const Node& node) {
-  const Way way = way_of(problem(graph, node), 0);
-  return way == Way::product || way == Way::winograd;
-}
-
-namespace {
-
-LayoutPlan layouts_for(const Graph& graph, const Node& node, const Problem& p, Way way, bool frozen) {
-  Layout weight = Layout::row_major(p.w.shape);
-  if (frozen && way == Way::product) {
-    weight = panel_layout(p.w.shape, 0);
-  } else if (frozen && way == Way::winograd) {
-    weight = winograd_layout(p.w.shape);
-  } else if (way == Way::dnnl) {
-    const dnnl::memory::desc wanted = p.wanted();
-    const Type g = grouped(p.w, p.a.groups);
-    // Plain but permuted weights count as packed: the graph sees the ungrouped shape.
-    if (!(wanted == dnnl_desc(g, Layout::row_major(g.shape)))) {
-      const Layout asked = layout_of(g, wanted);
-      weight = asked.blocked ? asked : layout_of(Type{g.dtype, {}}, wanted);
-    }
-  }
-  const auto channels_last = [&](Value v) { return Layout::channels_last(graph.type(v).shape); };
-  LayoutPlan plan;
-  const bool makes_weight = node.op == Op::conv_grad_weight;
-  plan.in = {channels_last(node.in(0)), makes_weight ? channels_last(node.in(1)) : weight};
-  plan.out = {makes_weight ? weight : channels_last(node.out())};
-  for (size_t i = 2; i < node.inputs.size(); ++i) {
-    plan.in.push_back(graph.type(node.inputs[i]).shape.rank() == 1 ? Layout::row_major(graph.type(node.inputs[i]).shape)
-                                                                   : channels_last(node.inputs[i]));
-  }
-  return plan;
-}
-
-std::unique_ptr<Kernel> make_way(const StepSpec& spec, const Problem& p, Way way);
-
-// With a frozen weight its format costs nothing: of a product, Winograd's method and oneDNN the fastest is taken.
-LayoutPlan fastest_layouts(const Graph& graph, const Node& node, const Problem& p, bool deterministic) {
-  std::vector<Way> ways{frozen_way_of(p)};
-  if (!deterministic && ways[0] != Way::direct) {
-    for (const Way way : {way_of(p, kTilesFrozen), Way::dnnl}) {
-      if (way != ways[0] && !(way == Way::dnnl && p.a.epilogue.residual)) ways.push_back(way);
-    }
-  }
-  std::vector<LayoutPlan> plans;
-  std::vector<Alternative> alternatives;
-  for (const Way way : ways) {
-    plans.push_back(layouts_for(graph, node, p, way, true));
-    StepSpec spec{&graph, &node, {}, {}, deterministic, false};
-    for (size_t i = 0; i < node.inputs.size(); ++i) spec.in.push_back({graph.type(node.inputs[i]), plans.back().in[i]});
-    spec.out.push_back({graph.type(node.out()), plans.back().out[0]});
-    alternatives.push_back({kWays[static_cast<int>(way)], spec, [spec, &p, way] { return make_way(spec, p, way); }, 1});
-  }
-  const ConvProblem c = plain_problem(p);
-  const std::string step =
-      cat("frozen conv ", p.x, p.w, p.y, " stride ", c.stride_h, c.stride_w, " pad ", c.pad_h, c.pad_w, " groups ",
-          p.a.groups, " dilation ", p.a.dilation, p.a.epilogue.residual ? " residual" : "");
-  return plans[fastest(step, alternatives)];
-}
-
-}  // namespace
-
-LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
-                        const FrozenInputs& frozen) {
-  const Problem p = problem(graph, node);
-  const bool empty = p.x.numel() == 0 || p.w.numel() == 0 || p.y.numel() == 0;
-  if (node.op != Op::conv || !weight_frozen(frozen) || p.x.dtype != DType::f32 || empty || !packable(p, given[1]))
-    return layouts_for(graph, node, p, way_of(p), false);
-  return fastest_layouts(graph, node, p, frozen.deterministic);
-}
-
-std::unique_ptr<Kernel> make_conv(const StepSpec& spec) {
-  if (info(spec.node->op).kind != OpKind::convolve || !dnnl_multiplies(spec.out[0].type.dtype)) return nullptr;
-  const Node& n = *spec.node;
-  const Problem p(n, spec.in[0].type, spec.in[1].type, spec.out[0].type);
-  if (p.x.numel() == 0 || p.w.numel() == 0 || p.y.numel() == 0) return nullptr;
-  // What the layout pass chose among for a frozen weight shows in the weight's format.
-  const Layout& w = spec.in[1].layout;
-  Way way = is_own_packing(w) ? way_of(p, 0) : way_of(p);
-  if (n.op == Op::conv && w.blocked && !is_own_packing(w)) way = Way::dnnl;
-  return make_way(spec, p, way);
-}
-
-namespace {
-
 std::unique_ptr<Kernel> make_way(const StepSpec& spec, const Problem& p, Way way) {
   const Node& n = *spec.node;
   const Epilogue epilogue = n.op == Op::conv ? p.a.epilogue : Epilogue{};
@@ -397,6 +310,57 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const Problem& p, Way way
       3);
 }
 
+LayoutPlan layouts_for(const Graph& graph, const Node& node, const Problem& p, Way way, bool frozen) {
+  Layout weight = Layout::row_major(p.w.shape);
+  if (frozen && way == Way::product) {
+    weight = panel_layout(p.w.shape, 0);
+  } else if (frozen && way == Way::winograd) {
+    weight = winograd_layout(p.w.shape);
+  } else if (way == Way::dnnl) {
+    const dnnl::memory::desc wanted = p.wanted();
+    const Type g = grouped(p.w, p.a.groups);
+    // Plain but permuted weights count as packed: the graph sees the ungrouped shape.
+    if (!(wanted == dnnl_desc(g, Layout::row_major(g.shape)))) {
+      const Layout asked = layout_of(g, wanted);
+      weight = asked.blocked ? asked : layout_of(Type{g.dtype, {}}, wanted);
+    }
+  }
+  const auto channels_last = [&](Value v) { return Layout::channels_last(graph.type(v).shape); };
+  LayoutPlan plan;
+  const bool makes_weight = node.op == Op::conv_grad_weight;
+  plan.in = {channels_last(node.in(0)), makes_weight ? channels_last(node.in(1)) : weight};
+  plan.out = {makes_weight ? weight : channels_last(node.out())};
+  for (size_t i = 2; i < node.inputs.size(); ++i) {
+    plan.in.push_back(graph.type(node.inputs[i]).shape.rank() == 1 ? Layout::row_major(graph.type(node.inputs[i]).shape)
+                                                                   : channels_last(node.inputs[i]));
+  }
+  return plan;
+}
+
+// With a frozen weight its format costs nothing: of a product, Winograd's method and oneDNN the fastest is taken.
+LayoutPlan fastest_layouts(const Graph& graph, const Node& node, const Problem& p, bool deterministic) {
+  std::vector<Way> ways{frozen_way_of(p)};
+  if (!deterministic && ways[0] != Way::direct) {
+    for (const Way way : {way_of(p, kTilesFrozen), Way::dnnl}) {
+      if (way != ways[0] && !(way == Way::dnnl && p.a.epilogue.residual)) ways.push_back(way);
+    }
+  }
+  std::vector<LayoutPlan> plans;
+  std::vector<Alternative> alternatives;
+  for (const Way way : ways) {
+    plans.push_back(layouts_for(graph, node, p, way, true));
+    StepSpec spec{&graph, &node, {}, {}, deterministic, false};
+    for (size_t i = 0; i < node.inputs.size(); ++i) spec.in.push_back({graph.type(node.inputs[i]), plans.back().in[i]});
+    spec.out.push_back({graph.type(node.out()), plans.back().out[0]});
+    alternatives.push_back({kWays[static_cast<int>(way)], spec, [spec, &p, way] { return make_way(spec, p, way); }, 1});
+  }
+  const ConvProblem c = plain_problem(p);
+  const std::string step =
+      cat("frozen conv ", p.x, p.w, p.y, " stride ", c.stride_h, c.stride_w, " pad ", c.pad_h, c.pad_w, " groups ",
+          p.a.groups, " dilation ", p.a.dilation, p.a.epilogue.residual ? " residual" : "");
+  return plans[fastest(step, alternatives)];
+}
+
 // The descriptor of a plain weight in any dense strides, with the group as an axis of its own where the packed one has
 // it.
 dnnl::memory::desc plain_desc(const Operand& o, const dnnl::memory::desc& packed) {
@@ -407,6 +371,32 @@ dnnl::memory::desc plain_desc(const Operand& o, const dnnl::memory::desc& packed
 }
 
 }  // namespace
+
+bool conv_adds_residual(const Graph& graph, const Node& node) {
+  const Way way = way_of(problem(graph, node), 0);
+  return way == Way::product || way == Way::winograd;
+}
+
+LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
+                        const FrozenInputs& frozen) {
+  const Problem p = problem(graph, node);
+  const bool empty = p.x.numel() == 0 || p.w.numel() == 0 || p.y.numel() == 0;
+  if (node.op != Op::conv || !weight_frozen(frozen) || p.x.dtype != DType::f32 || empty || !packable(p, given[1]))
+    return layouts_for(graph, node, p, way_of(p), false);
+  return fastest_layouts(graph, node, p, frozen.deterministic);
+}
+
+std::unique_ptr<Kernel> make_conv(const StepSpec& spec) {
+  if (info(spec.node->op).kind != OpKind::convolve || !dnnl_multiplies(spec.out[0].type.dtype)) return nullptr;
+  const Node& n = *spec.node;
+  const Problem p(n, spec.in[0].type, spec.in[1].type, spec.out[0].type);
+  if (p.x.numel() == 0 || p.w.numel() == 0 || p.y.numel() == 0) return nullptr;
+  // What the layout pass chose among for a frozen weight shows in the weight's format.
+  const Layout& w = spec.in[1].layout;
+  Way way = is_own_packing(w) ? way_of(p, 0) : way_of(p);
+  if (n.op == Op::conv && w.blocked && !is_own_packing(w)) way = Way::dnnl;
+  return make_way(spec, p, way);
+}
 
 // Between a dense plain weight and a packed one.
 std::unique_ptr<Kernel> make_reorder(const StepSpec& spec) {
