@@ -54,6 +54,7 @@ struct Problem {
     }
   }
 
+  bool empty() const { return x.numel() == 0 || w.numel() == 0 || y.numel() == 0; }
   std::vector<int64_t> dilations() const {
     std::vector<int64_t> d;
     for (int64_t v : a.dilation) d.push_back(v - 1);
@@ -67,12 +68,12 @@ struct Problem {
   dnnl::convolution_forward::primitive_desc forward(const dnnl::memory::desc& weights, bool bias,
                                                     const dnnl::primitive_attr& attr) const {
     const auto s = a.stride.vector(), lo = a.pad_low.vector(), hi = a.pad_high.vector(), d = dilations();
-    const dnnl::memory::desc b({y.shape[1]}, dnnl_type(y.dtype), dnnl::memory::format_tag::x);
-    const auto desc = bias ? dnnl::convolution_forward::desc(prop_kind::forward_training, algorithm::convolution_direct,
-                                                             activation(x), weights, b, activation(y), s, d, lo, hi)
-                           : dnnl::convolution_forward::desc(prop_kind::forward_training, algorithm::convolution_direct,
-                                                             activation(x), weights, activation(y), s, d, lo, hi);
-    return {desc, attr, dnnl_engine()};
+    dnnl::memory::desc b;  // of nothing: without bias
+    if (bias) b = {{y.shape[1]}, dnnl_type(y.dtype), dnnl::memory::format_tag::x};
+    return {{prop_kind::forward_training, algorithm::convolution_direct, activation(x), weights, b, activation(y), s, d,
+             lo, hi},
+            attr,
+            dnnl_engine()};
   }
   dnnl::convolution_forward::primitive_desc hint() const {
     return forward(dnnl_any(grouped(w, a.groups)), false, dnnl_attributes());
@@ -281,14 +282,10 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const Problem& p, Way way
                             : own(Winograd(transposed_problem(p), Weights::transposed, spec.stream_outputs));
   }
   if (n.op == Op::conv) {
-    dnnl::primitive_attr attributes = dnnl_attributes();
-    dnnl::post_ops post;
     // As a binary operation behind the product it takes oneDNN longer than our own product.
     FREIGHT_CHECK(!p.a.epilogue.residual, "residual epilogue");
-    if (p.a.epilogue.relu) post.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-    attributes.set_post_ops(post);
     const auto w = p.weight_desc(spec.in[1].layout);
-    const auto pd = p.forward(w, p.a.epilogue.bias, attributes);
+    const auto pd = p.forward(w, p.a.epilogue.bias, dnnl_attributes(p.a.epilogue));
     std::vector<DnnlKernel::Argument> arguments{{DNNL_ARG_SRC, pd.src_desc(), 0}, {DNNL_ARG_WEIGHTS, w, 1}};
     if (p.a.epilogue.bias) arguments.push_back({DNNL_ARG_BIAS, pd.bias_desc(), 2});
     arguments.push_back({DNNL_ARG_DST, pd.dst_desc(), spec.in.size()});
@@ -380,8 +377,7 @@ bool conv_adds_residual(const Graph& graph, const Node& node) {
 LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
                         const FrozenInputs& frozen) {
   const Problem p = problem(graph, node);
-  const bool empty = p.x.numel() == 0 || p.w.numel() == 0 || p.y.numel() == 0;
-  if (node.op != Op::conv || !weight_frozen(frozen) || p.x.dtype != DType::f32 || empty || !packable(p, given[1]))
+  if (node.op != Op::conv || !weight_frozen(frozen) || p.x.dtype != DType::f32 || p.empty() || !packable(p, given[1]))
     return layouts_for(graph, node, p, way_of(p), false);
   return fastest_layouts(graph, node, p, frozen.deterministic);
 }
@@ -390,7 +386,7 @@ std::unique_ptr<Kernel> make_conv(const StepSpec& spec) {
   if (info(spec.node->op).kind != OpKind::convolve || !dnnl_multiplies(spec.out[0].type.dtype)) return nullptr;
   const Node& n = *spec.node;
   const Problem p(n, spec.in[0].type, spec.in[1].type, spec.out[0].type);
-  if (p.x.numel() == 0 || p.w.numel() == 0 || p.y.numel() == 0) return nullptr;
+  if (p.empty()) return nullptr;
   // What the layout pass chose among for a frozen weight shows in the weight's format.
   const Layout& w = spec.in[1].layout;
   Way way = is_own_packing(w) ? way_of(p, 0) : way_of(p);

@@ -91,9 +91,12 @@ Layout layout_of(const Type& type, const dnnl::memory::desc& desc) {
   return {{}, std::move(blocked)};
 }
 
-dnnl::primitive_attr dnnl_attributes() {
+dnnl::primitive_attr dnnl_attributes(const Epilogue& epilogue) {
   dnnl::primitive_attr a;
   a.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  dnnl::post_ops post;
+  if (epilogue.relu) post.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+  a.set_post_ops(post);
   return a;
 }
 

@@ -49,8 +49,8 @@ class DnnlKernel : public Kernel {
   std::vector<dnnl_exec_arg_t> arguments_;
 };
 
-// A user-mode scratchpad, so that scratch memory lies in the plan's arena.
-dnnl::primitive_attr dnnl_attributes();
+// A user-mode scratchpad, so that scratch memory lies in the plan's arena, and the epilogue's relu.
+dnnl::primitive_attr dnnl_attributes(const Epilogue& epilogue = {});
 // "dnnl:jit:avx2"
 std::string dnnl_label(const dnnl::primitive_desc_base& desc);
 // The step that executes the primitive of a descriptor on `operands` tensors.

@@ -47,46 +47,23 @@ dnnl::memory::desc plain(const Operand& o) {
   return dnnl::memory::desc(o.type.shape.vector(), dnnl_type(o.type.dtype), o.layout.strides.vector());
 }
 
-}  // namespace
-
-LayoutPlan matmul_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
-                          const FrozenInputs& frozen) {
-  LayoutPlan plan;
-  for (size_t i = 0; i < given.size(); ++i) {
-    const Shape& s = graph.type(node.inputs[i]).shape;
-    plan.in.push_back(i < 2 && usable(s, given[i]) ? given[i] : Layout::row_major(s));
-  }
-  plan.out.push_back(Layout::row_major(graph.type(node.out()).shape));
-  const Type& w = graph.type(node.in(1));
-  if (weight_frozen(frozen) && w.dtype == DType::f32 && w.shape.rank() == 2 && w.numel() > 0)
-    plan.in[1] = panel_layout(w.shape, attrs<MatmulAttrs>(node).trans_b ? 0 : 1);
-  return plan;
-}
-
-namespace {
-
 std::unique_ptr<Kernel> by_dnnl(const StepSpec& spec, const Operand& lhs, const Operand& rhs) {
   const auto& a = attrs<MatmulAttrs>(*spec.node);
   const Operand& out = spec.out[0];
   const int rank = out.type.shape.rank();
-  dnnl::primitive_attr attributes = dnnl_attributes();
-  dnnl::post_ops post;
   std::vector<DnnlKernel::Argument> arguments{{DNNL_ARG_SRC, plain(lhs), 0}, {DNNL_ARG_WEIGHTS, plain(rhs), 1}};
   size_t next = 2;
-  dnnl::memory::desc bias;
+  dnnl::memory::desc bias;  // of nothing: without
   if (a.epilogue.bias) {
     Shape thin = Shape::filled(rank, 1);
     thin[rank - 1] = out.type.shape[rank - 1];
     bias = dnnl::memory::desc(thin.vector(), dnnl_type(out.type.dtype), contiguous_strides(thin).vector());
     arguments.push_back({DNNL_ARG_BIAS, bias, next++});
   }
-  if (a.epilogue.relu) post.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-  attributes.set_post_ops(post);
   const dnnl::memory::desc result = plain(oriented(out, false));
   arguments.push_back({DNNL_ARG_DST, result, next});
-  const dnnl::matmul::desc desc = a.epilogue.bias ? dnnl::matmul::desc(plain(lhs), plain(rhs), bias, result)
-                                                  : dnnl::matmul::desc(plain(lhs), plain(rhs), result);
-  const dnnl::matmul::primitive_desc pd(desc, attributes, dnnl_engine());
+  const dnnl::matmul::primitive_desc pd({plain(lhs), plain(rhs), bias, result}, dnnl_attributes(a.epilogue),
+                                        dnnl_engine());
   return dnnl_step<dnnl::matmul>(pd, arguments, next + 1);
 }
 
@@ -129,6 +106,20 @@ bool gemm_problem(const StepSpec& spec, const Operand& lhs, const Operand& rhs, 
 }
 
 }  // namespace
+
+LayoutPlan matmul_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
+                          const FrozenInputs& frozen) {
+  LayoutPlan plan;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const Shape& s = graph.type(node.inputs[i]).shape;
+    plan.in.push_back(i < 2 && usable(s, given[i]) ? given[i] : Layout::row_major(s));
+  }
+  plan.out.push_back(Layout::row_major(graph.type(node.out()).shape));
+  const Type& w = graph.type(node.in(1));
+  if (weight_frozen(frozen) && w.dtype == DType::f32 && w.shape.rank() == 2 && w.numel() > 0)
+    plan.in[1] = panel_layout(w.shape, attrs<MatmulAttrs>(node).trans_b ? 0 : 1);
+  return plan;
+}
 
 std::unique_ptr<Kernel> make_matmul(const StepSpec& spec) {
   // Nothing to multiply is left to the plain loops: oneDNN 2.6 divides by zero on AVX-512 machines.
