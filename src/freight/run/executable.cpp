@@ -49,6 +49,14 @@ class Arena {
   std::shared_ptr<Storage> host_;
   void* address_ = nullptr;
 };
+
+Array constant_array(const ConstantAttrs& a) {
+  if (a.data.defined()) return a.data;
+  Array out(a.type.dtype, a.type.shape);
+  dispatch(a.type.dtype,
+           [&]<class T>(T) { std::fill_n(static_cast<T*>(out.raw()), out.numel(), element_cast<T>(a.value)); });
+  return out;
+}
 }  // namespace
 
 struct Executable::Bound {
@@ -59,15 +67,19 @@ struct Executable::Bound {
     std::vector<DeviceMark*> after = {};  // that its queue waits for
     DeviceMark* mark = nullptr;           // behind it, where another queue waits for it
   };
+  struct State {
+    std::shared_ptr<Storage> storage;
+    DeviceAccess access;
+    DeviceSide side;
+    Slot slot;
+  };
   std::shared_ptr<DeviceMemory> memory;  // null: the host's
-  std::vector<std::shared_ptr<Storage>> states;
-  std::vector<DeviceAccess> state_access;
-  std::vector<DeviceSide> state_side;
+  std::vector<State> states;
   std::unique_ptr<Arena> arena, kept, host;
   std::vector<Array> constants;
   std::vector<void*> table;
   std::vector<Step> steps;
-  std::vector<Slot> inputs, outputs, state_slots;
+  std::vector<Slot> inputs, outputs;
   struct Copy {
     size_t dst, src;  // table entries
     size_t bytes;
@@ -138,44 +150,32 @@ struct Executable::Bound {
   }
 };
 
-namespace {
-
-Array constant_array(const ConstantAttrs& a) {
-  if (a.data.defined()) return a.data;
-  Array out(a.type.dtype, a.type.shape);
-  dispatch(a.type.dtype,
-           [&]<class T>(T) { std::fill_n(static_cast<T*>(out.raw()), out.numel(), element_cast<T>(a.value)); });
-  return out;
-}
-
-}  // namespace
-
 Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared_ptr<Storage>> states)
     : plan_(std::move(plan)), bound_(std::make_unique<Bound>()) {
   const Graph& g = plan_->graph();
   const MemoryPlan& memory = plan_->memory();
   Bound& b = *bound_;
-  b.states = std::move(states);
   b.memory = backend(plan_->options().backend).memory();
   b.arena = std::make_unique<Arena>(b.memory, memory.arena_bytes);
   b.kept = std::make_unique<Arena>(b.memory, memory.kept_bytes);
   if (memory.host_bytes > 0) b.host = std::make_unique<Arena>(b.memory, memory.host_bytes, DeviceSide::host);
   const std::vector<Value> state_leaves = g.leaves(Op::state);
-  if (state_leaves.size() != b.states.size()) {
-    fail(ErrorKind::usage, "run", "got ", b.states.size(), " states, need ", state_leaves.size());
+  if (state_leaves.size() != states.size()) {
+    fail(ErrorKind::usage, "run", "got ", states.size(), " states, need ", state_leaves.size());
   }
-  for (size_t i = 0; i < b.states.size(); ++i) {
-    if (!b.states[i] || b.states[i]->size() < g.type(state_leaves[i]).bytes()) {
-      fail(ErrorKind::usage, "run", "state ", leaf_name(g, state_leaves[i]), ": storage is smaller than ",
-           g.type(state_leaves[i]));
+  for (size_t i = 0; i < states.size(); ++i) {
+    const Value leaf = state_leaves[i];
+    if (!states[i] || states[i]->size() < g.type(leaf).bytes()) {
+      fail(ErrorKind::usage, "run", "state ", leaf_name(g, leaf), ": storage is smaller than ", g.type(leaf));
     }
     const bool updated =
-        std::any_of(g.updates.begin(), g.updates.end(), [&](const Update& u) { return u.state == state_leaves[i]; });
-    b.state_access.push_back(updated ? DeviceAccess::update : DeviceAccess::read);
-    b.state_side.push_back(DeviceSide::device);
-    b.state_slots.push_back({g.type(state_leaves[i])});
+        std::any_of(g.updates.begin(), g.updates.end(), [&](const Update& u) { return u.state == leaf; });
+    b.states.push_back({std::move(states[i]),
+                        updated ? DeviceAccess::update : DeviceAccess::read,
+                        DeviceSide::device,
+                        {g.type(leaf)}});
   }
-  for (const int32_t i : plan_->options().host_states) b.state_side[static_cast<size_t>(i)] = DeviceSide::host;
+  for (const int32_t i : plan_->options().host_states) b.states[static_cast<size_t>(i)].side = DeviceSide::host;
   // Constants that only sit in fused bodies are not leaves here; those left need memory only where a step reads them.
   for (Value v : g.leaves(Op::constant)) b.constants.push_back(constant_array(attrs<ConstantAttrs>(g.def(v))));
   for (Value v : g.leaves(Op::input)) b.inputs.push_back({g.type(v)});
@@ -197,7 +197,7 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
         if (b.host) base = static_cast<char*>(b.host->address()) + buffer.offset;
         break;
       case MemoryKind::constant: base = b.address(b.constants[index].storage(), DeviceAccess::read); break;
-      case MemoryKind::state: b.state_slots[index].fixups.push_back({entry, offset}); break;
+      case MemoryKind::state: b.states[index].slot.fixups.push_back({entry, offset}); break;
       case MemoryKind::input: b.inputs[index].fixups.push_back({entry, offset}); break;
       case MemoryKind::output: b.outputs[index].fixups.push_back({entry, offset}); break;
       case MemoryKind::none: break;
@@ -231,9 +231,7 @@ void Executable::bind(const std::vector<Array>& inputs, const std::vector<Array>
     fail(ErrorKind::usage, "run", "got ", inputs.size(), " inputs and ", outputs.size(), " outputs, need ",
          b.inputs.size(), " and ", b.outputs.size());
   }
-  for (size_t i = 0; i < b.states.size(); ++i) {
-    b.set(b.state_slots[i], b.address(b.states[i], b.state_access[i], b.state_side[i]));
-  }
+  for (Bound::State& s : b.states) b.set(s.slot, b.address(s.storage, s.access, s.side));
   for (size_t i = 0; i < inputs.size(); ++i) {
     Bound::expect(b.inputs[i], inputs[i], "input", i);
     if (!b.records) {
