@@ -20,17 +20,24 @@ std::string quoted(const std::string& s) {
 
 std::string number_list(const Array& a) {
   std::string out = "[";
+  const auto put = [&](const auto& numbers) {
+    for (const auto v : numbers) out += cat(out.size() > 1 ? "," : "", v);
+  };
   if (a.dtype() == DType::f64) {
-    const double* p = a.data<double>();
-    for (int64_t i = 0; i < a.numel(); ++i) out += cat(i ? "," : "", p[i]);
+    put(a.to_vector<double>());
   } else if (is_floating(a.dtype())) {
-    const auto v = a.to_vector<float>();
-    for (size_t i = 0; i < v.size(); ++i) out += cat(i ? "," : "", v[i]);
+    put(a.to_vector<float>());
   } else {
-    const auto v = a.to_vector<int64_t>();
-    for (size_t i = 0; i < v.size(); ++i) out += cat(i ? "," : "", v[i]);
+    put(a.to_vector<int64_t>());
   }
   return out + "]";
+}
+
+// "%3, %4".
+std::string references(const std::vector<Value>& values) {
+  std::string out;
+  for (Value v : values) out += cat(out.empty() ? "%" : ", %", v.id);
+  return out;
 }
 
 // Collects "name=value" texts.
@@ -56,14 +63,8 @@ std::vector<std::pair<std::string, std::string>> field_texts(const Attrs& a) {
 void print_into(std::string& out, const Graph& graph, const std::string& indent);
 
 void print_node(std::string& out, const Graph& graph, const Node& n, const std::string& indent) {
-  out += indent;
-  for (size_t i = 0; i < n.outputs.size(); ++i) out += cat(i ? ", %" : "%", n.outputs[i].id);
-  out += cat(" = ", name(n.op));
-  if (!n.inputs.empty()) {
-    out += "(";
-    for (size_t i = 0; i < n.inputs.size(); ++i) out += cat(i ? ", %" : "%", n.inputs[i].id);
-    out += ")";
-  }
+  out += cat(indent, references(n.outputs), " = ", name(n.op));
+  if (!n.inputs.empty()) out += cat("(", references(n.inputs), ")");
   if (n.op == Op::input || n.op == Op::state) {
     out += cat(" ", quoted(attrs<LeafAttrs>(n).name));
   } else {
@@ -89,11 +90,7 @@ void print_node(std::string& out, const Graph& graph, const Node& n, const std::
 void print_into(std::string& out, const Graph& graph, const std::string& indent) {
   for (const Node& n : graph.nodes) print_node(out, graph, n, indent);
   for (const Update& u : graph.updates) out += cat(indent, "update %", u.state.id, " = %", u.next.id, "\n");
-  if (!graph.outputs.empty()) {
-    out += indent + "return ";
-    for (size_t i = 0; i < graph.outputs.size(); ++i) out += cat(i ? ", %" : "%", graph.outputs[i].id);
-    out += "\n";
-  }
+  if (!graph.outputs.empty()) out += cat(indent, "return ", references(graph.outputs), "\n");
 }
 
 // The nodes around number `at`, for the verifier's message.
