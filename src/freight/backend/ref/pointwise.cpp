@@ -11,17 +11,7 @@ namespace freight::ref {
 
 namespace {
 
-using Real = double (*)(double, double);
-using Integer = int64_t (*)(int64_t, int64_t);
-
-// a op b, or op a; nullptr where the op has no meaning for the kind.
-struct Scalar {
-  Op op;
-  Real real;
-  Integer integer;
-};
-
-constexpr Integer kNone = nullptr;
+constexpr auto kNone = nullptr;
 
 double max_nan(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : (a > b ? a : b); }
 double min_nan(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : (a < b ? a : b); }
@@ -47,7 +37,7 @@ double sigmoid(double a) {
 
 using R = double;
 using I = int64_t;
-constexpr Scalar kScalars[] = {
+constexpr ScalarFunctions kScalars[] = {
     {Op::neg, [](R a, R) { return -a; }, [](I a, I) { return wrap_mul(a, -1); }},
     {Op::abs, [](R a, R) { return std::fabs(a); }, [](I a, I) { return a < 0 ? wrap_mul(a, -1) : a; }},
     {Op::sign, [](R a, R) { return R(a > 0) - R(a < 0); }, [](I a, I) { return I{a > 0} - I{a < 0}; }},
@@ -91,13 +81,6 @@ constexpr Scalar kScalars[] = {
     {Op::logical_or, [](R a, R b) { return R(a != 0 || b != 0); }, [](I a, I b) { return I{a != 0 || b != 0}; }},
 };
 
-const Scalar& scalar(Op op) {
-  for (const Scalar& s : kScalars) {
-    if (s.op == op) return s;
-  }
-  fail(ErrorKind::device, name(op), "the reference backend has no scalar function for this op");
-}
-
 template <class C, class F>
 void loop(const Call& call, F f) {
   const C* a = call.in[0].as<C>();
@@ -110,7 +93,7 @@ void loop(const Call& call, F f) {
 }
 
 void run_scalar(const Call& call) {
-  const Scalar& s = scalar(call.op);
+  const ScalarFunctions& s = scalar_functions(call.op);
   if (call.in[0].floating()) {
     loop<double>(call, s.real);
   } else if (s.integer) {
@@ -158,14 +141,16 @@ int64_t truncate(double a, DType to) {
   return static_cast<int64_t>(a);
 }
 
-ScalarFunctions scalar_functions(Op op) {
-  const Scalar& s = scalar(op);
-  return {s.real, s.integer};
+const ScalarFunctions& scalar_functions(Op op) {
+  for (const ScalarFunctions& s : kScalars) {
+    if (s.op == op) return s;
+  }
+  fail(ErrorKind::device, name(op), "the reference backend has no scalar function for this op");
 }
 
 KernelTable pointwise_kernels() {
   KernelTable table = {{Op::where, where}, {Op::cast, cast}};
-  for (const Scalar& s : kScalars) table.push_back({s.op, run_scalar});
+  for (const ScalarFunctions& s : kScalars) table.push_back({s.op, run_scalar});
   return table;
 }
 

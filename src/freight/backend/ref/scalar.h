@@ -9,11 +9,12 @@ namespace freight::ref {
 
 // a op b, or op a (b is then ignored). nullptr where the op has no meaning for the kind of number.
 struct ScalarFunctions {
+  Op op;
   double (*real)(double, double);
   int64_t (*integer)(int64_t, int64_t);
 };
 // Throws Error(device) for an op that is not a unary or binary pointwise op (where and cast are not).
-ScalarFunctions scalar_functions(Op op);
+const ScalarFunctions& scalar_functions(Op op);
 // Toward zero; NaN gives 0 and what lies outside of the integer type its nearest end.
 int64_t truncate(double a, DType to);
 
