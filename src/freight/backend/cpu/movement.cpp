@@ -1,6 +1,6 @@
 // Data movement: copy, and concat and pad, made of copies into parts of the result.
 #include <algorithm>
-#include <cstring>
+#include <functional>
 
 #include "freight/backend/cpu/kernels/copy.h"
 #include "freight/backend/cpu/steps.h"
@@ -23,7 +23,7 @@ class CopyKernel : public Kernel {
     for (const Part& p : parts_) tasks_ = std::max(tasks_, p.copy.tasks());
   }
   void run(void* const* operands) override {
-    if (fill_) fill_(*this, operands[inputs_]);
+    if (fill_) fill_(operands[inputs_]);
     // Parts that meet in a line of memory are copied together.
     parallel_for(tasks_, [&](int64_t i) {
       for (const Part& p : parts_)
@@ -32,14 +32,11 @@ class CopyKernel : public Kernel {
   }
   std::string name() const override { return label_; }
   void fill_first(const Type& type, double value) {
-    elements_ = type.numel();
-    value_ = value;
     dispatch(type.dtype, [&]<class T>(T) {
-      fill_ = [](const CopyKernel& k, void* dst) {
+      fill_ = [n = type.numel(), v = element_cast<T>(value)](void* dst) {
         constexpr int64_t kChunk = 65536;
-        parallel_for((k.elements_ + kChunk - 1) / kChunk, [&](int64_t i) {
-          std::fill_n(static_cast<T*>(dst) + i * kChunk, std::min(kChunk, k.elements_ - i * kChunk),
-                      element_cast<T>(k.value_));
+        parallel_for((n + kChunk - 1) / kChunk, [&](int64_t i) {
+          std::fill_n(static_cast<T*>(dst) + i * kChunk, std::min(kChunk, n - i * kChunk), v);
         });
       };
     });
@@ -49,9 +46,8 @@ class CopyKernel : public Kernel {
   std::vector<Part> parts_;
   size_t inputs_;
   std::string label_;
-  int64_t elements_ = 0, tasks_ = 1;
-  double value_ = 0;
-  void (*fill_)(const CopyKernel&, void*) = nullptr;
+  int64_t tasks_ = 1;
+  std::function<void(void*)> fill_;
 };
 
 StridedCopy copying(const Operand& in, const Strides& to) {
