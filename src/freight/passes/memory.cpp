@@ -190,9 +190,7 @@ struct Planner {
     std::vector<double> begins(g.nodes.size() + 1), seconds(g.nodes.size()), there(g.values.size());
     const auto crosses = [&](size_t i) { return g.nodes[i].op == Op::offload || g.nodes[i].op == Op::fetch; };
     for (size_t i = 0; i < g.nodes.size(); ++i) {
-      const Cost c = placed.is_step(g.nodes[i]) && !once[i] ? cost(g, g.nodes[i]) : Cost{};
-      seconds[i] = crosses(i) ? c.bytes / 2 / allowed.speed.transfer
-                              : std::max(c.flops / allowed.speed.flops, c.bytes / allowed.speed.bytes);
+      if (placed.is_step(g.nodes[i]) && !once[i]) seconds[i] = step_seconds(g, g.nodes[i], allowed.speed);
       begins[i + 1] = begins[i] + (crosses(i) ? 0 : seconds[i]);
     }
     const auto step_at = [&](double time) {

@@ -25,6 +25,12 @@ Offload parse_offload(const std::string& word) { return enum_of<Offload>(word, o
 
 namespace passes {
 
+double step_seconds(const Graph& graph, const Node& node, const DeviceSpeed& speed) {
+  const Cost c = cost(graph, node);
+  if (node.op == Op::offload || node.op == Op::fetch) return c.bytes / 2 / speed.transfer;
+  return std::max(c.flops / speed.flops, c.bytes / speed.bytes);
+}
+
 namespace {
 
 // Values below this part of the limit stay: copying them would save nothing.

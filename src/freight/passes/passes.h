@@ -26,6 +26,9 @@ inline constexpr size_t kMaxOperands = 24, kMaxNodes = 48;
 // By value: the value whose memory it is, itself unless it is a view. (The layout pass may yet copy a view.)
 std::vector<Value> memory_roots(const Graph& graph);
 
+// What a step takes, by figures of a device: a kernel, or a copy to host memory or back.
+double step_seconds(const Graph& graph, const Node& node, const DeviceSpeed& speed);
+
 // By value: it depends on constants and on states that nobody updates alone, and these are frozen.
 std::vector<bool> frozen_values(const Graph& graph, States states);
 // (C) behind reshape and broadcast along `axis` of `shape`; invalid where v is something else.

@@ -332,14 +332,7 @@ Graph remat_within(const Graph& graph, const Backend& backend, const ArenaLimit&
     const Graph within = offload(g, backend, limit.bytes);
     double computes = 0, leaves = 0, comes = 0;
     for (const Node& n : within.nodes) {
-      const Cost c = cost(within, n);
-      if (n.op == Op::offload) {
-        leaves += c.bytes / 2 / limit.speed.transfer;
-      } else if (n.op == Op::fetch) {
-        comes += c.bytes / 2 / limit.speed.transfer;
-      } else {
-        computes += std::max(c.flops / limit.speed.flops, c.bytes / limit.speed.bytes);
-      }
+      (n.op == Op::offload ? leaves : n.op == Op::fetch ? comes : computes) += step_seconds(within, n, limit.speed);
     }
     const double seconds = limit.speed.beside ? std::max({computes, leaves, comes}) : computes + leaves + comes;
     return std::pair(std::max(0.0, static_cast<double>(peak_bytes(within, backend)) - bytes), seconds);
