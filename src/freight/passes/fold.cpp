@@ -1,5 +1,5 @@
 // In a plan whose states are frozen, what a convolution's or matmul's result is multiplied with or shifted by per
-// channel moves into its weight and its bias, where it costs nothing (hoist.cpp computes them once): BatchNorm in
+// channel moves into its weight and its bias, where it costs nothing (steps that run once compute them): BatchNorm in
 // evaluation mode, y = x a + b with a = scale / sqrt(variance + eps) and b = shift - mean a, and hand-written scalings.
 //   (conv(x, w) + c) a + b = conv(x, w a) + (c a + b)
 #include <unordered_map>

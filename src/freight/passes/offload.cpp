@@ -5,25 +5,12 @@
 // arXiv:1602.08124, offloads by layer; here it is by value and gap). States of the optimizer that live on the host come
 // before their update and the new value goes back. Runs on a scheduled graph and keeps its order. When copies
 // really run: run/queues.cpp.
-#include "freight/passes/offload.h"
-
 #include <algorithm>
 
 #include "freight/backend/backend.h"
-#include "freight/base/error.h"
 #include "freight/passes/passes.h"
-#include "freight/passes/words.h"
 
-namespace freight {
-
-const std::vector<std::string>& offload_names() {
-  static const std::vector<std::string> kNames{"none", "activations", "optimizer", "all", "auto"};  // as the enum
-  return kNames;
-}
-
-Offload parse_offload(const std::string& word) { return enum_of<Offload>(word, offload_names(), "offload"); }
-
-namespace passes {
+namespace freight::passes {
 
 double step_seconds(const Graph& graph, const Node& node, const DeviceSpeed& speed) {
   const Cost c = cost(graph, node);
@@ -192,6 +179,4 @@ Graph host_states(const Graph& g, const std::vector<int32_t>& states) {
   return out;
 }
 
-}  // namespace passes
-
-}  // namespace freight
+}  // namespace freight::passes

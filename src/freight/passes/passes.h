@@ -6,9 +6,7 @@
 #include <vector>
 
 #include "freight/ir/graph.h"
-#include "freight/passes/offload.h"
-#include "freight/passes/recompute.h"
-#include "freight/passes/states.h"
+#include "freight/passes/options.h"
 
 namespace freight {
 

@@ -6,8 +6,7 @@
 
 #include "freight/backend/backend.h"
 #include "freight/ir/graph.h"
-#include "freight/passes/offload.h"
-#include "freight/passes/states.h"
+#include "freight/passes/options.h"
 
 namespace freight {
 

@@ -12,20 +12,9 @@
 #include <functional>
 
 #include "freight/backend/backend.h"
-#include "freight/base/error.h"
 #include "freight/passes/passes.h"
-#include "freight/passes/words.h"
 
-namespace freight {
-
-const std::vector<std::string>& recompute_names() {
-  static const std::vector<std::string> kNames{"none", "auto", "all"};  // in the order of the enum
-  return kNames;
-}
-
-Recompute parse_recompute(const std::string& word) { return enum_of<Recompute>(word, recompute_names(), "recompute"); }
-
-namespace passes {
+namespace freight::passes {
 
 std::vector<size_t> live_bytes(const Graph& g, const Backend& backend) {
   const std::vector<Value> root = memory_roots(g);
@@ -350,6 +339,4 @@ Graph remat_within(const Graph& graph, const Backend& backend, const ArenaLimit&
   return best;
 }
 
-}  // namespace passes
-
-}  // namespace freight
+}  // namespace freight::passes

@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "freight/passes/offload.h"
-#include "freight/passes/recompute.h"
+#include "freight/passes/options.h"
 #include "freight/plan/memory.h"
 #include "freight/plan/subject.h"
 #include "freight/plan/work.h"

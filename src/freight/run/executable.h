@@ -7,8 +7,7 @@
 
 #include "freight/base/array.h"
 #include "freight/ir/graph.h"
-#include "freight/passes/offload.h"
-#include "freight/passes/recompute.h"
+#include "freight/passes/options.h"
 
 namespace freight {
 

@@ -10,8 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "freight/passes/offload.h"
-#include "freight/passes/recompute.h"
+#include "freight/passes/options.h"
 #include "freight/trace/tensor.h"
 
 namespace freight {

@@ -7,8 +7,7 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/optim/create.h"
-#include "freight/passes/offload.h"
-#include "freight/passes/recompute.h"
+#include "freight/passes/options.h"
 #include "freight/train/precision.h"
 
 namespace freight::train {

@@ -1,4 +1,5 @@
-// What a plan may do to live in a device's memory that is smaller than it would like; what is done: offload.cpp.
+// What a plan may do to live in a device's memory that is smaller than it would like, and what it may assume of its
+// states. What is done: remat.cpp, offload.cpp; fold.cpp, and once_steps in memory.cpp.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -6,6 +7,13 @@
 #include <vector>
 
 namespace freight {
+
+// Which activations of a training step are computed again instead of kept.
+enum class Recompute : uint8_t {
+  none,
+  automatic,  // what memory traffic alone pays for: no contraction, convolution or attention runs twice
+  all,        // anything
+};
 
 enum class Offload : uint8_t {
   none,
@@ -15,9 +23,12 @@ enum class Offload : uint8_t {
   automatic,    // each activation is kept, computed again or offloaded, whatever costs least
 };
 
+// "none", "auto", "all".
+const std::vector<std::string>& recompute_names();
 // "none", "activations", "optimizer", "all", "auto".
 const std::vector<std::string>& offload_names();
-// Throws Error(usage) for another word.
+// Throw Error(usage) for another word.
+Recompute parse_recompute(const std::string& word);
 Offload parse_offload(const std::string& word);
 
 // Figures of a device by which copying is held against computing again, per second.
@@ -35,5 +46,9 @@ struct ArenaLimit {
   DeviceSpeed speed = {};
   friend bool operator==(const ArenaLimit&, const ArenaLimit&) = default;
 };
+
+// That a step changes its states, or somebody between two steps; or that they are constants of the plan's life, so that
+// what depends on them alone is computed once.
+enum class States : uint8_t { change, frozen };
 
 }  // namespace freight
