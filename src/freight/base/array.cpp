@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
-#include <new>
 
 #include "freight/base/device_memory.h"
 #include "freight/base/error.h"

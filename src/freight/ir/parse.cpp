@@ -1,6 +1,6 @@
 // Reads the text form of graphs (docs/graph-text.md). Errors name source and line.
+#include <cctype>
 #include <charconv>
-#include <cmath>
 #include <map>
 
 #include "freight/base/error.h"

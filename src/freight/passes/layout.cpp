@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "freight/base/error.h"
 #include "freight/passes/passes.h"
 #include "freight/passes/placement.h"
 

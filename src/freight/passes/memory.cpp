@@ -2,9 +2,7 @@
 // where in the arena everything lies. Offsets: largest buffers first, each at the lowest place that is free during its
 // life.
 #include <algorithm>
-#include <numeric>
 
-#include "freight/base/error.h"
 #include "freight/passes/passes.h"
 #include "freight/passes/placement.h"
 

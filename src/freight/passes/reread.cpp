@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <map>
 
-#include "freight/base/error.h"
 #include "freight/passes/passes.h"
 
 namespace freight::passes {

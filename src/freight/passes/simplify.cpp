@@ -4,7 +4,6 @@
 #include <cmath>
 #include <unordered_map>
 
-#include "freight/base/error.h"
 #include "freight/ir/builder.h"
 #include "freight/passes/passes.h"
 

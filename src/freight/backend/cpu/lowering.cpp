@@ -4,7 +4,6 @@
 // pointwise results, or in stages whose results lie in scratch between programs.
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "freight/backend/cpu/kernels/tile.h"
 #include "freight/backend/cpu/steps.h"

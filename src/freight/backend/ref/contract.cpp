@@ -2,7 +2,6 @@
 // same (output, kernel, input) triples. Products accumulate in double; the epilogue acts before the result is rounded.
 // Letters: N batch, C channels, O output channels, G groups, M K N of a matmul.
 #include <algorithm>
-#include <cmath>
 
 #include "freight/backend/ref/kernels.h"
 

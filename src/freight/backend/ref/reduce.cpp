@@ -1,5 +1,4 @@
 // Reductions of the reference backend. The reduced axes stay with extent 1; sums accumulate in double.
-#include <cmath>
 #include <limits>
 
 #include "freight/backend/ref/kernels.h"
