@@ -54,18 +54,11 @@ std::string Backend::lacks(DType dtype) const {
   return wide(dtype) == dtype ? std::string() : cat("the ", name(), " backend has no ", dtype, " kernels");
 }
 
-bool Backend::has_epilogue(const Graph&, const Node&, const Epilogue&) const { return false; }
-
 LayoutPlan Backend::layouts(const Graph& graph, const Node& node, const std::vector<Layout>&) const {
   LayoutPlan plan;
   for (Value v : node.inputs) plan.in.push_back(Layout::row_major(graph.type(v).shape));
   for (Value v : node.outputs) plan.out.push_back(Layout::row_major(graph.type(v).shape));
   return plan;
-}
-
-LayoutPlan Backend::layouts_of_frozen(const Graph& graph, const Node& node, const std::vector<Layout>& given,
-                                      const FrozenInputs&) const {
-  return layouts(graph, node, given);
 }
 
 bool Backend::in_place(const Graph& graph, const Node& node, int input, int output) const {

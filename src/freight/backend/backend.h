@@ -93,7 +93,7 @@ class Backend {
   // Whether the fuse pass may form regions and epilogues for this backend.
   virtual bool fuses() const { return false; }
   // Whether `epilogue` can ride on this contraction or convolution.
-  virtual bool has_epilogue(const Graph& graph, const Node& node, const Epilogue& epilogue) const;
+  virtual bool has_epilogue(const Graph&, const Node&, const Epilogue&) const { return false; }
   // The fused graph with what is one step here alone made one fused node; nodes that nobody reads may be left over.
   virtual Graph join(const Graph& graph) const { return graph; }
   // Whether views (reshape, transpose, broadcast, slice) alias their input instead of being executed.
@@ -102,7 +102,9 @@ class Backend {
   virtual LayoutPlan layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) const;
   // The same in a plan of frozen states. Default: layouts().
   virtual LayoutPlan layouts_of_frozen(const Graph& graph, const Node& node, const std::vector<Layout>& given,
-                                       const FrozenInputs& frozen) const;
+                                       const FrozenInputs&) const {
+    return layouts(graph, node, given);
+  }
   // Whether result `output` may overwrite input `input` when their layouts are equal.
   virtual bool in_place(const Graph& graph, const Node& node, int input, int output) const;
   // Makes the kernel of one step; may measure candidates unless spec.deterministic. Never returns null:

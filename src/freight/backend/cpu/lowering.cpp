@@ -407,8 +407,7 @@ bool blocked(const StepSpec& spec) {
          std::any_of(spec.out.begin(), spec.out.end(), is_blocked);
 }
 
-}  // namespace
-
+// A single op as the body of a region, so that it is lowered like one.
 std::shared_ptr<const Graph> body_of(const StepSpec& spec) {
   if (spec.node->op == Op::fused) return attrs<FusedAttrs>(*spec.node).body;
   auto body = std::make_shared<Graph>();
@@ -417,6 +416,8 @@ std::shared_ptr<const Graph> body_of(const StepSpec& spec) {
   body->outputs = body->add(spec.node->op, spec.node->attrs, in);
   return body;
 }
+
+}  // namespace
 
 std::unique_ptr<Kernel> make_tile_step(const StepSpec& spec) {
   const Op op = spec.node->op;

@@ -13,9 +13,6 @@ namespace freight::cpu {
 // Pointwise ops, reductions and fused regions, in the tile interpreter (lowering.cpp).
 std::unique_ptr<Kernel> make_tile_step(const StepSpec& spec);
 
-// A single op as the body of a region, so that it is lowered like one.
-std::shared_ptr<const Graph> body_of(const StepSpec& spec);
-
 // matmul with transposes, batch axes, bias and relu (f32, bf16 by oneDNN).
 std::unique_ptr<Kernel> make_matmul(const StepSpec& spec);
 LayoutPlan matmul_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
