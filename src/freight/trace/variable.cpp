@@ -44,9 +44,9 @@ void each(int64_t n, F&& f) {
 }
 
 // Box-Muller in f32 on both pairs of words of a block: four draws per block, several times faster than random_normal.
-void normals(float* dst, int64_t n, uint64_t key, uint32_t stream, float mean, float deviation) {
+void normals(float* dst, int64_t n, uint64_t key, float mean, float deviation) {
   each((n + 3) / 4, [&](int64_t block) {
-    const Philox4 r = philox(key, static_cast<uint64_t>(block), static_cast<uint64_t>(stream) << 32);
+    const Philox4 r = philox(key, static_cast<uint64_t>(block), static_cast<uint64_t>(kInitStream) << 32);
     float z[4];
     for (int pair = 0; pair < 2; ++pair) {
       const float u = (static_cast<float>(r.v[2 * pair] >> 8) + 1.0f) * 0x1p-24f;  // (0, 1]
@@ -59,11 +59,11 @@ void normals(float* dst, int64_t n, uint64_t key, uint32_t stream, float mean, f
 }
 
 // Normal draws inside two deviations: by rejection, each further attempt in a block of its own.
-void truncated_normals(float* dst, int64_t n, uint64_t key, uint32_t stream, float mean, float deviation) {
-  normals(dst, n, key, stream, 0, 1);
+void truncated_normals(float* dst, int64_t n, uint64_t key, float mean, float deviation) {
+  normals(dst, n, key, 0, 1);
   each(n, [&](int64_t i) {
     for (uint64_t attempt = 1; std::fabs(dst[i]) > 2.0f; ++attempt) {
-      dst[i] = random_normal(key, attempt, stream, static_cast<uint64_t>(i));
+      dst[i] = random_normal(key, attempt, kInitStream, static_cast<uint64_t>(i));
     }
     dst[i] = mean + deviation * dst[i];
   });
@@ -119,24 +119,23 @@ void fill(void* dst, const Type& type, double value) {
 
 void draw(float* dst, const trace::VariableImpl& v) {
   const uint64_t key = init_key(v);
-  const uint32_t stream = kInitStream;
   const float a = static_cast<float>(v.init.a), b = static_cast<float>(v.init.b);
   const int64_t n = v.type.numel();
   switch (v.init.kind) {
     case Init::Kind::constant: fill(dst, {DType::f32, v.type.shape}, v.init.a); break;
     case Init::Kind::uniform:
-      // One Philox block gives four draws: the same numbers as random_uniform(key, 0, stream, i).
+      // One Philox block gives four draws: the same numbers as random_uniform(key, 0, kInitStream, i).
       each((n + 3) / 4, [&](int64_t block) {
-        const Philox4 r = philox(key, static_cast<uint64_t>(block), static_cast<uint64_t>(stream) << 32);
+        const Philox4 r = philox(key, static_cast<uint64_t>(block), static_cast<uint64_t>(kInitStream) << 32);
         for (int64_t i = block * 4; i < std::min(n, block * 4 + 4); ++i) {
           dst[i] = a + (b - a) * uniform_from_bits(r.v[i & 3]);
         }
       });
       break;
-    case Init::Kind::normal: normals(dst, n, key, stream, a, b); break;
-    case Init::Kind::trunc_normal: truncated_normals(dst, n, key, stream, a, b); break;
+    case Init::Kind::normal: normals(dst, n, key, a, b); break;
+    case Init::Kind::trunc_normal: truncated_normals(dst, n, key, a, b); break;
     case Init::Kind::orthogonal: {
-      normals(dst, n, key, stream, 0, 1);
+      normals(dst, n, key, 0, 1);
       const int64_t rows = v.type.shape.rank() > 0 ? v.type.shape[0] : 1;
       if (n > 0) orthogonalize(dst, rows, n / rows, a);
       break;
