@@ -9,6 +9,11 @@ using trace::fail_here;
 using trace::one;
 
 inline Tensor get(const In& x, const char* op) { return trace::tensor_of(x, op); }
+// The tensors behind the arguments of one op.
+template <class... Ins>
+std::vector<Tensor> all(const char* op, const Ins&... x) {
+  return {get(x, op)...};
+}
 // The beginning of a function of one tensor: its caller's line, and the tensor.
 struct Entered {
   Frame frame;

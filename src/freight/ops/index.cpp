@@ -31,8 +31,7 @@ Tensor one_hot(const In& index, int64_t depth, DType dtype) {
 
 Tensor embedding(const In& index, const In& table, int64_t padding_idx) {
   const Frame frame(index.where);
-  return ops::one(Op::embedding, EmbeddingAttrs{padding_idx},
-                  {ops::get(index, "embedding"), ops::get(table, "embedding")});
+  return ops::one(Op::embedding, EmbeddingAttrs{padding_idx}, ops::all("embedding", index, table));
 }
 
 namespace {

@@ -62,43 +62,34 @@ Tensor softplus(const In& x) {
 }
 
 BatchNormResult batch_norm(const In& x, const In& scale, const In& shift, double eps) {
-  constexpr const char* kOp = "batch_norm";
   const Frame frame(x.where);
-  const auto r =
-      trace::add(Op::batch_norm, NormAttrs{.eps = eps}, {ops::get(x, kOp), ops::get(scale, kOp), ops::get(shift, kOp)});
+  const auto r = trace::add(Op::batch_norm, NormAttrs{.eps = eps}, ops::all("batch_norm", x, scale, shift));
   return {r[0], r[1], r[2]};
 }
 
 Tensor batch_norm_inference(const In& x, const In& scale, const In& shift, const In& mean, const In& variance,
                             double eps) {
-  constexpr const char* kOp = "batch_norm_inference";
   const Frame frame(x.where);
-  return ops::one(
-      Op::batch_norm_inference, NormAttrs{.eps = eps},
-      {ops::get(x, kOp), ops::get(scale, kOp), ops::get(shift, kOp), ops::get(mean, kOp), ops::get(variance, kOp)});
+  return ops::one(Op::batch_norm_inference, NormAttrs{.eps = eps},
+                  ops::all("batch_norm_inference", x, scale, shift, mean, variance));
 }
 
 Tensor layer_norm(const In& x, const In& scale, const In& shift, double eps) {
-  constexpr const char* kOp = "layer_norm";
   const Frame frame(x.where);
-  const Tensor gamma = ops::get(scale, kOp);
-  return ops::one(Op::layer_norm, NormAttrs{.eps = eps, .axes = gamma.rank()},
-                  {ops::get(x, kOp), gamma, ops::get(shift, kOp)});
+  const std::vector<Tensor> in = ops::all("layer_norm", x, scale, shift);
+  return ops::one(Op::layer_norm, NormAttrs{.eps = eps, .axes = in[1].rank()}, in);
 }
 
 Tensor group_norm(const In& x, int64_t groups, const In& scale, const In& shift, double eps) {
-  constexpr const char* kOp = "group_norm";
   const Frame frame(x.where);
-  return ops::one(Op::group_norm, NormAttrs{.eps = eps, .groups = groups},
-                  {ops::get(x, kOp), ops::get(scale, kOp), ops::get(shift, kOp)});
+  return ops::one(Op::group_norm, NormAttrs{.eps = eps, .groups = groups}, ops::all("group_norm", x, scale, shift));
 }
 
 Tensor cross_entropy(const In& logits, const In& target, const CrossEntropyOptions& options) {
-  constexpr const char* kOp = "cross_entropy";
   const Frame frame(logits.where);
   const double s = options.label_smoothing;
-  if (!(s >= 0 && s < 1)) ops::fail_here(kOp, "label smoothing out of range: got ", s, ", need 0 <= s < 1");
-  return reduced(ops::one(Op::cross_entropy, CrossEntropyAttrs{s}, {ops::get(logits, kOp), ops::get(target, kOp)}),
+  if (!(s >= 0 && s < 1)) ops::fail_here("cross_entropy", "label smoothing out of range: got ", s, ", need 0 <= s < 1");
+  return reduced(ops::one(Op::cross_entropy, CrossEntropyAttrs{s}, ops::all("cross_entropy", logits, target)),
                  options.reduction);
 }
 
