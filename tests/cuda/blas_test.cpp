@@ -2,8 +2,6 @@
 // transposes, batches, epilogues, algorithms. What it cannot tell is whether NVIDIA's library agrees.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "freight/backend/backend.h"
 #include "freight/backend/gpu/cuda/blas.h"
 #include "freight/base/philox.h"
@@ -205,10 +203,7 @@ TEST_F(CudaBlas, WhetherAGradientRidesIsMeasured) {
   const std::string first = plan_for(g, {.backend = "cuda:0"})->steps()[0].kernel->name();
   EXPECT_GT(fake().library_gradients, 0);
   EXPECT_GT(fake().library_products, fake().library_gradients);  // those that generated kernels finish
-  std::string kept;
-  for (const auto& entry : std::filesystem::directory_iterator(cache_.path() + "/cuda")) {
-    if (starts_with(entry.path().filename().string(), "choices-")) kept += io::read_text(entry.path().string());
-  }
+  const std::string kept = io::read_text(cache_.path() + "/gpu-choices.txt");
   EXPECT_NE(kept.find(first + " matmul f32[6,17]"), std::string::npos) << kept;
   EXPECT_NE(kept.find(" masked sums -1"), std::string::npos) << kept;
 }
@@ -252,10 +247,7 @@ TEST_F(CudaBlas, TheFastestKernelIsMeasuredOnceAndRemembered) {
   clear_plan_cache();
   EXPECT_EQ(plan_for(g, options)->steps()[0].kernel->name(), first);
   EXPECT_EQ(fake().library_products, measured);
-  std::string kept;
-  for (const auto& entry : std::filesystem::directory_iterator(cache_.path() + "/cuda")) {
-    if (starts_with(entry.path().filename().string(), "choices-")) kept = io::read_text(entry.path().string());
-  }
+  const std::string kept = io::read_text(cache_.path() + "/gpu-choices.txt");
   EXPECT_TRUE(starts_with(kept, first + " matmul bias relu ")) << kept;
 }
 

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "freight/backend/gpu/choices.h"
 #include "freight/backend/gpu/dialect.h"
 #include "freight/backend/gpu/kernel_text.h"
 #include "freight/backend/gpu/opencl/blas.h"
@@ -256,46 +255,6 @@ TEST(OpenClBlas, RefusesWhatItCannotCompute) {
   EXPECT_FALSE(product_of(DType::f32, {6, 4}, {0, 1}));  // one row for all
   EXPECT_FALSE(product_of(DType::bf16, {6, 4}, {4, 1}));
   EXPECT_FALSE(product_of(DType::f32, {0, 4}, {4, 1}));
-}
-
-enum class Works { yes, no };
-
-class Named final : public Kernel {
- public:
-  explicit Named(std::string name, Works works = Works::yes) : name_(std::move(name)), works_(works) {}
-  void run(void* const*) override {
-    ++runs;
-    if (works_ == Works::no) fail(ErrorKind::device, "test", "no such kernel");
-  }
-  std::string name() const override { return name_; }
-  int runs = 0;
-
- private:
-  std::string name_;
-  Works works_;
-};
-
-TEST(OpenClChoices, AreMeasuredOnceAndRemembered) {
-  NEEDS_OPENCL();
-  const TemporaryDir cache;
-  const ScopedEnvironment environment("FREIGHT_CACHE", cache.path());
-  const auto memory = backend("opencl:0").memory();
-  StepSpec spec;
-  spec.in = {{{DType::f32, {4, 5}}, Layout::row_major({4, 5})}};
-  Named a("tiles"), b("library");
-  gpu::Choices first("opencl", "a device");
-  const size_t found = first.fastest("matmul f32[4,5] of both", spec, *memory, {&a, &b});
-  EXPECT_GT(a.runs, 0);
-  EXPECT_EQ(a.runs, b.runs);
-  const int runs = a.runs;
-  gpu::Choices second("opencl", "a device"), other("opencl", "another device");
-  EXPECT_EQ(first.fastest("matmul f32[4,5] of both", spec, *memory, {&a, &b}), found);
-  EXPECT_EQ(second.fastest("matmul f32[4,5] of both", spec, *memory, {&b, &a}), 1 - found);
-  EXPECT_EQ(a.runs, runs);
-  other.fastest("matmul f32[4,5] of both", spec, *memory, {&a, &b});
-  EXPECT_GT(a.runs, runs);
-  Named broken("broken", Works::no);
-  EXPECT_EQ(first.fastest("a matmul that a library refuses", spec, *memory, {&broken, &a}), 1u);
 }
 
 }  // namespace

@@ -343,19 +343,21 @@ LayoutPlan fastest_layouts(const Graph& graph, const Node& node, const Problem& 
     }
   }
   std::vector<LayoutPlan> plans;
-  std::vector<Alternative> alternatives;
+  std::vector<StepSpec> specs;
+  std::vector<Candidate> candidates;
   for (const Way way : ways) {
     plans.push_back(layouts_for(graph, node, p, way, true));
     StepSpec spec{&graph, &node, {}, {}, deterministic, false};
     for (size_t i = 0; i < node.inputs.size(); ++i) spec.in.push_back({graph.type(node.inputs[i]), plans.back().in[i]});
     spec.out.push_back({graph.type(node.out()), plans.back().out[0]});
-    alternatives.push_back({kWays[static_cast<int>(way)], spec, [spec, &p, way] { return make_way(spec, p, way); }, 1});
+    specs.push_back(spec);
+    candidates.push_back({kWays[static_cast<int>(way)], [spec, &p, way] { return make_way(spec, p, way); }});
   }
   const ConvProblem c = plain_problem(p);
   const std::string step =
       cat("frozen conv ", p.x, p.w, p.y, " stride ", c.stride_h, c.stride_w, " pad ", c.pad_h, c.pad_w, " groups ",
           p.a.groups, " dilation ", p.a.dilation, p.a.epilogue.residual ? " residual" : "");
-  return plans[fastest(step, alternatives)];
+  return plans[fastest(step, candidates, specs, 1)];
 }
 
 // The descriptor of a plain weight in any dense strides, with the group as an axis of its own where the packed one has

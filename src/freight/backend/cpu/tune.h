@@ -1,5 +1,5 @@
-// Choice between implementations of one step by measurement at plan time. Results are remembered in a file keyed by CPU
-// model, library version and thread count, so that a second process plans at once and alike.
+// Choice between implementations of one step by measurement at plan time (backend/choices.h), for a CPU model, library
+// version and thread count.
 #pragma once
 #include <functional>
 #include <memory>
@@ -15,20 +15,13 @@ struct Candidate {
   std::function<std::unique_ptr<Kernel>()> make;
 };
 
-// A candidate with operands in layouts of its own.
-struct Alternative {
-  std::string name;
-  StepSpec spec;
-  std::function<std::unique_ptr<Kernel>()> make;
-  int cold = -1;  // the operand that lies in no cache when the step runs, as the weights of a large net do not
-};
+// Which candidate is fastest, measured on zeros of `specs` (the same step in the layouts of each) or remembered under
+// `step`; the first one where nothing may be measured. `cold`: the operand that lies in no cache when the step runs, as
+// the weights of a large net do not.
+size_t fastest(const std::string& step, const std::vector<Candidate>& candidates, const std::vector<StepSpec>& specs,
+               int cold = -1);
 
-// Which alternative is fastest, measured on zeros or remembered under `step`. The first one where FREIGHT_TUNE=0
-// forbids measurement.
-size_t fastest(const std::string& step, const std::vector<Alternative>& alternatives);
-
-// The fastest candidate for the step, measured on zeros or remembered. The first one where spec.deterministic or
-// FREIGHT_TUNE=0 forbids measurement. Candidates must compute the same from the same layouts.
+// The fastest candidate for the step. They must compute the same from the same layouts.
 std::unique_ptr<Kernel> choose(const StepSpec& spec, const std::vector<Candidate>& candidates);
 
 }  // namespace freight::cpu

@@ -1,6 +1,6 @@
 // What all GPU drivers answer alike: one way of lowering, the same layouts, fusions and reuse of memory.
 #pragma once
-#include "freight/backend/backend.h"
+#include "freight/backend/choices.h"
 
 namespace freight::gpu {
 
@@ -19,6 +19,11 @@ class GpuBackend : public Backend {
   size_t alignment() const override { return kAlignment; }
   LayoutPlan layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) const override;
   bool in_place(const Graph& graph, const Node& node, int input, int output) const override;
+
+ protected:
+  // The one that is fastest on zeros. They compute the same. `step` names it, with device and libraries.
+  std::unique_ptr<Kernel> fastest(const std::string& step, const StepSpec& spec,
+                                  std::vector<std::unique_ptr<Kernel>> kernels);
 };
 
 }  // namespace freight::gpu

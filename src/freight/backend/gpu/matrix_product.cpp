@@ -1,6 +1,7 @@
 // See matrix_product.h.
 #include "freight/backend/gpu/matrix_product.h"
 
+#include "freight/backend/choices.h"
 #include "freight/backend/gpu/joint.h"
 #include "freight/base/strings.h"
 
@@ -81,11 +82,7 @@ std::string signature(const StepSpec& spec) {
     if (j.masked) s += cat(" ", spec.in[2].layout);
     return s;
   }
-  const auto& a = attrs<MatmulAttrs>(*spec.node);
-  std::string s = cat("matmul", a.trans_a ? " ta" : "", a.trans_b ? " tb" : "", a.epilogue.bias ? " bias" : "",
-                      a.epilogue.residual ? " residual" : "", a.epilogue.relu ? " relu" : "");
-  for (const Operand& o : spec.in) s += cat(" ", o.type, o.layout);
-  return s;
+  return freight::signature(spec);
 }
 
 }  // namespace freight::gpu

@@ -23,7 +23,7 @@ struct MatrixProduct {
 // side is empty.
 std::optional<MatrixProduct> matrix_product(const StepSpec& spec);
 
-// What a choice between kernels of a matmul depends on, as a name: types, layouts, transposes, epilogue.
+// What a choice between kernels of a matmul and what is joined with it depends on, as a name.
 std::string signature(const StepSpec& spec);
 
 }  // namespace freight::gpu

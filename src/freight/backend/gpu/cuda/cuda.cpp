@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "freight/backend/gpu/choices.h"
 #include "freight/backend/gpu/cuda/blas.h"
 #include "freight/backend/gpu/cuda/compiler.h"
 #include "freight/backend/gpu/cuda/dnn.h"
@@ -19,7 +18,6 @@
 #include "freight/backend/gpu/gpu_backend.h"
 #include "freight/backend/gpu/joint.h"
 #include "freight/backend/gpu/lower.h"
-#include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
 
@@ -216,18 +214,17 @@ class CudaBackend final : public gpu::GpuBackend {
   std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
     const bool convolution = computes(*spec.graph, *spec.node), attention = takes_attention(spec) && dnn();
     std::vector<std::unique_ptr<Kernel>> all = convolution || attention ? steps_of_dnn(spec) : products_of(spec);
-    const bool tune = !spec.deterministic && env::get("FREIGHT_TUNE") != "0";
-    if (!all.empty() && !tune) return std::move(all.front());
+    if (!all.empty() && !measures(spec)) return std::move(all.front());
     if (!convolution) all.push_back(generated(gpu::lower(spec)));
     if (all.empty()) {  // a part of a tensor that begins where the library's vectors do not
       fail(ErrorKind::device, freight::name(spec.node->op), "cuDNN has no engine for ", Dnn::signature(spec),
            " at this alignment; --device cpu computes it");
     }
     if (all.size() == 1) return std::move(all.front());
-    std::vector<Kernel*> candidates;
-    for (const auto& k : all) candidates.push_back(k.get());
     const std::string step = convolution || attention ? Dnn::signature(spec) : Blas::signature(spec);
-    return std::move(all[choices().fastest(step, spec, *memory_, candidates)]);
+    return fastest(cat(step, " on ", device_.model, ", ", device_.architecture, ", ", device_.driver, ", cuBLASLt ",
+                       find_blas(memory_->driver().version).version, ", cuDNN ", find_dnn().version),
+                   spec, std::move(all));
   }
   void finish_plan() override {
     if (dnn_) dnn_->forget();
@@ -248,14 +245,6 @@ class CudaBackend final : public gpu::GpuBackend {
       if (!products_.blas) log::info(cat("cuda: products by generated kernels alone: ", products_.why_not));
     });
     return products_;
-  }
-  gpu::Choices& choices() {
-    std::call_once(choices_made_, [this] {
-      choices_ = std::make_unique<gpu::Choices>(
-          "cuda", cat(device_.model, "\n", device_.architecture, "\n", device_.driver, "\n",
-                      find_blas(memory_->driver().version).version, "\n", find_dnn().version, "\n"));
-    });
-    return *choices_;
   }
   Dnn* dnn() const {
     std::call_once(dnn_opened_, [this] {
@@ -304,8 +293,6 @@ class CudaBackend final : public gpu::GpuBackend {
   int architecture_;
   std::shared_ptr<Memory> memory_;
   Modules modules_;
-  std::unique_ptr<gpu::Choices> choices_;
-  std::once_flag choices_made_;
   mutable std::once_flag opened_, dnn_opened_;
   mutable Products products_;
   mutable std::shared_ptr<Dnn> dnn_;

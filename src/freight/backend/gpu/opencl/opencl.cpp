@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "freight/backend/gpu/choices.h"
 #include "freight/backend/gpu/dialect.h"
 #include "freight/backend/gpu/faults.h"
 #include "freight/backend/gpu/gpu_backend.h"
@@ -11,7 +10,6 @@
 #include "freight/backend/gpu/opencl/blas.h"
 #include "freight/backend/gpu/opencl/memory.h"
 #include "freight/backend/gpu/opencl/programs.h"
-#include "freight/base/env.h"
 #include "freight/base/error.h"
 
 namespace freight {
@@ -127,9 +125,7 @@ class StepKernel final : public Kernel {
   std::vector<Bound> bound_;
 };
 
-std::string identity(const OpenClDevice& d) {
-  return cat(d.platform, "\n", d.model, "\n", d.version, "\n", d.driver, "\n");
-}
+std::string identity(const OpenClDevice& d) { return cat(d.platform, ", ", d.model, ", ", d.version, ", ", d.driver); }
 
 class OpenClBackend final : public gpu::GpuBackend {
  public:
@@ -141,7 +137,6 @@ class OpenClBackend final : public gpu::GpuBackend {
                   {.dialect = gpu::dialect(device_.f64),
                    .identity = identity(device_),
                    .keep = device_.platform == "Portable Computing Language" ? KeepBinaries::no : KeepBinaries::yes}),
-        choices_("opencl", identity(device_)),
         is_cpu_((number_of<cl_device_type>(api(), device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0) {}
 
   std::string name() const override { return name_; }
@@ -159,14 +154,12 @@ class OpenClBackend final : public gpu::GpuBackend {
     }
     std::unique_ptr<Kernel> generated = kernel_of(gpu::lower(spec));
     const std::optional<gpu::MatrixProduct> product = blas_product(spec);
-    if (!product || is_cpu_ || spec.deterministic || env::get("FREIGHT_TUNE") == "0" || product->flops() < kSmall)
-      return generated;
+    if (!product || is_cpu_ || !measures(spec) || product->flops() < kSmall) return generated;
     gpu::Lowered rest = gpu::lower_epilogue(spec);
-    std::unique_ptr<Kernel> library =
-        make_blas_kernel(memory_, *product, rest.launches.empty() ? nullptr : kernel_of(std::move(rest)));
-    return choices_.fastest(gpu::signature(spec), spec, *memory_, {generated.get(), library.get()}) == 0
-               ? std::move(generated)
-               : std::move(library);
+    std::vector<std::unique_ptr<Kernel>> all;
+    all.push_back(std::move(generated));
+    all.push_back(make_blas_kernel(memory_, *product, rest.launches.empty() ? nullptr : kernel_of(std::move(rest))));
+    return fastest(cat(gpu::signature(spec), " on ", identity(device_)), spec, std::move(all));
   }
   void finish_plan() override { programs_.compile(); }
 
@@ -181,7 +174,6 @@ class OpenClBackend final : public gpu::GpuBackend {
   OpenClDevice device_;
   std::shared_ptr<Memory> memory_;
   Programs programs_;
-  gpu::Choices choices_;
   bool is_cpu_;  // there the generated kernels are faster, and CLBlast's take long to compile (docs/gpu.md)
 };
 

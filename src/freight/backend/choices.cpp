@@ -1,0 +1,138 @@
+// See choices.h.
+#include "freight/backend/choices.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "freight/base/env.h"
+#include "freight/base/error.h"
+#include "freight/base/log.h"
+#include "freight/base/strings.h"
+
+namespace freight {
+
+namespace {
+
+// Each candidate runs at least kMinRuns times and kMinSeconds in all; on a busy machine, where the best runs do not
+// agree, up to kMaxSeconds, which is the end for slow ones after kMinSlowRuns. Another candidate than the first must
+// win by kMargin: in its best time, or, on a busy machine, against the other's run beside it in the middle of all
+// rounds and at all in kMostRounds of them.
+constexpr size_t kMinRuns = 5, kMinSlowRuns = 3, kMaxRuns = 400;
+constexpr double kMinSeconds = 0.004, kMaxSeconds = 0.1, kMargin = 0.95, kMostRounds = 0.8, kAgreement = 1.1;
+constexpr double kMostRepeats = 20;  // of a step, in a run
+
+// One candidate and its times. Three runs that agree are believed.
+class Runner {
+ public:
+  Runner(size_t index, std::function<void(int)> run) : candidate(index), run_(std::move(run)) {
+    run_(1);  // the first run may compile
+  }
+  void run(int repeats) {
+    using Clock = std::chrono::steady_clock;
+    const auto start = Clock::now();
+    run_(repeats);
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    total_ += seconds;
+    double t = seconds / repeats;
+    rounds_.push_back(t);
+    for (double& b : best_) {
+      if (t < b) std::swap(t, b);
+    }
+  }
+  double best() const { return best_[0]; }
+  bool settled() const {
+    return rounds_.size() >= (slow() ? kMinSlowRuns : kMinRuns) && best_[2] <= best_[0] * kAgreement;
+  }
+  bool done() const {
+    return rounds_.size() >= kMaxRuns || (rounds_.size() >= kMinSlowRuns && slow()) ||
+           (settled() && total_ >= kMinSeconds);
+  }
+  // Both ran in turn.
+  bool wins_rounds(const Runner& other) const {
+    std::vector<double> ratios;
+    for (size_t i = 0; i < rounds_.size(); ++i) ratios.push_back(rounds_[i] / other.rounds_[i]);
+    std::sort(ratios.begin(), ratios.end());
+    return ratios[ratios.size() / 2] < kMargin &&
+           ratios[static_cast<size_t>(static_cast<double>(ratios.size() - 1) * kMostRounds)] < 1;
+  }
+  const size_t candidate;
+
+ private:
+  bool slow() const { return total_ >= kMaxSeconds; }
+
+  std::function<void(int)> run_;
+  double best_[3] = {1e9, 1e9, 1e9}, total_ = 0;
+  std::vector<double> rounds_;
+};
+
+}  // namespace
+
+std::string signature(const StepSpec& spec) {
+  std::string s = name(spec.node->op);
+  if (const auto* m = std::get_if<MatmulAttrs>(&spec.node->attrs)) {
+    s += cat(m->trans_a ? " ta" : "", m->trans_b ? " tb" : "", m->epilogue.bias ? " bias" : "",
+             m->epilogue.residual ? " residual" : "", m->epilogue.relu ? " relu" : "");
+  }
+  for (const auto* list : {&spec.in, &spec.out}) {
+    for (const Operand& o : *list) s += cat(" ", o.type, o.layout);
+  }
+  return s;
+}
+
+bool measures(const StepSpec& spec) { return !spec.deterministic && env::get("FREIGHT_TUNE") != "0"; }
+
+Choices::Choices(const std::string& file, double least_run)
+    : path_(cat(env::cache_dir(), "/", file)), least_run_(least_run) {
+  std::ifstream kept(path_);
+  for (std::string name, step; kept >> name && std::getline(kept >> std::ws, step);) found_[step] = name;
+}
+
+size_t Choices::fastest(const std::string& step, const std::vector<Candidate>& candidates) {
+  std::lock_guard lock(mutex_);
+  if (const auto it = found_.find(step); it != found_.end()) {
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      if (candidates[i].name == it->second) return i;
+    }
+  }
+  std::vector<Runner> runners;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    auto run = candidates[i].prepare();
+    try {
+      runners.emplace_back(i, std::move(run));
+    } catch (const Error& e) {  // a library may refuse this device
+      log::info(cat("tune: not used for ", step, ": ", candidates[i].name, ": ", e.what()));
+    }
+  }
+  if (runners.empty()) return 0;  // which says why when the step runs
+  const auto all = [&](bool (Runner::*what)() const) {
+    return std::all_of(runners.begin(), runners.end(), [&](const Runner& r) { return (r.*what)(); });
+  };
+  double shortest = 1;
+  while (!all(&Runner::done)) {
+    const auto repeats = static_cast<int>(std::clamp(least_run_ / shortest, 1.0, kMostRepeats));
+    for (Runner& r : runners) {
+      r.run(repeats);
+      shortest = std::clamp(r.best(), 1e-9, shortest);
+    }
+  }
+  const bool settled = all(&Runner::settled);
+  const Runner* winner = &runners[0];
+  for (const Runner& r : runners) {
+    const double margin = winner == &runners[0] ? kMargin : 1.0;
+    if (settled ? r.best() < winner->best() * margin : r.wins_rounds(*winner)) winner = &r;
+  }
+  std::string times;
+  for (const Runner& r : runners) times += cat(" ", candidates[r.candidate].name, " ", fixed(r.best() * 1e6, 1), " us");
+  log::debug(cat("tune ", step, ":", times));
+  found_[step] = candidates[winner->candidate].name;
+  // What was found on a machine too busy to tell is not written down: the next process may see more.
+  if (!settled) return winner->candidate;
+  std::error_code ignored;  // a file that cannot be written costs a measurement, never an error
+  std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
+  std::ofstream(path_, std::ios::app) << cat(found_[step], " ", step, "\n");
+  return winner->candidate;
+}
+
+}  // namespace freight

@@ -1,0 +1,40 @@
+// Choice between implementations of a step by measurement when a plan is made. What was found is kept in a file under
+// the cache directory, so that a second process plans at once and alike.
+#pragma once
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "freight/backend/backend.h"
+
+namespace freight {
+
+// What a choice between kernels of a step depends on, as a name: types, layouts, and of a matmul all attributes.
+std::string signature(const StepSpec& spec);
+// Whether kernels of the step may be measured at all: not where it is to be deterministic, nor with FREIGHT_TUNE=0.
+bool measures(const StepSpec& spec);
+
+class Choices {
+ public:
+  struct Candidate {
+    std::string name;  // one word
+    // Makes it ready; what is returned runs it so many times, and comes back when that is done.
+    std::function<std::function<void(int times)>()> prepare;
+  };
+  // `file` of the cache directory: a line for each choice. A run should take `least_run` seconds: what is waited for
+  // behind it then does not count.
+  explicit Choices(const std::string& file, double least_run = 0);
+  // The candidate that is fastest, measured or remembered. One that throws Error at once is passed over. `step` names
+  // all that the choice depends on: what is computed, device, libraries, the kernels' revision.
+  size_t fastest(const std::string& step, const std::vector<Candidate>& candidates);
+
+ private:
+  std::string path_;
+  double least_run_;
+  std::recursive_mutex mutex_;                // one is measured at a time; a candidate may choose among ways of its own
+  std::map<std::string, std::string> found_;  // name of the candidate by step
+};
+
+}  // namespace freight
