@@ -27,7 +27,7 @@ constexpr const char* kWhat = "cuBLASLt";
 
 struct Loaded {
   Blas::Functions functions;
-  Library library;
+  gpu::Library library;
 };
 
 // A library of CUDA 13 needs a driver for CUDA 13.
@@ -40,8 +40,9 @@ const Loaded& load(int driver_version) {
   Loaded& l = by_newness[newest];
   std::vector<std::string> names = {"libcublasLt.so.12"};
   if (newest) names.insert(names.begin(), "libcublasLt.so.13");
-  l.library = load_toolkit(names, "the CUDA toolkit or the Python package nvidia-cublas", "cublasLt",
-                           {FREIGHT_CUBLASLT_FUNCTIONS(FREIGHT_SYMBOL)}, &l.functions, "not that of CUDA 12 or 13");
+  l.library =
+      gpu::load_library(names, "the CUDA toolkit or the Python package nvidia-cublas", "cublasLt",
+                        {FREIGHT_CUBLASLT_FUNCTIONS(FREIGHT_SYMBOL)}, &l.functions, "not that of CUDA 12 or 13");
   if (l.library.why.empty()) l.library.version = l.functions.GetVersion();
   return l;
 }
@@ -56,7 +57,7 @@ class Description {
   using Destroy = int (*)(void*);
   explicit Description(Destroy destroy) : destroy_(destroy) {}
   ~Description() {
-    if (p_ && !leaving()) destroy_(p_);
+    if (p_ && !gpu::leaving()) destroy_(p_);
   }
   Description(const Description&) = delete;
   Description& operator=(const Description&) = delete;
@@ -215,7 +216,7 @@ class BlasKernel final : public Kernel {
 
 }  // namespace
 
-const Library& find_blas(int driver_version) { return load(driver_version).library; }
+const gpu::Library& find_blas(int driver_version) { return load(driver_version).library; }
 
 Blas::Blas(const Functions& functions, std::shared_ptr<Memory> memory, int architecture)
     : functions_(functions),
@@ -236,7 +237,7 @@ std::shared_ptr<Blas> Blas::open(std::shared_ptr<Memory> memory, int architectur
 }
 
 Blas::~Blas() {
-  if (!handle_ || leaving()) return;
+  if (!handle_ || gpu::leaving()) return;
   const auto entered = memory_->enter();
   functions_.Destroy(handle_);
 }

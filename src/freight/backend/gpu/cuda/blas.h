@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "freight/backend/gpu/cuda/library.h"
 #include "freight/backend/gpu/cuda/memory.h"
+#include "freight/backend/gpu/library.h"
 #include "freight/backend/gpu/matrix_product.h"
 
 namespace freight::cuda {
 
 // The library as found. Loads it, but opens no device.
-const Library& find_blas(int driver_version);
+const gpu::Library& find_blas(int driver_version);
 
 // The library on one device.
 class Blas : public std::enable_shared_from_this<Blas> {

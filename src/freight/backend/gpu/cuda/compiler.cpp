@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "freight/backend/gpu/cuda/abi.h"
-#include "freight/backend/gpu/cuda/library.h"
+#include "freight/backend/gpu/library.h"
 #include "freight/base/error.h"
 
 namespace freight::cuda {
@@ -19,8 +19,8 @@ std::string Target::option() const { return cat(portable ? "compute_" : "sm_", a
 
 Compiler* Compiler::find(const std::vector<std::string>& names, std::string& why) {
   Functions f = {};
-  const Library library = load_toolkit(names, "the CUDA toolkit or the Python package nvidia-cuda-nvrtc", "",
-                                       {FREIGHT_NVRTC_FUNCTIONS(FREIGHT_SYMBOL)}, &f, "older than CUDA 12");
+  const gpu::Library library = gpu::load_library(names, "the CUDA toolkit or the Python package nvidia-cuda-nvrtc", "",
+                                                 {FREIGHT_NVRTC_FUNCTIONS(FREIGHT_SYMBOL)}, &f, "older than CUDA 12");
   why = library.handle ? library.why : cat("no compiler for kernels: ", library.why);
   if (!why.empty()) return nullptr;
   auto* c = new Compiler;  // lives as long as the library does: to the end

@@ -2,21 +2,19 @@
 // so that a run can be captured as a graph.
 #include "freight/backend/gpu/cuda/cuda.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 
 #include "freight/backend/gpu/cuda/blas.h"
 #include "freight/backend/gpu/cuda/compiler.h"
 #include "freight/backend/gpu/cuda/dnn.h"
 #include "freight/backend/gpu/cuda/driver.h"
-#include "freight/backend/gpu/cuda/library.h"
 #include "freight/backend/gpu/cuda/memory.h"
 #include "freight/backend/gpu/cuda/modules.h"
 #include "freight/backend/gpu/dialect.h"
 #include "freight/backend/gpu/faults.h"
 #include "freight/backend/gpu/gpu_backend.h"
 #include "freight/backend/gpu/joint.h"
+#include "freight/backend/gpu/library.h"
 #include "freight/backend/gpu/lower.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
@@ -30,23 +28,21 @@ namespace {
 class Management {
  public:
   Management() {
-    const Library library = find_library({"libnvidia-ml.so.1"}, LibraryKind::driver);
-    if (!library.handle) return;
-    const auto init = get<int (*)()>(library, "nvmlInit_v2");
-    by_pci_ = get<int (*)(const char*, Handle*)>(library, "nvmlDeviceGetHandleByPciBusId_v2");
-    memory_ = get<int (*)(Handle, Bytes*)>(library, "nvmlDeviceGetMemoryInfo");
-    version_ = get<int (*)(char*, unsigned)>(library, "nvmlSystemGetDriverVersion");
-    ready_ = init && by_pci_ && memory_ && version_ && init() == 0;
+    gpu::Library library = gpu::find_library({"libnvidia-ml.so.1"}, gpu::LibraryKind::driver);
+    gpu::look_up(library, "nvml",
+                 {"Init_v2", "DeviceGetHandleByPciBusId_v2", "DeviceGetMemoryInfo", "SystemGetDriverVersion"},
+                 &functions_, "too old");
+    ready_ = library.why.empty() && functions_.init() == 0;
   }
   int64_t free_bytes(const std::string& pci) const {
     Handle handle = nullptr;
     Bytes bytes = {};
-    if (!ready_ || by_pci_(pci.c_str(), &handle) != 0 || memory_(handle, &bytes) != 0) return -1;
+    if (!ready_ || functions_.by_pci(pci.c_str(), &handle) != 0 || functions_.memory(handle, &bytes) != 0) return -1;
     return static_cast<int64_t>(bytes.free);
   }
   std::string driver_version() const {
     char text[96] = {};
-    return ready_ && version_(text, sizeof text) == 0 ? text : "";
+    return ready_ && functions_.version(text, sizeof text) == 0 ? text : "";
   }
 
  private:
@@ -54,13 +50,13 @@ class Management {
   struct Bytes {
     unsigned long long total, free, used;
   };
-  template <class F>
-  static F get(const Library& library, const char* symbol) {
-    return reinterpret_cast<F>(dlsym(library.handle, symbol));
-  }
-  int (*by_pci_)(const char*, Handle*) = nullptr;
-  int (*memory_)(Handle, Bytes*) = nullptr;
-  int (*version_)(char*, unsigned) = nullptr;
+  struct Functions {
+    int (*init)() = nullptr;
+    int (*by_pci)(const char*, Handle*) = nullptr;
+    int (*memory)(Handle, Bytes*) = nullptr;
+    int (*version)(char*, unsigned) = nullptr;
+  };
+  Functions functions_;
   bool ready_ = false;
 };
 
@@ -308,7 +304,7 @@ CudaDevices cuda_devices() {
   const cuda::Compiler* compiler = cuda::Compiler::load(d ? d->version : 0, why);
   found.compiler = compiler ? cat("NVRTC ", cuda::version_text(compiler->version()), ", ", compiler->path()) : why;
   if (!d) return found;
-  const auto listed = [](const char* name, const cuda::Library& l) {
+  const auto listed = [](const char* name, const gpu::Library& l) {
     return l.why.empty() ? cat(name, " ", l.version / 10000, ".", l.version % 10000 / 100, ", ", l.path)
                          : cat("generated kernels alone: ", l.why);
   };

@@ -22,14 +22,14 @@ constexpr int64_t kMostConfigs = 64;
 
 struct Loaded {
   DnnFunctions functions;
-  Library library;
+  gpu::Library library;
 };
 
 const Loaded& load() {
   static const Loaded kLoaded = [] {
     Loaded l;
-    l.library = load_toolkit({"libcudnn.so.9"}, "cuDNN 9 or the Python package nvidia-cudnn-cu13", "cudnn",
-                             {FREIGHT_CUDNN_FUNCTIONS(FREIGHT_SYMBOL)}, &l.functions, "not cuDNN 9");
+    l.library = gpu::load_library({"libcudnn.so.9"}, "cuDNN 9 or the Python package nvidia-cudnn-cu13", "cudnn",
+                                  {FREIGHT_CUDNN_FUNCTIONS(FREIGHT_SYMBOL)}, &l.functions, "not cuDNN 9");
     if (l.library.why.empty()) l.library.version = l.functions.GetVersion();
     return l;
   }();
@@ -127,7 +127,7 @@ bool says(const DnnDescriptor& engine, int notes, int type, const std::vector<in
 
 }  // namespace
 
-const Library& find_dnn() { return load().library; }
+const gpu::Library& find_dnn() { return load().library; }
 
 std::string to_string(const Convolution& c) {
   static constexpr const char* kWays[] = {"conv", "conv_grad_input", "conv_grad_weight"};
@@ -319,7 +319,7 @@ std::shared_ptr<Dnn> Dnn::open(std::shared_ptr<Memory> memory, std::string& why)
 }
 
 Dnn::~Dnn() {
-  if (!handle_ || leaving()) return;
+  if (!handle_ || gpu::leaving()) return;
   const auto entered = memory_->enter();
   planner_.reset();
   dnn_functions().Destroy(handle_);

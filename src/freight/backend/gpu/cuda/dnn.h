@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "freight/backend/backend.h"
-#include "freight/backend/gpu/cuda/library.h"
 #include "freight/backend/gpu/cuda/memory.h"
+#include "freight/backend/gpu/library.h"
 
 namespace freight::cuda {
 
 // The library as found. Loads it, but opens no device.
-const Library& find_dnn();
+const gpu::Library& find_dnn();
 
 // y = conv(x, w), or one of its gradients, in two spatial axes (a single one becomes the second).
 struct Convolution {

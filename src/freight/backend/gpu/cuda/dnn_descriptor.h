@@ -28,7 +28,7 @@ class DnnDescriptor {
  public:
   explicit DnnDescriptor(int type) { check_dnn(dnn_functions().BackendCreateDescriptor(type, &p_), "a descriptor"); }
   ~DnnDescriptor() {
-    if (!leaving()) dnn_functions().BackendDestroyDescriptor(p_);
+    if (!gpu::leaving()) dnn_functions().BackendDestroyDescriptor(p_);
   }
   DnnDescriptor(const DnnDescriptor&) = delete;
   DnnDescriptor& operator=(const DnnDescriptor&) = delete;

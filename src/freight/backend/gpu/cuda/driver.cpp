@@ -1,12 +1,10 @@
 // See driver.h.
 #include "freight/backend/gpu/cuda/driver.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstdlib>
 
-#include "freight/backend/gpu/cuda/library.h"
+#include "freight/backend/gpu/library.h"
 #include "freight/base/error.h"
 
 namespace freight::cuda {
@@ -36,20 +34,15 @@ std::string why_not_ready(const Driver& d, Status status, const std::string& pat
 
 Loaded load() {
   Loaded l;
-  Library library = find_library({"libcuda.so.1"}, LibraryKind::driver);
-  if (!library.handle) {
-    l.why = cat("no NVIDIA driver: ", library.why);
+  gpu::Library library = gpu::find_library({"libcuda.so.1"}, gpu::LibraryKind::driver);
+#define FREIGHT_CUDA_SYMBOL(name, symbol, ...) #symbol,
+  gpu::look_up(library, "", {FREIGHT_CUDA_FUNCTIONS(FREIGHT_CUDA_SYMBOL)}, &l.driver,
+               cat("older than CUDA ", version_text(kOldestDriver), "; install driver 525 or newer"));
+#undef FREIGHT_CUDA_SYMBOL
+  if (!library.why.empty()) {
+    l.why = cat(library.handle ? "the driver " : "no NVIDIA driver: ", library.why);
     return l;
   }
-#define FREIGHT_CUDA_LOAD(name, symbol, ...)                                                  \
-  l.driver.name = reinterpret_cast<decltype(l.driver.name)>(dlsym(library.handle, #symbol));  \
-  if (!l.driver.name && l.why.empty()) {                                                      \
-    l.why = cat("the driver ", library.path, " has no ", #symbol, ": it is older than CUDA ", \
-                version_text(kOldestDriver), "; install driver 525 or newer");                \
-  }
-  FREIGHT_CUDA_FUNCTIONS(FREIGHT_CUDA_LOAD)
-#undef FREIGHT_CUDA_LOAD
-  if (!l.why.empty()) return l;
   // nvidia-smi's order, unless the user chose: the driver reads it once, here.
   setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
   if (const Status status = l.driver.init(0); status != kSuccess) {

@@ -75,7 +75,7 @@ constexpr int kMultiprocessors = 16, kOldestDriver = 12000;  // CUDA 12.0: drive
   F(graph_destroy, cuGraphDestroy, Graph)                                                                           \
   F(graph_exec_destroy, cuGraphExecDestroy, GraphExec)
 
-struct Driver {
+struct Driver {  // the pointers come first
 #define FREIGHT_CUDA_POINTER(name, symbol, ...) Status (*name)(__VA_ARGS__) = nullptr;
   FREIGHT_CUDA_FUNCTIONS(FREIGHT_CUDA_POINTER)
 #undef FREIGHT_CUDA_POINTER

@@ -1,42 +1,23 @@
 // See api.h.
 #include "freight/backend/gpu/opencl/api.h"
 
-#include <dlfcn.h>
-
-#include <iterator>
-
+#include "freight/backend/gpu/library.h"
 #include "freight/base/error.h"
 
 namespace freight::opencl {
 
 namespace {
 
-constexpr const char* kLibraries[] = {"libOpenCL.so.1", "libOpenCL.so"};
-
 struct Loaded {
   Api api;
-  std::string why;  // empty: all is there
+  gpu::Library library;
 };
 
 Loaded load() {
   Loaded l;
-  void* library = nullptr;
-  for (const char* name : kLibraries) {
-    if (!library) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  }
-  if (!library) {
-    l.why = cat("no OpenCL library: looked for ", kLibraries[0], " and ", kLibraries[1],
-                " in the loader's path; install a driver for the device and ocl-icd-libopencl1");
-    return l;
-  }
-  const auto find = [&](const char* name) {
-    void* f = dlsym(library, name);
-    if (!f && l.why.empty()) l.why = cat("the OpenCL library has no ", name, ": it is older than OpenCL 1.2");
-    return f;
-  };
-#define FREIGHT_OPENCL_LOAD(name) l.api.name = reinterpret_cast<decltype(l.api.name)>(find("cl" #name));
-  FREIGHT_OPENCL_FUNCTIONS(FREIGHT_OPENCL_LOAD)
-#undef FREIGHT_OPENCL_LOAD
+  l.library = gpu::load_library({"libOpenCL.so.1", "libOpenCL.so"}, "a driver for the device and ocl-icd-libopencl1",
+                                "cl", {FREIGHT_OPENCL_FUNCTIONS(FREIGHT_SYMBOL)}, &l.api, "older than OpenCL 1.2",
+                                gpu::LibraryKind::system);
   return l;
 }
 
@@ -56,8 +37,8 @@ const char* status_name(cl_int status) {
 
 const Api* load_api(std::string& why) {
   static const Loaded kLoaded = load();
-  why = kLoaded.why;
-  return kLoaded.why.empty() ? &kLoaded.api : nullptr;
+  why = kLoaded.library.why;
+  return why.empty() ? &kLoaded.api : nullptr;
 }
 
 const Api& api() {

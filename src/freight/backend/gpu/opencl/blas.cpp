@@ -2,40 +2,28 @@
 #include "freight/backend/gpu/opencl/blas.h"
 
 #include <clblast_c.h>
-#include <dlfcn.h>
 
+#include "freight/backend/gpu/library.h"
 #include "freight/base/error.h"
 
 namespace freight::opencl {
 
 namespace {
 
-constexpr const char* kLibrary = "libclblast.so.1";
-
 struct Blas {
   decltype(&CLBlastSgemmStridedBatched) f32 = nullptr;
   decltype(&CLBlastDgemmStridedBatched) f64 = nullptr;
   decltype(&CLBlastSgemm) f32_alone = nullptr;
   decltype(&CLBlastDgemm) f64_alone = nullptr;
-  std::string why;
+  gpu::Library library;
 };
 
 const Blas& blas() {
   static const Blas kBlas = [] {
     Blas b;
-    void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-      b.why = cat("no CLBlast: looked for ", kLibrary, " in the loader's path; install libclblast1");
-      return b;
-    }
-    const auto find = [&](auto& f, const char* name) {
-      f = reinterpret_cast<std::remove_reference_t<decltype(f)>>(dlsym(library, name));
-      if (!f) b.why = cat("CLBlast has no ", name, ": it is older than 1.4");
-    };
-    find(b.f32, "CLBlastSgemmStridedBatched");
-    find(b.f64, "CLBlastDgemmStridedBatched");
-    find(b.f32_alone, "CLBlastSgemm");
-    find(b.f64_alone, "CLBlastDgemm");
+    b.library = gpu::load_library({"libclblast.so.1"}, "libclblast1", "CLBlast",
+                                  {"SgemmStridedBatched", "DgemmStridedBatched", "Sgemm", "Dgemm"}, &b,
+                                  "older than 1.4", gpu::LibraryKind::system);
     return b;
   }();
   return kBlas;
@@ -84,11 +72,11 @@ class BlasKernel final : public Kernel {
 
 std::optional<gpu::MatrixProduct> blas_product(const StepSpec& spec) {
   std::optional<gpu::MatrixProduct> p = gpu::matrix_product(spec);
-  if (!p || (p->dtype != DType::f32 && p->dtype != DType::f64) || !blas().why.empty()) return std::nullopt;
+  if (!p || (p->dtype != DType::f32 && p->dtype != DType::f64) || !blas().library.why.empty()) return std::nullopt;
   return p;
 }
 
-const std::string& why_no_blas() { return blas().why; }
+const std::string& why_no_blas() { return blas().library.why; }
 
 std::unique_ptr<Kernel> make_blas_kernel(std::shared_ptr<Memory> memory, const gpu::MatrixProduct& product,
                                          std::unique_ptr<Kernel> rest) {

@@ -1,5 +1,5 @@
 // See library.h.
-#include "freight/backend/gpu/cuda/library.h"
+#include "freight/backend/gpu/library.h"
 
 #include <dlfcn.h>
 #include <glob.h>
@@ -11,7 +11,7 @@
 #include "freight/base/env.h"
 #include "freight/base/strings.h"
 
-namespace freight::cuda {
+namespace freight::gpu {
 
 namespace {
 
@@ -28,8 +28,9 @@ std::vector<std::string> matching(const std::string& pattern) {
   return paths;
 }
 
-std::vector<std::string> named_folders() {
+std::vector<std::string> named_folders(LibraryKind kind) {
   std::vector<std::string> folders;
+  if (kind == LibraryKind::system) return folders;
   for (const std::string& folder : split(env::get("FREIGHT_CUDA_LIBS"), ':')) {
     if (!folder.empty()) folders.push_back(folder);
   }
@@ -38,6 +39,7 @@ std::vector<std::string> named_folders() {
 
 // Patterns of folders. pip puts libraries into PACKAGES/nvidia/NAME/lib, conda into lib.
 std::vector<std::string> usual_folders(LibraryKind kind) {
+  if (kind == LibraryKind::system) return {};
   if (kind == LibraryKind::driver) return {"/usr/lib/wsl/lib", "/usr/local/nvidia/lib64"};
   std::vector<std::string> patterns;
   for (const std::string& toolkit : {env::get("CUDA_HOME"), env::get("CUDA_PATH"), std::string("/usr/local/cuda"),
@@ -82,7 +84,7 @@ Library find_library(const std::vector<std::string>& names, LibraryKind kind) {
     }
     return library;
   };
-  const std::vector<std::string> named = named_folders(), usual = usual_folders(kind);
+  const std::vector<std::string> named = named_folders(kind), usual = usual_folders(kind);
   for (const std::string& name : names) {
     for (const std::string& folder : named) {
       if (Library l = open(cat(folder, "/", name)); l.handle) return l;
@@ -94,28 +96,38 @@ Library find_library(const std::vector<std::string>& names, LibraryKind kind) {
       }
     }
   }
+  std::vector<std::string> places = usual;
+  places.insert(places.begin(), "the loader's path");
+  if (kind != LibraryKind::system) {
+    places.insert(places.begin(),
+                  named.empty() ? "FREIGHT_CUDA_LIBS (not set)" : "FREIGHT_CUDA_LIBS=" + join(named, ":"));
+  }
   Library none;
-  none.why =
-      cat("found no ", join(names, " or "), ": looked in ",
-          named.empty() ? std::string("FREIGHT_CUDA_LIBS (not set)") : cat("FREIGHT_CUDA_LIBS=", join(named, ":")),
-          ", the loader's path, ", join(usual, ", "));
+  none.why = cat("found no ", join(names, " or "), ": looked in ", join(places, ", "));
   if (!broken.empty()) none.why += cat("; the loader refuses: ", join(broken, "; "));
   return none;
 }
 
-Library load_toolkit(const std::vector<std::string>& names, const char* package, const char* prefix,
-                     std::initializer_list<const char*> symbols, void* functions, const char* otherwise) {
-  Library l = find_library(names, LibraryKind::toolkit);
-  if (!l.handle) l.why += cat("; install ", package, ", or name the folder in FREIGHT_CUDA_LIBS");
+void look_up(Library& library, const char* prefix, std::initializer_list<const char*> symbols, void* functions,
+             const std::string& otherwise) {
   auto* to = static_cast<char*>(functions);
   for (const char* symbol : symbols) {
-    if (!l.why.empty()) break;
-    void* const function = dlsym(l.handle, cat(prefix, symbol).c_str());
-    if (!function) l.why = cat(l.path, " has no ", prefix, symbol, ": it is ", otherwise);
+    if (!library.why.empty()) return;
+    void* const function = dlsym(library.handle, cat(prefix, symbol).c_str());
+    if (!function) library.why = cat(library.path, " has no ", prefix, symbol, ": it is ", otherwise);
     std::memcpy(to, &function, sizeof function);
     to += sizeof function;
   }
+}
+
+Library load_library(const std::vector<std::string>& names, const char* package, const char* prefix,
+                     std::initializer_list<const char*> symbols, void* functions, const char* otherwise,
+                     LibraryKind kind) {
+  Library l = find_library(names, kind);
+  if (!l.handle) l.why += cat("; install ", package);
+  if (!l.handle && kind != LibraryKind::system) l.why += ", or name the folder in FREIGHT_CUDA_LIBS";
+  look_up(l, prefix, symbols, functions, otherwise);
   return l;
 }
 
-}  // namespace freight::cuda
+}  // namespace freight::gpu
