@@ -92,7 +92,8 @@ class OpenClPrograms : public ::testing::Test {
 
 TEST_F(OpenClPrograms, AreReadBackFromDiskAndMadeAgainWhereTheFileIsDamaged) {
   NEEDS_OPENCL();
-  opencl::Memory memory(device());
+  const auto owned = std::make_shared<opencl::Memory>(device());
+  opencl::Memory& memory = *owned;
   const gpu::Launch launch = writes("41.5f");
   opencl::Programs first = fresh(memory), second = fresh(memory), third = fresh(memory);
   first.want(launch);
@@ -111,7 +112,8 @@ TEST_F(OpenClPrograms, AreReadBackFromDiskAndMadeAgainWhereTheFileIsDamaged) {
 
 TEST_F(OpenClPrograms, AKernelThatDoesNotCompileNamesTheFileOfItsSource) {
   NEEDS_OPENCL();
-  opencl::Memory memory(device());
+  const auto owned = std::make_shared<opencl::Memory>(device());
+  opencl::Memory& memory = *owned;
   opencl::Programs programs = fresh(memory);
   programs.want(writes("no_such_name"));
   const Error e = error_of([&] { programs.compile(); });

@@ -2,12 +2,8 @@
 #include "freight/backend/gpu/opencl/memory.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
-#include <cstring>
-#include <vector>
 
-#include "freight/backend/gpu/faults.h"
 #include "freight/base/error.h"
 
 namespace freight::opencl {
@@ -15,95 +11,47 @@ namespace freight::opencl {
 namespace {
 // No address of the host: an operand of one kind taken for the other is found out.
 constexpr uintptr_t kFirst = uintptr_t{1} << 60, kPage = 4096;
-
-// Waits for an event, if there is one, and lets go of it.
-void finish(const Api& api, cl_event& event) {
-  if (!event) return;
-  const cl_int status = api.WaitForEvents(1, &event);
-  api.ReleaseEvent(event);
-  event = nullptr;
-  check(status, "the device's work");
-}
 }  // namespace
 
-class Memory::EventMark final : public DeviceMark {
+class Memory::QueueEvent final : public Event {
  public:
-  explicit EventMark(const Memory& memory) : memory_(memory) {}
-  ~EventMark() override { forget(); }
-  EventMark(const EventMark&) = delete;
-  EventMark& operator=(const EventMark&) = delete;
+  explicit QueueEvent(const Memory& memory) : memory_(memory) {}
+  ~QueueEvent() override { forget(); }
+  QueueEvent(const QueueEvent&) = delete;
+  QueueEvent& operator=(const QueueEvent&) = delete;
   void set(Queue queue) override {
     forget();
-    check(memory_.api_.EnqueueMarkerWithWaitList(memory_.queue(queue), 0, nullptr, &event_), "an event");
-    check(memory_.api_.Flush(memory_.queue(queue)), "an event");  // else nobody outside of the queue may wait for it
+    check(api_.EnqueueMarkerWithWaitList(memory_.queue(queue), 0, nullptr, &event_), "an event");
+    check(api_.Flush(memory_.queue(queue)), "an event");  // else nobody outside of the queue may wait for it
   }
   void await(Queue queue) override {
-    check(memory_.api_.EnqueueMarkerWithWaitList(memory_.queue(queue), 1, &event_, nullptr), "an event");
+    check(api_.EnqueueMarkerWithWaitList(memory_.queue(queue), 1, &event_, nullptr), "an event");
+  }
+  void wait() override {
+    if (event_) check(api_.WaitForEvents(1, &event_), "the device's work");
   }
 
  private:
   void forget() {
-    if (event_) memory_.api_.ReleaseEvent(event_);
+    if (event_) api_.ReleaseEvent(event_);
     event_ = nullptr;
   }
-  const Memory& memory_;  // outlives the plans: it is the backend's
+  const Memory& memory_;
+  const Api& api_ = api();
   cl_event event_ = nullptr;
 };
 
-// The bytes, and the words that report faults.
-class Memory::EventRead final : public DeviceRead {
- public:
-  EventRead(Memory& memory, const void* from, size_t bytes) : memory_(memory), bytes_(bytes) {
-    const Part p = memory.find(from), faults = memory.find(memory.fault_words_);
-    try {
-      enqueue(p, faults);
-    } catch (...) {  // what was enqueued writes here
-      memory.api_.Finish(memory.queue_);
-      if (done_) memory.api_.ReleaseEvent(done_);
-      throw;
-    }
-  }
-  ~EventRead() override {
-    if (!done_) return;
-    memory_.api_.WaitForEvents(1, &done_);
-    memory_.api_.ReleaseEvent(done_);
-  }
-  EventRead(const EventRead&) = delete;
-  EventRead& operator=(const EventRead&) = delete;
-  void take(void* to) override {
-    finish(memory_.api_, done_);
-    std::copy(bytes_.begin(), bytes_.end(), static_cast<char*>(to));
-    gpu::throw_fault(words_, memory_, memory_.fault_words_);
-  }
-
- private:
-  void enqueue(const Part& p, const Part& faults) {
-    check(memory_.api_.EnqueueReadBuffer(memory_.queue_, faults.block, CL_FALSE, faults.offset, sizeof words_, words_,
-                                         0, nullptr, nullptr),
-          "download");
-    // The queue is in order: the last is there when all is.
-    check(memory_.api_.EnqueueReadBuffer(memory_.queue_, p.block, CL_FALSE, p.offset, bytes_.size(), bytes_.data(), 0,
-                                         nullptr, &done_),
-          "download");
-    check(memory_.api_.Flush(memory_.queue_), "download");
-  }
-
-  Memory& memory_;
-  std::vector<char> bytes_;
-  int64_t words_[2] = {0, 0};
-  cl_event done_ = nullptr;
-};
+std::unique_ptr<gpu::QueuedMemory::Event> Memory::make_event() { return std::make_unique<QueueEvent>(*this); }
 
 Memory::Memory(cl_device_id device) : api_(api()), device_(device), next_(kFirst) {
   cl_int status = CL_SUCCESS;
   context_ = api_.CreateContext(nullptr, 1, &device_, nullptr, nullptr, &status);
   check(status, "cannot open the device");
-  for (cl_command_queue* q : {&queues_[0], &queues_[1], &queues_[2], &transfers_}) {
-    *q = api_.CreateCommandQueue(context_, device_, 0, &status);
+  for (cl_command_queue& q : queues_) {
+    q = api_.CreateCommandQueue(context_, device_, 0, &status);
     check(status, "cannot make a command queue");
   }
-  fault_words_ = allocate(sizeof gpu::kNoFault);
-  upload(fault_words_, gpu::kNoFault, sizeof gpu::kNoFault);
+  open();
 }
 
 void* Memory::allocate(size_t bytes, cl_mem_flags flags) {
@@ -139,59 +87,31 @@ Memory::Part Memory::find(const void* address) const {
   return {it->second.handle, at - it->first};
 }
 
-// The one whose turn it is, large enough and no longer used by anything enqueued.
-Memory::Buffer& Memory::next_buffer(size_t bytes) {
-  Buffer& b = buffers_[next_buffer_];
-  next_buffer_ = (next_buffer_ + 1) % kBuffers;
-  finish(api_, b.used);
-  if (b.bytes >= bytes) return b;
-  if (b.pinned) api_.ReleaseMemObject(b.pinned);
-  if (b.device) api_.ReleaseMemObject(b.device);
-  b = {};
-  const size_t size = std::max(kLeastBytes, std::bit_ceil(bytes));
+void* Memory::pin(size_t bytes) {
   cl_int status = CL_SUCCESS;
-  b.pinned = api_.CreateBuffer(context_, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, size, nullptr, &status);
+  const cl_mem block = api_.CreateBuffer(context_, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, nullptr, &status);
   check(status, "cannot pin memory of the host");
-  b.host = api_.EnqueueMapBuffer(transfers_, b.pinned, CL_TRUE, CL_MAP_WRITE, 0, size, 0, nullptr, nullptr, &status);
+  void* host = api_.EnqueueMapBuffer(queue(kTransfers), block, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes, 0,
+                                     nullptr, nullptr, &status);
   check(status, "cannot pin memory of the host");
-  b.device = api_.CreateBuffer(context_, CL_MEM_READ_WRITE, size, nullptr, &status);
-  check(status, "cannot allocate a buffer for transfers");
-  b.bytes = size;
-  return b;
+  pinned_[host] = block;
+  return host;
 }
 
-void Memory::upload(void* to, const void* from, size_t bytes) {
-  if (bytes == 0) return;
+void Memory::unpin(void* host) noexcept {
+  api_.ReleaseMemObject(pinned_[host]);
+  pinned_.erase(host);
+}
+
+void Memory::send(void* to, const void* from, size_t bytes) {
   const Part t = find(to);
-  const std::lock_guard lock(sending_);
-  for (size_t done = 0; done < bytes;) {
-    const size_t n = std::min(bytes - done, kMostBytes);
-    Buffer& b = next_buffer(n);
-    std::memcpy(b.host, static_cast<const char*>(from) + done, n);
-    cl_event arrived = nullptr;
-    check(api_.EnqueueWriteBuffer(transfers_, b.device, CL_FALSE, 0, n, b.host, 0, nullptr, &arrived), "upload");
-    const cl_int sent = api_.Flush(transfers_);
-    const cl_int status =
-        api_.EnqueueCopyBuffer(queue_, b.device, t.block, 0, t.offset + done, n, 1, &arrived, &b.used);
-    api_.ReleaseEvent(arrived);
-    check(sent, "upload");
-    check(status, "upload");
-    done += n;
-  }
+  check(api_.EnqueueWriteBuffer(queue(kTransfers), t.block, CL_FALSE, t.offset, bytes, from, 0, nullptr, nullptr),
+        "upload");
 }
 
-void Memory::download(void* to, const void* from, size_t bytes) {
-  if (bytes == 0) return;
-  const Part p = find(from), faults = find(fault_words_);
-  int64_t words[2] = {0, 0};  // come with what is waited for anyway: the queue is in order
-  check(api_.EnqueueReadBuffer(queue_, faults.block, CL_FALSE, faults.offset, sizeof words, words, 0, nullptr, nullptr),
-        "download");
-  check(api_.EnqueueReadBuffer(queue_, p.block, CL_TRUE, p.offset, bytes, to, 0, nullptr, nullptr), "download");
-  gpu::throw_fault(words, *this, fault_words_);
-}
-
-std::unique_ptr<DeviceRead> Memory::read_later(const void* from, size_t bytes) {
-  return std::make_unique<EventRead>(*this, from, bytes);
+void Memory::fetch(void* to, const void* from, size_t bytes) {
+  const Part f = find(from);
+  check(api_.EnqueueReadBuffer(queue(), f.block, CL_FALSE, f.offset, bytes, to, 0, nullptr, nullptr), "download");
 }
 
 size_t Memory::free_bytes() const {
@@ -215,18 +135,8 @@ void Memory::copy(void* to, const void* from, size_t bytes, Queue queue) {
         "copy");
 }
 
-std::unique_ptr<DeviceMark> Memory::mark() { return std::make_unique<EventMark>(*this); }
-
 void Memory::wait() {
   for (const cl_command_queue q : queues_) check(api_.Finish(q), "the device's work");
-}
-
-// One run may compute and one wait behind it.
-void Memory::pace() {
-  const std::lock_guard lock(sending_);
-  finish(api_, paced_);
-  check(api_.EnqueueMarkerWithWaitList(queue_, 0, nullptr, &paced_), "the device's work");
-  check(api_.Flush(queue_), "the device's work");
 }
 
 }  // namespace freight::opencl
