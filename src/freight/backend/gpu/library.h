@@ -13,6 +13,12 @@ struct Library {
   size_t version = 0;      // 91900 of 9.19.0, where it was asked for
 };
 
+template <class Functions>
+struct Loaded {
+  Functions functions;
+  Library library;
+};
+
 enum class LibraryKind { system, driver, toolkit };  // the last two are NVIDIA's
 
 // Whether the process is ending: the libraries' own statics may be gone, and what was made by them must be left alone.

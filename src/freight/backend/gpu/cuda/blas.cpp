@@ -25,10 +25,7 @@ namespace {
 constexpr int kMostGuesses = 8;
 constexpr const char* kWhat = "cuBLASLt";
 
-struct Loaded {
-  Blas::Functions functions;
-  gpu::Library library;
-};
+using Loaded = gpu::Loaded<Blas::Functions>;
 
 // A library of CUDA 13 needs a driver for CUDA 13.
 const Loaded& load(int driver_version) {

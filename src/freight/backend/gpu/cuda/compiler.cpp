@@ -5,26 +5,20 @@
 #include <map>
 #include <mutex>
 
-#include "freight/backend/gpu/cuda/abi.h"
-#include "freight/backend/gpu/library.h"
 #include "freight/base/error.h"
 
 namespace freight::cuda {
 
-struct Compiler::Functions {
-  FREIGHT_NVRTC_FUNCTIONS(FREIGHT_POINTER)
-};
-
 std::string Target::option() const { return cat(portable ? "compute_" : "sm_", architecture); }
 
 Compiler* Compiler::find(const std::vector<std::string>& names, std::string& why) {
-  Functions f = {};
+  Functions f;
   const gpu::Library library = gpu::load_library(names, "the CUDA toolkit or the Python package nvidia-cuda-nvrtc", "",
                                                  {FREIGHT_NVRTC_FUNCTIONS(FREIGHT_SYMBOL)}, &f, "older than CUDA 12");
   why = library.handle ? library.why : cat("no compiler for kernels: ", library.why);
   if (!why.empty()) return nullptr;
   auto* c = new Compiler;  // lives as long as the library does: to the end
-  c->functions_ = new Functions(f);
+  c->functions_ = f;
   c->path_ = library.path;
   int major = 0, minor = 0, count = 0;
   f.nvrtcVersion(&major, &minor);
@@ -82,7 +76,7 @@ bool Compiler::target_for(int architecture, Target& target, std::string& why) co
 }
 
 Compiler::Result Compiler::compile(const std::string& source, const Target& target, Report report) const {
-  const Functions& f = *functions_;
+  const Functions& f = functions_;
   void* program = nullptr;
   Result result;
   if (const int status = f.nvrtcCreateProgram(&program, source.c_str(), "freight.cu", 0, nullptr, nullptr); status) {

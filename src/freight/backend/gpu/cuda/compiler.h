@@ -3,6 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "freight/backend/gpu/cuda/abi.h"
+#include "freight/backend/gpu/library.h"
+
 namespace freight::cuda {
 
 // What a device's kernels are compiled to: its own machine code, or, for a device newer than the library, portable code
@@ -36,10 +39,12 @@ class Compiler {
   Result compile(const std::string& source, const Target& target, Report report = Report::no) const;
 
  private:
-  struct Functions;
+  struct Functions {
+    FREIGHT_NVRTC_FUNCTIONS(FREIGHT_POINTER)
+  };
   Compiler() = default;
   static Compiler* find(const std::vector<std::string>& names, std::string& why);
-  const Functions* functions_ = nullptr;
+  Functions functions_;
   std::string path_;
   int version_ = 0;
   std::vector<int> architectures_;

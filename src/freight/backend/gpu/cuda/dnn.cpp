@@ -20,10 +20,7 @@ constexpr size_t kMostWorkspace = size_t{256} << 20, kMostPlans = 8;
 constexpr size_t kMostForAttention = size_t{512} << 20, kMostCompiled = 2;  // the same for attention
 constexpr int64_t kMostConfigs = 64;
 
-struct Loaded {
-  DnnFunctions functions;
-  gpu::Library library;
-};
+using Loaded = gpu::Loaded<DnnFunctions>;
 
 const Loaded& load() {
   static const Loaded kLoaded = [] {

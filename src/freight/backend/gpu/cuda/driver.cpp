@@ -11,11 +11,6 @@ namespace freight::cuda {
 
 namespace {
 
-struct Loaded {
-  Driver driver;
-  std::string why;  // empty: all is there
-};
-
 std::string why_not_ready(const Driver& d, Status status, const std::string& path) {
   switch (status) {
     case kNoDevice:
@@ -32,27 +27,28 @@ std::string why_not_ready(const Driver& d, Status status, const std::string& pat
   }
 }
 
-Loaded load() {
-  Loaded l;
-  gpu::Library library = gpu::find_library({"libcuda.so.1"}, gpu::LibraryKind::driver);
+gpu::Loaded<Driver> load() {
+  gpu::Loaded<Driver> l{{}, gpu::find_library({"libcuda.so.1"}, gpu::LibraryKind::driver)};
+  Driver& d = l.functions;
+  std::string& why = l.library.why;
 #define FREIGHT_CUDA_SYMBOL(name, symbol, ...) #symbol,
-  gpu::look_up(library, "", {FREIGHT_CUDA_FUNCTIONS(FREIGHT_CUDA_SYMBOL)}, &l.driver,
+  gpu::look_up(l.library, "", {FREIGHT_CUDA_FUNCTIONS(FREIGHT_CUDA_SYMBOL)}, &d,
                cat("older than CUDA ", version_text(kOldestDriver), "; install driver 525 or newer"));
 #undef FREIGHT_CUDA_SYMBOL
-  if (!library.why.empty()) {
-    l.why = cat(library.handle ? "the driver " : "no NVIDIA driver: ", library.why);
+  if (!why.empty()) {
+    why = cat(l.library.handle ? "the driver " : "no NVIDIA driver: ", why);
     return l;
   }
   // nvidia-smi's order, unless the user chose: the driver reads it once, here.
   setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
-  if (const Status status = l.driver.init(0); status != kSuccess) {
-    l.why = why_not_ready(l.driver, status, library.path);
+  if (const Status status = d.init(0); status != kSuccess) {
+    why = why_not_ready(d, status, l.library.path);
     return l;
   }
-  l.driver.driver_version(&l.driver.version);
-  if (l.driver.version < kOldestDriver) {
-    l.why = cat("the driver ", library.path, " is too old: it is for CUDA ", version_text(l.driver.version), ", need ",
-                version_text(kOldestDriver), " or newer; install driver 525 or newer");
+  d.driver_version(&d.version);
+  if (d.version < kOldestDriver) {
+    why = cat("the driver ", l.library.path, " is too old: it is for CUDA ", version_text(d.version), ", need ",
+              version_text(kOldestDriver), " or newer; install driver 525 or newer");
   }
   return l;
 }
@@ -66,9 +62,9 @@ bool is_lost(Status status) {
 }  // namespace
 
 const Driver* load_driver(std::string& why) {
-  static const Loaded kLoaded = load();
-  why = kLoaded.why;
-  return kLoaded.why.empty() ? &kLoaded.driver : nullptr;
+  static const auto kLoaded = load();
+  why = kLoaded.library.why;
+  return why.empty() ? &kLoaded.functions : nullptr;
 }
 
 const Driver& driver() {

@@ -46,9 +46,7 @@ void Modules::load_wanted() {
     (k.from_disk ? kernels : missing).push_back(std::move(k));
   }
   wanted_.clear();
-  read_back_ += static_cast<int>(kernels.size());
   compile(missing);
-  compiled_ += static_cast<int>(missing.size());
   for (Wanted& k : missing) kernels.push_back(std::move(k));
   for (Wanted& k : kernels) place(k);
 }
@@ -81,8 +79,6 @@ void Modules::place(Wanted& kernel) {
     std::vector<Wanted> again(1, kernel);
     again[0].code.clear();
     compile(again);
-    --read_back_;
-    ++compiled_;
     kernel = std::move(again[0]);
     status = driver_.module_load(&loaded.module, kernel.code.c_str());
   }

@@ -28,10 +28,6 @@ class Modules {
   // Loads where that has not been done. Throws Error(runtime) for a kernel that nobody wanted.
   Function function(const std::string& entry);
 
-  // Kernels compiled from source and read from disk so far.
-  int compiled() const { return compiled_; }
-  int read_back() const { return read_back_; }
-
  private:
   struct Wanted {
     std::string entry, source, path;
@@ -53,7 +49,6 @@ class Modules {
   std::mutex mutex_;
   std::map<std::string, std::string> wanted_;  // source by entry
   std::map<std::string, Loaded> loaded_;       // by entry
-  int compiled_ = 0, read_back_ = 0;
 };
 
 }  // namespace freight::cuda

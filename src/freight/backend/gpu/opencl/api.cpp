@@ -8,15 +8,10 @@ namespace freight::opencl {
 
 namespace {
 
-struct Loaded {
-  Api api;
-  gpu::Library library;
-};
-
-Loaded load() {
-  Loaded l;
+gpu::Loaded<Api> load() {
+  gpu::Loaded<Api> l;
   l.library = gpu::load_library({"libOpenCL.so.1", "libOpenCL.so"}, "a driver for the device and ocl-icd-libopencl1",
-                                "cl", {FREIGHT_OPENCL_FUNCTIONS(FREIGHT_SYMBOL)}, &l.api, "older than OpenCL 1.2",
+                                "cl", {FREIGHT_OPENCL_FUNCTIONS(FREIGHT_SYMBOL)}, &l.functions, "older than OpenCL 1.2",
                                 gpu::LibraryKind::system);
   return l;
 }
@@ -36,9 +31,9 @@ const char* status_name(cl_int status) {
 }  // namespace
 
 const Api* load_api(std::string& why) {
-  static const Loaded kLoaded = load();
+  static const auto kLoaded = load();
   why = kLoaded.library.why;
-  return why.empty() ? &kLoaded.api : nullptr;
+  return why.empty() ? &kLoaded.functions : nullptr;
 }
 
 const Api& api() {

@@ -10,19 +10,18 @@ namespace freight::opencl {
 
 namespace {
 
-struct Blas {
+struct Functions {
   decltype(&CLBlastSgemmStridedBatched) f32 = nullptr;
   decltype(&CLBlastDgemmStridedBatched) f64 = nullptr;
   decltype(&CLBlastSgemm) f32_alone = nullptr;
   decltype(&CLBlastDgemm) f64_alone = nullptr;
-  gpu::Library library;
 };
 
-const Blas& blas() {
-  static const Blas kBlas = [] {
-    Blas b;
+const gpu::Loaded<Functions>& blas() {
+  static const auto kBlas = [] {
+    gpu::Loaded<Functions> b;
     b.library = gpu::load_library({"libclblast.so.1"}, "libclblast1", "CLBlast",
-                                  {"SgemmStridedBatched", "DgemmStridedBatched", "Sgemm", "Dgemm"}, &b,
+                                  {"SgemmStridedBatched", "DgemmStridedBatched", "Sgemm", "Dgemm"}, &b.functions,
                                   "older than 1.4", gpu::LibraryKind::system);
     return b;
   }();
@@ -36,9 +35,9 @@ class BlasKernel final : public Kernel {
 
   void run(void* const* operands) override {
     if (p_.dtype == DType::f32) {
-      multiply(blas().f32, blas().f32_alone, 1.0f, 0.0f, operands);
+      multiply(blas().functions.f32, blas().functions.f32_alone, 1.0f, 0.0f, operands);
     } else {
-      multiply(blas().f64, blas().f64_alone, 1.0, 0.0, operands);
+      multiply(blas().functions.f64, blas().functions.f64_alone, 1.0, 0.0, operands);
     }
     if (rest_) rest_->run(operands);
   }
