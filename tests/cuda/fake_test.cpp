@@ -35,6 +35,7 @@ class FakeDriver : public ::testing::Test {
     fake().faults.clear();
     return text;
   }
+  static cuda::Address number(const void* host) { return reinterpret_cast<cuda::Address>(host); }
   const cuda::Driver& d_;
   cuda::Context context_ = nullptr;
   cuda::Stream streams_[2] = {};
@@ -49,18 +50,18 @@ TEST_F(FakeDriver, AReadOfWhatNothingWroteIsAFault) {
 }
 
 TEST_F(FakeDriver, AccessesOfTwoStreamsNeedAnEventBetweenThem) {
-  d_.copy_to_device(a_, host_, 64, streams_[0]);
+  d_.copy(a_, number(host_), 64, streams_[0]);
   d_.copy(b_, a_, 64, streams_[1]);
   EXPECT_NE(faults().find("reads unordered with a write"), std::string::npos);
-  d_.copy_to_device(a_, host_, 64, streams_[0]);
+  d_.copy(a_, number(host_), 64, streams_[0]);
   EXPECT_NE(faults().find("writes unordered with a read"), std::string::npos);
-  d_.copy_to_device(b_, host_, 64, streams_[0]);
+  d_.copy(b_, number(host_), 64, streams_[0]);
   EXPECT_NE(faults().find("writes unordered with a write"), std::string::npos);
 
   d_.event_record(event_, streams_[1]);
   d_.stream_wait_event(streams_[0], event_, 0);
-  d_.copy_to_device(a_, host_, 64, streams_[0]);
-  d_.copy_to_device(b_, host_, 64, streams_[0]);
+  d_.copy(a_, number(host_), 64, streams_[0]);
+  d_.copy(b_, number(host_), 64, streams_[0]);
   EXPECT_EQ(faults(), "");
   d_.stream_wait(streams_[0]);  // the host in between orders them, too
   d_.copy(b_, a_, 64, streams_[1]);
@@ -89,7 +90,7 @@ TEST_F(FakeDriver, BranchesOfAGraphNeedAnEdgeBetweenThem) {
     cuda::Graph graph = nullptr;
     EXPECT_EQ(d_.capture_begin(streams_[0], cuda::kCaptureOfThread), 0);
     if (!fork_late) d_.event_record(event_, streams_[0]);
-    d_.copy_to_device(a_, host_, 64, streams_[0]);
+    d_.copy(a_, number(host_), 64, streams_[0]);
     if (fork_late) d_.event_record(event_, streams_[0]);
     d_.stream_wait_event(streams_[1], event_, 0);
     d_.copy(b_, a_, 64, streams_[1]);
@@ -116,20 +117,20 @@ TEST_F(FakeDriver, BranchesOfAGraphNeedAnEdgeBetweenThem) {
 TEST_F(FakeDriver, PinnedMemoryIsWatchedToo) {
   void* pinned = nullptr;
   ASSERT_EQ(d_.allocate_host(&pinned, 64, 0), 0);
-  d_.copy_to_device(a_, pinned, 64, streams_[0]);  // the host may have written it
-  d_.copy_to_host(pinned, a_, 64, streams_[0]);
+  d_.copy(a_, number(pinned), 64, streams_[0]);  // the host may have written it
+  d_.copy(number(pinned), a_, 64, streams_[0]);
   EXPECT_EQ(faults(), "");
-  d_.copy_to_device(b_, pinned, 64, streams_[1]);
+  d_.copy(b_, number(pinned), 64, streams_[1]);
   EXPECT_NE(faults().find("reads unordered with a write at byte 0 of a pinned block of 64"), std::string::npos);
   d_.release_host(pinned);
 }
 
 TEST_F(FakeDriver, ABufferReusedBeforeItsTransferGivesTheNewBytes) {
   host_[0] = 1;
-  d_.copy_to_device(a_, host_, 64, streams_[0]);
+  d_.copy(a_, number(host_), 64, streams_[0]);
   host_[0] = 2;  // too early
   char back[64] = {};
-  d_.copy_to_host(back, a_, 64, streams_[0]);
+  d_.copy(number(back), a_, 64, streams_[0]);
   d_.stream_wait(streams_[0]);
   EXPECT_EQ(back[0], 2);
   faults();

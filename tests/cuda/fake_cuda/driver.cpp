@@ -33,13 +33,6 @@ bool in_context() {
 int ready() { return !in_context() ? kInvalidContext : lost() ? kIllegalAddress : kOk; }
 void* pointer(Address a) { return reinterpret_cast<void*>(a); }
 
-int copies(void* to, const void* from, size_t bytes, fake::StreamState* stream, fake::Kind kind) {
-  if (const int status = ready()) return status;
-  machine().enqueue(
-      stream, [=] { machine().copy(to, from, bytes); }, kind);
-  return kOk;
-}
-
 // A text for whoever wants to know how a process left the device.
 __attribute__((destructor)) void report() {
   const char* path = std::getenv("FAKE_CUDA_REPORT");
@@ -150,15 +143,15 @@ int cuMemFreeHost(void* address) {
   machine().unpin(address);
   return kOk;
 }
-int cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t bytes, fake::StreamState* stream) {
-  machine().told.uploaded_bytes += static_cast<int64_t>(bytes);
-  return copies(pointer(to), from, bytes, stream, fake::Kind::to_device);
-}
-int cuMemcpyDtoHAsync_v2(void* to, Address from, size_t bytes, fake::StreamState* stream) {
-  return copies(to, pointer(from), bytes, stream, fake::Kind::to_host);
-}
-int cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, fake::StreamState* stream) {
-  return copies(pointer(to), pointer(from), bytes, stream, fake::Kind::other);
+int cuMemcpyAsync(Address to, Address from, size_t bytes, fake::StreamState* stream) {
+  if (const int status = ready()) return status;
+  const fake::Kind kind = machine().is_pinned(to)     ? fake::Kind::to_host
+                          : machine().is_pinned(from) ? fake::Kind::to_device
+                                                      : fake::Kind::other;
+  if (kind == fake::Kind::to_device) machine().told.uploaded_bytes += static_cast<int64_t>(bytes);
+  machine().enqueue(
+      stream, [=] { machine().copy(pointer(to), pointer(from), bytes); }, kind);
+  return kOk;
 }
 int cuStreamCreate(fake::StreamState** stream, unsigned) {
   if (const int status = ready()) return status;

@@ -53,6 +53,11 @@ void Machine::unpin(void* address) {
   --told.live_pinned;
 }
 
+bool Machine::is_pinned(unsigned long long address) const {
+  const auto after = pinned_.upper_bound(address);
+  return after != pinned_.begin() && address < std::prev(after)->first + std::prev(after)->second;
+}
+
 unsigned long long Machine::allocate(size_t bytes) {
   if (static_cast<int64_t>(bytes) > told.free_bytes) return 0;
   char* address = reserve(bytes);

@@ -66,6 +66,7 @@ class Machine {
   // Memory of the host, to which its writes are not seen.
   void* pin(size_t bytes);
   void unpin(void* address);
+  bool is_pinned(unsigned long long address) const;
   bool on_device(const void* p) const { return static_cast<size_t>(static_cast<const char*>(p) - base_) < kSpace; }
 
   void enqueue(StreamState* stream, std::function<void()> work, Kind kind = Kind::kernel);

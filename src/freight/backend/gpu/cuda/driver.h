@@ -51,9 +51,7 @@ constexpr int kMultiprocessors = 16, kOldestDriver = 12000;  // CUDA 12.0: drive
   F(release, cuMemFree_v2, Address)                                                                                 \
   F(allocate_host, cuMemHostAlloc, void**, size_t, unsigned)                                                        \
   F(release_host, cuMemFreeHost, void*)                                                                             \
-  F(copy_to_device, cuMemcpyHtoDAsync_v2, Address, const void*, size_t, Stream)                                     \
-  F(copy_to_host, cuMemcpyDtoHAsync_v2, void*, Address, size_t, Stream)                                             \
-  F(copy, cuMemcpyDtoDAsync_v2, Address, Address, size_t, Stream)                                                   \
+  F(copy, cuMemcpyAsync, Address, Address, size_t, Stream)                                                          \
   F(stream_create, cuStreamCreate, Stream*, unsigned)                                                               \
   F(stream_destroy, cuStreamDestroy_v2, Stream)                                                                     \
   F(stream_wait, cuStreamSynchronize, Stream)                                                                       \

@@ -2,8 +2,6 @@
 #include "freight/backend/gpu/cuda/memory.h"
 
 #include <algorithm>
-#include <cstring>
-#include <iterator>
 
 #include "freight/base/env.h"
 #include "freight/base/error.h"
@@ -125,77 +123,38 @@ void* Memory::allocate_host(size_t bytes) {
   const auto entered = enter();
   FREIGHT_CHECK(!recording_, "memory is pinned while a step is recorded");
   void* address = nullptr;
-  const size_t size = std::max<size_t>(bytes, 256);
-  check(driver_, driver_.allocate_host(&address, size, 0),
+  check(driver_, driver_.allocate_host(&address, std::max<size_t>(bytes, 256), 0),
         cat("cannot pin ", human_bytes(static_cast<double>(bytes)), " of the host's memory").c_str());
-  pinned_[static_cast<const char*>(address)] = size;
+  pinned_.insert(address);
   return address;
-}
-
-bool Memory::pinned(const void* address) const {
-  const auto* at = static_cast<const char*>(address);
-  const auto it = pinned_.upper_bound(at);
-  return it != pinned_.begin() && at < std::prev(it)->first + std::prev(it)->second;
 }
 
 void Memory::release(void* address) noexcept {
   if (!address) return;
   const auto entered = enter();
   wait_for_all();  // something enqueued may still use it
-  if (pinned_.erase(static_cast<const char*>(address)) > 0) {
+  if (pinned_.erase(address) > 0) {
     driver_.release_host(address);
   } else {
     driver_.release(number(address));
   }
 }
 
-void* Memory::pin(size_t bytes) {
-  void* host = nullptr;
-  check(driver_, driver_.allocate_host(&host, bytes, 0), "cannot pin memory of the host");
-  return host;
-}
-
-void Memory::upload(void* to, const void* from, size_t bytes) {
-  const auto entered = enter();
-  FREIGHT_CHECK(!recording_, "the host sends bytes while a step is recorded");
-  if (!pinned(to)) return QueuedMemory::upload(to, from, bytes);
-  check(driver_, driver_.stream_wait(stream()), "upload");  // something enqueued may still read it
-  std::memcpy(to, from, bytes);
-}
-
-void Memory::download(void* to, const void* from, size_t bytes) {
-  const auto entered = enter();
-  FREIGHT_CHECK(!recording_, "the host asks for bytes while a step is recorded");
-  if (pinned(from)) {
-    check(driver_, driver_.stream_wait(stream()), "download");
-    std::memcpy(to, from, bytes);
-    bytes = 0;  // what is left to read are the words that report faults
-  }
-  QueuedMemory::download(to, bytes > 0 ? from : nullptr, bytes);
-}
-
-std::unique_ptr<DeviceRead> Memory::read_later(const void* from, size_t bytes) {
-  const auto entered = enter();
-  FREIGHT_CHECK(!recording_ && !pinned(from), "a read is not a part of a step, and is one of the device's memory");
-  return QueuedMemory::read_later(from, bytes);
-}
-
 void Memory::send(void* to, const void* from, size_t bytes) {
-  check(driver_, driver_.copy_to_device(number(to), from, bytes, stream(kTransfers)), "upload");
+  FREIGHT_CHECK(!recording_, "the host sends bytes while a step is recorded");
+  check(driver_, driver_.copy(number(to), number(from), bytes, stream(kTransfers)), "upload");
 }
 
 void Memory::fetch(void* to, const void* from, size_t bytes) {
-  check(driver_, driver_.copy_to_host(to, number(from), bytes, stream()), "download");
+  FREIGHT_CHECK(!recording_, "the host asks for bytes while a step is recorded");
+  check(driver_, driver_.copy(number(to), number(from), bytes, stream()), "download");
 }
 
+// Addresses of the device and of pinned memory are of one space: the driver sees from where to where it goes.
 void Memory::copy(void* to, const void* from, size_t bytes, Queue queue) {
   if (bytes == 0) return;
   const auto entered = enter();
-  const Stream s = stream(queue);
-  const Status status = pinned(to)     ? driver_.copy_to_host(to, number(from), bytes, s)
-                        : pinned(from) ? driver_.copy_to_device(number(to), from, bytes, s)
-                                       : driver_.copy(number(to), number(from), bytes, s);
-  check(driver_, status, "copy");
+  check(driver_, driver_.copy(number(to), number(from), bytes, stream(queue)), "copy");
 }
 
 Status Memory::wait_for_all() const {

@@ -1,7 +1,7 @@
 // Memory and work of one CUDA device: its primary context and a stream for each queue (gpu/queued_memory.h).
 #pragma once
 #include <atomic>
-#include <map>
+#include <set>
 
 #include "freight/backend/gpu/cuda/driver.h"
 #include "freight/backend/gpu/queued_memory.h"
@@ -19,10 +19,7 @@ class Memory final : public gpu::QueuedMemory {
   void* allocate_host(size_t bytes) override;
   void release(void* address) noexcept override;
   size_t free_bytes() const override;
-  void upload(void* to, const void* from, size_t bytes) override;
-  void download(void* to, const void* from, size_t bytes) override;
   void copy(void* to, const void* from, size_t bytes, Queue queue) override;
-  std::unique_ptr<DeviceRead> read_later(const void* from, size_t bytes) override;
   void wait() override;
   bool records() const override { return true; }
   std::unique_ptr<DeviceRecording> record(const std::function<void()>& work) override;
@@ -36,13 +33,12 @@ class Memory final : public gpu::QueuedMemory {
  private:
   class StreamEvent;
   std::unique_ptr<Event> make_event() override;
-  void* pin(size_t bytes) override;
-  void unpin(void* host) noexcept override { driver_.release_host(host); }
+  void* pin(size_t bytes) override { return allocate_host(bytes); }
+  void unpin(void* host) noexcept override { release(host); }
   void send(void* to, const void* from, size_t bytes) override;
   void fetch(void* to, const void* from, size_t bytes) override;
   void drain() noexcept override { driver_.stream_wait(stream()); }
   Status wait_for_all() const;
-  bool pinned(const void* address) const;
 
   const Driver& driver_;
   int index_;
@@ -51,7 +47,7 @@ class Memory final : public gpu::QueuedMemory {
   Device device_ = 0;
   Context context_ = nullptr;
   std::array<Stream, kQueues + 1> streams_ = {};
-  std::map<const char*, size_t> pinned_;  // bytes of the blocks of allocate_host(), by address
+  std::set<void*> pinned_;  // blocks of allocate_host()
   bool recording_ = false;
 };
 
