@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "freight/base/array.h"
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
@@ -22,6 +24,9 @@ namespace {
 constexpr size_t kMinRuns = 5, kMinSlowRuns = 3, kMaxRuns = 400;
 constexpr double kMinSeconds = 0.004, kMaxSeconds = 0.1, kMargin = 0.95, kMostRounds = 0.8, kAgreement = 1.1;
 constexpr double kMostRepeats = 20;  // of a step, in a run
+
+constexpr size_t kBehind = 64;              // bytes that kernels may read behind an operand
+constexpr size_t kCold = size_t{64} << 20;  // more than the caches hold
 
 // One candidate and its times. Three runs that agree are believed.
 class Runner {
@@ -82,6 +87,35 @@ std::string signature(const StepSpec& spec) {
 }
 
 bool measures(const StepSpec& spec) { return !spec.deterministic && env::get("FREIGHT_TUNE") != "0"; }
+
+ZeroOperands::ZeroOperands(const StepSpec& spec, size_t scratch, std::shared_ptr<DeviceMemory> memory, int cold)
+    : memory_(std::move(memory)), cold_(cold) {
+  std::vector<size_t> sizes;
+  for (const auto* list : {&spec.in, &spec.out}) {
+    for (const Operand& o : *list) sizes.push_back(layout_bytes(o.type, o.layout) + kBehind);
+  }
+  sizes.push_back(scratch + kBehind);
+  if (cold_ >= 0) {
+    size_t& bytes = sizes[static_cast<size_t>(cold_)];
+    stride_ = (bytes + 63) / 64 * 64;
+    bytes = std::max(kCold, stride_);
+  }
+  for (const size_t bytes : sizes) {
+    blocks_.push_back(Storage::allocate(bytes));
+    void* host = blocks_.back()->data();
+    if (!memory_) std::memset(host, 0, bytes);  // until it is written, all of a large block is one page of zeros
+    addresses_.push_back(memory_ ? blocks_.back()->on_device(memory_, DeviceAccess::read) : host);
+  }
+}
+
+void* const* ZeroOperands::addresses() {
+  if (cold_ >= 0) {  // behind where it lay in the last run
+    const Storage& block = *blocks_[static_cast<size_t>(cold_)];
+    at_ = at_ + 2 * stride_ <= block.size() ? at_ + stride_ : 0;
+    addresses_[static_cast<size_t>(cold_)] = static_cast<char*>(block.data()) + at_;
+  }
+  return addresses_.data();
+}
 
 Choices::Choices(const std::string& file, double least_run)
     : path_(cat(env::cache_dir(), "/", file)), least_run_(least_run) {

@@ -11,10 +11,28 @@
 
 namespace freight {
 
+class Storage;
+
 // What a choice between kernels of a step depends on, as a name: types, layouts, and of a matmul all attributes.
 std::string signature(const StepSpec& spec);
 // Whether kernels of the step may be measured at all: not where it is to be deterministic, nor with FREIGHT_TUNE=0.
 bool measures(const StepSpec& spec);
+
+// Operands and scratch memory of a step, all zeros: of the host, or of a device. `cold`: the operand that lies in no
+// cache when the step runs, as the weights of a large net do not.
+class ZeroOperands {
+ public:
+  ZeroOperands(const StepSpec& spec, size_t scratch, std::shared_ptr<DeviceMemory> memory, int cold = -1);
+  // For the next run.
+  void* const* addresses();
+
+ private:
+  std::shared_ptr<DeviceMemory> memory_;
+  int cold_;
+  size_t stride_ = 0, at_ = 0;  // of the cold operand within its block
+  std::vector<std::shared_ptr<Storage>> blocks_;
+  std::vector<void*> addresses_;
+};
 
 class Choices {
  public:

@@ -16,8 +16,7 @@ struct Candidate {
 };
 
 // Which candidate is fastest, measured on zeros of `specs` (the same step in the layouts of each) or remembered under
-// `step`; the first one where nothing may be measured. `cold`: the operand that lies in no cache when the step runs, as
-// the weights of a large net do not.
+// `step`; the first one where nothing may be measured. `cold`: of ZeroOperands.
 size_t fastest(const std::string& step, const std::vector<Candidate>& candidates, const std::vector<StepSpec>& specs,
                int cold = -1);
 

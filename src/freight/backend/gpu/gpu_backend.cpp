@@ -16,32 +16,6 @@ namespace {
 constexpr double kLongRun = 5e-4;               // seconds
 constexpr const char* kRevision = "kernels 2";  // raise it when the generated kernels change in speed
 
-// Operands and scratch of a step on the device, all zeros.
-class Blocks {
- public:
-  Blocks(const StepSpec& spec, size_t scratch, DeviceMemory& memory) : memory_(memory) {
-    for (const auto* list : {&spec.in, &spec.out}) {
-      for (const Operand& o : *list) add(layout_bytes(o.type, o.layout));
-    }
-    add(scratch);
-  }
-  ~Blocks() {
-    for (void* b : blocks_) memory_.release(b);
-  }
-  Blocks(const Blocks&) = delete;
-  Blocks& operator=(const Blocks&) = delete;
-  void* const* operands() const { return blocks_.data(); }
-
- private:
-  void add(size_t bytes) {
-    blocks_.push_back(memory_.allocate(bytes));
-    const std::vector<char> zeros(bytes);
-    memory_.upload(blocks_.back(), zeros.data(), bytes);
-  }
-  DeviceMemory& memory_;
-  std::vector<void*> blocks_;
-};
-
 }  // namespace
 
 std::unique_ptr<Kernel> GpuBackend::fastest(const std::string& step, const StepSpec& spec,
@@ -50,13 +24,13 @@ std::unique_ptr<Kernel> GpuBackend::fastest(const std::string& step, const StepS
   const auto device = memory();
   size_t scratch = 0;
   for (const auto& k : kernels) scratch = std::max(scratch, k->scratch_bytes());
-  std::optional<Blocks> blocks;  // not needed for what is remembered
+  std::optional<ZeroOperands> zeros;  // not needed for what is remembered
   std::vector<Choices::Candidate> candidates;
   for (const auto& k : kernels) {
     candidates.push_back({k->name(), [&] {
-                            if (!blocks) blocks.emplace(spec, scratch, *device);
+                            if (!zeros) zeros.emplace(spec, scratch, device);
                             return [&](int times) {
-                              for (int i = 0; i < times; ++i) k->run(blocks->operands());
+                              for (int i = 0; i < times; ++i) k->run(zeros->addresses());
                               device->wait();
                             };
                           }});
