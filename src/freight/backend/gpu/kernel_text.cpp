@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "freight/backend/gpu/dialect.h"
 #include "freight/backend/gpu/faults.h"
 
 namespace freight::gpu {
@@ -34,11 +33,25 @@ int64_t largest_span(const StepSpec& spec) {
   return most;
 }
 
-std::string KernelText::operand(int index, DType dtype, bool written, size_t byte_offset) {
+Elements KernelText::in(const StepSpec& spec, size_t i) {
+  const DType dtype = spec.in[i].type.dtype;
+  return {operand(static_cast<int>(i), dtype, false), dtype};
+}
+
+Elements KernelText::out(const StepSpec& spec, size_t i) {
+  const DType dtype = spec.out[i].type.dtype;
+  return {operand(static_cast<int>(spec.in.size() + i), dtype, true), dtype};
+}
+
+Elements KernelText::scratch(const StepSpec& spec, DType dtype) {
+  return {operand(static_cast<int>(spec.in.size() + spec.out.size()), dtype, true), dtype};
+}
+
+std::string KernelText::operand(int index, DType dtype, bool written) {
   const size_t i = arguments_.size();
   parameters_ += cat("GLOBAL ", written ? "" : "const ", stored_type(dtype), "* p", i, ", const i64 o", i, ", ");
   prologue_ += cat("  FIRST(p", i, ", o", i, ");\n");
-  arguments_.push_back({index, size_of(dtype), byte_offset});
+  arguments_.push_back({index, size_of(dtype)});
   return cat("p", i);
 }
 
@@ -62,6 +75,25 @@ std::string KernelText::quotient(const std::string& e, int64_t divisor) {
   return cat("divide_idx_t(", e, ", ", exact, ", ", multiplied, ", ", shifted, ")");
 }
 
+std::string KernelText::split(const std::string& e, int64_t extent, const std::string& outer,
+                              const std::string& inner) {
+  const std::string divided = quotient(e, extent);
+  return cat("const idx_t ", outer, " = ", divided, ", ", inner, " = ", e, " - ", outer, " * ", number(extent), "; ");
+}
+
+void KernelText::begin_elements(int64_t count) {
+  count_ = count;
+  line("const idx_t e = ELEMENT;");
+  line("if (e >= ", number(count), ") return;");
+}
+
+Lowered KernelText::finish_elements(const char* purpose, int64_t elements) {
+  Lowered lowered{.launches = {}, .scratch_bytes = 0, .name = purpose};
+  if (count_ > 0)
+    lowered.launches.push_back(finish(purpose, std::max(count_, elements) + kLanes, ceil_div(count_, kLanes), kLanes));
+  return lowered;
+}
+
 Launch KernelText::finish(const char* purpose, int64_t elements, size_t groups, size_t lanes) {
   if (numbers_.empty()) numbers_.push_back(0);
   const bool wide_index =
@@ -76,13 +108,14 @@ Launch KernelText::finish(const char* purpose, int64_t elements, size_t groups, 
   launch.arguments = arguments_;
   launch.groups = groups;
   launch.lanes = lanes;
+  const auto give = [&]<class T>(const std::vector<T>& numbers) {
+    launch.numbers.resize(numbers.size() * sizeof(T));
+    std::memcpy(launch.numbers.data(), numbers.data(), launch.numbers.size());
+  };
   if (wide_index) {
-    launch.numbers.resize(numbers_.size() * sizeof(int64_t));
-    std::memcpy(launch.numbers.data(), numbers_.data(), launch.numbers.size());
+    give(numbers_);
   } else {
-    const std::vector<int32_t> narrow(numbers_.begin(), numbers_.end());
-    launch.numbers.resize(narrow.size() * sizeof(int32_t));
-    std::memcpy(launch.numbers.data(), narrow.data(), launch.numbers.size());
+    give(std::vector<int32_t>(numbers_.begin(), numbers_.end()));
   }
   return launch;
 }

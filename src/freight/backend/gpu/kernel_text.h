@@ -7,15 +7,34 @@
 #include <vector>
 
 #include "freight/backend/backend.h"
+#include "freight/backend/gpu/dialect.h"
 #include "freight/backend/gpu/launch.h"
 #include "freight/base/strings.h"
 
 namespace freight::gpu {
 
+// An operand in a kernel's text.
+struct Elements {
+  std::string pointer;
+  DType dtype = DType::f32;
+
+  std::string load(const std::string& index) const { return load_call(dtype, pointer, index); }
+  // A statement.
+  std::string store(const std::string& index, const std::string& value) const {
+    return store_call(dtype, pointer, index, value) + ";";
+  }
+};
+
 class KernelText {
  public:
-  // The parameter for an operand of the step: its name in the text. The same operand may be declared several times.
-  std::string operand(int index, DType dtype, bool written, size_t byte_offset = 0);
+  static constexpr int64_t kLanes = 128;  // of a group where every element has a work-item of its own
+
+  // An input or result of the step, or all of its scratch memory. It may be declared several times.
+  Elements in(const StepSpec& spec, size_t i);
+  Elements out(const StepSpec& spec, size_t i);
+  Elements scratch(const StepSpec& spec, DType dtype);
+  // The name of a parameter for an operand of the step.
+  std::string operand(int index, DType dtype, bool written);
   // A condition under which an index (of type i64) of the step's node lies in [0, rows); where it does not, the
   // device's fault words say so.
   std::string checked(const std::string& index, const Node& node, int64_t rows);
@@ -24,6 +43,8 @@ class KernelText {
   // `e` / `divisor`, rounded down, as an expression; `e` must not be negative there. Division by a number that the
   // compiler does not know takes longer than all else that an index needs.
   std::string quotient(const std::string& e, int64_t divisor);
+  // Declares `outer` = `e` / extent, rounded down, and the rest, `inner`.
+  std::string split(const std::string& e, int64_t extent, const std::string& outer, const std::string& inner);
   // Appends a line.
   template <class... Parts>
   void line(const Parts&... parts) {
@@ -32,11 +53,16 @@ class KernelText {
   // `elements`: the largest number that index arithmetic meets; from 2^31 on it is done in 64 bits. In lines the type
   // is written idx_t. What does not fit a grid of groups is the caller's loop.
   Launch finish(const char* purpose, int64_t elements, size_t groups, size_t lanes);
+  // Begins a kernel with a work-item for each of so many elements, of which it is number `e`.
+  void begin_elements(int64_t count);
+  // A step that is this kernel alone; `elements` as above.
+  Lowered finish_elements(const char* purpose, int64_t elements);
 
  private:
   std::string parameters_, prologue_, body_;
   std::vector<Argument> arguments_;
   std::vector<int64_t> numbers_;
+  int64_t count_ = 0;
 };
 
 // 16 hexadecimal digits that are the same in every run: they key the cache of compiled programs.

@@ -9,36 +9,26 @@
 
 namespace freight::gpu {
 
-namespace {
-constexpr int64_t kLanes = 128;
-}
-
 Lowered lower_pad(const StepSpec& spec) {
   const auto& a = attrs<PadAttrs>(*spec.node);
   const Operand &x = spec.in[0], &y = spec.out[0];
-  const int64_t n = y.type.numel();
   KernelText text;
-  const std::string px = text.operand(0, x.type.dtype, false), py = text.operand(1, y.type.dtype, true);
-  text.line("const idx_t e = ELEMENT;");
-  text.line("if (e >= ", text.number(n), ") return;");
+  const Elements from = text.in(spec, 0), to = text.out(spec, 0);
+  text.begin_elements(y.type.numel());
   text.line("idx_t rest = e, from = 0, to = 0; int inside = 1;");
   for (int i = y.type.shape.rank(); i-- > 0;) {
-    const std::string outer = text.quotient("rest", y.type.shape[i]), extent = text.number(y.type.shape[i]),
-                      given = text.number(x.type.shape[i]), low = text.number(a.low[i]),
+    const std::string given = text.number(x.type.shape[i]), low = text.number(a.low[i]),
                       step = text.number(a.interior[i] + 1);
-    text.line("{ const idx_t q = ", outer, ", c = rest - q * ", extent, ", s = c - ", low, ", k = s / ", step,
+    text.line("{ ", text.split("rest", y.type.shape[i], "q", "c"), "const idx_t s = c - ", low, ", k = s / ", step,
               "; rest = q;");
     text.line("  inside = inside && s >= 0 && k * ", step, " == s && k < ", given, ";");
     text.line("  from += k * ", text.number(x.layout.strides[i]), "; to += c * ", text.number(y.layout.strides[i]),
               "; }");
   }
-  const std::string value = literal(a.value, y.type.dtype);
-  text.line(value_type(y.type.dtype), " value = ", value, ";");
-  text.line("if (inside) value = ", load_call(x.type.dtype, px, "from"), ";");
-  text.line(store_call(y.type.dtype, py, "to", "value"), ";");
-  Lowered lowered{.launches = {}, .scratch_bytes = 0, .name = "pad"};
-  if (n > 0) lowered.launches.push_back(text.finish("pad", n + kLanes, ceil_div(n, kLanes), kLanes));
-  return lowered;
+  text.line(value_type(to.dtype), " value = ", literal(a.value, to.dtype), ";");
+  text.line("if (inside) value = ", from.load("from"), ";");
+  text.line(to.store("to", "value"));
+  return text.finish_elements("pad", 0);
 }
 
 Lowered lower_concat(const StepSpec& spec) {
