@@ -2,6 +2,7 @@
 // it says, so that equal kernels of different steps are compiled once. Extents and strides are numbers given at launch:
 // tensors of other shapes share the kernel.
 #pragma once
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,6 +41,9 @@ class KernelText {
   std::string checked(const std::string& index, const Node& node, int64_t rows);
   // A number given at launch: its name in the text.
   std::string number(int64_t value);
+  std::array<std::string, 2> numbers(const std::array<int64_t, 2>& values) {
+    return {number(values[0]), number(values[1])};
+  }
   // `e` / `divisor`, rounded down, as an expression; `e` must not be negative there. Division by a number that the
   // compiler does not know takes longer than all else that an index needs.
   std::string quotient(const std::string& e, int64_t divisor);
@@ -65,6 +69,11 @@ class KernelText {
   int64_t count_ = 0;
 };
 
+// Of a tensor (N, C, spatial) from axis 2, of an attribute from axis 0 on: the spatial axes seen as two. A single one
+// becomes the second, beside a first of `missing`.
+inline std::array<int64_t, 2> two_axes(const Shape& s, int first, int64_t missing) {
+  return {s.rank() == first + 1 ? missing : s[first], s.back()};
+}
 // 16 hexadecimal digits that are the same in every run: they key the cache of compiled programs.
 std::string hash_name(const std::string& text);
 // `text` with every `from` replaced.
