@@ -92,20 +92,6 @@ DEVICE ushort to_f16(float f) {
   else h = (m - 0x38000000u + 0xfffu + ((m >> 13) & 1u)) >> 13;
   return (ushort)(((u >> 16) & 0x8000u) | h);
 }
-#define load_f32(p, i) (p)[i]
-#define load_i32(p, i) (p)[i]
-#define load_i64(p, i) (p)[i]
-#define load_u8(p, i) (p)[i]
-#define load_bool(p, i) ((uchar)((p)[i] != 0))
-#define load_bf16(p, i) from_bf16((p)[i])
-#define load_f16(p, i) from_f16((p)[i])
-#define store_f32(p, i, v) (p)[i] = (v)
-#define store_i32(p, i, v) (p)[i] = (v)
-#define store_i64(p, i, v) (p)[i] = (v)
-#define store_u8(p, i, v) (p)[i] = (v)
-#define store_bool(p, i, v) (p)[i] = (v) != 0
-#define store_bf16(p, i, v) (p)[i] = to_bf16(v)
-#define store_f16(p, i, v) (p)[i] = to_f16(v)
 
 /* Toward zero; NaN gives 0, what lies outside of the type its nearest end. */
 #define round_to_i32(a) ((a) != (a) ? 0 : (a) <= -2147483648.0f ? (-2147483647 - 1) : (a) >= 2147483648.0f ? 2147483647 : (int)(a))
@@ -159,8 +145,6 @@ constexpr const char* kWithDouble = R"(
   const double u1 = ((double)r.v[0] + 1.0) * 0x1p-32, u2 = (double)r.v[1] * 0x1p-32;
   return (float)(sqrt(-2.0 * log(u1)) * cos(6.283185307179586 * u2));
 }
-#define load_f64(p, i) (p)[i]
-#define store_f64(p, i, v) (p)[i] = (v)
 )";
 constexpr const char* kWithoutDouble = R"(
   const float u1 = ((float)r.v[0] + 1.0f) * 0x1p-32f, u2 = (float)r.v[1] * 0x1p-32f;
@@ -187,11 +171,15 @@ const char* stored_type(DType dtype) {
 const char* value_type(DType dtype) { return stored_type(wide(dtype)); }
 
 std::string load_call(DType dtype, const std::string& pointer, const std::string& index) {
-  return cat("load_", dtype, "(", pointer, ", ", index, ")");
+  const std::string stored = cat(pointer, "[", index, "]");
+  if (dtype == DType::boolean) return cat("(uchar)(", stored, " != 0)");
+  return wide(dtype) == dtype ? stored : cat("from_", dtype, "(", stored, ")");
 }
 
 std::string store_call(DType dtype, const std::string& pointer, const std::string& index, const std::string& value) {
-  return cat("store_", dtype, "(", pointer, ", ", index, ", ", value, ")");
+  const std::string to = cat(pointer, "[", index, "] = ");
+  if (dtype == DType::boolean) return cat(to, "(", value, ") != 0");
+  return to + (wide(dtype) == dtype ? value : cat("to_", dtype, "(", value, ")"));
 }
 
 }  // namespace freight::gpu

@@ -223,7 +223,7 @@ class GemmText {
     sum.line(acc_, " r = 0;");
     sum.line("for (idx_t q = 0; q < ", parts, "; ++q) r += ", from.load(cat("q * ", n, " + e")), ";");
     sum.line(to.store("e", "r"));
-    return sum.finish_elements("sum_parts", parts_ * results).launches[0];
+    return sum.finish_elements("sum_parts", parts_ * results);
   }
 
   KernelText& text_;
@@ -279,7 +279,7 @@ Lowered lower_epilogue(const StepSpec& spec) {
   if (epilogue.relu) text.line("r = ", scalar_expression(Op::relu, y.dtype, {"r"}), ";");
   text.line(y.store("e", "r"));
   if (!epilogue.bias && !epilogue.residual && !epilogue.relu) return {};
-  return text.finish_elements("epilogue", 0);
+  return text.finish_step("epilogue", 0);
 }
 
 namespace {

@@ -34,7 +34,7 @@ Lowered gather(const StepSpec& spec) {
   text.line(value_type(y.dtype), " value = 0;");
   text.line("if (", text.checked("row", *spec.node, rows), ") value = ", x.load("at"), ";");
   text.line(y.store("e", "value"));
-  return text.finish_elements(name(spec.node->op), largest_span(spec));
+  return text.finish_step(name(spec.node->op), largest_span(spec));
 }
 
 struct Scatter {
@@ -65,7 +65,7 @@ Lowered scatter(const StepSpec& spec, const Scatter& s) {
   text.line(sums.store("at", cat(sums.load("at"), " + ", updates.load("from"))));
   text.line("}");
   if (through_scratch) text.line(each_row, y.store(place, sums.load(place)));
-  Lowered lowered = text.finish_elements(name(spec.node->op), largest_span(spec));
+  Lowered lowered = text.finish_step(name(spec.node->op), largest_span(spec));
   if (through_scratch) lowered.scratch_bytes = static_cast<size_t>(result.numel()) * size_of(sums.dtype);
   return lowered;
 }
@@ -87,7 +87,7 @@ Lowered arg_extremum(const StepSpec& spec) {
   text.line("if (v != v || v ", spec.node->op == Op::argmax ? ">" : "<", " most) { best = i; most = v; }");
   text.line("}");
   text.line(y.store("e", "best"));
-  return text.finish_elements(name(spec.node->op), largest_span(spec));
+  return text.finish_step(name(spec.node->op), largest_span(spec));
 }
 
 }  // namespace

@@ -87,10 +87,13 @@ void KernelText::begin_elements(int64_t count) {
   line("if (e >= ", number(count), ") return;");
 }
 
-Lowered KernelText::finish_elements(const char* purpose, int64_t elements) {
+Launch KernelText::finish_elements(const char* purpose, int64_t elements) {
+  return finish(purpose, std::max(count_, elements) + kLanes, ceil_div(count_, kLanes), kLanes);
+}
+
+Lowered KernelText::finish_step(const char* purpose, int64_t elements) {
   Lowered lowered{.launches = {}, .scratch_bytes = 0, .name = purpose};
-  if (count_ > 0)
-    lowered.launches.push_back(finish(purpose, std::max(count_, elements) + kLanes, ceil_div(count_, kLanes), kLanes));
+  if (count_ > 0) lowered.launches.push_back(finish_elements(purpose, elements));
   return lowered;
 }
 

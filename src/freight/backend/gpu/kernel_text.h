@@ -59,8 +59,9 @@ class KernelText {
   Launch finish(const char* purpose, int64_t elements, size_t groups, size_t lanes);
   // Begins a kernel with a work-item for each of so many elements, of which it is number `e`.
   void begin_elements(int64_t count);
-  // A step that is this kernel alone; `elements` as above.
-  Lowered finish_elements(const char* purpose, int64_t elements);
+  Launch finish_elements(const char* purpose, int64_t elements);
+  // A step that is such a kernel alone.
+  Lowered finish_step(const char* purpose, int64_t elements);
 
  private:
   std::string parameters_, prologue_, body_;

@@ -67,7 +67,7 @@ Lowered lower_pool(const StepSpec& spec) {
               p.count(attrs), ";");
     text.line("} }");
     text.line(y.store("e", "sum"));
-    return text.finish_elements(name(op), given.numel());
+    return text.finish_step(name(op), given.numel());
   }
   p.window(text, "h", "w");
   const bool max = op == Op::max_pool;
@@ -86,7 +86,7 @@ Lowered lower_pool(const StepSpec& spec) {
   text.line("}");
   text.line(y.store("e", max ? "most" : cat("sum / (", value, ")", p.count(attrs))));
   if (max) text.line(text.out(spec, 1).store("e", "best"));
-  return text.finish_elements(name(op), given.numel());
+  return text.finish_step(name(op), given.numel());
 }
 
 }  // namespace freight::gpu

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
-#include "freight/backend/gpu/dialect.h"
 #include "freight/backend/gpu/kernel_text.h"
 #include "freight/backend/gpu/lower.h"
 #include "freight/backend/gpu/scalar.h"
@@ -17,7 +17,6 @@ namespace freight::gpu {
 
 namespace {
 
-constexpr size_t kLanes = 128;    // work-items of a group, pointwise
 constexpr size_t kRowLanes = 64;  // work-items that share a row
 constexpr int64_t kShortRow = 16;
 
@@ -37,8 +36,8 @@ struct Dim {
 
 class RegionLowering {
  public:
-  RegionLowering(const Graph& body, const StepSpec& spec) : g_(body), spec_(spec), inputs_(g_.values.size(), -1) {
-    int next = 0;
+  RegionLowering(const Graph& body, const StepSpec& spec) : g_(body), spec_(spec), inputs_(g_.values.size()) {
+    size_t next = 0;
     for (const Node& n : g_.nodes) {
       if (n.op == Op::input) inputs_[n.out().index()] = next++;
     }
@@ -59,10 +58,11 @@ class RegionLowering {
     }
     Lowered lowered;
     lowered.name = g_.nodes.size() > spec_.in.size() + 1 ? "fused" : "region";
-    for (const auto& [axes, outputs] : by_axes) {
-      if (shape(g_.outputs[outputs[0]]).numel() > 0) lowered.launches.push_back(pointwise(axes, outputs));
-    }
-    if (!of_rows.empty() && kept_numel() > 0) lowered.launches.push_back(rows(of_rows));
+    const auto add = [&](Launch launch) {
+      if (launch.groups > 0) lowered.launches.push_back(std::move(launch));
+    };
+    for (const auto& [axes, outputs] : by_axes) add(pointwise(axes, outputs));
+    if (!of_rows.empty()) add(rows(of_rows));
     return lowered;
   }
 
@@ -70,8 +70,6 @@ class RegionLowering {
   const Node& def(Value v) const { return g_.def(v); }
   const Shape& shape(Value v) const { return g_.type(v).shape; }
   int level(Value v) const { return level_[v.index()]; }
-  const Operand& output(size_t i) const { return spec_.out[i]; }
-  int output_operand(size_t i) const { return static_cast<int>(spec_.in.size() + i); }
 
   // The region's extents, and its axes from slowest to fastest in the memory of the leading operand.
   void find_space() {
@@ -128,11 +126,6 @@ class RegionLowering {
   }
 
   bool reduced(int axis) const { return is_reduced_[static_cast<size_t>(axis)]; }
-  int64_t kept_numel() const {
-    int64_t n = 1;
-    for (int i = 0; i < space_.rank(); ++i) n *= reduced(i) ? 1 : space_[i];
-    return n;
-  }
   std::vector<int> long_axes(const Shape& s) const {
     std::vector<int> axes;
     for (int a : order_) {
@@ -151,9 +144,8 @@ class RegionLowering {
     s[axis] = 1;
     return over_axes(shape(v), s);
   }
-  Strides input_strides(Value v) const {
-    return over_axes(shape(v), spec_.in[static_cast<size_t>(inputs_[v.index()])].layout.strides);
-  }
+  Strides input_strides(Value v) const { return over_axes(shape(v), spec_.in[inputs_[v.index()]].layout.strides); }
+  Strides output_strides(size_t i) const { return over_axes(spec_.out[i].type.shape, spec_.out[i].layout.strides); }
 
   // All strides by which a kernel addresses something on the way to v.
   void collect(Value v, std::set<int32_t>& seen, std::vector<Strides>& strides) const {
@@ -200,7 +192,7 @@ class RegionLowering {
     std::map<int32_t, std::string> names;
     int64_t largest = 0;  // index met
     int counter = 0;
-    std::map<int, std::string> pointers;  // by operand of the step
+    std::map<size_t, Elements> inputs;  // by operand of the step
   };
 
   static std::string fresh(Build& b, const char* letter) { return cat(letter, b.counter++); }
@@ -213,16 +205,13 @@ class RegionLowering {
       if (i == 0) {
         b.text.line("const idx_t ", names[i], " = ", linear, ";");
       } else {
-        const std::string rest = fresh(b, "t"), quotient = b.text.quotient(linear, dims[i].extent);
-        b.text.line("const idx_t ", rest, " = ", quotient, ", ", names[i], " = ", linear, " - ", rest, " * ",
-                    b.text.number(dims[i].extent), ";");
+        const std::string rest = fresh(b, "t");
+        b.text.line(b.text.split(linear, dims[i].extent, rest, names[i]));
         linear = rest;
       }
     }
-    for (size_t i = 0; i < dims.size(); ++i) {
-      b.dims.push_back(dims[i]);
-      b.places.push_back(names[i]);
-    }
+    b.dims.insert(b.dims.end(), dims.begin(), dims.end());
+    b.places.insert(b.places.end(), names.begin(), names.end());
   }
 
   // The element of the current place for these strides. Strides of 0, and of 1 along the fastest dimension, stand in
@@ -242,11 +231,10 @@ class RegionLowering {
     return sum.empty() ? "0" : sum;
   }
 
-  std::string pointer(Build& b, Value input) const {
-    const int operand = inputs_[input.index()];
-    std::string& name = b.pointers[operand];
-    if (name.empty()) name = b.text.operand(operand, g_.type(input).dtype, false);
-    return name;
+  const Elements& elements(Build& b, Value input) const {
+    const size_t operand = inputs_[input.index()];
+    const auto it = b.inputs.find(operand);
+    return it != b.inputs.end() ? it->second : b.inputs[operand] = b.text.in(spec_, operand);
   }
 
   // The name of v's element at the current place.
@@ -267,15 +255,12 @@ class RegionLowering {
     const Node& n = def(v);
     const DType dtype = g_.type(v).dtype;
     switch (n.op) {
-      case Op::input: {
-        const std::string p = pointer(b, v);
-        return load_call(dtype, p, place(b, input_strides(v)));
-      }
+      case Op::input: return elements(b, v).load(place(b, input_strides(v)));
       case Op::constant: return literal(attrs<ConstantAttrs>(n).value, dtype);
       case Op::iota: return converted(cat("(i64)(", place(b, index_strides(v)), ")"), DType::i64, dtype);
       case Op::random_uniform:
       case Op::random_normal: {
-        const std::string key = pointer(b, n.in(0));
+        const std::string key = elements(b, n.in(0)).pointer;
         const std::string step = b.text.number(input_strides(n.in(0))[0]);
         const std::string stream = b.text.number(attrs<RandomAttrs>(n).stream);
         return cat(n.op == Op::random_uniform ? "draw_uniform(" : "draw_normal(", key, "[0], ", key, "[", step,
@@ -292,13 +277,11 @@ class RegionLowering {
 
   // All values first: a result may lie where an operand does.
   void store(Build& b, const std::vector<size_t>& outputs, const std::string& condition = {}) const {
-    std::vector<std::string> values, lines;
+    std::vector<std::string> values;
     for (size_t i : outputs) values.push_back(emit(b, g_.outputs[i]));
     for (size_t k = 0; k < outputs.size(); ++k) {
-      const Operand& to = output(outputs[k]);
-      const std::string p = b.text.operand(output_operand(outputs[k]), to.type.dtype, true);
-      const std::string at = place(b, over_axes(to.type.shape, to.layout.strides));
-      b.text.line(condition, store_call(to.type.dtype, p, at, values[k]), ";");
+      const Elements to = b.text.out(spec_, outputs[k]);
+      b.text.line(condition, to.store(place(b, output_strides(outputs[k])), values[k]));
     }
   }
 
@@ -307,7 +290,7 @@ class RegionLowering {
     std::set<int32_t> seen;
     for (size_t i : outputs) {
       collect(g_.outputs[i], seen, strides);
-      strides.push_back(over_axes(output(i).type.shape, output(i).layout.strides));
+      strides.push_back(output_strides(i));
     }
     return strides;
   }
@@ -315,12 +298,10 @@ class RegionLowering {
   Launch pointwise(const std::vector<int>& axes, const std::vector<size_t>& outputs) const {
     Build b;
     const std::vector<Dim> dims = dims_over(axes, strides_of(outputs));
-    const int64_t n = numel(dims);
-    b.text.line("const idx_t e = ELEMENT;");
-    b.text.line("if (e >= ", b.text.number(n), ") return;");
+    b.text.begin_elements(numel(dims));
     add_dims(b, dims, "e");
     store(b, outputs);
-    return b.text.finish("point", std::max(n + static_cast<int64_t>(kLanes), b.largest), ceil_div(n, kLanes), kLanes);
+    return b.text.finish_elements("point", b.largest);
   }
 
   Launch rows(const std::vector<size_t>& outputs) const {
@@ -348,16 +329,16 @@ class RegionLowering {
         b.text.line(accumulator_type(dtype), " ", acc, " = ", reduction_start(node.op, dtype), ";");
         found.emplace_back(node.out(), acc);
       }
-      const Build outer = b;
-      b.text.line(loop);
-      add_dims(b, inner, "j");
+      each(b, loop, inner, [&] {
+        for (const auto& [v, acc] : found) {
+          b.text.line(acc, " = ", reducer(def(v).op), "(", acc, ", ", emit(b, def(v).in(0)), ");");
+        }
+      });
       for (const auto& [v, acc] : found) {
-        b.text.line(acc, " = ", combined(def(v).op, acc, emit(b, def(v).in(0))), ";");
-      }
-      b.text.line("}");
-      leave(b, outer);
-      for (const auto& [v, acc] : found) {
-        if (!alone) share(b, def(v).op, g_.type(def(v).in(0)).dtype, acc);
+        if (!alone) {  // the group's lanes combine their accumulators; all get the result
+          b.text.line("SHARE(", accumulator_type(g_.type(def(v).in(0)).dtype), ", ", kRowLanes, ", ", fresh(b, "s"),
+                      ", ", acc, ", ", reducer(def(v).op), ");");
+        }
         b.names[v.id] = acc;
       }
     }
@@ -367,38 +348,26 @@ class RegionLowering {
       of_row.insert(of_row.end(), of_elements.begin(), of_elements.end());
       of_elements.clear();
     }
-    if (!of_elements.empty()) {
-      const Build outer = b;
-      b.text.line(loop);
-      add_dims(b, inner, "j");
-      store(b, of_elements);
-      b.text.line("}");
-      leave(b, outer);
-    }
+    if (!of_elements.empty()) each(b, loop, inner, [&] { store(b, of_elements); });
     if (!of_row.empty()) store(b, of_row, alone ? "" : "if (LANE == 0) ");
     const auto groups = alone ? ceil_div(count, kRowLanes) : static_cast<size_t>(count);
     return b.text.finish("rows", std::max(count + static_cast<int64_t>(kRowLanes), b.largest), groups, kRowLanes);
   }
 
-  // Forgets the names of a loop's inside.
-  static void leave(Build& b, const Build& outer) {
-    b.names = outer.names;
-    b.dims = outer.dims;
-    b.places = outer.places;
-  }
-
-  // The group's lanes combine their accumulators; all get the result.
-  static void share(Build& b, Op op, DType dtype, const std::string& acc) {
-    b.text.line("SHARE(", accumulator_type(dtype), ", ", kRowLanes, ", ", fresh(b, "s"), ", ", acc, ", ",
-                op == Op::sum          ? "SUM_OF"
-                : op == Op::reduce_max ? "MAX_OF"
-                                       : "MIN_OF",
-                ");");
+  // A loop over j, the number of an element among `dims`. The names of its inside are forgotten behind it.
+  template <class Inside>
+  static void each(Build& b, const std::string& loop, const std::vector<Dim>& dims, const Inside& inside) {
+    const auto outer = std::tuple(b.names, b.dims, b.places);
+    b.text.line(loop);
+    add_dims(b, dims, "j");
+    inside();
+    b.text.line("}");
+    std::tie(b.names, b.dims, b.places) = outer;
   }
 
   const Graph& g_;
   const StepSpec& spec_;
-  std::vector<int> inputs_;  // by value: which operand of the step, -1
+  std::vector<size_t> inputs_;  // by value that is one: which operand of the step
   Shape space_;
   std::vector<int> order_;  // axes, slowest first
   std::vector<int> level_;

@@ -87,9 +87,6 @@ std::string reduction_start(Op op, DType dtype) {
   }
 }
 
-std::string combined(Op op, const std::string& acc, const std::string& value) {
-  if (op == Op::sum) return cat(acc, " + ", value);
-  return cat(value, " != ", value, " || ", value, op == Op::reduce_max ? " > " : " < ", acc, " ? ", value, " : ", acc);
-}
+const char* reducer(Op op) { return op == Op::sum ? "SUM_OF" : op == Op::reduce_max ? "MAX_OF" : "MIN_OF"; }
 
 }  // namespace freight::gpu

@@ -14,10 +14,10 @@ std::string literal(double value, DType dtype);
 // A name of type `from` converted to `to`, rounded as storing and loading would.
 std::string converted(const std::string& name, DType from, DType to);
 
-// The type a reduction of `dtype` is accumulated in, its first value, and `acc` with `value` taken in (NaN wins over
-// maxima and minima).
+// The type a reduction of `dtype` is accumulated in, its first value, and the dialect's word for what it makes of two
+// numbers.
 const char* accumulator_type(DType dtype);
 std::string reduction_start(Op op, DType dtype);
-std::string combined(Op op, const std::string& acc, const std::string& value);
+const char* reducer(Op op);
 
 }  // namespace freight::gpu
