@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "freight/backend/gpu/attention.h"
 #include "freight/backend/gpu/lower.h"
 #include "freight/base/device_memory.h"
 #include "freight/base/strings.h"

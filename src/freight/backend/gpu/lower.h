@@ -27,4 +27,9 @@ Lowered lower_index(const StepSpec& spec);
 Lowered lower_pad(const StepSpec& spec);
 Lowered lower_concat(const StepSpec& spec);
 
+// Attention and its gradient as kernels of their own, which never hold the matrix of all weights; where there are such
+// for a node, whose rows must fit a work-item.
+Lowered lower_attention(const StepSpec& spec);
+bool has_attention(const Graph& graph, const Node& node);
+
 }  // namespace freight::gpu

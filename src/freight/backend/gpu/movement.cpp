@@ -1,5 +1,4 @@
 // pad and concat: strided copies, and the choice of the family that lowers a step.
-#include "freight/backend/gpu/attention.h"
 #include "freight/backend/gpu/dialect.h"
 #include "freight/backend/gpu/joint.h"
 #include "freight/backend/gpu/kernel_text.h"
