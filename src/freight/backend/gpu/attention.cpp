@@ -30,7 +30,7 @@ class AttentionText : KernelText {
         lanes_(width_ > kWide ? 32 : 64),
         tile_(width_ > kWide ? 8 : 16) {
     const Shape& q = spec.in[0].type.shape;
-    const auto blocks = static_cast<int64_t>(ceil_div(own, lanes_));
+    const int64_t blocks = ceil_div(own, lanes_);
     groups_ = q[0] * q[1] * blocks;
     numbers_ = number(q[3]);
     own_ = number(own);
@@ -207,7 +207,7 @@ class AttentionText : KernelText {
   void launch(const char* purpose, Lowered& into) {
     const int64_t most = std::max(groups_ * lanes_, largest_span(spec_));
     if (groups_ == 0) return;
-    into.launches.push_back(finish(purpose, most, static_cast<size_t>(groups_), static_cast<size_t>(lanes_)));
+    into.launches.push_back(finish(purpose, most, groups_, lanes_));
   }
 
   const StepSpec& spec_;

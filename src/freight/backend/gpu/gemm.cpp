@@ -55,8 +55,8 @@ class GemmText {
     wide_ = columns_ ? p_.n : p_.m;
     narrow_ = columns_ ? p_.m : p_.n;
     across_ = tile(narrow_);
-    tiles_wide_ = static_cast<int64_t>(ceil_div(wide_, kLanes));
-    tiles_narrow_ = static_cast<int64_t>(ceil_div(narrow_, across_));
+    tiles_wide_ = ceil_div(wide_, kLanes);
+    tiles_narrow_ = ceil_div(narrow_, across_);
     tiles_ = p_.batches.numel() * tiles_wide_ * tiles_narrow_;
     const bool plain = !p_.epilogue.bias && !p_.epilogue.residual && !p_.epilogue.relu;
     if (plain && tiles_ < kManyTiles) {
@@ -81,13 +81,13 @@ class GemmText {
     text_.line("for (idx_t step = first; step < after; step += ", kDepth, ") {");
     text_.line("for (int q = 0; q < ", kDepth, "; ++q) {");
     text_.line("const idx_t p = step + q;");
-    load(wide, cat("e_wide < ", extent_wide_), "p", "q", "lane", true);
+    load(wide, cat("e_wide < ", extent_wide_), "lane", true);
     text_.line("}");
     // Lanes walk along the sum first, as rows times columns lie.
     text_.line("for (int t = lane; t < ", kDepth * across_, "; t += ", kLanes, ") {");
     text_.line("const int q = t % ", kDepth, ", u = t / ", kDepth, ";");
     text_.line("const idx_t p = step + q;");
-    load(narrow, cat("e_thin + u < ", extent_narrow_), "p", "q", "u", false);
+    load(narrow, cat("e_thin + u < ", extent_narrow_), "u", false);
     text_.line("}");
     text_.line("BARRIER;");
     for (const Loaded* l : {&wide, &narrow}) {
@@ -106,7 +106,7 @@ class GemmText {
     lowered.name = p_.purpose;
     const int64_t results = spec_.out[0].type.numel(), largest = std::max(largest_span(spec_), parts_ * results);
     if (results == 0) return lowered;
-    lowered.launches.push_back(text_.finish(p_.purpose, largest, static_cast<size_t>(tiles_ * parts_), kLanes));
+    lowered.launches.push_back(text_.finish(p_.purpose, largest, tiles_ * parts_, kLanes));
     if (parts_ > 1) {
       lowered.scratch_bytes = static_cast<size_t>(parts_ * results) * size_of(wide_type());
       lowered.launches.push_back(sum_of_parts());
@@ -120,14 +120,13 @@ class GemmText {
     Elements elements;
     std::string name;  // of its tile
   };
-  static int64_t padded(int64_t extent, int64_t unit) { return static_cast<int64_t>(ceil_div(extent, unit)) * unit; }
+  static int64_t padded(int64_t extent, int64_t unit) { return ceil_div(extent, unit) * unit; }
   DType wide_type() const { return freight::wide(spec_.out[0].type.dtype); }
 
   // Which tile this group makes: from (e_wide, e_thin) on, of batch (z0, z1 ..), over [first, after) of the sum.
   void begin() {
     extent_wide_ = text_.number(wide_), extent_narrow_ = text_.number(narrow_);
-    const std::string k = text_.number(p_.k),
-                      length = text_.number(padded(static_cast<int64_t>(ceil_div(p_.k, parts_)), kDepth));
+    const std::string k = text_.number(p_.k), length = text_.number(padded(ceil_div(p_.k, parts_), kDepth));
     text_.line("const int lane = LANE;");
     text_.line("const idx_t group = GROUP;");
     text_.line(text_.split("group", tiles_wide_, "r0", "tile_wide"),
@@ -167,30 +166,27 @@ class GemmText {
     if (!side.prepare.empty()) text_.line("if (lane < ", count, ") ", shares(side, name, start + " + lane", "[lane]"));
   }
 
-  // Sets an element of a tile. Without branches: what lies outside reads the operand's first element and is then 0.
-  void load(const Loaded& l, const std::string& within, const char* p, const char* q, const char* u, bool own) {
+  // Sets element [q][u] of a tile, number p of the sum. Without branches: what lies outside reads the operand's first
+  // element and is then 0. `own`: each lane has the share of its own u.
+  void load(const Loaded& l, const std::string& within, const char* u, bool own) {
     const Gathered& o = l.operand;
     const std::string depth = l.name + "_depth", side = own ? l.name : l.name + "_side",
-                      at = own ? "" : cat("[", u, "]");
+                      slot = own ? "" : cat("[", u, "]");
+    const bool kept = own || !o.side.prepare.empty();
     text_.line("idx_t at = ", l.name, "_base;");
-    if (o.depth.prepare.empty()) {
-      text_.line("{ const idx_t e = ", p, "; at += ", o.depth.at, "; }");
-    } else {
-      text_.line("at += ", depth, "_at[", q, "];");
-    }
-    if (own || !o.side.prepare.empty()) {
-      text_.line("at += ", side, "_at", at, ";");
-    } else {
-      text_.line("{ const idx_t e = e_thin + ", u, "; at += ", o.side.at, "; }");
-    }
+    text_.line(o.depth.prepare.empty() ? cat("{ const idx_t e = p; at += ", o.depth.at, "; }")
+                                       : cat("at += ", depth, "_at[q];"));
+    text_.line(kept ? cat("at += ", side, "_at", slot, ";")
+                    : cat("{ const idx_t e = e_thin + ", u, "; at += ", o.side.at, "; }"));
     text_.line("int inside = (", within, ") & (p < after);");
     if (!o.place.empty()) {
-      text_.line("const idx_t h = ", side, "_h", at, " + ", depth, "_h[", q, "], w = ", side, "_w", at, " + ", depth,
-                 "_w[", q, "];");
-      text_.line(o.place);
+      const auto sum = [&](const char* axis) {
+        return cat(axis, " = ", side, "_", axis, slot, " + ", depth, "_", axis, "[q]");
+      };
+      text_.line("const idx_t ", sum("h"), ", ", sum("w"), "; ", o.place);
     }
     text_.line("const ", acc_, " value = ", l.elements.load("(inside ? at : 0)"), ";");
-    text_.line(l.name, "[", q, "][", u, "] = inside ? value : 0;");
+    text_.line(l.name, "[q][", u, "] = inside ? value : 0;");
   }
 
   void store(const Result& y) {

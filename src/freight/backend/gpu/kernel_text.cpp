@@ -97,7 +97,7 @@ Lowered KernelText::finish_step(const char* purpose, int64_t elements) {
   return lowered;
 }
 
-Launch KernelText::finish(const char* purpose, int64_t elements, size_t groups, size_t lanes) {
+Launch KernelText::finish(const char* purpose, int64_t elements, int64_t groups, int64_t lanes) {
   if (numbers_.empty()) numbers_.push_back(0);
   const bool wide_index =
       elements > INT32_MAX || std::any_of(numbers_.begin(), numbers_.end(), [](int64_t v) { return v > INT32_MAX; });
@@ -109,8 +109,8 @@ Launch KernelText::finish(const char* purpose, int64_t elements, size_t groups, 
   launch.entry = cat(purpose, "_", hash_name(text));
   launch.source = replaced(std::move(text), "@", launch.entry);
   launch.arguments = arguments_;
-  launch.groups = groups;
-  launch.lanes = lanes;
+  launch.groups = static_cast<size_t>(groups);
+  launch.lanes = static_cast<size_t>(lanes);
   const auto give = [&]<class T>(const std::vector<T>& numbers) {
     launch.numbers.resize(numbers.size() * sizeof(T));
     std::memcpy(launch.numbers.data(), numbers.data(), launch.numbers.size());

@@ -56,7 +56,7 @@ class KernelText {
   }
   // `elements`: the largest number that index arithmetic meets; from 2^31 on it is done in 64 bits. In lines the type
   // is written idx_t. What does not fit a grid of groups is the caller's loop.
-  Launch finish(const char* purpose, int64_t elements, size_t groups, size_t lanes);
+  Launch finish(const char* purpose, int64_t elements, int64_t groups, int64_t lanes);
   // Begins a kernel with a work-item for each of so many elements, of which it is number `e`.
   void begin_elements(int64_t count);
   Launch finish_elements(const char* purpose, int64_t elements);
@@ -82,6 +82,6 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 // Elements from the first to the last of an operand; the most of all operands of a step.
 int64_t span(const Operand& o);
 int64_t largest_span(const StepSpec& spec);
-inline size_t ceil_div(int64_t a, int64_t b) { return static_cast<size_t>((a + b - 1) / b); }
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace freight::gpu

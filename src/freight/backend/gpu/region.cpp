@@ -17,7 +17,7 @@ namespace freight::gpu {
 
 namespace {
 
-constexpr size_t kRowLanes = 64;  // work-items that share a row
+constexpr int64_t kRowLanes = 64;  // work-items that share a row
 constexpr int64_t kShortRow = 16;
 
 // Strides of a value over the region's axes; 0 where its extent is 1.
@@ -350,8 +350,8 @@ class RegionLowering {
     }
     if (!of_elements.empty()) each(b, loop, inner, [&] { store(b, of_elements); });
     if (!of_row.empty()) store(b, of_row, alone ? "" : "if (LANE == 0) ");
-    const auto groups = alone ? ceil_div(count, kRowLanes) : static_cast<size_t>(count);
-    return b.text.finish("rows", std::max(count + static_cast<int64_t>(kRowLanes), b.largest), groups, kRowLanes);
+    return b.text.finish("rows", std::max(count + kRowLanes, b.largest), alone ? ceil_div(count, kRowLanes) : count,
+                         kRowLanes);
   }
 
   // A loop over j, the number of an element among `dims`. The names of its inside are forgotten behind it.
