@@ -45,7 +45,7 @@ TEST(OpenClDevices, ADeviceThatIsNotThereIsADeviceError) {
 // A kernel that writes `value` everywhere.
 gpu::Launch writes(const std::string& value) {
   gpu::KernelText text;
-  const std::string p = text.operand(0, DType::f32, true);
+  const std::string p = text.operand(0, DType::f32, true).pointer;
   text.line(p, "[ELEMENT] = ", value, ";");
   return text.finish("writes", 1, 1, 1);
 }

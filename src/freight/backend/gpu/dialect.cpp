@@ -170,16 +170,4 @@ const char* stored_type(DType dtype) {
 
 const char* value_type(DType dtype) { return stored_type(wide(dtype)); }
 
-std::string load_call(DType dtype, const std::string& pointer, const std::string& index) {
-  const std::string stored = cat(pointer, "[", index, "]");
-  if (dtype == DType::boolean) return cat("(uchar)(", stored, " != 0)");
-  return wide(dtype) == dtype ? stored : cat("from_", dtype, "(", stored, ")");
-}
-
-std::string store_call(DType dtype, const std::string& pointer, const std::string& index, const std::string& value) {
-  const std::string to = cat(pointer, "[", index, "] = ");
-  if (dtype == DType::boolean) return cat(to, "(", value, ") != 0");
-  return to + (wide(dtype) == dtype ? value : cat("to_", dtype, "(", value, ")"));
-}
-
 }  // namespace freight::gpu

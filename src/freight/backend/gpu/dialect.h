@@ -1,6 +1,6 @@
 // The text that stands before every generated kernel. It makes one source of OpenCL C and CUDA C++: kernels say KERNEL,
-// GLOBAL, LOCAL, BARRIER, GROUP, LANE, UNROLL, UNROLL_8, SHARE (a reduction over a group) and use the
-// conversion and random functions defined here.
+// GLOBAL, LOCAL, BARRIER, GROUP, LANE, UNROLL, UNROLL_8, SHARE (a reduction over a group) and use the conversion and
+// random functions defined here.
 #pragma once
 #include <string>
 
@@ -15,8 +15,5 @@ std::string dialect(bool f64);
 // The C type in which elements of `dtype` lie in memory, and the one in which they are computed with.
 const char* stored_type(DType dtype);
 const char* value_type(DType dtype);
-// An element of `dtype` as a number, and a number stored as one.
-std::string load_call(DType dtype, const std::string& pointer, const std::string& index);
-std::string store_call(DType dtype, const std::string& pointer, const std::string& index, const std::string& value);
 
 }  // namespace freight::gpu

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "freight/backend/gpu/dialect.h"
 #include "freight/backend/gpu/kernel_text.h"
 #include "freight/backend/gpu/lower.h"
 #include "freight/ir/builder.h"
@@ -11,8 +10,6 @@
 namespace freight::gpu {
 
 namespace {
-
-constexpr int64_t kLanes = 128;
 
 // Launches whose operand i is operand places[i] of the step.
 void move_operands(Lowered& lowered, const std::vector<int>& places) {
@@ -82,23 +79,20 @@ Lowered lower_rest_of_joint(const StepSpec& spec) {
 
 Lowered lower_signs(const StepSpec& spec, int y, int64_t row_bytes) {
   const Operand& o = spec.in[static_cast<size_t>(y)];
-  const int64_t rows = o.type.shape[0], columns = o.type.shape[1], bytes = rows * row_bytes;
+  const int64_t columns = o.type.shape[1], bytes = o.type.shape[0] * row_bytes;
   KernelText text;
-  const std::string from = text.operand(y, o.type.dtype, false),
-                    to = text.operand(static_cast<int>(spec.in.size() + spec.out.size()), DType::u8, true);
-  text.line("const idx_t e = ELEMENT;");
-  text.line("if (e >= ", text.number(bytes), ") return;");
-  text.line("const idx_t row = ", text.quotient("e", row_bytes), ", c = (e - row * ", text.number(row_bytes), ") * 8;");
+  const Elements from = text.in(spec, static_cast<size_t>(y)), to = text.scratch(spec, DType::u8);
+  text.begin_elements(bytes);
+  text.line(text.split("e", row_bytes, "row", "byte"), "const idx_t c = byte * 8;");
   text.line("int bits = 0;");
   text.line("for (idx_t k = 0; k < 8 && c + k < ", text.number(columns), "; ++k) {");
   const std::string at =
       cat("row * ", text.number(o.layout.strides[0]), " + (c + k) * ", text.number(o.layout.strides[1]));
-  text.line("  if (", load_call(o.type.dtype, from, at), " > 0) bits |= 1 << k;");
+  text.line("  if (", from.load(at), " > 0) bits |= 1 << k;");
   text.line("}");
-  text.line(store_call(DType::u8, to, "e", "bits"), ";");
-  Lowered lowered{.launches = {}, .scratch_bytes = static_cast<size_t>(bytes), .name = "signs"};
-  lowered.launches.push_back(
-      text.finish("signs", std::max(8 * bytes, span(o)) + kLanes, ceil_div(bytes, kLanes), kLanes));
+  text.line(to.store("e", "bits"));
+  Lowered lowered = text.finish_step("signs", std::max(8 * bytes, span(o)));
+  lowered.scratch_bytes = static_cast<size_t>(bytes);
   return lowered;
 }
 

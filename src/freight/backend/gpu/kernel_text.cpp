@@ -33,30 +33,40 @@ int64_t largest_span(const StepSpec& spec) {
   return most;
 }
 
+std::string Elements::load(const std::string& index) const {
+  const std::string stored = cat(pointer, "[", index, "]");
+  if (dtype == DType::boolean) return cat("(uchar)(", stored, " != 0)");
+  return wide(dtype) == dtype ? stored : cat("from_", dtype, "(", stored, ")");
+}
+
+std::string Elements::store(const std::string& index, const std::string& value) const {
+  const std::string to = cat(pointer, "[", index, "] = ");
+  if (dtype == DType::boolean) return cat(to, "(", value, ") != 0;");
+  return cat(to, wide(dtype) == dtype ? value : cat("to_", dtype, "(", value, ")"), ";");
+}
+
 Elements KernelText::in(const StepSpec& spec, size_t i) {
-  const DType dtype = spec.in[i].type.dtype;
-  return {operand(static_cast<int>(i), dtype, false), dtype};
+  return operand(static_cast<int>(i), spec.in[i].type.dtype, false);
 }
 
 Elements KernelText::out(const StepSpec& spec, size_t i) {
-  const DType dtype = spec.out[i].type.dtype;
-  return {operand(static_cast<int>(spec.in.size() + i), dtype, true), dtype};
+  return operand(static_cast<int>(spec.in.size() + i), spec.out[i].type.dtype, true);
 }
 
-Elements KernelText::scratch(const StepSpec& spec, DType dtype) {
-  return {operand(static_cast<int>(spec.in.size() + spec.out.size()), dtype, true), dtype};
+Elements KernelText::scratch(const StepSpec& spec, DType dtype, size_t byte_offset) {
+  return operand(static_cast<int>(spec.in.size() + spec.out.size()), dtype, true, byte_offset);
 }
 
-std::string KernelText::operand(int index, DType dtype, bool written) {
+Elements KernelText::operand(int index, DType dtype, bool written, size_t byte_offset) {
   const size_t i = arguments_.size();
   parameters_ += cat("GLOBAL ", written ? "" : "const ", stored_type(dtype), "* p", i, ", const i64 o", i, ", ");
   prologue_ += cat("  FIRST(p", i, ", o", i, ");\n");
-  arguments_.push_back({index, size_of(dtype)});
-  return cat("p", i);
+  arguments_.push_back({index, size_of(dtype), byte_offset});
+  return {cat("p", i), dtype};
 }
 
 std::string KernelText::checked(const std::string& index, const Node& node, int64_t rows) {
-  const std::string words = operand(kFaults, DType::i64, true), check = number(index_check(node, rows));
+  const std::string words = operand(kFaults, DType::i64, true).pointer, check = number(index_check(node, rows));
   return cat("in_range(", index, ", ", number(rows), ", ", words, ", ", check, ")");
 }
 

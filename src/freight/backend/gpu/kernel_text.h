@@ -19,23 +19,21 @@ struct Elements {
   std::string pointer;
   DType dtype = DType::f32;
 
-  std::string load(const std::string& index) const { return load_call(dtype, pointer, index); }
-  // A statement.
-  std::string store(const std::string& index, const std::string& value) const {
-    return store_call(dtype, pointer, index, value) + ";";
-  }
+  // The element as a number, and a statement that stores one.
+  std::string load(const std::string& index) const;
+  std::string store(const std::string& index, const std::string& value) const;
 };
 
 class KernelText {
  public:
   static constexpr int64_t kLanes = 128;  // of a group where every element has a work-item of its own
 
-  // An input or result of the step, or all of its scratch memory. It may be declared several times.
+  // The parameter for an operand of the step; the same operand may be declared several times.
+  Elements operand(int index, DType dtype, bool written, size_t byte_offset = 0);
+  // An input or result of the step, or its scratch memory.
   Elements in(const StepSpec& spec, size_t i);
   Elements out(const StepSpec& spec, size_t i);
-  Elements scratch(const StepSpec& spec, DType dtype);
-  // The name of a parameter for an operand of the step.
-  std::string operand(int index, DType dtype, bool written);
+  Elements scratch(const StepSpec& spec, DType dtype, size_t byte_offset = 0);
   // A condition under which an index (of type i64) of the step's node lies in [0, rows); where it does not, the
   // device's fault words say so.
   std::string checked(const std::string& index, const Node& node, int64_t rows);
