@@ -125,6 +125,7 @@ struct Gradient {
   DType dtype = DType::f32;
   int64_t columns = 9;
   bool leads = false;
+  int64_t more = 0;  // rows
 };
 
 Graph graph_of(const Gradient& d) {
@@ -134,7 +135,7 @@ Graph graph_of(const Gradient& d) {
     return b.one(Op::input, LeafAttrs{name, {d.dtype, s}}, {});
   };
   // Regions of one shape that depend on nothing of each other's would become one.
-  const int64_t some = d.kind == Gradient::mask ? 2 : 3;
+  const int64_t some = (d.kind == Gradient::mask ? 2 : 3) + d.more;
   const auto rows = [&](int64_t n) { return d.leads ? Shape{2, some, n} : Shape{2 * some, n}; };
   const Shape lead = d.leads ? Shape{0, 1} : Shape{0};
   if (d.kind <= Gradient::mask_and_sums) {
@@ -153,16 +154,20 @@ Graph graph_of(const Gradient& d) {
   return g;
 }
 
+OpCase case_of(const Gradient& d) {
+  const Graph g = graph_of(d);
+  std::vector<Array> in;
+  for (Value v : g.leaves(Op::input)) in.push_back(random_array({g.type(v)}, 7 + in.size()));
+  return {cat(d.dtype, " form ", int{d.kind}, " columns ", d.columns, d.leads ? " leads" : ""), g, in, 1};
+}
+
 std::vector<OpCase> gradients(const std::vector<DType>& dtypes) {
   std::vector<OpCase> cases;
   for (const DType dtype : dtypes) {
     for (int kind = 0; kind < 4; ++kind) {
       for (const int64_t columns : {1, 9, 130}) {
         for (const bool leads : {false, true}) {
-          const Graph g = graph_of(Gradient{static_cast<Gradient::Kind>(kind), dtype, columns, leads});
-          std::vector<Array> in;
-          for (Value v : g.leaves(Op::input)) in.push_back(random_array({g.type(v)}, 7 + in.size()));
-          cases.push_back({cat(dtype, " form ", kind, " columns ", columns, leads ? " leads" : ""), g, in, 1});
+          cases.push_back(case_of({static_cast<Gradient::Kind>(kind), dtype, columns, leads}));
         }
       }
     }
@@ -196,6 +201,19 @@ TEST_F(CudaBlas, GradientsAreGeneratedWholeWhereTheLibraryHasNoKernel) {
   const Told none("FAKE_CUBLASLT_HAS_NO_KERNELS");
   compare_together(gradients(kFloating), "cuda:0");
   EXPECT_EQ(fake().library_products, 0);
+}
+
+// The kernels behind a product, or all of them, sum in parts, which lie in the scratch memory of the step.
+TEST_F(CudaBlas, SumsOfManyRowsAreFinishedInParts) {
+  std::vector<OpCase> cases;
+  for (const Gradient::Kind kind : {Gradient::mask_and_sums, Gradient::sums_of_first, Gradient::sums_of_second}) {
+    cases.push_back(case_of({.kind = kind, .more = 300}));
+  }
+  for (const char* lacking : {"FAKE_CUBLASLT_HAS_NO_GRADIENTS", "FAKE_CUBLASLT_HAS_NO_KERNELS"}) {
+    const Told none(lacking);
+    clear_plan_cache();
+    compare_together(cases, "cuda:0");
+  }
 }
 
 TEST_F(CudaBlas, WhetherAGradientRidesIsMeasured) {

@@ -40,7 +40,9 @@ Lowered lower_joint(const StepSpec& spec) {
   const int first = static_cast<int>(spec.in.size()), scratch = first + static_cast<int>(spec.out.size());
   Lowered all = lower_matmul(joint(spec).product);
   move_operands(all, {0, 1, first, scratch});
-  for (Launch& launch : lower_rest_of_joint(spec).launches) all.launches.push_back(std::move(launch));
+  Lowered rest = lower_rest_of_joint(spec);
+  for (Launch& launch : rest.launches) all.launches.push_back(std::move(launch));
+  all.scratch_bytes = std::max(all.scratch_bytes, rest.scratch_bytes);
   return all;
 }
 
@@ -72,7 +74,8 @@ Lowered lower_rest_of_joint(const StepSpec& spec) {
   node.attrs = FusedAttrs{body};
   rest.node = &node;
   Lowered lowered = lower_region(rest);
-  for (size_t i = j.masked ? 0 : 1; i < spec.out.size(); ++i) places.push_back(first + static_cast<int>(i));
+  // The results that are left, and the scratch memory behind them.
+  for (size_t i = j.masked ? 0 : 1; i <= spec.out.size(); ++i) places.push_back(first + static_cast<int>(i));
   move_operands(lowered, places);
   return lowered;
 }

@@ -2,12 +2,15 @@
 // strides over the region are its own, with 0 where it is expanded. Without reductions a region is one kernel per shape
 // of results, a work-item per element. With them it is one kernel of rows, the reduced elements of one result: a
 // work-group (or, for short rows, a work-item) makes one reduction after the other and then the pointwise results, and
-// computes again what each needs from the operands.
+// computes again what each needs from the operands. Rows that are too few to fill a device, or that lie beside each
+// other (sums over the pixels of channels-last images, over the samples of a matrix), are cut into parts: for
+// reductions a kernel whose work-items take a part each and one that combines them, for the rest pointwise kernels.
 #include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
 
+#include "freight/backend/gpu/gpu_backend.h"
 #include "freight/backend/gpu/kernel_text.h"
 #include "freight/backend/gpu/lower.h"
 #include "freight/backend/gpu/scalar.h"
@@ -19,6 +22,8 @@ namespace {
 
 constexpr int64_t kRowLanes = 64;  // work-items that share a row
 constexpr int64_t kShortRow = 16;
+// Work-items that fill a device; elements of a row that each takes at least; parts that are worth more kernels.
+constexpr int64_t kEnough = 1 << 16, kLeastPart = 64, kFewParts = 4;
 
 // Strides of a value over the region's axes; 0 where its extent is 1.
 Strides over_axes(const Shape& shape, Strides strides) {
@@ -61,6 +66,11 @@ class RegionLowering {
     const auto add = [&](Launch launch) {
       if (launch.groups > 0) lowered.launches.push_back(std::move(launch));
     };
+    if (!of_rows.empty() && parts_of_row() > 0) {
+      in_parts(parts_of_row(), lowered);
+      for (size_t i : of_rows) by_axes[long_axes(shape(g_.outputs[i]))].push_back(i);
+      of_rows.clear();
+    }
     for (const auto& [axes, outputs] : by_axes) add(pointwise(axes, outputs));
     if (!of_rows.empty()) add(rows(of_rows));
     return lowered;
@@ -145,13 +155,27 @@ class RegionLowering {
     return over_axes(shape(v), s);
   }
   Strides input_strides(Value v) const { return over_axes(shape(v), spec_.in[inputs_[v.index()]].layout.strides); }
+  // Of reduced values in the scratch memory: they follow each other as rows do.
+  Strides held_strides() const {
+    Strides s = Shape::filled(space_.rank(), 0);
+    int64_t stride = 1;
+    for (size_t i = order_.size(); i-- > 0;) {
+      const int axis = order_[i];
+      if (reduced(axis) || space_[axis] == 1) continue;
+      s[axis] = stride;
+      stride *= space_[axis];
+    }
+    return s;
+  }
   Strides output_strides(size_t i) const { return over_axes(spec_.out[i].type.shape, spec_.out[i].layout.strides); }
 
   // All strides by which a kernel addresses something on the way to v.
   void collect(Value v, std::set<int32_t>& seen, std::vector<Strides>& strides) const {
     if (!seen.insert(v.id).second) return;
     const Node& n = def(v);
-    if (n.op == Op::input) {
+    if (held_.count(v.id) > 0) {
+      strides.push_back(held_strides());
+    } else if (n.op == Op::input) {
       strides.push_back(input_strides(v));
     } else if (n.op == Op::iota || info(n.op).kind == OpKind::generator) {
       strides.push_back(index_strides(v));
@@ -241,7 +265,8 @@ class RegionLowering {
   std::string emit(Build& b, Value v) const {
     if (const auto it = b.names.find(v.id); it != b.names.end()) return it->second;
     const Node& n = def(v);
-    if (n.op == Op::broadcast || n.op == Op::copy || n.op == Op::stop_gradient || is_reduce(n.op)) {
+    const bool same = n.op == Op::broadcast || n.op == Op::copy || n.op == Op::stop_gradient || is_reduce(n.op);
+    if (same && held_.count(v.id) == 0) {
       return b.names[v.id] = emit(b, n.in(0));
     }
     const DType dtype = g_.type(v).dtype;
@@ -254,6 +279,9 @@ class RegionLowering {
   std::string expression(Build& b, Value v) const {
     const Node& n = def(v);
     const DType dtype = g_.type(v).dtype;
+    if (const auto it = held_.find(v.id); it != held_.end()) {
+      return b.text.scratch(spec_, it->second.dtype, it->second.at).load(place(b, held_strides()));
+    }
     switch (n.op) {
       case Op::input: return elements(b, v).load(place(b, input_strides(v)));
       case Op::constant: return literal(attrs<ConstantAttrs>(n).value, dtype);
@@ -304,13 +332,123 @@ class RegionLowering {
     return b.text.finish_elements("point", b.largest);
   }
 
-  Launch rows(const std::vector<size_t>& outputs) const {
-    std::vector<Strides> strides = strides_of(outputs);
+  // The axes that are kept and those that are reduced, and whether rows lie beside each other.
+  struct Walk {
+    std::vector<Dim> kept, inner;
+    bool fast_kept;
+  };
+  Walk walk(const std::vector<Strides>& strides) const {
     std::vector<int> kept_axes, reduced_axes;
     for (int a : long_axes(space_)) (reduced(a) ? reduced_axes : kept_axes).push_back(a);
-    const std::vector<Dim> kept = dims_over(kept_axes, strides), inner = dims_over(reduced_axes, strides);
+    return {dims_over(kept_axes, strides), dims_over(reduced_axes, strides),
+            !kept_axes.empty() && long_axes(space_).back() == kept_axes.back()};
+  }
+
+  std::vector<Value> reductions(int at) const {
+    std::vector<Value> found;
+    for (const Node& n : g_.nodes) {
+      if (reduces(n) && level(n.out()) == at) found.push_back(n.out());
+    }
+    return found;
+  }
+  // Declares an accumulator for each value and takes in what `element` says in a loop over j, a number among `dims`.
+  template <class Element>
+  std::vector<std::string> accumulate(Build& b, const std::vector<Value>& values, const std::string& loop,
+                                      const std::vector<Dim>& dims, const Element& element) const {
+    std::vector<std::string> sums;
+    for (Value v : values) {
+      const DType dtype = g_.type(def(v).in(0)).dtype;
+      sums.push_back(fresh(b, "a"));
+      b.text.line(accumulator_type(dtype), " ", sums.back(), " = ", reduction_start(def(v).op, dtype), ";");
+    }
+    each(b, loop, dims, [&] {
+      for (size_t i = 0; i < values.size(); ++i) {
+        b.text.line(sums[i], " = ", reducer(def(values[i]).op), "(", sums[i], ", ", element(i), ");");
+      }
+    });
+    return sums;
+  }
+  // The group's lanes combine their accumulators; all get the result.
+  void share(Build& b, Value v, const std::string& sum) const {
+    b.text.line("SHARE(", accumulator_type(g_.type(def(v).in(0)).dtype), ", ", kRowLanes, ", ", fresh(b, "s"), ", ",
+                sum, ", ", reducer(def(v).op), ");");
+  }
+
+  // --- rows in parts ---
+
+  // Into how many a row is cut; 0: a work-group or a work-item makes it.
+  int64_t parts_of_row() const {
+    const auto [kept, inner, fast_kept] = walk({});
+    const int64_t parts = std::min(kEnough / std::max<int64_t>(numel(kept), 1), numel(inner) / kLeastPart);
+    return parts >= (fast_kept ? kFewParts : kRowLanes + 1) && numel(kept) > 0 ? parts : 0;
+  }
+
+  // A reduced value and its parts in the scratch memory: bytes from the beginning.
+  struct Held {
+    DType dtype;
+    size_t at, parts;
+  };
+
+  // Launches that leave all reduced values in the scratch memory.
+  void in_parts(int64_t parts, Lowered& lowered) {
+    const int64_t count = numel(walk({}).kept);
+    const auto take = [&](int64_t elements, DType dtype) {
+      const size_t at = lowered.scratch_bytes;
+      lowered.scratch_bytes += ceil_div(elements * static_cast<int64_t>(size_of(dtype)), kAlignment) * kAlignment;
+      return at;
+    };
+    for (int at = 1; at <= levels_; ++at) {
+      const std::vector<Value> values = reductions(at);
+      std::vector<Held> held;
+      for (Value v : values) {
+        const DType t = g_.type(v).dtype, dtype = t == DType::u8 ? DType::i32 : wide(t);
+        held.push_back({dtype, take(count, dtype), take(count * parts, dtype)});
+      }
+      lowered.launches.push_back(make_parts(values, held, parts));
+      lowered.launches.push_back(combine(values, held, parts));
+      for (size_t i = 0; i < values.size(); ++i) held_.emplace(values[i].id, held[i]);
+    }
+  }
+
+  Launch make_parts(const std::vector<Value>& values, const std::vector<Held>& held, int64_t parts) const {
+    std::vector<Strides> strides;
+    std::set<int32_t> seen;
+    for (Value v : values) collect(def(v).in(0), seen, strides);
+    const auto [kept, inner, fast_kept] = walk(strides);
     const int64_t count = numel(kept), length = numel(inner);
-    const bool fast_kept = !kept_axes.empty() && long_axes(space_).back() == kept_axes.back();
+    Build b;
+    b.text.begin_elements(count * parts);
+    b.text.line(fast_kept ? b.text.split("e", count, "part", "row") : b.text.split("e", parts, "row", "part"));
+    add_dims(b, kept, "row");
+    const std::string loop =
+        cat("for (idx_t j = part; j < ", b.text.number(length), "; j += ", b.text.number(parts), ") {");
+    const auto sums = accumulate(b, values, loop, inner, [&](size_t i) { return emit(b, def(values[i]).in(0)); });
+    for (size_t i = 0; i < held.size(); ++i) {
+      b.text.line(b.text.scratch(spec_, held[i].dtype, held[i].parts).store("e", sums[i]));
+    }
+    return b.text.finish_elements("parts", std::max(b.largest, length + parts));
+  }
+
+  Launch combine(const std::vector<Value>& values, const std::vector<Held>& held, int64_t parts) const {
+    const auto [kept, inner, fast_kept] = walk({});
+    const int64_t count = numel(kept);
+    Build b;
+    b.text.line("const idx_t row = GROUP;");
+    const std::string loop = cat("for (idx_t j = LANE; j < ", b.text.number(parts), "; j += ", kRowLanes, ") {"),
+                      place = fast_kept ? cat("j * ", b.text.number(count), " + row")
+                                        : cat("row * ", b.text.number(parts), " + j");
+    const auto sums = accumulate(
+        b, values, loop, {}, [&](size_t i) { return b.text.scratch(spec_, held[i].dtype, held[i].parts).load(place); });
+    for (size_t i = 0; i < held.size(); ++i) {
+      share(b, values[i], sums[i]);
+      b.text.line("if (LANE == 0) ", b.text.scratch(spec_, held[i].dtype, held[i].at).store("row", sums[i]));
+    }
+    return b.text.finish("combine", count * parts, count, kRowLanes);
+  }
+
+  Launch rows(const std::vector<size_t>& outputs) const {
+    const auto [kept, inner, fast_kept] = walk(strides_of(outputs));
+    const int64_t count = numel(kept), length = numel(inner);
     const bool alone = length <= kShortRow || (fast_kept && count >= 2048);
 
     Build b;
@@ -321,25 +459,11 @@ class RegionLowering {
     const std::string loop = alone ? cat("for (idx_t j = 0; j < ", n, "; ++j) {")
                                    : cat("for (idx_t j = LANE; j < ", n, "; j += ", kRowLanes, ") {");
     for (int at = 1; at <= levels_; ++at) {
-      std::vector<std::pair<Value, std::string>> found;  // and their accumulators
-      for (const Node& node : g_.nodes) {
-        if (!reduces(node) || level(node.out()) != at) continue;
-        const std::string acc = fresh(b, "a");
-        const DType dtype = g_.type(node.in(0)).dtype;
-        b.text.line(accumulator_type(dtype), " ", acc, " = ", reduction_start(node.op, dtype), ";");
-        found.emplace_back(node.out(), acc);
-      }
-      each(b, loop, inner, [&] {
-        for (const auto& [v, acc] : found) {
-          b.text.line(acc, " = ", reducer(def(v).op), "(", acc, ", ", emit(b, def(v).in(0)), ");");
-        }
-      });
-      for (const auto& [v, acc] : found) {
-        if (!alone) {  // the group's lanes combine their accumulators; all get the result
-          b.text.line("SHARE(", accumulator_type(g_.type(def(v).in(0)).dtype), ", ", kRowLanes, ", ", fresh(b, "s"),
-                      ", ", acc, ", ", reducer(def(v).op), ");");
-        }
-        b.names[v.id] = acc;
+      const std::vector<Value> values = reductions(at);
+      const auto sums = accumulate(b, values, loop, inner, [&](size_t i) { return emit(b, def(values[i]).in(0)); });
+      for (size_t i = 0; i < values.size(); ++i) {
+        if (!alone) share(b, values[i], sums[i]);
+        b.names[values[i].id] = sums[i];
       }
     }
     std::vector<size_t> of_row, of_elements;
@@ -372,6 +496,7 @@ class RegionLowering {
   std::vector<int> order_;  // axes, slowest first
   std::vector<int> level_;
   std::vector<bool> is_reduced_;  // by axis
+  std::map<int32_t, Held> held_;  // reduced values that lie in the scratch memory
   int levels_ = 0;
 };
 

@@ -201,12 +201,14 @@ class BlasKernel final : public Kernel {
     if (rest_) rest_->run(operands);
   }
   std::string name() const override { return name_; }
-  size_t scratch_bytes() const override { return mask_bytes_ + guess_.workspace; }
+  size_t scratch_bytes() const override {
+    return std::max(mask_bytes_ + guess_.workspace, rest_ ? rest_->scratch_bytes() : 0);
+  }
 
  private:
   std::shared_ptr<Problem> problem_;
   Guess guess_;
-  std::shared_ptr<Kernel> signs_, rest_;  // before and behind it; the rest needs no scratch
+  std::shared_ptr<Kernel> signs_, rest_;  // before and behind it
   size_t scratch_, mask_bytes_;           // its place among the operands; what the mask takes of it
   std::string name_;
 };
