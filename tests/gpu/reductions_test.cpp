@@ -39,6 +39,16 @@ OpCase normalised(DType dtype, const Shape& shape, const Shape& axes, const Shap
   return case_of("normalised", std::move(g));
 }
 
+// Sums of x (N, 1) alone and of its products with y (N, 6): one operand lies beside all rows.
+OpCase beside_all_rows(DType dtype) {
+  Graph g;
+  Builder b(g);
+  const Ex x{&b, b.cast(input(b, dtype, {700, 1}), wide(dtype))}, y{&b, b.cast(input(b, dtype, {700, 6}), wide(dtype))};
+  const Ex products = spread(x, {700, 6}) * y, sums = total(products, {0});
+  g.outputs = {total(x, {0}).v, sums.v, (products - spread(sums, {700, 6}) * (1.0 / 700)).v};
+  return case_of("beside all rows", std::move(g));
+}
+
 std::vector<OpCase> cases() {
   std::vector<OpCase> all;
   const auto reduced = [&](Op op, DType dtype, const Shape& shape, const Shape& axes) {
@@ -54,11 +64,13 @@ std::vector<OpCase> cases() {
     }
     if (op != Op::sum) reduced(op, DType::u8, {1031, 37}, {0});
   }
-  for (const DType t : {DType::f32, DType::bf16}) {
+  for (const DType t : {DType::f32, DType::bf16, DType::f16}) {
+    all.push_back(beside_all_rows(t));
     all.push_back(normalised(t, {1500, 24}, {0}, {}));
     all.push_back(normalised(t, {3, 30, 31, 17}, {0, 2, 3}, {0, 3, 1, 2}));  // (N, C, H, W) of channels-last pictures
     all.push_back(normalised(t, {2, 15000}, {1}, {}));
   }
+  if (test_device_has_f64()) reduced(Op::sum, DType::f64, {1031, 37}, {0});
   return all;
 }
 

@@ -24,6 +24,7 @@ namespace {
 constexpr size_t kMinRuns = 5, kMinSlowRuns = 3, kMaxRuns = 400;
 constexpr double kMinSeconds = 0.004, kMaxSeconds = 0.1, kMargin = 0.95, kMostRounds = 0.8, kAgreement = 1.1;
 constexpr double kMostRepeats = 20;  // of a step, in a run
+constexpr double kBeaten = 2;        // times the best: it runs no more than it must
 
 constexpr size_t kBehind = 64;              // bytes that kernels may read behind an operand
 constexpr size_t kCold = size_t{64} << 20;  // more than the caches hold
@@ -54,10 +55,11 @@ class Runner {
     return rounds_.size() >= kMaxRuns || (rounds_.size() >= kMinSlowRuns && slow()) ||
            (settled() && total_ >= kMinSeconds);
   }
-  // Both ran in turn.
+  // Both ran in turn, until one was beaten.
   bool wins_rounds(const Runner& other) const {
     std::vector<double> ratios;
-    for (size_t i = 0; i < rounds_.size(); ++i) ratios.push_back(rounds_[i] / other.rounds_[i]);
+    const size_t both = std::min(rounds_.size(), other.rounds_.size());
+    for (size_t i = 0; i < both; ++i) ratios.push_back(rounds_[i] / other.rounds_[i]);
     std::sort(ratios.begin(), ratios.end());
     return ratios[ratios.size() / 2] < kMargin &&
            ratios[static_cast<size_t>(static_cast<double>(ratios.size() - 1) * kMostRounds)] < 1;
@@ -140,18 +142,18 @@ size_t Choices::fastest(const std::string& step, const std::vector<Candidate>& c
     }
   }
   if (runners.empty()) return 0;  // which says why when the step runs
-  const auto all = [&](bool (Runner::*what)() const) {
-    return std::all_of(runners.begin(), runners.end(), [&](const Runner& r) { return (r.*what)(); });
-  };
   double shortest = 1;
-  while (!all(&Runner::done)) {
+  const auto beaten = [&](const Runner& r) { return r.best() > kBeaten * shortest; };
+  while (!std::all_of(runners.begin(), runners.end(), [](const Runner& r) { return r.done(); })) {
     const auto repeats = static_cast<int>(std::clamp(least_run_ / shortest, 1.0, kMostRepeats));
     for (Runner& r : runners) {
+      if (r.done() && beaten(r)) continue;
       r.run(repeats);
       shortest = std::clamp(r.best(), 1e-9, shortest);
     }
   }
-  const bool settled = all(&Runner::settled);
+  const bool settled =
+      std::all_of(runners.begin(), runners.end(), [&](const Runner& r) { return r.settled() || beaten(r); });
   const Runner* winner = &runners[0];
   for (const Runner& r : runners) {
     const double margin = winner == &runners[0] ? kMargin : 1.0;

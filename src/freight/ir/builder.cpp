@@ -1,6 +1,7 @@
 // See builder.h.
 #include "freight/ir/builder.h"
 
+#include "freight/base/error.h"
 #include "freight/ir/vjp.h"
 
 namespace freight {
@@ -40,7 +41,10 @@ Graph definition(const Node& node, const std::vector<Type>& in) {
 }
 
 namespace {
-Ex beside(Ex other, Ex x) { return x.b ? x : Ex{other.b, other.b->constant_like(x.number, other.v)}; }
+Ex beside(Ex other, Ex x) {
+  FREIGHT_CHECK(x.b || other.b, "numbers alone have no type");
+  return x.b ? x : Ex{other.b, other.b->constant_like(x.number, other.v)};
+}
 }  // namespace
 
 Ex apply(Op op, Ex a) { return {a.b, a.b->unary(op, a.v)}; }
