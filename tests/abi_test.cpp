@@ -213,7 +213,7 @@ NUMBER(their::kAsStored, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE);
 #endif
 
 #ifdef CHECK_CUDNN
-#include <cudnn_graph.h>
+#include <cudnn_adv.h>
 namespace our = freight::cuda::cudnn;
 namespace their = fake::cudnn;
 namespace freight::cuda {
@@ -441,4 +441,29 @@ NUMBER(their::kRelu, CUDNN_POINTWISE_RELU_FWD);
 NUMBER(their::kOnTensorCores, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
 NUMBER(their::kBitsVary, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
 NUMBER(their::kCompilesAtRun, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION);
+NUMBER(our::kStandard, CUDNN_RNN_ALGO_STANDARD);
+NUMBER(our::kLstm, CUDNN_LSTM);
+NUMBER(our::kGru, CUDNN_GRU);
+NUMBER(our::kTwoBiases, CUDNN_RNN_DOUBLE_BIAS);
+NUMBER(our::kOneWay, CUDNN_UNIDIRECTIONAL);
+NUMBER(our::kMultiplies, CUDNN_LINEAR_INPUT);
+NUMBER(our::kBatchFirst, CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED);
+NUMBER(our::kAnyMath, CUDNN_DEFAULT_MATH);
+NUMBER(our::kTensorMath, CUDNN_TENSOR_OP_MATH);
+NUMBER(our::kFmaMath, CUDNN_FMA_MATH);
+NUMBER(our::kInference, CUDNN_FWD_MODE_INFERENCE);
+NUMBER(our::kTraining, CUDNN_FWD_MODE_TRAINING);
+NUMBER(our::kAddGradients, CUDNN_WGRAD_MODE_ADD);
+NUMBER(our::kUnpacked, CUDNN_RNN_PADDED_IO_ENABLED);
+NUMBER(their::kStandardAlgorithm, CUDNN_RNN_ALGO_STANDARD);
+NUMBER(their::kLstmCell, CUDNN_LSTM);
+NUMBER(their::kGruCell, CUDNN_GRU);
+NUMBER(their::kBothBiases, CUDNN_RNN_DOUBLE_BIAS);
+NUMBER(their::kUnidirectional, CUDNN_UNIDIRECTIONAL);
+NUMBER(their::kLinearInput, CUDNN_LINEAR_INPUT);
+NUMBER(their::kBatchMajor, CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED);
+NUMBER(their::kTraining, CUDNN_FWD_MODE_TRAINING);
+NUMBER(their::kAddToGradients, CUDNN_WGRAD_MODE_ADD);
+NUMBER(their::kStrictMath, CUDNN_FMA_MATH);
+NUMBER(their::kPadded, CUDNN_RNN_PADDED_IO_ENABLED);
 #endif

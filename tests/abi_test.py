@@ -24,7 +24,7 @@ INTERFACES = {
     "driver": ("cuda.h", ["libcuda.so.1", "stubs/libcuda.so"], "driver.h", "", "FREIGHT_CUDA_FUNCTIONS"),
     "nvrtc": ("nvrtc.h", ["libnvrtc.so.13", "libnvrtc.so.12"], "abi.h", "", "FREIGHT_NVRTC_FUNCTIONS"),
     "cublaslt": ("cublasLt.h", ["libcublasLt.so.13", "libcublasLt.so.12"], "abi.h", "cublasLt", "FREIGHT_CUBLASLT_FUNCTIONS"),
-    "cudnn": ("cudnn_graph.h", ["libcudnn.so.9"], "abi.h", "cudnn", "FREIGHT_CUDNN_FUNCTIONS"),
+    "cudnn": ("cudnn_adv.h", ["libcudnn.so.9"], "abi.h", "cudnn", "FREIGHT_CUDNN_FUNCTIONS"),
 }
 
 

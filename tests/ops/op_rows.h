@@ -381,6 +381,29 @@ inline void recurrent_rows(Rows& t) {
   }
 }
 
+inline void recurrent_layer_rows(Rows& t) {
+  struct Sizes {
+    int64_t n, t, d, h;  // samples, steps, inputs, hidden numbers
+  };
+  for (const Sizes& z :
+       {Sizes{1, 1, 1, 1}, Sizes{3, 2, 4, 5}, Sizes{9, 3, 19, 17}, Sizes{2, 1, 3, 3}, Sizes{0, 2, 2, 3}}) {
+    for (const bool gru : {false, true}) {
+      const int64_t gates = (gru ? 3 : 4) * z.h;
+      const Operand state = f32({z.n, z.t, z.h});
+      for (const bool lengths : {false, true}) {
+        const RecurrentAttrs steps{.gru = gru, .reverse = z.t % 2 == lengths, .lengths = lengths};
+        std::vector<Operand> in{f32({z.n, z.t, z.d}, Fill::unit), f32({gates, z.d}, Fill::unit), f32({gates}),
+                                f32({gates, z.h}, Fill::unit)};
+        if (gru) in.push_back(f32({z.h}));
+        if (lengths) in.push_back(index({z.n}, z.t + 1));
+        t.push_back({Op::recurrent_layer, RecurrentLayerAttrs{steps}, in, 20});
+        in.insert(in.end(), {state, state, f32({z.n, z.t, gates}, Fill::unit), state});
+        t.push_back({Op::recurrent_layer_grad, RecurrentLayerAttrs{steps}, in, 40});
+      }
+    }
+  }
+}
+
 inline void update_rows(Rows& t) {
   const Operand rate = f32({}, Fill::positive);
   t.push_back({Op::sgd_rows, NoAttrs{}, {f32({7, 3}), index({5}, 7), f32({5, 3}), rate}, 2});
@@ -417,6 +440,7 @@ inline const std::vector<OpRow>& op_rows() {
     rows::composite_rows(t);
     rows::attention_rows(t);
     rows::recurrent_rows(t);
+    rows::recurrent_layer_rows(t);
     rows::update_rows(t);
     return t;
   }();

@@ -1,9 +1,11 @@
 // Attention and recurrent layers beyond the single op: memory, padding, the gradient that training takes; and the
 // gradients of many slices.
 // That kernels agree with definitions is checked op by op (op_rows.h).
+#include "freight/backend/backend.h"
 #include "freight/base/threads.h"
 #include "freight/run/plan.h"
 #include "tests/ops/op_rows.h"
+#include "tests/support/files.h"
 #include "tests/support/run.h"
 
 namespace freight::test {
@@ -156,6 +158,84 @@ TEST(Recurrent, StepsBehindTheLastTokenKeepTheStateAndHaveNoGradient) {
   const Array dx = run_planned("cpu", first_result_gradients(Op::recurrent, a, operands), in)[0];
   for (int64_t i = 4 * 12; i < 12 * 12; ++i) EXPECT_EQ(dx.data<float>()[i], 0.0f);
   EXPECT_NE(dx.data<float>()[3 * 12], 0.0f);
+}
+
+// Loss and gradients of a layer, as one op or as the product of its inputs and its steps.
+Graph training_of_layer(const RecurrentAttrs& a, bool whole, int64_t n, int64_t t) {
+  Graph g;
+  Builder b(g);
+  const int64_t width = 4, gates = (a.gru ? 3 : 4) * width;
+  const auto state = [&](const Shape& s) { return b.one(Op::state, LeafAttrs{"w", {DType::f32, s}}, {}); };
+  const Value x = b.one(Op::input, LeafAttrs{"x", {DType::f32, {n, t, 5}}}, {});
+  std::vector<Value> in{x, state({gates, 5}), state({gates}), state({gates, width})};
+  if (a.gru) in.push_back(state({width}));
+  const std::vector<Value> wanted = in;
+  if (a.lengths) in.push_back(b.one(Op::input, LeafAttrs{"counts", {DType::i32, {n}}}, {}));
+  Value y;
+  if (whole) {
+    y = b.add(Op::recurrent_layer, RecurrentLayerAttrs{a}, in)[0];
+  } else {
+    const Shape shape{n, t, gates};
+    const Value product = b.reshape(b.matmul(b.reshape(x, {n * t, 5}), in[1], false, true), shape);
+    std::vector<Value> steps{b.binary(Op::add, product, b.broadcast_axis(in[2], 2, shape))};
+    steps.insert(steps.end(), in.begin() + 3, in.end());
+    y = b.add(Op::recurrent, a, steps)[0];
+  }
+  const Value loss = b.sum(b.unary(Op::square, y), {0, 1, 2});
+  g.outputs = {loss};
+  for (Value v : grad(g, loss, wanted)) g.outputs.push_back(v);
+  return g;
+}
+
+// So plans of devices without a kernel for whole layers are those of the parts, in mixed precision, too.
+TEST(Recurrent, AWholeLayerThatNoDeviceTakesIsItsParts) {
+  for (const RecurrentAttrs& a : recurrent_kinds()) {
+    for (const DType compute : {DType::f32, DType::bf16}) {
+      for (const auto& [n, t] : {std::pair(3, 2), std::pair(1, 3), std::pair(2, 1), std::pair(1, 1)}) {
+        const auto planned = [&](bool whole) {
+          return run_pipeline(training_of_layer(a, whole, n, t), backend("cpu"), Recompute::none, compute);
+        };
+        const Graph layer = planned(true), parts = planned(false);
+        EXPECT_TRUE(structurally_equal(layer, parts)) << print(layer) << print(parts);
+      }
+    }
+  }
+}
+
+TEST(Recurrent, WhatALibraryKeptOnlyTheLibraryReads) {
+  const Graph g = parse(R"(graph {
+    %0 = input "x" : f32[2,3,4]
+    %1 = input "w_ih" : f32[12,4]
+    %2 = input "bias" : f32[12]
+    %3 = input "w" : f32[12,3]
+    %4, %5 = recurrent_layer(%0, %1, %2, %3) {reserve=100} : f32[2,3,3], u8[100]
+    %6, %7, %8, %9 = recurrent_layer_grad(%0, %1, %2, %3, %4, %5, %4) {reserve=100} : f32[2,3,4], f32[12,4], f32[12], f32[12,3]
+    return %6
+  })");
+  EXPECT_TRUE(structurally_equal(parse(print(g)), g));
+  std::vector<Array> in;
+  for (const Type& t : leaf_types(g, Op::input)) in.push_back(random_array({t, Fill::normal}, in.size()));
+  freight::testing::expect_error(ErrorKind::usage, {"recurrent_layer", "reserve"}, [&] { run_planned("cpu", g, in); });
+  freight::testing::expect_error(ErrorKind::usage, {"recurrent_layer", "reserve"}, [&] { interpret(g, in); });
+}
+
+TEST(Recurrent, OperandsThatDoNotFitALayerAreNamed) {
+  Graph g;
+  Builder b(g);
+  const auto x = [&](const Shape& s) { return b.constant(1, {DType::f32, s}); };
+  const auto refused = [&](Op op, const std::vector<Value>& in, const std::vector<std::string>& parts) {
+    freight::testing::expect_error(ErrorKind::usage, parts, [&] { b.add(op, RecurrentLayerAttrs{}, in); });
+  };
+  const std::vector<Value> good{x({2, 3, 4}), x({8, 4}), x({8}), x({8, 2})};
+  std::vector<Value> in = good;
+  in[1] = x({8, 5});
+  refused(Op::recurrent_layer, in, {"recurrent_layer", "need x (N, T, D), w_ih (G H, D)", "f32[8,5]"});
+  in = good;
+  in[3] = x({8, 3});
+  refused(Op::recurrent_layer, in, {"recurrent_layer", "f32[8,3]"});
+  in = good;
+  for (int i = 0; i < 4; ++i) in.push_back(x({2, 3, 2}));
+  refused(Op::recurrent_layer_grad, in, {"recurrent_layer_grad", "do not belong to the layer"});
 }
 
 TEST(Slices, TheGradientOfAllPartsOfATensorIsOneConcat) {

@@ -17,7 +17,8 @@ namespace {
 // The policy, said a second time: a change of the table must be meant.
 const std::map<Precision, std::set<std::string>> kPolicy = {
     {Precision::low, {"matmul", "conv", "conv_grad_input", "conv_grad_weight"}},
-    {Precision::offered, {"attention", "attention_grad", "recurrent", "recurrent_grad"}},
+    {Precision::offered,
+     {"attention", "attention_grad", "recurrent", "recurrent_grad", "recurrent_layer", "recurrent_layer_grad"}},
     {Precision::first, {"batch_norm", "batch_norm_inference", "layer_norm", "group_norm"}},
     {Precision::follow,
      {"neg",
@@ -334,7 +335,10 @@ TEST(Autocast, AttentionIsIn16BitsWhereTheDeviceOffersItButForItsStatistics) {
 }
 
 TEST(Autocast, RecurrentLayersAreIn16BitsWhereTheDeviceOffersItButForTheirWeights) {
-  for (const bool gru : {false, true}) {
+  for (int bits = 0; bits < 4; ++bits) {
+    const bool gru = (bits & 1) != 0, whole = (bits & 2) != 0;
+    const Op op = whole ? Op::recurrent_layer : Op::recurrent;
+    const Op gradient = whole ? Op::recurrent_layer_grad : Op::recurrent_grad;
     Graph g;
     Builder b(g);
     const int64_t gates = gru ? 24 : 32;
@@ -342,10 +346,19 @@ TEST(Autocast, RecurrentLayersAreIn16BitsWhereTheDeviceOffersItButForTheirWeight
       return b.one(Op::state, LeafAttrs{name, {DType::f32, s}}, {});
     };
     const Value x = b.one(Op::input, LeafAttrs{"x", {DType::f32, {2, 5, 6}}}, {});
-    const Value v = state("v", {2, 6, gates}), w = state("w", {gates, 8});
-    std::vector<Value> in{b.matmul(x, v), w}, sources{v, w};
-    if (gru) sources.push_back(in.emplace_back(state("inside", {8})));
-    const Value y = b.add(Op::recurrent, RecurrentAttrs{.gru = gru}, in)[0];
+    std::vector<Value> in{x}, sources;
+    if (whole) {
+      in.push_back(state("v", {gates, 6}));
+      in.push_back(state("bias", {gates}));
+    } else {
+      sources.push_back(state("v", {2, 6, gates}));
+      in[0] = b.matmul(x, sources[0]);
+    }
+    in.push_back(state("w", {gates, 8}));
+    if (gru) in.push_back(state("inside", {8}));
+    sources.insert(sources.end(), in.begin() + 1, in.end());
+    const RecurrentAttrs a{.gru = gru};
+    const Value y = b.add(op, whole ? Attrs(RecurrentLayerAttrs{a}) : Attrs(a), in)[0];
     const Value loss = b.sum(b.unary(Op::square, b.matmul(y, state("u", {2, 8, 3}))), {0, 1, 2});
     g.outputs = grad(g, loss, sources);
     const Offering device;
@@ -353,7 +366,7 @@ TEST(Autocast, RecurrentLayersAreIn16BitsWhereTheDeviceOffersItButForTheirWeight
     verify(low, "autocast");
     int seen = 0;
     for (const Node& n : low.nodes) {
-      if (n.op != Op::recurrent && n.op != Op::recurrent_grad) continue;
+      if (n.op != op && n.op != gradient) continue;
       ++seen;
       for (const auto* list : {&n.inputs, &n.outputs}) {
         for (Value u : *list)
@@ -362,8 +375,8 @@ TEST(Autocast, RecurrentLayersAreIn16BitsWhereTheDeviceOffersItButForTheirWeight
     }
     EXPECT_EQ(seen, 2);
     const Graph without = passes::autocast(g, DType::bf16);
-    EXPECT_EQ(count(without, Op::recurrent, DType::f32), 1);
-    EXPECT_EQ(count(without, Op::recurrent_grad, DType::f32), 1);
+    EXPECT_EQ(count(without, op, DType::f32), 1);
+    EXPECT_EQ(count(without, gradient, DType::f32), 1);
   }
 }
 

@@ -45,7 +45,8 @@ inline Graph retype(const Graph& g, DType to) {
     if (n.op == Op::attention_grad && attrs<AttentionAttrs>(n).second) {  // statistics of bf16 are f32
       in.back() = b.cast(in.back(), b.type(in[in.size() - 3]).dtype);
     }
-    if (n.op == Op::recurrent || n.op == Op::recurrent_grad) {  // and so are weights
+    const bool recurrent = std::holds_alternative<RecurrentAttrs>(n.attrs);
+    if (recurrent || std::holds_alternative<RecurrentLayerAttrs>(n.attrs)) {  // and so are weights
       for (Value& v : in) {
         const Type& t = b.type(v);
         if (is_floating(t.dtype) && t.shape.rank() < 3) v = b.cast(v, wide(t.dtype));

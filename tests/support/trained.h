@@ -24,13 +24,15 @@ struct Trained {
 
 // `limit`: on the arena, and what may be done to keep it; `compute`: f32, or the 16 bits of mixed precision.
 inline Trained trained(const std::string& backend, const models::Model& model, int64_t batch, int steps, double lr,
-                       const ArenaLimit& limit = {}, DType compute = DType::f32) {
+                       const ArenaLimit& limit = {}, DType compute = DType::f32,
+                       Recompute recompute = Recompute::none) {
   seed(3);
   model.net->train();
   optim::SGD sgd(model.net->parameters(), {.lr = lr, .momentum = 0.9, .weight_decay = 1e-3});
   if (limit.offload == Offload::optimizer || limit.offload == Offload::all) keep_on_host(sgd);
-  TrainStep step(model, sgd, nullptr, {},
-                 {.backend = backend, .deterministic = true, .compute = compute, .limit = limit});
+  TrainStep step(
+      model, sgd, nullptr, {},
+      {.backend = backend, .deterministic = true, .recompute = recompute, .compute = compute, .limit = limit});
   const Type x_type = model.batch_type(batch);
   Trained t;
   for (int s = 0; s < steps; ++s) {

@@ -176,6 +176,13 @@ struct RecurrentAttrs {
   bool gru = false, reverse = false, lengths = false;
   FREIGHT_FIELDS(gru, reverse, lengths)
 };
+// recurrent_layer. reserve: the bytes that a library keeps for the gradient in place of the cells and gates, where a
+// backend has made the node so (Backend::join); -1: it has not.
+struct RecurrentLayerAttrs {
+  RecurrentAttrs steps;
+  int64_t reserve = -1;
+  FREIGHT_FIELDS(steps.gru, steps.reverse, steps.lengths, reserve)
+};
 struct SgdAttrs {
   double momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false;
@@ -193,10 +200,11 @@ struct FusedAttrs {
   FREIGHT_FIELDS(body)
 };
 
-using Attrs = std::variant<NoAttrs, LeafAttrs, ConstantAttrs, CastAttrs, AxisAttrs, AxesAttrs, ShapeAttrs, PermAttrs,
-                           SliceAttrs, PadAttrs, IotaAttrs, RandomAttrs, MatmulAttrs, ConvAttrs, PoolAttrs,
-                           ScatterAttrs, OneHotAttrs, AdaptivePoolAttrs, GeluAttrs, DropoutAttrs, CrossEntropyAttrs,
-                           NormAttrs, EmbeddingAttrs, AttentionAttrs, RecurrentAttrs, SgdAttrs, AdamAttrs, FusedAttrs>;
+using Attrs =
+    std::variant<NoAttrs, LeafAttrs, ConstantAttrs, CastAttrs, AxisAttrs, AxesAttrs, ShapeAttrs, PermAttrs, SliceAttrs,
+                 PadAttrs, IotaAttrs, RandomAttrs, MatmulAttrs, ConvAttrs, PoolAttrs, ScatterAttrs, OneHotAttrs,
+                 AdaptivePoolAttrs, GeluAttrs, DropoutAttrs, CrossEntropyAttrs, NormAttrs, EmbeddingAttrs,
+                 AttentionAttrs, RecurrentAttrs, RecurrentLayerAttrs, SgdAttrs, AdamAttrs, FusedAttrs>;
 
 bool equal(const Attrs& a, const Attrs& b);
 uint64_t hash(const Attrs& a);

@@ -375,6 +375,50 @@ Values recurrent_grad(Builder& b, const Node& n, const Values& in) {
   return out;
 }
 
+namespace {
+const RecurrentAttrs& steps_of(const Node& n) {
+  const auto& a = attrs<RecurrentLayerAttrs>(n);
+  if (a.reserve >= 0) fail(ErrorKind::usage, name(n.op), "with `reserve` only the library that filled it computes it");
+  return a.steps;
+}
+// x (N, T, C) as (N T, C), not in 16 bits.
+Value wide_rows(Builder& b, Value x) {
+  const Shape s = b.shape(x);
+  return b.reshape(b.cast(x, wide(b.type(x).dtype)), {s[0] * s[1], s[2]});
+}
+}  // namespace
+
+// The inputs' part of the gates of all steps is one product.
+Values recurrent_layer(Builder& b, const Node& n, const Values& in) {
+  const RecurrentAttrs& a = steps_of(n);
+  Shape gates = b.shape(in[0]);
+  gates[2] = b.shape(in[2])[0];
+  const Ex product{&b, b.reshape(b.matmul(wide_rows(b, in[0]), in[1], false, true), gates)};
+  const Ex part = product + Ex{&b, b.broadcast_axis(in[2], 2, gates)};
+  Values of_steps{b.cast(part.v, b.type(in[0]).dtype)};
+  of_steps.insert(of_steps.end(), in.begin() + 3, in.end());
+  return b.add(Op::recurrent, a, of_steps);
+}
+
+Values recurrent_layer_grad(Builder& b, const Node& n, const Values& in) {
+  const RecurrentAttrs& a = steps_of(n);
+  const Shape x = b.shape(in[0]);
+  const Value x_rows = wide_rows(b, in[0]);
+  const size_t y = 4 + a.gru + a.lengths;
+  Values of_steps{in[3], in[y], in[y + 1], in[y + 2], in[y + 3]};
+  if (a.lengths) of_steps.push_back(in[y - 1]);
+  const Values d = b.add(Op::recurrent_grad, a, of_steps);
+  Ex bias{&b, b.cast(d[0], b.type(in[2]).dtype)};
+  if (x[0] != 1 || x[1] != 1) bias = total(bias, x[0] == 1 ? Shape{1} : x[1] == 1 ? Shape{0} : Shape{0, 1});
+  Values out(3);
+  out[2] = b.reshape(bias.v, b.shape(in[2]));
+  const Value part = wide_rows(b, d[0]), dx = b.matmul(part, in[1]);
+  out[1] = b.matmul(part, x_rows, true);
+  out[0] = b.cast(b.reshape(dx, x), b.type(in[0]).dtype);
+  out.insert(out.end(), d.begin() + 1, d.end());
+  return out;
+}
+
 Values sgd_rows(Builder& b, const Node&, const Values& in) {
   const Ex p{&b, in[0]}, g{&b, b.one(Op::scatter_add, ScatterAttrs{0, p.shape()[0]}, {in[1], in[2]})};
   const Value lr = b.reshape(b.cast(in[3], p.type().dtype), {1, 1});

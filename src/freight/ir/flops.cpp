@@ -67,6 +67,13 @@ double recurrent(const Node& node, const Types& in, const Types&) {
   return static_cast<double>(in[gradient ? 3 : 0].numel()) * ((gradient ? 4 : 2) * width + kHeavy);
 }
 
+double recurrent_layer(const Node& node, const Types& in, const Types&) {
+  const bool gradient = node.op == Op::recurrent_layer_grad;
+  const Shape &x = in[0].shape, &weight = in[3].shape;  // (N, T, D), (G H, H)
+  const auto gates = static_cast<double>(x[0] * x[1] * weight[0]), reads = static_cast<double>(x[2] + weight[1]);
+  return gates * ((gradient ? 4 : 2) * reads + kHeavy);
+}
+
 double fused(const Node& node, const Types&, const Types&) { return graph_flops(*attrs<FusedAttrs>(node).body); }
 
 }  // namespace flops

@@ -537,6 +537,34 @@ Types recurrent_grad(const Node& node, const Types& in) {
   return out;
 }
 
+Types recurrent_layer(const Node& node, const Types& in) {
+  need_floating(node, in[0]);
+  const auto& a = attrs<RecurrentLayerAttrs>(node);
+  const Shape &x = in[0].shape, &bias = in[2].shape;
+  const DType t = wide(in[0].dtype);
+  if (x.rank() != 3 || bias.rank() != 1 || !(in[1] == Type{t, {bias[0], x[2]}}) || in[2].dtype != t) {
+    bad(node, "need x (N, T, D), w_ih (G H, D) and bias (G H) ", t, ": got ", in[0], ", ", in[1], " and ", in[2]);
+  }
+  Node steps = node;
+  steps.attrs = a.steps;
+  Types of_steps{{in[0].dtype, {x[0], x[1], bias[0]}}};
+  of_steps.insert(of_steps.end(), in.begin() + 3, in.end());
+  Types out = recurrent(steps, of_steps);
+  if (a.reserve >= 0) out = {out[0], {DType::u8, {a.reserve}}};
+  return out;
+}
+
+Types recurrent_layer_grad(const Node& node, const Types& in) {
+  const auto& a = attrs<RecurrentLayerAttrs>(node);
+  const int weights = 4 + a.steps.gru;
+  Types need(in.begin(), in.begin() + std::min<int>(static_cast<int>(in.size()), weights + a.steps.lengths));
+  const Types results = recurrent_layer(node, need);
+  need.insert(need.end(), results.begin(), results.end());
+  need.push_back(results[0]);
+  if (in != need) bad(node, "results and dy do not belong to the layer: got ", in[0], " and ", in.back());
+  return {in.begin(), in.begin() + weights};
+}
+
 Types sgd_rows(const Node& node, const Types& in) {
   need_floating(node, in[0]);
   need_index(node, in[1]);

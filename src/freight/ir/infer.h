@@ -14,7 +14,8 @@ Rule reshape, transpose, broadcast, slice, pad, concat, reduce, arg_reduce;
 Rule matmul, conv, conv_grad_input, conv_grad_weight, max_pool, max_pool_grad, avg_pool, avg_pool_grad;
 Rule gather, scatter_add, gather_elements, scatter_elements_add, along_axis, cross_entropy, batch_norm;
 Rule batch_norm_inference, layer_norm, group_norm, dropout, embedding, one_hot, adaptive_avg_pool;
-Rule attention, attention_grad, recurrent, recurrent_grad, sgd_rows, sgd_update, adam_update, fused;
+Rule attention, attention_grad, recurrent, recurrent_grad, recurrent_layer, recurrent_layer_grad;
+Rule sgd_rows, sgd_update, adam_update, fused;
 }  // namespace infer
 
 namespace flops {
@@ -27,7 +28,7 @@ double per_element(const Node&, const Types&, const Types& out) {
   return static_cast<double>(N) * static_cast<double>(out[0].numel());
 }
 Rule zero, heavy, per_input, matmul, conv, conv_grad_input, conv_grad_weight, pool, decomposed, attention_grad;
-Rule recurrent, fused;
+Rule recurrent, recurrent_layer, fused;
 }  // namespace flops
 
 // Extent of a convolution's or pool's result along one spatial axis; below 1 where the window does not fit.

@@ -306,4 +306,13 @@ void recurrent(VjpContext& c) {
   for (size_t i = 0; i < d.size(); ++i) c.set(static_cast<int>(i), d[i]);
 }
 
+void recurrent_layer(VjpContext& c) {
+  if (c.has_g(1) || c.has_g(2)) return decomposed(c);  // in second derivatives
+  std::vector<Value> in = c.node.inputs;
+  in.insert(in.end(), c.node.outputs.begin(), c.node.outputs.end());
+  in.push_back(c.g(0).v);
+  const std::vector<Value> d = c.builder.add(Op::recurrent_layer_grad, c.node.attrs, in);
+  for (size_t i = 0; i < d.size(); ++i) c.set(static_cast<int>(i), d[i]);
+}
+
 }  // namespace freight::vjp

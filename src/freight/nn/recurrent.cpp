@@ -45,17 +45,17 @@ Recurrent::Recurrent(Cell cell, int64_t in, int64_t hidden, const RecurrentOptio
   }
 }
 
-// The inputs' part of the gates of all steps is one product; all biases but the one inside the GRU's third gate join
-// it.
+// All biases but the one inside the GRU's third gate join the inputs' part.
 std::pair<Tensor, Tensor> Recurrent::run(const Direction& d, const Tensor& x, bool reverse,
                                          const Tensor& counts) const {
   const SequenceOptions options{.reverse = reverse, .counts = counts};
   Tensor states;
   if (cell_ == Cell::lstm) {
-    states = lstm(linear(x, d.weight_ih, d.bias_ih + d.bias_hh), d.weight_hh, options);
+    states = lstm_layer(x, d.weight_ih, d.bias_ih + d.bias_hh, d.weight_hh, options);
   } else {
     const Tensor bias = d.bias_ih + concat({narrow(d.bias_hh, 0, 0, 2 * hidden_), zeros({hidden_})}, 0);
-    states = gru(linear(x, d.weight_ih, bias), d.weight_hh, narrow(d.bias_hh, 0, 2 * hidden_, hidden_), options);
+    const Tensor inside = narrow(d.bias_hh, 0, 2 * hidden_, hidden_);
+    states = gru_layer(x, d.weight_ih, bias, d.weight_hh, inside, options);
   }
   return {states, select(states, 1, reverse ? 0 : x.dim(1) - 1)};
 }

@@ -20,21 +20,32 @@ Tensor attention(const In& q, const In& k, const In& v, const AttentionOptions& 
 }
 
 namespace {
-Tensor recurrent(std::vector<Tensor> in, bool gru, const SequenceOptions& o) {
+Tensor recurrent(const char* name, std::vector<In> operands, bool gru, const SequenceOptions& o) {
+  const Frame frame(operands[0].where);
+  std::vector<Tensor> in;
+  for (const In& operand : operands) in.push_back(ops::get(operand, name));
   if (o.counts.defined()) in.push_back(cast(o.counts, DType::i32));
   const RecurrentAttrs a{.gru = gru, .reverse = o.reverse, .lengths = o.counts.defined()};
-  return trace::add(Op::recurrent, a, in)[0];
+  const bool layer = operands.size() > 3;
+  return layer ? ops::one(Op::recurrent_layer, RecurrentLayerAttrs{a}, in) : ops::one(Op::recurrent, a, in);
 }
 }  // namespace
 
 Tensor lstm(const In& x, const In& weight, const SequenceOptions& o) {
-  const auto [frame, part] = ops::enter(x, "lstm");
-  return recurrent({part, ops::get(weight, "lstm")}, false, o);
+  return recurrent("lstm", {x, weight}, false, o);
 }
 
 Tensor gru(const In& x, const In& weight, const In& inside, const SequenceOptions& o) {
-  const auto [frame, part] = ops::enter(x, "gru");
-  return recurrent({part, ops::get(weight, "gru"), ops::get(inside, "gru")}, true, o);
+  return recurrent("gru", {x, weight, inside}, true, o);
+}
+
+Tensor lstm_layer(const In& x, const In& weight_ih, const In& bias, const In& weight, const SequenceOptions& o) {
+  return recurrent("lstm_layer", {x, weight_ih, bias, weight}, false, o);
+}
+
+Tensor gru_layer(const In& x, const In& weight_ih, const In& bias, const In& weight, const In& inside,
+                 const SequenceOptions& o) {
+  return recurrent("gru_layer", {x, weight_ih, bias, weight, inside}, true, o);
 }
 
 }  // namespace freight

@@ -25,5 +25,10 @@ struct SequenceOptions {
 Tensor lstm(const In& x, const In& weight, const SequenceOptions& options = {});
 // Gates r z n (G 3); `inside` (H) is added to the part of n that r scales. Cho et al. 2014.
 Tensor gru(const In& x, const In& weight, const In& inside, const SequenceOptions& options = {});
+// The same from the inputs x (N, T, D) themselves, which weight_ih (G H, D) and bias (G H) make that part of.
+Tensor lstm_layer(const In& x, const In& weight_ih, const In& bias, const In& weight,
+                  const SequenceOptions& options = {});
+Tensor gru_layer(const In& x, const In& weight_ih, const In& bias, const In& weight, const In& inside,
+                 const SequenceOptions& options = {});
 
 }  // namespace freight

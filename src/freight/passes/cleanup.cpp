@@ -85,7 +85,13 @@ Graph run_pipeline(Graph graph, const Backend& backend, Recompute recompute, DTy
   };
   verify(graph);
   if (write) dump(graph, number++, "traced");
-  pass("dead_code", [](const Graph& g) { return passes::dead_code(g); });
+  // Mixed precision knows the parts of a layer that the backend does not take whole.
+  pass("dead_code", [&](const Graph& g) {
+    return passes::dead_code(passes::decompose_unless(passes::dead_code(g), [&](const Graph& all, const Node& n) {
+      const bool layer = n.op == Op::recurrent_layer || n.op == Op::recurrent_layer_grad;
+      return !layer || backend.has_kernel(all, n);
+    }));
+  });
   if (states == States::frozen) pass("fold", [](const Graph& g) { return passes::fold(g); });
   if (compute != DType::f32) pass("autocast", [&](const Graph& g) { return passes::autocast(g, compute, &backend); });
   pass("decompose", [&](const Graph& g) { return passes::decompose(g, &backend); });

@@ -42,13 +42,17 @@ void fill_matmul(Work& w, const Graph& g, const Node& n) {
 
 // The products of the hidden states and the weights, one time step behind the other.
 void fill_recurrent(Work& w, const Graph& g, const Node& n) {
-  const bool gradient = n.op == Op::recurrent_grad;
-  const Shape &weight = g.type(n.in(gradient ? 0 : 1)).shape, &gates = g.type(gradient ? n.out() : n.in(0)).shape;
+  const bool gradient = n.op == Op::recurrent_grad, layer = std::holds_alternative<RecurrentLayerAttrs>(n.attrs);
+  const Shape &weight = g.type(n.in(layer      ? 3
+                                    : gradient ? 0
+                                               : 1))
+                            .shape,
+              &x = g.type(gradient ? n.out() : n.in(0)).shape;
   w.kind = name(n.op);
-  w.m = static_cast<double>(gates[0]);
+  w.m = static_cast<double>(x[0]);
   w.n = static_cast<double>(weight[0]);
   w.k = static_cast<double>(weight[1]);
-  w.launches = static_cast<double>(gates[1]);
+  w.launches = static_cast<double>(x[1]);
 }
 
 bool reduces(const Node& n) {
@@ -188,7 +192,8 @@ std::vector<Work> work_of(const Plan& plan) {
       fill_matmul(w, g, n);
     } else if (info(n.op).kind == OpKind::convolve) {
       fill_conv(w, g, n);
-    } else if (n.op == Op::recurrent || n.op == Op::recurrent_grad) {
+    } else if (std::holds_alternative<RecurrentAttrs>(n.attrs) ||
+               std::holds_alternative<RecurrentLayerAttrs>(n.attrs)) {
       fill_recurrent(w, g, n);
     } else {
       w.kind = kind_of(n);

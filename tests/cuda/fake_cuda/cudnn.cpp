@@ -24,9 +24,7 @@ using fake::values;
 using namespace fake::cudnn;
 constexpr int64_t kWorkspace = 4096;
 
-struct Handle {
-  fake::StreamState* stream = nullptr;
-};
+using fake::Handle;
 
 // Never destroyed: the program may let go of its descriptors later than this library's statics.
 auto& g_live = *new std::set<const Descriptor*>;

@@ -9,6 +9,11 @@
 
 namespace fake {
 
+struct StreamState;
+struct Handle {
+  StreamState* stream = nullptr;
+};
+
 struct Descriptor {
   int type;
   bool final = false;

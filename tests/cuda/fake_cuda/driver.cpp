@@ -153,6 +153,16 @@ int cuMemcpyAsync(Address to, Address from, size_t bytes, fake::StreamState* str
       stream, [=] { machine().copy(pointer(to), pointer(from), bytes); }, kind);
   return kOk;
 }
+int cuMemsetD8Async(Address to, unsigned char value, size_t bytes, fake::StreamState* stream) {
+  if (const int status = ready()) return status;
+  machine().enqueue(stream, [=] {
+    if (lost()) return;
+    machine().at_work = "cuMemsetD8Async";
+    machine().write(pointer(to), static_cast<unsigned>(bytes));
+    std::memset(pointer(to), value, bytes);
+  });
+  return kOk;
+}
 int cuStreamCreate(fake::StreamState** stream, unsigned) {
   if (const int status = ready()) return status;
   size_t actor = 1;

@@ -20,6 +20,7 @@ struct FakeCuda {
   int64_t library_products = 0, library_convolutions = 0;  // executed by the fake cuBLASLt and cuDNN
   int64_t library_gradients = 0;                           // of the products, those with a gradient as epilogue
   int64_t library_attentions = 0;                          // other graphs of the fake cuDNN
+  int64_t library_layers = 0;                              // recurrent ones and their gradients, by the fake cuDNN
   int64_t uploaded_bytes = 0;
   // Copies to pinned memory, and those to it or from it that graphs made; of each, how many a kernel of another stream
   // or branch could have run beside.

@@ -57,4 +57,9 @@ constexpr int kSum = 0, kMax = 3;  // cudnnReduceTensorOp_t
 constexpr int kAdd = 0, kMul = 1, kDiv = 6, kSub = 9, kExp = 13, kLog = 15, kRelu = 100, kGreaterOrEqual = 303,
               kIndex = 501, kSelect = 601;                            // cudnnPointwiseMode_t
 constexpr int kOnTensorCores = 0, kBitsVary = 4, kCompilesAtRun = 0;  // notes
+// Recurrent layers.
+constexpr int kStandardAlgorithm = 0, kLstmCell = 2, kGruCell = 3, kBothBiases = 2;
+constexpr int kUnidirectional = 0, kLinearInput = 0, kBatchMajor = 2, kTraining = 1, kAddToGradients = 0;
+constexpr int kStrictMath = 3;
+constexpr unsigned kPadded = 1;
 }  // namespace fake::cudnn

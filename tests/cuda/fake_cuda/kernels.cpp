@@ -117,7 +117,7 @@ KernelState* find_kernel(ModuleState* module, const std::string& name, std::vect
   k->meets = body.find("BARRIER") != std::string::npos || body.find("SHARE(") != std::string::npos;
   const std::string number = std::to_string(module->number);
   k->run = reinterpret_cast<void (*)(void**)>(dlsym(module->library, ("run_" + number).c_str()));
-  size_t sizes[64];
+  size_t sizes[512];  // of 4 KiB, the most that a kernel of NVIDIA takes
   const int count = reinterpret_cast<int (*)(size_t*)>(dlsym(module->library, ("sizes_" + number).c_str()))(sizes);
   k->sizes.assign(sizes, sizes + count);
   return k;

@@ -94,17 +94,39 @@ constexpr int kBestFirst = 3, kFallback = 2;  // cudnnBackendHeurMode_t
 constexpr int kTensorCore = 0, kRoundsOperands = 1, kRoundsSums = 2,
               kBitsVary = 4;  // cudnnBackendNumericalNote_t
 constexpr int kCompiles = 0;  // cudnnBackendBehaviorNote_t
+// Recurrent layers: algorithm, cell, biases, directions, inputs, layout of sequences, flags, mathematics, mode.
+constexpr int kStandard = 0, kLstm = 2, kGru = 3, kTwoBiases = 2, kOneWay = 0, kMultiplies = 0, kBatchFirst = 2,
+              kAnyMath = 0, kTensorMath = 1, kFmaMath = 3, kInference = 0, kTraining = 1, kAddGradients = 0;
+constexpr unsigned kUnpacked = 1;
 }  // namespace freight::cuda::cudnn
 
-#define FREIGHT_CUDNN_FUNCTIONS(F)                                             \
-  F(Create, int, void**)                                                       \
-  F(Destroy, int, void*)                                                       \
-  F(SetStream, int, void*, Stream)                                             \
-  F(GetVersion, size_t, )                                                      \
-  F(GetErrorString, const char*, int)                                          \
-  F(BackendCreateDescriptor, int, int, void**)                                 \
-  F(BackendDestroyDescriptor, int, void*)                                      \
-  F(BackendFinalize, int, void*)                                               \
-  F(BackendSetAttribute, int, void*, int, int, int64_t, const void*)           \
-  F(BackendGetAttribute, int, const void*, int, int, int64_t, int64_t*, void*) \
-  F(BackendExecute, int, void*, void*, void*)
+#define FREIGHT_CUDNN_FUNCTIONS(F)                                                                                   \
+  F(Create, int, void**)                                                                                             \
+  F(Destroy, int, void*)                                                                                             \
+  F(SetStream, int, void*, Stream)                                                                                   \
+  F(GetVersion, size_t, )                                                                                            \
+  F(GetErrorString, const char*, int)                                                                                \
+  F(BackendCreateDescriptor, int, int, void**)                                                                       \
+  F(BackendDestroyDescriptor, int, void*)                                                                            \
+  F(BackendFinalize, int, void*)                                                                                     \
+  F(BackendSetAttribute, int, void*, int, int, int64_t, const void*)                                                 \
+  F(BackendGetAttribute, int, const void*, int, int, int64_t, int64_t*, void*)                                       \
+  F(BackendExecute, int, void*, void*, void*)                                                                        \
+  F(CreateTensorDescriptor, int, void**)                                                                             \
+  F(DestroyTensorDescriptor, int, void*)                                                                             \
+  F(SetTensorNdDescriptor, int, void*, int, int, const int*, const int*)                                             \
+  F(CreateRNNDescriptor, int, void**)                                                                                \
+  F(DestroyRNNDescriptor, int, void*)                                                                                \
+  F(SetRNNDescriptor_v8, int, void*, int, int, int, int, int, int, int, int, int, int, int, int, void*, unsigned)    \
+  F(CreateRNNDataDescriptor, int, void**)                                                                            \
+  F(DestroyRNNDataDescriptor, int, void*)                                                                            \
+  F(SetRNNDataDescriptor, int, void*, int, int, int, int, int, const int*, void*)                                    \
+  F(GetRNNWeightSpaceSize, int, void*, void*, size_t*)                                                               \
+  F(GetRNNWeightParams, int, void*, void*, int, size_t, const void*, int, void*, void**, void*, void**)              \
+  F(GetRNNTempSpaceSizes, int, void*, void*, int, void*, size_t*, size_t*)                                           \
+  F(RNNForward, int, void*, void*, int, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, \
+    size_t, void*, size_t, void*, size_t, void*)                                                                     \
+  F(RNNBackwardData_v8, int, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*, void*,     \
+    void*, void*, void*, void*, size_t, void*, size_t, void*, size_t, void*)                                         \
+  F(RNNBackwardWeights_v8, int, void*, void*, int, void*, void*, void*, void*, void*, void*, void*, size_t, void*,   \
+    size_t, void*, size_t, void*)

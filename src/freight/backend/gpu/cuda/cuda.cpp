@@ -184,12 +184,17 @@ class CudaBackend final : public gpu::GpuBackend {
     return products().why_not;
   }
   bool has_tf32() const override { return architecture_ >= 80 && products().blas; }
-  bool narrows(const freight::Graph& graph, const Node& node, DType) const override {
-    return architecture_ >= 80 && takes_attention(graph, node) && dnn();
+  bool narrows(const freight::Graph& graph, const Node& node, DType low) const override {
+    return architecture_ >= 80 && (is_layer(node) ? takes(graph, node, low) : takes_attention(graph, node) && dnn());
+  }
+  bool has_kernel(const freight::Graph& graph, const Node& node) const override {
+    return is_layer(node) ? takes(graph, node, graph.type(node.in(0)).dtype) : GpuBackend::has_kernel(graph, node);
   }
 
   // Sums come from the library in the type of the product; f64 has no epilogues.
-  freight::Graph join(const freight::Graph& graph) const override {
+  freight::Graph join(const freight::Graph& given) const override {
+    const bool layers = std::any_of(given.nodes.begin(), given.nodes.end(), is_layer);
+    freight::Graph graph = layers ? with_reserves(*dnn(), given) : given;
     if (!products().blas) return graph;
     return gpu::join(graph, [](const freight::Graph& body) {
       const Type& t = body.type(body.outputs[0]);
@@ -200,14 +205,20 @@ class CudaBackend final : public gpu::GpuBackend {
   // What cuDNN computes lies channels last; the generated convolutions want rows of pixels.
   LayoutPlan layouts(const freight::Graph& graph, const Node& node, const std::vector<Layout>& given) const override {
     LayoutPlan plan = GpuBackend::layouts(graph, node, given);
-    if (!computes(graph, node)) return plan;
-    const auto last = [&](Value v) { return Layout::channels_last(graph.type(v).shape); };
-    for (size_t i = 0; i < node.inputs.size(); ++i) plan.in[i] = last(node.inputs[i]);
-    plan.out[0] = last(node.out());
+    if (!is_layer(node) && !computes(graph, node)) return plan;
+    const auto wanted = [&](Value v) {
+      const Shape& shape = graph.type(v).shape;
+      return is_layer(node) ? Layout::row_major(shape) : Layout::channels_last(shape);
+    };
+    for (size_t i = 0; i < node.inputs.size(); ++i) plan.in[i] = wanted(node.inputs[i]);
+    plan.out[0] = wanted(node.out());
     return plan;
   }
 
   std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
+    if (is_layer(*spec.node)) {
+      return layer_kernel(dnn_, spec, [this](gpu::Lowered lowered) { return generated(std::move(lowered)); });
+    }
     const bool convolution = computes(*spec.graph, *spec.node), attention = takes_attention(spec) && dnn();
     std::vector<std::unique_ptr<Kernel>> all = convolution || attention ? steps_of_dnn(spec) : products_of(spec);
     if (!all.empty() && !measures(spec)) return std::move(all.front());
@@ -249,6 +260,9 @@ class CudaBackend final : public gpu::GpuBackend {
       if (!dnn_) log::info(cat("cuda: convolutions and attention by generated kernels alone: ", why));
     });
     return dnn_.get();
+  }
+  bool takes(const freight::Graph& graph, const Node& layer, DType dtype) const {
+    return dnn() && takes_layer(*dnn(), graph, layer, dtype);
   }
   // Whether the node is a convolution that cuDNN computes.
   bool computes(const freight::Graph& graph, const Node& node) const {

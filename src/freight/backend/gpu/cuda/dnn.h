@@ -13,6 +13,7 @@
 
 #include "freight/backend/backend.h"
 #include "freight/backend/gpu/cuda/memory.h"
+#include "freight/backend/gpu/launch.h"
 #include "freight/backend/gpu/library.h"
 
 namespace freight::cuda {
@@ -73,6 +74,17 @@ class DnnPlanner {
   std::shared_ptr<DnnDescriptor> device_;
 };
 
+class Dnn;
+
+// LSTM and GRU layers, and whether the library computes one, or its gradient, once it is in `dtype`.
+inline bool is_layer(const Node& node) { return std::holds_alternative<RecurrentLayerAttrs>(node.attrs); }
+bool takes_layer(const Dnn& dnn, const freight::Graph& graph, const Node& node, DType dtype);
+// The graph with such layers in the form with `reserve`, which steps must have: of no bytes where there is no gradient.
+freight::Graph with_reserves(const Dnn& dnn, const freight::Graph& graph);
+// `generate` makes the kernel that packs weights and turns sequences round.
+using Generate = std::function<std::unique_ptr<Kernel>(gpu::Lowered)>;
+std::unique_ptr<Kernel> layer_kernel(std::shared_ptr<Dnn> dnn, const StepSpec& spec, const Generate& generate);
+
 // The library on one device.
 class Dnn : public std::enable_shared_from_this<Dnn> {
  public:
@@ -91,6 +103,8 @@ class Dnn : public std::enable_shared_from_this<Dnn> {
   // what was compiled, until forget().
   std::vector<std::unique_ptr<Kernel>> kernels(const StepSpec& spec, const std::shared_ptr<Kernel>& rest);
 
+  void* handle() const { return handle_; }
+  Memory& memory() const { return *memory_; }
   // What a choice between them depends on.
   static std::string signature(const StepSpec& spec);
   // Enqueues. `pack`: addresses.

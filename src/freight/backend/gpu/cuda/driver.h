@@ -52,6 +52,7 @@ constexpr int kMultiprocessors = 16, kOldestDriver = 12000;  // CUDA 12.0: drive
   F(allocate_host, cuMemHostAlloc, void**, size_t, unsigned)                                                        \
   F(release_host, cuMemFreeHost, void*)                                                                             \
   F(copy, cuMemcpyAsync, Address, Address, size_t, Stream)                                                          \
+  F(fill, cuMemsetD8Async, Address, unsigned char, size_t, Stream)                                                  \
   F(stream_create, cuStreamCreate, Stream*, unsigned)                                                               \
   F(stream_destroy, cuStreamDestroy_v2, Stream)                                                                     \
   F(stream_wait, cuStreamSynchronize, Stream)                                                                       \
