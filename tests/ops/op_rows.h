@@ -302,6 +302,7 @@ inline void composite_rows(Rows& t) {
   t.push_back({Op::cross_entropy, CrossEntropyAttrs{}, {f32({1, 65}), index({1}, 65, DType::u8)}, 4});
   for (const Shape& x : {Shape{7, 3}, Shape{2, 17, 5}, Shape{2, 3, 4, 5}, Shape{3, 1, 7, 1}}) {
     const Shape c{x[1]};
+    t.push_back({Op::moments, NoAttrs{}, {f32(x)}, 4});
     t.push_back({Op::batch_norm, NormAttrs{}, {f32(x), f32(c, Fill::positive), f32(c)}, 10});
     t.push_back({Op::batch_norm_inference,
                  NormAttrs{1e-3, 1, 1},

@@ -19,7 +19,7 @@ class FusingBackend : public Backend {
   bool fuses() const override { return true; }
   bool has_epilogue(const Graph&, const Node&, const Epilogue&) const override { return true; }
   Graph join(const Graph& graph) const override {
-    return gpu::join(graph, [](const Graph&) { return true; });
+    return gpu::join(graph, [](const Node&) { return true; });
   }
   bool aliases_views() const override { return true; }
   LayoutPlan layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) const override {

@@ -75,14 +75,12 @@ Values cross_entropy(Builder& b, const Node& n, const Values& in) {
   return {b.reshape(loss.v, {x.shape[0]})};
 }
 
-// Ioffe & Szegedy 2015: normalise each channel over batch and space; gives y, batch mean, biased batch variance.
-// y = x a + b with a = scale / sqrt(var + eps), b = shift - mean a, both per channel: one multiply-add per element.
-Values batch_norm(Builder& b, const Node& n, const Values& in) {
-  const DType t = b.type(in[0]).dtype, s = b.type(in[1]).dtype;
-  const Ex x{&b, b.cast(in[0], wide(t))};  // (N, C, ...)
+// Of each channel, over batch and space. In one pass about the mean of the pictures' centres: as that differs from the
+// mean of all by about 1 / N of the variance, nearly nothing is lost in the difference of moments, however far the mean
+// is from zero.
+Values moments(Builder& b, const Node&, const Values& in) {
+  const Ex x{&b, b.cast(in[0], wide(b.type(in[0]).dtype))};  // (N, C, ...)
   const Shape axes = all_but_channels(x.shape());
-  // Both moments in one pass, about the mean of the pictures' centres: as that differs from the mean of all by about
-  // 1 / N of the variance, nearly nothing is lost in the difference of moments, however far the mean is from zero.
   Shape start, limit = x.shape();
   for (int i = 0; i < limit.rank(); ++i) {
     start.push_back(i < 2 ? 0 : limit[i] / 2);
@@ -93,6 +91,15 @@ Values batch_norm(Builder& b, const Node& n, const Values& in) {
   const Ex offset_x = x - spread(origin, x.shape());
   const Ex offset = mean_over(offset_x, axes), mean = origin + offset;
   const Ex variance = apply(Op::relu, mean_over(apply(Op::square, offset_x), axes) - apply(Op::square, offset));
+  return {mean.v, variance.v};
+}
+
+// Ioffe & Szegedy 2015: normalise each channel over batch and space; gives y, batch mean, biased batch variance.
+// y = x a + b with a = scale / sqrt(var + eps), b = shift - mean a, both per channel: one multiply-add per element.
+Values batch_norm(Builder& b, const Node& n, const Values& in) {
+  const DType t = b.type(in[0]).dtype, s = b.type(in[1]).dtype;
+  const Values of_x = b.add(Op::moments, NoAttrs{}, {in[0]});
+  const Ex x{&b, b.cast(in[0], wide(t))}, mean{&b, of_x[0]}, variance{&b, of_x[1]};
   const auto channel = [&](Value v) { return Ex{&b, b.reshape(b.cast(v, x.type().dtype), mean.shape())}; };
   const Ex scale = channel(in[1]) * apply(Op::rsqrt, variance + attrs<NormAttrs>(n).eps);
   const Ex y = x * spread(scale, x.shape()) + spread(channel(in[2]) - mean * scale, x.shape());

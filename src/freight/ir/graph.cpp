@@ -120,7 +120,8 @@ bool structurally_equal(const Graph& a, const Graph& b) {
 const Node* product_in(const Node& node) {
   if (node.op != Op::fused) return nullptr;
   for (const Node& n : attrs<FusedAttrs>(node).body->nodes) {
-    if (n.op == Op::matmul) return &n;
+    const OpKind kind = info(n.op).kind;
+    if (kind == OpKind::contract || kind == OpKind::convolve) return &n;
   }
   return nullptr;
 }

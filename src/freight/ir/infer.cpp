@@ -411,9 +411,16 @@ void need_channels(const Node& node, const Types& in, size_t first, int64_t chan
 }
 }  // namespace
 
-Types batch_norm(const Node& node, const Types& in) {
+Types moments(const Node& node, const Types& in) {
   need_floating(node, in[0]);
   if (in[0].shape.rank() < 2) bad(node, "input must be (N, C, ...): got ", in[0]);
+  Type channel{wide(in[0].dtype), Shape::filled(in[0].shape.rank(), 1)};
+  channel.shape[1] = in[0].shape[1];
+  return {channel, channel};
+}
+
+Types batch_norm(const Node& node, const Types& in) {
+  moments(node, in);
   need_channels(node, in, 1, in[0].shape[1]);
   const Type channel{in[1].dtype, {in[0].shape[1]}};
   return {in[0], channel, channel};

@@ -53,7 +53,8 @@ Rule recurrent_layer;
 // Plain definitions of the composites.
 namespace composite {
 using Definition = std::vector<Value>(Builder&, const Node&, const std::vector<Value>&);
-Definition softmax, log_softmax, cross_entropy, batch_norm, batch_norm_inference, layer_norm, group_norm, gelu, silu;
+Definition softmax, log_softmax, cross_entropy, moments, batch_norm, batch_norm_inference, layer_norm, group_norm, gelu,
+    silu;
 Definition dropout, embedding, one_hot, adaptive_avg_pool, attention, attention_grad;
 Definition recurrent, recurrent_grad, recurrent_layer, recurrent_layer_grad;
 Definition sgd_rows, sgd_update, adam_update;

@@ -1,6 +1,7 @@
 // The fake cuDNN: descriptors as NVIDIA documents them, and convolutions computed element by element from extents and
 // strides, on the memory of the fake device. It knows five engines, of which a careful caller wants two; epilogues it
-// has in 16 bits alone. Graphs of other operations: cudnn_nodes.h.
+// has in 16 bits alone, statistics and normalisation of channels in f16 and of multiples of eight channels. Graphs of
+// other operations: cudnn_nodes.h.
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -46,6 +47,7 @@ size_t size_of_type(int type) {
     case kConvolutionMode:
     case kHeuristicMode:
     case kPointwiseMode:
+    case kStatisticsMode:
     case kReductionMode: return 4;
     case kBoolean:
     case kChar: return 1;
@@ -89,15 +91,22 @@ Tensor tensor(const Descriptor& d) {
 
 // A graph of one convolution or gradient and what comes behind it, by value.
 struct Work {
-  int way = kForward;  // the operation's type
-  Tensor x, w, y, bias;
-  bool has_bias = false, relu = false, rounds = false;
+  int way = kForward;                               // the operation's type
+  Tensor x, w, y, bias, scale, shift, sum, square;  // of y, the latter two
+  bool has_bias = false, relu = false, statistics = false, normed = false, rounds = false;
   std::array<int64_t, 2> dilation = {}, stride = {}, low = {}, high = {};
   void* workspace = nullptr;
   size_t workspace_bytes = 0;
 
   double load(const Tensor& t, size_t at) const {
-    const double value = fake::load(t.type, t.address, at);
+    double value = fake::load(t.type, t.address, at);
+    if (normed && &t == &x) {  // rounded where it is multiplied
+      const size_t c = at % static_cast<size_t>(x.extents[1]);
+      value = value * fake::load(scale.type, scale.address, c) + fake::load(shift.type, shift.address, c);
+      char bytes[8];
+      fake::store(x.type, bytes, 0, value > 0 ? value : 0);
+      value = fake::load(x.type, bytes, 0);
+    }
     return rounds && t.type == fake::kF32 ? fake::rounded_to_tf32(value) : value;
   }
   // Calls f(place in x, place in w, place in y) for every product of the convolution.
@@ -133,6 +142,9 @@ struct Work {
       if (t != &out) m.read(t->address, static_cast<unsigned>(t->bytes()));
     }
     if (has_bias) m.read(bias.address, static_cast<unsigned>(bias.bytes()));
+    for (const Tensor* t : {&scale, &shift}) {
+      if (normed) m.read(t->address, static_cast<unsigned>(t->bytes()));
+    }
     if (workspace_bytes > 0) {
       m.write(workspace, static_cast<unsigned>(workspace_bytes));
       std::memset(workspace, 0xff, workspace_bytes);
@@ -146,9 +158,9 @@ struct Work {
         for (int64_t o = 0; o < y.extents[1]; ++o) {
           for (int64_t p = 0; p < y.extents[2]; ++p) {
             for (int64_t q = 0; q < y.extents[3]; ++q) {
-              double& sum = sums[y.at(n, o, p, q)];
-              if (has_bias) sum += fake::load(bias.type, bias.address, bias.at(0, o, 0, 0));
-              if (relu && sum < 0) sum = 0;
+              double& to = sums[y.at(n, o, p, q)];
+              if (has_bias) to += fake::load(bias.type, bias.address, bias.at(0, o, 0, 0));
+              if (relu && to < 0) to = 0;
             }
           }
         }
@@ -156,6 +168,36 @@ struct Work {
     }
     m.write(out.address, static_cast<unsigned>(out.bytes()));
     for (size_t i = 0; i < sums.size(); ++i) fake::store(out.type, out.address, i, sums[i]);
+    if (statistics) add_up();
+  }
+  // Of y as it was stored, by channel.
+  void add_up() const {
+    const auto channels = static_cast<size_t>(y.extents[1]);
+    for (const Tensor* to : {&sum, &square}) {
+      std::vector<double> totals(channels);
+      for (size_t i = 0; i < y.count(); ++i) {
+        const double value = fake::load(y.type, y.address, i);
+        totals[i % channels] += to == &sum ? value : value * value;
+      }
+      machine().write(to->address, static_cast<unsigned>(to->bytes()));
+      for (size_t i = 0; i < channels; ++i) fake::store(to->type, to->address, i, totals[i]);
+    }
+  }
+  // Whether engines know it.
+  bool known() const {
+    if ((has_bias || relu) && y.type == fake::kF32) return false;
+    if (normed && (way == kForward ? !statistics : way != kWeightGradient)) return false;
+    if (normed && (scale.type != fake::kF16 || shift.type != fake::kF16)) return false;
+    if (statistics && (sum.type != fake::kF32 || square.type != fake::kF32)) return false;
+    return !(statistics || normed) || (x.type == fake::kF16 && w.type == fake::kF16 && y.type == fake::kF16 &&
+                                       x.extents[1] % 8 == 0 && y.extents[1] % 8 == 0 && w.extents[1] == x.extents[1]);
+  }
+  std::vector<Tensor*> tensors() {
+    std::vector<Tensor*> all = {&x, &w, &y};
+    if (has_bias) all.push_back(&bias);
+    if (normed) all.insert(all.end(), {&scale, &shift});
+    if (statistics) all.insert(all.end(), {&sum, &square});
+    return all;
   }
 };
 
@@ -163,7 +205,27 @@ struct Work {
 bool read_graph(const Descriptor& graph, Work& work) {
   const auto it = graph.parts.find(kOperations);
   if (it == graph.parts.end() || it->second.empty()) return false;
-  const Descriptor& conv = *it->second[0];
+  size_t at = 0;  // of the convolution: relu(x scale + shift) may stand before it
+  const Descriptor* read = nullptr;
+  if (it->second[0]->type == kPointwise) {
+    constexpr int kModes[] = {kMul, kAdd, kRelu};
+    for (; at < 3 && at < it->second.size(); ++at) {
+      const Descriptor& op = *it->second[at];
+      const Descriptor *kind = part(op, kPointwiseOf), *from = part(op, kXOf), *with = part(op, kBOf),
+                       *to = part(op, kYOf);
+      if (!kind || !from || !to || values<int>(*kind, kModeOfPointwise).at(0) != kModes[at] ||
+          (at < 2) != (with != nullptr))
+        return false;
+      if (at > 0 && tensor(*from).id != tensor(*read).id) return false;
+      if (at == 0) work.x = tensor(*from);
+      if (at < 2) (at == 0 ? work.scale : work.shift) = tensor(*with);
+      read = to;
+      if (!tensor(*read).made_inside) return false;
+    }
+    work.normed = true;
+  }
+  if (at >= it->second.size()) return false;
+  const Descriptor& conv = *it->second[at];
   if (conv.type < kForward || conv.type > kInputGradient) return false;
   work.way = conv.type;
   const int first = conv.type == kForward         ? kOfForward
@@ -174,15 +236,26 @@ bool read_graph(const Descriptor& graph, Work& work) {
   const Descriptor *geometry = part(conv, first + 2), *w = part(conv, first + 3), *x = part(conv, first + 4),
                    *y = part(conv, first + 5);
   if (!geometry || !w || !x || !y) return false;
-  work.w = tensor(*w), work.x = tensor(*x), work.y = tensor(*y);
+  if (read && tensor(*x).id != tensor(*read).id) return false;
+  work.w = tensor(*w), work.y = tensor(*y);
+  if (!read) work.x = tensor(*x);
   const auto two = [&](int name, std::array<int64_t, 2>& to) {
     const std::vector<int64_t> v = values<int64_t>(*geometry, name);
     if (v.size() == 2) to = {v[0], v[1]};
   };
   two(kDilations, work.dilation), two(kStrides, work.stride), two(kPaddingAfter, work.high),
       two(kPaddingBefore, work.low);
-  for (size_t i = 1; i < it->second.size(); ++i) {
+  for (size_t i = at + 1; i < it->second.size(); ++i) {
     const Descriptor& op = *it->second[i];
+    if (op.type == kStatistics) {
+      const Descriptor *of = part(op, kStatisticsOf), *sums = part(op, kSumsOf), *squares = part(op, kSquaresOf);
+      if (!of || !sums || !squares || tensor(*of).id != work.y.id || work.y.made_inside || work.statistics ||
+          values<int>(op, kModeOfStatistics) != std::vector<int>{0})
+        return false;
+      work.sum = tensor(*sums), work.square = tensor(*squares);
+      work.statistics = true;
+      continue;
+    }
     const Descriptor *kind = part(op, kPointwiseOf), *from = part(op, kXOf), *to = part(op, kYOf);
     if (op.type != kPointwise || !kind || !from || !to || tensor(*from).id != work.y.id || !work.y.made_inside)
       return false;
@@ -210,6 +283,10 @@ std::string misfit(const Work& k) {
     if ((k.x.extents[2 + i] + k.low[i] + k.high[i] - window) / k.stride[i] + 1 != k.y.extents[2 + i])
       return "the result has not the extents of a convolution";
   }
+  if (k.statistics && (k.sum.extents != Four{1, k.y.extents[1], 1, 1} || k.square.extents != k.sum.extents))
+    return "statistics that are not of the result's channels";
+  if (k.normed && (k.scale.extents != Four{1, k.x.extents[1], 1, 1} || k.shift.extents != k.scale.extents))
+    return "a normalisation that is not of the image's channels";
   for (const Tensor* t : {&k.x, &k.w, &k.y}) {
     if (t->strides[1] != 1 || t->strides[3] != t->extents[1] || t->strides[2] != t->extents[1] * t->extents[3])
       return "a tensor is not channels last";
@@ -296,7 +373,8 @@ int cudnnBackendGetAttribute(const Descriptor* d, int name, int type, int64_t mo
     const bool nodes = fake::has_nodes(*part(*d, kGraphOfHeuristic));
     if (!nodes) read_graph(*part(*d, kGraphOfHeuristic), work);
     if (std::getenv("FAKE_CUDNN_HAS_NO_ENGINES")) return kOk;
-    if ((work.has_bias || work.relu) && work.y.type == fake::kF32) return kOk;
+    if (!nodes && !work.known()) return kOk;
+    if ((work.statistics || work.normed) && std::getenv("FAKE_CUDNN_HAS_NO_FUSIONS")) return kOk;
     auto** configs = static_cast<Descriptor**>(to);
     for (int engine = 1; engine <= 5 && *count < most; ++engine) {
       Descriptor* c = configs[(*count)++];
@@ -353,15 +431,15 @@ int cudnnBackendExecute(Handle* handle, const Descriptor* plan, const Descriptor
   }
   Work work;
   if (!read_graph(*part(config, kGraphOfEngine), work)) return bad("a plan of no convolution");
-  for (Tensor* t : {&work.x, &work.w, &work.y, &work.bias}) {
+  for (Tensor* t : work.tensors()) {
     for (size_t i = 0; i < ids.size(); ++i) {
       if (ids[i] == t->id) t->address = addresses.at(i);
     }
-    if (t == &work.bias && !work.has_bias) continue;
     if (!machine().on_device(t->address)) return bad("a tensor does not lie on the device");
     if (t->alignment == 0 || reinterpret_cast<uintptr_t>(t->address) % static_cast<uintptr_t>(t->alignment) != 0)
       return bad("a tensor is less aligned than was said");
   }
+  if ((work.statistics || work.normed) && std::getenv("FAKE_CUDNN_REFUSES_FUSIONS")) return kNotSupported;
   work.rounds = config.engine == 1;
   if (config.engine == 2 || config.engine == 3) return bad("an engine that a careful caller does not take");
   if (config.engine == 4) {

@@ -170,8 +170,10 @@ std::string misfit(const Node& n) {
 }  // namespace
 
 bool has_nodes(const Descriptor& graph) {
-  const Descriptor* first = part(graph, kOperations);
-  return first && (first->type < kForward || first->type > kInputGradient);
+  const auto it = graph.parts.find(kOperations);
+  return it != graph.parts.end() && std::none_of(it->second.begin(), it->second.end(), [](const Descriptor* d) {
+           return d->type >= kForward && d->type <= kInputGradient;
+         });
 }
 
 std::string misfit_of_nodes(const Descriptor& graph) {

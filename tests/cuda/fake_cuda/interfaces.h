@@ -34,10 +34,11 @@ constexpr int kOk = 0, kNotInitialized = 1001, kBadParam = 2000, kNotSupported =
 constexpr int kSingle = 0, kHalf = 2, kInt = 4, kBFloat16 = 9, kBool = 11;              // cudnnDataType_t
 // Kinds of descriptors.
 constexpr int kEngine = 2, kEngineConfig = 3, kHeuristic = 4, kPlan = 5, kForward = 10, kWeightGradient = 11,
-              kInputGradient = 12, kPointwise = 13, kGraph = 15, kProduct = 19, kReduction = 22, kView = 31;
+              kInputGradient = 12, kPointwise = 13, kStatistics = 14, kGraph = 15, kProduct = 19, kReduction = 22,
+              kView = 31;
 // Types of attributes that are not of eight bytes, and that of descriptors.
 constexpr int kDataType = 1, kBoolean = 2, kFloat = 4, kConvolutionMode = 7, kHeuristicMode = 8, kPointwiseMode = 14,
-              kReductionMode = 18, kDescriptor = 15, kChar = 24;
+              kStatisticsMode = 16, kReductionMode = 18, kDescriptor = 15, kChar = 24;
 // Names of attributes.
 constexpr int kModeOfPointwise = 0, kAxisOfPointwise = 9, kDilations = 102, kStrides = 103, kPaddingAfter = 104,
               kPaddingBefore = 105;
@@ -46,6 +47,7 @@ constexpr int kEngineOfConfig = 300, kWorkspaceOfConfig = 303, kConfigOfPlan = 4
               kDeviceOfPlan = 407;
 constexpr int kOfForward = 700, kOfInputGradient = 706, kOfWeightGradient = 712;  // the first of six
 constexpr int kPointwiseOf = 750, kXOf = 751, kBOf = 752, kYOf = 753, kTOf = 758, kOperations = 801;
+constexpr int kModeOfStatistics = 770, kStatisticsOf = 772, kSumsOf = 773, kSquaresOf = 774;
 constexpr int kAlignment = 900, kTypeOf = 901, kExtents = 902, kTensorStrides = 903, kName = 906, kVirtual = 907,
               kByValue = 908;
 constexpr int kPackNames = 1000, kPackPointers = 1001, kPackWorkspace = 1003;

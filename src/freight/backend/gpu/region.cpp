@@ -514,10 +514,10 @@ Lowered lower_region(const StepSpec& spec) {
 bool region_in_place(const Graph& graph, const Node& node) {
   if (node.op != Op::fused) return is_pointwise(node.op);
   for (const Node& n : attrs<FusedAttrs>(node).body->nodes) {
-    if (is_reduce(n.op) || n.op == Op::matmul) return false;
+    if (is_reduce(n.op)) return false;
   }
-  return std::all_of(node.outputs.begin(), node.outputs.end(),
-                     [&](Value v) { return graph.type(v).shape == graph.type(node.out()).shape; });
+  return !product_in(node) && std::all_of(node.outputs.begin(), node.outputs.end(),
+                                          [&](Value v) { return graph.type(v).shape == graph.type(node.out()).shape; });
 }
 
 }  // namespace freight::gpu

@@ -63,22 +63,23 @@ constexpr uint32_t kPartsAsComputed = 2, kPartsAsStored = 4;  // cublasLtReducti
 namespace freight::cuda::cudnn {
 // cudnnBackendDescriptorType_t
 constexpr int kPointwise = 0, kConvolution = 1, kEngine = 2, kEngineConfig = 3, kHeuristic = 4, kPlan = 5,
-              kForward = 10, kWeightGradient = 11, kInputGradient = 12, kPointwiseOperation = 13, kGraph = 15,
-              kVariantPack = 16, kTensor = 17, kMatmul = 18, kMatmulOperation = 19, kReduction = 21,
+              kForward = 10, kWeightGradient = 11, kInputGradient = 12, kPointwiseOperation = 13, kStatistics = 14,
+              kGraph = 15, kVariantPack = 16, kTensor = 17, kMatmul = 18, kMatmulOperation = 19, kReduction = 21,
               kReductionOperation = 22, kReshapeOperation = 31, kDevice = 38;
 // cudnnBackendAttributeType_t
 constexpr int kHandleType = 0, kDataType = 1, kBoolean = 2, kInt64 = 3, kFloat = 4, kPointer = 6, kConvolutionMode = 7,
-              kHeuristicMode = 8, kNumericalNote = 11, kPointwiseMode = 14, kDescriptor = 15, kReductionMode = 18,
-              kBehaviorNote = 19, kChar = 24;
+              kHeuristicMode = 8, kNumericalNote = 11, kPointwiseMode = 14, kDescriptor = 15, kStatisticsMode = 16,
+              kReductionMode = 18, kBehaviorNote = 19, kChar = 24;
 // cudnnBackendAttributeName_t
 constexpr int kPointwiseModeOf = 0, kPointwisePrecision = 1, kPointwiseAxis = 9, kConvPrecision = 100, kConvMode = 101,
               kConvDilations = 102, kConvStrides = 103, kConvPadHigh = 104, kConvPadLow = 105, kConvAxes = 106,
               kHeuristicModeOf = 200, kHeuristicGraph = 201, kHeuristicResults = 202, kHeuristicDevice = 204,
               kConfigEngine = 300, kConfigWorkspace = 303, kPlanConfig = 401, kPlanWorkspace = 402, kPlanDevice = 407,
               kOperationPointwise = 750, kOperationX = 751, kOperationB = 752, kOperationY = 753, kOperationT = 758,
-              kGraphOperations = 801, kTensorAlignment = 900, kTensorType = 901, kTensorExtents = 902,
-              kTensorStrides = 903, kTensorId = 906, kTensorVirtual = 907, kTensorByValue = 908, kPackIds = 1000,
-              kPackPointers = 1001, kPackWorkspace = 1003, kEngineIndex = 1301, kEngineNumerics = 1303,
+              kStatisticsModeOf = 770, kStatisticsPrecision = 771, kStatisticsX = 772, kStatisticsSums = 773,
+              kStatisticsSquares = 774, kGraphOperations = 801, kTensorAlignment = 900, kTensorType = 901,
+              kTensorExtents = 902, kTensorStrides = 903, kTensorId = 906, kTensorVirtual = 907, kTensorByValue = 908,
+              kPackIds = 1000, kPackPointers = 1001, kPackWorkspace = 1003, kEngineIndex = 1301, kEngineNumerics = 1303,
               kEngineBehavior = 1305, kMatmulPrecision = 1500, kMatmulA = 1520, kMatmulB = 1521, kMatmulC = 1522,
               kMatmulOf = 1523, kReductionModeOf = 1600, kReductionPrecision = 1601, kReductionX = 1610,
               kReductionY = 1611, kReductionOf = 1612, kReshapeX = 2200, kReshapeY = 2201, kDeviceHandle = 2701,
@@ -90,6 +91,7 @@ constexpr int kCrossCorrelation = 1;
 constexpr int kAdd = 0, kMul = 1, kDiv = 6, kSub = 9, kExp = 13, kLog = 15, kRelu = 100, kNotLess = 303, kIndex = 501,
               kSelect = 601;                  // cudnnPointwiseMode_t
 constexpr int kSum = 0, kMost = 3;            // cudnnReduceTensorOp_t
+constexpr int kSumsAndSquares = 0;            // cudnnGenStatsMode_t
 constexpr int kBestFirst = 3, kFallback = 2;  // cudnnBackendHeurMode_t
 constexpr int kTensorCore = 0, kRoundsOperands = 1, kRoundsSums = 2,
               kBitsVary = 4;  // cudnnBackendNumericalNote_t

@@ -187,18 +187,24 @@ class CudaBackend final : public gpu::GpuBackend {
   bool narrows(const freight::Graph& graph, const Node& node, DType low) const override {
     return architecture_ >= 80 && (is_layer(node) ? takes(graph, node, low) : takes_attention(graph, node) && dnn());
   }
+  // Moments only where they ride on a convolution.
   bool has_kernel(const freight::Graph& graph, const Node& node) const override {
-    return is_layer(node) ? takes(graph, node, graph.type(node.in(0)).dtype) : GpuBackend::has_kernel(graph, node);
+    if (is_layer(node)) return takes(graph, node, graph.type(node.in(0)).dtype);
+    if (node.op != Op::moments) return GpuBackend::has_kernel(graph, node);
+    const std::optional<Node> joint = gpu::joint_with_moments(graph, node);
+    return joint && computes(graph, *joint);
   }
 
   // Sums come from the library in the type of the product; f64 has no epilogues.
   freight::Graph join(const freight::Graph& given) const override {
     const bool layers = std::any_of(given.nodes.begin(), given.nodes.end(), is_layer);
-    freight::Graph graph = layers ? with_reserves(*dnn(), given) : given;
-    if (!products().blas) return graph;
-    return gpu::join(graph, [](const freight::Graph& body) {
+    const freight::Graph graph = layers ? with_reserves(*dnn(), given) : given;
+    return gpu::join(graph, [&](const Node& joint) {
+      if (product_in(joint)->op != Op::matmul) return computes(graph, joint);
+      const freight::Graph& body = *attrs<FusedAttrs>(joint).body;
       const Type& t = body.type(body.outputs[0]);
-      return (t.dtype == DType::f32 || (wide(t.dtype) != t.dtype && body.outputs.size() == 1)) && t.shape.numel() > 0;
+      const bool sums = t.dtype == DType::f32 || (wide(t.dtype) != t.dtype && body.outputs.size() == 1);
+      return sums && t.shape.numel() > 0 && products().blas;
     });
   }
 
@@ -266,14 +272,21 @@ class CudaBackend final : public gpu::GpuBackend {
   }
   // Whether the node is a convolution that cuDNN computes.
   bool computes(const freight::Graph& graph, const Node& node) const {
-    const bool conv = node.op == Op::conv || node.op == Op::conv_grad_input || node.op == Op::conv_grad_weight;
-    return conv && dnn() && dnn()->takes(graph, node);
+    const Node* product = product_in(node);
+    return info((product ? product : &node)->op).kind == OpKind::convolve && dnn() && dnn()->takes(graph, node);
   }
   std::vector<std::unique_ptr<Kernel>> steps_of_dnn(const StepSpec& spec) {
-    std::vector<std::unique_ptr<Kernel>> all = dnn()->kernels(spec, nullptr);
-    if (!all.empty() || spec.node->op != Op::conv) return all;
-    gpu::Lowered rest = gpu::lower_epilogue(spec);  // which the library may not have for this type
-    return rest.launches.empty() ? std::move(all) : dnn()->kernels(spec, generated(std::move(rest)));
+    const bool joined = product_in(*spec.node);
+    std::shared_ptr<Kernel> finish, rest, normed;
+    if (joined && spec.out.size() == 3) finish = generated(gpu::lower_moments(spec, gpu::MomentsOf::sums));
+    std::vector<std::unique_ptr<Kernel>> all = dnn()->kernels(spec, Dnn::Part::whole, finish);
+    if (!joined && (!all.empty() || spec.node->op != Op::conv)) return all;
+    gpu::Lowered lowered = gpu::lower_epilogue(spec);  // the library may lack it for this type, or be slow
+    if (!joined && lowered.launches.empty()) return all;
+    if (!lowered.launches.empty()) rest = generated(std::move(lowered));
+    if (joined && spec.in.size() == 4) normed = generated(gpu::lower_normed(spec));
+    for (auto& k : dnn()->kernels(spec, Dnn::Part::alone, rest, normed)) all.push_back(std::move(k));
+    return all;
   }
   std::vector<std::unique_ptr<Kernel>> products_of(const StepSpec& spec) {
     const std::optional<gpu::MatrixProduct> product = gpu::matrix_product(spec);

@@ -15,7 +15,7 @@ namespace freight::cuda {
 namespace {
 
 using namespace cudnn;
-constexpr int64_t kX = 1, kW = 2, kY = 3, kBias = 4;  // tensors' names
+constexpr int64_t kX = 1, kW = 2, kY = 3;  // tensors' names; those of channels follow
 constexpr size_t kMostWorkspace = size_t{256} << 20, kMostPlans = 8;
 constexpr size_t kMostForAttention = size_t{512} << 20, kMostCompiled = 2;  // the same for attention
 constexpr int64_t kMostConfigs = 64;
@@ -91,7 +91,8 @@ std::vector<Descriptor> operations_of(const Convolution& c) {
                                                         : kInputGradientFirst;
   constexpr int64_t kAxes = 2;
   constexpr float kAlpha = 1, kBeta = 0;
-  int64_t next = kFirstVirtual;
+  int64_t next = kFirstVirtual, named = kY;
+  const auto of_channels = [&](int64_t n, int of) { return tensor(c, ++named, {1, n, 1, 1}, of); };
   const Descriptor x = tensor(c, kX, c.x, type), w = tensor(c, kW, c.w, type), y = tensor(c, kY, c.y, type);
   const Descriptor plain = c.bias || c.relu ? tensor(c, next++, c.y, kF32) : y;
   const Descriptor geometry = descriptor(kConvolution, {{kConvPrecision, kDataType, &kF32},
@@ -101,19 +102,33 @@ std::vector<Descriptor> operations_of(const Convolution& c) {
                                                         {kConvStrides, kInt64, c.stride.data(), 2},
                                                         {kConvPadLow, kInt64, c.pad_low.data(), 2},
                                                         {kConvPadHigh, kInt64, c.pad_high.data(), 2}});
-  std::vector<Descriptor> operations = {
-      descriptor(forward  ? kForward
-                 : weight ? kWeightGradient
-                          : kInputGradient,
-                 {{first, kFloat, &kAlpha}, {first + 1, kFloat, &kBeta}},
-                 {{first + 2, geometry}, {first + 3, w}, {first + 4, x}, {first + 5, plain}})};
+  std::vector<Descriptor> operations;
+  Descriptor read = x;
+  if (c.normed) {
+    const Descriptor scaled = tensor(c, next++, c.x, kF32), shifted = tensor(c, next++, c.x, kF32);
+    read = tensor(c, next++, c.x, kF32);
+    operations = {pointwise(kMul, x, of_channels(c.x[1], type), scaled),
+                  pointwise(kAdd, scaled, of_channels(c.x[1], type), shifted),
+                  pointwise(kRelu, shifted, nullptr, read)};
+  }
+  operations.push_back(descriptor(forward  ? kForward
+                                  : weight ? kWeightGradient
+                                           : kInputGradient,
+                                  {{first, kFloat, &kAlpha}, {first + 1, kFloat, &kBeta}},
+                                  {{first + 2, geometry}, {first + 3, w}, {first + 4, read}, {first + 5, plain}}));
   Descriptor last = plain;
   if (c.bias) {
     const Descriptor to = c.relu ? tensor(c, next++, c.y, kF32) : y;
-    operations.push_back(pointwise(kAdd, last, tensor(c, kBias, {1, c.y[1], 1, 1}, type), to));
+    operations.push_back(pointwise(kAdd, last, of_channels(c.y[1], type), to));
     last = to;
   }
   if (c.relu) operations.push_back(pointwise(kRelu, last, nullptr, y));
+  if (c.moments) {
+    const Descriptor sums = of_channels(c.y[1], kF32);
+    operations.push_back(descriptor(
+        kStatistics, {{kStatisticsModeOf, kStatisticsMode, &kSumsAndSquares}, {kStatisticsPrecision, kDataType, &kF32}},
+        {{kStatisticsX, y}, {kStatisticsSums, sums}, {kStatisticsSquares, of_channels(c.y[1], kF32)}}));
+  }
   return operations;
 }
 
@@ -134,12 +149,21 @@ std::string to_string(const Convolution& c) {
     return s;
   };
   return cat(kWays[static_cast<int>(c.way)], " ", c.dtype, c.tf32 ? " tf32" : "", c.bias ? " bias" : "",
-             c.relu ? " relu" : "", " x ", list(c.x), " w ", list(c.w), " y ", list(c.y), " stride ", list(c.stride),
-             " pad ", list(c.pad_low), " ", list(c.pad_high), " dilation ", list(c.dilation));
+             c.relu ? " relu" : "", c.moments ? " moments" : "", c.normed ? " normed" : "", " x ", list(c.x), " w ",
+             list(c.w), " y ", list(c.y), " stride ", list(c.stride), " pad ", list(c.pad_low), " ", list(c.pad_high),
+             " dilation ", list(c.dilation));
 }
 
 std::optional<Convolution> convolution(const freight::Graph& graph, const Node& node, bool tf32) {
   using Way = Convolution::Way;
+  if (const Node* product = product_in(node)) {
+    const freight::Graph& body = *attrs<FusedAttrs>(node).body;
+    std::optional<Convolution> joined = convolution(body, *product, tf32);
+    if (!joined) return std::nullopt;  // a matmul, too
+    joined->moments = body.outputs.size() == 3;
+    joined->normed = body.leaves(Op::input).size() == 4;
+    return joined;
+  }
   if (node.op != Op::conv && node.op != Op::conv_grad_input && node.op != Op::conv_grad_weight) return std::nullopt;
   const auto& a = attrs<ConvAttrs>(node);
   const Type &first = graph.type(node.in(0)), &second = graph.type(node.in(1)), &out = graph.type(node.out());
@@ -242,15 +266,18 @@ namespace {
 class DnnKernel final : public Kernel {
  public:
   // `operands`: which of the step's the tensors named 1, 2 ... are.
-  DnnKernel(std::shared_ptr<Dnn> dnn, DnnPlan plan, size_t number, std::vector<size_t> operands,
-            std::vector<std::pair<int64_t, float>> numbers, size_t scratch, std::shared_ptr<Kernel> rest)
+  DnnKernel(std::shared_ptr<Dnn> dnn, DnnPlan plan, const std::string& name, std::vector<size_t> operands,
+            std::vector<std::pair<int64_t, float>> numbers, size_t scratch, std::shared_ptr<Kernel> rest,
+            std::shared_ptr<Kernel> before)
       : dnn_(std::move(dnn)),
         plan_(std::move(plan)),
-        name_(cat("cuda:cudnn:eng", plan_.engine, ".", number)),
+        name_(name),
         operands_(std::move(operands)),
         numbers_(std::move(numbers)),
         scratch_(scratch),
         rest_(std::move(rest)),
+        before_(std::move(before)),
+        made_(before_ ? (before_->scratch_bytes() + gpu::kAlignment - 1) / gpu::kAlignment * gpu::kAlignment : 0),
         pointers_(operands_.size() + 1) {}
 
   void run(void* const* operands) override {
@@ -260,13 +287,16 @@ class DnnKernel final : public Kernel {
       pointers_[i] = to;
     };
     for (size_t i = 0; i < operands_.size(); ++i) point(i, operands[operands_[i]]);
-    point(operands_.size(), plan_.workspace > 0 ? operands[scratch_] : nullptr);
+    point(operands_.size(), plan_.workspace > 0 ? static_cast<char*>(operands[scratch_]) + made_ : nullptr);
+    if (before_) before_->run(operands);
     if (moved) pack_ = pack();  // a pack is final: other addresses need another
     dnn_->run(plan_, *pack_);
     if (rest_) rest_->run(operands);
   }
   std::string name() const override { return name_; }
-  size_t scratch_bytes() const override { return plan_.workspace; }
+  size_t scratch_bytes() const override {
+    return std::max(made_ + plan_.workspace, rest_ ? rest_->scratch_bytes() : 0);
+  }
 
  private:
   Descriptor pack() {
@@ -288,7 +318,9 @@ class DnnKernel final : public Kernel {
   std::vector<size_t> operands_;
   std::vector<std::pair<int64_t, float>> numbers_;  // on the host, by name
   size_t scratch_;                                  // its place among the operands
-  std::shared_ptr<Kernel> rest_;                    // needs no scratch
+  std::shared_ptr<Kernel> rest_;                    // with the same scratch memory
+  std::shared_ptr<Kernel> before_;                  // what it makes lies there before the workspace
+  size_t made_;                                     // bytes
   Descriptor pack_;
   std::vector<void*> pointers_;  // in it, the workspace last
 };
@@ -333,13 +365,15 @@ bool Dnn::takes(const freight::Graph& graph, const Node& node) {
   return known->second;
 }
 
-std::vector<std::unique_ptr<Kernel>> Dnn::kernels(const StepSpec& spec, const std::shared_ptr<Kernel>& rest) {
+std::vector<std::unique_ptr<Kernel>> Dnn::kernels(const StepSpec& spec, Part part, const std::shared_ptr<Kernel>& rest,
+                                                  const std::shared_ptr<Kernel>& before) {
   const Node& node = *spec.node;
   const size_t out = spec.in.size(), scratch = out + spec.out.size();
   const auto entered = memory_->enter();
   std::vector<DnnPlan> plans;
   std::vector<size_t> operands;
   std::vector<std::pair<int64_t, float>> numbers;
+  std::string beside;
   if (takes_attention(spec)) {
     const auto& a = attrs<AttentionAttrs>(node);
     operands.resize(scratch);
@@ -352,21 +386,29 @@ std::vector<std::unique_ptr<Kernel>> Dnn::kernels(const StepSpec& spec, const st
     plans = known->second;
   } else if (std::optional<Convolution> c = convolution(*spec.graph, node, spec.tf32)) {
     const Epilogue epilogue = node.op == Op::conv ? attrs<ConvAttrs>(node).epilogue : Epilogue{};
-    if (epilogue.residual && !rest) return {};
-    c->bias = epilogue.bias && !rest;
-    c->relu = epilogue.relu && !rest;
+    const bool whole = part == Part::whole;
+    if (epilogue.residual && whole) return {};
+    c->bias = epilogue.bias && whole;
+    c->relu = epilogue.relu && whole;
+    c->moments = c->moments && whole;
+    c->normed = c->normed && whole;
     for (const auto* list : {&spec.in, &spec.out}) {
       for (const Operand& o : *list) c->alignment = std::min<int64_t>(c->alignment, gpu::alignment_of(o));
     }
     operands = {0, 1, out};  // x, w, y
     if (c->way == Convolution::Way::input_gradient) operands = {out, 1, 0};
     if (c->way == Convolution::Way::weight_gradient) operands = {0, out, 1};
+    if (before) operands[0] = scratch;
     if (c->bias) operands.push_back(2);
+    if (c->normed) operands.insert(operands.end(), {2, 3});
+    if (c->moments) operands.insert(operands.end(), {out + 1, out + 2});
+    beside = cat(c->normed ? "normed:" : "", c->moments ? "moments:" : "");
     plans = planner_->plans(*c, kMostWorkspace, kMostPlans);
   }
   std::vector<std::unique_ptr<Kernel>> all;
   for (const DnnPlan& p : plans) {
-    all.push_back(std::make_unique<DnnKernel>(shared_from_this(), p, all.size(), operands, numbers, scratch, rest));
+    const std::string name = cat("cuda:cudnn:", beside, "eng", p.engine, ".", all.size());
+    all.push_back(std::make_unique<DnnKernel>(shared_from_this(), p, name, operands, numbers, scratch, rest, before));
   }
   return all;
 }

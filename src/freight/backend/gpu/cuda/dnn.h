@@ -30,10 +30,13 @@ struct Convolution {
   std::array<int64_t, 4> x = {}, w = {}, y = {};  // (N, C, H, W), (O, C/G, kernel), (N, O, ...)
   std::array<int64_t, 2> stride = {1, 1}, pad_low = {}, pad_high = {}, dilation = {1, 1};
   bool bias = false, relu = false;  // forward: y = relu(conv + bias)
+  bool moments = false;             // forward: and the sums and sums of squares of y's channels, in f32
+  bool normed = false;              // forward or gradient of w: of relu(x scale + shift), per channel
   int64_t alignment = 16;           // of the tensors' addresses, in bytes
 };
 std::string to_string(const Convolution& c);
-// The convolution of a node without its epilogue; nothing where cuDNN has none for the type or an extent is 0.
+// The convolution of a node without its epilogue, with what is joined with it (joint.h); nothing where cuDNN has none
+// for the type or an extent is 0.
 std::optional<Convolution> convolution(const freight::Graph& graph, const Node& node, bool tf32);
 
 // Whether cuDNN may take an attention or its gradient, once it is in 16 bits: no lengths, no cotangent of lse, heads of
@@ -94,14 +97,16 @@ class Dnn : public std::enable_shared_from_this<Dnn> {
   Dnn(const Dnn&) = delete;
   Dnn& operator=(const Dnn&) = delete;
 
-  // Whether it computes this node's convolution, its epilogue perhaps left out. Remembered until
-  // forget(), which a finished plan is a reason for.
+  // Whether it computes this node's convolution, its epilogue perhaps left out, but all that is joined. Remembered
+  // until forget(), which a finished plan is a reason for.
   bool takes(const freight::Graph& graph, const Node& node);
   void forget() { taken_.clear(), attentions_.clear(); }
-  // Kernels for attention, or for a convolution with all of its epilogue, or, where `rest` is given, without: `rest` is
-  // then run behind it. The library's best guess comes first; none where it has none. Equal steps of attention share
-  // what was compiled, until forget().
-  std::vector<std::unique_ptr<Kernel>> kernels(const StepSpec& spec, const std::shared_ptr<Kernel>& rest);
+  // Kernels for attention, or for a convolution with all of its epilogue and what is joined with it, or alone; `rest`
+  // is run behind it, `before` makes what it reads in place of x, where the scratch memory begins. The library's best
+  // guess comes first; none where it has none. Equal steps of attention share what was compiled, until forget().
+  enum class Part { whole, alone };
+  std::vector<std::unique_ptr<Kernel>> kernels(const StepSpec& spec, Part part, const std::shared_ptr<Kernel>& rest,
+                                               const std::shared_ptr<Kernel>& before = nullptr);
 
   void* handle() const { return handle_; }
   Memory& memory() const { return *memory_; }
