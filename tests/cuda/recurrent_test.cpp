@@ -189,6 +189,7 @@ class CudaRecurrentNets : public CudaRecurrent, public ::testing::WithParamInter
  protected:
   static models::Model make() {
     const Net& n = net_;
+    seed(3);
     return models::create(
         n.model, {.vocabulary = 30, .length = 6, .layers = n.layers, .width = 24, .bidirectional = n.bidirectional});
   }
