@@ -133,10 +133,8 @@ class OpenClBackend final : public gpu::GpuBackend {
       : name_(cat("opencl:", index)),
         device_(opencl::describe(api(), device)),
         memory_(std::make_shared<Memory>(device)),
-        programs_(memory_->context(), device,
-                  {.dialect = gpu::dialect(device_.f64),
-                   .identity = identity(device_),
-                   .keep = device_.platform == "Portable Computing Language" ? KeepBinaries::no : KeepBinaries::yes}),
+        programs_(memory_->context(), device, gpu::dialect(device_.f64), identity(device_),
+                  device_.platform == "Portable Computing Language" ? KeepBinaries::no : KeepBinaries::yes),
         is_cpu_((number_of<cl_device_type>(api(), device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0) {}
 
   std::string name() const override { return name_; }
@@ -161,7 +159,7 @@ class OpenClBackend final : public gpu::GpuBackend {
     all.push_back(make_blas_kernel(memory_, *product, rest.launches.empty() ? nullptr : kernel_of(std::move(rest))));
     return fastest(cat(gpu::signature(spec), " on ", identity(device_)), spec, std::move(all));
   }
-  void finish_plan() override { programs_.compile(); }
+  void finish_plan() override { programs_.load(); }
 
  private:
   static constexpr double kSmall = 4e6;  // FLOPs of a product that takes less than its launches: nothing to gain
