@@ -116,35 +116,28 @@ class StepKernel final : public Kernel {
  public:
   StepKernel(std::shared_ptr<Memory> memory, Modules& modules, gpu::Lowered lowered)
       : memory_(std::move(memory)), modules_(modules), lowered_(std::move(lowered)) {
-    size_t most = 0;
-    for (const gpu::Launch& l : lowered_.launches) most = std::max(most, l.arguments.size());
-    addresses_.resize(most);
     for (const gpu::Launch& l : lowered_.launches) {
-      std::vector<void*> parameters;
-      for (size_t k = 0; k < l.arguments.size(); ++k) {
-        parameters.push_back(&addresses_[k]);
-        parameters.push_back(&first_);
-      }
-      parameters.push_back(const_cast<uint8_t*>(l.numbers.data()));  // the driver only reads it
-      parameters_.push_back(std::move(parameters));
+      Bound& b = bound_.emplace_back();
+      b.addresses.resize(l.arguments.size());
+      for (Address& address : b.addresses) b.parameters.insert(b.parameters.end(), {&address, &first_});
+      b.parameters.push_back(const_cast<uint8_t*>(l.numbers.data()));  // the driver only reads it
     }
   }
 
   void run(void* const* operands) override {
     const auto entered = memory_->enter();
-    if (functions_.empty()) {
-      for (const gpu::Launch& l : lowered_.launches) functions_.push_back(modules_.function(l.entry));
-    }
-    for (size_t i = 0; i < functions_.size(); ++i) {
+    for (size_t i = 0; i < bound_.size(); ++i) {
       const gpu::Launch& l = lowered_.launches[i];
+      Bound& b = bound_[i];
+      if (!b.function) b.function = modules_.function(l.entry);
       for (size_t k = 0; k < l.arguments.size(); ++k) {
         const int operand = l.arguments[k].operand;
         const void* first = operand == gpu::kFaults ? memory_->fault_words() : operands[operand];
-        addresses_[k] = reinterpret_cast<Address>(first) + l.arguments[k].offset;
+        b.addresses[k] = reinterpret_cast<Address>(first) + l.arguments[k].offset;
       }
       const Status status =
-          memory_->driver().launch(functions_[i], static_cast<unsigned>(l.groups), 1, 1, static_cast<unsigned>(l.lanes),
-                                   1, 1, 0, memory_->stream(), parameters_[i].data(), nullptr);
+          memory_->driver().launch(b.function, static_cast<unsigned>(l.groups), 1, 1, static_cast<unsigned>(l.lanes), 1,
+                                   1, 0, memory_->stream(), b.parameters.data(), nullptr);
       if (status != kSuccess) check(memory_->driver(), status, l.entry.c_str());
     }
   }
@@ -152,13 +145,16 @@ class StepKernel final : public Kernel {
   size_t scratch_bytes() const override { return lowered_.scratch_bytes; }
 
  private:
+  struct Bound {
+    Function function = nullptr;
+    std::vector<Address> addresses;  // as last launched
+    std::vector<void*> parameters;   // where each lies
+  };
   std::shared_ptr<Memory> memory_;
   Modules& modules_;
   gpu::Lowered lowered_;
-  std::vector<Function> functions_;
-  std::vector<Address> addresses_;              // of the launch at hand
-  int64_t first_ = 0;                           // an address needs no first element beside it
-  std::vector<std::vector<void*>> parameters_;  // per launch: where each lies
+  std::vector<Bound> bound_;
+  int64_t first_ = 0;  // an address needs no first element beside it
 };
 
 class CudaBackend final : public gpu::GpuBackend {
