@@ -100,9 +100,8 @@ CudaDevice describe_device(const Driver& d, Device device, const Management& man
   found.memory_free_bytes = management.free_bytes(found.pci);
   const std::string version = management.driver_version();
   found.driver = cat(version, version.empty() ? "" : ", ", "CUDA ", version_text(d.version));
-  Target target;
   found.why_not = why_no_compiler;
-  if (compiler) compiler->target_for(architecture, target, found.why_not);
+  if (compiler) compiler->target_for(architecture, found.why_not);
   return found;
 }
 
@@ -215,7 +214,7 @@ class CudaBackend final : public gpu::GpuBackend {
     if (all.size() == 1) return std::move(all.front());
     const std::string step = convolution || attention ? Dnn::signature(spec) : Blas::signature(spec);
     return fastest(cat(step, " on ", device_.model, ", ", device_.architecture, ", ", device_.driver, ", cuBLASLt ",
-                       find_blas(memory_->driver().version).version, ", cuDNN ", find_dnn().version),
+                       find_blas().version, ", cuDNN ", find_dnn().version),
                    spec, std::move(all));
   }
   void finish_plan() override {
@@ -297,7 +296,7 @@ CudaDevices cuda_devices() {
   CudaDevices found;
   const cuda::Driver* d = cuda::load_driver(found.why_none);
   std::string why;
-  const cuda::Compiler* compiler = cuda::Compiler::load(d ? d->version : 0, why);
+  const cuda::Compiler* compiler = cuda::Compiler::load(why);
   found.compiler = compiler ? cat("NVRTC ", cuda::version_text(compiler->version()), ", ", compiler->path()) : why;
   if (!d) return found;
   const auto listed = [](const char* name, const gpu::Library& l) {
@@ -305,7 +304,7 @@ CudaDevices cuda_devices() {
                          : cat("generated kernels alone: ", l.why);
   };
   found.convolutions = listed("cuDNN", cuda::find_dnn());
-  found.products = listed("cuBLASLt", cuda::find_blas(d->version));
+  found.products = listed("cuBLASLt", cuda::find_blas());
   const cuda::Management management;
   const int count = cuda::count_devices(*d);
   for (int i = 0; i < count; ++i) {
@@ -329,12 +328,11 @@ std::unique_ptr<Backend> make_cuda_backend(int index) {
   cuda::Device handle = 0;
   cuda::check(d, d.device_get(&handle, index), "cannot find the device");
   std::string why;
-  const cuda::Compiler* compiler = cuda::Compiler::load(d.version, why);
+  const cuda::Compiler* compiler = cuda::Compiler::load(why);
   CudaDevice device = cuda::describe_device(d, handle, cuda::Management(), compiler, why);
   if (!device.why_not.empty()) fail(ErrorKind::device, "cuda", device.model, ": ", device.why_not);
-  cuda::Target target;
   const int architecture = cuda::architecture_of(d, handle);
-  compiler->target_for(architecture, target, why);
+  const cuda::Target target = *compiler->target_for(architecture, why);
   return std::make_unique<cuda::CudaBackend>(index, d, *compiler, architecture, target, std::move(device));
 }
 
