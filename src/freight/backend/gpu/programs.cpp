@@ -46,10 +46,6 @@ void Programs::want(const Launch& launch) {
 
 void Programs::load() {
   std::lock_guard lock(mutex_);
-  load_wanted();
-}
-
-void Programs::load_wanted() {
   const std::string folder = cat(env::cache_dir(), "/", options_.driver, "/");
   std::vector<Program> wanted, missing;
   for (const auto& [entry, text] : wanted_) {
@@ -92,7 +88,7 @@ void Programs::load_wanted() {
 
 void* Programs::handle(const std::string& entry) {
   std::lock_guard lock(mutex_);
-  if (handles_.count(entry) == 0) load_wanted();
+  if (handles_.count(entry) == 0) load();
   const auto it = handles_.find(entry);
   FREIGHT_CHECK(it != handles_.end(), entry);
   return it->second;

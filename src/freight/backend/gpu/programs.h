@@ -48,10 +48,8 @@ class Programs {
   void* handle(const std::string& entry);
 
  private:
-  void load_wanted();
-
   const Options options_;
-  std::mutex mutex_;
+  std::recursive_mutex mutex_;
   std::map<std::string, std::string> wanted_;  // source by entry
   std::map<std::string, void*> handles_;       // by entry
   size_t compiled_ = 0, read_back_ = 0;
