@@ -24,10 +24,6 @@ bool matrix(const Operand& o, bool& transposed, size_t& lead) {
 
 }  // namespace
 
-double MatrixProduct::flops() const {
-  return 2.0 * static_cast<double>(batches) * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-}
-
 std::optional<MatrixProduct> matrix_product(const StepSpec& spec) {
   if (product_in(*spec.node)) {
     std::optional<MatrixProduct> p = matrix_product(joint(spec).product);

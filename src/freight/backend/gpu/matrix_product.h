@@ -16,8 +16,6 @@ struct MatrixProduct {
   size_t lead[3] = {};
   int64_t apart[3] = {};
   int result = 2;  // which operand of the step Y is
-
-  double flops() const;
 };
 
 // The matmul of a step, its epilogue or what is joined with it left out; nothing where the operands lie otherwise or a

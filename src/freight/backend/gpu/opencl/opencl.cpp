@@ -146,7 +146,8 @@ class OpenClBackend final : public gpu::GpuBackend {
     }
     std::unique_ptr<Kernel> generated = kernel_of(gpu::lower(spec));
     const std::optional<gpu::MatrixProduct> product = blas_product(spec);
-    if (!product || is_cpu_ || !measures(spec) || product->flops() < kSmall) return generated;
+    if (!product || is_cpu_ || !measures(spec)) return generated;
+    if (product->batches * product->m * product->n * product->k < kSmall) return generated;
     gpu::Lowered rest = gpu::lower_epilogue(spec);
     std::vector<std::unique_ptr<Kernel>> all;
     all.push_back(std::move(generated));
@@ -156,7 +157,7 @@ class OpenClBackend final : public gpu::GpuBackend {
   void finish_plan() override { programs_.load(); }
 
  private:
-  static constexpr double kSmall = 4e6;  // FLOPs of a product that takes less than its launches: nothing to gain
+  static constexpr size_t kSmall = 2'000'000;  // of what takes less than its launches: nothing to gain
   std::unique_ptr<Kernel> kernel_of(gpu::Lowered lowered) {
     for (const gpu::Launch& launch : lowered.launches) programs_.want(launch);
     return std::make_unique<StepKernel>(memory_, programs_, std::move(lowered));
