@@ -23,8 +23,6 @@ class QueuedMemory::Read final : public DeviceRead {
     if (!arrived_) memory_->drain();  // what was enqueued writes there
     memory_->idle_.push_back(std::move(buffer_));
   }
-  Read(const Read&) = delete;
-  Read& operator=(const Read&) = delete;
   void enqueue(const void* from) {
     if (bytes_ > 0) memory_->fetch(buffer_.host, from, bytes_);
     memory_->fetch(static_cast<char*>(buffer_.host) + bytes_, memory_->fault_words_, kWords);

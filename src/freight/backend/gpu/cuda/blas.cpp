@@ -2,7 +2,6 @@
 #include "freight/backend/gpu/cuda/blas.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "freight/backend/gpu/cuda/abi.h"
 #include "freight/backend/gpu/gpu_backend.h"
