@@ -82,7 +82,8 @@ Library find_library(const std::vector<std::string>& names, LibraryKind kind) {
           return library;
         }
         const std::string text = dlerror();
-        if (!starts_with(text, path) || text.find("No such file") == std::string::npos) broken.push_back(text);
+        const bool missing = starts_with(text, path) && text.find("No such file") != std::string::npos;
+        if (!missing && path.find('*') == std::string::npos) broken.push_back(text);  // or a pattern without a match
       }
     }
   }
