@@ -53,7 +53,7 @@ gpu::Launch writes(const std::string& value) {
 class OpenClPrograms : public ::testing::Test {
  protected:
   static opencl::Programs fresh(const opencl::Memory& memory) {
-    return {memory.context(), memory.device(), {gpu::dialect(false), "test", opencl::KeepBinaries::yes}};
+    return {memory.context(), memory.device(), gpu::dialect(false), "test", opencl::KeepBinaries::yes};
   }
   static cl_device_id device() {
     cl_platform_id platform = nullptr;
@@ -98,16 +98,16 @@ TEST_F(OpenClPrograms, AreReadBackFromDiskAndMadeAgainWhereTheFileIsDamaged) {
   opencl::Programs first = fresh(memory), second = fresh(memory), third = fresh(memory);
   first.want(launch);
   EXPECT_EQ(result(memory, first, launch), 41.5f);
-  EXPECT_EQ(first.compiled(), 1);
+  EXPECT_EQ(first.compiled(), 1u);
   ASSERT_EQ(files().size(), 1u);
   second.want(launch);
   EXPECT_EQ(result(memory, second, launch), 41.5f);
-  EXPECT_EQ(second.compiled(), 0);
-  EXPECT_EQ(second.read_back(), 1);
+  EXPECT_EQ(second.compiled(), 0u);
+  EXPECT_EQ(second.read_back(), 1u);
   std::ofstream(files()[0], std::ios::trunc) << "no program";
   third.want(launch);
   EXPECT_EQ(result(memory, third, launch), 41.5f);
-  EXPECT_EQ(third.compiled(), 1);
+  EXPECT_EQ(third.compiled(), 1u);
 }
 
 TEST_F(OpenClPrograms, AKernelThatDoesNotCompileNamesTheFileOfItsSource) {
@@ -116,7 +116,7 @@ TEST_F(OpenClPrograms, AKernelThatDoesNotCompileNamesTheFileOfItsSource) {
   opencl::Memory& memory = *owned;
   opencl::Programs programs = fresh(memory);
   programs.want(writes("no_such_name"));
-  const Error e = error_of([&] { programs.compile(); });
+  const Error e = error_of([&] { programs.load(); });
   EXPECT_EQ(e.kind(), ErrorKind::device);
   ASSERT_EQ(files().size(), 1u);
   EXPECT_NE(std::string(e.what()).find(files()[0].string()), std::string::npos) << e.what();

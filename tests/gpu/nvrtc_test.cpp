@@ -60,11 +60,11 @@ class NvrtcCompiles : public testing::TestWithParam<int> {};
 // Nets of one family have the same kernels: those of the smallest stand for all.
 TEST_P(NvrtcCompiles, EveryKernelOfTheZooWithoutSpills) {
   std::string why;
-  const cuda::Compiler* compiler = cuda::Compiler::load(0, why);
+  const cuda::Compiler* compiler = cuda::Compiler::load(why);
   if (!compiler) GTEST_SKIP() << why;
-  cuda::Target target;
-  ASSERT_TRUE(compiler->target_for(GetParam(), target, why)) << why;
-  ASSERT_FALSE(target.portable);
+  const auto target = compiler->target_for(GetParam(), why);
+  ASSERT_TRUE(target) << why;
+  ASSERT_FALSE(target->portable);
   const KernelTexts texts =
       zoo_kernels({"linear_regression", "logistic_regression", "mlp", "lenet", "convnet", "cifarnet", "resnet20",
                    "alexnet", "vgg11", "vgg11_bn", "googlenet", "resnet18", "resnet50", "textcnn", "text_bow",
@@ -75,8 +75,8 @@ TEST_P(NvrtcCompiles, EveryKernelOfTheZooWithoutSpills) {
   for (auto at = texts.begin(); at != texts.end();) {
     std::string source = gpu::dialect(true);
     for (size_t n = 0; n < kTogether && at != texts.end(); ++n, ++at) source += at->second;
-    const auto result = compiler->compile(source, target, cuda::Compiler::Report::yes);
-    ASSERT_TRUE(result.ok) << result.log.substr(0, 3000);
+    const auto result = compiler->compile(source, *target, cuda::Compiler::Report::yes);
+    ASSERT_FALSE(result.code.empty()) << result.log.substr(0, 3000);
     const auto some = resources_of(result.log);
     found.insert(found.end(), some.begin(), some.end());
   }
@@ -91,7 +91,7 @@ TEST_P(NvrtcCompiles, EveryKernelOfTheZooWithoutSpills) {
   }
   RecordProperty("kernels", static_cast<int>(found.size()));
   RecordProperty("most_registers", most);
-  std::printf("%s: %zu kernels, at most %d registers, %d with spills (NVRTC %s)\n", target.option().c_str(),
+  std::printf("%s: %zu kernels, at most %d registers, %d with spills (NVRTC %s)\n", target->option().c_str(),
               found.size(), most, spilling, cuda::version_text(compiler->version()).c_str());
 }
 
@@ -116,47 +116,47 @@ const KernelTexts& kernels_of_ops() {
 
 TEST(Nvrtc, CompilesEveryKernelOfEveryOpInAllTypes) {
   std::string why;
-  const cuda::Compiler* compiler = cuda::Compiler::load(0, why);
+  const cuda::Compiler* compiler = cuda::Compiler::load(why);
   if (!compiler) GTEST_SKIP() << why;
-  cuda::Target target;
-  ASSERT_TRUE(compiler->target_for(90, target, why)) << why;
+  const auto target = compiler->target_for(90, why);
+  ASSERT_TRUE(target) << why;
   const KernelTexts& texts = kernels_of_ops();
   ASSERT_GT(texts.size(), 500u);
   constexpr size_t kTogether = 64;
   for (auto at = texts.begin(); at != texts.end();) {
     std::string source = gpu::dialect(true);
     for (size_t n = 0; n < kTogether && at != texts.end(); ++n, ++at) source += at->second;
-    const auto result = compiler->compile(source, target);
-    ASSERT_TRUE(result.ok) << result.log.substr(0, 3000);
+    const auto result = compiler->compile(source, *target);
+    ASSERT_FALSE(result.code.empty()) << result.log.substr(0, 3000);
   }
-  std::printf("%s: %zu kernels of ops (NVRTC %s)\n", target.option().c_str(), texts.size(),
+  std::printf("%s: %zu kernels of ops (NVRTC %s)\n", target->option().c_str(), texts.size(),
               cuda::version_text(compiler->version()).c_str());
 }
 
 TEST(Nvrtc, ATextThatDoesNotCompileComesBackWithTheComplaint) {
   std::string why;
-  const cuda::Compiler* compiler = cuda::Compiler::load(0, why);
+  const cuda::Compiler* compiler = cuda::Compiler::load(why);
   if (!compiler) GTEST_SKIP() << why;
-  cuda::Target target;
-  ASSERT_TRUE(compiler->target_for(90, target, why));
-  const auto result = compiler->compile(gpu::dialect(true) + "KERNEL(1) void f() { no_such_name(); }\n", target);
-  EXPECT_FALSE(result.ok);
+  const auto target = compiler->target_for(90, why);
+  ASSERT_TRUE(target);
+  const auto result = compiler->compile(gpu::dialect(true) + "KERNEL(1) void f() { no_such_name(); }\n", *target);
+  EXPECT_TRUE(result.code.empty());
   EXPECT_NE(result.log.find("no_such_name"), std::string::npos) << result.log;
 }
 
 TEST(Nvrtc, ArchitecturesBeyondTheLibraryArePortableAndOlderOnesAreRefused) {
   std::string why;
-  const cuda::Compiler* compiler = cuda::Compiler::load(0, why);
+  const cuda::Compiler* compiler = cuda::Compiler::load(why);
   if (!compiler) GTEST_SKIP() << why;
-  cuda::Target target;
   const int newest = compiler->architectures().back();
-  ASSERT_TRUE(compiler->target_for(newest + 50, target, why));
-  EXPECT_TRUE(target.portable);
-  EXPECT_EQ(target.architecture, newest);
-  const auto ptx = compiler->compile(gpu::dialect(true) + "KERNEL(1) void f(float* p) { p[0] = 1; }\n", target);
-  EXPECT_TRUE(ptx.ok) << ptx.log;
+  const auto target = compiler->target_for(newest + 50, why);
+  ASSERT_TRUE(target);
+  EXPECT_TRUE(target->portable);
+  EXPECT_EQ(target->architecture, newest);
+  const auto ptx = compiler->compile(gpu::dialect(true) + "KERNEL(1) void f(float* p) { p[0] = 1; }\n", *target);
+  EXPECT_FALSE(ptx.code.empty()) << ptx.log;
   EXPECT_NE(ptx.code.find(cat(".target sm_", newest)), std::string::npos);
-  EXPECT_FALSE(compiler->target_for(35, target, why));
+  EXPECT_FALSE(compiler->target_for(35, why));
   EXPECT_NE(why.find("architecture sm_35 is not covered by"), std::string::npos) << why;
 }
 

@@ -50,6 +50,21 @@ std::string to_string(const Layout& layout) {
   return layout.blocked ? layout.blocked->name : to_string(layout.strides);
 }
 
+bool batch_stride(const Operand& operand, int64_t& stride) {
+  int64_t inner = 1;
+  stride = 0;
+  for (int i = operand.type.shape.rank() - 3; i >= 0; --i) {
+    if (operand.type.shape[i] == 1) continue;
+    if (inner == 1) {
+      stride = operand.layout.strides[i];
+    } else if (operand.layout.strides[i] != stride * inner) {
+      return false;
+    }
+    inner *= operand.type.shape[i];
+  }
+  return true;
+}
+
 std::string Backend::lacks(DType dtype) const {
   return wide(dtype) == dtype ? std::string() : cat("the ", name(), " backend has no ", dtype, " kernels");
 }

@@ -42,6 +42,10 @@ struct Operand {
   int64_t offset = 0;  // elements from the beginning of its buffer
 };
 
+// The axes before the last two as one: elements from one matrix to the next, 0 where there is but one; false where no
+// single stride walks them.
+bool batch_stride(const Operand& operand, int64_t& stride);
+
 struct StepSpec {
   const Graph* graph = nullptr;  // the planned graph; valid during prepare only
   const Node* node = nullptr;

@@ -72,22 +72,6 @@ Candidate own_product(const char* name, const GemmProblem& p, const Epilogue& e)
   return {name, [=] { return std::make_unique<OwnKernel<Multiply, T>>(Multiply(p), name, e); }};
 }
 
-// One stride that walks all batch axes, or false.
-bool batch_stride(const Operand& o, ptrdiff_t& stride) {
-  int64_t inner = 1;
-  stride = 0;
-  for (int i = o.type.shape.rank() - 3; i >= 0; --i) {
-    if (o.type.shape[i] == 1) continue;
-    if (inner == 1) {
-      stride = o.layout.strides[i];
-    } else if (o.layout.strides[i] != stride * inner) {
-      return false;
-    }
-    inner *= o.type.shape[i];
-  }
-  return true;
-}
-
 // False where the strides of the batch axes do not collapse.
 bool gemm_problem(const StepSpec& spec, const Operand& lhs, const Operand& rhs, GemmProblem& p) {
   const Operand& out = spec.out[0];

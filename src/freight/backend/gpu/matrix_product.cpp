@@ -22,28 +22,7 @@ bool matrix(const Operand& o, bool& transposed, size_t& lead) {
   return !transposed || lies(rows, columns);
 }
 
-// The axes before the matrix as one: elements from one batch to the next.
-bool batches(const Operand& o, size_t& apart) {
-  const int axes = o.type.shape.rank() - 2;
-  int64_t step = -1;  // of the next slower axis
-  for (int i = axes; i-- > 0;) {
-    if (o.type.shape[i] == 1) continue;
-    const int64_t stride = o.layout.strides[i];
-    if (step < 0) {
-      apart = static_cast<size_t>(stride);
-    } else if (stride != step) {
-      return false;
-    }
-    step = stride * o.type.shape[i];
-  }
-  return true;
-}
-
 }  // namespace
-
-double MatrixProduct::flops() const {
-  return 2.0 * static_cast<double>(batches) * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-}
 
 std::optional<MatrixProduct> matrix_product(const StepSpec& spec) {
   if (product_in(*spec.node)) {
@@ -67,7 +46,7 @@ std::optional<MatrixProduct> matrix_product(const StepSpec& spec) {
   bool lies[3] = {};
   const Operand* operands[3] = {&a, &b, &y};
   for (int i = 0; i < 3; ++i) {
-    if (!matrix(*operands[i], lies[i], p.lead[i]) || !batches(*operands[i], p.apart[i])) return std::nullopt;
+    if (!matrix(*operands[i], lies[i], p.lead[i]) || !batch_stride(*operands[i], p.apart[i])) return std::nullopt;
   }
   if (lies[2]) return std::nullopt;
   p.transposed[0] = lies[0] != attrs.trans_a;

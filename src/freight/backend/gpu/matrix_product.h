@@ -13,10 +13,9 @@ struct MatrixProduct {
   DType dtype = DType::f32;
   size_t batches = 1, m = 0, n = 0, k = 0;
   bool transposed[2] = {false, false};  // A, B as they lie in memory
-  size_t lead[3] = {}, apart[3] = {};
+  size_t lead[3] = {};
+  int64_t apart[3] = {};
   int result = 2;  // which operand of the step Y is
-
-  double flops() const;
 };
 
 // The matmul of a step, its epilogue or what is joined with it left out; nothing where the operands lie otherwise or a

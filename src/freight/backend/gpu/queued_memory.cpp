@@ -16,20 +16,18 @@ constexpr size_t kLeastBytes = size_t{64} << 10, kLeastForRead = 4096, kMostByte
 // Its bytes, then the words that report faults.
 class QueuedMemory::Read final : public DeviceRead {
  public:
-  Read(std::shared_ptr<QueuedMemory> memory, const void* from, size_t bytes)
-      : memory_(std::move(memory)), bytes_(bytes), buffer_(memory_->idle_buffer(bytes + kWords)) {
-    try {
-      if (bytes > 0) memory_->fetch(buffer_.host, from, bytes);
-      memory_->fetch(static_cast<char*>(buffer_.host) + bytes, memory_->fault_words_, kWords);
-      buffer_.used->set(Queue::kernels);
-    } catch (...) {
-      give_back();
-      throw;
-    }
+  Read(std::shared_ptr<QueuedMemory> memory, size_t bytes)
+      : memory_(std::move(memory)), bytes_(bytes), buffer_(memory_->idle_buffer(bytes + kWords)) {}
+  ~Read() override {
+    const auto entered = memory_->enter();
+    if (!arrived_) memory_->drain();  // what was enqueued writes there
+    memory_->idle_.push_back(std::move(buffer_));
   }
-  ~Read() override { give_back(); }
-  Read(const Read&) = delete;
-  Read& operator=(const Read&) = delete;
+  void enqueue(const void* from) {
+    if (bytes_ > 0) memory_->fetch(buffer_.host, from, bytes_);
+    memory_->fetch(static_cast<char*>(buffer_.host) + bytes_, memory_->fault_words_, kWords);
+    buffer_.used->set(Queue::kernels);
+  }
   void take(void* to) override {
     buffer_.used->wait();
     arrived_ = true;
@@ -41,11 +39,6 @@ class QueuedMemory::Read final : public DeviceRead {
 
  private:
   static constexpr size_t kWords = sizeof kNoFault;
-  void give_back() {
-    const auto entered = memory_->enter();
-    if (!arrived_) memory_->drain();  // what was enqueued writes there
-    memory_->idle_.push_back(std::move(buffer_));
-  }
   std::shared_ptr<QueuedMemory> memory_;
   size_t bytes_;
   Buffer buffer_;
@@ -137,7 +130,9 @@ void QueuedMemory::download(void* to, const void* from, size_t bytes) {
 
 std::unique_ptr<DeviceRead> QueuedMemory::read_later(const void* from, size_t bytes) {
   const auto entered = enter();
-  return std::make_unique<Read>(shared_from_this(), from, bytes);
+  auto read = std::make_unique<Read>(shared_from_this(), bytes);
+  read->enqueue(from);
+  return read;
 }
 
 // One run may compute and one wait behind it.

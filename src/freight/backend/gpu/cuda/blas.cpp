@@ -2,9 +2,6 @@
 #include "freight/backend/gpu/cuda/blas.h"
 
 #include <algorithm>
-#include <cstring>
-#include <map>
-#include <mutex>
 
 #include "freight/backend/gpu/cuda/abi.h"
 #include "freight/backend/gpu/gpu_backend.h"
@@ -16,69 +13,61 @@ namespace freight::cuda {
 
 using namespace blaslt;
 
-struct Blas::Functions {
-  FREIGHT_CUBLASLT_FUNCTIONS(FREIGHT_POINTER)
-};
-
 namespace {
 
 constexpr int kMostGuesses = 8;
-constexpr const char* kWhat = "cuBLASLt";
 
-using Loaded = gpu::Loaded<Blas::Functions>;
+struct Functions {
+  FREIGHT_CUBLASLT_FUNCTIONS(FREIGHT_POINTER)
+};
 
-// A library of CUDA 13 needs a driver for CUDA 13.
-const Loaded& load(int driver_version) {
-  static std::mutex mutex;
-  static std::map<bool, Loaded> by_newness;
-  const bool newest = driver_version == 0 || driver_version >= 13000;
-  std::lock_guard lock(mutex);
-  if (const auto it = by_newness.find(newest); it != by_newness.end()) return it->second;
-  Loaded& l = by_newness[newest];
-  std::vector<std::string> names = {"libcublasLt.so.12"};
-  if (newest) names.insert(names.begin(), "libcublasLt.so.13");
-  l.library =
-      gpu::load_library(names, "the CUDA toolkit or the Python package nvidia-cublas", "cublasLt",
-                        {FREIGHT_CUBLASLT_FUNCTIONS(FREIGHT_SYMBOL)}, &l.functions, "not that of CUDA 12 or 13");
-  if (l.library.why.empty()) l.library.version = l.functions.GetVersion();
-  return l;
+const gpu::Loaded<Functions>& load() {
+  static const auto kLoaded = [] {
+    gpu::Loaded<Functions> l;
+    l.library =
+        gpu::load_library(names_of("libcublasLt"), "the CUDA toolkit or the Python package nvidia-cublas", "cublasLt",
+                          {FREIGHT_CUBLASLT_FUNCTIONS(FREIGHT_SYMBOL)}, &l.functions, "not that of CUDA 12 or 13");
+    if (l.library.why.empty()) l.library.version = l.functions.GetVersion();
+    return l;
+  }();
+  return kLoaded;
+}
+
+void check_blas(int status, const char* what) {
+  if (status == 0) return;
+  fail(ErrorKind::device, "cuBLASLt", what, ": ", load().functions.GetStatusString(status), " (", status, ")");
 }
 
 int data_type(DType dtype) {
   return dtype == DType::bf16 ? kBF16 : dtype == DType::f16 ? kF16 : dtype == DType::f64 ? kF64 : kF32;
 }
 
-// A description that the library keeps, destroyed at the end.
-class Description {
- public:
-  using Destroy = int (*)(void*);
-  explicit Description(Destroy destroy) : destroy_(destroy) {}
-  ~Description() {
-    if (p_ && !gpu::leaving()) destroy_(p_);
-  }
-  Description(const Description&) = delete;
-  Description& operator=(const Description&) = delete;
-  void** address() { return &p_; }
-  void* get() const { return p_; }
+// Kept by the library and destroyed with its last owner.
+using Description = std::shared_ptr<void>;
 
- private:
-  Destroy destroy_;
-  void* p_ = nullptr;
-};
+template <class Make, class... Given>
+Description description(int (*destroy)(void*), Make make, const Given&... given) {
+  void* made = nullptr;
+  check_blas(make(&made, given...), "a description");
+  return {made, [destroy](void* it) {
+            if (!gpu::leaving()) destroy(it);
+          }};
+}
+
+template <class T>
+void set(int (*setter)(void*, int, const void*, size_t), const Description& of, int what, const T& value) {
+  check_blas(setter(of.get(), what, &value, sizeof value), "a description");
+}
 
 // One product as the library has it; shared by the kernels that compute it. The library's A is B, and its B is A.
 class Problem {
  public:
   Problem(std::shared_ptr<const Blas> blas, const StepSpec& spec, const gpu::MatrixProduct& p, bool whole)
-      : blas_(std::move(blas)), f_(blas_->functions()), f64_(p.dtype == DType::f64), result_(p.result) {
+      : blas_(std::move(blas)), f64_(p.dtype == DType::f64), result_(p.result) {
     const int type = data_type(p.dtype);
     const bool tf32 = spec.tf32 && p.dtype == DType::f32;
-    blas_->check(f_.MatmulDescCreate(matmul_.address(),
-                                     f64_   ? kComputeF64
-                                     : tf32 ? kComputeTF32
-                                            : kComputeF32,
-                                     f64_ ? kF64 : kF32),
-                 "a description");
+    const int compute = f64_ ? kComputeF64 : tf32 ? kComputeTF32 : kComputeF32;
+    matmul_ = description(f_.MatmulDescDestroy, f_.MatmulDescCreate, compute, f64_ ? kF64 : kF32);
     const int32_t trans_a = p.transposed[1], trans_b = p.transposed[0];
     set(kTransA, trans_a);
     set(kTransB, trans_b);
@@ -87,13 +76,12 @@ class Problem {
     const auto address = [](uint32_t alignment) { return reinterpret_cast<void*>(uintptr_t{alignment}); };
     if (vector_) {
       const auto at = static_cast<size_t>(vector_);
-      point(kBiasPointer,
-            address(gpu::alignment_of(at < spec.in.size() ? spec.in[at] : spec.out[at - spec.in.size()])));
+      set(kBiasPointer, address(gpu::alignment_of(at < spec.in.size() ? spec.in[at] : spec.out[at - spec.in.size()])));
     }
-    if (mask_) point(kAuxPointer, address(gpu::kAlignment));
-    describe(a_, type, p.transposed[1] ? p.k : p.n, p.transposed[1] ? p.n : p.k, p, 1);
-    describe(b_, type, p.transposed[0] ? p.m : p.k, p.transposed[0] ? p.k : p.m, p, 0);
-    describe(c_, type, p.n, p.m, p, 2);
+    if (mask_) set(kAuxPointer, address(gpu::kAlignment));
+    a_ = layout(type, p.transposed[1] ? p.k : p.n, p.transposed[1] ? p.n : p.k, p, 1);
+    b_ = layout(type, p.transposed[0] ? p.m : p.k, p.transposed[0] ? p.k : p.m, p, 0);
+    c_ = layout(type, p.n, p.m, p, 2);
     if (wide(p.dtype) == p.dtype) parts_ |= kPartsAsStored;  // parts of sums are not rounded to 16 bits
     alignments_[0] = gpu::alignment_of(spec.in[1]);
     alignments_[1] = gpu::alignment_of(spec.in[0]);
@@ -102,10 +90,9 @@ class Problem {
   }
 
   std::vector<Guess> guesses(uint64_t most_workspace) const {
-    Description preference(f_.MatmulPreferenceDestroy);
-    blas_->check(f_.MatmulPreferenceCreate(preference.address()), "a description");
+    const Description preference = description(f_.MatmulPreferenceDestroy, f_.MatmulPreferenceCreate);
     const auto prefer = [&](int what, const auto& value) {
-      blas_->check(f_.MatmulPreferenceSetAttribute(preference.get(), what, &value, sizeof value), "a description");
+      cuda::set(f_.MatmulPreferenceSetAttribute, preference, what, value);
     };
     prefer(kMostWorkspace, most_workspace);
     prefer(kReductions, parts_);
@@ -128,21 +115,20 @@ class Problem {
     const void* one = f64_ ? static_cast<const void*>(&kOne64) : &kOne32;
     const void* zero = f64_ ? static_cast<const void*>(&kZero64) : &kZero32;
     const auto entered = blas_->memory().enter();
-    if (vector_) point(kBiasPointer, operands[vector_]);
-    if (mask_) point(kAuxPointer, operands[mask_]);
+    if (vector_) set(kBiasPointer, operands[vector_]);
+    if (mask_) set(kAuxPointer, operands[mask_]);
     void* y = operands[result_];
-    blas_->check(f_.Matmul(blas_->handle(), matmul_.get(), one, operands[1], a_.get(), operands[0], b_.get(),
-                           residual_ ? one : zero, residual_ ? operands[residual_] : y, c_.get(), y, c_.get(),
-                           &guess.algorithm, workspace, guess.workspace, blas_->memory().stream()),
-                 "a product");
+    check_blas(f_.Matmul(blas_->handle(), matmul_.get(), one, operands[1], a_.get(), operands[0], b_.get(),
+                         residual_ ? one : zero, residual_ ? operands[residual_] : y, c_.get(), y, c_.get(),
+                         &guess.algorithm, workspace, guess.workspace, blas_->memory().stream()),
+               "a product");
   }
 
  private:
   template <class T>
   void set(int what, const T& value) {
-    blas_->check(f_.MatmulDescSetAttribute(matmul_.get(), what, &value, sizeof value), "a description");
+    cuda::set(f_.MatmulDescSetAttribute, matmul_, what, value);
   }
-  void point(int what, void* address) { set(what, address); }
   uint32_t finish_of_matmul(const StepSpec& spec) {
     const Epilogue& epilogue = attrs<MatmulAttrs>(*spec.node).epilogue;
     int extra = 2;
@@ -159,26 +145,24 @@ class Problem {
     set(kAuxLead, 8 * Blas::mask_bytes(p.n));
     return kReluGradient | (joint.sums ? kSums : 0);
   }
-  void describe(Description& layout, int type, size_t rows, size_t columns, const gpu::MatrixProduct& p, int operand) {
-    blas_->check(f_.MatrixLayoutCreate(layout.address(), type, rows, columns, static_cast<int64_t>(p.lead[operand])),
-                 "a description");
-    if (p.batches == 1) return;
-    const auto batches = static_cast<int32_t>(p.batches);
-    const auto apart = static_cast<int64_t>(p.apart[operand]);
-    blas_->check(f_.MatrixLayoutSetAttribute(layout.get(), kBatches, &batches, sizeof batches), "a description");
-    blas_->check(f_.MatrixLayoutSetAttribute(layout.get(), kBatchStride, &apart, sizeof apart), "a description");
+  Description layout(int type, size_t rows, size_t columns, const gpu::MatrixProduct& p, int operand) {
+    Description layout = description(f_.MatrixLayoutDestroy, f_.MatrixLayoutCreate, type, rows, columns,
+                                     static_cast<int64_t>(p.lead[operand]));
+    if (p.batches == 1) return layout;
+    cuda::set(f_.MatrixLayoutSetAttribute, layout, kBatches, static_cast<int32_t>(p.batches));
+    cuda::set(f_.MatrixLayoutSetAttribute, layout, kBatchStride, p.apart[operand]);
+    return layout;
   }
 
   std::shared_ptr<const Blas> blas_;
-  const Blas::Functions& f_;
+  const Functions& f_ = load().functions;
   bool f64_;
   // Operands of the step, 0: there is none. The vector is a bias or what is summed up; a mask lies in the scratch
   // memory.
   int result_, vector_ = 0, residual_ = 0, mask_ = 0;
   uint32_t alignments_[4] = {};  // A, B, C, D
   uint32_t parts_ = kPartsAsComputed;
-  Description matmul_{f_.MatmulDescDestroy}, a_{f_.MatrixLayoutDestroy}, b_{f_.MatrixLayoutDestroy},
-      c_{f_.MatrixLayoutDestroy};
+  Description matmul_, a_, b_, c_;
 };
 
 class BlasKernel final : public Kernel {
@@ -215,19 +199,18 @@ class BlasKernel final : public Kernel {
 
 }  // namespace
 
-const gpu::Library& find_blas(int driver_version) { return load(driver_version).library; }
+const gpu::Library& find_blas() { return load().library; }
 
-Blas::Blas(const Functions& functions, std::shared_ptr<Memory> memory, int architecture)
-    : functions_(functions),
-      memory_(std::move(memory)),
+Blas::Blas(std::shared_ptr<Memory> memory, int architecture)
+    : memory_(std::move(memory)),
       most_workspace_(size_t{architecture >= 90 ? 32u : 4u} << 20) {}  // as NVIDIA recommends
 
 std::shared_ptr<Blas> Blas::open(std::shared_ptr<Memory> memory, int architecture, std::string& why) {
-  const Loaded& l = load(memory->driver().version);
+  const auto& l = load();
   why = l.library.why;
   if (!why.empty()) return nullptr;
   const auto entered = memory->enter();
-  std::shared_ptr<Blas> blas(new Blas(l.functions, memory, architecture));
+  std::shared_ptr<Blas> blas(new Blas(memory, architecture));
   if (const int status = l.functions.Create(&blas->handle_); status != 0) {
     why = cat(l.library.path, " does not start: ", l.functions.GetStatusString(status), " (", status, ")");
     return nullptr;
@@ -238,12 +221,7 @@ std::shared_ptr<Blas> Blas::open(std::shared_ptr<Memory> memory, int architectur
 Blas::~Blas() {
   if (!handle_ || gpu::leaving()) return;
   const auto entered = memory_->enter();
-  functions_.Destroy(handle_);
-}
-
-void Blas::check(int status, const char* what) const {
-  if (status == 0) return;
-  fail(ErrorKind::device, kWhat, what, ": ", functions_.GetStatusString(status), " (", status, ")");
+  load().functions.Destroy(handle_);
 }
 
 std::vector<std::unique_ptr<Kernel>> Blas::kernels(const StepSpec& spec, const gpu::MatrixProduct& product,

@@ -13,7 +13,7 @@
 namespace freight::cuda {
 
 // The library as found. Loads it, but opens no device.
-const gpu::Library& find_blas(int driver_version);
+const gpu::Library& find_blas();
 
 // The library on one device.
 class Blas : public std::enable_shared_from_this<Blas> {
@@ -36,16 +36,11 @@ class Blas : public std::enable_shared_from_this<Blas> {
   // What a choice between them depends on.
   static std::string signature(const StepSpec& spec);
 
-  struct Functions;
-  const Functions& functions() const { return functions_; }
   Memory& memory() const { return *memory_; }
-  // Throws Error(device) where `status` is a failure of `what`.
-  void check(int status, const char* what) const;
   void* handle() const { return handle_; }
 
  private:
-  Blas(const Functions& functions, std::shared_ptr<Memory> memory, int architecture);
-  const Functions& functions_;
+  Blas(std::shared_ptr<Memory> memory, int architecture);
   std::shared_ptr<Memory> memory_;
   size_t most_workspace_;
   void* handle_ = nullptr;

@@ -1,5 +1,6 @@
 // NVRTC, loaded at run time: kernel texts become machine code for one architecture, without a device or its driver.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,20 +20,19 @@ struct Target {
 
 class Compiler {
  public:
-  // NVRTC for a driver of this version (CUDA 13 code needs a CUDA 13 driver), 0: the newest. Null where none is found:
-  // `why` says what was looked for and where.
-  static const Compiler* load(int driver_version, std::string& why);
+  // NVRTC for the driver at hand, without one the newest. Null where none is found: `why` says what was looked for and
+  // where.
+  static const Compiler* load(std::string& why);
 
   int version() const { return version_; }  // 13000
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return library_.path; }
   // Ascending: 75, 80, 86, ...
   const std::vector<int>& architectures() const { return architectures_; }
-  // False where the library does not cover a device of that architecture; then `why` says so.
-  bool target_for(int architecture, Target& target, std::string& why) const;
+  // Nothing where the library does not cover a device of that architecture; then `why` says so.
+  std::optional<Target> target_for(int architecture, std::string& why) const;
 
   struct Result {
-    bool ok = false;
-    std::string code;  // machine code, or PTX
+    std::string code;  // machine code, or PTX; empty where the text does not compile
     std::string log;   // complaints; with `report` also registers and spills of each kernel
   };
   enum class Report { no, yes };
@@ -42,10 +42,9 @@ class Compiler {
   struct Functions {
     FREIGHT_NVRTC_FUNCTIONS(FREIGHT_POINTER)
   };
-  Compiler() = default;
-  static Compiler* find(const std::vector<std::string>& names, std::string& why);
+  Compiler();
   Functions functions_;
-  std::string path_;
+  gpu::Library library_;
   int version_ = 0;
   std::vector<int> architectures_;
 };

@@ -100,9 +100,8 @@ CudaDevice describe_device(const Driver& d, Device device, const Management& man
   found.memory_free_bytes = management.free_bytes(found.pci);
   const std::string version = management.driver_version();
   found.driver = cat(version, version.empty() ? "" : ", ", "CUDA ", version_text(d.version));
-  Target target;
   found.why_not = why_no_compiler;
-  if (compiler) compiler->target_for(architecture, target, found.why_not);
+  if (compiler) compiler->target_for(architecture, found.why_not);
   return found;
 }
 
@@ -116,35 +115,28 @@ class StepKernel final : public Kernel {
  public:
   StepKernel(std::shared_ptr<Memory> memory, Modules& modules, gpu::Lowered lowered)
       : memory_(std::move(memory)), modules_(modules), lowered_(std::move(lowered)) {
-    size_t most = 0;
-    for (const gpu::Launch& l : lowered_.launches) most = std::max(most, l.arguments.size());
-    addresses_.resize(most);
     for (const gpu::Launch& l : lowered_.launches) {
-      std::vector<void*> parameters;
-      for (size_t k = 0; k < l.arguments.size(); ++k) {
-        parameters.push_back(&addresses_[k]);
-        parameters.push_back(&first_);
-      }
-      parameters.push_back(const_cast<uint8_t*>(l.numbers.data()));  // the driver only reads it
-      parameters_.push_back(std::move(parameters));
+      Bound& b = bound_.emplace_back();
+      b.addresses.resize(l.arguments.size());
+      for (Address& address : b.addresses) b.parameters.insert(b.parameters.end(), {&address, &first_});
+      b.parameters.push_back(const_cast<uint8_t*>(l.numbers.data()));  // the driver only reads it
     }
   }
 
   void run(void* const* operands) override {
     const auto entered = memory_->enter();
-    if (functions_.empty()) {
-      for (const gpu::Launch& l : lowered_.launches) functions_.push_back(modules_.function(l.entry));
-    }
-    for (size_t i = 0; i < functions_.size(); ++i) {
+    for (size_t i = 0; i < bound_.size(); ++i) {
       const gpu::Launch& l = lowered_.launches[i];
+      Bound& b = bound_[i];
+      if (!b.function) b.function = modules_.function(l.entry);
       for (size_t k = 0; k < l.arguments.size(); ++k) {
         const int operand = l.arguments[k].operand;
         const void* first = operand == gpu::kFaults ? memory_->fault_words() : operands[operand];
-        addresses_[k] = reinterpret_cast<Address>(first) + l.arguments[k].offset;
+        b.addresses[k] = reinterpret_cast<Address>(first) + l.arguments[k].offset;
       }
       const Status status =
-          memory_->driver().launch(functions_[i], static_cast<unsigned>(l.groups), 1, 1, static_cast<unsigned>(l.lanes),
-                                   1, 1, 0, memory_->stream(), parameters_[i].data(), nullptr);
+          memory_->driver().launch(b.function, static_cast<unsigned>(l.groups), 1, 1, static_cast<unsigned>(l.lanes), 1,
+                                   1, 0, memory_->stream(), b.parameters.data(), nullptr);
       if (status != kSuccess) check(memory_->driver(), status, l.entry.c_str());
     }
   }
@@ -152,13 +144,16 @@ class StepKernel final : public Kernel {
   size_t scratch_bytes() const override { return lowered_.scratch_bytes; }
 
  private:
+  struct Bound {
+    Function function = nullptr;
+    std::vector<Address> addresses;  // as last launched
+    std::vector<void*> parameters;   // where each lies
+  };
   std::shared_ptr<Memory> memory_;
   Modules& modules_;
   gpu::Lowered lowered_;
-  std::vector<Function> functions_;
-  std::vector<Address> addresses_;              // of the launch at hand
-  int64_t first_ = 0;                           // an address needs no first element beside it
-  std::vector<std::vector<void*>> parameters_;  // per launch: where each lies
+  std::vector<Bound> bound_;
+  int64_t first_ = 0;  // an address needs no first element beside it
 };
 
 class CudaBackend final : public gpu::GpuBackend {
@@ -236,7 +231,7 @@ class CudaBackend final : public gpu::GpuBackend {
     if (all.size() == 1) return std::move(all.front());
     const std::string step = convolution || attention ? Dnn::signature(spec) : Blas::signature(spec);
     return fastest(cat(step, " on ", device_.model, ", ", device_.architecture, ", ", device_.driver, ", cuBLASLt ",
-                       find_blas(memory_->driver().version).version, ", cuDNN ", find_dnn().version),
+                       find_blas().version, ", cuDNN ", find_dnn().version),
                    spec, std::move(all));
   }
   void finish_plan() override {
@@ -328,7 +323,7 @@ CudaDevices cuda_devices() {
   CudaDevices found;
   const cuda::Driver* d = cuda::load_driver(found.why_none);
   std::string why;
-  const cuda::Compiler* compiler = cuda::Compiler::load(d ? d->version : 0, why);
+  const cuda::Compiler* compiler = cuda::Compiler::load(why);
   found.compiler = compiler ? cat("NVRTC ", cuda::version_text(compiler->version()), ", ", compiler->path()) : why;
   if (!d) return found;
   const auto listed = [](const char* name, const gpu::Library& l) {
@@ -336,7 +331,7 @@ CudaDevices cuda_devices() {
                          : cat("generated kernels alone: ", l.why);
   };
   found.convolutions = listed("cuDNN", cuda::find_dnn());
-  found.products = listed("cuBLASLt", cuda::find_blas(d->version));
+  found.products = listed("cuBLASLt", cuda::find_blas());
   const cuda::Management management;
   const int count = cuda::count_devices(*d);
   for (int i = 0; i < count; ++i) {
@@ -360,12 +355,11 @@ std::unique_ptr<Backend> make_cuda_backend(int index) {
   cuda::Device handle = 0;
   cuda::check(d, d.device_get(&handle, index), "cannot find the device");
   std::string why;
-  const cuda::Compiler* compiler = cuda::Compiler::load(d.version, why);
+  const cuda::Compiler* compiler = cuda::Compiler::load(why);
   CudaDevice device = cuda::describe_device(d, handle, cuda::Management(), compiler, why);
   if (!device.why_not.empty()) fail(ErrorKind::device, "cuda", device.model, ": ", device.why_not);
-  cuda::Target target;
   const int architecture = cuda::architecture_of(d, handle);
-  compiler->target_for(architecture, target, why);
+  const cuda::Target target = *compiler->target_for(architecture, why);
   return std::make_unique<cuda::CudaBackend>(index, d, *compiler, architecture, target, std::move(device));
 }
 

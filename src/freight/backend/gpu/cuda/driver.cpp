@@ -73,6 +73,13 @@ const Driver& driver() {
   fail(ErrorKind::device, "cuda", why);
 }
 
+std::vector<std::string> names_of(const std::string& library) {
+  std::string why;
+  const Driver* d = load_driver(why);
+  if (d && d->version < 13000) return {library + ".so.12"};
+  return {library + ".so.13", library + ".so.12"};
+}
+
 std::string version_text(int version) { return cat(version / 1000, ".", version % 1000 / 10); }
 
 std::string describe(const Driver& driver, Status status) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace freight::cuda {
 
@@ -85,6 +86,9 @@ struct Driver {  // the pointers come first
 const Driver* load_driver(std::string& why);
 // The same; throws Error(device) with the reason.
 const Driver& driver();
+
+// Names of a library that comes with CUDA, the best first: its code may be no newer than the driver; without one, any.
+std::vector<std::string> names_of(const std::string& library);
 
 // "CUDA_ERROR_ILLEGAL_ADDRESS, an illegal memory access was encountered (700)".
 std::string describe(const Driver& driver, Status status);

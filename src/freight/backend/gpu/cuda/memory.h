@@ -12,8 +12,6 @@ class Memory final : public gpu::QueuedMemory {
  public:
   Memory(const Driver& driver, int index);
   ~Memory() override;
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
 
   void* allocate(size_t bytes) override;
   void* allocate_host(size_t bytes) override;

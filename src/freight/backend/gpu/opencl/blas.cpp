@@ -49,6 +49,7 @@ class BlasKernel final : public Kernel {
     const Memory::Part part[3] = {memory_->find(operands[0]), memory_->find(operands[1]),
                                   memory_->find(operands[p_.result])};
     const auto first = [&](int i) { return part[i].offset / sizeof(T); };
+    const auto apart = [&](int i) { return static_cast<size_t>(p_.apart[i]); };
     const auto flag = [](bool transposed) { return transposed ? CLBlastTransposeYes : CLBlastTransposeNo; };
     cl_command_queue queue = memory_->queue();
     const CLBlastStatusCode status =
@@ -57,8 +58,8 @@ class BlasKernel final : public Kernel {
                     part[0].block, first(0), p_.lead[0], part[1].block, first(1), p_.lead[1], zero, part[2].block,
                     first(2), p_.lead[2], &queue, nullptr)
             : batched(CLBlastLayoutRowMajor, flag(p_.transposed[0]), flag(p_.transposed[1]), p_.m, p_.n, p_.k, one,
-                      part[0].block, first(0), p_.lead[0], p_.apart[0], part[1].block, first(1), p_.lead[1],
-                      p_.apart[1], zero, part[2].block, first(2), p_.lead[2], p_.apart[2], p_.batches, &queue, nullptr);
+                      part[0].block, first(0), p_.lead[0], apart(0), part[1].block, first(1), p_.lead[1], apart(1),
+                      zero, part[2].block, first(2), p_.lead[2], apart(2), p_.batches, &queue, nullptr);
     check(static_cast<cl_int>(status), "CLBlast's product");
   }
 

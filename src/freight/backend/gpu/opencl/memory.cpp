@@ -88,18 +88,17 @@ Memory::Part Memory::find(const void* address) const {
 }
 
 void* Memory::pin(size_t bytes) {
+  void* const address = allocate_host(bytes);
   cl_int status = CL_SUCCESS;
-  const cl_mem block = api_.CreateBuffer(context_, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, nullptr, &status);
+  void* host = api_.EnqueueMapBuffer(queue(kTransfers), find(address).block, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                     bytes, 0, nullptr, nullptr, &status);
   check(status, "cannot pin memory of the host");
-  void* host = api_.EnqueueMapBuffer(queue(kTransfers), block, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes, 0,
-                                     nullptr, nullptr, &status);
-  check(status, "cannot pin memory of the host");
-  pinned_[host] = block;
+  pinned_[host] = address;
   return host;
 }
 
 void Memory::unpin(void* host) noexcept {
-  api_.ReleaseMemObject(pinned_[host]);
+  release(pinned_[host]);
   pinned_.erase(host);
 }
 

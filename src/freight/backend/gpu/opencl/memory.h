@@ -55,7 +55,7 @@ class Memory final : public gpu::QueuedMemory {
   std::array<cl_command_queue, kQueues + 1> queues_ = {};
   mutable std::mutex mutex_;
   std::map<uintptr_t, Block> blocks_;  // by first address
-  std::map<void*, cl_mem> pinned_;     // by where it is mapped
+  std::map<void*, void*> pinned_;      // addresses by where they are mapped
   uintptr_t next_;
 };
 

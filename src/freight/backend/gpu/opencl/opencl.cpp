@@ -17,7 +17,8 @@ namespace freight {
 namespace opencl {
 namespace {
 
-std::vector<cl_device_id> all_devices(const Api& a) {
+std::vector<cl_device_id> all_devices() {
+  const Api& a = api();
   cl_uint count = 0;
   if (a.GetPlatformIDs(0, nullptr, &count) != CL_SUCCESS) return {};
   std::vector<cl_platform_id> platforms(count);
@@ -26,45 +27,38 @@ std::vector<cl_device_id> all_devices(const Api& a) {
   for (const cl_platform_id p : platforms) {
     cl_uint n = 0;
     if (a.GetDeviceIDs(p, CL_DEVICE_TYPE_ALL, 0, nullptr, &n) != CL_SUCCESS) continue;
-    std::vector<cl_device_id> found(n);
-    a.GetDeviceIDs(p, CL_DEVICE_TYPE_ALL, n, found.data(), nullptr);
-    devices.insert(devices.end(), found.begin(), found.end());
+    const size_t before = devices.size();
+    devices.resize(before + n);
+    a.GetDeviceIDs(p, CL_DEVICE_TYPE_ALL, n, devices.data() + before, nullptr);
   }
   return devices;
 }
 
-std::string text_of(const Api& a, cl_device_id device, cl_device_info what) {
-  size_t size = 0;
-  if (a.GetDeviceInfo(device, what, 0, nullptr, &size) != CL_SUCCESS || size == 0) return {};
-  std::string text(size, '\0');
-  a.GetDeviceInfo(device, what, size, text.data(), nullptr);
-  return text.substr(0, text.find('\0'));
+std::string text_of(cl_device_id device, cl_device_info what) {
+  char text[1024] = {};
+  api().GetDeviceInfo(device, what, sizeof text - 1, text, nullptr);
+  return text;
 }
 
 template <class T>
-T number_of(const Api& a, cl_device_id device, cl_device_info what) {
-  T value = 0;
-  a.GetDeviceInfo(device, what, sizeof value, &value, nullptr);
+T value_of(cl_device_id device, cl_device_info what) {
+  T value = {};
+  api().GetDeviceInfo(device, what, sizeof value, &value, nullptr);
   return value;
 }
 
-std::string platform_of(const Api& a, cl_device_id device) {
-  cl_platform_id platform = nullptr;
-  a.GetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, nullptr);
-  char name[256] = {};
-  a.GetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, nullptr);
-  return name;
-}
-
-OpenClDevice describe(const Api& a, cl_device_id device) {
+OpenClDevice describe(cl_device_id device) {
   OpenClDevice d;
-  d.model = text_of(a, device, CL_DEVICE_NAME);
-  d.platform = platform_of(a, device);
-  d.version = text_of(a, device, CL_DEVICE_VERSION);
-  d.driver = text_of(a, device, CL_DRIVER_VERSION);
-  d.compute_units = number_of<cl_uint>(a, device, CL_DEVICE_MAX_COMPUTE_UNITS);
-  d.memory_bytes = static_cast<int64_t>(number_of<cl_ulong>(a, device, CL_DEVICE_GLOBAL_MEM_SIZE));
-  d.f64 = number_of<cl_device_fp_config>(a, device, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
+  d.model = text_of(device, CL_DEVICE_NAME);
+  char platform[256] = {};
+  api().GetPlatformInfo(value_of<cl_platform_id>(device, CL_DEVICE_PLATFORM), CL_PLATFORM_NAME, sizeof platform - 1,
+                        platform, nullptr);
+  d.platform = platform;
+  d.version = text_of(device, CL_DEVICE_VERSION);
+  d.driver = text_of(device, CL_DRIVER_VERSION);
+  d.compute_units = value_of<cl_uint>(device, CL_DEVICE_MAX_COMPUTE_UNITS);
+  d.memory_bytes = static_cast<int64_t>(value_of<cl_ulong>(device, CL_DEVICE_GLOBAL_MEM_SIZE));
+  d.f64 = value_of<cl_device_fp_config>(device, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
   return d;
 }
 
@@ -131,13 +125,11 @@ class OpenClBackend final : public gpu::GpuBackend {
  public:
   OpenClBackend(int index, cl_device_id device)
       : name_(cat("opencl:", index)),
-        device_(opencl::describe(api(), device)),
+        device_(opencl::describe(device)),
         memory_(std::make_shared<Memory>(device)),
-        programs_(memory_->context(), device,
-                  {.dialect = gpu::dialect(device_.f64),
-                   .identity = identity(device_),
-                   .keep = device_.platform == "Portable Computing Language" ? KeepBinaries::no : KeepBinaries::yes}),
-        is_cpu_((number_of<cl_device_type>(api(), device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0) {}
+        programs_(memory_->context(), device, gpu::dialect(device_.f64), identity(device_),
+                  device_.platform == "Portable Computing Language" ? KeepBinaries::no : KeepBinaries::yes),
+        is_cpu_((value_of<cl_device_type>(device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0) {}
 
   std::string name() const override { return name_; }
   std::string description() const override { return cat(device_.model, ", ", device_.platform); }
@@ -154,17 +146,18 @@ class OpenClBackend final : public gpu::GpuBackend {
     }
     std::unique_ptr<Kernel> generated = kernel_of(gpu::lower(spec));
     const std::optional<gpu::MatrixProduct> product = blas_product(spec);
-    if (!product || is_cpu_ || !measures(spec) || product->flops() < kSmall) return generated;
+    if (!product || is_cpu_ || !measures(spec)) return generated;
+    if (product->batches * product->m * product->n * product->k < kSmall) return generated;
     gpu::Lowered rest = gpu::lower_epilogue(spec);
     std::vector<std::unique_ptr<Kernel>> all;
     all.push_back(std::move(generated));
     all.push_back(make_blas_kernel(memory_, *product, rest.launches.empty() ? nullptr : kernel_of(std::move(rest))));
     return fastest(cat(gpu::signature(spec), " on ", identity(device_)), spec, std::move(all));
   }
-  void finish_plan() override { programs_.compile(); }
+  void finish_plan() override { programs_.load(); }
 
  private:
-  static constexpr double kSmall = 4e6;  // FLOPs of a product that takes less than its launches: nothing to gain
+  static constexpr size_t kSmall = 2'000'000;  // of what takes less than its launches: nothing to gain
   std::unique_ptr<Kernel> kernel_of(gpu::Lowered lowered) {
     for (const gpu::Launch& launch : lowered.launches) programs_.want(launch);
     return std::make_unique<StepKernel>(memory_, programs_, std::move(lowered));
@@ -182,9 +175,8 @@ class OpenClBackend final : public gpu::GpuBackend {
 
 OpenClDevices opencl_devices() {
   OpenClDevices found;
-  const opencl::Api* a = opencl::load_api(found.why_none);
-  if (!a) return found;
-  for (const cl_device_id d : opencl::all_devices(*a)) found.devices.push_back(opencl::describe(*a, d));
+  if (!opencl::load_api(found.why_none)) return found;
+  for (const cl_device_id d : opencl::all_devices()) found.devices.push_back(opencl::describe(d));
   if (found.devices.empty()) {
     found.why_none =
         "the OpenCL library finds no device: no driver is registered in /etc/OpenCL/vendors, or it sees none";
@@ -193,8 +185,7 @@ OpenClDevices opencl_devices() {
 }
 
 std::unique_ptr<Backend> make_opencl_backend(int index) {
-  const opencl::Api& a = opencl::api();
-  const std::vector<cl_device_id> devices = opencl::all_devices(a);
+  const std::vector<cl_device_id> devices = opencl::all_devices();
   if (devices.empty()) fail(ErrorKind::device, "opencl", opencl_devices().why_none);
   if (index < 0 || index >= static_cast<int>(devices.size())) {
     fail(ErrorKind::device, "device", "no OpenCL device ", index, ": got 'opencl:", index, "', need opencl:0",
