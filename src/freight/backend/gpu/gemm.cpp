@@ -282,21 +282,14 @@ namespace {
 
 // A convolution seen as one with two spatial axes, as numbers of a kernel.
 struct ConvNumbers {
-  ConvNumbers(KernelText& kernel_text, const ConvAttrs& a, const Shape& x, const Shape& w, const Shape& y)
-      : text(kernel_text),
-        in(two_axes(x, 2, 1)),
-        out(two_axes(y, 2, 1)),
-        kernel(two_axes(w, 2, 1)),
-        stride(two_axes(a.stride, 0, 1)),
-        pad(two_axes(a.pad_low, 0, 0)),
-        dilation(two_axes(a.dilation, 0, 1)),
-        in_plane(in[0] * in[1]),
-        out_plane(out[0] * out[1]),
-        taps(kernel[0] * kernel[1]),
-        in_group(w[1]),
-        out_group(w[0] / a.groups),
-        channels(x[1]),
-        outputs(w[0]) {}
+  using Pair = std::array<int64_t, 2>;
+  KernelText& text;
+  const ConvAttrs& a;
+  const Shape &x, &w, &y;
+  Pair in = two_axes(x, 2, 1), out = two_axes(y, 2, 1), kernel = two_axes(w, 2, 1);
+  Pair stride = two_axes(a.stride, 0, 1), pad = two_axes(a.pad_low, 0, 0), dilation = two_axes(a.dilation, 0, 1);
+  int64_t in_plane = in[0] * in[1], out_plane = out[0] * out[1], taps = kernel[0] * kernel[1];
+  int64_t in_group = w[1], out_group = w[0] / a.groups;
 
   std::string number(int64_t n) const { return text.number(n); }
 
@@ -304,7 +297,7 @@ struct ConvNumbers {
   Side image_of_pixel() const {
     return {cat(split(out), "const idx_t h = c0 * ", number(stride[0]), " - ", number(pad[0]), ", w = c1 * ",
                 number(stride[1]), " - ", number(pad[1]), "; "),
-            cat("(c2 * ", number(channels * in[0]), " + h) * ", number(in[1]), " + w"), "h", "w"};
+            cat("(c2 * ", number(x[1] * in[0]), " + h) * ", number(in[1]), " + w"), "h", "w"};
   }
   Side image_of_tap() const {
     return {cat(split(kernel), "const idx_t h = c0 * ", number(dilation[0]), ", w = c1 * ", number(dilation[1]), "; "),
@@ -317,7 +310,7 @@ struct ConvNumbers {
   // Pixels of the image e = (n, ih, iw), and taps e = (filter, kh, kw), as places of the result that they meet, times
   // the stride.
   Side result_of_pixel() const {
-    return {split(in), cat("c2 * ", number(outputs * out_plane)), cat("c0 + ", number(pad[0])),
+    return {split(in), cat("c2 * ", number(w[0] * out_plane)), cat("c0 + ", number(pad[0])),
             cat("c1 + ", number(pad[1]))};
   }
   Side result_of_tap() const {
@@ -347,13 +340,9 @@ struct ConvNumbers {
   }
 
   // Declares c1, c0 and c2: the coordinates of e, fastest first.
-  std::string split(const std::array<int64_t, 2>& extents) const {
+  std::string split(const Pair& extents) const {
     return text.split("e", extents[1], "t1", "c1") + text.split("t1", extents[0], "c2", "c0");
   }
-
-  KernelText& text;
-  std::array<int64_t, 2> in, out, kernel, stride, pad, dilation;
-  int64_t in_plane, out_plane, taps, in_group, out_group, channels, outputs;
 };
 
 }  // namespace
@@ -366,7 +355,7 @@ Lowered lower_conv(const StepSpec& spec) {
   const Shape& y =
       op == Op::conv ? spec.out[0].type.shape : (op == Op::conv_grad_input ? spec.in[0] : spec.in[1]).type.shape;
   KernelText text;
-  const ConvNumbers c(text, attrs, x, w, y);
+  const ConvNumbers c{text, attrs, x, w, y};
   const int64_t filter = c.in_group * c.taps;
   Product product{.batches = {attrs.groups}, .epilogue = attrs.epilogue, .purpose = name(op)};
   if (op == Op::conv) {
