@@ -319,25 +319,17 @@ struct ConvNumbers {
   }
   // Strides stand in the text: a compiler divides by them without a division.
   std::string inside_result() const {
-    const std::string at = cat("at += oh * ", number(out[1]), " + ow;");
     const std::string rows = number(out[0]), columns = number(out[1]);
-    if (stride[0] == 1 && stride[1] == 1) {
-      return cat("const idx_t oh = h, ow = w; inside &= ((uint)h < (uint)", rows, ") & ((uint)w < (uint)", columns,
-                 "); ", at);
-    }
-    return cat("const idx_t oh = h / ", stride[0], ", ow = w / ", stride[1], "; inside &= (h >= 0) & (w >= 0) & (oh * ",
-               stride[0], " == h) & (ow * ", stride[1], " == w) & (oh < ", rows, ") & (ow < ", columns, "); ", at);
+    return cat("const idx_t oh = h / ", stride[0], ", ow = w / ", stride[1], "; inside &= (oh * ", stride[0],
+               " == h) & (ow * ", stride[1], " == w) & ((uint)oh < (uint)", rows, ") & ((uint)ow < (uint)", columns,
+               "); at += oh * ", columns, " + ow;");
   }
 
-  // e = (n, pixel) of a tensor with `depth` channels of `plane` pixels.
+  // e = (n, pixel) of a tensor with `depth` channels of `plane` pixels, (filter, tap) of w.
   Side pixel(int64_t plane, int64_t depth) const {
     return {cat("const idx_t n = ", text.quotient("e", plane), "; "), cat("e + n * ", number(plane * (depth - 1)))};
   }
   Side times(int64_t elements) const { return {"", cat("e * ", number(elements))}; }
-  // e = (filter, tap) of w.
-  Side tap_of_filter() const {
-    return {cat("const idx_t o = ", text.quotient("e", taps), "; "), cat("e + o * ", number(taps * (in_group - 1)))};
-  }
 
   // Declares c1, c0 and c2: the coordinates of e, fastest first.
   std::string split(const Pair& extents) const {
@@ -378,7 +370,7 @@ Lowered lower_conv(const StepSpec& spec) {
   }
   if (op == Op::conv_grad_input) {  // i = (n, ih, iw), p = (filter, kh, kw), j = channel
     return gemm.finish({of_y, c.result_of_pixel(), c.result_of_tap(), c.inside_result()},
-                       {of_w, c.times(c.taps), c.tap_of_filter()},
+                       {of_w, c.times(c.taps), c.pixel(c.taps, c.in_group)},
                        {of_x, c.pixel(c.in_plane, x[1]), c.times(c.in_plane), ""});
   }
   // Y is dw: i = filter, j = (channel, kh, kw), p = (n, oh, ow); A is dy, B is x.
