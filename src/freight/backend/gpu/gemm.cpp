@@ -22,7 +22,6 @@ constexpr int64_t kManyTiles = 64, kMinPart = 512, kMaxParts = 64;
 struct Product {
   Shape batches;
   int64_t m = 0, n = 0, k = 0;
-  size_t a = 0, b = 1;  // which inputs of the step they are
   Epilogue epilogue;
   const char* purpose = "";
 };
@@ -32,9 +31,10 @@ struct Product {
 struct Side {
   std::string prepare, at, h = {}, w = {};
 };
-// An operand: its batch begins at `base`; its coordinates along the result (i or j) and along the sum (p). `place`:
-// lines that, from the sums `h` and `w`, set `inside` to 0 for padding and may amend `at`.
+// An operand, an input of the step: its batch begins at `base`; its coordinates along the result (i or j) and along the
+// sum (p). `place`: lines that, from the sums `h` and `w`, set `inside` to 0 for padding and may amend `at`.
 struct Gathered {
+  size_t input;
   std::string base;
   Side side, depth;
   std::string place = {};
@@ -66,8 +66,8 @@ class GemmText {
   }
 
   Lowered finish(const Gathered& a, const Gathered& b, const Result& y) {
-    const Loaded of_a{a, text_.in(spec_, p_.a), columns_ ? "thin" : "wide"},
-        of_b{b, text_.in(spec_, p_.b), columns_ ? "wide" : "thin"};
+    const Loaded of_a{a, text_.in(spec_, a.input), columns_ ? "thin" : "wide"},
+        of_b{b, text_.in(spec_, b.input), columns_ ? "wide" : "thin"};
     const Loaded &wide = columns_ ? of_b : of_a, &narrow = columns_ ? of_a : of_b;
     begin();
     for (const Loaded* l : {&wide, &narrow}) text_.line("const idx_t ", l->name, "_base = ", l->operand.base, ";");
@@ -255,8 +255,8 @@ Lowered lower_matmul(const StepSpec& spec) {
     return Side{"", cat("e * ", text.number(o.layout.strides[axis]))};
   };
   const Operand &a = spec.in[0], &b = spec.in[1], &y = spec.out[0];
-  return gemm.finish({base(a), by(a, attrs.trans_a ? last : before), by(a, attrs.trans_a ? before : last)},
-                     {base(b), by(b, attrs.trans_b ? before : last), by(b, attrs.trans_b ? last : before)},
+  return gemm.finish({0, base(a), by(a, attrs.trans_a ? last : before), by(a, attrs.trans_a ? before : last)},
+                     {1, base(b), by(b, attrs.trans_b ? before : last), by(b, attrs.trans_b ? last : before)},
                      {base(y), by(y, before), by(y, last), "j"});
 }
 
@@ -350,33 +350,30 @@ Lowered lower_conv(const StepSpec& spec) {
   const ConvNumbers c{text, attrs, x, w, y};
   const int64_t filter = c.in_group * c.taps;
   Product product{.batches = {attrs.groups}, .epilogue = attrs.epilogue, .purpose = name(op)};
-  if (op == Op::conv) {
-    product.m = y[0] * c.out_plane, product.n = c.out_group, product.k = filter;
-  } else if (op == Op::conv_grad_input) {
-    product.m = x[0] * c.in_plane, product.n = c.in_group, product.k = c.out_group * c.taps;
-  } else {
-    product.m = c.out_group, product.n = filter, product.k = y[0] * c.out_plane;
-    product.a = 1, product.b = 0;
-  }
-  GemmText gemm(text, spec, product);
   // Where the group's part of an operand begins.
   const auto of_group = [&](int64_t elements) { return cat("z0 * ", text.number(elements)); };
   const std::string of_x = of_group(c.in_group * c.in_plane), of_w = of_group(c.out_group * filter),
                     of_y = of_group(c.out_group * c.out_plane);
   if (op == Op::conv) {  // i = (n, oh, ow), p = (channel, kh, kw), j = filter
-    return gemm.finish({of_x, c.image_of_pixel(), c.image_of_tap(), c.inside_image()},
-                       {of_w, c.times(filter), c.times(1)},
-                       {of_y, c.pixel(c.out_plane, w[0]), c.times(c.out_plane), cat(of_group(c.out_group), " + j")});
+    product.m = y[0] * c.out_plane, product.n = c.out_group, product.k = filter;
+    return GemmText(text, spec, product)
+        .finish({0, of_x, c.image_of_pixel(), c.image_of_tap(), c.inside_image()},
+                {1, of_w, c.times(filter), c.times(1)},
+                {of_y, c.pixel(c.out_plane, w[0]), c.times(c.out_plane), cat(of_group(c.out_group), " + j")});
   }
   if (op == Op::conv_grad_input) {  // i = (n, ih, iw), p = (filter, kh, kw), j = channel
-    return gemm.finish({of_y, c.result_of_pixel(), c.result_of_tap(), c.inside_result()},
-                       {of_w, c.times(c.taps), c.pixel(c.taps, c.in_group)},
-                       {of_x, c.pixel(c.in_plane, x[1]), c.times(c.in_plane), ""});
+    product.m = x[0] * c.in_plane, product.n = c.in_group, product.k = c.out_group * c.taps;
+    return GemmText(text, spec, product)
+        .finish({0, of_y, c.result_of_pixel(), c.result_of_tap(), c.inside_result()},
+                {1, of_w, c.times(c.taps), c.pixel(c.taps, c.in_group)},
+                {of_x, c.pixel(c.in_plane, x[1]), c.times(c.in_plane), ""});
   }
   // Y is dw: i = filter, j = (channel, kh, kw), p = (n, oh, ow); A is dy, B is x.
-  return gemm.finish({of_y, c.times(c.out_plane), c.pixel(c.out_plane, w[0])},
-                     {of_x, c.image_of_tap(), c.image_of_pixel(), c.inside_image()},
-                     {of_w, c.times(filter), c.times(1), ""});
+  product.m = c.out_group, product.n = filter, product.k = y[0] * c.out_plane;
+  return GemmText(text, spec, product)
+      .finish({1, of_y, c.times(c.out_plane), c.pixel(c.out_plane, w[0])},
+              {0, of_x, c.image_of_tap(), c.image_of_pixel(), c.inside_image()},
+              {of_w, c.times(filter), c.times(1), ""});
 }
 
 }  // namespace freight::gpu
