@@ -55,7 +55,7 @@ class RegionLowering {
     std::vector<size_t> of_rows;
     for (size_t i = 0; i < g_.outputs.size(); ++i) {
       const Value v = g_.outputs[i];
-      if (levels_ > 0 && (level(v) > 0 || shape(v) == space_)) {
+      if (!reductions_.empty() && (level(v) > 0 || shape(v) == space_)) {
         of_rows.push_back(i);
       } else {
         by_axes[long_axes(shape(v))].push_back(i);
@@ -127,9 +127,10 @@ class RegionLowering {
         ++deepest;
         std::vector<bool> axes(is_reduced_.size());
         for (int64_t a : attrs<AxesAttrs>(n).axes) axes[static_cast<size_t>(a)] = true;
-        FREIGHT_CHECK(levels_ == 0 || axes == is_reduced_, "reductions of different axes in one region");
+        FREIGHT_CHECK(reductions_.empty() || axes == is_reduced_, "reductions of different axes in one region");
         is_reduced_ = axes;
-        levels_ = std::max(levels_, deepest);
+        reductions_.resize(std::max(reductions_.size(), static_cast<size_t>(deepest)));
+        reductions_[static_cast<size_t>(deepest) - 1].push_back(n.out());
       }
       for (Value v : n.outputs) level_[v.index()] = deepest;
     }
@@ -279,9 +280,7 @@ class RegionLowering {
   std::string expression(Build& b, Value v) const {
     const Node& n = def(v);
     const DType dtype = g_.type(v).dtype;
-    if (const auto it = held_.find(v.id); it != held_.end()) {
-      return b.text.scratch(spec_, it->second.dtype, it->second.at).load(place(b, held_strides()));
-    }
+    if (held_.count(v.id) > 0) return whole(b, v).load(place(b, held_strides()));
     switch (n.op) {
       case Op::input: return elements(b, v).load(place(b, input_strides(v)));
       case Op::constant: return literal(attrs<ConstantAttrs>(n).value, dtype);
@@ -344,34 +343,26 @@ class RegionLowering {
             !kept_axes.empty() && long_axes(space_).back() == kept_axes.back()};
   }
 
-  std::vector<Value> reductions(int at) const {
-    std::vector<Value> found;
-    for (const Node& n : g_.nodes) {
-      if (reduces(n) && level(n.out()) == at) found.push_back(n.out());
-    }
-    return found;
-  }
-  // Declares an accumulator for each value and takes in what `element` says in a loop over j, a number among `dims`.
+  // Makes an accumulator the name of each value and takes in what `element` says in a loop over j, a number among
+  // `dims`.
   template <class Element>
-  std::vector<std::string> accumulate(Build& b, const std::vector<Value>& values, const std::string& loop,
-                                      const std::vector<Dim>& dims, const Element& element) const {
-    std::vector<std::string> sums;
+  void accumulate(Build& b, const std::vector<Value>& values, const std::string& loop, const std::vector<Dim>& dims,
+                  const Element& element) const {
     for (Value v : values) {
       const DType dtype = g_.type(def(v).in(0)).dtype;
-      sums.push_back(fresh(b, "a"));
-      b.text.line(accumulator_type(dtype), " ", sums.back(), " = ", reduction_start(def(v).op, dtype), ";");
+      b.names[v.id] = fresh(b, "a");
+      b.text.line(accumulator_type(dtype), " ", b.names[v.id], " = ", reduction_start(def(v).op, dtype), ";");
     }
     each(b, loop, dims, [&] {
-      for (size_t i = 0; i < values.size(); ++i) {
-        b.text.line(sums[i], " = ", reducer(def(values[i]).op), "(", sums[i], ", ", element(i), ");");
+      for (Value v : values) {
+        b.text.line(b.names[v.id], " = ", reducer(def(v).op), "(", b.names[v.id], ", ", element(v), ");");
       }
     });
-    return sums;
   }
   // The group's lanes combine their accumulators; all get the result.
-  void share(Build& b, Value v, const std::string& sum) const {
+  void share(Build& b, Value v) const {
     b.text.line("SHARE(", accumulator_type(g_.type(def(v).in(0)).dtype), ", ", kRowLanes, ", ", fresh(b, "s"), ", ",
-                sum, ", ", reducer(def(v).op), ");");
+                b.names[v.id], ", ", reducer(def(v).op), ");");
   }
 
   // --- rows in parts ---
@@ -397,20 +388,26 @@ class RegionLowering {
       lowered.scratch_bytes += ceil_div(elements * static_cast<int64_t>(size_of(dtype)), kAlignment) * kAlignment;
       return at;
     };
-    for (int at = 1; at <= levels_; ++at) {
-      const std::vector<Value> values = reductions(at);
-      std::vector<Held> held;
+    for (const std::vector<Value>& values : reductions_) {
       for (Value v : values) {
         const DType t = g_.type(v).dtype, dtype = t == DType::u8 ? DType::i32 : wide(t);
-        held.push_back({dtype, take(count, dtype), take(count * parts, dtype)});
+        held_[v.id] = {dtype, take(count, dtype), take(count * parts, dtype)};
       }
-      lowered.launches.push_back(make_parts(values, held, parts));
-      lowered.launches.push_back(combine(values, held, parts));
-      for (size_t i = 0; i < values.size(); ++i) held_.emplace(values[i].id, held[i]);
+      lowered.launches.push_back(make_parts(values, parts));
+      lowered.launches.push_back(combine(values, parts));
     }
   }
 
-  Launch make_parts(const std::vector<Value>& values, const std::vector<Held>& held, int64_t parts) const {
+  Elements parts_of(Build& b, Value v) const {
+    const Held& held = held_.at(v.id);
+    return b.text.scratch(spec_, held.dtype, held.parts);
+  }
+  Elements whole(Build& b, Value v) const {
+    const Held& held = held_.at(v.id);
+    return b.text.scratch(spec_, held.dtype, held.at);
+  }
+
+  Launch make_parts(const std::vector<Value>& values, int64_t parts) const {
     std::vector<Strides> strides;
     std::set<int32_t> seen;
     for (Value v : values) collect(def(v).in(0), seen, strides);
@@ -422,14 +419,12 @@ class RegionLowering {
     add_dims(b, kept, "row");
     const std::string loop =
         cat("for (idx_t j = part; j < ", b.text.number(length), "; j += ", b.text.number(parts), ") {");
-    const auto sums = accumulate(b, values, loop, inner, [&](size_t i) { return emit(b, def(values[i]).in(0)); });
-    for (size_t i = 0; i < held.size(); ++i) {
-      b.text.line(b.text.scratch(spec_, held[i].dtype, held[i].parts).store("e", sums[i]));
-    }
+    accumulate(b, values, loop, inner, [&](Value v) { return emit(b, def(v).in(0)); });
+    for (Value v : values) b.text.line(parts_of(b, v).store("e", b.names[v.id]));
     return b.text.finish_elements("parts", std::max(b.largest, length + parts));
   }
 
-  Launch combine(const std::vector<Value>& values, const std::vector<Held>& held, int64_t parts) const {
+  Launch combine(const std::vector<Value>& values, int64_t parts) const {
     const auto [kept, inner, fast_kept] = walk({});
     const int64_t count = numel(kept);
     Build b;
@@ -437,11 +432,10 @@ class RegionLowering {
     const std::string loop = cat("for (idx_t j = LANE; j < ", b.text.number(parts), "; j += ", kRowLanes, ") {"),
                       place = fast_kept ? cat("j * ", b.text.number(count), " + row")
                                         : cat("row * ", b.text.number(parts), " + j");
-    const auto sums = accumulate(
-        b, values, loop, {}, [&](size_t i) { return b.text.scratch(spec_, held[i].dtype, held[i].parts).load(place); });
-    for (size_t i = 0; i < held.size(); ++i) {
-      share(b, values[i], sums[i]);
-      b.text.line("if (LANE == 0) ", b.text.scratch(spec_, held[i].dtype, held[i].at).store("row", sums[i]));
+    accumulate(b, values, loop, {}, [&](Value v) { return parts_of(b, v).load(place); });
+    for (Value v : values) {
+      share(b, v);
+      b.text.line("if (LANE == 0) ", whole(b, v).store("row", b.names[v.id]));
     }
     return b.text.finish("combine", count * parts, count, kRowLanes);
   }
@@ -458,12 +452,10 @@ class RegionLowering {
     add_dims(b, kept, "row");
     const std::string loop = alone ? cat("for (idx_t j = 0; j < ", n, "; ++j) {")
                                    : cat("for (idx_t j = LANE; j < ", n, "; j += ", kRowLanes, ") {");
-    for (int at = 1; at <= levels_; ++at) {
-      const std::vector<Value> values = reductions(at);
-      const auto sums = accumulate(b, values, loop, inner, [&](size_t i) { return emit(b, def(values[i]).in(0)); });
-      for (size_t i = 0; i < values.size(); ++i) {
-        if (!alone) share(b, values[i], sums[i]);
-        b.names[values[i].id] = sums[i];
+    for (const std::vector<Value>& values : reductions_) {
+      accumulate(b, values, loop, inner, [&](Value v) { return emit(b, def(v).in(0)); });
+      for (Value v : values) {
+        if (!alone) share(b, v);
       }
     }
     std::vector<size_t> of_row, of_elements;
@@ -495,9 +487,9 @@ class RegionLowering {
   Shape space_;
   std::vector<int> order_;  // axes, slowest first
   std::vector<int> level_;
-  std::vector<bool> is_reduced_;  // by axis
-  std::map<int32_t, Held> held_;  // reduced values that lie in the scratch memory
-  int levels_ = 0;
+  std::vector<bool> is_reduced_;                // by axis
+  std::vector<std::vector<Value>> reductions_;  // by level, from 1 on
+  std::map<int32_t, Held> held_;                // reduced values that lie in the scratch memory
 };
 
 }  // namespace
