@@ -147,41 +147,33 @@ class RegionLowering {
 
   // --- what a kernel walks over ---
 
-  Strides index_strides(Value v) const {
-    const Node& n = def(v);
-    if (n.op != Op::iota) return over_axes(shape(v), contiguous_strides(shape(v)));
-    const int axis = static_cast<int>(attrs<IotaAttrs>(n).axis);
-    Strides s = Shape::filled(space_.rank(), 0);
-    s[axis] = 1;
-    return over_axes(shape(v), s);
+  // Whether a kernel reads v or makes it of its place.
+  bool is_leaf(Value v) const {
+    const Op op = def(v).op;
+    return held_.count(v.id) > 0 || op == Op::input || info(op).kind == OpKind::generator;
   }
-  Strides input_strides(Value v) const { return over_axes(shape(v), spec_.in[inputs_[v.index()]].layout.strides); }
-  // Of reduced values in the scratch memory: they follow each other as rows do.
-  Strides held_strides() const {
-    Strides s = Shape::filled(space_.rank(), 0);
-    int64_t stride = 1;
-    for (size_t i = order_.size(); i-- > 0;) {
-      const int axis = order_[i];
-      if (reduced(axis) || space_[axis] == 1) continue;
-      s[axis] = stride;
-      stride *= space_[axis];
+  Strides leaf_strides(Value v) const {
+    const Node& n = def(v);
+    if (held_.count(v.id) > 0) {  // reduced values follow each other as rows do
+      Shape rows = space_;
+      for (int a : order_) rows[a] = reduced(a) ? 1 : rows[a];
+      return over_axes(rows, permuted_strides(rows, order_));
     }
-    return s;
+    if (n.op == Op::input) return over_axes(shape(v), spec_.in[inputs_[v.index()]].layout.strides);
+    if (n.op != Op::iota) return over_axes(shape(v), contiguous_strides(shape(v)));
+    Strides s = Shape::filled(space_.rank(), 0);
+    s[static_cast<int>(attrs<IotaAttrs>(n).axis)] = 1;
+    return over_axes(shape(v), s);
   }
   Strides output_strides(size_t i) const { return over_axes(spec_.out[i].type.shape, spec_.out[i].layout.strides); }
 
   // All strides by which a kernel addresses something on the way to v.
   void collect(Value v, std::set<int32_t>& seen, std::vector<Strides>& strides) const {
     if (!seen.insert(v.id).second) return;
-    const Node& n = def(v);
-    if (held_.count(v.id) > 0) {
-      strides.push_back(held_strides());
-    } else if (n.op == Op::input) {
-      strides.push_back(input_strides(v));
-    } else if (n.op == Op::iota || info(n.op).kind == OpKind::generator) {
-      strides.push_back(index_strides(v));
+    if (is_leaf(v)) {
+      strides.push_back(leaf_strides(v));
     } else {
-      for (Value in : n.inputs) collect(in, seen, strides);
+      for (Value in : def(v).inputs) collect(in, seen, strides);
     }
   }
 
@@ -280,18 +272,18 @@ class RegionLowering {
   std::string expression(Build& b, Value v) const {
     const Node& n = def(v);
     const DType dtype = g_.type(v).dtype;
-    if (held_.count(v.id) > 0) return whole(b, v).load(place(b, held_strides()));
+    if (held_.count(v.id) > 0) return whole(b, v).load(place(b, leaf_strides(v)));
     switch (n.op) {
-      case Op::input: return elements(b, v).load(place(b, input_strides(v)));
+      case Op::input: return elements(b, v).load(place(b, leaf_strides(v)));
       case Op::constant: return literal(attrs<ConstantAttrs>(n).value, dtype);
-      case Op::iota: return converted(cat("(i64)(", place(b, index_strides(v)), ")"), DType::i64, dtype);
+      case Op::iota: return converted(cat("(i64)(", place(b, leaf_strides(v)), ")"), DType::i64, dtype);
       case Op::random_uniform:
       case Op::random_normal: {
         const std::string key = elements(b, n.in(0)).pointer;
-        const std::string step = b.text.number(input_strides(n.in(0))[0]);
+        const std::string step = b.text.number(leaf_strides(n.in(0))[0]);
         const std::string stream = b.text.number(attrs<RandomAttrs>(n).stream);
         return cat(n.op == Op::random_uniform ? "draw_uniform(" : "draw_normal(", key, "[0], ", key, "[", step,
-                   "], (uint)", stream, ", ", place(b, index_strides(v)), ")");
+                   "], (uint)", stream, ", ", place(b, leaf_strides(v)), ")");
       }
       case Op::cast: return converted(emit(b, n.in(0)), g_.type(n.in(0)).dtype, dtype);
       default: break;
