@@ -51,28 +51,21 @@ class RegionLowering {
   }
 
   Lowered run() {
+    Lowered lowered;
+    lowered.name = g_.nodes.size() > spec_.in.size() + 1 ? "fused" : "region";
+    const int64_t parts = reductions_.empty() ? 0 : parts_of_row();
+    if (parts > 0) in_parts(parts, lowered);  // what is left is pointwise
+    const bool by_rows = !reductions_.empty() && parts == 0;
     std::map<std::vector<int>, std::vector<size_t>> by_axes;
     std::vector<size_t> of_rows;
     for (size_t i = 0; i < g_.outputs.size(); ++i) {
       const Value v = g_.outputs[i];
-      if (!reductions_.empty() && (level(v) > 0 || shape(v) == space_)) {
-        of_rows.push_back(i);
-      } else {
-        by_axes[long_axes(shape(v))].push_back(i);
-      }
+      const bool of_row = by_rows && (level(v) > 0 || shape(v) == space_);
+      (of_row ? of_rows : by_axes[long_axes(shape(v))]).push_back(i);
     }
-    Lowered lowered;
-    lowered.name = g_.nodes.size() > spec_.in.size() + 1 ? "fused" : "region";
-    const auto add = [&](Launch launch) {
-      if (launch.groups > 0) lowered.launches.push_back(std::move(launch));
-    };
-    if (!of_rows.empty() && parts_of_row() > 0) {
-      in_parts(parts_of_row(), lowered);
-      for (size_t i : of_rows) by_axes[long_axes(shape(g_.outputs[i]))].push_back(i);
-      of_rows.clear();
-    }
-    for (const auto& [axes, outputs] : by_axes) add(pointwise(axes, outputs));
-    if (!of_rows.empty()) add(rows(of_rows));
+    for (const auto& [axes, outputs] : by_axes) lowered.launches.push_back(pointwise(axes, outputs));
+    if (!of_rows.empty()) lowered.launches.push_back(rows(of_rows));
+    std::erase_if(lowered.launches, [](const Launch& launch) { return launch.groups == 0; });
     return lowered;
   }
 
@@ -83,20 +76,17 @@ class RegionLowering {
 
   // The region's extents, and its axes from slowest to fastest in the memory of the leading operand.
   void find_space() {
-    std::vector<bool> is_key(g_.values.size());  // keys of random ops are read whole, not walked over
+    std::vector<Value> longest = g_.outputs;  // along each axis one of these is as long as all that is walked over
     for (const Node& n : g_.nodes) {
-      if (n.op == Op::random_uniform || n.op == Op::random_normal) is_key[n.in(0).index()] = true;
+      if (is_reduce(n.op)) longest.push_back(n.in(0));
     }
-    int rank = 0;
-    for (const ValueInfo& v : g_.values) rank = std::max(rank, v.type.shape.rank());
-    space_ = Shape::filled(rank, 1);
-    for (size_t k = 0; k < g_.values.size(); ++k) {
-      const Shape& s = g_.values[k].type.shape;
-      for (int i = 0; i < s.rank() && !is_key[k]; ++i) {
-        if (s[i] != 1) space_[i] = s[i];
+    space_ = Shape::filled(shape(longest[0]).rank(), 1);
+    for (Value v : longest) {
+      for (int i = 0; i < space_.rank(); ++i) {
+        if (shape(v)[i] != 1) space_[i] = shape(v)[i];
       }
     }
-    for (int i = 0; i < rank; ++i) order_.push_back(i);
+    for (int i = 0; i < space_.rank(); ++i) order_.push_back(i);
     for (const auto* list : {&spec_.out, &spec_.in}) {
       for (const Operand& o : *list) {
         if (o.type.shape != space_ || !is_dense(space_, o.layout)) continue;
