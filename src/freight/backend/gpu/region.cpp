@@ -442,10 +442,6 @@ class RegionLowering {
     }
     std::vector<size_t> of_row, of_elements;
     for (size_t i : outputs) (shape(g_.outputs[i]) == space_ ? of_elements : of_row).push_back(i);
-    if (length == 1 && !of_elements.empty()) {  // a row is its element: both kinds of results look alike
-      of_row.insert(of_row.end(), of_elements.begin(), of_elements.end());
-      of_elements.clear();
-    }
     if (!of_elements.empty()) each(b, loop, inner, [&] { store(b, of_elements); });
     if (!of_row.empty()) store(b, of_row, alone ? "" : "if (LANE == 0) ");
     return b.text.finish("rows", std::max(count + kRowLanes, b.largest), alone ? ceil_div(count, kRowLanes) : count,
