@@ -71,19 +71,16 @@ std::string converted(const std::string& name, DType from, DType to) {
   return cat("(", value_type(to), ")", name);
 }
 
-const char* accumulator_type(DType dtype) {
-  return dtype == DType::u8 || dtype == DType::boolean ? "int" : value_type(dtype);
-}
+const char* accumulator_type(DType dtype) { return dtype == DType::u8 ? "int" : value_type(dtype); }
 
 std::string reduction_start(Op op, DType dtype) {
   if (op == Op::sum) return "0";
-  const double sign = op == Op::reduce_max ? -1 : 1;
-  if (is_floating(dtype)) return literal(sign * INFINITY, dtype);
-  const bool low = sign < 0;
+  const bool low = op == Op::reduce_max;
   switch (dtype) {
+    case DType::u8: return low ? "0" : "255";
     case DType::i32: return low ? "(-2147483647 - 1)" : "2147483647";
     case DType::i64: return low ? "((i64)1 << 63)" : "(~((i64)1 << 63))";
-    default: return low ? "0" : dtype == DType::boolean ? "1" : "255";
+    default: return literal(low ? -INFINITY : INFINITY, dtype);
   }
 }
 
