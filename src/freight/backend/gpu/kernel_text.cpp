@@ -121,14 +121,10 @@ Launch KernelText::finish(const char* purpose, int64_t elements, int64_t groups,
   launch.arguments = arguments_;
   launch.groups = static_cast<size_t>(groups);
   launch.lanes = static_cast<size_t>(lanes);
-  const auto give = [&]<class T>(const std::vector<T>& numbers) {
-    launch.numbers.resize(numbers.size() * sizeof(T));
-    std::memcpy(launch.numbers.data(), numbers.data(), launch.numbers.size());
-  };
-  if (wide_index) {
-    give(numbers_);
-  } else {
-    give(std::vector<int32_t>(numbers_.begin(), numbers_.end()));
+  const size_t each = wide_index ? sizeof(int64_t) : sizeof(int32_t);
+  launch.numbers.resize(numbers_.size() * each);
+  for (size_t i = 0; i < numbers_.size(); ++i) {  // little-endian: the low bytes come first
+    std::memcpy(launch.numbers.data() + i * each, &numbers_[i], each);
   }
   return launch;
 }
