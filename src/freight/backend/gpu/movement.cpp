@@ -54,12 +54,8 @@ Lowered lower_concat(const StepSpec& spec) {
 
 Lowered lower(const StepSpec& spec) {
   const Op op = spec.node->op;
+  if (is_pointwise(op) || is_reduce(op)) return lower_region(spec);
   switch (info(op).kind) {
-    case OpKind::generator:
-    case OpKind::unary:
-    case OpKind::binary:
-    case OpKind::ternary:
-    case OpKind::reduce: return lower_region(spec);
     case OpKind::fused: return product_in(*spec.node) ? lower_joint(spec) : lower_region(spec);
     case OpKind::movement:
       return op == Op::pad ? lower_pad(spec) : op == Op::concat ? lower_concat(spec) : lower_region(spec);
