@@ -154,12 +154,8 @@ std::string dialect(bool f64) {
 }
 
 const char* stored_type(DType dtype) {
-  switch (dtype) {
-    case DType::bf16:
-    case DType::f16: return "ushort";
-    case DType::i64: return "i64";
-    default: return info(dtype).c_name;
-  }
+  if (wide(dtype) != dtype) return "ushort";
+  return dtype == DType::i64 ? "i64" : info(dtype).c_name;
 }
 
 const char* value_type(DType dtype) { return stored_type(wide(dtype)); }

@@ -45,13 +45,8 @@ std::string scalar_expression(Op op, DType in, const std::vector<std::string>& o
 }
 
 std::string literal(double value, DType dtype) {
-  switch (dtype) {
-    case DType::i32:
-    case DType::u8: return cat("(", static_cast<int64_t>(value), ")");
-    case DType::i64: return cat("((i64)", static_cast<int64_t>(value), ")");
-    case DType::boolean: return value != 0 ? "1" : "0";
-    default: break;
-  }
+  if (dtype == DType::boolean) return value != 0 ? "1" : "0";
+  if (!is_floating(dtype)) return cat(dtype == DType::i64 ? "((i64)" : "(", static_cast<int64_t>(value), ")");
   if (std::isnan(value)) return "as_real(0x7fc00000u)";
   if (std::isinf(value)) return value > 0 ? "as_real(0x7f800000u)" : "(-as_real(0x7f800000u))";
   std::string text;
