@@ -41,11 +41,9 @@ struct Dim {
 
 class RegionLowering {
  public:
-  RegionLowering(const Graph& body, const StepSpec& spec) : g_(body), spec_(spec), inputs_(g_.values.size()) {
-    size_t next = 0;
-    for (const Node& n : g_.nodes) {
-      if (n.op == Op::input) inputs_[n.out().index()] = next++;
-    }
+  RegionLowering(const Graph& body, const StepSpec& spec) : g_(body), spec_(spec) {
+    const std::vector<Value> inputs = g_.leaves(Op::input);
+    for (size_t i = 0; i < inputs.size(); ++i) inputs_[inputs[i].id] = i;
     find_space();
     find_levels();
   }
@@ -149,7 +147,7 @@ class RegionLowering {
       for (int a : order_) rows[a] = reduced(a) ? 1 : rows[a];
       return over_axes(rows, permuted_strides(rows, order_));
     }
-    if (n.op == Op::input) return over_axes(shape(v), spec_.in[inputs_[v.index()]].layout.strides);
+    if (n.op == Op::input) return over_axes(shape(v), spec_.in[inputs_.at(v.id)].layout.strides);
     if (n.op != Op::iota) return over_axes(shape(v), contiguous_strides(shape(v)));
     Strides s = Shape::filled(space_.rank(), 0);
     s[static_cast<int>(attrs<IotaAttrs>(n).axis)] = 1;
@@ -239,7 +237,7 @@ class RegionLowering {
   }
 
   const Elements& elements(Build& b, Value input) const {
-    const size_t operand = inputs_[input.index()];
+    const size_t operand = inputs_.at(input.id);
     const auto it = b.inputs.find(operand);
     return it != b.inputs.end() ? it->second : b.inputs[operand] = b.text.in(spec_, operand);
   }
@@ -461,7 +459,7 @@ class RegionLowering {
 
   const Graph& g_;
   const StepSpec& spec_;
-  std::vector<size_t> inputs_;  // by value that is one: which operand of the step
+  std::map<int32_t, size_t> inputs_;  // by value that is one: which operand of the step
   Shape space_;
   std::vector<int> order_;  // axes, slowest first
   std::vector<int> level_;
