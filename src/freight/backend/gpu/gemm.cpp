@@ -231,55 +231,6 @@ class GemmText {
   std::string extent_wide_, extent_narrow_;
 };
 
-}  // namespace
-
-Lowered lower_matmul(const StepSpec& spec) {
-  const auto& attrs = freight::attrs<MatmulAttrs>(*spec.node);
-  const Shape& sy = spec.out[0].type.shape;  // (..., M, N)
-  const Shape& sa = spec.in[0].type.shape;   // (..., M, K), transposed (..., K, M)
-  const int rank = sy.rank(), last = rank - 1, before = rank - 2;
-  KernelText text;
-  GemmText gemm(text, spec,
-                {.batches = Shape(sy.begin(), sy.begin() + before),
-                 .m = sy[before],
-                 .n = sy[last],
-                 .k = sa[attrs.trans_a ? before : last],
-                 .epilogue = attrs.epilogue,
-                 .purpose = "matmul"});
-  const auto base = [&](const Operand& o) {
-    std::string sum = "0";
-    for (int i = 0; i < before; ++i) sum += cat(" + z", i, " * ", text.number(o.layout.strides[i]));
-    return sum;
-  };
-  const auto by = [&](const Operand& o, int axis) {
-    return Side{"", cat("e * ", text.number(o.layout.strides[axis]))};
-  };
-  const Operand &a = spec.in[0], &b = spec.in[1], &y = spec.out[0];
-  return gemm.finish({0, base(a), by(a, attrs.trans_a ? last : before), by(a, attrs.trans_a ? before : last)},
-                     {1, base(b), by(b, attrs.trans_b ? before : last), by(b, attrs.trans_b ? last : before)},
-                     {base(y), by(y, before), by(y, last), "j"});
-}
-
-Lowered lower_epilogue(const StepSpec& spec) {
-  if (product_in(*spec.node)) return lower_rest_of_joint(spec);
-  const bool conv = spec.node->op == Op::conv;
-  const Epilogue& epilogue = conv ? attrs<ConvAttrs>(*spec.node).epilogue : attrs<MatmulAttrs>(*spec.node).epilogue;
-  const Shape& shape = spec.out[0].type.shape;
-  const int64_t columns = std::max<int64_t>(conv ? shape[1] : shape.back(), 1);
-  KernelText text;
-  const Elements y = text.out(spec, 0);
-  text.begin_elements(shape.numel());
-  text.line(value_type(y.dtype), " r = ", y.load("e"), ";");
-  if (epilogue.bias) text.line(text.split("e", columns, "row", "c"), "r += ", text.in(spec, 2).load("c"), ";");
-  if (epilogue.residual) text.line("r += ", text.in(spec, epilogue.bias ? 3 : 2).load("e"), ";");
-  if (epilogue.relu) text.line("r = ", scalar_expression(Op::relu, y.dtype, {"r"}), ";");
-  text.line(y.store("e", "r"));
-  if (!epilogue.bias && !epilogue.residual && !epilogue.relu) return {};
-  return text.finish_step("epilogue", 0);
-}
-
-namespace {
-
 // A convolution seen as one with two spatial axes, as numbers of a kernel.
 struct ConvNumbers {
   using Pair = std::array<int64_t, 2>;
@@ -338,6 +289,51 @@ struct ConvNumbers {
 };
 
 }  // namespace
+
+Lowered lower_matmul(const StepSpec& spec) {
+  const auto& attrs = freight::attrs<MatmulAttrs>(*spec.node);
+  const Shape& sy = spec.out[0].type.shape;  // (..., M, N)
+  const Shape& sa = spec.in[0].type.shape;   // (..., M, K), transposed (..., K, M)
+  const int rank = sy.rank(), last = rank - 1, before = rank - 2;
+  KernelText text;
+  GemmText gemm(text, spec,
+                {.batches = Shape(sy.begin(), sy.begin() + before),
+                 .m = sy[before],
+                 .n = sy[last],
+                 .k = sa[attrs.trans_a ? before : last],
+                 .epilogue = attrs.epilogue,
+                 .purpose = "matmul"});
+  const auto base = [&](const Operand& o) {
+    std::string sum = "0";
+    for (int i = 0; i < before; ++i) sum += cat(" + z", i, " * ", text.number(o.layout.strides[i]));
+    return sum;
+  };
+  const auto by = [&](const Operand& o, int axis) {
+    return Side{"", cat("e * ", text.number(o.layout.strides[axis]))};
+  };
+  const Operand &a = spec.in[0], &b = spec.in[1], &y = spec.out[0];
+  return gemm.finish({0, base(a), by(a, attrs.trans_a ? last : before), by(a, attrs.trans_a ? before : last)},
+                     {1, base(b), by(b, attrs.trans_b ? before : last), by(b, attrs.trans_b ? last : before)},
+                     {base(y), by(y, before), by(y, last), "j"});
+}
+
+Lowered lower_epilogue(const StepSpec& spec) {
+  if (product_in(*spec.node)) return lower_rest_of_joint(spec);
+  const bool conv = spec.node->op == Op::conv;
+  const Epilogue& epilogue = conv ? attrs<ConvAttrs>(*spec.node).epilogue : attrs<MatmulAttrs>(*spec.node).epilogue;
+  const Shape& shape = spec.out[0].type.shape;
+  const int64_t columns = std::max<int64_t>(conv ? shape[1] : shape.back(), 1);
+  KernelText text;
+  const Elements y = text.out(spec, 0);
+  text.begin_elements(shape.numel());
+  text.line(value_type(y.dtype), " r = ", y.load("e"), ";");
+  if (epilogue.bias) text.line(text.split("e", columns, "row", "c"), "r += ", text.in(spec, 2).load("c"), ";");
+  if (epilogue.residual) text.line("r += ", text.in(spec, epilogue.bias ? 3 : 2).load("e"), ";");
+  if (epilogue.relu) text.line("r = ", scalar_expression(Op::relu, y.dtype, {"r"}), ";");
+  text.line(y.store("e", "r"));
+  if (!epilogue.bias && !epilogue.residual && !epilogue.relu) return {};
+  return text.finish_step("epilogue", 0);
+}
 
 Lowered lower_conv(const StepSpec& spec) {
   const auto& attrs = freight::attrs<ConvAttrs>(*spec.node);
