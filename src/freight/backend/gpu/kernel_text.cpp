@@ -45,18 +45,6 @@ std::string Elements::store(const std::string& index, const std::string& value) 
   return cat(to, wide(dtype) == dtype ? value : cat("to_", dtype, "(", value, ")"), ";");
 }
 
-Elements KernelText::in(const StepSpec& spec, size_t i) {
-  return operand(static_cast<int>(i), spec.in[i].type.dtype, false);
-}
-
-Elements KernelText::out(const StepSpec& spec, size_t i) {
-  return operand(static_cast<int>(spec.in.size() + i), spec.out[i].type.dtype, true);
-}
-
-Elements KernelText::scratch(const StepSpec& spec, DType dtype, size_t byte_offset) {
-  return operand(static_cast<int>(spec.in.size() + spec.out.size()), dtype, true, byte_offset);
-}
-
 Elements KernelText::operand(int index, DType dtype, bool written, size_t byte_offset) {
   const size_t i = arguments_.size();
   parameters_ += cat("GLOBAL ", written ? "" : "const ", stored_type(dtype), "* p", i, ", const i64 o", i, ", ");
