@@ -78,11 +78,9 @@ class RegionLowering {
     for (const Node& n : g_.nodes) {
       if (is_reduce(n.op)) longest.push_back(n.in(0));
     }
-    space_ = Shape::filled(shape(longest[0]).rank(), 1);
     for (Value v : longest) {
-      for (int i = 0; i < space_.rank(); ++i) {
-        if (shape(v)[i] != 1) space_[i] = shape(v)[i];
-      }
+      const Shape before = space_;
+      broadcast_shapes(before, shape(v), space_);
     }
     for (int i = 0; i < space_.rank(); ++i) order_.push_back(i);
     for (const auto* list : {&spec_.out, &spec_.in}) {
@@ -247,9 +245,7 @@ class RegionLowering {
     if (const auto it = b.names.find(v.id); it != b.names.end()) return it->second;
     const Node& n = def(v);
     const bool same = n.op == Op::broadcast || n.op == Op::copy || n.op == Op::stop_gradient || is_reduce(n.op);
-    if (same && held_.count(v.id) == 0) {
-      return b.names[v.id] = emit(b, n.in(0));
-    }
+    if (same && held_.count(v.id) == 0) return b.names[v.id] = emit(b, n.in(0));
     const DType dtype = g_.type(v).dtype;
     const std::string value = expression(b, v);
     const std::string name = fresh(b, "v");
