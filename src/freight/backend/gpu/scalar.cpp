@@ -35,11 +35,8 @@ std::string scalar_expression(Op op, DType in, const std::vector<std::string>& o
     const char c = pattern[i];
     const bool alone = (i == 0 || !is_word(pattern[i - 1])) && (i + 1 == pattern.size() || !is_word(pattern[i + 1]));
     const auto which = static_cast<size_t>(c - 'a');
-    if (alone && c >= 'a' && which < operands.size()) {
-      out += operands[which];
-    } else {
-      out += c;
-    }
+    const bool is_operand = alone && c >= 'a' && which < operands.size();
+    out += is_operand ? operands[which] : std::string(1, c);
   }
   return out;
 }
