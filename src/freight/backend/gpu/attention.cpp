@@ -205,9 +205,8 @@ class AttentionText : KernelText {
     return at;
   }
   void launch(const char* purpose, Lowered& into) {
-    const int64_t most = std::max(groups_ * lanes_, largest_span(spec_));
     if (groups_ == 0) return;
-    into.launches.push_back(finish(purpose, most, groups_, lanes_));
+    into.launches.push_back(finish(purpose, std::max(groups_ * lanes_, largest_span(spec_)), groups_, lanes_));
   }
 
   const StepSpec& spec_;
@@ -236,12 +235,9 @@ Lowered lower_attention(const StepSpec& spec) {
   }
   lowered.scratch_bytes = static_cast<size_t>(q[0] * q[1] * queries) * sizeof(float);
   AttentionText(spec, queries, keys).gradient_of_queries(lowered);
-  if (q[3] <= kWide) {
-    AttentionText(spec, keys, queries).gradient_of_keys(true, true, lowered);
-  } else {
-    AttentionText(spec, keys, queries).gradient_of_keys(true, false, lowered);
-    AttentionText(spec, keys, queries).gradient_of_keys(false, true, lowered);
-  }
+  const bool together = q[3] <= kWide;
+  AttentionText(spec, keys, queries).gradient_of_keys(true, together, lowered);
+  if (!together) AttentionText(spec, keys, queries).gradient_of_keys(false, true, lowered);
   return lowered;
 }
 

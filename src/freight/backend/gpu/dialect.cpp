@@ -139,33 +139,23 @@ DEVICE float draw_uniform(i64 seed, i64 step, uint stream, i64 index) {
 }
 DEVICE float draw_normal(i64 seed, i64 step, uint stream, i64 index) {
   const philox4 r = philox((u64)seed, (u64)index, ((u64)stream << 32) ^ (u64)step);
-)";
-
-constexpr const char* kWithDouble = R"(
-  const double u1 = ((double)r.v[0] + 1.0) * 0x1p-32, u2 = (double)r.v[1] * 0x1p-32;
-  return (float)(sqrt(-2.0 * log(u1)) * cos(6.283185307179586 * u2));
-}
-)";
-constexpr const char* kWithoutDouble = R"(
-  const float u1 = ((float)r.v[0] + 1.0f) * 0x1p-32f, u2 = (float)r.v[1] * 0x1p-32f;
-  return sqrt(-2.0f * log(u1)) * cos(6.2831853f * u2);
+  const widest u1 = ((widest)r.v[0] + 1.0f) * 0x1p-32f, u2 = (widest)r.v[1] * 0x1p-32f;
+  return (float)(sqrt(-2.0f * log(u1)) * cos(TWO_PI * u2));
 }
 )";
 
 }  // namespace
 
 std::string dialect(bool f64) {
-  return cat(f64 ? "#ifdef cl_khr_fp64\n#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n#endif\n" : "", kWords,
-             f64 ? kWithDouble : kWithoutDouble);
+  const char* begin = f64 ? "#ifdef cl_khr_fp64\n#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n#endif\n"
+                            "typedef double widest;\n#define TWO_PI 6.283185307179586\n"
+                          : "typedef float widest;\n#define TWO_PI 6.2831853f\n";
+  return cat(begin, kWords);
 }
 
 const char* stored_type(DType dtype) {
-  switch (dtype) {
-    case DType::bf16:
-    case DType::f16: return "ushort";
-    case DType::i64: return "i64";
-    default: return info(dtype).c_name;
-  }
+  if (wide(dtype) != dtype) return "ushort";
+  return dtype == DType::i64 ? "i64" : info(dtype).c_name;
 }
 
 const char* value_type(DType dtype) { return stored_type(wide(dtype)); }

@@ -22,7 +22,6 @@ constexpr int64_t kManyTiles = 64, kMinPart = 512, kMaxParts = 64;
 struct Product {
   Shape batches;
   int64_t m = 0, n = 0, k = 0;
-  size_t a = 0, b = 1;  // which inputs of the step they are
   Epilogue epilogue;
   const char* purpose = "";
 };
@@ -32,9 +31,10 @@ struct Product {
 struct Side {
   std::string prepare, at, h = {}, w = {};
 };
-// An operand: its batch begins at `base`; its coordinates along the result (i or j) and along the sum (p). `place`:
-// lines that, from the sums `h` and `w`, set `inside` to 0 for padding and may amend `at`.
+// An operand, an input of the step: its batch begins at `base`; its coordinates along the result (i or j) and along the
+// sum (p). `place`: lines that, from the sums `h` and `w`, set `inside` to 0 for padding and may amend `at`.
 struct Gathered {
+  size_t input;
   std::string base;
   Side side, depth;
   std::string place = {};
@@ -66,8 +66,8 @@ class GemmText {
   }
 
   Lowered finish(const Gathered& a, const Gathered& b, const Result& y) {
-    const Loaded of_a{a, text_.in(spec_, p_.a), columns_ ? "thin" : "wide"},
-        of_b{b, text_.in(spec_, p_.b), columns_ ? "wide" : "thin"};
+    const Loaded of_a{a, text_.in(spec_, a.input), columns_ ? "thin" : "wide"},
+        of_b{b, text_.in(spec_, b.input), columns_ ? "wide" : "thin"};
     const Loaded &wide = columns_ ? of_b : of_a, &narrow = columns_ ? of_a : of_b;
     begin();
     for (const Loaded* l : {&wide, &narrow}) text_.line("const idx_t ", l->name, "_base = ", l->operand.base, ";");
@@ -231,6 +231,63 @@ class GemmText {
   std::string extent_wide_, extent_narrow_;
 };
 
+// A convolution seen as one with two spatial axes, as numbers of a kernel.
+struct ConvNumbers {
+  using Pair = std::array<int64_t, 2>;
+  KernelText& text;
+  const ConvAttrs& a;
+  const Shape &x, &w, &y;
+  Pair in = two_axes(x, 2, 1), out = two_axes(y, 2, 1), kernel = two_axes(w, 2, 1);
+  Pair stride = two_axes(a.stride, 0, 1), pad = two_axes(a.pad_low, 0, 0), dilation = two_axes(a.dilation, 0, 1);
+  int64_t in_plane = in[0] * in[1], out_plane = out[0] * out[1], taps = kernel[0] * kernel[1];
+  int64_t in_group = w[1], out_group = w[0] / a.groups;
+
+  std::string number(int64_t n) const { return text.number(n); }
+
+  // Pixels of results e = (n, oh, ow), and taps e = (channel, kh, kw), as places of the image x that they meet.
+  Side image_of_pixel() const {
+    return {cat(split(out), "const idx_t h = c0 * ", number(stride[0]), " - ", number(pad[0]), ", w = c1 * ",
+                number(stride[1]), " - ", number(pad[1]), "; "),
+            cat("(c2 * ", number(x[1] * in[0]), " + h) * ", number(in[1]), " + w"), "h", "w"};
+  }
+  Side image_of_tap() const {
+    return {cat(split(kernel), "const idx_t h = c0 * ", number(dilation[0]), ", w = c1 * ", number(dilation[1]), "; "),
+            cat("(c2 * ", number(in[0]), " + h) * ", number(in[1]), " + w"), "h", "w"};
+  }
+  std::string inside_image() const {
+    return cat("inside &= ((uint)h < (uint)", number(in[0]), ") & ((uint)w < (uint)", number(in[1]), ");");
+  }
+
+  // Pixels of the image e = (n, ih, iw), and taps e = (filter, kh, kw), as places of the result that they meet, times
+  // the stride.
+  Side result_of_pixel() const {
+    return {split(in), cat("c2 * ", number(w[0] * out_plane)), cat("c0 + ", number(pad[0])),
+            cat("c1 + ", number(pad[1]))};
+  }
+  Side result_of_tap() const {
+    return {split(kernel), cat("c2 * ", number(out_plane)), cat("-c0 * ", number(dilation[0])),
+            cat("-c1 * ", number(dilation[1]))};
+  }
+  // Strides stand in the text: a compiler divides by them without a division.
+  std::string inside_result() const {
+    const std::string rows = number(out[0]), columns = number(out[1]);
+    return cat("const idx_t oh = h / ", stride[0], ", ow = w / ", stride[1], "; inside &= (oh * ", stride[0],
+               " == h) & (ow * ", stride[1], " == w) & ((uint)oh < (uint)", rows, ") & ((uint)ow < (uint)", columns,
+               "); at += oh * ", columns, " + ow;");
+  }
+
+  // e = (n, pixel) of a tensor with `depth` channels of `plane` pixels, (filter, tap) of w.
+  Side pixel(int64_t plane, int64_t depth) const {
+    return {cat("const idx_t n = ", text.quotient("e", plane), "; "), cat("e + n * ", number(plane * (depth - 1)))};
+  }
+  Side times(int64_t elements) const { return {"", cat("e * ", number(elements))}; }
+
+  // Declares c1, c0 and c2: the coordinates of e, fastest first.
+  std::string split(const Pair& extents) const {
+    return text.split("e", extents[1], "t1", "c1") + text.split("t1", extents[0], "c2", "c0");
+  }
+};
+
 }  // namespace
 
 Lowered lower_matmul(const StepSpec& spec) {
@@ -255,8 +312,8 @@ Lowered lower_matmul(const StepSpec& spec) {
     return Side{"", cat("e * ", text.number(o.layout.strides[axis]))};
   };
   const Operand &a = spec.in[0], &b = spec.in[1], &y = spec.out[0];
-  return gemm.finish({base(a), by(a, attrs.trans_a ? last : before), by(a, attrs.trans_a ? before : last)},
-                     {base(b), by(b, attrs.trans_b ? before : last), by(b, attrs.trans_b ? last : before)},
+  return gemm.finish({0, base(a), by(a, attrs.trans_a ? last : before), by(a, attrs.trans_a ? before : last)},
+                     {1, base(b), by(b, attrs.trans_b ? before : last), by(b, attrs.trans_b ? last : before)},
                      {base(y), by(y, before), by(y, last), "j"});
 }
 
@@ -278,86 +335,6 @@ Lowered lower_epilogue(const StepSpec& spec) {
   return text.finish_step("epilogue", 0);
 }
 
-namespace {
-
-// A convolution seen as one with two spatial axes, as numbers of a kernel.
-struct ConvNumbers {
-  ConvNumbers(KernelText& kernel_text, const ConvAttrs& a, const Shape& x, const Shape& w, const Shape& y)
-      : text(kernel_text),
-        in(two_axes(x, 2, 1)),
-        out(two_axes(y, 2, 1)),
-        kernel(two_axes(w, 2, 1)),
-        stride(two_axes(a.stride, 0, 1)),
-        pad(two_axes(a.pad_low, 0, 0)),
-        dilation(two_axes(a.dilation, 0, 1)),
-        in_plane(in[0] * in[1]),
-        out_plane(out[0] * out[1]),
-        taps(kernel[0] * kernel[1]),
-        in_group(w[1]),
-        out_group(w[0] / a.groups),
-        channels(x[1]),
-        outputs(w[0]) {}
-
-  std::string number(int64_t n) const { return text.number(n); }
-
-  // Pixels of results e = (n, oh, ow), and taps e = (channel, kh, kw), as places of the image x that they meet.
-  Side image_of_pixel() const {
-    return {cat(split(out), "const idx_t h = c0 * ", number(stride[0]), " - ", number(pad[0]), ", w = c1 * ",
-                number(stride[1]), " - ", number(pad[1]), "; "),
-            cat("(c2 * ", number(channels * in[0]), " + h) * ", number(in[1]), " + w"), "h", "w"};
-  }
-  Side image_of_tap() const {
-    return {cat(split(kernel), "const idx_t h = c0 * ", number(dilation[0]), ", w = c1 * ", number(dilation[1]), "; "),
-            cat("(c2 * ", number(in[0]), " + h) * ", number(in[1]), " + w"), "h", "w"};
-  }
-  std::string inside_image() const {
-    return cat("inside &= ((uint)h < (uint)", number(in[0]), ") & ((uint)w < (uint)", number(in[1]), ");");
-  }
-
-  // Pixels of the image e = (n, ih, iw), and taps e = (filter, kh, kw), as places of the result that they meet, times
-  // the stride.
-  Side result_of_pixel() const {
-    return {split(in), cat("c2 * ", number(outputs * out_plane)), cat("c0 + ", number(pad[0])),
-            cat("c1 + ", number(pad[1]))};
-  }
-  Side result_of_tap() const {
-    return {split(kernel), cat("c2 * ", number(out_plane)), cat("-c0 * ", number(dilation[0])),
-            cat("-c1 * ", number(dilation[1]))};
-  }
-  // Strides stand in the text: a compiler divides by them without a division.
-  std::string inside_result() const {
-    const std::string at = cat("at += oh * ", number(out[1]), " + ow;");
-    const std::string rows = number(out[0]), columns = number(out[1]);
-    if (stride[0] == 1 && stride[1] == 1) {
-      return cat("const idx_t oh = h, ow = w; inside &= ((uint)h < (uint)", rows, ") & ((uint)w < (uint)", columns,
-                 "); ", at);
-    }
-    return cat("const idx_t oh = h / ", stride[0], ", ow = w / ", stride[1], "; inside &= (h >= 0) & (w >= 0) & (oh * ",
-               stride[0], " == h) & (ow * ", stride[1], " == w) & (oh < ", rows, ") & (ow < ", columns, "); ", at);
-  }
-
-  // e = (n, pixel) of a tensor with `depth` channels of `plane` pixels.
-  Side pixel(int64_t plane, int64_t depth) const {
-    return {cat("const idx_t n = ", text.quotient("e", plane), "; "), cat("e + n * ", number(plane * (depth - 1)))};
-  }
-  Side times(int64_t elements) const { return {"", cat("e * ", number(elements))}; }
-  // e = (filter, tap) of w.
-  Side tap_of_filter() const {
-    return {cat("const idx_t o = ", text.quotient("e", taps), "; "), cat("e + o * ", number(taps * (in_group - 1)))};
-  }
-
-  // Declares c1, c0 and c2: the coordinates of e, fastest first.
-  std::string split(const std::array<int64_t, 2>& extents) const {
-    return text.split("e", extents[1], "t1", "c1") + text.split("t1", extents[0], "c2", "c0");
-  }
-
-  KernelText& text;
-  std::array<int64_t, 2> in, out, kernel, stride, pad, dilation;
-  int64_t in_plane, out_plane, taps, in_group, out_group, channels, outputs;
-};
-
-}  // namespace
-
 Lowered lower_conv(const StepSpec& spec) {
   const auto& attrs = freight::attrs<ConvAttrs>(*spec.node);
   const Op op = spec.node->op;
@@ -366,36 +343,33 @@ Lowered lower_conv(const StepSpec& spec) {
   const Shape& y =
       op == Op::conv ? spec.out[0].type.shape : (op == Op::conv_grad_input ? spec.in[0] : spec.in[1]).type.shape;
   KernelText text;
-  const ConvNumbers c(text, attrs, x, w, y);
+  const ConvNumbers c{text, attrs, x, w, y};
   const int64_t filter = c.in_group * c.taps;
   Product product{.batches = {attrs.groups}, .epilogue = attrs.epilogue, .purpose = name(op)};
-  if (op == Op::conv) {
-    product.m = y[0] * c.out_plane, product.n = c.out_group, product.k = filter;
-  } else if (op == Op::conv_grad_input) {
-    product.m = x[0] * c.in_plane, product.n = c.in_group, product.k = c.out_group * c.taps;
-  } else {
-    product.m = c.out_group, product.n = filter, product.k = y[0] * c.out_plane;
-    product.a = 1, product.b = 0;
-  }
-  GemmText gemm(text, spec, product);
   // Where the group's part of an operand begins.
   const auto of_group = [&](int64_t elements) { return cat("z0 * ", text.number(elements)); };
   const std::string of_x = of_group(c.in_group * c.in_plane), of_w = of_group(c.out_group * filter),
                     of_y = of_group(c.out_group * c.out_plane);
   if (op == Op::conv) {  // i = (n, oh, ow), p = (channel, kh, kw), j = filter
-    return gemm.finish({of_x, c.image_of_pixel(), c.image_of_tap(), c.inside_image()},
-                       {of_w, c.times(filter), c.times(1)},
-                       {of_y, c.pixel(c.out_plane, w[0]), c.times(c.out_plane), cat(of_group(c.out_group), " + j")});
+    product.m = y[0] * c.out_plane, product.n = c.out_group, product.k = filter;
+    return GemmText(text, spec, product)
+        .finish({0, of_x, c.image_of_pixel(), c.image_of_tap(), c.inside_image()},
+                {1, of_w, c.times(filter), c.times(1)},
+                {of_y, c.pixel(c.out_plane, w[0]), c.times(c.out_plane), cat(of_group(c.out_group), " + j")});
   }
   if (op == Op::conv_grad_input) {  // i = (n, ih, iw), p = (filter, kh, kw), j = channel
-    return gemm.finish({of_y, c.result_of_pixel(), c.result_of_tap(), c.inside_result()},
-                       {of_w, c.times(c.taps), c.tap_of_filter()},
-                       {of_x, c.pixel(c.in_plane, x[1]), c.times(c.in_plane), ""});
+    product.m = x[0] * c.in_plane, product.n = c.in_group, product.k = c.out_group * c.taps;
+    return GemmText(text, spec, product)
+        .finish({0, of_y, c.result_of_pixel(), c.result_of_tap(), c.inside_result()},
+                {1, of_w, c.times(c.taps), c.pixel(c.taps, c.in_group)},
+                {of_x, c.pixel(c.in_plane, x[1]), c.times(c.in_plane), ""});
   }
   // Y is dw: i = filter, j = (channel, kh, kw), p = (n, oh, ow); A is dy, B is x.
-  return gemm.finish({of_y, c.times(c.out_plane), c.pixel(c.out_plane, w[0])},
-                     {of_x, c.image_of_tap(), c.image_of_pixel(), c.inside_image()},
-                     {of_w, c.times(filter), c.times(1), ""});
+  product.m = c.out_group, product.n = filter, product.k = y[0] * c.out_plane;
+  return GemmText(text, spec, product)
+      .finish({1, of_y, c.times(c.out_plane), c.pixel(c.out_plane, w[0])},
+              {0, of_x, c.image_of_tap(), c.image_of_pixel(), c.inside_image()},
+              {of_w, c.times(filter), c.times(1), ""});
 }
 
 }  // namespace freight::gpu

@@ -1,7 +1,7 @@
 // Gather and scatter of rows and elements (also that of max pooling's gradient), argmax and argmin, on row-major
 // tensors. A scatter gives every column of the result to one work-item, which walks the indices in order: no atomics,
-// and the same sum in every run. What an index out of range
-// names is left out and reported (faults.h): kernels cannot throw.
+// and the same sum in every run. What an index out of range names is left out and reported (faults.h): kernels cannot
+// throw.
 #include <algorithm>
 
 #include "freight/backend/gpu/kernel_text.h"

@@ -45,18 +45,6 @@ std::string Elements::store(const std::string& index, const std::string& value) 
   return cat(to, wide(dtype) == dtype ? value : cat("to_", dtype, "(", value, ")"), ";");
 }
 
-Elements KernelText::in(const StepSpec& spec, size_t i) {
-  return operand(static_cast<int>(i), spec.in[i].type.dtype, false);
-}
-
-Elements KernelText::out(const StepSpec& spec, size_t i) {
-  return operand(static_cast<int>(spec.in.size() + i), spec.out[i].type.dtype, true);
-}
-
-Elements KernelText::scratch(const StepSpec& spec, DType dtype, size_t byte_offset) {
-  return operand(static_cast<int>(spec.in.size() + spec.out.size()), dtype, true, byte_offset);
-}
-
 Elements KernelText::operand(int index, DType dtype, bool written, size_t byte_offset) {
   const size_t i = arguments_.size();
   parameters_ += cat("GLOBAL ", written ? "" : "const ", stored_type(dtype), "* p", i, ", const i64 o", i, ", ");
@@ -121,14 +109,10 @@ Launch KernelText::finish(const char* purpose, int64_t elements, int64_t groups,
   launch.arguments = arguments_;
   launch.groups = static_cast<size_t>(groups);
   launch.lanes = static_cast<size_t>(lanes);
-  const auto give = [&]<class T>(const std::vector<T>& numbers) {
-    launch.numbers.resize(numbers.size() * sizeof(T));
-    std::memcpy(launch.numbers.data(), numbers.data(), launch.numbers.size());
-  };
-  if (wide_index) {
-    give(numbers_);
-  } else {
-    give(std::vector<int32_t>(numbers_.begin(), numbers_.end()));
+  const size_t each = wide_index ? sizeof(int64_t) : sizeof(int32_t);
+  launch.numbers.resize(numbers_.size() * each);
+  for (size_t i = 0; i < numbers_.size(); ++i) {  // little-endian: the low bytes come first
+    std::memcpy(launch.numbers.data() + i * each, &numbers_[i], each);
   }
   return launch;
 }

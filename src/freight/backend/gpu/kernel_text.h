@@ -31,9 +31,13 @@ class KernelText {
   // The parameter for an operand of the step; the same operand may be declared several times.
   Elements operand(int index, DType dtype, bool written, size_t byte_offset = 0);
   // An input or result of the step, or its scratch memory.
-  Elements in(const StepSpec& spec, size_t i);
-  Elements out(const StepSpec& spec, size_t i);
-  Elements scratch(const StepSpec& spec, DType dtype, size_t byte_offset = 0);
+  Elements in(const StepSpec& spec, size_t i) { return operand(static_cast<int>(i), spec.in[i].type.dtype, false); }
+  Elements out(const StepSpec& spec, size_t i) {
+    return operand(static_cast<int>(spec.in.size() + i), spec.out[i].type.dtype, true);
+  }
+  Elements scratch(const StepSpec& spec, DType dtype, size_t byte_offset = 0) {
+    return operand(static_cast<int>(spec.in.size() + spec.out.size()), dtype, true, byte_offset);
+  }
   // A condition under which an index (of type i64) of the step's node lies in [0, rows); where it does not, the
   // device's fault words say so.
   std::string checked(const std::string& index, const Node& node, int64_t rows);

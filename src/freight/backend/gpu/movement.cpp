@@ -38,18 +38,12 @@ Lowered lower_concat(const StepSpec& spec) {
   size_t offset = 0;
   for (size_t i = 0; i < spec.in.size(); ++i) {
     // One copy per input, into its part of the result.
-    StepSpec part;
-    part.node = &copy;
-    part.in = {spec.in[i]};
-    part.out = {{spec.in[i].type, y.layout}};
+    const StepSpec part{nullptr, &copy, {spec.in[i]}, {{spec.in[i].type, y.layout}}};
     for (Launch& launch : lower_region(part).launches) {
       for (Argument& argument : launch.arguments) {
-        if (argument.operand == 0) {
-          argument.operand = static_cast<int>(i);
-        } else {
-          argument.operand = static_cast<int>(spec.in.size());
-          argument.offset += offset;
-        }
+        const bool reads = argument.operand == 0;
+        argument.operand = static_cast<int>(reads ? i : spec.in.size());
+        if (!reads) argument.offset += offset;
       }
       lowered.launches.push_back(std::move(launch));
     }
@@ -60,12 +54,8 @@ Lowered lower_concat(const StepSpec& spec) {
 
 Lowered lower(const StepSpec& spec) {
   const Op op = spec.node->op;
+  if (is_pointwise(op) || is_reduce(op)) return lower_region(spec);
   switch (info(op).kind) {
-    case OpKind::generator:
-    case OpKind::unary:
-    case OpKind::binary:
-    case OpKind::ternary:
-    case OpKind::reduce: return lower_region(spec);
     case OpKind::fused: return product_in(*spec.node) ? lower_joint(spec) : lower_region(spec);
     case OpKind::movement:
       return op == Op::pad ? lower_pad(spec) : op == Op::concat ? lower_concat(spec) : lower_region(spec);

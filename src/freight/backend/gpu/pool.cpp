@@ -10,15 +10,16 @@ namespace {
 
 // The geometry as numbers of a kernel, seen as two spatial axes.
 struct PoolNumbers {
-  PoolNumbers(KernelText& text, const PoolAttrs& a, const Shape& x, const Shape& y)
-      : in(text.numbers(two_axes(x, 2, 1))),
-        out(text.numbers(two_axes(y, 2, 1))),
-        kernel(text.numbers(two_axes(a.kernel, 0, 1))),
-        stride(text.numbers(two_axes(a.stride, 0, 1))),
-        pad(text.numbers(two_axes(a.pad_low, 0, 0))) {}
+  using Names = std::array<std::string, 2>;
+  KernelText& text;
+  const PoolAttrs& a;
+  const Shape &x, &y;
+  Names in = text.numbers(two_axes(x, 2, 1)), out = text.numbers(two_axes(y, 2, 1));
+  Names kernel = text.numbers(two_axes(a.kernel, 0, 1)), stride = text.numbers(two_axes(a.stride, 0, 1));
+  Names pad = text.numbers(two_axes(a.pad_low, 0, 0));
 
   // Declares the part of window (oh, ow) inside of the image: [h0, h1) x [w0, w1).
-  void window(KernelText& text, const char* oh, const char* ow) const {
+  void window(const char* oh, const char* ow) const {
     const auto bounds = [&](int d, const char* name, const char* o) {
       text.line("const idx_t ", name, "s = ", o, " * ", stride[d], " - ", pad[d], ", ", name, "0 = ", name,
                 "s < 0 ? 0 : ", name, "s, ", name, "1 = ", name, "s + ", kernel[d], " < ", in[d], " ? ", name, "s + ",
@@ -28,7 +29,7 @@ struct PoolNumbers {
     bounds(1, "w", ow);
   }
   // Opens loops over the windows (oh, ow) that cover image place (h, w).
-  void covering(KernelText& text) const {
+  void covering() const {
     const auto loop = [&](int d, const char* o, const char* at) {
       text.line("const idx_t ", o, "e = ", at, " + ", pad[d], ", ", o, "0 = ", o, "e < ", kernel[d], " ? 0 : (", o,
                 "e - ", kernel[d], ") / ", stride[d], " + 1;");
@@ -38,12 +39,9 @@ struct PoolNumbers {
     loop(0, "oh", "h");
     loop(1, "ow", "w");
   }
-  std::string count(const PoolAttrs& a) const {
-    if (a.count_include_pad) return cat("(", kernel[0], " * ", kernel[1], ")");
-    return "((h1 - h0) * (w1 - w0))";
+  std::string count() const {
+    return a.count_include_pad ? cat("(", kernel[0], " * ", kernel[1], ")") : "((h1 - h0) * (w1 - w0))";
   }
-
-  std::array<std::string, 2> in, out, kernel, stride, pad;
 };
 
 }  // namespace
@@ -56,35 +54,29 @@ Lowered lower_pool(const StepSpec& spec) {
   const Elements x = text.in(spec, 0), y = text.out(spec, 0);
   const std::string value = value_type(y.dtype);
   text.begin_elements(result.numel());
-  const PoolNumbers p(text, attrs, op == Op::avg_pool_grad ? result : given, op == Op::avg_pool_grad ? given : result);
+  const PoolNumbers p{text, attrs, op == Op::avg_pool_grad ? result : given, op == Op::avg_pool_grad ? given : result};
   const auto [height, width] = two_axes(result, 2, 1);
   text.line(text.split("e", width, "row", "w"), text.split("row", height, "plane", "h"));
   if (op == Op::avg_pool_grad) {  // given g, result dx
     text.line(value, " sum = 0;");
-    p.covering(text);
-    p.window(text, "oh", "ow");
+    p.covering();
+    p.window("oh", "ow");
     text.line("sum += ", x.load(cat("(plane * ", p.out[0], " + oh) * ", p.out[1], " + ow")), " / (", value, ")",
-              p.count(attrs), ";");
+              p.count(), ";");
     text.line("} }");
     text.line(y.store("e", "sum"));
     return text.finish_step(name(op), given.numel());
   }
-  p.window(text, "h", "w");
+  p.window("h", "w");
   const bool max = op == Op::max_pool;
-  if (max) {
-    text.line("idx_t best = -1; ", value, " most = ", reduction_start(Op::reduce_max, x.dtype), ";");
-  } else {
-    text.line(value, " sum = 0;");
-  }
+  text.line(max ? cat("idx_t best = -1; ", value, " most = ", reduction_start(Op::reduce_max, x.dtype), ";")
+                : cat(value, " sum = 0;"));
   text.line("for (idx_t a = h0; a < h1; ++a) for (idx_t b = w0; b < w1; ++b) {");
   text.line("const ", value, " v = ", x.load(cat("(plane * ", p.in[0], " + a) * ", p.in[1], " + b")), ";");
-  if (max) {
-    text.line("if (best < 0 || (most == most && (v != v || v > most))) { best = a * ", p.in[1], " + b; most = v; }");
-  } else {
-    text.line("sum += v;");
-  }
+  const std::string take = cat("{ best = a * ", p.in[1], " + b; most = v; }");
+  text.line(max ? "if (best < 0 || (most == most && (v != v || v > most))) " + take : "sum += v;");
   text.line("}");
-  text.line(y.store("e", max ? "most" : cat("sum / (", value, ")", p.count(attrs))));
+  text.line(y.store("e", max ? "most" : cat("sum / (", value, ")", p.count())));
   if (max) text.line(text.out(spec, 1).store("e", "best"));
   return text.finish_step(name(op), given.numel());
 }

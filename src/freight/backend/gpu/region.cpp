@@ -41,38 +41,29 @@ struct Dim {
 
 class RegionLowering {
  public:
-  RegionLowering(const Graph& body, const StepSpec& spec) : g_(body), spec_(spec), inputs_(g_.values.size()) {
-    size_t next = 0;
-    for (const Node& n : g_.nodes) {
-      if (n.op == Op::input) inputs_[n.out().index()] = next++;
-    }
+  RegionLowering(const Graph& body, const StepSpec& spec) : g_(body), spec_(spec) {
+    const std::vector<Value> inputs = g_.leaves(Op::input);
+    for (size_t i = 0; i < inputs.size(); ++i) inputs_[inputs[i].id] = i;
     find_space();
     find_levels();
   }
 
   Lowered run() {
+    Lowered lowered;
+    lowered.name = g_.nodes.size() > spec_.in.size() + 1 ? "fused" : "region";
+    const int64_t parts = reductions_.empty() ? 0 : parts_of_row();
+    if (parts > 0) in_parts(parts, lowered);  // what is left is pointwise
+    const bool by_rows = !reductions_.empty() && parts == 0;
     std::map<std::vector<int>, std::vector<size_t>> by_axes;
     std::vector<size_t> of_rows;
     for (size_t i = 0; i < g_.outputs.size(); ++i) {
       const Value v = g_.outputs[i];
-      if (levels_ > 0 && (level(v) > 0 || shape(v) == space_)) {
-        of_rows.push_back(i);
-      } else {
-        by_axes[long_axes(shape(v))].push_back(i);
-      }
+      const bool of_row = by_rows && (level(v) > 0 || shape(v) == space_);
+      (of_row ? of_rows : by_axes[long_axes(shape(v))]).push_back(i);
     }
-    Lowered lowered;
-    lowered.name = g_.nodes.size() > spec_.in.size() + 1 ? "fused" : "region";
-    const auto add = [&](Launch launch) {
-      if (launch.groups > 0) lowered.launches.push_back(std::move(launch));
-    };
-    if (!of_rows.empty() && parts_of_row() > 0) {
-      in_parts(parts_of_row(), lowered);
-      for (size_t i : of_rows) by_axes[long_axes(shape(g_.outputs[i]))].push_back(i);
-      of_rows.clear();
-    }
-    for (const auto& [axes, outputs] : by_axes) add(pointwise(axes, outputs));
-    if (!of_rows.empty()) add(rows(of_rows));
+    for (const auto& [axes, outputs] : by_axes) lowered.launches.push_back(pointwise(axes, outputs));
+    if (!of_rows.empty()) lowered.launches.push_back(rows(of_rows));
+    std::erase_if(lowered.launches, [](const Launch& launch) { return launch.groups == 0; });
     return lowered;
   }
 
@@ -83,20 +74,15 @@ class RegionLowering {
 
   // The region's extents, and its axes from slowest to fastest in the memory of the leading operand.
   void find_space() {
-    std::vector<bool> is_key(g_.values.size());  // keys of random ops are read whole, not walked over
+    std::vector<Value> longest = g_.outputs;  // along each axis one of these is as long as all that is walked over
     for (const Node& n : g_.nodes) {
-      if (n.op == Op::random_uniform || n.op == Op::random_normal) is_key[n.in(0).index()] = true;
+      if (is_reduce(n.op)) longest.push_back(n.in(0));
     }
-    int rank = 0;
-    for (const ValueInfo& v : g_.values) rank = std::max(rank, v.type.shape.rank());
-    space_ = Shape::filled(rank, 1);
-    for (size_t k = 0; k < g_.values.size(); ++k) {
-      const Shape& s = g_.values[k].type.shape;
-      for (int i = 0; i < s.rank() && !is_key[k]; ++i) {
-        if (s[i] != 1) space_[i] = s[i];
-      }
+    for (Value v : longest) {
+      const Shape before = space_;
+      broadcast_shapes(before, shape(v), space_);
     }
-    for (int i = 0; i < rank; ++i) order_.push_back(i);
+    for (int i = 0; i < space_.rank(); ++i) order_.push_back(i);
     for (const auto* list : {&spec_.out, &spec_.in}) {
       for (const Operand& o : *list) {
         if (o.type.shape != space_ || !is_dense(space_, o.layout)) continue;
@@ -127,9 +113,10 @@ class RegionLowering {
         ++deepest;
         std::vector<bool> axes(is_reduced_.size());
         for (int64_t a : attrs<AxesAttrs>(n).axes) axes[static_cast<size_t>(a)] = true;
-        FREIGHT_CHECK(levels_ == 0 || axes == is_reduced_, "reductions of different axes in one region");
+        FREIGHT_CHECK(reductions_.empty() || axes == is_reduced_, "reductions of different axes in one region");
         is_reduced_ = axes;
-        levels_ = std::max(levels_, deepest);
+        reductions_.resize(std::max(reductions_.size(), static_cast<size_t>(deepest)));
+        reductions_[static_cast<size_t>(deepest) - 1].push_back(n.out());
       }
       for (Value v : n.outputs) level_[v.index()] = deepest;
     }
@@ -146,41 +133,33 @@ class RegionLowering {
 
   // --- what a kernel walks over ---
 
-  Strides index_strides(Value v) const {
-    const Node& n = def(v);
-    if (n.op != Op::iota) return over_axes(shape(v), contiguous_strides(shape(v)));
-    const int axis = static_cast<int>(attrs<IotaAttrs>(n).axis);
-    Strides s = Shape::filled(space_.rank(), 0);
-    s[axis] = 1;
-    return over_axes(shape(v), s);
+  // Whether a kernel reads v or makes it of its place.
+  bool is_leaf(Value v) const {
+    const Op op = def(v).op;
+    return held_.count(v.id) > 0 || op == Op::input || info(op).kind == OpKind::generator;
   }
-  Strides input_strides(Value v) const { return over_axes(shape(v), spec_.in[inputs_[v.index()]].layout.strides); }
-  // Of reduced values in the scratch memory: they follow each other as rows do.
-  Strides held_strides() const {
-    Strides s = Shape::filled(space_.rank(), 0);
-    int64_t stride = 1;
-    for (size_t i = order_.size(); i-- > 0;) {
-      const int axis = order_[i];
-      if (reduced(axis) || space_[axis] == 1) continue;
-      s[axis] = stride;
-      stride *= space_[axis];
+  Strides leaf_strides(Value v) const {
+    const Node& n = def(v);
+    if (held_.count(v.id) > 0) {  // reduced values follow each other as rows do
+      Shape rows = space_;
+      for (int a : order_) rows[a] = reduced(a) ? 1 : rows[a];
+      return over_axes(rows, permuted_strides(rows, order_));
     }
-    return s;
+    if (n.op == Op::input) return over_axes(shape(v), spec_.in[inputs_.at(v.id)].layout.strides);
+    if (n.op != Op::iota) return over_axes(shape(v), contiguous_strides(shape(v)));
+    Strides s = Shape::filled(space_.rank(), 0);
+    s[static_cast<int>(attrs<IotaAttrs>(n).axis)] = 1;
+    return over_axes(shape(v), s);
   }
   Strides output_strides(size_t i) const { return over_axes(spec_.out[i].type.shape, spec_.out[i].layout.strides); }
 
   // All strides by which a kernel addresses something on the way to v.
   void collect(Value v, std::set<int32_t>& seen, std::vector<Strides>& strides) const {
     if (!seen.insert(v.id).second) return;
-    const Node& n = def(v);
-    if (held_.count(v.id) > 0) {
-      strides.push_back(held_strides());
-    } else if (n.op == Op::input) {
-      strides.push_back(input_strides(v));
-    } else if (n.op == Op::iota || info(n.op).kind == OpKind::generator) {
-      strides.push_back(index_strides(v));
+    if (is_leaf(v)) {
+      strides.push_back(leaf_strides(v));
     } else {
-      for (Value in : n.inputs) collect(in, seen, strides);
+      for (Value in : def(v).inputs) collect(in, seen, strides);
     }
   }
 
@@ -256,7 +235,7 @@ class RegionLowering {
   }
 
   const Elements& elements(Build& b, Value input) const {
-    const size_t operand = inputs_[input.index()];
+    const size_t operand = inputs_.at(input.id);
     const auto it = b.inputs.find(operand);
     return it != b.inputs.end() ? it->second : b.inputs[operand] = b.text.in(spec_, operand);
   }
@@ -266,9 +245,7 @@ class RegionLowering {
     if (const auto it = b.names.find(v.id); it != b.names.end()) return it->second;
     const Node& n = def(v);
     const bool same = n.op == Op::broadcast || n.op == Op::copy || n.op == Op::stop_gradient || is_reduce(n.op);
-    if (same && held_.count(v.id) == 0) {
-      return b.names[v.id] = emit(b, n.in(0));
-    }
+    if (same && held_.count(v.id) == 0) return b.names[v.id] = emit(b, n.in(0));
     const DType dtype = g_.type(v).dtype;
     const std::string value = expression(b, v);
     const std::string name = fresh(b, "v");
@@ -279,20 +256,18 @@ class RegionLowering {
   std::string expression(Build& b, Value v) const {
     const Node& n = def(v);
     const DType dtype = g_.type(v).dtype;
-    if (const auto it = held_.find(v.id); it != held_.end()) {
-      return b.text.scratch(spec_, it->second.dtype, it->second.at).load(place(b, held_strides()));
-    }
+    if (held_.count(v.id) > 0) return whole(b, v).load(place(b, leaf_strides(v)));
     switch (n.op) {
-      case Op::input: return elements(b, v).load(place(b, input_strides(v)));
+      case Op::input: return elements(b, v).load(place(b, leaf_strides(v)));
       case Op::constant: return literal(attrs<ConstantAttrs>(n).value, dtype);
-      case Op::iota: return converted(cat("(i64)(", place(b, index_strides(v)), ")"), DType::i64, dtype);
+      case Op::iota: return converted(cat("(i64)(", place(b, leaf_strides(v)), ")"), DType::i64, dtype);
       case Op::random_uniform:
       case Op::random_normal: {
         const std::string key = elements(b, n.in(0)).pointer;
-        const std::string step = b.text.number(input_strides(n.in(0))[0]);
+        const std::string step = b.text.number(leaf_strides(n.in(0))[0]);
         const std::string stream = b.text.number(attrs<RandomAttrs>(n).stream);
         return cat(n.op == Op::random_uniform ? "draw_uniform(" : "draw_normal(", key, "[0], ", key, "[", step,
-                   "], (uint)", stream, ", ", place(b, index_strides(v)), ")");
+                   "], (uint)", stream, ", ", place(b, leaf_strides(v)), ")");
       }
       case Op::cast: return converted(emit(b, n.in(0)), g_.type(n.in(0)).dtype, dtype);
       default: break;
@@ -344,34 +319,26 @@ class RegionLowering {
             !kept_axes.empty() && long_axes(space_).back() == kept_axes.back()};
   }
 
-  std::vector<Value> reductions(int at) const {
-    std::vector<Value> found;
-    for (const Node& n : g_.nodes) {
-      if (reduces(n) && level(n.out()) == at) found.push_back(n.out());
-    }
-    return found;
-  }
-  // Declares an accumulator for each value and takes in what `element` says in a loop over j, a number among `dims`.
+  // Makes an accumulator the name of each value and takes in what `element` says in a loop over j, a number among
+  // `dims`.
   template <class Element>
-  std::vector<std::string> accumulate(Build& b, const std::vector<Value>& values, const std::string& loop,
-                                      const std::vector<Dim>& dims, const Element& element) const {
-    std::vector<std::string> sums;
+  void accumulate(Build& b, const std::vector<Value>& values, const std::string& loop, const std::vector<Dim>& dims,
+                  const Element& element) const {
     for (Value v : values) {
       const DType dtype = g_.type(def(v).in(0)).dtype;
-      sums.push_back(fresh(b, "a"));
-      b.text.line(accumulator_type(dtype), " ", sums.back(), " = ", reduction_start(def(v).op, dtype), ";");
+      b.names[v.id] = fresh(b, "a");
+      b.text.line(accumulator_type(dtype), " ", b.names[v.id], " = ", reduction_start(def(v).op, dtype), ";");
     }
     each(b, loop, dims, [&] {
-      for (size_t i = 0; i < values.size(); ++i) {
-        b.text.line(sums[i], " = ", reducer(def(values[i]).op), "(", sums[i], ", ", element(i), ");");
+      for (Value v : values) {
+        b.text.line(b.names[v.id], " = ", reducer(def(v).op), "(", b.names[v.id], ", ", element(v), ");");
       }
     });
-    return sums;
   }
   // The group's lanes combine their accumulators; all get the result.
-  void share(Build& b, Value v, const std::string& sum) const {
+  void share(Build& b, Value v) const {
     b.text.line("SHARE(", accumulator_type(g_.type(def(v).in(0)).dtype), ", ", kRowLanes, ", ", fresh(b, "s"), ", ",
-                sum, ", ", reducer(def(v).op), ");");
+                b.names[v.id], ", ", reducer(def(v).op), ");");
   }
 
   // --- rows in parts ---
@@ -397,20 +364,26 @@ class RegionLowering {
       lowered.scratch_bytes += ceil_div(elements * static_cast<int64_t>(size_of(dtype)), kAlignment) * kAlignment;
       return at;
     };
-    for (int at = 1; at <= levels_; ++at) {
-      const std::vector<Value> values = reductions(at);
-      std::vector<Held> held;
+    for (const std::vector<Value>& values : reductions_) {
       for (Value v : values) {
         const DType t = g_.type(v).dtype, dtype = t == DType::u8 ? DType::i32 : wide(t);
-        held.push_back({dtype, take(count, dtype), take(count * parts, dtype)});
+        held_[v.id] = {dtype, take(count, dtype), take(count * parts, dtype)};
       }
-      lowered.launches.push_back(make_parts(values, held, parts));
-      lowered.launches.push_back(combine(values, held, parts));
-      for (size_t i = 0; i < values.size(); ++i) held_.emplace(values[i].id, held[i]);
+      lowered.launches.push_back(make_parts(values, parts));
+      lowered.launches.push_back(combine(values, parts));
     }
   }
 
-  Launch make_parts(const std::vector<Value>& values, const std::vector<Held>& held, int64_t parts) const {
+  Elements parts_of(Build& b, Value v) const {
+    const Held& held = held_.at(v.id);
+    return b.text.scratch(spec_, held.dtype, held.parts);
+  }
+  Elements whole(Build& b, Value v) const {
+    const Held& held = held_.at(v.id);
+    return b.text.scratch(spec_, held.dtype, held.at);
+  }
+
+  Launch make_parts(const std::vector<Value>& values, int64_t parts) const {
     std::vector<Strides> strides;
     std::set<int32_t> seen;
     for (Value v : values) collect(def(v).in(0), seen, strides);
@@ -422,14 +395,12 @@ class RegionLowering {
     add_dims(b, kept, "row");
     const std::string loop =
         cat("for (idx_t j = part; j < ", b.text.number(length), "; j += ", b.text.number(parts), ") {");
-    const auto sums = accumulate(b, values, loop, inner, [&](size_t i) { return emit(b, def(values[i]).in(0)); });
-    for (size_t i = 0; i < held.size(); ++i) {
-      b.text.line(b.text.scratch(spec_, held[i].dtype, held[i].parts).store("e", sums[i]));
-    }
+    accumulate(b, values, loop, inner, [&](Value v) { return emit(b, def(v).in(0)); });
+    for (Value v : values) b.text.line(parts_of(b, v).store("e", b.names[v.id]));
     return b.text.finish_elements("parts", std::max(b.largest, length + parts));
   }
 
-  Launch combine(const std::vector<Value>& values, const std::vector<Held>& held, int64_t parts) const {
+  Launch combine(const std::vector<Value>& values, int64_t parts) const {
     const auto [kept, inner, fast_kept] = walk({});
     const int64_t count = numel(kept);
     Build b;
@@ -437,11 +408,10 @@ class RegionLowering {
     const std::string loop = cat("for (idx_t j = LANE; j < ", b.text.number(parts), "; j += ", kRowLanes, ") {"),
                       place = fast_kept ? cat("j * ", b.text.number(count), " + row")
                                         : cat("row * ", b.text.number(parts), " + j");
-    const auto sums = accumulate(
-        b, values, loop, {}, [&](size_t i) { return b.text.scratch(spec_, held[i].dtype, held[i].parts).load(place); });
-    for (size_t i = 0; i < held.size(); ++i) {
-      share(b, values[i], sums[i]);
-      b.text.line("if (LANE == 0) ", b.text.scratch(spec_, held[i].dtype, held[i].at).store("row", sums[i]));
+    accumulate(b, values, loop, {}, [&](Value v) { return parts_of(b, v).load(place); });
+    for (Value v : values) {
+      share(b, v);
+      b.text.line("if (LANE == 0) ", whole(b, v).store("row", b.names[v.id]));
     }
     return b.text.finish("combine", count * parts, count, kRowLanes);
   }
@@ -458,20 +428,14 @@ class RegionLowering {
     add_dims(b, kept, "row");
     const std::string loop = alone ? cat("for (idx_t j = 0; j < ", n, "; ++j) {")
                                    : cat("for (idx_t j = LANE; j < ", n, "; j += ", kRowLanes, ") {");
-    for (int at = 1; at <= levels_; ++at) {
-      const std::vector<Value> values = reductions(at);
-      const auto sums = accumulate(b, values, loop, inner, [&](size_t i) { return emit(b, def(values[i]).in(0)); });
-      for (size_t i = 0; i < values.size(); ++i) {
-        if (!alone) share(b, values[i], sums[i]);
-        b.names[values[i].id] = sums[i];
+    for (const std::vector<Value>& values : reductions_) {
+      accumulate(b, values, loop, inner, [&](Value v) { return emit(b, def(v).in(0)); });
+      for (Value v : values) {
+        if (!alone) share(b, v);
       }
     }
     std::vector<size_t> of_row, of_elements;
     for (size_t i : outputs) (shape(g_.outputs[i]) == space_ ? of_elements : of_row).push_back(i);
-    if (length == 1 && !of_elements.empty()) {  // a row is its element: both kinds of results look alike
-      of_row.insert(of_row.end(), of_elements.begin(), of_elements.end());
-      of_elements.clear();
-    }
     if (!of_elements.empty()) each(b, loop, inner, [&] { store(b, of_elements); });
     if (!of_row.empty()) store(b, of_row, alone ? "" : "if (LANE == 0) ");
     return b.text.finish("rows", std::max(count + kRowLanes, b.largest), alone ? ceil_div(count, kRowLanes) : count,
@@ -491,13 +455,13 @@ class RegionLowering {
 
   const Graph& g_;
   const StepSpec& spec_;
-  std::vector<size_t> inputs_;  // by value that is one: which operand of the step
+  std::map<int32_t, size_t> inputs_;  // by value that is one: which operand of the step
   Shape space_;
   std::vector<int> order_;  // axes, slowest first
   std::vector<int> level_;
-  std::vector<bool> is_reduced_;  // by axis
-  std::map<int32_t, Held> held_;  // reduced values that lie in the scratch memory
-  int levels_ = 0;
+  std::vector<bool> is_reduced_;                // by axis
+  std::vector<std::vector<Value>> reductions_;  // by level, from 1 on
+  std::map<int32_t, Held> held_;                // reduced values that lie in the scratch memory
 };
 
 }  // namespace

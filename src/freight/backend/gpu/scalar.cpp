@@ -35,23 +35,15 @@ std::string scalar_expression(Op op, DType in, const std::vector<std::string>& o
     const char c = pattern[i];
     const bool alone = (i == 0 || !is_word(pattern[i - 1])) && (i + 1 == pattern.size() || !is_word(pattern[i + 1]));
     const auto which = static_cast<size_t>(c - 'a');
-    if (alone && c >= 'a' && which < operands.size()) {
-      out += operands[which];
-    } else {
-      out += c;
-    }
+    const bool is_operand = alone && c >= 'a' && which < operands.size();
+    out += is_operand ? operands[which] : std::string(1, c);
   }
   return out;
 }
 
 std::string literal(double value, DType dtype) {
-  switch (dtype) {
-    case DType::i32:
-    case DType::u8: return cat("(", static_cast<int64_t>(value), ")");
-    case DType::i64: return cat("((i64)", static_cast<int64_t>(value), ")");
-    case DType::boolean: return value != 0 ? "1" : "0";
-    default: break;
-  }
+  if (dtype == DType::boolean) return value != 0 ? "1" : "0";
+  if (!is_floating(dtype)) return cat(dtype == DType::i64 ? "((i64)" : "(", static_cast<int64_t>(value), ")");
   if (std::isnan(value)) return "as_real(0x7fc00000u)";
   if (std::isinf(value)) return value > 0 ? "as_real(0x7f800000u)" : "(-as_real(0x7f800000u))";
   std::string text;
@@ -71,19 +63,16 @@ std::string converted(const std::string& name, DType from, DType to) {
   return cat("(", value_type(to), ")", name);
 }
 
-const char* accumulator_type(DType dtype) {
-  return dtype == DType::u8 || dtype == DType::boolean ? "int" : value_type(dtype);
-}
+const char* accumulator_type(DType dtype) { return dtype == DType::u8 ? "int" : value_type(dtype); }
 
 std::string reduction_start(Op op, DType dtype) {
   if (op == Op::sum) return "0";
-  const double sign = op == Op::reduce_max ? -1 : 1;
-  if (is_floating(dtype)) return literal(sign * INFINITY, dtype);
-  const bool low = sign < 0;
+  const bool low = op == Op::reduce_max;
   switch (dtype) {
+    case DType::u8: return low ? "0" : "255";
     case DType::i32: return low ? "(-2147483647 - 1)" : "2147483647";
     case DType::i64: return low ? "((i64)1 << 63)" : "(~((i64)1 << 63))";
-    default: return low ? "0" : dtype == DType::boolean ? "1" : "255";
+    default: return literal(low ? -INFINITY : INFINITY, dtype);
   }
 }
 
