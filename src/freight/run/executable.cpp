@@ -86,7 +86,7 @@ struct Executable::Bound {
   };
   std::vector<Copy> late_copies;
   // What the device's queues wait for, by the number of the step before it.
-  std::map<int32_t, std::unique_ptr<DeviceMark>> marks;
+  std::map<int32_t, std::unique_ptr<DeviceMark>> marks;  // refer to `memory`
   std::vector<DeviceMark*> last_copies;
   // Where the device records runs: inputs are sent to blocks of the executable's own, and runs whose addresses are
   // those of the ones before are recorded, by their number.

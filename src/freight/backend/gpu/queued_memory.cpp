@@ -120,9 +120,10 @@ void QueuedMemory::upload(void* to, const void* from, size_t bytes) {
 }
 
 void QueuedMemory::download(void* to, const void* from, size_t bytes) {
+  const auto entered = enter();  // all pieces are of one point of the queue
   size_t done = 0;
   do {
-    const size_t n = std::min(bytes - done, kMostBytes);
+    const size_t n = std::min(bytes - done, kMostBytes - sizeof kNoFault);
     read_later(static_cast<const char*>(from) + done, n)->take(static_cast<char*>(to) + done);
     done += n;
   } while (done < bytes);

@@ -30,7 +30,7 @@ class QueuedMemory : public DeviceMemory, public std::enable_shared_from_this<Qu
    public:
     virtual void wait() = 0;
   };
-  // Like the memory, a driver's events are used by its memory alone, which outlives them.
+  // An event refers to its memory: who holds a mark holds the memory longer.
   virtual std::unique_ptr<Event> make_event() = 0;
   // Memory of the host for send() and fetch(), which enqueue: in the queue for transfers, and in that of the kernels.
   virtual void* pin(size_t bytes) = 0;

@@ -52,7 +52,7 @@ class RegionLowering {
     Lowered lowered;
     lowered.name = g_.nodes.size() > spec_.in.size() + 1 ? "fused" : "region";
     const int64_t parts = reductions_.empty() ? 0 : parts_of_row();
-    if (parts > 0) in_parts(parts, lowered);  // what is left is pointwise
+    if (parts > 0) in_parts(parts, lowered);  // the rest is pointwise, and may write over what these read
     const bool by_rows = !reductions_.empty() && parts == 0;
     std::map<std::vector<int>, std::vector<size_t>> by_axes;
     std::vector<size_t> of_rows;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "freight/backend/gpu/library.h"
 #include "freight/base/error.h"
 
 namespace freight::opencl {
@@ -33,7 +34,7 @@ class Memory::QueueEvent final : public Event {
 
  private:
   void forget() {
-    if (event_) api_.ReleaseEvent(event_);
+    if (event_ && !gpu::leaving()) api_.ReleaseEvent(event_);
     event_ = nullptr;
   }
   const Memory& memory_;
