@@ -405,20 +405,28 @@ class GraphGenerator {
     }
   }
 
-  // The gates' parts of the inputs are functions of one value.
+  // A whole layer, or its steps alone: the gates' parts of the inputs are then functions of one value.
   void recurrent() {
     const Value v = any_of_rank(3);
     const RecurrentAttrs a{.gru = chance(50), .reverse = chance(50), .lengths = chance(50)};
+    const bool layer = a.gru == a.reverse;
     const Shape s = shape(v);
-    std::vector<Value> parts{v, b_.unary(Op::tanh, v), (ex(v) * 0.5).v};
-    if (!a.gru) parts.push_back((-ex(v)).v);
-    const Value x = b_.one(Op::concat, AxisAttrs{2}, parts);
-    const Value w = (ex(leaf({shape(x)[2], s[2]})) * 0.3).v;
-    std::vector<Value> in{x, w};
+    const int64_t gates = (a.gru ? 3 : 4) * s[2];
+    const auto weight = [&] { return (ex(leaf({gates, s[2]})) * 0.3).v; };
+    std::vector<Value> in{v};
+    if (layer) {
+      in.push_back(weight());
+      in.push_back(leaf({gates}));
+    } else {
+      std::vector<Value> parts{v, b_.unary(Op::tanh, v), (ex(v) * 0.5).v};
+      if (!a.gru) parts.push_back((-ex(v)).v);
+      in[0] = b_.one(Op::concat, AxisAttrs{2}, parts);
+    }
+    in.push_back(weight());
     if (a.gru) in.push_back(leaf({s[2]}));
     if (a.lengths) in.push_back(b_.cast(index_leaf({s[0]}, s[1] + 1), DType::i32));
     bounds_.resize(g_.values.size(), bound(v));
-    keep(b_.add(Op::recurrent, a, in)[0], 1);
+    keep((layer ? b_.add(Op::recurrent_layer, RecurrentLayerAttrs{a}, in) : b_.add(Op::recurrent, a, in))[0], 1);
   }
 
   void composite() {
