@@ -109,28 +109,21 @@ class Join {
     }
   }
 
-  // fused(y, p): constant 0, y > 0, where(y > 0, p, 0), perhaps its sums.
+  // fused(y, p): where(y > 0, p, 0), perhaps with its sums.
   void find_mask(size_t i, const Graph& body) {
     const Node& n = r_.src.nodes[i];
-    Value zero, mask, masked, sums, y, p;
-    double number = 1;
-    for (const Node& k : body.nodes) {
-      if (k.op == Op::constant && splat_value(body, k.out(), number) && number == 0 && !zero.valid()) {
-        zero = k.out();
-      } else if (k.op == Op::gt && !mask.valid() && k.in(1) == zero) {
-        y = k.in(0), mask = k.out();
-      } else if (k.op == Op::where && mask.valid() && !masked.valid() && k.in(0) == mask && k.in(2) == zero) {
-        p = k.in(1), masked = k.out();
-      } else if (k.op == Op::sum && masked.valid() && !sums.valid() && k.in(0) == masked && sums_rows(body, k)) {
-        sums = k.out();
-      } else if (k.op != Op::input) {
-        return;
-      }
-    }
+    const Node *masked = nullptr, *sums = nullptr;
+    for (Value v : body.outputs) (body.def(v).op == Op::sum ? sums : masked) = &body.def(v);
     const std::vector<Value> leaves = body.leaves(Op::input);
-    if (!masked.valid() || leaves.size() != 2 || y == p || body.outputs.size() != (sums.valid() ? 2 : 1)) return;
+    if (!masked || masked->op != Op::where || leaves.size() != 2 || body.outputs.size() != (sums ? 2 : 1)) return;
+    if (sums && (sums->in(0) != masked->out() || !sums_rows(body, *sums))) return;
+    const Node& mask = body.def(masked->in(0));
+    const Value p = masked->in(1), zero = masked->in(2);
+    double number = 1;
+    if (mask.op != Op::gt || mask.in(1) != zero || !splat_value(body, zero, number) || number != 0) return;
+    const Value y = mask.in(0);
+    if (y == p || body.def(y).op != Op::input || body.def(p).op != Op::input) return;
     const auto outer = [&](Value leaf) { return n.in(leaf == leaves[0] ? 0 : 1); };
-    if (body.def(y).op != Op::input || body.def(p).op != Op::input) return;
     const Value of_product = outer(p);
     const std::optional<size_t> at = product(of_product);
     // Nobody else reads the product, nor the view between.
@@ -139,9 +132,8 @@ class Join {
       if (uses_[v.index()] != 1) return;
       if (v == root_[of_product.index()]) break;
     }
-    std::vector<Value> results = {n.out(body.outputs[0] == masked ? 0 : 1)};
-    if (sums.valid()) results.push_back(n.out(body.outputs[0] == sums ? 0 : 1));
-    if (results[0] == results.back() && sums.valid()) return;
+    std::vector<Value> results = n.outputs;
+    if (body.outputs[0] != masked->out()) std::swap(results[0], results[1]);
     propose(*at, i, -1, outer(y), results);
   }
 
