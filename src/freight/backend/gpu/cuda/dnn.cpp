@@ -7,6 +7,7 @@
 
 #include "freight/backend/gpu/cuda/dnn_descriptor.h"
 #include "freight/backend/gpu/gpu_backend.h"
+#include "freight/backend/gpu/kernel_text.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
 
@@ -85,10 +86,10 @@ Descriptor tensor(const Convolution& of, int64_t id, const Four& extents, int ty
 }
 
 std::vector<Descriptor> operations_of(const Convolution& c) {
-  const bool forward = c.way == Convolution::Way::forward, weight = c.way == Convolution::Way::weight_gradient;
-  const int type = data_type(c.dtype), first = forward  ? kForwardFirst
-                                               : weight ? kWeightGradientFirst
-                                                        : kInputGradientFirst;
+  static constexpr std::array kOperations = {kForward, kInputGradient, kWeightGradient},
+                              kFirsts = {kForwardFirst, kInputGradientFirst, kWeightGradientFirst};
+  const auto way = static_cast<size_t>(c.way);
+  const int type = data_type(c.dtype), first = kFirsts[way];
   constexpr int64_t kAxes = 2;
   constexpr float kAlpha = 1, kBeta = 0;
   int64_t next = kFirstVirtual, named = kY;
@@ -111,10 +112,7 @@ std::vector<Descriptor> operations_of(const Convolution& c) {
                   pointwise(kAdd, scaled, of_channels(c.x[1], type), shifted),
                   pointwise(kRelu, shifted, nullptr, read)};
   }
-  operations.push_back(descriptor(forward  ? kForward
-                                  : weight ? kWeightGradient
-                                           : kInputGradient,
-                                  {{first, kFloat, &kAlpha}, {first + 1, kFloat, &kBeta}},
+  operations.push_back(descriptor(kOperations[way], {{first, kFloat, &kAlpha}, {first + 1, kFloat, &kBeta}},
                                   {{first + 2, geometry}, {first + 3, w}, {first + 4, read}, {first + 5, plain}}));
   Descriptor last = plain;
   if (c.bias) {
@@ -173,19 +171,14 @@ std::optional<Convolution> convolution(const freight::Graph& graph, const Node& 
   c.dtype = first.dtype;
   c.tf32 = tf32 && c.dtype == DType::f32;
   c.way = static_cast<Way>(static_cast<int>(node.op) - static_cast<int>(Op::conv));
-  const auto four = [](const Shape& s) {
-    return s.rank() == 3 ? std::array<int64_t, 4>{s[0], s[1], 1, s[2]} : std::array<int64_t, 4>{s[0], s[1], s[2], s[3]};
-  };
-  const auto two = [](const Shape& s, int64_t missing) {
-    return s.rank() == 1 ? std::array<int64_t, 2>{missing, s[0]} : std::array<int64_t, 2>{s[0], s[1]};
-  };
+  const auto four = [](const Shape& s) { return Four{s[0], s[1], gpu::two_axes(s, 2, 1)[0], s.back()}; };
   c.x = four(c.way == Way::input_gradient ? out.shape : first.shape);
   c.w = four(c.way == Way::weight_gradient ? out.shape : second.shape);
   c.y = four(c.way == Way::forward ? out.shape : c.way == Way::input_gradient ? first.shape : second.shape);
-  c.stride = two(a.stride, 1);
-  c.pad_low = two(a.pad_low, 0);
-  c.pad_high = two(a.pad_high, 0);
-  c.dilation = two(a.dilation, 1);
+  c.stride = gpu::two_axes(a.stride, 0, 1);
+  c.pad_low = gpu::two_axes(a.pad_low, 0, 0);
+  c.pad_high = gpu::two_axes(a.pad_high, 0, 0);
+  c.dilation = gpu::two_axes(a.dilation, 0, 1);
   return c;
 }
 
