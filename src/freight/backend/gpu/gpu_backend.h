@@ -5,6 +5,7 @@
 namespace freight::gpu {
 
 constexpr uint32_t kAlignment = 256;  // of buffers, in bytes
+constexpr size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // What the address of an operand's first element is a multiple of, in bytes: at most that of all buffers.
 uint32_t alignment_of(const Operand& operand);

@@ -174,7 +174,7 @@ class BlasKernel final : public Kernel {
         signs_(std::move(signs)),
         rest_(std::move(rest)),
         scratch_(scratch),
-        mask_bytes_(signs_ ? (signs_->scratch_bytes() + gpu::kAlignment - 1) / gpu::kAlignment * gpu::kAlignment : 0) {
+        mask_bytes_(signs_ ? gpu::aligned(signs_->scratch_bytes()) : 0) {
     const std::string bytes(reinterpret_cast<const char*>(&guess_.algorithm), sizeof guess_.algorithm);
     name_ = cat("cuda:cublaslt:", gpu::hash_name(bytes), rest_ ? "+" : "");
   }

@@ -256,22 +256,23 @@ std::vector<DnnPlan> DnnPlanner::plans(const Operations& operations, const std::
 
 namespace {
 
+// What is computed beside the library and what it sees of a step.
+struct DnnCall {
+  size_t scratch;                                  // its place among the operands
+  std::shared_ptr<Kernel> rest, before;            // what `before` makes lies in scratch memory before the workspace
+  std::vector<size_t> operands;                    // which of the step's the tensors named 1, 2 ... are
+  std::vector<std::pair<int64_t, float>> numbers;  // on the host, by name
+};
+
 class DnnKernel final : public Kernel {
  public:
-  // `operands`: which of the step's the tensors named 1, 2 ... are.
-  DnnKernel(std::shared_ptr<Dnn> dnn, DnnPlan plan, const std::string& name, std::vector<size_t> operands,
-            std::vector<std::pair<int64_t, float>> numbers, size_t scratch, std::shared_ptr<Kernel> rest,
-            std::shared_ptr<Kernel> before)
+  DnnKernel(std::shared_ptr<Dnn> dnn, DnnPlan plan, std::string name, const DnnCall& call)
       : dnn_(std::move(dnn)),
         plan_(std::move(plan)),
-        name_(name),
-        operands_(std::move(operands)),
-        numbers_(std::move(numbers)),
-        scratch_(scratch),
-        rest_(std::move(rest)),
-        before_(std::move(before)),
-        made_(before_ ? (before_->scratch_bytes() + gpu::kAlignment - 1) / gpu::kAlignment * gpu::kAlignment : 0),
-        pointers_(operands_.size() + 1) {}
+        name_(std::move(name)),
+        call_(call),
+        made_(call.before ? gpu::aligned(call.before->scratch_bytes()) : 0),
+        pointers_(call.operands.size() + 1) {}
 
   void run(void* const* operands) override {
     bool moved = !pack_;
@@ -279,16 +280,16 @@ class DnnKernel final : public Kernel {
       moved = moved || pointers_[i] != to;
       pointers_[i] = to;
     };
-    for (size_t i = 0; i < operands_.size(); ++i) point(i, operands[operands_[i]]);
-    point(operands_.size(), plan_.workspace > 0 ? static_cast<char*>(operands[scratch_]) + made_ : nullptr);
-    if (before_) before_->run(operands);
+    for (size_t i = 0; i < call_.operands.size(); ++i) point(i, operands[call_.operands[i]]);
+    point(call_.operands.size(), plan_.workspace > 0 ? static_cast<char*>(operands[call_.scratch]) + made_ : nullptr);
+    if (call_.before) call_.before->run(operands);
     if (moved) pack_ = pack();  // a pack is final: other addresses need another
     dnn_->run(plan_, *pack_);
-    if (rest_) rest_->run(operands);
+    if (call_.rest) call_.rest->run(operands);
   }
   std::string name() const override { return name_; }
   size_t scratch_bytes() const override {
-    return std::max(made_ + plan_.workspace, rest_ ? rest_->scratch_bytes() : 0);
+    return std::max(made_ + plan_.workspace, call_.rest ? call_.rest->scratch_bytes() : 0);
   }
 
  private:
@@ -296,7 +297,7 @@ class DnnKernel final : public Kernel {
     std::vector<void*> all(pointers_.begin(), pointers_.end() - 1);
     std::vector<int64_t> ids(all.size());
     std::iota(ids.begin(), ids.end(), int64_t{1});
-    for (auto& [id, value] : numbers_) {
+    for (auto& [id, value] : call_.numbers) {
       ids.push_back(id);
       all.push_back(&value);
     }
@@ -308,12 +309,8 @@ class DnnKernel final : public Kernel {
   std::shared_ptr<Dnn> dnn_;
   DnnPlan plan_;
   std::string name_;
-  std::vector<size_t> operands_;
-  std::vector<std::pair<int64_t, float>> numbers_;  // on the host, by name
-  size_t scratch_;                                  // its place among the operands
-  std::shared_ptr<Kernel> rest_;                    // with the same scratch memory
-  std::shared_ptr<Kernel> before_;                  // what it makes lies there before the workspace
-  size_t made_;                                     // bytes
+  DnnCall call_;
+  size_t made_;  // bytes of what is before the workspace
   Descriptor pack_;
   std::vector<void*> pointers_;  // in it, the workspace last
 };
@@ -364,44 +361,41 @@ std::vector<std::unique_ptr<Kernel>> Dnn::kernels(const StepSpec& spec, Part par
   const size_t out = spec.in.size(), scratch = out + spec.out.size();
   const auto entered = memory_->enter();
   std::vector<DnnPlan> plans;
-  std::vector<size_t> operands;
-  std::vector<std::pair<int64_t, float>> numbers;
+  DnnCall call{scratch, rest, before, {}, {}};
   std::string beside;
   if (takes_attention(spec)) {
     const auto& a = attrs<AttentionAttrs>(node);
-    operands.resize(scratch);
-    std::iota(operands.begin(), operands.end(), size_t{0});
-    numbers = {{kScale, static_cast<float>(a.scale)}};
-    if (a.causal) numbers.emplace_back(kHidden, -std::numeric_limits<float>::infinity());
-    if (node.op == Op::attention_grad) numbers.emplace_back(kOne, 1.0f);
+    call.operands.resize(scratch);
+    std::iota(call.operands.begin(), call.operands.end(), size_t{0});
+    call.numbers = {{kScale, static_cast<float>(a.scale)}};
+    if (a.causal) call.numbers.emplace_back(kHidden, -std::numeric_limits<float>::infinity());
+    if (node.op == Op::attention_grad) call.numbers.emplace_back(kOne, 1.0f);
     const auto [known, is_new] = attentions_.try_emplace(signature(spec));
     if (is_new) known->second = planner_->plans(spec, kMostForAttention, kMostCompiled);
     plans = known->second;
   } else if (std::optional<Convolution> c = convolution(*spec.graph, node, spec.tf32)) {
     const Epilogue epilogue = node.op == Op::conv ? attrs<ConvAttrs>(node).epilogue : Epilogue{};
-    const bool whole = part == Part::whole;
-    if (epilogue.residual && whole) return {};
-    c->bias = epilogue.bias && whole;
-    c->relu = epilogue.relu && whole;
-    c->moments = c->moments && whole;
-    c->normed = c->normed && whole;
+    if (epilogue.residual && part == Part::whole) return {};
+    c->bias = epilogue.bias;
+    c->relu = epilogue.relu;
+    if (part == Part::alone) c->bias = c->relu = c->moments = c->normed = false;
     for (const auto* list : {&spec.in, &spec.out}) {
       for (const Operand& o : *list) c->alignment = std::min<int64_t>(c->alignment, gpu::alignment_of(o));
     }
-    operands = {0, 1, out};  // x, w, y
-    if (c->way == Convolution::Way::input_gradient) operands = {out, 1, 0};
-    if (c->way == Convolution::Way::weight_gradient) operands = {0, out, 1};
-    if (before) operands[0] = scratch;
-    if (c->bias) operands.push_back(2);
-    if (c->normed) operands.insert(operands.end(), {2, 3});
-    if (c->moments) operands.insert(operands.end(), {out + 1, out + 2});
+    call.operands = {0, 1, out};  // x, w, y
+    if (c->way == Convolution::Way::input_gradient) call.operands = {out, 1, 0};
+    if (c->way == Convolution::Way::weight_gradient) call.operands = {0, out, 1};
+    if (before) call.operands[0] = scratch;
+    if (c->bias) call.operands.push_back(2);
+    if (c->normed) call.operands.insert(call.operands.end(), {2, 3});
+    if (c->moments) call.operands.insert(call.operands.end(), {out + 1, out + 2});
     beside = cat(c->normed ? "normed:" : "", c->moments ? "moments:" : "");
     plans = planner_->plans(*c, kMostWorkspace, kMostPlans);
   }
   std::vector<std::unique_ptr<Kernel>> all;
   for (const DnnPlan& p : plans) {
     const std::string name = cat("cuda:cudnn:", beside, "eng", p.engine, ".", all.size());
-    all.push_back(std::make_unique<DnnKernel>(shared_from_this(), p, name, operands, numbers, scratch, rest, before));
+    all.push_back(std::make_unique<DnnKernel>(shared_from_this(), p, name, call));
   }
   return all;
 }
@@ -409,9 +403,7 @@ std::vector<std::unique_ptr<Kernel>> Dnn::kernels(const StepSpec& spec, Part par
 std::string Dnn::signature(const StepSpec& spec) {
   if (takes_attention(*spec.graph, *spec.node)) {
     const auto& a = attrs<AttentionAttrs>(*spec.node);
-    std::string s = cat(name(spec.node->op), a.causal ? " causal " : " ", a.scale);
-    for (const Operand& o : spec.in) s += cat(" ", o.type, o.layout);
-    return s;
+    return cat(freight::signature(spec), a.causal ? " causal " : " ", a.scale);
   }
   const Epilogue e = spec.node->op == Op::conv ? attrs<ConvAttrs>(*spec.node).epilogue : Epilogue{};
   return cat(to_string(*convolution(*spec.graph, *spec.node, spec.tf32)), e.bias ? " bias" : "",

@@ -11,6 +11,7 @@ namespace freight::cuda {
 namespace {
 
 using namespace cudnn;
+using gpu::aligned;
 
 using Handle = std::shared_ptr<void>;
 Handle made(int (*create)(void**), int (*destroy)(void*)) {
@@ -20,8 +21,6 @@ Handle made(int (*create)(void**), int (*destroy)(void*)) {
             if (!gpu::leaving()) destroy(p);
           }};
 }
-
-size_t aligned(size_t bytes) { return (bytes + gpu::kAlignment - 1) / gpu::kAlignment * gpu::kAlignment; }
 
 // x, the weights and perhaps counts; behind them follow, in a gradient, y, what was kept (but for `reserve` gates, too)
 // and dy.
