@@ -176,9 +176,9 @@ class CudaBackend final : public gpu::GpuBackend {
     if (wide(dtype) == dtype) return {};
     const int first = dtype == DType::f16 ? 70 : 80;
     if (architecture_ < first) return cat(device_.architecture, " multiplies no ", dtype, ", sm_", first, " does");
-    return products().why_not;
+    return blas() ? std::string() : why_no_blas_;
   }
-  bool has_tf32() const override { return architecture_ >= 80 && products().blas; }
+  bool has_tf32() const override { return architecture_ >= 80 && blas(); }
   bool narrows(const freight::Graph& graph, const Node& node, DType low) const override {
     return architecture_ >= 80 && (is_layer(node) ? takes(graph, node, low) : takes_attention(graph, node) && dnn());
   }
@@ -199,7 +199,7 @@ class CudaBackend final : public gpu::GpuBackend {
       const freight::Graph& body = *attrs<FusedAttrs>(joint).body;
       const Type& t = body.type(body.outputs[0]);
       const bool sums = t.dtype == DType::f32 || (wide(t.dtype) != t.dtype && body.outputs.size() == 1);
-      return sums && t.shape.numel() > 0 && products().blas;
+      return sums && t.shape.numel() > 0 && blas();
     });
   }
 
@@ -241,18 +241,13 @@ class CudaBackend final : public gpu::GpuBackend {
   }
 
  private:
-  // What matmuls and convolutions are computed by beside the generated kernels: libraries that are loaded when first
-  // asked for, since they are large.
-  struct Products {
-    std::shared_ptr<Blas> blas;
-    std::string why_not;  // where there is no such library
-  };
-  const Products& products() const {
-    std::call_once(opened_, [this] {
-      products_.blas = Blas::open(memory_, architecture_, products_.why_not);
-      if (!products_.blas) log::info(cat("cuda: products by generated kernels alone: ", products_.why_not));
+  // Libraries beside the generated kernels are loaded when first asked for, since they are large.
+  Blas* blas() const {
+    std::call_once(blas_opened_, [this] {
+      blas_ = Blas::open(memory_, architecture_, why_no_blas_);
+      if (!blas_) log::info(cat("cuda: products by generated kernels alone: ", why_no_blas_));
     });
-    return products_;
+    return blas_.get();
   }
   Dnn* dnn() const {
     std::call_once(dnn_opened_, [this] {
@@ -285,18 +280,18 @@ class CudaBackend final : public gpu::GpuBackend {
   }
   std::vector<std::unique_ptr<Kernel>> products_of(const StepSpec& spec) {
     const std::optional<gpu::MatrixProduct> product = gpu::matrix_product(spec);
-    if (!product || !products().blas) return {};
+    if (!product || !blas()) return {};
     std::optional<gpu::Joint> joint;
     if (product_in(*spec.node)) joint = gpu::joint(spec);
     std::shared_ptr<Kernel> signs;  // what the library reads as a mask
     if (joint && joint->masked) signs = generated(gpu::lower_signs(spec, 2, Blas::mask_bytes(product->n)));
     std::vector<std::unique_ptr<Kernel>> all;
     // Where operands are rounded to TF32, sums of them may be, too.
-    if (!joint || joint->summed < 0 || !spec.tf32) all = products().blas->kernels(spec, *product, signs, nullptr);
+    if (!joint || joint->summed < 0 || !spec.tf32) all = blas()->kernels(spec, *product, signs, nullptr);
     if (!all.empty() && !joint) return all;
     gpu::Lowered rest = gpu::lower_epilogue(spec);  // which the library may not have for this type, or not be fast at
     if (rest.launches.empty()) return all;
-    for (auto& k : products().blas->kernels(spec, *product, nullptr, generated(std::move(rest)))) {
+    for (auto& k : blas()->kernels(spec, *product, nullptr, generated(std::move(rest)))) {
       all.push_back(std::move(k));
     }
     return all;
@@ -311,8 +306,9 @@ class CudaBackend final : public gpu::GpuBackend {
   int architecture_;
   std::shared_ptr<Memory> memory_;
   Modules modules_;
-  mutable std::once_flag opened_, dnn_opened_;
-  mutable Products products_;
+  mutable std::once_flag blas_opened_, dnn_opened_;
+  mutable std::string why_no_blas_;
+  mutable std::shared_ptr<Blas> blas_;
   mutable std::shared_ptr<Dnn> dnn_;
 };
 
