@@ -284,7 +284,8 @@ class DnnKernel final : public Kernel {
     point(call_.operands.size(), plan_.workspace > 0 ? static_cast<char*>(operands[call_.scratch]) + made_ : nullptr);
     if (call_.before) call_.before->run(operands);
     if (moved) pack_ = pack();  // a pack is final: other addresses need another
-    dnn_->run(plan_, *pack_);
+    const auto entered = dnn_->memory().enter();
+    check_dnn(dnn_functions().BackendExecute(dnn_->handle(), plan_.descriptor->pointer(), pack_->pointer()), "a step");
     if (call_.rest) call_.rest->run(operands);
   }
   std::string name() const override { return name_; }
@@ -408,11 +409,6 @@ std::string Dnn::signature(const StepSpec& spec) {
   const Epilogue e = spec.node->op == Op::conv ? attrs<ConvAttrs>(*spec.node).epilogue : Epilogue{};
   return cat(to_string(*convolution(*spec.graph, *spec.node, spec.tf32)), e.bias ? " bias" : "",
              e.residual ? " residual" : "", e.relu ? " relu" : "");
-}
-
-void Dnn::run(const DnnPlan& plan, const DnnDescriptor& pack) {
-  const auto entered = memory_->enter();
-  check_dnn(dnn_functions().BackendExecute(handle_, plan.descriptor->pointer(), pack.pointer()), "a step");
 }
 
 }  // namespace freight::cuda

@@ -94,8 +94,6 @@ class Dnn : public std::enable_shared_from_this<Dnn> {
   // Null where it cannot be used: `why` says.
   static std::shared_ptr<Dnn> open(std::shared_ptr<Memory> memory, std::string& why);
   ~Dnn();
-  Dnn(const Dnn&) = delete;
-  Dnn& operator=(const Dnn&) = delete;
 
   // Whether it computes this node's convolution, its epilogue perhaps left out, but all that is joined. Remembered
   // until forget(), which a finished plan is a reason for.
@@ -112,8 +110,6 @@ class Dnn : public std::enable_shared_from_this<Dnn> {
   Memory& memory() const { return *memory_; }
   // What a choice between them depends on.
   static std::string signature(const StepSpec& spec);
-  // Enqueues. `pack`: addresses.
-  void run(const DnnPlan& plan, const DnnDescriptor& pack);
 
  private:
   explicit Dnn(std::shared_ptr<Memory> memory) : memory_(std::move(memory)) {}
