@@ -23,44 +23,54 @@ struct DnnAttribute {
   size_t count = 1;  // 0: not set
 };
 
-// Destroyed with its owner. Keeps what was put into it.
+// What `create` makes, destroyed with its last owner.
+using Handle = std::shared_ptr<void>;
+template <class Create>
+Handle made(const Create& create, int (*destroy)(void*)) {
+  void* descriptor = nullptr;
+  check_dnn(create(&descriptor), "a descriptor");
+  return {descriptor, [destroy](void* p) {
+            if (!gpu::leaving()) destroy(p);
+          }};
+}
+
+// Keeps what was put into it.
 class DnnDescriptor {
  public:
-  explicit DnnDescriptor(int type) { check_dnn(dnn_functions().BackendCreateDescriptor(type, &p_), "a descriptor"); }
-  ~DnnDescriptor() {
-    if (!gpu::leaving()) dnn_functions().BackendDestroyDescriptor(p_);
-  }
-  DnnDescriptor(const DnnDescriptor&) = delete;
-  DnnDescriptor& operator=(const DnnDescriptor&) = delete;
+  explicit DnnDescriptor(int type)
+      : p_(made([&](void** p) { return dnn_functions().BackendCreateDescriptor(type, p); },
+                dnn_functions().BackendDestroyDescriptor)) {}
 
   void set(const DnnAttribute& a) {
     const auto count = static_cast<int64_t>(a.count);
-    if (count > 0) check_dnn(dnn_functions().BackendSetAttribute(p_, a.name, a.type, count, a.values), "an attribute");
+    if (count > 0)
+      check_dnn(dnn_functions().BackendSetAttribute(pointer(), a.name, a.type, count, a.values), "an attribute");
   }
   void set(int name, const std::vector<Descriptor>& parts) {
     std::vector<void*> all;
-    for (const auto& part : parts) all.push_back(part->p_);
+    for (const auto& part : parts) all.push_back(part->pointer());
     set({name, cudnn::kDescriptor, all.data(), all.size()});
     parts_.insert(parts_.end(), parts.begin(), parts.end());
   }
   // Which it refers to by way of what the library put into it.
   void keep(Descriptor part) { parts_.push_back(std::move(part)); }
   // The library's status: what it does not support is one, too.
-  int finalize() { return dnn_functions().BackendFinalize(p_); }
+  int finalize() { return dnn_functions().BackendFinalize(pointer()); }
   template <class T>
   std::vector<T> get(int name, int type, size_t most) const {
     std::vector<T> all(most);
     int64_t count = 0;
-    check_dnn(dnn_functions().BackendGetAttribute(p_, name, type, static_cast<int64_t>(most), &count, all.data()),
-              "an attribute");
+    check_dnn(
+        dnn_functions().BackendGetAttribute(pointer(), name, type, static_cast<int64_t>(most), &count, all.data()),
+        "an attribute");
     all.resize(std::min(most, static_cast<size_t>(count)));
     return all;
   }
-  void* pointer() const { return p_; }
+  void* pointer() const { return p_.get(); }
 
  private:
-  void* p_ = nullptr;
   std::vector<Descriptor> parts_;
+  Handle p_;  // destroyed before its parts
 };
 inline Descriptor descriptor(int type) { return std::make_shared<DnnDescriptor>(type); }
 // Finalized; a part that is null is left out.

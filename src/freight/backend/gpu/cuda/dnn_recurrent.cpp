@@ -13,15 +13,6 @@ namespace {
 using namespace cudnn;
 using gpu::aligned;
 
-using Handle = std::shared_ptr<void>;
-Handle made(int (*create)(void**), int (*destroy)(void*)) {
-  void* descriptor = nullptr;
-  check_dnn(create(&descriptor), "a descriptor");
-  return {descriptor, [destroy](void* p) {
-            if (!gpu::leaving()) destroy(p);
-          }};
-}
-
 // x, the weights and perhaps counts; behind them follow, in a gradient, y, what was kept (but for `reserve` gates, too)
 // and dy.
 size_t weights_of(const RecurrentLayerAttrs& a) { return 4u + a.steps.gru; }
