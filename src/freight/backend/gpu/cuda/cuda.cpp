@@ -221,7 +221,7 @@ class CudaBackend final : public gpu::GpuBackend {
       return layer_kernel(dnn_, spec, [this](gpu::Lowered lowered) { return generated(std::move(lowered)); });
     }
     const bool convolution = computes(*spec.graph, *spec.node), attention = takes_attention(spec) && dnn();
-    std::vector<std::unique_ptr<Kernel>> all = convolution || attention ? steps_of_dnn(spec) : products_of(spec);
+    std::vector<std::unique_ptr<Kernel>> all = of_libraries(spec, convolution || attention);
     if (!all.empty() && !measures(spec)) return std::move(all.front());
     if (!convolution) all.push_back(generated(gpu::lower(spec)));
     if (all.empty()) {  // a part of a tensor that begins where the library's vectors do not
@@ -265,35 +265,33 @@ class CudaBackend final : public gpu::GpuBackend {
     const Node* product = product_in(node);
     return info((product ? product : &node)->op).kind == OpKind::convolve && dnn() && dnn()->takes(graph, node);
   }
-  std::vector<std::unique_ptr<Kernel>> steps_of_dnn(const StepSpec& spec) {
+  // What libraries compute whole, and products alone between generated kernels: where the library lacks the former for
+  // this type, and beside what is joined, at which it may be slow.
+  std::vector<std::unique_ptr<Kernel>> of_libraries(const StepSpec& spec, bool by_dnn) {
     const bool joined = product_in(*spec.node);
-    std::shared_ptr<Kernel> finish, rest, normed;
-    if (joined && spec.out.size() == 3) finish = generated(gpu::lower_moments(spec, gpu::MomentsOf::sums));
-    std::vector<std::unique_ptr<Kernel>> all = dnn()->kernels(spec, Dnn::Part::whole, finish);
-    if (!joined && (!all.empty() || spec.node->op != Op::conv)) return all;
-    gpu::Lowered lowered = gpu::lower_epilogue(spec);  // the library may lack it for this type, or be slow
-    if (!joined && lowered.launches.empty()) return all;
-    if (!lowered.launches.empty()) rest = generated(std::move(lowered));
-    if (joined && spec.in.size() == 4) normed = generated(gpu::lower_normed(spec));
-    for (auto& k : dnn()->kernels(spec, Dnn::Part::alone, rest, normed)) all.push_back(std::move(k));
-    return all;
-  }
-  std::vector<std::unique_ptr<Kernel>> products_of(const StepSpec& spec) {
-    const std::optional<gpu::MatrixProduct> product = gpu::matrix_product(spec);
-    if (!product || !blas()) return {};
-    std::optional<gpu::Joint> joint;
-    if (product_in(*spec.node)) joint = gpu::joint(spec);
-    std::shared_ptr<Kernel> signs;  // what the library reads as a mask
-    if (joint && joint->masked) signs = generated(gpu::lower_signs(spec, 2, Blas::mask_bytes(product->n)));
-    std::vector<std::unique_ptr<Kernel>> all;
-    // Where operands are rounded to TF32, sums of them may be, too.
-    if (!joint || joint->summed < 0 || !spec.tf32) all = blas()->kernels(spec, *product, signs, nullptr);
-    if (!all.empty() && !joint) return all;
-    gpu::Lowered rest = gpu::lower_epilogue(spec);  // which the library may not have for this type, or not be fast at
-    if (rest.launches.empty()) return all;
-    for (auto& k : blas()->kernels(spec, *product, nullptr, generated(std::move(rest)))) {
-      all.push_back(std::move(k));
+    const std::optional<gpu::MatrixProduct> product = by_dnn ? std::nullopt : gpu::matrix_product(spec);
+    if (!by_dnn && (!product || !blas())) return {};
+    const auto kernels = [&](Dnn::Part part, const std::shared_ptr<Kernel>& before,
+                             const std::shared_ptr<Kernel>& rest) {
+      return by_dnn ? dnn()->kernels(spec, part, rest, before) : blas()->kernels(spec, *product, before, rest);
+    };
+    std::shared_ptr<Kernel> signs, moments, normed, rest;
+    bool whole = true;
+    if (joined && by_dnn) {
+      if (spec.out.size() == 3) moments = generated(gpu::lower_moments(spec, gpu::MomentsOf::sums));
+      if (spec.in.size() == 4) normed = generated(gpu::lower_normed(spec));
+    } else if (joined) {
+      const gpu::Joint joint = gpu::joint(spec);
+      if (joint.masked) signs = generated(gpu::lower_signs(spec, 2, Blas::mask_bytes(product->n)));
+      whole = joint.summed < 0 || !spec.tf32;  // where operands are rounded to TF32, sums of them may be, too
     }
+    std::vector<std::unique_ptr<Kernel>> all;
+    if (whole) all = kernels(Dnn::Part::whole, signs, moments);
+    if (!joined && (!all.empty() || (by_dnn && spec.node->op != Op::conv))) return all;
+    gpu::Lowered lowered = gpu::lower_epilogue(spec);
+    if (!lowered.launches.empty()) rest = generated(std::move(lowered));
+    if (!rest && !normed) return all;
+    for (auto& k : kernels(Dnn::Part::alone, normed, rest)) all.push_back(std::move(k));
     return all;
   }
   std::unique_ptr<Kernel> generated(gpu::Lowered lowered) {
