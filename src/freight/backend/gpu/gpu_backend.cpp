@@ -53,7 +53,7 @@ LayoutPlan GpuBackend::layouts(const Graph& graph, const Node& node, const std::
   if (node.op == Op::matmul || node.op == Op::fused) {
     plan.in[0] = given[0];
     plan.in[1] = given[1];
-  } else if (node.op == Op::pad || node.op == Op::concat || info(node.op).kind == OpKind::composite) {
+  } else if (node.op == Op::pad || node.op == Op::concat || has_attention(graph, node)) {
     plan.in = given;
   }
   return plan;

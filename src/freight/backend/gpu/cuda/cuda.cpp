@@ -206,11 +206,8 @@ class CudaBackend final : public gpu::GpuBackend {
   // What cuDNN computes lies channels last; the generated convolutions want rows of pixels.
   LayoutPlan layouts(const freight::Graph& graph, const Node& node, const std::vector<Layout>& given) const override {
     LayoutPlan plan = GpuBackend::layouts(graph, node, given);
-    if (!is_layer(node) && !computes(graph, node)) return plan;
-    const auto wanted = [&](Value v) {
-      const Shape& shape = graph.type(v).shape;
-      return is_layer(node) ? Layout::row_major(shape) : Layout::channels_last(shape);
-    };
+    if (!computes(graph, node)) return plan;
+    const auto wanted = [&](Value v) { return Layout::channels_last(graph.type(v).shape); };
     for (size_t i = 0; i < node.inputs.size(); ++i) plan.in[i] = wanted(node.inputs[i]);
     plan.out[0] = wanted(node.out());
     return plan;
