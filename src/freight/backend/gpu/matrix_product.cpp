@@ -55,13 +55,11 @@ std::optional<MatrixProduct> matrix_product(const StepSpec& spec) {
 }
 
 std::string signature(const StepSpec& spec) {
-  if (product_in(*spec.node)) {
-    const Joint j = joint(spec);
-    std::string s = cat(gpu::signature(j.product), j.masked ? " masked" : "", j.sums ? cat(" sums ", j.summed) : "");
-    if (j.masked) s += cat(" ", spec.in[2].layout);
-    return s;
-  }
-  return freight::signature(spec);
+  if (!product_in(*spec.node)) return freight::signature(spec);
+  const Joint j = joint(spec);
+  std::string s = cat(freight::signature(j.product), j.masked ? " masked" : "", j.sums ? cat(" sums ", j.summed) : "");
+  if (j.masked) s += cat(" ", spec.in[2].layout);
+  return s;
 }
 
 }  // namespace freight::gpu
