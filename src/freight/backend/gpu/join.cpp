@@ -102,11 +102,8 @@ class Join {
     const Node& n = r_.src.nodes[i];
     const Graph& body = *attrs<FusedAttrs>(n).body;
     const Node& last = body.nodes.back();
-    if (body.nodes.size() == 2 && last.op == Op::sum && sums_rows(body, last)) {
-      find_weight_gradient(i);
-    } else {
-      find_mask(i, body);
-    }
+    const bool sums = body.nodes.size() == 2 && last.op == Op::sum && sums_rows(body, last);
+    sums ? find_weight_gradient(i) : find_mask(i, body);
   }
 
   // fused(y, p): where(y > 0, p, 0), perhaps with its sums.
