@@ -180,11 +180,12 @@ class CudaBackend final : public gpu::GpuBackend {
   }
   bool has_tf32() const override { return architecture_ >= 80 && blas(); }
   bool narrows(const freight::Graph& graph, const Node& node, DType low) const override {
-    return architecture_ >= 80 && (is_layer(node) ? takes(graph, node, low) : takes_attention(graph, node) && dnn());
+    return architecture_ >= 80 &&
+           (is_layer(node) ? takes_layer(dnn(), graph, node, low) : takes_attention(graph, node) && dnn());
   }
   // Moments only where they ride on a convolution.
   bool has_kernel(const freight::Graph& graph, const Node& node) const override {
-    if (is_layer(node)) return takes(graph, node, graph.type(node.in(0)).dtype);
+    if (is_layer(node)) return takes_layer(dnn(), graph, node, graph.type(node.in(0)).dtype);
     if (node.op != Op::moments) return GpuBackend::has_kernel(graph, node);
     const std::optional<Node> joint = gpu::joint_with_moments(graph, node);
     return joint && computes(graph, *joint);
@@ -253,9 +254,6 @@ class CudaBackend final : public gpu::GpuBackend {
       if (!dnn_) log::info(cat("cuda: convolutions and attention by generated kernels alone: ", why));
     });
     return dnn_.get();
-  }
-  bool takes(const freight::Graph& graph, const Node& layer, DType dtype) const {
-    return dnn() && takes_layer(*dnn(), graph, layer, dtype);
   }
   // Whether the node is a convolution that cuDNN computes.
   bool computes(const freight::Graph& graph, const Node& node) const {

@@ -79,9 +79,9 @@ class DnnPlanner {
 
 class Dnn;
 
-// LSTM and GRU layers, and whether the library computes one, or its gradient, once it is in `dtype`.
+// LSTM and GRU layers, and whether the library, if it is there, computes one, or its gradient, once it is in `dtype`.
 inline bool is_layer(const Node& node) { return std::holds_alternative<RecurrentLayerAttrs>(node.attrs); }
-bool takes_layer(const Dnn& dnn, const freight::Graph& graph, const Node& node, DType dtype);
+bool takes_layer(const Dnn* dnn, const freight::Graph& graph, const Node& node, DType dtype);
 // The graph with such layers in the form with `reserve`, which steps must have: of no bytes where there is no gradient.
 freight::Graph with_reserves(const Dnn& dnn, const freight::Graph& graph);
 // `generate` makes the kernel that packs weights and turns sequences round.

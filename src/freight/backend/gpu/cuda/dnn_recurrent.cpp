@@ -216,18 +216,18 @@ class LayerKernel final : public Kernel {
 
 }  // namespace
 
-bool takes_layer(const Dnn& dnn, const freight::Graph& graph, const Node& node, DType dtype) {
+bool takes_layer(const Dnn* dnn, const freight::Graph& graph, const Node& node, DType dtype) {
   const auto& a = attrs<RecurrentLayerAttrs>(node);
   const Type &x = graph.type(node.in(0)), &w = graph.type(node.in(3));
   const int64_t most = std::max(x.numel(), x.shape[0] * x.shape[1] * w.shape[0]);
-  if (x.dtype == DType::f64 || x.numel() == 0 || most > INT32_MAX) return false;
+  if (!dnn || x.dtype == DType::f64 || x.numel() == 0 || most > INT32_MAX) return false;
   const Node& layer = node.op == Op::recurrent_layer_grad ? graph.def(kept(node)) : node;
   if (layer.op != Op::recurrent_layer) return false;
   const int64_t gradients = gradients_of(graph, layer);
   const std::vector<int> uses = graph.use_counts();
   if (gradients > 1 || uses[layer.out(1).index()] != gradients || uses[layer.out(2).index()] != gradients) return false;
   try {
-    Layer(dnn, a, dtype, x.shape, w.shape, false);
+    Layer(*dnn, a, dtype, x.shape, w.shape, false);
   } catch (const Error& e) {
     log::debug(cat("cuda: ", e.what()));
     return false;
