@@ -131,7 +131,7 @@ std::vector<Descriptor> operations_of(const Convolution& c) {
 }
 
 bool says(const DnnDescriptor& engine, int notes, int type, const std::vector<int>& any) {
-  const std::vector<int> all = engine.get<int>(notes, type, 16);
+  const std::vector<int> all = engine.get(notes, type, std::vector<int>(16));
   return std::find_first_of(all.begin(), all.end(), any.begin(), any.end()) != all.end();
 }
 
@@ -227,17 +227,14 @@ std::vector<DnnPlan> DnnPlanner::plans(const Operations& operations, const std::
       continue;
     for (size_t i = 0; i < static_cast<size_t>(std::min(count, kMostConfigs)) && all.size() < most_plans; ++i) {
       const Descriptor engine = descriptor(kEngine);
-      void* into = engine->pointer();
-      int64_t one = 0;
-      check_dnn(dnn_functions().BackendGetAttribute(configs[i]->pointer(), kConfigEngine, kDescriptor, 1, &one, &into),
-                "an engine");
+      configs[i]->get<void*>(kConfigEngine, kDescriptor, {engine->pointer()});
       // What the engine of a configuration says of itself decides.
       if (says(*engine, kEngineNumerics, kNumericalNote, {kRoundsOperands, kRoundsSums, kBitsVary}) ||
           says(*engine, kEngineNumerics, kNumericalNote, unwanted) ||
           (stage == Stage::precompiled && says(*engine, kEngineBehavior, kBehaviorNote, {kCompiles})))
         continue;
-      DnnPlan plan{.engine = engine->get<int64_t>(kEngineIndex, kInt64, 1).at(0), .descriptor = configs[i]};
-      plan.workspace = static_cast<size_t>(configs[i]->get<int64_t>(kConfigWorkspace, kInt64, 1).at(0));
+      DnnPlan plan{.engine = engine->get<int64_t>(kEngineIndex, kInt64, {0}).at(0), .descriptor = configs[i]};
+      plan.workspace = static_cast<size_t>(configs[i]->get<int64_t>(kConfigWorkspace, kInt64, {0}).at(0));
       if (plan.workspace > most_workspace) continue;
       if (stage != Stage::chosen) {
         plan.descriptor = descriptor(kPlan);
@@ -245,7 +242,7 @@ std::vector<DnnPlan> DnnPlanner::plans(const Operations& operations, const std::
         plan.descriptor->set(kPlanConfig, {configs[i]});
         plan.descriptor->set(kPlanDevice, {device_});
         if (plan.descriptor->finalize() != 0) continue;
-        plan.workspace = static_cast<size_t>(plan.descriptor->get<int64_t>(kPlanWorkspace, kInt64, 1).at(0));
+        plan.workspace = static_cast<size_t>(plan.descriptor->get<int64_t>(kPlanWorkspace, kInt64, {0}).at(0));
       }
       if (plan.workspace <= most_workspace) all.push_back(std::move(plan));
     }

@@ -56,14 +56,14 @@ class DnnDescriptor {
   void keep(Descriptor part) { parts_.push_back(std::move(part)); }
   // The library's status: what it does not support is one, too.
   int finalize() { return dnn_functions().BackendFinalize(pointer()); }
+  // `all`: as many as there may be, which the library overwrites, or descriptors that it fills.
   template <class T>
-  std::vector<T> get(int name, int type, size_t most) const {
-    std::vector<T> all(most);
+  std::vector<T> get(int name, int type, std::vector<T> all) const {
     int64_t count = 0;
-    check_dnn(
-        dnn_functions().BackendGetAttribute(pointer(), name, type, static_cast<int64_t>(most), &count, all.data()),
-        "an attribute");
-    all.resize(std::min(most, static_cast<size_t>(count)));
+    check_dnn(dnn_functions().BackendGetAttribute(pointer(), name, type, static_cast<int64_t>(all.size()), &count,
+                                                  all.data()),
+              "an attribute");
+    all.resize(std::min(all.size(), static_cast<size_t>(count)));
     return all;
   }
   void* pointer() const { return p_.get(); }
