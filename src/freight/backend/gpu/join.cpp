@@ -83,13 +83,13 @@ class Join {
  private:
   const Shape& shape(Value v) const { return r_.src.type(v).shape; }
   static Shape rows_of(const Shape& s) { return {s.numel() / std::max<int64_t>(s.back(), 1), s.back()}; }
-  // The node that makes v, views aside, if it is a matmul of two matrices without an epilogue.
+  // The node that makes v, views aside; and if it is a matmul of two matrices without an epilogue.
+  size_t maker(Value v) const { return static_cast<size_t>(r_.src.values[root_[v.index()].index()].node); }
   std::optional<size_t> product(Value v) const {
-    const auto at = static_cast<size_t>(r_.src.values[root_[v.index()].index()].node);
-    const Node& n = r_.src.nodes[at];
+    const Node& n = r_.src.nodes[maker(v)];
     if (n.op != Op::matmul || n.inputs.size() != 2 || shape(n.out()).rank() != 2) return std::nullopt;
     if (attrs<MatmulAttrs>(n).epilogue.relu) return std::nullopt;
-    return at;
+    return maker(v);
   }
   // Sums over all axes but the last.
   static bool sums_rows(const Graph& body, const Node& n) {
@@ -149,9 +149,7 @@ class Join {
             rows_of(shape(n.in(0))) != shape(operand))
           continue;
         const size_t place = std::min(i, k);
-        const bool ready = std::all_of(m.inputs.begin(), m.inputs.end(), [&](Value v) {
-          return static_cast<size_t>(r_.src.values[root_[v.index()].index()].node) < place;
-        });
+        const bool ready = std::all_of(m.inputs.begin(), m.inputs.end(), [&](Value v) { return maker(v) < place; });
         if (ready && propose(k, place, side, {}, {m.out(), n.out()})) return;
       }
     }
