@@ -162,6 +162,32 @@ TEST_F(CudaDnnFused, ConvolutionsAndGradientsOfFiltersNormaliseWhatTheyRead) {
   compare_together(cases, "cuda:0");
 }
 
+TEST_F(CudaDnnFused, ChannelsThatAreScaledAlikeMayBeShiftedOtherwise) {
+  const OpCase one = normed(kLayers[0], Kept::no);
+  Graph g = one.graph;
+  std::vector<Array> in = one.inputs;
+  Builder b(g);
+  const std::vector<Value> leaves = g.leaves(Op::input);
+  const auto named = [&](const char* name) {
+    return *std::find_if(leaves.begin(), leaves.end(), [&](Value v) { return leaf_name(g, v) == name; });
+  };
+  const Value scale = named("scale"), w = named("w");
+  const Value x = g.outputs[0];  // the next layer: a region of its own
+  const Shape shape = g.type(x).shape;
+  const Value shift = b.one(Op::input, LeafAttrs{"other", g.type(named("shift"))}, {});
+  const auto spread = [&](Value v) { return Ex{&b, b.broadcast_axis(v, 1, shape)}; };
+  const Value z =
+      b.unary(Op::relu, b.cast((Ex{&b, b.cast(x, DType::f32)} * spread(scale) + spread(shift)).v, DType::f16));
+  const Value y = b.one(Op::conv, attrs<ConvAttrs>(g.def(g.outputs[0])), {z, w});
+  g.outputs.push_back(y);
+  for (Value v : b.add(Op::moments, NoAttrs{}, {y})) g.outputs.push_back(v);
+  in.push_back(random_array({g.type(shift)}, 77));
+  const OpCase both{"two shifts", g, in, 8};
+  const auto plan = plan_for(g, {.backend = "cuda:0", .deterministic = true});
+  EXPECT_EQ(steps_with(*plan, ":normed:"), 3) << print(*plan);
+  check_results(both, results_of(plan, both), "cuda:0");
+}
+
 TEST_F(CudaDnnFused, WhatSomebodyElseReadsIsStoredAndNormalisedOnce) {
   const OpCase c = normed(kLayers[0], Kept::yes);
   EXPECT_EQ(steps_with(*plan_for(c.graph, {.backend = "cuda:0", .deterministic = true}), ":normed:"), 0);

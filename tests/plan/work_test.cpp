@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "freight/bench/workload.h"
+#include "freight/ir/builder.h"
 #include "freight/run/plan.h"
+
+#include "tests/support/fusing_backend.h"
 
 namespace freight::plan {
 namespace {
@@ -61,6 +64,25 @@ TEST(WorkOf, RecurrentLayersAreAProductPerTimeStep) {
     ++layers;
   }
   EXPECT_EQ(layers, 2);
+}
+
+// A product and the sums beside it in one step (Backend::join) is a product.
+TEST(WorkOf, ProductsThatAreJoinedAreProducts) {
+  Graph g;
+  Builder b(g);
+  const auto input = [&](const Shape& s) { return b.one(Op::input, LeafAttrs{"x", {DType::f32, s}}, {}); };
+  const Value x = input({6, 9});
+  g.outputs = {b.sum(x, {0}), b.matmul(input({6, 17}), x, true, false)};
+  const auto plan = plan_for(g, {.backend = test::fusing_backend(), .deterministic = true});
+  int products = 0;
+  for (const Work& w : work_of(*plan)) {
+    if (w.kind != "matmul") continue;
+    EXPECT_EQ(w.m, 17);
+    EXPECT_EQ(w.n, 9);
+    EXPECT_EQ(w.k, 6);
+    ++products;
+  }
+  EXPECT_EQ(products, 1);
 }
 
 }  // namespace

@@ -171,8 +171,9 @@ class Remat {
       const Node& n = g_.nodes[i];
       const OpKind kind = info(n.op).kind;
       const bool heavy = kind == OpKind::contract || kind == OpKind::convolve || kind == OpKind::composite;
+      const bool once = n.op == Op::recurrent_layer_grad;  // a library writes over what the layer kept for it
       for (Value v : n.outputs) {
-        may_[v.index()] = i < forward_ && kind != OpKind::leaf && kind != OpKind::view &&
+        may_[v.index()] = i < forward_ && kind != OpKind::leaf && kind != OpKind::view && !once &&
                           (mode == Recompute::all || !heavy) && g_.type(v).bytes() > peak_ / kSmall;
       }
       if (kind == OpKind::view) continue;

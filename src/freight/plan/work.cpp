@@ -188,10 +188,13 @@ std::vector<Work> work_of(const Plan& plan) {
     for (Value v : n.outputs) {
       if (w.backward && gradient[v.index()]) w.gradients += static_cast<double>(g.type(v).bytes());
     }
-    if (n.op == Op::matmul) {
-      fill_matmul(w, g, n);
-    } else if (info(n.op).kind == OpKind::convolve) {
-      fill_conv(w, g, n);
+    const Node* joined = product_in(n);
+    const Graph& around = joined ? *attrs<FusedAttrs>(n).body : g;
+    const Node& product = joined ? *joined : n;
+    if (product.op == Op::matmul) {
+      fill_matmul(w, around, product);
+    } else if (info(product.op).kind == OpKind::convolve) {
+      fill_conv(w, around, product);
     } else if (std::holds_alternative<RecurrentAttrs>(n.attrs) ||
                std::holds_alternative<RecurrentLayerAttrs>(n.attrs)) {
       fill_recurrent(w, g, n);

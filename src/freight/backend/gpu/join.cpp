@@ -195,7 +195,7 @@ class Join {
     const std::vector<Value> leaves = body.leaves(Op::input);
     for (size_t k = 0; k < n.outputs.size(); ++k) {
       std::vector<Value> norm = parts_of_normed(body, body.outputs[k]);
-      if (norm.empty()) continue;
+      if (norm.empty() || !(body.type(norm[0]) == body.type(body.outputs[k]))) continue;
       for (Value& v : norm) v = n.in(static_cast<int>(std::find(leaves.begin(), leaves.end(), v) - leaves.begin()));
       std::map<size_t, Node> all;
       for (size_t at = i + 1; at < r_.src.nodes.size(); ++at) {
@@ -256,13 +256,14 @@ class Join {
       in.push_back(b_.reshape(r_(root_[joint.inputs[i].index()]), body.type(leaves[i]).shape));
     }
     if (normed) {  // by one step for all that read these channels
-      std::vector<Value>& narrow = narrow_[joint.in(2).id];
+      std::vector<Value>& narrow = narrow_[{joint.in(2).id, joint.in(3).id}];
       if (narrow.empty()) {
         auto casts = std::make_shared<Graph>();
         Builder b(*casts);
-        for (size_t i = 2; i < 4; ++i) {
-          const Type to = body.type(leaves[i]), from{DType::f32, to.shape};
-          casts->outputs.push_back(b.cast(b.one(Op::input, LeafAttrs{"", from}, {}), to.dtype));
+        for (size_t i = 2; i < 4; ++i) {  // no more than f16 holds: infinities would make NaN of all that follows
+          const Ex given{&b, b.one(Op::input, LeafAttrs{"", {DType::f32, body.type(leaves[i]).shape}}, {})};
+          const Ex held = apply(Op::maximum, apply(Op::minimum, given, 65504.0), -65504.0);
+          casts->outputs.push_back(b.cast(held.v, body.type(leaves[i]).dtype));
         }
         narrow = b_.add(Op::fused, FusedAttrs{casts}, {r_(joint.in(2)), r_(joint.in(3))});
       }
@@ -279,11 +280,11 @@ class Join {
   Builder b_;
   const TakesJoint& takes_;
   std::vector<int> uses_;
-  std::vector<Value> root_;                       // by value: what it is a reshape of
-  std::map<size_t, Node> joints_;                 // by the node at whose place it stands
-  std::map<size_t, bool> joined_;                 // matmuls
-  std::map<size_t, size_t> unstored_;             // by region: the result that its readers make themselves
-  std::map<int32_t, std::vector<Value>> narrow_;  // by scale: it and the shift in 16 bits
+  std::vector<Value> root_;            // by value: what it is a reshape of
+  std::map<size_t, Node> joints_;      // by the node at whose place it stands
+  std::map<size_t, bool> joined_;      // matmuls
+  std::map<size_t, size_t> unstored_;  // by region: the result that its readers make themselves
+  std::map<std::pair<int32_t, int32_t>, std::vector<Value>> narrow_;  // scale and shift in 16 bits
 };
 
 }  // namespace

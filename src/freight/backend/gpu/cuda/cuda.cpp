@@ -233,8 +233,8 @@ class CudaBackend final : public gpu::GpuBackend {
                    spec, std::move(all));
   }
   void finish_plan() override {
+    const auto entered = memory_->enter();  // other plans may be made meanwhile
     if (dnn_) dnn_->forget();
-    const auto entered = memory_->enter();
     modules_.load();
   }
 

@@ -320,8 +320,6 @@ std::shared_ptr<Dnn> Dnn::open(std::shared_ptr<Memory> memory, std::string& why)
   if (!why.empty()) return nullptr;
   const auto entered = memory->enter();
   std::shared_ptr<Dnn> dnn(new Dnn(memory));
-  // In recurrent layers cuBLAS would choose between two sizes of workspace by which is free: other bits in other runs.
-  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:2", 0);
   int status = dnn_functions().Create(&dnn->handle_);
   if (status == 0) status = dnn_functions().SetStream(dnn->handle_, memory->stream());
   if (status != 0) {

@@ -222,7 +222,7 @@ bool takes_layer(const Dnn* dnn, const freight::Graph& graph, const Node& node, 
   const int64_t most = std::max(x.numel(), x.shape[0] * x.shape[1] * w.shape[0]);
   if (!dnn || x.dtype == DType::f64 || x.numel() == 0 || most > INT32_MAX) return false;
   const Node& layer = node.op == Op::recurrent_layer_grad ? graph.def(kept(node)) : node;
-  if (layer.op != Op::recurrent_layer) return false;
+  if (layer.op != Op::recurrent_layer || a.reserve >= 0) return false;
   const int64_t gradients = gradients_of(graph, layer);
   const std::vector<int> uses = graph.use_counts();
   if (gradients > 1 || uses[layer.out(1).index()] != gradients || uses[layer.out(2).index()] != gradients) return false;

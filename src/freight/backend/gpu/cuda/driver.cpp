@@ -41,6 +41,8 @@ gpu::Loaded<Driver> load() {
   }
   // nvidia-smi's order, unless the user chose: the driver reads it once, here.
   setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
+  // In recurrent layers cuBLAS would choose between two sizes of workspace by which is free: other bits in other runs.
+  setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:2", 0);
   if (const Status status = d.init(0); status != kSuccess) {
     why = why_not_ready(d, status, l.library.path);
     return l;
