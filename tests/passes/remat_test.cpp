@@ -65,6 +65,36 @@ TEST(Remat, RandomStepsComputeTheSameBits) {
   EXPECT_GT(changed, 100);
 }
 
+// A library's gradient of a layer writes over what the layer kept: it must not run twice, though the norm of the
+// weights' gradients, a result, stands before their use and they are large.
+TEST(Remat, AGradientOfARecurrentLayerRunsOnce) {
+  Graph g;
+  Builder b(g);
+  const auto state = [&](const Shape& s) {
+    return b.one(Op::state, LeafAttrs{cat("s", g.nodes.size()), {DType::f32, s}}, {});
+  };
+  const Value x = b.one(Op::input, LeafAttrs{"x", {DType::f32, {2, 2, 128}}}, {});
+  std::vector<Value> weights;
+  Value h = x;
+  for (int layer = 0; layer < 3; ++layer) {
+    std::vector<Value> in{h, state({512, 128}), state({512}), state({512, 128})};
+    h = b.add(Op::recurrent_layer, RecurrentLayerAttrs{}, in)[0];
+    weights.insert(weights.end(), {in[1], in[3]});
+  }
+  const Value loss = b.reshape(b.sum(b.unary(Op::square, h), {0, 1, 2}), {});
+  const std::vector<Value> gradients = grad(g, loss, weights);
+  Ex norm{&b, b.constant_like(0, loss)};
+  for (Value d : gradients) norm = norm + Ex{&b, b.reshape(b.sum(b.unary(Op::square, d), {0, 1}), {})};
+  g.outputs = {norm.v};
+  for (size_t i = 0; i < weights.size(); ++i) {
+    g.updates.push_back({weights[i], (Ex{&b, weights[i]} - Ex{&b, gradients[i]} * 0.1).v});
+  }
+  const Graph after = passes::remat(passes::dead_code(g), backend("ref"), Recompute::all);
+  int runs = 0;
+  for (const Node& n : after.nodes) runs += n.op == Op::recurrent_layer_grad;
+  EXPECT_EQ(runs, 3);
+}
+
 TEST(Remat, RandomStepsRunAsPlans) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     const RandomProgram p = random_step(seed);
