@@ -7,26 +7,12 @@
 
 #include "tests/cuda/fake.h"
 #include "tests/ops/op_suite.h"
-#include "tests/support/files.h"
 #include "tests/support/trained.h"
 
 namespace freight::test {
 namespace {
 
-using freight::testing::ScopedEnvironment;
-using freight::testing::TemporaryDir;
-
-class CudaAttention : public ::testing::Test {
- protected:
-  CudaAttention() { fake().library_attentions = fake().captures = fake().graph_launches = 0; }
-  ~CudaAttention() override {
-    fake_cuda_functions().flush();
-    EXPECT_EQ(join(fake().faults, "\n"), "");
-    fake().faults.clear();
-  }
-  TemporaryDir cache_;
-  ScopedEnvironment environment_{"FREIGHT_CACHE", cache_.path()};
-};
+class CudaAttention : public OnFakeLibraries {};
 
 enum class From { tensors, one_product };  // q, k and v: of their own, or parts of rows that a layer made
 

@@ -17,20 +17,7 @@
 namespace freight::test {
 namespace {
 
-using freight::testing::ScopedEnvironment;
-using freight::testing::TemporaryDir;
-
-class CudaBlas : public ::testing::Test {
- protected:
-  CudaBlas() { fake().library_products = fake().library_gradients = fake().captures = fake().graph_launches = 0; }
-  ~CudaBlas() override {
-    fake_cuda_functions().flush();
-    EXPECT_EQ(join(fake().faults, "\n"), "");
-    fake().faults.clear();
-  }
-  TemporaryDir cache_;
-  ScopedEnvironment environment_{"FREIGHT_CACHE", cache_.path()};
-};
+class CudaBlas : public OnFakeLibraries {};
 
 std::vector<OpCase> all_matmuls() {
   std::vector<OpCase> cases = cases_with_gradients(Op::matmul);

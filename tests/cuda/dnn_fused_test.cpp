@@ -8,26 +8,12 @@
 
 #include "tests/cuda/fake.h"
 #include "tests/ops/op_suite.h"
-#include "tests/support/files.h"
 #include "tests/support/trained.h"
 
 namespace freight::test {
 namespace {
 
-using freight::testing::ScopedEnvironment;
-using freight::testing::TemporaryDir;
-
-class CudaDnnFused : public ::testing::Test {
- protected:
-  CudaDnnFused() { fake().library_convolutions = fake().captures = fake().graph_launches = 0; }
-  ~CudaDnnFused() override {
-    fake_cuda_functions().flush();
-    EXPECT_EQ(join(fake().faults, "\n"), "");
-    fake().faults.clear();
-  }
-  TemporaryDir cache_;
-  ScopedEnvironment environment_{"FREIGHT_CACHE", cache_.path()};
-};
+class CudaDnnFused : public OnFakeLibraries {};
 
 // Steps whose kernel's name contains `text`.
 int steps_with(const Plan& plan, const std::string& text) {

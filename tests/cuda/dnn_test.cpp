@@ -7,26 +7,12 @@
 
 #include "tests/cuda/fake.h"
 #include "tests/ops/op_suite.h"
-#include "tests/support/files.h"
 #include "tests/support/trained.h"
 
 namespace freight::test {
 namespace {
 
-using freight::testing::ScopedEnvironment;
-using freight::testing::TemporaryDir;
-
-class CudaDnn : public ::testing::Test {
- protected:
-  CudaDnn() { fake().library_convolutions = fake().captures = fake().graph_launches = 0; }
-  ~CudaDnn() override {
-    fake_cuda_functions().flush();
-    EXPECT_EQ(join(fake().faults, "\n"), "");
-    fake().faults.clear();
-  }
-  TemporaryDir cache_;
-  ScopedEnvironment environment_{"FREIGHT_CACHE", cache_.path()};
-};
+class CudaDnn : public OnFakeLibraries {};
 
 std::vector<OpCase> all_convolutions() {
   std::vector<OpCase> cases;

@@ -1,6 +1,7 @@
 // The fake CUDA driver for tests in this process: named to Freight before it looks for NVIDIA's libraries.
 #pragma once
 #include <dlfcn.h>
+#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <string>
@@ -9,6 +10,7 @@
 #include "freight/base/strings.h"
 
 #include "tests/cuda/fake_cuda/fake_cuda.h"
+#include "tests/support/files.h"
 
 namespace freight::test {
 
@@ -44,5 +46,23 @@ inline const cuda::Driver* fake_driver() {
   std::string why;
   return cuda::load_driver(why);
 }
+
+// A test of what goes to a library: with a cache folder of its own, counted from zero; what the fakes find fault with
+// fails it.
+class OnFakeLibraries : public ::testing::Test {
+ protected:
+  OnFakeLibraries() {
+    FakeCuda& f = fake();
+    f.library_products = f.library_gradients = f.library_convolutions = f.library_attentions = f.library_layers = 0;
+    f.captures = f.graph_launches = 0;
+  }
+  ~OnFakeLibraries() override {
+    fake_cuda_functions().flush();
+    EXPECT_EQ(join(fake().faults, "\n"), "");
+    fake().faults.clear();
+  }
+  freight::testing::TemporaryDir cache_;
+  freight::testing::ScopedEnvironment environment_{"FREIGHT_CACHE", cache_.path()};
+};
 
 }  // namespace freight::test

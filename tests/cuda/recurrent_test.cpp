@@ -7,28 +7,14 @@
 
 #include "tests/cuda/fake.h"
 #include "tests/ops/op_suite.h"
-#include "tests/support/files.h"
 #include "tests/support/offloaded.h"
 
 namespace freight::test {
 namespace {
 
-using freight::testing::ScopedEnvironment;
-using freight::testing::TemporaryDir;
-
-class CudaRecurrent : public ::testing::Test {
+class CudaRecurrent : public OnFakeLibraries {
  protected:
-  CudaRecurrent() {
-    clear_plan_cache();
-    fake().library_layers = fake().captures = fake().graph_launches = 0;
-  }
-  ~CudaRecurrent() override {
-    fake_cuda_functions().flush();
-    EXPECT_EQ(join(fake().faults, "\n"), "");
-    fake().faults.clear();
-  }
-  TemporaryDir cache_;
-  ScopedEnvironment environment_{"FREIGHT_CACHE", cache_.path()};
+  CudaRecurrent() { clear_plan_cache(); }
 };
 
 struct Sizes {

@@ -71,10 +71,11 @@ inline Array random_array(const Operand& o, uint64_t seed) {
 
 // Each element within tolerance * (its magnitude + the largest magnitude of `expected`); NaN and infinities equal.
 // `floor` is added, so that a result that should be 0 may be the rounding of numbers around 1.
-inline testing::AssertionResult close(const Array& got, const Array& expected, double tolerance, double floor = 1e-6) {
+inline ::testing::AssertionResult close(const Array& got, const Array& expected, double tolerance,
+                                        double floor = 1e-6) {
   if (got.shape() != expected.shape()) {
-    return testing::AssertionFailure() << "shape " << to_string(got.shape()) << ", expected "
-                                       << to_string(expected.shape());
+    return ::testing::AssertionFailure() << "shape " << to_string(got.shape()) << ", expected "
+                                         << to_string(expected.shape());
   }
   const auto g = got.to_vector<double>(), e = expected.to_vector<double>();
   double largest = 0;
@@ -82,11 +83,11 @@ inline testing::AssertionResult close(const Array& got, const Array& expected, d
   for (size_t i = 0; i < e.size(); ++i) {
     if (std::isnan(e[i]) ? std::isnan(g[i]) : e[i] == g[i]) continue;
     if (!(std::fabs(g[i] - e[i]) <= tolerance * (std::fabs(e[i]) + largest + floor))) {
-      return testing::AssertionFailure() << "element " << i << " of " << to_string(expected.shape()) << " is " << g[i]
-                                         << ", expected " << e[i] << " (largest " << largest << ")";
+      return ::testing::AssertionFailure() << "element " << i << " of " << to_string(expected.shape()) << " is " << g[i]
+                                           << ", expected " << e[i] << " (largest " << largest << ")";
     }
   }
-  return testing::AssertionSuccess();
+  return ::testing::AssertionSuccess();
 }
 
 // What a result of this element type may be off by, relative.

@@ -101,8 +101,8 @@ inline double evaluate(Graph g, Value output, const std::vector<Array>& inputs) 
 }
 
 // Compares d(loss)/d(inputs) with central differences in f64, at up to `samples` elements per input.
-inline testing::AssertionResult gradient_agrees(const Graph& graph, Value loss, const std::vector<Array>& inputs,
-                                                double tolerance = 1e-6, int64_t samples = 12) {
+inline ::testing::AssertionResult gradient_agrees(const Graph& graph, Value loss, const std::vector<Array>& inputs,
+                                                  double tolerance = 1e-6, int64_t samples = 12) {
   Graph g = graph;
   const std::vector<Value> leaves = g.leaves(Op::input), wrt = floating_inputs(g);
   const std::vector<Value> gradients = grad(g, loss, wrt);
@@ -131,12 +131,12 @@ inline testing::AssertionResult gradient_agrees(const Graph& graph, Value loss, 
       const double numeric = (above - below) / (2 * h), found = a ? a->data<double>()[i] : 0;
       const double scale = 1 + std::fabs(numeric) + 1e-3 * (std::fabs(above) + std::fabs(below));
       if (!(std::fabs(numeric - found) <= tolerance * scale)) {
-        return testing::AssertionFailure() << "gradient with respect to input " << at << " at element " << i << " is "
-                                           << found << (a ? "" : " (none flows)") << ", differences give " << numeric;
+        return ::testing::AssertionFailure() << "gradient with respect to input " << at << " at element " << i << " is "
+                                             << found << (a ? "" : " (none flows)") << ", differences give " << numeric;
       }
     }
   }
-  return testing::AssertionSuccess();
+  return ::testing::AssertionSuccess();
 }
 
 }  // namespace freight::test
