@@ -1,7 +1,7 @@
-// The picture pipeline (read, decode, random crop, resize, mirror, normalise, into batches) against libjpeg-turbo
+// The image pipeline (read, decode, random crop, resize, mirror, normalise, into batches) against libjpeg-turbo
 // alone, which reads and decodes the same files wholly; both on all cores. The pipeline decodes less than the whole of
-// a picture. usage: jpeg_pipeline DIR [CROP [BATCH [SECONDS [ROUNDS]]]]. Each round measures the decoder, first epochs
-// and later epochs, so many seconds each; prints medians of pictures per second and of the ratios within a round. Where
+// a image. usage: jpeg_pipeline DIR [CROP [BATCH [SECONDS [ROUNDS]]]]. Each round measures the decoder, first epochs
+// and later epochs, so many seconds each; prints medians of images per second and of the ratios within a round. Where
 // others use the machine too, the cores' time tells more than the clock.
 #include <algorithm>
 #include <atomic>
@@ -34,7 +34,7 @@ double core_seconds() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-// Pictures per second, and per second of a core.
+// Images per second, and per second of a core.
 struct Rate {
   double by_clock = 0, by_core = 0;
 };
@@ -51,8 +51,8 @@ class Watch {
     core_start_ = core_seconds();
   }
   double spent() const { return spent_.by_clock; }
-  Rate rate(int64_t pictures) const {
-    return {static_cast<double>(pictures) / spent_.by_clock, static_cast<double>(pictures) / spent_.by_core};
+  Rate rate(int64_t images) const {
+    return {static_cast<double>(images) / spent_.by_clock, static_cast<double>(images) / spent_.by_core};
   }
 
  private:
@@ -107,13 +107,13 @@ data::LoaderOptions options(const data::Dataset& set, int64_t batch, int64_t epo
           .augment = {.random_crop = true, .flip = true}};
 }
 
-// First epochs: whole ones, of pictures that nothing is known of yet.
+// First epochs: whole ones, of images that nothing is known of yet.
 Rate first_epoch_rate(const data::Dataset& set, int64_t batch, double seconds) {
   Watch watch;
   int64_t n = 0;
   for (watch.pause(); watch.spent() < seconds;) {
     data::Dataset fresh = set;
-    fresh.files = std::make_shared<data::PictureFiles>(set.files->paths, set.files->geometry);
+    fresh.files = std::make_shared<data::ImageFiles>(set.files->paths, set.files->geometry);
     data::Loader loader(fresh, options(set, batch, 1));
     watch.resume();
     for (const data::Batch& b : loader.epoch(0)) n += b.count;
@@ -122,7 +122,7 @@ Rate first_epoch_rate(const data::Dataset& set, int64_t batch, double seconds) {
   return watch.rate(n);
 }
 
-// Epochs of a loader that has seen all pictures once.
+// Epochs of a loader that has seen all images once.
 Rate later_rate(data::Loader& loader, int64_t& epoch, double seconds) {
   Watch watch;
   int64_t n = 0;
@@ -167,7 +167,7 @@ int main(int argc, char** argv) {
   const double seconds = argc > 4 ? std::atof(argv[4]) : 1;
   const int rounds = std::max(1, argc > 5 ? std::atoi(argv[5]) : 7);
   try {
-    const data::Dataset set = data::load(argv[1], {.pictures = {.train_crop = crop}}).train;
+    const data::Dataset set = data::load(argv[1], {.images = {.train_crop = crop}}).train;
     if (!set.files) fail(ErrorKind::usage, argv[1], "holds no pictures in files");
     data::Loader loader(set, options(set, batch, 0));
     for ([[maybe_unused]] const data::Batch& b : loader.epoch(0)) continue;  // fills the page cache, too

@@ -61,7 +61,7 @@ std::string post(const std::string& path, const std::string& headers, const std:
              body);
 }
 
-// A picture of UINT8 noise.
+// A image of UINT8 noise.
 std::string good_request(const Plan& p) {
   int64_t size = 1;
   for (const std::string& extent : p.shape) size *= std::atoll(extent.c_str());

@@ -195,7 +195,7 @@ int verify_data_command(const Args& args) {
     for (const auto& f : v.files) {
       j["files"].push_back({{"path", f.path}, {"sha256", f.sha256}, {"state", state_name(f.state)}});
     }
-    j["pictures"] = v.pictures;
+    j["pictures"] = v.images;
     j["documents"] = v.documents;
     j["bad"] = Json::array();
     for (const data::BadSample& bad : v.bad) j["bad"].push_back({{"path", bad.path}, {"reason", bad.reason}});
@@ -207,10 +207,10 @@ int verify_data_command(const Args& args) {
   for (const auto& f : v.files) std::printf("%-8s %s  %s\n", state_name(f.state), f.sha256.c_str(), f.path.c_str());
   for (const data::BadSample& bad : v.bad) std::printf("bad      %s: %s\n", bad.path.c_str(), bad.reason.c_str());
   std::printf("%s\n%s\n", v.train.c_str(), v.test.c_str());
-  if (v.pictures > 0) {
+  if (v.images > 0) {
     const auto bad = static_cast<int64_t>(v.bad.size());
-    std::printf("%s of %s pictures decode, %s do not\n", with_commas(v.pictures - bad).c_str(),
-                with_commas(v.pictures).c_str(), with_commas(bad).c_str());
+    std::printf("%s of %s pictures decode, %s do not\n", with_commas(v.images - bad).c_str(),
+                with_commas(v.images).c_str(), with_commas(bad).c_str());
     return code;
   }
   if (!v.bad.empty()) {

@@ -63,12 +63,12 @@ int eval_command(const Args& args) {
   data::LoadOptions& load = trained_on.load;
   load.data_dir = data_dir;
   load.text.bad = bad;
-  if (val_split) load.pictures.val_split = load.text.val_split = *val_split;
-  if (seed) load.pictures.split_seed = load.text.split_seed = static_cast<uint64_t>(*seed);
+  if (val_split) load.images.val_split = load.text.val_split = *val_split;
+  if (seed) load.images.split_seed = load.text.split_seed = static_cast<uint64_t>(*seed);
   if (text_column) load.text.text_column = *text_column;
   if (label_column) load.text.label_column = *label_column;
-  load.pictures.held_out = split == "test" ? data::HeldOut::test : data::HeldOut::validation;
-  load.text.held_out = load.pictures.held_out;
+  load.images.held_out = split == "test" ? data::HeldOut::test : data::HeldOut::validation;
+  load.text.held_out = load.images.held_out;
   const auto poll = [](int64_t, int64_t) { return !signals::stop_requested(); };
   train::TestViews views = train::TestViews::one;
   train::parse_test_views(tta, views);

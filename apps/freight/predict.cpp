@@ -1,4 +1,4 @@
-// `freight predict`: the classes of pictures or texts by a stored model, any number of them, in batches as they come.
+// `freight predict`: the classes of images or texts by a stored model, any number of them, in batches as they come.
 #include <unistd.h>
 
 #include <algorithm>

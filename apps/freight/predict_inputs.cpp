@@ -114,7 +114,7 @@ InputStream::~InputStream() {
 }
 
 bool is_wanted(const std::string& name, bool text) {
-  return text ? ends_with(name, ".txt") || ends_with(name, ".txt.gz") : io::is_picture_name(name);
+  return text ? ends_with(name, ".txt") || ends_with(name, ".txt.gz") : io::is_image_name(name);
 }
 
 // The entries of a folder, by bytes, before what is pending. Links to folders are not followed: they may lead in

@@ -1,4 +1,4 @@
-// What `freight predict` reads: pictures by path, pictures of folders, texts of lines, or paths from standard input, as
+// What `freight predict` reads: images by path, images of folders, texts of lines, or paths from standard input, as
 // samples in their order. Threads read and decode ahead of the step, a bounded number of inputs.
 #pragma once
 #include <condition_variable>
@@ -40,7 +40,7 @@ class LineReader {
 bool is_wanted(const std::string& name, bool text);
 
 struct Sources {
-  std::vector<std::string> texts, files;  // files: pictures or files of lines, folders of them, or "-"
+  std::vector<std::string> texts, files;  // files: images or files of lines, folders of them, or "-"
 };
 
 struct Input {
@@ -59,7 +59,7 @@ class InputStream {
   InputStream& operator=(const InputStream&) = delete;
 
   // Up to `most` inputs, in order; fewer at the end (then none), when standard input has no more for now, or after a
-  // signal to stop. Throws what stopped the reading (a folder without pictures, a missing list).
+  // signal to stop. Throws what stopped the reading (a folder without images, a missing list).
   std::vector<Input> next(size_t most);
 
  private:

@@ -72,7 +72,7 @@ int verify_command(const Args& args) {
   options.load.data_dir = data_dir;
   if (text_column) options.load.text.text_column = *text_column;
   if (label_column) options.load.text.label_column = *label_column;
-  options.load.pictures.held_out = data::HeldOut::test;
+  options.load.images.held_out = data::HeldOut::test;
   options.load.text.held_out = data::HeldOut::test;
   if (!json) options.heard = print_line;
   const std::vector<deploy::Claim> claims = deploy::verify(std::move(bundle), train::load_bundle(model), options);

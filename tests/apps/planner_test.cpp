@@ -156,7 +156,7 @@ TEST(ExplainCommand, ItsLayersAreTheWholeStep) {
   double shares = 0;
   for (const auto& [bound, share] : j.at("share").items()) shares += share.get<double>();
   EXPECT_NEAR(shares, 1, 1e-9);
-  // A convolution of 6 x 28 x 28 results for each of 64 pictures.
+  // A convolution of 6 x 28 x 28 results for each of 64 images.
   const Json layers = j.at("layers");
   const auto first = std::find_if(layers.begin(), layers.end(), [](const Json& l) { return l.at("path") == "0"; });
   ASSERT_NE(first, layers.end());

@@ -1,5 +1,5 @@
 // `freight predict` over many inputs: folders, lists, formats, files that cannot be read, an end by Ctrl-C. One model
-// of pictures, never trained.
+// of images, never trained.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -27,11 +27,11 @@ class PredictMany : public testing::Test {
     b.model = models::create("mlp");
     b.preprocessing = {.input = {1, 28, 28}, .mean = {0.1f}, .std = {0.3f}};
     train::save_bundle(model, b);
-    for (const char* name : {"b/2.png", "b/1.png", "a.png", "b.png", "c/deep/3.png"}) picture(name);
+    for (const char* name : {"b/2.png", "b/1.png", "a.png", "b.png", "c/deep/3.png"}) image(name);
     write_file(folder + "/notes.txt", "no picture");
     write_file(folder + "/.hidden.png", "not looked at");
   }
-  void picture(const std::string& name) const {
+  void image(const std::string& name) const {
     const std::string path = folder + "/" + name;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path());
     Array pixels(DType::u8, {28, 28});
@@ -93,7 +93,7 @@ TEST_F(PredictMany, FilesHoldWhatStandardOutputWouldAndTheProbabilities) {
   EXPECT_EQ(read_file(dir + "/alone.npy"), read_file(dir + "/all.npy"));
 }
 
-TEST_F(PredictMany, ABadPictureStopsOrIsLeftOut) {
+TEST_F(PredictMany, ABadImageStopsOrIsLeftOut) {
   write_file(folder + "/b/15.png", "\x89PNG\r\n\x1a\nnot at all");
   const Ran stop = predict({folder, "--csv", "-o", dir + "/all.csv", "--npy", dir + "/all.npy"});
   EXPECT_EQ(stop.code, 3);
@@ -172,10 +172,10 @@ TEST_F(PredictMany, AListThatIsNoneIsRefused) {
 TEST_F(PredictMany, CtrlCEndsTheWaitForAPipe) {
   const std::string pipe = dir + "/pipe.png", line = folder + "/none.png";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  Running picture({"predict", model, line, pipe, "--on-bad-sample", "skip", "-b", "1"});
-  ASSERT_TRUE(picture.wait_for("left out", 30));
-  picture.send(SIGINT);
-  EXPECT_EQ(picture.finish().code, 130);
+  Running image({"predict", model, line, pipe, "--on-bad-sample", "skip", "-b", "1"});
+  ASSERT_TRUE(image.wait_for("left out", 30));
+  image.send(SIGINT);
+  EXPECT_EQ(image.finish().code, 130);
 }
 
 TEST_F(PredictMany, WhatCannotBeIsRefused) {

@@ -245,7 +245,7 @@ TEST(TrainCommand, TrainsANetThatItHasNeverSeen) {
   EXPECT_EQ(run_freight({"eval", dir + "/run/model.safetensors", "--data", dir}).code, 0);
 }
 
-TEST(TrainCommand, PicturesAreResizedToTheInputSizeInTrainingAndEvaluation) {
+TEST(TrainCommand, ImagesAreResizedToTheInputSizeInTrainingAndEvaluation) {
   const std::string dir = small_digits();
   const Ran r = run_freight({"train", dir, "--model", "resnet20", "--input-size", "12x8", "--num-classes", "11",
                              "--max-steps", "2", "--json", "-o", dir + "/run"});
@@ -374,7 +374,7 @@ TEST(EvalCommand, ATruncatedModelExitsEight) {
   expect_refused(run_freight({"train", dir, "--model", "mlp", "--weights", model, "-o", dir + "/new"}), 8, {model});
 }
 
-TEST(PredictCommand, AgreesWithEvaluationOnStoredPictures) {
+TEST(PredictCommand, AgreesWithEvaluationOnStoredImages) {
   const std::string dir = small_digits();
   const std::string model = trained(dir);
   const data::Dataset set = data::draw_digits(20000, 150);
@@ -416,7 +416,7 @@ TEST(PredictCommand, TakesColourAndOtherSizesAndPrintsLinesOrCsv) {
   EXPECT_EQ(std::count(text.out.begin(), text.out.end(), '\n'), 2);
 }
 
-TEST(PredictCommand, MissingAndDamagedPicturesAreNamed) {
+TEST(PredictCommand, MissingAndDamagedImagesAreNamed) {
   const std::string dir = small_digits();
   const std::string model = trained(dir);
   write_file(dir + "/bad.png", "\x89PNG\r\n\x1a\nnot at all");

@@ -93,13 +93,13 @@ INSTANTIATE_TEST_SUITE_P(Sizes, WinogradOf,
                            return cat("n", s.n, "c", s.c, "h", s.h, "w", s.w, "o", s.o, "pad", s.pad, "taps", s.taps);
                          });
 
-// Frozen weights are served with: what is no number in one picture must not reach its neighbours.
+// Frozen weights are served with: what is no number in one image must not reach its neighbours.
 TEST(WinogradFrozen, ImagesStayApart) {
   const ConvProblem p = convolution({2, 16, 13, 13, 16, 1});
   ConvReference r(p);
   Array filters(DType::f32, {filter_floats(p.c, p.o, 3)}), y(DType::f32, {r.dy.numel()});
   transform_filters(r.w.data<float>(), filters.data<float>(), p.o, p.c, 3, 1, p.c * 9, 9);
-  r.x.data<float>()[12 * 13 * 16] = std::numeric_limits<float>::quiet_NaN();  // the last row of the first picture
+  r.x.data<float>()[12 * 13 * 16] = std::numeric_limits<float>::quiet_NaN();  // the last row of the first image
   const Winograd conv(p, Winograd::Weights::transformed, false);
   Array s = scratch(conv.scratch_bytes());
   conv.run(r.x.data<float>(), filters.data<float>(), nullptr, nullptr, y.data<float>(), s.raw());

@@ -98,7 +98,7 @@ TEST(LoaderTest, NormalisesAndOrdersMemory) {
   }
 }
 
-TEST(LoaderTest, ShiftMovesWholePicturesAndFillsWithBlack) {
+TEST(LoaderTest, ShiftMovesWholeImagesAndFillsWithBlack) {
   Dataset set;
   set.name = "dot";
   set.images = Array(DType::u8, {64, 1, 5, 5});
@@ -117,8 +117,8 @@ TEST(LoaderTest, ShiftMovesWholePicturesAndFillsWithBlack) {
   EXPECT_GT(places.size(), 12u);
 }
 
-// Two epochs in a row show both sides of every picture, and each epoch about as many of either.
-TEST(LoaderTest, FlipsMirrorEachPictureEveryOtherEpoch) {
+// Two epochs in a row show both sides of every image, and each epoch about as many of either.
+TEST(LoaderTest, FlipsMirrorEachImageEveryOtherEpoch) {
   constexpr int64_t kCount = 200;
   const Dataset set = colour_set(kCount);
   Loader loader(set, {.batch_size = kCount, .augment = {.flip = true, .normalize = false}});

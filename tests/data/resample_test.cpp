@@ -1,9 +1,9 @@
-// Resampling of pictures, and the views of training and evaluation that are cut from them.
+// Resampling of images, and the views of training and evaluation that are cut from them.
 #include "freight/data/resample.h"
 
 #include <gtest/gtest.h>
 
-#include "freight/data/picture_reader.h"
+#include "freight/data/image_reader.h"
 #include "tests/support/files.h"
 #include "tests/support/jpeg.h"
 
@@ -13,7 +13,7 @@ using namespace freight::testing;
 
 PixelView view_of(const Array& a) { return {a.data<uint8_t>(), a.shape()[0], a.shape()[1], a.shape()[2]}; }
 
-// The whole picture or a part of it as planes (C, rows, columns).
+// The whole image or a part of it as planes (C, rows, columns).
 std::vector<int> resampled(const Array& a, int64_t rows, int64_t columns, int64_t channels, Mirror mirror = Mirror::no,
                            Box box = {}) {
   if (box.rows == 0) box = {0, 0, static_cast<double>(a.shape()[0]), static_cast<double>(a.shape()[1])};
@@ -81,7 +81,7 @@ TEST(Resample, FloatsAreTheBytesScaled) {
 }
 
 TEST(CentreCrop, IsTorchvisionsResizeAndCentreCrop) {
-  const PictureGeometry g{.channels = 3, .rows = 224, .columns = 224, .resize = 256};
+  const ImageGeometry g{.channels = 3, .rows = 224, .columns = 224, .resize = 256};
   const Box wide = centre_crop(512, 1000, g);  // becomes 256 x 500, then columns 138 to 362
   EXPECT_DOUBLE_EQ(wide.y, 32);
   EXPECT_DOUBLE_EQ(wide.rows, 448);
@@ -94,7 +94,7 @@ TEST(CentreCrop, IsTorchvisionsResizeAndCentreCrop) {
   EXPECT_NEAR(small.rows, 8.75, 1e-9);
 }
 
-TEST(RandomCrop, KeepsToItsBoundsAndToThePicture) {
+TEST(RandomCrop, KeepsToItsBoundsAndToTheImage) {
   const CropRange range;
   double least = 1, most = 0;
   for (uint64_t i = 0; i < 2000; ++i) {
@@ -120,13 +120,13 @@ TEST(RandomCrop, KeepsToItsBoundsAndToThePicture) {
 }
 
 // A view of a large JPEG, decoded coarser and in part, against the same view of its pixels decoded whole.
-TEST(PictureReader, ScaledDecodingChangesAViewLittle) {
+TEST(ImageReader, ScaledDecodingChangesAViewLittle) {
   const Array pixels = waves(640, 900);
   const std::string jpeg = encode_jpeg(pixels, {.quality = 98});
   for (const int64_t side : {40, 100, 300}) {
-    const PictureGeometry g{.channels = 3, .rows = side, .columns = side, .resize = side + side / 8};
+    const ImageGeometry g{.channels = 3, .rows = side, .columns = side, .resize = side + side / 8};
     Array fast(DType::u8, {3, side, side}), exact(DType::u8, {3, side, side});
-    PictureReader().evaluation_view(bytes_of(jpeg), "a.jpg", g, Mirror::no, fast.data<uint8_t>());
+    ImageReader().evaluation_view(bytes_of(jpeg), "a.jpg", g, Mirror::no, fast.data<uint8_t>());
     Resampler().run(view_of(pixels), centre_crop(640, 900, g), Mirror::no, 3, side, side, exact.data<uint8_t>());
     double sum = 0;
     for (int64_t i = 0; i < fast.numel(); ++i) sum += std::abs(fast.data<uint8_t>()[i] - exact.data<uint8_t>()[i]);
@@ -134,8 +134,8 @@ TEST(PictureReader, ScaledDecodingChangesAViewLittle) {
   }
 }
 
-TEST(PictureReader, EveryKindOfPictureFitsTheSample) {
-  const PictureGeometry g{.channels = 3, .rows = 24, .columns = 24, .resize = 28};
+TEST(ImageReader, EveryKindOfImageFitsTheSample) {
+  const ImageGeometry g{.channels = 3, .rows = 24, .columns = 24, .resize = 28};
   const TemporaryDir dir;
   io::save_png(dir / "tiny.png", waves(1, 1, 1));
   io::save_png(dir / "narrow.png", waves(300, 2));
@@ -146,7 +146,7 @@ TEST(PictureReader, EveryKindOfPictureFitsTheSample) {
                         encode_jpeg(Array(DType::u8, {8192, 8192, 1}), {.space = JCS_GRAYSCALE}));
   for (const char* name : {"tiny.png", "narrow.png", "small.png", "grey.jpg", "inks.jpg", "64-megapixels.jpg"}) {
     EXPECT_EQ(evaluation_view(io::read_file(dir / name), name, g).shape(), (Shape{3, 24, 24})) << name;
-    PictureReader reader;
+    ImageReader reader;
     std::vector<uint8_t> out(3 * 24 * 24);
     for (uint64_t i = 0; i < 10; ++i) {
       PhiloxStream random(i, 0, 1);

@@ -108,7 +108,7 @@ TEST(FrozenPlan, OfAResnetHasNoBatchNormAndNoReorderOfWeights) {
     EXPECT_TRUE(n.op != Op::copy || g.def(n.in(0)).op == Op::input) << describe(*plan, s);  // made channels-last
   }
   EXPECT_EQ(convolutions, 53u);
-  // The picture's copy, a maximum, an average in two steps, the classifier, softmax; the sums of the sixteen blocks
+  // The image's copy, a maximum, an average in two steps, the classifier, softmax; the sums of the sixteen blocks
   // that no kernel could take: four of two convolutions, all without AVX-512, where 1x1 convolutions are oneDNN's.
   const auto sets = cpu_info().instructions;
   const bool own_products = std::find(sets.begin(), sets.end(), "avx512f") != sets.end();

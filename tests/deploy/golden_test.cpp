@@ -27,7 +27,7 @@ void expect_row(const Array& answers, size_t row, const std::vector<float>& need
   }
 }
 
-TEST(Golden, Bundle1OfPicturesAnswersAsItDid) {
+TEST(Golden, Bundle1OfImagesAnswersAsItDid) {
   Predictor predictor(train::load_bundle(kGolden + "pictures.safetensors"));
   const train::Bundle& b = predictor.bundle();
   EXPECT_EQ(b.model.name, "golden");

@@ -124,7 +124,7 @@ TEST(Onnx, NoNetOfTheZooIsForgottenAbove) {
   EXPECT_EQ(tested, known);
 }
 
-// What a user has: pictures as bytes, and a model that was trained.
+// What a user has: images as bytes, and a model that was trained.
 TEST(Onnx, ATrainedModelTellsTheSameProbabilitiesOfPixels) {
   if (peer_python().empty()) GTEST_SKIP() << "needs tests/requirements.txt";
   Runtime runtime;

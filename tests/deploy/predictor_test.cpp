@@ -30,7 +30,7 @@ TEST(Predictor, SamplesOfBothKindsAreAnsweredInTheirOrder) {
   std::vector<Array> samples;
   for (const uint8_t v : {0, 50, 100, 255}) samples.push_back(pixels(v));
   const std::vector<float> all = predictor.run(samples).to_vector<float>();
-  // The same pictures as floats are taken as they are: 50 / 255 instead of 50.
+  // The same images as floats are taken as they are: 50 / 255 instead of 50.
   samples[1] = samples[1].cast(DType::f32);
   for (int64_t i = 0; i < samples[1].numel(); ++i) samples[1].data<float>()[i] /= 255.0f;
   const std::vector<float> mixed = predictor.run(samples).to_vector<float>();

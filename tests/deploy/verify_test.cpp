@@ -17,7 +17,7 @@ using freight::testing::peer_python;
 using freight::testing::TemporaryDir;
 using State = Claim::State;
 
-train::Bundle pictures() {
+train::Bundle images() {
   train::Bundle b;
   b.model = models::create("lenet");
   b.preprocessing = {.input = {1, 28, 28}, .mean = {0.13f}, .std = {0.31f}};
@@ -40,7 +40,7 @@ std::map<std::string, State> states(const std::vector<Claim>& claims) {
 TEST(Verify, AllClaimsHoldForASoundModel) {
   const TemporaryDir dir;
   test::write_small_digits(dir.path());
-  const train::Bundle b = pictures();
+  const train::Bundle b = images();
   const auto claims = verify(b, b, {.data = dir.path(), .samples = 8, .python = peer_python()});
   for (const Claim& c : claims) {
     const bool onnx = starts_with(c.name, "onnx");
@@ -53,7 +53,7 @@ TEST(Verify, AllClaimsHoldForASoundModel) {
 }
 
 TEST(Verify, WhatWasNotCheckedIsSaid) {
-  const train::Bundle b = pictures();
+  const train::Bundle b = images();
   const auto claims = verify(b, b, {.samples = 2});
   for (const Claim& c : claims) {
     const std::string needed = c.name == "eval" ? "--data" : starts_with(c.name, "onnx") ? "--onnx-runtime" : "";
@@ -66,7 +66,7 @@ TEST(Verify, WhatWasNotCheckedIsSaid) {
 TEST(Verify, AnotherPreprocessingThanThatOfEvaluationFails) {
   const TemporaryDir dir;
   test::write_small_digits(dir.path());
-  const train::Bundle trained = pictures();
+  const train::Bundle trained = images();
   train::Bundle deployed = trained;  // the same net
   deployed.preprocessing.mean = {0.5f};
   const auto found = states(verify(trained, deployed, {.data = dir.path(), .samples = 8, .python = peer_python()}));
@@ -77,8 +77,8 @@ TEST(Verify, AnotherPreprocessingThanThatOfEvaluationFails) {
 }
 
 TEST(Verify, OtherWeightsThanThoseOfEvaluationFail) {
-  const train::Bundle trained = pictures();
-  train::Bundle deployed = pictures();
+  const train::Bundle trained = images();
+  train::Bundle deployed = images();
   deployed.model.net->load_state_dict(arrays_of(trained.model), "trained");
   EXPECT_EQ(states(verify(trained, deployed, {.samples = 4})).at("forward"), State::holds);
   const nn::NamedVariable bias = deployed.model.net->state_dict().back();
@@ -115,14 +115,14 @@ TEST(Verify, TextsArePreparedAlikeInEveryLength) {
 
 TEST(Verify, WhatCannotBeVerifiedIsRefused) {
   expect_error(ErrorKind::usage, {"--onnx-runtime", "no-such-python"},
-               [] { verify(pictures(), pictures(), {.samples = 1, .python = "/no-such-python"}); });
-  expect_error(ErrorKind::usage, {"samples", "0"}, [] { verify(pictures(), pictures(), {.samples = 0}); });
+               [] { verify(images(), images(), {.samples = 1, .python = "/no-such-python"}); });
+  expect_error(ErrorKind::usage, {"samples", "0"}, [] { verify(images(), images(), {.samples = 0}); });
   train::Bundle language;
   language.model = models::create("gpt_char", {.length = 16, .layers = 1, .width = 64});
   language.preprocessing.input = {16};
   expect_error(ErrorKind::usage, {"gpt_char", "no tokenizer"}, [&] { verify(language, language, {}); });
   expect_error(ErrorKind::usage, {"--onnx-runtime", "/bin/true", "no Python", "pip install"},
-               [] { verify(pictures(), pictures(), {.samples = 1, .python = "/bin/true"}); });
+               [] { verify(images(), images(), {.samples = 1, .python = "/bin/true"}); });
 }
 
 train::Bundle language_model() {

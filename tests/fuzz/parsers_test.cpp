@@ -63,12 +63,12 @@ TEST(Fuzz, Png) {
 }
 
 // Whole and in parts, coarser and not.
-void fuzz_picture(const std::string& valid, uint64_t seed) {
-  io::Picture out;
+void fuzz_image(const std::string& valid, uint64_t seed) {
+  io::Image out;
   fuzz(valid, seed, 3000, [&](io::ByteView b) {
     double shrink = 1;
     if (b.size() % 2) shrink = 4;
-    io::PictureRoom room;
+    io::ImageRoom room;
     io::decode_part(
         b, "fuzzed",
         [&](int64_t rows, int64_t columns) {
@@ -79,20 +79,20 @@ void fuzz_picture(const std::string& valid, uint64_t seed) {
 }
 
 TEST(Fuzz, Jpeg) {
-  fuzz_picture(encode_jpeg(waves(40, 52)), 7);
-  fuzz_picture(encode_jpeg(waves(40, 52), {.progressive = true}), 8);
-  fuzz_picture(encode_jpeg(waves(20, 22, 4), {.space = JCS_CMYK}), 9);
+  fuzz_image(encode_jpeg(waves(40, 52)), 7);
+  fuzz_image(encode_jpeg(waves(40, 52), {.progressive = true}), 8);
+  fuzz_image(encode_jpeg(waves(20, 22, 4), {.space = JCS_CMYK}), 9);
 }
 
 TEST(Fuzz, Bmp) {
   const std::string head = "BM" + std::string(8, '\0') + le(62, 4) + le(40, 4) + le(9, 4) + le(5, 4) + le(1, 2);
-  fuzz_picture(head + le(1, 2) + std::string(24, '\0') + std::string(8, 'p') + std::string(20, 'x'), 10);
-  fuzz_picture(head + le(16, 2) + le(3, 4) + std::string(20, '\0') + std::string(8, 'p') + std::string(100, 'x'), 11);
+  fuzz_image(head + le(1, 2) + std::string(24, '\0') + std::string(8, 'p') + std::string(20, 'x'), 10);
+  fuzz_image(head + le(16, 2) + le(3, 4) + std::string(20, '\0') + std::string(8, 'p') + std::string(100, 'x'), 11);
 }
 
 TEST(Fuzz, Ppm) {
-  fuzz_picture("P3 3 2 255 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18\n", 12);
-  fuzz_picture("P6 # x\n3 2 255 abcdefghijklmnopqr", 13);
+  fuzz_image("P3 3 2 255 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18\n", 12);
+  fuzz_image("P6 # x\n3 2 255 abcdefghijklmnopqr", 13);
 }
 
 TEST(Fuzz, Webp) {
@@ -101,7 +101,7 @@ TEST(Fuzz, Webp) {
   const size_t size = WebPEncodeRGB(rgb.data<uint8_t>(), 24, 20, 24 * 3, 80, &memory);
   const std::string valid(reinterpret_cast<char*>(memory), size);
   WebPFree(memory);
-  fuzz_picture(valid, 14);
+  fuzz_image(valid, 14);
 }
 
 void fuzz_text(const std::string& valid, data::TextForm form, uint32_t stream) {

@@ -67,7 +67,7 @@ std::vector<OpCase> cases() {
   for (const DType t : {DType::f32, DType::bf16, DType::f16}) {
     all.push_back(beside_all_rows(t));
     all.push_back(normalised(t, {1500, 24}, {0}, {}));
-    all.push_back(normalised(t, {3, 30, 31, 17}, {0, 2, 3}, {0, 3, 1, 2}));  // (N, C, H, W) of channels-last pictures
+    all.push_back(normalised(t, {3, 30, 31, 17}, {0, 2, 3}, {0, 3, 1, 2}));  // (N, C, H, W) of channels-last images
     all.push_back(normalised(t, {2, 15000}, {1}, {}));
   }
   if (test_device_has_f64()) reduced(Op::sum, DType::f64, {1031, 37}, {0});

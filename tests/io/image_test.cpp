@@ -97,12 +97,12 @@ TEST(Image, APartOfAJpegEqualsThatPartOfTheWhole) {
         JpegSettings{.progressive = true}, JpegSettings{.across = 1, .down = 1, .progressive = true}}) {
     const std::string file = encode_jpeg(pixels, settings);
     for (const double shrink : {1.0, 2.0, 4.5, 9.0}) {
-      const auto decode = [&](const Part& part, Picture& out) {
-        PictureRoom room;
+      const auto decode = [&](const Part& part, Image& out) {
+        ImageRoom room;
         decode_part(
             bytes_of(file), "a.jpg", [&](int64_t, int64_t) { return part; }, out, room);
       };
-      Picture whole, part;
+      Image whole, part;
       decode({.rows = 150, .columns = 211, .shrink = shrink}, whole);
       EXPECT_EQ(whole.rows, static_cast<int64_t>(std::ceil(150 * whole.scale)));
       EXPECT_LE(1 / whole.scale, shrink);
@@ -135,16 +135,16 @@ TEST(Image, APartOfAJpegEqualsThatPartOfTheWhole) {
   }
 }
 
-// Fifty clients that send pictures of a gigabyte each must not take fifty.
-TEST(Image, LargePicturesWaitForEachOther) {
+// Fifty clients that send images of a gigabyte each must not take fifty.
+TEST(Image, LargeImagesWaitForEachOther) {
   constexpr int64_t kLargest = int64_t{1} << 27;
-  ASSERT_GT(PictureRoom::most(), kLargest);
-  std::list<PictureRoom> held;
-  for (int64_t left = PictureRoom::most(); left >= kLargest; left -= kLargest) held.emplace_back().take(kLargest);
+  ASSERT_GT(ImageRoom::most(), kLargest);
+  std::list<ImageRoom> held;
+  for (int64_t left = ImageRoom::most(); left >= kLargest; left -= kLargest) held.emplace_back().take(kLargest);
   EXPECT_EQ(decode_image(encode_png(ramp({4, 6})), "small.png").shape(), (Shape{4, 6, 1}));  // there is room for these
   std::atomic<bool> released{false};
   std::thread next([&] {
-    PictureRoom room;
+    ImageRoom room;
     room.take(kLargest);
     EXPECT_TRUE(released);
   });
@@ -158,9 +158,9 @@ TEST(Image, DamageOutsideOfThePartIsFoundAsWellUnlessTheFileIsSound) {
   const std::string good = encode_jpeg(waves(160, 160));
   bool sound = false;
   const auto top = [&](int64_t, int64_t columns) { return Part{.rows = 8, .columns = columns, .sound = sound}; };
-  Picture out;
+  Image out;
   const auto decode = [&](const std::string& bytes, const std::string& name) {
-    PictureRoom room;
+    ImageRoom room;
     decode_part(bytes_of(bytes), name, top, out, room);
   };
   decode(good, "a.jpg");

@@ -1,4 +1,4 @@
-// Whitening filters: the windows that pass through them have no correlation left, whatever way the pictures come in.
+// Whitening filters: the windows that pass through them have no correlation left, whatever way the images come in.
 #include "freight/nn/whitening.h"
 
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@ using freight::testing::expect_error;
 
 float noise(int64_t i) { return random_normal(7, 0, 0, static_cast<uint64_t>(i)); }
 
-// Pictures whose neighbours are alike, in space and among the channels.
-Array smooth_pictures(int64_t n, int64_t channels = 3, int64_t side = 9) {
+// Images whose neighbours are alike, in space and among the channels.
+Array smooth_images(int64_t n, int64_t channels = 3, int64_t side = 9) {
   Array out(DType::f32, {n, channels, side, side});
   for (int64_t i = 0; i < out.numel(); ++i) {
     float* at = out.data<float>() + i;
@@ -56,13 +56,13 @@ TEST(Whitening, ASpectrumRebuildsItsMatrix) {
 
 TEST(Whitening, ResponsesAreUncorrelatedAndOfUnitVariance) {
   set_default_backend("ref");
-  const Array pictures = smooth_pictures(200);
+  const Array images = smooth_images(200);
   Conv2d conv(3, 24, 2, {.bias = false, .init = WeightInit::whiten});
   Whitening whitening(conv.weight.shape());
-  whitening.add(pictures);
+  whitening.add(images);
   EXPECT_EQ(whitening.windows(), 200 * 8 * 8);
   conv.weight.set(whitening.filters());
-  const Tensor y = reshape(transpose(reshape(conv(pictures), {200, 24, 64}), 0, 1), {24, 200 * 64});
+  const Tensor y = reshape(transpose(reshape(conv(images), {200, 24, 64}), 0, 1), {24, 200 * 64});
   const auto product = (matmul(y, transpose(y)) / (200.0 * 64)).to_vector<double>();
   for (size_t i = 0; i < 24; ++i) {
     for (size_t j = 0; j < 24; ++j) {
@@ -74,10 +74,10 @@ TEST(Whitening, ResponsesAreUncorrelatedAndOfUnitVariance) {
 }
 
 TEST(Whitening, FewerFiltersAreThoseOfMostVariance) {
-  const Array pictures = smooth_pictures(50);
+  const Array images = smooth_images(50);
   const auto filters = [&](int64_t out) {
     Whitening whitening({out, 3, 2, 2});
-    whitening.add(pictures);
+    whitening.add(images);
     return whitening.filters().to_vector<float>();
   };
   const auto all = filters(24), some = filters(8);
@@ -86,31 +86,31 @@ TEST(Whitening, FewerFiltersAreThoseOfMostVariance) {
   for (size_t i = 0; i < 4 * 12; ++i) EXPECT_EQ(some[4 * 12 + i], -some[i]);
 }
 
-TEST(Whitening, TheSamePicturesInOtherBatchesGiveTheSameBits) {
-  const Array pictures = smooth_pictures(30);
+TEST(Whitening, TheSameImagesInOtherBatchesGiveTheSameBits) {
+  const Array images = smooth_images(30);
   const int64_t each = 3 * 9 * 9;
   Whitening whole({24, 3, 2, 2}), parts({24, 3, 2, 2});
-  whole.add(pictures);
+  whole.add(images);
   for (int64_t first = 0; first < 30; first += 7) {
     const int64_t n = std::min<int64_t>(7, 30 - first);
     Array part(DType::f32, {n, 3, 9, 9});
-    std::copy_n(pictures.data<float>() + first * each, n * each, part.data<float>());
+    std::copy_n(images.data<float>() + first * each, n * each, part.data<float>());
     parts.add(part);
   }
   EXPECT_EQ(whole.filters().to_vector<float>(), parts.filters().to_vector<float>());
 }
 
-TEST(Whitening, PicturesThatCannotServeAreRefused) {
+TEST(Whitening, ImagesThatCannotServeAreRefused) {
   Whitening whitening({24, 3, 2, 2});
   expect_error(ErrorKind::data, {"whiten", "f32[2,1,9,9]", "(N, 3, H, W)"},
-               [&] { whitening.add(smooth_pictures(2, 1)); });
-  expect_error(ErrorKind::data, {"whiten", "2 x 2 pixels"}, [&] { whitening.add(smooth_pictures(2, 3, 1)); });
-  whitening.add(smooth_pictures(2, 3, 3));
+               [&] { whitening.add(smooth_images(2, 1)); });
+  expect_error(ErrorKind::data, {"whiten", "2 x 2 pixels"}, [&] { whitening.add(smooth_images(2, 3, 1)); });
+  whitening.add(smooth_images(2, 3, 3));
   expect_error(ErrorKind::data, {"whiten", "got 8 windows", "12"}, [&] { whitening.filters(); });
 }
 
 // One colour everywhere: all directions but one have no variance at all.
-TEST(Whitening, FlatPicturesGiveFiniteFilters) {
+TEST(Whitening, FlatImagesGiveFiniteFilters) {
   Array grey(DType::f32, {4, 1, 6, 6});
   std::fill_n(grey.data<float>(), grey.numel(), 0.25f);
   Whitening whitening({8, 1, 2, 2});

@@ -17,10 +17,10 @@ namespace {
 // The policy, said a second time: a change of the table must be meant.
 const std::map<Precision, std::set<std::string>> kPolicy = {
     {Precision::low, {"matmul", "conv", "conv_grad_input", "conv_grad_weight"}},
-    {Precision::offered,
+    {Precision::low_if_supported,
      {"attention", "attention_grad", "recurrent", "recurrent_grad", "recurrent_layer", "recurrent_layer_grad"}},
-    {Precision::first, {"batch_norm", "batch_norm_inference", "layer_norm", "group_norm"}},
-    {Precision::follow,
+    {Precision::match_first_input, {"batch_norm", "batch_norm_inference", "layer_norm", "group_norm"}},
+    {Precision::match_inputs,
      {"neg",
       "abs",
       "sign",
@@ -127,11 +127,12 @@ TEST_P(Policy, IsWhatThePassDoes) {
       if (is_ours(*node)) continue;  // reshape, matmul: seen in the net below
       if (!is_floating(cast.type(node->out()).dtype) && info(row.op).precision != Precision::full)
         continue;  // takes what there is
-      const Precision p =
-          info(row.op).precision == Precision::offered ? Precision::full : info(row.op).precision;  // no device
+      const Precision p = info(row.op).precision == Precision::low_if_supported ? Precision::full
+                                                                                : info(row.op).precision;  // no device
       for (size_t i = 0; i < row.in.size(); ++i) {
         if (row.in[i].type.dtype != DType::f32) continue;
-        const bool narrow = p == Precision::low || p == Precision::follow || (p == Precision::first && i == 0);
+        const bool narrow =
+            p == Precision::low || p == Precision::match_inputs || (p == Precision::match_first_input && i == 0);
         EXPECT_EQ(cast.type(node->in(static_cast<int>(i))).dtype, narrow ? low : DType::f32) << "operand " << i;
       }
       const Type first = cast.type(node->out());

@@ -179,7 +179,7 @@ int large_results(const Graph& g, int64_t width) {
   return n;
 }
 
-TEST(Reread, TheGradientOfGeluReadsItsInputOnly) {
+TEST(DuplicateCheap, TheGradientOfGeluReadsItsInputOnly) {
   const Graph before = gelu_step(512);
   const Graph after = run_pipeline(before, FusingBackend());
   verify(after);
@@ -187,7 +187,7 @@ TEST(Reread, TheGradientOfGeluReadsItsInputOnly) {
   expect_equal_results(before, after);
 }
 
-TEST(Reread, ResultsThatStayInACacheAreStored) {
+TEST(DuplicateCheap, ResultsThatStayInACacheAreStored) {
   const Graph after = run_pipeline(gelu_step(64), FusingBackend());
   EXPECT_GT(large_results(after, 64), 2);
 }
@@ -218,7 +218,7 @@ int masks(const Graph& g) {
   return n;
 }
 
-TEST(Reread, AMaskIsStoredWhereItsReadersWouldReadMoreWithoutIt) {
+TEST(DuplicateCheap, AMaskIsStoredWhereItsReadersWouldReadMoreWithoutIt) {
   const Graph before = scaled_relu_step(true), after = run_pipeline(before, FusingBackend());
   verify(after);
   EXPECT_EQ(masks(after), 1) << print(after);  // or the backward half reads r too, four bytes for one

@@ -98,7 +98,7 @@ TEST_F(Report, OfARunShowsItsCurvesConfusionsAndMistakes) {
   for (const Mistake& m : s.examination->mistakes) {
     EXPECT_NE(m.truth, m.told);
     EXPECT_GE(m.certainty, m.truth_probability);
-    EXPECT_EQ(m.picture.shape(), (Shape{1, 28, 28}));
+    EXPECT_EQ(m.image.shape(), (Shape{1, 28, 28}));
   }
   EXPECT_GE(s.examination->mistakes[0].certainty, s.examination->mistakes[4].certainty);
   if (peer_python().empty()) GTEST_SKIP() << "no build/python";

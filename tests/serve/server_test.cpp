@@ -38,17 +38,17 @@ void expect_lives(RunningServer& server = shared_server()) {
   EXPECT_EQ(ask(get("/v2/health/ready"), server).status, 200);
 }
 
-Array picture(uint32_t seed) {
+Array image(uint32_t seed) {
   Array a(DType::u8, {1, 28, 28});
   PhiloxStream random(seed, 0, 0);
   for (int64_t i = 0; i < a.numel(); ++i) a.data<uint8_t>()[i] = static_cast<uint8_t>(random.bits());
   return a;
 }
-// A binary infer request of these pictures, UINT8 (N,1,28,28).
-std::string infer_pictures(const std::vector<Array>& pictures, const std::string& more = {}) {
+// A binary infer request of these images, UINT8 (N,1,28,28).
+std::string infer_images(const std::vector<Array>& images, const std::string& more = {}) {
   std::string bytes;
-  for (const Array& a : pictures) bytes.append(static_cast<const char*>(a.raw()), a.bytes());
-  const std::string json = cat(R"({"inputs":[{"name":"input","datatype":"UINT8","shape":[)", pictures.size(),
+  for (const Array& a : images) bytes.append(static_cast<const char*>(a.raw()), a.bytes());
+  const std::string json = cat(R"({"inputs":[{"name":"input","datatype":"UINT8","shape":[)", images.size(),
                                R"(,1,28,28],"parameters":{"binary_data_size":)", bytes.size(), "}}]", more, "}");
   return post("/v2/models/digits/infer", json + bytes, cat("Inference-Header-Content-Length: ", json.size(), "\r\n"));
 }
@@ -56,10 +56,10 @@ std::vector<float> probabilities(const Answer& a) {
   EXPECT_EQ(a.status, 200) << a.body;
   return Json::parse(a.body).at("outputs").at(0).at("data").get<std::vector<float>>();
 }
-std::vector<float> expected(const std::vector<Array>& pictures) {
+std::vector<float> expected(const std::vector<Array>& images) {
   static deploy::Predictor predictor(train::load_bundle(shared_server().dir() / "digits.safetensors"),
                                      {.deterministic = true});
-  return predictor.run(pictures).to_vector<float>();
+  return predictor.run(images).to_vector<float>();
 }
 void expect_near(const std::vector<float>& got, const std::vector<float>& need) {
   ASSERT_EQ(got.size(), need.size());
@@ -86,13 +86,13 @@ TEST(Server, EveryPathOfTheProtocolAnswers) {
   EXPECT_EQ(cards[1].at("kind"), "text");
 }
 
-TEST(Server, PicturesAreAnsweredAsThePredictorAnswers) {
-  const std::vector<Array> pictures = {picture(1), picture(2), picture(3)};
-  const std::vector<float> need = expected(pictures);
-  expect_near(probabilities(ask(infer_pictures(pictures))), need);
+TEST(Server, ImagesAreAnsweredAsThePredictorAnswers) {
+  const std::vector<Array> images = {image(1), image(2), image(3)};
+  const std::vector<float> need = expected(images);
+  expect_near(probabilities(ask(infer_images(images))), need);
   // The same as JSON numbers from 0 to 1.
   std::string numbers;
-  for (const Array& a : pictures) {
+  for (const Array& a : images) {
     for (int64_t i = 0; i < a.numel(); ++i) {
       numbers += cat(numbers.empty() ? "" : ",", static_cast<float>(a.data<uint8_t>()[i]) / 255.0f);
     }
@@ -104,7 +104,7 @@ TEST(Server, PicturesAreAnsweredAsThePredictorAnswers) {
   EXPECT_EQ(Json::parse(a.body).at("id"), "a");
   EXPECT_EQ(Json::parse(a.body).at("outputs")[0].at("shape"), Json({3, 10}));
   // And as a PNG through /predict.
-  const io::Bytes png = io::encode_png(pictures[0].reshaped({28, 28, 1}));
+  const io::Bytes png = io::encode_png(images[0].reshaped({28, 28, 1}));
   const Answer p = ask(post("/predict/digits?top=2", text_of(png), "Content-Type: image/png\r\n"));
   ASSERT_EQ(p.status, 200) << p.body;
   const Json j = Json::parse(p.body);
@@ -115,19 +115,19 @@ TEST(Server, PicturesAreAnsweredAsThePredictorAnswers) {
 }
 
 TEST(Server, MoreSamplesThanABatchHoldsAreAnsweredInTheirOrder) {
-  std::vector<Array> pictures;
-  for (uint32_t i = 0; i < 11; ++i) pictures.push_back(picture(i));
-  expect_near(probabilities(ask(infer_pictures(pictures))), expected(pictures));
+  std::vector<Array> images;
+  for (uint32_t i = 0; i < 11; ++i) images.push_back(image(i));
+  expect_near(probabilities(ask(infer_images(images))), expected(images));
 }
 
 TEST(Server, ClassificationNamesTheBest) {
   const Answer a =
-      ask(infer_pictures({picture(5)}, R"(,"outputs":[{"name":"probabilities","parameters":{"classification":2}}])"));
+      ask(infer_images({image(5)}, R"(,"outputs":[{"name":"probabilities","parameters":{"classification":2}}])"));
   ASSERT_EQ(a.status, 200) << a.body;
   const Json out = Json::parse(a.body).at("outputs")[0];
   EXPECT_EQ(out.at("datatype"), "BYTES");
   EXPECT_EQ(out.at("shape"), Json({1, 2}));
-  const std::vector<float> need = expected({picture(5)});
+  const std::vector<float> need = expected({image(5)});
   const auto best = std::max_element(need.begin(), need.end()) - need.begin();
   const auto text = out.at("data")[0].get<std::string>();
   EXPECT_NE(text.find(cat(":", best, ":", best)), std::string::npos) << text;
@@ -171,8 +171,7 @@ TEST(Server, WhatDoesNotFitTheModelIsRefusedWithWhatItTakes) {
           R"({"name":"input","datatype":"UINT8","shape":[1],"data":[1]},{"name":"b","datatype":"UINT8","shape":[1],"data":[1]})"),
       400, {"2 inputs"});
   expect_refused(infer("digits", R"({"name":"input","datatype":"FP32","shape":[1],"data":[NaN]})"), 400, {"malformed"});
-  expect_refused(ask(infer_pictures({picture(1)}, R"(,"outputs":[{"name":"logits"}])")), 400,
-                 {"logits", "probabilities"});
+  expect_refused(ask(infer_images({image(1)}, R"(,"outputs":[{"name":"logits"}])")), 400, {"logits", "probabilities"});
   expect_refused(infer("text", R"({"name":"tokens","datatype":"INT32","shape":[1,1],"data":[99999]})"), 400,
                  {"99999", "knows 0 to"});
   std::string many = "1";
@@ -257,9 +256,9 @@ TEST(Server, GarbageIsAnsweredOnceAndTheConnectionCloses) {
 
 TEST(Server, PipelinedRequestsAreAnsweredInTheirOrder) {
   Client c(shared_server().port());
-  c.send(get("/v2/health/live") + infer_pictures({picture(1)}) + get("/nothing") + post("/predict", "") + get("/v2"));
+  c.send(get("/v2/health/live") + infer_images({image(1)}) + get("/nothing") + post("/predict", "") + get("/v2"));
   EXPECT_EQ(c.receive().status, 200);
-  expect_near(probabilities(c.receive()), expected({picture(1)}));
+  expect_near(probabilities(c.receive()), expected({image(1)}));
   EXPECT_EQ(c.receive().status, 404);
   EXPECT_EQ(c.receive().status, 400);
   EXPECT_NE(c.receive().body.find("freight"), std::string::npos);
@@ -371,7 +370,7 @@ TEST(Server, RequestsOfManyConnectionsShareBatches) {
   std::vector<std::vector<float>> got(8);
   std::vector<std::thread> threads;
   for (uint32_t i = 0; i < 8; ++i) {
-    threads.emplace_back([&, i] { got[i] = probabilities(ask(infer_pictures({picture(i)}), server)); });
+    threads.emplace_back([&, i] { got[i] = probabilities(ask(infer_images({image(i)}), server)); });
   }
   for (std::thread& t : threads) t.join();
   const std::string metrics = ask(get("/metrics"), server).body;
@@ -393,7 +392,7 @@ TEST(Server, StoppingAnswersWhatHasBegunAndTakesNothingNew) {
   RunningServer server({.timeout_seconds = 20});
   Client idle(server.port()), begun(server.port());
   EXPECT_EQ(idle.ask(get("/v2/health/live")).status, 200);
-  const std::string request = infer_pictures({picture(1)});
+  const std::string request = infer_images({image(1)});
   begun.send(request.substr(0, request.size() - 100));
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   bool whole = false;
@@ -412,7 +411,7 @@ TEST(Server, StoppingAnswersWhatHasBegunAndTakesNothingNew) {
 TEST(Server, StoppingDoesNotWaitForABatchToFill) {
   RunningServer server({.max_delay_seconds = 3600, .timeout_seconds = 20});
   Client asking(server.port());
-  asking.send(infer_pictures({picture(1)}));
+  asking.send(infer_images({image(1)}));
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_TRUE((*server).stop(20));
   EXPECT_EQ(asking.receive().status, 200);
@@ -448,7 +447,7 @@ TEST(Server, WhatCannotBeServedIsRefusedAtTheStart) {
 
 // 300 mutated heads and bodies: whatever comes, the server answers the next sound request.
 TEST(Server, LivesThroughMutatedRequests) {
-  const std::string valid = infer_pictures({picture(1)});
+  const std::string valid = infer_images({image(1)});
   for (uint64_t i = 0; i < 300; ++i) {
     PhiloxStream r(77, i, 0);
     std::string text = valid;

@@ -14,7 +14,7 @@
 
 namespace freight::train {
 
-// 22 pictures, or rows of numbers, of four classes.
+// 22 images, or rows of numbers, of four classes.
 inline data::Dataset small_set(DType dtype, const Shape& sample) {
   data::Dataset set;
   set.name = "small";

@@ -56,7 +56,7 @@ TEST(RealData, ThirtyStepsOfTheCifarRecipeReach45Percent) {
   EXPECT_GE(r.test.top1.value(), 45);  // 50.9 with seed 0
 }
 
-// One pass over smaller crops where the recipe takes forty; a quarter of the pictures are of the largest class.
+// One pass over smaller crops where the recipe takes forty; a quarter of the images are of the largest class.
 TEST(RealData, APassOverPhotographsOfFlowersReaches35Percent) {
   const std::string root = real_data("flowers/daisy");
   if (root.empty()) GTEST_SKIP() << "no flowers in $FREIGHT_DATA or beside the checkout";

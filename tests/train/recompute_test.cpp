@@ -20,7 +20,7 @@ std::ostream& operator<<(std::ostream& out, const Net& n) { return out << n.name
 std::string times(int n, const std::string& layers) { return n == 0 ? "" : layers + times(n - 1, layers); }
 
 std::vector<Net> nets() {
-  const char* const pictures = "[1, 12, 12]";
+  const char* const images = "[1, 12, 12]";
   const char* const tokens = R"([24], "input_dtype": "i32")";
   const std::string dense = R"({"type": "Linear", "out": 64}, {"type": "Tanh"}, )";
   const std::string conv = R"({"type": "Conv2d", "out": 8, "kernel": 3, "padding": 1, "bias": false},)";
@@ -28,11 +28,11 @@ std::vector<Net> nets() {
                             R"({"type": "BatchNorm2d"}, {"type": "ReLU"}, )" + conv + R"({"type": "BatchNorm2d"}]}, )";
   const std::string drop = R"({"type": "GELU"}, {"type": "Dropout", "p": 0.3}, )";
   return {
-      {"mlp", pictures, R"({"type": "Flatten"}, )" + times(4, dense) + R"({"type": "Linear", "out": 10})", false},
-      {"conv_batch_norm", pictures, conv + times(6, block) + R"({"type": "MaxPool2d", "kernel": 2}, {"type": "Flatten"},
+      {"mlp", images, R"({"type": "Flatten"}, )" + times(4, dense) + R"({"type": "Linear", "out": 10})", false},
+      {"conv_batch_norm", images, conv + times(6, block) + R"({"type": "MaxPool2d", "kernel": 2}, {"type": "Flatten"},
                                    {"type": "Linear", "out": 10})",
        true},
-      {"dropout", pictures, times(3, conv + drop) + R"({"type": "Flatten"}, {"type": "Linear", "out": 10})", false},
+      {"dropout", images, times(3, conv + drop) + R"({"type": "Flatten"}, {"type": "Linear", "out": 10})", false},
       {"transformer", tokens,
        R"({"type": "Embedding", "rows": 20, "width": 16}, {"type": "PositionEmbedding", "length": 24, "width": 16}, )" +
            times(6, R"({"type": "TransformerBlock", "width": 16, "heads": 2, "causal": true, "dropout": 0.1}, )") +

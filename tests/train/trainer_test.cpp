@@ -131,7 +131,7 @@ TEST_F(Training, EverySampleIsEvaluatedOnceWhateverTheBatch) {
   }
 }
 
-TEST_F(Training, PredictionsOfStoredPicturesAreThoseOfEvaluation) {
+TEST_F(Training, PredictionsOfStoredImagesAreThoseOfEvaluation) {
   config_.max_steps = 10;
   Bundle b = load_bundle(run().model_path);
   const data::Dataset set = data::load(dir_.path()).test.slice(0, 100);

@@ -1,4 +1,4 @@
-// A first layer of init `whiten` gets its filters from the training pictures, once, and keeps them.
+// A first layer of init `whiten` gets its filters from the training images, once, and keeps them.
 #include <signal.h>
 
 #include <cmath>
@@ -52,17 +52,17 @@ class Whitened : public ::testing::Test {
   Config config_;
 };
 
-TEST_F(Whitened, FiltersAreThoseOfThePicturesWhateverSeedAndBatch) {
+TEST_F(Whitened, FiltersAreThoseOfTheImagesWhateverSeedAndBatch) {
   const data::Dataset set = data::load(dir_.path()).train;
   ASSERT_LT(set.count(), 5120);
-  Array pictures(DType::f32, set.images.shape());
-  for (int64_t i = 0; i < pictures.numel(); ++i) {
+  Array images(DType::f32, set.images.shape());
+  for (int64_t i = 0; i < images.numel(); ++i) {
     const float x = static_cast<float>(set.images.data<uint8_t>()[i]);
     const float scale = 1.0f / (255.0f * set.std[0]), bias = -set.mean[0] / set.std[0];
-    pictures.data<float>()[i] = x * scale + bias;
+    images.data<float>()[i] = x * scale + bias;
   }
   nn::Whitening whitening({8, 1, 2, 2});
-  whitening.add(pictures);
+  whitening.add(images);
   const auto want = whitening.filters().to_vector<float>();
   const auto got = stem(run("first"));
   for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-3 * (1 + std::fabs(want[i])));
@@ -101,7 +101,7 @@ TEST_F(Whitened, WeightsThatAreGivenAreNotReplaced) {
   EXPECT_EQ(stem(run("second")), std::vector<float>(32, 0.5f));
 }
 
-TEST_F(Whitened, ALayerThatDoesNotReadPicturesIsRefused) {
+TEST_F(Whitened, ALayerThatDoesNotReadImagesIsRefused) {
   net(cat(R"([{"type": "Conv2d", "out": 2, "kernel": 3}, )",
           R"({"name": "late", "type": "Conv2d", "out": 8, "kernel": 2, "init": "whiten"},)",
           R"({"type": "Flatten"}, {"type": "Linear", "out": 10}])"));

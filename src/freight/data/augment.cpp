@@ -7,14 +7,14 @@
 
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
-#include "freight/data/picture_cache.h"
+#include "freight/data/image_cache.h"
 
 namespace freight::data {
 
 namespace {
 constexpr uint32_t kAugmentStream = 0x61756775, kColourStream = 0x636f6c6f, kEraseStream = 0x65726173,
                    kMirrorStream = 0x6d697272;
-constexpr int64_t kLargePlane = 64 * 64;  // a batch of smaller pictures stays in the caches
+constexpr int64_t kLargePlane = 64 * 64;  // a batch of smaller images stays in the caches
 
 // The numbers of one sample in one epoch.
 PhiloxStream draws(uint64_t seed, int64_t index, int64_t epoch, uint32_t stream) {
@@ -41,8 +41,8 @@ Transform::Transform(const Dataset& set, const Augment& augment, uint64_t seed, 
     : set_(&set), augment_(augment), seed_(seed), channels_last_(channels_last) {
   const Shape s = set.sample_shape();
   channels_ = s[0];
-  const bool picture = s.rank() == 3;
-  if (picture) {
+  const bool image = s.rank() == 3;
+  if (image) {
     rows_ = s[1];
     columns_ = s[2];
   } else {
@@ -51,10 +51,10 @@ Transform::Transform(const Dataset& set, const Augment& augment, uint64_t seed, 
   const int reach = std::max(augment.shift, augment.crop_padding);
   if (augment.shift < 0 || augment.crop_padding < 0)
     fail(ErrorKind::usage, "augment", "shift and padding must be >= 0");
-  if (!picture && (reach > 0 || augment.flip)) {
+  if (!image && (reach > 0 || augment.flip)) {
     fail(ErrorKind::usage, "augment", "shift, crop and flip need images (C, H, W): samples of ", set.name, " are ", s);
   }
-  if (picture && reach >= std::min(rows_, columns_)) {
+  if (image && reach >= std::min(rows_, columns_)) {
     fail(ErrorKind::usage, "augment", "a shift of ", reach, " moves images of ", rows_, " x ", columns_, " away");
   }
   const auto c = static_cast<size_t>(channels_);
@@ -138,8 +138,8 @@ bool Transform::mirrors(int64_t index, int64_t epoch) const {
   return augment_.flip && ((draws(seed_, index, 0, kMirrorStream).bits() ^ static_cast<uint32_t>(epoch)) & 1) != 0;
 }
 
-void Transform::read_picture(int64_t index, int64_t epoch, const PlaneTarget& dst, Scratch& scratch) const {
-  const PictureFiles& files = *set_->files;
+void Transform::read_image(int64_t index, int64_t epoch, const PlaneTarget& dst, Scratch& scratch) const {
+  const ImageFiles& files = *set_->files;
   const auto i = static_cast<size_t>(index);
   const std::string& path = files.paths[i];
   io::ByteView bytes = files.kept->find(i);
@@ -151,7 +151,7 @@ void Transform::read_picture(int64_t index, int64_t epoch, const PlaneTarget& ds
   }
   PhiloxStream r = draws(seed_, index, epoch, kAugmentStream);
   const Mirror mirror = mirrors(index, epoch) ? Mirror::yes : Mirror::no;
-  const PictureGeometry& geometry = files.geometry;
+  const ImageGeometry& geometry = files.geometry;
   if (augment_.random_crop) {
     scratch.reader.random_view(bytes, path, geometry, augment_.crop, mirror, r, dst, sound);
   } else {
@@ -257,12 +257,12 @@ void Transform::apply(int64_t index, int64_t epoch, float* dst, Scratch& scratch
   const int64_t n = channels_ * rows_ * columns_;
   const bool u8 = set_->files || set_->images.dtype() == DType::u8;
   const Draw drawn = draw(index, epoch);
-  // Rows of a picture go into the batch as they are made: while they are on their way to memory, the next ones are.
+  // Rows of a image go into the batch as they are made: while they are on their way to memory, the next ones are.
   const bool direct =
       set_->files && !recolours() && !channels_last_ && channels_ == 3 && rows_ * columns_ >= kLargePlane;
   if ((set_->files && !direct) || recolours()) scratch.planes.resize(static_cast<size_t>(n));
   if (set_->files) {
-    read_picture(index, epoch, direct ? PlaneTarget(dst, scale_.data(), bias_.data()) : scratch.planes.data(), scratch);
+    read_image(index, epoch, direct ? PlaneTarget(dst, scale_.data(), bias_.data()) : scratch.planes.data(), scratch);
   } else if (!u8) {
     write(static_cast<const float*>(set_->images.raw()) + index * n, drawn, dst);
   } else if (const uint8_t* src = static_cast<const uint8_t*>(set_->images.raw()) + index * n; recolours()) {

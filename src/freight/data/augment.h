@@ -1,12 +1,12 @@
 // Transforms of a sample on the way from the data set to the network: shift, crop, flip, colours, erasing, normalise,
-// memory layout; of pictures in files also reading and resizing (picture_reader.h). Every random choice is a function
+// memory layout; of images in files also reading and resizing (image_reader.h). Every random choice is a function
 // of (seed, epoch, sample number): the same batch for any number of workers.
 #pragma once
 #include <cstdint>
 #include <vector>
 
 #include "freight/data/dataset.h"
-#include "freight/data/picture_reader.h"
+#include "freight/data/image_reader.h"
 #include "freight/data/pixel_ops.h"
 
 namespace freight::data {
@@ -15,7 +15,7 @@ struct Augment {
   // Of samples in memory.
   int shift = 0;         // moves by up to this many pixels each way; what comes in is black
   int crop_padding = 0;  // the same thing under its other name: pads by this much, then cuts the old size out
-  // Of pictures in files: a random part, resized, instead of the middle.
+  // Of images in files: a random part, resized, instead of the middle.
   bool random_crop = false;
   CropRange crop = {};
 
@@ -42,14 +42,14 @@ class Transform {
  public:
   // What one thread needs besides; kept between samples.
   struct Scratch {
-    PictureReader reader;
+    ImageReader reader;
     io::Bytes file;
     std::vector<uint8_t> planes, spare;
   };
 
   Transform(const Dataset& set, const Augment& augment, uint64_t seed, bool channels_last);
   // Writes sample `index` as seen in `epoch` to dst, sample_shape().numel() floats; channels last where asked. Throws
-  // Error(data) that names the file where a picture cannot be read.
+  // Error(data) that names the file where a image cannot be read.
   void apply(int64_t index, int64_t epoch, float* dst, Scratch& scratch) const;
 
   Draw draw(int64_t index, int64_t epoch) const;
@@ -64,7 +64,7 @@ class Transform {
   void draw_erased(int64_t index, int64_t epoch, Draw& draw) const;
   bool recolours() const;
   void check_colours() const;
-  void read_picture(int64_t index, int64_t epoch, const PlaneTarget& dst, Scratch& scratch) const;
+  void read_image(int64_t index, int64_t epoch, const PlaneTarget& dst, Scratch& scratch) const;
   void recolour(int64_t index, int64_t epoch, Scratch& scratch) const;
   void erase(const Draw& draw, float* dst) const;
   void move_planes(const uint8_t* src, const Draw& move, uint8_t* dst) const;

@@ -28,7 +28,7 @@ const std::vector<std::string>& fashion_classes() {
 // Kinds of content, told by the files themselves.
 bool holds_data(const std::string& path) {
   CifarKind kind;
-  return is_array_source(path) || is_idx_dir(path) || is_cifar_dir(path, kind) || is_picture_source(path) ||
+  return is_array_source(path) || is_idx_dir(path) || is_cifar_dir(path, kind) || is_image_source(path) ||
          is_text_source(path);
 }
 
@@ -39,13 +39,13 @@ TrainTest load_path(const std::string& path, const std::string& name, const Load
     return load_idx_dir(path, name, name == "fashion-mnist" ? fashion_classes() : numbered_classes(10));
   }
   if (is_cifar_dir(path, kind)) return load_cifar_dir(path, name, kind);
-  if (is_picture_source(path)) return load_picture_source(path, name, options.pictures);
+  if (is_image_source(path)) return load_image_source(path, name, options.images);
   if (is_text_source(path)) fail(ErrorKind::data, path, "holds text: need arrays or pictures here");
   fail(
       ErrorKind::data, path,
       "no data set recognised: need IDX files (train-images-idx3-ubyte[.gz] ...), CIFAR binaries (data_batch_1.bin ... "
       "or train.bin), x_train.npy and y_train.npy, one .npz, or pictures (",
-      io::picture_endings(),
+      io::image_endings(),
       ") as train/CLASS/* and val/CLASS/*, as CLASS/*, or listed in train.csv, or text (train.csv, .tsv, .jsonl, .txt, "
       "or train/CLASS/*.txt; docs/data.md)");
 }
@@ -239,7 +239,7 @@ Content content_of(const std::string& name_or_path, const LoadOptions& options) 
     const std::string path = find(name_or_path, options);
     CifarKind kind;
     if (is_array_source(path) || is_idx_dir(path) || is_cifar_dir(path, kind)) return Content::arrays;
-    if (is_picture_source(path)) return Content::pictures;
+    if (is_image_source(path)) return Content::images;
     return is_corpus_source(path) ? Content::corpus : is_text_source(path) ? Content::documents : Content::arrays;
   } catch (const Error&) {
     return Content::arrays;
@@ -255,23 +255,23 @@ bool Verification::ok() const {
 
 namespace {
 // All parts: what is held out during training and what is kept for the very end may be different folders.
-Verification verify_pictures(Verification v, LoadOptions options, const std::function<bool(int64_t, int64_t)>& poll) {
+Verification verify_images(Verification v, LoadOptions options, const std::function<bool(int64_t, int64_t)>& poll) {
   const TrainTest sets = load(v.where, options);
   std::vector<std::string> paths = sets.train.files->paths;
   paths.insert(paths.end(), sets.test.files->paths.begin(), sets.test.files->paths.end());
-  options.pictures.held_out = HeldOut::test;
+  options.images.held_out = HeldOut::test;
   const TrainTest last = load(v.where, options);
   if (last.test.files->paths != sets.test.files->paths) {
     paths.insert(paths.end(), last.test.files->paths.begin(), last.test.files->paths.end());
   }
   std::sort(paths.begin(), paths.end());
   bool stopped = false;
-  v.bad = check_pictures(paths, [&](int64_t done, int64_t total) {
+  v.bad = check_images(paths, [&](int64_t done, int64_t total) {
     stopped = stopped || (poll && !poll(done, total));
     return !stopped;
   });
   if (stopped) fail(ErrorKind::runtime, v.where, "stopped before all pictures were looked at");
-  v.pictures = static_cast<int64_t>(paths.size());
+  v.images = static_cast<int64_t>(paths.size());
   v.train = describe(sets.train);
   v.test = describe(sets.test);
   v.train_fingerprint = sets.train.fingerprint();
@@ -304,7 +304,7 @@ Verification verify(const std::string& name_or_path, const LoadOptions& options,
   Verification v;
   v.where = find(name_or_path, options);
   const Content content = content_of(name_or_path, options);
-  if (content == Content::pictures) return verify_pictures(v, options, poll);
+  if (content == Content::images) return verify_images(v, options, poll);
   const CatalogEntry* entry = find_entry(name_or_path);
   if (!v.where.empty() && std::filesystem::is_directory(v.where)) {
     std::vector<std::string> paths;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "freight/data/dataset.h"
-#include "freight/data/picture_folder.h"
+#include "freight/data/image_folder.h"
 #include "freight/data/text.h"
 
 namespace freight::data {
@@ -35,7 +35,7 @@ const CatalogEntry* find_entry(const std::string& name);
 
 struct LoadOptions {
   std::string data_dir = {};  // the --data-dir flag: looked in first
-  PictureOptions pictures = {};
+  ImageOptions images = {};
   TextOptions text = {};
 };
 
@@ -47,10 +47,10 @@ std::string find(const std::string& name_or_path, const LoadOptions& options = {
 TrainTest load(const std::string& name_or_path, const LoadOptions& options = {});
 TextSet load_text(const std::string& name_or_path, const LoadOptions& options = {});
 // What a set holds, told without reading it; arrays also for what cannot be found.
-enum class Content { arrays, pictures, documents, corpus };
+enum class Content { arrays, images, documents, corpus };
 Content content_of(const std::string& name_or_path, const LoadOptions& options = {});
 
-// What `freight data verify` checks: the hash of every file (known sets) and that everything parses; of pictures, that
+// What `freight data verify` checks: the hash of every file (known sets) and that everything parses; of images, that
 // every one decodes; of text, that every document can be read.
 struct Verification {
   struct File {
@@ -60,15 +60,15 @@ struct Verification {
   };
   std::string where;
   std::vector<File> files;
-  int64_t pictures = 0;   // decoded or not
+  int64_t images = 0;     // decoded or not
   int64_t documents = 0;  // that can be read
   std::vector<BadSample> bad;
   std::string train, test;  // describe() of the splits
   uint64_t train_fingerprint = 0, test_fingerprint = 0;
   bool ok() const;
 };
-// Throws Error(data) when a file does not parse; hashes that differ and pictures that do not decode are in the result.
-// `poll` is told of the pictures done; false stops, with Error(runtime).
+// Throws Error(data) when a file does not parse; hashes that differ and images that do not decode are in the result.
+// `poll` is told of the images done; false stops, with Error(runtime).
 Verification verify(const std::string& name_or_path, const LoadOptions& options = {},
                     const std::function<bool(int64_t done, int64_t total)>& poll = {});
 

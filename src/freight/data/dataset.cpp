@@ -11,7 +11,7 @@
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
 #include "freight/base/threads.h"
-#include "freight/data/picture_cache.h"
+#include "freight/data/image_cache.h"
 
 namespace freight::data {
 
@@ -128,16 +128,16 @@ std::vector<Sums> channel_sums(const T* x, int64_t n, int64_t channels, int64_t 
 }
 }  // namespace
 
-PictureFiles::PictureFiles(std::vector<std::string> files, const PictureGeometry& shape)
-    : paths(std::move(files)), geometry(shape), kept(std::make_shared<PictureCache>(paths.size())) {}
+ImageFiles::ImageFiles(std::vector<std::string> files, const ImageGeometry& shape)
+    : paths(std::move(files)), geometry(shape), kept(std::make_shared<ImageCache>(paths.size())) {}
 
-size_t PictureFiles::kept_bytes() const {
+size_t ImageFiles::kept_bytes() const {
   size_t sum = 0;
   for (const std::string& path : paths) {
     std::error_code missing;
     const uint64_t size = std::filesystem::file_size(path, missing);
     if (!missing) sum += size;
-    if (sum >= PictureCache::kMost) return PictureCache::kMost;
+    if (sum >= ImageCache::kMost) return ImageCache::kMost;
   }
   return sum;
 }
@@ -178,7 +178,7 @@ Dataset Dataset::slice(int64_t first, int64_t n) const {
   Dataset out = *this;
   if (files) {
     const auto begin = files->paths.begin() + first;
-    out.files = std::make_shared<PictureFiles>(std::vector(begin, begin + n), files->geometry);
+    out.files = std::make_shared<ImageFiles>(std::vector(begin, begin + n), files->geometry);
   } else {
     out.images = rows_of(images, first, n);
   }

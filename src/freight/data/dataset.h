@@ -1,5 +1,5 @@
 // Dataset: samples and their targets as every reader of this room makes them and the Loader reads them: whole in
-// memory, or as pictures in files that are decoded batch by batch. Shapes: N samples, C channels, H rows, W columns; K
+// memory, or as images in files that are decoded batch by batch. Shapes: N samples, C channels, H rows, W columns; K
 // values per target.
 #pragma once
 #include <cstdint>
@@ -12,33 +12,33 @@
 
 namespace freight::data {
 
-// The sample (channels, rows, columns) that pictures of any size become. For evaluation the shorter side is made
-// `resize` long and the middle cut out (0: the whole picture is stretched); training may cut at random instead.
-struct PictureGeometry {
+// The sample (channels, rows, columns) that images of any size become. For evaluation the shorter side is made
+// `resize` long and the middle cut out (0: the whole image is stretched); training may cut at random instead.
+struct ImageGeometry {
   int64_t channels = 3, rows = 224, columns = 224;
   int64_t resize = 256;
-  friend bool operator==(const PictureGeometry&, const PictureGeometry&) = default;
+  friend bool operator==(const ImageGeometry&, const ImageGeometry&) = default;
 };
 
-class PictureCache;
+class ImageCache;
 
 // Samples that stay in their files until a batch needs them.
-struct PictureFiles {
-  PictureFiles(std::vector<std::string> paths, const PictureGeometry& geometry);
+struct ImageFiles {
+  ImageFiles(std::vector<std::string> paths, const ImageGeometry& geometry);
   std::vector<std::string> paths;
-  PictureGeometry geometry;
-  std::shared_ptr<PictureCache> kept;  // files of a small set all of them, once each was decoded
-  // Bytes that `kept` will hold when each picture was decoded.
+  ImageGeometry geometry;
+  std::shared_ptr<ImageCache> kept;  // files of a small set all of them, once each was decoded
+  // Bytes that `kept` will hold when each image was decoded.
   size_t kept_bytes() const;
 };
 
 struct Dataset {
-  std::string name;                           // "mnist"
-  std::string split;                          // "train" or "test"
-  Array images;                               // u8 or f32, (N, C, H, W) or any rank >= 2 with the channels on axis 1
-  std::shared_ptr<const PictureFiles> files;  // instead of images, which is then undefined
-  Array labels;                               // i64 (N): class numbers; or f32 (N) or (N, K): values to regress
-  std::vector<std::string> classes;           // names by class number; empty for regression
+  std::string name;                         // "mnist"
+  std::string split;                        // "train" or "test"
+  Array images;                             // u8 or f32, (N, C, H, W) or any rank >= 2 with the channels on axis 1
+  std::shared_ptr<const ImageFiles> files;  // instead of images, which is then undefined
+  Array labels;                             // i64 (N): class numbers; or f32 (N) or (N, K): values to regress
+  std::vector<std::string> classes;         // names by class number; empty for regression
   // Per channel, of pixel / 255 for u8 and of the values for f32. Empty: no normalisation (u8 still scales to 0..1).
   std::vector<float> mean, std;
   std::string note;  // what a user should know of how this part came about; often empty
@@ -50,7 +50,7 @@ struct Dataset {
   Shape sample_shape() const;
 
   // A hash of all pixels and targets: equal data gives equal numbers on every machine. Runs at memory speed. Of
-  // pictures in files it takes names and sizes instead of pixels.
+  // images in files it takes names and sizes instead of pixels.
   uint64_t fingerprint() const;
   // Samples [first, first + n); those in memory as a view of the same memory.
   Dataset slice(int64_t first, int64_t n) const;

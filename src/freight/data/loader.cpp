@@ -26,8 +26,8 @@ namespace {
 constexpr uint32_t kShuffleStream = 0x73687566;
 // A batch of fewer floats than this is made faster than it is handed from thread to thread.
 constexpr int64_t kCheapBatch = 100'000;
-// A claim: as many samples in memory as have so many floats; of pictures, so many.
-constexpr int64_t kClaimFloats = 50'000, kClaimPictures = 4;
+// A claim: as many samples in memory as have so many floats; of images, so many.
+constexpr int64_t kClaimFloats = 50'000, kClaimImages = 4;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -331,7 +331,7 @@ Loader::Loader(Dataset set, const LoaderOptions& options) {
   }
   const int64_t floats = o.batch_size * s.sample.numel();
   if (o.workers < 0) s.options.workers = s.set.files ? thread_count() : floats < kCheapBatch ? 0 : 1;
-  s.claim_size = s.set.files ? kClaimPictures : std::max<int64_t>(1, kClaimFloats / s.sample.numel());
+  s.claim_size = s.set.files ? kClaimImages : std::max<int64_t>(1, kClaimFloats / s.sample.numel());
   const int workers = s.options.workers;
   const int64_t fitting = o.prefetch_bytes / (floats * static_cast<int64_t>(sizeof(float)));
   s.slots.resize(workers == 0 ? 1 : static_cast<size_t>(std::clamp<int64_t>(fitting, 2, o.prefetch + 1)));

@@ -3,7 +3,7 @@
 //   for (auto& batch : loader.epoch(0)) step(batch.images, batch.labels);
 // The sequence of batches depends on the seed and the epoch only, never on the number of workers. Buffers are reused: a
 // batch lives until the next one is asked for; arrays that the caller still holds then are left alone and replaced.
-// Samples in memory and pictures in files go the same way; workers share a batch, so memory is bounded by the batches
+// Samples in memory and images in files go the same way; workers share a batch, so memory is bounded by the batches
 // ahead, whatever their number. A shuffled loader prepares the next epoch's first batches while one ends.
 #pragma once
 #include <cstdint>
@@ -25,7 +25,7 @@ struct LoaderOptions {
   bool shuffle = false;
   uint64_t seed = 0;
   bool drop_last = false;  // leave a short last batch out
-  int workers = -1;        // threads; 0: the caller's own; -1: a core each for pictures, 0 for cheap batches, else 1
+  int workers = -1;        // threads; 0: the caller's own; -1: a core each for images, 0 for cheap batches, else 1
   int prefetch = 2;        // batches ready ahead of the caller, at most
   int64_t prefetch_bytes = int64_t{1} << 30;  // all batches together: fewer ahead where they are large, but one
   int64_t epochs = 0;  // how many are coming, from number 0 on: none is prepared beyond; 0: no end
@@ -48,7 +48,7 @@ struct BatchRecipe {
 struct Batch {
   Array images;       // f32 (N, C, H, W), or (N, H, W, C) with channels_last, or (N, ...) as the samples are
   Array labels;       // i64 (N), or f32 as the targets are, or f32 (N, classes) where samples are mixed
-  int64_t count = 0;  // N; smaller than batch_size in a short last batch, or where bad pictures are left out
+  int64_t count = 0;  // N; smaller than batch_size in a short last batch, or where bad images are left out
   int64_t first = 0;  // position of the first sample within the epoch
   int64_t index = 0;  // number of the batch within the epoch
 };

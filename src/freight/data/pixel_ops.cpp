@@ -84,7 +84,7 @@ void adjust_saturation(const Planes& p, float factor) {
 
 void adjust_sharpness(const Planes& p, float factor, std::vector<uint8_t>& scratch) {
   if (p.rows <= 2 || p.columns <= 2) return;
-  // The blurred picture keeps the border; elsewhere a 3 x 3 mean with five times the weight in the middle.
+  // The blurred image keeps the border; elsewhere a 3 x 3 mean with five times the weight in the middle.
   for (int64_t c = 0; c < 3; ++c) {
     uint8_t* plane = p.pixels + c * p.plane();
     scratch.assign(plane, plane + p.plane());

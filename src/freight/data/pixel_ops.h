@@ -1,5 +1,5 @@
-// Changes of a colour picture's pixels, as torchvision defines them for u8 tensors (torchvision.transforms.functional):
-// the parts of colour jitter and RandAugment. A picture is u8 planes (3, H, W), changed in place.
+// Changes of a colour image's pixels, as torchvision defines them for u8 tensors (torchvision.transforms.functional):
+// the parts of colour jitter and RandAugment. A image is u8 planes (3, H, W), changed in place.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -14,7 +14,7 @@ struct Planes {
   int64_t plane() const { return rows * columns; }
 };
 
-// Blends with black, with the mean grey, with the grey picture, with a blurred one: 1 leaves the picture as it is, 0
+// Blends with black, with the mean grey, with the grey image, with a blurred one: 1 leaves the image as it is, 0
 // gives the other, above 1 goes beyond.
 void adjust_brightness(const Planes& p, float factor);
 void adjust_contrast(const Planes& p, float factor);

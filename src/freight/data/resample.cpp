@@ -1,4 +1,4 @@
-// See resample.h. Separable; C is the number of channels. Where the picture shrinks, the source rows of each
+// See resample.h. Separable; C is the number of channels. Where the image shrinks, the source rows of each
 // destination row are weighted and added, then the columns, in f32, rounded once at the end. Where it grows, each
 // source row becomes as wide as the destination once, in planes, and the destination rows are mixtures of two of those,
 // in 16 bits.
@@ -23,7 +23,7 @@ bool has_avx2() {
   return kHas;
 }
 
-// A batch of pictures is larger than the caches, and a store into them would first read what it overwrites.
+// A batch of images is larger than the caches, and a store into them would first read what it overwrites.
 __attribute__((target("avx2"))) void scale_past_caches(const uint8_t* src, float* dst, int64_t n, float scale,
                                                        float bias) {
   constexpr int64_t kLanes = 8;
@@ -95,7 +95,7 @@ FREIGHT_INLINE void weigh_two(const uint8_t* __restrict__ src, const uint8_t* __
   }
   for (; i < n; ++i) dst[i] = w * static_cast<float>(src[i]) + v * static_cast<float>(more[i]);
 }
-// The same with a third row: what a picture has that shrinks by less than a half.
+// The same with a third row: what a image has that shrinks by less than a half.
 FREIGHT_INLINE void weigh_three(const uint8_t* __restrict__ src, const uint8_t* __restrict__ more,
                                 const uint8_t* __restrict__ most, float* __restrict__ dst, int64_t n, float w, float v,
                                 float u) {
@@ -169,7 +169,7 @@ FREIGHT_INLINE void narrow(const float* line, const int64_t* first, const float*
   }
 }
 
-// One picture: see Resampler::run. `first` of the columns counts from the line's begin.
+// One image: see Resampler::run. `first` of the columns counts from the line's begin.
 struct Job {
   const uint8_t* src;  // the first column that counts, of row 0
   int64_t src_stride, used, channels, rows, columns;
@@ -549,7 +549,7 @@ Dataset resized(const Dataset& set, int64_t rows, int64_t columns) {
   const Box whole{0, 0, static_cast<double>(s[2]), static_cast<double>(s[3])};
   parallel_for(s[0], [&](int64_t i) {
     Resampler resampler;
-    for (int64_t plane = i * s[1]; plane < (i + 1) * s[1]; ++plane) {  // a picture of one channel
+    for (int64_t plane = i * s[1]; plane < (i + 1) * s[1]; ++plane) {  // a image of one channel
       resampler.run({src + plane * from, s[2], s[3], 1}, whole, Mirror::no, 1, rows, columns, dst + plane * to);
     }
   });

@@ -1,5 +1,5 @@
-// A part of a picture made into one of another size, and grey made RGB or the reverse: the step between a decoder and
-// everything that works on pictures of one size. Knows nothing of files or models.
+// A part of a image made into one of another size, and grey made RGB or the reverse: the step between a decoder and
+// everything that works on images of one size. Knows nothing of files or models.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace freight::data {
 
-// The part of a picture that is looked at. Pixel i covers [i, i + 1); the borders may lie within pixels.
+// The part of a image that is looked at. Pixel i covers [i, i + 1); the borders may lie within pixels.
 struct Box {
   double y = 0, x = 0, rows = 0, columns = 0;
 };
@@ -34,7 +34,7 @@ struct PlaneTarget {
 struct RowSink;
 
 // Bilinear resampling with antialiasing, as PIL and torchvision (antialias=True) do it: a triangle filter, as wide as a
-// destination pixel where the picture shrinks and as a source pixel where it grows. At the box's borders the filter
+// destination pixel where the image shrinks and as a source pixel where it grows. At the box's borders the filter
 // sees the pixels beyond, where there are any. An object keeps its buffers between calls, so each thread has its own.
 class Resampler {
  public:
@@ -61,7 +61,7 @@ class Resampler {
   Taps down_, across_;
   std::vector<float> line_;    // (columns of the source that count, C): one destination row, not yet narrowed
   std::vector<float> planar_;  // (3, columns): the same after narrowing
-  // Of pictures that grow: see Growing in resample.cpp.
+  // Of images that grow: see Growing in resample.cpp.
   std::vector<int32_t> base_;
   std::vector<uint8_t> places_, planes_;
   std::vector<int16_t> share_, wide_;
@@ -69,7 +69,7 @@ class Resampler {
   std::vector<uint8_t> row_;     // (columns): before it becomes floats
 };
 
-// All pictures of a set in memory resized; mean and std stay as they are. Throws Error(data) unless the samples are u8
+// All images of a set in memory resized; mean and std stay as they are. Throws Error(data) unless the samples are u8
 // (C, H, W), or have that size already.
 Dataset resized(const Dataset& set, int64_t rows, int64_t columns);
 

@@ -15,7 +15,7 @@ namespace freight::data {
 struct TextOptions {
   // Of CSV, TSV and JSON lines: a column by its name in the header, or its number from 1; empty: told by the file.
   std::string text_column = {}, label_column = {};
-  double val_split = -1;  // as PictureOptions; of a corpus the share at its end, below 0: kDefaultCorpusSplit
+  double val_split = -1;  // as ImageOptions; of a corpus the share at its end, below 0: kDefaultCorpusSplit
   uint64_t split_seed = 0;
   // Which part is TextSet::test where there are both. By default the part for validation; of the sets known by name
   // the test part.

@@ -10,7 +10,7 @@ namespace freight::deploy {
 
 struct OnnxOptions {
   bool softmax = true;         // probabilities; else logits. Without meaning for a model that regresses
-  bool preprocessing = false;  // of pictures: the file takes u8 pixels of the model's size instead of normalised floats
+  bool preprocessing = false;  // of images: the file takes u8 pixels of the model's size instead of normalised floats
 };
 
 // What the written file takes and gives.
@@ -24,7 +24,7 @@ struct OnnxSummary {
 // Writes `path` whole or not at all. Input of shape (N, ...): "input" f32, normalised as training did; "pixels" u8 with
 // `preprocessing`; "tokens" i32 (N, T) for texts, padded with 0, with T free where the net allows it, else the longest
 // of the model's lengths. Output: "probabilities", "logits" or "values". Throws Error(usage) for preprocessing of
-// anything but pictures, and naming op and layer where ONNX has no form of it; Error(capacity) for weights of 2 GiB.
+// anything but images, and naming op and layer where ONNX has no form of it; Error(capacity) for weights of 2 GiB.
 OnnxSummary export_onnx(const train::Bundle& bundle, const std::string& path, const OnnxOptions& options = {});
 
 }  // namespace freight::deploy

@@ -12,7 +12,7 @@
 
 #include "freight/base/error.h"
 #include "freight/data/augment.h"
-#include "freight/data/picture_reader.h"
+#include "freight/data/image_reader.h"
 #include "freight/data/text.h"
 #include "freight/io/npy.h"
 #include "freight/ir/graph.h"

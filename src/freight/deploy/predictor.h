@@ -1,4 +1,4 @@
-// Predictor: a stored model that answers raw inputs (pictures, texts, arrays) with class probabilities or regressed
+// Predictor: a stored model that answers raw inputs (images, texts, arrays) with class probabilities or regressed
 // values. Everything that deploys a model goes through it (`predict`, `serve`, `verify`), and it prepares its inputs
 // with the code that training and evaluation use, so that no two of them can drift apart.
 #pragma once
@@ -35,7 +35,7 @@ class Predictor {
   // FLOPs of one sample, of a text of full length, before any plan is made. Nothing is run.
   double flops() const;
 
-  // Raw inputs as samples of the model. A file is a picture (PNG, JPEG, WebP, BMP, PPM, npy; made grey or RGB, resized
+  // Raw inputs as samples of the model. A file is a image (PNG, JPEG, WebP, BMP, PPM, npy; made grey or RGB, resized
   // and cut as evaluation does it): u8 (C, H, W); or an npy of floats in exactly the model's input shape, taken as they
   // are: f32. A text is tokens i32 (T), cut off at the model's length. Throw Error(data) that names the file, or
   // `name`.

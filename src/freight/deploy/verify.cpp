@@ -54,7 +54,7 @@ class Verifier {
     if (options_.stop()) return {};
     for (const Sample& s : samples_) raw_.push_back(s.raw);
     answers_ = predictor_.run(raw_);
-    const bool pictures = evaluated_.preprocessing.input.rank() == 3 && !evaluated_.preprocessing.text();
+    const bool images = evaluated_.preprocessing.input.rank() == 3 && !evaluated_.preprocessing.text();
     const std::function<Claim()> all[] = {
         [&] { return evaluation(); },
         [&] {
@@ -71,7 +71,7 @@ class Verifier {
         [&] { return exported(false); },
         [&] { return exported(true); },
     };
-    for (size_t i = 0; i < std::size(all) - (pictures ? 0 : 1) && !options_.stop(); ++i) {
+    for (size_t i = 0; i < std::size(all) - (images ? 0 : 1) && !options_.stop(); ++i) {
       claims_.push_back(all[i]());
       options_.heard(claims_.back());
     }

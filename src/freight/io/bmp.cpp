@@ -68,7 +68,7 @@ BmpHead bmp_head(const Reader& r) {
   } else {
     r.bad("unknown header of ", size, " bytes");
   }
-  check_picture_size("BMP", r.name, h.rows, h.columns, r.bytes.size());
+  check_image_size("BMP", r.name, h.rows, h.columns, r.bytes.size());
   constexpr uint32_t kPlain = 0, kMasks = 3;
   if (compression != kPlain && compression != kMasks) {
     r.bad("compressed by method ", compression, ", need an uncompressed one; save it as PNG");
@@ -113,7 +113,7 @@ struct PpmText {
 
 bool is_bmp(ByteView bytes) { return bytes.size() >= 2 && bytes[0] == 'B' && bytes[1] == 'M'; }
 
-Array decode_bmp(ByteView bytes, const std::string& name, PictureRoom& room) {
+Array decode_bmp(ByteView bytes, const std::string& name, ImageRoom& room) {
   const Reader r{bytes, name, "BMP"};
   const BmpHead h = bmp_head(r);
   const size_t row_bytes = (static_cast<size_t>(h.columns) * h.bits + 31) / 32 * 4;
@@ -151,14 +151,14 @@ bool is_netpbm(ByteView bytes) {
          (bytes[1] == '2' || bytes[1] == '3' || bytes[1] == '5' || bytes[1] == '6');
 }
 
-Array decode_netpbm(ByteView bytes, const std::string& name, PictureRoom& room) {
+Array decode_netpbm(ByteView bytes, const std::string& name, ImageRoom& room) {
   const Reader r{bytes, name, "PPM"};
   PpmText text{r};
   const int64_t channels = bytes[1] == '3' || bytes[1] == '6' ? 3 : 1;
   const bool binary = bytes[1] >= '5';
   const int64_t columns = text.next(), rows = text.next();
   const uint32_t top = text.next();
-  check_picture_size("PPM", name, rows, columns, bytes.size());
+  check_image_size("PPM", name, rows, columns, bytes.size());
   if (top < 1 || top > 65535) r.bad("largest value ", top, ", need 1 to 65535");
   const size_t size = top > 255 ? 2 : 1, first = text.at + 1, left = bytes.size() - std::min(bytes.size(), first);
   const int64_t n = rows * columns * channels;

@@ -18,14 +18,14 @@ bool is_netpbm(ByteView bytes);
 bool is_webp(ByteView bytes);
 
 // They take `room` before they allocate pixels.
-Array decode_png(ByteView bytes, const std::string& name, PictureRoom& room);
-Array decode_bmp(ByteView bytes, const std::string& name, PictureRoom& room);
-Array decode_netpbm(ByteView bytes, const std::string& name, PictureRoom& room);
-Array decode_webp(ByteView bytes, const std::string& name, PictureRoom& room);
+Array decode_png(ByteView bytes, const std::string& name, ImageRoom& room);
+Array decode_bmp(ByteView bytes, const std::string& name, ImageRoom& room);
+Array decode_netpbm(ByteView bytes, const std::string& name, ImageRoom& room);
+Array decode_webp(ByteView bytes, const std::string& name, ImageRoom& room);
 // JPEG alone can leave out what is not wanted: see decode_part in image.h.
-void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choose, Picture& out, PictureRoom& room);
+void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choose, Image& out, ImageRoom& room);
 
-// Throws Error(data) for pictures that are empty or have more than kMaxPixels pixels. `format` starts the complaint.
-void check_picture_size(const char* format, const std::string& name, int64_t rows, int64_t columns, size_t bytes);
+// Throws Error(data) for images that are empty or have more than kMaxPixels pixels. `format` starts the complaint.
+void check_image_size(const char* format, const std::string& name, int64_t rows, int64_t columns, size_t bytes);
 
 }  // namespace freight::io

@@ -54,13 +54,13 @@ Array image_of_array(const Array& a, const std::string& name) {
 }
 
 // An array is widened to eight bytes per number on its way.
-Array decode_npy(ByteView bytes, const std::string& name, PictureRoom& room) {
+Array decode_npy(ByteView bytes, const std::string& name, ImageRoom& room) {
   room.take(std::min(static_cast<int64_t>(bytes.size()), kMaxPixels));
   return image_of_array(parse_npy(bytes, name), name);
 }
 
 // Formats that are always decoded whole.
-Array decode_whole(ByteView bytes, const std::string& name, PictureRoom& room) {
+Array decode_whole(ByteView bytes, const std::string& name, ImageRoom& room) {
   if (is_png(bytes)) return decode_png(bytes, name, room);
   if (is_webp(bytes)) return decode_webp(bytes, name, room);
   if (is_bmp(bytes)) return decode_bmp(bytes, name, room);
@@ -76,7 +76,7 @@ struct Decoding {
   std::mutex mutex;
   std::condition_variable fewer;
   int64_t pixels = 0;
-  // An eighth of the machine's memory; at least the largest picture and many of usual size beside it.
+  // An eighth of the machine's memory; at least the largest image and many of usual size beside it.
   const int64_t most = std::max(kMaxPixels + kMaxPixels / 4, cpu_info().memory_bytes / 8 / kBytesPerPixel);
 };
 Decoding& decoding() {
@@ -85,7 +85,7 @@ Decoding& decoding() {
 }
 }  // namespace
 
-PictureRoom::~PictureRoom() {
+ImageRoom::~ImageRoom() {
   if (pixels_ == 0) return;
   Decoding& all = decoding();
   {
@@ -95,9 +95,9 @@ PictureRoom::~PictureRoom() {
   all.fewer.notify_all();
 }
 
-int64_t PictureRoom::most() { return decoding().most; }
+int64_t ImageRoom::most() { return decoding().most; }
 
-void PictureRoom::take(int64_t pixels) {
+void ImageRoom::take(int64_t pixels) {
   FREIGHT_CHECK(pixels_ == 0 && pixels <= kMaxPixels, "room is taken once, for a picture that fits");
   Decoding& all = decoding();
   std::unique_lock lock(all.mutex);
@@ -106,20 +106,20 @@ void PictureRoom::take(int64_t pixels) {
   pixels_ = pixels;
 }
 
-void Picture::trim() {
+void Image::trim() {
   constexpr size_t kKept = size_t{32} << 20;
   whole = Array();
   if (buffer.size() > kKept) buffer = Bytes();
 }
 
-void check_picture_size(const char* format, const std::string& name, int64_t rows, int64_t columns, size_t bytes) {
+void check_image_size(const char* format, const std::string& name, int64_t rows, int64_t columns, size_t bytes) {
   if (rows < 1 || columns < 1 || rows > kMaxPixels || columns > kMaxPixels || rows * columns > kMaxPixels) {
     fail(ErrorKind::data, name, "bad ", format, " image: ", columns, " x ", rows, " pixels in ", bytes,
          " bytes, need 1 to ", kMaxPixels, " pixels");
   }
 }
 
-void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choose, Picture& out, PictureRoom& room) {
+void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choose, Image& out, ImageRoom& room) {
   out.whole = Array();
   if (is_jpeg(bytes)) return decode_jpeg(bytes, name, choose, out, room);
   out.whole = decode_whole(bytes, name, room);
@@ -133,13 +133,13 @@ void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choo
 }
 
 Array decode_image(ByteView bytes, const std::string& name) {
-  PictureRoom room;
+  ImageRoom room;
   if (!is_jpeg(bytes)) return decode_whole(bytes, name, room);
-  Picture picture;
+  Image image;
   decode_jpeg(
-      bytes, name, [](int64_t rows, int64_t columns) { return Part{.rows = rows, .columns = columns}; }, picture, room);
-  Array out(DType::u8, {picture.rows, picture.columns, picture.channels});
-  std::copy_n(picture.pixels(), out.bytes(), out.data<uint8_t>());
+      bytes, name, [](int64_t rows, int64_t columns) { return Part{.rows = rows, .columns = columns}; }, image, room);
+  Array out(DType::u8, {image.rows, image.columns, image.channels});
+  std::copy_n(image.pixels(), out.bytes(), out.data<uint8_t>());
   return out;
 }
 
@@ -147,7 +147,7 @@ Array load_image(const std::string& path) { return decode_image(read_file(path),
 
 void save_png(const std::string& path, const Array& image) { write_file_atomic(path, encode_png(image).view()); }
 
-bool is_picture_name(const std::string& path) {
+bool is_image_name(const std::string& path) {
   const std::string name = lower(path);
   for (const char* ending : {".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".webp"}) {
     if (ends_with(name, ending)) return true;
@@ -155,6 +155,6 @@ bool is_picture_name(const std::string& path) {
   return false;
 }
 
-const char* picture_endings() { return "jpg, jpeg, png, bmp, ppm, webp"; }
+const char* image_endings() { return "jpg, jpeg, png, bmp, ppm, webp"; }
 
 }  // namespace freight::io

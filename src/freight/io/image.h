@@ -14,7 +14,7 @@ Array load_image(const std::string& path);
 // Recognises the format by content. Npy images are (H, W), (H, W, C) or (C, H, W): integers 0..255 or floats 0..1.
 Array decode_image(ByteView bytes, const std::string& name);
 
-// What is wanted of a picture that will be resampled: the pixels [y, y + rows) x [x, x + columns), and how many of them
+// What is wanted of a image that will be resampled: the pixels [y, y + rows) x [x, x + columns), and how many of them
 // become one in the end (less than 1 where it grows). A decoder may decode more, and coarser down to `shrink`. Unless
 // the file is `sound`, known to be without a fault, it is read to its end, whatever the part.
 struct Part {
@@ -22,13 +22,13 @@ struct Part {
   double shrink = 1;
   bool sound = false;
 };
-// Chooses the part when the size of the whole picture is known.
+// Chooses the part when the size of the whole image is known.
 using ChoosePart = std::function<Part(int64_t rows, int64_t columns)>;
 
-// A decoded part. Pixel (i, j) of it covers the square of side 1 / scale of the whole picture whose upper left corner
+// A decoded part. Pixel (i, j) of it covers the square of side 1 / scale of the whole image whose upper left corner
 // is
-// ((y + i) / scale, (x + j) / scale). Its memory is kept for the next picture.
-struct Picture {
+// ((y + i) / scale, (x + j) / scale). Its memory is kept for the next image.
+struct Image {
   int64_t rows = 0, columns = 0, channels = 0;
   double scale = 1;
   int64_t y = 0, x = 0;
@@ -42,22 +42,22 @@ struct Picture {
   Bytes padded;  // a small file and what follows it
   Array whole;   // of formats that are always decoded whole
 
-  // Gives back what only a large picture needs.
+  // Gives back what only a large image needs.
   void trim();
 };
 
-// The share of a picture in what all threads decode at once, which is limited: a large picture of few bytes takes a
+// The share of a image in what all threads decode at once, which is limited: a large image of few bytes takes a
 // gigabyte, and a server gets many. Decoders take it when they know the size, and wait for it; whoever asked for the
-// picture lets it go together with the pixels. A thread that holds one decodes nothing else.
-class PictureRoom {
+// image lets it go together with the pixels. A thread that holds one decodes nothing else.
+class ImageRoom {
  public:
-  PictureRoom() = default;
-  ~PictureRoom();
-  PictureRoom(const PictureRoom&) = delete;
-  PictureRoom& operator=(const PictureRoom&) = delete;
-  // Waits until the pixels of all pictures that are being decoded, with these, are at most `most`. Once.
+  ImageRoom() = default;
+  ~ImageRoom();
+  ImageRoom(const ImageRoom&) = delete;
+  ImageRoom& operator=(const ImageRoom&) = delete;
+  // Waits until the pixels of all images that are being decoded, with these, are at most `most`. Once.
   void take(int64_t pixels);
-  // By the machine's memory; more than the largest picture has.
+  // By the machine's memory; more than the largest image has.
   static int64_t most();
 
  private:
@@ -66,15 +66,15 @@ class PictureRoom {
 
 // Decodes at least the chosen part. JPEG is decoded at the smallest of 1/8, 1/4, 1/2, 1/1 that is not coarser than
 // part.shrink, and only where the part is.
-void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choose, Picture& out, PictureRoom& room);
+void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choose, Image& out, ImageRoom& room);
 
 // image: u8 (H, W), (H, W, 1) or (H, W, 3).
 Bytes encode_png(const Array& image);
 void save_png(const std::string& path, const Array& image);
 
-// Whether the name ends like a picture that data sets are made of: .jpg .jpeg .png .bmp .ppm .webp, in any case.
-bool is_picture_name(const std::string& path);
+// Whether the name ends like a image that data sets are made of: .jpg .jpeg .png .bmp .ppm .webp, in any case.
+bool is_image_name(const std::string& path);
 // "jpg, jpeg, png, bmp, ppm, webp", for messages.
-const char* picture_endings();
+const char* image_endings();
 
 }  // namespace freight::io

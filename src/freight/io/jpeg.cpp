@@ -128,7 +128,7 @@ unsigned eighths(double shrink) {
 
 bool is_jpeg(ByteView bytes) { return bytes.size() >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff; }
 
-void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choose, Picture& out, PictureRoom& room) {
+void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choose, Image& out, ImageRoom& room) {
   Decoder d;
   d.jpeg.err = jpeg_std_error(&d.errors);
   d.errors.error_exit = failed;
@@ -137,7 +137,7 @@ void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choo
   const ByteView input = with_ends(bytes, out.padded);
   if (!read_header(&d, input.data(), input.size())) fail(ErrorKind::data, name, "bad JPEG image: ", d.message);
   const int64_t height = d.jpeg.image_height, width = d.jpeg.image_width;
-  check_picture_size("JPEG", name, height, width, bytes.size());
+  check_image_size("JPEG", name, height, width, bytes.size());
 
   const Part part = choose(height, width);
   FREIGHT_CHECK(part.y >= 0 && part.x >= 0 && part.rows > 0 && part.columns > 0 && part.y + part.rows <= height &&
@@ -147,7 +147,7 @@ void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choo
   d.jpeg.scale_num = n;
   d.jpeg.scale_denom = 8;
   const auto scaled = [&](int64_t v) { return v * n / 8; };
-  // Colours are interpolated between columns: beside the part, they need two more to be those of the whole picture.
+  // Colours are interpolated between columns: beside the part, they need two more to be those of the whole image.
   constexpr int64_t kMargin = 2;
   const int64_t out_rows = (height * n + 7) / 8, out_columns = (width * n + 7) / 8;
   const int64_t y = scaled(part.y), rows = std::min(out_rows, scaled(part.y + part.rows) + 1) - y;
@@ -166,12 +166,12 @@ void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choo
   out.y = y;
   out.x = x;
   const auto row_bytes = static_cast<size_t>(out.columns * stored);
-  const size_t need = Picture::kOffset + row_bytes * static_cast<size_t>(rows + 1);  // and the spare row of decode
+  const size_t need = Image::kOffset + row_bytes * static_cast<size_t>(rows + 1);  // and the spare row of decode
   Bytes inks;
   Bytes& target = cmyk ? inks : out.buffer;
   if (target.size() < need) target = Bytes(need);
-  if (!decode(&d, static_cast<JDIMENSION>(y), static_cast<JDIMENSION>(rows), part.sound,
-              target.data() + Picture::kOffset, row_bytes)) {
+  if (!decode(&d, static_cast<JDIMENSION>(y), static_cast<JDIMENSION>(rows), part.sound, target.data() + Image::kOffset,
+              row_bytes)) {
     fail(ErrorKind::data, name, "bad JPEG image: ", d.message);
   }
   if (d.jpeg.src->next_input_byte > input.data() + bytes.size()) {
@@ -179,7 +179,7 @@ void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choo
   }
   if (cmyk) {
     if (out.buffer.size() < need) out.buffer = Bytes(need);  // more than three of four
-    rgb_of_cmyk(inks.data() + Picture::kOffset, out.buffer.data() + Picture::kOffset, rows * out.columns,
+    rgb_of_cmyk(inks.data() + Image::kOffset, out.buffer.data() + Image::kOffset, rows * out.columns,
                 d.jpeg.saw_Adobe_marker);
   }
 }

@@ -77,7 +77,7 @@ bool png_emit(png_structp png, png_infop head, PngSink* sink, const Array* image
 
 bool is_png(ByteView bytes) { return bytes.size() >= 8 && std::equal(kMagic, kMagic + 8, bytes.begin()); }
 
-Array decode_png(ByteView bytes, const std::string& name, PictureRoom& room) {
+Array decode_png(ByteView bytes, const std::string& name, ImageRoom& room) {
   PngSource source{bytes};
   struct Handle {
     png_structp png = nullptr;
@@ -91,7 +91,7 @@ Array decode_png(ByteView bytes, const std::string& name, PictureRoom& room) {
   const int64_t height = png_get_image_height(h.png, h.head), width = png_get_image_width(h.png, h.head);
   const int stored = png_get_channels(h.png, h.head);  // 1 grey, 2 grey + alpha, 3 RGB, 4 RGBA
   const uint64_t row_bytes = png_get_rowbytes(h.png, h.head);
-  check_picture_size("PNG", name, height, width, bytes.size());
+  check_image_size("PNG", name, height, width, bytes.size());
   // One stored bit is the least that a pixel of 8 to 32 bits comes from, before compression.
   if (static_cast<uint64_t>(height) * row_bytes / 32 > bytes.size() * kMaxInflateRatio) {
     fail(ErrorKind::data, name, "bad PNG image: ", width, " x ", height, " pixels in ", bytes.size(), " bytes");

@@ -1,4 +1,4 @@
-// WebP through libwebp, lossy and lossless; of an animation, which is no picture, nothing. Transparency is composited
+// WebP through libwebp, lossy and lossless; of an animation, which is no image, nothing. Transparency is composited
 // on white.
 #include <webp/decode.h>
 
@@ -14,14 +14,14 @@ bool is_webp(ByteView bytes) {
   return bytes.size() >= 12 && has(0, "RIFF") && has(8, "WEBP");
 }
 
-Array decode_webp(ByteView bytes, const std::string& name, PictureRoom& room) {
+Array decode_webp(ByteView bytes, const std::string& name, ImageRoom& room) {
   WebPBitstreamFeatures features;
   if (WebPGetFeatures(bytes.data(), bytes.size(), &features) != VP8_STATUS_OK) {
     fail(ErrorKind::data, name, "bad WebP image: the header is damaged or cut off");
   }
   if (features.has_animation) fail(ErrorKind::data, name, "bad WebP image: got an animation, need a single picture");
   const int64_t rows = features.height, columns = features.width;
-  check_picture_size("WebP", name, rows, columns, bytes.size());
+  check_image_size("WebP", name, rows, columns, bytes.size());
   room.take(rows * columns);
   Array out(DType::u8, {rows, columns, 3});
   const auto damaged = [&] { fail(ErrorKind::data, name, "bad WebP image: the data is damaged or cut off"); };

@@ -41,7 +41,7 @@ Graph definition(const Node& node, const std::vector<Type>& in) {
 }
 
 namespace {
-Ex beside(Ex other, Ex x) {
+Ex with_builder_of(Ex other, Ex x) {
   FREIGHT_CHECK(x.b || other.b, "numbers alone have no type");
   return x.b ? x : Ex{other.b, other.b->constant_like(x.number, other.v)};
 }
@@ -49,8 +49,8 @@ Ex beside(Ex other, Ex x) {
 
 Ex apply(Op op, Ex a) { return {a.b, a.b->unary(op, a.v)}; }
 Ex apply(Op op, Ex a, Ex b) {
-  a = beside(b, a);
-  return {a.b, a.b->binary(op, a.v, beside(a, b).v)};
+  a = with_builder_of(b, a);
+  return {a.b, a.b->binary(op, a.v, with_builder_of(a, b).v)};
 }
 Ex operator+(Ex a, Ex b) { return apply(Op::add, a, b); }
 Ex operator-(Ex a, Ex b) { return apply(Op::sub, a, b); }
@@ -63,17 +63,17 @@ Ex operator>=(Ex a, Ex b) { return apply(Op::ge, a, b); }
 Ex operator<=(Ex a, Ex b) { return apply(Op::le, a, b); }
 Ex equals(Ex a, Ex b) { return apply(Op::eq, a, b); }
 Ex select(Ex condition, Ex a, Ex b) {
-  a = beside(b, a);
-  return {a.b, a.b->where(condition.v, a.v, beside(a, b).v)};
+  a = with_builder_of(b, a);
+  return {a.b, a.b->where(condition.v, a.v, with_builder_of(a, b).v)};
 }
 
-Ex total(Ex x, const Shape& axes) { return {x.b, x.b->sum(x.v, axes)}; }
+Ex sum(Ex x, const Shape& axes) { return {x.b, x.b->sum(x.v, axes)}; }
 Ex mean_over(Ex x, const Shape& axes) {
   double n = 1;
   for (int64_t a : axes) n *= static_cast<double>(x.shape()[static_cast<int>(a)]);
-  return total(x, axes) * (1.0 / n);
+  return sum(x, axes) * (1.0 / n);
 }
-Ex spread(Ex small, const Shape& shape) { return {small.b, small.b->broadcast(small.v, shape)}; }
+Ex expand(Ex small, const Shape& shape) { return {small.b, small.b->broadcast(small.v, shape)}; }
 
 Ex VjpContext::g(int i) const {
   const Value have = cotangents_[static_cast<size_t>(i)];

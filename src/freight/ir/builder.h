@@ -76,8 +76,8 @@ Ex apply(Op op, Ex a);
 Ex apply(Op op, Ex a, Ex b);
 Ex select(Ex condition, Ex a, Ex b);
 // Sum and mean over `axes`, which stay with extent 1; expanded to `shape`.
-Ex total(Ex x, const Shape& axes);
+Ex sum(Ex x, const Shape& axes);
 Ex mean_over(Ex x, const Shape& axes);
-Ex spread(Ex small, const Shape& shape);
+Ex expand(Ex small, const Shape& shape);
 
 }  // namespace freight

@@ -32,10 +32,10 @@ Ex affine_channels(Ex x, Value scale, Value shift) {
 // (x - mean) / sqrt(var + eps) over `axes`, with the biased variance.
 Ex normalise(Ex x, const Shape& axes, double eps) {
   const Ex mean = mean_over(x, axes);
-  const Ex centred = x - spread(mean, x.shape());
+  const Ex centred = x - expand(mean, x.shape());
   const Ex variance = mean_over(apply(Op::square, centred), axes);
   const Ex scale = apply(Op::rsqrt, variance + eps);
-  return centred * spread(scale, x.shape());
+  return centred * expand(scale, x.shape());
 }
 
 }  // namespace
@@ -45,9 +45,9 @@ Values softmax(Builder& b, const Node& n, const Values& in) {
   const Shape axes{attrs<AxisAttrs>(n).axis};
   const DType t = b.type(in[0]).dtype;
   const Ex x{&b, b.cast(in[0], wide(t))};
-  const Ex peak{&b, b.reduce_max(x.v, axes)};
-  const Ex e = apply(Op::exp, x - spread(peak, x.shape()));
-  const Ex y = e / spread(total(e, axes), x.shape());
+  const Ex row_max{&b, b.reduce_max(x.v, axes)};
+  const Ex e = apply(Op::exp, x - expand(row_max, x.shape()));
+  const Ex y = e / expand(sum(e, axes), x.shape());
   return {b.cast(y.v, t)};
 }
 
@@ -56,10 +56,10 @@ Values log_softmax(Builder& b, const Node& n, const Values& in) {
   const Shape axes{attrs<AxisAttrs>(n).axis};
   const DType t = b.type(in[0]).dtype;
   const Ex x{&b, b.cast(in[0], wide(t))};
-  const Ex peak{&b, b.reduce_max(x.v, axes)};
-  const Ex centred = x - spread(peak, x.shape());
-  const Ex log_sum = apply(Op::log, total(apply(Op::exp, centred), axes));
-  const Ex y = centred - spread(log_sum, x.shape());
+  const Ex row_max{&b, b.reduce_max(x.v, axes)};
+  const Ex centred = x - expand(row_max, x.shape());
+  const Ex log_sum = apply(Op::log, sum(apply(Op::exp, centred), axes));
+  const Ex y = centred - expand(log_sum, x.shape());
   return {b.cast(y.v, t)};
 }
 
@@ -71,11 +71,11 @@ Values cross_entropy(Builder& b, const Node& n, const Values& in) {
   Ex q{&b, is_floating(b.type(in[1]).dtype) ? in[1] : b.one(Op::one_hot, OneHotAttrs{classes, x.dtype}, {in[1]})};
   if (s != 0) q = q * (1.0 - s) + s / static_cast<double>(classes);
   const Ex log_p{&b, b.one(Op::log_softmax, AxisAttrs{1}, {in[0]})};
-  const Ex loss = -total(q * log_p, {1});  // (N, 1)
+  const Ex loss = -sum(q * log_p, {1});  // (N, 1)
   return {b.reshape(loss.v, {x.shape[0]})};
 }
 
-// Of each channel, over batch and space. In one pass about the mean of the pictures' centres: as that differs from the
+// Of each channel, over batch and space. In one pass about the mean of the images' centres: as that differs from the
 // mean of all by about 1 / N of the variance, nearly nothing is lost in the difference of moments, however far the mean
 // is from zero.
 Values moments(Builder& b, const Node&, const Values& in) {
@@ -88,7 +88,7 @@ Values moments(Builder& b, const Node&, const Values& in) {
   }
   const Ex centres{&b, b.slice(x.v, start, limit, Shape::filled(limit.rank(), 1))};
   const Ex origin = mean_over(centres, {0});  // (1, C, 1, ...)
-  const Ex offset_x = x - spread(origin, x.shape());
+  const Ex offset_x = x - expand(origin, x.shape());
   const Ex offset = mean_over(offset_x, axes), mean = origin + offset;
   const Ex variance = apply(Op::relu, mean_over(apply(Op::square, offset_x), axes) - apply(Op::square, offset));
   return {mean.v, variance.v};
@@ -102,7 +102,7 @@ Values batch_norm(Builder& b, const Node& n, const Values& in) {
   const Ex x{&b, b.cast(in[0], wide(t))}, mean{&b, of_x[0]}, variance{&b, of_x[1]};
   const auto channel = [&](Value v) { return Ex{&b, b.reshape(b.cast(v, x.type().dtype), mean.shape())}; };
   const Ex scale = channel(in[1]) * apply(Op::rsqrt, variance + attrs<NormAttrs>(n).eps);
-  const Ex y = x * spread(scale, x.shape()) + spread(channel(in[2]) - mean * scale, x.shape());
+  const Ex y = x * expand(scale, x.shape()) + expand(channel(in[2]) - mean * scale, x.shape());
   const Shape channels{x.shape()[1]};
   return {b.cast(y.v, t), b.cast(b.reshape(mean.v, channels), s), b.cast(b.reshape(variance.v, channels), s)};
 }
@@ -257,9 +257,9 @@ Values attention(Builder& b, const Node& n, const Values& in) {
     const Value keys = b.reshape(b.binary(Op::maximum, length, b.constant_like(1, length)), {shape[0], 1, 1, 1});
     hide(b.binary(Op::lt, place(3), b.broadcast(keys, shape)));
   }
-  const Ex peak{&b, b.one(Op::stop_gradient, NoAttrs{}, {b.reduce_max(s.v, {3})})};
-  const Ex lse = peak + apply(Op::log, total(apply(Op::exp, s - spread(peak, shape)), {3}));
-  const Ex p = apply(Op::exp, s - spread(lse, shape));
+  const Ex row_max{&b, b.one(Op::stop_gradient, NoAttrs{}, {b.reduce_max(s.v, {3})})};
+  const Ex lse = row_max + apply(Op::log, sum(apply(Op::exp, s - expand(row_max, shape)), {3}));
+  const Ex p = apply(Op::exp, s - expand(lse, shape));
   return {b.cast(b.matmul(p.v, b.cast(in[2], t)), given), b.reshape(lse.v, {shape[0], shape[1], shape[2]})};
 }
 
@@ -272,7 +272,7 @@ Ex step_of(Ex x, int64_t t) {
 Ex columns(Ex x, int64_t k, int64_t w) {
   return {x.b, x.b->slice(x.v, {0, k * w}, {x.shape()[0], (k + 1) * w}, {1, 1})};
 }
-Ex beside(const std::vector<Ex>& parts, int64_t axis) {
+Ex concat(const std::vector<Ex>& parts, int64_t axis) {
   Values v;
   for (const Ex& part : parts) v.push_back(part.v);
   return {parts[0].b, parts[0].b->one(Op::concat, AxisAttrs{axis}, v)};
@@ -280,12 +280,12 @@ Ex beside(const std::vector<Ex>& parts, int64_t axis) {
 // Steps (N, C) as (N, T, C).
 Ex sequence(std::vector<Ex> steps) {
   for (Ex& step : steps) step.v = step.b->reshape(step.v, {step.shape()[0], 1, step.shape()[1]});
-  return beside(steps, 1);
+  return concat(steps, 1);
 }
 // For which samples step t is a token, as a condition on `shape`.
 Ex is_token(Ex counts, int64_t t, const Shape& shape) {
   const Ex token = counts > static_cast<double>(t);
-  return spread({token.b, token.b->reshape(token.v, {shape[0], 1})}, shape);
+  return expand({token.b, token.b->reshape(token.v, {shape[0], 1})}, shape);
 }
 }  // namespace
 
@@ -307,15 +307,15 @@ Values recurrent(Builder& b, const Node& n, const Values& in) {
     Ex next, cell = c;
     if (a.gru) {
       const Ex r = gate(0), u = gate(1), inside{&b, b.reshape(b.cast(in[2], t), {1, width})};
-      inner[at] = columns(z, 2, width) + spread(inside, shape);
+      inner[at] = columns(z, 2, width) + expand(inside, shape);
       const Ex fresh = apply(Op::tanh, columns(part, 2, width) + r * inner[at]);
       next = fresh + u * (h - fresh);
-      gates[at] = beside({r, 1.0 - u, fresh}, 1);
+      gates[at] = concat({r, 1.0 - u, fresh}, 1);
     } else {
       const Ex keep = gate(0), forget = gate(1), fresh = apply(Op::tanh, columns(both, 2, width)), out = gate(3);
       cell = forget * c + keep * fresh;
       next = out * apply(Op::tanh, cell);
-      gates[at] = beside({keep, 1.0 - forget, fresh, out}, 1);
+      gates[at] = concat({keep, 1.0 - forget, fresh, out}, 1);
     }
     if (a.lengths) {
       const Ex token = is_token({&b, in.back()}, step, shape);
@@ -350,13 +350,13 @@ Values recurrent_grad(Builder& b, const Node& n, const Values& in) {
     if (a.gru) {
       const Ex r = gate(0), u = 1.0 - gate(1), fresh = gate(2), dfresh = g * (1.0 - u) * (1.0 - fresh * fresh);
       const Ex dr = dfresh * kept * slope(r), du = g * (before[at] - fresh) * slope(u);
-      dx[at] = beside({dr, du, dfresh}, 1);
-      dz[at] = beside({dr, du, dfresh * r}, 1);
+      dx[at] = concat({dr, du, dfresh}, 1);
+      dz[at] = concat({dr, du, dfresh * r}, 1);
       direct = g * u;
     } else {
       const Ex keep = gate(0), forget = 1.0 - gate(1), fresh = gate(2), out = gate(3), squashed = apply(Op::tanh, kept);
       const Ex cell = dc + g * out * (1.0 - squashed * squashed), cell_before = i > 0 ? step_of(inner, earlier) : zero;
-      dx[at] = beside({cell * fresh * slope(keep), cell * cell_before * slope(forget),
+      dx[at] = concat({cell * fresh * slope(keep), cell * cell_before * slope(forget),
                        cell * keep * (1.0 - fresh * fresh), g * squashed * slope(out)},
                       1);
       dz[at] = dx[at];
@@ -377,7 +377,7 @@ Values recurrent_grad(Builder& b, const Node& n, const Values& in) {
   Values out{b.cast(sequence(dx).v, given), b.matmul(rows(products), rows(sequence(before)), true)};
   if (a.gru) {
     const Ex all{&b, rows(products)};
-    out.push_back(b.reshape(total(columns(all, 2, width), {0}).v, {width}));
+    out.push_back(b.reshape(sum(columns(all, 2, width), {0}).v, {width}));
   }
   return out;
 }
@@ -416,7 +416,7 @@ Values recurrent_layer_grad(Builder& b, const Node& n, const Values& in) {
   if (a.lengths) of_steps.push_back(in[y - 1]);
   const Values d = b.add(Op::recurrent_grad, a, of_steps);
   Ex bias{&b, b.cast(d[0], b.type(in[2]).dtype)};
-  if (x[0] != 1 || x[1] != 1) bias = total(bias, x[0] == 1 ? Shape{1} : x[1] == 1 ? Shape{0} : Shape{0, 1});
+  if (x[0] != 1 || x[1] != 1) bias = sum(bias, x[0] == 1 ? Shape{1} : x[1] == 1 ? Shape{0} : Shape{0, 1});
   Values out(3);
   out[2] = b.reshape(bias.v, b.shape(in[2]));
   const Value part = wide_rows(b, d[0]), dx = b.matmul(part, in[1]);

@@ -37,11 +37,12 @@ enum class OpKind : uint8_t {
 
 // What mixed precision (passes/autocast.cpp) computes an op's f32 operands and results in.
 enum class Precision : uint8_t {
-  low,      // the 16-bit type: where nearly all FLOPs are
-  offered,  // the same, but for statistics and weights (with fewer axes), where Backend::narrows; else f32 inside
-  follow,   // the 16-bit type where all operands are in it, else f32: one rounding, or none
-  first,    // as the first operand is; other operands and results f32: statistics inside are f32
-  full,     // f32: reductions, transcendental functions, losses, updates
+  low,                // the 16-bit type: where nearly all FLOPs are
+  low_if_supported,   // the same, but for statistics and weights (with fewer axes), where Backend::narrows; else f32
+                      // inside
+  match_inputs,       // the 16-bit type where all operands are in it, else f32: one rounding, or none
+  match_first_input,  // as the first operand is; other operands and results f32: statistics inside are f32
+  full,               // f32: reductions, transcendental functions, losses, updates
 };
 
 struct Node;

@@ -239,7 +239,7 @@ void batch_norm(VjpContext& c) {
   const Ex mean = channel(c.node.out(1)), variance = channel(c.node.out(2)), scale = channel(c.node.in(1));
   const Ex rstd = apply(Op::rsqrt, variance + attrs<NormAttrs>(c.node).eps);
   // Not x - mean: that would be the forward pass's value, kept in memory all the way here.
-  const Ex centred = x + spread(-mean, shape);
+  const Ex centred = x + expand(-mean, shape);
   const Ex sum_g{&b, b.sum(g.v, axes)};                           // = dshift
   const Ex sum_gx = Ex{&b, b.sum((g * centred).v, axes)} * rstd;  // = dscale
   const DType parameter = c.in(1).type().dtype;
@@ -249,9 +249,9 @@ void batch_norm(VjpContext& c) {
   if (!c.needs(0)) return;
   // scale r (g - sum_g / n - xhat sum_gx / n), gathered to scale r (g + (x u + v)) with u and v per channel.
   const Ex u = rstd * sum_gx * (-1.0 / n), v = sum_g * (-1.0 / n) - mean * u;
-  Ex dx = spread(scale * rstd, shape) * (g + (x * spread(u, shape) + spread(v, shape)));
-  if (c.has_g(1)) dx = dx + spread(channel(c.g(1).v) * (1.0 / n), shape);
-  if (c.has_g(2)) dx = dx + centred * spread(channel(c.g(2).v) * (2.0 / n), shape);
+  Ex dx = expand(scale * rstd, shape) * (g + (x * expand(u, shape) + expand(v, shape)));
+  if (c.has_g(1)) dx = dx + expand(channel(c.g(1).v) * (1.0 / n), shape);
+  if (c.has_g(2)) dx = dx + centred * expand(channel(c.g(2).v) * (2.0 / n), shape);
   c.set(0, b.cast(dx.v, type.dtype));
 }
 
@@ -272,9 +272,9 @@ void layer_norm(VjpContext& c) {
     }
   }
   const Ex x{&b, b.cast(c.node.in(0), t)}, g{&b, b.cast(c.g().v, t)};
-  const Ex centred = x - spread(mean_over(x, inner), shape);
+  const Ex centred = x - expand(mean_over(x, inner), shape);
   const Ex rstd = apply(Op::rsqrt, mean_over(apply(Op::square, centred), inner) + a.eps);
-  const Ex xhat = centred * spread(rstd, shape);
+  const Ex xhat = centred * expand(rstd, shape);
   const DType parameter = c.in(1).type().dtype;
   const Shape flat = c.in(1).shape();
   if (c.needs(1)) c.set(1, b.cast(b.reshape(b.sum((g * xhat).v, outer), flat), parameter));
@@ -282,7 +282,7 @@ void layer_norm(VjpContext& c) {
   if (!c.needs(0)) return;
   const Ex h = g * Ex{&b, b.broadcast(b.reshape(b.cast(c.node.in(1), t), tail), shape)};
   const Ex mean_h = mean_over(h, inner), mean_hx = mean_over(h * xhat, inner);
-  const Ex dx = spread(rstd, shape) * (h - spread(mean_h, shape) - xhat * spread(mean_hx, shape));
+  const Ex dx = expand(rstd, shape) * (h - expand(mean_h, shape) - xhat * expand(mean_hx, shape));
   c.set(0, b.cast(dx.v, type.dtype));
 }
 

@@ -60,7 +60,7 @@ Sequential convnet(const Task& task) {
 
 // Jordan 2024, "94 % on CIFAR-10 in 3.29 seconds", arXiv:2404.00498, with narrower first stages: a stem of fixed
 // whitening filters, then six 3x3 convolutions that begin by passing their channels on, pooled before the norm. The
-// window of 2 makes the picture odd (31, 15, 7, 3 for 32), so that each pooling drops an edge.
+// window of 2 makes the image odd (31, 15, 7, 3 for 32), so that each pooling drops an edge.
 Sequential cifarnet(const Task& task) {
   Sequential net;
   int64_t channels = 8 * task.input[0];  // both signs of all filters of 2 x 2 windows
@@ -82,11 +82,11 @@ Sequential cifarnet(const Task& task) {
   return net;
 }
 
-enum class Takes { pictures, any, tokens };  // (C, H, W), samples of any shape, i32 (T)
+enum class Takes { images, any, tokens };  // (C, H, W), samples of any shape, i32 (T)
 struct Row {
   Entry entry;
   Sequential (*net)(const Task& task);
-  Takes takes = Takes::pictures;
+  Takes takes = Takes::images;
 };
 const std::vector<Row>& rows() {
   using T = Task;

@@ -10,7 +10,7 @@ namespace freight::nn {
 // the bound is 1 / sqrt(fan in)), or one of the named rules below with the gain of ReLU where they have one. he_normal
 // counts the fan out, as residual networks do; normal has deviation 0.01 (Krizhevsky et al. 2012). dirac: the layer
 // begins by passing its channels on, filters beyond them are standard (Zagoruyko and Komodakis 2017). whiten, of a
-// Conv2d that is a net's first layer: filters that a run takes from its pictures and does not train (whitening.h);
+// Conv2d that is a net's first layer: filters that a run takes from its images and does not train (whitening.h);
 // standard until then.
 enum class WeightInit {
   standard,

@@ -39,7 +39,7 @@ struct ConvLayerOptions {
 class ConvLayer : public Module {
  public:
   Config config() const override;
-  // Whether its weight is to be taken from pictures (init whiten).
+  // Whether its weight is to be taken from images (init whiten).
   bool whitens() const { return options_.init == WeightInit::whiten; }
   Variable weight, bias;
 

@@ -1,4 +1,4 @@
-// See whitening.h. All in one thread and in the pictures' order, so that the same pictures give the same bits anywhere.
+// See whitening.h. All in one thread and in the images' order, so that the same images give the same bits anywhere.
 #include "freight/nn/whitening.h"
 
 #include <algorithm>
@@ -18,33 +18,33 @@ Whitening::Whitening(const Shape& weight) : weight_(weight), numbers_(weight.num
   sums_.assign(static_cast<size_t>(numbers_ * numbers_), 0.0);
 }
 
-void Whitening::add(const Array& pictures) {
-  const Shape& s = pictures.shape();
-  if (s.rank() != 4 || pictures.dtype() != DType::f32 || s[1] != weight_[1] || s[2] < weight_[2] || s[3] < weight_[3]) {
-    fail(ErrorKind::data, "whiten", "got ", Type{pictures.dtype(), s}, ", need pictures f32 (N, ", weight_[1],
+void Whitening::add(const Array& images) {
+  const Shape& s = images.shape();
+  if (s.rank() != 4 || images.dtype() != DType::f32 || s[1] != weight_[1] || s[2] < weight_[2] || s[3] < weight_[3]) {
+    fail(ErrorKind::data, "whiten", "got ", Type{images.dtype(), s}, ", need pictures f32 (N, ", weight_[1],
          ", H, W) of ", weight_[2], " x ", weight_[3], " pixels or more");
   }
   const int64_t channels = s[1], rows = s[2], columns = s[3], n = numbers_;
-  std::vector<double> window(static_cast<size_t>(n)), of_picture(sums_.size());
-  const float* picture = pictures.data<float>();
-  for (int64_t i = 0; i < s[0]; ++i, picture += channels * rows * columns) {
-    std::fill(of_picture.begin(), of_picture.end(), 0.0);
+  std::vector<double> window(static_cast<size_t>(n)), of_image(sums_.size());
+  const float* image = images.data<float>();
+  for (int64_t i = 0; i < s[0]; ++i, image += channels * rows * columns) {
+    std::fill(of_image.begin(), of_image.end(), 0.0);
     for (int64_t y = 0; y + weight_[2] <= rows; ++y) {
       for (int64_t x = 0; x + weight_[3] <= columns; ++x) {
         double* to = window.data();
         for (int64_t c = 0; c < channels; ++c) {
           for (int64_t dy = 0; dy < weight_[2]; ++dy) {
-            const float* from = picture + (c * rows + y + dy) * columns + x;
+            const float* from = image + (c * rows + y + dy) * columns + x;
             for (int64_t dx = 0; dx < weight_[3]; ++dx) *to++ = static_cast<double>(from[dx]);
           }
         }
         for (int64_t a = 0; a < n; ++a) {
-          double* sum = of_picture.data() + a * n;
+          double* sum = of_image.data() + a * n;
           for (int64_t b = a; b < n; ++b) sum[b] += window[static_cast<size_t>(a)] * window[static_cast<size_t>(b)];
         }
       }
     }
-    for (size_t k = 0; k < sums_.size(); ++k) sums_[k] += of_picture[k];
+    for (size_t k = 0; k < sums_.size(); ++k) sums_[k] += of_image[k];
     windows_ += (rows - weight_[2] + 1) * (columns - weight_[3] + 1);
   }
 }

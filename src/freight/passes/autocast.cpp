@@ -1,12 +1,12 @@
 // Mixed precision: the graph of a step, backward and update included, computed in a 16-bit type where the op table says
 // so. States, inputs and results keep their types: master weights, moments and statistics stay f32.
 //
-// Two walks decide. Forward: a result can be 16 bits wide where its op is `low` or `offered` (in whatever it computes),
-// or `follow` and all operands can. Backward: it is where a contraction makes it, or where it goes on into one element
-// by element, by `follow` ops alone, whatever f32 operands (a norm's statistics) join it: activations and their
-// gradients, which steps store. What ends in updates, reductions or losses stays f32, so that the gradients of a weight
-// that is used many times add up in f32; so do products with a parameter (a norm's scale) on such a way. Casts are
-// shared by all readers and go below views: a weight is cast once per step.
+// Two walks decide. Forward: a result can be 16 bits wide where its op is `low` or `low_if_supported` (in whatever it
+// computes), or `follow` and all operands can. Backward: it is where a contraction makes it, or where it goes on into
+// one element by element, by `follow` ops alone, whatever f32 operands (a norm's statistics) join it: activations and
+// their gradients, which steps store. What ends in updates, reductions or losses stays f32, so that the gradients of a
+// weight that is used many times add up in f32; so do products with a parameter (a norm's scale) on such a way. Casts
+// are shared by all readers and go below views: a weight is cast once per step.
 #include <algorithm>
 #include <unordered_map>
 
@@ -50,8 +50,8 @@ class Autocast {
     const Precision p = info(n.op).precision;
     if (p == Precision::full) return false;
     if (p == Precision::low) return is_f32(n.in(0));
-    if (p == Precision::offered) return is_f32(n.in(0)) && backend_ && backend_->narrows(r_.src, n, low_type_);
-    if (p == Precision::first) return can[n.in(0).index()];
+    if (p == Precision::low_if_supported) return is_f32(n.in(0)) && backend_ && backend_->narrows(r_.src, n, low_type_);
+    if (p == Precision::match_first_input) return can[n.in(0).index()];
     bool any = false;
     for (Value v : n.inputs) {
       if (!is_f32(v)) continue;
@@ -61,9 +61,9 @@ class Autocast {
     return any;
   }
 
-  // Of an `offered` op, or a weight: f32 in any case.
+  // Of an `low_if_supported` op, or a weight: f32 in any case.
   bool statistic(const Node& n, Value v) const {
-    return info(n.op).precision == Precision::offered &&
+    return info(n.op).precision == Precision::low_if_supported &&
            r_.src.type(v).shape.rank() < r_.src.type(n.out()).shape.rank();
   }
 
@@ -84,12 +84,12 @@ class Autocast {
       const Node& n = nodes[i];
       const Precision p = info(n.op).precision;
       low_[i] = possible(n, can);
-      if ((!low_[i] && p != Precision::offered) || !is_f32(n.out())) continue;
+      if ((!low_[i] && p != Precision::low_if_supported) || !is_f32(n.out())) continue;
       for (Value v : n.outputs) {
         if (statistic(n, v)) break;
         can[v.index()] = true;
-        wanted[v.index()] = low_[i] && (p == Precision::low || p == Precision::offered || rides(n, wanted));
-        if (p != Precision::offered) break;
+        wanted[v.index()] = low_[i] && (p == Precision::low || p == Precision::low_if_supported || rides(n, wanted));
+        if (p != Precision::low_if_supported) break;
       }
     }
     for (size_t i = nodes.size(); i-- > 0;) {
@@ -97,12 +97,12 @@ class Autocast {
       const Precision p = info(n.op).precision;
       if (!is_f32(n.out())) continue;  // comparisons take what there is
       low_[i] = low_[i] && wanted[n.out().index()];
-      if (!low_[i] && (p != Precision::follow || !wanted[n.out().index()])) continue;
+      if (!low_[i] && (p != Precision::match_inputs || !wanted[n.out().index()])) continue;
       for (Value v : n.inputs) {
         const std::vector<Value>& from = r_.src.def(roots_[v.index()]).inputs;
         const bool scaled = std::any_of(from.begin(), from.end(), [&](Value u) { return is_state(u); });
         wanted[v.index()] = wanted[v.index()] || (low_[i] ? !statistic(n, v) : !scaled);
-        if (p == Precision::first) break;
+        if (p == Precision::match_first_input) break;
       }
     }
   }
@@ -112,7 +112,7 @@ class Autocast {
     if (low && !is_f32(n.out())) {
       for (Value v : n.inputs) low = low && (!is_f32(v) || adapts(v) || b_.type(r_(v)).dtype == low_type_);
     }
-    const bool first_only = info(n.op).precision == Precision::first;
+    const bool first_only = info(n.op).precision == Precision::match_first_input;
     std::vector<Value> in;
     for (Value v : n.inputs) {
       const DType t = low && !(first_only && !in.empty()) && !statistic(n, v) ? low_type_ : DType::f32;

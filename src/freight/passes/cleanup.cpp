@@ -97,7 +97,7 @@ Graph run_pipeline(Graph graph, const Backend& backend, Recompute recompute, DTy
   pass("decompose", [&](const Graph& g) { return passes::decompose(g, &backend); });
   pass("simplify", [](const Graph& g) { return passes::simplify(g); });
   if (backend.fuses()) pass("fuse", [&](const Graph& g) { return passes::fuse(g, backend, states); });
-  if (backend.fuses()) pass("reread", [](const Graph& g) { return passes::reread(g); });
+  if (backend.fuses()) pass("duplicate_cheap", [](const Graph& g) { return passes::duplicate_cheap(g); });
   if (recompute != Recompute::none) pass("remat", [&](const Graph& g) { return passes::remat(g, backend, recompute); });
   const bool chooses = limit.offload == Offload::automatic || limit.offload == Offload::all;
   if (chooses) pass("remat_within", [&](const Graph& g) { return passes::remat_within(g, backend, limit); });

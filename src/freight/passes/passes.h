@@ -48,7 +48,7 @@ Graph decompose_unless(Graph graph, const std::function<bool(const Graph&, const
 // Epilogues into contractions and convolutions; pointwise and reduce nodes into fused regions.
 Graph fuse(const Graph& graph, const Backend& backend, States states = States::change);
 // Regions make cheap results of earlier regions again instead of reading them, where that saves memory.
-Graph reread(const Graph& graph);
+Graph duplicate_cheap(const Graph& graph);
 // Activations that backward reads are made again there where that lowers the peak of live bytes.
 Graph remat(const Graph& graph, const Backend& backend, Recompute mode);
 // The same, but only as far as computing again is cheaper, for the limit, than offload() is.

@@ -87,7 +87,7 @@ std::string conv_bn(int64_t out, int kernel, int stride, int padding) {
 const char* const kPool = R"({"type":"MaxPool2d","kernel":2},)";
 const char* const kHead = R"({"type":"AdaptiveAvgPool2d","output":1},{"type":"Flatten"},{"type":"Linear","out":12})";
 
-// A stem, then for each width two 3x3 convolutions with a shortcut around them, halving the picture in between.
+// A stem, then for each width two 3x3 convolutions with a shortcut around them, halving the image in between.
 std::string residual_net(const std::vector<int64_t>& widths) {
   std::string layers = conv_bn(widths[0], 3, 1, 1);
   for (size_t i = 0; i < widths.size(); ++i) {

@@ -201,9 +201,9 @@ double seconds_of(const std::vector<Work>& work, const Speed& speed) { return ti
 RunLength RunLength::of(const Subject& s, int64_t samples) {
   RunLength l;
   const auto values = static_cast<double>(s.input.numel());
-  // Decoding a photograph, per pixel of the sample: small pictures and photographs as measured (docs/planner.md). Else
+  // Decoding a photograph, per pixel of the sample: small images and photographs as measured (docs/planner.md). Else
   // copying and scaling what lies in memory: 4 and 1 GB/s of f32 on one core, assumed.
-  if (s.pictures_in_files) {
+  if (s.images_in_files) {
     l.load_seconds = Range{7e-9, 18e-9} * (values / static_cast<double>(std::max<int64_t>(s.input.shape[0], 1)));
   } else {
     l.load_seconds = Range{1e-9, 4e-9} * values;

@@ -24,7 +24,7 @@ enum class Part : uint8_t {
   workspaces,    // of kernels
   packing,       // of the arena: between tensors, where none fits
   constants,     // that steps read
-  staging,       // batches that are being read ahead, and the files of a small set of pictures
+  staging,       // batches that are being read ahead, and the files of a small set of images
   evaluation,    // arena of the evaluation step
   checkpoint,    // the copy that is being written while the run goes on
   host,          // no part of the total: what was offloaded, and for a device beside it staging and checkpoint too

@@ -34,7 +34,7 @@ Subject of_model(const train::Config& config, const models::Options& options) {
   s.target = target_of(model);
   s.unit = !model.reads_tokens() ? "img" : model.language_model() ? "win" : "doc";
   // Nets for photographs are taken to read them.
-  s.pictures_in_files = s.input.shape.rank() == 3 && s.input.shape[1] >= kPhotograph;
+  s.images_in_files = s.input.shape.rank() == 3 && s.input.shape[1] >= kPhotograph;
   return s;
 }
 
@@ -54,7 +54,7 @@ models::Options options_of(const train::Config& c, const Shape& input) {
   return o;
 }
 
-// A named set of pictures in arrays, whose shape the catalogue knows: it need not be on this machine.
+// A named set of images in arrays, whose shape the catalogue knows: it need not be on this machine.
 const data::CatalogEntry* known_arrays(const train::Config& c) {
   const data::CatalogEntry* e = data::find_entry(c.data);
   if (!e || e->text || e->shape.empty() || e->classes == 0 || e->shape.find('x') == std::string::npos) return nullptr;
@@ -67,7 +67,7 @@ Subject of_entry(const train::Config& config, const data::CatalogEntry& e) {
   if (o.classes == 0) o.classes = e.classes;
   Subject s = of_model(config, o);
   s.data = e.name;
-  s.pictures_in_files = false;
+  s.images_in_files = false;
   s.train_count = e.train;
   s.test_count = e.test;
   if (config.mixup_alpha > 0 || config.cutmix_alpha > 0) s.target = {DType::f32, {e.classes}};
@@ -87,7 +87,7 @@ Subject of_task(const train::Config& config) {
             .unit = task->unit(),
             .notes = task->notes()};
   s.kept_bytes = task->kept_bytes();
-  s.pictures_in_files = data::content_of(config.data, {.data_dir = config.data_dir}) == data::Content::pictures;
+  s.images_in_files = data::content_of(config.data, {.data_dir = config.data_dir}) == data::Content::images;
   if (std::string(s.unit) == "tok") {  // a step counts windows
     s.unit = "win";
     s.train_count /= s.input.shape[0];

@@ -18,7 +18,7 @@ struct Subject {
   Type input, target;                         // of one sample, without the batch axis
   int64_t train_count = 0, test_count = 0;    // samples, or windows of a corpus; 0: not known
   std::string data;                           // the set's name; "" without one
-  bool pictures_in_files = false;             // each sample is decoded when it is read
+  bool images_in_files = false;               // each sample is decoded when it is read
   size_t kept_bytes = 0;                      // train::Task::kept_bytes
   const char* unit = "img";
   std::vector<std::string> notes;

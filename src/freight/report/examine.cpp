@@ -17,7 +17,7 @@ namespace freight::report {
 
 namespace {
 
-constexpr int64_t kLargestSide = 160;  // of a picture in the report
+constexpr int64_t kLargestSide = 160;  // of a image in the report
 
 // The held-out part of a data set, whatever its kind, one raw sample at a time.
 class HeldOutPart {
@@ -87,8 +87,8 @@ class HeldOutPart {
   Array labels_;
 };
 
-// A sample as a picture of at most kLargestSide: u8 (C, H, W); undefined where it is none.
-Array picture_of(const Array& sample) {
+// A sample as a image of at most kLargestSide: u8 (C, H, W); undefined where it is none.
+Array image_of(const Array& sample) {
   if (sample.shape().rank() != 3 || (sample.shape()[0] != 1 && sample.shape()[0] != 3)) return {};
   const int64_t channels = sample.shape()[0], rows = sample.shape()[1], columns = sample.shape()[2];
   Array out(DType::u8, sample.shape());
@@ -221,7 +221,7 @@ class Examiner {
     if (e_.text) {
       m.text = part_->text(m.sample);
     } else if (const auto sample = part_->sample(m.sample, predictor_)) {
-      m.picture = picture_of(*sample);
+      m.image = image_of(*sample);
     }
   }
 

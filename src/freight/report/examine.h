@@ -27,7 +27,7 @@ struct Mistake {
   std::string file = {};  // where it lies in one
   int64_t truth = 0, told = 0;
   double certainty = 0, truth_probability = 0;  // of the class told, of the true one
-  Array picture = {};                           // u8 (C, H, W) with C 1 or 3, as the model saw it; undefined for others
+  Array image = {};                             // u8 (C, H, W) with C 1 or 3, as the model saw it; undefined for others
   std::string text = {};
 };
 

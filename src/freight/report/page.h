@@ -1,4 +1,4 @@
-// The report: one HTML text with style sheet, charts and pictures in it, without scripts and without anything from the
+// The report: one HTML text with style sheet, charts and images in it, without scripts and without anything from the
 // net. Readable without colour, by light and dark, on paper and at a phone's width.
 #pragma once
 #include <optional>

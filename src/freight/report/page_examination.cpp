@@ -1,4 +1,4 @@
-// What a model got right and wrong, as tables and pictures. See page_internal.h.
+// What a model got right and wrong, as tables and images. See page_internal.h.
 #include <algorithm>
 #include <set>
 
@@ -152,12 +152,12 @@ class Examined {
 };
 
 // (C, H, W) to a data URI.
-std::string picture_uri(const Array& picture) {
-  const int64_t channels = picture.shape()[0], rows = picture.shape()[1], columns = picture.shape()[2];
+std::string image_uri(const Array& image) {
+  const int64_t channels = image.shape()[0], rows = image.shape()[1], columns = image.shape()[2];
   Array pixels(DType::u8, {rows, columns, channels});
   for (int64_t c = 0; c < channels; ++c) {
     for (int64_t i = 0; i < rows * columns; ++i) {
-      pixels.data<uint8_t>()[i * channels + c] = picture.data<uint8_t>()[c * rows * columns + i];
+      pixels.data<uint8_t>()[i * channels + c] = image.data<uint8_t>()[c * rows * columns + i];
     }
   }
   return "data:image/png;base64," + base64(io::encode_png(pixels));
@@ -166,10 +166,10 @@ std::string picture_uri(const Array& picture) {
 std::string mistake_card(const Mistake& m, const Examined& examined) {
   const std::string told = examined.name(m.told), truth = examined.name(m.truth);
   std::string shown;
-  if (m.picture.defined()) {
-    const bool small = std::max(m.picture.shape()[1], m.picture.shape()[2]) <= 64;
+  if (m.image.defined()) {
+    const bool small = std::max(m.image.shape()[1], m.image.shape()[2]) <= 64;
     shown = cat("<img", small ? " class=\"pixels\"" : "", " alt=\"", truth, " taken for ", told, "\" width=\"",
-                m.picture.shape()[2], "\" height=\"", m.picture.shape()[1], "\" src=\"", picture_uri(m.picture), "\">");
+                m.image.shape()[2], "\" height=\"", m.image.shape()[1], "\" src=\"", image_uri(m.image), "\">");
   } else if (!m.text.empty()) {
     shown = cat("<blockquote dir=\"auto\">", escaped(shortened(m.text, kTextLength)), "</blockquote>");
   }

@@ -82,12 +82,12 @@ void ServedModel::describe() {
   if (predictor_.probabilities()) {
     for (int64_t i = 0; i < predictor_.outputs(); ++i) classes.push_back(deploy::class_name(b, i));
   }
-  const bool picture = input.rank() == 3 && (input[0] == 1 || input[0] == 3);
+  const bool image = input.rank() == 3 && (input[0] == 1 || input[0] == 3);
   card_ = dump({{"name", name_},
                 {"architecture", b.model.name},
-                {"kind", text()    ? "text"
-                         : picture ? "picture"
-                                   : "array"},
+                {"kind", text()  ? "text"
+                         : image ? "picture"
+                                 : "array"},
                 {"input", input.vector()},
                 {"outputs", predictor_.outputs()},
                 {"probabilities", predictor_.probabilities()},

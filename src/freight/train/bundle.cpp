@@ -142,7 +142,7 @@ Preprocessing preprocessing_of(const data::Dataset& set) {
           .pixels = set.files || set.images.dtype() == DType::u8};
 }
 
-data::PictureGeometry Preprocessing::geometry() const {
+data::ImageGeometry Preprocessing::geometry() const {
   return {.channels = input[0], .rows = input[1], .columns = input[2], .resize = resize};
 }
 

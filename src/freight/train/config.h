@@ -12,7 +12,7 @@ struct Config {
   std::string data_dir;
   std::string model;        // name or FILE.json
   int64_t num_classes = 0;  // of a named model; 0: the data's
-  std::string input_size;   // "H" or "HxW": pictures are resized to it; empty: as they are
+  std::string input_size;   // "H" or "HxW": images are resized to it; empty: as they are
   std::string recipe = "default";
   std::string weights;             // start from these
   std::string backend = "auto";    // auto, cpu, ref, opencl:N
@@ -47,10 +47,10 @@ struct Config {
   int64_t shift = 0;         // augmentation: random shift in pixels
   int64_t crop_padding = 0;
   bool flip = false;
-  // Pictures in files: sides of samples, 0 chooses (data::PictureOptions); the share that is held out, below 0 chooses.
+  // Images in files: sides of samples, 0 chooses (data::ImageOptions); the share that is held out, below 0 chooses.
   int64_t train_crop_size = 0, val_resize_size = 0, val_crop_size = 0;
   double val_split = -1;
-  double crop_min_area = 0.08;  // least share of a picture that a random crop takes
+  double crop_min_area = 0.08;  // least share of a image that a random crop takes
   double color_jitter = 0;      // strength for brightness, contrast and saturation
   double hue_jitter = 0;
   int64_t rand_augment = 0;  // operations

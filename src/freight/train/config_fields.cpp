@@ -27,7 +27,7 @@ constexpr const char* kData = "Data and model";
 constexpr const char* kLength = "Length and batch";
 constexpr const char* kOptimizer = "Optimizer and schedule";
 constexpr const char* kAugment = "Regularisation and augmentation";
-constexpr const char* kPictures = "Pictures in files (docs/data.md)";
+constexpr const char* kImages = "Pictures in files (docs/data.md)";
 constexpr const char* kText = "Text (docs/data.md)";
 constexpr const char* kMachine = "Machine";
 constexpr const char* kOutput = "Output";
@@ -106,17 +106,17 @@ std::vector<Field> make_fields() {
       {kAugment, "--cutmix-alpha", "augment.cutmix_alpha", &C::cutmix_alpha,
        "cutmix: rectangles change places (0: off; with mixup: one of the two)", at_least(0)},
 
-      {kPictures, "--train-crop-size", "pictures.train_crop_size", &C::train_crop_size,
+      {kImages, "--train-crop-size", "pictures.train_crop_size", &C::train_crop_size,
        "side of a training sample (0: 224, or as the spec FILE.json says)", at_least(0)},
-      {kPictures, "--val-resize-size", "pictures.val_resize_size", &C::val_resize_size,
+      {kImages, "--val-resize-size", "pictures.val_resize_size", &C::val_resize_size,
        "shorter side before evaluation cuts (0: the crop * 256 / 224)", at_least(0)},
-      {kPictures, "--val-crop-size", "pictures.val_crop_size", &C::val_crop_size,
+      {kImages, "--val-crop-size", "pictures.val_crop_size", &C::val_crop_size,
        "side of an evaluation sample (0: that of training)", at_least(0)},
-      {kPictures, "--crop-min-area", "augment.crop_min_area", &C::crop_min_area,
+      {kImages, "--crop-min-area", "augment.crop_min_area", &C::crop_min_area,
        "least share of a picture that a random crop takes", {.min = 0, .max = 1, .above_min = true}},
-      {kPictures, "--val-split", "pictures.val_split", &C::val_split,
+      {kImages, "--val-split", "pictures.val_split", &C::val_split,
        "share of each class held out where there is no val part (-1: 0.2)", from_below(-1, 1)},
-      {kPictures, "--on-bad-sample", "pictures.on_bad_sample", &C::on_bad_sample,
+      {kImages, "--on-bad-sample", "pictures.on_bad_sample", &C::on_bad_sample,
        "error stops; skip leaves it out; report also lists it in bad_samples.tsv", words({"error", "skip", "report"})},
 
       {kText, "--layers", "text.layers", &C::layers,

@@ -43,7 +43,7 @@ DeviceData::DeviceData(const data::BatchRecipe& recipe)
       cursor_("data.cursor", {DType::i32, {}}),
       loss_("data.loss", {DType::f32, {}}) {
   const Shape& s = recipe.samples.shape();
-  picture_ = s.rank() == 4 ? Shape{s[1], s[2], s[3]} : Shape{s[1], 1, s.numel() / (s[0] * s[1])};
+  image_ = s.rank() == 4 ? Shape{s[1], s[2], s[3]} : Shape{s[1], 1, s.numel() / (s[0] * s[1])};
 }
 
 size_t DeviceData::bytes() const {
@@ -72,7 +72,7 @@ Tensor DeviceData::draws_of_batch() const {
 }
 
 std::pair<Tensor, Tensor> DeviceData::batch() const {
-  const int64_t n = recipe_.batch_size, channels = picture_[0], rows = picture_[1], columns = picture_[2];
+  const int64_t n = recipe_.batch_size, channels = image_[0], rows = image_[1], columns = image_[2];
   const Tensor draws = draws_of_batch();
   const auto drawn = [&](Number number) { return reshape(select(draws, 1, number), {n, 1, 1, 1}); };
   const Tensor c = iota({1, channels, 1, 1}, 1), y = iota({1, 1, rows, 1}, 2), x = iota({1, 1, 1, columns}, 3);

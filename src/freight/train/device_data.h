@@ -42,7 +42,7 @@ class DeviceData {
   Tensor draws_of_batch() const;
   Tensor cursor() const;
   data::BatchRecipe recipe_;
-  Shape picture_;                     // (C, H, W), or (C, 1, rest)
+  Shape image_;                       // (C, H, W), or (C, 1, rest)
   Variable samples_, targets_;        // (M * C * H * W), and as in the recipe
   Variable scale_, bias_;             // (1, C, 1, 1)
   Variable draws_, rates_, results_;  // i32 (S, N * kDrawNumbers), (S), (S, kTold)

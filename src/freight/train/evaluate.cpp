@@ -107,10 +107,10 @@ void adapt(data::Dataset& set, const Bundle& bundle) {
   const Preprocessing& p = bundle.preprocessing;
   set.mean = p.mean;
   set.std = p.std;
-  const bool pictures = p.input.rank() == 3 && set.sample_shape().rank() == 3;
-  if (set.files && pictures && (p.input[0] == 1 || p.input[0] == 3)) {
-    set.files = std::make_shared<data::PictureFiles>(set.files->paths, p.geometry());
-  } else if (pictures && set.images.dtype() == DType::u8 && set.sample_shape()[0] == p.input[0]) {
+  const bool images = p.input.rank() == 3 && set.sample_shape().rank() == 3;
+  if (set.files && images && (p.input[0] == 1 || p.input[0] == 3)) {
+    set.files = std::make_shared<data::ImageFiles>(set.files->paths, p.geometry());
+  } else if (images && set.images.dtype() == DType::u8 && set.sample_shape()[0] == p.input[0]) {
     set = data::resized(set, p.input[1], p.input[2]);
   }
   need_fit(bundle.model, set);

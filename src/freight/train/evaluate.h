@@ -22,7 +22,7 @@ struct Evaluation {
 // Throws Error(usage) where the set is not what the model takes: samples of another shape, values for a model that
 // tells classes or the other way round, more classes or another number of values than the model gives.
 void need_fit(const models::Model& model, const data::Dataset& set);
-// Makes another data set fit the model: its preprocessing (sizes too) instead of the set's own, and for pictures in
+// Makes another data set fit the model: its preprocessing (sizes too) instead of the set's own, and for images in
 // files class numbers by the class names of the model. Throws Error(data) for classes that the model lacks, and as
 // need_fit.
 void adapt(data::Dataset& set, const Bundle& bundle);

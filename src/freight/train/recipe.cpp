@@ -54,7 +54,7 @@ std::vector<const Recipe*> for_data(const std::string& data, const std::string& 
   const char* kind = "any";
   switch (data::content_of(data, {.data_dir = data_dir})) {
     case data::Content::arrays: break;
-    case data::Content::pictures: kind = "pictures"; break;
+    case data::Content::images: kind = "pictures"; break;
     case data::Content::documents: kind = "documents"; break;
     case data::Content::corpus: kind = "corpus"; break;
   }

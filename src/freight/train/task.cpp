@@ -1,4 +1,4 @@
-// Arrays and pictures as a Task; see task.h.
+// Arrays and images as a Task; see task.h.
 #include "freight/train/task.h"
 
 #include "freight/base/error.h"
@@ -16,13 +16,13 @@ bool is_spec_file(const std::string& model) {
 
 data::LoadOptions load_options(const Config& c) {
   data::LoadOptions o{.data_dir = c.data_dir,
-                      .pictures = {.train_crop = c.train_crop_size,
-                                   .val_crop = c.val_crop_size,
-                                   .val_resize = c.val_resize_size,
-                                   .val_split = c.val_split,
-                                   .split_seed = static_cast<uint64_t>(c.seed)},
+                      .images = {.train_crop = c.train_crop_size,
+                                 .val_crop = c.val_crop_size,
+                                 .val_resize = c.val_resize_size,
+                                 .val_split = c.val_split,
+                                 .split_seed = static_cast<uint64_t>(c.seed)},
                       .text = {}};
-  if (c.train_crop_size > 0 || data::content_of(c.data, o) != data::Content::pictures) return o;
+  if (c.train_crop_size > 0 || data::content_of(c.data, o) != data::Content::images) return o;
   Shape input;
   if (!c.input_size.empty()) {
     const Shape size = models::parse_size(c.input_size);
@@ -34,7 +34,7 @@ data::LoadOptions load_options(const Config& c) {
   } else if (is_spec_file(c.model)) {
     input = models::from_spec_file(c.model).input.shape;
   }
-  if (input.rank() == 3 && input[1] == input[2]) o.pictures.train_crop = input[1];
+  if (input.rank() == 3 && input[1] == input[2]) o.images.train_crop = input[1];
   return o;
 }
 
@@ -48,7 +48,7 @@ class SampleTask : public Task {
     data_.test = data::resized(data_.test, size[0], size[1]);
   }
 
-  // A named model takes what evaluation and prediction give it: with pictures, training may use another size.
+  // A named model takes what evaluation and prediction give it: with images, training may use another size.
   models::Model make_model() const override {
     const data::Dataset& set = deployed();
     const int64_t values = set.labels.numel() / set.count();  // per sample, of a set to regress
@@ -134,7 +134,7 @@ class SampleTask : public Task {
     refuse_given({{"--val-split", c_.val_split >= 0}},
                  cat("is for pictures in files and for text: of ", c_.data, " a part is held out as it is"));
   }
-  // The part whose samples are what evaluation and prediction see: pictures may be trained on in another size.
+  // The part whose samples are what evaluation and prediction see: images may be trained on in another size.
   const data::Dataset& deployed() const { return data_.train.files ? data_.test : data_.train; }
 
   data::Mix mix() const { return {.mixup_alpha = c_.mixup_alpha, .cutmix_alpha = c_.cutmix_alpha}; }

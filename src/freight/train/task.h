@@ -1,4 +1,4 @@
-// Task: what the training loop must know of a kind of data: pictures and arrays (task.cpp) or text (text_task.cpp). It
+// Task: what the training loop must know of a kind of data: images and arrays (task.cpp) or text (text_task.cpp). It
 // makes the model for the data, feeds its batches, and says what a stored model needs to read the same data again.
 #pragma once
 #include <memory>
@@ -25,7 +25,7 @@ class Task {
 
   virtual std::unique_ptr<data::Feed> train_feed() const = 0;
   virtual std::unique_ptr<data::Feed> test_feed(int64_t batch_size) const = 0;
-  // The pictures of training in their order, normalised and not augmented; null where samples are none.
+  // The images of training in their order, normalised and not augmented; null where samples are none.
   virtual std::unique_ptr<data::Feed> plain_feed() const { return nullptr; }
   // Inputs and targets of the largest full batch of training.
   virtual std::pair<Type, Type> batch_types() const = 0;

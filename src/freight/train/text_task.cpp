@@ -18,7 +18,7 @@ class TextTask : public Task {
  public:
   TextTask(const Config& config, const data::BadSamples& bad)
       : c_(config), text_(data::load_text(config.data, load_options(config, bad))) {
-    refuse_picture_flags();
+    refuse_image_flags();
     if (c_.model.empty()) {
       fail(ErrorKind::usage, "--model", "is missing: ", c_.data, text_.corpus() ? " is a corpus" : " holds documents",
            text_.corpus()
@@ -96,7 +96,7 @@ class TextTask : public Task {
  private:
   static data::LoadOptions load_options(const Config& c, const data::BadSamples& bad) {
     return {.data_dir = c.data_dir,
-            .pictures = {},
+            .images = {},
             .text = {.text_column = c.text_column,
                      .label_column = c.label_column,
                      .val_split = c.val_split,
@@ -105,7 +105,7 @@ class TextTask : public Task {
                      .bad = bad}};
   }
 
-  void refuse_picture_flags() const {
+  void refuse_image_flags() const {
     refuse_given({{"--input-size", !c_.input_size.empty()},
                   {"--mixup-alpha", c_.mixup_alpha > 0},
                   {"--cutmix-alpha", c_.cutmix_alpha > 0},

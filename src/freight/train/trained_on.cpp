@@ -11,8 +11,8 @@ TrainedOn trained_on(const Bundle& bundle) {
     return it == bundle.provenance.end() ? std::string(otherwise) : it->second;
   };
   TrainedOn on{.data = said("data", ""), .load = {}};
-  on.load.pictures.val_split = on.load.text.val_split = std::atof(said("val_split", "-1").c_str());
-  on.load.pictures.split_seed = on.load.text.split_seed = static_cast<uint64_t>(std::atoll(said("seed", "0").c_str()));
+  on.load.images.val_split = on.load.text.val_split = std::atof(said("val_split", "-1").c_str());
+  on.load.images.split_seed = on.load.text.split_seed = static_cast<uint64_t>(std::atoll(said("seed", "0").c_str()));
   on.load.text.text_column = said("text_column", "");
   on.load.text.label_column = said("label_column", "");
   return on;

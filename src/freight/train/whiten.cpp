@@ -11,7 +11,7 @@ namespace freight::train {
 
 namespace {
 
-constexpr int64_t kPictures = 5120, kWindows = 5'000'000;
+constexpr int64_t kImages = 5120, kWindows = 5'000'000;
 
 const nn::ConvLayer* whitening_layer(const nn::Module& m) {
   const auto* layer = dynamic_cast<const nn::ConvLayer*>(&m);
@@ -41,13 +41,13 @@ void whiten(const models::Model& model, const Task& task) {
          " has a layer of init whiten, which needs pictures (C, H, W)");
   }
   nn::Whitening whitening(layer->weight.shape());
-  int64_t pictures = 0;
+  int64_t images = 0;
   feed->start(0);
-  while (pictures < kPictures && whitening.windows() < kWindows) {
+  while (images < kImages && whitening.windows() < kWindows) {
     const data::FeedBatch* batch = feed->next();
     if (!batch) break;
     whitening.add(batch->inputs);
-    pictures += batch->count;
+    images += batch->count;
   }
   layer->weight.set(whitening.filters());
 }

@@ -111,8 +111,8 @@ Lowered lower_moments(const StepSpec& spec, MomentsOf what) {
     const Ex x{&b, b.cast(region.input(y), DType::f32)};
     Shape axes{0};
     for (int i = 2; i < shape.rank(); ++i) axes.push_back(i);
-    sum = total(x, axes);
-    squares = total(apply(Op::square, x), axes);
+    sum = freight::sum(x, axes);
+    squares = freight::sum(apply(Op::square, x), axes);
   }
   const double share = static_cast<double>(shape[1]) / static_cast<double>(shape.numel());
   const Ex m = sum * share;
@@ -123,7 +123,7 @@ Lowered lower_moments(const StepSpec& spec, MomentsOf what) {
 
 Value normed_channels(Builder& b, Value x, Value scale, Value shift) {
   const Ex wide_x{&b, b.cast(x, DType::f32)};
-  const auto spread_over = [&](Value v) { return spread({&b, b.cast(v, DType::f32)}, wide_x.shape()); };
+  const auto spread_over = [&](Value v) { return expand({&b, b.cast(v, DType::f32)}, wide_x.shape()); };
   const Ex z = wide_x * spread_over(scale) + spread_over(shift);
   return b.unary(Op::relu, b.cast(z.v, b.type(x).dtype));
 }

@@ -1,6 +1,6 @@
 // Gradients of convolutions in bf16 on the blocks of blocks.h. What oneDNN does as well is left to it.
 //
-// That of a weight: all pictures' rows lie one behind the other in a sequence of pixels, x between margins of zeros, dy
+// That of a weight: all images' rows lie one behind the other in a sequence of pixels, x between margins of zeros, dy
 // as far apart, with zeros where x has its margins. Then dw of a filter tap is the product of the two sequences, one
 // moved by as many pixels as the tap says: both are packed once for all taps (x twice, for even and for odd moves). A
 // filter that steps over x sees sequences of every other pixel. What is not finite meets the margins' zeros: it spoils

@@ -23,9 +23,9 @@ Value outer_input(const Node& n, const Graph& body, Value leaf) {
   return n.inputs[static_cast<size_t>(at - leaves.begin())];
 }
 
-class Reread {
+class DuplicateCheap {
  public:
-  explicit Reread(const Graph& graph)
+  explicit DuplicateCheap(const Graph& graph)
       : g_(graph), root_(memory_roots(graph)), readers_(graph.values.size()), dropped_(graph.values.size()) {
     for (size_t i = 0; i < g_.nodes.size(); ++i) {
       const Node& n = g_.nodes[i];
@@ -213,6 +213,6 @@ class Reread {
 
 }  // namespace
 
-Graph reread(const Graph& graph) { return dead_code(Reread(graph).run()); }
+Graph duplicate_cheap(const Graph& graph) { return dead_code(DuplicateCheap(graph).run()); }
 
 }  // namespace freight::passes

@@ -1,5 +1,5 @@
-// See picture_folder.h.
-#include "freight/data/picture_folder.h"
+// See image_folder.h.
+#include "freight/data/image_folder.h"
 
 #include <algorithm>
 #include <atomic>
@@ -26,7 +26,7 @@ constexpr int64_t kLargestSide = 16384;
 const std::vector<std::string> kTrainNames = {"train"}, kTestNames = {"test"},
                                kValNames = {"val", "valid", "validation"};
 
-// One part of the data: a picture per line, its class number, and where that was said.
+// One part of the data: a image per line, its class number, and where that was said.
 struct Listing {
   std::string where;  // folder or CSV file
   std::vector<std::string> paths;
@@ -55,14 +55,14 @@ bool is_plain_file(const fs::path& path) {
   return fs::is_regular_file(path, ignored);
 }
 
-// Pictures below `dir`, and what else lies there.
-void collect(const std::string& dir, int depth, std::vector<std::string>& pictures, std::vector<std::string>& others) {
+// Images below `dir`, and what else lies there.
+void collect(const std::string& dir, int depth, std::vector<std::string>& images, std::vector<std::string>& others) {
   if (depth > kDepth) fail(ErrorKind::data, dir, "folders lie more than ", kDepth, " deep: is this a loop of links?");
   for (const fs::path& p : entries(dir)) {
     if (is_folder(p)) {
-      collect(p.string(), depth + 1, pictures, others);
+      collect(p.string(), depth + 1, images, others);
     } else {
-      (io::is_picture_name(p.string()) ? pictures : others).push_back(p.string());
+      (io::is_image_name(p.string()) ? images : others).push_back(p.string());
     }
   }
 }
@@ -75,12 +75,12 @@ std::vector<std::string> class_folders(const std::string& dir) {
   return names;
 }
 
-// Whether there is a picture in the folder, or in one that lies up to `depth` deeper.
-bool holds_pictures(const std::string& dir, int depth) {
+// Whether there is a image in the folder, or in one that lies up to `depth` deeper.
+bool holds_images(const std::string& dir, int depth) {
   const std::vector<fs::path> all = entries(dir);
   return std::any_of(all.begin(), all.end(), [&](const fs::path& p) {
-    if (io::is_picture_name(p.string()) && !is_folder(p)) return true;
-    return depth > 0 && is_folder(p) && holds_pictures(p.string(), depth - 1);
+    if (io::is_image_name(p.string()) && !is_folder(p)) return true;
+    return depth > 0 && is_folder(p) && holds_images(p.string(), depth - 1);
   });
 }
 
@@ -99,7 +99,7 @@ Listing list_folders(const std::string& dir, const std::vector<std::string>& cla
     collect(cat(dir, "/", name), 0, out.paths, others);
     if (out.paths.size() == before) {
       fail(ErrorKind::data, cat(dir, "/", name), "the folder of class ", name, " has no pictures (",
-           io::picture_endings(), "); ", others.size() - others_before, " other files; remove it or fill it");
+           io::image_endings(), "); ", others.size() - others_before, " other files; remove it or fill it");
     }
     out.labels.resize(out.paths.size(), it - classes.begin());
   }
@@ -134,16 +134,16 @@ std::optional<Columns> csv_columns(const std::vector<io::CsvRow>& rows) {
   }
   if (path && label) {
     c.first_row = 1;
-    if (rows.size() > 1 && (rows[1].fields.size() <= c.path || !io::is_picture_name(rows[1].fields[c.path]))) {
+    if (rows.size() > 1 && (rows[1].fields.size() <= c.path || !io::is_image_name(rows[1].fields[c.path]))) {
       return std::nullopt;
     }
     return c;
   }
-  if (rows[0].fields.size() == 2 && io::is_picture_name(rows[0].fields[0])) return Columns{};
+  if (rows[0].fields.size() == 2 && io::is_image_name(rows[0].fields[0])) return Columns{};
   return std::nullopt;
 }
 
-bool is_picture_csv(const std::string& path) {
+bool is_image_csv(const std::string& path) {
   if (!ends_with(lower(path), ".csv") || !is_plain_file(path)) return false;
   try {
     return csv_columns(io::parse_csv(io::read_file(path), path, ',', 2)).has_value();
@@ -232,12 +232,12 @@ std::pair<Listing, Listing> split(const Listing& all, size_t classes, double sha
 }
 
 Dataset dataset_of(Listing&& l, const std::string& name, const char* part, const std::vector<std::string>& classes,
-                   const PictureGeometry& geometry) {
+                   const ImageGeometry& geometry) {
   Dataset set;
   set.name = name;
   set.split = part;
   set.labels = Array::of<int64_t>(l.labels, {static_cast<int64_t>(l.labels.size())});
-  set.files = std::make_shared<PictureFiles>(std::move(l.paths), geometry);
+  set.files = std::make_shared<ImageFiles>(std::move(l.paths), geometry);
   set.classes = classes;
   set.mean = {0.485f, 0.456f, 0.406f};
   set.std = {0.229f, 0.224f, 0.225f};
@@ -247,7 +247,7 @@ Dataset dataset_of(Listing&& l, const std::string& name, const char* part, const
 }
 
 // Sizes that are not given follow from the others.
-std::pair<PictureGeometry, PictureGeometry> geometries(const PictureOptions& o) {
+std::pair<ImageGeometry, ImageGeometry> geometries(const ImageOptions& o) {
   const auto side = [](const char* flag, int64_t given, int64_t otherwise) {
     if (given < 0 || given > kLargestSide) {
       fail(ErrorKind::usage, flag, "got ", given, ", need 1 to ", kLargestSide, " pixels, or 0 for the default");
@@ -267,21 +267,21 @@ std::pair<PictureGeometry, PictureGeometry> geometries(const PictureOptions& o) 
 }
 }  // namespace
 
-bool is_picture_source(const std::string& path) {
-  if (is_picture_csv(path)) return true;
+bool is_image_source(const std::string& path) {
+  if (is_image_csv(path)) return true;
   if (!is_folder(path)) return false;
-  if (is_picture_csv(path + "/train.csv")) return true;
+  if (is_image_csv(path + "/train.csv")) return true;
   const std::string root = is_folder(path + "/train") ? path + "/train" : path;
   const std::vector<std::string> classes = class_folders(root);
   const auto holds = [&](int depth) {
-    return [&root, depth](const std::string& name) { return holds_pictures(cat(root, "/", name), depth); };
+    return [&root, depth](const std::string& name) { return holds_images(cat(root, "/", name), depth); };
   };
-  // A folder with pictures in it is a class; further down they may belong to a data set among others, unless all do.
+  // A folder with images in it is a class; further down they may belong to a data set among others, unless all do.
   if (std::any_of(classes.begin(), classes.end(), holds(0))) return true;
   return !classes.empty() && std::all_of(classes.begin(), classes.end(), holds(kDepth));
 }
 
-TrainTest load_picture_source(const std::string& path, const std::string& name, const PictureOptions& o) {
+TrainTest load_image_source(const std::string& path, const std::string& name, const ImageOptions& o) {
   const auto [train_geometry, val_geometry] = geometries(o);
   if (o.val_split >= 1 || std::isnan(o.val_split)) {
     fail(ErrorKind::usage, "--val-split", "got ", o.val_split, ", need a share of at least 0 and below 1");
@@ -330,8 +330,8 @@ TrainTest load_picture_source(const std::string& path, const std::string& name, 
           dataset_of(std::move(val), name, "test", classes, val_geometry)};
 }
 
-std::vector<BadSample> check_pictures(const std::vector<std::string>& paths,
-                                      const std::function<bool(int64_t, int64_t)>& poll) {
+std::vector<BadSample> check_images(const std::vector<std::string>& paths,
+                                    const std::function<bool(int64_t, int64_t)>& poll) {
   std::vector<std::string> reasons(paths.size());
   std::atomic<size_t> next{0};
   std::atomic<bool> stopped{false};

@@ -1,5 +1,5 @@
-// Data sets of pictures on disk: a folder per class below train and val (and test), a folder per class alone, or CSV
-// files with a path and a label per line. Reads names only; pictures are decoded batch by batch. Layouts and rules:
+// Data sets of images on disk: a folder per class below train and val (and test), a folder per class alone, or CSV
+// files with a path and a label per line. Reads names only; images are decoded batch by batch. Layouts and rules:
 // docs/data.md. Faults are Error(data) that names the folder, file or line.
 #pragma once
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace freight::data {
 
-struct PictureOptions {
+struct ImageOptions {
   int64_t train_crop = 0;  // side of a training sample; 0: 224
   int64_t val_crop = 0;    // side of an evaluation sample; 0: that of training
   int64_t val_resize = 0;  // shorter side before the crop of evaluation; 0: val_crop * 256 / 224
@@ -22,14 +22,14 @@ struct PictureOptions {
   HeldOut held_out = HeldOut::validation;  // which part is TrainTest::test where the data has both val and test
 };
 
-// Told by names: a directory with class folders that hold pictures (below train or directly), or whose train.csv lists
-// pictures, or such a CSV file.
-bool is_picture_source(const std::string& path);
+// Told by names: a directory with class folders that hold images (below train or directly), or whose train.csv lists
+// images, or such a CSV file.
+bool is_image_source(const std::string& path);
 // Mean and deviation are those of ImageNet, as nearly all networks for photographs expect.
-TrainTest load_picture_source(const std::string& path, const std::string& name, const PictureOptions& options = {});
+TrainTest load_image_source(const std::string& path, const std::string& name, const ImageOptions& options = {});
 
 // Decodes every file wholly, on all cores. `poll` is called now and then by one thread at a time; false stops.
-std::vector<BadSample> check_pictures(const std::vector<std::string>& paths,
-                                      const std::function<bool(int64_t done, int64_t total)>& poll = {});
+std::vector<BadSample> check_images(const std::vector<std::string>& paths,
+                                    const std::function<bool(int64_t done, int64_t total)>& poll = {});
 
 }  // namespace freight::data

@@ -1,5 +1,5 @@
-// See picture_reader.h.
-#include "freight/data/picture_reader.h"
+// See image_reader.h.
+#include "freight/data/image_reader.h"
 
 #include <algorithm>
 #include <cmath>
@@ -25,10 +25,10 @@ Box draw_crop(int64_t rows, int64_t columns, const CropRange& range, PhiloxStrea
   return {std::floor((height - h) / 2), std::floor((width - w) / 2), h, w};
 }
 
-Box centre_crop(int64_t rows, int64_t columns, const PictureGeometry& geometry) {
+Box centre_crop(int64_t rows, int64_t columns, const ImageGeometry& geometry) {
   const auto height = static_cast<double>(rows), width = static_cast<double>(columns);
   if (geometry.resize == 0) return {0, 0, height, width};
-  // The resized picture has whole pixels; its middle is cut at a whole pixel too.
+  // The resized image has whole pixels; its middle is cut at a whole pixel too.
   const auto side = static_cast<double>(geometry.resize);
   const double new_height = height <= width ? side : std::floor(side * height / width);
   const double new_width = height <= width ? std::floor(side * width / height) : side;
@@ -39,10 +39,10 @@ Box centre_crop(int64_t rows, int64_t columns, const PictureGeometry& geometry) 
           static_cast<double>(geometry.columns) * per_column};
 }
 
-void PictureReader::view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry, Mirror mirror,
-                         const std::function<Box(int64_t, int64_t)>& choose, const PlaneTarget& dst, bool sound) {
+void ImageReader::view(io::ByteView bytes, const std::string& name, const ImageGeometry& geometry, Mirror mirror,
+                       const std::function<Box(int64_t, int64_t)>& choose, const PlaneTarget& dst, bool sound) {
   Box box;
-  io::PictureRoom room;
+  io::ImageRoom room;
   io::decode_part(
       bytes, name,
       [&](int64_t rows, int64_t columns) {
@@ -50,8 +50,8 @@ void PictureReader::view(io::ByteView bytes, const std::string& name, const Pict
         const double down = box.rows / static_cast<double>(geometry.rows),
                      across = box.columns / static_cast<double>(geometry.columns);
         io::Part part{.shrink = std::min(down, across), .sound = sound};
-        // The filter sees a destination pixel beyond the box (a source pixel where the picture grows), and a coarser
-        // picture's pixels are up to 8 wide.
+        // The filter sees a destination pixel beyond the box (a source pixel where the image grows), and a coarser
+        // image's pixels are up to 8 wide.
         const double margin = std::max({1.0, down, across}) + (part.shrink >= 2 ? 8 : 1);
         const auto cut = [&](double from, double extent, int64_t limit, int64_t& first, int64_t& count) {
           first = std::clamp<int64_t>(static_cast<int64_t>(std::floor(from - margin)), 0, limit - 1);
@@ -62,33 +62,33 @@ void PictureReader::view(io::ByteView bytes, const std::string& name, const Pict
         cut(box.x, box.columns, columns, part.x, part.columns);
         return part;
       },
-      picture_, room);
-  const io::Picture& p = picture_;
+      image_, room);
+  const io::Image& p = image_;
   const Box scaled{box.y * p.scale - static_cast<double>(p.y), box.x * p.scale - static_cast<double>(p.x),
                    box.rows * p.scale, box.columns * p.scale};
   resampler_.run({p.pixels(), p.rows, p.columns, p.channels}, scaled, mirror, geometry.channels, geometry.rows,
                  geometry.columns, dst);
-  picture_.trim();
+  image_.trim();
 }
 
-void PictureReader::evaluation_view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry,
-                                    Mirror mirror, const PlaneTarget& dst, bool sound) {
+void ImageReader::evaluation_view(io::ByteView bytes, const std::string& name, const ImageGeometry& geometry,
+                                  Mirror mirror, const PlaneTarget& dst, bool sound) {
   view(
       bytes, name, geometry, mirror,
       [&](int64_t rows, int64_t columns) { return centre_crop(rows, columns, geometry); }, dst, sound);
 }
 
-void PictureReader::random_view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry,
-                                const CropRange& range, Mirror mirror, PhiloxStream& random, const PlaneTarget& dst,
-                                bool sound) {
+void ImageReader::random_view(io::ByteView bytes, const std::string& name, const ImageGeometry& geometry,
+                              const CropRange& range, Mirror mirror, PhiloxStream& random, const PlaneTarget& dst,
+                              bool sound) {
   view(
       bytes, name, geometry, mirror,
       [&](int64_t rows, int64_t columns) { return draw_crop(rows, columns, range, random); }, dst, sound);
 }
 
-Array evaluation_view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry) {
+Array evaluation_view(io::ByteView bytes, const std::string& name, const ImageGeometry& geometry) {
   Array out(DType::u8, {geometry.channels, geometry.rows, geometry.columns});
-  PictureReader().evaluation_view(bytes, name, geometry, Mirror::no, out.data<uint8_t>());
+  ImageReader().evaluation_view(bytes, name, geometry, Mirror::no, out.data<uint8_t>());
   return out;
 }
 

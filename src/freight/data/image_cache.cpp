@@ -1,5 +1,5 @@
-// See picture_cache.h.
-#include "freight/data/picture_cache.h"
+// See image_cache.h.
+#include "freight/data/image_cache.h"
 
 #include <cstring>
 #include <utility>
@@ -10,19 +10,19 @@ namespace {
 constexpr size_t kBlock = size_t{4} << 20;  // large enough for the system's large pages
 }
 
-PictureCache::PictureCache(size_t count, size_t most) : known_(count), room_(most) {}
+ImageCache::ImageCache(size_t count, size_t most) : known_(count), room_(most) {}
 
-io::ByteView PictureCache::find(size_t index) const {
+io::ByteView ImageCache::find(size_t index) const {
   const uint8_t* const bytes = known_[index].bytes.load(std::memory_order_acquire);
   return bytes ? io::ByteView(bytes, known_[index].size) : io::ByteView();
 }
 
-bool PictureCache::sound(size_t index, uint64_t state) const {
+bool ImageCache::sound(size_t index, uint64_t state) const {
   return state != 0 && known_[index].state.load(std::memory_order_relaxed) == state;
 }
 
 // A large file has a block to itself; the others fill one after the other.
-uint8_t* PictureCache::place(size_t size) {
+uint8_t* ImageCache::place(size_t size) {
   if (size > kBlock / 4) {
     blocks_.push_back(Storage::allocate(size));
     return static_cast<uint8_t*>(blocks_.back()->data());
@@ -36,7 +36,7 @@ uint8_t* PictureCache::place(size_t size) {
   return std::exchange(next_, next_ + size);
 }
 
-void PictureCache::keep(size_t index, io::ByteView bytes, uint64_t state) {
+void ImageCache::keep(size_t index, io::ByteView bytes, uint64_t state) {
   Known& known = known_[index];
   known.state.store(state, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);

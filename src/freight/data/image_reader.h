@@ -1,4 +1,4 @@
-// From the bytes of a picture to the planes of a sample: decode what is needed, cut, resize, mirror. Evaluation and
+// From the bytes of a image to the planes of a sample: decode what is needed, cut, resize, mirror. Evaluation and
 // prediction share `evaluation_view`, so that they see the same pixels. Recipes: torchvision's Resize + CenterCrop and
 // RandomResizedCrop (Szegedy et al. 2015).
 #pragma once
@@ -19,30 +19,30 @@ struct CropRange {
   double min_ratio = 3.0 / 4.0, max_ratio = 4.0 / 3.0;
 };
 
-// Where a random crop falls in a picture; integers. Ten draws, then the middle, as wide as the bounds of the ratio let
+// Where a random crop falls in a image; integers. Ten draws, then the middle, as wide as the bounds of the ratio let
 // it.
 Box draw_crop(int64_t rows, int64_t columns, const CropRange& range, PhiloxStream& random);
-// What evaluation sees of a picture: with geometry.resize the shorter side becomes that long and the middle rows x
+// What evaluation sees of a image: with geometry.resize the shorter side becomes that long and the middle rows x
 // columns are cut out, else the whole is stretched.
-Box centre_crop(int64_t rows, int64_t columns, const PictureGeometry& geometry);
+Box centre_crop(int64_t rows, int64_t columns, const ImageGeometry& geometry);
 
 // Keeps its buffers between calls: one per thread. Faults are Error(data) that names the file.
-class PictureReader {
+class ImageReader {
  public:
-  // dst: (channels, rows, columns) of the geometry. Of sound pictures (io::Part) no more is read than is needed.
-  void evaluation_view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry, Mirror mirror,
+  // dst: (channels, rows, columns) of the geometry. Of sound images (io::Part) no more is read than is needed.
+  void evaluation_view(io::ByteView bytes, const std::string& name, const ImageGeometry& geometry, Mirror mirror,
                        const PlaneTarget& dst, bool sound = false);
-  void random_view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry, const CropRange& range,
+  void random_view(io::ByteView bytes, const std::string& name, const ImageGeometry& geometry, const CropRange& range,
                    Mirror mirror, PhiloxStream& random, const PlaneTarget& dst, bool sound = false);
 
  private:
-  void view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry, Mirror mirror,
+  void view(io::ByteView bytes, const std::string& name, const ImageGeometry& geometry, Mirror mirror,
             const std::function<Box(int64_t, int64_t)>& choose, const PlaneTarget& dst, bool sound);
-  io::Picture picture_;
+  io::Image image_;
   Resampler resampler_;
 };
 
-// One picture as evaluation sees it: u8 (channels, rows, columns).
-Array evaluation_view(io::ByteView bytes, const std::string& name, const PictureGeometry& geometry);
+// One image as evaluation sees it: u8 (channels, rows, columns).
+Array evaluation_view(io::ByteView bytes, const std::string& name, const ImageGeometry& geometry);
 
 }  // namespace freight::data

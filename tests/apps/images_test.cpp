@@ -1,4 +1,4 @@
-// Pictures in folders from end to end: train, eval, predict, data info and data verify, and bad files among them.
+// Images in folders from end to end: train, eval, predict, data info and data verify, and bad files among them.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -44,7 +44,7 @@ std::vector<std::string> train_args(const std::string& dir, std::vector<std::str
   return args;
 }
 
-TEST(Pictures, ClassNamesThatNoModelCanHoldAreRefusedBeforeTraining) {
+TEST(Images, ClassNamesThatNoModelCanHoldAreRefusedBeforeTraining) {
   const std::string dir = small_folder();
   for (const char* part : {"/train/", "/val/"}) fs::rename(dir + part + "dark", dir + part + "d\xff");
   const Ran r = run_freight(train_args(dir));
@@ -52,7 +52,7 @@ TEST(Pictures, ClassNamesThatNoModelCanHoldAreRefusedBeforeTraining) {
   EXPECT_NE(r.err.find("is not UTF-8"), std::string::npos) << r.err;
 }
 
-TEST(Pictures, TrainEvalAndPredictAgree) {
+TEST(Images, TrainEvalAndPredictAgree) {
   const std::string dir = small_folder();
   const Ran r = run_freight(train_args(dir, {"--json"}));
   ASSERT_EQ(r.code, 0) << r.err;
@@ -83,7 +83,7 @@ TEST(Pictures, TrainEvalAndPredictAgree) {
   EXPECT_NEAR(loss, Json::parse(e.out).at("loss").get<double>(), 1e-4);
 }
 
-TEST(Pictures, EveryAugmentationTrains) {
+TEST(Images, EveryAugmentationTrains) {
   const std::string dir = small_folder();
   const Ran r = run_freight(train_args(dir, {"--epochs", "2",
                                              "--flip",   "--color-jitter",
@@ -106,7 +106,7 @@ TEST(Pictures, EveryAugmentationTrains) {
   EXPECT_EQ(again.code, 0) << again.err;
 }
 
-TEST(Pictures, TheSameSeedGivesTheSameLossForAnyNumberOfWorkers) {
+TEST(Images, TheSameSeedGivesTheSameLossForAnyNumberOfWorkers) {
   const std::string dir = small_folder();
   const auto loss = [&](const char* workers) {
     const Ran r = run_freight(train_args(dir, {"--json", "--deterministic", "-j", workers, "--rand-augment", "2"}));
@@ -116,7 +116,7 @@ TEST(Pictures, TheSameSeedGivesTheSameLossForAnyNumberOfWorkers) {
   EXPECT_EQ(loss("1"), loss("4"));
 }
 
-TEST(Pictures, OneFolderOfClassesIsSplitTheSameWayByEval) {
+TEST(Images, OneFolderOfClassesIsSplitTheSameWayByEval) {
   const std::string dir = small_folder() + "/train";
   const Ran r = run_freight(train_args(dir, {"--json", "--val-split", "0.25", "--seed", "7"}));
   ASSERT_EQ(r.code, 0) << r.err;
@@ -127,7 +127,7 @@ TEST(Pictures, OneFolderOfClassesIsSplitTheSameWayByEval) {
   EXPECT_NEAR(Json::parse(e.out).at("loss").get<double>(), Json::parse(r.out).at("test_loss").get<double>(), 1e-5);
 }
 
-TEST(Pictures, ABadFileStopsTheRunOrIsLeftOutAndNamed) {
+TEST(Images, ABadFileStopsTheRunOrIsLeftOutAndNamed) {
   const std::string dir = small_folder();
   const std::string bad = dir + "/train/dark/bad.jpg", empty = dir + "/val/light/empty.png";
   const std::string good = read_file(dir + "/train/dark/0.jpg");
@@ -159,7 +159,7 @@ TEST(Pictures, ABadFileStopsTheRunOrIsLeftOutAndNamed) {
   EXPECT_NE(p.err.find(empty), std::string::npos) << p.err;
 }
 
-TEST(Pictures, TheListOfBadSamplesHasOneRowEachWhateverTheirNames) {
+TEST(Images, TheListOfBadSamplesHasOneRowEachWhateverTheirNames) {
   const std::string dir = small_folder();
   const std::string odd = dir + "/train/dark/a\tb\nc.jpg";
   write_file(odd, "no picture");
@@ -176,7 +176,7 @@ TEST(Pictures, TheListOfBadSamplesHasOneRowEachWhateverTheirNames) {
   EXPECT_FALSE(fs::exists(dir + "-run/bad_samples.tsv"));
 }
 
-TEST(Pictures, VerifyDecodesEveryFile) {
+TEST(Images, VerifyDecodesEveryFile) {
   const std::string dir = small_folder();
   const Ran good = run_freight({"data", "verify", dir});
   EXPECT_EQ(good.code, 0) << good.err;
@@ -191,7 +191,7 @@ TEST(Pictures, VerifyDecodesEveryFile) {
   EXPECT_EQ(Json::parse(run_freight({"data", "info", dir, "--json"}).out).at("train").at("dtype"), "pictures");
 }
 
-TEST(Pictures, FoldersThatCannotBeTrainedOnAreRefusedWithTheirNames) {
+TEST(Images, FoldersThatCannotBeTrainedOnAreRefusedWithTheirNames) {
   const std::string dir = small_folder();
   const auto refused = [&](int code, const std::vector<std::string>& parts, const std::vector<std::string>& more = {}) {
     const Ran r = run_freight(train_args(dir, more));
@@ -210,7 +210,7 @@ TEST(Pictures, FoldersThatCannotBeTrainedOnAreRefusedWithTheirNames) {
   refused(3, {dir + "/val/drak", "is it dark?"});
 }
 
-TEST(Pictures, AnotherFolderIsEvaluatedByTheNamesOfItsClasses) {
+TEST(Images, AnotherFolderIsEvaluatedByTheNamesOfItsClasses) {
   const std::string dir = small_folder();
   ASSERT_EQ(run_freight(train_args(dir)).code, 0);
   fs::remove_all(dir + "/train/dark");  // light alone: number 0 here, 1 in the model

@@ -1,4 +1,4 @@
-// PictureCache: what is known of pictures that were once decoded to their end without a fault: the bytes of some, of
+// ImageCache: what is known of images that were once decoded to their end without a fault: the bytes of some, of
 // all of them in which state their files were. Who needs one again reads no more of it than the part that is wanted,
 // and a kept one from no file. Thread-safe.
 #pragma once
@@ -13,15 +13,15 @@
 
 namespace freight::data {
 
-class PictureCache {
+class ImageCache {
  public:
-  // Of `count` pictures; together at most so many bytes are kept.
-  explicit PictureCache(size_t count, size_t most = kMost);
-  // The file of picture `index`, for as long as the cache lives; empty where it is not kept.
+  // Of `count` images; together at most so many bytes are kept.
+  explicit ImageCache(size_t count, size_t most = kMost);
+  // The file of image `index`, for as long as the cache lives; empty where it is not kept.
   io::ByteView find(size_t index) const;
-  // Whether picture `index` was without a fault when its file was in this state (io::read_file).
+  // Whether image `index` was without a fault when its file was in this state (io::read_file).
   bool sound(size_t index, uint64_t state) const;
-  // The picture was decoded to its end: its bytes are kept where there is room. The first of several keeps it.
+  // The image was decoded to its end: its bytes are kept where there is room. The first of several keeps it.
   void keep(size_t index, io::ByteView bytes, uint64_t state);
 
   static constexpr size_t kMost = size_t{64} << 20;

@@ -1,5 +1,5 @@
-// Pictures on disk as data sets: layouts, splits, and every kind of file that is not what it should be.
-#include "freight/data/picture_folder.h"
+// Images on disk as data sets: layouts, splits, and every kind of file that is not what it should be.
+#include "freight/data/image_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "freight/data/catalog.h"
+#include "freight/data/image_cache.h"
 #include "freight/data/loader.h"
-#include "freight/data/picture_cache.h"
 #include "freight/io/image.h"
 #include "tests/support/files.h"
 #include "tests/support/jpeg.h"
@@ -21,8 +21,8 @@ namespace {
 using namespace freight::testing;
 namespace fs = std::filesystem;
 
-// Below `root`: `n` small pictures in each named folder, of changing formats.
-void write_pictures(const std::string& root, const std::vector<std::string>& folders, int n) {
+// Below `root`: `n` small images in each named folder, of changing formats.
+void write_images(const std::string& root, const std::vector<std::string>& folders, int n) {
   int number = 0;
   for (const std::string& folder : folders) {
     fs::create_directories(root + "/" + folder);
@@ -37,11 +37,11 @@ void write_pictures(const std::string& root, const std::vector<std::string>& fol
     }
   }
 }
-PictureOptions small() { return {.train_crop = 16}; }
+ImageOptions small() { return {.train_crop = 16}; }
 TrainTest load_small(const std::string& path, double split = -1) {
-  PictureOptions o = small();
+  ImageOptions o = small();
   o.val_split = split;
-  return load_picture_source(path, "p", o);
+  return load_image_source(path, "p", o);
 }
 // "a/p0.jpg" of every sample.
 std::vector<std::string> names(const Dataset& set) {
@@ -52,12 +52,12 @@ std::vector<std::string> names(const Dataset& set) {
   return out;
 }
 
-TEST(PictureFolder, ClassesAreTheSortedFoldersOfTrain) {
+TEST(ImageFolder, ClassesAreTheSortedFoldersOfTrain) {
   for (const char* val : {"val", "valid", "validation"}) {
     const TemporaryDir dir;
-    write_pictures(dir / "train", {"b", "a", "B", "c10", "c9", ".hidden"}, 3);
-    write_pictures(dir / val, {"c9", "B"}, 2);
-    EXPECT_TRUE(is_picture_source(dir.path()));
+    write_images(dir / "train", {"b", "a", "B", "c10", "c9", ".hidden"}, 3);
+    write_images(dir / val, {"c9", "B"}, 2);
+    EXPECT_TRUE(is_image_source(dir.path()));
     const auto [train, test] = load_small(dir.path());
     EXPECT_EQ(train.classes, (std::vector<std::string>{"B", "a", "b", "c10", "c9"}));
     EXPECT_EQ(train.count(), 15);
@@ -69,11 +69,11 @@ TEST(PictureFolder, ClassesAreTheSortedFoldersOfTrain) {
   }
 }
 
-TEST(PictureFolder, OtherFilesAreLeftAsideAndSaidSo) {
+TEST(ImageFolder, OtherFilesAreLeftAsideAndSaidSo) {
   const TemporaryDir dir;
-  write_pictures(dir / "train", {"a", "b"}, 2);
-  write_pictures(dir / "val", {"a"}, 2);
-  write_pictures(dir / "train", {"a/deeper"}, 1);
+  write_images(dir / "train", {"a", "b"}, 2);
+  write_images(dir / "val", {"a"}, 2);
+  write_images(dir / "train", {"a/deeper"}, 1);
   io::write_file_atomic(dir / "train/a/readme.txt", std::string_view("x"));
   io::write_file_atomic(dir / "train/a/.DS_Store", std::string_view("x"));
   const Dataset train = load_small(dir.path()).train;
@@ -82,22 +82,22 @@ TEST(PictureFolder, OtherFilesAreLeftAsideAndSaidSo) {
   EXPECT_EQ(train.note.find("DS_Store"), std::string::npos);
 }
 
-TEST(PictureFolder, PicturesMayAllLieInFoldersWithinTheirClasses) {
+TEST(ImageFolder, ImagesMayAllLieInFoldersWithinTheirClasses) {
   const TemporaryDir dir;
-  write_pictures(dir / "set/train", {"n01/images", "n02/images"}, 2);
-  write_pictures(dir / "set/val", {"n01/images"}, 2);
+  write_images(dir / "set/train", {"n01/images", "n02/images"}, 2);
+  write_images(dir / "set/val", {"n01/images"}, 2);
   io::write_file_atomic(dir / "set/train/n01/boxes.txt", std::string_view("x"));
-  EXPECT_TRUE(is_picture_source(dir / "set"));
-  EXPECT_TRUE(is_picture_source(dir / "set/train"));
+  EXPECT_TRUE(is_image_source(dir / "set"));
+  EXPECT_TRUE(is_image_source(dir / "set/train"));
   EXPECT_EQ(load_small(dir / "set").train.classes, (std::vector<std::string>{"n01", "n02"}));
   fs::create_directories(dir / "texts");
-  EXPECT_FALSE(is_picture_source(dir.path()));  // a folder of sets
+  EXPECT_FALSE(is_image_source(dir.path()));  // a folder of sets
 }
 
-TEST(PictureFolder, AClassThatTrainLacksIsAnError) {
+TEST(ImageFolder, AClassThatTrainLacksIsAnError) {
   const TemporaryDir dir;
-  write_pictures(dir / "train", {"rose", "tulip"}, 2);
-  write_pictures(dir / "val", {"rose", "tulips"}, 2);
+  write_images(dir / "train", {"rose", "tulip"}, 2);
+  write_images(dir / "val", {"rose", "tulips"}, 2);
   expect_error(ErrorKind::data, {"val/tulips", "class tulips is not in", "is it tulip?"},
                [&] { load_small(dir.path()); });
   fs::rename(dir / "val/tulips", dir / "val/oak");
@@ -105,17 +105,17 @@ TEST(PictureFolder, AClassThatTrainLacksIsAnError) {
                [&] { load_small(dir.path()); });
 }
 
-TEST(PictureFolder, AnEmptyClassIsNamed) {
+TEST(ImageFolder, AnEmptyClassIsNamed) {
   const TemporaryDir dir;
-  write_pictures(dir / "train", {"rose", "tulip"}, 2);
+  write_images(dir / "train", {"rose", "tulip"}, 2);
   fs::create_directory(dir / "train/moss");
   io::write_file_atomic(dir / "train/moss/list.txt", std::string_view("x"));
   expect_error(ErrorKind::data, {"train/moss", "no pictures", "jpg", "1 other"}, [&] { load_small(dir.path()); });
 }
 
-TEST(PictureFolder, OneRootIsSplitByClassAndSeed) {
+TEST(ImageFolder, OneRootIsSplitByClassAndSeed) {
   const TemporaryDir dir;
-  write_pictures(dir.path(), {"a", "b", "lonely"}, 10);
+  write_images(dir.path(), {"a", "b", "lonely"}, 10);
   for (int i = 1; i < 10; ++i) fs::remove(dir / cat("lonely/p", i, i % 2 ? ".PNG" : ".jpg"));
   const auto [train, test] = load_small(dir.path(), 0.3);
   EXPECT_EQ(train.count() + test.count(), 21);
@@ -126,43 +126,43 @@ TEST(PictureFolder, OneRootIsSplitByClassAndSeed) {
   all.insert(test.files->paths.begin(), test.files->paths.end());
   EXPECT_EQ(all.size(), 21u);
   EXPECT_EQ(names(load_small(dir.path(), 0.3).test), names(test));
-  PictureOptions other = small();
+  ImageOptions other = small();
   other.val_split = 0.3;
   other.split_seed = 1;
-  EXPECT_NE(names(load_picture_source(dir.path(), "p", other).test), names(test));
+  EXPECT_NE(names(load_image_source(dir.path(), "p", other).test), names(test));
   expect_error(ErrorKind::usage, {"--val-split", "got 0"}, [&] { load_small(dir.path(), 0.0); });
   expect_error(ErrorKind::usage, {"--val-split", "got 1"}, [&] { load_small(dir.path(), 1.0); });
 }
 
-TEST(PictureFolder, ASplitOfAFolderThatHasOneIsRefused) {
+TEST(ImageFolder, ASplitOfAFolderThatHasOneIsRefused) {
   const TemporaryDir dir;
-  write_pictures(dir / "train", {"a", "b"}, 4);
-  write_pictures(dir / "val", {"a"}, 2);
-  write_pictures(dir / "test", {"b"}, 3);
+  write_images(dir / "train", {"a", "b"}, 4);
+  write_images(dir / "val", {"a"}, 2);
+  write_images(dir / "test", {"b"}, 3);
   expect_error(ErrorKind::usage, {"--val-split", "got 0.2", "/val"}, [&] { load_small(dir.path(), 0.2); });
   EXPECT_EQ(load_small(dir.path()).test.count(), 2);
-  PictureOptions o = small();
+  ImageOptions o = small();
   o.held_out = HeldOut::test;
-  EXPECT_EQ(load_picture_source(dir.path(), "p", o).test.count(), 3);
+  EXPECT_EQ(load_image_source(dir.path(), "p", o).test.count(), 3);
   fs::remove_all(dir / "val");  // without val, the test part serves, unless a split is asked for
   EXPECT_EQ(load_small(dir.path()).test.count(), 3);
   EXPECT_EQ(load_small(dir.path(), 0.25).test.count(), 2);
 }
 
-TEST(PictureFolder, SizesThatCannotWorkAreRefused) {
+TEST(ImageFolder, SizesThatCannotWorkAreRefused) {
   const TemporaryDir dir;
-  write_pictures(dir.path(), {"a"}, 4);
+  write_images(dir.path(), {"a"}, 4);
   expect_error(ErrorKind::usage, {"--val-resize-size", "got 20", "32"},
-               [&] { load_picture_source(dir.path(), "p", {.train_crop = 32, .val_resize = 20}); });
+               [&] { load_image_source(dir.path(), "p", {.train_crop = 32, .val_resize = 20}); });
   expect_error(ErrorKind::usage, {"--train-crop-size", "got -3"},
-               [&] { load_picture_source(dir.path(), "p", {.train_crop = -3}); });
-  const TrainTest sets = load_picture_source(dir.path(), "p", {});
-  EXPECT_EQ(sets.test.files->geometry, (PictureGeometry{3, 224, 224, 256}));
+               [&] { load_image_source(dir.path(), "p", {.train_crop = -3}); });
+  const TrainTest sets = load_image_source(dir.path(), "p", {});
+  EXPECT_EQ(sets.test.files->geometry, (ImageGeometry{3, 224, 224, 256}));
 }
 
-TEST(PictureCsv, ListsPathsAndLabels) {
+TEST(ImageCsv, ListsPathsAndLabels) {
   const TemporaryDir dir;
-  write_pictures(dir.path(), {"x", "y"}, 3);
+  write_images(dir.path(), {"x", "y"}, 3);
   io::write_file_atomic(dir / "train.csv",
                         std::string_view("\xef\xbb\xbflabel,path\r\n\"red, dark\",x/p0.jpg\r\nblue,\"x/p1.PNG\"\r\n"
                                          "\r\nblue,y/p0.jpg\r\n"));
@@ -176,9 +176,9 @@ TEST(PictureCsv, ListsPathsAndLabels) {
   expect_error(ErrorKind::data, {"val.csv:3", "green", "blue"}, [&] { load_small(dir.path()); });
 }
 
-TEST(PictureCsv, NamesMayLookLikeNumbersWithZerosInFront) {
+TEST(ImageCsv, NamesMayLookLikeNumbersWithZerosInFront) {
   const TemporaryDir dir;
-  write_pictures(dir.path(), {"x"}, 3);
+  write_images(dir.path(), {"x"}, 3);
   io::write_file_atomic(dir / "train.csv", std::string_view("x/p0.jpg,007\nx/p1.PNG,bond\nx/p2.jpg,7\n"));
   io::write_file_atomic(dir / "val.csv", std::string_view("x/p0.jpg,007\n"));
   const auto [train, test] = load_small(dir.path());
@@ -187,13 +187,13 @@ TEST(PictureCsv, NamesMayLookLikeNumbersWithZerosInFront) {
   EXPECT_EQ(test.labels.to_vector<int64_t>(), (std::vector<int64_t>{0}));
 }
 
-TEST(PictureCsv, OneFileOfNumbersIsSplit) {
+TEST(ImageCsv, OneFileOfNumbersIsSplit) {
   const TemporaryDir dir;
-  write_pictures(dir.path(), {"x"}, 10);
+  write_images(dir.path(), {"x"}, 10);
   std::string text;
   for (int i = 0; i < 10; ++i) text += cat("x/p", i, i % 2 ? ".PNG" : ".jpg", ",", i % 2 ? 10 : 2, "\n");
   io::write_file_atomic(dir / "all.csv", std::string_view(text));
-  EXPECT_TRUE(is_picture_source(dir / "all.csv"));
+  EXPECT_TRUE(is_image_source(dir / "all.csv"));
   const auto [train, test] = load_small(dir / "all.csv");
   EXPECT_EQ(train.class_count(), 11);
   EXPECT_EQ(train.count(), 8);
@@ -205,7 +205,7 @@ TEST(PictureCsv, OneFileOfNumbersIsSplit) {
   io::write_file_atomic(dir / "bad.csv", std::string_view("a.jpg,1\n\"b.jpg,2\n"));
   expect_error(ErrorKind::data, {"bad.csv:2", "never closed"}, [&] { load_small(dir / "bad.csv"); });
   io::write_file_atomic(dir / "text.csv", std::string_view("a review,1\nanother,2\n"));
-  EXPECT_FALSE(is_picture_source(dir / "text.csv"));
+  EXPECT_FALSE(is_image_source(dir / "text.csv"));
 }
 
 // Files that cannot be read, one per fault, beside good ones; their names.
@@ -232,15 +232,15 @@ std::vector<std::string> write_bad_files(const std::string& dir) {
 
 TEST(BadSamples, VerificationNamesEveryOne) {
   const TemporaryDir dir;
-  write_pictures(dir / "train", {"a", "b"}, 5);
-  write_pictures(dir / "val", {"a"}, 2);
-  write_pictures(dir / "test", {"a"}, 2);
+  write_images(dir / "train", {"a", "b"}, 5);
+  write_images(dir / "val", {"a"}, 2);
+  write_images(dir / "test", {"a"}, 2);
   EXPECT_TRUE(verify(dir.path()).ok());
   const std::vector<std::string> bad = write_bad_files(dir / "train/b");
   io::write_file_atomic(dir / "test/a/zero.webp", std::string_view(""));
   const Verification v = verify(dir.path());
   EXPECT_FALSE(v.ok());
-  EXPECT_EQ(v.pictures, 10 + 2 + 3 + static_cast<int64_t>(bad.size()));
+  EXPECT_EQ(v.images, 10 + 2 + 3 + static_cast<int64_t>(bad.size()));
   std::vector<std::string> named;
   for (const BadSample& b : v.bad) {
     named.push_back(b.path);
@@ -254,7 +254,7 @@ TEST(BadSamples, VerificationNamesEveryOne) {
 class BadSamples : public ::testing::TestWithParam<int> {};  // workers
 TEST_P(BadSamples, StopTheLoaderOrAreLeftOutAndNamed) {
   const TemporaryDir dir;
-  write_pictures(dir.path(), {"a", "b"}, 12);
+  write_images(dir.path(), {"a", "b"}, 12);
   const std::vector<std::string> bad = write_bad_files(dir / "b");
   const Dataset set = load_small(dir.path(), 0.01).train;
   int64_t expected = 0;
@@ -284,7 +284,7 @@ INSTANTIATE_TEST_SUITE_P(Workers, BadSamples, ::testing::Values(0, 1, 3));
 
 TEST(BadSamples, AFileThatVanishesIsNamed) {
   const TemporaryDir dir;
-  write_pictures(dir.path(), {"a", "b"}, 4);
+  write_images(dir.path(), {"a", "b"}, 4);
   const Dataset set = load_small(dir.path()).train;
   fs::remove(set.files->paths[0]);
   expect_error(ErrorKind::data, {set.files->paths[0]}, [&] {
@@ -295,14 +295,14 @@ TEST(BadSamples, AFileThatVanishesIsNamed) {
 
 // The same set, which keeps no file.
 Dataset without_cache(Dataset set) {
-  auto files = std::make_shared<PictureFiles>(*set.files);
-  files->kept = std::make_shared<PictureCache>(files->paths.size(), 0);
+  auto files = std::make_shared<ImageFiles>(*set.files);
+  files->kept = std::make_shared<ImageCache>(files->paths.size(), 0);
   set.files = files;
   return set;
 }
 
-TEST(PictureCache, KeepsWhatFitsAndTheFirstOfEqualOnes) {
-  PictureCache cache(4, 100);
+TEST(ImageCache, KeepsWhatFitsAndTheFirstOfEqualOnes) {
+  ImageCache cache(4, 100);
   const auto file = [](uint8_t content, size_t size) { return std::vector<uint8_t>(size, content); };
   const auto kept = [&](size_t i) {
     const io::ByteView v = cache.find(i);
@@ -323,8 +323,8 @@ TEST(PictureCache, KeepsWhatFitsAndTheFirstOfEqualOnes) {
   EXPECT_FALSE(cache.sound(3, 7));
 }
 
-TEST(PictureCache, LargeFilesAndManySmallOnesDoNotOverlap) {
-  PictureCache cache(40);
+TEST(ImageCache, LargeFilesAndManySmallOnesDoNotOverlap) {
+  ImageCache cache(40);
   const auto size = [](size_t i) { return i % 7 == 0 ? (size_t{1} << 20) + i : 300'000 + i; };
   for (size_t i = 0; i < 40; ++i) cache.keep(i, std::vector<uint8_t>(size(i), static_cast<uint8_t>(i)), 1);
   for (size_t i = 0; i < 40; ++i) {
@@ -335,9 +335,9 @@ TEST(PictureCache, LargeFilesAndManySmallOnesDoNotOverlap) {
 }
 
 // Later epochs decode no more than they need, of the bytes that the first one read: the same batches.
-TEST(PictureLoader, SmallSetsAreReadFromTheirFilesOnce) {
+TEST(ImageLoader, SmallSetsAreReadFromTheirFilesOnce) {
   const TemporaryDir dir;
-  write_pictures(dir.path(), {"a", "b"}, 8);
+  write_images(dir.path(), {"a", "b"}, 8);
   const Dataset set = load_small(dir.path()).train;
   size_t bytes = 0;
   for (const std::string& path : set.files->paths) bytes += fs::file_size(path);
@@ -359,10 +359,10 @@ TEST(PictureLoader, SmallSetsAreReadFromTheirFilesOnce) {
   for (int64_t n = 1; n < 3; ++n) EXPECT_EQ(epoch(loader, n), expected[static_cast<size_t>(n)]) << n;
 }
 
-// What is known of a picture holds for the file that it was learnt from: damage done between two epochs is seen.
-TEST(PictureLoader, AFileThatIsDamagedBetweenEpochsIsReadToItsEndAgain) {
+// What is known of a image holds for the file that it was learnt from: damage done between two epochs is seen.
+TEST(ImageLoader, AFileThatIsDamagedBetweenEpochsIsReadToItsEndAgain) {
   const TemporaryDir dir;
-  write_pictures(dir.path(), {"a"}, 4);
+  write_images(dir.path(), {"a"}, 4);
   const Dataset set = without_cache(load_small(dir.path()).train);
   const auto& paths = set.files->paths;
   const std::string path = *std::find_if(paths.begin(), paths.end(), [](const auto& p) { return p.ends_with(".jpg"); });
@@ -380,9 +380,9 @@ TEST(PictureLoader, AFileThatIsDamagedBetweenEpochsIsReadToItsEndAgain) {
   EXPECT_EQ(walk(2), set.count());
 }
 
-TEST(PictureLoader, BatchesDoNotDependOnTheWorkers) {
+TEST(ImageLoader, BatchesDoNotDependOnTheWorkers) {
   const TemporaryDir dir;
-  write_pictures(dir.path(), {"a", "b", "c"}, 9);
+  write_images(dir.path(), {"a", "b", "c"}, 9);
   const Dataset set = load_small(dir.path()).train;
   const auto walk = [&](int workers, bool channels_last) {
     Loader loader(set, {.batch_size = 5,
@@ -413,11 +413,11 @@ TEST(PictureLoader, BatchesDoNotDependOnTheWorkers) {
 }
 
 // The first batches of the next epoch are made while the caller is still in this one: they need no files any more.
-// Large pictures go into the batch row by row, channels last ones by way of bytes: the same values.
-TEST(PictureLoader, LargePicturesAreTheSameInBothLayouts) {
+// Large images go into the batch row by row, channels last ones by way of bytes: the same values.
+TEST(ImageLoader, LargeImagesAreTheSameInBothLayouts) {
   const TemporaryDir dir;
-  write_pictures(dir.path(), {"a", "b"}, 3);
-  const Dataset set = load_picture_source(dir.path(), "p", {.train_crop = 70}).train;
+  write_images(dir.path(), {"a", "b"}, 3);
+  const Dataset set = load_image_source(dir.path(), "p", {.train_crop = 70}).train;
   const auto batch = [&](bool channels_last) {
     Loader loader(set, {.batch_size = set.count(),
                         .workers = 1,
@@ -438,10 +438,10 @@ TEST(PictureLoader, LargePicturesAreTheSameInBothLayouts) {
   }
 }
 
-TEST(PictureLoader, PreparesTheNextEpochBeforeItIsAskedFor) {
+TEST(ImageLoader, PreparesTheNextEpochBeforeItIsAskedFor) {
   const auto next_epoch_is_there = [](const LoaderOptions& o) {
     const TemporaryDir dir;
-    write_pictures(dir.path(), {"a", "b"}, 8);
+    write_images(dir.path(), {"a", "b"}, 8);
     Loader loader(without_cache(load_small(dir.path()).train), o);
     for (const Batch& b : loader.epoch(0)) (void)b;
     std::this_thread::sleep_for(std::chrono::milliseconds(800));
@@ -460,9 +460,9 @@ TEST(PictureLoader, PreparesTheNextEpochBeforeItIsAskedFor) {
   EXPECT_FALSE(next_epoch_is_there({.batch_size = 5, .workers = 2}));
 }
 
-TEST(PictureLoader, EvaluationSeesWhatPredictionSees) {
+TEST(ImageLoader, EvaluationSeesWhatPredictionSees) {
   const TemporaryDir dir;
-  write_pictures(dir.path(), {"a", "b"}, 6);
+  write_images(dir.path(), {"a", "b"}, 6);
   Dataset set = load_small(dir.path()).test;
   set.mean.clear();
   set.std.clear();
@@ -482,10 +482,10 @@ TEST(PictureLoader, EvaluationSeesWhatPredictionSees) {
 }
 
 // Real photographs, where they are.
-TEST(RealPictures, FlowersSplitAndDecode) {
+TEST(RealImages, FlowersSplitAndDecode) {
   const std::string root = real_data("flowers");
   if (root.empty()) GTEST_SKIP() << "no flowers in $FREIGHT_DATA or shared/data";
-  const auto [train, test] = load("flowers", {.data_dir = root, .pictures = {.train_crop = 64}});
+  const auto [train, test] = load("flowers", {.data_dir = root, .images = {.train_crop = 64}});
   EXPECT_EQ(train.class_count(), 5);
   EXPECT_EQ(train.count() + test.count(), 4317);
   Loader loader(test, {.batch_size = 64});
