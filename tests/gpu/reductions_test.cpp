@@ -32,10 +32,10 @@ OpCase normalised(DType dtype, const Shape& shape, const Shape& axes, const Shap
   Value given = input(b, dtype, shape);
   if (order.rank() > 0) given = b.transpose(given, order);
   const Ex x{&b, b.cast(given, DType::f32)};
-  const auto spread = [&](const Ex& v) { return Ex{&b, b.broadcast(v.v, x.shape())}; };
-  const Ex mean = mean_over(x, axes), centred = x - spread(mean);
+  const auto expanded = [&](const Ex& v) { return Ex{&b, b.broadcast(v.v, x.shape())}; };
+  const Ex mean = mean_over(x, axes), centred = x - expanded(mean);
   const Ex variance = mean_over(apply(Op::square, centred), axes);
-  g.outputs = {b.cast((centred * spread(apply(Op::rsqrt, variance + 0.1))).v, dtype), mean.v, variance.v};
+  g.outputs = {b.cast((centred * expanded(apply(Op::rsqrt, variance + 0.1))).v, dtype), mean.v, variance.v};
   return case_of("normalised", std::move(g));
 }
 
@@ -44,8 +44,8 @@ OpCase beside_all_rows(DType dtype) {
   Graph g;
   Builder b(g);
   const Ex x{&b, b.cast(input(b, dtype, {700, 1}), wide(dtype))}, y{&b, b.cast(input(b, dtype, {700, 6}), wide(dtype))};
-  const Ex products = spread(x, {700, 6}) * y, sums = total(products, {0});
-  g.outputs = {total(x, {0}).v, sums.v, (products - spread(sums, {700, 6}) * (1.0 / 700)).v};
+  const Ex products = expand(x, {700, 6}) * y, sums = sum(products, {0});
+  g.outputs = {sum(x, {0}).v, sums.v, (products - expand(sums, {700, 6}) * (1.0 / 700)).v};
   return case_of("beside all rows", std::move(g));
 }
 
