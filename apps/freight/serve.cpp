@@ -1,6 +1,8 @@
 // `freight serve`: stored models behind HTTP until a signal.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <string_view>
 #include <thread>
 
 #include "command.h"
@@ -25,9 +27,18 @@ serve::ModelFile parse_model(const std::string& text) {
 std::string read_token(const std::string& text) {
   if (!starts_with(text, "@")) return text;
   std::string token = io::read_text(text.substr(1));
-  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
+  while (!token.empty() && std::string_view("\n\r \t").find(token.back()) != std::string_view::npos) token.pop_back();
   if (token.empty()) fail(ErrorKind::usage, "--token", "there is no token in ", text.substr(1));
   return token;
+}
+
+// A token that no header can hold would never match.
+void check_token(const std::string& token) {
+  const auto unfit = [](char c) { return c <= ' ' || c >= 0x7f; };
+  if (std::any_of(token.begin(), token.end(), unfit)) {
+    fail(ErrorKind::usage, "--token",
+         "holds blanks, control characters or letters beyond ASCII, which no client can send");
+  }
 }
 
 bool loopback(const std::string& host) { return starts_with(host, "127.") || host == "localhost" || host == "::1"; }
@@ -50,6 +61,9 @@ int serve_command(const Args& args) {
   o.positional("models", &files, "stored models, FILE or NAME=FILE (default name: the model's own)", true);
   o.add("--host", &s.host, "the address to listen on; 0.0.0.0 is all of the machine's", {.value = "ADDRESS"});
   o.add("--port", &port, "0 takes a free one and prints it", {.min = 0, .max = 65535});
+  o.add("--allow-host", &s.allowed_hosts,
+        "a name by which pages and clients may call this server, beside addresses and localhost; * is any",
+        {.value = "NAME"});
   o.add("--token", &token, "ask for `Authorization: Bearer TOKEN` everywhere but in health and page",
         {.value = "TOKEN|@FILE"});
   o.group("Batches");
@@ -57,7 +71,8 @@ int serve_command(const Args& args) {
   o.add("--max-delay-ms", &max_delay_ms, "how long a sample may wait for others; 0 takes those that wait already",
         {.min = 0, .max = 60000});
   o.group("Limits");
-  o.add("--max-connections", &s.max_connections, "more are answered 503", {.min = 1, .max = 10000});
+  o.add("--max-connections", &s.max_connections,
+        "at once; one more takes the place of one that is idle, or is answered 503", {.min = 1, .max = 10000});
   o.add("--max-body-mb", &max_body_mb, "of a request, in MiB; larger ones are answered 413", {.min = 1, .max = 4096});
   o.add("--max-header-kb", &max_header_kb, "of a request's head, in KiB; larger ones are answered 431",
         {.min = 1, .max = 1024});
@@ -76,6 +91,7 @@ int serve_command(const Args& args) {
   for (const std::string& file : files) models.push_back(parse_model(file));
   s.port = static_cast<int>(port);
   s.token = read_token(token);
+  check_token(s.token);
   s.max_delay_seconds = max_delay_ms * 1e-3;
   s.max_body_bytes = static_cast<size_t>(max_body_mb) << 20;
   s.max_header_bytes = static_cast<size_t>(max_header_kb) << 10;

@@ -110,6 +110,8 @@ TEST(Protocol, FaultsAreNamed) {
       {one_input(R"("datatype":"FP32","shape":[1],"parameters":{"shared_memory_region":"x"})"), {"shared memory"}},
       {R"({"inputs":[{"name":"a","datatype":"FP32","shape":[1],"data":[1]}],"outputs":[{"parameters":{}}]})",
        {"\"name\" is missing"}},
+      {R"({"inputs":[{"name":"a","datatype":"FP32","shape":[1],"data":[1]}],"outputs":[{"name":"y"},{"name":"y"}]})",
+       {"output \"y\" is named twice"}},
       {deep, {"nested deeper"}},
       {one_input(R"("datatype":"FP32","shape":[1],"data":)" + deep), {"nested deeper"}},
   };

@@ -130,10 +130,11 @@ class Client {
 };
 
 inline std::string get(const std::string& path, const std::string& headers = {}) {
-  return cat("GET ", path, " HTTP/1.1\r\nHost: x\r\n", headers, "\r\n");
+  return cat("GET ", path, " HTTP/1.1\r\nHost: localhost\r\n", headers, "\r\n");
 }
 inline std::string post(const std::string& path, const std::string& body, const std::string& headers = {}) {
-  return cat("POST ", path, " HTTP/1.1\r\nHost: x\r\n", headers, "Content-Length: ", body.size(), "\r\n\r\n", body);
+  return cat("POST ", path, " HTTP/1.1\r\nHost: localhost\r\n", headers, "Content-Length: ", body.size(), "\r\n\r\n",
+             body);
 }
 
 }  // namespace freight::serve

@@ -226,7 +226,7 @@ TEST(Server, UnknownPathsAndMethodsAreRefused) {
   const Answer wrong = ask(get("/predict"));
   expect_refused(wrong, 405, {"POST"});
   EXPECT_NE(wrong.head.find("Allow: POST"), std::string::npos) << wrong.head;
-  expect_refused(ask("DELETE /v2 HTTP/1.1\r\nHost: x\r\n\r\n"), 405, {"DELETE"});
+  expect_refused(ask("DELETE /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n"), 405, {"DELETE"});
   expect_lives();
 }
 
@@ -247,7 +247,8 @@ TEST(Server, GarbageIsAnsweredOnceAndTheConnectionCloses) {
        {"Content-Length: 2\r\nContent-Length: 3\r\n", "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
         "Transfer-Encoding: gzip, chunked\r\n", "Content-Length: -1\r\n", "Content-Length: 2x\r\n"}) {
     Client c(shared_server().port());
-    const Answer a = c.ask(cat("POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\n", headers, "\r\n{}") + get("/v2"));
+    const Answer a =
+        c.ask(cat("POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\n", headers, "\r\n{}") + get("/v2"));
     EXPECT_EQ(a.status, 400) << headers;
     EXPECT_TRUE(c.closed()) << headers;
   }
@@ -265,7 +266,7 @@ TEST(Server, PipelinedRequestsAreAnsweredInTheirOrder) {
 }
 
 TEST(Server, ChunkedBodiesAndExpectationsAreTaken) {
-  const std::string head = "POST /predict/text HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n";
+  const std::string head = "POST /predict/text HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n";
   EXPECT_EQ(ask(head + "Transfer-Encoding: chunked\r\n\r\n2\r\na \r\n3\r\njoy\r\n0\r\n\r\n").status, 200);
   EXPECT_EQ(ask(head + "Transfer-Encoding: chunked\r\n\r\nzz\r\na").status, 400);
   Client c(shared_server().port());
@@ -273,8 +274,9 @@ TEST(Server, ChunkedBodiesAndExpectationsAreTaken) {
   EXPECT_EQ(c.ask("a joy").status, 200);
   // A refusal comes instead of "100 Continue", before the body.
   Client d(shared_server().port());
-  EXPECT_EQ(d.ask("POST /nothing HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n").status,
-            404);
+  EXPECT_EQ(
+      d.ask("POST /nothing HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n").status,
+      404);
 }
 
 TEST(Server, TooLargeHeadsAndBodiesAreRefused) {
@@ -285,7 +287,7 @@ TEST(Server, TooLargeHeadsAndBodiesAreRefused) {
   while (endless.send(std::string(1000, 'a'))) {
   }
   expect_refused(ask(get("/" + std::string(1900, 'a')), small), 404, {"nothing under"});
-  const std::string head = "POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\n";
+  const std::string head = "POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\n";
   // Announced: refused before a byte of it is read.
   expect_refused(ask(head + "Content-Length: 1000000000\r\n\r\n", small), 413, {"10000"});
   expect_refused(ask(head + "Content-Length: 1000000000\r\nExpect: 100-continue\r\n\r\n", small), 413, {"10000"});
@@ -305,7 +307,7 @@ TEST(Server, SlowClientsAreCutOff) {
   RunningServer hasty({.timeout_seconds = 0.4});
   const auto start = std::chrono::steady_clock::now();
   Client slow(hasty.port()), slow_body(hasty.port()), idle(hasty.port());
-  slow_body.send("POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{");
+  slow_body.send("POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{");
   // A byte now and then does not buy time.
   for (const char c : std::string("GET /v2 HTTP/1.1\r\nX-Slow: aaaaaaaaaaaaaaaaaaaa")) {
     if (!slow.send(std::string(1, c))) break;
@@ -325,17 +327,19 @@ TEST(Server, SlowClientsAreCutOff) {
   expect_lives(hasty);
 }
 
-TEST(Server, ConnectionsBeyondTheLimitAreRefused) {
+TEST(Server, ConnectionsBeyondTheLimitAreRefusedWhereAllAreAtWork) {
   RunningServer small({.max_connections = 3});
   std::vector<std::unique_ptr<Client>> clients;
   for (int i = 0; i < 3; ++i) {
     clients.push_back(std::make_unique<Client>(small.port()));
     EXPECT_EQ(clients.back()->ask(get("/v2/health/live")).status, 200);
+    clients.back()->send("GET /v2/health/live HTTP/1.1\r\n");  // has begun the next one
   }
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until the server has seen it
   Client fourth(small.port());
   expect_refused(fourth.receive(), 503, {"3 connections"});
   EXPECT_TRUE(fourth.closed());
-  EXPECT_EQ(clients[0]->ask(get("/v2/health/live")).status, 200);
+  EXPECT_EQ(clients[0]->ask("Host: localhost\r\n\r\n").status, 200);
   clients.pop_back();
   // A place that became free is found.
   int status = 0;
@@ -344,6 +348,105 @@ TEST(Server, ConnectionsBeyondTheLimitAreRefused) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_EQ(status, 200);
+}
+
+TEST(Server, IdleConnectionsMakeRoomForNewOnes) {
+  RunningServer small({.max_connections = 3});
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 40; ++i) {
+    clients.push_back(std::make_unique<Client>(small.port()));
+    EXPECT_EQ(clients.back()->ask(get("/v2/health/live")).status, 200) << i;
+  }
+  EXPECT_TRUE(clients.front()->closed());
+}
+
+TEST(Server, ItAnswersToItsOwnNamesAlone) {
+  RunningServer known({.allowed_hosts = {"models.example.org"}});
+  const auto status = [&](const std::string& headers) {
+    return ask(cat("GET /v2 HTTP/1.1\r\n", headers, "\r\n"), known).status;
+  };
+  for (const char* host : {"localhost", "127.0.0.1:8000", "[::1]:80", "MODELS.example.org", "a.localhost:1"}) {
+    EXPECT_EQ(status(cat("Host: ", host, "\r\n")), 200) << host;
+  }
+  for (const char* host : {"evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8000"}) {
+    EXPECT_EQ(status(cat("Host: ", host, "\r\n")), 403) << host;
+    EXPECT_EQ(status(cat("Host: localhost\r\nOrigin: http://", host, "\r\n")), 403) << host;
+  }
+  EXPECT_EQ(status("Host: localhost\r\nOrigin: http://localhost:8000\r\n"), 200);
+  EXPECT_EQ(status("Host: localhost\r\nOrigin: null\r\n"), 403);
+}
+
+// What a proxy before the server could read otherwise: each is 400, the connection is closed, and what follows is not
+// read as a request.
+TEST(Server, FramingThatIsNotRfc9112sIsRefused) {
+  const std::string post = "POST /predict/text HTTP/1.1\r\n", host = "Host: localhost\r\n",
+                    five = "Content-Length: 5\r\n";
+  const std::string chunked = post + host + "Content-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (const std::string& bytes : {
+           post + host + "Content-Length : 5\r\n\r\na joy",
+           post + host + "Content-Length:\r\n\r\na joy",
+           post + host + "Content-Length: %35\r\n\r\na joy",
+           post + host + "Content-Length: +5\r\n\r\na joy",
+           post + host + "Content-Length: 5, 5\r\n\r\na joy",
+           post + host + five + five + "\r\na joy",
+           post + host + five + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+           post + host + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+           post + host + "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+           post + host + "Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
+           post + host + " Content-Length: 5\r\n\r\na joy",
+           post + host + "X: a\r\n b\r\n" + five + "\r\na joy",
+           post + host + "X\r\n" + five + "\r\na joy",
+           post + "Host: localhost\n" + five + "\r\na joy",
+           post + host + "X: a\rb\r\n" + five + "\r\na joy",
+           post + host + "X: a" + std::string(1, '\0') + "\r\n\r\n",
+           post + five + "\r\na joy",
+           post + host + host + five + "\r\na joy",
+           "GET  /v2 HTTP/1.1\r\n" + host + "\r\n",
+           "GET /v2\tHTTP/1.1\r\n" + host + "\r\n",
+           "GET /v2 HTTP/1.0\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n",
+           chunked + "0x5\r\na joy\r\n0\r\n\r\n",
+           chunked + "+5\r\na joy\r\n0\r\n\r\n",
+           chunked + "-5\r\na joy\r\n0\r\n\r\n",
+           chunked + "5zz\r\na joy\r\n0\r\n\r\n",
+           chunked + " 5\r\na joy\r\n0\r\n\r\n",
+           chunked + "5 \r\na joy\r\n0\r\n\r\n",
+           chunked + "\r\na joy\r\n0\r\n\r\n",
+           chunked + "5\na joy\r\n0\r\n\r\n",
+           chunked + "5\r\na joy0\r\n\r\n",
+           chunked + "5\r\na joy\n0\r\n\r\n",
+           chunked + "fffffffffffffffff\r\na joy",
+           chunked + "5\r\na joy\r\n0\r\nContent-Length: 5\r\n\r\n",
+           chunked + "5\r\na joy\r\n0\r\nno colon\r\n\r\n",
+           chunked + "5\r\na joy\r\n0\r\nX: a\n\r\n",
+       }) {
+    Client c(shared_server().port());
+    c.send(bytes + get("/v2/health/live"));
+    const Answer a = c.receive();
+    EXPECT_EQ(a.status, 400) << bytes << "\n-> " << a.head << a.body;
+    EXPECT_TRUE(c.closed()) << bytes;
+  }
+  for (const std::string& bytes : {
+           chunked + "5\r\na joy\r\n0\r\n\r\n",
+           chunked + "00005\r\na joy\r\n000\r\n\r\n",
+           chunked + "5;name=value;other=\"quoted\"\r\na joy\r\n0;x\r\n\r\n",
+           chunked + "5 ;x\r\na joy\r\n0\r\n\r\n",
+           chunked + "2\r\na \r\n3\r\njoy\r\n0\r\nX-Sum: 1\r\nY:\r\n\r\n",
+           post + host + "content-length:5\r\nContent-Type:\ttext/plain \r\n\r\na joy",
+           "\r\n" + post + host + five + "Content-Type: text/plain\r\n\r\na joy",
+       }) {
+    Client c(shared_server().port());
+    c.send(bytes + get("/v2/health/live"));
+    const Answer a = c.receive();
+    EXPECT_EQ(a.status, 200) << bytes << "\n-> " << a.head << a.body;
+    EXPECT_EQ(c.receive().status, 200) << "what follows " << bytes;
+  }
+  expect_lives();
+}
+
+TEST(Server, HeaderValuesAreTakenAsTheyAre) {
+  RunningServer guarded({.token = "a%41+b"});
+  EXPECT_EQ(ask(get("/v2", "Authorization: Bearer a%41+b\r\n"), guarded).status, 200);
+  EXPECT_EQ(ask(get("/v2", "Authorization: Bearer aA+b\r\n"), guarded).status, 401);
 }
 
 TEST(Server, ATokenGuardsAllButHealthAndPage) {
@@ -362,7 +465,7 @@ TEST(Server, ATokenGuardsAllButHealthAndPage) {
   }
   EXPECT_EQ(ask(get("/nothing", "Authorization: Bearer s3cret\r\n"), guarded).status, 404);
   // The body of a stranger is not read.
-  EXPECT_EQ(ask("POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n", guarded).status, 401);
+  EXPECT_EQ(ask("POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n", guarded).status, 401);
 }
 
 TEST(Server, RequestsOfManyConnectionsShareBatches) {
@@ -420,7 +523,7 @@ TEST(Server, StoppingDoesNotWaitForABatchToFill) {
 TEST(Server, StoppingBreaksOffWhatNeverEnds) {
   RunningServer server({.timeout_seconds = 60});
   Client begun(server.port());
-  begun.send("POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n");
+  begun.send("POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n");
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_FALSE((*server).stop(0.1));
 }

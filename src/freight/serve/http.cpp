@@ -1,6 +1,8 @@
-// See http.h. httplib parses requests and writes answers (Server::process_request); accepting, the loop of a connection
-// and its Stream are ours: httplib's have no limit on a head's or a chunked body's size or on a request's time, lose
-// pipelined requests, and end the server where accept() fails once.
+// See http.h. httplib routes requests, unpacks bodies and writes answers (Server::process_request); accepting, the loop
+// of a connection and its Stream are ours: httplib's have no limit on a head's or a chunked body's size or on a
+// request's time, lose pipelined requests, and end the server where accept() fails once. Where a head and a body end is
+// decided by framing.cpp alone: httplib skips lines that it does not understand, and takes a chunk's size for what
+// strtoul() does.
 #include "freight/serve/http.h"
 
 #include <netinet/tcp.h>
@@ -20,6 +22,7 @@
 #include <httplib.h>
 
 #include "freight/base/error.h"
+#include "freight/serve/framing_internal.h"
 
 namespace freight::serve {
 
@@ -30,11 +33,12 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kMaxPath = 2048;
 constexpr int kBacklog = 512;
 
-enum class Fault { none, header_too_large, body_too_large, too_late, closed };
+enum class Fault { none, header_too_large, body_too_large, too_late, closed, bad_line, bad_chunk };
 
 const char* reason(int status) {
   switch (status) {
     case 400: return "Bad Request";
+    case 403: return "Forbidden";
     case 408: return "Request Timeout";
     case 413: return "Payload Too Large";
     case 414: return "URI Too Long";
@@ -68,19 +72,31 @@ class Connection : public httplib::Stream {
     in_body_ = false;
     limit_ = options_.max_header_bytes;
     refusal.reset();
-    headers_read = keep_open = false;
+    headers_read = keep_open = broken = false;
     fault = Fault::none;
+    head_.clear();
+    chunks_.reset();
     if (at_ == end_ && !fill()) return false;
+    if (end_ - at_ >= 2 && in_[at_] == '\r' && in_[at_ + 1] == '\n') {  // an empty line before a request is skipped
+      at_ += 2;
+      if (at_ == end_ && !fill()) return false;
+    }
     deadline_ = Clock::now() +
                 std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.timeout_seconds));
     return true;
   }
   // A chunked body is larger than what it carries; that is limited where it is put together.
-  void begin_body() {
+  void begin_body(bool chunked) {
     headers_read = in_body_ = true;
     taken_ = 0;
     limit_ = 2 * options_.max_body_bytes + (size_t{64} << 10);
+    if (chunked) chunks_.emplace();
   }
+  // The request's head as it came.
+  const std::string& head() const { return head_; }
+  bool chunked() const { return chunks_.has_value(); }
+  // Whether nothing of the body is left.
+  bool body_ended() const { return !chunks_ || chunks_->state() == ChunkDecoder::State::done; }
   bool flush() {
     size_t done = 0;
     while (done < out_.size() && fault != Fault::closed) {
@@ -99,14 +115,11 @@ class Connection : public httplib::Stream {
   bool is_writable() const override { return fault != Fault::closed; }
   ssize_t read(char* ptr, size_t size) override {
     if (fault != Fault::none) return -1;
-    if (at_ == end_) {
-      if (!out_.empty() && !flush()) return -1;  // "100 Continue"
-      if (Clock::now() > deadline_) return give_up(Fault::too_late);
-      if (!fill()) return fault == Fault::none ? 0 : -1;
-    }
+    if (chunks_) return read_chunks(ptr, size);
+    if (at_ == end_ && !more()) return fault == Fault::none ? 0 : -1;
     const size_t n = std::min(size, end_ - at_);
-    taken_ += n;
-    if (taken_ > limit_) return give_up(in_body_ ? Fault::body_too_large : Fault::header_too_large);
+    if (!count(n)) return -1;
+    if (!in_body_ && !take_head({in_.data() + at_, n})) return give_up(Fault::bad_line);
     std::memcpy(ptr, in_.data() + at_, n);
     at_ += n;
     return static_cast<ssize_t>(n);
@@ -125,6 +138,7 @@ class Connection : public httplib::Stream {
   Fault fault = Fault::none;
   std::optional<Reply> refusal;  // decided before httplib asks
   bool headers_read = false;     // httplib understood the request's head
+  bool broken = false;           // nobody can tell where the next request begins
   bool keep_open = false;        // the request was read to its end
   std::list<Connection*>::iterator place;
   bool idle = false;
@@ -138,6 +152,50 @@ class Connection : public httplib::Stream {
   ssize_t give_up(Fault why) {
     fault = why;
     return -1;
+  }
+  // More bytes in in_; false at the end, or where there is a fault.
+  bool more() {
+    if (!out_.empty() && !flush()) return false;  // "100 Continue"
+    if (Clock::now() > deadline_) {
+      fault = Fault::too_late;
+      return false;
+    }
+    return fill();
+  }
+  bool count(size_t bytes) {
+    taken_ += bytes;
+    if (taken_ <= limit_) return true;
+    fault = in_body_ ? Fault::body_too_large : Fault::header_too_large;
+    return false;
+  }
+  // Keeps a part of the head; false where a line does not end with CR LF, or CR or NUL stands within one. httplib would
+  // wait for more, or take the next request for a part of this one.
+  bool take_head(std::string_view part) {
+    for (const char c : part) {
+      const bool after_return = !head_.empty() && head_.back() == '\r';
+      if (after_return != (c == '\n') || c == '\0') return false;
+      head_ += c;
+    }
+    return true;
+  }
+  // The body without its chunks' frames: 0 behind the last one.
+  ssize_t read_chunks(char* ptr, size_t size) {
+    using State = ChunkDecoder::State;
+    for (;;) {
+      if (chunks_->state() == State::done) return 0;
+      if (chunks_->state() == State::broken) return give_up(Fault::bad_chunk);
+      if (at_ == end_ && !more()) return fault == Fault::none ? give_up(Fault::closed) : -1;
+      if (chunks_->state() == State::data) {
+        const size_t n = std::min({size, end_ - at_, static_cast<size_t>(chunks_->left())});
+        if (!count(n)) return -1;
+        std::memcpy(ptr, in_.data() + at_, n);
+        at_ += n;
+        chunks_->taken(n);
+        return static_cast<ssize_t>(n);
+      }
+      if (!count(1)) return -1;
+      chunks_->step(in_[at_++]);
+    }
   }
   bool fill() {
     for (;;) {
@@ -159,6 +217,8 @@ class Connection : public httplib::Stream {
   std::string out_;
   size_t at_ = 0, end_ = 0, taken_ = 0, limit_ = 0;
   bool in_body_ = false;
+  std::string head_;
+  std::optional<ChunkDecoder> chunks_;
   Clock::time_point deadline_;
 };
 
@@ -209,9 +269,8 @@ int bind_listener(const HttpOptions& o, int& port) {
   fail(ErrorKind::runtime, address(o), "cannot listen there: ", std::strerror(error), "; --port 0 takes a free port");
 }
 
-bool has_body(const httplib::Request& r) {
-  return r.has_header("Transfer-Encoding") ||
-         (r.has_header("Content-Length") && r.get_header_value("Content-Length") != "0");
+bool has_body(const httplib::Request& r, const Connection& c) {
+  return c.chunked() || (r.has_header("Content-Length") && r.get_header_value("Content-Length") != "0");
 }
 
 // A coding of the body that httplib does not unpack, or "".
@@ -222,20 +281,6 @@ std::string unknown_coding(const httplib::Request& r) {
     if (coding == known) return "";
   }
   return coding;
-}
-
-// What makes the end of a body unclear, or "": such a request is not read on.
-std::string framing_fault(const httplib::Request& r) {
-  const size_t lengths = r.get_header_value_count("Content-Length");
-  const std::string coding = lower(r.get_header_value("Transfer-Encoding"));
-  if (lengths > 1 || (lengths == 1 && !coding.empty())) return "a body has one length: Content-Length or chunks";
-  if (!coding.empty() && coding != "chunked") return cat("Transfer-Encoding: got ", coding, ", need chunked");
-  const std::string length = r.get_header_value("Content-Length");
-  if (lengths == 1 &&
-      (length.empty() || length.size() > 18 || length.find_first_not_of("0123456789") != std::string::npos)) {
-    return "Content-Length must be a number";
-  }
-  return "";
 }
 
 }  // namespace
@@ -259,8 +304,8 @@ class HttpServer::Impl : public httplib::Server {
       Connection& c = *t_connection;
       const std::string none;
       if (!c.refusal) c.refusal = callbacks_.admit(RequestView(request, none));
-      const bool body = has_body(request);
-      c.keep_open = !body;
+      const bool body = has_body(request, c);
+      c.keep_open = !body && !c.broken;
       if (!c.refusal && (request.method == "POST" && (body || request.has_header("Content-Length")))) {
         return HandlerResponse::Unhandled;
       }
@@ -332,12 +377,19 @@ class HttpServer::Impl : public httplib::Server {
 
  private:
   void accept_all() {
+    Leaving leaving;
     while (!draining_) {
+      pollfd wait{listener_, POLLIN, 0};
+      if (::poll(&wait, 1, leaving.empty() ? -1 : 20) == 0) {
+        leaving.look();
+        continue;
+      }
       const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+      leaving.look();
       if (fd < 0) {
         // No descriptors or memory left, or the client gave up: the next one may have more luck.
         if (!draining_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      } else if (metrics_.connections >= options_.max_connections || !take(fd)) {
+      } else if ((metrics_.connections >= options_.max_connections && !end_an_idle_one()) || !take(fd)) {
         ++metrics_.refused;
         try {
           Connection c(fd, options_);
@@ -345,9 +397,59 @@ class HttpServer::Impl : public httplib::Server {
                     error(503, cat("the server has its ", options_.max_connections, " connections; try again later")));
         } catch (const std::bad_alloc&) {  // without an answer then
         }
-        close_gently(fd, 20);
+        leaving.add(fd);
       }
     }
+  }
+
+  // Connections that were refused and whose client may not have read why: they are closed once it has, or after a
+  // moment, while others are accepted.
+  class Leaving {
+   public:
+    Leaving() = default;
+    Leaving(const Leaving&) = delete;
+    Leaving& operator=(const Leaving&) = delete;
+    ~Leaving() {
+      for (const Left& l : left_) ::close(l.fd);
+    }
+    bool empty() const { return left_.empty(); }
+    void add(int fd) {
+      ::shutdown(fd, SHUT_WR);
+      left_.push_back({fd, Clock::now() + std::chrono::milliseconds(200)});
+      if (left_.size() <= kMost) return;
+      ::close(left_.front().fd);
+      left_.pop_front();
+    }
+    void look() {
+      const auto now = Clock::now();
+      std::array<char, 4096> rest;
+      left_.remove_if([&](const Left& l) {
+        ssize_t n = 0;
+        for (int times = 0; times < 16 && (n = ::recv(l.fd, rest.data(), rest.size(), MSG_DONTWAIT)) > 0; ++times) {
+        }
+        const bool gone = n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) || now > l.until;
+        if (gone) ::close(l.fd);
+        return gone;
+      });
+    }
+
+   private:
+    static constexpr size_t kMost = 256;
+    struct Left {
+      int fd;
+      Clock::time_point until;
+    };
+    std::list<Left> left_;
+  };
+
+  // Makes room by the connection that has waited longest for its client's next request; false where all are at work.
+  bool end_an_idle_one() {
+    const std::lock_guard lock(mutex_);
+    const auto at = std::find_if(connections_.begin(), connections_.end(), [](const Connection* c) { return c->idle; });
+    if (at == connections_.end()) return false;
+    (*at)->idle = false;
+    ::shutdown((*at)->fd(), SHUT_RD);
+    return true;
   }
 
   // A thread per connection, made when it comes: of a pool, ever other threads would take turns and fill their stacks.
@@ -380,6 +482,8 @@ class HttpServer::Impl : public httplib::Server {
       case Fault::header_too_large:
         return error(431, cat("the request's head is larger than ", options_.max_header_bytes, " bytes"));
       case Fault::body_too_large: return body_too_large();
+      case Fault::bad_line: return error(400, "every line of a request's head ends with CR LF, and holds no CR or NUL");
+      case Fault::bad_chunk: return error(400, "the chunks of the body are not those of RFC 9112");
       case Fault::too_late:
         return error(408, cat("the request did not come within ", options_.timeout_seconds, " seconds"));
       default: return {.status = 0};
@@ -403,22 +507,41 @@ class HttpServer::Impl : public httplib::Server {
       if (!large) body.append(data, size);
       return !large;
     });
-    c.keep_open = whole;
+    c.keep_open = whole && c.body_ended();
     if (large) return body_too_large();
     if (const Reply reply = fault_reply(c.fault); reply.status != 0) return reply;
     if (!whole) return error(400, "the body broke off or is damaged");
     return callbacks_.answer(RequestView(request, body));
   }
 
+  // Why a request is not for this server, or "".
+  std::string stranger(const httplib::Request& request) const {
+    for (const char* name : {"Host", "Origin"}) {
+      if (!request.has_header(name)) continue;
+      const std::string value = request.get_header_value(name);
+      if (host_allowed(host_of(value), options_.host, options_.allowed_hosts)) continue;
+      return cat(name, ": this server does not answer to ", value.substr(0, 80), " (freight serve --allow-host NAME)");
+    }
+    return "";
+  }
+
   void understood(httplib::Request& request) {
     Connection& c = *t_connection;
-    c.begin_body();
+    const Head head = parse_head(c.head());
+    c.begin_body(head.fault.empty() && head.chunked);
+    // As they came: httplib decodes what looks percent-encoded, and leaves out what is empty.
+    request.headers.clear();
+    for (const auto& [name, value] : head.fields) request.headers.emplace(name, value);
+    request.headers.erase("Transfer-Encoding");  // the connection reads chunks, httplib what they carry
     // Answers are small and made to be read by programs: always whole, and as they are.
     request.headers.erase("Accept-Encoding");
     request.ranges.clear();
     if (lower(request.get_header_value("Content-Encoding")) == "identity") request.headers.erase("Content-Encoding");
-    if (const std::string fault = framing_fault(request); !fault.empty()) {
-      c.refusal = error(400, fault);
+    if (!head.fault.empty()) {
+      c.broken = true;
+      c.refusal = error(400, head.fault);
+    } else if (const std::string fault = stranger(request); !fault.empty()) {
+      c.refusal = error(403, fault);
     } else if (request.path.size() > kMaxPath) {
       c.refusal = error(414, cat("the path is longer than ", kMaxPath, " bytes"));
     } else if (std::strtoull(request.get_header_value("Content-Length").c_str(), nullptr, 10) >
@@ -496,6 +619,7 @@ class HttpServer::Impl : public httplib::Server {
         const std::lock_guard lock(mutex_);
         if (draining_) return false;
         c.idle = true;
+        connections_.splice(connections_.end(), connections_, c.place);  // those that wait longest come first
       }
       const bool more = c.begin_request();
       {

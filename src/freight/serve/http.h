@@ -1,5 +1,6 @@
-// HTTP over sockets: httplib reads and writes the messages, and this file holds what it leaves open: limits on header,
-// body, connections and time, pipelining, connections that are closed after a fault, and a graceful end. What the paths
+// HTTP over sockets: httplib routes and writes the messages, and this file holds what it leaves open: strict framing
+// (framing_internal.h), limits on header, body, connections and time, pipelining, connections that are closed after a
+// fault, and a graceful end. What the paths
 // mean is routes.h's. The only file besides http.cpp that stands for httplib; it shows nothing of it.
 #pragma once
 #include <cstdint>
@@ -36,7 +37,11 @@ class Request {
 struct HttpOptions {
   std::string host = "127.0.0.1";
   int port = 8000;  // 0: any free one
+  // A connection beyond these takes the place of the one that is idle longest; where all are at work it is refused
+  // (503).
   int64_t max_connections = 256;
+  // Names by which clients may call the server beside addresses in numbers, localhost and `host`; "*": any.
+  std::vector<std::string> allowed_hosts = {};
   size_t max_header_bytes = size_t{16} << 10;
   size_t max_body_bytes = size_t{32} << 20;
   // A request must have come within this time of its first byte (looked at whenever bytes come, and at most once more

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -413,7 +414,13 @@ InferRequest parse_infer(io::ByteView body, std::optional<size_t> json_size, con
   if (!p.rest.empty()) p.refuse(p.rest.size(), " bytes are left behind the binary tensors");
   r.binary_outputs = p.flag(p.parameters(j), "binary_data_output");
   if (const json* outputs = p.find(j, "outputs", json::value_t::array, "a list")) {
-    for (const json& output : *outputs) r.outputs.push_back(p.output(output));
+    std::set<std::string> names;
+    for (const json& output : *outputs) {
+      r.outputs.push_back(p.output(output));
+      // Each mention would be a copy of the whole result.
+      if (!names.insert(r.outputs.back().name).second)
+        p.refuse("output \"", r.outputs.back().name, "\" is named twice");
+    }
   }
   return r;
 }

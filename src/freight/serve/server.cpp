@@ -50,6 +50,7 @@ Server::Server(const std::vector<ModelFile>& files, const ServerOptions& o) : st
   s.http = std::make_unique<HttpServer>(HttpOptions{.host = o.host,
                                                     .port = o.port,
                                                     .max_connections = o.max_connections,
+                                                    .allowed_hosts = o.allowed_hosts,
                                                     .max_header_bytes = o.max_header_bytes,
                                                     .max_body_bytes = o.max_body_bytes,
                                                     .timeout_seconds = o.timeout_seconds},

@@ -24,6 +24,7 @@ struct ServerOptions {
   int64_t max_batch = 32;
   double max_delay_seconds = 0;
   int64_t max_connections = 256;
+  std::vector<std::string> allowed_hosts = {};  // HttpOptions::allowed_hosts
   size_t max_header_bytes = size_t{16} << 10;
   size_t max_body_bytes = size_t{32} << 20;
   double timeout_seconds = 30;  // for a request to come, an answer to be taken, and idling
