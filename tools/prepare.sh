@@ -90,8 +90,8 @@ configure_and_build() {
   if [ ! -e "$build/build.ninja" ] || { [ "$1" = tests ] && ! configured_with_tests; }; then
     if [ "$1" = tests ]; then on=ON; else on=OFF; fi
     say "configuring (the first build takes a few minutes)"
-    logged cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DFREIGHT_TESTS=$on -DFREIGHT_BENCH=$on ||
-      return 1
+    logged cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DFREIGHT_UNITY=ON -DFREIGHT_TESTS=$on \
+      -DFREIGHT_BENCH=$on || return 1
   fi
   if [ "$1" = tests ]; then logged ninja -C "$build"; else logged ninja -C "$build" freight_app; fi
 }

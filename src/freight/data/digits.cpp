@@ -20,7 +20,7 @@
 namespace freight::data {
 
 namespace {
-constexpr int kSide = 28, kPixels = kSide * kSide;
+constexpr int kSide = 28, kDigitPixels = kSide * kSide;
 constexpr float kPi = std::numbers::pi_v<float>;
 constexpr uint64_t kSeed = 0x667265696768745full;
 enum Stream : uint32_t { kLabels = 1, kShape = 2, kNoise = 3 };
@@ -175,7 +175,7 @@ class Canvas {
 
   // Coverage with an edge one pixel wide, scaled to `peak`, with noise.
   void develop(float peak, float noise, uint64_t sample, uint8_t* out) const {
-    for (size_t i = 0; i < kPixels; i += 8) {
+    for (size_t i = 0; i < kDigitPixels; i += 8) {
       // 16 random bits per pixel: the difference of two bytes is triangular noise around zero.
       const Philox4 r = philox(kSeed, i, static_cast<uint64_t>(kNoise) << 32 ^ sample);
       for (size_t k = 0; k < 8; ++k) {
@@ -191,7 +191,7 @@ class Canvas {
   static int floor_of(float v) {
     return static_cast<int>(std::clamp(std::floor(v), 0.0f, static_cast<float>(kSide - 1)));
   }
-  std::array<float, kPixels> depth_;
+  std::array<float, kDigitPixels> depth_;
 };
 
 // The point of the spline through b and c, with neighbours a and d, at t in [0, 1].
@@ -267,7 +267,7 @@ Dataset draw_digits(int64_t first, int64_t n) {
     for (int64_t i = chunk * kChunk; i < std::min(n, (chunk + 1) * kChunk); ++i) {
       const int digit = label_of(first + i);
       labels[i] = digit;
-      draw(digit, static_cast<uint64_t>(first + i), pixels + i * kPixels);
+      draw(digit, static_cast<uint64_t>(first + i), pixels + i * kDigitPixels);
     }
   });
   return set;

@@ -13,8 +13,8 @@
 namespace freight::io {
 
 namespace {
-constexpr char kMagic[] = "\x93NUMPY";
-constexpr size_t kMaxHeader = 1 << 20;  // a header of a plain array is under 200 bytes
+constexpr char kNpyMagic[] = "\x93NUMPY";
+constexpr size_t kMaxNpyHeader = 1 << 20;  // a header of a plain array is under 200 bytes
 
 struct Header {
   std::string descr;
@@ -163,7 +163,7 @@ Array parse_npy(ByteView bytes, const std::string& name) {
   if (bytes.size() < prefix) fail(ErrorKind::data, name, "truncated npy file: ", bytes.size(), " bytes");
   size_t header_size = bytes[8] | static_cast<size_t>(bytes[9]) << 8;
   if (version > 1) header_size |= static_cast<size_t>(bytes[10]) << 16 | static_cast<size_t>(bytes[11]) << 24;
-  if (header_size > kMaxHeader || header_size > bytes.size() - prefix) {
+  if (header_size > kMaxNpyHeader || header_size > bytes.size() - prefix) {
     fail(ErrorKind::data, name, "truncated or corrupt npy file: header of ", header_size, " bytes in a file of ",
          bytes.size());
   }
@@ -193,7 +193,7 @@ Array parse_npy(ByteView bytes, const std::string& name) {
   return out;
 }
 
-bool is_npy(ByteView bytes) { return bytes.size() >= 6 && std::memcmp(bytes.data(), kMagic, 6) == 0; }
+bool is_npy(ByteView bytes) { return bytes.size() >= 6 && std::memcmp(bytes.data(), kNpyMagic, 6) == 0; }
 
 Array load_npy(const std::string& path) { return parse_npy(read_file(path), path); }
 
@@ -205,7 +205,7 @@ std::string npy_header(DType dtype, const Shape& shape) {
   dict += "), }";
   const size_t padded = (10 + dict.size() + 1 + 63) / 64 * 64 - 10;  // the elements start at a multiple of 64
   dict.resize(padded - 1, ' ');
-  std::string out(kMagic, 6);
+  std::string out(kNpyMagic, 6);
   out += {'\x01', '\x00', static_cast<char>(padded & 0xff), static_cast<char>(padded >> 8)};
   return out + dict + "\n";
 }

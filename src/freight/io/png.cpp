@@ -13,7 +13,7 @@
 namespace freight::io {
 
 namespace {
-constexpr uint8_t kMagic[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+constexpr uint8_t kPngMagic[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 
 struct PngSource {
   ByteView bytes;
@@ -75,7 +75,7 @@ bool png_emit(png_structp png, png_infop head, PngSink* sink, const Array* image
 }
 }  // namespace
 
-bool is_png(ByteView bytes) { return bytes.size() >= 8 && std::equal(kMagic, kMagic + 8, bytes.begin()); }
+bool is_png(ByteView bytes) { return bytes.size() >= 8 && std::equal(kPngMagic, kPngMagic + 8, bytes.begin()); }
 
 Array decode_png(ByteView bytes, const std::string& name, ImageRoom& room) {
   PngSource source{bytes};

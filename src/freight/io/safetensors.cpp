@@ -18,7 +18,7 @@ namespace freight::io {
 
 namespace {
 using Json = nlohmann::json;
-constexpr uint64_t kMaxHeader = 100'000'000;  // the limit of the reference implementation
+constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;  // the limit of the reference implementation
 
 struct Entry {
   std::string name, dtype;
@@ -127,8 +127,9 @@ uint64_t header_size_of(ByteView prefix, uint64_t file_size, const std::string& 
   if (file_size < 8) fail(ErrorKind::checkpoint, name, "truncated safetensors file: ", file_size, " bytes");
   uint64_t n = 0;
   for (size_t i = 8; i-- > 0;) n = n << 8 | prefix[i];
-  if (n > kMaxHeader) {
-    fail(ErrorKind::checkpoint, name, "not a safetensors file: header of ", n, " bytes, the limit is ", kMaxHeader);
+  if (n > kMaxSafetensorsHeader) {
+    fail(ErrorKind::checkpoint, name, "not a safetensors file: header of ", n, " bytes, the limit is ",
+         kMaxSafetensorsHeader);
   }
   if (n > file_size - 8) {
     fail(ErrorKind::checkpoint, name, "truncated safetensors file: header of ", n, " bytes in a file of ", file_size);
@@ -268,7 +269,7 @@ Layout layout_of(const std::string& path, const SafeTensors& content) {
   if (header.back() == ',') header.pop_back();
   header += "}";
   header.resize((header.size() + 7) / 8 * 8, ' ');
-  if (header.size() > kMaxHeader)
+  if (header.size() > kMaxSafetensorsHeader)
     fail(ErrorKind::usage, path, "header of ", header.size(), " bytes is above the limit");
   Layout out;
   for (size_t i = 0; i < 8; ++i) out.head += static_cast<char>(header.size() >> (8 * i) & 0xff);

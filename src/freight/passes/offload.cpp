@@ -21,7 +21,7 @@ double step_seconds(const Graph& graph, const Node& node, const DeviceSpeed& spe
 namespace {
 
 // Values below this part of the limit stay: copying them would save nothing.
-constexpr size_t kSmall = 4096;
+constexpr size_t kSmallTransfer = 4096;
 
 // Two readers of a value (or its maker and a reader) with other nodes between them: it may be on the host meanwhile.
 struct Gap {
@@ -69,7 +69,7 @@ class Offloading {
       const OpKind kind = info(n.op).kind;
       for (Value v : n.outputs) {
         last[v.index()] = i;
-        if (kind == OpKind::leaf || g_.type(v).bytes() <= limit_ / kSmall) stays[v.index()] = true;
+        if (kind == OpKind::leaf || g_.type(v).bytes() <= limit_ / kSmallTransfer) stays[v.index()] = true;
       }
       if (kind == OpKind::view) continue;
       for (Value v : n.inputs) {

@@ -62,7 +62,7 @@ namespace {
 // The part of the peak that must remain at most: less is lost again in what kernels need beside live values.
 constexpr double kWorthwhile = 0.98;
 // Results below this part of the peak are kept: making them again would save nothing.
-constexpr size_t kSmall = 16384;
+constexpr size_t kSmallResult = 16384;
 constexpr int kSegments[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48};
 
 size_t peak_bytes(const Graph& g, const Backend& backend) {
@@ -155,7 +155,7 @@ class Remat {
       if (std::none_of(n.outputs.begin(), n.outputs.end(), [&](Value v) { return live[v.index()]; })) continue;
       // A region of single numbers may hold the loss and yet stand far behind, with those of the optimizer.
       const auto large = [&](Value v) {
-        return info(g_.def(v).op).kind != OpKind::leaf && g_.type(v).bytes() > peak_ / kSmall;
+        return info(g_.def(v).op).kind != OpKind::leaf && g_.type(v).bytes() > peak_ / kSmallResult;
       };
       if (std::any_of(n.inputs.begin(), n.inputs.end(), large) ||
           std::any_of(n.outputs.begin(), n.outputs.end(), large))
@@ -174,7 +174,7 @@ class Remat {
       const bool once = n.op == Op::recurrent_layer_grad;  // a library writes over what the layer kept for it
       for (Value v : n.outputs) {
         may_[v.index()] = i < forward_ && kind != OpKind::leaf && kind != OpKind::view && !once &&
-                          (mode == Recompute::all || !heavy) && g_.type(v).bytes() > peak_ / kSmall;
+                          (mode == Recompute::all || !heavy) && g_.type(v).bytes() > peak_ / kSmallResult;
       }
       if (kind == OpKind::view) continue;
       for (Value v : n.inputs) {

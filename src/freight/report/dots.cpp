@@ -12,7 +12,7 @@ namespace freight::report {
 
 namespace {
 
-constexpr double kWidth = 440, kRow = 18, kAxis = 40, kLabel = 226, kValue = 52;
+constexpr double kDotsWidth = 440, kRow = 18, kAxis = 40, kLabel = 226, kValue = 52;
 constexpr double kTickRoom = 38;
 constexpr size_t kCharacters = 40;  // of a label
 
@@ -32,10 +32,10 @@ std::string to_svg(const std::vector<Dot>& dots, const std::string& title, const
   low = std::exp2(std::floor(std::log2(low) - 0.1));
   high = std::exp2(std::ceil(std::log2(high) + 0.1));
   const auto x = [&](double v) {
-    return kLabel + std::log(v / low) / std::log(high / low) * (kWidth - kLabel - kValue);
+    return kLabel + std::log(v / low) / std::log(high / low) * (kDotsWidth - kLabel - kValue);
   };
   const double bottom = static_cast<double>(rows) * kRow + 4;
-  std::string out = cat("<svg class=\"plot\" viewBox=\"0 0 ", fixed(kWidth, 0), " ", fixed(bottom + kAxis, 0),
+  std::string out = cat("<svg class=\"plot\" viewBox=\"0 0 ", fixed(kDotsWidth, 0), " ", fixed(bottom + kAxis, 0),
                         "\" role=\"img\" aria-label=\"", escaped(title), "\"><title>", escaped(title), "</title>");
   const std::vector<double> marks = log_ticks(low, high);
   double last = 0;
@@ -45,8 +45,8 @@ std::string to_svg(const std::vector<Dot>& dots, const std::string& title, const
     out += cat("<path class=\"grid\" d=\"M", fixed(x(v), 1), " 0V", fixed(bottom, 1), "\"/><text class=\"tick x\" x=\"",
                fixed(x(v), 1), "\" y=\"", fixed(bottom + 14, 1), "\">", tick_text(v, v), "</text>");
   }
-  out += cat("<text class=\"name x\" x=\"", fixed((kLabel + kWidth - kValue) / 2, 1), "\" y=\"", fixed(bottom + 32, 1),
-             "\">", escaped(unit), ", log scale</text>");
+  out += cat("<text class=\"name x\" x=\"", fixed((kLabel + kDotsWidth - kValue) / 2, 1), "\" y=\"",
+             fixed(bottom + 32, 1), "\">", escaped(unit), ", log scale</text>");
   double y = 0;
   for (const Dot& d : dots) {
     if (!(d.value > 0) || !std::isfinite(d.value)) continue;

@@ -12,10 +12,10 @@ namespace freight::report {
 
 namespace {
 
-constexpr double kWidth = 440, kHeight = 270, kTop = 30, kBottom = 38, kLine = 14;
-constexpr double kCharacter = 6.8, kBold = 8;  // widths of one, in the wider of the usual fonts
-constexpr size_t kBuckets = 400;               // parts of a line that is decimated
-constexpr size_t kMarks = 40;                  // lines of so many points show each one
+constexpr double kPlotWidth = 440, kHeight = 270, kTop = 30, kBottom = 38, kLine = 14;
+constexpr double kPlotCharacter = 6.8, kBold = 8;  // widths of one, in the wider of the usual fonts
+constexpr size_t kBuckets = 400;                   // parts of a line that is decimated
+constexpr size_t kMarks = 40;                      // lines of so many points show each one
 
 std::string at(double v) {  // a coordinate
   std::string text = fixed(v, 1);
@@ -82,7 +82,7 @@ Axis y_axis(const Plot& plot) {
   return axis;
 }
 
-double text_width(const std::string& text, double character = kCharacter) {
+double text_width(const std::string& text, double character = kPlotCharacter) {
   const auto characters =
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; });
   return character * static_cast<double>(characters);
@@ -295,12 +295,12 @@ std::string to_svg(const Plot& plot) {
   double left = 20, right = 20;
   for (size_t i = 0; i < y_ticks.size(); ++i) left = std::max(left, text_width(y_text(i)) + 12);
   for (const Series& s : plot.series) right = std::max(right, text_width(end_label(s, y), kBold) + 9);
-  const double bottom = kHeight - kBottom, end = kWidth - std::min(right, 190.0);
+  const double bottom = kHeight - kBottom, end = kPlotWidth - std::min(right, 190.0);
   x.from = left, x.to = end;
   y.from = bottom, y.to = kTop;
 
   std::string out =
-      cat("<svg class=\"plot\" viewBox=\"0 0 ", at(kWidth), " ", at(kHeight), "\" role=\"img\" aria-label=\"",
+      cat("<svg class=\"plot\" viewBox=\"0 0 ", at(kPlotWidth), " ", at(kHeight), "\" role=\"img\" aria-label=\"",
           escaped(plot.title), "\"><title>", escaped(plot.title), "</title>");
   for (size_t i = 0; i < y_ticks.size(); ++i) {
     const double py = y(y_ticks[i]);

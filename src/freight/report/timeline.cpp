@@ -11,9 +11,9 @@ namespace freight::report {
 
 namespace {
 
-constexpr double kWidth = 880, kBar = 30, kLane = 84;  // a lane: its name, bars, axis
-constexpr double kLeast = 1.5;                         // narrower bars are gathered
-constexpr double kCharacter = 6.8;
+constexpr double kTimelineWidth = 880, kBar = 30, kLane = 84;  // a lane: its name, bars, axis
+constexpr double kLeast = 1.5;                                 // narrower bars are gathered
+constexpr double kTimelineCharacter = 6.8;
 
 double total(const Lane& lane) {
   double sum = 0;
@@ -76,13 +76,13 @@ std::string drawn(const Lane& lane, double top) {
                         milliseconds(sum), "</text>");
   const double y = top + 20;
   double at = 0;
-  for (const Bar& b : visible(lane.bars, sum * kLeast / kWidth)) {
-    const double x = at / sum * kWidth, width = b.seconds / sum * kWidth;
+  for (const Bar& b : visible(lane.bars, sum * kLeast / kTimelineWidth)) {
+    const double x = at / sum * kTimelineWidth, width = b.seconds / sum * kTimelineWidth;
     at += b.seconds;
     out += cat("<g><rect class=\"", class_of(b.filling), "\" x=\"", fixed(x, 2), "\" y=\"", fixed(y, 1), "\" width=\"",
                fixed(width, 2), "\" height=\"", fixed(kBar, 0), "\"", fill_of(b.filling, lane.colour % kColours),
                "><title>", escaped(b.label), ", ", milliseconds(b.seconds), "</title></rect>");
-    const auto room = static_cast<size_t>(std::max(0.0, (width - 6) / kCharacter));
+    const auto room = static_cast<size_t>(std::max(0.0, (width - 6) / kTimelineCharacter));
     if (room >= 8 || b.label.size() <= room) {
       const std::string text = b.label.size() <= room ? b.label : shortened(b.label, room - 3);
       out += cat("<text class=\"bar\" x=\"", fixed(x + width / 2, 1), "\" y=\"", fixed(y + 19, 1), "\">", escaped(text),
@@ -92,8 +92,8 @@ std::string drawn(const Lane& lane, double top) {
   }
   const std::vector<double> all = ticks(0, sum * 1e3, 8);
   for (const double v : all) {
-    const double x = v / (sum * 1e3) * kWidth;
-    const char* anchor = x < 20 ? "start" : x > kWidth - 24 ? "end" : "middle";
+    const double x = v / (sum * 1e3) * kTimelineWidth;
+    const char* anchor = x < 20 ? "start" : x > kTimelineWidth - 24 ? "end" : "middle";
     out += cat("<path class=\"axis\" d=\"M", fixed(x, 1), " ", fixed(y + kBar, 1), "v4\"/><text class=\"tick\" x=\"",
                fixed(x, 1), "\" y=\"", fixed(y + kBar + 16, 1), "\" text-anchor=\"", anchor, "\">",
                tick_text(v, all.size() > 1 ? all[1] - all[0] : v), "</text>");
@@ -113,7 +113,7 @@ std::string to_svg(const std::vector<Lane>& lanes, const std::string& title) {
     top += kLane;
   }
   if (body.empty()) return {};
-  return cat("<svg class=\"timeline\" viewBox=\"0 0 ", fixed(kWidth, 0), " ", fixed(top, 0),
+  return cat("<svg class=\"timeline\" viewBox=\"0 0 ", fixed(kTimelineWidth, 0), " ", fixed(top, 0),
              "\" role=\"img\" aria-label=\"", escaped(title), "\"><title>", escaped(title), "</title><defs>", patterns,
              "</defs>", body, "</svg>");
 }

@@ -20,12 +20,14 @@ using nlohmann::json;
 
 namespace {
 
-constexpr const char* kFormat = "freight-checkpoint-3";
+constexpr const char* kCheckpointFormat = "freight-checkpoint-3";
 constexpr const char* kFormat2 = "freight-checkpoint-2";  // SHA-256 of the parts
 constexpr const char* kFormat1 = "freight-checkpoint-1";  // one SHA-256 for the whole of each file
 constexpr const char *kModel = "model.safetensors", *kState = "state.safetensors", *kManifest = "manifest.json";
 
-[[noreturn]] void damaged(const std::string& file, const std::string& what) { fail(ErrorKind::checkpoint, file, what); }
+[[noreturn]] void damaged_checkpoint(const std::string& file, const std::string& what) {
+  fail(ErrorKind::checkpoint, file, what);
+}
 
 json finite(double v) { return std::isfinite(v) ? json(v) : json(nullptr); }
 double or_else(const json& v, double none) { return v.is_null() ? none : v.get<double>(); }
@@ -77,7 +79,7 @@ Checkpoint load(const std::string& dir) {
   const std::string manifest_path = dir + "/" + kManifest, manifest = io::read_text(manifest_path);
   const auto file = [&](const char* name) {
     const std::string path = dir + "/" + name;
-    if (!io::file_exists(path)) damaged(path, "the file is missing");
+    if (!io::file_exists(path)) damaged_checkpoint(path, "the file is missing");
     const std::shared_ptr<Storage> bytes = io::read_verified(path, hashes_in(manifest, name, manifest_path));
     return std::make_shared<const io::SafeTensors>(
         io::parse_safetensors({static_cast<uint8_t*>(bytes->data()), bytes->size()}, path, bytes));
@@ -146,8 +148,9 @@ Checkpoint load_or_offer(const std::string& dir) {
 io::PartHashes hashes_in(const std::string& manifest, const std::string& file, const std::string& path) {
   const json j = json::parse(manifest, nullptr, false);
   const std::string format = j.is_object() && j.contains("format") && j["format"].is_string() ? j["format"] : "";
-  if (format != kFormat && format != kFormat2 && format != kFormat1) {
-    damaged(path, cat("not the manifest of a checkpoint: need an object with format ", kFormat, " or an earlier one"));
+  if (format != kCheckpointFormat && format != kFormat2 && format != kFormat1) {
+    damaged_checkpoint(path, cat("not the manifest of a checkpoint: need an object with format ", kCheckpointFormat,
+                                 " or an earlier one"));
   }
   io::PartHashes hashes;
   try {
@@ -163,7 +166,7 @@ io::PartHashes hashes_in(const std::string& manifest, const std::string& file, c
       hashes.parts = said.at(format == kFormat2 ? "sha256" : "xxh3_128").get<std::vector<std::string>>();
     }
   } catch (const std::exception& e) {
-    damaged(path, cat("says nothing sound of ", file, ": ", e.what()));
+    damaged_checkpoint(path, cat("says nothing sound of ", file, ": ", e.what()));
   }
   return hashes;
 }
@@ -174,7 +177,7 @@ void read_state(const std::map<std::string, std::string>& metadata, const std::s
     set_from_json(out.config, metadata.at("config"), path);
     out.fingerprint = std::stoull(metadata.at("fingerprint"));
   } catch (const std::exception& e) {
-    damaged(path, cat("not the state of a run: ", e.what()));
+    damaged_checkpoint(path, cat("not the state of a run: ", e.what()));
   }
 }
 
@@ -203,7 +206,7 @@ void save_checkpoint(const std::string& dir, const Snapshot& snapshot) {
     if (starts_with(e.path().filename().string(), ".step-")) fs::remove_all(e.path());
   }
   fs::create_directories(fresh);
-  json manifest = {{"format", kFormat}, {"step", snapshot.step}, {"files", json::object()}};
+  json manifest = {{"format", kCheckpointFormat}, {"step", snapshot.step}, {"files", json::object()}};
   const io::SafeTensors model = sealed(snapshot.model);
   for (const auto& [file, content] : {std::pair(kModel, &model), std::pair(kState, &snapshot.state)}) {
     const io::PartHashes hashes = io::save_hashed_safetensors(fresh + "/" + file, *content);
@@ -273,9 +276,9 @@ void restore(Checkpoint& c, models::Model& model, const std::vector<nn::NamedVar
   const io::SafeTensors& file = *held;
   for (const nn::NamedVariable& v : variables) {
     const Array* stored = file.find(v.name);
-    if (!stored) damaged(path, cat("has no ", v.name, ", which this run needs"));
+    if (!stored) damaged_checkpoint(path, cat("has no ", v.name, ", which this run needs"));
     if (stored->dtype() != v.variable.type().dtype || stored->shape() != v.variable.shape()) {
-      damaged(path, cat(v.name, ": got ", stored->dtype(), stored->shape(), ", need ", v.variable.type()));
+      damaged_checkpoint(path, cat(v.name, ": got ", stored->dtype(), stored->shape(), ", need ", v.variable.type()));
     }
     v.variable.set(*stored);
   }
@@ -283,7 +286,7 @@ void restore(Checkpoint& c, models::Model& model, const std::vector<nn::NamedVar
   for (const auto& stored : file.tensors) {
     const bool known =
         std::any_of(variables.begin(), variables.end(), [&](const auto& v) { return v.name == stored.first; });
-    if (!known) damaged(path, cat("holds ", stored.first, ", which this run does not have"));
+    if (!known) damaged_checkpoint(path, cat("holds ", stored.first, ", which this run does not have"));
   }
 }
 

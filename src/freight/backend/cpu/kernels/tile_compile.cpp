@@ -26,8 +26,6 @@ constexpr double kSmallWork = 16384, kHeavy = 20, kSerialWork = 50000;
 
 using Kind = TileStep::Kind;
 
-int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
-
 class Compiler {
  public:
   explicit Compiler(const TileProgram& program) : p_(program) {}

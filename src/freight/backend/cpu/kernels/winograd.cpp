@@ -23,7 +23,6 @@ constexpr int64_t kGroupBytes = 24 << 20;          // of V and M that stay in th
 constexpr int64_t kDepth = 128;  // tiles per product of the filter's gradient: a panel in the first cache
 constexpr int64_t kMostTaps = 25, kMostLanes = 16;
 constexpr int64_t kSlice = 8;  // tiles per task of a transform
-int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
 // An odd number of cache lines: dozens of writes at this distance fall on different sets.
 int64_t odd_lines(int64_t floats) { return (ceil_div(floats, 16) | 1) * 16; }
 const WinogradTable& table_of(int64_t taps) { return taps == 3 ? winograd_tables().three : winograd_tables().five; }

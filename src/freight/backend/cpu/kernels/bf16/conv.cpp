@@ -22,8 +22,6 @@ constexpr int64_t kAhead = 34;         // pixels behind the last one whose place
 constexpr int64_t kGroups = 8;         // of pixels, at most: as many threads have work, and sums are added in one order
 constexpr int64_t kGroupSteps = 2048;  // pixels that are worth sums of their own
 
-int64_t rounded(int64_t n, int64_t to) { return ceil_div(n, to) * to; }
-
 // Pixels from one row of a sequence to the next, or rows from one image to the next: a margin of zeros that follows may
 // be the next one's first.
 int64_t pitch(int64_t size, int64_t out, int64_t taps, int64_t stride, int64_t pad) {
@@ -59,11 +57,11 @@ Bf16GradWeight::Bf16GradWeight(const ConvProblem& problem) : p_(problem) {
   taps_ = p_.kh * kw;
   lines_ = together_ ? p_.kw * p_.c : p_.c;
   if (together_) width_ = (p_.ow - 1) * p_.stride_w + p_.kw;
-  row_ = together_ ? rounded(p_.ow, 2) : pitch(p_.w, p_.ow, p_.kw, p_.stride_w, p_.pad_w);
+  row_ = together_ ? round_up(p_.ow, 2) : pitch(p_.w, p_.ow, p_.kw, p_.stride_w, p_.pad_w);
   image_ = row_ * pitch(p_.h, p_.oh, p_.kh, p_.stride_h, p_.pad_h);
   steps_ = (p_.n - 1) * image_ + p_.oh * row_;
-  halo_ = rounded((p_.kh - 1) / p_.stride_h * row_ + (kw - 1) / stride_w, 2);
-  zeros_.resize(static_cast<size_t>(rounded(std::max(lines_, p_.o), kSide)));
+  halo_ = round_up((p_.kh - 1) / p_.stride_h * row_ + (kw - 1) / stride_w, 2);
+  zeros_.resize(static_cast<size_t>(round_up(std::max(lines_, p_.o), kSide)));
   row_tiles_ = ceil_div(p_.o, kLanes);
   column_tiles_ = ceil_div(lines_, kLanes);
   panels_ = ceil_div(lines_, kSide);
@@ -102,17 +100,17 @@ void Bf16GradWeight::share_work() {
   const int64_t panel_sums = 2 * row_tiles_ * taps_ * kSums;
   const int64_t most = cache * 5 / 8 / (panel_sums * static_cast<int64_t>(sizeof(float)));
   const bool few = panels_ <= most && (panels_ == 1 || steps_ >= 2 * kGroupSteps);
-  tasks_ = few ? 1 : std::min(rounded(ceil_div(panels_, std::max<int64_t>(most, 1)), threads), panels_);
+  tasks_ = few ? 1 : std::min(round_up(ceil_div(panels_, std::max<int64_t>(most, 1)), threads), panels_);
   panel_block_ = ceil_div(panels_, tasks_);
   const int64_t groups = std::clamp<int64_t>(steps_ / kGroupSteps, 2, kGroups);
   const int64_t pixel = (panel_block_ * streams_ + (few ? row_tiles_ : 0)) * kLanes * 2;
   const int64_t share = std::max(ceil_div(steps_, few ? groups : threads), std::min(kDepth, ceil_div(steps_, 2)));
-  chunk_ = std::min(std::max<int64_t>(cache / 4 / pixel / kDepth, 1) * kDepth, rounded(share, kSteps));
+  chunk_ = std::min(std::max<int64_t>(cache / 4 / pixel / kDepth, 1) * kDepth, round_up(share, kSteps));
   groups_ = few ? std::min(groups, ceil_div(steps_, chunk_)) : 0;
 
   stream_ = (chunk_ + halo_) * kLanes;
-  at_numbers_ = rounded(chunk_ + halo_ + kAhead, kSide);
-  line_numbers_ = rounded(((chunk_ + halo_) / row_ + 2) * width_ * p_.c, kSide);
+  at_numbers_ = round_up(chunk_ + halo_ + kAhead, kSide);
+  line_numbers_ = round_up(((chunk_ + halo_) / row_ + 2) * width_ * p_.c, kSide);
   const int64_t sums = few ? groups_ * column_tiles_ * row_tiles_ * taps_ * kSums : panel_block_ * panel_sums;
   const int64_t packed = row_numbers() + line_numbers_ + panel_block_ * streams_ * stream_;
   const auto bytes = [](int64_t n, size_t each) { return static_cast<size_t>(n) * each; };
@@ -149,7 +147,7 @@ Bf16GradWeight::Memory Bf16GradWeight::memory() const {
 }
 
 int64_t Bf16GradWeight::chunk_steps(int64_t chunk) const {
-  return rounded(std::min(chunk_, steps_ - chunk * chunk_), kSteps);
+  return round_up(std::min(chunk_, steps_ - chunk * chunk_), kSteps);
 }
 
 // `row` says where the pixels of row i of image n lie; there is none behind the last image.
@@ -229,7 +227,7 @@ void Bf16GradWeight::multiply(const Bf16* x, const Bf16* dy, const Task& task, c
     if (!packed_before()) pack_rows(dy, chunk, memory.at, memory.rows);
     pack_columns(x, task, chunk, memory);
     const Bf16* const rows = packed_before() ? dy + chunk * row_numbers() : memory.rows;
-    const int64_t depth = rounded(ceil_div(steps, std::max<int64_t>((steps + kDepth / 2) / kDepth, 1)), kSteps);
+    const int64_t depth = round_up(ceil_div(steps, std::max<int64_t>((steps + kDepth / 2) / kDepth, 1)), kSteps);
     for (int64_t step = 0; step < steps; step += depth) {
       const int64_t pieces = ceil_div(std::min(depth, steps - step), kSteps);
       for (const int64_t* cut = cuts_.data(); *cut < columns; ++cut) {

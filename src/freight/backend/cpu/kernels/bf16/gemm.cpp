@@ -23,10 +23,9 @@ constexpr double kSerialFlops = 4e6;    // below, a parallel region costs more t
 
 int64_t panels(int64_t lines) { return ceil_div(lines, kSide); }
 int64_t pieces(int64_t steps) { return ceil_div(steps, kSteps); }
-int64_t rounded(int64_t n, int64_t to) { return ceil_div(n, to) * to; }
 // `most` made smaller so that all blocks of n are nearly equal, in whole units.
 int64_t even_block(int64_t n, int64_t most, int64_t unit) {
-  return rounded(ceil_div(n, ceil_div(n, std::max(most, unit))), unit);
+  return round_up(ceil_div(n, ceil_div(n, std::max(most, unit))), unit);
 }
 
 // Lines of memory that will be packed next, asked for a few at a time while blocks are computed: `runs` stretches of
@@ -110,7 +109,7 @@ BlockGemm<T>::BlockGemm(const GemmProblem& problem) : p_(problem) {
   const int64_t room = cache / 2 / kParts / static_cast<int64_t>(sizeof(Bf16));  // for columns
   const int64_t depth = turned_ ? kTurnedDepth : p_.k * kParts <= kWhole ? kWhole : kDepth;
   k_block_ = even_block(p_.k, depth / kParts, kSteps);
-  k_packed_ = rounded(p_.k, kSteps);
+  k_packed_ = round_up(p_.k, kSteps);
   column_block_ = even_block(columns, room / k_packed_ / kSide * kSide, kSide);
   rows_at_once_ = rows;
   // Rows are packed again for each block of columns. Or all columns are packed in parts of the sum, again for all rows

@@ -1,0 +1,30 @@
+# Joins the sources of a folder in groups of at most SIZE into one unit of compilation each, which about halves the time of
+# a first build: most of it goes to the same standard headers in every unit. Names in anonymous namespaces are therefore
+# unique within a folder. Files that are compiled once per instruction set (foreach_target) stay alone, and so do those
+# below, which name constants of a library or of a tile each in its own way.
+set(units_alone "/kernels/bf16/|/gpu/cuda/|/onnx_extents\\.cpp$|/apps/freight/bench_|/predictor\\.cpp$")
+
+function(join_units target size)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  get_target_property(sources ${target} SOURCES)
+  list(SORT sources)
+  set(folder_before)
+  foreach(source ${sources})
+    if(NOT source MATCHES "\\.cpp$" OR NOT EXISTS ${source})
+      continue()
+    endif()
+    file(STRINGS ${source} multiversioned REGEX "HWY_TARGET_INCLUDE|CPPHTTPLIB_|httplib\\.h")
+    if(multiversioned OR source MATCHES "${units_alone}")
+      continue()
+    endif()
+    get_filename_component(folder ${source} DIRECTORY)
+    if(NOT folder STREQUAL folder_before OR members EQUAL ${size})
+      string(REPLACE "${CMAKE_SOURCE_DIR}/" "" group ${source})
+      string(MAKE_C_IDENTIFIER ${group} group)
+      set(members 0)
+      set(folder_before ${folder})
+    endif()
+    math(EXPR members "${members} + 1")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
+  endforeach()
+endfunction()
