@@ -19,6 +19,7 @@
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
 #include "freight/bench/classic.h"
+#include "freight/io/json_internal.h"
 #include "freight/train/signals.h"
 #include "options.h"
 
@@ -85,11 +86,11 @@ Json in_process_of(int64_t threads, const std::vector<std::string>& arguments) {
   close(ends[0]);
   int status = 0;
   if (error == 0) waitpid(child, &status, 0);
-  Json j = Json::parse(text, nullptr, false);
-  if (error != 0 || status != 0 || j.is_discarded()) {
+  std::optional<Json> j = io::try_parse_json<Json>(text);
+  if (error != 0 || status != 0 || !j) {
     fail(ErrorKind::runtime, "bench classic", "the measurement with ", threads, " threads did not end well");
   }
-  return j;
+  return *std::move(j);
 }
 
 class Classic {

@@ -5,6 +5,7 @@
 
 #include "command.h"
 #include "freight/base/error.h"
+#include "freight/io/json_internal.h"
 #include "freight/models/summary.h"
 #include "model_source.h"
 #include "options.h"
@@ -63,9 +64,9 @@ int show_command(const Args& args) {
     std::fputs(models::to_text(summary).c_str(), stdout);
     return 0;
   }
-  Json j = Json::parse(models::to_json(summary));
+  auto j = io::parse_json<Json>(models::to_json(summary), model.name);
   j["classes"] = model.classes();
-  j["spec"] = Json::parse(models::to_spec(model));
+  j["spec"] = io::parse_json<Json>(models::to_spec(model), model.name);
   std::printf("%s\n", j.dump().c_str());
   return 0;
 }

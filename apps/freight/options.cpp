@@ -7,12 +7,14 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "freight/base/error.h"
 #include "freight/base/log.h"
+#include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/io/file.h"
+#include "freight/io/json_internal.h"
 
 namespace freight::app {
 
@@ -43,7 +45,7 @@ struct ValueOf<std::optional<T>> {
 };
 
 [[noreturn]] void bad_value(const Option& o, const std::string& text, const std::string& need) {
-  fail(ErrorKind::usage, o.name, "got '", text, "', need ", need);
+  fail(ErrorKind::usage, o.name, "got '", excerpt(text), "', need ", need);
 }
 
 void check_bounds(const Option& o, double v, const std::string& text) {
@@ -147,7 +149,8 @@ std::vector<std::string> wrap(const std::string& text, size_t width) {
 
 // Scalars of a JSON document by dotted key.
 void flatten(const Json& node, const std::string& prefix, std::vector<std::pair<std::string, Json>>& out) {
-  if (!node.is_object()) {
+  // An empty object is no value either, but is refused under its name.
+  if (!node.is_object() || (node.empty() && !prefix.empty())) {
     out.emplace_back(prefix, node);
     return;
   }
@@ -277,7 +280,7 @@ struct Options::Impl {
       }
       const std::string near = nearest(key, keys);
       fail(
-          ErrorKind::usage, source, "unknown key '", key, "'",
+          ErrorKind::usage, source, "unknown key '", excerpt(key), "'",
           near.empty() ? "; freight " + command + " --print-config lists the keys" : cat("; did you mean ", near, "?"));
     }
     Option& o = *at;
@@ -286,6 +289,7 @@ struct Options::Impl {
     clear_list(o);
     const auto text = [](const Json& v) { return v.is_string() ? v.get<std::string>() : v.dump(); };
     try {
+      if (value.is_object()) bad_value(o, "{}", is_list(o) ? "a list" : "a value");
       if (value.is_array()) {
         if (!is_list(o)) bad_value(o, value.dump(), "one value");
         for (const Json& v : value) assign(o, text(v));
@@ -314,22 +318,15 @@ struct Options::Impl {
       const size_t eq = it->find('=');
       if (eq == std::string::npos || eq == 0) fail(ErrorKind::usage, "--set", "got '", *it, "', need key=value");
       const std::string text = it->substr(eq + 1);
-      Json value = Json::parse(text, nullptr, false);
-      if (value.is_discarded()) value = text;
+      const Json value = io::try_parse_json<Json>(text).value_or(Json(text));
       apply_layer(Json{{it->substr(0, eq), value}}, "--set");
     }
   }
 
   void apply_file() {
     if (config_file.empty()) return;
-    std::ifstream in(config_file);
-    if (!in) fail(ErrorKind::usage, "--config", "cannot read ", config_file);
-    Json document;
-    try {
-      document = Json::parse(in);
-    } catch (const Json::parse_error& e) {
-      fail(ErrorKind::usage, config_file, "not valid JSON near byte ", e.byte);
-    }
+    if (!io::file_exists(config_file)) fail(ErrorKind::usage, "--config", "there is no file ", config_file);
+    const auto document = io::read_json<Json>(config_file);
     if (!document.is_object()) fail(ErrorKind::usage, config_file, "a configuration must be a JSON object");
     apply_layer(document, config_file);
   }

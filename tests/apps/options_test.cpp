@@ -104,7 +104,7 @@ TEST(OptionsTest, BadValuesNameTheFlagTheValueAndTheNeed) {
       {{"--set", "optimizer.lt=3"}, "--set: unknown key 'optimizer.lt'; did you mean optimizer.lr?"},
       {{"--set", "optimizer.lr"}, "--set: got 'optimizer.lr', need key=value"},
       {{"--set", "optimizer.lr=fast"}, "--set: optimizer.lr: got 'fast', need a number"},
-      {{"--config", "/no/such.json"}, "--config: cannot read /no/such.json"},
+      {{"--config", "/no/such.json"}, "--config: there is no file /no/such.json"},
   };
   for (const Refused& r : table) EXPECT_EQ(error_of(r.args), r.text);
   EXPECT_NE(error_of({"--lr"}).find("--lr"), std::string::npos);
@@ -142,6 +142,12 @@ TEST(OptionsTest, ADamagedConfigurationIsRefusedByName) {
   EXPECT_EQ(error_of({"--config", file}), file + ": epochs: got '-1', need at least 0");
   test::write_file(file, R"({"epochs": [1, 2]})");
   EXPECT_EQ(error_of({"--config", file}), file + ": epochs: got '[1,2]', need one value");
+  test::write_file(file, R"({"epochs": {}})");
+  EXPECT_EQ(error_of({"--config", file}), file + ": epochs: got '{}', need a value");
+  test::write_file(file, R"({"optimizer": {}})");
+  EXPECT_EQ(error_of({"--config", file}), file + ": unknown key 'optimizer'; did you mean optimizer.lr?");
+  test::write_file(file, R"({"epochs": 1, "epochs": 2})");
+  EXPECT_EQ(error_of({"--config", file}), file + ": the key \"epochs\" stands twice in one object");
 }
 
 TEST(OptionsTest, HelpNamesEveryFlagWithItsDefault) {

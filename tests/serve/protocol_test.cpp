@@ -69,8 +69,8 @@ struct Refused {
 TEST(Protocol, FaultsAreNamed) {
   const std::string deep(100'000, '[');
   const Refused kCases[] = {
-      {"", {"malformed"}},
-      {"{", {"malformed at byte"}},
+      {"", {"not valid JSON"}},
+      {"{", {"not valid JSON at byte"}},
       {"[1]", {"object with \"inputs\"", "array"}},
       {"{}", {"\"inputs\" is missing"}},
       {R"({"inputs":5})", {"\"inputs\" must be a list", "number"}},
@@ -90,7 +90,7 @@ TEST(Protocol, FaultsAreNamed) {
       {one_input(R"("datatype":"FP32","shape":[1],"data":[null])"), {"null", "NaN"}},
       {one_input(R"("datatype":"FP32","shape":[1],"data":[true])"), {"true and false"}},
       {one_input(R"("datatype":"FP32","shape":[1],"data":[{"a":1}])"), {"object"}},
-      {one_input(R"("datatype":"FP32","shape":[1],"data":[NaN])"), {"malformed"}},
+      {one_input(R"("datatype":"FP32","shape":[1],"data":[NaN])"), {"not valid JSON"}},
       {one_input(R"("datatype":"FP32","shape":[1],"data":[1e39])"), {"element 0 is inf"}},
       {one_input(R"("datatype":"FP32","shape":[2,2],"data":[[1,2,3,4]])"), {"nested as [1,4]", "[2,2]", "flat"}},
       {one_input(R"("datatype":"FP32","shape":[4],"data":[[1,2],[3,4]])"), {"nested as [2,2]", "[4]"}},
@@ -113,6 +113,7 @@ TEST(Protocol, FaultsAreNamed) {
       {R"({"inputs":[{"name":"a","datatype":"FP32","shape":[1],"data":[1]}],"outputs":[{"name":"y"},{"name":"y"}]})",
        {"output \"y\" is named twice"}},
       {deep, {"nested deeper"}},
+      {one_input(R"("datatype":"FP32","shape":[)" + std::string(1'000'000, '9') + "],\"data\":[1]"), {"overflow"}},
       {one_input(R"("datatype":"FP32","shape":[1],"data":)" + deep), {"nested deeper"}},
   };
   for (const Refused& c : kCases) {

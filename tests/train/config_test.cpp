@@ -43,7 +43,11 @@ TEST(Recipe, ABadFileIsNamedWithWhatIsWrong) {
   const testing::TemporaryDir dir;
   const std::string path = dir / "mine.json";
   const std::pair<const char*, std::vector<std::string>> rows[] = {
-      {"{", {path, "not a recipe"}},
+      {"{", {path, "not valid JSON at line 1"}},
+      {"[]", {path, "not a recipe"}},
+      {R"({"for": "any", "name": "x", "config": {"epochs": {}}})", {path, "epochs", "{}", "a whole number"}},
+      {R"({"for": "any", "name": "x", "config": {"epochs": 18446744073709551615}})", {path, "epochs", "1844674407"}},
+      {R"({"for": "any", "name": "x", "name": "y"})", {path, "\"name\"", "twice"}},
       {R"({"name": "x", "config": {}})", {path, "\"for\""}},
       {R"({"for": "any", "name": "x", "lr": 1})", {path, "'lr'", "config"}},
       {R"({"for": "any", "name": "x", "config": {"optimizer": {"lrr": 1}}})", {path, "optimizer.lrr", "optimizer.lr?"}},

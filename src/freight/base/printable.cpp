@@ -23,4 +23,10 @@ std::string printable(std::string_view text, std::string_view kept) {
   return out;
 }
 
+std::string excerpt(std::string_view text) {
+  constexpr size_t kMost = 80;
+  if (text.size() <= kMost) return printable(text);
+  return printable(text.substr(0, kMost - 3)) + "...";
+}
+
 }  // namespace freight

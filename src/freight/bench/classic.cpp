@@ -15,6 +15,7 @@
 #include "freight/bench/workload.h"
 #include "freight/data/catalog.h"
 #include "freight/io/file.h"
+#include "freight/io/json_internal.h"
 #include "freight/run/plan.h"
 #include "freight/train/trainer.h"
 
@@ -130,9 +131,7 @@ std::vector<std::string> Study::names() const {
 Study load_study() { return parse_study(study_file(), "catalog/study.json"); }
 
 Study parse_study(const std::string& text, const std::string& source) {
-  const Json j = Json::parse(text, nullptr, false);
-  if (j.is_discarded()) fail(ErrorKind::usage, source, "is not JSON");
-  return parse(j, source);
+  return parse(io::parse_json<Json>(text, source), source);
 }
 
 StepResult measure_step(const StudyNet& net, const std::string& device, const ClassicOptions& o) {

@@ -20,6 +20,7 @@
 
 #include "freight/base/error.h"
 #include "freight/io/file.h"
+#include "freight/io/json_internal.h"
 
 namespace freight::io {
 
@@ -130,8 +131,9 @@ std::string to_json_line(const Metrics& m) {
 }
 
 std::optional<Metrics> from_json_line(const std::string& line) {
-  const auto j = nlohmann::json::parse(line, nullptr, false);
-  if (!j.is_object()) return std::nullopt;
+  const auto document = try_parse_json<nlohmann::json>(line);
+  if (!document || !document->is_object()) return std::nullopt;
+  const nlohmann::json& j = *document;
   Metrics m;
   try {
     if (!j.at("step").is_number_integer()) return std::nullopt;

@@ -7,8 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/io/file.h"
+#include "freight/io/json_internal.h"
 #include "freight/models/models.h"
 #include "freight/nn/nn.h"
 #include "freight/ops/shape.h"
@@ -26,11 +28,7 @@ constexpr int64_t kMaxExtent = 1 << 30;  // of one setting
 constexpr double kMaxElements = 0x1p44;  // of one tensor: beyond is a typing error
 constexpr int kMaxDepth = 64, kMaxLayers = 20000;
 
-std::string excerpt(const Json& j) {
-  std::string text = j.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
-  return text;
-}
+std::string excerpt(const Json& j) { return freight::excerpt(j.dump(-1, ' ', false, Json::error_handler_t::replace)); }
 
 // Reads the settings of one layer; remembers which keys were asked for.
 class Settings {
@@ -546,12 +544,7 @@ void check_keys(const Json& root) {
 
 Model from_spec(const std::string& text, const std::string& source) {
   const Frame frame(source.c_str());
-  Json root;
-  try {
-    root = Json::parse(text);
-  } catch (const Json::exception& e) {
-    fail_here("spec", "not valid JSON: ", e.what());
-  }
+  const auto root = io::parse_json<Json>(text, source);
   if (!root.is_object()) fail_here("spec", "a spec is a JSON object: got ", excerpt(root));
   const auto format = root.find("format");
   if (format == root.end() || *format != "freight-model-1") {

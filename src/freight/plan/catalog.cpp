@@ -7,7 +7,9 @@
 #include <set>
 
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/io/file.h"
+#include "freight/io/json_internal.h"
 #include "freight/plan/catalog_files_internal.h"
 
 namespace freight::plan {
@@ -24,7 +26,7 @@ class Entry {
  public:
   Entry(const Json& j, std::string source, std::string where)
       : j_(j), source_(std::move(source)), where_(std::move(where)) {
-    if (!j_.is_object()) refuse("must be an object: got ", j_.dump());
+    if (!j_.is_object()) refuse("must be an object: got ", excerpt(j_.dump()));
   }
   template <class... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
@@ -39,7 +41,7 @@ class Entry {
       return {};
     }
     if (!it->is_string() || (needed && it->get<std::string>().empty()))
-      refuse("\"", key, "\": got ", it->dump(), ", need text");
+      refuse("\"", key, "\": got ", excerpt(it->dump()), ", need text");
     return it->get<std::string>();
   }
   // Above 0.
@@ -59,7 +61,7 @@ class Entry {
   }
   double positive(const std::string& key, const Json& value) const {
     if (!value.is_number() || !(value.get<double>() > 0) || !std::isfinite(value.get<double>())) {
-      refuse("\"", key, "\": got ", value.dump(), ", need a number above 0");
+      refuse("\"", key, "\": got ", excerpt(value.dump()), ", need a number above 0");
     }
     return value.get<double>();
   }
@@ -71,12 +73,7 @@ class Entry {
 };
 
 Json document(const std::string& text, const std::string& source, const char* format, const char* list) {
-  Json j;
-  try {
-    j = Json::parse(text);
-  } catch (const Json::parse_error& e) {
-    fail(ErrorKind::usage, source, "not valid JSON near byte ", e.byte);
-  }
+  Json j = io::parse_json<Json>(text, source);
   if (!j.is_object() || j.value("format", Json()) != format) {
     fail(ErrorKind::usage, source, "no catalogue: need \"format\": \"", format, "\"");
   }
@@ -91,7 +88,7 @@ Device device_of(const Json& j, const std::string& source, size_t number) {
   e.name(d.name);
   d.kind = e.text("kind", true);
   if (std::find(std::begin(kKinds), std::end(kKinds), d.kind) == std::end(kKinds)) {
-    e.refuse("\"kind\": got ", d.kind, ", need cpu, gpu, tpu or npu");
+    e.refuse("\"kind\": got ", excerpt(d.kind), ", need cpu, gpu, tpu or npu");
   }
   d.vendor = e.text("vendor", false);
   d.arch = e.text("arch", false);
@@ -104,7 +101,7 @@ Device device_of(const Json& j, const std::string& source, size_t number) {
   }
   for (const auto& [rate, value] : peaks->items()) {
     if (std::find(std::begin(kRates), std::end(kRates), rate) == std::end(kRates)) {
-      e.refuse("unknown rate '", rate, "' in \"dense_tflops\", need one of ",
+      e.refuse("unknown rate '", excerpt(rate), "' in \"dense_tflops\", need one of ",
                join(std::vector<std::string>(std::begin(kRates), std::end(kRates)), ", "));
     }
     d.tflops.emplace_back(rate, e.positive("dense_tflops." + rate, value));
@@ -138,7 +135,7 @@ Price price_of(const Json& j, const std::string& source, size_t number) {
   p.spot_usd = e.number("spot_usd_per_hour", false);
   p.vcpus = e.number("vcpus", false);
   const auto host = j.find("host_included");
-  if (host != j.end() && !host->is_boolean()) e.refuse("\"host_included\": got ", host->dump(), ", need true or false");
+  if (host != j.end() && !host->is_boolean()) e.refuse("\"host_included\": got ", excerpt(host->dump()), ", need true or false");
   p.host_included = host == j.end() || host->get<bool>();
   p.region = e.text("region", false);
   p.date = e.text("date", true);

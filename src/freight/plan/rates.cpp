@@ -11,6 +11,7 @@
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
 #include "freight/io/file.h"
+#include "freight/io/json_internal.h"
 
 namespace freight::plan {
 
@@ -122,7 +123,7 @@ std::string Rates::to_json() const {
 Rates Rates::parse(const std::string& text, const std::string& source) {
   Rates r;
   try {
-    const Json j = Json::parse(text);
+    const auto j = io::parse_json<Json>(text, source, ErrorKind::data);
     if (j.at("format") != kFormat) fail(ErrorKind::data, source, "need \"format\": \"", kFormat, "\"");
     r.device = j.at("device");
     r.threads = j.at("threads");
@@ -147,7 +148,7 @@ Rates Rates::parse(const std::string& text, const std::string& source) {
       r.add(point);
     }
   } catch (const nlohmann::json::exception& e) {
-    fail(ErrorKind::data, source, "no rates as freight calibrate writes them: ", e.what());
+    fail(ErrorKind::data, source, "no rates as freight calibrate writes them: ", io::json_fault(e));
   }
   return r;
 }

@@ -9,6 +9,7 @@
 
 #include "freight/base/error.h"
 #include "freight/io/file.h"
+#include "freight/io/json_internal.h"
 
 namespace freight::report {
 
@@ -40,9 +41,13 @@ Json object_in(const RunRecord& run, const char* name, std::vector<std::string>&
     notes.push_back(cat(name, " is missing"));
     return Json::object();
   }
-  Json j = Json::parse(io::read_text(path), nullptr, false);
-  if (j.is_object()) return j;
-  notes.push_back(cat(name, " is damaged: no JSON object"));
+  try {
+    Json j = io::read_json<Json>(path, ErrorKind::data);
+    if (j.is_object()) return j;
+    notes.push_back(cat(name, " is damaged: no JSON object"));
+  } catch (const Error& e) {
+    notes.push_back(cat(name, " is damaged: ", e.message()));
+  }
   return Json::object();
 }
 

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/base/error.h"
+#include "freight/io/json_internal.h"
 
 namespace freight::serve {
 
@@ -98,10 +99,7 @@ class Reader : public nlohmann::json_sax<json> {
     return true;
   }
   bool parse_error(size_t place, const std::string&, const nlohmann::detail::exception& e) override {
-    std::string what = e.what();
-    if (const size_t at = what.find("; last read"); at != std::string::npos) what.resize(at);
-    if (const size_t at = what.find("] "); at != std::string::npos) what.erase(0, at + 2);
-    refuse(cat("the JSON is malformed at byte ", place, ": ", what));
+    refuse(cat("not valid JSON at byte ", place, ": ", io::json_fault(e)));
   }
 
  private:

@@ -7,6 +7,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/version.h"
+#include "freight/io/json_internal.h"
 #include "freight/serve/page_internal.h"
 #include "freight/serve/protocol.h"
 
@@ -55,9 +56,7 @@ std::string text_of(const Request& request, const std::string& type) {
   if (request.body().size() > kMaxTextBytes) {
     fail(ErrorKind::usage, "predict", "the JSON has ", request.body().size(), " bytes, need at most ", kMaxTextBytes);
   }
-  const nlohmann::json j = nlohmann::json::parse(
-      request.body(), [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) { return depth <= 1; }, false);
-  if (j.is_discarded()) fail(ErrorKind::usage, "predict", "the JSON is malformed");
+  const auto j = io::parse_json<nlohmann::json>(request.body(), "predict");
   if (!j.is_object() || !j.contains("text") || !j["text"].is_string()) {
     fail(ErrorKind::usage, "predict", "the JSON must be {\"text\": \"...\"}");
   }
@@ -75,7 +74,7 @@ Routes::Routes(std::vector<ServedModel*> models, Engine& engine, HttpMetrics& ht
   Json index = Json::array(), cards = Json::array();
   for (const ServedModel* m : models_) {
     index.push_back({{"name", m->name()}, {"version", "1"}, {"state", "READY"}, {"reason", ""}});
-    cards.push_back(Json::parse(m->card()));
+    cards.push_back(io::parse_json<Json>(m->card(), m->name()));
   }
   index_ = index.dump();
   cards_ = cards.dump();

@@ -12,6 +12,7 @@
 #include "freight/base/error.h"
 #include "freight/base/version.h"
 #include "freight/io/digest.h"
+#include "freight/io/json_internal.h"
 #include "freight/io/safetensors.h"
 
 namespace freight::train {
@@ -187,19 +188,22 @@ Bundle from_file(const io::SafeTensors& file, const std::string& path) {
   }
   Bundle b;
   json preprocessing;
+  const auto document = [&](const char* key) {
+    return io::parse_json<json>(entry(file, path, key), cat(path, ": metadata ", key), ErrorKind::checkpoint);
+  };
   try {
-    preprocessing = json::parse(entry(file, path, "preprocessing"));
+    preprocessing = document("preprocessing");
     b.preprocessing.input = Shape(preprocessing.at("input").get<std::vector<int64_t>>());
     b.preprocessing.mean = preprocessing.at("mean").get<std::vector<float>>();
     b.preprocessing.std = preprocessing.at("std").get<std::vector<float>>();
     b.preprocessing.resize = preprocessing.value("resize", int64_t{0});
     b.preprocessing.pixels = preprocessing.value("pixels", false);  // not in early files
-    b.classes = json::parse(entry(file, path, "classes")).get<std::vector<std::string>>();
-    const json provenance = json::parse(entry(file, path, "provenance"));
+    b.classes = document("classes").get<std::vector<std::string>>();
+    const json provenance = document("provenance");
     for (const auto& [key, value] : provenance.items())
       b.provenance[key] = value.is_string() ? value.get<std::string>() : value.dump();
   } catch (const json::exception& e) {
-    damaged(path, cat("metadata is damaged: ", e.what()));
+    damaged(path, cat("metadata is damaged: ", io::json_fault(e)));
   }
   try {
     b.model = models::from_spec(entry(file, path, "spec"), path);
@@ -225,7 +229,7 @@ Bundle from_file(const io::SafeTensors& file, const std::string& path) {
   try {
     if (preprocessing.contains("tokenizer")) load_text(b.preprocessing, preprocessing, file, b.model, path);
   } catch (const json::exception& e) {
-    damaged(path, cat("metadata is damaged: ", e.what()));
+    damaged(path, cat("metadata is damaged: ", io::json_fault(e)));
   }
   b.model.net->load_state_dict(arrays(file), path);
   need_finite(b.model, path);

@@ -9,8 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/base/threads.h"
 #include "freight/io/file.h"
+#include "freight/io/json_internal.h"
 #include "freight/train/config_fields.h"
 
 namespace freight::train {
@@ -50,8 +52,9 @@ json to_json(const Place& p) {
 
 int64_t count_in(const json& j, const char* key, int64_t least) {
   const json& v = j.at(key);
+  // A number beyond 64 bits with a sign comes out negative.
   if (!v.is_number_integer() || v.get<int64_t>() < least) {
-    fail(ErrorKind::checkpoint, key, "got ", v.dump(), ", need an integer of at least ", least);
+    fail(ErrorKind::checkpoint, key, "got ", excerpt(v.dump()), ", need an integer of at least ", least);
   }
   return v.get<int64_t>();
 }
@@ -146,7 +149,7 @@ Checkpoint load_or_offer(const std::string& dir) {
 }  // namespace
 
 io::PartHashes hashes_in(const std::string& manifest, const std::string& file, const std::string& path) {
-  const json j = json::parse(manifest, nullptr, false);
+  const json j = io::parse_json<json>(manifest, path, ErrorKind::checkpoint);
   const std::string format = j.is_object() && j.contains("format") && j["format"].is_string() ? j["format"] : "";
   if (format != kCheckpointFormat && format != kFormat2 && format != kFormat1) {
     damaged_checkpoint(path, cat("not the manifest of a checkpoint: need an object with format ", kCheckpointFormat,
@@ -166,14 +169,14 @@ io::PartHashes hashes_in(const std::string& manifest, const std::string& file, c
       hashes.parts = said.at(format == kFormat2 ? "sha256" : "xxh3_128").get<std::vector<std::string>>();
     }
   } catch (const std::exception& e) {
-    damaged_checkpoint(path, cat("says nothing sound of ", file, ": ", e.what()));
+    damaged_checkpoint(path, cat("says nothing sound of ", file, ": ", io::json_fault(e)));
   }
   return hashes;
 }
 
 void read_state(const std::map<std::string, std::string>& metadata, const std::string& path, Checkpoint& out) {
   try {
-    out.place = place_from(json::parse(metadata.at("place")));
+    out.place = place_from(io::parse_json<json>(metadata.at("place"), path, ErrorKind::checkpoint));
     set_from_json(out.config, metadata.at("config"), path);
     out.fingerprint = std::stoull(metadata.at("fingerprint"));
   } catch (const std::exception& e) {

@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/io/json_internal.h"
 #include "freight/optim/create.h"
 #include "freight/passes/options.h"
 #include "freight/train/precision.h"
@@ -185,8 +187,9 @@ void set(Config& c, const Field& f, const Json& value, const std::string& source
                           : std::is_same_v<T, int64_t> ? value.is_number_integer()
                           : std::is_same_v<T, double>  ? value.is_number()
                                                        : value.is_string();
-        if (!fits) {
-          fail(ErrorKind::usage, source, f.key, ": got ", value.dump(), ", need ",
+        const bool large = value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX};
+        if (!fits || (std::is_same_v<T, int64_t> && large)) {
+          fail(ErrorKind::usage, source, f.key, ": got ", excerpt(value.dump()), ", need ",
                std::is_same_v<T, bool>      ? "true or false"
                : std::is_same_v<T, int64_t> ? "a whole number"
                : std::is_same_v<T, double>  ? "a number"
@@ -200,7 +203,7 @@ void set(Config& c, const Field& f, const Json& value, const std::string& source
 void set_all(Config& c, const Json& node, const std::string& prefix, const std::string& source) {
   for (const auto& [name, value] : node.items()) {
     const std::string key = prefix + name;
-    if (value.is_object()) {
+    if (value.is_object() && !value.empty()) {
       set_all(c, value, key + ".", source);
       continue;
     }
@@ -213,7 +216,7 @@ void set_all(Config& c, const Json& node, const std::string& prefix, const std::
     }
     if (!found) {
       const std::string near = nearest(key, keys);
-      fail(ErrorKind::usage, source, "unknown key '", key, "'", near.empty() ? "" : cat("; did you mean ", near, "?"));
+      fail(ErrorKind::usage, source, "unknown key '", excerpt(key), "'", near.empty() ? "" : cat("; did you mean ", near, "?"));
     }
     set(c, *found, value, source);
   }
@@ -265,12 +268,7 @@ std::string to_json(const Config& c) {
 }
 
 void set_from_json(Config& c, const std::string& text, const std::string& source) {
-  Json document;
-  try {
-    document = Json::parse(text);
-  } catch (const Json::parse_error& e) {
-    fail(ErrorKind::usage, source, "not valid JSON near byte ", e.byte);
-  }
+  const auto document = io::parse_json<Json>(text, source);
   if (!document.is_object()) fail(ErrorKind::usage, source, "a configuration must be a JSON object");
   set_all(c, document, "", source);
 }

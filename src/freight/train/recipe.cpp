@@ -6,9 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/data/catalog.h"
 #include "freight/io/file.h"
+#include "freight/io/json_internal.h"
 #include "freight/train/config_fields.h"
 
 namespace freight::train {
@@ -21,7 +23,7 @@ struct Recipe {
 };
 
 Recipe read(const std::string& text, const std::string& source) {
-  const nlohmann::json j = nlohmann::json::parse(text, nullptr, false);
+  const auto j = io::parse_json<nlohmann::json>(text, source);
   Recipe r;
   for (const auto& [key, field] : {std::pair{"for", &r.data}, {"name", &r.name}}) {
     if (!j.is_object() || !j.contains(key) || !j[key].is_string()) {
@@ -32,7 +34,7 @@ Recipe read(const std::string& text, const std::string& source) {
   }
   for (const auto& [key, value] : j.items()) {
     if (key != "for" && key != "name" && key != "note" && key != "config") {
-      fail(ErrorKind::usage, source, "unknown key '", key, "' of a recipe; settings belong into \"config\"");
+      fail(ErrorKind::usage, source, "unknown key '", excerpt(key), "' of a recipe; settings belong into \"config\"");
     }
   }
   if (j.contains("config")) set_from_json(r.config, j["config"].dump(), source);

@@ -7,8 +7,6 @@
 #include <cstring>
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/io/file.h"
@@ -75,8 +73,8 @@ RunDir::RunDir(const std::string& path, bool overwrite) : path_(path), log_(std:
 
 RunDir::RunDir(const std::string& path, int64_t step) : path_(path), log_(std::make_unique<Log>()) {
   keep_lines(file("metrics.jsonl"), [&](const std::string& line) {
-    const auto j = nlohmann::json::parse(line, nullptr, false);
-    return j.is_object() && j.value("step", int64_t{0}) <= step;
+    const std::optional<io::Metrics> row = io::from_json_line(line);
+    return row && row->step <= step;
   });
   keep_lines(file("metrics.csv"), [&](const std::string& line) { return std::atoll(line.c_str()) <= step; });
   open(step);

@@ -1,0 +1,150 @@
+// See json_internal.h. The library's own parser neither limits depth nor sees that a key stands twice, so the tree is
+// built here from its events.
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+#include <unordered_set>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "freight/base/printable.h"
+#include "freight/io/file.h"
+#include "freight/io/json_internal.h"
+
+namespace freight::io {
+
+namespace {
+
+// `fault` says why the events ended early.
+template <class Json>
+class Builder : public nlohmann::json_sax<Json> {
+ public:
+  using Base = nlohmann::json_sax<Json>;
+  explicit Builder(std::string_view text) : text_(text) {}
+
+  Json document;
+  std::string fault;
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(int64_t value) override { return add(value); }
+  bool number_unsigned(uint64_t value) override { return add(value); }
+  bool number_float(double value, const std::string&) override { return add(value); }
+  bool string(std::string& value) override { return add(std::move(value)); }
+  bool binary(typename Base::binary_t&) override { return false; }
+  bool start_object(size_t) override { return open(Json::object()); }
+  bool start_array(size_t) override { return open(Json::array()); }
+  bool end_object() override {
+    keys_.pop_back();
+    return end_array();
+  }
+  bool end_array() override {
+    open_.pop_back();
+    return true;
+  }
+  bool key(std::string& text) override {
+    key_ = std::move(text);
+    if (keys_.back().insert(key_).second) return true;
+    fault = cat("the key \"", excerpt(key_), "\" stands twice in one object");
+    return false;
+  }
+  bool parse_error(size_t at, const std::string&, const nlohmann::detail::exception& e) override {
+    const std::string_view before = text_.substr(0, at == 0 ? 0 : at - 1);
+    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    fault = cat("not valid JSON at line ", line, ", column ", before.size() - (before.rfind('\n') + 1) + 1, ": ",
+                json_fault(e));
+    return false;
+  }
+
+ private:
+  Json* place(Json&& value) {
+    if (open_.empty()) {
+      document = std::move(value);
+      return &document;
+    }
+    Json& parent = *open_.back();
+    if (parent.is_array()) {
+      parent.push_back(std::move(value));
+      return &parent.back();
+    }
+    using Object = typename Json::object_t;
+    auto& members = parent.template get_ref<Object&>();
+    if constexpr (std::is_same_v<Json, nlohmann::ordered_json>) {
+      // Not emplace: it looks through all members for the key, which is known to be new.
+      typename Object::Container& list = members;
+      list.emplace_back(key_, std::move(value));
+      return &list.back().second;
+    } else {
+      return &members.emplace(key_, std::move(value)).first->second;
+    }
+  }
+  bool add(Json&& value) {
+    place(std::move(value));
+    return true;
+  }
+  bool open(Json&& value) {
+    if (open_.size() == kMaxJsonDepth) {
+      fault = cat("nested deeper than ", kMaxJsonDepth, " levels of JSON");
+      return false;
+    }
+    if (value.is_object()) keys_.emplace_back();
+    open_.push_back(place(std::move(value)));
+    return true;
+  }
+
+  std::string_view text_;
+  std::string key_;
+  std::vector<Json*> open_;                            // a parent never grows while a child is open: pointers hold
+  std::vector<std::unordered_set<std::string>> keys_;  // of the open objects
+};
+
+// What is wrong with the text, or "".
+template <class Json>
+std::string build(std::string_view text, Json& out) {
+  if (text.size() > kMaxJsonBytes) {
+    return cat("JSON of ", text.size(), " bytes, the limit is ", kMaxJsonBytes);
+  }
+  Builder<Json> builder(text);
+  const bool good = Json::sax_parse(text.begin(), text.end(), static_cast<typename Builder<Json>::Base*>(&builder));
+  out = std::move(builder.document);
+  return good ? std::string() : builder.fault;
+}
+
+}  // namespace
+
+std::string json_fault(const std::exception& e) {
+  std::string text = e.what();
+  if (const size_t at = text.find("; last read"); at != std::string::npos) text.resize(at);
+  if (const size_t at = text.find("] "); starts_with(text, "[json.") && at != std::string::npos) text.erase(0, at + 2);
+  if (const size_t at = text.find(": syntax error "); at != std::string::npos) text.erase(0, at + 2);
+  return excerpt(text);
+}
+
+template <class Json>
+Json parse_json(std::string_view text, const std::string& name, ErrorKind kind) {
+  Json out;
+  if (const std::string fault = build(text, out); !fault.empty()) fail(kind, name, fault);
+  return out;
+}
+
+template <class Json>
+Json read_json(const std::string& path, ErrorKind kind) {
+  return parse_json<Json>(read_text(path), path, kind);
+}
+
+template <class Json>
+std::optional<Json> try_parse_json(std::string_view text) {
+  std::optional<Json> out(std::in_place);
+  if (!build(text, *out).empty()) out.reset();
+  return out;
+}
+
+template nlohmann::json parse_json(std::string_view, const std::string&, ErrorKind);
+template nlohmann::ordered_json parse_json(std::string_view, const std::string&, ErrorKind);
+template nlohmann::json read_json(const std::string&, ErrorKind);
+template nlohmann::ordered_json read_json(const std::string&, ErrorKind);
+template std::optional<nlohmann::json> try_parse_json(std::string_view);
+template std::optional<nlohmann::ordered_json> try_parse_json(std::string_view);
+
+}  // namespace freight::io

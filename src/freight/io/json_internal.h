@@ -1,0 +1,36 @@
+// The one way in which JSON from outside is read: with limits on size and depth, no key twice in one object, and errors
+// that name the file. Only the inference protocol and the header of safetensors files, which build no tree, have SAX
+// readers of their own. Installed headers know nothing of JSON.
+#pragma once
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "freight/base/error.h"
+
+namespace freight::io {
+
+// Deep enough for a spec whose layers are nested as deep as models allow, two levels for each; far below the depth at
+// which walking a document takes the whole stack.
+inline constexpr size_t kMaxJsonDepth = 200;
+// A document takes up to 25 times its size of memory.
+inline constexpr size_t kMaxJsonBytes = size_t{16} << 20;
+
+// Json: nlohmann::json, or nlohmann::ordered_json where the order of keys matters. Throws Error(kind) that begins with
+// `name`: not JSON (with line and column), too long, too deep, a key twice in one object.
+template <class Json>
+Json parse_json(std::string_view text, const std::string& name, ErrorKind kind = ErrorKind::usage);
+// The same of a file. One that cannot be read is Error(data).
+template <class Json>
+Json read_json(const std::string& path, ErrorKind kind = ErrorKind::usage);
+// The same of text that may be damaged, a line of a log: nothing where parse_json would throw.
+template <class Json>
+std::optional<Json> try_parse_json(std::string_view text);
+
+// What an exception of the JSON library says, without its numbers and what it echoes of the text: at most a line.
+std::string json_fault(const std::exception& e);
+
+}  // namespace freight::io
