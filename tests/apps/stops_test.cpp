@@ -95,6 +95,43 @@ TEST_F(Stops, InEveryPhaseASignalSavesAndTheRunGoesOn) {
   }
 }
 
+TEST_F(Stops, ASecondProcessInTheDirectoryOfARunIsRefusedByName) {
+  const std::string run = path("one");
+  Running first(args("one", {"--epochs", "100000"}));
+  ASSERT_TRUE(waited_for([&] { return fs::exists(run + "/last/manifest.json"); }));
+  const std::vector<std::string> ways[] = {{"-o", run},
+                                           {"-o", run, "--overwrite"},
+                                           {"-o", run, "--resume", "auto"},
+                                           {"--resume", run},
+                                           {"-o", run, "--resume", "auto", "--overwrite"}};
+  for (const std::vector<std::string>& way : ways) {
+    std::vector<std::string> all = {"train", dir_, "--model", "mlp", "-b", "16", "-q", "--epochs", "1"};
+    all.insert(all.end(), way.begin(), way.end());
+    const Ran second = run_freight(all);
+    EXPECT_EQ(second.code, 2) << second.err;
+    for (const std::string& part : {std::string("in use by process "), std::to_string(first.pid()), run}) {
+      EXPECT_NE(second.err.find(part), std::string::npos) << second.err;
+    }
+  }
+  first.send(SIGTERM);
+  const Ran r = first.finish();
+  EXPECT_EQ(r.code, 128 + SIGTERM) << r.err;
+  EXPECT_FALSE(fs::exists(run + "/.lock"));
+  EXPECT_EQ(
+      run_freight({"train", dir_, "--model", "mlp", "-b", "16", "-q", "--overwrite", "-o", run, "--epochs", "1"}).code,
+      0);
+}
+
+// A step of bench compare may take seconds, and there is nothing to save.
+TEST_F(Stops, BenchCompareEndsAtOnce) {
+  Running bench({"bench", "compare", "--model", "vgg16", "--devices", "cpu", "--batches", "8", "--seconds", "60"});
+  ASSERT_TRUE(bench.wait_for("batch 8", 100));
+  const auto start = std::chrono::steady_clock::now();
+  bench.send(SIGTERM);
+  EXPECT_EQ(bench.finish().code, 128 + SIGTERM);
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 2);
+}
+
 // Killed at random moments, also while a checkpoint is written: whatever checkpoint is there is intact, and the run
 // goes on from it.
 TEST_F(Stops, KilledAgainAndAgainARunEndsAsOneThatWasNot) {

@@ -136,5 +136,27 @@ TEST(Gunzip, ReadsTheRealMnistImages) {
   EXPECT_EQ(read_file_gunzip(dir + "/mnist/train-images-idx3-ubyte.gz").size(), 47040016u);
 }
 
+TEST(FileTest, ADirectoryThatCannotBeSyncedIsAnError) {
+  const TemporaryDir dir;
+  EXPECT_NO_THROW(sync_directory(dir.path()));
+  EXPECT_NO_THROW(sync_directory("/proc"));  // has nothing to sync
+  expect_error(ErrorKind::runtime, {dir / "none", "cannot sync"}, [&] { sync_directory(dir / "none"); });
+}
+
+// In a container a killed process and its successor have one number.
+TEST(FileTest, TheTemporaryFileOfAKilledProcessStandsInNobodysWay) {
+  const TemporaryDir dir;
+  const std::string path = dir / "f";
+  {
+    AtomicFile open(path);
+    const std::string name = std::filesystem::directory_iterator(dir.path())->path().filename();
+    const int number = std::stoi(name.substr(name.rfind('-') + 1));
+    const std::string prefix = name.substr(0, name.rfind('-') + 1);
+    for (int i = 1; i <= 3; ++i) write_file_atomic(dir / (cat(prefix, number + i * 2)), std::string_view("left"));
+  }
+  for (int i = 0; i < 8; ++i) EXPECT_NO_THROW(write_file_atomic(path, std::string_view("new")));
+  EXPECT_EQ(read_text(path), "new");
+}
+
 }  // namespace
 }  // namespace freight::io

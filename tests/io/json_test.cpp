@@ -16,7 +16,8 @@ std::string nested(size_t depth, char open = '[', char close = ']') {
 }
 
 TEST(Json, GivesWhatTheLibraryGives) {
-  const std::string text = R"({"b": [1, -2, 2.5, 18446744073709551615, 1e-3], "a": {"x": null, "y": true}, "": "é\u00e9\n"})";
+  const std::string text =
+      R"({"b": [1, -2, 2.5, 18446744073709551615, 1e-3], "a": {"x": null, "y": true}, "": "é\u00e9\n"})";
   EXPECT_EQ(parse_json<json>(text, "f"), json::parse(text));
   const auto ordered = parse_json<ordered_json>(text, "f");
   EXPECT_EQ(ordered, ordered_json::parse(text));
@@ -95,7 +96,8 @@ TEST(Json, AFileIsReadUnderItsName) {
   write_file_atomic(dir / "a.json", std::string_view(R"({"a":1})"));
   EXPECT_EQ(read_json<json>(dir / "a.json")["a"], 1);
   write_file_atomic(dir / "b.json", std::string_view("{"));
-  expect_error(ErrorKind::checkpoint, {dir / "b.json"}, [&] { read_json<json>(dir / "b.json", ErrorKind::checkpoint); });
+  expect_error(ErrorKind::checkpoint, {dir / "b.json"},
+               [&] { read_json<json>(dir / "b.json", ErrorKind::checkpoint); });
   expect_error(ErrorKind::data, {dir / "none"}, [&] { read_json<json>(dir / "none"); });
 }
 

@@ -170,7 +170,8 @@ TEST(Server, WhatDoesNotFitTheModelIsRefusedWithWhatItTakes) {
           "digits",
           R"({"name":"input","datatype":"UINT8","shape":[1],"data":[1]},{"name":"b","datatype":"UINT8","shape":[1],"data":[1]})"),
       400, {"2 inputs"});
-  expect_refused(infer("digits", R"({"name":"input","datatype":"FP32","shape":[1],"data":[NaN]})"), 400, {"not valid JSON"});
+  expect_refused(infer("digits", R"({"name":"input","datatype":"FP32","shape":[1],"data":[NaN]})"), 400,
+                 {"not valid JSON"});
   expect_refused(ask(infer_images({image(1)}, R"(,"outputs":[{"name":"logits"}])")), 400, {"logits", "probabilities"});
   expect_refused(infer("text", R"({"name":"tokens","datatype":"INT32","shape":[1,1],"data":[99999]})"), 400,
                  {"99999", "knows 0 to"});
@@ -194,7 +195,8 @@ TEST(Server, WhatDoesNotFitTheModelIsRefusedWithWhatItTakes) {
       ask(post("/predict/digits", "--b\r\n\r\nx\r\n--b--\r\n", "Content-Type: multipart/form-data; boundary=b\r\n")),
       415, {"form", "--data-binary"});
   expect_refused(ask(post("/predict/text", "{\"text\":5}", "Content-Type: application/json\r\n")), 400, {"text"});
-  expect_refused(ask(post("/predict/text", "{\"text\"", "Content-Type: application/json\r\n")), 400, {"not valid JSON"});
+  expect_refused(ask(post("/predict/text", "{\"text\"", "Content-Type: application/json\r\n")), 400,
+                 {"not valid JSON"});
   expect_refused(ask(post("/v2/models/digits/infer", "{}", "Inference-Header-Content-Length: x\r\n")), 400,
                  {"Inference-Header"});
   expect_lives();

@@ -262,6 +262,42 @@ TEST_F(Resume, FromWhatWasFoundBeforeDoesNotLookAgain) {
   EXPECT_EQ(train(c, observer, {}, std::move(found)).steps, 100);
 }
 
+// The first error says what went wrong; that run.json cannot say so, too, is a consequence.
+TEST_F(Resume, AnErrorWhileAFailureIsRecordedDoesNotTakeItsPlace) {
+  struct Failing : Observer {
+    std::string run;
+    void on_start(const Start& s) override {
+      run = s.output_dir;
+      std::filesystem::remove(run + "/run.json");
+      std::filesystem::create_directories(run + "/run.json/full");
+      fail(ErrorKind::diverged, "first", "the cause");
+    }
+  } observer;
+  expect_error(ErrorKind::diverged, {"first: the cause"}, [&] { train(at("parts"), observer); });
+  EXPECT_NE(read_text(dir_ / "parts/log.txt").find("the failure is not recorded: "), std::string::npos);
+}
+
+TEST_F(Resume, WhatIsNoErrorOfOursIsRecordedToo) {
+  struct Failing : Observer {
+    void on_start(const Start&) override { throw std::bad_alloc(); }
+  } observer;
+  EXPECT_THROW(train(at("parts"), observer), std::bad_alloc);
+  const auto j = nlohmann::json::parse(read_text(dir_ / "parts/run.json"));
+  EXPECT_EQ(j["status"], "failed");
+  EXPECT_EQ(j["exit_code"], 5);
+}
+
+// A row whose step is no number ended a resume with the words of a library.
+TEST_F(Resume, RowsOfMetricsThatAreNoneAreLeftOut) {
+  run(at("parts"), 50);
+  const std::string path = dir_ / "parts/metrics.jsonl", good = read_text(path);
+  std::string deep = "{\"step\":" + std::string(100'000, '[');
+  io::write_file_atomic(path, std::string_view(good + "{\"step\":{},\"split\":\"train\"}\n" + deep + "\n[]\n"));
+  go_on(at("parts"));
+  EXPECT_EQ(read_text(path).find("{}"), std::string::npos);
+  EXPECT_EQ(read_text(path).rfind(good, 0), 0u);
+}
+
 TEST_F(Resume, WhatWouldBeAnotherRunIsRefused) {
   run(at("parts"), 5);
   const auto refused = [&](ErrorKind kind, const std::vector<std::string>& parts, auto change) {

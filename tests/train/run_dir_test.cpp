@@ -1,6 +1,9 @@
 // The directory of a run: whom it belongs to, and which checkpoints stay.
 #include "freight/train/run_dir.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+
 #include <algorithm>
 
 #include "tests/support/files.h"
@@ -86,6 +89,86 @@ TEST(RunDir, ACheckpointInPlaceIsWrittenWhenTheCallReturnsAndIsTheSame) {
   for (size_t i = 0; i < there.size(); ++i) {
     EXPECT_EQ(read_text(dir / ("run/checkpoints/step-1/" + files[i])), there[i]) << files[i];
   }
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& e : std::filesystem::directory_iterator(folder)) names.push_back(e.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST(RunDir, WhatAKilledProcessLeftIsTakenAwayAtTheNextStart) {
+  const TemporaryDir dir;
+  const std::string run = dir / "run";
+  RunDir(run, false).checkpoint(tiny_bundle(), at(4), false, {.keep = 0, .in_place = true});
+  const std::vector<std::string> sound = names_in(run);
+  for (const char* file : {"model.safetensors.tmp-1-0", "run.json.tmp-77-3", "last.new", "best.new"}) {
+    io::write_file_atomic(cat(run, "/", file), std::string_view("left"));
+  }
+  for (const char* folder :
+       {"checkpoints/.step-4.new", "checkpoints/.step-3.gone", "checkpoints/.step-4.old", ".checkpoints.gone/step-1"}) {
+    std::filesystem::create_directories(cat(run, "/", folder));
+  }
+  io::write_file_atomic(run + "/notes.tmp-1-0", std::string_view("mine"));
+  {
+    const RunDir again(run, int64_t{4});
+    EXPECT_EQ(names_in(run + "/checkpoints"), std::vector<std::string>{"step-4"});
+  }
+  std::vector<std::string> expected = sound, left = names_in(run);
+  expected.emplace_back("notes.tmp-1-0");
+  std::sort(expected.begin(), expected.end());
+  const auto is_events = [](const std::string& n) { return n.find("tfevents") != std::string::npos; };
+  std::erase_if(expected, is_events);
+  std::erase_if(left, is_events);
+  EXPECT_EQ(left, expected);
+}
+
+// Where names cannot be exchanged, the old checkpoint of a step that is saved twice steps aside for a moment.
+TEST(RunDir, AProcessThatWasKilledBetweenTwoRenamesLeavesACheckpointToGoOnFrom) {
+  const TemporaryDir dir;
+  const std::string run = dir / "run", step = run + "/checkpoints/step-4", old = run + "/checkpoints/.step-4.old";
+  RunDir(run, false).checkpoint(tiny_bundle(), at(4), false, {.keep = 1, .in_place = true});
+  for (const std::string& resume : {std::string("auto"), run}) {
+    std::filesystem::rename(step, old);
+    const Found found = find_checkpoint(resume, run);
+    ASSERT_TRUE(found.checkpoint) << resume;
+    EXPECT_EQ(found.checkpoint->place.step, 4);
+    EXPECT_EQ(names_in(run + "/checkpoints"), std::vector<std::string>{"step-4"});
+  }
+}
+
+TEST(RunDir, AStepSavedTwiceLeavesOneCheckpointThatIsTheSecond) {
+  const TemporaryDir dir;
+  RunDir run(dir / "run", false);
+  RunState first = at(4), second = at(4);
+  second.place.epoch = 2;
+  for (const RunState& state : {first, second}) run.checkpoint(tiny_bundle(), state, false, {.keep = 1});
+  run.settle();
+  EXPECT_EQ(names_in(dir / "run/checkpoints"), std::vector<std::string>{"step-4"});
+  EXPECT_EQ(find_checkpoint(dir / "run/checkpoints/step-4", dir / "other").checkpoint->place.epoch, 2);
+}
+
+// A limit on the size of files stands for the full disk.
+TEST(RunDir, ASaveThatFailsLeavesNothingAndTheLastCheckpoint) {
+  const TemporaryDir dir;
+  RunDir run(dir / "run", false);
+  run.checkpoint(tiny_bundle(), at(1), false, {.keep = 1, .in_place = true});
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  for (const rlim_t most : {rlim_t{0}, rlim_t{100}, rlim_t{1000}}) {
+    const rlimit small{most, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+    for (const int64_t step : {1, 2}) {
+      expect_error(ErrorKind::runtime, {"safetensors", "cannot write"},
+                   [&] { run.checkpoint(tiny_bundle(), at(step), false, {.keep = 1, .in_place = true}); });
+    }
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+    EXPECT_EQ(names_in(dir / "run/checkpoints"), std::vector<std::string>{"step-1"});
+    EXPECT_NO_THROW(load_bundle(dir / "run/checkpoints/step-1/model.safetensors"));
+  }
+  ::signal(SIGXFSZ, handler);
 }
 
 TEST(RunDir, KeepsTheLastCheckpointsAndTheBest) {

@@ -163,8 +163,10 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
     if (!ignored) path_ = real.string();
   }
   static std::atomic<unsigned> counter{0};
-  temporary_ = cat(path_, ".tmp-", static_cast<int64_t>(::getpid()), "-", counter++);
-  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  do {  // a process of the same number may have been killed here, as containers number theirs alike
+    temporary_ = cat(path_, ".tmp-", static_cast<int64_t>(::getpid()), "-", counter++);
+    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (fd_ < 0 && errno == EEXIST);
   if (fd_ < 0) {
     const int error = errno;
     temporary_.clear();
@@ -215,7 +217,9 @@ void AtomicFile::commit() {
 
 void sync_directory(const std::string& path) {
   const Descriptor dir{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-  if (dir.fd >= 0) ::fsync(dir.fd);
+  if (dir.fd < 0 && errno == EACCES) return;  // who may write into a directory need not be allowed to list it
+  if (dir.fd >= 0 && (::fsync(dir.fd) == 0 || errno == EINVAL || errno == ENOTSUP)) return;
+  fail(ErrorKind::runtime, path, "cannot sync the directory: ", std::strerror(errno));
 }
 
 void write_file_atomic(const std::string& path, ByteView bytes) {

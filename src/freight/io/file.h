@@ -75,7 +75,8 @@ class AtomicFile {
   int fd_ = -1;
 };
 
-// Names made or changed in a directory survive a power failure; a file system that cannot sync directories is no error.
+// Names made or changed in a directory survive a power failure; a file system that cannot sync directories is no error,
+// one that fails to is.
 void sync_directory(const std::string& path);
 void write_file_atomic(const std::string& path, ByteView bytes);
 void write_file_atomic(const std::string& path, std::string_view text);

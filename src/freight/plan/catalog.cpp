@@ -135,7 +135,8 @@ Price price_of(const Json& j, const std::string& source, size_t number) {
   p.spot_usd = e.number("spot_usd_per_hour", false);
   p.vcpus = e.number("vcpus", false);
   const auto host = j.find("host_included");
-  if (host != j.end() && !host->is_boolean()) e.refuse("\"host_included\": got ", excerpt(host->dump()), ", need true or false");
+  if (host != j.end() && !host->is_boolean())
+    e.refuse("\"host_included\": got ", excerpt(host->dump()), ", need true or false");
   p.host_included = host == j.end() || host->get<bool>();
   p.region = e.text("region", false);
   p.date = e.text("date", true);

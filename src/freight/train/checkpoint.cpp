@@ -1,8 +1,12 @@
 // See checkpoint.h.
 #include "freight/train/checkpoint.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
@@ -14,6 +18,7 @@
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/train/config_fields.h"
+#include "freight/train/run_lock.h"
 
 namespace freight::train {
 
@@ -115,6 +120,14 @@ bool same_path(const std::string& a, const std::string& b) {
   return fs::equivalent(a, b, missing) && !missing;
 }
 
+// Claims the run's directory, and puts right what a process left that was killed in it.
+void hold(const std::string& run, Found& found) {
+  std::error_code error;
+  if (!fs::is_directory(run + "/checkpoints", error)) return;
+  found.lock = std::make_shared<RunLock>(run);
+  tidy_checkpoints(run + "/checkpoints");
+}
+
 bool has_manifest(const std::string& dir) { return io::file_exists(dir + "/" + kManifest); }
 
 // The newest intact one among those that are older than `dir`, or "".
@@ -144,6 +157,42 @@ Checkpoint load_or_offer(const std::string& dir) {
                                                : cat("; the one before is intact: --resume ", other)),
                 e.where());
   }
+}
+
+// The name beside a checkpoint under which it is made or removed.
+std::string hidden(const std::string& dir, const char* extension) {
+  const fs::path path(dir);
+  return (path.parent_path() / cat(".", path.filename().string(), ".", extension)).string();
+}
+
+void write_files(const std::string& dir, const Snapshot& snapshot) {
+  json manifest = {{"format", kCheckpointFormat}, {"step", snapshot.step}, {"files", json::object()}};
+  const io::SafeTensors model = sealed(snapshot.model);
+  for (const auto& [file, content] : {std::pair(kModel, &model), std::pair(kState, &snapshot.state)}) {
+    const io::PartHashes hashes = io::save_hashed_safetensors(dir + "/" + file, *content);
+    manifest["files"][file] = {{"bytes", hashes.bytes}, {"part_bytes", hashes.part}, {"xxh3_128", hashes.parts}};
+  }
+  io::write_file_atomic(dir + "/" + kManifest, std::string_view(manifest.dump(2) + "\n"));
+  io::sync_directory(dir);
+}
+
+// Gives a directory the name of another, or of none. The two change names at once where the file system can do that;
+// else the old one steps aside, and tidy_checkpoints puts it back should the process end in between.
+void put_in_place(const std::string& fresh, const std::string& dir) {
+  std::error_code ignored;
+  if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, dir.c_str(), RENAME_EXCHANGE) == 0) {
+    fs::remove_all(fresh, ignored);
+    return;
+  }
+  const std::string old = hidden(dir, "old");
+  if (errno != ENOENT) fs::rename(dir, old);
+  try {
+    fs::rename(fresh, dir);
+  } catch (...) {
+    fs::rename(old, dir, ignored);
+    throw;
+  }
+  fs::remove_all(old, ignored);
 }
 
 }  // namespace
@@ -201,32 +250,53 @@ Snapshot snapshot(const Bundle& bundle, const RunState& state, Snapshot reuse) {
 }
 
 void save_checkpoint(const std::string& dir, const Snapshot& snapshot) {
-  const fs::path target(dir);
-  const std::string parent = target.parent_path().string(), name = target.filename().string();
-  const std::string fresh = cat(parent, "/.", name, ".new"), old = cat(parent, "/.", name, ".old");
+  const std::string parent = fs::path(dir).parent_path().string(), fresh = hidden(dir, "new");
   fs::create_directories(parent);
-  for (const auto& e : fs::directory_iterator(parent)) {  // what a process left that was killed here
-    if (starts_with(e.path().filename().string(), ".step-")) fs::remove_all(e.path());
-  }
+  tidy_checkpoints(parent);
   fs::create_directories(fresh);
-  json manifest = {{"format", kCheckpointFormat}, {"step", snapshot.step}, {"files", json::object()}};
-  const io::SafeTensors model = sealed(snapshot.model);
-  for (const auto& [file, content] : {std::pair(kModel, &model), std::pair(kState, &snapshot.state)}) {
-    const io::PartHashes hashes = io::save_hashed_safetensors(fresh + "/" + file, *content);
-    manifest["files"][file] = {{"bytes", hashes.bytes}, {"part_bytes", hashes.part}, {"xxh3_128", hashes.parts}};
+  try {
+    write_files(fresh, snapshot);
+    put_in_place(fresh, dir);
+    io::sync_directory(parent);
+  } catch (...) {  // of a full disk, say, which this directory would keep full
+    std::error_code ignored;
+    fs::remove_all(fresh, ignored);
+    throw;
   }
-  io::write_file_atomic(fresh + "/" + kManifest, std::string_view(manifest.dump(2) + "\n"));
-  io::sync_directory(fresh);
-  std::error_code ignored;
-  if (fs::exists(target)) fs::rename(target, old);
-  fs::rename(fresh, target);
-  io::sync_directory(parent);
-  fs::remove_all(old, ignored);
+}
+
+void remove_checkpoint(const std::string& dir) {
+  const std::string gone = hidden(dir, "gone");
+  std::error_code error;
+  fs::remove_all(gone, error);
+  fs::rename(dir, gone, error);
+  if (error) fail(ErrorKind::runtime, dir, "cannot remove: ", error.message());
+  // What cannot be removed now is tidied up at the next save.
+  fs::remove_all(gone, error);
+}
+
+void tidy_checkpoints(const std::string& folder) {
+  std::error_code error;
+  std::vector<fs::path> left;
+  for (const auto& e : fs::directory_iterator(folder, error)) {
+    if (starts_with(e.path().filename().string(), ".step-")) left.push_back(e.path());
+  }
+  for (const fs::path& path : left) {
+    if (path.extension() == ".old") {
+      const fs::path name = path.parent_path() / path.stem().string().substr(1);
+      if (!fs::exists(name, error)) {
+        fs::rename(path, name, error);
+        continue;
+      }
+    }
+    fs::remove_all(path, error);
+  }
 }
 
 Found find_checkpoint(const std::string& resume, const std::string& output_dir) {
+  Found found;
   if (resume == "auto") {
-    Found found;
+    hold(output_dir, found);
     for (const std::string& path : checkpoints_of(output_dir)) {
       try {
         if (!has_manifest(path)) continue;
@@ -242,9 +312,15 @@ Found find_checkpoint(const std::string& resume, const std::string& output_dir) 
   std::string dir = fs::is_directory(resume, error) ? resume : fs::path(resume).parent_path().string();
   while (dir.size() > 1 && dir.back() == '/') dir.pop_back();
   if (!fs::exists(resume, error)) fail(ErrorKind::usage, "--resume", "there is no ", resume);
-  if (has_manifest(dir)) return {load_or_offer(fs::canonical(dir).string()), {}};
-  const std::vector<std::string> all = checkpoints_of(dir);
-  if (!all.empty() && has_manifest(all.front())) return {load_or_offer(all.front()), {}};
+  const bool of_checkpoint = has_manifest(dir);
+  if (of_checkpoint) dir = fs::canonical(dir).string();
+  const std::string run = of_checkpoint ? fs::path(dir).parent_path().parent_path().string() : dir;
+  if (output_dir.empty() || same_path(output_dir, run)) hold(run, found);
+  const std::vector<std::string> all = of_checkpoint ? std::vector<std::string>{dir} : checkpoints_of(dir);
+  if (!all.empty() && has_manifest(all.front())) {
+    found.checkpoint = load_or_offer(all.front());
+    return found;
+  }
   fail(ErrorKind::checkpoint, resume, "no checkpoint to go on from",
        all.empty() && !io::file_exists(dir + "/" + kModel)
            ? ""

@@ -49,7 +49,8 @@ struct Snapshot {
 Snapshot values_of(const Bundle& bundle, const RunState& state);
 // `reuse` is one that is not needed any more: its memory is written over, which takes half the time of fresh memory.
 Snapshot snapshot(const Bundle& bundle, const RunState& state, Snapshot reuse = {});
-// Makes the directory, in place of one of that name. Throws Error(runtime) where it cannot be written.
+// Makes the directory, in place of one of that name: at every moment there is a whole one. Throws Error(runtime) where
+// it cannot be written, and leaves nothing of it then.
 void save_checkpoint(const std::string& dir, const Snapshot& snapshot);
 
 struct Checkpoint {
@@ -61,18 +62,27 @@ struct Checkpoint {
   std::shared_ptr<const io::SafeTensors> model, state;
 };
 
+class RunLock;
+
 // What there is to go on from, and which damaged checkpoints were passed over.
 struct Found {
+  // Of the run's directory, where the run is to go on in it: nobody else changes what was found.
+  std::shared_ptr<RunLock> lock;
   std::optional<Checkpoint> checkpoint;
   std::vector<std::string> warnings;
 };
 // The checkpoint that `resume` means: the path of a run's directory (its newest), of a checkpoint, or of a file in it;
 // or "auto": the newest intact one in the output directory, and none where there is no run. Damaged ones that auto
 // passes over are told in `warnings`. Throws Error(checkpoint) for a path without one, and for a damaged one: what is
-// wrong with which file, and the path of the newest that is intact.
+// wrong with which file, and the path of the newest that is intact; Error(usage) where another process has that run.
 Found find_checkpoint(const std::string& resume, const std::string& output_dir);
 // Paths of a run's checkpoints, the newest first; nothing is read of them.
 std::vector<std::string> checkpoints_of(const std::string& run);
+// Takes a checkpoint away: first its name, so that what has the name is whole.
+void remove_checkpoint(const std::string& dir);
+// Takes away what processes left in a folder of checkpoints that were killed there; a checkpoint that was about to be
+// replaced gets its name back. For the holder of the run's lock.
+void tidy_checkpoints(const std::string& folder);
 // The step that a checkpoint's path names.
 int64_t step_of(const std::string& checkpoint);
 // What manifest.json says of a file of the checkpoint, and what the metadata of state.safetensors say: the parts that

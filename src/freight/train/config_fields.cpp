@@ -216,7 +216,8 @@ void set_all(Config& c, const Json& node, const std::string& prefix, const std::
     }
     if (!found) {
       const std::string near = nearest(key, keys);
-      fail(ErrorKind::usage, source, "unknown key '", excerpt(key), "'", near.empty() ? "" : cat("; did you mean ", near, "?"));
+      fail(ErrorKind::usage, source, "unknown key '", excerpt(key), "'",
+           near.empty() ? "" : cat("; did you mean ", near, "?"));
     }
     set(c, *found, value, source);
   }

@@ -23,10 +23,16 @@ struct RunDir::Log {
 };
 
 namespace {
+constexpr const char* kGone = ".checkpoints.gone";
+
 // What an earlier run left; other people's files are not touched.
 void remove_old_run(const fs::path& dir) {
-  for (const char* name : {"run.json", "config.json", "model.json", "log.txt", "metrics.jsonl", "metrics.csv",
-                           "bad_samples.tsv", "model.safetensors", "report.html", "checkpoints", "last", "best"}) {
+  std::error_code none;
+  fs::remove_all(dir / kGone);
+  fs::rename(dir / "checkpoints", dir / kGone, none);  // no checkpoint is ever there in part
+  for (const char* name :
+       {"run.json", "config.json", "model.json", "log.txt", "metrics.jsonl", "metrics.csv", "bad_samples.tsv",
+        "model.safetensors", "report.html", kGone, "checkpoints", "last", "best"}) {
     fs::remove_all(dir / name);
   }
   for (const auto& e : fs::directory_iterator(dir)) {
@@ -56,22 +62,53 @@ void RunDir::check(const std::string& path, bool overwrite) {
   if (fs::exists(path, error) && !fs::is_directory(path, error)) {
     fail(ErrorKind::usage, "--output-dir", path, " is not a directory");
   }
-  if (!overwrite && fs::is_directory(path, error) && !fs::is_empty(path, error)) {
+  if (!overwrite && fs::is_directory(path, error) && !is_empty(path)) {
     fail(ErrorKind::usage, "--output-dir", path,
          " is not empty: pass --overwrite to replace the run in it, or another directory");
   }
 }
 
-RunDir::RunDir(const std::string& path, bool overwrite) : path_(path), log_(std::make_unique<Log>()) {
+bool RunDir::is_empty(const std::string& path) {
+  std::error_code error;
+  const fs::directory_iterator all(path, error);
+  return std::all_of(begin(all), end(all), [](const auto& e) { return e.path().filename() == RunLock::kFile; });
+}
+
+RunDir::RunDir(const std::string& path, bool overwrite, std::shared_ptr<RunLock> lock)
+    : path_(path), lock_(std::move(lock)), log_(std::make_unique<Log>()) {
   check(path, overwrite);
   std::error_code error;
-  if (fs::is_directory(path, error)) remove_old_run(path);
   fs::create_directories(path, error);
   if (error) fail(ErrorKind::runtime, "--output-dir", "cannot make ", path, ": ", error.message());
+  if (!lock_) {
+    lock_ = std::make_shared<RunLock>(path);
+    check(path, overwrite);  // again, since another run may have begun and ended here meanwhile
+  }
+  remove_old_run(path);
+  tidy();
   open();
 }
 
-RunDir::RunDir(const std::string& path, int64_t step) : path_(path), log_(std::make_unique<Log>()) {
+// What a run left that was killed while it wrote. A report may be written beside us, so its files are not touched.
+void RunDir::tidy() {
+  std::vector<fs::path> left;
+  for (const auto& e : fs::directory_iterator(path_)) {
+    const std::string name = e.path().filename().string();
+    bool ours = name == "last.new" || name == "best.new" || name == kGone;
+    for (const char* file :
+         {"run.json", "config.json", "model.json", "metrics.jsonl", "metrics.csv", "model.safetensors"}) {
+      ours = ours || starts_with(name, cat(file, ".tmp-"));
+    }
+    if (ours) left.push_back(e.path());
+  }
+  for (const fs::path& path : left) fs::remove_all(path);
+  for (const char* folder : {"checkpoints", "checkpoints/set-aside"}) tidy_checkpoints(file(folder));
+}
+
+RunDir::RunDir(const std::string& path, int64_t step, std::shared_ptr<RunLock> lock)
+    : path_(path), lock_(std::move(lock)), log_(std::make_unique<Log>()) {
+  if (!lock_) lock_ = std::make_shared<RunLock>(path);
+  tidy();
   keep_lines(file("metrics.jsonl"), [&](const std::string& line) {
     const std::optional<io::Metrics> row = io::from_json_line(line);
     return row && row->step <= step;
@@ -89,7 +126,7 @@ void RunDir::set_aside_after(int64_t step) {
     if (step_of(path) <= step) continue;
     const fs::path name = fs::path(path).filename();
     fs::create_directories(aside);
-    fs::remove_all(aside / name);
+    if (fs::exists(aside / name)) remove_checkpoint((aside / name).string());
     fs::rename(path, aside / name);
     log(cat("set aside: ", (aside / name).string(), ", since the run goes on from step ", step));
     moved = true;
@@ -152,7 +189,7 @@ void RunDir::write(const Snapshot& taken, bool best, int64_t keep) {
   const fs::path best_target = fs::path(path_) / fs::read_symlink(fs::path(path_) / "best", error);
   const std::vector<std::string> all = checkpoints_of(path_);
   for (size_t i = static_cast<size_t>(keep); i < all.size(); ++i) {
-    if (all[i] != best_target) fs::remove_all(all[i]);
+    if (all[i] != best_target) remove_checkpoint(all[i]);
   }
 }
 
@@ -162,7 +199,12 @@ void RunDir::point(const std::string& link, const std::string& target) {
   std::error_code ignored;
   fs::remove(temporary, ignored);
   fs::create_symlink(target, temporary);
-  fs::rename(temporary, fs::path(path_) / link);
+  try {
+    fs::rename(temporary, fs::path(path_) / link);
+  } catch (...) {
+    fs::remove(temporary, ignored);
+    throw;
+  }
 }
 
 }  // namespace freight::train

@@ -1,5 +1,6 @@
 // The directory of a run: run.json, config.json, model.json, log.txt, metrics.*, checkpoints/step-N with `last` and
-// `best`, and the final model.safetensors. A directory that is not empty is never overwritten unless asked.
+// `best`, and the final model.safetensors. A directory that is not empty is never overwritten unless asked, and belongs
+// to one process at a time.
 #pragma once
 #include <future>
 #include <memory>
@@ -8,6 +9,7 @@
 
 #include "freight/io/metrics.h"
 #include "freight/train/checkpoint.h"
+#include "freight/train/run_lock.h"
 
 namespace freight::train {
 
@@ -18,12 +20,15 @@ class RunDir {
  public:
   // Throws Error(usage) where the path is no directory, or holds something and `overwrite` is off. Changes nothing.
   static void check(const std::string& path, bool overwrite);
+  // Whether nothing lies there but the lock of a run that never began.
+  static bool is_empty(const std::string& path);
   // Checks, makes and claims the directory; of what it holds only an earlier run's files are removed. Throws
-  // Error(runtime) where it cannot be written.
-  RunDir(const std::string& path, bool overwrite);
+  // Error(runtime) where it cannot be written, and Error(usage) where another process has it. `lock`: of the directory,
+  // where it was claimed before.
+  RunDir(const std::string& path, bool overwrite, std::shared_ptr<RunLock> lock = {});
   // Goes on in the directory of an earlier run: rows of metrics behind `step` are taken back,
   // checkpoints behind it are moved to checkpoints/set-aside.
-  RunDir(const std::string& path, int64_t step);
+  RunDir(const std::string& path, int64_t step, std::shared_ptr<RunLock> lock = {});
   ~RunDir();
   RunDir(const RunDir&) = delete;
   RunDir& operator=(const RunDir&) = delete;
@@ -53,7 +58,9 @@ class RunDir {
   void open(std::optional<int64_t> last_step = {});
   void set_aside_after(int64_t step);
   void point(const std::string& link, const std::string& target);
+  void tidy();
   std::string path_;
+  std::shared_ptr<RunLock> lock_;
   std::unique_ptr<io::MetricsWriter> metrics_;
   struct Log;
   std::unique_ptr<Log> log_;

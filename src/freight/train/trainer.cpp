@@ -63,8 +63,7 @@ optim::Schedule make_schedule(const Config& c, int64_t steps_per_epoch, int64_t 
 std::string free_dir(const std::string& name) {
   std::string path = name;
   std::error_code error;
-  for (int i = 2; std::filesystem::exists(path, error) && !std::filesystem::is_empty(path, error); ++i)
-    path = cat(name, "-", i);
+  for (int i = 2; std::filesystem::exists(path, error) && !RunDir::is_empty(path); ++i) path = cat(name, "-", i);
   return path;
 }
 
@@ -98,14 +97,14 @@ class Run {
     validate(c_);
     find_start();
     if (c_.output_dir.empty()) c_.output_dir = free_dir(usual_dir(c_));
-    if (!goes_on_) RunDir::check(c_.output_dir, c_.overwrite);
+    if (!goes_on_) check_output();
     prepare();  // what fails here leaves no directory behind, and an old run alone
     if (!observer_.wants_run()) {
       observer_.on_start(start());
       return result_;
     }
-    dir_ = goes_on_ ? std::make_unique<RunDir>(c_.output_dir, place_.step)
-                    : std::make_unique<RunDir>(c_.output_dir, c_.overwrite);
+    dir_ = goes_on_ ? std::make_unique<RunDir>(c_.output_dir, place_.step, lock_)
+                    : std::make_unique<RunDir>(c_.output_dir, c_.overwrite, lock_);
     try {
       record_bad(0);
       announce();
@@ -114,20 +113,46 @@ class Run {
       figures_ = observer_.kept_figures(result_);
       record(result_.interrupted ? "interrupted" : "complete", result_.interrupted ? signals::exit_code() : 0);
     } catch (const Error& e) {
-      dir_->log(cat("error: ", e.what()));
-      record("failed", e.exit_code());
+      record_failure(e.what(), e.kind());
+      throw;
+    } catch (const std::bad_alloc& e) {
+      record_failure(e.what(), ErrorKind::capacity);
+      throw;
+    } catch (const std::exception& e) {
+      record_failure(e.what(), ErrorKind::runtime);
       throw;
     }
     return result_;
   }
 
  private:
+  // A run that has the directory is named before anything is prepared, and keeps it until this one may have it.
+  void check_output() {
+    std::error_code error;
+    if (!lock_ && std::filesystem::is_directory(c_.output_dir, error) &&
+        (c_.overwrite || RunLock::file_exists(c_.output_dir))) {
+      lock_ = std::make_shared<RunLock>(c_.output_dir);
+    }
+    RunDir::check(c_.output_dir, c_.overwrite);
+  }
+
+  // What goes wrong here has mostly the same cause, and must not take the place of the first error.
+  void record_failure(const char* what, ErrorKind kind) noexcept {
+    try {
+      dir_->log(cat("error: ", what));
+      record("failed", static_cast<int>(kind));
+    } catch (const std::exception& second) {
+      dir_->log(cat("error: the failure is not recorded: ", second.what()));
+    }
+  }
+
   // Where --resume says to begin.
   void find_start() {
     if (c_.resume.empty()) return;
     const bool automatic = c_.resume == "auto";
     if (automatic && c_.output_dir.empty()) c_.output_dir = usual_dir(c_);
     if (!found_) found_ = find_checkpoint(c_.resume, c_.output_dir);
+    lock_ = found_->lock;
     start_ = std::move(found_->checkpoint);
     warnings_ = std::move(found_->warnings);
     if (!start_) {
@@ -605,6 +630,7 @@ class Run {
   Config c_;
   Observer& observer_;
   std::vector<std::string> argv_;
+  std::shared_ptr<RunLock> lock_;  // of the output directory, where something lay in it before
   std::unique_ptr<RunDir> dir_;
   std::unique_ptr<Task> task_;
   models::Model model_;
