@@ -133,6 +133,12 @@ const Case kCases[] = {
               avg_pool1d(x, {.kernel = 3, .stride = 2, .padding = 1}) +
               avg_pool1d(x, {.kernel = 3, .stride = 2, .padding = 1, .count_include_pad = false});
      }},
+    {"averages that reach beyond the padding",
+     [](const Tensor& x) {
+       return avg_pool1d(x, {.kernel = 3, .stride = 2, .padding = 1, .ceil_mode = true}) +
+              avg_pool1d(x, {.kernel = 4, .stride = 2, .ceil_mode = true});
+     }},
+    {"a one-hot row", [](const Tensor& x) { return one_hot(argmax(x, 2), 6); }},
     {"pool to cells",
      [](const Tensor& x) {
        return adaptive_avg_pool2d(unsqueeze(x, 1), {3, 4});

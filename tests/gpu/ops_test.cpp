@@ -60,6 +60,26 @@ TEST(GpuIndexing, AnIndexOutOfRangeIsReportedWithTheResultsAndOnlyOnce) {
   EXPECT_EQ(fine[1].to_vector<int64_t>(), (std::vector<int64_t>{0, 2}));
 }
 
+TEST(GpuIndexing, ALabelThatNamesNoClassIsReportedByTheLoss) {
+  NEEDS_TEST_DEVICE();
+  Graph g;
+  Builder b(g);
+  const Value x = b.one(Op::input, LeafAttrs{"x", {DType::f32, {2, 3}}}, {});
+  const Value labels = b.one(Op::input, LeafAttrs{"y", {DType::i64, {2}}}, {});
+  g.outputs = {b.one(Op::cross_entropy, CrossEntropyAttrs{}, {x, labels})};
+  const Array logits = Array::of<float>({0, 0, 0, 0, 0, 0}, {2, 3});
+  for (const int64_t bad : {int64_t{3}, int64_t{-100}}) {
+    const std::vector<Array> out = run_planned(test_device(), g, {logits, Array::of<int64_t>({1, bad}, {2})});
+    try {
+      out[0].to_vector<float>();
+      FAIL() << "label " << bad << " was not reported";
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(cat("index out of range: got ", bad, ", need 0 to 2")), std::string::npos)
+          << e.what();
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ops, GpuOps, testing::ValuesIn(ops_with_rows()),
                          [](const auto& instance) { return std::string(name(instance.param)); });
 

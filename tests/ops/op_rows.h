@@ -281,6 +281,9 @@ inline void index_rows(Rows& t) {
   t.push_back({Op::gather_elements, AxisAttrs{0}, {f32({65, 2}), index({17, 2}, 65, DType::i64)}});
   t.push_back({Op::gather_elements, AxisAttrs{1}, {f32({2, 3, 4}), index({2, 1, 4}, 3)}});
   t.push_back({Op::gather_elements, AxisAttrs{1}, {f32({2, 3}), index({2, 0}, 3)}});
+  t.push_back({Op::check_index, RowsAttrs{5}, {index({7, 3}, 5)}});
+  t.push_back({Op::check_index, RowsAttrs{300}, {index({65}, 256, DType::u8)}});
+  t.push_back({Op::check_index, RowsAttrs{17}, {index({2, 0}, 17, DType::i64)}});
   t.push_back({Op::scatter_elements_add, ScatterAttrs{1, 5}, {index({7, 3}, 5), f32({7, 3})}});
   t.push_back({Op::scatter_elements_add, ScatterAttrs{0, 4}, {index({17, 2}, 4, DType::i64), f32({17, 2})}});
   t.push_back({Op::scatter_elements_add, ScatterAttrs{1, 3}, {index({2, 0}, 3), f32({2, 0})}});
@@ -327,6 +330,7 @@ inline void composite_rows(Rows& t) {
   t.push_back({Op::one_hot, OneHotAttrs{5, kF32}, {index({7}, 5)}});
   t.push_back({Op::one_hot, OneHotAttrs{65, DType::i32}, {index({2, 3}, 65, DType::i64)}});
   t.push_back({Op::one_hot, OneHotAttrs{3, DType::boolean}, {index({0}, 3)}});
+  t.push_back({Op::one_hot, OneHotAttrs{300, kF32}, {index({17}, 256, DType::u8)}});
   t.push_back({Op::adaptive_avg_pool, AdaptivePoolAttrs{{2, 3}}, {f32({2, 3, 4, 6})}, 4});
   t.push_back({Op::adaptive_avg_pool, AdaptivePoolAttrs{{3, 2}}, {f32({2, 3, 7, 5})}, 4});
   t.push_back({Op::adaptive_avg_pool, AdaptivePoolAttrs{{1, 1}}, {f32({2, 17, 7, 7})}, 4});

@@ -60,6 +60,7 @@ const std::map<Precision, std::set<std::string>> kPolicy = {
       "avg_pool_grad",
       "gather",
       "gather_elements",
+      "check_index",
       "dropout"}},
 };
 

@@ -348,6 +348,7 @@ constexpr Row kRows[] = {
     {Op::avg_pool, nullptr, pool},
     {Op::gather, nullptr, gather},
     {Op::gather_elements, nullptr, gather},
+    {Op::check_index, nullptr, alias},
     {Op::softmax, nullptr, softmax},
     {Op::log_softmax, nullptr, softmax},
     {Op::batch_norm_inference, nullptr, norm},

@@ -131,6 +131,11 @@ struct ScatterAttrs {
   int64_t axis = 0, size = 0;
   FREIGHT_FIELDS(axis, size)
 };
+// check_index: how many rows there are to name.
+struct RowsAttrs {
+  int64_t rows = 0;
+  FREIGHT_FIELDS(rows)
+};
 struct OneHotAttrs {
   int64_t depth = 0;
   DType dtype = DType::f32;
@@ -202,8 +207,8 @@ struct FusedAttrs {
 
 using Attrs =
     std::variant<NoAttrs, LeafAttrs, ConstantAttrs, CastAttrs, AxisAttrs, AxesAttrs, ShapeAttrs, PermAttrs, SliceAttrs,
-                 PadAttrs, IotaAttrs, RandomAttrs, MatmulAttrs, ConvAttrs, PoolAttrs, ScatterAttrs, OneHotAttrs,
-                 AdaptivePoolAttrs, GeluAttrs, DropoutAttrs, CrossEntropyAttrs, NormAttrs, EmbeddingAttrs,
+                 PadAttrs, IotaAttrs, RandomAttrs, MatmulAttrs, ConvAttrs, PoolAttrs, ScatterAttrs, RowsAttrs,
+                 OneHotAttrs, AdaptivePoolAttrs, GeluAttrs, DropoutAttrs, CrossEntropyAttrs, NormAttrs, EmbeddingAttrs,
                  AttentionAttrs, RecurrentAttrs, RecurrentLayerAttrs, SgdAttrs, AdamAttrs, FusedAttrs>;
 
 bool equal(const Attrs& a, const Attrs& b);

@@ -1,5 +1,6 @@
 // The plain definitions of the composites: what each means, in primitives. Backends without a kernel run these.
 // Statistics are computed in f32 where the input is bf16 or f16.
+#include <algorithm>
 #include <cmath>
 
 #include "freight/base/error.h"
@@ -63,16 +64,26 @@ Values log_softmax(Builder& b, const Node& n, const Values& in) {
   return {b.cast(y.v, t)};
 }
 
-// -sum_k q_k log_softmax(x)_k; q = (1 - s) one_hot(label) + s / K with label smoothing s (Szegedy et al. 2016).
+// -sum_k q_k log_softmax(x)_k; q = (1 - s) one_hot(label) + s / K with label smoothing s (Szegedy et al. 2016). Classes
+// with q = 0 are selected away, not multiplied: one with a logit of -inf has log p = -inf, and the limit of 0 log 0 is
+// 0.
 Values cross_entropy(Builder& b, const Node& n, const Values& in) {
   const double s = attrs<CrossEntropyAttrs>(n).label_smoothing;
   const Type x = b.type(in[0]);  // (N, K)
   const int64_t classes = x.shape[1];
-  Ex q{&b, is_floating(b.type(in[1]).dtype) ? in[1] : b.one(Op::one_hot, OneHotAttrs{classes, x.dtype}, {in[1]})};
-  if (s != 0) q = q * (1.0 - s) + s / static_cast<double>(classes);
+  const bool soft = is_floating(b.type(in[1]).dtype);
+  const auto hot = [&](DType t) { return Ex{&b, b.one(Op::one_hot, OneHotAttrs{classes, t}, {in[1]})}; };
   const Ex log_p{&b, b.one(Op::log_softmax, AxisAttrs{1}, {in[0]})};
-  const Ex loss = -sum(q * log_p, {1});  // (N, 1)
-  return {b.reshape(loss.v, {x.shape[0]})};
+  Ex terms;
+  if (s != 0) {
+    terms = ((soft ? Ex{&b, in[1]} : hot(x.dtype)) * (1.0 - s) + s / static_cast<double>(classes)) * log_p;
+  } else if (soft) {
+    const Ex q{&b, in[1]};
+    terms = select(equals(q, 0.0), 0.0, q * log_p);
+  } else {
+    terms = select(hot(DType::boolean), log_p, 0.0);
+  }
+  return {b.reshape((-sum(terms, {1})).v, {x.shape[0]})};
 }
 
 // Of each channel, over batch and space. In one pass about the mean of the images' centres: as that differs from the
@@ -188,19 +199,55 @@ Values embedding(Builder& b, const Node& n, const Values& in) {
   return {b.where(mask, b.one(Op::stop_gradient, NoAttrs{}, {rows}), rows)};
 }
 
-// (...) -> (..., depth)
+// (...) -> (..., depth). The places are numbered in a type that holds all of them: u8 would begin anew at 256.
 Values one_hot(Builder& b, const Node& n, const Values& in) {
   const auto& a = attrs<OneHotAttrs>(n);
   Shape full = b.shape(in[0]);
   Shape thin = full;
   full.push_back(a.depth);
   thin.push_back(1);
-  const Value index = b.broadcast(b.reshape(in[0], thin), full);
-  const Value classes = b.one(Op::iota, IotaAttrs{full, full.rank() - 1, b.type(in[0]).dtype}, {});
+  const DType given = b.type(in[0]).dtype, counted = given == DType::u8 ? DType::i32 : given;
+  const Value label = b.cast(b.one(Op::check_index, RowsAttrs{a.depth}, {in[0]}), counted);
+  const Value index = b.broadcast(b.reshape(label, thin), full);
+  const Value classes = b.one(Op::iota, IotaAttrs{full, full.rank() - 1, counted}, {});
   return {b.cast(b.binary(Op::eq, index, classes), a.dtype)};
 }
 
-// Each output cell averages the input cells [floor(i n / m), ceil((i + 1) n / m)) per axis: a matmul per axis.
+namespace {
+// Means over windows of unequal length: the longest length is gathered for each, and what is too much selected away. No
+// product with a matrix of weights: its zeros would make NaN of an infinite element in all cells.
+Value uneven_means(Builder& b, Value x, int axis, int64_t cells) {
+  const Type type = b.type(x);
+  const int64_t size = type.shape[axis];
+  const auto begin = [&](int64_t c) { return c * size / cells; };
+  const auto end = [&](int64_t c) { return ((c + 1) * size + cells - 1) / cells; };
+  int64_t longest = 0;
+  for (int64_t c = 0; c < cells; ++c) longest = std::max(longest, end(c) - begin(c));
+  Array places(DType::i32, {cells, longest}), inside(DType::u8, {cells, longest}), share(DType::f64, {cells});
+  for (int64_t c = 0; c < cells; ++c) {
+    share.data<double>()[c] = 1.0 / static_cast<double>(end(c) - begin(c));
+    for (int64_t i = 0; i < longest; ++i) {
+      places.data<int32_t>()[c * longest + i] = static_cast<int32_t>(std::min(begin(c) + i, size - 1));
+      inside.data<uint8_t>()[c * longest + i] = begin(c) + i < end(c);
+    }
+  }
+  const auto constant = [&](const Array& a, DType t) {
+    return b.one(Op::constant, ConstantAttrs{{t, a.shape()}, 0, a.cast(t)}, {});
+  };
+  const Value windows =
+      b.one(Op::gather, AxisAttrs{axis}, {x, constant(places, DType::i32)});  // (..., cells, longest, ...)
+  const Shape full = b.shape(windows);
+  Shape thin = Shape::filled(full.rank(), 1), result = type.shape;
+  thin[axis] = result[axis] = cells;
+  thin[axis + 1] = longest;
+  const Ex seen{&b, b.broadcast(b.reshape(constant(inside, DType::boolean), thin), full)};
+  const Ex shares{&b, b.broadcast_axis(constant(share, type.dtype), axis, full)};
+  const Ex total = sum(select(seen, Ex{&b, windows} * shares, 0.0), {axis + 1});
+  return b.reshape(total.v, result);
+}
+}  // namespace
+
+// Each output cell averages the input cells [floor(i n / m), ceil((i + 1) n / m)) per axis, one axis after the other.
 Values adaptive_avg_pool(Builder& b, const Node& n, const Values& in) {
   const Shape& output = attrs<AdaptivePoolAttrs>(n).output;
   Value x = in[0];
@@ -219,26 +266,7 @@ Values adaptive_avg_pool(Builder& b, const Node& n, const Values& in) {
       x = b.reshape(mean.v, result);
       continue;
     }
-    Array weights(DType::f64, {size, cells});
-    for (int64_t c = 0; c < cells; ++c) {
-      const int64_t from = c * size / cells, to = ((c + 1) * size + cells - 1) / cells;
-      for (int64_t i = from; i < to; ++i) weights.data<double>()[i * cells + c] = 1.0 / static_cast<double>(to - from);
-    }
-    const DType t = b.type(x).dtype;
-    const Value w = b.one(Op::constant, ConstantAttrs{{t, {size, cells}}, 0, weights.cast(t)}, {});
-    // (..., axis, ...) -> rows of the axis -> times weights -> back
-    Shape perm;
-    for (int i = 0; i < s.rank(); ++i) {
-      if (i != axis) perm.push_back(i);
-    }
-    perm.push_back(axis);
-    Shape back = perm;
-    for (int i = 0; i < s.rank(); ++i) back[static_cast<int>(perm[i])] = i;
-    const Value moved = b.transpose(x, perm);
-    const Value rows = b.reshape(moved, {s.numel() / size, size});
-    Shape pooled = b.shape(moved);
-    pooled[s.rank() - 1] = cells;
-    x = b.transpose(b.reshape(b.matmul(rows, w), pooled), back);
+    x = uneven_means(b, x, axis, cells);
   }
   return {x};
 }

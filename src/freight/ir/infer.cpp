@@ -386,6 +386,13 @@ Types scatter_elements_add(const Node& node, const Types& in) {
   return {out};
 }
 
+Types check_index(const Node& node, const Types& in) {
+  need_index(node, in[0]);
+  const int64_t rows = attrs<RowsAttrs>(node).rows;
+  if (rows < 0) bad(node, "the number of rows must not be negative: got ", rows);
+  return {in[0]};
+}
+
 Types along_axis(const Node& node, const Types& in) {
   need_floating(node, in[0]);
   need_axis(node, attrs<AxisAttrs>(node).axis, in[0]);

@@ -23,21 +23,22 @@ Tensor mean_squared_error(const Tensor& outputs, const Tensor& y, Reduction redu
   return reduction == Reduction::sum ? loss * static_cast<double>(outputs.dim(0)) : loss;
 }
 
-// Classes (N, T) of results (N, T, K): 1 where a target counts, 0 where it is below 0.
+// Classes (N, T) of results (N, T, K): whether a target counts, which one below 0 does not.
 Tensor counted(const Tensor& outputs, const Tensor& y) {
   if (is_floating(y.dtype()) || y.rank() != 2 || y.dim(0) != outputs.dim(0) || y.dim(1) != outputs.dim(1)) {
     fail_here("cross_entropy", "targets do not fit: got ", y.type(), ", the model gives ", outputs.type());
   }
-  return cast(y >= 0.0, outputs.dtype());
+  return y >= 0.0;
 }
 
 Tensor token_cross_entropy(const Tensor& outputs, const Tensor& y, const LossOptions& o) {
   const int64_t places = y.numel();
   const Tensor counts = reshape(counted(outputs, y), {places});
-  const Tensor losses = cross_entropy(reshape(outputs, {places, outputs.dim(2)}), reshape(y, {places}),
+  const Tensor labels = where(counts, reshape(y, {places}), 0.0);
+  const Tensor losses = cross_entropy(reshape(outputs, {places, outputs.dim(2)}), labels,
                                       {.label_smoothing = o.label_smoothing, .reduction = Reduction::none});
-  const Tensor total = sum(losses * counts);
-  return o.reduction == Reduction::sum ? total : total / maximum(sum(counts), 1.0);
+  const Tensor total = sum(where(counts, losses, 0.0));
+  return o.reduction == Reduction::sum ? total : total / maximum(sum(cast(counts, outputs.dtype())), 1.0);
 }
 
 Tensor loss_of(const Model& model, const Tensor& outputs, const Tensor& y, const LossOptions& o) {
@@ -61,7 +62,7 @@ Scored score(const Model& model, const Tensor& x, const Tensor& y, const LossOpt
 Tensor right_count(const Model& model, const Tensor& outputs, const Tensor& y) {
   if (model.loss == Loss::mse) return zeros({});
   const Tensor right = cast(equal(argmax(outputs, -1), cast(y, DType::i32)), DType::f32);
-  return sum(outputs.rank() == 3 ? right * counted(outputs, y) : right);
+  return sum(outputs.rank() == 3 ? right * cast(counted(outputs, y), DType::f32) : right);
 }
 
 }  // namespace freight::models

@@ -45,11 +45,13 @@ Tensor with_bias(const Tensor& y, const In& bias, const char* op) {
   return y + ops::per_channel(ops::get(bias, op), y, op);
 }
 
-// Zero padding behind the image so that the last window that begins inside is counted (PyTorch's ceil_mode).
-int64_t ceil_padding(int64_t size, int64_t kernel, int64_t stride, int64_t padding) {
-  int64_t count = (size + 2 * padding - kernel + stride - 1) / stride + 1;
+// How far the last window that begins inside of the padded image reaches beyond it (PyTorch's ceil_mode).
+int64_t overhang(int64_t size, int64_t kernel, int64_t stride, int64_t padding) {
+  const int64_t padded = size + 2 * padding;
+  if (padded < kernel && padded + stride - 1 < kernel) return 0;  // no window: the op says that the kernel does not fit
+  int64_t count = (padded - kernel + stride - 1) / stride + 1;
   if ((count - 1) * stride >= size + padding) --count;
-  return std::max(padding, (count - 1) * stride + kernel - size - padding);
+  return std::max<int64_t>(0, (count - 1) * stride + kernel - padded);
 }
 
 PoolAttrs pool_attrs(const char* op, int spatial, const Tensor& x, const PoolOptions& o) {
@@ -59,16 +61,52 @@ PoolAttrs pool_attrs(const char* op, int spatial, const Tensor& x, const PoolOpt
   a.stride = o.stride == Extents(0) ? a.kernel : o.stride.expand(spatial, op, "stride");
   a.pad_low = a.pad_high = o.padding.expand(spatial, op, "padding");
   a.count_include_pad = o.count_include_pad;
-  for (int i = 0; o.ceil_mode && i < spatial; ++i) {
-    if (a.stride[i] < 1) ops::fail_here(op, "stride must be positive: got ", a.stride);
-    a.pad_high[i] = ceil_padding(x.shape()[2 + i], a.kernel[i], a.stride[i], a.pad_low[i]);
+  for (int i = 0; i < spatial; ++i) {
+    if (a.kernel[i] < 1 || a.stride[i] < 1)
+      ops::fail_here(op, "kernel and stride must be positive: got kernel ", a.kernel, ", stride ", a.stride);
+    // A larger one would make windows of nothing but padding, which have neither maximum nor average.
+    if (a.pad_low[i] < 0 || 2 * a.pad_low[i] > a.kernel[i])
+      ops::fail_here(op, "padding must be from 0 to half of the kernel: got padding ", a.pad_low, ", kernel ",
+                     a.kernel);
   }
   return a;
 }
 
-Tensor pool(Op op, const char* user_name, int spatial, const In& x, const PoolOptions& o) {
+Shape overhangs(const PoolAttrs& a, const Shape& x, bool ceil_mode) {
+  Shape over = Shape::filled(a.kernel.rank(), 0);
+  for (int i = 0; ceil_mode && i < over.rank(); ++i)
+    over[i] = overhang(x[2 + i], a.kernel[i], a.stride[i], a.pad_low[i]);
+  return over;
+}
+
+Tensor max_pool(const char* user_name, int spatial, const In& x, const PoolOptions& o) {
   const auto [frame, in] = ops::enter(x, user_name);
-  return trace::add(op, pool_attrs(user_name, spatial, in, o), {in})[0];
+  PoolAttrs a = pool_attrs(user_name, spatial, in, o);
+  const Shape over = overhangs(a, in.shape(), o.ceil_mode);
+  for (int i = 0; i < spatial; ++i) a.pad_high[i] += over[i];
+  return trace::add(Op::max_pool, a, {in})[0];
+}
+
+// Padding counts in the divisor of an average, if asked for; the overhang never does. Where both meet, the padding
+// becomes part of the image, and the average is that of the elements inside.
+Tensor avg_pool(const char* user_name, int spatial, const In& x, const PoolOptions& o) {
+  const auto [frame, in] = ops::enter(x, user_name);
+  PoolAttrs a = pool_attrs(user_name, spatial, in, o);
+  const Shape over = overhangs(a, in.shape(), o.ceil_mode), none = Shape::filled(spatial, 0);
+  if (over == none) return ops::one(Op::avg_pool, a, {in});
+  Tensor image = in;
+  if (a.count_include_pad && a.pad_low != none) {
+    Shape low{0, 0}, high{0, 0};
+    for (int i = 0; i < spatial; ++i) {
+      low.push_back(a.pad_low[i]);
+      high.push_back(a.pad_high[i]);
+    }
+    image = ops::one(Op::pad, PadAttrs{low, high, Shape::filled(spatial + 2, 0), 0}, {in});
+    a.pad_low = a.pad_high = none;
+  }
+  a.count_include_pad = false;
+  for (int i = 0; i < spatial; ++i) a.pad_high[i] += over[i];
+  return ops::one(Op::avg_pool, a, {image});
 }
 
 }  // namespace
@@ -102,10 +140,10 @@ Tensor conv_transpose2d(const In& x, const In& w, const ConvTransposeOptions& o)
   return ops::one(Op::conv_grad_input, a, {in, weight});
 }
 
-Tensor max_pool1d(const In& x, const PoolOptions& o) { return pool(Op::max_pool, "max_pool1d", 1, x, o); }
-Tensor max_pool2d(const In& x, const PoolOptions& o) { return pool(Op::max_pool, "max_pool2d", 2, x, o); }
-Tensor avg_pool1d(const In& x, const PoolOptions& o) { return pool(Op::avg_pool, "avg_pool1d", 1, x, o); }
-Tensor avg_pool2d(const In& x, const PoolOptions& o) { return pool(Op::avg_pool, "avg_pool2d", 2, x, o); }
+Tensor max_pool1d(const In& x, const PoolOptions& o) { return max_pool("max_pool1d", 1, x, o); }
+Tensor max_pool2d(const In& x, const PoolOptions& o) { return max_pool("max_pool2d", 2, x, o); }
+Tensor avg_pool1d(const In& x, const PoolOptions& o) { return avg_pool("avg_pool1d", 1, x, o); }
+Tensor avg_pool2d(const In& x, const PoolOptions& o) { return avg_pool("avg_pool2d", 2, x, o); }
 
 Tensor adaptive_avg_pool2d(const In& x, const Extents& output) {
   constexpr const char* kOp = "adaptive_avg_pool2d";

@@ -34,10 +34,12 @@ Tensor conv_transpose2d(const In& x, const In& w, const ConvTransposeOptions& op
 
 struct PoolOptions {
   Extents kernel = 2;
-  Extents stride = 0;  // 0: the kernel
-  Extents padding = 0;
-  bool ceil_mode = false;         // also windows that begin inside the image and end outside
-  bool count_include_pad = true;  // average: divide by the kernel's size, or by the elements inside the image
+  Extents stride = 0;      // 0: the kernel
+  Extents padding = 0;     // at most half of the kernel
+  bool ceil_mode = false;  // also windows that begin inside the image and reach beyond the padding
+  // Average: divide by the elements of the window inside the padded image, or inside the image alone. What reaches
+  // beyond the padding (ceil_mode) never counts.
+  bool count_include_pad = true;
 };
 // (N, C, L) -> (N, C, L') and (N, C, H, W) -> (N, C, H', W').
 Tensor max_pool1d(const In& x, const PoolOptions& options = {});

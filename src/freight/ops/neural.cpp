@@ -1,6 +1,8 @@
 // Front ends of the composites. See neural.h; the definitions are in ir/composites.cpp.
 #include "freight/ops/neural.h"
 
+#include <limits>
+
 #include "freight/ops/common.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/index.h"
@@ -53,12 +55,15 @@ Tensor leaky_relu(const In& x, double slope) {
 
 Tensor elu(const In& x, double alpha) {
   const auto [frame, t] = ops::enter(x, "elu");
-  return where(t > 0.0, t, expm1(minimum(t, 0.0)) * alpha);  // the minimum keeps the unused branch finite
+  const Tensor positive = t > 0.0;
+  return where(positive, t, expm1(where(positive, 0.0, t)) * alpha);  // the inner one keeps the unused branch finite
 }
 
 Tensor softplus(const In& x) {
   const auto [frame, t] = ops::enter(x, "softplus");
-  return relu(t) + log1p(exp(-abs(t)));
+  // From the limit on the rest, exp(-x), is below half of the last digit of x. No abs: its slope at 0 is none of ours.
+  const Tensor linear = t > (t.dtype() == DType::f16 ? 10.0 : 40.0);
+  return where(linear, t, log1p(exp(where(linear, 0.0, t))));
 }
 
 BatchNormResult batch_norm(const In& x, const In& scale, const In& shift, double eps) {
@@ -89,8 +94,17 @@ Tensor cross_entropy(const In& logits, const In& target, const CrossEntropyOptio
   const Frame frame(logits.where);
   const double s = options.label_smoothing;
   if (!(s >= 0 && s < 1)) ops::fail_here("cross_entropy", "label smoothing out of range: got ", s, ", need 0 <= s < 1");
-  return reduced(ops::one(Op::cross_entropy, CrossEntropyAttrs{s}, ops::all("cross_entropy", logits, target)),
-                 options.reduction);
+  const Tensor x = ops::get(logits, "cross_entropy"), t = ops::get(target, "cross_entropy");
+  if (!options.ignore_index) {
+    return reduced(ops::one(Op::cross_entropy, CrossEntropyAttrs{s}, {x, t}), options.reduction);
+  }
+  if (is_floating(t.dtype())) ops::fail_here("cross_entropy", "ignore_index needs integer classes: got ", t.type());
+  const Tensor counts = not_equal(t, static_cast<double>(*options.ignore_index));
+  const Tensor losses =
+      where(counts, ops::one(Op::cross_entropy, CrossEntropyAttrs{s}, {x, where(counts, t, 0.0)}), 0.0);
+  if (options.reduction != Reduction::mean) return reduced(losses, options.reduction);
+  const DType exact = wide(x.dtype());  // 16 bits cannot count far
+  return cast(sum(cast(losses, exact)) / sum(cast(counts, exact)), x.dtype());
 }
 
 Tensor nll_loss(const In& log_probabilities, const In& target, Reduction reduction) {
@@ -113,7 +127,12 @@ Tensor l1_loss(const In& a, const In& b, Reduction reduction) {
 
 Tensor bce_with_logits(const In& logits, const In& target, Reduction reduction) {
   const auto [frame, x] = ops::enter(logits, "bce_with_logits");
-  return reduced(relu(x) - x * target + log1p(exp(-abs(x))), reduction);
+  const Tensor t = ops::get(target, "bce_with_logits");
+  const auto share = [](const Tensor& weight, const Tensor& loss) {
+    return where(logical_and(equal(weight, 0.0), equal(loss, std::numeric_limits<double>::infinity())), 0.0,
+                 weight * loss);  // the limit of 0 times infinity
+  };
+  return reduced(share(t, softplus(-x)) + share(1.0 - t, softplus(x)), reduction);
 }
 
 Tensor count_correct(const In& logits, const In& target) {

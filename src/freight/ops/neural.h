@@ -1,6 +1,8 @@
 // Composite functions of neural networks: activations, normalisations, losses. Each is one node of the graph with a
 // plain definition beside it (ir/composite). N batch, C channels or classes.
 #pragma once
+#include <optional>
+
 #include "freight/ops/options.h"
 #include "freight/trace/tensor.h"
 #include "freight/trace/variable.h"
@@ -42,8 +44,11 @@ enum class Reduction { mean, sum, none };
 struct CrossEntropyOptions {
   double label_smoothing = 0;  // in [0, 1)
   Reduction reduction = Reduction::mean;
+  // Rows of this class (often -100) have no loss and no gradient, and the mean is that of the others: NaN of none.
+  std::optional<int64_t> ignore_index = std::nullopt;
 };
 // logits (N, C); target (N) integer classes, or (N, C) probabilities of the logits' type. -> scalar, or (N) unreduced.
+// Logits of -inf are classes of probability 0. A class outside of [0, C) is an Error(data) when the step runs.
 Tensor cross_entropy(const In& logits, const In& target, const CrossEntropyOptions& options = {});
 // log_probabilities (N, C), target (N) -> scalar: mean of -log p[target].
 Tensor nll_loss(const In& log_probabilities, const In& target, Reduction reduction = Reduction::mean);

@@ -20,8 +20,15 @@ int axis_of(const Node& n) {
 
 IndexProblem problem(const StepSpec& spec) {
   const Op op = spec.node->op;
-  const int axis = axis_of(*spec.node);
   const Type& result = spec.out[0].type;
+  if (op == Op::check_index) {
+    return {.op = freight::name(op),
+            .rows = attrs<RowsAttrs>(*spec.node).rows,
+            .index_type = result.dtype,
+            .indices = result.numel(),
+            .result_bytes = result.bytes()};
+  }
+  const int axis = axis_of(*spec.node);
   const Shape& tensor = scatters(op) ? result.shape : spec.in[0].type.shape;  // whose axis is indexed
   IndexProblem p;
   p.op = freight::name(op);
@@ -46,7 +53,11 @@ class IndexKernel final : public Kernel {
     if (op_ == Op::argmax || op_ == Op::argmin) {
       return arg_extremum(p_, static_cast<const float*>(o[0]), static_cast<int32_t*>(o[1]), op_ == Op::argmax);
     }
-    check_indices(p_, o[scatters(op_) ? 0 : 1]);
+    check_indices(p_, o[scatters(op_) || op_ == Op::check_index ? 0 : 1]);
+    if (op_ == Op::check_index) {
+      std::memmove(o[1], o[0], p_.result_bytes);
+      return;
+    }
     if (scatters(op_)) return scatter(p_, o[0], o[1], o[2], true);
     if (op_ != Op::sgd_rows) return gather(p_, o[0], o[1], o[2]);
     // The table less lr times the gradients of its rows.
@@ -68,7 +79,6 @@ std::unique_ptr<Kernel> make_index(const StepSpec& spec) {
   if (reduces && spec.in[0].type.dtype != DType::f32) return nullptr;
   const DType dtype = spec.out[0].type.dtype;
   if (scatters(op) && size_of(dtype) < 4) return nullptr;
-  if (!(reduces || op == Op::gather || op == Op::gather_elements || op == Op::sgd_rows || scatters(op))) return nullptr;
   // Elements of single-element picks lie in step only where all other extents agree.
   if (op == Op::gather_elements || op == Op::scatter_elements_add) {
     const Shape &a = spec.in[0].type.shape,

@@ -1,7 +1,7 @@
-// Gather and scatter of rows and elements (also that of max pooling's gradient), argmax and argmin, on row-major
-// tensors. A scatter gives every column of the result to one work-item, which walks the indices in order: no atomics,
-// and the same sum in every run. What an index out of range names is left out and reported (faults.h): kernels cannot
-// throw.
+// Gather and scatter of rows and elements (also that of max pooling's gradient), checked indices, argmax and argmin, on
+// row-major tensors. A scatter gives every column of the result to one work-item, which walks the indices in order: no
+// atomics, and the same sum in every run. What an index out of range names is left out and reported (faults.h): kernels
+// cannot throw.
 #include <algorithm>
 
 #include "freight/backend/gpu/kernel_text.h"
@@ -90,12 +90,24 @@ Lowered arg_extremum(const StepSpec& spec) {
   return text.finish_step(name(spec.node->op), largest_span(spec));
 }
 
+// An index out of range becomes 0, which is in the range of all that may read it before the fault is seen.
+Lowered check_index(const StepSpec& spec) {
+  KernelText text;
+  const Elements index = text.in(spec, 0), y = text.out(spec, 0);
+  text.begin_elements(spec.out[0].type.numel());
+  text.line("const i64 row = ", index.load("e"), ";");
+  const std::string sound = text.checked("row", *spec.node, attrs<RowsAttrs>(*spec.node).rows);
+  text.line(y.store("e", cat("(", value_type(y.dtype), ")(", sound, " ? row : 0)")));
+  return text.finish_step(name(spec.node->op), largest_span(spec));
+}
+
 }  // namespace
 
 Lowered lower_index(const StepSpec& spec) {
   switch (spec.node->op) {
     case Op::gather:
     case Op::gather_elements: return gather(spec);
+    case Op::check_index: return check_index(spec);
     case Op::scatter_add:
     case Op::scatter_elements_add: {
       const auto& attrs = freight::attrs<ScatterAttrs>(*spec.node);

@@ -57,14 +57,19 @@ void scatter_add(const Call& call) {  // idx, u -> y with `size` rows along the 
   });
 }
 
+void check_index(const Call& call) {  // idx -> idx
+  const int64_t rows = call.get<RowsAttrs>().rows;
+  const int64_t* index = call.in[0].as<int64_t>();
+  for (int64_t i = 0; i < call.in[0].numel(); ++i) call.out[0].as<int64_t>()[i] = checked(call, index[i], rows);
+}
+
 }  // namespace
 
 KernelTable index_kernels() {
   return {
-      {Op::gather, gather},
-      {Op::scatter_add, scatter_add},
-      {Op::gather_elements, gather},
-      {Op::scatter_elements_add, scatter_add},
+      {Op::gather, gather},           {Op::scatter_add, scatter_add},
+      {Op::gather_elements, gather},  {Op::scatter_elements_add, scatter_add},
+      {Op::check_index, check_index},
   };
 }
 

@@ -1,0 +1,207 @@
+// Functions at the edges of their domains: infinite logits, weights of 0, kinks, windows that reach beyond the image,
+// labels that name no class. The values are PyTorch's; where the limit is given instead, the test says so.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "freight/base/error.h"
+#include "freight/ops/ops.h"
+#include "tests/support/run.h"
+
+namespace freight::test {
+namespace {
+
+using Floats = std::vector<float>;
+constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+
+// The tests of this file run on every backend that computes.
+class Edges : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { set_default_backend(GetParam()); }
+  void TearDown() override { set_default_backend("cpu"); }
+};
+INSTANTIATE_TEST_SUITE_P(Backends, Edges, testing::Values("ref", "cpu"), [](const auto& info) { return info.param; });
+
+void expect_equal(const Tensor& got, const Floats& expected, const char* what) {
+  const Floats values = got.to_vector<float>();
+  ASSERT_EQ(values.size(), expected.size()) << what;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float e = expected[i], v = values[i];
+    const bool same = std::isnan(e)   ? std::isnan(v)
+                      : std::isinf(e) ? v == e
+                                      : std::fabs(v - e) <= 2e-6f * std::max(1.0f, std::fabs(e));
+    EXPECT_TRUE(same) << what << " element " << i << ": got " << v << ", need " << e;
+  }
+}
+
+using Function = std::function<Tensor(const Tensor&)>;
+void expect_value_and_gradient(const char* what, const Function& f, const Tensor& x, const Floats& value,
+                               const Floats& gradient) {
+  const Tensor y = f(x);
+  const Tensor dx = grad(sum(y), std::vector<Tensor>{x})[0];
+  expect_equal(y, value, what);
+  expect_equal(dx, gradient, (std::string("gradient of ") + what).c_str());
+}
+
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return (e.kind() == ErrorKind::data ? "data: " : "") + std::string(e.what());
+  }
+  return "no error";
+}
+
+TEST_P(Edges, CrossEntropyOfInfiniteLogitsIsTheLimit) {
+  const Tensor x = Tensor::of<float>({1, -kInf, 2, 1, -kInf, 2, -kInf, -kInf, -kInf}, {3, 3});
+  const Tensor labels = Tensor::of<int64_t>({0, 1, 0}, {3});
+  expect_value_and_gradient(
+      "cross_entropy", [&](const Tensor& t) { return cross_entropy(t, labels, {.reduction = Reduction::none}); }, x,
+      {1.31326163f, kInf, kNan}, {-0.73105860f, 0, 0.73105860f, 0.26894143f, -1, 0.73105860f, kNan, kNan, kNan});
+  const Tensor row = Tensor::of<float>({1, -kInf, 2}, {1, 3}), first = Tensor::of<int32_t>({0}, {1});
+  expect_value_and_gradient(
+      "smoothed",
+      [&](const Tensor& t) { return cross_entropy(t, first, {.label_smoothing = 0.1, .reduction = Reduction::none}); },
+      row, {kInf}, {-0.66439190f, -0.03333333f, 0.69772524f});
+  // PyTorch gives NaN, 0 times infinity; the limit is that of the label.
+  const Tensor certain = Tensor::of<float>({1, 0, 0}, {1, 3});
+  expect_value_and_gradient("of probabilities",
+                            [&](const Tensor& t) { return cross_entropy(t, certain, {.reduction = Reduction::none}); },
+                            row, {1.31326163f}, {-0.73105860f, 0, 0.73105860f});
+  expect_value_and_gradient("softmax",
+                            [](const Tensor& t) {
+                              return softmax(t, 1) * Tensor::of<float>({1, 2, 3}, {3});
+                            },
+                            Tensor::of<float>({1, -kInf, 2, -kInf, -kInf, -kInf}, {2, 3}),
+                            {0.26894143f, 0, 2.19317579f, kNan, kNan, kNan},
+                            {-0.39322388f, 0, 0.39322388f, kNan, kNan, kNan});
+}
+
+TEST_P(Edges, ALabelThatNamesNoClassIsAnError) {
+  const Tensor x = ones({2, 3});
+  for (const int64_t bad : {int64_t{3}, int64_t{-1}, int64_t{-100}, int64_t{1} << 33}) {
+    const Tensor labels = Tensor::of<int64_t>({2, bad}, {2});
+    for (const Function& f :
+         {Function([&](const Tensor& t) { return cross_entropy(t, labels); }),
+          Function([&](const Tensor& t) { return cross_entropy(t, labels, {.label_smoothing = 0.1}); }),
+          Function([&](const Tensor& t) { return nll_loss(t, labels); }),
+          Function([&](const Tensor&) { return one_hot(labels, 3); }),
+          Function([&](const Tensor& t) { return grad(cross_entropy(t, labels), std::vector<Tensor>{t})[0]; })}) {
+      const std::string text = message_of([&] { f(x).to_vector<float>(); });
+      EXPECT_NE(text.find("data: "), std::string::npos) << text;
+      EXPECT_NE(text.find("index out of range: got " + std::to_string(bad) + ", need 0 to 2"), std::string::npos)
+          << text;
+    }
+  }
+}
+
+TEST_P(Edges, IgnoredLabelsLeaveLossGradientAndDivisor) {
+  const Tensor x = Tensor::of<float>({2, 1, 0, 0, 1, 3, 1, 1, 1}, {3, 3});
+  const Tensor labels = Tensor::of<int64_t>({0, -100, 2}, {3});
+  const auto loss = [&](const CrossEntropyOptions& o) { return cross_entropy(x, labels, o); };
+  expect_equal(loss({.reduction = Reduction::none, .ignore_index = -100}), {0.40760595f, 0, 1.09861231f}, "rows");
+  expect_equal(loss({.reduction = Reduction::sum, .ignore_index = -100}), {1.50621826f}, "sum");
+  expect_equal(loss({.ignore_index = -100}), {0.75310916f}, "mean");
+  expect_equal(loss({.label_smoothing = 0.1, .ignore_index = -100}), {0.80310916f}, "smoothed");
+  const Floats g = grad(loss({.ignore_index = -100}), std::vector<Tensor>{x})[0].to_vector<float>();
+  EXPECT_EQ(Floats(g.begin() + 3, g.begin() + 6), (Floats{0, 0, 0}));
+  EXPECT_NEAR(g[8], (1.0 / 3 - 1) / 2, 1e-6);
+  EXPECT_TRUE(std::isnan(cross_entropy(x, full({3}, 7, DType::i32), {.ignore_index = 7}).item<float>()));
+  EXPECT_NE(message_of([&] { cross_entropy(x, x, {.ignore_index = 0}); }).find("needs integer classes: got f32[3,3]"),
+            std::string::npos);
+}
+
+// Numbers of type u8 end at 255: counted in it, class 300 was class 44 once more.
+TEST_P(Edges, LabelsInBytesNameOneClassAmongMoreThanTheyCanCount) {
+  expect_equal(sum(one_hot(Tensor::of<uint8_t>({44, 255}, {2}), 600), 1), {1, 1}, "one_hot");
+}
+
+TEST_P(Edges, BinaryCrossEntropyHasTheSlopesOfTheSigmoid) {
+  const Tensor x = Tensor::of<float>({-100, 0, 30, 100}, {4});
+  const auto loss = [](double target) {
+    return [=](const Tensor& t) { return bce_with_logits(t, full(t.shape(), target), Reduction::none); };
+  };
+  expect_value_and_gradient("target 0", loss(0), x, {0, 0.69314718f, 30, 100}, {0, 0.5f, 1, 1});
+  expect_value_and_gradient("target 1", loss(1), x, {100, 0.69314718f, 0, 0}, {-1, -0.5f, 0, 0});
+  expect_value_and_gradient("target 0.5", loss(0.5), x, {50, 0.69314718f, 15, 50}, {-0.5f, 0, 0.5f, 0.5f});
+  // PyTorch gives NaN at infinite logits; these are the limits.
+  const Tensor ends = Tensor::of<float>({-kInf, kInf}, {2});
+  expect_value_and_gradient("target 0 at the ends", loss(0), ends, {0, kInf}, {0, 1});
+  expect_value_and_gradient("target 1 at the ends", loss(1), ends, {kInf, 0}, {-1, 0});
+  EXPECT_NEAR(bce_with_logits(full({1}, 30.0), ones({1})).item<double>(), std::exp(-30.0), 1e-19);
+}
+
+TEST_P(Edges, ActivationsHaveTheSlopesOfTheirLimits) {
+  const Tensor x = Tensor::of<float>({-kInf, -100, 0, 100, kInf, kNan}, {6});
+  expect_value_and_gradient("softplus", softplus, x, {0, 0, 0.69314718f, 100, kInf, kNan}, {0, 0, 0.5f, 1, 1, kNan});
+  const Tensor finite = Tensor::of<float>({-kInf, -100, 0, 100, kInf}, {5});
+  expect_value_and_gradient("elu", [](const Tensor& t) { return elu(t, 2); }, finite, {-2, -2, 0, 100, kInf},
+                            {0, 0, 2, 1, 1});
+  expect_value_and_gradient("leaky_relu", [](const Tensor& t) { return leaky_relu(t, 0.1); }, finite,
+                            {-kInf, -10, 0, 100, kInf}, {0.1f, 0.1f, 0.1f, 1, 1});
+  // The second derivative of softplus at 0 is that of any smooth function: s (1 - s).
+  const Tensor zero = zeros({1});
+  const Tensor slope = grad(sum(softplus(zero)), std::vector<Tensor>{zero})[0];
+  expect_equal(grad(sum(slope), std::vector<Tensor>{zero})[0], {0.25f}, "second derivative of softplus");
+}
+
+TEST_P(Edges, PowersOfZeroAndOfNegativeNumbers) {
+  const Tensor x = Tensor::of<float>({0, 0, 0, -2, -2, 2}, {6}), e = Tensor::of<float>({0, 2, -1, 2, 0.5f, 0}, {6});
+  expect_value_and_gradient("pow by its base", [&](const Tensor& t) { return pow(t, e); }, x, {1, 0, kInf, 4, kNan, 1},
+                            {0, 0, -kInf, -4, kNan, 0});
+  expect_value_and_gradient("pow by its exponent", [&](const Tensor& t) { return pow(x, t); }, e,
+                            {1, 0, kInf, 4, kNan, 1}, {0, 0, -kInf, kNan, kNan, 0.69314718f});
+}
+
+struct Pooled {
+  PoolOptions options;
+  Floats y, dx;  // of 1, 2, ..., 25 in a square
+};
+
+TEST_P(Edges, AveragesDoNotCountWhatReachesBeyondThePadding) {
+  const Tensor x = reshape(cast(arange(25), DType::f32) + 1.0, {1, 1, 5, 5});
+  const float q = 0.25f, n = 1 / 9.0f;
+  const std::vector<Pooled> cases = {
+      {{.kernel = 2, .ceil_mode = true},
+       {4, 6, 7.5f, 14, 16, 17.5f, 21.5f, 23.5f, 25},
+       {q, q, q, q, 0.5f, q, q, q, q, 0.5f, q, q, q, q, 0.5f, q, q, q, q, 0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 1}},
+      {{.kernel = 3, .stride = 2, .padding = 1, .ceil_mode = true},
+       {1.77777779f, 3.66666675f, 3.11111116f, 7.66666651f, 13, 9.66666698f, 8.44444466f, 13.6666670f, 9.77777767f},
+       {n,     2 * n, n,     2 * n, n,     2 * n, 4 * n, 2 * n, 4 * n, 2 * n, n,     2 * n, n,
+        2 * n, n,     2 * n, 4 * n, 2 * n, 4 * n, 2 * n, n,     2 * n, n,     2 * n, n}},
+      {{.kernel = 4, .stride = 3, .padding = 2, .ceil_mode = true},
+       {1, 3, 1.25000000f, 7, 16, 5.83333349f, 3.58333325f, 7.83333349f, 2.77777767f},
+       {0.06250000f, 0.12500000f, 0.06250000f, 0.06250000f, 0.14583334f, 0.12500000f, 0.25000000f,
+        0.12500000f, 0.12500000f, 0.29166669f, 0.06250000f, 0.12500000f, 0.06250000f, 0.06250000f,
+        0.14583334f, 0.06250000f, 0.12500000f, 0.06250000f, 0.06250000f, 0.14583334f, 0.14583334f,
+        0.29166669f, 0.14583334f, 0.14583334f, 0.34027779f}},
+  };
+  for (const Pooled& c : cases) {
+    expect_value_and_gradient(
+        "avg_pool2d", [&](const Tensor& t) { return avg_pool2d(t, c.options); }, x, c.y, c.dx);
+  }
+  const auto shape = [](int64_t size, const PoolOptions& o) { return avg_pool1d(ones({1, 1, size}), o).shape(); };
+  EXPECT_EQ(shape(2, {.kernel = 3, .stride = 2, .ceil_mode = true}), (Shape{1, 1, 1}));
+  EXPECT_EQ(shape(2, {.kernel = 3, .stride = 2, .padding = 1, .ceil_mode = true}), (Shape{1, 1, 2}));
+  for (const int64_t stride : {1, 2}) {
+    EXPECT_NE(message_of([&] { shape(1, {.kernel = 3, .stride = stride, .ceil_mode = true}); }).find("does not fit"),
+              std::string::npos);
+  }
+  EXPECT_NE(message_of([&] { shape(9, {.kernel = 3, .padding = 2}); }).find("padding must be from 0 to half"),
+            std::string::npos);
+}
+
+// Windows of 2, 3 and 2 elements of five: those that do not see the infinite one are finite.
+TEST_P(Edges, CellsOfUnequalWindowsDoNotMixWhatTheyDoNotSee) {
+  const Tensor x = reshape(Tensor::of<float>({kInf, 1, 2, 3, 4}), {1, 1, 1, 5});
+  expect_value_and_gradient("adaptive_avg_pool2d",
+                            [](const Tensor& t) {
+                              return adaptive_avg_pool2d(t, {1, 3});
+                            },
+                            x, {kInf, 2, 3.5f}, {0.5f, 0.5f + 1 / 3.0f, 1 / 3.0f, 1 / 3.0f + 0.5f, 0.5f});
+}
+
+}  // namespace
+}  // namespace freight::test
