@@ -82,7 +82,7 @@ const Case kCases[] = {
     {"integers",
      [](const Tensor& x) {
        const Tensor n = cast(x * 10.0, DType::i32);
-       return cast(maximum(n, 2) + sum(n, 2, Keep::yes) * 3 - max(n, 1, Keep::yes), DType::f32);
+       return cast(maximum(n, 2) + cast(sum(n, 2, Keep::yes) * 3, DType::i32) - max(n, 1, Keep::yes), DType::f32);
      }},
     {"sum mean",
      [](const Tensor& x) {

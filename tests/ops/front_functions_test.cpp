@@ -62,6 +62,7 @@ TEST_F(Front, ComparisonsAndWhere) {
   EXPECT_EQ(values(where(logical_and(a >= 1, a < 3), a, -1)), (Floats{-1, 1, 2, -1}));
   EXPECT_EQ(values(where(equal(range({2, 1}), 0), 5, range({3}))), (Floats{5, 5, 5, 0, 1, 2}));
   EXPECT_EQ(values(clamp(a, 1, 2)), (Floats{1, 1, 2, 2}));
+  EXPECT_EQ(values(grad(sum(clamp(a, 1, 2.5)), std::vector<Tensor>{a})[0]), (Floats{0, 0, 1, 0}));
 }
 
 TEST_F(Front, ReductionsDropOrKeepAxes) {
@@ -131,6 +132,8 @@ TEST_F(Front, MatmulFollowsNumPy) {
                  "matmul: inner dimensions differ: lhs f32[2,3] axis 1 = 3, rhs f32[4,2] axis 0 = 4");
   EXPECT_MESSAGE(matmul(range({2, 2, 3}), range({3, 3, 2})), "batch axes do not broadcast");
   EXPECT_MESSAGE(linear(range({2, 3}), range({2, 4})), "axis 1 = 3, weight f32[2,4] axis 1 = 4");
+  EXPECT_MESSAGE(linear(range({2, 3}), range({2, 3}), range({1})),
+                 "need bias (out): got f32[1] beside weight f32[2,3]");
 }
 
 TEST_F(Front, ConvolutionsAndPools) {
@@ -194,6 +197,10 @@ TEST_F(Front, LossesAndMetrics) {
   EXPECT_MESSAGE(cross_entropy(logits, zeros({3}, DType::i32)), "labels has the wrong shape");
   EXPECT_MESSAGE(cross_entropy(logits, labels, {.label_smoothing = 1}), "label smoothing out of range");
   EXPECT_MESSAGE(nll_loss(logits, logits), "need (N, C) and N integer classes");
+  const Tensor column = range({3, 1}), row = range({3});
+  EXPECT_MESSAGE(mse_loss(column, row), "mse_loss: shapes differ: got f32[3,1] and f32[3], need equal ones");
+  EXPECT_MESSAGE(l1_loss(row, column), "l1_loss: shapes differ: got f32[3] and f32[3,1]");
+  EXPECT_MESSAGE(bce_with_logits(column, row), "bce_with_logits: shapes differ: got f32[3,1] and f32[3]");
 }
 
 TEST_F(Front, ActivationsAtTheirKinks) {

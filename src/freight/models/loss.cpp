@@ -28,13 +28,13 @@ Tensor counted(const Tensor& outputs, const Tensor& y) {
   if (is_floating(y.dtype()) || y.rank() != 2 || y.dim(0) != outputs.dim(0) || y.dim(1) != outputs.dim(1)) {
     fail_here("cross_entropy", "targets do not fit: got ", y.type(), ", the model gives ", outputs.type());
   }
-  return y >= 0.0;
+  return y >= 0;
 }
 
 Tensor token_cross_entropy(const Tensor& outputs, const Tensor& y, const LossOptions& o) {
   const int64_t places = y.numel();
   const Tensor counts = reshape(counted(outputs, y), {places});
-  const Tensor labels = where(counts, reshape(y, {places}), 0.0);
+  const Tensor labels = where(counts, reshape(y, {places}), 0);
   const Tensor losses = cross_entropy(reshape(outputs, {places, outputs.dim(2)}), labels,
                                       {.label_smoothing = o.label_smoothing, .reduction = Reduction::none});
   const Tensor total = sum(where(counts, losses, 0.0));

@@ -50,7 +50,7 @@ void Module::announce_tokens(const Tensor& tokens, int64_t padding) {
   if (tokens.rank() != 2 || tokens.dim(1) == 0) return;
   const Tensor places = iota(tokens.shape(), 1, DType::i32) + 1;
   t_running.tokens = tokens.shape();
-  t_running.counts = max(where(not_equal(tokens, static_cast<double>(padding)), places, 0), 1);
+  t_running.counts = max(where(not_equal(tokens, padding), places, 0), 1);
 }
 
 Tensor Module::token_counts(const Tensor& x) {

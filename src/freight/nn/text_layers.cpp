@@ -26,8 +26,8 @@ Tensor EmbeddingBag::forward(const Tensor& x) {
   }
   const Tensor rows = embedding(x, weight, options_.padding_idx);  // (N, T, W)
   if (options_.padding_idx < 0) return mean(rows, 1);
-  const Tensor kept = cast(not_equal(x, static_cast<double>(options_.padding_idx)), rows.dtype());  // (N, T)
-  const Tensor count = maximum(sum(kept, 1, Keep::yes), 1.0);                                       // (N, 1)
+  const Tensor kept = cast(not_equal(x, options_.padding_idx), rows.dtype());  // (N, T)
+  const Tensor count = maximum(sum(kept, 1, Keep::yes), 1.0);                  // (N, 1)
   return sum(rows * unsqueeze(kept, 2), 1) / count;
 }
 

@@ -2,8 +2,11 @@
 #include "freight/ops/elementwise.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "freight/ops/common.h"
+#include "freight/trace/number.h"
 
 namespace freight {
 
@@ -59,7 +62,9 @@ Tensor per_channel(const Tensor& c, const Tensor& like, const char* op) {
 
 namespace {
 
-// Brings operands to one shape; numbers become constants of the other operand's type.
+bool counts(DType t) { return t == DType::u8 || t == DType::i32 || t == DType::i64; }
+
+// Brings operands to one shape and type; numbers become constants (trace/number.h).
 struct Pair {
   Tensor a, b;
 };
@@ -67,8 +72,13 @@ Pair align(const char* op, const In& a, const In& b) {
   if (a.is_number == b.is_number && (a.is_number || !a.tensor.defined() || !b.tensor.defined())) {
     return {get(a, op), get(b, op)};  // two numbers; or get says that a tensor is undefined
   }
-  if (a.is_number) return {trace::constant(a.scalar, b.tensor.type()), b.tensor};
-  if (b.is_number) return {a.tensor, trace::constant(b.scalar, a.tensor.type())};
+  if (a.is_number || b.is_number) {
+    const In& number = a.is_number ? a : b;
+    const Tensor given = get(a.is_number ? b : a, op);
+    const Tensor x = cast(given, trace::beside(given.dtype(), number));
+    const Tensor n = trace::constant_of(number, x.type(), op);
+    return a.is_number ? Pair{n, x} : Pair{x, n};
+  }
   const Type &ta = a.tensor.type(), &tb = b.tensor.type();
   if (ta.dtype != tb.dtype) fail_here(op, "element types differ: lhs ", ta, ", rhs ", tb, "; cast one of them");
   Shape shape;
@@ -87,32 +97,85 @@ Tensor binary(Op op, const In& a, const In& b) {
   return one(op, NoAttrs{}, {p.a, p.b});
 }
 
+// A comparison of integers with a number is exact, whatever the number: 255 < 256 in u8, 16,777,217 > 16,777,216.5.
+Tensor compare_integers(Op op, const Tensor& x, const In& n) {
+  const bool less = op == Op::lt || op == Op::le, greater = op == Op::gt || op == Op::ge;
+  if (trace::holds(x.dtype(), n)) return one(op, NoAttrs{}, {x, trace::constant_of(n, x.type(), name(op))});
+  const double below = std::floor(n.scalar);
+  const In whole(std::isfinite(n.scalar) && std::fabs(below) < 0x1p62 ? static_cast<int64_t>(below) : int64_t{0});
+  const bool between = below != n.scalar && std::isfinite(n.scalar) && trace::holds(x.dtype(), whole);
+  if (between && (less || greater)) {  // x < 1.5 is x <= 1, x > 1.5 is x > 1
+    return one(less ? Op::le : Op::gt, NoAttrs{}, {x, trace::constant_of(whole, x.type(), name(op))});
+  }
+  // The number lies beyond all elements, or between two, or is none.
+  const bool all = op == Op::ne || (n.scalar > 0 && less) || (n.scalar < 0 && greater);
+  return trace::constant(all ? 1 : 0, {DType::boolean, x.shape()});
+}
+
+// b op a for a op b.
+Op mirrored(Op op) {
+  switch (op) {
+    case Op::lt: return Op::gt;
+    case Op::le: return Op::ge;
+    case Op::gt: return Op::lt;
+    case Op::ge: return Op::le;
+    default: return op;
+  }
+}
+
+Tensor compare(Op op, const In& a, const In& b) {
+  const Frame frame(a.is_number ? b.where : a.where);
+  const bool one_number = a.is_number != b.is_number;
+  if (one_number) {
+    const Tensor x = get(a.is_number ? b : a, name(op));
+    const In& n = a.is_number ? a : b;
+    if (counts(x.dtype())) return compare_integers(a.is_number ? mirrored(op) : op, x, n);
+    // Beyond the largest floating element a number is as good as infinity.
+    if (is_floating(x.dtype()) && !trace::holds(x.dtype(), n)) {
+      const In infinite(std::copysign(std::numeric_limits<double>::infinity(), n.scalar));
+      return a.is_number ? binary(op, infinite, b) : binary(op, a, infinite);
+    }
+  }
+  return binary(op, a, b);
+}
+
+// Integers as f32: the quotient of two is none.
+In as_float(const In& x) {
+  return !x.is_number && x.tensor.defined() && counts(x.tensor.dtype()) ? In(cast(x.tensor, DType::f32), x.where) : x;
+}
+
 }  // namespace
 }  // namespace ops
 
 Tensor operator+(const In& a, const In& b) { return ops::binary(Op::add, a, b); }
 Tensor operator-(const In& a, const In& b) { return ops::binary(Op::sub, a, b); }
 Tensor operator*(const In& a, const In& b) { return ops::binary(Op::mul, a, b); }
-Tensor operator/(const In& a, const In& b) { return ops::binary(Op::div, a, b); }
+Tensor operator/(const In& a, const In& b) {
+  const Frame frame(a.is_number ? b.where : a.where);
+  return ops::binary(Op::div, ops::as_float(a), ops::as_float(b));
+}
 Tensor operator-(const In& a) { return ops::unary(Op::neg, a); }
 Tensor pow(const In& a, const In& b) { return ops::binary(Op::pow, a, b); }
 Tensor remainder(const In& a, const In& b) { return ops::binary(Op::remainder, a, b); }
 Tensor maximum(const In& a, const In& b) { return ops::binary(Op::maximum, a, b); }
 Tensor minimum(const In& a, const In& b) { return ops::binary(Op::minimum, a, b); }
-Tensor operator<(const In& a, const In& b) { return ops::binary(Op::lt, a, b); }
-Tensor operator<=(const In& a, const In& b) { return ops::binary(Op::le, a, b); }
-Tensor operator>(const In& a, const In& b) { return ops::binary(Op::gt, a, b); }
-Tensor operator>=(const In& a, const In& b) { return ops::binary(Op::ge, a, b); }
-Tensor equal(const In& a, const In& b) { return ops::binary(Op::eq, a, b); }
-Tensor not_equal(const In& a, const In& b) { return ops::binary(Op::ne, a, b); }
+Tensor operator<(const In& a, const In& b) { return ops::compare(Op::lt, a, b); }
+Tensor operator<=(const In& a, const In& b) { return ops::compare(Op::le, a, b); }
+Tensor operator>(const In& a, const In& b) { return ops::compare(Op::gt, a, b); }
+Tensor operator>=(const In& a, const In& b) { return ops::compare(Op::ge, a, b); }
+Tensor equal(const In& a, const In& b) { return ops::compare(Op::eq, a, b); }
+Tensor not_equal(const In& a, const In& b) { return ops::compare(Op::ne, a, b); }
 Tensor logical_and(const In& a, const In& b) { return ops::binary(Op::logical_and, a, b); }
 Tensor logical_or(const In& a, const In& b) { return ops::binary(Op::logical_or, a, b); }
 Tensor logical_not(const In& a) { return ops::unary(Op::logical_not, a); }
 Tensor is_finite(const In& x) { return ops::unary(Op::is_finite, x); }
 
-Tensor clamp(const In& x, double lo, double hi) {
-  const Frame frame(x.where);
-  return minimum(maximum(x, lo), hi);
+Tensor clamp(const In& x, const In& lo, const In& hi) {
+  const auto [frame, t] = ops::enter(x, "clamp");
+  const Tensor y = minimum(maximum(t, lo), hi);
+  if (!lo.is_number || !hi.is_number || !is_floating(t.dtype())) return y;
+  // Nothing flows back from the ends, as in PyTorch; the rules of maximum and minimum would give half.
+  return where(logical_and(t > lo, t < hi), t, stop_gradient(y));
 }
 
 Tensor where(const In& condition, const In& a, const In& b) {
@@ -129,7 +192,7 @@ Tensor where(const In& condition, const In& a, const In& b) {
 
 Tensor cast(const In& x, DType dtype) {
   const Frame frame(x.where);
-  if (x.is_number) return trace::constant(x.scalar, {dtype, {}});
+  if (x.is_number) return trace::constant_of(x, {dtype, {}}, "cast");
   return x.tensor.dtype() == dtype ? x.tensor : ops::one(Op::cast, CastAttrs{dtype}, {x.tensor});
 }
 

@@ -1,5 +1,6 @@
 // Pointwise functions and operators. Operands broadcast as in NumPy (explicit reshape and broadcast nodes); element
-// types must be equal, and a number takes the type of the tensor beside it. Errors: Error(usage) naming both types.
+// types of tensors must be equal. What a number beside a tensor becomes, In says (trace/tensor.h): i32 * 2 is i32,
+// i32 * 2.0 is f32. Errors: Error(usage) naming both types, or the number and the type that cannot hold it.
 // Formulas are the `scalar` column of the op table.
 #pragma once
 #include "freight/trace/tensor.h"
@@ -11,6 +12,7 @@ namespace freight {
 Tensor operator+(const In& a, const In& b);
 Tensor operator-(const In& a, const In& b);
 Tensor operator*(const In& a, const In& b);
+// Of integers f32, as in PyTorch.
 Tensor operator/(const In& a, const In& b);
 Tensor operator-(const In& a);
 // a^b; floating.
@@ -20,10 +22,11 @@ Tensor remainder(const In& a, const In& b);
 // The larger / smaller of two; ties give half of the gradient to each.
 Tensor maximum(const In& a, const In& b);
 Tensor minimum(const In& a, const In& b);
-// min(max(x, lo), hi).
-Tensor clamp(const In& x, double lo, double hi);
+// min(max(x, lo), hi). Between numbers, only elements inside of (lo, hi) have a gradient.
+Tensor clamp(const In& x, const In& lo, const In& hi);
 
-// Comparisons give bool. There is no operator==: handles would be compared by mistake.
+// Comparisons give bool; of integers with a number they are exact, also where the type could not hold it. There is no
+// operator==: handles would be compared by mistake.
 Tensor operator<(const In& a, const In& b);
 Tensor operator<=(const In& a, const In& b);
 Tensor operator>(const In& a, const In& b);

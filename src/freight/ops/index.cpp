@@ -14,10 +14,10 @@ Tensor pick(Op op, const In& x, const In& index, int64_t axis) {
 }
 }  // namespace
 
-Tensor gather(const In& x, const In& index, int64_t axis) { return pick(Op::gather, x, index, axis); }
-Tensor gather_elements(const In& x, const In& index, int64_t axis) { return pick(Op::gather_elements, x, index, axis); }
+Tensor gather(const In& x, const In& index, Axis axis) { return pick(Op::gather, x, index, axis); }
+Tensor gather_elements(const In& x, const In& index, Axis axis) { return pick(Op::gather_elements, x, index, axis); }
 
-Tensor scatter_add(const In& index, const In& updates, int64_t size, int64_t axis) {
+Tensor scatter_add(const In& index, const In& updates, int64_t size, Axis axis) {
   const Frame frame(index.where);
   const Tensor u = ops::get(updates, "scatter_add");
   const int i = ops::axis_of(axis, u.type(), "scatter_add");

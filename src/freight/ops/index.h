@@ -1,17 +1,18 @@
 // Functions that pick elements by integer tensors (u8, i32, i64). Errors: Error(usage) naming both types; an index out
 // of range is an Error(data) naming it and the range when the step runs (GPUs tell when results are read).
 #pragma once
+#include "freight/ops/options.h"
 #include "freight/trace/tensor.h"
 #include "freight/trace/variable.h"
 
 namespace freight {
 
 // Whole rows: the axis is replaced by the shape of `index`. x (R, D), index (N) -> (N, D). NumPy's take.
-Tensor gather(const In& x, const In& index, int64_t axis = 0);
+Tensor gather(const In& x, const In& index, Axis axis = 0);
 // The reverse: zeros with `size` rows along `axis`, to which the rows of `updates` are added.
-Tensor scatter_add(const In& index, const In& updates, int64_t size, int64_t axis = 0);
+Tensor scatter_add(const In& index, const In& updates, int64_t size, Axis axis = 0);
 // One element per index along `axis`, result of the index' shape. NumPy's take_along_axis, PyTorch's gather.
-Tensor gather_elements(const In& x, const In& index, int64_t axis = -1);
+Tensor gather_elements(const In& x, const In& index, Axis axis = -1);
 // index (...) in [0, depth) -> (..., depth): 1 at the index, 0 elsewhere.
 Tensor one_hot(const In& index, int64_t depth, DType dtype = DType::f32);
 // index (...), table (rows, width) -> (..., width). The row `padding_idx`, if not negative, receives no gradient.

@@ -79,7 +79,11 @@ Tensor linear(const In& x, const In& w) {
 
 Tensor linear(const In& x, const In& w, const In& b) {
   const Frame frame(x.where);
-  return linear_product(ops::get(x, "linear"), ops::get(w, "linear")) + b;
+  const Tensor weight = ops::get(w, "linear"), bias = ops::get(b, "linear");
+  const Tensor y = linear_product(ops::get(x, "linear"), weight);
+  if (bias.shape() != Shape{weight.dim(0)})
+    ops::fail_here("linear", "need bias (out): got ", bias.type(), " beside weight ", weight.type());
+  return y + bias;
 }
 
 }  // namespace freight

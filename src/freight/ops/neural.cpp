@@ -27,6 +27,14 @@ Tensor reduced(const Tensor& per_item, Reduction reduction) {
   return per_item;
 }
 
+// A column beside a row would broadcast to a square, whose mean is a number like any other.
+void need_equal_shapes(const In& a, const In& b, const char* op) {
+  if (a.is_number || b.is_number) return;
+  const Tensor x = ops::get(a, op), y = ops::get(b, op);
+  if (x.shape() == y.shape()) return;
+  ops::fail_here(op, "shapes differ: got ", x.type(), " and ", y.type(), ", need equal ones; reshape one of them");
+}
+
 void need_labels(const Tensor& rows, const Tensor& target, const char* op) {
   if (rows.rank() != 2 || target.rank() != 1 || rows.dim(0) != target.dim(0) || is_floating(target.dtype())) {
     ops::fail_here(op, "need (N, C) and N integer classes: got ", rows.type(), " and ", target.type());
@@ -35,8 +43,8 @@ void need_labels(const Tensor& rows, const Tensor& target, const char* op) {
 
 }  // namespace
 
-Tensor softmax(const In& x, int64_t axis) { return along(Op::softmax, x, axis); }
-Tensor log_softmax(const In& x, int64_t axis) { return along(Op::log_softmax, x, axis); }
+Tensor softmax(const In& x, Axis axis) { return along(Op::softmax, x, axis); }
+Tensor log_softmax(const In& x, Axis axis) { return along(Op::log_softmax, x, axis); }
 
 Tensor gelu(const In& x, GeluKind kind) {
   const Frame frame(x.where);
@@ -99,9 +107,8 @@ Tensor cross_entropy(const In& logits, const In& target, const CrossEntropyOptio
     return reduced(ops::one(Op::cross_entropy, CrossEntropyAttrs{s}, {x, t}), options.reduction);
   }
   if (is_floating(t.dtype())) ops::fail_here("cross_entropy", "ignore_index needs integer classes: got ", t.type());
-  const Tensor counts = not_equal(t, static_cast<double>(*options.ignore_index));
-  const Tensor losses =
-      where(counts, ops::one(Op::cross_entropy, CrossEntropyAttrs{s}, {x, where(counts, t, 0.0)}), 0.0);
+  const Tensor counts = not_equal(t, *options.ignore_index);
+  const Tensor losses = where(counts, ops::one(Op::cross_entropy, CrossEntropyAttrs{s}, {x, where(counts, t, 0)}), 0.0);
   if (options.reduction != Reduction::mean) return reduced(losses, options.reduction);
   const DType exact = wide(x.dtype());  // 16 bits cannot count far
   return cast(sum(cast(losses, exact)) / sum(cast(counts, exact)), x.dtype());
@@ -117,17 +124,20 @@ Tensor nll_loss(const In& log_probabilities, const In& target, Reduction reducti
 
 Tensor mse_loss(const In& a, const In& b, Reduction reduction) {
   const Frame frame(a.where);
+  need_equal_shapes(a, b, "mse_loss");
   return reduced(square(a - b), reduction);
 }
 
 Tensor l1_loss(const In& a, const In& b, Reduction reduction) {
   const Frame frame(a.where);
+  need_equal_shapes(a, b, "l1_loss");
   return reduced(abs(a - b), reduction);
 }
 
 Tensor bce_with_logits(const In& logits, const In& target, Reduction reduction) {
   const auto [frame, x] = ops::enter(logits, "bce_with_logits");
-  const Tensor t = ops::get(target, "bce_with_logits");
+  need_equal_shapes(x, target, "bce_with_logits");
+  const Tensor t = target.is_number ? full(x.shape(), target, x.dtype()) : ops::get(target, "bce_with_logits");
   const auto share = [](const Tensor& weight, const Tensor& loss) {
     return where(logical_and(equal(weight, 0.0), equal(loss, std::numeric_limits<double>::infinity())), 0.0,
                  weight * loss);  // the limit of 0 times infinity
@@ -139,7 +149,7 @@ Tensor count_correct(const In& logits, const In& target) {
   const Frame frame(logits.where);
   const Tensor x = ops::get(logits, "count_correct"), t = ops::get(target, "count_correct");
   need_labels(x, t, "count_correct");
-  return sum(cast(equal(argmax(x, 1), cast(t, DType::i32)), DType::i32));
+  return cast(sum(equal(argmax(x, 1), cast(t, DType::i32))), DType::i32);
 }
 
 }  // namespace freight

@@ -10,8 +10,8 @@
 namespace freight {
 
 // Along one axis, shape kept: exp(x) / sum exp(x) with the maximum subtracted first.
-Tensor softmax(const In& x, int64_t axis = -1);
-Tensor log_softmax(const In& x, int64_t axis = -1);
+Tensor softmax(const In& x, Axis axis = -1);
+Tensor log_softmax(const In& x, Axis axis = -1);
 
 enum class GeluKind { erf, tanh };
 // x Phi(x), or its tanh approximation. Hendrycks and Gimpel 2016.
@@ -52,10 +52,10 @@ struct CrossEntropyOptions {
 Tensor cross_entropy(const In& logits, const In& target, const CrossEntropyOptions& options = {});
 // log_probabilities (N, C), target (N) -> scalar: mean of -log p[target].
 Tensor nll_loss(const In& log_probabilities, const In& target, Reduction reduction = Reduction::mean);
-// Equal shapes: mean of (a - b)^2, of |a - b|.
+// Mean of (a - b)^2, of |a - b|. Shapes must be equal, or one of the two a number.
 Tensor mse_loss(const In& a, const In& b, Reduction reduction = Reduction::mean);
 Tensor l1_loss(const In& a, const In& b, Reduction reduction = Reduction::mean);
-// Sigmoid and binary cross-entropy in one: logits and targets in [0, 1] of equal shapes.
+// Sigmoid and binary cross-entropy in one: logits and targets in [0, 1] of equal shapes, or one target for all.
 Tensor bce_with_logits(const In& logits, const In& target, Reduction reduction = Reduction::mean);
 // How many of the N rows of logits (N, C) have their largest entry at target (N): i32 scalar.
 Tensor count_correct(const In& logits, const In& target);

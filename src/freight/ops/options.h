@@ -1,15 +1,30 @@
 // Small argument types of the operations: axes, extents per spatial axis, keep-dimensions. Header only.
 #pragma once
 #include <initializer_list>
+#include <type_traits>
 
 #include "freight/base/shape.h"
 
 namespace freight {
 
+// What counts or names something: neither a number with a decimal point nor a truth value. max(x, 0.0), meant as
+// maximum(x, 0.0), and softmax(x, 0.5), meant as a temperature, do not compile.
+template <class T>
+concept Whole = std::is_integral_v<T> && !std::is_same_v<T, bool>;
+
+// One axis; a negative one counts from the back.
+struct Axis {
+  template <Whole T>
+  Axis(T axis) : value(static_cast<int64_t>(axis)) {}
+  operator int64_t() const { return value; }
+  int64_t value;
+};
+
 // Axes to reduce: none given means all. Negative axes count from the back.
 struct Axes {
   Axes() = default;
-  Axes(int64_t axis) : list{axis} {}
+  template <Whole T>
+  Axes(T axis) : list{static_cast<int64_t>(axis)} {}
   Axes(std::initializer_list<int64_t> axes) : list(axes) {}
   explicit Axes(std::vector<int64_t> axes) : list(std::move(axes)) {}
   std::vector<int64_t> list;
@@ -20,7 +35,8 @@ enum class Keep { no, yes };
 
 // One number per spatial axis; a single number stands for all of them.
 struct Extents {
-  Extents(int64_t all) : values{all}, uniform(true) {}
+  template <Whole T>
+  Extents(T all) : values{static_cast<int64_t>(all)}, uniform(true) {}
   Extents(std::initializer_list<int64_t> each) : values(each), uniform(false) {}
   explicit Extents(const Shape& each) : values(each), uniform(false) {}
   // The numbers for `rank` spatial axes; throws Error(usage, op) when another count was given.

@@ -35,7 +35,10 @@ double count(const Tensor& t, const Shape& axes) {
 
 }  // namespace
 
-Tensor sum(const In& x, const Axes& axes, Keep keep) { return reduce(Op::sum, "sum", x, axes, keep); }
+Tensor sum(const In& x, const Axes& axes, Keep keep) {
+  const auto [frame, t] = ops::enter(x, "sum");
+  return reduce(Op::sum, "sum", is_floating(t.dtype()) ? t : cast(t, DType::i64), axes, keep);
+}
 Tensor max(const In& x, const Axes& axes, Keep keep) { return reduce(Op::reduce_max, "max", x, axes, keep); }
 Tensor min(const In& x, const Axes& axes, Keep keep) { return reduce(Op::reduce_min, "min", x, axes, keep); }
 
@@ -57,7 +60,7 @@ Tensor var(const In& x, const Axes& axes, const VarOptions& options) {
   return sum(square(centred), axes, options.keep) * (1.0 / n);
 }
 
-Tensor argmax(const In& x, int64_t axis, Keep keep) { return arg_reduce(Op::argmax, x, axis, keep); }
-Tensor argmin(const In& x, int64_t axis, Keep keep) { return arg_reduce(Op::argmin, x, axis, keep); }
+Tensor argmax(const In& x, Axis axis, Keep keep) { return arg_reduce(Op::argmax, x, axis, keep); }
+Tensor argmin(const In& x, Axis axis, Keep keep) { return arg_reduce(Op::argmin, x, axis, keep); }
 
 }  // namespace freight

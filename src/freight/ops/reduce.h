@@ -6,7 +6,8 @@
 
 namespace freight {
 
-// x reduced over `axes` (all by default); the axes disappear unless Keep::yes. No bool: cast first.
+// x reduced over `axes` (all by default); the axes disappear unless Keep::yes. Of integers and bool in i64, as in NumPy
+// and PyTorch.
 Tensor sum(const In& x, const Axes& axes = {}, Keep keep = Keep::no);
 // Needs a floating type.
 Tensor mean(const In& x, const Axes& axes = {}, Keep keep = Keep::no);
@@ -22,7 +23,7 @@ struct VarOptions {
 Tensor var(const In& x, const Axes& axes = {}, const VarOptions& options = {});
 
 // i32 index of the first largest / smallest element along `axis`, which disappears unless Keep::yes.
-Tensor argmax(const In& x, int64_t axis = -1, Keep keep = Keep::no);
-Tensor argmin(const In& x, int64_t axis = -1, Keep keep = Keep::no);
+Tensor argmax(const In& x, Axis axis = -1, Keep keep = Keep::no);
+Tensor argmin(const In& x, Axis axis = -1, Keep keep = Keep::no);
 
 }  // namespace freight

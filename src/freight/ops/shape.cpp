@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "freight/ops/common.h"
+#include "freight/trace/number.h"
 
 namespace freight {
 
@@ -128,9 +129,10 @@ Tensor select(const In& x, int64_t axis, int64_t index) {
   return squeeze(slice_axis(t, i, at, at + 1, 1), i);
 }
 
-Tensor pad(const In& x, const Shape& low, const Shape& high, double value) {
+Tensor pad(const In& x, const Shape& low, const Shape& high, const In& value) {
   const auto [frame, t] = ops::enter(x, "pad");
-  return ops::one(Op::pad, PadAttrs{low, high, Shape::filled(t.rank(), 0), value}, {t});
+  const double element = trace::attribute_of(value, t.dtype(), "pad");
+  return ops::one(Op::pad, PadAttrs{low, high, Shape::filled(t.rank(), 0), element}, {t});
 }
 
 Tensor concat(const std::vector<Tensor>& xs, int64_t axis, SourceLine at) {
@@ -176,9 +178,10 @@ std::vector<Tensor> chunk(const In& x, int64_t parts, int64_t axis) {
 
 Tensor zeros(const Shape& shape, DType dtype, SourceLine at) { return full(shape, 0, dtype, at); }
 Tensor ones(const Shape& shape, DType dtype, SourceLine at) { return full(shape, 1, dtype, at); }
-Tensor full(const Shape& shape, double value, DType dtype, SourceLine at) {
+Tensor full(const Shape& shape, const In& value, DType dtype, SourceLine at) {
   const Frame frame(at);
-  return trace::constant(value, {dtype, shape});
+  if (!value.is_number) fail_here("full", "needs a number: got ", get(value, "full").type(), "; see broadcast_to");
+  return trace::constant_of(value, {dtype, shape}, "full");
 }
 Tensor iota(const Shape& shape, int64_t axis, DType dtype, SourceLine at) {
   const Frame frame(at);

@@ -29,7 +29,7 @@ Tensor narrow(const In& x, int64_t axis, int64_t start, int64_t length);
 // The slice at `index`, without the axis.
 Tensor select(const In& x, int64_t axis, int64_t index);
 // Per axis: `low` elements before and `high` after, all `value`.
-Tensor pad(const In& x, const Shape& low, const Shape& high, double value = 0);
+Tensor pad(const In& x, const Shape& low, const Shape& high, const In& value = 0);
 // Joins along an existing axis / a new one. Element types and other extents must agree.
 Tensor concat(const std::vector<Tensor>& xs, int64_t axis, SourceLine at = SourceLine::current());
 Tensor stack(const std::vector<Tensor>& xs, int64_t axis = 0, SourceLine at = SourceLine::current());
@@ -40,7 +40,7 @@ std::vector<Tensor> chunk(const In& x, int64_t parts, int64_t axis);
 
 Tensor zeros(const Shape& shape, DType dtype = DType::f32, SourceLine at = SourceLine::current());
 Tensor ones(const Shape& shape, DType dtype = DType::f32, SourceLine at = SourceLine::current());
-Tensor full(const Shape& shape, double value, DType dtype = DType::f32, SourceLine at = SourceLine::current());
+Tensor full(const Shape& shape, const In& value, DType dtype = DType::f32, SourceLine at = SourceLine::current());
 // 0, 1, ... along one axis of `shape` / along the only axis.
 Tensor iota(const Shape& shape, int64_t axis, DType dtype = DType::i32, SourceLine at = SourceLine::current());
 Tensor arange(int64_t n, DType dtype = DType::i32, SourceLine at = SourceLine::current());

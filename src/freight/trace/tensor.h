@@ -3,6 +3,7 @@
 // plan. Inside freight::compile tensors never have elements. What a trace is: tracer.h; named state: variable.h.
 #pragma once
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "freight/base/array.h"
@@ -60,16 +61,24 @@ class Tensor {
 };
 
 // What functions of the library take: a tensor, a variable (its current value), an array or a number, together with the
-// caller's source line. A number takes the element type of the tensor beside it.
+// caller's source line. Beside a tensor a number takes its element type, but for a floating number (also 2.0) beside
+// integers, which makes f32 of them, as in PyTorch; a number that the type cannot hold is an Error(usage) naming both.
 struct In {
   In(const Tensor& t, SourceLine at = SourceLine::current()) : tensor(t), where(at) {}
   In(const Variable& v, SourceLine at = SourceLine::current());
   In(const Array& a, SourceLine at = SourceLine::current()) : tensor(a), where(at) {}
-  In(double v, SourceLine at = SourceLine::current()) : scalar(v), is_number(true), where(at) {}
+  template <class Number>
+  requires std::is_arithmetic_v<Number> In(Number v, SourceLine at = SourceLine::current())
+      : scalar(static_cast<double>(v)),
+        integer(std::is_integral_v<Number> ? static_cast<int64_t>(v) : 0),
+        is_number(true),
+        is_integer(std::is_integral_v<Number>),
+        where(at) {}
 
   Tensor tensor;
-  double scalar = 0;
-  bool is_number = false;
+  double scalar = 0;    // the number,
+  int64_t integer = 0;  // and exactly, where it is given as an integer
+  bool is_number = false, is_integer = false;
   SourceLine where;
 };
 

@@ -10,6 +10,7 @@
 
 #include "freight/base/philox.h"
 #include "freight/base/threads.h"
+#include "freight/trace/number.h"
 #include "freight/trace/tracer.h"
 
 namespace freight {
@@ -199,7 +200,7 @@ Tensor Variable::value() const {
 
 void Variable::assign(const In& next) const {
   const Frame frame(next.where);
-  const Tensor t = next.is_number ? trace::constant(next.scalar, impl_->type) : next.tensor;
+  const Tensor t = next.is_number ? trace::constant_of(next, impl_->type, "assign") : next.tensor;
   if (!(t.type() == impl_->type)) {
     trace::fail_here("assign", "types differ: variable '", impl_->name, "' is ", impl_->type, ", the value is ",
                      t.type());

@@ -81,12 +81,11 @@ std::pair<Tensor, Tensor> DeviceData::batch() const {
     from_y = y + drawn(kDy);
     from_x = x + drawn(kDx);
   }
-  const Tensor inside = logical_and(logical_and(from_y >= 0, from_y < static_cast<double>(rows)),
-                                    logical_and(from_x >= 0, from_x < static_cast<double>(columns)));
-  if (recipe_.flips) from_x = where(drawn(kFlip) > 0, static_cast<double>(columns - 1) - from_x, from_x);
-  const auto plane = static_cast<double>(rows * columns);
-  Tensor at = (drawn(kSample) * static_cast<double>(channels) + c) * plane +
-              (from_y * static_cast<double>(columns) + from_x);  // (N, C, H, W)
+  const Tensor inside =
+      logical_and(logical_and(from_y >= 0, from_y < rows), logical_and(from_x >= 0, from_x < columns));
+  if (recipe_.flips) from_x = where(drawn(kFlip) > 0, (columns - 1) - from_x, from_x);
+  const int64_t plane = rows * columns;
+  Tensor at = (drawn(kSample) * channels + c) * plane + (from_y * columns + from_x);  // (N, C, H, W)
   if (recipe_.moves) at = where(inside, at, 0);
   Tensor value = cast(gather(samples_, at), DType::f32);
   if (recipe_.moves) value = where(inside, value, 0);  // black, before it is normalised
