@@ -22,7 +22,8 @@ class Edges : public testing::TestWithParam<std::string> {
   void SetUp() override { set_default_backend(GetParam()); }
   void TearDown() override { set_default_backend("cpu"); }
 };
-INSTANTIATE_TEST_SUITE_P(Backends, Edges, testing::Values("ref", "cpu"), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Backends, Edges, testing::Values("ref", "cpu"),
+                         [](const auto& instance) { return instance.param; });
 
 void expect_equal(const Tensor& got, const Floats& expected, const char* what) {
   const Floats values = got.to_vector<float>();

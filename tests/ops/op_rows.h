@@ -82,7 +82,7 @@ inline void binary_rows(Rows& t) {
   for (Op op : {Op::eq, Op::ne, Op::lt, Op::le, Op::gt, Op::ge}) pointwise(t, op, {distinct, distinct});
   pointwise(t, Op::div, {x, positive});
   pointwise(t, Op::div, {x, x});
-  pointwise(t, Op::remainder, {f32({}), f32({}, Fill::positive)}, 10);
+  pointwise(t, Op::fmod, {f32({}), f32({}, Fill::positive)}, 10);
   pointwise(t, Op::pow, {positive, x}, 4);
   for (Op op : {Op::logical_and, Op::logical_or}) pointwise(t, op, {flag, flag});
   pointwise(t, Op::where, {flag, x, positive});
@@ -160,6 +160,14 @@ inline void reduce_rows(Rows& t) {
   }
   t.push_back({Op::sum, AxesAttrs{{0}}, {f32({0, 5})}});
   t.push_back({Op::sum, AxesAttrs{{0, 1}}, {f32({300, 70})}, 4});
+  for (const bool descending : {false, true}) {
+    t.push_back({Op::argsort, SortAttrs{0, descending}, {f32({65}, Fill::distinct)}});
+    t.push_back({Op::argsort, SortAttrs{1, descending}, {f32({7, 17}, Fill::distinct)}});
+    t.push_back({Op::argsort, SortAttrs{1, descending}, {f32({2, 7, 3}, Fill::distinct)}});
+    t.push_back({Op::argsort, SortAttrs{0, descending}, {index({65, 3}, 5)}});
+    t.push_back({Op::argsort, SortAttrs{1, descending}, {index({3, 17}, 9, DType::i64)}});
+    t.push_back({Op::argsort, SortAttrs{0, descending}, {f32({0, 4})}});
+  }
   for (Op op : {Op::argmax, Op::argmin}) {
     t.push_back({op, AxisAttrs{0}, {f32({17}, Fill::distinct)}});
     t.push_back({op, AxisAttrs{1}, {f32({7, 65}, Fill::distinct)}});

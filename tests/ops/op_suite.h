@@ -162,12 +162,15 @@ inline void maxima_prefer_the_first_nan(const std::vector<std::string>& backends
   const Value v = b.one(Op::input, LeafAttrs{"x", {DType::f32, {3, 4}}}, {});
   for (Op op : {Op::argmax, Op::argmin}) g.outputs.push_back(b.one(op, AxisAttrs{1}, {v}));
   for (Op op : {Op::reduce_max, Op::reduce_min}) g.outputs.push_back(b.one(op, AxesAttrs{{1}}, {v}));
+  for (bool descending : {false, true}) g.outputs.push_back(b.one(Op::argsort, SortAttrs{1, descending}, {v}));
   for (const std::string& backend : backends) {
     const std::vector<Array> out = run_planned(backend, g, {x});
     EXPECT_EQ(out[0].to_vector<int>(), (std::vector<int>{1, 2, 0})) << backend;
     EXPECT_EQ(out[1].to_vector<int>(), (std::vector<int>{1, 0, 2})) << backend;
     EXPECT_TRUE(std::isnan(out[2].to_vector<float>()[0])) << backend;
     EXPECT_TRUE(std::isnan(out[3].to_vector<float>()[0])) << backend;
+    EXPECT_EQ(out[4].to_vector<int>(), (std::vector<int>{0, 2, 1, 3, 0, 1, 2, 3, 2, 3, 0, 1})) << backend;
+    EXPECT_EQ(out[5].to_vector<int>(), (std::vector<int>{1, 3, 2, 0, 2, 3, 0, 1, 0, 1, 2, 3})) << backend;
   }
 }
 
@@ -176,7 +179,7 @@ inline void integers_wrap_and_divide_toward_zero(const std::vector<std::string>&
   Builder b(g);
   const Type t{DType::i32, {4}};
   const Value x = b.one(Op::input, LeafAttrs{"x", t}, {}), y = b.one(Op::input, LeafAttrs{"y", t}, {});
-  for (Op op : {Op::div, Op::remainder, Op::mul}) g.outputs.push_back(b.binary(op, x, y));
+  for (Op op : {Op::div, Op::fmod, Op::mul}) g.outputs.push_back(b.binary(op, x, y));
   const std::vector<Array> in = {Array::of<int>({7, -7, 7, 65536}, {4}), Array::of<int>({2, 2, -2, 65536}, {4})};
   for (const std::string& backend : backends) {
     const std::vector<Array> out = run_planned(backend, g, in);

@@ -127,7 +127,7 @@ class Promotion : public testing::TestWithParam<std::string> {
   void TearDown() override { set_default_backend("cpu"); }
 };
 INSTANTIATE_TEST_SUITE_P(Backends, Promotion, testing::Values("ref", "cpu"),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& instance) { return instance.param; });
 
 TEST_P(Promotion, ExpressionsHaveTheTypesAndValuesOfNumPyAndPyTorch) {
   EXPECT_GE(kCases.size(), 60u);

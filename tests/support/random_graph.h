@@ -387,7 +387,12 @@ class GraphGenerator {
     const Shape s = shape(v);
     const int axis = static_cast<int>(below(static_cast<uint32_t>(s.rank())));
     switch (below(3)) {
-      case 0: keep(b_.one(Op::gather, AxisAttrs{axis}, {v, index_leaf({extent()}, s[axis])}), bound(v)); break;
+      case 0: {
+        Value rows = index_leaf({extent()}, s[axis]);
+        if (chance(30)) rows = b_.one(Op::check_index, RowsAttrs{s[axis]}, {rows});
+        keep(b_.one(Op::gather, AxisAttrs{axis}, {v, rows}), bound(v));
+        break;
+      }
       case 1: {
         Shape picks = s;
         picks[axis] = extent();
@@ -540,7 +545,8 @@ class GraphGenerator {
       case 4: {
         if (t.shape.rank() == 0) return;
         const auto axis = static_cast<int64_t>(below(static_cast<uint32_t>(t.shape.rank())));
-        const Value i = b_.one(pick<Op>({Op::argmax, Op::argmin}), AxisAttrs{axis}, {v});
+        const Value i = chance(40) ? b_.one(Op::argsort, SortAttrs{axis, chance(50)}, {v})
+                                   : b_.one(pick<Op>({Op::argmax, Op::argmin}), AxisAttrs{axis}, {v});
         keep(b_.one(Op::gather_elements, AxisAttrs{axis}, {v, i}), bound(v));
         break;
       }

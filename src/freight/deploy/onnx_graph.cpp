@@ -56,9 +56,7 @@ void square(Writer& w, const FNode& n) { w.set_pointwise(n, w.emit("Mul", {w.sto
 void rsqrt(Writer& w, const FNode& n) {
   w.set_pointwise(n, w.emit("Reciprocal", {w.emit("Sqrt", w.stored_inputs(n))}));
 }
-void remainder(Writer& w, const FNode& n) {
-  w.set_pointwise(n, w.emit("Mod", w.stored_inputs(n), {{"fmod", int64_t{1}}}));
-}
+void fmod(Writer& w, const FNode& n) { w.set_pointwise(n, w.emit("Mod", w.stored_inputs(n), {{"fmod", int64_t{1}}})); }
 void expm1(Writer& w, const FNode& n) {
   const Type& t = w.type(n.out());
   w.set_pointwise(n, w.emit("Sub", {w.emit("Exp", w.stored_inputs(n)), w.number(1, t.dtype, t.shape.rank())}));
@@ -320,7 +318,7 @@ constexpr Row kRows[] = {
     {Op::pow, "Pow", nullptr},
     {Op::maximum, "Max", nullptr},
     {Op::minimum, "Min", nullptr},
-    {Op::remainder, nullptr, remainder},
+    {Op::fmod, nullptr, fmod},
     {Op::eq, "Equal", nullptr},
     {Op::ne, nullptr, ne},
     {Op::lt, "Less", nullptr},

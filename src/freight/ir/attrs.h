@@ -131,6 +131,11 @@ struct ScatterAttrs {
   int64_t axis = 0, size = 0;
   FREIGHT_FIELDS(axis, size)
 };
+struct SortAttrs {
+  int64_t axis = 0;
+  bool descending = false;
+  FREIGHT_FIELDS(axis, descending)
+};
 // check_index: how many rows there are to name.
 struct RowsAttrs {
   int64_t rows = 0;
@@ -207,9 +212,9 @@ struct FusedAttrs {
 
 using Attrs =
     std::variant<NoAttrs, LeafAttrs, ConstantAttrs, CastAttrs, AxisAttrs, AxesAttrs, ShapeAttrs, PermAttrs, SliceAttrs,
-                 PadAttrs, IotaAttrs, RandomAttrs, MatmulAttrs, ConvAttrs, PoolAttrs, ScatterAttrs, RowsAttrs,
-                 OneHotAttrs, AdaptivePoolAttrs, GeluAttrs, DropoutAttrs, CrossEntropyAttrs, NormAttrs, EmbeddingAttrs,
-                 AttentionAttrs, RecurrentAttrs, RecurrentLayerAttrs, SgdAttrs, AdamAttrs, FusedAttrs>;
+                 PadAttrs, IotaAttrs, RandomAttrs, MatmulAttrs, ConvAttrs, PoolAttrs, ScatterAttrs, SortAttrs,
+                 RowsAttrs, OneHotAttrs, AdaptivePoolAttrs, GeluAttrs, DropoutAttrs, CrossEntropyAttrs, NormAttrs,
+                 EmbeddingAttrs, AttentionAttrs, RecurrentAttrs, RecurrentLayerAttrs, SgdAttrs, AdamAttrs, FusedAttrs>;
 
 bool equal(const Attrs& a, const Attrs& b);
 uint64_t hash(const Attrs& a);

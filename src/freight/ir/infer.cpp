@@ -196,6 +196,11 @@ Types arg_reduce(const Node& node, const Types& in) {
   return {{DType::i32, out}};
 }
 
+Types argsort(const Node& node, const Types& in) {
+  need_axis(node, attrs<SortAttrs>(node).axis, in[0]);
+  return {{DType::i32, in[0].shape}};
+}
+
 namespace {
 // Checks the operands that the epilogue adds behind the first two.
 void check_epilogue(const Node& node, const Types& in, const Epilogue& e, const Type& out, int64_t columns) {

@@ -10,7 +10,7 @@ namespace infer {
 using Types = std::vector<Type>;
 using Rule = Types(const Node&, const Types& in);
 Rule leaf, constant, iota, random, any, same, floating, logical, predicate, cast, where;
-Rule reshape, transpose, broadcast, slice, pad, concat, reduce, arg_reduce;
+Rule reshape, transpose, broadcast, slice, pad, concat, reduce, arg_reduce, argsort;
 Rule matmul, conv, conv_grad_input, conv_grad_weight, max_pool, max_pool_grad, avg_pool, avg_pool_grad;
 Rule gather, scatter_add, gather_elements, scatter_elements_add, check_index, along_axis, cross_entropy, batch_norm;
 Rule moments, batch_norm_inference, layer_norm, group_norm, dropout, embedding, one_hot, adaptive_avg_pool;

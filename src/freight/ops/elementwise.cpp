@@ -155,8 +155,18 @@ Tensor operator/(const In& a, const In& b) {
   return ops::binary(Op::div, ops::as_float(a), ops::as_float(b));
 }
 Tensor operator-(const In& a) { return ops::unary(Op::neg, a); }
+Tensor& operator+=(Tensor& a, const In& b) { return a = In(a, b.where) + b; }
+Tensor& operator-=(Tensor& a, const In& b) { return a = In(a, b.where) - b; }
+Tensor& operator*=(Tensor& a, const In& b) { return a = In(a, b.where) * b; }
+Tensor& operator/=(Tensor& a, const In& b) { return a = In(a, b.where) / b; }
 Tensor pow(const In& a, const In& b) { return ops::binary(Op::pow, a, b); }
-Tensor remainder(const In& a, const In& b) { return ops::binary(Op::remainder, a, b); }
+Tensor fmod(const In& a, const In& b) { return ops::binary(Op::fmod, a, b); }
+Tensor remainder(const In& a, const In& b) {
+  const Frame frame(a.is_number ? b.where : a.where);
+  const ops::Pair p = ops::align("remainder", a, b);
+  const Tensor rest = ops::one(Op::fmod, NoAttrs{}, {p.a, p.b});
+  return where(logical_and(not_equal(rest, 0), not_equal(rest < 0, p.b < 0)), rest + p.b, rest);
+}
 Tensor maximum(const In& a, const In& b) { return ops::binary(Op::maximum, a, b); }
 Tensor minimum(const In& a, const In& b) { return ops::binary(Op::minimum, a, b); }
 Tensor operator<(const In& a, const In& b) { return ops::compare(Op::lt, a, b); }
@@ -168,6 +178,9 @@ Tensor not_equal(const In& a, const In& b) { return ops::compare(Op::ne, a, b); 
 Tensor logical_and(const In& a, const In& b) { return ops::binary(Op::logical_and, a, b); }
 Tensor logical_or(const In& a, const In& b) { return ops::binary(Op::logical_or, a, b); }
 Tensor logical_not(const In& a) { return ops::unary(Op::logical_not, a); }
+Tensor operator&&(const Tensor& a, const Tensor& b) { return logical_and(a, b); }
+Tensor operator||(const Tensor& a, const Tensor& b) { return logical_or(a, b); }
+Tensor operator!(const Tensor& a) { return logical_not(a); }
 Tensor is_finite(const In& x) { return ops::unary(Op::is_finite, x); }
 
 Tensor clamp(const In& x, const In& lo, const In& hi) {

@@ -15,10 +15,16 @@ Tensor operator*(const In& a, const In& b);
 // Of integers f32, as in PyTorch.
 Tensor operator/(const In& a, const In& b);
 Tensor operator-(const In& a);
+// a becomes a handle on the result; other handles on its old value keep that.
+Tensor& operator+=(Tensor& a, const In& b);
+Tensor& operator-=(Tensor& a, const In& b);
+Tensor& operator*=(Tensor& a, const In& b);
+Tensor& operator/=(Tensor& a, const In& b);
 // a^b; floating.
 Tensor pow(const In& a, const In& b);
-// C's fmod: the sign of a.
+// What a division leaves: with the sign of b, as % in Python and PyTorch's remainder; with the sign of a, as in C.
 Tensor remainder(const In& a, const In& b);
+Tensor fmod(const In& a, const In& b);
 // The larger / smaller of two; ties give half of the gradient to each.
 Tensor maximum(const In& a, const In& b);
 Tensor minimum(const In& a, const In& b);
@@ -38,6 +44,10 @@ Tensor not_equal(const In& a, const In& b);
 Tensor logical_and(const In& a, const In& b);
 Tensor logical_or(const In& a, const In& b);
 Tensor logical_not(const In& a);
+// The same as operators. Both sides are always computed.
+Tensor operator&&(const Tensor& a, const Tensor& b);
+Tensor operator||(const Tensor& a, const Tensor& b);
+Tensor operator!(const Tensor& a);
 // bool: neither infinite nor NaN.
 Tensor is_finite(const In& x);
 

@@ -4,6 +4,7 @@
 #include "freight/ops/common.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/random.h"
+#include "freight/ops/shape.h"
 
 namespace freight {
 
@@ -22,6 +23,12 @@ Tensor scatter_add(const In& index, const In& updates, int64_t size, Axis axis) 
   const Tensor u = ops::get(updates, "scatter_add");
   const int i = ops::axis_of(axis, u.type(), "scatter_add");
   return ops::one(Op::scatter_add, ScatterAttrs{i, size}, {ops::get(index, "scatter_add"), u});
+}
+
+Tensor bincount(const In& index, int64_t size) {
+  const auto [frame, t] = ops::enter(index, "bincount");
+  const Tensor flat = reshape(t, {-1});
+  return scatter_add(flat, ones(flat.shape(), DType::i64), size);
 }
 
 Tensor one_hot(const In& index, int64_t depth, DType dtype) {
@@ -54,6 +61,17 @@ Tensor random_normal(const Shape& shape, double mean, double deviation, SourceLi
   const Frame frame(at);
   const Tensor z = draw(Op::random_normal, shape);
   return mean == 0 && deviation == 1 ? z : z * deviation + mean;
+}
+
+Tensor randn(const Shape& shape, SourceLine at) { return random_normal(shape, 0, 1, at); }
+
+Tensor randint(int64_t low, int64_t high, const Shape& shape, SourceLine at) {
+  const Frame frame(at);
+  if (high <= low || high - low > int64_t{1} << 24)
+    ops::fail_here("randint", "need from 1 to 2^24 numbers: got [", low, ", ", high, ")");
+  // The product may be rounded up to high - low.
+  const auto count = static_cast<double>(high - low);
+  return cast(minimum(floor(draw(Op::random_uniform, shape) * count), count - 1), DType::i64) + low;
 }
 
 Tensor dropout(const In& x, double p) {

@@ -15,6 +15,8 @@ Tensor scatter_add(const In& index, const In& updates, int64_t size, Axis axis =
 Tensor gather_elements(const In& x, const In& index, Axis axis = -1);
 // index (...) in [0, depth) -> (..., depth): 1 at the index, 0 elsewhere.
 Tensor one_hot(const In& index, int64_t depth, DType dtype = DType::f32);
+// index (...) in [0, size) -> (size), i64: how often each number occurs.
+Tensor bincount(const In& index, int64_t size);
 // index (...), table (rows, width) -> (..., width). The row `padding_idx`, if not negative, receives no gradient.
 Tensor embedding(const In& index, const In& table, int64_t padding_idx = -1);
 

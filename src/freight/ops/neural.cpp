@@ -134,6 +134,37 @@ Tensor l1_loss(const In& a, const In& b, Reduction reduction) {
   return reduced(abs(a - b), reduction);
 }
 
+namespace {
+// The distance below `bend` squared and halved over it, beyond it less half of it.
+Tensor bent(const In& a, const In& b, double bend) {
+  const Tensor distance = abs(a - b);
+  if (bend == 0) return distance;
+  const Tensor near = minimum(distance, bend);
+  return square(near) * (0.5 / bend) + (distance - near);
+}
+}  // namespace
+
+Tensor smooth_l1_loss(const In& a, const In& b, double beta, Reduction reduction) {
+  const Frame frame(a.where);
+  need_equal_shapes(a, b, "smooth_l1_loss");
+  if (!(beta >= 0)) ops::fail_here("smooth_l1_loss", "beta must not be negative: got ", beta);
+  return reduced(bent(a, b, beta), reduction);
+}
+
+Tensor huber_loss(const In& a, const In& b, double delta, Reduction reduction) {
+  const Frame frame(a.where);
+  need_equal_shapes(a, b, "huber_loss");
+  if (!(delta > 0)) ops::fail_here("huber_loss", "delta must be positive: got ", delta);
+  return reduced(bent(a, b, delta) * delta, reduction);
+}
+
+Tensor kl_div(const In& log_probabilities, const In& target, Reduction reduction) {
+  const auto [frame, x] = ops::enter(log_probabilities, "kl_div");
+  need_equal_shapes(x, target, "kl_div");
+  const Tensor t = ops::get(target, "kl_div"), none = equal(t, 0.0);
+  return reduced(t * (ln(where(none, 1.0, t)) - where(none, 0.0, x)), reduction);
+}
+
 Tensor bce_with_logits(const In& logits, const In& target, Reduction reduction) {
   const auto [frame, x] = ops::enter(logits, "bce_with_logits");
   need_equal_shapes(x, target, "bce_with_logits");

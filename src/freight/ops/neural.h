@@ -55,6 +55,13 @@ Tensor nll_loss(const In& log_probabilities, const In& target, Reduction reducti
 // Mean of (a - b)^2, of |a - b|. Shapes must be equal, or one of the two a number.
 Tensor mse_loss(const In& a, const In& b, Reduction reduction = Reduction::mean);
 Tensor l1_loss(const In& a, const In& b, Reduction reduction = Reduction::mean);
+// 0.5 d^2 / beta for |d| = |a - b| below beta, else |d| - beta / 2. Girshick 2015.
+Tensor smooth_l1_loss(const In& a, const In& b, double beta = 1, Reduction reduction = Reduction::mean);
+// The same times delta. Huber 1964.
+Tensor huber_loss(const In& a, const In& b, double delta = 1, Reduction reduction = Reduction::mean);
+// target (ln target - log_probabilities) of equal shapes, PyTorch's kl_div; targets are probabilities, 0 ln 0 is 0. The
+// divergence per sample is the sum divided by the number of samples, not the mean over all elements.
+Tensor kl_div(const In& log_probabilities, const In& target, Reduction reduction = Reduction::mean);
 // Sigmoid and binary cross-entropy in one: logits and targets in [0, 1] of equal shapes, or one target for all.
 Tensor bce_with_logits(const In& logits, const In& target, Reduction reduction = Reduction::mean);
 // How many of the N rows of logits (N, C) have their largest entry at target (N): i32 scalar.

@@ -10,6 +10,10 @@ namespace freight {
 Tensor random_uniform(const Shape& shape, double lo = 0, double hi = 1, SourceLine at = SourceLine::current());
 // f32 normal.
 Tensor random_normal(const Shape& shape, double mean = 0, double deviation = 1, SourceLine at = SourceLine::current());
+// f32 normal with mean 0 and deviation 1.
+Tensor randn(const Shape& shape, SourceLine at = SourceLine::current());
+// i64 in [low, high), at most 2^24 different ones: the draws behind them have 24 bits.
+Tensor randint(int64_t low, int64_t high, const Shape& shape, SourceLine at = SourceLine::current());
 // Zeroes elements with probability p and scales the rest by 1 / (1 - p). Srivastava et al., JMLR 2014.
 // Throws Error(usage) unless 0 <= p < 1.
 Tensor dropout(const In& x, double p);

@@ -1,8 +1,12 @@
 // Front ends of reductions. See reduce.h.
 #include "freight/ops/reduce.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "freight/ops/common.h"
 #include "freight/ops/elementwise.h"
+#include "freight/ops/shape.h"
 
 namespace freight {
 
@@ -25,6 +29,12 @@ Tensor arg_reduce(Op op, const In& x, int64_t axis, Keep keep) {
   const auto [frame, t] = ops::enter(x, name(op));
   const int i = ops::axis_of(axis, t.type(), name(op));
   return drop(ops::one(op, AxisAttrs{i}, {t}), {i}, keep);
+}
+
+// The square root; its slope at 0, which is infinite, is taken as 0.
+Tensor root(const Tensor& x) {
+  const Tensor zero = equal(x, 0.0);
+  return where(zero, 0.0, sqrt(where(zero, 1.0, x)));
 }
 
 double count(const Tensor& t, const Shape& axes) {
@@ -58,6 +68,87 @@ Tensor var(const In& x, const Axes& axes, const VarOptions& options) {
                    options.correction);
   const Tensor centred = t - mean(t, axes, Keep::yes);
   return sum(square(centred), axes, options.keep) * (1.0 / n);
+}
+
+Tensor stddev(const In& x, const Axes& axes, const VarOptions& options) {
+  const Frame frame(x.where);
+  return root(var(x, axes, options));
+}
+
+Tensor prod(const In& x, const Axes& axes, Keep keep) {
+  const auto [frame, given] = ops::enter(x, "prod");
+  const Tensor t = is_floating(given.dtype()) ? given : cast(given, DType::i64);
+  const Shape list = ops::axes_of(axes, t.type(), "prod");
+  Shape order, kept = t.shape();
+  for (int i = 0; i < t.rank(); ++i) {
+    if (std::find(list.begin(), list.end(), i) == list.end()) order.push_back(i);
+  }
+  int64_t n = 1;
+  for (int64_t a : list) {
+    order.push_back(a);
+    n *= t.dim(a);
+    kept[static_cast<int>(a)] = 1;
+  }
+  if (n == 0) return drop(full(kept, 1, t.dtype()), list, keep);
+  // Halves are multiplied with halves: the rule of a product is right where factors are 0, too.
+  Tensor rest = reshape(permute(t, order), {kept.numel(), n});
+  while (n > 1) {
+    const int64_t half = n / 2;
+    const Tensor pairs = narrow(rest, 1, 0, half) * narrow(rest, 1, half, half);
+    rest = n % 2 == 0 ? pairs : concat({pairs, narrow(rest, 1, n - 1, 1)}, 1);
+    n = half + n % 2;
+  }
+  return drop(reshape(rest, kept), list, keep);
+}
+
+Tensor any(const In& x, const Axes& axes, Keep keep) {
+  const auto [frame, t] = ops::enter(x, "any");
+  return sum(not_equal(t, 0), axes, keep) > 0;
+}
+
+Tensor all(const In& x, const Axes& axes, Keep keep) {
+  const auto [frame, t] = ops::enter(x, "all");
+  return equal(sum(equal(t, 0), axes, keep), 0);
+}
+
+Tensor logsumexp(const In& x, const Axes& axes, Keep keep) {
+  const auto [frame, t] = ops::enter(x, "logsumexp");
+  if (!is_floating(t.dtype())) ops::fail_here("logsumexp", "element type must be floating: got ", t.type());
+  const Shape list = ops::axes_of(axes, t.type(), "logsumexp");
+  const Tensor most = stop_gradient(max(t, axes, Keep::yes));
+  const Tensor shift = where(is_finite(most), most, 0.0);  // infinity less infinity is none
+  return drop(ln(sum(exp(t - shift), axes, Keep::yes)) + shift, list, keep);
+}
+
+Tensor norm(const In& x, const Axes& axes, const NormOptions& o) {
+  const auto [frame, t] = ops::enter(x, "norm");
+  if (!is_floating(t.dtype())) ops::fail_here("norm", "element type must be floating: got ", t.type(), "; cast first");
+  if (o.p == 2) return root(sum(square(t), axes, o.keep));
+  const Tensor size = abs(t);
+  if (o.p == 1) return sum(size, axes, o.keep);
+  if (std::isinf(o.p)) return o.p > 0 ? max(size, axes, o.keep) : min(size, axes, o.keep);
+  const Tensor zero = equal(size, 0.0);
+  if (o.p == 0) return cast(sum(logical_not(zero), axes, o.keep), t.dtype());
+  if (!(o.p > 0)) ops::fail_here("norm", "p must be 0 or more, or infinite: got ", o.p);
+  // A power below 1 has no slope at 0; that of the norm is taken as 0.
+  const Tensor total = sum(where(zero, 0.0, pow(where(zero, 1.0, size), o.p)), axes, o.keep);
+  const Tensor nothing = equal(total, 0.0);
+  return where(nothing, 0.0, pow(where(nothing, 1.0, total), 1 / o.p));
+}
+
+Tensor cumsum(const In& x, Axis axis) {
+  const auto [frame, given] = ops::enter(x, "cumsum");
+  const DType exact = is_floating(given.dtype()) ? wide(given.dtype()) : DType::i64;
+  const int i = ops::axis_of(axis, given.type(), "cumsum");
+  Tensor t = cast(given, exact);
+  const int64_t n = t.shape()[i];
+  // After each pass element i holds the sum of twice as many before it (Hillis and Steele 1986).
+  for (int64_t shift = 1; shift < n; shift *= 2) {
+    Shape low = Shape::filled(t.rank(), 0);
+    low[i] = shift;
+    t = t + pad(narrow(t, i, 0, n - shift), low, Shape::filled(t.rank(), 0));
+  }
+  return is_floating(given.dtype()) ? cast(t, given.dtype()) : t;
 }
 
 Tensor argmax(const In& x, Axis axis, Keep keep) { return arg_reduce(Op::argmax, x, axis, keep); }

@@ -15,12 +15,32 @@ Tensor mean(const In& x, const Axes& axes = {}, Keep keep = Keep::no);
 Tensor max(const In& x, const Axes& axes = {}, Keep keep = Keep::no);
 Tensor min(const In& x, const Axes& axes = {}, Keep keep = Keep::no);
 
+// The product; of integers in i64.
+Tensor prod(const In& x, const Axes& axes = {}, Keep keep = Keep::no);
+// bool: whether any element, or all, differ from 0. NaN does.
+Tensor any(const In& x, const Axes& axes = {}, Keep keep = Keep::no);
+Tensor all(const In& x, const Axes& axes = {}, Keep keep = Keep::no);
+// ln(sum(exp(x))), with the maximum subtracted first.
+Tensor logsumexp(const In& x, const Axes& axes = {}, Keep keep = Keep::no);
+
+struct NormOptions {
+  double p = 2;  // 1: sum of |x|; infinity: the largest |x|; 0: how many differ from 0
+  Keep keep = Keep::no;
+};
+// sum(|x|^p)^(1/p) of the elements. The gradient at 0 is 0.
+Tensor norm(const In& x, const Axes& axes = {}, const NormOptions& options = {});
+
 struct VarOptions {
   int64_t correction = 1;  // the divisor is n - correction: 1 unbiased (PyTorch's default), 0 biased
   Keep keep = Keep::no;
 };
 // Sum of squared differences from the mean, divided by n - correction.
 Tensor var(const In& x, const Axes& axes = {}, const VarOptions& options = {});
+// Its root, the standard deviation (PyTorch's std). The gradient where all elements are equal is 0.
+Tensor stddev(const In& x, const Axes& axes = {}, const VarOptions& options = {});
+
+// Element i is the sum of elements 0 to i along the axis; of integers in i64.
+Tensor cumsum(const In& x, Axis axis);
 
 // i32 index of the first largest / smallest element along `axis`, which disappears unless Keep::yes.
 Tensor argmax(const In& x, Axis axis = -1, Keep keep = Keep::no);

@@ -2,8 +2,12 @@
 #include "freight/ops/shape.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 
 #include "freight/ops/common.h"
+#include "freight/ops/elementwise.h"
+#include "freight/ops/index.h"
 #include "freight/trace/number.h"
 
 namespace freight {
@@ -135,6 +139,12 @@ Tensor pad(const In& x, const Shape& low, const Shape& high, const In& value) {
   return ops::one(Op::pad, PadAttrs{low, high, Shape::filled(t.rank(), 0), element}, {t});
 }
 
+Tensor flip(const In& x, int64_t axis) {
+  const auto [frame, t] = ops::enter(x, "flip");
+  const int i = axis_of(axis, t.type(), "flip");
+  return gather(t, (t.shape()[i] - 1) - arange(t.shape()[i]), i);
+}
+
 Tensor concat(const std::vector<Tensor>& xs, int64_t axis, SourceLine at) {
   const Frame frame(at);
   if (xs.empty()) fail_here("concat", "needs at least one tensor");
@@ -188,5 +198,44 @@ Tensor iota(const Shape& shape, int64_t axis, DType dtype, SourceLine at) {
   return ops::one(Op::iota, IotaAttrs{shape, axis_of(axis, {dtype, shape}, "iota"), dtype}, {});
 }
 Tensor arange(int64_t n, DType dtype, SourceLine at) { return iota({n}, 0, dtype, at); }
+
+namespace {
+// Numbers that are known beforehand, one for each place. Those of f32 are rounded once, from double.
+Tensor numbered(int64_t n, DType dtype, const std::function<double(int64_t)>& number) {
+  Array all(DType::f64, {n});
+  for (int64_t i = 0; i < n; ++i) all.data<double>()[i] = number(i);
+  return Tensor(all.cast(dtype));
+}
+}  // namespace
+
+Tensor arange(const In& start, const In& stop, const In& step) {
+  const Frame frame(start.where);
+  if (!start.is_number || !stop.is_number || !step.is_number) fail_here("arange", "needs numbers");
+  const double from = start.scalar, by = step.scalar, span = stop.scalar - from;
+  if (!(std::isfinite(from) && std::isfinite(span) && std::isfinite(by)) || by == 0 || span / by < 0)
+    fail_here("arange", "no way from ", from, " to ", stop.scalar, " by steps of ", by);
+  const auto n = static_cast<int64_t>(std::ceil(span / by));
+  const bool whole = start.is_integer && stop.is_integer && step.is_integer;
+  for (const In* end : {&start, &stop}) {
+    if (whole && !trace::holds(DType::i32, *end)) fail_here("arange", "number ", end->integer, " does not fit i32");
+  }
+  return numbered(n, whole ? DType::i32 : DType::f32, [&](int64_t i) { return from + static_cast<double>(i) * by; });
+}
+
+Tensor linspace(double start, double stop, int64_t count, DType dtype, SourceLine at) {
+  const Frame frame(at);
+  if (count < 0) fail_here("linspace", "count must not be negative: got ", count);
+  const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0;
+  return numbered(count, dtype, [&](int64_t i) {  // from the nearer end, so that both ends are exact
+    return i < count / 2 || count == 1 ? start + static_cast<double>(i) * step
+                                       : stop - static_cast<double>(count - 1 - i) * step;
+  });
+}
+
+Tensor eye(int64_t rows, int64_t columns, DType dtype, SourceLine at) {
+  const Frame frame(at);
+  const Shape shape{rows, columns < 0 ? rows : columns};
+  return cast(equal(iota(shape, 0), iota(shape, 1)), dtype);
+}
 
 }  // namespace freight

@@ -30,6 +30,8 @@ Tensor narrow(const In& x, int64_t axis, int64_t start, int64_t length);
 Tensor select(const In& x, int64_t axis, int64_t index);
 // Per axis: `low` elements before and `high` after, all `value`.
 Tensor pad(const In& x, const Shape& low, const Shape& high, const In& value = 0);
+// The elements of one axis in reverse order.
+Tensor flip(const In& x, int64_t axis);
 // Joins along an existing axis / a new one. Element types and other extents must agree.
 Tensor concat(const std::vector<Tensor>& xs, int64_t axis, SourceLine at = SourceLine::current());
 Tensor stack(const std::vector<Tensor>& xs, int64_t axis = 0, SourceLine at = SourceLine::current());
@@ -44,5 +46,12 @@ Tensor full(const Shape& shape, const In& value, DType dtype = DType::f32, Sourc
 // 0, 1, ... along one axis of `shape` / along the only axis.
 Tensor iota(const Shape& shape, int64_t axis, DType dtype = DType::i32, SourceLine at = SourceLine::current());
 Tensor arange(int64_t n, DType dtype = DType::i32, SourceLine at = SourceLine::current());
+// start, start + step, ... before stop: i32 of integers, else f32.
+Tensor arange(const In& start, const In& stop, const In& step = 1);
+// `count` numbers from start to stop, both of them, at equal distances.
+Tensor linspace(double start, double stop, int64_t count, DType dtype = DType::f32,
+                SourceLine at = SourceLine::current());
+// (rows, columns): 1 on the diagonal, 0 elsewhere; columns -1: as many as rows.
+Tensor eye(int64_t rows, int64_t columns = -1, DType dtype = DType::f32, SourceLine at = SourceLine::current());
 
 }  // namespace freight

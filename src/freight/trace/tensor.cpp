@@ -1,6 +1,9 @@
 // Tensor handles and host reads. See tensor.h.
 #include "freight/trace/tensor.h"
 
+#include <ostream>
+
+#include "freight/base/array_text.h"
 #include "freight/trace/tracer.h"
 
 namespace freight {
@@ -46,6 +49,14 @@ Array Tensor::single() const {
   }
   return array();
 }
+
+void trace::take_extent(Shape& shape, int axis, int64_t extent, bool first) {
+  if (first) return shape.push_back(extent);
+  if (shape[axis] != extent)
+    fail_here("tensor", "nested rows differ in length: got ", extent, " where those before have ", shape[axis]);
+}
+
+std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << text_of(x.array()); }
 
 In::In(const Variable& v, SourceLine at) : tensor(v.value()), where(at) {}
 

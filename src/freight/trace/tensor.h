@@ -2,6 +2,8 @@
 // append nodes to the thread's current trace; `eval`, or reading on the host, plans and runs all that is pending in one
 // plan. Inside freight::compile tensors never have elements. What a trace is: tracer.h; named state: variable.h.
 #pragma once
+#include <initializer_list>
+#include <iosfwd>
 #include <memory>
 #include <type_traits>
 #include <vector>
@@ -13,9 +15,29 @@
 namespace freight {
 
 class Variable;
+struct Index;
 namespace trace {
 struct TensorImpl;
 }
+
+namespace trace {
+// The extents of nested rows; throws Error(usage) where rows that should be equally long are not.
+void take_extent(Shape& shape, int axis, int64_t extent, bool first);
+
+template <class T, class Rows>
+void take_rows(std::initializer_list<Rows> rows, int axis, Shape& shape, std::vector<T>& values) {
+  take_extent(shape, axis, static_cast<int64_t>(rows.size()), axis == shape.rank());
+  for (const Rows& row : rows) {
+    if constexpr (std::is_same_v<Rows, T>) {
+      values.push_back(row);
+    } else {
+      take_rows<T>(row, axis + 1, shape, values);
+    }
+  }
+}
+template <class T>
+using Row = std::initializer_list<T>;
+}  // namespace trace
 
 class Tensor {
  public:
@@ -27,6 +49,29 @@ class Tensor {
   static Tensor of(const std::vector<T>& values, const Shape& shape) {
     return Tensor(Array::of(values, shape));
   }
+
+  // Rows of numbers, nested up to four deep: Tensor::of<float>({{1, 2}, {3, 4}}). Rows must be equally long. Of two
+  // readings the deeper one counts: {{1}, {2}} is (2, 1).
+  template <class T>
+  static Tensor of(trace::Row<T> values) {
+    return of_rows<T>(values);
+  }
+  template <class T>
+  static Tensor of(trace::Row<trace::Row<T>> values) {
+    return of_rows<T>(values);
+  }
+  template <class T>
+  static Tensor of(trace::Row<trace::Row<trace::Row<T>>> values) {
+    return of_rows<T>(values);
+  }
+  template <class T>
+  static Tensor of(trace::Row<trace::Row<trace::Row<trace::Row<T>>>> values) {
+    return of_rows<T>(values);
+  }
+
+  // Parts of the tensor, as in NumPy: ops/indexing.h.
+  const Tensor operator[](const Index& index) const;
+  const Tensor operator[](std::initializer_list<Index> indices) const;
 
   bool defined() const { return impl_ != nullptr; }
   const Type& type() const;
@@ -56,6 +101,13 @@ class Tensor {
   const std::shared_ptr<trace::TensorImpl>& impl() const { return impl_; }
 
  private:
+  template <class T, class Rows>
+  static Tensor of_rows(trace::Row<Rows> rows) {
+    Shape shape;
+    std::vector<T> values;
+    trace::take_rows<T>(rows, 0, shape, values);
+    return of(values, shape);
+  }
   Array single() const;
   std::shared_ptr<trace::TensorImpl> impl_;
 };
@@ -81,6 +133,9 @@ struct In {
   bool is_number = false, is_integer = false;
   SourceLine where;
 };
+
+// The elements in NumPy's form: nested brackets, columns under each other, "..." in the middle of more than 1,000.
+std::ostream& operator<<(std::ostream& out, const Tensor& x);
 
 // Runs everything pending in the thread's trace: all tensors with a live handle and all assignments of variables.
 void eval();

@@ -75,6 +75,7 @@ class IndexKernel final : public Kernel {
 std::unique_ptr<Kernel> make_index(const StepSpec& spec) {
   const Op op = spec.node->op;
   const bool reduces = op == Op::argmax || op == Op::argmin;
+  if (op == Op::argsort) return nullptr;
   if ((info(op).kind != OpKind::index && op != Op::sgd_rows) || spec.out[0].type.numel() == 0) return nullptr;
   if (reduces && spec.in[0].type.dtype != DType::f32) return nullptr;
   const DType dtype = spec.out[0].type.dtype;

@@ -1,7 +1,7 @@
-// Gather and scatter of rows and elements (also that of max pooling's gradient), checked indices, argmax and argmin, on
-// row-major tensors. A scatter gives every column of the result to one work-item, which walks the indices in order: no
-// atomics, and the same sum in every run. What an index out of range names is left out and reported (faults.h): kernels
-// cannot throw.
+// Gather and scatter of rows and elements (also that of max pooling's gradient), checked indices, argsort, argmax and
+// argmin, on row-major tensors. A scatter gives every column of the result to one work-item, which walks the indices in
+// order: no atomics, and the same sum in every run. What an index out of range names is left out and reported
+// (faults.h): kernels cannot throw.
 #include <algorithm>
 
 #include "freight/backend/gpu/kernel_text.h"
@@ -90,6 +90,30 @@ Lowered arg_extremum(const StepSpec& spec) {
   return text.finish_step(name(spec.node->op), largest_span(spec));
 }
 
+// Each element counts those before it, and stands at that place: no element waits for another.
+Lowered argsort(const StepSpec& spec) {
+  const auto& attrs = freight::attrs<SortAttrs>(*spec.node);
+  const auto axis = static_cast<int>(attrs.axis);
+  const Shape& shape = spec.in[0].type.shape;
+  KernelText text;
+  const Elements x = text.in(spec, 0), y = text.out(spec, 0);
+  const std::string value = value_type(x.dtype);
+  text.begin_elements(shape.numel());
+  const int64_t extent = Split(shape, axis).inner;
+  const std::string inner = text.number(extent), rows = text.number(shape[axis]);
+  text.line(text.split("e", extent, "q", "b"), text.split("q", shape[axis], "a", "i"));
+  text.line("const idx_t first = a * ", rows, " * ", inner, " + b;");
+  text.line("const ", value, " own = ", x.load(cat("first + i * ", inner)), ";");
+  text.line("idx_t rank = 0;");
+  text.line("for (idx_t k = 0; k < ", rows, "; ++k) {");
+  text.line("const ", value, " v = ", x.load(cat("first + k * ", inner)), ";");
+  const char* before = attrs.descending ? "v > own || (v != v && own == own)" : "v < own || (own != own && v == v)";
+  text.line("if (", before, " || (k < i && (v == own || (v != v && own != own)))) ++rank;");
+  text.line("}");
+  text.line(y.store(cat("first + rank * ", inner), "i"));
+  return text.finish_step(name(spec.node->op), largest_span(spec));
+}
+
 // An index out of range becomes 0, which is in the range of all that may read it before the fault is seen.
 Lowered check_index(const StepSpec& spec) {
   KernelText text;
@@ -108,6 +132,7 @@ Lowered lower_index(const StepSpec& spec) {
     case Op::gather:
     case Op::gather_elements: return gather(spec);
     case Op::check_index: return check_index(spec);
+    case Op::argsort: return argsort(spec);
     case Op::scatter_add:
     case Op::scatter_elements_add: {
       const auto& attrs = freight::attrs<ScatterAttrs>(*spec.node);

@@ -17,7 +17,7 @@ std::string integer_expression(Op op, DType dtype) {
   switch (op) {
     case Op::abs: return "a < 0 ? -a : a";
     case Op::div: return "b == 0 ? 0 : b == -1 ? -a : a / b";
-    case Op::remainder: return "b == 0 || b == -1 ? 0 : a % b";
+    case Op::fmod: return "b == 0 || b == -1 ? 0 : a % b";
     case Op::is_finite: return "1";
     case Op::pow: return cat("(", value_type(dtype), ")power_of_i64(a, b)");
     default: return info(op).scalar;

@@ -18,7 +18,7 @@ double min_nan(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN
 
 // Division by zero gives 0, the most negative number by -1 wraps.
 int64_t divide(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? wrap_mul(a, -1) : a / b; }
-int64_t remainder(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
+int64_t modulus(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
 
 int64_t power(int64_t base, int64_t exponent) {
   if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
@@ -70,7 +70,7 @@ constexpr ScalarFunctions kScalars[] = {
     {Op::pow, [](R a, R b) { return std::pow(a, b); }, power},
     {Op::maximum, max_nan, [](I a, I b) { return a > b ? a : b; }},
     {Op::minimum, min_nan, [](I a, I b) { return a < b ? a : b; }},
-    {Op::remainder, [](R a, R b) { return std::fmod(a, b); }, remainder},
+    {Op::fmod, [](R a, R b) { return std::fmod(a, b); }, modulus},
     {Op::eq, [](R a, R b) { return R(a == b); }, [](I a, I b) { return I{a == b}; }},
     {Op::ne, [](R a, R b) { return R(a != b); }, [](I a, I b) { return I{a != b}; }},
     {Op::lt, [](R a, R b) { return R(a < b); }, [](I a, I b) { return I{a < b}; }},

@@ -1,5 +1,8 @@
 // Reductions of the reference backend. The reduced axes stay with extent 1; sums accumulate in double.
+#include <algorithm>
 #include <limits>
+#include <numeric>
+#include <vector>
 
 #include "freight/backend/ref/kernels.h"
 
@@ -68,6 +71,29 @@ void arg_extremum(const Call& call) {
   });
 }
 
+void argsort(const Call& call) {
+  const auto& attrs = call.get<SortAttrs>();
+  const int axis = static_cast<int>(attrs.axis);
+  Shape lines = call.in[0].shape();
+  const int64_t extent = lines[axis];
+  const Strides strides = contiguous_strides(lines);
+  lines[axis] = extent > 0;
+  std::vector<int64_t> order(static_cast<size_t>(extent));
+  by_kind(call.in[0], [&]<class C>(C) {
+    const auto less = [](C a, C b) { return a < b || (not_a_number(b) && !not_a_number(a)); };
+    for (Counter c(lines); c.more(); c.next()) {
+      const int64_t first = offset(c.at, strides), step = strides[axis];
+      const C* x = call.in[0].as<C>() + first;
+      std::iota(order.begin(), order.end(), int64_t{0});
+      std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t k) {
+        return attrs.descending ? less(x[k * step], x[i * step]) : less(x[i * step], x[k * step]);
+      });
+      int64_t* y = call.out[0].as<int64_t>() + first;
+      for (int64_t i = 0; i < extent; ++i) y[i * step] = order[static_cast<size_t>(i)];
+    }
+  });
+}
+
 }  // namespace
 
 KernelTable reduce_kernels() {
@@ -77,6 +103,7 @@ KernelTable reduce_kernels() {
       {Op::reduce_min, extremum<-1>},
       {Op::argmax, arg_extremum<1>},
       {Op::argmin, arg_extremum<-1>},
+      {Op::argsort, argsort},
   };
 }
 

@@ -1,0 +1,196 @@
+// See array_text.h. The rules are those of NumPy's documentation of set_printoptions and what it prints.
+#include "freight/base/array_text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <vector>
+
+#include "freight/base/strings.h"
+
+namespace freight {
+
+namespace {
+
+constexpr int64_t kThreshold = 1000, kEdge = 3;
+constexpr int kPrecision = 8;
+constexpr size_t kLine = 75;
+
+// The shortest digits that give the number back in its own type, at most eight behind the point.
+template <class T>
+std::string digits_of(T v, std::chars_format format) {
+  char buffer[512];
+  const auto whole = std::to_chars(buffer, buffer + sizeof buffer, v, format);
+  std::string text(buffer, whole.ptr);
+  const size_t e = std::min(text.find('e'), text.size()), point = text.find('.');
+  if (point == std::string::npos) return text.insert(e, ".");
+  if (e - point - 1 <= kPrecision) return text;
+  const auto cut = std::to_chars(buffer, buffer + sizeof buffer, v, format, kPrecision);
+  text.assign(buffer, cut.ptr);
+  const size_t end = std::min(text.find('e'), text.size());
+  const size_t last = text.find_last_not_of('0', end - 1);
+  return text.erase(last + 1, end - last - 1);
+}
+
+// The number's parts before and behind the point, and the exponent with its e.
+struct Parts {
+  std::string whole, fraction, exponent;
+  explicit Parts(const std::string& text) {
+    const size_t point = text.find('.'), e = std::min(text.find('e'), text.size());
+    whole = text.substr(0, point);
+    fraction = text.substr(point + 1, e - point - 1);
+    exponent = text.substr(e);
+  }
+};
+
+// All shown numbers in one form and width.
+template <class T>
+std::vector<std::string> aligned(const std::vector<T>& numbers) {
+  double most = 0, least = INFINITY;
+  size_t odd = 0;  // the longest of nan and inf
+  for (const T v : numbers) {
+    if (!std::isfinite(v)) odd = std::max<size_t>(odd, v < 0 ? 4 : 3);
+    if (!std::isfinite(v) || v == 0) continue;
+    most = std::max(most, std::fabs(static_cast<double>(v)));
+    least = std::min(least, std::fabs(static_cast<double>(v)));
+  }
+  const bool scientific = most > 0 && (most >= 1e8 || least < 1e-4 || most / least > 1000);
+  const auto format = scientific ? std::chars_format::scientific : std::chars_format::fixed;
+  std::vector<Parts> parts;
+  size_t before = 0, behind = 0;
+  for (const T v : numbers) {
+    parts.emplace_back(std::isfinite(v) ? digits_of(v, format) : "");
+    if (!std::isfinite(v)) continue;
+    before = std::max(before, parts.back().whole.size());
+    behind = std::max(behind, parts.back().fraction.size());
+  }
+  size_t tail = behind;  // what stands behind the point
+  if (scientific) {
+    for (const Parts& p : parts) tail = std::max(tail, behind + p.exponent.size());
+  }
+  if (odd > tail + 1) before = std::max(before, odd - tail - 1);
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    std::string text;
+    if (std::isfinite(numbers[i])) {
+      Parts& p = parts[i];
+      p.fraction.resize(behind, scientific ? '0' : ' ');
+      text = p.whole + "." + p.fraction + p.exponent;
+      text.insert(0, before - std::min(before, p.whole.size()), ' ');
+    } else {
+      text = std::isnan(numbers[i]) ? "nan" : numbers[i] < 0 ? "-inf" : "inf";
+      text.insert(0, before + 1 + tail - std::min(before + 1 + tail, text.size()), ' ');
+    }
+    texts.push_back(text);
+  }
+  return texts;
+}
+
+std::vector<std::string> integers(const std::vector<int64_t>& numbers) {
+  std::vector<std::string> texts;
+  size_t width = 0;
+  for (const int64_t v : numbers) {
+    texts.push_back(std::to_string(v));
+    width = std::max(width, texts.back().size());
+  }
+  for (std::string& t : texts) t.insert(0, width - t.size(), ' ');
+  return texts;
+}
+
+// The places along an axis that are shown; -1 where "..." stands.
+std::vector<int64_t> shown(int64_t extent, bool shortened) {
+  std::vector<int64_t> places;
+  for (int64_t i = 0; i < extent; ++i) {
+    if (shortened && extent > 2 * kEdge && i == kEdge) {
+      places.push_back(-1);
+      i = extent - kEdge;
+    }
+    places.push_back(i);
+  }
+  return places;
+}
+
+class Printer {
+ public:
+  explicit Printer(const Array& a) : shape_(a.shape()), shortened_(a.numel() > kThreshold) {
+    collect(0, 0);
+    switch (a.dtype()) {
+      case DType::f64: words_ = aligned(elements<double>(a)); break;
+      case DType::f32:
+      case DType::f16:
+      case DType::bf16: words_ = aligned(elements<float>(a)); break;
+      case DType::boolean:
+        for (const int64_t v : elements<int64_t>(a)) words_.emplace_back(v ? " True" : "False");
+        break;
+      default: words_ = integers(elements<int64_t>(a));
+    }
+  }
+  std::string text() { return brackets(0, " ", kLine); }
+
+ private:
+  // The elements that are shown, in the order in which they are.
+  void collect(int axis, int64_t at) {
+    if (axis == shape_.rank()) {
+      places_.push_back(at);
+      return;
+    }
+    for (const int64_t i : shown(shape_[axis], shortened_)) {
+      if (i >= 0) collect(axis + 1, at * shape_[axis] + i);
+    }
+  }
+  template <class T>
+  std::vector<T> elements(const Array& a) const {
+    const std::vector<T> all = a.to_vector<T>();
+    std::vector<T> some;
+    for (const int64_t i : places_) some.push_back(all[static_cast<size_t>(i)]);
+    return some;
+  }
+
+  // The part from `axis` on, whose lines but the first begin with `indent`.
+  std::string brackets(int axis, const std::string& indent, size_t width) {
+    const int left = shape_.rank() - axis;
+    std::string text;
+    const std::vector<int64_t> places = shown(shape_[axis], shortened_);
+    if (left == 1) {
+      std::string line = indent;
+      for (size_t i = 0; i < places.size(); ++i) {
+        const std::string word = places[i] < 0 ? "..." : words_[next_++];
+        if (line.size() + word.size() > width - 1 && line.size() > indent.size()) {
+          text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+          line = indent;
+        }
+        line += word;
+        if (i + 1 < places.size()) line += " ";
+      }
+      text += line;
+    } else {
+      for (size_t i = 0; i < places.size(); ++i) {
+        text += indent + (places[i] < 0 ? "..." : brackets(axis + 1, indent + " ", width - 1));
+        if (i + 1 < places.size()) text += std::string(static_cast<size_t>(left - 1), '\n');
+      }
+    }
+    return "[" + text.substr(indent.size()) + "]";
+  }
+
+  Shape shape_;
+  bool shortened_;
+  std::vector<int64_t> places_;
+  std::vector<std::string> words_;
+  size_t next_ = 0;
+};
+
+std::string scalar(const Array& a) {
+  if (a.dtype() == DType::boolean) return a.to_vector<int64_t>()[0] ? "True" : "False";
+  if (!is_floating(a.dtype())) return std::to_string(a.to_vector<int64_t>()[0]);
+  const std::string text = a.dtype() == DType::f64 ? cat(a.to_vector<double>()[0]) : cat(a.to_vector<float>()[0]);
+  return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
+}
+
+}  // namespace
+
+std::string text_of(const Array& array) {
+  if (array.shape().rank() == 0) return scalar(array);
+  return array.numel() == 0 ? "[]" : Printer(array).text();
+}
+
+}  // namespace freight

@@ -1,0 +1,160 @@
+// See indexing.h: indices become slices, reshapes and one gather.
+#include "freight/ops/indexing.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "freight/ops/common.h"
+#include "freight/ops/elementwise.h"
+#include "freight/ops/index.h"
+#include "freight/ops/shape.h"
+
+namespace freight {
+
+namespace {
+
+using ops::fail_here;
+constexpr const char* kIndexing = "index";
+
+// Where tensors name elements: the axes [first, first + picks.size()) of what slices and integers left.
+struct Picks {
+  int first = 0;
+  std::vector<Tensor> each;
+  bool closed = false;       // another index stands behind them
+  bool lone_before = false;  // an integer stands before them, with something in between
+};
+
+Shape with_axes_joined(const Shape& s, int first, int count) {
+  Shape joined;
+  for (int i = 0; i < s.rank(); ++i) {
+    if (i <= first || i >= first + count) {
+      joined.push_back(s[i]);
+    } else {
+      joined[first] *= s[i];
+    }
+  }
+  return joined;
+}
+
+// The numbers of the true elements, in row-major order.
+Tensor places_of(const Tensor& mask) {
+  if (trace::compiling())
+    fail_here(kIndexing, "a mask in a compiled step gives a tensor of unknown shape: got ", mask.type(),
+              "; use where() and a sum over all elements");
+  const std::vector<uint8_t> on = mask.to_vector<uint8_t>();
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < on.size(); ++i) {
+    if (on[i]) places.push_back(static_cast<int64_t>(i));
+  }
+  const auto n = static_cast<int64_t>(places.size());
+  return Tensor::of(places, {n});
+}
+
+int axes_taken(const Index& index) {
+  if (const auto* t = std::get_if<Tensor>(&index.is))
+    return ops::get(*t, kIndexing).dtype() == DType::boolean ? t->rank() : 1;
+  return std::holds_alternative<Ellipsis>(index.is) || std::holds_alternative<NewAxis>(index.is) ? 0 : 1;
+}
+
+// The indices with the ellipsis written out, so that they name every axis of x.
+std::vector<Index> complete(const Type& x, std::initializer_list<Index> given) {
+  int taken = 0;
+  ptrdiff_t ellipses = 0;
+  for (const Index& i : given) {
+    taken += axes_taken(i);
+    ellipses += std::holds_alternative<Ellipsis>(i.is);
+  }
+  if (taken > x.shape.rank())
+    fail_here(kIndexing, "got indices for ", taken, " axes, need at most ", x.shape.rank(), " for ", x);
+  if (ellipses > 1) fail_here(kIndexing, "only one ellipsis can stand among the indices of ", x);
+  const auto rest = static_cast<size_t>(x.shape.rank() - taken);
+  std::vector<Index> all;
+  for (const Index& i : given) {
+    if (std::holds_alternative<Ellipsis>(i.is)) {
+      all.insert(all.end(), rest, Slice{});
+    } else {
+      all.push_back(i);
+    }
+  }
+  if (ellipses == 0) all.insert(all.end(), rest, Slice{});
+  return all;
+}
+
+Tensor sliced(const Tensor& t, int axis, const Slice& s) {
+  const int64_t n = t.shape()[axis];
+  if (s.step < 1) fail_here(kIndexing, "step must be positive: got ", s.step, "; flip() reverses an axis");
+  return slice(t, axis, s.start.value_or(0), s.stop.value_or(n), s.step);
+}
+
+// Indices that were checked and count from the front.
+Tensor checked(const Tensor& index, int64_t extent) {
+  const Tensor from_front = index.dtype() == DType::u8 ? index : where(index < 0, index + extent, index);
+  return cast(ops::one(Op::check_index, RowsAttrs{extent}, {from_front}), DType::i64);
+}
+
+// One element per index: the picked axes become the indices' shape.
+Tensor picked(const Tensor& t, const Picks& picks) {
+  const auto count = static_cast<int>(picks.each.size());
+  Tensor flat;
+  for (int i = 0; i < count; ++i) {
+    const int64_t extent = t.shape()[picks.first + i];
+    const Tensor index = checked(picks.each[static_cast<size_t>(i)], extent);
+    flat = i == 0 ? index : flat * extent + index;  // they broadcast
+  }
+  return gather(ops::reshaped(t, with_axes_joined(t.shape(), picks.first, count)), flat, picks.first);
+}
+
+void add_pick(Picks& picks, Tensor& t, int axis, const Tensor& index, const Type& x) {
+  if (picks.closed || picks.lone_before)
+    fail_here(
+        kIndexing,
+        "indices that are tensors or integers must stand side by side where one is a tensor: got another order for ", x,
+        "; permute() brings the axes together");
+  if (picks.each.empty()) picks.first = axis;
+  if (index.dtype() != DType::boolean) {
+    if (is_floating(index.dtype())) fail_here(kIndexing, "indices must be integers or bool: got ", index.type());
+    picks.each.push_back(index);
+    return;
+  }
+  for (int i = 0; i < index.rank(); ++i) {
+    if (index.shape()[i] != t.shape()[axis + i])
+      fail_here(kIndexing, "a mask must have the extents of the axes that it takes from: got ", index.type(), " for ",
+                x, " from axis ", axis, " on");
+  }
+  if (index.rank() == 0) fail_here(kIndexing, "a mask needs an axis: got ", index.type());
+  t = ops::reshaped(t, with_axes_joined(t.shape(), axis, index.rank()));
+  picks.each.push_back(places_of(index));
+}
+
+}  // namespace
+
+const Tensor Tensor::operator[](std::initializer_list<Index> indices) const {
+  const Type x = type();
+  Tensor t = *this;
+  Picks picks;
+  bool integer_before = false, gap = false;  // whether an integer stood, and behind it something that keeps an axis
+  int axis = 0;
+  for (const Index& index : complete(x, indices)) {
+    if (const auto* at = std::get_if<int64_t>(&index.is)) {
+      if (picks.closed && !picks.each.empty())
+        add_pick(picks, t, axis, zeros({}, DType::i64), x);  // says what is wrong
+      t = select(t, axis, *at);
+      integer_before = true;
+      continue;
+    }
+    if (const auto* tensor = std::get_if<Tensor>(&index.is)) {
+      picks.lone_before = integer_before && gap;
+      add_pick(picks, t, axis, *tensor, x);
+    } else {
+      t = std::holds_alternative<NewAxis>(index.is) ? unsqueeze(t, axis) : sliced(t, axis, std::get<Slice>(index.is));
+      picks.closed = !picks.each.empty();
+      gap = integer_before;
+    }
+    ++axis;
+  }
+  return picks.each.empty() ? t : picked(t, picks);
+}
+
+const Tensor Tensor::operator[](const Index& index) const { return (*this)[{index}]; }
+
+}  // namespace freight

@@ -1,0 +1,37 @@
+// What stands between the brackets of x[...]: as in NumPy and PyTorch. x[0], x[{0, -1}], x[{Slice{1, 3}, ellipsis}],
+// x[{ellipsis, newaxis}], x[rows] with integers, x[{rows, columns}] (one element for each pair), x[mask] with bool.
+// The result is a tensor of its own: elements of x are not assigned through it (x[0] = y does not compile).
+#pragma once
+#include <optional>
+#include <variant>
+
+#include "freight/ops/options.h"
+#include "freight/trace/tensor.h"
+
+namespace freight {
+
+// start:stop:step; negative ends count from the back, ends beyond the axis are clamped, none is the whole axis.
+struct Slice {
+  std::optional<int64_t> start = std::nullopt, stop = std::nullopt;
+  int64_t step = 1;
+};
+// As many whole axes as the other indices leave.
+struct Ellipsis {};
+inline constexpr Ellipsis ellipsis;
+// An axis of extent 1 that x does not have.
+struct NewAxis {};
+inline constexpr NewAxis newaxis;
+
+struct Index {
+  template <Whole T>
+  Index(T at) : is(static_cast<int64_t>(at)) {}
+  Index(const Slice& s) : is(s) {}
+  Index(Ellipsis e) : is(e) {}
+  Index(NewAxis n) : is(n) {}
+  // Integers name elements of one axis, from the back where negative; bool, of the shape of one axis or several, takes
+  // those where it is true. How many those are is known only outside of compiled steps: there use where().
+  Index(const Tensor& t) : is(t) {}
+  std::variant<int64_t, Slice, Ellipsis, NewAxis, Tensor> is;
+};
+
+}  // namespace freight

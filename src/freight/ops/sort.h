@@ -1,0 +1,22 @@
+// Order along one axis. Equal elements keep their order; NaN counts as larger than all numbers, as in PyTorch. Indices
+// are i32. Gradients go back to the elements that were taken. Errors: Error(usage) naming axis and type.
+#pragma once
+#include "freight/ops/options.h"
+#include "freight/trace/tensor.h"
+#include "freight/trace/variable.h"
+
+namespace freight {
+
+enum class Order { ascending, descending };
+struct Sorted {
+  Tensor values;
+  Tensor indices;  // values[i] = x[indices[i]] along the axis
+};
+
+// Where the elements in order lie in x: of the shape of x.
+Tensor argsort(const In& x, Axis axis = -1, Order order = Order::ascending);
+Sorted sort(const In& x, Axis axis = -1, Order order = Order::ascending);
+// The k largest (descending) or smallest (ascending), in that order: the axis has extent k.
+Sorted topk(const In& x, int64_t k, Axis axis = -1, Order order = Order::descending);
+
+}  // namespace freight

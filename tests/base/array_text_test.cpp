@@ -1,0 +1,54 @@
+// Arrays as text: what str() of NumPy's array gives.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "freight/base/array_text.h"
+
+namespace freight {
+namespace {
+
+std::string floats(const std::vector<float>& v, const Shape& shape) { return text_of(Array::of<float>(v, shape)); }
+
+std::vector<float> steps(int n, float by) {
+  std::vector<float> v;
+  for (int i = 0; i < n; ++i) v.push_back(static_cast<float>(i) * by);
+  return v;
+}
+
+TEST(ArrayText, NumbersStandUnderEachOther) {
+  EXPECT_EQ(floats({1, 2.5f, -3, 0.1f}, {2, 2}), "[[ 1.   2.5]\n [-3.   0.1]]");
+  EXPECT_EQ(floats({1, 2, 3}, {3}), "[1. 2. 3.]");
+  EXPECT_EQ(floats({0.123456789f, 100}, {2}), "[  0.12345679 100.        ]");
+  EXPECT_EQ(floats({0, 0}, {2}), "[0. 0.]");
+  EXPECT_EQ(text_of(Array::of<double>({0.1, 1.0 / 3}, {2})), "[0.1        0.33333333]");
+  EXPECT_EQ(text_of(Array::of<int>({1, -20, 300}, {3})), "[  1 -20 300]");
+  EXPECT_EQ(text_of(Array::of<uint8_t>({1, 0}, {2, 1}).cast(DType::boolean)), "[[ True]\n [False]]");
+  EXPECT_EQ(floats({2}, {}), "2.0");
+  EXPECT_EQ(floats({}, {0, 3}), "[]");
+}
+
+TEST(ArrayText, LargeAndSmallNumbersHaveExponents) {
+  EXPECT_EQ(floats({1e-5f, 1, 1e10f}, {3}), "[1.e-05 1.e+00 1.e+10]");
+  EXPECT_EQ(floats({1234.5f, 0.001f}, {2}), "[1.2345e+03 1.0000e-03]");
+  EXPECT_EQ(floats({1e-5f, NAN}, {2}), "[1.e-05    nan]");
+  EXPECT_EQ(floats({NAN, 1, -INFINITY}, {3}), "[ nan   1. -inf]");
+}
+
+TEST(ArrayText, LongArraysAreShortenedAndLongLinesBroken) {
+  EXPECT_EQ(floats(steps(1200, 0.5f), {1200}), "[0.000e+00 5.000e-01 1.000e+00 ... 5.985e+02 5.990e+02 5.995e+02]");
+  EXPECT_EQ(floats(steps(24, 0.5f), {2, 3, 4}),
+            "[[[ 0.   0.5  1.   1.5]\n  [ 2.   2.5  3.   3.5]\n  [ 4.   4.5  5.   5.5]]\n\n"
+            " [[ 6.   6.5  7.   7.5]\n  [ 8.   8.5  9.   9.5]\n  [10.  10.5 11.  11.5]]]");
+  std::vector<int> many(1200);
+  for (size_t i = 0; i < many.size(); ++i) many[i] = static_cast<int>(i);
+  EXPECT_EQ(
+      text_of(Array::of<int>(many, {200, 6})),
+      "[[   0    1    2    3    4    5]\n [   6    7    8    9   10   11]\n [  12   13   14   15   16   17]\n ...\n"
+      " [1182 1183 1184 1185 1186 1187]\n [1188 1189 1190 1191 1192 1193]\n [1194 1195 1196 1197 1198 1199]]");
+  EXPECT_EQ(text_of(Array::of<int>({many.begin(), many.begin() + 30}, {30})),
+            "[ 0  1  2  3  4  5  6  7  8  9 10 11 12 13 14 15 16 17 18 19 20 21 22 23\n 24 25 26 27 28 29]");
+}
+
+}  // namespace
+}  // namespace freight

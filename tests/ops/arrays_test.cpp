@@ -1,0 +1,180 @@
+// Functions on whole arrays: creation, order, reductions, products, losses. The values are PyTorch's; a thousand random
+// configurations are compared with it in tests/peers/torch_random_test.cpp where it is installed.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "freight/base/error.h"
+#include "freight/ops/ops.h"
+
+namespace freight::test {
+namespace {
+
+using Floats = std::vector<float>;
+using Ints = std::vector<int64_t>;
+
+class Arrays : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { set_default_backend(GetParam()); }
+  void TearDown() override { set_default_backend("cpu"); }
+};
+INSTANTIATE_TEST_SUITE_P(Backends, Arrays, testing::Values("ref", "cpu"),
+                         [](const auto& instance) { return instance.param; });
+
+void expect(const Tensor& got, const Floats& values) {
+  const Floats v = got.to_vector<float>();
+  ASSERT_EQ(v.size(), values.size());
+  for (size_t i = 0; i < v.size(); ++i) {
+    if (std::isinf(values[i])) {
+      EXPECT_EQ(v[i], values[i]) << i;
+    } else {
+      EXPECT_NEAR(v[i], values[i], 1e-5f * std::max(1.0f, std::fabs(values[i]))) << i;
+    }
+  }
+}
+void expect_integers(const Tensor& got, DType dtype, const Ints& values) {
+  EXPECT_EQ(got.dtype(), dtype);
+  EXPECT_EQ(got.to_vector<int64_t>(), values);
+}
+Floats gradient(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
+  return grad(sum(f(x)), std::vector<Tensor>{x})[0].to_vector<float>();
+}
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST_P(Arrays, AreMadeFromNumbers) {
+  expect_integers(arange(2, 9, 3), DType::i32, {2, 5, 8});
+  expect_integers(arange(5, 0, -2), DType::i32, {5, 3, 1});
+  expect_integers(arange(3, 3), DType::i32, {});
+  expect(arange(0.0, 1.0, 0.25), {0, 0.25f, 0.5f, 0.75f});
+  EXPECT_EQ(arange(0, 1.0, 0.5).dtype(), DType::f32);
+  expect(linspace(-1, 1, 5), {-1, -0.5f, 0, 0.5f, 1});
+  EXPECT_EQ(linspace(0, 0.3, 4).to_vector<float>()[3], 0.3f);
+  expect(linspace(2, 5, 1), {2});
+  expect(eye(2, 3), {1, 0, 0, 0, 1, 0});
+  expect_integers(eye(2, -1, DType::i32), DType::i32, {1, 0, 0, 1});
+  EXPECT_NE(message_of([] { arange(0, 5, -1); }).find("no way from 0 to 5 by steps of -1"), std::string::npos);
+  seed(3);
+  const Tensor r = randint(-2, 3, {1000});
+  EXPECT_EQ(r.dtype(), DType::i64);
+  EXPECT_EQ(min(r).item<int>(), -2);
+  EXPECT_EQ(max(r).item<int>(), 2);
+  EXPECT_NEAR(mean(randn({10000})).item<double>(), 0, 0.05);
+  EXPECT_NEAR(stddev(randn({10000})).item<double>(), 1, 0.05);
+}
+
+TEST_P(Arrays, SortKeepsTheOrderOfEqualsAndPutsNanLast) {
+  const Tensor x = Tensor::of<float>({2, -1, 2, NAN, 0});
+  expect_integers(argsort(x), DType::i32, {1, 4, 0, 2, 3});
+  expect_integers(argsort(x, 0, Order::descending), DType::i32, {3, 0, 2, 4, 1});
+  expect_integers(sort(Tensor::of<int64_t>({9007199254740993, 9007199254740992, -5})).values, DType::i64,
+                  {-5, 9007199254740992, 9007199254740993});
+  const Sorted two = topk(Tensor::of<float>({{1, 5, 3}, {9, 7, 8}}), 2);
+  expect(two.values, {5, 3, 9, 8});
+  expect_integers(two.indices, DType::i32, {1, 2, 0, 2});
+  expect(sort(Tensor::of<float>({{3, 1}, {2, 4}}), 0).values, {2, 1, 3, 4});
+  EXPECT_EQ(gradient(
+                [](const Tensor& t) {
+                  return topk(t, 2).values * Tensor::of<float>({1, 10});
+                },
+                Tensor::of<float>({1, 5, 3})),
+            (Floats{0, 1, 10}));
+  EXPECT_NE(message_of([&] { topk(x, 6); }).find("got k 6, need 0 to 5 for f32[5]"), std::string::npos);
+}
+
+TEST_P(Arrays, Reductions) {
+  const Tensor x = Tensor::of<float>({{1, 2, 3}, {4, 0, 6}});
+  expect(prod(x, 1), {6, 0});
+  EXPECT_EQ(gradient([](const Tensor& t) { return prod(t, 1); }, x), (Floats{6, 3, 2, 0, 24, 0}));
+  expect_integers(prod(full({3}, 200, DType::u8)), DType::i64, {8000000});
+  expect_integers(prod(arange(1, 21)), DType::i64, {2432902008176640000});
+  expect(prod(zeros({0})), {1});
+  expect_integers(any(x, 0), DType::boolean, {1, 1, 1});
+  expect_integers(all(x, 0), DType::boolean, {1, 0, 1});
+  expect_integers(all(zeros({0})), DType::boolean, {1});
+  expect(norm(x), {8.1240384f});
+  expect(norm(x, 1, {.p = 1}), {6, 10});
+  expect(norm(x, 1, {.p = INFINITY}), {3, 6});
+  expect(norm(x, 1, {.p = 0}), {3, 2});
+  expect(norm(x, 1, {.p = 3}), {3.3019273f, 6.5421326f});
+  EXPECT_EQ(gradient([](const Tensor& t) { return norm(t); }, zeros({2})), (Floats{0, 0}));
+  expect(stddev(x, 1), {1, 3.0550504f});
+  EXPECT_EQ(gradient([](const Tensor& t) { return stddev(t); }, full({2}, 2.0)), (Floats{0, 0}));
+  expect(logsumexp(x * 100.0, 1), {300, 600});
+  expect(cumsum(x, 1), {1, 3, 6, 4, 4, 10});
+  EXPECT_EQ(gradient([](const Tensor& t) { return cumsum(t, 1); }, x), (Floats{3, 2, 1, 3, 2, 1}));
+  expect_integers(cumsum(full({3}, 255, DType::u8), 0), DType::i64, {255, 510, 765});
+  expect_integers(cumsum(Tensor::of<int64_t>({9007199254740993, 0, 1}), 0), DType::i64,
+                  {9007199254740993, 9007199254740993, 9007199254740994});
+  expect_integers(flip(arange(4), 0), DType::i32, {3, 2, 1, 0});
+  expect_integers(bincount(Tensor::of<int32_t>({0, 2, 2}), 4), DType::i64, {1, 0, 2, 0});
+}
+
+TEST_P(Arrays, RemaindersHaveTheSignOfTheDivisor) {
+  const Tensor a = Tensor::of<float>({5, -5, 5, -5, 5, 6}), b = Tensor::of<float>({3, 3, -3, -3, -INFINITY, 3});
+  expect(remainder(a, b), {2, 1, -1, -2, -INFINITY, 0});
+  expect(fmod(a, b), {2, -2, 2, -2, 5, 0});
+  expect_integers(remainder(Tensor::of<int32_t>({5, -5, 5, -5}), Tensor::of<int32_t>({3, 3, -3, -3})), DType::i32,
+                  {2, 1, -1, -2});
+  const Tensor divisors = Tensor::of<float>({3, 3, -3, -3});
+  EXPECT_EQ(gradient(
+                [&](const Tensor& t) {
+                  return remainder(Tensor::of<float>({5, -5, 5, -5}), t);
+                },
+                divisors),
+            (Floats{-1, 2, 2, -1}));
+}
+
+TEST_P(Arrays, OperatorsOfLogicAndAssignment) {
+  const Tensor x = Tensor::of<float>({-1, 0, 2});
+  expect_integers(x > -0.5 && x < 1, DType::boolean, {0, 1, 0});
+  expect_integers(!(x > 0) || x > 1, DType::boolean, {1, 1, 1});
+  Tensor y = x;
+  y += 1;
+  y *= x;
+  (y -= 0.5) /= 2;
+  expect(y, {-0.25f, -0.25f, 2.75f});
+  expect(x, {-1, 0, 2});
+}
+
+TEST_P(Arrays, EinsteinsSums) {
+  const Tensor a = Tensor::of<float>({{1, 2}, {3, 4}}), b = Tensor::of<float>({{5, 6}, {7, 8}});
+  expect(einsum("ij,jk->ik", {a, b}), {19, 22, 43, 50});
+  expect(einsum("ij,jk", {a, b}), {19, 22, 43, 50});
+  expect(einsum("ij->ji", {a}), {1, 3, 2, 4});
+  expect(einsum("ii", {a}), {5});
+  expect(einsum("ii->i", {a}), {1, 4});
+  expect(einsum("ij,ij->i", {a, b}), {17, 53});
+  expect(einsum("i,j->ij", {a[0], b[0]}), {5, 6, 10, 12});
+  expect(einsum("ij,ik,il->jkl", {a, b, a}), {68, 94, 78, 108, 94, 132, 108, 152});
+  expect_integers(einsum("ij,jk->ik", {arange(4)[Tensor::of<int32_t>({{0, 1}, {2, 3}})], eye(2, 2, DType::i32)}),
+                  DType::i32, {0, 1, 2, 3});
+  EXPECT_EQ(gradient([&](const Tensor& t) { return einsum("ij,jk->ik", {t, b}); }, a), (Floats{11, 15, 11, 15}));
+  EXPECT_NE(message_of([&] { einsum("ij,jk->ik", {a}); }).find("names 2 operands: got 1"), std::string::npos);
+  EXPECT_NE(message_of([&] { einsum("ij->ik", {a}); }).find("letter 'k' of the result"), std::string::npos);
+  EXPECT_NE(message_of([&] {
+              einsum("ij,jk->ik", {a, ones({3, 2})});
+            }).find("letter 'j' has extents 2 and 3"),
+            std::string::npos);
+}
+
+TEST_P(Arrays, LossesOfDistances) {
+  const Tensor x = Tensor::of<float>({0, 0.5f, 2, -3}), y = zeros({4});
+  expect(smooth_l1_loss(x, y, 1, Reduction::none), {0, 0.125f, 1.5f, 2.5f});
+  expect(huber_loss(x, y, 2, Reduction::none), {0, 0.125f, 2, 4});
+  EXPECT_EQ(gradient([&](const Tensor& t) { return huber_loss(t, y, 2, Reduction::sum); }, x),
+            (Floats{0, 0.5f, 2, -2}));
+  const Tensor p = Tensor::of<float>({{0.5f, 0.5f, 0}}), q = Tensor::of<float>({{0.25f, 0.25f, 0.5f}});
+  expect(kl_div(ln(q), p, Reduction::sum), {0.69314718f});
+  expect(kl_div(Tensor::of<float>({{-1, -1, -INFINITY}}), p, Reduction::sum), {0.30685282f});
+}
+
+}  // namespace
+}  // namespace freight::test
