@@ -47,7 +47,7 @@ int calibrate_command(const Args& args) {
   const plan::Rates rates = plan::calibrate(options, shown);
   if (signals::stop_requested()) return signals::exit_code();
   const std::string path = plan::rates_path(), text = rates.to_json() + "\n";
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  if (!path.empty()) std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   for (const std::string& file : {path, output}) {
     if (file.empty()) continue;
     io::AtomicFile out(file);
@@ -57,7 +57,7 @@ int calibrate_command(const Args& args) {
   std::printf("%zu kernels measured on %s, %d threads\n", rates.size(), rates.device.c_str(), rates.threads);
   std::printf("each net predicted from the others: median error %s %%, nine of ten within %s %%\n",
               fixed(100 * rates.median_error, 1).c_str(), fixed(100 * rates.p90_error, 1).c_str());
-  std::printf("kept    %s\n", path.c_str());
+  if (!path.empty()) std::printf("kept    %s\n", path.c_str());
   return 0;
 }
 

@@ -41,14 +41,14 @@ int eval_command(const Args& args) {
   o.add("--tta", &tta, "the mean over views of each image: flip adds its mirror image, shift also moves it by a pixel",
         {.one_of = {"none", "flip", "shift"}});
   o.add("-j,--workers", &workers, "data threads (-1: chosen)", {.min = -1, .aliases = {"--num-workers"}});
-  o.add("-b,--batch-size", &batch_size, "samples per step", {.min = 1});
+  o.add("-b,--batch-size", &batch_size, "samples per step", {.min = 1, .max = 1 << 24});
   o.add("--device", &device, "auto, cpu, ref, cuda:N or opencl:N");
   o.add("--json", &json, "print JSON");
   if (o.parse(args) == Options::Outcome::done) return 0;
   if (weights.empty()) fail(ErrorKind::usage, "--weights", "is missing; see freight eval --help");
   signals::install();
   train::Bundle bundle = train::load_bundle(weights);
-  train::TrainedOn trained_on = train::trained_on(bundle);
+  train::TrainedOn trained_on = train::trained_on(bundle, weights);
   if (data.empty()) data = trained_on.data;
   if (data.empty())
     fail(ErrorKind::usage, "--data", "is missing, and ", weights, " does not say what it was trained on");

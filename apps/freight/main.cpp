@@ -6,6 +6,7 @@
 #include <new>
 
 #include "command.h"
+#include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/version.h"
@@ -54,6 +55,7 @@ int report(const char* text, ErrorKind kind) {
 
 int guarded(const Args& args) {
   try {
+    env::check();
     const int code = run(args);
     // Results that could not be written are a failure even though the work was done.
     if (std::fflush(stdout) != 0 || std::ferror(stdout)) {

@@ -14,7 +14,7 @@ namespace freight::app {
 
 void ModelSource::declare(Options& o) {
   o.add("--model", &model, "a named model, a spec FILE.json or a stored model", {.aliases = {"-a", "--arch"}});
-  o.add("-b,--batch-size", &batch_size, "samples per step", {.min = 1});
+  o.add("-b,--batch-size", &batch_size, "samples per step", {.min = 1, .max = 1 << 24});
   size.declare(o);
   o.add("--optimizer", &optimizer, "optimizer of the training step", {.one_of = optim::names()});
   o.add("--device", &backend, "auto, cpu, ref, cuda:N or opencl:N");

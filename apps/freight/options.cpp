@@ -7,6 +7,8 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "freight/base/error.h"
@@ -48,9 +50,18 @@ struct ValueOf<std::optional<T>> {
   fail(ErrorKind::usage, o.name, "got '", excerpt(text), "', need ", need);
 }
 
+bool counts(const Option& o) {
+  return std::holds_alternative<int64_t*>(o.target) || std::holds_alternative<std::optional<int64_t>*>(o.target);
+}
+
 void check_bounds(const Option& o, double v, const std::string& text) {
   const auto& m = o.more;
   if (!std::isfinite(v)) bad_value(o, text, "a finite number");
+  // Counts beyond are typing errors, and products of two of them leave 64 bits. A seed is no count.
+  constexpr double kLargestCount = 0x1p40;
+  if (std::fabs(v) > kLargestCount && !m.max && counts(o) && o.name != "--seed") {
+    bad_value(o, text, cat("at most ", kLargestCount));
+  }
   if ((m.min && v < *m.min) || (m.max && v > *m.max)) {
     bad_value(o, text,
               m.min && m.max ? cat("a number from ", *m.min, " to ", *m.max)
@@ -157,6 +168,28 @@ void flatten(const Json& node, const std::string& prefix, std::vector<std::pair<
   for (const auto& [key, value] : node.items()) flatten(value, prefix.empty() ? key : prefix + "." + key, out);
 }
 
+// A command looks at its options several times, but a pipe gives its content once.
+Json read_once(const std::string& path) {
+  struct Read {
+    Json document;
+    std::optional<Error> error;
+  };
+  static std::map<std::string, Read> pipes;
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored)) return io::read_json<Json>(path);
+  const auto [at, fresh] = pipes.try_emplace(path);
+  Read& r = at->second;
+  if (fresh) {
+    try {
+      r.document = io::read_json<Json>(path);
+    } catch (const Error& e) {
+      r.error = e;
+    }
+  }
+  if (r.error) throw Error(*r.error);
+  return r.document;
+}
+
 }  // namespace
 
 struct Options::Impl {
@@ -187,6 +220,18 @@ struct Options::Impl {
     const std::string near = nearest(flag, known_flags());
     fail(ErrorKind::usage, flag, "unknown flag of `freight ", command, "`",
          near.empty() ? cat("; see freight ", command, " --help") : cat("; did you mean ", near, "?"));
+  }
+
+  // A positional argument and a flag may stand for one setting: either may be given.
+  void need_one_of_each() const {
+    for (const Option& p : options) {
+      if (!p.positional || p.values.empty()) continue;
+      for (const Option& o : options) {
+        if (o.positional || o.values.empty() || o.target != p.target || o.values == p.values) continue;
+        fail(ErrorKind::usage, o.name, "is given twice: got ", excerpt(p.values.back()), " and ", o.name, " ",
+             excerpt(o.values.back()), ", need one of them");
+      }
+    }
   }
 
   // `--batch_size=x` -> `--batch-size=x`; shorthands are replaced.
@@ -326,7 +371,7 @@ struct Options::Impl {
   void apply_file() {
     if (config_file.empty()) return;
     if (!io::file_exists(config_file)) fail(ErrorKind::usage, "--config", "there is no file ", config_file);
-    const auto document = io::read_json<Json>(config_file);
+    const Json document = read_once(config_file);
     if (!document.is_object()) fail(ErrorKind::usage, config_file, "a configuration must be a JSON object");
     apply_layer(document, config_file);
   }
@@ -403,6 +448,7 @@ Options::Outcome Options::parse(const std::vector<std::string>& args) {
   Impl& m = *impl_;
   add_common();
   m.collect(args);
+  m.need_one_of_each();
   for (Option& o : m.options) {
     if (o.values.empty()) continue;
     clear_list(o);

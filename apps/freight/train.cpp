@@ -6,6 +6,8 @@
 
 #include "command.h"
 #include "config_options.h"
+#include "freight/base/cpu_info.h"
+#include "freight/base/device_memory.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
@@ -73,6 +75,17 @@ class Terminal : public train::Observer {
     DeviceSpeed speed = plan::speed_of(timed ? &rates : nullptr);
     speed.beside = unlimited_.beside;
     return {.offload = {}, .bytes = plan::arena_within(unlimited_, memory(p).device), .speed = speed};
+  }
+  void on_least(double weights, double states, const DeviceMemory* device) override {
+    // Host memory beside the device's may take the optimizer's states.
+    const double least = device ? weights : weights + states, limit = device_memory();
+    const double free = limit > 0 ? limit
+                        : device  ? static_cast<double>(device->free_bytes())
+                                  : static_cast<double>(cpu_info().memory_available_bytes);
+    if (flags_.fit == "off" || least <= free) return;
+    fail(ErrorKind::capacity, "train", "the run does not fit: got ", human_bytes(free), " free, need more than ",
+         human_bytes(least), " for the weights", device ? "" : " and what the optimizer keeps",
+         "; no batch size, accumulation or recomputation would fit");
   }
   void on_planned(const train::Planned& p) override {
     plan::Rates rates;

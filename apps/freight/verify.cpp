@@ -68,7 +68,7 @@ int verify_command(const Args& args) {
   options.stop = [] { return signals::stop_requested(); };
   signals::install();
   train::Bundle bundle = train::load_bundle(model);
-  options.load = train::trained_on(bundle).load;
+  options.load = train::trained_on(bundle, model).load;
   options.load.data_dir = data_dir;
   if (text_column) options.load.text.text_column = *text_column;
   if (label_column) options.load.text.label_column = *label_column;

@@ -136,6 +136,27 @@ TEST(Gunzip, ReadsTheRealMnistImages) {
   EXPECT_EQ(read_file_gunzip(dir + "/mnist/train-images-idx3-ubyte.gz").size(), 47040016u);
 }
 
+// Opening a pipe waits for its other end where no signal reaches: it is waited for by looks, and not for ever.
+TEST(FileTest, APipeThatNobodyWritesToOrReadsFromIsRefusedByName) {
+  const TemporaryDir dir;
+  const std::string pipe = dir / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  expect_error(ErrorKind::data, {pipe, "nobody writes to"}, [&] { read_file(pipe); });
+  expect_error(ErrorKind::runtime, {pipe, "nobody reads from"}, [&] { AtomicFile{pipe}; });
+  // Both ends, whichever comes first.
+  for (const int wait : {0, 300'000}) {
+    std::thread writer([&] {
+      ::usleep(static_cast<useconds_t>(wait));
+      AtomicFile out(pipe);
+      out.write(std::string_view("text"));
+      out.commit();
+    });
+    ::usleep(static_cast<useconds_t>(300'000 - wait));
+    EXPECT_EQ(read_text(pipe), "text");
+    writer.join();
+  }
+}
+
 TEST(FileTest, ADirectoryThatCannotBeSyncedIsAnError) {
   const TemporaryDir dir;
   EXPECT_NO_THROW(sync_directory(dir.path()));

@@ -5,6 +5,9 @@
 #include <sys/resource.h>
 
 #include <cmath>
+#include <cstring>
+
+#include <nlohmann/json.hpp>
 
 #include "freight/deploy/predictor.h"
 #include "freight/io/safetensors.h"
@@ -178,6 +181,73 @@ TEST(Bundle, NumbersThatAreNotFiniteAreRefused) {
   }
   expect_damaged({"channel 0", "deviation 0", "above 0"}, [](io::SafeTensors& f) {
     f.metadata["preprocessing"] = R"({"input": [1,28,28], "mean": [0.1], "std": [0]})";
+  });
+}
+
+// Of a model that was trained here: every output has a name of its own.
+TEST(Bundle, ClassNamesThatAreNotThoseOfTheOutputsAreRefused) {
+  const auto refused = [](std::vector<std::string> names, const std::vector<std::string>& parts) {
+    expect_damaged(parts, [&](io::SafeTensors& f) {
+      f.metadata["provenance"] = R"({"data": "digits", "steps": "10"})";
+      f.metadata["classes"] = nlohmann::json(names).dump();
+    });
+  };
+  const std::vector<std::string> all = sample_bundle().classes;
+  refused({}, {"names of 0 classes", "10 outputs"});
+  refused({all.begin(), all.end() - 1}, {"names of 9 classes", "10 outputs"});
+  std::vector<std::string> more = all;
+  more.emplace_back("another");
+  refused(more, {"names of 11 classes", "10 outputs"});
+  refused(std::vector<std::string>(1'000'000, "a"), {"names of 1000000 classes"});
+  refused(std::vector<std::string>(10, "same"), {"several classes are named \"same\""});
+  more = all;
+  more[9] = more[0];
+  refused(more, {"several classes are named \"class 0\""});
+}
+
+TEST(Bundle, ConvertedWeightsMayHaveNoNamesOrOneTwice) {
+  const TemporaryDir dir;
+  Bundle b = sample_bundle();
+  b.provenance = {{"weights", "w.safetensors"}};
+  b.classes[9] = b.classes[0];
+  save_bundle(dir / "m.safetensors", b);
+  EXPECT_NO_THROW(load_bundle(dir / "m.safetensors"));
+  b.classes.clear();
+  save_bundle(dir / "m.safetensors", b);
+  EXPECT_NO_THROW(load_bundle(dir / "m.safetensors"));
+}
+
+TEST(Bundle, WhatPreprocessingCannotBeIsRefused) {
+  const auto refused = [](const std::string& text, const std::vector<std::string>& parts) {
+    expect_damaged(parts, [&](io::SafeTensors& f) { f.metadata["preprocessing"] = text; });
+  };
+  const auto scaled = [](const std::string& mean, const std::string& std) {
+    return cat(R"({"input": [1,28,28], "mean": [)", mean, R"(], "std": [)", std, "]}");
+  };
+  for (const char* std : {"1e-45", "1e-21", "1e30", "1e60", "-1e-3"}) refused(scaled("0.1", std), {"channel 0"});
+  for (const char* mean : {"1e30", "-1e39"}) refused(scaled(mean, "0.3"), {"channel 0"});
+  refused(R"({"input": [1,1,1,1,1,1,1,1,1], "mean": [], "std": []})", {"more than 8 axes"});
+  refused(R"({"input": [1,28,28], "mean": [0.1], "std": [0.3], "resize": 16385})", {"resizes to 16385"});
+  refused(R"({"input": [1,28,28], "mean": [0.1], "std": [0.3], "resize": 27})", {"resizes to 27"});
+  refused(R"({"input": [1,28,28], "mean": [0.1], "mean": [0.1], "std": [0.3]})", {"\"mean\"", "twice"});
+  refused(std::string(100'000, '['), {"preprocessing", "nested deeper than 200"});
+}
+
+TEST(Bundle, ProvenanceOfAnotherKindIsRefused) {
+  for (const char* said :
+       {R"({"seed": "x"})", R"({"seed": "-1"})", R"({"val_split": "7"})", R"({"val_split": "nan"})",
+        R"({"steps": "1e3"})", R"({"data_fingerprint": {}})", R"({"data": ["a"]})", R"({"note": null})"}) {
+    expect_damaged({"provenance: "}, [&](io::SafeTensors& f) { f.metadata["provenance"] = said; });
+  }
+}
+
+// The bits of a float, called an integer, became a weight of 10^9.
+TEST(Bundle, WeightsUnderAnotherTypeAreRefused) {
+  expect_damaged({"wrong type", "i32", "f32"}, [](io::SafeTensors& f) {
+    Array& weights = f.tensors[0].second;
+    const Array integers(DType::i32, weights.shape());
+    std::memcpy(integers.raw(), weights.raw(), weights.bytes());
+    weights = integers;
   });
 }
 

@@ -128,6 +128,8 @@ class Backend {
 Backend& backend(const std::string& name);
 // Those that need no device to be looked for.
 std::vector<std::string> backend_names();
+// Throws Error(device) for what is no backend's name, whether its device is there or not.
+void need_backend_name(const std::string& name);
 // Adds a backend under its own name: for plug-ins. Throws Error(device) where the name is taken.
 void register_backend(std::unique_ptr<Backend> added);
 

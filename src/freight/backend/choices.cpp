@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <sstream>
 
 #include "freight/base/array.h"
+#include "freight/base/cache.h"
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
@@ -25,6 +25,8 @@ constexpr size_t kMinRuns = 5, kMinSlowRuns = 3, kMaxRuns = 400;
 constexpr double kMinSeconds = 0.004, kMaxSeconds = 0.1, kMargin = 0.95, kMostRounds = 0.8, kAgreement = 1.1;
 constexpr double kMostRepeats = 20;  // of a step, in a run
 constexpr double kBeaten = 2;        // times the best: it runs no more than it must
+
+constexpr size_t kMaxFile = size_t{8} << 20;  // of choices: some hundred thousand steps
 
 constexpr size_t kBehind = 64;              // bytes that kernels may read behind an operand
 constexpr size_t kCold = size_t{64} << 20;  // more than the caches hold
@@ -119,9 +121,8 @@ void* const* ZeroOperands::addresses() {
   return addresses_.data();
 }
 
-Choices::Choices(const std::string& file, double least_run)
-    : path_(cat(env::cache_dir(), "/", file)), least_run_(least_run) {
-  std::ifstream kept(path_);
+Choices::Choices(const std::string& file, double least_run) : path_(cache_path(file)), least_run_(least_run) {
+  std::istringstream kept(read_cache(path_, kMaxFile));
   for (std::string name, step; kept >> name && std::getline(kept >> std::ws, step);) found_[step] = name;
 }
 
@@ -165,9 +166,7 @@ size_t Choices::fastest(const std::string& step, const std::vector<Candidate>& c
   found_[step] = candidates[winner->candidate].name;
   // What was found on a machine too busy to tell is not written down: the next process may see more.
   if (!settled) return winner->candidate;
-  std::error_code ignored;  // a file that cannot be written costs a measurement, never an error
-  std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
-  std::ofstream(path_, std::ios::app) << cat(found_[step], " ", step, "\n");
+  append_cache(path_, cat(found_[step], " ", step, "\n"), kMaxFile);
   return winner->candidate;
 }
 

@@ -1,5 +1,6 @@
 // The backends of this build, by name, those of devices, found when asked for, and those that plug-ins add. A backend
 // is made on first use and lives until the program ends.
+#include <algorithm>
 #include <charconv>
 #include <map>
 #include <mutex>
@@ -11,6 +12,7 @@
 #include "freight/backend/null/null.h"
 #include "freight/backend/ref/ref.h"
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 
 namespace freight {
 
@@ -80,7 +82,18 @@ Backend& backend(const std::string& name) {
       return *made;
     }
   }
-  fail(ErrorKind::device, "device", "unknown backend: got '", name, "', need one of ", join(backend_names(), ", "),
+  need_backend_name(name);
+  fail(ErrorKind::device, "device", "backend '", name, "' is not in this build");
+}
+
+void need_backend_name(const std::string& name) {
+  const std::vector<std::string> names = backend_names();
+  if (std::find(names.begin(), names.end(), name) != names.end()) return;
+  for (const DeviceKind& kind : kDeviceKinds) {
+    int index = 0;
+    if (parse_device(name, kind.name, index)) return;
+  }
+  fail(ErrorKind::device, "device", "unknown backend: got '", excerpt(name), "', need one of ", join(names, ", "),
        ", cuda:N, opencl:N");
 }
 

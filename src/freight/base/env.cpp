@@ -1,9 +1,17 @@
 // The table of environment variables and the only getenv of the project.
 #include "freight/base/env.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
 #include "freight/base/error.h"
+#include "freight/base/log.h"
+#include "freight/base/printable.h"
 
 namespace freight::env {
 
@@ -13,13 +21,13 @@ const std::vector<Variable>& variables() {
       {"FREIGHT_DATA_URL", "base address that data sets are downloaded from", "--url"},
       {"FREIGHT_CACHE", "directory for downloads, measured kernel choices and compiled kernels", "--cache-dir"},
       {"FREIGHT_DEVICE", "default device: auto, cpu, ref, cuda:N, opencl:N", "--device"},
-      {"FREIGHT_LOG", "log level: error, warn, info, debug", "-v, -q"},
-      {"FREIGHT_VERIFY", "1: verify the graph after every pass", ""},
+      {"FREIGHT_LOG", "log level: error, warn, info, debug", "-v, -q", "error|warn|info|debug"},
+      {"FREIGHT_VERIFY", "1: verify the graph after every pass", "", "0|1"},
       {"FREIGHT_DUMP", "directory: write the graph after every pass", ""},
-      {"FREIGHT_TUNE", "0: no plan-time measurement of kernels, fixed choices", "--deterministic"},
-      {"FREIGHT_BF16", "1: compute in bf16 also where the processor only emulates it, slowly", ""},
+      {"FREIGHT_TUNE", "0: no plan-time measurement of kernels, fixed choices", "--deterministic", "0|1"},
+      {"FREIGHT_BF16", "1: compute in bf16 also where the processor only emulates it, slowly", "", "0|1"},
       {"FREIGHT_CUDA_LIBS", "folders, separated by ':', where NVIDIA's libraries are looked for first", ""},
-      {"FREIGHT_CUDA_GRAPH", "0: kernels are launched one by one, not as a CUDA graph", ""},
+      {"FREIGHT_CUDA_GRAPH", "0: kernels are launched one by one, not as a CUDA graph", "", "0|1"},
       {"CUDA_VISIBLE_DEVICES", "the CUDA devices to use: numbers or UUIDs; empty or -1: none", ""},
       {"CUDA_DEVICE_ORDER", "order of CUDA devices; PCI_BUS_ID unless set", ""},
       {"CUDA_HOME", "a CUDA toolkit", ""},
@@ -46,6 +54,24 @@ const char* raw(const char* name) {
 }
 }  // namespace
 
+namespace {
+// The name is known to all who can write to the temporary directory: what stands there must be a folder that nobody
+// else made, and that nobody else can change.
+std::string own_folder(const std::string& path) {
+  const bool made = ::mkdir(path.c_str(), 0700) == 0;
+  struct stat st {};
+  if (!made && errno != EEXIST) {
+    log::warn(cat(path, ": cannot make a folder for caches: ", std::strerror(errno), "; going on without one"));
+  } else if (::lstat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == ::geteuid() &&
+             (st.st_mode & 022) == 0) {
+    return path;
+  } else {
+    log::warn(cat(path, " is no folder of this user alone: going on without a cache; set HOME or FREIGHT_CACHE"));
+  }
+  return {};
+}
+}  // namespace
+
 bool is_set(const char* name) { return raw(name) != nullptr; }
 
 std::string get(const char* name, const std::string& fallback) {
@@ -57,7 +83,17 @@ std::string cache_dir() {
   if (auto d = get("FREIGHT_CACHE"); !d.empty()) return d;
   if (auto d = get("XDG_CACHE_HOME"); !d.empty()) return d + "/freight";
   if (auto d = get("HOME"); !d.empty()) return d + "/.cache/freight";
-  return get("TMPDIR", "/tmp") + "/freight-cache";
+  static const std::string kOwn = own_folder(cat(get("TMPDIR", "/tmp"), "/freight-cache-", ::geteuid()));
+  return kOwn;
+}
+
+void check() {
+  for (const Variable& v : variables()) {
+    const std::string got = get(v.name);
+    const std::vector<std::string> may = split(v.values, '|');
+    if (!*v.values || got.empty() || std::find(may.begin(), may.end(), got) != may.end()) continue;
+    fail(ErrorKind::usage, v.name, "got '", excerpt(got), "', need one of ", join(may, ", "));
+  }
 }
 
 }  // namespace freight::env

@@ -9,7 +9,8 @@ namespace freight::env {
 struct Variable {
   const char* name;
   const char* meaning;
-  const char* flag;  // the command-line flag that says the same, "" where none
+  const char* flag;         // the command-line flag that says the same, "" where none
+  const char* values = "";  // what it may be, "0|1"; "" for any text
 };
 
 // All honoured variables, in the order of `freight env`.
@@ -17,7 +18,11 @@ const std::vector<Variable>& variables();
 // The value, or `fallback` where the variable is unset. `name` must be in the table (checked).
 std::string get(const char* name, const std::string& fallback = {});
 bool is_set(const char* name);
-// Directory for caches: $FREIGHT_CACHE, else $XDG_CACHE_HOME/freight, else ~/.cache/freight, else TMPDIR/freight-cache.
+// Throws Error(usage) for a variable that is set to what it cannot be. An empty one counts as not set.
+void check();
+// Directory for caches: $FREIGHT_CACHE, else $XDG_CACHE_HOME/freight, else ~/.cache/freight, else a folder of this user
+// alone in the temporary one, which others can write to as well: "" where that is not safe, which is logged once.
+// Files in it: cache.h.
 std::string cache_dir();
 
 }  // namespace freight::env

@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 
+#include "freight/base/cache.h"
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/data/arrays.h"
@@ -168,13 +169,18 @@ const CatalogEntry* find_entry(const std::string& name) {
 
 std::vector<std::string> search_dirs(const LoadOptions& options) {
   std::vector<std::string> out;
-  for (const std::string& dir : {options.data_dir, env::get("FREIGHT_DATA"), env::cache_dir() + "/data"}) {
+  for (const std::string& dir : {options.data_dir, env::get("FREIGHT_DATA"), cache_path("data")}) {
     if (!dir.empty()) out.push_back(dir);
   }
   return out;
 }
 
-std::string download_dir(const LoadOptions& options) { return search_dirs(options).front(); }
+std::string download_dir(const LoadOptions& options) {
+  const std::vector<std::string> dirs = search_dirs(options);
+  if (dirs.empty())
+    fail(ErrorKind::usage, "--data-dir", "is missing: there is no cache directory to keep data sets in");
+  return dirs.front();
+}
 
 std::string find(const std::string& name_or_path, const LoadOptions& options) {
   const CatalogEntry* entry = find_entry(name_or_path);

@@ -92,7 +92,7 @@ Result transfer_once(const std::string& url, const std::string& part, const std:
   t.part = part;
   t.name = name;
   t.have = size_of_file(part);
-  t.fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  t.fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
   if (t.fd < 0) fail(ErrorKind::runtime, part, "cannot write: ", std::strerror(errno));
   t.curl = curl_easy_init();
   if (!t.curl) fail(ErrorKind::runtime, url, "cannot start libcurl");

@@ -93,11 +93,12 @@ PartHashes part_hashes(const std::vector<ByteView>& pieces) {
 }
 
 std::shared_ptr<Storage> read_verified(const std::string& path, const PartHashes& expected) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail(ErrorKind::data, path, "cannot read: ", std::strerror(errno));
   const std::unique_ptr<const int, void (*)(const int*)> closer(&fd, [](const int* d) { ::close(*d); });
   struct stat st {};
   if (::fstat(fd, &st) != 0) fail(ErrorKind::data, path, "cannot read: ", std::strerror(errno));
+  if (!S_ISREG(st.st_mode)) fail(ErrorKind::checkpoint, path, "is no file");
   const auto size = static_cast<uint64_t>(st.st_size);
   if (size != expected.bytes) {
     fail(ErrorKind::checkpoint, path, "size differs: got ", size, " bytes, the manifest has ", expected.bytes);

@@ -36,14 +36,17 @@ struct Descriptor {
   fail(ErrorKind::data, path, "cannot read: ", std::strerror(error));
 }
 
-// Waits until a pipe or device has something to give, or its end.
-void await(int fd, const std::string& path) {
-  for (;;) {
-    pollfd ready{fd, POLLIN, 0};
-    if (::poll(&ready, 1, 100) > 0) return;
-    const auto stop = g_stop.load();
-    if (stop && stop()) fail(ErrorKind::runtime, path, "stopped while waiting for what is written to this pipe");
-  }
+// How often a pipe is looked at, and how many looks it may take until somebody opens its other end.
+constexpr int kLook = 100;  // ms
+constexpr int kMostLooks = 50;
+
+// Whether a pipe or device has something to give, or its end; looks for a tenth of a second.
+bool has_something(int fd, const std::string& path) {
+  pollfd ready{fd, POLLIN, 0};
+  if (::poll(&ready, 1, kLook) > 0) return true;
+  const auto stop = g_stop.load();
+  if (stop && stop()) fail(ErrorKind::runtime, path, "stopped while waiting for what is written to this pipe");
+  return false;
 }
 
 struct Decompressor {
@@ -98,7 +101,8 @@ size_t read_into(const std::string& path, Bytes& bytes, uint64_t& state) {
   if (bytes.size() < expected) bytes = Bytes(std::max(expected, 2 * bytes.size()));
   size_t done = 0;
   // A pipe that gives nothing has ended only if someone had begun to write to it.
-  bool wait = !regular;
+  bool wait = !regular, something = true;
+  int looks = 0;
   for (;;) {
     if (regular && done == expected) return done;
     if (done == bytes.size()) {
@@ -110,11 +114,16 @@ size_t read_into(const std::string& path, Bytes& bytes, uint64_t& state) {
       std::memcpy(larger.data(), bytes.data(), done);
       bytes = std::move(larger);
     }
-    if (wait) await(d.fd, path);
+    if (wait) something = has_something(d.fd, path);
     const ssize_t n = ::read(d.fd, bytes.data() + done, (regular ? expected : bytes.size()) - done);
-    wait = n < 0 && errno == EAGAIN;
-    if (wait || (n < 0 && errno == EINTR)) continue;
+    const bool later = n < 0 && errno == EAGAIN;
+    wait = later || (wait && n == 0);
+    if (later || (n < 0 && errno == EINTR)) continue;
     if (n < 0) read_failed(path, errno);
+    if (n == 0 && wait && !something) {
+      if (++looks == kMostLooks) fail(ErrorKind::data, path, "cannot read: is a pipe that nobody writes to");
+      continue;
+    }
     if (n == 0) return done;
     done += static_cast<size_t>(n);
   }
@@ -152,8 +161,15 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   const bool exists = ::stat(path_.c_str(), &st) == 0;
   if (exists && S_ISDIR(st.st_mode)) give_up("cannot write", EISDIR);
   if (exists && !S_ISREG(st.st_mode)) {
-    fd_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
-    if (fd_ < 0) give_up("cannot write", errno);
+    // Not blocking: who opens a pipe that nobody reads from would wait where no signal reaches him.
+    for (int looks = 0; looks < kMostLooks; ++looks) {
+      fd_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+      const auto stop = g_stop.load();
+      if (fd_ >= 0 || errno != ENXIO || (stop && stop())) break;
+      ::poll(nullptr, 0, kLook);
+    }
+    if (fd_ < 0 && errno == ENXIO) fail(ErrorKind::runtime, path_, "cannot write: is a pipe that nobody reads from");
+    if (fd_ < 0 || ::fcntl(fd_, F_SETFL, 0) != 0) give_up("cannot write", errno);
     return;
   }
   // A symbolic link keeps pointing at its file: the file is what gets replaced.

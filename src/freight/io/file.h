@@ -29,7 +29,7 @@ class Bytes {
 };
 
 // The content of a file; of a pipe or device what it gives to its end, a GiB at most. Throws Error(data) that names the
-// path and the system's reason.
+// path and the system's reason; of a pipe that nobody opens to write to within five seconds, too.
 Bytes read_file(const std::string& path);
 // The same into memory that is kept from file to file: it grows where it must. `state` becomes a number that changes
 // when the file does (or another takes its place); 0 for what is no regular file.

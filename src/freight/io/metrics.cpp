@@ -87,7 +87,7 @@ std::string host_name() {
 // An append-only file; each `append` is one write call.
 struct MetricsWriter::Sink {
   explicit Sink(std::string p) : path(std::move(p)) {
-    fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
     if (fd < 0) fail(ErrorKind::runtime, path, "cannot write: ", std::strerror(errno));
   }
   ~Sink() { ::close(fd); }

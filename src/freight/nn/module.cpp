@@ -125,7 +125,7 @@ void Module::load_state_dict(const std::vector<NamedArray>& entries, const std::
   for (const NamedArray& e : entries) {
     if (!ends_with(e.name, "num_batches_tracked")) given[e.name] = &e.array;
   }
-  std::vector<std::string> missing, misshapen, unexpected;
+  std::vector<std::string> missing, misshapen, mistyped, unexpected;
   std::vector<std::pair<Variable, const Array*>> fit;
   for (const NamedVariable& v : state_dict()) {
     const auto it = given.find(v.name);
@@ -135,6 +135,9 @@ void Module::load_state_dict(const std::vector<NamedArray>& entries, const std::
     }
     if (it->second->shape() != v.variable.shape()) {
       misshapen.push_back(cat(v.name, " (file ", it->second->shape(), ", model ", v.variable.shape(), ")"));
+    } else if (is_floating(v.variable.type().dtype) != is_floating(it->second->dtype())) {
+      // Bits of floats that are called integers would be converted without complaint, to numbers of 10^9.
+      mistyped.push_back(cat(v.name, " (file ", it->second->dtype(), ", model ", v.variable.type().dtype, ")"));
     } else {
       fit.emplace_back(v.variable, it->second);
     }
@@ -147,7 +150,8 @@ void Module::load_state_dict(const std::vector<NamedArray>& entries, const std::
     if (more > 0) names.resize(5);
     return cat("; ", what, ": ", join(names, ", "), more > 0 ? cat(" and ", more, " more") : "");
   };
-  const std::string faults = list("missing", missing) + list("unexpected", unexpected) + list("wrong shape", misshapen);
+  const std::string faults = list("missing", missing) + list("unexpected", unexpected) +
+                             list("wrong shape", misshapen) + list("wrong type", mistyped);
   if (!faults.empty()) fail(ErrorKind::checkpoint, source, "weights do not fit the model", faults);
   for (const auto& [variable, array] : fit) variable.set(array->cast(variable.type().dtype));
 }

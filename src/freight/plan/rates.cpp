@@ -3,14 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "freight/base/cache.h"
 #include "freight/base/cpu_info.h"
-#include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
-#include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 
 namespace freight::plan {
@@ -158,14 +156,15 @@ std::string rates_path() {
   for (char& c : name) {
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '-';
   }
-  return cat(env::cache_dir(), "/rates-", lower(name), ".json");
+  return cache_path(cat("rates-", lower(name), ".json"));
 }
 
 bool own_rates(Rates& out) {
   const std::string path = rates_path();
-  if (!io::file_exists(path)) return false;
+  const std::string text = read_cache(path);
+  if (text.empty()) return false;
   try {
-    out = Rates::parse(io::read_text(path), path);
+    out = Rates::parse(text, path);
   } catch (const Error&) {
     return false;
   }

@@ -22,8 +22,10 @@ constexpr int64_t kLargestSide = 160;  // of a image in the report
 // The held-out part of a data set, whatever its kind, one raw sample at a time.
 class HeldOutPart {
  public:
-  HeldOutPart(const train::Bundle& bundle, const std::string& name, const ExamineOptions& options) : bundle_(bundle) {
-    data::LoadOptions load = train::trained_on(bundle).load;
+  HeldOutPart(const train::Bundle& bundle, const std::string& name, const data::LoadOptions& trained_on,
+              const ExamineOptions& options)
+      : bundle_(bundle) {
+    data::LoadOptions load = trained_on;
     load.data_dir = options.data_dir;
     load.text.bad = {.on_bad = data::OnBad::skip, .report = [this](const data::BadSample&) { ++left_out; }};
     if (bundle.preprocessing.text()) {
@@ -131,11 +133,12 @@ class Examiner {
       : options_(options),
         predictor_(train::load_bundle(path), {.backend = options.backend, .batch_size = options.batch_size}) {
     const train::Bundle& bundle = predictor_.bundle();
-    e_.data = options.data.empty() ? train::trained_on(bundle).data : options.data;
+    const train::TrainedOn trained_on = train::trained_on(bundle, path);
+    e_.data = options.data.empty() ? trained_on.data : options.data;
     if (e_.data.empty()) {
       fail(ErrorKind::usage, path, "does not say what it was trained on: --data names a set or a directory");
     }
-    part_ = std::make_unique<HeldOutPart>(bundle, e_.data, options);
+    part_ = std::make_unique<HeldOutPart>(bundle, e_.data, trained_on.load, options);
     e_.split = part_->split();
     e_.note = part_->note();
     e_.held_out = part_->count();

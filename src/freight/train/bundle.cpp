@@ -2,18 +2,18 @@
 #include "freight/train/bundle.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstring>
 #include <functional>
 
 #include <nlohmann/json.hpp>
 
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/base/version.h"
 #include "freight/io/digest.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/safetensors.h"
+#include "freight/train/bundle_check_internal.h"
 
 namespace freight::train {
 
@@ -66,26 +66,6 @@ io::SafeTensors load_sealed(const std::string& path) {
                 kSeal, " out of the metadata"));
   }
   return file;
-}
-
-// A weight that is NaN need not show: relu and max-pooling on a CPU may pass it over, and the answer looks sound.
-void need_finite(const models::Model& model, const std::string& path) {
-  for (const nn::NamedVariable& v : model.net->state_dict()) {
-    const Array array = v.variable.array();
-    if (!is_floating(array.dtype())) continue;
-    const Array f32 = array.dtype() == DType::f32 ? array : array.cast(DType::f32);
-    const auto n = static_cast<size_t>(f32.numel());
-    const float* x = f32.data<float>();
-    // All bits of the exponent: without a branch, so that the loop runs at the memory's rate.
-    size_t odd = 0;
-    for (size_t i = 0; i < n; ++i) odd += (std::bit_cast<uint32_t>(x[i]) & 0x7f800000u) == 0x7f800000u;
-    if (odd == 0) continue;
-    const auto at = static_cast<size_t>(std::find_if_not(x, x + n, [](float w) { return std::isfinite(w); }) - x);
-    damaged(path,
-            cat("tensor ", v.name, " holds ", x[at], " at element ", at, " (", with_commas(static_cast<int64_t>(odd)),
-                odd == 1 ? " number" : " numbers", " of ", with_commas(static_cast<int64_t>(n)),
-                " are not finite); take an earlier checkpoint, or train again"));
-  }
 }
 
 std::vector<nn::NamedArray> arrays(const io::SafeTensors& file) {
@@ -184,7 +164,7 @@ Bundle load_bundle(const std::string& path) { return from_file(load_sealed(path)
 
 Bundle from_file(const io::SafeTensors& file, const std::string& path) {
   if (const std::string& format = entry(file, path, "format"); format != kFormat) {
-    damaged(path, cat("unknown format: got ", format, ", need ", kFormat));
+    damaged(path, cat("unknown format: got ", excerpt(format), ", need ", kFormat));
   }
   Bundle b;
   json preprocessing;
@@ -193,15 +173,24 @@ Bundle from_file(const io::SafeTensors& file, const std::string& path) {
   };
   try {
     preprocessing = document("preprocessing");
-    b.preprocessing.input = Shape(preprocessing.at("input").get<std::vector<int64_t>>());
+    for (const int64_t extent : preprocessing.at("input").get<std::vector<int64_t>>()) {
+      if (b.preprocessing.input.rank() == Shape::kMaxRank) {
+        damaged(path, cat("preprocessing makes samples of more than ", Shape::kMaxRank, " axes"));
+      }
+      b.preprocessing.input.push_back(extent);
+    }
     b.preprocessing.mean = preprocessing.at("mean").get<std::vector<float>>();
     b.preprocessing.std = preprocessing.at("std").get<std::vector<float>>();
     b.preprocessing.resize = preprocessing.value("resize", int64_t{0});
     b.preprocessing.pixels = preprocessing.value("pixels", false);  // not in early files
     b.classes = document("classes").get<std::vector<std::string>>();
     const json provenance = document("provenance");
-    for (const auto& [key, value] : provenance.items())
+    for (const auto& [key, value] : provenance.items()) {
+      if (!value.is_string() && !value.is_number()) {
+        damaged(path, cat("provenance: ", excerpt(key), ": got ", excerpt(value.dump()), ", need a text"));
+      }
       b.provenance[key] = value.is_string() ? value.get<std::string>() : value.dump();
+    }
   } catch (const json::exception& e) {
     damaged(path, cat("metadata is damaged: ", io::json_fault(e)));
   }
@@ -211,21 +200,7 @@ Bundle from_file(const io::SafeTensors& file, const std::string& path) {
     if (e.kind() == ErrorKind::checkpoint) throw;
     damaged(path, cat("the stored spec does not build: ", e.what()));
   }
-  const Preprocessing& p = b.preprocessing;
-  if (p.input != b.model.input.shape)
-    damaged(path, cat("preprocessing makes samples ", p.input, ", the model takes ", b.model.input.shape));
-  if (p.mean.size() != p.std.size() || (!p.mean.empty() && static_cast<int64_t>(p.mean.size()) != p.input[0])) {
-    damaged(path, cat("preprocessing has ", p.mean.size(), " means and ", p.std.size(), " deviations for ", p.input[0],
-                      " channels"));
-  }
-  for (size_t c = 0; c < p.std.size(); ++c) {
-    if (std::isfinite(p.mean[c]) && std::isfinite(p.std[c]) && p.std[c] > 0) continue;
-    damaged(path, cat("preprocessing: channel ", c, " has mean ", p.mean[c], " and deviation ", p.std[c],
-                      ", need finite numbers and a deviation above 0"));
-  }
-  if (p.resize != 0 && (p.input.rank() != 3 || p.resize < std::max(p.input[1], p.input[2]))) {
-    damaged(path, cat("preprocessing resizes to ", p.resize, " and then cuts out ", p.input));
-  }
+  check_said(b, path);
   try {
     if (preprocessing.contains("tokenizer")) load_text(b.preprocessing, preprocessing, file, b.model, path);
   } catch (const json::exception& e) {

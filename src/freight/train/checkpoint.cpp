@@ -82,6 +82,30 @@ Place place_from(const json& j) {
   return p;
 }
 
+// What a configuration says as a path or as a name.
+constexpr std::string Config::*kPaths[] = {&Config::data, &Config::model, &Config::weights, &Config::recipe};
+
+// A checkpoint may be given away; where its maker keeps his files is nobody's business.
+Config without_folders(Config c) {
+  for (const auto member : kPaths) c.*member = base_name(c.*member);
+  return c;
+}
+
+// The run's own config.json stays on the machine and has the paths.
+void add_folders(Config& c, const std::string& run) {
+  const std::string path = run + "/config.json";
+  if (!io::file_exists(path)) return;
+  Config local;
+  try {
+    set_from_json(local, io::read_text(path), path);
+  } catch (const Error&) {
+    return;  // damaged, or of another version: the flags say where things are
+  }
+  for (const auto member : kPaths) {
+    if (base_name(local.*member) == c.*member) c.*member = local.*member;
+  }
+}
+
 // Throws Error(checkpoint) naming the file that is not as it was written.
 Checkpoint load(const std::string& dir) {
   const std::string manifest_path = dir + "/" + kManifest, manifest = io::read_text(manifest_path);
@@ -97,6 +121,7 @@ Checkpoint load(const std::string& dir) {
   c.model = file(kModel);
   c.state = file(kState);
   read_state(c.state->metadata, dir + "/" + kState, c);
+  add_folders(c.config, run_of(c));
   return c;
 }
 
@@ -236,7 +261,7 @@ void read_state(const std::map<std::string, std::string>& metadata, const std::s
 Snapshot values_of(const Bundle& bundle, const RunState& state) {
   Snapshot s{state.place.step, to_file(bundle), {}};
   s.state.metadata = {{"place", to_json(state.place).dump()},
-                      {"config", to_json(state.config)},
+                      {"config", to_json(without_folders(state.config))},
                       {"fingerprint", cat(state.fingerprint)}};
   for (const nn::NamedVariable& v : state.variables) s.state.tensors.emplace_back(v.name, v.variable.array());
   return s;
@@ -349,7 +374,15 @@ std::string run_of(const Checkpoint& c) { return fs::path(c.dir).parent_path().p
 void restore(Checkpoint& c, models::Model& model, const std::vector<nn::NamedVariable>& variables) {
   const std::string path = c.dir + "/" + kState;
   FREIGHT_CHECK(c.model && c.state, "a checkpoint is restored once");
-  load_weights(model, *c.model, c.dir + "/" + kModel);
+  const std::string weights = c.dir + "/" + kModel;
+  if (const auto spec = c.model->metadata.find("spec"); spec != c.model->metadata.end()) {
+    // Weights may fit a net of other activations or strides just as well.
+    if (models::to_spec(models::from_spec(spec->second, weights)) != models::to_spec(model)) {
+      fail(ErrorKind::usage, "--model", "cannot change when a run goes on: the net is not that of ", c.dir,
+           ", whose model.json shows it; --weights starts a new run from its weights");
+    }
+  }
+  load_weights(model, *c.model, weights);
   c.model.reset();
   const auto held = std::move(c.state);
   const io::SafeTensors& file = *held;
@@ -378,7 +411,8 @@ void need_same_run(const Checkpoint& c, const Config& config) {
           const auto& now = config.*member;
           if (before == now) return;
           if constexpr (std::is_same_v<std::remove_cvref_t<decltype(now)>, std::string>) {
-            if (same_path(before, now)) return;
+            // The checkpoint may have been moved here from another machine; what is behind the name is compared apart.
+            if (same_path(before, now) || (base_name(now) == before && now != before)) return;
           }
           fail(ErrorKind::usage, f.flag(), "cannot change when a run goes on: got ", now, ", ", c.dir,
                " was made with ", before, "; --weights starts a new run from its weights");

@@ -56,7 +56,8 @@ void save_checkpoint(const std::string& dir, const Snapshot& snapshot);
 struct Checkpoint {
   std::string dir;
   Place place;
-  Config config;  // without what belongs to a machine: directories
+  // Without what belongs to a machine: of paths the last part, but whole where the run's config.json has them.
+  Config config;
   uint64_t fingerprint = 0;
   // What the files hold, read once; restore() lets go of it.
   std::shared_ptr<const io::SafeTensors> model, state;

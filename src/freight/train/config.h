@@ -88,4 +88,7 @@ std::vector<std::string> recipe_names(const std::string& data, const std::string
 // Throws Error(usage) naming the field for values that cannot work (batch 0, learning rate NaN, unknown optimizer).
 void validate(const Config& config);
 
+// The last part of what may be a path: "digits" and "/home/me/digits/" give "digits".
+std::string base_name(const std::string& name_or_path);
+
 }  // namespace freight::train

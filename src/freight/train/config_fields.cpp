@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "freight/backend/backend.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
@@ -18,6 +19,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using C = Config;
+
+constexpr double kMostSamples = 1 << 24;  // of a batch
 
 Limits at_least(double min) { return {.min = min}; }
 Limits between(double min, double max) { return {.min = min, .max = max}; }
@@ -53,9 +56,9 @@ std::vector<Field> make_fields() {
       changeable({kData, "--weights", "weights", &C::weights, "start from these weights (safetensors)", {}, {"--pretrained"}}),
       changeable({kData, "--recipe", "recipe", &C::recipe, "the data set's recipe to start from, or a recipe FILE.json"}),
 
-      changeable({kLength, "--epochs", "epochs", &C::epochs, "passes over the training set", at_least(0), {"--num-train-epochs"}}),
+      changeable({kLength, "--epochs", "epochs", &C::epochs, "passes over the training set", between(0, 1e9), {"--num-train-epochs"}}),
       changeable({kLength, "--max-steps", "max_steps", &C::max_steps, "stop after this many steps (0: no limit)", at_least(0)}),
-      {kLength, "-b,--batch-size", "batch_size", &C::batch_size, "samples per step, over all devices", at_least(1)},
+      {kLength, "-b,--batch-size", "batch_size", &C::batch_size, "samples per step, over all devices", between(1, kMostSamples)},
       {kLength, "--grad-accum", "grad_accum", &C::grad_accum,
        "cut each step's batch into this many parts whose gradients are added: less memory", at_least(1),
        {"--gradient-accumulation-steps"}},
@@ -223,8 +226,12 @@ void set_all(Config& c, const Json& node, const std::string& prefix, const std::
   }
 }
 
-void check_number(const Field& f, double v) {
-  const Limits& l = f.limits;
+// Counts beyond are typing errors, and products of two of them leave 64 bits. A seed is no count.
+constexpr double kLargestCount = 0x1p40;
+
+void check_number(const Field& f, double v, bool count) {
+  Limits l = f.limits;
+  if (count && std::isinf(l.max)) l.max = kLargestCount;
   if (!std::isfinite(v)) fail(ErrorKind::usage, f.flag(), "must be a finite number: got ", v);
   const bool low = l.above_min ? v <= l.min : v < l.min, high = l.below_max ? v >= l.max : v > l.max;
   if (!low && !high) return;
@@ -274,7 +281,14 @@ void set_from_json(Config& c, const std::string& text, const std::string& source
   set_all(c, document, "", source);
 }
 
+std::string base_name(const std::string& name_or_path) {
+  std::string path = name_or_path;
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path.substr(path.rfind('/') + 1);
+}
+
 void validate(const Config& c) {
+  if (!c.backend.empty() && c.backend != "auto") need_backend_name(c.backend);
   for (const Field& f : config_fields()) {
     std::visit(
         [&](auto member) {
@@ -282,7 +296,8 @@ void validate(const Config& c) {
           if constexpr (std::is_same_v<T, std::string>) {
             check_word(f, c.*member);
           } else if constexpr (!std::is_same_v<T, bool>) {
-            check_number(f, static_cast<double>(c.*member));
+            check_number(f, static_cast<double>(c.*member),
+                         std::is_same_v<T, int64_t> && f.member != Field::Member(&Config::seed));
           }
         },
         f.member);

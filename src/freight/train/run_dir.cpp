@@ -68,6 +68,18 @@ void RunDir::check(const std::string& path, bool overwrite) {
   }
 }
 
+std::string RunDir::free_name(const std::string& name) {
+  std::string path = name;
+  std::error_code error;
+  for (int i = 2; fs::exists(path, error) && !is_empty(path); ++i) path = cat(name, "-", i);
+  return path;
+}
+
+bool RunDir::barely_begun(const std::string& path) {
+  const auto has = [&](const char* name) { return fs::exists(path + "/" + name); };
+  return has("log.txt") && has("metrics.jsonl") && !has("model.safetensors") && checkpoints_of(path).empty();
+}
+
 bool RunDir::is_empty(const std::string& path) {
   std::error_code error;
   const fs::directory_iterator all(path, error);

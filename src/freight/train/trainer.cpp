@@ -59,20 +59,6 @@ optim::Schedule make_schedule(const Config& c, int64_t steps_per_epoch, int64_t 
   return warmup > 0 ? s.warmup(warmup) : s;
 }
 
-// The first of NAME, NAME-2, NAME-3, ... that is free: a run without --output-dir never stands in another's way.
-std::string free_dir(const std::string& name) {
-  std::string path = name;
-  std::error_code error;
-  for (int i = 2; std::filesystem::exists(path, error) && !RunDir::is_empty(path); ++i) path = cat(name, "-", i);
-  return path;
-}
-
-// Whether the directory is that of a run which ended, was killed say, before it saved anything.
-bool barely_begun(const std::string& dir) {
-  const auto has = [&](const char* name) { return std::filesystem::exists(dir + "/" + name); };
-  return has("log.txt") && has("metrics.jsonl") && !has("model.safetensors") && checkpoints_of(dir).empty();
-}
-
 // A field of a TSV file: file names may hold anything.
 std::string cell(const std::string& text) {
   std::string out;
@@ -88,6 +74,17 @@ std::string cell(const std::string& text) {
   return out;
 }
 
+// A net may have more outputs than the data has classes: the rest is named by number.
+std::vector<std::string> named_outputs(std::vector<std::string> names, const models::Model& model) {
+  if (names.empty()) return names;
+  for (auto i = static_cast<int64_t>(names.size()); i < model.classes(); ++i) {
+    std::string name = cat(i);
+    while (std::find(names.begin(), names.end(), name) != names.end()) name += "'";
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
 class Run {
  public:
   Run(const Config& config, Observer& observer, const std::vector<std::string>& argv, std::optional<Found> found)
@@ -96,7 +93,7 @@ class Run {
   Result run() {
     validate(c_);
     find_start();
-    if (c_.output_dir.empty()) c_.output_dir = free_dir(usual_dir(c_));
+    if (c_.output_dir.empty()) c_.output_dir = RunDir::free_name(usual_dir(c_));
     if (!goes_on_) check_output();
     prepare();  // what fails here leaves no directory behind, and an old run alone
     if (!observer_.wants_run()) {
@@ -161,7 +158,7 @@ class Run {
              "; --overwrite begins a new run in its place");
       }
       notes_.push_back(cat("nothing to resume in ", c_.output_dir, ": a new run"));
-      c_.overwrite = c_.overwrite || barely_begun(c_.output_dir);
+      c_.overwrite = c_.overwrite || RunDir::barely_begun(c_.output_dir);
       return;
     }
     need_same_run(*start_, c_);
@@ -184,9 +181,13 @@ class Run {
       }
     }
     model_ = task_->make_model();
+    optimizer_ = make_optimizer(c_, *model_.net);
+    tell_least();
     if (!start_ && c_.weights.empty()) whiten(model_, *task_);
     if (!start_ && !c_.weights.empty()) load_weights(model_, c_.weights, task_->preprocessing().tokenizer.get());
-    if (start_ && start_->fingerprint != task_->fingerprint()) {
+    class_names_ = named_outputs(task_->classes(), model_);
+    fingerprint_ = task_->fingerprint();
+    if (start_ && start_->fingerprint != fingerprint_) {
       fail(ErrorKind::checkpoint, c_.data, "the training data is not that of ", start_->dir,
            ": its fingerprint differs; --weights starts a new run from the weights");
     }
@@ -200,7 +201,6 @@ class Run {
     total_ = c_.epochs > 0 ? c_.epochs * steps_per_epoch_ : c_.max_steps;
     if (c_.max_steps > 0) total_ = std::min(total_, c_.max_steps);
     epochs_ = (total_ + steps_per_epoch_ - 1) / steps_per_epoch_;
-    optimizer_ = make_optimizer(c_, *model_.net);
     if (c_.model_ema > 0) ema_ = std::make_unique<optim::EMA>(*model_.net, optim::EMAOptions{.decay = c_.model_ema});
     schedule_ = make_schedule(c_, steps_per_epoch_, total_);
     model_.net->train();
@@ -234,6 +234,17 @@ class Run {
                                 : cat("resumed from ", start_->dir, ": weights, optimizer, random numbers; step ",
                                       place_.step, ", epoch ", place_.epoch,
                                       place_.batch > 0 ? cat(", after ", place_.batch, " of its batches") : ""));
+  }
+
+  void tell_least() const {
+    const auto bytes = [](const std::vector<nn::NamedVariable>& variables) {
+      double sum = 0;
+      for (const nn::NamedVariable& v : variables) sum += static_cast<double>(v.variable.type().bytes());
+      return sum;
+    };
+    const double weights = bytes(model_.net->state_dict());
+    const double averages = c_.model_ema > 0 ? weights : 0;
+    observer_.on_least(weights, bytes(optimizer_->state_dict()) + averages, own_memory().get());
   }
 
   // Of the device; null where that computes in the host's.
@@ -277,7 +288,7 @@ class Run {
   void checkpoint(bool best) {
     place_.test = result_.test;
     place_.last_loss = result_.train_loss;
-    dir_->checkpoint(bundle(), {place_, states(), c_, task_->fingerprint()}, best, {c_.keep, c_.save_in_place});
+    dir_->checkpoint(bundle(), {place_, states(), c_, fingerprint_}, best, {c_.keep, c_.save_in_place});
   }
 
   data::BadSamples bad_samples() {
@@ -535,8 +546,9 @@ class Run {
   Bundle bundle() {
     Bundle b{model_,
              task_->preprocessing(),
-             task_->classes(),
-             {{"data", c_.data},
+             class_names_,
+             {{"data", base_name(c_.data)},
+              {"data_fingerprint", cat(fingerprint_)},
               {"steps", cat(place_.step)},
               {"test_loss", cat(result_.test.loss)},
               {"seed", cat(c_.seed)},
@@ -611,7 +623,8 @@ class Run {
     j["data"] = {{"name", c_.data},
                  {"train", task_->train_count()},
                  {"test", task_->test_count()},
-                 {"fingerprint", cat(task_->fingerprint())}};
+                 {"fingerprint", cat(fingerprint_)}};
+    j["local"] = "names paths of this machine: stored models, checkpoints and ONNX files do not";
     if (std::string_view(status) == "complete" || result_.interrupted) {
       j["result"] = {{"test_top1", nullptr},
                      {"test_loss", result_.test.loss},
@@ -649,6 +662,8 @@ class Run {
   std::unordered_set<std::string> left_out_;  // paths of result_.bad_samples
   std::string backend_, precision_note_;
   TrainStep::Summary plan_;
+  std::vector<std::string> class_names_;  // of all outputs
+  uint64_t fingerprint_ = 0;              // of the training data
   Clock::time_point started_;
   int64_t steps_per_epoch_ = 0, total_ = 0, epochs_ = 0;
   // By this process. Its first steps meet fresh memory and are left out of the mean.

@@ -16,6 +16,10 @@
 #include "freight/train/evaluate.h"
 #include "freight/train/step.h"
 
+namespace freight {
+class DeviceMemory;
+}
+
 namespace freight::train {
 
 // What is known before the first step: the start block.
@@ -88,6 +92,9 @@ class Observer {
   // What each plan of the training step may have as its arena: asked where the run offloads, with plans that have no
   // limit. Default: any number of bytes.
   virtual ArenaLimit arena_limit(const Planned&) { return {}; }
+  // Bytes that the run takes whatever its plan is, `states` by optimizer and averages: told before any of them is
+  // allocated. `device` is null where that computes in the host's memory. May refuse the run by throwing.
+  virtual void on_least(double /*weights*/, double /*states*/, const DeviceMemory* /*device*/) {}
   // May refuse the run by throwing.
   virtual void on_planned(const Planned&) {}
   // Whether the run begins, now that it is checked and planned: if not, it ends after on_start and leaves no trace.

@@ -1,43 +1,12 @@
 // See programs.h.
 #include "freight/backend/gpu/programs.h"
 
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-
 #include "freight/backend/gpu/kernel_text.h"
-#include "freight/base/env.h"
+#include "freight/base/cache.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
 
 namespace freight::gpu {
-
-namespace {
-
-// Empty where there is no such file.
-std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return {};
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-// Whole or not at all. A file that cannot be written costs a compilation, never an error: false.
-bool write_file(const std::string& path, const std::string& bytes) {
-  std::error_code ignored;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-  const std::string partial = cat(path, ".", getpid());
-  {
-    std::ofstream out(partial, std::ios::binary);
-    out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    if (!out) return false;
-  }
-  std::filesystem::rename(partial, path, ignored);
-  return !ignored;
-}
-
-}  // namespace
 
 void Programs::want(const Launch& launch) {
   std::lock_guard lock(mutex_);
@@ -46,7 +15,7 @@ void Programs::want(const Launch& launch) {
 
 void Programs::load() {
   std::lock_guard lock(mutex_);
-  const std::string folder = cat(env::cache_dir(), "/", options_.driver, "/");
+  const auto path_of = [&](const std::string& name) { return cache_path(cat(options_.driver, "/", name)); };
   std::vector<Program> wanted, missing;
   for (const auto& [entry, text] : wanted_) {
     if (wanted.empty() || !options_.together) wanted.emplace_back().text = options_.dialect;
@@ -59,8 +28,8 @@ void Programs::load() {
   };
   for (Program& p : wanted) {
     if (!options_.ending.empty()) {
-      p.path = cat(folder, hash_name(options_.identity + p.text), options_.ending);
-      p.code = read_file(p.path);
+      p.path = path_of(hash_name(options_.identity + p.text) + options_.ending);
+      p.code = read_cache(p.path);
     }
     if (!p.code.empty()) read(p);
     if (p.handle) {
@@ -74,15 +43,15 @@ void Programs::load() {
   compile(missing);
   for (const Program& p : missing) {
     if (!p.handle) {
-      const std::string path = cat(folder, "failed-", hash_name(p.text), options_.text_ending);
-      const bool saved = write_file(path, p.text);
+      const std::string path = path_of(cat("failed-", hash_name(p.text), options_.text_ending));
+      const bool saved = write_cache(path, p.text);
       fail(ErrorKind::device, options_.driver, "a kernel does not compile; its source is ",
            saved ? path : "not saved, the cache directory cannot be written",
            "; the compiler says: ", p.complaint.substr(0, 1500));
     }
     ++compiled_;
     ready(p);
-    if (!p.code.empty()) write_file(p.path, p.code);
+    if (!p.code.empty()) write_cache(p.path, p.code);
   }
 }
 

@@ -1,0 +1,110 @@
+// See bundle_check_internal.h.
+#include "freight/train/bundle_check_internal.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <map>
+
+#include "freight/base/error.h"
+#include "freight/base/printable.h"
+
+namespace freight::train {
+
+namespace {
+
+template <class... Parts>
+[[noreturn]] void refuse_stored(const std::string& path, const Parts&... parts) {
+  fail(ErrorKind::checkpoint, path, parts...);
+}
+
+// No data is scaled by less: what is beyond leaves the range of f32 in the first product.
+constexpr float kLeastDeviation = 1e-20f, kLargest = 1e20f;
+constexpr int64_t kLargestResize = 16384;
+
+void check_preprocessing(const Preprocessing& p, const models::Model& model, const std::string& path) {
+  if (p.input != model.input.shape) {
+    refuse_stored(path, "preprocessing makes samples ", p.input, ", the model takes ", model.input.shape);
+  }
+  if (p.mean.size() != p.std.size() || (!p.mean.empty() && static_cast<int64_t>(p.mean.size()) != p.input[0])) {
+    refuse_stored(path, "preprocessing has ", p.mean.size(), " means and ", p.std.size(), " deviations for ",
+                  p.input[0], " channels");
+  }
+  for (size_t c = 0; c < p.std.size(); ++c) {
+    // Written so that NaN fails.
+    if (std::fabs(p.mean[c]) <= kLargest && p.std[c] >= kLeastDeviation && p.std[c] <= kLargest) continue;
+    refuse_stored(path, "preprocessing: channel ", c, " has mean ", p.mean[c], " and deviation ", p.std[c],
+                  ", need numbers of at most ", kLargest, " and a deviation above 0, of at least ", kLeastDeviation);
+  }
+  if (p.resize != 0 &&
+      (p.input.rank() != 3 || p.resize < std::max(p.input[1], p.input[2]) || p.resize > kLargestResize)) {
+    refuse_stored(path, "preprocessing resizes to ", p.resize, " and then cuts out ", p.input, ", need at most ",
+                  kLargestResize);
+  }
+}
+
+// A model that was trained here names all its outputs, each differently. Converted weights may come without names, and
+// in well-known lists (ImageNet's) two classes have one.
+void check_classes(const Bundle& b, const std::string& path) {
+  const bool trained = b.provenance.contains("data") && b.provenance.contains("steps");
+  const bool tells_classes = b.model.loss == models::Loss::cross_entropy && !b.model.language_model();
+  const int64_t outputs = b.model.classes(), names = static_cast<int64_t>(b.classes.size());
+  if (names == 0 && !(trained && tells_classes)) return;
+  if (names != outputs) refuse_stored(path, "it has names of ", names, " classes, the model has ", outputs, " outputs");
+  std::map<std::string, int> times;
+  for (const std::string& name : b.classes) {
+    if (++times[name] > (trained ? 1 : 2)) refuse_stored(path, "several classes are named \"", excerpt(name), "\"");
+  }
+}
+
+void check_provenance(const Bundle& b, const std::string& path) {
+  constexpr size_t kLongest = 4096;  // of a text: names and paths
+  for (const auto& [key, value] : b.provenance) {
+    if (key.size() + value.size() > kLongest) {
+      refuse_stored(path, "provenance: ", excerpt(key), " has ", value.size(), " bytes, need at most ", kLongest);
+    }
+  }
+  const auto check = [&](const char* key, auto number, double least, double most) {
+    const auto it = b.provenance.find(key);
+    if (it == b.provenance.end()) return;
+    const char *first = it->second.data(), *last = first + it->second.size();
+    const auto [end, error] = std::from_chars(first, last, number);
+    const auto value = static_cast<double>(number);
+    if (error == std::errc() && end == last && value >= least && value <= most) return;
+    refuse_stored(path, "provenance: ", key, ": got '", excerpt(it->second), "', need a number from ", least, " to ",
+                  most);
+  };
+  check("steps", int64_t{}, 0, 0x1p62);
+  check("seed", int64_t{}, 0, 0x1p63);
+  check("val_split", double{}, -1, 1);
+  check("data_fingerprint", uint64_t{}, 0, 0x1p64);
+}
+
+}  // namespace
+
+void check_said(const Bundle& b, const std::string& path) {
+  check_preprocessing(b.preprocessing, b.model, path);
+  check_classes(b, path);
+  check_provenance(b, path);
+}
+
+void need_finite(const models::Model& model, const std::string& path) {
+  for (const nn::NamedVariable& v : model.net->state_dict()) {
+    const Array array = v.variable.array();
+    if (!is_floating(array.dtype())) continue;
+    const Array f32 = array.dtype() == DType::f32 ? array : array.cast(DType::f32);
+    const auto n = static_cast<size_t>(f32.numel());
+    const float* x = f32.data<float>();
+    // All bits of the exponent: without a branch, so that the loop runs at the memory's rate.
+    size_t odd = 0;
+    for (size_t i = 0; i < n; ++i) odd += (std::bit_cast<uint32_t>(x[i]) & 0x7f800000u) == 0x7f800000u;
+    if (odd == 0) continue;
+    const auto at = static_cast<size_t>(std::find_if_not(x, x + n, [](float w) { return std::isfinite(w); }) - x);
+    refuse_stored(path, "tensor ", v.name, " holds ", x[at], " at element ", at, " (",
+                  with_commas(static_cast<int64_t>(odd)), odd == 1 ? " number" : " numbers", " of ",
+                  with_commas(static_cast<int64_t>(n)), " are not finite); take an earlier checkpoint, or train again");
+  }
+}
+
+}  // namespace freight::train

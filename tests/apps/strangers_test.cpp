@@ -1,0 +1,140 @@
+// What others may have put in the way: planted caches, pipes, links and folders instead of files, junk in variables and
+// flags. Each is answered by name, soon, and never by a signal.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "freight/base/strings.h"
+#include "run_command.h"
+
+namespace freight::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string own_cache(const std::string& temporary) { return cat(temporary, "/freight-cache-", ::geteuid()); }
+
+Ran without_home(const std::string& temporary) {
+  return run_freight({"plan", "--model", "mlp"}, "", {"HOME=", "XDG_CACHE_HOME=", "TMPDIR=" + temporary});
+}
+
+TEST(Strangers, APlantedCacheIsNotUsed) {
+  const std::string dir = scratch_dir();
+  fs::create_directory(dir + "/other");
+  // A link to somebody's folder, a folder that others can write to, and a file.
+  fs::create_directory_symlink(dir + "/other", own_cache(dir));
+  const auto refused = [&](const char* what) {
+    const Ran r = without_home(dir);
+    EXPECT_EQ(r.code, 0) << r.err;
+    const std::string line = own_cache(dir) + " is no folder of this user alone";
+    const size_t at = r.err.find(line);
+    EXPECT_NE(at, std::string::npos) << what << "\n" << r.err;
+    EXPECT_EQ(r.err.find(line, at == std::string::npos ? at : at + 1), std::string::npos) << "said twice\n" << r.err;
+    EXPECT_TRUE(fs::is_empty(dir + "/other"));
+    fs::remove_all(own_cache(dir));
+  };
+  refused("a link");
+  fs::create_directory(own_cache(dir));
+  fs::permissions(own_cache(dir), fs::perms::all);
+  refused("a folder of everybody");
+  write_file(own_cache(dir), "");
+  refused("a file");
+  const Ran r = without_home(dir);
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.err.find("no folder of this user alone"), std::string::npos) << r.err;
+  EXPECT_EQ(fs::status(own_cache(dir)).permissions(), fs::perms::owner_all);
+}
+
+TEST(Strangers, WhatIsNoFileIsRefusedByNameAndSoon) {
+  const std::string dir = scratch_dir();
+  ASSERT_EQ(::mkfifo((dir + "/pipe.json").c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo((dir + "/pipe.safetensors").c_str(), 0600), 0);
+  fs::create_symlink("/dev/zero", dir + "/zero.json");
+  fs::create_directory(dir + "/folder.json");
+  write_file(dir + "/deep.json", std::string(300'000, '['));
+  for (const std::string name : {"pipe.json", "zero.json", "folder.json", "deep.json"}) {
+    const std::string path = cat(dir, "/", name);
+    const std::vector<std::string> commands[] = {{"train", "--config", path, "--dry-run"},
+                                                 {"train", "--recipe", path, "--dry-run"},
+                                                 {"plan", "--model", path},
+                                                 {"plan", "--model", "mlp", "--devices", path}};
+    for (const std::vector<std::string>& args : commands) {
+      if (starts_with(name, "pipe") && args[1] != "--config") continue;  // five seconds each
+      const auto start = std::chrono::steady_clock::now();
+      const Ran r = run_freight(args);
+      EXPECT_TRUE(r.code == 2 || r.code == 3) << r.code << " " << join(args, " ") << "\n" << r.err;
+      EXPECT_NE(r.err.find(path), std::string::npos) << r.err;
+      EXPECT_LT(r.err.size(), 1000u);
+      EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 10);
+    }
+  }
+  const Ran r = run_freight({"eval", dir + "/pipe.safetensors"});
+  EXPECT_EQ(r.code, 3) << r.err;
+  EXPECT_NE(r.err.find("pipe.safetensors: cannot read: is a pipe that nobody writes to"), std::string::npos) << r.err;
+}
+
+TEST(Strangers, JunkIsNamed) {
+  const struct {
+    std::vector<std::string> args, environment;
+    int code;
+    const char* text;
+  } kCases[] = {
+      {{"eval", "a.safetensors", "--weights", "b.safetensors"}, {}, 2, "a.safetensors and --weights b.safetensors"},
+      {{"train", "digits", "--data", "mnist"}, {}, 2, "digits and --data mnist"},
+      {{"advise", "--model", "mlp", "--samples", "100", "--device=nonsense"}, {}, 4, "unknown backend: got 'nonsense'"},
+      {{"plan", "--model", "mlp", "--device=cuda:x"}, {}, 4, "unknown backend: got 'cuda:x'"},
+      {{"devices", "list"}, {"FREIGHT_LOG=loud"}, 2, "FREIGHT_LOG: got 'loud', need one of error, warn, info, debug"},
+      {{"models", "list"}, {"FREIGHT_TUNE=maybe"}, 2, "FREIGHT_TUNE"},
+  };
+  for (const auto& c : kCases) {
+    const Ran r = run_freight(c.args, "", c.environment);
+    EXPECT_EQ(r.code, c.code) << join(c.args, " ") << "\n" << r.err;
+    EXPECT_NE(r.err.find(c.text), std::string::npos) << c.text << " in\n" << r.err;
+  }
+}
+
+// Four layers of 50,000 x 50,000 are 40 GB: they were made before it was asked whether they fit.
+TEST(Strangers, ANetTooLargeForTheMemoryIsRefusedBeforeItIsMade) {
+  const std::string file = scratch_dir() + "/net.json";
+  write_file(file, R"({"format": "freight-model-1", "input": [1, 28, 28], "net": [{"type": "Flatten"},
+    {"type": "Linear", "out": 20000}, {"type": "Linear", "out": 20000}, {"type": "Linear", "out": 10}]})");
+  const auto start = std::chrono::steady_clock::now();
+  const Ran r = run_freight({"train", "--model", file, "--dry-run", "--device-memory", "1GiB"});
+  EXPECT_EQ(r.code, 5) << r.err;
+  EXPECT_NE(r.err.find("does not fit: got 1.0 GiB free, need more than"), std::string::npos) << r.err;
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 10);
+}
+
+TEST(Strangers, WhatIsGivenAwayDoesNotSayWhereItsMakerKeepsHisFiles) {
+  const std::string dir = scratch_dir() + "/secret";
+  fs::create_directories(dir + "/flowers");
+  std::string rows = "label,x,y\n";
+  for (int i = 0; i < 60; ++i) rows += cat(i % 2 ? "a good day" : "a bad night", ",", i % 2, "\n");
+  write_file(dir + "/flowers/train.csv", "text,label\n" + rows.substr(rows.find('\n') + 1));
+  const std::string run = scratch_dir() + "-run";
+  fs::remove_all(run);
+  const Ran r = run_freight({"train", dir + "/flowers", "--model", "textcnn", "--max-steps", "2", "-q", "-o", run});
+  ASSERT_EQ(r.code, 0) << r.err;
+  const Ran exported = run_freight({"export", run + "/model.safetensors", "--output", run + "/m.onnx"});
+  EXPECT_EQ(exported.code, 0) << exported.err;
+  int files = 0;
+  for (const char* file : {"model.safetensors", "last/model.safetensors", "last/state.safetensors", "m.onnx"}) {
+    if (!fs::exists(cat(run, "/", file))) continue;
+    ++files;
+    const std::string content = read_file(cat(run, "/", file));
+    EXPECT_EQ(content.find("/secret"), std::string::npos) << file;
+    EXPECT_NE(content.find("flowers"), std::string::npos) << file;
+  }
+  EXPECT_EQ(files, 4);
+  // The machine itself knows: eval and a resume find the data.
+  const Ran e = run_freight({"eval", run + "/last/model.safetensors"});
+  EXPECT_EQ(e.code, 0) << e.err;
+  const Ran on = run_freight({"train", "--resume", run, "--max-steps", "3", "-q"});
+  EXPECT_EQ(on.code, 0) << on.err;
+}
+
+}  // namespace
+}  // namespace freight::test
