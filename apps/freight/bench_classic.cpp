@@ -45,7 +45,7 @@ struct Flags {
           "one and all threads alone, a third of a second per net, steps of 5 s and trainings of 200 steps at most");
     o.add("--seconds", &run.seconds, "time to measure each net for, after warm-up", {.min = 0.01, .max = 3600});
     o.add("--most-seconds", &run.most_seconds, "nets whose steps would take longer are left out", {.min = 0.01});
-    o.add("-b,--batch-size", &run.batch, "instead of the study's (0: those)", {.min = 0});
+    o.add("-b,--batch-size", &run.batch, "instead of the study's (0: those)", {.min = 0, .max = 1 << 24});
     o.add("--most-steps", &run.most_steps, "of a training (0: those of its recipe)", {.min = 0});
     o.add("--data-dir", &run.data_dir, "where named sets are looked for first", {.value = "DIR"});
     o.add("--json", &json, "print JSON");

@@ -49,7 +49,7 @@ int show_command(const Args& args) {
             "MODEL [options]",
             "  freight models show lenet --spec > mine.json    a spec file to change and train with --model mine.json");
   o.positional("model", &name, "a named model (freight models list), a spec FILE.json or a stored model", true);
-  o.add("-b,--batch-size", &batch_size, "samples per step, in shapes and FLOPs", {.min = 1});
+  o.add("-b,--batch-size", &batch_size, "samples per step, in shapes and FLOPs", {.min = 1, .max = 1 << 24});
   size.declare(o);
   o.add("--spec", &spec, "print the spec file and nothing else");
   o.add("--json", &json, "print JSON: parameters, flops, layers, spec");

@@ -133,7 +133,7 @@ int predict_command(const Args& args) {
   o.positional("files", &sources.files, "pictures, files with a text per line, folders, or -", false);
   o.add("--text", &sources.texts, "a text; may be repeated", {.value = "TEXT"});
   o.add("--top-k", &top_k, "classes shown per sample", {.min = 1});
-  o.add("-b,--batch-size", &batch_size, "samples per step, at most", {.min = 1});
+  o.add("-b,--batch-size", &batch_size, "samples per step, at most", {.min = 1, .max = 1 << 24});
   o.add("--device", &device, "auto, cpu, ref, cuda:N or opencl:N");
   o.add("--precision", &precision, "of the arithmetic: fp32, tf32, bf16 or fp16", {.one_of = train::precision_names()});
   o.add("--deterministic", &deterministic, "fixed kernel choices, no measurement");

@@ -35,7 +35,7 @@ int report_command(const Args& args) {
   o.add("--examples", &examples, "run the model: confusions and the mistakes it was most certain of");
   o.add("--mistakes", &examine.examples, "how many mistakes are shown", {.min = 0, .max = 1000});
   o.add("--samples", &examine.samples, "held-out samples that are run, evenly spread (0: all)", {.min = 0});
-  o.add("-b,--batch-size", &examine.batch_size, "samples per step", {.min = 1});
+  o.add("-b,--batch-size", &examine.batch_size, "samples per step", {.min = 1, .max = 1 << 24});
   o.add("--device", &examine.backend, "auto, cpu or ref");
   if (o.parse(args) == Options::Outcome::done) return 0;
   for (const std::string& run : runs) {

@@ -1,4 +1,6 @@
 // `freight serve`: stored models behind HTTP until a signal.
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -43,13 +45,23 @@ void check_token(const std::string& token) {
 
 bool loopback(const std::string& host) { return starts_with(host, "127.") || host == "localhost" || host == "::1"; }
 
+// A request that computes, and cannot be broken off, must not keep the process beyond what was promised.
+void end_after(double seconds) {
+  constexpr double kGrace = 0.5;  // for connections to be closed
+  std::thread([seconds] {
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds + kGrace));
+    std::fprintf(stderr, "warning: a request still computed %g seconds after the signal\n", seconds);
+    _exit(signals::exit_code());
+  }).detach();
+}
+
 }  // namespace
 
 int serve_command(const Args& args) {
   std::vector<std::string> files;
   std::string token;
   serve::ServerOptions s;
-  int64_t port = 8000, max_body_mb = 32, max_header_kb = 16;
+  int64_t port = 8000, max_body_mb = 32, max_held_mb = 256, max_header_kb = 16;
   double max_delay_ms = 0, drain = 30;
   Options o("serve", "Answers predictions over HTTP by stored models, and shows a page to try them.",
             "MODEL.safetensors ... [options]",
@@ -74,6 +86,9 @@ int serve_command(const Args& args) {
   o.add("--max-connections", &s.max_connections,
         "at once; one more takes the place of one that is idle, or is answered 503", {.min = 1, .max = 10000});
   o.add("--max-body-mb", &max_body_mb, "of a request, in MiB; larger ones are answered 413", {.min = 1, .max = 4096});
+  o.add("--max-held-mb", &max_held_mb,
+        "of all requests' bodies at once, in MiB, unpacked; a request beyond is answered 503",
+        {.min = 1, .max = 1 << 20});
   o.add("--max-header-kb", &max_header_kb, "of a request's head, in KiB; larger ones are answered 431",
         {.min = 1, .max = 1024});
   o.add("--timeout-s", &s.timeout_seconds,
@@ -94,6 +109,7 @@ int serve_command(const Args& args) {
   check_token(s.token);
   s.max_delay_seconds = max_delay_ms * 1e-3;
   s.max_body_bytes = static_cast<size_t>(max_body_mb) << 20;
+  s.max_held_bytes = static_cast<size_t>(max_held_mb) << 20;
   s.max_header_bytes = static_cast<size_t>(max_header_kb) << 10;
   s.warmed = [&](const std::string& model, int64_t done, int64_t all) {
     if (done == all && !o.quiet()) {
@@ -114,6 +130,7 @@ int serve_command(const Args& args) {
   std::fflush(stdout);
   while (!signals::stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   if (!o.quiet()) std::fprintf(stderr, "stopping: requests that have begun are answered\n");
+  end_after(drain);
   if (!server.stop(drain)) {
     std::fprintf(stderr, "warning: requests were broken off %g seconds after the signal\n", drain);
   }

@@ -124,7 +124,7 @@ TEST_F(Stops, ASecondProcessInTheDirectoryOfARunIsRefusedByName) {
 
 // A step of bench compare may take seconds, and there is nothing to save.
 TEST_F(Stops, BenchCompareEndsAtOnce) {
-  Running bench({"bench", "compare", "--model", "vgg16", "--devices", "cpu", "--batches", "8", "--seconds", "60"});
+  Running bench({"bench", "compare", "--model", "vgg16", "--devices", "cpu", "--batches", "8", "--seconds", "1"});
   ASSERT_TRUE(bench.wait_for("batch 8", 100));
   const auto start = std::chrono::steady_clock::now();
   bench.send(SIGTERM);

@@ -109,13 +109,11 @@ TEST(Strangers, ANetTooLargeForTheMemoryIsRefusedBeforeItIsMade) {
 }
 
 TEST(Strangers, WhatIsGivenAwayDoesNotSayWhereItsMakerKeepsHisFiles) {
-  const std::string dir = scratch_dir() + "/secret";
+  const std::string scratch = scratch_dir(), dir = scratch + "/secret", run = scratch + "/run";
   fs::create_directories(dir + "/flowers");
   std::string rows = "label,x,y\n";
   for (int i = 0; i < 60; ++i) rows += cat(i % 2 ? "a good day" : "a bad night", ",", i % 2, "\n");
   write_file(dir + "/flowers/train.csv", "text,label\n" + rows.substr(rows.find('\n') + 1));
-  const std::string run = scratch_dir() + "-run";
-  fs::remove_all(run);
   const Ran r = run_freight({"train", dir + "/flowers", "--model", "textcnn", "--max-steps", "2", "-q", "-o", run});
   ASSERT_EQ(r.code, 0) << r.err;
   const Ran exported = run_freight({"export", run + "/model.safetensors", "--output", run + "/m.onnx"});

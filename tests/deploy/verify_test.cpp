@@ -95,7 +95,7 @@ TEST(Verify, TextsArePreparedAlikeInEveryLength) {
     b.preprocessing.input = {16};
     b.preprocessing.tokenizer = data::learn_tokenizer({words, words}, {});
     b.preprocessing.lengths = {6, 9, 16};
-    b.model = models::create(name, {.vocabulary = b.preprocessing.tokenizer->size(), .length = 16});
+    b.model = models::create(name, {.classes = 2, .vocabulary = b.preprocessing.tokenizer->size(), .length = 16});
     b.classes = {"bad", "good"};
     const TemporaryDir dir;
     io::write_file_atomic(dir / "t.csv",

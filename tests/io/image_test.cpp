@@ -180,6 +180,37 @@ TEST(Image, EveryTruncationOfAJpegIsRefused) {
   }
 }
 
+// A progressive file with its first scan, of the means of all blocks, there so many times.
+std::string with_scans(const std::string& jpeg, size_t scans) {
+  const auto marker = [&](size_t from, const char* which) {
+    for (size_t at = from; at + 1 < jpeg.size(); ++at) {
+      const char next = jpeg[at + 1];
+      if (jpeg[at] == '\xff' && next != 0 && (!which || next == *which)) return at;
+    }
+    return jpeg.size();
+  };
+  size_t there = 0;
+  for (size_t at = marker(0, "\xda"); at < jpeg.size(); at = marker(at + 2, "\xda")) ++there;
+  const size_t first = marker(0, "\xda"), end = marker(first + 2, nullptr);
+  std::string out = jpeg.substr(0, first);
+  for (; there < scans + 1; ++there) out += jpeg.substr(first, end - first);
+  return out + jpeg.substr(end);
+}
+
+// Each scan costs a pass over all pixels: a file of 290 kB with 400 of them took half a minute.
+TEST(Image, AJpegOfManyScansIsRefused) {
+  const std::string small = encode_jpeg(waves(32, 32), {.progressive = true});
+  EXPECT_NO_THROW(decode_image(bytes_of(with_scans(small, 100)), "f"));
+  for (const size_t scans : {101, 5000}) {
+    expect_error(ErrorKind::data, {"f: bad JPEG", "more than 100 scans"},
+                 [&] { decode_image(bytes_of(with_scans(small, scans)), "f"); });
+  }
+  const std::string large = encode_jpeg(waves(4096, 4096, 1), {.space = JCS_GRAYSCALE, .progressive = true});
+  EXPECT_NO_THROW(decode_image(bytes_of(with_scans(large, 20)), "f"));
+  expect_error(ErrorKind::data, {"f: bad JPEG", "more than 20 scans"},
+               [&] { decode_image(bytes_of(with_scans(large, 2000)), "f"); });
+}
+
 TEST(Image, AJpegOfTwelveOrSixteenBitsIsRefused) {
   std::string jpeg = encode_jpeg(waves(20, 20));
   const size_t frame = jpeg.find("\xff\xc0");

@@ -281,6 +281,19 @@ TEST(Server, ChunkedBodiesAndExpectationsAreTaken) {
       404);
 }
 
+TEST(Server, BodiesOfAllRequestsTogetherAreLimited) {
+  RunningServer small({.max_body_bytes = 10'000, .max_held_bytes = 10'000});
+  const std::string text = "POST /predict/text HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n";
+  const std::string blanks(7999, ' ');
+  Client first(small.port());
+  first.send(text + "Content-Length: 9000\r\n\r\n" + blanks + "a");
+  usleep(300'000);  // until the server has read it
+  expect_refused(ask(text + "Content-Length: 5000\r\n\r\n" + std::string(4999, ' ') + "b", small), 503,
+                 {"memory", "later"});
+  EXPECT_EQ(first.ask(std::string(999, ' ') + "joy").status / 100, 2);
+  EXPECT_EQ(ask(text + "Content-Length: 5000\r\n\r\n" + std::string(4999, ' ') + "b", small).status / 100, 2);
+}
+
 TEST(Server, TooLargeHeadsAndBodiesAreRefused) {
   RunningServer small({.max_header_bytes = 2048, .max_body_bytes = 10'000});
   expect_refused(ask(get("/v2", "X: " + std::string(1500, 'a') + "\r\nY: " + std::string(1500, 'a') + "\r\n"), small),

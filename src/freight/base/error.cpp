@@ -7,6 +7,9 @@ namespace {
 std::string format(const std::string& op, const std::string& message, const std::string& where) {
   std::string text = op.empty() ? message : cat(op, ": ", message);
   if (!where.empty()) text += cat(" (", where, ")");
+  // What files and requests say is quoted by its first line (excerpt); this holds where somebody forgot to.
+  constexpr size_t kMost = 8000;
+  if (text.size() > kMost) text.replace(kMost, std::string::npos, "...");
   return text;
 }
 }  // namespace

@@ -19,8 +19,18 @@
 namespace freight::io {
 
 namespace {
+// Each scan of a progressive file goes over all pixels, and a file of some hundred kB may hold thousands of them.
+// Encoders write 10 to 20; where an image is small, more do no harm.
+constexpr int kUsualScans = 20, kMostScans = 100;
+constexpr int64_t kScannedPixels = int64_t{1} << 28;
+
+int most_scans(int64_t pixels) {
+  return static_cast<int>(std::clamp<int64_t>(kScannedPixels / std::max<int64_t>(pixels, 1), kUsualScans, kMostScans));
+}
+
 struct Decoder {
   jpeg_decompress_struct jpeg{};
+  jpeg_progress_mgr progress{};
   jpeg_error_mgr errors{};
   jmp_buf jump{};
   char message[JMSG_LENGTH_MAX] = "";
@@ -39,11 +49,22 @@ void message(j_common_ptr info, int level) {
   if (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE) failed(info);
 }
 
+// Asked after every row of blocks.
+void count_scans(j_common_ptr info) {
+  auto* d = static_cast<Decoder*>(info->client_data);
+  const int most = most_scans(int64_t{d->jpeg.image_height} * d->jpeg.image_width);
+  if (d->jpeg.input_scan_number <= most) return;
+  std::snprintf(d->message, sizeof d->message, "more than %d scans for an image of this size", most);
+  longjmp(d->jump, 1);
+}
+
 // Reads the header and chooses the output: grey, RGB, or CMYK where the file is CMYK or YCCK.
 bool read_header(Decoder* d, const uint8_t* data, size_t size) {
   if (setjmp(d->jump)) return false;
   jpeg_create_decompress(&d->jpeg);
   d->jpeg.client_data = d;
+  d->progress.progress_monitor = count_scans;
+  d->jpeg.progress = &d->progress;
   jpeg_mem_src(&d->jpeg, data, size);
   jpeg_read_header(&d->jpeg, TRUE);
   if (d->jpeg.num_components == 1) {

@@ -38,6 +38,10 @@ void png_warned(png_structp, png_const_charp) {}
 bool png_start(png_structp png, png_infop head, PngSource* s) {
   if (setjmp(png_jmpbuf(png))) return false;
   png_set_read_fn(png, s, png_read);
+  // Texts and colour profiles are not used, and a hundred of them, packed, take a GiB and seconds: they are passed
+  // over.
+  static constexpr png_byte kUnused[] = "zTXt\0iTXt\0tEXt\0iCCP\0sPLT\0hIST\0pCAL\0sCAL\0eXIf";
+  png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, kUnused, static_cast<int>(sizeof kUnused / 5));
   png_set_crc_action(png, PNG_CRC_ERROR_QUIT, PNG_CRC_WARN_DISCARD);
   png_read_info(png, head);
   png_set_expand(png);

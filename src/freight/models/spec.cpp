@@ -91,14 +91,14 @@ class Settings {
     const std::string name = text("init", "standard");
     nn::WeightInit kind{};
     if (!nn::parse_weight_init(name, kind)) {
-      fail_here(type_, "unknown init '", name, "' (known: ", nn::weight_init_names(), ")");
+      fail_here(type_, "unknown init '", freight::excerpt(name), "' (known: ", nn::weight_init_names(), ")");
     }
     return kind;
   }
   nn::BiasInit bias_init() {
     const std::string name = text("bias_init", "standard");
     if (name != "standard" && name != "zero") {
-      fail_here(type_, "unknown bias_init '", name, "' (known: standard, zero)");
+      fail_here(type_, "unknown bias_init '", freight::excerpt(name), "' (known: standard, zero)");
     }
     return name == "zero" ? nn::BiasInit::zero : nn::BiasInit::standard;
   }
@@ -108,7 +108,8 @@ class Settings {
     for (const auto& [key, value] : object_.items()) {
       if (std::find(keys_.begin(), keys_.end(), key) != keys_.end()) continue;
       const std::string near = nearest(key, keys_);
-      fail_here(type_, "unknown setting '", key, "'", near.empty() ? "" : "; did you mean '" + near + "'?");
+      fail_here(type_, "unknown setting '", freight::excerpt(key), "'",
+                near.empty() ? "" : "; did you mean '" + near + "'?");
     }
   }
 
@@ -483,7 +484,7 @@ class SpecBuilder {
         for (const auto& [key, value] : defs_->items()) names.push_back(key);
       }
       const std::string near = nearest(name, names);
-      fail_here("spec", "'ref' names '", name, "', which is not in 'defs'",
+      fail_here("spec", "'ref' names '", freight::excerpt(name), "', which is not in 'defs'",
                 near.empty() ? "" : "; did you mean '" + near + "'?");
     }
     ModulePtr m = build((*defs_)[name], x);
@@ -536,7 +537,8 @@ void check_keys(const Json& root) {
   for (const auto& [key, value] : root.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     const std::string near = nearest(key, known);
-    fail_here("spec", "unknown key '", key, "'", near.empty() ? "" : "; did you mean '" + near + "'?");
+    fail_here("spec", "unknown key '", freight::excerpt(key), "'",
+              near.empty() ? "" : "; did you mean '" + near + "'?");
   }
 }
 
@@ -554,8 +556,13 @@ Model from_spec(const std::string& text, const std::string& source) {
   check_keys(root);
   if (!root.contains("net")) fail_here("spec", "the key 'net' is missing");
   Model model;
-  if (const auto name = root.find("name"); name != root.end() && name->is_string())
+  if (const auto name = root.find("name"); name != root.end()) {
+    constexpr size_t kLongest = 200;
+    if (!name->is_string() || name->get_ref<const std::string&>().size() > kLongest) {
+      fail_here("spec", "'name' is wrong: got ", excerpt(*name), ", need a text of at most ", kLongest, " bytes");
+    }
     model.name = name->get<std::string>();
+  }
   model.input = input_type(root);
   model.loss = loss_of(root);
   const auto tape = std::make_shared<trace::Trace>(trace::Trace::Mode::compile);

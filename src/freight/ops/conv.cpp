@@ -19,6 +19,33 @@ Shape Extents::expand(int rank, const char* op, const char* what) const {
 
 namespace {
 
+// Kernels, oneDNN's above all, reckon places along an axis in 32 bits, with strides, dilation and padding multiplied
+// in.
+constexpr int64_t kLongestAxis = int64_t{1} << 26;    // of an input, its padding included, and of a window
+constexpr int64_t kLargestStride = int64_t{1} << 24;  // and dilation
+constexpr int64_t kLargestPadding = 8192;             // oneDNN writes code for each place of it: seconds for more
+
+void need_at_most(const char* op, const char* what, const Shape& got, int64_t most) {
+  for (const int64_t v : got) {
+    if (v > most) ops::fail_here(op, what, " is too large: got ", got, ", need at most ", most);
+  }
+}
+
+// The window's extents (kernel, dilation) against the input's spatial ones.
+template <class Attrs>
+void need_small(const char* op, const Tensor& x, const Shape& kernel, const Shape& dilation, const Attrs& a) {
+  need_at_most(op, "stride", a.stride, kLargestStride);
+  need_at_most(op, "dilation", dilation, kLargestStride);
+  need_at_most(op, "padding", a.pad_low, kLargestPadding);
+  need_at_most(op, "kernel", kernel, kLongestAxis);
+  for (int i = 0; i < std::min({kernel.rank(), dilation.rank(), a.pad_low.rank()}) && i + 2 < x.rank(); ++i) {
+    const int64_t padded = x.dim(2 + i) + a.pad_low[i] + a.pad_high[i], window = dilation[i] * (kernel[i] - 1) + 1;
+    if (padded <= kLongestAxis && window <= kLongestAxis) continue;
+    ops::fail_here(op, "axis ", 2 + i, " is too long: got ", padded, " with padding, and a window of ", window,
+                   ", need at most ", kLongestAxis, " (input ", x.type(), ")");
+  }
+}
+
 void need_rank(const Tensor& x, int spatial, const char* op) {
   if (x.rank() == spatial + 2) return;
   ops::fail_here(op, "input must be ", spatial == 1 ? "(N, C, L)" : "(N, C, H, W)", ": got ", x.type());
@@ -34,11 +61,19 @@ ConvAttrs conv_attrs(const char* op, int spatial, const Options& o) {
   return a;
 }
 
+Shape spatial_extents(const Tensor& weight) {
+  Shape s;
+  for (int i = 2; i < weight.rank(); ++i) s.push_back(weight.dim(i));
+  return s;
+}
+
 Tensor conv(const char* op, int spatial, const In& x, const In& w, const ConvOptions& o) {
   const auto [frame, in] = ops::enter(x, op);
   const Tensor weight = ops::get(w, op);
   need_rank(in, spatial, op);
-  return ops::one(Op::conv, conv_attrs(op, spatial, o), {in, weight});
+  const ConvAttrs a = conv_attrs(op, spatial, o);
+  need_small(op, in, spatial_extents(weight), a.dilation, a);
+  return ops::one(Op::conv, a, {in, weight});
 }
 
 Tensor with_bias(const Tensor& y, const In& bias, const char* op) {
@@ -59,8 +94,10 @@ PoolAttrs pool_attrs(const char* op, int spatial, const Tensor& x, const PoolOpt
   PoolAttrs a;
   a.kernel = o.kernel.expand(spatial, op, "kernel");
   a.stride = o.stride == Extents(0) ? a.kernel : o.stride.expand(spatial, op, "stride");
-  a.pad_low = a.pad_high = o.padding.expand(spatial, op, "padding");
+  a.pad_low = o.padding.expand(spatial, op, "padding");
   a.count_include_pad = o.count_include_pad;
+  a.pad_high = a.pad_low;
+  need_small(op, x, a.kernel, Shape::filled(spatial, 1), a);
   for (int i = 0; i < spatial; ++i) {
     if (a.kernel[i] < 1 || a.stride[i] < 1)
       ops::fail_here(op, "kernel and stride must be positive: got kernel ", a.kernel, ", stride ", a.stride);
@@ -132,11 +169,13 @@ Tensor conv_transpose2d(const In& x, const In& w, const ConvTransposeOptions& o)
   }
   const Shape extra = o.output_padding.expand(2, kOp, "output_padding");
   ConvAttrs a = conv_attrs(kOp, 2, o);
+  need_small(kOp, in, spatial_extents(weight), a.dilation, a);
   a.shape = {in.dim(0), weight.dim(1) * o.groups};
   for (int i = 0; i < 2; ++i) {
     a.shape.push_back((in.dim(2 + i) - 1) * a.stride[i] - 2 * a.pad_low[i] + a.dilation[i] * (weight.dim(2 + i) - 1) +
                       extra[i] + 1);
   }
+  need_at_most(kOp, "the result", {a.shape[2], a.shape[3]}, kLongestAxis);
   return ops::one(Op::conv_grad_input, a, {in, weight});
 }
 

@@ -494,6 +494,17 @@ class HttpServer::Impl : public httplib::Server {
                           " bytes (freight serve --max-body-mb)"));
   }
 
+  // A body's share in what all requests hold at once; packed ones count as they are unpacked.
+  struct Held {
+    std::atomic<size_t>& all;
+    size_t own = 0;
+    ~Held() { all -= own; }
+    bool more(size_t bytes, size_t most) {
+      own += bytes;
+      return all.fetch_add(bytes) + bytes <= most;
+    }
+  };
+
   Reply read_body(const httplib::Request& request, const httplib::ContentReader& reader) {
     Connection& c = *t_connection;
     if (request.is_multipart_form_data()) {  // httplib gives those to another kind of reader
@@ -501,14 +512,21 @@ class HttpServer::Impl : public httplib::Server {
       return error(415, "a form is no input: send the file's bytes as the body (curl --data-binary @FILE)");
     }
     std::string body;
-    bool large = false;
+    Held held{held_};
+    bool large = false, full = false;
     const bool whole = reader([&](const char* data, size_t size) {
       large = body.size() + size > options_.max_body_bytes;
-      if (!large) body.append(data, size);
-      return !large;
+      full = !large && !held.more(size, std::max(options_.max_held_bytes, options_.max_body_bytes));
+      if (!large && !full) body.append(data, size);
+      return !large && !full;
     });
     c.keep_open = whole && c.body_ended();
     if (large) return body_too_large();
+    if (full) {
+      Reply reply = error(503, "other requests take the memory that the server has for bodies: try again later");
+      reply.headers.emplace_back("Retry-After", "1");
+      return reply;
+    }
     if (const Reply reply = fault_reply(c.fault); reply.status != 0) return reply;
     if (!whole) return error(400, "the body broke off or is damaged");
     return callbacks_.answer(RequestView(request, body));
@@ -646,6 +664,7 @@ class HttpServer::Impl : public httplib::Server {
   std::mutex mutex_;  // of connections_ and what is idle among them
   std::condition_variable left_;
   std::atomic<bool> draining_{false};
+  std::atomic<size_t> held_{0};  // bytes of all bodies
   std::list<Connection*> connections_;
 };
 

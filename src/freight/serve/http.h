@@ -44,6 +44,7 @@ struct HttpOptions {
   std::vector<std::string> allowed_hosts = {};
   size_t max_header_bytes = size_t{16} << 10;
   size_t max_body_bytes = size_t{32} << 20;
+  size_t max_held_bytes = size_t{256} << 20;  // of all bodies at once, unpacked; beyond it a request is answered 503
   // A request must have come within this time of its first byte (looked at whenever bytes come, and at most once more
   // so long after), a reader must take its answer, and a connection may be idle so long.
   double timeout_seconds = 30;

@@ -53,6 +53,7 @@ Server::Server(const std::vector<ModelFile>& files, const ServerOptions& o) : st
                                                     .allowed_hosts = o.allowed_hosts,
                                                     .max_header_bytes = o.max_header_bytes,
                                                     .max_body_bytes = o.max_body_bytes,
+                                                    .max_held_bytes = o.max_held_bytes,
                                                     .timeout_seconds = o.timeout_seconds},
                                         callbacks(s.routes), s.metrics);
   s.engine = std::make_unique<Engine>(

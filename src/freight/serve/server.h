@@ -27,7 +27,8 @@ struct ServerOptions {
   std::vector<std::string> allowed_hosts = {};  // HttpOptions::allowed_hosts
   size_t max_header_bytes = size_t{16} << 10;
   size_t max_body_bytes = size_t{32} << 20;
-  double timeout_seconds = 30;  // for a request to come, an answer to be taken, and idling
+  size_t max_held_bytes = size_t{256} << 20;  // HttpOptions::max_held_bytes
+  double timeout_seconds = 30;                // for a request to come, an answer to be taken, and idling
   std::string backend = "auto", precision = "fp32";
   bool deterministic = false;
   // Told while plans are made: model, done, of how many. False: stop; the server then answers nothing.

@@ -21,11 +21,22 @@ std::string circumstances() {
   return cat(machine, thread_count(), " threads");
 }
 
+// Operands that a measurement makes for itself stand beside nothing yet, but must not take the memory of what is to
+// come or of a run that is about to be refused: a larger step is not measured, and computes as it does without
+// measurement.
+bool has_room(const StepSpec& spec) {
+  double bytes = 0;
+  for (const auto* list : {&spec.in, &spec.out}) {
+    for (const Operand& o : *list) bytes += static_cast<double>(layout_bytes(o.type, o.layout));
+  }
+  return bytes <= static_cast<double>(cpu_info().memory_available_bytes) / 4;
+}
+
 }  // namespace
 
 size_t fastest(const std::string& step, const std::vector<Candidate>& candidates, const std::vector<StepSpec>& specs,
                int cold) {
-  if (candidates.size() == 1 || !measures(specs[0])) return 0;
+  if (candidates.size() == 1 || !measures(specs[0]) || !has_room(specs[0])) return 0;
   static Choices choices("cpu-choices.txt");
   std::vector<Choices::Candidate> measured;
   for (size_t i = 0; i < candidates.size(); ++i) {
