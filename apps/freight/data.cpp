@@ -104,8 +104,14 @@ int info_command(const Args& args) {
               {.value = "NAME|N"});
   options.add("--on-bad-sample", &on_bad_sample, "documents that cannot be read: error stops, skip goes on without",
               {.one_of = {"error", "skip", "report"}});
+  std::string layout = "auto", range;
+  options.add("--layout", &layout, "of arrays: how they lie (auto: told by their shape)",
+              {.one_of = {"auto", "nchw", "nhwc", "nhw", "features"}});
+  options.add("--value-range", &range, "of arrays: the values of black and white", {.value = "LOW:HIGH"});
   common.add_to(options);
   if (options.parse(args) == Options::Outcome::done) return 0;
+  data::parse_layout(layout, common.load.arrays.asked.layout);
+  if (!range.empty()) common.load.arrays.asked.range = data::parse_range(range, "--value-range");
 
   const std::string path = data::find(name, common.load);
   const data::Content content = data::content_of(name, common.load);
@@ -148,6 +154,10 @@ int info_command(const Args& args) {
     if (!set->note.empty()) std::printf("note     %s\n", set->note.c_str());
   }
   if (sets.train.classification()) std::printf("classes  %s\n", join(sets.train.classes, ", ").c_str());
+  if (const data::ArrayMeaning& m = sets.train.meaning; m.values != data::Values::unstated) {
+    std::printf("arrays   %s, %s values from %s\n", data::to_string(m.layout), data::to_string(m.values),
+                data::to_string(m.range).c_str());
+  }
   std::printf("mean     %s\n", figures(sets.train.mean).c_str());
   std::printf("std      %s\n", figures(sets.train.std).c_str());
   return 0;

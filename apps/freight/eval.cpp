@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/data/catalog.h"
 #include "freight/train/bundle.h"
@@ -75,15 +76,28 @@ int eval_command(const Args& args) {
   train::Evaluator evaluator(bundle.model, {.backend = device == "auto" ? std::string() : device}, batch_size, views);
   train::Evaluation e;
   const char* unit = "samples";
-  if (bundle.preprocessing.text()) {
-    const data::TextSet set = data::load_text(data, load);
+  const bool text = bundle.preprocessing.text();
+  const train::Measured measured = train::load_to_measure(
+      trained_on, data, load, text, val_split ? train::Division::divide : train::Division::as_fits);
+  const auto note = [&](const std::string& said) {
+    if (!said.empty() && !o.quiet()) std::fprintf(stderr, "note    %s\n", printable(said).c_str());
+  };
+  if (text) {
+    const data::TextSet& set = measured.texts;
+    note(set.train.note);
+    if (split != "train") note(set.test.note);
     const data::TextPart& part = split == "train" ? set.train : set.test;
     unit = set.corpus() ? "tokens" : "documents";
     e = evaluator.run(*train::evaluation_feed(set, part, bundle, batch_size), cat(data, ", ", split), poll);
   } else {
-    data::TrainTest sets = data::load(data, load);
-    data::Dataset& set = split == "train" ? sets.train : sets.test;
+    data::Dataset set = split == "train" ? measured.samples.train : measured.samples.test;
+    note(measured.samples.train.note);
+    if (split != "train") note(set.note);
     train::adapt(set, bundle);
+    if (set.images.defined()) {
+      const std::string odd = data::range_warning(set.images, bundle.preprocessing.arrays);
+      if (!odd.empty()) std::fprintf(stderr, "warning: %s: %s\n", data.c_str(), odd.c_str());
+    }
     e = evaluator.run(set, poll, {.workers = static_cast<int>(workers), .bad = bad});
   }
   if (signals::stop_requested()) return signals::exit_code();

@@ -33,6 +33,7 @@ struct Figures {
   Clock::time_point start = Clock::now();
   int64_t samples = 0, left_out = 0;
   double planning_s = 0;
+  bool warned = false;                 // of values in another range than that of training
   std::vector<double> batches_s = {};  // each from prepared samples to probabilities
 
   std::string progress() const {
@@ -74,6 +75,10 @@ void predict_all(deploy::Predictor& predictor, InputStream& inputs, PredictionWr
         ++figures.left_out;
         progress.line(cat("warning: left out: ", input.fault->what()));
         continue;
+      }
+      if (const std::string odd = predictor.range_warning(input.sample); !odd.empty() && !figures.warned) {
+        progress.line(cat("warning: ", input.name, ": ", odd));
+        figures.warned = true;  // of the first alone
       }
       names.push_back(std::move(input.name));
       samples.push_back(std::move(input.sample));

@@ -66,7 +66,7 @@ LineReader::Got LineReader::next(std::string& line) {
       line = buffer_.substr(at_, last - at_);
       if (ends_with(line, "\r")) line.pop_back();
       at_ = std::min(last + 1, buffer_.size());
-      ++number_;
+      if (++number_ == 1 && starts_with(line, "\xef\xbb\xbf")) line.erase(0, 3);  // a byte order mark
       return Got::line;
     }
     if (end_) return Got::end;

@@ -292,13 +292,14 @@ void print_result(const train::Result& r, const Flags& flags, const Terminal& te
     std::printf("test loss %.6g  (%s)\n", r.test.loss, effort.c_str());
   }
   std::printf("model   %s\n", r.model_path.c_str());
-  std::printf("try     freight eval --weights %s\n", r.model_path.c_str());
+  const std::string model = shell_word(r.model_path);
+  std::printf("try     freight eval --weights %s\n", model.c_str());
   if (unit == "tok") {
-    std::printf("        freight generate %s --prompt \"...\"\n", r.model_path.c_str());
+    std::printf("        freight generate %s --prompt \"...\"\n", model.c_str());
     return;
   }
   const char* sample = unit == "doc" ? "--text \"...\"" : r.test.top1 ? "IMAGE.png" : "SAMPLE.npy";
-  std::printf("        freight predict %s %s\n", r.model_path.c_str(), sample);
+  std::printf("        freight predict %s %s\n", model.c_str(), sample);
 }
 
 // What --resume means; `fresh` becomes what the run was made with, or the recipe where there is none yet. `apply` sets

@@ -65,6 +65,12 @@ TEST_F(PredictMany, FoldersAreWalkedInTheOrderOfBytesWhateverTheBatch) {
   for (const char* part : {"images/s", "p50 ", "p90 ", "p99 "}) EXPECT_NE(whole.err.find(part), std::string::npos);
 }
 
+TEST_F(PredictMany, AByteOrderMarkBeforeAListIsNoPartOfAPath) {
+  const Ran r = predict({"-", "--csv"}, "\xef\xbb\xbf" + folder + "/b.png\n");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(lines(r.out)[1].rfind(folder + "/b.png,", 0), 0u) << r.out;
+}
+
 TEST_F(PredictMany, StandardInputListsPaths) {
   const Ran r = predict({"-", "--jsonl", "--top-k", "2"}, folder + "/b.png\r\n\n" + folder + "/a.png\n");
   ASSERT_EQ(r.code, 0) << r.err;

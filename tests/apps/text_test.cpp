@@ -77,6 +77,24 @@ TEST(TextCommands, TrainEvalAndPredictAgree) {
   EXPECT_EQ(run_freight({"predict", model, dir + "/lines.txt", "--csv"}).out, in.out);
 }
 
+TEST(TextCommands, EvalMeasuresAllOfAFileOfOnesOwn) {
+  const std::string dir = small_reviews(), model = trained(dir);
+  const auto count = [](const Ran& r) { return r.code == 0 ? Json::parse(r.out).at("count").get<int>() : -1; };
+  const Ran same = run_freight({"eval", model, "--data", dir + "/run/../reviews.csv", "--json"});
+  EXPECT_EQ(count(same), 40) << same.err;
+  EXPECT_NE(same.err.find("20.0 % of each class"), std::string::npos) << same.err;
+  write_file(dir + "/copy.csv", read_file(dir + "/reviews.csv"));
+  EXPECT_EQ(count(run_freight({"eval", model, "--data", dir + "/copy.csv", "--json"})), 40)
+      << "a copy is told by its content";
+  std::string mine = "body,stars\n";
+  for (int i = 0; i < 30; ++i) mine += "what a joy " + std::to_string(i) + ",5\n";
+  write_file(dir + "/mine.csv", mine);
+  const Ran own = run_freight({"eval", model, "--data", dir + "/mine.csv", "--json"});
+  EXPECT_EQ(count(own), 30) << own.err;
+  const Ran share = run_freight({"eval", model, "--data", dir + "/mine.csv", "--val-split", "0.5", "--json"});
+  EXPECT_NE(share.code, 0) << "one class cannot be divided";
+}
+
 TEST(TextCommands, BadInputIsNamedAndExitsThree) {
   const std::string dir = small_reviews(), model = trained(dir);
   write_file(dir + "/lines.txt", "fine\nnot \xff utf8\n");

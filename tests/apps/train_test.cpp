@@ -69,6 +69,22 @@ TEST(TrainCommand, ResumeTakesTheRunsOwnConfiguration) {
   EXPECT_EQ(run_freight({"train", "--resume", run + "/checkpoints/step-20", "--epochs", "3"}).code, 0);
 }
 
+TEST(TrainCommand, SuggestsCommandsThatCanBePasted) {
+  const std::string dir = small_digits();
+  const Ran r = run_freight({"train", dir, "--model", "mlp", "--max-steps", "2", "-o", dir + "/my run", "-q"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("freight eval --weights '" + dir + "/my run/model.safetensors'"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("freight predict '" + dir + "/my run/model.safetensors' "), std::string::npos) << r.out;
+}
+
+TEST(TrainCommand, APoolOfAbsurdSizeIsLimitedAndSaidSo) {
+  const std::string dir = small_digits();
+  const Ran r = run_freight({"train", dir, "--model", "mlp", "--max-steps", "2", "-o", dir + "/run"}, "",
+                            {"OMP_NUM_THREADS=100000"});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("OMP_NUM_THREADS asks for 100000 threads"), std::string::npos) << r.err;
+}
+
 TEST(TrainCommand, PrintsOneJsonLineWithTheResult) {
   const std::string dir = small_digits();
   const Ran r =

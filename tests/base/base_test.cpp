@@ -136,6 +136,14 @@ TEST(Denormals, CountAsZeroOnAllThreadsWhileTheGuardLives) {
 }
 #endif
 
+TEST(ShellWord, IsQuotedWhereAShellWouldCutIt) {
+  EXPECT_EQ(shell_word("runs/a-b_1.safetensors"), "runs/a-b_1.safetensors");
+  EXPECT_EQ(shell_word("my run/a"), "'my run/a'");
+  EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
+  EXPECT_EQ(shell_word("$(x)"), "'$(x)'");
+  EXPECT_EQ(shell_word(""), "''");
+}
+
 TEST(EnvTable, RefusesVariablesThatAreNotListed) { EXPECT_THROW(env::get("FREIGHT_NO_SUCH"), Error); }
 
 }  // namespace

@@ -101,7 +101,7 @@ TEST(ImageFolder, AClassThatTrainLacksIsAnError) {
   expect_error(ErrorKind::data, {"val/tulips", "class tulips is not in", "is it tulip?"},
                [&] { load_small(dir.path()); });
   fs::rename(dir / "val/tulips", dir / "val/oak");
-  expect_error(ErrorKind::data, {"class oak is not in", "/train. Its classes are rose, tulip"},
+  expect_error(ErrorKind::data, {"class oak is not in", "/train, whose classes are rose, tulip"},
                [&] { load_small(dir.path()); });
 }
 

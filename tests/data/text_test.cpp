@@ -24,7 +24,7 @@ void put(const std::string& path, const std::string& content) {
 // "label:text" of every document of a file.
 Words rows_of(const std::string& content, TextForm form, const TextOptions& options = {}) {
   Words out;
-  for (const TextRow& r : parse_text(bytes_of(content), "f", form, options)) out.push_back(r.label + ":" + r.text);
+  for (const TextRow& r : parse_text(bytes_of(content), "f", form, options).rows) out.push_back(r.label + ":" + r.text);
   return out;
 }
 
@@ -72,8 +72,9 @@ TEST(TextFile, ColumnsAreGivenByNameOrNumber) {
                [&] { rows_of(csv, TextForm::csv, {.text_column = "body", .label_column = "4"}); });
   expect_error(ErrorKind::usage, {"--label-column", "text column too"},
                [&] { rows_of(csv, TextForm::csv, {.text_column = "body", .label_column = "2"}); });
+  EXPECT_EQ(rows_of(csv, TextForm::csv, {.text_column = "body"}), want);
   expect_error(ErrorKind::data, {"which column is the label"},
-               [&] { rows_of(csv, TextForm::csv, {.text_column = "body"}); });
+               [&] { rows_of("who,body,what\na,b,c\n", TextForm::csv, {.text_column = "body"}); });
 }
 
 TEST(TextFile, JsonLinesAndFastText) {

@@ -86,7 +86,7 @@ TEST(Predictor, SamplesThatDoNotFitAreRefused) {
     expect_error(ErrorKind::data, {"sample 1", "element 5"}, [&] { predictor.run({pixels(1), odd}); });
   }
   train::Bundle of_pixels = small_net();
-  of_pixels.preprocessing.pixels = true;
+  of_pixels.preprocessing.arrays.values = data::Values::bytes;
   odd.data<float>()[5] = 255;
   expect_error(ErrorKind::data, {"sample 0", "255", "0 to 1"}, [&] { Predictor(of_pixels).run({odd}); });
   EXPECT_NO_THROW(predictor.run({odd}));  // whose floats may be anything

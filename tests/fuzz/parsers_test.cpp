@@ -109,7 +109,7 @@ void fuzz_text(const std::string& valid, data::TextForm form, uint32_t stream) {
   fuzz(valid, stream, 3000, [&](io::ByteView b) {
     const data::TextOptions skip{.bad = {.on_bad = data::OnBad::skip}};
     if (b.size() % 2) data::parse_text(b, "fuzzed", form, skip);
-    for (const data::TextRow& r : data::parse_text(b, "fuzzed", form)) {
+    for (const data::TextRow& r : data::parse_text(b, "fuzzed", form).rows) {
       if (!data::document_fault(r.text).empty()) throw std::logic_error("a bad document came through");
       data::words(r.text);
     }

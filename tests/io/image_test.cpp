@@ -87,6 +87,98 @@ TEST(Image, JpegsOfAllColourSpacesBecomeGreyOrRgb) {
     inks.data<uint8_t>()[4 * i + 3] = 255;
   }
   EXPECT_LT(mean_difference(decode_image(bytes_of(encode_jpeg(inks, {.space = JCS_CMYK})), "c.jpg"), rgb), 3);
+  // Without Adobe's mark the inks are inverted all the same: so Pillow, torchvision and browsers read them.
+  const std::string unmarked = encode_jpeg(inks, {.space = JCS_CMYK, .adobe_marker = false});
+  EXPECT_LT(mean_difference(decode_image(bytes_of(unmarked), "c.jpg"), rgb), 3);
+}
+
+// What cameras write in front of a JPEG's tables: an EXIF directory of one entry.
+std::string exif_of(int orientation, bool little) {
+  const auto number = [&](uint32_t v, size_t size) {
+    std::string text = le(v, size);
+    if (!little) std::reverse(text.begin(), text.end());
+    return text;
+  };
+  return (little ? "II" : "MM") + number(42, 2) + number(8, 4) + number(1, 2) + number(0x0112, 2) + number(3, 2) +
+         number(1, 4) + number(static_cast<uint32_t>(orientation), 2) + std::string(6, '\0');
+}
+std::string jpeg_with_exif(const std::string& jpeg, int orientation, bool little) {
+  const std::string body = std::string("Exif\0\0", 6) + exif_of(orientation, little);
+  std::string size = le(body.size() + 2, 2);
+  std::reverse(size.begin(), size.end());
+  return jpeg.substr(0, 2) + "\xff\xe1" + size + body + jpeg.substr(2);
+}
+
+TEST(Image, IsTurnedAsItsExifDataSay) {
+  // The values of the tag by their definition, of the image 123 / 456.
+  const std::vector<std::pair<Shape, std::vector<int>>> want = {
+      {{2, 3}, {1, 2, 3, 4, 5, 6}}, {{2, 3}, {3, 2, 1, 6, 5, 4}}, {{2, 3}, {6, 5, 4, 3, 2, 1}},
+      {{2, 3}, {4, 5, 6, 1, 2, 3}}, {{3, 2}, {1, 4, 2, 5, 3, 6}}, {{3, 2}, {4, 1, 5, 2, 6, 3}},
+      {{3, 2}, {6, 3, 5, 2, 4, 1}}, {{3, 2}, {3, 6, 2, 5, 1, 4}}};
+  const Array pixels = Array::of<uint8_t>({1, 2, 3, 4, 5, 6}, {2, 3, 1});
+  const Bytes plain = encode_png(pixels);
+  const std::string png(reinterpret_cast<const char*>(plain.data()), plain.size());
+  constexpr size_t kHead = 8 + 25;  // the magic and IHDR
+  for (int tag = 0; tag <= 9; ++tag) {
+    const std::string exif = exif_of(tag, tag % 2);
+    std::string size = le(exif.size(), 4);
+    std::reverse(size.begin(), size.end());
+    std::string chunk = "eXIf" + exif, crc = le(crc32(bytes_of(chunk)), 4);
+    std::reverse(crc.begin(), crc.end());
+    const std::string file = png.substr(0, kHead) + size + chunk + crc + png.substr(kHead);
+    const auto& [shape, values] = want[tag >= 1 && tag <= 8 ? static_cast<size_t>(tag - 1) : 0];
+    const Array a = decode_image(bytes_of(file), "a.png");
+    EXPECT_EQ(a.shape(), (Shape{shape[0], shape[1], 1})) << tag;
+    EXPECT_EQ(a.to_vector<int>(), values) << tag;
+    EXPECT_EQ(decode_image(bytes_of(file), "a.png", Orientation::ignore).to_vector<int>(), want[0].second) << tag;
+  }
+}
+
+TEST(Image, DamagedExifDataTurnNothing) {
+  const std::string jpeg = encode_jpeg(waves(20, 30, 1), {.space = JCS_GRAYSCALE});
+  const std::string turned = jpeg_with_exif(jpeg, 6, true);
+  EXPECT_EQ(decode_image(bytes_of(turned), "a.jpg").shape(), (Shape{30, 20, 1}));
+  for (size_t at = 2; at < turned.size() - jpeg.size() + 2; ++at) {
+    for (const char value : {'\0', '\xff', '\x7f'}) {
+      std::string bad = turned;
+      bad[at] = value;
+      (void)exif_turn(bytes_of(bad));  // reads within the file: a sanitizer sees to that
+      (void)exif_turn(bytes_of(bad.substr(0, at)));
+    }
+  }
+}
+
+// A part of a turned JPEG has the pixels of the upright whole, at every scale; coarser ones are cut at the far side.
+TEST(Image, APartOfATurnedJpegEqualsThatPartOfTheWhole) {
+  const std::string jpeg = encode_jpeg(waves(152, 208), {.across = 1, .down = 1});
+  for (int tag = 1; tag <= 8; ++tag) {
+    const std::string file = jpeg_with_exif(jpeg, tag, false);
+    for (const double shrink : {1.0, 2.0, 4.0}) {
+      const auto decoded = [&](int64_t y, int64_t x, int64_t rows, int64_t columns, Image& out) {
+        ImageRoom room;
+        decode_part(
+            bytes_of(file), "a.jpg",
+            [&](int64_t h, int64_t w) {
+              return Part{.y = y, .x = x, .rows = rows ? rows : h, .columns = columns ? columns : w, .shrink = shrink};
+            },
+            out, room);
+      };
+      Image whole, part;
+      decoded(0, 0, 0, 0, whole);
+      decoded(40, 24, 64, 48, part);
+      ASSERT_EQ(whole.rows, (tag > 4 ? 208 : 152) / static_cast<int64_t>(shrink)) << tag;
+      ASSERT_LE(part.y, 40 / shrink);
+      ASSERT_GE(part.y + static_cast<double>(part.rows), 104 / shrink);
+      ASSERT_LE(part.x, 24 / shrink);
+      ASSERT_GE(part.x + static_cast<double>(part.columns), 72 / shrink);
+      const auto y = static_cast<int64_t>(part.y), x = static_cast<int64_t>(part.x);
+      for (int64_t r = 0; r < part.rows; ++r) {
+        ASSERT_TRUE(std::equal(part.pixels() + r * part.columns * 3, part.pixels() + (r + 1) * part.columns * 3,
+                               whole.pixels() + ((y + r) * whole.columns + x) * 3))
+            << tag << " " << shrink << " row " << r;
+      }
+    }
+  }
 }
 
 // A part of a JPEG has the very pixels of the whole, at every scale, for every kind of compression.
@@ -114,18 +206,19 @@ TEST(Image, APartOfAJpegEqualsThatPartOfTheWhole) {
         decode(q, part);
         EXPECT_EQ(part.scale, whole.scale);
         const auto first = [&](int64_t v) { return static_cast<int64_t>(static_cast<double>(v) * part.scale); };
-        ASSERT_LE(part.y, first(q.y));
-        ASSERT_LE(part.x, first(q.x));
-        ASSERT_GE(part.y + part.rows, std::min(whole.rows, first(q.y + q.rows)));
-        ASSERT_GE(part.x + part.columns, std::min(whole.columns, first(q.x + q.columns)));
+        const auto top = static_cast<int64_t>(part.y), left = static_cast<int64_t>(part.x);
+        ASSERT_LE(top, first(q.y));
+        ASSERT_LE(left, first(q.x));
+        ASSERT_GE(top + part.rows, std::min(whole.rows, first(q.y + q.rows)));
+        ASSERT_GE(left + part.columns, std::min(whole.columns, first(q.x + q.columns)));
         // Without the columns at the part's own borders, whose colours have no neighbours to be interpolated with.
         const int64_t margin = 2;
         for (int64_t y = 0; y < part.rows; ++y) {
-          for (int64_t x = part.x == 0 ? 0 : margin;
-               x < part.columns - (part.x + part.columns == whole.columns ? 0 : margin); ++x) {
+          for (int64_t x = left == 0 ? 0 : margin;
+               x < part.columns - (left + part.columns == whole.columns ? 0 : margin); ++x) {
             for (int64_t c = 0; c < 3; ++c) {
               ASSERT_EQ(part.pixels()[(y * part.columns + x) * 3 + c],
-                        whole.pixels()[((part.y + y) * whole.columns + part.x + x) * 3 + c])
+                        whole.pixels()[((top + y) * whole.columns + left + x) * 3 + c])
                   << "row " << y << " column " << x << " of part " << q.y << "," << q.x << " shrink " << shrink;
             }
           }
@@ -292,6 +385,25 @@ TEST(Image, BmpOfEveryDepth) {
   refused(bmp(24, 0, "", ""), "pixels");
   const std::string good = bmp(24, 1, "", "123456ab");
   for (size_t n = 2; n < good.size(); ++n) refused(good.substr(0, n), "cut off");
+}
+
+// 32 bits with masks under a header of version 5; `alpha` is the mask of transparency.
+std::string bmp_v5(const std::string& pixels, uint32_t alpha, int compression = 3) {
+  const std::string masks = le(0xff0000, 4) + le(0xff00, 4) + le(0xff, 4) + le(alpha, 4);
+  const std::string info = le(124, 4) + le(2, 4) + le(1, 4) + le(1, 2) + le(32, 2) +
+                           le(static_cast<uint32_t>(compression), 4) + std::string(20, '\0') + masks +
+                           std::string(124 - 56, '\0');
+  return "BM" + le(0, 8) + le(14 + 124, 4) + info + pixels;
+}
+
+TEST(Image, TransparencyOfLaterBmpHeadersIsLaidOnWhite) {
+  const auto pixels = [](const std::string& file) { return decode_image(bytes_of(file), "a.bmp").to_vector<int>(); };
+  const std::string clear("\x1e\x14\x0a\x00\x1e\x14\x0a\x80", 8);
+  EXPECT_EQ(pixels(bmp_v5(clear, 0xff000000)), (std::vector<int>{255, 255, 255, 132, 137, 142}));
+  EXPECT_EQ(pixels(bmp_v5(clear, 0)), (std::vector<int>{10, 20, 30, 10, 20, 30}));
+  EXPECT_EQ(pixels(bmp_v5(clear, 0xff000000, 0)), (std::vector<int>{10, 20, 30, 10, 20, 30}));  // masks do not count
+  const std::string none("\x1e\x14\x0a\x00\x1e\x14\x0a\x00", 8);
+  EXPECT_EQ(pixels(bmp_v5(none, 0xff000000)), (std::vector<int>{10, 20, 30, 10, 20, 30})) << "no pixel would be seen";
 }
 
 TEST(Image, PpmInAllItsForms) {

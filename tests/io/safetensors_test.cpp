@@ -56,6 +56,15 @@ TEST(SafeTensorsTest, PythonReadsIt) {
   EXPECT_NE(std::system((python + " " + reader + " " + (dir / "gap.safetensors") + " 2>/dev/null").c_str()), 0);
 }
 
+TEST(SafeTensorsTest, MetadataMayBeNull) {
+  const std::string header = R"({"__metadata__":null,"h":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})";
+  const SafeTensors s = parse_safetensors(bytes_of(file_of(header, "ab")), "h");
+  EXPECT_TRUE(s.metadata.empty());
+  EXPECT_EQ(s.tensors.size(), 1u);
+  expect_error(ErrorKind::checkpoint, {"unexpected null"},
+               [] { parse_safetensors(bytes_of(file_of(R"({"h":null})", "")), "h"); });
+}
+
 TEST(SafeTensorsTest, HalfFloatsStayHalf) {
   const std::string header = R"({"h":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}})";
   const SafeTensors s = parse_safetensors(bytes_of(file_of(header, std::string("\x00\x3c\x00\x7c", 4))), "h");

@@ -18,7 +18,7 @@ namespace freight::serve {
 inline void save_digits_model(const std::string& path) {
   train::Bundle b;
   b.model = models::create("lenet");
-  b.preprocessing = {.input = {1, 28, 28}, .mean = {0.5f}, .std = {0.25f}, .pixels = true};
+  b.preprocessing = {.input = {1, 28, 28}, .mean = {0.5f}, .std = {0.25f}, .arrays = {.values = data::Values::bytes}};
   train::save_bundle(path, b);
 }
 

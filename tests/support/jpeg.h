@@ -17,6 +17,7 @@ struct JpegSettings {
   int quality = 90;
   int across = 2, down = 2;  // subsampling of the colours
   bool progressive = false;
+  bool adobe_marker = true;  // of CMYK
 };
 
 // pixels: u8 (H, W, C) with 1, 3 or 4 channels as the colour space has.
@@ -38,6 +39,7 @@ inline std::string encode_jpeg(const Array& pixels, const JpegSettings& settings
     jpeg.comp_info[0].h_samp_factor = settings.across;
     jpeg.comp_info[0].v_samp_factor = settings.down;
   }
+  if (!settings.adobe_marker) jpeg.write_Adobe_marker = FALSE;
   if (settings.progressive) jpeg_simple_progression(&jpeg);
   jpeg_start_compress(&jpeg, TRUE);
   const auto row_bytes = static_cast<size_t>(pixels.shape()[1] * pixels.shape()[2]);

@@ -1,6 +1,9 @@
 // See printable.h.
 #include "freight/base/printable.h"
 
+#include <algorithm>
+#include <cstdint>
+
 namespace freight {
 
 std::string printable(std::string_view text, std::string_view kept) {
@@ -27,6 +30,23 @@ std::string excerpt(std::string_view text) {
   constexpr size_t kMost = 80;
   if (text.size() <= kMost) return printable(text);
   return printable(text.substr(0, kMost - 3)) + "...";
+}
+
+std::string shell_word(std::string_view text) {
+  static constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789./_-+:,@%=";
+  const auto plain = [&](char c) {
+    return kPlain.find(c) != std::string_view::npos || static_cast<uint8_t>(c) >= 0x80;
+  };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return std::string(text);
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      out += "'\\''";
+    } else {
+      out += c;
+    }
+  }
+  return out + "'";
 }
 
 }  // namespace freight

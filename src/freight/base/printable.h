@@ -11,4 +11,7 @@ std::string printable(std::string_view text, std::string_view kept = {});
 // At most a line of what somebody wrote, for messages: an error never repeats a megabyte.
 std::string excerpt(std::string_view text);
 
+// One word of a command that can be pasted into a shell: quoted where it holds more than letters, digits and ./_-+:,@%=
+std::string shell_word(std::string_view text);
+
 }  // namespace freight

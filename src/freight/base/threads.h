@@ -8,7 +8,7 @@
 
 namespace freight {
 
-// Threads that parallel_for uses (OMP_NUM_THREADS or the cores available to the process).
+// Threads that parallel_for uses (OMP_NUM_THREADS or the cores available to the process; at most 8 per core, or 64).
 int thread_count();
 
 // While it lives, this thread computes with at most `count` threads.

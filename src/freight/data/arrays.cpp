@@ -10,26 +10,6 @@
 namespace freight::data {
 
 namespace {
-// u8 images to (N, C, H, W), floats to f32.
-Array samples_of(const Array& a, const std::string& file) {
-  const Shape& s = a.shape();
-  if (s.rank() < 2) fail(ErrorKind::data, file, "samples need rank 2 or more: got ", a.dtype(), s);
-  if (a.dtype() != DType::u8) return a.cast(DType::f32);
-  if (s.rank() == 3) return a.reshaped({s[0], 1, s[1], s[2]});
-  const auto colour = [](int64_t c) { return c == 1 || c == 3; };
-  if (s.rank() != 4 || colour(s[1]) || !colour(s[3])) return a;
-  Array out(DType::u8, {s[0], s[3], s[1], s[2]});
-  const int64_t plane = s[1] * s[2], channels = s[3];
-  const uint8_t* src = a.data<uint8_t>();
-  auto* dst = out.data<uint8_t>();
-  for (int64_t n = 0; n < s[0]; ++n) {
-    for (int64_t i = 0; i < plane; ++i) {
-      for (int64_t c = 0; c < channels; ++c) dst[(n * channels + c) * plane + i] = *src++;
-    }
-  }
-  return out;
-}
-
 Array targets_of(const Array& a, const std::string& file) {
   if (is_floating(a.dtype())) return a.cast(DType::f32);
   const Shape& s = a.shape();
@@ -50,7 +30,8 @@ bool is_array_source(const std::string& path) {
   return ends_with(path, ".npz") || io::file_exists(path + "/x_train.npy");
 }
 
-TrainTest sets_of_arrays(const io::NamedArrays& arrays, const std::string& where, const std::string& name) {
+TrainTest sets_of_arrays(const io::NamedArrays& arrays, const std::string& where, const std::string& name,
+                         const ArrayOptions& options) {
   const Array* x = find(arrays, {"x_train", "x"});
   const Array* y = find(arrays, {"y_train", "y"});
   const Array* x_test = find(arrays, {"x_test"});
@@ -62,7 +43,11 @@ TrainTest sets_of_arrays(const io::NamedArrays& arrays, const std::string& where
   out.train.split = "train";
   out.test.split = "test";
   const std::string x_name = where + "[x_train]", y_name = where + "[y_train]";
-  out.train.images = samples_of(*x, x_name);
+  const ArrayMeaning meaning = options.recorded.values != Values::unstated || options.early
+                                   ? options.recorded
+                                   : decide_meaning(*x, options.asked, x_name);
+  out.train.meaning = out.test.meaning = meaning;
+  out.train.images = read_samples(*x, meaning, options.asked, x_name);
   out.train.labels = targets_of(*y, y_name);
   if (out.train.classification()) {
     const auto n = out.train.labels.numel();
@@ -73,24 +58,33 @@ TrainTest sets_of_arrays(const io::NamedArrays& arrays, const std::string& where
     out.train.classes = numbered_classes(std::max<int64_t>(top, 0) + 1);
   }
   out.train.validate(x_name, y_name);
-  if (!x_test) {
+  out.train.undivided = out.test.undivided = !x_test;
+  if (!x_test && options.undivided == Undivided::whole) {
+    out.test = out.train;
+    out.test.split = "test";
+  } else if (!x_test) {
     const int64_t n = out.train.count(), held_out = std::max<int64_t>(1, n / 10);
     if (n < 2) fail(ErrorKind::data, where, "one sample is too few to hold a test split out");
     out.test = out.train.slice(n - held_out, held_out);
     out.test.split = "test";
+    out.test.note = cat("the last tenth of ", where, " held out");
     out.train = out.train.slice(0, n - held_out);
   } else {
-    out.test.images = samples_of(*x_test, where + "[x_test]");
+    out.test.images = read_samples(*x_test, meaning, options.asked, where + "[x_test]");
     out.test.labels = targets_of(*y_test, where + "[y_test]");
     out.test.classes = out.train.classes;
+    if (const std::string odd = range_warning(out.test.images, meaning); !odd.empty()) {
+      out.test.note = cat(where, "[x_test] holds ", odd);
+    }
     out.test.validate(where + "[x_test]", where + "[y_test]");
     if (out.test.sample_shape() != out.train.sample_shape() || out.test.images.dtype() != out.train.images.dtype()) {
       fail(ErrorKind::data, where, "x_train and x_test differ: ", out.train.images.dtype(), out.train.sample_shape(),
            " and ", out.test.images.dtype(), out.test.sample_shape(), " per sample");
     }
   }
-  // Floats are taken as they are: whoever stored floats has scaled them.
-  if (out.train.images.dtype() == DType::u8) {
+  // Floats are taken as they are, unless their range was asked for: whoever stored floats has scaled them.
+  const bool raw = meaning.values == Values::scaled && meaning.range != ValueRange{0, 1};
+  if (out.train.images.dtype() == DType::u8 || raw) {
     out.train.compute_statistics();
     out.test.mean = out.train.mean;
     out.test.std = out.train.std;
@@ -98,15 +92,23 @@ TrainTest sets_of_arrays(const io::NamedArrays& arrays, const std::string& where
   return out;
 }
 
-TrainTest load_array_source(const std::string& path) {
+TrainTest load_array_source(const std::string& path, const ArrayOptions& options) {
   const std::string name = std::filesystem::path(path).stem().string();
-  if (ends_with(path, ".npz")) return sets_of_arrays(io::load_npz(path), path, name);
+  static const std::vector<std::string> kKeys = {"x_train", "y_train", "x_test", "y_test", "x", "y"};
+  if (ends_with(path, ".npz")) {
+    const io::Bytes bytes = io::read_file(path);
+    std::vector<std::string> others = io::npz_keys(bytes, path);
+    std::erase_if(others, [](const auto& key) { return std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end(); });
+    TrainTest sets = sets_of_arrays(io::parse_npz(bytes, path, kKeys), path, name, options);
+    if (!others.empty()) sets.train.note = cat("arrays of ", path, " that are not read: ", join(others, ", "));
+    return sets;
+  }
   io::NamedArrays arrays;
-  for (const char* key : {"x_train", "y_train", "x_test", "y_test"}) {
+  for (const std::string& key : kKeys) {
     const std::string file = cat(path, "/", key, ".npy");
     if (io::file_exists(file)) arrays[key] = io::load_npy(file);
   }
-  return sets_of_arrays(arrays, path, name);
+  return sets_of_arrays(arrays, path, name, options);
 }
 
 }  // namespace freight::data

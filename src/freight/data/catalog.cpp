@@ -33,14 +33,19 @@ bool holds_data(const std::string& path) {
          is_text_source(path);
 }
 
+// A list that has pictures and texts is one of texts where their column is asked for.
+bool is_image_set(const std::string& path, const LoadOptions& options) {
+  return is_image_source(path) && (options.text.text_column.empty() || !is_text_source(path));
+}
+
 TrainTest load_path(const std::string& path, const std::string& name, const LoadOptions& options) {
   CifarKind kind;
-  if (is_array_source(path)) return load_array_source(path);
+  if (is_array_source(path)) return load_array_source(path, options.arrays);
   if (is_idx_dir(path)) {
     return load_idx_dir(path, name, name == "fashion-mnist" ? fashion_classes() : numbered_classes(10));
   }
   if (is_cifar_dir(path, kind)) return load_cifar_dir(path, name, kind);
-  if (is_image_source(path)) return load_image_source(path, name, options.images);
+  if (is_image_set(path, options)) return load_image_source(path, name, options.images);
   if (is_text_source(path)) fail(ErrorKind::data, path, "holds text: need arrays or pictures here");
   fail(
       ErrorKind::data, path,
@@ -167,6 +172,12 @@ const CatalogEntry* find_entry(const std::string& name) {
   return it == all.end() ? nullptr : &*it;
 }
 
+const CatalogEntry* named_set(const std::string& name_or_path, const LoadOptions& options) {
+  const CatalogEntry* entry = find_entry(name_or_path);
+  const bool folder_here = entry && options.data_dir.empty() && io::file_exists(name_or_path);
+  return folder_here && holds_data(name_or_path) ? nullptr : entry;
+}
+
 std::vector<std::string> search_dirs(const LoadOptions& options) {
   std::vector<std::string> out;
   for (const std::string& dir : {options.data_dir, env::get("FREIGHT_DATA"), cache_path("data")}) {
@@ -183,7 +194,7 @@ std::string download_dir(const LoadOptions& options) {
 }
 
 std::string find(const std::string& name_or_path, const LoadOptions& options) {
-  const CatalogEntry* entry = find_entry(name_or_path);
+  const CatalogEntry* entry = named_set(name_or_path, options);
   if (!entry) {
     if (io::file_exists(name_or_path)) return name_or_path;
     // A folder of the user's own beside the named sets.
@@ -223,29 +234,41 @@ std::string name_of(const std::string& name_or_path, const std::string& path) {
   if (!p.has_filename()) p = p.parent_path();  // "dir/"
   return p.filename().string();
 }
+
+// Says that a folder goes before a known set.
+void say_folder(std::string& note, const std::string& name_or_path, const LoadOptions& options) {
+  if (!find_entry(name_or_path) || named_set(name_or_path, options)) return;
+  const std::string said = cat("the folder ", name_or_path, " here is read, not the known set of that name (",
+                               "--data-dir DIR says where that lies)");
+  note = note.empty() ? said : cat(said, "; ", note);
+}
 }  // namespace
 
 TrainTest load(const std::string& name_or_path, const LoadOptions& options) {
   const std::string path = find(name_or_path, options);
-  return path.empty() ? make_digits() : load_path(path, name_of(name_or_path, path), options);
+  TrainTest sets = path.empty() ? make_digits() : load_path(path, name_of(name_or_path, path), options);
+  say_folder(sets.train.note, name_or_path, options);
+  return sets;
 }
 
 TextSet load_text(const std::string& name_or_path, const LoadOptions& options) {
   const std::string path = find(name_or_path, options);
   TextOptions o = options.text;
-  if (!o.held_out && find_entry(name_or_path)) o.held_out = HeldOut::test;
-  return load_text_source(path, name_of(name_or_path, path), o);
+  if (!o.held_out && named_set(name_or_path, options)) o.held_out = HeldOut::test;
+  TextSet set = load_text_source(path, name_of(name_or_path, path), o);
+  say_folder(set.train.note, name_or_path, options);
+  return set;
 }
 
 Content content_of(const std::string& name_or_path, const LoadOptions& options) {
-  if (const CatalogEntry* entry = find_entry(name_or_path)) {
+  if (const CatalogEntry* entry = named_set(name_or_path, options)) {
     return !entry->text ? Content::arrays : entry->classes > 0 ? Content::documents : Content::corpus;
   }
   try {
     const std::string path = find(name_or_path, options);
     CifarKind kind;
     if (is_array_source(path) || is_idx_dir(path) || is_cifar_dir(path, kind)) return Content::arrays;
-    if (is_image_source(path)) return Content::images;
+    if (is_image_set(path, options)) return Content::images;
     return is_corpus_source(path) ? Content::corpus : is_text_source(path) ? Content::documents : Content::arrays;
   } catch (const Error&) {
     return Content::arrays;
@@ -311,7 +334,7 @@ Verification verify(const std::string& name_or_path, const LoadOptions& options,
   v.where = find(name_or_path, options);
   const Content content = content_of(name_or_path, options);
   if (content == Content::images) return verify_images(v, options, poll);
-  const CatalogEntry* entry = find_entry(name_or_path);
+  const CatalogEntry* entry = named_set(name_or_path, options);
   if (!v.where.empty() && std::filesystem::is_directory(v.where)) {
     std::vector<std::string> paths;
     for (const auto& e : std::filesystem::directory_iterator(v.where)) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "freight/data/arrays.h"
 #include "freight/data/dataset.h"
 #include "freight/data/image_folder.h"
 #include "freight/data/text.h"
@@ -37,7 +38,12 @@ struct LoadOptions {
   std::string data_dir = {};  // the --data-dir flag: looked in first
   ImageOptions images = {};
   TextOptions text = {};
+  ArrayOptions arrays = {};
 };
+
+// The known set that a name means; null for what is a path. A folder here of the same name that holds data is meant
+// rather than the set, unless --data-dir says where sets lie.
+const CatalogEntry* named_set(const std::string& name_or_path, const LoadOptions& options = {});
 
 // The directory or file that `name_or_path` means. A path is taken as it is; a name is looked for in options.data_dir,
 // $FREIGHT_DATA and the cache, under its usual folder names. "" for a built-in set. Throws Error(data) that lists where

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "freight/base/array.h"
+#include "freight/data/array_meaning.h"
+#include "freight/io/orientation.h"
 
 namespace freight::data {
 
@@ -17,6 +19,7 @@ namespace freight::data {
 struct ImageGeometry {
   int64_t channels = 3, rows = 224, columns = 224;
   int64_t resize = 256;
+  io::Orientation orientation = io::Orientation::exif;
   friend bool operator==(const ImageGeometry&, const ImageGeometry&) = default;
 };
 
@@ -41,7 +44,9 @@ struct Dataset {
   std::vector<std::string> classes;         // names by class number; empty for regression
   // Per channel, of pixel / 255 for u8 and of the values for f32. Empty: no normalisation (u8 still scales to 0..1).
   std::vector<float> mean, std;
-  std::string note;  // what a user should know of how this part came about; often empty
+  std::string note;           // what a user should know of how this part came about; often empty
+  bool undivided = false;     // the data has no part for the test: see Undivided
+  ArrayMeaning meaning = {};  // of arrays
 
   int64_t count() const;
   bool classification() const { return labels.dtype() == DType::i64; }
@@ -63,6 +68,10 @@ struct Dataset {
 struct TrainTest {
   Dataset train, test;
 };
+
+// What becomes of data that has no part for the test: a share of it is held out of training, or all of it is both parts
+// (to measure a model on data that it was not trained on).
+enum class Undivided { divide, whole };
 
 // Which part is the test part of a set that has one for validation and one for the very end.
 enum class HeldOut { validation, test };

@@ -5,15 +5,14 @@
 #include <atomic>
 #include <cmath>
 #include <filesystem>
-#include <map>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <tuple>
 
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
-#include "freight/io/csv.h"
+#include "freight/data/class_names.h"
+#include "freight/data/image_list.h"
 #include "freight/io/image.h"
 
 namespace freight::data {
@@ -25,14 +24,6 @@ constexpr int kDepth = 16;  // of folders within a class: more is a loop of link
 constexpr int64_t kLargestSide = 16384;
 const std::vector<std::string> kTrainNames = {"train"}, kTestNames = {"test"},
                                kValNames = {"val", "valid", "validation"};
-
-// One part of the data: a image per line, its class number, and where that was said.
-struct Listing {
-  std::string where;  // folder or CSV file
-  std::vector<std::string> paths;
-  std::vector<int64_t> labels;
-  std::vector<std::string> notes;
-};
 
 // Entries of a folder in byte order, those with a dot in front left out.
 std::vector<fs::path> entries(const std::string& dir) {
@@ -85,15 +76,15 @@ bool holds_images(const std::string& dir, int depth) {
 }
 
 // Class number by name. A class of `dir` that is not among `classes` is an error.
-Listing list_folders(const std::string& dir, const std::vector<std::string>& classes, const std::string& classes_of) {
-  Listing out{.where = dir, .paths = {}, .labels = {}, .notes = {}};
+ImageListing list_folders(const std::string& dir, const std::vector<std::string>& classes,
+                          const std::string& classes_of) {
+  ImageListing out{.where = dir, .paths = {}, .labels = {}, .notes = {}};
   std::vector<std::string> others;
   for (const std::string& name : class_folders(dir)) {
     const auto it = std::lower_bound(classes.begin(), classes.end(), name);
     if (it == classes.end() || *it != name) {
-      const std::string near = nearest(name, classes);
-      fail(ErrorKind::data, cat(dir, "/", name), "class ", name, " is not in ", classes_of,
-           near.empty() ? "." : cat("; is it ", near, "?"), " Its classes are ", join(classes, ", "));
+      fail(ErrorKind::data, cat(dir, "/", name), "class ", name, " is not in ", classes_of, ", whose classes are ",
+           join(classes, ", "), class_hint(name, classes));
     }
     const size_t before = out.paths.size(), others_before = others.size();
     collect(cat(dir, "/", name), 0, out.paths, others);
@@ -110,103 +101,6 @@ Listing list_folders(const std::string& dir, const std::vector<std::string>& cla
   return out;
 }
 
-// Which fields of a CSV file hold the path and the label; where the rows begin.
-struct Columns {
-  size_t path = 0, label = 1, first_row = 0;
-};
-
-std::optional<Columns> csv_columns(const std::vector<io::CsvRow>& rows) {
-  if (rows.empty()) return std::nullopt;
-  Columns c;
-  bool path = false, label = false;
-  for (size_t i = 0; i < rows[0].fields.size(); ++i) {
-    const std::string name = lower(rows[0].fields[i]);
-    const auto is = [&](std::initializer_list<const char*> names) {
-      return std::any_of(names.begin(), names.end(), [&](const char* n) { return name == n; });
-    };
-    if (!path && is({"path", "image", "file", "filename"})) {
-      c.path = i;
-      path = true;
-    } else if (!label && is({"label", "class", "target"})) {
-      c.label = i;
-      label = true;
-    }
-  }
-  if (path && label) {
-    c.first_row = 1;
-    if (rows.size() > 1 && (rows[1].fields.size() <= c.path || !io::is_image_name(rows[1].fields[c.path]))) {
-      return std::nullopt;
-    }
-    return c;
-  }
-  if (rows[0].fields.size() == 2 && io::is_image_name(rows[0].fields[0])) return Columns{};
-  return std::nullopt;
-}
-
-bool is_image_csv(const std::string& path) {
-  if (!ends_with(lower(path), ".csv") || !is_plain_file(path)) return false;
-  try {
-    return csv_columns(io::parse_csv(io::read_file(path), path, ',', 2)).has_value();
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-// A label that is a number of its own; none for names.
-std::optional<int64_t> number_of(const std::string& text) {
-  if (text.empty() || text.size() > 6 || text.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
-  return std::stoll(text);
-}
-
-// `classes` are made here where they are empty (the train file), else labels must be among them.
-Listing list_csv(const std::string& file, std::vector<std::string>& classes) {
-  const std::vector<io::CsvRow> rows = io::parse_csv(io::read_file(file), file);
-  const std::optional<Columns> columns = csv_columns(rows);
-  if (!columns) {
-    fail(ErrorKind::data, file, "not a list of pictures: need a header with path and label, or two columns with them");
-  }
-  Listing out{.where = file, .paths = {}, .labels = {}, .notes = {}};
-  const fs::path folder = fs::path(file).parent_path();
-  std::vector<std::string> names;
-  for (size_t i = columns->first_row; i < rows.size(); ++i) {
-    const auto& [fields, line] = rows[i];
-    const std::string where = cat(file, ":", line);
-    if (fields.size() != rows[0].fields.size()) {
-      fail(ErrorKind::data, where, "got ", fields.size(), " fields, need ", rows[0].fields.size(),
-           " as in the first line");
-    }
-    if (fields[columns->path].empty()) fail(ErrorKind::data, where, "the path is empty");
-    if (fields[columns->label].empty()) fail(ErrorKind::data, where, "the label is empty");
-    out.paths.push_back((folder / fields[columns->path]).string());  // an absolute path stays as it is
-    names.push_back(fields[columns->label]);
-  }
-  if (names.empty()) fail(ErrorKind::data, file, "lists no pictures");
-  const bool numbers = std::all_of(names.begin(), names.end(), [](const auto& n) { return number_of(n).has_value(); });
-  if (classes.empty() && numbers) {
-    int64_t largest = 0;
-    for (const std::string& n : names) largest = std::max(largest, *number_of(n));
-    classes = numbered_classes(largest + 1);
-  } else if (classes.empty()) {
-    classes = names;
-    std::sort(classes.begin(), classes.end());
-    classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
-  }
-  std::map<std::string, int64_t> index;
-  for (size_t i = 0; i < classes.size(); ++i) index[classes[i]] = static_cast<int64_t>(i);
-  for (size_t i = 0; i < names.size(); ++i) {
-    auto it = index.find(names[i]);
-    if (const auto number = number_of(names[i]); it == index.end() && number) {
-      it = index.find(std::to_string(*number));  // "07" is 7
-    }
-    if (it == index.end()) {
-      fail(ErrorKind::data, cat(file, ":", rows[columns->first_row + i].line), "label out of range: class ", names[i],
-           " is not one of the training part: ", classes.size(), " classes, ", classes.front(), " to ", classes.back());
-    }
-    out.labels.push_back(it->second);
-  }
-  return out;
-}
-
 std::string existing(const std::string& root, const std::vector<std::string>& names, const char* ending) {
   std::vector<std::string> found;
   for (const std::string& name : names) {
@@ -218,12 +112,12 @@ std::string existing(const std::string& root, const std::vector<std::string>& na
 }
 
 // Holds out a share of every class.
-std::pair<Listing, Listing> split(const Listing& all, size_t classes, double share, uint64_t seed) {
+std::pair<ImageListing, ImageListing> split(const ImageListing& all, size_t classes, double share, uint64_t seed) {
   const std::vector<bool> held = hold_out(all.labels, classes, share, seed);
-  Listing train{.where = all.where, .paths = {}, .labels = {}, .notes = all.notes};
-  Listing val{.where = all.where, .paths = {}, .labels = {}, .notes = {}};
+  ImageListing train{.where = all.where, .paths = {}, .labels = {}, .notes = all.notes};
+  ImageListing val{.where = all.where, .paths = {}, .labels = {}, .notes = {}};
   for (size_t i = 0; i < held.size(); ++i) {
-    Listing& to = held[i] ? val : train;
+    ImageListing& to = held[i] ? val : train;
     to.paths.push_back(all.paths[i]);
     to.labels.push_back(all.labels[i]);
   }
@@ -231,7 +125,7 @@ std::pair<Listing, Listing> split(const Listing& all, size_t classes, double sha
   return {train, val};
 }
 
-Dataset dataset_of(Listing&& l, const std::string& name, const char* part, const std::vector<std::string>& classes,
+Dataset dataset_of(ImageListing&& l, const std::string& name, const char* part, const std::vector<std::string>& classes,
                    const ImageGeometry& geometry) {
   Dataset set;
   set.name = name;
@@ -262,15 +156,15 @@ std::pair<ImageGeometry, ImageGeometry> geometries(const ImageOptions& o) {
   }
   // The training part can be evaluated as well: then in the same proportion as the other.
   const int64_t train_resize = std::max(train, (train * resize + crop / 2) / crop);
-  return {{.channels = 3, .rows = train, .columns = train, .resize = train_resize},
-          {.channels = 3, .rows = crop, .columns = crop, .resize = resize}};
+  return {{.channels = 3, .rows = train, .columns = train, .resize = train_resize, .orientation = o.orientation},
+          {.channels = 3, .rows = crop, .columns = crop, .resize = resize, .orientation = o.orientation}};
 }
 }  // namespace
 
 bool is_image_source(const std::string& path) {
-  if (is_image_csv(path)) return true;
+  if (is_image_list(path)) return true;
   if (!is_folder(path)) return false;
-  if (is_image_csv(path + "/train.csv")) return true;
+  if (is_image_list(path + "/train.csv")) return true;
   const std::string root = is_folder(path + "/train") ? path + "/train" : path;
   const std::vector<std::string> classes = class_folders(root);
   const auto holds = [&](int depth) {
@@ -310,12 +204,17 @@ TrainTest load_image_source(const std::string& path, const std::string& name, co
     if (classes.empty()) fail(ErrorKind::data, train_at, "has no class folders");
   }
   const auto list = [&](const std::string& at) {
-    return lists ? list_csv(at, classes) : list_folders(at, classes, train_at);
+    return lists ? read_image_list(at, classes) : list_folders(at, classes, train_at);
   };
-  Listing train = list(train_at), val;
+  ImageListing train = list(train_at), val;
   if (!held_out.empty()) {
     val = list(held_out);
+    std::erase_if(val.notes, [&](const std::string& note) {  // how the columns were read is said once
+      return std::find(train.notes.begin(), train.notes.end(), note) != train.notes.end();
+    });
     if (val.paths.empty()) fail(ErrorKind::data, held_out, "has no class folders");
+  } else if (o.undivided == Undivided::whole) {
+    val = train;
   } else {
     const double share = o.val_split < 0 ? kDefaultSplit : o.val_split;
     if (share == 0) {
@@ -326,8 +225,11 @@ TrainTest load_image_source(const std::string& path, const std::string& name, co
     if (val.paths.empty())
       fail(ErrorKind::data, path, "too few pictures to hold any out: need a class with two or more");
   }
-  return {dataset_of(std::move(train), name, "train", classes, train_geometry),
-          dataset_of(std::move(val), name, "test", classes, val_geometry)};
+  if (const std::string note = class_forms_note(classes); !note.empty()) train.notes.push_back(note);
+  TrainTest sets{dataset_of(std::move(train), name, "train", classes, train_geometry),
+                 dataset_of(std::move(val), name, "test", classes, val_geometry)};
+  sets.train.undivided = sets.test.undivided = held_out.empty();
+  return sets;
 }
 
 std::vector<BadSample> check_images(const std::vector<std::string>& paths,

@@ -1,6 +1,6 @@
 // Data sets of images on disk: a folder per class below train and val (and test), a folder per class alone, or CSV
-// files with a path and a label per line. Reads names only; images are decoded batch by batch. Layouts and rules:
-// docs/data.md. Faults are Error(data) that names the folder, file or line.
+// files with a path and a label per line (image_list.h). Reads names only; images are decoded batch by batch. Layouts
+// and rules: docs/data.md. Faults are Error(data) that names the folder, file or line.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -15,11 +15,13 @@ struct ImageOptions {
   int64_t train_crop = 0;  // side of a training sample; 0: 224
   int64_t val_crop = 0;    // side of an evaluation sample; 0: that of training
   int64_t val_resize = 0;  // shorter side before the crop of evaluation; 0: val_crop * 256 / 224
+  io::Orientation orientation = io::Orientation::exif;
   // Share of each class that is held out where the data has no part for that; below 0: kDefaultSplit. Asking for it
   // where there is a val part is an error.
   double val_split = -1;
   uint64_t split_seed = 0;
   HeldOut held_out = HeldOut::validation;  // which part is TrainTest::test where the data has both val and test
+  Undivided undivided = Undivided::divide;
 };
 
 // Told by names: a directory with class folders that hold images (below train or directly), or whose train.csv lists

@@ -62,10 +62,9 @@ void ImageReader::view(io::ByteView bytes, const std::string& name, const ImageG
         cut(box.x, box.columns, columns, part.x, part.columns);
         return part;
       },
-      image_, room);
+      image_, room, geometry.orientation);
   const io::Image& p = image_;
-  const Box scaled{box.y * p.scale - static_cast<double>(p.y), box.x * p.scale - static_cast<double>(p.x),
-                   box.rows * p.scale, box.columns * p.scale};
+  const Box scaled{box.y * p.scale - p.y, box.x * p.scale - p.x, box.rows * p.scale, box.columns * p.scale};
   resampler_.run({p.pixels(), p.rows, p.columns, p.channels}, scaled, mirror, geometry.channels, geometry.rows,
                  geometry.columns, dst);
   image_.trim();

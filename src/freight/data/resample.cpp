@@ -231,7 +231,7 @@ __attribute__((target("avx2"))) void rows_of_avx2(const Job& j) { make_rows(j); 
 
 // Growing. Values are 16 bits with 7 of fraction, weights have 15; a mixture of p and q rounds by half of 1/128. Eight
 // destination columns, a group, take their sources from nine neighbours.
-constexpr int64_t kGroup = 8, kPadding = 16;
+constexpr int64_t kGroup = 8, kRowPadding = 16;
 
 struct Growing {
   const uint8_t* src;  // the first column that counts, of the first row that does
@@ -454,7 +454,7 @@ void Resampler::shrink_to(const PixelView& src, int64_t base, int64_t used, int6
 // Both axes grow or stay: see Growing.
 void Resampler::grow_to(const PixelView& src, int64_t base, int64_t used, int64_t rows, int64_t columns,
                         const RowSink& sink) {
-  const int64_t padded = (columns + kPadding - 1) / kPadding * kPadding, stride = used + kPadding;
+  const int64_t padded = (columns + kRowPadding - 1) / kRowPadding * kRowPadding, stride = used + kRowPadding;
   base_.assign(at(padded / kGroup), 0);
   places_.assign(at(2 * padded), 128);
   share_.assign(at(padded), 0);

@@ -10,6 +10,8 @@
 #include <tuple>
 
 #include "freight/base/error.h"
+#include "freight/data/class_names.h"
+#include "freight/data/columns.h"
 #include "freight/data/unicode.h"
 
 namespace freight::data {
@@ -94,7 +96,7 @@ bool has_class_folders(const fs::path& dir) {
 }
 
 // The parts of a set: files or folders; "" where there is none.
-struct Layout {
+struct TextParts {
   std::string train, val, test;
   bool folders = false;
   std::string note;
@@ -112,8 +114,8 @@ std::string one_of(const std::string& root, const std::vector<std::string>& name
 }
 
 // No part at all where this is no text set.
-Layout layout_of(const std::string& path) {
-  Layout l;
+TextParts parts_in(const std::string& path) {
+  TextParts l;
   if (!is_folder(path)) {
     if (form_of(path) != Form::none) l.train = path;
     return l;
@@ -160,15 +162,29 @@ std::vector<std::string> classes_of(const std::vector<TextRow>& rows) {
   return all;
 }
 
+// The names of a file with one per line; a name that stands twice would be two classes that read alike.
+std::vector<std::string> read_class_names(const std::string& file) {
+  std::vector<std::string> names;
+  std::map<std::string, int64_t> lines;
+  int64_t number = 0;
+  for (const std::string& line : split(io::read_text(file), '\n')) {
+    ++number;
+    const std::string name(trimmed(starts_with(line, "\xef\xbb\xbf") ? line.substr(3) : line));
+    if (name.empty()) continue;
+    if (const auto [at, fresh] = lines.emplace(name, number); !fresh) {
+      fail(ErrorKind::data, cat(file, ":", number), "class ", name, " stands in line ", at->second,
+           " already: need a name of its own for every class");
+    }
+    names.push_back(name);
+  }
+  return names;
+}
+
 // classes.txt beside the file names labels 0, 1, ... or 1, 2, ...
 std::vector<std::string> names_of(const std::vector<std::string>& classes, const fs::path& folder) {
   const fs::path file = folder / "classes.txt";
   if (!is_file(file)) return classes;
-  std::vector<std::string> names;
-  for (std::string& line : split(io::read_text(file.string()), '\n')) {
-    if (ends_with(line, "\r")) line.pop_back();
-    if (!line.empty()) names.push_back(std::move(line));
-  }
+  const std::vector<std::string> names = read_class_names(file.string());
   for (const int64_t first : {0, 1}) {
     bool fits = names.size() == classes.size();
     for (size_t i = 0; fits && i < classes.size(); ++i)
@@ -201,7 +217,7 @@ class Reader {
   std::vector<std::string> notes;
 
  private:
-  std::vector<TextRow> file_rows(const std::string& file) const {
+  std::vector<TextRow> file_rows(const std::string& file) {
     const Form form = form_of(file);
     TextForm kind = TextForm::csv;
     switch (form) {
@@ -213,7 +229,10 @@ class Reader {
       case Form::corpus:
         fail(ErrorKind::data, file, "is plain text: need documents with labels, as the training part has");
     }
-    return parse_text(io::read_file_gunzip(file), file, kind, options_);
+    TextRows read = parse_text(io::read_file_gunzip(file), file, kind, options_);
+    const bool said = std::find(notes.begin(), notes.end(), read.note) != notes.end();
+    if (!read.note.empty() && !said) notes.push_back(read.note);
+    return std::move(read.rows);
   }
 
   std::vector<TextRow> folder_rows(const std::string& dir) {
@@ -273,7 +292,7 @@ TextPart part_of(std::vector<TextRow>&& rows, const std::map<std::string, int64_
     const auto it = numbers.find(r.label);
     if (it == numbers.end()) {
       fail(ErrorKind::data, r.where, "label out of range: class ", r.label, " is not in ", train, ": ", classes.size(),
-           " classes, ", classes.front(), " to ", classes.back());
+           " classes, ", classes.front(), " to ", classes.back(), class_hint(r.label, classes));
     }
     part.labels.push_back(it->second);
     part.texts.push_back(std::move(r.text));
@@ -333,10 +352,10 @@ uint64_t fingerprint(const TextPart& part) {
   return hash_of(part.labels.data(), part.labels.size() * sizeof(int64_t), h);
 }
 
-bool is_text_source(const std::string& path) { return !layout_of(path).train.empty(); }
+bool is_text_source(const std::string& path) { return !parts_in(path).train.empty(); }
 
 bool is_corpus_source(const std::string& path) {
-  const Layout l = layout_of(path);
+  const TextParts l = parts_in(path);
   return !l.folders && !l.train.empty() && form_of(l.train) == Form::corpus;
 }
 
@@ -344,7 +363,7 @@ TextSet load_text_source(const std::string& path, const std::string& name, const
   if (o.val_split >= 1 || std::isnan(o.val_split)) {
     fail(ErrorKind::usage, "--val-split", "got ", o.val_split, ", need a share of at least 0 and below 1");
   }
-  const Layout l = layout_of(path);
+  const TextParts l = parts_in(path);
   if (l.train.empty()) fail(ErrorKind::data, path, "no text data set recognised; see docs/data.md");
   const bool has_both = !l.val.empty() && !l.test.empty();
   const bool wants_test = o.held_out == HeldOut::test;
@@ -357,11 +376,15 @@ TextSet load_text_source(const std::string& path, const std::string& name, const
   }
   TextSet set;
   set.name = name;
+  set.undivided = held_out.empty();
+  const bool whole = set.undivided && o.undivided == Undivided::whole;
   Reader reader(o);
   if (!l.folders && form_of(l.train) == Form::corpus) {
     if (!held_out.empty()) {
       set.train.texts = {reader.corpus(l.train)};
       set.test.texts = {reader.corpus(held_out)};
+    } else if (whole) {
+      set.train.texts = set.test.texts = {reader.corpus(l.train)};
     } else {
       std::tie(set.train, set.test) = cut(reader.corpus(l.train), share_of(o, kDefaultCorpusSplit, path), l.train);
     }
@@ -370,7 +393,9 @@ TextSet load_text_source(const std::string& path, const std::string& name, const
   std::vector<TextRow> rows = reader.rows(l.train, l.folders);
   if (rows.empty()) fail(ErrorKind::data, l.train, "has no documents");
   const std::vector<std::string> labels = classes_of(rows);
-  if (labels.size() < 2) fail(ErrorKind::data, l.train, "has one class alone, ", labels[0], ": need two or more");
+  if (labels.size() < 2 && !whole) {
+    fail(ErrorKind::data, l.train, "has one class alone, ", labels[0], ": need two or more");
+  }
   std::map<std::string, int64_t> numbers;
   for (size_t i = 0; i < labels.size(); ++i) numbers[labels[i]] = static_cast<int64_t>(i);
   set.classes = l.folders ? labels : names_of(labels, fs::path(l.train).parent_path());
@@ -378,11 +403,14 @@ TextSet load_text_source(const std::string& path, const std::string& name, const
   if (!held_out.empty()) {
     set.test = part_of(reader.rows(held_out, l.folders), numbers, labels, l.train);
     if (set.test.texts.empty()) fail(ErrorKind::data, held_out, "has no documents");
+  } else if (whole) {
+    set.test = set.train;
   } else {
     const double share = share_of(o, kDefaultSplit, path);
     std::tie(set.train, set.test) = divide(std::move(set.train), labels.size(), share, o.split_seed, l.train);
   }
   if (!l.note.empty()) reader.notes.insert(reader.notes.begin(), l.note);
+  if (const std::string note = class_forms_note(set.classes); !note.empty()) reader.notes.push_back(note);
   set.train.note = join(reader.notes, "; ");
   return set;
 }

@@ -20,6 +20,7 @@ struct TextOptions {
   // Which part is TextSet::test where there are both. By default the part for validation; of the sets known by name
   // the test part.
   std::optional<HeldOut> held_out = {};
+  Undivided undivided = Undivided::divide;
   BadSamples bad = {};
 };
 inline constexpr double kDefaultCorpusSplit = 0.1;
@@ -37,6 +38,7 @@ struct TextSet {
   std::string name;
   std::vector<std::string> classes;  // names by class number; none of a corpus
   TextPart train, test;
+  bool undivided = false;  // the data has no part for the test: see Undivided
 
   bool corpus() const { return classes.empty(); }
 };
@@ -58,9 +60,12 @@ struct TextRow {
   std::string text, label, where;
 };
 enum class TextForm { csv, tsv, jsonl, fasttext };
+struct TextRows {
+  std::vector<TextRow> rows;
+  std::string note;  // how the columns were understood, where that does not go without saying
+};
 // The documents of a file. Bad ones go the way of options.bad.
-std::vector<TextRow> parse_text(io::ByteView bytes, const std::string& name, TextForm form,
-                                const TextOptions& options = {});
+TextRows parse_text(io::ByteView bytes, const std::string& name, TextForm form, const TextOptions& options = {});
 // Why this cannot be a document: not UTF-8, blank, or too long. Empty where it can.
 std::string document_fault(const std::string& text);
 

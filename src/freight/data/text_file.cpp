@@ -1,10 +1,13 @@
 // Files of labelled documents: CSV, TSV, JSON lines, fastText. Which column is what is found out here. See text.h.
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "freight/base/error.h"
+#include "freight/data/columns.h"
 #include "freight/data/text.h"
 #include "freight/data/unicode.h"
 #include "freight/io/csv.h"
@@ -19,13 +22,6 @@ std::string_view view_of(io::ByteView bytes) {
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   return text;
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r\n";
-  const size_t first = text.find_first_not_of(kBlank);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
 // Calls f(line, number) for every line that is not blank; line ends in LF or CRLF.
@@ -59,46 +55,37 @@ struct Columns {
   std::vector<size_t> texts;
   size_t label = 0;
   size_t first_row = 0;
+  std::string note = {};
 };
 
 class ColumnFinder {
  public:
   ColumnFinder(const Rows& rows, std::string file, const TextOptions& options)
-      : rows_(rows), file_(std::move(file)), options_(options) {
-    for (const std::string& field : rows[0].fields) header_.push_back(lower(trimmed(field)));
-  }
+      : rows_(rows), file_(std::move(file)), options_(options), header_(rows[0].fields) {}
 
   Columns find() const {
     if (!options_.text_column.empty() || !options_.label_column.empty()) return given();
-    Columns c;
-    const auto label = named(kLabels);
-    c.texts = text_columns();
+    const auto label = header_.best(ColumnRole::label);
+    Columns c{.texts = text_columns()};
     if (label && !c.texts.empty()) {
       c.label = *label;
       c.first_row = 1;
-      return c;
+    } else if (header_.plausible() && (label || !c.texts.empty())) {
+      c = half_known(label, c.texts);
+    } else {
+      c = guessed();
     }
-    return guessed();
+    if (c.first_row == 1) say(c);
+    check_documents(c);
+    return c;
   }
 
  private:
-  static constexpr std::initializer_list<const char*> kLabels = {"label",     "class",    "target",     "category",
-                                                                 "sentiment", "polarity", "class index"};
-  static constexpr std::initializer_list<const char*> kTexts = {"text",     "sentence", "review",  "message",
-                                                                "document", "content",  "comment", "tweet"};
-
-  std::optional<size_t> named(std::initializer_list<const char*> names) const {
-    for (const char* name : names) {
-      const auto it = std::find(header_.begin(), header_.end(), name);
-      if (it != header_.end()) return static_cast<size_t>(it - header_.begin());
-    }
-    return std::nullopt;
-  }
   std::vector<size_t> text_columns() const {
-    if (const auto text = named(kTexts)) return {*text};
+    if (const auto text = header_.best(ColumnRole::text)) return {*text};
     std::vector<size_t> parts;
     for (const char* name : {"title", "description"}) {
-      if (const auto at = named({name})) parts.push_back(*at);
+      if (const auto at = header_.find(name)) parts.push_back(*at);
     }
     return parts;
   }
@@ -113,28 +100,70 @@ class ColumnFinder {
     return utf8_fault(line) ? std::string("not UTF-8") : line;
   }
 
+  // What was understood of a header, where that does not go without saying.
+  void say(Columns& c) const {
+    std::vector<size_t> taken = c.texts;
+    taken.push_back(c.label);
+    const std::string aside = header_.left_aside(taken);
+    const bool usual =
+        header_.role(c.label) == ColumnRole::label && std::all_of(c.texts.begin(), c.texts.end(), [&](size_t t) {
+          return header_.role(t) == ColumnRole::text || header_.word(t) == "title" || header_.word(t) == "description";
+        });
+    if (aside.empty() && usual) return;
+    std::vector<std::string> names;
+    for (const size_t t : c.texts) names.push_back(cat("'", header_.word(t), "'"));
+    c.note = cat("the text is column ", join(names, " and "), ", the label '", header_.word(c.label), "'",
+                 aside.empty() ? "" : cat("; not read: ", aside));
+  }
+
+  // Documents that are names of files: of a list whose files should be read, and not their names.
+  void check_documents(const Columns& c) const {
+    for (const size_t column : c.texts) check_no_files(column, c.first_row);
+  }
+
+  void check_no_files(size_t at, size_t first_row) const {
+    constexpr size_t kLookedAt = 50;
+    size_t images = 0, files = 0, all = 0;
+    const std::filesystem::path folder = std::filesystem::path(file_).parent_path();
+    for (size_t i = first_row; i < rows_.size() && all < kLookedAt; ++i) {
+      if (rows_[i].fields.size() <= at) continue;
+      const std::string cell(trimmed(rows_[i].fields[at]));
+      std::error_code ignored;
+      ++all;
+      images += is_image_cell(cell) ? 1 : 0;
+      files += is_file_cell(cell) && std::filesystem::is_regular_file(folder / cell, ignored) ? 1 : 0;
+    }
+    if (all == 0 || (images < all && files < all)) return;
+    const std::string column = first_row == 1 ? header_.word(at) : cat(at + 1);
+    fail(ErrorKind::data, file_, "column '", column, "' holds names of ", images == all ? "pictures" : "files",
+         ", such as ", rows_[first_row].fields[at], ", and no texts: ",
+         images == all ? "a list of pictures has the columns path and label (or file_name, image, filename; class, "
+                         "target), and that file is the data set"
+                       : "documents in files lie in folders, train/CLASS/*.txt",
+         "; --text-column ", column, " takes the names themselves");
+  }
+
   // A column by number or name; a name makes the first row a header.
   size_t place(const char* flag, const std::string& column, bool& header) const {
     if (is_integer(column)) {
       int64_t n = 0;
       std::from_chars(column.data(), column.data() + column.size(), n);
-      if (n < 1 || n > static_cast<int64_t>(header_.size())) {
-        fail(ErrorKind::usage, flag, "got ", column, ", ", file_, " has columns 1 to ", header_.size());
+      if (n < 1 || n > static_cast<int64_t>(header_.width())) {
+        fail(ErrorKind::usage, flag, "got ", column, ", ", file_, " has columns 1 to ", header_.width());
       }
       return static_cast<size_t>(n - 1);
     }
-    const auto it = std::find(header_.begin(), header_.end(), lower(column));
-    if (it == header_.end()) {
-      const std::string near = nearest(lower(column), header_);
+    const auto at = header_.find(column);
+    if (!at) {
+      const std::string near = nearest(lower(column), header_.words());
       fail(ErrorKind::usage, flag, "got ", column, ", ", file_, " has no such column",
            near.empty() ? cat("; its first line is ", excerpt()) : cat("; did you mean ", near, "?"));
     }
     header = true;
-    return static_cast<size_t>(it - header_.begin());
+    return *at;
   }
 
   Columns given() const {
-    Columns c;
     bool header = false;
     std::optional<size_t> text, label;
     if (!options_.text_column.empty()) text = place("--text-column", options_.text_column, header);
@@ -142,23 +171,38 @@ class ColumnFinder {
     if (text && label && *text == *label) {
       fail(ErrorKind::usage, "--label-column", "got ", options_.label_column, ", which is the text column too");
     }
-    if (!label) label = named(kLabels);
+    if (!label) label = header_.best(ColumnRole::label);
     if (!text && !text_columns().empty()) text = text_columns()[0];
-    if (header_.size() == 2 && text && !label) label = 1 - *text;
-    if (header_.size() == 2 && label && !text) text = 1 - *label;
-    if (!text || !label) unknown(text ? "which column is the label" : "which column is the text");
+    if ((header || header_.width() == 2) && text.has_value() != label.has_value()) {
+      (text ? label : text) = header_.only_other_than({text ? *text : *label});
+    }
+    if (!text || !label || *text == *label) {
+      unknown(text ? "which column is the label" : "which column is the text");
+    }
     // With numbers alone: a header has usual names there, or a word over a column of numbers.
-    const auto usual = [&](size_t at, std::initializer_list<const char*> names) {
-      return std::any_of(names.begin(), names.end(), [&](const char* n) { return header_[at] == n; });
-    };
-    header = header || usual(*text, kTexts) || usual(*label, kLabels) ||
-             (!is_integer(header_[*label]) && rows_.size() > 1 && integers(*label, 1));
-    c.texts = {*text};
-    c.label = *label;
-    c.first_row = header ? 1 : 0;
-    return c;
+    header = header || header_.role(*text) == ColumnRole::text || header_.role(*label) == ColumnRole::label ||
+             word_over_numbers(*label);
+    return {.texts = {*text}, .label = *label, .first_row = header ? size_t{1} : size_t{0}};
   }
 
+  // One of the two stands in the header: the other is what is left, unless the line is a document after all.
+  Columns half_known(std::optional<size_t> label, std::vector<size_t> texts) const {
+    const std::optional<size_t> other = header_.only_other_than(label ? std::vector<size_t>{*label} : texts);
+    const auto is_document = [&](size_t at) { return occurs_below(at, rows_[0].fields[at]); };
+    if (label ? is_document(*label) : other && is_document(*other)) return guessed();
+    if (!other) unknown(label ? "which column is the text" : "which column is the label");
+    if (label) texts = {*other};
+    return {.texts = texts, .label = label ? *label : *other, .first_row = 1};
+  }
+
+  bool occurs_below(size_t column, const std::string& cell) const {
+    return std::any_of(rows_.begin() + 1, rows_.end(), [&](const io::CsvRow& row) {
+      return row.fields.size() > column && trimmed(row.fields[column]) == trimmed(cell);
+    });
+  }
+  bool word_over_numbers(size_t column) const {
+    return !is_number_cell(rows_[0].fields[column]) && rows_.size() > 1 && integers(column, 1);
+  }
   bool integers(size_t column, size_t first_row) const {
     for (size_t i = first_row; i < rows_.size(); ++i) {
       const auto& f = rows_[i].fields;
@@ -166,31 +210,72 @@ class ColumnFinder {
     }
     return true;
   }
+  // Numbers of the rows: integers, no two of them equal.
+  bool numbers_rows(size_t column, size_t first_row) const {
+    constexpr size_t kFewest = 5;  // of fewer rows each may be of its own class
+    std::set<std::string_view> seen;
+    size_t rows = 0;
+    for (size_t i = first_row; i < rows_.size(); ++i) {
+      if (rows_[i].fields.size() <= column) continue;
+      ++rows;
+      if (!seen.insert(trimmed(rows_[i].fields[column])).second) return false;
+    }
+    return rows >= kFewest && integers(column, first_row);
+  }
   // Few different words, each short.
   bool label_like(size_t column) const {
     constexpr size_t kLongest = 32, kMost = 200;
-    std::set<std::string> seen;
+    std::set<std::string_view> seen;
     for (const auto& row : rows_) {
       if (row.fields.size() <= column) continue;
       if (row.fields[column].size() > kLongest) return false;
-      seen.insert(row.fields[column]);
+      seen.insert(trimmed(row.fields[column]));
       if (seen.size() > kMost) return false;
     }
     return seen.size() * 2 <= rows_.size();
   }
+  // Whether every other label stands in several rows, and the first line's in none but its own.
+  bool label_stands_out(size_t column) const {
+    std::map<std::string_view, int> count;
+    for (const auto& row : rows_) {
+      if (row.fields.size() > column) ++count[trimmed(row.fields[column])];
+    }
+    return count.size() > 1 && std::all_of(count.begin(), count.end(), [&](const auto& entry) {
+             return (entry.first == trimmed(rows_[0].fields[column])) == (entry.second == 1);
+           });
+  }
 
-  // Without a header: the label stands first (the rest is text) or last, and is a number or one of a few words.
+  // Without words that are known: the label stands first (the rest is text) or last, and is a number or one of a few
+  // words. A first line that can be no document is a header.
   Columns guessed() const {
-    const size_t width = header_.size();
+    const size_t width = header_.width();
     if (width < 2) unknown("got one column, need a text and its label");
     Columns c;
     const size_t last = width - 1;
-    const bool front = integers(0, 0) || (!integers(last, 0) && label_like(0));
-    const bool back = !front && (integers(last, 0) || label_like(last));
+    const auto is_integers = [&](size_t column) {
+      return (integers(column, 0) || (header_.plausible() && word_over_numbers(column))) && !numbers_rows(column, 1);
+    };
+    const bool front = is_integers(0) || (!is_integers(last) && label_like(0));
+    const bool back = !front && (is_integers(last) || label_like(last));
     if (!front && !back) unknown("cannot tell which column is the text and which the label");
     c.label = front ? 0 : last;
+    std::vector<std::string> numbering;
     for (size_t i = 0; i < width; ++i) {
-      if (i != c.label) c.texts.push_back(i);
+      if (i == c.label) continue;
+      if (width > 2 && numbers_rows(i, 1)) {
+        numbering.push_back(std::to_string(i + 1));
+      } else {
+        c.texts.push_back(i);
+      }
+    }
+    if (c.texts.empty()) unknown("which column is the text");
+    if (header_.plausible() && word_over_numbers(c.label)) {
+      c.first_row = 1;
+    } else if (header_.plausible() && label_stands_out(c.label)) {
+      unknown("the first line looks like a header, and its words say neither text nor label");
+    } else if (!numbering.empty()) {
+      c.note = cat("column ", c.label + 1, " is taken for the label; not read, since it numbers the rows: column ",
+                   join(numbering, ", "));
     }
     return c;
   }
@@ -198,7 +283,7 @@ class ColumnFinder {
   const Rows& rows_;
   std::string file_;
   const TextOptions& options_;
-  std::vector<std::string> header_;
+  TableHeader header_;
 };
 
 // Collects good documents; bad ones stop or are reported.
@@ -219,6 +304,7 @@ class Sink {
     if (bad_.report) bad_.report({where, why});
   }
   std::vector<TextRow> rows;
+  std::string note;
 
  private:
   const BadSamples& bad_;
@@ -227,6 +313,7 @@ class Sink {
 void read_table(const Rows& table, const std::string& name, const TextOptions& options, Sink& sink) {
   if (table.empty()) return;
   const Columns columns = ColumnFinder(table, name, options).find();
+  sink.note = columns.note;
   const size_t width = table[0].fields.size();
   for (size_t i = columns.first_row; i < table.size(); ++i) {
     const auto& [fields, line] = table[i];
@@ -241,11 +328,67 @@ void read_table(const Rows& table, const std::string& name, const TextOptions& o
   }
 }
 
-void read_json_line(std::string_view line, const std::string& where, const std::string& text_key,
-                    const std::string& label_key, Sink& sink) {
+// The first escape of half a surrogate pair, which stands for no character: "\\ud83d"; "" where there is none.
+std::string lone_surrogate(std::string_view line) {
+  const auto unit = [&](size_t at) {  // of "\\uXXXX"; 0 where there is none
+    unsigned v = 0;
+    if (at + 6 > line.size() || line[at] != '\\' || line[at + 1] != 'u') return 0u;
+    const auto r = std::from_chars(line.data() + at + 2, line.data() + at + 6, v, 16);
+    return r.ptr == line.data() + at + 6 ? v : 0u;
+  };
+  const auto leads = [](unsigned v) { return v >= 0xd800 && v < 0xdc00; };
+  const auto trails = [](unsigned v) { return v >= 0xdc00 && v < 0xe000; };
+  for (size_t i = 0; i + 1 < line.size(); ++i) {
+    if (line[i] != '\\') continue;
+    const unsigned v = unit(i);
+    if (leads(v) && trails(unit(i + 6))) {
+      i += 11;
+    } else if (leads(v) || trails(v)) {
+      return std::string(line.substr(i, 6));
+    } else {
+      ++i;  // the escaped character, which may be a backslash
+    }
+  }
+  return "";
+}
+
+// Which key holds the text, and which the label.
+struct Keys {
+  std::string text = "text", label = "label";
+};
+
+// The options' keys, or the usual words for them that the first object has.
+Keys keys_of(const nlohmann::json& first, const TextOptions& options) {
+  std::vector<std::string> names;
+  for (const auto& entry : first.items()) names.push_back(entry.key());
+  const TableHeader header(names);
+  Keys keys;
+  if (!options.text_column.empty()) {
+    keys.text = options.text_column;
+  } else if (const auto at = header.best(ColumnRole::text)) {
+    keys.text = names[*at];
+  }
+  if (!options.label_column.empty()) {
+    keys.label = options.label_column;
+  } else if (const auto at = header.best(ColumnRole::label)) {
+    keys.label = names[*at];
+  }
+  return keys;
+}
+
+void read_json_line(std::string_view line, const std::string& where, std::optional<Keys>& keys,
+                    const TextOptions& options, Sink& sink) {
   if (const auto at = utf8_fault(line)) return sink.refuse(where, cat("not UTF-8: byte ", *at, " of the line"));
   const nlohmann::json j = nlohmann::json::parse(line, nullptr, false);
+  if (j.is_discarded()) {
+    if (const std::string half = lone_surrogate(line); !half.empty()) {
+      return sink.refuse(where, cat("the text holds half a surrogate pair, ", half,
+                                    ", which is no character: it was cut in the middle of one"));
+    }
+  }
   if (!j.is_object()) return sink.refuse(where, R"(not a JSON object: need {"text": ..., "label": ...})");
+  if (!keys) keys = keys_of(j, options);
+  const auto& [text_key, label_key] = *keys;
   const auto text = j.find(text_key), label = j.find(label_key);
   if (text == j.end() || !text->is_string()) return sink.refuse(where, cat("no text under the key '", text_key, "'"));
   if (label == j.end() || label->is_null())
@@ -284,18 +427,16 @@ std::string document_fault(const std::string& text) {
   return "";
 }
 
-std::vector<TextRow> parse_text(io::ByteView bytes, const std::string& name, TextForm form,
-                                const TextOptions& options) {
+TextRows parse_text(io::ByteView bytes, const std::string& name, TextForm form, const TextOptions& options) {
   Sink sink(options.bad);
   const std::string_view text = view_of(bytes);
   switch (form) {
     case TextForm::csv: read_table(io::parse_csv(bytes, name), name, options, sink); break;
     case TextForm::tsv: read_table(parse_tsv(text), name, options, sink); break;
     case TextForm::jsonl: {
-      const std::string text_key = options.text_column.empty() ? "text" : options.text_column;
-      const std::string label_key = options.label_column.empty() ? "label" : options.label_column;
+      std::optional<Keys> keys;
       for_lines(text, [&](std::string_view line, int64_t number) {
-        read_json_line(line, cat(name, ":", number), text_key, label_key, sink);
+        read_json_line(line, cat(name, ":", number), keys, options, sink);
       });
       break;
     }
@@ -304,7 +445,7 @@ std::vector<TextRow> parse_text(io::ByteView bytes, const std::string& name, Tex
                 [&](std::string_view line, int64_t number) { read_fasttext_line(line, cat(name, ":", number), sink); });
       break;
   }
-  return std::move(sink.rows);
+  return {std::move(sink.rows), std::move(sink.note)};
 }
 
 }  // namespace freight::data

@@ -18,7 +18,9 @@ namespace {
 constexpr uint32_t kBucketStream = 0x62756b74, kBatchStream = 0x62746368, kWindowStream = 0x77696e64;
 constexpr int64_t kFirstBucket = 32;
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double clock_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 template <class T>
 void shuffle(std::vector<T>& list, PhiloxStream random) {
@@ -38,9 +40,9 @@ class TokenFeed : public Feed {
   }
   FeedBatch* next() override {
     if (at_ >= batches_per_epoch()) return nullptr;
-    const double start = now();
+    const double start = clock_seconds();
     batch_ = make(at_++);
-    waited_ += now() - start;
+    waited_ += clock_seconds() - start;
     return &batch_;
   }
   double wait_seconds() const override { return waited_; }

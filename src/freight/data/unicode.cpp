@@ -62,6 +62,16 @@ std::string fold(std::string_view text) {
   return {reinterpret_cast<const char*>(folded), static_cast<size_t>(n)};
 }
 
+std::string composed(std::string_view text) {
+  if (utf8_fault(text)) return std::string(text);
+  utf8proc_uint8_t* made = nullptr;
+  const utf8proc_ssize_t n = utf8proc_map(bytes_of(text), static_cast<utf8proc_ssize_t>(text.size()), &made,
+                                          static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(made, &std::free);
+  if (n < 0) return std::string(text);
+  return {reinterpret_cast<const char*>(made), static_cast<size_t>(n)};
+}
+
 CharClass char_class(int32_t code_point) {
   switch (utf8proc_category(code_point)) {
     case UTF8PROC_CATEGORY_LO:

@@ -18,6 +18,9 @@ void append_utf8(std::string& out, int32_t code_point);
 // Throws Error(data) that says where for text that is not UTF-8.
 std::string fold(std::string_view text);
 
+// NFC, the form with composed accents; what is not UTF-8 stays as it is.
+std::string composed(std::string_view text);
+
 // letter: letters and the marks on them. ideograph: scripts without spaces, where each character stands alone (Han,
 // Hiragana, Katakana). space: separators and controls. other: punctuation and symbols.
 enum class CharClass { letter, digit, ideograph, space, other };

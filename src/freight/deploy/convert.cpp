@@ -52,7 +52,7 @@ train::Bundle import_weights(models::Model model, const std::string& path, const
       fail(ErrorKind::usage, "convert", "a deviation must be a finite number above 0: got ", s);
     }
   }
-  p.pixels = photographs;
+  if (photographs) p.arrays = {.layout = data::Layout::automatic, .values = data::Values::bytes, .range = data::kBytes};
   p.resize = std::max<int64_t>(options.resize, 0);
   if (photographs && options.resize < 0) p.resize = std::max(p.input[1], p.input[2]) * 256 / 224;
   if (p.resize != 0 && (p.input.rank() != 3 || p.resize < std::max(p.input[1], p.input[2]))) {

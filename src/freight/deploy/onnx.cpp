@@ -44,6 +44,7 @@ class Exporter {
       fail(ErrorKind::usage, "export", "preprocessing is that of pictures (C, H, W): model ", bundle.model.name,
            " takes ", bundle.model.input);
     }
+    if (options.preprocessing) data::picture_sample(Array(DType::u8, {1}), bundle.preprocessing.arrays, "export");
   }
 
   std::string input_name() const {
@@ -95,18 +96,20 @@ class Exporter {
   }
 
  private:
-  // pixels (N, C, H, W) -> (pixel / 255 - mean) / std, with the factors that data::Transform multiplies with.
+  // pixels (N, C, H, W) -> (low + pixel / 255 (high - low) - mean) / std; the range is 0 to 1 but of scaled arrays;
+  // with the factors that data::Transform multiplies with.
   Tensor normalised(const Tensor& pixels) const {
     const train::Preprocessing& p = bundle_.preprocessing;
     const int64_t channels = p.input[0];
+    const data::ValueRange range = p.arrays.values == data::Values::scaled ? p.arrays.range : data::ValueRange{0, 1};
     std::vector<float> scale, shift;
     for (int64_t c = 0; c < channels; ++c) {
       const bool given = !p.mean.empty();
       const auto i = static_cast<size_t>(c);
       const double mean = given ? static_cast<double>(p.mean[i]) : 0.0;
       const double deviation = given ? static_cast<double>(p.std[i]) : 1.0;
-      scale.push_back(static_cast<float>(1.0 / (255.0 * deviation)));
-      shift.push_back(static_cast<float>(-mean / deviation));
+      scale.push_back(static_cast<float>((range.high - range.low) / (255.0 * deviation)));
+      shift.push_back(static_cast<float>((range.low - mean) / deviation));
     }
     const Shape per_channel{1, channels, 1, 1};
     return cast(pixels, DType::f32) * Array::of<float>(scale, per_channel) + Array::of<float>(shift, per_channel);

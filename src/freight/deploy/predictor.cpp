@@ -174,17 +174,30 @@ Array Predictor::sample_of_bytes(io::ByteView bytes, const std::string& name) co
   const Shape& need = p.input;
   if (io::is_npy(bytes)) {
     const Array values = io::parse_npy(bytes, name);
-    if (is_floating(values.dtype()) && values.shape() == need) {
-      Array sample = values.cast(DType::f32);
-      check_values(sample, name);
-      return sample;
+    // Of a model of photographs an array of another shape than its own is a picture, to be resized and cut as they are.
+    // Integers were pictures to early models, too.
+    const bool picture = p.arrays.values == data::Values::unstated && !is_floating(values.dtype()) && need.rank() == 3;
+    if (!picture && (p.resize == 0 || values.shape() == need)) {
+      if (Array sample = sample_of_values(values, name); sample.defined()) return sample;
     }
-    if (need.rank() != 3) fail(ErrorKind::data, name, "got ", values.shape(), ", the model takes floats ", need);
+    if (need.rank() != 3) fail(ErrorKind::data, name, "got ", values.shape(), ", the model takes numbers ", need);
   }
   if (need.rank() != 3 || (need[0] != 1 && need[0] != 3)) {
     fail(ErrorKind::data, name, "the model takes ", need, ", no pictures: give it an npy of floats in that shape");
   }
-  return data::evaluation_view(bytes, name, p.geometry());
+  return data::picture_sample(data::evaluation_view(bytes, name, p.geometry()), p.arrays, name);
+}
+
+Array Predictor::sample_of_values(const Array& values, const std::string& name) const {
+  const train::Preprocessing& p = state_->preprocessing();
+  const data::AskedMeaning asked{.layout = data::Layout::automatic, .range = {}, .input = p.input};
+  Array sample = data::read_sample(values, p.arrays, asked, name);
+  if (sample.defined()) check_values(sample, name);
+  return sample;
+}
+
+std::string Predictor::range_warning(const Array& sample) const {
+  return data::range_warning(sample, state_->preprocessing().arrays);
 }
 
 Array Predictor::sample_of_text(const std::string& text, const std::string& name) const {
@@ -207,12 +220,14 @@ Array Predictor::sample_of_text(const std::string& text, const std::string& name
 void Predictor::check_values(const Array& sample, const std::string& name) const {
   if (sample.dtype() != DType::f32) return;
   const train::Preprocessing& p = state_->preprocessing();
+  const bool pixels = p.arrays.values == data::Values::bytes ||
+                      (p.arrays.values == data::Values::scaled && p.arrays.range == data::ValueRange{0, 1});
   const auto channels = std::max<size_t>(p.mean.size(), 1);
   const auto plane = static_cast<size_t>(sample.numel()) / channels;
   for (size_t c = 0; c < channels; ++c) {
     const float mean = p.mean.empty() ? 0 : p.mean[c], std = p.mean.empty() ? 1 : p.std[c];
-    const float low = p.pixels ? -kPixelSlack : mean - kLargest * std;
-    const float high = p.pixels ? 1 + kPixelSlack : mean + kLargest * std;
+    const float low = pixels ? -kPixelSlack : mean - kLargest * std;
+    const float high = pixels ? 1 + kPixelSlack : mean + kLargest * std;
     const float* const v = sample.data<float>() + c * plane;
     const auto sound = [&](float x) { return x >= low && x <= high; };  // NaN is not
     bool all = true;
@@ -221,7 +236,7 @@ void Predictor::check_values(const Array& sample, const std::string& name) const
     const float* const odd = std::find_if_not(v, v + plane, sound);
     const std::string got = cat("got ", *odd, " at element ", odd - sample.data<float>());
     if (!std::isfinite(*odd)) fail(ErrorKind::data, name, got, ", need finite numbers");
-    if (p.pixels) fail(ErrorKind::data, name, got, ": pixels as floats are from 0 to 1, need bytes (u8) for 0 to 255");
+    if (pixels) fail(ErrorKind::data, name, got, ": pixels as floats are from 0 to 1, need bytes (u8) for 0 to 255");
     fail(ErrorKind::data, name, got, ", which is ", (*odd - mean) / std, " once normalised: beyond ", kLargest,
          " numbers may overflow in the net");
   }

@@ -36,11 +36,15 @@ class Predictor {
   double flops() const;
 
   // Raw inputs as samples of the model. A file is a image (PNG, JPEG, WebP, BMP, PPM, npy; made grey or RGB, resized
-  // and cut as evaluation does it): u8 (C, H, W); or an npy of floats in exactly the model's input shape, taken as they
-  // are: f32. A text is tokens i32 (T), cut off at the model's length. Throw Error(data) that names the file, or
-  // `name`.
+  // and cut as evaluation does it): u8 (C, H, W), or f32 where the model was trained on another range; or an npy in the
+  // model's input shape, taken as it is. A text is tokens i32 (T), cut off at the model's length. Throw Error(data)
+  // that names the file, or `name`.
   Array sample_of_file(const std::string& path) const;
   Array sample_of_bytes(io::ByteView bytes, const std::string& name) const;
+  // Numbers of any type as a sample, as train::Preprocessing::arrays says; undefined where the shape fits no layout.
+  Array sample_of_values(const Array& values, const std::string& name) const;
+  // data::range_warning of a sample.
+  std::string range_warning(const Array& sample) const;
   Array sample_of_text(const std::string& text, const std::string& name = "text") const;
   // Throws Error(data) that begins with `name` where a sample of floats holds what no input is: NaN, infinity, numbers
   // that overflow within a net (beyond 1e15 once normalised), or, of a model of pixels, numbers outside of 0 to 1.

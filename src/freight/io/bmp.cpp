@@ -1,5 +1,6 @@
-// The two plain formats: BMP (uncompressed: 1, 4 and 8 bits with a palette, 16, 24 and 32 bits) and PPM/PGM (P2, P3,
-// P5, P6, up to 16 bits). Layouts: Microsoft's BITMAPINFOHEADER and netpbm's ppm(5).
+// The two plain formats: BMP (uncompressed: 1, 4 and 8 bits with a palette, 16, 24 and 32 bits; transparency of the
+// later headers is composited on white) and PPM/PGM (P2, P3,
+// P5, P6, up to 16 bits). Layouts: Microsoft's BITMAPINFOHEADER to BITMAPV5HEADER and netpbm's ppm(5).
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -44,7 +45,7 @@ struct BmpHead {
   int64_t rows = 0, columns = 0;
   bool top_down = false;
   uint32_t bits = 0, colours = 0;
-  Channel rgb[3];
+  Channel rgb[3], alpha;  // no mask: all is opaque
 };
 
 BmpHead bmp_head(const Reader& r) {
@@ -69,7 +70,9 @@ BmpHead bmp_head(const Reader& r) {
     r.bad("unknown header of ", size, " bytes");
   }
   check_image_size("BMP", r.name, h.rows, h.columns, r.bytes.size());
-  constexpr uint32_t kPlain = 0, kMasks = 3;
+  constexpr uint32_t kPlain = 0, kMasks = 3, kAlphaMasks = 6, kHeadWithAlpha = 56;
+  const bool alpha = compression == kAlphaMasks || (compression == kMasks && size >= kHeadWithAlpha);
+  if (compression == kAlphaMasks) compression = kMasks;
   if (compression != kPlain && compression != kMasks) {
     r.bad("compressed by method ", compression, ", need an uncompressed one; save it as PNG");
   }
@@ -78,6 +81,7 @@ BmpHead bmp_head(const Reader& r) {
   h.palette = 14 + size;
   if (compression == kMasks) {
     for (size_t c = 0; c < 3; ++c) h.rgb[c].mask = r.le(54 + 4 * c, 4);
+    if (alpha) h.alpha.mask = r.le(54 + 4 * 3, 4);
   } else if (h.bits == 16) {
     for (size_t c = 0; c < 3; ++c) h.rgb[c].mask = 0x1fu << (10 - 5 * c);
   } else if (h.bits == 32) {
@@ -113,6 +117,27 @@ struct PpmText {
 
 bool is_bmp(ByteView bytes) { return bytes.size() >= 2 && bytes[0] == 'B' && bytes[1] == 'M'; }
 
+namespace {
+uint32_t pixel_of(const uint8_t* row, size_t column, uint32_t bits) {
+  uint32_t pixel = 0;
+  std::memcpy(&pixel, row + column * (bits / 8), bits / 8);
+  return pixel;
+}
+
+// Whether some pixel is not transparent. Programs that know no transparency leave its bits 0 throughout: such an image
+// is opaque, as browsers take it.
+bool has_alpha(const BmpHead& h, const uint8_t* pixels, size_t row_bytes) {
+  if (h.alpha.mask == 0) return false;
+  for (int64_t y = 0; y < h.rows; ++y) {
+    for (int64_t x = 0; x < h.columns; ++x) {
+      if (pixel_of(pixels + static_cast<size_t>(y) * row_bytes, static_cast<size_t>(x), h.bits) & h.alpha.mask)
+        return true;
+    }
+  }
+  return false;
+}
+}  // namespace
+
 Array decode_bmp(ByteView bytes, const std::string& name, ImageRoom& room) {
   const Reader r{bytes, name, "BMP"};
   const BmpHead h = bmp_head(r);
@@ -123,6 +148,7 @@ Array decode_bmp(ByteView bytes, const std::string& name, ImageRoom& room) {
   room.take(h.rows * h.columns);
   Array out(DType::u8, {h.rows, h.columns, 3});
   uint8_t* dst = out.data<uint8_t>();
+  const bool alpha = has_alpha(h, bytes.data() + h.pixels, row_bytes);
   for (int64_t y = 0; y < h.rows; ++y) {
     const size_t stored = static_cast<size_t>(h.top_down ? y : h.rows - 1 - y);
     const uint8_t* row = bytes.data() + h.pixels + stored * row_bytes;
@@ -137,9 +163,11 @@ Array decode_bmp(ByteView bytes, const std::string& name, ImageRoom& room) {
       } else if (h.bits == 24) {
         for (size_t c = 0; c < 3; ++c) dst[c] = row[3 * column + 2 - c];
       } else {
-        uint32_t pixel = 0;
-        std::memcpy(&pixel, row + column * (h.bits / 8), h.bits / 8);
-        for (int c = 0; c < 3; ++c) dst[c] = h.rgb[c].of(pixel);
+        const uint32_t pixel = pixel_of(row, column, h.bits);
+        const unsigned opaque = alpha ? h.alpha.of(pixel) : 255;
+        for (int c = 0; c < 3; ++c) {
+          dst[c] = static_cast<uint8_t>((h.rgb[c].of(pixel) * opaque + 255 * (255 - opaque) + 127) / 255);
+        }
       }
     }
   }

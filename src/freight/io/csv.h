@@ -1,5 +1,6 @@
 // Comma-separated values (RFC 4180): quoted fields with commas, line breaks and doubled quotes in them; a byte order
-// mark and blank lines are passed over; lines end in LF or CRLF.
+// mark and blank lines are passed over; lines end in LF or CRLF. Blanks between a comma and a quoted field are passed
+// over.
 #pragma once
 #include <cstdint>
 #include <limits>

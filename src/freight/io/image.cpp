@@ -119,31 +119,77 @@ void check_image_size(const char* format, const std::string& name, int64_t rows,
   }
 }
 
-void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choose, Image& out, ImageRoom& room) {
-  out.whole = Array();
-  if (is_jpeg(bytes)) return decode_jpeg(bytes, name, choose, out, room);
-  out.whole = decode_whole(bytes, name, room);
-  const Shape& s = out.whole.shape();
-  out.rows = s[0];
-  out.columns = s[1];
-  out.channels = s[2];
-  out.scale = 1;
-  out.y = out.x = 0;
-  choose(s[0], s[1]);
+namespace {
+// The part as its pixels lie in the file, whose size is rows x columns.
+Part stored_part(const Part& p, const Turn& turn, int64_t rows, int64_t columns) {
+  Part out = p;
+  if (turn.transposed) {
+    std::swap(out.y, out.x);
+    std::swap(out.rows, out.columns);
+  }
+  if (turn.flip_rows) out.y = rows - out.y - out.rows;
+  if (turn.flip_columns) out.x = columns - out.x - out.columns;
+  return out;
 }
 
-Array decode_image(ByteView bytes, const std::string& name) {
+// Turns a decoded part of a file whose size is rows x columns.
+void make_upright(Image& image, const Turn& turn, int64_t rows, int64_t columns) {
+  Array turned(DType::u8, turn.transposed ? Shape{image.columns, image.rows, image.channels}
+                                          : Shape{image.rows, image.columns, image.channels});
+  turn_pixels(image.pixels(), image.rows, image.columns, image.channels, turn, turned.data<uint8_t>());
+  const auto far = [&](int64_t side, double from, int64_t extent) {
+    return static_cast<double>(side) * image.scale - from - static_cast<double>(extent);
+  };
+  if (turn.flip_rows) image.y = far(rows, image.y, image.rows);
+  if (turn.flip_columns) image.x = far(columns, image.x, image.columns);
+  if (turn.transposed) {
+    std::swap(image.y, image.x);
+    std::swap(image.rows, image.columns);
+  }
+  image.whole = std::move(turned);
+}
+}  // namespace
+
+void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choose, Image& out, ImageRoom& room,
+                 Orientation orientation) {
+  const Turn turn = orientation == Orientation::exif ? exif_turn(bytes) : Turn{};
+  int64_t rows = 0, columns = 0;  // as stored
+  const ChoosePart choose_stored = [&](int64_t h, int64_t w) {
+    rows = h;
+    columns = w;
+    return stored_part(turn.transposed ? choose(w, h) : choose(h, w), turn, h, w);
+  };
+  out.whole = Array();
+  if (is_jpeg(bytes)) {
+    decode_jpeg(bytes, name, choose_stored, out, room);
+  } else {
+    out.whole = decode_whole(bytes, name, room);
+    const Shape& s = out.whole.shape();
+    out.rows = s[0];
+    out.columns = s[1];
+    out.channels = s[2];
+    out.scale = 1;
+    out.y = out.x = 0;
+    choose_stored(s[0], s[1]);
+  }
+  if (turn.any()) make_upright(out, turn, rows, columns);
+}
+
+Array decode_image(ByteView bytes, const std::string& name, Orientation orientation) {
   ImageRoom room;
-  if (!is_jpeg(bytes)) return decode_whole(bytes, name, room);
   Image image;
-  decode_jpeg(
-      bytes, name, [](int64_t rows, int64_t columns) { return Part{.rows = rows, .columns = columns}; }, image, room);
+  decode_part(
+      bytes, name, [](int64_t rows, int64_t columns) { return Part{.rows = rows, .columns = columns}; }, image, room,
+      orientation);
+  if (image.whole.defined()) return image.whole;
   Array out(DType::u8, {image.rows, image.columns, image.channels});
   std::copy_n(image.pixels(), out.bytes(), out.data<uint8_t>());
   return out;
 }
 
-Array load_image(const std::string& path) { return decode_image(read_file(path), path); }
+Array load_image(const std::string& path, Orientation orientation) {
+  return decode_image(read_file(path), path, orientation);
+}
 
 void save_png(const std::string& path, const Array& image) { write_file_atomic(path, encode_png(image).view()); }
 

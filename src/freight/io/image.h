@@ -1,5 +1,6 @@
 // Images: PNG, JPEG, WebP, BMP, PPM and npy in, PNG out. An image is a u8 array (H, W, C) with C 1 (grey) or 3 (RGB).
-// Grey stays grey; palettes expand; 16 bits become 8; transparency is composited on white; CMYK becomes RGB.
+// Grey stays grey; palettes expand; 16 bits become 8; transparency is composited on white; CMYK becomes RGB. Images are
+// turned as their EXIF data say, unless that is to be ignored.
 // Faults are Error(data) that names the file.
 #pragma once
 #include <functional>
@@ -7,12 +8,13 @@
 
 #include "freight/base/array.h"
 #include "freight/io/file.h"
+#include "freight/io/orientation.h"
 
 namespace freight::io {
 
-Array load_image(const std::string& path);
+Array load_image(const std::string& path, Orientation orientation = Orientation::exif);
 // Recognises the format by content. Npy images are (H, W), (H, W, C) or (C, H, W): integers 0..255 or floats 0..1.
-Array decode_image(ByteView bytes, const std::string& name);
+Array decode_image(ByteView bytes, const std::string& name, Orientation orientation = Orientation::exif);
 
 // What is wanted of a image that will be resampled: the pixels [y, y + rows) x [x, x + columns), and how many of them
 // become one in the end (less than 1 where it grows). A decoder may decode more, and coarser down to `shrink`. Unless
@@ -31,7 +33,7 @@ using ChoosePart = std::function<Part(int64_t rows, int64_t columns)>;
 struct Image {
   int64_t rows = 0, columns = 0, channels = 0;
   double scale = 1;
-  int64_t y = 0, x = 0;
+  double y = 0, x = 0;  // whole numbers, but for a coarser image that was turned
   // (H, W, C)
   const uint8_t* pixels() const { return whole.defined() ? whole.data<uint8_t>() : buffer.data() + kOffset; }
 
@@ -40,7 +42,7 @@ struct Image {
   static constexpr size_t kOffset = 1;
   Bytes buffer;  // (H, W, C) from kOffset on
   Bytes padded;  // a small file and what follows it
-  Array whole;   // of formats that are always decoded whole
+  Array whole;   // of formats that are always decoded whole, and of what was turned
 
   // Gives back what only a large image needs.
   void trim();
@@ -64,9 +66,10 @@ class ImageRoom {
   int64_t pixels_ = 0;
 };
 
-// Decodes at least the chosen part. JPEG is decoded at the smallest of 1/8, 1/4, 1/2, 1/1 that is not coarser than
-// part.shrink, and only where the part is.
-void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choose, Image& out, ImageRoom& room);
+// Decodes at least the chosen part; all sizes and places are those of the upright image. JPEG is decoded at the
+// smallest of 1/8, 1/4, 1/2, 1/1 that is not coarser than part.shrink, and only where the part is.
+void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choose, Image& out, ImageRoom& room,
+                 Orientation orientation = Orientation::exif);
 
 // image: u8 (H, W), (H, W, 1) or (H, W, 3).
 Bytes encode_png(const Array& image);

@@ -112,12 +112,11 @@ bool decode(Decoder* d, JDIMENSION y, JDIMENSION rows, bool sound, uint8_t* out,
   return true;
 }
 
-// Adobe's programs store CMYK inverted (255 = no ink) and mark it; without the mark 255 is full ink.
-void rgb_of_cmyk(const uint8_t* src, uint8_t* dst, int64_t pixels, bool inverted) {
-  const int flip = inverted ? 0 : 255;
+// CMYK is stored inverted, 255 for no ink. Adobe's programs began it and mark such files; browsers, Pillow and
+// torchvision read files without the mark in the same way, and so do those who wrote them.
+void rgb_of_cmyk(const uint8_t* src, uint8_t* dst, int64_t pixels) {
   for (int64_t i = 0; i < pixels; ++i, src += 4) {
-    const int light = src[3] ^ flip;
-    for (int c = 0; c < 3; ++c) *dst++ = static_cast<uint8_t>(((src[c] ^ flip) * light + 127) / 255);
+    for (int c = 0; c < 3; ++c) *dst++ = static_cast<uint8_t>((src[c] * src[3] + 127) / 255);
   }
 }
 
@@ -184,7 +183,7 @@ void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choo
   out.columns = columns;
   out.channels = cmyk ? 3 : stored;
   out.scale = n / 8.0;
-  out.y = y;
+  out.y = static_cast<double>(y);
   out.x = x;
   const auto row_bytes = static_cast<size_t>(out.columns * stored);
   const size_t need = Image::kOffset + row_bytes * static_cast<size_t>(rows + 1);  // and the spare row of decode
@@ -200,8 +199,7 @@ void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choo
   }
   if (cmyk) {
     if (out.buffer.size() < need) out.buffer = Bytes(need);  // more than three of four
-    rgb_of_cmyk(inks.data() + Image::kOffset, out.buffer.data() + Image::kOffset, rows * out.columns,
-                d.jpeg.saw_Adobe_marker);
+    rgb_of_cmyk(inks.data() + Image::kOffset, out.buffer.data() + Image::kOffset, rows * out.columns);
   }
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 #include <map>
 #include <string>
+#include <vector>
 
 #include "freight/base/array.h"
 #include "freight/io/file.h"
@@ -18,9 +19,12 @@ Array load_npy(const std::string& path);
 Array parse_npy(ByteView bytes, const std::string& name);
 void save_npy(const std::string& path, const Array& array);
 
-// Keys are the names without ".npy". Members that are no arrays are refused.
-NamedArrays load_npz(const std::string& path);
-NamedArrays parse_npz(ByteView bytes, const std::string& name);
+// Keys are the names without ".npy". Members that are no arrays are refused. Where `only` names some, the others are
+// not read: they may be of types that cannot be.
+NamedArrays load_npz(const std::string& path, const std::vector<std::string>& only = {});
+NamedArrays parse_npz(ByteView bytes, const std::string& name, const std::vector<std::string>& only = {});
+// The keys alone, in the order of the file.
+std::vector<std::string> npz_keys(ByteView bytes, const std::string& name);
 // Written without compression, as np.savez does.
 void save_npz(const std::string& path, const NamedArrays& arrays);
 

@@ -1,5 +1,6 @@
 // .npz archives: a small zip reader (central directory, stored and deflated members, zip64 sizes) and a writer of
 // stored members. Offsets and sizes are never trusted: everything is checked against the file before it is read.
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -136,21 +137,39 @@ void put_common(std::string& out, uint32_t crc, uint64_t size, size_t name_size)
 }
 }  // namespace
 
-NamedArrays parse_npz(ByteView bytes, const std::string& name) {
-  const Reader in(bytes, name);
+namespace {
+std::vector<Member> members_of(const Reader& in, const std::string& name) {
   const Directory d = find_directory(in, name);
-  NamedArrays out;
+  std::vector<Member> all;
   uint64_t at = d.offset;
-  for (uint64_t i = 0; i < d.entries; ++i) {
-    Member m = read_member(in, at, name);
-    Array a = read_array(in, m, name);
-    if (ends_with(m.name, ".npy")) m.name.resize(m.name.size() - 4);
-    if (!out.emplace(m.name, std::move(a)).second) fail(ErrorKind::data, name, "two arrays named '", m.name, "'");
+  for (uint64_t i = 0; i < d.entries; ++i) all.push_back(read_member(in, at, name));
+  return all;
+}
+std::string key_of(const Member& m) { return ends_with(m.name, ".npy") ? m.name.substr(0, m.name.size() - 4) : m.name; }
+}  // namespace
+
+NamedArrays parse_npz(ByteView bytes, const std::string& name, const std::vector<std::string>& only) {
+  const Reader in(bytes, name);
+  NamedArrays out;
+  for (const Member& m : members_of(in, name)) {
+    const std::string key = key_of(m);
+    if (!only.empty() && std::find(only.begin(), only.end(), key) == only.end()) continue;
+    if (!out.emplace(key, read_array(in, m, name)).second) {
+      fail(ErrorKind::data, name, "two arrays named '", key, "'");
+    }
   }
   return out;
 }
 
-NamedArrays load_npz(const std::string& path) { return parse_npz(read_file(path), path); }
+std::vector<std::string> npz_keys(ByteView bytes, const std::string& name) {
+  std::vector<std::string> keys;
+  for (const Member& m : members_of(Reader(bytes, name), name)) keys.push_back(key_of(m));
+  return keys;
+}
+
+NamedArrays load_npz(const std::string& path, const std::vector<std::string>& only) {
+  return parse_npz(read_file(path), path, only);
+}
 
 void save_npz(const std::string& path, const NamedArrays& arrays) {
   AtomicFile file(path);

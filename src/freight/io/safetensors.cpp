@@ -95,7 +95,8 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   bool number_integer(int64_t) override { return bad("negative number"); }
   bool number_float(double, const std::string&) override { return bad("number that is no integer"); }
   bool boolean(bool) override { return bad("unexpected boolean"); }
-  bool null() override { return bad("unexpected null"); }
+  // Some writers say of a file without metadata that they are null.
+  bool null() override { return (depth_ == 1 && in_metadata_) || bad("unexpected null"); }
   bool binary(binary_t&) override { return bad("unexpected binary"); }
   bool parse_error(size_t at, const std::string&, const nlohmann::detail::exception&) override {
     fault = cat("not valid JSON at byte ", at);

@@ -56,7 +56,7 @@ models::Options options_of(const train::Config& c, const Shape& input) {
 
 // A named set of images in arrays, whose shape the catalogue knows: it need not be on this machine.
 const data::CatalogEntry* known_arrays(const train::Config& c) {
-  const data::CatalogEntry* e = data::find_entry(c.data);
+  const data::CatalogEntry* e = data::named_set(c.data, {.data_dir = c.data_dir});
   if (!e || e->text || e->shape.empty() || e->classes == 0 || e->shape.find('x') == std::string::npos) return nullptr;
   const bool spec = c.model.find('/') != std::string::npos || ends_with(c.model, ".json");
   return spec || e->shape.find('-') != std::string::npos ? nullptr : e;

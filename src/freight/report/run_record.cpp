@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 
@@ -71,17 +72,6 @@ Json part(const Json& j, const char* key) {
   return it != j.end() && it->is_object() ? *it : Json::object();
 }
 
-// As a shell would read it.
-std::string quoted(const std::string& argument) {
-  const bool plain = !argument.empty() && std::all_of(argument.begin(), argument.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || std::string_view("-_./=,:+@%").find(c) != std::string::npos;
-  });
-  if (plain) return argument;
-  std::string out = "'";
-  for (const char c : argument) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 void read_outcome(RunRecord& run, const Json& j) {
   run.status = text(j, "status");
   run.exit_code = integer(j, "exit_code");
@@ -101,7 +91,7 @@ void read_outcome(RunRecord& run, const Json& j) {
   run.train_seconds = number(result, "train_seconds");
   if (const auto argv = j.find("argv"); argv != j.end() && argv->is_array()) {
     run.command = "freight train";
-    for (const Json& a : *argv) run.command += " " + quoted(text_of(a));
+    for (const Json& a : *argv) run.command += " " + shell_word(text_of(a));
   }
 }
 

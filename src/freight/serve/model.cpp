@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/base/error.h"
+#include "freight/base/log.h"
 #include "freight/models/summary.h"
 
 namespace freight::serve {
@@ -115,8 +116,17 @@ std::vector<Array> ServedModel::samples(InferRequest& request, const std::string
     if (t.shape != need)
       refuse("input \"input\": got shape ", t.shape, ", model ", name_, " takes (N, ...) of ", input);
     for (int64_t i = 0; i < t.shape[0]; ++i) {
-      out.push_back(cut(t.values, i));
-      predictor_.check_values(out.back(), cat(name, ": input \"input\": sample ", i));  // alone: batches are shared
+      const std::string what = cat(name, ": input \"input\": sample ", i);
+      // The request says the type: of a model of bytes FP32 is from 0 to 1, whatever whole numbers it holds.
+      Array one = cut(t.values, i);
+      if (predictor_.bundle().preprocessing.arrays.values != data::Values::bytes) {
+        one = predictor_.sample_of_values(one, what);
+      }
+      predictor_.check_values(one, what);  // alone: batches are shared
+      out.push_back(one);
+      if (const std::string odd = predictor_.range_warning(out.back()); !odd.empty()) {
+        log::warn(cat(name_, ": input \"input\": sample ", i, ": got ", odd));
+      }
     }
     return out;
   }

@@ -113,29 +113,53 @@ void load_text(Preprocessing& p, const json& j, const io::SafeTensors& file, con
   }
 }
 
+// Early files say of pixels alone that they are such.
+data::ArrayMeaning meaning_from(const json& j, const std::string& path) {
+  data::ArrayMeaning m;
+  const std::string values = j.value("values", j.value("pixels", false) ? "bytes" : "unstated");
+  const std::string layout = j.value("layout", "auto");
+  if (!data::parse_values(values, m.values)) damaged(path, cat("preprocessing: unknown values: got ", values));
+  if (!data::parse_layout(layout, m.layout)) damaged(path, cat("preprocessing: unknown layout: got ", layout));
+  const auto range = j.value("value_range", std::vector<double>{0, 1});
+  if (range.size() != 2 || !(range[0] <= range[1]) || (m.values == data::Values::scaled && range[0] == range[1])) {
+    damaged(path, "preprocessing: value_range must be two numbers that rise");
+  }
+  m.range = m.values == data::Values::bytes ? data::kBytes : data::ValueRange{range[0], range[1]};
+  return m;
+}
+
 }  // namespace
 
 Preprocessing preprocessing_of(const data::Dataset& set) {
-  return {.input = set.sample_shape(),
-          .mean = set.mean,
-          .std = set.std,
-          .resize = set.files ? set.files->geometry.resize : 0,
-          .pixels = set.files || set.images.dtype() == DType::u8};
+  const bool bytes = set.files || set.images.dtype() == DType::u8;
+  return {
+      .input = set.sample_shape(),
+      .mean = set.mean,
+      .std = set.std,
+      .resize = set.files ? set.files->geometry.resize : 0,
+      .orientation = set.files ? set.files->geometry.orientation : io::Orientation::exif,
+      .arrays =
+          bytes ? data::ArrayMeaning{.layout = set.meaning.layout, .values = data::Values::bytes, .range = data::kBytes}
+                : set.meaning};
 }
 
 data::ImageGeometry Preprocessing::geometry() const {
-  return {.channels = input[0], .rows = input[1], .columns = input[2], .resize = resize};
+  return {.channels = input[0], .rows = input[1], .columns = input[2], .resize = resize, .orientation = orientation};
 }
 
 io::SafeTensors to_file(const Bundle& bundle) {
   io::SafeTensors file;
   for (const nn::NamedVariable& v : bundle.model.net->state_dict())
     file.tensors.emplace_back(v.name, v.variable.array());
-  json preprocessing = {{"input", bundle.preprocessing.input.vector()},
-                        {"mean", bundle.preprocessing.mean},
-                        {"std", bundle.preprocessing.std},
-                        {"resize", bundle.preprocessing.resize},
-                        {"pixels", bundle.preprocessing.pixels}};
+  json preprocessing = {
+      {"input", bundle.preprocessing.input.vector()},
+      {"mean", bundle.preprocessing.mean},
+      {"std", bundle.preprocessing.std},
+      {"resize", bundle.preprocessing.resize},
+      {"orientation", io::to_string(bundle.preprocessing.orientation)},
+      {"layout", data::to_string(bundle.preprocessing.arrays.layout)},
+      {"values", data::to_string(bundle.preprocessing.arrays.values)},
+      {"value_range", {bundle.preprocessing.arrays.range.low, bundle.preprocessing.arrays.range.high}}};
   if (const auto& tokenizer = bundle.preprocessing.tokenizer) {
     preprocessing["tokenizer"] = to_string(tokenizer->kind());
     preprocessing["vocabulary"] = tokenizer->size();
@@ -182,7 +206,12 @@ Bundle from_file(const io::SafeTensors& file, const std::string& path) {
     b.preprocessing.mean = preprocessing.at("mean").get<std::vector<float>>();
     b.preprocessing.std = preprocessing.at("std").get<std::vector<float>>();
     b.preprocessing.resize = preprocessing.value("resize", int64_t{0});
-    b.preprocessing.pixels = preprocessing.value("pixels", false);  // not in early files
+    // Early files, which do not say it, are of models that saw images as their pixels lie.
+    const std::string orientation = preprocessing.value("orientation", "ignore");
+    if (!io::parse_orientation(orientation, b.preprocessing.orientation)) {
+      damaged(path, cat("preprocessing: unknown orientation: got ", orientation, ", need exif or ignore"));
+    }
+    b.preprocessing.arrays = meaning_from(preprocessing, path);
     b.classes = document("classes").get<std::vector<std::string>>();
     const json provenance = document("provenance");
     for (const auto& [key, value] : provenance.items()) {

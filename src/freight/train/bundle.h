@@ -15,18 +15,20 @@
 
 namespace freight::train {
 
-// How raw input becomes the network's input: images resized and cut as data::ImageGeometry says, pixels / 255 where
-// u8, then (x - mean) / std per channel. Texts become tokens, and their batches one of `lengths` long.
+// How raw input becomes the network's input: images resized and cut as data::ImageGeometry says, arrays read as
+// data::ArrayMeaning says, pixels / 255 where u8, then (x - mean) / std per channel. Texts become tokens, and their
+// batches one of `lengths` long.
 struct Preprocessing {
   Shape input;                   // of one sample, (C, H, W); of text (T), the length at which it is cut off
   std::vector<float> mean, std;  // per channel, finite, the latter above 0; empty: no normalisation
   int64_t resize = 0;            // shorter side of a image before the middle is cut out; 0: the whole is stretched
+  io::Orientation orientation = io::Orientation::exif;  // of images in files
 
   std::shared_ptr<const data::Tokenizer> tokenizer = {};  // of text; else null
   std::vector<int64_t> lengths = {};                      // of text: the buckets, rising (data::document_feed)
   data::Keep keep = data::Keep::start;                    // of text that is longer
 
-  bool pixels = false;  // trained on pixels alone, so that floats are from 0 to 1; else floats may be anything
+  data::ArrayMeaning arrays = {};  // of inputs that are arrays; pictures are bytes
 
   bool text() const { return tokenizer != nullptr; }
   data::ImageGeometry geometry() const;  // of an input of rank 3

@@ -179,7 +179,7 @@ Checkpoint load_or_offer(const std::string& dir) {
     const std::string other = intact_before(dir);
     throw Error(e.kind(), e.op(),
                 cat(e.message(), other.empty() ? "; no earlier checkpoint of the run is intact"
-                                               : cat("; the one before is intact: --resume ", other)),
+                                               : cat("; the one before is intact: --resume ", shell_word(other))),
                 e.where());
   }
 }
@@ -251,6 +251,7 @@ io::PartHashes hashes_in(const std::string& manifest, const std::string& file, c
 void read_state(const std::map<std::string, std::string>& metadata, const std::string& path, Checkpoint& out) {
   try {
     out.place = place_from(io::parse_json<json>(metadata.at("place"), path, ErrorKind::checkpoint));
+    out.config.orientation = "ignore";  // as early runs did, which do not say it
     set_from_json(out.config, metadata.at("config"), path);
     out.fingerprint = std::stoull(metadata.at("fingerprint"));
   } catch (const std::exception& e) {

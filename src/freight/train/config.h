@@ -50,8 +50,10 @@ struct Config {
   // Images in files: sides of samples, 0 chooses (data::ImageOptions); the share that is held out, below 0 chooses.
   int64_t train_crop_size = 0, val_resize_size = 0, val_crop_size = 0;
   double val_split = -1;
-  double crop_min_area = 0.08;  // least share of a image that a random crop takes
-  double color_jitter = 0;      // strength for brightness, contrast and saturation
+  std::string orientation = "exif";
+  std::string layout = "auto", value_range;  // of arrays
+  double crop_min_area = 0.08;               // least share of a image that a random crop takes
+  double color_jitter = 0;                   // strength for brightness, contrast and saturation
   double hue_jitter = 0;
   int64_t rand_augment = 0;  // operations
   int64_t rand_augment_magnitude = 9;

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "freight/base/error.h"
+#include "freight/data/class_names.h"
 #include "freight/data/resample.h"
 #include "freight/models/loss.h"
 #include "freight/ops/ops.h"
@@ -103,6 +104,28 @@ void need_fit(const models::Model& model, const data::Dataset& set) {
   }
 }
 
+namespace {
+// Pixels of files and of known sets become what the model was trained on: arrays of one's own were read as that
+// already.
+void as_recorded(data::Dataset& set, const Preprocessing& p) {
+  if (set.meaning.values != data::Values::unstated) return;
+  if (!set.files) {
+    if (set.images.dtype() == DType::u8) set.images = data::picture_sample(set.images, p.arrays, set.name);
+    return;
+  }
+  if (!p.arrays.takes_pictures()) data::picture_sample(Array(DType::u8, {1}), p.arrays, set.name);  // throws
+  if (p.arrays.values != data::Values::scaled) return;
+  // Pixels / 255 are v; the model's mean and deviation are those of low + span v.
+  const double low = p.arrays.range.low, span = p.arrays.range.high - low;
+  if (set.mean.empty()) {
+    set.mean.assign(static_cast<size_t>(p.input[0]), 0.0f);
+    set.std.assign(static_cast<size_t>(p.input[0]), 1.0f);
+  }
+  for (float& m : set.mean) m = static_cast<float>((static_cast<double>(m) - low) / span);
+  for (float& s : set.std) s = static_cast<float>(static_cast<double>(s) / span);
+}
+}  // namespace
+
 void adapt(data::Dataset& set, const Bundle& bundle) {
   const Preprocessing& p = bundle.preprocessing;
   set.mean = p.mean;
@@ -114,13 +137,15 @@ void adapt(data::Dataset& set, const Bundle& bundle) {
     set = data::resized(set, p.input[1], p.input[2]);
   }
   need_fit(bundle.model, set);
+  as_recorded(set, p);
   // Class folders of another set may be fewer, and then have other numbers.
   if (!set.files || set.classes == bundle.classes || bundle.classes.empty()) return;
   std::vector<int64_t> number;
   for (const std::string& name : set.classes) {
     const auto it = std::find(bundle.classes.begin(), bundle.classes.end(), name);
     if (it == bundle.classes.end()) {
-      fail(ErrorKind::data, set.name, "has class ", name, ", the model has ", join(bundle.classes, ", "));
+      fail(ErrorKind::data, set.name, "has class ", name, ", the model has ", join(bundle.classes, ", "),
+           data::class_hint(name, bundle.classes));
     }
     number.push_back(it - bundle.classes.begin());
   }

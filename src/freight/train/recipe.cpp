@@ -60,7 +60,8 @@ std::vector<const Recipe*> for_data(const std::string& data, const std::string& 
     case data::Content::documents: kind = "documents"; break;
     case data::Content::corpus: kind = "corpus"; break;
   }
-  for (const std::string& key : {data, std::string(kind)}) {
+  const bool known = data::named_set(data, {.data_dir = data_dir}) != nullptr;
+  for (const std::string& key : {known ? data : std::string(kind), std::string(kind)}) {
     for (const Recipe& r : recipes()) {
       if (r.data == key) found.push_back(&r);
     }

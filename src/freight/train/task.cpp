@@ -22,6 +22,10 @@ data::LoadOptions load_options(const Config& c) {
                                  .val_split = c.val_split,
                                  .split_seed = static_cast<uint64_t>(c.seed)},
                       .text = {}};
+  io::parse_orientation(c.orientation, o.images.orientation);
+  data::parse_layout(c.layout, o.arrays.asked.layout);
+  if (!c.value_range.empty()) o.arrays.asked.range = data::parse_range(c.value_range, "--value-range");
+  if (is_spec_file(c.model)) o.arrays.asked.input = models::from_spec_file(c.model).input.shape;
   if (c.train_crop_size > 0 || data::content_of(c.data, o) != data::Content::images) return o;
   Shape input;
   if (!c.input_size.empty()) {
@@ -63,7 +67,11 @@ class SampleTask : public Task {
     return model;
   }
 
-  Preprocessing preprocessing() const override { return preprocessing_of(deployed()); }
+  Preprocessing preprocessing() const override {
+    Preprocessing p = preprocessing_of(deployed());
+    io::parse_orientation(c_.orientation, p.orientation);  // of arrays, too: predictions may be of photographs
+    return p;
+  }
   std::vector<std::string> classes() const override { return data_.train.classes; }
 
   std::unique_ptr<data::Feed> train_feed() const override {
@@ -126,6 +134,10 @@ class SampleTask : public Task {
                   {"--vocabulary", c_.vocabulary > 0},
                   {"--max-length", c_.max_length > 0}},
                  cat("is for nets that read text: ", c_.data, " is not text"));
+    if (data_.train.meaning.values == data::Values::unstated) {
+      refuse_given({{"--layout", c_.layout != Config().layout}, {"--value-range", !c_.value_range.empty()}},
+                   cat("is for arrays in .npy and .npz files: ", c_.data, " is none"));
+    }
     if (data_.train.files) return;
     refuse_given({{"--train-crop-size", c_.train_crop_size > 0},
                   {"--val-crop-size", c_.val_crop_size > 0},
@@ -177,7 +189,8 @@ void refuse_given(const std::vector<std::pair<const char*, bool>>& flags, const 
 }
 
 std::unique_ptr<Task> make_task(const Config& config, const data::BadSamples& bad) {
-  const data::Content content = data::content_of(config.data, {.data_dir = config.data_dir});
+  const data::Content content =
+      data::content_of(config.data, {.data_dir = config.data_dir, .text = {.text_column = config.text_column}});
   if (content == data::Content::documents || content == data::Content::corpus) return make_text_task(config, bad);
   return std::make_unique<SampleTask>(config, bad);
 }

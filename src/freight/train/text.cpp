@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "freight/base/error.h"
+#include "freight/data/class_names.h"
 
 namespace freight::train {
 
@@ -34,7 +35,8 @@ std::unique_ptr<data::Feed> evaluation_feed(const data::TextSet& set, const data
     const std::string& name = set.classes[static_cast<size_t>(label)];
     const auto it = std::find(bundle.classes.begin(), bundle.classes.end(), name);
     if (it == bundle.classes.end()) {
-      fail(ErrorKind::data, set.name, "has class ", name, ", the model has ", join(bundle.classes, ", "));
+      fail(ErrorKind::data, set.name, "has class ", name, ", the model has ", join(bundle.classes, ", "),
+           data::class_hint(name, bundle.classes));
     }
     label = it - bundle.classes.begin();
   }

@@ -107,6 +107,8 @@ class TextTask : public Task {
 
   void refuse_image_flags() const {
     refuse_given({{"--input-size", !c_.input_size.empty()},
+                  {"--layout", c_.layout != Config().layout},
+                  {"--value-range", !c_.value_range.empty()},
                   {"--mixup-alpha", c_.mixup_alpha > 0},
                   {"--cutmix-alpha", c_.cutmix_alpha > 0},
                   {"--train-crop-size", c_.train_crop_size > 0},

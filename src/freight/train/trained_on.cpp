@@ -29,6 +29,43 @@ std::string local_path(const std::string& name, const std::string& model) {
   }
   return name;
 }
+
+void set_undivided(data::LoadOptions& load, data::Undivided undivided) {
+  load.images.undivided = load.text.undivided = load.arrays.undivided = undivided;
+}
+
+// Whether two names mean one place; false where either is not to be found.
+bool same_place(const std::string& a, const std::string& b, const data::LoadOptions& load) {
+  if (a == b) return true;
+  try {
+    const std::string at = data::find(a, load), other = data::find(b, load);
+    std::error_code ignored;
+    return at == other || std::filesystem::equivalent(at, other, ignored);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+uint64_t fingerprint_of(const data::TextSet& set) { return data::fingerprint(set.train); }
+uint64_t fingerprint_of(const data::TrainTest& sets) { return sets.train.fingerprint(); }
+bool is_undivided(const data::TextSet& set) { return set.undivided; }
+bool is_undivided(const data::TrainTest& sets) { return sets.train.undivided; }
+
+template <class F>
+auto measured(const TrainedOn& on, const std::string& data, data::LoadOptions load, Division division, F read) {
+  const bool divide = division == Division::divide || same_place(data, on.data, load);
+  set_undivided(load, divide ? data::Undivided::divide : data::Undivided::whole);
+  auto set = read(data, load);
+  if (divide || !is_undivided(set) || on.fingerprint.empty()) return set;
+  set_undivided(load, data::Undivided::divide);
+  try {
+    auto divided = read(data, load);
+    if (cat(fingerprint_of(divided)) == on.fingerprint) return divided;  // a copy, or moved
+  } catch (const Error&) {  // too small to be divided: it was not trained on
+  }
+  return set;
+}
+
 }  // namespace
 
 TrainedOn trained_on(const Bundle& bundle, const std::string& path) {
@@ -36,12 +73,22 @@ TrainedOn trained_on(const Bundle& bundle, const std::string& path) {
     const auto it = bundle.provenance.find(key);
     return it == bundle.provenance.end() ? std::string(otherwise) : it->second;
   };
-  TrainedOn on{.data = local_path(said("data", ""), path), .load = {}};
+  TrainedOn on{.data = local_path(said("data", ""), path), .load = {}, .fingerprint = said("data_fingerprint", "")};
   on.load.images.val_split = on.load.text.val_split = std::atof(said("val_split", "-1").c_str());
   on.load.images.split_seed = on.load.text.split_seed = static_cast<uint64_t>(std::atoll(said("seed", "0").c_str()));
+  const Preprocessing& p = bundle.preprocessing;
+  on.load.arrays = {.asked = {.layout = data::Layout::automatic, .range = {}, .input = p.text() ? Shape{} : p.input},
+                    .recorded = p.arrays,
+                    .early = p.arrays.values == data::Values::unstated};
   on.load.text.text_column = said("text_column", "");
   on.load.text.label_column = said("label_column", "");
   return on;
+}
+
+Measured load_to_measure(const TrainedOn& on, const std::string& data, const data::LoadOptions& load, bool text,
+                         Division division) {
+  if (text) return {.samples = {}, .texts = measured(on, data, load, division, data::load_text)};
+  return {.samples = measured(on, data, load, division, data::load), .texts = {}};
 }
 
 }  // namespace freight::train

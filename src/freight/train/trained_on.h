@@ -8,11 +8,22 @@
 namespace freight::train {
 
 struct TrainedOn {
-  std::string data;        // a named set or a path; empty where the file does not say
-  data::LoadOptions load;  // columns of a text file, share and seed of the held-out part
+  std::string data;         // a named set or a path; empty where the file does not say
+  data::LoadOptions load;   // columns of a text file, share and seed of the held-out part
+  std::string fingerprint;  // of the training part; empty where the file does not say, as early ones
 };
 // From the provenance; what it lacks is left as LoadOptions has it. A stored model knows the name of its data alone;
 // where they lie is in the config.json of the run that `path`, the model's file, is part of.
 TrainedOn trained_on(const Bundle& bundle, const std::string& path);
+
+// The data to measure a model on. What it was trained on, at its place or as a copy, is divided as training did it;
+// other data that has no part for the test is measured whole, which `divide` prevents.
+struct Measured {
+  data::TrainTest samples;  // of arrays and images
+  data::TextSet texts;      // of text
+};
+enum class Division { as_fits, divide };
+Measured load_to_measure(const TrainedOn& on, const std::string& data, const data::LoadOptions& load, bool text,
+                         Division division);
 
 }  // namespace freight::train

@@ -1,0 +1,162 @@
+// See columns.h.
+#include "freight/data/columns.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <initializer_list>
+
+#include "freight/base/strings.h"
+
+namespace freight::data {
+
+namespace {
+using Words = std::initializer_list<const char*>;
+
+// The most usual words first: where two columns could be meant, the earlier word is.
+constexpr Words kImages = {"path",        "image",      "file",          "filename",  "file_name", "image_path",
+                           "filepath",    "file_path",  "img_path",      "imagepath", "img",       "images",
+                           "image_file",  "image_name", "image_id",      "filenames", "files",     "fname",
+                           "fpath",       "imgs",       "image_url",     "img_name",  "imagename", "image_filename",
+                           "image_paths", "img_file",   "relative_path", "photo",     "picture"};
+constexpr Words kTexts = {"text",        "sentence",     "review",      "message",      "document",   "content",
+                          "comment",     "tweet",        "body",        "texts",        "sentences",  "reviews",
+                          "review_text", "reviewtext",   "review_body", "comment_text", "tweet_text", "question_text",
+                          "question",    "utterance",    "phrase",      "messages",     "documents",  "comments",
+                          "tweets",      "article",      "post",        "sms",          "news",       "abstract",
+                          "excerpt",     "full_text",    "clean_text",  "cleaned_text", "statement",  "headline",
+                          "input_text",  "text_content", "query",       "prompt",       "reviewbody", "quote"};
+constexpr Words kLabels = {"label",        "class",         "target",      "category",  "sentiment",
+                           "polarity",     "class_index",   "labels",      "classes",   "targets",
+                           "class_name",   "label_name",    "class_id",    "label_id",  "class_label",
+                           "classname",    "category_name", "category_id", "y",         "stars",
+                           "rating",       "score",         "emotion",     "intent",    "topic",
+                           "tag",          "tags",          "species",     "breed",     "airline_sentiment",
+                           "coarse_label", "fine_label",    "label_text",  "output",    "overall",
+                           "is_spam",      "spam",          "toxic",       "diagnosis", "genre"};
+constexpr Words kOther = {"id",     "ids",       "idx",  "index",    "",           "row",        "no",     "nr",
+                          "number", "key",       "guid", "uuid",     "uid",        "qid",        "split",  "is_valid",
+                          "valid",  "is_train",  "fold", "subset",   "partition",  "usage",      "set",    "date",
+                          "time",   "timestamp", "user", "username", "userid",     "user_name",  "author", "source",
+                          "lang",   "language",  "url",  "phraseid", "sentenceid", "created_at", "width",  "height"};
+
+constexpr Words kImageEndings = {"jpg",  "jpeg", "png",  "bmp",  "ppm", "webp", "tif",   "tiff", "gif", "pgm", "pnm",
+                                 "jfif", "heic", "heif", "avif", "jp2", "dcm",  "dicom", "svg",  "tga", "ico", "exr"};
+
+std::optional<size_t> rank(Words words, std::string_view word) {
+  const auto* const at = std::find_if(words.begin(), words.end(), [&](const char* w) { return word == w; });
+  return at == words.end() ? std::nullopt : std::optional(static_cast<size_t>(at - words.begin()));
+}
+
+Words words_of(ColumnRole role) {
+  switch (role) {
+    case ColumnRole::image: return kImages;
+    case ColumnRole::text: return kTexts;
+    case ColumnRole::label: return kLabels;
+    case ColumnRole::other:
+    case ColumnRole::unknown: break;
+  }
+  return kOther;
+}
+
+// "Class Index " and "class-index" are class_index.
+std::string folded(std::string_view field) {
+  std::string word = lower(trimmed(field));
+  std::replace_if(
+      word.begin(), word.end(), [](char c) { return c == ' ' || c == '-'; }, '_');
+  return word;
+}
+
+// The ending of a file's name, lower case, without the dot; "" where the cell is none.
+std::string ending_of(std::string_view cell) {
+  cell = trimmed(cell);
+  const size_t dot = cell.rfind('.');
+  if (dot == std::string_view::npos || dot == 0 || cell.find_first_of("\t\r\n") != std::string_view::npos) return "";
+  const std::string ending = lower(cell.substr(dot + 1));
+  const bool plain = std::all_of(ending.begin(), ending.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
+  return plain && ending.size() >= 2 && ending.size() <= 5 ? ending : "";
+}
+}  // namespace
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r\n";
+  const size_t first = text.find_first_not_of(kBlank);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+TableHeader::TableHeader(const std::vector<std::string>& fields) {
+  constexpr size_t kLongest = 40;
+  for (const std::string& field : fields) {
+    words_.push_back(folded(field));
+    const std::string_view cell = trimmed(field);
+    const auto blanks = std::count(cell.begin(), cell.end(), ' ');
+    plausible_ &= cell.size() <= kLongest && blanks <= 3 && !is_number_cell(cell) && !is_file_cell(cell);
+  }
+}
+
+ColumnRole TableHeader::role(size_t column) const {
+  const std::string& word = words_[column];
+  for (const ColumnRole role : {ColumnRole::image, ColumnRole::text, ColumnRole::label, ColumnRole::other}) {
+    if (rank(words_of(role), word)) return role;
+  }
+  return ends_with(word, "_id") || starts_with(word, "unnamed:") ? ColumnRole::other : ColumnRole::unknown;
+}
+
+std::optional<size_t> TableHeader::best(ColumnRole wanted) const {
+  std::optional<size_t> found;
+  size_t least = 0;
+  for (size_t i = 0; i < width(); ++i) {
+    const auto r = rank(words_of(wanted), words_[i]);
+    if (!r || role(i) != wanted || (found && *r >= least)) continue;
+    found = i;
+    least = *r;
+  }
+  return found;
+}
+
+std::optional<size_t> TableHeader::find(std::string_view word) const {
+  const auto at = std::find(words_.begin(), words_.end(), folded(word));
+  return at == words_.end() ? std::nullopt : std::optional(static_cast<size_t>(at - words_.begin()));
+}
+
+std::optional<size_t> TableHeader::only_other_than(const std::vector<size_t>& taken) const {
+  std::vector<size_t> rest, numbering;
+  for (size_t i = 0; i < width(); ++i) {
+    if (std::find(taken.begin(), taken.end(), i) != taken.end()) continue;
+    (role(i) == ColumnRole::other ? numbering : rest).push_back(i);
+  }
+  const std::vector<size_t>& left = rest.empty() ? numbering : rest;
+  return left.size() == 1 ? std::optional(left[0]) : std::nullopt;
+}
+
+std::string TableHeader::left_aside(const std::vector<size_t>& taken) const {
+  std::vector<std::string> rest;
+  for (size_t i = 0; i < width(); ++i) {
+    if (std::find(taken.begin(), taken.end(), i) == taken.end()) {
+      rest.push_back(words_[i].empty() ? cat("column ", i + 1) : words_[i]);
+    }
+  }
+  return join(rest, ", ");
+}
+
+bool is_image_cell(std::string_view cell) { return rank(kImageEndings, ending_of(cell)).has_value(); }
+
+bool is_file_cell(std::string_view cell) {
+  cell = trimmed(cell);
+  if (cell.find("://") != std::string_view::npos || cell.find(' ') != std::string_view::npos)
+    return is_image_cell(cell);
+  const std::string ending = ending_of(cell);
+  const bool letter = std::any_of(ending.begin(), ending.end(), [](unsigned char c) { return std::isalpha(c) != 0; });
+  return letter && (is_image_cell(cell) || cell.find_first_of("/\\") != std::string_view::npos);
+}
+
+bool is_number_cell(std::string_view cell) {
+  cell = trimmed(cell);
+  if (cell.starts_with('+')) cell.remove_prefix(1);
+  double v = 0;
+  const auto r = std::from_chars(cell.data(), cell.data() + cell.size(), v);
+  return r.ec == std::errc() && r.ptr == cell.data() + cell.size();
+}
+
+}  // namespace freight::data

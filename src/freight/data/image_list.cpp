@@ -1,0 +1,169 @@
+// See image_list.h. What words mean is columns.h's.
+#include "freight/data/image_list.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "freight/base/error.h"
+#include "freight/data/class_names.h"
+#include "freight/data/columns.h"
+#include "freight/data/dataset.h"
+#include "freight/io/csv.h"
+#include "freight/io/file.h"
+#include "freight/io/image.h"
+
+namespace freight::data {
+
+namespace fs = std::filesystem;
+
+namespace {
+using CsvRows = std::vector<io::CsvRow>;
+constexpr size_t kRowsLookedAt = 20;  // rows behind the first that tell what a column holds
+
+// Which fields hold the path and the label; where the rows begin.
+struct ListColumns {
+  size_t path = 0, label = 1, first_row = 0;
+  std::string note;
+};
+
+// Whether `f` is true of the column in every row from `first` on, as far as rows are looked at; false of no rows.
+template <class F>
+bool all_cells(const CsvRows& rows, size_t column, size_t first, F&& f) {
+  const size_t end = std::min(rows.size(), first + kRowsLookedAt);
+  for (size_t i = first; i < end; ++i) {
+    if (rows[i].fields.size() > column && !f(rows[i].fields[column])) return false;
+  }
+  return first < end;
+}
+
+// Files of these kinds are no images, whatever the header says.
+bool is_no_image(const std::string& cell) {
+  const std::string name = lower(trimmed(cell));
+  for (const char* ending : {".txt", ".csv", ".json", ".jsonl", ".wav", ".mp3", ".flac", ".ogg", ".mp4", ".avi", ".mov",
+                             ".html", ".htm", ".pdf", ".xml", ".md"}) {
+    if (ends_with(name, ending)) return true;
+  }
+  return name.empty();
+}
+
+std::optional<ListColumns> with_header(const CsvRows& rows, const TableHeader& header) {
+  std::optional<size_t> path = header.best(ColumnRole::image), label = header.best(ColumnRole::label);
+  const auto images = [&](size_t column) { return all_cells(rows, column, 1, is_image_cell); };
+  if (!header.plausible() && !(path && label)) return std::nullopt;
+  // What the cells hold goes before what the header says: ids of images are called "image", too.
+  if (!path || !images(*path)) {
+    for (size_t i = 0; i < header.width(); ++i) {
+      if (!images(i)) continue;
+      path = i;
+      break;
+    }
+  }
+  if (!path) return std::nullopt;
+  const bool named_images = images(*path);
+  const bool words_alone = label && header.role(*path) == ColumnRole::image && !header.best(ColumnRole::text) &&
+                           !all_cells(rows, *path, 1, is_no_image);
+  if (!named_images && !words_alone) return std::nullopt;
+  if (!label) label = header.only_other_than({*path});
+  if (!label) return std::nullopt;
+  ListColumns c{.path = *path, .label = *label, .first_row = 1, .note = {}};
+  const std::string aside = header.left_aside({c.path, c.label});
+  const bool usual = header.role(c.path) == ColumnRole::image && header.role(c.label) == ColumnRole::label;
+  if (!aside.empty() || !usual) {
+    c.note = cat("pictures are those of column '", header.word(c.path), "', labels those of '", header.word(c.label),
+                 "'", aside.empty() ? "" : cat("; not read: ", aside));
+  }
+  return c;
+}
+
+std::optional<ListColumns> list_columns(const CsvRows& rows) {
+  if (rows.empty()) return std::nullopt;
+  const TableHeader header(rows[0].fields);
+  if (auto c = with_header(rows, header)) return c;
+  if (header.width() != 2) return std::nullopt;
+  for (const size_t path : {0, 1}) {
+    if (is_image_cell(rows[0].fields[path]))
+      return ListColumns{.path = path, .label = 1 - path, .first_row = 0, .note = {}};
+  }
+  return std::nullopt;
+}
+
+// A label that is a number of its own; none for names.
+std::optional<int64_t> class_number(const std::string& text) {
+  if (text.empty() || text.size() > 6 || text.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
+  return std::stoll(text);
+}
+
+std::vector<std::string> listed_classes(const std::vector<std::string>& names) {
+  if (std::all_of(names.begin(), names.end(), [](const auto& n) { return class_number(n).has_value(); })) {
+    int64_t largest = 0;
+    for (const std::string& n : names) largest = std::max(largest, *class_number(n));
+    return numbered_classes(largest + 1);
+  }
+  std::vector<std::string> classes = names;
+  std::sort(classes.begin(), classes.end());
+  classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
+  return classes;
+}
+}  // namespace
+
+bool is_image_list(const std::string& path) {
+  std::error_code ignored;
+  if (!ends_with(lower(path), ".csv") || !fs::is_regular_file(path, ignored)) return false;
+  try {
+    return list_columns(io::parse_csv(io::read_file(path), path, ',', 1 + kRowsLookedAt)).has_value();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+ImageListing read_image_list(const std::string& file, std::vector<std::string>& classes) {
+  const CsvRows rows = io::parse_csv(io::read_file(file), file);
+  const std::optional<ListColumns> columns = list_columns(rows);
+  if (!columns) {
+    fail(ErrorKind::data, file, "not a list of pictures: need a header with path and label, or two columns with them");
+  }
+  ImageListing out{.where = file, .paths = {}, .labels = {}, .notes = {}};
+  if (!columns->note.empty()) out.notes.push_back(columns->note);
+  const fs::path folder = fs::path(file).parent_path();
+  std::vector<std::string> names;
+  size_t unusual = 0;
+  for (size_t i = columns->first_row; i < rows.size(); ++i) {
+    const auto& [fields, line] = rows[i];
+    const std::string where = cat(file, ":", line);
+    if (fields.size() != rows[0].fields.size()) {
+      fail(ErrorKind::data, where, "got ", fields.size(), " fields, need ", rows[0].fields.size(),
+           " as in the first line");
+    }
+    const std::string path(trimmed(fields[columns->path])), name(trimmed(fields[columns->label]));
+    if (path.empty()) fail(ErrorKind::data, where, "the path is empty");
+    if (name.empty()) fail(ErrorKind::data, where, "the label is empty");
+    unusual += io::is_image_name(path) ? 0 : 1;
+    out.paths.push_back((folder / path).string());  // an absolute path stays as it is
+    names.push_back(name);
+  }
+  if (names.empty()) fail(ErrorKind::data, file, "lists no pictures");
+  if (unusual > 0) {
+    out.notes.push_back(cat(with_commas(static_cast<int64_t>(unusual)), " names in ", file, " do not end in ",
+                            io::image_endings(), "; they are read as pictures, as the list says"));
+  }
+  if (classes.empty()) classes = listed_classes(names);
+  std::map<std::string, int64_t> index;
+  for (size_t i = 0; i < classes.size(); ++i) index[classes[i]] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < names.size(); ++i) {
+    auto it = index.find(names[i]);
+    if (const auto number = class_number(names[i]); it == index.end() && number) {
+      it = index.find(std::to_string(*number));  // "07" is 7
+    }
+    if (it == index.end()) {
+      fail(ErrorKind::data, cat(file, ":", rows[columns->first_row + i].line), "label out of range: class ", names[i],
+           " is not one of the training part: ", classes.size(), " classes, ", classes.front(), " to ", classes.back(),
+           class_hint(names[i], classes));
+    }
+    out.labels.push_back(it->second);
+  }
+  return out;
+}
+
+}  // namespace freight::data
