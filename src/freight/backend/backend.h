@@ -53,6 +53,7 @@ struct StepSpec {
   bool deterministic = false;   // no choice by measurement
   bool stream_outputs = false;  // the outputs are larger than cache and not read soon: non-temporal stores pay
   bool tf32 = false;            // products of f32 may round their operands to TF32
+  bool round_each = false;      // RunOptions
 };
 
 // A prepared step. run() gets the addresses in the order inputs, outputs, scratch; it allocates nothing.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <set>
 #include <utility>
 
@@ -133,6 +134,7 @@ struct Predictor::State {
     }
   }
 
+  std::mutex mutex;  // held by run and warm, of whose work all below is
   train::Bundle bundle;
   int64_t outputs = bundle.model.classes();  // asked once: it traces the net, as long as a step of a small net
   PredictorOptions options;
@@ -244,6 +246,7 @@ void Predictor::check_values(const Array& sample, const std::string& name) const
 
 Array Predictor::run(const std::vector<Array>& samples) {
   State& s = *state_;
+  const std::lock_guard lock(s.mutex);
   Array all(DType::f32, {static_cast<int64_t>(samples.size()), outputs()});
   if (s.preprocessing().text()) {
     std::map<int64_t, std::vector<size_t>> buckets;
@@ -283,6 +286,7 @@ Array Predictor::run(const std::vector<Array>& samples) {
 
 void Predictor::warm(const std::vector<Array>& samples) {
   State& s = *state_;
+  const std::lock_guard lock(s.mutex);
   std::map<int64_t, int64_t> counts;  // of texts by padded length, of others by kind: run() keeps these apart
   const bool text = s.preprocessing().text();
   for (const Array& a : samples) ++counts[text ? s.padded(a.numel()) : static_cast<int64_t>(a.dtype())];
@@ -293,6 +297,7 @@ void Predictor::warm(const std::vector<Array>& samples) {
 
 void Predictor::warm(const std::vector<int64_t>& batch_sizes) {
   State& s = *state_;
+  const std::lock_guard lock(s.mutex);
   for (const int64_t n : batch_sizes) {
     if (!s.preprocessing().text()) s.warm(n, {DType::f32, s.preprocessing().input});
     for (const int64_t length : s.preprocessing().lengths) s.warm(n, {DType::i32, {length}});

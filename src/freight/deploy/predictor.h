@@ -18,7 +18,8 @@ struct PredictorOptions {
   int64_t batch_size = 64;  // samples per step, at most
 };
 
-// Not for two threads at once; several predictors may share one process.
+// Any number of threads may ask one predictor; their batches are run one after the other. For more at a time make
+// several predictors.
 class Predictor {
  public:
   // Throws Error(usage) for a model that tells tokens (train::generate continues a text with it).

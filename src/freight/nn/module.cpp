@@ -1,6 +1,7 @@
 // See module.h.
 #include "freight/nn/module.h"
 
+#include <cstring>
 #include <map>
 
 #include "freight/ops/elementwise.h"
@@ -66,18 +67,18 @@ void Module::train() { set_training(true); }
 void Module::eval() { set_training(false); }
 
 bool Module::training() const {
-  if (trace::compiling()) trace::current().depend_on(training_);
+  if (trace::compiling()) trace::Session()->depend_on(training_);
   return *training_;
 }
 
 Variable Module::parameter(const std::string& name, const Shape& shape, const Init& init) {
   variables_.push_back({name, Variable(name, {DType::f32, shape}, init, Variable::Role::parameter)});
-  return variables_.back().variable;
+  return variables_.back().variable.as_member();
 }
 
 Variable Module::buffer(const std::string& name, const Shape& shape, double value) {
   variables_.push_back({name, Variable(name, {DType::f32, shape}, {Init::Kind::constant, value, 0})});
-  return variables_.back().variable;
+  return variables_.back().variable.as_member();
 }
 
 void Module::adopt(const std::string& name, std::shared_ptr<Module> child) {
@@ -85,14 +86,20 @@ void Module::adopt(const std::string& name, std::shared_ptr<Module> child) {
   for (const Child& c : children_) {
     if (c.name == name) fail(ErrorKind::usage, "module", "two children are named '", name, "'");
   }
-  child->name_ = name;
-  if (!name.empty()) child->prefix_names(name + ".");
+  if (!child->adopted_) {
+    child->adopted_ = true;
+    child->name_ = name;
+    std::set<const void*> done;
+    if (!name.empty()) child->prefix_names(name + ".", done);
+  }
   children_.push_back({name, std::move(child)});
 }
 
-void Module::prefix_names(const std::string& prefix) {
-  for (const NamedVariable& v : variables_) v.variable.set_name(prefix + v.variable.name());
-  for (const Child& c : children_) c.module->prefix_names(prefix);
+void Module::prefix_names(const std::string& prefix, std::set<const void*>& done) {
+  for (const NamedVariable& v : variables_) {
+    if (done.insert(v.variable.impl().get()).second) v.variable.set_name(prefix + v.variable.name());
+  }
+  for (const Child& c : children_) c.module->prefix_names(prefix, done);
 }
 
 void Module::collect(const std::string& prefix, std::vector<NamedVariable>& out) const {
@@ -108,8 +115,9 @@ std::vector<NamedVariable> Module::state_dict() const {
 
 std::vector<Variable> Module::parameters() const {
   std::vector<Variable> out;
+  std::set<const void*> seen;
   for (const NamedVariable& v : state_dict()) {
-    if (v.variable.trainable()) out.push_back(v.variable);
+    if (v.variable.trainable() && seen.insert(v.variable.impl().get()).second) out.push_back(v.variable);
   }
   return out;
 }
@@ -125,8 +133,9 @@ void Module::load_state_dict(const std::vector<NamedArray>& entries, const std::
   for (const NamedArray& e : entries) {
     if (!ends_with(e.name, "num_batches_tracked")) given[e.name] = &e.array;
   }
-  std::vector<std::string> missing, misshapen, mistyped, unexpected;
-  std::vector<std::pair<Variable, const Array*>> fit;
+  std::vector<std::string> missing, misshapen, mistyped, unexpected, different;
+  std::vector<std::pair<Variable, Array>> fit;
+  std::map<const void*, std::pair<std::string, Array>> first;  // by variable: its first path, and what it gets
   for (const NamedVariable& v : state_dict()) {
     const auto it = given.find(v.name);
     if (it == given.end()) {
@@ -139,7 +148,13 @@ void Module::load_state_dict(const std::vector<NamedArray>& entries, const std::
       // Bits of floats that are called integers would be converted without complaint, to numbers of 10^9.
       mistyped.push_back(cat(v.name, " (file ", it->second->dtype(), ", model ", v.variable.type().dtype, ")"));
     } else {
-      fit.emplace_back(v.variable, it->second);
+      const Array values = it->second->cast(v.variable.type().dtype);
+      const auto [at, fresh] = first.try_emplace(v.variable.impl().get(), v.name, values);
+      if (fresh) {
+        fit.emplace_back(v.variable, values);
+      } else if (std::memcmp(at->second.second.raw(), values.raw(), values.bytes()) != 0) {
+        different.push_back(cat(at->second.first, " and ", v.name));
+      }
     }
     given.erase(it);
   }
@@ -151,9 +166,10 @@ void Module::load_state_dict(const std::vector<NamedArray>& entries, const std::
     return cat("; ", what, ": ", join(names, ", "), more > 0 ? cat(" and ", more, " more") : "");
   };
   const std::string faults = list("missing", missing) + list("unexpected", unexpected) +
-                             list("wrong shape", misshapen) + list("wrong type", mistyped);
+                             list("wrong shape", misshapen) + list("wrong type", mistyped) +
+                             list("one variable here, different values there", different);
   if (!faults.empty()) fail(ErrorKind::checkpoint, source, "weights do not fit the model", faults);
-  for (const auto& [variable, array] : fit) variable.set(array->cast(variable.type().dtype));
+  for (const auto& [variable, array] : fit) variable.set(array);
 }
 
 }  // namespace freight::nn

@@ -2,6 +2,7 @@
 // ("layer1.0.conv1.weight"). Calling a module pushes its name on the scope of the trace.
 #pragma once
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,12 +49,14 @@ class Module {
   // Which of the two; a trace that asks is replayed only while the answer holds.
   bool training() const;
 
-  // All trainable parameters below, in order of registration.
+  // All trainable parameters below, in order of registration; each once, however often it is reached.
   std::vector<Variable> parameters() const;
-  // All parameters and statistics by their path below this module.
+  // All parameters and statistics by their path below this module. A variable that several paths lead to (a layer that
+  // is used twice, tied weights) stands under each of them.
   std::vector<NamedVariable> state_dict() const;
-  // Sets all values. Throws Error(checkpoint) that lists missing, unexpected and misshapen entries; nothing is
-  // changed then. PyTorch's num_batches_tracked entries are passed over.
+  // Sets all values. Throws Error(checkpoint) that lists missing, unexpected and misshapen entries, and names paths to
+  // one variable that have different values; nothing is changed then. PyTorch's num_batches_tracked entries are passed
+  // over.
   void load_state_dict(const std::vector<NamedArray>& entries, const std::string& source = "state_dict") const;
   // Numbers in trainable parameters.
   int64_t parameter_count() const;
@@ -80,14 +83,16 @@ class Module {
   static void announce_tokens(const Tensor& tokens, int64_t padding);
   // How many tokens each sample has, i32 (N), for x (N, T, ...); undefined where nothing was announced for (N, T).
   static Tensor token_counts(const Tensor& x);
-  // A child with an empty name leaves no trace in paths: its own children appear as this module's.
+  // A child with an empty name leaves no trace in paths: its own children appear as this module's. A module may be
+  // adopted again, here or elsewhere: it keeps the names that the first time gave.
   void adopt(const std::string& name, std::shared_ptr<Module> child);
 
  private:
   void set_training(bool on);
-  void prefix_names(const std::string& prefix);
+  void prefix_names(const std::string& prefix, std::set<const void*>& done);
   void collect(const std::string& prefix, std::vector<NamedVariable>& out) const;
   std::string name_;
+  bool adopted_ = false;
   std::vector<Child> children_;
   std::vector<NamedVariable> variables_;
   std::shared_ptr<bool> training_;  // shared with the guards of traces

@@ -42,12 +42,17 @@ Tensor embedding(const In& index, const In& table, int64_t padding_idx) {
 }
 
 namespace {
-// The i64[2] key (seed, step); the trace advances the step where it drew anything.
-Tensor key() { return rng_state().value(); }
+// Calls make(stream, key): the number of the draw in the step, and the i64[2] key (seed, step).
+template <class F>
+Tensor drawn(F&& make) {
+  const int64_t stream = trace::Session()->next_stream();
+  Tensor out = make(stream, rng_state().value());
+  trace::Session()->key_drawn();
+  return out;
+}
 
 Tensor draw(Op op, const Shape& shape) {
-  const int64_t stream = trace::current().next_stream();
-  return ops::one(op, RandomAttrs{shape, stream}, {key()});
+  return drawn([&](int64_t stream, const Tensor& key) { return ops::one(op, RandomAttrs{shape, stream}, {key}); });
 }
 }  // namespace
 
@@ -78,8 +83,9 @@ Tensor dropout(const In& x, double p) {
   const auto [frame, t] = ops::enter(x, "dropout");
   if (!(p >= 0 && p < 1)) ops::fail_here("dropout", "probability out of range: got ", p, ", need 0 <= p < 1");
   if (p == 0) return t;
-  const int64_t stream = trace::current().next_stream();
-  return ops::one(Op::dropout, DropoutAttrs{p, stream}, {t, key()});
+  return drawn([&, &x_in = t](int64_t stream, const Tensor& key) {
+    return ops::one(Op::dropout, DropoutAttrs{p, stream}, {x_in, key});
+  });
 }
 
 }  // namespace freight

@@ -38,7 +38,7 @@ Tensor orthogonalised(const Tensor& g, int iterations) {
 Muon::Muon(const std::vector<Variable>& matrices, const std::vector<Variable>& others, const MuonOptions& options)
     : Optimizer(joined(matrices, others), options.lr, {options.clip_grad_norm, options.decay_norm_bias}),
       options_(options),
-      matrices_(matrices.size()) {
+      matrices_(each_once(matrices).size()) {
   for (const Variable& p : matrices) {
     if (p.shape().rank() < 2) {
       fail(ErrorKind::usage, "Muon", "parameter ", p.name(), " is ", p.type(), ", need rank 2 or more");

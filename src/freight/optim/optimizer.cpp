@@ -1,6 +1,7 @@
 // See optimizer.h.
 #include "freight/optim/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "freight/ir/graph.h"
@@ -19,8 +20,16 @@ void need_beta(const char* op, double beta) {
 }
 }  // namespace
 
-Optimizer::Optimizer(std::vector<Variable> parameters, double lr, const CommonOptions& common)
-    : parameters_(std::move(parameters)), common_(common) {
+std::vector<Variable> Optimizer::each_once(const std::vector<Variable>& variables) {
+  std::vector<Variable> out;
+  for (const Variable& v : variables) {
+    if (std::find(out.begin(), out.end(), v) == out.end()) out.push_back(v);
+  }
+  return out;
+}
+
+Optimizer::Optimizer(const std::vector<Variable>& parameters, double lr, const CommonOptions& common)
+    : parameters_(each_once(parameters)), common_(common) {
   need_finite("optimizer", "learning rate", lr);
   need_finite("optimizer", "clip_grad_norm", common.clip_grad_norm);
   if (parameters_.empty()) fail(ErrorKind::usage, "optimizer", "there are no parameters to train");
@@ -56,7 +65,28 @@ Variable Optimizer::scalar_state(const std::string& name) {
 
 void Optimizer::step(const In& loss) {
   const Frame frame(loss.where);
-  apply(grad(loss, parameters_));
+  const std::vector<bool> frozen_now = frozen();
+  std::vector<Variable> trained;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!frozen_now[i]) trained.push_back(parameters_[i]);
+  }
+  if (trained.empty()) trace::fail_here("optimizer", "all ", parameters_.size(), " parameters are frozen");
+  const std::vector<Tensor> found = grad(loss, trained);
+  std::vector<Tensor> gradients(parameters_.size());
+  for (size_t i = 0, next = 0; i < parameters_.size(); ++i) {
+    if (!frozen_now[i]) gradients[i] = found[next++];
+  }
+  apply(gradients);
+}
+
+std::vector<bool> Optimizer::frozen() const {
+  std::vector<bool> out;
+  for (const Variable& p : parameters_) {
+    const std::shared_ptr<trace::VariableImpl>& impl = p.impl();
+    if (trace::compiling()) trace::Session()->depend_on(std::shared_ptr<const bool>(impl, &impl->frozen));
+    out.push_back(impl->frozen);
+  }
+  return out;
 }
 
 void Optimizer::apply(const std::vector<Tensor>& gradients) {
@@ -64,13 +94,24 @@ void Optimizer::apply(const std::vector<Tensor>& gradients) {
   if (gradients.size() != parameters_.size()) {
     trace::fail_here("optimizer", "got ", gradients.size(), " gradients, need ", parameters_.size());
   }
-  const double limit = common_.clip_grad_norm;
-  const std::vector<Tensor> used = limit > 0 ? clip_grad_norm(gradients, limit, &grad_norm_) : gradients;
-  begin();
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const bool decay = common_.decay_norm_bias || parameters_[i].shape().rank() >= 2;
-    update(i, parameters_[i], used[i], decay);
+  {
+    const trace::OnePiece piece;
+    const std::vector<bool> frozen_now = frozen();
+    std::vector<Tensor> used;
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      if (!frozen_now[i]) used.push_back(gradients[i]);
+    }
+    if (common_.clip_grad_norm > 0) {
+      used = clip_grad_norm(used, common_.clip_grad_norm, &grad_norm_);
+      grad_norm_ = grad_norm_.detach();  // the optimizer holds it, and shall not hold the step's history
+    }
+    begin();
+    for (size_t i = 0, next = 0; i < parameters_.size(); ++i) {
+      const bool decay = common_.decay_norm_bias || parameters_[i].shape().rank() >= 2;
+      if (!frozen_now[i]) update(i, parameters_[i], used[next++], decay);
+    }
   }
+  trace::end_of_piece();
 }
 
 SGD::SGD(const std::vector<Variable>& parameters, const SGDOptions& options)
@@ -88,12 +129,13 @@ void SGD::update(size_t index, const Variable& p, const Tensor& g, bool decay) {
   const SgdAttrs attrs{options_.momentum, options_.dampening, decay ? options_.weight_decay : 0, options_.nesterov};
   if (attrs.momentum == 0 && attrs.weight_decay == 0) {
     // The gradient of a table of which a few rows were used is a scatter: only those rows change.
-    trace::Trace& tape = trace::current();
-    const Node made = tape.graph().def(tape.value_of(g));  // a copy: the graph grows below
+    trace::settle(g);
+    const trace::Session tape;
+    const Node made = tape->graph().def(tape->value_of(g));  // a copy: the graph grows below
     const auto* scatter = std::get_if<ScatterAttrs>(&made.attrs);
     if (made.op == Op::scatter_add && scatter->axis == 0 && p.shape().rank() == 2 && g.dtype() == p.type().dtype &&
-        tape.graph().type(made.in(0)).numel() < p.shape()[0]) {
-      const Tensor rows = tape.wrap(made.in(0)), gradients = tape.wrap(made.in(1));
+        tape->graph().type(made.in(0)).numel() < p.shape()[0]) {
+      const Tensor rows = tape->wrap(made.in(0)), gradients = tape->wrap(made.in(1));
       p.assign(trace::one(Op::sgd_rows, NoAttrs{}, {p.value(), rows, gradients, lr_variable().value()}));
       return;
     }

@@ -27,10 +27,10 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Inside a step: gradients of the scalar loss, clipped where asked, and the update of every parameter.
-  // Throws Error(usage) naming a parameter that the loss does not depend on.
+  // Gradients of the scalar loss, clipped where asked, and the update of every parameter that is not frozen by now
+  // (Variable::set_trainable). Throws Error(usage) naming a parameter that the loss does not depend on.
   void step(const In& loss);
-  // The same with gradients that the caller made, one per parameter.
+  // The same with gradients that the caller made, one per parameter; those of frozen ones are not looked at.
   void apply(const std::vector<Tensor>& gradients);
 
   // Host side, between steps. Throws Error(usage) unless lr is finite and not negative.
@@ -45,7 +45,7 @@ class Optimizer {
   const Tensor& grad_norm() const { return grad_norm_; }
 
  protected:
-  Optimizer(std::vector<Variable> parameters, double lr, const CommonOptions& common);
+  Optimizer(const std::vector<Variable>& parameters, double lr, const CommonOptions& common);
   // Called once per apply, before the updates.
   virtual void begin() {}
   // Assigns the new value of parameter `index`; `decay` says whether weight decay acts on it.
@@ -54,9 +54,13 @@ class Optimizer {
   std::vector<Variable> per_parameter(const std::string& kind);
   std::vector<Variable> per_parameter(const std::string& kind, size_t begin, size_t end);
   Variable scalar_state(const std::string& name);
+  // The same without repetitions: a variable is updated once, however often it is listed.
+  static std::vector<Variable> each_once(const std::vector<Variable>& variables);
 
  private:
-  std::vector<Variable> parameters_;
+  // By parameter: whether it is to be left alone. A compiled step is valid while the answer holds.
+  std::vector<bool> frozen() const;
+  std::vector<Variable> parameters_;  // each once
   std::vector<nn::NamedVariable> states_;
   Variable lr_;
   CommonOptions common_;

@@ -7,12 +7,18 @@
 namespace freight {
 
 namespace {
-// Which values, up to node `last`, depend on one of `wrt` through differentiable paths.
-std::vector<bool> depends_on(const Graph& graph, const std::vector<Value>& wrt, size_t last) {
+// Which values, up to node `last`, depend on one of `wrt` through differentiable paths. `stands_for`: by value, the
+// definition of an alias.
+std::vector<bool> depends_on(const Graph& graph, const std::vector<Value>& wrt, size_t last,
+                             const std::vector<Value>& stands_for) {
   std::vector<bool> depends(graph.values.size());
   for (Value v : wrt) depends[v.index()] = true;
   for (size_t i = 0; i <= last; ++i) {
     const Node& n = graph.nodes[i];
+    for (Value v : n.outputs) {
+      const Value d = stands_for.empty() ? Value{} : stands_for[v.index()];
+      if (d.valid() && depends[d.index()]) depends[v.index()] = true;
+    }
     if (!info(n.op).vjp) continue;
     bool any = false;
     for (Value v : n.inputs) any = any || depends[v.index()];
@@ -86,7 +92,8 @@ std::vector<Value> composite::attention_grad(Builder& b, const Node& node, const
   return d;
 }
 
-std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt, Value seed) {
+std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt, Value seed,
+                        const std::vector<Alias>& aliases) {
   const size_t last = static_cast<size_t>(graph.values[loss.index()].node);
   if (!seed.valid() && graph.type(loss).numel() != 1) {
     fail(ErrorKind::usage, "grad", "the loss must be a single number: got ", graph.type(loss),
@@ -94,14 +101,27 @@ std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt,
   }
   if (!is_floating(graph.type(loss).dtype))
     fail(ErrorKind::usage, "grad", "the loss must be floating: got ", graph.type(loss));
-  const std::vector<bool> wanted = depends_on(graph, wrt, last);
+  std::vector<Value> stands_for(aliases.empty() ? 0 : graph.values.size()), leaf_of(stands_for.size());
+  for (const Alias& a : aliases) {
+    stands_for[a.leaf.index()] = a.definition;
+    leaf_of[a.definition.index()] = a.leaf;
+  }
+  const std::vector<bool> wanted = depends_on(graph, wrt, last, stands_for);
   std::vector<Value> cotangent(graph.values.size());
   const Node& end = graph.nodes[last];
   Builder b(graph, end.scope, end.where);
   if (wanted[loss.index()]) cotangent[loss.index()] = seed.valid() ? seed : b.constant_like(1, loss);
 
   for (size_t i = last + 1; i-- > 0;) {
-    const Node node = graph.nodes[i];  // a copy: the graph grows below
+    Node node = graph.nodes[i];  // a copy: the graph grows below
+    if (!aliases.empty()) {
+      for (Value v : node.outputs) {
+        const Value to = stands_for[v.index()], from = cotangent[v.index()];
+        if (!to.valid() || !from.valid()) continue;
+        b.set_location(node.scope, node.where);
+        accumulate(b, cotangent[to.index()], from);
+      }
+    }
     if (!info(node.op).vjp) continue;
     bool arrived = false, leads = false;
     std::vector<Value> arriving;
@@ -115,6 +135,9 @@ std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt,
       leads = leads || needed.back();
     }
     if (!arrived || !leads) continue;
+    for (Value& v : node.outputs) {
+      if (!aliases.empty() && leaf_of[v.index()].valid()) v = leaf_of[v.index()];
+    }
     b.set_location(node.scope, node.where);
     VjpContext context(b, node, arriving, needed);
     info(node.op).vjp(context);

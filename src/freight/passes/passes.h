@@ -15,7 +15,13 @@ class Backend;
 // Appends the gradients of the scalar (or seeded) `loss` with respect to `wrt` to the graph and returns them, one per
 // entry; an invalid Value where `loss` does not depend on the entry differentiably. `seed`: cotangent of loss,
 // default 1.
-std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt, Value seed = {});
+// A leaf may stand for a value of the same graph that has been evaluated: what reaches the leaf goes on to the value,
+// whose rule reads the leaf.
+struct Alias {
+  Value leaf, definition;
+};
+std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt, Value seed = {},
+                        const std::vector<Alias>& aliases = {});
 
 namespace passes {
 // What one fused region may hold: inputs plus outputs, and nodes, each of which may leave a result or need a constant.

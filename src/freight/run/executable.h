@@ -19,6 +19,9 @@ struct RunOptions {
   Recompute recompute = Recompute::none;
   DType compute = DType::f32;  // bf16 or f16: mixed precision (passes/autocast.cpp)
   bool tf32 = false;           // products of f32 may round their operands to TF32, where the device gains by it
+  // Pointwise results are rounded as if each node had a step of its own, though they share one: no product goes
+  // unrounded into a sum. Where a graph is cut into plans then changes no bit.
+  bool round_each = false;
   // The states keep their elements: what depends on them alone (folded, packed weights) is computed at the first run.
   bool frozen = false;
   // What may be done so that the arena stays within a limit. A plan that cannot is as near to it as it gets: compare.

@@ -83,7 +83,7 @@ void Plan::lower(Backend& device, size_t limit) {
   for (size_t i = 0; i < g.nodes.size(); ++i) {
     const Node& n = g.nodes[i];
     if (!placed_.is_step(n)) continue;
-    StepSpec spec{&g, &n, {}, {}, options.deterministic, false, options.tf32};
+    StepSpec spec{&g, &n, {}, {}, options.deterministic, false, options.tf32, options.round_each};
     for (Value v : n.inputs) spec.in.push_back(operand(v));
     size_t written = 0;
     for (Value v : n.outputs) {

@@ -1,5 +1,6 @@
 // Compiled functions: one trace, plan and executable per signature, inserted only after success, bounded in number.
-// Outputs are kept and reused as soon as nobody else holds them, so that a steady loop allocates nothing.
+// Outputs are kept and reused as soon as nobody else holds them, so that a steady loop allocates nothing. A function
+// has one arena per signature, so its calls follow one another, whatever thread they come from.
 #include "freight/trace/compile.h"
 
 #include <algorithm>
@@ -27,6 +28,13 @@ namespace {
 
 constexpr size_t kMaxSignatures = 64;
 
+// Whether nobody else holds the object, and what others did with it before they let go of it is visible here: the
+// counter says so only to those who lock a weak reference.
+template <class T>
+bool sole_owner(const std::shared_ptr<T>& p, long own = 1) {
+  return p.use_count() == own && std::weak_ptr<T>(p).lock() != nullptr;
+}
+
 // The results of one output position that may be reused.
 struct OutputPool {
   Type type;
@@ -34,11 +42,11 @@ struct OutputPool {
 
   std::shared_ptr<trace::TensorImpl> take() {
     for (const auto& impl : kept) {
-      if (impl.use_count() == 1 && impl->array.storage().use_count() == 1) return impl;
+      if (sole_owner(impl) && sole_owner(impl->array.storage())) return impl;
     }
     auto impl = std::make_shared<trace::TensorImpl>();
     impl->type = type;
-    impl->array = Array(type.dtype, type.shape);
+    impl->evaluate_to(Array(type.dtype, type.shape));
     if (kept.size() == 3) kept.erase(kept.begin());
     kept.push_back(impl);
     return impl;
@@ -59,31 +67,51 @@ struct CompiledFunction::Lowered {
   std::shared_ptr<const Plan> plan;
   std::unique_ptr<Executable> executable;
   std::vector<Array> inputs, outputs;  // lists handed to the executable, kept to allocate nothing
+  std::vector<std::shared_ptr<trace::VariableImpl>> assigned;
   std::vector<OutputPool> pools;
   std::vector<Tensor> results;
+  uint64_t ties = trace::tie_count();  // when its variables were last looked at
 
-  bool matches(std::span<const Argument> arguments) const {
+  // None of its variables was tied to another one since.
+  bool variables_stand() {
+    const uint64_t now = trace::tie_count();
+    if (now == ties) return true;
+    const auto& states = tape->states();
+    if (std::any_of(states.begin(), states.end(), [](const trace::StateUse& s) { return s.variable->tied_to; })) {
+      return false;
+    }
+    ties = now;
+    return true;
+  }
+
+  bool matches(std::span<const Argument> arguments) {
     const auto same = [](const Argument& a, const Type& type) { return a.type() == type; };
     const auto holds = [](const trace::Guard& g) { return g.holds(); };
-    return std::equal(arguments.begin(), arguments.end(), signature.begin(), signature.end(), same) &&
+    return variables_stand() &&
+           std::equal(arguments.begin(), arguments.end(), signature.begin(), signature.end(), same) &&
            std::all_of(tape->guards().begin(), tape->guards().end(), holds);
   }
 };
 
 struct CompiledFunction::State {
+  std::recursive_mutex mutex;  // held by every call from outside, of whose work all below is
   CompileOptions options;
   std::vector<std::unique_ptr<Lowered>> lowered;  // most recently used last
   size_t traces = 0;
 };
 
-CompiledFunction::CompiledFunction(CompileOptions options) : state_(new State{std::move(options), {}, 0}) {}
+CompiledFunction::CompiledFunction(CompileOptions options) : state_(new State) { state_->options = std::move(options); }
 CompiledFunction::~CompiledFunction() = default;
 CompiledFunction::CompiledFunction(CompiledFunction&&) noexcept = default;
 CompiledFunction& CompiledFunction::operator=(CompiledFunction&&) noexcept = default;
 
-size_t CompiledFunction::traces() const { return state_->traces; }
+size_t CompiledFunction::traces() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->traces;
+}
 
 void CompiledFunction::thaw() {
+  const std::lock_guard lock(state_->mutex);
   for (const auto& l : state_->lowered) {
     if (l->executable) l->executable->thaw();
   }
@@ -119,9 +147,13 @@ CompiledFunction::Lowered& CompiledFunction::lower(const Request& request) {
   return *all.back();
 }
 
-const Graph& CompiledFunction::graph(const Request& request) { return lower(request).tape->graph(); }
+const Graph& CompiledFunction::graph(const Request& request) {
+  const std::lock_guard lock(state_->mutex);
+  return lower(request).tape->graph();
+}
 
 std::shared_ptr<const Plan> CompiledFunction::plan(const Request& request) {
+  const std::lock_guard lock(state_->mutex);
   Lowered& l = lower(request);
   if (!l.plan) {
     RunOptions options = trace::run_options();
@@ -143,6 +175,7 @@ std::shared_ptr<const Plan> CompiledFunction::plan(const Request& request) {
 }
 
 Executable& CompiledFunction::executable(const Request& request) {
+  const std::lock_guard lock(state_->mutex);
   Lowered& l = lower(request);
   if (!l.executable) {
     l.executable = std::make_unique<Executable>(plan(request), l.tape->state_storages());
@@ -150,11 +183,15 @@ Executable& CompiledFunction::executable(const Request& request) {
     for (const Array& a : l.tape->captured()) l.inputs.push_back(a);
     l.outputs.resize(l.pools.size());
     l.results.resize(l.pools.size());
+    for (const trace::StateUse& s : l.tape->states()) {
+      if (s.assigned()) l.assigned.push_back(s.variable);
+    }
   }
   return *l.executable;
 }
 
 std::vector<Array> CompiledFunction::states(const Request& request) {
+  const std::lock_guard lock(state_->mutex);
   std::vector<Array> arrays;
   for (const auto& v : lower(request).tape->variables()) {
     arrays.emplace_back(v->type.dtype, v->type.shape, v->materialize());
@@ -162,13 +199,14 @@ std::vector<Array> CompiledFunction::states(const Request& request) {
   return arrays;
 }
 
-const std::vector<Tensor>& CompiledFunction::call(const Request& request, int64_t times) {
+CompiledFunction::Results CompiledFunction::call(const Request& request, int64_t times) {
   if (trace::compiling()) {
     fail(ErrorKind::usage, "compile", "a compiled function was called while another step ",
          signature_text(request.arguments), " is being traced; call the plain function there");
   }
   // Pending work of the eager trace that reads variables must not see this step's updates.
-  if (trace::current().touches_state()) trace::flush();
+  trace::flush_state_readers();
+  std::unique_lock lock(state_->mutex);
   Lowered& l = lower(request);
   Executable& run = l.executable ? *l.executable : executable(request);
   const size_t count = request.arguments.size();
@@ -179,10 +217,17 @@ const std::vector<Tensor>& CompiledFunction::call(const Request& request, int64_
     l.outputs[i] = impl->array;
     l.results[i] = Tensor(std::move(impl));
   }
-  run.run(l.inputs, l.outputs, times);
+  {
+    const trace::StateLock states(l.tape->touches_state(), !l.assigned.empty());
+    if (!l.assigned.empty() && trace::HeldVersion::count() > 0) {
+      const std::lock_guard history(trace::history_mutex());
+      for (const auto& v : l.assigned) v->supersede();
+    }
+    run.run(l.inputs, l.outputs, times);
+  }
   for (size_t i = 0; i < count; ++i) l.inputs[i] = Array();  // the caller may reuse its batch
   for (Array& a : l.outputs) a = Array();
-  return l.results;
+  return {std::move(lock), l.results};
 }
 
 }  // namespace freight

@@ -1,9 +1,14 @@
 // compile: a function of tensors becomes a step that is traced and planned once per signature of its inputs and then
 // replayed. Variables are bound by address and updated in place. See DESIGN, "the way of a training step".
+// Threads: a compiled function may be called from any number of threads. It has one arena per signature, so its calls
+// follow one another; each result is the caller's own. Different functions run beside each other, except that a step
+// which updates variables runs alone: whoever reads variables meanwhile waits. What one thread traces (the function
+// itself, the first time) may change nothing that another thread's function reads but variables.
 #pragma once
 #include <array>
 #include <initializer_list>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -60,9 +65,14 @@ class CompiledFunction {
   CompiledFunction(CompiledFunction&&) noexcept;
   CompiledFunction& operator=(CompiledFunction&&) noexcept;
 
-  // Runs a step so many times; the last one's results stay valid and unchanged as long as somebody holds them. The
-  // returned list is owned by the function and valid until the next call.
-  const std::vector<Tensor>& call(const Request& request, int64_t times = 1);
+  // The last results of a call. No other call begins while it lives, so take the tensors out of it and let it go; they
+  // stay valid and unchanged as long as somebody holds them.
+  struct Results {
+    std::unique_lock<std::recursive_mutex> alone;
+    const std::vector<Tensor>& list;
+  };
+  // Runs a step so many times.
+  Results call(const Request& request, int64_t times = 1);
   const Graph& graph(const Request& request);
   std::shared_ptr<const Plan> plan(const Request& request);
   Executable& executable(const Request& request);
@@ -149,17 +159,17 @@ class Compiled {
 
   template <class... A>
   auto operator()(const A&... a) {
-    return results<sizeof...(A), false>(function_.call(request<sizeof...(A)>({Argument(a)...})));
+    return results<sizeof...(A), false>(function_.call(request<sizeof...(A)>({Argument(a)...})).list);
   }
   auto operator()(const std::vector<Tensor>& inputs) {
     const std::vector<Argument> in(inputs.begin(), inputs.end());
-    return results<0, true>(function_.call({in, &detail::trace_body<F, 0, true>, &f_}));
+    return results<0, true>(function_.call({in, &detail::trace_body<F, 0, true>, &f_}).list);
   }
 
   // The same `times` times, as one piece of work where the device can: what changes between them are variables.
   template <class... A>
   auto repeat(int64_t times, const A&... a) {
-    return results<sizeof...(A), false>(function_.call(request<sizeof...(A)>({Argument(a)...}), times));
+    return results<sizeof...(A), false>(function_.call(request<sizeof...(A)>({Argument(a)...}), times).list);
   }
 
   // The traced graph, the plan and what runs it for inputs of these types: a Type, a Tensor or an Array each. Nothing

@@ -1,4 +1,5 @@
-// grad: the reverse pass of passes/grad.cpp on the trace of the loss, with messages that name what is at fault.
+// grad: the reverse pass of passes/grad.cpp on the trace of the loss and on what it was computed from before, with
+// messages that name what is at fault.
 #include "freight/passes/passes.h"
 #include "freight/trace/tracer.h"
 
@@ -11,23 +12,26 @@ struct Wanted {
   Value value;
   std::string name;
   Type type;
+  bool assigned = false;  // a variable that has another value since
 };
 
-std::vector<Tensor> gradients(const In& loss, const std::vector<Wanted>& wanted, const GradOptions& options) {
-  trace::Trace& tape = trace::current();
-  const Tensor& l = loss.tensor;
-  if (!l.defined() || l.impl()->trace.get() != &tape) {
-    trace::fail_here("grad", "the loss is not in the current trace: it was already evaluated or is a plain number; ",
-                     "take gradients before reading the loss on the host");
+// What the loss is in the trace, with its history.
+Value value_of_loss(trace::Trace& tape, const Tensor& loss) {
+  if (!loss.defined()) trace::fail_here("grad", "the loss is a plain number: compute it from tensors");
+  if (loss.numel() != 1 || !is_floating(loss.dtype())) {
+    trace::fail_here("grad", "the loss must be one floating number: got ", loss.type(), "; use mean() or sum()");
   }
-  if (l.numel() != 1 || !is_floating(l.dtype())) {
-    trace::fail_here("grad", "the loss must be one floating number: got ", l.type(), "; use mean() or sum()");
-  }
+  const Value value = tape.value_of(loss);
+  return tape.mode() == trace::Trace::Mode::eager ? tape.recall(value) : value;
+}
+
+std::vector<Tensor> gradients(trace::Trace& tape, Value loss, const std::vector<Wanted>& wanted,
+                              const GradOptions& options) {
   std::vector<Value> present;
   for (const Wanted& w : wanted) {
     if (w.value.valid()) present.push_back(w.value);
   }
-  const std::vector<Value> found = grad(tape.graph(), l.impl()->value, present);
+  const std::vector<Value> found = grad(tape.graph(), loss, present, {}, tape.aliases());
   std::vector<Tensor> out;
   size_t next = 0;
   for (const Wanted& w : wanted) {
@@ -35,10 +39,15 @@ std::vector<Tensor> gradients(const In& loss, const std::vector<Wanted>& wanted,
     if (g.valid()) {
       out.push_back(tape.wrap(g));
     } else if (options.allow_unused) {
-      out.push_back(trace::constant(0, w.type));
+      out.push_back(tape.add(Op::constant, ConstantAttrs{w.type, 0, {}}, {})[0]);
     } else {
+      const bool leaf = tape.graph().def(loss).op == Op::input;
       trace::fail_here("grad", "the loss does not depend on ", w.name, " ", w.type,
-                       ": leave it out, or set allow_unused for a zero gradient");
+                       w.assigned ? ", whose value was assigned after the loss was computed: compute it again, or take "
+                                    "the gradient before"
+                       : leaf ? ": it has no history (detached, made from an array or by a compiled function); take "
+                                "the gradient where it is computed"
+                              : ": leave it out, or set allow_unused for a zero gradient");
     }
   }
   return out;
@@ -48,21 +57,29 @@ std::vector<Tensor> gradients(const In& loss, const std::vector<Wanted>& wanted,
 
 std::vector<Tensor> grad(const In& loss, const std::vector<Variable>& parameters, const GradOptions& options) {
   const Frame frame(loss.where);
+  trace::settle(loss.tensor);
+  const trace::Session session;
+  const Value value = value_of_loss(*session, loss.tensor);
   std::vector<Wanted> wanted;
   for (const Variable& p : parameters) {
-    wanted.push_back({trace::current().use(p.impl()).leaf, cat("parameter '", p.name(), "'"), p.type()});
+    const trace::StateUse& use = session->use(p.impl());
+    wanted.push_back({use.read, cat("parameter '", p.name(), "'"), p.type(), use.assigned()});
   }
-  return gradients(loss, wanted, options);
+  return gradients(*session, value, wanted, options);
 }
 
 std::vector<Tensor> grad(const In& loss, const std::vector<Tensor>& tensors, const GradOptions& options) {
   const Frame frame(loss.where);
+  trace::settle(loss.tensor);
+  for (const Tensor& t : tensors) trace::settle(t);
+  const trace::Session session;
+  const Value value = value_of_loss(*session, loss.tensor);
   std::vector<Wanted> wanted;
   for (const Tensor& t : tensors) {
     const Type type = t.type();  // refuses an undefined tensor
-    wanted.push_back({trace::current().find(t), cat("tensor ", wanted.size()), type});
+    wanted.push_back({session->find(t), cat("tensor ", wanted.size()), type});
   }
-  return gradients(loss, wanted, options);
+  return gradients(*session, value, wanted, options);
 }
 
 }  // namespace freight

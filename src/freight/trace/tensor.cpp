@@ -23,7 +23,7 @@ void refuse_while_tracing(const char* op) {
 Tensor::Tensor(const Array& array) : impl_(std::make_shared<trace::TensorImpl>()) {
   if (!array.defined()) fail(ErrorKind::usage, "tensor", "made from an array without storage");
   impl_->type = {array.dtype(), array.shape()};
-  impl_->array = array;
+  impl_->evaluate_to(array);
 }
 
 const Type& Tensor::type() const {
@@ -35,12 +35,17 @@ int64_t Tensor::dim(int64_t axis) const { return shape()[axis_index(axis, rank()
 
 Array Tensor::array() const {
   type();
-  if (impl_->trace) {
+  if (!impl_->is_evaluated()) {
     if (impl_->trace->mode() == trace::Trace::Mode::compile) refuse_while_tracing("array");
     impl_->trace->run();
-    FREIGHT_CHECK(!impl_->trace, "an evaluated trace left a tensor behind");
+    FREIGHT_CHECK(impl_->is_evaluated(), "an evaluated trace left a tensor behind");
   }
   return impl_->array;
+}
+
+Tensor Tensor::detach() const {
+  type();
+  return impl_->is_evaluated() ? Tensor(impl_->array) : trace::one(Op::stop_gradient, NoAttrs{}, {*this});
 }
 
 Array Tensor::single() const {

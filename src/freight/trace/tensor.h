@@ -1,6 +1,9 @@
 // Tensor: the only array type of a user. A lazy handle: type now, elements when somebody asks. Operations on tensors
 // append nodes to the thread's current trace; `eval`, or reading on the host, plans and runs all that is pending in one
 // plan. Inside freight::compile tensors never have elements. What a trace is: tracer.h; named state: variable.h.
+// Reading is an observation: it changes no later value or gradient. A tensor keeps the history that gradients go back
+// through until its last handle is gone; detach() gives one without.
+// Any number of threads may make, read and share tensors; a handle itself is assigned to by one thread at a time.
 #pragma once
 #include <initializer_list>
 #include <iosfwd>
@@ -96,6 +99,9 @@ class Tensor {
     return array().to_vector<T>();
   }
 
+  // The same elements without history: no gradient goes through it.
+  Tensor detach() const;
+
   // For the library: what is behind the handle.
   explicit Tensor(std::shared_ptr<trace::TensorImpl> impl) : impl_(std::move(impl)) {}
   const std::shared_ptr<trace::TensorImpl>& impl() const { return impl_; }
@@ -151,9 +157,9 @@ std::string default_backend();
 // Seed of all random numbers: random ops of steps and initial values of parameters made after the call.
 void seed(uint64_t value);
 
-// Gradients of a scalar loss, one tensor per entry and of its type, appended to the trace of the loss.
-// Throws Error(usage) that names the entry where the loss does not depend on it, unless `allow_unused`, which
-// gives zeros.
+// Gradients of a scalar loss, one tensor per entry and of its type. The loss may have been read before. The gradient of
+// a variable is with respect to the value that it has at this point. Throws Error(usage) that names the entry where the
+// loss does not depend on it, unless `allow_unused`, which gives zeros.
 struct GradOptions {
   bool allow_unused = false;
 };

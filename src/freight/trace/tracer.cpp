@@ -1,4 +1,5 @@
-// Traces: recording, binding of leaves, evaluation of eager traces. See tracer.h; the compiled kind is in compile.cpp.
+// Traces: recording, binding of leaves, the thread's trace. See tracer.h. How eager traces run is in evaluate.cpp, what
+// stays of them in history.cpp; the compiled kind is in compile.cpp.
 #include "freight/trace/tracer.h"
 
 #include "freight/backend/backend.h"
@@ -12,6 +13,11 @@ namespace {
 
 thread_local std::shared_ptr<Trace> t_eager;
 thread_local std::shared_ptr<Trace> t_recording;
+thread_local int t_pieces = 0;  // OnePiece objects that live on this thread
+
+// Pending work that is run although nobody reads it: of so many nodes or bytes of inputs between two pieces of work,
+// and of so many nodes anywhere. A training step of a large net fits in.
+constexpr size_t kMuch = 4096, kTooMuch = 65536, kMuchBytes = size_t{256} << 20;
 
 std::string resolve_backend(const std::string& name) { return name.empty() || name == "auto" ? "cpu" : name; }
 std::string& backend_setting() {
@@ -23,6 +29,13 @@ std::string& backend_setting() {
 Value choose(Builder& b, Value condition, Value yes, Value no) {
   const Shape shape = b.shape(yes);
   return b.where(b.broadcast(b.reshape(condition, Shape::filled(shape.rank(), 1)), shape), yes, no);
+}
+
+// (seed, step) -> (seed, step + 1).
+Value next_key(Graph& graph, Value key) {
+  const ConstantAttrs one{{DType::i64, {2}}, 0, Array::of<int64_t>({0, 1}, {2})};
+  Builder b(graph, "rng");
+  return b.binary(Op::add, key, graph.add(Op::constant, one, {})[0]);
 }
 
 }  // namespace
@@ -54,8 +67,8 @@ Tensor Trace::input(const std::string& name, const Type& type) {
 Value Trace::find(const Tensor& tensor) const {
   const TensorImpl& impl = *tensor.impl();
   if (impl.trace.get() == this) return impl.value;
-  const auto it = captured_index_.find(&impl);
-  return it == captured_index_.end() ? Value{} : it->second;
+  const auto it = source_index_.find(&impl);
+  return it == source_index_.end() ? Value{} : it->second;
 }
 
 Value Trace::value_of(const Tensor& tensor) {
@@ -63,36 +76,93 @@ Value Trace::value_of(const Tensor& tensor) {
   const Value known = find(tensor);
   if (known.valid()) return known;
   const auto& impl = tensor.impl();
-  if (impl->trace) {
+  if (!impl->is_evaluated()) {
     if (impl->trace->mode() == Mode::compile) {
       fail_here("tensor", "a tensor ", impl->type,
                 " from inside a compiled function was used outside of it: ", "return it from the function instead");
     }
     impl->trace->run();
   }
-  const Value leaf = graph_.add(Op::input, LeafAttrs{cat("x", captured_.size()), impl->type}, {}, scope(), where())[0];
-  captured_.push_back(impl->array);
-  captured_from_.push_back(impl);
-  captured_index_[impl.get()] = leaf;
-  return leaf;
+  const Value value = capture(impl);
+  add_source(impl, value);
+  return value;
+}
+
+// The value of an evaluated tensor: a variable's, its definition where that is made of constants, which a plan folds,
+// or an input.
+Value Trace::capture(const std::shared_ptr<TensorImpl>& tensor) {
+  if (tensor->version && mode_ == Mode::eager) {
+    const auto& version = tensor->version.get();
+    const StateUse& s = use(tensor->variable);
+    if (s.before.get() == version) return s.leaf;
+    Value& leaf = old_versions_[version.get()];
+    if (!leaf.valid()) leaf = capture_elements(*tensor);
+    return leaf;
+  }
+  if (!tensor->constant) return capture_elements(*tensor);
+  const Graph& g = *tensor->constant;
+  std::vector<Value> map(g.values.size());
+  for (const Node& n : g.nodes) {
+    std::vector<Value> in;
+    for (Value v : n.inputs) in.push_back(map[v.index()]);
+    const std::vector<Value> out = graph_.add(n.op, n.attrs, in, n.scope, n.where);
+    for (size_t i = 0; i < out.size(); ++i) map[n.outputs[i].index()] = out[i];
+  }
+  return map[g.outputs[0].index()];
+}
+
+Value Trace::capture_elements(const TensorImpl& tensor) {
+  captured_.push_back(tensor.array);
+  captured_bytes_ += tensor.array.bytes();
+  return graph_.add(Op::input, LeafAttrs{cat("x", captured_.size() - 1), tensor.type}, {}, scope(), where())[0];
 }
 
 StateUse& Trace::use(const std::shared_ptr<VariableImpl>& variable) {
   const auto [it, fresh] = state_index_.try_emplace(variable.get(), states_.size());
   if (fresh) {
     const Value leaf = graph_.add(Op::state, LeafAttrs{variable->name, variable->type}, {}, scope(), where())[0];
-    states_.push_back({variable, leaf, leaf});
+    states_.push_back({variable, leaf, leaf, leaf, {}, {}});
+    if (mode_ == Mode::eager) {
+      const std::lock_guard lock(history_mutex());
+      states_.back().before = HeldVersion(variable->version());
+    }
   }
   return states_[it->second];
 }
 
+Value Trace::read(const std::shared_ptr<VariableImpl>& variable) {
+  StateUse& s = use(variable);
+  if (!s.read.valid()) {
+    s.read = is_floating(s.variable->type.dtype)
+                 ? graph_.add(Op::stop_gradient, NoAttrs{}, {s.next}, scope(), where())[0]
+                 : s.next;
+  }
+  return s.read;
+}
+
+void Trace::assign(const std::shared_ptr<VariableImpl>& variable, Value next) {
+  StateUse& s = use(variable);
+  s.next = next;
+  s.read = s.assigned() ? Value{} : s.leaf;
+}
+
 void Trace::guard_assignments(Value condition) {
+  if (mode_ == Mode::eager) {
+    fail_here("assign_only_if",
+              "it undoes the assignments of a step, and eager work has no steps: use it in a compiled ",
+              "function, or assign where(condition, new, old)");
+  }
   Builder b(graph_, scope(), where());
   for (StateUse& s : states_) {
-    if (s.current == s.leaf || !is_floating(graph_.type(s.leaf).dtype)) continue;
-    s.current = choose(b, condition, s.current, s.leaf);
+    if (!s.assigned() || !is_floating(graph_.type(s.leaf).dtype)) continue;
+    s.next = choose(b, condition, s.next, s.leaf);
+    s.read = {};
   }
   sound_ = sound_.valid() ? b.binary(Op::logical_and, sound_, condition) : condition;
+}
+
+void Trace::key_drawn() {
+  if (mode_ == Mode::eager) assign(rng_state().impl(), next_key(graph_, read(rng_state().impl())));
 }
 
 void Trace::depend_on(const std::shared_ptr<const bool>& flag) {
@@ -104,18 +174,16 @@ void Trace::depend_on(const std::shared_ptr<const bool>& flag) {
 
 void Trace::finish(const std::vector<Value>& outputs) {
   if (streams_ > 0) {
-    // (seed, step) -> (seed, step + 1): the next run draws other numbers, unless this one changed nothing.
+    // The next run draws other numbers, unless this one changed nothing.
     StateUse& rng = use(rng_state().impl());
-    const Value one =
-        graph_.add(Op::constant, ConstantAttrs{{DType::i64, {2}}, 0, Array::of<int64_t>({0, 1}, {2})}, {})[0];
+    rng.next = next_key(graph_, rng.leaf);
     Builder b(graph_, "rng");
-    rng.current = b.binary(Op::add, rng.leaf, one);
-    if (sound_.valid()) rng.current = choose(b, sound_, rng.current, rng.leaf);
+    if (sound_.valid()) rng.next = choose(b, sound_, rng.next, rng.leaf);
   }
   graph_.outputs = outputs;
   graph_.updates.clear();
   for (const StateUse& s : states_) {
-    if (!(s.current == s.leaf)) graph_.updates.push_back({s.leaf, s.current});
+    if (s.assigned()) graph_.updates.push_back({s.leaf, s.next});
   }
 }
 
@@ -131,46 +199,74 @@ std::vector<std::shared_ptr<VariableImpl>> Trace::variables() const {
   return out;
 }
 
-// --- evaluation ---
+// --- the thread's trace ---
 
-void Trace::run() {
-  const std::shared_ptr<Trace> keep = shared_from_this();
-  release(this);  // whatever happens, the next operation starts a fresh trace
-  std::vector<std::shared_ptr<TensorImpl>> live;
-  std::vector<Value> outputs;
-  std::unordered_map<int32_t, size_t> slot;
-  for (const auto& weak : pending_) {
-    auto impl = weak.lock();
-    if (!impl || impl->trace.get() != this) continue;
-    if (slot.try_emplace(impl->value.id, outputs.size()).second) outputs.push_back(impl->value);
-    live.push_back(std::move(impl));
-  }
-  finish(outputs);
-  if (outputs.empty() && graph_.updates.empty()) return;
-  std::vector<Array> results;
-  for (Value v : outputs) results.emplace_back(graph_.type(v).dtype, graph_.type(v).shape);
-  Executable executable(plan_for(graph_, run_options()), state_storages());
-  executable.run(captured_, results);
-  for (const auto& impl : live) {
-    impl->array = results[slot[impl->value.id]];
-    impl->trace.reset();
+Session::Session() : trace_(t_recording.get()) {
+  while (!trace_) {
+    if (!t_eager) t_eager = std::make_shared<Trace>(Trace::Mode::eager);
+    t_eager->mutex().lock();
+    if (!t_eager->closed()) {
+      locked_ = t_eager;
+      trace_ = t_eager.get();
+    } else {
+      t_eager->mutex().unlock();
+      t_eager.reset();
+    }
   }
 }
 
-Trace& current() {
-  if (t_recording) return *t_recording;
-  if (!t_eager) t_eager = std::make_shared<Trace>(Trace::Mode::eager);
-  return *t_eager;
+Session::~Session() {
+  if (locked_) locked_->mutex().unlock();
+}
+
+void settle(const Tensor& tensor) {
+  if (!tensor.defined() || tensor.impl()->is_evaluated()) return;
+  const auto& trace = tensor.impl()->trace;
+  if (trace->mode() == Trace::Mode::eager && (t_recording || trace != t_eager)) trace->run();
 }
 
 bool compiling() { return t_recording != nullptr; }
 
-void release(const Trace* trace) {
-  if (t_eager.get() == trace) t_eager.reset();
+void flush() {
+  if (const auto trace = t_eager) {
+    t_eager.reset();  // whatever happens, the next operation starts a fresh trace
+    trace->run();
+  }
 }
 
-void flush() {
-  if (const auto trace = t_eager) trace->run();
+void flush_state_readers() {
+  const auto trace = t_eager;
+  if (!trace) return;
+  bool reads = false;
+  {
+    const std::lock_guard lock(trace->mutex());
+    reads = trace->touches_state();
+  }
+  if (reads) flush();
+}
+
+void end_of_piece() {
+  if (t_recording || t_pieces > 0 || !t_eager) return;
+  bool much = false;
+  {
+    const Session session;
+    much = session->size() >= kMuch || session->captured_bytes() >= kMuchBytes;
+  }
+  if (much) flush();
+}
+
+OnePiece::OnePiece() { ++t_pieces; }
+OnePiece::~OnePiece() { --t_pieces; }
+
+std::vector<Tensor> add(Op op, Attrs attrs, const std::vector<Tensor>& inputs) {
+  for (const Tensor& t : inputs) settle(t);
+  {
+    const Session session;
+    if (t_recording || t_pieces > 0 || session->size() < kTooMuch) return session->add(op, std::move(attrs), inputs);
+  }
+  flush();
+  const Session session;
+  return session->add(op, std::move(attrs), inputs);
 }
 
 Recording::Recording(std::shared_ptr<Trace> trace) : before_(std::move(t_recording)) { t_recording = std::move(trace); }

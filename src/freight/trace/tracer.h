@@ -1,6 +1,9 @@
 // Trace: one append-only graph with what its leaves are bound to. Internal to the library: sources of trace, ops and
-// nn include it, users do not. Eager traces evaluate themselves; compiled ones are taken apart by compile.cpp.
+// nn include it, users do not. Eager traces evaluate themselves (evaluate.cpp) and stay as the history of what they
+// made while gradients can be asked for through it (history.cpp); compiled ones are taken apart by compile.cpp.
 #pragma once
+#include <atomic>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -8,6 +11,7 @@
 
 #include "freight/base/error.h"
 #include "freight/ir/graph.h"
+#include "freight/passes/passes.h"
 #include "freight/run/executable.h"
 #include "freight/trace/scope.h"
 #include "freight/trace/tensor.h"
@@ -16,12 +20,55 @@
 namespace freight::trace {
 
 class Trace;
+struct VariableImpl;
 
+// One value that a variable had, the same for all who read it. Where the variable is overwritten while somebody holds
+// the version, its elements are saved here.
+struct Version {
+  Array saved;
+  bool stale = false;  // the variable has another value by now
+};
+
+// A reference to a version. They are counted: where there is none, a step that overwrites variables need not look.
+class HeldVersion {
+ public:
+  HeldVersion() = default;
+  explicit HeldVersion(std::shared_ptr<Version> version) : version_(std::move(version)) { count() += version_ ? 1 : 0; }
+  HeldVersion(const HeldVersion& other) : HeldVersion(other.version_) {}
+  HeldVersion(HeldVersion&& other) noexcept : version_(std::move(other.version_)) {}
+  HeldVersion& operator=(HeldVersion other) noexcept {
+    version_.swap(other.version_);
+    return *this;
+  }
+  ~HeldVersion() { count() -= version_ ? 1 : 0; }
+  explicit operator bool() const { return version_ != nullptr; }
+  const std::shared_ptr<Version>& get() const { return version_; }
+  Version* operator->() const { return version_.get(); }
+  static std::atomic<int>& count();
+
+ private:
+  std::shared_ptr<Version> version_;
+};
+
+// Handles of users share it; traces that read it hold it, too.
 struct TensorImpl {
   Type type;
-  std::shared_ptr<Trace> trace;  // null once evaluated
+  std::shared_ptr<Trace> trace;  // that made it; null: it was made from an array
   Value value;                   // in the trace
-  Array array;                   // once evaluated
+  Array array;                   // once `evaluated`; does not change after that
+  // Its definition where it depends on constants alone. Later traces repeat it, so that they fold it as this one did.
+  std::shared_ptr<const Graph> constant;
+  // What it is the value of, where it is a variable's: every reader of that value is the same to gradients.
+  std::shared_ptr<VariableImpl> variable;
+  HeldVersion version;
+  std::atomic<bool> evaluated{false};
+  std::atomic<int> captures{0};  // by traces: the other references are handles of users
+
+  void evaluate_to(Array elements) {
+    array = std::move(elements);
+    evaluated.store(true, std::memory_order_release);
+  }
+  bool is_evaluated() const { return evaluated.load(std::memory_order_acquire); }
 };
 
 struct VariableImpl {
@@ -31,16 +78,35 @@ struct VariableImpl {
   uint64_t seed = 0, epoch = 0;  // the seed at construction, and which call of seed() set it
   Variable::Role role = Variable::Role::state;
   bool trainable = true;
+  bool frozen = false;  // by set_trainable: optimizers leave it alone
   bool on_host = false;
-  std::shared_ptr<Storage> storage;  // null until somebody needs the elements
+  std::shared_ptr<VariableImpl> tied_to;  // the variable that this one's handles mean by now
 
-  const std::shared_ptr<Storage>& materialize();
+  // The elements, made at the first call, where they are not drawn for somebody who overwrites all of them. Any number
+  // of threads may ask.
+  enum class Fill : uint8_t { draw, none };
+  const std::shared_ptr<Storage>& materialize(Fill how = Fill::draw);
+  // Uses this block, which nobody has asked for yet, for the elements.
+  void bind(std::shared_ptr<Storage> elements);
+  // The present value. Whoever is about to overwrite the elements calls supersede() before. Both under history_mutex.
+  const std::shared_ptr<Version>& version();
+  void supersede();
+
+ private:
+  std::shared_ptr<Storage> storage_;
+  std::atomic<bool> made_{false};
+  std::shared_ptr<Version> version_;  // null until somebody asks
 };
 
 // A variable inside one trace.
 struct StateUse {
   std::shared_ptr<VariableImpl> variable;
-  Value leaf, current;
+  Value leaf;
+  Value next;  // what was assigned last; the leaf where nothing was
+  Value read;  // what readers get now: the leaf, or what was assigned, behind stop_gradient; invalid until one asks
+  HeldVersion before, after;  // which values leaf and read are; eager traces only
+
+  bool assigned() const { return !(next == leaf); }
 };
 
 // A trace may depend on a flag outside of the graph (train or eval): it is valid only while the flag has this value.
@@ -54,6 +120,7 @@ class Trace : public std::enable_shared_from_this<Trace> {
  public:
   enum class Mode { eager, compile };
   explicit Trace(Mode mode) : mode_(mode) {}
+  ~Trace();
 
   Mode mode() const { return mode_; }
   Graph& graph() { return graph_; }
@@ -67,9 +134,15 @@ class Trace : public std::enable_shared_from_this<Trace> {
   // The leaf of an evaluated tensor if this trace has read it, else invalid.
   Value find(const Tensor& tensor) const;
   StateUse& use(const std::shared_ptr<VariableImpl>& variable);
+  // The value that a variable has at this point. Gradients do not pass an assignment: the value is where they end.
+  Value read(const std::shared_ptr<VariableImpl>& variable);
+  void assign(const std::shared_ptr<VariableImpl>& variable, Value next);
   // Assignments made so far take effect only where `condition` (bool[]) holds; of integer states the random one's.
   void guard_assignments(Value condition);
-  int64_t next_stream() { return streams_++; }
+  // Distinguishes the draws of one step. Eager draws count steps instead (key_drawn): evaluating between two draws then
+  // changes neither.
+  int64_t next_stream() { return mode_ == Mode::compile ? streams_++ : 0; }
+  void key_drawn();
   void depend_on(const std::shared_ptr<const bool>& flag);
 
   bool touches_state() const { return !states_.empty(); }
@@ -77,35 +150,116 @@ class Trace : public std::enable_shared_from_this<Trace> {
   void finish(const std::vector<Value>& outputs);
   // Eager: runs all that is pending; live tensors get their elements.
   void run();
+  // Whether it has begun to run: the next operation goes into another trace. Asked under mutex().
+  bool closed() const { return closed_; }
+  // Guards an eager trace: other threads may read tensors that are pending in it.
+  std::recursive_mutex& mutex() { return mutex_; }
+  bool empty() const { return graph_.nodes.empty(); }
+  // Nodes recorded, and bytes of the inputs captured so far.
+  size_t size() const { return graph_.nodes.size(); }
+  size_t captured_bytes() const { return captured_bytes_; }
+
+  // Takes in all that `value` was computed from in traces that have run, in front of what this trace recorded itself,
+  // so that gradients reach it. Values change their numbers; returns the new one of `value`.
+  Value recall(Value value);
+  // Leaves that stand for evaluated tensors whose history was recalled.
+  const std::vector<Alias>& aliases() const { return aliases_; }
 
   // After finish: what the leaves are bound to, in order of the graph's leaves. `captured` follows the inputs that
   // input() made.
   std::vector<std::shared_ptr<Storage>> state_storages() const;
   std::vector<std::shared_ptr<VariableImpl>> variables() const;
+  const std::vector<StateUse>& states() const { return states_; }
   const std::vector<Array>& captured() const { return captured_; }
   const std::vector<Guard>& guards() const { return guards_; }
 
  private:
+  friend class Recall;
+  // An evaluated tensor that this trace reads, and its value here.
+  struct Source {
+    std::shared_ptr<TensorImpl> tensor;
+    Value value;
+  };
+  // What was recalled of an older trace: by value there, whether it was, and what its definition is here.
+  struct Recalled {
+    std::shared_ptr<Trace> trace;
+    std::vector<bool> needed;
+    std::vector<Value> here;
+  };
+  Value capture(const std::shared_ptr<TensorImpl>& tensor);
+  Value capture_elements(const TensorImpl& tensor);
+  void add_source(const std::shared_ptr<TensorImpl>& tensor, Value value);
+  void execute(const std::vector<std::shared_ptr<TensorImpl>>& live, const std::vector<Array>& results);
+  // history.cpp; all but the last two under history_mutex.
+  void tell_versions(const std::vector<std::shared_ptr<TensorImpl>>& live) const;
+  bool worth_keeping() const;
+  bool has_now(const StateUse& use, Value value) const;
+  void release_versions();
+  void forget();
+  void settle_history(const std::vector<std::shared_ptr<TensorImpl>>& live);
+
   Mode mode_;
   Graph graph_;
   std::vector<std::weak_ptr<TensorImpl>> pending_;
   std::vector<Array> captured_;
-  std::vector<std::shared_ptr<TensorImpl>> captured_from_;
-  std::unordered_map<const TensorImpl*, Value> captured_index_;
+  std::vector<Source> sources_;
+  std::unordered_map<const TensorImpl*, Value> source_index_;
+  size_t captured_bytes_ = 0;
   std::vector<StateUse> states_;
   std::unordered_map<const VariableImpl*, size_t> state_index_;
+  std::unordered_map<const Version*, Value> old_versions_;  // inputs that are values which variables had
   std::vector<Guard> guards_;
+  std::vector<Alias> aliases_;
+  std::vector<Recalled> recalled_;
   Value sound_;  // bool[]: whether the conditions of all guard_assignments hold
   int64_t streams_ = 0;
+  std::recursive_mutex mutex_;
+  bool closed_ = false, done_ = false;
+  bool kept_ = false;                // it has run, and gradients may be asked for through it
+  std::atomic<int> recalled_by_{0};  // traces in whose recalled_ it is
+  uint64_t order_ = 0;               // of those that have run: every trace reads older ones only
 };
 
-// The thread's trace: the one being compiled, else the eager one (made when there is none).
-Trace& current();
+// How often a variable was tied to another one: steps that were traced before may use what nobody means any more.
+std::atomic<uint64_t>& tie_count();
+
+// Guards versions of variables and the traces that are kept as history.
+std::mutex& history_mutex();
+
+// The thread's trace while it lives: the one being compiled, else the eager one (made when there is none), which other
+// threads cannot run meanwhile. Tensors that are pending elsewhere are to be settled before.
+class Session {
+ public:
+  Session();
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  Trace* operator->() const { return trace_; }
+  Trace& operator*() const { return *trace_; }
+
+ private:
+  Trace* trace_;
+  std::shared_ptr<Trace> locked_;  // null where nothing is
+};
+
+// Evaluates the tensor where it is pending in another trace than the thread's.
+void settle(const Tensor& tensor);
 bool compiling();
-// Forgets an eager trace that is being run.
-void release(const Trace* trace);
 // Runs the thread's eager trace where it has something to run.
 void flush();
+// The same where the eager trace has pending work that reads variables.
+void flush_state_readers();
+// Between two pieces of eager work: runs what is pending when it has become a lot, so that a loop that never reads
+// anything needs a bounded amount of memory.
+void end_of_piece();
+// While it lives, the work of this thread is one piece.
+class OnePiece {
+ public:
+  OnePiece();
+  ~OnePiece();
+  OnePiece(const OnePiece&) = delete;
+  OnePiece& operator=(const OnePiece&) = delete;
+};
 // While it lives, the thread records into `trace`.
 class Recording {
  public:
@@ -117,6 +271,17 @@ class Recording {
  private:
   std::shared_ptr<Trace> before_;
 };
+// Held while a plan runs: alone where it updates variables, else together with other readers.
+class StateLock {
+ public:
+  StateLock(bool reads, bool updates);
+  ~StateLock();
+  StateLock(const StateLock&) = delete;
+  StateLock& operator=(const StateLock&) = delete;
+
+ private:
+  bool reads_, updates_;
+};
 
 RunOptions run_options();
 
@@ -127,11 +292,9 @@ template <class... Parts>
 }
 
 // Shorthands of the ops room: append one node to the current trace.
-inline std::vector<Tensor> add(Op op, Attrs attrs, const std::vector<Tensor>& inputs) {
-  return current().add(op, std::move(attrs), inputs);
-}
+std::vector<Tensor> add(Op op, Attrs attrs, const std::vector<Tensor>& inputs);
 inline Tensor one(Op op, Attrs attrs, const std::vector<Tensor>& inputs) {
-  return current().add(op, std::move(attrs), inputs)[0];
+  return add(op, std::move(attrs), inputs)[0];
 }
 Tensor constant(double value, const Type& type);
 // The tensor behind an argument; a number becomes a constant of `dtype`. Throws Error(usage) for an undefined tensor.

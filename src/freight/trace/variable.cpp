@@ -154,11 +154,30 @@ void refuse_while_tracing(const char* op, const Variable& v) {
                    "use value() and assign() inside the step, or do it before or after");
 }
 
+// Gives a variable other elements from the host.
+template <class F>
+void overwrite(trace::VariableImpl& v, const std::shared_ptr<Storage>& storage, F&& write) {
+  const trace::StateLock alone(true, true);
+  {
+    const std::lock_guard lock(trace::history_mutex());
+    v.supersede();
+  }
+  write(storage->data());
+}
+
 }  // namespace
 
-const std::shared_ptr<Storage>& trace::VariableImpl::materialize() {
-  if (storage) return storage;
+const std::shared_ptr<Storage>& trace::VariableImpl::materialize(Fill how) {
+  if (made_.load(std::memory_order_acquire)) return storage_;
+  // One lock for all variables: first draws are rare, and a fresh net's are made one after the other anyway.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (made_.load(std::memory_order_relaxed)) return storage_;  // by another thread meanwhile
   auto fresh = Storage::allocate(type.bytes());
+  if (how == Fill::none) {
+    bind(std::move(fresh));
+    return storage_;
+  }
   if (init.kind == Init::Kind::constant) {
     if (init.a != 0) fill(fresh->data(), type, init.a);
   } else if (type.dtype == DType::f32) {
@@ -168,8 +187,13 @@ const std::shared_ptr<Storage>& trace::VariableImpl::materialize() {
     draw(values.data<float>(), *this);
     std::memcpy(fresh->data(), values.cast(type.dtype).raw(), type.bytes());
   }
-  storage = std::move(fresh);
-  return storage;
+  bind(std::move(fresh));
+  return storage_;
+}
+
+void trace::VariableImpl::bind(std::shared_ptr<Storage> elements) {
+  storage_ = std::move(elements);
+  made_.store(true, std::memory_order_release);
 }
 
 Variable::Variable(const std::string& name, const Type& type, const Init& init, Role role)
@@ -183,59 +207,107 @@ Variable::Variable(const std::string& name, const Type& type, const Init& init, 
   impl_->epoch = g_epoch;
 }
 
-const std::string& Variable::name() const { return impl_->name; }
-void Variable::set_name(const std::string& name) const { impl_->name = name; }
-const Type& Variable::type() const { return impl_->type; }
-Variable::Role Variable::role() const { return impl_->role; }
-bool Variable::trainable() const { return impl_->trainable; }
-void Variable::set_trainable(bool on) const { impl_->trainable = on; }
-void Variable::set_on_host(bool on) const { impl_->on_host = on; }
-bool Variable::on_host() const { return impl_->on_host; }
+const std::shared_ptr<trace::VariableImpl>& Variable::impl() const {
+  const std::shared_ptr<trace::VariableImpl>* at = &impl_;
+  while (*at && (*at)->tied_to) at = &(*at)->tied_to;
+  return *at;
+}
+
+Variable Variable::as_member() const {
+  Variable member = *this;
+  member.of_module_ = true;
+  return member;
+}
+
+Variable& Variable::operator=(Variable other) {
+  // A member that moves with its module takes the other's place.
+  if (of_module_ && !other.of_module_ && impl_ && other.impl_) {
+    tie(other);
+    return *this;
+  }
+  impl_ = std::move(other.impl_);
+  of_module_ = other.of_module_;
+  return *this;
+}
+
+void Variable::tie(const Variable& other) {
+  if (*this == other) return;
+  if (!(type() == other.type())) {
+    trace::fail_here("tie", "types differ: variable '", name(), "' is ", type(), ", '", other.name(), "' is ",
+                     other.type());
+  }
+  refuse_while_tracing("tie", *this);
+  trace::flush();
+  impl()->tied_to = other.impl();
+  ++trace::tie_count();
+}
+
+const std::string& Variable::name() const { return impl()->name; }
+void Variable::set_name(const std::string& name) const { impl()->name = name; }
+const Type& Variable::type() const { return impl()->type; }
+Variable::Role Variable::role() const { return impl()->role; }
+bool Variable::trainable() const { return impl()->trainable; }
+void Variable::set_trainable(bool on) const {
+  impl()->trainable = on;
+  impl()->frozen = !on;
+}
+void Variable::set_on_host(bool on) const { impl()->on_host = on; }
+bool Variable::on_host() const { return impl()->on_host; }
 
 Tensor Variable::value() const {
   if (!impl_) trace::fail_here("variable", "an undefined variable was used");
-  trace::Trace& tape = trace::current();
-  return tape.wrap(tape.use(impl_).current);
+  const trace::Session session;
+  return session->wrap(session->read(impl()));
 }
 
 void Variable::assign(const In& next) const {
   const Frame frame(next.where);
-  const Tensor t = next.is_number ? trace::constant_of(next, impl_->type, "assign") : next.tensor;
-  if (!(t.type() == impl_->type)) {
-    trace::fail_here("assign", "types differ: variable '", impl_->name, "' is ", impl_->type, ", the value is ",
+  const Tensor t = next.is_number ? trace::constant_of(next, impl()->type, "assign") : next.tensor;
+  if (!(t.type() == impl()->type)) {
+    trace::fail_here("assign", "types differ: variable '", impl()->name, "' is ", impl()->type, ", the value is ",
                      t.type());
   }
-  trace::Trace& tape = trace::current();
-  const Value v = tape.value_of(t);
-  tape.use(impl_).current = v;
+  trace::settle(t);
+  {
+    const trace::Session session;
+    session->assign(impl(), session->value_of(t));
+  }
+  trace::end_of_piece();
 }
 
 Array Variable::array() const {
   refuse_while_tracing("array", *this);
   trace::flush();
-  return Array(impl_->type.dtype, impl_->type.shape, impl_->materialize());
+  return Array(impl()->type.dtype, impl()->type.shape, impl()->materialize());
 }
 
 void Variable::set(const Array& value) const {
   refuse_while_tracing("set", *this);
-  if (!(Type{value.dtype(), value.shape()} == impl_->type)) {
-    trace::fail_here("set", "types differ: variable '", impl_->name, "' is ", impl_->type, ", the array is ",
+  if (!(Type{value.dtype(), value.shape()} == impl()->type)) {
+    trace::fail_here("set", "types differ: variable '", impl()->name, "' is ", impl()->type, ", the array is ",
                      Type{value.dtype(), value.shape()});
   }
   trace::flush();  // pending reads must still see the old value
-  if (!impl_->storage) impl_->storage = Storage::allocate(impl_->type.bytes());
-  parallel_copy(impl_->storage->data(), value.raw(), impl_->type.bytes());
+  overwrite(*impl(), impl()->materialize(trace::VariableImpl::Fill::none),
+            [&](void* elements) { parallel_copy(elements, value.raw(), impl()->type.bytes()); });
 }
 
 void Variable::set(double value) const {
   refuse_while_tracing("set", *this);
   trace::flush();
-  fill(impl_->materialize()->data(), impl_->type, value);
+  overwrite(*impl(), impl()->materialize(), [&](void* elements) { fill(elements, impl()->type, value); });
 }
 
 void assign_only_if(const In& condition) {
-  trace::Trace& t = trace::current();
-  t.guard_assignments(t.value_of(trace::tensor_of(condition, "assign_only_if")));
+  const Tensor holds = trace::tensor_of(condition, "assign_only_if");
+  trace::settle(holds);
+  const trace::Session session;
+  session->guard_assignments(session->value_of(holds));
+}
+
+std::atomic<uint64_t>& trace::tie_count() {
+  static std::atomic<uint64_t> count{0};
+  return count;
 }
 
 Variable rng_state() {

@@ -35,6 +35,13 @@ class Variable {
 
   Variable() = default;
   Variable(const std::string& name, const Type& type, const Init& init = {}, Role role = Role::state);
+  Variable(const Variable& other) : impl_(other.impl_) {}
+  Variable(Variable&& other) noexcept : impl_(std::move(other.impl_)), of_module_(other.of_module_) {}
+  // Names what `other` names. Assigning to a module's member (decoder.weight = encoder.weight) ties the two: the
+  // module's variable is the other one from here on, for everybody who has a handle of it, and its own elements are
+  // gone. Throws Error(usage) where their types differ.
+  Variable& operator=(Variable other);
+  ~Variable() = default;
 
   bool defined() const { return impl_ != nullptr; }
   const std::string& name() const;
@@ -42,7 +49,8 @@ class Variable {
   const Type& type() const;
   const Shape& shape() const { return type().shape; }
   Role role() const;
-  // Parameters that are frozen are not given to optimizers.
+  // Whether modules list it among their parameters. Optimizers leave what was set to false alone from then on, though
+  // they were given it before; compiled steps that it concerns are traced anew.
   bool trainable() const;
   void set_trainable(bool on) const;
   // Lives in host memory: compiled steps on a device bring it for its readers alone, and send its next value back. To
@@ -52,7 +60,9 @@ class Variable {
 
   // The value in the current trace: what was last assigned there, else the stored one.
   Tensor value() const;
-  // The value becomes `next` at the end of the step (compiled), or with the next evaluation. Types must be equal.
+  // Readers from here on get `next`; the elements are replaced at the end of the step (compiled) or with the next
+  // evaluation. Gradients end at a variable's value: they do not go on through an assignment to what `next` was
+  // computed from (hold that tensor and compute with it where they should). Types must be equal.
   void assign(const In& next) const;
 
   // Host access. Throws Error(usage) while a step is being traced. array() shares the variable's memory.
@@ -60,11 +70,15 @@ class Variable {
   void set(const Array& value) const;
   void set(double value) const;  // every element
 
-  const std::shared_ptr<trace::VariableImpl>& impl() const { return impl_; }
-  friend bool operator==(const Variable& a, const Variable& b) { return a.impl_ == b.impl_; }
+  const std::shared_ptr<trace::VariableImpl>& impl() const;
+  // The handle that is to be a module's member.
+  Variable as_member() const;
+  friend bool operator==(const Variable& a, const Variable& b) { return a.impl() == b.impl(); }
 
  private:
+  void tie(const Variable& other);
   std::shared_ptr<trace::VariableImpl> impl_;
+  bool of_module_ = false;
 };
 
 // Inside a step: the assignments made so far take effect only where `condition` (bool[], one element) holds; where not,

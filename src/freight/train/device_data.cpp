@@ -14,7 +14,7 @@ namespace {
 // A state over memory that is there; what a device makes of it is the state's own.
 Variable over(const std::string& name, const Array& a, const Shape& shape) {
   Variable v(name, {a.dtype(), shape});
-  v.impl()->storage = Storage::borrow(a.raw(), a.bytes(), a.storage());
+  v.impl()->bind(Storage::borrow(a.raw(), a.bytes(), a.storage()));
   return v;
 }
 

@@ -237,7 +237,10 @@ class Lowering {
                                 .strides = select(to.strides, b.axes),
                                 .stream = spec_.stream_outputs});
   }
-  void finish(Build& b) { kernel_->programs.push_back(TileKernel::compile(b.program)); }
+  void finish(Build& b) {
+    b.program.round_each = spec_.round_each;
+    kernel_->programs.push_back(TileKernel::compile(b.program));
+  }
 
   // Pointwise outputs, one program per shape (results on the reduced shape beside those on the whole space).
   void finish_pointwise() {

@@ -69,6 +69,7 @@ struct TileProgram {
   std::vector<TileValue> values;
   std::vector<TileStore> stores;
   std::vector<TileAccumulate> sums;
+  bool round_each = false;  // a product is rounded before it goes into a sum
 
   // Append a value and return its number.
   int add(const TileValue& value) {
