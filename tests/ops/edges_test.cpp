@@ -94,6 +94,9 @@ TEST_P(Edges, ALabelThatNamesNoClassIsAnError) {
       EXPECT_NE(text.find("data: "), std::string::npos) << text;
       EXPECT_NE(text.find("index out of range: got " + std::to_string(bad) + ", need 0 to 2"), std::string::npos)
           << text;
+      if (GetParam() == "cpu") {
+        EXPECT_NE(text.find("edges_test.cpp:"), std::string::npos) << text;
+      }
     }
   }
 }

@@ -23,6 +23,7 @@ IndexProblem problem(const StepSpec& spec) {
   const Type& result = spec.out[0].type;
   if (op == Op::check_index) {
     return {.op = freight::name(op),
+            .where = spec.node->location(),
             .rows = attrs<RowsAttrs>(*spec.node).rows,
             .index_type = result.dtype,
             .indices = result.numel(),
@@ -32,6 +33,7 @@ IndexProblem problem(const StepSpec& spec) {
   const Shape& tensor = scatters(op) ? result.shape : spec.in[0].type.shape;  // whose axis is indexed
   IndexProblem p;
   p.op = freight::name(op);
+  p.where = spec.node->location();
   for (int i = 0; i < tensor.rank(); ++i) (i < axis ? p.outer : i == axis ? p.rows : p.inner) *= tensor[i];
   p.dtype = result.dtype;
   p.result_bytes = result.bytes();

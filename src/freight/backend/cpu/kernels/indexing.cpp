@@ -55,7 +55,7 @@ void check_indices(const IndexProblem& p, const void* idx) {
   for (int64_t i = 0; i < p.indices; ++i) {
     const int64_t v = index_at(idx, p.index_type, i);
     if (v < 0 || v >= p.rows) {
-      fail(ErrorKind::data, p.op, "index out of range: got ", v, ", need 0 to ", p.rows - 1);
+      throw Error(ErrorKind::data, p.op, cat("index out of range: got ", v, ", need 0 to ", p.rows - 1), p.where);
     }
   }
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "freight/base/dtype.h"
 
@@ -12,6 +13,7 @@ namespace freight::cpu {
 // (outer, picks, inner).
 struct IndexProblem {
   const char* op = "";  // for messages
+  std::string where;    // module path and source line, for messages
   int64_t outer = 1, rows = 1, inner = 1;
   bool whole_rows = false;
   DType index_type = DType::i64, dtype = DType::f32;
