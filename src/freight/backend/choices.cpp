@@ -92,6 +92,17 @@ std::string signature(const StepSpec& spec) {
 
 bool measures(const StepSpec& spec) { return !spec.deterministic && env::get("FREIGHT_TUNE") != "0"; }
 
+namespace {
+thread_local std::optional<size_t> forced_choice;
+}
+
+ForcedChoice::ForcedChoice(size_t number) { forced_choice = number; }
+ForcedChoice::~ForcedChoice() { forced_choice.reset(); }
+std::optional<size_t> ForcedChoice::among(size_t candidates) {
+  if (!forced_choice) return std::nullopt;
+  return std::min(*forced_choice, candidates - 1);
+}
+
 ZeroOperands::ZeroOperands(const StepSpec& spec, size_t scratch, std::shared_ptr<DeviceMemory> memory, int cold)
     : memory_(std::move(memory)), cold_(cold) {
   std::vector<size_t> sizes;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,18 @@ class Storage;
 std::string signature(const StepSpec& spec);
 // Whether kernels of the step may be measured at all: not where it is to be deterministic, nor with FREIGHT_TUNE=0.
 bool measures(const StepSpec& spec);
+
+// While one lives, choices of this thread take the candidate with this number, or the last one there is: so that tests
+// reach them all.
+class ForcedChoice {
+ public:
+  explicit ForcedChoice(size_t number);
+  ~ForcedChoice();
+  ForcedChoice(const ForcedChoice&) = delete;
+  ForcedChoice& operator=(const ForcedChoice&) = delete;
+  // The number among `candidates`, where one is forced.
+  static std::optional<size_t> among(size_t candidates);
+};
 
 // Operands and scratch memory of a step, all zeros: of the host, or of a device. `cold`: the operand that lies in no
 // cache when the step runs, as the weights of a large net do not.

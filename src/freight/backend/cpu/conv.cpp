@@ -285,11 +285,12 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const Problem& p, Way way
     // As a binary operation behind the product it takes oneDNN longer than our own product.
     FREIGHT_CHECK(!p.a.epilogue.residual, "residual epilogue");
     const auto w = p.weight_desc(spec.in[1].layout);
-    const auto pd = p.forward(w, p.a.epilogue.bias, dnnl_attributes(p.a.epilogue));
+    const auto pd = p.forward(w, p.a.epilogue.bias, dnnl_attributes());
     std::vector<DnnlKernel::Argument> arguments{{DNNL_ARG_SRC, pd.src_desc(), 0}, {DNNL_ARG_WEIGHTS, w, 1}};
     if (p.a.epilogue.bias) arguments.push_back({DNNL_ARG_BIAS, pd.bias_desc(), 2});
     arguments.push_back({DNNL_ARG_DST, pd.dst_desc(), spec.in.size()});
-    return dnnl_step<dnnl::convolution_forward>(pd, arguments, spec.in.size() + 1);
+    return dnnl_step<dnnl::convolution_forward>(pd, arguments, spec.in.size() + 1, p.a.epilogue,
+                                                spec.out[0].type.dtype);
   }
   if (n.op == Op::conv_grad_input) {
     const auto w = p.weight_desc(spec.in[1].layout);

@@ -7,6 +7,7 @@
 #include <dnnl_debug.h>
 
 #include "freight/base/error.h"
+#include "freight/base/threads.h"
 
 namespace freight::cpu {
 
@@ -91,13 +92,37 @@ Layout layout_of(const Type& type, const dnnl::memory::desc& desc) {
   return {{}, std::move(blocked)};
 }
 
-dnnl::primitive_attr dnnl_attributes(const Epilogue& epilogue) {
+dnnl::primitive_attr dnnl_attributes() {
   dnnl::primitive_attr a;
   a.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  dnnl::post_ops post;
-  if (epilogue.relu) post.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-  a.set_post_ops(post);
   return a;
+}
+
+namespace {
+
+void relu(float* v, size_t n) {
+  for (size_t i = 0; i < n; ++i) v[i] = v[i] < 0 ? 0 : v[i];
+}
+
+// Bits of bf16: those between -0 and -infinity, both included, are below 0 or equal to it. NaN stays.
+void relu(uint16_t* v, size_t n) {
+  constexpr uint16_t kMinusZero = 0x8000, kMinusInfinity = 0xff80;
+  for (size_t i = 0; i < n; ++i) v[i] = v[i] > kMinusZero && v[i] <= kMinusInfinity ? uint16_t{0} : v[i];
+}
+
+}  // namespace
+
+void relu_in_place(DType dtype, void* values, size_t bytes) {
+  const size_t size = size_of(dtype), n = bytes / size;
+  constexpr size_t kChunk = 16384;
+  parallel_for(static_cast<int64_t>((n + kChunk - 1) / kChunk), [&](int64_t chunk) {
+    const size_t first = static_cast<size_t>(chunk) * kChunk, count = std::min(kChunk, n - first);
+    if (size == sizeof(float)) {
+      relu(static_cast<float*>(values) + first, count);
+    } else {
+      relu(static_cast<uint16_t*>(values) + first, count);
+    }
+  });
 }
 
 std::string dnnl_label(const dnnl::primitive_desc_base& desc) { return cat("dnnl:", desc.impl_info_str()); }

@@ -49,15 +49,43 @@ class DnnlKernel : public Kernel {
   std::vector<dnnl_exec_arg_t> arguments_;
 };
 
-// A user-mode scratchpad, so that scratch memory lies in the plan's arena, and the epilogue's relu.
-dnnl::primitive_attr dnnl_attributes(const Epilogue& epilogue = {});
+// A user-mode scratchpad, so that scratch memory lies in the plan's arena.
+dnnl::primitive_attr dnnl_attributes();
 // "dnnl:jit:avx2"
 std::string dnnl_label(const dnnl::primitive_desc_base& desc);
+// relu of `bytes` of f32 or bf16 in place, in parallel. oneDNN's own behind a product turns NaN into 0.
+void relu_in_place(DType dtype, void* values, size_t bytes);
+// A primitive, and relu over its result, the last operand.
+class DnnlReluKernel final : public DnnlKernel {
+ public:
+  DnnlReluKernel(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad, std::string label,
+                 const std::vector<Argument>& arguments, size_t operands, DType dtype)
+      : DnnlKernel(primitive, scratchpad, std::move(label), arguments, operands),
+        dtype_(dtype),
+        result_(operands - 1),
+        bytes_(arguments.back().desc.get_size()) {}
+  void run(void* const* operands) override {
+    DnnlKernel::run(operands);
+    relu_in_place(dtype_, operands[result_], bytes_);
+  }
+
+ private:
+  DType dtype_;
+  size_t result_, bytes_;
+};
 // The step that executes the primitive of a descriptor on `operands` tensors.
 template <class Primitive, class Descriptor>
 std::unique_ptr<Kernel> dnnl_step(const Descriptor& pd, const std::vector<DnnlKernel::Argument>& arguments,
                                   size_t operands) {
   return std::make_unique<DnnlKernel>(Primitive(pd), pd.scratchpad_desc(), dnnl_label(pd), arguments, operands);
+}
+// The same with an epilogue's relu.
+template <class Primitive, class Descriptor>
+std::unique_ptr<Kernel> dnnl_step(const Descriptor& pd, const std::vector<DnnlKernel::Argument>& arguments,
+                                  size_t operands, const Epilogue& epilogue, DType dtype) {
+  if (!epilogue.relu) return dnnl_step<Primitive>(pd, arguments, operands);
+  return std::make_unique<DnnlReluKernel>(Primitive(pd), pd.scratchpad_desc(), dnnl_label(pd), arguments, operands,
+                                          dtype);
 }
 
 }  // namespace freight::cpu

@@ -62,9 +62,8 @@ std::unique_ptr<Kernel> by_dnnl(const StepSpec& spec, const Operand& lhs, const 
   }
   const dnnl::memory::desc result = plain(oriented(out, false));
   arguments.push_back({DNNL_ARG_DST, result, next});
-  const dnnl::matmul::primitive_desc pd({plain(lhs), plain(rhs), bias, result}, dnnl_attributes(a.epilogue),
-                                        dnnl_engine());
-  return dnnl_step<dnnl::matmul>(pd, arguments, next + 1);
+  const dnnl::matmul::primitive_desc pd({plain(lhs), plain(rhs), bias, result}, dnnl_attributes(), dnnl_engine());
+  return dnnl_step<dnnl::matmul>(pd, arguments, next + 1, a.epilogue, out.type.dtype);
 }
 
 template <class Multiply, class T>

@@ -36,6 +36,7 @@ bool has_room(const StepSpec& spec) {
 
 size_t fastest(const std::string& step, const std::vector<Candidate>& candidates, const std::vector<StepSpec>& specs,
                int cold) {
+  if (const auto forced = ForcedChoice::among(candidates.size())) return *forced;
   if (candidates.size() == 1 || !measures(specs[0]) || !has_room(specs[0])) return 0;
   static Choices choices("cpu-choices.txt");
   std::vector<Choices::Candidate> measured;

@@ -50,7 +50,8 @@ HWY_INLINE void tile(const PlaneRow& r, const int64_t* at) {
   for (int b = 0; b < B; ++b) {
 #pragma GCC unroll 8
     for (int o = 0; o < O; ++o) {
-      hn::Store(r.relu ? hn::Max(sum[b][o], hn::Zero(d)) : sum[b][o], d, lines + o * kLanes);
+      const auto below = hn::Le(sum[b][o], hn::Zero(d));  // NaN is not: a maximum with 0 would lose it
+      hn::Store(r.relu ? hn::IfThenZeroElse(below, sum[b][o]) : sum[b][o], d, lines + o * kLanes);
     }
     float* y = r.y + at[b] * O;
     const int64_t pixels = std::min<int64_t>(kLanes, r.pixels);
