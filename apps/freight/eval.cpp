@@ -9,6 +9,7 @@
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/data/catalog.h"
+#include "freight/data/finite.h"
 #include "freight/train/bundle.h"
 #include "freight/train/evaluate.h"
 #include "freight/train/signals.h"
@@ -93,6 +94,7 @@ int eval_command(const Args& args) {
     data::Dataset set = split == "train" ? measured.samples.train : measured.samples.test;
     note(measured.samples.train.note);
     if (split != "train") note(set.note);
+    data::leave_out_nonfinite(set, bad);
     train::adapt(set, bundle);
     if (set.images.defined()) {
       const std::string odd = data::range_warning(set.images, bundle.preprocessing.arrays);

@@ -13,6 +13,11 @@ namespace {
 
 int64_t count_nonfinite(const Array& a) {
   int64_t bad = 0;
+  if (a.dtype() == DType::f32) {
+    const auto* v = a.data<float>();
+    for (int64_t i = 0; i < a.numel(); ++i) bad += !std::isfinite(v[i]);
+    return bad;
+  }
   for (const float v : a.to_vector<float>()) bad += !std::isfinite(v);
   return bad;
 }
@@ -22,6 +27,15 @@ std::string say(const std::string& what, int64_t bad, int64_t all) {
 }
 
 }  // namespace
+
+std::string first_nonfinite(const std::vector<nn::NamedVariable>& variables) {
+  for (const nn::NamedVariable& v : variables) {
+    if (!is_floating(v.variable.type().dtype)) continue;
+    const Array a = v.variable.array();
+    if (const int64_t bad = count_nonfinite(a)) return say(v.name, bad, a.numel());
+  }
+  return "";
+}
 
 std::string first_nonfinite(const Graph& graph, const std::vector<Array>& inputs, const std::vector<Array>& states,
                             const RunOptions& options) {

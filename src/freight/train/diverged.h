@@ -6,6 +6,7 @@
 
 #include "freight/base/array.h"
 #include "freight/ir/graph.h"
+#include "freight/nn/module.h"
 #include "freight/run/executable.h"
 
 namespace freight::train {
@@ -15,5 +16,8 @@ namespace freight::train {
 // planned.
 std::string first_nonfinite(const Graph& graph, const std::vector<Array>& inputs, const std::vector<Array>& states,
                             const RunOptions& options);
+
+// "fc1.weight: 37 of 4,096 elements are NaN or infinite" of the first of these variables of which that is so, or "".
+std::string first_nonfinite(const std::vector<nn::NamedVariable>& variables);
 
 }  // namespace freight::train

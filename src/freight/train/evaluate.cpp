@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "freight/base/error.h"
 #include "freight/data/class_names.h"
@@ -186,7 +187,14 @@ Evaluation Evaluator::run(data::Feed& feed, const std::string& what,
   feed.start(0);
   while (const data::FeedBatch* b = feed.next()) {
     const auto [loss, right] = state_->step(b->inputs, b->targets);
-    e.loss += static_cast<double>(loss.item<float>());
+    const auto batch_loss = static_cast<double>(loss.item<float>());
+    if (!std::isfinite(batch_loss)) {
+      fail(ErrorKind::diverged, what, "the loss of samples ", e.count, " to ", e.count + b->count - 1, " is ",
+           std::isnan(batch_loss) ? "nan" : "infinite",
+           ": the model's answers to them are not finite, so that there is no figure; in fp16, try --precision bf16 or "
+           "fp32");
+    }
+    e.loss += batch_loss;
     right_sum += static_cast<double>(right.item<float>());
     e.count += b->count;
     if (poll && !poll(e.count, feed.count_per_epoch())) break;

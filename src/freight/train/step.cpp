@@ -137,6 +137,18 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Config& c, const nn::Modu
   return optimizer;
 }
 
+optim::Schedule make_schedule(const Config& c, int64_t steps_per_epoch, int64_t total) {
+  using optim::Schedule;
+  const auto warmup = static_cast<int64_t>(std::llround(c.lr_warmup_epochs * static_cast<double>(steps_per_epoch)));
+  const int64_t rest = std::max<int64_t>(total - warmup, 1);
+  const Schedule s = c.lr_scheduler == "step"     ? Schedule::step(c.lr, c.lr_step_size * steps_per_epoch, c.lr_gamma)
+                     : c.lr_scheduler == "cosine" ? Schedule::cosine(c.lr, rest)
+                     : c.lr_scheduler == "onecycle"
+                         ? Schedule::one_cycle(c.lr, rest, {.pct_start = c.onecycle_pct_start})
+                         : Schedule::constant(c.lr);
+  return warmup > 0 ? s.warmup(warmup) : s;
+}
+
 void keep_on_host(const optim::Optimizer& optimizer) {
   for (const nn::NamedVariable& v : optimizer.state_dict()) {
     if (v.variable.type().bytes() >= kLeastOnHost) v.variable.set_on_host(true);

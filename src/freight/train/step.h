@@ -9,6 +9,7 @@
 #include "freight/optim/ema.h"
 #include "freight/optim/loss_scale.h"
 #include "freight/optim/optimizer.h"
+#include "freight/optim/schedule.h"
 #include "freight/trace/compile.h"
 #include "freight/train/config.h"
 
@@ -16,6 +17,8 @@ namespace freight::train {
 
 // The optimizer that a configuration names, of all parameters of `net`; its state lies where `offload` says.
 std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config, const nn::Module& net);
+// The rates of a run of `total` steps, warm-up included.
+optim::Schedule make_schedule(const Config& config, int64_t steps_per_epoch, int64_t total);
 
 // The optimizer's states of some size live in host memory from here on: to be said before a step is compiled.
 void keep_on_host(const optim::Optimizer& optimizer);

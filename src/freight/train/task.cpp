@@ -3,6 +3,7 @@
 
 #include "freight/base/error.h"
 #include "freight/data/catalog.h"
+#include "freight/data/finite.h"
 #include "freight/data/resample.h"
 #include "freight/train/evaluate.h"
 
@@ -46,6 +47,12 @@ class SampleTask : public Task {
  public:
   SampleTask(const Config& config, data::BadSamples bad)
       : c_(config), bad_(std::move(bad)), data_(data::load(config.data, load_options(config))) {
+    data::leave_out_nonfinite(data_.test, bad_);
+    if (data::leave_out_nonfinite(data_.train, bad_) && !data_.train.mean.empty()) {
+      data_.train.compute_statistics();
+      data_.test.mean = data_.train.mean;
+      data_.test.std = data_.train.std;
+    }
     if (c_.input_size.empty() || data_.train.files) return;
     const Shape size = models::parse_size(c_.input_size);
     data_.train = data::resized(data_.train, size[0], size[1]);

@@ -1,4 +1,4 @@
-// See trained_on.h. The other end is Trainer::bundle() in trainer.cpp.
+// See trained_on.h.
 #include "freight/train/trained_on.h"
 
 #include <cstdlib>
@@ -67,6 +67,20 @@ auto measured(const TrainedOn& on, const std::string& data, data::LoadOptions lo
 }
 
 }  // namespace
+
+std::map<std::string, std::string> provenance(const Config& config, uint64_t fingerprint, int64_t steps,
+                                              const Evaluation& test) {
+  std::map<std::string, std::string> p{{"data", base_name(config.data)},
+                                       {"data_fingerprint", cat(fingerprint)},
+                                       {"steps", cat(steps)},
+                                       {"test_loss", cat(test.loss)},
+                                       {"seed", cat(config.seed)},
+                                       {"val_split", cat(config.val_split)}};
+  if (!config.text_column.empty()) p["text_column"] = config.text_column;
+  if (!config.label_column.empty()) p["label_column"] = config.label_column;
+  if (test.top1) p["test_top1"] = fixed(*test.top1, 2);
+  return p;
+}
 
 TrainedOn trained_on(const Bundle& bundle, const std::string& path) {
   const auto said = [&](const char* key, const char* otherwise) {

@@ -1,11 +1,19 @@
 // What a stored model says of the data that it was trained on, for those that measure it: eval, verify, report.
 #pragma once
+#include <cstdint>
+#include <map>
 #include <string>
 
 #include "freight/data/catalog.h"
 #include "freight/train/bundle.h"
+#include "freight/train/config.h"
+#include "freight/train/evaluate.h"
 
 namespace freight::train {
+
+// What a run writes into its models: the data's name and fingerprint, how far it went and what it reached.
+std::map<std::string, std::string> provenance(const Config& config, uint64_t fingerprint, int64_t steps,
+                                              const Evaluation& test);
 
 struct TrainedOn {
   std::string data;         // a named set or a path; empty where the file does not say

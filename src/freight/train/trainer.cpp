@@ -22,17 +22,18 @@
 #include "freight/models/loss.h"
 #include "freight/ops/ops.h"
 #include "freight/optim/ema.h"
-#include "freight/optim/schedule.h"
 #include "freight/run/plan.h"
 #include "freight/trace/compile.h"
 #include "freight/train/checkpoint.h"
 #include "freight/train/config_fields.h"
+#include "freight/train/diverged.h"
 #include "freight/train/precision.h"
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
 #include "freight/train/step.h"
 #include "freight/train/steps_ahead.h"
 #include "freight/train/task.h"
+#include "freight/train/trained_on.h"
 #include "freight/train/whiten.h"
 
 namespace freight::train {
@@ -46,18 +47,6 @@ double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::
 
 // As a step knows it.
 double rounded(double rate) { return static_cast<double>(static_cast<float>(rate)); }
-
-optim::Schedule make_schedule(const Config& c, int64_t steps_per_epoch, int64_t total) {
-  using optim::Schedule;
-  const auto warmup = static_cast<int64_t>(std::llround(c.lr_warmup_epochs * static_cast<double>(steps_per_epoch)));
-  const int64_t rest = std::max<int64_t>(total - warmup, 1);
-  const Schedule s = c.lr_scheduler == "step"     ? Schedule::step(c.lr, c.lr_step_size * steps_per_epoch, c.lr_gamma)
-                     : c.lr_scheduler == "cosine" ? Schedule::cosine(c.lr, rest)
-                     : c.lr_scheduler == "onecycle"
-                         ? Schedule::one_cycle(c.lr, rest, {.pct_start = c.onecycle_pct_start})
-                         : Schedule::constant(c.lr);
-  return warmup > 0 ? s.warmup(warmup) : s;
-}
 
 // A field of a TSV file: file names may hold anything.
 std::string cell(const std::string& text) {
@@ -221,6 +210,9 @@ class Run {
     observer_.on_planned(planned());
     if (!start_) return;
     restore(*start_, model_, states());
+    if (const std::string at = nonfinite_state(); !at.empty()) {
+      fail(ErrorKind::checkpoint, start_->dir, at, ": nothing can be learnt from there; take an earlier checkpoint");
+    }
     if (place_.step > 0) {
       rate_ = rounded(schedule_.at(place_.step - 1));
       optimizer_->set_lr(rate_);
@@ -285,7 +277,23 @@ class Run {
     return all;
   }
 
+  // Throws Error(diverged) where weights, averages or the optimizer's state are not finite: such are neither measured
+  // nor stored. One pass over them, which storing makes anyway; the steps pay nothing.
+  void need_finite() {
+    const std::string at = nonfinite_state();
+    if (at.empty()) return;
+    dir_->settle();
+    fail(ErrorKind::diverged, "train", "after step ", place_.step, " (epoch ", place_.epoch, ", lr ", rate_, ", loss ",
+         result_.train_loss, ") ", at, "; ", saved_weights(false), "; try a smaller --lr or --clip-grad-norm 1");
+  }
+
+  std::string nonfinite_state() {
+    std::string at = first_nonfinite(model_.net->state_dict());
+    return at.empty() ? first_nonfinite(states()) : at;
+  }
+
   void checkpoint(bool best) {
+    need_finite();
     place_.test = result_.test;
     place_.last_loss = result_.train_loss;
     dir_->checkpoint(bundle(), {place_, states(), c_, fingerprint_}, best, {c_.keep, c_.save_in_place});
@@ -496,6 +504,7 @@ class Run {
     if (report.samples_per_s > 0) dir_->metrics().write(m);  // else only the evaluation was left, and the row is there
     const bool last = place_.epoch == epochs_;
     if (!result_.interrupted && (last || place_.epoch % c_.eval_every == 0)) {
+      need_finite();
       e.test = evaluate();
     }
     if (e.test) {
@@ -544,19 +553,7 @@ class Run {
   }
 
   Bundle bundle() {
-    Bundle b{model_,
-             task_->preprocessing(),
-             class_names_,
-             {{"data", base_name(c_.data)},
-              {"data_fingerprint", cat(fingerprint_)},
-              {"steps", cat(place_.step)},
-              {"test_loss", cat(result_.test.loss)},
-              {"seed", cat(c_.seed)},
-              {"val_split", cat(c_.val_split)}}};
-    if (!c_.text_column.empty()) b.provenance["text_column"] = c_.text_column;
-    if (!c_.label_column.empty()) b.provenance["label_column"] = c_.label_column;
-    if (result_.test.top1) b.provenance["test_top1"] = fixed(*result_.test.top1, 2);
-    return b;
+    return {model_, task_->preprocessing(), class_names_, provenance(c_, fingerprint_, place_.step, result_.test)};
   }
 
   void finish() {
@@ -597,15 +594,16 @@ class Run {
   // Saves the weights that the bad step left as they were, unless an earlier step had spoilt them already; says which
   // good weights there are.
   std::string rescue() {
-    bool finite = true;
-    for (const nn::NamedVariable& v : model_.net->state_dict()) {
-      for (const float x : v.variable.array().to_vector<float>()) finite = finite && std::isfinite(x);
-    }
+    const bool finite = nonfinite_state().empty();
     if (finite) checkpoint(false);
     dir_->settle();
+    return saved_weights(finite);
+  }
+
+  std::string saved_weights(bool before_this_step) const {
     const std::string last = dir_->file("last/model.safetensors");
     if (!std::filesystem::exists(last)) return "no weights were saved yet";
-    return cat(finite ? "the weights before that step are in " : "the last saved weights are in ", last);
+    return cat(before_this_step ? "the weights before that step are in " : "the last saved weights are in ", last);
   }
 
   void record(const char* status, int exit_code) {

@@ -1,0 +1,109 @@
+// See finite.h.
+#include "freight/data/finite.h"
+
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+
+namespace freight::data {
+
+namespace {
+
+template <class T>
+std::optional<int64_t> first_nonfinite(const T* values, int64_t n) {
+  // A sum is finite where all are, but for an overflow: one pass without a branch a number.
+  T sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += values[i] * T{0};
+  if (sum == 0) return std::nullopt;
+  for (int64_t i = 0; i < n; ++i) {
+    if (!std::isfinite(values[i])) return i;
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> first_nonfinite(const Array& a, int64_t row, int64_t rows) {
+  const int64_t n = rows == 0 ? 0 : a.numel() / rows;
+  if (a.dtype() == DType::f32) return first_nonfinite(a.data<float>() + row * n, n);
+  if (a.dtype() == DType::f64) return first_nonfinite(a.data<double>() + row * n, n);
+  return std::nullopt;
+}
+
+double value_at(const Array& a, int64_t row, int64_t rows, int64_t i) {
+  const int64_t at = row * (a.numel() / rows) + i;
+  return a.dtype() == DType::f32 ? static_cast<double>(a.data<float>()[at]) : a.data<double>()[at];
+}
+
+// "column 3" of a sample of one axis, "element [0, 4, 7]" of others; counted from 0.
+std::string place_of(const Array& a, int64_t i) {
+  const int rank = a.shape().rank();
+  if (rank == 1) return "the value";
+  if (rank == 2) return cat("column ", i);
+  std::vector<int64_t> at;
+  for (int d = rank - 1; d >= 1; --d) {
+    at.insert(at.begin(), i % a.shape()[d]);
+    i /= a.shape()[d];
+  }
+  std::vector<std::string> parts;
+  for (const int64_t n : at) parts.push_back(cat(n));
+  return cat("element [", join(parts, ", "), "]");
+}
+
+// What is wrong with a sample; "" where nothing is.
+std::string fault_of(const Dataset& set, int64_t row) {
+  const int64_t rows = set.count();
+  for (const Array* a : {&set.images, &set.labels}) {
+    if (!a->defined()) continue;
+    const auto at = first_nonfinite(*a, row, rows);
+    if (!at) continue;
+    const double v = value_at(*a, row, rows, *at);
+    return cat(place_of(*a, *at), a == &set.labels ? " of its target" : "", " is ",
+               std::isnan(v) ? "nan"
+               : v > 0       ? "inf"
+                             : "-inf",
+               ", need a finite number");
+  }
+  return "";
+}
+
+Array kept_rows(const Array& a, const std::vector<int64_t>& rows) {
+  Shape shape = a.shape();
+  const size_t row = a.bytes() / static_cast<size_t>(shape[0]);
+  shape[0] = static_cast<int64_t>(rows.size());
+  Array out(a.dtype(), shape);
+  auto* to = static_cast<char*>(out.raw());
+  const auto* from = static_cast<const char*>(a.raw());
+  for (const int64_t i : rows) {
+    std::memcpy(to, from + static_cast<size_t>(i) * row, row);
+    to += row;
+  }
+  return out;
+}
+
+}  // namespace
+
+bool leave_out_nonfinite(Dataset& set, const BadSamples& bad) {
+  if (set.files || !set.images.defined() || set.count() == 0) return false;
+  std::vector<int64_t> kept;
+  const int64_t rows = set.count();
+  for (int64_t i = 0; i < rows; ++i) {
+    const std::string fault = fault_of(set, i);
+    if (fault.empty()) {
+      kept.push_back(i);
+      continue;
+    }
+    const std::string sample = cat(set.name, ", sample ", i, " of the ", set.split, " part");
+    if (bad.on_bad == OnBad::error)
+      fail(ErrorKind::data, sample, fault, "; --on-bad-sample skip leaves such samples out");
+    if (bad.report) bad.report({sample, fault});
+  }
+  if (static_cast<int64_t>(kept.size()) == rows) return false;
+  if (kept.empty()) fail(ErrorKind::data, cat(set.name, ", ", set.split), "no sample holds finite numbers alone");
+  set.images = kept_rows(set.images, kept);
+  set.labels = kept_rows(set.labels, kept);
+  return true;
+}
+
+}  // namespace freight::data
