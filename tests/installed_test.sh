@@ -15,6 +15,11 @@ grep -q "^freight_DIR:PATH=$scratch/prefix/" "$scratch/build/CMakeCache.txt" || 
 quiet ninja -C "$scratch/build"
 version=$("$scratch/prefix/bin/freight" --version)
 "$scratch/build/hello" | grep -q "^$version: "
+# The programs say themselves whether they reached what they show.
+"$scratch/build/custom_layer" | grep -qx 'loss below 0.001: yes; parameters: 7' || { echo 'custom_layer failed'; exit 1; }
+"$scratch/build/gradient_penalty" | grep -q ': yes$' || { echo 'gradient_penalty failed'; exit 1; }
+"$scratch/build/threads" | grep -qx 'different answers: 0 of 400' || { echo 'threads failed'; exit 1; }
+"$scratch/build/two_optimizers" | grep -qx 'loss below 0.2: yes; frozen layer unchanged: yes' || { echo 'two_optimizers failed'; exit 1; }
 # A header that needs a folder which is not installed must not slip in.
 if grep -rlE '#include <(oneapi|dnnl|hwy|nlohmann|cuda)' "$scratch/prefix/include"; then
   echo 'installed headers include third-party headers'
