@@ -114,5 +114,20 @@ TEST(FiniteSamples, PlacesAreNamedByTheirAxes) {
   expect_error(ErrorKind::data, {"sample 1", "the value of its target"}, [&] { data::leave_out_nonfinite(set, {}); });
 }
 
+TEST(FiniteSamples, WhatNeverChangesIsTold) {
+  data::Dataset set;
+  set.images = test::random_array({{DType::f32, {6, 3}}, test::Fill::normal}, 1);
+  set.labels = Array::of<int64_t>({1, 0, 1, 1, 0, 1}, {6});
+  set.classes = {"no", "yes"};
+  EXPECT_EQ(data::nothing_to_learn(set), std::vector<std::string>());
+  for (int64_t r = 0; r < 6; ++r) set.images.data<float>()[r * 3 + 1] = 4;
+  set.labels = Array::of<int64_t>({1, 1, 1, 1, 1, 1}, {6});
+  EXPECT_EQ(data::nothing_to_learn(set),
+            (std::vector<std::string>{"all 6 samples to learn from are of class yes: there is nothing to tell apart",
+                                      "nothing can be learnt from what never changes: column 1"}));
+  set.labels = Array::of<float>({2, 2, 2, 2, 2, 2}, {6, 1});
+  EXPECT_EQ(data::nothing_to_learn(set)[0], "targets never change: column 0");
+}
+
 }  // namespace
 }  // namespace freight::train

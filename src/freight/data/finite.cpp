@@ -1,6 +1,7 @@
 // See finite.h.
 #include "freight/data/finite.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -82,7 +83,51 @@ Array kept_rows(const Array& a, const std::vector<int64_t>& rows) {
   return out;
 }
 
+// The columns of (rows, columns) whose numbers are all the same.
+std::vector<int64_t> constant_columns(const float* values, int64_t rows, int64_t columns) {
+  std::vector<int64_t> found;
+  for (int64_t c = 0; c < columns; ++c) {
+    int64_t r = 1;
+    while (r < rows && values[r * columns + c] == values[c]) ++r;
+    if (r == rows) found.push_back(c);
+  }
+  return found;
+}
+
+// "column 3" or "columns 3, 4, 9 and 12 more".
+std::string listed(const std::vector<int64_t>& columns) {
+  constexpr size_t kMost = 5;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < columns.size() && i < kMost; ++i) names.push_back(cat(columns[i]));
+  std::string text = cat(columns.size() == 1 ? "column " : "columns ", join(names, ", "));
+  if (columns.size() > kMost) text += cat(" and ", columns.size() - kMost, " more");
+  return text;
+}
+
 }  // namespace
+
+std::vector<std::string> nothing_to_learn(const Dataset& set) {
+  std::vector<std::string> lines;
+  const int64_t rows = set.count();
+  if (rows < 2) return lines;
+  if (set.classification()) {
+    const auto* labels = set.labels.data<int64_t>();
+    if (std::all_of(labels, labels + rows, [&](int64_t l) { return l == labels[0]; })) {
+      const auto at = static_cast<size_t>(labels[0]);
+      const std::string name = at < set.classes.size() ? set.classes[at] : cat(labels[0]);
+      lines.push_back(
+          cat("all ", rows, " samples to learn from are of class ", name, ": there is nothing to tell apart"));
+    }
+  } else if (set.labels.dtype() == DType::f32) {
+    const auto same = constant_columns(set.labels.data<float>(), rows, set.labels.numel() / rows);
+    if (!same.empty()) lines.push_back(cat("targets never change: ", listed(same)));
+  }
+  if (set.images.defined() && set.images.dtype() == DType::f32 && set.images.shape().rank() == 2) {
+    const auto same = constant_columns(set.images.data<float>(), rows, set.images.shape()[1]);
+    if (!same.empty()) lines.push_back(cat("nothing can be learnt from what never changes: ", listed(same)));
+  }
+  return lines;
+}
 
 bool leave_out_nonfinite(Dataset& set, const BadSamples& bad) {
   if (set.files || !set.images.defined() || set.count() == 0) return false;

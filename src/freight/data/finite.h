@@ -1,6 +1,9 @@
-// Samples in memory whose numbers are not finite: found before anything is computed from them, so that no figure of an
-// evaluation and no weight rests on them.
+// What samples in memory cannot teach, found before anything is computed from them: numbers that are not finite, so
+// that no figure and no weight rests on them; columns that are all alike, and labels that are.
 #pragma once
+#include <string>
+#include <vector>
+
 #include "freight/data/dataset.h"
 
 namespace freight::data {
@@ -9,5 +12,9 @@ namespace freight::data {
 // Throws Error(data) that names the first sample and its place, or leaves such samples out and tells `bad` of each;
 // true where any was left out. Throws Error(data) where none is left. Statistics are the caller's to compute anew.
 bool leave_out_nonfinite(Dataset& set, const BadSamples& bad);
+
+// One line for each thing about samples to learn from that leaves nothing to learn: a single class, targets or columns
+// that never change. Empty where there is none.
+std::vector<std::string> nothing_to_learn(const Dataset& set);
 
 }  // namespace freight::data

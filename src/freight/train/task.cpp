@@ -125,6 +125,7 @@ class SampleTask : public Task {
     for (const data::Dataset* set : {&data_.train, &data_.test}) {
       if (!set->note.empty()) notes.push_back(set->note);
     }
+    for (const std::string& line : data::nothing_to_learn(data_.train)) notes.push_back(line);
     return notes;
   }
   const char* unit() const override { return "img"; }
