@@ -3,6 +3,8 @@
 // it changes.
 #include "freight/train/recipe_files_internal.h"
 
+#include <filesystem>
+
 #include <nlohmann/json.hpp>
 
 #include "freight/base/error.h"
@@ -60,8 +62,9 @@ std::vector<const Recipe*> for_data(const std::string& data, const std::string& 
     case data::Content::documents: kind = "documents"; break;
     case data::Content::corpus: kind = "corpus"; break;
   }
-  const bool known = data::named_set(data, {.data_dir = data_dir}) != nullptr;
-  for (const std::string& key : {known ? data : std::string(kind), std::string(kind)}) {
+  // A folder here that is called like a known set is not that set.
+  const bool own = std::filesystem::exists(data) && !data::named_set(data, {.data_dir = data_dir});
+  for (const std::string& key : {own ? std::string(kind) : data, std::string(kind)}) {
     for (const Recipe& r : recipes()) {
       if (r.data == key) found.push_back(&r);
     }
