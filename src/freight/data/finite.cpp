@@ -4,37 +4,21 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <optional>
+#include <span>
 
 #include "freight/base/error.h"
+#include "freight/base/finite.h"
 #include "freight/base/strings.h"
 
 namespace freight::data {
 
 namespace {
 
-template <class T>
-std::optional<int64_t> first_nonfinite(const T* values, int64_t n) {
-  // A sum is finite where all are, but for an overflow: one pass without a branch a number.
-  T sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += values[i] * T{0};
-  if (sum == 0) return std::nullopt;
-  for (int64_t i = 0; i < n; ++i) {
-    if (!std::isfinite(values[i])) return i;
-  }
-  return std::nullopt;
-}
-
-std::optional<int64_t> first_nonfinite(const Array& a, int64_t row, int64_t rows) {
-  const int64_t n = rows == 0 ? 0 : a.numel() / rows;
-  if (a.dtype() == DType::f32) return first_nonfinite(a.data<float>() + row * n, n);
-  if (a.dtype() == DType::f64) return first_nonfinite(a.data<double>() + row * n, n);
-  return std::nullopt;
-}
-
-double value_at(const Array& a, int64_t row, int64_t rows, int64_t i) {
-  const int64_t at = row * (a.numel() / rows) + i;
-  return a.dtype() == DType::f32 ? static_cast<double>(a.data<float>()[at]) : a.data<double>()[at];
+// The numbers of one sample; none where they are integers.
+std::span<const float> numbers_of(const Array& a, int64_t row, int64_t rows) {
+  if (!a.defined() || a.dtype() != DType::f32) return {};
+  const int64_t n = a.numel() / rows;
+  return {a.data<float>() + row * n, static_cast<size_t>(n)};
 }
 
 // "column 3" of a sample of one axis, "element [0, 4, 7]" of others; counted from 0.
@@ -56,11 +40,11 @@ std::string place_of(const Array& a, int64_t i) {
 std::string fault_of(const Dataset& set, int64_t row) {
   const int64_t rows = set.count();
   for (const Array* a : {&set.images, &set.labels}) {
-    if (!a->defined()) continue;
-    const auto at = first_nonfinite(*a, row, rows);
-    if (!at) continue;
-    const double v = value_at(*a, row, rows, *at);
-    return cat(place_of(*a, *at), a == &set.labels ? " of its target" : "", " is ",
+    const std::span<const float> numbers = numbers_of(*a, row, rows);
+    const int64_t at = find_nonfinite(numbers);
+    if (at < 0) continue;
+    const float v = numbers[static_cast<size_t>(at)];
+    return cat(place_of(*a, at), a == &set.labels ? " of its target" : "", " is ",
                std::isnan(v) ? "nan"
                : v > 0       ? "inf"
                              : "-inf",

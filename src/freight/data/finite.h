@@ -1,5 +1,5 @@
-// What samples in memory cannot teach, found before anything is computed from them: numbers that are not finite, so
-// that no figure and no weight rests on them; columns that are all alike, and labels that are.
+// Samples in memory are looked at before anything is computed from them: numbers that are not finite would spoil every
+// figure and weight, and columns or labels that never change teach nothing.
 #pragma once
 #include <string>
 #include <vector>

@@ -2,12 +2,12 @@
 #include "freight/train/bundle_check_internal.h"
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <cmath>
 #include <map>
 
 #include "freight/base/error.h"
+#include "freight/base/finite.h"
 #include "freight/base/printable.h"
 
 namespace freight::train {
@@ -94,16 +94,13 @@ void need_finite(const models::Model& model, const std::string& path) {
     const Array array = v.variable.array();
     if (!is_floating(array.dtype())) continue;
     const Array f32 = array.dtype() == DType::f32 ? array : array.cast(DType::f32);
-    const auto n = static_cast<size_t>(f32.numel());
     const float* x = f32.data<float>();
-    // All bits of the exponent: without a branch, so that the loop runs at the memory's rate.
-    size_t odd = 0;
-    for (size_t i = 0; i < n; ++i) odd += (std::bit_cast<uint32_t>(x[i]) & 0x7f800000u) == 0x7f800000u;
+    const int64_t odd = count_nonfinite(f32);
     if (odd == 0) continue;
-    const auto at = static_cast<size_t>(std::find_if_not(x, x + n, [](float w) { return std::isfinite(w); }) - x);
-    refuse_stored(path, "tensor ", v.name, " holds ", x[at], " at element ", at, " (",
-                  with_commas(static_cast<int64_t>(odd)), odd == 1 ? " number" : " numbers", " of ",
-                  with_commas(static_cast<int64_t>(n)), " are not finite); take an earlier checkpoint, or train again");
+    const int64_t at = find_nonfinite(std::span(x, static_cast<size_t>(f32.numel())));
+    refuse_stored(path, "tensor ", v.name, " holds ", x[at], " at element ", at, " (", with_commas(odd),
+                  odd == 1 ? " number" : " numbers", " of ", with_commas(f32.numel()),
+                  " are not finite); take an earlier checkpoint, or train again");
   }
 }
 

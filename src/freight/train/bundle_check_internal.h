@@ -9,8 +9,8 @@ namespace freight::train {
 // Of a bundle without its weights. Throws Error(checkpoint) that begins with the file's name: an input that is not the
 // model's, scales that no division bears, names that are not those of the outputs, provenance of another kind.
 void check_said(const Bundle& bundle, const std::string& path);
-// Throws the same for a weight that is not finite. One that is NaN need not show: relu and max-pooling on a CPU may
-// pass it over, and the answer looks sound.
+// Throws the same for a weight that is not finite. One that is NaN need not show in an answer: it may belong to a row
+// that the input does not reach.
 void need_finite(const models::Model& model, const std::string& path);
 
 }  // namespace freight::train

@@ -2,25 +2,13 @@
 // planned reuses memory and would have overwritten the evidence.
 #include "freight/train/diverged.h"
 
-#include <cmath>
-
 #include "freight/base/error.h"
+#include "freight/base/finite.h"
 #include "freight/passes/passes.h"
 
 namespace freight::train {
 
 namespace {
-
-int64_t count_nonfinite(const Array& a) {
-  int64_t bad = 0;
-  if (a.dtype() == DType::f32) {
-    const auto* v = a.data<float>();
-    for (int64_t i = 0; i < a.numel(); ++i) bad += !std::isfinite(v[i]);
-    return bad;
-  }
-  for (const float v : a.to_vector<float>()) bad += !std::isfinite(v);
-  return bad;
-}
 
 std::string say(const std::string& what, int64_t bad, int64_t all) {
   return cat(what, ": ", with_commas(bad), " of ", with_commas(all), " elements are NaN or infinite");
@@ -30,7 +18,7 @@ std::string say(const std::string& what, int64_t bad, int64_t all) {
 
 std::string first_nonfinite(const std::vector<nn::NamedVariable>& variables) {
   for (const nn::NamedVariable& v : variables) {
-    if (!is_floating(v.variable.type().dtype)) continue;
+    if (!is_floating(v.variable.type().dtype)) continue;  // spares a copy from a device
     const Array a = v.variable.array();
     if (const int64_t bad = count_nonfinite(a)) return say(v.name, bad, a.numel());
   }

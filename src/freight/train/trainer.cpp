@@ -210,7 +210,8 @@ class Run {
     observer_.on_planned(planned());
     if (!start_) return;
     restore(*start_, model_, states());
-    if (const std::string at = nonfinite_state(); !at.empty()) {
+    // Of the weights load_weights has said so already.
+    if (const std::string at = first_nonfinite(states()); !at.empty()) {
       fail(ErrorKind::checkpoint, start_->dir, at, ": nothing can be learnt from there; take an earlier checkpoint");
     }
     if (place_.step > 0) {
@@ -278,10 +279,14 @@ class Run {
   }
 
   // Throws Error(diverged) where weights, averages or the optimizer's state are not finite: such are neither measured
-  // nor stored. One pass over them, which storing makes anyway; the steps pay nothing.
+  // nor stored. One pass over them, once for a step, which storing makes anyway; the steps pay nothing.
   void need_finite() {
+    if (finite_at_ == place_.step) return;
     const std::string at = nonfinite_state();
-    if (at.empty()) return;
+    if (at.empty()) {
+      finite_at_ = place_.step;
+      return;
+    }
     dir_->settle();
     fail(ErrorKind::diverged, "train", "after step ", place_.step, " (epoch ", place_.epoch, ", lr ", rate_, ", loss ",
          result_.train_loss, ") ", at, "; ", saved_weights(false), "; try a smaller --lr or --clip-grad-norm 1");
@@ -676,6 +681,7 @@ class Run {
   std::optional<Checkpoint> start_;  // where the run goes on from
   bool goes_on_ = false;             // in the directory of that run
   Place place_;
+  int64_t finite_at_ = -1;                     // the last step after which need_finite found all well
   std::vector<std::string> notes_, warnings_;  // about that
 };
 

@@ -6,6 +6,7 @@
 
 #include <dnnl_debug.h>
 
+#include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
 
@@ -115,7 +116,7 @@ void relu(uint16_t* v, size_t n) {
 void relu_in_place(DType dtype, void* values, size_t bytes) {
   const size_t size = size_of(dtype), n = bytes / size;
   constexpr size_t kChunk = 16384;
-  parallel_for(static_cast<int64_t>((n + kChunk - 1) / kChunk), [&](int64_t chunk) {
+  parallel_for(ceil_div(static_cast<int64_t>(n), static_cast<int64_t>(kChunk)), [&](int64_t chunk) {
     const size_t first = static_cast<size_t>(chunk) * kChunk, count = std::min(kChunk, n - first);
     if (size == sizeof(float)) {
       relu(static_cast<float*>(values) + first, count);
