@@ -7,6 +7,7 @@
 
 #include "freight/base/error.h"
 #include "freight/ops/ops.h"
+#include "tests/support/error_of.h"
 
 namespace freight::test {
 namespace {
@@ -14,12 +15,12 @@ namespace {
 using Floats = std::vector<float>;
 using Ints = std::vector<int64_t>;
 
-class Arrays : public testing::TestWithParam<std::string> {
+class Arrays : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { set_default_backend(GetParam()); }
   void TearDown() override { set_default_backend("cpu"); }
 };
-INSTANTIATE_TEST_SUITE_P(Backends, Arrays, testing::Values("ref", "cpu"),
+INSTANTIATE_TEST_SUITE_P(Backends, Arrays, ::testing::Values("ref", "cpu"),
                          [](const auto& instance) { return instance.param; });
 
 void expect(const Tensor& got, const Floats& values) {
@@ -40,14 +41,7 @@ void expect_integers(const Tensor& got, DType dtype, const Ints& values) {
 Floats gradient(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
   return grad(sum(f(x)), std::vector<Tensor>{x})[0].to_vector<float>();
 }
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using freight::testing::message_of;
 
 TEST_P(Arrays, AreMadeFromNumbers) {
   expect_integers(arange(2, 9, 3), DType::i32, {2, 5, 8});

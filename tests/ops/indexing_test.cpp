@@ -7,6 +7,7 @@
 #include "freight/base/error.h"
 #include "freight/ops/ops.h"
 #include "freight/trace/compile.h"
+#include "tests/support/error_of.h"
 
 namespace freight::test {
 namespace {
@@ -49,14 +50,7 @@ TEST(Indexing, MasksTakeWhatIsTrue) {
   EXPECT_EQ(a()[a() > 100].shape(), (Shape{0}));
 }
 
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using freight::testing::message_of;
 
 TEST(Indexing, WhatDoesNotFitIsNamed) {
   const auto message = [](std::initializer_list<Index> indices) {

@@ -7,6 +7,7 @@
 #include "freight/ops/ops.h"
 #include "freight/trace/compile.h"
 #include "freight/trace/tracer.h"
+#include "tests/support/error_of.h"
 
 namespace freight {
 namespace {
@@ -18,14 +19,7 @@ class TensorTest : public ::testing::Test {
   void SetUp() override { set_default_backend("ref"); }
 };
 
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using freight::testing::message_of;
 
 TEST_F(TensorTest, ReadingEvaluatesWhatIsPending) {
   const Tensor a = Tensor::of<float>({1, 2, 3}, {3});
