@@ -6,8 +6,8 @@
 
 namespace freight {
 
-// As str() of NumPy's array: nested brackets, columns under each other, at most eight digits behind the point, lines of
-// at most 75 characters; of more than 1,000 elements the first and last three along each axis.
+// The text is that of NumPy's str(): nested brackets, columns under each other, at most eight digits behind the point,
+// lines of at most 75 characters. Of more than 1,000 elements it shows the first and last three along each axis.
 std::string text_of(const Array& array);
 
 }  // namespace freight

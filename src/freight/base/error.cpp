@@ -7,7 +7,7 @@ namespace {
 std::string format(const std::string& op, const std::string& message, const std::string& where) {
   std::string text = op.empty() ? message : cat(op, ": ", message);
   if (!where.empty()) text += cat(" (", where, ")");
-  // What files and requests say is quoted by its first line (excerpt); this holds where somebody forgot to.
+  // Callers quote files and requests by an excerpt; this limit holds where one was forgotten.
   constexpr size_t kMost = 8000;
   if (text.size() > kMost) text.replace(kMost, std::string::npos, "...");
   return text;

@@ -34,7 +34,7 @@ Extremes extremes_of(const T* v, int64_t n) {
   return e;
 }
 
-// Of all finite values; those that are not are the business of whoever trains on them.
+// The extremes are those of the finite values: leave_out_nonfinite judges the others.
 Extremes extremes_of(const Array& a) {
   switch (a.dtype()) {
     case DType::u8: return extremes_of(a.data<uint8_t>(), a.numel());
@@ -80,7 +80,7 @@ std::optional<Shape> sample_in(const Shape& s, Layout layout) {
   return Shape(s.begin() + 1, s.end());
 }
 
-// What the shape alone allows, the usual one first. `numbers`: floats, of which (N, A, B) are features.
+// The shape alone allows these layouts; the usual one comes first. With `numbers` (floats), (N, A, B) are features.
 std::vector<Layout> fitting(const Shape& s, bool numbers) {
   if (s.rank() == 3) return {numbers ? Layout::features : Layout::nhw};
   if (s.rank() != 4) return {Layout::features};

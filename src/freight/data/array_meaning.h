@@ -1,4 +1,4 @@
-// What the numbers of an array of samples mean: which axis holds what, and which values are black and white. It is
+// An array of samples has a meaning: which axis holds what, and which values are black and white. It is
 // decided here alone, when a model is trained; a stored model records it, and train, eval, predict, serve, verify and
 // report read arrays by the record. Letters: N samples, C channels, H rows, W columns.
 #pragma once
