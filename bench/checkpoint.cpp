@@ -59,7 +59,7 @@ void read_plainly(const std::string& path) {
 }
 
 int bench(const std::string& dir, int rounds, const std::string& name) {
-  train::Bundle bundle;
+  store::Bundle bundle;
   bundle.model = models::create(name);
   bundle.preprocessing.input = bundle.model.input.shape;
   const auto optimizer = optim::create("sgd", *bundle.model.net, {.lr = 0.1, .momentum = 0.9});

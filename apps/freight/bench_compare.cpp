@@ -7,7 +7,7 @@
 #include "freight/bench/compare.h"
 #include "freight/optim/create.h"
 #include "freight/plan/catalog.h"
-#include "freight/train/precision.h"
+#include "freight/store/precision.h"
 #include "options.h"
 
 namespace freight::app {
@@ -32,7 +32,7 @@ struct Flags {
     o.add("--num-classes", &classes, "classes of a named model (0: its own)", {.min = 0, .aliases = {"--classes"}});
     o.add("--optimizer", &optimizer, "of the training step (default: the data set's, or sgd)", {.value = "NAME"});
     o.add("--precision", &precision, "of the arithmetic: fp32, tf32, bf16 or fp16",
-          {.one_of = train::precision_names()});
+          {.one_of = store::precision_names()});
     o.group("What is compared");
     o.add("--devices", &devices,
           "of this machine, the others are held against the first: cpu,opencl:0 (default: all there are)",

@@ -8,7 +8,7 @@
 #include "freight/base/error.h"
 #include "freight/io/file.h"
 #include "freight/plan/rates.h"
-#include "freight/train/precision.h"
+#include "freight/store/precision.h"
 #include "freight/train/signals.h"
 #include "options.h"
 #include "output_path.h"
@@ -42,7 +42,7 @@ int calibrate_command(const Args& args) {
   check_output("-o", output, {});
   signals::install();
   plan::CalibrationOptions options{.seconds = seconds};
-  if (train::compute_type("bf16", "auto").note.empty()) options.types.push_back(DType::bf16);
+  if (store::compute_type("bf16", "auto").note.empty()) options.types.push_back(DType::bf16);
   Shown shown(o.quiet());
   const plan::Rates rates = plan::calibrate(options, shown);
   if (signals::stop_requested()) return signals::exit_code();

@@ -81,15 +81,15 @@ int models_convert_command(const Args& args) {
     for (const char* flag : {"--num-classes", "--input-size", "--class-names", "--mean", "--std", "--resize"}) {
       if (o.given(flag)) fail(ErrorKind::usage, flag, "does not go with --plain: the stored model says all itself");
     }
-    deploy::export_weights(train::load_bundle(in), out);
+    deploy::export_weights(store::load_bundle(in), out);
   } else {
-    const train::Bundle bundle = deploy::import_weights(models::load(model, size.options()), in,
+    const store::Bundle bundle = deploy::import_weights(models::load(model, size.options()), in,
                                                         {.classes = names_in(class_names),
                                                          .mean = numbers(mean, "--mean"),
                                                          .std = numbers(std, "--std"),
                                                          .resize = resize});
-    train::save_bundle(out, bundle);
-    const train::Preprocessing& p = bundle.preprocessing;
+    store::save_bundle(out, bundle);
+    const store::Preprocessing& p = bundle.preprocessing;
     std::printf("model   %s, input %s, %s parameters\n", bundle.model.name.c_str(), to_string(p.input).c_str(),
                 with_commas(bundle.model.net->parameter_count()).c_str());
     for (size_t i = 0; i < p.mean.size(); ++i) {

@@ -10,7 +10,7 @@
 #include "freight/base/strings.h"
 #include "freight/data/catalog.h"
 #include "freight/data/finite.h"
-#include "freight/train/bundle.h"
+#include "freight/store/bundle.h"
 #include "freight/train/evaluate.h"
 #include "freight/train/signals.h"
 #include "freight/train/text.h"
@@ -49,7 +49,7 @@ int eval_command(const Args& args) {
   if (o.parse(args) == Options::Outcome::done) return 0;
   if (weights.empty()) fail(ErrorKind::usage, "--weights", "is missing; see freight eval --help");
   signals::install();
-  train::Bundle bundle = train::load_bundle(weights);
+  store::Bundle bundle = store::load_bundle(weights);
   train::TrainedOn trained_on = train::trained_on(bundle, weights);
   if (data.empty()) data = trained_on.data;
   if (data.empty())

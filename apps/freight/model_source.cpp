@@ -7,7 +7,7 @@
 #include "freight/base/error.h"
 #include "freight/models/models.h"
 #include "freight/optim/create.h"
-#include "freight/train/precision.h"
+#include "freight/store/precision.h"
 #include "memory_size.h"
 
 namespace freight::app {
@@ -26,7 +26,7 @@ void ModelSource::declare(Options& o) {
         {.one_of = offload_names()});
   o.add("--device-memory", &device_memory, "with --offload: what the step's arena may take (default: any size)",
         {.value = "4GiB", .aliases = {"--memory-limit"}});
-  o.add("--precision", &precision, "of the arithmetic: fp32, tf32, bf16 or fp16", {.one_of = train::precision_names()});
+  o.add("--precision", &precision, "of the arithmetic: fp32, tf32, bf16 or fp16", {.one_of = store::precision_names()});
   o.add("--deterministic", &deterministic, "fixed kernel choices, no measurement");
 }
 
@@ -36,7 +36,7 @@ models::Model load_model(const std::string& name_or_file, const models::Options&
     fail(ErrorKind::usage, "model", "class count and input size belong to named models: ", name_or_file,
          " says its own");
   }
-  return train::load_bundle(name_or_file).model;
+  return store::load_bundle(name_or_file).model;
 }
 
 void ModelSize::declare(Options& o) {
@@ -65,7 +65,7 @@ ArenaLimit ModelSource::limit() const {
 }
 
 bench::Workload ModelSource::workload(bench::Pass pass) const {
-  const train::ComputeType compute = train::compute_type(precision, backend);
+  const store::ComputeType compute = store::compute_type(precision, backend);
   if (!compute.note.empty()) std::fprintf(stderr, "note    %s\n", compute.note.c_str());
   return {load(),
           {.batch = batch_size,

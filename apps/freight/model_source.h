@@ -3,7 +3,7 @@
 #include <string>
 
 #include "freight/bench/workload.h"
-#include "freight/train/bundle.h"
+#include "freight/store/bundle.h"
 #include "options.h"
 
 namespace freight::app {

@@ -11,7 +11,7 @@
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
 #include "freight/deploy/predictor.h"
-#include "freight/train/precision.h"
+#include "freight/store/precision.h"
 #include "freight/train/progress.h"
 #include "freight/train/signals.h"
 #include "options.h"
@@ -140,7 +140,7 @@ int predict_command(const Args& args) {
   o.add("--top-k", &top_k, "classes shown per sample", {.min = 1});
   o.add("-b,--batch-size", &batch_size, "samples per step, at most", {.min = 1, .max = 1 << 24});
   o.add("--device", &device, "auto, cpu, ref, cuda:N or opencl:N");
-  o.add("--precision", &precision, "of the arithmetic: fp32, tf32, bf16 or fp16", {.one_of = train::precision_names()});
+  o.add("--precision", &precision, "of the arithmetic: fp32, tf32, bf16 or fp16", {.one_of = store::precision_names()});
   o.add("--deterministic", &deterministic, "fixed kernel choices, no measurement");
   o.add("-j,--workers", &workers, "threads that decode pictures", {.min = 1, .aliases = {"--num-workers"}});
   o.add("--on-bad-sample", &on_bad_sample, "inputs that cannot be read: error stops, skip and report go on without",
@@ -161,10 +161,10 @@ int predict_command(const Args& args) {
   output.form = csv ? Form::csv : json ? Form::json : jsonl ? Form::jsonl : Form::lines;
   if (output.form == Form::lines && !output.npy.empty() && output.file.empty()) output.form = Form::none;
   signals::install();
-  const train::ComputeType compute = train::compute_type(precision, device);
+  const store::ComputeType compute = store::compute_type(precision, device);
   if (!compute.note.empty()) std::fprintf(stderr, "note    %s\n", compute.note.c_str());
   deploy::Predictor predictor(
-      train::load_bundle(model),
+      store::load_bundle(model),
       {.backend = device, .precision = precision, .deterministic = deterministic, .batch_size = batch_size});
   const bool text = predictor.bundle().preprocessing.text();
   if (!sources.texts.empty() && !text) {

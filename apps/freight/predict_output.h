@@ -39,7 +39,7 @@ class PredictionWriter {
   std::string first_column(const std::string& name) const;  // of a line
   void put(const std::string& text);
 
-  const train::Bundle& bundle_;
+  const store::Bundle& bundle_;
   const OutputOptions options_;
   const bool probabilities_;
   const int64_t outputs_;

@@ -11,7 +11,7 @@
 #include "freight/base/error.h"
 #include "freight/io/file.h"
 #include "freight/serve/server.h"
-#include "freight/train/precision.h"
+#include "freight/store/precision.h"
 #include "freight/train/signals.h"
 #include "options.h"
 
@@ -97,7 +97,7 @@ int serve_command(const Args& args) {
   o.add("--drain-s", &drain, "after a signal, for requests that have begun", {.min = 0, .max = 86400});
   o.group("Computing");
   o.add("--device", &s.backend, "auto, cpu or ref");
-  o.add("--precision", &s.precision, "of the computation", {.one_of = train::precision_names()});
+  o.add("--precision", &s.precision, "of the computation", {.one_of = store::precision_names()});
   o.add("--deterministic", &s.deterministic, "fixed kernel choices, no measurement");
   if (o.parse(args) == Options::Outcome::done) return 0;
   if (o.given("--token") && token.empty()) fail(ErrorKind::usage, "--token", "is empty");

@@ -12,7 +12,7 @@
 
 #include "freight/io/image.h"
 #include "freight/io/npy.h"
-#include "freight/train/bundle.h"
+#include "freight/store/bundle.h"
 #include "tests/apps/run_command.h"
 
 namespace freight::test {
@@ -23,10 +23,10 @@ using Json = nlohmann::json;
 class PredictMany : public testing::Test {
  protected:
   void SetUp() override {
-    train::Bundle b;
+    store::Bundle b;
     b.model = models::create("mlp");
     b.preprocessing = {.input = {1, 28, 28}, .mean = {0.1f}, .std = {0.3f}};
-    train::save_bundle(model, b);
+    store::save_bundle(model, b);
     for (const char* name : {"b/2.png", "b/1.png", "a.png", "b.png", "c/deep/3.png"}) image(name);
     write_file(folder + "/notes.txt", "no picture");
     write_file(folder + "/.hidden.png", "not looked at");

@@ -6,18 +6,18 @@
 #include <unistd.h>
 
 #include "freight/models/models.h"
-#include "freight/train/bundle.h"
+#include "freight/store/bundle.h"
 #include "run_command.h"
 
 namespace freight::test {
 namespace {
 
 std::string model_file(const std::string& dir) {
-  train::Bundle b;
+  store::Bundle b;
   b.model = models::create("lenet");
   b.preprocessing = {.input = {1, 28, 28}, .mean = {}, .std = {}};
   const std::string path = dir + "/m.safetensors";
-  train::save_bundle(path, b);
+  store::save_bundle(path, b);
   return path;
 }
 

@@ -7,7 +7,7 @@
 #include "freight/base/philox.h"
 #include "freight/run/executable.h"
 #include "freight/run/plan.h"
-#include "freight/train/precision.h"
+#include "freight/store/precision.h"
 
 #include "tests/cuda/fake.h"
 #include "tests/ops/op_suite.h"
@@ -237,10 +237,10 @@ TEST_F(CudaBlas, RoundsToTf32WhereThePrecisionSaysSoAndNowhereElse) {
   EXPECT_EQ(product(false), 1 + 0x1p-11f);
   EXPECT_EQ(product(true), 1);
   EXPECT_EQ(backend("cuda:0").lacks(DType::bf16), "");
-  EXPECT_TRUE(train::compute_type("tf32", "cuda:0").tf32);
-  EXPECT_EQ(train::compute_type("tf32", "cuda:0").note, "");
-  EXPECT_FALSE(train::compute_type("tf32", "cpu").tf32);
-  EXPECT_EQ(train::compute_type("tf32", "cpu").note, "no tf32 on this device: computing in f32");
+  EXPECT_TRUE(store::compute_type("tf32", "cuda:0").tf32);
+  EXPECT_EQ(store::compute_type("tf32", "cuda:0").note, "");
+  EXPECT_FALSE(store::compute_type("tf32", "cpu").tf32);
+  EXPECT_EQ(store::compute_type("tf32", "cpu").note, "no tf32 on this device: computing in f32");
 }
 
 TEST_F(CudaBlas, TheFastestKernelIsMeasuredOnceAndRemembered) {

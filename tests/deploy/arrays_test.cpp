@@ -64,11 +64,11 @@ Array row(const Array& a, int64_t i) {
 }
 
 // A net that was never trained, for a set that was read.
-train::Bundle bundle_for(const data::Dataset& set) {
+store::Bundle bundle_for(const data::Dataset& set) {
   seed(7);
-  train::Bundle b;
+  store::Bundle b;
   b.model = models::create("mlp", {.classes = 2, .input = set.sample_shape()});
-  b.preprocessing = train::preprocessing_of(set);
+  b.preprocessing = store::preprocessing_of(set);
   b.classes = {"0", "1"};
   return b;
 }
@@ -100,11 +100,11 @@ TEST_P(ArrayKinds, MeanOneThingInAllCommands) {
   EXPECT_EQ(sets.train.fingerprint(), usual.train.fingerprint());
   EXPECT_EQ(sets.train.mean, usual.train.mean);
 
-  train::save_bundle(dir / "m.safetensors", bundle_for(sets.train));
-  train::Bundle bundle = train::load_bundle(dir / "m.safetensors");
+  store::save_bundle(dir / "m.safetensors", bundle_for(sets.train));
+  store::Bundle bundle = store::load_bundle(dir / "m.safetensors");
   EXPECT_EQ(bundle.preprocessing.arrays, sets.train.meaning);
-  Predictor predictor(train::load_bundle(dir / "m.safetensors"), {.deterministic = true});
-  const serve::ServedModel served("m", train::load_bundle(dir / "m.safetensors"), {.deterministic = true});
+  Predictor predictor(store::load_bundle(dir / "m.safetensors"), {.deterministic = true});
+  const serve::ServedModel served("m", store::load_bundle(dir / "m.safetensors"), {.deterministic = true});
 
   // predict: the array of each sample, as it lies and in its own type.
   std::vector<Array> samples;
@@ -179,7 +179,7 @@ TEST(ArrayMeanings, UnsignedIntegersOfTwoBytesAreReadAsBytesWhereTheyAreNoMore) 
   EXPECT_EQ(sets.train.meaning.values, Values::scaled);
 
   // A picture becomes values of that range: white is 1000.
-  train::Bundle bundle = bundle_for(sets.train);
+  store::Bundle bundle = bundle_for(sets.train);
   Predictor predictor(std::move(bundle), {.deterministic = true});
   const Array white = Array::of<uint8_t>({255, 255, 0, 255}, {2, 2, 1});
   const io::Bytes png = io::encode_png(white);
@@ -197,7 +197,7 @@ TEST(ArrayMeanings, PlainNumbersTakeNoPicturesAndSayWhenTheyLieFarOff) {
   const data::TrainTest sets =
       data::sets_of_arrays({{"x", x}, {"y", labels()}}, "s", "s", {.undivided = data::Undivided::whole});
   EXPECT_EQ(sets.train.meaning.values, Values::plain);
-  train::Bundle bundle = bundle_for(sets.train);
+  store::Bundle bundle = bundle_for(sets.train);
   data::Dataset bytes;
   bytes.name = "bytes";
   bytes.images = Array(DType::u8, {kCount, 1, 4, 4});

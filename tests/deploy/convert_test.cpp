@@ -17,12 +17,12 @@ models::Model net() { return models::create("resnet18", {.classes = 3, .size = {
 
 TEST(Convert, ThereAndBackIsTheSameWeights) {
   const TemporaryDir dir;
-  train::Bundle first;
+  store::Bundle first;
   first.model = net();
   export_weights(first, dir / "plain.safetensors");
-  const train::Bundle b = import_weights(net(), dir / "plain.safetensors", {.classes = {"cat", "dog", "fish"}});
-  train::save_bundle(dir / "model.safetensors", b);
-  export_weights(train::load_bundle(dir / "model.safetensors"), dir / "again.safetensors");
+  const store::Bundle b = import_weights(net(), dir / "plain.safetensors", {.classes = {"cat", "dog", "fish"}});
+  store::save_bundle(dir / "model.safetensors", b);
+  export_weights(store::load_bundle(dir / "model.safetensors"), dir / "again.safetensors");
   EXPECT_EQ(freight::testing::read_text(dir / "plain.safetensors"),
             freight::testing::read_text(dir / "again.safetensors"));
   const io::SafeTensors plain = io::load_safetensors(dir / "plain.safetensors");
@@ -32,18 +32,18 @@ TEST(Convert, ThereAndBackIsTheSameWeights) {
 
 TEST(Convert, NetsOfPhotographsGetImageNetsPreprocessing) {
   const TemporaryDir dir;
-  train::Bundle first;
+  store::Bundle first;
   first.model = net();
   export_weights(first, dir / "w.safetensors");
-  const train::Bundle b = import_weights(net(), dir / "w.safetensors", {});
+  const store::Bundle b = import_weights(net(), dir / "w.safetensors", {});
   EXPECT_EQ(b.preprocessing.mean, (std::vector<float>{0.485f, 0.456f, 0.406f}));
   EXPECT_EQ(b.preprocessing.std, (std::vector<float>{0.229f, 0.224f, 0.225f}));
   EXPECT_EQ(b.preprocessing.resize, 36);  // as 256 for 224
-  const train::Bundle own =
+  const store::Bundle own =
       import_weights(net(), dir / "w.safetensors", {.mean = {0, 0, 0}, .std = {1, 1, 1}, .resize = 0});
   EXPECT_EQ(own.preprocessing.mean, (std::vector<float>{0, 0, 0}));
   EXPECT_EQ(own.preprocessing.resize, 0);
-  train::Bundle small;
+  store::Bundle small;
   small.model = models::create("lenet");
   export_weights(small, dir / "l.safetensors");
   EXPECT_TRUE(import_weights(models::create("lenet"), dir / "l.safetensors", {}).preprocessing.mean.empty());
@@ -51,7 +51,7 @@ TEST(Convert, NetsOfPhotographsGetImageNetsPreprocessing) {
 
 TEST(Convert, MisfitsAreNamed) {
   const TemporaryDir dir;
-  train::Bundle first;
+  store::Bundle first;
   first.model = net();
   const std::string file = dir / "w.safetensors";
   export_weights(first, file);

@@ -28,8 +28,8 @@ void expect_row(const Array& answers, size_t row, const std::vector<float>& need
 }
 
 TEST(Golden, Bundle1OfImagesAnswersAsItDid) {
-  Predictor predictor(train::load_bundle(kGolden + "pictures.safetensors"));
-  const train::Bundle& b = predictor.bundle();
+  Predictor predictor(store::load_bundle(kGolden + "pictures.safetensors"));
+  const store::Bundle& b = predictor.bundle();
   EXPECT_EQ(b.model.name, "golden");
   EXPECT_EQ(b.classes.size(), 10u);
   EXPECT_EQ(b.preprocessing.mean.size(), 1u);
@@ -42,7 +42,7 @@ TEST(Golden, Bundle1OfImagesAnswersAsItDid) {
 }
 
 TEST(Golden, Bundle1OfTextsAnswersAsItDid) {
-  Predictor predictor(train::load_bundle(kGolden + "texts.safetensors"));
+  Predictor predictor(store::load_bundle(kGolden + "texts.safetensors"));
   EXPECT_EQ(predictor.bundle().classes, (std::vector<std::string>{"bad", "good"}));
   const nlohmann::json all = expected();
   for (const auto& [text, probabilities] : all["texts"].items()) {

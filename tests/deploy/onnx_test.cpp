@@ -42,8 +42,8 @@ Array random_input(const Type& type, int64_t vocabulary, uint64_t seed) {
   return x;
 }
 
-train::Bundle bundle_of(models::Model model) {
-  train::Bundle b;
+store::Bundle bundle_of(models::Model model) {
+  store::Bundle b;
   b.preprocessing.input = model.input.shape;
   b.model = std::move(model);
   return b;
@@ -135,8 +135,8 @@ TEST(Onnx, ATrainedModelTellsTheSameProbabilitiesOfPixels) {
   config.deterministic = true;
   config.output_dir = runtime / "run";
   train::Observer silent;
-  Predictor predictor(train::load_bundle(train::train(config, silent).model_path));
-  const train::Preprocessing& p = predictor.bundle().preprocessing;
+  Predictor predictor(store::load_bundle(train::train(config, silent).model_path));
+  const store::Preprocessing& p = predictor.bundle().preprocessing;
   ASSERT_EQ(p.mean.size(), 1u);
   const data::Dataset digits = data::draw_digits(30000, 20);
   std::vector<Array> samples;
@@ -167,7 +167,7 @@ TEST(Onnx, TextsOfAllLengthsAreToldAsThePredictorTellsThem) {
   std::vector<Array> expected;
   const std::string words = "the old man and the sea is a film to remember but not one to see for a second time at all";
   for (const std::string name : {"textcnn", "text_bow", "gru_text", "lstm_text"}) {
-    train::Bundle b;
+    store::Bundle b;
     b.preprocessing.input = {16};
     b.preprocessing.tokenizer = data::learn_tokenizer({words, words}, {});
     b.preprocessing.lengths = {6, 9, 16};

@@ -12,8 +12,8 @@ namespace {
 using freight::testing::expect_error;
 using freight::testing::TemporaryDir;
 
-train::Bundle small_net() {
-  train::Bundle b;
+store::Bundle small_net() {
+  store::Bundle b;
   b.model = models::create("lenet");
   b.preprocessing = {.input = {1, 28, 28}, .mean = {0.5f}, .std = {0.25f}};
   return b;
@@ -85,7 +85,7 @@ TEST(Predictor, SamplesThatDoNotFitAreRefused) {
                  [&] { predictor.sample_of_file(dir / "odd.npy"); });
     expect_error(ErrorKind::data, {"sample 1", "element 5"}, [&] { predictor.run({pixels(1), odd}); });
   }
-  train::Bundle of_pixels = small_net();
+  store::Bundle of_pixels = small_net();
   of_pixels.preprocessing.arrays.values = data::Values::bytes;
   odd.data<float>()[5] = 255;
   expect_error(ErrorKind::data, {"sample 0", "255", "0 to 1"}, [&] { Predictor(of_pixels).run({odd}); });

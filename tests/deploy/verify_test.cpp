@@ -17,8 +17,8 @@ using freight::testing::peer_python;
 using freight::testing::TemporaryDir;
 using State = Claim::State;
 
-train::Bundle images() {
-  train::Bundle b;
+store::Bundle images() {
+  store::Bundle b;
   b.model = models::create("lenet");
   b.preprocessing = {.input = {1, 28, 28}, .mean = {0.13f}, .std = {0.31f}};
   for (int i = 0; i < 10; ++i) b.classes.push_back(cat(i));
@@ -40,7 +40,7 @@ std::map<std::string, State> states(const std::vector<Claim>& claims) {
 TEST(Verify, AllClaimsHoldForASoundModel) {
   const TemporaryDir dir;
   test::write_small_digits(dir.path());
-  const train::Bundle b = images();
+  const store::Bundle b = images();
   const auto claims = verify(b, b, {.data = dir.path(), .samples = 8, .python = peer_python()});
   for (const Claim& c : claims) {
     const bool onnx = starts_with(c.name, "onnx");
@@ -53,7 +53,7 @@ TEST(Verify, AllClaimsHoldForASoundModel) {
 }
 
 TEST(Verify, WhatWasNotCheckedIsSaid) {
-  const train::Bundle b = images();
+  const store::Bundle b = images();
   const auto claims = verify(b, b, {.samples = 2});
   for (const Claim& c : claims) {
     const std::string needed = c.name == "eval" ? "--data" : starts_with(c.name, "onnx") ? "--onnx-runtime" : "";
@@ -66,8 +66,8 @@ TEST(Verify, WhatWasNotCheckedIsSaid) {
 TEST(Verify, AnotherPreprocessingThanThatOfEvaluationFails) {
   const TemporaryDir dir;
   test::write_small_digits(dir.path());
-  const train::Bundle trained = images();
-  train::Bundle deployed = trained;  // the same net
+  const store::Bundle trained = images();
+  store::Bundle deployed = trained;  // the same net
   deployed.preprocessing.mean = {0.5f};
   const auto found = states(verify(trained, deployed, {.data = dir.path(), .samples = 8, .python = peer_python()}));
   EXPECT_EQ(found.at("eval"), State::fails);
@@ -77,8 +77,8 @@ TEST(Verify, AnotherPreprocessingThanThatOfEvaluationFails) {
 }
 
 TEST(Verify, OtherWeightsThanThoseOfEvaluationFail) {
-  const train::Bundle trained = images();
-  train::Bundle deployed = images();
+  const store::Bundle trained = images();
+  store::Bundle deployed = images();
   deployed.model.net->load_state_dict(arrays_of(trained.model), "trained");
   EXPECT_EQ(states(verify(trained, deployed, {.samples = 4})).at("forward"), State::holds);
   const nn::NamedVariable bias = deployed.model.net->state_dict().back();
@@ -91,7 +91,7 @@ TEST(Verify, OtherWeightsThanThoseOfEvaluationFail) {
 TEST(Verify, TextsArePreparedAlikeInEveryLength) {
   const std::string words = "the old man and the sea is a film to remember but not one to see for a second time at all";
   for (const std::string name : {"textcnn", "gru_text"}) {
-    train::Bundle b;
+    store::Bundle b;
     b.preprocessing.input = {16};
     b.preprocessing.tokenizer = data::learn_tokenizer({words, words}, {});
     b.preprocessing.lengths = {6, 9, 16};
@@ -117,7 +117,7 @@ TEST(Verify, WhatCannotBeVerifiedIsRefused) {
   expect_error(ErrorKind::usage, {"--onnx-runtime", "no-such-python"},
                [] { verify(images(), images(), {.samples = 1, .python = "/no-such-python"}); });
   expect_error(ErrorKind::usage, {"samples", "0"}, [] { verify(images(), images(), {.samples = 0}); });
-  train::Bundle language;
+  store::Bundle language;
   language.model = models::create("gpt_char", {.length = 16, .layers = 1, .width = 64});
   language.preprocessing.input = {16};
   expect_error(ErrorKind::usage, {"gpt_char", "no tokenizer"}, [&] { verify(language, language, {}); });
@@ -125,8 +125,8 @@ TEST(Verify, WhatCannotBeVerifiedIsRefused) {
                [] { verify(images(), images(), {.samples = 1, .python = "/bin/true"}); });
 }
 
-train::Bundle language_model() {
-  train::Bundle b;
+store::Bundle language_model() {
+  store::Bundle b;
   b.preprocessing.input = {16};
   b.preprocessing.lengths = {16};
   b.preprocessing.tokenizer =
@@ -140,7 +140,7 @@ train::Bundle language_model() {
 }
 
 TEST(Verify, OfALanguageModelWhatMakesSenseIsChecked) {
-  const train::Bundle b = language_model();
+  const store::Bundle b = language_model();
   const auto claims = verify(b, b, {.samples = 3, .python = peer_python()});
   ASSERT_EQ(claims.size(), 5u);
   for (const Claim& c : claims) {
@@ -151,7 +151,7 @@ TEST(Verify, OfALanguageModelWhatMakesSenseIsChecked) {
   EXPECT_EQ(claims[3].name, "file");
   EXPECT_EQ(claims[3].difference, 0);
   // Two loads of one file that differ.
-  const train::Bundle other = language_model();
+  const store::Bundle other = language_model();
   EXPECT_EQ(states(verify(b, other, {.samples = 1})).at("batch"), State::fails);
 }
 

@@ -3,7 +3,7 @@
 
 #include "freight/data/tokenizer.h"
 #include "freight/io/metrics.h"
-#include "freight/train/bundle.h"
+#include "freight/store/bundle.h"
 #include "freight/train/checkpoint.h"
 #include "tests/support/files.h"
 #include "tests/support/fuzz.h"
@@ -15,8 +15,8 @@ using namespace freight::testing;
 constexpr const char* kNet = R"({"format": "freight-model-1", "name": "n", "input": [1, 4, 4], "net": [
   {"type": "Flatten"}, {"type": "Linear", "in": 16, "out": 3}, {"type": "ReLU"}, {"type": "Linear", "in": 3, "out": 2}]})";
 
-train::Bundle small_bundle() {
-  train::Bundle b;
+store::Bundle small_bundle() {
+  store::Bundle b;
   b.model = models::from_spec(kNet, "n");
   b.preprocessing = {.input = {1, 4, 4}, .mean = {0.5f}, .std = {0.25f}};
   b.classes = {"a", "b"};
@@ -45,18 +45,18 @@ TEST(Fuzz, Bundles) {
   const TemporaryDir dir;
   save_bundle(dir / "f", small_bundle());
   fuzz(read_text(dir / "f"), 30, 1500,
-       [](io::ByteView b) { train::from_file(io::parse_safetensors(b, "fuzzed"), "fuzzed"); });
+       [](io::ByteView b) { store::from_file(io::parse_safetensors(b, "fuzzed"), "fuzzed"); });
 }
 
 TEST(Fuzz, MetadataOfBundles) {
-  const io::SafeTensors valid = train::to_file(small_bundle());
+  const io::SafeTensors valid = store::to_file(small_bundle());
   uint32_t stream = 31;
   for (const auto& [key, text] : valid.metadata) {
     SCOPED_TRACE(key);
     const int refused = mutated(text, stream++, 400, [&, key = key](const std::string& bad) {
       io::SafeTensors file = valid;
       file.metadata[key] = bad;
-      train::from_file(file, "fuzzed");
+      store::from_file(file, "fuzzed");
     });
     EXPECT_GT(refused, 40);
   }

@@ -43,7 +43,7 @@ class RealModels : public ::testing::TestWithParam<const char*> {  // backends
 
 TEST_P(RealModels, ADigitNetFromBurnGivesTheLogitsBesideIt) {
   constexpr int64_t kImages = 100;
-  const train::Bundle bundle =
+  const store::Bundle bundle =
       deploy::import_weights(models::from_spec(kBurn), root_ + "/models/burn-mnist.safetensors", {});
   bundle.model.net->eval();
   const Array images = data::load_idx(root_ + "/mnist/t10k-images-idx3-ubyte.gz");

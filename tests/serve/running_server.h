@@ -9,29 +9,29 @@
 
 #include "freight/base/strings.h"
 #include "freight/serve/server.h"
-#include "freight/train/bundle.h"
+#include "freight/store/bundle.h"
 #include "tests/support/files.h"
 
 namespace freight::serve {
 
 // A lenet with fresh weights.
 inline void save_digits_model(const std::string& path) {
-  train::Bundle b;
+  store::Bundle b;
   b.model = models::create("lenet");
   b.preprocessing = {.input = {1, 28, 28}, .mean = {0.5f}, .std = {0.25f}, .arrays = {.values = data::Values::bytes}};
-  train::save_bundle(path, b);
+  store::save_bundle(path, b);
 }
 
 // A bag of words with fresh weights that takes up to 32 tokens.
 inline void save_text_model(const std::string& path) {
-  train::Bundle b;
+  store::Bundle b;
   const std::vector<std::string> texts = {"the film is a joy", "the film is a bore", "a joy and a bore"};
   const std::shared_ptr<const data::Tokenizer> tokenizer =
       data::learn_tokenizer(texts, {.kind = data::TokenizerKind::word, .limit = 0});
   b.model = models::create("text_bow", {.classes = 2, .vocabulary = tokenizer->size(), .length = 32});
   b.preprocessing = {.input = {32}, .mean = {}, .std = {}, .tokenizer = tokenizer, .lengths = {16, 32}};
   b.classes = {"bad", "good"};
-  train::save_bundle(path, b);
+  store::save_bundle(path, b);
 }
 
 // A model file by `save`, served on a free port until the end of the scope.

@@ -57,7 +57,7 @@ std::vector<float> probabilities(const Answer& a) {
   return Json::parse(a.body).at("outputs").at(0).at("data").get<std::vector<float>>();
 }
 std::vector<float> expected(const std::vector<Array>& images) {
-  static deploy::Predictor predictor(train::load_bundle(shared_server().dir() / "digits.safetensors"),
+  static deploy::Predictor predictor(store::load_bundle(shared_server().dir() / "digits.safetensors"),
                                      {.deterministic = true});
   return predictor.run(images).to_vector<float>();
 }

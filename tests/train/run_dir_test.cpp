@@ -15,8 +15,8 @@ using freight::testing::expect_error;
 using freight::testing::read_text;
 using freight::testing::TemporaryDir;
 
-Bundle tiny_bundle() {
-  Bundle b;
+store::Bundle tiny_bundle() {
+  store::Bundle b;
   b.model = models::from_spec(
       R"({"format": "freight-model-1", "name": "tiny", "input": [4], "net": {"type": "Linear", "out": 2}})");
   b.preprocessing = {{4}, {}, {}};
@@ -79,7 +79,7 @@ TEST(RunDir, AppendedTextIsThereAtOnceAndAFullDiskIsAnError) {
 TEST(RunDir, ACheckpointInPlaceIsWrittenWhenTheCallReturnsAndIsTheSame) {
   const TemporaryDir dir;
   RunDir run(dir / "run", false);
-  const Bundle bundle = tiny_bundle();  // each is drawn anew
+  const store::Bundle bundle = tiny_bundle();  // each is drawn anew
   run.checkpoint(bundle, at(1), false, {.keep = 0, .in_place = true});
   const std::string files[] = {"model.safetensors", "state.safetensors", "manifest.json"};
   std::vector<std::string> there;
@@ -166,7 +166,7 @@ TEST(RunDir, ASaveThatFailsLeavesNothingAndTheLastCheckpoint) {
     }
     ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
     EXPECT_EQ(names_in(dir / "run/checkpoints"), std::vector<std::string>{"step-1"});
-    EXPECT_NO_THROW(load_bundle(dir / "run/checkpoints/step-1/model.safetensors"));
+    EXPECT_NO_THROW(store::load_bundle(dir / "run/checkpoints/step-1/model.safetensors"));
   }
   ::signal(SIGXFSZ, handler);
 }
@@ -184,7 +184,7 @@ TEST(RunDir, KeepsTheLastCheckpointsAndTheBest) {
   EXPECT_EQ(left, (std::vector<std::string>{"step-10", "step-11", "step-12", "step-2"}));
   EXPECT_EQ(std::filesystem::read_symlink(dir / "run/best"), "checkpoints/step-2");
   EXPECT_EQ(std::filesystem::read_symlink(dir / "run/last"), "checkpoints/step-12");
-  EXPECT_NO_THROW(load_bundle(dir / "run/last/model.safetensors"));
+  EXPECT_NO_THROW(store::load_bundle(dir / "run/last/model.safetensors"));
 }
 
 }  // namespace

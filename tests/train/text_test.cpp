@@ -52,7 +52,7 @@ std::string bigram(int length, int rows) {
              rows, R"(,"width":24},{"type":"Linear","out":)", rows, "}]}");
 }
 
-Array predict_texts(const Bundle& bundle, const std::vector<std::string>& texts,
+Array predict_texts(const store::Bundle& bundle, const std::vector<std::string>& texts,
                     const deploy::PredictorOptions& options = {}) {
   deploy::Predictor predictor(bundle, options);
   std::vector<Array> samples;
@@ -83,7 +83,7 @@ class TextTraining : public ::testing::Test {
     Observer silent;
     return train(c, silent);
   }
-  Bundle stored() const { return load_bundle(dir_ / "run/model.safetensors"); }
+  store::Bundle stored() const { return store::load_bundle(dir_ / "run/model.safetensors"); }
   std::string bigram_file() const { return dir_ / "bigram.json"; }
 
   TemporaryDir dir_;
@@ -101,7 +101,7 @@ TEST_F(TextTraining, StoredModelsEvaluateAsTrainingDidWhateverTheBatch) {
   Config c = config("reviews.csv", "textcnn");
   c.truncation_side = "left";
   const Result r = run(c);
-  Bundle b = stored();
+  store::Bundle b = stored();
   EXPECT_EQ(b.preprocessing.keep, data::Keep::end);
   EXPECT_EQ(b.preprocessing.lengths, (std::vector<int64_t>{32, 48}));
   EXPECT_EQ(b.classes, (std::vector<std::string>{"bad", "good"}));
@@ -117,7 +117,7 @@ TEST_F(TextTraining, StoredModelsEvaluateAsTrainingDidWhateverTheBatch) {
 
 TEST_F(TextTraining, PredictionAgreesWithEvaluation) {
   run(config("reviews.csv", "textcnn"));
-  Bundle b = stored();
+  store::Bundle b = stored();
   const data::TextSet set = data::load_text(dir_ / "reviews.csv");
   Evaluator evaluator(b.model, {.deterministic = true}, 50);
   const Evaluation e = evaluator.run(*evaluation_feed(set, set.test, b, 50), "test");
@@ -158,7 +158,7 @@ TEST_F(TextTraining, BytePairsAreStoredWithTheModel) {
   c.vocabulary = 90;
   const Result r = run(c);
   EXPECT_GT(r.test.top1.value(), 80);
-  Bundle b = stored();
+  store::Bundle b = stored();
   EXPECT_EQ(b.preprocessing.tokenizer->kind(), data::TokenizerKind::bpe);
   const Array p = predict_texts(b, {"great w1 w2", "dull w1 w2"});
   EXPECT_GT(p.data<float>()[1], 0.5f);
@@ -191,7 +191,7 @@ TEST_F(TextTraining, ALanguageModelReachesTheEntropyOfItsData) {
   EXPECT_GT(r.test.loss, 0.95 * entropy);
   EXPECT_LT(r.test.loss, 1.1 * entropy);
   EXPECT_GT(r.test.top1.value(), 80);
-  Bundle b = stored();
+  store::Bundle b = stored();
   EXPECT_TRUE(b.model.language_model());
   for (const int64_t batch : {1, 5}) {
     Evaluator evaluator(b.model, {.deterministic = true}, batch);
@@ -208,7 +208,7 @@ TEST_F(TextTraining, GenerationContinuesThePromptAndRepeatsForASeed) {
   c.batch_size = 8;
   c.lr = 0.05;
   run(c);
-  Bundle b = stored();
+  store::Bundle b = stored();
   EXPECT_EQ(generate(b, "c", {.max_tokens = 7, .temperature = 0}).text, "defghij");
   // Longer than the window, and streamed piece by piece.
   std::string pieces;
@@ -231,7 +231,7 @@ TEST_F(TextTraining, GenerationContinuesThePromptAndRepeatsForASeed) {
   expect_error(ErrorKind::data, {"--prompt", "empty"}, [&] { generate(b, ""); });
   expect_error(ErrorKind::usage, {"--temperature"}, [&] { generate(b, "a", {.temperature = -1}); });
   run(config("reviews.csv", "text_bow"));
-  Bundle classes = stored();
+  store::Bundle classes = stored();
   expect_error(ErrorKind::usage, {"no language model"}, [&] { generate(classes, "a"); });
 }
 
@@ -284,7 +284,7 @@ TEST_F(TextTraining, AVocabularyThatIsNotTheWeightsIsRefused) {
     change(file);
     file.metadata.erase("xxh3_128");
     io::save_safetensors(dir_ / "bad.safetensors", file);
-    expect_error(ErrorKind::checkpoint, parts, [&] { load_bundle(dir_ / "bad.safetensors"); });
+    expect_error(ErrorKind::checkpoint, parts, [&] { store::load_bundle(dir_ / "bad.safetensors"); });
   };
   const auto tokenizer = [](io::SafeTensors& f) -> Array& {
     for (auto& [name, array] : f.tensors) {
@@ -328,7 +328,7 @@ TEST_F(TextTraining, WeightsOfAnotherVocabularyOfTheSameSizeAreRefused) {
 
 TEST_F(TextTraining, ClassesAreMatchedByNameInOtherData) {
   run(config("reviews.csv", "text_bow"));
-  Bundle b = stored();
+  store::Bundle b = stored();
   Evaluator evaluator(b.model, {}, 32);
   const auto top1 = [&](const std::string& csv) {
     io::write_file_atomic(dir_ / "other.csv", std::string_view("text,label\n" + csv));

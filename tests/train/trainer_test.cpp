@@ -44,7 +44,7 @@ class Training : public ::testing::Test {
   Config config_;
 };
 
-bool finite(const Bundle& b) {
+bool finite(const store::Bundle& b) {
   for (const nn::NamedVariable& v : b.model.net->state_dict()) {
     for (const float x : v.variable.array().to_vector<float>()) {
       if (!std::isfinite(x)) return false;
@@ -60,7 +60,7 @@ TEST_F(Training, AFewEpochsLowerTheLossAndStoreAModelThatEvaluatesTheSame) {
   EXPECT_LT(r.train_loss, 1.0);
   EXPECT_EQ(r.test.count, 150);
   EXPECT_GT(r.test.top1.value(), 50);
-  Bundle b = load_bundle(r.model_path);
+  store::Bundle b = store::load_bundle(r.model_path);
   data::TrainTest sets = data::load(dir_.path());
   sets.test.mean = b.preprocessing.mean;
   sets.test.std = b.preprocessing.std;
@@ -77,7 +77,7 @@ TEST_F(Training, AFewEpochsLowerTheLossAndStoreAModelThatEvaluatesTheSame) {
 // The mean over an image and its mirror image cannot tell which of them it was given.
 TEST_F(Training, EvaluationByViewsIsBlindToMirroring) {
   config_.max_steps = 5;
-  Bundle b = load_bundle(run().model_path);
+  store::Bundle b = store::load_bundle(run().model_path);
   data::Dataset test = data::load(dir_.path()).test;
   test.mean = b.preprocessing.mean;
   test.std = b.preprocessing.std;
@@ -113,7 +113,7 @@ TEST_F(Training, TheSameSeedGivesTheSameBits) {
 
 TEST_F(Training, EverySampleIsEvaluatedOnceWhateverTheBatch) {
   config_.max_steps = 5;
-  Bundle b = load_bundle(run().model_path);
+  store::Bundle b = store::load_bundle(run().model_path);
   const data::TrainTest sets = data::load(dir_.path());
   std::vector<Evaluation> all;
   for (const int64_t batch : {1, 64, 149, 150, 1000}) {
@@ -133,7 +133,7 @@ TEST_F(Training, EverySampleIsEvaluatedOnceWhateverTheBatch) {
 
 TEST_F(Training, PredictionsOfStoredImagesAreThoseOfEvaluation) {
   config_.max_steps = 10;
-  Bundle b = load_bundle(run().model_path);
+  store::Bundle b = store::load_bundle(run().model_path);
   const data::Dataset set = data::load(dir_.path()).test.slice(0, 100);
   deploy::Predictor predictor(b, {.deterministic = true, .batch_size = 32});
   std::vector<Array> samples;
@@ -170,7 +170,7 @@ TEST_F(Training, DivergenceNamesALayerAndLeavesFiniteWeights) {
   EXPECT_EQ(record().at("status"), "failed");
   EXPECT_EQ(record().at("exit_code"), 6);
   if (std::filesystem::exists(dir_ / "run/last")) {
-    EXPECT_TRUE(finite(load_bundle(dir_ / "run/last/model.safetensors")));
+    EXPECT_TRUE(finite(store::load_bundle(dir_ / "run/last/model.safetensors")));
   }
   EXPECT_FALSE(std::filesystem::exists(dir_ / "run/model.safetensors"));
 }
@@ -183,7 +183,7 @@ TEST_F(Training, AnInfiniteLossStopsTheRunAndTheWeightsBeforeItAreSaved) {
   config_.data = dir_ / "rows.npz";
   config_.model = "linear_regression";
   expect_error(ErrorKind::diverged, {"first not finite: ", "the weights before that step are in"}, [&] { run(); });
-  EXPECT_TRUE(finite(load_bundle(dir_ / "run/last/model.safetensors")));
+  EXPECT_TRUE(finite(store::load_bundle(dir_ / "run/last/model.safetensors")));
 }
 
 TEST_F(Training, AStopSignalSavesAndSaysSo) {
@@ -200,7 +200,7 @@ TEST_F(Training, AStopSignalSavesAndSaysSo) {
   EXPECT_EQ(r.steps, 1);
   EXPECT_EQ(signals::exit_code(), 143);
   signals::reset();
-  EXPECT_TRUE(finite(load_bundle(r.model_path)));
+  EXPECT_TRUE(finite(store::load_bundle(r.model_path)));
   EXPECT_EQ(record().at("status"), "interrupted");
   EXPECT_EQ(record().at("exit_code"), 143);
 }
@@ -216,7 +216,7 @@ TEST_F(Training, AStopDuringTheLastEvaluationIsAnInterruption) {
   signals::reset();
   EXPECT_TRUE(r.interrupted);
   EXPECT_EQ(r.test.count, 0);
-  EXPECT_NO_THROW(load_bundle(r.model_path));
+  EXPECT_NO_THROW(store::load_bundle(r.model_path));
 }
 
 TEST_F(Training, AFailedStartLeavesAnOldRunAlone) {

@@ -43,10 +43,10 @@ class Whitened : public ::testing::Test {
     Observer silent;
     return run(name, silent);
   }
-  static std::vector<float> stem(const Bundle& b) {
+  static std::vector<float> stem(const store::Bundle& b) {
     return b.model.net->state_dict().front().variable.array().to_vector<float>();
   }
-  static std::vector<float> stem(const Result& r) { return stem(load_bundle(r.model_path)); }
+  static std::vector<float> stem(const Result& r) { return stem(store::load_bundle(r.model_path)); }
 
   TemporaryDir dir_;
   Config config_;
@@ -94,9 +94,9 @@ TEST_F(Whitened, AResumedRunKeepsThem) {
 }
 
 TEST_F(Whitened, WeightsThatAreGivenAreNotReplaced) {
-  const Bundle b = load_bundle(run("first").model_path);
+  const store::Bundle b = store::load_bundle(run("first").model_path);
   b.model.net->state_dict().front().variable.set(0.5);
-  save_bundle(dir_ / "other.safetensors", b);
+  store::save_bundle(dir_ / "other.safetensors", b);
   config_.weights = dir_ / "other.safetensors";
   EXPECT_EQ(stem(run("second")), std::vector<float>(32, 0.5f));
 }

@@ -9,7 +9,7 @@
 #include "freight/bench/timing.h"
 #include "freight/bench/workload.h"
 #include "freight/run/plan.h"
-#include "freight/train/precision.h"
+#include "freight/store/precision.h"
 
 namespace freight::bench {
 
@@ -43,7 +43,7 @@ class Measurement {
     Curve c;
     c.name = device;
     c.description = backend(device).description();
-    const train::ComputeType compute = train::compute_type(subject_.config.precision, device);
+    const store::ComputeType compute = store::compute_type(subject_.config.precision, device);
     const Roofs plain = measure_roofs(device, DType::f32, options_.seconds / 2);
     const Roofs roofs =
         compute.dtype == DType::f32 ? plain : measure_roofs(device, compute.dtype, options_.seconds / 2);
@@ -67,7 +67,7 @@ class Measurement {
 
   // The plan's steps at one batch size.
   std::vector<Piece> pieces(const Curve& c, int64_t batch) const {
-    const train::ComputeType compute = train::compute_type(subject_.config.precision, c.name);
+    const store::ComputeType compute = store::compute_type(subject_.config.precision, c.name);
     const Workload w = workload(c.name, batch, compute);
     const std::vector<double> times = time_plan_steps(w, options_.seconds);
     const std::vector<plan::Work> work = plan::work_of(w.plan());
@@ -82,7 +82,7 @@ class Measurement {
   }
 
  private:
-  Workload workload(const std::string& device, int64_t batch, const train::ComputeType& compute) const {
+  Workload workload(const std::string& device, int64_t batch, const store::ComputeType& compute) const {
     return {subject_.make_model(),
             {.batch = batch,
              .optimizer = subject_.config.optimizer,
@@ -92,7 +92,7 @@ class Measurement {
                          .tf32 = compute.tf32}}};
   }
 
-  BatchPoint point(const Curve& c, const plan::Draft& draft, const train::ComputeType& compute) const {
+  BatchPoint point(const Curve& c, const plan::Draft& draft, const store::ComputeType& compute) const {
     BatchPoint p;
     p.batch = draft.options.batch;
     p.skipped = lacks_memory(draft, c.name);

@@ -25,13 +25,13 @@ bool of_photographs(const models::Model& model) {
 
 }  // namespace
 
-train::Bundle import_weights(models::Model model, const std::string& path, const ImportOptions& options) {
+store::Bundle import_weights(models::Model model, const std::string& path, const ImportOptions& options) {
   if (model.reads_tokens()) {
     fail(ErrorKind::usage, "convert", "model ", model.name,
          " reads text: weights without their tokenizer are no stored model");
   }
-  train::Bundle b;
-  train::Preprocessing& p = b.preprocessing;
+  store::Bundle b;
+  store::Preprocessing& p = b.preprocessing;
   p.input = model.input.shape;
   p.mean = options.mean;
   p.std = options.std;
@@ -63,14 +63,14 @@ train::Bundle import_weights(models::Model model, const std::string& path, const
     fail(ErrorKind::usage, "convert", "got ", options.classes.size(), " class names, ", model.name, " tells ", outputs,
          " classes");
   }
-  train::load_weights(model, path);
+  store::load_weights(model, path);
   b.model = std::move(model);
   b.classes = options.classes;
   b.provenance = {{"weights", std::filesystem::path(path).filename().string()}};
   return b;
 }
 
-void export_weights(const train::Bundle& bundle, const std::string& path) {
+void export_weights(const store::Bundle& bundle, const std::string& path) {
   io::SafeTensors file;
   for (const nn::NamedVariable& v : bundle.model.net->state_dict()) {
     file.tensors.emplace_back(v.name, v.variable.array());

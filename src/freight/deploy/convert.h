@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "freight/train/bundle.h"
+#include "freight/store/bundle.h"
 
 namespace freight::deploy {
 
@@ -17,9 +17,9 @@ struct ImportOptions {
 // A stored model of a net and the weights in `path`, which must have the net's names and shapes (a BatchNorm's
 // num_batches_tracked is passed over). Throws Error(checkpoint) that lists missing, unexpected and misshapen tensors,
 // Error(usage) for settings that do not fit the net, and for nets that read text: a tokenizer is no part of such files.
-train::Bundle import_weights(models::Model model, const std::string& path, const ImportOptions& options);
+store::Bundle import_weights(models::Model model, const std::string& path, const ImportOptions& options);
 
 // The weights alone, under the names that torchvision has. Written whole or not at all.
-void export_weights(const train::Bundle& bundle, const std::string& path);
+void export_weights(const store::Bundle& bundle, const std::string& path);
 
 }  // namespace freight::deploy

@@ -38,7 +38,7 @@ struct Traced {
 
 class Exporter {
  public:
-  Exporter(const train::Bundle& bundle, const OnnxOptions& options) : bundle_(bundle), options_(options) {
+  Exporter(const store::Bundle& bundle, const OnnxOptions& options) : bundle_(bundle), options_(options) {
     const Shape& s = bundle.model.input.shape;
     if (options.preprocessing && (s.rank() != 3 || bundle.model.reads_tokens())) {
       fail(ErrorKind::usage, "export", "preprocessing is that of pictures (C, H, W): model ", bundle.model.name,
@@ -99,7 +99,7 @@ class Exporter {
   // pixels (N, C, H, W) -> (low + pixel / 255 (high - low) - mean) / std; the range is 0 to 1 but of scaled arrays;
   // with the factors that data::Transform multiplies with.
   Tensor normalised(const Tensor& pixels) const {
-    const train::Preprocessing& p = bundle_.preprocessing;
+    const store::Preprocessing& p = bundle_.preprocessing;
     const int64_t channels = p.input[0];
     const data::ValueRange range = p.arrays.values == data::Values::scaled ? p.arrays.range : data::ValueRange{0, 1};
     std::vector<float> scale, shift;
@@ -115,7 +115,7 @@ class Exporter {
     return cast(pixels, DType::f32) * Array::of<float>(scale, per_channel) + Array::of<float>(shift, per_channel);
   }
 
-  const train::Bundle& bundle_;
+  const store::Bundle& bundle_;
   const OnnxOptions& options_;
 };
 
@@ -127,7 +127,7 @@ std::string described(const onnx::ValueInfo& v) {
 
 }  // namespace
 
-OnnxSummary export_onnx(const train::Bundle& bundle, const std::string& path, const OnnxOptions& options) {
+OnnxSummary export_onnx(const store::Bundle& bundle, const std::string& path, const OnnxOptions& options) {
   size_t bytes = 0;
   for (const nn::NamedVariable& v : bundle.model.net->state_dict()) bytes += v.variable.type().bytes();
   if (bytes > onnx::kMaxBytes) {
@@ -150,7 +150,7 @@ OnnxSummary export_onnx(const train::Bundle& bundle, const std::string& path, co
   model.name = bundle.model.name;
   model.producer_version = version();
   onnx::write_graph(family, leaves.tape->captured(), states, exporter.output_name(), model);
-  model.metadata = train::to_file(bundle).metadata;
+  model.metadata = store::to_file(bundle).metadata;
   onnx::save(path, model);
   summary.input = described(model.inputs[0]);
   summary.output = described(model.outputs[0]);

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "freight/train/bundle.h"
+#include "freight/store/bundle.h"
 
 namespace freight::deploy {
 
@@ -25,6 +25,6 @@ struct OnnxSummary {
 // `preprocessing`; "tokens" i32 (N, T) for texts, padded with 0, with T free where the net allows it, else the longest
 // of the model's lengths. Output: "probabilities", "logits" or "values". Throws Error(usage) for preprocessing of
 // anything but images, and naming op and layer where ONNX has no form of it; Error(capacity) for weights of 2 GiB.
-OnnxSummary export_onnx(const train::Bundle& bundle, const std::string& path, const OnnxOptions& options = {});
+OnnxSummary export_onnx(const store::Bundle& bundle, const std::string& path, const OnnxOptions& options = {});
 
 }  // namespace freight::deploy

@@ -18,8 +18,8 @@
 #include "freight/io/npy.h"
 #include "freight/ir/graph.h"
 #include "freight/ops/neural.h"
+#include "freight/store/precision.h"
 #include "freight/trace/compile.h"
-#include "freight/train/precision.h"
 
 namespace freight::deploy {
 
@@ -40,7 +40,7 @@ struct Step {
 // The transform of evaluation, fed one sample at a time: a data set of one sample whose memory is overwritten.
 class Preparation {
  public:
-  Preparation(const train::Preprocessing& p, DType dtype) {
+  Preparation(const store::Preprocessing& p, DType dtype) {
     Shape shape = p.input;
     shape.insert(0, 1);
     set_.name = "predict";
@@ -62,7 +62,7 @@ class Preparation {
 };
 
 CompileOptions compile_options(const PredictorOptions& options) {
-  const train::ComputeType compute = train::compute_type(options.precision, options.backend);
+  const store::ComputeType compute = store::compute_type(options.precision, options.backend);
   return {.backend = options.backend == "auto" ? std::string() : options.backend,
           .deterministic = options.deterministic,
           .compute = compute.dtype,
@@ -73,10 +73,10 @@ CompileOptions compile_options(const PredictorOptions& options) {
 }  // namespace
 
 struct Predictor::State {
-  State(train::Bundle b, const PredictorOptions& o)
+  State(store::Bundle b, const PredictorOptions& o)
       : bundle(std::move(b)), options(o), step(compile(Step{&bundle.model}, compile_options(o))) {}
 
-  const train::Preprocessing& preprocessing() const { return bundle.preprocessing; }
+  const store::Preprocessing& preprocessing() const { return bundle.preprocessing; }
 
   // The length that a text of `tokens` is padded to.
   int64_t padded(int64_t tokens) const {
@@ -135,7 +135,7 @@ struct Predictor::State {
   }
 
   std::mutex mutex;  // held by run and warm, of whose work all below is
-  train::Bundle bundle;
+  store::Bundle bundle;
   int64_t outputs = bundle.model.classes();  // asked once: it traces the net, as long as a step of a small net
   PredictorOptions options;
   Compiled<Step> step;
@@ -143,7 +143,7 @@ struct Predictor::State {
   std::set<std::pair<int64_t, int64_t>> warmed;  // step sizes by elements of a sample
 };
 
-Predictor::Predictor(train::Bundle bundle, const PredictorOptions& options) {
+Predictor::Predictor(store::Bundle bundle, const PredictorOptions& options) {
   if (bundle.model.language_model()) {
     fail(ErrorKind::usage, bundle.model.name, "tells tokens, no classes: freight generate continues a text with it");
   }
@@ -153,7 +153,7 @@ Predictor::Predictor(train::Bundle bundle, const PredictorOptions& options) {
 }
 Predictor::~Predictor() = default;
 
-const train::Bundle& Predictor::bundle() const { return state_->bundle; }
+const store::Bundle& Predictor::bundle() const { return state_->bundle; }
 const PredictorOptions& Predictor::options() const { return state_->options; }
 bool Predictor::probabilities() const { return state_->bundle.model.loss != models::Loss::mse; }
 int64_t Predictor::outputs() const { return state_->outputs; }
@@ -170,7 +170,7 @@ double Predictor::flops() const {
 Array Predictor::sample_of_file(const std::string& path) const { return sample_of_bytes(io::read_file(path), path); }
 
 Array Predictor::sample_of_bytes(io::ByteView bytes, const std::string& name) const {
-  const train::Preprocessing& p = state_->preprocessing();
+  const store::Preprocessing& p = state_->preprocessing();
   if (p.text())
     fail(ErrorKind::usage, name, "model ", state_->bundle.model.name, " reads texts, no pictures or arrays");
   const Shape& need = p.input;
@@ -191,7 +191,7 @@ Array Predictor::sample_of_bytes(io::ByteView bytes, const std::string& name) co
 }
 
 Array Predictor::sample_of_values(const Array& values, const std::string& name) const {
-  const train::Preprocessing& p = state_->preprocessing();
+  const store::Preprocessing& p = state_->preprocessing();
   const data::AskedMeaning asked{.layout = data::Layout::automatic, .range = {}, .input = p.input};
   Array sample = data::read_sample(values, p.arrays, asked, name);
   if (sample.defined()) check_values(sample, name);
@@ -203,7 +203,7 @@ std::string Predictor::range_warning(const Array& sample) const {
 }
 
 Array Predictor::sample_of_text(const std::string& text, const std::string& name) const {
-  const train::Preprocessing& p = state_->preprocessing();
+  const store::Preprocessing& p = state_->preprocessing();
   if (!p.text()) {
     fail(ErrorKind::usage, name, "model ", state_->bundle.model.name, " reads no texts: it takes samples ",
          state_->bundle.model.input);
@@ -221,7 +221,7 @@ Array Predictor::sample_of_text(const std::string& text, const std::string& name
 
 void Predictor::check_values(const Array& sample, const std::string& name) const {
   if (sample.dtype() != DType::f32) return;
-  const train::Preprocessing& p = state_->preprocessing();
+  const store::Preprocessing& p = state_->preprocessing();
   const bool pixels = p.arrays.values == data::Values::bytes ||
                       (p.arrays.values == data::Values::scaled && p.arrays.range == data::ValueRange{0, 1});
   const auto channels = std::max<size_t>(p.mean.size(), 1);
@@ -304,7 +304,7 @@ void Predictor::warm(const std::vector<int64_t>& batch_sizes) {
   }
 }
 
-std::string class_name(const train::Bundle& bundle, int64_t number) {
+std::string class_name(const store::Bundle& bundle, int64_t number) {
   const auto i = static_cast<size_t>(number);
   return i < bundle.classes.size() ? bundle.classes[i] : std::to_string(number);
 }

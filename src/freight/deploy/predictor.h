@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "freight/io/file.h"
-#include "freight/train/bundle.h"
+#include "freight/store/bundle.h"
 
 namespace freight::deploy {
 
 struct PredictorOptions {
   std::string backend = "auto";    // auto, cpu, ref, opencl:N
-  std::string precision = "fp32";  // train::precision_names()
+  std::string precision = "fp32";  // store::precision_names()
   bool deterministic = false;
   int64_t batch_size = 64;  // samples per step, at most
 };
@@ -23,12 +23,12 @@ struct PredictorOptions {
 class Predictor {
  public:
   // Throws Error(usage) for a model that tells tokens (train::generate continues a text with it).
-  explicit Predictor(train::Bundle bundle, const PredictorOptions& options = {});
+  explicit Predictor(store::Bundle bundle, const PredictorOptions& options = {});
   ~Predictor();
   Predictor(const Predictor&) = delete;
   Predictor& operator=(const Predictor&) = delete;
 
-  const train::Bundle& bundle() const;
+  const store::Bundle& bundle() const;
   const PredictorOptions& options() const;
   // Probabilities, or the values of a model that regresses.
   bool probabilities() const;
@@ -42,7 +42,7 @@ class Predictor {
   // that names the file, or `name`.
   Array sample_of_file(const std::string& path) const;
   Array sample_of_bytes(io::ByteView bytes, const std::string& name) const;
-  // Numbers of any type as a sample, as train::Preprocessing::arrays says; undefined where the shape fits no layout.
+  // Numbers of any type as a sample, as store::Preprocessing::arrays says; undefined where the shape fits no layout.
   Array sample_of_values(const Array& values, const std::string& name) const;
   // data::range_warning of a sample.
   std::string range_warning(const Array& sample) const;
@@ -66,6 +66,6 @@ class Predictor {
 };
 
 // The name of a class; its number where the bundle has no names.
-std::string class_name(const train::Bundle& bundle, int64_t number);
+std::string class_name(const store::Bundle& bundle, int64_t number);
 
 }  // namespace freight::deploy

@@ -36,7 +36,7 @@ struct Sample {
 
 class Verifier {
  public:
-  Verifier(train::Bundle evaluated, train::Bundle deployed, const VerifyOptions& o)
+  Verifier(store::Bundle evaluated, store::Bundle deployed, const VerifyOptions& o)
       : options_(o),
         evaluated_(std::move(evaluated)),
         predictor_(std::move(deployed), {.backend = o.backend, .deterministic = true, .batch_size = o.samples}) {
@@ -79,7 +79,7 @@ class Verifier {
   }
 
  private:
-  const train::Preprocessing& preprocessing() const { return evaluated_.preprocessing; }
+  const store::Preprocessing& preprocessing() const { return evaluated_.preprocessing; }
   bool values() const { return !predictor_.probabilities(); }
 
   // --- samples ------------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class Verifier {
     return *std::lower_bound(lengths.begin(), lengths.end(), tokens.numel());
   }
   // (value / 255 where u8 - mean) / std; axis 0 of the sample is the channel.
-  static Array normalised(const Array& raw, const train::Preprocessing& p) {
+  static Array normalised(const Array& raw, const store::Preprocessing& p) {
     Array x(DType::f32, raw.shape());
     const std::vector<double> from = raw.to_vector<double>();
     const int64_t plane = raw.shape()[0] == 0 ? 0 : raw.numel() / raw.shape()[0];
@@ -186,7 +186,7 @@ class Verifier {
     return x;
   }
   // A batch (1, ...) of one sample as a net takes it.
-  Array prepared(const Array& raw, int64_t length, const train::Preprocessing& p) const {
+  Array prepared(const Array& raw, int64_t length, const store::Preprocessing& p) const {
     if (p.text()) {
       Array x(DType::i32, {1, length});
       pad(raw, length, x.data<int32_t>());
@@ -236,8 +236,8 @@ class Verifier {
   Array again() {
     const io::ScratchDir dir;
     const std::string path = dir.path() + "/model.safetensors";
-    train::save_bundle(path, predictor_.bundle());
-    return Predictor(train::load_bundle(path), predictor_.options()).run(raw_);
+    store::save_bundle(path, predictor_.bundle());
+    return Predictor(store::load_bundle(path), predictor_.options()).run(raw_);
   }
 
   // --- claims -------------------------------------------------------------------------------------------------------
@@ -329,7 +329,7 @@ class Verifier {
     }
     std::vector<Array> inputs;
     for (const auto& [length, places] : groups) {
-      const train::Preprocessing& p = predictor_.bundle().preprocessing;
+      const store::Preprocessing& p = predictor_.bundle().preprocessing;
       std::vector<Array> rows;
       for (const size_t i : places) {
         rows.push_back(pixels ? raw_[i] : prepared(raw_[i], length, p));
@@ -352,7 +352,7 @@ class Verifier {
   }
 
   VerifyOptions options_;
-  train::Bundle evaluated_;
+  store::Bundle evaluated_;
   Predictor predictor_;
   std::vector<Sample> samples_;
   std::vector<Array> raw_;
@@ -383,7 +383,7 @@ Claim through_runtime(Claim c, const std::string& python, const std::string& fil
   return judged(c);
 }
 
-std::vector<Claim> verify(train::Bundle evaluated, train::Bundle deployed, const VerifyOptions& options) {
+std::vector<Claim> verify(store::Bundle evaluated, store::Bundle deployed, const VerifyOptions& options) {
   if (options.samples < 1) fail(ErrorKind::usage, "samples", "got ", options.samples, ", need at least 1");
   if (!options.python.empty()) onnx::need_python(options.python);  // before claims that take long
   if (evaluated.model.language_model()) return verify_language(std::move(evaluated), std::move(deployed), options);

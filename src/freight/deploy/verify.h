@@ -36,6 +36,6 @@ struct VerifyOptions {
 // The nets of both are left in evaluation mode. Of a language model the claims are those that make sense for it. Throws
 // Error(usage) where the data does not fit, and for a Python that cannot run ONNX Runtime; Error(data) where the data
 // cannot be read.
-std::vector<Claim> verify(train::Bundle evaluated, train::Bundle deployed, const VerifyOptions& options);
+std::vector<Claim> verify(store::Bundle evaluated, store::Bundle deployed, const VerifyOptions& options);
 
 }  // namespace freight::deploy

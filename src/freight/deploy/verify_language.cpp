@@ -27,7 +27,7 @@ struct Step {
 
 class LanguageVerifier {
  public:
-  LanguageVerifier(train::Bundle evaluated, train::Bundle deployed, const VerifyOptions& o)
+  LanguageVerifier(store::Bundle evaluated, store::Bundle deployed, const VerifyOptions& o)
       : options_(o), evaluated_(std::move(evaluated)), deployed_(std::move(deployed)) {
     evaluated_.model.net->eval();
     deployed_.model.net->eval();
@@ -59,7 +59,7 @@ class LanguageVerifier {
   }
 
  private:
-  static Array probabilities(const train::Bundle& bundle, const Array& windows, const std::string& backend) {
+  static Array probabilities(const store::Bundle& bundle, const Array& windows, const std::string& backend) {
     auto step =
         compile(Step{&bundle.model}, {.backend = backend == "auto" ? std::string() : backend, .deterministic = true});
     return step(windows).array();
@@ -97,7 +97,7 @@ class LanguageVerifier {
     return judged(c);
   }
 
-  std::vector<int32_t> continued(train::Bundle& bundle) const {
+  std::vector<int32_t> continued(store::Bundle& bundle) const {
     const int32_t* first = windows_.data<int32_t>();
     const std::vector<int32_t> tokens(first, first + std::min(kPrompt, windows_.shape()[1]));
     const std::string prompt = bundle.preprocessing.tokenizer->decode(tokens);
@@ -112,8 +112,8 @@ class LanguageVerifier {
             .text = "stored and loaded again it goes on with a text in the same tokens, by the same bits"};
     const io::ScratchDir dir;
     const std::string path = dir.path() + "/model.safetensors";
-    train::save_bundle(path, deployed_);
-    train::Bundle again = train::load_bundle(path);
+    store::save_bundle(path, deployed_);
+    store::Bundle again = store::load_bundle(path);
     again.model.net->eval();
     c.difference = difference(probabilities(again, windows_, options_.backend));
     if (continued(again) != continued(deployed_)) c.difference = INFINITY, c.note = "it goes on with other tokens";
@@ -134,14 +134,14 @@ class LanguageVerifier {
   }
 
   VerifyOptions options_;
-  train::Bundle evaluated_, deployed_;
+  store::Bundle evaluated_, deployed_;
   Array windows_;  // (N, T)
   Array answers_;  // (N, T, vocabulary)
 };
 
 }  // namespace
 
-std::vector<Claim> verify_language(train::Bundle evaluated, train::Bundle deployed, const VerifyOptions& options) {
+std::vector<Claim> verify_language(store::Bundle evaluated, store::Bundle deployed, const VerifyOptions& options) {
   if (!evaluated.preprocessing.text() || !deployed.preprocessing.text()) {
     fail(ErrorKind::usage, evaluated.model.name, "has no tokenizer: what it tells is no text");
   }

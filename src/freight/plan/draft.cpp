@@ -9,8 +9,8 @@
 #include "freight/base/error.h"
 #include "freight/optim/ema.h"
 #include "freight/run/plan.h"
+#include "freight/store/precision.h"
 #include "freight/train/evaluate.h"
-#include "freight/train/precision.h"
 #include "freight/train/step.h"
 
 namespace freight::plan {

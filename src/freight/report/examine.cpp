@@ -22,7 +22,7 @@ constexpr int64_t kLargestSide = 160;  // of a image in the report
 // The held-out part of a data set, whatever its kind, one raw sample at a time.
 class HeldOutPart {
  public:
-  HeldOutPart(const train::Bundle& bundle, const std::string& name, const data::LoadOptions& trained_on,
+  HeldOutPart(const store::Bundle& bundle, const std::string& name, const data::LoadOptions& trained_on,
               const ExamineOptions& options)
       : bundle_(bundle) {
     data::LoadOptions load = trained_on;
@@ -83,7 +83,7 @@ class HeldOutPart {
     labels_ = Array::of<int64_t>(labels, {static_cast<int64_t>(labels.size())});
   }
 
-  const train::Bundle& bundle_;
+  const store::Bundle& bundle_;
   std::optional<data::Dataset> set_;
   data::TextSet texts_;
   Array labels_;
@@ -131,8 +131,8 @@ class Examiner {
  public:
   Examiner(const std::string& path, const ExamineOptions& options)
       : options_(options),
-        predictor_(train::load_bundle(path), {.backend = options.backend, .batch_size = options.batch_size}) {
-    const train::Bundle& bundle = predictor_.bundle();
+        predictor_(store::load_bundle(path), {.backend = options.backend, .batch_size = options.batch_size}) {
+    const store::Bundle& bundle = predictor_.bundle();
     const train::TrainedOn trained_on = train::trained_on(bundle, path);
     e_.data = options.data.empty() ? trained_on.data : options.data;
     if (e_.data.empty()) {

@@ -103,7 +103,7 @@ struct Engine::State {
 
   void warm(const Warmed& warmed) {
     for (Queue& q : queues) {
-      const train::Preprocessing& p = q.model->predictor().bundle().preprocessing;
+      const store::Preprocessing& p = q.model->predictor().bundle().preprocessing;
       const bool small = q.model->predictor().flops() * static_cast<double>(options.max_batch) < kSmallBatch;
       q.threads = small ? 1 : thread_count();
       const ThreadLimit limit(q.threads);

@@ -24,7 +24,7 @@ std::string dump(const Json& j) { return j.dump(-1, ' ', false, Json::error_hand
 // The double that prints like the float.
 double as_printed(float v) { return std::strtod(cat(v).c_str(), nullptr); }
 
-std::string checked_name(std::string name, const train::Bundle& bundle) {
+std::string checked_name(std::string name, const store::Bundle& bundle) {
   if (name.empty()) name = bundle.model.name;
   const bool sound = name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
                          std::string::npos &&
@@ -53,13 +53,13 @@ Array cut(const Array& all, int64_t i) {
 
 }  // namespace
 
-ServedModel::ServedModel(std::string name, train::Bundle bundle, const deploy::PredictorOptions& options)
+ServedModel::ServedModel(std::string name, store::Bundle bundle, const deploy::PredictorOptions& options)
     : name_(checked_name(std::move(name), bundle)), predictor_(std::move(bundle), options) {
   describe();
 }
 
 void ServedModel::describe() {
-  const train::Bundle& b = predictor_.bundle();
+  const store::Bundle& b = predictor_.bundle();
   const Shape& input = b.preprocessing.input;
   const Json in = text() ? Json{{"name", "text"}, {"datatype", "BYTES"}, {"shape", {-1}}}
                          : Json{{"name", "input"}, {"datatype", "FP32"}, {"shape", shape_json(input)}};

@@ -13,7 +13,7 @@ namespace freight::serve {
 class ServedModel {
  public:
   // `name` "": the model's own. Throws Error(usage) for a name that is no part of a path.
-  ServedModel(std::string name, train::Bundle bundle, const deploy::PredictorOptions& options);
+  ServedModel(std::string name, store::Bundle bundle, const deploy::PredictorOptions& options);
 
   const std::string& name() const { return name_; }
   bool text() const { return predictor_.bundle().preprocessing.text(); }

@@ -35,7 +35,7 @@ Server::Server(const std::vector<ModelFile>& files, const ServerOptions& o) : st
   std::set<std::string> names;
   std::vector<ServedModel*> models;
   for (const ModelFile& f : files) {
-    s.models.push_back(std::make_unique<ServedModel>(f.name, train::load_bundle(f.path),
+    s.models.push_back(std::make_unique<ServedModel>(f.name, store::load_bundle(f.path),
                                                      deploy::PredictorOptions{.backend = o.backend,
                                                                               .precision = o.precision,
                                                                               .deterministic = o.deterministic,

@@ -192,7 +192,7 @@ std::string hidden(const std::string& dir, const char* extension) {
 
 void write_files(const std::string& dir, const Snapshot& snapshot) {
   json manifest = {{"format", kCheckpointFormat}, {"step", snapshot.step}, {"files", json::object()}};
-  const io::SafeTensors model = sealed(snapshot.model);
+  const io::SafeTensors model = store::sealed(snapshot.model);
   for (const auto& [file, content] : {std::pair(kModel, &model), std::pair(kState, &snapshot.state)}) {
     const io::PartHashes hashes = io::save_hashed_safetensors(dir + "/" + file, *content);
     manifest["files"][file] = {{"bytes", hashes.bytes}, {"part_bytes", hashes.part}, {"xxh3_128", hashes.parts}};
@@ -259,8 +259,8 @@ void read_state(const std::map<std::string, std::string>& metadata, const std::s
   }
 }
 
-Snapshot values_of(const Bundle& bundle, const RunState& state) {
-  Snapshot s{state.place.step, to_file(bundle), {}};
+Snapshot values_of(const store::Bundle& bundle, const RunState& state) {
+  Snapshot s{state.place.step, store::to_file(bundle), {}};
   s.state.metadata = {{"place", to_json(state.place).dump()},
                       {"config", to_json(without_folders(state.config))},
                       {"fingerprint", cat(state.fingerprint)}};
@@ -268,7 +268,7 @@ Snapshot values_of(const Bundle& bundle, const RunState& state) {
   return s;
 }
 
-Snapshot snapshot(const Bundle& bundle, const RunState& state, Snapshot reuse) {
+Snapshot snapshot(const store::Bundle& bundle, const RunState& state, Snapshot reuse) {
   Snapshot s = values_of(bundle, state);
   own(s.model, reuse.model);
   own(s.state, reuse.state);
@@ -383,7 +383,7 @@ void restore(Checkpoint& c, models::Model& model, const std::vector<nn::NamedVar
            ", whose model.json shows it; --weights starts a new run from its weights");
     }
   }
-  load_weights(model, *c.model, weights);
+  store::load_weights(model, *c.model, weights);
   c.model.reset();
   const auto held = std::move(c.state);
   const io::SafeTensors& file = *held;

@@ -12,7 +12,7 @@
 #include "freight/io/digest.h"
 #include "freight/io/safetensors.h"
 #include "freight/nn/module.h"
-#include "freight/train/bundle.h"
+#include "freight/store/bundle.h"
 #include "freight/train/config.h"
 #include "freight/train/evaluate.h"
 
@@ -46,9 +46,9 @@ struct Snapshot {
   io::SafeTensors model, state;
 };
 // The values themselves, where the device's memory is the host's: to be written before the run goes on.
-Snapshot values_of(const Bundle& bundle, const RunState& state);
+Snapshot values_of(const store::Bundle& bundle, const RunState& state);
 // `reuse` is one that is not needed any more: its memory is written over, which takes half the time of fresh memory.
-Snapshot snapshot(const Bundle& bundle, const RunState& state, Snapshot reuse = {});
+Snapshot snapshot(const store::Bundle& bundle, const RunState& state, Snapshot reuse = {});
 // Makes the directory, in place of one of that name: at every moment there is a whole one. Throws Error(runtime) where
 // it cannot be written, and leaves nothing of it then.
 void save_checkpoint(const std::string& dir, const Snapshot& snapshot);

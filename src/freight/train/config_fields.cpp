@@ -11,7 +11,7 @@
 #include "freight/io/json_internal.h"
 #include "freight/optim/create.h"
 #include "freight/passes/options.h"
-#include "freight/train/precision.h"
+#include "freight/store/precision.h"
 
 namespace freight::train {
 
@@ -153,7 +153,7 @@ std::vector<Field> make_fields() {
 
       changeable({kMachine, "--device", "device", &C::backend, "auto, cpu, ref, cuda:N or opencl:N"}),
       {kMachine, "--precision", "precision", &C::precision,
-       "of the arithmetic: fp32, tf32, bf16 or fp16 (docs/performance.md); weights and moments stay f32", words(precision_names())},
+       "of the arithmetic: fp32, tf32, bf16 or fp16 (docs/performance.md); weights and moments stay f32", words(store::precision_names())},
       changeable({kMachine, "-j,--workers", "workers", &C::workers, "data threads (-1: chosen)", at_least(-1), {"--num-workers"}}),
       {kMachine, "--seed", "seed", &C::seed, "seed of everything random", at_least(0)},
       changeable({kMachine, "--recompute", "recompute", &C::recompute,

@@ -108,7 +108,7 @@ void need_fit(const models::Model& model, const data::Dataset& set) {
 namespace {
 // Pixels of files and of known sets become what the model was trained on: arrays of one's own were read as that
 // already.
-void as_recorded(data::Dataset& set, const Preprocessing& p) {
+void as_recorded(data::Dataset& set, const store::Preprocessing& p) {
   if (set.meaning.values != data::Values::unstated) return;
   if (!set.files) {
     if (set.images.dtype() == DType::u8) set.images = data::picture_sample(set.images, p.arrays, set.name);
@@ -127,8 +127,8 @@ void as_recorded(data::Dataset& set, const Preprocessing& p) {
 }
 }  // namespace
 
-void adapt(data::Dataset& set, const Bundle& bundle) {
-  const Preprocessing& p = bundle.preprocessing;
+void adapt(data::Dataset& set, const store::Bundle& bundle) {
+  const store::Preprocessing& p = bundle.preprocessing;
   set.mean = p.mean;
   set.std = p.std;
   const bool images = p.input.rank() == 3 && set.sample_shape().rank() == 3;

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "freight/data/feed.h"
+#include "freight/store/bundle.h"
 #include "freight/trace/compile.h"
-#include "freight/train/bundle.h"
 
 namespace freight::train {
 
@@ -25,7 +25,7 @@ void need_fit(const models::Model& model, const data::Dataset& set);
 // Makes another data set fit the model: its preprocessing (sizes too) instead of the set's own, and for images in
 // files class numbers by the class names of the model. Throws Error(data) for classes that the model lacks, and as
 // need_fit.
-void adapt(data::Dataset& set, const Bundle& bundle);
+void adapt(data::Dataset& set, const store::Bundle& bundle);
 
 // Test-time augmentation of images: the mean of the results over several views of each sample. flip: the image and its
 // mirror image. shift: those two, and each shifted by one pixel down and right, and up and left, at half the weight.

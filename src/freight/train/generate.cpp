@@ -42,7 +42,7 @@ int32_t draw(const float* logits, int64_t size, const GenerateOptions& o, float 
   return order[std::min(static_cast<size_t>(it - up_to.begin()), kept - 1)];
 }
 
-void check(const Bundle& bundle, const GenerateOptions& o) {
+void check(const store::Bundle& bundle, const GenerateOptions& o) {
   if (!bundle.preprocessing.text() || !bundle.model.language_model()) {
     fail(ErrorKind::usage, bundle.model.name, "is no language model: it gives ", bundle.model.output_type(1),
          ", need (N, T, vocabulary)");
@@ -56,7 +56,7 @@ void check(const Bundle& bundle, const GenerateOptions& o) {
 
 }  // namespace
 
-Generated generate(Bundle& bundle, const std::string& prompt, const GenerateOptions& options,
+Generated generate(store::Bundle& bundle, const std::string& prompt, const GenerateOptions& options,
                    const CompileOptions& compile_options, const std::function<bool(const std::string&)>& piece) {
   check(bundle, options);
   const data::Tokenizer& tokenizer = *bundle.preprocessing.tokenizer;

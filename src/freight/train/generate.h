@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "freight/store/bundle.h"
 #include "freight/trace/compile.h"
-#include "freight/train/bundle.h"
 
 namespace freight::train {
 
@@ -26,7 +26,7 @@ struct Generated {
 // `piece` is called with each token's text as soon as it is known; false stops. Padding and unknown tokens are never
 // drawn. The draws depend on the seed and the place alone. Throws Error(usage) for a model that is no language model or
 // options that cannot work, Error(data) for a prompt that is empty or not UTF-8.
-Generated generate(Bundle& bundle, const std::string& prompt, const GenerateOptions& options = {},
+Generated generate(store::Bundle& bundle, const std::string& prompt, const GenerateOptions& options = {},
                    const CompileOptions& compile_options = {},
                    const std::function<bool(const std::string& piece)>& piece = {});
 

@@ -180,7 +180,7 @@ void RunDir::log(const std::string& line) {
   std::fflush(log_->file);
 }
 
-void RunDir::checkpoint(const Bundle& bundle, const RunState& state, bool best, const Saving& saving) {
+void RunDir::checkpoint(const store::Bundle& bundle, const RunState& state, bool best, const Saving& saving) {
   settle();
   if (saving.in_place) return write(values_of(bundle, state), best, saving.keep);
   taken_ = snapshot(bundle, state, std::move(taken_));

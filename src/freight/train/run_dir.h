@@ -53,7 +53,7 @@ class RunDir {
     int64_t keep = 0;  // 0: all
     bool in_place = false;
   };
-  void checkpoint(const Bundle& bundle, const RunState& state, bool best, const Saving& saving);
+  void checkpoint(const store::Bundle& bundle, const RunState& state, bool best, const Saving& saving);
   // Waits until the last checkpoint is written; what went wrong there is thrown here, or by the next checkpoint().
   void settle();
 

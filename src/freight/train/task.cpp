@@ -74,8 +74,8 @@ class SampleTask : public Task {
     return model;
   }
 
-  Preprocessing preprocessing() const override {
-    Preprocessing p = preprocessing_of(deployed());
+  store::Preprocessing preprocessing() const override {
+    store::Preprocessing p = store::preprocessing_of(deployed());
     io::parse_orientation(c_.orientation, p.orientation);  // of arrays, too: predictions may be of photographs
     return p;
   }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "freight/data/feed.h"
-#include "freight/train/bundle.h"
+#include "freight/store/bundle.h"
 #include "freight/train/config.h"
 
 namespace freight::train {
@@ -20,7 +20,7 @@ class Task {
 
   // The model of the configuration, made for the data. Throws Error(usage) where they do not fit.
   virtual models::Model make_model() const = 0;
-  virtual Preprocessing preprocessing() const = 0;
+  virtual store::Preprocessing preprocessing() const = 0;
   virtual std::vector<std::string> classes() const = 0;
 
   virtual std::unique_ptr<data::Feed> train_feed() const = 0;

@@ -8,20 +8,21 @@
 
 namespace freight::train {
 
-std::shared_ptr<const data::TokenSet> encoded(const data::TextPart& part, const Preprocessing& preprocessing,
+std::shared_ptr<const data::TokenSet> encoded(const data::TextPart& part, const store::Preprocessing& preprocessing,
                                               bool corpus) {
   return std::make_shared<data::TokenSet>(
       data::encode(part, *preprocessing.tokenizer, corpus ? 0 : preprocessing.input[0], preprocessing.keep));
 }
 
-std::unique_ptr<data::Feed> text_feed(std::shared_ptr<const data::TokenSet> set, const Preprocessing& preprocessing,
-                                      bool corpus, const data::TokenFeedOptions& options) {
+std::unique_ptr<data::Feed> text_feed(std::shared_ptr<const data::TokenSet> set,
+                                      const store::Preprocessing& preprocessing, bool corpus,
+                                      const data::TokenFeedOptions& options) {
   if (corpus) return data::window_feed(std::move(set), preprocessing.input[0], options);
   return data::document_feed(std::move(set), preprocessing.lengths, options);
 }
 
-std::unique_ptr<data::Feed> evaluation_feed(const data::TextSet& set, const data::TextPart& part, const Bundle& bundle,
-                                            int64_t batch_size) {
+std::unique_ptr<data::Feed> evaluation_feed(const data::TextSet& set, const data::TextPart& part,
+                                            const store::Bundle& bundle, int64_t batch_size) {
   if (!bundle.preprocessing.text()) {
     fail(ErrorKind::usage, bundle.model.name, "does not read text: it takes samples ", bundle.model.input);
   }

@@ -57,7 +57,7 @@ class TextTask : public Task {
   }
 
   models::Model make_model() const override { return model_; }
-  Preprocessing preprocessing() const override { return preprocessing_; }
+  store::Preprocessing preprocessing() const override { return preprocessing_; }
   std::vector<std::string> classes() const override { return text_.classes; }
 
   std::unique_ptr<data::Feed> train_feed() const override {
@@ -183,7 +183,7 @@ class TextTask : public Task {
 
   Config c_;
   data::TextSet text_;
-  Preprocessing preprocessing_;
+  store::Preprocessing preprocessing_;
   models::Model model_;
   std::shared_ptr<const data::TokenSet> train_, test_;
 };

@@ -82,7 +82,7 @@ std::map<std::string, std::string> provenance(const Config& config, uint64_t fin
   return p;
 }
 
-TrainedOn trained_on(const Bundle& bundle, const std::string& path) {
+TrainedOn trained_on(const store::Bundle& bundle, const std::string& path) {
   const auto said = [&](const char* key, const char* otherwise) {
     const auto it = bundle.provenance.find(key);
     return it == bundle.provenance.end() ? std::string(otherwise) : it->second;
@@ -90,7 +90,7 @@ TrainedOn trained_on(const Bundle& bundle, const std::string& path) {
   TrainedOn on{.data = local_path(said("data", ""), path), .load = {}, .fingerprint = said("data_fingerprint", "")};
   on.load.images.val_split = on.load.text.val_split = std::atof(said("val_split", "-1").c_str());
   on.load.images.split_seed = on.load.text.split_seed = static_cast<uint64_t>(std::atoll(said("seed", "0").c_str()));
-  const Preprocessing& p = bundle.preprocessing;
+  const store::Preprocessing& p = bundle.preprocessing;
   on.load.arrays = {.asked = {.layout = data::Layout::automatic, .range = {}, .input = p.text() ? Shape{} : p.input},
                     .recorded = p.arrays,
                     .early = p.arrays.values == data::Values::unstated};

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "freight/data/catalog.h"
-#include "freight/train/bundle.h"
+#include "freight/store/bundle.h"
 #include "freight/train/config.h"
 #include "freight/train/evaluate.h"
 
@@ -22,7 +22,7 @@ struct TrainedOn {
 };
 // From the provenance; what it lacks is left as LoadOptions has it. A stored model knows the name of its data alone;
 // where they lie is in the config.json of the run that `path`, the model's file, is part of.
-TrainedOn trained_on(const Bundle& bundle, const std::string& path);
+TrainedOn trained_on(const store::Bundle& bundle, const std::string& path);
 
 // The data to measure a model on. What it was trained on, at its place or as a copy, is divided as training did it;
 // other data that has no part for the test is measured whole, which `divide` prevents.

@@ -23,11 +23,11 @@
 #include "freight/ops/ops.h"
 #include "freight/optim/ema.h"
 #include "freight/run/plan.h"
+#include "freight/store/precision.h"
 #include "freight/trace/compile.h"
 #include "freight/train/checkpoint.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/diverged.h"
-#include "freight/train/precision.h"
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
 #include "freight/train/step.h"
@@ -160,7 +160,7 @@ class Run {
 
   void prepare() {
     started_ = Clock::now();
-    const ComputeType compute = compute_type(c_.precision, c_.backend);
+    const store::ComputeType compute = store::compute_type(c_.precision, c_.backend);
     precision_note_ = compute.note;
     seed(static_cast<uint64_t>(c_.seed));
     task_ = make_task(c_, bad_samples());
@@ -173,7 +173,7 @@ class Run {
     optimizer_ = make_optimizer(c_, *model_.net);
     tell_least();
     if (!start_ && c_.weights.empty()) whiten(model_, *task_);
-    if (!start_ && !c_.weights.empty()) load_weights(model_, c_.weights, task_->preprocessing().tokenizer.get());
+    if (!start_ && !c_.weights.empty()) store::load_weights(model_, c_.weights, task_->preprocessing().tokenizer.get());
     class_names_ = named_outputs(task_->classes(), model_);
     fingerprint_ = task_->fingerprint();
     if (start_ && start_->fingerprint != fingerprint_) {
@@ -557,7 +557,7 @@ class Run {
     return e;
   }
 
-  Bundle bundle() {
+  store::Bundle bundle() {
     return {model_, task_->preprocessing(), class_names_, provenance(c_, fingerprint_, place_.step, result_.test)};
   }
 
@@ -571,7 +571,7 @@ class Run {
     result_.model_path = dir_->file("model.safetensors");
     if (ema_) ema_->swap();
     dir_->settle();
-    save_bundle(result_.model_path, bundle());
+    store::save_bundle(result_.model_path, bundle());
     if (ema_) ema_->swap();
     result_.total_seconds = since(started_);
   }

@@ -10,7 +10,7 @@
 
 #include "freight/data/dataset.h"
 #include "freight/models/models.h"
-#include "freight/train/bundle.h"
+#include "freight/store/bundle.h"
 #include "freight/train/checkpoint.h"
 #include "freight/train/config.h"
 #include "freight/train/evaluate.h"

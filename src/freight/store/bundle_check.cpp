@@ -1,5 +1,5 @@
 // See bundle_check_internal.h.
-#include "freight/train/bundle_check_internal.h"
+#include "freight/store/bundle_check_internal.h"
 
 #include <algorithm>
 #include <charconv>
@@ -10,7 +10,7 @@
 #include "freight/base/finite.h"
 #include "freight/base/printable.h"
 
-namespace freight::train {
+namespace freight::store {
 
 namespace {
 
@@ -104,4 +104,4 @@ void need_finite(const models::Model& model, const std::string& path) {
   }
 }
 
-}  // namespace freight::train
+}  // namespace freight::store

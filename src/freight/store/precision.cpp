@@ -1,5 +1,5 @@
 // See precision.h.
-#include "freight/train/precision.h"
+#include "freight/store/precision.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 #include "freight/base/error.h"
 #include "freight/trace/tensor.h"
 
-namespace freight::train {
+namespace freight::store {
 
 const std::vector<std::string>& precision_names() {
   static const std::vector<std::string> kNames = {"fp32", "tf32", "bf16", "fp16"};
@@ -34,4 +34,4 @@ ComputeType compute_type(const std::string& precision, const std::string& backen
   return out;
 }
 
-}  // namespace freight::train
+}  // namespace freight::store

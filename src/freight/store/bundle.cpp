@@ -1,5 +1,5 @@
 // See bundle.h. Metadata keys: format, spec, preprocessing, classes, provenance, whose values are JSON texts; xxh3_128.
-#include "freight/train/bundle.h"
+#include "freight/store/bundle.h"
 
 #include <algorithm>
 #include <cstring>
@@ -13,9 +13,9 @@
 #include "freight/io/digest.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/safetensors.h"
-#include "freight/train/bundle_check_internal.h"
+#include "freight/store/bundle_check_internal.h"
 
-namespace freight::train {
+namespace freight::store {
 
 using nlohmann::json;
 
@@ -251,4 +251,4 @@ void load_weights(models::Model& model, const io::SafeTensors& file, const std::
   model.net->load_state_dict(arrays(file), path);
 }
 
-}  // namespace freight::train
+}  // namespace freight::store

@@ -1,5 +1,5 @@
 // The stored model: one safetensors file with the weights as tensors and, in its metadata, everything a prediction
-// needs: spec, input preprocessing, class names; a tokenizer is a tensor of bytes. `eval`, `predict` and later `serve`
+// needs: spec, input preprocessing, class names; a tokenizer is a tensor of bytes. `eval`, `predict` and `serve`
 // start from this file alone.
 #pragma once
 #include <map>
@@ -13,7 +13,7 @@
 #include "freight/io/safetensors.h"
 #include "freight/models/models.h"
 
-namespace freight::train {
+namespace freight::store {
 
 // How raw input becomes the network's input: images resized and cut as data::ImageGeometry says, arrays read as
 // data::ArrayMeaning says, pixels / 255 where u8, then (x - mean) / std per channel. Texts become tokens, and their
@@ -60,4 +60,4 @@ void load_weights(models::Model& model, const std::string& path, const data::Tok
 void load_weights(models::Model& model, const io::SafeTensors& file, const std::string& path);
 Preprocessing preprocessing_of(const data::Dataset& set);
 
-}  // namespace freight::train
+}  // namespace freight::store

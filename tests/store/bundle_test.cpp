@@ -1,5 +1,5 @@
 // The stored model: a round trip, and what is wrong with files that are none.
-#include "freight/train/bundle.h"
+#include "freight/store/bundle.h"
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -13,7 +13,7 @@
 #include "freight/io/safetensors.h"
 #include "tests/support/files.h"
 
-namespace freight::train {
+namespace freight::store {
 namespace {
 
 using freight::testing::expect_error;
@@ -282,4 +282,4 @@ TEST(Bundle, TheOldFileSurvivesAFullDisk) {
 }
 
 }  // namespace
-}  // namespace freight::train
+}  // namespace freight::store

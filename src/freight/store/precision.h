@@ -6,7 +6,7 @@
 
 #include "freight/base/dtype.h"
 
-namespace freight::train {
+namespace freight::store {
 
 // "fp32", "tf32", "bf16", "fp16"; the values of the flag.
 const std::vector<std::string>& precision_names();
@@ -19,4 +19,4 @@ struct ComputeType {
 // `backend`: a name, or "" or "auto" for the default one. Throws Error(usage) for another word.
 ComputeType compute_type(const std::string& precision, const std::string& backend);
 
-}  // namespace freight::train
+}  // namespace freight::store

@@ -2,9 +2,9 @@
 #pragma once
 #include <string>
 
-#include "freight/train/bundle.h"
+#include "freight/store/bundle.h"
 
-namespace freight::train {
+namespace freight::store {
 
 // Of a bundle without its weights. Throws Error(checkpoint) that begins with the file's name: an input that is not the
 // model's, scales that no division bears, names that are not those of the outputs, provenance of another kind.
@@ -13,4 +13,4 @@ void check_said(const Bundle& bundle, const std::string& path);
 // that the input does not reach.
 void need_finite(const models::Model& model, const std::string& path);
 
-}  // namespace freight::train
+}  // namespace freight::store
