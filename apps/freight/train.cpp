@@ -1,38 +1,28 @@
 // `freight train`: a recipe, changed by flags, becomes a run. Progress goes to stderr, the result to stdout.
 #include <cstdio>
-#include <new>
 
 #include <nlohmann/json.hpp>
 
 #include "command.h"
 #include "config_options.h"
-#include "freight/base/cpu_info.h"
-#include "freight/base/device_memory.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/version.h"
-#include "freight/plan/batch.h"
-#include "freight/plan/estimate.h"
-#include "freight/plan/preflight.h"
-#include "freight/run/plan.h"
 #include "freight/train/progress.h"
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
-#include "freight/train/trainer.h"
 #include "memory_size.h"
 #include "memory_use.h"
 #include "options.h"
+#include "train_fit.h"
 
 namespace freight::app {
 namespace {
 
 // Everything the command line says besides the configuration.
-struct Flags {
+struct Flags : FitFlags {
   bool json = false, progress = true;
-  std::string fit = "refuse";
-  std::string device_memory;  // "4GiB"; "": what is free
-  bool choose_batch = false;
   bool dry_run = false;
 };
 
@@ -53,87 +43,25 @@ void declare(Options& o, train::Config& c, Flags& f) {
   o.enable_config();
 }
 
-// A run that is better made with other flags: thrown to start over.
-struct Restart {
-  std::string why;
-  std::vector<std::string> flags;
-};
+std::unique_ptr<Options> train_options(train::Config& c, Flags& f) {
+  auto o = std::make_unique<Options>("train", "Trains a model on a data set and stores it.", "[DATA] [options]",
+                                     "Without arguments: trains convnet on the built-in digits.\n"
+                                     "  freight train mnist --model lenet --epochs 5\n"
+                                     "  freight train --data cifar10 --set optimizer.lr=0.05\n"
+                                     "  freight train --data FOLDER --train-crop-size 128\n"
+                                     "  freight train --data sst2 --model textcnn\n"
+                                     "  freight train --data reviews.csv --text-column body --label-column stars");
+  declare(*o, c, f);
+  return o;
+}
 
 // Shows a run on the terminal.
 class Terminal : public train::Observer {
  public:
   Terminal(const Flags& flags, bool quiet)
-      : flags_(flags),
-        quiet_(quiet),
-        progress_(flags.progress && !quiet ? Progress::Mode::automatic : Progress::Mode::off) {}
+      : quiet_(quiet), progress_(flags.progress && !quiet ? Progress::Mode::automatic : Progress::Mode::off) {}
 
-  double device_memory() override { return memory_size("--device-memory", flags_.device_memory); }
-  ArenaLimit arena_limit(const train::Planned& p) override {
-    unlimited_ = plan::draft(p);
-    plan::Rates rates;
-    const bool timed = is_timed(p, rates);
-    DeviceSpeed speed = plan::speed_of(timed ? &rates : nullptr);
-    speed.beside = unlimited_.beside;
-    return {.offload = {}, .bytes = plan::arena_within(unlimited_, memory(p).device), .speed = speed};
-  }
-  void on_least(double weights, double states, const DeviceMemory* device) override {
-    // Host memory beside the device's may take the optimizer's states.
-    const double least = device ? weights : weights + states, limit = device_memory();
-    const double free = limit > 0 ? limit
-                        : device  ? static_cast<double>(device->free_bytes())
-                                  : static_cast<double>(cpu_info().memory_available_bytes);
-    if (flags_.fit == "off" || least <= free) return;
-    fail(ErrorKind::capacity, "train", "the run does not fit: got ", human_bytes(free), " free, need more than ",
-         human_bytes(least), " for the weights", device ? "" : " and what the optimizer keeps",
-         "; no batch size, accumulation or recomputation would fit");
-  }
-  void on_planned(const train::Planned& p) override {
-    plan::Rates rates;
-    const bool timed = is_timed(p, rates);
-    if (flags_.choose_batch) choose_batch(p, timed ? &rates : nullptr);
-    plan::Draft draft;
-    if (flags_.fit == "off") {
-      draft = plan::draft(p);
-    } else {
-      plan::Fit fit = plan::check_fit(p, memory(p));
-      if (!fit.fits && flags_.fit == "auto" && !fit.flags.empty() && fit.changes.empty()) {
-        throw Restart{"does not fit the memory as it is", fit.flags};
-      }
-      if (!fit.fits) throw plan::refusal(fit);
-      draft = std::move(fit.draft);
-    }
-    if (draft.options.offload != Offload::none) {
-      offload_ = plan::offload_text(unlimited_, draft, timed ? &rates : nullptr, draft.options.speed);
-    }
-    // On a processor what was offloaded is measured too.
-    outcome_ = {.planned_bytes =
-                    static_cast<double>(draft.total() + (draft.beside ? 0 : draft.part(plan::Part::host)))};
-    if (timed) outcome_.planned_seconds = plan::step_seconds(draft, rates).middle();
-    before_ = memory_use().resident;
-  }
-  std::vector<std::pair<std::string, double>> kept_figures(const train::Result& r) override {
-    outcome_.measured_bytes = static_cast<double>(memory_use().peak - before_);
-    outcome_.measured_seconds = r.step_seconds;
-    trained_ = r.samples_per_second > 0;
-    std::vector<std::pair<std::string, double>> figures = {{"planned_bytes", outcome_.planned_bytes},
-                                                           {"measured_bytes", outcome_.measured_bytes}};
-    if (outcome_.planned_seconds > 0) figures.emplace_back("planned_step_seconds", outcome_.planned_seconds);
-    if (outcome_.measured_seconds > 0) figures.emplace_back("measured_step_seconds", outcome_.measured_seconds);
-    return figures;
-  }
-  // What the run took, against the plan; its figures are in run.json.
-  void compare(const std::string& output_dir) {
-    if (quiet_ || !trained_) return;
-    for (const std::string& line : plan::comparison(outcome_)) say(line);
-    if (plan::exceeds_plan(outcome_)) {
-      say(cat("warning: the run took more memory than planned, which is a defect of Freight; please send ", output_dir,
-              "/run.json, config.json and model.json"));
-    }
-  }
-  const plan::Outcome& outcome() const { return outcome_; }
-
-  bool wants_run() override { return !flags_.dry_run; }
-  void on_start(const train::Start& s) override {
+  void on_start(const train::RunSummary& s) override {
     unit_ = s.unit;
     rate_ = unit_ + "/s";
     for (const std::string& warning : s.warnings) say(cat("warning: ", warning));
@@ -150,7 +78,7 @@ class Terminal : public train::Observer {
     say(cat("batch   ", s.batch_size, " = 1 device x ", part, s.grad_accum > 1 ? cat(" x accum ", s.grad_accum) : "",
             ", ", with_commas(s.steps), " steps, ", s.epochs, s.epochs == 1 ? " epoch, seed " : " epochs, seed ",
             s.seed));
-    if (!offload_.empty()) say(cat("offload ", offload_));
+    if (!offload.empty()) say(cat("offload ", offload));
     for (const std::string& note : s.notes) say(cat("note    ", note));
     say(cat("output  ", s.output_dir));
   }
@@ -163,7 +91,7 @@ class Terminal : public train::Observer {
     }
   }
   bool wants_step() override { return progress_.due(); }
-  void on_step(const train::StepReport& r) override {
+  train::Next on_step(const train::StepReport& r) override {
     const MemoryUse memory = memory_use();
     const ProgressFigures figures{.epoch = r.epoch,
                                   .epochs = r.epochs,
@@ -180,6 +108,7 @@ class Terminal : public train::Observer {
                                   .memory_limit_bytes = memory.total,
                                   .eta_s = r.eta_s};
     progress_.update(progress_text(figures, progress_.width()));
+    return train::Next::go_on;
   }
   void on_evaluation_progress(int64_t done, int64_t total) override {
     if (progress_.due()) progress_.update(cat("evaluating  ", with_commas(done), "/", with_commas(total)));
@@ -200,55 +129,34 @@ class Terminal : public train::Observer {
       say(cat("warning: ", fixed(r.data_percent, 0), "% of the time went into waiting for data; try --workers"));
   }
 
- private:
-  plan::Memory memory(const train::Planned& p) const {
-    return plan::memory_for(p, memory_size("--device-memory", flags_.device_memory));
-  }
-  static bool is_timed(const train::Planned& p, plan::Rates& rates) {
-    return p.step[0].plan->options().backend == "cpu" && plan::own_rates(rates);
-  }
-  // Chooses from the plan, starts over with that, tries a step, and starts over for the run itself: what a trial drew
-  // and allocated is gone then.
-  void choose_batch(const train::Planned& p, const plan::Rates* rates) {
-    const int64_t size = p.inputs.shape[0];
-    if (tried_ == size) return;
-    if (chosen_ == 0) {
-      const plan::GoodBatch good = plan::good_batch(p, memory(p).device, rates);
-      chosen_ = good.size;
-      why_ = good.why;
-      if (chosen_ != size) throw Restart{cat("with more than ", chosen_, " ", why_), {"--batch-size", cat(chosen_)}};
+  // What the run took, against the plan; its figures are in run.json.
+  void compare(const plan::Outcome& outcome, const std::string& output_dir) {
+    if (quiet_) return;
+    for (const std::string& line : plan::comparison(outcome)) say(line);
+    if (plan::exceeds_plan(outcome)) {
+      say(cat("warning: the run took more memory than planned, which is a defect of Freight; please send ", output_dir,
+              "/run.json, config.json and model.json"));
     }
-    const int64_t before = memory_use().resident;
-    double seconds = 0;
-    try {
-      seconds = plan::try_step(p);
-    } catch (const std::bad_alloc&) {
-      seconds = -1;
-    }
-    const auto took = static_cast<double>(memory_use().peak - before);
-    if (seconds < 0 || took > memory(p).device) {
-      if (size == 1) throw Error(ErrorKind::capacity, "train", "not even one sample fits the memory");
-      chosen_ = size / 2;
-      throw Restart{cat("a step of ", size, " took more memory than there is"), {"--batch-size", cat(chosen_)}};
-    }
-    tried_ = size;
-    throw Restart{cat("a step of ", size, " was tried: ", fixed(seconds * 1e3, 1), " ms"), {"--batch-size", cat(size)}};
   }
 
-  int64_t chosen_ = 0, tried_ = 0;  // batch sizes
-  std::string why_, offload_;
-  plan::Draft unlimited_;  // of a run that offloads
-  const Flags& flags_;
+  std::string offload;  // a line of the start block; "" for none
+
+ private:
   bool quiet_;
-  plan::Outcome outcome_;
-  bool trained_ = false;  // in this process
-  int64_t before_ = 0;
   std::string unit_ = "img", rate_ = "img/s";
   Progress progress_;
 };
 
-void print_result(const train::Result& r, const Flags& flags, const Terminal& terminal) {
-  const std::string& unit = terminal.unit();
+// The figures of a plan and of the run that it became, for run.json.
+std::vector<std::pair<std::string, double>> figures_of(const plan::Outcome& o) {
+  std::vector<std::pair<std::string, double>> figures = {{"planned_bytes", o.planned_bytes},
+                                                         {"measured_bytes", o.measured_bytes}};
+  if (o.planned_seconds > 0) figures.emplace_back("planned_step_seconds", o.planned_seconds);
+  if (o.measured_seconds > 0) figures.emplace_back("measured_step_seconds", o.measured_seconds);
+  return figures;
+}
+
+void print_result(const train::Result& r, const plan::Outcome& outcome, const std::string& unit, const Flags& flags) {
   if (flags.json) {
     nlohmann::ordered_json j = {{"test_top1", nullptr},
                                 {"test_loss", r.test.loss},
@@ -263,12 +171,12 @@ void print_result(const train::Result& r, const Flags& flags, const Terminal& te
                                 {"output_dir", r.output_dir},
                                 {"interrupted", r.interrupted},
                                 {"bad_samples", r.bad_samples.size()},
-                                {"planned_bytes", static_cast<int64_t>(terminal.outcome().planned_bytes)},
-                                {"measured_bytes", static_cast<int64_t>(terminal.outcome().measured_bytes)},
+                                {"planned_bytes", static_cast<int64_t>(outcome.planned_bytes)},
+                                {"measured_bytes", static_cast<int64_t>(outcome.measured_bytes)},
                                 {"planned_step_seconds", nullptr},
                                 {"measured_step_seconds", nullptr}};
-    if (terminal.outcome().planned_seconds > 0) j["planned_step_seconds"] = terminal.outcome().planned_seconds;
-    if (terminal.outcome().measured_seconds > 0) j["measured_step_seconds"] = terminal.outcome().measured_seconds;
+    if (outcome.planned_seconds > 0) j["planned_step_seconds"] = outcome.planned_seconds;
+    if (outcome.measured_seconds > 0) j["measured_step_seconds"] = outcome.measured_seconds;
     if (r.test.top1) j["test_top1"] = *r.test.top1;
     std::printf("%s\n", j.dump().c_str());
     return;
@@ -346,41 +254,14 @@ void check_resume(const train::Config& config, const train::Found& found, const 
   if (o.given("--overwrite") && config.overwrite) warn("--overwrite replaces nothing");
 }
 
-// Trains; where the run asks for other flags, once more with these.
-train::Result train_fitting(train::Config& config, Terminal& terminal, const Args& args,
-                            std::optional<train::Found> found) {
-  for (;;) {
-    try {
-      return train::train(config, terminal, args, std::move(found));
-    } catch (const Restart& restart) {
-      terminal.say(cat("note    ", restart.why, ": going on with ", join(restart.flags, " ")));
-      Options o("train", "");
-      declare_config(o, config);
-      o.parse(restart.flags);
-      found.reset();
-    }
-  }
-}
-
 }  // namespace
 
 int train_command(const Args& args) {
   // The recipe decides the defaults, and the data set decides the recipe: read those two first.
   train::Config probe;
   Flags flags;
-  const auto options = [](train::Config& c, Flags& f) {
-    auto o = std::make_unique<Options>("train", "Trains a model on a data set and stores it.", "[DATA] [options]",
-                                       "Without arguments: trains convnet on the built-in digits.\n"
-                                       "  freight train mnist --model lenet --epochs 5\n"
-                                       "  freight train --data cifar10 --set optimizer.lr=0.05\n"
-                                       "  freight train --data FOLDER --train-crop-size 128\n"
-                                       "  freight train --data sst2 --model textcnn\n"
-                                       "  freight train --data reviews.csv --text-column body --label-column stars");
-    declare(*o, c, f);
-    return o;
-  };
   {
-    const auto first = options(probe, flags);
+    const auto first = train_options(probe, flags);
     first->peek(args);
     if (first->given("--resume") && probe.resume.empty()) {
       fail(ErrorKind::usage, "--resume", "got an empty value, need the path of a run, or auto");
@@ -392,11 +273,11 @@ int train_command(const Args& args) {
   if (probe.resume.empty()) {
     config = train::recipe(probe.data, probe.recipe, probe.data_dir);
   } else {
-    found = look_for(probe, config, [&](train::Config& c) { options(c, flags)->peek(args); });
+    found = look_for(probe, config, [&](train::Config& c) { train_options(c, flags)->peek(args); });
   }
   flags = {};
   if (!probe.model.empty()) train::set_model(config, probe.model);
-  const auto o = options(config, flags);
+  const auto o = train_options(config, flags);
   if (o->parse(args) == Options::Outcome::done) return 0;
   if (flags.choose_batch && !config.resume.empty()) {
     fail(ErrorKind::usage, "--batch-size", "auto is for new runs: one that goes on keeps its batch");
@@ -406,13 +287,26 @@ int train_command(const Args& args) {
   memory_size("--device-memory", flags.device_memory);
   flags.dry_run = o->dry_run();
   Terminal terminal(flags, o->quiet());
-  const train::Result result = train_fitting(config, terminal, args, std::move(found));
+  FittedRun fitted = prepare_fitting(
+      config, flags,
+      {.on_bad_sample = [&](const data::BadSample& bad) { terminal.on_bad_sample(bad.path, bad.reason); },
+       .found = std::move(found)},
+      [&](const std::string& text) { terminal.say(text); });
+  terminal.offload = fitted.offload;
   if (flags.dry_run) {
+    fitted.run.restore();  // a damaged checkpoint is told now
+    terminal.on_start(fitted.run.summary());
     std::printf("%s\n", o->config_json().c_str());
     return 0;
   }
-  terminal.compare(result.output_dir);
-  print_result(result, flags, terminal);
+  const train::Result result = fitted.run.run(terminal, args);
+  plan::Outcome& outcome = fitted.outcome;
+  outcome.measured_bytes = static_cast<double>(memory_use().peak - fitted.resident_before);
+  outcome.measured_seconds = result.step_seconds;
+  fitted.run.record_figures(figures_of(outcome));
+  const bool trained = result.samples_per_second > 0;  // not complete before
+  if (trained) terminal.compare(outcome, result.output_dir);
+  print_result(result, outcome, terminal.unit(), flags);
   return result.interrupted ? signals::exit_code() : 0;
 }
 

@@ -32,10 +32,8 @@ TEST(GpuData, ATrainingPutsItsSetThereUnasked) {
   const freight::testing::TemporaryDir dir;
   test::write_small_digits(dir.path());
   struct Notes : Observer {
-    void on_start(const Start& s) override { text = join(s.notes, "\n"); }
-    double device_memory() override { return limit; }
+    void on_start(const RunSummary& s) override { text = join(s.notes, "\n"); }
     std::string text;
-    double limit = 0;
   };
   Config c = recipe(dir.path());
   c.model = "mlp";
@@ -47,8 +45,7 @@ TEST(GpuData, ATrainingPutsItsSetThereUnasked) {
     c.device_data = how;
     c.output_dir = dir / name;
     Notes notes;
-    notes.limit = limit;
-    const Result r = train(c, notes);
+    const Result r = prepare(c, {.device_memory = limit}).run(notes);
     EXPECT_EQ(notes.text.find("lies on the device") != std::string::npos, there) << notes.text;
     return r;
   };

@@ -200,22 +200,12 @@ class Batch : public ::testing::Test {
     c.model = "lenet";
     c.batch_size = 16;
     const Subject s = make_subject(c);
-    const models::Model model = s.make_model();
-    model.net->train();
-    const auto optimizer = train::make_optimizer(c, *model.net);
-    train::TrainStep step(model, *optimizer, nullptr, {}, {.backend = "cpu", .deterministic = true});
-    const auto [x, y] = s.batch_types(c.batch_size);
-    f(train::Planned{.config = c,
-                     .model = model,
-                     .optimizer = *optimizer,
-                     .ema = nullptr,
-                     .inputs = x,
-                     .targets = y,
-                     .step = step.plans(x, y),
-                     .evaluation = nullptr,
-                     .evaluation_batch = 256,
-                     .train_count = train_count,
-                     .test_count = 0});
+    train::NetTraining net(c, s.make_model());
+    net.plan_step(s.batch_types(c.batch_size), {.backend = "cpu", .deterministic = true});
+    train::Planned planned = net.planned();
+    planned.evaluation_batch = 256;
+    planned.train_count = train_count;
+    f(planned);
   }
 };
 

@@ -61,7 +61,7 @@ struct Stopper : Observer {
     if (--left == 0) raise(SIGTERM);
     return false;
   }
-  void on_start(const Start& s) override {
+  void on_start(const RunSummary& s) override {
     notes = join(s.notes, "\n");
     if (left == 0) raise(SIGTERM);
   }

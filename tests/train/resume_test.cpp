@@ -36,7 +36,7 @@ struct Stopper : Observer {
   void on_evaluation_progress(int64_t, int64_t) override {
     if (in_evaluation && --steps == 0) raise(SIGTERM);
   }
-  void on_start(const Start& s) override { notes = s.notes; }
+  void on_start(const RunSummary& s) override { notes = s.notes; }
   int64_t steps;
   bool in_evaluation;
   std::vector<std::string> notes;
@@ -266,7 +266,7 @@ TEST_F(Resume, FromWhatWasFoundBeforeDoesNotLookAgain) {
 TEST_F(Resume, AnErrorWhileAFailureIsRecordedDoesNotTakeItsPlace) {
   struct Failing : Observer {
     std::string run;
-    void on_start(const Start& s) override {
+    void on_start(const RunSummary& s) override {
       run = s.output_dir;
       std::filesystem::remove(run + "/run.json");
       std::filesystem::create_directories(run + "/run.json/full");
@@ -279,7 +279,7 @@ TEST_F(Resume, AnErrorWhileAFailureIsRecordedDoesNotTakeItsPlace) {
 
 TEST_F(Resume, WhatIsNoErrorOfOursIsRecordedToo) {
   struct Failing : Observer {
-    void on_start(const Start&) override { throw std::bad_alloc(); }
+    void on_start(const RunSummary&) override { throw std::bad_alloc(); }
   } observer;
   EXPECT_THROW(train(at("parts"), observer), std::bad_alloc);
   const auto j = nlohmann::json::parse(read_text(dir_ / "parts/run.json"));

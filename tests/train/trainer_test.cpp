@@ -205,6 +205,67 @@ TEST_F(Training, AStopSignalSavesAndSaysSo) {
   EXPECT_EQ(record().at("exit_code"), 143);
 }
 
+TEST_F(Training, AStopThatTheObserverAsksForSavesAndCanBeResumed) {
+  struct Stopper : Observer {
+    bool wants_step() override { return true; }
+    Next on_step(const StepReport& r) override { return r.total_step == last ? Next::stop : Next::go_on; }
+    int64_t last = 14;  // in the midst of the second epoch
+  } stopper;
+  const Result whole = run();
+  const std::string model = read_text(whole.model_path);
+  for (const char* data : {"no", "yes"}) {  // given by the loader, or made by the device in blocks ahead
+    SCOPED_TRACE(data);
+    config_.device_data = data;
+    config_.steps_per_launch = 3;
+    config_.output_dir = dir_ / cat("parts-", data);
+    const Result r = train(config_, stopper);
+    EXPECT_TRUE(r.interrupted);
+    EXPECT_GE(r.steps, stopper.last);
+    EXPECT_LT(r.steps, 20);
+    EXPECT_TRUE(finite(store::load_bundle(r.model_path)));
+    const auto j = nlohmann::json::parse(read_text(config_.output_dir + "/run.json"));
+    EXPECT_EQ(j.at("status"), "interrupted");
+    EXPECT_EQ(j.at("exit_code"), 0);
+    config_.resume = "auto";
+    EXPECT_EQ(run().steps, 30);
+    config_.resume.clear();
+    if (config_.device_data == "no") {
+      EXPECT_EQ(r.steps, stopper.last);
+      EXPECT_EQ(read_text(r.model_path), model);
+    }
+  }
+}
+
+TEST_F(Training, WhatIsPreparedLeavesNoTraceUntilItRuns) {
+  const Result at_once = run();
+  config_.output_dir = dir_ / "later";
+  PreparedRun prepared = prepare(config_);
+  const RunSummary s = prepared.summary();
+  EXPECT_EQ(s.steps, 30);
+  EXPECT_EQ(s.epochs, 3);
+  EXPECT_EQ(s.train_count, 640);
+  EXPECT_GT(s.flops_per_step, 0);
+  ASSERT_EQ(prepared.planned().step.size(), 1u);
+  EXPECT_EQ(prepared.planned().test_count, 150);
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "later"));
+  Observer silent;
+  const Result r = prepared.run(silent, {"a", "b"});
+  EXPECT_EQ(r.train_loss, at_once.train_loss);
+  EXPECT_EQ(read_text(r.model_path), read_text(at_once.model_path));
+  prepared.record_figures({{"planned_bytes", 5}});
+  const auto j = nlohmann::json::parse(read_text(dir_ / "later/run.json"));
+  EXPECT_EQ(j.at("status"), "complete");
+  EXPECT_EQ(j.at("argv"), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(j.at("plan").at("planned_bytes"), 5);
+  EXPECT_EQ(j.at("result").at("steps"), 30);
+}
+
+TEST_F(Training, ARunTooLargeForItsMemoryIsRefusedBeforeAnythingIsAllocated) {
+  expect_error(ErrorKind::capacity, {"does not fit", "1.0 KiB free", "weights and what the optimizer keeps"},
+               [&] { prepare(config_, {.device_memory = 1024, .refuse_too_large = true}); });
+  EXPECT_EQ(prepare(config_, {.device_memory = 1024}).summary().steps, 30);
+}
+
 TEST_F(Training, AStopDuringTheLastEvaluationIsAnInterruption) {
   signals::install();
   signals::reset();

@@ -3,14 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
-#include "freight/optim/ema.h"
 #include "freight/plan/estimate.h"
 #include "freight/run/plan.h"
-#include "freight/train/step.h"
 
 namespace freight::plan {
 
@@ -84,18 +81,14 @@ GoodBatch good_batch(const train::Planned& p, double available, const Rates* rat
 
 double try_step(const train::Planned& p) {
   const RunOptions& run = p.step[0].plan->options();
-  models::Model model = models::from_spec(models::to_spec(p.model));
-  const std::unique_ptr<optim::Optimizer> optimizer = train::make_optimizer(p.config, *model.net);
-  const auto ema =
-      p.ema ? std::make_unique<optim::EMA>(*model.net, optim::EMAOptions{.decay = p.config.model_ema}) : nullptr;
-  model.net->train();
-  train::TrainStep step(
-      model, *optimizer, ema.get(), {.label_smoothing = p.config.label_smoothing, .parts = p.config.grad_accum},
+  train::NetTraining net(p.config, models::from_spec(models::to_spec(p.model)));
+  net.plan_step(
+      {p.inputs, p.targets},
       {.backend = run.backend, .deterministic = run.deterministic, .recompute = run.recompute, .compute = run.compute});
   const Array x = made_up(p.inputs), y = made_up(p.targets);
-  step.run(x, y);
+  net.step->run(x, y);
   const auto start = std::chrono::steady_clock::now();
-  step.run(x, y);
+  net.step->run(x, y);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 

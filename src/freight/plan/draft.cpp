@@ -7,11 +7,8 @@
 #include <thread>
 
 #include "freight/base/error.h"
-#include "freight/optim/ema.h"
 #include "freight/run/plan.h"
-#include "freight/store/precision.h"
 #include "freight/train/evaluate.h"
-#include "freight/train/step.h"
 
 namespace freight::plan {
 
@@ -165,39 +162,19 @@ Draft draft_within(const Subject& subject, const DraftOptions& options, const Ar
   c.batch_size = options.batch;
   c.grad_accum = options.parts;
   c.offload = offload_names()[static_cast<size_t>(options.offload)];
-  models::Model model = subject.make_model();
-  const std::unique_ptr<optim::Optimizer> optimizer = train::make_optimizer(c, *model.net);
-  const auto ema =
-      c.model_ema > 0 ? std::make_unique<optim::EMA>(*model.net, optim::EMAOptions{.decay = c.model_ema}) : nullptr;
-  const CompileOptions compile{
-      .backend = options.backend, .deterministic = true, .recompute = options.recompute, .compute = options.compute};
-  CompileOptions limited = compile;
-  limited.limit = limit;
-  model.net->train();
-  train::TrainStep step(model, *optimizer, ema.get(), {.label_smoothing = c.label_smoothing, .parts = options.parts},
-                        limited);
-  const auto [x, y] = subject.batch_types(options.batch);
-  train::Planned planned{.config = c,
-                         .model = model,
-                         .optimizer = *optimizer,
-                         .ema = ema.get(),
-                         .inputs = x,
-                         .targets = y,
-                         .step = step.plans(x, y),
-                         .evaluation = nullptr,
-                         .evaluation_batch = 0,
-                         .train_count = subject.train_count,
-                         .test_count = subject.test_count,
-                         .kept_bytes = subject.kept_bytes};
+  train::NetTraining net(c, subject.make_model());
+  net.plan_step(subject.batch_types(options.batch), {.backend = options.backend,
+                                                     .deterministic = true,
+                                                     .recompute = options.recompute,
+                                                     .compute = options.compute,
+                                                     .limit = limit});
   if (options.whole_run) {
-    train::TestViews views = train::TestViews::one;
-    train::parse_test_views(c.tta, views);
-    const train::EvaluationBeside beside = train::evaluation_beside(
-        model, compile, views, {x, y, step.part_of(options.batch), train::arena_bytes(planned.step)},
-        subject.test_count > 0 ? subject.test_count : train::kEvaluationBatch);
-    planned.evaluation = beside.plan;
-    planned.evaluation_batch = beside.batch;
+    net.plan_evaluation(subject.test_count > 0 ? subject.test_count : train::kEvaluationBatch);
   }
+  train::Planned planned = net.planned();
+  planned.train_count = subject.train_count;
+  planned.test_count = subject.test_count;
+  planned.kept_bytes = subject.kept_bytes;
   Draft d = draft(planned);
   d.options = options;
   return d;

@@ -9,7 +9,7 @@
 #include "freight/plan/memory.h"
 #include "freight/plan/subject.h"
 #include "freight/plan/work.h"
-#include "freight/train/trainer.h"
+#include "freight/train/net_training.h"
 
 namespace freight::plan {
 

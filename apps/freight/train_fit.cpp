@@ -1,0 +1,142 @@
+// See train_fit.h.
+#include "train_fit.h"
+
+#include <new>
+#include <optional>
+#include <vector>
+
+#include "config_options.h"
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/plan/batch.h"
+#include "freight/plan/estimate.h"
+#include "freight/run/plan.h"
+#include "memory_size.h"
+#include "memory_use.h"
+#include "options.h"
+
+namespace freight::app {
+namespace {
+
+// A run is better prepared again with these flags.
+struct Change {
+  std::string why;
+  std::vector<std::string> flags;
+};
+
+std::optional<plan::Rates> rates_of(const train::Planned& p) {
+  plan::Rates rates;
+  if (p.step[0].plan->options().backend == "cpu" && plan::own_rates(rates)) return rates;
+  return std::nullopt;
+}
+const plan::Rates* pointer_to(const std::optional<plan::Rates>& rates) { return rates ? &*rates : nullptr; }
+
+// --batch-size auto: chooses from the plan, then tries a real step. Each is a change, so that what a trial drew and
+// allocated is gone when the run begins.
+class BatchChoice {
+ public:
+  std::optional<Change> next(const train::Planned& p, const plan::Memory& memory, const plan::Rates* rates) {
+    const int64_t size = p.inputs.shape[0];
+    if (tried_ == size) return std::nullopt;
+    if (chosen_ == 0) {
+      const plan::GoodBatch good = plan::good_batch(p, memory.device, rates);
+      chosen_ = good.size;
+      if (chosen_ != size) return Change{cat("with more than ", chosen_, " ", good.why), flags_for(chosen_)};
+    }
+    return tried(p, size, memory);
+  }
+
+ private:
+  static std::vector<std::string> flags_for(int64_t size) { return {"--batch-size", cat(size)}; }
+
+  Change tried(const train::Planned& p, int64_t size, const plan::Memory& memory) {
+    const int64_t before = memory_use().resident;
+    std::optional<double> seconds;
+    try {
+      seconds = plan::try_step(p);
+    } catch (const std::bad_alloc&) {
+      // It does not fit: told below.
+    }
+    if (!seconds || static_cast<double>(memory_use().peak - before) > memory.device) {
+      if (size == 1) throw Error(ErrorKind::capacity, "train", "not even one sample fits the memory");
+      chosen_ = size / 2;
+      return {cat("a step of ", size, " took more memory than there is"), flags_for(chosen_)};
+    }
+    tried_ = size;
+    return {cat("a step of ", size, " was tried: ", fixed(*seconds * 1e3, 1), " ms"), flags_for(size)};
+  }
+
+  int64_t chosen_ = 0, tried_ = 0;  // sizes
+};
+
+// Plans a run that offloads within the memory there is; the draft of it without a limit.
+plan::Draft plan_offload(train::PreparedRun& run, double device_memory) {
+  const train::Planned p = run.planned();
+  plan::Draft unlimited = plan::draft(p);
+  const std::optional<plan::Rates> rates = rates_of(p);
+  DeviceSpeed speed = plan::speed_of(pointer_to(rates));
+  speed.beside = unlimited.beside;
+  run.plan_within({.offload = {},
+                   .bytes = plan::arena_within(unlimited, plan::memory_for(p, device_memory).device),
+                   .speed = speed});
+  return unlimited;
+}
+
+// Holds the plan against the memory; the draft is that of the run as it is.
+std::optional<Change> check_memory(const train::Planned& p, const FitFlags& flags, const plan::Memory& memory,
+                                   plan::Draft& draft) {
+  if (flags.fit == "off") {
+    draft = plan::draft(p);
+    return std::nullopt;
+  }
+  plan::Fit fit = plan::check_fit(p, memory);
+  if (!fit.fits && flags.fit == "auto" && !fit.flags.empty() && fit.changes.empty()) {
+    return Change{"does not fit the memory as it is", fit.flags};
+  }
+  if (!fit.fits) throw plan::refusal(fit);
+  draft = std::move(fit.draft);
+  return std::nullopt;
+}
+
+void apply(const Change& change, train::Config& config) {
+  Options o("train", "");
+  declare_config(o, config);
+  o.parse(change.flags);
+}
+
+}  // namespace
+
+FittedRun prepare_fitting(train::Config& config, const FitFlags& flags, train::PrepareOptions options,
+                          const std::function<void(const std::string&)>& say) {
+  options.device_memory = memory_size("--device-memory", flags.device_memory);
+  options.refuse_too_large = flags.fit != "off";
+  BatchChoice batch;
+  for (;;) {
+    FittedRun fitted{.run = train::prepare(config, options), .outcome = {}, .offload = {}};
+    options.found.reset();
+    const bool offloads = parse_offload(config.offload) != Offload::none;
+    plan::Draft unlimited;
+    if (offloads) unlimited = plan_offload(fitted.run, options.device_memory);
+    const train::Planned p = fitted.run.planned();
+    const plan::Memory memory = plan::memory_for(p, options.device_memory);
+    const std::optional<plan::Rates> rates = rates_of(p);
+    plan::Draft draft;
+    std::optional<Change> change;
+    if (flags.choose_batch) change = batch.next(p, memory, pointer_to(rates));
+    if (!change) change = check_memory(p, flags, memory, draft);
+    if (change) {
+      say(cat("note    ", change->why, ": going on with ", join(change->flags, " ")));
+      apply(*change, config);
+      continue;
+    }
+    if (offloads) fitted.offload = plan::offload_text(unlimited, draft, pointer_to(rates), draft.options.speed);
+    // On a processor what was offloaded is measured too.
+    fitted.outcome.planned_bytes =
+        static_cast<double>(draft.total() + (draft.beside ? 0 : draft.part(plan::Part::host)));
+    if (rates) fitted.outcome.planned_seconds = plan::step_seconds(draft, *rates).middle();
+    fitted.resident_before = memory_use().resident;
+    return fitted;
+  }
+}
+
+}  // namespace freight::app

@@ -1,0 +1,47 @@
+// See batch_steps_internal.h.
+#include "freight/train/batch_steps_internal.h"
+
+namespace freight::train {
+
+BatchSteps::BatchSteps(Prepared& run) : run_(run) {
+  if (run.data) ahead_ = std::make_unique<StepsAhead>(*run.net->step, *run.data, run.block);
+}
+
+void BatchSteps::start_epoch(const Place& place, int64_t steps) {
+  used_up_ = false;
+  batch_ = nullptr;
+  if (!ahead_) {
+    run_.feed->start(place.epoch - 1, place.batch);
+    return;
+  }
+  const int64_t before = place.step - place.batch;
+  std::vector<float> rates(static_cast<size_t>(run_.data->batches()));
+  for (int64_t i = 0; i < steps; ++i) {
+    rates[static_cast<size_t>(i)] = static_cast<float>(run_.schedule.at(before + i));
+  }
+  ahead_->start_epoch(run_.feed->draws(place.epoch - 1), rates, place.batch);
+}
+
+std::vector<BatchSteps::Done> BatchSteps::next(const Place& place, int64_t limit) {
+  std::vector<Done> done;
+  if (ahead_) {
+    for (const TrainStep::Outcome& o : ahead_->next(limit)) done.push_back({o, run_.data->batch_size()});
+    return done;
+  }
+  batch_ = run_.feed->next();
+  used_up_ = !batch_;
+  if (used_up_) return done;
+  run_.net->optimizer->set_lr(run_.schedule.at(place.step));
+  done.push_back({run_.net->step->run(batch_->inputs, batch_->targets), batch_->count});
+  return done;
+}
+
+std::string BatchSteps::first_nonfinite(const Place& place) {
+  if (!batch_) {  // the device made it
+    run_.feed->start(place.epoch - 1, place.batch);
+    batch_ = run_.feed->next();
+  }
+  return run_.net->step->first_nonfinite(batch_->inputs, batch_->targets);
+}
+
+}  // namespace freight::train

@@ -1,0 +1,40 @@
+// BatchSteps: the steps of an epoch, whichever way their batches come: from the feed, one by one, or made by the
+// device, which is given blocks of steps ahead of what the host knows.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "freight/train/prepared_internal.h"
+#include "freight/train/steps_ahead.h"
+
+namespace freight::train {
+
+class BatchSteps {
+ public:
+  explicit BatchSteps(Prepared& run);
+
+  struct Done {
+    TrainStep::Outcome outcome;
+    int64_t samples = 0;
+  };
+  // The epoch where `place` stands, which has so many steps.
+  void start_epoch(const Place& place, int64_t steps);
+  // What the next steps did, in order; `place` is where the steps before them led. A device is given no batch from
+  // number `limit` on. Empty where the batches are used up, or all that the device was given is known.
+  std::vector<Done> next(const Place& place, int64_t limit);
+  // Whether nothing runs of which the outcome is not known: only then may weights be read.
+  bool settled() const { return !ahead_ || ahead_->settled(); }
+  // Whether the feed has no more batches in this epoch; fewer than planned where samples are left out.
+  bool used_up() const { return used_up_; }
+  // The layer where the step that follows `place` goes wrong.
+  std::string first_nonfinite(const Place& place);
+
+ private:
+  Prepared& run_;
+  std::unique_ptr<StepsAhead> ahead_;       // null: batches come from the feed
+  const data::FeedBatch* batch_ = nullptr;  // the last one
+  bool used_up_ = false;
+};
+
+}  // namespace freight::train

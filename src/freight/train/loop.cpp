@@ -1,0 +1,233 @@
+// See loop_internal.h.
+#include "freight/train/loop_internal.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/train/signals.h"
+
+namespace freight::train {
+
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point t) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - t).count();
+}
+
+// A learning rate as the step computes with it.
+double rounded(double rate) { return static_cast<double>(static_cast<float>(rate)); }
+
+}  // namespace
+
+Loop::Loop(Prepared& run, RunRecord& record, Observer& observer)
+    : run_(run), record_(record), observer_(observer), steps_(run), place_(run.start.place()) {
+  if (place_.step > 0) {
+    rate_ = rounded(run_.schedule.at(place_.step - 1));
+    run_.net->optimizer->set_lr(rate_);
+  }
+  result_.parameters = run_.net->model.net->parameter_count();
+  result_.test = place_.test;
+  result_.train_loss = place_.last_loss;
+  result_.train_seconds = place_.train_seconds;
+  result_.steps = place_.step;
+  result_.epochs = place_.epoch - 1;
+}
+
+void Loop::run() {
+  while (place_.epoch <= run_.length.epochs && !complete() && !result_.interrupted) run_epoch();
+  store();
+}
+
+bool Loop::stop_asked() const { return stop_ || signals::stop_requested(); }
+
+// The running epoch, from where it stands.
+void Loop::run_epoch() {
+  begin_epoch();
+  bool save = false;
+  while (place_.batch < epoch_.steps && !result_.interrupted) {
+    // What was asked for waits until all that a device was given is known. An epoch has a step before it is stopped.
+    const bool settle = save || (stop_asked() && place_.batch > 0);
+    const int64_t before = place_.step;
+    if (!step(settle)) break;
+    save = save || (place_.step > before && run_.config.save_every > 0 && place_.step % run_.config.save_every == 0);
+    save = signals::take_save_request() || save;
+    if (!steps_.settled()) continue;
+    if (stop_asked()) result_.interrupted = true;
+    if (save && !result_.interrupted) checkpoint(false);
+    save = false;
+  }
+  if (place_.batch == 0) fail(ErrorKind::data, run_.config.data, "no sample of the train split can be read");
+  close_epoch();
+}
+
+void Loop::begin_epoch() {
+  epoch_ = {.steps = std::min(run_.length.steps_per_epoch,
+                              run_.length.steps - (place_.epoch - 1) * run_.length.steps_per_epoch),
+            .batch_before = place_.batch,
+            .seen_before = place_.seen,
+            .began = Clock::now(),
+            .waited_before = run_.feed->wait_seconds()};
+  steps_.start_epoch(place_, epoch_.steps);
+  place_.closed = false;
+}
+
+// A step, or a block of them; false where the epoch has no more batches. With `settle` none is begun on a device.
+bool Loop::step(bool settle) {
+  const int64_t every = run_.config.save_every;
+  const int64_t to_save = every > 0 ? every - place_.step % every : epoch_.steps;
+  const int64_t limit = settle ? place_.batch : std::min(epoch_.steps, place_.batch + to_save);
+  const std::vector<BatchSteps::Done> done = steps_.next(place_, limit);
+  if (steps_.used_up()) return false;
+  for (const BatchSteps::Done& one : done) took(one);
+  const auto count = static_cast<int64_t>(done.size());
+  if (trained_.steps == 0) {
+    trained_.first_steps = count;
+    trained_.first_seconds = seconds_since(epoch_.began);
+    trained_.first_waited = run_.feed->wait_seconds() - epoch_.waited_before;
+  }
+  trained_.steps += count;
+  return true;
+}
+
+void Loop::took(const BatchSteps::Done& done) {
+  const double loss = done.outcome.loss;
+  rate_ = rounded(run_.schedule.at(place_.step));
+  if (!std::isfinite(loss)) diverged(loss);
+  ++place_.step;
+  ++place_.batch;
+  place_.last_loss = result_.train_loss = loss;
+  place_.loss_sum += loss;
+  place_.right += done.outcome.right;
+  place_.seen += done.samples;
+  if (observer_.wants_step() && observer_.on_step(report()) == Next::stop) stop_ = true;
+}
+
+StepReport Loop::report() const {
+  const double elapsed = std::max(seconds_since(epoch_.began), 1e-9);
+  const auto done = static_cast<double>(std::max<int64_t>(place_.batch - epoch_.batch_before, 1));
+  StepReport r{.epoch = place_.epoch,
+               .epochs = run_.length.epochs,
+               .step = place_.batch,
+               .steps = epoch_.steps,
+               .total_step = place_.step,
+               .loss = place_.last_loss,
+               .mean_loss = place_.loss_sum / static_cast<double>(place_.batch),
+               .top1 = {},
+               .lr = rate_,
+               .samples_per_s = static_cast<double>(place_.seen - epoch_.seen_before) / elapsed,
+               .data_percent = 100.0 * (run_.feed->wait_seconds() - epoch_.waited_before) / elapsed,
+               .eta_s = static_cast<double>(run_.length.steps - place_.step) * elapsed / done};
+  if (run_.net->model.loss != models::Loss::mse) r.top1 = 100.0 * place_.right / static_cast<double>(place_.seen);
+  return r;
+}
+
+// What follows an epoch's last step, or the step after which the run is stopped: figures, evaluation, checkpoint.
+void Loop::close_epoch() {
+  const double seconds = seconds_since(epoch_.began);
+  const int64_t batches = place_.batch - epoch_.batch_before;
+  place_.train_seconds += seconds;
+  trained_.seconds += seconds;
+  trained_.waited += run_.feed->wait_seconds() - epoch_.waited_before;
+  trained_.samples += place_.seen - epoch_.seen_before;
+  result_.train_seconds = place_.train_seconds;
+  result_.steps = place_.step;
+  if (!result_.interrupted) result_.epochs = place_.epoch;
+
+  EpochReport e{.train = report(), .test = {}, .best = false, .seconds = seconds};
+  // Where only the evaluation was left, the row is there.
+  if (e.train.samples_per_s > 0) record_.trained(e.train, batches, seconds);
+  const bool last = place_.epoch == run_.length.epochs;
+  if (!result_.interrupted && (last || place_.epoch % run_.config.eval_every == 0)) {
+    need_finite();
+    e.test = evaluate();
+  }
+  if (e.test) {
+    const double score = e.test->top1.value_or(-e.test->loss);
+    e.best = score > place_.best_score;
+    if (e.best) place_.best_score = score;
+    record_.tested(e.train, *e.test);
+  }
+  record_.epoch(e);
+  place_.closed = !result_.interrupted;
+  // Nothing of the epoch is left, should the run be made longer.
+  const bool whole = place_.batch < epoch_.steps || epoch_.steps == run_.length.steps_per_epoch;
+  if (place_.closed && whole) {
+    ++place_.epoch;
+    place_.batch = place_.seen = 0;
+    place_.loss_sum = place_.right = 0;
+  }
+  checkpoint(e.best);
+  observer_.on_epoch(e);
+}
+
+// Nothing when a signal stops it: a part of the set is no result.
+std::optional<Evaluation> Loop::evaluate() {
+  const auto feed = run_.task->test_feed(run_.net->evaluation.batch);
+  const auto poll = [&](int64_t done, int64_t all) {
+    observer_.on_evaluation_progress(done, all);
+    return !signals::stop_requested();
+  };
+  const Evaluation e = run_.net->with_averages(
+      [&] { return run_.net->evaluation.evaluator->run(*feed, cat(run_.config.data, ", test"), poll); });
+  if (signals::stop_requested()) {
+    result_.interrupted = true;
+    return std::nullopt;
+  }
+  place_.test = result_.test = e;
+  return e;
+}
+
+double Loop::Trained::step_seconds() const {
+  if (steps <= first_steps) return 0;
+  return (seconds - waited - (first_seconds - first_waited)) / static_cast<double>(steps - first_steps);
+}
+
+void Loop::store() {
+  result_.samples_per_second = static_cast<double>(trained_.samples) / std::max(trained_.seconds, 1e-9);
+  result_.step_seconds = trained_.step_seconds();
+  result_.output_dir = run_.config.output_dir;
+  record_.settle();
+  result_.model_path = run_.net->with_averages([&] { return record_.store_model(place_); });
+  result_.bad_samples = run_.left_out.samples();
+  result_.total_seconds = seconds_since(run_.began);
+}
+
+void Loop::checkpoint(bool best) {
+  need_finite();
+  record_.checkpoint(place_, best);
+}
+
+// Weights, averages and optimizer states that are not finite are neither measured nor stored. One pass over them, once
+// for a step, which storing makes anyway; the steps pay nothing.
+void Loop::need_finite() {
+  if (finite_at_ == place_.step) return;
+  const std::string at = run_.net->first_nonfinite();
+  if (at.empty()) {
+    finite_at_ = place_.step;
+    return;
+  }
+  record_.settle();
+  fail(ErrorKind::diverged, "train", "after step ", place_.step, " (epoch ", place_.epoch, ", lr ", rate_, ", loss ",
+       result_.train_loss, ") ", at, "; ", record_.saved_weights(false), "; try a smaller --lr or --clip-grad-norm 1");
+}
+
+// The bad step has left the weights as they were: they are saved, unless an earlier step had spoilt them already.
+void Loop::diverged(double loss) {
+  std::string layer;
+  try {
+    layer = steps_.first_nonfinite(place_);
+  } catch (const Error& e) {
+    layer = cat("(the first bad layer could not be found: ", e.what(), ")");
+  }
+  record_.diverged(place_, loss, rate_);
+  const bool finite = run_.net->first_nonfinite().empty();
+  if (finite) checkpoint(false);
+  record_.settle();
+  fail(ErrorKind::diverged, "train", "the loss is ", loss, " at step ", place_.step + 1, " (epoch ", place_.epoch,
+       ", lr ", rate_, "); first not finite: ", layer.empty() ? "the loss alone" : layer, "; ",
+       record_.saved_weights(finite), "; try a smaller --lr or --clip-grad-norm 1");
+}
+
+}  // namespace freight::train

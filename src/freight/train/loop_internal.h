@@ -1,0 +1,65 @@
+// Loop: the epochs of a prepared run. It steps, evaluates and says when to save; RunRecord (record_internal.h) writes,
+// BatchSteps (batch_steps_internal.h) finds the batches, the Observer hears of it.
+#pragma once
+#include <chrono>
+#include <optional>
+
+#include "freight/train/batch_steps_internal.h"
+#include "freight/train/record_internal.h"
+
+namespace freight::train {
+
+class Loop {
+ public:
+  Loop(Prepared& run, RunRecord& record, Observer& observer);
+  // Trains from where the run stands to its end, or until it is stopped, and stores the model.
+  void run();
+  // As far as the run has come.
+  const Result& result() const { return result_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  // The part of an epoch that this process trains.
+  struct Epoch {
+    int64_t steps = 0;                          // of the whole epoch
+    int64_t batch_before = 0, seen_before = 0;  // when it began
+    Clock::time_point began;
+    double waited_before = 0;
+  };
+  // What this process has trained. Its first steps meet fresh memory and are left out of the mean.
+  struct Trained {
+    int64_t samples = 0, steps = 0;
+    double seconds = 0, waited = 0;
+    int64_t first_steps = 0;  // one, or a block
+    double first_seconds = 0, first_waited = 0;
+    double step_seconds() const;
+  };
+
+  bool complete() const { return place_.step >= run_.length.steps && place_.closed; }
+  bool stop_asked() const;
+  void run_epoch();
+  void begin_epoch();
+  bool step(bool settle);
+  void took(const BatchSteps::Done& done);
+  StepReport report() const;
+  void close_epoch();
+  std::optional<Evaluation> evaluate();
+  void store();
+  void checkpoint(bool best);
+  void need_finite();
+  [[noreturn]] void diverged(double loss);
+
+  Prepared& run_;
+  RunRecord& record_;
+  Observer& observer_;
+  BatchSteps steps_;
+  Place place_;
+  Epoch epoch_;
+  Trained trained_;
+  Result result_;
+  double rate_ = 0;         // of the last step
+  bool stop_ = false;       // the observer asks for it
+  int64_t finite_at_ = -1;  // the last step after which need_finite found all well
+};
+
+}  // namespace freight::train

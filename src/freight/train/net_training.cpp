@@ -1,0 +1,63 @@
+// See net_training.h.
+#include "freight/train/net_training.h"
+
+#include "freight/train/diverged.h"
+
+namespace freight::train {
+
+NetTraining::NetTraining(const Config& c, models::Model m)
+    : config(c), model(std::move(m)), optimizer(make_optimizer(c, *model.net)) {}
+
+void NetTraining::plan_step(const std::pair<Type, Type>& batch_types, const CompileOptions& options,
+                            const DeviceData* data) {
+  inputs = batch_types.first;
+  targets = batch_types.second;
+  compile = options;
+  if (config.model_ema > 0 && !averages) {
+    averages = std::make_unique<optim::EMA>(*model.net, optim::EMAOptions{.decay = config.model_ema});
+  }
+  model.net->train();
+  step = std::make_unique<TrainStep>(
+      model, *optimizer, averages.get(),
+      StepOptions{.label_smoothing = config.label_smoothing, .parts = config.grad_accum, .data = data}, compile);
+}
+
+void NetTraining::plan_evaluation(int64_t test_count) {
+  TestViews views = TestViews::one;
+  parse_test_views(config.tta, views);
+  CompileOptions unlimited = compile;
+  unlimited.limit = {};
+  const StepBeside beside{inputs, targets, step->part_of(config.batch_size), arena_bytes(step->plans(inputs, targets))};
+  evaluation = evaluation_beside(model, unlimited, views, beside, test_count);
+}
+
+Planned NetTraining::planned() const {
+  return {.config = config,
+          .model = model,
+          .optimizer = *optimizer,
+          .ema = averages.get(),
+          .inputs = inputs,
+          .targets = targets,
+          .step = step->plans(inputs, targets),
+          .evaluation = evaluation.plan,
+          .evaluation_batch = evaluation.batch,
+          .train_count = 0,
+          .test_count = 0};
+}
+
+std::vector<nn::NamedVariable> NetTraining::states() const {
+  std::vector<nn::NamedVariable> all = step->state_dict();
+  for (const auto& v : optimizer->state_dict()) all.push_back({"optimizer." + v.name, v.variable});
+  if (averages) {
+    for (const auto& v : averages->state_dict()) all.push_back({"ema." + v.name, v.variable});
+  }
+  all.push_back({"rng", rng_state()});
+  return all;
+}
+
+std::string NetTraining::first_nonfinite() const {
+  std::string at = train::first_nonfinite(model.net->state_dict());
+  return at.empty() ? train::first_nonfinite(states()) : at;
+}
+
+}  // namespace freight::train

@@ -1,0 +1,72 @@
+// A net in training: model, optimizer, averages, the compiled step and the evaluation between steps, as a configuration
+// says. Runs train with it; plans (plan/draft.h) and trials of a batch size make one without data. It knows the types
+// of a batch, but neither data sets nor files.
+#pragma once
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "freight/models/models.h"
+#include "freight/optim/ema.h"
+#include "freight/optim/optimizer.h"
+#include "freight/train/config.h"
+#include "freight/train/evaluate.h"
+#include "freight/train/step.h"
+
+namespace freight::train {
+
+// The plans of a training and what else decides its memory. Refers to the NetTraining that it is of.
+struct Planned {
+  const Config& config;
+  const models::Model& model;
+  const optim::Optimizer& optimizer;
+  const optim::EMA* ema;  // or null
+  Type inputs, targets;   // of a full batch
+  std::vector<TrainStep::Run> step;
+  std::shared_ptr<const Plan> evaluation;             // of a full batch, or null
+  int64_t evaluation_batch, train_count, test_count;  // counts: of samples, or of a corpus's tokens
+  size_t data_bytes = 0;                              // of the training set, where it lies on the device
+  size_t kept_bytes = 0;                              // Task::kept_bytes
+};
+
+struct NetTraining {
+  // Makes the optimizer; allocates nothing. `config` must outlive it.
+  NetTraining(const Config& config, models::Model model);
+  NetTraining(const NetTraining&) = delete;
+  NetTraining& operator=(const NetTraining&) = delete;
+
+  // Plans the step for full batches of these types; once more with other options plans it again. `data`, which must
+  // outlive the step, makes the batches itself; null: they are given. The averages begin as copies of the weights,
+  // which must be there by now.
+  void plan_step(const std::pair<Type, Type>& batch_types, const CompileOptions& options,
+                 const DeviceData* data = nullptr);
+  // Plans an evaluation of so many samples beside the step.
+  void plan_evaluation(int64_t test_count);
+  // The counts and bytes of the data are left 0.
+  Planned planned() const;
+
+  // All that a step changes beside the model.
+  std::vector<nn::NamedVariable> states() const;
+  // Names the first of weights and states that is not finite; "" where all are.
+  std::string first_nonfinite() const;
+  // Calls f with the averaged weights in the net's place, where there are any.
+  template <class F>
+  auto with_averages(F f) {
+    if (averages) averages->swap();
+    auto result = f();
+    if (averages) averages->swap();
+    return result;
+  }
+
+  const Config& config;
+  models::Model model;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<optim::EMA> averages;  // null without model_ema
+  Type inputs, targets;
+  CompileOptions compile;
+  std::unique_ptr<TrainStep> step;
+  EvaluationBeside evaluation;
+};
+
+}  // namespace freight::train

@@ -1,0 +1,78 @@
+// What a run tells: reports before, during and after training, and the Observer that hears them. The library prints
+// nothing; what a user sees is made of these.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "freight/data/dataset.h"
+#include "freight/train/evaluate.h"
+
+namespace freight::train {
+
+// What is known of a run before its first step.
+struct RunSummary {
+  std::string model, device, output_dir, data;
+  int64_t parameters = 0, train_count = 0, test_count = 0, batch_size = 0, grad_accum = 1, epochs = 0, steps = 0;
+  int64_t classes = 0;  // of the data; 0 for values to regress
+  double flops_per_step = 0;
+  size_t planned_bytes = 0;  // arena of the training step
+  size_t plan_steps = 0;
+  uint64_t seed = 0;
+  std::vector<std::string> notes;     // on how the data came about, and on what the device lacks
+  std::vector<std::string> warnings;  // what was asked for and is not so: damaged checkpoints that were passed over
+  std::string unit;                   // of samples: "img", "doc", "tok"
+};
+
+struct StepReport {
+  int64_t epoch = 0, epochs = 0;  // 1-based
+  int64_t step = 0, steps = 0;    // within the epoch, 1-based
+  int64_t total_step = 0;
+  double loss = 0, mean_loss = 0;
+  std::optional<double> top1 = {};  // percent of the samples since the epoch's start; none for a regression
+  double lr = 0;
+  double samples_per_s = 0;  // since the epoch's start
+  double data_percent = 0;   // share of time spent waiting for data
+  double eta_s = 0;
+};
+
+struct EpochReport {
+  StepReport train;  // as of the epoch's last step
+  std::optional<Evaluation> test;
+  bool best = false;
+  double seconds = 0;
+};
+
+struct Result {
+  Evaluation test;                // of the stored model
+  double train_loss = 0;          // of the last step
+  int64_t steps = 0, epochs = 0;  // done
+  double train_seconds = 0;       // in the training loop, evaluation and saving left out
+  double total_seconds = 0;       // since the run was prepared
+  double step_seconds = 0;  // mean of this process's steps but the first, without waiting for data; 0: no such step
+  double samples_per_second = 0;
+  int64_t parameters = 0;
+  std::string model_path, output_dir;
+  std::vector<data::BadSample> bad_samples;  // left out
+  bool interrupted = false;                  // a signal or the observer asked to stop; everything was saved
+};
+
+// Whether training goes on after a step, or is stopped as by a signal: all is saved, and the run can be resumed. Steps
+// that a device has been given by then are finished first.
+enum class Next { go_on, stop };
+
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void on_start(const RunSummary&) {}
+  // Whether a StepReport is wanted now; asked after each step, so it should be quick.
+  virtual bool wants_step() { return false; }
+  virtual Next on_step(const StepReport&) { return Next::go_on; }
+  virtual void on_epoch(const EpochReport&) {}
+  // A sample that cannot be read and is left out; once per sample.
+  virtual void on_bad_sample(const std::string& /*path*/, const std::string& /*reason*/) {}
+  virtual void on_evaluation_progress(int64_t /*done*/, int64_t /*total*/) {}
+};
+
+}  // namespace freight::train

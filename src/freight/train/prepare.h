@@ -1,0 +1,68 @@
+// Prepare, then run: a Config becomes data, model, plans and their figures, before anything is written and before the
+// training step allocates memory; then the PreparedRun trains. Whoever only wants to know what a run would be reads the
+// summary and the plans and leaves it at that.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "freight/train/checkpoint.h"
+#include "freight/train/config.h"
+#include "freight/train/net_training.h"
+#include "freight/train/observer.h"
+
+namespace freight::train {
+
+struct PrepareOptions {
+  // Bytes of the device's memory that the run may take; 0: what is free. A training set lies there only where it takes
+  // a quarter of them at most.
+  double device_memory = 0;
+  // Throws Error(capacity) where the weights and what the optimizer keeps exceed these bytes, before any of them is
+  // allocated. Off, since a machine may swap.
+  bool refuse_too_large = false;
+  // Hears at once of samples that cannot be read while the data are prepared. Without it the run's observer hears of
+  // them when the run starts.
+  std::function<void(const data::BadSample&)> on_bad_sample = {};
+  // What config.resume leads to, where that has been looked for already: it is not read again.
+  std::optional<Found> found = {};
+};
+
+struct Prepared;
+
+class PreparedRun {
+ public:
+  explicit PreparedRun(std::unique_ptr<Prepared> prepared);
+  ~PreparedRun();
+  PreparedRun(PreparedRun&&) noexcept;
+  PreparedRun& operator=(PreparedRun&&) noexcept;
+
+  // With what preparing has decided: the output directory, where the data lie.
+  const Config& config() const;
+  RunSummary summary() const;
+  // Valid until the run is planned again or gone.
+  Planned planned() const;
+  // Plans the training step again for a run that offloads: `limit` is what each of its plans may have as its arena. A
+  // run that is started without this offloads as if it had any number of bytes.
+  void plan_within(const ArenaLimit& limit);
+  // Puts back what the checkpoint holds that the run goes on from. run() does so itself; by itself it tells whether the
+  // checkpoint can be used. Throws Error(checkpoint).
+  void restore();
+  // Trains to the end, or until a signal or the observer stops it, and records everything in the output directory. To
+  // be called once. Throws Error: usage, data, diverged (the message names the step and the first bad layer), runtime.
+  // `argv` is recorded in run.json.
+  Result run(Observer& observer, const std::vector<std::string>& argv = {});
+  // Adds figures to run.json under "plan", once the run is over.
+  void record_figures(const std::vector<std::pair<std::string, double>>& figures);
+
+ private:
+  std::unique_ptr<Prepared> prepared_;
+};
+
+// Reads the data, makes the model and plans its step. Changes no file, but claims the output directory where something
+// lies in it. Throws Error: usage, data, device, checkpoint, capacity.
+PreparedRun prepare(const Config& config, PrepareOptions options = {});
+
+}  // namespace freight::train

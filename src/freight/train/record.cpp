@@ -1,0 +1,189 @@
+// See record_internal.h.
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "freight/backend/backend.h"
+#include "freight/base/strings.h"
+#include "freight/base/threads.h"
+#include "freight/base/version.h"
+#include "freight/train/config_fields.h"
+#include "freight/train/record_internal.h"
+#include "freight/train/signals.h"
+#include "freight/train/trained_on.h"
+
+namespace freight::train {
+
+using nlohmann::json;
+
+namespace {
+
+// A field of a TSV file: file names may hold anything.
+std::string cell(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '\t': out += "\\t"; break;
+      case '\n': out += "\\n"; break;
+      case '\r': out += "\\r"; break;
+      case '\\': out += "\\\\"; break;
+      default: out += c;
+    }
+  }
+  return out;
+}
+
+std::string top1_text(const std::optional<double>& top1) {
+  return top1 ? cat(" top1 ", fixed(*top1, 2)) : std::string();
+}
+
+std::string host_name() {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  return host;
+}
+
+json json_of(const Result& r, size_t bad_samples) {
+  json j = {{"test_top1", nullptr},         {"test_loss", r.test.loss},
+            {"train_loss", r.train_loss},   {"steps", r.steps},
+            {"epochs", r.epochs},           {"train_seconds", r.train_seconds},
+            {"interrupted", r.interrupted}, {"bad_samples", bad_samples}};
+  if (r.test.top1) j["test_top1"] = *r.test.top1;
+  return j;
+}
+
+RunDir directory_of(const Prepared& p) {
+  const std::string& path = p.config.output_dir;
+  if (p.start.in_its_directory) return {path, p.start.place().step, p.start.lock};
+  return {path, p.config.overwrite, p.start.lock};
+}
+
+}  // namespace
+
+RunRecord::RunRecord(const Prepared& run, std::vector<std::string> argv)
+    : run_(run), argv_(std::move(argv)), dir_(directory_of(run)) {}
+
+void RunRecord::begin(const RunSummary& summary) {
+  for (const auto* list : {&summary.warnings, &run_.notes}) {
+    for (const std::string& line : *list) dir_.log(line);
+  }
+  dir_.write_text("config.json", to_json(run_.config) + "\n");
+  dir_.write_text("model.json", models::to_spec(run_.net->model) + "\n");
+  write_run("running", 0, nullptr);
+}
+
+void RunRecord::left_out(size_t first) {
+  const std::vector<data::BadSample>& all = run_.left_out.samples();
+  std::string rows;
+  for (size_t i = first; i < all.size(); ++i) {
+    dir_.log(cat("left out: ", all[i].path, ": ", all[i].reason));
+    rows += cat(cell(all[i].path), "\t", cell(all[i].reason), "\n");
+  }
+  if (run_.config.on_bad_sample == "report" && !rows.empty()) dir_.append_text("bad_samples.tsv", rows);
+}
+
+void RunRecord::trained(const StepReport& r, int64_t batches, double seconds) {
+  const TrainStep::Summary plan = run_.net->step->summary(run_.net->inputs, run_.net->targets);
+  dir_.metrics().write({.step = r.total_step,
+                        .epoch = static_cast<double>(r.epoch),
+                        .split = "train",
+                        .loss = r.mean_loss,
+                        .top1 = r.top1,
+                        .lr = r.lr,
+                        .samples_per_s = r.samples_per_s,
+                        .data_s = r.data_percent / 100.0 * seconds,
+                        .step_s = seconds / static_cast<double>(std::max<int64_t>(batches, 1)),
+                        .mem_bytes = static_cast<int64_t>(plan.arena_bytes)});
+}
+
+void RunRecord::tested(const StepReport& r, const Evaluation& test) {
+  dir_.metrics().write({.step = r.total_step,
+                        .epoch = static_cast<double>(r.epoch),
+                        .split = "test",
+                        .loss = test.loss,
+                        .top1 = test.top1,
+                        .samples_per_s = static_cast<double>(test.count) / std::max(test.seconds, 1e-9)});
+}
+
+void RunRecord::epoch(const EpochReport& e) {
+  const StepReport& r = e.train;
+  dir_.log(cat("epoch ", r.epoch, "/", r.epochs, " loss ", fixed(r.mean_loss, 4), top1_text(r.top1),
+               e.test ? cat(" test loss ", fixed(e.test->loss, 4), top1_text(e.test->top1)) : std::string(),
+               e.best ? " * best" : ""));
+}
+
+void RunRecord::diverged(const Place& place, double loss, double rate) {
+  dir_.metrics().write(
+      {.step = place.step + 1, .epoch = static_cast<double>(place.epoch), .split = "train", .loss = loss, .lr = rate});
+}
+
+void RunRecord::checkpoint(const Place& place, bool best) {
+  dir_.checkpoint(bundle(place), {place, run_.net->states(), run_.config, run_.fingerprint}, best,
+                  {run_.config.keep, run_.config.save_in_place});
+}
+
+std::string RunRecord::saved_weights(bool of_now) const {
+  const std::string last = dir_.file("last/model.safetensors");
+  if (!std::filesystem::exists(last)) return "no weights were saved yet";
+  return cat(of_now ? "the weights before that step are in " : "the last saved weights are in ", last);
+}
+
+std::string RunRecord::store_model(const Place& place) {
+  const std::string path = dir_.file("model.safetensors");
+  store::save_bundle(path, bundle(place));
+  return path;
+}
+
+void RunRecord::end(const Result& result) {
+  write_run(result.interrupted ? "interrupted" : "complete", result.interrupted ? signals::exit_code() : 0, &result);
+}
+
+// What goes wrong here has mostly the same cause, and must not take the place of the first error.
+void RunRecord::fail_with(const Result& result, const char* what, ErrorKind kind) noexcept {
+  try {
+    dir_.log(cat("error: ", what));
+    write_run("failed", static_cast<int>(kind), result.interrupted ? &result : nullptr);
+  } catch (const std::exception& second) {
+    dir_.log(cat("error: the failure is not recorded: ", second.what()));
+  }
+}
+
+void RunRecord::add_figures(const std::vector<std::pair<std::string, double>>& figures) {
+  json j = json::parse(run_json_);
+  for (const auto& [name, value] : figures) j["plan"][name] = value;
+  run_json_ = j.dump(2) + "\n";
+  dir_.write_text("run.json", run_json_);
+}
+
+store::Bundle RunRecord::bundle(const Place& place) const {
+  return {run_.net->model, run_.task->preprocessing(), run_.class_names,
+          provenance(run_.config, run_.fingerprint, place.step, place.test)};
+}
+
+void RunRecord::write_run(const char* status, int exit_code, const Result* result) {
+  const CompileOptions& compile = run_.net->compile;
+  const TrainStep::Summary plan = run_.net->step->summary(run_.net->inputs, run_.net->targets);
+  json j = {{"freight", version()},
+            {"argv", argv_},
+            {"host", host_name()},
+            {"device", backend(plan.backend).description()},
+            {"threads", thread_count()},
+            {"compute", compile.tf32 ? "tf32" : to_string(compile.compute)},
+            {"status", status},
+            {"exit_code", exit_code},
+            {"time", static_cast<int64_t>(std::time(nullptr))}};
+  j["data"] = {{"name", run_.config.data},
+               {"train", run_.task->train_count()},
+               {"test", run_.task->test_count()},
+               {"fingerprint", cat(run_.fingerprint)}};
+  j["local"] = "names paths of this machine: stored models, checkpoints and ONNX files do not";
+  if (result) j["result"] = json_of(*result, run_.left_out.samples().size());
+  run_json_ = j.dump(2) + "\n";
+  dir_.write_text("run.json", run_json_);
+}
+
+}  // namespace freight::train

@@ -1,0 +1,56 @@
+// See start_point.h.
+#include "freight/train/start_point.h"
+
+#include <filesystem>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/train/run_dir.h"
+
+namespace freight::train {
+
+namespace {
+
+void find_checkpoint_of(Config& c, std::optional<Found> found, StartPoint& start) {
+  if (c.resume == "auto" && c.output_dir.empty()) c.output_dir = usual_dir(c);
+  if (!found) found = find_checkpoint(c.resume, c.output_dir);
+  start.lock = found->lock;
+  start.checkpoint = std::move(found->checkpoint);
+  start.warnings = std::move(found->warnings);
+  if (!start.checkpoint) {
+    if (!start.warnings.empty() && !c.overwrite) {
+      fail(ErrorKind::checkpoint, c.output_dir, "no checkpoint is intact: ", join(start.warnings, "; "),
+           "; --overwrite begins a new run in its place");
+    }
+    start.notes.push_back(cat("nothing to resume in ", c.output_dir, ": a new run"));
+    c.overwrite = c.overwrite || RunDir::barely_begun(c.output_dir);
+    return;
+  }
+  need_same_run(*start.checkpoint, c);
+  const std::string run = run_of(*start.checkpoint);
+  if (c.output_dir.empty()) c.output_dir = run;
+  std::error_code different;
+  start.in_its_directory = std::filesystem::equivalent(c.output_dir, run, different);
+}
+
+// A run that has the directory is named before anything is prepared, and keeps it until this one may have it.
+void claim_output(const Config& c, StartPoint& start) {
+  std::error_code error;
+  if (!start.lock && std::filesystem::is_directory(c.output_dir, error) &&
+      (c.overwrite || RunLock::file_exists(c.output_dir))) {
+    start.lock = std::make_shared<RunLock>(c.output_dir);
+  }
+  RunDir::check(c.output_dir, c.overwrite);
+}
+
+}  // namespace
+
+StartPoint start_point(Config& c, std::optional<Found> found) {
+  StartPoint start;
+  if (!c.resume.empty()) find_checkpoint_of(c, std::move(found), start);
+  if (c.output_dir.empty()) c.output_dir = RunDir::free_name(usual_dir(c));
+  if (!start.in_its_directory) claim_output(c, start);
+  return start;
+}
+
+}  // namespace freight::train
