@@ -89,11 +89,9 @@ inline void compare_with_oracle(const std::vector<OpCase>& cases, const std::vec
   }
 }
 
-// The same with all cases side by side in one plan: for backends whose compiler takes longer for many programs than for
-// one of many kernels.
-inline void compare_together(const std::vector<OpCase>& cases, const std::string& backend) {
+// All cases as one graph: for backends whose compiler takes longer for many programs than for one of many kernels.
+inline Graph side_by_side(const std::vector<OpCase>& cases) {
   Graph all;
-  std::vector<Array> inputs;
   for (const OpCase& c : cases) {
     std::vector<Value> copies(c.graph.values.size());
     for (const Node& n : c.graph.nodes) {
@@ -103,9 +101,15 @@ inline void compare_together(const std::vector<OpCase>& cases, const std::string
       for (size_t i = 0; i < out.size(); ++i) copies[n.outputs[i].index()] = out[i];
     }
     for (Value v : c.graph.outputs) all.outputs.push_back(copies[v.index()]);
-    inputs.insert(inputs.end(), c.inputs.begin(), c.inputs.end());
   }
-  const std::vector<Array> got = run_planned(backend, all, inputs);
+  return all;
+}
+
+// Compares as compare_with_oracle does, with all cases in one plan.
+inline void compare_together(const std::vector<OpCase>& cases, const std::string& backend) {
+  std::vector<Array> inputs;
+  for (const OpCase& c : cases) inputs.insert(inputs.end(), c.inputs.begin(), c.inputs.end());
+  const std::vector<Array> got = run_planned(backend, side_by_side(cases), inputs);
   auto next = got.begin();
   for (const OpCase& c : cases) {
     const auto end = next + static_cast<std::ptrdiff_t>(c.graph.outputs.size());

@@ -102,8 +102,7 @@ std::string refused(const Matmul& op, const Layout& a, const Layout& b, const La
     return "the matrices do not fit each other";
   if (d.batches > 1 && d.apart < static_cast<int64_t>(d.lead * static_cast<int64_t>(d.columns)))
     return "batches of the result overlap";
-  const uint32_t known[] = {kPlain,   kRelu,   kBias, kRelu | kBias, kReluGradient | kAux, kReluGradient | kAux | kSums,
-                            kSumsOfA, kSumsOfB};
+  const uint32_t known[] = {kPlain, kBias, kReluGradient | kAux, kReluGradient | kAux | kSums, kSumsOfA, kSumsOfB};
   if (std::find(std::begin(known), std::end(known), op.epilogue) == std::end(known))
     return "no such epilogue is played";
   if (((op.epilogue & kBias) || op.sums()) && !op.bias) return "no bias pointer";
@@ -218,7 +217,6 @@ struct Call {
             sum += beta * fake::load(c.type, pc, at);
           }
           if (op.epilogue & kBias) sum += fake::load(d.type, op.bias, i);
-          if (op.epilogue & kRelu) sum = sum < 0 ? 0 : sum;
           if (op.masks() && !(mask_of(j)[i / 8] >> i % 8 & 1)) sum = 0;
           result.push_back(sum);
         }

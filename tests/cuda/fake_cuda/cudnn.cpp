@@ -46,6 +46,7 @@ size_t size_of_type(int type) {
     case kFloat:
     case kConvolutionMode:
     case kHeuristicMode:
+    case kNanPropagation:
     case kPointwiseMode:
     case kStatisticsMode:
     case kReductionMode: return 4;
@@ -93,18 +94,20 @@ Tensor tensor(const Descriptor& d) {
 struct Work {
   int way = kForward;                               // the operation's type
   Tensor x, w, y, bias, scale, shift, sum, square;  // of y, the latter two
-  bool has_bias = false, relu = false, statistics = false, normed = false, rounds = false;
+  bool has_bias = false, relu = false, keeps_nan = false, statistics = false, normed = false, rounds = false;
   std::array<int64_t, 2> dilation = {}, stride = {}, low = {}, high = {};
   void* workspace = nullptr;
   size_t workspace_bytes = 0;
 
+  // NVIDIA says that ReLU keeps NaN where it is asked to; otherwise it is lost here.
+  double rectified(double value) const { return value > 0 || (keeps_nan && value != value) ? value : 0; }
   double load(const Tensor& t, size_t at) const {
     double value = fake::load(t.type, t.address, at);
     if (normed && &t == &x) {  // rounded where it is multiplied
       const size_t c = at % static_cast<size_t>(x.extents[1]);
       value = value * fake::load(scale.type, scale.address, c) + fake::load(shift.type, shift.address, c);
       char bytes[8];
-      fake::store(x.type, bytes, 0, value > 0 ? value : 0);
+      fake::store(x.type, bytes, 0, rectified(value));
       value = fake::load(x.type, bytes, 0);
     }
     return rounds && t.type == fake::kF32 ? fake::rounded_to_tf32(value) : value;
@@ -160,7 +163,7 @@ struct Work {
             for (int64_t q = 0; q < y.extents[3]; ++q) {
               double& to = sums[y.at(n, o, p, q)];
               if (has_bias) to += fake::load(bias.type, bias.address, bias.at(0, o, 0, 0));
-              if (relu && to < 0) to = 0;
+              if (relu) to = rectified(to);
             }
           }
         }
@@ -201,6 +204,10 @@ struct Work {
   }
 };
 
+bool keeps_nan(const Descriptor& relu) {
+  return relu.values.count(kNanOfPointwise) && values<int>(relu, kNanOfPointwise).at(0) == 1;
+}
+
 // The work of a graph; false where it is no such graph.
 bool read_graph(const Descriptor& graph, Work& work) {
   const auto it = graph.parts.find(kOperations);
@@ -219,6 +226,7 @@ bool read_graph(const Descriptor& graph, Work& work) {
       if (at > 0 && tensor(*from).id != tensor(*read).id) return false;
       if (at == 0) work.x = tensor(*from);
       if (at < 2) (at == 0 ? work.scale : work.shift) = tensor(*with);
+      if (at == 2) work.keeps_nan = keeps_nan(*kind);
       read = to;
       if (!tensor(*read).made_inside) return false;
     }
@@ -265,6 +273,7 @@ bool read_graph(const Descriptor& graph, Work& work) {
       work.has_bias = true;
     } else if (mode == kRelu) {
       work.relu = true;
+      work.keeps_nan = keeps_nan(*kind);
     } else {
       return false;
     }

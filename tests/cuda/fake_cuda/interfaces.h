@@ -24,8 +24,7 @@ constexpr int kOrder = 1, kBatchCount = 5, kBatchStride = 6;
 constexpr int kWorkspaceBytes = 1, kReductionMask = 3, kAlignmentA = 5, kAlignmentB = 6, kAlignmentC = 7,
               kAlignmentD = 8;
 // Epilogues: of those with an auxiliary matrix the gradient of ReLU, whose matrix is a mask of bits.
-constexpr uint32_t kPlain = 1, kRelu = 2, kBias = 4, kReluGradient = 8, kSums = 16, kAux = 128, kSumsOfA = 256,
-                   kSumsOfB = 512;
+constexpr uint32_t kPlain = 1, kBias = 4, kReluGradient = 8, kSums = 16, kAux = 128, kSumsOfA = 256, kSumsOfB = 512;
 constexpr uint32_t kInPlace = 1, kAsStored = 4;  // cublasLtReductionScheme_t
 }  // namespace fake::blaslt
 
@@ -37,11 +36,11 @@ constexpr int kEngine = 2, kEngineConfig = 3, kHeuristic = 4, kPlan = 5, kForwar
               kInputGradient = 12, kPointwise = 13, kStatistics = 14, kGraph = 15, kProduct = 19, kReduction = 22,
               kView = 31;
 // Types of attributes that are not of eight bytes, and that of descriptors.
-constexpr int kDataType = 1, kBoolean = 2, kFloat = 4, kConvolutionMode = 7, kHeuristicMode = 8, kPointwiseMode = 14,
-              kStatisticsMode = 16, kReductionMode = 18, kDescriptor = 15, kChar = 24;
+constexpr int kDataType = 1, kBoolean = 2, kFloat = 4, kConvolutionMode = 7, kHeuristicMode = 8, kNanPropagation = 10,
+              kPointwiseMode = 14, kStatisticsMode = 16, kReductionMode = 18, kDescriptor = 15, kChar = 24;
 // Names of attributes.
-constexpr int kModeOfPointwise = 0, kAxisOfPointwise = 9, kDilations = 102, kStrides = 103, kPaddingAfter = 104,
-              kPaddingBefore = 105;
+constexpr int kModeOfPointwise = 0, kNanOfPointwise = 2, kAxisOfPointwise = 9, kDilations = 102, kStrides = 103,
+              kPaddingAfter = 104, kPaddingBefore = 105;
 constexpr int kGraphOfHeuristic = 201, kResults = 202, kDeviceOfHeuristic = 204;
 constexpr int kEngineOfConfig = 300, kWorkspaceOfConfig = 303, kConfigOfPlan = 401, kWorkspaceOfPlan = 402,
               kDeviceOfPlan = 407;

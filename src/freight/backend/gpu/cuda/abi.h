@@ -36,7 +36,7 @@ constexpr int kTransA = 3, kTransB = 4, kEpilogue = 7, kBiasPointer = 8, kAuxPoi
               kAuxLead = 12;                                         // cublasLtMatmulDescAttributes_t
 constexpr int kBatches = 5, kBatchStride = 6;                        // cublasLtMatrixLayoutAttribute_t
 constexpr int kMostWorkspace = 1, kReductions = 3, kAlignmentA = 5;  // cublasLtMatmulPreference...; B, C, D
-constexpr uint32_t kPlain = 1, kRelu = 2, kBias = 4;                 // cublasLtEpilogue_t
+constexpr uint32_t kPlain = 1, kBias = 4;                            // cublasLtEpilogue_t
 // With a mask of bits: the gradient of ReLU; sums over D's columns (with a mask), over the columns of A, the rows of B.
 constexpr uint32_t kReluGradient = 8 | 128, kSums = 16, kSumsOfA = 256, kSumsOfB = 512;
 constexpr uint32_t kPartsAsComputed = 2, kPartsAsStored = 4;  // cublasLtReductionScheme_t but that through counters
@@ -68,18 +68,19 @@ constexpr int kPointwise = 0, kConvolution = 1, kEngine = 2, kEngineConfig = 3, 
               kReductionOperation = 22, kReshapeOperation = 31, kDevice = 38;
 // cudnnBackendAttributeType_t
 constexpr int kHandleType = 0, kDataType = 1, kBoolean = 2, kInt64 = 3, kFloat = 4, kPointer = 6, kConvolutionMode = 7,
-              kHeuristicMode = 8, kNumericalNote = 11, kPointwiseMode = 14, kDescriptor = 15, kStatisticsMode = 16,
-              kReductionMode = 18, kBehaviorNote = 19, kChar = 24;
+              kHeuristicMode = 8, kNanMode = 10, kNumericalNote = 11, kPointwiseMode = 14, kDescriptor = 15,
+              kStatisticsMode = 16, kReductionMode = 18, kBehaviorNote = 19, kChar = 24;
 // cudnnBackendAttributeName_t
-constexpr int kPointwiseModeOf = 0, kPointwisePrecision = 1, kPointwiseAxis = 9, kConvPrecision = 100, kConvMode = 101,
-              kConvDilations = 102, kConvStrides = 103, kConvPadHigh = 104, kConvPadLow = 105, kConvAxes = 106,
-              kHeuristicModeOf = 200, kHeuristicGraph = 201, kHeuristicResults = 202, kHeuristicDevice = 204,
-              kConfigEngine = 300, kConfigWorkspace = 303, kPlanConfig = 401, kPlanWorkspace = 402, kPlanDevice = 407,
-              kOperationPointwise = 750, kOperationX = 751, kOperationB = 752, kOperationY = 753, kOperationT = 758,
-              kStatisticsModeOf = 770, kStatisticsPrecision = 771, kStatisticsX = 772, kStatisticsSums = 773,
-              kStatisticsSquares = 774, kGraphOperations = 801, kTensorAlignment = 900, kTensorType = 901,
-              kTensorExtents = 902, kTensorStrides = 903, kTensorId = 906, kTensorVirtual = 907, kTensorByValue = 908,
-              kPackIds = 1000, kPackPointers = 1001, kPackWorkspace = 1003, kEngineIndex = 1301, kEngineNumerics = 1303,
+constexpr int kPointwiseModeOf = 0, kPointwisePrecision = 1, kPointwiseNan = 2, kPointwiseAxis = 9,
+              kConvPrecision = 100, kConvMode = 101, kConvDilations = 102, kConvStrides = 103, kConvPadHigh = 104,
+              kConvPadLow = 105, kConvAxes = 106, kHeuristicModeOf = 200, kHeuristicGraph = 201,
+              kHeuristicResults = 202, kHeuristicDevice = 204, kConfigEngine = 300, kConfigWorkspace = 303,
+              kPlanConfig = 401, kPlanWorkspace = 402, kPlanDevice = 407, kOperationPointwise = 750, kOperationX = 751,
+              kOperationB = 752, kOperationY = 753, kOperationT = 758, kStatisticsModeOf = 770,
+              kStatisticsPrecision = 771, kStatisticsX = 772, kStatisticsSums = 773, kStatisticsSquares = 774,
+              kGraphOperations = 801, kTensorAlignment = 900, kTensorType = 901, kTensorExtents = 902,
+              kTensorStrides = 903, kTensorId = 906, kTensorVirtual = 907, kTensorByValue = 908, kPackIds = 1000,
+              kPackPointers = 1001, kPackWorkspace = 1003, kEngineIndex = 1301, kEngineNumerics = 1303,
               kEngineBehavior = 1305, kMatmulPrecision = 1500, kMatmulA = 1520, kMatmulB = 1521, kMatmulC = 1522,
               kMatmulOf = 1523, kReductionModeOf = 1600, kReductionPrecision = 1601, kReductionX = 1610,
               kReductionY = 1611, kReductionOf = 1612, kReshapeX = 2200, kReshapeY = 2201, kDeviceHandle = 2701,
@@ -88,6 +89,7 @@ constexpr int kPointwiseModeOf = 0, kPointwisePrecision = 1, kPointwiseAxis = 9,
 constexpr int kForwardFirst = 700, kInputGradientFirst = 706, kWeightGradientFirst = 712;
 constexpr int kF32 = 0, kF16 = 2, kI32 = 4, kBF16 = 9, kBool = 11;  // cudnnDataType_t
 constexpr int kCrossCorrelation = 1;
+constexpr int kKeepsNan = 1;  // cudnnNanPropagation_t
 constexpr int kAdd = 0, kMul = 1, kDiv = 6, kSub = 9, kExp = 13, kLog = 15, kRelu = 100, kNotLess = 303, kIndex = 501,
               kSelect = 601;                  // cudnnPointwiseMode_t
 constexpr int kSum = 0, kMost = 3;            // cudnnReduceTensorOp_t

@@ -134,8 +134,7 @@ class Problem {
     int extra = 2;
     if (epilogue.bias) vector_ = extra++;
     if (epilogue.residual) residual_ = extra++;
-    const uint32_t finish = (epilogue.bias ? kBias : 0) | (epilogue.relu ? kRelu : 0);
-    return finish ? finish : kPlain;
+    return epilogue.bias ? kBias : kPlain;
   }
   uint32_t finish_of_joint(const StepSpec& spec, const gpu::MatrixProduct& p) {
     const gpu::Joint joint = gpu::joint(spec);

@@ -279,6 +279,9 @@ class CudaBackend final : public gpu::GpuBackend {
       const gpu::Joint joint = gpu::joint(spec);
       if (joint.masked) signs = generated(gpu::lower_signs(spec, 2, Blas::mask_bytes(product->n)));
       whole = joint.summed < 0 || !spec.tf32;  // where operands are rounded to TF32, sums of them may be, too
+    } else if (!by_dnn) {
+      // Of its ReLU cuBLASLt says max(x, 0), not what becomes of NaN: a generated kernel behind the product keeps it.
+      whole = !attrs<MatmulAttrs>(*spec.node).epilogue.relu;
     }
     std::vector<std::unique_ptr<Kernel>> all;
     if (whole) all = kernels(Dnn::Part::whole, signs, moments);

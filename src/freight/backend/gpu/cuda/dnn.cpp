@@ -69,6 +69,8 @@ Descriptor pointwise(int mode, const Descriptor& x, const Descriptor& b, const D
                      int64_t axis) {
   const Descriptor kind = descriptor(kPointwise, {{kPointwiseModeOf, kPointwiseMode, &mode},
                                                   {kPointwisePrecision, kDataType, mode == kNotLess ? &kBool : &kF32},
+                                                  // Otherwise the library's ReLU may make 0 of NaN.
+                                                  {kPointwiseNan, kNanMode, &kKeepsNan, mode == kRelu ? 1u : 0u},
                                                   {kPointwiseAxis, kInt64, &axis, mode == kIndex ? 1u : 0u}});
   return descriptor(
       kPointwiseOperation, {},

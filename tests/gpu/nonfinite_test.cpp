@@ -1,0 +1,36 @@
+// NaN, infinities, -0 and subnormal numbers in every operand of every op and of what is fused, on the test's device
+// (device.h): what the definition gives.
+#include "tests/ops/nonfinite.h"
+#include "tests/gpu/device.h"
+
+namespace freight::test {
+namespace {
+
+class GpuNonfinite : public testing::TestWithParam<Op> {};
+
+TEST_P(GpuNonfinite, GivesWhatTheDefinitionGives) {
+  NEEDS_TEST_DEVICE();
+  std::vector<OpCase> cases = cases_with_gradients(GetParam());
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const std::vector<OpCase> more = cases_in(GetParam(), dtype);
+    cases.insert(cases.end(), more.begin(), more.end());
+  }
+  // Interpreting the definition takes nearly all of the time: of many cases each has fewer values of its own.
+  check_planted(cases, test_device(), 1e-4, cases.size() > 20 ? 2 : 8);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, GpuNonfinite, testing::ValuesIn(ops_with_rows()),
+                         [](const auto& instance) { return std::string(name(instance.param)); });
+
+class GpuNonfiniteJoined : public testing::TestWithParam<DType> {};
+
+TEST_P(GpuNonfiniteJoined, GivesWhatTheDefinitionGives) {
+  NEEDS_TEST_DEVICE();
+  check_planted(joined_cases(GetParam()), test_device(), 1e-4);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, GpuNonfiniteJoined, testing::Values(DType::f32, DType::bf16, DType::f16),
+                         [](const auto& instance) { return cat(instance.param); });
+
+}  // namespace
+}  // namespace freight::test
