@@ -2,25 +2,18 @@
 // FREIGHT_WRITE_DOCS=1 writes them anew.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
-
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/train/config_fields.h"
-#include "tests/support/files.h"
+#include "tests/support/document.h"
 
 namespace freight::train {
 namespace {
 
 const char* const kPage = FREIGHT_SOURCE_DIR "/docs/train.md";
 
-std::string cell(std::string text) {
-  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
-  return text;
-}
+using freight::testing::cell;
 
 std::string default_of(const Field& f) {
   const Config config;
@@ -77,23 +70,9 @@ std::string exit_codes_table() {
   return out;
 }
 
-// The page with the part between a marker and its end, or the next heading, replaced.
-std::string with_table(std::string page, const std::string& name, const std::string& table) {
-  const std::string open = cat("<!-- ", name, " -->\n"), close = cat("<!-- end of ", name, " -->\n");
-  const size_t at = page.find(open);
-  if (at == std::string::npos) return page;
-  const size_t begin = at + open.size(), end = page.find(close);
-  if (end == std::string::npos) return page.insert(begin, table + close);
-  return page.replace(begin, end - begin, table);
-}
-
 TEST(TrainDocument, TablesAreThoseOfTheProgram) {
-  const std::string page = freight::testing::read_text(kPage);
-  std::string made = with_table(page, "exit codes", exit_codes_table());
-  made = with_table(made, "options", options_table());
-  made = with_table(made, "variables", variables_table());
-  if (std::getenv("FREIGHT_WRITE_DOCS")) std::ofstream(kPage) << made;
-  EXPECT_EQ(page, made) << "docs/train.md differs from the program: FREIGHT_WRITE_DOCS=1 writes the tables anew";
+  freight::testing::expect_tables(
+      kPage, {{"exit codes", exit_codes_table()}, {"options", options_table()}, {"variables", variables_table()}});
 }
 
 }  // namespace

@@ -46,61 +46,47 @@ class Settings {
     if (!j) fail_here(type_, "the setting '", key, "' is missing");
     return *j;
   }
-  int64_t parse_integer(const char* key, const Json& j) {
-    if (!j.is_number_integer()) bad(key, j, "an integer");
-    const bool large = j.is_number_unsigned() && j.get<uint64_t>() > static_cast<uint64_t>(kMaxExtent);
-    if (large || j.get<int64_t>() < -kMaxExtent || j.get<int64_t>() > kMaxExtent) bad(key, j, "a smaller number");
-    return j.get<int64_t>();
-  }
-  int64_t integer(const char* key) { return parse_integer(key, need(key)); }
-  int64_t integer(const char* key, int64_t usual) {
-    const Json* j = find(key);
-    return j ? parse_integer(key, *j) : usual;
-  }
-  double number(const char* key, double usual) {
-    const Json* j = find(key);
-    if (!j) return usual;
-    if (!j->is_number()) bad(key, *j, "a number");
-    return j->get<double>();
-  }
-  bool flag(const char* key, bool usual) {
-    const Json* j = find(key);
-    if (!j) return usual;
-    if (!j->is_boolean()) bad(key, *j, "true or false");
-    return j->get<bool>();
-  }
-  std::string text(const char* key, const std::string& usual) {
-    const Json* j = find(key);
-    if (!j) return usual;
-    if (!j->is_string()) bad(key, *j, "a text");
-    return j->get<std::string>();
-  }
-  Extents parse_extents(const char* key, const Json& j) {
-    if (!j.is_array()) return parse_integer(key, j);
-    if (j.empty() || j.size() > Shape::kMaxRank) bad(key, j, "an integer or a list of one per axis");
-    Shape s;
-    for (const Json& e : j) s.push_back(parse_integer(key, e));
-    return Extents(s);
-  }
-  Extents extents(const char* key) { return parse_extents(key, need(key)); }
-  Extents extents(const char* key, const Extents& usual) {
-    const Json* j = find(key);
-    return j ? parse_extents(key, *j) : usual;
-  }
-  nn::WeightInit init() {
-    const std::string name = text("init", "standard");
-    nn::WeightInit kind{};
-    if (!nn::parse_weight_init(name, kind)) {
-      fail_here(type_, "unknown init '", freight::excerpt(name), "' (known: ", nn::weight_init_names(), ")");
+  // One value per field of a layer; those that are left out are the defaults, or sizes of the input x.
+  std::vector<nn::Setting> values(const nn::LayerType& type, const Tensor& x) {
+    std::vector<nn::Setting> out;
+    for (const nn::Field& f : type.fields()) {
+      const char* key = f.key().c_str();
+      const bool required = f.presence == nn::Field::Presence::required;
+      nn::Setting value = f.usual;
+      if (const Json* j = required ? &need(key) : find(key)) {
+        parse(f, *j, value);
+      } else if (f.presence == nn::Field::Presence::from_input) {
+        value.integer = x.dim(f.axis);
+        value.extents = value.integer;
+      }
+      out.push_back(std::move(value));
     }
-    return kind;
+    return out;
   }
-  nn::BiasInit bias_init() {
-    const std::string name = text("bias_init", "standard");
-    if (name != "standard" && name != "zero") {
-      fail_here(type_, "unknown bias_init '", freight::excerpt(name), "' (known: standard, zero)");
+  void parse(const nn::Field& f, const Json& j, nn::Setting& value) {
+    const char* key = f.key().c_str();
+    switch (f.usual.kind) {
+      case nn::Setting::Kind::integer: value.integer = parse_integer(key, j); break;
+      case nn::Setting::Kind::number:
+        if (!j.is_number()) bad(key, j, "a number");
+        value.number = j.get<double>();
+        break;
+      case nn::Setting::Kind::flag:
+        if (!j.is_boolean()) bad(key, j, "true or false");
+        value.flag = j.get<bool>();
+        break;
+      case nn::Setting::Kind::text:
+        if (!j.is_string()) bad(key, j, "a text");
+        value.text = j.get<std::string>();
+        if (std::find(f.choices.begin(), f.choices.end(), value.text) == f.choices.end()) {
+          fail_here(type_, "unknown ", key, " '", freight::excerpt(value.text), "' (known: ", join(f.choices, ", "),
+                    ")");
+        }
+        break;
+      case nn::Setting::Kind::extents: value.extents = parse_extents(key, j); break;
+      case nn::Setting::Kind::layer:
+      case nn::Setting::Kind::layers: break;  // SpecBuilder builds children
     }
-    return name == "zero" ? nn::BiasInit::zero : nn::BiasInit::standard;
   }
   // Every key must have been asked for.
   void finish() {
@@ -114,6 +100,19 @@ class Settings {
   }
 
  private:
+  int64_t parse_integer(const char* key, const Json& j) {
+    if (!j.is_number_integer()) bad(key, j, "an integer");
+    const bool large = j.is_number_unsigned() && j.get<uint64_t>() > static_cast<uint64_t>(kMaxExtent);
+    if (large || j.get<int64_t>() < -kMaxExtent || j.get<int64_t>() > kMaxExtent) bad(key, j, "a smaller number");
+    return j.get<int64_t>();
+  }
+  Extents parse_extents(const char* key, const Json& j) {
+    if (!j.is_array()) return parse_integer(key, j);
+    if (j.empty() || j.size() > Shape::kMaxRank) bad(key, j, "an integer or a list of one per axis");
+    Shape s;
+    for (const Json& e : j) s.push_back(parse_integer(key, e));
+    return Extents(s);
+  }
   [[noreturn]] void bad(const char* key, const Json& j, const char* need) {
     fail_here(type_, "'", key, "' is wrong: got ", excerpt(j), ", need ", need);
   }
@@ -126,208 +125,24 @@ void need_rank(const Settings& s, const Tensor& x, int rank) {
   if (x.rank() < rank) fail_here(s.type(), "the input ", x.type(), " has too few axes: need at least ", rank);
 }
 
-// A layer whose weights would overflow every memory is refused before its shape is computed.
-void need_sane(const Settings& s, double elements) {
-  if (elements > kMaxElements) fail_here(s.type(), "the layer would have ", elements, " weights");
-}
-double product(const Extents& e) {
-  double n = 1;
-  for (int64_t v : e.values) n *= static_cast<double>(v);
-  return n;
-}
-
-ModulePtr build_linear(Settings& s, const Tensor& x) {
-  need_rank(s, x, 1);
-  const int64_t in = s.integer("in", x.dim(-1)), out = s.integer("out");
-  need_sane(s, static_cast<double>(in) * static_cast<double>(out));
-  return std::make_shared<nn::Linear>(in, out,
-                                      nn::LinearOptions{.bias = s.flag("bias", true),
-                                                        .init = s.init(),
-                                                        .bias_init = s.bias_init(),
-                                                        .deviation = s.number("deviation", 0.01)});
-}
-
-template <class Conv>
-ModulePtr build_conv(Settings& s, const Tensor& x) {
-  need_rank(s, x, 2);
-  const int64_t in = s.integer("in", x.dim(1)), out = s.integer("out");
-  const Extents kernel = s.extents("kernel");
-  need_sane(
-      s, static_cast<double>(in) * static_cast<double>(out) * product(kernel) * (kernel.uniform ? product(kernel) : 1));
-  return std::make_shared<Conv>(in, out, kernel,
-                                nn::ConvLayerOptions{.stride = s.extents("stride", 1),
-                                                     .padding = s.extents("padding", 0),
-                                                     .dilation = s.extents("dilation", 1),
-                                                     .groups = s.integer("groups", 1),
-                                                     .bias = s.flag("bias", true),
-                                                     .init = s.init(),
-                                                     .bias_init = s.bias_init()});
-}
-
-template <class Pool>
-ModulePtr build_pool(Settings& s, const Tensor&) {
-  return std::make_shared<Pool>(PoolOptions{.kernel = s.extents("kernel"),
-                                            .stride = s.extents("stride", 0),
-                                            .padding = s.extents("padding", 0),
-                                            .ceil_mode = s.flag("ceil_mode", false),
-                                            .count_include_pad = s.flag("count_include_pad", true)});
-}
-
-template <class Norm>
-ModulePtr build_batch_norm(Settings& s, const Tensor& x) {
-  need_rank(s, x, 2);
-  return std::make_shared<Norm>(
-      s.integer("channels", x.dim(1)),
-      nn::BatchNormOptions{.eps = s.number("eps", 1e-5), .momentum = s.number("momentum", 0.1)});
-}
-
-ModulePtr build_layer_norm(Settings& s, const Tensor& x) {
-  need_rank(s, x, 1);
-  const Extents shape = s.extents("shape", x.dim(-1));
-  need_sane(s, product(shape));
-  for (int64_t d : shape.values) {
-    if (d < 1) fail_here(s.type(), "'shape' must be positive: got ", shape.values);
+ModulePtr make_layer(const nn::LayerType& type, Settings& settings, const Tensor& x) {
+  need_rank(settings, x, type.rank());
+  const std::vector<nn::Setting> values = settings.values(type, x);
+  settings.finish();
+  // A layer whose weights would overflow every memory is refused before its shape is computed.
+  if (const double elements = type.weight_size(values); elements > kMaxElements) {
+    fail_here(type.name(), "the layer would have ", elements, " weights");
   }
-  return std::make_shared<nn::LayerNorm>(shape, nn::NormOptions{s.number("eps", 1e-5)});
+  return type.make(values);
 }
 
-ModulePtr build_group_norm(Settings& s, const Tensor& x) {
-  need_rank(s, x, 2);
-  return std::make_shared<nn::GroupNorm>(s.integer("groups"), s.integer("channels", x.dim(1)),
-                                         nn::NormOptions{s.number("eps", 1e-5)});
-}
-
-ModulePtr build_embedding(Settings& s, const Tensor&) {
-  const int64_t rows = s.integer("rows"), width = s.integer("width");
-  return std::make_shared<nn::Embedding>(
-      rows, width,
-      nn::EmbeddingOptions{
-          .padding_idx = s.integer("padding_idx", -1), .init = s.init(), .deviation = s.number("deviation", 1)});
-}
-
-ModulePtr build_embedding_bag(Settings& s, const Tensor&) {
-  const int64_t rows = s.integer("rows"), width = s.integer("width");
-  return std::make_shared<nn::EmbeddingBag>(rows, width,
-                                            nn::EmbeddingBagOptions{s.integer("padding_idx", 0), s.init()});
-}
-
-// Sequences (N, T, C).
-ModulePtr build_positions(Settings& s, const Tensor& x) {
-  need_rank(s, x, 3);
-  const int64_t length = s.integer("length", x.dim(1)), width = s.integer("width", x.dim(2));
-  need_sane(s, static_cast<double>(length) * static_cast<double>(width));
-  return std::make_shared<nn::PositionEmbedding>(length, width, s.number("deviation", 0.02));
-}
-
-ModulePtr build_attention(Settings& s, const Tensor& x) {
-  need_rank(s, x, 3);
-  const int64_t width = s.integer("width", x.dim(2));
-  need_sane(s, 3.0 * static_cast<double>(width) * static_cast<double>(width));
-  return std::make_shared<nn::MultiheadAttention>(
-      width, s.integer("heads"),
-      nn::MultiheadAttentionOptions{.causal = s.flag("causal", false),
-                                    .bias = s.flag("bias", true),
-                                    .out_deviation = s.number("out_deviation", 0)});
-}
-
-ModulePtr build_transformer_block(Settings& s, const Tensor& x) {
-  need_rank(s, x, 3);
-  const int64_t width = s.integer("width", x.dim(2)), hidden = s.integer("hidden", 0);
-  need_sane(s, static_cast<double>(std::max(hidden, 4 * width)) * static_cast<double>(width));
-  return std::make_shared<nn::TransformerBlock>(width, s.integer("heads"),
-                                                nn::TransformerBlockOptions{.causal = s.flag("causal", false),
-                                                                            .dropout = s.number("dropout", 0),
-                                                                            .hidden = hidden,
-                                                                            .depth = s.integer("depth", 1)});
-}
-
-template <class Layer>
-ModulePtr build_recurrent(Settings& s, const Tensor& x) {
-  need_rank(s, x, 3);
-  const int64_t in = s.integer("in", x.dim(2)), hidden = s.integer("hidden"), layers = s.integer("layers", 1);
-  need_sane(s, static_cast<double>(layers) * static_cast<double>(hidden) * static_cast<double>(std::max(in, hidden)));
-  if (layers > kMaxLayers) fail_here(s.type(), "more than ", kMaxLayers, " layers");
-  return std::make_shared<Layer>(in, hidden,
-                                 nn::RecurrentOptions{.layers = layers,
-                                                      .bidirectional = s.flag("bidirectional", false),
-                                                      .dropout = s.number("dropout", 0),
-                                                      .last = s.flag("last", false),
-                                                      .memory = s.integer("memory", 0)});
-}
-
-ModulePtr build_gelu(Settings& s, const Tensor&) {
-  const std::string kind = s.text("approximate", "none");
-  if (kind != "none" && kind != "tanh") fail_here(s.type(), "'approximate' must be none or tanh: got '", kind, "'");
-  return std::make_shared<nn::GELU>(kind == "tanh" ? GeluKind::tanh : GeluKind::erf);
-}
-
-template <class M>
-ModulePtr build_plain(Settings&, const Tensor&) {
-  return std::make_shared<M>();
-}
-
-struct LayerType {
-  const char* name;
-  ModulePtr (*build)(Settings& settings, const Tensor& x);  // null: a container, built below
-};
-constexpr LayerType kLayers[] = {
-    {"Linear", build_linear},
-    {"Conv1d", build_conv<nn::Conv1d>},
-    {"Conv2d", build_conv<nn::Conv2d>},
-    {"MaxPool2d", build_pool<nn::MaxPool2d>},
-    {"AvgPool2d", build_pool<nn::AvgPool2d>},
-    {"AdaptiveAvgPool2d",
-     [](Settings& s, const Tensor&) -> ModulePtr {
-       return std::make_shared<nn::AdaptiveAvgPool2d>(s.extents("output"));
-     }},
-    {"BatchNorm1d", build_batch_norm<nn::BatchNorm1d>},
-    {"BatchNorm2d", build_batch_norm<nn::BatchNorm2d>},
-    {"LayerNorm", build_layer_norm},
-    {"GroupNorm", build_group_norm},
-    {"Dropout",
-     [](Settings& s, const Tensor&) -> ModulePtr { return std::make_shared<nn::Dropout>(s.number("p", 0.5)); }},
-    {"Embedding", build_embedding},
-    {"EmbeddingBag", build_embedding_bag},
-    {"Transpose",
-     [](Settings& s, const Tensor&) -> ModulePtr {
-       return std::make_shared<nn::Transpose>(s.integer("a", 1), s.integer("b", 2));
-     }},
-    {"MaxOverTime", build_plain<nn::MaxOverTime>},
-    {"PositionEmbedding", build_positions},
-    {"MultiheadAttention", build_attention},
-    {"TransformerBlock", build_transformer_block},
-    {"LSTM", build_recurrent<nn::LSTM>},
-    {"GRU", build_recurrent<nn::GRU>},
-    {"Flatten",
-     [](Settings& s, const Tensor&) -> ModulePtr {
-       return std::make_shared<nn::Flatten>(s.integer("start", 1), s.integer("end", -1));
-     }},
-    {"ReLU", build_plain<nn::ReLU>},
-    {"SiLU", build_plain<nn::SiLU>},
-    {"Tanh", build_plain<nn::Tanh>},
-    {"Sigmoid", build_plain<nn::Sigmoid>},
-    {"Softplus", build_plain<nn::Softplus>},
-    {"Identity", build_plain<nn::Identity>},
-    {"GELU", build_gelu},
-    {"LeakyReLU",
-     [](Settings& s, const Tensor&) -> ModulePtr { return std::make_shared<nn::LeakyReLU>(s.number("slope", 0.01)); }},
-    {"ELU", [](Settings& s, const Tensor&) -> ModulePtr { return std::make_shared<nn::ELU>(s.number("alpha", 1)); }},
-    {"Softmax",
-     [](Settings& s, const Tensor&) -> ModulePtr { return std::make_shared<nn::Softmax>(s.integer("axis", -1)); }},
-    {"Sequential", nullptr},
-    {"Residual", nullptr},
-    {"Concat", nullptr},
-    {"Auxiliary", nullptr},
-};
-
-const LayerType& layer_type(const std::string& name) {
+const nn::LayerType& layer_type(const std::string& name) {
+  if (const nn::LayerType* type = nn::find_layer_type(name)) return *type;
   std::vector<std::string> names;
-  for (const LayerType& t : kLayers) {
-    if (name == t.name) return t;
-    names.emplace_back(t.name);
-  }
+  for (const nn::LayerType* type : nn::layer_types()) names.push_back(type->name());
   const std::string near = nearest(name, names);
-  fail_here("spec", "unknown layer '", name, "'", near.empty() ? "" : "; did you mean '" + near + "'?",
+  fail_here("spec", "unknown layer '", freight::excerpt(name), "'",
+            near.empty() ? "" : "; did you mean '" + near + "'?",
             near.empty() ? " (known: " + join(names, ", ") + ")" : "");
 }
 
@@ -365,9 +180,9 @@ class SpecBuilder {
   ModulePtr layer(const Json& j, Tensor& x) {
     const auto it = j.find("type");
     if (it == j.end() || !it->is_string()) fail_here("spec", "a layer needs a 'type': got ", excerpt(j));
-    const LayerType& type = layer_type(it->get<std::string>());
-    Settings settings(j, type.name);
-    const std::string name = type.name;
+    const nn::LayerType& type = layer_type(it->get<std::string>());
+    const std::string& name = type.name();
+    Settings settings(j, name);
     if (name == "Sequential") {
       const Json& layers = settings.need("layers");
       settings.finish();
@@ -376,10 +191,9 @@ class SpecBuilder {
     }
     if (name == "Residual") return residual(settings, x);
     if (name == "Concat") return branches(settings, x);
-    if (name == "Auxiliary") return auxiliary(settings, x);
+    if (name == "Auxiliary") return auxiliary(type, settings, x);
     try {
-      ModulePtr m = type.build(settings, x);
-      settings.finish();
+      ModulePtr m = make_layer(type, settings, x);
       x = (*m)(x);
       return m;
     } catch (const Error& e) {
@@ -455,14 +269,14 @@ class SpecBuilder {
     return std::make_shared<nn::Residual>(std::move(m), std::move(side), std::move(act));
   }
 
-  ModulePtr auxiliary(Settings& settings, const Tensor& x) {
+  ModulePtr auxiliary(const nn::LayerType& type, Settings& settings, const Tensor& x) {
     const Json& head = settings.need("head");
-    const double weight = settings.number("weight", 0.3);
+    const std::vector<nn::Setting> values = settings.values(type, x);
     settings.finish();
     Tensor y = x;
     ModulePtr m = build(head, y);
     try {
-      return std::make_shared<nn::Auxiliary>(std::move(m), weight);
+      return std::make_shared<nn::Auxiliary>(std::move(m), values[1].number);
     } catch (const Error& e) {
       throw Error(e.kind(), e.op(), e.message(), trace::location());
     }

@@ -19,7 +19,8 @@ Json extents_json(const Extents& e) {
 Json layer_json(const nn::Module& m, const std::string& name, const std::string& usual_name) {
   const nn::Config config = m.config();
   if (config.type.empty())
-    fail(ErrorKind::usage, "spec", "the module '", name, "' is a class of its own and has no spec form");
+    fail(ErrorKind::usage, "spec", "the module '", name,
+         "' is of a class that no one has declared and has no spec form: nn::register_layer gives it one");
   Json j;
   j["type"] = config.type;
   if (name != usual_name) j["name"] = name;
@@ -30,6 +31,8 @@ Json layer_json(const nn::Module& m, const std::string& name, const std::string&
       case nn::Setting::Kind::flag: j[s.key] = s.flag; break;
       case nn::Setting::Kind::text: j[s.key] = s.text; break;
       case nn::Setting::Kind::extents: j[s.key] = extents_json(s.extents); break;
+      case nn::Setting::Kind::layer:
+      case nn::Setting::Kind::layers: break;  // children, below
     }
   }
   const auto list = [&](const char* key) {

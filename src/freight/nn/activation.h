@@ -1,69 +1,89 @@
 // Activations as modules, for Sequential and specs; the functions are in ops/elementwise.h and ops/neural.h.
 #pragma once
+#include "freight/nn/layer_type.h"
 #include "freight/nn/module.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/neural.h"
 
 namespace freight::nn {
 
-// A module without parameters or settings that applies F; kType is its name in specs.
+// A module without parameters or settings that applies F.
 template <Tensor (*F)(const In&)>
-class Activation : public Module {
- public:
-  explicit Activation(const char* type) : type_(type) {}
+struct Activation : Module {
+  using Fields = NoFields;
   Tensor forward(const Tensor& x) override { return F(x); }
-  Config config() const override { return {type_}; }
+};
+
+struct ReLU : Activation<relu> {};
+struct SiLU : Activation<silu> {};
+struct Tanh : Activation<tanh> {};
+struct Sigmoid : Activation<sigmoid> {};
+struct Softplus : Activation<softplus> {};
+struct Softsign : Activation<softsign> {};
+
+struct Identity : Module {
+  using Fields = NoFields;
+  Tensor forward(const Tensor& x) override { return x; }
+};
+
+struct GELUOptions {
+  GeluKind approximate = GeluKind::erf;
+};
+class GELU : public Module {
+ public:
+  using Fields = GELUOptions;
+  explicit GELU(const Fields& fields = {}) : fields_(fields) {}
+  explicit GELU(GeluKind kind) : GELU(Fields{kind}) {}
+  const Fields& fields() const { return fields_; }
+  Tensor forward(const Tensor& x) override { return gelu(x, fields_.approximate); }
 
  private:
-  const char* type_;
+  Fields fields_;
 };
 
-struct ReLU : Activation<relu> {
-  ReLU() : Activation("ReLU") {}
+struct LeakyReLUOptions {
+  double slope = kLeakySlope;
 };
-struct SiLU : Activation<silu> {
-  SiLU() : Activation("SiLU") {}
-};
-struct Tanh : Activation<tanh> {
-  Tanh() : Activation("Tanh") {}
-};
-struct Sigmoid : Activation<sigmoid> {
-  Sigmoid() : Activation("Sigmoid") {}
-};
-struct Softplus : Activation<softplus> {
-  Softplus() : Activation("Softplus") {}
+class LeakyReLU : public Module {
+ public:
+  using Fields = LeakyReLUOptions;
+  explicit LeakyReLU(const Fields& fields = {}) : fields_(fields) {}
+  explicit LeakyReLU(double slope) : LeakyReLU(Fields{slope}) {}
+  const Fields& fields() const { return fields_; }
+  Tensor forward(const Tensor& x) override { return leaky_relu(x, fields_.slope); }
+
+ private:
+  Fields fields_;
 };
 
-struct GELU : Module {
-  explicit GELU(GeluKind gelu_kind = GeluKind::erf) : kind(gelu_kind) {}
-  Tensor forward(const Tensor& x) override { return gelu(x, kind); }
-  Config config() const override {
-    return Config{"GELU"}.text("approximate", kind == GeluKind::tanh ? "tanh" : "none", "none");
-  }
-  GeluKind kind;
+struct ELUOptions {
+  double alpha = kEluAlpha;
 };
-struct LeakyReLU : Module {
-  explicit LeakyReLU(double negative_slope = 0.01) : slope(negative_slope) {}
-  Tensor forward(const Tensor& x) override { return leaky_relu(x, slope); }
-  Config config() const override { return Config{"LeakyReLU"}.number("slope", slope, 0.01); }
-  double slope;
+class ELU : public Module {
+ public:
+  using Fields = ELUOptions;
+  explicit ELU(const Fields& fields = {}) : fields_(fields) {}
+  explicit ELU(double alpha) : ELU(Fields{alpha}) {}
+  const Fields& fields() const { return fields_; }
+  Tensor forward(const Tensor& x) override { return elu(x, fields_.alpha); }
+
+ private:
+  Fields fields_;
 };
-struct ELU : Module {
-  explicit ELU(double negative_scale = 1) : alpha(negative_scale) {}
-  Tensor forward(const Tensor& x) override { return elu(x, alpha); }
-  Config config() const override { return Config{"ELU"}.number("alpha", alpha, 1); }
-  double alpha;
+
+struct SoftmaxOptions {
+  int64_t axis = -1;
 };
-// Along the last axis by default.
-struct Softmax : Module {
-  explicit Softmax(int64_t along = -1) : axis(along) {}
-  Tensor forward(const Tensor& x) override { return softmax(x, axis); }
-  Config config() const override { return Config{"Softmax"}.integer("axis", axis, -1); }
-  int64_t axis;
-};
-struct Identity : Module {
-  Tensor forward(const Tensor& x) override { return x; }
-  Config config() const override { return {"Identity"}; }
+class Softmax : public Module {
+ public:
+  using Fields = SoftmaxOptions;
+  explicit Softmax(const Fields& fields = {}) : fields_(fields) {}
+  explicit Softmax(int64_t axis) : Softmax(Fields{axis}) {}
+  const Fields& fields() const { return fields_; }
+  Tensor forward(const Tensor& x) override { return softmax(x, fields_.axis); }
+
+ private:
+  Fields fields_;
 };
 
 }  // namespace freight::nn

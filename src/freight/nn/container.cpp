@@ -1,9 +1,6 @@
 // See container.h.
 #include "freight/nn/container.h"
 
-#include <cmath>
-
-#include "freight/base/error.h"
 #include "freight/ops/shape.h"
 #include "freight/trace/tracer.h"
 
@@ -42,22 +39,42 @@ Tensor Concat::forward(const Tensor& x) {
   return concat(parts, 1);
 }
 
-Auxiliary::Auxiliary(std::shared_ptr<Module> head, double weight) : head_(std::move(head)), weight_(weight) {
-  if (!std::isfinite(weight) || weight < 0) {
-    fail(ErrorKind::usage, "Auxiliary", "weight must be a finite number, not negative: got ", weight);
-  }
+Auxiliary::Auxiliary(std::shared_ptr<Module> head, const Fields& fields)
+    : head_(std::move(head)), fields_(checked<Auxiliary>(fields)) {
   adopt("", head_);
 }
 Tensor Auxiliary::forward(const Tensor& x) {
   if (training()) {
     const Tensor output = (*head_)(x);
-    if (t_outputs) t_outputs->list.push_back({output, weight_});
+    if (t_outputs) t_outputs->list.push_back({output, fields_.weight});
   }
   return x;
 }
-Config Auxiliary::config() const { return Config{"Auxiliary"}.number("weight", weight_, 0.3); }
 
 AuxiliaryOutputs::AuxiliaryOutputs() : before_(t_outputs) { t_outputs = this; }
 AuxiliaryOutputs::~AuxiliaryOutputs() { t_outputs = before_; }
+
+LayerList container_layers() {
+  constexpr auto kOptional = Field::Presence::optional;
+  return {
+      declared(Layer<Sequential>("Sequential", "layers one after the other").layers("layers", "in their order")),
+      declared(Layer<Residual>("Residual",
+                               "activation(main(x) + shortcut(x)). In paths the layers of `main` appear as the "
+                               "block's own, the shortcut as `downsample`; He et al. 2016")
+                   .layer("main", "a layer or a list")
+                   .layer("shortcut", "none: the input itself", kOptional)
+                   .layer("activation", "none: the sum", kOptional)),
+      declared(Layer<Concat>("Concat", "branches on the same input, their results joined along the channels")
+                   .layers("branches", "one or more")),
+      declared(
+          Layer<Auxiliary>("Auxiliary",
+                           "gives its input on; in training the head is run on it too, and its loss is added times "
+                           "`weight`. Evaluation leaves it out. In paths the head's layers appear as the module's "
+                           "own; Szegedy et al. 2015")
+              .layer("head", "a layer or a list")
+              .field("weight", &AuxiliaryOptions::weight, "share of the head's loss",
+                     {.least = 0, .most = std::numeric_limits<double>::max()})),
+  };
+}
 
 }  // namespace freight::nn

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "freight/nn/activation.h"
+#include "freight/nn/layer_type.h"
 #include "freight/nn/module.h"
 
 namespace freight::nn {
@@ -23,6 +24,7 @@ std::shared_ptr<Module> share(M&& m) {
 // or those given to append.
 class Sequential : public Module {
  public:
+  using Fields = NoFields;
   Sequential() = default;
   template <class First, class... Rest>
   requires(!std::is_same_v<std::remove_cvref_t<First>, Sequential> ||
@@ -41,7 +43,6 @@ class Sequential : public Module {
     return *this;
   }
   Tensor forward(const Tensor& x) override;
-  Config config() const override { return {"Sequential"}; }
 };
 
 // activation(main(x) + shortcut(x)); the shortcut is the identity by default. In paths the children of main appear as
@@ -49,10 +50,10 @@ class Sequential : public Module {
 // both shapes when they differ. He et al. 2016.
 class Residual : public Module {
  public:
+  using Fields = NoFields;
   explicit Residual(std::shared_ptr<Module> main, std::shared_ptr<Module> shortcut = nullptr,
                     std::shared_ptr<Module> activation = nullptr);
   Tensor forward(const Tensor& x) override;
-  Config config() const override { return {"Residual"}; }
   const Module& main() const { return *main_; }
   const Module* shortcut() const { return shortcut_.get(); }
   const Module* activation() const { return activation_.get(); }
@@ -64,6 +65,7 @@ class Residual : public Module {
 // All branches on the same input, results joined along axis 1.
 class Concat : public Module {
  public:
+  using Fields = NoFields;
   Concat() = default;
   template <class... M>
   requires(sizeof...(M) > 1) explicit Concat(M&&... branches) { (append(std::forward<M>(branches)), ...); }
@@ -77,22 +79,27 @@ class Concat : public Module {
     return *this;
   }
   Tensor forward(const Tensor& x) override;
-  Config config() const override { return {"Concat"}; }
 };
 
+struct AuxiliaryOptions {
+  double weight = 0.3;
+};
 // Gives its input on. In training `head` is run on it too, and its result handed to the AuxiliaryOutputs that lives on
 // this thread, so that a loss reaches the layers before it by a short way; `weight` is that loss's share. Evaluation
 // does not run the head. In paths the head's children appear as the module's own. Szegedy et al. 2015.
 class Auxiliary : public Module {
  public:
-  explicit Auxiliary(std::shared_ptr<Module> head, double weight = 0.3);
+  using Fields = AuxiliaryOptions;
+  Auxiliary(std::shared_ptr<Module> head, const Fields& fields);
+  explicit Auxiliary(std::shared_ptr<Module> head, double weight = Fields{}.weight)
+      : Auxiliary(std::move(head), Fields{weight}) {}
+  const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
-  Config config() const override;
   const Module& head() const { return *head_; }
 
  private:
   std::shared_ptr<Module> head_;
-  double weight_;
+  Fields fields_;
 };
 
 struct AuxiliaryOutput {

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "freight/base/error.h"
-#include "freight/base/strings.h"
 
 namespace freight::nn {
 
@@ -21,46 +20,20 @@ Fans fans(const Shape& s) {
 }
 double fan_of(const Shape& s, Fan fan) { return std::max(1.0, fan == Fan::in ? fans(s).in : fans(s).out); }
 
-struct Named {
-  WeightInit init;
-  const char* name;
-};
-constexpr Named kNames[] = {
-    {WeightInit::standard, "standard"},
-    {WeightInit::he_normal, "he_normal"},
-    {WeightInit::he_uniform, "he_uniform"},
-    {WeightInit::xavier_normal, "xavier_normal"},
-    {WeightInit::xavier_uniform, "xavier_uniform"},
-    {WeightInit::normal, "normal"},
-    {WeightInit::trunc_normal, "trunc_normal"},
-    {WeightInit::orthogonal, "orthogonal"},
-    {WeightInit::dirac, "dirac"},
-    {WeightInit::whiten, "whiten"},
-};
-
 }  // namespace
 
-std::string to_string(WeightInit init) {
-  for (const Named& n : kNames) {
-    if (n.init == init) return n.name;
-  }
-  return "?";
+const std::vector<std::string>& weight_init_names() {
+  static const std::vector<std::string> kNames = {"standard",       "he_normal", "he_uniform",   "xavier_normal",
+                                                  "xavier_uniform", "normal",    "trunc_normal", "orthogonal",
+                                                  "dirac",          "whiten"};
+  return kNames;
 }
 
-bool parse_weight_init(const std::string& name, WeightInit& out) {
-  for (const Named& n : kNames) {
-    if (name == n.name) {
-      out = n.init;
-      return true;
-    }
-  }
-  return false;
-}
+std::string to_string(WeightInit init) { return weight_init_names()[static_cast<size_t>(init)]; }
 
-std::string weight_init_names() {
-  std::vector<std::string> names;
-  for (const Named& n : kNames) names.emplace_back(n.name);
-  return join(names, ", ");
+const std::vector<std::string>& bias_init_names() {
+  static const std::vector<std::string> kNames = {"standard", "zero"};
+  return kNames;
 }
 
 Init weight_init(WeightInit kind, const Shape& shape) {
@@ -70,7 +43,7 @@ Init weight_init(WeightInit kind, const Shape& shape) {
     case WeightInit::he_uniform: return init::kaiming_uniform(shape);
     case WeightInit::xavier_normal: return init::xavier_normal(shape);
     case WeightInit::xavier_uniform: return init::xavier_uniform(shape);
-    case WeightInit::normal: return init::normal(0, 0.01);
+    case WeightInit::normal: return init::normal(0, kNormalDeviation);
     case WeightInit::trunc_normal: return init::trunc_normal();
     case WeightInit::orthogonal: return init::orthogonal();
     case WeightInit::whiten:

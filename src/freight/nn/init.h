@@ -1,6 +1,7 @@
 // Initialisers as in PyTorch's torch.nn.init: an Init for a weight's shape. Fans of (out, in, k...): in * k, out * k.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "freight/trace/variable.h"
 
@@ -12,6 +13,7 @@ namespace freight::nn {
 // begins by passing its channels on, filters beyond them are standard (Zagoruyko and Komodakis 2017). whiten, of a
 // Conv2d that is a net's first layer: filters that a run takes from its images and does not train (whitening.h);
 // standard until then.
+inline constexpr double kNormalDeviation = 0.01;  // of WeightInit::normal, where nothing else is said
 enum class WeightInit {
   standard,
   he_normal,
@@ -25,15 +27,14 @@ enum class WeightInit {
   whiten
 };
 std::string to_string(WeightInit init);
-// False for an unknown name.
-bool parse_weight_init(const std::string& name, WeightInit& out);
 // Throws Error(usage) for a weight that the rule is not made for.
 Init weight_init(WeightInit init, const Shape& shape);
-// The names, for messages.
-std::string weight_init_names();
+// In the order of the enumeration.
+const std::vector<std::string>& weight_init_names();
 
 // The bias beside a weight: PyTorch's default (uniform within 1 / sqrt(fan in) of the weight), or zero.
 enum class BiasInit { standard, zero };
+const std::vector<std::string>& bias_init_names();  // in their order
 Init bias_init(BiasInit init, const Shape& weight);
 
 enum class Fan { in, out };

@@ -9,80 +9,41 @@
 
 namespace freight::nn {
 
-namespace {
-void need_positive(const char* op, const char* what, int64_t v) {
-  if (v < 1) fail(ErrorKind::usage, op, what, " must be positive: got ", v);
-}
-std::string to_string(BiasInit init) { return init == BiasInit::zero ? "zero" : "standard"; }
-}  // namespace
-
-Linear::Linear(int64_t in, int64_t out, const LinearOptions& options) : options_(options) {
-  need_positive("Linear", "in", in);
-  need_positive("Linear", "out", out);
-  const bool normal = options.init == WeightInit::normal;
-  weight = parameter("weight", {out, in},
-                     normal ? init::normal(0, options.deviation) : weight_init(options.init, {out, in}));
-  if (options.bias) bias = parameter("bias", {out}, bias_init(options.bias_init, {out, in}));
+Linear::Linear(const Fields& fields) : fields_(checked<Linear>(fields)) {
+  const Shape shape{fields.out, fields.in};
+  const bool normal = fields.init == WeightInit::normal;
+  weight = parameter("weight", shape, normal ? init::normal(0, fields.deviation) : weight_init(fields.init, shape));
+  if (fields.bias) bias = parameter("bias", {fields.out}, bias_init(fields.bias_init, shape));
 }
 Tensor Linear::forward(const Tensor& x) { return bias.defined() ? linear(x, weight, bias) : linear(x, weight); }
-Config Linear::config() const {
-  return Config{"Linear"}
-      .integer("in", weight.shape()[1])
-      .integer("out", weight.shape()[0])
-      .flag("bias", options_.bias, true)
-      .text("init", to_string(options_.init), "standard")
-      .text("bias_init", to_string(options_.bias_init), "standard")
-      .number("deviation", options_.deviation, 0.01);
-}
 
-ConvLayer::ConvLayer(const char* type, int spatial, int64_t in, int64_t out, const Extents& kernel,
-                     const ConvLayerOptions& o)
-    : type_(type), in_(in), out_(out), kernel_(kernel), options_(o) {
-  need_positive(type, "in", in);
-  need_positive(type, "out", out);
-  need_positive(type, "groups", o.groups);
-  if (in % o.groups != 0 || out % o.groups != 0) {
-    fail(ErrorKind::usage, type, "groups must divide both channel counts: got ", in, " in, ", out, " out, ", o.groups,
-         " groups");
+ConvLayer::ConvLayer(const char* type, int spatial, const Fields& f) : type_(type), fields_(f) {
+  if (f.in % f.groups != 0 || f.out % f.groups != 0) {
+    fail(ErrorKind::usage, type, "groups must divide both channel counts: got ", f.in, " in, ", f.out, " out, ",
+         f.groups, " groups");
   }
-  Shape shape{out, in / o.groups};
-  for (int64_t k : kernel.expand(spatial, type, "kernel")) {
-    need_positive(type, "kernel", k);
-    shape.push_back(k);
-  }
+  Shape shape{f.out, f.in / f.groups};
+  for (int64_t k : f.kernel.expand(spatial, type, "kernel")) shape.push_back(k);
   need_fit(shape);
-  weight = parameter("weight", shape, weight_init(o.init, shape));
+  weight = parameter("weight", shape, weight_init(f.init, shape));
   weight.set_trainable(!whitens());
-  if (o.bias) bias = parameter("bias", {out}, bias_init(o.bias_init, shape));
+  if (f.bias) bias = parameter("bias", {f.out}, bias_init(f.bias_init, shape));
 }
 void ConvLayer::need_fit(const Shape& shape) const {
-  const bool by_channel = whitens() || options_.init == WeightInit::dirac;
-  if (by_channel && options_.groups != 1) {
-    fail(ErrorKind::usage, type_, "init ", to_string(options_.init), " needs one group: got ", options_.groups);
+  const bool by_channel = whitens() || fields_.init == WeightInit::dirac;
+  if (by_channel && fields_.groups != 1) {
+    fail(ErrorKind::usage, type_, "init ", to_string(fields_.init), " needs one group: got ", fields_.groups);
   }
   if (!whitens()) return;
   const int64_t numbers = shape.numel() / shape[0];  // of a window
-  if (out_ % 2 != 0 || out_ > 2 * numbers) {
+  if (fields_.out % 2 != 0 || fields_.out > 2 * numbers) {
     fail(ErrorKind::usage, type_,
          "init whiten makes pairs of a filter and its negative, one for each number of a window",
-         " at most: got out = ", out_, ", need an even number up to ", 2 * numbers);
+         " at most: got out = ", fields_.out, ", need an even number up to ", 2 * numbers);
   }
-  for (int64_t d : options_.dilation.values) {
+  for (int64_t d : fields_.dilation.values) {
     if (d != 1) fail(ErrorKind::usage, type_, "init whiten takes windows without gaps: got dilation ", d, ", need 1");
   }
-}
-Config ConvLayer::config() const {
-  return Config{type_}
-      .integer("in", in_)
-      .integer("out", out_)
-      .extents("kernel", kernel_)
-      .extents("stride", options_.stride, 1)
-      .extents("padding", options_.padding, 0)
-      .extents("dilation", options_.dilation, 1)
-      .integer("groups", options_.groups, 1)
-      .flag("bias", options_.bias, true)
-      .text("init", to_string(options_.init), "standard")
-      .text("bias_init", to_string(options_.bias_init), "standard");
 }
 Tensor Conv1d::forward(const Tensor& x) {
   return bias.defined() ? conv1d(x, weight, bias, options()) : conv1d(x, weight, options());
@@ -91,48 +52,105 @@ Tensor Conv2d::forward(const Tensor& x) {
   return bias.defined() ? conv2d(x, weight, bias, options()) : conv2d(x, weight, options());
 }
 
-Config PoolLayer::config() const {
-  return Config{type_}
-      .extents("kernel", options_.kernel)
-      .extents("stride", options_.stride == options_.kernel ? Extents(0) : options_.stride, 0)
-      .extents("padding", options_.padding, 0)
-      .flag("ceil_mode", options_.ceil_mode, false)
-      .flag("count_include_pad", options_.count_include_pad, true);
+PoolLayer::PoolLayer(const Fields& fields) : fields_(fields) {
+  if (fields.stride == fields.kernel) fields_.stride = Fields{}.stride;
 }
-Tensor MaxPool2d::forward(const Tensor& x) { return max_pool2d(x, options_); }
-Tensor AvgPool2d::forward(const Tensor& x) { return avg_pool2d(x, options_); }
-Tensor AdaptiveAvgPool2d::forward(const Tensor& x) { return adaptive_avg_pool2d(x, output_); }
-Config AdaptiveAvgPool2d::config() const { return Config{"AdaptiveAvgPool2d"}.extents("output", output_); }
+Tensor MaxPool2d::forward(const Tensor& x) { return max_pool2d(x, fields()); }
+Tensor AvgPool2d::forward(const Tensor& x) { return avg_pool2d(x, fields()); }
+Tensor AdaptiveAvgPool2d::forward(const Tensor& x) { return adaptive_avg_pool2d(x, fields_.output); }
 
-Embedding::Embedding(int64_t rows, int64_t width, const EmbeddingOptions& options) : options_(options) {
-  need_positive("Embedding", "rows", rows);
-  need_positive("Embedding", "width", width);
-  weight = parameter("weight", {rows, width},
-                     init::embedding(options.init, {rows, width}, options.padding_idx, options.deviation));
-  if (options.padding_idx >= rows) {
-    fail(ErrorKind::usage, "Embedding", "padding_idx ", options.padding_idx, " is not a row: need below ", rows);
+Embedding::Embedding(const Fields& fields) : fields_(checked<Embedding>(fields)) {
+  const Shape shape{fields.rows, fields.width};
+  weight = parameter("weight", shape, init::embedding(fields.init, shape, fields.padding_idx, fields.deviation));
+  if (fields.padding_idx >= fields.rows) {
+    fail(ErrorKind::usage, "Embedding", "padding_idx ", fields.padding_idx, " is not a row: need below ", fields.rows);
   }
 }
 Tensor Embedding::forward(const Tensor& x) {
-  if (options_.padding_idx >= 0) announce_tokens(x, options_.padding_idx);
-  return embedding(x, weight, options_.padding_idx);
-}
-Config Embedding::config() const {
-  return Config{"Embedding"}
-      .integer("rows", weight.shape()[0])
-      .integer("width", weight.shape()[1])
-      .integer("padding_idx", options_.padding_idx, -1)
-      .text("init", to_string(options_.init), "standard")
-      .number("deviation", options_.deviation, 1);
+  if (fields_.padding_idx >= 0) announce_tokens(x, fields_.padding_idx);
+  return embedding(x, weight, fields_.padding_idx);
 }
 
-Tensor Flatten::forward(const Tensor& x) { return flatten(x, start_, end_); }
-Config Flatten::config() const { return Config{"Flatten"}.integer("start", start_, 1).integer("end", end_, -1); }
+Tensor Flatten::forward(const Tensor& x) { return flatten(x, fields_.start, fields_.end); }
 
-Dropout::Dropout(double p) : p_(p) {
-  if (!(p >= 0 && p < 1)) fail(ErrorKind::usage, "Dropout", "probability out of range: got ", p, ", need 0 <= p < 1");
+Tensor Dropout::forward(const Tensor& x) { return training() ? dropout(x, fields_.p) : x; }
+
+namespace {
+
+const char* const kWeightInit = "initial values of the weight, see below";
+
+template <class Conv>
+std::shared_ptr<const LayerType> conv_layer(const char* name, const char* doc, double (*weight)(const ConvFields&)) {
+  return declared(Layer<Conv>(name, doc)
+                      .size("in", &ConvFields::in, 1, "channels of the input")
+                      .required("out", &ConvFields::out, "channels of the result")
+                      .required("kernel", &ConvFields::kernel, "extents of the window")
+                      .field("stride", &ConvFields::stride, "steps of the window")
+                      .field("padding", &ConvFields::padding, "zeros around the input")
+                      .field("dilation", &ConvFields::dilation, "distance of the window's elements")
+                      .field("groups", &ConvFields::groups, "parts that the channels are divided into", kPositive)
+                      .field("bias", &ConvFields::bias, "adds one number per channel")
+                      .choice("init", &ConvFields::init, weight_init_names(), kWeightInit)
+                      .choice("bias_init", &ConvFields::bias_init, bias_init_names(), "initial values of the bias")
+                      .weight(weight));
 }
-Tensor Dropout::forward(const Tensor& x) { return training() ? dropout(x, p_) : x; }
-Config Dropout::config() const { return Config{"Dropout"}.number("p", p_, 0.5); }
+
+template <class Pool>
+std::shared_ptr<const LayerType> pool_layer(const char* name, const char* doc) {
+  return declared(
+      Layer<Pool>(name, doc)
+          .required("kernel", &PoolOptions::kernel, "extents of the window")
+          .field("stride", &PoolOptions::stride, "steps of the window; 0: the kernel")
+          .field("padding", &PoolOptions::padding, "around the input")
+          .field("ceil_mode", &PoolOptions::ceil_mode, "also windows that begin inside the input and reach beyond it")
+          .field("count_include_pad", &PoolOptions::count_include_pad, "averages count the padding"));
+}
+
+double volume(const Extents& e, int spatial) {
+  double n = 1;
+  for (int64_t v : e.values) n *= static_cast<double>(v);
+  return e.uniform && spatial == 2 ? n * n : n;
+}
+template <int kSpatial>
+double conv_weight(const ConvFields& f) {
+  return static_cast<double>(f.in) * static_cast<double>(f.out) * volume(f.kernel, kSpatial);
+}
+
+}  // namespace
+
+LayerList basic_layers() {
+  return {
+      declared(
+          Layer<Linear>("Linear", "(..., in) to (..., out): x weight^T + bias")
+              .size("in", &LinearFields::in, -1, "numbers per row of the input")
+              .required("out", &LinearFields::out, "numbers per row of the result")
+              .field("bias", &LinearFields::bias, "adds one number per column")
+              .choice("init", &LinearFields::init, weight_init_names(), kWeightInit)
+              .choice("bias_init", &LinearFields::bias_init, bias_init_names(), "initial values of the bias")
+              .field("deviation", &LinearFields::deviation, "of `init` normal", kNotNegative)
+              .weight([](const LinearFields& f) { return static_cast<double>(f.in) * static_cast<double>(f.out); })),
+      conv_layer<Conv1d>("Conv1d", "(N, in, L) to (N, out, L')", conv_weight<1>),
+      conv_layer<Conv2d>("Conv2d", "(N, in, H, W) to (N, out, H', W')", conv_weight<2>),
+      pool_layer<MaxPool2d>("MaxPool2d", "the largest number of each window of (N, C, H, W)"),
+      pool_layer<AvgPool2d>("AvgPool2d", "the mean of each window of (N, C, H, W)"),
+      declared(Layer<AdaptiveAvgPool2d>("AdaptiveAvgPool2d",
+                                        "(N, C, H, W) to (N, C, output): means of windows that cover all")
+                   .required("output", &AdaptivePoolFields::output, "extents of the result")),
+      declared(Layer<Dropout>("Dropout", "in training, sets numbers to 0 and scales the others up")
+                   .field("p", &DropoutOptions::p, "probability of a 0", kProbability)),
+      declared(Layer<Flatten>("Flatten", "joins axes: (N, C, H, W) to (N, C*H*W)")
+                   .field("start", &FlattenOptions::start, "first axis")
+                   .field("end", &FlattenOptions::end, "last axis; -1: the last of all")),
+      declared(Layer<Embedding>("Embedding", "tokens (...) to their rows of the weight, (..., width)")
+                   .required("rows", &EmbeddingFields::rows, "tokens that there are")
+                   .required("width", &EmbeddingFields::width, "numbers per token")
+                   .field("padding_idx", &EmbeddingFields::padding_idx, "the token that is padding; -1: none")
+                   .choice("init", &EmbeddingFields::init, weight_init_names(), "`standard`: normal; others see below")
+                   .field("deviation", &EmbeddingFields::deviation, "of `init` standard", kNotNegative)
+                   .weight([](const EmbeddingFields& f) {
+                     return static_cast<double>(f.rows) * static_cast<double>(f.width);
+                   })),
+  };
+}
 
 }  // namespace freight::nn

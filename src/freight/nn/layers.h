@@ -2,6 +2,7 @@
 // Defaults and parameter names are PyTorch's.
 #pragma once
 #include "freight/nn/init.h"
+#include "freight/nn/layer_type.h"
 #include "freight/nn/module.h"
 #include "freight/ops/conv.h"
 
@@ -11,18 +12,23 @@ struct LinearOptions {
   bool bias = true;
   WeightInit init = WeightInit::standard;
   BiasInit bias_init = BiasInit::standard;
-  double deviation = 0.01;  // of init normal
+  double deviation = kNormalDeviation;  // of init normal
+};
+struct LinearFields : LinearOptions {
+  int64_t in = 0, out = 0;
 };
 // (..., in) -> (..., out): x weight^T + bias; weight (out, in), bias (out).
 class Linear : public Module {
  public:
-  Linear(int64_t in, int64_t out, const LinearOptions& options = {});
+  using Fields = LinearFields;
+  explicit Linear(const Fields& fields);
+  Linear(int64_t in, int64_t out, const LinearOptions& options = {}) : Linear(Fields{options, in, out}) {}
+  const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
-  Config config() const override;
   Variable weight, bias;
 
  private:
-  LinearOptions options_;
+  Fields fields_;
 };
 
 struct ConvLayerOptions {
@@ -34,72 +40,83 @@ struct ConvLayerOptions {
   WeightInit init = WeightInit::standard;
   BiasInit bias_init = BiasInit::standard;
 };
+struct ConvFields : ConvLayerOptions {
+  int64_t in = 0, out = 0;
+  Extents kernel = 1;
+};
 // (N, in, spatial...) -> (N, out, spatial'...); weight (out, in / groups, kernel...), bias (out). A weight of init
 // whiten is frozen.
 class ConvLayer : public Module {
  public:
-  Config config() const override;
+  using Fields = ConvFields;
+  const Fields& fields() const { return fields_; }
   // Whether its weight is to be taken from images (init whiten).
-  bool whitens() const { return options_.init == WeightInit::whiten; }
+  bool whitens() const { return fields_.init == WeightInit::whiten; }
   Variable weight, bias;
 
  protected:
-  ConvLayer(const char* type, int spatial, int64_t in, int64_t out, const Extents& kernel, const ConvLayerOptions& o);
-  ConvOptions options() const { return {options_.stride, options_.padding, options_.dilation, options_.groups}; }
+  ConvLayer(const char* type, int spatial, const Fields& fields);
+  ConvOptions options() const { return {fields_.stride, fields_.padding, fields_.dilation, fields_.groups}; }
 
  private:
   void need_fit(const Shape& weight) const;  // what the initialiser asks for
   const char* type_;
-  int64_t in_, out_;
-  Extents kernel_;
-  ConvLayerOptions options_;
+  Fields fields_;
 };
 class Conv1d : public ConvLayer {
  public:
+  explicit Conv1d(const Fields& fields) : ConvLayer("Conv1d", 1, checked<Conv1d>(fields)) {}
   Conv1d(int64_t in, int64_t out, const Extents& kernel, const ConvLayerOptions& options = {})
-      : ConvLayer("Conv1d", 1, in, out, kernel, options) {}
+      : Conv1d(Fields{options, in, out, kernel}) {}
   Tensor forward(const Tensor& x) override;
 };
 class Conv2d : public ConvLayer {
  public:
+  explicit Conv2d(const Fields& fields) : ConvLayer("Conv2d", 2, checked<Conv2d>(fields)) {}
   Conv2d(int64_t in, int64_t out, const Extents& kernel, const ConvLayerOptions& options = {})
-      : ConvLayer("Conv2d", 2, in, out, kernel, options) {}
+      : Conv2d(Fields{options, in, out, kernel}) {}
   Tensor forward(const Tensor& x) override;
 };
 
 // Pools over (N, C, H, W).
 class PoolLayer : public Module {
  public:
-  Config config() const override;
+  using Fields = PoolOptions;
+  const Fields& fields() const { return fields_; }
 
  protected:
-  PoolLayer(const char* type, const PoolOptions& options) : options_(options), type_(type) {}
-  PoolOptions options_;
+  // A stride that is the kernel is stored as 0, which means the same.
+  explicit PoolLayer(const Fields& fields);
 
  private:
-  const char* type_;
+  Fields fields_;
 };
 class MaxPool2d : public PoolLayer {
  public:
-  explicit MaxPool2d(const PoolOptions& options) : PoolLayer("MaxPool2d", options) {}
+  explicit MaxPool2d(const PoolOptions& options) : PoolLayer(checked<MaxPool2d>(options)) {}
   explicit MaxPool2d(const Extents& kernel) : MaxPool2d(PoolOptions{.kernel = kernel}) {}
   Tensor forward(const Tensor& x) override;
 };
 class AvgPool2d : public PoolLayer {
  public:
-  explicit AvgPool2d(const PoolOptions& options) : PoolLayer("AvgPool2d", options) {}
+  explicit AvgPool2d(const PoolOptions& options) : PoolLayer(checked<AvgPool2d>(options)) {}
   explicit AvgPool2d(const Extents& kernel) : AvgPool2d(PoolOptions{.kernel = kernel}) {}
   Tensor forward(const Tensor& x) override;
 };
 // (N, C, H, W) -> (N, C, *output).
+struct AdaptivePoolFields {
+  Extents output = 1;
+};
 class AdaptiveAvgPool2d : public Module {
  public:
-  explicit AdaptiveAvgPool2d(const Extents& output) : output_(output) {}
+  using Fields = AdaptivePoolFields;
+  explicit AdaptiveAvgPool2d(const Fields& fields) : fields_(checked<AdaptiveAvgPool2d>(fields)) {}
+  explicit AdaptiveAvgPool2d(const Extents& output) : AdaptiveAvgPool2d(Fields{output}) {}
+  const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
-  Config config() const override;
 
  private:
-  Extents output_;
+  Fields fields_;
 };
 
 struct EmbeddingOptions {
@@ -107,39 +124,55 @@ struct EmbeddingOptions {
   WeightInit init = WeightInit::standard;  // normal
   double deviation = 1;                    // of the standard
 };
+struct EmbeddingFields : EmbeddingOptions {
+  int64_t rows = 0, width = 0;
+};
 // Integers (...) -> (..., width); weight (rows, width). With a padding_idx the layers that follow within a module learn
 // how many tokens each sample of (N, T) has.
 class Embedding : public Module {
  public:
-  Embedding(int64_t rows, int64_t width, const EmbeddingOptions& options = {});
+  using Fields = EmbeddingFields;
+  explicit Embedding(const Fields& fields);
+  Embedding(int64_t rows, int64_t width, const EmbeddingOptions& options = {})
+      : Embedding(Fields{options, rows, width}) {}
+  const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
-  Config config() const override;
   Variable weight;
 
  private:
-  EmbeddingOptions options_;
+  Fields fields_;
 };
 
+struct FlattenOptions {
+  int64_t start = 1, end = -1;
+};
 // Joins the axes from `start` to `end`: (N, C, H, W) -> (N, C*H*W).
 class Flatten : public Module {
  public:
-  explicit Flatten(int64_t start = 1, int64_t end = -1) : start_(start), end_(end) {}
+  using Fields = FlattenOptions;
+  explicit Flatten(const Fields& fields = {}) : fields_(checked<Flatten>(fields)) {}
+  explicit Flatten(int64_t start, int64_t end = Fields{}.end) : Flatten(Fields{start, end}) {}
+  const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
-  Config config() const override;
 
  private:
-  int64_t start_, end_;
+  Fields fields_;
 };
 
+struct DropoutOptions {
+  double p = 0.5;
+};
 // Zeroes elements with probability p while training.
 class Dropout : public Module {
  public:
-  explicit Dropout(double p = 0.5);
+  using Fields = DropoutOptions;
+  explicit Dropout(const Fields& fields = {}) : fields_(checked<Dropout>(fields)) {}
+  explicit Dropout(double p) : Dropout(Fields{p}) {}
+  const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
-  Config config() const override;
 
  private:
-  double p_;
+  Fields fields_;
 };
 
 }  // namespace freight::nn

@@ -3,7 +3,9 @@
 
 #include <cstring>
 #include <map>
+#include <typeinfo>
 
+#include "freight/nn/layer_type.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/reduce.h"
 #include "freight/ops/shape.h"
@@ -36,6 +38,11 @@ Module::Module() : training_(std::make_shared<bool>(true)) {}
 Module::~Module() = default;
 Module::Module(Module&&) noexcept = default;
 Module& Module::operator=(Module&&) noexcept = default;
+
+Config Module::config() const {
+  const LayerType* type = find_layer_type(typeid(*this));
+  return type ? type->config(*this) : Config{};
+}
 
 Tensor Module::operator()(const In& x) {
   const Frame frame(x.where);

@@ -40,8 +40,9 @@ class Module {
   // Runs forward under the module's name.
   Tensor operator()(const In& x);
   virtual Tensor forward(const Tensor& x) = 0;
-  // Type and settings for specs and listings; a module without a spec form has an empty type.
-  virtual Config config() const { return {}; }
+  // Type and settings for specs and listings, as the declaration of its class says (layer_type.h); a class that nobody
+  // has declared has no spec form, and an empty type.
+  Config config() const;
 
   // Training or evaluation, for this module and all below; a compiled step is traced once for each.
   void train();

@@ -4,6 +4,7 @@
 #include "freight/nn/attention.h"
 #include "freight/nn/container.h"
 #include "freight/nn/init.h"
+#include "freight/nn/layer_type.h"
 #include "freight/nn/layers.h"
 #include "freight/nn/module.h"
 #include "freight/nn/norm.h"

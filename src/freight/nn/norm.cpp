@@ -8,55 +8,73 @@
 
 namespace freight::nn {
 
-BatchNorm::BatchNorm(const char* type, int64_t channels, const BatchNormOptions& options)
-    : type_(type), options_(options) {
-  if (channels < 1) fail(ErrorKind::usage, type, "channels must be positive: got ", channels);
-  weight = parameter("weight", {channels}, init::constant(1));
-  bias = parameter("bias", {channels}, init::constant(0));
-  running_mean = buffer("running_mean", {channels}, 0);
-  running_var = buffer("running_var", {channels}, 1);
+BatchNorm::BatchNorm(const Fields& fields) : fields_(fields) {
+  const Shape shape{fields.channels};
+  weight = parameter("weight", shape, init::constant(1));
+  bias = parameter("bias", shape, init::constant(0));
+  running_mean = buffer("running_mean", shape, 0);
+  running_var = buffer("running_var", shape, 1);
 }
 
 Tensor BatchNorm::forward(const Tensor& x) {
-  if (!training()) return batch_norm_inference(x, weight, bias, running_mean, running_var, options_.eps);
-  const BatchNormResult r = batch_norm(x, weight, bias, options_.eps);
+  if (!training()) return batch_norm_inference(x, weight, bias, running_mean, running_var, fields_.eps);
+  const BatchNormResult r = batch_norm(x, weight, bias, fields_.eps);
   const double n = static_cast<double>(x.numel()) / static_cast<double>(x.dim(1));  // numbers per channel
-  const double m = options_.momentum, unbiased = n > 1 ? n / (n - 1) : 1;
+  const double m = fields_.momentum, unbiased = n > 1 ? n / (n - 1) : 1;
   running_mean.assign(running_mean * (1 - m) + r.mean * m);
   running_var.assign(running_var * (1 - m) + r.variance * (m * unbiased));
   return r.y;
 }
 
-Config BatchNorm::config() const {
-  return Config{type_}
-      .integer("channels", weight.shape()[0])
-      .number("eps", options_.eps, 1e-5)
-      .number("momentum", options_.momentum, 0.1);
+LayerNorm::LayerNorm(const Fields& fields) : fields_(checked<LayerNorm>(fields)) {
+  weight = parameter("weight", fields.shape.values, init::constant(1));
+  bias = parameter("bias", fields.shape.values, init::constant(0));
 }
+Tensor LayerNorm::forward(const Tensor& x) { return layer_norm(x, weight, bias, fields_.eps); }
 
-LayerNorm::LayerNorm(const Extents& shape, const NormOptions& options) : shape_(shape), options_(options) {
-  weight = parameter("weight", shape.values, init::constant(1));
-  bias = parameter("bias", shape.values, init::constant(0));
-}
-Tensor LayerNorm::forward(const Tensor& x) { return layer_norm(x, weight, bias, options_.eps); }
-Config LayerNorm::config() const {
-  return Config{"LayerNorm"}.extents("shape", shape_).number("eps", options_.eps, 1e-5);
-}
-
-GroupNorm::GroupNorm(int64_t groups, int64_t channels, const NormOptions& options)
-    : groups_(groups), options_(options) {
-  if (groups < 1 || channels < 1 || channels % groups != 0) {
-    fail(ErrorKind::usage, "GroupNorm", channels, " channels do not divide into ", groups, " groups");
+GroupNorm::GroupNorm(const Fields& fields) : fields_(checked<GroupNorm>(fields)) {
+  if (fields.channels % fields.groups != 0) {
+    fail(ErrorKind::usage, "GroupNorm", fields.channels, " channels do not divide into ", fields.groups, " groups");
   }
-  weight = parameter("weight", {channels}, init::constant(1));
-  bias = parameter("bias", {channels}, init::constant(0));
+  weight = parameter("weight", {fields.channels}, init::constant(1));
+  bias = parameter("bias", {fields.channels}, init::constant(0));
 }
-Tensor GroupNorm::forward(const Tensor& x) { return group_norm(x, groups_, weight, bias, options_.eps); }
-Config GroupNorm::config() const {
-  return Config{"GroupNorm"}
-      .integer("groups", groups_)
-      .integer("channels", weight.shape()[0])
-      .number("eps", options_.eps, 1e-5);
+Tensor GroupNorm::forward(const Tensor& x) { return group_norm(x, fields_.groups, weight, bias, fields_.eps); }
+
+namespace {
+
+const char* const kEps = "added to the variance";
+
+template <class Norm>
+std::shared_ptr<const LayerType> batch_norm_layer(const char* name, const char* doc) {
+  return declared(Layer<Norm>(name, doc)
+                      .size("channels", &BatchNormFields::channels, 1, "channels of the input")
+                      .field("eps", &BatchNormFields::eps, kEps, kNotNegative)
+                      .field("momentum", &BatchNormFields::momentum, "share of a batch in the running statistics"));
+}
+
+}  // namespace
+
+LayerList norm_layers() {
+  return {
+      batch_norm_layer<BatchNorm1d>("BatchNorm1d",
+                                    "(N, C) or (N, C, L): each channel to mean 0 and variance 1 over the batch"),
+      batch_norm_layer<BatchNorm2d>("BatchNorm2d",
+                                    "(N, C, H, W): each channel to mean 0 and variance 1 over the batch"),
+      declared(Layer<LayerNorm>("LayerNorm", "the last axes to mean 0 and variance 1, sample by sample")
+                   .size("shape", &LayerNormFields::shape, -1, "extents of those axes")
+                   .field("eps", &LayerNormFields::eps, kEps, kNotNegative)
+                   .weight([](const LayerNormFields& f) {
+                     double n = 1;
+                     for (int64_t v : f.shape.values) n *= static_cast<double>(v);
+                     return n;
+                   })),
+      declared(
+          Layer<GroupNorm>("GroupNorm", "(N, C, ...): groups of channels to mean 0 and variance 1, sample by sample")
+              .required("groups", &GroupNormFields::groups, "how many, a divisor of the channels")
+              .size("channels", &GroupNormFields::channels, 1, "channels of the input")
+              .field("eps", &GroupNormFields::eps, kEps, kNotNegative)),
+  };
 }
 
 }  // namespace freight::nn

@@ -1,5 +1,6 @@
 // Normalisation layers. Statistics of BatchNorm are variables that the training step updates in place.
 #pragma once
+#include "freight/nn/layer_type.h"
 #include "freight/nn/module.h"
 
 namespace freight::nn {
@@ -10,56 +11,73 @@ struct BatchNormOptions {
 };
 // (N, C) or (N, C, ...). Training: statistics of the batch, and the running ones are updated (variance unbiased, as in
 // PyTorch). Evaluation: the running ones. Ioffe and Szegedy 2015.
+struct BatchNormFields : BatchNormOptions {
+  int64_t channels = 0;
+};
 class BatchNorm : public Module {
  public:
+  using Fields = BatchNormFields;
+  const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
-  Config config() const override;
   Variable weight, bias, running_mean, running_var;  // (C) each
 
  protected:
-  BatchNorm(const char* type, int64_t channels, const BatchNormOptions& options);
+  explicit BatchNorm(const Fields& fields);
 
  private:
-  const char* type_;
-  BatchNormOptions options_;
+  Fields fields_;
 };
 class BatchNorm1d : public BatchNorm {
  public:
+  explicit BatchNorm1d(const Fields& fields) : BatchNorm(checked<BatchNorm1d>(fields)) {}
   explicit BatchNorm1d(int64_t channels, const BatchNormOptions& options = {})
-      : BatchNorm("BatchNorm1d", channels, options) {}
+      : BatchNorm1d(Fields{options, channels}) {}
 };
 class BatchNorm2d : public BatchNorm {
  public:
+  explicit BatchNorm2d(const Fields& fields) : BatchNorm(checked<BatchNorm2d>(fields)) {}
   explicit BatchNorm2d(int64_t channels, const BatchNormOptions& options = {})
-      : BatchNorm("BatchNorm2d", channels, options) {}
+      : BatchNorm2d(Fields{options, channels}) {}
 };
 
 struct NormOptions {
   double eps = 1e-5;
 };
+struct LayerNormFields : NormOptions {
+  Extents shape = 0;
+};
+struct GroupNormFields : NormOptions {
+  int64_t groups = 0, channels = 0;
+};
 // Normalises the last axes, of extents `shape`; weight and bias of that shape. Ba et al. 2016.
 class LayerNorm : public Module {
  public:
-  explicit LayerNorm(const Extents& shape, const NormOptions& options = {});
+  using Fields = LayerNormFields;
+  explicit LayerNorm(const Fields& fields);
+  explicit LayerNorm(const Extents& shape, const NormOptions& options = {}) : LayerNorm(Fields{options, shape}) {}
+  // LayerNorm({4, 5}) is a shape, no struct of fields.
+  explicit LayerNorm(std::initializer_list<int64_t> shape, const NormOptions& options = {})
+      : LayerNorm(Extents(shape), options) {}
+  const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
-  Config config() const override;
   Variable weight, bias;
 
  private:
-  Extents shape_;
-  NormOptions options_;
+  Fields fields_;
 };
 // (N, C, ...) in groups of channels; weight and bias (C). Wu and He 2018.
 class GroupNorm : public Module {
  public:
-  GroupNorm(int64_t groups, int64_t channels, const NormOptions& options = {});
+  using Fields = GroupNormFields;
+  explicit GroupNorm(const Fields& fields);
+  GroupNorm(int64_t groups, int64_t channels, const NormOptions& options = {})
+      : GroupNorm(Fields{options, groups, channels}) {}
+  const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
-  Config config() const override;
   Variable weight, bias;
 
  private:
-  int64_t groups_;
-  NormOptions options_;
+  Fields fields_;
 };
 
 }  // namespace freight::nn

@@ -2,6 +2,7 @@
 // (G H, H), bias_ih_l0, bias_hh_l0 (G H); l1, l2, ... for further layers, `_reverse` for the backward direction.
 // N batch, T steps, C numbers per step, H hidden, G gates.
 #pragma once
+#include "freight/nn/layer_type.h"
 #include "freight/nn/module.h"
 
 namespace freight::nn {
@@ -15,17 +16,21 @@ struct RecurrentOptions {
   // 2018 (arXiv:1804.11188) draw them. 0: PyTorch's, whose states fade by half in each step.
   int64_t memory = 0;
 };
+struct RecurrentFields : RecurrentOptions {
+  int64_t in = 0, hidden = 0;
+};
 
 // (N, T, C) -> (N, T, H), or (N, T, 2 H) bidirectional. Where an Embedding has announced padding, a sample keeps its
 // state behind its last token, and the backward direction starts there; so the last states are those of real tokens.
 class Recurrent : public Module {
  public:
+  using Fields = RecurrentFields;
+  const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
-  Config config() const override;
 
  protected:
   enum class Cell { lstm, gru };
-  Recurrent(Cell cell, int64_t in, int64_t hidden, const RecurrentOptions& options);
+  Recurrent(Cell cell, const Fields& fields);
 
  private:
   struct Direction {
@@ -34,20 +39,21 @@ class Recurrent : public Module {
   // One direction: the states behind each step (N, T, H), and the last one to be reached (N, H).
   std::pair<Tensor, Tensor> run(const Direction& d, const Tensor& x, bool reverse, const Tensor& counts) const;
   Cell cell_;
-  int64_t in_, hidden_;
-  RecurrentOptions options_;
+  Fields fields_;
   std::vector<Direction> directions_;  // layer by layer, forward before backward
 };
 
 // Hochreiter and Schmidhuber 1997; gates i f g o.
 class LSTM : public Recurrent {
  public:
-  LSTM(int64_t in, int64_t hidden, const RecurrentOptions& options = {}) : Recurrent(Cell::lstm, in, hidden, options) {}
+  explicit LSTM(const Fields& fields) : Recurrent(Cell::lstm, checked<LSTM>(fields)) {}
+  LSTM(int64_t in, int64_t hidden, const RecurrentOptions& options = {}) : LSTM(Fields{options, in, hidden}) {}
 };
 // Cho et al. 2014; gates r z n, the reset gate behind the product.
 class GRU : public Recurrent {
  public:
-  GRU(int64_t in, int64_t hidden, const RecurrentOptions& options = {}) : Recurrent(Cell::gru, in, hidden, options) {}
+  explicit GRU(const Fields& fields) : Recurrent(Cell::gru, checked<GRU>(fields)) {}
+  GRU(int64_t in, int64_t hidden, const RecurrentOptions& options = {}) : GRU(Fields{options, in, hidden}) {}
 };
 
 }  // namespace freight::nn

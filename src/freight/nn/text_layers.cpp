@@ -10,41 +10,49 @@
 
 namespace freight::nn {
 
-EmbeddingBag::EmbeddingBag(int64_t rows, int64_t width, const EmbeddingBagOptions& options) : options_(options) {
-  if (rows < 1 || width < 1) {
-    fail(ErrorKind::usage, "EmbeddingBag", "rows and width must be positive: got ", rows, " and ", width);
+EmbeddingBag::EmbeddingBag(const Fields& fields) : fields_(checked<EmbeddingBag>(fields)) {
+  if (fields.padding_idx >= fields.rows) {
+    fail(ErrorKind::usage, "EmbeddingBag", "padding_idx ", fields.padding_idx, " is not a row: need below ",
+         fields.rows);
   }
-  if (options.padding_idx >= rows) {
-    fail(ErrorKind::usage, "EmbeddingBag", "padding_idx ", options.padding_idx, " is not a row: need below ", rows);
-  }
-  weight = parameter("weight", {rows, width}, init::embedding(options.init, {rows, width}, options.padding_idx));
+  const Shape shape{fields.rows, fields.width};
+  weight = parameter("weight", shape, init::embedding(fields.init, shape, fields.padding_idx));
 }
 
 Tensor EmbeddingBag::forward(const Tensor& x) {
   if (x.rank() != 2 || is_floating(x.dtype())) {
     trace::fail_here("EmbeddingBag", "need tokens (N, T): got ", x.type());
   }
-  const Tensor rows = embedding(x, weight, options_.padding_idx);  // (N, T, W)
-  if (options_.padding_idx < 0) return mean(rows, 1);
-  const Tensor kept = cast(not_equal(x, options_.padding_idx), rows.dtype());  // (N, T)
-  const Tensor count = maximum(sum(kept, 1, Keep::yes), 1.0);                  // (N, 1)
+  const Tensor rows = embedding(x, weight, fields_.padding_idx);  // (N, T, W)
+  if (fields_.padding_idx < 0) return mean(rows, 1);
+  const Tensor kept = cast(not_equal(x, fields_.padding_idx), rows.dtype());  // (N, T)
+  const Tensor count = maximum(sum(kept, 1, Keep::yes), 1.0);                 // (N, 1)
   return sum(rows * unsqueeze(kept, 2), 1) / count;
 }
 
-Config EmbeddingBag::config() const {
-  return Config{"EmbeddingBag"}
-      .integer("rows", weight.shape()[0])
-      .integer("width", weight.shape()[1])
-      .integer("padding_idx", options_.padding_idx, 0)
-      .text("init", to_string(options_.init), "standard");
-}
-
-Tensor Transpose::forward(const Tensor& x) { return transpose(x, a_, b_); }
-Config Transpose::config() const { return Config{"Transpose"}.integer("a", a_, 1).integer("b", b_, 2); }
+Tensor Transpose::forward(const Tensor& x) { return transpose(x, fields_.a, fields_.b); }
 
 Tensor MaxOverTime::forward(const Tensor& x) {
   if (x.rank() != 3) trace::fail_here("MaxOverTime", "need (N, C, T): got ", x.type());
   return max(x, 2);
+}
+
+LayerList text_layers() {
+  return {
+      declared(
+          Layer<EmbeddingBag>("EmbeddingBag", "tokens (N, T) to the mean of their rows of the weight, (N, width)")
+              .required("rows", &EmbeddingBagFields::rows, "tokens that there are")
+              .required("width", &EmbeddingBagFields::width, "numbers per token")
+              .field("padding_idx", &EmbeddingBagFields::padding_idx, "the token that no mean counts; -1: none")
+              .choice("init", &EmbeddingBagFields::init, weight_init_names(), "`standard`: normal; others see below")
+              .weight([](const EmbeddingBagFields& f) {
+                return static_cast<double>(f.rows) * static_cast<double>(f.width);
+              })),
+      declared(Layer<Transpose>("Transpose", "swaps two axes")
+                   .field("a", &TransposeOptions::a, "one axis")
+                   .field("b", &TransposeOptions::b, "the other")),
+      declared(Layer<MaxOverTime>("MaxOverTime", "the largest number of each channel: (N, C, T) to (N, C)")),
+  };
 }
 
 }  // namespace freight::nn

@@ -1,6 +1,7 @@
 // Layers of nets that read tokens. N batch, T tokens, W width of an embedding, C channels; token 0 is padding.
 #pragma once
 #include "freight/nn/init.h"
+#include "freight/nn/layer_type.h"
 #include "freight/nn/module.h"
 
 namespace freight::nn {
@@ -9,34 +10,45 @@ struct EmbeddingBagOptions {
   int64_t padding_idx = 0;                 // the token that is left out of the mean; -1: none
   WeightInit init = WeightInit::standard;  // normal with deviation 1
 };
+struct EmbeddingBagFields : EmbeddingBagOptions {
+  int64_t rows = 0, width = 0;
+};
 // Tokens (N, T) -> (N, W): the mean of the rows of `weight` (rows, W) over the tokens that are not padding, 0 where all
 // are. PyTorch's EmbeddingBag with mode "mean".
 class EmbeddingBag : public Module {
  public:
-  EmbeddingBag(int64_t rows, int64_t width, const EmbeddingBagOptions& options = {});
+  using Fields = EmbeddingBagFields;
+  explicit EmbeddingBag(const Fields& fields);
+  EmbeddingBag(int64_t rows, int64_t width, const EmbeddingBagOptions& options = {})
+      : EmbeddingBag(Fields{options, rows, width}) {}
+  const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
-  Config config() const override;
   Variable weight;
 
  private:
-  EmbeddingBagOptions options_;
+  Fields fields_;
 };
 
+struct TransposeOptions {
+  int64_t a = 1, b = 2;
+};
 // Swaps two axes: (N, T, W) -> (N, W, T) by default.
 class Transpose : public Module {
  public:
-  explicit Transpose(int64_t a = 1, int64_t b = 2) : a_(a), b_(b) {}
+  using Fields = TransposeOptions;
+  explicit Transpose(const Fields& fields = {}) : fields_(checked<Transpose>(fields)) {}
+  Transpose(int64_t a, int64_t b) : Transpose(Fields{a, b}) {}
+  const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
-  Config config() const override;
 
  private:
-  int64_t a_, b_;
+  Fields fields_;
 };
 
 // (N, C, T) -> (N, C): the largest entry of each channel over time. Collobert et al. 2011.
 struct MaxOverTime : Module {
+  using Fields = NoFields;
   Tensor forward(const Tensor& x) override;
-  Config config() const override { return {"MaxOverTime"}; }
 };
 
 }  // namespace freight::nn

@@ -18,10 +18,11 @@ enum class GeluKind { erf, tanh };
 Tensor gelu(const In& x, GeluKind kind = GeluKind::erf);
 // x sigmoid(x).
 Tensor silu(const In& x);
+inline constexpr double kLeakySlope = 0.01, kEluAlpha = 1;
 // x where positive, else slope x.
-Tensor leaky_relu(const In& x, double slope = 0.01);
+Tensor leaky_relu(const In& x, double slope = kLeakySlope);
 // x where positive, else alpha (exp(x) - 1).
-Tensor elu(const In& x, double alpha = 1);
+Tensor elu(const In& x, double alpha = kEluAlpha);
 // ln(1 + exp(x)), stable for large |x|.
 Tensor softplus(const In& x);
 
