@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "freight/io/npy.h"
 #include "tests/support/files.h"
 
@@ -61,6 +63,38 @@ TEST(Predictor, FlopsAreThoseOfASample) {
   const double flops = Predictor(small_net()).flops();
   EXPECT_GT(flops, 833040);
   EXPECT_LT(flops, 1.05 * 833040);
+}
+
+// Each step is told with the samples that were asked for, whatever it was filled up to; kinds run apart.
+TEST(Predictor, StepsAreToldAsTheyRun) {
+  Predictor predictor(small_net(), {.deterministic = true, .batch_size = 4});
+  std::vector<Array> samples(7, pixels(9));
+  samples[2] = samples[2].cast(DType::f32);
+  std::vector<int64_t> counts;
+  const auto ran = [&](int64_t count, double seconds) {
+    counts.push_back(count);
+    EXPECT_GE(seconds, 0);
+  };
+  const std::vector<float> told = predictor.run(samples, {.ran = ran}).to_vector<float>();
+  std::sort(counts.begin(), counts.end());
+  EXPECT_EQ(counts, (std::vector<int64_t>{1, 2, 4}));
+  EXPECT_EQ(told, predictor.run(samples, {.values_checked = true}).to_vector<float>());
+}
+
+// Plans for 1, 2, 4 and the batch size, of texts for each length; what is told can stop it.
+TEST(Predictor, AllStepsAreWarmedAndMayBeStopped) {
+  Predictor predictor(small_net(), {.deterministic = true, .batch_size = 6});
+  std::vector<int64_t> heard;
+  const auto hear = [&](int64_t done, int64_t all) {
+    EXPECT_EQ(all, 4);
+    heard.push_back(done);
+    return done != 2;
+  };
+  EXPECT_FALSE(predictor.warm_all(hear));
+  EXPECT_EQ(heard, (std::vector<int64_t>{1, 2}));
+  heard.clear();
+  EXPECT_TRUE(predictor.warm_all([&](int64_t done, int64_t) { return heard.push_back(done), true; }));
+  EXPECT_EQ(heard, (std::vector<int64_t>{1, 2, 3, 4}));
 }
 
 TEST(Predictor, NoSamplesGiveNoRows) { EXPECT_EQ(Predictor(small_net()).run({}).shape(), (Shape{0, 10})); }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -94,25 +95,36 @@ struct Predictor::State {
     return std::min(options.batch_size, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))));
   }
 
-  // Plans and runs the step for n samples of one type, unless that was done.
+  // What the net takes, without the axis of samples: of texts one type per length that they are padded to.
+  std::vector<Type> kinds() const {
+    if (!preprocessing().text()) return {{DType::f32, preprocessing().input}};
+    std::vector<Type> all;
+    for (const int64_t length : preprocessing().lengths) all.push_back({DType::i32, {length}});
+    return all;
+  }
+
+  // Plans and runs the steps for n samples of one type, unless that was done.
   void warm(int64_t n, const Type& type) {
     for (; n > 0; n -= options.batch_size) {
       Shape shape = type.shape;
       shape.insert(0, rounded(std::min(n, options.batch_size)));
       if (!warmed.insert({shape[0], type.shape.numel()}).second) continue;
-      const Array zeros(type.dtype, shape);
-      std::memset(zeros.raw(), 0, zeros.bytes());
-      step(zeros).array();
+      const Array x(type.dtype, shape);
+      std::memset(x.raw(), 0, x.bytes());
+      // Padding alone is no text; 1 is a token of every vocabulary (an unknown word).
+      if (type.dtype == DType::i32) std::fill_n(x.data<int32_t>(), x.numel(), 1);
+      step(x).array();
     }
   }
 
   // Runs the samples at `places`, which have one kind, in batches.
   void run_batch(const std::vector<Array>& samples, const std::vector<size_t>& places, const Type& type,
-                 const std::function<void(const Array&, void*)>& prepare, Array& all) {
+                 const std::function<void(const Array&, void*)>& prepare, const RunOptions& how, Array& all) {
     const auto n = static_cast<int64_t>(places.size());
     for (int64_t first = 0; first < n; first += options.batch_size) {
       const int64_t count = std::min(options.batch_size, n - first);
       const int64_t rows = rounded(count);
+      const auto start = std::chrono::steady_clock::now();
       Shape shape = type.shape;
       shape.insert(0, rows);
       const Array x(type.dtype, shape);
@@ -131,6 +143,7 @@ struct Predictor::State {
         std::copy_n(y.data<float>() + i * k, k,
                     all.data<float>() + static_cast<int64_t>(places[static_cast<size_t>(first + i)]) * k);
       }
+      if (how.ran) how.ran(count, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
   }
 
@@ -187,7 +200,9 @@ Array Predictor::sample_of_bytes(io::ByteView bytes, const std::string& name) co
   if (need.rank() != 3 || (need[0] != 1 && need[0] != 3)) {
     fail(ErrorKind::data, name, "the model takes ", need, ", no pictures: give it an npy of floats in that shape");
   }
-  return data::picture_sample(data::evaluation_view(bytes, name, p.geometry()), p.arrays, name);
+  Array sample = data::picture_sample(data::evaluation_view(bytes, name, p.geometry()), p.arrays, name);
+  check_values(sample, name);
+  return sample;
 }
 
 Array Predictor::sample_of_values(const Array& values, const std::string& name) const {
@@ -244,7 +259,7 @@ void Predictor::check_values(const Array& sample, const std::string& name) const
   }
 }
 
-Array Predictor::run(const std::vector<Array>& samples) {
+Array Predictor::run(const std::vector<Array>& samples, const RunOptions& options) {
   State& s = *state_;
   const std::lock_guard lock(s.mutex);
   Array all(DType::f32, {static_cast<int64_t>(samples.size()), outputs()});
@@ -262,7 +277,7 @@ Array Predictor::run(const std::vector<Array>& samples) {
         auto* row = static_cast<int32_t*>(dst);
         std::fill(std::copy_n(tokens.data<int32_t>(), tokens.numel(), row), row + length, 0);
       };
-      s.run_batch(samples, places, {DType::i32, {length}}, pad, all);
+      s.run_batch(samples, places, {DType::i32, {length}}, pad, options, all);
     }
     return all;
   }
@@ -273,13 +288,13 @@ Array Predictor::run(const std::vector<Array>& samples) {
       fail(ErrorKind::data, "predict", "got a sample ", Type{samples[i].dtype(), samples[i].shape()},
            ", the model takes ", s.preprocessing().input, " of u8 or f32");
     }
-    check_values(samples[i], cat("predict: sample ", i));
+    if (!options.values_checked) check_values(samples[i], cat("predict: sample ", i));
     kinds[samples[i].dtype()].push_back(i);
   }
   for (const auto& [dtype, places] : kinds) {
     Preparation& preparation = s.preparations.try_emplace(dtype, s.preprocessing(), dtype).first->second;
     const auto prepare = [&](const Array& sample, void* dst) { preparation.apply(sample, static_cast<float*>(dst)); };
-    s.run_batch(samples, places, {DType::f32, s.preprocessing().input}, prepare, all);
+    s.run_batch(samples, places, {DType::f32, s.preprocessing().input}, prepare, options, all);
   }
   return all;
 }
@@ -299,9 +314,24 @@ void Predictor::warm(const std::vector<int64_t>& batch_sizes) {
   State& s = *state_;
   const std::lock_guard lock(s.mutex);
   for (const int64_t n : batch_sizes) {
-    if (!s.preprocessing().text()) s.warm(n, {DType::f32, s.preprocessing().input});
-    for (const int64_t length : s.preprocessing().lengths) s.warm(n, {DType::i32, {length}});
+    for (const Type& kind : s.kinds()) s.warm(n, kind);
   }
+}
+
+bool Predictor::warm_all(const std::function<bool(int64_t done, int64_t all)>& warmed) {
+  State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  std::vector<int64_t> sizes{1};
+  while (sizes.back() < s.options.batch_size) sizes.push_back(s.rounded(sizes.back() + 1));
+  const std::vector<Type> kinds = s.kinds();
+  int64_t done = 0;
+  for (const Type& kind : kinds) {
+    for (const int64_t size : sizes) {
+      s.warm(size, kind);
+      if (!warmed(++done, static_cast<int64_t>(kinds.size() * sizes.size()))) return false;
+    }
+  }
+  return true;
 }
 
 std::string class_name(const store::Bundle& bundle, int64_t number) {

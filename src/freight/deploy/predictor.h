@@ -2,6 +2,7 @@
 // values. Everything that deploys a model goes through it (`predict`, `serve`, `verify`), and it prepares its inputs
 // with the code that training and evaluation use, so that no two of them can drift apart.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +17,13 @@ struct PredictorOptions {
   std::string precision = "fp32";  // store::precision_names()
   bool deterministic = false;
   int64_t batch_size = 64;  // samples per step, at most
+};
+
+struct RunOptions {
+  // The values were checked when the samples were made (Predictor::sample_of_...), or by check_values.
+  bool values_checked = false;
+  // Hears of each step that has run: of how many samples, and how long it took.
+  std::function<void(int64_t samples, double seconds)> ran = {};
 };
 
 // Any number of threads may ask one predictor; their batches are run one after the other. For more at a time make
@@ -39,7 +47,7 @@ class Predictor {
   // Raw inputs as samples of the model. A file is a image (PNG, JPEG, WebP, BMP, PPM, npy; made grey or RGB, resized
   // and cut as evaluation does it): u8 (C, H, W), or f32 where the model was trained on another range; or an npy in the
   // model's input shape, taken as it is. A text is tokens i32 (T), cut off at the model's length. Throw Error(data)
-  // that names the file, or `name`.
+  // that names the file, or `name`, for values that check_values refuses, too.
   Array sample_of_file(const std::string& path) const;
   Array sample_of_bytes(io::ByteView bytes, const std::string& name) const;
   // Numbers of any type as a sample, as store::Preprocessing::arrays says; undefined where the shape fits no layout.
@@ -52,13 +60,17 @@ class Predictor {
   void check_values(const Array& sample, const std::string& name) const;
 
   // f32 (N, outputs) for samples as made above, in their order. Throws Error(data) for a sample of another shape or of
-  // values that check_values refuses.
-  // Steps take 1, 2, 4, ... samples up to the batch size, the last one of a batch repeated: few plans.
-  Array run(const std::vector<Array>& samples);
+  // values that check_values refuses. This is the one place that groups samples by what decides their plan, pads texts
+  // and fills up batches: steps take 1, 2, 4, ... samples up to the batch size, the last one repeated, so that plans
+  // are few.
+  Array run(const std::vector<Array>& samples, const RunOptions& options = {});
   // Plans the steps that `run` takes for samples of these types and runs each once. Nothing where that was done.
   void warm(const std::vector<Array>& samples);
   // The same for batches of these sizes; of texts at every padded length.
   void warm(const std::vector<int64_t>& batch_sizes);
+  // All steps that `run` can take. `warmed` hears of each (plans done, of how many); false from it stops, and is given
+  // back.
+  bool warm_all(const std::function<bool(int64_t done, int64_t all)>& warmed);
 
  private:
   struct State;

@@ -7,7 +7,6 @@
 #include <deque>
 #include <exception>
 #include <future>
-#include <map>
 #include <mutex>
 #include <thread>
 
@@ -64,14 +63,9 @@ struct Queue {
   std::deque<std::shared_ptr<Job>> jobs;
   int64_t samples = 0;
   int threads = 1;  // that compute, at most
-};
 
-// What of a sample decides the plan: the type of numbers, or the length that a text is padded to.
-int64_t plan_key(const ServedModel& model, const Array& sample, const std::vector<int64_t>& lengths) {
-  if (!model.text()) return static_cast<int64_t>(sample.dtype());
-  const auto at = std::lower_bound(lengths.begin(), lengths.end(), sample.numel());
-  return at == lengths.end() ? sample.numel() : *at;
-}
+  int64_t max_batch() const { return model->predictor().options().batch_size; }
+};
 
 }  // namespace
 
@@ -94,34 +88,13 @@ struct Engine::State {
     thread.join();
   }
 
-  // Samples per batch that plans are made for: 1, 2, 4, ..., max_batch.
-  int64_t padded(int64_t count) const {
-    int64_t size = 1;
-    while (size < count) size *= 2;
-    return std::min(size, options.max_batch);
-  }
-
   void warm(const Warmed& warmed) {
     for (Queue& q : queues) {
-      const store::Preprocessing& p = q.model->predictor().bundle().preprocessing;
-      const bool small = q.model->predictor().flops() * static_cast<double>(options.max_batch) < kSmallBatch;
+      deploy::Predictor& predictor = q.model->predictor();
+      const bool small = predictor.flops() * static_cast<double>(q.max_batch()) < kSmallBatch;
       q.threads = small ? 1 : thread_count();
       const ThreadLimit limit(q.threads);
-      std::vector<Array> kinds;
-      for (const int64_t length : p.lengths) kinds.emplace_back(DType::i32, Shape{length});
-      if (!p.text()) kinds.emplace_back(DType::f32, p.input);
-      std::vector<int64_t> sizes{1};
-      while (sizes.back() < options.max_batch) sizes.push_back(padded(sizes.back() + 1));
-      int64_t done = 0;
-      const auto all = static_cast<int64_t>(kinds.size() * sizes.size());
-      for (const Array& kind : kinds) {
-        for (const int64_t size : sizes) {
-          // Padding alone is no text; 1 is a token of every vocabulary (an unknown word).
-          if (p.text()) std::fill_n(kind.data<int32_t>(), kind.numel(), 1);
-          q.model->predictor().run(std::vector<Array>(static_cast<size_t>(size), kind));
-          if (!warmed(*q.model, ++done, all)) return;
-        }
-      }
+      if (!predictor.warm_all([&](int64_t done, int64_t all) { return warmed(*q.model, done, all); })) return;
     }
   }
 
@@ -134,7 +107,7 @@ struct Engine::State {
       Queue& q = queues[(turn + i) % queues.size()];
       if (q.jobs.empty()) continue;
       const Clock::time_point due = q.jobs.front()->arrived + delay;
-      if (stopping || hurrying || q.samples >= options.max_batch || due <= Clock::now()) {
+      if (stopping || hurrying || q.samples >= q.max_batch() || due <= Clock::now()) {
         turn = (turn + i + 1) % queues.size();
         return &q;
       }
@@ -160,7 +133,7 @@ struct Engine::State {
         continue;
       }
       int64_t count = 0;
-      while (!q->jobs.empty() && (count == 0 || count + q->jobs.front()->count() <= options.max_batch)) {
+      while (!q->jobs.empty() && (count == 0 || count + q->jobs.front()->count() <= q->max_batch())) {
         count += q->jobs.front()->count();
         batch.push_back(std::move(q->jobs.front()));
         q->jobs.pop_front();
@@ -188,39 +161,20 @@ struct Engine::State {
   }
 
   void run(ServedModel& model, const std::vector<std::shared_ptr<Job>>& batch) {
-    struct Place {
-      Job* job;
-      int64_t row;
-    };
-    std::map<int64_t, std::vector<Place>> groups;
-    const std::vector<int64_t>& lengths = model.predictor().bundle().preprocessing.lengths;
-    const int64_t k = model.predictor().outputs();
-    for (const auto& job : batch) {
-      job->results = Array(DType::f32, {job->count(), k});
-      for (int64_t i = 0; i < job->count(); ++i) {
-        groups[plan_key(model, job->samples[static_cast<size_t>(i)], lengths)].push_back({job.get(), i});
-      }
-    }
     std::vector<Array> samples;
-    for (const auto& [key, places] : groups) {
-      for (size_t first = 0; first < places.size(); first += static_cast<size_t>(options.max_batch)) {
-        const size_t count = std::min(places.size() - first, static_cast<size_t>(options.max_batch));
-        samples.clear();
-        for (size_t i = 0; i < count; ++i) {
-          const Place& p = places[first + i];
-          samples.push_back(p.job->samples[static_cast<size_t>(p.row)]);
-        }
-        samples.resize(static_cast<size_t>(padded(static_cast<int64_t>(count))), samples.back());
-        const Clock::time_point start = Clock::now();
-        const Array y = model.predictor().run(samples);  // (padded, K)
-        model.metrics().compute_seconds.add(seconds_since(start));
-        model.metrics().batch_size.add(static_cast<double>(count));
-        ++model.metrics().batches;
-        for (size_t i = 0; i < count; ++i) {
-          const Place& p = places[first + i];
-          std::copy_n(y.data<float>() + static_cast<int64_t>(i) * k, k, p.job->results.data<float>() + p.row * k);
-        }
-      }
+    for (const auto& job : batch) samples.insert(samples.end(), job->samples.begin(), job->samples.end());
+    ModelMetrics& metrics = model.metrics();
+    const auto ran = [&](int64_t count, double seconds) {
+      metrics.compute_seconds.add(seconds);
+      metrics.batch_size.add(static_cast<double>(count));
+      ++metrics.batches;
+    };
+    const Array y = model.predictor().run(samples, {.values_checked = true, .ran = ran});  // (samples, K)
+    const float* row = y.data<float>();
+    for (const auto& job : batch) {
+      job->results = Array(DType::f32, {job->count(), y.shape()[1]});
+      std::copy_n(row, job->results.numel(), job->results.data<float>());
+      row += job->results.numel();
     }
   }
 };
@@ -267,7 +221,7 @@ Array Engine::run(ServedModel& model, std::vector<Array> samples) {
     const std::lock_guard lock(s.mutex);
     const auto q = std::find_if(s.queues.begin(), s.queues.end(), [&](const Queue& x) { return x.model == &model; });
     FREIGHT_CHECK(q != s.queues.end(), "model ", model.name(), " is not of this engine");
-    if (q->samples > 0 && q->samples + job->count() > kWaitingBatches * s.options.max_batch) throw Busy();
+    if (q->samples > 0 && q->samples + job->count() > kWaitingBatches * q->max_batch()) throw Busy();
     job->arrived = Clock::now();
     q->samples += job->count();
     model.metrics().waiting.store(q->samples, std::memory_order_relaxed);

@@ -1,6 +1,6 @@
 // Dynamic batching: samples of many requests wait in a queue per model and run together. One thread computes for all
-// models, so that there is one pool of compute threads (base/threads.h), and models take turns. Batches are padded to
-// 1, 2, 4, ..., max_batch samples: their plans are bounded in number and made before the first request.
+// models, so that there is one pool of compute threads (base/threads.h), and models take turns. What is done with a
+// batch (grouping, padding, dividing) is deploy::Predictor's, whose plans are all made before the first request.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,7 +13,6 @@ namespace freight::serve {
 class ServedModel;
 
 struct EngineOptions {
-  int64_t max_batch = 32;
   // How long a sample may wait for others; 0: a batch is what has gathered while the last one ran.
   double max_delay_seconds = 0;
 };
@@ -32,8 +31,8 @@ class Engine {
   // From now on no sample waits for others. Any thread.
   void hurry();
 
-  // f32 (N, outputs) for the samples (ServedModel::samples); waits for it. Any thread. Throws Busy where too many
-  // samples wait already, else what Predictor::run throws.
+  // f32 (N, outputs) for the samples (ServedModel::samples, or Predictor::sample_of_...); waits for it. Any thread.
+  // Throws Busy where too many samples wait already, else what Predictor::run throws.
   Array run(ServedModel& model, std::vector<Array> samples);
 
   // 64 batches of a model wait: an answer would come late, so that refusing is better.

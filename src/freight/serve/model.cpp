@@ -118,12 +118,14 @@ std::vector<Array> ServedModel::samples(InferRequest& request, const std::string
     for (int64_t i = 0; i < t.shape[0]; ++i) {
       const std::string what = cat(name, ": input \"input\": sample ", i);
       // The request says the type: of a model of bytes FP32 is from 0 to 1, whatever whole numbers it holds.
+      // Each is checked here, alone and once: batches are shared.
       Array one = cut(t.values, i);
       if (predictor_.bundle().preprocessing.arrays.values != data::Values::bytes) {
         one = predictor_.sample_of_values(one, what);
+      } else {
+        predictor_.check_values(one, what);
       }
-      predictor_.check_values(one, what);  // alone: batches are shared
-      out.push_back(one);
+      out.push_back(std::move(one));
       if (const std::string odd = predictor_.range_warning(out.back()); !odd.empty()) {
         log::warn(cat(name_, ": input \"input\": sample ", i, ": got ", odd));
       }

@@ -57,7 +57,7 @@ Server::Server(const std::vector<ModelFile>& files, const ServerOptions& o) : st
                                                     .timeout_seconds = o.timeout_seconds},
                                         callbacks(s.routes), s.metrics);
   s.engine = std::make_unique<Engine>(
-      models, EngineOptions{.max_batch = o.max_batch, .max_delay_seconds = o.max_delay_seconds},
+      models, EngineOptions{.max_delay_seconds = o.max_delay_seconds},
       [&](const ServedModel& m, int64_t done, int64_t all) { return o.warmed(m.name(), done, all); });
   s.routes = std::make_unique<Routes>(models, *s.engine, s.metrics, o.token);
 }
