@@ -3,6 +3,7 @@
 // (tests/gpu/fused_plans_test.cpp).
 #include <gtest/gtest.h>
 
+#include "freight/ir/fused_pattern.h"
 #include "freight/run/executable.h"
 #include "freight/run/plan.h"
 
@@ -63,17 +64,17 @@ std::vector<OpCase> cases_of(DType dtype) {
   for (const Layer& layer : kLayers) cases.push_back(moments_of(layer, dtype));
   return cases;
 }
-int joined_in(const std::vector<OpCase>& cases) {
-  int joined = 0;
+int fused_in(const std::vector<OpCase>& cases) {
+  int fused = 0;
   for (const OpCase& c : cases) {
-    joined += steps_with(*plan_for(c.graph, {.backend = "cuda:0", .deterministic = true}), ":moments:");
+    fused += steps_with(*plan_for(c.graph, {.backend = "cuda:0", .deterministic = true}), ":moments:");
   }
-  return joined;
+  return fused;
 }
 
 TEST_F(CudaDnnFused, AConvolutionInF16AndTheMomentsOfItsChannelsAreOneStep) {
   const std::vector<OpCase> cases = cases_of(DType::f16);
-  EXPECT_EQ(joined_in(cases), static_cast<int>(kLayers.size()));
+  EXPECT_EQ(fused_in(cases), static_cast<int>(kLayers.size()));
   compare_together(cases, "cuda:0");
 }
 
@@ -104,7 +105,7 @@ TEST_F(CudaDnnFused, WhereTheLibraryHasNoSuchEngineMomentsAreComputedAsBefore) {
   cases.insert(cases.end(), narrow.begin(), narrow.end());
   cases.push_back(moments_of({{2, 3, 7, 5}, {8, 3, 3, 3}}, DType::f16));  // cuDNN wants eights of channels
   cases.push_back(moments_of({{2, 8, 7, 5}, {4, 8, 3, 3}}, DType::f16));
-  EXPECT_EQ(joined_in(cases), 0);
+  EXPECT_EQ(fused_in(cases), 0);
   compare_together(cases, "cuda:0");
 }
 

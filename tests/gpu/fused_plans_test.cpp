@@ -8,8 +8,8 @@
 #include <set>
 
 #include "freight/backend/gpu/cuda/dnn.h"
+#include "freight/backend/gpu/fused_patterns.h"
 #include "freight/backend/gpu/gpu_backend.h"
-#include "freight/backend/gpu/joint.h"
 #include "freight/base/strings.h"
 #include "freight/io/file.h"
 #include "freight/models/models.h"
@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kMostWorkspace = size_t{256} << 20;
 
-// Joins where the library has an engine, as the CUDA driver does, and takes note of what it joined.
+// Fuses where the library has an engine, as the CUDA driver does, and takes note of what it fused.
 class Fusions final : public gpu::GpuBackend {
  public:
   explicit Fusions(const cuda::DnnPlanner& planner) : planner_(planner) {}
@@ -30,21 +30,21 @@ class Fusions final : public gpu::GpuBackend {
   std::string lacks(DType) const override { return {}; }
   bool has_kernel(const Graph& graph, const Node& node) const override {
     if (node.op != Op::moments) return GpuBackend::has_kernel(graph, node);
-    const std::optional<Node> joint = gpu::joint_with_moments(graph, node);
-    return joint && takes(graph, *joint);
+    const std::optional<Node> fused = gpu::conv_with_moments(graph, node);
+    return fused && takes(graph, *fused);
   }
-  Graph join(const Graph& graph) const override {
-    return gpu::join(graph, [&](const Node& joint) { return takes(graph, joint); });
+  Graph fuse_patterns(const Graph& graph) const override {
+    return gpu::fuse_patterns(graph, [&](const Node& fused) { return takes(graph, fused); });
   }
   std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
     if (const std::optional<cuda::Convolution> c = cuda::convolution(*spec.graph, *spec.node, false)) {
-      ++(product_in(*spec.node) ? joined : alone);
+      ++(product_in(*spec.node) ? with_pattern : alone);
       if (product_in(*spec.node) && names_.insert(to_string(*c)).second) all.push_back(*c);
     }
     return std::make_unique<Nothing>();
   }
 
-  int joined = 0, alone = 0;  // convolutions
+  int with_pattern = 0, alone = 0;  // convolutions
   std::vector<cuda::Convolution> all;
 
  private:
@@ -53,8 +53,8 @@ class Fusions final : public gpu::GpuBackend {
     void run(void* const*) override {}
     std::string name() const override { return "nothing"; }
   };
-  bool takes(const Graph& graph, const Node& joint) const {
-    const std::optional<cuda::Convolution> c = cuda::convolution(graph, joint, false);
+  bool takes(const Graph& graph, const Node& fused) const {
+    const std::optional<cuda::Convolution> c = cuda::convolution(graph, fused, false);
     if (!c) return false;
     const auto [known, is_new] = taken_.try_emplace(to_string(*c));
     if (is_new) known->second = !planner_.plans(*c, kMostWorkspace, 1).empty();
@@ -85,11 +85,11 @@ TEST(CudnnFusions, AreThoseOfTheTableForTheNetsWithBatchNormOfTheZoo) {
     const models::Model model = models::create(net);
     optim::SGD sgd(model.net->parameters(), {.lr = 0.1});
     model.net->train();
-    fusions.joined = fusions.alone = 0;
+    fusions.with_pattern = fusions.alone = 0;
     train::TrainStep step(model, sgd, nullptr, {},
                           {.backend = "fusions", .deterministic = true, .compute = DType::f16});
     step.summary(model.batch_type(32), {DType::i64, {32}});
-    got += cat(net, ": ", fusions.joined, " fused, ", fusions.alone, " alone\n");
+    got += cat(net, ": ", fusions.with_pattern, " fused, ", fusions.alone, " alone\n");
   }
   for (const cuda::Convolution& c : fusions.all) {
     got += to_string(c);

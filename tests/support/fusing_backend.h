@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "freight/backend/backend.h"
-#include "freight/backend/gpu/joint.h"
+#include "freight/backend/gpu/fused_patterns.h"
 
 namespace freight::test {
 
@@ -18,8 +18,8 @@ class FusingBackend : public Backend {
   }
   bool fuses() const override { return true; }
   bool has_epilogue(const Graph&, const Node&, const Epilogue&) const override { return true; }
-  Graph join(const Graph& graph) const override {
-    return gpu::join(graph, [](const Node&) { return true; });
+  Graph fuse_patterns(const Graph& graph) const override {
+    return gpu::fuse_patterns(graph, [](const Node&) { return true; });
   }
   bool aliases_views() const override { return true; }
   LayoutPlan layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) const override {

@@ -100,8 +100,9 @@ class Backend {
   virtual bool fuses() const { return false; }
   // Whether `epilogue` can ride on this contraction or convolution.
   virtual bool has_epilogue(const Graph&, const Node&, const Epilogue&) const { return false; }
-  // The fused graph with what is one step here alone made one fused node; nodes that nobody reads may be left over.
-  virtual Graph join(const Graph& graph) const { return graph; }
+  // The graph behind the fuse pass with the patterns that are one step here alone (ir/fused_pattern.h) made fused
+  // nodes; nodes that nobody reads may be left over.
+  virtual Graph fuse_patterns(const Graph& graph) const { return graph; }
   // Whether views (reshape, transpose, broadcast, slice) alias their input instead of being executed.
   virtual bool aliases_views() const { return false; }
   // Given the layouts the inputs have, those this node wants and makes. Default: row-major everywhere.

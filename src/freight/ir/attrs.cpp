@@ -38,6 +38,7 @@ struct Words {
   void operator()(std::string_view, const double& v) { push(std::bit_cast<uint64_t>(v)); }
   void operator()(std::string_view, const bool& v) { push(v); }
   void operator()(std::string_view, const DType& v) { push(static_cast<uint64_t>(v)); }
+  void operator()(std::string_view, const FusedKind& v) { push(static_cast<uint64_t>(v)); }
   void operator()(std::string_view, const Shape& v) {
     push(static_cast<uint64_t>(v.rank()));
     for (int64_t d : v) push(static_cast<uint64_t>(d));

@@ -3,6 +3,7 @@
 // Shapes in attributes hold extents, axes or per-axis numbers, as the comments say.
 #pragma once
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -203,11 +204,24 @@ struct AdamAttrs {
   bool decoupled = false;  // AdamW: the decay acts on the weights, not on the gradient
   FREIGHT_FIELDS(beta1, beta2, eps, weight_decay, decoupled)
 };
-// fused: a body of pointwise, broadcast and reduce nodes, perhaps with a matmul before them, that one step executes.
-// Body input i is node input i.
+// The pattern of a fused node, its operands -> its results. A region is any body of pointwise, broadcast and reduce
+// nodes. In the others a library computes more in the step of a matmul or convolution; their bodies, and which operand
+// is what, stand in fused_pattern.h.
+enum class FusedKind : uint8_t {
+  region,
+  matmul_mask,            // (a, b, y) -> where(y > 0, a b, 0)
+  matmul_mask_sum,        // (a, b, y) -> the same, and its sums over rows
+  matmul_lhs_sum,         // (a, b) -> a b, and the sums of a over rows
+  matmul_rhs_sum,         // (a, b) -> a b, and the sums of b over rows
+  conv_moments,           // (x, w) -> conv(x, w), mean and variance of its channels
+  norm_conv_moments,      // (x, w, scale, shift) -> the same of relu(x scale + shift) in place of x
+  norm_conv_grad_weight,  // (x, dy, scale, shift) -> the filter's gradient, the convolution read relu(x scale + shift)
+};
+// fused: a body that one step executes, and the pattern whose body it is. Body input i is node input i.
 struct FusedAttrs {
   std::shared_ptr<const Graph> body;
-  FREIGHT_FIELDS(body)
+  FusedKind pattern = FusedKind::region;
+  FREIGHT_FIELDS(body, pattern)
 };
 
 using Attrs =

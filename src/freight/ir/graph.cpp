@@ -130,15 +130,6 @@ bool structurally_equal(const Graph& a, const Graph& b) {
   return true;
 }
 
-const Node* product_in(const Node& node) {
-  if (node.op != Op::fused) return nullptr;
-  for (const Node& n : attrs<FusedAttrs>(node).body->nodes) {
-    const OpKind kind = info(n.op).kind;
-    if (kind == OpKind::contract || kind == OpKind::convolve) return &n;
-  }
-  return nullptr;
-}
-
 const std::string& leaf_name(const Graph& graph, Value leaf) { return attrs<LeafAttrs>(graph.def(leaf)).name; }
 
 bool splat_value(const Graph& graph, Value v, double& value) {

@@ -71,8 +71,6 @@ Cost cost(const Graph& graph, const Node& node);
 // Equal for graphs of equal structure (ops, attributes, types, wiring); names, scopes and source lines do not count.
 uint64_t structural_hash(const Graph& graph);
 bool structurally_equal(const Graph& a, const Graph& b);
-// The matmul or convolution in a fused node's body; null: it has none, or the node is no fused one.
-const Node* product_in(const Node& node);
 // The name of an input or state leaf.
 const std::string& leaf_name(const Graph& graph, Value leaf);
 // True for a splat constant; `value` receives its number, rounded to the constant's type.

@@ -3,6 +3,7 @@
 #include "freight/ir/infer.h"
 
 #include "freight/base/error.h"
+#include "freight/ir/fused_pattern.h"
 
 namespace freight {
 
@@ -620,13 +621,18 @@ Types adam_update(const Node& node, const Types& in) {
 }
 
 Types fused(const Node& node, const Types& in) {
-  const auto& body = attrs<FusedAttrs>(node).body;
+  const auto& [body, pattern] = attrs<FusedAttrs>(node);
   if (!body) bad(node, "body missing");
   const auto leaves = body->leaves(Op::input);
   if (leaves.size() != in.size()) bad(node, "got ", in.size(), " inputs, body has ", leaves.size());
   for (size_t i = 0; i < in.size(); ++i) {
     if (!(body->type(leaves[i]) == in[i]))
       bad(node, "input ", i, ": got ", in[i], ", body needs ", body->type(leaves[i]));
+  }
+  if (!has_pattern(*body, pattern)) {
+    const FusedKind got = find_pattern(*body);
+    bad(node, "pattern and body differ: got the body of ",
+        has_pattern(*body, got) ? pattern_of(got).name : "no pattern", ", need that of ", pattern_of(pattern).name);
   }
   Types out;
   for (Value v : body->outputs) out.push_back(body->type(v));

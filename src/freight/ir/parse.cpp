@@ -4,7 +4,7 @@
 #include <map>
 
 #include "freight/base/error.h"
-#include "freight/ir/graph.h"
+#include "freight/ir/fused_pattern.h"
 
 namespace freight {
 
@@ -100,6 +100,13 @@ class Parser {
     if (!parse_dtype(n, t)) bad("unknown element type `", n, "`");
     return t;
   }
+  FusedKind pattern() {
+    const std::string n = word();
+    for (const FusedPattern& p : fused_patterns()) {
+      if (n == p.name) return p.kind;
+    }
+    bad("unknown pattern `", n, "`");
+  }
   Type type() {
     Type t{dtype(), {}};
     t.shape = shape();
@@ -138,6 +145,8 @@ class Parser {
         v = p.string();
       } else if constexpr (std::is_same_v<T, DType>) {
         v = p.dtype();
+      } else if constexpr (std::is_same_v<T, FusedKind>) {
+        v = p.pattern();
       } else if constexpr (std::is_same_v<T, Array>) {
         v = p.array(result);
       } else {
@@ -227,6 +236,8 @@ class Parser {
       auto* f = std::get_if<FusedAttrs>(&attributes);
       if (!f) bad(op_name, " has no body");
       f->body = std::make_shared<const Graph>(body());
+      // Texts of earlier versions leave the pattern to the body.
+      if (f->pattern == FusedKind::region) f->pattern = find_pattern(*f->body);
       --depth_;
     }
     std::vector<Value> out;

@@ -3,7 +3,7 @@
 #include "freight/base/error.h"
 
 #include <algorithm>
-#include "freight/ir/graph.h"
+#include "freight/ir/fused_pattern.h"
 
 namespace freight {
 
@@ -49,6 +49,7 @@ struct FieldTexts {
     put(n, cat(v));
   }
   void operator()(std::string_view n, const std::string& v) { put(n, quoted(v)); }
+  void operator()(std::string_view n, const FusedKind& v) { put(n, pattern_of(v).name); }
   void operator()(std::string_view n, const Array& v) { put(n, v.defined() ? number_list(v) : ""); }
   void operator()(std::string_view, const Type&) {}                          // printed as the result type
   void operator()(std::string_view, const std::shared_ptr<const Graph>&) {}  // printed as a body

@@ -101,7 +101,9 @@ Graph run_pipeline(Graph graph, const Backend& backend, Recompute recompute, DTy
   if (recompute != Recompute::none) pass("remat", [&](const Graph& g) { return passes::remat(g, backend, recompute); });
   const bool chooses = limit.offload == Offload::automatic || limit.offload == Offload::all;
   if (chooses) pass("remat_within", [&](const Graph& g) { return passes::remat_within(g, backend, limit); });
-  if (backend.fuses()) pass("join", [&](const Graph& g) { return passes::dead_code(backend.join(g)); });
+  if (backend.fuses()) {
+    pass("fuse_patterns", [&](const Graph& g) { return passes::dead_code(backend.fuse_patterns(g)); });
+  }
   pass("schedule", [](const Graph& g) { return passes::schedule(g); });
   if (!host.empty()) pass("host_states", [&](const Graph& g) { return passes::host_states(g, host); });
   if (chooses || limit.offload == Offload::activations) {

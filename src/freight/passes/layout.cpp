@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "freight/ir/fused_pattern.h"
 #include "freight/passes/passes.h"
 #include "freight/passes/placement.h"
 

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "freight/base/strings.h"
+#include "freight/ir/fused_pattern.h"
 #include "freight/run/plan.h"
 
 namespace freight::plan {
@@ -188,9 +189,9 @@ std::vector<Work> work_of(const Plan& plan) {
     for (Value v : n.outputs) {
       if (w.backward && gradient[v.index()]) w.gradients += static_cast<double>(g.type(v).bytes());
     }
-    const Node* joined = product_in(n);
-    const Graph& around = joined ? *attrs<FusedAttrs>(n).body : g;
-    const Node& product = joined ? *joined : n;
+    const Node* inner = product_in(n);
+    const Graph& around = inner ? *attrs<FusedAttrs>(n).body : g;
+    const Node& product = inner ? *inner : n;
     if (product.op == Op::matmul) {
       fill_matmul(w, around, product);
     } else if (info(product.op).kind == OpKind::convolve) {

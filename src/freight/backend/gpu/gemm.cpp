@@ -5,9 +5,9 @@
 // results is cut into parts that a second kernel adds.
 #include <algorithm>
 
-#include "freight/backend/gpu/joint.h"
 #include "freight/backend/gpu/kernel_text.h"
 #include "freight/backend/gpu/lower.h"
+#include "freight/backend/gpu/pattern_kernels.h"
 #include "freight/backend/gpu/scalar.h"
 #include "freight/base/error.h"
 
@@ -318,7 +318,7 @@ Lowered lower_matmul(const StepSpec& spec) {
 }
 
 Lowered lower_epilogue(const StepSpec& spec) {
-  if (product_in(*spec.node)) return lower_rest_of_joint(spec);
+  if (pattern_of(*spec.node).product) return lower_rest_of_pattern(spec);
   const bool conv = spec.node->op == Op::conv;
   const Epilogue& epilogue = conv ? attrs<ConvAttrs>(*spec.node).epilogue : attrs<MatmulAttrs>(*spec.node).epilogue;
   const Shape& shape = spec.out[0].type.shape;

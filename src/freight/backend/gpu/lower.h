@@ -17,8 +17,8 @@ bool region_in_place(const Graph& graph, const Node& node);
 
 // matmul with any strides; conv and its gradients as implicit matmuls.
 Lowered lower_matmul(const StepSpec& spec);
-// What the epilogue of a matmul (or what is joined with it, joint.h), or of a convolution whose result is channels
-// last, adds to its dense result, for drivers whose library computes without one; no launch where it has none.
+// What the epilogue of a matmul (or the rest of its pattern, pattern_kernels.h), or of a convolution whose result is
+// channels last, adds to its dense result, for drivers whose library computes without one; no launch where it has none.
 Lowered lower_epilogue(const StepSpec& spec);
 Lowered lower_conv(const StepSpec& spec);
 Lowered lower_pool(const StepSpec& spec);

@@ -2,7 +2,7 @@
 #include "freight/backend/gpu/matrix_product.h"
 
 #include "freight/backend/choices.h"
-#include "freight/backend/gpu/joint.h"
+#include "freight/backend/gpu/pattern_kernels.h"
 #include "freight/base/strings.h"
 
 namespace freight::gpu {
@@ -25,8 +25,8 @@ bool matrix(const Operand& o, bool& transposed, size_t& lead) {
 }  // namespace
 
 std::optional<MatrixProduct> matrix_product(const StepSpec& spec) {
-  if (product_in(*spec.node)) {
-    std::optional<MatrixProduct> p = matrix_product(joint(spec).product);
+  if (pattern_of(*spec.node).product == Op::matmul) {
+    std::optional<MatrixProduct> p = matrix_product(matmul_alone(spec));
     if (p) p->result = static_cast<int>(spec.in.size());
     return p;
   }
@@ -55,10 +55,12 @@ std::optional<MatrixProduct> matrix_product(const StepSpec& spec) {
 }
 
 std::string signature(const StepSpec& spec) {
-  if (!product_in(*spec.node)) return freight::signature(spec);
-  const Joint j = joint(spec);
-  std::string s = cat(freight::signature(j.product), j.masked ? " masked" : "", j.sums ? cat(" sums ", j.summed) : "");
-  if (j.masked) s += cat(" ", spec.in[2].layout);
+  const FusedPattern& pattern = pattern_of(*spec.node);
+  if (!pattern.product) return freight::signature(spec);
+  std::string s = freight::signature(matmul_alone(spec));  // the words are those of choices that were kept before
+  if (pattern.mask) s += " masked";
+  if (pattern.sums) s += cat(" sums ", pattern.summed.value_or(-1));
+  if (pattern.mask) s += cat(" ", spec.in[static_cast<size_t>(*pattern.mask)].layout);
   return s;
 }
 

@@ -18,11 +18,11 @@ struct MatrixProduct {
   int result = 2;  // which operand of the step Y is
 };
 
-// The matmul of a step, its epilogue or what is joined with it left out; nothing where the operands lie otherwise or a
+// The matmul of a step, its epilogue or the rest of its pattern left out; nothing where the operands lie otherwise or a
 // side is empty.
 std::optional<MatrixProduct> matrix_product(const StepSpec& spec);
 
-// What a choice between kernels of a matmul and what is joined with it depends on, as a name.
+// What a choice between kernels of a matmul, or of a pattern with one, depends on, as a name.
 std::string signature(const StepSpec& spec);
 
 }  // namespace freight::gpu

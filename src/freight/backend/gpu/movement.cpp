@@ -1,8 +1,8 @@
 // pad and concat: strided copies, and the choice of the family that lowers a step.
 #include "freight/backend/gpu/dialect.h"
-#include "freight/backend/gpu/joint.h"
 #include "freight/backend/gpu/kernel_text.h"
 #include "freight/backend/gpu/lower.h"
+#include "freight/backend/gpu/pattern_kernels.h"
 #include "freight/backend/gpu/scalar.h"
 #include "freight/base/error.h"
 
@@ -56,7 +56,7 @@ Lowered lower(const StepSpec& spec) {
   const Op op = spec.node->op;
   if (is_pointwise(op) || is_reduce(op)) return lower_region(spec);
   switch (info(op).kind) {
-    case OpKind::fused: return product_in(*spec.node) ? lower_joint(spec) : lower_region(spec);
+    case OpKind::fused: return pattern_of(*spec.node).product ? lower_pattern(spec) : lower_region(spec);
     case OpKind::movement:
       return op == Op::pad ? lower_pad(spec) : op == Op::concat ? lower_concat(spec) : lower_region(spec);
     case OpKind::contract: return lower_matmul(spec);

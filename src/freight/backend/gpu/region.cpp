@@ -15,6 +15,7 @@
 #include "freight/backend/gpu/lower.h"
 #include "freight/backend/gpu/scalar.h"
 #include "freight/base/error.h"
+#include "freight/ir/fused_pattern.h"
 
 namespace freight::gpu {
 
@@ -480,8 +481,9 @@ bool region_in_place(const Graph& graph, const Node& node) {
   for (const Node& n : attrs<FusedAttrs>(node).body->nodes) {
     if (is_reduce(n.op)) return false;
   }
-  return !product_in(node) && std::all_of(node.outputs.begin(), node.outputs.end(),
-                                          [&](Value v) { return graph.type(v).shape == graph.type(node.out()).shape; });
+  return !pattern_of(node).product && std::all_of(node.outputs.begin(), node.outputs.end(), [&](Value v) {
+    return graph.type(v).shape == graph.type(node.out()).shape;
+  });
 }
 
 }  // namespace freight::gpu

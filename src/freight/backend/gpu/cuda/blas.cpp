@@ -5,8 +5,8 @@
 
 #include "freight/backend/gpu/cuda/abi.h"
 #include "freight/backend/gpu/gpu_backend.h"
-#include "freight/backend/gpu/joint.h"
 #include "freight/backend/gpu/kernel_text.h"
+#include "freight/backend/gpu/pattern_kernels.h"
 #include "freight/base/error.h"
 
 namespace freight::cuda {
@@ -71,7 +71,9 @@ class Problem {
     const int32_t trans_a = p.transposed[1], trans_b = p.transposed[0];
     set(kTransA, trans_a);
     set(kTransB, trans_b);
-    set(kEpilogue, !whole ? kPlain : product_in(*spec.node) ? finish_of_joint(spec, p) : finish_of_matmul(spec));
+    set(kEpilogue, !whole                           ? kPlain
+                   : pattern_of(*spec.node).product ? finish_of_pattern(spec, p)
+                                                    : finish_of_matmul(spec));
     // What is not an address yet tells how addresses will be aligned.
     const auto address = [](uint32_t alignment) { return reinterpret_cast<void*>(uintptr_t{alignment}); };
     if (vector_) {
@@ -136,13 +138,21 @@ class Problem {
     if (epilogue.residual) residual_ = extra++;
     return epilogue.bias ? kBias : kPlain;
   }
-  uint32_t finish_of_joint(const StepSpec& spec, const gpu::MatrixProduct& p) {
-    const gpu::Joint joint = gpu::joint(spec);
-    if (joint.sums) vector_ = static_cast<int>(spec.in.size()) + 1;
-    if (!joint.masked) return joint.summed == 1 ? kSumsOfA : kSumsOfB;
-    mask_ = static_cast<int>(spec.in.size() + spec.out.size());
-    set(kAuxLead, 8 * Blas::mask_bytes(p.n));
-    return kReluGradient | (joint.sums ? kSums : 0);
+  // The library's matrices are ours transposed, so that its A is our right-hand side.
+  uint32_t finish_of_pattern(const StepSpec& spec, const gpu::MatrixProduct& p) {
+    const FusedPattern& pattern = pattern_of(*spec.node);
+    if (pattern.sums) vector_ = static_cast<int>(spec.in.size()) + *pattern.sums;
+    if (pattern.mask) {
+      mask_ = static_cast<int>(spec.in.size() + spec.out.size());
+      set(kAuxLead, 8 * Blas::mask_bytes(p.n));
+    }
+    switch (pattern.kind) {
+      case FusedKind::matmul_mask: return kReluGradient;
+      case FusedKind::matmul_mask_sum: return kReluGradient | kSums;
+      case FusedKind::matmul_lhs_sum: return kSumsOfB;
+      case FusedKind::matmul_rhs_sum: return kSumsOfA;
+      default: fail(ErrorKind::runtime, "cuBLASLt", "no epilogue for the pattern ", pattern.name);
+    }
   }
   Description layout(int type, size_t rows, size_t columns, const gpu::MatrixProduct& p, int operand) {
     Description layout = description(f_.MatrixLayoutDestroy, f_.MatrixLayoutCreate, type, rows, columns,

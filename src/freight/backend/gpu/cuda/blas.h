@@ -24,7 +24,7 @@ class Blas : public std::enable_shared_from_this<Blas> {
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
 
-  // Kernels for a product with all of its epilogue and what is joined with it (joint.h), or, where `rest` is given,
+  // Kernels for a product with all of its epilogue or pattern (ir/fused_pattern.h), or, where `rest` is given,
   // without: `rest` is then run behind it. `signs` makes the mask of a ReLU's gradient, if there is one.
   // The library's best guess comes first; none where it has none. All give the same bits in every run. f32 is rounded
   // to TF32 where the step says so.

@@ -12,10 +12,11 @@
 #include "freight/backend/gpu/cuda/modules.h"
 #include "freight/backend/gpu/dialect.h"
 #include "freight/backend/gpu/faults.h"
+#include "freight/backend/gpu/fused_patterns.h"
 #include "freight/backend/gpu/gpu_backend.h"
-#include "freight/backend/gpu/joint.h"
 #include "freight/backend/gpu/library.h"
 #include "freight/backend/gpu/lower.h"
+#include "freight/backend/gpu/pattern_kernels.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
 
@@ -187,20 +188,21 @@ class CudaBackend final : public gpu::GpuBackend {
   bool has_kernel(const freight::Graph& graph, const Node& node) const override {
     if (is_layer(node)) return takes_layer(dnn(), graph, node, graph.type(node.in(0)).dtype);
     if (node.op != Op::moments) return GpuBackend::has_kernel(graph, node);
-    const std::optional<Node> joint = gpu::joint_with_moments(graph, node);
-    return joint && computes(graph, *joint);
+    const std::optional<Node> fused = gpu::conv_with_moments(graph, node);
+    return fused && computes(graph, *fused);
   }
 
   // Sums come from the library in the type of the product; f64 has no epilogues.
-  freight::Graph join(const freight::Graph& given) const override {
+  freight::Graph fuse_patterns(const freight::Graph& given) const override {
     const bool layers = std::any_of(given.nodes.begin(), given.nodes.end(), is_layer);
     const freight::Graph graph = layers ? with_reserves(*dnn(), given) : given;
-    return gpu::join(graph, [&](const Node& joint) {
-      if (product_in(joint)->op != Op::matmul) return computes(graph, joint);
-      const freight::Graph& body = *attrs<FusedAttrs>(joint).body;
+    return gpu::fuse_patterns(graph, [&](const Node& fused) {
+      const FusedPattern& pattern = pattern_of(fused);
+      if (pattern.product != Op::matmul) return computes(graph, fused);
+      const freight::Graph& body = *attrs<FusedAttrs>(fused).body;
       const Type& t = body.type(body.outputs[0]);
-      const bool sums = t.dtype == DType::f32 || (wide(t.dtype) != t.dtype && body.outputs.size() == 1);
-      return sums && t.shape.numel() > 0 && blas();
+      const bool has_type = t.dtype == DType::f32 || (wide(t.dtype) != t.dtype && !pattern.sums);
+      return has_type && t.shape.numel() > 0 && blas();
     });
   }
 
@@ -261,31 +263,26 @@ class CudaBackend final : public gpu::GpuBackend {
     return info((product ? product : &node)->op).kind == OpKind::convolve && dnn() && dnn()->takes(graph, node);
   }
   // What libraries compute whole, and products alone between generated kernels: where the library lacks the former for
-  // this type, and beside what is joined, at which it may be slow.
+  // this type, and of patterns with a product, at which it may be slow.
   std::vector<std::unique_ptr<Kernel>> of_libraries(const StepSpec& spec, bool by_dnn) {
-    const bool joined = product_in(*spec.node);
+    const FusedPattern& pattern = pattern_of(*spec.node);
     const std::optional<gpu::MatrixProduct> product = by_dnn ? std::nullopt : gpu::matrix_product(spec);
     if (!by_dnn && (!product || !blas())) return {};
     const auto kernels = [&](Dnn::Part part, const std::shared_ptr<Kernel>& before,
                              const std::shared_ptr<Kernel>& rest) {
       return by_dnn ? dnn()->kernels(spec, part, rest, before) : blas()->kernels(spec, *product, before, rest);
     };
-    std::shared_ptr<Kernel> signs, moments, normed, rest;
-    bool whole = true;
-    if (joined && by_dnn) {
-      if (spec.out.size() == 3) moments = generated(gpu::lower_moments(spec, gpu::MomentsOf::sums));
-      if (spec.in.size() == 4) normed = generated(gpu::lower_normed(spec));
-    } else if (joined) {
-      const gpu::Joint joint = gpu::joint(spec);
-      if (joint.masked) signs = generated(gpu::lower_signs(spec, 2, Blas::mask_bytes(product->n)));
-      whole = joint.summed < 0 || !spec.tf32;  // where operands are rounded to TF32, sums of them may be, too
-    } else if (!by_dnn) {
-      // Of its ReLU cuBLASLt says max(x, 0), not what becomes of NaN: a generated kernel behind the product keeps it.
-      whole = !attrs<MatmulAttrs>(*spec.node).epilogue.relu;
-    }
+    std::shared_ptr<Kernel> mask_bits, moments, normed, rest;
+    if (pattern.mask) mask_bits = generated(gpu::lower_mask_bits(spec, Blas::mask_bytes(product->n)));
+    if (pattern.mean) moments = generated(gpu::lower_moments(spec, gpu::MomentsOf::sums));
+    if (pattern.scale) normed = generated(gpu::lower_norm(spec));
+    // Where operands are rounded to TF32, sums of them may be, too.
+    bool whole = !pattern.summed || !spec.tf32;
+    // Of its ReLU cuBLASLt says max(x, 0), not what becomes of NaN: a generated kernel behind the product keeps it.
+    if (!pattern.product && !by_dnn) whole = !attrs<MatmulAttrs>(*spec.node).epilogue.relu;
     std::vector<std::unique_ptr<Kernel>> all;
-    if (whole) all = kernels(Dnn::Part::whole, signs, moments);
-    if (!joined && (!all.empty() || (by_dnn && spec.node->op != Op::conv))) return all;
+    if (whole) all = kernels(Dnn::Part::whole, mask_bits, moments);
+    if (!pattern.product && (!all.empty() || (by_dnn && spec.node->op != Op::conv))) return all;
     gpu::Lowered lowered = gpu::lower_epilogue(spec);
     if (!lowered.launches.empty()) rest = generated(std::move(lowered));
     if (!rest && !normed) return all;

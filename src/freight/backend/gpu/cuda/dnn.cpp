@@ -10,6 +10,7 @@
 #include "freight/backend/gpu/kernel_text.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
+#include "freight/ir/fused_pattern.h"
 
 namespace freight::cuda {
 
@@ -154,17 +155,31 @@ std::string to_string(const Convolution& c) {
              " dilation ", list(c.dilation));
 }
 
+namespace {
+
+std::optional<Convolution::Way> way_of(Op op) {
+  switch (op) {
+    case Op::conv: return Convolution::Way::forward;
+    case Op::conv_grad_input: return Convolution::Way::input_gradient;
+    case Op::conv_grad_weight: return Convolution::Way::weight_gradient;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
+
 std::optional<Convolution> convolution(const freight::Graph& graph, const Node& node, bool tf32) {
   using Way = Convolution::Way;
   if (const Node* product = product_in(node)) {
-    const freight::Graph& body = *attrs<FusedAttrs>(node).body;
-    std::optional<Convolution> joined = convolution(body, *product, tf32);
-    if (!joined) return std::nullopt;  // a matmul, too
-    joined->moments = body.outputs.size() == 3;
-    joined->normed = body.leaves(Op::input).size() == 4;
-    return joined;
+    std::optional<Convolution> c = convolution(*attrs<FusedAttrs>(node).body, *product, tf32);
+    if (!c) return std::nullopt;  // a matmul, too
+    const FusedPattern& pattern = pattern_of(node);
+    c->moments = pattern.mean.has_value();
+    c->normed = pattern.scale.has_value();
+    return c;
   }
-  if (node.op != Op::conv && node.op != Op::conv_grad_input && node.op != Op::conv_grad_weight) return std::nullopt;
+  const std::optional<Way> way = way_of(node.op);
+  if (!way) return std::nullopt;
   const auto& a = attrs<ConvAttrs>(node);
   const Type &first = graph.type(node.in(0)), &second = graph.type(node.in(1)), &out = graph.type(node.out());
   if (first.dtype == DType::f64 || first.shape.numel() == 0 || second.shape.numel() == 0 || out.shape.numel() == 0)
@@ -172,7 +187,7 @@ std::optional<Convolution> convolution(const freight::Graph& graph, const Node& 
   Convolution c;
   c.dtype = first.dtype;
   c.tf32 = tf32 && c.dtype == DType::f32;
-  c.way = static_cast<Way>(static_cast<int>(node.op) - static_cast<int>(Op::conv));
+  c.way = *way;
   const auto four = [](const Shape& s) { return Four{s[0], s[1], gpu::two_axes(s, 2, 1)[0], s.back()}; };
   c.x = four(c.way == Way::input_gradient ? out.shape : first.shape);
   c.w = four(c.way == Way::weight_gradient ? out.shape : second.shape);
@@ -385,8 +400,12 @@ std::vector<std::unique_ptr<Kernel>> Dnn::kernels(const StepSpec& spec, Part par
     if (c->way == Convolution::Way::weight_gradient) call.operands = {0, out, 1};
     if (before) call.operands[0] = scratch;
     if (c->bias) call.operands.push_back(2);
-    if (c->normed) call.operands.insert(call.operands.end(), {2, 3});
-    if (c->moments) call.operands.insert(call.operands.end(), {out + 1, out + 2});
+    const FusedPattern& pattern = pattern_of(node);
+    const auto add_operands = [&](size_t first, std::optional<int> a, std::optional<int> b) {
+      for (const int at : {a.value(), b.value()}) call.operands.push_back(first + static_cast<size_t>(at));
+    };
+    if (c->normed) add_operands(0, pattern.scale, pattern.shift);
+    if (c->moments) add_operands(out, pattern.mean, pattern.variance);
     beside = cat(c->normed ? "normed:" : "", c->moments ? "moments:" : "");
     plans = planner_->plans(*c, kMostWorkspace, kMostPlans);
   }

@@ -23,7 +23,7 @@ const gpu::Library& find_dnn();
 
 // y = conv(x, w), or one of its gradients, in two spatial axes (a single one becomes the second).
 struct Convolution {
-  enum class Way { forward, input_gradient, weight_gradient };  // in the order of the ops
+  enum class Way { forward, input_gradient, weight_gradient };
   Way way = Way::forward;
   DType dtype = DType::f32;
   bool tf32 = false;                              // f32 may be rounded to it
@@ -35,8 +35,8 @@ struct Convolution {
   int64_t alignment = 16;           // of the tensors' addresses, in bytes
 };
 std::string to_string(const Convolution& c);
-// The convolution of a node without its epilogue, with what is joined with it (joint.h); nothing where cuDNN has none
-// for the type or an extent is 0.
+// The convolution of a node without its epilogue, with what its pattern (ir/fused_pattern.h) adds; nothing where cuDNN
+// has none for the type or an extent is 0.
 std::optional<Convolution> convolution(const freight::Graph& graph, const Node& node, bool tf32);
 
 // Whether cuDNN may take an attention or its gradient, once it is in 16 bits: no lengths, no cotangent of lse, heads of
@@ -95,13 +95,13 @@ class Dnn : public std::enable_shared_from_this<Dnn> {
   static std::shared_ptr<Dnn> open(std::shared_ptr<Memory> memory, std::string& why);
   ~Dnn();
 
-  // Whether it computes this node's convolution, its epilogue perhaps left out, but all that is joined. Remembered
+  // Whether it computes this node's convolution, its epilogue perhaps left out, but all of its pattern. Remembered
   // until forget(), which a finished plan is a reason for.
   bool takes(const freight::Graph& graph, const Node& node);
   void forget() { taken_.clear(), attentions_.clear(); }
-  // Kernels for attention, or for a convolution with all of its epilogue and what is joined with it, or alone; `rest`
-  // is run behind it, `before` makes what it reads in place of x, where the scratch memory begins. The library's best
-  // guess comes first; none where it has none. Equal steps of attention share what was compiled, until forget().
+  // Kernels for attention, or for a convolution with all of its epilogue and pattern, or alone; `rest` is run behind
+  // it, `before` makes what it reads in place of x, where the scratch memory begins. The library's best guess comes
+  // first; none where it has none. Equal steps of attention share what was compiled, until forget().
   enum class Part { whole, alone };
   std::vector<std::unique_ptr<Kernel>> kernels(const StepSpec& spec, Part part, const std::shared_ptr<Kernel>& rest,
                                                const std::shared_ptr<Kernel>& before = nullptr);

@@ -1,5 +1,5 @@
-// See joint.h.
-#include "freight/backend/gpu/joint.h"
+// See pattern_kernels.h.
+#include "freight/backend/gpu/pattern_kernels.h"
 
 #include <algorithm>
 
@@ -53,53 +53,66 @@ struct Region {
 
 }  // namespace
 
-Joint joint(const StepSpec& spec) {
-  const Graph& body = *attrs<FusedAttrs>(*spec.node).body;
-  Joint j{.product = spec};
-  j.product.graph = &body;
-  j.product.node = product_in(*spec.node);
-  j.product.in.resize(2);
-  j.product.out.resize(1);
-  j.masked = spec.in.size() == 3;
-  for (const Node& n : body.nodes) {
-    if (n.op != Op::sum) continue;
-    j.sums = true;
-    if (body.def(n.in(0)).op == Op::input) j.summed = n.in(0) == j.product.node->in(0) ? 0 : 1;
-  }
-  return j;
+StepSpec matmul_alone(const StepSpec& spec) {
+  StepSpec alone = spec;
+  alone.graph = attrs<FusedAttrs>(*spec.node).body.get();
+  alone.node = product_in(*spec.node);
+  alone.in.resize(2);
+  alone.out.resize(1);
+  return alone;
 }
 
-Lowered lower_joint(const StepSpec& spec) {
+Lowered lower_pattern(const StepSpec& spec) {
   const int first = static_cast<int>(spec.in.size()), scratch = first + static_cast<int>(spec.out.size());
-  Lowered all = lower_matmul(joint(spec).product);
+  Lowered all = lower_matmul(matmul_alone(spec));
   move_operands(all, {0, 1, first, scratch});
-  Lowered rest = lower_rest_of_joint(spec);
+  Lowered rest = lower_rest_of_pattern(spec);
   for (Launch& launch : rest.launches) all.launches.push_back(std::move(launch));
   all.scratch_bytes = std::max(all.scratch_bytes, rest.scratch_bytes);
   return all;
 }
 
-Lowered lower_rest_of_joint(const StepSpec& spec) {
-  if (spec.out.size() == 3) return lower_moments(spec, MomentsOf::result);
-  if (product_in(*spec.node)->op != Op::matmul) return {};
-  const Joint j = joint(spec);
+namespace {
+
+// What is masked or summed up beside a matmul.
+Lowered lower_rest_of_matmul(const StepSpec& spec, const FusedPattern& pattern) {
   const int first = static_cast<int>(spec.in.size());
   Region region{spec};
   Builder& b = region.b;
-  Value p;
-  if (j.masked) {  // in place: an element is read before it is written, by the work-item or group of its column
-    const Value y = region.input(2), product = region.input(first);
-    p = b.where(b.binary(Op::gt, y, b.constant_like(0, y)), product, b.constant_like(0, product));
-    region.output(p, first);
+  Value summed;
+  if (pattern.mask) {  // in place: an element is read before it is written, by the work-item or group of its column
+    const Value y = region.input(*pattern.mask), product = region.input(first);
+    summed = b.where(b.binary(Op::gt, y, b.constant_like(0, y)), product, b.constant_like(0, product));
+    region.output(summed, first);
+  } else {
+    summed = region.input(*pattern.summed);
   }
-  if (j.sums) region.output(b.sum(j.masked ? p : region.input(j.summed), {0}), first + 1);
+  if (pattern.sums) region.output(b.sum(summed, {0}), first + *pattern.sums);
   return region.lower();
+}
+
+}  // namespace
+
+Lowered lower_rest_of_pattern(const StepSpec& spec) {
+  const FusedPattern& pattern = pattern_of(*spec.node);
+  switch (pattern.kind) {
+    case FusedKind::matmul_mask:
+    case FusedKind::matmul_mask_sum:
+    case FusedKind::matmul_lhs_sum:
+    case FusedKind::matmul_rhs_sum: return lower_rest_of_matmul(spec, pattern);
+    case FusedKind::conv_moments:
+    case FusedKind::norm_conv_moments: return lower_moments(spec, MomentsOf::result);
+    case FusedKind::norm_conv_grad_weight:
+    case FusedKind::region: break;  // nothing is done behind the product
+  }
+  return {};
 }
 
 // About zero, unlike the definition's: as y is rounded to 16 bits, by up to 2^-11 of itself, its variance is not known
 // to better than about 2^-24 of the square of its mean, which is what the difference loses in f32.
 Lowered lower_moments(const StepSpec& spec, MomentsOf what) {
-  const int y = static_cast<int>(spec.in.size()), mean = y + 1, variance = y + 2;
+  const FusedPattern& pattern = pattern_of(*spec.node);
+  const int y = static_cast<int>(spec.in.size()), mean = y + *pattern.mean, variance = y + *pattern.variance;
   const Shape& shape = spec.out[0].type.shape;
   Region region{spec};
   Builder& b = region.b;
@@ -121,27 +134,22 @@ Lowered lower_moments(const StepSpec& spec, MomentsOf what) {
   return region.lower();
 }
 
-Value normed_channels(Builder& b, Value x, Value scale, Value shift) {
-  const Ex wide_x{&b, b.cast(x, DType::f32)};
-  const auto spread_over = [&](Value v) { return expand({&b, b.cast(v, DType::f32)}, wide_x.shape()); };
-  const Ex z = wide_x * spread_over(scale) + spread_over(shift);
-  return b.unary(Op::relu, b.cast(z.v, b.type(x).dtype));
-}
-
-Lowered lower_normed(const StepSpec& spec) {
+Lowered lower_norm(const StepSpec& spec) {
+  const FusedPattern& pattern = pattern_of(*spec.node);
   Region region{spec};
-  const Value x = region.input(0), scale = region.input(2), shift = region.input(3);
-  region.output(normed_channels(region.b, x, scale, shift), static_cast<int>(spec.in.size() + spec.out.size()));
+  const Value x = region.input(0), scale = region.input(*pattern.scale), shift = region.input(*pattern.shift);
+  region.output(norm_relu(region.b, x, scale, shift), static_cast<int>(spec.in.size() + spec.out.size()));
   Lowered lowered = region.lower();
   lowered.scratch_bytes = layout_bytes(spec.in[0].type, spec.in[0].layout);
   return lowered;
 }
 
-Lowered lower_signs(const StepSpec& spec, int y, int64_t row_bytes) {
-  const Operand& o = spec.in[static_cast<size_t>(y)];
+Lowered lower_mask_bits(const StepSpec& spec, int64_t row_bytes) {
+  const auto mask = static_cast<size_t>(*pattern_of(*spec.node).mask);
+  const Operand& o = spec.in[mask];
   const int64_t columns = o.type.shape[1], bytes = o.type.shape[0] * row_bytes;
   KernelText text;
-  const Elements from = text.in(spec, static_cast<size_t>(y)), to = text.scratch(spec, DType::u8);
+  const Elements from = text.in(spec, mask), to = text.scratch(spec, DType::u8);
   text.begin_elements(bytes);
   text.line(text.split("e", row_bytes, "row", "byte"), "const idx_t c = byte * 8;");
   text.line("int bits = 0;");

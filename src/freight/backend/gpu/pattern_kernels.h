@@ -1,0 +1,24 @@
+// Generated kernels for fused patterns with a matmul or convolution (ir/fused_pattern.h): whole steps, and what is done
+// beside a product that a library computes. A product's result lies where the step's first one does.
+#pragma once
+#include "freight/backend/backend.h"
+#include "freight/backend/gpu/launch.h"
+#include "freight/ir/fused_pattern.h"
+
+namespace freight::gpu {
+
+// The step of a pattern's matmul alone; its operands follow each other as in a step of its own.
+StepSpec matmul_alone(const StepSpec& spec);
+// Generated kernels for all of a pattern's step (of a matmul), and for what is to be done when the product is there.
+Lowered lower_pattern(const StepSpec& spec);
+Lowered lower_rest_of_pattern(const StepSpec& spec);
+// The moments of a convolution's channels, of its result or of sums and sums of squares, which lie in their place.
+enum class MomentsOf { result, sums };
+Lowered lower_moments(const StepSpec& spec, MomentsOf what);
+// The normalised channels that a convolution reads, in the step's scratch memory.
+Lowered lower_norm(const StepSpec& spec);
+// A bit per element of the step's mask, which is a matrix: whether it is above 0. A row is `row_bytes` long; the bits
+// of a byte begin with the lowest. They go to the beginning of the step's scratch memory.
+Lowered lower_mask_bits(const StepSpec& spec, int64_t row_bytes);
+
+}  // namespace freight::gpu

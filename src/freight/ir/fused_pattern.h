@@ -1,0 +1,42 @@
+// The patterns of fused nodes (FusedKind in attrs.h): which operand and result of a node is what, and the body of each,
+// which is its definition. Such nodes are made by backends whose library has a step for them
+// (backend/gpu/fused_patterns.cpp); the kind that was found there is carried in the node, nobody infers it again.
+#pragma once
+#include <optional>
+#include <span>
+
+#include "freight/ir/builder.h"
+
+namespace freight {
+
+// The operands begin with those of `product`, the results with its own, masked where there is a mask. Positions count
+// operands or results of the node.
+struct FusedPattern {
+  FusedKind kind = FusedKind::region;
+  const char* name = "";
+  std::optional<Op> product = {};
+  std::optional<int> mask = {};                 // operand: the result is 0 where it is not above 0
+  std::optional<int> scale = {}, shift = {};    // operands: the product reads relu(x scale + shift) of the first one
+  std::optional<int> sums = {};                 // result: sums over rows, of an operand or of the first result
+  std::optional<int> summed = {};               // operand that is summed up
+  std::optional<int> mean = {}, variance = {};  // results: of the channels of the first result
+
+  int operands() const { return 2 + mask.has_value() + scale.has_value() + shift.has_value(); }
+};
+
+std::span<const FusedPattern> fused_patterns();
+const FusedPattern& pattern_of(FusedKind kind);
+// The pattern of a fused node; of any other node, the region's, which has no product.
+const FusedPattern& pattern_of(const Node& node);
+// The matmul or convolution in a node's body; null where its pattern has none.
+const Node* product_in(const Node& node);
+
+// The body of a pattern that has a product, whose attributes and operands are these.
+std::shared_ptr<const Graph> pattern_body(FusedKind kind, const Attrs& product, const std::vector<Type>& operands);
+// relu(x scale + shift) per channel, computed in f32, in x's type.
+Value norm_relu(Builder& b, Value x, Value scale, Value shift);
+// Whether this is the body of such a pattern, node by node, and of which it is one: a region where it is no other's.
+bool has_pattern(const Graph& body, FusedKind kind);
+FusedKind find_pattern(const Graph& body);
+
+}  // namespace freight
