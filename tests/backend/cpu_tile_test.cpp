@@ -210,6 +210,14 @@ TEST(CpuTile, DrawsAreThoseOfTheReferenceInEveryLayout) {
   }
 }
 
+TEST(CpuTile, AReductionOfOneElementIsThatElementHoweverLongTheRegionIs) {
+  Body k;
+  const Ex one = k.reduce(Op::sum, k.input({1, 4, 3, 2}), {0});
+  const Ex y = k.spread(one, {5, 4, 3, 2}) + k.input({5, 4, 3, 2});
+  k.returns({y, k.reduce(Op::sum, y, {0})});
+  check(k.graph, 1e-5);
+}
+
 TEST(CpuTile, LongSumsKeepSixDigits) {
   Body k;
   const Ex x = k.input({3000, 1000});

@@ -7,6 +7,7 @@
 
 #include "freight/backend/cpu/kernels/tile.h"
 #include "freight/backend/cpu/steps.h"
+#include "freight/backend/region.h"
 #include "freight/base/error.h"
 
 namespace freight::cpu {
@@ -49,7 +50,13 @@ class TileStepKernel final : public Kernel {
 
 class Lowering {
  public:
-  Lowering(const Graph& body, const StepSpec& spec) : g_(body), spec_(spec) {}
+  Lowering(const RegionAnalysis& region, const StepSpec& spec)
+      : region_(region),
+        g_(*region.body),
+        spec_(spec),
+        space_(region.space),
+        order_(region.long_axes(region.space)),
+        first_reduced_(along_order(region.reduced)) {}
 
   std::unique_ptr<Kernel> run() {
     kernel_ = std::make_unique<TileStepKernel>();
@@ -59,20 +66,15 @@ class Lowering {
     for (const Node& n : g_.nodes) {
       if (n.op == Op::input) place_[n.out().index()] = external(next, spec_.in[static_cast<size_t>(next)]), ++next;
     }
-    find_space();
-    find_levels();
-    const int levels = *std::max_element(level_.begin(), level_.end());
-    if (levels == 0) {
+    if (region_.form == RegionAnalysis::Form::pointwise) {
       finish_pointwise();
     } else if (rows_fit()) {
       row_program();
-    } else if (levels == 1 && !reduction_is_read() && accumulates()) {
+    } else if (accumulates()) {
       accumulate_beside_pointwise();
     } else {
-      for (int level = 1; level <= levels; ++level) {
-        for (Value v : reductions_) {
-          if (level_[v.index()] == level) reduce_in_stages(v);
-        }
+      for (const std::vector<Value>& reductions : region_.reductions) {
+        for (Value v : reductions) reduce_in_stages(v);
       }
       finish_pointwise();
     }
@@ -98,61 +100,13 @@ class Lowering {
   const Shape& shape(Value v) const { return g_.type(v).shape; }
   Place output(size_t i) const { return external(static_cast<int>(spec_.in.size() + i), spec_.out[i]); }
 
-  // The region's extents, and its axes from slowest to fastest in the memory of the leading operand.
-  void find_space() {
-    int rank = 0;
-    for (const ValueInfo& v : g_.values) rank = std::max(rank, v.type.shape.rank());
-    space_ = Shape::filled(rank, 1);
-    for (const ValueInfo& v : g_.values) {
-      for (int i = 0; i < v.type.shape.rank(); ++i) {
-        if (v.type.shape[i] != 1) space_[i] = v.type.shape[i];
-      }
-    }
-    const Operand* leader = nullptr;
-    for (const auto* list : {&spec_.out, &spec_.in}) {
-      for (const Operand& o : *list) {
-        if (o.type.shape == space_ && is_dense(space_, o.layout) && !leader) leader = &o;
-      }
-    }
-    order_.clear();
-    for (int i = 0; i < rank; ++i) {
-      if (space_[i] != 1) order_.push_back(i);
-    }
-    if (leader) {
-      const Strides& s = leader->layout.strides;
-      std::stable_sort(order_.begin(), order_.end(), [&](int a, int b) { return s[a] > s[b]; });
-    }
+  // Of the axes in order_: those marked.
+  std::vector<bool> along_order(const std::vector<bool>& by_axis) const {
+    std::vector<bool> marked;
+    for (int a : order_) marked.push_back(by_axis[static_cast<size_t>(a)]);
+    return marked;
   }
-
-  // The reductions, and by value 0: none on the way; n: behind n of them in a row.
-  void find_levels() {
-    level_.assign(g_.values.size(), 0);
-    for (const Node& n : g_.nodes) {
-      int level = 0;
-      for (Value v : n.inputs) level = std::max(level, level_[v.index()]);
-      level_[n.out().index()] = level + (is_reduce(n.op) ? 1 : 0);
-      if (is_reduce(n.op)) reductions_.push_back(n.out());
-    }
-  }
-
-  bool reduction_is_read() const {
-    return std::any_of(g_.nodes.begin(), g_.nodes.end(), [&](const Node& n) {
-      return std::any_of(n.inputs.begin(), n.inputs.end(), [&](Value v) { return level_[v.index()] > 0; });
-    });
-  }
-  // Of the axes in order_, those that the reduction removes.
-  std::vector<bool> reduced_axes(Value v) const {
-    std::vector<bool> reduced(order_.size());
-    for (size_t i = 0; i < order_.size(); ++i) {
-      const Shape& axes = attrs<AxesAttrs>(def(v)).axes;
-      reduced[i] = std::find(axes.begin(), axes.end(), order_[i]) != axes.end();
-    }
-    return reduced;
-  }
-  bool reduce_the_same_axes() const {
-    const std::vector<bool> first = reduced_axes(reductions_[0]);
-    return std::all_of(reductions_.begin(), reductions_.end(), [&](Value v) { return reduced_axes(v) == first; });
-  }
+  std::vector<bool> reduced_axes(Value v) const { return along_order(region_.axes_removed_by(def(v))); }
 
   // --- building programs ---
 
@@ -221,6 +175,7 @@ class Lowering {
       default: break;
     }
     if (is_reduce(n.op)) {
+      if (!region_.reduces(n)) return emit(b, n.in(0));
       FREIGHT_CHECK(b.rows, "reduction outside of a row program");
       return p.row_reduce(n.op, type.dtype, emit(b, n.in(0)));
     }
@@ -261,22 +216,22 @@ class Lowering {
 
   // Reduced axes are the fastest in memory, the row is short and every value lives on the space or on its rows.
   bool rows_fit() const {
-    if (!reduce_the_same_axes()) return false;
+    if (region_.form != RegionAnalysis::Form::same_axes) return false;
     int64_t row = 1;
-    const std::vector<bool> first = reduced_axes(reductions_[0]);
+    const std::vector<bool>& first = first_reduced_;
     for (size_t i = 0; i < order_.size(); ++i) {
       if (i > 0 && first[i - 1] && !first[i]) return false;
       if (first[i]) row *= space_[order_[i]];
     }
     if (row > kMaxRow) return false;
     // Few long rows without a second look at them: accumulations use more threads.
-    if (!reduction_is_read() && row > 4096 && space_.numel() / std::max<int64_t>(row, 1) < 64) return false;
+    if (!region_.reads_reductions && row > 4096 && space_.numel() / std::max<int64_t>(row, 1) < 64) return false;
     for (Value v : g_.outputs) {
       for (size_t i = 0; i < order_.size(); ++i) {
         const bool whole = shape(v)[order_[i]] == space_[order_[i]];
         if (!whole && !first[i]) return false;
       }
-      if (level_[v.index()] == 0 && shape(v) != space_) return false;
+      if (region_.level_of(v) == 0 && shape(v) != space_) return false;
     }
     return true;
   }
@@ -284,11 +239,11 @@ class Lowering {
   void row_program() {
     Build b = begin(order_);
     b.rows = true;
-    for (bool reduced : reduced_axes(reductions_[0])) b.program.row_dims += reduced;
+    for (bool reduced : first_reduced_) b.program.row_dims += reduced;
     // Without a reduced axis longer than 1 the row is one element: say so with an explicit dimension.
     if (b.program.row_dims == 0) {
       b.program.space.push_back(1);
-      const Shape& axes = attrs<AxesAttrs>(def(reductions_[0])).axes;
+      const Shape& axes = attrs<AxesAttrs>(def(region_.reductions[0][0])).axes;
       b.axes.push_back(axes.empty() ? 0 : static_cast<int>(axes[0]));
       b.program.row_dims = 1;
     }
@@ -296,15 +251,17 @@ class Lowering {
     finish(b);
   }
 
-  // Whether one program can accumulate all of them: [kept][reduced][kept or reduced] in memory order.
+  // Whether one program can accumulate all reductions beside the pointwise results: nobody reads them, and they are
+  // [kept][reduced][kept or reduced] in memory order.
   bool accumulates() const {
-    const std::vector<bool> first = reduced_axes(reductions_[0]);
+    if (region_.form != RegionAnalysis::Form::same_axes || region_.reads_reductions) return false;
+    const std::vector<bool>& first = first_reduced_;
     int changes = 0;
     for (size_t i = 1; i < first.size(); ++i) changes += first[i] != first[i - 1];
     for (Value v : g_.outputs) {
-      if (level_[v.index()] == 0 && shape(v) != space_) return false;
+      if (region_.level_of(v) == 0 && shape(v) != space_) return false;
     }
-    return reduce_the_same_axes() && (first.empty() || changes <= (first[0] ? 1 : 2));
+    return first.empty() || changes <= (first[0] ? 1 : 2);
   }
 
   void accumulate(Build& b, Value v, const Place& to, const std::vector<bool>& reduced, int value) const {
@@ -322,8 +279,8 @@ class Lowering {
     Build b = begin(order_);
     for (size_t i = 0; i < g_.outputs.size(); ++i) {
       const Value v = g_.outputs[i];
-      if (is_reduce(def(v).op)) {
-        accumulate(b, v, output(i), reduced_axes(v), emit(b, def(v).in(0)));
+      if (region_.reduces(def(v))) {
+        accumulate(b, v, output(i), first_reduced_, emit(b, def(v).in(0)));
       } else {
         store(b, v, output(i));
       }
@@ -394,14 +351,14 @@ class Lowering {
     }
   }
 
+  const RegionAnalysis& region_;
   const Graph& g_;
   const StepSpec& spec_;
+  const Shape space_;
+  const std::vector<int> order_;           // axes longer than 1, slowest first
+  const std::vector<bool> first_reduced_;  // of them: those that the first reduction removes
   std::unique_ptr<TileStepKernel> kernel_;
-  Shape space_;
-  std::vector<int> order_;  // axes longer than 1, slowest first
   std::vector<Place> place_;
-  std::vector<int> level_;
-  std::vector<Value> reductions_;
 };
 
 bool blocked(const StepSpec& spec) {
@@ -410,26 +367,16 @@ bool blocked(const StepSpec& spec) {
          std::any_of(spec.out.begin(), spec.out.end(), is_blocked);
 }
 
-// A single op as the body of a region, so that it is lowered like one.
-std::shared_ptr<const Graph> body_of(const StepSpec& spec) {
-  if (spec.node->op == Op::fused) return attrs<FusedAttrs>(*spec.node).body;
-  auto body = std::make_shared<Graph>();
-  std::vector<Value> in;
-  for (const Operand& o : spec.in) in.push_back(body->add(Op::input, LeafAttrs{"", o.type}, {})[0]);
-  body->outputs = body->add(spec.node->op, spec.node->attrs, in);
-  return body;
-}
-
 }  // namespace
 
 std::unique_ptr<Kernel> make_tile_step(const StepSpec& spec) {
   const Op op = spec.node->op;
   if (blocked(spec) || !(op == Op::fused || op == Op::broadcast || is_pointwise(op) || is_reduce(op))) return nullptr;
-  const auto body = body_of(spec);
-  for (const ValueInfo& v : body->values) {
+  const RegionAnalysis region = analyze_region(spec);
+  for (const ValueInfo& v : region.body->values) {
     if (v.type.numel() == 0) return nullptr;  // the reference knows what the sum of nothing is
   }
-  return Lowering(*body, spec).run();
+  return Lowering(region, spec).run();
 }
 
 }  // namespace freight::cpu

@@ -14,6 +14,7 @@
 #include "freight/backend/gpu/kernel_text.h"
 #include "freight/backend/gpu/lower.h"
 #include "freight/backend/gpu/scalar.h"
+#include "freight/backend/region.h"
 #include "freight/base/error.h"
 #include "freight/ir/fused_pattern.h"
 
@@ -42,24 +43,25 @@ struct Dim {
 
 class RegionLowering {
  public:
-  RegionLowering(const Graph& body, const StepSpec& spec) : g_(body), spec_(spec) {
+  explicit RegionLowering(const StepSpec& spec)
+      : region_(analyze_region(spec)), g_(*region_.body), spec_(spec), space_(region_.space) {
+    FREIGHT_CHECK(region_.form != RegionAnalysis::Form::other_axes, "reductions of different axes in one region");
     const std::vector<Value> inputs = g_.leaves(Op::input);
     for (size_t i = 0; i < inputs.size(); ++i) inputs_[inputs[i].id] = i;
-    find_space();
-    find_levels();
   }
 
   Lowered run() {
     Lowered lowered;
     lowered.name = g_.nodes.size() > spec_.in.size() + 1 ? "fused" : "region";
-    const int64_t parts = reductions_.empty() ? 0 : parts_of_row();
+    const bool reduces = region_.form != RegionAnalysis::Form::pointwise;
+    const int64_t parts = reduces ? parts_of_row() : 0;
     if (parts > 0) in_parts(parts, lowered);  // the rest is pointwise, and may write over what these read
-    const bool by_rows = !reductions_.empty() && parts == 0;
+    const bool by_rows = reduces && parts == 0;
     std::map<std::vector<int>, std::vector<size_t>> by_axes;
     std::vector<size_t> of_rows;
     for (size_t i = 0; i < g_.outputs.size(); ++i) {
       const Value v = g_.outputs[i];
-      const bool of_row = by_rows && (level(v) > 0 || shape(v) == space_);
+      const bool of_row = by_rows && (region_.level_of(v) > 0 || shape(v) == space_);
       (of_row ? of_rows : by_axes[long_axes(shape(v))]).push_back(i);
     }
     for (const auto& [axes, outputs] : by_axes) lowered.launches.push_back(pointwise(axes, outputs));
@@ -71,66 +73,9 @@ class RegionLowering {
  private:
   const Node& def(Value v) const { return g_.def(v); }
   const Shape& shape(Value v) const { return g_.type(v).shape; }
-  int level(Value v) const { return level_[v.index()]; }
 
-  // The region's extents, and its axes from slowest to fastest in the memory of the leading operand.
-  void find_space() {
-    std::vector<Value> longest = g_.outputs;  // along each axis one of these is as long as all that is walked over
-    for (const Node& n : g_.nodes) {
-      if (is_reduce(n.op)) longest.push_back(n.in(0));
-    }
-    for (Value v : longest) {
-      const Shape before = space_;
-      broadcast_shapes(before, shape(v), space_);
-    }
-    for (int i = 0; i < space_.rank(); ++i) order_.push_back(i);
-    for (const auto* list : {&spec_.out, &spec_.in}) {
-      for (const Operand& o : *list) {
-        if (o.type.shape != space_ || !is_dense(space_, o.layout)) continue;
-        const Strides& s = o.layout.strides;
-        std::stable_sort(order_.begin(), order_.end(), [&](int a, int b) { return s[a] > s[b]; });
-        return;
-      }
-    }
-  }
-
-  // A reduction of axes along which its operand has one element anyway.
-  bool is_trivial(const Node& n) const {
-    const Shape& axes = attrs<AxesAttrs>(n).axes;
-    return std::all_of(axes.begin(), axes.end(), [&](int64_t a) {
-      return shape(n.in(0))[static_cast<int>(a)] == 1 && space_[static_cast<int>(a)] != 1;
-    });
-  }
-  bool reduces(const Node& n) const { return is_reduce(n.op) && !is_trivial(n); }
-
-  // Level 0: no reduction on the way; n: behind n reductions in a row. The axes are the same for all.
-  void find_levels() {
-    level_.assign(g_.values.size(), 0);
-    is_reduced_.assign(static_cast<size_t>(space_.rank()), false);
-    for (const Node& n : g_.nodes) {
-      int deepest = 0;
-      for (Value v : n.inputs) deepest = std::max(deepest, level(v));
-      if (reduces(n)) {
-        ++deepest;
-        std::vector<bool> axes(is_reduced_.size());
-        for (int64_t a : attrs<AxesAttrs>(n).axes) axes[static_cast<size_t>(a)] = true;
-        FREIGHT_CHECK(reductions_.empty() || axes == is_reduced_, "reductions of different axes in one region");
-        is_reduced_ = axes;
-        reductions_.resize(std::max(reductions_.size(), static_cast<size_t>(deepest)));
-        reductions_[static_cast<size_t>(deepest) - 1].push_back(n.out());
-      }
-      for (Value v : n.outputs) level_[v.index()] = deepest;
-    }
-  }
-
-  bool reduced(int axis) const { return is_reduced_[static_cast<size_t>(axis)]; }
-  std::vector<int> long_axes(const Shape& s) const {
-    std::vector<int> axes;
-    for (int a : order_) {
-      if (s[a] != 1) axes.push_back(a);
-    }
-    return axes;
-  }
+  bool reduced(int axis) const { return region_.reduced[static_cast<size_t>(axis)]; }
+  std::vector<int> long_axes(const Shape& s) const { return region_.long_axes(s); }
 
   // --- what a kernel walks over ---
 
@@ -143,8 +88,8 @@ class RegionLowering {
     const Node& n = def(v);
     if (held_.count(v.id) > 0) {  // reduced values follow each other as rows do
       Shape rows = space_;
-      for (int a : order_) rows[a] = reduced(a) ? 1 : rows[a];
-      return over_axes(rows, permuted_strides(rows, order_));
+      for (int a : region_.order) rows[a] = reduced(a) ? 1 : rows[a];
+      return over_axes(rows, permuted_strides(rows, region_.order));
     }
     if (n.op == Op::input) return over_axes(shape(v), spec_.in[inputs_.at(v.id)].layout.strides);
     if (n.op != Op::iota) return over_axes(shape(v), contiguous_strides(shape(v)));
@@ -365,7 +310,7 @@ class RegionLowering {
       lowered.scratch_bytes += ceil_div(elements * static_cast<int64_t>(size_of(dtype)), kAlignment) * kAlignment;
       return at;
     };
-    for (const std::vector<Value>& values : reductions_) {
+    for (const std::vector<Value>& values : region_.reductions) {
       for (Value v : values) {
         const DType t = g_.type(v).dtype, dtype = t == DType::u8 ? DType::i32 : wide(t);
         held_[v.id] = {dtype, take(count, dtype), take(count * parts, dtype)};
@@ -429,7 +374,7 @@ class RegionLowering {
     add_dims(b, kept, "row");
     const std::string loop = alone ? cat("for (idx_t j = 0; j < ", n, "; ++j) {")
                                    : cat("for (idx_t j = LANE; j < ", n, "; j += ", kRowLanes, ") {");
-    for (const std::vector<Value>& values : reductions_) {
+    for (const std::vector<Value>& values : region_.reductions) {
       accumulate(b, values, loop, inner, [&](Value v) { return emit(b, def(v).in(0)); });
       for (Value v : values) {
         if (!alone) share(b, v);
@@ -454,27 +399,17 @@ class RegionLowering {
     std::tie(b.names, b.dims, b.places) = outer;
   }
 
+  const RegionAnalysis region_;
   const Graph& g_;
   const StepSpec& spec_;
+  const Shape& space_;
   std::map<int32_t, size_t> inputs_;  // by value that is one: which operand of the step
-  Shape space_;
-  std::vector<int> order_;  // axes, slowest first
-  std::vector<int> level_;
-  std::vector<bool> is_reduced_;                // by axis
-  std::vector<std::vector<Value>> reductions_;  // by level, from 1 on
-  std::map<int32_t, Held> held_;                // reduced values that lie in the scratch memory
+  std::map<int32_t, Held> held_;      // reduced values that lie in the scratch memory
 };
 
 }  // namespace
 
-Lowered lower_region(const StepSpec& spec) {
-  if (spec.node->op == Op::fused) return RegionLowering(*attrs<FusedAttrs>(*spec.node).body, spec).run();
-  Graph body;
-  std::vector<Value> in;
-  for (const Operand& o : spec.in) in.push_back(body.add(Op::input, LeafAttrs{"", o.type}, {})[0]);
-  body.outputs = body.add(spec.node->op, spec.node->attrs, in);
-  return RegionLowering(body, spec).run();
-}
+Lowered lower_region(const StepSpec& spec) { return RegionLowering(spec).run(); }
 
 bool region_in_place(const Graph& graph, const Node& node) {
   if (node.op != Op::fused) return is_pointwise(node.op);

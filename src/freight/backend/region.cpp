@@ -1,0 +1,106 @@
+// See region.h.
+#include "freight/backend/region.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace freight {
+
+namespace {
+
+std::shared_ptr<const Graph> body_of(const StepSpec& spec) {
+  if (spec.node->op == Op::fused) return attrs<FusedAttrs>(*spec.node).body;
+  auto body = std::make_shared<Graph>();
+  std::vector<Value> in;
+  for (const Operand& o : spec.in) in.push_back(body->add(Op::input, LeafAttrs{"", o.type}, {})[0]);
+  body->outputs = body->add(spec.node->op, spec.node->attrs, in);
+  return body;
+}
+
+// Not of all values: what keys random numbers has a shape of its own.
+Shape space_of(const Graph& body) {
+  std::vector<Value> longest = body.outputs;  // along each axis one of these is as long as all that is walked over
+  for (const Node& n : body.nodes) {
+    if (is_reduce(n.op)) longest.push_back(n.in(0));
+  }
+  Shape space;
+  for (Value v : longest) {
+    const Shape before = space;
+    broadcast_shapes(before, body.type(v).shape, space);
+  }
+  return space;
+}
+
+// The leading operand is the first result, or else the first operand, that fills the space densely.
+std::vector<int> order_of(const Shape& space, const StepSpec& spec) {
+  std::vector<int> order(static_cast<size_t>(space.rank()));
+  std::iota(order.begin(), order.end(), 0);
+  for (const auto* list : {&spec.out, &spec.in}) {
+    for (const Operand& o : *list) {
+      if (o.type.shape != space || !is_dense(space, o.layout)) continue;
+      const Strides& s = o.layout.strides;
+      std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return s[a] > s[b]; });
+      return order;
+    }
+  }
+  return order;
+}
+
+void find_reductions(RegionAnalysis& r) {
+  using Form = RegionAnalysis::Form;
+  r.level.assign(r.body->values.size(), 0);
+  r.reduced.assign(static_cast<size_t>(r.space.rank()), false);
+  for (const Node& n : r.body->nodes) {
+    int level = 0;
+    for (Value v : n.inputs) level = std::max(level, r.level_of(v));
+    r.reads_reductions = r.reads_reductions || level > 0;
+    if (r.reduces(n)) {
+      ++level;
+      const std::vector<bool> removed = r.axes_removed_by(n);
+      if (r.form == Form::pointwise) {
+        r.form = Form::same_axes;
+        r.reduced = removed;
+      }
+      for (int a : r.long_axes(r.space)) {
+        if (removed[static_cast<size_t>(a)] != r.reduced[static_cast<size_t>(a)]) r.form = Form::other_axes;
+      }
+      r.reductions.resize(std::max(r.reductions.size(), static_cast<size_t>(level)));
+      r.reductions[static_cast<size_t>(level) - 1].push_back(n.out());
+    }
+    for (Value v : n.outputs) r.level[v.index()] = level;
+  }
+}
+
+}  // namespace
+
+bool RegionAnalysis::reduces(const Node& n) const {
+  if (!is_reduce(n.op)) return false;
+  const Shape &axes = attrs<AxesAttrs>(n).axes, &shape = body->type(n.in(0)).shape;
+  return !std::all_of(axes.begin(), axes.end(), [&](int64_t axis) {
+    const int a = static_cast<int>(axis);
+    return shape[a] == 1 && space[a] != 1;
+  });
+}
+
+std::vector<bool> RegionAnalysis::axes_removed_by(const Node& reduction) const {
+  std::vector<bool> removed(static_cast<size_t>(space.rank()));
+  for (int64_t a : attrs<AxesAttrs>(reduction).axes) removed[static_cast<size_t>(a)] = true;
+  return removed;
+}
+
+std::vector<int> RegionAnalysis::long_axes(const Shape& shape) const {
+  std::vector<int> axes;
+  std::copy_if(order.begin(), order.end(), std::back_inserter(axes), [&](int a) { return shape[a] != 1; });
+  return axes;
+}
+
+RegionAnalysis analyze_region(const StepSpec& spec) {
+  RegionAnalysis r;
+  r.body = body_of(spec);
+  r.space = space_of(*r.body);
+  r.order = order_of(r.space, spec);
+  find_reductions(r);
+  return r;
+}
+
+}  // namespace freight
