@@ -4,6 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "command.h"
+#include "freight/base/cpu_info.h"
+#include "freight/base/cpu_share.h"
+#include "freight/base/log.h"
 #include "freight/base/strings.h"
 #include "freight/bench/timing.h"
 #include "freight/run/plan.h"
@@ -62,15 +65,22 @@ int infer_command(const Args& args) {
 }  // namespace
 
 int bench_command(const Args& args) {
-  return dispatch({"freight bench",
-                   "Times steps on this machine's devices.",
-                   {
-                       {"step", "a training step of a model", step_command},
-                       {"infer", "a forward pass with frozen weights", infer_command},
-                       {"compare", "a model on several devices, over batch sizes", bench_compare_command},
-                       {"classic", "the networks of a study of 2017, beside published figures", bench_classic_command},
-                   }},
-                  args);
+  const int code =
+      dispatch({"freight bench",
+                "Times steps on this machine's devices.",
+                {
+                    {"step", "a training step of a model", step_command},
+                    {"infer", "a forward pass with frozen weights", infer_command},
+                    {"compare", "a model on several devices, over batch sizes", bench_compare_command},
+                    {"classic", "the networks of a study of 2017, beside published figures", bench_classic_command},
+                }},
+               args);
+  constexpr double kMuch = 0.2;
+  if (const double others = CpuShare::average_others(); code == 0 && others > kMuch) {
+    log::warn(cat("other programs used ", fixed(others, 1), " of ", cpu_info().cores,
+                  " processors meanwhile: these figures are not those of a free machine"));
+  }
+  return code;
 }
 
 }  // namespace freight::app

@@ -9,6 +9,7 @@
 
 #include "freight/backend/backend.h"
 #include "freight/base/philox.h"
+#include "freight/base/strings.h"
 #include "freight/io/image.h"
 #include "freight/io/npy.h"
 #include "freight/io/safetensors.h"
@@ -83,6 +84,24 @@ TEST(TrainCommand, APoolOfAbsurdSizeIsLimitedAndSaidSo) {
                             {"OMP_NUM_THREADS=100000"});
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_NE(r.err.find("OMP_NUM_THREADS asks for 100000 threads"), std::string::npos) << r.err;
+}
+
+// Products whose sums could be cut, convolutions by every method, and rows that three threads cannot share evenly.
+TEST(TrainCommand, DeterministicRunsHaveEqualBitsForAnyNumberOfThreads) {
+  const std::string dir = small_digits();
+  for (const std::string model : {"mlp", "lenet", "convnet", "googlenet"}) {
+    std::string first;
+    for (const std::string threads : {"1", "2", "3", "7"}) {
+      const std::string run = cat(dir, "/", model, threads);
+      const Ran r = run_freight({"train", dir, "--model", model, "--max-steps", model == "googlenet" ? "1" : "4", "-b",
+                                 "48", "--deterministic", "-o", run, "-q"},
+                                "", {"OMP_NUM_THREADS=" + threads, "OMP_WAIT_POLICY=passive"});
+      ASSERT_EQ(r.code, 0) << r.err;
+      const std::string weights = read_file(run + "/model.safetensors");
+      if (first.empty()) first = weights;
+      EXPECT_TRUE(weights == first) << model << " with " << threads << " threads differs from one thread";
+    }
+  }
 }
 
 TEST(TrainCommand, PrintsOneJsonLineWithTheResult) {

@@ -35,6 +35,7 @@ const std::vector<Variable>& variables() {
       {"VIRTUAL_ENV", "a Python environment whose packages may hold NVIDIA's libraries", ""},
       {"CONDA_PREFIX", "a Python environment whose packages may hold NVIDIA's libraries", ""},
       {"OMP_NUM_THREADS", "number of compute threads", ""},
+      {"FREIGHT_SHARE_CPUS", "0: all threads also while other programs use the processors", "", "0|1"},
       {"XDG_CACHE_HOME", "base of the cache directory", "--cache-dir"},
       {"HOME", "base of the cache directory", ""},
       {"TMPDIR", "temporary files", ""},

@@ -2,11 +2,15 @@
 #include "freight/base/threads.h"
 
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
-#include <mutex>
+#include <optional>
 
+#include "freight/base/cpu_share.h"
+#include "freight/base/env.h"
 #include "freight/base/log.h"
 #include "freight/base/strings.h"
 
@@ -35,18 +39,30 @@ uint64_t float_mode() { return 0; }
 void set_float_mode(uint64_t) {}
 #endif
 
-// A pool of very many threads finds no memory for their stacks, and libgomp then ends the process by a signal.
-// OMP_NUM_THREADS holds for every thread that starts a region anew, so each is told once.
+// What a pool may have. A very large one finds no memory for its stacks, and libgomp then ends the process by a signal.
+// One larger than a control group's quota is stopped for a part of each period, as a rule between two barriers.
+int largest_pool() {
+  constexpr int kFewest = 64, kPerProcessor = 8;
+  const int most = std::max(kFewest, kPerProcessor * omp_get_num_procs());
+  const std::optional<double> quota = processor_quota();
+  if (!env::get("OMP_NUM_THREADS").empty()) {
+    const int asked = omp_get_max_threads();
+    if (asked > most) log::warn(cat("OMP_NUM_THREADS asks for ", asked, " threads, ", most, " are used"));
+  } else if (quota && *quota < omp_get_num_procs()) {
+    const int granted = std::max(1, static_cast<int>(std::lround(*quota)));
+    log::info(cat("the control group grants ", fixed(*quota, 1), " processors: computing with ", granted, " threads"));
+    return granted;
+  }
+  return most;
+}
+
+// OpenMP's number holds for every thread that starts a region anew, so each is told once.
 void limit_pool() {
   thread_local bool told = false;
   if (told || omp_in_parallel()) return;
   told = true;
-  constexpr int kFewest = 64, kPerProcessor = 8;
-  const int most = std::max(kFewest, kPerProcessor * omp_get_num_procs()), asked = omp_get_max_threads();
-  if (asked <= most) return;
-  omp_set_num_threads(most);
-  static std::once_flag said;
-  std::call_once(said, [&] { log::warn(cat("OMP_NUM_THREADS asks for ", asked, " threads, ", most, " are used")); });
+  static const int kMost = largest_pool();
+  if (omp_get_max_threads() > kMost) omp_set_num_threads(kMost);
 }
 
 }  // namespace
@@ -54,11 +70,16 @@ void limit_pool() {
 // A thread of the pool takes over the mode of the one that starts it; those already there are told once.
 FlushDenormals::FlushDenormals() : before_(float_mode()) {
   limit_pool();
+  CpuShare::touch();
   set_float_mode(before_ | kFlush);
   thread_local bool pool_told = false;
   if (pool_told || omp_in_parallel()) return;
+  const int leader = ::gettid();
 #pragma omp parallel
-  set_float_mode(float_mode() | kFlush);
+  {
+    set_float_mode(float_mode() | kFlush);
+    if (omp_get_thread_num() > 0) CpuShare::add_worker(leader);
+  }
   pool_told = true;
 }
 
@@ -73,11 +94,12 @@ ThreadLimit::ThreadLimit(int count) : before_(thread_count()) { omp_set_num_thre
 ThreadLimit::~ThreadLimit() { omp_set_num_threads(before_); }
 
 void parallel_chunks(int64_t chunks, void (*body)(void*, int64_t), void* context) {
-  if (chunks <= 1 || omp_in_parallel() || thread_count() == 1) {
+  const int threads = chunks <= 1 || omp_in_parallel() ? 1 : CpuShare::of(thread_count());
+  if (threads == 1) {
     for (int64_t i = 0; i < chunks; ++i) body(context, i);
     return;
   }
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) num_threads(threads)
   for (int64_t i = 0; i < chunks; ++i) body(context, i);
 }
 

@@ -170,7 +170,7 @@ std::vector<Field> make_fields() {
        words({"auto", "yes", "no"})}),
       changeable({kMachine, "--steps-per-launch", "steps_per_launch", &C::steps_per_launch,
        "steps that such a device is given at a time (0: 16)", at_least(0)}),
-      changeable({kMachine, "--deterministic", "deterministic", &C::deterministic, "equal bits on every run"}),
+      changeable({kMachine, "--deterministic", "deterministic", &C::deterministic, "equal bits on every run, for any number of threads"}),
 
       {kOutput, "-o,--output-dir", "", &C::output_dir, "directory of the run (default runs/MODEL-DATA)", {}, {"--out"}},
       {kOutput, "--overwrite", "", &C::overwrite, "replace the run in the output directory"},
