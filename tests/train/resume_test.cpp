@@ -252,6 +252,33 @@ TEST_F(Resume, FromCheckpointsOfEarlierFormats) {
   expect_equal("whole", "parts");
 }
 
+TEST_F(Resume, WhatIsDrawnBetweenPreparingAndRunningChangesNothing) {
+  run(at("whole"));
+  PreparedRun prepared = prepare(at("later"));
+  Config other = at("other");
+  other.seed = 7;
+  other.epochs = 1;
+  run(other);
+  Observer silent;
+  prepared.run(silent);
+  expect_equal("whole", "later");
+}
+
+TEST_F(Resume, OfARunThatOffloadsIsPlannedBeforeItIsRestored) {
+  config_.offload = "optimizer";
+  run(at("whole"));
+  run(at("parts"), 50);
+  Config c = at("parts");
+  c.resume = "auto";
+  PreparedRun prepared = prepare(c);
+  prepared.plan_within({});
+  prepared.restore();
+  expect_error(ErrorKind::usage, {"plan before"}, [&] { prepared.plan_within({}); });
+  Observer silent;
+  EXPECT_EQ(prepared.run(silent).steps, 100);
+  expect_equal("whole", "parts");
+}
+
 TEST_F(Resume, FromWhatWasFoundBeforeDoesNotLookAgain) {
   run(at("parts"), 50);
   Config c = at("parts");

@@ -247,11 +247,14 @@ TEST_F(Training, WhatIsPreparedLeavesNoTraceUntilItRuns) {
   EXPECT_GT(s.flops_per_step, 0);
   ASSERT_EQ(prepared.planned().step.size(), 1u);
   EXPECT_EQ(prepared.planned().test_count, 150);
+  expect_error(ErrorKind::usage, {"does not offload"}, [&] { prepared.plan_within({.bytes = 1 << 20}); });
+  expect_error(ErrorKind::usage, {"has not run"}, [&] { prepared.record_figures({}); });
   EXPECT_FALSE(std::filesystem::exists(dir_ / "later"));
   Observer silent;
   const Result r = prepared.run(silent, {"a", "b"});
   EXPECT_EQ(r.train_loss, at_once.train_loss);
   EXPECT_EQ(read_text(r.model_path), read_text(at_once.model_path));
+  expect_error(ErrorKind::usage, {"has run already"}, [&] { prepared.run(silent); });
   prepared.record_figures({{"planned_bytes", 5}});
   const auto j = nlohmann::json::parse(read_text(dir_ / "later/run.json"));
   EXPECT_EQ(j.at("status"), "complete");

@@ -7,7 +7,7 @@ BatchSteps::BatchSteps(Prepared& run) : run_(run) {
   if (run.data) ahead_ = std::make_unique<StepsAhead>(*run.net->step, *run.data, run.block);
 }
 
-void BatchSteps::start_epoch(const Place& place, int64_t steps) {
+void BatchSteps::start_epoch(const RunPosition& place, int64_t steps) {
   used_up_ = false;
   batch_ = nullptr;
   if (!ahead_) {
@@ -22,7 +22,7 @@ void BatchSteps::start_epoch(const Place& place, int64_t steps) {
   ahead_->start_epoch(run_.feed->draws(place.epoch - 1), rates, place.batch);
 }
 
-std::vector<BatchSteps::Done> BatchSteps::next(const Place& place, int64_t limit) {
+std::vector<BatchSteps::Done> BatchSteps::next(const RunPosition& place, int64_t limit) {
   std::vector<Done> done;
   if (ahead_) {
     for (const TrainStep::Outcome& o : ahead_->next(limit)) done.push_back({o, run_.data->batch_size()});
@@ -36,7 +36,7 @@ std::vector<BatchSteps::Done> BatchSteps::next(const Place& place, int64_t limit
   return done;
 }
 
-std::string BatchSteps::first_nonfinite(const Place& place) {
+std::string BatchSteps::first_nonfinite(const RunPosition& place) {
   if (!batch_) {  // the device made it
     run_.feed->start(place.epoch - 1, place.batch);
     batch_ = run_.feed->next();

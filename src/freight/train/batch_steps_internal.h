@@ -18,17 +18,18 @@ class BatchSteps {
     TrainStep::Outcome outcome;
     int64_t samples = 0;
   };
-  // The epoch where `place` stands, which has so many steps.
-  void start_epoch(const Place& place, int64_t steps);
-  // What the next steps did, in order; `place` is where the steps before them led. A device is given no batch from
-  // number `limit` on. Empty where the batches are used up, or all that the device was given is known.
-  std::vector<Done> next(const Place& place, int64_t limit);
+  // Begins the epoch where `place` stands, which has so many steps.
+  void start_epoch(const RunPosition& place, int64_t steps);
+  // Does the next steps and returns what they did, in order; `place` is where the steps before them led. A device is
+  // given no batch from number `limit` on. Empty where the batches are used up, or all that the device was given is
+  // known.
+  std::vector<Done> next(const RunPosition& place, int64_t limit);
   // Whether nothing runs of which the outcome is not known: only then may weights be read.
   bool settled() const { return !ahead_ || ahead_->settled(); }
   // Whether the feed has no more batches in this epoch; fewer than planned where samples are left out.
   bool used_up() const { return used_up_; }
-  // The layer where the step that follows `place` goes wrong.
-  std::string first_nonfinite(const Place& place);
+  // Names the layer where the step that follows `place` goes wrong.
+  std::string first_nonfinite(const RunPosition& place);
 
  private:
   Prepared& run_;

@@ -39,7 +39,7 @@ constexpr const char *kModel = "model.safetensors", *kState = "state.safetensors
 json finite(double v) { return std::isfinite(v) ? json(v) : json(nullptr); }
 double or_else(const json& v, double none) { return v.is_null() ? none : v.get<double>(); }
 
-json to_json(const Place& p) {
+json to_json(const RunPosition& p) {
   json j = {{"step", p.step},
             {"epoch", p.epoch},
             {"batch", p.batch},
@@ -64,8 +64,8 @@ int64_t count_in(const json& j, const char* key, int64_t least) {
   return v.get<int64_t>();
 }
 
-Place place_from(const json& j) {
-  Place p;
+RunPosition place_from(const json& j) {
+  RunPosition p;
   p.step = count_in(j, "step", 0);
   p.epoch = count_in(j, "epoch", 1);
   p.batch = count_in(j, "batch", 0);

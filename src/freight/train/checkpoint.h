@@ -19,7 +19,7 @@
 namespace freight::train {
 
 // Where a run stands: between two steps.
-struct Place {
+struct RunPosition {
   int64_t step = 0;    // steps done
   int64_t epoch = 1;   // the running one, from 1
   int64_t batch = 0;   // of it that are done
@@ -34,7 +34,7 @@ struct Place {
 };
 
 struct RunState {
-  Place place;
+  RunPosition place;
   std::vector<nn::NamedVariable> variables;  // of optimizer, averages, loss scale and random numbers
   Config config;
   uint64_t fingerprint = 0;  // of the training data
@@ -55,7 +55,7 @@ void save_checkpoint(const std::string& dir, const Snapshot& snapshot);
 
 struct Checkpoint {
   std::string dir;
-  Place place;
+  RunPosition place;
   // Without what belongs to a machine: of paths the last part, but whole where the run's config.json has them.
   Config config;
   uint64_t fingerprint = 0;

@@ -42,7 +42,7 @@ void Loop::run() {
 
 bool Loop::stop_asked() const { return stop_ || signals::stop_requested(); }
 
-// The running epoch, from where it stands.
+// Trains what is left of the running epoch.
 void Loop::run_epoch() {
   begin_epoch();
   bool save = false;
@@ -50,12 +50,12 @@ void Loop::run_epoch() {
     // What was asked for waits until all that a device was given is known. An epoch has a step before it is stopped.
     const bool settle = save || (stop_asked() && place_.batch > 0);
     const int64_t before = place_.step;
-    if (!step(settle)) break;
+    if (!step(settle ? place_.batch : next_pause())) break;
     save = save || (place_.step > before && run_.config.save_every > 0 && place_.step % run_.config.save_every == 0);
     save = signals::take_save_request() || save;
     if (!steps_.settled()) continue;
     if (stop_asked()) result_.interrupted = true;
-    if (save && !result_.interrupted) checkpoint(false);
+    if (save && !result_.interrupted) checkpoint();
     save = false;
   }
   if (place_.batch == 0) fail(ErrorKind::data, run_.config.data, "no sample of the train split can be read");
@@ -73,14 +73,19 @@ void Loop::begin_epoch() {
   place_.closed = false;
 }
 
-// A step, or a block of them; false where the epoch has no more batches. With `settle` none is begun on a device.
-bool Loop::step(bool settle) {
+// Tells the batch before which a device must have finished, since a checkpoint is due then or the epoch is over.
+int64_t Loop::next_pause() const {
   const int64_t every = run_.config.save_every;
   const int64_t to_save = every > 0 ? every - place_.step % every : epoch_.steps;
-  const int64_t limit = settle ? place_.batch : std::min(epoch_.steps, place_.batch + to_save);
+  return std::min(epoch_.steps, place_.batch + to_save);
+}
+
+// Does a step, or a block of them, of which a device begins none from batch `limit` on. Returns false where the epoch
+// has no more batches.
+bool Loop::step(int64_t limit) {
   const std::vector<BatchSteps::Done> done = steps_.next(place_, limit);
   if (steps_.used_up()) return false;
-  for (const BatchSteps::Done& one : done) took(one);
+  for (const BatchSteps::Done& one : done) account(one);
   const auto count = static_cast<int64_t>(done.size());
   if (trained_.steps == 0) {
     trained_.first_steps = count;
@@ -91,7 +96,8 @@ bool Loop::step(bool settle) {
   return true;
 }
 
-void Loop::took(const BatchSteps::Done& done) {
+// Counts a step that was done, and tells the observer.
+void Loop::account(const BatchSteps::Done& done) {
   const double loss = done.outcome.loss;
   rate_ = rounded(run_.schedule.at(place_.step));
   if (!std::isfinite(loss)) diverged(loss);
@@ -123,7 +129,7 @@ StepReport Loop::report() const {
   return r;
 }
 
-// What follows an epoch's last step, or the step after which the run is stopped: figures, evaluation, checkpoint.
+// Does what follows an epoch's last step, or the step after which the run is stopped: figures, evaluation, checkpoint.
 void Loop::close_epoch() {
   const double seconds = seconds_since(epoch_.began);
   const int64_t batches = place_.batch - epoch_.batch_before;
@@ -162,7 +168,7 @@ void Loop::close_epoch() {
   observer_.on_epoch(e);
 }
 
-// Nothing when a signal stops it: a part of the set is no result.
+// Returns nothing where a signal stops it: the figures of a part of the set would be no result.
 std::optional<Evaluation> Loop::evaluate() {
   const auto feed = run_.task->test_feed(run_.net->evaluation.batch);
   const auto poll = [&](int64_t done, int64_t all) {
@@ -210,7 +216,8 @@ void Loop::need_finite() {
   }
   record_.settle();
   fail(ErrorKind::diverged, "train", "after step ", place_.step, " (epoch ", place_.epoch, ", lr ", rate_, ", loss ",
-       result_.train_loss, ") ", at, "; ", record_.saved_weights(false), "; try a smaller --lr or --clip-grad-norm 1");
+       result_.train_loss, ") ", at, "; ", record_.saved_weights("the last saved weights"),
+       "; try a smaller --lr or --clip-grad-norm 1");
 }
 
 // The bad step has left the weights as they were: they are saved, unless an earlier step had spoilt them already.
@@ -223,11 +230,12 @@ void Loop::diverged(double loss) {
   }
   record_.diverged(place_, loss, rate_);
   const bool finite = run_.net->first_nonfinite().empty();
-  if (finite) checkpoint(false);
+  if (finite) checkpoint();
   record_.settle();
   fail(ErrorKind::diverged, "train", "the loss is ", loss, " at step ", place_.step + 1, " (epoch ", place_.epoch,
        ", lr ", rate_, "); first not finite: ", layer.empty() ? "the loss alone" : layer, "; ",
-       record_.saved_weights(finite), "; try a smaller --lr or --clip-grad-norm 1");
+       record_.saved_weights(finite ? "the weights before that step" : "the last saved weights"),
+       "; try a smaller --lr or --clip-grad-norm 1");
 }
 
 }  // namespace freight::train

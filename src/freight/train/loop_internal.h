@@ -39,13 +39,14 @@ class Loop {
   bool stop_asked() const;
   void run_epoch();
   void begin_epoch();
-  bool step(bool settle);
-  void took(const BatchSteps::Done& done);
+  int64_t next_pause() const;
+  bool step(int64_t limit);
+  void account(const BatchSteps::Done& done);
   StepReport report() const;
   void close_epoch();
   std::optional<Evaluation> evaluate();
   void store();
-  void checkpoint(bool best);
+  void checkpoint(bool best = false);
   void need_finite();
   [[noreturn]] void diverged(double loss);
 
@@ -53,7 +54,7 @@ class Loop {
   RunRecord& record_;
   Observer& observer_;
   BatchSteps steps_;
-  Place place_;
+  RunPosition place_;
   Epoch epoch_;
   Trained trained_;
   Result result_;

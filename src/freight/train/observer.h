@@ -62,13 +62,16 @@ struct Result {
 // that a device has been given by then are finished first.
 enum class Next { go_on, stop };
 
+// Its functions are called in the thread that runs; what they throw ends the run as a failure.
 class Observer {
  public:
   virtual ~Observer() = default;
+  // The output directory is there; no step is done yet.
   virtual void on_start(const RunSummary&) {}
   // Whether a StepReport is wanted now; asked after each step, so it should be quick.
   virtual bool wants_step() { return false; }
   virtual Next on_step(const StepReport&) { return Next::go_on; }
+  // After the epoch's evaluation and checkpoint.
   virtual void on_epoch(const EpochReport&) {}
   // A sample that cannot be read and is left out; once per sample.
   virtual void on_bad_sample(const std::string& /*path*/, const std::string& /*reason*/) {}

@@ -41,7 +41,7 @@ CompileOptions compile_options(const Config& c, const store::ComputeType& comput
           .tf32 = compute.tf32};
 }
 
-// The memory of the run's device; null where that computes in the host's.
+// Returns the memory of the run's device; null where that computes in the host's.
 std::shared_ptr<DeviceMemory> own_memory(const Config& c) {
   return backend(c.backend == "auto" ? default_backend() : c.backend).memory();
 }
@@ -81,7 +81,7 @@ void refuse_too_large(const NetTraining& net, double device_memory) {
        "; no batch size, accumulation or recomputation would fit");
 }
 
-// The weights that the run starts from, unless it goes on from a checkpoint: from a file, or drawn and made from data.
+// Sets the weights that a new run starts from: those of a file, or drawn ones, of which a layer may come from the data.
 void set_weights(Prepared& p) {
   if (p.start.checkpoint) return;
   if (p.config.weights.empty()) {
@@ -155,6 +155,7 @@ PreparedRun prepare(const Config& config, PrepareOptions options) {
   if (c.deterministic && c.device_data == "auto" && own_memory(c)) c.device_data = p.data ? "yes" : "no";
   p.net->plan_step(p.task->batch_types(), compile_options(c, compute), p.data.get());
   p.net->plan_evaluation(p.task->test_count());
+  p.random_numbers = rng_state().array().clone();
   return PreparedRun(std::move(prepared));
 }
 
@@ -178,23 +179,35 @@ Planned PreparedRun::planned() const {
 
 void PreparedRun::plan_within(const ArenaLimit& limit) {
   Prepared& p = *prepared_;
+  const Offload offload = parse_offload(p.config.offload);
+  if (offload == Offload::none) {
+    fail(ErrorKind::usage, "PreparedRun::plan_within", "the run does not offload, so that nothing can be limited: set ",
+         "config.offload");
+  }
+  if (p.restored || p.record) {
+    fail(ErrorKind::usage, "PreparedRun::plan_within", "the run has been restored or run with its plan: plan before");
+  }
   CompileOptions options = p.net->compile;
   options.limit = limit;
-  options.limit.offload = parse_offload(p.config.offload);
+  options.limit.offload = offload;
   p.net->plan_step(p.task->batch_types(), options, p.data.get());
 }
 
 void PreparedRun::restore() {
   Prepared& p = *prepared_;
-  if (!p.start.checkpoint || p.restored) return;
+  // The step is planned for good by now, since its own states are restored, too.
+  if (p.net->compile.limit.offload != parse_offload(p.config.offload)) plan_within({});
+  if (p.restored) return;
   p.restored = true;
+  rng_state().set(p.random_numbers);
+  if (!p.start.checkpoint) return;
   Checkpoint& from = *p.start.checkpoint;
   train::restore(from, p.net->model, p.net->states());
   // Of the weights load_weights has said so already.
   if (const std::string at = first_nonfinite(p.net->states()); !at.empty()) {
     fail(ErrorKind::checkpoint, from.dir, at, ": nothing can be learnt from there; take an earlier checkpoint");
   }
-  const Place& place = from.place;
+  const RunPosition& place = from.place;
   const bool complete = place.step >= p.length.steps && place.closed;
   p.notes.push_back(complete ? cat("the run is complete: ", place.step, " steps were done in ", from.dir)
                              : cat("resumed from ", from.dir, ": weights, optimizer, random numbers; step ", place.step,

@@ -44,11 +44,12 @@ class PreparedRun {
   RunSummary summary() const;
   // Valid until the run is planned again or gone.
   Planned planned() const;
-  // Plans the training step again for a run that offloads: `limit` is what each of its plans may have as its arena. A
-  // run that is started without this offloads as if it had any number of bytes.
+  // Plans the training step again for a run that offloads, before it is restored or run: `limit` is what each of its
+  // plans may have as its arena. Without this it offloads as if it had any number of bytes.
   void plan_within(const ArenaLimit& limit);
-  // Puts back what the checkpoint holds that the run goes on from. run() does so itself; by itself it tells whether the
-  // checkpoint can be used. Throws Error(checkpoint).
+  // Puts back the random numbers as they were when the run had been prepared, and what the checkpoint holds that it
+  // goes on from. run() does so itself; by itself this tells whether the checkpoint can be used. Throws
+  // Error(checkpoint).
   void restore();
   // Trains to the end, or until a signal or the observer stops it, and records everything in the output directory. To
   // be called once. Throws Error: usage, data, diverged (the message names the step and the first bad layer), runtime.

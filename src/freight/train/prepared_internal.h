@@ -56,7 +56,8 @@ struct Prepared {
   uint64_t fingerprint = 0;              // of the training data
   std::vector<std::string> notes;        // on the machine and on where the run begins
   std::string precision_note;
-  bool restored = false;              // from the checkpoint
+  Array random_numbers;               // the state of the generator, which others may draw from before the run begins
+  bool restored = false;              // PreparedRun::restore
   std::unique_ptr<RunRecord> record;  // once it runs
 };
 

@@ -116,23 +116,23 @@ void RunRecord::epoch(const EpochReport& e) {
                e.best ? " * best" : ""));
 }
 
-void RunRecord::diverged(const Place& place, double loss, double rate) {
+void RunRecord::diverged(const RunPosition& place, double loss, double rate) {
   dir_.metrics().write(
       {.step = place.step + 1, .epoch = static_cast<double>(place.epoch), .split = "train", .loss = loss, .lr = rate});
 }
 
-void RunRecord::checkpoint(const Place& place, bool best) {
+void RunRecord::checkpoint(const RunPosition& place, bool best) {
   dir_.checkpoint(bundle(place), {place, run_.net->states(), run_.config, run_.fingerprint}, best,
                   {run_.config.keep, run_.config.save_in_place});
 }
 
-std::string RunRecord::saved_weights(bool of_now) const {
+std::string RunRecord::saved_weights(const char* which) const {
   const std::string last = dir_.file("last/model.safetensors");
   if (!std::filesystem::exists(last)) return "no weights were saved yet";
-  return cat(of_now ? "the weights before that step are in " : "the last saved weights are in ", last);
+  return cat(which, " are in ", last);
 }
 
-std::string RunRecord::store_model(const Place& place) {
+std::string RunRecord::store_model(const RunPosition& place) {
   const std::string path = dir_.file("model.safetensors");
   store::save_bundle(path, bundle(place));
   return path;
@@ -159,7 +159,7 @@ void RunRecord::add_figures(const std::vector<std::pair<std::string, double>>& f
   dir_.write_text("run.json", run_json_);
 }
 
-store::Bundle RunRecord::bundle(const Place& place) const {
+store::Bundle RunRecord::bundle(const RunPosition& place) const {
   return {run_.net->model, run_.task->preprocessing(), run_.class_names,
           provenance(run_.config, run_.fingerprint, place.step, place.test)};
 }

@@ -16,33 +16,34 @@ class RunRecord {
   // Makes or takes over the output directory; from here on the run is on disk.
   RunRecord(const Prepared& run, std::vector<std::string> argv);
 
-  // config.json, model.json, the notes, and run.json with the status "running".
+  // Writes config.json, model.json, the notes, and run.json with the status "running".
   void begin(const RunSummary& summary);
-  // Of the samples that were left out those from number `first` on.
+  // Lists the samples that were left out, from number `first` on.
   void left_out(size_t first);
 
-  // The row of the part of an epoch that was trained, `batches` in `seconds`.
+  // Writes the row of the part of an epoch that was trained: `batches` in `seconds`.
   void trained(const StepReport& report, int64_t batches, double seconds);
   void tested(const StepReport& report, const Evaluation& test);
   void epoch(const EpochReport& report);
-  void diverged(const Place& place, double loss, double rate);
+  // Writes the row of the step after `place`, whose loss is not finite.
+  void diverged(const RunPosition& place, double loss, double rate);
 
-  // Without the values being checked: whoever calls has done so.
-  void checkpoint(const Place& place, bool best);
+  // Whoever calls has checked that the values are finite.
+  void checkpoint(const RunPosition& place, bool best);
   // Waits for the last checkpoint.
   void settle() { dir_.settle(); }
-  // "the last saved weights are in ...", or that there are none. `of_now`: they are the current ones.
-  std::string saved_weights(bool of_now) const;
-  // Stores the model as it is at the end; its path.
-  std::string store_model(const Place& place);
+  // Says "WHICH are in PATH" of the last checkpoint, or that there is none.
+  std::string saved_weights(const char* which) const;
+  // Stores the model as it is at the end; returns its path.
+  std::string store_model(const RunPosition& place);
 
-  // run.json as of the run's end.
+  // Writes run.json as of the run's end.
   void end(const Result& result);
   void fail_with(const Result& result, const char* what, ErrorKind kind) noexcept;
   void add_figures(const std::vector<std::pair<std::string, double>>& figures);
 
  private:
-  store::Bundle bundle(const Place& place) const;
+  store::Bundle bundle(const RunPosition& place) const;
   void write_run(const char* status, int exit_code, const Result* result);
 
   const Prepared& run_;

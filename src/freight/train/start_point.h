@@ -16,7 +16,7 @@ struct StartPoint {
   bool in_its_directory = false;         // the run goes on in the directory of the checkpoint's run
   std::vector<std::string> notes, warnings;
 
-  Place place() const { return checkpoint ? checkpoint->place : Place{}; }
+  RunPosition place() const { return checkpoint ? checkpoint->place : RunPosition{}; }
 };
 
 // What config.resume means; `found` is what it led to where that has been looked for. Settles config.output_dir and

@@ -4,7 +4,6 @@
 #include <new>
 
 #include "freight/base/error.h"
-#include "freight/train/config_fields.h"
 #include "freight/train/loop_internal.h"
 
 namespace freight::train {
@@ -32,8 +31,7 @@ void recorded(RunRecord& record, const Result& so_far, F f) {
 
 Result PreparedRun::run(Observer& observer, const std::vector<std::string>& argv) {
   Prepared& p = *prepared_;
-  FREIGHT_CHECK(!p.record, "a prepared run is run once");
-  if (parse_offload(p.config.offload) != p.net->compile.limit.offload) plan_within({});
+  if (p.record) fail(ErrorKind::usage, "PreparedRun::run", "this run has run already: prepare another");
   if (!p.left_out.heard) {
     for (const data::BadSample& bad : p.left_out.samples()) observer.on_bad_sample(bad.path, bad.reason);
   }
@@ -58,7 +56,9 @@ Result PreparedRun::run(Observer& observer, const std::vector<std::string>& argv
 }
 
 void PreparedRun::record_figures(const std::vector<std::pair<std::string, double>>& figures) {
-  FREIGHT_CHECK(prepared_->record, "figures are recorded of a run that is over");
+  if (!prepared_->record) {
+    fail(ErrorKind::usage, "PreparedRun::record_figures", "the run has not run: there is no run.json yet");
+  }
   prepared_->record->add_figures(figures);
 }
 
