@@ -91,7 +91,7 @@ class Terminal : public train::Observer {
     }
   }
   bool wants_step() override { return progress_.due(); }
-  train::Next on_step(const train::StepReport& r) override {
+  train::AfterStep on_step(const train::StepReport& r) override {
     const MemoryUse memory = memory_use();
     const ProgressFigures figures{.epoch = r.epoch,
                                   .epochs = r.epochs,
@@ -108,7 +108,7 @@ class Terminal : public train::Observer {
                                   .memory_limit_bytes = memory.total,
                                   .eta_s = r.eta_s};
     progress_.update(progress_text(figures, progress_.width()));
-    return train::Next::go_on;
+    return {};
   }
   void on_evaluation_progress(int64_t done, int64_t total) override {
     if (progress_.due()) progress_.update(cat("evaluating  ", with_commas(done), "/", with_commas(total)));

@@ -208,7 +208,7 @@ TEST_F(Training, AStopSignalSavesAndSaysSo) {
 TEST_F(Training, AStopThatTheObserverAsksForSavesAndCanBeResumed) {
   struct Stopper : Observer {
     bool wants_step() override { return true; }
-    Next on_step(const StepReport& r) override { return r.total_step == last ? Next::stop : Next::go_on; }
+    AfterStep on_step(const StepReport& r) override { return {.stop = r.total_step == last}; }
     int64_t last = 14;  // in the midst of the second epoch
   } stopper;
   const Result whole = run();
@@ -234,6 +234,53 @@ TEST_F(Training, AStopThatTheObserverAsksForSavesAndCanBeResumed) {
       EXPECT_EQ(read_text(r.model_path), model);
     }
   }
+}
+
+TEST_F(Training, ARateThatTheObserverAsksForHoldsAndIsResumed) {
+  struct Setter : Observer {
+    explicit Setter(int64_t at) : step(at) {}
+    bool wants_step() override { return true; }
+    AfterStep on_step(const StepReport& r) override {
+      rates.push_back(r.lr);
+      return {.stop = r.total_step == stop, .lr = r.total_step == step ? std::optional(0.25) : std::nullopt};
+    }
+    int64_t step, stop = 0;
+    std::vector<double> rates;
+  };
+  config_.lr = 0.0625;
+  config_.lr_scheduler = "constant";
+  config_.steps_per_launch = 3;
+  std::vector<double> expected(30, 0.25);
+  std::fill_n(expected.begin(), 6, 0.0625);
+  std::vector<double> losses;
+  // Asked for after step 2, it holds on a device from the third block on: the second was given to it by then.
+  for (const int64_t step : {6, 2}) {
+    SCOPED_TRACE(step);
+    config_.device_data = step == 2 ? "yes" : "no";
+    Setter whole(step), until(step), rest(0);
+    config_.output_dir = dir_ / cat("whole-", step);
+    const Result r = train(config_, whole);
+    EXPECT_EQ(whole.rates, expected);
+    losses.push_back(r.train_loss);
+    config_.output_dir = dir_ / cat("parts-", step);
+    until.stop = 14;
+    const Result part = train(config_, until);
+    EXPECT_TRUE(part.interrupted);
+    config_.resume = "auto";
+    const Result again = train(config_, rest);
+    config_.resume.clear();
+    EXPECT_EQ(rest.rates, std::vector<double>(static_cast<size_t>(30 - part.steps), 0.25));
+    EXPECT_EQ(read_text(again.model_path), read_text(r.model_path));
+  }
+  EXPECT_NEAR(losses[0], losses[1], 1e-3);
+}
+
+TEST_F(Training, ARateThatIsNoneIsRefused) {
+  struct Negative : Observer {
+    bool wants_step() override { return true; }
+    AfterStep on_step(const StepReport&) override { return {.lr = -1.0}; }
+  } negative;
+  expect_error(ErrorKind::usage, {"on_step", "lr", "-1"}, [&] { train(config_, negative); });
 }
 
 TEST_F(Training, WhatIsPreparedLeavesNoTraceUntilItRuns) {

@@ -17,9 +17,14 @@ void BatchSteps::start_epoch(const RunPosition& place, int64_t steps) {
   const int64_t before = place.step - place.batch;
   std::vector<float> rates(static_cast<size_t>(run_.data->batches()));
   for (int64_t i = 0; i < steps; ++i) {
-    rates[static_cast<size_t>(i)] = static_cast<float>(run_.schedule.at(before + i));
+    rates[static_cast<size_t>(i)] = static_cast<float>(rate_of(run_, place, before + i));
   }
   ahead_->start_epoch(run_.feed->draws(place.epoch - 1), rates, place.batch);
+}
+
+// A device has the rates of the whole epoch: it begins again at the next batch, with others. The feed goes on.
+void BatchSteps::change_rate(const RunPosition& place, int64_t steps) {
+  if (ahead_ && place.batch < steps) start_epoch(place, steps);
 }
 
 std::vector<BatchSteps::Done> BatchSteps::next(const RunPosition& place, int64_t limit) {
@@ -31,7 +36,7 @@ std::vector<BatchSteps::Done> BatchSteps::next(const RunPosition& place, int64_t
   batch_ = run_.feed->next();
   used_up_ = !batch_;
   if (used_up_) return done;
-  run_.net->optimizer->set_lr(run_.schedule.at(place.step));
+  run_.net->optimizer->set_lr(rate_of(run_, place, place.step));
   done.push_back({run_.net->step->run(batch_->inputs, batch_->targets), batch_->count});
   return done;
 }

@@ -20,6 +20,8 @@ class BatchSteps {
   };
   // Begins the epoch where `place` stands, which has so many steps.
   void start_epoch(const RunPosition& place, int64_t steps);
+  // What `place` says of the learning rate has changed; nothing runs of which the outcome is not known.
+  void change_rate(const RunPosition& place, int64_t steps);
   // Does the next steps and returns what they did, in order; `place` is where the steps before them led. A device is
   // given no batch from number `limit` on. Empty where the batches are used up, or all that the device was given is
   // known.

@@ -52,6 +52,7 @@ json to_json(const RunPosition& p) {
             {"train_seconds", p.train_seconds},
             {"test", {{"count", p.test.count}, {"loss", p.test.loss}, {"top1", nullptr}}}};
   if (p.test.top1) j["test"]["top1"] = *p.test.top1;
+  if (p.lr) j["lr"] = *p.lr;
   return j;
 }
 
@@ -74,6 +75,10 @@ RunPosition place_from(const json& j) {
   p.right = j.at("right");
   p.seen = count_in(j, "seen", 0);
   p.last_loss = j.at("last_loss");
+  if (j.contains("lr")) {
+    p.lr = j.at("lr").get<double>();
+    if (*p.lr < 0) fail(ErrorKind::checkpoint, "lr", "got ", *p.lr, ", need a learning rate of at least 0");
+  }
   p.best_score = or_else(j.at("best_score"), p.best_score);
   p.train_seconds = j.at("train_seconds");
   p.test.count = count_in(j.at("test"), "count", 0);

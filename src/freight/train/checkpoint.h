@@ -28,6 +28,7 @@ struct RunPosition {
   double loss_sum = 0, right = 0;
   int64_t seen = 0;
   double last_loss = 0;
+  std::optional<double> lr = {};  // that the observer asked for, in place of the schedule's
   double best_score = -std::numeric_limits<double>::infinity();  // top1, or the negative loss of a regression
   Evaluation test = {};                                          // the last one
   double train_seconds = 0;

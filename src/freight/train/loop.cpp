@@ -24,7 +24,7 @@ double rounded(double rate) { return static_cast<double>(static_cast<float>(rate
 Loop::Loop(Prepared& run, RunRecord& record, Observer& observer)
     : run_(run), record_(record), observer_(observer), steps_(run), place_(run.start.place()) {
   if (place_.step > 0) {
-    rate_ = rounded(run_.schedule.at(place_.step - 1));
+    rate_ = rounded(rate_of(run_, place_, place_.step - 1));
     run_.net->optimizer->set_lr(rate_);
   }
   result_.parameters = run_.net->model.net->parameter_count();
@@ -40,7 +40,7 @@ void Loop::run() {
   store();
 }
 
-bool Loop::stop_asked() const { return stop_ || signals::stop_requested(); }
+bool Loop::stop_asked() const { return asked_.stop || signals::stop_requested(); }
 
 // Trains what is left of the running epoch.
 void Loop::run_epoch() {
@@ -48,12 +48,13 @@ void Loop::run_epoch() {
   bool save = false;
   while (place_.batch < epoch_.steps && !result_.interrupted) {
     // What was asked for waits until all that a device was given is known. An epoch has a step before it is stopped.
-    const bool settle = save || (stop_asked() && place_.batch > 0);
+    const bool settle = save || asked_.lr || (stop_asked() && place_.batch > 0);
     const int64_t before = place_.step;
     if (!step(settle ? place_.batch : next_pause())) break;
     save = save || (place_.step > before && run_.config.save_every > 0 && place_.step % run_.config.save_every == 0);
     save = signals::take_save_request() || save;
     if (!steps_.settled()) continue;
+    if (asked_.lr) change_rate();
     if (stop_asked()) result_.interrupted = true;
     if (save && !result_.interrupted) checkpoint();
     save = false;
@@ -99,7 +100,7 @@ bool Loop::step(int64_t limit) {
 // Counts a step that was done, and tells the observer.
 void Loop::account(const BatchSteps::Done& done) {
   const double loss = done.outcome.loss;
-  rate_ = rounded(run_.schedule.at(place_.step));
+  rate_ = rounded(rate_of(run_, place_, place_.step));
   if (!std::isfinite(loss)) diverged(loss);
   ++place_.step;
   ++place_.batch;
@@ -107,7 +108,19 @@ void Loop::account(const BatchSteps::Done& done) {
   place_.loss_sum += loss;
   place_.right += done.outcome.right;
   place_.seen += done.samples;
-  if (observer_.wants_step() && observer_.on_step(report()) == Next::stop) stop_ = true;
+  if (!observer_.wants_step()) return;
+  const AfterStep asked = observer_.on_step(report());
+  if (asked.lr && !(std::isfinite(*asked.lr) && *asked.lr >= 0)) {
+    fail(ErrorKind::usage, "Observer::on_step", "lr: got ", *asked.lr, ", need a finite number of at least 0");
+  }
+  asked_.stop = asked_.stop || asked.stop;
+  if (asked.lr) asked_.lr = asked.lr;
+}
+
+void Loop::change_rate() {
+  place_.lr = asked_.lr;
+  asked_.lr.reset();
+  steps_.change_rate(place_, epoch_.steps);
 }
 
 StepReport Loop::report() const {

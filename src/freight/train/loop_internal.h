@@ -41,6 +41,7 @@ class Loop {
   void begin_epoch();
   int64_t next_pause() const;
   bool step(int64_t limit);
+  void change_rate();
   void account(const BatchSteps::Done& done);
   StepReport report() const;
   void close_epoch();
@@ -59,7 +60,7 @@ class Loop {
   Trained trained_;
   Result result_;
   double rate_ = 0;         // of the last step
-  bool stop_ = false;       // the observer asks for it
+  AfterStep asked_;         // by the observer, and not done yet
   int64_t finite_at_ = -1;  // the last step after which need_finite found all well
 };
 

@@ -58,9 +58,12 @@ struct Result {
   bool interrupted = false;                  // a signal or the observer asked to stop; everything was saved
 };
 
-// Whether training goes on after a step, or is stopped as by a signal: all is saved, and the run can be resumed. Steps
-// that a device has been given by then are finished first.
-enum class Next { go_on, stop };
+// What an observer asks for after a step. It holds from the next step on; steps that a device has been given by then
+// are finished first.
+struct AfterStep {
+  bool stop = false;              // as by a signal: all is saved, and the run can be resumed
+  std::optional<double> lr = {};  // the learning rate in place of the schedule's, until another is asked for
+};
 
 // Its functions are called in the thread that runs; what they throw ends the run as a failure.
 class Observer {
@@ -70,7 +73,7 @@ class Observer {
   virtual void on_start(const RunSummary&) {}
   // Whether a StepReport is wanted now; asked after each step, so it should be quick.
   virtual bool wants_step() { return false; }
-  virtual Next on_step(const StepReport&) { return Next::go_on; }
+  virtual AfterStep on_step(const StepReport&) { return {}; }
   // After the epoch's evaluation and checkpoint.
   virtual void on_epoch(const EpochReport&) {}
   // A sample that cannot be read and is left out; once per sample.

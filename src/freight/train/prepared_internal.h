@@ -61,6 +61,11 @@ struct Prepared {
   std::unique_ptr<RunRecord> record;  // once it runs
 };
 
+// The learning rate of the run's step number `step`, from 0.
+inline double rate_of(const Prepared& run, const RunPosition& place, int64_t step) {
+  return place.lr.value_or(run.schedule.at(step));
+}
+
 RunSummary summary_of(const Prepared& prepared);
 
 }  // namespace freight::train
