@@ -6,9 +6,12 @@
 #include <cmath>
 
 #include "freight/base/error.h"
+#include "freight/base/finite.h"
 #include "freight/base/philox.h"
 #include "freight/nn/nn.h"
 #include "freight/ops/ops.h"
+
+#include "tests/support/error_of.h"
 
 namespace freight::train {
 namespace {
@@ -239,6 +242,42 @@ TEST(MixedPrecision, TrainingFollowsThatInF32) {
     EXPECT_EQ(low.step.loss_scale() != nullptr, compute == DType::f16);
     for (const nn::NamedVariable& v : low.model.net->state_dict()) EXPECT_EQ(v.variable.type().dtype, DType::f32);
   }
+}
+
+models::Model net_of_rows() {
+  return models::from_spec(R"({"format": "freight-model-1", "name": "rows", "input": [6], "net": [
+      {"type": "Linear", "out": 5}, {"type": "BatchNorm1d"}, {"type": "Linear", "out": 2}]})");
+}
+
+TEST(TrainStep, BatchNormOfOneValuePerChannelIsRefusedWhereItWouldTrain) {
+  set_default_backend("cpu");
+  const models::Model model = net_of_rows();
+  model.net->train();
+  optim::SGD sgd(model.net->parameters(), {.lr = 0.05});
+  const auto run = [&](int64_t samples, int64_t parts) {
+    TrainStep step(model, sgd, nullptr, {.parts = parts}, {});
+    const Array x = random_images({samples, 6}), y(DType::i64, {samples});
+    const Type of_x{x.dtype(), x.shape()}, of_y{y.dtype(), y.shape()};
+    step.summary(of_x, of_y);  // a single sample may be planned
+    const std::string told = testing::message_of([&] { step.need_batch_statistics(of_x, of_y); });
+    EXPECT_EQ(told, testing::message_of([&] { step.run(x, y); }));
+    return told;
+  };
+  const std::string refused = run(1, 1);
+  EXPECT_NE(refused.find("one value per channel has no variance to train with: got f32[1,5]"), std::string::npos)
+      << refused;
+  EXPECT_EQ(run(4, 4), refused);
+  EXPECT_EQ(run(6, 3), "no error");
+  EXPECT_EQ(run(2, 1), "no error");
+  for (const nn::NamedVariable& v : model.net->state_dict())
+    EXPECT_EQ(count_nonfinite(v.variable.array()), 0) << v.name;
+}
+
+TEST(TrainStep, BatchNormOfOneValuePerChannelIsRefusedByEagerCode) {
+  set_default_backend("cpu");
+  nn::BatchNorm1d norm(3);
+  const Tensor x = Tensor::of<float>({1, 2, 3}, {1, 3});
+  EXPECT_NE(testing::message_of([&] { norm(x).array(); }).find("one value per channel"), std::string::npos);
 }
 
 }  // namespace

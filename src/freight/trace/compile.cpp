@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "freight/trace/batch_statistics.h"
 #include "freight/trace/tracer.h"
 
 namespace freight {
@@ -178,6 +179,7 @@ Executable& CompiledFunction::executable(const Request& request) {
   const std::lock_guard lock(state_->mutex);
   Lowered& l = lower(request);
   if (!l.executable) {
+    trace::need_batch_statistics(l.tape->graph());
     l.executable = std::make_unique<Executable>(plan(request), l.tape->state_storages());
     l.inputs.resize(request.arguments.size());
     for (const Array& a : l.tape->captured()) l.inputs.push_back(a);

@@ -3,6 +3,7 @@
 #include <shared_mutex>
 
 #include "freight/base/threads.h"
+#include "freight/trace/batch_statistics.h"
 #include "freight/trace/tracer.h"
 
 namespace freight::trace {
@@ -89,6 +90,7 @@ void Trace::run() {
 }
 
 void Trace::execute(const std::vector<std::shared_ptr<TensorImpl>>& live, const std::vector<Array>& results) {
+  need_batch_statistics(graph_);
   RunOptions options = run_options();
   options.round_each = true;  // what is read in between decides where eager work is cut into plans
   const auto plan = plan_for(graph_, options);

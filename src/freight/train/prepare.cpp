@@ -127,6 +127,13 @@ void place_data(Prepared& p, double device_memory) {
                         "), which makes its batches itself, ", p.block, " steps at a time"));
 }
 
+// The only batch of a small set is not full.
+void need_batch_statistics(const Prepared& p) {
+  Type x = p.net->inputs, y = p.net->targets;
+  x.shape[0] = y.shape[0] = std::min(p.config.batch_size, p.task->train_count());
+  p.net->step->need_batch_statistics(x, y);
+}
+
 }  // namespace
 
 PreparedRun prepare(const Config& config, PrepareOptions options) {
@@ -154,6 +161,7 @@ PreparedRun prepare(const Config& config, PrepareOptions options) {
   // Its batches are the loader's but for rounding: a resumed run keeps to what was chosen.
   if (c.deterministic && c.device_data == "auto" && own_memory(c)) c.device_data = p.data ? "yes" : "no";
   p.net->plan_step(p.task->batch_types(), compile_options(c, compute), p.data.get());
+  need_batch_statistics(p);
   p.net->plan_evaluation(p.task->test_count());
   p.random_numbers = rng_state().array().clone();
   return PreparedRun(std::move(prepared));

@@ -9,6 +9,7 @@
 #include "freight/ops/ops.h"
 #include "freight/optim/create.h"
 #include "freight/run/plan.h"
+#include "freight/trace/batch_statistics.h"
 #include "freight/train/device_data.h"
 #include "freight/train/diverged.h"
 
@@ -253,6 +254,12 @@ std::vector<TrainStep::Run> TrainStep::plans(const Type& x, const Type& y) {
   if (rest > 0) runs.push_back({s.accumulate.plan(rows(x, rest), rows(y, rest), scalar), 1});
   runs.push_back({s.apply.plan(scalar), 1});
   return runs;
+}
+
+void TrainStep::need_batch_statistics(const Type& x, const Type& y) {
+  const int64_t count = x.shape[0], part = part_of(count), rest = count % part;
+  if ((rest > 0 ? rest : part) > 1) return;
+  trace::need_batch_statistics(state_->whole.graph(rows(x, 1), rows(y, 1)));
 }
 
 TrainStep::Summary TrainStep::summary(const Type& x, const Type& y) {

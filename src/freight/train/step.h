@@ -63,6 +63,8 @@ class TrainStep {
   };
   // For batches of these types, or those that the device makes; plans, but runs nothing.
   Summary summary(const Type& x, const Type& y);
+  // Throws Error(usage) where a normalisation would have one value per channel of such a batch, or of a part of it.
+  void need_batch_statistics(const Type& x, const Type& y);
   // The plans of a step on such a batch, and how often each runs in it. Each has an arena of its own.
   struct Run {
     std::shared_ptr<const Plan> plan;
