@@ -22,6 +22,9 @@ set_tests_properties("check: python packages" PROPERTIES FIXTURES_SETUP python_p
 
 add_test(NAME "check: installed package" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/installed_test.sh ${CMAKE_BINARY_DIR})
 set_tests_properties("check: installed package" PROPERTIES TIMEOUT 600)
+add_test(NAME "check: planned memory"
+         COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/planned_memory.py ${CMAKE_BINARY_DIR})
+set_tests_properties("check: planned memory" PROPERTIES TIMEOUT 7200)
 add_test(NAME "check: gpu_check" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/gpu_check_test.py)
 # Both halves in small on OpenCL, and the first on the fake CUDA driver, which is far too slow to be measured.
 function(gpu_check half device name)

@@ -78,6 +78,19 @@ TEST(Draft, PlannedBytesAreThoseThatAStepAllocates) {
   }
 }
 
+TEST(Draft, ARunIsCountedWithWholePagesAndItsThreads) {
+  const Subject s = subject("resnet18", "3x32x32");
+  DraftOptions o;
+  o.batch = 4;
+  const Draft step = draft(s, o);
+  o.whole_run = true;
+  const Draft run = draft(s, o);
+  EXPECT_EQ(step.part(Part::process), 0u);
+  EXPECT_GT(run.part(Part::process), size_t{8} << 20);
+  // Three weights of 9 MiB, and one of 4.5, take 10 and 6 on pages of 2 MiB.
+  EXPECT_EQ(run.part(Part::weights) - step.part(Part::weights), size_t{9} << 19);
+}
+
 TEST(Draft, PartsAndRecomputationAreCountedToo) {
   const Subject s = subject("resnet20", "3x16x16");
   DraftOptions o;

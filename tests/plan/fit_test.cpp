@@ -165,7 +165,8 @@ TEST(Fit, WhatKeepsTheResultsGoesBeforeWhatChangesThem) {
   DraftOptions again = o;
   again.whole_run = false;
   again.recompute = Recompute::all;
-  const auto least = static_cast<double>(draft(s, again).total() + whole.part(Part::evaluation)),
+  const auto least = static_cast<double>(draft(s, again).total() + whole.part(Part::evaluation) +
+                                         whole.part(Part::process)),
              copy = static_cast<double>(whole.part(Part::checkpoint));
   // Two parts of the batch would fit beside the copy, but BatchNorm would take other statistics.
   const Fit fit = fit_within(whole, s, {least + copy / 2});

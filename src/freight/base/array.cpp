@@ -55,6 +55,8 @@ class HostRead final : public DeviceRead {
 
 }  // namespace
 
+size_t block_bytes(size_t bytes) { return is_large(bytes) ? rounded(bytes) : bytes; }
+
 int64_t storage_bytes() { return g_storage_bytes; }
 
 struct Storage::OnDevice {

@@ -7,6 +7,8 @@
 #include <thread>
 
 #include "freight/base/error.h"
+#include "freight/base/storage_use.h"
+#include "freight/base/threads.h"
 #include "freight/run/plan.h"
 #include "freight/train/evaluate.h"
 
@@ -19,11 +21,25 @@ constexpr size_t kBatches = 3, kBatchBytes = size_t{1} << 30;
 // A plan of more steps takes so long that a third one for the formula is not worth it.
 constexpr size_t kFewSteps = 900;
 
-size_t bytes_of(const std::vector<nn::NamedVariable>& variables, bool on_host = false) {
-  size_t sum = 0;
-  for (const nn::NamedVariable& v : variables) sum += v.variable.on_host() == on_host ? v.variable.type().bytes() : 0;
-  return sum;
-}
+// What a run takes beside its blocks, 6 to 10 MiB as measured: the gaps of the heap, kernels compiled at run time, and
+// for each thread its stack, its part of the heap and scratch memory on a large page. Of a small run, which is not
+// planned to the MiB, no more than a twelfth is counted.
+constexpr size_t kProcess = size_t{8} << 20, kThread = size_t{3} << 20, kMostOfRun = 12;
+
+// Of a run on a processor blocks are counted with the whole pages that they take, so that the sum is what the process
+// needs. Of a step alone it is the bytes, which grow evenly with the batch.
+struct Blocks {
+  bool whole_pages;
+
+  size_t of(size_t bytes) const { return whole_pages ? block_bytes(bytes) : bytes; }
+  size_t of(const std::vector<nn::NamedVariable>& variables, bool on_host = false) const {
+    size_t sum = 0;
+    for (const nn::NamedVariable& v : variables) {
+      if (v.variable.on_host() == on_host) sum += of(v.variable.type().bytes());
+    }
+    return sum;
+  }
+};
 
 template <class F>
 void in_parallel(size_t count, F f) {
@@ -89,13 +105,14 @@ Draft draft(const train::Planned& p) {
   d.options.whole_run = p.evaluation != nullptr;
   d.parameters = p.model.net->parameter_count();
   const auto add = [&](Part part, size_t bytes) { d.bytes[static_cast<size_t>(part)] += bytes; };
-  add(Part::weights, bytes_of(p.model.net->state_dict()));
-  add(Part::optimizer, bytes_of(p.optimizer.state_dict()));
-  const size_t away = bytes_of(p.optimizer.state_dict(), true);
+  const Blocks blocks{!beside && d.options.whole_run};
+  add(Part::weights, blocks.of(p.model.net->state_dict()));
+  add(Part::optimizer, blocks.of(p.optimizer.state_dict()));
+  const size_t away = blocks.of(p.optimizer.state_dict(), true);
   add(Part::host, away);
-  if (p.ema) add(Part::averages, bytes_of(p.ema->state_dict()));
+  if (p.ema) add(Part::averages, blocks.of(p.ema->state_dict()));
   if (d.options.parts > 1) {
-    for (const Variable& v : p.optimizer.parameters()) add(Part::accumulators, v.type().bytes());
+    for (const Variable& v : p.optimizer.parameters()) add(Part::accumulators, blocks.of(v.type().bytes()));
   }
   size_t largest = 0;
   for (const train::TrainStep::Run& run : p.step) {
@@ -118,6 +135,7 @@ Draft draft(const train::Planned& p) {
     add(Part::constants, constant_bytes(plan));
     ArenaUse use = arena_use(plan);
     for (size_t i = 0; i < kParts; ++i) d.bytes[i] += use.bytes[i];
+    add(Part::packing, blocks.of(plan.arena_bytes()) - plan.arena_bytes());
     if (plan.arena_bytes() <= largest) continue;
     largest = plan.arena_bytes();
     d.held = std::move(use.held);
@@ -134,11 +152,14 @@ Draft draft(const train::Planned& p) {
   d.evaluation_batch = p.evaluation_batch;
   // The short last batch has a plan and an arena of its own.
   const double rest = static_cast<double>(p.test_count % p.evaluation_batch) / static_cast<double>(p.evaluation_batch);
-  add(Part::evaluation, static_cast<size_t>(static_cast<double>(p.evaluation->arena_bytes()) * (1 + rest)));
+  const size_t arena = p.evaluation->arena_bytes();
+  add(Part::evaluation, blocks.of(arena) + blocks.of(static_cast<size_t>(static_cast<double>(arena) * rest)));
   if (beside || !p.config.save_in_place) {
     add(beside ? Part::host : Part::checkpoint,
         d.part(Part::weights) + d.part(Part::optimizer) + away + d.part(Part::averages));
   }
+  const size_t process = kProcess + kThread * static_cast<size_t>(thread_count());
+  if (!beside) add(Part::process, std::min(process, (d.total() - d.part(Part::checkpoint)) / kMostOfRun));
   return d;
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kNames[kParts] = {"weights",   "optimizer state", "averages",   "accumulators", "activations",
                                         "gradients", "signals",         "workspaces", "packing",      "constants",
-                                        "staging",   "evaluation",      "checkpoint", "host memory"};
+                                        "staging",   "evaluation",      "checkpoint", "process",      "host memory"};
 
 // A stretch of steps during which a place in the arena holds one tensor. Results that overwrite a dying input share
 // its place, and their stretches overlap.

@@ -27,9 +27,10 @@ enum class Part : uint8_t {
   staging,       // batches that are being read ahead, and the files of a small set of images
   evaluation,    // arena of the evaluation step
   checkpoint,    // the copy that is being written while the run goes on
+  process,       // of a run on a processor: threads, kernels compiled at run time, pages of libraries
   host,          // no part of the total: what was offloaded, and for a device beside it staging and checkpoint too
 };
-inline constexpr size_t kParts = 14;
+inline constexpr size_t kParts = 15;
 const char* to_string(Part part);
 
 // A tensor, or a workspace, that is alive at the peak.

@@ -127,7 +127,8 @@ Fit fit_within(Draft draft, const Subject& subject, const Memory& memory) {
                                                      : "";
   const auto adapt = [&](double left_out, bool others) {
     // What stays as it is whatever the step does.
-    const double run = static_cast<double>(f.draft.part(Part::evaluation)) + copy - left_out;
+    const double run =
+        static_cast<double>(f.draft.part(Part::evaluation) + f.draft.part(Part::process)) + copy - left_out;
     auto kept = run + static_cast<double>(f.draft.part(Part::weights) + f.draft.part(Part::averages));
     if (memory.host <= 0) kept += static_cast<double>(f.draft.part(Part::optimizer));
     if (kept > f.available) return false;
