@@ -202,23 +202,6 @@ TEST(Recurrent, AWholeLayerThatNoDeviceTakesIsItsParts) {
   }
 }
 
-TEST(Recurrent, WhatALibraryKeptOnlyTheLibraryReads) {
-  const Graph g = parse(R"(graph {
-    %0 = input "x" : f32[2,3,4]
-    %1 = input "w_ih" : f32[12,4]
-    %2 = input "bias" : f32[12]
-    %3 = input "w" : f32[12,3]
-    %4, %5 = recurrent_layer(%0, %1, %2, %3) {reserve=100} : f32[2,3,3], u8[100]
-    %6, %7, %8, %9 = recurrent_layer_grad(%0, %1, %2, %3, %4, %5, %4) {reserve=100} : f32[2,3,4], f32[12,4], f32[12], f32[12,3]
-    return %6
-  })");
-  EXPECT_TRUE(structurally_equal(parse(print(g)), g));
-  std::vector<Array> in;
-  for (const Type& t : leaf_types(g, Op::input)) in.push_back(random_array({t, Fill::normal}, in.size()));
-  freight::testing::expect_error(ErrorKind::usage, {"recurrent_layer", "reserve"}, [&] { run_planned("cpu", g, in); });
-  freight::testing::expect_error(ErrorKind::usage, {"recurrent_layer", "reserve"}, [&] { interpret(g, in); });
-}
-
 TEST(Recurrent, OperandsThatDoNotFitALayerAreNamed) {
   Graph g;
   Builder b(g);

@@ -11,7 +11,8 @@ namespace freight {
 
 class DeviceMemory;
 
-// A library's own weight format: `descriptor` is meaningful to one backend only. Equal descriptors are equal formats.
+// A library's own format, of weights or of what it keeps for a gradient: `descriptor` is meaningful to one backend only.
+// Equal descriptors are equal formats.
 struct BlockedLayout {
   std::string name;  // for listings: "Acdb16a"
   size_t bytes = 0;

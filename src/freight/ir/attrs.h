@@ -187,12 +187,10 @@ struct RecurrentAttrs {
   bool gru = false, reverse = false, lengths = false;
   FREIGHT_FIELDS(gru, reverse, lengths)
 };
-// recurrent_layer. reserve: the bytes that a library keeps for the gradient in place of the cells and gates, where a
-// backend has made the node so (Backend::join); -1: it has not.
+// recurrent_layer: the same of its steps.
 struct RecurrentLayerAttrs {
   RecurrentAttrs steps;
-  int64_t reserve = -1;
-  FREIGHT_FIELDS(steps.gru, steps.reverse, steps.lengths, reserve)
+  FREIGHT_FIELDS(steps.gru, steps.reverse, steps.lengths)
 };
 struct SgdAttrs {
   double momentum = 0, dampening = 0, weight_decay = 0;

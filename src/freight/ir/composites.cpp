@@ -411,11 +411,6 @@ Values recurrent_grad(Builder& b, const Node& n, const Values& in) {
 }
 
 namespace {
-const RecurrentAttrs& steps_of(const Node& n) {
-  const auto& a = attrs<RecurrentLayerAttrs>(n);
-  if (a.reserve >= 0) fail(ErrorKind::usage, name(n.op), "with `reserve` only the library that filled it computes it");
-  return a.steps;
-}
 // x (N, T, C) as (N T, C), not in 16 bits.
 Value wide_rows(Builder& b, Value x) {
   const Shape s = b.shape(x);
@@ -425,7 +420,7 @@ Value wide_rows(Builder& b, Value x) {
 
 // The inputs' part of the gates of all steps is one product.
 Values recurrent_layer(Builder& b, const Node& n, const Values& in) {
-  const RecurrentAttrs& a = steps_of(n);
+  const RecurrentAttrs& a = attrs<RecurrentLayerAttrs>(n).steps;
   Shape gates = b.shape(in[0]);
   gates[2] = b.shape(in[2])[0];
   const Ex product{&b, b.reshape(b.matmul(wide_rows(b, in[0]), in[1], false, true), gates)};
@@ -436,7 +431,7 @@ Values recurrent_layer(Builder& b, const Node& n, const Values& in) {
 }
 
 Values recurrent_layer_grad(Builder& b, const Node& n, const Values& in) {
-  const RecurrentAttrs& a = steps_of(n);
+  const RecurrentAttrs& a = attrs<RecurrentLayerAttrs>(n).steps;
   const Shape x = b.shape(in[0]);
   const Value x_rows = wide_rows(b, in[0]);
   const size_t y = 4 + a.gru + a.lengths;

@@ -569,9 +569,7 @@ Types recurrent_layer(const Node& node, const Types& in) {
   steps.attrs = a.steps;
   Types of_steps{{in[0].dtype, {x[0], x[1], bias[0]}}};
   of_steps.insert(of_steps.end(), in.begin() + 3, in.end());
-  Types out = recurrent(steps, of_steps);
-  if (a.reserve >= 0) out = {out[0], {DType::u8, {a.reserve}}};
-  return out;
+  return recurrent(steps, of_steps);
 }
 
 Types recurrent_layer_grad(const Node& node, const Types& in) {

@@ -24,6 +24,7 @@ class Transfer final : public Kernel {
   Transfer(std::shared_ptr<DeviceMemory> memory, size_t bytes, Queue queue)
       : memory_(std::move(memory)), bytes_(bytes), queue_(queue) {}
   void run(void* const* operands) override {
+    if (bytes_ == 0) return;
     if (memory_) return memory_->copy(operands[1], operands[0], bytes_, queue_);
     parallel_copy(operands[1], operands[0], bytes_);
   }

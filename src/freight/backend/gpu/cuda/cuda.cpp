@@ -193,9 +193,7 @@ class CudaBackend final : public gpu::GpuBackend {
   }
 
   // Sums come from the library in the type of the product; f64 has no epilogues.
-  freight::Graph fuse_patterns(const freight::Graph& given) const override {
-    const bool layers = std::any_of(given.nodes.begin(), given.nodes.end(), is_layer);
-    const freight::Graph graph = layers ? with_reserves(*dnn(), given) : given;
+  freight::Graph fuse_patterns(const freight::Graph& graph) const override {
     return gpu::fuse_patterns(graph, [&](const Node& fused) {
       const FusedPattern& pattern = pattern_of(fused);
       if (pattern.product != Op::matmul) return computes(graph, fused);
@@ -209,6 +207,7 @@ class CudaBackend final : public gpu::GpuBackend {
   // What cuDNN computes lies channels last; the generated convolutions want rows of pixels.
   LayoutPlan layouts(const freight::Graph& graph, const Node& node, const std::vector<Layout>& given) const override {
     LayoutPlan plan = GpuBackend::layouts(graph, node, given);
+    if (is_layer(node)) return layer_layouts(*dnn(), graph, node, std::move(plan), given);
     if (!computes(graph, node)) return plan;
     const auto wanted = [&](Value v) { return Layout::channels_last(graph.type(v).shape); };
     for (size_t i = 0; i < node.inputs.size(); ++i) plan.in[i] = wanted(node.inputs[i]);

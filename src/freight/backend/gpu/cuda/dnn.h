@@ -82,8 +82,10 @@ class Dnn;
 // LSTM and GRU layers, and whether the library, if it is there, computes one, or its gradient, once it is in `dtype`.
 inline bool is_layer(const Node& node) { return std::holds_alternative<RecurrentLayerAttrs>(node.attrs); }
 bool takes_layer(const Dnn* dnn, const freight::Graph& graph, const Node& node, DType dtype);
-// The graph with such layers in the form with `reserve`, which steps must have: of no bytes where there is no gradient.
-freight::Graph with_reserves(const Dnn& dnn, const freight::Graph& graph);
+// The layouts of such a layer or its gradient: `plain` ones, but for the cells and gates, in whose place the library
+// keeps what it likes.
+LayoutPlan layer_layouts(const Dnn& dnn, const freight::Graph& graph, const Node& node, LayoutPlan plain,
+                         const std::vector<Layout>& given);
 // `generate` makes the kernel that packs weights and turns sequences round.
 using Generate = std::function<std::unique_ptr<Kernel>(gpu::Lowered)>;
 std::unique_ptr<Kernel> layer_kernel(std::shared_ptr<Dnn> dnn, const StepSpec& spec, const Generate& generate);

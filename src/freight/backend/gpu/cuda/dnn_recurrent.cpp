@@ -13,19 +13,33 @@ namespace {
 using namespace cudnn;
 using gpu::aligned;
 
-// x, the weights and perhaps counts; behind them follow, in a gradient, y, what was kept (but for `reserve` gates, too)
-// and dy.
+// A layer's operands are x, the weights and perhaps counts; in a gradient its results follow, y, cells and gates, then
+// dy.
 size_t weights_of(const RecurrentLayerAttrs& a) { return 4u + a.steps.gru; }
 size_t inputs_of(const RecurrentLayerAttrs& a) { return weights_of(a) + a.steps.lengths; }
-Value kept(const Node& gradient) { return gradient.inputs[inputs_of(attrs<RecurrentLayerAttrs>(gradient)) + 1]; }
+enum LayerResult : size_t { kResultY, kResultCells, kResultGates, kResultCount };  // dy stands behind them
+size_t input_of_gradient(const RecurrentLayerAttrs& a, size_t result) { return inputs_of(a) + result; }
+Value kept(const Node& gradient) {
+  return gradient.inputs[input_of_gradient(attrs<RecurrentLayerAttrs>(gradient), kResultCells)];
+}
 int64_t gradients_of(const freight::Graph& graph, const Node& layer) {
   return std::count_if(graph.nodes.begin(), graph.nodes.end(),
                        [&](const Node& n) { return n.op == Op::recurrent_layer_grad && kept(n) == layer.out(1); });
 }
 
+// In place of the gates the library keeps bytes of its own for the gradient, which it calls its reserve; in place of
+// the cells, the smaller of the two, nothing. Only it can read them: to the plan they are formats without elements.
+Layout reserve_format(size_t bytes) {
+  const std::string name = cat("cudnn:reserve:", bytes);
+  return {{}, std::make_shared<BlockedLayout>(BlockedLayout{name, bytes, {name.begin(), name.end()}})};
+}
+
+enum class LayerUse { training, inference };
+
 // What the library is told of a layer x (N, T, D), weight (G H, H), and what it answers.
 struct Layer {
-  Layer(const Dnn& dnn, const RecurrentLayerAttrs& a, DType dtype, const Shape& of_x, const Shape& weight, bool tf32) {
+  Layer(const Dnn& dnn, const RecurrentLayerAttrs& a, DType dtype, const Shape& of_x, const Shape& weight, bool tf32,
+        LayerUse use) {
     const auto entered = dnn.memory().enter();
     const int type = data_type(dtype), math = dtype != DType::f32 ? kTensorMath : tf32 ? kAnyMath : kFmaMath;
     const auto n = static_cast<int>(of_x[0]), t = static_cast<int>(of_x[1]), d = static_cast<int>(of_x[2]),
@@ -42,8 +56,8 @@ struct Layer {
     const int extents[] = {1, n, h}, strides[] = {n * h, h, 1};
     check_dnn(f.SetTensorNdDescriptor(state.get(), type, 3, extents, strides), "a state");
     check_dnn(f.GetRNNWeightSpaceSize(dnn.handle(), rnn.get(), &weights), "the weights' size");
-    check_dnn(f.GetRNNTempSpaceSizes(dnn.handle(), rnn.get(), a.reserve != 0 ? kTraining : kInference, x.get(),
-                                     &workspace, &reserve),
+    check_dnn(f.GetRNNTempSpaceSizes(dnn.handle(), rnn.get(), use == LayerUse::training ? kTraining : kInference,
+                                     x.get(), &workspace, &reserve),
               "a layer's memory");
     reserve = aligned(reserve);
     const Handle of_matrix = made(f.CreateTensorDescriptor, f.DestroyTensorDescriptor),
@@ -91,8 +105,11 @@ class LayerKernel final : public Kernel {
         gradient_(spec.node->op == Op::recurrent_layer_grad),
         type_(spec.in[0].type.dtype),
         scratch_(spec.in.size() + spec.out.size()),
-        layer_(*dnn_, attrs_, type_, spec.in[0].type.shape, spec.in[3].type.shape, spec.tf32) {
-    const size_t y = inputs_of(attrs_), out = spec.in.size();
+        reserve_{gradient_ ? input_of_gradient(attrs_, kResultGates) : spec.in.size() + kResultGates},
+        layer_(*dnn_, attrs_, type_, spec.in[0].type.shape, spec.in[3].type.shape, spec.tf32,
+               keeps(spec) ? LayerUse::training : LayerUse::inference) {
+    const size_t y = input_of_gradient(attrs_, kResultY), dy = input_of_gradient(attrs_, kResultCount),
+                 out = spec.in.size();
     gpu::Lowered before, after;
     w_ = take(layer_.weights, type_);
     if (gradient_) dw_ = take(layer_.weights, type_);
@@ -106,15 +123,14 @@ class LayerKernel final : public Kernel {
     const auto& [gru, reverse, lengths] = attrs_.steps;
     const Way way = reverse ? Way::reversed : Way::same;
     const bool own = reverse || lengths;  // the library's y is another one, and kept
-    reserve_ = {gradient_ ? y + 1 : out + 1};
     const Place own_y{reserve_.operand, layer_.reserve, type_};
     x_ = stage(before, spec.in[0], operand(0), way, false);
     if (gradient_) {
       y_ = own ? own_y : stage(before, spec.in[y], operand(y), Way::same, false);
-      dy_ = stage(before, spec.in[y + 2], operand(y + 2), lengths && !reverse ? Way::gathered : way, false);
+      dy_ = stage(before, spec.in[dy], operand(dy), lengths && !reverse ? Way::gathered : way, false);
       dx_ = stage(after, spec.out[0], operand(out), way, true);
     } else {
-      const Place inner = own && attrs_.reserve > 0 ? own_y : Place{};
+      const Place inner = own && keeps(spec) ? own_y : Place{};
       y_ = stage(after, spec.out[0], operand(out), lengths && !reverse ? Way::held : way, true, inner);
     }
     before_ = generate(std::move(before));
@@ -150,6 +166,10 @@ class LayerKernel final : public Kernel {
   size_t scratch_bytes() const override { return bytes_; }
 
  private:
+  bool keeps(const StepSpec& spec) const {
+    const Operand& o = gradient_ ? spec.in[reserve_.operand] : spec.out[kResultGates];
+    return o.layout.blocked->bytes > 0;
+  }
   Place take(size_t bytes, DType type = DType::u8) {
     const Place place{scratch_, bytes_, type};
     bytes_ += aligned(bytes);
@@ -208,9 +228,10 @@ class LayerKernel final : public Kernel {
   bool gradient_;
   DType type_;
   size_t scratch_;  // its place among the operands
+  Place reserve_;
   Layer layer_;
   size_t bytes_ = 0, zeroed_ = 0;  // of scratch memory
-  Place w_, dw_, work_, x_, y_, dy_, dx_, reserve_;
+  Place w_, dw_, work_, x_, y_, dy_, dx_;
   std::unique_ptr<Kernel> before_, after_;
 };
 
@@ -222,12 +243,12 @@ bool takes_layer(const Dnn* dnn, const freight::Graph& graph, const Node& node, 
   const int64_t most = std::max(x.numel(), x.shape[0] * x.shape[1] * w.shape[0]);
   if (!dnn || x.dtype == DType::f64 || x.numel() == 0 || most > INT32_MAX) return false;
   const Node& layer = node.op == Op::recurrent_layer_grad ? graph.def(kept(node)) : node;
-  if (layer.op != Op::recurrent_layer || a.reserve >= 0) return false;
+  if (layer.op != Op::recurrent_layer) return false;
   const int64_t gradients = gradients_of(graph, layer);
   const std::vector<int> uses = graph.use_counts();
   if (gradients > 1 || uses[layer.out(1).index()] != gradients || uses[layer.out(2).index()] != gradients) return false;
   try {
-    Layer(*dnn, a, dtype, x.shape, w.shape, false);
+    Layer(*dnn, a, dtype, x.shape, w.shape, false, LayerUse::training);
   } catch (const Error& e) {
     log::debug(cat("cuda: ", e.what()));
     return false;
@@ -235,30 +256,28 @@ bool takes_layer(const Dnn* dnn, const freight::Graph& graph, const Node& node, 
   return true;
 }
 
-freight::Graph with_reserves(const Dnn& dnn, const freight::Graph& graph) {
-  Rewriter r(graph);
-  for (const Node& n : graph.nodes) {
-    if (!is_layer(n)) {
-      r.copy(n);
-      continue;
+LayoutPlan layer_layouts(const Dnn& dnn, const freight::Graph& graph, const Node& node, LayoutPlan plain,
+                         const std::vector<Layout>& given) {
+  const auto& a = attrs<RecurrentLayerAttrs>(node);
+  if (node.op == Op::recurrent_layer_grad) {
+    for (const size_t result : {kResultCells, kResultGates}) {
+      const size_t at = input_of_gradient(a, result);
+      plain.in[at] = given[at];
     }
-    auto a = attrs<RecurrentLayerAttrs>(n);
-    std::vector<Value> in(n.inputs.begin(), n.inputs.begin() + static_cast<int64_t>(inputs_of(a)));
-    if (n.op == Op::recurrent_layer_grad) {
-      in.insert(in.end(), {n.inputs[in.size()], kept(n), n.inputs.back()});
-      a.reserve = r.dst.type(r(kept(n))).shape[0];
-    } else if (gradients_of(graph, n) > 0) {
-      const Type &x = graph.type(n.in(0)), &w = graph.type(n.in(3));
-      const auto bytes = [&](bool tf32) { return Layer(dnn, a, x.dtype, x.shape, w.shape, tf32).reserve; };
-      const size_t own_y = a.steps.reverse || a.steps.lengths ? graph.type(n.out()).bytes() : 0;
-      a.reserve = static_cast<int64_t>(std::max({bytes(false), bytes(true), size_t{1}}) + own_y);
-    } else {
-      a.reserve = 0;
-    }
-    const std::vector<Value> out = r.dst.add(n.op, a, r(in), n.scope, n.where);
-    for (size_t i = 0; i < out.size(); ++i) r.replace(n.outputs[i], out[i]);
+    return plain;
   }
-  return r.finish();
+  size_t bytes = 0;  // without a gradient nothing is kept
+  if (graph.use_counts()[node.outputs[kResultGates].index()] > 0) {
+    const Type &x = graph.type(node.in(0)), &w = graph.type(node.in(3));
+    for (const bool tf32 : {false, true}) {
+      bytes = std::max(bytes, Layer(dnn, a, x.dtype, x.shape, w.shape, tf32, LayerUse::training).reserve);
+    }
+    const size_t own_y = a.steps.reverse || a.steps.lengths ? graph.type(node.outputs[kResultY]).bytes() : 0;
+    bytes = std::max(bytes, size_t{1}) + own_y;
+  }
+  plain.out[kResultCells] = reserve_format(0);
+  plain.out[kResultGates] = reserve_format(bytes);
+  return plain;
 }
 
 std::unique_ptr<Kernel> layer_kernel(std::shared_ptr<Dnn> dnn, const StepSpec& spec, const Generate& generate) {
