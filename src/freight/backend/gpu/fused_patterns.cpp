@@ -1,14 +1,18 @@
-// Finds the patterns in a graph in which fuse() has made the regions, so that nothing is taken from a region that does
-// more. Of matmuls there are two forms, both of the backward half of dense layers:
+// Finds the patterns in a graph whose regions fuse() has made, so that nothing is taken from a region that does more.
+// Of matmuls there are two forms, both of the backward half of dense layers:
 //
 //   matmul_mask, matmul_mask_sum: d = where(y > 0, A B, 0) and, where somebody wants them, the sums of d over its rows:
-//       the gradients of a ReLU's operand and of the bias behind it;
+//       the gradients of a ReLU's operand and of the bias behind it. Found at the region that masks;
 //   matmul_lhs_sum, matmul_rhs_sum: A B and the sums over the rows of A or B: the gradients of a weight and of the bias
-//       beside it.
+//       beside it. Found at the region that sums.
 //
-// Their bodies are matrices: leading axes of the region (samples, time) are rows. A convolution takes the moments of
-// its channels in (conv_moments). Where all that read relu(x scale + shift) are such convolutions and gradients of
-// filters, they make it of x themselves, and it is not stored (norm_conv_moments, norm_conv_grad_weight).
+// Their bodies are matrices: leading axes of the region (samples, time) are rows.
+//
+// A convolution whose channels' moments are asked for makes them in its step (conv_moments). In a second round: where
+// all that read a region's result relu(x scale + shift) are such convolutions and gradients of filters, they make it of
+// x themselves, and it is not stored (norm_conv_moments, norm_conv_grad_weight).
+//
+// What is found is noted first, by the place where the new node will stand; then the graph is written anew.
 #include "freight/backend/gpu/fused_patterns.h"
 
 #include <algorithm>
@@ -89,8 +93,9 @@ class PatternFinder {
 
   const Shape& shape(Value v) const { return r_.src.type(v).shape; }
   static Shape rows_of(const Shape& s) { return {s.numel() / std::max<int64_t>(s.back(), 1), s.back()}; }
-  // The node that makes v, views aside; and if it is a matmul of two matrices without an epilogue.
+  // The node that makes v, views aside.
   size_t maker(Value v) const { return static_cast<size_t>(r_.src.values[root_[v.index()].index()].node); }
+  // The same where it is a matmul of two matrices without an epilogue.
   std::optional<size_t> plain_matmul(Value v) const {
     const Node& n = r_.src.nodes[maker(v)];
     if (n.op != Op::matmul || n.inputs.size() != 2 || shape(n.out()).rank() != 2) return std::nullopt;
@@ -104,6 +109,7 @@ class PatternFinder {
     return axes.rank() == rank - 1 && (axes.rank() == 0 || axes.back() == rank - 2);
   }
 
+  // The matmul whose step region i may be part of.
   void find_matmul(size_t i) {
     const Node& n = r_.src.nodes[i];
     const Graph& body = *attrs<FusedAttrs>(n).body;
@@ -246,6 +252,7 @@ class PatternFinder {
     return Norm{*x, *scale, *shift};
   }
 
+  // A region without the result that its readers make themselves.
   void emit_without(const Node& n, size_t dropped) {
     if (n.outputs.size() == 1) return;
     auto body = std::make_shared<Graph>(*attrs<FusedAttrs>(n).body);

@@ -5,6 +5,7 @@
 
 #include "freight/backend/gpu/kernel_text.h"
 #include "freight/backend/gpu/lower.h"
+#include "freight/base/error.h"
 
 namespace freight::gpu {
 
@@ -63,6 +64,8 @@ StepSpec matmul_alone(const StepSpec& spec) {
 }
 
 Lowered lower_pattern(const StepSpec& spec) {
+  const FusedPattern& pattern = pattern_of(*spec.node);
+  FREIGHT_CHECK(pattern.product == Op::matmul, pattern.name, ": the library computes its product, no generated kernel");
   const int first = static_cast<int>(spec.in.size()), scratch = first + static_cast<int>(spec.out.size());
   Lowered all = lower_matmul(matmul_alone(spec));
   move_operands(all, {0, 1, first, scratch});
@@ -79,15 +82,15 @@ Lowered lower_rest_of_matmul(const StepSpec& spec, const FusedPattern& pattern) 
   const int first = static_cast<int>(spec.in.size());
   Region region{spec};
   Builder& b = region.b;
-  Value summed;
+  Value addends;       // of the sums
   if (pattern.mask) {  // in place: an element is read before it is written, by the work-item or group of its column
     const Value y = region.input(*pattern.mask), product = region.input(first);
-    summed = b.where(b.binary(Op::gt, y, b.constant_like(0, y)), product, b.constant_like(0, product));
-    region.output(summed, first);
+    addends = b.where(b.binary(Op::gt, y, b.constant_like(0, y)), product, b.constant_like(0, product));
+    region.output(addends, first);
   } else {
-    summed = region.input(*pattern.summed);
+    addends = region.input(*pattern.summed);
   }
-  if (pattern.sums) region.output(b.sum(summed, {0}), first + *pattern.sums);
+  if (pattern.sums) region.output(b.sum(addends, {0}), first + *pattern.sums);
   return region.lower();
 }
 
