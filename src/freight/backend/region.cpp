@@ -17,7 +17,7 @@ std::shared_ptr<const Graph> body_of(const StepSpec& spec) {
   return body;
 }
 
-// Not of all values: what keys random numbers has a shape of its own.
+// Only some values tell: the key of random numbers has a shape of its own, which is no part of the space.
 Shape space_of(const Graph& body) {
   std::vector<Value> longest = body.outputs;  // along each axis one of these is as long as all that is walked over
   for (const Node& n : body.nodes) {

@@ -16,14 +16,14 @@ struct RegionAnalysis {
     other_axes,  // some remove others than the first one
   };
 
-  std::shared_ptr<const Graph> body;           // of the fused node; a single op is the body of a region, too
+  std::shared_ptr<const Graph> body;           // of the fused node, or made of the single op
   Shape space;                                 // extents; axis i of every value is axis i of the space
   std::vector<int> order;                      // axes, slowest first in the memory of the leading operand
-  std::vector<int> level;                      // by value: how many reductions in a row it is the result of
+  std::vector<int> level;                      // by value: how many reductions, each behind another, lead to it
   std::vector<std::vector<Value>> reductions;  // those of level 1, 2 ...
   std::vector<bool> reduced;                   // by axis: whether the first reduction removes it
   Form form = Form::pointwise;
-  bool reads_reductions = false;  // inside of the region
+  bool reads_reductions = false;  // some node reads what another reduces
 
   int level_of(Value v) const { return level[v.index()]; }
   // Whether a node reduces more than one element: along axes where its operand has one and the space more, the operand
@@ -35,7 +35,7 @@ struct RegionAnalysis {
   std::vector<int> long_axes(const Shape& shape) const;
 };
 
-// Of a fused node or a pointwise, broadcasting or reducing op.
+// Analyzes the step of a fused node or of a pointwise, broadcasting or reducing op.
 RegionAnalysis analyze_region(const StepSpec& spec);
 
 }  // namespace freight

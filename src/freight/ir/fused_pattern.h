@@ -9,14 +9,14 @@
 
 namespace freight {
 
-// The operands begin with those of `product`, the results with its own, masked where there is a mask. Positions count
-// operands or results of the node.
+// The operands begin with the two of `product`, a matmul or a convolution; the results begin with its own, masked where
+// there is a mask. Positions count operands or results of the node.
 struct FusedPattern {
   FusedKind kind = FusedKind::region;
   const char* name = "";
   std::optional<Op> product = {};
-  std::optional<int> mask = {};                 // operand: the result is 0 where it is not above 0
-  std::optional<int> scale = {}, shift = {};    // operands: the product reads relu(x scale + shift) of the first one
+  std::optional<int> mask = {};                 // operand: where it is not above 0, the first result is 0
+  std::optional<int> scale = {}, shift = {};    // operands: the product reads relu(x scale + shift), x its first
   std::optional<int> sums = {};                 // result: sums over rows, of an operand or of the first result
   std::optional<int> summed = {};               // operand that is summed up
   std::optional<int> mean = {}, variance = {};  // results: of the channels of the first result
@@ -35,8 +35,9 @@ const Node* product_in(const Node& node);
 std::shared_ptr<const Graph> pattern_body(FusedKind kind, const Attrs& product, const std::vector<Type>& operands);
 // relu(x scale + shift) per channel, computed in f32, in x's type.
 Value norm_relu(Builder& b, Value x, Value scale, Value shift);
-// Whether this is the body of such a pattern, node by node, and of which it is one: a region where it is no other's.
+// Whether this is the body of `kind`, node by node; every body without a product is a region's.
 bool has_pattern(const Graph& body, FusedKind kind);
+// The kind that this is the body of; region, too, for a body with a product that is no pattern's.
 FusedKind find_pattern(const Graph& body);
 
 }  // namespace freight

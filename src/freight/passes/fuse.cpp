@@ -69,13 +69,13 @@ class EpiloguePass {
   // The only node that reads v, or -1.
   int32_t only_reader(Value v) const { return uses_[v.index()] == 1 ? reader_[v.index()] : -1; }
 
-  // A pointwise result with no other reader fuses better with the sum than the sum with the contraction.
+  // Whether v is a broadcast, or pointwise with no other reader: a sum fuses better with it than with a contraction.
   bool computed_only_for(Value v) const {
     const Op op = r_.src.def(v).op;
     return op == Op::broadcast || (is_pointwise(op) && uses_[v.index()] == 1);
   }
 
-  // Rows of a product that are given more axes: a layer of (N, T, C) is a product of (N T, C).
+  // Whether n splits the rows of a product into more axes: a layer of (N, T, C) is a product of (N T, C).
   bool splits_rows(const Node& n, const Shape& from) const {
     const Shape& to = r_.src.type(n.out()).shape;
     return n.op == Op::reshape && from.rank() == 2 && to.rank() > 2 && to[to.rank() - 1] == from[1];
@@ -151,8 +151,8 @@ class EpiloguePass {
 
 // ---- Regions ----
 
-// Nodes that cost nothing inside a region: repeated by every reader. Of a 16-bit value and its f32 form every reader
-// takes the narrow one.
+// Free nodes cost nothing inside a region, so that every reader repeats them. A cast from 16 bits to f32 is one: its
+// readers read the narrow value from memory and widen it themselves.
 bool is_free(const Graph& g, const Node& n) {
   if (n.op == Op::constant) return !attrs<ConstantAttrs>(n).data.defined();
   if (n.op == Op::cast)
@@ -198,9 +198,9 @@ class RegionPass {
   bool frozen(int32_t node) const { return frozen_[g_.nodes[static_cast<size_t>(node)].out().index()]; }
   Region& region_at(int32_t node) { return regions_[static_cast<size_t>(region_[static_cast<size_t>(node)])]; }
 
-  // Axes of a value ordered from slowest to fastest, guessed: rank 4 and 3 activations that touch convolutions and
-  // pools are channels-last, everything else row-major. Exact for the kernels' purpose: a wrong guess costs time, not
-  // truth.
+  // Notes which values the layout pass makes channels-last; all others count as row-major. Both are guesses, since the
+  // graph that is fused here may get other layouts in the end: a wrong one costs time, since a region then reduces axes
+  // that are not innermost, but not truth.
   void strides_of(const PlacedGraph& placed) {
     // The layout pass adds copies, so values are found by walking both graphs in step.
     channels_last_.assign(g_.values.size(), false);
@@ -287,8 +287,8 @@ class RegionPass {
     return out;
   }
 
-  // Which nodes each one depends on: a triangle of bits, one row per node, made by one pass over the graph. It answers
-  // most questions for a path at once, which regions can only add to. Graphs of more nodes do without.
+  // Which nodes each one depends on: a triangle of bits, one row per node, made by one pass over the graph. Merging
+  // regions adds paths and removes none, so that a path found here needs no search. Larger graphs always search.
   static constexpr size_t kMaxTriangle = 16384;
   void find_ancestors() {
     const size_t count = g_.nodes.size();
@@ -413,8 +413,8 @@ class RegionPass {
     return false;
   }
 
-  // Nothing behind this node leads to one up to `node`: readers come later in the list, but for regions, which are
-  // entered whole.
+  // Returns a node behind which no path leads back to `node`. Readers come later in the list than what they read; but a
+  // path that enters a region goes on from all of its members, the earlier ones, too.
   int32_t horizon(int32_t node) const {
     while (reach_[static_cast<size_t>(node)] > node) node = reach_[static_cast<size_t>(node)];
     return node;
@@ -429,7 +429,7 @@ class RegionPass {
     }
     std::sort(ids.begin(), ids.end());
     ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-    // Results read outside are counted when the region is complete; pointwise chains have few.
+    // How many results are read outside is not known before the region is complete: up to four are assumed.
     return ids.size() + std::min<size_t>(r.nodes.size(), 4);
   }
 
@@ -454,7 +454,8 @@ class RegionPass {
     }
   }
 
-  // Rebuilds the graph with one fused node per region, in an order that respects the contracted dependencies.
+  // Rebuilds the graph with one fused node per region, in an order in which each
+  // comes after those it reads.
   Graph emit() {
     const size_t count = g_.nodes.size();
     std::vector<int32_t> unit(count), missing(count);  // a unit is named by its first node
@@ -565,12 +566,12 @@ class RegionPass {
   std::vector<bool> frozen_;                 // by value
   std::vector<bool> free_;                   // by node: is_free
   std::vector<std::vector<Value>> sources_;  // by node that regions are made of
-  // By node: the last search for a path that came by.
+  // By node: the number of the last search for a path that came by.
   std::vector<int32_t> seen_;
   int32_t rounds_ = 0;
   std::vector<Region> regions_;
   std::vector<int32_t> region_;                // node -> region, -1: none
-  std::vector<int32_t> reach_;                 // node -> the last node of the regions that begin up to it, or itself
+  std::vector<int32_t> reach_;                 // node -> itself, or a later member of a region that begins up to it
   std::vector<std::vector<int32_t>> readers_;  // node -> nodes that read any of its results
   std::vector<bool> channels_last_;            // by value
   std::vector<size_t> row_;                    // node -> the first word of its row in the triangle; empty: no triangle

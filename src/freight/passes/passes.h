@@ -24,7 +24,8 @@ std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt,
                         const std::vector<Alias>& aliases = {});
 
 namespace passes {
-// What one fused region may hold: inputs plus outputs, and nodes, each of which may leave a result or need a constant.
+// What one fused region may hold: inputs plus outputs (fuse() counts four of these at most), and nodes, each of which
+// may leave a result or need a constant.
 inline constexpr size_t kMaxOperands = 24, kMaxNodes = 48;
 
 // By value: the value whose memory it is, itself unless it is a view. (The layout pass may yet copy a view.)

@@ -18,9 +18,9 @@ class BatchSteps {
     TrainStep::Outcome outcome;
     int64_t samples = 0;
   };
-  // Begins the epoch where `place` stands, which has so many steps.
+  // Begins the epoch, which has so many steps in all, at the batch where `place` stands.
   void start_epoch(const RunPosition& place, int64_t steps);
-  // What `place` says of the learning rate has changed; nothing runs of which the outcome is not known.
+  // Takes the learning rate that `place` says now, for the steps that follow. Only when settled().
   void change_rate(const RunPosition& place, int64_t steps);
   // Does the next steps and returns what they did, in order; `place` is where the steps before them led. A device is
   // given no batch from number `limit` on. Empty where the batches are used up, or all that the device was given is

@@ -16,7 +16,7 @@
 
 namespace freight::train {
 
-// The plans of a training and what else decides its memory. Refers to the NetTraining that it is of.
+// The plans of a training and what else decides its memory. It refers into its NetTraining, which must outlive it.
 struct Planned {
   const Config& config;
   const models::Model& model;
@@ -41,7 +41,7 @@ struct NetTraining {
   // which must be there by now.
   void plan_step(const std::pair<Type, Type>& batch_types, const CompileOptions& options,
                  const DeviceData* data = nullptr);
-  // Plans an evaluation of so many samples beside the step.
+  // Plans the evaluation of a test set of so many samples, in memory beside the step's.
   void plan_evaluation(int64_t test_count);
   // The counts and bytes of the data are left 0.
   Planned planned() const;

@@ -49,7 +49,7 @@ struct Result {
   double train_loss = 0;          // of the last step
   int64_t steps = 0, epochs = 0;  // done
   double train_seconds = 0;       // in the training loop, evaluation and saving left out
-  double total_seconds = 0;       // since the run was prepared
+  double total_seconds = 0;       // since preparing the run began
   double step_seconds = 0;  // mean of this process's steps but the first, without waiting for data; 0: no such step
   double samples_per_second = 0;
   int64_t parameters = 0;
@@ -74,7 +74,7 @@ class Observer {
   // Whether a StepReport is wanted now; asked after each step, so it should be quick.
   virtual bool wants_step() { return false; }
   virtual AfterStep on_step(const StepReport&) { return {}; }
-  // After the epoch's evaluation and checkpoint.
+  // After the epoch's evaluation and checkpoint; also for the part of an epoch after which a run is stopped.
   virtual void on_epoch(const EpochReport&) {}
   // A sample that cannot be read and is left out; once per sample.
   virtual void on_bad_sample(const std::string& /*path*/, const std::string& /*reason*/) {}

@@ -1,6 +1,6 @@
 // Prepare, then run: a Config becomes data, model, plans and their figures, before anything is written and before the
-// training step allocates memory; then the PreparedRun trains. Whoever only wants to know what a run would be reads the
-// summary and the plans and leaves it at that.
+// training step allocates memory; then the PreparedRun trains (trainer.cpp). Whoever only wants to know what a run
+// would be reads the summary and the plans and leaves it at that.
 #pragma once
 #include <functional>
 #include <memory>

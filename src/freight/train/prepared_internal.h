@@ -1,5 +1,5 @@
-// What a PreparedRun holds. prepare.cpp makes it; the loop (loop_internal.h) trains with it and the record
-// (record_internal.h) writes it down.
+// What a PreparedRun holds. prepare.cpp makes it and trainer.cpp runs it: the loop (loop_internal.h) trains with it,
+// the record (record_internal.h) writes it down.
 #pragma once
 #include <chrono>
 #include <functional>

@@ -155,8 +155,8 @@ class PatternFinder {
                        with(m.inputs, {outer(y)}), results));
   }
 
-  // A sum that stands alone, of what a matmul sums over, too. Its place is the earlier one of the two, where everything
-  // that the matmul reads must be there.
+  // Finds a matmul for a region that is nothing but a sum, over the rows of an operand that the matmul sums over, too.
+  // The fused node stands where the earlier one of the two does: everything that the matmul reads must be there.
   void find_weight_gradient(size_t i) {
     const Node& n = r_.src.nodes[i];
     const Value x = root_[n.in(0).index()];

@@ -12,7 +12,8 @@ StepSpec matmul_alone(const StepSpec& spec);
 // Generated kernels for all of a pattern's step (of a matmul), and for what is to be done when the product is there.
 Lowered lower_pattern(const StepSpec& spec);
 Lowered lower_rest_of_pattern(const StepSpec& spec);
-// The moments of a convolution's channels, of its result or of sums and sums of squares, which lie in their place.
+// Makes mean and variance of a convolution's channels: of its result, or of the sums and sums of squares that the
+// library has left where mean and variance belong.
 enum class MomentsOf { result, sums };
 Lowered lower_moments(const StepSpec& spec, MomentsOf what);
 // The normalised channels that a convolution reads, in the step's scratch memory.

@@ -1,5 +1,5 @@
-// From tile programs to steps: collapses dimensions, splits the space into rows and columns, finds what does not vary
-// along rows, selects loops, allocates registers and decides which operands are read and written in place.
+// From tile programs to steps: collapses dimensions, splits the space into rows and columns, finds what is the
+// same in all rows, selects loops, allocates slots and decides which operands are read and written in place.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -16,12 +16,12 @@ namespace {
 
 constexpr int64_t kTileElements = 1024;
 constexpr int64_t kLineElements = 16;  // a cache line of f32
-// Smallest and largest task of a map, and the smallest task of a reduction, in elements.
+// Smallest and largest task of a program without sums, and the smallest of one with sums, in elements.
 constexpr int64_t kSmallTask = 4096, kLargeTask = 32768, kSumTask = 16384;
 constexpr int64_t kSumRows = 64;  // of a task of a reduction, at least: each leaves a row of sums
 constexpr int64_t kMaxTasks = 64;
-// Element operations; an exponential counts as many. What makes a task of a map worth it however few its elements, and
-// below which the fork and join of a parallel region do not pay.
+// Figures of work count operations on elements: kSmallWork makes a task worth it however few its elements, an
+// exponential counts as kHeavy, and below kSerialWork the fork and join of threads do not pay.
 constexpr double kSmallWork = 16384, kHeavy = 20, kSerialWork = 50000;
 
 using Kind = TileStep::Kind;
@@ -248,7 +248,7 @@ class Compiler {
     return m.kind == TileValue::Kind::input && m.dtype == DType::boolean &&
            make_access(m.operand, m.dtype, m.strides, extent(v)).linear();
   }
-  // The factors of a product that another step makes; the first one varies as the result does.
+  // Makes s read the factors of a product that it computes itself; the first one has the extent of the result.
   void take_factors(int product, Extent e, TileStep& s) {
     int a = value(product).a, b = is_op(product, Op::square) ? a : value(product).b;
     if (extent(a) != e) std::swap(a, b);
@@ -471,7 +471,7 @@ class Compiler {
     return true;
   }
 
-  // Behind the steps that make what s reads, where that may still be at hand.
+  // Puts s right behind the last step that makes what it reads, which a chain may still have in registers there.
   void emit_behind(const TileStep& s) {
     const auto made = std::find_if(k_.body.rbegin(), k_.body.rend(),
                                    [&](const TileStep& t) { return t.dst >= 0 && (t.dst == s.a || t.dst == s.b); });

@@ -1,8 +1,10 @@
 // The compiled form of a tile program, shared by tile_compile.cpp (makes it) and tile_run.cpp (executes it).
 //
-// The iteration space is [B leading kept][M middle][R row]. A tile is `tile_rows` whole rows, or a piece of one row.
-// Every value has an extent: one number (scalar), one per row (row), one per column (col), or one per element (full).
-// Values that do not vary along rows are computed once per task (`setup`), the others once per tile (`body`).
+// The iteration space is [B leading kept][M middle][R row]: accumulations keep B (1 without them), reduce M, and keep
+// or reduce R, the elements of a row. A tile is `tile_rows` whole rows, or a piece of one row; a task is the tiles that
+// a thread takes at a time. Every value has an extent: one number (scalar), one per row (row), one per column (col), or
+// one per element (full). Values that are the same in all rows (scalar, col) are computed once per task (`setup`), the
+// others once per tile (`body`). A slot is the memory of one tile register.
 #pragma once
 #include <string>
 #include <vector>
@@ -104,7 +106,7 @@ struct TileStep {
   double number = 0;    // random: stream
 };
 
-// While compiling: a tile register, a constant, or an operand in place.
+// A virtual register, while compiling: it becomes a slot, a constant, or an operand in place.
 struct TileRegister {
   enum class Where : uint8_t { slot, constant, operand } where = Where::slot;
   Reg reg = Reg::f32;
@@ -146,7 +148,7 @@ struct CompiledTiles {
   std::vector<int64_t> constants;  // bit patterns; pointer slots + i
   int pointers = 0;                // registers, constants, operands
   std::vector<TileMove> setup_moves, col_moves, row_moves, full_moves;
-  std::vector<TileMove> far;  // full_moves, and what is loaded in one piece: asked for ahead
+  std::vector<TileMove> far;  // full_moves, and linear loads: prefetched
   std::vector<Access> accesses;
   std::vector<TileStep> setup, body;
   std::vector<ChainLink> links;

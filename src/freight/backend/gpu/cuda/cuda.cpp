@@ -261,8 +261,8 @@ class CudaBackend final : public gpu::GpuBackend {
     const Node* product = product_in(node);
     return info((product ? product : &node)->op).kind == OpKind::convolve && dnn() && dnn()->takes(graph, node);
   }
-  // What libraries compute whole, and products alone between generated kernels: where the library lacks the former for
-  // this type, and of patterns with a product, at which it may be slow.
+  // Returns the library's kernels that compute the whole step; and those for its product alone, with generated kernels
+  // before and behind: where the library has none for the whole, and always for a pattern, at which it may be slow.
   std::vector<std::unique_ptr<Kernel>> of_libraries(const StepSpec& spec, bool by_dnn) {
     const FusedPattern& pattern = pattern_of(*spec.node);
     const std::optional<gpu::MatrixProduct> product = by_dnn ? std::nullopt : gpu::matrix_product(spec);
@@ -277,7 +277,7 @@ class CudaBackend final : public gpu::GpuBackend {
     if (pattern.scale) normed = generated(gpu::lower_norm(spec));
     // Where operands are rounded to TF32, sums of them may be, too.
     bool whole = !pattern.summed || !spec.tf32;
-    // Of its ReLU cuBLASLt says max(x, 0), not what becomes of NaN: a generated kernel behind the product keeps it.
+    // cuBLASLt says max(x, 0) of its ReLU, not what becomes of NaN: a generated kernel behind the product keeps it.
     if (!pattern.product && !by_dnn) whole = !attrs<MatmulAttrs>(*spec.node).epilogue.relu;
     std::vector<std::unique_ptr<Kernel>> all;
     if (whole) all = kernels(Dnn::Part::whole, mask_bits, moments);

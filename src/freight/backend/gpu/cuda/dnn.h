@@ -71,7 +71,7 @@ class DnnPlanner {
 
  private:
   using Operations = std::function<std::vector<std::shared_ptr<DnnDescriptor>>()>;
-  // `unwanted`: what else engines must not say of their numbers.
+  // `unwanted`: further numerical notes that an engine must not have.
   std::vector<DnnPlan> plans(const Operations& operations, const std::vector<int>& unwanted, size_t most_workspace,
                              size_t most_plans, Stage stage) const;
   std::shared_ptr<DnnDescriptor> device_;
@@ -97,13 +97,13 @@ class Dnn : public std::enable_shared_from_this<Dnn> {
   static std::shared_ptr<Dnn> open(std::shared_ptr<Memory> memory, std::string& why);
   ~Dnn();
 
-  // Whether it computes this node's convolution, its epilogue perhaps left out, but all of its pattern. Remembered
-  // until forget(), which a finished plan is a reason for.
+  // Whether it computes this node's convolution, its epilogue perhaps left out, but all of its pattern. The answer
+  // is remembered until forget(), which the backend calls when a plan is finished.
   bool takes(const freight::Graph& graph, const Node& node);
   void forget() { taken_.clear(), attentions_.clear(); }
-  // Kernels for attention, or for a convolution with all of its epilogue and pattern, or alone; `rest` is run behind
-  // it, `before` makes what it reads in place of x, where the scratch memory begins. The library's best guess comes
-  // first; none where it has none. Equal steps of attention share what was compiled, until forget().
+  // Returns kernels for attention, or for a convolution, whole with its epilogue and pattern or alone. `before` runs
+  // first and writes what is read in place of x to the start of the scratch memory; `rest` runs last. The library's
+  // best guess comes first; none where it has none. Equal steps of attention share what was compiled, until forget().
   enum class Part { whole, alone };
   std::vector<std::unique_ptr<Kernel>> kernels(const StepSpec& spec, Part part, const std::shared_ptr<Kernel>& rest,
                                                const std::shared_ptr<Kernel>& before = nullptr);

@@ -22,7 +22,7 @@ class AttentionGraph {
   // Tensors of the step, as they are named there.
   enum : int64_t { q = 1, k, v, y, lse, dy, dq, dk, dv };
 
-  // s = scale q k^T, hidden; y = softmax(s) v, lse the logarithm of the sum.
+  // s = scale q k^T, later keys hidden where it is causal; y = softmax(s) v, lse the logarithm of the sum.
   void forward() {
     const Descriptor s = hidden(scaled(product(operand(q), turned(k), scores()))), peak = reduced(kMost, s);
     const Descriptor p = apply(kExp, apply(kSub, s, peak, scores()), nullptr, scores()), sum = reduced(kSum, p);
@@ -44,7 +44,7 @@ class AttentionGraph {
     product(ds, add(kReshapeOperation, {{kReshapeX, key}, {kReshapeY, operand(k, next_++)}}), operand(dq));
   }
 
-  // Of the step, or the same memory under another name; lse is rows of one number.
+  // Returns a tensor of the step, under another name if one is given; lse becomes rows of one number.
   Descriptor operand(int64_t id, int64_t name = 0) const {
     return tensor(name ? name : id, extents(id), strides(id), id == lse ? kF32 : type_);
   }
@@ -67,7 +67,7 @@ class AttentionGraph {
   Descriptor scores(int type = kF32) { return inside(scores_, type); }
   static Descriptor number(int64_t id) { return tensor(id, {1, 1, 1, 1}, {1, 1, 1, 1}, kF32); }
 
-  // Each returns its result.
+  // Each of these adds an operation and returns the tensor of its result.
   Descriptor add(int type, std::initializer_list<std::pair<int, Descriptor>> parts) {
     operations.push_back(descriptor(type, {}, parts));
     return (parts.end() - 1)->second;

@@ -52,7 +52,7 @@ class DnnDescriptor {
     set({name, cudnn::kDescriptor, all.data(), all.size()});
     parts_.insert(parts_.end(), parts.begin(), parts.end());
   }
-  // Which it refers to by way of what the library put into it.
+  // Keeps a part that it refers to by way of what the library put into it.
   void keep(Descriptor part) { parts_.push_back(std::move(part)); }
   // The library's status: what it does not support is one, too.
   int finalize() { return dnn_functions().BackendFinalize(pointer()); }

@@ -27,8 +27,8 @@ int64_t gradients_of(const freight::Graph& graph, const Node& layer) {
                        [&](const Node& n) { return n.op == Op::recurrent_layer_grad && kept(n) == layer.out(1); });
 }
 
-// In place of the gates the library keeps bytes of its own for the gradient, which it calls its reserve; in place of
-// the cells, the smaller of the two, nothing. Only it can read them: to the plan they are formats without elements.
+// In place of the gates the library keeps bytes of its own for the gradient, which it calls its reserve; the cells, the
+// smaller of the two results, are left empty. Only the library can read these: to the plan they have no elements.
 Layout reserve_format(size_t bytes) {
   const std::string name = cat("cudnn:reserve:", bytes);
   return {{}, std::make_shared<BlockedLayout>(BlockedLayout{name, bytes, {name.begin(), name.end()}})};
@@ -93,8 +93,8 @@ struct Place {
 // What the library sees of a sequence. It knows no samples of different lengths but by a list on the host, which a
 // recorded step could not change, and no sequence that begins with the last step: so it computes all steps of all
 // samples from the first on, and what a sample has behind its last token counts for nothing. `reversed`: a sample's
-// tokens from the last one on, then zeros; `held`: behind the last token that of the last one; `gathered`: its
-// gradient.
+// tokens from the last one on, then zeros; `held`: what the last token has is repeated behind it; `gathered`: the
+// gradient of that, all behind the last token added to it.
 enum class Way { same, reversed, held, gathered };
 
 class LayerKernel final : public Kernel {
