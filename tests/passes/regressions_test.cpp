@@ -27,6 +27,17 @@ TEST(Fuse, TwoMatmulsThatFeedOneSumAreBothComputed) {
   EXPECT_TRUE(close(run_planned(fusing_backend(), g, in)[0], interpret(g, in)[0], 1e-6));
 }
 
+// Such a graph comes from a text alone.
+TEST(Fuse, AProductThatHasAnEpilogueKeepsIt) {
+  Graph g;
+  Builder b(g);
+  const Value x = input(b, kSquare), y = input(b, kSquare), bias = input(b, {DType::f32, {3}});
+  const MatmulAttrs with_bias{.epilogue = {.bias = true}};
+  g.outputs = {b.unary(Op::relu, b.one(Op::matmul, with_bias, {x, y, bias}))};
+  const std::vector<Array> in = arrays(g, Op::input);
+  EXPECT_TRUE(close(run_planned("cpu", g, in)[0], interpret(g, in)[0], 1e-6));
+}
+
 TEST(Fuse, ManyReadersOfOneTensorAreSeveralRegions) {
   Graph g;
   Builder b(g);

@@ -93,6 +93,9 @@ class EpiloguePass {
     for (size_t i = 0; i < g.nodes.size(); ++i) {
       const Node& core = g.nodes[i];
       if (core.op != Op::matmul && core.op != Op::conv) continue;
+      Attrs attributes = core.attrs;
+      const Epilogue& e = epilogue_of(attributes);
+      if (e.bias || e.residual || e.relu) continue;  // of a graph that was read as text
       Shape shape = g.type(core.out()).shape;
       Chain c;
       c.core = static_cast<int32_t>(i);

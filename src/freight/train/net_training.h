@@ -53,10 +53,16 @@ struct NetTraining {
   // Calls f with the averaged weights in the net's place, where there are any.
   template <class F>
   auto with_averages(F f) {
-    if (averages) averages->swap();
-    auto result = f();
-    if (averages) averages->swap();
-    return result;
+    struct Swapped {
+      optim::EMA* averages;
+      explicit Swapped(optim::EMA* a) : averages(a) {
+        if (averages) averages->swap();
+      }
+      ~Swapped() {  // also where f throws: a checkpoint that follows holds the weights, not their averages
+        if (averages) averages->swap();
+      }
+    } const swapped(averages.get());
+    return f();
   }
 
   const Config& config;

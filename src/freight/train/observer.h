@@ -48,7 +48,7 @@ struct Result {
   Evaluation test;                // of the stored model
   double train_loss = 0;          // of the last step
   int64_t steps = 0, epochs = 0;  // done
-  double train_seconds = 0;       // in the training loop, evaluation and saving left out
+  double train_seconds = 0;       // in the training loop, without evaluation; with checkpoints within an epoch
   double total_seconds = 0;       // since preparing the run began
   double step_seconds = 0;  // mean of this process's steps but the first, without waiting for data; 0: no such step
   double samples_per_second = 0;

@@ -140,7 +140,9 @@ class PatternFinder {
     const Value of_product = outer(p);
     const std::optional<size_t> at = plain_matmul(of_product);
     // Nobody else reads the product, nor the view between.
-    if (!at || shape(of_product).numel() == 0 || rows_of(shape(of_product)) != shape(r_.src.nodes[*at].out())) return;
+    if (!at || taken_.count(*at) > 0 || shape(of_product).numel() == 0 ||
+        rows_of(shape(of_product)) != shape(r_.src.nodes[*at].out()))
+      return;
     for (Value v = of_product;; v = r_.src.def(v).in(0)) {
       if (uses_[v.index()] != 1) return;
       if (v == root_[of_product.index()]) break;

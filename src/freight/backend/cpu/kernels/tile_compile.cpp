@@ -58,13 +58,17 @@ class Compiler {
   Reg reg_of(int v) { return regs_[static_cast<size_t>(v)]; }
   Extent& extent(int v) { return extents_[static_cast<size_t>(v)]; }
 
-  // A cast of an input to a floating type is done by the load.
+  // A cast of an input to a floating type is done by the load. A further cast is so only where the first one rounds
+  // nothing: 0.1 of f64 that has been f32 is another number.
   void fold_casts() {
-    for (TileValue& v : p_.values) {
+    std::vector<bool> rounded(p_.values.size());
+    for (size_t i = 0; i < p_.values.size(); ++i) {
+      TileValue& v = p_.values[i];
       regs_.push_back(register_type(v.dtype));
       if (v.kind != TileValue::Kind::op || v.op != Op::cast || !is_floating(v.dtype)) continue;
       const TileValue source = value(v.a);
-      if (source.kind != TileValue::Kind::input) continue;
+      if (source.kind != TileValue::Kind::input || rounded[static_cast<size_t>(v.a)]) continue;
+      rounded[i] = regs_[i] == Reg::f32 && register_type(source.dtype) != Reg::f32;
       v = source;
     }
   }
