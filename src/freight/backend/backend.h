@@ -11,7 +11,7 @@ namespace freight {
 
 class DeviceMemory;
 
-// A library's own format, of weights or of what it keeps for a gradient: `descriptor` is meaningful to one backend only.
+// A library's own format, of weights or of what it keeps for a gradient; `descriptor` has its meaning for one backend.
 // Equal descriptors are equal formats.
 struct BlockedLayout {
   std::string name;  // for listings: "Acdb16a"

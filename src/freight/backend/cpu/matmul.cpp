@@ -132,8 +132,8 @@ std::unique_ptr<Kernel> make_matmul(const StepSpec& spec) {
   if (!a.epilogue.residual && !packed) candidates.push_back({"dnnl", [&] { return by_dnnl(spec, lhs, rhs); }});
   FREIGHT_CHECK(!candidates.empty(), "residual epilogue on odd strides");
   // Unmeasured f32: oneDNN, but not over rows that share cache sets (its AVX-512 kernels copy those), nor for results
-  // that pass the caches by: it cannot, which costs more within a net than alone. AMX is faster. Nor where equal bits are
-  // asked for: it cuts long sums by the number of threads.
+  // that pass the caches by: it cannot, which costs more within a net than alone. AMX is faster. Nor where equal bits
+  // are asked for: it cuts long sums by the number of threads.
   const bool shares_sets = gemm_table().lanes == 8 && p.b_col == 1 && p.b_row % 512 == 0 && p.k >= 256 && p.n >= 64;
   if (candidates.size() == 2 && !spec.deterministic && !narrow && !splits && !shares_sets && !p.stream)
     std::swap(candidates[0], candidates[1]);
