@@ -94,6 +94,14 @@ TEST_P(OnnxZoo, AgreesWithOurForwardForEveryBatch) {
       expected.push_back(forward(model, x));
     }
   }
+  // A spec may have no name, a graph of ONNX may not.
+  models::Model nameless = small(GetParam()[0]);
+  nameless.name.clear();
+  export_onnx(bundle_of(nameless), runtime / "nameless.onnx", {.softmax = false});
+  const Array x = random_input(nameless.batch_type(2), nameless.vocabulary(), 6);
+  runtime.add(runtime / "nameless.onnx", x);
+  names.push_back("without a name");
+  expected.push_back(forward(nameless, x));
   const std::vector<Array> results = runtime.results();
   ASSERT_EQ(results.size(), expected.size());
   for (size_t i = 0; i < results.size(); ++i) {

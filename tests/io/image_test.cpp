@@ -44,6 +44,10 @@ TEST(Image, NpyImagesMayBePlanesOrFloats) {
   EXPECT_EQ(p.data<uint8_t>()[1], static_cast<uint8_t>(10 * 7));  // plane 1, pixel 0
   save_npy(dir / "f.npy", Array::of<float>({0.0f, 0.5f, 1.0f, 0.25f}, {2, 2}));
   EXPECT_EQ(load_image(dir / "f.npy").to_vector<int>(), (std::vector<int>{0, 128, 255, 64}));
+  for (const Shape& none : {Shape{0, 28}, Shape{28, 0, 3}, Shape{3, 0, 5}}) {
+    save_npy(dir / "n.npy", Array(DType::u8, none));
+    expect_error(ErrorKind::data, {"n.npy", "no pixels"}, [&] { load_image(dir / "n.npy"); });
+  }
   save_npy(dir / "g.npy", Array::of<float>({0.0f, 7.0f}, {1, 2}));
   expect_error(ErrorKind::data, {"g.npy", "element 1 is 7"}, [&] { load_image(dir / "g.npy"); });
   save_npy(dir / "h.npy", ramp({2, 2, 2, 2}));

@@ -273,6 +273,23 @@ TEST(TrainStep, BatchNormOfOneValuePerChannelIsRefusedWhereItWouldTrain) {
     EXPECT_EQ(count_nonfinite(v.variable.array()), 0) << v.name;
 }
 
+// A batch from which samples were left out is cut, not refused in the middle of a run.
+TEST(TrainStep, TellsHowManySamplesOfAShortBatchCanBeTrainedOn) {
+  set_default_backend("cpu");
+  const models::Model model = net_of_rows();
+  model.net->train();
+  optim::SGD sgd(model.net->parameters(), {.lr = 0.05});
+  const auto of = [&](int64_t samples, int64_t parts) {
+    TrainStep step(model, sgd, nullptr, {.parts = parts}, {});
+    return step.trainable({DType::f32, {samples, 6}}, {DType::i64, {samples}});
+  };
+  EXPECT_EQ(of(16, 8), 16);
+  EXPECT_EQ(of(15, 8), 14);  // seven parts of 2 and one sample
+  EXPECT_EQ(of(9, 8), 0);
+  EXPECT_EQ(of(3, 1), 3);
+  EXPECT_EQ(of(1, 1), 0);
+}
+
 TEST(TrainStep, BatchNormOfOneValuePerChannelIsRefusedByEagerCode) {
   set_default_backend("cpu");
   const Tensor x = Tensor::of<float>({1, 2, 3}, {1, 3}), ones = Tensor::of<float>({1, 1, 1}, {3});

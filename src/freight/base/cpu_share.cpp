@@ -202,7 +202,7 @@ class Monitor {
     } else {
       workers_.release(processors_);
     }
-    tell(all - now < all - 0.5);
+    tell(all - now < all - 0.5 && omp_get_max_threads() > 1);
   }
 
   void tell(bool fewer) {

@@ -139,7 +139,7 @@ int64_t data_type(DType dtype) {
 void save(const std::string& path, const Model& model) {
   Message graph;
   for (const Node& n : model.nodes) graph.message(1, message_of(n));
-  graph.string(2, model.name);
+  graph.string(2, model.name.empty() ? "net" : model.name);  // must not be empty; a spec may have no name
   for (const Initializer& t : model.initializers) graph.message(5, message_of(t));
   for (const ValueInfo& v : model.inputs) graph.message(11, message_of(v));
   for (const ValueInfo& v : model.outputs) graph.message(12, message_of(v));

@@ -265,6 +265,12 @@ class SpecBuilder {
       fail_here("Residual", "shapes differ: main gives ", y.type(), ", shortcut ", s.type());
     }
     if (activation) act = build(*activation, y);
+    for (const nn::Child& c : m->children()) {
+      if ((side && c.name == "downsample") || (act && c.name == "activation")) {
+        fail_here("Residual", "a layer of main is named '", c.name, "', as the ",
+                  c.name == "activation" ? "activation" : "shortcut", " is: give it another name");
+      }
+    }
     x = y;
     return std::make_shared<nn::Residual>(std::move(m), std::move(side), std::move(act));
   }

@@ -39,8 +39,11 @@ Array made_up(const Type& type) {
 GoodBatch good_batch(const train::Planned& p, double available, const Rates* rates) {
   const Draft now = draft(p);
   const Subject subject = subject_of(p);
-  const double kept = static_cast<double>(now.part(Part::evaluation) + now.part(Part::checkpoint));
   DraftOptions o = now.options;
+  o.batch = 1;
+  o.parts = 1;
+  const Draft least = draft(subject, o);
+  const double kept = static_cast<double>(least.part(Part::evaluation) + now.part(Part::checkpoint));
   o.whole_run = false;
   const auto at = [&](int64_t batch) {
     o.batch = batch;
@@ -57,7 +60,10 @@ GoodBatch good_batch(const train::Planned& p, double available, const Rates* rat
   // Of a corpus tokens are counted, and windows are samples.
   const int64_t samples = p.train_count / (p.model.language_model() ? std::max<int64_t>(p.inputs.shape[1], 1) : 1);
   const double steps = static_cast<double>(samples) / static_cast<double>(kLeastSteps);
-  GoodBatch good{power_below(steps), cat("an epoch would have fewer than ", kLeastSteps, " steps")};
+  // BatchNorm learns nothing from single samples.
+  const int64_t least_size = has_batch_statistics(p.model) ? std::min<int64_t>(2, samples) : 1;
+  GoodBatch good{std::max(least_size, power_below(steps)),
+                 cat("an epoch would have fewer than ", kLeastSteps, " steps")};
   const Draft small = at(2), larger = at(4);
   const auto hold = static_cast<double>(formula({small, larger}).largest(kShare * available - kept));
   if (hold < static_cast<double>(good.size)) good = {power_below(hold), kTooMuch};

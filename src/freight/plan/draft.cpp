@@ -8,6 +8,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/storage_use.h"
+#include "freight/base/strings.h"
 #include "freight/base/threads.h"
 #include "freight/run/plan.h"
 #include "freight/train/evaluate.h"
@@ -89,6 +90,13 @@ size_t arena_within(const Draft& d, double device_bytes) {
     left -= static_cast<double>(arenas[i]);
   }
   return 0;
+}
+
+bool has_batch_statistics(const models::Model& model) {
+  for (const nn::NamedVariable& v : model.net->state_dict()) {
+    if (ends_with(v.name, "running_mean")) return true;
+  }
+  return false;
 }
 
 Draft draft(const train::Planned& p) {

@@ -79,4 +79,7 @@ std::vector<Draft> drafts(const Subject& subject, const std::vector<DraftOptions
 // is 1), and for nets of few steps also at twice.
 std::vector<Draft> drafts(const Subject& subject, const DraftOptions& options);
 
+// Whether the net has BatchNorm, which takes its statistics over what runs at once.
+bool has_batch_statistics(const models::Model& model);
+
 }  // namespace freight::plan

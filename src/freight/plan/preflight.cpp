@@ -20,15 +20,6 @@ struct Mean {
   std::string changes;
 };
 
-// BatchNorm takes its statistics over what runs at once.
-bool has_batch_statistics(const Subject& subject) {
-  const models::Model model = subject.make_model();
-  for (const nn::NamedVariable& v : model.net->state_dict()) {
-    if (ends_with(v.name, "running_mean")) return true;
-  }
-  return false;
-}
-
 // The cheapest first: more parts cost little, recomputation up to a third of the FLOPs, and copies the time to move
 // their bytes. `parts_change`: what of the results parts of a batch change, "" where nothing. `device_bytes`: for the
 // step; 0 where there is no host memory to offload to.
@@ -122,21 +113,29 @@ Fit fit_within(Draft draft, const Subject& subject, const Memory& memory) {
     f.needed_then = f.needed - copy;
     return f;
   }
-  const char* change = has_batch_statistics(subject) ? "BatchNorm takes its statistics over a part of the batch"
-                       : f.draft.random              ? "parts of a batch draw other random numbers"
-                                                     : "";
+  const char* change = has_batch_statistics(subject.make_model())
+                           ? "BatchNorm takes its statistics over a part of the batch"
+                       : f.draft.random ? "parts of a batch draw other random numbers"
+                                        : "";
   const auto adapt = [&](double left_out, bool others) {
-    // What stays as it is whatever the step does.
-    const double run =
-        static_cast<double>(f.draft.part(Part::evaluation) + f.draft.part(Part::process)) + copy - left_out;
+    // What stays as it is whatever the step does. The evaluation takes smaller batches where the step does.
+    const double run = static_cast<double>(f.draft.part(Part::process)) + copy - left_out;
+    const auto evaluation = static_cast<double>(f.draft.part(Part::evaluation));
     auto kept = run + static_cast<double>(f.draft.part(Part::weights) + f.draft.part(Part::averages));
     if (memory.host <= 0) kept += static_cast<double>(f.draft.part(Part::optimizer));
     if (kept > f.available) return false;
-    for (const Mean& m : means_for(f.draft, change, memory.host > 0 ? memory.device - run : 0)) {
+    for (const Mean& m : means_for(f.draft, change, memory.host > 0 ? memory.device - run - evaluation : 0)) {
       if (m.changes.empty() == others) continue;
-      const Draft then = plan::draft(subject, m.options);
-      const double total = static_cast<double>(then.total()) + run;
+      Draft then = plan::draft(subject, m.options);
+      double total = static_cast<double>(then.total()) + run;
       if (!fits(then, total)) continue;
+      if (f.draft.options.whole_run) {
+        DraftOptions whole = m.options;
+        whole.whole_run = true;
+        then = plan::draft(subject, whole);
+        total = static_cast<double>(then.total()) - left_out;
+        if (!fits(then, total)) continue;
+      }
       f.flags = m.flags;
       if (left_out > 0) f.flags.insert(f.flags.end(), in_place.begin(), in_place.end());
       f.options = m.options;

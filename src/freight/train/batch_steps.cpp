@@ -1,6 +1,11 @@
 // See batch_steps_internal.h.
 #include "freight/train/batch_steps_internal.h"
 
+#include <algorithm>
+
+#include "freight/base/log.h"
+#include "freight/base/strings.h"
+
 namespace freight::train {
 
 BatchSteps::BatchSteps(Prepared& run) : run_(run) {
@@ -33,12 +38,34 @@ std::vector<BatchSteps::Done> BatchSteps::next(const RunPosition& place, int64_t
     for (const TrainStep::Outcome& o : ahead_->next(limit)) done.push_back({o, run_.data->batch_size()});
     return done;
   }
-  batch_ = run_.feed->next();
-  used_up_ = !batch_;
-  if (used_up_) return done;
+  do {
+    const data::FeedBatch* const batch = run_.feed->next();
+    used_up_ = !batch;
+    if (used_up_) return done;
+    batch_ = usable(*batch);
+  } while (!batch_);
   run_.net->optimizer->set_lr(rate_of(run_, place, place.step));
   done.push_back({run_.net->step->run(batch_->inputs, batch_->targets), batch_->count});
   return done;
+}
+
+const data::FeedBatch* BatchSteps::usable(const data::FeedBatch& batch) {
+  const int64_t count = batch.inputs.shape()[0];
+  if (count >= run_.config.batch_size) return &batch;
+  if (count != short_count_) {
+    short_count_ = count;
+    usable_count_ = run_.net->step->trainable({batch.inputs.dtype(), batch.inputs.shape()},
+                                              {batch.targets.dtype(), batch.targets.shape()});
+    if (usable_count_ < count) {
+      log::warn(cat("of a batch of ", count, " samples, since others were left out, ", usable_count_,
+                    " are trained on: BatchNorm needs more than one value per channel"));
+    }
+  }
+  if (usable_count_ == count) return &batch;
+  if (usable_count_ == 0) return nullptr;
+  shorter_ = {batch_rows(batch.inputs, 0, usable_count_), batch_rows(batch.targets, 0, usable_count_),
+              std::min(batch.count, usable_count_)};
+  return &shorter_;
 }
 
 std::string BatchSteps::first_nonfinite(const RunPosition& place) {

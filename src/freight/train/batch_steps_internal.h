@@ -34,10 +34,15 @@ class BatchSteps {
   std::string first_nonfinite(const RunPosition& place);
 
  private:
+  // The samples of a batch from which some were left out that normalisations can learn from; null where none can.
+  const data::FeedBatch* usable(const data::FeedBatch& batch);
+
   Prepared& run_;
   std::unique_ptr<StepsAhead> ahead_;       // null: batches come from the feed
   const data::FeedBatch* batch_ = nullptr;  // the last one
   bool used_up_ = false;
+  int64_t short_count_ = 0, usable_count_ = 0;  // of the last short batch
+  data::FeedBatch shorter_;
 };
 
 }  // namespace freight::train

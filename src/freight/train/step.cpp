@@ -20,15 +20,7 @@ namespace {
 // A smaller state costs more to copy than it frees.
 constexpr size_t kLeastOnHost = 4096;
 
-// The samples [first, first + count) of a batch, in place.
-Array rows(const Array& a, int64_t first, int64_t count) {
-  Shape shape = a.shape();
-  const size_t row = shape[0] == 0 ? 0 : a.bytes() / static_cast<size_t>(shape[0]);
-  shape[0] = count;
-  auto* data = static_cast<char*>(a.raw()) + static_cast<size_t>(first) * row;
-  return {a.dtype(), shape, Storage::borrow(data, static_cast<size_t>(count) * row, a.storage())};
-}
-
+// The type of a batch of so many samples.
 Type rows(const Type& t, int64_t count) {
   Type out = t;
   out.shape[0] = count;
@@ -156,6 +148,14 @@ void keep_on_host(const optim::Optimizer& optimizer) {
   }
 }
 
+Array batch_rows(const Array& a, int64_t first, int64_t count) {
+  Shape shape = a.shape();
+  const size_t row = shape[0] == 0 ? 0 : a.bytes() / static_cast<size_t>(shape[0]);
+  shape[0] = count;
+  auto* data = static_cast<char*>(a.raw()) + static_cast<size_t>(first) * row;
+  return {a.dtype(), shape, Storage::borrow(data, static_cast<size_t>(count) * row, a.storage())};
+}
+
 struct TrainStep::State {
   int64_t parts;
   std::unique_ptr<optim::LossScale> scale;
@@ -218,7 +218,8 @@ TrainStep::Outcome TrainStep::run(const Array& x, const Array& y) {
   for (int64_t first = 0; first < count; first += part) {
     const int64_t n = std::min(part, count - first);
     const auto share = static_cast<float>(static_cast<double>(n) / static_cast<double>(count));
-    const auto [loss, right] = s.accumulate(rows(x, first, n), rows(y, first, n), Array::of<float>({share}, {}));
+    const auto [loss, right] =
+        s.accumulate(batch_rows(x, first, n), batch_rows(y, first, n), Array::of<float>({share}, {}));
     sum.loss += static_cast<double>(loss.item<float>());
     sum.right += static_cast<double>(right.item<float>());
   }
@@ -260,6 +261,18 @@ void TrainStep::need_batch_statistics(const Type& x, const Type& y) {
   const int64_t count = x.shape[0], part = part_of(count), rest = count % part;
   if ((rest > 0 ? rest : part) > 1) return;
   trace::need_batch_statistics(state_->whole.graph(rows(x, 1), rows(y, 1)));
+}
+
+int64_t TrainStep::trainable(const Type& x, const Type& y) {
+  for (int64_t count = x.shape[0]; count > 0; --count) {
+    try {
+      need_batch_statistics(rows(x, count), rows(y, count));
+      return count;
+    } catch (const Error&) {
+      // One sample fewer may be cut into other parts.
+    }
+  }
+  return 0;
 }
 
 TrainStep::Summary TrainStep::summary(const Type& x, const Type& y) {

@@ -23,6 +23,9 @@ optim::Schedule make_schedule(const Config& config, int64_t steps_per_epoch, int
 // The optimizer's states of some size live in host memory from here on: to be said before a step is compiled.
 void keep_on_host(const optim::Optimizer& optimizer);
 
+// The samples [first, first + count) of a batch, in place.
+Array batch_rows(const Array& a, int64_t first, int64_t count);
+
 class DeviceData;
 
 struct StepOptions {
@@ -65,6 +68,8 @@ class TrainStep {
   Summary summary(const Type& x, const Type& y);
   // Throws Error(usage) where a normalisation would have one value per channel of such a batch, or of a part of it.
   void need_batch_statistics(const Type& x, const Type& y);
+  // How many of the samples of such a batch can be trained on by themselves, if not all: 0 where none.
+  int64_t trainable(const Type& x, const Type& y);
   // The plans of a step on such a batch, and how often each runs in it. Each has an arena of its own.
   struct Run {
     std::shared_ptr<const Plan> plan;

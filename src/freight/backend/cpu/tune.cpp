@@ -21,14 +21,20 @@ std::string circumstances() {
   return cat(machine, thread_count(), " threads");
 }
 
+std::vector<size_t> operand_bytes(const StepSpec& spec) {
+  std::vector<size_t> bytes;
+  for (const auto* list : {&spec.in, &spec.out}) {
+    for (const Operand& o : *list) bytes.push_back(layout_bytes(o.type, o.layout));
+  }
+  return bytes;
+}
+
 // Operands that a measurement makes for itself stand beside nothing yet, but must not take the memory of what is to
 // come or of a run that is about to be refused: a larger step is not measured, and computes as it does without
 // measurement.
 bool has_room(const StepSpec& spec) {
   double bytes = 0;
-  for (const auto* list : {&spec.in, &spec.out}) {
-    for (const Operand& o : *list) bytes += static_cast<double>(layout_bytes(o.type, o.layout));
-  }
+  for (const size_t operand : operand_bytes(spec)) bytes += static_cast<double>(operand);
   return bytes <= static_cast<double>(cpu_info().memory_available_bytes) / 4;
 }
 
@@ -39,13 +45,21 @@ size_t fastest(const std::string& step, const std::vector<Candidate>& candidates
   if (const auto forced = ForcedChoice::among(candidates.size())) return *forced;
   if (candidates.size() == 1 || !measures(specs[0]) || !has_room(specs[0])) return 0;
   static Choices choices("cpu-choices.txt");
+  // Candidates run one after the other, so that those whose operands are as large share them: of a recurrent layer,
+  // which keeps a value of every step, one set may be half of what the plan takes.
+  std::vector<size_t> sizes;
+  size_t scratch = 0;
+  std::shared_ptr<ZeroOperands> shared;
   std::vector<Choices::Candidate> measured;
   for (size_t i = 0; i < candidates.size(); ++i) {
     measured.push_back({candidates[i].name, [&, i] {
                           const std::shared_ptr<Kernel> kernel = candidates[i].make();
-                          const auto zeros =
-                              std::make_shared<ZeroOperands>(specs[i], kernel->scratch_bytes(), nullptr, cold);
-                          return [=](int times) {
+                          if (!shared || kernel->scratch_bytes() > scratch || operand_bytes(specs[i]) != sizes) {
+                            sizes = operand_bytes(specs[i]);
+                            scratch = kernel->scratch_bytes();
+                            shared = std::make_shared<ZeroOperands>(specs[i], scratch, nullptr, cold);
+                          }
+                          return [kernel, zeros = shared](int times) {
                             for (int k = 0; k < times; ++k) kernel->run(zeros->addresses());
                           };
                         }});
