@@ -299,15 +299,15 @@ TEST_F(FitOfTrain, OffloadsWhereNothingElseKeepsTheResults) {
   const Ran whole = resnet({});
   ASSERT_EQ(whole.code, 0) << whole.err;
   const auto planned = Json::parse(whole.out).at("planned_bytes").get<int64_t>();
-  const std::string limit = std::to_string(planned * 75 / 100) + "B";
-  const Ran adapted = resnet({"--device-memory", limit, "--fit", "auto"});
+  const auto share = [&](int64_t percent) { return std::to_string(planned * percent / 100) + "B"; };
+  const Ran adapted = resnet({"--device-memory", share(25), "--fit", "auto"});
   ASSERT_EQ(adapted.code, 0) << adapted.err;
   EXPECT_NE(adapted.err.find("going on with --offload "), std::string::npos) << adapted.err;
   EXPECT_NE(adapted.err.find("offload "), std::string::npos) << adapted.err;
   EXPECT_NE(adapted.err.find("predicted slowdown"), std::string::npos) << adapted.err;
   EXPECT_EQ(Json::parse(adapted.out).at("train_loss"), Json::parse(whole.out).at("train_loss"));
   // The same by hand, and no copies where everything fits.
-  const Ran asked = resnet({"--device-memory", limit, "--offload", "all"});
+  const Ran asked = resnet({"--device-memory", share(75), "--offload", "all"});
   ASSERT_EQ(asked.code, 0) << asked.err;
   EXPECT_EQ(Json::parse(asked.out).at("train_loss"), Json::parse(whole.out).at("train_loss"));
   const Ran idle = resnet({"--offload", "auto"});

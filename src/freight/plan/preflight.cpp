@@ -118,9 +118,10 @@ Fit fit_within(Draft draft, const Subject& subject, const Memory& memory) {
                        : f.draft.random ? "parts of a batch draw other random numbers"
                                         : "";
   const auto adapt = [&](double left_out, bool others) {
-    // What stays as it is whatever the step does. The evaluation takes smaller batches where the step does.
+    // What stays as it is whatever the step does. The evaluation takes smaller batches where the step does,
+    // and no more than it.
     const double run = static_cast<double>(f.draft.part(Part::process)) + copy - left_out;
-    const auto evaluation = static_cast<double>(f.draft.part(Part::evaluation));
+    const auto evaluation = std::min(static_cast<double>(f.draft.part(Part::evaluation)), (memory.device - run) / 2);
     auto kept = run + static_cast<double>(f.draft.part(Part::weights) + f.draft.part(Part::averages));
     if (memory.host <= 0) kept += static_cast<double>(f.draft.part(Part::optimizer));
     if (kept > f.available) return false;
