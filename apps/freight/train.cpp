@@ -129,7 +129,7 @@ class Terminal : public train::Observer {
       say(cat("warning: ", fixed(r.data_percent, 0), "% of the time went into waiting for data; try --workers"));
   }
 
-  // What the run took, against the plan; its figures are in run.json.
+  // Tells what the run took, against the plan; its figures are in run.json.
   void compare(const plan::Outcome& outcome, const std::string& output_dir) {
     if (quiet_) return;
     for (const std::string& line : plan::comparison(outcome)) say(line);

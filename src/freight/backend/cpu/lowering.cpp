@@ -100,7 +100,7 @@ class Lowering {
   const Shape& shape(Value v) const { return g_.type(v).shape; }
   Place output(size_t i) const { return external(static_cast<int>(spec_.in.size() + i), spec_.out[i]); }
 
-  // Of the axes in order_: those marked.
+  // The marks of the axes, in the order of order_.
   std::vector<bool> along_order(const std::vector<bool>& by_axis) const {
     std::vector<bool> marked;
     for (int a : order_) marked.push_back(by_axis[static_cast<size_t>(a)]);
@@ -251,8 +251,8 @@ class Lowering {
     finish(b);
   }
 
-  // Whether one program can accumulate all reductions beside the pointwise results: nobody reads them, and they are
-  // [kept][reduced][kept or reduced] in memory order.
+  // Tells whether one program can accumulate all reductions beside the pointwise results: nobody reads them, and they
+  // are [kept][reduced][kept or reduced] in memory order.
   bool accumulates() const {
     if (region_.form != RegionAnalysis::Form::same_axes || region_.reads_reductions) return false;
     const std::vector<bool>& first = first_reduced_;

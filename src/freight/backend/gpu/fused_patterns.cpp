@@ -1,5 +1,5 @@
 // Finds the patterns in a graph whose regions fuse() has made, so that nothing is taken from a region that does more.
-// Of matmuls there are two forms, both of the backward half of dense layers:
+// Matmuls have two forms, both of the backward half of dense layers:
 //
 //   matmul_mask, matmul_mask_sum: d = where(y > 0, A B, 0) and, where somebody wants them, the sums of d over its rows:
 //       the gradients of a ReLU's operand and of the bias behind it. Found at the region that masks;

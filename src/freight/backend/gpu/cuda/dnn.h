@@ -97,8 +97,8 @@ class Dnn : public std::enable_shared_from_this<Dnn> {
   static std::shared_ptr<Dnn> open(std::shared_ptr<Memory> memory, std::string& why);
   ~Dnn();
 
-  // Whether it computes this node's convolution, its epilogue perhaps left out, but all of its pattern. The answer
-  // is remembered until forget(), which the backend calls when a plan is finished.
+  // Tells whether it computes this node's convolution, its epilogue perhaps left out, but all of its pattern. The
+  // answer is remembered until forget(), which the backend calls when a plan is finished.
   bool takes(const freight::Graph& graph, const Node& node);
   void forget() { taken_.clear(), attentions_.clear(); }
   // Returns kernels for attention, or for a convolution, whole with its epilogue and pattern or alone. `before` runs
