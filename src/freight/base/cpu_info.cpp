@@ -93,15 +93,24 @@ void read_memory(CpuInfo& info) {
 
 }  // namespace
 
+std::vector<int> allowed_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> own;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return own;
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(i, &set)) own.push_back(i);
+  }
+  return own;
+}
+
 CpuInfo cpu_info() {
   CpuInfo info;
   info.model = "unknown";
   read_cpuinfo(info);
   read_caches(info);
   read_memory(info);
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) info.cores = std::max(1, CPU_COUNT(&set));
+  info.cores = std::max(1, static_cast<int>(allowed_processors().size()));
   return info;
 }
 

@@ -20,4 +20,7 @@ struct CpuInfo {
 
 CpuInfo cpu_info();
 
+// The numbers of the logical processors that this process may use (affinity mask).
+std::vector<int> allowed_processors();
+
 }  // namespace freight

@@ -17,6 +17,7 @@
 #include <sstream>
 #include <thread>
 
+#include "freight/base/cpu_info.h"
 #include "freight/base/env.h"
 #include "freight/base/log.h"
 #include "freight/base/strings.h"
@@ -32,17 +33,6 @@ std::string text_of(const std::string& path) {
   std::ostringstream text;
   text << in.rdbuf();
   return text.str();
-}
-
-std::vector<int> own_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> own;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return own;
-  for (int i = 0; i < CPU_SETSIZE; ++i) {
-    if (CPU_ISSET(i, &set)) own.push_back(i);
-  }
-  return own;
 }
 
 double seconds_of(const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6; }
@@ -156,7 +146,7 @@ class Monitor {
   static constexpr double kBusy = 0.3, kQuiet = 0.15;  // processors that others use: sleep soon above, spin again below
   static constexpr int kToldAfter = 25;  // samples, 5 seconds: a short burst of others is not worth a line
 
-  Monitor() : processors_(own_processors()), ticks_per_second_(static_cast<double>(sysconf(_SC_CLK_TCK))) {
+  Monitor() : processors_(allowed_processors()), ticks_per_second_(static_cast<double>(sysconf(_SC_CLK_TCK))) {
     if (processors_.empty() || read_busy() <= 0) return;
     std::thread([this] { watch(); }).detach();
   }

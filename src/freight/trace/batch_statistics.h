@@ -6,18 +6,26 @@
 
 namespace freight::trace {
 
-// Throws Error(usage) where a batch_norm has one value per channel: whose variance is 0 whatever the sample is.
-inline void need_batch_statistics(const Graph& graph) {
+// The first batch_norm with one value per channel, whose variance is 0 whatever the sample is; null where there is
+// none.
+inline const Node* norm_without_variance(const Graph& graph) {
   for (const Node& n : graph.nodes) {
     if (n.op != Op::batch_norm) continue;
-    const Type& x = graph.type(n.in(0));  // (N, C, ...)
-    if (x.shape.numel() != x.shape[1]) continue;
-    throw Error(ErrorKind::usage, "BatchNorm",
-                cat("one value per channel has no variance to train with: got ", x,
-                    ", need more than one sample or place; take larger batches, fewer parts of a batch or larger "
-                    "images, or eval(), which uses the running statistics"),
-                cat(n.scope, n.scope.empty() || n.where.empty() ? "" : ", ", n.where));
+    const Shape& x = graph.type(n.in(0)).shape;  // (N, C, ...)
+    if (x.numel() == x[1]) return &n;
   }
+  return nullptr;
+}
+
+// Throws Error(usage) where there is one.
+inline void need_batch_statistics(const Graph& graph) {
+  const Node* const n = norm_without_variance(graph);
+  if (!n) return;
+  throw Error(ErrorKind::usage, "BatchNorm",
+              cat("one value per channel has no variance to train with: got ", graph.type(n->in(0)),
+                  ", need more than one sample or place; take larger batches, fewer parts of a batch or larger images, "
+                  "or eval(), which uses the running statistics"),
+              cat(n->scope, n->scope.empty() || n->where.empty() ? "" : ", ", n->where));
 }
 
 }  // namespace freight::trace

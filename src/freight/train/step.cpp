@@ -257,22 +257,22 @@ std::vector<TrainStep::Run> TrainStep::plans(const Type& x, const Type& y) {
   return runs;
 }
 
+bool TrainStep::leaves_one_sample(int64_t count) const {
+  const int64_t part = part_of(count), rest = count % part;
+  return (rest > 0 ? rest : part) == 1;
+}
+
 void TrainStep::need_batch_statistics(const Type& x, const Type& y) {
-  const int64_t count = x.shape[0], part = part_of(count), rest = count % part;
-  if ((rest > 0 ? rest : part) > 1) return;
-  trace::need_batch_statistics(state_->whole.graph(rows(x, 1), rows(y, 1)));
+  if (leaves_one_sample(x.shape[0])) trace::need_batch_statistics(state_->whole.graph(rows(x, 1), rows(y, 1)));
 }
 
 int64_t TrainStep::trainable(const Type& x, const Type& y) {
-  for (int64_t count = x.shape[0]; count > 0; --count) {
-    try {
-      need_batch_statistics(rows(x, count), rows(y, count));
-      return count;
-    } catch (const Error&) {
-      // One sample fewer may be cut into other parts.
-    }
+  int64_t count = x.shape[0];
+  if (!leaves_one_sample(count) || !trace::norm_without_variance(state_->whole.graph(rows(x, 1), rows(y, 1)))) {
+    return count;
   }
-  return 0;
+  while (count > 0 && leaves_one_sample(count)) --count;
+  return count;
 }
 
 TrainStep::Summary TrainStep::summary(const Type& x, const Type& y) {

@@ -68,7 +68,7 @@ class TrainStep {
   Summary summary(const Type& x, const Type& y);
   // Throws Error(usage) where a normalisation would have one value per channel of such a batch, or of a part of it.
   void need_batch_statistics(const Type& x, const Type& y);
-  // How many of the samples of such a batch can be trained on by themselves, if not all: 0 where none.
+  // How many samples of such a batch, from its first on, can be trained on without such a part: 0 where none can.
   int64_t trainable(const Type& x, const Type& y);
   // The plans of a step on such a batch, and how often each runs in it. Each has an arena of its own.
   struct Run {
@@ -86,6 +86,7 @@ class TrainStep {
   std::string first_nonfinite(const Array& x, const Array& y);
 
  private:
+  bool leaves_one_sample(int64_t count) const;  // in the last part of a batch
   struct State;
   std::unique_ptr<State> state_;
 };

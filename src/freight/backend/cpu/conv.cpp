@@ -251,12 +251,10 @@ class Product {
 
 Problem problem(const Graph& g, const Node& n) { return {n, g.type(n.in(0)), g.type(n.in(1)), g.type(n.out())}; }
 
-std::unique_ptr<DnnlKernel> dnnl_grad_weight(const Problem& p, const dnnl::memory::desc& w) {
+std::unique_ptr<Kernel> dnnl_grad_weight(const Problem& p, const dnnl::memory::desc& w) {
   const auto pd = p.backward<dnnl::convolution_backward_weights>(w);
-  return std::make_unique<DnnlKernel>(
-      dnnl::convolution_backward_weights(pd), pd.scratchpad_desc(), dnnl_label(pd),
-      std::vector<DnnlKernel::Argument>{
-          {DNNL_ARG_SRC, pd.src_desc(), 0}, {DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), 1}, {DNNL_ARG_DIFF_WEIGHTS, w, 2}},
+  return dnnl_step<dnnl::convolution_backward_weights>(
+      pd, {{DNNL_ARG_SRC, pd.src_desc(), 0}, {DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), 1}, {DNNL_ARG_DIFF_WEIGHTS, w, 2}},
       3);
 }
 
@@ -265,35 +263,36 @@ std::unique_ptr<DnnlKernel> dnnl_grad_weight(const Problem& p, const dnnl::memor
 // where they never sleep: beside another program each meeting took a time slice (8 ms for a step of 1.7).
 class SlicedGradWeight final : public Kernel {
  public:
-  struct Plan {
-    int64_t slices = 1, samples = 0, x_sample = 0, y_sample = 0;  // of the batch, and bytes of one sample
-    dnnl::memory::desc weight;
+  struct Sizes {
+    int64_t samples = 0, x_sample = 0, y_sample = 0;  // of the batch, and bytes of one sample
+    size_t weight = 0;                                // bytes
   };
-  SlicedGradWeight(const Plan& plan, std::vector<std::unique_ptr<DnnlKernel>> parts)
-      : plan_(plan), parts_(std::move(parts)), weight_bytes_(plan.weight.get_size()) {
+  SlicedGradWeight(const Sizes& sizes, std::vector<std::unique_ptr<Kernel>> parts)
+      : sizes_(sizes), parts_(std::move(parts)) {
     size_t most = 0;
     for (const auto& part : parts_) most = std::max(most, part->scratch_bytes());
     reserve_thread_scratch(most);
   }
   std::string name() const override { return parts_[0]->name() + " in slices"; }
-  size_t scratch_bytes() const override { return weight_bytes_ * (parts_.size() - 1); }
+  size_t scratch_bytes() const override { return sizes_.weight * (parts_.size() - 1); }
 
   void run(void* const* operands) override {
     char *const x = static_cast<char*>(operands[0]), *const y = static_cast<char*>(operands[1]),
                 *const more = static_cast<char*>(operands[3]);
     const auto sum_of = [&](int64_t i) {
-      return i == 0 ? operands[2] : more + weight_bytes_ * static_cast<size_t>(i - 1);
+      return i == 0 ? operands[2] : more + sizes_.weight * static_cast<size_t>(i - 1);
     };
-    parallel_for(static_cast<int64_t>(parts_.size()), [&](int64_t i) {
+    const auto slices = static_cast<int64_t>(parts_.size());
+    parallel_for(slices, [&](int64_t i) {
       const ThreadLimit alone(1);
-      DnnlKernel& part = *parts_[static_cast<size_t>(i)];
-      const int64_t first = i * plan_.samples / plan_.slices;
-      void* const bound[] = {x + first * plan_.x_sample, y + first * plan_.y_sample, sum_of(i),
+      Kernel& part = *parts_[static_cast<size_t>(i)];
+      const int64_t first = i * sizes_.samples / slices;
+      void* const bound[] = {x + first * sizes_.x_sample, y + first * sizes_.y_sample, sum_of(i),
                              thread_scratch(part.scratch_bytes())};
       part.run(bound);
     });
     constexpr int64_t kChunk = 16384;
-    const auto n = static_cast<int64_t>(weight_bytes_ / sizeof(float));
+    const auto n = static_cast<int64_t>(sizes_.weight / sizeof(float));
     parallel_for(ceil_div(n, kChunk), n > kChunk, [&](int64_t chunk) {
       const int64_t last = std::min(n, (chunk + 1) * kChunk);
       float* const sum = static_cast<float*>(operands[2]);
@@ -305,9 +304,8 @@ class SlicedGradWeight final : public Kernel {
   }
 
  private:
-  Plan plan_;
-  std::vector<std::unique_ptr<DnnlKernel>> parts_;
-  size_t weight_bytes_;
+  Sizes sizes_;
+  std::vector<std::unique_ptr<Kernel>> parts_;
 };
 
 // How many slices: so much work and so many pixels in each that starting it and adding its part cost little, and parts
@@ -330,14 +328,14 @@ std::unique_ptr<Kernel> sliced_grad_weight(const Problem& p, const Layout& layou
   if (p.w.dtype != DType::f32 || slices == 1) return nullptr;
   const ThreadLimit alone(1);
   const dnnl::memory::desc w = p.weight_desc(layout);
-  std::vector<std::unique_ptr<DnnlKernel>> parts;
+  std::vector<std::unique_ptr<Kernel>> parts;
   for (int64_t i = 0; i < slices; ++i) {
     Problem part = p;
     part.x.shape[0] = part.y.shape[0] = (i + 1) * samples / slices - i * samples / slices;
     parts.push_back(dnnl_grad_weight(part, w));
   }
   const auto sample = [&](const Type& t) { return t.numel() / samples * static_cast<int64_t>(size_of(t.dtype)); };
-  return std::make_unique<SlicedGradWeight>(SlicedGradWeight::Plan{slices, samples, sample(p.x), sample(p.y), w},
+  return std::make_unique<SlicedGradWeight>(SlicedGradWeight::Sizes{samples, sample(p.x), sample(p.y), w.get_size()},
                                             std::move(parts));
 }
 
