@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -132,34 +133,44 @@ TEST_F(Stops, BenchCompareEndsAtOnce) {
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 2);
 }
 
+// The step of the newest whole checkpoint in the directory of a run; 0 where there is none.
+int64_t newest_step(const std::string& run) {
+  int64_t newest = 0;
+  std::error_code none_yet;
+  for (const auto& e : fs::directory_iterator(run + "/checkpoints", none_yet)) {
+    const std::string name = e.path().filename();
+    if (name.rfind("step-", 0) == 0) newest = std::max<int64_t>(newest, std::atoll(name.c_str() + 5));
+  }
+  return newest;
+}
+
 // Killed at random moments, also while a checkpoint is written: whatever checkpoint is there is intact, and the run
-// goes on from it.
+// goes on from it. Each part is let come some checkpoints further, however slow the machine is, but the first: that is
+// killed while it starts.
 TEST_F(Stops, KilledAgainAndAgainARunEndsAsOneThatWasNot) {
   const char* wanted = std::getenv("FREIGHT_TEST_KILLS");
   const int kills = wanted ? std::max(1, std::atoi(wanted)) : 6;
-  const std::vector<std::string> more = {"--epochs", std::to_string(kills), "--save-every",
-                                         "4",        "--eval-every",        std::to_string(kills)};
-  const auto start = std::chrono::steady_clock::now();
+  constexpr int kEvery = 4;  // steps from checkpoint to checkpoint; an epoch has 40
+  const std::string epochs = std::to_string(3 * kills);
+  const std::vector<std::string> more = {"--epochs",     epochs, "--save-every", std::to_string(kEvery),
+                                         "--eval-every", epochs};
   ASSERT_EQ(run_freight(args("whole", more)).code, 0);
-  const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   PhiloxStream draw(17, 0, 0);
-  int killed = 0, with_checkpoint = 0;
   int64_t step = 0;
   for (int i = 0; i < kills; ++i) {
+    const int64_t checkpoints = i == 0 ? 0 : 1 + draw.below(8);  // a third of what there is: no part comes to the end
     Running running(args("parts", more));
-    usleep(static_cast<useconds_t>(1e6 * took * (0.1 + 0.25e-3 * draw.below(1000))));
+    EXPECT_TRUE(waited_for([&] { return newest_step(path("parts")) >= step + kEvery * checkpoints; }));
+    usleep(static_cast<useconds_t>(draw.below(4000)));
     running.send(SIGKILL);
-    killed += running.finish().code == 128 + SIGKILL;
+    EXPECT_EQ(running.finish().code, 128 + SIGKILL);
     const train::Found found = train::find_checkpoint("auto", path("parts"));
     EXPECT_TRUE(found.warnings.empty()) << found.warnings[0];
-    if (!found.checkpoint) continue;
-    ++with_checkpoint;
-    EXPECT_GE(found.checkpoint->place.step, step);
+    if (i == 0 && !found.checkpoint) continue;
+    ASSERT_TRUE(found.checkpoint);
+    EXPECT_GE(found.checkpoint->place.step, step + kEvery * checkpoints);
     step = found.checkpoint->place.step;
   }
-  std::printf("%d of %d were killed while they ran, %d left a checkpoint, the last at step %d\n", killed, kills,
-              with_checkpoint, static_cast<int>(step));
-  EXPECT_GE(killed, 2);
   const Ran last = run_freight(args("parts", more));
   ASSERT_EQ(last.code, 0) << last.err;
   EXPECT_TRUE(weights("whole") == weights("parts"));
