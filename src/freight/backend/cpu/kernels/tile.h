@@ -59,8 +59,6 @@ struct TileAccumulate {
   int operand = -1;
   Strides strides;         // those of kept dimensions count
   std::vector<bool> keep;  // by dimension: [kept leading][reduced][row: all kept or all reduced]
-  // The value has one number per row (a row reduction, say), and each counts once.
-  bool once_per_row = false;
 };
 
 struct TileProgram {

@@ -341,11 +341,7 @@ class Compiler {
     s.dst = new_register(s.reg);
     s.extent = e;
     // What does not vary is expanded once per task, to the full tile.
-    if (varies(own)) {
-      k_.body.push_back(s);
-    } else {
-      k_.setup.push_back(s);
-    }
+    (varies(own) ? k_.body : k_.setup).push_back(s);
     return expanded_[key] = s.dst;
   }
 
@@ -466,10 +462,9 @@ class Compiler {
       s.a = operand(v.a, e);
     } else {
       if (!table.binary[op][0][0].whole) return false;
-      s.form = Form::binary;
+      s.form = Form::binary;  // one operand at least has the extent e, which is the union of both
       s.a = operand(v.a, e, &sa);
       s.b = operand(v.b, e, &sb);
-      if (sa && sb) s.a = operand(v.a, e, &sa, true);
     }
     s.call.scalars |= (sa ? 1 : 0) | (sb ? 2 : 0) | (sc ? 4 : 0);
     return true;
@@ -488,7 +483,6 @@ class Compiler {
       sum.reduction = reduction_index(a.op);
       sum.reg = reg_of(a.value);
       sum.keeps_row = !a.keep.empty() && a.keep.back() && outer_ < p_.space.rank();
-      sum.per_row = !sum.keeps_row && !(extent(a.value) & kCol) && a.once_per_row;
       const Reg wide = sum.reg == Reg::i64 ? Reg::i64 : Reg::f64;
       sum.wide = new_register(wide);
       at(sum.wide).pinned = true;
@@ -509,7 +503,7 @@ class Compiler {
       k_.scratch = (k_.scratch + 63) & ~size_t{63};
       TileStep s;
       s.kind = Kind::accumulate;
-      s.extent = sum.per_row ? kRow : kFull;
+      s.extent = kFull;
       s.reg = sum.reg;
       s.aux = static_cast<int>(k_.sums.size());
       if (fused_[static_cast<size_t>(a.value)]) {
@@ -626,7 +620,6 @@ class Compiler {
                            : k_.full_moves)
           .push_back(move);
     }
-    k_.pointers = next;
     for (const TileRegister& v : virtuals_) {
       if (v.where != Where::operand || access(v.access).extent != kFull || v.streamed) continue;
       const TileMove move{0, access(v.access).operand, size_of(v.dtype)};

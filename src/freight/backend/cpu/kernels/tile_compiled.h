@@ -128,11 +128,10 @@ struct TileSum {
   int reduction = 0;
   Reg reg = Reg::f32;  // of the value; partial results are f64, or i64 for i64
   bool keeps_row = false;
-  bool per_row = false;  // the value has one number per row
-  int narrow = -1;       // pointer: f32 lanes that are flushed into `wide` now and then (f32 sums only)
-  int wide = -1;         // pointer: f64 or i64 lanes
-  Access out;            // linear order [B][R or 1]
-  size_t partials = 0;   // offset in scratch
+  int narrow = -1;      // pointer: f32 lanes that are flushed into `wide` now and then (f32 sums only)
+  int wide = -1;        // pointer: f64 or i64 lanes
+  Access out;           // linear order [B][R or 1]
+  size_t partials = 0;  // offset in scratch
 };
 
 struct CompiledTiles {
@@ -146,7 +145,6 @@ struct CompiledTiles {
   int slots = 0;  // registers
   size_t slot_bytes = 0;
   std::vector<int64_t> constants;  // bit patterns; pointer slots + i
-  int pointers = 0;                // registers, constants, operands
   std::vector<TileMove> setup_moves, col_moves, row_moves, full_moves;
   std::vector<TileMove> far;  // full_moves, and linear loads: prefetched
   std::vector<Access> accesses;

@@ -245,9 +245,9 @@ class Kernel final : public TileKernel {
   // --- accumulations ---
 
   // Sums that the tile's elements go to: one each, and those that a flush leaves of them.
-  int64_t lanes(const TileSum& s, const Tile& t) const { return s.per_row ? k_.tile_rows : k_.tile_rows * t.cols; }
+  int64_t lanes(const Tile& t) const { return k_.tile_rows * t.cols; }
   int64_t wide_lanes(const TileSum& s, const Tile& t) const {
-    return s.keeps_row && s.narrow >= 0 && s.reduction == 0 ? t.cols : lanes(s, t);
+    return s.keeps_row && s.narrow >= 0 && s.reduction == 0 ? t.cols : lanes(t);
   }
 
   void clear(const TileSum& sum, const Tile& tile, void** p) const {
@@ -264,12 +264,12 @@ class Kernel final : public TileKernel {
     std::fill_n(static_cast<double*>(p[sum.wide]), n, identity);
     if (sum.narrow < 0) return;
     const float start = static_cast<float>(identity);
-    table_.expand_rows(static_cast<float*>(p[sum.narrow]), &start, 1, static_cast<size_t>(lanes(sum, tile)));
+    table_.expand_rows(static_cast<float*>(p[sum.narrow]), &start, 1, static_cast<size_t>(lanes(tile)));
   }
 
   void flush(const TileSum& sum, const Tile& tile, void** p) const {
     if (sum.narrow < 0 || sum.reduction != 0) return;
-    const int64_t n = lanes(sum, tile), wide = wide_lanes(sum, tile);
+    const int64_t n = lanes(tile), wide = wide_lanes(sum, tile);
     for (int64_t i = 0; i < n; i += wide) {
       table_.flush(static_cast<double*>(p[sum.wide]), static_cast<float*>(p[sum.narrow]) + i,
                    static_cast<size_t>(wide));
