@@ -17,7 +17,8 @@ std::shared_ptr<const Graph> body_of(const StepSpec& spec) {
   return body;
 }
 
-// Only some values tell: the key of random numbers has a shape of its own, which is no part of the space.
+// The outputs and what is reduced tell the space. Other values need not: the key of random numbers has a shape of its
+// own.
 Shape space_of(const Graph& body) {
   std::vector<Value> longest = body.outputs;  // along each axis one of these is as long as all that is walked over
   for (const Node& n : body.nodes) {

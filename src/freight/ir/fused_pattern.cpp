@@ -57,7 +57,8 @@ const Node* product_in(const Node& node) {
   return pattern_of(node).product ? first_product(*attrs<FusedAttrs>(node).body) : nullptr;
 }
 
-// The order of nodes is what has_pattern() compares: texts that were printed before patterns had names have this one.
+// The order in which nodes are made here must stay: has_pattern() compares bodies node by node, and stored texts have
+// it.
 std::shared_ptr<const Graph> pattern_body(FusedKind kind, const Attrs& product, const std::vector<Type>& operands) {
   const FusedPattern& p = pattern_of(kind);
   auto body = std::make_shared<Graph>();
@@ -92,10 +93,11 @@ Value norm_relu(Builder& b, Value x, Value scale, Value shift) {
 bool has_pattern(const Graph& body, FusedKind kind) {
   const FusedPattern& p = pattern_of(kind);
   const Node* product = first_product(body);
-  if (!p.product || !product) return !p.product && !product;
+  if (!p.product) return !product;
+  if (!product) return false;
   std::vector<Type> operands;
   for (Value v : body.leaves(Op::input)) operands.push_back(body.type(v));
-  if (product->op != *p.product || static_cast<int>(operands.size()) != p.operands()) return false;
+  if (product->op != *p.product || static_cast<int>(operands.size()) != p.operand_count()) return false;
   try {
     return structurally_equal(body, *pattern_body(kind, product->attrs, operands));
   } catch (const Error&) {  // the operands do not fit together in this way

@@ -1,6 +1,8 @@
 // The patterns of fused nodes (FusedKind in attrs.h): which operand and result of a node is what, and the body of each,
 // which is its definition. Such nodes are made by backends whose library has a step for them
-// (backend/gpu/fused_patterns.cpp); the kind that was found there is carried in the node, nobody infers it again.
+// (backend/gpu/fused_patterns.cpp). The node carries the kind that was found there; type inference checks it against
+// the body, and only texts without a kind have it found again (parse.cpp). A new pattern is a row here, its part of
+// pattern_body(), the place where it is found, and its kernels (backend/gpu/pattern_kernels.h).
 #pragma once
 #include <optional>
 #include <span>
@@ -9,19 +11,19 @@
 
 namespace freight {
 
-// The operands begin with the two of `product`, a matmul or a convolution; the results begin with its own, masked where
-// there is a mask. Positions count operands or results of the node.
+// The operands begin with the two of `product`, a matmul or convolution without an epilogue; the results begin with its
+// own, masked where there is a mask. A number below is the position of an operand or of a result of the node.
 struct FusedPattern {
   FusedKind kind = FusedKind::region;
   const char* name = "";
   std::optional<Op> product = {};
   std::optional<int> mask = {};                 // operand: where it is not above 0, the first result is 0
   std::optional<int> scale = {}, shift = {};    // operands: the product reads relu(x scale + shift), x its first
-  std::optional<int> sums = {};                 // result: sums over rows, of an operand or of the first result
-  std::optional<int> summed = {};               // operand that is summed up
+  std::optional<int> sums = {};                 // result: sums along axis 0, of `summed` or else of the first result
+  std::optional<int> summed = {};               // operand that `sums` are of
   std::optional<int> mean = {}, variance = {};  // results: of the channels of the first result
 
-  int operands() const { return 2 + mask.has_value() + scale.has_value() + shift.has_value(); }
+  int operand_count() const { return 2 + mask.has_value() + scale.has_value() + shift.has_value(); }
 };
 
 std::span<const FusedPattern> fused_patterns();
@@ -31,11 +33,12 @@ const FusedPattern& pattern_of(const Node& node);
 // The matmul or convolution in a node's body; null where its pattern has none.
 const Node* product_in(const Node& node);
 
-// The body of a pattern that has a product, whose attributes and operands are these.
+// The body of a pattern that has a product. `product` are the product's attributes, `operands` the types of all
+// operands of the node.
 std::shared_ptr<const Graph> pattern_body(FusedKind kind, const Attrs& product, const std::vector<Type>& operands);
 // relu(x scale + shift) per channel, computed in f32, in x's type.
 Value norm_relu(Builder& b, Value x, Value scale, Value shift);
-// Whether this is the body of `kind`, node by node; every body without a product is a region's.
+// Tells whether this is the body of `kind`, node by node; every body without a product is a region's.
 bool has_pattern(const Graph& body, FusedKind kind);
 // The kind that this is the body of; region, too, for a body with a product that is no pattern's.
 FusedKind find_pattern(const Graph& body);

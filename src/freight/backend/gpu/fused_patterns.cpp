@@ -1,18 +1,19 @@
-// Finds the patterns in a graph whose regions fuse() has made, so that nothing is taken from a region that does more.
-// Matmuls have two forms, both of the backward half of dense layers:
+// Finds the patterns in a graph whose regions fuse() has made already: a region that does more than mask or sum up is
+// not taken apart for one. Matmuls have two forms, both of the backward half of dense layers:
 //
 //   matmul_mask, matmul_mask_sum: d = where(y > 0, A B, 0) and, where somebody wants them, the sums of d over its rows:
 //       the gradients of a ReLU's operand and of the bias behind it. Found at the region that masks;
 //   matmul_lhs_sum, matmul_rhs_sum: A B and the sums over the rows of A or B: the gradients of a weight and of the bias
 //       beside it. Found at the region that sums.
 //
-// Their bodies are matrices: leading axes of the region (samples, time) are rows.
+// Bodies are of matrices alone: where the region has further leading axes (samples, time), reshapes make rows of them.
 //
 // A convolution whose channels' moments are asked for makes them in its step (conv_moments). In a second round: where
 // all that read a region's result relu(x scale + shift) are such convolutions and gradients of filters, they make it of
 // x themselves, and it is not stored (norm_conv_moments, norm_conv_grad_weight).
 //
-// What is found is noted first, by the place where the new node will stand; then the graph is written anew.
+// Fused nodes are collected first, each by the number of the old node in whose place it will stand (`found_`); then the
+// graph is written anew.
 #include "freight/backend/gpu/fused_patterns.h"
 
 #include <algorithm>
@@ -40,8 +41,8 @@ struct Norm {
   Value x, scale, shift;
 };
 
-// A convolution or gradient of a filter that makes the normalised channels itself which it reads; `moments`: those of
-// its result, or null.
+// The fused node of a convolution, or of the gradient of a filter, that reads the result of `norm` and now makes it
+// itself; `moments` are those of the convolution's result, null for a gradient.
 Node norm_conv(const Graph& graph, const Node& product, const Norm& norm, const Node* moments) {
   const auto narrow = [&](Value v) {  // cuDNN wants scale and shift in the type of x, too
     return Type{graph.type(norm.x).dtype, graph.type(v).shape};
@@ -93,23 +94,23 @@ class PatternFinder {
 
   const Shape& shape(Value v) const { return r_.src.type(v).shape; }
   static Shape rows_of(const Shape& s) { return {s.numel() / std::max<int64_t>(s.back(), 1), s.back()}; }
-  // The node that makes v, views aside.
+  // The number of the node that makes v, or of the one behind its reshapes.
   size_t maker(Value v) const { return static_cast<size_t>(r_.src.values[root_[v.index()].index()].node); }
-  // The same where it is a matmul of two matrices without an epilogue.
+  // The same number where that node is a matmul of two matrices without an epilogue.
   std::optional<size_t> plain_matmul(Value v) const {
     const Node& n = r_.src.nodes[maker(v)];
     if (n.op != Op::matmul || n.inputs.size() != 2 || shape(n.out()).rank() != 2) return std::nullopt;
     if (attrs<MatmulAttrs>(n).epilogue.relu) return std::nullopt;
     return maker(v);
   }
-  // Sums over all axes but the last.
+  // Tells whether n sums over all axes but the last.
   static bool sums_rows(const Graph& body, const Node& n) {
     const int rank = body.type(n.in(0)).shape.rank();
     const Shape& axes = attrs<AxesAttrs>(n).axes;
     return axes.rank() == rank - 1 && (axes.rank() == 0 || axes.back() == rank - 2);
   }
 
-  // The matmul whose step region i may be part of.
+  // Looks for a matmul whose step region i can be part of.
   void find_matmul(size_t i) {
     const Node& n = r_.src.nodes[i];
     const Graph& body = *attrs<FusedAttrs>(n).body;
@@ -122,7 +123,7 @@ class PatternFinder {
     }
   }
 
-  // fused(y, p): where(y > 0, p, 0), perhaps with its sums.
+  // Finds the product p that region i masks: its body is where(y > 0, p, 0), perhaps with the sums of that.
   void find_mask(size_t i, const Graph& body) {
     const Node& n = r_.src.nodes[i];
     const Node *masked = nullptr, *sums = nullptr;
@@ -157,7 +158,8 @@ class PatternFinder {
                        with(m.inputs, {outer(y)}), results));
   }
 
-  // Finds a matmul for a region that is nothing but a sum, over the rows of an operand that the matmul sums over, too.
+  // Finds a matmul for a region that is nothing but a sum over rows. The matmul has the summed value as an operand, and
+  // its own sums go over the same rows (A transposed, or B as it is): a library can make only those beside the product.
   // The fused node stands where the earlier one of the two does: everything that the matmul reads must be there.
   void find_weight_gradient(size_t i) {
     const Node& n = r_.src.nodes[i];
@@ -180,7 +182,7 @@ class PatternFinder {
     }
   }
 
-  // `matmul`: the node that becomes `fused`, which stands where `place` does; false where the backend has no such step.
+  // Notes that node `matmul` becomes `fused`, in the place of node `place`; false where the backend has no such step.
   bool propose(size_t matmul, size_t place, Node fused) {
     if (!takes_(fused)) return false;
     taken_.insert(matmul);
@@ -188,7 +190,8 @@ class PatternFinder {
     return true;
   }
 
-  // The fused node stands where the convolution does. Moments that are computed twice (remat) are the same.
+  // The fused node stands where the convolution does. A second node of its moments (remat makes such) gets the same
+  // results.
   void find_moments(size_t i) {
     const Node& moments = r_.src.nodes[i];
     std::optional<Node> fused = conv_with_moments(r_.src, moments);
@@ -197,7 +200,9 @@ class PatternFinder {
     found_.try_emplace(place, Found{std::move(*fused)}).first->second.moments.push_back(&moments);
   }
 
-  // A region's result relu(x scale + shift), where all that read it are convolutions and gradients of filters.
+  // Finds a result relu(x scale + shift) of region i that need not be stored: all that read it are convolutions with
+  // moments and gradients of filters, and each gets a fused node. One reader that is anything else ends the search, and
+  // the number of readers then differs from that of uses.
   void find_norm(size_t i) {
     const Node& n = r_.src.nodes[i];
     const Graph& body = *attrs<FusedAttrs>(n).body;
@@ -229,7 +234,8 @@ class PatternFinder {
     }
   }
 
-  // The leaves of which norm_relu() makes v; nothing where v is something else.
+  // The leaves of which norm_relu() (ir/fused_pattern.h) makes v; nothing where v is something else. It reads
+  // norm_relu()'s nodes from behind; the two must change together.
   static std::optional<Norm> norm_of(const Graph& body, Value v) {
     for (const Op op : {Op::relu, Op::cast, Op::add}) {
       if (body.def(v).op != op) return std::nullopt;
@@ -254,7 +260,7 @@ class PatternFinder {
     return Norm{*x, *scale, *shift};
   }
 
-  // A region without the result that its readers make themselves.
+  // Copies a region without the result that its readers make themselves.
   void emit_without(const Node& n, size_t dropped) {
     if (n.outputs.size() == 1) return;
     auto body = std::make_shared<Graph>(*attrs<FusedAttrs>(n).body);
@@ -271,12 +277,12 @@ class PatternFinder {
     const std::vector<Value> leaves = body.leaves(Op::input);
     b_.set_location(fused.scope, fused.where);
     std::vector<Value> in;
-    for (int i = 0; i < pattern.operands(); ++i) {
+    for (int i = 0; i < pattern.operand_count(); ++i) {
       const Type& type = body.type(leaves[static_cast<size_t>(i)]);
       if (i == pattern.scale || i == pattern.shift) {
         const auto& [scale, shift] = narrowed(fused.in(*pattern.scale), fused.in(*pattern.shift), type.dtype);
         in.push_back(i == pattern.scale ? scale : shift);
-      } else {  // a view may come later in the old graph than the fused node does
+      } else {  // of the root, as a view may come later in the old graph than the fused node does
         in.push_back(b_.reshape(r_(root_[fused.in(i).index()]), type.shape));
       }
     }

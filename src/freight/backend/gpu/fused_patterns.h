@@ -8,12 +8,15 @@
 
 namespace freight::gpu {
 
-// Whether the backend has a step for a fused node that is in no graph yet.
+// Tells whether the backend has a step for a fused node that is in no graph yet.
 using TakesPattern = std::function<bool(const Node& fused)>;
-// The graph with such nodes where `takes` allows. What only the nodes needed that they replace may be left over.
+// Returns the graph with fused nodes wherever a pattern is found that `takes` allows. Nodes that nobody reads any more
+// may be left over.
 Graph fuse_patterns(const Graph& graph, const TakesPattern& takes);
-// What a node `moments` and the convolution whose 16-bit result it reads become: a node conv_moments with operands and
-// results of this graph; nothing where `moments` reads another value.
+// Returns the node conv_moments that a node `moments` and the convolution it reads become, with operands and results of
+// this graph; nothing where `moments` reads anything but the result of a plain convolution in 16 bits. Wider results
+// are refused: lower_moments() takes the moments about zero, which is exact enough for numbers rounded to 16 bits
+// alone.
 std::optional<Node> conv_with_moments(const Graph& graph, const Node& moments);
 
 }  // namespace freight::gpu

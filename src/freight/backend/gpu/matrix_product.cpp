@@ -57,7 +57,7 @@ std::optional<MatrixProduct> matrix_product(const StepSpec& spec) {
 std::string signature(const StepSpec& spec) {
   const FusedPattern& pattern = pattern_of(*spec.node);
   if (!pattern.product) return freight::signature(spec);
-  std::string s = freight::signature(matmul_alone(spec));  // the words are those of choices that were kept before
+  std::string s = freight::signature(matmul_alone(spec));  // in users' caches choices are kept under these words
   if (pattern.mask) s += " masked";
   if (pattern.sums) s += cat(" sums ", pattern.summed.value_or(-1));
   if (pattern.mask) s += cat(" ", spec.in[static_cast<size_t>(*pattern.mask)].layout);

@@ -11,14 +11,15 @@ namespace freight::gpu {
 
 namespace {
 
-// Launches whose operand i is operand places[i] of the step.
+// Renumbers the operands of launches: operand i of theirs is operand places[i] of the step.
 void move_operands(Lowered& lowered, const std::vector<int>& places) {
   for (Launch& launch : lowered.launches) {
     for (Argument& a : launch.arguments) a.operand = places.at(static_cast<size_t>(a.operand));
   }
 }
 
-// A region over operands of a step, which are named by their places.
+// Builds a region over some operands of a step and lowers it. Operands are named by their places in the step: its
+// inputs, its results, then the scratch memory.
 struct Region {
   const StepSpec& step;
   std::shared_ptr<Graph> body = std::make_shared<Graph>();
@@ -28,7 +29,7 @@ struct Region {
 
   const Operand& operand(int place) const {
     const auto i = static_cast<size_t>(place), first = step.in.size();
-    if (i == first + step.out.size()) return step.in[0];  // scratch memory holds what is made of it
+    if (i == first + step.out.size()) return step.in[0];  // scratch memory, typed for lower_norm()
     return i < first ? step.in[i] : step.out[i - first];
   }
   Value input(int place) {
@@ -77,7 +78,7 @@ Lowered lower_pattern(const StepSpec& spec) {
 
 namespace {
 
-// What is masked or summed up beside a matmul.
+// Masks a matmul's result, or sums it or an operand up, or both.
 Lowered lower_rest_of_matmul(const StepSpec& spec, const FusedPattern& pattern) {
   const int first = static_cast<int>(spec.in.size());
   Region region{spec};
@@ -111,8 +112,9 @@ Lowered lower_rest_of_pattern(const StepSpec& spec) {
   return {};
 }
 
-// About zero, unlike the definition's: as y is rounded to 16 bits, by up to 2^-11 of itself, its variance is not known
-// to better than about 2^-24 of the square of its mean, which is what the difference loses in f32.
+// The moments are taken about zero, unlike the definition's: as y is rounded to 16 bits, by up to 2^-11 of itself, its
+// variance is not known to better than about 2^-24 of the square of its mean, which is what the difference loses in
+// f32.
 Lowered lower_moments(const StepSpec& spec, MomentsOf what) {
   const FusedPattern& pattern = pattern_of(*spec.node);
   const int y = static_cast<int>(spec.in.size()), mean = y + *pattern.mean, variance = y + *pattern.variance;

@@ -91,8 +91,9 @@ struct TileProgram {
 // A compiled program. Operands are the pointers that TileValue/TileStore/TileAccumulate::operand number.
 class TileKernel {
  public:
-  // The space must have elements. Throws Error(device) when the accumulations do not
-  // fit one structure (leading kept, middle reduced, row kept or reduced).
+  // The space must have elements. Throws Error(device) where the accumulations do not fit one structure (leading kept,
+  // middle reduced, row kept or reduced) or there are too many operands and registers, Error(usage) where an op has no
+  // function for its operands' type.
   static std::unique_ptr<TileKernel> compile(const TileProgram& program);
   virtual ~TileKernel() = default;
   // `scratch` has scratch_bytes() bytes, 64-byte aligned.

@@ -14,14 +14,16 @@ namespace freight::cpu {
 
 namespace {
 
-constexpr int64_t kTileElements = 1024;
-constexpr int64_t kLineElements = 16;  // a cache line of f32
-// Smallest and largest task of a program without sums, and the smallest of one with sums, in elements.
+constexpr int64_t kTileElements = 1024;  // 4 KiB of f32 per register
+constexpr int64_t kLineElements = 16;    // a cache line of f32
+// A program is cut into about so many tasks where the limits below allow it; a large one has more.
+constexpr int64_t kWantedTasks = 64;
+// The smallest and the largest task of a program without sums, and the smallest of one with sums, in elements.
 constexpr int64_t kSmallTask = 4096, kLargeTask = 32768, kSumTask = 16384;
-constexpr int64_t kSumRows = 64;  // of a task of a reduction, at least: each leaves a row of sums
-constexpr int64_t kMaxTasks = 64;
-// Figures of work count operations on elements: kSmallWork makes a task worth it however few its elements, an
-// exponential counts as kHeavy, and below kSerialWork the fork and join of threads do not pay.
+// The fewest rows of a task with sums: each task leaves up to a row of them to be combined.
+constexpr int64_t kSumRows = 64;
+// Figures of work count operations on elements: kSmallWork makes a task worth it though it is smaller than kSmallTask,
+// an exponential counts as kHeavy, and below kSerialWork the fork and join of threads do not pay.
 constexpr double kSmallWork = 16384, kHeavy = 20, kSerialWork = 50000;
 
 using Kind = TileStep::Kind;
@@ -34,7 +36,8 @@ class Compiler {
     fold_casts();
     compare_before_relu();
     mark_live();
-    split_space();
+    collapse_dimensions();
+    find_rows();
     find_extents();
     choose_tiles();
     fuse_pairs();
@@ -58,8 +61,9 @@ class Compiler {
   Reg reg_of(int v) { return regs_[static_cast<size_t>(v)]; }
   Extent& extent(int v) { return extents_[static_cast<size_t>(v)]; }
 
-  // A cast of an input to a floating type is done by the load. A further cast is so only where the first one rounds
-  // nothing: 0.1 of f64 that has been f32 is another number.
+  // Notes the register type of every value, and makes a cast of an input to a floating type an input that the load
+  // casts: its register type is the cast's, its dtype that in memory. A further cast is so only where the first one
+  // rounds nothing: 0.1 of f64 that has been f32 is another number.
   void fold_casts() {
     std::vector<bool> rounded(p_.values.size());
     for (size_t i = 0; i < p_.values.size(); ++i) {
@@ -105,8 +109,8 @@ class Compiler {
     }
   }
 
-  // Drops extents of 1, merges dimensions that every operand walks alike, and finds B, M and R.
-  void split_space() {
+  // Drops extents of 1 and merges dimensions that every operand walks alike.
+  void collapse_dimensions() {
     std::vector<Strides*> all;
     for (TileValue& v : p_.values) {
       if (v.strides.rank() > 0) all.push_back(&v.strides);
@@ -121,7 +125,7 @@ class Compiler {
       for (Strides* s : all) s->erase(i);
       for (TileAccumulate& s : p_.sums) s.keep.erase(s.keep.begin() + i);
     };
-    const bool has_rows = p_.row_dims > 0;
+    has_rows_ = p_.row_dims > 0;
     for (int i = p_.space.rank() - 1; i >= 0; --i) {
       if (p_.space[i] == 1) drop(i);
     }
@@ -137,9 +141,14 @@ class Compiler {
       p_.space[i + 1] = both;
       drop(i);
     }
+  }
+
+  // Finds which dimensions are B, M and R. Where nothing is reduced by rows, a row is the last dimension; where sums
+  // keep that one, the dimensions before it that they keep as well belong to the row, too.
+  void find_rows() {
     const int rank = p_.space.rank();
     outer_ = rank - p_.row_dims;
-    if (!has_rows && rank > 0) {
+    if (!has_rows_ && rank > 0) {
       outer_ = rank - 1;
       const auto same_as_last = [&](int i) {
         return std::all_of(p_.sums.begin(), p_.sums.end(), [&](const TileAccumulate& s) {
@@ -150,24 +159,21 @@ class Compiler {
           std::any_of(p_.sums.begin(), p_.sums.end(), [](const TileAccumulate& s) { return s.keep.back(); });
       while (kept && outer_ > 0 && same_as_last(outer_ - 1)) --outer_;
     }
-    int leading = 0;
     const auto kept_by_all = [&](int i) {
       return std::all_of(p_.sums.begin(), p_.sums.end(),
                          [&](const TileAccumulate& s) { return s.keep[static_cast<size_t>(i)]; });
     };
-    while (!p_.sums.empty() && leading < outer_ && kept_by_all(leading)) ++leading;
+    while (!p_.sums.empty() && leading_ < outer_ && kept_by_all(leading_)) ++leading_;
     for (int i = 0; i < rank; ++i) {
-      (i < leading ? k_.outer_kept : i < outer_ ? k_.rows : k_.width) *= p_.space[i];
+      (i < leading_ ? k_.outer_kept : i < outer_ ? k_.rows : k_.width) *= p_.space[i];
       for (const TileAccumulate& s : p_.sums) {
         const bool keep = s.keep[static_cast<size_t>(i)];
-        const bool wanted = i < leading || (i >= outer_ && s.keep.back());
+        const bool wanted = i < leading_ || (i >= outer_ && s.keep.back());
         if (keep != wanted) {
           fail(ErrorKind::device, "tile", "accumulations keep unlike dimensions of ", p_.space);
         }
       }
     }
-    leading_ = leading;
-    has_rows_ = has_rows;
   }
 
   void choose_tiles() {
@@ -180,11 +186,11 @@ class Compiler {
     if (k_.pieces == 1) k_.tile_rows = std::clamp<int64_t>(kTileElements / width, 1, k_.rows);
     const int64_t elements = k_.outer_kept * k_.rows * width, groups = k_.outer_kept * k_.pieces;
     const auto small = static_cast<int64_t>(kSmallWork / work_);
-    int64_t task = std::clamp(elements / kMaxTasks, std::clamp(small, kTileElements, kSmallTask), kLargeTask);
-    if (!p_.sums.empty()) task = std::max({kSumTask, ceil_div(elements, kMaxTasks), kSumRows * k_.piece});
+    int64_t task = std::clamp(elements / kWantedTasks, std::clamp(small, kTileElements, kSmallTask), kLargeTask);
+    if (!p_.sums.empty()) task = std::max({kSumTask, ceil_div(elements, kWantedTasks), kSumRows * k_.piece});
     k_.task_rows = std::max(k_.tile_rows, round_up(ceil_div(task, k_.piece), k_.tile_rows));
-    k_.tasks_per_row_block = ceil_div(k_.rows, k_.task_rows);
-    k_.tasks = groups * k_.tasks_per_row_block;
+    k_.tasks_per_group = ceil_div(k_.rows, k_.task_rows);
+    k_.tasks = groups * k_.tasks_per_group;
     k_.parallel = work_ * static_cast<double>(elements) > kSerialWork && k_.tasks > 1;
   }
 
@@ -193,7 +199,7 @@ class Compiler {
     for (int i = 0; i < strides.rank(); ++i) {
       if (strides[i] != 0) e |= i < outer_ ? kRow : kCol;
     }
-    if (e == kCol && one_row()) e = kFull;
+    if (e == kCol && one_row()) e = kFull;  // the tile is a piece of that row: the body makes it
     return static_cast<Extent>(e);
   }
 
@@ -214,7 +220,7 @@ class Compiler {
     work_ += static_cast<double>(p_.stores.size() + p_.sums.size());
   }
 
-  // Values that are made by the step of their only reader, which has the same extent:
+  // Marks values that the step of their only reader makes itself, where that has the same extent:
   //   the product of add(mul(a, b), c) and sub(c, mul(a, b)), and of a sum of products;
   //   the condition x > 0, or one that lies in memory, of where(condition, y, 0).
   void fuse_pairs() {
@@ -252,13 +258,14 @@ class Compiler {
     return m.kind == TileValue::Kind::input && m.dtype == DType::boolean &&
            make_access(m.operand, m.dtype, m.strides, extent(v)).linear();
   }
-  // Makes s read the factors of a product that it computes itself; the first one has the extent of the result.
+  // Makes s read the factors of a product that it computes itself. The first is a vector: the one that has the extent
+  // of the result, or, if neither has, is expanded to it.
   void take_factors(int product, Extent e, TileStep& s) {
     int a = value(product).a, b = is_op(product, Op::square) ? a : value(product).b;
     if (extent(a) != e) std::swap(a, b);
-    s.a = operand(a, e, nullptr, true);
+    s.a = vector_operand(a, e);
     bool scalar = false;
-    s.b = operand(b, e, &scalar);
+    s.b = operand(b, e, scalar);
     s.call.scalars |= scalar ? 2 : 0;
   }
 
@@ -301,7 +308,7 @@ class Compiler {
     at(v).dtype = access(access_number).dtype;
     return v;
   }
-  // Whether a store may lie on the memory of an input.
+  // Tells whether a store may lie on the memory of an input.
   static bool may_overwrite(const TileStore& store, const TileValue& input) {
     return input.kind == TileValue::Kind::input && input.dtype == store.dtype && input.strides == store.strides;
   }
@@ -311,44 +318,46 @@ class Compiler {
     return stores([&](const TileStore& s) { return s.value == v; }) &&
            stores([&](const TileStore& s) { return s.value != v && may_overwrite(s, value(v)); });
   }
-  static bool same_form(DType dtype, Reg reg) {
+  // Tells whether memory holds elements of this type as a register does, so that it can stand for one.
+  static bool stored_as_held(DType dtype, Reg reg) {
     return (dtype == DType::f32 && reg == Reg::f32) || (dtype == DType::f64 && reg == Reg::f64) ||
            (dtype == DType::i64 && reg == Reg::i64);
   }
 
-  static bool links_read(DType dtype, Reg reg) {
+  // Tells whether links of chains convert between this type in memory and f32 themselves.
+  static bool links_convert(DType dtype, Reg reg) {
     return reg == Reg::f32 && (dtype == DType::bf16 || dtype == DType::u8 || dtype == DType::boolean);
   }
 
-  // The register of value v as an operand of a result with extent e. `scalar` receives true where it is one element for
-  // all; with `vector` it must not be.
-  int operand(int v, Extent e, bool* scalar = nullptr, bool vector = false) {
+  // The register of value v as an operand of a result with extent e; `scalar` receives whether it is one element for
+  // all.
+  int operand(int v, Extent e, bool& scalar) {
     const Extent own = extent(v);
-    if (scalar) *scalar = false;
-    if (own == e) return where_[static_cast<size_t>(v)];
-    const bool one = own == kScalar || (own == kRow && k_.tile_rows == 1);
-    if (one && !vector) {
-      *scalar = true;
-      return where_[static_cast<size_t>(v)];
-    }
-    if (own == kCol && k_.tile_rows == 1) return where_[static_cast<size_t>(v)];
+    scalar = own != e && (own == kScalar || (own == kRow && k_.tile_rows == 1));
+    return scalar ? virtual_of_[static_cast<size_t>(v)] : vector_operand(v, e);
+  }
+  // The same with one element for each of the result, to which v is expanded if need be.
+  int vector_operand(int v, Extent e) {
+    const Extent own = extent(v);
+    if (own == e) return virtual_of_[static_cast<size_t>(v)];
+    if (own == kCol && k_.tile_rows == 1) return virtual_of_[static_cast<size_t>(v)];
     const auto key = std::make_pair(v, e);
     if (const auto it = expanded_.find(key); it != expanded_.end()) return it->second;
     TileStep s;
     s.kind = own == kScalar ? Kind::fill : own == kRow ? Kind::expand_rows : Kind::expand_cols;
     s.reg = reg_of(v);
-    s.a = where_[static_cast<size_t>(v)];
+    s.a = virtual_of_[static_cast<size_t>(v)];
     s.dst = new_register(s.reg);
     s.extent = e;
-    // What does not vary is expanded once per task, to the full tile.
+    // A value that does not vary is expanded once per task, to the full tile.
     (varies(own) ? k_.body : k_.setup).push_back(s);
     return expanded_[key] = s.dst;
   }
 
   void emit_value(int i) {
     const TileValue& v = value(i);
-    where_.resize(p_.values.size(), -1);
-    int& result = where_[static_cast<size_t>(i)];
+    virtual_of_.resize(p_.values.size(), -1);
+    int& result = virtual_of_[static_cast<size_t>(i)];
     switch (v.kind) {
       case TileValue::Kind::constant: {
         result = new_register(reg_of(i));
@@ -364,7 +373,8 @@ class Compiler {
       }
       case TileValue::Kind::input: {
         const int a = new_access(v.operand, v.dtype, v.strides, extent(i));
-        const bool direct = same_form(v.dtype, reg_of(i)) || (extent(i) == kFull && links_read(v.dtype, reg_of(i)));
+        const bool direct =
+            stored_as_held(v.dtype, reg_of(i)) || (extent(i) == kFull && links_convert(v.dtype, reg_of(i)));
         if (access(a).linear() && direct && !overwritten_before_use(i)) {
           result = in_place(a, reg_of(i));
         } else {
@@ -384,7 +394,7 @@ class Compiler {
         s.extent = kFull;
         s.reg = reg_of(i);
         s.aux = reduction_index(v.op);
-        s.a = operand(v.a, kFull, nullptr, true);
+        s.a = vector_operand(v.a, kFull);
         s.dst = result = new_register(s.reg);
         k_.body.push_back(s);
         return;
@@ -414,7 +424,7 @@ class Compiler {
     const bool moves_only = v.op == Op::cast || v.op == Op::stop_gradient || v.op == Op::copy;
     const DType from = value(v.a).dtype;
     if (moves_only && in == out && (v.dtype == from || (in == Reg::f32 && v.dtype != DType::boolean))) {
-      return where_[static_cast<size_t>(v.a)];
+      return virtual_of_[static_cast<size_t>(v.a)];
     }
     TileStep s;
     s.extent = e;
@@ -422,9 +432,9 @@ class Compiler {
     if (in != Reg::f32 || out != Reg::f32 || !simd(v, e, s)) {
       bool scalar[3] = {};
       s.kind = Kind::generic;
-      s.a = operand(v.a, e, &scalar[0]);
-      if (v.b >= 0) s.b = operand(v.b, e, &scalar[1]);
-      if (v.c >= 0) s.c = operand(v.c, e, &scalar[2]);
+      s.a = operand(v.a, e, scalar[0]);
+      if (v.b >= 0) s.b = operand(v.b, e, scalar[1]);
+      if (v.c >= 0) s.c = operand(v.c, e, scalar[2]);
       s.call = {v.op, in, out, v.dtype, scalar[0] | scalar[1] << 1 | scalar[2] << 2};
       if (!generic::supports(v.op, in)) {
         fail(ErrorKind::usage, name(v.op), "no such operation on ", to_string(from), " elements");
@@ -446,25 +456,25 @@ class Compiler {
       const bool mask = condition.kind == TileValue::Kind::input;
       s.form = mask ? Form::keep_where : Form::keep_where_positive;
       s.a = mask ? in_place(new_access(condition.operand, condition.dtype, condition.strides, e), Reg::f32)
-                 : operand(condition.a, e, nullptr, true);
-      s.b = operand(v.b, e, nullptr, true);
+                 : vector_operand(condition.a, e);
+      s.b = vector_operand(v.b, e);
     } else if (v.op == Op::where) {
       s.form = Form::where;
-      s.a = operand(v.a, e, nullptr, true);
-      s.b = operand(v.b, e, &sb);
-      s.c = operand(v.c, e, &sc);
+      s.a = vector_operand(v.a, e);
+      s.b = operand(v.b, e, sb);
+      s.c = operand(v.c, e, sc);
     } else if (v.b >= 0 && fused_[static_cast<size_t>(v.b)]) {  // v.b = mul(a, b) of the same extent
       s.form = v.op == Op::add ? Form::mul_add : Form::mul_sub_from;
       take_factors(v.b, e, s);
-      s.c = operand(v.a, e, &sc);
+      s.c = operand(v.a, e, sc);
     } else if (v.b < 0) {
       if (!table.unary[op].whole) return false;
-      s.a = operand(v.a, e);
+      s.a = vector_operand(v.a, e);
     } else {
       if (!table.binary[op][0][0].whole) return false;
       s.form = Form::binary;  // one operand at least has the extent e, which is the union of both
-      s.a = operand(v.a, e, &sa);
-      s.b = operand(v.b, e, &sb);
+      s.a = operand(v.a, e, sa);
+      s.b = operand(v.b, e, sb);
     }
     s.call.scalars |= (sa ? 1 : 0) | (sb ? 2 : 0) | (sc ? 4 : 0);
     return true;
@@ -509,7 +519,7 @@ class Compiler {
       if (fused_[static_cast<size_t>(a.value)]) {
         take_factors(a.value, s.extent, s);
       } else {
-        s.a = operand(a.value, s.extent, nullptr, true);
+        s.a = vector_operand(a.value, s.extent);
       }
       emit_behind(s);
       k_.sums.push_back(sum);
@@ -531,12 +541,13 @@ class Compiler {
       if (defined && s.kind == Kind::load && hit(s.aux)) return true;
       defined = defined || s.dst == v;
     }
-    return !defined;
+    return !defined;  // a constant, an operand or a value of `setup` is there all the time
   }
 
   void emit_stores() {
     std::vector<TileStep> late;
     for (const TileStore& store : p_.stores) {
+      // The one row of a space is stored by the body even where it is one element.
       const Extent e = static_cast<Extent>(extent_of(store.strides) | (one_row() ? kRow : kScalar));
       FREIGHT_CHECK(varies(e) && ((e & kCol) || k_.pieces == 1), "a tile store must cover all rows");
       FREIGHT_CHECK((e | extent(store.value)) == e, "a stored value has more elements than its result");
@@ -546,17 +557,17 @@ class Compiler {
       s.extent = e;
       s.reg = reg_of(store.value);
       s.aux = a;
-      s.a = operand(store.value, e, nullptr, true);
+      s.a = vector_operand(store.value, e);
       s.stream = store.stream && (store.dtype == DType::f32 || store.dtype == DType::bf16);
       const bool linear = access(a).linear(), early = !read_after(s.a, store);
       if (linear && early && !s.stream && at(s.a).where == Where::slot && !at(s.a).pinned &&
-          same_form(store.dtype, s.reg)) {
+          stored_as_held(store.dtype, s.reg)) {
         at(s.a).where = Where::operand;
         at(s.a).access = a;
         at(s.a).dtype = store.dtype;
         continue;
       }
-      if (linear && s.reg == Reg::f32 && (store.dtype == DType::f32 || links_read(store.dtype, s.reg))) {
+      if (linear && s.reg == Reg::f32 && (store.dtype == DType::f32 || links_convert(store.dtype, s.reg))) {
         s.b = in_place(a, s.reg);
         at(s.b).streamed = s.stream;
       }
@@ -572,6 +583,13 @@ class Compiler {
   // --- registers and pointers ---
 
   void allocate() {
+    allocate_slots();
+    number_pointers();
+    find_far_operands();
+    use_pointers();
+  }
+
+  void allocate_slots() {
     for (const TileStep& s : k_.setup) {
       if (s.dst >= 0) at(s.dst).pinned = true;
     }
@@ -583,6 +601,7 @@ class Compiler {
     for (TileRegister& v : virtuals_) {
       if (v.where == Where::slot && v.pinned) v.pointer = k_.slots++;
     }
+    // A chain takes all its links over a few vectors, then over the next: what one of them reads stays until it ends.
     std::map<int, size_t> last_use;
     for (size_t i = 0; i < k_.body.size(); ++i) {
       const size_t end = end_of_chain(k_.body, i);
@@ -603,6 +622,10 @@ class Compiler {
         if (last == i && r >= 0 && at(r).where == Where::slot && !at(r).pinned) free.push_back(at(r).pointer);
       }
     }
+  }
+
+  // Gives constants and operands their pointers behind the slots, and says with which tiles those of operands move.
+  void number_pointers() {
     int next = k_.slots;
     for (TileRegister& v : virtuals_) {
       if (v.where != Where::constant) continue;
@@ -620,6 +643,11 @@ class Compiler {
                            : k_.full_moves)
           .push_back(move);
     }
+    if (next > kMaxPointers)
+      fail(ErrorKind::device, "tile", "the region is too large: ", next, " operands and registers");
+  }
+
+  void find_far_operands() {
     for (const TileRegister& v : virtuals_) {
       if (v.where != Where::operand || access(v.access).extent != kFull || v.streamed) continue;
       const TileMove move{0, access(v.access).operand, size_of(v.dtype)};
@@ -630,8 +658,10 @@ class Compiler {
       if (s.kind != Kind::load || s.extent != kFull || !access(s.aux).linear()) continue;
       k_.far.push_back({0, access(s.aux).operand, size_of(access(s.aux).dtype)});
     }
-    if (next > kMaxPointers)
-      fail(ErrorKind::device, "tile", "the region is too large: ", next, " operands and registers");
+  }
+
+  // Puts numbers of pointers in the place of virtual registers.
+  void use_pointers() {
     for (std::vector<TileStep>* steps : {&k_.setup, &k_.body}) {
       for (TileStep& s : *steps) {
         for (int* r : {&s.dst, &s.a, &s.b, &s.c}) {
@@ -647,14 +677,14 @@ class Compiler {
 
   TileProgram p_;
   CompiledTiles k_;
-  int outer_ = 0, leading_ = 0;
-  double work_ = 0;  // operations per element
-  bool has_rows_ = false;
+  int outer_ = 0, leading_ = 0;  // the first dimension of R, of M
+  double work_ = 0;              // operations per element
+  bool has_rows_ = false;        // row reductions need rows whole
   std::vector<Reg> regs_;
   std::vector<int> uses_;
   std::vector<bool> live_, fused_;
   std::vector<Extent> extents_;
-  std::vector<int> where_;  // by value: virtual register
+  std::vector<int> virtual_of_;  // by value: its virtual register
   std::vector<TileRegister> virtuals_;
   std::map<std::pair<int, Extent>, int> expanded_;
 };

@@ -1,19 +1,22 @@
 // The compiled form of a tile program, shared by tile_compile.cpp (makes it) and tile_run.cpp (executes it).
 //
-// The iteration space is [B leading kept][M middle][R row]: accumulations keep B (1 without them), reduce M, and keep
-// or reduce R, the elements of a row. A tile is `tile_rows` whole rows, or a piece of one row; a task is the tiles that
-// a thread takes at a time. Every value has an extent: one number (scalar), one per row (row), one per column (col), or
-// one per element (full). Values that are the same in all rows (scalar, col) are computed once per task (`setup`), the
-// others once per tile (`body`). A slot is the memory of one tile register.
+// The iteration space is B x M rows of R elements each, slowest first. Accumulations keep B, reduce M, and keep or
+// reduce R; without accumulations B is 1. A tile is `tile_rows` whole rows, or a piece of one row where no row
+// reduction needs it whole; a task is the tiles that a thread takes at a time. Every value has an extent: one number
+// (scalar), one per row (row), one per column (col), or one per element (full). Values that are the same in all rows
+// (scalar, col) are computed once per task (`setup`), the others once per tile (`body`).
+//
+// Steps find memory through a table of pointers, which each task has for itself: first the slots, each the memory of a
+// tile register, then the constants, then the operands, whose pointers move with the task or the tile.
 #pragma once
-#include <string>
 #include <vector>
 
 #include "freight/backend/cpu/kernels/tile_steps.h"
 
 namespace freight::cpu {
 
-enum Extent : uint8_t { kScalar = 0, kRow = 1, kCol = 2, kFull = 3 };
+// Bits, so that the extent of a result is the union of its operands'.
+enum Extent : uint8_t { kScalar = 0, kRow = 1, kCol = 2, kFull = kRow | kCol };
 
 // Where the elements of an operand lie, in the linear order of its extent; dimensions collapsed as far as they go.
 struct Access {
@@ -65,7 +68,7 @@ struct ChainLink {
   int a = -1, b = -1;  // numbers of pointers
 };
 
-// What a simple step computes of its operands: f32 alone, always a link of a chain.
+// The expression of a simple step, which is f32 alone and always becomes a link of a chain.
 enum class Form : uint8_t {
   unary,
   binary,
@@ -99,8 +102,8 @@ struct TileStep {
   int dst = -1, a = -1, b = -1, c = -1;  // while compiling: virtual registers; compiled: numbers of pointers
   LinkFns fns;                           // link
   generic::Call call{};                  // generic; simple: op and scalars
-  // load, store, index, random: number of an access; row_reduce: reduction; accumulate: number of a sum; chain: of its
-  // first link
+  // The number of an access (load, store, index, random), of a reduction (row_reduce), of a sum (accumulate), or of the
+  // first link (chain).
   int aux = 0;
   bool stream = false;  // store
   double number = 0;    // random: stream
@@ -121,7 +124,7 @@ struct TileRegister {
 // A pointer that moves from tile to tile.
 struct TileMove {
   int pointer = -1, operand = -1;
-  size_t element = 0;  // bytes
+  size_t element = 0;  // size in bytes
 };
 
 struct TileSum {
@@ -138,15 +141,15 @@ struct CompiledTiles {
   int64_t outer_kept = 1, rows = 1, width = 1;  // B, M, R
   int64_t piece = 1, pieces = 1;                // columns per tile and tiles per row
   int64_t tile_rows = 1;
-  int64_t task_rows = 1, tasks_per_row_block = 1;  // rows per task; tasks that share (b, piece)
+  int64_t task_rows = 1, tasks_per_group = 1;  // rows per task; tasks of a group, which share (b, piece)
   int64_t tasks = 0;
   bool parallel = false;
 
-  int slots = 0;  // registers
+  int slots = 0;
   size_t slot_bytes = 0;
-  std::vector<int64_t> constants;  // bit patterns; pointer slots + i
+  std::vector<int64_t> constants;  // bit patterns; pointer `slots` + i
   std::vector<TileMove> setup_moves, col_moves, row_moves, full_moves;
-  std::vector<TileMove> far;  // full_moves, and linear loads: prefetched
+  std::vector<TileMove> far;  // operands that are prefetched: those of full_moves, and of linear loads; no pointers
   std::vector<Access> accesses;
   std::vector<TileStep> setup, body;
   std::vector<ChainLink> links;
@@ -154,7 +157,7 @@ struct CompiledTiles {
   size_t scratch = 0;
 };
 
-constexpr int kMaxPointers = 160;
+constexpr int kMaxPointers = 160;  // the table lies on the thread's stack
 
 CompiledTiles compile_tiles(const TileProgram& program);
 

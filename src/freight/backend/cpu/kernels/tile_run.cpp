@@ -80,8 +80,8 @@ class Kernel final : public TileKernel {
       pointers[static_cast<size_t>(k_.slots) + i] = const_cast<int64_t*>(&k_.constants[i]);
     }
     // All pieces of a row go to the same thread, which more often than not has made what it reads of them.
-    const int64_t piece = t % k_.pieces, block = t / k_.pieces % k_.tasks_per_row_block;
-    const int64_t b = t / k_.pieces / k_.tasks_per_row_block;
+    const int64_t piece = t % k_.pieces, block = t / k_.pieces % k_.tasks_per_group;
+    const int64_t b = t / k_.pieces / k_.tasks_per_group;
     const int64_t first = b * k_.rows + block * k_.task_rows;
     const int64_t end = std::min(first + k_.task_rows, (b + 1) * k_.rows);
     Tile tile;
@@ -121,7 +121,7 @@ class Kernel final : public TileKernel {
         if (tiles % kFlushTiles == 0) flush(sum, tile, pointers);
       }
     }
-    const int64_t part = (b * k_.pieces + piece) * k_.tasks_per_row_block + block;
+    const int64_t part = (b * k_.pieces + piece) * k_.tasks_per_group + block;
     for (const TileSum& sum : k_.sums) finish(sum, part, tile, pointers, scratch);
   }
 
@@ -315,8 +315,8 @@ class Kernel final : public TileKernel {
     const Reg reg = sum.reg == Reg::i64 ? Reg::i64 : Reg::f64;
     // Without kept rows all pieces of a row belong to one result: the first group combines them all.
     if (!sum.keeps_row && piece != 0) return;
-    const int64_t tasks = k_.tasks_per_row_block * (sum.keeps_row ? 1 : k_.pieces);
-    const int64_t first = g * k_.tasks_per_row_block;
+    const int64_t tasks = k_.tasks_per_group * (sum.keeps_row ? 1 : k_.pieces);
+    const int64_t first = g * k_.tasks_per_group;
     char* total = partial(sum, first, scratch);
     for (int64_t t = 1; t < tasks; ++t) {
       fold(sum, total, partial(sum, first + t, scratch), kept);

@@ -74,7 +74,7 @@ class Problem {
     set(kEpilogue, !whole                           ? kPlain
                    : pattern_of(*spec.node).product ? finish_of_pattern(spec, p)
                                                     : finish_of_matmul(spec));
-    // What is not an address yet tells how addresses will be aligned.
+    // No address is known yet. The library is asked with numbers that are aligned as the addresses will be.
     const auto address = [](uint32_t alignment) { return reinterpret_cast<void*>(uintptr_t{alignment}); };
     if (vector_) {
       const auto at = static_cast<size_t>(vector_);
@@ -110,7 +110,7 @@ class Problem {
     return all;
   }
 
-  // Enqueues.
+  // Enqueues the product on the stream.
   void run(void* const* operands, const Guess& guess, void* workspace) {
     static constexpr double kOne64 = 1, kZero64 = 0;
     static constexpr float kOne32 = 1, kZero32 = 0;
@@ -166,8 +166,8 @@ class Problem {
   std::shared_ptr<const Blas> blas_;
   const Functions& f_ = load().functions;
   bool f64_;
-  // Operands of the step, 0: there is none. The vector is a bias or what is summed up; a mask lies in the scratch
-  // memory.
+  // Places of operands of the step; 0, that of A, says that there is none. `vector_` is a bias or the result that takes
+  // sums, `mask_` the scratch memory, where the mask's bits lie.
   int result_, vector_ = 0, residual_ = 0, mask_ = 0;
   uint32_t alignments_[4] = {};  // A, B, C, D
   uint32_t parts_ = kPartsAsComputed;
@@ -176,19 +176,19 @@ class Problem {
 
 class BlasKernel final : public Kernel {
  public:
-  BlasKernel(std::shared_ptr<Problem> problem, const Guess& guess, std::shared_ptr<Kernel> signs,
+  BlasKernel(std::shared_ptr<Problem> problem, const Guess& guess, std::shared_ptr<Kernel> mask_bits,
              std::shared_ptr<Kernel> rest, size_t scratch)
       : problem_(std::move(problem)),
         guess_(guess),
-        signs_(std::move(signs)),
+        mask_bits_(std::move(mask_bits)),
         rest_(std::move(rest)),
         scratch_(scratch),
-        mask_bytes_(signs_ ? gpu::aligned(signs_->scratch_bytes()) : 0) {
+        mask_bytes_(mask_bits_ ? gpu::aligned(mask_bits_->scratch_bytes()) : 0) {
     const std::string bytes(reinterpret_cast<const char*>(&guess_.algorithm), sizeof guess_.algorithm);
     name_ = cat("cuda:cublaslt:", gpu::hash_name(bytes), rest_ ? "+" : "");
   }
   void run(void* const* operands) override {
-    if (signs_) signs_->run(operands);
+    if (mask_bits_) mask_bits_->run(operands);
     problem_->run(operands, guess_,
                   guess_.workspace > 0 ? static_cast<char*>(operands[scratch_]) + mask_bytes_ : nullptr);
     if (rest_) rest_->run(operands);
@@ -201,8 +201,8 @@ class BlasKernel final : public Kernel {
  private:
   std::shared_ptr<Problem> problem_;
   Guess guess_;
-  std::shared_ptr<Kernel> signs_, rest_;  // before and behind it
-  size_t scratch_, mask_bytes_;           // its place among the operands; what the mask takes of it
+  std::shared_ptr<Kernel> mask_bits_, rest_;  // before and behind the product
+  size_t scratch_, mask_bytes_;               // place of the scratch memory; how much of it the mask takes
   std::string name_;
 };
 
@@ -234,13 +234,13 @@ Blas::~Blas() {
 }
 
 std::vector<std::unique_ptr<Kernel>> Blas::kernels(const StepSpec& spec, const gpu::MatrixProduct& product,
-                                                   const std::shared_ptr<Kernel>& signs,
+                                                   const std::shared_ptr<Kernel>& mask_bits,
                                                    const std::shared_ptr<Kernel>& rest) {
   const auto entered = memory_->enter();
   const auto problem = std::make_shared<Problem>(shared_from_this(), spec, product, !rest);
   std::vector<std::unique_ptr<Kernel>> all;
   for (const Guess& g : problem->guesses(most_workspace_)) {
-    all.push_back(std::make_unique<BlasKernel>(problem, g, signs, rest, spec.in.size() + spec.out.size()));
+    all.push_back(std::make_unique<BlasKernel>(problem, g, mask_bits, rest, spec.in.size() + spec.out.size()));
   }
   return all;
 }

@@ -25,11 +25,11 @@ class Blas : public std::enable_shared_from_this<Blas> {
   Blas& operator=(const Blas&) = delete;
 
   // Kernels for a product with all of its epilogue or pattern (ir/fused_pattern.h), or, where `rest` is given,
-  // without: `rest` is then run behind it. `signs` makes the mask of a ReLU's gradient, if there is one.
+  // without: `rest` is then run behind it. `mask_bits` makes the mask's bits of a ReLU's gradient, if there is one.
   // The library's best guess comes first; none where it has none. All give the same bits in every run. f32 is rounded
   // to TF32 where the step says so.
   std::vector<std::unique_ptr<Kernel>> kernels(const StepSpec& spec, const gpu::MatrixProduct& product,
-                                               const std::shared_ptr<Kernel>& signs,
+                                               const std::shared_ptr<Kernel>& mask_bits,
                                                const std::shared_ptr<Kernel>& rest);
   // Bytes of a mask's row: the library wants multiples of 128 bits.
   static int64_t mask_bytes(size_t columns);

@@ -184,7 +184,7 @@ class CudaBackend final : public gpu::GpuBackend {
     return architecture_ >= 80 &&
            (is_layer(node) ? takes_layer(dnn(), graph, node, low) : takes_attention(graph, node) && dnn());
   }
-  // Moments only where they ride on a convolution.
+  // Moments stay whole only where fuse_patterns() will make them part of a convolution's step.
   bool has_kernel(const freight::Graph& graph, const Node& node) const override {
     if (is_layer(node)) return takes_layer(dnn(), graph, node, graph.type(node.in(0)).dtype);
     if (node.op != Op::moments) return GpuBackend::has_kernel(graph, node);
@@ -192,7 +192,8 @@ class CudaBackend final : public gpu::GpuBackend {
     return fused && computes(graph, *fused);
   }
 
-  // Sums come from the library in the type of the product; f64 has no epilogues.
+  // The library makes sums in the type of the product, whereas the graph wants those of 16 bits in f32; f64 has no
+  // epilogues.
   freight::Graph fuse_patterns(const freight::Graph& graph) const override {
     return gpu::fuse_patterns(graph, [&](const Node& fused) {
       const FusedPattern& pattern = pattern_of(fused);
@@ -256,13 +257,14 @@ class CudaBackend final : public gpu::GpuBackend {
     });
     return dnn_.get();
   }
-  // Whether the node is a convolution that cuDNN computes.
+  // Tells whether the node is a convolution that cuDNN computes.
   bool computes(const freight::Graph& graph, const Node& node) const {
     const Node* product = product_in(node);
     return info((product ? product : &node)->op).kind == OpKind::convolve && dnn() && dnn()->takes(graph, node);
   }
-  // Returns the library's kernels that compute the whole step; and those for its product alone, with generated kernels
-  // before and behind: where the library has none for the whole, and always for a pattern, at which it may be slow.
+  // Returns kernels by which a library computes the whole step, then others by which it computes the product alone,
+  // between generated kernels. The others are added where the first are missing, and for every pattern, at which the
+  // library may be the slower one.
   std::vector<std::unique_ptr<Kernel>> of_libraries(const StepSpec& spec, bool by_dnn) {
     const FusedPattern& pattern = pattern_of(*spec.node);
     const std::optional<gpu::MatrixProduct> product = by_dnn ? std::nullopt : gpu::matrix_product(spec);

@@ -270,7 +270,7 @@ std::vector<DnnPlan> DnnPlanner::plans(const Operations& operations, const std::
 
 namespace {
 
-// What is computed beside the library and what it sees of a step.
+// What a call of the library is given of a step, and the generated kernels around it.
 struct DnnCall {
   size_t scratch;                                  // its place among the operands
   std::shared_ptr<Kernel> rest, before;            // what `before` makes lies in scratch memory before the workspace
