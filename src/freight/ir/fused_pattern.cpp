@@ -105,10 +105,10 @@ bool has_pattern(const Graph& body, FusedKind kind) {
   }
 }
 
-FusedKind find_pattern(const Graph& body) {
+std::optional<FusedKind> find_pattern(const Graph& body) {
   const auto found = std::find_if(std::begin(kPatterns), std::end(kPatterns),
                                   [&](const FusedPattern& p) { return has_pattern(body, p.kind); });
-  return found == std::end(kPatterns) ? FusedKind::region : found->kind;
+  return found == std::end(kPatterns) ? std::nullopt : std::optional(found->kind);
 }
 
 }  // namespace freight

@@ -40,7 +40,7 @@ std::shared_ptr<const Graph> pattern_body(FusedKind kind, const Attrs& product, 
 Value norm_relu(Builder& b, Value x, Value scale, Value shift);
 // Tells whether this is the body of `kind`, node by node; every body without a product is a region's.
 bool has_pattern(const Graph& body, FusedKind kind);
-// The kind that this is the body of; region, too, for a body with a product that is no pattern's.
-FusedKind find_pattern(const Graph& body);
+// The kind that this is the body of; nothing for a body with a product that is no pattern's.
+std::optional<FusedKind> find_pattern(const Graph& body);
 
 }  // namespace freight

@@ -628,9 +628,9 @@ Types fused(const Node& node, const Types& in) {
       bad(node, "input ", i, ": got ", in[i], ", body needs ", body->type(leaves[i]));
   }
   if (!has_pattern(*body, pattern)) {
-    const FusedKind got = find_pattern(*body);
-    bad(node, "pattern and body differ: got the body of ",
-        has_pattern(*body, got) ? pattern_of(got).name : "no pattern", ", need that of ", pattern_of(pattern).name);
+    const std::optional<FusedKind> got = find_pattern(*body);
+    bad(node, "pattern and body differ: got the body of ", got ? pattern_of(*got).name : "no pattern",
+        ", need that of ", pattern_of(pattern).name);
   }
   Types out;
   for (Value v : body->outputs) out.push_back(body->type(v));
