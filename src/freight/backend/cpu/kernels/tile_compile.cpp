@@ -6,6 +6,7 @@
 #include <map>
 
 #include "freight/backend/cpu/kernels/ceil_div.h"
+#include "freight/backend/cpu/kernels/scalar_expression.h"
 #include "freight/backend/cpu/kernels/tile_chain.h"
 #include "freight/backend/cpu/kernels/tile_compiled.h"
 #include "freight/base/error.h"
@@ -30,7 +31,7 @@ using Kind = TileStep::Kind;
 
 class Compiler {
  public:
-  explicit Compiler(const TileProgram& program) : p_(program) {}
+  explicit Compiler(const TileProgram& program) : p_(with_expressions(program)) {}
 
   CompiledTiles run() {
     fold_casts();
