@@ -177,5 +177,17 @@ TEST(FusedPatterns, APatternWhoseBodyIsAnotherOnesIsRefused) {
   EXPECT_EQ(message(" {pattern=conv}"), "unknown pattern `conv`");
 }
 
+// The kernels of a pattern finish its product themselves, and would lose the activation.
+TEST(FusedPatterns, AProductWithAnActivationOfItsOwnIsNoPattern) {
+  for (const char* attributes : {"", " {pattern=matmul_mask_sum}"}) {
+    std::string text = print(mask_sum(""));
+    const size_t named = text.find(" {pattern=matmul_mask_sum}"), product = text.find("matmul(%0, %1)", named);
+    ASSERT_NE(product, std::string::npos) << text;
+    text.insert(product + std::string("matmul(%0, %1)").size(), " {relu=true}");
+    text.replace(named, std::string(" {pattern=matmul_mask_sum}").size(), attributes);
+    EXPECT_NE(testing::error_of([&] { parse(text); }).message().find("got the body of no pattern"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace freight::test

@@ -40,6 +40,14 @@ const Node* first_product(const Graph& body) {
   return at == body.nodes.end() ? nullptr : &*at;
 }
 
+// The kernels of a pattern finish the product themselves, so that an activation of its own would be lost; those of
+// matrix products know two axes.
+bool is_plain(const Graph& body, const Node& product) {
+  if (product.op == Op::matmul)
+    return !attrs<MatmulAttrs>(product).epilogue.relu && body.type(product.out()).shape.rank() == 2;
+  return !attrs<ConvAttrs>(product).epilogue.relu;
+}
+
 }  // namespace
 
 std::span<const FusedPattern> fused_patterns() { return kPatterns; }
@@ -94,10 +102,10 @@ bool has_pattern(const Graph& body, FusedKind kind) {
   const FusedPattern& p = pattern_of(kind);
   const Node* product = first_product(body);
   if (!p.product) return !product;
-  if (!product) return false;
+  if (!product || product->op != *p.product || !is_plain(body, *product)) return false;
   std::vector<Type> operands;
   for (Value v : body.leaves(Op::input)) operands.push_back(body.type(v));
-  if (product->op != *p.product || static_cast<int>(operands.size()) != p.operand_count()) return false;
+  if (static_cast<int>(operands.size()) != p.operand_count()) return false;
   try {
     return structurally_equal(body, *pattern_body(kind, product->attrs, operands));
   } catch (const Error&) {  // the operands do not fit together in this way
