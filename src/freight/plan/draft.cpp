@@ -19,6 +19,9 @@ namespace {
 
 // Batches that the loader holds (data/loader.h): two ahead and the one in use, fewer where they are large.
 constexpr size_t kBatches = 3, kBatchBytes = size_t{1} << 30;
+size_t batches_ahead(size_t batch_bytes) {
+  return std::clamp<size_t>(kBatchBytes / std::max<size_t>(batch_bytes, 1), 2, kBatches);
+}
 // A plan of more steps takes so long that a third one for the formula is not worth it.
 constexpr size_t kFewSteps = 900;
 
@@ -150,7 +153,7 @@ Draft draft(const train::Planned& p) {
     d.peak = std::move(use.peak);
   }
   const size_t batch = p.inputs.bytes() + p.targets.bytes();
-  const size_t staged = batch * std::clamp<size_t>(kBatchBytes / std::max<size_t>(batch, 1), 2, kBatches);
+  const size_t staged = batch * batches_ahead(batch);
   const bool resident = p.data_bytes > 0;  // on a processor the set is there anyway
   add(Part::staging, resident ? (beside ? p.data_bytes : 0) : beside ? batch : staged);
   if (beside && !resident) add(Part::host, staged);
@@ -162,6 +165,10 @@ Draft draft(const train::Planned& p) {
   const double rest = static_cast<double>(p.test_count % p.evaluation_batch) / static_cast<double>(p.evaluation_batch);
   const size_t arena = p.evaluation->arena_bytes();
   add(Part::evaluation, blocks.of(arena) + blocks.of(static_cast<size_t>(static_cast<double>(arena) * rest)));
+  // Test samples are read ahead beside the first batches of training's next epoch, which are ready by then.
+  const size_t tested = batch / static_cast<size_t>(d.options.batch) * static_cast<size_t>(p.evaluation_batch);
+  const auto batches = static_cast<size_t>((p.test_count + p.evaluation_batch - 1) / p.evaluation_batch);
+  add(beside ? Part::host : Part::evaluation, tested * std::min(batches, batches_ahead(tested)));
   if (beside || !p.config.save_in_place) {
     add(beside ? Part::host : Part::checkpoint,
         d.part(Part::weights) + d.part(Part::optimizer) + away + d.part(Part::averages));

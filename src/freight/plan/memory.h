@@ -25,7 +25,7 @@ enum class Part : uint8_t {
   packing,       // of the arena: between tensors, where none fits
   constants,     // that steps read
   staging,       // batches that are being read ahead, and the files of a small set of images
-  evaluation,    // arena of the evaluation step
+  evaluation,    // arena of the evaluation step, and its batches that are being read ahead
   checkpoint,    // the copy that is being written while the run goes on
   process,       // of a run on a processor: threads, kernels compiled at run time, pages of libraries
   host,          // no part of the total: what was offloaded, and for a device beside it staging and checkpoint too
