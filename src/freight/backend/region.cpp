@@ -50,23 +50,22 @@ std::vector<int> order_of(const Shape& space, const StepSpec& spec) {
 void find_reductions(RegionAnalysis& r) {
   using Form = RegionAnalysis::Form;
   r.level.assign(r.body->values.size(), 0);
-  r.reduced.assign(static_cast<size_t>(r.space.rank()), false);
   for (const Node& n : r.body->nodes) {
-    int level = 0;
+    size_t level = 0;
     for (Value v : n.inputs) level = std::max(level, r.level_of(v));
     r.reads_reductions = r.reads_reductions || level > 0;
     if (r.reduces(n)) {
       ++level;
-      const std::vector<bool> removed = r.axes_removed_by(n);
+      const AxisSet removed = r.axes_removed_by(n);
       if (r.form == Form::pointwise) {
         r.form = Form::same_axes;
         r.reduced = removed;
       }
       for (int a : r.long_axes(r.space)) {
-        if (removed[static_cast<size_t>(a)] != r.reduced[static_cast<size_t>(a)]) r.form = Form::other_axes;
+        if (removed.has(a) != r.reduced.has(a)) r.form = Form::other_axes;
       }
-      r.reductions.resize(std::max(r.reductions.size(), static_cast<size_t>(level)));
-      r.reductions[static_cast<size_t>(level) - 1].push_back(n.out());
+      r.reductions.resize(std::max(r.reductions.size(), level));
+      r.reductions[level - 1].push_back(n.out());
     }
     for (Value v : n.outputs) r.level[v.index()] = level;
   }
@@ -83,9 +82,9 @@ bool RegionAnalysis::reduces(const Node& n) const {
   });
 }
 
-std::vector<bool> RegionAnalysis::axes_removed_by(const Node& reduction) const {
-  std::vector<bool> removed(static_cast<size_t>(space.rank()));
-  for (int64_t a : attrs<AxesAttrs>(reduction).axes) removed[static_cast<size_t>(a)] = true;
+AxisSet RegionAnalysis::axes_removed_by(const Node& reduction) {
+  AxisSet removed;
+  for (int64_t a : attrs<AxesAttrs>(reduction).axes) removed.add(a);
   return removed;
 }
 

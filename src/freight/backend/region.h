@@ -9,6 +9,16 @@
 
 namespace freight {
 
+// Some axes of a space.
+class AxisSet {
+ public:
+  bool has(int64_t axis) const { return (bits_ >> axis & 1) != 0; }
+  void add(int64_t axis) { bits_ |= uint64_t{1} << axis; }
+
+ private:
+  uint64_t bits_ = 0;
+};
+
 struct RegionAnalysis {
   enum class Form {
     pointwise,   // reduces nothing
@@ -19,19 +29,18 @@ struct RegionAnalysis {
   std::shared_ptr<const Graph> body;           // of the fused node, or made of the single op
   Shape space;                                 // extents; axis i of every value is axis i of the space
   std::vector<int> order;                      // axes, slowest first in the memory of the leading operand
-  std::vector<int> level;                      // by value: the most reductions, one behind another, on a way to it
+  std::vector<size_t> level;                   // by value: the most reductions, one behind another, on a way to it
   std::vector<std::vector<Value>> reductions;  // those of level 1, 2 ...
-  std::vector<bool> reduced;                   // by axis: whether the first reduction removes it
+  AxisSet reduced;                             // those that the first reduction removes
   Form form = Form::pointwise;
   bool reads_reductions = false;  // some node of the body reads the result of a reduction
 
-  int level_of(Value v) const { return level[v.index()]; }
+  size_t level_of(Value v) const { return level[v.index()]; }
   // Tells whether a node must be executed as a reduction. It need not where its operand is its result: where the
   // operand has one element along all axes that are removed, and the space more. Where the space has one, too, it
   // counts as a reduction, of rows of one element.
   bool reduces(const Node& n) const;
-  // Tells by axis whether this reduction removes it.
-  std::vector<bool> axes_removed_by(const Node& reduction) const;
+  static AxisSet axes_removed_by(const Node& reduction);
   // The axes along which a shape of the space is longer than 1, in the order above.
   std::vector<int> long_axes(const Shape& shape) const;
 };

@@ -1,7 +1,7 @@
 // The steps of attention and its gradient (kernels/attention.h), and the layouts they want.
 #include "freight/backend/cpu/kernels/attention.h"
+#include "freight/backend/cpu/families.h"
 #include "freight/backend/cpu/kernels/bf16/attention.h"
-#include "freight/backend/cpu/steps.h"
 
 namespace freight::cpu {
 
@@ -73,7 +73,8 @@ class AttentionKernel final : public Kernel {
 }  // namespace
 
 // D contiguous, the other axes in any order; results lie as (B, T, H, D), which joins the heads for free.
-LayoutPlan attention_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) {
+LayoutPlan attention_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
+                             const FrozenInputs&) {
   LayoutPlan plan;
   const auto usual = [](const Shape& s) {
     return s.rank() == 4 ? Layout{permuted_strides(s, {0, 2, 1, 3}), nullptr} : Layout::row_major(s);
@@ -88,7 +89,6 @@ LayoutPlan attention_layouts(const Graph& graph, const Node& node, const std::ve
 }
 
 std::unique_ptr<Kernel> make_attention(const StepSpec& spec) {
-  if (spec.node->op != Op::attention && spec.node->op != Op::attention_grad) return nullptr;
   if (spec.in[0].type.dtype == DType::bf16) return std::make_unique<AttentionKernel<Bf16Attention>>(spec);
   return std::make_unique<AttentionKernel<Attention>>(spec);
 }

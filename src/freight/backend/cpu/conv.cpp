@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "freight/backend/cpu/dnnl_support.h"
+#include "freight/backend/cpu/families.h"
 #include "freight/backend/cpu/kernels/bf16/conv.h"
 #include "freight/backend/cpu/kernels/bf16/gemm.h"
 #include "freight/backend/cpu/kernels/ceil_div.h"
@@ -461,7 +462,12 @@ dnnl::memory::desc plain_desc(const Operand& o, const dnnl::memory::desc& packed
 
 }  // namespace
 
-bool conv_adds_residual(const Graph& graph, const Node& node) {
+bool takes_conv(const Graph& graph, const Node& node) {
+  return dnnl_multiplies(graph.type(node.out()).dtype) && !problem(graph, node).empty();
+}
+
+bool conv_epilogue(const Graph& graph, const Node& node, const Epilogue& epilogue) {
+  if (!epilogue.residual) return true;
   const Way way = way_of(problem(graph, node), 0);
   return way == Way::product || way == Way::winograd;
 }
@@ -469,16 +475,14 @@ bool conv_adds_residual(const Graph& graph, const Node& node) {
 LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
                         const FrozenInputs& frozen) {
   const Problem p = problem(graph, node);
-  if (node.op != Op::conv || !weight_frozen(frozen) || p.x.dtype != DType::f32 || p.empty() || !packable(p, given[1]))
+  if (node.op != Op::conv || !weight_frozen(frozen) || p.x.dtype != DType::f32 || !packable(p, given[1]))
     return layouts_for(graph, node, p, way_of(p), false);
   return fastest_layouts(graph, node, p, frozen.deterministic);
 }
 
 std::unique_ptr<Kernel> make_conv(const StepSpec& spec) {
-  if (info(spec.node->op).kind != OpKind::convolve || !dnnl_multiplies(spec.out[0].type.dtype)) return nullptr;
   const Node& n = *spec.node;
   const Problem p(n, spec.in[0].type, spec.in[1].type, spec.out[0].type);
-  if (p.empty()) return nullptr;
   // What the layout pass chose among for a frozen weight shows in the weight's format.
   const Layout& w = spec.in[1].layout;
   Way way = is_own_packing(w) ? way_of(p, 0) : way_of(p);
@@ -488,7 +492,7 @@ std::unique_ptr<Kernel> make_conv(const StepSpec& spec) {
 
 // Between a dense plain weight and a packed one.
 std::unique_ptr<Kernel> make_reorder(const StepSpec& spec) {
-  if (spec.node->op != Op::copy || !(spec.in[0].layout.blocked || spec.out[0].layout.blocked)) return nullptr;
+  if (!spec.in[0].layout.blocked && !spec.out[0].layout.blocked) return nullptr;
   const bool packs = static_cast<bool>(spec.out[0].layout.blocked);
   FREIGHT_CHECK(!(spec.in[0].layout.blocked && packs), "reorder between packed layouts");
   const Operand& plain = packs ? spec.in[0] : spec.out[0];

@@ -1,10 +1,14 @@
-// The CPU backend's face: which layouts each op wants and which family of kernels prepares it. What no family takes
-// (f64 contractions, rare cases) runs on the reference backend's loops, so nothing is "not implemented".
+// The CPU backend's face: what planning asks of a node is answered by the row of its family of kernels (families.h).
+// What no family takes (f64 contractions, rare cases) runs on the reference backend's loops, so nothing is "not
+// implemented".
 #include "freight/backend/cpu/cpu.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "freight/backend/cpu/dnnl_support.h"
+#include "freight/backend/cpu/families.h"
 #include "freight/backend/cpu/kernels/bf16/blocks.h"
-#include "freight/backend/cpu/steps.h"
 #include "freight/backend/ref/ref.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/env.h"
@@ -15,6 +19,13 @@ namespace freight {
 
 namespace cpu {
 namespace {
+
+// The first row that takes the node; null where none does.
+const KernelFamily* family_of(const Graph& graph, const Node& node) {
+  const auto row = std::find_if(std::begin(kFamilies), std::end(kFamilies),
+                                [&](const KernelFamily& f) { return f.takes_node(graph, node); });
+  return row == std::end(kFamilies) ? nullptr : row;
+}
 
 class CpuBackend final : public Backend {
  public:
@@ -28,50 +39,32 @@ class CpuBackend final : public Backend {
     if (env::get("FREIGHT_BF16") == "1" && dnnl_multiplies(dtype)) return {};
     return "the processor has neither avx512_bf16 nor AMX";
   }
-  bool has_kernel(const Graph& graph, const Node& node) const override {
-    const bool sequence = node.op == Op::attention || node.op == Op::attention_grad || node.op == Op::recurrent ||
-                          node.op == Op::recurrent_grad;
-    const DType dtype = graph.type(node.out()).dtype;
-    for (Value v : node.outputs) {
-      if (graph.type(v).numel() == 0) return false;
-    }
-    if (sequence && dtype == DType::bf16) return bf16_table();
-    return dtype == DType::f32 && (sequence || node.op == Op::sgd_rows);
-  }
+  bool has_kernel(const Graph& graph, const Node& node) const override { return family_of(graph, node) != nullptr; }
   bool narrows(const Graph&, const Node&, DType dtype) const override { return dtype == DType::bf16 && bf16_table(); }
   bool fuses() const override { return true; }
   bool aliases_views() const override { return true; }
   bool has_epilogue(const Graph& graph, const Node& node, const Epilogue& epilogue) const override {
-    return dnnl_multiplies(graph.type(node.out()).dtype) &&
-           (!epilogue.residual || (node.op == Op::conv && conv_adds_residual(graph, node)));
+    const KernelFamily* f = family_of(graph, node);
+    return f && f->epilogue && f->epilogue(graph, node, epilogue);
   }
   LayoutPlan layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) const override {
-    return cpu_layouts(graph, node, given, {});
+    return layouts_of_frozen(graph, node, given, {});
   }
   LayoutPlan layouts_of_frozen(const Graph& graph, const Node& node, const std::vector<Layout>& given,
                                const FrozenInputs& frozen) const override {
-    return cpu_layouts(graph, node, given, frozen);
+    const KernelFamily* f = family_of(graph, node);
+    return f && f->layouts ? f->layouts(graph, node, given, frozen) : Backend::layouts(graph, node, given);
   }
-
-  // Pointwise results of a region without reductions that are read inside: one program, or the pointwise one runs last.
   bool in_place(const Graph& graph, const Node& node, int input, int output) const override {
     if (!(graph.type(node.in(input)) == graph.type(node.out(output)))) return false;
-    if (node.op == Op::recurrent) return input == 0 && output == 2;       // x and the gates
-    if (node.op == Op::recurrent_grad) return input == 3 && output == 0;  // the gates and dx
-    if (node.op != Op::fused) return is_pointwise(node.op) || (node.op == Op::sgd_rows && input == 0);
-    const Graph& body = *attrs<FusedAttrs>(node).body;
-    for (const Node& n : body.nodes) {
-      for (Value v : n.inputs) {
-        if (is_reduce(body.def(v).op)) return false;
-      }
-    }
-    return !is_reduce(body.def(body.outputs[static_cast<size_t>(output)]).op);
+    const KernelFamily* f = family_of(graph, node);
+    return f && f->in_place && f->in_place(graph, node, input, output);
   }
 
   std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
-    for (const auto make : {make_packing, make_reorder, make_copy, make_tile_step, make_matmul, make_conv, make_pool,
-                            make_index, make_concat, make_pad, make_attention, make_recurrent}) {
-      if (auto kernel = make(spec)) return kernel;
+    for (const KernelFamily& f : kFamilies) {
+      if (!f.takes_node(*spec.graph, *spec.node)) continue;
+      if (auto kernel = f.make(spec)) return kernel;
     }
     return ref_->prepare(spec);
   }
@@ -81,6 +74,13 @@ class CpuBackend final : public Backend {
 };
 
 }  // namespace
+
+bool takes_sequence(const Graph& graph, const Node& node) {
+  const DType dtype = graph.type(node.out()).dtype;
+  if (dtype != DType::f32 && !(dtype == DType::bf16 && bf16_table())) return false;
+  return std::all_of(node.outputs.begin(), node.outputs.end(), [&](Value v) { return graph.type(v).numel() > 0; });
+}
+
 }  // namespace cpu
 
 std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<cpu::CpuBackend>(); }

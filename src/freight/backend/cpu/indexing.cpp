@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "freight/backend/cpu/steps.h"
+#include "freight/backend/cpu/families.h"
 
 namespace freight::cpu {
 
@@ -74,23 +74,25 @@ class IndexKernel final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_index(const StepSpec& spec) {
-  const Op op = spec.node->op;
-  const bool reduces = op == Op::argmax || op == Op::argmin;
-  if (op == Op::argsort) return nullptr;
-  if ((info(op).kind != OpKind::index && op != Op::sgd_rows) || spec.out[0].type.numel() == 0) return nullptr;
-  if (reduces && spec.in[0].type.dtype != DType::f32) return nullptr;
-  const DType dtype = spec.out[0].type.dtype;
-  if (scatters(op) && size_of(dtype) < 4) return nullptr;
+bool takes_index(const Graph& graph, const Node& node) {
+  const Op op = node.op;
+  const Type &first = graph.type(node.in(0)), &result = graph.type(node.out());
+  if (result.numel() == 0) return false;
+  if ((op == Op::argmax || op == Op::argmin || op == Op::sgd_rows) && first.dtype != DType::f32) return false;
+  if (scatters(op) && size_of(result.dtype) < 4) return false;
   // Elements of single-element picks lie in step only where all other extents agree.
   if (op == Op::gather_elements || op == Op::scatter_elements_add) {
-    const Shape &a = spec.in[0].type.shape,
-                &b = op == Op::gather_elements ? spec.in[1].type.shape : spec.out[0].type.shape;
+    const Shape &a = first.shape, &b = op == Op::gather_elements ? graph.type(node.in(1)).shape : result.shape;
     for (int i = 0; i < a.rank(); ++i) {
-      if (i != axis_of(*spec.node) && a[i] != b[i]) return nullptr;
+      if (i != axis_of(node) && a[i] != b[i]) return false;
     }
   }
-  return std::make_unique<IndexKernel>(spec);
+  return true;
 }
+
+// The table, less what its rows lose.
+bool index_in_place(const Graph&, const Node& node, int input, int) { return node.op == Op::sgd_rows && input == 0; }
+
+std::unique_ptr<Kernel> make_index(const StepSpec& spec) { return std::make_unique<IndexKernel>(spec); }
 
 }  // namespace freight::cpu

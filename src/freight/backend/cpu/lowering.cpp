@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "freight/backend/cpu/families.h"
 #include "freight/backend/cpu/kernels/tile.h"
-#include "freight/backend/cpu/steps.h"
 #include "freight/backend/region.h"
 #include "freight/base/error.h"
 
@@ -62,9 +62,9 @@ class Lowering {
     kernel_ = std::make_unique<TileStepKernel>();
     kernel_->external = spec_.in.size() + spec_.out.size();
     place_.resize(g_.values.size());
-    int next = 0;
+    size_t next = 0;
     for (const Node& n : g_.nodes) {
-      if (n.op == Op::input) place_[n.out().index()] = external(next, spec_.in[static_cast<size_t>(next)]), ++next;
+      if (n.op == Op::input) place_[n.out().index()] = external(next, spec_.in[next]), ++next;
     }
     if (region_.form == RegionAnalysis::Form::pointwise) {
       finish_pointwise();
@@ -88,8 +88,8 @@ class Lowering {
   }
 
  private:
-  Place external(int operand, const Operand& o) const {
-    Place p{operand, o.type.dtype, o.layout.strides};
+  static Place external(size_t operand, const Operand& o) {
+    Place p{static_cast<int>(operand), o.type.dtype, o.layout.strides};
     for (int i = 0; i < p.strides.rank(); ++i) {
       if (o.type.shape[i] == 1) p.strides[i] = 0;
     }
@@ -98,12 +98,12 @@ class Lowering {
   bool placed(Value v) const { return place_[v.index()].operand >= 0; }
   const Node& def(Value v) const { return g_.def(v); }
   const Shape& shape(Value v) const { return g_.type(v).shape; }
-  Place output(size_t i) const { return external(static_cast<int>(spec_.in.size() + i), spec_.out[i]); }
+  Place output(size_t i) const { return external(spec_.in.size() + i, spec_.out[i]); }
 
-  // The marks of the axes, in the order of order_.
-  std::vector<bool> along_order(const std::vector<bool>& by_axis) const {
+  // Which of the axes are in the set, in the order of order_.
+  std::vector<bool> along_order(AxisSet axes) const {
     std::vector<bool> marked;
-    for (int a : order_) marked.push_back(by_axis[static_cast<size_t>(a)]);
+    for (int a : order_) marked.push_back(axes.has(a));
     return marked;
   }
   std::vector<bool> reduced_axes(Value v) const { return along_order(region_.axes_removed_by(def(v))); }
@@ -369,9 +369,19 @@ bool blocked(const StepSpec& spec) {
 
 }  // namespace
 
+// Pointwise results of a region without reductions that are read inside: one program, or the pointwise one runs last.
+bool tile_in_place(const Graph&, const Node& node, int, int output) {
+  if (node.op != Op::fused) return is_pointwise(node.op);
+  const Graph& body = *attrs<FusedAttrs>(node).body;
+  const auto reduced = [&](Value v) { return is_reduce(body.def(v).op); };
+  for (const Node& n : body.nodes) {
+    if (std::any_of(n.inputs.begin(), n.inputs.end(), reduced)) return false;
+  }
+  return !reduced(body.outputs[static_cast<size_t>(output)]);
+}
+
 std::unique_ptr<Kernel> make_tile_step(const StepSpec& spec) {
-  const Op op = spec.node->op;
-  if (blocked(spec) || !(op == Op::fused || op == Op::broadcast || is_pointwise(op) || is_reduce(op))) return nullptr;
+  if (blocked(spec)) return nullptr;
   const RegionAnalysis region = analyze_region(spec);
   for (const ValueInfo& v : region.body->values) {
     if (v.type.numel() == 0) return nullptr;  // the reference knows what the sum of nothing is

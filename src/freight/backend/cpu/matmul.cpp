@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "freight/backend/cpu/dnnl_support.h"
+#include "freight/backend/cpu/families.h"
 #include "freight/backend/cpu/kernels/bf16/gemm.h"
 #include "freight/backend/cpu/kernels/bf16/thin.h"
 #include "freight/backend/cpu/kernels/gemm.h"
@@ -90,6 +91,15 @@ bool gemm_problem(const StepSpec& spec, const Operand& lhs, const Operand& rhs, 
 
 }  // namespace
 
+// Nothing to multiply is left to the plain loops: oneDNN 2.6 divides by zero on AVX-512 machines, and by the extent of
+// an empty sum.
+bool takes_matmul(const Graph& graph, const Node& node) {
+  const Type& result = graph.type(node.out());
+  return dnnl_multiplies(result.dtype) && result.numel() > 0 && graph.type(node.in(0)).numel() > 0;
+}
+
+bool matmul_epilogue(const Graph&, const Node&, const Epilogue& epilogue) { return !epilogue.residual; }
+
 LayoutPlan matmul_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
                           const FrozenInputs& frozen) {
   LayoutPlan plan;
@@ -105,17 +115,11 @@ LayoutPlan matmul_layouts(const Graph& graph, const Node& node, const std::vecto
 }
 
 std::unique_ptr<Kernel> make_matmul(const StepSpec& spec) {
-  // Nothing to multiply is left to the plain loops: oneDNN 2.6 divides by zero on AVX-512 machines.
-  if (spec.node->op != Op::matmul || !dnnl_multiplies(spec.out[0].type.dtype) || spec.out[0].type.numel() == 0 ||
-      spec.in[0].type.numel() == 0) {
-    return nullptr;
-  }
   const auto& a = attrs<MatmulAttrs>(*spec.node);
   Operand weight = spec.in[1];
   const bool packed = is_own_packing(weight.layout);
   if (packed) weight.layout = Layout::row_major(weight.type.shape);  // strides that are not looked at
   const Operand lhs = oriented(spec.in[0], a.trans_a), rhs = oriented(weight, a.trans_b);
-  if (lhs.type.numel() == 0) return nullptr;  // oneDNN divides by the extent of an empty sum
   std::vector<Candidate> candidates;
   GemmProblem p;
   const bool narrow = spec.out[0].type.dtype == DType::bf16;

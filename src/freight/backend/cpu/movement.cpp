@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "freight/backend/cpu/families.h"
 #include "freight/backend/cpu/kernels/copy.h"
-#include "freight/backend/cpu/steps.h"
 #include "freight/base/threads.h"
 
 namespace freight::cpu {
@@ -57,13 +57,30 @@ StridedCopy copying(const Operand& in, const Strides& to) {
 }  // namespace
 
 std::unique_ptr<Kernel> make_copy(const StepSpec& spec) {
-  if (spec.node->op != Op::copy || spec.out[0].type.numel() == 0) return nullptr;
+  if (spec.out[0].type.numel() == 0) return nullptr;
   std::vector<CopyKernel::Part> parts{{copying(spec.in[0], spec.out[0].layout.strides), 0, 0}};
   return std::make_unique<CopyKernel>(std::move(parts), 1, "copy");
 }
 
+// Channels-last when the first operand is and could not be row-major as well: copies of elements read any strides.
+// Steps of a sequence (N, 1, C) are both, and their concatenation must not lie across them.
+LayoutPlan layouts_of_first(const Graph& graph, const Node& node, const std::vector<Layout>& given,
+                            const FrozenInputs&) {
+  LayoutPlan plan;
+  const Shape& first = graph.type(node.in(0)).shape;
+  const bool channels_last = first.rank() >= 3 && same_layout(first, given[0], Layout::channels_last(first)) &&
+                             !same_layout(first, given[0], Layout::row_major(first));
+  const auto layout = [&](const Shape& s) { return channels_last ? Layout::channels_last(s) : Layout::row_major(s); };
+  plan.in = given;
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (given[i].blocked) plan.in[i] = layout(graph.type(node.inputs[i]).shape);
+  }
+  plan.out.push_back(layout(graph.type(node.out()).shape));
+  return plan;
+}
+
 std::unique_ptr<Kernel> make_concat(const StepSpec& spec) {
-  if (spec.node->op != Op::concat || spec.out[0].type.numel() == 0) return nullptr;
+  if (spec.out[0].type.numel() == 0) return nullptr;
   const int axis = static_cast<int>(attrs<AxisAttrs>(*spec.node).axis);
   const Operand& out = spec.out[0];
   std::vector<CopyKernel::Part> parts;
@@ -79,7 +96,6 @@ std::unique_ptr<Kernel> make_concat(const StepSpec& spec) {
 }
 
 std::unique_ptr<Kernel> make_pad(const StepSpec& spec) {
-  if (spec.node->op != Op::pad) return nullptr;
   const auto& a = attrs<PadAttrs>(*spec.node);
   const Operand &in = spec.in[0], &out = spec.out[0];
   Strides spread = out.layout.strides;

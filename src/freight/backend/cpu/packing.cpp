@@ -1,5 +1,6 @@
 // Frozen weights in the formats of our own kernels: panels of columns for matrix products (kernels/gemm.h), transformed
 // filters for Winograd's method. The copy into one is a visible step that runs once per plan.
+#include "freight/backend/cpu/families.h"
 #include "freight/backend/cpu/kernels/gemm.h"
 #include "freight/backend/cpu/kernels/winograd.h"
 #include "freight/backend/cpu/steps.h"
@@ -54,7 +55,7 @@ bool is_own_packing(const Layout& layout) {
 }
 
 std::unique_ptr<Kernel> make_packing(const StepSpec& spec) {
-  if (spec.node->op != Op::copy || !is_own_packing(spec.out[0].layout)) return nullptr;
+  if (!is_own_packing(spec.out[0].layout)) return nullptr;
   return std::make_unique<Packing>(spec);
 }
 

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
+#include "freight/backend/cpu/families.h"
 #include "freight/backend/cpu/kernels/bf16/blocks.h"
 #include "freight/backend/cpu/kernels/bf16/pool.h"
 #include "freight/backend/cpu/kernels/scratch.h"
-#include "freight/backend/cpu/steps.h"
 #include "freight/base/threads.h"
 
 namespace freight::cpu {
@@ -77,11 +77,21 @@ Value origin(const Graph& g, Value indices) {
 
 }  // namespace
 
+bool takes_pool(const Graph& graph, const Node& node) {
+  const Type& result = graph.type(node.out());
+  return (result.dtype == DType::f32 || result.dtype == DType::bf16) && result.numel() > 0;
+}
+
+LayoutPlan pool_layouts(const Graph& graph, const Node& node, const std::vector<Layout>&, const FrozenInputs&) {
+  LayoutPlan plan;
+  for (Value v : node.inputs) plan.in.push_back(Layout::channels_last(graph.type(v).shape));
+  for (Value v : node.outputs) plan.out.push_back(Layout::channels_last(graph.type(v).shape));
+  return plan;
+}
+
 std::unique_ptr<Kernel> make_pool(const StepSpec& spec) {
   const Op op = spec.node->op;
   const DType dtype = spec.out[0].type.dtype;
-  const bool fits = dtype == DType::f32 || dtype == DType::bf16;
-  if (info(op).kind != OpKind::pool || !fits || spec.out[0].type.numel() == 0) return nullptr;
   const Graph& graph = *spec.graph;
   const bool gradient = op == Op::max_pool_grad, backward = gradient || op == Op::avg_pool_grad;
   const Value indices = gradient ? origin(graph, spec.node->in(1)) : spec.node->outputs.back();

@@ -1,6 +1,6 @@
 // The steps of LSTM and GRU layers and of their gradient (kernels/recurrent.h).
 #include "freight/backend/cpu/kernels/bf16/recurrent.h"
-#include "freight/backend/cpu/steps.h"
+#include "freight/backend/cpu/families.h"
 
 namespace freight::cpu {
 
@@ -58,8 +58,12 @@ class RecurrentKernel final : public Kernel {
 
 }  // namespace
 
+bool recurrent_in_place(const Graph&, const Node& node, int input, int output) {
+  if (node.op == Op::recurrent) return input == 0 && output == 2;  // x and the gates
+  return input == 3 && output == 0;                                // the gates and dx
+}
+
 std::unique_ptr<Kernel> make_recurrent(const StepSpec& spec) {
-  if (spec.node->op != Op::recurrent && spec.node->op != Op::recurrent_grad) return nullptr;
   if (spec.out[0].type.dtype == DType::bf16) return std::make_unique<RecurrentKernel<Bf16Recurrent>>(spec);
   return std::make_unique<RecurrentKernel<Recurrent>>(spec);
 }

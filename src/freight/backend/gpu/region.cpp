@@ -74,7 +74,7 @@ class RegionLowering {
   const Node& def(Value v) const { return g_.def(v); }
   const Shape& shape(Value v) const { return g_.type(v).shape; }
 
-  bool reduced(int axis) const { return region_.reduced[static_cast<size_t>(axis)]; }
+  bool reduced(int axis) const { return region_.reduced.has(axis); }
   std::vector<int> long_axes(const Shape& s) const { return region_.long_axes(s); }
 
   // --- what a kernel walks over ---

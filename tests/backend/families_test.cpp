@@ -1,0 +1,115 @@
+// Each family of CPU kernels (backend/cpu/families.h) serves a plan: a row here per row there, so that a family whose
+// conditions no step meets, or that stands behind another one in the table, is found.
+#include "freight/backend/cpu/families.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "freight/base/strings.h"
+#include "freight/run/plan.h"
+
+namespace freight::cpu {
+namespace {
+
+struct FamilyCase {
+  const char* family;
+  const char* kernel;  // how the name of its kernel begins; "": any but the reference backend's
+  const char* graph;
+  States states = States::change;
+};
+
+// Packing and reorder show where a weight gets another format, copy where an operand does.
+const FamilyCase kCases[] = {
+    {"packing", "pack", R"(graph {
+      %0 = input "x" : f32[32,64]
+      %1 = state "w" : f32[64,48]
+      %2 = matmul(%0, %1) : f32[32,48]
+      return %2 })",
+     States::frozen},
+    {"reorder", "dnnl:reorder", R"(graph {
+      %0 = input "x" : f32[2,32,9,9]
+      %1 = state "w" : f32[32,32,3,3]
+      %2 = conv(%0, %1) {stride=[2,2], pad_low=[0,0], pad_high=[0,0], dilation=[1,1]} : f32[2,32,4,4]
+      return %2 })"},
+    {"copy", "copy", R"(graph {
+      %0 = input "x" : f32[3,5]
+      %1 = transpose(%0) {perm=[1,0]} : f32[5,3]
+      return %1 })"},
+    {"tile", "tile", R"(graph {
+      %0 = input "x" : f32[3,5]
+      %1 = exp(%0) : f32[3,5]
+      %2 = sum(%1) {axes=[1]} : f32[3,1]
+      return %1, %2 })"},
+    {"matmul", "", R"(graph {
+      %0 = input "x" : f32[6,5]
+      %1 = input "w" : f32[5,4]
+      %2 = matmul(%0, %1) : f32[6,4]
+      return %2 })"},
+    {"conv", "", R"(graph {
+      %0 = input "x" : f32[2,3,9,9]
+      %1 = input "w" : f32[4,3,3,3]
+      %2 = conv(%0, %1) {stride=[1,1], pad_low=[1,1], pad_high=[1,1], dilation=[1,1]} : f32[2,4,9,9]
+      return %2 })"},
+    {"pool", "pool", R"(graph {
+      %0 = input "x" : f32[2,3,8,8]
+      %1 = avg_pool(%0) {kernel=[2,2], stride=[2,2], pad_low=[0,0], pad_high=[0,0]} : f32[2,3,4,4]
+      return %1 })"},
+    {"index", "index", R"(graph {
+      %0 = input "table" : f32[7,5]
+      %1 = input "rows" : i32[3]
+      %2 = gather(%0, %1) {axis=0} : f32[3,5]
+      return %2 })"},
+    {"concat", "concat", R"(graph {
+      %0 = input "a" : f32[3,5]
+      %1 = input "b" : f32[3,2]
+      %2 = concat(%0, %1) {axis=1} : f32[3,7]
+      return %2 })"},
+    {"pad", "pad", R"(graph {
+      %0 = input "x" : f32[3,5]
+      %1 = pad(%0) {low=[0,1], high=[0,2], interior=[0,0]} : f32[3,8]
+      return %1 })"},
+    {"attention", "attention", R"(graph {
+      %0 = input "q" : f32[2,3,5,8]
+      %1 = input "k" : f32[2,3,5,8]
+      %2 = input "v" : f32[2,3,5,8]
+      %3, %4 = attention(%0, %1, %2) {scale=0.5} : f32[2,3,5,8], f32[2,3,5]
+      return %3 })"},
+    {"recurrent", "lstm", R"(graph {
+      %0 = input "x" : f32[2,3,16]
+      %1 = input "w" : f32[16,4]
+      %2, %3, %4 = recurrent(%0, %1) : f32[2,3,4], f32[2,3,4], f32[2,3,16]
+      return %2 })"},
+};
+
+TEST(CpuFamilies, EachRowOfTheTableServesAPlan) {
+  for (const KernelFamily& family : kFamilies) {
+    SCOPED_TRACE(family.name);
+    const auto row = std::find_if(std::begin(kCases), std::end(kCases),
+                                  [&](const FamilyCase& c) { return std::string(c.family) == family.name; });
+    ASSERT_NE(row, std::end(kCases)) << "a row of kCases is missing";
+    const auto plan = plan_for(parse(row->graph), {.deterministic = true, .frozen = row->states == States::frozen});
+    bool served = false;
+    for (const PlanStep& step : plan->steps()) {
+      const Node& node = plan->graph().nodes[static_cast<size_t>(step.node)];
+      const std::string kernel = step.kernel->name();
+      served = served || (family.takes_node(plan->graph(), node) && starts_with(kernel, row->kernel) &&
+                          !starts_with(kernel, "ref"));
+    }
+    EXPECT_TRUE(served) << print(*plan);
+  }
+}
+
+TEST(CpuFamilies, WhatNoFamilyTakesRunsOnTheReferenceLoops) {
+  const auto plan = plan_for(parse(R"(graph {
+    %0 = input "x" : f64[6,5]
+    %1 = input "w" : f64[5,4]
+    %2 = matmul(%0, %1) : f64[6,4]
+    return %2 })"),
+                             {.deterministic = true});
+  ASSERT_EQ(plan->steps().size(), 1u);
+  EXPECT_EQ(plan->steps()[0].kernel->name(), "ref");
+}
+
+}  // namespace
+}  // namespace freight::cpu
