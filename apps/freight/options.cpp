@@ -1,6 +1,6 @@
-// See options.h. A value from a flag, from --set and from a file is checked by the same code (`assign`). A general
-// parser library was tried and refused: the table, the layering and the messages had to be ours anyway, and the rest is
-// the four `collect` functions.
+// See options.h. A value from a flag, from --set and from a file is checked by the same code (`assign`). CLI11 was
+// tried and refused (docs/dependencies.md): the table, the layering and the messages had to be ours anyway, and the
+// rest is the four `collect` functions.
 #include "options.h"
 
 #include <algorithm>
