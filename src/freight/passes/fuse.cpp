@@ -1,10 +1,10 @@
-// Fusion. First epilogues: bias, residual and relu move into the contraction or convolution that feeds them. Then
-// regions: pointwise and reduce nodes over one iteration shape become one `fused` node, which reads every operand once.
+// Fusion. First epilogues: bias, residual and relu move into the matmul or convolution that feeds them. Then regions:
+// pointwise and reduce nodes over one iteration shape become one `fused` node, which reads every operand once.
 //
-// A region has an iteration shape S and at most one set of reduced axes. Reduce results stay inside the region only
+// A region has an iteration shape S and at most one set of reduced axes. Its reduce results are read inside it only
 // when its rows (the reduced elements of one result) lie together in memory and are short: then the row is in cache
-// when it is read again (softmax, layer norm). Splat constants, broadcasts and iotas cost nothing and are repeated in
-// every region.
+// when it is read again (softmax, layer norm). Free nodes (is_free) are repeated in every region. Steps that a backend
+// makes of a region and the product beside it come later: Backend::fuse_patterns.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -23,6 +23,7 @@ namespace freight::passes {
 namespace {
 
 constexpr int64_t kMaxRow = 16384;  // elements of a row that may be read twice
+
 // ---- Epilogues ----
 
 class EpiloguePass {
@@ -81,7 +82,8 @@ class EpiloguePass {
     return n.op == Op::reshape && from.rank() == 2 && to.rank() > 2 && to[to.rank() - 1] == from[1];
   }
 
-  // A chain core -> (+ bias) -> (+ residual) -> (relu) ends at the node that the fused core replaces.
+  // A chain core -> (split into more axes) -> (+ bias) -> (+ residual) -> (relu) ends at the node that the fused core
+  // replaces. A residual has the core's own axes.
   void find_chains() {
     const Graph& g = r_.src;
     reader_.assign(g.values.size(), -1);
@@ -95,7 +97,7 @@ class EpiloguePass {
       if (core.op != Op::matmul && core.op != Op::conv) continue;
       Attrs attributes = core.attrs;
       const Epilogue& e = epilogue_of(attributes);
-      if (e.bias || e.residual || e.relu) continue;  // of a graph that was read as text
+      if (e.bias || e.residual || e.relu) continue;  // a graph that was read as text may have them already
       Shape shape = g.type(core.out()).shape;
       Chain c;
       c.core = static_cast<int32_t>(i);
@@ -457,8 +459,7 @@ class RegionPass {
     }
   }
 
-  // Rebuilds the graph with one fused node per region, in an order in which each
-  // comes after those it reads.
+  // Rebuilds the graph with one fused node per region, in an order in which each comes after those it reads.
   Graph emit() {
     const size_t count = g_.nodes.size();
     std::vector<int32_t> unit(count), missing(count);  // a unit is named by its first node

@@ -1,6 +1,6 @@
 // The stored model: one safetensors file with the weights as tensors and, in its metadata, everything a prediction
-// needs: spec, input preprocessing, class names; a tokenizer is a tensor of bytes. `eval`, `predict` and `serve`
-// start from this file alone.
+// needs: spec, input preprocessing, class names; a tokenizer is a tensor of bytes. Whatever uses a model (`eval`,
+// `predict`, `generate`, `serve`, `export`, `verify`) starts from this file alone.
 #pragma once
 #include <map>
 #include <memory>
@@ -16,12 +16,12 @@
 namespace freight::store {
 
 // How raw input becomes the network's input: images resized and cut as data::ImageGeometry says, arrays read as
-// data::ArrayMeaning says, pixels / 255 where u8, then (x - mean) / std per channel. Texts become tokens, and their
-// batches one of `lengths` long.
+// data::ArrayMeaning says, pixels and scaled values brought to 0 to 1, then (x - mean) / std per channel. Texts become
+// tokens, and their batches one of `lengths` long.
 struct Preprocessing {
   Shape input;                   // of one sample, (C, H, W); of text (T), the length at which it is cut off
   std::vector<float> mean, std;  // per channel, finite, the latter above 0; empty: no normalisation
-  int64_t resize = 0;            // shorter side of a image before the middle is cut out; 0: the whole is stretched
+  int64_t resize = 0;            // shorter side of an image before the middle is cut out; 0: the whole is stretched
   io::Orientation orientation = io::Orientation::exif;  // of images in files
 
   std::shared_ptr<const data::Tokenizer> tokenizer = {};  // of text; else null

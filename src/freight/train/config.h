@@ -15,9 +15,9 @@ struct Config {
   std::string input_size;   // "H" or "HxW": images are resized to it; empty: as they are
   std::string recipe = "default";
   std::string weights;             // start from these
-  std::string backend = "auto";    // auto, cpu, ref, opencl:N
-  std::string precision = "fp32";  // precision_names()
-  std::string output_dir;          // empty: runs/NAME
+  std::string backend = "auto";    // auto, cpu, ref, cuda:N, opencl:N
+  std::string precision = "fp32";  // store::precision_names()
+  std::string output_dir;          // empty: runs/MODEL-DATA
   bool overwrite = false;
   std::string resume;  // "auto" or a path (find_checkpoint); empty: a new run
 
@@ -52,7 +52,7 @@ struct Config {
   double val_split = -1;
   std::string orientation = "exif";
   std::string layout = "auto", value_range;  // of arrays
-  double crop_min_area = 0.08;               // least share of a image that a random crop takes
+  double crop_min_area = 0.08;               // least share of an image that a random crop takes
   double color_jitter = 0;                   // strength for brightness, contrast and saturation
   double hue_jitter = 0;
   int64_t rand_augment = 0;  // operations
@@ -70,8 +70,8 @@ struct Config {
   int64_t workers = -1;
   int64_t seed = 0;
   bool deterministic = false;
-  std::string recompute = "none";    // none, auto, all
-  std::string offload = "none";      // none, activations, optimizer, all, auto
+  std::string recompute = "none";    // recompute_names()
+  std::string offload = "none";      // offload_names()
   std::string device_data = "auto";  // whether the training set lies on the device: auto, yes, no
   int64_t steps_per_launch = 0;      // where it does; 0 chooses
   int64_t save_every = 0;            // steps; 0: each epoch
