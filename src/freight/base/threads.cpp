@@ -65,25 +65,69 @@ void limit_pool() {
   if (omp_get_max_threads() > kMost) omp_set_num_threads(kMost);
 }
 
-}  // namespace
-
-// A thread of the pool takes over the mode of the one that starts it; those already there are told once.
-FlushDenormals::FlushDenormals() : before_(float_mode()) {
-  limit_pool();
-  CpuShare::touch();
-  set_float_mode(before_ | kFlush);
-  thread_local bool pool_told = false;
-  if (pool_told || omp_in_parallel()) return;
-  const int leader = ::gettid();
-#pragma omp parallel
-  {
-    set_float_mode(float_mode() | kFlush);
-    if (omp_get_thread_num() > 0) CpuShare::add_worker(leader);
-  }
-  pool_told = true;
+// Sets the mode where it differs: writing it stops the processor for some cycles.
+void need_float_mode(uint64_t mode) {
+  if (float_mode() != mode) set_float_mode(mode);
 }
 
-FlushDenormals::~FlushDenormals() { set_float_mode(before_); }
+thread_local FlushDenormals* guard = nullptr;  // the innermost of this thread
+
+// The mode that a thread of the pool had before reach_pool().
+struct OwnMode {
+  uint64_t mode = 0;
+  bool kept = false;
+};
+thread_local OwnMode own_mode;
+
+}  // namespace
+
+// The region comes before the mode: threads that it makes take over the mode of this one.
+FlushDenormals::FlushDenormals() : before_(float_mode()), outer_(guard) {
+  limit_pool();
+  CpuShare::touch();
+  thread_local bool pool_told = false;
+  if (!pool_told && !omp_in_parallel()) {
+    const int leader = ::gettid();
+#pragma omp parallel
+    if (omp_get_thread_num() > 0) CpuShare::add_worker(leader);
+    pool_told = true;
+  }
+  guard = this;
+  set_float_mode(before_ | kFlush);
+}
+
+FlushDenormals::~FlushDenormals() {
+  guard = outer_;
+  set_float_mode(before_);
+  if (!reached_) return;
+  const uint64_t callers = before_;
+#pragma omp parallel
+  if (omp_get_thread_num() > 0) {
+    // A thread without a mode of its own was made by the library's region, so after this one's flushing mode.
+    need_float_mode(own_mode.kept ? own_mode.mode : callers);
+    own_mode.kept = false;
+  }
+}
+
+FlushDenormals* FlushDenormals::outermost() {
+  FlushDenormals* g = guard;
+  while (g && g->outer_) g = g->outer_;
+  return g;
+}
+
+void FlushDenormals::reach_pool() {
+  if (!guard || omp_in_parallel()) return;
+  FlushDenormals* const outermost = FlushDenormals::outermost();
+  if (outermost->reached_) return;
+  outermost->reached_ = true;
+  set_float_mode(outermost->before_);
+#pragma omp parallel
+  if (omp_get_thread_num() > 0) {
+    own_mode = {float_mode(), true};
+    need_float_mode(own_mode.mode | kFlush);
+  }
+  set_float_mode(outermost->before_ | kFlush);
+}
 
 int thread_count() {
   limit_pool();
@@ -99,8 +143,25 @@ void parallel_chunks(int64_t chunks, void (*body)(void*, int64_t), void* context
     for (int64_t i = 0; i < chunks; ++i) body(context, i);
     return;
   }
-#pragma omp parallel for schedule(static) num_threads(threads)
-  for (int64_t i = 0; i < chunks; ++i) body(context, i);
+  // The region is started in the caller's mode, which a thread that the pool gets here takes over and keeps.
+  const FlushDenormals* outermost = FlushDenormals::outermost();
+  const bool flush = outermost != nullptr, reached = flush && outermost->reached_;
+  const uint64_t flushing = float_mode(), callers = flush ? outermost->before_ : flushing;
+  need_float_mode(callers);
+#pragma omp parallel num_threads(threads)
+  {
+    const uint64_t own = float_mode();
+    if (flush) need_float_mode(own | kFlush);
+#pragma omp for schedule(static) nowait
+    for (int64_t i = 0; i < chunks; ++i) body(context, i);
+    if (reached && omp_get_thread_num() > 0) {
+      if (!own_mode.kept)
+        own_mode = {callers, true};  // the pool has it since reach_pool(), and a library's region may follow
+    } else if (flush) {
+      need_float_mode(own);
+    }
+  }
+  need_float_mode(flushing);
 }
 
 void parallel_copy(void* to, const void* from, size_t bytes) {

@@ -28,9 +28,10 @@ class ThreadLimit {
 void parallel_chunks(int64_t chunks, void (*body)(void* context, int64_t chunk), void* context);
 
 // While it lives, results and operands below the smallest normal number (1.2e-38 in f32) count as zero on this thread
-// and on its pool. Gradients that fade out, as through 200 steps of an LSTM, end in such numbers, and each costs the
-// processor some 150 cycles: a training step was measured 5 times slower. The caller's mode comes back in the end; the
-// pool's threads keep it, they compute for Freight alone.
+// and in the chunks that it starts. Gradients that fade out, as through 200 steps of an LSTM, end in such numbers, and
+// each costs the processor some 150 cycles: a training step was measured 5 times slower. The pool may belong to others,
+// too (XGBoost, PyTorch and NumPy's libraries start regions on the same threads), so each thread has its own mode back
+// when its chunks are done, and a thread that the pool gets meanwhile starts with the caller's.
 class FlushDenormals {
  public:
   FlushDenormals();
@@ -38,8 +39,18 @@ class FlushDenormals {
   FlushDenormals(const FlushDenormals&) = delete;
   FlushDenormals& operator=(const FlushDenormals&) = delete;
 
+  // A library that starts parallel regions by itself (oneDNN) calls nothing of ours on the pool's threads. This puts
+  // the innermost guard's mode on all of them until the outermost guard ends; without a guard it does nothing.
+  static void reach_pool();
+
  private:
-  uint64_t before_;
+  friend void parallel_chunks(int64_t chunks, void (*body)(void* context, int64_t chunk), void* context);
+
+  static FlushDenormals* outermost();  // of this thread; nullptr without a guard
+
+  uint64_t before_;        // the mode of this thread
+  FlushDenormals* outer_;  // nullptr in the outermost guard of the thread
+  bool reached_ = false;   // held by the outermost guard
 };
 
 template <class F>

@@ -148,6 +148,7 @@ void DnnlKernel::run(void* const* operands) {
     memories_[i].set_data_handle(address);
     bound_[i] = address;
   }
+  FlushDenormals::reach_pool();
   const dnnl_status_t status = dnnl_primitive_execute(primitive_.get(), dnnl_stream().get(),
                                                       static_cast<int>(arguments_.size()), arguments_.data());
   FREIGHT_CHECK(status == dnnl_success, "oneDNN: ", dnnl_status2str(status));
