@@ -62,8 +62,8 @@ class Terminal : public train::Observer {
       : quiet_(quiet), progress_(flags.progress && !quiet ? Progress::Mode::automatic : Progress::Mode::off) {}
 
   void on_start(const train::RunSummary& s) override {
-    unit_ = s.unit;
-    rate_ = unit_ + "/s";
+    example_ = s.example;
+    rate_ = s.unit + "/s";
     for (const std::string& warning : s.warnings) say(cat("warning: ", warning));
     if (quiet_) return;
     say(cat("freight ", version(), " on ", s.device));
@@ -82,7 +82,7 @@ class Terminal : public train::Observer {
     for (const std::string& note : s.notes) say(cat("note    ", note));
     say(cat("output  ", s.output_dir));
   }
-  const std::string& unit() const { return unit_; }
+  const std::string& example() const { return example_; }
   void say(const std::string& text) {
     if (progress_.mode() == Progress::Mode::off) {
       std::fprintf(stderr, "%s\n", printable(text, "\n\t").c_str());
@@ -129,8 +129,17 @@ class Terminal : public train::Observer {
       say(cat("warning: ", fixed(r.data_percent, 0), "% of the time went into waiting for data; try --workers"));
   }
 
+  train::Figures figures(const train::Result& result) override {
+    outcome.measured_bytes = static_cast<double>(memory_use().peak - resident_before);
+    outcome.measured_seconds = result.step_seconds;
+    train::Figures all = {{"planned_bytes", outcome.planned_bytes}, {"measured_bytes", outcome.measured_bytes}};
+    if (outcome.planned_seconds > 0) all.emplace_back("planned_step_seconds", outcome.planned_seconds);
+    if (outcome.measured_seconds > 0) all.emplace_back("measured_step_seconds", outcome.measured_seconds);
+    return all;
+  }
+
   // Tells what the run took, against the plan; its figures are in run.json.
-  void compare(const plan::Outcome& outcome, const std::string& output_dir) {
+  void compare(const std::string& output_dir) {
     if (quiet_) return;
     for (const std::string& line : plan::comparison(outcome)) say(line);
     if (plan::exceeds_plan(outcome)) {
@@ -139,24 +148,18 @@ class Terminal : public train::Observer {
     }
   }
 
-  std::string offload;  // a line of the start block; "" for none
+  std::string offload;          // a line of the start block; "" for none
+  plan::Outcome outcome;        // what is planned of the run, and, once it is over, measured
+  int64_t resident_before = 0;  // bytes of this process before it
 
  private:
   bool quiet_;
-  std::string unit_ = "img", rate_ = "img/s";
+  std::string example_, rate_ = "img/s";
   Progress progress_;
 };
 
-// The figures of a plan and of the run that it became, for run.json.
-std::vector<std::pair<std::string, double>> figures_of(const plan::Outcome& o) {
-  std::vector<std::pair<std::string, double>> figures = {{"planned_bytes", o.planned_bytes},
-                                                         {"measured_bytes", o.measured_bytes}};
-  if (o.planned_seconds > 0) figures.emplace_back("planned_step_seconds", o.planned_seconds);
-  if (o.measured_seconds > 0) figures.emplace_back("measured_step_seconds", o.measured_seconds);
-  return figures;
-}
-
-void print_result(const train::Result& r, const plan::Outcome& outcome, const std::string& unit, const Flags& flags) {
+void print_result(const train::Result& r, const plan::Outcome& outcome, const std::string& example,
+                  const Flags& flags) {
   if (flags.json) {
     nlohmann::ordered_json j = {{"test_top1", nullptr},
                                 {"test_loss", r.test.loss},
@@ -202,12 +205,11 @@ void print_result(const train::Result& r, const plan::Outcome& outcome, const st
   std::printf("model   %s\n", r.model_path.c_str());
   const std::string model = shell_word(r.model_path);
   std::printf("try     freight eval --weights %s\n", model.c_str());
-  if (unit == "tok") {
+  if (example.empty()) {
     std::printf("        freight generate %s --prompt \"...\"\n", model.c_str());
-    return;
+  } else {
+    std::printf("        freight predict %s %s\n", model.c_str(), example.c_str());
   }
-  const char* sample = unit == "doc" ? "--text \"...\"" : r.test.top1 ? "IMAGE.png" : "SAMPLE.npy";
-  std::printf("        freight predict %s %s\n", model.c_str(), sample);
 }
 
 // What --resume means; `fresh` becomes what the run was made with, or the recipe where there is none yet. `apply` sets
@@ -293,6 +295,8 @@ int train_command(const Args& args) {
        .found = std::move(found)},
       [&](const std::string& text) { terminal.say(text); });
   terminal.offload = fitted.offload;
+  terminal.outcome = fitted.outcome;
+  terminal.resident_before = fitted.resident_before;
   if (flags.dry_run) {
     fitted.run.restore();  // a damaged checkpoint is told now
     terminal.on_start(fitted.run.summary());
@@ -300,13 +304,9 @@ int train_command(const Args& args) {
     return 0;
   }
   const train::Result result = fitted.run.run(terminal, args);
-  plan::Outcome& outcome = fitted.outcome;
-  outcome.measured_bytes = static_cast<double>(memory_use().peak - fitted.resident_before);
-  outcome.measured_seconds = result.step_seconds;
-  fitted.run.record_figures(figures_of(outcome));
   const bool trained = result.samples_per_second > 0;  // not complete before
-  if (trained) terminal.compare(outcome, result.output_dir);
-  print_result(result, outcome, terminal.unit(), flags);
+  if (trained) terminal.compare(result.output_dir);
+  print_result(result, terminal.outcome, terminal.example(), flags);
   return result.interrupted ? signals::exit_code() : 0;
 }
 

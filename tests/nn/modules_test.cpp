@@ -6,6 +6,7 @@
 
 #include "freight/base/error.h"
 #include "freight/freight.h"
+#include "tests/support/files.h"
 
 namespace freight::nn {
 namespace {
@@ -182,6 +183,23 @@ TEST_F(Modules, BadSizesAreRefused) {
   EXPECT_THROW(GroupNorm(3, 8), Error);
   EXPECT_THROW(Dropout(1.0), Error);
   EXPECT_THROW(Embedding(10, 4, {.padding_idx = 10}), Error);
+}
+
+TEST_F(Modules, FieldsOutOfTheirRangesAreRefusedByName) {
+  using freight::testing::expect_error;
+  const auto refused = [](const char* layer, const char* field, const char* got, auto make) {
+    expect_error(ErrorKind::usage, {layer, field, got}, [&] { make(); });
+  };
+  refused("BatchNorm2d", "momentum", "-0.1", [] { BatchNorm2d(4, {.momentum = -0.1}); });
+  refused("BatchNorm1d", "momentum", "1.5", [] { BatchNorm1d(4, {.momentum = 1.5}); });
+  refused("Conv2d", "stride", "0", [] { Conv2d(3, 8, 3, {.stride = 0}); });
+  refused("Conv2d", "padding", "-1", [] { Conv2d(3, 8, 3, {.padding = -1}); });
+  refused("Conv1d", "dilation", "0", [] { Conv1d(3, 8, 3, {.dilation = 0}); });
+  refused("MaxPool2d", "stride", "-2", [] { MaxPool2d(PoolOptions{.kernel = 2, .stride = -2}); });
+  refused("AvgPool2d", "padding", "-1", [] { AvgPool2d(PoolOptions{.kernel = 2, .padding = -1}); });
+  refused("Embedding", "padding_idx", "-2", [] { Embedding(10, 4, {.padding_idx = -2}); });
+  refused("EmbeddingBag", "padding_idx", "-2", [] { EmbeddingBag(10, 4, {.padding_idx = -2}); });
+  const BatchNorm2d still(4, {.momentum = 0}), newest(4, {.momentum = 1});
 }
 
 TEST_F(Modules, NothingIsAllocatedBeforeItIsNeeded) {

@@ -10,6 +10,7 @@
 #include "freight/base/philox.h"
 #include "freight/deploy/predictor.h"
 #include "freight/io/image.h"
+#include "freight/serve/model.h"
 #include "running_server.h"
 
 namespace freight::serve {
@@ -118,6 +119,19 @@ TEST(Server, MoreSamplesThanABatchHoldsAreAnsweredInTheirOrder) {
   std::vector<Array> images;
   for (uint32_t i = 0; i < 11; ++i) images.push_back(image(i));
   expect_near(probabilities(ask(infer_images(images))), expected(images));
+}
+
+TEST(Server, AModelThatGivesValuesIsNotAskedForClasses) {
+  store::Bundle bundle;
+  bundle.model = models::create("linear_regression", {.input = {3}});
+  bundle.preprocessing.input = {3};
+  const ServedModel model("prices", std::move(bundle), {.deterministic = true});
+  InferRequest request;
+  request.outputs = {{"values", false, 0}};
+  model.check_outputs(request, "infer");
+  request.outputs[0].classification = 2;
+  expect_error(ErrorKind::usage, {"infer", "values", "classification", "prices", "leave it out"},
+               [&] { model.check_outputs(request, "infer"); });
 }
 
 TEST(Server, ClassificationNamesTheBest) {

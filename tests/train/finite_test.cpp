@@ -97,6 +97,27 @@ TEST_F(Finite, WeightsThatTheLastStepSpoiltAreNeitherMeasuredNorStored) {
   EXPECT_FALSE(std::filesystem::exists(dir_ / "run/last"));
 }
 
+// Only a net that computed in f16 is told to leave it.
+TEST_F(Finite, AnEvaluationWithoutAFigureSaysWhatTheArithmeticWas) {
+  models::Model net = models::create("linear_regression", {.input = {3}});
+  net.net->parameters().front().set(Array::of<float>({3e38f, 3e38f, 3e38f}, {1, 3}));
+  data::Dataset set;
+  set.name = "rows";
+  set.split = "test";
+  set.images = Array::of<float>({9, 9, 9}, {1, 3});
+  set.labels = Array::of<float>({1}, {1});
+  for (const DType compute : {DType::f32, DType::f16}) {
+    Evaluator evaluator(net, {.backend = "ref", .compute = compute}, 1);
+    try {
+      evaluator.run(set);
+      ADD_FAILURE() << "a figure of " << to_string(compute);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::diverged);
+      EXPECT_EQ(std::string(e.what()).find("--precision bf16") != std::string::npos, compute == DType::f16) << e.what();
+    }
+  }
+}
+
 TEST(FiniteSamples, PlacesAreNamedByTheirAxes) {
   data::Dataset set;
   set.name = "cubes";

@@ -117,6 +117,33 @@ TEST_F(Resume, InTheMidstOfAnEpoch) { check(50); }
 TEST_F(Resume, AtTheEndOfAnEpochBeforeItsEvaluation) { check(40); }
 TEST_F(Resume, InTheMidstOfAnEvaluation) { check(2, true); }
 
+TEST_F(Resume, TheRowOfAPartOfAnEpochGivesWayToThatOfTheWhole) {
+  // Of each file: how often an epoch's training has a row.
+  const auto rows_of = [&](const std::string& epoch) {
+    int64_t json_rows = 0, csv_rows = 0;
+    for (const std::string& line : split(read_text(dir_ / "parts/metrics.jsonl"), '\n')) {
+      const auto j = nlohmann::json::parse(line, nullptr, false);
+      json_rows += j.is_object() && j["split"] == "train" && j["epoch"].get<double>() == std::stod(epoch);
+    }
+    for (const std::string& line : split(read_text(dir_ / "parts/metrics.csv"), '\n')) {
+      const std::vector<std::string> cells = split(line, ',');
+      csv_rows += cells.size() > 2 && cells[1] == epoch && cells[2] == "train";
+    }
+    return std::pair(json_rows, csv_rows);
+  };
+  config_.epochs = 3;
+  run(at("parts"), 30);
+  EXPECT_EQ(rows_of("2"), std::pair(int64_t{1}, int64_t{1})) << "of the part";
+  go_on(at("parts"), 5);
+  EXPECT_EQ(rows_of("2"), std::pair(int64_t{1}, int64_t{1})) << "of a longer part";
+  go_on(at("parts"));
+  for (const char* epoch : {"1", "2", "3"}) EXPECT_EQ(rows_of(epoch), std::pair(int64_t{1}, int64_t{1})) << epoch;
+  EXPECT_EQ(read_text(dir_ / "parts/metrics.csv").rfind("step,epoch,split", 0), 0u);
+  const std::string before = read_text(dir_ / "parts/metrics.csv");
+  go_on(at("parts"));  // complete: nothing is trained, and no row goes
+  EXPECT_EQ(read_text(dir_ / "parts/metrics.csv"), before);
+}
+
 TEST_F(Resume, WithAveragesAndPartsOfBatches) {
   config_.model_ema = 0.9;
   config_.grad_accum = 2;
@@ -336,7 +363,8 @@ TEST_F(Resume, WhatWouldBeAnotherRunIsRefused) {
   refused(ErrorKind::usage, {"--batch-size", "16", "32", "--weights"}, [](Config& c) { c.batch_size = 16; });
   refused(ErrorKind::usage, {"--optimizer", "adam", "sgd"}, [](Config& c) { c.optimizer = "adam"; });
   refused(ErrorKind::usage, {"--resume", "no-such"}, [](Config& c) { c.resume = "no-such"; });
-  refused(ErrorKind::checkpoint, {"no checkpoint"}, [&](Config& c) { c.resume = dir_.path(); });
+  refused(ErrorKind::usage, {"--resume", "no checkpoint to go on from", dir_.path(), "--resume auto begins"},
+          [&](Config& c) { c.resume = dir_.path(); });
   test::write_idx_split(dir_.path(), "train", data::draw_digits(7, 640));
   refused(ErrorKind::checkpoint, {"fingerprint"}, [](Config&) {});
 }

@@ -112,7 +112,7 @@ TEST(RunDir, WhatAKilledProcessLeftIsTakenAwayAtTheNextStart) {
   }
   io::write_file_atomic(run + "/notes.tmp-1-0", std::string_view("mine"));
   {
-    const RunDir again(run, int64_t{4});
+    const RunDir again(run, RunDir::GoesOn{.step = 4});
     EXPECT_EQ(names_in(run + "/checkpoints"), std::vector<std::string>{"step-4"});
   }
   std::vector<std::string> expected = sound, left = names_in(run);

@@ -182,6 +182,14 @@ TEST_F(Training, AnInfiniteLossStopsTheRunAndTheWeightsBeforeItAreSaved) {
   io::save_npz(dir_ / "rows.npz", {{"x_train", x}, {"y_train", y}, {"x_test", x}, {"y_test", y}});
   config_.data = dir_ / "rows.npz";
   config_.model = "linear_regression";
+  expect_error(ErrorKind::usage, {"--label-smoothing", "needs class labels"}, [&] {
+    Config smoothed = config_;
+    smoothed.label_smoothing = 0.1;
+    prepare(smoothed);
+  });
+  const RunSummary s = prepare(config_).summary();
+  EXPECT_EQ(s.unit, "sample") << "rows of numbers are no images";
+  EXPECT_EQ(s.example, "SAMPLE.npy");
   expect_error(ErrorKind::diverged, {"first not finite: ", "the weights before that step are in"}, [&] { run(); });
   EXPECT_TRUE(finite(store::load_bundle(dir_ / "run/last/model.safetensors")));
 }
@@ -292,21 +300,26 @@ TEST_F(Training, WhatIsPreparedLeavesNoTraceUntilItRuns) {
   EXPECT_EQ(s.epochs, 3);
   EXPECT_EQ(s.train_count, 640);
   EXPECT_GT(s.flops_per_step, 0);
+  EXPECT_EQ(s.unit, "img");
+  EXPECT_EQ(s.example, "IMAGE.png");
   ASSERT_EQ(prepared.planned().step.size(), 1u);
   EXPECT_EQ(prepared.planned().test_count, 150);
   expect_error(ErrorKind::usage, {"does not offload"}, [&] { prepared.plan_within({.bytes = 1 << 20}); });
-  expect_error(ErrorKind::usage, {"has not run"}, [&] { prepared.record_figures({}); });
   EXPECT_FALSE(std::filesystem::exists(dir_ / "later"));
-  Observer silent;
-  const Result r = prepared.run(silent, {"a", "b"});
+  struct Measuring : Observer {
+    Figures figures(const Result& result) override {
+      return {{"planned_bytes", 5}, {"steps", static_cast<double>(result.steps)}};
+    }
+  } measuring;
+  const Result r = prepared.run(measuring, {"a", "b"});
   EXPECT_EQ(r.train_loss, at_once.train_loss);
   EXPECT_EQ(read_text(r.model_path), read_text(at_once.model_path));
-  expect_error(ErrorKind::usage, {"has run already"}, [&] { prepared.run(silent); });
-  prepared.record_figures({{"planned_bytes", 5}});
+  expect_error(ErrorKind::usage, {"has run already"}, [&] { prepared.run(measuring); });
   const auto j = nlohmann::json::parse(read_text(dir_ / "later/run.json"));
   EXPECT_EQ(j.at("status"), "complete");
   EXPECT_EQ(j.at("argv"), (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(j.at("plan").at("planned_bytes"), 5);
+  EXPECT_EQ(j.at("plan").at("steps"), 30);
   EXPECT_EQ(j.at("result").at("steps"), 30);
 }
 

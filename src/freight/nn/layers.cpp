@@ -85,9 +85,9 @@ std::shared_ptr<const LayerType> conv_layer(const char* name, const char* doc, d
                       .size("in", &ConvFields::in, 1, "channels of the input")
                       .required("out", &ConvFields::out, "channels of the result")
                       .required("kernel", &ConvFields::kernel, "extents of the window")
-                      .field("stride", &ConvFields::stride, "steps of the window")
-                      .field("padding", &ConvFields::padding, "zeros around the input")
-                      .field("dilation", &ConvFields::dilation, "distance of the window's elements")
+                      .field("stride", &ConvFields::stride, "steps of the window", kPositive)
+                      .field("padding", &ConvFields::padding, "zeros around the input", kNotNegative)
+                      .field("dilation", &ConvFields::dilation, "distance of the window's elements", kPositive)
                       .field("groups", &ConvFields::groups, "parts that the channels are divided into", kPositive)
                       .field("bias", &ConvFields::bias, "adds one number per channel")
                       .choice("init", &ConvFields::init, weight_init_names(), kWeightInit)
@@ -100,8 +100,8 @@ std::shared_ptr<const LayerType> pool_layer(const char* name, const char* doc) {
   return declared(
       Layer<Pool>(name, doc)
           .required("kernel", &PoolOptions::kernel, "extents of the window")
-          .field("stride", &PoolOptions::stride, "steps of the window; 0: the kernel")
-          .field("padding", &PoolOptions::padding, "around the input")
+          .field("stride", &PoolOptions::stride, "steps of the window; 0: the kernel", kNotNegative)
+          .field("padding", &PoolOptions::padding, "around the input", kNotNegative)
           .field("ceil_mode", &PoolOptions::ceil_mode, "also windows that begin inside the input and reach beyond it")
           .field("count_include_pad", &PoolOptions::count_include_pad, "averages count the padding"));
 }
@@ -141,15 +141,15 @@ LayerList basic_layers() {
       declared(Layer<Flatten>("Flatten", "joins axes: (N, C, H, W) to (N, C*H*W)")
                    .field("start", &FlattenOptions::start, "first axis")
                    .field("end", &FlattenOptions::end, "last axis; -1: the last of all")),
-      declared(Layer<Embedding>("Embedding", "tokens (...) to their rows of the weight, (..., width)")
-                   .required("rows", &EmbeddingFields::rows, "tokens that there are")
-                   .required("width", &EmbeddingFields::width, "numbers per token")
-                   .field("padding_idx", &EmbeddingFields::padding_idx, "the token that is padding; -1: none")
-                   .choice("init", &EmbeddingFields::init, weight_init_names(), "`standard`: normal; others see below")
-                   .field("deviation", &EmbeddingFields::deviation, "of `init` standard", kNotNegative)
-                   .weight([](const EmbeddingFields& f) {
-                     return static_cast<double>(f.rows) * static_cast<double>(f.width);
-                   })),
+      declared(
+          Layer<Embedding>("Embedding", "tokens (...) to their rows of the weight, (..., width)")
+              .required("rows", &EmbeddingFields::rows, "tokens that there are")
+              .required("width", &EmbeddingFields::width, "numbers per token")
+              .field("padding_idx", &EmbeddingFields::padding_idx, "the token that is padding; -1: none", {.least = -1})
+              .choice("init", &EmbeddingFields::init, weight_init_names(), "`standard`: normal; others see below")
+              .field("deviation", &EmbeddingFields::deviation, "of `init` standard", kNotNegative)
+              .weight(
+                  [](const EmbeddingFields& f) { return static_cast<double>(f.rows) * static_cast<double>(f.width); })),
   };
 }
 

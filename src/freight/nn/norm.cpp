@@ -50,7 +50,8 @@ std::shared_ptr<const LayerType> batch_norm_layer(const char* name, const char* 
   return declared(Layer<Norm>(name, doc)
                       .size("channels", &BatchNormFields::channels, 1, "channels of the input")
                       .field("eps", &BatchNormFields::eps, kEps, kNotNegative)
-                      .field("momentum", &BatchNormFields::momentum, "share of a batch in the running statistics"));
+                      .field("momentum", &BatchNormFields::momentum, "share of a batch in the running statistics",
+                             {.least = 0, .most = 1}));
 }
 
 }  // namespace

@@ -32,7 +32,9 @@ Subject of_model(const train::Config& config, const models::Options& options) {
   const models::Model model = s.make_model();
   s.input = model.input;
   s.target = target_of(model);
-  s.unit = !model.reads_tokens() ? "img" : model.language_model() ? "win" : "doc";
+  const Shape& in = s.input.shape;
+  const bool pictures = in.rank() == 3 && (in[0] == 1 || in[0] == 3);
+  s.unit = model.language_model() ? "win" : model.reads_tokens() ? "doc" : pictures ? "img" : "sample";
   // Nets for photographs are taken to read them.
   s.images_in_files = s.input.shape.rank() == 3 && s.input.shape[1] >= kPhotograph;
   return s;

@@ -169,6 +169,11 @@ void ServedModel::check_outputs(const InferRequest& request, const std::string& 
       fail(ErrorKind::usage, name, "there is no output \"", wanted.name, "\"; model ", name_, " gives \"",
            output_name(), "\"");
     }
+    if (wanted.classification > 0 && !predictor_.probabilities()) {
+      fail(ErrorKind::usage, name, "output \"", wanted.name,
+           "\": \"classification\" asks for the best classes, and model ", name_,
+           " gives values, no classes: leave it out");
+    }
   }
 }
 

@@ -31,6 +31,10 @@ struct Preprocessing {
   data::ArrayMeaning arrays = {};  // of inputs that are arrays; pictures are bytes
 
   bool text() const { return tokenizer != nullptr; }
+  // Whether a file of a picture can be a sample, grey or in colours.
+  bool pictures() const {
+    return !text() && input.rank() == 3 && (input[0] == 1 || input[0] == 3) && arrays.takes_pictures();
+  }
   data::ImageGeometry geometry() const;  // of an input of rank 3
 };
 

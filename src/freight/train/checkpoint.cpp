@@ -352,10 +352,15 @@ Found find_checkpoint(const std::string& resume, const std::string& output_dir) 
     found.checkpoint = load_or_offer(all.front());
     return found;
   }
-  fail(ErrorKind::checkpoint, resume, "no checkpoint to go on from",
-       all.empty() && !io::file_exists(dir + "/" + kModel)
-           ? ""
-           : "; what lies there are weights alone: --weights starts a new run from them");
+  if (!all.empty()) {
+    damaged_checkpoint(all.front(),
+                       "has no manifest.json: what lies there are weights alone, from which --weights "
+                       "starts a new run");
+  }
+  fail(ErrorKind::usage, "--resume", "there is no checkpoint to go on from in ", resume,
+       io::file_exists(dir + "/" + kModel)
+           ? ": what lies there are weights alone; --weights starts a new run from them"
+           : "; need the path of a run that saved one, and --resume auto begins anew where there is none");
 }
 
 int64_t step_of(const std::string& checkpoint) {

@@ -80,6 +80,7 @@ struct Evaluator::State {
   };
   models::Model& model;
   int64_t batch_size;
+  DType compute;
   Compiled<Step> step;
 };
 
@@ -157,7 +158,7 @@ void adapt(data::Dataset& set, const store::Bundle& bundle) {
 }
 
 Evaluator::Evaluator(models::Model& model, const CompileOptions& options, int64_t batch_size, TestViews views)
-    : state_(new State{model, batch_size, compile(State::Step{with_views(model, views)}, options)}) {}
+    : state_(new State{model, batch_size, options.compute, compile(State::Step{with_views(model, views)}, options)}) {}
 Evaluator::~Evaluator() = default;
 
 Evaluation Evaluator::run(const data::Dataset& set, const std::function<bool(int64_t, int64_t)>& poll,
@@ -191,8 +192,8 @@ Evaluation Evaluator::run(data::Feed& feed, const std::string& what,
     if (!std::isfinite(batch_loss)) {
       fail(ErrorKind::diverged, what, "the loss of samples ", e.count, " to ", e.count + b->count - 1, " is ",
            std::isnan(batch_loss) ? "nan" : "infinite",
-           ": the model's answers to them are not finite, so that there is no figure; in fp16, try --precision bf16 or "
-           "fp32");
+           ": the model's answers to them are not finite, so that there is no figure",
+           state_->compute == DType::f16 ? "; try --precision bf16 or fp32" : "");
     }
     e.loss += batch_loss;
     right_sum += static_cast<double>(right.item<float>());

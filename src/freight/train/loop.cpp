@@ -64,8 +64,7 @@ void Loop::run_epoch() {
 }
 
 void Loop::begin_epoch() {
-  epoch_ = {.steps = std::min(run_.length.steps_per_epoch,
-                              run_.length.steps - (place_.epoch - 1) * run_.length.steps_per_epoch),
+  epoch_ = {.steps = run_.length.steps_of(place_.epoch),
             .batch_before = place_.batch,
             .seen_before = place_.seen,
             .began = Clock::now(),

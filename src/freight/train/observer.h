@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "freight/data/dataset.h"
@@ -22,7 +23,8 @@ struct RunSummary {
   uint64_t seed = 0;
   std::vector<std::string> notes;     // on how the data came about, and on what the device lacks
   std::vector<std::string> warnings;  // what was asked for and is not so: damaged checkpoints that were passed over
-  std::string unit;                   // of samples: "img", "doc", "tok"
+  std::string unit;                   // of samples: "img", "sample", "doc", "tok"
+  std::string example;                // what `freight predict` takes: "IMAGE.png"; "" where it takes nothing
 };
 
 struct StepReport {
@@ -65,6 +67,9 @@ struct AfterStep {
   std::optional<double> lr = {};  // the learning rate in place of the schedule's, until another is asked for
 };
 
+// By name.
+using Figures = std::vector<std::pair<std::string, double>>;
+
 // Its functions are called in the thread that runs; what they throw ends the run as a failure.
 class Observer {
  public:
@@ -79,6 +84,9 @@ class Observer {
   // A sample that cannot be read and is left out; once per sample.
   virtual void on_bad_sample(const std::string& /*path*/, const std::string& /*reason*/) {}
   virtual void on_evaluation_progress(int64_t /*done*/, int64_t /*total*/) {}
+  // When the run has ended as it should: what the observer measured beside it, for run.json ("plan"), which is then
+  // written once, whole.
+  virtual Figures figures(const Result&) { return {}; }
 };
 
 }  // namespace freight::train

@@ -236,6 +236,7 @@ RunSummary summary_of(const Prepared& p) {
   s.test_count = p.task->test_count();
   s.classes = static_cast<int64_t>(p.task->classes().size());
   s.unit = p.task->unit();
+  s.example = p.task->example();
   s.batch_size = c.batch_size;
   s.grad_accum = c.grad_accum;
   s.epochs = p.length.epochs;

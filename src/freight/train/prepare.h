@@ -55,8 +55,6 @@ class PreparedRun {
   // be called once. Throws Error: usage, data, diverged (the message names the step and the first bad layer), runtime.
   // `argv` is recorded in run.json.
   Result run(Observer& observer, const std::vector<std::string>& argv = {});
-  // Adds figures to run.json under "plan", once the run is over.
-  void record_figures(const std::vector<std::pair<std::string, double>>& figures);
 
  private:
   std::unique_ptr<Prepared> prepared_;

@@ -1,6 +1,7 @@
 // What a PreparedRun holds. prepare.cpp makes it and trainer.cpp runs it: the loop (loop_internal.h) trains with it,
 // the record (record_internal.h) writes it down.
 #pragma once
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -36,6 +37,9 @@ class LeftOut {
 // Steps of a whole run, from its first on.
 struct RunLength {
   int64_t steps_per_epoch = 0, steps = 0, epochs = 0;
+
+  // Of an epoch, from 1: the last may be cut short.
+  int64_t steps_of(int64_t epoch) const { return std::min(steps_per_epoch, steps - (epoch - 1) * steps_per_epoch); }
 };
 
 class RunRecord;

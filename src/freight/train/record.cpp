@@ -58,7 +58,11 @@ json json_of(const Result& r, size_t bad_samples) {
 
 RunDir directory_of(const Prepared& p) {
   const std::string& path = p.config.output_dir;
-  if (p.start.in_its_directory) return {path, p.start.place().step, p.start.lock};
+  if (p.start.in_its_directory) {
+    const RunPosition place = p.start.place();
+    const bool open = place.batch > 0 && place.batch < p.length.steps_of(place.epoch);
+    return {path, RunDir::GoesOn{.step = place.step, .open_epoch = open ? place.epoch : 0}, p.start.lock};
+  }
   return {path, p.config.overwrite, p.start.lock};
 }
 
@@ -138,8 +142,9 @@ std::string RunRecord::store_model(const RunPosition& place) {
   return path;
 }
 
-void RunRecord::end(const Result& result) {
-  write_run(result.interrupted ? "interrupted" : "complete", result.interrupted ? signals::exit_code() : 0, &result);
+void RunRecord::end(const Result& result, const Figures& figures) {
+  write_run(result.interrupted ? "interrupted" : "complete", result.interrupted ? signals::exit_code() : 0, &result,
+            figures);
 }
 
 // What goes wrong here has mostly the same cause, and must not take the place of the first error.
@@ -152,19 +157,12 @@ void RunRecord::fail_with(const Result& result, const char* what, ErrorKind kind
   }
 }
 
-void RunRecord::add_figures(const std::vector<std::pair<std::string, double>>& figures) {
-  json j = json::parse(run_json_);
-  for (const auto& [name, value] : figures) j["plan"][name] = value;
-  run_json_ = j.dump(2) + "\n";
-  dir_.write_text("run.json", run_json_);
-}
-
 store::Bundle RunRecord::bundle(const RunPosition& place) const {
   return {run_.net->model, run_.task->preprocessing(), run_.class_names,
           provenance(run_.config, run_.fingerprint, place.step, place.test)};
 }
 
-void RunRecord::write_run(const char* status, int exit_code, const Result* result) {
+void RunRecord::write_run(const char* status, int exit_code, const Result* result, const Figures& figures) {
   const CompileOptions& compile = run_.net->compile;
   const TrainStep::Summary plan = run_.net->step->summary(run_.net->inputs, run_.net->targets);
   json j = {{"freight", version()},
@@ -182,8 +180,8 @@ void RunRecord::write_run(const char* status, int exit_code, const Result* resul
                {"fingerprint", cat(run_.fingerprint)}};
   j["local"] = "names paths of this machine: stored models, checkpoints and ONNX files do not";
   if (result) j["result"] = json_of(*result, run_.left_out.samples().size());
-  run_json_ = j.dump(2) + "\n";
-  dir_.write_text("run.json", run_json_);
+  for (const auto& [name, value] : figures) j["plan"][name] = value;
+  dir_.write_text("run.json", j.dump(2) + "\n");
 }
 
 }  // namespace freight::train

@@ -37,19 +37,17 @@ class RunRecord {
   // Stores the model as it is at the end; returns its path.
   std::string store_model(const RunPosition& place);
 
-  // Writes run.json as of the run's end.
-  void end(const Result& result);
+  // Writes run.json as of the run's end, with the observer's figures under "plan".
+  void end(const Result& result, const Figures& figures);
   void fail_with(const Result& result, const char* what, ErrorKind kind) noexcept;
-  void add_figures(const std::vector<std::pair<std::string, double>>& figures);
 
  private:
   store::Bundle bundle(const RunPosition& place) const;
-  void write_run(const char* status, int exit_code, const Result* result);
+  void write_run(const char* status, int exit_code, const Result* result, const Figures& figures = {});
 
   const Prepared& run_;
   std::vector<std::string> argv_;
   RunDir dir_;
-  std::string run_json_;  // as it was last written
 };
 
 }  // namespace freight::train

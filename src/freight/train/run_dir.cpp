@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
@@ -49,6 +50,12 @@ void keep_lines(const std::string& path, F f) {
     if (!line.empty() && f(line)) kept += line + "\n";
   }
   io::write_file_atomic(path, std::string_view(kept));
+}
+
+// Whether a row of metrics is still true of a run that goes on.
+bool stays(int64_t step, double epoch, const std::string& split, const RunDir::GoesOn& from) {
+  const bool part = split == "train" && epoch == static_cast<double>(from.open_epoch);
+  return step <= from.step && !part;
 }
 }  // namespace
 
@@ -117,17 +124,22 @@ void RunDir::tidy() {
   for (const char* folder : {"checkpoints", "checkpoints/set-aside"}) tidy_checkpoints(file(folder));
 }
 
-RunDir::RunDir(const std::string& path, int64_t step, std::shared_ptr<RunLock> lock)
+RunDir::RunDir(const std::string& path, const GoesOn& from, std::shared_ptr<RunLock> lock)
     : path_(path), lock_(std::move(lock)), log_(std::make_unique<Log>()) {
   if (!lock_) lock_ = std::make_shared<RunLock>(path);
   tidy();
   keep_lines(file("metrics.jsonl"), [&](const std::string& line) {
     const std::optional<io::Metrics> row = io::from_json_line(line);
-    return row && row->step <= step;
+    return row && stays(row->step, row->epoch, row->split, from);
   });
-  keep_lines(file("metrics.csv"), [&](const std::string& line) { return std::atoll(line.c_str()) <= step; });
-  open(step);
-  set_aside_after(step);
+  bool header = true;
+  keep_lines(file("metrics.csv"), [&](const std::string& line) {
+    if (std::exchange(header, false)) return true;
+    const std::vector<std::string> cells = split(line, ',');
+    return cells.size() > 2 && stays(std::atoll(cells[0].c_str()), std::atof(cells[1].c_str()), cells[2], from);
+  });
+  open(from.step);
+  set_aside_after(from.step);
 }
 
 // What was taken back: the newest checkpoint of the run is the one that it goes on from.

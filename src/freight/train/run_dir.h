@@ -30,9 +30,15 @@ class RunDir {
   // Error(runtime) where it cannot be written, and Error(usage) where another process has it. `lock`: of the directory,
   // where it was claimed before.
   RunDir(const std::string& path, bool overwrite, std::shared_ptr<RunLock> lock = {});
-  // Goes on in the directory of an earlier run: rows of metrics behind `step` are taken back,
-  // checkpoints behind it are moved to checkpoints/set-aside.
-  RunDir(const std::string& path, int64_t step, std::shared_ptr<RunLock> lock = {});
+  // Where a run goes on: rows of metrics behind `step` are taken back, checkpoints behind it are moved to
+  // checkpoints/set-aside. The row of the part of `open_epoch` that was trained goes, too: that of the whole epoch will
+  // take its place.
+  struct GoesOn {
+    int64_t step = 0;
+    int64_t open_epoch = 0;  // from 1; 0: none is
+  };
+  // Goes on in the directory of an earlier run.
+  RunDir(const std::string& path, const GoesOn& from, std::shared_ptr<RunLock> lock = {});
   ~RunDir();
   RunDir(const RunDir&) = delete;
   RunDir& operator=(const RunDir&) = delete;

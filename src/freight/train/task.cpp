@@ -70,6 +70,8 @@ class SampleTask : public Task {
                               : models::create(c_.model, {.classes = c_.num_classes > 0 ? c_.num_classes : usual,
                                                           .input = set.sample_shape()});
     need_fit(model, set);
+    refuse_given({{"--label-smoothing", model.loss == models::Loss::mse && c_.label_smoothing > 0}},
+                 cat("needs class labels; the targets of ", c_.data, " are values"));
     check_mix(model);
     return model;
   }
@@ -128,7 +130,8 @@ class SampleTask : public Task {
     for (const std::string& line : data::nothing_to_learn(data_.train)) notes.push_back(line);
     return notes;
   }
-  const char* unit() const override { return "img"; }
+  const char* unit() const override { return preprocessing().pictures() ? "img" : "sample"; }
+  std::string example() const override { return preprocessing().pictures() ? "IMAGE.png" : "SAMPLE.npy"; }
 
  private:
   void refuse_other_flags() const {

@@ -92,6 +92,7 @@ class TextTask : public Task {
     return notes;
   }
   const char* unit() const override { return text_.corpus() ? "tok" : "doc"; }
+  std::string example() const override { return text_.corpus() ? "" : "--text \"...\""; }
 
  private:
   static data::LoadOptions load_options(const Config& c, const data::BadSamples& bad) {

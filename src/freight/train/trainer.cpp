@@ -49,17 +49,10 @@ Result PreparedRun::run(Observer& observer, const std::vector<std::string>& argv
     };
     observer.on_start(s);
     loop.run();
-    record.end(loop.result());
+    record.end(loop.result(), observer.figures(loop.result()));
   });
   p.left_out.heard = {};
   return loop.result();
-}
-
-void PreparedRun::record_figures(const std::vector<std::pair<std::string, double>>& figures) {
-  if (!prepared_->record) {
-    fail(ErrorKind::usage, "PreparedRun::record_figures", "the run has not run: there is no run.json yet");
-  }
-  prepared_->record->add_figures(figures);
 }
 
 Result train(const Config& config, Observer& observer, const std::vector<std::string>& argv,
