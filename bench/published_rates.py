@@ -52,7 +52,7 @@ def predicted(freight, model, batch, precision, device, count):
     else:
         command += ["--precision", precision]
     if count > 1:
-        command += ["--gpus", str(count)]
+        command += ["--devices", str(count)]
     plan = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     rate = next(d for d in plan["devices"] if d["device"] == device)["samples_per_second"]
     return rate["low"], rate["high"]

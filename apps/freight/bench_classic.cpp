@@ -38,7 +38,7 @@ struct Flags {
   void declare(Options& o) {
     o.add("--only", &only, "nets and trainings: fcn5,fcn8,alexnet,resnet50,lstm32,lstm64,mnist,text",
           {.value = "LIST"});
-    o.add("--devices", &devices, "of this machine: cpu,opencl:0 (default: all there are)", {.value = "LIST"});
+    o.add("--devices", &devices, "of this machine: cpu,opencl:0, all, or how many (default: all)", {.value = "LIST|N"});
     o.add("--threads", &threads, "numbers of CPU threads, rising (default: 1, 2, 4 and so on up to the cores)",
           {.value = "LIST"});
     o.add("--quick", &quick,

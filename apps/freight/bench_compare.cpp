@@ -35,8 +35,8 @@ struct Flags {
           {.one_of = store::precision_names()});
     o.group("What is compared");
     o.add("--devices", &devices,
-          "of this machine, the others are held against the first: cpu,opencl:0 (default: all there are)",
-          {.value = "LIST"});
+          "of this machine, the others are held against the first: cpu,opencl:0, all, or how many (default: all)",
+          {.value = "LIST|N"});
     o.add("--predict", &predict, "devices of the catalogue that are not at hand, as predictions (freight plan)",
           {.value = "LIST"});
     o.add("--batches", &batches, "batch sizes, rising", {.value = "LIST", .aliases = {"--batch-sizes"}});

@@ -6,9 +6,10 @@
 #include <cmath>
 #include <cstdio>
 
+#include "device_list.h"
 #include "freight/backend/backend.h"
-#include "freight/backend/gpu/opencl/opencl.h"
 #include "freight/base/error.h"
+#include "freight/base/strings.h"
 #include "freight/io/file.h"
 #include "table.h"
 
@@ -29,15 +30,22 @@ std::vector<std::string> parse_list(const std::string& flag, const std::string& 
 }
 
 std::vector<std::string> parse_devices(const std::string& text) {
-  std::vector<std::string> all;
-  if (text.empty()) {
-    all = {"cpu"};
-    const size_t count = opencl_devices().devices.size();
-    for (size_t i = 0; i < count; ++i) all.push_back(cat("opencl:", i));
-  } else {
-    all = parse_list("--devices", text);
+  const DeviceList list = parse_device_list("--devices", text.empty() ? "all" : text);
+  std::vector<std::string> all = list.names;
+  if (list.count) {
+    all = devices_here();
+    if (static_cast<size_t>(*list.count) > all.size()) {
+      fail(ErrorKind::device, "--devices", "got ", *list.count, ", this machine has ", all.size(), ": ",
+           join(all, ", "));
+    }
+    all.resize(static_cast<size_t>(*list.count));
   }
-  for (const std::string& d : all) backend(d);
+  for (const std::string& d : all) {
+    if (std::count(all.begin(), all.end(), d) > 1) {
+      fail(ErrorKind::usage, "--devices", "names '", d, "' twice: got '", text, "', need different devices to compare");
+    }
+    backend(d);
+  }
   return all;
 }
 

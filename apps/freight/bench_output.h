@@ -10,8 +10,8 @@ namespace freight::app {
 
 // "cpu,opencl:0": parts without blanks around them. Throws Error(usage) naming the flag for an empty or repeated part.
 std::vector<std::string> parse_list(const std::string& flag, const std::string& text);
-// The devices that --devices lists; "" stands for the CPU and all OpenCL devices. Throws Error(device) for one that is
-// not there.
+// The devices that --devices lists (device_list.h), each once; "" stands for all of this machine, a number for the
+// first of these. Throws Error(device) for one that is not there.
 std::vector<std::string> parse_devices(const std::string& text);
 // "1,2,4": whole numbers from 1 on, rising. Throws Error(usage) naming the flag.
 std::vector<int64_t> parse_counts(const std::string& flag, const std::string& text);

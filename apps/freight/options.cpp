@@ -199,6 +199,7 @@ struct Options::Impl {
   bool with_config = false, dry_run = false, print_config = false, help_wanted = false, verbose = false, quiet = false;
   std::string config_file;
   std::vector<std::string> sets;
+  std::vector<std::string> notes_on_names;  // of flags that were given by an earlier name
 
   std::vector<std::string> known_flags() const {
     std::vector<std::string> all;
@@ -245,10 +246,20 @@ struct Options::Impl {
   }
 
   Option* find(const std::string& name) {
+    const auto holds = [&](const std::vector<std::string>& list) {
+      return std::find(list.begin(), list.end(), name) != list.end();
+    };
     for (Option& o : options) {
-      for (const auto* list : {&o.names, &o.hidden}) {
-        if (std::find(list->begin(), list->end(), name) != list->end()) return &o;
+      if (holds(o.names) || holds(o.hidden)) return &o;
+    }
+    // An earlier name, unless it means something else by now.
+    for (Option& o : options) {
+      if (!holds(o.more.old)) continue;
+      const std::string said = cat("note    ", name, " is an earlier name of ", o.name, ", which says the same");
+      if (std::find(notes_on_names.begin(), notes_on_names.end(), said) == notes_on_names.end()) {
+        notes_on_names.push_back(said);
       }
+      return &o;
     }
     return nullptr;
   }
@@ -448,6 +459,7 @@ Options::Outcome Options::parse(const std::vector<std::string>& args) {
   Impl& m = *impl_;
   add_common();
   m.collect(args);
+  for (const std::string& note : m.notes_on_names) std::fprintf(stderr, "%s\n", note.c_str());
   m.need_one_of_each();
   for (Option& o : m.options) {
     if (o.values.empty()) continue;

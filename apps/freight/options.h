@@ -23,6 +23,7 @@ class Options {
     std::vector<std::string> one_of = {};      // allowed values; empty allows all
     std::optional<double> min = {}, max = {};  // inclusive bounds of a number (NaN and infinity are always refused)
     std::vector<std::string> aliases = {};     // accepted, not shown first in the help
+    std::vector<std::string> old = {};         // earlier names: read, not shown, and said on stderr to be that
   };
   enum class Outcome { run, done };  // done: help or the configuration was printed
 

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "device_list.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
@@ -27,11 +28,38 @@ constexpr double kGib = 1024.0 * 1024 * 1024;
 constexpr int kSizes[] = {4, 8, 12, 16, 24, 40, 48, 80, 141, 192};  // GiB
 
 struct Flags : PlanFlags {
+  std::string devices;
   std::string sort = "speed";
   plan::Fleet fleet;
   bool csv = false, means = false;
   int64_t top = 20;
 };
+
+int64_t count_of(const std::string& devices) {
+  const DeviceList list = parse_device_list("--devices", devices);
+  if (list.count) return *list.count;
+  fail(ErrorKind::usage, "--devices", "got ", devices, ", need how many devices share a batch, like 8: the plan is of ",
+       "every kind in the catalogue (--catalog FILE takes another)");
+}
+
+// Earlier, --devices was the catalogue's file. That can be told from a count, and is still read.
+Args with_catalog(const Args& args) {
+  Args out;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const bool joined = starts_with(args[i], "--devices=");
+    const std::string value = joined                                          ? args[i].substr(10)
+                              : args[i] == "--devices" && i + 1 < args.size() ? args[i + 1]
+                                                                              : "";
+    if (!ends_with(value, ".json") && value.find('/') == std::string::npos) {
+      out.push_back(args[i]);
+      continue;
+    }
+    std::fprintf(stderr, "note    --devices FILE is an earlier name of --catalog FILE, which says the same\n");
+    out.insert(out.end(), {"--catalog", value});
+    if (!joined) ++i;
+  }
+  return out;
+}
 
 std::string bytes(double n) { return human_bytes(n); }
 
@@ -385,20 +413,22 @@ int plan_command(const Args& args) {
     o->add("--sort", &flags.sort, "of the devices: speed, dollars, energy, batch, memory or name",
            {.one_of = {"speed", "dollars", "energy", "batch", "memory", "name"}});
     o->add("--top", &flags.top, "devices in the table (0: all)", {.min = 0});
-    o->add("--gpus", &flags.fleet.devices, "devices that share each batch (data parallel, predicted)",
-           {.min = 1, .max = 4096});
-    o->add("--network", &flags.fleet.network_gbit, "between machines of eight devices, in Gbit/s", {.min = 0.001});
+    o->add("--devices", &flags.devices, "how many of each kind share each batch (data parallel, predicted)",
+           {.value = "N", .old = {"--gpus"}});
+    o->add("--link", &flags.fleet.network_gbit, "between machines of eight devices, in Gbit/s",
+           {.value = "GBIT", .min = 0.001, .old = {"--network"}});
     o->add("--means", &flags.means,
            "also plan with recompute, accumulation, offloading and bf16: what each would change");
     o->add("--csv", &flags.csv, "print the devices as CSV");
     return o;
   };
-  const std::optional<PlanInput> in = read_plan_input(args, flags, make);
+  const std::optional<PlanInput> in = read_plan_input(with_catalog(args), flags, make);
   if (!in) return 0;
+  if (!flags.devices.empty()) flags.fleet.devices = count_of(flags.devices);
   plan::DraftOptions options = plan::options_of(in->subject);
   options.whole_run = in->subject.test_count > 0;
   if (options.batch < flags.fleet.devices) {
-    fail(ErrorKind::usage, "--gpus", "a batch of ", options.batch, " has no ", flags.fleet.devices,
+    fail(ErrorKind::usage, "--devices", "a batch of ", options.batch, " has no ", flags.fleet.devices,
          " parts: need a larger --batch-size");
   }
   options.batch = (options.batch + flags.fleet.devices - 1) / flags.fleet.devices;

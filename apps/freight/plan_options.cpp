@@ -74,8 +74,8 @@ void PlanFlags::declare(Options& o) {
   o.add("--input-shape", &input_shape, "of one sample, instead of data: 3x224x224, or the tokens of a text",
         {.value = "CxHxW"});
   o.add("--samples", &samples, "of the training set, where no data says it: for times of epochs", {.min = 1});
-  o.add("--devices", &devices, "a catalogue of devices like catalog/devices.json instead of the shipped one",
-        {.value = "FILE"});
+  o.add("--catalog", &catalog, "a catalogue of devices like catalog/devices.json instead of the shipped one",
+        {.value = "FILE", .old = {"--devices"}});
   o.add("--prices", &prices, "the same of prices, like catalog/prices.json", {.value = "FILE"});
   o.add("--rates", &rates, "rates of this machine that freight calibrate -o wrote", {.value = "FILE"});
   o.add("--device-name", &device_name, "name of a device that the catalogue lacks, described by what follows");
@@ -112,7 +112,7 @@ std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
   if (o->parse(args) == Options::Outcome::done) return std::nullopt;
   train::validate(flags.config);
   PlanInput in;
-  in.catalog = plan::load_catalog(flags.devices, flags.prices);
+  in.catalog = plan::load_catalog(flags.catalog, flags.prices);
   add_described(flags, *o, in.catalog);
   for (const std::string& q : in.catalog.questions) std::fprintf(stderr, "freight: warning: %s\n", q.c_str());
   const Shape input = flags.input_shape.empty() ? Shape() : plan::parse_input_shape(flags.input_shape);

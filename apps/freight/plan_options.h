@@ -20,7 +20,7 @@ namespace freight::app {
 
 struct PlanFlags {
   train::Config config;
-  std::string input_shape, devices, prices, rates;
+  std::string input_shape, catalog, prices, rates;
   int64_t samples = 0;
   // A device that the catalogue lacks.
   std::string device_name = "described";

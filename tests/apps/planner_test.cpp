@@ -87,8 +87,10 @@ TEST(PlanCommand, RefusesWhatItCannotPlan) {
         "-1"},
        "dollars above 0"},
       {{"--model", "lenet", "--sort", "beauty"}, "--sort"},
-      {{"--model", "lenet", "-b", "4", "--gpus", "8"}, "--gpus"},
-      {{"--model", "lenet", "--gpus", "0"}, "--gpus"},
+      {{"--model", "lenet", "-b", "4", "--devices", "8"}, "--devices"},
+      {{"--model", "lenet", "--devices", "0"}, "--devices"},
+      {{"--model", "lenet", "--devices", "cuda:0,cuda:1"}, "how many devices share a batch"},
+      {{"--model", "lenet", "--devices", "cuda*x"}, "NAME*COUNT"},
   };
   for (const Row& row : rows) {
     std::vector<std::string> args = {"plan"};
@@ -105,21 +107,53 @@ TEST(PlanCommand, AFileWithASparsePeakIsQuestioned) {
   write_file(file, R"({"format": "freight-devices-1", "devices": [{"name": "Card", "kind": "gpu", "vendor": "NVIDIA",
       "year": 2022, "memory_gib": 80, "bandwidth_gb_per_s": 3350, "dense_tflops": {"fp32": 67, "bf16": 1979},
       "source": "headline", "date": "2026-01-01"}]})");
-  const Ran r = run_freight({"plan", "--model", "mlp", "--devices", file});
+  const Ran r = run_freight({"plan", "--model", "mlp", "--catalog", file});
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_NE(r.err.find("sparse"), std::string::npos) << r.err;
   EXPECT_NE(r.out.find("Card"), std::string::npos);
+  EXPECT_EQ(r.err.find("earlier name"), std::string::npos) << r.err;
+}
+
+TEST(PlanCommand, EarlierNamesOfFlagsAreReadAndTold) {
+  const std::string file = scratch_dir() + "/devices.json";
+  write_file(file, R"({"format": "freight-devices-1", "devices": [{"name": "Card", "kind": "gpu", "vendor": "NVIDIA",
+      "year": 2022, "memory_gib": 80, "bandwidth_gb_per_s": 3350, "dense_tflops": {"fp32": 67},
+      "source": "headline", "date": "2026-01-01"}]})");
+  const std::vector<std::string> base = {"plan", "--model", "mlp", "-b", "64", "--samples", "6400", "--json"};
+  const auto plan = [&](const std::vector<std::string>& flags) {
+    std::vector<std::string> args = base;
+    args.insert(args.end(), flags.begin(), flags.end());
+    Ran r = run_freight(args);
+    EXPECT_EQ(r.code, 0) << r.err;
+    return r;
+  };
+  const Ran now = plan({"--catalog", file, "--devices", "16", "--link", "25"});
+  EXPECT_EQ(now.err.find("earlier name"), std::string::npos) << now.err;
+  const Ran before = plan({"--devices", file, "--gpus", "16", "--network", "25"});
+  EXPECT_EQ(before.out, now.out);
+  for (const char* said : {"--devices FILE is an earlier name of --catalog FILE",
+                           "--gpus is an earlier name of --devices", "--network is an earlier name of --link"}) {
+    const size_t at = before.err.find(said);
+    EXPECT_NE(at, std::string::npos) << said << "\n" << before.err;
+    EXPECT_EQ(before.err.find(said, at + 1), std::string::npos) << "once: " << before.err;
+  }
+  const std::string help = run_freight({"plan", "--help"}).out;
+  EXPECT_EQ(help.find("--gpus"), std::string::npos);
+  EXPECT_EQ(help.find("--network"), std::string::npos);
+  EXPECT_NE(help.find("--catalog FILE"), std::string::npos);
+  EXPECT_NE(run_freight({"advise", "--model", "mlp", "--devices", file}).err.find("earlier name of --catalog"),
+            std::string::npos);
 }
 
 TEST(PlanCommand, SharesABatchAmongDevices) {
   const std::vector<std::string> args = {"plan", "--model", "resnet20", "-b", "256", "--samples", "50000", "--json"};
-  const auto rate = [&](const char* gpus) {
+  const auto rate = [&](const char* devices) {
     std::vector<std::string> all = args;
-    all.insert(all.end(), {"--gpus", gpus});
+    all.insert(all.end(), {"--devices", devices});
     const Ran r = run_freight(all);
     EXPECT_EQ(r.code, 0) << r.err;
     const Json j = Json::parse(r.out);
-    EXPECT_EQ(j.at("batch_per_device"), 256 / std::stoi(gpus));
+    EXPECT_EQ(j.at("batch_per_device"), 256 / std::stoi(devices));
     for (const Json& d : j.at("devices")) {
       if (d.at("device") == "A100 SXM4 80GB") return d;
     }

@@ -60,7 +60,7 @@ TEST(Strangers, WhatIsNoFileIsRefusedByNameAndSoon) {
     const std::vector<std::string> commands[] = {{"train", "--config", path, "--dry-run"},
                                                  {"train", "--recipe", path, "--dry-run"},
                                                  {"plan", "--model", path},
-                                                 {"plan", "--model", "mlp", "--devices", path}};
+                                                 {"plan", "--model", "mlp", "--catalog", path}};
     for (const std::vector<std::string>& args : commands) {
       if (starts_with(name, "pipe") && args[1] != "--config") continue;  // five seconds each
       const auto start = std::chrono::steady_clock::now();

@@ -1,5 +1,5 @@
 // The catalogue: devices with dense peaks, and prices of machines, each figure with its source and date. Shipped as
-// catalog/devices.json and catalog/prices.json, compiled in; `--devices FILE` and `--prices FILE` take others of the
+// catalog/devices.json and catalog/prices.json, compiled in; `--catalog FILE` and `--prices FILE` take others of the
 // same form (docs/planner.md). No figure is guessed: what a file does not say is 0 or "".
 #pragma once
 #include <optional>
