@@ -25,6 +25,12 @@ set_tests_properties("check: installed package" PROPERTIES TIMEOUT 600)
 add_test(NAME "check: planned memory"
          COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/planned_memory.py ${CMAKE_BINARY_DIR})
 set_tests_properties("check: planned memory" PROPERTIES TIMEOUT 7200)
+# The commands use up to two threads of their own, and are short.
+add_test(NAME "check: commands in documents" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/docs_commands.py ${CMAKE_BINARY_DIR})
+set_tests_properties("check: commands in documents" PROPERTIES PROCESSORS 2 TIMEOUT 900)
+add_test(NAME "check: C++ in documents"
+         COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/docs_cpp.py ${CMAKE_CXX_COMPILER})
+add_test(NAME "check: documents finds faults" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/docs_test.py)
 add_test(NAME "check: gpu_check" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/gpu_check_test.py)
 # Both halves in small on OpenCL, and the first on the fake CUDA driver, which is far too slow to be measured.
 function(gpu_check half device name)

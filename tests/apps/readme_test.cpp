@@ -17,14 +17,14 @@ TEST(Readme, ShowsTheExampleThatIsCompiled) {
       << "copy examples/train_mlp.cpp into README.md";
 }
 
-// Each line "    ./freight COMMAND ..." names a command and flags that its help knows.
+// Each line "./freight COMMAND ..." names a command and flags that its help knows.
 TEST(Readme, ShowsCommandsAndFlagsThatThereAre) {
   std::istringstream readme(read_file(FREIGHT_SOURCE_DIR "/README.md"));
   std::set<std::string> commands;
   for (std::string line; std::getline(readme, line);) {
     std::istringstream words(line);
     std::string word, command;
-    if (line.rfind("    ./freight ", 0) != 0 || !(words >> word >> command)) continue;
+    if (line.rfind("./freight ", 0) != 0 || !(words >> word >> command)) continue;
     Ran help = run_freight({command, "--help"});
     EXPECT_EQ(help.code, 0) << line;
     commands.insert(command);

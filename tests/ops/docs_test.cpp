@@ -57,7 +57,8 @@ TEST(Docs, GraphsOfTheTextFormParsePrintAndRun) {
 }
 
 TEST(Docs, LinesOfTheWorkedOpStandInTheirFiles) {
-  const std::vector<Block> lines = blocks(file("docs/adding-an-op.md"), "cpp");
+  const std::vector<Block> lines =
+      blocks(file("docs/adding-an-op.md"), "cpp fragment: stands in the file that is named above");
   EXPECT_EQ(lines.size(), 5u);
   std::vector<std::string> paths;  // the last ones named; the header and its source share one sentence
   for (const Block& line : lines) {
