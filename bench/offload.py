@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training within a part of the memory that a run would take: docs/planner.md, "Models larger than the memory".
+"""Training within a part of the memory that a run would take: docs/plan.md, "Models larger than the memory".
 
 usage: bench/offload.py [--freight build/bin/freight] [--out FILE.json] [--steps 5] [NET ...]
 

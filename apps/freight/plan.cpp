@@ -380,7 +380,7 @@ void print_devices(const std::vector<Estimate>& all, const Draft& draft, const F
     std::printf(
         "%lld of each, with a batch of %lld on every one: predicted; gradients are summed in a ring while the backward "
         "half\n"
-        "         runs (docs/planner.md); memory is that of one, dollars and energy are those of all\n",
+        "         runs (docs/plan.md); memory is that of one, dollars and energy are those of all\n",
         static_cast<long long>(f.fleet.devices), static_cast<long long>(draft.options.batch));
   }
   if (const Estimate* slow = held_up(all)) {

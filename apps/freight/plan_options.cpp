@@ -70,7 +70,7 @@ double PlanFlags::device_bytes() const { return memory_size("--device-memory", d
 void PlanFlags::declare(Options& o) {
   o.positional("data", &config.data, "a named set (freight data list) or a directory", false);
   declare_config(o, config);
-  o.group("Planning (docs/planner.md)");
+  o.group("Planning (docs/plan.md)");
   o.add("--input-shape", &input_shape, "of one sample, instead of data: 3x224x224, or the tokens of a text",
         {.value = "CxHxW"});
   o.add("--samples", &samples, "of the training set, where no data says it: for times of epochs", {.min = 1});

@@ -33,7 +33,7 @@ void declare(Options& o, train::Config& c, Flags& f) {
   o.accept("--batch-size", "auto", &f.choose_batch, "auto: the largest that is good, tried with one real step");
   o.add("--json", &f.json, "print the result as one JSON line");
   o.add("--progress", &f.progress, "the progress line on stderr");
-  o.group("Memory (docs/planner.md)");
+  o.group("Memory (docs/plan.md)");
   o.add("--fit", &f.fit,
         "a run that does not fit the memory is refused; auto adapts it by the cheapest sufficient means; off does not "
         "look",

@@ -1,4 +1,4 @@
-// The examples of docs/graph-text.md and docs/adding-an-op.md are what the program does: graphs parse, print back and
+// The examples of docs/graph-text.md and docs/extend/op.md are what the program does: graphs parse, print back and
 // run; the quoted lines of the worked op stand in the files that the page names.
 #include <fstream>
 #include <sstream>
@@ -58,7 +58,7 @@ TEST(Docs, GraphsOfTheTextFormParsePrintAndRun) {
 
 TEST(Docs, LinesOfTheWorkedOpStandInTheirFiles) {
   const std::vector<Block> lines =
-      blocks(file("docs/adding-an-op.md"), "cpp fragment: stands in the file that is named above");
+      blocks(file("docs/extend/op.md"), "cpp fragment: stands in the file that is named above");
   EXPECT_EQ(lines.size(), 5u);
   std::vector<std::string> paths;  // the last ones named; the header and its source share one sentence
   for (const Block& line : lines) {

@@ -15,7 +15,7 @@ namespace freight::bench {
 
 namespace {
 
-// Of a rated power, what averages of long trainings come to (docs/planner.md).
+// Of a rated power, what averages of long trainings come to (docs/plan.md).
 constexpr double kAveragePower = 0.6;
 
 std::string teraflops(double flops) {

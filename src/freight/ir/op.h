@@ -1,6 +1,6 @@
 // What the op table (op_table.inc, one row per op) says of an op, and the enum made from it. Printing, parsing,
 // verification, differentiation, fusion, cost and the generated tests all read the row. To add an op see
-// docs/adding-an-op.md.
+// docs/extend/op.md.
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -1,6 +1,6 @@
 // The catalogue: devices with dense peaks, and prices of machines, each figure with its source and date. Shipped as
 // catalog/devices.json and catalog/prices.json, compiled in; `--catalog FILE` and `--prices FILE` take others of the
-// same form (docs/planner.md). No figure is guessed: what a file does not say is 0 or "".
+// same form (docs/plan.md). No figure is guessed: what a file does not say is 0 or "".
 #pragma once
 #include <optional>
 #include <string>

@@ -162,11 +162,11 @@ std::vector<Field> make_fields() {
        words(recompute_names())}),
       changeable({kMachine, "--offload", "offload", &C::offload,
        "to host memory: activations, as far as the device's memory asks for it; the optimizer's state; all; or auto, "
-       "which keeps, computes again or offloads each activation, by cost (docs/planner.md)",
+       "which keeps, computes again or offloads each activation, by cost (docs/plan.md)",
        words(offload_names())}),
       changeable({kMachine, "--device-data", "device_data", &C::device_data,
        "the training set lies on the device, whose steps make their batches themselves (auto: a device with memory of "
-       "its own, a set in memory that takes a quarter of it at most; docs/gpu.md)",
+       "its own, a set in memory that takes a quarter of it at most; docs/devices.md)",
        words({"auto", "yes", "no"})}),
       changeable({kMachine, "--steps-per-launch", "steps_per_launch", &C::steps_per_launch,
        "steps that such a device is given at a time (0: 16)", at_least(0)}),
