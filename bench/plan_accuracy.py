@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Predicted against measured training steps on this machine, as a Markdown table: docs/plan.md.
+"""Predicted against measured training steps on this machine, as a Markdown table: docs/tour/time.md.
 
 usage: bench/plan_accuracy.py [--freight build/bin/freight] [--seconds 0.7] [--keep-rates] [--patience 10] [--out FILE.json]
 

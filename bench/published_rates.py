@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Predicted against published training rates of others' software on GPUs, as a Markdown table: docs/plan.md.
+"""Predicted against published training rates of others' software on GPUs, as a Markdown table: docs/tour/time.md.
 
 usage: bench/published_rates.py [--freight build/bin/freight]
 

@@ -15,7 +15,7 @@ A page's blocks are fences whose first word names what they hold:
 Every page has a scratch folder of its own with small data, the named sets in their own formats among it, and `freight` and `./freight`
 are the command of the build. A line that begins `freight serve` is started on a free port, which takes the place of 8000 in the curl
 lines behind it, and is stopped at the next such line or at the page's end. Numbers and the name of the machine are not compared. A block
-of four spaces, or a fence without a word, is a failure.
+of four spaces, a fence without a word, a page that is named but not there, and a page of more than 250 lines are failures.
 """
 import gzip
 import json
@@ -36,6 +36,7 @@ import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LANGUAGES = {"sh", "text", "json", "cpp", "python", "graph"}
+LONGEST = 250
 # How often a run says where it stands depends on the clock.
 PROGRESS = re.compile(r"epoch \d+/\d+  \d+/\d+ ")
 WORDS = "a the film was good bad dull joy bore plain story of sound people music never again".split()
@@ -70,7 +71,13 @@ def blocks(path):
             faults.append(f"{begin}: a block of four spaces: make it a fence that says what it holds")
         elif line:
             found.append((begin, "prose", []))
+        for mention in re.findall(r"`([\w./-]+\.md)`|\]\(([\w./-]+\.md)[#)]", line):
+            name = mention[0] or mention[1]
+            if not any((folder / name).exists() for folder in (path.parent, ROOT / "docs", ROOT)):
+                faults.append(f"{begin}: there is no {name}")
         at += 1
+    if len(lines) > LONGEST:
+        faults.append(f"{len(lines)}: a page has at most {LONGEST} lines, so that a reader finds the subject")
     return found, faults
 
 

@@ -1,5 +1,5 @@
 // See estimate.h. Formulas: a step takes max(FLOPs / (fraction x dense peak), bytes / (fraction x bandwidth)) plus what
-// a kernel costs to start; a training step is their sum (Williams et al. 2009, "Roofline"; docs/plan.md), but for
+// a kernel costs to start; a training step is their sum (Williams et al. 2009, "Roofline"; docs/tour/time.md), but for
 // copies to the host and from it, each of which begins when its queue and its bytes allow (run/queues.cpp).
 #include "freight/plan/estimate.h"
 
@@ -16,7 +16,7 @@ namespace freight::plan {
 namespace {
 
 // Where the catalogue has no measured fraction. Best: the median of those it has, 0.80 of the peak and 0.80 of the
-// bandwidth. Usual: what whole training steps of others reached (docs/plan.md, "Against published rates").
+// bandwidth. Usual: what whole training steps of others reached (docs/tour/time.md).
 constexpr double kBestMatmul = 0.80, kUsualMatmul = 0.40, kBestBandwidth = 0.80, kUsualBandwidth = 0.55;
 // A kernel of a replayed graph, and one that a framework launches from the host.
 constexpr double kBestLaunch = 2e-6, kUsualLaunch = 8e-6;
@@ -201,7 +201,7 @@ double seconds_of(const std::vector<Work>& work, const Speed& speed) { return ti
 RunLength RunLength::of(const Subject& s, int64_t samples) {
   RunLength l;
   const auto values = static_cast<double>(s.input.numel());
-  // Decoding a photograph, per pixel of the sample: small images and photographs as measured (docs/plan.md). Else
+  // Decoding a photograph, per pixel of the sample: small images and photographs as measured (docs/tour/time.md). Else
   // copying and scaling what lies in memory: 4 and 1 GB/s of f32 on one core, assumed.
   if (s.images_in_files) {
     l.load_seconds = Range{7e-9, 18e-9} * (values / static_cast<double>(std::max<int64_t>(s.input.shape[0], 1)));

@@ -167,7 +167,7 @@ class OpenClBackend final : public gpu::GpuBackend {
   OpenClDevice device_;
   std::shared_ptr<Memory> memory_;
   Programs programs_;
-  bool is_cpu_;  // there the generated kernels are faster, and CLBlast's take long to compile (docs/devices.md)
+  bool is_cpu_;  // there the generated kernels are faster, and CLBlast's take long to compile (docs/tour/gpu.md)
 };
 
 }  // namespace
