@@ -11,6 +11,7 @@ A page's blocks are fences whose first word names what they hold:
     ```json, ```python         must be JSON and Python
     ```text                    behind a block that was run: what it printed. `...` skips, alone on a line any lines, inside a line its rest
     <!-- before: COMMAND -->   is run when the page gets there, without being shown
+    <!-- file: NAME -->        the block behind it lies in the folder under this name
 
 Every page has a scratch folder of its own with small data, the named sets in their own formats among it, and `freight` and `./freight`
 are the command of the build. A line that begins `freight serve` is started on a free port, which takes the place of 8000 in the curl
@@ -67,6 +68,8 @@ def blocks(path):
             at = end
         elif line.startswith("<!-- before: "):
             found.append((begin, "before", [line[len("<!-- before: "):].removesuffix("-->").strip()]))
+        elif line.startswith("<!-- file: "):
+            found.append((begin, "file", [line[len("<!-- file: "):].removesuffix("-->").strip()]))
         elif line.startswith("    ") and (at == 0 or not lines[at - 1]):
             faults.append(f"{begin}: a block of four spaces: make it a fence that says what it holds")
         elif line:
@@ -287,9 +290,15 @@ class Page:
     def check(self):
         found, faults = blocks(self.path)
         self.faults += [f"{self.path.relative_to(ROOT)}:{f}" for f in faults]
-        printed = None  # by the block of commands right before
+        printed = name = None  # by the block of commands right before; of the file that the next block is
         for line, info, lines in found:
             words = info.split()
+            if info == "file":
+                name = lines[0]
+                continue
+            if name is not None:
+                (self.folder / name).write_text("\n".join(lines) + "\n")
+                name = None
             if info == "before":
                 self.run(line, lines[0], 0)
             elif words and words[0] == "sh" and "not-run:" not in info:

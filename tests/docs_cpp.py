@@ -6,6 +6,7 @@ usage: tests/docs_cpp.py COMPILER [PAGE ...]
 Blocks of a page that begin with ```cpp become one file, each a function of its own behind the umbrella header and `using namespace freight`:
 
     ```cpp                           statements, local classes among them; a block with `int main` is the text of a program in examples/
+    ```cpp file                      functions and classes
     ```cpp fragment: REASON          is not compiled
     <!-- cpp include: HEADER -->     another header, for the page
     <!-- cpp given: DECLARATIONS --> names that the prose speaks of and the blocks use, for each block from there on
@@ -32,9 +33,9 @@ def source(path):
         words = info.split()
         if not words or words[0] != "cpp":
             continue
-        if words[1:]:
+        if words[1:] and words[1:] != ["file"]:
             if words[1] != "fragment:" or len(words) == 2:
-                faults.append(f"{path.relative_to(ROOT)}:{line}: '{info}': need `cpp` or `cpp fragment: REASON`")
+                faults.append(f"{path.relative_to(ROOT)}:{line}: '{info}': need `cpp`, `cpp file` or `cpp fragment: REASON`")
             continue
         block = "\n".join(lines) + "\n"
         if "int main(" in block:
@@ -43,8 +44,8 @@ def source(path):
             continue
         names = "\n".join(declarations for at, declarations in given if at < line)
         kept = [x if not x.startswith(("#include", "using namespace")) else "" for x in lines]
-        functions.append(f"#line 1 \"given\"\n[[maybe_unused]] void block_{line}() {{\n{names}\n"
-                         f"#line {line + 1} \"{path.relative_to(ROOT)}\"\n" + "\n".join(kept) + "\n}\n")
+        opened = f"namespace block_{line} {{" if words[1:] else f"#line 1 \"given\"\n[[maybe_unused]] void block_{line}() {{\n{names}"
+        functions.append(f"{opened}\n#line {line + 1} \"{path.relative_to(ROOT)}\"\n" + "\n".join(kept) + "\n}\n")
     if not functions:
         return "", faults
     headers = ["<iostream>", '"freight/freight.h"', *(f'"{header}"' for _, header in remark(text, "cpp include"))]
@@ -62,7 +63,7 @@ def main():
                 continue
             file = pathlib.Path(folder) / "page.cpp"
             file.write_text(code)
-            done = subprocess.run([sys.argv[1], "-std=c++20", "-fsyntax-only", "-Wall", "-Wno-unused", "-I", ROOT / "src", file],
+            done = subprocess.run([sys.argv[1], "-std=c++20", "-fsyntax-only", "-Wall", "-Wno-unused", "-I", ROOT / "src", "-I", ROOT / "apps/freight", file],
                                   capture_output=True, text=True, check=False)
             print(f"{path.relative_to(ROOT)}: {'compiles' if done.returncode == 0 else 'does not compile'}", flush=True)
             if done.returncode:
