@@ -11,12 +11,6 @@ namespace {
 
 constexpr int64_t kSide = Bf16Table::kSide, kPiece = Bf16Table::kPiece, kBlock = Bf16Table::kBlock;
 
-std::vector<const Bf16Table*> all_tables() {
-  int count = 0;
-  const Bf16Table* const* tables = bf16_tables(count);
-  return {tables, tables + count};
-}
-
 // How the lines of an operand lie in memory.
 enum class Way : uint8_t { along_steps, along_lines, steps_in_no_order };
 constexpr std::array kWays{Way::along_steps, Way::along_lines, Way::steps_in_no_order};

@@ -16,6 +16,13 @@
 
 namespace freight::cpu {
 
+// Those that this processor can run, the best first.
+inline std::vector<const Bf16Table*> all_tables() {
+  int count = 0;
+  const Bf16Table* const* tables = bf16_tables(count);
+  return {tables, tables + count};
+}
+
 // Where the processor has neither AMX nor avx512_bf16 nothing here can run.
 #define FREIGHT_NEEDS_BF16() \
   if (!bf16_table()) GTEST_SKIP() << "the processor has neither avx512_bf16 nor AMX for bf16"

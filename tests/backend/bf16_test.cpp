@@ -196,19 +196,18 @@ std::string print(const ConvCase& c) {
 
 ConvProblem convolution(const ConvCase& c) {
   const int64_t behind_h = c.behind_h < 0 ? c.pad_h : c.behind_h, behind_w = c.behind_w < 0 ? c.pad_w : c.behind_w;
-  return {.n = c.n,
-          .c = c.c,
-          .h = c.h,
-          .w = c.w,
-          .o = c.o,
-          .oh = (c.h + c.pad_h + behind_h - c.kh) / c.stride_h + 1,
-          .ow = (c.w + c.pad_w + behind_w - c.kw) / c.stride_w + 1,
-          .kh = c.kh,
-          .kw = c.kw,
-          .stride_h = c.stride_h,
-          .stride_w = c.stride_w,
-          .pad_h = c.pad_h,
-          .pad_w = c.pad_w};
+  return with_result({.n = c.n,
+                      .c = c.c,
+                      .h = c.h,
+                      .w = c.w,
+                      .o = c.o,
+                      .kh = c.kh,
+                      .kw = c.kw,
+                      .stride_h = c.stride_h,
+                      .stride_w = c.stride_w,
+                      .pad_h = c.pad_h,
+                      .pad_w = c.pad_w},
+                     behind_h, behind_w);
 }
 
 double weight_gradient(const ConvProblem& p, const Bf16* x, const Bf16* dy, int64_t at) {

@@ -11,12 +11,6 @@ constexpr int64_t kSide = Bf16Table::kSide, kSteps = Bf16Table::kSteps, kLanes =
 constexpr int64_t kSums = Bf16Tiles::kSums, kTile = Bf16Table::kPiece / 2;
 constexpr int64_t kMoves = 6;  // 0 to 5 steps
 
-std::vector<const Bf16Table*> all_tables() {
-  int count = 0;
-  const Bf16Table* const* tables = bf16_tables(count);
-  return {tables, tables + count};
-}
-
 // `lines` lines of a panel behind others, whose steps lie in no order.
 class Sequence {
  public:

@@ -24,6 +24,13 @@ inline Array random(int64_t n, uint64_t seed) {
 }
 inline Array scratch(size_t bytes) { return Array(DType::u8, {static_cast<int64_t>(bytes) + 64}); }
 
+// The problem with the extents of its result; behind the image the padding may differ from that before it.
+inline ConvProblem with_result(ConvProblem p, int64_t behind_h, int64_t behind_w) {
+  p.oh = (p.h + p.pad_h + behind_h - p.kh) / p.stride_h + 1;
+  p.ow = (p.w + p.pad_w + behind_w - p.kw) / p.stride_w + 1;
+  return p;
+}
+
 // Runs with one, two and five threads (a kernel is made for each) and expects equal bits.
 template <class F>
 void for_any_threads(F run) {

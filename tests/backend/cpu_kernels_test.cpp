@@ -103,19 +103,19 @@ TEST(CpuConv, ForwardAndWeightGradientAgreeWithPlainLoops) {
                             ConvCase{2, 5, 12, 11, 8, 3, 2, 3, 0}, ConvCase{2, 16, 6, 6, 16, 1, 1, 2, 0},
                             ConvCase{3, 2, 6, 6, 1, 3, 3, 1, 0}, ConvCase{2, 4, 10, 9, 3, 3, 3, 1, 1},
                             ConvCase{2, 1, 7, 33, 8, 3, 3, 1, 0}, ConvCase{1, 1, 9, 3, 4, 2, 3, 1, 0}}) {
-    ConvProblem p;
-    p.n = k.n;
-    p.c = k.c;
-    p.h = k.h;
-    p.w = k.w;
-    p.o = k.o;
-    p.kh = k.kh;
-    p.kw = k.kw;
-    p.stride_h = p.stride_w = k.stride;
-    p.pad_w = k.pad;
-    p.pad_h = k.h == 1 ? 0 : k.pad;
-    p.oh = (k.h + 2 * p.pad_h - k.kh) / k.stride + 1;
-    p.ow = (k.w + 2 * p.pad_w - k.kw) / k.stride + 1;
+    const int64_t pad_h = k.h == 1 ? 0 : k.pad;
+    ConvProblem p = with_result({.n = k.n,
+                                 .c = k.c,
+                                 .h = k.h,
+                                 .w = k.w,
+                                 .o = k.o,
+                                 .kh = k.kh,
+                                 .kw = k.kw,
+                                 .stride_h = k.stride,
+                                 .stride_w = k.stride,
+                                 .pad_h = pad_h,
+                                 .pad_w = k.pad},
+                                pad_h, k.pad);
     SCOPED_TRACE(cat(k.n, "x", k.c, "x", k.h, "x", k.w, " ", k.o, " kernel ", k.kh, "x", k.kw, " stride ", k.stride,
                      " pad ", k.pad));
     const ConvReference r(p);

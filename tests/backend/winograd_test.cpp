@@ -17,17 +17,9 @@ struct Size {
 };
 
 ConvProblem convolution(const Size& s) {
-  ConvProblem p;
-  p.n = s.n;
-  p.c = s.c;
-  p.h = s.h;
-  p.w = s.w;
-  p.o = s.o;
-  p.kh = p.kw = s.taps;
-  p.pad_h = p.pad_w = s.pad;
-  p.oh = s.h + 2 * s.pad - s.taps + 1;
-  p.ow = s.w + 2 * s.pad - s.taps + 1;
-  return p;
+  return with_result(
+      {.n = s.n, .c = s.c, .h = s.h, .w = s.w, .o = s.o, .kh = s.taps, .kw = s.taps, .pad_h = s.pad, .pad_w = s.pad},
+      s.pad, s.pad);
 }
 
 ConvProblem transposed(const ConvProblem& p) {

@@ -17,11 +17,6 @@ using Words = std::vector<std::string>;
 constexpr const char* kComposed = "ros\xc3\xa9";     // é in one
 constexpr const char* kDecomposed = "rose\xcc\x81";  // e and an accent
 
-void put(const std::string& path, const std::string& content) {
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-  io::write_file_atomic(path, std::string_view(content));
-}
-
 struct List {
   const char* name;
   std::string header, row_a, row_b;  // each row twice over

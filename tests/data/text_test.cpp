@@ -16,11 +16,6 @@ namespace fs = std::filesystem;
 
 using Words = std::vector<std::string>;
 
-void put(const std::string& path, const std::string& content) {
-  fs::create_directories(fs::path(path).parent_path());
-  io::write_file_atomic(path, std::string_view(content));
-}
-
 // "label:text" of every document of a file.
 Words rows_of(const std::string& content, TextForm form, const TextOptions& options = {}) {
   Words out;

@@ -7,10 +7,12 @@
 
 #include "freight/base/error.h"
 #include "freight/ops/ops.h"
+#include "tests/support/error_of.h"
 
 namespace freight {
 namespace {
 
+using freight::testing::error_of;
 using Floats = std::vector<float>;
 using Ints = std::vector<int>;
 
@@ -21,18 +23,11 @@ class Front : public ::testing::Test {
 
 Tensor range(const Shape& shape) { return reshape(cast(arange(shape.numel()), DType::f32), shape); }
 Floats values(const Tensor& t) { return t.to_vector<float>(); }
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::usage);
-    return e.what();
-  }
-  return "no error";
-}
 #define EXPECT_MESSAGE(expression, part)                                 \
   do {                                                                   \
-    const std::string text = message_of([&] { (void)(expression); });    \
+    const Error error = error_of([&] { (void)(expression); });           \
+    const std::string text = error.what();                               \
+    EXPECT_EQ(error.kind(), ErrorKind::usage);                           \
     EXPECT_NE(text.find(part), std::string::npos) << text;               \
     EXPECT_NE(text.find("front_functions_test.cpp"), std::string::npos); \
   } while (0)

@@ -15,10 +15,6 @@ using passes::fold;
 
 namespace {
 
-int count(const Graph& g, Op op) {
-  return static_cast<int>(std::count_if(g.nodes.begin(), g.nodes.end(), [&](const Node& n) { return n.op == op; }));
-}
-
 // A convolution with what follows it; every state is a vector of the 4 channels but the weight.
 struct Net {
   Graph g;

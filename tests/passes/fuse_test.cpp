@@ -4,53 +4,42 @@
 #include <algorithm>
 #include <cmath>
 
-#include "freight/backend/backend.h"
 #include "freight/backend/ref/interpret.h"
-#include "freight/base/philox.h"
 #include "freight/ir/builder.h"
+#include "freight/ir/fused_pattern.h"
 #include "freight/passes/passes.h"
+#include "tests/support/fusing_backend.h"
+#include "tests/support/graphs.h"
 
 namespace freight {
 namespace {
 
-// Allows every fusion; executes nothing.
-class FusingBackend : public Backend {
- public:
-  std::string name() const override { return "fusing"; }
-  std::string description() const override { return "test"; }
-  bool has_kernel(const Graph&, const Node&) const override { return false; }
-  bool fuses() const override { return true; }
-  bool has_epilogue(const Graph&, const Node&, const Epilogue&) const override { return true; }
-  std::unique_ptr<Kernel> prepare(const StepSpec&) override { return nullptr; }
-};
+using test::count;
+using test::random_array;
+
+// What a backend that allows every fusion gets to see.
+Graph fused(const Graph& g) { return run_pipeline(g, test::FusingBackend()); }
+
+// Matmuls, alone or with a region in one step (ir/fused_pattern.h).
+int64_t products(const Graph& g) {
+  return std::count_if(g.nodes.begin(), g.nodes.end(),
+                       [](const Node& n) { return n.op == Op::matmul || product_in(n) != nullptr; });
+}
 
 Value leaf(Builder& b, Op op, const char* name, const Type& type) { return b.one(op, LeafAttrs{name, type}, {}); }
 
-Array random_array(const Type& t, uint32_t stream) {
-  Array a(DType::f32, t.shape);
-  PhiloxStream rng(7, 0, stream);
-  for (int64_t i = 0; i < a.numel(); ++i) a.data<float>()[i] = rng.uniform(-1, 1);
-  if (t.dtype == DType::i64) {
-    Array labels(DType::i64, t.shape);
-    for (int64_t i = 0; i < a.numel(); ++i) labels.data<int64_t>()[i] = rng.below(5);
-    return labels;
-  }
-  return a.cast(t.dtype);
-}
-
-int count(const Graph& g, Op op) {
-  int n = 0;
-  for (const Node& node : g.nodes) n += node.op == op;
-  return n;
+// Classes are 0 to 4.
+Array drawn(const Type& t, uint64_t seed) {
+  return random_array({t, is_floating(t.dtype) ? test::Fill::unit : test::Fill::index, 5}, seed);
 }
 
 // Outputs and states of both graphs agree.
 void expect_equal_results(const Graph& before, const Graph& after) {
   std::vector<Array> in, s1, s2;
-  uint32_t stream = 0;
-  for (Value v : before.leaves(Op::input)) in.push_back(random_array(before.type(v), ++stream));
+  uint64_t stream = 0;
+  for (Value v : before.leaves(Op::input)) in.push_back(drawn(before.type(v), ++stream));
   for (Value v : before.leaves(Op::state)) {
-    s1.push_back(random_array(before.type(v), ++stream));
+    s1.push_back(drawn(before.type(v), ++stream));
     s2.push_back(s1.back().clone());
   }
   std::vector<Array> a = interpret(before, in, s1), b = interpret(after, in, s2);
@@ -93,10 +82,10 @@ Graph training_step() {
 
 TEST(Fuse, TrainingStepKeepsItsMeaningAndShrinks) {
   const Graph before = training_step();
-  const Graph after = run_pipeline(before, FusingBackend());
+  const Graph after = fused(before);
   verify(after);
   expect_equal_results(before, after);
-  EXPECT_EQ(count(after, Op::matmul), 5);  // 2 forward, 2 dW, 1 dX
+  EXPECT_EQ(products(after), 5);  // 2 forward, 2 dW, 1 dX
   EXPECT_EQ(count(after, Op::relu), 0);
   EXPECT_EQ(count(after, Op::exp), 0);
   for (const Node& n : after.nodes) EXPECT_FALSE(is_pointwise(n.op) && n.op != Op::iota) << name(n.op);
@@ -105,7 +94,7 @@ TEST(Fuse, TrainingStepKeepsItsMeaningAndShrinks) {
 }
 
 TEST(Fuse, BiasAndReluRideOnTheContraction) {
-  const Graph after = run_pipeline(training_step(), FusingBackend());
+  const Graph after = fused(training_step());
   bool found = false;
   for (const Node& n : after.nodes) {
     if (n.op != Op::matmul) continue;
@@ -125,7 +114,7 @@ TEST(Fuse, BiasOfALayerOverTokensRidesOnItsProduct) {
   const Ex z = y + Ex{&b, b.broadcast_axis(bias, 2, y.shape())};
   // A second reader keeps the sum apart; a residual of three axes is none of the product's.
   g.outputs = {z.v, (z + apply(Op::exp, Ex{&b, more})).v};
-  const Graph after = run_pipeline(g, FusingBackend());
+  const Graph after = fused(g);
   verify(after);
   expect_equal_results(g, after);
   for (const Node& n : after.nodes) {
@@ -141,7 +130,7 @@ TEST(Fuse, SoftmaxIsOneRegion) {
   Builder b(g);
   const Value x = leaf(b, Op::input, "x", {DType::f32, {6, 33}});
   g.outputs = {b.one(Op::softmax, AxisAttrs{1}, {x})};
-  const Graph after = run_pipeline(g, FusingBackend());
+  const Graph after = fused(g);
   EXPECT_EQ(count(after, Op::fused), 1);
   expect_equal_results(g, after);
 }
@@ -151,7 +140,7 @@ TEST(Fuse, ColumnSumsAreNotReadInsideTheirRegion) {
   Builder b(g);
   const Value x = leaf(b, Op::input, "x", {DType::f32, {64, 8}});
   g.outputs = {b.one(Op::softmax, AxisAttrs{0}, {x})};
-  const Graph after = run_pipeline(g, FusingBackend());
+  const Graph after = fused(g);
   EXPECT_GE(count(after, Op::fused), 2);
   expect_equal_results(g, after);
 }
@@ -181,14 +170,14 @@ int large_results(const Graph& g, int64_t width) {
 
 TEST(DuplicateCheap, TheGradientOfGeluReadsItsInputOnly) {
   const Graph before = gelu_step(512);
-  const Graph after = run_pipeline(before, FusingBackend());
+  const Graph after = fused(before);
   verify(after);
   EXPECT_EQ(large_results(after, 512), 2) << print(after);  // gelu(h) and dh; three factors of dh were stored before
   expect_equal_results(before, after);
 }
 
 TEST(DuplicateCheap, ResultsThatStayInACacheAreStored) {
-  const Graph after = run_pipeline(gelu_step(64), FusingBackend());
+  const Graph after = fused(gelu_step(64));
   EXPECT_GT(large_results(after, 64), 2);
 }
 
@@ -219,11 +208,11 @@ int masks(const Graph& g) {
 }
 
 TEST(DuplicateCheap, AMaskIsStoredWhereItsReadersWouldReadMoreWithoutIt) {
-  const Graph before = scaled_relu_step(true), after = run_pipeline(before, FusingBackend());
+  const Graph before = scaled_relu_step(true), after = fused(before);
   verify(after);
   EXPECT_EQ(masks(after), 1) << print(after);  // or the backward half reads r too, four bytes for one
   expect_equal_results(before, after);
-  const Graph without = run_pipeline(scaled_relu_step(false), FusingBackend());
+  const Graph without = fused(scaled_relu_step(false));
   EXPECT_EQ(masks(without), 0) << print(without);  // of what is read anyway
 }
 
@@ -235,13 +224,13 @@ TEST(Fuse, NeverMakesACycleThroughAnUnfusedNode) {
   const Ex u = apply(Op::exp, {&b, x});
   const Ex m{&b, b.matmul(u.v, w)};
   g.outputs = {(u + apply(Op::tanh, m)).v, (u * 2.0).v};
-  const Graph after = run_pipeline(g, FusingBackend());
+  const Graph after = fused(g);
   verify(after);
   expect_equal_results(g, after);
 }
 
 TEST(Schedule, UpdatesFollowTheirGradientsAtOnce) {
-  const Graph after = run_pipeline(training_step(), FusingBackend());
+  const Graph after = fused(training_step());
   // The first update is made before the last matmul of the backward pass.
   int32_t first_update = INT32_MAX, last_matmul = -1;
   for (const Update& u : after.updates)

@@ -7,33 +7,14 @@
 #include <cmath>
 
 #include "freight/base/error.h"
-#include "freight/base/philox.h"
 #include "freight/base/storage_use.h"
 #include "freight/optim/create.h"
 #include "freight/run/executable.h"
 #include "freight/train/step.h"
+#include "tests/plan/subject.h"
 
 namespace freight::plan {
 namespace {
-
-Subject subject(const std::string& model, const std::string& shape = {}, const std::string& optimizer = "sgd") {
-  train::Config c;
-  c.data.clear();
-  c.model = model;
-  c.optimizer = optimizer;
-  return make_subject(c, shape.empty() ? Shape() : parse_input_shape(shape));
-}
-
-Array filled(const Type& type, int64_t limit) {
-  Array a(type.dtype, type.shape);
-  PhiloxStream rng(5, 0, 0);
-  for (int64_t i = 0; i < a.numel(); ++i) {
-    if (type.dtype == DType::f32) a.data<float>()[i] = rng.normal();
-    if (type.dtype == DType::i32) a.data<int32_t>()[i] = 1 + static_cast<int32_t>(i % (limit - 1));
-    if (type.dtype == DType::i64) a.data<int64_t>()[i] = i % limit;
-  }
-  return a;
-}
 
 // Bytes that one training step leaves allocated: variables and arenas.
 int64_t allocated_by_a_step(const Subject& s, const DraftOptions& o) {

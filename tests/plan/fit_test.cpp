@@ -5,35 +5,15 @@
 
 #include "freight/backend/backend.h"
 #include "freight/base/error.h"
-#include "freight/base/philox.h"
 #include "freight/plan/batch.h"
 #include "freight/plan/estimate.h"
 #include "freight/plan/preflight.h"
 #include "freight/run/plan.h"
 #include "freight/train/step.h"
+#include "tests/plan/subject.h"
 
 namespace freight::plan {
 namespace {
-
-Subject subject(const std::string& model, const std::string& shape, const std::string& optimizer) {
-  train::Config c;
-  c.data.clear();
-  c.model = model;
-  c.optimizer = optimizer;
-  c.lr = 0.001;
-  return make_subject(c, parse_input_shape(shape));
-}
-
-Array filled(const Type& type, int64_t limit) {
-  Array a(type.dtype, type.shape);
-  PhiloxStream rng(5, 0, 0);
-  for (int64_t i = 0; i < a.numel(); ++i) {
-    if (type.dtype == DType::f32) a.data<float>()[i] = rng.normal();
-    if (type.dtype == DType::i32) a.data<int32_t>()[i] = static_cast<int32_t>(rng.below(static_cast<uint32_t>(limit)));
-    if (type.dtype == DType::i64) a.data<int64_t>()[i] = rng.below(static_cast<uint32_t>(limit));
-  }
-  return a;
-}
 
 // Of a few steps from the same start on the same batch.
 std::vector<double> losses(const Subject& s, const DraftOptions& o) {

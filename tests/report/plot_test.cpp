@@ -7,19 +7,15 @@
 
 #include "freight/report/markup.h"
 #include "tests/support/files.h"
+#include "tests/support/text.h"
 
 namespace freight::report {
 namespace {
 
 using freight::testing::bytes_of;
+using freight::testing::count_of;
 
 const double kNan = std::nan("");
-
-size_t count_of(const std::string& text, const std::string& part) {
-  size_t n = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
-  return n;
-}
 
 TEST(Markup, WhatCouldEndATextOrAnAttributeIsEscaped) {
   EXPECT_EQ(escaped("<b a=\"1\" c='2'>&</b>"), "&lt;b a=&quot;1&quot; c=&#39;2&#39;&gt;&amp;&lt;/b&gt;");

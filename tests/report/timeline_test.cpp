@@ -6,15 +6,12 @@
 #include "freight/base/strings.h"
 #include "freight/report/document.h"
 #include "freight/report/dots.h"
+#include "tests/support/text.h"
 
 namespace freight::report {
 namespace {
 
-size_t count_of(const std::string& text, const std::string& part) {
-  size_t n = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
-  return n;
-}
+using freight::testing::count_of;
 
 // The numbers of an attribute of all elements of a class.
 std::vector<double> numbers(const std::string& svg, const std::string& element, const std::string& attribute) {

@@ -63,6 +63,11 @@ inline io::ByteView bytes_of(const std::string& text) {
 }
 inline std::string text_of(io::ByteView bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 using io::read_text;
+// Makes the folder that the file is in, too.
+inline void put(const std::string& path, const std::string& content) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  io::write_file_atomic(path, std::string_view(content));
+}
 
 // f must throw Error of that kind whose text holds every one of `parts`.
 template <class F>

@@ -13,6 +13,10 @@
 
 namespace freight::test {
 
+inline int count(const Graph& g, Op op) {
+  return static_cast<int>(std::count_if(g.nodes.begin(), g.nodes.end(), [&](const Node& n) { return n.op == op; }));
+}
+
 inline std::vector<Type> leaf_types(const Graph& g, Op kind) {
   std::vector<Type> types;
   for (Value v : g.leaves(kind)) types.push_back(g.type(v));
