@@ -2,6 +2,7 @@
 // in host memory come for their readers alone.
 #include "freight/base/error.h"
 #include "freight/run/plan.h"
+#include "tests/passes/chain.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/run.h"
 
@@ -76,33 +77,9 @@ TEST(Offload, RandomGraphsRunAsPlansWithStatesInHostMemory) {
   EXPECT_GT(plans, 30);
 }
 
-// x -> matmul, tanh, repeated; loss = sum; the gradients go to the weights by way of a moment for each.
-Graph chain(int layers) {
-  Graph g;
-  Builder b(g);
-  const Type square{DType::f32, {64, 64}};
-  Value x = b.one(Op::input, LeafAttrs{"x", square}, {});
-  std::vector<Value> weights, moments;
-  for (int i = 0; i < layers; ++i) {
-    weights.push_back(b.one(Op::state, LeafAttrs{cat("w", i), square}, {}));
-    x = b.unary(Op::sin, b.unary(Op::tanh, b.matmul(x, weights.back())));
-  }
-  for (int i = 0; i < layers; ++i) moments.push_back(b.one(Op::state, LeafAttrs{cat("m", i), square}, {}));
-  const Value loss = b.reshape(b.sum(x, {0, 1}), {});
-  g.outputs = {loss};
-  const std::vector<Value> gradients = grad(g, loss, weights);
-  Builder more(g);
-  for (size_t i = 0; i < weights.size(); ++i) {
-    const Value moment = more.binary(Op::add, moments[i], gradients[i]);
-    g.updates.push_back({moments[i], moment});
-    g.updates.push_back({weights[i], more.binary(Op::sub, weights[i], moment)});
-  }
-  return g;
-}
-
 TEST(Offload, ValuesLeaveAfterTheirLastForwardReaderAndComeRightBeforeTheirFirstBackwardOne) {
   const Backend& device = backend(fusing_backend());
-  const Graph before = scheduled(chain(12), device);
+  const Graph before = scheduled(chain(12, Optimizer::momentum), device);
   const size_t whole = peak(before, device);
   const Graph g = passes::offload(before, device, whole / 2);
   EXPECT_LE(peak(g, device), whole / 2);
@@ -129,14 +106,14 @@ TEST(Offload, ValuesLeaveAfterTheirLastForwardReaderAndComeRightBeforeTheirFirst
 
 TEST(Offload, NothingMovesWithoutALimitOrWithinIt) {
   const Backend& device = backend(fusing_backend());
-  const Graph g = scheduled(chain(4), device);
+  const Graph g = scheduled(chain(4, Optimizer::momentum), device);
   EXPECT_TRUE(structurally_equal(passes::offload(g, device, 0), g));
   EXPECT_TRUE(structurally_equal(passes::offload(g, device, peak(g, device)), g));
   EXPECT_TRUE(structurally_equal(passes::host_states(g, {}), g));
 }
 
 TEST(Offload, TheArenaIsWithinTheLimitAndTheHostHasAnArenaOfItsOwn) {
-  const Graph g = chain(16);
+  const Graph g = chain(16, Optimizer::momentum);
   RunOptions options{.backend = "cpu", .deterministic = true};  // others take large workspaces
   const size_t whole = plan_for(g, options)->arena_bytes();
   for (const Offload mode : {Offload::activations, Offload::automatic}) {
@@ -150,7 +127,7 @@ TEST(Offload, TheArenaIsWithinTheLimitAndTheHostHasAnArenaOfItsOwn) {
 // Of the cheaper way: a device that computes fast beside a slow link computes again, one with a fast link copies.
 TEST(Offload, AutoTakesTheCheaperWay) {
   const Backend& device = backend(fusing_backend());
-  const Graph g = passes::fuse(passes::simplify(chain(12)), device);
+  const Graph g = passes::fuse(passes::simplify(chain(12, Optimizer::momentum)), device);
   const size_t limit = peak(passes::schedule(g), device) / 2;
   const auto made = [&](const DeviceSpeed& speed) {
     return passes::remat_within(g, device, {.offload = Offload::automatic, .bytes = limit, .speed = speed});
@@ -165,7 +142,7 @@ TEST(Offload, AutoTakesTheCheaperWay) {
 
 TEST(Offload, StatesOfTheHostAreNotReadElsewhere) {
   const Backend& device = backend(fusing_backend());
-  const Graph before = scheduled(chain(3), device);
+  const Graph before = scheduled(chain(3, Optimizer::momentum), device);
   const std::vector<Value> states = before.leaves(Op::state);
   std::vector<int32_t> moments;
   for (size_t i = 0; i < states.size(); ++i) {

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "freight/run/plan.h"
+#include "tests/passes/chain.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/run.h"
 
@@ -115,33 +116,13 @@ TEST(Remat, RandomStepsRunAsPlans) {
   }
 }
 
-// x -> matmul, tanh, repeated; loss = sum; the gradients of the weights replace the weights' moments.
-Graph chain(int layers) {
-  Graph g;
-  Builder b(g);
-  const Type square{DType::f32, {64, 64}};
-  Value x = b.one(Op::input, LeafAttrs{"x", square}, {});
-  std::vector<Value> weights;
-  for (int i = 0; i < layers; ++i) {
-    weights.push_back(b.one(Op::state, LeafAttrs{cat("w", i), square}, {}));
-    x = b.unary(Op::sin, b.unary(Op::tanh, b.matmul(x, weights.back())));
-  }
-  const Value loss = b.reshape(b.sum(x, {0, 1}), {});
-  g.outputs = {loss};
-  const std::vector<Value> gradients = grad(g, loss, weights);
-  for (size_t i = 0; i < weights.size(); ++i) {
-    g.updates.push_back({weights[i], Builder(g).binary(Op::sub, weights[i], gradients[i])});
-  }
-  return g;
-}
-
 size_t peak(const Graph& g, Recompute mode) {
   return plan_for(g, {.backend = fusing_backend(), .deterministic = true, .recompute = mode})->lower_bound_bytes();
 }
 
 TEST(Remat, AutoRunsNoContractionTwiceAndAllDoes) {
   const Backend& device = backend(fusing_backend());
-  const Graph g = fused(chain(12), device);
+  const Graph g = fused(chain(12, Optimizer::sgd), device);
   const Graph cheap = passes::remat(g, device, Recompute::automatic), all = passes::remat(g, device, Recompute::all);
   EXPECT_GT(kinds(cheap)[OpKind::fused], kinds(g)[OpKind::fused]);
   EXPECT_EQ(kinds(cheap)[OpKind::contract], kinds(g)[OpKind::contract]);
@@ -150,7 +131,7 @@ TEST(Remat, AutoRunsNoContractionTwiceAndAllDoes) {
 }
 
 TEST(Remat, PeaksFall) {
-  const Graph g = chain(16);
+  const Graph g = chain(16, Optimizer::sgd);
   const size_t none = peak(g, Recompute::none), cheap = peak(g, Recompute::automatic), all = peak(g, Recompute::all);
   EXPECT_LT(static_cast<double>(cheap), 0.8 * static_cast<double>(none));
   EXPECT_LT(static_cast<double>(all), 0.5 * static_cast<double>(none));
@@ -158,7 +139,7 @@ TEST(Remat, PeaksFall) {
 
 TEST(Remat, CopiesRunAfterTheLoss) {
   const Backend& device = backend(fusing_backend());
-  const Graph g = run_pipeline(chain(12), device, Recompute::all);
+  const Graph g = run_pipeline(chain(12, Optimizer::sgd), device, Recompute::all);
   const int32_t loss = g.values[g.outputs[0].index()].node;
   int copies = 0;
   for (size_t i = 0; i < g.nodes.size(); ++i) {
@@ -175,7 +156,7 @@ TEST(Remat, CopiesRunAfterTheLoss) {
 
 TEST(Remat, AGraphWithoutABackwardHalfStaysAsItIs) {
   const Backend& device = backend(fusing_backend());
-  Graph g = chain(4);
+  Graph g = chain(4, Optimizer::sgd);
   g.updates.clear();
   g = fused(g, device);
   EXPECT_TRUE(structurally_equal(passes::remat(g, device, Recompute::all), g));
