@@ -221,7 +221,7 @@ TEST_F(Resume, IntoAnotherDirectoryLeavesTheFirstAsItWas) {
 }
 
 TEST_F(Resume, RowsBehindTheCheckpointAreTakenBack) {
-  run(at("parts"), 50);
+  run(at("parts"), 40);
   const std::string before = read_text(dir_ / "parts/metrics.csv");
   io::write_file_atomic(dir_ / "parts/metrics.csv", std::string_view(before + "61,4,train,1,2,3,4,5,6,7,8\n"));
   Config c = at("parts");
@@ -343,7 +343,7 @@ TEST_F(Resume, WhatIsNoErrorOfOursIsRecordedToo) {
 
 // A row whose step is no number ended a resume with the words of a library.
 TEST_F(Resume, RowsOfMetricsThatAreNoneAreLeftOut) {
-  run(at("parts"), 50);
+  run(at("parts"), 40);
   const std::string path = dir_ / "parts/metrics.jsonl", good = read_text(path);
   std::string deep = "{\"step\":" + std::string(100'000, '[');
   io::write_file_atomic(path, std::string_view(good + "{\"step\":{},\"split\":\"train\"}\n" + deep + "\n[]\n"));
