@@ -16,8 +16,9 @@ A page's blocks are fences whose first word names what they hold:
 Every page has a scratch folder of its own with small data, the named sets in their own formats among it, and `freight` and `./freight`
 are the command of the build. A line that begins `freight serve` is started on a free port, which takes the place of 8000 in the curl
 lines behind it, and is stopped at the next such line or at the page's end. Numbers and the name of the machine are not compared. A block
-of four spaces, a fence without a word, a page that is named but not there, and a page of more than 250 lines are failures.
+of four spaces, a fence without a word, a page or source that is named but not there, and a page of more than 250 lines are failures.
 """
+import functools
 import gzip
 import json
 import os
@@ -45,6 +46,11 @@ WORDS = "a the film was good bad dull joy bore plain story of sound people music
 
 def pages():
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@functools.cache
+def sources():
+    return [str(p) for top in ("src", "apps", "tests", "tools", "cmake", "bench", "examples") for p in (ROOT / top).rglob("*") if p.is_file()]
 
 
 # ---- what a page says -----------------------------------------------------------------------------------------------
@@ -78,6 +84,9 @@ def blocks(path):
             name = mention[0] or mention[1]
             if not any((folder / name).exists() for folder in (path.parent, ROOT / "docs", ROOT)):
                 faults.append(f"{begin}: there is no {name}")
+        for name in re.findall(r"`([a-z0-9_./-]+\.(?:h|cpp|inc|py|cmake))[ `]", line):
+            if not any(f"/{file}".endswith(f"/{name}") for file in sources()):
+                faults.append(f"{begin}: there is no source {name}")
         at += 1
     if len(lines) > LONGEST:
         faults.append(f"{len(lines)}: a page has at most {LONGEST} lines, so that a reader finds the subject")

@@ -47,6 +47,7 @@ PLANTED = [
     ('{"b": 2}', '{"b" 2}', "not json"),
     ("# A page\n", "# A page\n\n    freight devices\n", "a block of four spaces"),
     ("# A page\n", "# A page\n\nSee `nowhere.md`.\n", "there is no nowhere.md"),
+    ("# A page\n", "# A page\n\nSee `ir/nowhere.h`.\n", "there is no source ir/nowhere.h"),
     ("# A page\n", "# A page\n" + 230 * "text\n", "a page has at most"),
     ("# A page\n", "# A page\n\n<!-- before: freight fails -->\n", "exits with 4, need 0"),
 ]
