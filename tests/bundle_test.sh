@@ -15,6 +15,7 @@ tar -C "$scratch" -xzf "$scratch/bundle.tar.gz"
 home=$(echo "$scratch"/freight-*-linux-*)
 freight=$home/bin/freight
 [ -s "$home/README" ] && [ -s "$home/LICENSE" ] || die "a README or LICENSE is missing"
+grep -q '^\.SS freight train$' "$home/share/man/man1/freight.1" || die "the manual page is missing"
 
 glibc='^(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libutil|libmvec|libanl|libnsl)\.so'
 for file in "$freight" "$home"/lib/*; do

@@ -32,6 +32,7 @@ add_test(NAME "check: C++ in documents"
          COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/docs_cpp.py ${CMAKE_CXX_COMPILER})
 add_test(NAME "check: documents as a site" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/docs_site.py ${CMAKE_BINARY_DIR})
 set_tests_properties("check: documents as a site" PROPERTIES FIXTURES_REQUIRED python_packages SKIP_RETURN_CODE 77 TIMEOUT 120)
+add_test(NAME "check: man page" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/man_page_test.py ${CMAKE_BINARY_DIR})
 add_test(NAME "check: documents finds faults" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/docs_test.py)
 add_test(NAME "check: gpu_check" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/gpu_check_test.py)
 # Both halves in small on OpenCL, and the first on the fake CUDA driver, which is far too slow to be measured.
