@@ -39,7 +39,8 @@ std::vector<Value> Graph::add(Op op, Attrs attributes, const std::vector<Value>&
       fail(ErrorKind::usage, row.name, "got ", count, " inputs, need ", row.min_inputs,
            row.max_inputs < 0                ? " or more"
            : row.max_inputs > row.min_inputs ? cat(" to ", row.max_inputs)
-                                             : "");
+                                             : "",
+           ": ", row.signature);
     }
     out = row.infer(n, in);
     for (const Type& t : out) need_countable(t, row.name);

@@ -68,7 +68,9 @@ struct OpInfo {
   const char* name;
   OpKind kind;
   Precision precision;
-  int min_inputs, max_inputs;  // max -1: any number
+  const char* signature;       // operands and results by name: "a, b, bias?, residual? -> y"; read by ir/signature.h
+  const char* doc;             // one line
+  int min_inputs, max_inputs;  // those of the signature; max -1: any number
   Attrs attrs;                 // the alternative that nodes of this op carry
   const char* scalar;          // pointwise: the result as a C expression of a, b, c; "" otherwise
   InferFn infer;

@@ -1,5 +1,5 @@
 // Fills the op table from op_table.inc. Gradients that are expressions become small functions here.
-#include <cstring>
+#include <algorithm>
 
 #include "freight/ir/infer.h"
 #include "freight/ir/vjp.h"
@@ -23,11 +23,46 @@ constexpr VjpFn none = nullptr;
     if (c.needs(1)) c.set(1, db);                                               \
   }
 
+// How many operands a signature names, at least and at most.
+struct Arity {
+  int least = 0, most = 0;
+};
+constexpr Arity arity_of(std::string_view signature) {
+  signature = signature.substr(0, signature.find("->"));
+  Arity n;
+  bool any = false;
+  for (size_t at = 0; signature.find_first_not_of(' ', at) != std::string_view::npos;) {
+    const size_t end = std::min(signature.find(',', at), signature.size());
+    const std::string_view operand = signature.substr(at, end - at);
+    n.least += operand.find('?') == std::string_view::npos;
+    any = any || operand.find("...") != std::string_view::npos;
+    ++n.most;
+    at = end + 1;
+    if (at > signature.size()) break;
+  }
+  if (any) n.most = -1;
+  return n;
+}
+static_assert(arity_of("-> y").most == 0 && arity_of("xs... -> y").least == 1 && arity_of("xs... -> y").most == -1);
+static_assert(arity_of("a, b, bias?, residual? -> y").least == 2 && arity_of("a, b, c? -> y, z").most == 3);
+
 const std::vector<OpInfo>& table() {
   static const std::vector<OpInfo> kTable = {
-#define FREIGHT_OP(name, kind, precision, lo, hi, attributes, scalar, infer, flops, gradient, decomposition) \
-  OpInfo{Op::name, #name, OpKind::kind, Precision::precision, lo, hi, attributes{}, scalar,                  \
-         infer,    flops, gradient,     decomposition},
+#define FREIGHT_OP(name, kind, precision, signature, doc, attributes, scalar, infer, flops, gradient, decomposition) \
+  OpInfo{Op::name,                                                                                                   \
+         #name,                                                                                                      \
+         OpKind::kind,                                                                                               \
+         Precision::precision,                                                                                       \
+         signature,                                                                                                  \
+         doc,                                                                                                        \
+         arity_of(signature).least,                                                                                  \
+         arity_of(signature).most,                                                                                   \
+         attributes{},                                                                                               \
+         scalar,                                                                                                     \
+         infer,                                                                                                      \
+         flops,                                                                                                      \
+         gradient,                                                                                                   \
+         decomposition},
 #include "freight/ir/op_table.inc"
 #undef FREIGHT_OP
   };

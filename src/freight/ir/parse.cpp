@@ -5,6 +5,7 @@
 
 #include "freight/base/error.h"
 #include "freight/ir/fused_pattern.h"
+#include "freight/ir/signature.h"
 
 namespace freight {
 
@@ -186,7 +187,7 @@ class Parser {
     return start;
   }
 
-  void read_attrs(Attrs& attributes, size_t list, const std::vector<Type>& types) {
+  void read_attrs(const std::string& op_name, Attrs& attributes, size_t list, const std::vector<Type>& types) {
     const size_t resume = at_;
     at_ = list;
     while (!take("}")) {
@@ -194,7 +195,12 @@ class Parser {
       expect("=");
       FieldReader reader{*this, field, types[0]};
       std::visit([&](auto& s) { visit_fields(s, reader); }, attributes);
-      if (!reader.found) bad("unknown attribute `", field, "`");
+      if (!reader.found) {
+        std::vector<std::string> known;
+        for (const OpAttribute& a : attributes_of(attributes)) known.push_back(a.name);
+        bad("unknown attribute `", field, "` of ", op_name, ": got `", field, "`, need ",
+            known.empty() ? "none" : join(known, ", "));
+      }
       if (!peek("}")) expect(",");
     }
     at_ = resume;
@@ -227,7 +233,7 @@ class Parser {
     while (take(","));
     if (auto* a = std::get_if<LeafAttrs>(&attributes)) *a = {leaf, types[0]};
     if (auto* a = std::get_if<ConstantAttrs>(&attributes)) a->type = types[0];
-    if (list) read_attrs(attributes, list, types);
+    if (list) read_attrs(op_name, attributes, list, types);
     std::string scope;
     if (take("@")) scope = string();
     if (take("body")) {

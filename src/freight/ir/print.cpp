@@ -1,37 +1,14 @@
 // The text form of graphs (docs/graph-text.md); parse.cpp reads it back. Attributes equal to their default are left
 // out.
-#include "freight/base/error.h"
-
 #include <algorithm>
-#include "freight/ir/fused_pattern.h"
+
+#include "freight/base/error.h"
+#include "freight/ir/graph.h"
+#include "freight/ir/signature.h"
 
 namespace freight {
 
 namespace {
-
-std::string quoted(const std::string& s) {
-  std::string out = "\"";
-  for (char c : s) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "\"";
-}
-
-std::string number_list(const Array& a) {
-  std::string out = "[";
-  const auto put = [&](const auto& numbers) {
-    for (const auto v : numbers) out += cat(out.size() > 1 ? "," : "", v);
-  };
-  if (a.dtype() == DType::f64) {
-    put(a.to_vector<double>());
-  } else if (is_floating(a.dtype())) {
-    put(a.to_vector<float>());
-  } else {
-    put(a.to_vector<int64_t>());
-  }
-  return out + "]";
-}
 
 // "%3, %4".
 std::string references(const std::vector<Value>& values) {
@@ -40,45 +17,24 @@ std::string references(const std::vector<Value>& values) {
   return out;
 }
 
-// Collects "name=value" texts.
-struct FieldTexts {
-  std::vector<std::pair<std::string, std::string>> fields;
-  void put(std::string_view n, std::string text) { fields.emplace_back(n, std::move(text)); }
-  template <class T>
-  void operator()(std::string_view n, const T& v) {
-    put(n, cat(v));
-  }
-  void operator()(std::string_view n, const std::string& v) { put(n, quoted(v)); }
-  void operator()(std::string_view n, const FusedKind& v) { put(n, pattern_of(v).name); }
-  void operator()(std::string_view n, const Array& v) { put(n, v.defined() ? number_list(v) : ""); }
-  void operator()(std::string_view, const Type&) {}                          // printed as the result type
-  void operator()(std::string_view, const std::shared_ptr<const Graph>&) {}  // printed as a body
-};
-
-std::vector<std::pair<std::string, std::string>> field_texts(const Attrs& a) {
-  FieldTexts f;
-  std::visit([&](const auto& s) { visit_fields(s, f); }, a);
-  return std::move(f.fields);
-}
-
 void print_into(std::string& out, const Graph& graph, const std::string& indent);
 
 void print_node(std::string& out, const Graph& graph, const Node& n, const std::string& indent) {
   out += cat(indent, references(n.outputs), " = ", name(n.op));
   if (!n.inputs.empty()) out += cat("(", references(n.inputs), ")");
   if (n.op == Op::input || n.op == Op::state) {
-    out += cat(" ", quoted(attrs<LeafAttrs>(n).name));
+    out += cat(" ", quoted_text(attrs<LeafAttrs>(n).name));
   } else {
-    const auto now = field_texts(n.attrs), defaults = field_texts(info(n.op).attrs);
+    const std::vector<OpAttribute> now = attributes_of(n.attrs), defaults = attributes_of(info(n.op).attrs);
     std::string list;
     for (size_t i = 0; i < now.size(); ++i) {
-      if (now[i].second != defaults[i].second) list += cat(list.empty() ? "" : ", ", now[i].first, "=", now[i].second);
+      if (now[i].text != defaults[i].text) list += cat(list.empty() ? "" : ", ", now[i].name, "=", now[i].text);
     }
     if (!list.empty()) out += cat(" {", list, "}");
   }
   out += " : ";
   for (size_t i = 0; i < n.outputs.size(); ++i) out += cat(i ? ", " : "", graph.type(n.outputs[i]));
-  if (!n.scope.empty()) out += cat(" @", quoted(n.scope));
+  if (!n.scope.empty()) out += cat(" @", quoted_text(n.scope));
   if (const auto* f = std::get_if<FusedAttrs>(&n.attrs); f && f->body) {
     out += " body {\n";
     print_into(out, *f->body, indent + "  ");

@@ -1,0 +1,87 @@
+// Reads signatures from the op table and from the field lists of attributes; see signature.h.
+#include "freight/ir/signature.h"
+
+#include <algorithm>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/ir/fused_pattern.h"
+
+namespace freight {
+
+namespace {
+
+std::string number_list(const Array& a) {
+  std::string out = "[";
+  const auto put = [&](const auto& numbers) {
+    for (const auto v : numbers) out += cat(out.size() > 1 ? "," : "", v);
+  };
+  if (a.dtype() == DType::f64) {
+    put(a.to_vector<double>());
+  } else if (is_floating(a.dtype())) {
+    put(a.to_vector<float>());
+  } else {
+    put(a.to_vector<int64_t>());
+  }
+  return out + "]";
+}
+
+// Collects the fields of an attribute struct.
+struct FieldTexts {
+  std::vector<OpAttribute> fields;
+  void put(std::string_view n, const char* kind, std::string text) {
+    fields.push_back({std::string(n), kind, std::move(text)});
+  }
+  void operator()(std::string_view n, const int64_t& v) { put(n, "integer", cat(v)); }
+  void operator()(std::string_view n, const double& v) { put(n, "number", cat(v)); }
+  void operator()(std::string_view n, const bool& v) { put(n, "flag", cat(v)); }
+  void operator()(std::string_view n, const DType& v) { put(n, "element type", cat(v)); }
+  void operator()(std::string_view n, const Shape& v) { put(n, "integers", cat(v)); }
+  void operator()(std::string_view n, const std::string& v) { put(n, "text", quoted_text(v)); }
+  void operator()(std::string_view n, const FusedKind& v) { put(n, "pattern", pattern_of(v).name); }
+  void operator()(std::string_view n, const Array& v) { put(n, "elements", v.defined() ? number_list(v) : ""); }
+  void operator()(std::string_view, const Type&) {}                          // printed as the result type
+  void operator()(std::string_view, const std::shared_ptr<const Graph>&) {}  // printed as a body
+};
+
+std::vector<OpValue> values_of(std::string_view list) {
+  std::vector<OpValue> values;
+  for (const std::string& part : split(std::string(list), ',')) {
+    OpValue v{part.substr(std::min(part.find_first_not_of(' '), part.size()))};
+    v.name.erase(v.name.find_last_not_of(' ') + 1);
+    const auto ends_with = [&](std::string_view mark) {
+      const bool found = v.name.ends_with(mark);
+      if (found) v.name.resize(v.name.size() - mark.size());
+      return found;
+    };
+    v.many = ends_with("...");
+    v.optional = ends_with("?");
+    if (!v.name.empty()) values.push_back(v);
+  }
+  return values;
+}
+
+}  // namespace
+
+std::string quoted_text(const std::string& s) {
+  std::string out = "\"";
+  for (char c : s) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
+std::vector<OpAttribute> attributes_of(const Attrs& a) {
+  FieldTexts f;
+  std::visit([&](const auto& s) { visit_fields(s, f); }, a);
+  return std::move(f.fields);
+}
+
+OpSignature signature(Op op) {
+  const std::string_view text = info(op).signature;
+  const size_t arrow = text.find("->");
+  return {values_of(text.substr(0, arrow)), attributes_of(info(op).attrs), values_of(text.substr(arrow + 2))};
+}
+
+}  // namespace freight
