@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "freight/ir/graph.h"
 
@@ -30,10 +31,10 @@ uint64_t hash_bytes(const void* data, size_t n) {
   return h;
 }
 
-// Flattens fields into words; equal attributes give equal words.
-struct Words {
-  std::vector<uint64_t> words;
-  void push(uint64_t w) { words.push_back(w); }
+// Folds fields into one hash. Neither this nor Same allocates: an eager call asks for both (run/prepared_op.h).
+struct Hash {
+  uint64_t value = 0;
+  void push(uint64_t w) { value = hash_combine(value, w); }
   void operator()(std::string_view, const int64_t& v) { push(static_cast<uint64_t>(v)); }
   void operator()(std::string_view, const double& v) { push(std::bit_cast<uint64_t>(v)); }
   void operator()(std::string_view, const bool& v) { push(v); }
@@ -52,21 +53,44 @@ struct Words {
   void operator()(std::string_view, const std::shared_ptr<const Graph>& v) { push(v ? structural_hash(*v) : 0); }
 };
 
-std::vector<uint64_t> words_of(const Attrs& a) {
-  Words w;
-  w.push(a.index());
-  std::visit([&](const auto& s) { visit_fields(s, w); }, a);
-  return std::move(w.words);
-}
+// Equal fields: numbers by their bits (a NaN equals itself, the zeros differ), arrays and graphs by content.
+struct Same {
+  template <class T>
+  bool operator()(const T& a, const T& b) const {
+    return a == b;
+  }
+  bool operator()(const double& a, const double& b) const {
+    return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+  }
+  bool operator()(const Array& a, const Array& b) const {
+    if (a.defined() != b.defined() || a.bytes() != b.bytes()) return false;
+    return !a.defined() || a.storage() == b.storage() || std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
+  }
+  bool operator()(const std::shared_ptr<const Graph>& a, const std::shared_ptr<const Graph>& b) const {
+    return a == b || (a && b && structurally_equal(*a, *b));
+  }
+};
 
 }  // namespace
 
-bool equal(const Attrs& a, const Attrs& b) { return words_of(a) == words_of(b); }
+bool equal(const Attrs& a, const Attrs& b) {
+  if (a.index() != b.index()) return false;
+  return std::visit(
+      [&]<class S>(const S& left) {
+        const auto mine = left.fields(), other = std::get<S>(b).fields();
+        return [&]<size_t... I>(std::index_sequence<I...>) {
+          return (Same{}(std::get<I>(mine), std::get<I>(other)) && ...);
+        }
+        (std::make_index_sequence<std::tuple_size_v<decltype(mine)>>());
+      },
+      a);
+}
 
 uint64_t hash(const Attrs& a) {
-  uint64_t h = 0;
-  for (uint64_t w : words_of(a)) h = hash_combine(h, w);
-  return h;
+  Hash h;
+  h.push(a.index());
+  std::visit([&](const auto& s) { visit_fields(s, h); }, a);
+  return h.value;
 }
 
 }  // namespace freight
