@@ -45,10 +45,10 @@ const std::shared_ptr<Version>& VariableImpl::version() {
   return version_;
 }
 
-void VariableImpl::supersede() {
+void VariableImpl::supersede(const Array& overwritten) {
   if (!version_) return;
   if (version_.use_count() > 1 && !version_->saved.defined()) {
-    version_->saved = Array(type.dtype, type.shape, materialize()).clone();
+    version_->saved = overwritten.defined() ? overwritten : Array(type.dtype, type.shape, materialize()).clone();
   }
   version_->stale = true;
   version_.reset();

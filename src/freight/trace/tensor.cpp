@@ -37,7 +37,7 @@ Array Tensor::array() const {
   type();
   if (!impl_->is_evaluated()) {
     if (impl_->trace->mode() == trace::Trace::Mode::compile) refuse_while_tracing("array");
-    impl_->trace->run();
+    impl_->trace->run(impl_.get());
     FREIGHT_CHECK(impl_->is_evaluated(), "an evaluated trace left a tensor behind");
   }
   return impl_->array;

@@ -81,7 +81,7 @@ Value Trace::value_of(const Tensor& tensor) {
       fail_here("tensor", "a tensor ", impl->type,
                 " from inside a compiled function was used outside of it: ", "return it from the function instead");
     }
-    impl->trace->run();
+    impl->trace->run(impl.get());
   }
   const Value value = capture(impl);
   add_source(impl, value);
@@ -210,7 +210,8 @@ Session::Session() : trace_(t_recording.get()) {
       trace_ = t_eager.get();
     } else {
       t_eager->mutex().unlock();
-      t_eager.reset();
+      const auto closed = std::move(t_eager);
+      if (const auto loss = closed->take_loss()) std::rethrow_exception(loss);
     }
   }
 }
@@ -222,7 +223,9 @@ Session::~Session() {
 void settle(const Tensor& tensor) {
   if (!tensor.defined() || tensor.impl()->is_evaluated()) return;
   const auto& trace = tensor.impl()->trace;
-  if (trace->mode() == Trace::Mode::eager && (t_recording || trace != t_eager)) trace->run();
+  if (trace->mode() == Trace::Mode::eager && (t_recording || trace != t_eager)) {
+    trace->run(tensor.impl().get());
+  }
 }
 
 bool compiling() { return t_recording != nullptr; }
@@ -231,6 +234,7 @@ void flush() {
   if (const auto trace = t_eager) {
     t_eager.reset();  // whatever happens, the next operation starts a fresh trace
     trace->run();
+    if (const auto loss = trace->take_loss()) std::rethrow_exception(loss);
   }
 }
 

@@ -3,8 +3,10 @@
 // made while gradients can be asked for through it (history.cpp); compiled ones are taken apart by compile.cpp.
 #pragma once
 #include <atomic>
+#include <exception>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -61,6 +63,7 @@ struct TensorImpl {
   // What it is the value of, where it is a variable's: every reader of that value is the same to gradients.
   std::shared_ptr<VariableImpl> variable;
   HeldVersion version;
+  std::exception_ptr failure;  // why it has no elements although its trace has run; read after Trace::run alone
   std::atomic<bool> evaluated{false};
   std::atomic<int> captures{0};  // by traces: the other references are handles of users
 
@@ -88,9 +91,10 @@ struct VariableImpl {
   const std::shared_ptr<Storage>& materialize(Fill how = Fill::draw);
   // Uses this block, which nobody has asked for yet, for the elements.
   void bind(std::shared_ptr<Storage> elements);
-  // The present value. Whoever is about to overwrite the elements calls supersede() before. Both under history_mutex.
+  // The present value. Whoever overwrites the elements calls supersede(): before, or after that with a copy of those
+  // that were there. Both under history_mutex.
   const std::shared_ptr<Version>& version();
-  void supersede();
+  void supersede(const Array& overwritten = {});
 
  private:
   std::shared_ptr<Storage> storage_;
@@ -148,8 +152,13 @@ class Trace : public std::enable_shared_from_this<Trace> {
   bool touches_state() const { return !states_.empty(); }
   // Sets graph outputs and updates (with the random state's, where random ops were traced).
   void finish(const std::vector<Value>& outputs);
-  // Eager: runs all that is pending; live tensors get their elements.
-  void run();
+  // Eager: runs all that is pending; live tensors get their elements. Throws what the tensor asked for (null: all)
+  // failed with. A run that fails changes no variable, and the tensors that do not depend on what failed get their
+  // elements all the same: whoever asks for one of those hears of the failure where an assignment is lost with it, and
+  // only then.
+  void run(const TensorImpl* asked = nullptr);
+  // The failure of a run by another thread that lost assignments of the thread which recorded them; once.
+  std::exception_ptr take_loss();
   // Whether it has begun to run: the next operation goes into another trace. Asked under mutex().
   bool closed() const { return closed_; }
   // Guards an eager trace: other threads may read tensors that are pending in it.
@@ -189,7 +198,12 @@ class Trace : public std::enable_shared_from_this<Trace> {
   Value capture(const std::shared_ptr<TensorImpl>& tensor);
   Value capture_elements(const TensorImpl& tensor);
   void add_source(const std::shared_ptr<TensorImpl>& tensor, Value value);
-  void execute(const std::vector<std::shared_ptr<TensorImpl>>& live, const std::vector<Array>& results);
+  // evaluate.cpp.
+  struct Live;
+  void execute(Live& live);
+  void run_planned(const Live& live, const std::vector<std::shared_ptr<Storage>>& storages);
+  const Node* only_node() const;
+  void run_each(Live& live, const std::vector<std::shared_ptr<Storage>>& storages);
   // history.cpp; all but the last two under history_mutex.
   void tell_versions(const std::vector<std::shared_ptr<TensorImpl>>& live) const;
   bool worth_keeping() const;
@@ -215,6 +229,8 @@ class Trace : public std::enable_shared_from_this<Trace> {
   int64_t streams_ = 0;
   std::recursive_mutex mutex_;
   bool closed_ = false, done_ = false;
+  std::thread::id recorder_ = std::this_thread::get_id();
+  std::exception_ptr loss_;          // see take_loss
   bool kept_ = false;                // it has run, and gradients may be asked for through it
   std::atomic<int> recalled_by_{0};  // traces in whose recalled_ it is
   uint64_t order_ = 0;               // of those that have run: every trace reads older ones only
