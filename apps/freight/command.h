@@ -30,6 +30,7 @@ int bench_classic_command(const Args& args);
 int bench_command(const Args& args);
 int bench_compare_command(const Args& args);
 int calibrate_command(const Args& args);
+int completion_command(const Args& args);
 int data_command(const Args& args);
 int devices_command(const Args& args);
 int env_command(const Args& args);

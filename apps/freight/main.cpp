@@ -42,6 +42,7 @@ int run(const Args& args) {
                        {"data", "data sets: list, describe, check, download", data_command},
                        {"devices", "the devices of this machine, and why others are missing", devices_command},
                        {"env", "the environment variables that are honoured, and their values", env_command},
+                       {"completion", "a script that completes commands and flags in a shell", completion_command},
                    }},
                   args);
 }
