@@ -31,7 +31,9 @@ freight fails
 ```json
 {"a": [1]} {"b": 2}
 ```
-"""
+
+<!-- rows -->
+""" + 300 * "| a row |\n" + "<!-- end of rows -->\n"
 FAKE = '#!/bin/sh\ncase $1 in\ndevices) echo "cpu     2 core"; echo more; echo more;;\n--version) echo "freight 9.8.7 on this";;\n*) exit 4;;\nesac\n'
 # What stands in the good page, what takes its place, and a word of the fault that follows.
 PLANTED = [
