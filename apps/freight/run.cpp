@@ -25,7 +25,7 @@ struct Tensors {
       const Type& t = g.type(leaf);
       if (a.shape() != t.shape)
         fail(ErrorKind::data, name, "got ", Type{a.dtype(), a.shape()}, ", the graph needs ", t);
-      return a.cast(t.dtype).clone();
+      return (computes(t.dtype) ? io::computable(a, name) : a).cast(t.dtype).clone();
     }
     fail(ErrorKind::usage, "--input", "no tensor for ", name, " ", g.type(leaf), "; pass --input ", name, "=FILE.npy");
   }

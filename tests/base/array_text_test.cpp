@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <complex>
 
 #include "freight/base/array_text.h"
 
@@ -26,6 +27,29 @@ TEST(ArrayText, NumbersStandUnderEachOther) {
   EXPECT_EQ(text_of(Array::of<uint8_t>({1, 0}, {2, 1}).cast(DType::boolean)), "[[ True]\n [False]]");
   EXPECT_EQ(floats({2}, {}), "2.0");
   EXPECT_EQ(floats({}, {0, 3}), "[]");
+}
+
+TEST(ArrayText, UnsignedAndSmallIntegersAreWritten) {
+  EXPECT_EQ(text_of(Array::of<uint64_t>({~uint64_t{0}, 1}, {2})), "[18446744073709551615                    1]");
+  EXPECT_EQ(text_of(Array::of<uint64_t>({~uint64_t{0}}, {})), "18446744073709551615");
+  EXPECT_EQ(text_of(Array::of<int8_t>({-128, 127}, {2})), "[-128  127]");
+  EXPECT_EQ(text_of(Array::of<uint32_t>({4294967295u}, {})), "4294967295");
+}
+
+TEST(ArrayText, ComplexNumbersHaveTwoParts) {
+  using C = std::complex<float>;
+  using D = std::complex<double>;
+  EXPECT_EQ(text_of(Array::of<C>({{1, 2}, {-3.5F, 0.25F}, {}}, {3})), "[ 1. +2.j   -3.5+0.25j  0. +0.j  ]");
+  EXPECT_EQ(text_of(Array::of<D>({{1e-5, 1}, 1, {1e10, -2}, {NAN, INFINITY}}, {2, 2})),
+            "[[1.e-05 +1.j 1.e+00 +0.j]\n [1.e+10 -2.j    nan+infj]]");
+  EXPECT_EQ(text_of(Array::of<D>({{1, -INFINITY}, {2, NAN}}, {2})), "[1.-infj 2.+nanj]");
+  EXPECT_EQ(text_of(Array::of<C>({{0, 0}, {0, 1.5F}}, {2})), "[0.+0.j  0.+1.5j]");
+  EXPECT_EQ(text_of(Array::of<C>({{1, 2}}, {})), "(1+2j)");
+  EXPECT_EQ(text_of(Array::of<D>({{0, 2}}, {})), "2j");
+  EXPECT_EQ(text_of(Array::of<D>({{0.1, -1e20}}, {})), "(0.1-1e+20j)");
+  EXPECT_EQ(text_of(Array::of<D>({{NAN, -INFINITY}}, {})), "(nan-infj)");
+  EXPECT_EQ(text_of(Array::of<D>({{1.5, 0}}, {})), "(1.5+0j)");
+  EXPECT_EQ(text_of(Array::of<D>({{0, 0}}, {})), "0j");
 }
 
 TEST(ArrayText, LargeAndSmallNumbersHaveExponents) {

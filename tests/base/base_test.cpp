@@ -2,13 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <complex>
 #include <set>
 #include <thread>
 #include <vector>
 
+#include "freight/base/array.h"
 #include "freight/base/dtype.h"
 #include "freight/base/env.h"
 #include "freight/base/error.h"
+#include "freight/base/finite.h"
 #include "freight/base/philox.h"
 #include "freight/base/printable.h"
 #include "freight/base/shape.h"
@@ -135,6 +138,32 @@ TEST(Denormals, CountAsZeroOnAllThreadsWhileTheGuardLives) {
   EXPECT_GT(square(), 0.0f);
 }
 #endif
+
+TEST(DTypes, AreNamedAndSizedAsTheirElements) {
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    DType back{};
+    EXPECT_TRUE(parse_dtype(to_string(dtype), back));
+    EXPECT_EQ(back, dtype);
+    dispatch(dtype, [&]<class T>(T) {
+      EXPECT_EQ(DTypeOf<T>::value, dtype);
+      EXPECT_EQ(sizeof(T), size_of(dtype));
+    });
+  }
+  for (const auto& [name, dtype] :
+       {std::pair{"int8", DType::i8}, {"uint16", DType::u16}, {"complex128", DType::c128}}) {
+    DType parsed{};
+    EXPECT_TRUE(parse_dtype(name, parsed));
+    EXPECT_EQ(parsed, dtype);
+  }
+}
+
+TEST(Nonfinite, AreCountedInBothPartsOfComplexNumbers) {
+  const Array c = Array::of<std::complex<double>>({{1, NAN}, {INFINITY, 2}, {3, 4}}, {3});
+  EXPECT_EQ(count_nonfinite(c), 2);
+  EXPECT_EQ(count_nonfinite(Array::of<std::complex<float>>({{1, 2}}, {1})), 0);
+  EXPECT_EQ(count_nonfinite(Array::of<int8_t>({-1}, {1})), 0);
+}
 
 TEST(ShellWord, IsQuotedWhereAShellWouldCutIt) {
   EXPECT_EQ(shell_word("runs/a-b_1.safetensors"), "runs/a-b_1.safetensors");

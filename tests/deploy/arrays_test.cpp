@@ -158,7 +158,7 @@ INSTANTIATE_TEST_SUITE_P(All, ArrayKinds, ::testing::ValuesIn(kinds()), [](const
   return cat(to_string(p.param.type), "_", data::to_string(p.param.layout));
 });
 
-// NumPy's u16, which no array here has.
+// u16 is computed as i32.
 TEST(ArrayMeanings, UnsignedIntegersOfTwoBytesAreReadAsBytesWhereTheyAreNoMore) {
   const TemporaryDir dir;
   const auto u16 = [&](int largest) {

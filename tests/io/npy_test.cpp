@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <complex>
+#include <cstring>
 
 #include "tests/support/files.h"
 
@@ -24,14 +26,16 @@ TEST_P(NpyRoundTrip, KeepsEveryElementType) {
   const auto dtype = static_cast<DType>(GetParam());
   const TemporaryDir dir;
   for (const Shape& shape : {Shape{}, Shape{0}, Shape{7}, Shape{2, 3, 4}}) {
-    Array ones(DType::f32, shape);
-    std::fill_n(ones.data<float>(), shape.numel(), 1.0f);
-    const Array a = ones.cast(dtype);
+    Array numbers(DType::f32, shape);
+    for (int64_t i = 0; i < shape.numel(); ++i) numbers.data<float>()[i] = static_cast<float>(i * 5 + 1);
+    const Array a = numbers.cast(dtype), need = dtype == DType::bf16 ? a.cast(DType::f32) : a;
     save_npy(dir / "a.npy", a);
-    const Array b = load_npy(dir / "a.npy");
-    EXPECT_EQ(b.dtype(), dtype == DType::bf16 ? DType::f32 : dtype);
-    EXPECT_EQ(b.shape(), shape);
-    EXPECT_EQ(b.to_vector<double>(), a.to_vector<double>());
+    save_npz(dir / "a.npz", {{"x", a}});
+    for (const Array& b : {load_npy(dir / "a.npy"), load_npz(dir / "a.npz").at("x")}) {
+      EXPECT_EQ(b.dtype(), need.dtype());
+      EXPECT_EQ(b.shape(), shape);
+      EXPECT_EQ(std::memcmp(b.raw(), need.raw(), need.bytes()), 0);
+    }
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, NpyRoundTrip, ::testing::Range(0, kDTypeCount));
@@ -53,6 +57,36 @@ TEST(Npy, ReadsBigEndianSmallTypesAndNewerVersions) {
     EXPECT_EQ(a.to_vector<float>(), (std::vector<float>{1.0f, -2.0f, 0x1p-24f}));
   }
   EXPECT_EQ(parse_npy(bytes_of(npy("{\"shape\":(),'descr':'<i4','fortran_order':False}", le(7, 4))), "a").numel(), 1);
+}
+
+TEST(Npy, ReadsEveryTypeOfBothByteOrders) {
+  const auto read = [](const char* descr, const std::string& bytes, const char* shape) {
+    return parse_npy(bytes_of(npy(dict(descr, "False", shape), bytes)), "a");
+  };
+  EXPECT_EQ(read("|i1", "\x80\x7f", "(2,)").data<int8_t>()[0], -128);
+  EXPECT_EQ(read("<i2", std::string("\x02\x81", 2), "(1,)").data<int16_t>()[0], -32510);
+  EXPECT_EQ(read(">u2", std::string("\x81\x02", 2), "(1,)").data<uint16_t>()[0], 33026);
+  EXPECT_EQ(read(">u4", std::string("\xff\x00\x00\x01", 4), "(1,)").data<uint32_t>()[0], 4278190081u);
+  EXPECT_EQ(read("<u8", std::string(8, '\xff'), "(1,)").data<uint64_t>()[0], ~uint64_t{0});
+  const std::string one("\x3f\x80\x00\x00", 4), minus_two("\xc0\x00\x00\x00", 4);
+  EXPECT_EQ(read(">c8", one + minus_two, "(1,)").data<std::complex<float>>()[0], std::complex<float>(1, -2));
+  const std::string wide_one("\x00\x00\x00\x00\x00\x00\xf0\x3f", 8);
+  EXPECT_EQ(read("<c16", wide_one + std::string(8, '\0'), "(1,)").data<std::complex<double>>()[0],
+            std::complex<double>(1, 0));
+}
+
+TEST(Npy, ReadersOfDataGetTypesThatAreComputedIn) {
+  EXPECT_EQ(computable(Array::of<int8_t>({-3}, {1}), "x").data<int32_t>()[0], -3);
+  EXPECT_EQ(computable(Array::of<uint16_t>({65535}, {1}), "x").data<int32_t>()[0], 65535);
+  EXPECT_EQ(computable(Array::of<uint32_t>({4294967295u}, {1}), "x").data<int64_t>()[0], 4294967295);
+  EXPECT_EQ(computable(Array::of<uint64_t>({uint64_t{1} << 62}, {1}), "x").data<int64_t>()[0], int64_t{1} << 62);
+  EXPECT_EQ(computable(Array::of<double>({0.5}, {1}), "x").dtype(), DType::f64);
+  expect_error(ErrorKind::data, {"x.npy", "element 1 is 18446744073709551615", "above the range of i64"}, [] {
+    computable(Array::of<uint64_t>({1, ~uint64_t{0}}, {2}), "x.npy");
+  });
+  expect_error(ErrorKind::data, {"x.npy", "need real numbers: got c64[1]"}, [] {
+    computable(Array::of<std::complex<float>>({{1, 2}}, {1}), "x.npy");
+  });
 }
 
 struct Bad {
@@ -82,7 +116,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Bad{"missing key", npy("{'descr': '<f4', 'shape': (1,)}", "1234"), "missing"},
                       Bad{"extra key", npy("{'descr': '<f4', 'x': (1,)}", "1234"), "unexpected key 'x'"},
                       Bad{"boolean", npy(dict("|b1", "False", "(1,)"), "\x07"), "need 0 or 1"},
-                      Bad{"u64", npy(dict("<u8", "False", "(1,)"), std::string(8, '\xff')), "above the range"}),
+                      Bad{"long double", npy(dict("<f16", "False", "(1,)"), std::string(16, '1')), "'<f16' is not"},
+                      Bad{"odd size", npy(dict("<c12", "False", "(1,)"), "123456789012"), "'<c12' is not supported"},
+                      Bad{"no size", npy(dict("<c-8", "False", "(1,)"), "12345678"), "'<c-8' is not supported"}),
     [](const auto& p) {
       std::string name = p.param.what;
       for (char& c : name) c = c == ' ' ? '_' : c;
@@ -141,6 +177,49 @@ TEST(Npz, ReadsWhatNumpyWrites) {
   const std::string check =
       "import numpy as np; x = np.load('" + (dir / "ours.npz") + "')['x']; assert x.tolist() == [[1, 2], [3, 4]]";
   EXPECT_EQ(std::system((python + " -c \"" + check + "\"").c_str()), 0);
+}
+
+// Each type, little and big-endian, in C and Fortran order, there and back.
+TEST(Npz, EveryTypeIsSharedWithNumpy) {
+  const TemporaryDir dir;
+  const std::string python = python_with("numpy");
+  if (python.empty()) GTEST_SKIP() << "numpy (python3-numpy) is not here";
+  const std::string begin =
+      "import numpy as np\n"
+      "types = '?,i1,i2,i4,i8,u1,u2,u4,u8,f2,f4,f8,c8,c16'.split(',')\n"
+      "def make(t):\n"
+      "  x = (np.arange(6, dtype='c16') * (1.5 - 2j) + 3).reshape(2, 3)\n"
+      "  return (x if t[0] == 'c' else x.real).astype(t)\n";
+  write_file_atomic(dir / "write.py", begin +
+                                          "for t in types:\n"
+                                          "  for order in '<>':\n"
+                                          "    a = make(t).astype(np.dtype(t).newbyteorder(order))\n"
+                                          "    np.savez('" +
+                                          dir.path() +
+                                          "/' + t.replace('?', 'b') + order.replace('<', 'l').replace('>', 'g'), "
+                                          "a=a, f=np.asfortranarray(a))\n");
+  ASSERT_EQ(std::system((python + " " + (dir / "write.py")).c_str()), 0);
+  for (const char* type : {"b", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"}) {
+    const NamedArrays little = load_npz(dir / cat(type, "l.npz")), big = load_npz(dir / cat(type, "g.npz"));
+    const Array& a = little.at("a");
+    for (const Array& b : {little.at("f"), big.at("a"), big.at("f")}) {
+      EXPECT_EQ(b.dtype(), a.dtype()) << type;
+      EXPECT_EQ(std::memcmp(b.raw(), a.raw(), a.bytes()), 0) << type;
+    }
+    const bool complex = type[0] == 'c';
+    const auto numbers = a.to_vector<std::complex<double>>();
+    EXPECT_EQ(numbers[2], *type == 'b' ? 1.0 : complex ? std::complex<double>(6, -4) : std::complex<double>(6)) << type;
+    save_npz(dir / cat(type, "_ours.npz"), little);
+  }
+  write_file_atomic(dir / "check.py", begin +
+                                          "for t in types:\n"
+                                          "  ours = np.load('" +
+                                          dir.path() +
+                                          "/' + t.replace('?', 'b') + '_ours.npz')\n"
+                                          "  for key in 'af':\n"
+                                          "    assert ours[key].dtype == np.dtype(t), (t, ours[key].dtype)\n"
+                                          "    assert (ours[key] == make(t)).all(), t\n");
+  EXPECT_EQ(std::system((python + " " + (dir / "check.py")).c_str()), 0);
 }
 
 TEST(Npz, ReadsRealFilesOfOthers) {

@@ -176,6 +176,9 @@ Array Array::reshaped(const Shape& shape) const {
 
 Array Array::cast(DType dtype) const {
   if (dtype == dtype_) return *this;
+  if (is_complex(dtype_) && !is_complex(dtype) && dtype != DType::boolean) {
+    fail(ErrorKind::usage, "cast", "the imaginary parts would be lost: got ", dtype_, shape_, ", asked for ", dtype);
+  }
   Array out(dtype, shape_);
   const int64_t n = numel();
   dispatch(dtype_, [&]<class S>(S) {

@@ -82,7 +82,7 @@ class Array {
     expect(DTypeOf<T>::value);
     return static_cast<T*>(raw());
   }
-  // All elements converted to T.
+  // All elements converted to T (element_cast); throws Error(usage) for complex elements as real numbers.
   template <class T>
   std::vector<T> to_vector() const {
     std::vector<T> out(static_cast<size_t>(numel()));
@@ -95,7 +95,7 @@ class Array {
   Array clone() const;
   // Same storage under another shape of equal element count.
   Array reshaped(const Shape& shape) const;
-  // Element conversion (the 16-bit types through float).
+  // Element conversion (element_cast). Throws Error(usage) for complex elements as real numbers.
   Array cast(DType dtype) const;
 
  private:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <complex>
 #include <vector>
 
 #include "freight/base/strings.h"
@@ -43,13 +44,16 @@ struct Parts {
   }
 };
 
+enum class Plus { omitted, shown };  // before numbers that are not negative: imaginary parts have one
+
 // All shown numbers in one form and width.
 template <class T>
-std::vector<std::string> aligned(const std::vector<T>& numbers) {
+std::vector<std::string> aligned(const std::vector<T>& numbers, Plus plus = Plus::omitted) {
+  const bool signs = plus == Plus::shown;
   double most = 0, least = INFINITY;
   size_t odd = 0;  // the longest of nan and inf
   for (const T v : numbers) {
-    if (!std::isfinite(v)) odd = std::max<size_t>(odd, v < 0 ? 4 : 3);
+    if (!std::isfinite(v)) odd = std::max<size_t>(odd, v < 0 || (signs && std::isinf(v)) ? 4 : 3);
     if (!std::isfinite(v) || v == 0) continue;
     most = std::max(most, std::fabs(static_cast<double>(v)));
     least = std::min(least, std::fabs(static_cast<double>(v)));
@@ -59,7 +63,7 @@ std::vector<std::string> aligned(const std::vector<T>& numbers) {
   std::vector<Parts> parts;
   size_t before = 0, behind = 0;
   for (const T v : numbers) {
-    parts.emplace_back(std::isfinite(v) ? digits_of(v, format) : "");
+    parts.emplace_back(std::isfinite(v) ? (signs && !std::signbit(v) ? "+" : "") + digits_of(v, format) : "");
     if (!std::isfinite(v)) continue;
     before = std::max(before, parts.back().whole.size());
     behind = std::max(behind, parts.back().fraction.size());
@@ -79,6 +83,7 @@ std::vector<std::string> aligned(const std::vector<T>& numbers) {
       text.insert(0, before - std::min(before, p.whole.size()), ' ');
     } else {
       text = std::isnan(numbers[i]) ? "nan" : numbers[i] < 0 ? "-inf" : "inf";
+      if (signs && text[0] != '-') text.insert(0, "+");
       text.insert(0, before + 1 + tail - std::min(before + 1 + tail, text.size()), ' ');
     }
     texts.push_back(text);
@@ -86,10 +91,29 @@ std::vector<std::string> aligned(const std::vector<T>& numbers) {
   return texts;
 }
 
-std::vector<std::string> integers(const std::vector<int64_t>& numbers) {
+// Real parts under each other, and imaginary parts behind them with their sign and a j.
+template <class T>
+std::vector<std::string> aligned(const std::vector<std::complex<T>>& numbers) {
+  std::vector<T> real, imaginary;
+  for (const std::complex<T>& v : numbers) {
+    real.push_back(v.real());
+    imaginary.push_back(v.imag());
+  }
+  std::vector<std::string> texts = aligned(real);
+  const std::vector<std::string> seconds = aligned(imaginary, Plus::shown);
+  for (size_t i = 0; i < texts.size(); ++i) {
+    std::string second = seconds[i];
+    second.insert(second.find_last_not_of(' ') + 1, "j");
+    texts[i] += second;
+  }
+  return texts;
+}
+
+template <class T>
+std::vector<std::string> integers(const std::vector<T>& numbers) {
   std::vector<std::string> texts;
   size_t width = 0;
-  for (const int64_t v : numbers) {
+  for (const T v : numbers) {
     texts.push_back(std::to_string(v));
     width = std::max(width, texts.back().size());
   }
@@ -122,6 +146,9 @@ class Printer {
       case DType::boolean:
         for (const int64_t v : elements<int64_t>(a)) words_.emplace_back(v ? " True" : "False");
         break;
+      case DType::u64: words_ = integers(elements<uint64_t>(a)); break;
+      case DType::c64: words_ = aligned(elements<std::complex<float>>(a)); break;
+      case DType::c128: words_ = aligned(elements<std::complex<double>>(a)); break;
       default: words_ = integers(elements<int64_t>(a));
     }
   }
@@ -179,8 +206,18 @@ class Printer {
   size_t next_ = 0;
 };
 
+template <class T>
+std::string scalar(const std::complex<T>& v) {
+  const std::string imaginary = cat(v.imag(), "j");
+  if (v.real() == 0 && !std::signbit(v.real())) return imaginary;
+  return cat("(", v.real(), imaginary[0] == '-' ? "" : "+", imaginary, ")");
+}
+
 std::string scalar(const Array& a) {
   if (a.dtype() == DType::boolean) return a.to_vector<int64_t>()[0] ? "True" : "False";
+  if (a.dtype() == DType::c64) return scalar(a.to_vector<std::complex<float>>()[0]);
+  if (a.dtype() == DType::c128) return scalar(a.to_vector<std::complex<double>>()[0]);
+  if (a.dtype() == DType::u64) return std::to_string(a.to_vector<uint64_t>()[0]);
   if (!is_floating(a.dtype())) return std::to_string(a.to_vector<int64_t>()[0]);
   const std::string text = a.dtype() == DType::f64 ? cat(a.to_vector<double>()[0]) : cat(a.to_vector<float>()[0]);
   return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;

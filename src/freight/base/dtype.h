@@ -1,28 +1,41 @@
 // Element types: one enum and one table. bf16 and f16 are stored as their 16 bits; arithmetic on them happens in f32.
+// Freight computes in the first eight. The others are kept, moved, converted and compared for equality; ops that do
+// more refuse them by name (infer_types in ir/infer.h).
 #pragma once
 #include <bit>
+#include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <type_traits>
 
 namespace freight {
 
-enum class DType : uint8_t { f32, f64, bf16, f16, i32, i64, u8, boolean };
-inline constexpr int kDTypeCount = 8;
+// Their numbers are part of hashes and files: new ones go to the end.
+enum class DType : uint8_t { f32, f64, bf16, f16, i32, i64, u8, boolean, i8, i16, u16, u32, u64, c64, c128 };
+inline constexpr int kDTypeCount = 15;
+
+enum class NumberKind : uint8_t { floating, signed_integer, unsigned_integer, boolean, complex };
 
 struct DTypeInfo {
   const char* name;  // Freight's text form
   size_t size;       // bytes
-  bool floating;
-  const char* safetensors;  // name in safetensors files
+  NumberKind kind;
+  bool computes;            // whether there is arithmetic in this type
+  const char* safetensors;  // name in safetensors files ("" where they have none)
   const char* npy;          // descr in npy files ("" where npy has none)
   const char* c_name;       // in generated C, CUDA C++ and OpenCL C
 };
 const DTypeInfo& info(DType dtype);
 inline size_t size_of(DType dtype) { return info(dtype).size; }
-inline bool is_floating(DType dtype) { return info(dtype).floating; }
+inline bool is_floating(DType dtype) { return info(dtype).kind == NumberKind::floating; }
+inline bool is_complex(DType dtype) { return info(dtype).kind == NumberKind::complex; }
+inline bool is_integer(DType dtype) {
+  return info(dtype).kind == NumberKind::signed_integer || info(dtype).kind == NumberKind::unsigned_integer;
+}
+inline bool computes(DType dtype) { return info(dtype).computes; }
 // What sums and statistics of `dtype` are held in: f32 for the 16-bit types, else itself.
 inline DType wide(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16 ? DType::f32 : dtype; }
 std::string to_string(DType dtype);
@@ -80,6 +93,13 @@ decltype(auto) dispatch(DType dtype, F&& f) {
     case DType::i32: return f(int32_t{});
     case DType::i64: return f(int64_t{});
     case DType::u8: return f(uint8_t{});
+    case DType::i8: return f(int8_t{});
+    case DType::i16: return f(int16_t{});
+    case DType::u16: return f(uint16_t{});
+    case DType::u32: return f(uint32_t{});
+    case DType::u64: return f(uint64_t{});
+    case DType::c64: return f(std::complex<float>{});
+    case DType::c128: return f(std::complex<double>{});
     case DType::boolean: break;
   }
   return f(bool{});
@@ -88,11 +108,43 @@ decltype(auto) dispatch(DType dtype, F&& f) {
 template <class T>
 inline constexpr bool kIsHalf = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
 
-// One element converted; the 16-bit types through float.
+template <class T>
+inline constexpr bool kIsComplex = std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
+
+// Throws Error(usage): complex numbers have no order and no single real number beside the imaginary part.
+[[noreturn]] void refuse_real_of_complex();
+
+// A floating number as an integer: toward zero; NaN gives 0, what lies outside of the type its nearest end.
+template <class To, class From>
+To truncated(From v) {
+  constexpr From kEnd = static_cast<From>(std::numeric_limits<To>::max() / 2 + 1) * 2;  // exact, one above the largest
+  if (v != v) return 0;
+  if (v >= kEnd) return std::numeric_limits<To>::max();
+  if (v <= static_cast<From>(std::numeric_limits<To>::min())) return std::numeric_limits<To>::min();
+  return static_cast<To>(v);
+}
+
+// One element converted as NumPy's astype does, but for floating numbers out of an integer type's range, which NumPy
+// leaves to the processor (truncated() above); the 16-bit types through float. Of complex numbers only whether they
+// are zero (bool) and other complex types can be had: a real type is refused.
 template <class To, class From>
 To element_cast(From v) {
-  if constexpr (kIsHalf<From> || kIsHalf<To>) {
+  if constexpr (kIsComplex<From>) {
+    if constexpr (kIsComplex<To>) {
+      return static_cast<To>(v);
+    } else if constexpr (std::is_same_v<To, bool>) {
+      return v != From{};
+    } else {
+      refuse_real_of_complex();
+    }
+  } else if constexpr (kIsComplex<To>) {
+    return To(element_cast<typename To::value_type>(v));
+  } else if constexpr (kIsHalf<To>) {
     return static_cast<To>(static_cast<float>(v));
+  } else if constexpr (kIsHalf<From>) {
+    return element_cast<To>(static_cast<float>(v));
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && !std::is_same_v<To, bool>) {
+    return truncated<To>(v);
   } else {
     return static_cast<To>(v);
   }
@@ -115,6 +167,20 @@ template <>
 struct DTypeOf<int64_t> : std::integral_constant<DType, DType::i64> {};
 template <>
 struct DTypeOf<uint8_t> : std::integral_constant<DType, DType::u8> {};
+template <>
+struct DTypeOf<int8_t> : std::integral_constant<DType, DType::i8> {};
+template <>
+struct DTypeOf<int16_t> : std::integral_constant<DType, DType::i16> {};
+template <>
+struct DTypeOf<uint16_t> : std::integral_constant<DType, DType::u16> {};
+template <>
+struct DTypeOf<uint32_t> : std::integral_constant<DType, DType::u32> {};
+template <>
+struct DTypeOf<uint64_t> : std::integral_constant<DType, DType::u64> {};
+template <>
+struct DTypeOf<std::complex<float>> : std::integral_constant<DType, DType::c64> {};
+template <>
+struct DTypeOf<std::complex<double>> : std::integral_constant<DType, DType::c128> {};
 template <>
 struct DTypeOf<bool> : std::integral_constant<DType, DType::boolean> {};
 

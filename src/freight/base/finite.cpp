@@ -15,6 +15,10 @@ int64_t count_nonfinite(std::span<const float> values) {
 }
 
 int64_t count_nonfinite(const Array& array) {
+  if (is_complex(array.dtype())) {
+    const DType part = array.dtype() == DType::c64 ? DType::f32 : DType::f64;
+    return count_nonfinite(Array(part, {array.numel() * 2}, array.storage()));
+  }
   if (!is_floating(array.dtype())) return 0;
   const Array f32 = array.dtype() == DType::f32 ? array : array.cast(DType::f32);
   return count_nonfinite(std::span(f32.data<float>(), static_cast<size_t>(f32.numel())));

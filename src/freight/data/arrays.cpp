@@ -30,8 +30,10 @@ bool is_array_source(const std::string& path) {
   return ends_with(path, ".npz") || io::file_exists(path + "/x_train.npy");
 }
 
-TrainTest sets_of_arrays(const io::NamedArrays& arrays, const std::string& where, const std::string& name,
+TrainTest sets_of_arrays(const io::NamedArrays& given, const std::string& where, const std::string& name,
                          const ArrayOptions& options) {
+  io::NamedArrays arrays;
+  for (const auto& [key, array] : given) arrays[key] = io::computable(array, cat(where, "[", key, "]"));
   const Array* x = find(arrays, {"x_train", "x"});
   const Array* y = find(arrays, {"y_train", "y"});
   const Array* x_test = find(arrays, {"x_test"});

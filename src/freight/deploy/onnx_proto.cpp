@@ -132,6 +132,14 @@ int64_t data_type(DType dtype) {
     case DType::f16: return 10;
     case DType::f64: return 11;
     case DType::bf16: return 16;
+    case DType::i8: return 3;
+    case DType::u16: return 4;
+    case DType::i16: return 5;
+    case DType::u32: return 12;
+    case DType::u64: return 13;
+    case DType::c64:
+    case DType::c128:
+      fail(ErrorKind::usage, "onnx", "the operators that are written do not take complex numbers: got ", dtype);
   }
   return 0;
 }

@@ -188,7 +188,7 @@ Array Predictor::sample_of_bytes(io::ByteView bytes, const std::string& name) co
     fail(ErrorKind::usage, name, "model ", state_->bundle.model.name, " reads texts, no pictures or arrays");
   const Shape& need = p.input;
   if (io::is_npy(bytes)) {
-    const Array values = io::parse_npy(bytes, name);
+    const Array values = io::computable(io::parse_npy(bytes, name), name);
     // Of a model of photographs an array of another shape than its own is a picture, to be resized and cut as they are.
     // Integers were pictures to early models, too.
     const bool picture = p.arrays.values == data::Values::unstated && !is_floating(values.dtype()) && need.rank() == 3;

@@ -57,7 +57,7 @@ Array image_of_array(const Array& a, const std::string& name) {
 // An array is widened to eight bytes per number on its way.
 Array decode_npy(ByteView bytes, const std::string& name, ImageRoom& room) {
   room.take(std::min(static_cast<int64_t>(bytes.size()), kMaxPixels));
-  return image_of_array(parse_npy(bytes, name), name);
+  return image_of_array(computable(parse_npy(bytes, name), name), name);
 }
 
 // Formats that are always decoded whole.

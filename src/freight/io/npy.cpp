@@ -2,7 +2,9 @@
 #include "freight/io/npy.h"
 
 #include <cctype>
+#include <charconv>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -120,11 +122,12 @@ struct Element {
 };
 
 std::optional<Element> element_of(const std::string& descr) {
-  if (descr.size() != 3 || !std::strchr("<>|=", descr[0]) || !std::isdigit(static_cast<unsigned char>(descr[2]))) {
-    return {};
-  }
-  Element e{{descr[1], static_cast<size_t>(descr[2] - '0')}, descr[0] == '>' ? Endian::big : Endian::little};
-  if (descr[1] == 'B' || !widened(e.type)) return {};
+  size_t size = 0;
+  if (descr.size() < 3 || !std::strchr("<>|=", descr[0])) return {};
+  const auto read = std::from_chars(descr.data() + 2, descr.data() + descr.size(), size);
+  if (read.ec != std::errc() || read.ptr != descr.data() + descr.size()) return {};
+  Element e{{descr[1], size}, descr[0] == '>' ? Endian::big : Endian::little};
+  if (descr[1] == 'B' || !dtype_of(e.type)) return {};
   return e;
 }
 
@@ -172,7 +175,7 @@ Array parse_npy(ByteView bytes, const std::string& name) {
   const auto element = element_of(h.descr);
   if (!element) fail(ErrorKind::data, name, "element type '", h.descr, "' is not supported");
   const size_t size = element->type.size;
-  const auto shape = checked_shape(h.dims, 8);
+  const auto shape = checked_shape(h.dims, 16);
   if (!shape) fail(ErrorKind::data, name, "bad npy header: shape has too many axes or elements");
   const ByteView body = bytes.subspan(prefix + header_size);
   const auto need = static_cast<size_t>(shape->numel()) * size;
@@ -180,17 +183,31 @@ Array parse_npy(ByteView bytes, const std::string& name) {
     fail(ErrorKind::data, name, body.size() < need ? "truncated npy file" : "bytes after the npy array", ": shape ",
          *shape, " of '", h.descr, "' needs ", need, " bytes, got ", body.size());
   }
-  Array out(*widened(element->type), *shape);
+  Array out(*dtype_of(element->type), *shape);
   std::string fault;
   if (h.fortran && shape->rank() > 1) {
     Bytes turned(need);
     transpose_into(body.data(), turned.data(), *shape, size);
-    fault = widen(element->type, element->endian, turned, out);
+    fault = read_elements(element->type, element->endian, turned, out);
   } else {
-    fault = widen(element->type, element->endian, body, out);
+    fault = read_elements(element->type, element->endian, body, out);
   }
   if (!fault.empty()) fail(ErrorKind::data, name, fault);
   return out;
+}
+
+Array computable(const Array& array, const std::string& name) {
+  const DType dtype = array.dtype();
+  if (computes(dtype)) return array;
+  if (is_complex(dtype)) fail(ErrorKind::data, name, "need real numbers: got ", dtype, array.shape());
+  if (dtype == DType::u64) {
+    const auto* values = array.data<uint64_t>();
+    for (int64_t i = 0; i < array.numel(); ++i) {
+      if (values[i] > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+        fail(ErrorKind::data, name, "unsigned element ", i, " is ", values[i], ", above the range of i64");
+    }
+  }
+  return array.cast(dtype == DType::u32 || dtype == DType::u64 ? DType::i64 : DType::i32);
 }
 
 bool is_npy(ByteView bytes) { return bytes.size() >= 6 && std::memcmp(bytes.data(), kNpyMagic, 6) == 0; }

@@ -1,7 +1,6 @@
 // NumPy's array files: .npy (format versions 1 to 3, C and Fortran order) and .npz (zip of .npy, stored or deflated).
 // Readers refuse malformed input with Error(data) that names the file and the fault; writers are atomic.
-// Element types that Freight lacks widen on reading (small integers to i32, u32 and u64 to i64); bf16 is
-// written as f32.
+// Every element type of the Python array API is read and written as itself; bf16 is written as f32.
 #pragma once
 #include <map>
 #include <string>
@@ -13,6 +12,10 @@
 namespace freight::io {
 
 using NamedArrays = std::map<std::string, Array>;
+
+// The same values in a type that Freight computes in, for readers of data: i8, i16 and u16 as i32, u32 and u64 as i64.
+// Throws Error(data) for complex numbers and for values above i64, with `name`.
+Array computable(const Array& array, const std::string& name);
 
 bool is_npy(ByteView bytes);
 Array load_npy(const std::string& path);

@@ -119,10 +119,10 @@ struct Named {
   const char* name;
   ForeignType type;
 };
-constexpr Named kTypes[] = {{"F32", {'f', 4}}, {"F64", {'f', 8}}, {"F16", {'f', 2}}, {"BF16", {'B', 2}},
-                            {"I8", {'i', 1}},  {"I16", {'i', 2}}, {"I32", {'i', 4}}, {"I64", {'i', 8}},
-                            {"U8", {'u', 1}},  {"U16", {'u', 2}}, {"U32", {'u', 4}}, {"U64", {'u', 8}},
-                            {"BOOL", {'b', 1}}};
+constexpr Named kTypes[] = {{"F32", {'f', 4}},  {"F64", {'f', 8}}, {"F16", {'f', 2}}, {"BF16", {'B', 2}},
+                            {"I8", {'i', 1}},   {"I16", {'i', 2}}, {"I32", {'i', 4}}, {"I64", {'i', 8}},
+                            {"U8", {'u', 1}},   {"U16", {'u', 2}}, {"U32", {'u', 4}}, {"U64", {'u', 8}},
+                            {"BOOL", {'b', 1}}, {"C64", {'c', 8}}};
 
 uint64_t header_size_of(ByteView prefix, uint64_t file_size, const std::string& name) {
   if (file_size < 8) fail(ErrorKind::checkpoint, name, "truncated safetensors file: ", file_size, " bytes");
@@ -184,7 +184,7 @@ SafeTensors parse(ByteView bytes, const std::string& name, uint8_t* own, const s
     if (t == std::end(kTypes)) {
       fail(ErrorKind::checkpoint, name, "tensor '", e.name, "': element type '", e.dtype, "' is not supported");
     }
-    const auto shape = checked_shape(e.shape, 8);
+    const auto shape = checked_shape(e.shape, 16);
     if (!shape) fail(ErrorKind::checkpoint, name, "tensor '", e.name, "': shape has too many axes or elements");
     if (e.offsets.size() != 2 || e.offsets[0] > e.offsets[1] || static_cast<uint64_t>(e.offsets[1]) > body.size()) {
       fail(ErrorKind::checkpoint, name, "tensor '", e.name, "': data_offsets out of range, the file holds ",
@@ -217,7 +217,7 @@ SafeTensors parse(ByteView bytes, const std::string& name, uint8_t* own, const s
   }
   for (size_t i = 0; i < reader.entries.size(); ++i) {
     const Entry& e = reader.entries[i];
-    const DType dtype = *widened(types[i]);
+    const DType dtype = *dtype_of(types[i]);
     const ByteView src =
         body.subspan(static_cast<size_t>(e.offsets[0]), static_cast<size_t>(e.offsets[1] - e.offsets[0]));
     const bool aligned = reinterpret_cast<uintptr_t>(src.data()) % size_of(dtype) == 0;
@@ -227,7 +227,7 @@ SafeTensors parse(ByteView bytes, const std::string& name, uint8_t* own, const s
       continue;
     }
     Array a(dtype, shapes[i]);
-    const std::string fault = widen(types[i], Endian::little, src, a);
+    const std::string fault = read_elements(types[i], Endian::little, src, a);
     if (!fault.empty()) fail(ErrorKind::checkpoint, name, "tensor '", e.name, "': ", fault);
     out.tensors.emplace_back(e.name, std::move(a));
   }
@@ -260,6 +260,9 @@ Layout layout_of(const std::string& path, const SafeTensors& content) {
     for (size_t i = 0; i < content.tensors.size(); ++i) {
       const auto& [name, a] = content.tensors[i];
       if (!seen.insert(name).second) fail(ErrorKind::usage, path, "tensor name '", name, "' is taken or reserved");
+      if (*info(a.dtype()).safetensors == '\0')
+        fail(ErrorKind::usage, path, "tensor '", name, "': safetensors files have no ", a.dtype(),
+             "; save an npz file");
       header += cat(Json(name).dump(), ":{\"dtype\":\"", info(a.dtype()).safetensors,
                     "\",\"shape\":", Json(a.shape().vector()).dump(), ",\"data_offsets\":[", begin[i], ",",
                     begin[i] + a.bytes(), "]},");

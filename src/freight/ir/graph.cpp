@@ -2,6 +2,7 @@
 #include "freight/ir/graph.h"
 
 #include "freight/base/error.h"
+#include "freight/ir/infer.h"
 
 namespace freight {
 
@@ -42,7 +43,7 @@ std::vector<Value> Graph::add(Op op, Attrs attributes, const std::vector<Value>&
                                              : "",
            ": ", row.signature);
     }
-    out = row.infer(n, in);
+    out = infer_types(n, in);
     for (const Type& t : out) need_countable(t, row.name);
   } catch (const Error& e) {
     if (!e.where().empty() || n.location().empty()) throw;
@@ -139,7 +140,9 @@ bool splat_value(const Graph& graph, Value v, double& value) {
   const auto& a = attrs<ConstantAttrs>(n);
   value = a.value;
   if (is_floating(a.type.dtype)) {
-    dispatch(a.type.dtype, [&]<class T>(T) { value = element_cast<double>(element_cast<T>(value)); });
+    dispatch(a.type.dtype, [&]<class T>(T) {
+      if constexpr (!kIsComplex<T>) value = element_cast<double>(element_cast<T>(value));
+    });
   }
   return !a.data.defined();
 }

@@ -2,6 +2,9 @@
 // the scope and source line behind them.
 #include "freight/ir/infer.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "freight/base/error.h"
 #include "freight/ir/fused_pattern.h"
 
@@ -28,8 +31,9 @@ void need_floating(const Node& node, const Type& t) {
   if (!is_floating(t.dtype)) bad(node, "element type must be floating: got ", t);
 }
 void need_index(const Node& node, const Type& t) {
-  if (t.dtype != DType::i32 && t.dtype != DType::i64 && t.dtype != DType::u8)
-    bad(node, "indices must be integers: got ", t);
+  if (t.dtype == DType::i32 || t.dtype == DType::i64 || t.dtype == DType::u8) return;
+  if (is_integer(t.dtype)) bad(node, "does not index by ", t.dtype, ": got ", t, ", need i32, i64 or u8");
+  bad(node, "indices must be integers: got ", t);
 }
 void need_equal(const Node& node, const Types& in) {
   for (size_t i = 1; i < in.size(); ++i) {
@@ -73,7 +77,7 @@ Types any(const Node&, const Types& in) { return {in[0]}; }
 
 Types same(const Node& node, const Types& in) {
   need_equal(node, in);
-  if (in[0].dtype == DType::boolean && node.op != Op::copy) bad(node, "no arithmetic on bool: got ", in[0]);
+  if (in[0].dtype == DType::boolean) bad(node, "no arithmetic on bool: got ", in[0]);
   return {in[0]};
 }
 
@@ -94,7 +98,14 @@ Types predicate(const Node& node, const Types& in) {
   return {{DType::boolean, in[0].shape}};
 }
 
-Types cast(const Node& node, const Types& in) { return {{attrs<CastAttrs>(node).dtype, in[0].shape}}; }
+Types equality(const Node& node, const Types& in) { return predicate(node, in); }
+
+Types cast(const Node& node, const Types& in) {
+  const DType to = attrs<CastAttrs>(node).dtype;
+  if (is_complex(in[0].dtype) && !is_complex(to) && to != DType::boolean)
+    bad(node, "the imaginary parts would be lost: got ", in[0], ", asked for ", to);
+  return {{to, in[0].shape}};
+}
 
 Types where(const Node& node, const Types& in) {
   if (in[0].dtype != DType::boolean) bad(node, "condition must be bool: got ", in[0]);
@@ -638,5 +649,34 @@ Types fused(const Node& node, const Types& in) {
 }
 
 }  // namespace infer
+
+bool takes_every_type(InferFn rule) {
+  constexpr InferFn kRules[] = {infer::leaf,   infer::constant,       infer::any,       infer::equality,
+                                infer::cast,   infer::where,          infer::reshape,   infer::slice,
+                                infer::pad,    infer::concat,         infer::transpose, infer::broadcast,
+                                infer::gather, infer::gather_elements};
+  return std::find(std::begin(kRules), std::end(kRules), rule) != std::end(kRules);
+}
+
+std::string mend_of_carried(DType dtype) {
+  if (is_complex(dtype)) return "Freight keeps and moves complex numbers, and has no arithmetic on them";
+  return dtype == DType::u32 || dtype == DType::u64 ? "cast to i64 or f64 first" : "cast to i32 or f32 first";
+}
+
+std::vector<Type> infer_types(const Node& node, const std::vector<Type>& in) {
+  const InferFn rule = info(node.op).infer;
+  if (takes_every_type(rule)) return rule(node, in);
+  const auto refuse_carried = [&](const std::vector<Type>& types, const char* what) {
+    for (const Type& t : types) {
+      if (computes(t.dtype)) continue;
+      fail(ErrorKind::usage, name(node.op), "does not compute in ", t.dtype, ": ", what, t, "; ",
+           mend_of_carried(t.dtype));
+    }
+  };
+  refuse_carried(in, "got ");
+  std::vector<Type> out = rule(node, in);
+  refuse_carried(out, "asked for ");
+  return out;
+}
 
 }  // namespace freight

@@ -1,5 +1,6 @@
 // Shape and element type inference and FLOP counts, one function per rule; the op table refers to them.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "freight/ir/graph.h"
@@ -9,7 +10,7 @@ namespace freight {
 namespace infer {
 using Types = std::vector<Type>;
 using Rule = Types(const Node&, const Types& in);
-Rule leaf, constant, iota, random, any, same, floating, logical, predicate, cast, where;
+Rule leaf, constant, iota, random, any, same, floating, logical, predicate, equality, cast, where;
 Rule reshape, transpose, broadcast, slice, pad, concat, reduce, arg_reduce, argsort;
 Rule matmul, conv, conv_grad_input, conv_grad_weight, max_pool, max_pool_grad, avg_pool, avg_pool_grad;
 Rule gather, scatter_add, gather_elements, scatter_elements_add, check_index, along_axis, cross_entropy, batch_norm;
@@ -17,6 +18,14 @@ Rule moments, batch_norm_inference, layer_norm, group_norm, dropout, embedding, 
 Rule attention, attention_grad, recurrent, recurrent_grad, recurrent_layer, recurrent_layer_grad;
 Rule sgd_rows, sgd_update, adam_update, fused;
 }  // namespace infer
+
+// The result types of a node by its row's rule. Throws Error(usage) where an op would compute in a type that Freight
+// only carries (computes() in base/dtype.h): then no backend meets one.
+std::vector<Type> infer_types(const Node& node, const std::vector<Type>& in);
+// Whether the rule is that of ops which keep, move, convert or compare elements of every type.
+bool takes_every_type(InferFn rule);
+// "cast to i32 or f32 first": what mends an op on a carried type.
+std::string mend_of_carried(DType dtype);
 
 namespace flops {
 using Types = std::vector<Type>;

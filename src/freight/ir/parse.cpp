@@ -111,7 +111,7 @@ class Parser {
   Type type() {
     Type t{dtype(), {}};
     t.shape = shape();
-    int64_t bytes = 8;
+    auto bytes = static_cast<int64_t>(std::max(size_of(t.dtype), sizeof(int64_t)));
     for (int64_t d : t.shape) {
       if (d < 0 || (d > 0 && bytes > (int64_t{1} << 46) / d)) bad("extent out of range in ", t.shape);
       if (d > 0) bytes *= d;
@@ -157,19 +157,30 @@ class Parser {
   };
 
   Array array(const Type& t) {
-    Array a(DType::f64, t.shape);
-    Array whole(DType::i64, t.shape);
+    const DType widest = is_floating(t.dtype)    ? DType::f64
+                         : is_complex(t.dtype)   ? DType::c128
+                         : t.dtype == DType::u64 ? DType::u64
+                                                 : DType::i64;
+    Array a(widest, t.shape);
     expect("[");
     for (int64_t i = 0; i < t.numel(); ++i) {
       if (i) expect(",");
-      if (is_floating(t.dtype)) {
+      if (widest == DType::f64) {
         a.data<double>()[i] = number<double>();
+      } else if (widest == DType::c128) {
+        expect("(");
+        const double real = number<double>();
+        expect(",");
+        a.data<std::complex<double>>()[i] = {real, number<double>()};
+        expect(")");
+      } else if (widest == DType::u64) {
+        a.data<uint64_t>()[i] = number<uint64_t>();
       } else {
-        whole.data<int64_t>()[i] = number<int64_t>();
+        a.data<int64_t>()[i] = number<int64_t>();
       }
     }
     expect("]");
-    return (is_floating(t.dtype) ? a : whole).cast(t.dtype);
+    return a.cast(t.dtype);
   }
 
   // The attribute list is read after the types are known: remember where it stands and skip it.

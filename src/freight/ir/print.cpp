@@ -4,6 +4,7 @@
 
 #include "freight/base/error.h"
 #include "freight/ir/graph.h"
+#include "freight/ir/infer.h"
 #include "freight/ir/signature.h"
 
 namespace freight {
@@ -82,7 +83,7 @@ void verify(const Graph& graph, const char* after) {
     }
     std::vector<Type> types;
     try {
-      types = info(n.op).infer(n, input_types(graph, n));
+      types = infer_types(n, input_types(graph, n));
     } catch (const Error& e) {
       bad(e.what());
     }

@@ -2,6 +2,7 @@
 #include "freight/ir/signature.h"
 
 #include <algorithm>
+#include <complex>
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
@@ -16,7 +17,15 @@ std::string number_list(const Array& a) {
   const auto put = [&](const auto& numbers) {
     for (const auto v : numbers) out += cat(out.size() > 1 ? "," : "", v);
   };
-  if (a.dtype() == DType::f64) {
+  if (is_complex(a.dtype())) {
+    const auto shortest = [&](double part) {
+      return a.dtype() == DType::c64 ? cat(static_cast<float>(part)) : cat(part);
+    };
+    for (const auto v : a.to_vector<std::complex<double>>())
+      out += cat(out.size() > 1 ? "," : "", "(", shortest(v.real()), ",", shortest(v.imag()), ")");
+  } else if (a.dtype() == DType::u64) {
+    put(a.to_vector<uint64_t>());
+  } else if (a.dtype() == DType::f64) {
     put(a.to_vector<double>());
   } else if (is_floating(a.dtype())) {
     put(a.to_vector<float>());

@@ -151,7 +151,8 @@ void Module::load_state_dict(const std::vector<NamedArray>& entries, const std::
     }
     if (it->second->shape() != v.variable.shape()) {
       misshapen.push_back(cat(v.name, " (file ", it->second->shape(), ", model ", v.variable.shape(), ")"));
-    } else if (is_floating(v.variable.type().dtype) != is_floating(it->second->dtype())) {
+    } else if (is_floating(v.variable.type().dtype) != is_floating(it->second->dtype()) ||
+               is_complex(v.variable.type().dtype) != is_complex(it->second->dtype())) {
       // Bits of floats that are called integers would be converted without complaint, to numbers of 10^9.
       mistyped.push_back(cat(v.name, " (file ", it->second->dtype(), ", model ", v.variable.type().dtype, ")"));
     } else {

@@ -24,6 +24,9 @@ inline Entered enter(const In& x, const char* op) { return {Frame(x.where), get(
 int axis_of(int64_t axis, const Type& type, const char* op);
 // Sorted, distinct axes in [0, rank); all when `axes` is empty.
 Shape axes_of(const Axes& axes, const Type& type, const char* op);
+// Integers and bools as i64, in which they are summed and multiplied; floating tensors as they are. Throws with the
+// location what i64 does not hold.
+Tensor exact(const Tensor& x, const char* op);
 // reshape / broadcast without a node where nothing changes.
 Tensor reshaped(const Tensor& x, const Shape& shape);
 Tensor expanded(const Tensor& x, const Shape& shape, const char* op);

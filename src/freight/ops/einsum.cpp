@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "freight/ir/infer.h"
 #include "freight/ops/common.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/linalg.h"
@@ -77,6 +78,8 @@ Lettered without(const Lettered& t, size_t i) {
 
 // The diagonal of a letter that stands twice.
 Lettered with_letters(Tensor x, std::string axes, const std::string& text) {
+  if (!computes(x.dtype()))
+    ops::fail_here(kEinsum, "does not compute in ", x.dtype(), ": got ", x.type(), "; ", mend_of_carried(x.dtype()));
   if (static_cast<size_t>(x.rank()) != axes.size())
     ops::fail_here(kEinsum, "'", axes, "' of '", text, "' needs rank ", axes.size(), ": got ", x.type());
   for (size_t i = 0; i < axes.size(); ++i) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "freight/ir/infer.h"
 #include "freight/ops/common.h"
 #include "freight/trace/number.h"
 
@@ -34,6 +35,13 @@ Shape axes_of(const Axes& axes, const Type& type, const char* op) {
   return Shape(list);
 }
 
+Tensor exact(const Tensor& x, const char* op) {
+  if (is_floating(x.dtype())) return x;
+  if (is_complex(x.dtype()) || x.dtype() == DType::u64)
+    fail_here(op, "does not compute in ", x.dtype(), ": got ", x.type(), "; ", mend_of_carried(x.dtype()));
+  return cast(x, DType::i64);
+}
+
 Tensor reshaped(const Tensor& x, const Shape& shape) {
   return x.shape() == shape ? x : one(Op::reshape, ShapeAttrs{shape}, {x});
 }
@@ -61,8 +69,6 @@ Tensor per_channel(const Tensor& c, const Tensor& like, const char* op) {
 }
 
 namespace {
-
-bool counts(DType t) { return t == DType::u8 || t == DType::i32 || t == DType::i64; }
 
 // Brings operands to one shape and type; numbers become constants (trace/number.h).
 struct Pair {
@@ -129,9 +135,9 @@ Tensor compare(Op op, const In& a, const In& b) {
   if (one_number) {
     const Tensor x = get(a.is_number ? b : a, name(op));
     const In& n = a.is_number ? a : b;
-    if (counts(x.dtype())) return compare_integers(a.is_number ? mirrored(op) : op, x, n);
+    if (is_integer(x.dtype())) return compare_integers(a.is_number ? mirrored(op) : op, x, n);
     // Beyond the largest floating element a number is as good as infinity.
-    if (is_floating(x.dtype()) && !trace::holds(x.dtype(), n)) {
+    if ((is_floating(x.dtype()) || is_complex(x.dtype())) && !trace::holds(x.dtype(), n)) {
       const In infinite(std::copysign(std::numeric_limits<double>::infinity(), n.scalar));
       return a.is_number ? binary(op, infinite, b) : binary(op, a, infinite);
     }
@@ -141,7 +147,8 @@ Tensor compare(Op op, const In& a, const In& b) {
 
 // Integers as f32: the quotient of two is none.
 In as_float(const In& x) {
-  return !x.is_number && x.tensor.defined() && counts(x.tensor.dtype()) ? In(cast(x.tensor, DType::f32), x.where) : x;
+  return !x.is_number && x.tensor.defined() && is_integer(x.tensor.dtype()) ? In(cast(x.tensor, DType::f32), x.where)
+                                                                            : x;
 }
 
 }  // namespace

@@ -112,7 +112,9 @@ void add_pick(Picks& picks, Tensor& t, int axis, const Tensor& index, const Type
         "; permute() brings the axes together");
   if (picks.each.empty()) picks.first = axis;
   if (index.dtype() != DType::boolean) {
-    if (is_floating(index.dtype())) fail_here(kIndexing, "indices must be integers or bool: got ", index.type());
+    if (!is_integer(index.dtype())) fail_here(kIndexing, "indices must be integers or bool: got ", index.type());
+    if (!computes(index.dtype()))
+      fail_here(kIndexing, "does not index by ", index.dtype(), ": got ", index.type(), ", need i32, i64, u8 or bool");
     picks.each.push_back(index);
     return;
   }

@@ -47,7 +47,7 @@ double count(const Tensor& t, const Shape& axes) {
 
 Tensor sum(const In& x, const Axes& axes, Keep keep) {
   const auto [frame, t] = ops::enter(x, "sum");
-  return reduce(Op::sum, "sum", is_floating(t.dtype()) ? t : cast(t, DType::i64), axes, keep);
+  return reduce(Op::sum, "sum", ops::exact(t, "sum"), axes, keep);
 }
 Tensor max(const In& x, const Axes& axes, Keep keep) { return reduce(Op::reduce_max, "max", x, axes, keep); }
 Tensor min(const In& x, const Axes& axes, Keep keep) { return reduce(Op::reduce_min, "min", x, axes, keep); }
@@ -77,7 +77,7 @@ Tensor stddev(const In& x, const Axes& axes, const VarOptions& options) {
 
 Tensor prod(const In& x, const Axes& axes, Keep keep) {
   const auto [frame, given] = ops::enter(x, "prod");
-  const Tensor t = is_floating(given.dtype()) ? given : cast(given, DType::i64);
+  const Tensor t = ops::exact(given, "prod");
   const Shape list = ops::axes_of(axes, t.type(), "prod");
   Shape order, kept = t.shape();
   for (int i = 0; i < t.rank(); ++i) {
@@ -138,9 +138,9 @@ Tensor norm(const In& x, const Axes& axes, const NormOptions& o) {
 
 Tensor cumsum(const In& x, Axis axis) {
   const auto [frame, given] = ops::enter(x, "cumsum");
-  const DType exact = is_floating(given.dtype()) ? wide(given.dtype()) : DType::i64;
   const int i = ops::axis_of(axis, given.type(), "cumsum");
-  Tensor t = cast(given, exact);
+  const Tensor whole = ops::exact(given, "cumsum");
+  Tensor t = cast(whole, wide(whole.dtype()));
   const int64_t n = t.shape()[i];
   // After each pass element i holds the sum of twice as many before it (Hillis and Steele 1986).
   for (int64_t shift = 1; shift < n; shift *= 2) {

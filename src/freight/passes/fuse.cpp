@@ -156,16 +156,26 @@ class EpiloguePass {
 
 // ---- Regions ----
 
+// Regions are made of values that are computed with: what moves or converts others is a step of its own.
+bool carries(const Graph& g, const Node& n) {
+  const auto carried = [&](Value v) { return !computes(g.type(v).dtype); };
+  return std::any_of(n.inputs.begin(), n.inputs.end(), carried) ||
+         std::any_of(n.outputs.begin(), n.outputs.end(), carried);
+}
+
 // Free nodes cost nothing inside a region, so that every reader repeats them. A cast from 16 bits to f32 is one: its
 // readers read the narrow value from memory and widen it themselves.
 bool is_free(const Graph& g, const Node& n) {
+  if (carries(g, n)) return false;
   if (n.op == Op::constant) return !attrs<ConstantAttrs>(n).data.defined();
   if (n.op == Op::cast)
     return g.type(n.out()).dtype == DType::f32 && wide(g.type(n.in(0)).dtype) != g.type(n.in(0)).dtype;
   return n.op == Op::broadcast || n.op == Op::iota;
 }
 // Nodes that regions are made of.
-bool is_fusable(const Graph& g, const Node& n) { return (is_pointwise(n.op) && !is_free(g, n)) || is_reduce(n.op); }
+bool is_fusable(const Graph& g, const Node& n) {
+  return ((is_pointwise(n.op) && !is_free(g, n)) || is_reduce(n.op)) && !carries(g, n);
+}
 
 struct Region {
   Shape shape;                 // S

@@ -384,7 +384,8 @@ std::unique_ptr<Kernel> make_tile_step(const StepSpec& spec) {
   if (blocked(spec)) return nullptr;
   const RegionAnalysis region = analyze_region(spec);
   for (const ValueInfo& v : region.body->values) {
-    if (v.type.numel() == 0) return nullptr;  // the reference knows what the sum of nothing is
+    if (!computes(v.type.dtype)) return nullptr;  // tiles hold numbers that are computed with
+    if (v.type.numel() == 0) return nullptr;      // the reference knows what the sum of nothing is
   }
   return Lowering(region, spec).run();
 }

@@ -24,6 +24,8 @@ constexpr const char* kWords = R"(
 #define as_real as_float
 typedef long i64;
 typedef ulong u64;
+typedef char i8;
+typedef short i16;
 /* All lanes of a group get what COMBINE makes of their `acc`: a tree in local memory. */
 #define SHARE(type, lanes, all, acc, COMBINE) \
   LOCAL type all[lanes]; \
@@ -50,6 +52,8 @@ typedef ulong u64;
 #define as_real __uint_as_float
 typedef long long i64;
 typedef unsigned long long u64;
+typedef signed char i8;
+typedef short i16;
 typedef unsigned int uint;
 typedef unsigned short ushort;
 typedef unsigned char uchar;
@@ -97,6 +101,11 @@ DEVICE ushort to_f16(float f) {
 #define round_to_i32(a) ((a) != (a) ? 0 : (a) <= -2147483648.0f ? (-2147483647 - 1) : (a) >= 2147483648.0f ? 2147483647 : (int)(a))
 #define round_to_i64(a) ((a) != (a) ? (i64)0 : (a) <= -0x1p63f ? (i64)1 << 63 : (a) >= 0x1p63f ? ~((i64)1 << 63) : (i64)(a))
 #define round_to_u8(a) (uchar)((a) > 0 ? ((a) >= 255 ? 255 : (int)(a)) : 0)
+#define round_to_i8(a) (i8)((a) != (a) ? 0 : (a) <= -128 ? -128 : (a) >= 127 ? 127 : (int)(a))
+#define round_to_i16(a) (i16)((a) != (a) ? 0 : (a) <= -32768 ? -32768 : (a) >= 32767 ? 32767 : (int)(a))
+#define round_to_u16(a) (ushort)((a) > 0 ? ((a) >= 65535 ? 65535 : (int)(a)) : 0)
+#define round_to_u32(a) ((a) > 0 ? ((a) >= 4294967296.0f ? ~(uint)0 : (uint)(a)) : (uint)0)
+#define round_to_u64(a) ((a) > 0 ? ((a) >= 0x1p64f ? ~(u64)0 : (u64)(a)) : (u64)0)
 
 /* e / d for e >= 0: in 32 bits by a multiplication, with the numbers of KernelText::quotient. */
 DEVICE int divide_int(int e, int d, int factor, int shift) { return (int)((u64)(uint)e * (uint)factor >> shift); }
@@ -155,7 +164,7 @@ std::string dialect(bool f64) {
 
 const char* stored_type(DType dtype) {
   if (wide(dtype) != dtype) return "ushort";
-  return dtype == DType::i64 ? "i64" : info(dtype).c_name;
+  return info(dtype).c_name;
 }
 
 const char* value_type(DType dtype) { return stored_type(wide(dtype)); }

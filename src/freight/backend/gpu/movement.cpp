@@ -54,6 +54,13 @@ Lowered lower_concat(const StepSpec& spec) {
 
 Lowered lower(const StepSpec& spec) {
   const Op op = spec.node->op;
+  for (const auto* list : {&spec.in, &spec.out}) {
+    for (const Operand& o : *list) {
+      if (!is_complex(o.type.dtype)) continue;
+      fail(ErrorKind::device, name(op), "GPU backends have no kernel for ", o.type.dtype, ": got ", o.type,
+           "; run what takes complex numbers on the CPU");
+    }
+  }
   if (is_pointwise(op) || is_reduce(op)) return lower_region(spec);
   switch (info(op).kind) {
     case OpKind::fused: return pattern_of(*spec.node).product ? lower_pattern(spec) : lower_region(spec);

@@ -24,6 +24,15 @@ std::string integer_expression(Op op, DType dtype) {
   }
 }
 
+// As the other backends fill a constant with it.
+int64_t integer_of(double value, DType dtype) {
+  int64_t whole = 0;
+  dispatch(dtype, [&]<class T>(T) {
+    if constexpr (std::is_integral_v<T>) whole = static_cast<int64_t>(element_cast<T>(value));
+  });
+  return whole;
+}
+
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
 }  // namespace
@@ -43,13 +52,19 @@ std::string scalar_expression(Op op, DType in, const std::vector<std::string>& o
 
 std::string literal(double value, DType dtype) {
   if (dtype == DType::boolean) return value != 0 ? "1" : "0";
-  if (!is_floating(dtype)) return cat(dtype == DType::i64 ? "((i64)" : "(", static_cast<int64_t>(value), ")");
+  if (dtype == DType::u64) {  // in halves: a decimal number of 64 bits has no type
+    const auto whole = element_cast<uint64_t>(value);
+    return cat("((u64)", whole >> 32, "u << 32 | ", whole & 0xffffffffu, "u)");
+  }
+  if (!is_floating(dtype)) return cat(dtype == DType::i64 ? "((i64)" : "(", integer_of(value, dtype), ")");
   if (std::isnan(value)) return "as_real(0x7fc00000u)";
   if (std::isinf(value)) return value > 0 ? "as_real(0x7f800000u)" : "(-as_real(0x7f800000u))";
   std::string text;
   dispatch(dtype, [&]<class T>(T) {
-    const T rounded = element_cast<T>(value);
-    text = dtype == DType::f64 ? cat(element_cast<double>(rounded)) : cat(element_cast<float>(rounded));
+    if constexpr (std::is_floating_point_v<T> || kIsHalf<T>) {
+      const T rounded = element_cast<T>(value);
+      text = dtype == DType::f64 ? cat(element_cast<double>(rounded)) : cat(element_cast<float>(rounded));
+    }
   });
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return cat("(", text, dtype == DType::f64 ? ")" : "f)");

@@ -38,7 +38,7 @@ void each_pick(const Call& call, const Tensor& idx, const Shape& picks, const Sh
 
 void gather(const Call& call) {  // x, idx -> y
   const int axis = static_cast<int>(call.get<AxisAttrs>().axis);
-  by_kind(call.out[0], [&]<class C>(C) {
+  by_element(call.out[0], [&]<class C>(C) {
     const C* x = call.in[0].as<C>();
     C* y = call.out[0].as<C>();
     each_pick(call, call.in[1], call.out[0].shape(), call.in[0].shape(), axis,

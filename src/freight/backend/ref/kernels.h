@@ -1,6 +1,7 @@
 // Inside the reference backend. A kernel sees its operands as dense row-major arrays of only two element types: double
-// for the floating dtypes, int64_t for integers and bool. ref.cpp converts (any dtype, any strides) before and after,
-// so a kernel is one plain loop. To add an op, add its row to the table at the end of the file of its kind.
+// for the floating dtypes, int64_t for integers and bool (u64 as the same bits). ref.cpp converts (any dtype, any
+// strides) before and after, so a kernel is one plain loop. Those that only move elements see complex<double> for
+// complex numbers, too. To add an op, add its row to the table at the end of the file of its kind.
 #pragma once
 #include <type_traits>
 #include <vector>
@@ -55,6 +56,16 @@ void by_kind(const Tensor& t, F&& f) {
     f(double{});
   } else {
     f(int64_t{});
+  }
+}
+
+// The same for kernels that move elements, with complex numbers.
+template <class F>
+void by_element(const Tensor& t, F&& f) {
+  if (is_complex(t.type.dtype)) {
+    f(std::complex<double>{});
+  } else {
+    by_kind(t, f);
   }
 }
 

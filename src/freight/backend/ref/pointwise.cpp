@@ -1,7 +1,8 @@
 // Pointwise ops of the reference backend: one row per op with its scalar functions. Adding one is one row of kScalars.
 // Floating results are computed in double. Comparisons and predicates give 0 or 1.
+#include <algorithm>
 #include <cmath>
-#include <limits>
+#include <complex>
 
 #include "freight/backend/ref/kernels.h"
 #include "freight/backend/ref/scalar.h"
@@ -92,9 +93,25 @@ void loop(const Call& call, F f) {
   });
 }
 
+// The ops of the table that take complex numbers, too.
+void run_complex(const Call& call) {
+  const std::complex<double>*a = call.in[0].as<std::complex<double>>(), *b = call.in.back().as<std::complex<double>>();
+  const int64_t n = call.out[0].numel();
+  if (call.op == Op::stop_gradient) {
+    std::copy_n(a, n, call.out[0].as<std::complex<double>>());
+    return;
+  }
+  if (call.op != Op::eq && call.op != Op::ne) {
+    fail(ErrorKind::usage, name(call.op), "does not compute in complex numbers: got ", call.in[0].type);
+  }
+  for (int64_t i = 0; i < n; ++i) call.out[0].as<int64_t>()[i] = (a[i] == b[i]) == (call.op == Op::eq);
+}
+
 void run_scalar(const Call& call) {
   const ScalarFunctions& s = scalar_functions(call.op);
-  if (call.in[0].floating()) {
+  if (is_complex(call.in[0].type.dtype)) {
+    run_complex(call);
+  } else if (call.in[0].floating()) {
     loop<double>(call, s.real);
   } else if (s.integer) {
     loop<int64_t>(call, s.integer);
@@ -105,40 +122,53 @@ void run_scalar(const Call& call) {
 
 void where(const Call& call) {
   const int64_t* c = call.in[0].as<int64_t>();
-  by_kind(call.out[0], [&]<class C>(C) {
+  by_element(call.out[0], [&]<class C>(C) {
     const C *a = call.in[1].as<C>(), *b = call.in[2].as<C>();
     C* y = call.out[0].as<C>();
     for (int64_t i = 0; i < call.out[0].numel(); ++i) y[i] = c[i] ? a[i] : b[i];
   });
 }
 
+// An element as it is held here.
+template <class D, class C>
+D converted(C v, DType from, DType to) {
+  if (to == DType::boolean) return D(v != C{});
+  if constexpr (std::is_same_v<C, double> && std::is_same_v<D, int64_t>) {
+    return truncate(v, to);
+  } else if constexpr (std::is_same_v<C, int64_t> && !std::is_same_v<D, int64_t>) {
+    if (from != DType::u64) return element_cast<D>(v);
+    // The bits of a u64 are rounded once, also on the way to 24 bits.
+    const auto whole = static_cast<uint64_t>(v);
+    const bool single = to == DType::f32 || to == DType::c64 || size_of(to) == 2;
+    return D(single ? static_cast<double>(static_cast<float>(whole)) : static_cast<double>(whole));
+  } else {
+    return element_cast<D>(v);
+  }
+}
+
 void cast(const Call& call) {
-  const DType to = call.out[0].type.dtype;
-  by_kind(call.in[0], [&]<class C>(C) {
-    const C* a = call.in[0].as<C>();
-    for (int64_t i = 0; i < call.out[0].numel(); ++i) {
-      if (is_floating(to)) {
-        call.out[0].as<double>()[i] = static_cast<double>(a[i]);
-      } else if (to == DType::boolean) {
-        call.out[0].as<int64_t>()[i] = a[i] != 0;
-      } else if constexpr (std::is_same_v<C, double>) {
-        call.out[0].as<int64_t>()[i] = truncate(a[i], to);
-      } else {
-        call.out[0].as<int64_t>()[i] = a[i];
-      }
-    }
+  const DType from = call.in[0].type.dtype, to = call.out[0].type.dtype;
+  by_element(call.in[0], [&]<class C>(C) {
+    by_element(call.out[0], [&]<class D>(D) {
+      const C* a = call.in[0].as<C>();
+      D* y = call.out[0].as<D>();
+      for (int64_t i = 0; i < call.out[0].numel(); ++i) y[i] = converted<D>(a[i], from, to);
+    });
   });
 }
 
 }  // namespace
 
 int64_t truncate(double a, DType to) {
-  const double low = to == DType::i64 ? -0x1p63 : to == DType::i32 ? -0x1p31 : 0;
-  const double high = to == DType::i64 ? 0x1p63 : to == DType::i32 ? 0x1p31 - 1 : 255;
-  if (std::isnan(a)) return 0;
-  if (a <= low) return static_cast<int64_t>(low);
-  if (a >= high) return to == DType::i64 ? std::numeric_limits<int64_t>::max() : static_cast<int64_t>(high);
-  return static_cast<int64_t>(a);
+  int64_t whole = 0;
+  dispatch(to, [&]<class T>(T) {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      whole = static_cast<int64_t>(element_cast<T>(a));
+    } else {
+      whole = element_cast<int64_t>(a);
+    }
+  });
+  return whole;
 }
 
 const ScalarFunctions& scalar_functions(Op op) {

@@ -27,6 +27,11 @@ KernelFn find_kernel(Op op) {
 
 size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
+// What an operand takes as a Tensor.
+size_t loaded_bytes(const Type& type) {
+  return padded(static_cast<size_t>(type.numel()) * (is_complex(type.dtype) ? sizeof(std::complex<double>) : 8));
+}
+
 // Calls f(i, element offset) for all elements in row-major order.
 template <class F>
 void each_offset(const Operand& operand, F f) {
@@ -42,10 +47,10 @@ void load(const Operand& from, const void* address, const Tensor& to) {
   dispatch(from.type.dtype, [&](auto zero) {
     using T = std::conditional_t<std::is_same_v<decltype(zero), bool>, uint8_t, decltype(zero)>;
     const bool truth = from.type.dtype == DType::boolean;
-    by_kind(to, [&, src = static_cast<const T*>(address)]<class C>(C) {
+    by_element(to, [&, src = static_cast<const T*>(address)]<class C>(C) {
       each_offset(from, [&, dst = to.as<C>()](int64_t i, int64_t o) {
         const C v = element_cast<C>(src[o]);
-        dst[i] = truth ? C(v != 0) : v;
+        dst[i] = truth ? C(v != C{}) : v;
       });
     });
   });
@@ -53,7 +58,7 @@ void load(const Operand& from, const void* address, const Tensor& to) {
 
 void store(const Tensor& from, const Operand& to, void* address) {
   dispatch(to.type.dtype, [&]<class T>(T) {
-    by_kind(from, [&, dst = static_cast<T*>(address)]<class C>(C) {
+    by_element(from, [&, dst = static_cast<T*>(address)]<class C>(C) {
       each_offset(to, [&, src = from.as<C>()](int64_t i, int64_t o) { dst[o] = element_cast<T>(src[i]); });
     });
   });
@@ -75,7 +80,7 @@ class LoopKernel : public Kernel {
     size_t used = 0;
     const auto take = [&](Tensor& t) {
       t.data = scratch + used;
-      used += padded(static_cast<size_t>(t.numel()) * 8);
+      used += loaded_bytes(t.type);
     };
     for (size_t i = 0; i < in_.size(); ++i) {
       take(call_.in[i]);
@@ -95,7 +100,7 @@ class LoopKernel : public Kernel {
            operand.layout);
     }
     to.push_back({operand.type, nullptr});
-    scratch_ += padded(static_cast<size_t>(operand.type.numel()) * 8);
+    scratch_ += loaded_bytes(operand.type);
   }
 
   KernelFn run_;

@@ -15,7 +15,7 @@ struct ScalarFunctions {
 };
 // Throws Error(device) for an op that is not a unary or binary pointwise op (where and cast are not).
 const ScalarFunctions& scalar_functions(Op op);
-// Toward zero; NaN gives 0 and what lies outside of the integer type its nearest end.
+// Toward zero; NaN gives 0 and what lies outside of the integer type its nearest end (u64 as its bits).
 int64_t truncate(double a, DType to);
 
 }  // namespace freight::ref

@@ -9,10 +9,10 @@ namespace {
 void constant(const Call& call) {
   const auto& a = call.get<ConstantAttrs>();
   const int64_t n = call.out[0].numel();
-  by_kind(call.out[0], [&]<class C>(C) {
+  by_element(call.out[0], [&]<class C>(C) {
     C* y = call.out[0].as<C>();
     if (!a.data.defined()) {
-      for (int64_t i = 0; i < n; ++i) y[i] = static_cast<C>(a.value);
+      for (int64_t i = 0; i < n; ++i) y[i] = element_cast<C>(a.value);
       return;
     }
     dispatch(a.data.dtype(), [&]<class T>(T) {
@@ -41,7 +41,7 @@ void random(const Call& call) {
 
 // y[position] = x[origin + sum of position[i] * strides[i]].
 void gather_strided(const Call& call, int64_t origin, const Strides& strides) {
-  by_kind(call.out[0], [&]<class C>(C) {
+  by_element(call.out[0], [&]<class C>(C) {
     const C* x = call.in[0].as<C>();
     C* y = call.out[0].as<C>();
     for (Counter c(call.out[0].shape()); c.more(); c.next()) y[c.index] = x[origin + offset(c.at, strides)];
@@ -77,7 +77,7 @@ void slice(const Call& call) {
 
 void pad(const Call& call) {
   const auto& a = call.get<PadAttrs>();
-  by_kind(call.out[0], [&]<class C>(C) {
+  by_element(call.out[0], [&]<class C>(C) {
     const C* x = call.in[0].as<C>();
     C* y = call.out[0].as<C>();
     for (int64_t i = 0; i < call.out[0].numel(); ++i) y[i] = static_cast<C>(a.value);
@@ -91,7 +91,7 @@ void pad(const Call& call) {
 void concat(const Call& call) {
   const int axis = static_cast<int>(call.get<AxisAttrs>().axis);
   const Strides strides = contiguous_strides(call.out[0].shape());
-  by_kind(call.out[0], [&]<class C>(C) {
+  by_element(call.out[0], [&]<class C>(C) {
     C* y = call.out[0].as<C>();
     int64_t origin = 0;
     for (const Tensor& x : call.in) {

@@ -13,6 +13,10 @@ namespace {
 constexpr int64_t kTask = 8192;  // elements
 constexpr int64_t kAcross = 32;  // lines and elements of a square that is turned in the first-level cache
 
+struct TwoWords {  // an element of 16 bytes
+  uint64_t first, second;
+};
+
 }  // namespace
 
 StridedCopy::StridedCopy(const Shape& shape, size_t element_bytes, const Strides& from, const Strides& to)
@@ -94,7 +98,8 @@ void StridedCopy::run(const void* from, void* to, int64_t part, int64_t parts) c
     case 1: return run_as(static_cast<const uint8_t*>(from), static_cast<uint8_t*>(to), first, last);
     case 2: return run_as(static_cast<const uint16_t*>(from), static_cast<uint16_t*>(to), first, last);
     case 4: return run_as(static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to), first, last);
-    default: return run_as(static_cast<const uint64_t*>(from), static_cast<uint64_t*>(to), first, last);
+    case 8: return run_as(static_cast<const uint64_t*>(from), static_cast<uint64_t*>(to), first, last);
+    default: return run_as(static_cast<const TwoWords*>(from), static_cast<TwoWords*>(to), first, last);
   }
 }
 

@@ -1,4 +1,4 @@
-// Copies between tensors of any strides, of elements of 1, 2, 4 or 8 bytes.
+// Copies between tensors of any strides, of elements of 1, 2, 4, 8 or 16 bytes.
 #pragma once
 #include <cstddef>
 #include <cstdint>

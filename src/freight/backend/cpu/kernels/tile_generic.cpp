@@ -17,11 +17,8 @@ Reg register_type(DType dtype) {
     case DType::f16:
     case DType::boolean: return Reg::f32;
     case DType::f64: return Reg::f64;
-    case DType::i32:
-    case DType::i64:
-    case DType::u8: break;
+    default: return Reg::i64;
   }
-  return Reg::i64;
 }
 
 int reduction_index(Op op) { return op == Op::sum ? 0 : op == Op::reduce_max ? 1 : 2; }
@@ -127,8 +124,10 @@ void load(void* dst_, Reg reg, const void* src_, DType dtype, int64_t stride, si
       return;
     }
     dispatch(dtype, [&]<class In>(In) {
-      const In* src = static_cast<const In*>(src_);
-      for (int64_t i = 0; i < count; ++i) dst[i] = element_cast<Out>(src[i * stride]);
+      if constexpr (!kIsComplex<In>) {
+        const In* src = static_cast<const In*>(src_);
+        for (int64_t i = 0; i < count; ++i) dst[i] = element_cast<Out>(src[i * stride]);
+      }
     });
   });
 }
@@ -138,8 +137,10 @@ void store(void* dst_, DType dtype, int64_t stride, const void* src_, Reg reg, s
     const In* src = static_cast<const In*>(src_);
     const int64_t count = static_cast<int64_t>(n);
     dispatch(dtype, [&]<class Out>(Out) {
-      Out* dst = static_cast<Out*>(dst_);
-      for (int64_t i = 0; i < count; ++i) dst[i * stride] = element_cast<Out>(src[i]);
+      if constexpr (!kIsComplex<Out>) {
+        Out* dst = static_cast<Out*>(dst_);
+        for (int64_t i = 0; i < count; ++i) dst[i * stride] = element_cast<Out>(src[i]);
+      }
     });
   });
 }
