@@ -14,18 +14,8 @@ namespace freight::test {
 namespace {
 
 using freight::testing::error_of;
-using freight::testing::ScopedEnvironment;
-using freight::testing::TemporaryDir;
 
-class CudaContext : public ::testing::Test {
- protected:
-  ~CudaContext() override {
-    EXPECT_EQ(join(fake().faults, "\n"), "");
-    fake().faults.clear();
-  }
-  TemporaryDir cache_;
-  ScopedEnvironment environment_{"FREIGHT_CACHE", cache_.path()};
-};
+using CudaContext = OnFake;
 
 // The driver's next primary context lies where the last one did.
 TEST_F(CudaContext, ADeviceThatIsOpenedAnewIsMadeCurrentAnew) {

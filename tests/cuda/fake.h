@@ -47,22 +47,26 @@ inline const cuda::Driver* fake_driver() {
   return cuda::load_driver(why);
 }
 
-// A test of what goes to a library: with a cache folder of its own, counted from zero; what the fakes find fault with
-// fails it.
-class OnFakeLibraries : public ::testing::Test {
+// A test on the fakes: with a cache folder of its own; what they find fault with fails it.
+class OnFake : public ::testing::Test {
  protected:
-  OnFakeLibraries() {
-    FakeCuda& f = fake();
-    f.library_products = f.library_gradients = f.library_convolutions = f.library_attentions = f.library_layers = 0;
-    f.captures = f.graph_launches = 0;
-  }
-  ~OnFakeLibraries() override {
+  ~OnFake() override {
     fake_cuda_functions().flush();
     EXPECT_EQ(join(fake().faults, "\n"), "");
     fake().faults.clear();
   }
   freight::testing::TemporaryDir cache_;
   freight::testing::ScopedEnvironment environment_{"FREIGHT_CACHE", cache_.path()};
+};
+
+// A test of what goes to a library, counted from zero.
+class OnFakeLibraries : public OnFake {
+ protected:
+  OnFakeLibraries() {
+    FakeCuda& f = fake();
+    f.library_products = f.library_gradients = f.library_convolutions = f.library_attentions = f.library_layers = 0;
+    f.captures = f.graph_launches = 0;
+  }
 };
 
 }  // namespace freight::test

@@ -9,7 +9,6 @@ namespace freight::test {
 namespace {
 
 using freight::testing::ScopedEnvironment;
-using freight::testing::TemporaryDir;
 
 struct OffloadedNet {
   const char* name;
@@ -26,12 +25,8 @@ models::Model transformer() {
   return models::create("gpt_char", {.vocabulary = 30, .length = 8, .layers = 2, .width = 64});
 }
 
-class CudaOffload : public ::testing::TestWithParam<OffloadedNet> {
+class CudaOffload : public OnFake, public ::testing::WithParamInterface<OffloadedNet> {
  protected:
-  ~CudaOffload() override {
-    EXPECT_EQ(join(fake().faults, "\n"), "");
-    fake().faults.clear();
-  }
   static train::Trained run(const ArenaLimit& limit) {
     FakeCuda& f = fake();
     f.captures = f.graph_launches = 0;
@@ -40,8 +35,6 @@ class CudaOffload : public ::testing::TestWithParam<OffloadedNet> {
     return train::trained("cuda:0", GetParam().make(), GetParam().batch, kSteps, 0.02, limit);
   }
   static constexpr int kSteps = 3;
-  TemporaryDir cache_;
-  ScopedEnvironment environment_{"FREIGHT_CACHE", cache_.path()};
 };
 
 TEST_P(CudaOffload, CopiesRunBesideKernelsAndTheBitsAreTheSame) {

@@ -16,17 +16,10 @@ namespace {
 
 using freight::testing::error_of;
 using freight::testing::ScopedEnvironment;
-using freight::testing::TemporaryDir;
 
-class CudaOnFake : public ::testing::Test {
+class CudaOnFake : public OnFake {
  protected:
   CudaOnFake() { fake().captures = fake().graph_launches = fake().launches = fake().kernels = 0; }
-  ~CudaOnFake() override {
-    EXPECT_EQ(join(fake().faults, "\n"), "");
-    fake().faults.clear();
-  }
-  TemporaryDir cache_;
-  ScopedEnvironment environment_{"FREIGHT_CACHE", cache_.path()};
 };
 
 TEST_F(CudaOnFake, TheDeviceIsListed) {
