@@ -31,6 +31,27 @@ TEST(EnvCommand, ABooleanFlagHasANegation) {
   EXPECT_EQ(run_freight({"env", "--json=true"}).out.rfind("[", 0), 0u);
 }
 
+TEST(OpsCommand, ListsFunctionsAndOpsWithTheirArguments) {
+  const Ran all = run_freight({"ops", "--json"});
+  ASSERT_EQ(all.code, 0) << all.err;
+  const Json j = Json::parse(all.out);
+  EXPECT_GT(j.at("functions").size(), 100u);
+  EXPECT_GT(j.at("ops").size(), 80u);
+  const Json one = Json::parse(run_freight({"ops", "conv2d", "--json"}).out);
+  ASSERT_EQ(one.at("functions").size(), 1u);
+  EXPECT_TRUE(one.at("ops").empty());
+  const Json& parameters = one.at("functions").at(0).at("parameters");
+  EXPECT_EQ(parameters.at(2).at("name"), "bias");
+  EXPECT_TRUE(parameters.at(2).at("default").is_null());
+  EXPECT_EQ(parameters.at(3).at("options"), "ConvOptions");
+  EXPECT_EQ(parameters.at(3).at("default"), 1);
+  EXPECT_NE(run_freight({"ops", "softmax"}).out.find("softmax(x, axis = -1) -> y"), std::string::npos);
+  EXPECT_NE(run_freight({"ops", "softmax", "--graph"}).out.find("softmax: x -> y {axis=0}"), std::string::npos);
+  const Ran wrong = run_freight({"ops", "sofmax"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_NE(wrong.err.find("no function or op of this name; did you mean softmax?"), std::string::npos) << wrong.err;
+}
+
 TEST(DevicesCommand, ListsTheProcessorAndSaysWhyThereIsNoGpu) {
   const Ran r = run_freight({"devices", "--json"});
   ASSERT_EQ(r.code, 0) << r.err;

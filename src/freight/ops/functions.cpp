@@ -1,0 +1,247 @@
+// The signatures of the public functions, one row per declaration of the headers, in their order; see signature.h.
+// Operators that repeat a function (&&, ||, !) or assign its result (+=) have no row.
+#include <algorithm>
+
+#include "freight/base/error.h"
+#include "freight/ops/signature_internal.h"
+
+namespace freight {
+
+namespace {
+
+using ops::FunctionList;
+using Unary = Tensor (*)(const In&);
+using Binary = Tensor (*)(const In&, const In&);
+using Reducing = Tensor (*)(const In&, const Axes&, Keep);
+using MaybeIn = std::optional<In>;
+
+void arithmetic(FunctionList& t) {
+  t.header("elementwise.h");
+  t.add_operator("add", "operator+", Binary(operator+), "a + b", {"a", "b"});
+  t.add_operator("subtract", "operator-", Binary(operator-), "a - b", {"a", "b"});
+  t.add_operator("multiply", "operator*", Binary(operator*), "a b", {"a", "b"});
+  t.add_operator("divide", "operator/", Binary(operator/), "a / b; of integers in f32", {"a", "b"});
+  t.add_operator("negative", "operator-", Unary(operator-), "-a", {"a"});
+  t.add("pow", Binary(pow), "a to the power b; floating", {"a", "b"});
+  t.add("remainder", Binary(remainder), "what a division leaves, with the sign of b", {"a", "b"});
+  t.add("fmod", Binary(fmod), "what a division leaves, with the sign of a", {"a", "b"});
+  t.add("maximum", Binary(maximum), "the larger of two; ties give half of the gradient to each", {"a", "b"});
+  t.add("minimum", Binary(minimum), "the smaller of two; ties give half of the gradient to each", {"a", "b"});
+  t.add("clamp", clamp, "min(max(x, lo), hi); between numbers only elements inside of (lo, hi) have a gradient",
+        {"x", "lo", "hi"});
+  t.add_operator("less", "operator<", Binary(operator<), "bool: a < b", {"a", "b"});
+  t.add_operator("less_equal", "operator<=", Binary(operator<=), "bool: a <= b", {"a", "b"});
+  t.add_operator("greater", "operator>", Binary(operator>), "bool: a > b", {"a", "b"});
+  t.add_operator("greater_equal", "operator>=", Binary(operator>=), "bool: a >= b", {"a", "b"});
+  t.add("equal", Binary(equal), "bool: a = b", {"a", "b"});
+  t.add("not_equal", Binary(not_equal), "bool: a differs from b", {"a", "b"});
+  t.add("logical_and", Binary(logical_and), "of bool: both", {"a", "b"});
+  t.add("logical_or", Binary(logical_or), "of bool: either", {"a", "b"});
+  t.add("logical_not", Unary(logical_not), "of bool: not a", {"a"});
+  t.add("is_finite", Unary(is_finite), "bool: neither infinite nor NaN", {"x"});
+  t.add("where", where, "a where the condition holds, else b; all three broadcast", {"condition", "a", "b"});
+  t.add("cast", cast, "the same numbers in another element type; float to integer truncates", {"x", "dtype"});
+  t.add("stop_gradient", Unary(stop_gradient), "x; no gradient flows back through it", {"x"});
+}
+
+void pointwise(FunctionList& t) {
+  t.add("abs", Unary(abs), "|x|", {"x"});
+  t.add("sign", Unary(sign), "-1, 0 or 1", {"x"});
+  t.add("exp", Unary(exp), "e to the power x", {"x"});
+  t.add("expm1", Unary(expm1), "exp(x) - 1 without cancellation", {"x"});
+  t.add("ln", Unary(ln), "the natural logarithm", {"x"});
+  t.add("log1p", Unary(log1p), "ln(1 + x) without cancellation", {"x"});
+  t.add("sqrt", Unary(sqrt), "the square root", {"x"});
+  t.add("rsqrt", Unary(rsqrt), "1 / sqrt(x)", {"x"});
+  t.add("reciprocal", Unary(reciprocal), "1 / x", {"x"});
+  t.add("square", Unary(square), "x x", {"x"});
+  t.add("sin", Unary(sin), "the sine", {"x"});
+  t.add("cos", Unary(cos), "the cosine", {"x"});
+  t.add("tan", Unary(tan), "the tangent", {"x"});
+  t.add("tanh", Unary(tanh), "the hyperbolic tangent", {"x"});
+  t.add("sigmoid", Unary(sigmoid), "1 / (1 + exp(-x))", {"x"});
+  t.add("softsign", Unary(softsign), "x / (1 + |x|)", {"x"});
+  t.add("erf", Unary(erf), "the error function", {"x"});
+  t.add("floor", Unary(floor), "the largest whole number not above x", {"x"});
+  t.add("ceil", Unary(ceil), "the smallest whole number not below x", {"x"});
+  t.add("round", Unary(round), "the nearest whole number, halves to even", {"x"});
+  t.add("relu", Unary(relu), "max(x, 0); NaN stays", {"x"});
+}
+
+void reductions(FunctionList& t) {
+  t.header("reduce.h");
+  const std::vector<ops::Named> over = {"x", {"axes", Axes{}}, {"keep", Keep::no}};
+  t.add("sum", Reducing(sum), "sums over the axes; of integers and bool in i64", over);
+  t.add("mean", Reducing(mean), "means over the axes; floating", over);
+  t.add("max", Reducing(max), "largest elements over the axes; ties share the gradient", over);
+  t.add("min", Reducing(min), "smallest elements over the axes; ties share the gradient", over);
+  t.add("prod", Reducing(prod), "products over the axes; of integers in i64", over);
+  t.add("any", Reducing(any), "bool: whether any element differs from 0", over);
+  t.add("all", Reducing(all), "bool: whether all elements differ from 0", over);
+  t.add("logsumexp", Reducing(logsumexp), "ln(sum(exp(x))), with the maximum subtracted first", over);
+  t.add("norm", norm, "sum(|x|^p)^(1/p) over the axes", {"x", {"axes", Axes{}}});
+  t.add("var", var, "the sum of squared differences from the mean, divided by n - correction", {"x", {"axes", Axes{}}});
+  t.add("stddev", stddev, "the root of var", {"x", {"axes", Axes{}}});
+  t.add("cumsum", cumsum, "element i is the sum of elements 0 to i along the axis; of integers in i64", {"x", "axis"});
+  const std::vector<ops::Named> along = {"x", {"axis", -1}, {"keep", Keep::no}};
+  t.add("argmax", argmax, "i32: where the first largest element lies along the axis", along);
+  t.add("argmin", argmin, "i32: where the first smallest element lies along the axis", along);
+}
+
+void shaping(FunctionList& t) {
+  t.header("shape.h");
+  t.add("reshape", reshape, "the same elements in row-major order under another shape; one extent may be -1",
+        {"x", "shape"});
+  t.add("flatten", flatten, "joins the axes from start to end, inclusive", {"x", {"start", 1}, {"end", -1}});
+  t.add("transpose", transpose, "swaps two axes", {"x", {"a", -2}, {"b", -1}});
+  t.add("permute", permute, "result axis i is axis perm[i] of x", {"x", "perm"});
+  t.add("squeeze", squeeze, "drops an axis of extent 1", {"x", "axis"});
+  t.add("unsqueeze", unsqueeze, "adds an axis of extent 1 before `axis` of the result", {"x", "axis"});
+  t.add("broadcast_to", broadcast_to, "leading axes are added, extents of 1 expand", {"x", "shape"});
+  t.add("slice", slice, "elements start, start + step, ... below limit along the axis; ends are clamped",
+        {"x", "axis", "start", "limit", {"step", 1}});
+  t.add("narrow", narrow, "`length` elements from `start` along the axis", {"x", "axis", "start", "length"});
+  t.add("select", select, "the slice at `index`, without the axis", {"x", "axis", "index"});
+  t.add("pad", pad, "per axis `low` elements before and `high` after, all `value`", {"x", "low", "high", {"value", 0}});
+  t.add("flip", flip, "the elements of the axis in reverse order", {"x", "axis"});
+  t.add("concat", concat, "joins along an existing axis", {"xs", "axis"});
+  t.add("stack", stack, "joins along a new axis", {"xs", {"axis", 0}});
+  t.add("split", static_cast<std::vector<Tensor> (*)(const In&, const std::vector<int64_t>&, int64_t)>(split),
+        "parts of the given sizes, whose sum is the axis' extent", {"x", "sizes", "axis"});
+  t.add("chunk", chunk, "`parts` equal parts", {"x", "parts", "axis"});
+  t.add("zeros", zeros, "all 0", {"shape", {"dtype", DType::f32}});
+  t.add("ones", ones, "all 1", {"shape", {"dtype", DType::f32}});
+  t.add("full", full, "all `value`", {"shape", "value", {"dtype", DType::f32}});
+  t.add("iota", iota, "0, 1, ... along one axis of `shape`", {"shape", "axis", {"dtype", DType::i32}});
+  t.add("arange", static_cast<Tensor (*)(int64_t, DType, SourceLine)>(arange), "0, 1, ..., n - 1",
+        {"n", {"dtype", DType::i32}});
+  t.add("arange", static_cast<Tensor (*)(const In&, const In&, const In&)>(arange),
+        "start, start + step, ... before stop: i32 of integers, else f32", {"start", "stop", {"step", 1}});
+  t.add("linspace", linspace, "`count` numbers from start to stop, both of them, at equal distances",
+        {"start", "stop", "count", {"dtype", DType::f32}});
+  t.add("eye", eye, "(rows, columns): 1 on the diagonal, 0 elsewhere; columns -1: as many as rows",
+        {"rows", {"columns", -1}, {"dtype", DType::f32}});
+}
+
+void indexing(FunctionList& t) {
+  t.header("index.h");
+  t.add("gather", gather, "whole rows: the axis is replaced by the shape of `index`", {"x", "index", {"axis", 0}});
+  t.add("scatter_add", scatter_add, "zeros with `size` rows along the axis, to which those of `updates` are added",
+        {"index", "updates", "size", {"axis", 0}});
+  t.add("gather_elements", gather_elements, "one element per index along the axis, in the shape of `index`",
+        {"x", "index", {"axis", -1}});
+  t.add("one_hot", one_hot, "index (...) -> (..., depth): 1 at the index, 0 elsewhere",
+        {"index", "depth", {"dtype", DType::f32}});
+  t.add("bincount", bincount, "(size), i64: how often each number occurs", {"index", "size"});
+  t.add("embedding", embedding, "rows of the table; the row padding_idx, if not negative, receives no gradient",
+        {"index", "table", {"padding_idx", -1}});
+  t.header("sort.h");
+  const ops::Named axis{"axis", -1}, ascending{"order", Order::ascending};
+  t.add("argsort", argsort, "i32: where the elements in order lie in x along the axis", {"x", axis, ascending});
+  t.add("sort", sort, "the elements in order along the axis, and where they lie in x", {"x", axis, ascending});
+  t.add("topk", topk, "the k largest (descending) or smallest (ascending), in that order",
+        {"x", "k", axis, {"order", Order::descending}});
+}
+
+void contractions(FunctionList& t) {
+  t.header("linalg.h");
+  t.add("matmul", Binary(matmul), "(..., M, K) x (..., K, N) -> (..., M, N); batch axes broadcast", {"a", "b"});
+  t.add("linear", +[](const In& x, const In& w, const MaybeIn& b) { return b ? linear(x, w, *b) : linear(x, w); },
+        "x (..., in) times w (out, in) transposed, plus b (out)", {"x", "w", "b"});
+  t.add("einsum", einsum, "Einstein's summation: axes with letters, products summed over those the result lacks",
+        {"equation", "operands"});
+  t.header("conv.h");
+  t.add("conv1d",
+        +[](const In& x, const In& w, const MaybeIn& bias, const ConvOptions& o) {
+          return bias ? conv1d(x, w, *bias, o) : conv1d(x, w, o);
+        },
+        "cross-correlation of x (N, C, L) with w (K, C / groups, k), plus bias (K)", {"x", "w", "bias"});
+  t.add("conv2d",
+        +[](const In& x, const In& w, const MaybeIn& bias, const ConvOptions& o) {
+          return bias ? conv2d(x, w, *bias, o) : conv2d(x, w, o);
+        },
+        "cross-correlation of x (N, C, H, W) with w (K, C / groups, kh, kw), plus bias (K)", {"x", "w", "bias"});
+  t.add("conv_transpose2d", conv_transpose2d,
+        "the gradient of conv2d with respect to its input: w (C, K / groups, kh, kw)", {"x", "w"});
+  t.add("max_pool1d", max_pool1d, "the maximum of each window of x (N, C, L)", {"x"});
+  t.add("max_pool2d", max_pool2d, "the maximum of each window of x (N, C, H, W)", {"x"});
+  t.add("avg_pool1d", avg_pool1d, "the mean of each window of x (N, C, L)", {"x"});
+  t.add("avg_pool2d", avg_pool2d, "the mean of each window of x (N, C, H, W)", {"x"});
+  t.add("adaptive_avg_pool2d", adaptive_avg_pool2d, "means of windows that make a result (N, C, *output)",
+        {"x", {"output", 1}});
+}
+
+void networks(FunctionList& t) {
+  t.header("neural.h");
+  const ops::Named eps{"eps", 1e-5}, reduction{"reduction", Reduction::mean};
+  t.add("softmax", softmax, "exp(x) / sum exp(x) along the axis", {"x", {"axis", -1}});
+  t.add("log_softmax", log_softmax, "ln of softmax along the axis", {"x", {"axis", -1}});
+  t.add("gelu", gelu, "x Phi(x), or its tanh approximation", {"x", {"kind", GeluKind::erf}});
+  t.add("silu", Unary(silu), "x sigmoid(x)", {"x"});
+  t.add("leaky_relu", leaky_relu, "x where positive, else slope x", {"x", {"slope", kLeakySlope}});
+  t.add("elu", elu, "x where positive, else alpha (exp(x) - 1)", {"x", {"alpha", kEluAlpha}});
+  t.add("softplus", Unary(softplus), "ln(1 + exp(x)), stable for large |x|", {"x"});
+  t.add("batch_norm", batch_norm, "x (N, C, ...) normalised over all axes but C, then scale and shift; its statistics",
+        {"x", "scale", "shift", eps});
+  t.add("batch_norm_inference", batch_norm_inference, "x (N, C, ...) normalised by given statistics (C)",
+        {"x", "scale", "shift", "mean", "variance", eps});
+  t.add("layer_norm", layer_norm, "x normalised over its last axes, as many as scale and shift have",
+        {"x", "scale", "shift", eps});
+  t.add("group_norm", group_norm, "x (N, C, ...) normalised in `groups` groups of channels",
+        {"x", "groups", "scale", "shift", eps});
+  t.add("cross_entropy", cross_entropy, "-ln softmax of logits (N, C) at target: (N) classes, or (N, C) probabilities",
+        {"logits", "target"});
+  t.add("nll_loss", nll_loss, "-log_probabilities (N, C) at target (N)", {"log_probabilities", "target", reduction});
+  t.add("mse_loss", mse_loss, "(a - b)^2", {"a", "b", reduction});
+  t.add("l1_loss", l1_loss, "|a - b|", {"a", "b", reduction});
+  t.add("smooth_l1_loss", smooth_l1_loss, "0.5 d^2 / beta for d = |a - b| below beta, else d - beta / 2",
+        {"a", "b", {"beta", 1.0}, reduction});
+  t.add("huber_loss", huber_loss, "0.5 d^2 for d = |a - b| below delta, else delta (d - delta / 2)",
+        {"a", "b", {"delta", 1.0}, reduction});
+  t.add("kl_div", kl_div, "target (ln target - log_probabilities)", {"log_probabilities", "target", reduction});
+  t.add("bce_with_logits", bce_with_logits, "binary cross-entropy of sigmoid(logits) against targets in [0, 1]",
+        {"logits", "target", reduction});
+  t.add("count_correct", count_correct, "i32: how many rows of logits (N, C) have their largest entry at target (N)",
+        {"logits", "target"});
+  t.header("sequence.h");
+  t.add("attention", attention, "softmax(scale q k^T) v: q (B, H, T, D), k and v (B, H, S, D); scale 0: 1 / sqrt(D)",
+        {"q", "k", "v"});
+  t.add("lstm", lstm, "states (N, T, H) of the inputs' part of the gates x (N, T, 4 H) and weight (4 H, H)",
+        {"x", "weight"});
+  t.add("gru", gru, "states (N, T, H) of the inputs' part of the gates x (N, T, 3 H), weight (3 H, H), inside (H)",
+        {"x", "weight", "inside"});
+  t.add("lstm_layer", lstm_layer, "states (N, T, H) of x (N, T, D), weight_ih (4 H, D), bias (4 H), weight (4 H, H)",
+        {"x", "weight_ih", "bias", "weight"});
+  t.add("gru_layer", gru_layer,
+        "states (N, T, H) of x (N, T, D), weight_ih (3 H, D), bias (3 H), weight (3 H, H), inside (H)",
+        {"x", "weight_ih", "bias", "weight", "inside"});
+}
+
+void random(FunctionList& t) {
+  t.header("random.h");
+  t.add("random_uniform", random_uniform, "f32 in [lo, hi)", {"shape", {"lo", 0.0}, {"hi", 1.0}});
+  t.add("random_normal", random_normal, "f32, normally distributed", {"shape", {"mean", 0.0}, {"deviation", 1.0}});
+  t.add("randn", randn, "f32, normally distributed with mean 0 and deviation 1", {"shape"});
+  t.add("randint", randint, "i64 in [low, high), at most 2^24 different ones", {"low", "high", "shape"});
+  t.add("dropout", dropout, "elements zeroed with probability p, the rest scaled by 1 / (1 - p)", {"x", "p"});
+}
+
+}  // namespace
+
+const std::vector<Signature>& public_functions() {
+  static const std::vector<Signature> kFunctions = [] {
+    FunctionList t;
+    arithmetic(t);
+    pointwise(t);
+    reductions(t);
+    shaping(t);
+    indexing(t);
+    contractions(t);
+    networks(t);
+    random(t);
+    return std::move(t.functions);
+  }();
+  return kFunctions;
+}
+
+}  // namespace freight

@@ -1,0 +1,76 @@
+// The signatures of the public functions of ops/*.h as data: names, kinds and defaults of arguments, names of results,
+// one line on what a function gives, and a call by values. Bindings, listings and docs/functions.md read them; the
+// headers keep the declarations, and tests/ops/signature_test.cpp proves that both say the same. Fields of options
+// structs are arguments of their own. The declarations: functions.cpp.
+#pragma once
+#include <functional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "freight/trace/tensor.h"
+
+namespace freight {
+
+// What is given for an argument, or is its default. Nothing: left out.
+struct NotGiven {
+  friend bool operator==(NotGiven, NotGiven) = default;
+};
+using ArgumentValue = std::variant<NotGiven, Tensor, std::vector<Tensor>, int64_t, double, bool, std::string, DType,
+                                   std::vector<int64_t>>;
+
+struct Parameter {
+  enum class Kind {
+    tensor,    // a tensor, or a number
+    tensors,   // a list of tensors
+    integer,   // a whole number
+    integers,  // a list of whole numbers
+    axes,      // a whole number, or a list of them; an empty list means all axes
+    extents,   // a list of whole numbers, one per spatial axis, or one that stands for all of them
+    number,    // a whole number counts as one, too
+    flag,
+    choice,  // one of `choices`
+    dtype,
+    text,
+  };
+  std::string name;
+  Kind kind = Kind::tensor;
+  bool required = true;
+  ArgumentValue usual = NotGiven{};  // the default; NotGiven of what is not required: none, as for a bias
+  std::vector<std::string> choices = {};
+  std::string type = {};     // in C++, without const and &: "In", "Axis", "Shape"
+  std::string options = {};  // the struct whose field it is; "" for an argument of its own
+};
+
+struct Signature {
+  std::string name;    // "softmax"; of operators the array API's word: "add" of operator+
+  std::string callee;  // in C++: "softmax", "operator+"
+  std::string header;  // "neural.h"
+  std::string doc;
+  std::vector<Parameter> parameters;
+  std::vector<std::string> results;  // names, in order; none: a list of tensors
+  // For invoke(): one value per parameter.
+  std::function<std::vector<Tensor>(const std::vector<ArgumentValue>& values, SourceLine at)> call = {};
+};
+
+// In the order of the headers. Overloads of one name (`arange`) stand side by side and differ in what they require; a
+// tensor that one overload lacks and the other has at the same place (the bias of conv2d) is one parameter.
+const std::vector<Signature>& public_functions();
+// All overloads of a name; none where there is no such function.
+std::vector<const Signature*> functions_named(const std::string& name);
+
+// Calls a function with values in the order of its parameters; those that are left out, or missing at the end, have
+// their defaults. Throws Error(usage) that names function and parameter where a required one is left out, there are too
+// many, or a value is of another kind; the function itself throws what it throws. Nodes carry `at` as their source
+// line.
+std::vector<Tensor> invoke(const Signature& function, const std::vector<ArgumentValue>& values,
+                           SourceLine at = SourceLine::current());
+
+// "integer", "list of integers", ...
+const char* name(Parameter::Kind kind);
+// The default as documents show it: "-1", "mean", "none"; "" of a required parameter.
+std::string default_text(const Parameter& p);
+// "softmax(x, axis = -1) -> y".
+std::string to_string(const Signature& s);
+
+}  // namespace freight

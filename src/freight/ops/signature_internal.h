@@ -1,0 +1,241 @@
+// Makes a Signature of a C++ function: kinds, C++ types and the call follow from the type of the function, defaults of
+// fields from the options struct itself; names, defaults of other arguments and the line of doc are given. Internal:
+// only functions.cpp includes it.
+#pragma once
+#include <array>
+#include <optional>
+#include <tuple>
+
+#include "freight/ops/ops.h"
+#include "freight/ops/signature.h"
+
+namespace freight::ops {
+
+using Kind = Parameter::Kind;
+
+// The words for the values of an enumeration, from 0 on.
+template <class E>
+struct Words;
+template <>
+struct Words<GeluKind> {
+  static constexpr const char* kType = "GeluKind";
+  static constexpr std::array kNames = {"erf", "tanh"};
+};
+template <>
+struct Words<Reduction> {
+  static constexpr const char* kType = "Reduction";
+  static constexpr std::array kNames = {"mean", "sum", "none"};
+};
+template <>
+struct Words<Order> {
+  static constexpr const char* kType = "Order";
+  static constexpr std::array kNames = {"ascending", "descending"};
+};
+
+// The fields of an options struct.
+template <class T>
+struct FieldsOf {};
+#define FREIGHT_OPTIONS(T, ...)                                             \
+  template <>                                                               \
+  struct FieldsOf<T> {                                                      \
+    using Struct = T;                                                       \
+    static constexpr const char* kType = #T;                                \
+    static constexpr auto fields() { return std::make_tuple(__VA_ARGS__); } \
+  };
+#define FREIGHT_OPTION(field) std::pair(#field, &Struct::field)
+FREIGHT_OPTIONS(ConvOptions, FREIGHT_OPTION(stride), FREIGHT_OPTION(padding), FREIGHT_OPTION(dilation),
+                FREIGHT_OPTION(groups))
+FREIGHT_OPTIONS(ConvTransposeOptions, FREIGHT_OPTION(stride), FREIGHT_OPTION(padding), FREIGHT_OPTION(output_padding),
+                FREIGHT_OPTION(dilation), FREIGHT_OPTION(groups))
+FREIGHT_OPTIONS(PoolOptions, FREIGHT_OPTION(kernel), FREIGHT_OPTION(stride), FREIGHT_OPTION(padding),
+                FREIGHT_OPTION(ceil_mode), FREIGHT_OPTION(count_include_pad))
+FREIGHT_OPTIONS(CrossEntropyOptions, FREIGHT_OPTION(label_smoothing), FREIGHT_OPTION(reduction),
+                FREIGHT_OPTION(ignore_index))
+FREIGHT_OPTIONS(NormOptions, FREIGHT_OPTION(p), FREIGHT_OPTION(keep))
+FREIGHT_OPTIONS(VarOptions, FREIGHT_OPTION(correction), FREIGHT_OPTION(keep))
+FREIGHT_OPTIONS(AttentionOptions, FREIGHT_OPTION(causal), FREIGHT_OPTION(scale), FREIGHT_OPTION(lengths))
+FREIGHT_OPTIONS(SequenceOptions, FREIGHT_OPTION(reverse), FREIGHT_OPTION(counts))
+#undef FREIGHT_OPTION
+#undef FREIGHT_OPTIONS
+template <class T>
+concept HasFields = requires {
+  FieldsOf<T>::kType;
+};
+
+// Kind and name of a C++ type, its value as an argument and back.
+struct KindOfType {
+  Kind kind;
+  const char* type;
+};
+template <class V>
+KindOfType kind_of() {
+  if constexpr (std::is_same_v<V, In> || std::is_same_v<V, std::optional<In>>) return {Kind::tensor, "In"};
+  if constexpr (std::is_same_v<V, Tensor>) return {Kind::tensor, "Tensor"};
+  if constexpr (std::is_same_v<V, std::vector<Tensor>>) return {Kind::tensors, "std::vector<Tensor>"};
+  if constexpr (std::is_same_v<V, Axis>) return {Kind::integer, "Axis"};
+  if constexpr (std::is_same_v<V, int64_t>) return {Kind::integer, "int64_t"};
+  if constexpr (std::is_same_v<V, std::optional<int64_t>>) return {Kind::integer, "std::optional<int64_t>"};
+  if constexpr (std::is_same_v<V, Shape>) return {Kind::integers, "Shape"};
+  if constexpr (std::is_same_v<V, std::vector<int64_t>>) return {Kind::integers, "std::vector<int64_t>"};
+  if constexpr (std::is_same_v<V, Axes>) return {Kind::axes, "Axes"};
+  if constexpr (std::is_same_v<V, Extents>) return {Kind::extents, "Extents"};
+  if constexpr (std::is_same_v<V, double>) return {Kind::number, "double"};
+  if constexpr (std::is_same_v<V, bool>) return {Kind::flag, "bool"};
+  if constexpr (std::is_same_v<V, Keep>) return {Kind::flag, "Keep"};
+  if constexpr (std::is_same_v<V, DType>) return {Kind::dtype, "DType"};
+  if constexpr (std::is_same_v<V, std::string>) return {Kind::text, "std::string"};
+  if constexpr (requires { Words<V>::kType; }) return {Kind::choice, Words<V>::kType};
+}
+
+inline ArgumentValue argument_of(const Tensor& t) { return t.defined() ? ArgumentValue(t) : NotGiven{}; }
+inline ArgumentValue argument_of(int64_t v) { return v; }
+inline ArgumentValue argument_of(int v) { return int64_t{v}; }
+inline ArgumentValue argument_of(double v) { return v; }
+inline ArgumentValue argument_of(bool v) { return v; }
+inline ArgumentValue argument_of(Keep v) { return v == Keep::yes; }
+inline ArgumentValue argument_of(DType v) { return v; }
+inline ArgumentValue argument_of(const std::optional<int64_t>& v) { return v ? ArgumentValue(*v) : NotGiven{}; }
+inline ArgumentValue argument_of(const Axes& v) { return v.list; }
+inline ArgumentValue argument_of(const Extents& v) {
+  return v.uniform ? ArgumentValue(v.values[0]) : v.values.vector();
+}
+template <class E>
+requires std::is_enum_v<E> ArgumentValue argument_of(E v) {
+  return std::string(Words<E>::kNames[static_cast<size_t>(v)]);
+}
+
+// Reads values in turn; they are complete, and of the kinds that the parameters say.
+struct ValueReader {
+  const std::vector<ArgumentValue>& values;
+  SourceLine at;
+  size_t next = 0;
+
+  const ArgumentValue& take() { return values[next++]; }
+  template <class V>
+  V read() {
+    if constexpr (std::is_same_v<V, SourceLine>) {
+      return at;
+    } else if constexpr (HasFields<V>) {
+      V options;
+      std::apply([&](const auto&... field) { ((options.*field.second = read_field(options.*field.second)), ...); },
+                 FieldsOf<V>::fields());
+      return options;
+    } else {
+      return convert<V>(take());
+    }
+  }
+  template <class V>
+  V read_field(const V&) {
+    return convert<V>(take());
+  }
+  template <class V>
+  V convert(const ArgumentValue& a) const {
+    if constexpr (std::is_same_v<V, In>) {
+      if (const auto* whole = std::get_if<int64_t>(&a)) return In(*whole, at);
+      if (const auto* number = std::get_if<double>(&a)) return In(*number, at);
+      return In(std::get<Tensor>(a), at);
+    } else if constexpr (std::is_same_v<V, std::optional<In>>) {
+      return std::holds_alternative<NotGiven>(a) ? V() : V(convert<In>(a));
+    } else if constexpr (std::is_same_v<V, Tensor>) {
+      return std::holds_alternative<NotGiven>(a) ? V() : std::get<Tensor>(a);
+    } else if constexpr (std::is_same_v<V, std::optional<int64_t>>) {
+      return std::holds_alternative<NotGiven>(a) ? V() : V(std::get<int64_t>(a));
+    } else if constexpr (std::is_same_v<V, Axes> || std::is_same_v<V, Extents>) {
+      if (const auto* one = std::get_if<int64_t>(&a)) return V(*one);
+      const auto& list = std::get<std::vector<int64_t>>(a);
+      if constexpr (std::is_same_v<V, Axes>) return Axes(list);
+      if constexpr (std::is_same_v<V, Extents>) return Extents(Shape(list));
+    } else if constexpr (std::is_same_v<V, Axis>) {
+      return Axis(std::get<int64_t>(a));
+    } else if constexpr (std::is_same_v<V, Shape>) {
+      return Shape(std::get<std::vector<int64_t>>(a));
+    } else if constexpr (std::is_same_v<V, Keep>) {
+      return std::get<bool>(a) ? Keep::yes : Keep::no;
+    } else if constexpr (std::is_same_v<V, double>) {
+      const auto* whole = std::get_if<int64_t>(&a);
+      return whole ? static_cast<double>(*whole) : std::get<double>(a);
+    } else if constexpr (requires { Words<V>::kType; }) {
+      const auto& names = Words<V>::kNames;
+      return static_cast<V>(std::find(names.begin(), names.end(), std::get<std::string>(a)) - names.begin());
+    } else {
+      return std::get<V>(a);
+    }
+  }
+};
+
+// The name of an argument, and its default where it has one.
+struct Named {
+  Named(const char* argument) : name(argument) {}
+  template <class V>
+  Named(const char* argument, const V& value) : name(argument), usual(argument_of(value)), required(false) {}
+  const char* name;
+  ArgumentValue usual = NotGiven{};
+  bool required = true;
+};
+
+class FunctionList {
+ public:
+  // The header of the functions that follow.
+  void header(const char* file) { header_ = file; }
+  template <class R, class... P>
+  void add(const char* name, R (*f)(P...), const char* doc, const std::vector<Named>& named) {
+    add_operator(name, name, f, doc, named);
+  }
+  // A function whose name in C++ is that of an operator.
+  template <class R, class... P>
+  void add_operator(const char* name, const char* callee, R (*f)(P...), const char* doc,
+                    const std::vector<Named>& named) {
+    Signature s{name, callee, header_, doc, {}, results_of<R>()};
+    auto next = named.begin();
+    (describe<std::decay_t<P>>(s, next), ...);
+    FREIGHT_CHECK(next == named.end(), name, ": more names than arguments");
+    s.call = [f](const std::vector<ArgumentValue>& values, SourceLine at) {
+      ValueReader reader{values, at};
+      std::tuple<std::decay_t<P>...> arguments{reader.read<std::decay_t<P>>()...};
+      return tensors_of(std::apply(f, std::move(arguments)));
+    };
+    functions.push_back(std::move(s));
+  }
+
+  std::vector<Signature> functions;
+
+ private:
+  template <class V>
+  static Parameter parameter(const char* name, bool required, ArgumentValue usual) {
+    const KindOfType k = kind_of<V>();
+    Parameter p{name, k.kind, required, std::move(usual), {}, k.type};
+    if constexpr (requires { Words<V>::kType; }) p.choices.assign(Words<V>::kNames.begin(), Words<V>::kNames.end());
+    return p;
+  }
+  template <class V>
+  static void describe(Signature& s, std::vector<Named>::const_iterator& next) {
+    if constexpr (HasFields<V>) {
+      const V usual;
+      const auto add_field = [&](const char* name, const auto& value) {
+        s.parameters.push_back(parameter<std::decay_t<decltype(value)>>(name, false, argument_of(value)));
+        s.parameters.back().options = FieldsOf<V>::kType;
+      };
+      std::apply([&](const auto&... field) { (add_field(field.first, usual.*field.second), ...); },
+                 FieldsOf<V>::fields());
+    } else if constexpr (!std::is_same_v<V, SourceLine>) {
+      const bool required = next->required && !std::is_same_v<V, std::optional<In>>;
+      s.parameters.push_back(parameter<V>(next->name, required, next->usual));
+      ++next;
+    }
+  }
+  template <class R>
+  static std::vector<std::string> results_of() {
+    if constexpr (std::is_same_v<R, BatchNormResult>) return {"y", "mean", "variance"};
+    if constexpr (std::is_same_v<R, Sorted>) return {"values", "indices"};
+    if constexpr (std::is_same_v<R, Tensor>) return {"y"};
+    return {};
+  }
+  static std::vector<Tensor> tensors_of(Tensor y) { return {std::move(y)}; }
+  static std::vector<Tensor> tensors_of(std::vector<Tensor> all) { return all; }
+  static std::vector<Tensor> tensors_of(BatchNormResult r) { return {r.y, r.mean, r.variance}; }
+  static std::vector<Tensor> tensors_of(Sorted r) { return {r.values, r.indices}; }
+
+  const char* header_ = "";
+};
+
+}  // namespace freight::ops
