@@ -1,5 +1,6 @@
 // Helpers that the sources of the ops room share. Internal: only ops/*.cpp include it.
 #pragma once
+#include "freight/base/error.h"
 #include "freight/ops/options.h"
 #include "freight/trace/tracer.h"
 
@@ -20,6 +21,19 @@ struct Entered {
   Tensor tensor;
 };
 inline Entered enter(const In& x, const char* op) { return {Frame(x.where), get(x, op)}; }
+// The body of a function that is made of others: what they refuse is told by the name that the user called.
+template <class F>
+auto named(const char* op, const F& body) {
+  try {
+    return body();
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::usage) throw;
+    throw Error(e.kind(), op, e.message(), e.where());
+  }
+}
+inline void need_floating(const Tensor& x, const char* op) {
+  if (!is_floating(x.dtype())) fail_here(op, "element type must be floating: got ", x.type(), "; cast first");
+}
 // The axis in [0, rank); throws with the location.
 int axis_of(int64_t axis, const Type& type, const char* op);
 // Sorted, distinct axes in [0, rank); all when `axes` is empty.

@@ -77,7 +77,7 @@ Tensor conv(const char* op, int spatial, const In& x, const In& w, const ConvOpt
 }
 
 Tensor with_bias(const Tensor& y, const In& bias, const char* op) {
-  return y + ops::per_channel(ops::get(bias, op), y, op);
+  return ops::named(op, [&] { return y + ops::per_channel(ops::get(bias, op), y, op); });
 }
 
 // How far the last window that begins inside of the padded image reaches beyond it (PyTorch's ceil_mode).
@@ -188,6 +188,7 @@ Tensor adaptive_avg_pool2d(const In& x, const Extents& output) {
   constexpr const char* kOp = "adaptive_avg_pool2d";
   const auto [frame, in] = ops::enter(x, kOp);
   need_rank(in, 2, kOp);
+  ops::need_floating(in, kOp);
   const Shape cells = output.expand(2, kOp, "output");
   if (cells == Shape{1, 1}) return mean(in, {2, 3}, Keep::yes);
   return ops::one(Op::adaptive_avg_pool, AdaptivePoolAttrs{cells}, {in});

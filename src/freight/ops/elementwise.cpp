@@ -191,8 +191,8 @@ Tensor operator!(const Tensor& a) { return logical_not(a); }
 Tensor is_finite(const In& x) { return ops::unary(Op::is_finite, x); }
 
 Tensor clamp(const In& x, const In& lo, const In& hi) {
-  const auto [frame, t] = ops::enter(x, "clamp");
-  const Tensor y = minimum(maximum(t, lo), hi);
+  const Frame frame(x.where);
+  const Tensor t = ops::get(x, "clamp"), y = ops::named("clamp", [&] { return minimum(maximum(t, lo), hi); });
   if (!lo.is_number || !hi.is_number || !is_floating(t.dtype())) return y;
   // Nothing flows back from the ends, as in PyTorch; the rules of maximum and minimum would give half.
   return where(logical_and(t > lo, t < hi), t, stop_gradient(y));

@@ -10,6 +10,7 @@ namespace freight {
 namespace {
 
 using ops::FunctionList;
+using ops::Named;
 using Unary = Tensor (*)(const In&);
 using Binary = Tensor (*)(const In&, const In&);
 using Reducing = Tensor (*)(const In&, const Axes&, Keep);
@@ -70,7 +71,7 @@ void pointwise(FunctionList& t) {
 
 void reductions(FunctionList& t) {
   t.header("reduce.h");
-  const std::vector<ops::Named> over = {"x", {"axes", Axes{}}, {"keep", Keep::no}};
+  const std::vector<Named> over = {"x", {"axes", Axes{}}, {"keep", Keep::no}};
   t.add("sum", Reducing(sum), "sums over the axes; of integers and bool in i64", over);
   t.add("mean", Reducing(mean), "means over the axes; floating", over);
   t.add("max", Reducing(max), "largest elements over the axes; ties share the gradient", over);
@@ -83,7 +84,7 @@ void reductions(FunctionList& t) {
   t.add("var", var, "the sum of squared differences from the mean, divided by n - correction", {"x", {"axes", Axes{}}});
   t.add("stddev", stddev, "the root of var", {"x", {"axes", Axes{}}});
   t.add("cumsum", cumsum, "element i is the sum of elements 0 to i along the axis; of integers in i64", {"x", "axis"});
-  const std::vector<ops::Named> along = {"x", {"axis", -1}, {"keep", Keep::no}};
+  const std::vector<Named> along = {"x", {"axis", -1}, {"keep", Keep::no}};
   t.add("argmax", argmax, "i32: where the first largest element lies along the axis", along);
   t.add("argmin", argmin, "i32: where the first smallest element lies along the axis", along);
 }
@@ -102,7 +103,8 @@ void shaping(FunctionList& t) {
         {"x", "axis", "start", "limit", {"step", 1}});
   t.add("narrow", narrow, "`length` elements from `start` along the axis", {"x", "axis", "start", "length"});
   t.add("select", select, "the slice at `index`, without the axis", {"x", "axis", "index"});
-  t.add("pad", pad, "per axis `low` elements before and `high` after, all `value`", {"x", "low", "high", {"value", 0}});
+  t.add("pad", pad, "per axis `low` elements before and `high` after, all `value`",
+        {"x", "low", "high", Named::number({"value", 0})});
   t.add("flip", flip, "the elements of the axis in reverse order", {"x", "axis"});
   t.add("concat", concat, "joins along an existing axis", {"xs", "axis"});
   t.add("stack", stack, "joins along a new axis", {"xs", {"axis", 0}});
@@ -111,12 +113,13 @@ void shaping(FunctionList& t) {
   t.add("chunk", chunk, "`parts` equal parts", {"x", "parts", "axis"});
   t.add("zeros", zeros, "all 0", {"shape", {"dtype", DType::f32}});
   t.add("ones", ones, "all 1", {"shape", {"dtype", DType::f32}});
-  t.add("full", full, "all `value`", {"shape", "value", {"dtype", DType::f32}});
+  t.add("full", full, "all `value`", {"shape", Named::number("value"), {"dtype", DType::f32}});
   t.add("iota", iota, "0, 1, ... along one axis of `shape`", {"shape", "axis", {"dtype", DType::i32}});
   t.add("arange", static_cast<Tensor (*)(int64_t, DType, SourceLine)>(arange), "0, 1, ..., n - 1",
         {"n", {"dtype", DType::i32}});
   t.add("arange", static_cast<Tensor (*)(const In&, const In&, const In&)>(arange),
-        "start, start + step, ... before stop: i32 of integers, else f32", {"start", "stop", {"step", 1}});
+        "start, start + step, ... before stop: i32 of integers, else f32",
+        {Named::number("start"), Named::number("stop"), Named::number({"step", 1})});
   t.add("linspace", linspace, "`count` numbers from start to stop, both of them, at equal distances",
         {"start", "stop", "count", {"dtype", DType::f32}});
   t.add("eye", eye, "(rows, columns): 1 on the diagonal, 0 elsewhere; columns -1: as many as rows",
@@ -136,7 +139,7 @@ void indexing(FunctionList& t) {
   t.add("embedding", embedding, "rows of the table; the row padding_idx, if not negative, receives no gradient",
         {"index", "table", {"padding_idx", -1}});
   t.header("sort.h");
-  const ops::Named axis{"axis", -1}, ascending{"order", Order::ascending};
+  const Named axis{"axis", -1}, ascending{"order", Order::ascending};
   t.add("argsort", argsort, "i32: where the elements in order lie in x along the axis", {"x", axis, ascending});
   t.add("sort", sort, "the elements in order along the axis, and where they lie in x", {"x", axis, ascending});
   t.add("topk", topk, "the k largest (descending) or smallest (ascending), in that order",
@@ -173,7 +176,7 @@ void contractions(FunctionList& t) {
 
 void networks(FunctionList& t) {
   t.header("neural.h");
-  const ops::Named eps{"eps", 1e-5}, reduction{"reduction", Reduction::mean};
+  const Named eps{"eps", 1e-5}, reduction{"reduction", Reduction::mean};
   t.add("softmax", softmax, "exp(x) / sum exp(x) along the axis", {"x", {"axis", -1}});
   t.add("log_softmax", log_softmax, "ln of softmax along the axis", {"x", {"axis", -1}});
   t.add("gelu", gelu, "x Phi(x), or its tanh approximation", {"x", {"kind", GeluKind::erf}});

@@ -26,9 +26,11 @@ Tensor scatter_add(const In& index, const In& updates, int64_t size, Axis axis) 
 }
 
 Tensor bincount(const In& index, int64_t size) {
-  const auto [frame, t] = ops::enter(index, "bincount");
-  const Tensor flat = reshape(t, {-1});
-  return scatter_add(flat, ones(flat.shape(), DType::i64), size);
+  const Frame frame(index.where);
+  return ops::named("bincount", [&] {
+    const Tensor flat = reshape(index, {-1});
+    return scatter_add(flat, ones(flat.shape(), DType::i64), size);
+  });
 }
 
 Tensor one_hot(const In& index, int64_t depth, DType dtype) {

@@ -74,16 +74,16 @@ Tensor matmul(const In& lhs, const In& rhs) {
 
 Tensor linear(const In& x, const In& w) {
   const Frame frame(x.where);
-  return linear_product(ops::get(x, "linear"), ops::get(w, "linear"));
+  return ops::named("linear", [&] { return linear_product(ops::get(x, "linear"), ops::get(w, "linear")); });
 }
 
 Tensor linear(const In& x, const In& w, const In& b) {
   const Frame frame(x.where);
   const Tensor weight = ops::get(w, "linear"), bias = ops::get(b, "linear");
-  const Tensor y = linear_product(ops::get(x, "linear"), weight);
+  const Tensor y = linear(x, weight);
   if (bias.shape() != Shape{weight.dim(0)})
     ops::fail_here("linear", "need bias (out): got ", bias.type(), " beside weight ", weight.type());
-  return y + bias;
+  return ops::named("linear", [&] { return y + bias; });
 }
 
 }  // namespace freight

@@ -58,17 +58,20 @@ Tensor silu(const In& x) {
 
 Tensor leaky_relu(const In& x, double slope) {
   const auto [frame, t] = ops::enter(x, "leaky_relu");
+  ops::need_floating(t, "leaky_relu");
   return where(t > 0.0, t, t * slope);
 }
 
 Tensor elu(const In& x, double alpha) {
   const auto [frame, t] = ops::enter(x, "elu");
+  ops::need_floating(t, "elu");
   const Tensor positive = t > 0.0;
   return where(positive, t, expm1(where(positive, 0.0, t)) * alpha);  // the inner one keeps the unused branch finite
 }
 
 Tensor softplus(const In& x) {
   const auto [frame, t] = ops::enter(x, "softplus");
+  ops::need_floating(t, "softplus");
   // From the limit on the rest, exp(-x), is below half of the last digit of x. No abs: its slope at 0 is none of ours.
   const Tensor linear = t > (t.dtype() == DType::f16 ? 10.0 : 40.0);
   return where(linear, t, log1p(exp(where(linear, 0.0, t))));
@@ -118,20 +121,22 @@ Tensor nll_loss(const In& log_probabilities, const In& target, Reduction reducti
   const Frame frame(log_probabilities.where);
   const Tensor p = ops::get(log_probabilities, "nll_loss"), t = ops::get(target, "nll_loss");
   need_labels(p, t, "nll_loss");
-  const Tensor picked = gather_elements(p, unsqueeze(t, 1), 1);  // (N, 1)
-  return reduced(-squeeze(picked, 1), reduction);
+  return ops::named("nll_loss", [&] {
+    const Tensor picked = gather_elements(p, unsqueeze(t, 1), 1);  // (N, 1)
+    return reduced(-squeeze(picked, 1), reduction);
+  });
 }
 
 Tensor mse_loss(const In& a, const In& b, Reduction reduction) {
   const Frame frame(a.where);
   need_equal_shapes(a, b, "mse_loss");
-  return reduced(square(a - b), reduction);
+  return ops::named("mse_loss", [&] { return reduced(square(a - b), reduction); });
 }
 
 Tensor l1_loss(const In& a, const In& b, Reduction reduction) {
   const Frame frame(a.where);
   need_equal_shapes(a, b, "l1_loss");
-  return reduced(abs(a - b), reduction);
+  return ops::named("l1_loss", [&] { return reduced(abs(a - b), reduction); });
 }
 
 namespace {
@@ -148,32 +153,38 @@ Tensor smooth_l1_loss(const In& a, const In& b, double beta, Reduction reduction
   const Frame frame(a.where);
   need_equal_shapes(a, b, "smooth_l1_loss");
   if (!(beta >= 0)) ops::fail_here("smooth_l1_loss", "beta must not be negative: got ", beta);
-  return reduced(bent(a, b, beta), reduction);
+  return ops::named("smooth_l1_loss", [&] { return reduced(bent(a, b, beta), reduction); });
 }
 
 Tensor huber_loss(const In& a, const In& b, double delta, Reduction reduction) {
   const Frame frame(a.where);
   need_equal_shapes(a, b, "huber_loss");
   if (!(delta > 0)) ops::fail_here("huber_loss", "delta must be positive: got ", delta);
-  return reduced(bent(a, b, delta) * delta, reduction);
+  return ops::named("huber_loss", [&] { return reduced(bent(a, b, delta) * delta, reduction); });
 }
 
 Tensor kl_div(const In& log_probabilities, const In& target, Reduction reduction) {
-  const auto [frame, x] = ops::enter(log_probabilities, "kl_div");
+  const Frame frame(log_probabilities.where);
+  const Tensor x = ops::get(log_probabilities, "kl_div");
   need_equal_shapes(x, target, "kl_div");
-  const Tensor t = ops::get(target, "kl_div"), none = equal(t, 0.0);
-  return reduced(t * (ln(where(none, 1.0, t)) - where(none, 0.0, x)), reduction);
+  return ops::named("kl_div", [&] {
+    const Tensor t = ops::get(target, "kl_div"), none = equal(t, 0.0);
+    return reduced(t * (ln(where(none, 1.0, t)) - where(none, 0.0, x)), reduction);
+  });
 }
 
 Tensor bce_with_logits(const In& logits, const In& target, Reduction reduction) {
-  const auto [frame, x] = ops::enter(logits, "bce_with_logits");
+  const Frame frame(logits.where);
+  const Tensor x = ops::get(logits, "bce_with_logits");
+  ops::need_floating(x, "bce_with_logits");
   need_equal_shapes(x, target, "bce_with_logits");
   const Tensor t = target.is_number ? full(x.shape(), target, x.dtype()) : ops::get(target, "bce_with_logits");
   const auto share = [](const Tensor& weight, const Tensor& loss) {
     return where(logical_and(equal(weight, 0.0), equal(loss, std::numeric_limits<double>::infinity())), 0.0,
                  weight * loss);  // the limit of 0 times infinity
   };
-  return reduced(share(t, softplus(-x)) + share(1.0 - t, softplus(x)), reduction);
+  return ops::named("bce_with_logits",
+                    [&] { return reduced(share(t, softplus(-x)) + share(1.0 - t, softplus(x)), reduction); });
 }
 
 Tensor count_correct(const In& logits, const In& target) {

@@ -54,13 +54,14 @@ Tensor min(const In& x, const Axes& axes, Keep keep) { return reduce(Op::reduce_
 
 Tensor mean(const In& x, const Axes& axes, Keep keep) {
   const auto [frame, t] = ops::enter(x, "mean");
-  if (!is_floating(t.dtype())) ops::fail_here("mean", "element type must be floating: got ", t.type(), "; cast first");
+  ops::need_floating(t, "mean");
   const Shape list = ops::axes_of(axes, t.type(), "mean");
   return drop(ops::one(Op::sum, AxesAttrs{list}, {t}), list, keep) * (1.0 / count(t, list));
 }
 
 Tensor var(const In& x, const Axes& axes, const VarOptions& options) {
   const auto [frame, t] = ops::enter(x, "var");
+  ops::need_floating(t, "var");
   const Shape list = ops::axes_of(axes, t.type(), "var");
   const double n = count(t, list) - static_cast<double>(options.correction);
   if (n <= 0)
@@ -72,7 +73,7 @@ Tensor var(const In& x, const Axes& axes, const VarOptions& options) {
 
 Tensor stddev(const In& x, const Axes& axes, const VarOptions& options) {
   const Frame frame(x.where);
-  return root(var(x, axes, options));
+  return ops::named("stddev", [&] { return root(var(x, axes, options)); });
 }
 
 Tensor prod(const In& x, const Axes& axes, Keep keep) {
@@ -102,18 +103,18 @@ Tensor prod(const In& x, const Axes& axes, Keep keep) {
 }
 
 Tensor any(const In& x, const Axes& axes, Keep keep) {
-  const auto [frame, t] = ops::enter(x, "any");
-  return sum(not_equal(t, 0), axes, keep) > 0;
+  const Frame frame(x.where);
+  return ops::named("any", [&] { return sum(not_equal(ops::get(x, "any"), 0), axes, keep) > 0; });
 }
 
 Tensor all(const In& x, const Axes& axes, Keep keep) {
-  const auto [frame, t] = ops::enter(x, "all");
-  return equal(sum(equal(t, 0), axes, keep), 0);
+  const Frame frame(x.where);
+  return ops::named("all", [&] { return equal(sum(equal(ops::get(x, "all"), 0), axes, keep), 0); });
 }
 
 Tensor logsumexp(const In& x, const Axes& axes, Keep keep) {
   const auto [frame, t] = ops::enter(x, "logsumexp");
-  if (!is_floating(t.dtype())) ops::fail_here("logsumexp", "element type must be floating: got ", t.type());
+  ops::need_floating(t, "logsumexp");
   const Shape list = ops::axes_of(axes, t.type(), "logsumexp");
   const Tensor most = stop_gradient(max(t, axes, Keep::yes));
   const Tensor shift = where(is_finite(most), most, 0.0);  // infinity less infinity is none
@@ -122,7 +123,7 @@ Tensor logsumexp(const In& x, const Axes& axes, Keep keep) {
 
 Tensor norm(const In& x, const Axes& axes, const NormOptions& o) {
   const auto [frame, t] = ops::enter(x, "norm");
-  if (!is_floating(t.dtype())) ops::fail_here("norm", "element type must be floating: got ", t.type(), "; cast first");
+  ops::need_floating(t, "norm");
   if (o.p == 2) return root(sum(square(t), axes, o.keep));
   const Tensor size = abs(t);
   if (o.p == 1) return sum(size, axes, o.keep);

@@ -157,6 +157,9 @@ Tensor stack(const std::vector<Tensor>& xs, int64_t axis, SourceLine at) {
   std::vector<Tensor> thin;
   for (const Tensor& x : xs) {
     if (x.shape() != xs[0].shape()) fail_here("stack", "shapes differ: got ", xs[0].type(), " and ", x.type());
+    if (x.dtype() != xs[0].dtype()) {
+      fail_here("stack", "element types differ: got ", xs[0].type(), " and ", x.type(), "; cast one of them");
+    }
     thin.push_back(unsqueeze(x, axis));
   }
   return concat(thin, axis);

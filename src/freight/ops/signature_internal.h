@@ -168,9 +168,14 @@ struct Named {
   Named(const char* argument) : name(argument) {}
   template <class V>
   Named(const char* argument, const V& value) : name(argument), usual(argument_of(value)), required(false) {}
+  // A number, where the C++ type would take a tensor, too.
+  static Named number(Named n) {
+    n.only_number = true;
+    return n;
+  }
   const char* name;
   ArgumentValue usual = NotGiven{};
-  bool required = true;
+  bool required = true, only_number = false;
 };
 
 class FunctionList {
@@ -220,6 +225,7 @@ class FunctionList {
     } else if constexpr (!std::is_same_v<V, SourceLine>) {
       const bool required = next->required && !std::is_same_v<V, std::optional<In>>;
       s.parameters.push_back(parameter<V>(next->name, required, next->usual));
+      if (next->only_number) s.parameters.back().kind = Kind::number;
       ++next;
     }
   }
