@@ -1,6 +1,7 @@
 // See scalar.h.
 #include "freight/backend/gpu/scalar.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <limits>
@@ -26,9 +27,10 @@ std::string integer_expression(Op op, DType dtype) {
 
 // As the other backends fill a constant with it.
 int64_t integer_of(double value, DType dtype) {
-  int64_t whole = 0;
+  int64_t whole = element_cast<int64_t>(value);
   dispatch(dtype, [&]<class T>(T) {
-    if constexpr (std::is_integral_v<T>) whole = static_cast<int64_t>(element_cast<T>(value));
+    if constexpr (std::is_integral_v<T> && sizeof(T) < sizeof(int64_t))
+      whole = std::clamp<int64_t>(whole, std::numeric_limits<T>::min(), std::numeric_limits<T>::max());
   });
   return whole;
 }

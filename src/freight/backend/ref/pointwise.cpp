@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <limits>
 
 #include "freight/backend/ref/kernels.h"
 #include "freight/backend/ref/scalar.h"
@@ -160,13 +161,11 @@ void cast(const Call& call) {
 }  // namespace
 
 int64_t truncate(double a, DType to) {
-  int64_t whole = 0;
+  if (to == DType::u64) return static_cast<int64_t>(element_cast<uint64_t>(a));
+  int64_t whole = element_cast<int64_t>(a);
   dispatch(to, [&]<class T>(T) {
-    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-      whole = static_cast<int64_t>(element_cast<T>(a));
-    } else {
-      whole = element_cast<int64_t>(a);
-    }
+    if constexpr (std::is_integral_v<T> && sizeof(T) < sizeof(int64_t))
+      whole = std::clamp<int64_t>(whole, std::numeric_limits<T>::min(), std::numeric_limits<T>::max());
   });
   return whole;
 }
