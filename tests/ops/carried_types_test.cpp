@@ -97,6 +97,22 @@ TEST_P(Carried, EagerAndCompiledFunctionsTakeThem) {
   EXPECT_NE(refusal([&] { t < t; }).find("lt: does not compute " + named), std::string::npos);
   EXPECT_NE(refusal([&] { einsum("ij->i", {t}); }).find("einsum: does not compute " + named), std::string::npos);
 }
+TEST_P(Carried, VariablesKeepThem) {
+  const DType dtype = GetParam();
+  const Array x = elements(dtype, {5}, 3), y = elements(dtype, {5}, 900);
+  const Variable v("v", {dtype, {5}});
+  EXPECT_EQ(sum(not_equal(v, 0)).item<int>(), 0);
+  v.assign(x);
+  auto swap = compile([&](const Tensor& next) {
+    const Tensor before = v.value();
+    v.assign(next);
+    return before;
+  });
+  EXPECT_TRUE(same_bytes(swap(y).array(), x));
+  EXPECT_TRUE(same_bytes(swap(x).array(), y));
+  EXPECT_TRUE(same_bytes(v.array(), x));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Carried, ::testing::ValuesIn(carried_types()),
                          [](const auto& p) { return freight::to_string(p.param); });
 
