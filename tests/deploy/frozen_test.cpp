@@ -97,7 +97,7 @@ TEST(FrozenPlan, OfAResnetHasNoBatchNormAndNoReorderOfWeights) {
   size_t convolutions = 0, others = 0;
   for (const PlanStep& s : plan->steps()) {
     if (s.once) continue;
-    const Node& n = g.nodes[static_cast<size_t>(s.node)];
+    const Node& n = g.node(s.node);
     if (n.op == Op::conv) {
       ++convolutions;
       EXPECT_TRUE(attrs<ConvAttrs>(n).epilogue.bias) << describe(*plan, s);

@@ -101,7 +101,7 @@ TEST(Infer, MatmulErrorNamesAxesScopeAndLine) {
 
 TEST(Verify, ShowsTheNeighbourhoodOfAFault) {
   Graph g = small_graph();
-  g.values[static_cast<size_t>(g.nodes[3].out().id)].type.shape = {64, 127};
+  g.values[g.nodes[3].out()].type.shape = {64, 127};
   try {
     verify(g, "fuse");
     FAIL() << "accepted";

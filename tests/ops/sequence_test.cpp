@@ -190,7 +190,7 @@ TEST(Recurrent, AWholeLayerThatNoDeviceTakesIsItsParts) {
     for (const DType compute : {DType::f32, DType::bf16}) {
       for (const auto& [n, t] : {std::pair(3, 2), std::pair(1, 3), std::pair(2, 1), std::pair(1, 1)}) {
         const auto planned = [&](bool whole) {
-          return run_pipeline(training_of_layer(a, whole, n, t), backend("cpu"), Recompute::none, compute);
+          return run_pipeline(training_of_layer(a, whole, n, t), backend("cpu"), {.compute = compute});
         };
         const Graph layer = planned(true), parts = planned(false);
         EXPECT_TRUE(structurally_equal(layer, parts)) << print(layer) << print(parts);

@@ -276,7 +276,7 @@ TEST(Autocast, ANormsScaleIsNotRoundedForItsGradientAndSumsAreOfF32) {
         EXPECT_EQ(g.type(n.in(0)).dtype, DType::f32) << name(norm);
       }
       if (n.op != Op::cast || g.type(n.out()).dtype != DType::bf16) continue;
-      const Value root = passes::memory_roots(g)[n.in(0).index()];
+      const Value root = passes::memory_roots(g)[n.in(0)];
       EXPECT_FALSE(g.def(root).op == Op::state && g.type(root).numel() == 16) << name(norm);
     }
   }

@@ -58,7 +58,7 @@ TEST(Fold, BatchNormOfEvaluationBecomesWeightAndBias) {
   Net n;
   n.batch_norm();
   n.g.outputs = {n.b.unary(Op::relu, n.y)};
-  const Graph after = run_pipeline(n.g, backend(fusing_backend()), Recompute::none, DType::f32, States::frozen);
+  const Graph after = run_pipeline(n.g, backend(fusing_backend()), {.states = States::frozen});
   ASSERT_EQ(count(after, Op::conv), 1) << print(after);
   const Node& conv = after.def(after.outputs[0]);
   EXPECT_EQ(conv.op, Op::conv) << print(after);
@@ -73,7 +73,7 @@ TEST(Fold, ScalesAndShiftsInARowAreAllAbsorbed) {
   n.batch_norm();
   n.y = n.b.binary(Op::mul, n.spread(n.vector("c")), n.y);
   n.g.outputs = {n.y};
-  const Graph after = run_pipeline(n.g, backend(fusing_backend()), Recompute::none, DType::f32, States::frozen);
+  const Graph after = run_pipeline(n.g, backend(fusing_backend()), {.states = States::frozen});
   EXPECT_EQ(after.def(after.outputs[0]).op, Op::conv) << print(after);
   expect_equal_frozen(n.g);
 }

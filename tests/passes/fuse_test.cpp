@@ -232,11 +232,10 @@ TEST(Fuse, NeverMakesACycleThroughAnUnfusedNode) {
 TEST(Schedule, UpdatesFollowTheirGradientsAtOnce) {
   const Graph after = fused(training_step());
   // The first update is made before the last matmul of the backward pass.
-  int32_t first_update = INT32_MAX, last_matmul = -1;
-  for (const Update& u : after.updates)
-    first_update = std::min(first_update, after.values[static_cast<size_t>(u.next.id)].node);
-  for (size_t i = 0; i < after.nodes.size(); ++i) {
-    if (after.nodes[i].op == Op::matmul) last_matmul = static_cast<int32_t>(i);
+  NodeId first_update{INT32_MAX}, last_matmul;
+  for (const Update& u : after.updates) first_update = std::min(first_update, after.node_of(u.next));
+  for (const NodeId i : after.node_ids()) {
+    if (after.node(i).op == Op::matmul) last_matmul = i;
   }
   EXPECT_LT(first_update, last_matmul);
 }

@@ -166,10 +166,10 @@ TEST(Layout, OutputsAndNextValuesAreValuesOfTheirOwn) {
   g.updates = {{s, y}};
   const PlacedGraph p = layout(g, backend(fusing_backend()));
   EXPECT_EQ(copies(p), 4) << print(p.graph);  // y itself is the next value
-  std::vector<bool> seen(p.graph.values.size());
+  ByValue<bool> seen(p.graph);
   for (Value v : p.graph.results()) {
-    EXPECT_FALSE(seen[v.index()]);
-    seen[v.index()] = true;
+    EXPECT_FALSE(seen[v]);
+    seen[v] = true;
     EXPECT_EQ(p.place(v).root, v);
     EXPECT_NE(info(p.graph.def(v).op).kind, OpKind::leaf);
     EXPECT_TRUE(lies(p, v, Layout::row_major));
@@ -198,19 +198,19 @@ TEST(Layout, RandomGraphsHaveEveryWishMetAndNoConversionTooMany) {
     const Graph g = passes::simplify(passes::decompose(passes::dead_code(program.graph), &device));
     const PlacedGraph p = layout(g, device);
     verify(p.graph, "layout");
-    std::vector<bool> result(p.graph.values.size());
-    for (Value v : p.graph.results()) result[v.index()] = true;
-    std::vector<std::vector<Value>> made(p.graph.values.size());  // conversions of a value
+    ByValue<bool> result(p.graph);
+    for (Value v : p.graph.results()) result[v] = true;
+    ByValue<std::vector<Value>> made(p.graph);  // conversions of a value
     for (const Node& n : p.graph.nodes) {
       for (Value v : n.outputs) ASSERT_TRUE(within_root(p, v)) << "%" << v.id << "\n" << print(p.graph);
-      if (n.op == Op::copy && !result[n.out().index()]) {
+      if (n.op == Op::copy && !result[n.out()]) {
         ++converted;
         const Shape& s = p.graph.type(n.out()).shape;
         ASSERT_FALSE(same_layout(s, p.place(n.in(0)).layout, p.place(n.out()).layout)) << print(p.graph);
-        for (Value other : made[n.in(0).index()]) {
+        for (Value other : made[n.in(0)]) {
           ASSERT_FALSE(same_layout(s, p.place(other).layout, p.place(n.out()).layout)) << "twice\n" << print(p.graph);
         }
-        made[n.in(0).index()].push_back(n.out());
+        made[n.in(0)].push_back(n.out());
       }
       const OpKind kind = info(n.op).kind;
       if (kind != OpKind::convolve && kind != OpKind::pool && kind != OpKind::contract) continue;

@@ -19,13 +19,13 @@ class Bytes {
       : placed_(placed), plan_(plan), device_(device) {}
 
   // Runs all steps; `once` first, as a plan does.
-  void run(const std::vector<bool>& once) {
+  void run(const ByNode<bool>& once) {
     for (const Node& n : placed_.graph.nodes) {
       if (info(n.op).kind == OpKind::leaf) write(buffer(n.out()), n.out().id);
     }
     for (const bool first : {true, false}) {
-      for (size_t i = 0; i < placed_.graph.nodes.size(); ++i) {
-        if (placed_.is_step(placed_.graph.nodes[i]) && once[i] == first) step(i);
+      for (const NodeId i : placed_.graph.node_ids()) {
+        if (placed_.is_step(placed_.graph.node(i)) && once[i] == first) step(i);
       }
     }
     for (Value v : placed_.graph.outputs) {
@@ -38,7 +38,7 @@ class Bytes {
   int overwritten = 0;  // results that took the bytes of an operand of the same step
 
  private:
-  const Buffer& buffer(Value root) const { return plan_.buffers[root.index()]; }
+  const Buffer& buffer(Value root) const { return plan_.buffers[root]; }
   Value root(Value v) const { return placed_.place(v).root; }
 
   static bool has_offset(const Buffer& b) {
@@ -78,10 +78,10 @@ class Bytes {
            device_.in_place(placed_.graph, n, static_cast<int>(j), static_cast<int>(k));
   }
 
-  void step(size_t i) {
-    const Node& n = placed_.graph.nodes[i];
+  void step(NodeId i) {
+    const Node& n = placed_.graph.node(i);
     const Buffer& scratch = plan_.scratch[i];
-    const auto where = [&] { return cat("node ", i, ", ", name(n.op), "\n", print(placed_.graph)); };
+    const auto where = [&] { return cat("node ", i.id, ", ", name(n.op), "\n", print(placed_.graph)); };
     for (size_t j = 0; j < n.inputs.size(); ++j) {
       const Value from = root(n.inputs[j]);
       ASSERT_NE(buffer(from).kind, MemoryKind::none) << where();
@@ -127,18 +127,18 @@ class Aligned final : public FusingBackend {
 
 struct Planned {
   PlacedGraph placed;
-  std::vector<bool> once;
+  ByNode<bool> once;
   MemoryPlan memory;
 };
 
 Planned planned(const Graph& g, const Backend& device, States states = States::change, size_t scratch = 0) {
   Planned p{passes::layout(g, device, {states, true}), {}, {}};
   p.once = passes::once_steps(p.placed, states);
-  std::vector<size_t> bytes(p.placed.graph.nodes.size());
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    if (scratch > 0 && p.placed.is_step(p.placed.graph.nodes[i])) bytes[i] = i * 37 % scratch;
+  ByNode<size_t> bytes(p.placed.graph);
+  for (const NodeId i : bytes.ids()) {
+    if (scratch > 0 && p.placed.is_step(p.placed.graph.node(i))) bytes[i] = i.index() * 37 % scratch;
   }
-  p.memory = passes::memory(p.placed, device, bytes, p.once);
+  p.memory = passes::memory(p.placed, device, {bytes, p.once});
   return p;
 }
 
@@ -171,7 +171,7 @@ TEST(Memory, OffsetsAreMultiplesOfTheAlignmentAndTheArenaHoldsAllBuffers) {
     for (uint64_t seed = 0; seed < 20; ++seed) {
       const Graph g = passes::decompose(random_program(9500 + seed, {}).graph, &device);
       const MemoryPlan m = planned(g, device, States::frozen, 500).memory;
-      std::vector<Buffer> all = m.buffers;
+      std::vector<Buffer> all(m.buffers.begin(), m.buffers.end());
       all.insert(all.end(), m.scratch.begin(), m.scratch.end());
       for (const Buffer& b : all) {
         if (b.kind != MemoryKind::arena && b.kind != MemoryKind::kept) continue;
@@ -218,7 +218,7 @@ TEST(Memory, AnOperandThatIsReadAgainLaterIsNotOverwritten) {
   const Value x = b.unary(Op::tanh, memory_leaf(b, Op::input)), y = b.unary(Op::exp, x);
   g.outputs = {b.binary(Op::add, x, y)};
   const Planned p = planned(g, Aligned(64, true));
-  EXPECT_NE(p.memory.buffers[x.index()].offset, p.memory.buffers[y.index()].offset);
+  EXPECT_NE(p.memory.buffers[x].offset, p.memory.buffers[y].offset);
   EXPECT_EQ(p.memory.arena_bytes, 2 * kLineBytes);
 }
 
@@ -230,8 +230,8 @@ TEST(Memory, AViewHasNoMemoryAndItsReadersKeepItsRootAlive) {
   g.outputs = {b.unary(Op::sin, other), b.unary(Op::cos, view)};
   const Planned p = planned(g, Aligned(64, true));
   EXPECT_EQ(p.placed.place(view).root, x);
-  EXPECT_EQ(p.memory.buffers[view.index()].kind, MemoryKind::none);
-  EXPECT_NE(p.memory.buffers[x.index()].offset, p.memory.buffers[other.index()].offset);
+  EXPECT_EQ(p.memory.buffers[view].kind, MemoryKind::none);
+  EXPECT_NE(p.memory.buffers[x].offset, p.memory.buffers[other].offset);
   EXPECT_EQ(p.memory.arena_bytes, 2 * kLineBytes);
 }
 
@@ -243,12 +243,12 @@ TEST(Memory, LeavesAndOutputsHaveNoPartInTheArena) {
   const Planned p = planned(g, Aligned(64, true));
   EXPECT_EQ(p.memory.arena_bytes, 0u);
   for (const size_t i : {0u, 1u}) {
-    const Buffer& out = p.memory.buffers[p.placed.graph.outputs[i].index()];
+    const Buffer& out = p.memory.buffers[p.placed.graph.outputs[i]];
     EXPECT_EQ(out.kind, MemoryKind::output);
     EXPECT_EQ(out.index, static_cast<int32_t>(i));
   }
-  EXPECT_EQ(p.memory.buffers[x.index()].kind, MemoryKind::input);
-  EXPECT_EQ(p.memory.buffers[s.index()].kind, MemoryKind::state);
+  EXPECT_EQ(p.memory.buffers[x].kind, MemoryKind::input);
+  EXPECT_EQ(p.memory.buffers[s].kind, MemoryKind::state);
 }
 
 // s -> s + x, with s read before, behind or by a step that must not overwrite what it reads.
@@ -269,7 +269,7 @@ TEST(Memory, AStateIsOverwrittenInPlaceWhereAllItsReadersAreDone) {
     g.updates = {{s, next}};
     const Aligned device(64, c.overwrites);
     const Planned p = planned(g, device);
-    EXPECT_EQ(p.memory.buffers[next.index()].kind, c.in_place ? MemoryKind::state : MemoryKind::arena);
+    EXPECT_EQ(p.memory.buffers[next].kind, c.in_place ? MemoryKind::state : MemoryKind::arena);
     EXPECT_EQ(p.memory.late_updates.size(), c.in_place ? 0u : 1u);
     Bytes(p.placed, p.memory, device).run(p.once);
   }
@@ -283,9 +283,9 @@ TEST(Memory, WhatRunsOnceIsKeptWhereARunReadsItAndNowhereElse) {
   g.outputs = {b.unary(Op::sin, each)};
   const Aligned device(64, false);
   const Planned frozen = planned(g, device, States::frozen), changing = planned(g, device);
-  EXPECT_EQ(frozen.memory.buffers[first.index()].kind, MemoryKind::arena);  // read by a step that runs once alone
-  EXPECT_EQ(frozen.memory.buffers[second.index()].kind, MemoryKind::kept);
-  EXPECT_EQ(frozen.memory.buffers[each.index()].kind, MemoryKind::arena);
+  EXPECT_EQ(frozen.memory.buffers[first].kind, MemoryKind::arena);  // read by a step that runs once alone
+  EXPECT_EQ(frozen.memory.buffers[second].kind, MemoryKind::kept);
+  EXPECT_EQ(frozen.memory.buffers[each].kind, MemoryKind::arena);
   EXPECT_EQ(frozen.memory.kept_bytes, kLineBytes);
   EXPECT_EQ(changing.memory.kept_bytes, 0u);
 }

@@ -15,7 +15,7 @@ Graph scheduled(Graph g, const Backend& device) {
 }
 
 size_t peak(const Graph& g, const Backend& device) {
-  const std::vector<size_t> live = passes::live_bytes(g, device);
+  const ByNode<size_t> live = passes::live_bytes(g, device);
   return *std::max_element(live.begin(), live.end());
 }
 

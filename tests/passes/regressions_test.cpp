@@ -79,7 +79,7 @@ TEST(Memory, ResultsThatNobodyReadsDoNotTakeTheMemoryOfOneThatIsRead) {
   for (const Node& n : planned.nodes) {
     if (n.outputs.size() != 3) continue;
     std::set<size_t> places;
-    for (Value v : n.outputs) places.insert(plan->memory().buffers[v.index()].offset);
+    for (Value v : n.outputs) places.insert(plan->memory().buffers[v].offset);
     EXPECT_EQ(places.size(), 3u);
     ++checked;
   }

@@ -139,16 +139,16 @@ TEST(Remat, PeaksFall) {
 
 TEST(Remat, CopiesRunAfterTheLoss) {
   const Backend& device = backend(fusing_backend());
-  const Graph g = run_pipeline(chain(12, Optimizer::sgd), device, Recompute::all);
-  const int32_t loss = g.values[g.outputs[0].index()].node;
+  const Graph g = run_pipeline(chain(12, Optimizer::sgd), device, {.recompute = Recompute::all});
+  const NodeId loss = g.node_of(g.outputs[0]);
   int copies = 0;
-  for (size_t i = 0; i < g.nodes.size(); ++i) {
-    for (size_t k = 0; k < i; ++k) {
-      const Node &a = g.nodes[k], &b = g.nodes[i];
+  for (const NodeId i : g.node_ids()) {
+    for (const NodeId k : IdRange<NodeId>(NodeId{0}, i)) {
+      const Node &a = g.node(k), &b = g.node(i);
       if (a.op != Op::matmul || b.op != a.op || !equal(a.attrs, b.attrs) || a.inputs[1] != b.inputs[1]) continue;
       if (attrs<MatmulAttrs>(a).trans_b) continue;  // the gradient of a layer's input
       ++copies;
-      EXPECT_GT(static_cast<int32_t>(i), loss) << i;
+      EXPECT_GT(i, loss) << i.id;
     }
   }
   EXPECT_GT(copies, 2);

@@ -9,19 +9,14 @@
 namespace freight::test {
 namespace {
 
-size_t maker(const Graph& g, Value v) { return static_cast<size_t>(g.values[v.index()].node); }
-
-// By node: the nodes that it needs, itself included.
-std::vector<std::vector<bool>> ancestors(const Graph& g) {
-  std::vector<std::vector<bool>> needs;
-  for (size_t i = 0; i < g.nodes.size(); ++i) {
-    std::vector<bool> mine(g.nodes.size());
-    mine[i] = true;
-    for (Value v : g.nodes[i].inputs) {
-      const std::vector<bool>& theirs = needs[maker(g, v)];
-      for (size_t k = 0; k < i; ++k) mine[k] = mine[k] || theirs[k];
+// For each node the nodes that it needs, itself included.
+ByNode<ByNode<bool>> ancestors(const Graph& g) {
+  ByNode<ByNode<bool>> needs(g, ByNode<bool>(g));
+  for (const NodeId i : g.node_ids()) {
+    needs[i][i] = true;
+    for (Value v : g.node(i).inputs) {
+      for (const NodeId k : g.node_ids()) needs[i][k] = needs[i][k] || needs[g.node_of(v)][k];
     }
-    needs.push_back(std::move(mine));
   }
   return needs;
 }
@@ -29,23 +24,23 @@ std::vector<std::vector<bool>> ancestors(const Graph& g) {
 // The readers of a state or of a view of it that come behind the node that makes its next value and could have come
 // before it.
 int late_readers(const Graph& g) {
-  const auto needs = ancestors(g);
-  const std::vector<Value> root = passes::memory_roots(g);
+  const ByNode<ByNode<bool>> needs = ancestors(g);
+  const ByValue<Value> root = passes::memory_roots(g);
   int late = 0;
   for (const Update& u : g.updates) {
-    const size_t writer = maker(g, u.next);
-    if (info(g.nodes[writer].op).kind == OpKind::leaf) continue;
-    for (size_t i = writer + 1; i < g.nodes.size(); ++i) {
-      const auto& in = g.nodes[i].inputs;
-      const bool reads = std::any_of(in.begin(), in.end(), [&](Value v) { return root[v.index()] == u.state; });
-      late += reads && !needs[i][writer];
+    const NodeId writer = g.node_of(u.next);
+    if (info(g.node(writer).op).kind == OpKind::leaf) continue;
+    for (const NodeId i : g.node_ids()) {
+      const auto& in = g.node(i).inputs;
+      const bool reads = std::any_of(in.begin(), in.end(), [&](Value v) { return root[v] == u.state; });
+      late += i > writer && reads && !needs[i][writer];
     }
   }
   return late;
 }
 
 size_t peak_of(const Graph& g, const Backend& device) {
-  const std::vector<size_t> live = passes::live_bytes(g, device);
+  const ByNode<size_t> live = passes::live_bytes(g, device);
   return *std::max_element(live.begin(), live.end());
 }
 
@@ -72,25 +67,27 @@ Graph random_training(uint64_t seed) {
 // The same program in a random order, leaves first.
 Graph shuffled(const Graph& g, uint64_t seed) {
   PhiloxStream random(seed, 3, 9);
-  std::vector<size_t> missing(g.nodes.size()), ready;
-  std::vector<std::vector<size_t>> readers(g.nodes.size());
+  ByNode<size_t> missing(g);
+  ByNode<std::vector<NodeId>> readers(g);
+  std::vector<NodeId> ready;
   Rewriter r(g);
-  const auto place = [&](size_t i) {
-    r.copy(g.nodes[i]);
-    for (const size_t k : readers[i]) {
+  const auto place = [&](NodeId i) {
+    r.copy(g.node(i));
+    for (const NodeId k : readers[i]) {
       if (--missing[k] == 0) ready.push_back(k);
     }
   };
-  for (size_t i = 0; i < g.nodes.size(); ++i) {
-    for (Value v : g.nodes[i].inputs) readers[maker(g, v)].push_back(i);
-    missing[i] = g.nodes[i].inputs.size();
+  for (const NodeId i : g.node_ids()) {
+    for (Value v : g.node(i).inputs) readers[g.node_of(v)].push_back(i);
+    missing[i] = g.node(i).inputs.size();
   }
-  for (size_t i = 0; i < g.nodes.size(); ++i) {
-    if (g.nodes[i].inputs.empty()) place(i);
+  for (const NodeId i : g.node_ids()) {
+    if (g.node(i).inputs.empty()) place(i);
   }
   while (!ready.empty()) {
-    const size_t at = random.below(static_cast<uint32_t>(ready.size())), i = ready[at];
-    ready.erase(ready.begin() + static_cast<std::ptrdiff_t>(at));
+    const auto at = ready.begin() + random.below(static_cast<uint32_t>(ready.size()));
+    const NodeId i = *at;
+    ready.erase(at);
     place(i);
   }
   return r.finish();

@@ -68,7 +68,7 @@ TEST_P(PlanOn, AGraphAtAnAddressUsedBeforeGetsItsOwnPlan) {
 
 TEST_P(PlanOn, AFailureLeavesNothingInTheCache) {
   Graph broken = small_step(2);
-  broken.values[static_cast<size_t>(broken.outputs[0].id)].type.shape = {3};
+  broken.values[broken.outputs[0]].type.shape = {3};
   for (int i = 0; i < 2; ++i) EXPECT_THROW(plan_for(broken, options()), Error);
   EXPECT_EQ(plan_cache_stats().size, 0);
   EXPECT_THROW(plan_for(small_step(2), on("no such device")), Error);
@@ -160,9 +160,8 @@ TEST_P(PlanOn, BuffersAliveTogetherNeverOverlap) {
     const MemoryPlan& m = plan.memory();
     std::vector<Buffer> buffers;
     const Graph& g = plan.graph();
-    for (size_t i = 0; i < m.buffers.size(); ++i) {
-      const Value v{static_cast<int32_t>(i)};
-      if (plan.placed().place(v).root == v && m.buffers[i].kind == MemoryKind::arena) buffers.push_back(m.buffers[i]);
+    for (const Value v : g.value_ids()) {
+      if (plan.placed().place(v).root == v && m.buffers[v].kind == MemoryKind::arena) buffers.push_back(m.buffers[v]);
     }
     for (const Buffer& s : m.scratch) {
       if (s.kind == MemoryKind::arena && s.bytes > 0) buffers.push_back(s);

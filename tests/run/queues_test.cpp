@@ -30,12 +30,12 @@ std::vector<std::vector<bool>> done_before(const Plan& plan) {
 // Whether both use some byte that one of them writes.
 bool conflict(const Plan& plan, const PlanStep& a, const PlanStep& b) {
   const auto buffers = [&](const PlanStep& s, bool written) {
-    const Node& n = plan.graph().nodes[static_cast<size_t>(s.node)];
+    const Node& n = plan.graph().node(s.node);
     std::vector<Buffer> all;
     for (Value v : written ? n.outputs : n.inputs) {
-      all.push_back(plan.memory().buffers[plan.placed().place(v).root.index()]);
+      all.push_back(plan.memory().buffers[plan.placed().place(v).root]);
     }
-    if (written) all.push_back(plan.memory().scratch[static_cast<size_t>(s.node)]);
+    if (written) all.push_back(plan.memory().scratch[s.node]);
     return all;
   };
   const auto meet = [](const std::vector<Buffer>& x, const std::vector<Buffer>& y) {

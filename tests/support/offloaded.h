@@ -11,7 +11,7 @@ namespace freight::train {
 inline int transfers(const Plan& plan) {
   int count = 0;
   for (const PlanStep& s : plan.steps()) {
-    const Op op = plan.graph().nodes[static_cast<size_t>(s.node)].op;
+    const Op op = plan.graph().node(s.node).op;
     count += op == Op::offload || op == Op::fetch;
   }
   return count;

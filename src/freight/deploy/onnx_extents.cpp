@@ -80,17 +80,17 @@ std::optional<Family> Family::of(std::vector<Probe> probes, std::string& why) {
       return {};
     }
   }
-  f.extents_.resize(first.values.size());
-  for (size_t v = 0; v < first.values.size(); ++v) {
-    for (int k = 0; k < first.values[v].type.shape.rank(); ++k) {
+  f.extents_ = ByValue<std::vector<Formula>>(first);
+  for (const Value v : first.value_ids()) {
+    for (int k = 0; k < first.type(v).shape.rank(); ++k) {
       std::vector<int64_t> seen;
       for (const Probe& p : f.probes_) {
-        const Shape& s = p.graph.values[v].type.shape;
+        const Shape& s = p.graph.type(v).shape;
         seen.push_back(k < s.rank() ? s[k] : -1);
       }
       const std::optional<Formula> extent = f.fit(seen);
       if (!extent) {
-        const Node& n = first.def(Value{static_cast<int32_t>(v)});
+        const Node& n = first.def(v);
         why = cat("an extent of ", name(n.op), " follows no simple formula of the batch and the length (", n.location(),
                   ")");
         return {};

@@ -36,7 +36,7 @@ class Family {
 
   // The first trace: its ops, wiring and all attributes that are no extents hold for all.
   const Graph& graph() const { return probes_[0].graph; }
-  const std::vector<Formula>& extents(Value v) const { return extents_[v.index()]; }
+  const std::vector<Formula>& extents(Value v) const { return extents_[v]; }
   // The extent `pick(node)` of node number i of the graph.
   template <class F>
   Formula of_node(size_t i, F pick) const {
@@ -50,7 +50,7 @@ class Family {
   std::optional<Formula> fit(const std::vector<int64_t>& seen) const;
   bool alike(size_t node) const;
   std::vector<Probe> probes_;
-  std::vector<std::vector<Formula>> extents_;  // by value and axis
+  ByValue<std::vector<Formula>> extents_;  // by axis
 };
 
 }  // namespace freight::deploy::onnx

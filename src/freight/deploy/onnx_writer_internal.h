@@ -265,14 +265,14 @@ class Writer {
 
   // conv + b and matmul + b (rank 2) are one ONNX node where b is a parameter along the channels.
   void find_biases() {
-    const std::vector<int> uses = graph_.use_counts();
+    const ByValue<int> uses = graph_.use_counts();
     for (const FNode& n : graph_.nodes) {
       for (size_t k = 0; n.op == Op::add && k < 2; ++k) {
         const FNode& product = graph_.def(n.inputs[k]);
         const bool conv = product.op == Op::conv;
         if (!conv && !(product.op == Op::matmul && type(product.out()).shape.rank() == 2)) continue;
         const FNode* other = &graph_.def(n.inputs[1 - k]);
-        if (uses[product.out().index()] != 1 || other->op != Op::broadcast) continue;
+        if (uses[product.out()] != 1 || other->op != Op::broadcast) continue;
         const Shape spread = type(other->in(0)).shape;
         other = &graph_.def(other->in(0));
         if (other->op == Op::reshape) other = &graph_.def(other->in(0));

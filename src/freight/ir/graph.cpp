@@ -51,7 +51,7 @@ std::vector<Value> Graph::add(Op op, Attrs attributes, const std::vector<Value>&
   }
   for (size_t i = 0; i < out.size(); ++i) {
     n.outputs.push_back(Value{static_cast<int32_t>(values.size())});
-    values.push_back({out[i], static_cast<int32_t>(nodes.size()), static_cast<int32_t>(i)});
+    values.push_back({out[i], NodeId{static_cast<int32_t>(nodes.size())}, static_cast<int32_t>(i)});
   }
   nodes.push_back(std::move(n));
   return nodes.back().outputs;
@@ -71,12 +71,12 @@ std::vector<Value> Graph::results() const {
   return all;
 }
 
-std::vector<int> Graph::use_counts() const {
-  std::vector<int> uses(values.size());
+ByValue<int> Graph::use_counts() const {
+  ByValue<int> uses(*this);
   for (const Node& n : nodes) {
-    for (Value v : n.inputs) ++uses[v.index()];
+    for (Value v : n.inputs) ++uses[v];
   }
-  for (Value v : results()) ++uses[v.index()];
+  for (Value v : results()) ++uses[v];
   return uses;
 }
 
@@ -148,7 +148,7 @@ bool splat_value(const Graph& graph, Value v, double& value) {
 }
 
 Value Rewriter::operator()(Value old) const {
-  const Value v = map_[old.index()];
+  const Value v = map_[old];
   FREIGHT_CHECK(v.valid(), "value %", old.id, " (", name(src.def(old).op), ") was not rewritten before its use");
   return v;
 }
@@ -170,7 +170,8 @@ void Rewriter::copy(const Node& node) {
   if (alike) {  // then its results have the types that were inferred before
     for (Value v : node.outputs) {
       out.push_back(Value{static_cast<int32_t>(dst.values.size())});
-      dst.values.push_back({src.type(v), static_cast<int32_t>(dst.nodes.size()), static_cast<int32_t>(out.size()) - 1});
+      dst.values.push_back(
+          {src.type(v), NodeId{static_cast<int32_t>(dst.nodes.size())}, static_cast<int32_t>(out.size()) - 1});
     }
     dst.nodes.push_back({node.op, node.attrs, std::move(in), out, node.scope, node.where});
   } else {

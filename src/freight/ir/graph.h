@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "freight/ir/by_id.h"
 #include "freight/ir/op.h"
 
 namespace freight {
@@ -26,7 +27,7 @@ struct Node {
 
 struct ValueInfo {
   Type type;
-  int32_t node = -1;  // the node that defines it
+  NodeId node;        // the node that defines it
   int32_t index = 0;  // which of the node's results
 };
 
@@ -37,12 +38,17 @@ struct Update {
 
 struct Graph {
   std::vector<Node> nodes;
-  std::vector<ValueInfo> values;
+  ByValue<ValueInfo> values;
   std::vector<Value> outputs;
   std::vector<Update> updates;
 
-  const Type& type(Value v) const { return values[v.index()].type; }
-  const Node& def(Value v) const { return nodes[static_cast<size_t>(values[v.index()].node)]; }
+  const Type& type(Value v) const { return values[v].type; }
+  NodeId node_of(Value v) const { return values[v].node; }
+  const Node& node(NodeId id) const { return nodes[id.index()]; }
+  const Node& def(Value v) const { return node(node_of(v)); }
+  // All nodes, all values, in order.
+  IdRange<NodeId> node_ids() const { return IdRange<NodeId>(nodes.size()); }
+  IdRange<Value> value_ids() const { return values.ids(); }
   // Appends a node; checks the number of inputs, infers the result types and returns the results.
   std::vector<Value> add(Op op, Attrs attrs, const std::vector<Value>& inputs, const std::string& scope = {},
                          const std::string& where = {});
@@ -50,9 +56,12 @@ struct Graph {
   std::vector<Value> leaves(Op kind) const;
   // What a run leaves: the outputs, then the next values of updated states.
   std::vector<Value> results() const;
-  // Per value: how many times it is read by nodes, outputs and updates.
-  std::vector<int> use_counts() const;
+  // How many times each value is read by nodes, outputs and updates.
+  ByValue<int> use_counts() const;
 };
+
+inline size_t count_of(const Graph& graph, NodeId) { return graph.nodes.size(); }
+inline size_t count_of(const Graph& graph, Value) { return graph.values.size(); }
 
 template <class A>
 const A& attrs(const Node& node) {
@@ -86,11 +95,11 @@ void verify(const Graph& graph, const char* after = "");
 // Copies a graph node by node while a pass changes some of them; keeps the map from old to new values.
 class Rewriter {
  public:
-  explicit Rewriter(const Graph& source) : src(source), map_(source.values.size()) {}
+  explicit Rewriter(const Graph& source) : src(source), map_(source) {}
   Value operator()(Value old) const;
   std::vector<Value> operator()(const std::vector<Value>& old) const;
-  void replace(Value old, Value now) { map_[old.index()] = now; }
-  bool mapped(Value old) const { return map_[old.index()].valid(); }
+  void replace(Value old, Value now) { map_[old] = now; }
+  bool mapped(Value old) const { return map_[old].valid(); }
   // Copies a node of the source, or one that makes some of its results, with mapped inputs.
   void copy(const Node& node);
   // Maps outputs and updates; returns the new graph.
@@ -100,7 +109,7 @@ class Rewriter {
   Graph dst;
 
  private:
-  std::vector<Value> map_;
+  ByValue<Value> map_;
 };
 
 }  // namespace freight

@@ -89,9 +89,8 @@ void verify(const Graph& graph, const char* after) {
     }
     if (types != output_types(graph, n)) bad(name(n.op), ": recorded result types differ from the inferred ones");
     for (size_t i = 0; i < n.outputs.size(); ++i) {
-      const ValueInfo& info = graph.values[n.outputs[i].index()];
-      if (n.outputs[i].id != defined++ || info.node != static_cast<int32_t>(at) ||
-          info.index != static_cast<int32_t>(i)) {
+      const ValueInfo& info = graph.values[n.outputs[i]];
+      if (n.outputs[i].id != defined++ || info.node.index() != at || info.index != static_cast<int32_t>(i)) {
         bad(name(n.op), ": result %", n.outputs[i].id, " is misnumbered");
       }
     }

@@ -1,5 +1,6 @@
-// Type of a value (element type and shape) and Value, the name of an SSA value inside one Graph.
+// Type of a value (element type and shape); Value and NodeId, the names of an SSA value and of a node inside one Graph.
 #pragma once
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,6 +26,14 @@ struct Value {
   bool valid() const { return id >= 0; }
   size_t index() const { return static_cast<size_t>(id); }
   friend bool operator==(Value, Value) = default;
+};
+
+// Nodes are numbered in their order: what makes an operand comes before what reads it.
+struct NodeId {
+  int32_t id = -1;
+  bool valid() const { return id >= 0; }
+  size_t index() const { return static_cast<size_t>(id); }
+  friend auto operator<=>(NodeId, NodeId) = default;
 };
 
 }  // namespace freight

@@ -2,11 +2,11 @@
 // so. States, inputs and results keep their types: master weights, moments and statistics stay f32.
 //
 // Two walks decide. Forward: a result can be 16 bits wide where its op is `low` or `low_if_supported` (in whatever it
-// computes), or `follow` and all operands can. Backward: it is where a contraction makes it, or where it goes on into
-// one element by element, by `follow` ops alone, whatever f32 operands (a norm's statistics) join it: activations and
-// their gradients, which steps store. What ends in updates, reductions or losses stays f32, so that the gradients of a
-// weight that is used many times add up in f32; so do products with a parameter (a norm's scale) on such a way. Casts
-// are shared by all readers and go below views: a weight is cast once per step.
+// computes), or `match_inputs` and all operands can. Backward: it is where a contraction makes it, or where it goes
+// on into one element by element, by `match_inputs` ops alone, whatever f32 operands (a norm's statistics) join it:
+// activations and their gradients, which steps store. What ends in updates, reductions or losses stays f32, so that the
+// gradients of a weight that is used many times add up in f32; so do products with a parameter (a norm's scale) on such
+// a way. Casts are shared by all readers and go below views: a weight is cast once per step.
 #include <algorithm>
 #include <unordered_map>
 
@@ -25,7 +25,7 @@ class Autocast {
 
   Graph run() {
     decide();
-    for (size_t i = 0; i < r_.src.nodes.size(); ++i) emit(r_.src.nodes[i], low_[i]);
+    for (const NodeId i : r_.src.node_ids()) emit(r_.src.node(i), low_[i]);
     for (Value v : r_.src.outputs) restore(v);
     for (const Update& u : r_.src.updates) restore(u.next);
     return r_.finish();
@@ -43,65 +43,63 @@ class Autocast {
     const bool sum = d->op == Op::add && is_state(d->in(0));
     return splat_value(r_.src, d->out(), number) || (spread && (sum || d->op == Op::state));
   }
-  bool is_state(Value v) const { return r_.src.def(roots_[v.index()]).op == Op::state; }
+  bool is_state(Value v) const { return r_.src.def(roots_[v]).op == Op::state; }
 
   // Whether the node can compute in 16 bits, given which values can be.
-  bool possible(const Node& n, const std::vector<bool>& can) const {
+  bool possible(const Node& n, const ByValue<bool>& can) const {
     const Precision p = info(n.op).precision;
     if (p == Precision::full) return false;
     if (p == Precision::low) return is_f32(n.in(0));
     if (p == Precision::low_if_supported) return is_f32(n.in(0)) && backend_ && backend_->narrows(r_.src, n, low_type_);
-    if (p == Precision::match_first_input) return can[n.in(0).index()];
+    if (p == Precision::match_first_input) return can[n.in(0)];
     bool any = false;
     for (Value v : n.inputs) {
       if (!is_f32(v)) continue;
-      if (!can[v.index()] && !adapts(v)) return false;
-      any = any || can[v.index()];
+      if (!can[v] && !adapts(v)) return false;
+      any = any || can[v];
     }
     return any;
   }
 
-  // Of an `low_if_supported` op, or a weight: f32 in any case.
+  // A statistic of a `low_if_supported` op, or a weight, is f32 in any case.
   bool statistic(const Node& n, Value v) const {
     return info(n.op).precision == Precision::low_if_supported &&
            r_.src.type(v).shape.rank() < r_.src.type(n.out()).shape.rank();
   }
 
   // A bias or relu right behind a contraction belongs to its epilogue: the sum is rounded once either way.
-  bool rides(const Node& n, const std::vector<bool>& contracted) const {
+  bool rides(const Node& n, const ByValue<bool>& contracted) const {
     if (n.op != Op::add && n.op != Op::relu) return false;
     const auto rows = [&](Value v) { return r_.src.def(v).op == Op::reshape ? r_.src.def(v).in(0) : v; };  // (N T, C)
-    return std::all_of(n.inputs.begin(), n.inputs.end(),
-                       [&](Value v) { return contracted[rows(v).index()] || adapts(v); }) &&
+    return std::all_of(n.inputs.begin(), n.inputs.end(), [&](Value v) { return contracted[rows(v)] || adapts(v); }) &&
            (n.op == Op::relu || adapts(n.in(0)) || adapts(n.in(1)));
   }
 
   void decide() {
-    const std::vector<Node>& nodes = r_.src.nodes;
-    std::vector<bool> can(r_.src.values.size()), wanted(r_.src.values.size());
-    low_.resize(nodes.size());
-    for (size_t i = 0; i < nodes.size(); ++i) {
-      const Node& n = nodes[i];
+    ByValue<bool> can(r_.src), wanted(r_.src);
+    low_ = ByNode<bool>(r_.src);
+    for (const NodeId i : r_.src.node_ids()) {
+      const Node& n = r_.src.node(i);
       const Precision p = info(n.op).precision;
       low_[i] = possible(n, can);
       if ((!low_[i] && p != Precision::low_if_supported) || !is_f32(n.out())) continue;
       for (Value v : n.outputs) {
         if (statistic(n, v)) break;
-        can[v.index()] = true;
-        wanted[v.index()] = low_[i] && (p == Precision::low || p == Precision::low_if_supported || rides(n, wanted));
+        can[v] = true;
+        wanted[v] = low_[i] && (p == Precision::low || p == Precision::low_if_supported || rides(n, wanted));
         if (p != Precision::low_if_supported) break;
       }
     }
-    for (size_t i = nodes.size(); i-- > 0;) {
-      const Node& n = nodes[i];
+    for (const NodeId i : r_.src.node_ids().reversed()) {
+      const Node& n = r_.src.node(i);
       const Precision p = info(n.op).precision;
       if (!is_f32(n.out())) continue;  // comparisons take what there is
-      low_[i] = low_[i] && wanted[n.out().index()];
-      if (!low_[i] && (p != Precision::match_inputs || !wanted[n.out().index()])) continue;
+      low_[i] = low_[i] && wanted[n.out()];
+      if (!low_[i] && (p != Precision::match_inputs || !wanted[n.out()])) continue;
       for (Value v : n.inputs) {
-        const std::vector<Value>& from = r_.src.def(roots_[v.index()]).inputs;
+        const std::vector<Value>& from = r_.src.def(roots_[v]).inputs;
         const bool scaled = std::any_of(from.begin(), from.end(), [&](Value u) { return is_state(u); });
-        wanted[v.index()] = wanted[v.index()] || (low_[i] ? !statistic(n, v) : !scaled);
+        wanted[v] = wanted[v] || (low_[i] ? !statistic(n, v) : !scaled);
         if (p == Precision::match_first_input) break;
       }
     }
@@ -149,8 +147,8 @@ class Autocast {
   Builder b_;
   DType low_type_;
   const Backend* backend_;
-  std::vector<Value> roots_;  // by value: behind all views
-  std::vector<bool> low_;     // by node: computes in 16 bits
+  ByValue<Value> roots_;  // behind all views
+  ByNode<bool> low_;      // computes in 16 bits
   std::unordered_map<int32_t, Value> casts_;
 };
 

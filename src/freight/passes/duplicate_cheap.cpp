@@ -20,26 +20,25 @@ const Graph& body_of(const Node& n) { return *attrs<FusedAttrs>(n).body; }
 Value outer_input(const Node& n, const Graph& body, Value leaf) {
   const std::vector<Value> leaves = body.leaves(Op::input);
   const auto at = std::find(leaves.begin(), leaves.end(), leaf);
-  return n.inputs[static_cast<size_t>(at - leaves.begin())];
+  return n.in(static_cast<int>(at - leaves.begin()));
 }
 
 class DuplicateCheap {
  public:
   explicit DuplicateCheap(const Graph& graph)
-      : g_(graph), root_(memory_roots(graph)), readers_(graph.values.size()), dropped_(graph.values.size()) {
-    for (size_t i = 0; i < g_.nodes.size(); ++i) {
-      const Node& n = g_.nodes[i];
-      for (Value v : n.inputs) {
-        readers_[v.index()].push_back(i);
-        if (root_[v.index()] != v) readers_[root_[v.index()].index()].push_back(i);
+      : g_(graph), root_(memory_roots(graph)), readers_(graph), dropped_(graph) {
+    for (const NodeId i : g_.node_ids()) {
+      for (Value v : g_.node(i).inputs) {
+        readers_[v].push_back(i);
+        if (root_[v] != v) readers_[root_[v]].push_back(i);
       }
     }
-    for (Value v : g_.results()) readers_[root_[v.index()].index()].push_back(g_.nodes.size());
+    for (Value v : g_.results()) readers_[root_[v]].push_back(kProgram);
   }
 
   Graph run() {
-    for (size_t i = 0; i < g_.nodes.size(); ++i) {
-      if (g_.nodes[i].op == Op::fused) look(i);
+    for (const NodeId i : g_.node_ids()) {
+      if (g_.node(i).op == Op::fused) look(i);
     }
     Rewriter r(g_);
     for (const Node& n : g_.nodes) {
@@ -64,7 +63,7 @@ class DuplicateCheap {
     const Node& d = body.def(v);
     if (d.op == Op::input) {
       const Value outer = outer_input(n, body, v);
-      if (dropped_[outer.index()]) cone.cheap = false;
+      if (dropped_[outer]) cone.cheap = false;
       if (std::find(cone.inputs.begin(), cone.inputs.end(), outer) == cone.inputs.end()) cone.inputs.push_back(outer);
       return;
     }
@@ -80,18 +79,18 @@ class DuplicateCheap {
 
   // Read by regions alone, all of which go over its elements.
   bool for_regions(Value v) const {
-    const auto& readers = readers_[v.index()];
-    return !readers.empty() && std::all_of(readers.begin(), readers.end(), [&](size_t i) {
-      if (i >= g_.nodes.size() || g_.nodes[i].op != Op::fused) return false;
-      const Graph& body = body_of(g_.nodes[i]);
+    const auto& readers = readers_[v];
+    return !readers.empty() && std::all_of(readers.begin(), readers.end(), [&](NodeId i) {
+      if (i == kProgram || g_.node(i).op != Op::fused) return false;
+      const Graph& body = body_of(g_.node(i));
       return std::any_of(body.nodes.begin(), body.nodes.end(), [&](const Node& d) {
         return is_pointwise(d.op) && body.type(d.out()).shape == g_.type(v).shape;
       });
     });
   }
 
-  void look(size_t i) {
-    const Node& n = g_.nodes[i];
+  void look(NodeId i) {
+    const Node& n = g_.node(i);
     std::vector<Value> candidates;
     for (size_t k = 0; k < n.outputs.size(); ++k) {
       const Value v = n.outputs[k];
@@ -102,27 +101,28 @@ class DuplicateCheap {
   }
 
   // Drops the results `some` of node i where that saves bytes.
-  bool drop(size_t i, const std::vector<Value>& some) {
-    const Node& n = g_.nodes[i];
+  bool drop(NodeId i, const std::vector<Value>& some) {
+    const Node& n = g_.node(i);
     Cone cone;
-    size_t saved = 0, last = 0;
+    size_t saved = 0;
+    NodeId last;
     for (Value v : some) {
-      gather(n, body_of(n).outputs[static_cast<size_t>(g_.values[v.index()].index)], cone);
+      gather(n, result_in_body(v), cone);
       saved += g_.type(v).bytes();
-      last = std::max(last, readers_[v.index()].back());
+      last = std::max(last, readers_[v].back());
     }
     if (!cone.cheap) return false;
     size_t held = 0;
     for (Value u : cone.inputs) {
-      const Value root = root_[u.index()];
-      const auto& readers = readers_[root.index()];
-      const bool lives = std::any_of(readers.begin(), readers.end(), [&](size_t r) { return r != i && r >= last; });
+      const Value root = root_[u];
+      const auto& readers = readers_[root];
+      const bool lives = std::any_of(readers.begin(), readers.end(), [&](NodeId r) { return r != i && r >= last; });
       if (!lives && info(g_.def(root).op).kind != OpKind::leaf) held += g_.type(u).bytes();
     }
     if (held >= saved || more_traffic(some, cone)) return false;
     for (Value v : some) {
-      for (size_t r : readers_[v.index()]) {
-        const Node& reader = g_.nodes[r];
+      for (const NodeId r : readers_[v]) {
+        const Node& reader = g_.node(r);
         if (reader.inputs.size() + reader.outputs.size() + cone.inputs.size() > kMaxOperands ||
             body_of(reader).nodes.size() + cone.nodes.size() > kMaxNodes) {
           return false;
@@ -130,10 +130,10 @@ class DuplicateCheap {
       }
     }
     for (Value v : some) {
-      dropped_[v.index()] = true;
+      dropped_[v] = true;
       for (Value u : cone.inputs) {
-        auto& readers = readers_[root_[u.index()].index()];
-        readers.insert(readers.end(), readers_[v.index()].begin(), readers_[v.index()].end());
+        auto& readers = readers_[root_[u]];
+        readers.insert(readers.end(), readers_[v].begin(), readers_[v].end());
         std::sort(readers.begin(), readers.end());
       }
     }
@@ -143,18 +143,18 @@ class DuplicateCheap {
   // Whether the readers would read more bytes, of inputs that they do not read yet, than are no longer written and
   // read.
   bool more_traffic(const std::vector<Value>& some, const Cone& cone) const {
-    std::vector<size_t> all;
+    std::vector<NodeId> all;
     size_t less = 0, more = 0;
     for (Value v : some) {
-      const auto& readers = readers_[v.index()];
+      const auto& readers = readers_[v];
       less += g_.type(v).bytes() * (1 + readers.size());
       all.insert(all.end(), readers.begin(), readers.end());
     }
     std::sort(all.begin(), all.end());
     all.erase(std::unique(all.begin(), all.end()), all.end());
-    for (size_t r : all) {
+    for (const NodeId r : all) {
       for (Value u : cone.inputs) {
-        const auto& read = readers_[root_[u.index()].index()];
+        const auto& read = readers_[root_[u]];
         if (!std::binary_search(read.begin(), read.end(), r)) more += g_.type(u).bytes();
       }
     }
@@ -162,7 +162,7 @@ class DuplicateCheap {
   }
 
   bool changes(const Node& n) const {
-    const auto is_dropped = [&](Value v) { return dropped_[v.index()]; };
+    const auto is_dropped = [&](Value v) { return dropped_[v]; };
     return std::any_of(n.inputs.begin(), n.inputs.end(), is_dropped) ||
            std::any_of(n.outputs.begin(), n.outputs.end(), is_dropped);
   }
@@ -184,10 +184,9 @@ class DuplicateCheap {
         return made[key] = body->add(d.op, d.attrs, in)[0];
       }
       const Value outer = outer_input(owner, from, v);
-      if (dropped_[outer.index()]) {
+      if (dropped_[outer]) {
         const Node& maker = g_.def(outer);
-        return made[key] =
-                   self(self, maker, body_of(maker).outputs[static_cast<size_t>(g_.values[outer.index()].index)]);
+        return made[key] = self(self, maker, result_in_body(outer));
       }
       if (!read.contains(outer.id)) {
         inputs.push_back(outer);
@@ -196,7 +195,7 @@ class DuplicateCheap {
       return made[key] = read[outer.id];
     };
     for (size_t k = 0; k < n.outputs.size(); ++k) {
-      if (dropped_[n.outputs[k].index()]) continue;
+      if (dropped_[n.outputs[k]]) continue;
       results.push_back(n.outputs[k]);
       body->outputs.push_back(make(make, n, body_of(n).outputs[k]));
     }
@@ -205,10 +204,19 @@ class DuplicateCheap {
     for (size_t k = 0; k < out.size(); ++k) r.replace(results[k], out[k]);
   }
 
+  // The value of its maker's body that leaves it as `result`.
+  Value result_in_body(Value result) const {
+    const ValueInfo& made = g_.values[result];
+    return body_of(g_.node(made.node)).outputs[static_cast<size_t>(made.index)];
+  }
+
+  // Stands behind all nodes for the program, which reads the results of the graph.
+  static constexpr NodeId kProgram{INT32_MAX};
+
   const Graph& g_;
-  std::vector<Value> root_;
-  std::vector<std::vector<size_t>> readers_;  // by value, in order; of a root also those of its views
-  std::vector<bool> dropped_;                 // by value
+  ByValue<Value> root_;
+  ByValue<std::vector<NodeId>> readers_;  // in order; of a root also those of its views
+  ByValue<bool> dropped_;
 };
 
 }  // namespace

@@ -9,15 +9,15 @@
 
 namespace freight::passes {
 
-std::vector<bool> frozen_values(const Graph& graph, States states) {
-  std::vector<bool> frozen(graph.values.size());
+ByValue<bool> frozen_values(const Graph& graph, States states) {
+  ByValue<bool> frozen(graph);
   if (states == States::change) return frozen;
-  std::vector<bool> updated(graph.values.size());
-  for (const Update& u : graph.updates) updated[u.state.index()] = true;
+  ByValue<bool> updated(graph);
+  for (const Update& u : graph.updates) updated[u.state] = true;
   for (const Node& n : graph.nodes) {
     bool all = n.op != Op::input;
-    for (Value v : n.inputs) all = all && frozen[v.index()];
-    for (Value v : n.outputs) frozen[v.index()] = all && !updated[v.index()];
+    for (Value v : n.inputs) all = all && frozen[v];
+    for (Value v : n.outputs) frozen[v] = all && !updated[v];
   }
   return frozen;
 }
@@ -64,8 +64,7 @@ class Fold {
   void contraction(const Node& n) {
     r_.copy(n);
     const Type w = r_.src.type(n.in(1));
-    if (n.inputs.size() != 2 || !frozen_[n.in(1).index()] || w.dtype != DType::f32 || uses_[n.out().index()] != 1)
-      return;
+    if (n.inputs.size() != 2 || !frozen_[n.in(1)] || w.dtype != DType::f32 || uses_[n.out()] != 1) return;
     const bool conv = n.op == Op::conv;
     if (!conv && (w.shape.rank() != 2 || r_.src.type(n.out()).shape.rank() != 2)) return;
     const Value y = r_(n.out());
@@ -90,7 +89,7 @@ class Fold {
     if (n.op != Op::mul && n.op != Op::add) return false;
     for (int k = 0; k < 2; ++k) {
       const Affine* a = affine(n, k);
-      if (!a || !frozen_[n.in(1 - k).index()]) continue;
+      if (!a || !frozen_[n.in(1 - k)]) continue;
       const Ex v{&b_, channel_vector(r_.dst, r_(n.in(1 - k)), a->channel, r_.src.type(n.out()).shape)};
       if (!v.v.valid() || v.type().dtype != DType::f32) continue;
       replace(n, n.op == Op::mul ? scaled(*a, v) : shifted(*a, v));
@@ -99,7 +98,7 @@ class Fold {
     return false;
   }
 
-  bool vector(Value v) const { return frozen_[v.index()] && r_.src.type(v).dtype == DType::f32; }
+  bool vector(Value v) const { return frozen_[v] && r_.src.type(v).dtype == DType::f32; }
 
   Affine scaled(Affine a, Ex by) {
     Value& w = a.core.inputs[1];
@@ -117,13 +116,13 @@ class Fold {
     Value y = r_.dst.add(a.core.op, a.core.attrs, a.core.inputs, a.core.scope, a.core.where)[0];
     if (a.bias.valid()) y = b_.binary(Op::add, y, b_.broadcast_axis(a.bias, a.channel, b_.shape(y)));
     r_.replace(n.out(), y);
-    if (uses_[n.out().index()] == 1) affine_[n.out().id] = a;
+    if (uses_[n.out()] == 1) affine_[n.out().id] = a;
   }
 
   Rewriter r_;
   Builder b_;
-  std::vector<int> uses_;                       // of the values of the old graph
-  std::vector<bool> frozen_;                    // likewise
+  ByValue<int> uses_;                           // of the old graph
+  ByValue<bool> frozen_;                        // of the old graph
   std::unordered_map<int32_t, Affine> affine_;  // by value of the old graph
 };
 

@@ -32,16 +32,16 @@ class EpiloguePass {
 
   Graph run() {
     find_chains();
-    for (size_t i = 0; i < r_.src.nodes.size(); ++i) {
-      const Node& n = r_.src.nodes[i];
-      const auto it = chains_.find(static_cast<int32_t>(i));
+    for (const NodeId i : r_.src.node_ids()) {
+      const Node& n = r_.src.node(i);
+      const auto it = chains_.find(i);
       if (swallowed_[i]) continue;
       if (it == chains_.end()) {
         r_.copy(n);
         continue;
       }
       const Chain& c = it->second;
-      const Node& core = r_.src.nodes[static_cast<size_t>(c.core)];
+      const Node& core = r_.src.node(c.core);
       Attrs a = core.attrs;
       epilogue_of(a) = c.epilogue;
       std::vector<Value> in = r_(core.inputs);
@@ -57,7 +57,7 @@ class EpiloguePass {
 
  private:
   struct Chain {
-    int32_t core = -1;
+    NodeId core;
     Epilogue epilogue;
     Value bias, residual;
   };
@@ -67,13 +67,13 @@ class EpiloguePass {
     return std::get<ConvAttrs>(a).epilogue;
   }
 
-  // The only node that reads v, or -1.
-  int32_t only_reader(Value v) const { return uses_[v.index()] == 1 ? reader_[v.index()] : -1; }
+  // The only node that reads v; invalid where there are others, or none.
+  NodeId only_reader(Value v) const { return uses_[v] == 1 ? reader_[v] : NodeId{}; }
 
   // Whether v is a broadcast, or pointwise with no other reader: a sum fuses better with it than with a contraction.
   bool computed_only_for(Value v) const {
     const Op op = r_.src.def(v).op;
-    return op == Op::broadcast || (is_pointwise(op) && uses_[v.index()] == 1);
+    return op == Op::broadcast || (is_pointwise(op) && uses_[v] == 1);
   }
 
   // Whether n splits the rows of a product into more axes: a layer of (N, T, C) is a product of (N T, C).
@@ -86,35 +86,34 @@ class EpiloguePass {
   // replaces. A residual has the core's own axes.
   void find_chains() {
     const Graph& g = r_.src;
-    reader_.assign(g.values.size(), -1);
-    swallowed_.assign(g.nodes.size(), false);
-    std::vector<bool> claimed(g.nodes.size());
-    for (size_t i = 0; i < g.nodes.size(); ++i) {
-      for (Value v : g.nodes[i].inputs) reader_[v.index()] = static_cast<int32_t>(i);
+    reader_ = ByValue<NodeId>(g);
+    swallowed_ = ByNode<bool>(g);
+    ByNode<bool> claimed(g);
+    for (const NodeId i : g.node_ids()) {
+      for (Value v : g.node(i).inputs) reader_[v] = i;
     }
-    for (size_t i = 0; i < g.nodes.size(); ++i) {
-      const Node& core = g.nodes[i];
+    for (const NodeId i : g.node_ids()) {
+      const Node& core = g.node(i);
       if (core.op != Op::matmul && core.op != Op::conv) continue;
       Attrs attributes = core.attrs;
       const Epilogue& e = epilogue_of(attributes);
       if (e.bias || e.residual || e.relu) continue;  // a graph that was read as text may have them already
       Shape shape = g.type(core.out()).shape;
       Chain c;
-      c.core = static_cast<int32_t>(i);
-      int32_t at = c.core;
-      std::vector<int32_t> path{at};
-      if (const int32_t next = only_reader(core.out());
-          next >= 0 && splits_rows(g.nodes[static_cast<size_t>(next)], shape)) {
+      c.core = i;
+      NodeId at = i;
+      std::vector<NodeId> path{at};
+      if (const NodeId next = only_reader(core.out()); next.valid() && splits_rows(g.node(next), shape)) {
         path.push_back(at = next);
-        shape = g.type(g.nodes[static_cast<size_t>(at)].out()).shape;
+        shape = g.type(g.node(at).out()).shape;
       }
       const int channel = core.op == Op::conv ? 1 : shape.rank() - 1;
       const size_t bare = path.size();
       for (;;) {
-        const Value v = g.nodes[static_cast<size_t>(at)].out();
-        const int32_t next = only_reader(v);
-        if (next < 0 || claimed[static_cast<size_t>(next)]) break;  // two contractions may feed one sum
-        const Node& n = g.nodes[static_cast<size_t>(next)];
+        const Value v = g.node(at).out();
+        const NodeId next = only_reader(v);
+        if (!next.valid() || claimed[next]) break;  // two contractions may feed one sum
+        const Node& n = g.node(next);
         Chain longer = c;
         if (n.op == Op::add && !c.epilogue.relu) {
           const Value other = n.in(0) == v ? n.in(1) : n.in(0);
@@ -140,18 +139,18 @@ class EpiloguePass {
         path.push_back(at);
       }
       if (path.size() == bare) continue;
-      for (int32_t k : path) swallowed_[static_cast<size_t>(k)] = claimed[static_cast<size_t>(k)] = true;
-      swallowed_[static_cast<size_t>(at)] = false;
+      for (const NodeId k : path) swallowed_[k] = claimed[k] = true;
+      swallowed_[at] = false;
       chains_[at] = c;
     }
   }
 
   const Backend& backend_;
   Rewriter r_;
-  std::vector<int> uses_;
-  std::vector<int32_t> reader_;
-  std::vector<bool> swallowed_;
-  std::map<int32_t, Chain> chains_;
+  ByValue<int> uses_;
+  ByValue<NodeId> reader_;  // the last one
+  ByNode<bool> swallowed_;
+  std::map<NodeId, Chain> chains_;
 };
 
 // ---- Regions ----
@@ -177,18 +176,27 @@ bool is_fusable(const Graph& g, const Node& n) {
   return ((is_pointwise(n.op) && !is_free(g, n)) || is_reduce(n.op)) && !carries(g, n);
 }
 
+// Names a region of the pass below.
+struct RegionId {
+  int32_t id = -1;
+  bool valid() const { return id >= 0; }
+  size_t index() const { return static_cast<size_t>(id); }
+  friend bool operator==(RegionId, RegionId) = default;
+};
+
 struct Region {
-  Shape shape;                 // S
-  Shape axes;                  // reduced axes; empty: none
-  bool rows = false;           // the axes are innermost in memory and short
-  std::vector<int32_t> nodes;  // ascending
+  Shape shape;                // S
+  Shape axes;                 // reduced axes; empty: none
+  bool rows = false;          // the axes are innermost in memory and short
+  std::vector<NodeId> nodes;  // ascending
+  bool has(NodeId node) const { return std::binary_search(nodes.begin(), nodes.end(), node); }
 };
 
 class RegionPass {
  public:
   RegionPass(const Graph& graph, const Backend& backend, States states)
-      : g_(graph), is_result_(graph.values.size()), frozen_(frozen_values(graph, states)) {
-    for (Value v : g_.results()) is_result_[v.index()] = true;
+      : g_(graph), is_result_(graph), frozen_(frozen_values(graph, states)) {
+    for (Value v : g_.results()) is_result_[v] = true;
     // The layouts that the values would get unfused tell which reduced axes are innermost.
     const PlacedGraph placed = layout(graph, backend);
     strides_of(placed);
@@ -197,11 +205,11 @@ class RegionPass {
   Graph run() {
     collect();
     find_ancestors();
-    for (size_t i = 0; i < g_.nodes.size(); ++i) {
-      if (region_[i] < 0) continue;
+    for (const NodeId i : g_.node_ids()) {
+      if (!region_[i].valid()) continue;
       for (Value v : sources_[i]) {
-        const int32_t p = node_of(v);
-        if (region_[static_cast<size_t>(p)] >= 0) merge(p, static_cast<int32_t>(i));
+        const NodeId p = g_.node_of(v);
+        if (region_[p].valid()) merge(p, i);
       }
     }
     siblings();
@@ -209,16 +217,15 @@ class RegionPass {
   }
 
  private:
-  int32_t node_of(Value v) const { return g_.values[v.index()].node; }
-  bool frozen(int32_t node) const { return frozen_[g_.nodes[static_cast<size_t>(node)].out().index()]; }
-  Region& region_at(int32_t node) { return regions_[static_cast<size_t>(region_[static_cast<size_t>(node)])]; }
+  bool frozen(NodeId node) const { return frozen_[g_.node(node).out()]; }
+  Region& region_at(NodeId node) { return regions_[region_[node]]; }
 
   // Notes which values the layout pass makes channels-last; all others count as row-major. Both are guesses, since the
   // graph that is fused here may get other layouts in the end: a wrong one costs time, since a region then reduces axes
   // that are not innermost, but not truth.
   void strides_of(const PlacedGraph& placed) {
     // The layout pass adds copies, so values are found by walking both graphs in step.
-    channels_last_.assign(g_.values.size(), false);
+    channels_last_ = ByValue<bool>(g_);
     size_t at = 0;
     for (const Node& n : placed.graph.nodes) {
       if (at >= g_.nodes.size()) break;
@@ -227,9 +234,9 @@ class RegionPass {
       for (size_t k = 0; k < n.outputs.size(); ++k) {
         const Shape& s = placed.graph.type(n.outputs[k]).shape;
         const Strides& t = placed.place(n.outputs[k]).layout.strides;
-        channels_last_[mine.outputs[k].index()] = s.rank() >= 3 && !placed.place(n.outputs[k]).layout.blocked &&
-                                                  same_layout(s, {t, nullptr}, Layout::channels_last(s)) &&
-                                                  !same_layout(s, {t, nullptr}, Layout::row_major(s));
+        channels_last_[mine.outputs[k]] = s.rank() >= 3 && !placed.place(n.outputs[k]).layout.blocked &&
+                                          same_layout(s, {t, nullptr}, Layout::channels_last(s)) &&
+                                          !same_layout(s, {t, nullptr}, Layout::row_major(s));
       }
       ++at;
     }
@@ -259,7 +266,7 @@ class RegionPass {
     while (!stack.empty()) {
       const Value v = stack.back();
       stack.pop_back();
-      if (free_[static_cast<size_t>(node_of(v))]) {
+      if (free_[g_.node_of(v)]) {
         const Node& d = g_.def(v);
         stack.insert(stack.end(), d.inputs.begin(), d.inputs.end());
       } else {
@@ -270,28 +277,29 @@ class RegionPass {
   }
 
   void collect() {
-    region_.assign(g_.nodes.size(), -1);
-    seen_.assign(g_.nodes.size(), 0);
-    sources_.resize(g_.nodes.size());
-    for (const Node& n : g_.nodes) free_.push_back(is_free(g_, n));
-    readers_.resize(g_.nodes.size());
-    reach_.resize(g_.nodes.size());
-    std::iota(reach_.begin(), reach_.end(), 0);
-    for (size_t i = 0; i < g_.nodes.size(); ++i) {
-      const Node& n = g_.nodes[i];
-      for (Value v : n.inputs) readers_[static_cast<size_t>(node_of(v))].push_back(static_cast<int32_t>(i));
+    region_ = ByNode<RegionId>(g_);
+    seen_ = ByNode<int32_t>(g_);
+    sources_ = ByNode<std::vector<Value>>(g_);
+    readers_ = ByNode<std::vector<NodeId>>(g_);
+    for (const NodeId i : g_.node_ids()) {
+      free_.push_back(is_free(g_, g_.node(i)));
+      reach_.push_back(i);
+    }
+    for (const NodeId i : g_.node_ids()) {
+      const Node& n = g_.node(i);
+      for (Value v : n.inputs) readers_[g_.node_of(v)].push_back(i);
       if (!is_fusable(g_, n)) continue;
       sources_[i] = find_sources(n);
       Region r;
-      r.nodes = {static_cast<int32_t>(i)};
+      r.nodes = {i};
       if (is_reduce(n.op)) {
         r.shape = g_.type(n.in(0)).shape;
         r.axes = attrs<AxesAttrs>(n).axes;
-        r.rows = row_of(r.shape, r.axes) <= kMaxRow && innermost(r.shape, r.axes, channels_last_[n.in(0).index()]);
+        r.rows = row_of(r.shape, r.axes) <= kMaxRow && innermost(r.shape, r.axes, channels_last_[n.in(0)]);
       } else {
         r.shape = g_.type(n.out()).shape;
       }
-      region_[i] = static_cast<int32_t>(regions_.size());
+      region_[i] = {static_cast<int32_t>(regions_.size())};
       regions_.push_back(std::move(r));
     }
   }
@@ -308,42 +316,43 @@ class RegionPass {
   void find_ancestors() {
     const size_t count = g_.nodes.size();
     if (count > kMaxTriangle) return;
-    row_.resize(count);
+    row_ = ByNode<size_t>(g_);
     size_t words = 0;
-    for (size_t i = 0; i < count; ++i) {
+    for (const NodeId i : g_.node_ids()) {
       row_[i] = words;
-      words += (i + 63) / 64;
+      words += (i.index() + 63) / 64;
     }
     ancestors_.assign(words, 0);
-    for (size_t i = 0; i < count; ++i) {
+    for (const NodeId i : g_.node_ids()) {
       uint64_t* mine = ancestors_.data() + row_[i];
-      for (Value v : g_.nodes[i].inputs) {
-        const auto p = static_cast<size_t>(node_of(v));
-        const uint64_t* theirs = ancestors_.data() + row_[p];
+      for (Value v : g_.node(i).inputs) {
+        const NodeId maker = g_.node_of(v);
+        const size_t p = maker.index();
+        const uint64_t* theirs = ancestors_.data() + row_[maker];
         for (size_t w = 0; w < (p + 63) / 64; ++w) mine[w] |= theirs[w];
         mine[p / 64] |= uint64_t{1} << p % 64;
       }
     }
   }
-  bool is_ancestor(int32_t node, int32_t of) const {
+  bool is_ancestor(NodeId node, NodeId of) const {
     if (row_.empty() || node >= of) return false;
-    const auto n = static_cast<size_t>(node);
-    return ancestors_[row_[static_cast<size_t>(of)] + n / 64] >> n % 64 & 1;
+    const size_t n = node.index();
+    return ancestors_[row_[of] + n / 64] >> n % 64 & 1;
   }
 
   // Joins the regions of producer p and reader n where that is sound; the union keeps p's region number.
-  void merge(int32_t p, int32_t n) {
-    const int32_t rp = region_[static_cast<size_t>(p)], rn = region_[static_cast<size_t>(n)];
+  void merge(NodeId p, NodeId n) {
+    const RegionId rp = region_[p], rn = region_[n];
     if (rp == rn || frozen(p) != frozen(n)) return;  // what runs once does not join what runs each time
     Region joined;
-    if (!compatible(regions_[static_cast<size_t>(rp)], regions_[static_cast<size_t>(rn)], joined)) return;
+    if (!compatible(regions_[rp], regions_[rn], joined)) return;
     if (joined.nodes.size() > kMaxNodes || operands(joined) > kMaxOperands) return;
     if (path_outside(rp, rn) || path_outside(rn, rp)) return;
-    for (int32_t k : joined.nodes) region_[static_cast<size_t>(k)] = rp;
-    regions_[static_cast<size_t>(rp)] = std::move(joined);
-    regions_[static_cast<size_t>(rn)].nodes.clear();
-    const Region& whole = regions_[static_cast<size_t>(rp)];
-    for (auto i = static_cast<size_t>(whole.nodes.front()); reach_[i] < whole.nodes.back(); ++i) {
+    for (const NodeId k : joined.nodes) region_[k] = rp;
+    regions_[rp] = std::move(joined);
+    regions_[rn].nodes.clear();
+    const Region& whole = regions_[rp];
+    for (NodeId i = whole.nodes.front(); reach_[i] < whole.nodes.back(); ++i.id) {
       reach_[i] = whole.nodes.back();
     }
   }
@@ -371,53 +380,52 @@ class RegionPass {
   }
 
   bool reads_own_reduction(const Region& r) const {
-    for (int32_t k : r.nodes) {
-      for (Value v : sources_[static_cast<size_t>(k)]) {
-        const int32_t p = node_of(v);
-        if (is_reduce(g_.nodes[static_cast<size_t>(p)].op) && std::binary_search(r.nodes.begin(), r.nodes.end(), p))
-          return true;
+    for (const NodeId k : r.nodes) {
+      for (Value v : sources_[k]) {
+        const NodeId p = g_.node_of(v);
+        if (is_reduce(g_.node(p).op) && r.has(p)) return true;
       }
     }
     return false;
   }
 
   // A path from region `from` to region `to` with at least one node outside both. Regions are single units.
-  bool path_outside(int32_t from, int32_t to) {
+  bool path_outside(RegionId from, RegionId to) {
     const int32_t round = ++rounds_;
-    const auto seen = [&](int32_t node) { return std::exchange(seen_[static_cast<size_t>(node)], round) == round; };
-    std::vector<int32_t> stack;
-    const int32_t last = horizon(regions_[static_cast<size_t>(to)].nodes.back());
-    const auto leave = [&](int32_t node) {
-      for (int32_t reader : readers_[static_cast<size_t>(node)]) {
+    const auto seen = [&](NodeId node) { return std::exchange(seen_[node], round) == round; };
+    std::vector<NodeId> stack;
+    const NodeId last = horizon(regions_[to].nodes.back());
+    const auto leave = [&](NodeId node) {
+      for (const NodeId reader : readers_[node]) {
         if (reader <= last) stack.push_back(reader);
       }
     };
     // First hop: readers outside both regions.
-    for (int32_t k : regions_[static_cast<size_t>(from)].nodes) leave(k);
-    std::vector<int32_t> direct;
+    for (const NodeId k : regions_[from].nodes) leave(k);
+    std::vector<NodeId> direct;
     while (!stack.empty()) {  // look through free nodes, which belong to their readers
-      const int32_t k = stack.back();
+      const NodeId k = stack.back();
       stack.pop_back();
-      if (free_[static_cast<size_t>(k)]) {
+      if (free_[k]) {
         leave(k);
-      } else if (region_[static_cast<size_t>(k)] != from && region_[static_cast<size_t>(k)] != to) {
+      } else if (region_[k] != from && region_[k] != to) {
         direct.push_back(k);
       }
     }
-    for (int32_t k : direct) {
-      for (int32_t member : regions_[static_cast<size_t>(to)].nodes) {
+    for (const NodeId k : direct) {
+      for (const NodeId member : regions_[to].nodes) {
         if (is_ancestor(k, member)) return true;
       }
     }
     stack = std::move(direct);
     while (!stack.empty()) {
-      const int32_t k = stack.back();
+      const NodeId k = stack.back();
       stack.pop_back();
       if (seen(k)) continue;
-      const int32_t r = region_[static_cast<size_t>(k)];
+      const RegionId r = region_[k];
       if (r == to) return true;
-      if (r >= 0) {  // a region is entered whole
-        for (int32_t member : regions_[static_cast<size_t>(r)].nodes) {
+      if (r.valid()) {  // a region is entered whole
+        for (const NodeId member : regions_[r].nodes) {
           seen(member);
           leave(member);
         }
@@ -430,16 +438,16 @@ class RegionPass {
 
   // Returns a node behind which no path leads back to `node`. Readers come later in the list than what they read; but a
   // path that enters a region goes on from all of its members, the earlier ones, too.
-  int32_t horizon(int32_t node) const {
-    while (reach_[static_cast<size_t>(node)] > node) node = reach_[static_cast<size_t>(node)];
+  NodeId horizon(NodeId node) const {
+    while (reach_[node] > node) node = reach_[node];
     return node;
   }
 
   size_t operands(const Region& r) const {
     std::vector<int32_t> ids;
-    for (int32_t k : r.nodes) {
-      for (Value v : sources_[static_cast<size_t>(k)]) {
-        if (!std::binary_search(r.nodes.begin(), r.nodes.end(), node_of(v))) ids.push_back(v.id);
+    for (const NodeId k : r.nodes) {
+      for (Value v : sources_[k]) {
+        if (!r.has(g_.node_of(v))) ids.push_back(v.id);
       }
     }
     std::sort(ids.begin(), ids.end());
@@ -450,17 +458,16 @@ class RegionPass {
 
   // Regions that read the same whole tensor run as one pass over it.
   void siblings() {
-    for (size_t i = 0; i < g_.values.size(); ++i) {
-      const Value v{static_cast<int32_t>(i)};
+    for (const Value v : g_.value_ids()) {
       const Shape& s = g_.type(v).shape;
       if (s.numel() < 2) continue;
-      int32_t first = -1;
-      for (int32_t reader : readers_[static_cast<size_t>(node_of(v))]) {
-        if (region_[static_cast<size_t>(reader)] < 0) continue;
-        const Node& n = g_.nodes[static_cast<size_t>(reader)];
+      NodeId first;
+      for (const NodeId reader : readers_[g_.node_of(v)]) {
+        if (!region_[reader].valid()) continue;
+        const Node& n = g_.node(reader);
         if (std::find(n.inputs.begin(), n.inputs.end(), v) == n.inputs.end()) continue;
         if (region_at(reader).shape != s) continue;
-        if (first < 0) {
+        if (!first.valid()) {
           first = reader;
         } else {
           merge(first, reader);
@@ -472,38 +479,37 @@ class RegionPass {
   // Rebuilds the graph with one fused node per region, in an order in which each comes after those it reads.
   Graph emit() {
     const size_t count = g_.nodes.size();
-    std::vector<int32_t> unit(count), missing(count);  // a unit is named by its first node
-    for (size_t i = 0; i < count; ++i) {
-      unit[i] = region_[i] >= 0 ? region_at(static_cast<int32_t>(i)).nodes.front() : static_cast<int32_t>(i);
-    }
-    std::vector<std::vector<int32_t>> after(count);
-    for (size_t i = 0; i < count; ++i) {
-      for (Value v : region_[i] >= 0 ? sources_[i] : g_.nodes[i].inputs) {
-        const int32_t p = unit[static_cast<size_t>(node_of(v))];
+    ByNode<NodeId> unit(g_);  // named by its first node
+    ByNode<int32_t> missing(g_);
+    for (const NodeId i : g_.node_ids()) unit[i] = region_[i].valid() ? region_at(i).nodes.front() : i;
+    ByNode<std::vector<NodeId>> after(g_);
+    for (const NodeId i : g_.node_ids()) {
+      for (Value v : region_[i].valid() ? sources_[i] : g_.node(i).inputs) {
+        const NodeId p = unit[g_.node_of(v)];
         if (p == unit[i]) continue;
-        after[static_cast<size_t>(p)].push_back(unit[i]);
-        ++missing[static_cast<size_t>(unit[i])];
+        after[p].push_back(unit[i]);
+        ++missing[unit[i]];
       }
     }
-    const std::vector<bool> needed = needed_outside_regions();
+    const ByNode<bool> needed = needed_outside_regions();
     Rewriter r(g_);
-    std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> ready;  // the first in the list comes first
-    for (size_t i = 0; i < count; ++i) {
-      if (unit[i] == static_cast<int32_t>(i) && missing[i] == 0) ready.push(static_cast<int32_t>(i));
+    std::priority_queue<NodeId, std::vector<NodeId>, std::greater<>> ready;  // the first in the list comes first
+    for (const NodeId i : g_.node_ids()) {
+      if (unit[i] == i && missing[i] == 0) ready.push(i);
     }
     size_t emitted = 0;
     while (!ready.empty()) {
-      const int32_t u = ready.top();
+      const NodeId u = ready.top();
       ready.pop();
-      if (region_[static_cast<size_t>(u)] >= 0) {
+      if (region_[u].valid()) {
         emit_region(r, region_at(u));
         emitted += region_at(u).nodes.size();
       } else {
-        if (needed[static_cast<size_t>(u)]) r.copy(g_.nodes[static_cast<size_t>(u)]);
+        if (needed[u]) r.copy(g_.node(u));
         ++emitted;
       }
-      for (int32_t next : after[static_cast<size_t>(u)]) {
-        if (--missing[static_cast<size_t>(next)] == 0) ready.push(next);
+      for (const NodeId next : after[u]) {
+        if (--missing[next] == 0) ready.push(next);
       }
     }
     FREIGHT_CHECK(emitted == count, "fusion made a cycle");
@@ -511,64 +517,64 @@ class RegionPass {
   }
 
   // Free nodes whose only readers are regions live in the bodies alone.
-  std::vector<bool> needed_outside_regions() const {
-    std::vector<bool> needed(g_.nodes.size());
-    for (size_t i = g_.nodes.size(); i-- > 0;) {
-      const Node& n = g_.nodes[i];
-      if (!free_[i] || is_result_[n.out().index()]) needed[i] = true;
-      if (!needed[i] || region_[i] >= 0) continue;
-      for (Value v : n.inputs) needed[static_cast<size_t>(node_of(v))] = true;
+  ByNode<bool> needed_outside_regions() const {
+    ByNode<bool> needed(g_);
+    for (const NodeId i : g_.node_ids().reversed()) {
+      const Node& n = g_.node(i);
+      if (!free_[i] || is_result_[n.out()]) needed[i] = true;
+      if (!needed[i] || region_[i].valid()) continue;
+      for (Value v : n.inputs) needed[g_.node_of(v)] = true;
     }
     return needed;
   }
 
   void emit_region(Rewriter& r, const Region& region) {
     auto body = std::make_shared<Graph>();
-    std::vector<Value> inner(g_.values.size()), inputs;
-    const auto inside = [&](int32_t k) { return std::binary_search(region.nodes.begin(), region.nodes.end(), k); };
+    ByValue<Value> inner(g_);
+    std::vector<Value> inputs;
     // The body's value for v: made inside, repeated (free nodes), or a new input.
     const auto get = [&](auto&& self, Value v) -> Value {
-      Value& have = inner[v.index()];
+      Value& have = inner[v];
       if (have.valid()) return have;
-      if (free_[static_cast<size_t>(node_of(v))]) {
+      if (free_[g_.node_of(v)]) {
         const Node& d = g_.def(v);
         std::vector<Value> in;
         for (Value x : d.inputs) in.push_back(self(self, x));
-        return inner[v.index()] = body->add(d.op, d.attrs, in)[0];
+        return inner[v] = body->add(d.op, d.attrs, in)[0];
       }
-      FREIGHT_CHECK(!inside(node_of(v)), "region out of order");
+      FREIGHT_CHECK(!region.has(g_.node_of(v)), "region out of order");
       inputs.push_back(v);
       return have = body->add(Op::input, LeafAttrs{"", g_.type(v)}, {})[0];
     };
     std::vector<Value> results;
-    for (int32_t k : region.nodes) {
-      const Node& n = g_.nodes[static_cast<size_t>(k)];
+    for (const NodeId k : region.nodes) {
+      const Node& n = g_.node(k);
       std::vector<Value> in;
       for (Value v : n.inputs) in.push_back(get(get, v));
-      inner[n.out().index()] = body->add(n.op, n.attrs, in)[0];
+      inner[n.out()] = body->add(n.op, n.attrs, in)[0];
       if (read_outside(n.out(), region)) {
         results.push_back(n.out());
-        body->outputs.push_back(inner[n.out().index()]);
+        body->outputs.push_back(inner[n.out()]);
       }
     }
-    const Node& last = g_.nodes[static_cast<size_t>(region.nodes.back())];
+    const Node& last = g_.node(region.nodes.back());
     const auto out = r.dst.add(Op::fused, FusedAttrs{body}, r(inputs), last.scope, last.where);
     for (size_t i = 0; i < out.size(); ++i) r.replace(results[i], out[i]);
   }
 
   bool read_outside(Value v, const Region& region) const {
-    if (is_result_[v.index()]) return true;
+    if (is_result_[v]) return true;
     // Through free nodes: a region that repeats the free node reads v itself; any other reader reads the free node.
-    std::vector<int32_t> stack(readers_[static_cast<size_t>(node_of(v))]);
+    std::vector<NodeId> stack(readers_[g_.node_of(v)]);
     while (!stack.empty()) {
-      const int32_t k = stack.back();
+      const NodeId k = stack.back();
       stack.pop_back();
-      if (free_[static_cast<size_t>(k)]) {
-        const Node& n = g_.nodes[static_cast<size_t>(k)];
-        const auto& next = readers_[static_cast<size_t>(k)];
+      if (free_[k]) {
+        const Node& n = g_.node(k);
+        const auto& next = readers_[k];
         stack.insert(stack.end(), next.begin(), next.end());
-        if (is_result_[n.out().index()]) return true;
-      } else if (!std::binary_search(region.nodes.begin(), region.nodes.end(), k)) {
+        if (is_result_[n.out()]) return true;
+      } else if (!region.has(k)) {
         return true;
       }
     }
@@ -576,19 +582,18 @@ class RegionPass {
   }
 
   const Graph& g_;
-  std::vector<bool> is_result_;              // by value: an output, or the next value of a state
-  std::vector<bool> frozen_;                 // by value
-  std::vector<bool> free_;                   // by node: is_free
-  std::vector<std::vector<Value>> sources_;  // by node that regions are made of
-  // By node: the number of the last search for a path that came by.
-  std::vector<int32_t> seen_;
+  ByValue<bool> is_result_;  // an output, or the next value of a state
+  ByValue<bool> frozen_;
+  ByNode<bool> free_;                   // is_free
+  ByNode<std::vector<Value>> sources_;  // of nodes that regions are made of
+  ByNode<int32_t> seen_;                // the number of the last search for a path that came by
   int32_t rounds_ = 0;
-  std::vector<Region> regions_;
-  std::vector<int32_t> region_;                // node -> region, -1: none
-  std::vector<int32_t> reach_;                 // node -> itself, or a later member of a region that begins up to it
-  std::vector<std::vector<int32_t>> readers_;  // node -> nodes that read any of its results
-  std::vector<bool> channels_last_;            // by value
-  std::vector<size_t> row_;                    // node -> the first word of its row in the triangle; empty: no triangle
+  ById<RegionId, Region> regions_;
+  ByNode<RegionId> region_;              // invalid: none
+  ByNode<NodeId> reach_;                 // itself, or a later member of a region that begins up to it
+  ByNode<std::vector<NodeId>> readers_;  // nodes that read any of its results
+  ByValue<bool> channels_last_;
+  ByNode<size_t> row_;  // the first word of its row in the triangle; empty: no triangle
   std::vector<uint64_t> ancestors_;
 };
 

@@ -7,23 +7,24 @@
 namespace freight {
 
 namespace {
-// Which values, up to node `last`, depend on one of `wrt` through differentiable paths. `stands_for`: by value, the
-// definition of an alias.
-std::vector<bool> depends_on(const Graph& graph, const std::vector<Value>& wrt, size_t last,
-                             const std::vector<Value>& stands_for) {
-  std::vector<bool> depends(graph.values.size());
-  for (Value v : wrt) depends[v.index()] = true;
-  for (size_t i = 0; i <= last; ++i) {
-    const Node& n = graph.nodes[i];
+// Which values, up to node `last`, depend on one of `wrt` through differentiable paths. `stands_for`: the definition of
+// an alias.
+ByValue<bool> depends_on(const Graph& graph, const std::vector<Value>& wrt, NodeId last,
+                         const ByValue<Value>& stands_for) {
+  ByValue<bool> depends(graph);
+  for (Value v : wrt) depends[v] = true;
+  for (const NodeId i : graph.node_ids()) {
+    if (i > last) break;
+    const Node& n = graph.node(i);
     for (Value v : n.outputs) {
-      const Value d = stands_for.empty() ? Value{} : stands_for[v.index()];
-      if (d.valid() && depends[d.index()]) depends[v.index()] = true;
+      const Value d = stands_for.empty() ? Value{} : stands_for[v];
+      if (d.valid() && depends[d]) depends[v] = true;
     }
     if (!info(n.op).vjp) continue;
     bool any = false;
-    for (Value v : n.inputs) any = any || depends[v.index()];
+    for (Value v : n.inputs) any = any || depends[v];
     for (Value v : n.outputs) {
-      if (any && is_floating(graph.type(v).dtype)) depends[v.index()] = true;
+      if (any && is_floating(graph.type(v).dtype)) depends[v] = true;
     }
   }
   return depends;
@@ -50,28 +51,28 @@ std::vector<Value> through_definition(Graph& graph, Builder& b, const Node& node
     const Value seed = body.add(Op::input, LeafAttrs{"", graph.type(cotangents[k])}, {}, node.scope, node.where)[0];
     const std::vector<Value> g = grad(body, results[k], wrt, seed);
     // Import the body, seed replaced by the cotangent.
-    std::vector<Value> map(body.values.size());
+    ByValue<Value> map(body);
     size_t leaf = 0;
     for (const Node& n : body.nodes) {
       if (n.op == Op::input) {
-        map[n.out().index()] = n.out() == seed ? cotangents[k] : leaf < leaves.size() ? node.inputs[leaf] : Value{};
+        map[n.out()] = n.out() == seed ? cotangents[k] : leaf < leaves.size() ? node.inputs[leaf] : Value{};
         ++leaf;
         continue;
       }
       std::vector<Value> in;
       bool known = true;
       for (Value v : n.inputs) {
-        in.push_back(map[v.index()]);
+        in.push_back(map[v]);
         known = known && in.back().valid();
       }
       if (!known) continue;  // the walk of an earlier result
       const std::vector<Value> out = b.add(n.op, n.attrs, in);
-      for (size_t i = 0; i < out.size(); ++i) map[n.outputs[i].index()] = out[i];
+      for (size_t i = 0; i < out.size(); ++i) map[n.outputs[i]] = out[i];
     }
     for (size_t i = 0; i < wrt.size(); ++i) {
       if (!g[i].valid()) continue;
       for (size_t j = 0; j < leaves.size(); ++j) {
-        if (leaves[j] == wrt[i]) accumulate(b, sums[j], map[g[i].index()]);
+        if (leaves[j] == wrt[i]) accumulate(b, sums[j], map[g[i]]);
       }
     }
   }
@@ -94,49 +95,49 @@ std::vector<Value> composite::attention_grad(Builder& b, const Node& node, const
 
 std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt, Value seed,
                         const std::vector<Alias>& aliases) {
-  const size_t last = static_cast<size_t>(graph.values[loss.index()].node);
+  const NodeId last = graph.node_of(loss);
   if (!seed.valid() && graph.type(loss).numel() != 1) {
     fail(ErrorKind::usage, "grad", "the loss must be a single number: got ", graph.type(loss),
          "; reduce it with mean or sum");
   }
   if (!is_floating(graph.type(loss).dtype))
     fail(ErrorKind::usage, "grad", "the loss must be floating: got ", graph.type(loss));
-  std::vector<Value> stands_for(aliases.empty() ? 0 : graph.values.size()), leaf_of(stands_for.size());
+  ByValue<Value> stands_for(aliases.empty() ? 0 : graph.values.size()), leaf_of(stands_for.size());
   for (const Alias& a : aliases) {
-    stands_for[a.leaf.index()] = a.definition;
-    leaf_of[a.definition.index()] = a.leaf;
+    stands_for[a.leaf] = a.definition;
+    leaf_of[a.definition] = a.leaf;
   }
-  const std::vector<bool> wanted = depends_on(graph, wrt, last, stands_for);
-  std::vector<Value> cotangent(graph.values.size());
-  const Node& end = graph.nodes[last];
+  const ByValue<bool> wanted = depends_on(graph, wrt, last, stands_for);
+  ByValue<Value> cotangent(graph);
+  const Node& end = graph.node(last);
   Builder b(graph, end.scope, end.where);
-  if (wanted[loss.index()]) cotangent[loss.index()] = seed.valid() ? seed : b.constant_like(1, loss);
+  if (wanted[loss]) cotangent[loss] = seed.valid() ? seed : b.constant_like(1, loss);
 
-  for (size_t i = last + 1; i-- > 0;) {
-    Node node = graph.nodes[i];  // a copy: the graph grows below
+  for (const NodeId i : IdRange<NodeId>(last.index() + 1).reversed()) {
+    Node node = graph.node(i);  // a copy: the graph grows below
     if (!aliases.empty()) {
       for (Value v : node.outputs) {
-        const Value to = stands_for[v.index()], from = cotangent[v.index()];
+        const Value to = stands_for[v], from = cotangent[v];
         if (!to.valid() || !from.valid()) continue;
         b.set_location(node.scope, node.where);
-        accumulate(b, cotangent[to.index()], from);
+        accumulate(b, cotangent[to], from);
       }
     }
     if (!info(node.op).vjp) continue;
     bool arrived = false, leads = false;
     std::vector<Value> arriving;
     for (Value v : node.outputs) {
-      arriving.push_back(cotangent[v.index()]);
+      arriving.push_back(cotangent[v]);
       arrived = arrived || arriving.back().valid();
     }
     std::vector<bool> needed;
     for (Value v : node.inputs) {
-      needed.push_back(wanted[v.index()]);
+      needed.push_back(wanted[v]);
       leads = leads || needed.back();
     }
     if (!arrived || !leads) continue;
     for (Value& v : node.outputs) {
-      if (!aliases.empty() && leaf_of[v.index()].valid()) v = leaf_of[v.index()];
+      if (!aliases.empty() && leaf_of[v].valid()) v = leaf_of[v];
     }
     b.set_location(node.scope, node.where);
     VjpContext context(b, node, arriving, needed);
@@ -144,11 +145,11 @@ std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt,
     const std::vector<Value> gradients =
         context.through_definition ? through_definition(graph, b, node, arriving) : context.gradients();
     for (size_t k = 0; k < gradients.size(); ++k) {
-      if (needed[k] && gradients[k].valid()) accumulate(b, cotangent[node.inputs[k].index()], gradients[k]);
+      if (needed[k] && gradients[k].valid()) accumulate(b, cotangent[node.inputs[k]], gradients[k]);
     }
   }
   std::vector<Value> result;
-  for (Value v : wrt) result.push_back(cotangent[v.index()]);
+  for (Value v : wrt) result.push_back(cotangent[v]);
   return result;
 }
 

@@ -71,8 +71,8 @@ class LayoutPass {
 
   PlacedGraph run() {
     const Graph& g = r_.src;
-    prefers_row_major_.resize(g.values.size());
-    for (Value v : g.results()) prefers_row_major_[v.index()] = true;
+    prefers_row_major_ = ByValue<bool>(g);
+    for (Value v : g.results()) prefers_row_major_[v] = true;
     for (const Node& n : g.nodes) visit(n);
     PlacedGraph placed;
     placed.graph = r_.finish();
@@ -82,7 +82,7 @@ class LayoutPass {
   }
 
  private:
-  Place& place(Value v) { return places_[v.index()]; }
+  Place& place(Value v) { return places_[v]; }
 
   // Records the places of a node just added.
   void put(const std::vector<Value>& out, const std::vector<Layout>& layouts, Graph& g) {
@@ -99,12 +99,12 @@ class LayoutPass {
       v = in_layout(v, Layout::row_major(type.shape), user);
     }
     if (same_layout(type.shape, place(v).layout, wanted)) return v;
-    for (Value c : copies_[v.index()]) {
+    for (Value c : copies_[v]) {
       if (same_layout(type.shape, place(c).layout, wanted)) return c;
     }
     const auto out = r_.dst.add(Op::copy, NoAttrs{}, {v}, user.scope, user.where);
     put(out, {wanted}, r_.dst);
-    copies_[v.index()].push_back(out[0]);
+    copies_[v].push_back(out[0]);
     return out[0];
   }
 
@@ -167,7 +167,7 @@ class LayoutPass {
     Value x = r_(n.in(0));
     const Shape& shape = r_.dst.type(x).shape;
     const Layout& l = place(x).layout;
-    if (prefers_row_major_[n.out().index()] || !(l.blocked || is_dense(shape, l))) {
+    if (prefers_row_major_[n.out()] || !(l.blocked || is_dense(shape, l))) {
       x = in_layout(x, Layout::row_major(shape), n);
     }
     add(n, {x}, {place(x).layout});
@@ -198,7 +198,7 @@ class LayoutPass {
     std::vector<Layout> layouts;
     for (Value v : n.outputs) {
       const Shape& s = r_.src.type(v).shape;
-      const bool plain = prefers_row_major_[v.index()] || !shape || s.rank() != static_cast<int>(order.size());
+      const bool plain = prefers_row_major_[v] || !shape || s.rank() != static_cast<int>(order.size());
       layouts.push_back(plain ? Layout::row_major(s) : Layout{permuted_strides(s, order), nullptr});
     }
     add(n, inputs, layouts);
@@ -209,7 +209,7 @@ class LayoutPass {
     std::vector<Layout> given;
     for (Value v : inputs) given.push_back(place(v).layout);
     FrozenInputs frozen{{}, options_.deterministic};
-    for (Value v : n.inputs) frozen.inputs.push_back(frozen_[v.index()]);
+    for (Value v : n.inputs) frozen.inputs.push_back(frozen_[v]);
     const LayoutPlan plan = options_.states == States::frozen ? backend_.layouts_of_frozen(r_.src, n, given, frozen)
                                                               : backend_.layouts(r_.src, n, given);
     for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = in_layout(inputs[i], plan.in[i], n);
@@ -219,14 +219,14 @@ class LayoutPass {
   // Each output of the graph needs memory of its own, row-major: anything else gets a final copy. Likewise the next
   // value of a state must not be a leaf or a view.
   void settle_outputs(Graph& g) {
-    std::vector<bool> taken(g.values.size());
+    ByValue<bool> taken(g);
     const auto own = [&](Value v) {
       const Place& p = place(v);
       const Shape& s = g.type(v).shape;
-      const bool fine = p.root == v && info(g.def(v).op).kind != OpKind::leaf && !taken[v.index()] &&
+      const bool fine = p.root == v && info(g.def(v).op).kind != OpKind::leaf && !taken[v] &&
                         same_layout(s, p.layout, Layout::row_major(s));
       if (fine) {
-        taken[v.index()] = true;
+        taken[v] = true;
         return v;
       }
       const auto out = g.add(Op::copy, NoAttrs{}, {v}, g.def(v).scope, g.def(v).where);
@@ -240,11 +240,11 @@ class LayoutPass {
 
   const Backend& backend_;
   Rewriter r_;
-  std::vector<bool> frozen_;  // by value of the old graph
+  ByValue<bool> frozen_;  // of the old graph
   LayoutOptions options_;
-  std::vector<Place> places_;
-  std::vector<std::vector<Value>> copies_;
-  std::vector<bool> prefers_row_major_;
+  ByValue<Place> places_;
+  ByValue<std::vector<Value>> copies_;
+  ByValue<bool> prefers_row_major_;
 };
 
 }  // namespace

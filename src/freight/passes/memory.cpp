@@ -13,37 +13,37 @@ namespace {
 struct Planner {
   const PlacedGraph& placed;
   const Backend& backend;
-  const std::vector<size_t>& scratch_bytes;
-  const std::vector<bool>& once;
+  const ByNode<size_t>& scratch_bytes;
+  const ByNode<bool>& once;
   const ArenaLimit& allowed;
   const Graph& g = placed.graph;
   MemoryPlan plan = {};
-  std::vector<Value> owner = {};        // root -> the root whose buffer it shares
-  std::vector<int32_t> last_read = {};  // root -> last node that reads it
-  std::vector<bool> replayed = {};      // root -> a step that runs each time reads it
+  ByValue<Value> owner = {};        // root -> the root whose buffer it shares
+  ByValue<int32_t> last_read = {};  // root -> last node that reads it
+  ByValue<bool> replayed = {};      // root -> a step that runs each time reads it
+  // Time: the number of the node that runs; `steps` is after the last one.
   int32_t steps = static_cast<int32_t>(g.nodes.size());
   const size_t alignment = backend.alignment();
 
   size_t aligned(size_t bytes) const { return (bytes + alignment - 1) / alignment * alignment; }
 
-  Buffer& buffer(Value v) { return plan.buffers[v.index()]; }
+  Buffer& buffer(Value v) { return plan.buffers[v]; }
   Value root(Value v) const { return placed.place(v).root; }
-  int32_t node_of(Value v) const { return g.values[v.index()].node; }
 
   void read_times() {
-    last_read.assign(g.values.size(), -1);
-    replayed.assign(g.values.size(), false);
-    for (int32_t i = 0; i < steps; ++i) {
-      const Node& n = g.nodes[static_cast<size_t>(i)];
+    last_read = ByValue<int32_t>(g, -1);
+    replayed = ByValue<bool>(g);
+    for (const NodeId i : g.node_ids()) {
+      const Node& n = g.node(i);
       if (!placed.is_step(n)) continue;
       for (Value v : n.inputs) {
-        last_read[root(v).index()] = i;
-        if (!once[static_cast<size_t>(i)]) replayed[root(v).index()] = true;
+        last_read[root(v)] = i.id;
+        if (!once[i]) replayed[root(v)] = true;
       }
     }
-    for (Value v : g.outputs) last_read[root(v).index()] = steps;
+    for (Value v : g.outputs) last_read[root(v)] = steps;
     for (const Update& u : g.updates) {
-      if (buffer(u.next).kind != MemoryKind::state) last_read[static_cast<size_t>(root(u.next).id)] = steps;
+      if (buffer(u.next).kind != MemoryKind::state) last_read[root(u.next)] = steps;
     }
   }
 
@@ -69,19 +69,18 @@ struct Planner {
   // may read it where the backend says that result may overwrite that input.
   void updates() {
     for (const Update& u : g.updates) {
-      const int32_t writer = node_of(u.next);
-      const Node& n = g.nodes[static_cast<size_t>(writer)];
-      bool fine = buffer(u.next).kind == MemoryKind::none && last_read[u.state.index()] <= writer;
+      const NodeId writer = g.node_of(u.next);
+      const Node& n = g.node(writer);
+      bool fine = buffer(u.next).kind == MemoryKind::none && last_read[u.state] <= writer.id;
       for (size_t i = 0; fine && i < n.inputs.size(); ++i) {
         if (root(n.inputs[i]) != u.state) continue;
-        fine = same_place(n.inputs[i], u.next) &&
-               backend.in_place(g, n, static_cast<int>(i), g.values[u.next.index()].index);
+        fine = same_place(n.inputs[i], u.next) && backend.in_place(g, n, static_cast<int>(i), g.values[u.next].index);
       }
       if (fine) {
         buffer(u.next) = buffer(u.state);
       } else {
         plan.late_updates.push_back(u);
-        last_read[static_cast<size_t>(root(u.next).id)] = steps;
+        last_read[root(u.next)] = steps;
       }
     }
   }
@@ -93,45 +92,45 @@ struct Planner {
   }
 
   void lifetimes() {
-    owner.resize(g.values.size());
-    for (int32_t i = 0; i < steps; ++i) {
-      const Node& n = g.nodes[static_cast<size_t>(i)];
+    owner = ByValue<Value>(g);
+    for (const NodeId i : g.node_ids()) {
+      const Node& n = g.node(i);
       if (!placed.is_step(n)) continue;
       for (size_t k = 0; k < n.outputs.size(); ++k) {
         const Value v = n.outputs[k];
-        owner[v.index()] = v;
+        owner[v] = v;
         Buffer& b = buffer(v);
         if (b.kind != MemoryKind::none) continue;
         b.bytes = layout_bytes(g.type(v), placed.place(v).layout);
-        if (once[static_cast<size_t>(i)] && replayed[v.index()]) {
+        if (once[i] && replayed[v]) {
           b.kind = MemoryKind::kept;
           b.offset = plan.kept_bytes;
           plan.kept_bytes += aligned(b.bytes);
           continue;
         }
         b.kind = n.op == Op::offload ? MemoryKind::host : MemoryKind::arena;
-        b.first = i;
-        b.last = std::max(i, last_read[v.index()]);
-        reuse_dying_input(n, i, static_cast<int>(k));
+        b.first = i.id;
+        b.last = std::max(i.id, last_read[v]);
+        reuse_dying_input(n, i.id, static_cast<int>(k));
       }
     }
   }
 
   void reuse_dying_input(const Node& n, int32_t at, int result) {
-    const Value v = n.outputs[static_cast<size_t>(result)];
+    const Value v = n.out(result);
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       const Value in = n.inputs[k], r = root(in);
       const Buffer& from = buffer(r);
-      if (from.kind != MemoryKind::arena || last_read[r.index()] != at) continue;
+      if (from.kind != MemoryKind::arena || last_read[r] != at) continue;
       if (!same_place(in, v) || from.bytes != buffer(v).bytes) continue;
       if (!backend.in_place(g, n, static_cast<int>(k), result)) continue;
       // The input must appear once, and no other result may have taken it.
       const auto reads = std::count_if(n.inputs.begin(), n.inputs.end(), [&](Value x) { return root(x) == r; });
-      const Value own = owner[r.index()];
+      const Value own = owner[r];
       const auto earlier = n.outputs.begin() + result;
-      const bool taken = std::any_of(n.outputs.begin(), earlier, [&](Value x) { return owner[x.index()] == own; });
+      const bool taken = std::any_of(n.outputs.begin(), earlier, [&](Value x) { return owner[x] == own; });
       if (reads != 1 || taken || buffer(own).last > at) continue;
-      owner[v.index()] = own;
+      owner[v] = own;
       buffer(own).last = std::max(buffer(own).last, buffer(v).last);
       return;
     }
@@ -142,21 +141,21 @@ struct Planner {
     std::vector<Buffer*> all;
     for (const Node& n : g.nodes) {
       for (Value v : n.outputs) {
-        if (buffer(v).kind == kind && owner[v.index()] == v) all.push_back(&buffer(v));
+        if (buffer(v).kind == kind && owner[v] == v) all.push_back(&buffer(v));
       }
     }
     return all;
   }
 
-  std::vector<size_t> alive(const std::vector<Buffer*>& all) const {
-    std::vector<size_t> live(g.nodes.size() + 1);
+  ByNode<size_t> alive(const std::vector<Buffer*>& all) const {
+    ByNode<size_t> live(g.nodes.size() + 1);
     for (const Buffer* b : all) {
-      for (int32_t t = b->first; t <= std::min(b->last, steps); ++t) live[static_cast<size_t>(t)] += aligned(b->bytes);
+      for (int32_t t = b->first; t <= std::min(b->last, steps); ++t) live[NodeId{t}] += aligned(b->bytes);
     }
     return live;
   }
   size_t most_alive(const std::vector<Buffer*>& all) const {
-    const std::vector<size_t> live = alive(all);
+    const ByNode<size_t> live = alive(all);
     return *std::max_element(live.begin(), live.end());
   }
 
@@ -169,10 +168,9 @@ struct Planner {
   }
 
   void scratch() {
-    plan.scratch.resize(g.nodes.size());
-    for (int32_t i = 0; i < steps; ++i) {
-      if (scratch_bytes[static_cast<size_t>(i)] == 0) continue;
-      plan.scratch[static_cast<size_t>(i)] = {MemoryKind::arena, 0, 0, scratch_bytes[static_cast<size_t>(i)], i, i};
+    plan.scratch = ByNode<Buffer>(g);
+    for (const NodeId i : g.node_ids()) {
+      if (scratch_bytes[i] > 0) plan.scratch[i] = {MemoryKind::arena, 0, 0, scratch_bytes[i], i.id, i.id};
     }
   }
 
@@ -185,33 +183,38 @@ struct Planner {
   // When copies run, by the kernels' clock (figures of ArenaLimit::speed), if each begins as its turn and its bytes
   // allow: those to the host as early as they can, those back so late that they end when their reader begins.
   std::vector<Stay> stays() {
-    std::vector<double> begins(g.nodes.size() + 1), seconds(g.nodes.size()), there(g.values.size());
-    const auto crosses = [&](size_t i) { return g.nodes[i].op == Op::offload || g.nodes[i].op == Op::fetch; };
-    for (size_t i = 0; i < g.nodes.size(); ++i) {
-      if (placed.is_step(g.nodes[i]) && !once[i]) seconds[i] = step_seconds(g, g.nodes[i], allowed.speed);
-      begins[i + 1] = begins[i] + (crosses(i) ? 0 : seconds[i]);
+    ByNode<double> begins(g.nodes.size() + 1), seconds(g);
+    ByValue<double> there(g);
+    const auto behind = [](NodeId i) { return NodeId{i.id + 1}; };
+    for (const NodeId i : g.node_ids()) {
+      const Node& n = g.node(i);
+      if (placed.is_step(n) && !once[i]) seconds[i] = step_seconds(g, n, allowed.speed);
+      const bool crosses = n.op == Op::offload || n.op == Op::fetch;
+      begins[behind(i)] = begins[i] + (crosses ? 0 : seconds[i]);
     }
     const auto step_at = [&](double time) {
-      return static_cast<int32_t>(std::lower_bound(begins.begin(), begins.end(), time) - begins.begin()) - 1;
+      return begins.id_of(std::lower_bound(begins.begin(), begins.end(), time)).id - 1;
     };
     std::vector<Stay> found;
     double queue = 0;
-    for (size_t i = 0; i < g.nodes.size(); ++i) {
-      if (g.nodes[i].op != Op::offload || once[i]) continue;
-      const Value from = root(g.nodes[i].in(0));
-      queue = std::max(queue, begins[static_cast<size_t>(node_of(from)) + 1]) + seconds[i];
-      there[g.nodes[i].out().index()] = std::max(queue, begins[i]);
+    for (const NodeId i : g.node_ids()) {
+      const Node& n = g.node(i);
+      if (n.op != Op::offload || once[i]) continue;
+      const Value from = root(n.in(0));
+      queue = std::max(queue, begins[behind(g.node_of(from))]) + seconds[i];
+      there[n.out()] = std::max(queue, begins[i]);
       if (buffer(from).kind != MemoryKind::arena) continue;
-      Buffer* b = &buffer(owner[from.index()]);
+      Buffer* b = &buffer(owner[from]);
       found.push_back({b, b->first, std::max(b->last, std::min(step_at(queue), steps - 1))});
     }
-    queue = begins.back();
-    for (size_t i = g.nodes.size(); i-- > 0;) {
-      if (g.nodes[i].op != Op::fetch || once[i]) continue;
+    queue = begins[NodeId{steps}];
+    for (const NodeId i : g.node_ids().reversed()) {
+      const Node& n = g.node(i);
+      if (n.op != Op::fetch || once[i]) continue;
       queue = std::min(queue, begins[i]) - seconds[i];
-      Buffer* b = &buffer(g.nodes[i].out());
+      Buffer* b = &buffer(n.out());
       if (b->kind != MemoryKind::arena) continue;
-      const int32_t first = step_at(std::max(queue, there[root(g.nodes[i].in(0)).index()]));
+      const int32_t first = step_at(std::max(queue, there[root(n.in(0))]));
       found.push_back({b, std::min(b->first, std::max(first, 0)), b->last});
     }
     return found;
@@ -221,11 +224,11 @@ struct Planner {
   // that leaves keeps its memory until the copy is probably done, and one that comes has it from the probable begin
   // on, for as many steps as leave the sum of live bytes within `room`.
   void prolong(size_t room) {
-    std::vector<size_t> live = alive(arena_owners());
+    ByNode<size_t> live = alive(arena_owners());
     for (const Stay& s : stays()) {
       const size_t bytes = aligned(s.buffer->bytes);
       const auto takes = [&](int32_t t) {
-        size_t& sum = live[static_cast<size_t>(t)];
+        size_t& sum = live[NodeId{t}];
         if (sum + bytes > room) return false;
         sum += bytes;
         return true;
@@ -243,7 +246,8 @@ struct Planner {
                                     [](const Node& n) { return n.op == Op::fetch || n.op == Op::offload; });
     if (!copies) return;
     // No larger than it is, or may be: gaps between buffers take a part of the room.
-    const std::vector<Buffer> buffers = plan.buffers, scratch = plan.scratch;
+    const ByValue<Buffer> buffers = plan.buffers;
+    const ByNode<Buffer> scratch = plan.scratch;
     const size_t most = std::max(allowed.bytes, plan.arena_bytes), least = plan.lower_bound_bytes,
                  arena = plan.arena_bytes;
     for (size_t room = most; room >= least && room > 0;) {
@@ -267,7 +271,7 @@ struct Planner {
     for (const Node& n : g.nodes) {
       for (Value v : n.outputs) {
         if (buffer(v).kind != MemoryKind::arena) continue;
-        buffer(v).offset = buffer(owner[v.index()]).offset;
+        buffer(v).offset = buffer(owner[v]).offset;
       }
     }
   }
@@ -348,26 +352,25 @@ struct Planner {
 
 }  // namespace
 
-std::vector<bool> once_steps(const PlacedGraph& placed, States states) {
+ByNode<bool> once_steps(const PlacedGraph& placed, States states) {
   const Graph& g = placed.graph;
-  std::vector<bool> there = frozen_values(g, states);  // before the first replayed step
-  std::vector<bool> result(g.values.size()), once(g.nodes.size());
-  for (Value v : g.results()) result[v.index()] = true;  // memory of a call's own, or a state's
-  for (size_t i = 0; i < g.nodes.size(); ++i) {
-    const Node& n = g.nodes[i];
+  ByValue<bool> there = frozen_values(g, states);  // before the first replayed step
+  ByValue<bool> result(g);
+  ByNode<bool> once(g);
+  for (Value v : g.results()) result[v] = true;  // memory of a call's own, or a state's
+  for (const NodeId i : g.node_ids()) {
+    const Node& n = g.node(i);
     if (info(n.op).kind == OpKind::leaf) continue;
-    once[i] = std::all_of(n.inputs.begin(), n.inputs.end(), [&](Value v) { return there[v.index()]; }) &&
-              std::all_of(n.outputs.begin(), n.outputs.end(),
-                          [&](Value v) { return there[v.index()] && !result[v.index()]; });
-    for (Value v : n.outputs) there[v.index()] = once[i];
+    once[i] = std::all_of(n.inputs.begin(), n.inputs.end(), [&](Value v) { return there[v]; }) &&
+              std::all_of(n.outputs.begin(), n.outputs.end(), [&](Value v) { return there[v] && !result[v]; });
+    for (Value v : n.outputs) there[v] = once[i];
   }
   return once;
 }
 
-MemoryPlan memory(const PlacedGraph& placed, const Backend& backend, const std::vector<size_t>& scratch_bytes,
-                  const std::vector<bool>& once, const ArenaLimit& limit) {
-  Planner p{placed, backend, scratch_bytes, once, limit};
-  p.plan.buffers.resize(placed.graph.values.size());
+MemoryPlan memory(const PlacedGraph& placed, const Backend& backend, const MemoryOptions& options) {
+  Planner p{placed, backend, options.scratch_bytes, options.once, options.limit};
+  p.plan.buffers = ByValue<Buffer>(placed.graph);
   p.leaves();
   p.outputs();
   p.read_times();

@@ -26,7 +26,7 @@ constexpr size_t kSmallTransfer = 4096;
 // Two readers of a value (or its maker and a reader) with other nodes between them: it may be on the host meanwhile.
 struct Gap {
   Value value;
-  size_t from, to;  // nodes
+  NodeId from, to;
 };
 
 class Offloading {
@@ -36,20 +36,19 @@ class Offloading {
 
   // Those that leave, in the order of the choice.
   std::vector<Gap> choose() {
-    if (*std::max_element(live_.begin(), live_.end()) <= limit_) return {};
+    if (live_[highest()] <= limit_) return {};
     std::vector<Gap> all = gaps(), chosen;
-    std::vector<bool> away(g_.values.size());  // its bytes are on the host already
+    ByValue<bool> away(g_);  // its bytes are on the host already
     for (;;) {
-      const auto top = std::max_element(live_.begin(), live_.end());
-      if (*top <= limit_) break;
-      const auto at = static_cast<size_t>(top - live_.begin());
+      const NodeId at = highest();
+      if (live_[at] <= limit_) break;
       // Of equals the one that is away the longest: its copies have the most kernels to hide behind.
-      const auto rank = [&](const Gap& gap) { return std::pair(worth(gap, at, away), gap.to - gap.from); };
+      const auto rank = [&](const Gap& gap) { return std::pair(worth(gap, at, away), gap.to.id - gap.from.id); };
       const auto best =
           std::max_element(all.begin(), all.end(), [&](const Gap& a, const Gap& b) { return rank(a) < rank(b); });
       if (best == all.end() || worth(*best, at, away) <= 0) break;
-      for (size_t t = best->from + 1; t < best->to; ++t) live_[t] -= std::min(live_[t], bytes(*best));
-      away[best->value.index()] = true;
+      for (const NodeId t : between(*best)) live_[t] -= std::min(live_[t], bytes(*best));
+      away[best->value] = true;
       chosen.push_back(*best);
       all.erase(best);
     }
@@ -58,44 +57,46 @@ class Offloading {
 
  private:
   size_t bytes(const Gap& gap) const { return g_.type(gap.value).bytes(); }
+  IdRange<NodeId> between(const Gap& gap) const { return {NodeId{gap.from.id + 1}, gap.to}; }
+  NodeId highest() const { return live_.id_of(std::max_element(live_.begin(), live_.end())); }
 
   std::vector<Gap> gaps() const {
-    std::vector<bool> stays(g_.values.size());
-    for (Value v : g_.results()) stays[root_[v.index()].index()] = true;
+    ByValue<bool> stays(g_);
+    for (Value v : g_.results()) stays[root_[v]] = true;
     std::vector<Gap> found;
-    std::vector<size_t> last(g_.values.size());
-    for (size_t i = 0; i < g_.nodes.size(); ++i) {
-      const Node& n = g_.nodes[i];
+    ByValue<NodeId> last(g_);
+    for (const NodeId i : g_.node_ids()) {
+      const Node& n = g_.node(i);
       const OpKind kind = info(n.op).kind;
       for (Value v : n.outputs) {
-        last[v.index()] = i;
-        if (kind == OpKind::leaf || g_.type(v).bytes() <= limit_ / kSmallTransfer) stays[v.index()] = true;
+        last[v] = i;
+        if (kind == OpKind::leaf || g_.type(v).bytes() <= limit_ / kSmallTransfer) stays[v] = true;
       }
       if (kind == OpKind::view) continue;
       for (Value v : n.inputs) {
-        const Value r = root_[v.index()];
-        if (!stays[r.index()] && i > last[r.index()] + 1) found.push_back({r, last[r.index()], i});
-        last[r.index()] = i;
+        const Value r = root_[v];
+        if (!stays[r] && i.id > last[r].id + 1) found.push_back({r, last[r], i});
+        last[r] = i;
       }
     }
     return found;
   }
 
   // What it takes off above the limit, per byte that crosses; 0 where memory is not freed at node `at`.
-  double worth(const Gap& gap, size_t at, const std::vector<bool>& away) const {
+  double worth(const Gap& gap, NodeId at, const ByValue<bool>& away) const {
     if (at <= gap.from || at >= gap.to) return 0;
     const size_t size = bytes(gap);
     double off = 0;
-    for (size_t t = gap.from + 1; t < gap.to; ++t) {
+    for (const NodeId t : between(gap)) {
       if (live_[t] > limit_) off += static_cast<double>(std::min(size, live_[t] - limit_));
     }
-    return off / static_cast<double>(size) / (away[gap.value.index()] ? 1 : 2);
+    return off / static_cast<double>(size) / (away[gap.value] ? 1 : 2);
   }
 
   const Graph& g_;
   size_t limit_;
-  std::vector<Value> root_;
-  std::vector<size_t> live_;  // by node
+  ByValue<Value> root_;
+  ByNode<size_t> live_;
 };
 
 }  // namespace
@@ -103,30 +104,30 @@ class Offloading {
 Graph offload(const Graph& g, const Backend& backend, size_t limit) {
   const std::vector<Gap> chosen = limit > 0 ? Offloading(g, backend, limit).choose() : std::vector<Gap>();
   if (chosen.empty()) return g;
-  std::vector<std::vector<const Gap*>> leave(g.nodes.size()), come(g.nodes.size());
+  ByNode<std::vector<const Gap*>> leave(g), come(g);
   for (const Gap& gap : chosen) {
     leave[gap.from].push_back(&gap);
     come[gap.to].push_back(&gap);
   }
-  const std::vector<Value> root = memory_roots(g);
-  std::vector<std::vector<size_t>> views(g.values.size());  // root -> nodes that are views of it
-  for (size_t i = 0; i < g.nodes.size(); ++i) {
-    if (info(g.nodes[i].op).kind == OpKind::view) views[root[g.nodes[i].out().index()].index()].push_back(i);
+  const ByValue<Value> root = memory_roots(g);
+  ByValue<std::vector<NodeId>> views(g);  // of a root
+  for (const NodeId i : g.node_ids()) {
+    if (info(g.node(i).op).kind == OpKind::view) views[root[g.node(i).out()]].push_back(i);
   }
-  std::vector<Value> away(g.values.size());  // on the host, in the new graph
+  ByValue<Value> away(g);  // on the host, in the new graph
   Rewriter r(g);
-  for (size_t i = 0; i < g.nodes.size(); ++i) {
-    const Node& n = g.nodes[i];
+  for (const NodeId i : g.node_ids()) {
+    const Node& n = g.node(i);
     for (const Gap* gap : come[i]) {
       const Node& made = g.def(gap->value);
-      r.replace(gap->value, r.dst.add(Op::fetch, NoAttrs{}, {away[gap->value.index()]}, made.scope, made.where)[0]);
-      for (const size_t view : views[gap->value.index()]) {
-        if (view < i) r.copy(g.nodes[view]);
+      r.replace(gap->value, r.dst.add(Op::fetch, NoAttrs{}, {away[gap->value]}, made.scope, made.where)[0]);
+      for (const NodeId view : views[gap->value]) {
+        if (view < i) r.copy(g.node(view));
       }
     }
     r.copy(n);
     for (const Gap* gap : leave[i]) {
-      Value& host = away[gap->value.index()];
+      Value& host = away[gap->value];
       const Node& made = g.def(gap->value);
       if (!host.valid()) host = r.dst.add(Op::offload, NoAttrs{}, {r(gap->value)}, made.scope, made.where)[0];
     }
@@ -136,18 +137,19 @@ Graph offload(const Graph& g, const Backend& backend, size_t limit) {
 
 Graph host_states(const Graph& g, const std::vector<int32_t>& states) {
   if (states.empty()) return g;
-  const std::vector<Value> leaves = g.leaves(Op::state), root = memory_roots(g);
-  std::vector<bool> on_host(g.values.size()), goes(g.values.size());
-  for (const int32_t s : states) on_host[leaves.at(static_cast<size_t>(s)).index()] = true;
-  for (const Update& u : g.updates) goes[u.next.index()] = goes[u.next.index()] || on_host[u.state.index()];
+  const std::vector<Value> leaves = g.leaves(Op::state);
+  const ByValue<Value> root = memory_roots(g);
+  ByValue<bool> on_host(g), goes(g);
+  for (const int32_t s : states) on_host[leaves.at(static_cast<size_t>(s))] = true;
+  for (const Update& u : g.updates) goes[u.next] = goes[u.next] || on_host[u.state];
   Rewriter r(g);
-  std::vector<Value> sent(g.values.size());
-  std::vector<bool> here(g.values.size());
+  ByValue<Value> sent(g);
+  ByValue<bool> here(g);
   // The state comes, and views of it are made, when the first node that computes reads them.
   const auto bring = [&](auto&& self, Value v, const Node& reader) -> void {
-    if (here[v.index()]) return;
-    here[v.index()] = true;
-    if (v == root[v.index()]) {
+    if (here[v]) return;
+    here[v] = true;
+    if (v == root[v]) {
       r.replace(v, r.dst.add(Op::fetch, NoAttrs{}, {r(v)}, reader.scope, reader.where)[0]);
     } else {
       self(self, g.def(v).in(0), reader);
@@ -155,26 +157,26 @@ Graph host_states(const Graph& g, const std::vector<int32_t>& states) {
     }
   };
   for (const Node& n : g.nodes) {
-    if (info(n.op).kind == OpKind::view && on_host[root[n.out().index()].index()]) continue;
+    if (info(n.op).kind == OpKind::view && on_host[root[n.out()]]) continue;
     for (Value v : n.inputs) {
-      if (on_host[root[v.index()].index()]) bring(bring, v, n);
+      if (on_host[root[v]]) bring(bring, v, n);
     }
     r.copy(n);
     for (Value v : n.outputs) {
-      if (goes[v.index()]) sent[v.index()] = r.dst.add(Op::offload, NoAttrs{}, {r(v)}, n.scope, n.where)[0];
+      if (goes[v]) sent[v] = r.dst.add(Op::offload, NoAttrs{}, {r(v)}, n.scope, n.where)[0];
     }
   }
   // Views that nothing reads but the program.
   for (const Value v : g.results()) {
-    if (on_host[root[v.index()].index()] && v != root[v.index()]) bring(bring, v, g.def(v));
+    if (on_host[root[v]] && v != root[v]) bring(bring, v, g.def(v));
   }
   Graph out = r.finish();
   const std::vector<Value> now = out.leaves(Op::state);
   for (size_t k = 0; k < g.updates.size(); ++k) {
     const Update& u = g.updates[k];
-    if (!on_host[u.state.index()] || !sent[u.next.index()].valid()) continue;
+    if (!on_host[u.state] || !sent[u.next].valid()) continue;
     out.updates[k] = {now[static_cast<size_t>(std::find(leaves.begin(), leaves.end(), u.state) - leaves.begin())],
-                      sent[u.next.index()]};
+                      sent[u.next]};
   }
   return out;
 }

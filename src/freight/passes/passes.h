@@ -1,5 +1,5 @@
-// The passes: graph to graph, in the order of `run_pipeline`. Each is a plain function; the pipeline verifies after
-// each.
+// The passes: plain functions from graph to graph, and the pipeline that runs them in order. Each says what it does to
+// the graph; that the graph computes the same afterwards holds for all (tests/passes/fuzz_graphs_test.cpp).
 #pragma once
 #include <functional>
 #include <string>
@@ -28,14 +28,14 @@ namespace passes {
 // may leave a result or need a constant.
 inline constexpr size_t kMaxOperands = 24, kMaxNodes = 48;
 
-// By value: the value whose memory it is, itself unless it is a view. (The layout pass may yet copy a view.)
-std::vector<Value> memory_roots(const Graph& graph);
+// The value whose memory each value is, itself unless it is a view. (The layout pass may yet copy a view.)
+ByValue<Value> memory_roots(const Graph& graph);
 
 // What a step takes, by figures of a device: a kernel, or a copy to host memory or back.
 double step_seconds(const Graph& graph, const Node& node, const DeviceSpeed& speed);
 
-// By value: it depends on constants and on states that nobody updates alone, and these are frozen.
-std::vector<bool> frozen_values(const Graph& graph, States states);
+// Which values depend on constants and on frozen states that nobody updates alone; none where states change.
+ByValue<bool> frozen_values(const Graph& graph, States states);
 // (C) behind reshape and broadcast along `axis` of `shape`; invalid where v is something else.
 Value channel_vector(const Graph& graph, Value v, int axis, const Shape& shape);
 
@@ -68,15 +68,22 @@ Graph offload(const Graph& graph, const Backend& backend, size_t limit);
 // The states of these numbers (in the order of leaves) lie in host memory: they come for their readers, and their next
 // values go back.
 Graph host_states(const Graph& graph, const std::vector<int32_t>& states);
-// By node: the sum of live bytes as the memory plan will count it before it sees layouts: leaves, outputs of the graph
-// and next values of states have memory elsewhere, and results may take a dying input's.
-std::vector<size_t> live_bytes(const Graph& graph, const Backend& backend);
+// The sum of live bytes at each node as the memory plan will count it before it sees layouts: leaves, outputs of the
+// graph and next values of states have memory elsewhere, and results may take a dying input's.
+ByNode<size_t> live_bytes(const Graph& graph, const Backend& backend);
 }  // namespace passes
 
-// All graph passes for one backend, with verification after each when FREIGHT_VERIFY=1. `compute`: f32, or what
-// autocast computes in. `host`: the numbers of the states that lie in host memory.
-Graph run_pipeline(Graph graph, const Backend& backend, Recompute recompute = Recompute::none,
-                   DType compute = DType::f32, States states = States::change, const ArenaLimit& limit = {},
-                   const std::vector<int32_t>& host = {});
+struct PipelineOptions {
+  Recompute recompute = Recompute::none;
+  DType compute = DType::f32;  // bf16 or f16: mixed precision
+  States states = States::change;
+  ArenaLimit limit = {};
+  std::vector<int32_t> host_states = {};  // numbers of the states that lie in host memory
+};
+// All graph passes for one backend in this order, those in brackets only where the options, or the backend, ask for
+// them: dead_code, decompose_layers, (fold), (autocast), decompose, simplify, (fuse, duplicate_cheap), (remat),
+// (remat_within), (fuse_patterns), schedule, (host_states), (offload). Behind them come layout and memory
+// (placement.h), which no longer make a graph alone.
+Graph run_pipeline(Graph graph, const Backend& backend, const PipelineOptions& options = {});
 
 }  // namespace freight

@@ -17,9 +17,9 @@ struct Place {
 };
 
 struct PlacedGraph {
-  Graph graph;                // with the copies (reorders) that the layouts need
-  std::vector<Place> places;  // by value id
-  const Place& place(Value v) const { return places[v.index()]; }
+  Graph graph;  // with the copies (reorders) that the layouts need
+  ByValue<Place> places;
+  const Place& place(Value v) const { return places[v]; }
   // Leaves and views that alias their input are no steps.
   bool is_step(const Node& n) const {
     const OpKind kind = info(n.op).kind;
@@ -36,9 +36,9 @@ namespace passes {
 // Chooses layouts by asking the backend, turns views into aliases where it can, and inserts a copy wherever a wish is
 // not met. Outputs of the graph become row-major values of their own.
 PlacedGraph layout(const Graph& graph, const Backend& backend, const LayoutOptions& options = {});
-// By node: a step that depends on frozen states and constants alone and makes no output. Its results stay for the
-// plan's life: it runs once.
-std::vector<bool> once_steps(const PlacedGraph& placed, States states);
+// Which steps depend on frozen states and constants alone and make no output. Their results stay for the plan's life:
+// they run once.
+ByNode<bool> once_steps(const PlacedGraph& placed, States states);
 }  // namespace passes
 
 // Where a root's memory comes from.
@@ -53,8 +53,8 @@ struct Buffer {
 };
 
 struct MemoryPlan {
-  std::vector<Buffer> buffers;       // by value id; meaningful for roots
-  std::vector<Buffer> scratch;       // by step (node index)
+  ByValue<Buffer> buffers;           // meaningful for roots
+  ByNode<Buffer> scratch;            // of steps
   std::vector<Update> late_updates;  // states that could not be overwritten in place: copied after the last step
   size_t arena_bytes = 0;
   size_t kept_bytes = 0;         // of results of steps that run once, which no other result may overwrite
@@ -62,12 +62,17 @@ struct MemoryPlan {
   size_t lower_bound_bytes = 0;  // the largest sum of live buffers at any step
 };
 
+struct MemoryOptions {
+  ByNode<size_t> scratch_bytes;  // that the kernel of a step needs while it runs
+  ByNode<bool> once;             // once_steps()
+  ArenaLimit limit = {};
+};
+
 namespace passes {
-// Lifetimes, in-place reuse and offsets. `scratch_bytes` and `once` by node index. Steps that run once run before all
-// others, in their order; what only they read lies in the arena. Copies to the host and from it run beside the kernels:
-// what they need on the device is kept for them longer, as far as `limit` leaves room.
-MemoryPlan memory(const PlacedGraph& placed, const Backend& backend, const std::vector<size_t>& scratch_bytes,
-                  const std::vector<bool>& once, const ArenaLimit& limit = {});
+// Lifetimes, in-place reuse and offsets. Steps that run once run before all others, in their order; what only they read
+// lies in the arena. Copies to the host and from it run beside the kernels: what they need on the device is kept for
+// them longer, as far as the limit leaves room.
+MemoryPlan memory(const PlacedGraph& placed, const Backend& backend, const MemoryOptions& options);
 }  // namespace passes
 
 }  // namespace freight

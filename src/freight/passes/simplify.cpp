@@ -30,11 +30,11 @@ bool scalar_result(Op op, double a, double b, double& out) {
 
 class Simplifier {
  public:
-  explicit Simplifier(const Graph& graph) : r_(graph), b_(r_.dst), parts_(graph.values.size()) {
+  explicit Simplifier(const Graph& graph) : r_(graph), b_(r_.dst), parts_(graph) {
     for (const Node& n : graph.nodes) {
-      for (const Value v : n.inputs) parts_[v.index()] += n.op == Op::slice ? 1 : kReadWhole;
+      for (const Value v : n.inputs) parts_[v] += n.op == Op::slice ? 1 : kReadWhole;
     }
-    for (const Value v : graph.results()) parts_[v.index()] += kReadWhole;
+    for (const Value v : graph.results()) parts_[v] += kReadWhole;
   }
 
   Graph run() {
@@ -66,12 +66,13 @@ class Simplifier {
     uint64_t key = hash_combine(static_cast<uint64_t>(op), hash(a));
     for (Value v : in) key = hash_combine(key, static_cast<uint64_t>(v.id));
     auto& bucket = seen_[key];
-    for (int32_t id : bucket) {
-      const Node& n = r_.dst.nodes[static_cast<size_t>(id)];
+    for (const NodeId id : bucket) {
+      const Node& n = r_.dst.node(id);
       if (n.op == op && n.inputs == in && equal(n.attrs, a)) return n.outputs;
     }
-    bucket.push_back(static_cast<int32_t>(r_.dst.nodes.size()));
-    return b_.add(op, a, in);
+    std::vector<Value> made = b_.add(op, a, in);
+    bucket.push_back(r_.dst.node_of(made[0]));
+    return made;
   }
   Value one(Op op, const Attrs& a, const std::vector<Value>& in) { return add(op, a, in)[0]; }
   Value splat(double value, const Type& t) { return one(Op::constant, ConstantAttrs{t, value, {}}, {}); }
@@ -148,7 +149,7 @@ class Simplifier {
     if (shape(x) == result.shape) return x;
     // A few parts of a sum that nobody reads whole are sums of parts, which ride on their readers (the gates of an
     // LSTM). A bias rides on its product already.
-    if (n.op != Op::slice || d.op != Op::add || parts_[n.in(0).index()] > kFewParts) return {};
+    if (n.op != Op::slice || d.op != Op::add || parts_[n.in(0)] > kFewParts) return {};
     const std::vector<Value> terms = d.inputs;  // a copy: nodes are added below
     for (const Value t : terms) {
       if (r_.dst.def(t).op == Op::broadcast || shape(t) != shape(x)) return {};
@@ -225,8 +226,8 @@ class Simplifier {
   Rewriter r_;
   Builder b_;
   static constexpr int64_t kFewParts = 8, kReadWhole = kFewParts + 1;
-  std::vector<int64_t> parts_;  // that are read, by value of the source
-  std::unordered_map<uint64_t, std::vector<int32_t>> seen_;
+  ByValue<int64_t> parts_;  // of a value of the source: how many are read
+  std::unordered_map<uint64_t, std::vector<NodeId>> seen_;
 };
 
 }  // namespace

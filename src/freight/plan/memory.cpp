@@ -20,24 +20,24 @@ constexpr const char* kNames[kParts] = {"weights",   "optimizer state", "average
 struct Life {
   size_t offset = 0, bytes = 0;
   int32_t first = 0, last = 0;
-  Value value;        // invalid: a workspace
-  int32_t node = -1;  // that makes it, or uses the workspace
+  Value value;  // invalid: a workspace
+  NodeId node;  // that makes it, or uses the workspace
 };
 
 std::vector<Life> lives(const Plan& plan) {
   const Graph& g = plan.graph();
   const MemoryPlan& m = plan.memory();
   std::vector<Life> all;
-  for (size_t i = 0; i < g.nodes.size(); ++i) {
-    for (Value v : g.nodes[i].outputs) {
-      const Buffer& b = m.buffers[v.index()];
+  for (const NodeId i : g.node_ids()) {
+    for (Value v : g.node(i).outputs) {
+      const Buffer& b = m.buffers[v];
       if (b.kind == MemoryKind::arena && b.bytes > 0) {
-        all.push_back({b.offset, b.bytes, b.first, b.last, v, static_cast<int32_t>(i)});
+        all.push_back({b.offset, b.bytes, b.first, b.last, v, i});
       }
     }
     const Buffer& s = m.scratch[i];
     if (s.kind == MemoryKind::arena && s.bytes > 0) {
-      all.push_back({s.offset, s.bytes, s.first, s.last, {}, static_cast<int32_t>(i)});
+      all.push_back({s.offset, s.bytes, s.first, s.last, {}, i});
     }
   }
   // A tensor ends where its successor at the same place begins.
@@ -50,20 +50,21 @@ std::vector<Life> lives(const Plan& plan) {
   return all;
 }
 
-int32_t peak_of(const std::vector<Life>& all, size_t nodes) {
-  std::vector<int64_t> change(nodes + 2);
+NodeId peak_of(const std::vector<Life>& all, const Graph& g) {
+  const auto nodes = static_cast<int32_t>(g.nodes.size());
+  ByNode<int64_t> change(g.nodes.size() + 2);
   for (const Life& l : all) {
     if (l.last < l.first) continue;
-    change[static_cast<size_t>(l.first)] += static_cast<int64_t>(l.bytes);
-    change[std::min(static_cast<size_t>(l.last) + 1, nodes + 1)] -= static_cast<int64_t>(l.bytes);
+    change[NodeId{l.first}] += static_cast<int64_t>(l.bytes);
+    change[NodeId{std::min(l.last, nodes) + 1}] -= static_cast<int64_t>(l.bytes);
   }
   int64_t live = 0, most = -1;
-  int32_t at = 0;
-  for (size_t i = 0; i < nodes; ++i) {
+  NodeId at{0};
+  for (const NodeId i : g.node_ids()) {
     live += change[i];
     if (live > most) {
       most = live;
-      at = static_cast<int32_t>(i);
+      at = i;
     }
   }
   return at;
@@ -82,17 +83,18 @@ size_t constant_bytes(const Plan& plan) {
 ArenaUse arena_use(const Plan& plan) {
   const Graph& g = plan.graph();
   const std::vector<Life> all = lives(plan);
-  const int32_t peak = peak_of(all, g.nodes.size());
-  const std::vector<bool> forward = forward_nodes(plan), gradient = weight_gradients(plan);
+  const NodeId peak = peak_of(all, g);
+  const ByNode<bool> forward = forward_nodes(plan);
+  const ByValue<bool> gradient = weight_gradients(plan);
   ArenaUse use;
   size_t live = 0;
   for (const Life& l : all) {
-    if (l.first > peak || l.last < peak) continue;
-    const Node& n = g.nodes[static_cast<size_t>(l.node)];
-    const Part part = !l.value.valid()                       ? Part::workspaces
-                      : forward[static_cast<size_t>(l.node)] ? Part::activations
-                      : gradient[l.value.index()]            ? Part::gradients
-                                                             : Part::signals;
+    if (l.first > peak.id || l.last < peak.id) continue;
+    const Node& n = g.node(l.node);
+    const Part part = !l.value.valid()    ? Part::workspaces
+                      : forward[l.node]   ? Part::activations
+                      : gradient[l.value] ? Part::gradients
+                                          : Part::signals;
     const Type type = l.value.valid() ? g.type(l.value) : Type{DType::u8, {static_cast<int64_t>(l.bytes)}};
     use.held.push_back({n.scope, name(n.op), type, l.bytes, part});
     use.bytes[static_cast<size_t>(part)] += l.bytes;
@@ -101,9 +103,8 @@ ArenaUse arena_use(const Plan& plan) {
   use.bytes[static_cast<size_t>(Part::packing)] = plan.arena_bytes() > live ? plan.arena_bytes() - live : 0;
   std::stable_sort(use.held.begin(), use.held.end(), [](const Held& a, const Held& b) { return a.bytes > b.bytes; });
   if (!g.nodes.empty()) {
-    const Node& n = g.nodes[static_cast<size_t>(peak)];
-    use.peak =
-        cat(n.scope, n.scope.empty() ? "" : " ", name(n.op), forward[static_cast<size_t>(peak)] ? "" : ", backward");
+    const Node& n = g.node(peak);
+    use.peak = cat(n.scope, n.scope.empty() ? "" : " ", name(n.op), forward[peak] ? "" : ", backward");
   }
   return use;
 }

@@ -94,11 +94,11 @@ class Recency {
       : plan_(plan),
         cell_(std::max<size_t>(64, plan.arena_bytes() / 4096)),
         arena_(plan.arena_bytes() / cell_ + 1),
-        others_(plan.graph().values.size()) {}
+        others_(plan.graph()) {}
 
   // Moves the clock past the step. Work::distance of it.
   double use(const PlanStep& step) {
-    const Node& n = plan_.graph().nodes[static_cast<size_t>(step.node)];
+    const Node& n = plan_.graph().node(step.node);
     double sum = 0, bytes = 0;
     const auto each = [&](auto f) {
       for (Value v : n.inputs) f(v);
@@ -124,8 +124,8 @@ class Recency {
  private:
   std::span<double> cells_of(Value v) {
     const Place& place = plan_.placed().place(v);
-    const Buffer& buffer = plan_.memory().buffers[place.root.index()];
-    if (buffer.kind != MemoryKind::arena) return {&others_[place.root.index()], 1};
+    const Buffer& buffer = plan_.memory().buffers[place.root];
+    if (buffer.kind != MemoryKind::arena) return {&others_[place.root], 1};
     const Type& type = plan_.graph().type(v);
     const size_t from = buffer.offset + static_cast<size_t>(place.offset) * size_of(type.dtype);
     const size_t first = std::min(from / cell_, arena_.size() - 1);
@@ -134,60 +134,62 @@ class Recency {
   }
 
   const Plan& plan_;
-  size_t cell_;  // bytes
-  std::vector<double> arena_, others_;
+  size_t cell_;                // bytes
+  std::vector<double> arena_;  // by cell
+  ByValue<double> others_;     // of roots that lie elsewhere
   double now_ = 0;
 };
 
 }  // namespace
 
-std::vector<bool> forward_nodes(const Plan& plan) {
+ByNode<bool> forward_nodes(const Plan& plan) {
   const Graph& g = plan.graph();
-  std::vector<bool> forward(g.nodes.size()), live(g.values.size());
-  if (!g.outputs.empty()) live[g.outputs[0].index()] = true;
-  for (size_t i = g.nodes.size(); i-- > 0;) {
-    const Node& n = g.nodes[i];
-    for (Value v : n.outputs) forward[i] = forward[i] || live[v.index()];
+  ByNode<bool> forward(g);
+  ByValue<bool> live(g);
+  if (!g.outputs.empty()) live[g.outputs[0]] = true;
+  for (const NodeId i : g.node_ids().reversed()) {
+    const Node& n = g.node(i);
+    for (Value v : n.outputs) forward[i] = forward[i] || live[v];
     if (!forward[i]) continue;
-    for (Value v : n.inputs) live[v.index()] = true;
+    for (Value v : n.inputs) live[v] = true;
   }
   return forward;
 }
 
-std::vector<bool> weight_gradients(const Plan& plan) {
+ByValue<bool> weight_gradients(const Plan& plan) {
   const Graph& g = plan.graph();
-  std::vector<bool> is(g.values.size());
+  ByValue<bool> is(g);
   for (const Update& u : g.updates) {
     for (Value v : g.def(u.next).inputs) {
       const Value root = plan.placed().place(v).root;
-      if (g.type(v).numel() == g.type(u.state).numel() && g.type(v).numel() > 1) is[root.index()] = true;
+      if (g.type(v).numel() == g.type(u.state).numel() && g.type(v).numel() > 1) is[root] = true;
     }
   }
   // What one state takes over another one is made from: the average of a weight reads its new value.
-  for (const Update& u : g.updates) is[plan.placed().place(u.next).root.index()] = false;
+  for (const Update& u : g.updates) is[plan.placed().place(u.next).root] = false;
   return is;
 }
 
 std::vector<Work> work_of(const Plan& plan) {
   const Graph& g = plan.graph();
-  const std::vector<bool> forward = forward_nodes(plan), gradient = weight_gradients(plan);
-  std::vector<bool> writes_state(g.values.size());
-  for (const Update& u : g.updates) writes_state[u.next.index()] = true;
+  const ByNode<bool> forward = forward_nodes(plan);
+  const ByValue<bool> gradient = weight_gradients(plan);
+  ByValue<bool> writes_state(g);
+  for (const Update& u : g.updates) writes_state[u.next] = true;
   std::vector<Work> all;
   all.reserve(plan.steps().size());
   for (const PlanStep& step : plan.steps()) {
-    const auto i = static_cast<size_t>(step.node);
-    const Node& n = g.nodes[i];
+    const Node& n = g.node(step.node);
     Work w{.kind = {},
            .path = n.scope,
            .dtype = g.type(n.out()).dtype,
            .flops = step.cost.flops,
            .bytes = step.cost.bytes,
-           .backward = !forward[i],
+           .backward = !forward[step.node],
            .queue = step.queue,
            .after = step.after};
     for (Value v : n.outputs) {
-      if (w.backward && gradient[v.index()]) w.gradients += static_cast<double>(g.type(v).bytes());
+      if (w.backward && gradient[v]) w.gradients += static_cast<double>(g.type(v).bytes());
     }
     const Node* inner = product_in(n);
     const Graph& around = inner ? *attrs<FusedAttrs>(n).body : g;
@@ -203,7 +205,7 @@ std::vector<Work> work_of(const Plan& plan) {
       w.kind = kind_of(n);
       w.n = run_of(g, n);
       // Flat arrays one beside the other; other maps find padding, broadcasts and permuted channels.
-      if (w.kind == "map" && writes_state[n.out().index()]) w.kind = "update";
+      if (w.kind == "map" && writes_state[n.out()]) w.kind = "update";
     }
     all.push_back(std::move(w));
   }

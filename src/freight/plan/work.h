@@ -5,6 +5,7 @@
 
 #include "freight/base/device_memory.h"
 #include "freight/base/dtype.h"
+#include "freight/ir/by_id.h"
 
 namespace freight {
 class Plan;
@@ -39,9 +40,9 @@ struct Work {
 
 // All steps in order.
 std::vector<Work> work_of(const Plan& plan);
-// By node of the plan's graph: whether the first output, the loss, depends on it.
-std::vector<bool> forward_nodes(const Plan& plan);
-// By value: whether it is the gradient of a weight: a step that writes a state reads it, and it has the state's size.
-std::vector<bool> weight_gradients(const Plan& plan);
+// Whether the first output of the plan's graph, the loss, depends on each node.
+ByNode<bool> forward_nodes(const Plan& plan);
+// Whether each value is the gradient of a weight: a step that writes a state reads it, and it has the state's size.
+ByValue<bool> weight_gradients(const Plan& plan);
 
 }  // namespace freight::plan

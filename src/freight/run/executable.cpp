@@ -207,14 +207,14 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
   };
   const auto add_value = [&](Value v) {
     const Place& p = plan_->placed().place(v);
-    return add(memory.buffers[p.root.index()], static_cast<size_t>(p.offset) * size_of(g.type(v).dtype));
+    return add(memory.buffers[p.root], static_cast<size_t>(p.offset) * size_of(g.type(v).dtype));
   };
   for (const PlanStep& s : plan_->steps()) {
-    const Node& n = g.nodes[static_cast<size_t>(s.node)];
+    const Node& n = g.node(s.node);
     b.steps.push_back({s.kernel.get(), b.table.size()});
     for (Value v : n.inputs) add_value(v);
     for (Value v : n.outputs) add_value(v);
-    add(memory.scratch[static_cast<size_t>(s.node)], 0);
+    add(memory.scratch[s.node], 0);
   }
   for (const Update& u : memory.late_updates) {
     const size_t dst = add_value(u.state), src = add_value(u.next);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <list>
-#include <set>
 
 #include "freight/base/device_memory.h"
 #include "freight/base/error.h"
@@ -71,28 +70,32 @@ void Plan::lower(Backend& device, size_t limit) {
   const RunOptions& options = options_;
   ArenaLimit within = options.limit;
   within.bytes = limit;
-  placed_ = passes::layout(
-      run_pipeline(source_, device, options.recompute, options.compute, states, within, options.host_states), device,
-      {states, options.deterministic});
-  const std::vector<bool> once = passes::once_steps(placed_, states);
+  const Graph lowered = run_pipeline(source_, device,
+                                     {.recompute = options.recompute,
+                                      .compute = options.compute,
+                                      .states = states,
+                                      .limit = within,
+                                      .host_states = options.host_states});
+  placed_ = passes::layout(lowered, device, {states, options.deterministic});
+  const ByNode<bool> once = passes::once_steps(placed_, states);
   steps_.clear();
   const Graph& g = placed_.graph;
-  std::set<int32_t> updates;  // lie in the caches: what they overwrite was read just now
-  for (const Update& u : g.updates) updates.insert(u.next.id);
-  std::vector<size_t> scratch(g.nodes.size());
+  ByValue<bool> updates(g);  // lie in the caches: what they overwrite was read just now
+  for (const Update& u : g.updates) updates[u.next] = true;
+  ByNode<size_t> scratch(g);
   const auto operand = [&](Value v) { return Operand{g.type(v), placed_.place(v).layout, placed_.place(v).offset}; };
-  for (size_t i = 0; i < g.nodes.size(); ++i) {
-    const Node& n = g.nodes[i];
+  for (const NodeId i : g.node_ids()) {
+    const Node& n = g.node(i);
     if (!placed_.is_step(n)) continue;
     StepSpec spec{&g, &n, {}, {}, options.deterministic, false, options.tf32, options.round_each};
     for (Value v : n.inputs) spec.in.push_back(operand(v));
     size_t written = 0;
     for (Value v : n.outputs) {
       spec.out.push_back(operand(v));
-      if (!updates.count(v.id)) written += g.type(v).bytes();
+      if (!updates[v]) written += g.type(v).bytes();
     }
     spec.stream_outputs = written > kStreamBytes;
-    PlanStep step{static_cast<int32_t>(i), nullptr, cost(g, n), once[i], once[i] ? Queue::kernels : queue_of(n.op)};
+    PlanStep step{i, nullptr, cost(g, n), once[i], once[i] ? Queue::kernels : queue_of(n.op)};
     try {
       const bool crosses = n.op == Op::offload || n.op == Op::fetch;
       const auto transfer = [&] {
@@ -111,7 +114,7 @@ void Plan::lower(Backend& device, size_t limit) {
       std::stable_partition(steps_.begin(), steps_.end(), [](const PlanStep& step) { return step.once; });
   once_steps_ = static_cast<size_t>(replayed - steps_.begin());
   device.finish_plan();
-  memory_ = passes::memory(placed_, device, scratch, once, options.limit);
+  memory_ = passes::memory(placed_, device, {std::move(scratch), once, options.limit});
   last_copies_ = order_queues(steps_, placed_, memory_);
 }
 
@@ -143,7 +146,7 @@ std::string op_label(const Node& n, size_t shown) {
 
 std::string describe(const Plan& plan, const PlanStep& step) {
   const Graph& g = plan.graph();
-  const Node& n = g.nodes[static_cast<size_t>(step.node)];
+  const Node& n = g.node(step.node);
   std::string out = cat(n.scope, n.scope.empty() ? "" : " ", op_label(n, 6));
   for (Value v : n.inputs) out += cat(" ", g.type(v));
   out += " ->";
@@ -156,7 +159,7 @@ std::string print(const Plan& plan) {
   const Graph& g = plan.graph();
   const auto operand = [&](Value v) {
     const Place& p = plan.placed().place(v);
-    const Buffer& b = plan.memory().buffers[p.root.index()];
+    const Buffer& b = plan.memory().buffers[p.root];
     std::string text =
         cat(g.type(v),
             same_layout(g.type(v).shape, p.layout, Layout::row_major(g.type(v).shape)) ? "" : to_string(p.layout), "@",
@@ -167,7 +170,7 @@ std::string print(const Plan& plan) {
   std::string out =
       cat("plan ", plan.options().backend, ": ", plan.steps().size(), " steps, arena ", plan.arena_bytes(), " bytes\n");
   for (size_t i = 0; i < plan.steps().size(); ++i) {
-    const Node& n = g.nodes[static_cast<size_t>(plan.steps()[i].node)];
+    const Node& n = g.node(plan.steps()[i].node);
     out +=
         cat(i, plan.steps()[i].once ? " once " : " ", op_label(n, SIZE_MAX), n.scope.empty() ? "" : cat(" @", n.scope));
     for (Value v : n.inputs) out += " " + operand(v);

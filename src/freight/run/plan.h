@@ -14,7 +14,7 @@
 namespace freight {
 
 struct PlanStep {
-  int32_t node = -1;  // in plan.graph().nodes
+  NodeId node;  // of plan.graph()
   std::unique_ptr<Kernel> kernel;
   Cost cost;
   bool once = false;  // depends on frozen states alone: runs before all others, at an Executable's first run

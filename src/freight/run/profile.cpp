@@ -36,7 +36,7 @@ Profile profile(Executable& executable, const std::vector<Array>& inputs, const 
   for (size_t i = 0; i < times.size(); ++i) {
     const PlanStep& s = plan.steps()[i];
     if (s.once) continue;
-    const Node& n = plan.graph().nodes[static_cast<size_t>(s.node)];
+    const Node& n = plan.graph().node(s.node);
     const double t = median(std::move(times[i]));
     StepProfile row{
         describe(plan, s), n.scope, name(n.op), s.kernel->name(), t * 1e3, s.cost.flops, s.cost.bytes, 0, 0, 0};

@@ -46,13 +46,13 @@ class Ordering {
     known_.fill({kNothing, kNothing, kNothing});
     known_[0].fill(kRunBegins);  // the kernels' queue ended the run before
     for (size_t i = 0; i < steps.size(); ++i) {
-      const Node& n = placed.graph.nodes[static_cast<size_t>(steps[i].node)];
+      const Node& n = placed.graph.node(steps[i].node);
       const auto add = [&](Value v, bool writes) {
-        spans_[i].push_back(Span::of(memory.buffers[placed.place(v).root.index()], writes));
+        spans_[i].push_back(Span::of(memory.buffers[placed.place(v).root], writes));
       };
       for (Value v : n.inputs) add(v, false);
       for (Value v : n.outputs) add(v, true);
-      const Buffer& scratch = memory.scratch[static_cast<size_t>(steps[i].node)];
+      const Buffer& scratch = memory.scratch[steps[i].node];
       if (scratch.bytes > 0) spans_[i].push_back(Span::of(scratch, true));
     }
   }

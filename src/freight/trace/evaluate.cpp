@@ -25,20 +25,20 @@ constexpr size_t kMostConstantNodes = 8;
 
 // The definition of a value that depends on constants alone; null for others, which is nearly always found at once.
 std::shared_ptr<const Graph> constant_definition(const Graph& graph, Value value) {
-  std::vector<int32_t> nodes{graph.values[value.index()].node};
+  std::vector<NodeId> nodes{graph.node_of(value)};
   for (size_t i = 0; i < nodes.size(); ++i) {
-    const Node& n = graph.nodes[static_cast<size_t>(nodes[i])];
+    const Node& n = graph.node(nodes[i]);
     if (n.op == Op::input || n.op == Op::state || nodes.size() > kMostConstantNodes) return nullptr;
     for (Value v : n.inputs) {
-      const int32_t node = graph.values[v.index()].node;
+      const NodeId node = graph.node_of(v);
       if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
     }
   }
   std::sort(nodes.begin(), nodes.end());
   auto out = std::make_shared<Graph>();
   std::unordered_map<int32_t, Value> map;
-  for (const int32_t i : nodes) {
-    const Node& n = graph.nodes[static_cast<size_t>(i)];
+  for (const NodeId i : nodes) {
+    const Node& n = graph.node(i);
     std::vector<Value> in;
     for (Value v : n.inputs) in.push_back(map[v.id]);
     const std::vector<Value> made = out->add(n.op, n.attrs, in, n.scope, n.where);

@@ -99,7 +99,7 @@ std::unique_ptr<Kernel> make_pool(const StepSpec& spec) {
   if (gradient && graph.def(indices).op != Op::max_pool) return nullptr;
   const auto is_bf16 = [&](const Node& n) { return graph.type(n.outputs[0]).dtype == DType::bf16; };
   const auto reads = [&](const Node& n) { return n.op == Op::max_pool_grad && n.in(1) == indices && is_bf16(n); };
-  const auto readers = graph.use_counts()[indices.index()];
+  const auto readers = graph.use_counts()[indices];
   const bool inside = readers == std::count_if(graph.nodes.begin(), graph.nodes.end(), reads);
   const auto& a = attrs<PoolAttrs>(*spec.node);
   // Places in bytes are for these kernels alone: where the maxima or one of their gradients are f32, they are indices.

@@ -95,7 +95,7 @@ class PatternFinder {
   const Shape& shape(Value v) const { return r_.src.type(v).shape; }
   static Shape rows_of(const Shape& s) { return {s.numel() / std::max<int64_t>(s.back(), 1), s.back()}; }
   // The number of the node that makes v, or of the one behind its reshapes.
-  size_t maker(Value v) const { return static_cast<size_t>(r_.src.values[root_[v.index()].index()].node); }
+  size_t maker(Value v) const { return r_.src.node_of(root_[v.index()]).index(); }
   // The same number where that node is a matmul of two matrices without an epilogue.
   std::optional<size_t> plain_matmul(Value v) const {
     const Node& n = r_.src.nodes[maker(v)];
@@ -145,7 +145,7 @@ class PatternFinder {
         rows_of(shape(of_product)) != shape(r_.src.nodes[*at].out()))
       return;
     for (Value v = of_product;; v = r_.src.def(v).in(0)) {
-      if (uses_[v.index()] != 1) return;
+      if (uses_[v] != 1) return;
       if (v == root_[of_product.index()]) break;
     }
     std::vector<Value> results = n.outputs;
@@ -196,7 +196,7 @@ class PatternFinder {
     const Node& moments = r_.src.nodes[i];
     std::optional<Node> fused = conv_with_moments(r_.src, moments);
     if (!fused || !takes_(*fused)) return;
-    const auto place = static_cast<size_t>(r_.src.values[fused->out().index()].node);
+    const size_t place = r_.src.node_of(fused->out()).index();
     found_.try_emplace(place, Found{std::move(*fused)}).first->second.moments.push_back(&moments);
   }
 
@@ -227,7 +227,7 @@ class PatternFinder {
         if (!takes_(with_norm.fused)) break;
         all.emplace(at, std::move(with_norm));
       }
-      if (all.empty() || static_cast<int>(all.size()) != uses_[n.outputs[k].index()]) continue;
+      if (all.empty() || static_cast<int>(all.size()) != uses_[n.outputs[k]]) continue;
       for (auto& [at, found] : all) found_.insert_or_assign(at, std::move(found));
       unstored_.emplace(i, k);
       return;
@@ -319,7 +319,7 @@ class PatternFinder {
   Rewriter r_;
   Builder b_;
   const TakesPattern& takes_;
-  std::vector<int> uses_;
+  ByValue<int> uses_;
   std::vector<Value> root_;                                   // by value: what it is a reshape of
   std::map<size_t, Found> found_;                             // by the node at whose place it stands
   std::set<size_t> taken_;                                    // matmuls that are part of one

@@ -245,8 +245,8 @@ bool takes_layer(const Dnn* dnn, const freight::Graph& graph, const Node& node, 
   const Node& layer = node.op == Op::recurrent_layer_grad ? graph.def(kept(node)) : node;
   if (layer.op != Op::recurrent_layer) return false;
   const int64_t gradients = gradients_of(graph, layer);
-  const std::vector<int> uses = graph.use_counts();
-  if (gradients > 1 || uses[layer.out(1).index()] != gradients || uses[layer.out(2).index()] != gradients) return false;
+  const ByValue<int> uses = graph.use_counts();
+  if (gradients > 1 || uses[layer.out(1)] != gradients || uses[layer.out(2)] != gradients) return false;
   try {
     Layer(*dnn, a, dtype, x.shape, w.shape, false, LayerUse::training);
   } catch (const Error& e) {
@@ -267,7 +267,7 @@ LayoutPlan layer_layouts(const Dnn& dnn, const freight::Graph& graph, const Node
     return plain;
   }
   size_t bytes = 0;  // without a gradient nothing is kept
-  if (graph.use_counts()[node.outputs[kResultGates].index()] > 0) {
+  if (graph.use_counts()[node.outputs[kResultGates]] > 0) {
     const Type &x = graph.type(node.in(0)), &w = graph.type(node.in(3));
     for (const bool tf32 : {false, true}) {
       bytes = std::max(bytes, Layer(dnn, a, x.dtype, x.shape, w.shape, tf32, LayerUse::training).reserve);
