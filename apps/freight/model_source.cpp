@@ -60,7 +60,7 @@ ArenaLimit ModelSource::limit() const {
     fail(ErrorKind::usage, "--offload", "activations stay where all have room: need --device-memory beside it");
   }
   DeviceSpeed speed;
-  speed.beside = freight::backend(backend == "auto" ? default_backend() : backend).memory() != nullptr;
+  speed.beside = freight::backend(backend == "auto" ? current_device() : backend).memory() != nullptr;
   return {.offload = mode, .bytes = bytes, .speed = speed};
 }
 

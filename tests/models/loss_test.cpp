@@ -31,7 +31,7 @@ double loss(const Model& m) { return score(m, Tensor(kX), Tensor(kY)).loss.item<
 
 class AuxiliaryLoss : public ::testing::Test {
  protected:
-  void SetUp() override { set_default_backend("ref"); }
+  const DeviceScope on_{"ref"};
 };
 
 TEST_F(AuxiliaryLoss, IsAddedByItsWeightInTrainingOnly) {
@@ -87,7 +87,7 @@ TEST(Loss, TargetsOfAnotherShapeOrKindAreRefused) {
 }
 
 TEST(Loss, OfValuesIsTheMeanSquareAndOneColumnMayBeFlat) {
-  set_default_backend("ref");
+  const DeviceScope on("ref");
   const Model m = create("linear_regression", {.input = {4}});
   for (const nn::NamedVariable& v : m.net->state_dict()) v.variable.set(1.0);  // 1 + the sum of a row
   const Tensor x(kX);
@@ -98,7 +98,7 @@ TEST(Loss, OfValuesIsTheMeanSquareAndOneColumnMayBeFlat) {
 
 // Logits (2, 3, V = 4) that are a function of the token alone.
 TEST(TokenLoss, LeavesWhatIsNotAskedOutOfMeanSumAndCount) {
-  set_default_backend("ref");
+  const DeviceScope on("ref");
   seed(2);
   const Model m = from_spec(R"({"format":"freight-model-1","name":"t","input":[3],"input_dtype":"i32","net":[
       {"type":"Embedding","rows":4,"width":5},{"type":"Linear","out":4}]})");
@@ -125,7 +125,7 @@ TEST(TokenLoss, LeavesWhatIsNotAskedOutOfMeanSumAndCount) {
 
 // Logits (2, 3, 4) by an embedding of 5 tokens; four of six targets count.
 TEST(TokenLoss, NegativeTargetsAreIgnored) {
-  set_default_backend("cpu");
+  const DeviceScope on("cpu");
   seed(2);
   const Model m = from_spec(R"({"format":"freight-model-1","name":"t","input":[3],"input_dtype":"i32",
                                "net":[{"type":"Embedding","rows":5,"width":4}]})");

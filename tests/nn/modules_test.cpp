@@ -13,10 +13,8 @@ namespace {
 
 class Modules : public ::testing::Test {
  protected:
-  void SetUp() override {
-    set_default_backend("ref");
-    seed(0);
-  }
+  const DeviceScope on_{"ref"};
+  void SetUp() override { seed(0); }
 };
 
 // A class of a user: children by name, any forward.

@@ -14,10 +14,8 @@ namespace {
 
 class Sequences : public ::testing::Test {
  protected:
-  void SetUp() override {
-    set_default_backend("cpu");
-    seed(0);
-  }
+  const DeviceScope on_{"cpu"};
+  void SetUp() override { seed(0); }
 };
 
 std::vector<std::string> described(const Module& m) {

@@ -13,10 +13,8 @@ using Values = std::vector<double>;
 
 class TextLayers : public ::testing::Test {
  protected:
-  void SetUp() override {
-    set_default_backend("ref");
-    seed(0);
-  }
+  const DeviceScope on_{"ref"};
+  void SetUp() override { seed(0); }
 };
 
 TEST_F(TextLayers, ThePaddingRowBeginsAsZeroAndStaysSo) {

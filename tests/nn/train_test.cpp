@@ -25,10 +25,8 @@ Rings rings(int64_t n) {
 
 class TrainTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    set_default_backend("ref");
-    seed(0);
-  }
+  const DeviceScope on_{"ref"};
+  void SetUp() override { seed(0); }
 };
 
 TEST_F(TrainTest, AnMlpLearnsRingsInACompiledStep) {

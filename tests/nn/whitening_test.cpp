@@ -55,7 +55,7 @@ TEST(Whitening, ASpectrumRebuildsItsMatrix) {
 }
 
 TEST(Whitening, ResponsesAreUncorrelatedAndOfUnitVariance) {
-  set_default_backend("ref");
+  const DeviceScope on("ref");
   const Array images = smooth_images(200);
   Conv2d conv(3, 24, 2, {.bias = false, .init = WeightInit::whiten});
   Whitening whitening(conv.weight.shape());

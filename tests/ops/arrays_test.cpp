@@ -17,8 +17,7 @@ using Ints = std::vector<int64_t>;
 
 class Arrays : public ::testing::TestWithParam<std::string> {
  protected:
-  void SetUp() override { set_default_backend(GetParam()); }
-  void TearDown() override { set_default_backend("cpu"); }
+  const DeviceScope on_{GetParam()};
 };
 INSTANTIATE_TEST_SUITE_P(Backends, Arrays, ::testing::Values("ref", "cpu"),
                          [](const auto& instance) { return instance.param; });

@@ -22,8 +22,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numer
 // The tests of this file run on every backend that computes.
 class Edges : public ::testing::TestWithParam<std::string> {
  protected:
-  void SetUp() override { set_default_backend(GetParam()); }
-  void TearDown() override { set_default_backend("cpu"); }
+  const DeviceScope on_{GetParam()};
 };
 INSTANTIATE_TEST_SUITE_P(Backends, Edges, ::testing::Values("ref", "cpu"),
                          [](const auto& instance) { return instance.param; });

@@ -18,7 +18,7 @@ using Ints = std::vector<int>;
 
 class Front : public ::testing::Test {
  protected:
-  void SetUp() override { set_default_backend("ref"); }
+  const DeviceScope on_{"ref"};
 };
 
 Tensor range(const Shape& shape) { return reshape(cast(arange(shape.numel()), DType::f32), shape); }
@@ -227,7 +227,7 @@ TEST_F(Front, NormalisationsGiveZeroMeanAndUnitVariance) {
 TEST_F(Front, BatchStatisticsHoldFarFromZero) {
   for (const auto& [at, more] : {std::pair{0, 0.0F}, {0, 1e4F}, {8 * 16 + 8, 1e4F}}) {
     for (const char* const device : {"ref", "cpu"}) {
-      set_default_backend(device);
+      const DeviceScope on(device);
       Floats x(4096);
       double sum = 0, squares = 0;
       for (size_t i = 0; i < x.size(); ++i) x[i] = 3e4f + static_cast<float>(i * 7919 % 101);

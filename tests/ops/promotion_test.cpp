@@ -126,8 +126,7 @@ const std::vector<Case> kCases = {
 
 class Promotion : public testing::TestWithParam<std::string> {
  protected:
-  void SetUp() override { set_default_backend(GetParam()); }
-  void TearDown() override { set_default_backend("cpu"); }
+  const DeviceScope on_{GetParam()};
 };
 INSTANTIATE_TEST_SUITE_P(Backends, Promotion, testing::Values("ref", "cpu"),
                          [](const auto& instance) { return instance.param; });

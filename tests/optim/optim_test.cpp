@@ -14,10 +14,8 @@ namespace {
 
 class OptimTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    set_default_backend("ref");
-    seed(0);
-  }
+  const DeviceScope on_{"ref"};
+  void SetUp() override { seed(0); }
 };
 
 Variable parameter(const std::string& name, const Shape& shape, double value) {

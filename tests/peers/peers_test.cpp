@@ -81,12 +81,12 @@ void expect_near(const std::vector<double>& got, const json& want, double tolera
 
 class Peers : public ::testing::TestWithParam<const char*> {
  protected:
-  void SetUp() override { set_default_backend(GetParam()); }
+  const DeviceScope on_{GetParam()};
 };
 INSTANTIATE_TEST_SUITE_P(Backends, Peers, ::testing::Values("ref", "cpu"));
 
 TEST(PeerSteps, TrainingStepsFollowPyTorch) {
-  set_default_backend("cpu");  // ref would take half a minute
+  const DeviceScope on("cpu");  // ref would take half a minute
   const json& want = expected()["losses"];
   using optim::SGD;
   expect_near(losses("mlp", [](auto p) { return SGD(p, {.lr = 0.01, .momentum = 0.9, .weight_decay = 5e-4}); }),

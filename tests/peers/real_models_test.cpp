@@ -28,8 +28,8 @@ constexpr const char* kBurn = R"({"format": "freight-model-1", "input": [1, 28, 
 
 class RealModels : public ::testing::TestWithParam<const char*> {  // backends
  protected:
+  const DeviceScope on_{GetParam()};
   void SetUp() override {
-    set_default_backend(GetParam());
     root_ = real_data("models/burn-mnist.safetensors");
     if (root_.empty()) GTEST_SKIP() << "the real model files are not here (set FREIGHT_DATA)";
   }

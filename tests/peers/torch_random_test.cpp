@@ -446,7 +446,7 @@ TEST(TorchRandom, AThousandConfigurationsAgree) {
   const std::string python = named ? named : testing::python_with("torch");
   if (python.empty()) GTEST_SKIP() << "no Python with torch is here (FREIGHT_TORCH_PYTHON names one)";
   const testing::TemporaryDir dir;
-  set_default_backend("cpu");
+  const DeviceScope on("cpu");
   Draw draw(20261125);
   std::vector<Case> cases;
   std::vector<Answer> answers;

@@ -143,7 +143,7 @@ void expect_close(const Array& got, const json& want, const char* what) {
 class Zoo : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Zoo, OutputsAndGradientsAreThoseOfPyTorch) {
-  set_default_backend("cpu");
+  const DeviceScope on("cpu");
   const std::string name = GetParam();
   ASSERT_TRUE(expected().contains(name)) << "torch_zoo.py does not know it";
   const json& want = expected()[name];
@@ -206,7 +206,7 @@ TEST_P(Zoo, OutputsAndGradientsAreThoseOfPyTorch) {
 class Followed : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Followed, AHundredStepsGiveTheLossesOfPyTorch) {
-  set_default_backend("cpu");
+  const DeviceScope on("cpu");
   const json& want = expected()[GetParam()];
   const auto n = want["followed"][0].get<int64_t>();
   const models::Model model = make(GetParam(), want);

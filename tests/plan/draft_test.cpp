@@ -18,7 +18,7 @@ namespace {
 
 // Bytes that one training step leaves allocated: variables and arenas.
 int64_t allocated_by_a_step(const Subject& s, const DraftOptions& o) {
-  set_default_backend("cpu");
+  const DeviceScope on("cpu");
   clear_plan_cache();
   const models::Model model = s.make_model();
   model.net->train();

@@ -17,7 +17,7 @@ namespace {
 
 // Of a few steps from the same start on the same batch.
 std::vector<double> losses(const Subject& s, const DraftOptions& o) {
-  set_default_backend("cpu");
+  const DeviceScope on("cpu");
   clear_plan_cache();
   seed(7);
   const models::Model model = s.make_model();
@@ -174,7 +174,7 @@ class Batch : public ::testing::Test {
  protected:
   template <class F>
   void planned(int64_t train_count, F f) {
-    set_default_backend("cpu");
+    const DeviceScope on("cpu");
     train::Config c;
     c.data.clear();
     c.model = "lenet";

@@ -13,7 +13,7 @@ namespace {
 
 class CompileTest : public ::testing::Test {
  protected:
-  void SetUp() override { set_default_backend("ref"); }
+  const DeviceScope on_{"ref"};
 };
 
 Tensor scalar(float v) { return Tensor::of<float>({v}, {}); }

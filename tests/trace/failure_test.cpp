@@ -54,20 +54,20 @@ class FailingBackend final : public Backend {
   };
 };
 
+const char* failing_backend() {
+  static const bool registered = [] {
+    register_backend(std::make_unique<FailingBackend>());
+    return true;
+  }();
+  return registered ? "failing" : "";
+}
+
 class FailureTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    static const bool registered = [] {
-      register_backend(std::make_unique<FailingBackend>());
-      return true;
-    }();
-    ASSERT_TRUE(registered);
-    set_default_backend("failing");
-    FailingBackend::runs().clear();
-  }
+  const DeviceScope on_{failing_backend()};
+  void SetUp() override { FailingBackend::runs().clear(); }
   void TearDown() override {
     message_of([] { eval(); });
-    set_default_backend("cpu");
   }
   static Variable variable(const char* name, double value) {
     return {name, {DType::f32, {2}}, {Init::Kind::constant, value, 0}};

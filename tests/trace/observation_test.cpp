@@ -20,8 +20,7 @@ using Floats = std::vector<float>;
 
 class ObservationTest : public ::testing::TestWithParam<const char*> {
  protected:
-  void SetUp() override { set_default_backend(GetParam()); }
-  void TearDown() override { set_default_backend("cpu"); }
+  const DeviceScope on_{GetParam()};
 };
 
 Variable one_number(const char* name, double value) {

@@ -16,7 +16,7 @@ using Floats = std::vector<float>;
 
 class TensorTest : public ::testing::Test {
  protected:
-  void SetUp() override { set_default_backend("ref"); }
+  const DeviceScope on_{"ref"};
 };
 
 using freight::testing::message_of;

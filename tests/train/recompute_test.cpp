@@ -54,7 +54,7 @@ struct Trained {
 
 // Four steps of Adam on one batch.
 Trained trained(const Net& net, const std::string& device, Recompute mode) {
-  set_default_backend(device);
+  const DeviceScope on(device);
   seed(3);
   const models::Model model = models::from_spec(cat(R"({"format": "freight-model-1", "name": ")", net.name,
                                                     R"(", "input": )", net.input, R"(, "net": [)", net.layers, "]}"));

@@ -43,7 +43,7 @@ models::Model smooth_net() {
 
 // Ten steps of a net on one batch of 24 samples, in so many parts.
 Trained trained(models::Model (*make)(), int64_t parts) {
-  set_default_backend("cpu");
+  const DeviceScope on("cpu");
   seed(3);
   const models::Model model = make();
   model.net->train();
@@ -86,7 +86,7 @@ TEST(TrainStep, PartsNeedLessMemoryForTheSameWork) {
 }
 
 TEST(TrainStep, ALossThatIsNotFiniteLeavesTheModelAsItWas) {
-  set_default_backend("cpu");
+  const DeviceScope on("cpu");
   for (const int64_t parts : {1, 3}) {
     seed(3);
     const models::Model model = smooth_net();
@@ -211,7 +211,7 @@ class Cliff : public nn::Module {
 };
 
 TEST(LossScaling, GradientsThatNoFactorMakesFiniteEndTheRun) {
-  set_default_backend("cpu");
+  const DeviceScope on("cpu");
   const models::Model model{"cliff", {DType::f32, {1, 8, 8}}, std::make_shared<Cliff>()};
   optim::SGD sgd(model.net->parameters(), {.lr = 0.1});
   TrainStep step(model, sgd, nullptr, {.loss_scale = {.initial = 0x1p-18}}, {.backend = "ref", .compute = DType::f16});
@@ -250,7 +250,7 @@ models::Model net_of_rows() {
 }
 
 TEST(TrainStep, BatchNormOfOneValuePerChannelIsRefusedWhereItWouldTrain) {
-  set_default_backend("cpu");
+  const DeviceScope on("cpu");
   const models::Model model = net_of_rows();
   model.net->train();
   optim::SGD sgd(model.net->parameters(), {.lr = 0.05});
@@ -275,7 +275,7 @@ TEST(TrainStep, BatchNormOfOneValuePerChannelIsRefusedWhereItWouldTrain) {
 
 // A batch from which samples were left out is cut, not refused in the middle of a run.
 TEST(TrainStep, TellsHowManySamplesOfAShortBatchCanBeTrainedOn) {
-  set_default_backend("cpu");
+  const DeviceScope on("cpu");
   const models::Model model = net_of_rows();
   model.net->train();
   optim::SGD sgd(model.net->parameters(), {.lr = 0.05});
@@ -291,7 +291,7 @@ TEST(TrainStep, TellsHowManySamplesOfAShortBatchCanBeTrainedOn) {
 }
 
 TEST(TrainStep, BatchNormOfOneValuePerChannelIsRefusedByEagerCode) {
-  set_default_backend("cpu");
+  const DeviceScope on("cpu");
   const Tensor x = Tensor::of<float>({1, 2, 3}, {1, 3}), ones = Tensor::of<float>({1, 1, 1}, {3});
   EXPECT_NE(testing::message_of([&] { batch_norm(x, ones, ones).y.array(); }).find("one value per channel"),
             std::string::npos);

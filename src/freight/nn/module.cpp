@@ -129,6 +129,10 @@ std::vector<Variable> Module::parameters() const {
   return out;
 }
 
+void Module::to_device(const std::string& device) const {
+  for (const NamedVariable& v : state_dict()) v.variable.to_device(device);
+}
+
 int64_t Module::parameter_count() const {
   int64_t n = 0;
   for (const Variable& p : parameters()) n += p.type().numel();

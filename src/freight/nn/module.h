@@ -59,6 +59,9 @@ class Module {
   // one variable that have different values; nothing is changed then. PyTorch's num_batches_tracked entries are passed
   // over.
   void load_state_dict(const std::vector<NamedArray>& entries, const std::string& source = "state_dict") const;
+  // Moves all parameters and statistics below. They lie where they were made until then, and what the module computes
+  // runs there. Optimizers take their own state after it at their next step.
+  void to_device(const std::string& device) const;
   // Numbers in trainable parameters.
   int64_t parameter_count() const;
 

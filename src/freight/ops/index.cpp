@@ -50,6 +50,7 @@ Tensor drawn(F&& make) {
   const int64_t stream = trace::Session()->next_stream();
   Tensor out = make(stream, rng_state().value());
   trace::Session()->key_drawn();
+  out.impl()->follows = false;  // though the key does
   return out;
 }
 

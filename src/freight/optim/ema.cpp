@@ -14,7 +14,9 @@ EMA::EMA(const nn::Module& net, const EMAOptions& options)
   if (!(options.decay >= 0 && options.decay < 1)) {
     fail(ErrorKind::usage, "EMA", "decay out of range: got ", options.decay, ", need 0 <= decay < 1");
   }
+  count_.share_among_devices();
   for (const nn::NamedVariable& v : net.state_dict()) {
+    const DeviceScope on(v.variable.device());
     const Variable shadow("ema." + v.name, v.variable.type());
     shadow.set(v.variable.array());
     pairs_.push_back({v.name, v.variable, shadow});

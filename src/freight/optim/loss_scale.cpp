@@ -20,6 +20,8 @@ LossScale::LossScale(const LossScaleOptions& options)
     fail(ErrorKind::usage, "loss scale", "factor and growth interval must be positive: got ", options.initial, " and ",
          options.growth_interval);
   }
+  factor_.share_among_devices();
+  good_.share_among_devices();
 }
 
 std::vector<Tensor> LossScale::gradients(const Tensor& loss, const std::vector<Variable>& parameters) const {

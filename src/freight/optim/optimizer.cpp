@@ -34,6 +34,7 @@ Optimizer::Optimizer(const std::vector<Variable>& parameters, double lr, const C
   need_finite("optimizer", "clip_grad_norm", common.clip_grad_norm);
   if (parameters_.empty()) fail(ErrorKind::usage, "optimizer", "there are no parameters to train");
   lr_ = Variable("lr", {DType::f32, {}}, {Init::Kind::constant, lr, 0});
+  lr_.share_among_devices();
 }
 
 void Optimizer::set_lr(double lr) {
@@ -52,15 +53,24 @@ std::vector<Variable> Optimizer::per_parameter(const std::string& kind, size_t b
   for (size_t i = begin; i < end; ++i) {
     const Variable& p = parameters_[i];
     const std::string name = kind + "." + p.name();
+    const DeviceScope on(p.device());
     out.emplace_back("optimizer." + name, p.type());
     states_.push_back({name, out.back()});
+    beside_.emplace_back(out.back(), p);
   }
   return out;
 }
 
 Variable Optimizer::scalar_state(const std::string& name) {
   states_.push_back({name, Variable("optimizer." + name, {DType::f32, {}})});
+  states_.back().variable.share_among_devices();
   return states_.back().variable;
+}
+
+void Optimizer::follow_parameters() const {
+  for (const auto& [state, parameter] : beside_) {
+    trace::place(state.impl(), parameter.impl()->device);
+  }
 }
 
 void Optimizer::step(const In& loss) {
@@ -94,6 +104,7 @@ void Optimizer::apply(const std::vector<Tensor>& gradients) {
   if (gradients.size() != parameters_.size()) {
     trace::fail_here("optimizer", "got ", gradients.size(), " gradients, need ", parameters_.size());
   }
+  follow_parameters();
   {
     const trace::OnePiece piece;
     const std::vector<bool> frozen_now = frozen();
@@ -108,6 +119,7 @@ void Optimizer::apply(const std::vector<Tensor>& gradients) {
     begin();
     for (size_t i = 0, next = 0; i < parameters_.size(); ++i) {
       const bool decay = common_.decay_norm_bias || parameters_[i].shape().rank() >= 2;
+      const DeviceScope on(parameters_[i].device());
       if (!frozen_now[i]) update(i, parameters_[i], used[next++], decay);
     }
   }
@@ -129,8 +141,9 @@ void SGD::update(size_t index, const Variable& p, const Tensor& g, bool decay) {
   const SgdAttrs attrs{options_.momentum, options_.dampening, decay ? options_.weight_decay : 0, options_.nesterov};
   if (attrs.momentum == 0 && attrs.weight_decay == 0) {
     // The gradient of a table of which a few rows were used is a scatter: only those rows change.
-    trace::settle(g);
-    const trace::Session tape;
+    const trace::Device device = trace::device_of_operands("sgd_update", {g});
+    trace::settle(g, device);
+    const trace::Session tape(device);
     const Node made = tape->graph().def(tape->value_of(g));  // a copy: the graph grows below
     const auto* scatter = std::get_if<ScatterAttrs>(&made.attrs);
     if (made.op == Op::scatter_add && scatter->axis == 0 && p.shape().rank() == 2 && g.dtype() == p.type().dtype &&
@@ -194,7 +207,7 @@ void Lion::update(size_t index, const Variable& p, const Tensor& g, bool decay) 
 Tensor global_norm(const std::vector<Tensor>& gradients) {
   Tensor total;
   for (const Tensor& g : gradients) {
-    const Tensor part = sum(square(cast(g, DType::f32)));
+    const Tensor part = sum(square(cast(g, DType::f32))).to_device(gradients[0].device());
     total = total.defined() ? total + part : part;
   }
   return sqrt(total);
@@ -205,7 +218,7 @@ std::vector<Tensor> clip_grad_norm(const std::vector<Tensor>& gradients, double 
   if (norm) *norm = n;
   const Tensor scale = minimum(max_norm / (n + 1e-6), 1.0);
   std::vector<Tensor> out;
-  for (const Tensor& g : gradients) out.push_back(g * cast(scale, g.dtype()));
+  for (const Tensor& g : gradients) out.push_back(g * cast(scale.to_device(g.device()), g.dtype()));
   return out;
 }
 

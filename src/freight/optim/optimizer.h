@@ -60,8 +60,11 @@ class Optimizer {
  private:
   // By parameter: whether it is to be left alone. A compiled step is valid while the answer holds.
   std::vector<bool> frozen() const;
+  // Moves states to where their parameters lie by now.
+  void follow_parameters() const;
   std::vector<Variable> parameters_;  // each once
   std::vector<nn::NamedVariable> states_;
+  std::vector<std::pair<Variable, Variable>> beside_;  // (state, its parameter)
   Variable lr_;
   CommonOptions common_;
   Tensor grad_norm_;

@@ -22,7 +22,7 @@ ComputeType compute_type(const std::string& precision, const std::string& backen
   ComputeType out;
   parse_dtype(precision, out.dtype);  // TF32 is no type: values are f32
   if (precision == "fp32") return out;
-  const std::string device = backend_name.empty() || backend_name == "auto" ? default_backend() : backend_name;
+  const std::string device = backend_name.empty() || backend_name == "auto" ? current_device() : backend_name;
   if (precision == "tf32") {
     out.tf32 = backend(device).has_tf32();
     if (!out.tf32) out.note = "no tf32 on this device: computing in f32";

@@ -25,6 +25,8 @@ const Array& Argument::array() const {
   return *array_;
 }
 
+const Tensor* Argument::placed() const { return tensor_ && !tensor_->impl()->follows ? tensor_ : nullptr; }
+
 namespace {
 
 constexpr size_t kMaxSignatures = 64;
@@ -41,12 +43,13 @@ struct OutputPool {
   Type type;
   std::vector<std::shared_ptr<trace::TensorImpl>> kept;
 
-  std::shared_ptr<trace::TensorImpl> take() {
+  std::shared_ptr<trace::TensorImpl> take(trace::Device device) {
     for (const auto& impl : kept) {
       if (sole_owner(impl) && sole_owner(impl->array.storage())) return impl;
     }
     auto impl = std::make_shared<trace::TensorImpl>();
     impl->type = type;
+    impl->device = device;
     impl->evaluate_to(Array(type.dtype, type.shape));
     if (kept.size() == 3) kept.erase(kept.begin());
     kept.push_back(impl);
@@ -72,23 +75,34 @@ struct CompiledFunction::Lowered {
   std::vector<OutputPool> pools;
   std::vector<Tensor> results;
   uint64_t ties = trace::tie_count();  // when its variables were last looked at
+  bool by_thread = false;              // no operand decided on the device, but the thread's current one
 
-  // None of its variables was tied to another one since.
+  // None of its variables was tied to another one since, or moved to another device.
   bool variables_stand() {
     const uint64_t now = trace::tie_count();
     if (now == ties) return true;
     const auto& states = tape->states();
-    if (std::any_of(states.begin(), states.end(), [](const trace::StateUse& s) { return s.variable->tied_to; })) {
-      return false;
-    }
+    const auto gone = [&](const trace::StateUse& s) {
+      return s.variable->tied_to || (!tape->takes_all() && s.variable->device && s.variable->device != tape->device());
+    };
+    if (std::any_of(states.begin(), states.end(), gone)) return false;
     ties = now;
     return true;
+  }
+
+  bool runs_where(std::span<const Argument> arguments) const {
+    if (tape->takes_all()) return true;
+    if (by_thread && tape->device() != trace::thread_device()) return false;
+    return std::all_of(arguments.begin(), arguments.end(), [&](const Argument& a) {
+      const Tensor* const t = a.placed();
+      return !t || trace::device_of(*t->impl()) == tape->device();
+    });
   }
 
   bool matches(std::span<const Argument> arguments) {
     const auto same = [](const Argument& a, const Type& type) { return a.type() == type; };
     const auto holds = [](const trace::Guard& g) { return g.holds(); };
-    return variables_stand() &&
+    return variables_stand() && runs_where(arguments) &&
            std::equal(arguments.begin(), arguments.end(), signature.begin(), signature.end(), same) &&
            std::all_of(tape->guards().begin(), tape->guards().end(), holds);
   }
@@ -124,11 +138,18 @@ CompiledFunction::Lowered& CompiledFunction::lower(const Request& request) {
     if (all[i]->matches(request.arguments)) return *all[i];
   }
   auto fresh = std::make_unique<Lowered>();
-  fresh->tape = std::make_shared<trace::Trace>(trace::Trace::Mode::compile);
+  const std::string& given = state_->options.backend;
+  const bool anywhere = given.empty() || given == "auto";
+  fresh->tape =
+      std::make_shared<trace::Trace>(trace::Trace::Mode::compile, anywhere ? nullptr : trace::device_named(given));
   trace::Trace& tape = *fresh->tape;
   {
     const trace::Recording recording(fresh->tape);
-    std::vector<Tensor> inputs;
+    std::vector<Tensor> inputs, placed;
+    for (const Argument& a : request.arguments) {
+      if (const Tensor* t = a.placed(); t && anywhere) placed.push_back(*t);
+    }
+    if (!placed.empty()) tape.admits(trace::device_of_operands("compile", placed));
     for (const Argument& a : request.arguments) {
       fresh->signature.push_back(a.type());
       const auto& names = state_->options.input_names;
@@ -141,6 +162,8 @@ CompiledFunction::Lowered& CompiledFunction::lower(const Request& request) {
       fresh->pools.push_back({t.type(), {}});
     }
     tape.finish(outputs);
+    fresh->by_thread = !tape.device();
+    tape.admits(trace::thread_device());
   }
   ++state_->traces;
   if (all.size() == kMaxSignatures) all.erase(all.begin());
@@ -157,9 +180,7 @@ std::shared_ptr<const Plan> CompiledFunction::plan(const Request& request) {
   const std::lock_guard lock(state_->mutex);
   Lowered& l = lower(request);
   if (!l.plan) {
-    RunOptions options = trace::run_options();
-    if (!state_->options.backend.empty() && state_->options.backend != "auto")
-      options.backend = state_->options.backend;
+    RunOptions options{.backend = *l.tape->device()};
     options.deterministic = state_->options.deterministic;
     options.recompute = state_->options.recompute;
     options.compute = state_->options.compute;
@@ -215,7 +236,7 @@ CompiledFunction::Results CompiledFunction::call(const Request& request, int64_t
   for (size_t i = 0; i < count; ++i) l.inputs[i] = request.arguments[i].array();
   l.results.assign(l.results.size(), Tensor());  // lets go of the last results, so that they can be reused
   for (size_t i = 0; i < l.pools.size(); ++i) {
-    auto impl = l.pools[i].take();
+    auto impl = l.pools[i].take(l.tape->device());
     l.outputs[i] = impl->array;
     l.results[i] = Tensor(std::move(impl));
   }

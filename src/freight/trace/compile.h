@@ -25,7 +25,9 @@ class Plan;
 class Executable;
 
 struct CompileOptions {
-  std::string backend = {};                   // empty: the default backend
+  // Where it runs. Empty: where its operands lie, the variables that it uses among them, which must be one device; the
+  // thread's current one where no operand has one. Given: there, and operands cross over from wherever they lie.
+  std::string backend = {};
   bool deterministic = false;                 // fixed kernel choices, no measurement
   Recompute recompute = Recompute::none;      // activations that are made again instead of kept
   DType compute = DType::f32;                 // bf16 or f16: mixed precision, with f32 states and results
@@ -44,6 +46,8 @@ class Argument {
   Type type() const;
   // The elements; throws Error(usage) for a type.
   const Array& array() const;
+  // Null where it follows the other operands.
+  const Tensor* placed() const;
 
  private:
   const Tensor* tensor_ = nullptr;

@@ -23,7 +23,29 @@ std::shared_mutex& state_mutex() {
 // Definitions of constants that are repeated in later traces have no more nodes than this.
 constexpr size_t kMostConstantNodes = 8;
 
-// The definition of a value that depends on constants alone; null for others, which is nearly always found at once.
+// Where both blocks lie on the device the bytes stay there.
+void copy_elements(const std::shared_ptr<Storage>& to, const std::shared_ptr<Storage>& from, size_t bytes,
+                   const std::shared_ptr<DeviceMemory>& memory) {
+  if (bytes == 0) return;
+  if (!memory) return parallel_copy(to->data(), from->data(), bytes);
+  const void* source = from->on_device(memory, DeviceAccess::read);
+  memory->copy(to->on_device(memory, DeviceAccess::write), source, bytes, Queue::kernels);
+}
+
+// One node on arrays, with the node's place in what it throws.
+void run_node(const Graph& graph, const Node& n, const std::vector<Array>& operands, const std::vector<Array>& results,
+              const std::string& device) {
+  need_batch_statistics(graph, n);
+  try {
+    prepare(n.op, n.attrs, input_types(graph, n), device)->run(operands, results);
+  } catch (const Error& e) {
+    if (!e.where().empty() || n.location().empty()) throw;
+    throw Error(e.kind(), e.op(), e.message(), n.location());
+  }
+}
+
+}  // namespace
+
 std::shared_ptr<const Graph> constant_definition(const Graph& graph, Value value) {
   std::vector<NodeId> nodes{graph.node_of(value)};
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -47,29 +69,6 @@ std::shared_ptr<const Graph> constant_definition(const Graph& graph, Value value
   out->outputs = {map[value.id]};
   return out;
 }
-
-// Where both blocks lie on the device the bytes stay there.
-void copy_elements(const std::shared_ptr<Storage>& to, const std::shared_ptr<Storage>& from, size_t bytes,
-                   const std::shared_ptr<DeviceMemory>& memory) {
-  if (bytes == 0) return;
-  if (!memory) return parallel_copy(to->data(), from->data(), bytes);
-  const void* source = from->on_device(memory, DeviceAccess::read);
-  memory->copy(to->on_device(memory, DeviceAccess::write), source, bytes, Queue::kernels);
-}
-
-// One node on arrays, with the node's place in what it throws.
-void run_node(const Graph& graph, const Node& n, const std::vector<Array>& operands, const std::vector<Array>& results,
-              const std::string& device) {
-  need_batch_statistics(graph, n);
-  try {
-    prepare(n.op, n.attrs, input_types(graph, n), device)->run(operands, results);
-  } catch (const Error& e) {
-    if (!e.where().empty() || n.location().empty()) throw;
-    throw Error(e.kind(), e.op(), e.message(), n.location());
-  }
-}
-
-}  // namespace
 
 // What a run makes: elements for the tensors that somebody holds, `slot` says which of the outputs a value is.
 struct Trace::Live {
@@ -130,7 +129,7 @@ void Trace::run(const TensorImpl* asked) {
     impl->failure = live.failures[at];
     if (impl->failure) continue;
     impl->array = live.results[at];
-    impl->constant = constant_definition(graph_, impl->value);
+    if (!impl->constant) impl->constant = constant_definition(graph_, impl->value);  // its thread may read it (settle)
     made.push_back(std::move(impl));
   }
   live.tensors.clear();
@@ -144,7 +143,7 @@ void Trace::run(const TensorImpl* asked) {
 }
 
 void Trace::execute(Live& live) {
-  const std::shared_ptr<DeviceMemory> memory = backend(run_options().backend).memory();
+  const std::shared_ptr<DeviceMemory> memory = backend(*device_).memory();
   std::vector<std::shared_ptr<Storage>> storages = state_storages();
   const StateLock states(!states_.empty(), !graph_.updates.empty());
   {
@@ -197,10 +196,9 @@ void Trace::execute(Live& live) {
 }
 
 void Trace::run_planned(const Live& live, const std::vector<std::shared_ptr<Storage>>& storages) {
-  const std::string device = run_options().backend;
-  if (const Node* only = only_node()) return run_node(graph_, *only, captured_, live.results, device);
+  if (const Node* only = only_node()) return run_node(graph_, *only, captured_, live.results, *device_);
   need_batch_statistics(graph_);
-  Executable(plan_for(graph_, eager_options(device)), storages).run(captured_, live.results);
+  Executable(plan_for(graph_, eager_options(*device_)), storages).run(captured_, live.results);
 }
 
 // The only node beside the inputs, where it reads each of them once, in order, and all of its results are held: its
@@ -250,7 +248,7 @@ void Trace::run_each(Live& live, const std::vector<std::shared_ptr<Storage>>& st
       for (size_t i = 0; !failure && i < n.outputs.size(); ++i) {
         out.emplace_back(graph_.type(n.outputs[i]).dtype, graph_.type(n.outputs[i]).shape);
       }
-      if (!failure) run_node(graph_, n, in, out, run_options().backend);
+      if (!failure) run_node(graph_, n, in, out, *device_);
     } catch (...) {
       failure = std::current_exception();
     }

@@ -39,7 +39,7 @@ std::vector<Tensor> gradients(trace::Trace& tape, Value loss, const std::vector<
     if (g.valid()) {
       out.push_back(tape.wrap(g));
     } else if (options.allow_unused) {
-      out.push_back(tape.add(Op::constant, ConstantAttrs{w.type, 0, {}}, {})[0]);
+      out.push_back(tape.wrap(tape.graph().add(Op::constant, ConstantAttrs{w.type, 0, {}}, {})[0]));
     } else {
       const bool leaf = tape.graph().def(loss).op == Op::input;
       trace::fail_here("grad", "the loss does not depend on ", w.name, " ", w.type,
@@ -57,29 +57,49 @@ std::vector<Tensor> gradients(trace::Trace& tape, Value loss, const std::vector<
 
 std::vector<Tensor> grad(const In& loss, const std::vector<Variable>& parameters, const GradOptions& options) {
   const Frame frame(loss.where);
-  trace::settle(loss.tensor);
-  const trace::Session session;
-  const Value value = value_of_loss(*session, loss.tensor);
-  std::vector<Wanted> wanted;
+  const trace::Device device = trace::device_of_operands("grad", {loss.tensor});
+  trace::settle(loss.tensor, device);
+  // Assignments that are pending on other devices come first: gradients are with respect to the present values.
   for (const Variable& p : parameters) {
-    const trace::StateUse& use = session->use(p.impl());
-    wanted.push_back({use.read, cat("parameter '", p.name(), "'"), p.type(), use.assigned()});
+    if (!trace::compiling() && p.impl()->device != device) trace::settle_elsewhere(*p.impl(), device);
   }
-  return gradients(*session, value, wanted, options);
+  std::vector<Tensor> found;
+  {
+    const trace::Session session(device);
+    const Value value = value_of_loss(*session, loss.tensor);
+    std::vector<Wanted> wanted;
+    for (const Variable& p : parameters) {
+      const trace::StateUse& use = session->use(p.impl());
+      wanted.push_back({use.read, cat("parameter '", p.name(), "'"), p.type(), use.assigned()});
+    }
+    found = gradients(*session, value, wanted, options);
+  }
+  for (size_t i = 0; !trace::compiling() && i < found.size(); ++i) {
+    if (parameters[i].impl()->device) found[i] = found[i].to_device(parameters[i].device());
+  }
+  return found;
 }
 
 std::vector<Tensor> grad(const In& loss, const std::vector<Tensor>& tensors, const GradOptions& options) {
   const Frame frame(loss.where);
-  trace::settle(loss.tensor);
-  for (const Tensor& t : tensors) trace::settle(t);
-  const trace::Session session;
-  const Value value = value_of_loss(*session, loss.tensor);
-  std::vector<Wanted> wanted;
-  for (const Tensor& t : tensors) {
-    const Type type = t.type();  // refuses an undefined tensor
-    wanted.push_back({session->find(t), cat("tensor ", wanted.size()), type});
+  const trace::Device device = trace::device_of_operands("grad", {loss.tensor});
+  trace::settle(loss.tensor, device);
+  for (const Tensor& t : tensors) trace::settle(t, device);
+  std::vector<Tensor> found;
+  {
+    const trace::Session session(device);
+    const Value value = value_of_loss(*session, loss.tensor);
+    std::vector<Wanted> wanted;
+    for (const Tensor& t : tensors) {
+      const Type type = t.type();  // refuses an undefined tensor
+      wanted.push_back({session->find(t), cat("tensor ", wanted.size()), type});
+    }
+    found = gradients(*session, value, wanted, options);
   }
-  return gradients(*session, value, wanted, options);
+  for (size_t i = 0; !trace::compiling() && i < found.size(); ++i) {
+    if (!tensors[i].impl()->follows) found[i] = found[i].to_device(tensors[i].device());
+  }
+  return found;
 }
 
 }  // namespace freight

@@ -20,11 +20,18 @@ void refuse_while_tracing(const char* op) {
 
 }  // namespace
 
-Tensor::Tensor(const Array& array) : impl_(std::make_shared<trace::TensorImpl>()) {
+std::shared_ptr<trace::TensorImpl> trace::leaf_of(const Array& array, Device device) {
   if (!array.defined()) fail(ErrorKind::usage, "tensor", "made from an array without storage");
-  impl_->type = {array.dtype(), array.shape()};
-  impl_->evaluate_to(array);
+  auto impl = std::make_shared<TensorImpl>();
+  impl->type = {array.dtype(), array.shape()};
+  impl->device = device;
+  impl->evaluate_to(array);
+  return impl;
 }
+
+Tensor::Tensor(const Array& array) : impl_(trace::leaf_of(array, trace::device_of_leaves())) {}
+Tensor::Tensor(const Array& array, const std::string& device)
+    : impl_(trace::leaf_of(array, trace::device_named(device))) {}
 
 const Type& Tensor::type() const {
   if (!impl_) trace::fail_here("tensor", "an undefined tensor has no type; give it a value first");
@@ -37,15 +44,42 @@ Array Tensor::array() const {
   type();
   if (!impl_->is_evaluated()) {
     if (impl_->trace->mode() == trace::Trace::Mode::compile) refuse_while_tracing("array");
-    impl_->trace->run(impl_.get());
-    FREIGHT_CHECK(impl_->is_evaluated(), "an evaluated trace left a tensor behind");
+    trace::evaluate(impl_);
   }
   return impl_->array;
 }
 
 Tensor Tensor::detach() const {
   type();
-  return impl_->is_evaluated() ? Tensor(impl_->array) : trace::one(Op::stop_gradient, NoAttrs{}, {*this});
+  if (!impl_->is_evaluated()) return trace::one(Op::stop_gradient, NoAttrs{}, {*this});
+  auto leaf = trace::leaf_of(impl_->array, impl_->device);
+  leaf->follows = impl_->follows;
+  return Tensor(std::move(leaf));
+}
+
+const std::string& Tensor::device() const {
+  type();
+  const trace::Device device = trace::device_of(*impl_);
+  return device ? *device : current_device();
+}
+
+Tensor Tensor::to_device(const std::string& name) const {
+  type();
+  const trace::Device device = trace::device_named(name);
+  if (trace::compiling()) {
+    const trace::Session session;
+    if (!session->admits(device)) {
+      trace::fail_here("to_device", "a compiled function runs on one device: got ", *device, " in one for ",
+                       *session->device(), "; move the tensor before, or return it and move it after");
+    }
+    if (impl_->trace.get() == &*session) return *this;
+  }
+  if (trace::device_of(*impl_) == device) return *this;
+  if (!impl_->is_evaluated() && impl_->trace->mode() == trace::Trace::Mode::compile) refuse_while_tracing("to_device");
+  trace::evaluate(impl_);
+  auto moved = trace::leaf_of(impl_->array, device);
+  moved->moved_from = trace::origin(impl_);
+  return Tensor(std::move(moved));
 }
 
 Array Tensor::single() const {
@@ -63,6 +97,7 @@ void trace::take_extent(Shape& shape, int axis, int64_t extent, bool first) {
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << text_of(x.array()); }
 
+In::In(const Array& a, SourceLine at) : tensor(a), where(at) { tensor.impl()->follows = true; }
 In::In(const Variable& v, SourceLine at) : tensor(v.value()), where(at) {}
 
 void eval() {

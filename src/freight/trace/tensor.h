@@ -8,11 +8,13 @@
 #include <initializer_list>
 #include <iosfwd>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <vector>
 
 #include "freight/base/array.h"
 #include "freight/ir/type.h"
+#include "freight/trace/device.h"
 #include "freight/trace/source_line.h"
 
 namespace freight {
@@ -45,8 +47,10 @@ using Row = std::initializer_list<T>;
 class Tensor {
  public:
   Tensor() = default;
-  // A leaf with these elements; the storage is shared, not copied.
+  // A leaf with these elements, on the thread's current device or on the one named; the storage is shared, not copied,
+  // and bytes cross over when a device needs them.
   Tensor(const Array& array);
+  Tensor(const Array& array, const std::string& device);
   // A leaf with these elements in row-major order; throws Error(usage) when the counts differ.
   template <class T>
   static Tensor of(const std::vector<T>& values, const Shape& shape) {
@@ -84,6 +88,13 @@ class Tensor {
   int64_t numel() const { return type().shape.numel(); }
   // Extent of an axis; negative axes count from the back. Throws Error(usage) out of range.
   int64_t dim(int64_t axis) const;
+
+  // Where it lies, and operations on it run.
+  const std::string& device() const;
+  // The same value on another device, for operations there; the elements cross over when one needs them. Evaluates
+  // what is pending. To gradients the two are one value: they go through. Throws Error(device) for an unknown device,
+  // and Error(usage) inside a compiled function of another device.
+  Tensor to_device(const std::string& device) const;
 
   // The elements on the host. Evaluates what is pending; throws Error(usage) while a step is being traced.
   // The array shares its storage with the tensor.
@@ -124,7 +135,7 @@ class Tensor {
 struct In {
   In(const Tensor& t, SourceLine at = SourceLine::current()) : tensor(t), where(at) {}
   In(const Variable& v, SourceLine at = SourceLine::current());
-  In(const Array& a, SourceLine at = SourceLine::current()) : tensor(a), where(at) {}
+  In(const Array& a, SourceLine at = SourceLine::current());  // lies where the other operands do
   template <class Number>
   requires std::is_arithmetic_v<Number> In(Number v, SourceLine at = SourceLine::current())
       : scalar(static_cast<double>(v)),
@@ -148,11 +159,6 @@ void eval();
 // The same, for readers who want to say which tensors they mean; throws Error(usage) while a step is being traced.
 void eval(const Tensor& x);
 void eval(const std::vector<Tensor>& xs);
-
-// The backend of everything that this process evaluates or compiles from now on ("cpu", "ref"; "auto" is "cpu").
-// The first default is $FREIGHT_DEVICE, else "cpu". Throws Error(device) for an unknown name.
-void set_default_backend(const std::string& name);
-std::string default_backend();
 
 // Seed of all random numbers: random ops of steps and initial values of parameters made after the call.
 void seed(uint64_t value);

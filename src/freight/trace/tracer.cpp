@@ -2,8 +2,8 @@
 // stays of them in history.cpp; the compiled kind is in compile.cpp.
 #include "freight/trace/tracer.h"
 
-#include "freight/backend/backend.h"
-#include "freight/base/env.h"
+#include <algorithm>
+
 #include "freight/ir/builder.h"
 
 namespace freight {
@@ -11,7 +11,7 @@ namespace trace {
 
 namespace {
 
-thread_local std::shared_ptr<Trace> t_eager;
+thread_local std::vector<std::shared_ptr<Trace>> t_eager;  // one per device
 thread_local std::shared_ptr<Trace> t_recording;
 thread_local int t_pieces = 0;  // OnePiece objects that live on this thread
 
@@ -19,10 +19,41 @@ thread_local int t_pieces = 0;  // OnePiece objects that live on this thread
 // and of so many nodes anywhere. A training step of a large net fits in.
 constexpr size_t kMuch = 4096, kTooMuch = 65536, kMuchBytes = size_t{256} << 20;
 
-std::string resolve_backend(const std::string& name) { return name.empty() || name == "auto" ? "cpu" : name; }
-std::string& backend_setting() {
-  static std::string name = resolve_backend(env::get("FREIGHT_DEVICE"));
-  return name;
+std::shared_ptr<Trace> eager_trace(Device device) {
+  for (const auto& trace : t_eager) {
+    if (trace->device() == device) return trace;
+  }
+  return nullptr;
+}
+
+void forget_eager(const std::shared_ptr<Trace>& trace) {
+  t_eager.erase(std::remove(t_eager.begin(), t_eager.end(), trace), t_eager.end());
+}
+
+void run_and_tell(const std::shared_ptr<Trace>& trace) {
+  trace->run();
+  if (const auto loss = trace->take_loss()) std::rethrow_exception(loss);
+}
+
+// Runs those of the thread's eager traces for which `holds`; throws the first failure, when all have run.
+template <class F>
+void flush_where(F&& holds) {
+  std::vector<std::shared_ptr<Trace>> chosen;
+  for (const auto& trace : t_eager) {
+    const std::lock_guard lock(trace->mutex());
+    if (holds(*trace)) chosen.push_back(trace);
+  }
+  // Whatever happens, the next operation starts fresh traces.
+  for (const auto& trace : chosen) forget_eager(trace);
+  std::exception_ptr failure;
+  for (const auto& trace : chosen) {
+    try {
+      run_and_tell(trace);
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 // The elements of `yes` where the condition (bool[]) holds, else those of `no`.
@@ -42,9 +73,16 @@ Value next_key(Graph& graph, Value key) {
 
 // --- recording ---
 
-Tensor Trace::wrap(Value value) {
+bool Trace::admits(Device device) {
+  if (!device_) device_ = device;
+  return !device || takes_all_ || device == device_;
+}
+
+Tensor Trace::wrap(Value value, bool follows) {
   auto impl = std::make_shared<TensorImpl>();
   impl->type = graph_.type(value);
+  impl->device = device_;
+  impl->follows = follows;
   impl->trace = shared_from_this();
   impl->value = value;
   if (mode_ == Mode::eager) pending_.push_back(impl);
@@ -54,9 +92,13 @@ Tensor Trace::wrap(Value value) {
 std::vector<Tensor> Trace::add(Op op, Attrs attrs, const std::vector<Tensor>& inputs) {
   std::vector<Value> values;
   values.reserve(inputs.size());
-  for (const Tensor& t : inputs) values.push_back(value_of(t));
+  bool follows = mode_ == Mode::eager;
+  for (const Tensor& t : inputs) {
+    values.push_back(value_of(t, name(op)));
+    follows = follows && t.impl()->follows;
+  }
   std::vector<Tensor> out;
-  for (Value v : graph_.add(op, std::move(attrs), values, scope(), where())) out.push_back(wrap(v));
+  for (Value v : graph_.add(op, std::move(attrs), values, scope(), where())) out.push_back(wrap(v, follows));
   return out;
 }
 
@@ -65,23 +107,28 @@ Tensor Trace::input(const std::string& name, const Type& type) {
 }
 
 Value Trace::find(const Tensor& tensor) const {
-  const TensorImpl& impl = *tensor.impl();
+  const TensorImpl& impl = *origin(tensor.impl());
   if (impl.trace.get() == this) return impl.value;
   const auto it = source_index_.find(&impl);
   return it == source_index_.end() ? Value{} : it->second;
 }
 
-Value Trace::value_of(const Tensor& tensor) {
+Value Trace::value_of(const Tensor& tensor, const char* op) {
   if (!tensor.defined()) fail_here("tensor", "an undefined tensor was used; give it a value first");
+  if (!tensor.impl()->follows && tensor.impl()->trace.get() != this && !admits(device_of(*tensor.impl()))) {
+    fail_here(op, "a tensor ", tensor.type(), " lies on another device: got ", tensor.device(), ", need ", *device_,
+              " here; move it with to_device(\"", *device_, "\")");
+  }
   const Value known = find(tensor);
   if (known.valid()) return known;
-  const auto& impl = tensor.impl();
-  if (!impl->is_evaluated()) {
+  const auto& impl = origin(tensor.impl());
+  // What depends on constants alone is repeated here instead of evaluated there.
+  if (!impl->is_evaluated() && !(impl->constant && impl->trace->mode() == Mode::eager)) {
     if (impl->trace->mode() == Mode::compile) {
       fail_here("tensor", "a tensor ", impl->type,
                 " from inside a compiled function was used outside of it: ", "return it from the function instead");
     }
-    impl->trace->run(impl.get());
+    evaluate(impl);
   }
   const Value value = capture(impl);
   add_source(impl, value);
@@ -118,6 +165,7 @@ Value Trace::capture_elements(const TensorImpl& tensor) {
 }
 
 StateUse& Trace::use(const std::shared_ptr<VariableImpl>& variable) {
+  if (mode_ == Mode::eager && variable->device != device_ && !uses(*variable)) settle_elsewhere(*variable, device_);
   const auto [it, fresh] = state_index_.try_emplace(variable.get(), states_.size());
   if (fresh) {
     const Value leaf = graph_.add(Op::state, LeafAttrs{variable->name, variable->type}, {}, scope(), where())[0];
@@ -201,17 +249,23 @@ std::vector<std::shared_ptr<VariableImpl>> Trace::variables() const {
 
 // --- the thread's trace ---
 
-Session::Session() : trace_(t_recording.get()) {
+Session::Session(Device device) : trace_(t_recording.get()) {
+  if (trace_) return;
+  if (!device) device = thread_device();
   while (!trace_) {
-    if (!t_eager) t_eager = std::make_shared<Trace>(Trace::Mode::eager);
-    t_eager->mutex().lock();
-    if (!t_eager->closed()) {
-      locked_ = t_eager;
-      trace_ = t_eager.get();
+    auto trace = eager_trace(device);
+    if (!trace) {
+      trace = std::make_shared<Trace>(Trace::Mode::eager, device);
+      t_eager.push_back(trace);
+    }
+    trace->mutex().lock();
+    if (!trace->closed()) {
+      trace_ = trace.get();
+      locked_ = std::move(trace);
     } else {
-      t_eager->mutex().unlock();
-      const auto closed = std::move(t_eager);
-      if (const auto loss = closed->take_loss()) std::rethrow_exception(loss);
+      trace->mutex().unlock();
+      forget_eager(trace);
+      if (const auto loss = trace->take_loss()) std::rethrow_exception(loss);
     }
   }
 }
@@ -220,64 +274,81 @@ Session::~Session() {
   if (locked_) locked_->mutex().unlock();
 }
 
-void settle(const Tensor& tensor) {
+void evaluate(const std::shared_ptr<TensorImpl>& tensor) {
+  if (tensor->is_evaluated()) return;
+  tensor->trace->run(tensor.get());
+  FREIGHT_CHECK(tensor->is_evaluated(), "an evaluated trace left a tensor behind");
+}
+
+void settle(const Tensor& tensor, Device device) {
   if (!tensor.defined() || tensor.impl()->is_evaluated()) return;
-  const auto& trace = tensor.impl()->trace;
-  if (trace->mode() == Trace::Mode::eager && (t_recording || trace != t_eager)) {
-    trace->run(tensor.impl().get());
+  TensorImpl& impl = *tensor.impl();
+  const auto& trace = impl.trace;
+  if (trace->mode() != Trace::Mode::eager || (!t_recording && trace == eager_trace(device))) return;
+  if (impl.follows && trace == eager_trace(trace->device())) {
+    const std::lock_guard lock(trace->mutex());
+    if (!impl.is_evaluated() && !impl.constant) impl.constant = constant_definition(trace->graph(), impl.value);
+    if (impl.constant) return;
   }
+  evaluate(tensor.impl());
+}
+
+void settle_elsewhere(const VariableImpl& variable, Device device) {
+  flush_where([&](const Trace& trace) { return trace.device() != device && trace.uses(variable); });
 }
 
 bool compiling() { return t_recording != nullptr; }
 
 void flush() {
-  if (const auto trace = t_eager) {
-    t_eager.reset();  // whatever happens, the next operation starts a fresh trace
-    trace->run();
-    if (const auto loss = trace->take_loss()) std::rethrow_exception(loss);
-  }
+  flush_where([](const Trace&) { return true; });
 }
 
 void flush_state_readers() {
-  const auto trace = t_eager;
-  if (!trace) return;
-  bool reads = false;
-  {
-    const std::lock_guard lock(trace->mutex());
-    reads = trace->touches_state();
-  }
-  if (reads) flush();
+  flush_where([](const Trace& trace) { return trace.touches_state(); });
 }
 
 void end_of_piece() {
-  if (t_recording || t_pieces > 0 || !t_eager) return;
-  bool much = false;
-  {
-    const Session session;
-    much = session->size() >= kMuch || session->captured_bytes() >= kMuchBytes;
-  }
-  if (much) flush();
+  if (t_recording || t_pieces > 0) return;
+  flush_where([](const Trace& trace) { return trace.size() >= kMuch || trace.captured_bytes() >= kMuchBytes; });
 }
 
 OnePiece::OnePiece() { ++t_pieces; }
 OnePiece::~OnePiece() { --t_pieces; }
 
 std::vector<Tensor> add(Op op, Attrs attrs, const std::vector<Tensor>& inputs) {
-  for (const Tensor& t : inputs) settle(t);
+  const Device device = t_recording ? nullptr : device_of_operands(name(op), inputs);
+  for (const Tensor& t : inputs) settle(t, device);
   {
-    const Session session;
+    const Session session(device);
     if (t_recording || t_pieces > 0 || session->size() < kTooMuch) return session->add(op, std::move(attrs), inputs);
   }
   flush();
-  const Session session;
+  const Session session(device);
   return session->add(op, std::move(attrs), inputs);
+}
+
+Device device_of(const TensorImpl& tensor) {
+  return tensor.device || !tensor.trace ? tensor.device : tensor.trace->device();
+}
+
+Device device_of_leaves() { return t_recording ? t_recording->device() : thread_device(); }
+
+Device device_of_operands(const char* op, const std::vector<Tensor>& operands) {
+  const Tensor* first = nullptr;
+  for (const Tensor& t : operands) {
+    if (!t.defined() || t.impl()->follows) continue;
+    if (!first) first = &t;
+    if (device_of(*t.impl()) == device_of(*first->impl())) continue;
+    fail_here(op, "operands lie on two devices: got ", first->type(), " on ", first->device(), " and ", t.type(),
+              " on ", t.device(), ", need one; move one of them with to_device(\"", first->device(), "\")");
+  }
+  const Device device = first ? device_of(*first->impl()) : nullptr;
+  return device ? device : thread_device();
 }
 
 Recording::Recording(std::shared_ptr<Trace> trace) : before_(std::move(t_recording)) { t_recording = std::move(trace); }
 
 Recording::~Recording() { t_recording = std::move(before_); }
-
-RunOptions run_options() { return RunOptions{.backend = backend_setting()}; }
 
 Tensor constant(double value, const Type& type) { return one(Op::constant, ConstantAttrs{type, value, {}}, {}); }
 
@@ -288,13 +359,5 @@ Tensor tensor_of(const In& x, const char* op, DType dtype) {
 }
 
 }  // namespace trace
-
-void set_default_backend(const std::string& name) {
-  const std::string resolved = trace::resolve_backend(name);
-  backend(resolved);  // throws for an unknown name
-  trace::backend_setting() = resolved;
-}
-
-std::string default_backend() { return trace::backend_setting(); }
 
 }  // namespace freight

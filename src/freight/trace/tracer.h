@@ -15,6 +15,7 @@
 #include "freight/ir/graph.h"
 #include "freight/passes/passes.h"
 #include "freight/run/executable.h"
+#include "freight/trace/device.h"
 #include "freight/trace/scope.h"
 #include "freight/trace/tensor.h"
 #include "freight/trace/variable.h"
@@ -55,9 +56,12 @@ class HeldVersion {
 // Handles of users share it; traces that read it hold it, too.
 struct TensorImpl {
   Type type;
-  std::shared_ptr<Trace> trace;  // that made it; null: it was made from an array
-  Value value;                   // in the trace
-  Array array;                   // once `evaluated`; does not change after that
+  std::shared_ptr<Trace> trace;            // that made it; null: it was made from an array
+  Value value;                             // in the trace
+  Device device = nullptr;                 // where it lies; null in a compiled function that has no device so far
+  bool follows = false;                    // a number, a constant, a host array: may be an operand on any device
+  std::shared_ptr<TensorImpl> moved_from;  // the same value on the device where it was made; null there
+  Array array;                             // once `evaluated`; does not change after that
   // Its definition where it depends on constants alone. Later traces repeat it, so that they fold it as this one did.
   std::shared_ptr<const Graph> constant;
   // What it is the value of, where it is a variable's: every reader of that value is the same to gradients.
@@ -83,6 +87,7 @@ struct VariableImpl {
   bool trainable = true;
   bool frozen = false;  // by set_trainable: optimizers leave it alone
   bool on_host = false;
+  Device device = nullptr;                // null: several devices use it
   std::shared_ptr<VariableImpl> tied_to;  // the variable that this one's handles mean by now
 
   // The elements, made at the first call, where they are not drawn for somebody who overwrites all of them. Any number
@@ -123,18 +128,26 @@ struct Guard {
 class Trace : public std::enable_shared_from_this<Trace> {
  public:
   enum class Mode { eager, compile };
-  explicit Trace(Mode mode) : mode_(mode) {}
+  // An eager trace is for one device. A compiled one is for the device of the first operand that has one, unless it is
+  // given one: then it takes its operands from wherever they lie.
+  explicit Trace(Mode mode, Device device = nullptr)
+      : mode_(mode), device_(device), takes_all_(mode == Mode::compile && device) {}
   ~Trace();
 
   Mode mode() const { return mode_; }
+  Device device() const { return device_; }
+  bool takes_all() const { return takes_all_; }
+  // Whether what lies there may be an operand here (null: anywhere). The first one decides where none was given.
+  bool admits(Device device);
   Graph& graph() { return graph_; }
 
   std::vector<Tensor> add(Op op, Attrs attrs, const std::vector<Tensor>& inputs);
-  Tensor wrap(Value value);
+  Tensor wrap(Value value, bool follows = false);
   // A new input leaf.
   Tensor input(const std::string& name, const Type& type);
-  // The value of a tensor in this trace; evaluated tensors become inputs, tensors of older traces are evaluated.
-  Value value_of(const Tensor& tensor);
+  // The value of a tensor in this trace; evaluated tensors become inputs, tensors of older traces are evaluated. Throws
+  // Error(usage) that names `op` for a tensor of another device.
+  Value value_of(const Tensor& tensor, const char* op = "tensor");
   // The leaf of an evaluated tensor if this trace has read it, else invalid.
   Value find(const Tensor& tensor) const;
   StateUse& use(const std::shared_ptr<VariableImpl>& variable);
@@ -150,6 +163,7 @@ class Trace : public std::enable_shared_from_this<Trace> {
   void depend_on(const std::shared_ptr<const bool>& flag);
 
   bool touches_state() const { return !states_.empty(); }
+  bool uses(const VariableImpl& variable) const { return state_index_.count(&variable) > 0; }
   // Sets graph outputs and updates (with the random state's, where random ops were traced).
   void finish(const std::vector<Value>& outputs);
   // Eager: runs all that is pending; live tensors get their elements. Throws what the tensor asked for (null: all)
@@ -213,6 +227,8 @@ class Trace : public std::enable_shared_from_this<Trace> {
   void settle_history(const std::vector<std::shared_ptr<TensorImpl>>& live);
 
   Mode mode_;
+  Device device_;
+  bool takes_all_;
   Graph graph_;
   std::vector<std::weak_ptr<TensorImpl>> pending_;
   std::vector<Array> captured_;
@@ -246,7 +262,8 @@ std::mutex& history_mutex();
 // threads cannot run meanwhile. Tensors that are pending elsewhere are to be settled before.
 class Session {
  public:
-  Session();
+  // The eager trace for a device (null: the thread's).
+  explicit Session(Device device = nullptr);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -258,8 +275,29 @@ class Session {
   std::shared_ptr<Trace> locked_;  // null where nothing is
 };
 
-// Evaluates the tensor where it is pending in another trace than the thread's.
-void settle(const Tensor& tensor);
+// Evaluates the tensor where it is pending in another trace than the thread's for `device`, unless that can repeat it.
+void settle(const Tensor& tensor, Device device);
+// Runs what is pending in this thread on other devices than `device` and uses the variable.
+void settle_elsewhere(const VariableImpl& variable, Device device);
+// Gives it elements; throws what it failed with.
+void evaluate(const std::shared_ptr<TensorImpl>& tensor);
+// The definition of a value that depends on constants alone; null for others, which is nearly always found at once.
+std::shared_ptr<const Graph> constant_definition(const Graph& graph, Value value);
+
+// Moves a variable that the trace being recorded has not used.
+void place(const std::shared_ptr<VariableImpl>& variable, Device device);
+// Null: so far nowhere.
+Device device_of(const TensorImpl& tensor);
+// The device of what is made from arrays now.
+Device device_of_leaves();
+std::shared_ptr<TensorImpl> leaf_of(const Array& array, Device device);
+// What the tensor is to graphs and gradients: a moved one is the one that it was moved from.
+inline const std::shared_ptr<TensorImpl>& origin(const std::shared_ptr<TensorImpl>& tensor) {
+  return tensor->moved_from ? tensor->moved_from : tensor;
+}
+// Where an operation on these runs; throws Error(usage) naming `op` where they lie on two devices.
+Device device_of_operands(const char* op, const std::vector<Tensor>& operands);
+
 bool compiling();
 // Runs the thread's eager trace where it has something to run.
 void flush();
@@ -298,8 +336,6 @@ class StateLock {
  private:
   bool reads_, updates_;
 };
-
-RunOptions run_options();
 
 // Throws Error(usage) with the current module path and source line.
 template <class... Parts>

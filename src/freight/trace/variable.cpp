@@ -205,6 +205,8 @@ Variable::Variable(const std::string& name, const Type& type, const Init& init, 
   impl_->trainable = role == Role::parameter;
   impl_->seed = g_seed;
   impl_->epoch = g_epoch;
+  const trace::Device device = trace::device_of_leaves();
+  impl_->device = device ? device : trace::thread_device();
 }
 
 const std::shared_ptr<trace::VariableImpl>& Variable::impl() const {
@@ -254,10 +256,39 @@ void Variable::set_trainable(bool on) const {
 void Variable::set_on_host(bool on) const { impl()->on_host = on; }
 bool Variable::on_host() const { return impl()->on_host; }
 
+const std::string& Variable::device() const { return impl()->device ? *impl()->device : current_device(); }
+
+void Variable::to_device(const std::string& name) const {
+  const trace::Device device = trace::device_named(name);
+  if (impl()->device == device) return;
+  refuse_while_tracing("to_device", *this);
+  trace::place(impl(), device);
+}
+
+void Variable::share_among_devices() const { impl()->device = nullptr; }
+
+void trace::place(const std::shared_ptr<VariableImpl>& variable, Device device) {
+  if (variable->device == device) return;
+  if (!compiling()) flush();
+  variable->device = device;
+  ++tie_count();
+}
+
+namespace {
+// The trace that reads and assigns it: that of its device.
+void need_device(trace::Trace& trace, const Variable& v, const char* op) {
+  if (trace.admits(v.impl()->device)) return;
+  trace::fail_here(op, "variable '", v.name(), "' ", v.type(), " lies on another device: got ", v.device(), ", need ",
+                   *trace.device(), " as what else the compiled function uses; move one with to_device, or compile ",
+                   "with .backend, which brings all of them there");
+}
+}  // namespace
+
 Tensor Variable::value() const {
   if (!impl_) trace::fail_here("variable", "an undefined variable was used");
-  const trace::Session session;
-  return session->wrap(session->read(impl()));
+  const trace::Session session(impl()->device);
+  need_device(*session, *this, "variable");
+  return session->wrap(session->read(impl()), !impl()->device && !trace::compiling());
 }
 
 void Variable::assign(const In& next) const {
@@ -267,10 +298,12 @@ void Variable::assign(const In& next) const {
     trace::fail_here("assign", "types differ: variable '", impl()->name, "' is ", impl()->type, ", the value is ",
                      t.type());
   }
-  trace::settle(t);
+  const trace::Device own = impl()->device, at = own ? own : trace::device_of_operands("assign", {t});
+  trace::settle(t, at);
   {
-    const trace::Session session;
-    session->assign(impl(), session->value_of(t));
+    const trace::Session session(at);
+    need_device(*session, *this, "assign");
+    session->assign(impl(), session->value_of(t, "assign"));
   }
   trace::end_of_piece();
 }
@@ -300,7 +333,6 @@ void Variable::set(double value) const {
 
 void assign_only_if(const In& condition) {
   const Tensor holds = trace::tensor_of(condition, "assign_only_if");
-  trace::settle(holds);
   const trace::Session session;
   session->guard_assignments(session->value_of(holds));
 }
@@ -314,6 +346,7 @@ Variable rng_state() {
   static const Variable state = [] {
     Variable v("rng", {DType::i64, {2}});
     v.impl()->materialize();
+    v.impl()->device = nullptr;
     return v;
   }();
   return state;

@@ -57,6 +57,13 @@ class Variable {
   // be said before a step that uses it is compiled.
   void set_on_host(bool on) const;
   bool on_host() const;
+  // Where it lies: the device that was current when it was made, until it is moved. Steps that use it run there; those
+  // that were compiled before are traced anew when it has moved.
+  const std::string& device() const;
+  void to_device(const std::string& device) const;
+  // Several devices use it from its first use on, a learning rate or a count of steps: its value follows the other
+  // operands.
+  void share_among_devices() const;
 
   // The value in the current trace: what was last assigned there, else the stored one.
   Tensor value() const;

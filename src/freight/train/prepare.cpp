@@ -43,7 +43,7 @@ CompileOptions compile_options(const Config& c, const store::ComputeType& comput
 
 // Returns the memory of the run's device; null where that computes in the host's.
 std::shared_ptr<DeviceMemory> own_memory(const Config& c) {
-  return backend(c.backend == "auto" ? default_backend() : c.backend).memory();
+  return backend(c.backend == "auto" ? current_device() : c.backend).memory();
 }
 
 void read_data(Prepared& p) {
