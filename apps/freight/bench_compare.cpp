@@ -8,6 +8,7 @@
 #include "freight/optim/create.h"
 #include "freight/plan/catalog.h"
 #include "freight/store/precision.h"
+#include "freight/train/learner.h"
 #include "options.h"
 
 namespace freight::app {
@@ -73,6 +74,7 @@ plan::Subject subject_of(const Flags& f) {
   c.precision = f.precision;
   c.input_size = f.input_size;
   c.num_classes = f.classes;
+  train::need_net_model(c.model, "a plan");
   train::validate(c);
   return plan::make_subject(c, f.input_shape.empty() ? Shape() : plan::parse_input_shape(f.input_shape));
 }

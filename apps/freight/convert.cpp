@@ -81,7 +81,7 @@ int models_convert_command(const Args& args) {
     for (const char* flag : {"--num-classes", "--input-size", "--class-names", "--mean", "--std", "--resize"}) {
       if (o.given(flag)) fail(ErrorKind::usage, flag, "does not go with --plain: the stored model says all itself");
     }
-    deploy::export_weights(store::load_bundle(in), out);
+    deploy::export_weights(store::load_net(in, "freight models convert"), out);
   } else {
     const store::Bundle bundle = deploy::import_weights(models::load(model, size.options()), in,
                                                         {.classes = names_in(class_names),

@@ -28,7 +28,7 @@ int export_command(const Args& args) {
   if (o.parse(args) == Options::Outcome::done) return 0;
   if (output.empty()) fail(ErrorKind::usage, "-o", "is missing; see freight export --help");
   check_output("-o", output, {model});
-  const deploy::OnnxSummary s = deploy::export_onnx(store::load_bundle(model), output, options);
+  const deploy::OnnxSummary s = deploy::export_onnx(store::load_net(model, "export to ONNX"), output, options);
   if (json) {
     const nlohmann::ordered_json j = {{"file", output},   {"input", s.input},        {"output", s.output},
                                       {"nodes", s.nodes}, {"bytes", s.weight_bytes}, {"notes", s.notes}};

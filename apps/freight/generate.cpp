@@ -32,7 +32,7 @@ int generate_command(const Args& args) {
   const std::string prompt = given_prompt.value_or("\n");
   options.seed = static_cast<uint64_t>(seed);
   signals::install();
-  store::Bundle bundle = store::load_bundle(model);
+  store::Bundle bundle = store::load_net(model, "freight generate");
   bool begun = false;
   const train::Generated made = train::generate(
       bundle, prompt, options, {.backend = device == "auto" ? std::string() : device}, [&](const std::string& piece) {

@@ -10,6 +10,7 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/version.h"
+#include "freight/tables/learners.h"
 #include "freight/train/signals.h"
 
 namespace freight::app {
@@ -58,6 +59,7 @@ int report(const char* text, ErrorKind kind) {
 int guarded(const Args& args) {
   try {
     env::check();
+    tables::register_learners();
     const int code = run(args);
     // Results that could not be written are a failure even though the work was done.
     if (std::fflush(stdout) != 0 || std::ferror(stdout)) {

@@ -8,6 +8,7 @@
 #include "freight/models/models.h"
 #include "freight/optim/create.h"
 #include "freight/store/precision.h"
+#include "freight/train/learner.h"
 #include "memory_size.h"
 
 namespace freight::app {
@@ -31,12 +32,13 @@ void ModelSource::declare(Options& o) {
 }
 
 models::Model load_model(const std::string& name_or_file, const models::Options& options) {
+  train::need_net_model(name_or_file, "a list of layers, a plan or a profile");
   if (!ends_with(name_or_file, ".safetensors")) return models::load(name_or_file, options);
   if (options.classes != 0 || !options.size.empty()) {
     fail(ErrorKind::usage, "model", "class count and input size belong to named models: ", name_or_file,
          " says its own");
   }
-  return store::load_bundle(name_or_file).model;
+  return store::load_net(name_or_file, "a list of layers, a plan or a profile").model;
 }
 
 void ModelSize::declare(Options& o) {

@@ -5,8 +5,10 @@
 
 #include "command.h"
 #include "freight/base/error.h"
+#include "freight/base/strings.h"
 #include "freight/io/json_internal.h"
 #include "freight/models/summary.h"
+#include "freight/train/learner.h"
 #include "model_source.h"
 #include "options.h"
 #include "table.h"
@@ -36,7 +38,37 @@ int list_command(const Args& args) {
     std::printf("%s\n", list.dump(2).c_str());
   } else {
     std::fputs(table({"name", "input", "classes", "parameters", "what"}, rows).c_str(), stdout);
+    std::printf("\nother learners, for tables (docs/tables.md)\n");
+    for (const train::Learner* learner : train::learners()) {
+      if (learner->name() != store::kNet) std::printf("%-10s %s\n", learner->name().c_str(), learner->doc().c_str());
+    }
   }
+  return 0;
+}
+
+// A model of another learner has columns where a net has layers.
+int show_rows(const store::Bundle& bundle, const std::string& path, bool spec, bool json) {
+  if (spec) store::need_net(bundle, path, "--spec");
+  Json j = {{"learner", bundle.learner},
+            {"parameters", bundle.parameters()},
+            {"classes", bundle.classes},
+            {"columns", Json::array()},
+            {"model", bundle.rows->lines()}};
+  std::vector<std::vector<std::string>> rows;
+  for (const store::Column& c : bundle.columns) {
+    const std::string kind = c.words ? cat(c.levels.size(), " words") : std::string("numbers");
+    j["columns"].push_back({{"name", c.name}, {"kind", c.words ? "words" : "numbers"}});
+    if (c.words) j["columns"].back()["levels"] = c.levels;
+    rows.push_back({c.name, kind});
+  }
+  if (json) {
+    std::printf("%s\n", j.dump().c_str());
+    return 0;
+  }
+  std::printf("%s: %s parameters, gives %s\n", bundle.learner.c_str(), with_commas(bundle.parameters()).c_str(),
+              bundle.classes.empty() ? "a value" : join(bundle.classes, ", ").c_str());
+  for (const std::string& line : bundle.rows->lines()) std::printf("%s\n", line.c_str());
+  std::fputs(table({"column", "kind"}, rows).c_str(), stdout);
   return 0;
 }
 
@@ -54,6 +86,10 @@ int show_command(const Args& args) {
   o.add("--spec", &spec, "print the spec file and nothing else");
   o.add("--json", &json, "print JSON: parameters, flops, layers, spec");
   if (o.parse(args) == Options::Outcome::done) return 0;
+  if (ends_with(name, ".safetensors")) {
+    const store::Bundle bundle = store::load_bundle(name);
+    if (!bundle.net()) return show_rows(bundle, name, spec, json);
+  }
   const models::Model model = load_model(name, size.options());
   if (spec) {
     std::fputs(models::to_spec(model).c_str(), stdout);

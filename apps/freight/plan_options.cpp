@@ -10,6 +10,7 @@
 #include "config_options.h"
 #include "freight/base/error.h"
 #include "freight/io/file.h"
+#include "freight/train/learner.h"
 #include "memory_size.h"
 
 namespace freight::app {
@@ -110,6 +111,7 @@ std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
   if (!probe.model.empty()) train::set_model(flags.config, probe.model);
   const auto o = make();
   if (o->parse(args) == Options::Outcome::done) return std::nullopt;
+  train::need_net_model(flags.config.model, "a plan");
   train::validate(flags.config);
   PlanInput in;
   in.catalog = plan::load_catalog(flags.catalog, flags.prices);

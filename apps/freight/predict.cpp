@@ -18,6 +18,7 @@
 #include "output_path.h"
 #include "predict_inputs.h"
 #include "predict_output.h"
+#include "predict_rows.h"
 
 namespace freight::app {
 namespace {
@@ -57,7 +58,8 @@ struct Figures {
   }
 };
 
-void predict_all(deploy::Predictor& predictor, InputStream& inputs, PredictionWriter& writer, bool stop_at_bad,
+template <class Inputs>
+void predict_all(deploy::Predictor& predictor, Inputs& inputs, PredictionWriter& writer, bool stop_at_bad,
                  Progress& progress, Figures& figures) {
   const auto most = static_cast<size_t>(predictor.options().batch_size);
   for (;;) {
@@ -126,14 +128,16 @@ int predict_command(const Args& args) {
   OutputOptions output;
   int64_t top_k = 3, batch_size = 64, workers = thread_count();
   bool json = false, jsonl = false, csv = false, no_progress = false, deterministic = false;
-  Options o("predict", "Predicts the classes of pictures or texts with a stored model.",
-            "MODEL.safetensors FILE|DIR|- ... [options]",
-            "Pictures are PNG, JPEG, WebP, BMP, PPM or npy; they are made grey or RGB, resized and cut as in\n"
-            "evaluation. Folders are walked. For a model of texts every line of a file is one; of a folder, every\n"
-            "line of its .txt and .txt.gz files. - reads paths, or texts, from standard input, a line each.\n"
-            "  freight predict runs/convnet-digits/model.safetensors a.png b.jpg --top-k 1\n"
-            "  freight predict model.safetensors photos/ --csv -o classes.csv --npy probabilities.npy\n"
-            "  freight predict runs/textcnn-sst2/model.safetensors --text \"a film to remember\"");
+  Options o(
+      "predict", "Predicts the classes of pictures or texts with a stored model.",
+      "MODEL.safetensors FILE|DIR|- ... [options]",
+      "Pictures are PNG, JPEG, WebP, BMP, PPM or npy; they are made grey or RGB, resized and cut as in\n"
+      "evaluation. Folders are walked. For a model of texts every line of a file is one; of a folder, every\n"
+      "line of its .txt and .txt.gz files. - reads paths, or texts, from standard input, a line each. A model of\n"
+      "tables reads .csv and .tsv files, whose columns it finds by their names.\n"
+      "  freight predict runs/convnet-digits/model.safetensors a.png b.jpg --top-k 1\n"
+      "  freight predict model.safetensors photos/ --csv -o classes.csv --npy probabilities.npy\n"
+      "  freight predict runs/textcnn-sst2/model.safetensors --text \"a film to remember\"");
   o.positional("model", &model, "the stored model", true);
   o.positional("files", &sources.files, "pictures, files with a text per line, folders, or -", false);
   o.add("--text", &sources.texts, "a text; may be repeated", {.value = "TEXT"});
@@ -168,17 +172,27 @@ int predict_command(const Args& args) {
       {.backend = device, .precision = precision, .deterministic = deterministic, .batch_size = batch_size});
   const bool text = predictor.bundle().preprocessing.text();
   if (!sources.texts.empty() && !text) {
-    fail(ErrorKind::usage, "--text", "model ", predictor.bundle().model.name, " reads no texts");
+    fail(ErrorKind::usage, "--text", "model ", predictor.bundle().name(), " reads no texts");
   }
   check_outputs(output, sources.files, model, text);
   if (output.file == "-") output.file.clear();
   // Results on the same terminal would break the line.
   const bool quiet = no_progress || o.quiet() || (output.file.empty() && isatty(STDOUT_FILENO));
   Progress progress(quiet ? Progress::Mode::off : Progress::Mode::automatic);
-  Figures figures{.unit = text ? "texts" : "images"};
+  const bool rows = !predictor.bundle().net();
+  Figures figures{.unit = rows                                          ? "rows"
+                          : text                                        ? "texts"
+                          : predictor.bundle().preprocessing.pictures() ? "images"
+                                                                        : "samples"};
   PredictionWriter writer(predictor, output);
-  InputStream inputs(predictor, std::move(sources), workers, static_cast<size_t>(2 * batch_size));
-  predict_all(predictor, inputs, writer, on_bad_sample == "error", progress, figures);
+  const bool stop_at_bad = on_bad_sample == "error";
+  if (rows) {
+    RowStream inputs(predictor, sources.files);
+    predict_all(predictor, inputs, writer, stop_at_bad, progress, figures);
+  } else {
+    InputStream inputs(predictor, std::move(sources), workers, static_cast<size_t>(2 * batch_size));
+    predict_all(predictor, inputs, writer, stop_at_bad, progress, figures);
+  }
   progress.clear();
   if (signals::stop_requested()) return signals::exit_code();
   if (figures.samples == 0 && figures.left_out > 0) {

@@ -72,6 +72,16 @@ class Terminal : public train::Observer {
                                                : "values to regress";
     say(cat("data    ", s.data, ": ", with_commas(s.train_count), " train, ", with_commas(s.test_count), " test, ",
             what));
+    if (s.plan_steps == 0) {  // a learner that has no steps
+      say(cat("model   ", s.model, ": planned ", human_bytes(static_cast<double>(s.planned_bytes)),
+              " besides the data, seed ", s.seed));
+    } else {
+      say_net(s);
+    }
+    for (const std::string& note : s.notes) say(cat("note    ", note));
+    say(cat("output  ", s.output_dir));
+  }
+  void say_net(const train::RunSummary& s) {
     say(cat("model   ", s.model, ": ", with_commas(s.parameters), " parameters, ", fixed(s.flops_per_step * 1e-9, 2),
             " GFLOP per step, planned peak ", human_bytes(static_cast<double>(s.planned_bytes))));
     const int64_t part = (s.batch_size + s.grad_accum - 1) / s.grad_accum;
@@ -79,8 +89,6 @@ class Terminal : public train::Observer {
             ", ", with_commas(s.steps), " steps, ", s.epochs, s.epochs == 1 ? " epoch, seed " : " epochs, seed ",
             s.seed));
     if (!offload.empty()) say(cat("offload ", offload));
-    for (const std::string& note : s.notes) say(cat("note    ", note));
-    say(cat("output  ", s.output_dir));
   }
   const std::string& example() const { return example_; }
   void say(const std::string& text) {
@@ -305,7 +313,7 @@ int train_command(const Args& args) {
   }
   const train::Result result = fitted.run.run(terminal, args);
   const bool trained = result.samples_per_second > 0;  // not complete before
-  if (trained) terminal.compare(result.output_dir);
+  if (trained && fitted.run.has_plans()) terminal.compare(result.output_dir);
   print_result(result, terminal.outcome, terminal.example(), flags);
   return result.interrupted ? signals::exit_code() : 0;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config_options.h"
+#include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/plan/batch.h"
@@ -98,6 +99,21 @@ std::optional<Change> check_memory(const train::Planned& p, const FitFlags& flag
   return std::nullopt;
 }
 
+// Of a learner without plans, what it says of itself is held against the memory.
+void check_cost(const train::PreparedRun& run, const FitFlags& flags, double limit, plan::Outcome& outcome) {
+  if (flags.choose_batch) {
+    fail(ErrorKind::usage, "--batch-size", "auto is for nets: --model ", run.config().model, " has no batches");
+  }
+  const train::Cost cost = run.cost();
+  const double free = limit > 0 ? limit : static_cast<double>(cpu_info().memory_available_bytes);
+  if (flags.fit != "off" && cost.bytes > free) {
+    fail(ErrorKind::capacity, "train", "the run does not fit: got ", human_bytes(free), " free, need ",
+         human_bytes(cost.bytes), " besides the data; a part of the rows, or --fit off, which does not look");
+  }
+  outcome.planned_bytes = cost.bytes;
+  outcome.planned_seconds = cost.seconds;
+}
+
 void apply(const Change& change, train::Config& config) {
   Options o("train", "");
   declare_config(o, config);
@@ -114,6 +130,11 @@ FittedRun prepare_fitting(train::Config& config, const FitFlags& flags, train::P
   for (;;) {
     FittedRun fitted{.run = train::prepare(config, options), .outcome = {}, .offload = {}};
     options.found.reset();
+    if (!fitted.run.has_plans()) {
+      check_cost(fitted.run, flags, options.device_memory, fitted.outcome);
+      fitted.resident_before = memory_use().resident;
+      return fitted;
+    }
     const bool offloads = parse_offload(config.offload) != Offload::none;
     plan::Draft unlimited;
     if (offloads) unlimited = plan_offload(fitted.run, options.device_memory);

@@ -67,7 +67,7 @@ int verify_command(const Args& args) {
   options.seed = static_cast<uint64_t>(seed);
   options.stop = [] { return signals::stop_requested(); };
   signals::install();
-  store::Bundle bundle = store::load_bundle(model);
+  store::Bundle bundle = store::load_net(model, "freight verify");
   options.load = train::trained_on(bundle, model).load;
   options.load.data_dir = data_dir;
   if (text_column) options.load.text.text_column = *text_column;
@@ -75,7 +75,8 @@ int verify_command(const Args& args) {
   options.load.images.held_out = data::HeldOut::test;
   options.load.text.held_out = data::HeldOut::test;
   if (!json) options.heard = print_line;
-  const std::vector<deploy::Claim> claims = deploy::verify(std::move(bundle), store::load_bundle(model), options);
+  const std::vector<deploy::Claim> claims =
+      deploy::verify(std::move(bundle), store::load_net(model, "freight verify"), options);
   if (signals::stop_requested()) return signals::exit_code();
   std::vector<std::string> failed;
   Json list = Json::array();

@@ -23,7 +23,7 @@ namespace {
 constexpr int kSide = 28, kDigitPixels = kSide * kSide;
 constexpr float kPi = std::numbers::pi_v<float>;
 constexpr uint64_t kSeed = 0x667265696768745full;
-enum Stream : uint32_t { kLabels = 1, kShape = 2, kNoise = 3 };
+enum Stream : uint32_t { kLabelStream = 1, kShapeStream = 2, kNoiseStream = 3 };
 
 // The writing styles: points in percent of a box, x to the right, y down. A curve runs smoothly through the points of a
 // stroke; '!' makes a corner of the point before it, '/' lifts the pen.
@@ -177,7 +177,7 @@ class Canvas {
   void develop(float peak, float noise, uint64_t sample, uint8_t* out) const {
     for (size_t i = 0; i < kDigitPixels; i += 8) {
       // 16 random bits per pixel: the difference of two bytes is triangular noise around zero.
-      const Philox4 r = philox(kSeed, i, static_cast<uint64_t>(kNoise) << 32 ^ sample);
+      const Philox4 r = philox(kSeed, i, static_cast<uint64_t>(kNoiseStream) << 32 ^ sample);
       for (size_t k = 0; k < 8; ++k) {
         const uint32_t bits = r.v[k / 2] >> (16 * (k % 2));
         const float jitter = (static_cast<float>(bits & 0xff) - static_cast<float>(bits >> 8 & 0xff)) / 255;
@@ -228,7 +228,7 @@ void draw_stroke(Canvas& canvas, const Stroke& points, const Pen& pen) {
 }
 
 void draw(int digit, uint64_t sample, uint8_t* out) {
-  PhiloxStream r(kSeed, sample, kShape);
+  PhiloxStream r(kSeed, sample, kShapeStream);
   const auto& styles = glyphs()[static_cast<size_t>(digit)];
   const Glyph& glyph = styles[r.below(static_cast<uint32_t>(styles.size()))];
   const Warp warp(r);
@@ -246,7 +246,7 @@ void draw(int digit, uint64_t sample, uint8_t* out) {
 
 // Every ten consecutive samples hold each digit once, in an order of their own.
 int label_of(int64_t sample) {
-  PhiloxStream r(kSeed, static_cast<uint64_t>(sample / 10), kLabels);
+  PhiloxStream r(kSeed, static_cast<uint64_t>(sample / 10), kLabelStream);
   std::array<int, 10> order = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
   for (uint32_t i = 9; i > 0; --i) std::swap(order[i], order[r.below(i + 1)]);
   return order[static_cast<size_t>(sample % 10)];

@@ -112,7 +112,7 @@ std::string existing(const std::string& root, const std::vector<std::string>& na
 }
 
 // Holds out a share of every class.
-std::pair<ImageListing, ImageListing> split(const ImageListing& all, size_t classes, double share, uint64_t seed) {
+std::pair<ImageListing, ImageListing> divided(const ImageListing& all, size_t classes, double share, uint64_t seed) {
   const std::vector<bool> held = hold_out(all.labels, classes, share, seed);
   ImageListing train{.where = all.where, .paths = {}, .labels = {}, .notes = all.notes};
   ImageListing val{.where = all.where, .paths = {}, .labels = {}, .notes = {}};
@@ -221,7 +221,7 @@ TrainTest load_image_source(const std::string& path, const std::string& name, co
       fail(ErrorKind::usage, "--val-split", "got 0, but ", path, " has no val part: need a share above 0, or a folder ",
            path, "/val");
     }
-    std::tie(train, val) = split(train, classes.size(), share, o.split_seed);
+    std::tie(train, val) = divided(train, classes.size(), share, o.split_seed);
     if (val.paths.empty())
       fail(ErrorKind::data, path, "too few pictures to hold any out: need a class with two or more");
   }

@@ -19,8 +19,8 @@ namespace freight::data {
 namespace fs = std::filesystem;
 
 namespace {
-const std::vector<std::string> kTrainNames = {"train"}, kTestNames = {"test"},
-                               kValNames = {"val", "valid", "validation", "dev"};
+const std::vector<std::string> kTrainParts = {"train"}, kTestParts = {"test"},
+                               kValParts = {"val", "valid", "validation", "dev"};
 // Folders and files that lie beside the documents of well-known sets and are none.
 constexpr const char* kUnlabelled = "unsup";  // aclImdb: reviews without a label
 
@@ -30,7 +30,7 @@ bool is_file(const fs::path& path) {
   std::error_code ignored;
   return fs::is_regular_file(path, ignored);
 }
-bool is_folder(const fs::path& path) {
+bool is_text_folder(const fs::path& path) {
   std::error_code ignored;
   return fs::is_directory(path, ignored);
 }
@@ -84,9 +84,9 @@ bool is_document(const fs::path& path) { return ends_with(lower(path.filename().
 
 // Whether folders in here hold documents.
 bool has_class_folders(const fs::path& dir) {
-  if (!is_folder(dir)) return false;
+  if (!is_text_folder(dir)) return false;
   for (const fs::path& p : entries(dir)) {
-    if (!is_folder(p) || p.filename() == kUnlabelled) continue;
+    if (!is_text_folder(p) || p.filename() == kUnlabelled) continue;
     std::error_code error;
     for (fs::directory_iterator it(p, error), end; !error && it != end; it.increment(error)) {
       if (is_document(it->path())) return true;
@@ -116,22 +116,22 @@ std::string one_of(const std::string& root, const std::vector<std::string>& name
 // No part at all where this is no text set.
 TextParts parts_in(const std::string& path) {
   TextParts l;
-  if (!is_folder(path)) {
+  if (!is_text_folder(path)) {
     if (form_of(path) != Form::none) l.train = path;
     return l;
   }
   std::vector<fs::path> folders, files;
   for (const fs::path& p : entries(path)) {
-    if (is_folder(p)) folders.push_back(p);
+    if (is_text_folder(p)) folders.push_back(p);
     if (form_of(p) != Form::none) files.push_back(p);
   }
   if (has_class_folders(path + "/train")) {
-    l = {path + "/train", one_of(path, kValNames, folders), one_of(path, kTestNames, folders), true, {}};
+    l = {path + "/train", one_of(path, kValParts, folders), one_of(path, kTestParts, folders), true, {}};
     return l;
   }
-  l.train = one_of(path, kTrainNames, files);
-  l.val = one_of(path, kValNames, files);
-  l.test = one_of(path, kTestNames, files);
+  l.train = one_of(path, kTrainParts, files);
+  l.val = one_of(path, kValParts, files);
+  l.test = one_of(path, kTestParts, files);
   if (!l.train.empty()) return l;
   if (files.size() == 1) {
     l = {files[0].string(), {}, {}, false, {}};
@@ -240,7 +240,7 @@ class Reader {
     int64_t others = 0;
     std::string first_other;
     for (const fs::path& folder : entries(dir)) {
-      if (!is_folder(folder)) continue;
+      if (!is_text_folder(folder)) continue;
       const std::string label = folder.filename().string();
       if (label == kUnlabelled) {
         notes.push_back(cat(folder.string(), " has no labels and is left aside"));

@@ -1,337 +1,61 @@
 // See predictor.h.
 #include "freight/deploy/predictor.h"
 
-#include <algorithm>
-#include <bit>
-#include <chrono>
-#include <cmath>
-#include <cstring>
-#include <functional>
-#include <map>
-#include <mutex>
-#include <set>
 #include <utility>
 
 #include "freight/base/error.h"
-#include "freight/data/augment.h"
-#include "freight/data/image_reader.h"
-#include "freight/data/text.h"
-#include "freight/io/npy.h"
-#include "freight/ir/graph.h"
-#include "freight/ops/neural.h"
-#include "freight/store/precision.h"
-#include "freight/trace/compile.h"
+#include "freight/deploy/predictor_internal.h"
 
 namespace freight::deploy {
 
-namespace {
-
-// Squares of this and sums of them are far from the end of f32; no measured value is near it.
-constexpr float kLargest = 1e15f;
-constexpr float kPixelSlack = 1e-3f;  // rounding of whoever scaled them
-
-struct Step {
-  const models::Model* model;
-  Tensor operator()(const Tensor& x) const {
-    const Tensor outputs = (*model->net)(x);
-    return model->loss == models::Loss::mse ? outputs : softmax(outputs, -1);
-  }
-};
-
-// The transform of evaluation, fed one sample at a time: a data set of one sample whose memory is overwritten.
-class Preparation {
- public:
-  Preparation(const store::Preprocessing& p, DType dtype) {
-    Shape shape = p.input;
-    shape.insert(0, 1);
-    set_.name = "predict";
-    set_.images = Array(dtype, shape);
-    set_.labels = Array(DType::f32, {1});  // not looked at; as values, no class is out of range
-    set_.mean = p.mean;
-    set_.std = p.std;
-    transform_ = std::make_unique<data::Transform>(set_, data::Augment{}, 0, false);
-  }
-  void apply(const Array& sample, float* dst) {
-    std::memcpy(set_.images.raw(), sample.raw(), sample.bytes());
-    transform_->apply(0, 0, dst, scratch_);
-  }
-
- private:
-  data::Dataset set_;
-  std::unique_ptr<data::Transform> transform_;
-  data::Transform::Scratch scratch_;
-};
-
-CompileOptions compile_options(const PredictorOptions& options) {
-  const store::ComputeType compute = store::compute_type(options.precision, options.backend);
-  return {.backend = options.backend == "auto" ? std::string() : options.backend,
-          .deterministic = options.deterministic,
-          .compute = compute.dtype,
-          .tf32 = compute.tf32,
-          .frozen = true};
+Array Predictor::State::sample_of_bytes(io::ByteView, const std::string& name) const {
+  fail(ErrorKind::usage, name, "model ", bundle.name(), " reads no pictures or arrays: ", takes());
+}
+Array Predictor::State::sample_of_values(const Array&, const std::string& name) const {
+  fail(ErrorKind::usage, name, "model ", bundle.name(), " reads no arrays: ", takes());
+}
+Array Predictor::State::sample_of_text(const std::string&, const std::string& name) const {
+  fail(ErrorKind::usage, name, "model ", bundle.name(), " reads no texts: ", takes());
+}
+Array Predictor::State::sample_of_row(const std::vector<std::string>&, const std::string& name) const {
+  fail(ErrorKind::usage, name, "model ", bundle.name(), " reads no rows of named columns: ", takes());
 }
 
-}  // namespace
-
-struct Predictor::State {
-  State(store::Bundle b, const PredictorOptions& o)
-      : bundle(std::move(b)), options(o), step(compile(Step{&bundle.model}, compile_options(o))) {}
-
-  const store::Preprocessing& preprocessing() const { return bundle.preprocessing; }
-
-  // The length that a text of `tokens` is padded to.
-  int64_t padded(int64_t tokens) const {
-    const std::vector<int64_t>& lengths = preprocessing().lengths;
-    const auto at = std::lower_bound(lengths.begin(), lengths.end(), tokens);
-    if (at == lengths.end()) {
-      fail(ErrorKind::data, "predict", "got a text of ", tokens, " tokens, the model takes at most ",
-           preprocessing().input[0]);
-    }
-    return *at;
-  }
-
-  // The step's size for n samples.
-  int64_t rounded(int64_t n) const {
-    return std::min(options.batch_size, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))));
-  }
-
-  // What the net takes, without the axis of samples: of texts one type per length that they are padded to.
-  std::vector<Type> kinds() const {
-    if (!preprocessing().text()) return {{DType::f32, preprocessing().input}};
-    std::vector<Type> all;
-    for (const int64_t length : preprocessing().lengths) all.push_back({DType::i32, {length}});
-    return all;
-  }
-
-  // Plans and runs the steps for n samples of one type, unless that was done.
-  void warm(int64_t n, const Type& type) {
-    for (; n > 0; n -= options.batch_size) {
-      Shape shape = type.shape;
-      shape.insert(0, rounded(std::min(n, options.batch_size)));
-      if (!warmed.insert({shape[0], type.shape.numel()}).second) continue;
-      const Array x(type.dtype, shape);
-      std::memset(x.raw(), 0, x.bytes());
-      // Padding alone is no text; 1 is a token of every vocabulary (an unknown word).
-      if (type.dtype == DType::i32) std::fill_n(x.data<int32_t>(), x.numel(), 1);
-      step(x).array();
-    }
-  }
-
-  // Runs the samples at `places`, which have one kind, in batches.
-  void run_batch(const std::vector<Array>& samples, const std::vector<size_t>& places, const Type& type,
-                 const std::function<void(const Array&, void*)>& prepare, const RunOptions& how, Array& all) {
-    const auto n = static_cast<int64_t>(places.size());
-    for (int64_t first = 0; first < n; first += options.batch_size) {
-      const int64_t count = std::min(options.batch_size, n - first);
-      const int64_t rows = rounded(count);
-      const auto start = std::chrono::steady_clock::now();
-      Shape shape = type.shape;
-      shape.insert(0, rows);
-      const Array x(type.dtype, shape);
-      const size_t bytes = x.bytes() / static_cast<size_t>(rows);
-      for (int64_t i = 0; i < count; ++i) {
-        prepare(samples[places[static_cast<size_t>(first + i)]],
-                static_cast<char*>(x.raw()) + static_cast<size_t>(i) * bytes);
-      }
-      for (int64_t i = count; i < rows; ++i) {
-        auto* row = static_cast<char*>(x.raw()) + static_cast<size_t>(i) * bytes;
-        std::memcpy(row, row - bytes, bytes);
-      }
-      const Array y = step(x).array();  // (rows, K)
-      const int64_t k = y.shape()[1];
-      for (int64_t i = 0; i < count; ++i) {
-        std::copy_n(y.data<float>() + i * k, k,
-                    all.data<float>() + static_cast<int64_t>(places[static_cast<size_t>(first + i)]) * k);
-      }
-      if (how.ran) how.ran(count, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    }
-  }
-
-  std::mutex mutex;  // held by run and warm, of whose work all below is
-  store::Bundle bundle;
-  int64_t outputs = bundle.model.classes();  // asked once: it traces the net, as long as a step of a small net
-  PredictorOptions options;
-  Compiled<Step> step;
-  std::map<DType, Preparation> preparations;     // of samples that are no text
-  std::set<std::pair<int64_t, int64_t>> warmed;  // step sizes by elements of a sample
-};
-
 Predictor::Predictor(store::Bundle bundle, const PredictorOptions& options) {
-  if (bundle.model.language_model()) {
-    fail(ErrorKind::usage, bundle.model.name, "tells tokens, no classes: freight generate continues a text with it");
-  }
   if (options.batch_size < 1) fail(ErrorKind::usage, "batch size", "got ", options.batch_size, ", need at least 1");
-  bundle.model.net->eval();
-  state_ = std::make_unique<State>(std::move(bundle), options);
+  state_ = bundle.net() ? answer_by_net(std::move(bundle), options) : answer_by_rows(std::move(bundle), options);
 }
 Predictor::~Predictor() = default;
 
 const store::Bundle& Predictor::bundle() const { return state_->bundle; }
 const PredictorOptions& Predictor::options() const { return state_->options; }
-bool Predictor::probabilities() const { return state_->bundle.model.loss != models::Loss::mse; }
-int64_t Predictor::outputs() const { return state_->outputs; }
-
-double Predictor::flops() const {
-  Shape one = state_->preprocessing().input;
-  one.insert(0, 1);
-  const Graph& g = state_->step.graph(Type{state_->preprocessing().text() ? DType::i32 : DType::f32, one});
-  double sum = 0;
-  for (const Node& n : g.nodes) sum += cost(g, n).flops;
-  return sum;
-}
+bool Predictor::probabilities() const { return state_->probabilities(); }
+int64_t Predictor::outputs() const { return state_->outputs(); }
+double Predictor::flops() const { return state_->flops(); }
 
 Array Predictor::sample_of_file(const std::string& path) const { return sample_of_bytes(io::read_file(path), path); }
-
 Array Predictor::sample_of_bytes(io::ByteView bytes, const std::string& name) const {
-  const store::Preprocessing& p = state_->preprocessing();
-  if (p.text())
-    fail(ErrorKind::usage, name, "model ", state_->bundle.model.name, " reads texts, no pictures or arrays");
-  const Shape& need = p.input;
-  if (io::is_npy(bytes)) {
-    const Array values = io::computable(io::parse_npy(bytes, name), name);
-    // Of a model of photographs an array of another shape than its own is a picture, to be resized and cut as they are.
-    // Integers were pictures to early models, too.
-    const bool picture = p.arrays.values == data::Values::unstated && !is_floating(values.dtype()) && need.rank() == 3;
-    if (!picture && (p.resize == 0 || values.shape() == need)) {
-      if (Array sample = sample_of_values(values, name); sample.defined()) return sample;
-    }
-    if (need.rank() != 3) fail(ErrorKind::data, name, "got ", values.shape(), ", the model takes numbers ", need);
-  }
-  if (need.rank() != 3 || (need[0] != 1 && need[0] != 3)) {
-    fail(ErrorKind::data, name, "the model takes ", need, ", no pictures: give it an npy of floats in that shape");
-  }
-  Array sample = data::picture_sample(data::evaluation_view(bytes, name, p.geometry()), p.arrays, name);
-  check_values(sample, name);
-  return sample;
+  return state_->sample_of_bytes(bytes, name);
 }
-
 Array Predictor::sample_of_values(const Array& values, const std::string& name) const {
-  const store::Preprocessing& p = state_->preprocessing();
-  const data::AskedMeaning asked{.layout = data::Layout::automatic, .range = {}, .input = p.input};
-  Array sample = data::read_sample(values, p.arrays, asked, name);
-  if (sample.defined()) check_values(sample, name);
-  return sample;
+  return state_->sample_of_values(values, name);
 }
-
-std::string Predictor::range_warning(const Array& sample) const {
-  return data::range_warning(sample, state_->preprocessing().arrays);
-}
-
+std::string Predictor::range_warning(const Array& sample) const { return state_->range_warning(sample); }
 Array Predictor::sample_of_text(const std::string& text, const std::string& name) const {
-  const store::Preprocessing& p = state_->preprocessing();
-  if (!p.text()) {
-    fail(ErrorKind::usage, name, "model ", state_->bundle.model.name, " reads no texts: it takes samples ",
-         state_->bundle.model.input);
-  }
-  const std::string fault = data::document_fault(text);
-  if (!fault.empty()) fail(ErrorKind::data, name, fault);
-  data::TextPart part;
-  part.texts = {text};
-  part.labels = {0};
-  const data::TokenSet set = data::encode(part, *p.tokenizer, p.input[0], p.keep);
-  Array out(DType::i32, {static_cast<int64_t>(set.tokens.size())});
-  std::copy(set.tokens.begin(), set.tokens.end(), out.data<int32_t>());
-  return out;
+  return state_->sample_of_text(text, name);
 }
-
-void Predictor::check_values(const Array& sample, const std::string& name) const {
-  if (sample.dtype() != DType::f32) return;
-  const store::Preprocessing& p = state_->preprocessing();
-  const bool pixels = p.arrays.values == data::Values::bytes ||
-                      (p.arrays.values == data::Values::scaled && p.arrays.range == data::ValueRange{0, 1});
-  const auto channels = std::max<size_t>(p.mean.size(), 1);
-  const auto plane = static_cast<size_t>(sample.numel()) / channels;
-  for (size_t c = 0; c < channels; ++c) {
-    const float mean = p.mean.empty() ? 0 : p.mean[c], std = p.mean.empty() ? 1 : p.std[c];
-    const float low = pixels ? -kPixelSlack : mean - kLargest * std;
-    const float high = pixels ? 1 + kPixelSlack : mean + kLargest * std;
-    const float* const v = sample.data<float>() + c * plane;
-    const auto sound = [&](float x) { return x >= low && x <= high; };  // NaN is not
-    bool all = true;
-    for (size_t i = 0; i < plane; ++i) all &= sound(v[i]);  // without a branch: this is on the way of every sample
-    if (all) continue;
-    const float* const odd = std::find_if_not(v, v + plane, sound);
-    const std::string got = cat("got ", *odd, " at element ", odd - sample.data<float>());
-    if (!std::isfinite(*odd)) fail(ErrorKind::data, name, got, ", need finite numbers");
-    if (pixels) fail(ErrorKind::data, name, got, ": pixels as floats are from 0 to 1, need bytes (u8) for 0 to 255");
-    fail(ErrorKind::data, name, got, ", which is ", (*odd - mean) / std, " once normalised: beyond ", kLargest,
-         " numbers may overflow in the net");
-  }
+Array Predictor::sample_of_row(const std::vector<std::string>& cells, const std::string& name) const {
+  return state_->sample_of_row(cells, name);
 }
+void Predictor::check_values(const Array& sample, const std::string& name) const { state_->check_values(sample, name); }
 
 Array Predictor::run(const std::vector<Array>& samples, const RunOptions& options) {
-  State& s = *state_;
-  const std::lock_guard lock(s.mutex);
-  Array all(DType::f32, {static_cast<int64_t>(samples.size()), outputs()});
-  if (s.preprocessing().text()) {
-    std::map<int64_t, std::vector<size_t>> buckets;
-    for (size_t i = 0; i < samples.size(); ++i) {
-      if (samples[i].dtype() != DType::i32 || samples[i].shape().rank() != 1) {
-        fail(ErrorKind::data, "predict", "got a sample ", Type{samples[i].dtype(), samples[i].shape()},
-             ", the model takes tokens i32 (T)");
-      }
-      buckets[s.padded(samples[i].numel())].push_back(i);
-    }
-    for (const auto& [length, places] : buckets) {
-      const auto pad = [&, length = length](const Array& tokens, void* dst) {
-        auto* row = static_cast<int32_t*>(dst);
-        std::fill(std::copy_n(tokens.data<int32_t>(), tokens.numel(), row), row + length, 0);
-      };
-      s.run_batch(samples, places, {DType::i32, {length}}, pad, options, all);
-    }
-    return all;
-  }
-  std::map<DType, std::vector<size_t>> kinds;
-  for (size_t i = 0; i < samples.size(); ++i) {
-    if (samples[i].shape() != s.preprocessing().input ||
-        (samples[i].dtype() != DType::u8 && samples[i].dtype() != DType::f32)) {
-      fail(ErrorKind::data, "predict", "got a sample ", Type{samples[i].dtype(), samples[i].shape()},
-           ", the model takes ", s.preprocessing().input, " of u8 or f32");
-    }
-    if (!options.values_checked) check_values(samples[i], cat("predict: sample ", i));
-    kinds[samples[i].dtype()].push_back(i);
-  }
-  for (const auto& [dtype, places] : kinds) {
-    Preparation& preparation = s.preparations.try_emplace(dtype, s.preprocessing(), dtype).first->second;
-    const auto prepare = [&](const Array& sample, void* dst) { preparation.apply(sample, static_cast<float*>(dst)); };
-    s.run_batch(samples, places, {DType::f32, s.preprocessing().input}, prepare, options, all);
-  }
-  return all;
+  return state_->run(samples, options);
 }
-
-void Predictor::warm(const std::vector<Array>& samples) {
-  State& s = *state_;
-  const std::lock_guard lock(s.mutex);
-  std::map<int64_t, int64_t> counts;  // of texts by padded length, of others by kind: run() keeps these apart
-  const bool text = s.preprocessing().text();
-  for (const Array& a : samples) ++counts[text ? s.padded(a.numel()) : static_cast<int64_t>(a.dtype())];
-  for (const auto& [kind, count] : counts) {
-    s.warm(count, text ? Type{DType::i32, {kind}} : Type{DType::f32, s.preprocessing().input});
-  }
-}
-
-void Predictor::warm(const std::vector<int64_t>& batch_sizes) {
-  State& s = *state_;
-  const std::lock_guard lock(s.mutex);
-  for (const int64_t n : batch_sizes) {
-    for (const Type& kind : s.kinds()) s.warm(n, kind);
-  }
-}
-
+void Predictor::warm(const std::vector<Array>& samples) { state_->warm(samples); }
+void Predictor::warm(const std::vector<int64_t>& batch_sizes) { state_->warm(batch_sizes); }
 bool Predictor::warm_all(const std::function<bool(int64_t done, int64_t all)>& warmed) {
-  State& s = *state_;
-  const std::lock_guard lock(s.mutex);
-  std::vector<int64_t> sizes{1};
-  while (sizes.back() < s.options.batch_size) sizes.push_back(s.rounded(sizes.back() + 1));
-  const std::vector<Type> kinds = s.kinds();
-  int64_t done = 0;
-  for (const Type& kind : kinds) {
-    for (const int64_t size : sizes) {
-      s.warm(size, kind);
-      if (!warmed(++done, static_cast<int64_t>(kinds.size() * sizes.size()))) return false;
-    }
-  }
-  return true;
+  return state_->warm_all(warmed);
 }
 
 std::string class_name(const store::Bundle& bundle, int64_t number) {

@@ -1,6 +1,6 @@
-// Predictor: a stored model that answers raw inputs (images, texts, arrays) with class probabilities or regressed
-// values. Everything that deploys a model goes through it (`predict`, `serve`, `verify`), and it prepares its inputs
-// with the code that training and evaluation use, so that no two of them can drift apart.
+// Predictor: a stored model of any learner that answers raw inputs (images, texts, arrays, rows of a table) with class
+// probabilities or regressed values. Everything that deploys a model goes through it (`predict`, `serve`, `verify`),
+// and it prepares its inputs with the code that training and evaluation use, so that no two of them can drift apart.
 #pragma once
 #include <functional>
 #include <memory>
@@ -55,6 +55,8 @@ class Predictor {
   // data::range_warning of a sample.
   std::string range_warning(const Array& sample) const;
   Array sample_of_text(const std::string& text, const std::string& name = "text") const;
+  // A row of a table, its cells in the order of bundle().columns (store::places_of finds them by name): f64 (columns).
+  Array sample_of_row(const std::vector<std::string>& cells, const std::string& name) const;
   // Throws Error(data) that begins with `name` where a sample of floats holds what no input is: NaN, infinity, numbers
   // that overflow within a net (beyond 1e15 once normalised), or, of a model of pixels, numbers outside of 0 to 1.
   void check_values(const Array& sample, const std::string& name) const;
@@ -72,8 +74,9 @@ class Predictor {
   // back.
   bool warm_all(const std::function<bool(int64_t done, int64_t all)>& warmed);
 
+  struct State;  // what answers: predictor_internal.h
+
  private:
-  struct State;
   std::unique_ptr<State> state_;
 };
 

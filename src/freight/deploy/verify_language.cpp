@@ -113,7 +113,7 @@ class LanguageVerifier {
     const io::ScratchDir dir;
     const std::string path = dir.path() + "/model.safetensors";
     store::save_bundle(path, deployed_);
-    store::Bundle again = store::load_bundle(path);
+    store::Bundle again = store::load_net(path, "freight verify");
     again.model.net->eval();
     c.difference = difference(probabilities(again, windows_, options_.backend));
     if (continued(again) != continued(deployed_)) c.difference = INFINITY, c.note = "it goes on with other tokens";

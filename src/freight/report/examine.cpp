@@ -11,6 +11,7 @@
 #include "freight/data/resample.h"
 #include "freight/deploy/predictor.h"
 #include "freight/train/evaluate.h"
+#include "freight/train/learner.h"
 #include "freight/train/trained_on.h"
 
 namespace freight::report {
@@ -28,7 +29,14 @@ class HeldOutPart {
     data::LoadOptions load = trained_on;
     load.data_dir = options.data_dir;
     load.text.bad = {.on_bad = data::OnBad::skip, .report = [this](const data::BadSample&) { ++left_out; }};
-    if (bundle.preprocessing.text()) {
+    if (!bundle.net()) {
+      rows_ = train::learner_of(bundle).rows_to_measure(bundle, name,
+                                                        {.data = name,
+                                                         .data_dir = options.data_dir,
+                                                         .label_column = trained_on.text.label_column,
+                                                         .bad = load.text.bad});
+      labels_ = rows_->rows.labels;
+    } else if (bundle.preprocessing.text()) {
       texts_ = data::load_text(name, load);
       number_labels();
     } else {
@@ -38,9 +46,9 @@ class HeldOutPart {
     }
   }
 
-  int64_t count() const { return set_ ? set_->count() : texts_.test.count(); }
+  int64_t count() const { return rows_ ? rows_->rows.count() : set_ ? set_->count() : texts_.test.count(); }
   std::string split() const { return set_ ? set_->split : "test"; }
-  std::string note() const { return set_ ? set_->note : texts_.test.note; }
+  std::string note() const { return rows_ ? rows_->note : set_ ? set_->note : texts_.test.note; }
   int64_t label(int64_t i) const { return labels_.data<int64_t>()[i]; }
   // f32, values per sample.
   const float* values(int64_t i) const { return labels_.data<float>() + i * (labels_.numel() / count()); }
@@ -49,6 +57,12 @@ class HeldOutPart {
 
   // None where it cannot be read.
   std::optional<Array> sample(int64_t i, const deploy::Predictor& predictor) {
+    if (rows_) {
+      const int64_t width = rows_->rows.values.shape()[1];
+      Array row(DType::f64, {width});
+      std::memcpy(row.raw(), rows_->rows.values.data<double>() + i * width, row.bytes());
+      return row;
+    }
     if (!set_) return predictor.sample_of_text(text(i), cat("document ", i));
     if (set_->files) {
       try {
@@ -84,6 +98,7 @@ class HeldOutPart {
   }
 
   const store::Bundle& bundle_;
+  std::optional<train::MeasuredRows> rows_;  // of a model of rows
   std::optional<data::Dataset> set_;
   data::TextSet texts_;
   Array labels_;
@@ -142,7 +157,7 @@ class Examiner {
     e_.split = part_->split();
     e_.note = part_->note();
     e_.held_out = part_->count();
-    e_.parameters = bundle.model.net->parameter_count();
+    e_.parameters = bundle.parameters();
     e_.text = bundle.preprocessing.text();
     e_.provenance.assign(bundle.provenance.begin(), bundle.provenance.end());
     if (predictor_.probabilities()) {

@@ -11,7 +11,8 @@
 
 #include "freight/base/error.h"
 #include "freight/base/log.h"
-#include "freight/models/summary.h"
+#include "freight/data/cells.h"
+#include "freight/io/json_internal.h"
 
 namespace freight::serve {
 
@@ -25,7 +26,7 @@ std::string dump(const Json& j) { return j.dump(-1, ' ', false, Json::error_hand
 double as_printed(float v) { return std::strtod(cat(v).c_str(), nullptr); }
 
 std::string checked_name(std::string name, const store::Bundle& bundle) {
-  if (name.empty()) name = bundle.model.name;
+  if (name.empty()) name = bundle.name();
   const bool sound = name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
                          std::string::npos &&
                      !name.empty() && name[0] != '.';
@@ -61,43 +62,109 @@ ServedModel::ServedModel(std::string name, store::Bundle bundle, const deploy::P
 void ServedModel::describe() {
   const store::Bundle& b = predictor_.bundle();
   const Shape& input = b.preprocessing.input;
-  const Json in = text() ? Json{{"name", "text"}, {"datatype", "BYTES"}, {"shape", {-1}}}
-                         : Json{{"name", "input"}, {"datatype", "FP32"}, {"shape", shape_json(input)}};
+  Json ins = Json::array(), config_ins = Json::array(), columns = Json::array();
+  const auto take = [&](const std::string& name, bool bytes, const Json& shape, const Json& dims) {
+    ins.push_back({{"name", name}, {"datatype", bytes ? "BYTES" : "FP32"}, {"shape", shape}});
+    config_ins.push_back({{"name", name}, {"data_type", bytes ? "TYPE_STRING" : "TYPE_FP32"}, {"dims", dims}});
+  };
+  for (const store::Column& c : b.columns) {
+    columns.push_back(c.name);
+    take(c.name, c.words, {-1}, {1});
+  }
+  if (!reads_rows()) {
+    const Json shape = text() ? Json::array({-1}) : shape_json(input);
+    take(text() ? "text" : "input", text(), shape, text() ? Json::array({1}) : Json(input.vector()));
+  }
   const Json out = {{"name", output_name()}, {"datatype", "FP32"}, {"shape", {-1, predictor_.outputs()}}};
   metadata_ = dump({{"name", name_},
                     {"versions", {"1"}},
                     {"platform", "freight"},
-                    {"inputs", Json::array({in})},
+                    {"inputs", ins},
                     {"outputs", Json::array({out})}});
-  Json dims = text() ? Json::array({1}) : Json(input.vector());
-  config_ = dump(
-      {{"name", name_},
-       {"platform", "freight"},
-       {"backend", "freight"},
-       {"max_batch_size", predictor_.options().batch_size},
-       {"input",
-        Json::array({{{"name", in["name"]}, {"data_type", text() ? "TYPE_STRING" : "TYPE_FP32"}, {"dims", dims}}})},
-       {"output",
-        Json::array({{{"name", output_name()}, {"data_type", "TYPE_FP32"}, {"dims", {predictor_.outputs()}}}})}});
+  config_ =
+      dump({{"name", name_},
+            {"platform", "freight"},
+            {"backend", "freight"},
+            {"max_batch_size", predictor_.options().batch_size},
+            {"input", config_ins},
+            {"output",
+             Json::array({{{"name", output_name()}, {"data_type", "TYPE_FP32"}, {"dims", {predictor_.outputs()}}}})}});
   Json classes = Json::array();
   if (predictor_.probabilities()) {
     for (int64_t i = 0; i < predictor_.outputs(); ++i) classes.push_back(deploy::class_name(b, i));
   }
   const bool image = input.rank() == 3 && (input[0] == 1 || input[0] == 3);
   card_ = dump({{"name", name_},
-                {"architecture", b.model.name},
-                {"kind", text()  ? "text"
-                         : image ? "picture"
-                                 : "array"},
-                {"input", input.vector()},
+                {"architecture", b.name()},
+                {"kind", reads_rows() ? "rows"
+                         : text()     ? "text"
+                         : image      ? "picture"
+                                      : "array"},
+                {reads_rows() ? "columns" : "input", reads_rows() ? columns : Json(input.vector())},
                 {"outputs", predictor_.outputs()},
                 {"probabilities", predictor_.probabilities()},
-                {"parameters", models::summarize(b.model).parameters},
+                {"parameters", b.parameters()},
                 {"classes", classes},
                 {"provenance", b.provenance}});
 }
 
+Array ServedModel::sample_of_table(const std::string& text, const std::string& name) const {
+  const data::Cells cells = data::parse_cells({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, name);
+  if (cells.rows.size() != 1) {
+    fail(ErrorKind::usage, name, "got ", cells.rows.size(), " rows, need the names of the columns and one row");
+  }
+  std::vector<std::string> row;
+  for (const size_t place : store::places_of(predictor_.bundle().columns, cells.names, name)) {
+    row.push_back(cells.rows[0][place]);
+  }
+  return predictor_.sample_of_row(row, name);
+}
+
+Array ServedModel::sample_of_json(const std::string& text, const std::string& name) const {
+  const Json j = io::parse_json<Json>(text, name);
+  if (!j.is_object())
+    fail(ErrorKind::usage, name, "the JSON must be an object {\"column\": number, text or null, ...}");
+  std::vector<std::string> names, cells, row;
+  for (const auto& [column, value] : j.items()) {
+    if (!value.is_number() && !value.is_string() && !value.is_null()) {
+      fail(ErrorKind::usage, name, "column ", column, ": got ", value.dump().substr(0, 80),
+           ", need a number, a text or null");
+    }
+    names.push_back(column);
+    cells.push_back(value.is_string() ? value.get<std::string>() : value.is_null() ? "" : value.dump());
+  }
+  for (const size_t place : store::places_of(predictor_.bundle().columns, names, name)) row.push_back(cells[place]);
+  return predictor_.sample_of_row(row, name);
+}
+
+// An input of N cells per column becomes N rows.
+std::vector<Array> ServedModel::rows(const InferRequest& request, const std::string& name) const {
+  const std::vector<store::Column>& columns = predictor_.bundle().columns;
+  std::vector<std::string> names;
+  for (const NamedTensor& t : request.inputs) names.push_back(t.name);
+  const std::vector<size_t> places = store::places_of(columns, names, name);
+  const int64_t n = request.inputs[places[0]].shape[0];
+  std::vector<std::vector<std::string>> cells(static_cast<size_t>(n));
+  for (const size_t place : places) {
+    const NamedTensor& t = request.inputs[place];
+    const bool flat = t.shape.rank() == 1 || (t.shape.rank() == 2 && t.shape[1] == 1);
+    if (!flat || t.shape[0] != n || n < 1) {
+      fail(ErrorKind::usage, name, "input \"", t.name, "\": got shape ", t.shape,
+           ", need [N] or [N,1] of one N in all inputs");
+    }
+    const std::vector<float> numbers =
+        t.type == DataType::bytes ? std::vector<float>{} : t.values.cast(DType::f32).to_vector<float>();
+    for (size_t i = 0; i < cells.size(); ++i) {
+      cells[i].push_back(t.type == DataType::bytes ? t.texts[i] : cat(numbers[i]));
+    }
+  }
+  std::vector<Array> out;
+  for (size_t i = 0; i < cells.size(); ++i) out.push_back(predictor_.sample_of_row(cells[i], cat(name, ": row ", i)));
+  return out;
+}
+
 std::vector<Array> ServedModel::samples(InferRequest& request, const std::string& name) const {
+  if (reads_rows()) return rows(request, name);
   const std::string takes = text() ? "\"text\" (BYTES [-1]) or \"tokens\" (INT32 [-1,-1])" : "\"input\"";
   NamedTensor& t = request.inputs[0];
   const auto refuse = [&](const auto&... parts) { fail(ErrorKind::usage, name, parts...); };

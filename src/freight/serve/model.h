@@ -17,19 +17,24 @@ class ServedModel {
 
   const std::string& name() const { return name_; }
   bool text() const { return predictor_.bundle().preprocessing.text(); }
+  bool reads_rows() const { return !predictor_.bundle().net(); }
   deploy::Predictor& predictor() { return predictor_; }
   ModelMetrics& metrics() { return metrics_; }
 
   // JSON texts of the protocol: /v2/models/M, and /config as Triton gives it.
   const std::string& metadata() const { return metadata_; }
   const std::string& config() const { return config_; }
-  // {"name", "architecture", "kind": "picture" | "text" | "array", "input", "outputs", "probabilities", "parameters",
-  // "classes", "provenance"}: what the page shows.
+  // {"name", "architecture", "kind": "picture" | "text" | "array" | "rows", "input" or "columns", "outputs",
+  // "probabilities", "parameters", "classes", "provenance"}: what the page shows.
   const std::string& card() const { return card_; }
 
   // Samples of an infer request: the input "input" (FP32 0..1, or UINT8 0..255, both (N, ...)), or "text" (BYTES (N))
-  // or "tokens" (INT32 (N, T), from a 0 on padding). Throws Error(usage or data) that begins with `name`.
+  // or "tokens" (INT32 (N, T), from a 0 on padding), or of a model of rows an input (N) per column, by its name. Throws
+  // Error(usage or data) that begins with `name`.
   std::vector<Array> samples(InferRequest& request, const std::string& name) const;
+  // Of a model of rows: cells of a table with a header, or of a JSON object {"column": number, text or null}.
+  Array sample_of_table(const std::string& text, const std::string& name) const;
+  Array sample_of_json(const std::string& text, const std::string& name) const;
   // Throws Error(diverged) where a result is NaN or infinite, which no JSON says.
   void check_results(const Array& results) const;
   // The outputs that a request wants of f32 (N, K).
@@ -42,6 +47,7 @@ class ServedModel {
 
  private:
   const char* output_name() const { return predictor_.probabilities() ? "probabilities" : "values"; }
+  std::vector<Array> rows(const InferRequest& request, const std::string& name) const;
   std::vector<int64_t> best(const float* row, int64_t k) const;
   void describe();
 

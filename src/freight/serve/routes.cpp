@@ -254,7 +254,17 @@ Reply Routes::predict(ServedModel& model, const Request& request) {
   }
   if (request.body().empty()) return error(400, "predict: the body is empty: send a picture or a text");
   Array sample;
-  if (model.text()) {
+  if (model.reads_rows()) {
+    if (type != "application/json" && type != "text/csv") {
+      return error(415, cat("predict: model ", model.name(), " reads rows of columns: send application/json or ",
+                            "text/csv, got ", type.empty() ? "no Content-Type" : type));
+    }
+    if (request.body().size() > kMaxTextBytes) {
+      return error(413, cat("predict: the row has ", request.body().size(), " bytes, need at most ", kMaxTextBytes));
+    }
+    sample = type == "text/csv" ? model.sample_of_table(request.body(), "predict")
+                                : model.sample_of_json(request.body(), "predict");
+  } else if (model.text()) {
     if (type != "application/json" && type != "text/plain") {
       return error(415, cat("predict: model ", model.name(), " reads texts: send text/plain or application/json, got ",
                             type.empty() ? "no Content-Type" : type));

@@ -1,4 +1,5 @@
-// See bundle.h. Metadata keys: format, spec, preprocessing, classes, provenance, whose values are JSON texts; xxh3_128.
+// See bundle.h. Metadata keys: format, classes, provenance; of nets spec and preprocessing, of other learners learner
+// and columns; xxh3_128. Values but format, learner and xxh3_128 are JSON texts.
 #include "freight/store/bundle.h"
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/base/error.h"
+#include "freight/base/finite.h"
 #include "freight/base/printable.h"
 #include "freight/base/version.h"
 #include "freight/io/digest.h"
@@ -23,6 +25,8 @@ namespace {
 
 constexpr const char* kFormat = "freight-bundle-1";
 constexpr const char* kSeal = "xxh3_128";                // of all the rest; not in early files
+constexpr const char* kLearner = "learner";              // not in files of nets
+constexpr const char* kColumns = "columns";              // of other learners
 constexpr const char* kTokenizer = "freight.tokenizer";  // u8: data::Tokenizer::stored
 
 [[noreturn]] void damaged(const std::string& path, const std::string& what) { fail(ErrorKind::checkpoint, path, what); }
@@ -52,6 +56,12 @@ std::string seal_of(const io::SafeTensors& file) {
   }
   const std::string parts = join(io::part_hashes(pieces).parts, "");
   return io::xxh3_128({reinterpret_cast<const uint8_t*>(parts.data()), parts.size()});
+}
+
+std::vector<std::string> known_learners() {
+  std::vector<std::string> names = row_learners();
+  names.insert(names.begin(), kNet);
+  return names;
 }
 
 // What the file holds, which must be what was stored.
@@ -147,8 +157,9 @@ data::ImageGeometry Preprocessing::geometry() const {
   return {.channels = input[0], .rows = input[1], .columns = input[2], .resize = resize, .orientation = orientation};
 }
 
-io::SafeTensors to_file(const Bundle& bundle) {
-  io::SafeTensors file;
+namespace {
+
+void write_net(const Bundle& bundle, io::SafeTensors& file) {
   for (const nn::NamedVariable& v : bundle.model.net->state_dict())
     file.tensors.emplace_back(v.name, v.variable.array());
   json preprocessing = {
@@ -167,13 +178,31 @@ io::SafeTensors to_file(const Bundle& bundle) {
     preprocessing["truncation_side"] = bundle.preprocessing.keep == data::Keep::start ? "right" : "left";
     file.tensors.emplace_back(kTokenizer, tokenizer->stored());
   }
+  file.metadata["spec"] = models::to_spec(bundle.model);
+  file.metadata["preprocessing"] = preprocessing.dump();
+}
+
+// The columns, beside what the learner writes itself.
+void write_rows(const Bundle& bundle, io::SafeTensors& file) {
+  json columns = json::array();
+  for (const Column& c : bundle.columns) {
+    json j = {{"name", c.name}, {"kind", c.words ? "words" : "numbers"}};
+    if (c.words) j["levels"] = c.levels;
+    columns.push_back(std::move(j));
+  }
+  bundle.rows->write(file);
+  file.metadata[kLearner] = bundle.learner;
+  file.metadata[kColumns] = columns.dump();
+}
+
+}  // namespace
+
+io::SafeTensors to_file(const Bundle& bundle) {
+  io::SafeTensors file;
   json provenance = bundle.provenance;
   provenance["freight"] = version();
-  file.metadata = {{"format", kFormat},
-                   {"spec", models::to_spec(bundle.model)},
-                   {"preprocessing", preprocessing.dump()},
-                   {"classes", json(bundle.classes).dump()},
-                   {"provenance", provenance.dump()}};
+  file.metadata = {{"format", kFormat}, {"classes", json(bundle.classes).dump()}, {"provenance", provenance.dump()}};
+  bundle.net() ? write_net(bundle, file) : write_rows(bundle, file);
   return file;
 }
 
@@ -186,43 +215,44 @@ void save_bundle(const std::string& path, const Bundle& bundle) { io::save_safet
 
 Bundle load_bundle(const std::string& path) { return from_file(load_sealed(path), path); }
 
-Bundle from_file(const io::SafeTensors& file, const std::string& path) {
-  if (const std::string& format = entry(file, path, "format"); format != kFormat) {
-    damaged(path, cat("unknown format: got ", excerpt(format), ", need ", kFormat));
+namespace {
+
+json document_in(const io::SafeTensors& file, const std::string& path, const char* key) {
+  return io::parse_json<json>(entry(file, path, key), cat(path, ": metadata ", key), ErrorKind::checkpoint);
+}
+
+Preprocessing preprocessing_in(const json& j, const std::string& path) {
+  Preprocessing p;
+  for (const int64_t extent : j.at("input").get<std::vector<int64_t>>()) {
+    if (p.input.rank() == Shape::kMaxRank) {
+      damaged(path, cat("preprocessing makes samples of more than ", Shape::kMaxRank, " axes"));
+    }
+    p.input.push_back(extent);
   }
-  Bundle b;
-  json preprocessing;
-  const auto document = [&](const char* key) {
-    return io::parse_json<json>(entry(file, path, key), cat(path, ": metadata ", key), ErrorKind::checkpoint);
-  };
-  try {
-    preprocessing = document("preprocessing");
-    for (const int64_t extent : preprocessing.at("input").get<std::vector<int64_t>>()) {
-      if (b.preprocessing.input.rank() == Shape::kMaxRank) {
-        damaged(path, cat("preprocessing makes samples of more than ", Shape::kMaxRank, " axes"));
-      }
-      b.preprocessing.input.push_back(extent);
-    }
-    b.preprocessing.mean = preprocessing.at("mean").get<std::vector<float>>();
-    b.preprocessing.std = preprocessing.at("std").get<std::vector<float>>();
-    b.preprocessing.resize = preprocessing.value("resize", int64_t{0});
-    // Early files, which do not say it, are of models that saw images as their pixels lie.
-    const std::string orientation = preprocessing.value("orientation", "ignore");
-    if (!io::parse_orientation(orientation, b.preprocessing.orientation)) {
-      damaged(path, cat("preprocessing: unknown orientation: got ", orientation, ", need exif or ignore"));
-    }
-    b.preprocessing.arrays = meaning_from(preprocessing, path);
-    b.classes = document("classes").get<std::vector<std::string>>();
-    const json provenance = document("provenance");
-    for (const auto& [key, value] : provenance.items()) {
-      if (!value.is_string() && !value.is_number()) {
-        damaged(path, cat("provenance: ", excerpt(key), ": got ", excerpt(value.dump()), ", need a text"));
-      }
-      b.provenance[key] = value.is_string() ? value.get<std::string>() : value.dump();
-    }
-  } catch (const json::exception& e) {
-    damaged(path, cat("metadata is damaged: ", io::json_fault(e)));
+  p.mean = j.at("mean").get<std::vector<float>>();
+  p.std = j.at("std").get<std::vector<float>>();
+  p.resize = j.value("resize", int64_t{0});
+  // Early files, which do not say it, are of models that saw images as their pixels lie.
+  const std::string orientation = j.value("orientation", "ignore");
+  if (!io::parse_orientation(orientation, p.orientation)) {
+    damaged(path, cat("preprocessing: unknown orientation: got ", orientation, ", need exif or ignore"));
   }
+  p.arrays = meaning_from(j, path);
+  return p;
+}
+
+void read_common(const io::SafeTensors& file, const std::string& path, Bundle& b) {
+  b.classes = document_in(file, path, "classes").get<std::vector<std::string>>();
+  const json provenance = document_in(file, path, "provenance");
+  for (const auto& [key, value] : provenance.items()) {
+    if (!value.is_string() && !value.is_number()) {
+      damaged(path, cat("provenance: ", excerpt(key), ": got ", excerpt(value.dump()), ", need a text"));
+    }
+    b.provenance[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  }
+}
+
+void read_net(const io::SafeTensors& file, const std::string& path, const json& preprocessing, Bundle& b) {
   try {
     b.model = models::from_spec(entry(file, path, "spec"), path);
   } catch (const Error& e) {
@@ -237,11 +267,84 @@ Bundle from_file(const io::SafeTensors& file, const std::string& path) {
   }
   b.model.net->load_state_dict(arrays(file), path);
   need_finite(b.model, path);
+}
+
+std::vector<Column> columns_in(const json& list, const std::string& path) {
+  std::vector<Column> columns;
+  for (const json& j : list) {
+    const auto kind = j.at("kind").get<std::string>();
+    if (kind != "words" && kind != "numbers") {
+      damaged(path, cat("columns: unknown kind: got ", excerpt(kind), ", need words or numbers"));
+    }
+    Column c{.name = j.at("name").get<std::string>(), .words = kind == "words"};
+    if (c.words) c.levels = j.at("levels").get<std::vector<std::string>>();
+    const bool rise = std::adjacent_find(c.levels.begin(), c.levels.end(), std::greater_equal<>()) == c.levels.end();
+    const bool again = std::any_of(columns.begin(), columns.end(), [&](const Column& o) { return o.name == c.name; });
+    if (c.name.empty() || again || !rise) {
+      damaged(path, cat("columns: ", excerpt(c.name), ": need different names, and words that rise"));
+    }
+    columns.push_back(std::move(c));
+  }
+  if (columns.empty()) damaged(path, "columns: there are none");
+  return columns;
+}
+
+void read_rows(const io::SafeTensors& file, const std::string& path, Bundle& b) {
+  const RowReader read = row_reader(b.learner);
+  if (!read) {
+    fail(ErrorKind::checkpoint, path, "it was fitted by ", excerpt(b.learner),
+         ", which this program does not have: it has ", join(known_learners(), ", "));
+  }
+  for (const auto& [name, array] : file.tensors) {
+    if (!is_floating(array.dtype()) || count_nonfinite(array) == 0) continue;
+    damaged(path, cat("tensor ", name, " holds numbers that are not finite; train again"));
+  }
+  b.columns = columns_in(document_in(file, path, kColumns), path);
+  b.rows = read(file, path, {b.columns, b.classes});
+  check_rows(b, path);
+}
+
+}  // namespace
+
+Bundle from_file(const io::SafeTensors& file, const std::string& path) {
+  if (const std::string& format = entry(file, path, "format"); format != kFormat) {
+    damaged(path, cat("unknown format: got ", excerpt(format), ", need ", kFormat));
+  }
+  Bundle b;
+  if (const auto learner = file.metadata.find(kLearner); learner != file.metadata.end()) b.learner = learner->second;
+  const bool net = b.learner == kNet;
+  json preprocessing;
+  try {
+    if (net) {
+      preprocessing = document_in(file, path, "preprocessing");
+      b.preprocessing = preprocessing_in(preprocessing, path);
+    }
+    read_common(file, path, b);
+    if (!net) read_rows(file, path, b);
+  } catch (const json::exception& e) {
+    damaged(path, cat("metadata is damaged: ", io::json_fault(e)));
+  }
+  if (net) read_net(file, path, preprocessing, b);
+  return b;
+}
+
+void need_net(const Bundle& bundle, const std::string& path, const std::string& what) {
+  if (bundle.net()) return;
+  fail(ErrorKind::usage, path, "the model was fitted by ", bundle.learner, ": ", what,
+       " is of nets alone; eval, predict, serve, report and models show take every model");
+}
+
+Bundle load_net(const std::string& path, const std::string& what) {
+  Bundle b = load_bundle(path);
+  need_net(b, path, what);
   return b;
 }
 
 void load_weights(models::Model& model, const std::string& path, const data::Tokenizer* tokens) {
   const io::SafeTensors file = load_sealed(path);
+  if (const auto learner = file.metadata.find(kLearner); learner != file.metadata.end() && learner->second != kNet) {
+    fail(ErrorKind::checkpoint, path, "it was fitted by ", excerpt(learner->second), ": it holds no weights of a net");
+  }
   if (tokens) need_same(*tokens, file, path);
   load_weights(model, file, path);
   need_finite(model, path);

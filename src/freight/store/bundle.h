@@ -1,6 +1,7 @@
-// The stored model: one safetensors file with the weights as tensors and, in its metadata, everything a prediction
-// needs: spec, input preprocessing, class names; a tokenizer is a tensor of bytes. Whatever uses a model (`eval`,
-// `predict`, `generate`, `serve`, `export`, `verify`) starts from this file alone.
+// The stored model: one safetensors file with everything a prediction needs. Of a net that are the weights as tensors
+// and, in the metadata, spec, input preprocessing and class names; a tokenizer is a tensor of bytes. Of another learner
+// (the metadata say which) they are its columns, class names and what it wrote (row_model.h). `eval`, `predict` and
+// `serve` start from this file alone.
 #pragma once
 #include <map>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "freight/data/tokens.h"
 #include "freight/io/safetensors.h"
 #include "freight/models/models.h"
+#include "freight/store/row_model.h"
 
 namespace freight::store {
 
@@ -38,11 +40,20 @@ struct Preprocessing {
   data::ImageGeometry geometry() const;  // of an input of rank 3
 };
 
+inline constexpr const char* kNet = "net";
+
 struct Bundle {
-  models::Model model;
-  Preprocessing preprocessing;
+  models::Model model;          // of a net
+  Preprocessing preprocessing;  // of a net
   std::vector<std::string> classes;
   std::map<std::string, std::string> provenance;  // data, metrics, version: shown, not needed
+  std::string learner = kNet;                     // what fitted it; files that do not say hold nets
+  std::vector<Column> columns = {};               // of every other learner's
+  std::shared_ptr<const RowModel> rows = {};      // of every other learner's; null: a net
+
+  bool net() const { return rows == nullptr; }
+  const std::string& name() const { return net() ? model.name : learner; }
+  int64_t parameters() const { return net() ? model.net->parameter_count() : rows->parameters(); }
 };
 
 // What is stored; the arrays are those of the model.
@@ -54,6 +65,9 @@ void save_bundle(const std::string& path, const Bundle& bundle);
 // Throws Error(checkpoint) naming the file: damaged, not a Freight model, weights that do not fit the spec or are not
 // finite.
 Bundle load_bundle(const std::string& path);
+// The same of a net. Throws Error(usage) naming the learner of what is none: `what` ("export to ONNX") is of nets.
+Bundle load_net(const std::string& path, const std::string& what);
+void need_net(const Bundle& bundle, const std::string& path, const std::string& what);
 // The same of what a file held; `path` names it in messages.
 Bundle from_file(const io::SafeTensors& file, const std::string& path);
 // Loads weights by name into a model from any safetensors file (a bundle, or torchvision names). Throws

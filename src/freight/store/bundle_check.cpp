@@ -83,6 +83,15 @@ void check_provenance(const Bundle& b, const std::string& path) {
 
 }  // namespace
 
+void check_rows(const Bundle& b, const std::string& path) {
+  const int64_t outputs = b.rows->outputs(), names = static_cast<int64_t>(b.classes.size());
+  if (b.rows->tells_classes() ? names != outputs : names != 0) {
+    refuse_stored(path, "it has names of ", names, " classes, the model gives ", outputs,
+                  b.rows->tells_classes() ? " probabilities" : " values");
+  }
+  check_provenance(b, path);
+}
+
 void check_said(const Bundle& b, const std::string& path) {
   check_preprocessing(b.preprocessing, b.model, path);
   check_classes(b, path);

@@ -6,6 +6,8 @@
 
 namespace freight::store {
 
+// Of a model of rows: class names that are not those of the outputs, provenance of another kind. Throws as check_said.
+void check_rows(const Bundle& bundle, const std::string& path);
 // Of a bundle without its weights. Throws Error(checkpoint) that begins with the file's name: an input that is not the
 // model's, scales that no division bears, names that are not those of the outputs, provenance of another kind.
 void check_said(const Bundle& bundle, const std::string& path);

@@ -8,7 +8,7 @@
 
 namespace freight::train {
 
-BatchSteps::BatchSteps(Prepared& run) : run_(run) {
+BatchSteps::BatchSteps(NetRun& run) : run_(run) {
   if (run.data) ahead_ = std::make_unique<StepsAhead>(*run.net->step, *run.data, run.block);
 }
 

@@ -12,7 +12,7 @@ namespace freight::train {
 
 class BatchSteps {
  public:
-  explicit BatchSteps(Prepared& run);
+  explicit BatchSteps(NetRun& run);
 
   struct Done {
     TrainStep::Outcome outcome;
@@ -37,7 +37,7 @@ class BatchSteps {
   // The samples of a batch from which some were left out that normalisations can learn from; null where none can.
   const data::FeedBatch* usable(const data::FeedBatch& batch);
 
-  Prepared& run_;
+  NetRun& run_;
   std::unique_ptr<StepsAhead> ahead_;       // null: batches come from the feed
   const data::FeedBatch* batch_ = nullptr;  // the last one
   bool used_up_ = false;

@@ -21,7 +21,7 @@ double rounded(double rate) { return static_cast<double>(static_cast<float>(rate
 
 }  // namespace
 
-Loop::Loop(Prepared& run, RunRecord& record, Observer& observer)
+Loop::Loop(NetRun& run, RunRecord& record, Observer& observer)
     : run_(run), record_(record), observer_(observer), steps_(run), place_(run.start.place()) {
   if (place_.step > 0) {
     rate_ = rounded(rate_of(run_, place_, place_.step - 1));

@@ -11,7 +11,7 @@ namespace freight::train {
 
 class Loop {
  public:
-  Loop(Prepared& run, RunRecord& record, Observer& observer);
+  Loop(NetRun& run, RunRecord& record, Observer& observer);
   // Trains from where the run stands to its end, or until it is stopped, and stores the model.
   void run();
   // As far as the run has come.
@@ -51,7 +51,7 @@ class Loop {
   void need_finite();
   [[noreturn]] void diverged(double loss);
 
-  Prepared& run_;
+  NetRun& run_;
   RunRecord& record_;
   Observer& observer_;
   BatchSteps steps_;

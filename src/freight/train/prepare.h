@@ -1,5 +1,6 @@
 // Prepare, then run: a Config becomes data, model, plans and their figures, before anything is written and before the
-// training step allocates memory; then the PreparedRun trains (trainer.cpp). Whoever only wants to know what a run
+// training step allocates memory; then the PreparedRun trains (trainer.cpp). The learner that the configuration's model
+// names does both (learner.h). Whoever only wants to know what a run
 // would be reads the summary and the plans and leaves it at that.
 #pragma once
 #include <functional>
@@ -32,6 +33,11 @@ struct PrepareOptions {
 
 struct Prepared;
 
+// What a run takes besides its data, before it begins; 0: not known.
+struct Cost {
+  double bytes = 0, seconds = 0;
+};
+
 class PreparedRun {
  public:
   explicit PreparedRun(std::unique_ptr<Prepared> prepared);
@@ -42,6 +48,9 @@ class PreparedRun {
   // With what preparing has decided: the output directory, where the data lie.
   const Config& config() const;
   RunSummary summary() const;
+  Cost cost() const;
+  // Whether it trains a net: those alone have plans. Both throw Error(usage) where it does not.
+  bool has_plans() const;
   // Valid until the run is planned again or gone.
   Planned planned() const;
   // Plans the training step again for a run that offloads, before it is restored or run: `limit` is what each of its

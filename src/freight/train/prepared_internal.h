@@ -1,5 +1,5 @@
-// What a PreparedRun holds. prepare.cpp makes it and trainer.cpp runs it: the loop (loop_internal.h) trains with it,
-// the record (record_internal.h) writes it down.
+// What a PreparedRun holds. A learner makes it (net_learner.cpp, row_learner.cpp) and trainer.cpp runs it: a net's loop
+// (loop_internal.h) trains with it, the record (record_internal.h) writes it down.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -42,13 +42,63 @@ struct RunLength {
   int64_t steps_of(int64_t epoch) const { return std::min(steps_per_epoch, steps - (epoch - 1) * steps_per_epoch); }
 };
 
+class Learner;
+class Loop;
 class RunRecord;
 
+// A run that was prepared: what those of all learners have, and the functions in which they differ.
 struct Prepared {
+  Prepared() = default;
+  virtual ~Prepared() = default;
+  Prepared(const Prepared&) = delete;
+  Prepared& operator=(const Prepared&) = delete;
+
+  virtual RunSummary summary() const = 0;
+  virtual Cost cost() const = 0;
+  // Of the model, as JSON: model.json.
+  virtual std::string description() const = 0;
+  // The model as it is, to be stored.
+  virtual store::Bundle bundle(const RunPosition& place) const = 0;
+  // What a checkpoint holds besides.
+  virtual std::vector<nn::NamedVariable> states() const { return {}; }
+  virtual std::string compute() const { return "f64"; }  // the type of the arithmetic
+  // Whether what is going on is within an epoch of the checkpoint, whose row will be written again.
+  virtual bool within_epoch() const { return false; }
+  // PreparedRun::restore, but for what all learners have.
+  virtual void restore() {}
+  // Trains to the end, or until it is stopped, and stores the model.
+  virtual void train(RunRecord& record, Observer& observer) = 0;
+  virtual const Result& result() const = 0;  // as far as it came
+  virtual struct NetRun* net_run() { return nullptr; }
+
   Config config;
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
   StartPoint start;
   LeftOut left_out;
+  std::vector<std::string> class_names;  // of all outputs
+  uint64_t fingerprint = 0;              // of the training data
+  std::vector<std::string> notes;        // on the machine and on where the run begins
+  std::unique_ptr<RunRecord> record;     // once it runs
+};
+
+// A net's.
+struct NetRun : Prepared {
+  NetRun();
+  ~NetRun() override;
+  RunSummary summary() const override;
+  Cost cost() const override;
+  std::string description() const override;
+  store::Bundle bundle(const RunPosition& place) const override;
+  std::vector<nn::NamedVariable> states() const override { return net->states(); }
+  std::string compute() const override;
+  bool within_epoch() const override;
+  void restore() override;
+  void train(RunRecord& record, Observer& observer) override;
+  const Result& result() const override;
+  NetRun* net_run() override { return this; }
+  Planned planned() const;
+  void plan_within(const ArenaLimit& limit);
+
   std::unique_ptr<Task> task;
   std::unique_ptr<data::Feed> feed;  // of training
   std::unique_ptr<DeviceData> data;  // null: batches come from the feed
@@ -56,20 +106,21 @@ struct Prepared {
   std::unique_ptr<NetTraining> net;
   RunLength length;
   optim::Schedule schedule = optim::Schedule::constant(0);
-  std::vector<std::string> class_names;  // of all outputs
-  uint64_t fingerprint = 0;              // of the training data
-  std::vector<std::string> notes;        // on the machine and on where the run begins
   std::string precision_note;
-  Array random_numbers;               // the state of the generator, which others may draw from before the run begins
-  bool restored = false;              // PreparedRun::restore
-  std::unique_ptr<RunRecord> record;  // once it runs
+  Array random_numbers;  // the state of the generator, which others may draw from before the run begins
+  bool restored = false;
+  std::unique_ptr<Loop> loop;  // once it runs
 };
 
+// What begins a run of every learner: the configuration is checked, and where the run starts and writes is settled.
+void begin(Prepared& run, const Config& config, PrepareOptions options);
+// Of a summary what is the configuration's.
+RunSummary common_summary(const Prepared& run);
+std::shared_ptr<const Learner> net_learner();
+
 // The learning rate of the run's step number `step`, from 0.
-inline double rate_of(const Prepared& run, const RunPosition& place, int64_t step) {
+inline double rate_of(const NetRun& run, const RunPosition& place, int64_t step) {
   return place.lr.value_or(run.schedule.at(step));
 }
-
-RunSummary summary_of(const Prepared& prepared);
 
 }  // namespace freight::train

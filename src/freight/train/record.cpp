@@ -7,14 +7,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "freight/backend/backend.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 #include "freight/base/version.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/record_internal.h"
 #include "freight/train/signals.h"
-#include "freight/train/trained_on.h"
 
 namespace freight::train {
 
@@ -60,8 +58,8 @@ RunDir directory_of(const Prepared& p) {
   const std::string& path = p.config.output_dir;
   if (p.start.in_its_directory) {
     const RunPosition place = p.start.place();
-    const bool open = place.batch > 0 && place.batch < p.length.steps_of(place.epoch);
-    return {path, RunDir::GoesOn{.step = place.step, .open_epoch = open ? place.epoch : 0}, p.start.lock};
+    const int64_t open = p.within_epoch() ? place.epoch : 0;
+    return {path, RunDir::GoesOn{.step = place.step, .open_epoch = open}, p.start.lock};
   }
   return {path, p.config.overwrite, p.start.lock};
 }
@@ -72,11 +70,12 @@ RunRecord::RunRecord(const Prepared& run, std::vector<std::string> argv)
     : run_(run), argv_(std::move(argv)), dir_(directory_of(run)) {}
 
 void RunRecord::begin(const RunSummary& summary) {
+  planned_bytes_ = static_cast<int64_t>(summary.planned_bytes);
   for (const auto* list : {&summary.warnings, &run_.notes}) {
     for (const std::string& line : *list) dir_.log(line);
   }
   dir_.write_text("config.json", to_json(run_.config) + "\n");
-  dir_.write_text("model.json", models::to_spec(run_.net->model) + "\n");
+  dir_.write_text("model.json", run_.description() + "\n");
   write_run("running", 0, nullptr);
 }
 
@@ -91,7 +90,6 @@ void RunRecord::left_out(size_t first) {
 }
 
 void RunRecord::trained(const StepReport& r, int64_t batches, double seconds) {
-  const TrainStep::Summary plan = run_.net->step->summary(run_.net->inputs, run_.net->targets);
   dir_.metrics().write({.step = r.total_step,
                         .epoch = static_cast<double>(r.epoch),
                         .split = "train",
@@ -101,7 +99,7 @@ void RunRecord::trained(const StepReport& r, int64_t batches, double seconds) {
                         .samples_per_s = r.samples_per_s,
                         .data_s = r.data_percent / 100.0 * seconds,
                         .step_s = seconds / static_cast<double>(std::max<int64_t>(batches, 1)),
-                        .mem_bytes = static_cast<int64_t>(plan.arena_bytes)});
+                        .mem_bytes = planned_bytes_});
 }
 
 void RunRecord::tested(const StepReport& r, const Evaluation& test) {
@@ -126,7 +124,7 @@ void RunRecord::diverged(const RunPosition& place, double loss, double rate) {
 }
 
 void RunRecord::checkpoint(const RunPosition& place, bool best) {
-  dir_.checkpoint(bundle(place), {place, run_.net->states(), run_.config, run_.fingerprint}, best,
+  dir_.checkpoint(run_.bundle(place), {place, run_.states(), run_.config, run_.fingerprint}, best,
                   {run_.config.keep, run_.config.save_in_place});
 }
 
@@ -138,7 +136,7 @@ std::string RunRecord::saved_weights(const char* which) const {
 
 std::string RunRecord::store_model(const RunPosition& place) {
   const std::string path = dir_.file("model.safetensors");
-  store::save_bundle(path, bundle(place));
+  store::save_bundle(path, run_.bundle(place));
   return path;
 }
 
@@ -157,26 +155,20 @@ void RunRecord::fail_with(const Result& result, const char* what, ErrorKind kind
   }
 }
 
-store::Bundle RunRecord::bundle(const RunPosition& place) const {
-  return {run_.net->model, run_.task->preprocessing(), run_.class_names,
-          provenance(run_.config, run_.fingerprint, place.step, place.test)};
-}
-
 void RunRecord::write_run(const char* status, int exit_code, const Result* result, const Figures& figures) {
-  const CompileOptions& compile = run_.net->compile;
-  const TrainStep::Summary plan = run_.net->step->summary(run_.net->inputs, run_.net->targets);
+  const RunSummary summary = run_.summary();
   json j = {{"freight", version()},
             {"argv", argv_},
             {"host", host_name()},
-            {"device", backend(plan.backend).description()},
+            {"device", summary.device},
             {"threads", thread_count()},
-            {"compute", compile.tf32 ? "tf32" : to_string(compile.compute)},
+            {"compute", run_.compute()},
             {"status", status},
             {"exit_code", exit_code},
             {"time", static_cast<int64_t>(std::time(nullptr))}};
   j["data"] = {{"name", run_.config.data},
-               {"train", run_.task->train_count()},
-               {"test", run_.task->test_count()},
+               {"train", summary.train_count},
+               {"test", summary.test_count},
                {"fingerprint", cat(run_.fingerprint)}};
   j["local"] = "names paths of this machine: stored models, checkpoints and ONNX files do not";
   if (result) j["result"] = json_of(*result, run_.left_out.samples().size());

@@ -42,12 +42,12 @@ class RunRecord {
   void fail_with(const Result& result, const char* what, ErrorKind kind) noexcept;
 
  private:
-  store::Bundle bundle(const RunPosition& place) const;
   void write_run(const char* status, int exit_code, const Result* result, const Figures& figures = {});
 
   const Prepared& run_;
   std::vector<std::string> argv_;
   RunDir dir_;
+  int64_t planned_bytes_ = 0;
 };
 
 }  // namespace freight::train

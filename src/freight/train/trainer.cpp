@@ -1,10 +1,10 @@
-// Runs what was prepared: the loop trains, the record writes, and a failure is recorded before it is passed on.
+// Runs what was prepared: the learner trains, the record writes, and a failure is recorded before it is passed on.
 #include "freight/train/trainer.h"
 
 #include <new>
 
 #include "freight/base/error.h"
-#include "freight/train/loop_internal.h"
+#include "freight/train/record_internal.h"
 
 namespace freight::train {
 
@@ -12,17 +12,17 @@ namespace {
 
 // Calls f; its failure becomes the run's, and is thrown on.
 template <class F>
-void recorded(RunRecord& record, const Result& so_far, F f) {
+void recorded(RunRecord& record, const Prepared& run, F f) {
   try {
     f();
   } catch (const Error& e) {
-    record.fail_with(so_far, e.what(), e.kind());
+    record.fail_with(run.result(), e.what(), e.kind());
     throw;
   } catch (const std::bad_alloc& e) {
-    record.fail_with(so_far, e.what(), ErrorKind::capacity);
+    record.fail_with(run.result(), e.what(), ErrorKind::capacity);
     throw;
   } catch (const std::exception& e) {
-    record.fail_with(so_far, e.what(), ErrorKind::runtime);
+    record.fail_with(run.result(), e.what(), ErrorKind::runtime);
     throw;
   }
 }
@@ -38,8 +38,7 @@ Result PreparedRun::run(Observer& observer, const std::vector<std::string>& argv
   restore();
   p.record = std::make_unique<RunRecord>(p, argv);  // what fails before this leaves no directory behind
   RunRecord& record = *p.record;
-  Loop loop(p, record, observer);
-  recorded(record, loop.result(), [&] {
+  recorded(record, p, [&] {
     record.left_out(0);
     const RunSummary s = summary();
     record.begin(s);
@@ -48,11 +47,11 @@ Result PreparedRun::run(Observer& observer, const std::vector<std::string>& argv
       observer.on_bad_sample(bad.path, bad.reason);
     };
     observer.on_start(s);
-    loop.run();
-    record.end(loop.result(), observer.figures(loop.result()));
+    p.train(record, observer);
+    record.end(p.result(), observer.figures(p.result()));
   });
   p.left_out.heard = {};
-  return loop.result();
+  return p.result();
 }
 
 Result train(const Config& config, Observer& observer, const std::vector<std::string>& argv,

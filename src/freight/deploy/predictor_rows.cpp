@@ -1,0 +1,57 @@
+// A model of rows behind a Predictor: cells become rows of numbers, which it answers all at once.
+#include <algorithm>
+#include <chrono>
+
+#include "freight/base/error.h"
+#include "freight/deploy/predictor_internal.h"
+#include "freight/store/row_model.h"
+
+namespace freight::deploy {
+
+namespace {
+
+struct RowState : Predictor::State {
+  using State::State;
+
+  bool probabilities() const override { return bundle.rows->tells_classes(); }
+  int64_t outputs() const override { return bundle.rows->outputs(); }
+  Array sample_of_row(const std::vector<std::string>& cells, const std::string& name) const override {
+    return store::row_of(bundle.columns, cells, name);
+  }
+  Array run(const std::vector<Array>& samples, const RunOptions& how) override {
+    const auto start = std::chrono::steady_clock::now();
+    const auto n = static_cast<int64_t>(samples.size()), width = static_cast<int64_t>(bundle.columns.size());
+    Array rows(DType::f64, {n, width});
+    for (int64_t i = 0; i < n; ++i) {
+      const Array& one = samples[static_cast<size_t>(i)];
+      if (one.dtype() != DType::f64 || one.shape() != Shape{width}) {
+        fail(ErrorKind::data, "predict", "got a sample ", Type{one.dtype(), one.shape()}, ", the model takes rows f64[",
+             width, "]");
+      }
+      std::copy_n(one.data<double>(), width, rows.data<double>() + i * width);
+    }
+    Array answers = bundle.rows->run(rows);
+    if (how.ran) how.ran(n, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    return answers;
+  }
+  std::string takes() const override {
+    std::vector<std::string> names;
+    for (const store::Column& c : bundle.columns) names.push_back(c.name);
+    return cat("it takes rows of the columns ", join(names, ", "), ", as a .csv file");
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Predictor::State> answer_by_rows(store::Bundle bundle, const PredictorOptions& options) {
+  if (options.backend != "auto" && options.backend != "cpu") {
+    fail(ErrorKind::usage, "--device", "got ", options.backend, ": a model of ", bundle.learner, " runs on the CPU");
+  }
+  if (options.precision != "fp32") {
+    fail(ErrorKind::usage, "--precision", "got ", options.precision, ": a model of ", bundle.learner,
+         " computes in f64");
+  }
+  return std::make_unique<RowState>(std::move(bundle), options);
+}
+
+}  // namespace freight::deploy

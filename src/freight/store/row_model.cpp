@@ -1,0 +1,108 @@
+// See row_model.h.
+#include "freight/store/row_model.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <mutex>
+
+#include "freight/base/error.h"
+#include "freight/base/printable.h"
+#include "freight/base/strings.h"
+
+namespace freight::store {
+
+namespace {
+
+struct RowReaders {
+  std::mutex guard;
+  std::map<std::string, RowReader> all;
+};
+RowReaders& readers() {
+  static RowReaders all;
+  return all;
+}
+
+std::string without_blanks(const std::string& cell) {
+  const size_t first = cell.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos) return "";
+  return cell.substr(first, cell.find_last_not_of(" \t\r\n") - first + 1);
+}
+
+double number_of(const Column& column, std::string cell, const std::string& name) {
+  if (cell.starts_with('+')) cell.erase(0, 1);
+  double v = 0;
+  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), v);
+  if (error == std::errc() && end == cell.data() + cell.size() && std::isfinite(v)) return v;
+  fail(ErrorKind::data, name, "column ", column.name, ": got '", excerpt(cell),
+       "', need a finite number, or an empty cell where it is missing");
+}
+
+}  // namespace
+
+void register_row_model(const std::string& learner, RowReader reader) {
+  RowReaders& r = readers();
+  const std::lock_guard lock(r.guard);
+  if (learner.empty() || learner == "net" || !r.all.emplace(learner, std::move(reader)).second) {
+    fail(ErrorKind::usage, "register_row_model", "the name '", learner, "' is taken, or is none");
+  }
+}
+
+RowReader row_reader(const std::string& learner) {
+  RowReaders& r = readers();
+  const std::lock_guard lock(r.guard);
+  const auto it = r.all.find(learner);
+  return it == r.all.end() ? nullptr : it->second;
+}
+
+std::vector<std::string> row_learners() {
+  RowReaders& r = readers();
+  const std::lock_guard lock(r.guard);
+  std::vector<std::string> names;
+  for (const auto& [name, reader] : r.all) names.push_back(name);
+  return names;
+}
+
+Array row_of(const std::vector<Column>& columns, const std::vector<std::string>& cells, const std::string& name) {
+  if (cells.size() != columns.size()) {
+    fail(ErrorKind::data, name, "got ", cells.size(), " cells, the model takes ", columns.size(), " columns");
+  }
+  Array row(DType::f64, {static_cast<int64_t>(columns.size())});
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const Column& column = columns[i];
+    const std::string cell = without_blanks(cells[i]);
+    double& value = row.data<double>()[i];
+    if (cell.empty() || cell == "?" || cell == "NA") {
+      value = std::numeric_limits<double>::quiet_NaN();
+    } else if (column.words) {
+      const auto at = std::lower_bound(column.levels.begin(), column.levels.end(), cell);
+      const bool known = at != column.levels.end() && *at == cell;
+      value = known ? static_cast<double>(at - column.levels.begin()) : kUnknownWord;
+    } else {
+      value = number_of(column, cell, name);
+    }
+  }
+  return row;
+}
+
+std::vector<size_t> places_of(const std::vector<Column>& columns, const std::vector<std::string>& names,
+                              const std::string& name) {
+  std::vector<size_t> places;
+  for (const Column& column : columns) {
+    const auto at = std::find(names.begin(), names.end(), column.name);
+    if (at == names.end()) {
+      const std::string near = nearest(column.name, names);
+      fail(ErrorKind::data, name, "there is no column ", column.name, ", which the model takes: got ",
+           excerpt(join(names, ", ")), near.empty() ? "" : cat("; is it ", near, "?"));
+    }
+    if (std::find(at + 1, names.end(), column.name) != names.end()) {
+      fail(ErrorKind::data, name, "column ", column.name, " is there twice: need each once");
+    }
+    places.push_back(static_cast<size_t>(at - names.begin()));
+  }
+  return places;
+}
+
+}  // namespace freight::store

@@ -1,0 +1,76 @@
+// What a learner other than a net stores: a fitted model that answers rows of named columns. Boosted trees, forests,
+// linear models and the baseline are such; a net is models::Model. Rows are numbers by then: what a cell means is
+// decided here once for all of them.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "freight/base/array.h"
+#include "freight/io/safetensors.h"
+
+namespace freight::store {
+
+// Of numbers, or of words of which training saw these.
+struct Column {
+  std::string name;
+  bool words = false;
+  std::vector<std::string> levels = {};  // of words, sorted; a cell is the number of its word
+
+  friend bool operator==(const Column&, const Column&) = default;
+};
+
+inline constexpr double kUnknownWord = -1;  // a word that training did not see
+
+// Samples that a model of rows is fitted to or measured on.
+struct Rows {
+  Array values;  // f64 (N, columns): numbers or numbers of words; NaN where a cell is missing
+  Array labels;  // i64 (N): class numbers; or f32 (N): values to regress
+  int64_t count() const { return values.shape()[0]; }
+  bool classification() const { return labels.dtype() == DType::i64; }
+};
+
+class RowModel {
+ public:
+  virtual ~RowModel() = default;
+  // Classes, or values per row.
+  virtual int64_t outputs() const = 0;
+  virtual bool tells_classes() const = 0;
+  // Probabilities or values, f32 (N, outputs), of f64 (N, columns). Any number of threads may ask; a row's answer has
+  // the same bits whatever the rows beside it.
+  virtual Array run(const Array& rows) const = 0;
+  // Numbers that were fitted.
+  virtual int64_t parameters() const = 0;
+  // One line per thing that `models show` should say.
+  virtual std::vector<std::string> lines() const = 0;
+  // Adds tensors and entries of metadata, from which the learner's reader (register_row_model) makes the model again.
+  virtual void write(io::SafeTensors& file) const = 0;
+};
+
+// What a model of rows takes and gives, as its file says.
+struct RowShape {
+  std::vector<Column> columns;
+  std::vector<std::string> classes;  // empty: values
+};
+
+// Makes the model of what write() wrote. Throws Error(checkpoint) that names `path` where that is damaged.
+using RowReader = std::function<std::shared_ptr<const RowModel>(const io::SafeTensors& file, const std::string& path,
+                                                                const RowShape& shape)>;
+// Makes the stored models of a learner known to load_bundle, from any thread, for the rest of the process. Throws
+// Error(usage) where the name is taken.
+void register_row_model(const std::string& learner, RowReader reader);
+// Null where nobody registered that learner.
+RowReader row_reader(const std::string& learner);
+std::vector<std::string> row_learners();
+
+// One row of cells, f64 (columns), in the columns' order. An empty cell, "?" and "NA" are missing. Throws Error(data)
+// that begins with `name` and says which column for a cell that is no number where one is needed.
+Array row_of(const std::vector<Column>& columns, const std::vector<std::string>& cells, const std::string& name);
+// For each of `columns`, where it stands among `names`. Throws Error(data) that begins with `name` for one that is
+// missing or there twice.
+std::vector<size_t> places_of(const std::vector<Column>& columns, const std::vector<std::string>& names,
+                              const std::string& name);
+
+}  // namespace freight::store

@@ -1,0 +1,83 @@
+// See baseline.h and learners.h.
+#include "freight/tables/baseline.h"
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/tables/learners.h"
+#include "freight/tables/table.h"
+
+namespace freight::tables {
+
+namespace {
+constexpr const char* kAnswer = "baseline.answer";
+}
+
+Array Baseline::run(const Array& rows) const {
+  const int64_t n = rows.shape()[0], k = outputs();
+  Array out(DType::f32, {n, k});
+  for (int64_t i = 0; i < n; ++i) std::copy_n(answer_.data<float>(), k, out.data<float>() + i * k);
+  return out;
+}
+
+std::vector<std::string> Baseline::lines() const {
+  std::string text = classes_ ? "always tells the frequencies" : "always tells the mean";
+  for (int64_t i = 0; i < std::min<int64_t>(outputs(), 10); ++i) text += cat(" ", answer_.data<float>()[i]);
+  return {outputs() > 10 ? text + " ..." : text};
+}
+
+void Baseline::write(io::SafeTensors& file) const { file.tensors.emplace_back(kAnswer, answer_); }
+
+std::shared_ptr<const store::RowModel> read_baseline(const io::SafeTensors& file, const std::string& path,
+                                                     const store::RowShape& shape) {
+  const Array* answer = file.find(kAnswer);
+  const int64_t need = std::max<int64_t>(static_cast<int64_t>(shape.classes.size()), 1);
+  if (!answer || answer->dtype() != DType::f32 || answer->shape() != Shape{need}) {
+    fail(ErrorKind::checkpoint, path, "the tensor ", kAnswer, " is missing, or not f32[", need, "]");
+  }
+  return std::make_shared<Baseline>(*answer, !shape.classes.empty());
+}
+
+train::RowData BaselineLearner::read(const train::RowSource& source) const { return read_table(source); }
+
+train::Cost BaselineLearner::cost(const train::Config&, const train::RowData& data) const {
+  const double outputs = static_cast<double>(std::max<size_t>(data.shape.classes.size(), 1));
+  constexpr double kRowsPerSecond = 1e8;  // one pass over labels in memory
+  return {.bytes = outputs * (sizeof(double) + sizeof(float)),
+          .seconds = static_cast<double>(data.train.count()) / kRowsPerSecond};
+}
+
+std::shared_ptr<const store::RowModel> BaselineLearner::fit(
+    const train::Config&, const train::RowData& data, const std::function<bool(const train::Round&)>& told) const {
+  const bool classes = data.train.classification();
+  const auto k = std::max<int64_t>(static_cast<int64_t>(data.shape.classes.size()), 1);
+  std::vector<double> sums(static_cast<size_t>(k));
+  const int64_t n = data.train.count();
+  for (int64_t i = 0; i < n; ++i) {
+    if (classes) {
+      ++sums[static_cast<size_t>(data.train.labels.data<int64_t>()[i])];
+    } else {
+      sums[0] += static_cast<double>(data.train.labels.data<float>()[i]);
+    }
+  }
+  Array answer(DType::f32, {k});
+  for (int64_t i = 0; i < k; ++i) {
+    answer.data<float>()[i] = static_cast<float>(sums[static_cast<size_t>(i)] / static_cast<double>(n));
+  }
+  auto model = std::make_shared<const Baseline>(answer, classes);
+  told({.loss = train::evaluate(*model, data.train).loss, .model = model.get()});
+  return model;
+}
+
+void register_learners() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    store::register_row_model("baseline", read_baseline);
+    train::register_learner(std::make_shared<BaselineLearner>());
+  });
+}
+
+}  // namespace freight::tables

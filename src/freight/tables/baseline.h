@@ -1,0 +1,38 @@
+// The baseline: it reads no column and always tells how frequent each class is in the training rows, or their mean.
+// What another model is better than, it has learnt from the columns.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "freight/train/row_learner.h"
+
+namespace freight::tables {
+
+class Baseline : public store::RowModel {
+ public:
+  Baseline(Array answer, bool classes) : answer_(std::move(answer)), classes_(classes) {}
+  int64_t outputs() const override { return answer_.numel(); }
+  bool tells_classes() const override { return classes_; }
+  Array run(const Array& rows) const override;
+  int64_t parameters() const override { return answer_.numel(); }
+  std::vector<std::string> lines() const override;
+  void write(io::SafeTensors& file) const override;
+
+ private:
+  Array answer_;  // f32 (outputs)
+  bool classes_;
+};
+std::shared_ptr<const store::RowModel> read_baseline(const io::SafeTensors& file, const std::string& path,
+                                                     const store::RowShape& shape);
+
+class BaselineLearner : public train::RowLearner {
+ public:
+  std::string name() const override { return "baseline"; }
+  std::string doc() const override { return "class frequencies, or the mean: what to be better than"; }
+  train::RowData read(const train::RowSource& source) const override;
+  train::Cost cost(const train::Config& config, const train::RowData& data) const override;
+  std::shared_ptr<const store::RowModel> fit(const train::Config& config, const train::RowData& data,
+                                             const std::function<bool(const train::Round&)>& told) const override;
+};
+
+}  // namespace freight::tables

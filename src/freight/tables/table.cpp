@@ -1,0 +1,232 @@
+// See table.h.
+#include "freight/tables/table.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "freight/base/error.h"
+#include "freight/base/printable.h"
+#include "freight/base/strings.h"
+#include "freight/data/cells.h"
+#include "freight/data/columns.h"
+#include "freight/data/dataset.h"
+#include "freight/io/digest.h"
+
+namespace freight::tables {
+
+namespace {
+
+constexpr size_t kMostNumberedClasses = 20;
+
+bool is_missing(std::string_view cell) { return cell.empty() || cell == "?" || cell == "NA"; }
+
+size_t target_of(const data::Cells& cells, const std::string& asked, const std::string& name) {
+  if (asked.empty()) {
+    if (cells.header) {
+      if (const auto best = data::TableHeader(cells.names).best(data::ColumnRole::label)) return *best;
+    }
+    return cells.names.size() - 1;
+  }
+  const auto at = std::find(cells.names.begin(), cells.names.end(), asked);
+  if (at != cells.names.end()) return static_cast<size_t>(at - cells.names.begin());
+  size_t number = 0;
+  const auto [end, error] = std::from_chars(asked.data(), asked.data() + asked.size(), number);
+  const bool whole = error == std::errc() && end == asked.data() + asked.size();
+  if (whole && number >= 1 && number <= cells.names.size()) return number - 1;
+  const std::string near = nearest(asked, cells.names);
+  fail(ErrorKind::usage, "--label-column", "there is no column ", asked, " in ", name, ": got ",
+       excerpt(join(cells.names, ", ")), near.empty() ? "" : cat("; did you mean ", near, "?"));
+}
+
+// Takes away the rows whose told cell is missing.
+void leave_out_unlabelled(data::Cells& cells, size_t target, const train::RowSource& source) {
+  size_t kept = 0;
+  for (size_t i = 0; i < cells.rows.size(); ++i) {
+    if (!is_missing(data::trimmed(cells.rows[i][target]))) {
+      if (kept != i) cells.rows[kept] = std::move(cells.rows[i]);
+      cells.lines[kept++] = cells.lines[i];
+      continue;
+    }
+    const std::string place = cat(source.data, ":", cells.lines[i]);
+    const std::string reason = cat("column ", cells.names[target], ", which is told, is empty");
+    if (source.bad.on_bad == data::OnBad::error) {
+      fail(ErrorKind::data, place, reason, "; --on-bad-sample skip leaves such rows out");
+    }
+    if (source.bad.report) source.bad.report({.path = place, .reason = reason});
+  }
+  cells.rows.resize(kept);
+  cells.lines.resize(kept);
+  if (kept < 2) fail(ErrorKind::data, source.data, "holds ", kept, " rows, need two at least, for training and test");
+}
+
+bool all_numbers(const data::Cells& cells, size_t column) {
+  return std::all_of(cells.rows.begin(), cells.rows.end(), [&](const auto& row) {
+    const std::string_view cell = data::trimmed(row[column]);
+    return is_missing(cell) || data::is_number_cell(cell);
+  });
+}
+
+double number_in(const std::string& cell) { return std::stod(std::string(data::trimmed(cell))); }
+
+// The classes that the column tells, by words or whole numbers; empty where it holds values.
+std::vector<std::string> classes_of(const data::Cells& cells, size_t target) {
+  const bool numbers = all_numbers(cells, target);
+  std::set<std::string> words;
+  std::set<double> values;
+  for (const auto& row : cells.rows) {
+    words.insert(std::string(data::trimmed(row[target])));
+    if (!numbers) continue;
+    const double v = number_in(row[target]);
+    values.insert(v);
+    if (v != std::floor(v) || values.size() > kMostNumberedClasses) return {};
+  }
+  if (!numbers) return {words.begin(), words.end()};
+  std::vector<std::string> names;
+  for (const double v : values) names.push_back(cat(static_cast<int64_t>(v)));
+  return names;
+}
+
+// The place of a cell's class.
+int64_t class_of(const std::vector<std::string>& classes, const std::string& cell, const std::string& place) {
+  std::string word(data::trimmed(cell));
+  if (data::is_number_cell(word)) {
+    const double v = number_in(word);
+    if (v == std::floor(v) && std::fabs(v) < 0x1p53) word = cat(static_cast<int64_t>(v));
+  }
+  auto at = std::find(classes.begin(), classes.end(), word);
+  if (at == classes.end()) at = std::find(classes.begin(), classes.end(), std::string(data::trimmed(cell)));
+  if (at == classes.end()) {
+    fail(ErrorKind::data, place, "has class ", excerpt(cell), ", the model has ", excerpt(join(classes, ", ")));
+  }
+  return at - classes.begin();
+}
+
+// Which rows are held out, and which columns are read.
+class Reading {
+ public:
+  Reading(const train::RowSource& source, data::Cells cells)
+      : source_(source), cells_(std::move(cells)), target_(target_of(cells_, source.label_column, source.data)) {
+    leave_out_unlabelled(cells_, target_, source_);
+    out_.target = cells_.names[target_];
+    tell();
+    divide();
+    choose_columns();
+    out_.train = rows_of(false);
+    out_.test = rows_of(true);
+    out_.fingerprint = fingerprint();
+  }
+  train::RowData take() { return std::move(out_); }
+
+ private:
+  void tell() {
+    const std::vector<std::string>* const known = source_.known ? &source_.known->classes : nullptr;
+    out_.shape.classes = known ? *known : classes_of(cells_, target_);
+    const size_t classes = out_.shape.classes.size();
+    if (classes == 0 && !all_numbers(cells_, target_)) {
+      fail(ErrorKind::data, source_.data, "column ", out_.target, " holds words, the model tells values");
+    }
+    out_.notes.push_back(cat("column ", out_.target, " is told from the ", cells_.names.size() - 1, " others, as ",
+                             classes > 0 ? cat(classes, " classes") : std::string("values"),
+                             source_.label_column.empty() ? " (--label-column names another)" : ""));
+  }
+
+  void divide() {
+    std::vector<int64_t> labels;
+    for (size_t i = 0; i < cells_.rows.size(); ++i) {
+      const std::string place = cat(source_.data, ":", cells_.lines[i]);
+      labels.push_back(out_.shape.classes.empty() ? 0 : class_of(out_.shape.classes, cells_.rows[i][target_], place));
+    }
+    const double share = source_.val_split < 0 ? data::kDefaultSplit : source_.val_split;
+    held_out_ = data::hold_out(labels, std::max<size_t>(out_.shape.classes.size(), 1), share, source_.seed);
+    const auto count = std::count(held_out_.begin(), held_out_.end(), true);
+    if (count == 0 || count == static_cast<int64_t>(held_out_.size())) {
+      fail(ErrorKind::usage, "--val-split", "of ", held_out_.size(), " rows ", count, " are held out: need some in ",
+           "either part");
+    }
+    out_.notes.push_back(cat(count, " of ", held_out_.size(), " rows are held out as the test part (--val-split)"));
+  }
+
+  void choose_columns() {
+    if (source_.known) {
+      out_.shape.columns = source_.known->columns;
+      places_ = store::places_of(out_.shape.columns, cells_.names, source_.data);
+      return;
+    }
+    for (size_t i = 0; i < cells_.names.size(); ++i) {
+      if (i == target_) continue;
+      places_.push_back(i);
+      store::Column column{.name = cells_.names[i], .words = !all_numbers(cells_, i)};
+      std::set<std::string> levels;  // of the training part: the test part is as unknown as later rows
+      for (size_t row = 0; column.words && row < cells_.rows.size(); ++row) {
+        std::string cell(data::trimmed(cells_.rows[row][i]));
+        if (!held_out_[row] && !is_missing(cell)) levels.insert(std::move(cell));
+      }
+      column.levels.assign(levels.begin(), levels.end());
+      out_.shape.columns.push_back(std::move(column));
+    }
+    if (places_.empty()) {
+      fail(ErrorKind::data, source_.data, "has the column ", out_.target, " alone: there is nothing to tell it from");
+    }
+  }
+
+  store::Rows rows_of(bool test) const {
+    const auto n = std::count(held_out_.begin(), held_out_.end(), test);
+    const auto width = static_cast<int64_t>(places_.size());
+    const bool classes = !out_.shape.classes.empty();
+    store::Rows rows{Array(DType::f64, {n, width}), Array(classes ? DType::i64 : DType::f32, {n})};
+    int64_t at = 0;
+    for (size_t i = 0; i < cells_.rows.size(); ++i) {
+      if (held_out_[i] != test) continue;
+      const std::string place = cat(source_.data, ":", cells_.lines[i]);
+      std::vector<std::string> cells;
+      for (const size_t column : places_) cells.push_back(cells_.rows[i][column]);
+      const Array row = store::row_of(out_.shape.columns, cells, place);
+      std::copy_n(row.data<double>(), width, rows.values.data<double>() + at * width);
+      const std::string& told = cells_.rows[i][target_];
+      if (classes) {
+        rows.labels.data<int64_t>()[at] = class_of(out_.shape.classes, told, place);
+      } else {
+        const auto value = static_cast<float>(number_in(told));
+        if (!std::isfinite(value)) {
+          fail(ErrorKind::data, place, "column ", out_.target, ": got ", excerpt(told),
+               ", need a number that f32 holds");
+        }
+        rows.labels.data<float>()[at] = value;
+      }
+      ++at;
+    }
+    return rows;
+  }
+
+  uint64_t fingerprint() const {
+    std::string text = join(cells_.names, "\n");
+    for (size_t i = 0; i < cells_.rows.size(); ++i) {
+      if (!held_out_[i]) text += cat("\n", join(cells_.rows[i], "\t"));
+    }
+    const std::string hash = io::xxh3_128({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+    return std::stoull(hash.substr(0, 16), nullptr, 16);
+  }
+
+  const train::RowSource& source_;
+  data::Cells cells_;
+  size_t target_;
+  std::vector<bool> held_out_;  // by row
+  std::vector<size_t> places_;  // of the columns that are read
+  train::RowData out_;
+};
+
+}  // namespace
+
+train::RowData read_table(const train::RowSource& source) {
+  std::error_code ignored;
+  if (source.data.empty() || std::filesystem::is_directory(source.data, ignored)) {
+    fail(ErrorKind::data, source.data.empty() ? std::string("data") : source.data,
+         "is no table: need a .csv or .tsv file (.gz too) with a row per sample");
+  }
+  return Reading(source, data::read_cells(source.data)).take();
+}
+
+}  // namespace freight::tables

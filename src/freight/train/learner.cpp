@@ -1,0 +1,75 @@
+// See learner.h.
+#include "freight/train/learner.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/models/models.h"
+#include "freight/train/prepared_internal.h"
+
+namespace freight::train {
+
+namespace {
+
+struct Learners {
+  std::mutex guard;
+  std::vector<std::shared_ptr<const Learner>> all = {net_learner()};
+};
+Learners& known_learners() {
+  static Learners known;
+  return known;
+}
+
+}  // namespace
+
+void register_learner(std::shared_ptr<const Learner> learner) {
+  const std::string name = learner->name();
+  const std::vector<models::Entry>& nets = models::registry();
+  const bool net = std::any_of(nets.begin(), nets.end(), [&](const models::Entry& e) { return e.name == name; });
+  Learners& known = known_learners();
+  const std::lock_guard lock(known.guard);
+  const bool taken =
+      std::any_of(known.all.begin(), known.all.end(), [&](const auto& other) { return other->name() == name; });
+  if (name.empty() || net || taken) {
+    fail(ErrorKind::usage, "register_learner", "the name '", name, "' is that of another learner, of a net, or none");
+  }
+  known.all.push_back(std::move(learner));
+}
+
+std::vector<const Learner*> learners() {
+  Learners& known = known_learners();
+  const std::lock_guard lock(known.guard);
+  std::vector<const Learner*> all;
+  for (const auto& learner : known.all) all.push_back(learner.get());
+  return all;
+}
+
+const Learner* find_learner(const std::string& name) {
+  for (const Learner* learner : learners()) {
+    if (learner->name() == name) return learner;
+  }
+  return nullptr;
+}
+
+const Learner& learner_of(const Config& config) {
+  const Learner* named = find_learner(config.model);
+  return named ? *named : *learners().front();
+}
+
+const Learner& learner_of(const store::Bundle& bundle) {
+  if (const Learner* learner = find_learner(bundle.learner)) return *learner;
+  std::vector<std::string> names;
+  for (const Learner* learner : learners()) names.push_back(learner->name());
+  fail(ErrorKind::usage, bundle.learner, "is no learner that this program has: it has ", join(names, ", "));
+}
+
+void need_net_model(const std::string& model, const std::string& what) {
+  const Learner* learner = find_learner(model);
+  if (!learner || learner == learners().front()) return;
+  fail(ErrorKind::usage, what, "--model ", model, " is no net: need a net, which alone has layers and plans; ",
+       "freight train DATA --model ", model, " --dry-run says what its run would take");
+}
+
+}  // namespace freight::train

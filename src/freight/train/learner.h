@@ -1,0 +1,73 @@
+// Learner: what turns data into a stored model. A net is one (net_learner.cpp); boosted trees, forests and linear
+// models are others (row_learner.h). train, eval, predict, serve, report and models show ask through here and through
+// store::Bundle, and know of no learner by name.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "freight/store/bundle.h"
+#include "freight/store/row_model.h"
+#include "freight/train/config.h"
+#include "freight/train/evaluate.h"
+#include "freight/train/prepare.h"
+#include "freight/train/trained_on.h"
+
+namespace freight::train {
+
+// What a stored model is measured on, as `eval` and `report` are told. What is left out is as in training.
+struct MeasureRequest {
+  std::string data = {}, data_dir = {};
+  std::string split = "test";  // test, val or train
+  std::optional<double> val_split = {};
+  std::optional<int64_t> seed = {};
+  std::optional<std::string> text_column = {}, label_column = {};
+  std::string tta = "none", device = "auto";
+  int64_t batch_size = 256, workers = -1;
+  data::BadSamples bad = {};
+  std::function<void(const std::string&)> note = [](const std::string&) {};
+  std::function<void(const std::string&)> warn = [](const std::string&) {};
+  std::function<bool(int64_t done, int64_t all)> poll = [](int64_t, int64_t) { return true; };
+};
+struct Measurement {
+  Evaluation figures;
+  std::string data;
+  const char* unit = "samples";
+};
+struct MeasuredRows {
+  store::Rows rows;
+  std::string data, split, note;
+};
+
+class Learner {
+ public:
+  virtual ~Learner() = default;
+  // What --model and a stored model name it by: "net", "baseline".
+  virtual std::string name() const = 0;
+  virtual std::string doc() const = 0;  // one line
+  // Reads the data and settles everything before the first step; what train::prepare says holds.
+  virtual std::unique_ptr<Prepared> prepare(const Config& config, PrepareOptions options) const = 0;
+  // A stored model of this learner on a data set; `path` is the model's file. Throws Error.
+  virtual Measurement measure(store::Bundle bundle, const std::string& path, const MeasureRequest& request) const = 0;
+  // The samples of a model of rows, for those that look at each. Throws Error(usage) where samples are none.
+  virtual MeasuredRows rows_to_measure(const store::Bundle& bundle, const std::string& path,
+                                       const MeasureRequest& request) const = 0;
+};
+
+// Makes a learner known, from any thread, for the rest of the process; its stored models are made known by
+// store::register_row_model. Throws Error(usage) where its name is that of another, or of a net.
+void register_learner(std::shared_ptr<const Learner> learner);
+// All that are known: nets first.
+std::vector<const Learner*> learners();
+// The learner of that name; null where there is none.
+const Learner* find_learner(const std::string& name);
+// What trains a configuration: the learner that its model names, else that of nets.
+const Learner& learner_of(const Config& config);
+// What fitted a stored model.
+const Learner& learner_of(const store::Bundle& bundle);
+// Throws Error(usage) where --model names a learner: `what` ("freight plan") is of the plans that nets alone have.
+void need_net_model(const std::string& model, const std::string& what);
+
+}  // namespace freight::train

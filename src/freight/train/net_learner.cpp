@@ -1,0 +1,335 @@
+// Nets as a learner: a Config becomes data, a net, its compiled step and the plan of it; and stored nets are measured.
+#include <algorithm>
+
+#include "freight/backend/backend.h"
+#include "freight/base/cpu_info.h"
+#include "freight/base/device_memory.h"
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/data/finite.h"
+#include "freight/data/unicode.h"
+#include "freight/run/plan.h"
+#include "freight/store/precision.h"
+#include "freight/train/diverged.h"
+#include "freight/train/learner.h"
+#include "freight/train/loop_internal.h"
+#include "freight/train/text.h"
+#include "freight/train/whiten.h"
+
+namespace freight::train {
+
+namespace {
+
+constexpr int64_t kStepsPerLaunch = 16;  // each step costs the host a sixteenth of a launch
+
+// A net may have more outputs than the data has classes: the rest is named by number.
+std::vector<std::string> named_outputs(std::vector<std::string> names, const models::Model& model) {
+  if (names.empty()) return names;
+  for (auto i = static_cast<int64_t>(names.size()); i < model.classes(); ++i) {
+    std::string name = cat(i);
+    while (std::find(names.begin(), names.end(), name) != names.end()) name += "'";
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+CompileOptions compile_options(const Config& c, const store::ComputeType& compute) {
+  return {.backend = c.backend == "auto" ? std::string() : c.backend,
+          .deterministic = c.deterministic,
+          .recompute = parse_recompute(c.recompute),
+          .compute = compute.dtype,
+          .tf32 = compute.tf32};
+}
+
+// Returns the memory of the run's device; null where that computes in the host's.
+std::shared_ptr<DeviceMemory> own_memory(const Config& c) {
+  return backend(c.backend == "auto" ? current_device() : c.backend).memory();
+}
+
+void read_data(NetRun& p) {
+  data::BadSamples bad;
+  if (p.config.on_bad_sample != "error") {
+    bad = {.on_bad = data::OnBad::skip, .report = [&](const data::BadSample& b) { p.left_out.add(b); }};
+  }
+  p.task = make_task(p.config, bad);
+  for (const std::string& name : p.task->classes()) {
+    if (data::utf8_fault(name)) {
+      fail(ErrorKind::data, p.config.data, "the class name ", name,
+           " is not UTF-8, as a stored model needs it: rename it");
+    }
+  }
+}
+
+// Host memory beside the device's may take the optimizer's states, so that there the weights alone count.
+void refuse_too_large(const NetTraining& net, double device_memory) {
+  const auto bytes = [](const std::vector<nn::NamedVariable>& variables) {
+    double sum = 0;
+    for (const nn::NamedVariable& v : variables) sum += static_cast<double>(v.variable.type().bytes());
+    return sum;
+  };
+  const double weights = bytes(net.model.net->state_dict());
+  const double averages = net.config.model_ema > 0 ? weights : 0;
+  const double states = bytes(net.optimizer->state_dict()) + averages;
+  const auto device = own_memory(net.config);
+  const double least = device ? weights : weights + states;
+  const double free = device_memory > 0 ? device_memory
+                      : device          ? static_cast<double>(device->free_bytes())
+                                        : static_cast<double>(cpu_info().memory_available_bytes);
+  if (least <= free) return;
+  fail(ErrorKind::capacity, "train", "the run does not fit: got ", human_bytes(free), " free, need more than ",
+       human_bytes(least), " for the weights", device ? "" : " and what the optimizer keeps",
+       "; no batch size, accumulation or recomputation would fit");
+}
+
+// Sets the weights that a new run starts from: those of a file, or drawn ones, of which a layer may come from the data.
+void set_weights(NetRun& p) {
+  if (p.start.checkpoint) return;
+  if (p.config.weights.empty()) {
+    whiten(p.net->model, *p.task);
+  } else {
+    store::load_weights(p.net->model, p.config.weights, p.task->preprocessing().tokenizer.get());
+  }
+}
+
+void need_same_data(const NetRun& p) {
+  if (!p.start.checkpoint || p.start.checkpoint->fingerprint == p.fingerprint) return;
+  fail(ErrorKind::checkpoint, p.config.data, "the training data is not that of ", p.start.checkpoint->dir,
+       ": its fingerprint differs; --weights starts a new run from the weights");
+}
+
+RunLength length_of(const Config& c, int64_t steps_per_epoch) {
+  RunLength length{.steps_per_epoch = steps_per_epoch};
+  length.steps = c.epochs > 0 ? c.epochs * steps_per_epoch : c.max_steps;
+  if (c.max_steps > 0) length.steps = std::min(length.steps, c.max_steps);
+  length.epochs = (length.steps + steps_per_epoch - 1) / steps_per_epoch;
+  return length;
+}
+
+// Decides whether the training set lies on the device.
+void place_data(NetRun& p, double device_memory) {
+  const Config& c = p.config;
+  const bool asked = c.device_data == "yes";
+  const auto memory = own_memory(c);
+  if (c.device_data == "no" || (!asked && (!memory || c.grad_accum > 1 || c.offload != "none"))) return;
+  std::string why;
+  const std::optional<data::BatchRecipe> recipe = p.feed->recipe(why);
+  if (asked && c.grad_accum > 1) why = cat("a batch is cut into ", c.grad_accum, " parts (--grad-accum)");
+  if (asked && !why.empty()) fail(ErrorKind::usage, "--device-data", "yes: not with ", c.data, ": ", why);
+  if (!recipe) return;
+  auto data = std::make_unique<DeviceData>(*recipe);
+  if (!asked) {
+    const auto free = static_cast<double>(memory->free_bytes());
+    if (4 * static_cast<double>(data->bytes()) > (device_memory > 0 ? std::min(device_memory, free) : free)) return;
+  }
+  p.data = std::move(data);
+  p.block = c.steps_per_launch > 0 ? c.steps_per_launch : kStepsPerLaunch;
+  p.notes.push_back(cat("the training set lies on the device (", human_bytes(static_cast<double>(p.data->bytes())),
+                        "), which makes its batches itself, ", p.block, " steps at a time"));
+}
+
+// The only batch of a small set is not full.
+void need_batch_statistics(const NetRun& p) {
+  Type x = p.net->inputs, y = p.net->targets;
+  x.shape[0] = y.shape[0] = std::min(p.config.batch_size, p.task->train_count());
+  p.net->step->need_batch_statistics(x, y);
+}
+
+std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions options) {
+  auto prepared = std::make_unique<NetRun>();
+  NetRun& p = *prepared;
+  const double device_memory = options.device_memory;
+  const bool refuse = options.refuse_too_large;
+  begin(p, config, std::move(options));
+  Config& c = p.config;
+  const store::ComputeType compute = store::compute_type(c.precision, c.backend);
+  p.precision_note = compute.note;
+  seed(static_cast<uint64_t>(c.seed));
+  read_data(p);
+  p.net = std::make_unique<NetTraining>(c, p.task->make_model());
+  if (refuse) refuse_too_large(*p.net, device_memory);
+  set_weights(p);
+  p.class_names = named_outputs(p.task->classes(), p.net->model);
+  p.fingerprint = p.task->fingerprint();
+  need_same_data(p);
+  p.feed = p.task->train_feed();
+  p.length = length_of(c, p.feed->batches_per_epoch());
+  p.schedule = make_schedule(c, p.length.steps_per_epoch, p.length.steps);
+  place_data(p, device_memory);
+  // Its batches are the loader's but for rounding: a resumed run keeps to what was chosen.
+  if (c.deterministic && c.device_data == "auto" && own_memory(c)) c.device_data = p.data ? "yes" : "no";
+  p.net->plan_step(p.task->batch_types(), compile_options(c, compute), p.data.get());
+  need_batch_statistics(p);
+  p.net->plan_evaluation(p.task->test_count());
+  p.random_numbers = rng_state().array().clone();
+  return prepared;
+}
+
+// Where a stored net of texts or of samples is measured.
+Measurement measure_net(store::Bundle bundle, const std::string& path, const MeasureRequest& r) {
+  TrainedOn on = trained_on(bundle, path);
+  Measurement out{.figures = {}, .data = r.data.empty() ? on.data : r.data};
+  if (out.data.empty()) {
+    fail(ErrorKind::usage, "--data", "is missing, and ", path, " does not say what it was trained on");
+  }
+  data::LoadOptions& load = on.load;
+  load.data_dir = r.data_dir;
+  load.text.bad = r.bad;
+  if (r.val_split) load.images.val_split = load.text.val_split = *r.val_split;
+  if (r.seed) load.images.split_seed = load.text.split_seed = static_cast<uint64_t>(*r.seed);
+  if (r.text_column) load.text.text_column = *r.text_column;
+  if (r.label_column) load.text.label_column = *r.label_column;
+  load.images.held_out = r.split == "test" ? data::HeldOut::test : data::HeldOut::validation;
+  load.text.held_out = load.images.held_out;
+  TestViews views = TestViews::one;
+  parse_test_views(r.tta, views);
+  Evaluator evaluator(bundle.model, {.backend = r.device == "auto" ? std::string() : r.device}, r.batch_size, views);
+  const bool text = bundle.preprocessing.text();
+  const Measured measured =
+      load_to_measure(on, out.data, load, text, r.val_split ? Division::divide : Division::as_fits);
+  const auto note = [&](const std::string& said) {
+    if (!said.empty()) r.note(said);
+  };
+  if (text) {
+    const data::TextSet& set = measured.texts;
+    note(set.train.note);
+    if (r.split != "train") note(set.test.note);
+    const data::TextPart& part = r.split == "train" ? set.train : set.test;
+    out.unit = set.corpus() ? "tokens" : "documents";
+    const auto feed = evaluation_feed(set, part, bundle, r.batch_size);
+    out.figures = evaluator.run(*feed, cat(out.data, ", ", r.split), r.poll);
+    return out;
+  }
+  data::Dataset set = r.split == "train" ? measured.samples.train : measured.samples.test;
+  note(measured.samples.train.note);
+  if (r.split != "train") note(set.note);
+  data::leave_out_nonfinite(set, r.bad);
+  adapt(set, bundle);
+  if (set.images.defined()) {
+    const std::string odd = data::range_warning(set.images, bundle.preprocessing.arrays);
+    if (!odd.empty()) r.warn(cat(out.data, ": ", odd));
+  }
+  out.figures = evaluator.run(set, r.poll, {.workers = static_cast<int>(r.workers), .bad = r.bad});
+  return out;
+}
+
+class NetLearner : public Learner {
+ public:
+  std::string name() const override { return store::kNet; }
+  std::string doc() const override { return "nets: named ones (freight models list), and any as a spec FILE.json"; }
+  std::unique_ptr<Prepared> prepare(const Config& config, PrepareOptions options) const override {
+    return prepare_net(config, std::move(options));
+  }
+  Measurement measure(store::Bundle bundle, const std::string& path, const MeasureRequest& request) const override {
+    return measure_net(std::move(bundle), path, request);
+  }
+  MeasuredRows rows_to_measure(const store::Bundle& bundle, const std::string& path,
+                               const MeasureRequest&) const override {
+    fail(ErrorKind::usage, path, "the net ", bundle.name(), " takes samples, no rows of named columns");
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<const Learner> net_learner() { return std::make_shared<NetLearner>(); }
+
+Planned NetRun::planned() const {
+  Planned planned = net->planned();
+  planned.train_count = task->train_count();
+  planned.test_count = task->test_count();
+  planned.data_bytes = data ? data->bytes() : 0;
+  planned.kept_bytes = task->kept_bytes();
+  return planned;
+}
+
+void NetRun::plan_within(const ArenaLimit& limit) {
+  const Offload offload = parse_offload(config.offload);
+  if (offload == Offload::none) {
+    fail(ErrorKind::usage, "PreparedRun::plan_within", "the run does not offload, so that nothing can be limited: set ",
+         "config.offload");
+  }
+  if (restored || record) {
+    fail(ErrorKind::usage, "PreparedRun::plan_within", "the run has been restored or run with its plan: plan before");
+  }
+  CompileOptions options = net->compile;
+  options.limit = limit;
+  options.limit.offload = offload;
+  net->plan_step(task->batch_types(), options, data.get());
+}
+
+void NetRun::restore() {
+  // The step is planned for good by now, since its own states are restored, too.
+  if (net->compile.limit.offload != parse_offload(config.offload)) plan_within({});
+  if (restored) return;
+  restored = true;
+  rng_state().set(random_numbers);
+  if (!start.checkpoint) return;
+  Checkpoint& from = *start.checkpoint;
+  train::restore(from, net->model, net->states());
+  // Of the weights load_weights has said so already.
+  if (const std::string at = first_nonfinite(net->states()); !at.empty()) {
+    fail(ErrorKind::checkpoint, from.dir, at, ": nothing can be learnt from there; take an earlier checkpoint");
+  }
+  const RunPosition& place = from.place;
+  const bool complete = place.step >= length.steps && place.closed;
+  notes.push_back(complete ? cat("the run is complete: ", place.step, " steps were done in ", from.dir)
+                           : cat("resumed from ", from.dir, ": weights, optimizer, random numbers; step ", place.step,
+                                 ", epoch ", place.epoch,
+                                 place.batch > 0 ? cat(", after ", place.batch, " of its batches") : ""));
+}
+
+RunSummary NetRun::summary() const {
+  const TrainStep::Summary plan = net->step->summary(net->inputs, net->targets);
+  RunSummary s = common_summary(*this);
+  s.model = net->model.name;
+  s.device = backend(plan.backend).description();
+  s.parameters = net->model.net->parameter_count();
+  s.train_count = task->train_count();
+  s.test_count = task->test_count();
+  s.classes = static_cast<int64_t>(task->classes().size());
+  s.unit = task->unit();
+  s.example = task->example();
+  s.batch_size = config.batch_size;
+  s.grad_accum = config.grad_accum;
+  s.epochs = length.epochs;
+  s.steps = length.steps;
+  s.flops_per_step = plan.flops;
+  s.planned_bytes = plan.arena_bytes;
+  s.plan_steps = plan.plan_steps;
+  s.notes = task->notes();
+  if (!precision_note.empty()) s.notes.push_back(precision_note);
+  s.notes.insert(s.notes.end(), notes.begin(), notes.end());
+  return s;
+}
+
+// The arena alone: what else a net takes is planned by plan/, which sees all of it.
+Cost NetRun::cost() const {
+  return {.bytes = static_cast<double>(net->step->summary(net->inputs, net->targets).arena_bytes)};
+}
+
+std::string NetRun::description() const { return models::to_spec(net->model); }
+
+store::Bundle NetRun::bundle(const RunPosition& place) const {
+  return {net->model, task->preprocessing(), class_names, provenance(config, fingerprint, place.step, place.test)};
+}
+
+std::string NetRun::compute() const { return net->compile.tf32 ? "tf32" : to_string(net->compile.compute); }
+
+bool NetRun::within_epoch() const {
+  const RunPosition place = start.place();
+  return place.batch > 0 && place.batch < length.steps_of(place.epoch);
+}
+
+NetRun::NetRun() = default;
+NetRun::~NetRun() = default;
+
+void NetRun::train(RunRecord& to, Observer& observer) {
+  loop = std::make_unique<Loop>(*this, to, observer);
+  loop->run();
+}
+
+const Result& NetRun::result() const {
+  static const Result kNone;
+  return loop ? loop->result() : kNone;
+}
+
+}  // namespace freight::train

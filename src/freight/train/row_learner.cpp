@@ -1,0 +1,241 @@
+// See row_learner.h.
+#include "freight/train/row_learner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <nlohmann/json.hpp>
+
+#include "freight/base/cpu_info.h"
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/train/config_fields.h"
+#include "freight/train/prepared_internal.h"
+#include "freight/train/record_internal.h"
+#include "freight/train/signals.h"
+
+namespace freight::train {
+
+namespace {
+
+// What every learner of rows has; all other flags are for nets unless a learner says that it has them.
+constexpr const char* kRowFlags[] = {"--data",      "--data-dir", "--model",      "--recipe",        "--label-column",
+                                     "--val-split", "--seed",     "--device",     "--deterministic", "--workers",
+                                     "--overwrite", "--resume",   "--output-dir", "--on-bad-sample", "--precision"};
+
+// Refuses what is said to a learner that would pass it over. A recipe of the data, which speaks of nets, says nothing.
+void refuse_flags_of_nets(const Config& c, const RowLearner& learner) {
+  Config usual[2];
+  try {
+    usual[1] = recipe(c.data, c.recipe, c.data_dir);
+  } catch (const Error&) {  // data without a recipe
+  }
+  const std::vector<std::string> own = learner.flags();
+  for (const Field& f : config_fields()) {
+    const std::string flag = f.flag();
+    if (std::find(std::begin(kRowFlags), std::end(kRowFlags), flag) != std::end(kRowFlags)) continue;
+    if (std::find(own.begin(), own.end(), flag) != own.end()) continue;
+    std::visit(
+        [&](auto member) {
+          if (c.*member == usual[0].*member || c.*member == usual[1].*member) return;
+          fail(ErrorKind::usage, flag, "is for nets: --model ", learner.name(), " does not have it; leave it out");
+        },
+        f.member);
+  }
+  if (c.backend != "auto" && c.backend != "cpu") {
+    fail(ErrorKind::usage, "--device", "got ", c.backend, ": --model ", learner.name(), " runs on the CPU; need cpu");
+  }
+  if (c.precision != Config().precision) {
+    fail(ErrorKind::usage, "--precision", "is for nets: --model ", learner.name(), " computes in f64; leave it out");
+  }
+}
+
+// The part of a run that is a learner's of rows.
+struct RowRun : Prepared {
+  RowRun(const RowLearner& l, const Config& c, PrepareOptions options) : learner(l) {
+    begin(*this, c, std::move(options));
+    refuse_flags_of_nets(config, learner);
+    if (start.checkpoint) {
+      fail(ErrorKind::usage, "--resume", "--model ", learner.name(),
+           " is fitted at once and goes on from nothing: ", "without --resume it is fitted anew (--overwrite)");
+    }
+    data::BadSamples bad;
+    if (config.on_bad_sample != "error") {
+      bad = {.on_bad = data::OnBad::skip, .report = [this](const data::BadSample& b) { left_out.add(b); }};
+    }
+    rows = learner.read({.data = data::find(config.data, {.data_dir = config.data_dir}),
+                         .label_column = config.label_column,
+                         .val_split = config.val_split,
+                         .seed = static_cast<uint64_t>(config.seed),
+                         .bad = std::move(bad)});
+    class_names = rows.shape.classes;
+    fingerprint = rows.fingerprint;
+    told_cost = learner.cost(config, rows);
+  }
+
+  RunSummary summary() const override {
+    RunSummary s = common_summary(*this);
+    s.model = learner.name();
+    s.device = cpu_info().model;
+    s.train_count = rows.train.count();
+    s.test_count = rows.test.count();
+    s.classes = static_cast<int64_t>(rows.shape.classes.size());
+    s.unit = "row";
+    s.example = "ROWS.csv";
+    s.batch_size = rows.train.count();
+    s.epochs = s.steps = 1;
+    s.planned_bytes = static_cast<size_t>(told_cost.bytes);
+    s.notes.insert(s.notes.begin(), rows.notes.begin(), rows.notes.end());
+    return s;
+  }
+  Cost cost() const override { return told_cost; }
+  std::string description() const override {
+    nlohmann::ordered_json j = {{"learner", learner.name()}, {"target", rows.target}, {"columns", {}}};
+    for (const store::Column& c : rows.shape.columns) {
+      j["columns"].push_back({{"name", c.name}, {"kind", c.words ? "words" : "numbers"}});
+    }
+    return j.dump(2);
+  }
+  store::Bundle bundle(const RunPosition& place) const override {
+    store::Bundle b;
+    b.classes = class_names;
+    b.provenance = provenance(config, fingerprint, place.step, place.test);
+    b.provenance["label_column"] = rows.target;
+    b.learner = learner.name();
+    b.columns = rows.shape.columns;
+    b.rows = model;
+    return b;
+  }
+  void train(RunRecord& to, Observer& observer) override {
+    const auto since = std::chrono::steady_clock::now();
+    const auto seconds = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
+    };
+    RunPosition place;
+    EpochReport last;
+    model = learner.fit(config, rows, [&](const Round& round) {
+      place.step = round.number;
+      last = {.train = {.epoch = round.number,
+                        .epochs = round.of,
+                        .step = 1,
+                        .steps = 1,
+                        .total_step = round.number,
+                        .loss = round.loss,
+                        .mean_loss = round.loss,
+                        .samples_per_s = static_cast<double>(rows.train.count()) / std::max(seconds(), 1e-9)},
+              .test = evaluate(*round.model, rows.test),
+              .best = true,
+              .seconds = seconds()};
+      to.trained(last.train, 1, last.seconds);
+      to.tested(last.train, *last.test);
+      to.epoch(last);
+      observer.on_epoch(last);
+      const bool asked = observer.wants_step() && observer.on_step(last.train).stop;
+      so_far.interrupted = (asked || signals::stop_requested()) && round.number < round.of;
+      return !so_far.interrupted;
+    });
+    place.test = so_far.test = evaluate(*model, rows.test);
+    so_far.train_loss = last.train.loss;
+    so_far.steps = so_far.epochs = place.step;
+    so_far.train_seconds = seconds();
+    so_far.step_seconds = so_far.train_seconds / static_cast<double>(std::max<int64_t>(place.step, 1));
+    so_far.samples_per_second = last.train.samples_per_s;
+    so_far.parameters = model->parameters();
+    so_far.output_dir = config.output_dir;
+    so_far.model_path = to.store_model(place);
+    so_far.bad_samples = left_out.samples();
+    so_far.total_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  }
+  const Result& result() const override { return so_far; }
+
+  const RowLearner& learner;
+  RowData rows;
+  Cost told_cost;
+  std::shared_ptr<const store::RowModel> model;
+  Result so_far;
+};
+
+}  // namespace
+
+Evaluation evaluate(const store::RowModel& model, const store::Rows& rows) {
+  const auto start = std::chrono::steady_clock::now();
+  const Array answers = model.run(rows.values);  // (N, K)
+  const int64_t n = rows.count(), k = answers.shape()[1];
+  Evaluation e{.count = n};
+  int64_t right = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const float* y = answers.data<float>() + i * k;
+    if (rows.classification()) {
+      const int64_t label = rows.labels.data<int64_t>()[i];
+      right += std::max_element(y, y + k) - y == label;
+      e.loss -= std::log(static_cast<double>(std::max(y[label], std::numeric_limits<float>::min())));
+    } else {
+      const double error = static_cast<double>(y[0]) - static_cast<double>(rows.labels.data<float>()[i]);
+      e.loss += error * error;
+    }
+  }
+  e.loss /= static_cast<double>(std::max<int64_t>(n, 1));
+  if (!std::isfinite(e.loss)) {
+    fail(ErrorKind::diverged, "evaluate", "the model's answers to ", n, " rows are not finite: there is no figure");
+  }
+  if (rows.classification()) e.top1 = 100.0 * static_cast<double>(right) / static_cast<double>(std::max<int64_t>(n, 1));
+  e.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return e;
+}
+
+std::unique_ptr<Prepared> RowLearner::prepare(const Config& config, PrepareOptions options) const {
+  return std::make_unique<RowRun>(*this, config, std::move(options));
+}
+
+MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std::string& path,
+                                         const MeasureRequest& request) const {
+  const TrainedOn on = trained_on(bundle, path);
+  MeasuredRows out{
+      .rows = {}, .data = request.data.empty() ? on.data : request.data, .split = request.split, .note = {}};
+  if (out.data.empty()) {
+    fail(ErrorKind::usage, "--data", "is missing, and ", path, " does not say what it was trained on");
+  }
+  const store::RowShape shape{bundle.columns, bundle.classes};
+  const RowSource source{.data = data::find(out.data, {.data_dir = request.data_dir}),
+                         .label_column = request.label_column.value_or(on.load.text.label_column),
+                         .val_split = request.val_split.value_or(on.load.text.val_split),
+                         .seed = request.seed ? static_cast<uint64_t>(*request.seed) : on.load.text.split_seed,
+                         .bad = request.bad,
+                         .known = &shape};
+  const RowData data = read(source);
+  const bool trained_here = cat(data.fingerprint) == on.fingerprint;
+  // Other data than that of training is measured whole: none of it was seen.
+  out.rows = request.split == "train" ? data.train : data.test;
+  if (!trained_here && !request.val_split && request.split != "train") {
+    const std::vector<const store::Rows*> both = {&data.train, &data.test};
+    const auto joined = [&](Array store::Rows::*member) {
+      Shape whole = (data.train.*member).shape();
+      whole[0] += (data.test.*member).shape()[0];
+      Array all((data.train.*member).dtype(), whole);
+      auto* to = static_cast<char*>(all.raw());
+      for (const store::Rows* r : both) {
+        std::memcpy(to, (r->*member).raw(), (r->*member).bytes());
+        to += (r->*member).bytes();
+      }
+      return all;
+    };
+    out.rows = {joined(&store::Rows::values), joined(&store::Rows::labels)};
+    out.note =
+        cat("all ", out.rows.count(), " rows of ", out.data, " are measured: the model was trained on other data");
+  }
+  return out;
+}
+
+Measurement RowLearner::measure(store::Bundle bundle, const std::string& path, const MeasureRequest& request) const {
+  if (request.tta != "none") fail(ErrorKind::usage, "--tta", "is for images: ", path, " reads rows of columns");
+  if (request.device != "auto" && request.device != "cpu") {
+    fail(ErrorKind::usage, "--device", "got ", request.device, ": a model of ", bundle.learner, " runs on the CPU");
+  }
+  const MeasuredRows measured = rows_to_measure(bundle, path, request);
+  if (!measured.note.empty()) request.note(measured.note);
+  return {.figures = evaluate(*bundle.rows, measured.rows), .data = measured.data, .unit = "rows"};
+}
+
+}  // namespace freight::train

@@ -1,0 +1,65 @@
+// RowLearner: a learner whose samples are rows of named columns. What all of these need alike is here: flags that they
+// do not have are refused, the run's directory is written, the held-out rows are measured, and stored models are
+// measured again. A learner adds how data are read, what fitting costs, and fitting (docs/extend/learner.md).
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "freight/store/row_model.h"
+#include "freight/train/learner.h"
+
+namespace freight::train {
+
+struct RowData {
+  store::RowShape shape;
+  std::string target;  // the column that is told
+  store::Rows train, test;
+  std::vector<std::string> notes;  // on how they came about
+  uint64_t fingerprint = 0;        // of the cells of the training part
+};
+
+// What is asked of a table by those that read one.
+struct RowSource {
+  std::string data = {};  // the path
+  std::string label_column = {};
+  double val_split = -1;  // share that is held out; below 0: a fifth
+  uint64_t seed = 0;
+  data::BadSamples bad = {};
+  // Of a stored model that is to be measured: rows become what this one takes. Null: columns and classes are those of
+  // the training part.
+  const store::RowShape* known = nullptr;
+};
+
+// One of the passes of a fitting, a round of boosting say, and the model after it. A learner that has none tells one.
+struct Round {
+  int64_t number = 1, of = 1;
+  double loss = 0;  // mean over the training rows
+  const store::RowModel* model = nullptr;
+};
+
+class RowLearner : public Learner {
+ public:
+  // All rows of both parts. Throws Error: data, usage.
+  virtual RowData read(const RowSource& source) const = 0;
+  // Flags that this learner has besides those of every one, as train/config_fields.h names them: "--lr".
+  virtual std::vector<std::string> flags() const { return {}; }
+  // Before anything is fitted: bytes besides the data, and seconds of a round on this machine, for run.json.
+  virtual Cost cost(const Config& config, const RowData& data) const = 0;
+  // Equal data and configurations give equal models, to the bit. `told` hears of each round; false from it ends the
+  // fitting with the model so far. Throws Error(diverged) where no finite model comes of it.
+  virtual std::shared_ptr<const store::RowModel> fit(const Config& config, const RowData& data,
+                                                     const std::function<bool(const Round&)>& told) const = 0;
+
+  std::unique_ptr<Prepared> prepare(const Config& config, PrepareOptions options) const final;
+  Measurement measure(store::Bundle bundle, const std::string& path, const MeasureRequest& request) const final;
+  MeasuredRows rows_to_measure(const store::Bundle& bundle, const std::string& path,
+                               const MeasureRequest& request) const final;
+};
+
+// Mean cross-entropy of classes, with top-1, or mean squared error of values, over all rows. A probability of 0 counts
+// as the least positive float, so that the loss is finite.
+Evaluation evaluate(const store::RowModel& model, const store::Rows& rows);
+
+}  // namespace freight::train

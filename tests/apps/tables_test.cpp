@@ -1,0 +1,87 @@
+// A learner that is no net, by the commands that every model has: train, eval, predict, report, models show; and what
+// is for nets alone refuses it by name.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "freight/base/strings.h"
+#include "run_command.h"
+
+namespace freight::test {
+namespace {
+
+using Json = nlohmann::json;
+
+void expect_refused(const Ran& r, int code, const std::vector<std::string>& parts) {
+  EXPECT_EQ(r.code, code) << r.out << r.err;
+  for (const std::string& part : parts) EXPECT_NE(r.err.find(part), std::string::npos) << part << "\n" << r.err;
+}
+
+TEST(TablesCommand, ATableIsTrainedMeasuredPredictedAndShown) {
+  const std::string dir = scratch_dir(), csv = dir + "/flowers.csv";
+  std::string rows = "length,colour,species\n";
+  for (int i = 0; i < 60; ++i) {
+    rows += cat(i % 3 ? 3 : 1, ",", i % 2 ? "red" : "blue", ",", i % 3 ? "rose" : "daisy", "\n");
+  }
+  write_file(csv, rows);
+  const Ran dry = run_freight({"train", csv, "--model", "baseline", "-o", dir + "/run", "--dry-run"});
+  EXPECT_EQ(dry.code, 0) << dry.err;
+  EXPECT_NE(dry.err.find("model   baseline: planned"), std::string::npos) << dry.err;
+  const Ran trained = run_freight({"train", csv, "--model", "baseline", "-o", dir + "/run"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_NE(trained.err.find("column species is told from the 2 others, as 2 classes"), std::string::npos)
+      << trained.err;
+  const std::string model = dir + "/run/model.safetensors";
+  EXPECT_NE(trained.out.find(cat("freight predict ", model, " ROWS.csv")), std::string::npos) << trained.out;
+
+  const Ran eval = run_freight({"eval", model, "--json"});
+  ASSERT_EQ(eval.code, 0) << eval.err;
+  EXPECT_EQ(Json::parse(eval.out).at("count"), 12);
+  EXPECT_NE(trained.out.find(cat("test accuracy ", fixed(Json::parse(eval.out).at("top1").get<double>(), 2))),
+            std::string::npos)
+      << trained.out << eval.out;
+
+  write_file(dir + "/new.csv", "colour,length\nred,1\ngreen,\n");
+  const Ran predicted = run_freight({"predict", model, dir + "/new.csv", "--csv"});
+  ASSERT_EQ(predicted.code, 0) << predicted.err;
+  EXPECT_NE(predicted.out.find("new.csv:2,rose,0.66666"), std::string::npos) << predicted.out;
+  EXPECT_NE(predicted.out.find("new.csv:3,rose,0.66666"), std::string::npos) << predicted.out;
+  EXPECT_NE(predicted.err.find("2 rows"), std::string::npos) << predicted.err;
+  write_file(dir + "/bad.csv", "colour,length\nred,long\n");
+  expect_refused(run_freight({"predict", model, dir + "/bad.csv"}), 3, {"bad.csv:2", "column length", "'long'"});
+  write_file(dir + "/less.csv", "colour,lenght\nred,1\n");
+  expect_refused(run_freight({"predict", model, dir + "/less.csv"}), 3,
+                 {"less.csv", "no column length", "is it lenght"});
+  expect_refused(run_freight({"predict", model, "--text", "red"}), 2, {"--text", "baseline", "reads no texts"});
+
+  const Ran shown = run_freight({"models", "show", model, "--json"});
+  ASSERT_EQ(shown.code, 0) << shown.err;
+  EXPECT_EQ(Json::parse(shown.out).at("learner"), "baseline");
+  EXPECT_EQ(Json::parse(shown.out).at("columns")[1].at("levels"), Json({"blue", "red"}));
+  EXPECT_NE(run_freight({"models", "list"}).out.find("baseline"), std::string::npos);
+  const Ran report = run_freight({"report", dir + "/run"});
+  EXPECT_EQ(report.code, 0) << report.err;
+  EXPECT_EQ(report.err.find("was not run"), std::string::npos) << report.err;
+
+  const std::vector<std::string> for_nets[] = {{"export", model, "--output", dir + "/m.onnx"},
+                                               {"verify", model},
+                                               {"generate", model, "--prompt", "a"},
+                                               {"profile", "--model", model},
+                                               {"models", "show", model, "--spec"}};
+  for (const std::vector<std::string>& args : for_nets) {
+    expect_refused(run_freight(args), 2, {"fitted by baseline", "of nets alone"});
+  }
+  for (const char* command : {"plan", "explain", "advise", "profile"}) {
+    expect_refused(run_freight({command, "--model", "baseline"}), 2, {"baseline is no net"});
+  }
+  expect_refused(run_freight({"train", csv, "--model", "baseline", "--lr", "0.5", "-o", dir + "/b"}), 2,
+                 {"--lr", "is for nets"});
+  expect_refused(run_freight({"train", csv, "--model", "baseline", "-b", "auto", "-o", dir + "/b"}), 2,
+                 {"--batch-size", "is for nets"});
+  expect_refused(run_freight({"train", csv, "--model", "baseline", "-o", dir + "/run"}), 2, {"--overwrite"});
+  expect_refused(run_freight({"train", csv, "--model", "baseline", "--resume", dir + "/run"}), 2,
+                 {"no checkpoint to go on from"});
+}
+
+}  // namespace
+}  // namespace freight::test

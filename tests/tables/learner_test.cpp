@@ -1,0 +1,394 @@
+// Learners that are no nets go the way of nets: trained on a table by train::prepare, stored, loaded, measured, asked
+// and served. The baseline of the product does, and a learner that is registered here and fits in rounds.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "freight/deploy/predictor.h"
+#include "freight/io/metrics.h"
+#include "freight/report/examine.h"
+#include "freight/serve/model.h"
+#include "freight/tables/learners.h"
+#include "freight/tables/table.h"
+#include "freight/train/learner.h"
+#include "freight/train/trainer.h"
+#include "tests/support/files.h"
+
+namespace freight::tables {
+namespace {
+
+using freight::testing::expect_error;
+using freight::testing::read_text;
+using freight::testing::TemporaryDir;
+
+// The nearest class centre over columns of numbers, which each round moves halfway to the mean: a learner in few lines.
+class Centroids : public store::RowModel {
+ public:
+  explicit Centroids(Array centres) : centres_(std::move(centres)) {}
+  int64_t outputs() const override { return centres_.shape()[0]; }
+  bool tells_classes() const override { return true; }
+  Array run(const Array& rows) const override {
+    const int64_t n = rows.shape()[0], width = rows.shape()[1], k = outputs();
+    Array out(DType::f32, {n, k});
+    for (int64_t i = 0; i < n; ++i) {
+      double sum = 0;
+      for (int64_t c = 0; c < k; ++c) {
+        double d = 0;
+        for (int64_t j = 0; j < width; ++j) {
+          d += std::pow(rows.data<double>()[i * width + j] - centres_.data<double>()[c * width + j], 2);
+        }
+        sum += out.data<float>()[i * k + c] = static_cast<float>(std::exp(-d));
+      }
+      for (int64_t c = 0; c < k; ++c) {
+        out.data<float>()[i * k + c] = static_cast<float>(out.data<float>()[i * k + c] / sum);
+      }
+    }
+    return out;
+  }
+  int64_t parameters() const override { return centres_.numel(); }
+  std::vector<std::string> lines() const override { return {cat(outputs(), " centres")}; }
+  void write(io::SafeTensors& file) const override { file.tensors.emplace_back("centres", centres_); }
+
+ private:
+  Array centres_;  // f64 (classes, columns)
+};
+
+class CentroidLearner : public train::RowLearner {
+ public:
+  std::string name() const override { return "centroids"; }
+  std::string doc() const override { return "the nearest centre"; }
+  std::vector<std::string> flags() const override { return {"--epochs"}; }
+  train::RowData read(const train::RowSource& source) const override { return read_table(source); }
+  train::Cost cost(const train::Config&, const train::RowData& data) const override {
+    return {.bytes = static_cast<double>(data.shape.classes.size() * data.shape.columns.size() * sizeof(double))};
+  }
+  std::shared_ptr<const store::RowModel> fit(const train::Config& config, const train::RowData& data,
+                                             const std::function<bool(const train::Round&)>& told) const override {
+    const auto k = static_cast<int64_t>(data.shape.classes.size()), width = data.train.values.shape()[1];
+    Array centres(DType::f64, {k, width});
+    std::fill_n(centres.data<double>(), k * width, 0.0);
+    std::shared_ptr<const store::RowModel> model;
+    for (int64_t round = 1; round <= config.epochs; ++round) {
+      std::vector<double> sums(static_cast<size_t>(k * width)), counts(static_cast<size_t>(k));
+      for (int64_t i = 0; i < data.train.count(); ++i) {
+        const int64_t c = data.train.labels.data<int64_t>()[i];
+        ++counts[static_cast<size_t>(c)];
+        for (int64_t j = 0; j < width; ++j) {
+          sums[static_cast<size_t>(c * width + j)] += data.train.values.data<double>()[i * width + j];
+        }
+      }
+      for (int64_t at = 0; at < k * width; ++at) {
+        double& centre = centres.data<double>()[at];
+        centre += (sums[static_cast<size_t>(at)] / counts[static_cast<size_t>(at / width)] - centre) / 2;
+      }
+      model = std::make_shared<Centroids>(centres.clone());
+      const bool on = told({.number = round,
+                            .of = config.epochs,
+                            .loss = train::evaluate(*model, data.train).loss,
+                            .model = model.get()});
+      if (!on) break;
+    }
+    return model;
+  }
+};
+
+class Tables : public ::testing::Test {
+ protected:
+  Tables() {
+    register_learners();
+    static const bool once = [] {
+      store::register_row_model("centroids",
+                                [](const io::SafeTensors& file, const std::string& path,
+                                   const store::RowShape&) -> std::shared_ptr<const store::RowModel> {
+                                  const Array* centres = file.find("centres");
+                                  if (!centres) fail(ErrorKind::checkpoint, path, "has no centres");
+                                  return std::make_shared<Centroids>(*centres);
+                                });
+      train::register_learner(std::make_shared<CentroidLearner>());
+      return true;
+    }();
+    EXPECT_TRUE(once);
+    // 60 flowers of two species, a third of which is daisies; the colour is words, one cell is missing.
+    std::string csv = "length,width,colour,species\n";
+    for (int i = 0; i < 60; ++i) {
+      const bool daisy = i % 3 == 0;
+      csv +=
+          cat(i == 7 ? std::string() : cat((daisy ? 1.0 : 3.0) + 0.01 * i), ",", (daisy ? 0.5 : 2.0) + 0.02 * (i % 5),
+              ",", i % 2 ? "red" : "blue", ",", daisy ? "daisy" : "rose", "\n");
+    }
+    io::write_file_atomic(dir_ / "flowers.csv", std::string_view(csv));
+    std::string values = "a;b;y\n";
+    for (int i = 0; i < 50; ++i) values += cat(i, ";", 2 * i + 0.5, ";", 0.25 * i, "\n");
+    io::write_file_atomic(dir_ / "values.csv", std::string_view(values));
+    config_.data = dir_ / "flowers.csv";
+    config_.model = "baseline";
+    config_.output_dir = dir_ / "run";
+  }
+  train::Result run() {
+    train::Observer silent;
+    return train::train(config_, silent, {"train"});
+  }
+  std::string numbers_of_flowers() {
+    std::string csv = "length,width,species\n";
+    for (int i = 0; i < 60; ++i) {
+      csv += cat(i % 3 == 0 ? "1" : "3", ",", i % 3 == 0 ? "0.5" : "2", ",", i % 3 == 0 ? "daisy" : "rose", "\n");
+    }
+    io::write_file_atomic(dir_ / "numbers.csv", std::string_view(csv));
+    return dir_ / "numbers.csv";
+  }
+
+  TemporaryDir dir_;
+  train::Config config_;
+};
+
+TEST_F(Tables, ATableIsReadByItsHeaderTypedAndDivided) {
+  const train::RowData data = read_table({.data = config_.data});
+  ASSERT_EQ(data.shape.columns.size(), 3u);
+  EXPECT_EQ(data.target, "species");
+  EXPECT_FALSE(data.shape.columns[0].words);
+  EXPECT_EQ(data.shape.columns[2].levels, (std::vector<std::string>{"blue", "red"}));
+  EXPECT_EQ(data.shape.classes, (std::vector<std::string>{"daisy", "rose"}));
+  EXPECT_EQ(data.train.count(), 48);
+  EXPECT_EQ(data.test.count(), 12);
+  int64_t missing = 0;
+  for (const store::Rows* part : {&data.train, &data.test}) {
+    for (const double v : part->values.to_vector<double>()) missing += std::isnan(v);
+  }
+  EXPECT_EQ(missing, 1);
+  EXPECT_EQ(read_table({.data = config_.data}).fingerprint, data.fingerprint);
+  EXPECT_NE(read_table({.data = config_.data, .seed = 1}).fingerprint, data.fingerprint);
+  EXPECT_EQ(read_table({.data = config_.data, .label_column = "colour"}).shape.classes[0], "blue");
+  EXPECT_EQ(read_table({.data = config_.data, .label_column = "3"}).target, "colour");
+  const train::RowData values = read_table({.data = dir_ / "values.csv"});
+  EXPECT_TRUE(values.shape.classes.empty());
+  EXPECT_EQ(values.target, "y");
+}
+
+TEST_F(Tables, WrongTablesAreRefusedByFileAndLine) {
+  const auto refused = [&](const std::string& text, ErrorKind kind, const std::vector<std::string>& parts,
+                           const std::string& label = {}) {
+    io::write_file_atomic(dir_ / "bad.csv", std::string_view(text));
+    expect_error(kind, parts, [&] { read_table({.data = dir_ / "bad.csv", .label_column = label}); });
+  };
+  refused("a,b\n1,2\n3\n", ErrorKind::data, {"bad.csv:3", "got 1 cells", "2"});
+  refused("a,a\n1,2\n3,4\n", ErrorKind::data, {"bad.csv:1", "two columns are named a"});
+  refused("a,b\n", ErrorKind::data, {"bad.csv", "holds 1 rows"});
+  refused("a,b\n1,2\n3,\n4,5\n", ErrorKind::data, {"bad.csv:3", "column b", "empty", "--on-bad-sample skip"});
+  refused("a,b\n1,2\n3,4\n", ErrorKind::usage, {"--label-column", "there is no column c", "a, b"}, "c");
+  refused("b\n1\n1\n2\n2\n", ErrorKind::data, {"the column b alone"});
+  expect_error(ErrorKind::data, {"is no table", ".csv"}, [&] { read_table({.data = dir_.path()}); });
+}
+
+TEST_F(Tables, TheBaselineTellsFrequenciesAndItsStoredFileAnswersTheSame) {
+  train::PreparedRun prepared = train::prepare(config_);
+  const train::RunSummary s = prepared.summary();
+  EXPECT_EQ(s.model, "baseline");
+  EXPECT_EQ(s.unit, "row");
+  EXPECT_EQ(s.classes, 2);
+  EXPECT_FALSE(prepared.has_plans());
+  EXPECT_GT(prepared.cost().bytes, 0);
+  EXPECT_FALSE(std::filesystem::exists(config_.output_dir));
+  expect_error(ErrorKind::usage, {"PreparedRun::planned", "baseline", "nets alone"}, [&] { prepared.planned(); });
+  train::Observer silent;
+  const train::Result r = prepared.run(silent, {"train"});
+  ASSERT_TRUE(r.test.top1);
+  EXPECT_NEAR(*r.test.top1, 100.0 * 2 / 3, 0.1);  // roses, of a part with the shares of the whole
+  EXPECT_NEAR(r.test.loss, -(std::log(1.0 / 3) + 2 * std::log(2.0 / 3)) / 3, 1e-4);
+  const auto j = nlohmann::json::parse(read_text(dir_ / "run/run.json"));
+  EXPECT_EQ(j.at("status"), "complete");
+  EXPECT_EQ(j.at("data").at("train"), 48);
+  EXPECT_EQ(nlohmann::json::parse(read_text(dir_ / "run/model.json")).at("learner"), "baseline");
+  EXPECT_EQ(io::read_metrics(dir_ / "run/metrics.jsonl").rows.size(), 2u);
+
+  store::Bundle bundle = store::load_bundle(r.model_path);
+  EXPECT_EQ(bundle.learner, "baseline");
+  EXPECT_FALSE(bundle.net());
+  EXPECT_EQ(bundle.classes, (std::vector<std::string>{"daisy", "rose"}));
+  EXPECT_EQ(bundle.columns[2].levels.size(), 2u);
+  const train::Measurement m = train::learner_of(bundle).measure(bundle, r.model_path, {});
+  EXPECT_EQ(m.figures.count, 12);
+  EXPECT_EQ(m.figures.loss, r.test.loss);
+  EXPECT_EQ(m.figures.top1, r.test.top1);
+  const report::Examination e = report::examine(r.model_path, {});
+  EXPECT_EQ(e.count, 12);
+  EXPECT_EQ(e.right(), 8);
+  deploy::Predictor predictor(std::move(bundle));
+  EXPECT_TRUE(predictor.probabilities());
+  const std::vector<float> y =
+      predictor
+          .run({predictor.sample_of_row({"1", "", "green"}, "row"), predictor.sample_of_row({"2", "3", "red"}, "row")})
+          .to_vector<float>();
+  EXPECT_EQ(y, (std::vector<float>{16.0f / 48, 32.0f / 48, 16.0f / 48, 32.0f / 48}));
+  EXPECT_EQ(deploy::class_name(predictor.bundle(), 1), "rose");
+  expect_error(ErrorKind::data, {"row", "column length", "'long'", "need a finite number"}, [&] {
+    predictor.sample_of_row({"long", "1", "red"}, "row");
+  });
+  expect_error(ErrorKind::usage, {"reads no texts", "length, width, colour", ".csv"},
+               [&] { predictor.sample_of_text("a daisy"); });
+}
+
+TEST_F(Tables, TheBaselineTellsTheMeanOfValues) {
+  config_.data = dir_ / "values.csv";
+  const train::Result r = run();
+  EXPECT_FALSE(r.test.top1);
+  const store::Bundle bundle = store::load_bundle(r.model_path);
+  EXPECT_EQ(bundle.parameters(), 1);
+  const train::RowData data = read_table({.data = config_.data});
+  double mean = 0;
+  for (const float v : data.train.labels.to_vector<float>()) mean += static_cast<double>(v) / 40;
+  EXPECT_NEAR(bundle.rows->run(data.test.values).to_vector<float>()[0], mean, 1e-5);
+  EXPECT_EQ(train::learner_of(bundle).measure(bundle, r.model_path, {}).figures.loss, r.test.loss);
+}
+
+TEST_F(Tables, OtherDataAreMeasuredByTheColumnsOfTheModelWhole) {
+  const train::Result r = run();
+  const store::Bundle bundle = store::load_bundle(r.model_path);
+  const auto measure = [&](const std::string& text) {
+    io::write_file_atomic(dir_ / "other.csv", std::string_view(text));
+    return train::learner_of(bundle).measure(bundle, r.model_path, {.data = dir_ / "other.csv"});
+  };
+  // Columns in another order, one more, and a class the less.
+  const train::Measurement m = measure(
+      "species,note,colour,width,length\nrose,x,red,1,2\nrose,y,blue,2,3\n"
+      "rose,z,red,2,3\n");
+  EXPECT_EQ(m.figures.count, 3);
+  EXPECT_EQ(m.figures.top1, 100.0);
+  expect_error(ErrorKind::data, {"other.csv", "no column length"},
+               [&] { measure("species,colour,width\nrose,red,1\nrose,red,2\n"); });
+  expect_error(ErrorKind::data, {"other.csv:3", "class tulip", "daisy, rose"},
+               [&] { measure("length,width,colour,species\n1,2,red,rose\n1,2,red,tulip\n"); });
+}
+
+TEST_F(Tables, ALearnerOfOnesOwnFitsInRoundsAndIsStoppedBetweenThem) {
+  config_.data = numbers_of_flowers();
+  config_.model = "centroids";
+  config_.epochs = 5;
+  struct Heard : train::Observer {
+    bool wants_step() override { return true; }
+    train::AfterStep on_step(const train::StepReport& r) override { return {.stop = r.total_step == stop_after}; }
+    void on_epoch(const train::EpochReport& e) override { losses.push_back(e.train.loss); }
+    int64_t stop_after = -1;
+    std::vector<double> losses;
+  } heard;
+  const train::Result r = train::train(config_, heard);
+  EXPECT_EQ(r.steps, 5);
+  EXPECT_EQ(r.test.top1, 100.0);
+  ASSERT_EQ(heard.losses.size(), 5u);
+  EXPECT_TRUE(std::is_sorted(heard.losses.rbegin(), heard.losses.rend()));
+  const std::string stored = read_text(r.model_path);
+  config_.output_dir = dir_ / "again";
+  EXPECT_EQ(read_text(run().model_path), stored) << "the same to the bit";
+  config_.output_dir = dir_ / "stopped";
+  heard.stop_after = 2;
+  const train::Result stopped = train::train(config_, heard);
+  EXPECT_TRUE(stopped.interrupted);
+  EXPECT_EQ(stopped.steps, 2);
+  EXPECT_EQ(nlohmann::json::parse(read_text(dir_ / "stopped/run.json")).at("status"), "interrupted");
+  EXPECT_EQ(store::load_bundle(stopped.model_path).learner, "centroids");
+}
+
+TEST_F(Tables, WhatIsForNetsIsRefusedByName) {
+  const auto refused = [&](const std::vector<std::string>& parts, auto change) {
+    train::Config before = config_;
+    change(config_);
+    expect_error(ErrorKind::usage, parts, [&] { train::prepare(config_); });
+    config_ = before;
+  };
+  refused({"--lr", "is for nets", "baseline", "leave it out"}, [](train::Config& c) { c.lr = 0.5; });
+  refused({"--batch-size", "is for nets"}, [](train::Config& c) { c.batch_size = 32; });
+  refused({"--optimizer", "is for nets"}, [](train::Config& c) { c.optimizer = "lion"; });
+  refused({"--device", "runs on the CPU"}, [](train::Config& c) { c.backend = "ref"; });
+  refused({"--precision", "computes in f64"}, [](train::Config& c) { c.precision = "bf16"; });
+  const train::Result r = run();
+  refused({"is not empty", "--overwrite"}, [](train::Config&) {});
+  refused({"--resume", "no checkpoint to go on from"}, [](train::Config& c) { c.resume = c.output_dir; });
+  expect_error(ErrorKind::usage, {r.model_path, "fitted by baseline", "ONNX", "of nets alone"},
+               [&] { store::load_net(r.model_path, "export to ONNX"); });
+  expect_error(ErrorKind::usage, {"a plan", "baseline is no net"}, [] { train::need_net_model("baseline", "a plan"); });
+  train::need_net_model("lenet", "a plan");
+  models::Model lenet = models::create("lenet");
+  expect_error(ErrorKind::checkpoint, {"fitted by baseline", "no weights of a net"},
+               [&] { store::load_weights(lenet, r.model_path); });
+  expect_error(ErrorKind::usage, {"register_learner", "centroids"},
+               [] { train::register_learner(std::make_shared<CentroidLearner>()); });
+  expect_error(ErrorKind::usage, {"register_row_model", "net"}, [] { store::register_row_model("net", {}); });
+}
+
+TEST_F(Tables, DamagedFilesAndUnknownLearnersAreRefused) {
+  const train::Result r = run();
+  const auto changed = [&](auto change, const std::vector<std::string>& parts) {
+    io::SafeTensors file = io::load_safetensors(r.model_path);
+    file.metadata.erase("xxh3_128");
+    change(file);
+    io::save_safetensors(dir_ / "changed.safetensors", file);
+    expect_error(ErrorKind::checkpoint, parts, [&] { store::load_bundle(dir_ / "changed.safetensors"); });
+  };
+  changed([](auto& f) { f.metadata["learner"] = "xgboost"; }, {"fitted by xgboost", "net, baseline"});
+  changed([](auto& f) { f.metadata["columns"] = "[]"; }, {"columns: there are none"});
+  changed([](auto& f) { f.metadata["columns"] = R"([{"name": "a", "kind": "dates"}])"; }, {"unknown kind", "dates"});
+  changed([](auto& f) { f.metadata["classes"] = R"(["one"])"; }, {"baseline.answer", "f32[1]"});
+  changed([](auto& f) { f.tensors.clear(); }, {"baseline.answer", "missing"});
+  changed([](auto& f) { f.tensors[0].second = Array::of<float>({NAN, 1}, {2}); }, {"not finite"});
+}
+
+TEST_F(Tables, RowsAreServedByNamedInputsTablesAndObjects) {
+  serve::ServedModel model("flowers", store::load_bundle(run().model_path), {});
+  const auto metadata = nlohmann::json::parse(model.metadata());
+  ASSERT_EQ(metadata.at("inputs").size(), 3u);
+  EXPECT_EQ(metadata.at("inputs")[0].at("name"), "length");
+  EXPECT_EQ(metadata.at("inputs")[2].at("datatype"), "BYTES");
+  EXPECT_EQ(nlohmann::json::parse(model.card()).at("kind"), "rows");
+  serve::InferRequest request;
+  request.inputs = {{.name = "colour", .type = serve::DataType::bytes, .shape = {2}, .texts = {"red", "blue"}},
+                    {.name = "length", .shape = {2}, .values = Array::of<float>({0.1f, 2}, {2})},
+                    {.name = "width", .shape = {2}, .values = Array::of<float>({3, 4}, {2})}};
+  const std::vector<Array> samples = model.samples(request, "infer");
+  ASSERT_EQ(samples.size(), 2u);
+  EXPECT_EQ(samples[0].to_vector<double>(), (std::vector<double>{0.1, 3, 1}));
+  EXPECT_EQ(model.sample_of_json(R"({"width": 3, "length": 0.1, "colour": "red"})", "predict").to_vector<double>(),
+            samples[0].to_vector<double>());
+  EXPECT_EQ(model.sample_of_table("width,colour,length\n3,red,0.1\n", "predict").to_vector<double>(),
+            samples[0].to_vector<double>());
+  EXPECT_TRUE(
+      std::isnan(model.sample_of_json(R"({"width": null, "length": 1, "colour": "x"})", "predict").data<double>()[1]));
+  const Array results = model.predictor().run(samples);
+  EXPECT_EQ(nlohmann::json::parse(model.prediction(results.data<float>(), 2, 0)).at("class"), "rose");
+  request.inputs.pop_back();
+  expect_error(ErrorKind::data, {"infer", "no column width"}, [&] { model.samples(request, "infer"); });
+  expect_error(ErrorKind::usage, {"predict", "need a number, a text or null"},
+               [&] { model.sample_of_json(R"({"width": [1], "length": 1, "colour": "x"})", "predict"); });
+}
+
+TEST_F(Tables, RealTablesAreTheYardstickOfTheirData) {
+  const std::string root = freight::testing::real_data("tabular/ccpp/CCPP.csv");
+  if (root.empty()) GTEST_SKIP() << "no tables in $FREIGHT_DATA or beside the checkout";
+  struct Case {
+    const char* path;
+    const char* target;
+    int64_t rows;
+    bool classes;
+  };
+  for (const Case& c : {Case{"ccpp/CCPP.csv", "PE", 9568, false}, Case{"titanic/train.csv", "Survived", 891, true},
+                        Case{"california_housing/housing.csv.gz", "median_house_value", 20640, false},
+                        Case{"adult/adult.data.gz", "column_15", 32561, true},
+                        Case{"wine_quality/winequality-red.csv", "quality", 1599, true}}) {
+    SCOPED_TRACE(c.path);
+    config_.data = root + "/tabular/" + c.path;
+    config_.label_column = c.target;
+    config_.output_dir = cat(dir_.path(), "/", c.target);
+    const train::Result r = run();
+    const store::Bundle bundle = store::load_bundle(r.model_path);
+    EXPECT_EQ(bundle.rows->tells_classes(), c.classes);
+    const train::Measurement m = train::learner_of(bundle).measure(bundle, r.model_path, {});
+    EXPECT_EQ(m.figures.loss, r.test.loss);
+    EXPECT_EQ(m.figures.top1, r.test.top1);
+    EXPECT_NEAR(static_cast<double>(m.figures.count), 0.2 * static_cast<double>(c.rows), 6);
+  }
+}
+
+}  // namespace
+}  // namespace freight::tables
