@@ -190,6 +190,9 @@ def scratch(folder, freight):
         png(folder / name, 28, rng)
     # A decoder goes by what a file holds, not by its name.
     shutil.copy(folder / "a.png", folder / "b.jpg")
+    rows = [f"{rng.uniform(2, 9):.1f},{rng.choice(['north', 'south'])},{rng.uniform(50, 500):.0f}\n" for _ in range(120)]
+    (folder / "housing.csv").write_text("rooms,region,median_house_value\n" + "".join(rows))
+    (folder / "new.csv").write_text("region,rooms\nnorth,6.1\nsouth,\n")
     (folder / "reviews.csv").write_text("text,label\n" + "".join(f"{text(rng)},{('good', 'bad')[i % 2]}\n" for i in range(120)))
     (folder / "lines.txt").write_text("".join(f"{text(rng)}\n" for _ in range(5)))
     (folder / "my_net.json").write_text(
