@@ -91,7 +91,7 @@ TEST(CpuFamilies, EachRowOfTheTableServesAPlan) {
     const auto plan = plan_for(parse(row->graph), {.deterministic = true, .frozen = row->states == States::frozen});
     bool served = false;
     for (const PlanStep& step : plan->steps()) {
-      const Node& node = plan->graph().nodes[static_cast<size_t>(step.node)];
+      const Node& node = plan->graph().node(step.node);
       const std::string kernel = step.kernel->name();
       served = served || (family.takes_node(plan->graph(), node) && starts_with(kernel, row->kernel) &&
                           !starts_with(kernel, "ref"));
