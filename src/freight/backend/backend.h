@@ -99,7 +99,8 @@ class Backend {
   virtual bool has_kernel(const Graph& graph, const Node& node) const = 0;
   // Whether the fuse pass may form regions and epilogues for this backend.
   virtual bool fuses() const { return false; }
-  // Whether `epilogue` can ride on this contraction or convolution.
+  // Whether `epilogue` can ride on this contraction or convolution. Asked with one part more each time (bias, residual,
+  // relu), until it is refused.
   virtual bool has_epilogue(const Graph&, const Node&, const Epilogue&) const { return false; }
   // The graph behind the fuse pass with the patterns that are one step here alone (ir/fused_pattern.h) made fused
   // nodes; nodes that nobody reads may be left over.

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <queue>
 #include <utility>
 
@@ -57,7 +56,7 @@ class EpiloguePass {
 
  private:
   struct Chain {
-    NodeId core;
+    NodeId core;  // the matmul or convolution
     Epilogue epilogue;
     Value bias, residual;
   };
@@ -70,8 +69,9 @@ class EpiloguePass {
   // The only node that reads v; invalid where there are others, or none.
   NodeId only_reader(Value v) const { return uses_[v] == 1 ? reader_[v] : NodeId{}; }
 
-  // Whether v is a broadcast, or pointwise with no other reader: a sum fuses better with it than with a contraction.
-  bool computed_only_for(Value v) const {
+  // Whether a region that has a reader of v makes v itself: a broadcast, or a pointwise result with no other reader.
+  // The sum with such a value is left to that region, so that v is never stored; as a residual it would be.
+  bool made_in_regions(Value v) const {
     const Op op = r_.src.def(v).op;
     return op == Op::broadcast || (is_pointwise(op) && uses_[v] == 1);
   }
@@ -83,7 +83,8 @@ class EpiloguePass {
   }
 
   // A chain core -> (split into more axes) -> (+ bias) -> (+ residual) -> (relu) ends at the node that the fused core
-  // replaces. A residual has the core's own axes.
+  // replaces: there every operand of the chain has been made. A residual has the core's own axes. The backend is asked
+  // after each part, so that a chain ends before the first one that it does not take.
   void find_chains() {
     const Graph& g = r_.src;
     reader_ = ByValue<NodeId>(g);
@@ -122,7 +123,7 @@ class EpiloguePass {
             longer.epilogue.bias = true;
             longer.bias = bias;
           } else if (bare == 1 && !c.epilogue.residual && info(g.def(other).op).kind != OpKind::leaf &&
-                     !computed_only_for(other)) {
+                     !made_in_regions(other)) {
             longer.epilogue.residual = true;
             longer.residual = other;
           } else {
@@ -155,7 +156,8 @@ class EpiloguePass {
 
 // ---- Regions ----
 
-// Regions are made of values that are computed with: what moves or converts others is a step of its own.
+// Whether n reads or makes a value without arithmetic (computes() in base/dtype.h). Ops that move, convert or compare
+// such values are steps of their own.
 bool carries(const Graph& g, const Node& n) {
   const auto carried = [&](Value v) { return !computes(g.type(v).dtype); };
   return std::any_of(n.inputs.begin(), n.inputs.end(), carried) ||
@@ -171,7 +173,7 @@ bool is_free(const Graph& g, const Node& n) {
     return g.type(n.out()).dtype == DType::f32 && wide(g.type(n.in(0)).dtype) != g.type(n.in(0)).dtype;
   return n.op == Op::broadcast || n.op == Op::iota;
 }
-// Nodes that regions are made of.
+// Nodes that regions are made of. Each has one result.
 bool is_fusable(const Graph& g, const Node& n) {
   return ((is_pointwise(n.op) && !is_free(g, n)) || is_reduce(n.op)) && !carries(g, n);
 }
@@ -199,7 +201,7 @@ class RegionPass {
     for (Value v : g_.results()) is_result_[v] = true;
     // The layouts that the values would get unfused tell which reduced axes are innermost.
     const PlacedGraph placed = layout(graph, backend);
-    strides_of(placed);
+    find_channels_last(placed);
   }
 
   Graph run() {
@@ -221,9 +223,9 @@ class RegionPass {
   Region& region_at(NodeId node) { return regions_[region_[node]]; }
 
   // Notes which values the layout pass makes channels-last; all others count as row-major. Both are guesses, since the
-  // graph that is fused here may get other layouts in the end: a wrong one costs time, since a region then reduces axes
-  // that are not innermost, but not truth.
-  void strides_of(const PlacedGraph& placed) {
+  // fused graph may get other layouts: after a wrong one a region reduces axes that are not innermost, which is slower,
+  // but as correct.
+  void find_channels_last(const PlacedGraph& placed) {
     // The layout pass adds copies, so values are found by walking both graphs in step.
     channels_last_ = ByValue<bool>(g_);
     size_t at = 0;
@@ -316,28 +318,28 @@ class RegionPass {
   void find_ancestors() {
     const size_t count = g_.nodes.size();
     if (count > kMaxTriangle) return;
-    row_ = ByNode<size_t>(g_);
+    first_word_ = ByNode<size_t>(g_);
     size_t words = 0;
     for (const NodeId i : g_.node_ids()) {
-      row_[i] = words;
+      first_word_[i] = words;
       words += (i.index() + 63) / 64;
     }
     ancestors_.assign(words, 0);
     for (const NodeId i : g_.node_ids()) {
-      uint64_t* mine = ancestors_.data() + row_[i];
+      uint64_t* mine = ancestors_.data() + first_word_[i];
       for (Value v : g_.node(i).inputs) {
         const NodeId maker = g_.node_of(v);
         const size_t p = maker.index();
-        const uint64_t* theirs = ancestors_.data() + row_[maker];
+        const uint64_t* theirs = ancestors_.data() + first_word_[maker];
         for (size_t w = 0; w < (p + 63) / 64; ++w) mine[w] |= theirs[w];
         mine[p / 64] |= uint64_t{1} << p % 64;
       }
     }
   }
   bool is_ancestor(NodeId node, NodeId of) const {
-    if (row_.empty() || node >= of) return false;
+    if (first_word_.empty() || node >= of) return false;
     const size_t n = node.index();
-    return ancestors_[row_[of] + n / 64] >> n % 64 & 1;
+    return ancestors_[first_word_[of] + n / 64] >> n % 64 & 1;
   }
 
   // Joins the regions of producer p and reader n where that is sound; the union keeps p's region number.
@@ -352,6 +354,7 @@ class RegionPass {
     regions_[rp] = std::move(joined);
     regions_[rn].nodes.clear();
     const Region& whole = regions_[rp];
+    // reach_ never falls from one node to the next, so that the first node that reaches as far ends the search.
     for (NodeId i = whole.nodes.front(); reach_[i] < whole.nodes.back(); ++i.id) {
       reach_[i] = whole.nodes.back();
     }
@@ -452,7 +455,8 @@ class RegionPass {
     }
     std::sort(ids.begin(), ids.end());
     ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-    // How many results are read outside is not known before the region is complete: up to four are assumed.
+    // How many results are read outside is not known before the region is complete: four are assumed, or one per node
+    // where there are fewer. More are no fault, since kMaxNodes bounds them.
     return ids.size() + std::min<size_t>(r.nodes.size(), 4);
   }
 
@@ -564,7 +568,8 @@ class RegionPass {
 
   bool read_outside(Value v, const Region& region) const {
     if (is_result_[v]) return true;
-    // Through free nodes: a region that repeats the free node reads v itself; any other reader reads the free node.
+    // Through free nodes: another region repeats the free node and so reads v; any other reader has the free node made
+    // as a step, which reads v.
     std::vector<NodeId> stack(readers_[g_.node_of(v)]);
     while (!stack.empty()) {
       const NodeId k = stack.back();
@@ -590,10 +595,10 @@ class RegionPass {
   int32_t rounds_ = 0;
   ById<RegionId, Region> regions_;
   ByNode<RegionId> region_;              // invalid: none
-  ByNode<NodeId> reach_;                 // itself, or a later member of a region that begins up to it
+  ByNode<NodeId> reach_;                 // itself, or the last member of the regions that begin at it or before
   ByNode<std::vector<NodeId>> readers_;  // nodes that read any of its results
   ByValue<bool> channels_last_;
-  ByNode<size_t> row_;  // the first word of its row in the triangle; empty: no triangle
+  ByNode<size_t> first_word_;  // the first word of its row in the triangle; empty: no triangle
   std::vector<uint64_t> ancestors_;
 };
 

@@ -24,8 +24,8 @@ std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt,
                         const std::vector<Alias>& aliases = {});
 
 namespace passes {
-// What one fused region may hold: inputs plus outputs (fuse() counts four of these at most), and nodes, each of which
-// may leave a result or need a constant.
+// How large a region is made: its inputs plus outputs, and its nodes. fuse() counts four outputs at most, since it does
+// not know them yet; a lowering must have room for a result and a constant of each node.
 inline constexpr size_t kMaxOperands = 24, kMaxNodes = 48;
 
 // The value whose memory each value is, itself unless it is a view. (The layout pass may yet copy a view.)
