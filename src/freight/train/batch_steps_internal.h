@@ -18,7 +18,7 @@ class BatchSteps {
     TrainStep::Outcome outcome;
     int64_t samples = 0;
   };
-  // Begins the epoch, which has so many steps in all, at the batch where `place` stands.
+  // Begins the epoch at the batch where `place` stands; `steps` are those of the whole epoch.
   void start_epoch(const RunPosition& place, int64_t steps);
   // Takes the learning rate that `place` says now, for the steps that follow. Only when settled().
   void change_rate(const RunPosition& place, int64_t steps);
@@ -34,7 +34,8 @@ class BatchSteps {
   std::string first_nonfinite(const RunPosition& place);
 
  private:
-  // The samples of a batch from which some were left out that normalisations can learn from; null where none can.
+  // The batch itself where it is full. Of one that is short, since samples were left out, those that can be trained on:
+  // normalisations need more than one value per channel. Null where none can.
   const data::FeedBatch* usable(const data::FeedBatch& batch);
 
   NetRun& run_;

@@ -23,7 +23,7 @@ struct RunPosition {
   int64_t step = 0;    // steps done
   int64_t epoch = 1;   // the running one, from 1
   int64_t batch = 0;   // batches of it that are done
-  bool closed = true;  // nothing of what follows the last step, an evaluation, is left to do
+  bool closed = true;  // no epoch is under way: the last one has been evaluated, too, where it is to be
   // Sums over those batches.
   double loss_sum = 0, right = 0;
   int64_t seen = 0;

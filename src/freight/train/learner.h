@@ -17,7 +17,7 @@
 
 namespace freight::train {
 
-// What a stored model is measured on, as `eval` and `report` are told. What is left out is as in training.
+// What a stored model is measured on, as `eval` and `report` are told. Fields that are not set are as in training.
 struct MeasureRequest {
   std::string data = {}, data_dir = {};
   std::string split = "test";  // test, val or train
@@ -67,7 +67,8 @@ const Learner* find_learner(const std::string& name);
 const Learner& learner_of(const Config& config);
 // What fitted a stored model.
 const Learner& learner_of(const store::Bundle& bundle);
-// Throws Error(usage) where --model names a learner: `what` ("freight plan") is of the plans that nets alone have.
+// Throws Error(usage) where `model`, the value of --model, names a learner other than that of nets. The message says
+// `what` asked for a net ("freight plan").
 void need_net_model(const std::string& model, const std::string& what);
 
 }  // namespace freight::train

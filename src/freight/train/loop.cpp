@@ -47,7 +47,8 @@ void Loop::run_epoch() {
   begin_epoch();
   bool save = false;
   while (place_.batch < epoch_.steps && !result_.interrupted) {
-    // What was asked for waits until all that a device was given is known. An epoch has a step before it is stopped.
+    // What was asked for waits until all that a device was given is known: till then it is given no more. An epoch has
+    // a step before it is stopped, since its means are over the steps done.
     const bool settle = save || asked_.lr || (stop_asked() && place_.batch > 0);
     const int64_t before = place_.step;
     if (!step(settle ? place_.batch : next_pause())) break;
@@ -80,8 +81,8 @@ int64_t Loop::next_pause() const {
   return std::min(epoch_.steps, place_.batch + to_save);
 }
 
-// Does a step, or a block of them, of which a device begins none from batch `limit` on. Returns false where the epoch
-// has no more batches.
+// Does a step on a batch of the feed, or takes in a block of steps of a device, which is given no batch from number
+// `limit` on. Returns false where the epoch has no more batches.
 bool Loop::step(int64_t limit) {
   const std::vector<BatchSteps::Done> done = steps_.next(place_, limit);
   if (steps_.used_up()) return false;
@@ -154,7 +155,7 @@ void Loop::close_epoch() {
   if (!result_.interrupted) result_.epochs = place_.epoch;
 
   EpochReport e{.train = report(), .test = {}, .best = false, .seconds = seconds};
-  // Where only the evaluation was left, the row is there.
+  // Nothing was trained here where the run went on with the evaluation alone: then the row is there already.
   if (e.train.samples_per_s > 0) record_.trained(e.train, batches, seconds);
   const bool last = place_.epoch == run_.length.epochs;
   if (!result_.interrupted && (last || place_.epoch % run_.config.eval_every == 0)) {
@@ -169,7 +170,8 @@ void Loop::close_epoch() {
   }
   record_.epoch(e);
   place_.closed = !result_.interrupted;
-  // Nothing of the epoch is left, should the run be made longer.
+  // Whether the epoch is over, also for a run that is made longer: the feed is used up, or all steps that fit an epoch
+  // are done. An epoch that the run's last step cuts short goes on then.
   const bool whole = place_.batch < epoch_.steps || epoch_.steps == run_.length.steps_per_epoch;
   if (place_.closed && whole) {
     ++place_.epoch;

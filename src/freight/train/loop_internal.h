@@ -22,7 +22,7 @@ class Loop {
   // The part of an epoch that this process trains.
   struct Epoch {
     int64_t steps = 0;                          // of the whole epoch
-    int64_t batch_before = 0, seen_before = 0;  // when it began
+    int64_t batch_before = 0, seen_before = 0;  // place_.batch and place_.seen when this part began
     Clock::time_point began;
     double waited_before = 0;
   };

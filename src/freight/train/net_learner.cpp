@@ -127,7 +127,7 @@ void place_data(NetRun& p, double device_memory) {
                         "), which makes its batches itself, ", p.block, " steps at a time"));
 }
 
-// The only batch of a small set is not full.
+// A set that is smaller than a batch gives one batch, which is not full.
 void need_batch_statistics(const NetRun& p) {
   Type x = p.net->inputs, y = p.net->targets;
   x.shape[0] = y.shape[0] = std::min(p.config.batch_size, p.task->train_count());
@@ -155,7 +155,7 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   p.length = length_of(c, p.feed->batches_per_epoch());
   p.schedule = make_schedule(c, p.length.steps_per_epoch, p.length.steps);
   place_data(p, device_memory);
-  // Its batches are the loader's but for rounding: a resumed run keeps to what was chosen.
+  // Batches that the device makes differ from the loader's by rounding: a resumed run must keep to what was chosen.
   if (c.deterministic && c.device_data == "auto" && own_memory(c)) c.device_data = p.data ? "yes" : "no";
   p.net->plan_step(p.task->batch_types(), compile_options(c, compute), p.data.get());
   need_batch_statistics(p);
@@ -257,7 +257,8 @@ void NetRun::plan_within(const ArenaLimit& limit) {
 }
 
 void NetRun::restore() {
-  // The step is planned for good by now, since its own states are restored, too.
+  // A run that offloads, but was given no limit, is planned for that now: what is put back below are states of the
+  // step, too, which planning again would make anew.
   if (net->compile.limit.offload != parse_offload(config.offload)) plan_within({});
   if (restored) return;
   restored = true;

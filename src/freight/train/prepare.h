@@ -1,7 +1,7 @@
 // Prepare, then run: a Config becomes data, model, plans and their figures, before anything is written and before the
 // training step allocates memory; then the PreparedRun trains (trainer.cpp). The learner that the configuration's model
-// names does both (learner.h). Whoever only wants to know what a run
-// would be reads the summary and the plans and leaves it at that.
+// names does both (learner.h). Whoever only wants to know what a run would be reads the summary and the plans and
+// leaves it at that.
 #pragma once
 #include <functional>
 #include <memory>

@@ -62,9 +62,9 @@ struct Prepared {
   // What a checkpoint holds besides.
   virtual std::vector<nn::NamedVariable> states() const { return {}; }
   virtual std::string compute() const { return "f64"; }  // the type of the arithmetic
-  // Whether what is going on is within an epoch of the checkpoint, whose row will be written again.
+  // Whether the checkpoint that the run goes on from lies within an epoch: that epoch's row of metrics is written anew.
   virtual bool within_epoch() const { return false; }
-  // PreparedRun::restore, but for what all learners have.
+  // See PreparedRun::restore. A learner without checkpoints and random numbers has nothing to put back.
   virtual void restore() {}
   // Trains to the end, or until it is stopped, and stores the model.
   virtual void train(RunRecord& record, Observer& observer) = 0;

@@ -23,14 +23,15 @@ void find_checkpoint_of(Config& c, std::optional<Found> found, StartPoint& start
            "; --overwrite begins a new run in its place");
     }
     start.notes.push_back(cat("nothing to resume in ", c.output_dir, ": a new run"));
+    // What a run that was killed before its first checkpoint has left is no loss.
     c.overwrite = c.overwrite || RunDir::barely_begun(c.output_dir);
     return;
   }
   need_same_run(*start.checkpoint, c);
   const std::string run = run_of(*start.checkpoint);
   if (c.output_dir.empty()) c.output_dir = run;
-  std::error_code different;
-  start.in_its_directory = std::filesystem::equivalent(c.output_dir, run, different);
+  std::error_code missing;  // a directory that is yet to be made is another one
+  start.in_its_directory = std::filesystem::equivalent(c.output_dir, run, missing);
 }
 
 // A run that has the directory is named before anything is prepared, and keeps it until this one may have it.
