@@ -21,6 +21,7 @@ RunSummary common_summary(const Prepared& run) {
   s.data = run.config.data;
   s.seed = static_cast<uint64_t>(run.config.seed);
   s.warnings = run.start.warnings;
+  s.notes = run.notes;
   return s;
 }
 

@@ -71,7 +71,7 @@ RunRecord::RunRecord(const Prepared& run, std::vector<std::string> argv)
 
 void RunRecord::begin(const RunSummary& summary) {
   planned_bytes_ = static_cast<int64_t>(summary.planned_bytes);
-  for (const auto* list : {&summary.warnings, &run_.notes}) {
+  for (const auto* list : {&summary.warnings, &summary.notes}) {
     for (const std::string& line : *list) dir_.log(line);
   }
   dir_.write_text("config.json", to_json(run_.config) + "\n");

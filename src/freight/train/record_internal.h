@@ -16,7 +16,7 @@ class RunRecord {
   // Makes or takes over the output directory; from here on the run is on disk.
   RunRecord(const Prepared& run, std::vector<std::string> argv);
 
-  // Writes config.json, model.json, the notes, and run.json with the status "running".
+  // Writes config.json, model.json, warnings and notes, and run.json with the status "running".
   void begin(const RunSummary& summary);
   // Lists the samples that were left out, from number `first` on.
   void left_out(size_t first);

@@ -35,6 +35,11 @@ Result PreparedRun::run(Observer& observer, const std::vector<std::string>& argv
   if (!p.left_out.heard) {
     for (const data::BadSample& bad : p.left_out.samples()) observer.on_bad_sample(bad.path, bad.reason);
   }
+  // The observer lives as long as this call, which may also end by an exception.
+  struct Unheard {
+    LeftOut& left_out;
+    ~Unheard() { left_out.heard = {}; }
+  } unheard{p.left_out};
   restore();
   p.record = std::make_unique<RunRecord>(p, argv);  // what fails before this leaves no directory behind
   RunRecord& record = *p.record;
@@ -50,7 +55,6 @@ Result PreparedRun::run(Observer& observer, const std::vector<std::string>& argv
     p.train(record, observer);
     record.end(p.result(), observer.figures(p.result()));
   });
-  p.left_out.heard = {};
   return p.result();
 }
 
