@@ -231,6 +231,12 @@ TEST_F(Tables, TheBaselineTellsFrequenciesAndItsStoredFileAnswersTheSame) {
                [&] { predictor.sample_of_text("a daisy"); });
 }
 
+TEST_F(Tables, ARunThatWasToGoOnSaysThatThereIsNothingToGoOnFrom) {
+  config_.resume = "auto";
+  const std::vector<std::string> notes = train::prepare(config_).summary().notes;
+  EXPECT_EQ(std::count(notes.begin(), notes.end(), "nothing to resume in " + config_.output_dir + ": a new run"), 1);
+}
+
 TEST_F(Tables, TheBaselineTellsTheMeanOfValues) {
   config_.data = dir_ / "values.csv";
   const train::Result r = run();
