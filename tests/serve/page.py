@@ -1,7 +1,7 @@
 """Drives the page of a server in headless Chromium as a visitor does: draws, types, chooses files, uses the keyboard.
 
-usage: page.py URL DIR [TOKEN]: a server with the models `digits` (28 x 28 grey) and `reviews` (text, classes 1 and 5), in
-this order. Pictures of the page at the widths of a desk and a phone go to DIR. Exits 1 with a reason where the page is
+usage: page.py URL DIR [TOKEN]: a server with the models `digits` (28 x 28 grey), `reviews` (text, classes 1 and 5) and
+`flowers` (rows, mostly roses), in this order. Pictures of the page at the widths of a desk and a phone go to DIR. Exits 1 with a reason where the page is
 wrong; prints "no browser" and exits 77 where there is none.
 """
 import math
@@ -154,6 +154,15 @@ def main():
     picture("phone-digit")
     driver.execute_script("window.scrollTo(0, document.body.scrollHeight)")
     picture("phone-digit-below")
+
+    Select(by("model")).select_by_visible_text("flowers")
+    wait_for(lambda: "rows of 2 columns" in by("facts").text, "the card of a model of rows")
+    check(by("text").get_attribute("value") == "length,colour\n", "the names of the columns are there to be filled in")
+    check("Type a row" in answer(), "it says what to do: " + answer())
+    by("text").send_keys(Keys.CONTROL + Keys.END)
+    by("text").send_keys("3,red")
+    wait_for(lambda: answer().startswith("rose "), "most flowers are roses")
+    check(fits(), "nothing is wider than a phone (rows)")
 
     # Every control has a name, and nothing broke the content policy or threw.
     for control in driver.find_elements(By.CSS_SELECTOR, "input, select, textarea, button, canvas[tabindex]"):

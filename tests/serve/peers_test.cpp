@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "freight/tables/learners.h"
 #include "freight/train/trainer.h"
 #include "running_server.h"
 #include "tests/support/python.h"
@@ -58,10 +59,25 @@ std::string trained_reviews(const TemporaryDir& dir) {
   return train::train(c, silent).model_path;
 }
 
+// A model of rows of two columns.
+std::string fitted_flowers(const TemporaryDir& dir) {
+  tables::register_learners();
+  std::ofstream file(dir / "flowers.csv");
+  file << "length,colour,species\n";
+  for (int i = 0; i < 60; ++i) file << (i % 3 ? "3,red,rose\n" : "1,blue,daisy\n");
+  file.close();
+  train::Config c;
+  c.data = dir / "flowers.csv";
+  c.model = "baseline";
+  c.output_dir = dir / "flowers";
+  train::Observer silent;
+  return train::train(c, silent).model_path;
+}
+
 TEST(ServerAndPeers, AVisitorDrawsAThreeAndTypesAReview) {
   if (peer_python().empty()) GTEST_SKIP() << "the packages of tests/requirements.txt are not there";
   const TemporaryDir dir;
-  Server server({{"digits", trained_digits(dir)}, {"reviews", trained_reviews(dir)}},
+  Server server({{"digits", trained_digits(dir)}, {"reviews", trained_reviews(dir)}, {"flowers", fitted_flowers(dir)}},
                 {.port = 0, .token = "open sesame", .max_batch = 1, .deterministic = true});
   server.start();
   const Ran r = run_python("page.py", cat("http://127.0.0.1:", server.port(), "/ ", dir.path(), " 'open sesame'"), dir);
