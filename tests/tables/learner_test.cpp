@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include <nlohmann/json.hpp>
 
@@ -363,6 +364,18 @@ TEST_F(Tables, RowsAreServedByNamedInputsTablesAndObjects) {
       std::isnan(model.sample_of_json(R"({"width": null, "length": 1, "colour": "x"})", "predict").data<double>()[1]));
   const Array results = model.predictor().run(samples);
   EXPECT_EQ(nlohmann::json::parse(model.prediction(results.data<float>(), 2, 0)).at("class"), "rose");
+  request.inputs[1] = {.name = "length",
+                       .type = serve::DataType::int32,
+                       .shape = {2, 1},
+                       .values = Array::of<int32_t>({16777217, 2}, {2, 1})};
+  EXPECT_EQ(model.samples(request, "infer")[0].data<double>()[0], 16777217) << "not rounded to a float";
+  const int64_t many = std::numeric_limits<int32_t>::max();
+  serve::InferRequest empty = request;
+  for (serve::NamedTensor& t : empty.inputs) {
+    t = {.name = t.name, .type = t.type, .shape = {many, 0}, .values = Array(DType::f32, {many, 0})};
+  }
+  expect_error(ErrorKind::usage, {"infer", "input \"length\"", "need [N] or [N,1]"},
+               [&] { model.samples(empty, "infer"); });
   request.inputs.pop_back();
   expect_error(ErrorKind::data, {"infer", "no column width"}, [&] { model.samples(request, "infer"); });
   expect_error(ErrorKind::usage, {"predict", "need a number, a text or null"},

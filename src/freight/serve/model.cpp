@@ -52,6 +52,18 @@ Array cut(const Array& all, int64_t i) {
   return out;
 }
 
+// Element i as a cell of a table. A float is written by its shortest digits: 0.1 is the 0.1 of a file, whose number is
+// a double, and not the double that lies next to the float.
+std::string cell_of(const NamedTensor& t, size_t i) {
+  switch (t.type) {
+    case DataType::fp32: return cat(t.values.data<float>()[i]);
+    case DataType::uint8: return cat(static_cast<int>(t.values.data<uint8_t>()[i]));
+    case DataType::int32: return cat(t.values.data<int32_t>()[i]);
+    case DataType::bytes: break;
+  }
+  return t.texts[i];
+}
+
 }  // namespace
 
 ServedModel::ServedModel(std::string name, store::Bundle bundle, const deploy::PredictorOptions& options)
@@ -122,8 +134,9 @@ Array ServedModel::sample_of_table(const std::string& text, const std::string& n
 
 Array ServedModel::sample_of_json(const std::string& text, const std::string& name) const {
   const Json j = io::parse_json<Json>(text, name);
-  if (!j.is_object())
+  if (!j.is_object()) {
     fail(ErrorKind::usage, name, "the JSON must be an object {\"column\": number, text or null, ...}");
+  }
   std::vector<std::string> names, cells, row;
   for (const auto& [column, value] : j.items()) {
     if (!value.is_number() && !value.is_string() && !value.is_null()) {
@@ -144,7 +157,7 @@ std::vector<Array> ServedModel::rows(const InferRequest& request, const std::str
   for (const NamedTensor& t : request.inputs) names.push_back(t.name);
   const std::vector<size_t> places = store::places_of(columns, names, name);
   const int64_t n = request.inputs[places[0]].shape[0];
-  std::vector<std::vector<std::string>> cells(static_cast<size_t>(n));
+  // Before anything of N elements is made: a shape [N,0] of any N needs no bytes in the body.
   for (const size_t place : places) {
     const NamedTensor& t = request.inputs[place];
     const bool flat = t.shape.rank() == 1 || (t.shape.rank() == 2 && t.shape[1] == 1);
@@ -152,14 +165,13 @@ std::vector<Array> ServedModel::rows(const InferRequest& request, const std::str
       fail(ErrorKind::usage, name, "input \"", t.name, "\": got shape ", t.shape,
            ", need [N] or [N,1] of one N in all inputs");
     }
-    const std::vector<float> numbers =
-        t.type == DataType::bytes ? std::vector<float>{} : t.values.cast(DType::f32).to_vector<float>();
-    for (size_t i = 0; i < cells.size(); ++i) {
-      cells[i].push_back(t.type == DataType::bytes ? t.texts[i] : cat(numbers[i]));
-    }
   }
   std::vector<Array> out;
-  for (size_t i = 0; i < cells.size(); ++i) out.push_back(predictor_.sample_of_row(cells[i], cat(name, ": row ", i)));
+  for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
+    std::vector<std::string> cells;
+    for (const size_t place : places) cells.push_back(cell_of(request.inputs[place], i));
+    out.push_back(predictor_.sample_of_row(cells, cat(name, ": row ", i)));
+  }
   return out;
 }
 
