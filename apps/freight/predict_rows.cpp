@@ -33,10 +33,8 @@ std::vector<Input> RowStream::next(size_t most) {
     const std::vector<std::string>& row = cells_.rows[next_row_];
     Input input;
     input.name = input.place = cat(files_[next_file_ - 1], ":", cells_.lines[next_row_++]);
-    std::vector<std::string> cells;
-    for (const size_t place : places_) cells.push_back(row[place]);
     try {
-      input.sample = predictor_.sample_of_row(cells, input.place);
+      input.sample = predictor_.sample_of_row(store::cells_at(row, places_), input.place);
     } catch (const Error& e) {
       input.fault = e;
     }

@@ -169,6 +169,26 @@ TEST_F(Tables, ATableIsReadByItsHeaderTypedAndDivided) {
   EXPECT_EQ(values.target, "y");
 }
 
+TEST_F(Tables, CellsOfTheToldColumnMeanWhatTheySay) {
+  const auto read = [&](const std::vector<std::string>& told) {
+    std::string text = "a,y\n";
+    for (int i = 0; i < 20; ++i) text += cat(i, ",", told[static_cast<size_t>(i) % told.size()], "\n");
+    io::write_file_atomic(dir_ / "told.csv", std::string_view(text));
+    return read_table({.data = dir_ / "told.csv"});
+  };
+  const auto classes = [&](const std::vector<std::string>& told) { return read(told).shape.classes; };
+  EXPECT_EQ(classes({"1", "+2.0", "1e1"}), (std::vector<std::string>{"1", "2", "10"}));
+  EXPECT_TRUE(classes({"1e-310", "1"}).empty()) << "a number below the least normal one";
+  EXPECT_TRUE(classes({"9007199254740993", "1"}).empty()) << "doubles do not tell such whole numbers apart";
+  EXPECT_EQ(classes({"+-1", "1"}), (std::vector<std::string>{"+-1", "1"})) << "no number";
+  // Words that are the same as numbers are two classes, which both have rows.
+  const train::RowData words = read({"1", "1.0", "one"});
+  EXPECT_EQ(words.shape.classes, (std::vector<std::string>{"1", "1.0", "one"}));
+  const std::vector<int64_t> labels = words.train.labels.to_vector<int64_t>();
+  for (const int64_t label : {0, 1, 2}) EXPECT_GT(std::count(labels.begin(), labels.end(), label), 0) << label;
+  expect_error(ErrorKind::data, {"told.csv:", "column y", "inf"}, [&] { read({"1", "inf"}); });
+}
+
 TEST_F(Tables, WrongTablesAreRefusedByFileAndLine) {
   const auto refused = [&](const std::string& text, ErrorKind kind, const std::vector<std::string>& parts,
                            const std::string& label = {}) {

@@ -151,12 +151,13 @@ bool is_file_cell(std::string_view cell) {
   return letter && (is_image_cell(cell) || cell.find_first_of("/\\") != std::string_view::npos);
 }
 
-bool is_number_cell(std::string_view cell) {
+std::optional<double> number_in(std::string_view cell) {
   cell = trimmed(cell);
-  if (cell.starts_with('+')) cell.remove_prefix(1);
+  if (cell.starts_with('+') && !cell.starts_with("+-")) cell.remove_prefix(1);
   double v = 0;
   const auto r = std::from_chars(cell.data(), cell.data() + cell.size(), v);
-  return r.ec == std::errc() && r.ptr == cell.data() + cell.size();
+  if (r.ec != std::errc() || r.ptr != cell.data() + cell.size()) return std::nullopt;
+  return v;
 }
 
 }  // namespace freight::data

@@ -44,7 +44,8 @@ class TableHeader {
 bool is_image_cell(std::string_view cell);
 // Whether it looks like the name of any file: one word with an ending, not a web address.
 bool is_file_cell(std::string_view cell);
-// Whether a number, of any kind, is all that the cell holds.
-bool is_number_cell(std::string_view cell);
+// The number, NaN and the infinities among them, that is all that the cell holds, whatever the language of the process.
+std::optional<double> number_in(std::string_view cell);
+inline bool is_number_cell(std::string_view cell) { return number_in(cell).has_value(); }
 
 }  // namespace freight::data

@@ -125,11 +125,8 @@ Array ServedModel::sample_of_table(const std::string& text, const std::string& n
   if (cells.rows.size() != 1) {
     fail(ErrorKind::usage, name, "got ", cells.rows.size(), " rows, need the names of the columns and one row");
   }
-  std::vector<std::string> row;
-  for (const size_t place : store::places_of(predictor_.bundle().columns, cells.names, name)) {
-    row.push_back(cells.rows[0][place]);
-  }
-  return predictor_.sample_of_row(row, name);
+  const std::vector<size_t> places = store::places_of(predictor_.bundle().columns, cells.names, name);
+  return predictor_.sample_of_row(store::cells_at(cells.rows[0], places), name);
 }
 
 Array ServedModel::sample_of_json(const std::string& text, const std::string& name) const {
@@ -137,7 +134,7 @@ Array ServedModel::sample_of_json(const std::string& text, const std::string& na
   if (!j.is_object()) {
     fail(ErrorKind::usage, name, "the JSON must be an object {\"column\": number, text or null, ...}");
   }
-  std::vector<std::string> names, cells, row;
+  std::vector<std::string> names, cells;
   for (const auto& [column, value] : j.items()) {
     if (!value.is_number() && !value.is_string() && !value.is_null()) {
       fail(ErrorKind::usage, name, "column ", column, ": got ", value.dump().substr(0, 80),
@@ -146,8 +143,8 @@ Array ServedModel::sample_of_json(const std::string& text, const std::string& na
     names.push_back(column);
     cells.push_back(value.is_string() ? value.get<std::string>() : value.is_null() ? "" : value.dump());
   }
-  for (const size_t place : store::places_of(predictor_.bundle().columns, names, name)) row.push_back(cells[place]);
-  return predictor_.sample_of_row(row, name);
+  const std::vector<size_t> places = store::places_of(predictor_.bundle().columns, names, name);
+  return predictor_.sample_of_row(store::cells_at(cells, places), name);
 }
 
 // An input of N cells per column becomes N rows.

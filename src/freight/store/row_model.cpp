@@ -2,7 +2,6 @@
 #include "freight/store/row_model.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -11,6 +10,7 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/data/columns.h"
 
 namespace freight::store {
 
@@ -25,17 +25,8 @@ RowReaders& readers() {
   return all;
 }
 
-std::string without_blanks(const std::string& cell) {
-  const size_t first = cell.find_first_not_of(" \t\r\n");
-  if (first == std::string::npos) return "";
-  return cell.substr(first, cell.find_last_not_of(" \t\r\n") - first + 1);
-}
-
-double number_of(const Column& column, std::string cell, const std::string& name) {
-  if (cell.starts_with('+')) cell.erase(0, 1);
-  double v = 0;
-  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), v);
-  if (error == std::errc() && end == cell.data() + cell.size() && std::isfinite(v)) return v;
+double number_of(const Column& column, const std::string& cell, const std::string& name) {
+  if (const auto v = data::number_in(cell); v && std::isfinite(*v)) return *v;
   fail(ErrorKind::data, name, "column ", column.name, ": got '", excerpt(cell),
        "', need a finite number, or an empty cell where it is missing");
 }
@@ -65,6 +56,11 @@ std::vector<std::string> row_learners() {
   return names;
 }
 
+bool is_missing(std::string_view cell) {
+  cell = data::trimmed(cell);
+  return cell.empty() || cell == "?" || cell == "NA";
+}
+
 Array row_of(const std::vector<Column>& columns, const std::vector<std::string>& cells, const std::string& name) {
   if (cells.size() != columns.size()) {
     fail(ErrorKind::data, name, "got ", cells.size(), " cells, the model takes ", columns.size(), " columns");
@@ -72,9 +68,9 @@ Array row_of(const std::vector<Column>& columns, const std::vector<std::string>&
   Array row(DType::f64, {static_cast<int64_t>(columns.size())});
   for (size_t i = 0; i < columns.size(); ++i) {
     const Column& column = columns[i];
-    const std::string cell = without_blanks(cells[i]);
+    const std::string cell(data::trimmed(cells[i]));
     double& value = row.data<double>()[i];
-    if (cell.empty() || cell == "?" || cell == "NA") {
+    if (is_missing(cell)) {
       value = std::numeric_limits<double>::quiet_NaN();
     } else if (column.words) {
       const auto at = std::lower_bound(column.levels.begin(), column.levels.end(), cell);
@@ -103,6 +99,12 @@ std::vector<size_t> places_of(const std::vector<Column>& columns, const std::vec
     places.push_back(static_cast<size_t>(at - names.begin()));
   }
   return places;
+}
+
+std::vector<std::string> cells_at(const std::vector<std::string>& row, const std::vector<size_t>& places) {
+  std::vector<std::string> cells;
+  for (const size_t place : places) cells.push_back(row[place]);
+  return cells;
 }
 
 }  // namespace freight::store

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -65,12 +66,16 @@ void register_row_model(const std::string& learner, RowReader reader);
 RowReader row_reader(const std::string& learner);
 std::vector<std::string> row_learners();
 
-// One row of cells, f64 (columns), in the columns' order. An empty cell, "?" and "NA" are missing. Throws Error(data)
-// that begins with `name` and says which column for a cell that is no number where one is needed.
+// Whether a cell says that its value is missing: it is empty, "?" or "NA", with blanks around it or without.
+bool is_missing(std::string_view cell);
+// One row of cells, f64 (columns), in the columns' order. Throws Error(data) that begins with `name` and says which
+// column for a cell that is no number where one is needed.
 Array row_of(const std::vector<Column>& columns, const std::vector<std::string>& cells, const std::string& name);
 // For each of `columns`, where it stands among `names`. Throws Error(data) that begins with `name` for one that is
 // missing or there twice.
 std::vector<size_t> places_of(const std::vector<Column>& columns, const std::vector<std::string>& names,
                               const std::string& name);
+// The cells of a row that stand at these places, in their order.
+std::vector<std::string> cells_at(const std::vector<std::string>& row, const std::vector<size_t>& places);
 
 }  // namespace freight::store

@@ -20,8 +20,7 @@ namespace freight::tables {
 namespace {
 
 constexpr size_t kMostNumberedClasses = 20;
-
-bool is_missing(std::string_view cell) { return cell.empty() || cell == "?" || cell == "NA"; }
+constexpr double kEndOfWholeNumbers = 0x1p53;  // below it doubles tell whole numbers apart
 
 size_t target_of(const data::Cells& cells, const std::string& asked, const std::string& name) {
   if (asked.empty()) {
@@ -45,7 +44,7 @@ size_t target_of(const data::Cells& cells, const std::string& asked, const std::
 void leave_out_unlabelled(data::Cells& cells, size_t target, const train::RowSource& source) {
   size_t kept = 0;
   for (size_t i = 0; i < cells.rows.size(); ++i) {
-    if (!is_missing(data::trimmed(cells.rows[i][target]))) {
+    if (!store::is_missing(cells.rows[i][target])) {
       if (kept != i) cells.rows[kept] = std::move(cells.rows[i]);
       cells.lines[kept++] = cells.lines[i];
       continue;
@@ -64,12 +63,16 @@ void leave_out_unlabelled(data::Cells& cells, size_t target, const train::RowSou
 
 bool all_numbers(const data::Cells& cells, size_t column) {
   return std::all_of(cells.rows.begin(), cells.rows.end(), [&](const auto& row) {
-    const std::string_view cell = data::trimmed(row[column]);
-    return is_missing(cell) || data::is_number_cell(cell);
+    return store::is_missing(row[column]) || data::is_number_cell(row[column]);
   });
 }
 
-double number_in(const std::string& cell) { return std::stod(std::string(data::trimmed(cell))); }
+// The name of the class that a whole number stands for, "2" for "+2.0"; "" for other cells.
+std::string name_of_number(std::string_view cell) {
+  const std::optional<double> v = data::number_in(cell);
+  return v && *v == std::floor(*v) && std::fabs(*v) < kEndOfWholeNumbers ? cat(static_cast<int64_t>(*v))
+                                                                         : std::string();
+}
 
 // The classes that the column tells, by words or whole numbers; empty where it holds values.
 std::vector<std::string> classes_of(const data::Cells& cells, size_t target) {
@@ -79,9 +82,9 @@ std::vector<std::string> classes_of(const data::Cells& cells, size_t target) {
   for (const auto& row : cells.rows) {
     words.insert(std::string(data::trimmed(row[target])));
     if (!numbers) continue;
-    const double v = number_in(row[target]);
-    values.insert(v);
-    if (v != std::floor(v) || values.size() > kMostNumberedClasses) return {};
+    if (name_of_number(row[target]).empty()) return {};
+    values.insert(*data::number_in(row[target]));
+    if (values.size() > kMostNumberedClasses) return {};
   }
   if (!numbers) return {words.begin(), words.end()};
   std::vector<std::string> names;
@@ -91,13 +94,8 @@ std::vector<std::string> classes_of(const data::Cells& cells, size_t target) {
 
 // The place of a cell's class.
 int64_t class_of(const std::vector<std::string>& classes, const std::string& cell, const std::string& place) {
-  std::string word(data::trimmed(cell));
-  if (data::is_number_cell(word)) {
-    const double v = number_in(word);
-    if (v == std::floor(v) && std::fabs(v) < 0x1p53) word = cat(static_cast<int64_t>(v));
-  }
-  auto at = std::find(classes.begin(), classes.end(), word);
-  if (at == classes.end()) at = std::find(classes.begin(), classes.end(), std::string(data::trimmed(cell)));
+  auto at = std::find(classes.begin(), classes.end(), data::trimmed(cell));
+  if (at == classes.end()) at = std::find(classes.begin(), classes.end(), name_of_number(cell));
   if (at == classes.end()) {
     fail(ErrorKind::data, place, "has class ", excerpt(cell), ", the model has ", excerpt(join(classes, ", ")));
   }
@@ -162,7 +160,7 @@ class Reading {
       std::set<std::string> levels;  // of the training part: the test part is as unknown as later rows
       for (size_t row = 0; column.words && row < cells_.rows.size(); ++row) {
         std::string cell(data::trimmed(cells_.rows[row][i]));
-        if (!held_out_[row] && !is_missing(cell)) levels.insert(std::move(cell));
+        if (!held_out_[row] && !store::is_missing(cell)) levels.insert(std::move(cell));
       }
       column.levels.assign(levels.begin(), levels.end());
       out_.shape.columns.push_back(std::move(column));
@@ -181,15 +179,13 @@ class Reading {
     for (size_t i = 0; i < cells_.rows.size(); ++i) {
       if (held_out_[i] != test) continue;
       const std::string place = cat(source_.data, ":", cells_.lines[i]);
-      std::vector<std::string> cells;
-      for (const size_t column : places_) cells.push_back(cells_.rows[i][column]);
-      const Array row = store::row_of(out_.shape.columns, cells, place);
+      const Array row = store::row_of(out_.shape.columns, store::cells_at(cells_.rows[i], places_), place);
       std::copy_n(row.data<double>(), width, rows.values.data<double>() + at * width);
       const std::string& told = cells_.rows[i][target_];
       if (classes) {
         rows.labels.data<int64_t>()[at] = class_of(out_.shape.classes, told, place);
       } else {
-        const auto value = static_cast<float>(number_in(told));
+        const auto value = static_cast<float>(*data::number_in(told));
         if (!std::isfinite(value)) {
           fail(ErrorKind::data, place, "column ", out_.target, ": got ", excerpt(told),
                ", need a number that f32 holds");
