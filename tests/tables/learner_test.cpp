@@ -234,6 +234,13 @@ TEST_F(Tables, TheBaselineTellsFrequenciesAndItsStoredFileAnswersTheSame) {
   EXPECT_EQ(m.figures.count, 12);
   EXPECT_EQ(m.figures.loss, r.test.loss);
   EXPECT_EQ(m.figures.top1, r.test.top1);
+  // Another seed asks for another division of the same data, and makes them no other data.
+  std::string note;
+  const auto noted = [&](const std::string& said) { note = said; };
+  EXPECT_EQ(train::learner_of(bundle).measure(bundle, r.model_path, {.seed = 1, .note = noted}).figures.count, 12);
+  EXPECT_EQ(note, "");
+  expect_error(ErrorKind::usage, {"--text-column", "reads rows of columns"},
+               [&] { train::learner_of(bundle).measure(bundle, r.model_path, {.text_column = "colour"}); });
   const report::Examination e = report::examine(r.model_path, {});
   EXPECT_EQ(e.count, 12);
   EXPECT_EQ(e.right(), 8);

@@ -38,7 +38,7 @@ struct Measurement {
 };
 struct MeasuredRows {
   store::Rows rows;
-  std::string data, split, note;
+  std::string data, note;
 };
 
 class Learner {

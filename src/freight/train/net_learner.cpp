@@ -181,7 +181,9 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
   load.images.held_out = r.split == "test" ? data::HeldOut::test : data::HeldOut::validation;
   load.text.held_out = load.images.held_out;
   TestViews views = TestViews::one;
-  parse_test_views(r.tta, views);
+  if (!parse_test_views(r.tta, views)) {
+    fail(ErrorKind::usage, "--tta", "got ", r.tta, ", need none, flip or shift");
+  }
   Evaluator evaluator(bundle.model, {.backend = r.device == "auto" ? std::string() : r.device}, r.batch_size, views);
   const bool text = bundle.preprocessing.text();
   const Measured measured =

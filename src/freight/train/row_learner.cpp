@@ -192,8 +192,7 @@ std::unique_ptr<Prepared> RowLearner::prepare(const Config& config, PrepareOptio
 MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std::string& path,
                                          const MeasureRequest& request) const {
   const TrainedOn on = trained_on(bundle, path);
-  MeasuredRows out{
-      .rows = {}, .data = request.data.empty() ? on.data : request.data, .split = request.split, .note = {}};
+  MeasuredRows out{.rows = {}, .data = request.data.empty() ? on.data : request.data, .note = {}};
   if (out.data.empty()) {
     fail(ErrorKind::usage, "--data", "is missing, and ", path, " does not say what it was trained on");
   }
@@ -206,9 +205,10 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
                          .known = &shape};
   const RowData data = read(source);
   const bool trained_here = cat(data.fingerprint) == on.fingerprint;
+  const bool asked = request.val_split || request.seed;  // for a division of its own
   // Other data than that of training is measured whole: none of it was seen.
   out.rows = request.split == "train" ? data.train : data.test;
-  if (!trained_here && !request.val_split && request.split != "train") {
+  if (!trained_here && !asked && request.split != "train") {
     const std::vector<const store::Rows*> both = {&data.train, &data.test};
     const auto joined = [&](Array store::Rows::*member) {
       Shape whole = (data.train.*member).shape();
@@ -230,6 +230,7 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
 
 Measurement RowLearner::measure(store::Bundle bundle, const std::string& path, const MeasureRequest& request) const {
   if (request.tta != "none") fail(ErrorKind::usage, "--tta", "is for images: ", path, " reads rows of columns");
+  if (request.text_column) fail(ErrorKind::usage, "--text-column", "is for texts: ", path, " reads rows of columns");
   if (request.device != "auto" && request.device != "cpu") {
     fail(ErrorKind::usage, "--device", "got ", request.device, ": a model of ", bundle.learner, " runs on the CPU");
   }
