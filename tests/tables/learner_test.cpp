@@ -304,15 +304,23 @@ TEST_F(Tables, ALearnerOfOnesOwnFitsInRoundsAndIsStoppedBetweenThem) {
   struct Heard : train::Observer {
     bool wants_step() override { return true; }
     train::AfterStep on_step(const train::StepReport& r) override { return {.stop = r.total_step == stop_after}; }
-    void on_epoch(const train::EpochReport& e) override { losses.push_back(e.train.loss); }
+    void on_epoch(const train::EpochReport& e) override {
+      losses.push_back(e.train.loss);
+      best.push_back(e.best);
+      seconds += e.seconds;
+    }
     int64_t stop_after = -1;
     std::vector<double> losses;
+    std::vector<bool> best;
+    double seconds = 0;
   } heard;
   const train::Result r = train::train(config_, heard);
   EXPECT_EQ(r.steps, 5);
   EXPECT_EQ(r.test.top1, 100.0);
   ASSERT_EQ(heard.losses.size(), 5u);
   EXPECT_TRUE(std::is_sorted(heard.losses.rbegin(), heard.losses.rend()));
+  EXPECT_EQ(heard.best, (std::vector<bool>{true, false, false, false, false})) << "all is right from the first on";
+  EXPECT_EQ(heard.seconds, r.train_seconds) << "a round's are its own, without evaluation";
   const std::string stored = read_text(r.model_path);
   config_.output_dir = dir_ / "again";
   EXPECT_EQ(read_text(run().model_path), stored) << "the same to the bit";

@@ -32,6 +32,14 @@ struct RunPosition {
   double best_score = -std::numeric_limits<double>::infinity();  // top1, or the negative loss of a regression
   Evaluation test = {};                                          // the last one
   double train_seconds = 0;
+
+  // Whether it is the best so far, which it is from then on.
+  bool improves(const Evaluation& by) {
+    const double score = by.top1.value_or(-by.loss);
+    const bool best = score > best_score;
+    if (best) best_score = score;
+    return best;
+  }
 };
 
 struct RunState {

@@ -12,10 +12,6 @@ namespace freight::train {
 
 namespace {
 
-double seconds_since(std::chrono::steady_clock::time_point t) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - t).count();
-}
-
 // A learning rate as the step computes with it.
 double rounded(double rate) { return static_cast<double>(static_cast<float>(rate)); }
 
@@ -163,9 +159,7 @@ void Loop::close_epoch() {
     e.test = evaluate();
   }
   if (e.test) {
-    const double score = e.test->top1.value_or(-e.test->loss);
-    e.best = score > place_.best_score;
-    if (e.best) place_.best_score = score;
+    e.best = place_.improves(*e.test);
     record_.tested(e.train, *e.test);
   }
   record_.epoch(e);

@@ -114,9 +114,13 @@ struct NetRun : Prepared {
 
 // What begins a run of every learner: the configuration is checked, and where the run starts and writes is settled.
 void begin(Prepared& run, const Config& config, PrepareOptions options);
-// Of a summary what is the configuration's.
+// Of a summary what is the configuration's and the start's; notes on the data go in front of its notes.
 RunSummary common_summary(const Prepared& run);
 std::shared_ptr<const Learner> net_learner();
+
+inline double seconds_since(std::chrono::steady_clock::time_point t) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - t).count();
+}
 
 // The learning rate of the run's step number `step`, from 0.
 inline double rate_of(const NetRun& run, const RunPosition& place, int64_t step) {

@@ -109,13 +109,13 @@ struct RowRun : Prepared {
     return b;
   }
   void train(RunRecord& to, Observer& observer) override {
-    const auto since = std::chrono::steady_clock::now();
-    const auto seconds = [&] {
-      return std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
-    };
     RunPosition place;
+    auto round_began = std::chrono::steady_clock::now();
+    const double samples = static_cast<double>(rows.train.count());
     EpochReport last;
     model = learner.fit(config, rows, [&](const Round& round) {
+      const double seconds = seconds_since(round_began);
+      place.train_seconds += seconds;
       place.step = round.number;
       last = {.train = {.epoch = round.number,
                         .epochs = round.of,
@@ -124,29 +124,31 @@ struct RowRun : Prepared {
                         .total_step = round.number,
                         .loss = round.loss,
                         .mean_loss = round.loss,
-                        .samples_per_s = static_cast<double>(rows.train.count()) / std::max(seconds(), 1e-9)},
+                        .samples_per_s = samples / std::max(seconds, 1e-9)},
               .test = evaluate(*round.model, rows.test),
-              .best = true,
-              .seconds = seconds()};
+              .best = false,
+              .seconds = seconds};
+      last.best = place.improves(*last.test);
       to.trained(last.train, 1, last.seconds);
       to.tested(last.train, *last.test);
       to.epoch(last);
       observer.on_epoch(last);
       const bool asked = observer.wants_step() && observer.on_step(last.train).stop;
       so_far.interrupted = (asked || signals::stop_requested()) && round.number < round.of;
+      round_began = std::chrono::steady_clock::now();
       return !so_far.interrupted;
     });
     place.test = so_far.test = evaluate(*model, rows.test);
     so_far.train_loss = last.train.loss;
     so_far.steps = so_far.epochs = place.step;
-    so_far.train_seconds = seconds();
+    so_far.train_seconds = place.train_seconds;
     so_far.step_seconds = so_far.train_seconds / static_cast<double>(std::max<int64_t>(place.step, 1));
-    so_far.samples_per_second = last.train.samples_per_s;
+    so_far.samples_per_second = samples * static_cast<double>(place.step) / std::max(place.train_seconds, 1e-9);
     so_far.parameters = model->parameters();
     so_far.output_dir = config.output_dir;
     so_far.model_path = to.store_model(place);
     so_far.bad_samples = left_out.samples();
-    so_far.total_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    so_far.total_seconds = seconds_since(began);
   }
   const Result& result() const override { return so_far; }
 
@@ -181,7 +183,7 @@ Evaluation evaluate(const store::RowModel& model, const store::Rows& rows) {
     fail(ErrorKind::diverged, "evaluate", "the model's answers to ", n, " rows are not finite: there is no figure");
   }
   if (rows.classification()) e.top1 = 100.0 * static_cast<double>(right) / static_cast<double>(std::max<int64_t>(n, 1));
-  e.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  e.seconds = seconds_since(start);
   return e;
 }
 
