@@ -359,7 +359,7 @@ TEST(ImageLoader, SmallSetsAreReadFromTheirFilesOnce) {
   for (int64_t n = 1; n < 3; ++n) EXPECT_EQ(epoch(loader, n), expected[static_cast<size_t>(n)]) << n;
 }
 
-// What is known of a image holds for the file that it was learnt from: damage done between two epochs is seen.
+// What is known of an image holds for the file that it was learnt from: damage done between two epochs is seen.
 TEST(ImageLoader, AFileThatIsDamagedBetweenEpochsIsReadToItsEndAgain) {
   const TemporaryDir dir;
   write_images(dir.path(), {"a"}, 4);

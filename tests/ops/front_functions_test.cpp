@@ -223,7 +223,7 @@ TEST_F(Front, NormalisationsGiveZeroMeanAndUnitVariance) {
 }
 
 // Both moments come from one pass: the variance must survive a mean far from zero, and a value far from the rest, at
-// the edge of a image and in its centre, about which the moments are taken.
+// the edge of an image and in its centre, about which the moments are taken.
 TEST_F(Front, BatchStatisticsHoldFarFromZero) {
   for (const auto& [at, more] : {std::pair{0, 0.0F}, {0, 1e4F}, {8 * 16 + 8, 1e4F}}) {
     for (const char* const device : {"ref", "cpu"}) {

@@ -1,4 +1,4 @@
-// Small JPEG files for tests, written by libjpeg: any colour space, subsampling and quality; and a image to put in.
+// Small JPEG files for tests, written by libjpeg: any colour space, subsampling and quality; and an image to put in.
 #pragma once
 #include <cmath>
 #include <cstddef>

@@ -257,7 +257,7 @@ void Transform::apply(int64_t index, int64_t epoch, float* dst, Scratch& scratch
   const int64_t n = channels_ * rows_ * columns_;
   const bool u8 = set_->files || set_->images.dtype() == DType::u8;
   const Draw drawn = draw(index, epoch);
-  // Rows of a image go into the batch as they are made: while they are on their way to memory, the next ones are.
+  // Rows of an image go into the batch as they are made: while they are on their way to memory, the next ones are.
   const bool direct =
       set_->files && !recolours() && !channels_last_ && channels_ == 3 && rows_ * columns_ >= kLargePlane;
   if ((set_->files && !direct) || recolours()) scratch.planes.resize(static_cast<size_t>(n));

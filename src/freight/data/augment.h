@@ -49,7 +49,7 @@ class Transform {
 
   Transform(const Dataset& set, const Augment& augment, uint64_t seed, bool channels_last);
   // Writes sample `index` as seen in `epoch` to dst, sample_shape().numel() floats; channels last where asked. Throws
-  // Error(data) that names the file where a image cannot be read.
+  // Error(data) that names the file where an image cannot be read.
   void apply(int64_t index, int64_t epoch, float* dst, Scratch& scratch) const;
 
   Draw draw(int64_t index, int64_t epoch) const;

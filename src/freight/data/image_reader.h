@@ -1,4 +1,4 @@
-// From the bytes of a image to the planes of a sample: decode what is needed, cut, resize, mirror. Evaluation and
+// From the bytes of an image to the planes of a sample: decode what is needed, cut, resize, mirror. Evaluation and
 // prediction share `evaluation_view`, so that they see the same pixels. Recipes: torchvision's Resize + CenterCrop and
 // RandomResizedCrop (Szegedy et al. 2015).
 #pragma once
@@ -19,10 +19,10 @@ struct CropRange {
   double min_ratio = 3.0 / 4.0, max_ratio = 4.0 / 3.0;
 };
 
-// Where a random crop falls in a image; integers. Ten draws, then the middle, as wide as the bounds of the ratio let
+// Where a random crop falls in an image; integers. Ten draws, then the middle, as wide as the bounds of the ratio let
 // it.
 Box draw_crop(int64_t rows, int64_t columns, const CropRange& range, PhiloxStream& random);
-// What evaluation sees of a image: with geometry.resize the shorter side becomes that long and the middle rows x
+// What evaluation sees of an image: with geometry.resize the shorter side becomes that long and the middle rows x
 // columns are cut out, else the whole is stretched.
 Box centre_crop(int64_t rows, int64_t columns, const ImageGeometry& geometry);
 

@@ -1,5 +1,5 @@
 // Changes of a colour image's pixels, as torchvision defines them for u8 tensors (torchvision.transforms.functional):
-// the parts of colour jitter and RandAugment. A image is u8 planes (3, H, W), changed in place.
+// the parts of colour jitter and RandAugment. An image is u8 planes (3, H, W), changed in place.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -95,7 +95,7 @@ FREIGHT_INLINE void weigh_two(const uint8_t* __restrict__ src, const uint8_t* __
   }
   for (; i < n; ++i) dst[i] = w * static_cast<float>(src[i]) + v * static_cast<float>(more[i]);
 }
-// The same with a third row: what a image has that shrinks by less than a half.
+// The same with a third row: what an image has that shrinks by less than a half.
 FREIGHT_INLINE void weigh_three(const uint8_t* __restrict__ src, const uint8_t* __restrict__ more,
                                 const uint8_t* __restrict__ most, float* __restrict__ dst, int64_t n, float w, float v,
                                 float u) {
@@ -549,7 +549,7 @@ Dataset resized(const Dataset& set, int64_t rows, int64_t columns) {
   const Box whole{0, 0, static_cast<double>(s[2]), static_cast<double>(s[3])};
   parallel_for(s[0], [&](int64_t i) {
     Resampler resampler;
-    for (int64_t plane = i * s[1]; plane < (i + 1) * s[1]; ++plane) {  // a image of one channel
+    for (int64_t plane = i * s[1]; plane < (i + 1) * s[1]; ++plane) {  // an image of one channel
       resampler.run({src + plane * from, s[2], s[3], 1}, whole, Mirror::no, 1, rows, columns, dst + plane * to);
     }
   });

@@ -1,4 +1,4 @@
-// A part of a image made into one of another size, and grey made RGB or the reverse: the step between a decoder and
+// A part of an image made into one of another size, and grey made RGB or the reverse: the step between a decoder and
 // everything that works on images of one size. Knows nothing of files or models.
 #pragma once
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace freight::data {
 
-// The part of a image that is looked at. Pixel i covers [i, i + 1); the borders may lie within pixels.
+// The part of an image that is looked at. Pixel i covers [i, i + 1); the borders may lie within pixels.
 struct Box {
   double y = 0, x = 0, rows = 0, columns = 0;
 };

@@ -13,7 +13,7 @@
 namespace freight::deploy {
 
 struct PredictorOptions {
-  std::string backend = "auto";    // auto, cpu, ref, opencl:N
+  std::string backend = "auto";    // auto, cpu, ref, cuda:N or opencl:N
   std::string precision = "fp32";  // store::precision_names()
   bool deterministic = false;
   int64_t batch_size = 64;  // samples per step, at most
@@ -44,7 +44,7 @@ class Predictor {
   // FLOPs of one sample, of a text of full length, before any plan is made. Nothing is run.
   double flops() const;
 
-  // Raw inputs as samples of the model. A file is a image (PNG, JPEG, WebP, BMP, PPM, npy; made grey or RGB, resized
+  // Raw inputs as samples of the model. A file is an image (PNG, JPEG, WebP, BMP, PPM, npy; made grey or RGB, resized
   // and cut as evaluation does it): u8 (C, H, W), or f32 where the model was trained on another range; or an npy in the
   // model's input shape, taken as it is. A text is tokens i32 (T), cut off at the model's length. Throw Error(data)
   // that names the file, or `name`, for values that check_values refuses, too.

@@ -179,7 +179,7 @@ double NetState::flops() {
 
 Array NetState::sample_of_bytes(io::ByteView bytes, const std::string& name) const {
   const store::Preprocessing& p = preprocessing();
-  if (p.text()) fail(ErrorKind::usage, name, "model ", bundle.model.name, " reads texts, no pictures or arrays");
+  if (p.text()) return State::sample_of_bytes(bytes, name);
   const Shape& need = p.input;
   if (io::is_npy(bytes)) {
     const Array values = io::computable(io::parse_npy(bytes, name), name);
@@ -213,9 +213,7 @@ std::string NetState::range_warning(const Array& sample) const {
 
 Array NetState::sample_of_text(const std::string& text, const std::string& name) const {
   const store::Preprocessing& p = preprocessing();
-  if (!p.text()) {
-    fail(ErrorKind::usage, name, "model ", bundle.model.name, " reads no texts: it takes samples ", bundle.model.input);
-  }
+  if (!p.text()) return State::sample_of_text(text, name);
   const std::string fault = data::document_fault(text);
   if (!fault.empty()) fail(ErrorKind::data, name, fault);
   data::TextPart part;

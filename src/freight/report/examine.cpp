@@ -18,7 +18,7 @@ namespace freight::report {
 
 namespace {
 
-constexpr int64_t kLargestSide = 160;  // of a image in the report
+constexpr int64_t kLargestSide = 160;  // of an image in the report
 
 // The held-out part of a data set, whatever its kind, one raw sample at a time.
 class HeldOutPart {
@@ -104,7 +104,7 @@ class HeldOutPart {
   Array labels_;
 };
 
-// A sample as a image of at most kLargestSide: u8 (C, H, W); undefined where it is none.
+// A sample as an image of at most kLargestSide: u8 (C, H, W); undefined where it is none.
 Array image_of(const Array& sample) {
   if (sample.shape().rank() != 3 || (sample.shape()[0] != 1 && sample.shape()[0] != 3)) return {};
   const int64_t channels = sample.shape()[0], rows = sample.shape()[1], columns = sample.shape()[2];

@@ -33,9 +33,10 @@ struct PrepareOptions {
 
 struct Prepared;
 
-// What a run takes besides its data, before it begins; 0: not known.
+// What a run takes besides its data, as far as that is known before it begins; 0: not known.
 struct Cost {
-  double bytes = 0, seconds = 0;
+  double bytes = 0;
+  double seconds = 0;  // of a round of a learner of rows
 };
 
 class PreparedRun {
