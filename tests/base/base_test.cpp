@@ -158,6 +158,11 @@ TEST(DTypes, AreNamedAndSizedAsTheirElements) {
   }
 }
 
+TEST(Nonfinite, AreNotTheNumbersThatADoubleHoldsAndAFloatDoesNot) {
+  EXPECT_EQ(count_nonfinite(Array::of<double>({1e300, -1e300, 0, 5e-324}, {4})), 0);
+  EXPECT_EQ(count_nonfinite(Array::of<double>({1e300, NAN, -INFINITY}, {3})), 2);
+}
+
 TEST(Nonfinite, AreCountedInBothPartsOfComplexNumbers) {
   const Array c = Array::of<std::complex<double>>({{1, NAN}, {INFINITY, 2}, {3, 4}}, {3});
   EXPECT_EQ(count_nonfinite(c), 2);

@@ -8,7 +8,7 @@
 namespace freight {
 
 int64_t count_nonfinite(std::span<const float> values);
-// Other floating types count as f32 has them; integers are all finite.
+// Of numbers of any type; integers are all finite.
 int64_t count_nonfinite(const Array& array);
 // The place of the first one; -1 where there is none.
 int64_t find_nonfinite(std::span<const float> values);
