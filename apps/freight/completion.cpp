@@ -18,11 +18,12 @@ constexpr const char* kWords = R"awk(
 listed { print $1 }
 /^(  -[A-Za-z], |      )--[a-z]/ {
   flag = $1 ~ /,$/ ? $2 : $1
+  letter = $1 ~ /,$/ ? substr($1, 1, 2) : flag
   rest = $0
   sub(/^ +(-[A-Za-z], )?--[a-z0-9-]+/, "", rest)
   value = rest ~ /^ [^ ]/ ? substr(rest, 2) : ""
   sub(/ .*/, "", value)
-  if (flag == previous && value != "") { wanted = value; next }
+  if ((flag == previous || letter == previous) && value != "") { wanted = value; next }
   flags[++n] = flag
 }
 END {

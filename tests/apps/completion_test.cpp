@@ -51,10 +51,11 @@ TEST(Completion, BashCompletesCommandsFlagsAndValues) {
 
 TEST(Completion, BashOffersFilesWhereAFlagTakesOne) {
   if (!has_shell("bash")) GTEST_SKIP() << "there is no bash";
-  const std::string script =
-      "eval \"$(freight completion bash)\"\nCOMP_WORDS=(freight train --config '')\nCOMP_CWORD=3\n_freight\n"
-      "echo \"${#COMPREPLY[@]}\"; complete -p freight\n";
-  EXPECT_EQ(printed("bash", script), "0\ncomplete -o default -F _freight freight\n");
+  for (const char* flag : {"--config", "--output-dir", "-o"}) {
+    const std::string script = cat("eval \"$(freight completion bash)\"\nCOMP_WORDS=(freight train ", flag,
+                                   " '')\nCOMP_CWORD=3\n_freight\necho \"${#COMPREPLY[@]}\"; complete -p freight\n");
+    EXPECT_EQ(printed("bash", script), "0\ncomplete -o default -F _freight freight\n") << flag;
+  }
 }
 
 TEST(Completion, FishCompletesTheSame) {
