@@ -291,6 +291,12 @@ TEST_F(Tables, OtherDataAreMeasuredByTheColumnsOfTheModelWhole) {
       "rose,z,red,2,3\n");
   EXPECT_EQ(m.figures.count, 3);
   EXPECT_EQ(m.figures.top1, 100.0);
+  const std::string header = "length,width,colour,species\n";
+  EXPECT_EQ(measure(header + "1,2,red,rose\n1,2,red,daisy\n").figures.count, 2) << "too few to be divided";
+  EXPECT_EQ(measure(header + "1,2,red,rose\n").figures.count, 1);
+  expect_error(ErrorKind::usage, {"--split", "no row of", "in the part test"}, [&] {
+    train::learner_of(bundle).measure(bundle, r.model_path, {.data = dir_ / "other.csv", .seed = 1});
+  });
   expect_error(ErrorKind::data, {"other.csv", "no column length"},
                [&] { measure("species,colour,width\nrose,red,1\nrose,red,2\n"); });
   expect_error(ErrorKind::data, {"other.csv:3", "class tulip", "daisy, rose"},

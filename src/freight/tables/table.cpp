@@ -58,7 +58,10 @@ void leave_out_unlabelled(data::Cells& cells, size_t target, const train::RowSou
   }
   cells.rows.resize(kept);
   cells.lines.resize(kept);
-  if (kept < 2) fail(ErrorKind::data, source.data, "holds ", kept, " rows, need two at least, for training and test");
+  if (kept == 0) fail(ErrorKind::data, source.data, "holds no rows");
+  if (kept < 2 && !source.known) {
+    fail(ErrorKind::data, source.data, "holds ", kept, " rows, need two at least, for training and test");
+  }
 }
 
 bool all_numbers(const data::Cells& cells, size_t column) {
@@ -140,7 +143,7 @@ class Reading {
     const double share = source_.val_split < 0 ? data::kDefaultSplit : source_.val_split;
     held_out_ = data::hold_out(labels, std::max<size_t>(out_.shape.classes.size(), 1), share, source_.seed);
     const auto count = std::count(held_out_.begin(), held_out_.end(), true);
-    if (count == 0 || count == static_cast<int64_t>(held_out_.size())) {
+    if (!source_.known && (count == 0 || count == static_cast<int64_t>(held_out_.size()))) {
       fail(ErrorKind::usage, "--val-split", "of ", held_out_.size(), " rows ", count, " are held out: need some in ",
            "either part");
     }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include <nlohmann/json.hpp>
@@ -218,14 +217,17 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
       Array all((data.train.*member).dtype(), whole);
       auto* to = static_cast<char*>(all.raw());
       for (const store::Rows* r : both) {
-        std::memcpy(to, (r->*member).raw(), (r->*member).bytes());
-        to += (r->*member).bytes();
+        to = std::copy_n(static_cast<const char*>((r->*member).raw()), (r->*member).bytes(), to);
       }
       return all;
     };
     out.rows = {joined(&store::Rows::values), joined(&store::Rows::labels)};
     out.note =
         cat("all ", out.rows.count(), " rows of ", out.data, " are measured: the model was trained on other data");
+  }
+  if (out.rows.count() == 0) {
+    fail(ErrorKind::usage, "--split", "no row of ", out.data, " is in the part ", request.split,
+         ": another --split has them all");
   }
   return out;
 }

@@ -27,8 +27,8 @@ struct RowSource {
   double val_split = -1;  // share that is held out; below 0: a fifth
   uint64_t seed = 0;
   data::BadSamples bad = {};
-  // Of a stored model that is to be measured: rows become what this one takes. Null: columns and classes are those of
-  // the training part.
+  // Of a stored model that is to be measured: rows become what this one takes, and either part may be empty. Null:
+  // columns and classes are those of the training part.
   const store::RowShape* known = nullptr;
 };
 
