@@ -15,7 +15,7 @@
 namespace freight::app {
 
 int eval_command(const Args& args) {
-  std::string weights, split = "test", on_bad_sample = "error";
+  std::string weights, on_bad_sample = "error";
   train::MeasureRequest request;
   bool json = false;
   Options o("eval", "Measures a stored model on a data set.", "--weights MODEL.safetensors [options]");
@@ -24,7 +24,7 @@ int eval_command(const Args& args) {
   o.add("--data", &request.data, "a named set or a directory (default: what the model was trained on)",
         {.aliases = {"--data-path"}});
   o.add("--data-dir", &request.data_dir, "where named sets are looked for first", {.value = "DIR"});
-  o.add("--split", &split, "which part; val differs from test where a folder has both",
+  o.add("--split", &request.split, "which part; val differs from test where a folder has both",
         {.one_of = {"test", "val", "train"}});
   o.add("--val-split", &request.val_split, "share held out of a folder without val part (default: as in training)");
   o.add("--seed", &request.seed, "seed of that choice (default: as in training)", {.min = 0});
@@ -43,7 +43,6 @@ int eval_command(const Args& args) {
   if (weights.empty()) fail(ErrorKind::usage, "--weights", "is missing; see freight eval --help");
   signals::install();
   int64_t left_out = 0;
-  request.split = split;
   if (on_bad_sample != "error") {
     request.bad = {.on_bad = data::OnBad::skip, .report = [&](const data::BadSample& sample) {
                      ++left_out;
@@ -59,7 +58,7 @@ int eval_command(const Args& args) {
   const train::Learner& learner = train::learner_of(bundle);
   const train::Measurement measured = learner.measure(std::move(bundle), weights, request);
   const train::Evaluation& e = measured.figures;
-  const std::string& data = measured.data;
+  const std::string &data = measured.data, &split = request.split;
   if (signals::stop_requested()) return signals::exit_code();
   if (json) {
     nlohmann::ordered_json j = {{"data", data},   {"split", split},       {"count", e.count},       {"top1", nullptr},

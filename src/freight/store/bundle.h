@@ -40,8 +40,6 @@ struct Preprocessing {
   data::ImageGeometry geometry() const;  // of an input of rank 3
 };
 
-inline constexpr const char* kNet = "net";
-
 struct Bundle {
   models::Model model;          // of a net
   Preprocessing preprocessing;  // of a net

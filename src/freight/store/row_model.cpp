@@ -36,7 +36,7 @@ double number_of(const Column& column, const std::string& cell, const std::strin
 void register_row_model(const std::string& learner, RowReader reader) {
   RowReaders& r = readers();
   const std::lock_guard lock(r.guard);
-  if (learner.empty() || learner == "net" || !r.all.emplace(learner, std::move(reader)).second) {
+  if (learner.empty() || learner == kNet || !r.all.emplace(learner, std::move(reader)).second) {
     fail(ErrorKind::usage, "register_row_model", "the name '", learner, "' is taken, or is none");
   }
 }

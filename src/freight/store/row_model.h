@@ -14,6 +14,8 @@
 
 namespace freight::store {
 
+inline constexpr const char* kNet = "net";  // the learner of nets: no model of rows is named so
+
 // Of numbers, or of words of which training saw these.
 struct Column {
   std::string name;
