@@ -169,6 +169,30 @@ TEST_F(Tables, ATableIsReadByItsHeaderTypedAndDivided) {
   EXPECT_EQ(values.target, "y");
 }
 
+TEST_F(Tables, WhatOthersWriteForAMissingValueIsMissingInNumbersAndWords) {
+  std::string text = "a,word,y\n1,red,0\n2,blue,1\n";
+  for (const char* missing : {"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", " nan ", "NULL", "null"})
+    text += cat(missing, ",", missing, ",1\n");
+  io::write_file_atomic(dir_ / "missing.csv", std::string_view(text));
+  const train::RowData data = read_table({.data = dir_ / "missing.csv"});
+  EXPECT_FALSE(data.shape.columns[0].words);
+  EXPECT_LE(data.shape.columns[1].levels.size(), 2u);
+  int64_t missing = 0;
+  for (const store::Rows* part : {&data.train, &data.test}) {
+    for (const double v : part->values.to_vector<double>()) missing += std::isnan(v);
+  }
+  EXPECT_EQ(missing, 22);
+}
+
+TEST_F(Tables, ATableWithoutAHeaderSaysSo) {
+  std::string text = "id,2019,2020\n";
+  for (int i = 0; i < 9; ++i) text += cat(i, ",", i * i, ",", i % 2, "\n");
+  io::write_file_atomic(dir_ / "years.csv", std::string_view(text));
+  const train::RowData data = read_table({.data = dir_ / "years.csv"});
+  ASSERT_FALSE(data.notes.empty());
+  EXPECT_NE(data.notes[0].find("no header"), std::string::npos) << data.notes[0];
+}
+
 TEST_F(Tables, CellsOfTheToldColumnMeanWhatTheySay) {
   const auto read = [&](const std::vector<std::string>& told) {
     std::string text = "a,y\n";

@@ -57,8 +57,9 @@ std::vector<std::string> row_learners() {
 }
 
 bool is_missing(std::string_view cell) {
-  cell = data::trimmed(cell);
-  return cell.empty() || cell == "?" || cell == "NA";
+  static constexpr std::string_view kMissing[] = {"",     "?",   "NA",  "N/A",  "n/a", "#N/A",
+                                                  "<NA>", "NaN", "nan", "NULL", "null"};
+  return std::find(std::begin(kMissing), std::end(kMissing), data::trimmed(cell)) != std::end(kMissing);
 }
 
 Array row_of(const std::vector<Column>& columns, const std::vector<std::string>& cells, const std::string& name) {

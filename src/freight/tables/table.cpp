@@ -129,6 +129,8 @@ class Reading {
     if (classes == 0 && !all_numbers(cells_, target_)) {
       fail(ErrorKind::data, source_.data, "column ", out_.target, " holds words, the model tells values");
     }
+    if (!cells_.header)
+      out_.notes.push_back("the first row is data, no header: it holds a number, or its cells do not look like names");
     out_.notes.push_back(cat("column ", out_.target, " is told from the ", cells_.names.size() - 1, " others, as ",
                              classes > 0 ? cat(classes, " classes") : std::string("values"),
                              source_.label_column.empty() ? " (--label-column names another)" : ""));
