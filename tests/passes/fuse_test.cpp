@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "freight/backend/ref/interpret.h"
 #include "freight/ir/builder.h"
@@ -227,6 +228,36 @@ TEST(Fuse, NeverMakesACycleThroughAnUnfusedNode) {
   const Graph after = fused(g);
   verify(after);
   expect_equal_results(g, after);
+}
+
+// Two numbers have the shape of their key, so that what makes the key looks like a producer of their elements; one
+// number has the shape of what a key is reduced to; and a value that regions repeat lies in no memory.
+TEST(Fuse, TheKeyOfRandomNumbersIsNeverMadeInsideARegion) {
+  const auto doubled = [](Builder& b, Value k) { return b.binary(Op::add, k, k); };
+  const auto spread = [](Builder& b, Value k) { return b.broadcast(b.sum(k, {0}), {2}); };
+  const auto counted = [](Builder& b, Value) { return b.one(Op::iota, IotaAttrs{{2}, 0, DType::i64}, {}); };
+  for (const std::function<Value(Builder&, Value)>& key_of :
+       {std::function<Value(Builder&, Value)>(doubled), std::function<Value(Builder&, Value)>(spread),
+        std::function<Value(Builder&, Value)>(counted)}) {
+    for (const int64_t count : {1, 2, 3}) {
+      Graph g;
+      Builder b(g);
+      const Value k = leaf(b, Op::input, "k", {DType::i64, {2}}), key = key_of(b, k);
+      const Ex u{&b, b.one(Op::random_uniform, RandomAttrs{{count}, 1}, {key})};
+      g.outputs = {(u * 2.0).v, b.sum(key, {0}), b.binary(Op::mul, key, k)};
+      const Graph after = fused(g);
+      verify(after);
+      expect_equal_results(g, after);
+      for (const Node& n : after.nodes) {
+        if (n.op != Op::fused) continue;
+        const Graph& body = *attrs<FusedAttrs>(n).body;
+        for (const Node& inner : body.nodes) {
+          if (inner.op != Op::random_uniform) continue;
+          EXPECT_EQ(body.def(inner.in(0)).op, Op::input) << print(after);
+        }
+      }
+    }
+  }
 }
 
 TEST(Schedule, UpdatesFollowTheirGradientsAtOnce) {

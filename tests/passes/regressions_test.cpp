@@ -48,6 +48,65 @@ TEST(Fuse, ManyReadersOfOneTensorAreSeveralRegions) {
   for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(close(got[i], want[i], 1e-6)) << i;
 }
 
+// The key was made inside the region of two numbers, written over by integers drawn from it, or read as if its two
+// elements lay together.
+TEST(Fuse, AsManyRandomNumbersAsAKeyHasAreDrawnFromTheWholeKey) {
+  const Type key{DType::i64, {2}};
+  const auto draw = [](Builder& b, Value k, int64_t count) {
+    return Ex{&b, b.one(Op::random_uniform, RandomAttrs{{count}, 1}, {k})};
+  };
+  Graph made;
+  {
+    Builder b(made);
+    const Value k = input(b, key);
+    made.outputs = {(draw(b, b.binary(Op::add, k, k), 2) * -1.0).v};
+  }
+  Graph over;
+  {
+    Builder b(over);
+    const Value k = input(b, key), twice = b.binary(Op::add, k, k);
+    over.outputs = {b.unary(Op::neg, b.cast((draw(b, twice, 2) * 1000.0).v, DType::i64))};
+  }
+  Graph strided;
+  {
+    Builder b(strided);
+    const Value k = input(b, {DType::i64, {4}});
+    strided.outputs = {draw(b, b.slice(k, {0}, {4}, {2}), 3).v};
+  }
+  Graph spread;
+  {
+    Builder b(spread);
+    const Value k = input(b, {DType::i64, {1}});
+    spread.outputs = {(draw(b, b.broadcast(k, {2}), 3) * -1.0).v};
+  }
+  for (const Graph& g : {made, over, strided, spread}) {
+    const Shape shape = leaf_types(g, Op::input)[0].shape;
+    const std::vector<int64_t> elements{3, 9, 5, 7};
+    const Array k = Array::of<int64_t>({elements.begin(), elements.begin() + shape[0]}, shape);
+    const Array want = interpret(g, {k})[0];
+    for (const std::string& name : computing_backends()) {
+      EXPECT_TRUE(close(run_planned(name, g, {k})[0], want, 1e-6)) << name << "\n" << print(g);
+    }
+  }
+}
+
+TEST(Memory, NoResultLiesOverTheKeyThatItIsDrawnFrom) {
+  Graph body;
+  Builder inside(body);
+  const Value leaf = input(inside, {DType::i64, {2}});
+  const Value u = inside.one(Op::random_uniform, RandomAttrs{{2}, 1}, {leaf});
+  body.outputs = {inside.cast(u, DType::i64)};
+  Graph g;
+  Builder b(g);
+  const Value k = input(b, {DType::i64, {2}});
+  g.outputs = {b.one(Op::fused, FusedAttrs{std::make_shared<const Graph>(body)}, {k})};
+  const Node& n = g.def(g.outputs[0]);
+  for (const std::string& name : computing_backends()) {
+    // The reference kernels, also behind the fusing backend, read all operands before they write.
+    EXPECT_TRUE(name == fusing_backend() || !backend(name).in_place(g, n, 0, 0)) << name;
+  }
+}
+
 TEST(Schedule, AStateReplacedByAnInputKeepsTheSignature) {
   Graph g;
   Builder b(g);

@@ -14,6 +14,7 @@
 #include "freight/backend/backend.h"
 #include "freight/base/error.h"
 #include "freight/ir/builder.h"
+#include "freight/ir/reads_whole.h"
 #include "freight/passes/passes.h"
 #include "freight/passes/placement.h"
 
@@ -287,6 +288,12 @@ class RegionPass {
       free_.push_back(is_free(g_, g_.node(i)));
       reach_.push_back(i);
     }
+    // What a region repeats lies in no memory, and so cannot be read whole.
+    for (const Node& n : g_.nodes) {
+      for (size_t k = 0; k < n.inputs.size(); ++k) {
+        if (reads_whole(n, static_cast<int>(k))) free_[g_.node_of(n.inputs[k])] = false;
+      }
+    }
     for (const NodeId i : g_.node_ids()) {
       const Node& n = g_.node(i);
       for (Value v : n.inputs) readers_[g_.node_of(v)].push_back(i);
@@ -379,7 +386,18 @@ class RegionPass {
     }
     joined.nodes.insert(joined.nodes.end(), b.nodes.begin(), b.nodes.end());
     std::sort(joined.nodes.begin(), joined.nodes.end());
-    return joined.axes.empty() || joined.rows || !reads_own_reduction(joined);
+    return (joined.axes.empty() || joined.rows || !reads_own_reduction(joined)) && !makes_what_it_reads_whole(joined);
+  }
+
+  // Two random numbers have the shape of a key: what makes the key would then pass for a producer of their elements.
+  bool makes_what_it_reads_whole(const Region& r) const {
+    for (const NodeId k : r.nodes) {
+      const Node& n = g_.node(k);
+      for (size_t i = 0; i < n.inputs.size(); ++i) {
+        if (r.has(g_.node_of(n.inputs[i])) && reads_whole(n, static_cast<int>(i))) return true;
+      }
+    }
+    return false;
   }
 
   bool reads_own_reduction(const Region& r) const {
@@ -589,7 +607,7 @@ class RegionPass {
   const Graph& g_;
   ByValue<bool> is_result_;  // an output, or the next value of a state
   ByValue<bool> frozen_;
-  ByNode<bool> free_;                   // is_free
+  ByNode<bool> free_;                   // is_free, and read whole by none
   ByNode<std::vector<Value>> sources_;  // of nodes that regions are made of
   ByNode<int32_t> seen_;                // the number of the last search for a path that came by
   int32_t rounds_ = 0;

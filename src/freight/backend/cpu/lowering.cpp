@@ -9,6 +9,7 @@
 #include "freight/backend/cpu/kernels/tile.h"
 #include "freight/backend/region.h"
 #include "freight/base/error.h"
+#include "freight/ir/reads_whole.h"
 
 namespace freight::cpu {
 
@@ -165,12 +166,14 @@ class Lowering {
       }
       case Op::random_uniform:
       case Op::random_normal:
+        FREIGHT_CHECK(def(n.in(0)).op == Op::input, "the key of random numbers is made inside a region");
         return p.add({.kind = TileValue::Kind::random,
                       .op = n.op,
                       .dtype = type.dtype,
                       .operand = place_[n.in(0).index()].operand,
                       .strides = index_strides(type.shape, b.axes),
-                      .number = static_cast<double>(attrs<RandomAttrs>(n).stream)});
+                      .number = static_cast<double>(attrs<RandomAttrs>(n).stream),
+                      .key_stride = place_[n.in(0).index()].strides[0]});
       case Op::broadcast: return emit(b, n.in(0));
       default: break;
     }
@@ -370,7 +373,8 @@ bool blocked(const StepSpec& spec) {
 }  // namespace
 
 // Pointwise results of a region without reductions that are read inside: one program, or the pointwise one runs last.
-bool tile_in_place(const Graph&, const Node& node, int, int output) {
+bool tile_in_place(const Graph&, const Node& node, int input, int output) {
+  if (reads_whole(node, input)) return false;
   if (node.op != Op::fused) return is_pointwise(node.op);
   const Graph& body = *attrs<FusedAttrs>(node).body;
   const auto reduced = [&](Value v) { return is_reduce(body.def(v).op); };

@@ -60,7 +60,7 @@ LayoutPlan GpuBackend::layouts(const Graph& graph, const Node& node, const std::
 }
 
 bool GpuBackend::in_place(const Graph& graph, const Node& node, int input, int output) const {
-  return graph.type(node.in(input)) == graph.type(node.out(output)) && region_in_place(graph, node);
+  return graph.type(node.in(input)) == graph.type(node.out(output)) && region_in_place(graph, node, input);
 }
 
 }  // namespace freight::gpu

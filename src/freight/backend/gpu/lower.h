@@ -11,9 +11,9 @@ Lowered lower(const StepSpec& spec);
 
 // Pointwise ops, reductions, copies between layouts and fused regions.
 Lowered lower_region(const StepSpec& spec);
-// Whether a fused region may write a result over an operand of equal type: one kernel, which reads an element before
-// it is written.
-bool region_in_place(const Graph& graph, const Node& node);
+// Whether a fused region may write a result over an operand of equal type: one kernel, whose work-items read of it no
+// more than the element that they write.
+bool region_in_place(const Graph& graph, const Node& node, int input);
 
 // matmul with any strides; conv and its gradients as implicit matmuls.
 Lowered lower_matmul(const StepSpec& spec);

@@ -17,6 +17,7 @@
 #include "freight/backend/region.h"
 #include "freight/base/error.h"
 #include "freight/ir/fused_pattern.h"
+#include "freight/ir/reads_whole.h"
 
 namespace freight::gpu {
 
@@ -209,6 +210,7 @@ class RegionLowering {
       case Op::iota: return converted(cat("(i64)(", place(b, leaf_strides(v)), ")"), DType::i64, dtype);
       case Op::random_uniform:
       case Op::random_normal: {
+        FREIGHT_CHECK(def(n.in(0)).op == Op::input, "the key of random numbers is made inside a region");
         const std::string key = elements(b, n.in(0)).pointer;
         const std::string step = b.text.number(leaf_strides(n.in(0))[0]);
         const std::string stream = b.text.number(attrs<RandomAttrs>(n).stream);
@@ -411,7 +413,8 @@ class RegionLowering {
 
 Lowered lower_region(const StepSpec& spec) { return RegionLowering(spec).run(); }
 
-bool region_in_place(const Graph& graph, const Node& node) {
+bool region_in_place(const Graph& graph, const Node& node, int input) {
+  if (reads_whole(node, input)) return false;
   if (node.op != Op::fused) return is_pointwise(node.op);
   for (const Node& n : attrs<FusedAttrs>(node).body->nodes) {
     if (is_reduce(n.op)) return false;

@@ -40,6 +40,7 @@ struct TileValue {
   int operand = -1;
   Strides strides = {};  // in elements, one per dimension of the space
   double number = 0;
+  int64_t key_stride = 1;  // random: elements from the seed to the step
 };
 
 // Writes a value to operand `operand`. The memory may be that of an input of equal dtype and strides (in-place update).

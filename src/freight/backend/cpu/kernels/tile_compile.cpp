@@ -412,6 +412,7 @@ class Compiler {
     s.reg = reg_of(i);
     s.aux = access_number;
     s.number = value(i).number;
+    s.key_stride = value(i).key_stride;
     s.call.op = value(i).op;
     s.dst = new_register(s.reg);
     emit(s);

@@ -107,6 +107,7 @@ struct TileStep {
   int aux = 0;
   bool stream = false;  // store
   double number = 0;    // random: stream
+  int64_t key_stride = 1;
 };
 
 // A virtual register, while compiling: it becomes a slot, a constant, or an operand in place.
