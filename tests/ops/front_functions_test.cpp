@@ -242,6 +242,15 @@ TEST_F(Front, BatchStatisticsHoldFarFromZero) {
   }
 }
 
+TEST_F(Front, ATransposedConvolutionWithMorePaddingThanResultIsRefused) {
+  const Tensor x = ones({1, 1, 2, 3}), w = ones({1, 1, 1, 1});
+  EXPECT_MESSAGE(conv_transpose2d(x, w, {.padding = 5}),
+                 "padding takes away more than there is: got padding [5,5] for input f32[1,1,2,3] and weight "
+                 "f32[1,1,1,1], which leaves [1,1,-8,-7]");
+  EXPECT_MESSAGE(conv_transpose2d(x, w, {.padding = -1}), "padding and output_padding not negative");
+  EXPECT_MESSAGE(conv_transpose2d(x, w, {.groups = 2}), "groups must be from 1 to the channels of the input: got 2");
+}
+
 TEST_F(Front, DropoutKeepsTheExpectation) {
   seed(1);
   const Floats y = values(dropout(ones({10000}), 0.25));

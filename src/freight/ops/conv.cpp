@@ -38,6 +38,8 @@ void need_small(const char* op, const Tensor& x, const Shape& kernel, const Shap
   need_at_most(op, "dilation", dilation, kLargestStride);
   need_at_most(op, "padding", a.pad_low, kLargestPadding);
   need_at_most(op, "kernel", kernel, kLongestAxis);
+  const auto negative = [](const Shape& s) { return std::any_of(s.begin(), s.end(), [](int64_t v) { return v < 0; }); };
+  if (negative(dilation) || negative(a.pad_low)) return;  // refused where the op's rule looks at them
   for (int i = 0; i < std::min({kernel.rank(), dilation.rank(), a.pad_low.rank()}) && i + 2 < x.rank(); ++i) {
     const int64_t padded = x.dim(2 + i) + a.pad_low[i] + a.pad_high[i], window = dilation[i] * (kernel[i] - 1) + 1;
     if (padded <= kLongestAxis && window <= kLongestAxis) continue;
@@ -170,12 +172,25 @@ Tensor conv_transpose2d(const In& x, const In& w, const ConvTransposeOptions& o)
   const Shape extra = o.output_padding.expand(2, kOp, "output_padding");
   ConvAttrs a = conv_attrs(kOp, 2, o);
   need_small(kOp, in, spatial_extents(weight), a.dilation, a);
+  need_at_most(kOp, "output_padding", extra, kLargestStride);
+  if (o.groups < 1 || o.groups > std::max<int64_t>(weight.dim(0), 1)) {
+    ops::fail_here(kOp, "groups must be from 1 to the channels of the input: got ", o.groups, " for ", in.type());
+  }
+  for (int i = 0; i < 2; ++i) {
+    if (a.stride[i] >= 1 && a.dilation[i] >= 1 && a.pad_low[i] >= 0 && extra[i] >= 0) continue;
+    ops::fail_here(kOp, "stride and dilation must be positive, padding and output_padding not negative: got stride ",
+                   a.stride, ", dilation ", a.dilation, ", padding ", a.pad_low, ", output_padding ", extra);
+  }
   a.shape = {in.dim(0), weight.dim(1) * o.groups};
   for (int i = 0; i < 2; ++i) {
     a.shape.push_back((in.dim(2 + i) - 1) * a.stride[i] - 2 * a.pad_low[i] + a.dilation[i] * (weight.dim(2 + i) - 1) +
                       extra[i] + 1);
   }
   need_at_most(kOp, "the result", {a.shape[2], a.shape[3]}, kLongestAxis);
+  if (a.shape[2] < 0 || a.shape[3] < 0) {
+    ops::fail_here(kOp, "padding takes away more than there is: got padding ", a.pad_low, " for input ", in.type(),
+                   " and weight ", weight.type(), ", which leaves ", a.shape, "; need less padding");
+  }
   return ops::one(Op::conv_grad_input, a, {in, weight});
 }
 

@@ -12,6 +12,7 @@
 #include "freight/backend/ref/ref.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/env.h"
+#include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 
@@ -25,6 +26,21 @@ const KernelFamily* family_of(const Graph& graph, const Node& node) {
   const auto row = std::find_if(std::begin(kFamilies), std::end(kFamilies),
                                 [&](const KernelFamily& f) { return f.takes_node(graph, node); });
   return row == std::end(kFamilies) ? nullptr : row;
+}
+
+// What oneDNN throws is told as an error of the op, by the types that it was asked for.
+template <class F>
+auto asking_dnnl(const Graph& graph, const Node& node, const F& f) {
+  try {
+    return f();
+  } catch (const dnnl::error& e) {
+    std::string types;
+    for (const Type& t : input_types(graph, node)) types += cat(types.empty() ? "" : ", ", t);
+    types += " ->";
+    for (const Type& t : output_types(graph, node)) types += cat(" ", t);
+    const ErrorKind kind = e.status == dnnl_out_of_memory ? ErrorKind::capacity : ErrorKind::device;
+    throw Error(kind, freight::name(node.op), cat("oneDNN refuses ", types, ": ", e.what()), node.location());
+  }
 }
 
 class CpuBackend final : public Backend {
@@ -53,7 +69,8 @@ class CpuBackend final : public Backend {
   LayoutPlan layouts_of_frozen(const Graph& graph, const Node& node, const std::vector<Layout>& given,
                                const FrozenInputs& frozen) const override {
     const KernelFamily* f = family_of(graph, node);
-    return f && f->layouts ? f->layouts(graph, node, given, frozen) : Backend::layouts(graph, node, given);
+    if (!f || !f->layouts) return Backend::layouts(graph, node, given);
+    return asking_dnnl(graph, node, [&] { return f->layouts(graph, node, given, frozen); });
   }
   bool in_place(const Graph& graph, const Node& node, int input, int output) const override {
     if (!(graph.type(node.in(input)) == graph.type(node.out(output)))) return false;
@@ -64,7 +81,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
     for (const KernelFamily& f : kFamilies) {
       if (!f.takes_node(*spec.graph, *spec.node)) continue;
-      if (auto kernel = f.make(spec)) return kernel;
+      if (auto kernel = asking_dnnl(*spec.graph, *spec.node, [&] { return f.make(spec); })) return kernel;
     }
     return ref_->prepare(spec);
   }

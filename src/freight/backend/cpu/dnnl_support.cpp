@@ -145,7 +145,8 @@ void DnnlKernel::run(void* const* operands) {
   for (size_t i = 0; i < memories_.size(); ++i) {
     void* const address = operands[operands_[i]];
     if (bound_[i] == address) continue;
-    memories_[i].set_data_handle(address);
+    const dnnl_status_t bound = dnnl_memory_set_data_handle(memories_[i].get(), address);
+    FREIGHT_CHECK(bound == dnnl_success, "oneDNN: ", dnnl_status2str(bound));
     bound_[i] = address;
   }
   FlushDenormals::reach_pool();
