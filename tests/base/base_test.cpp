@@ -61,6 +61,15 @@ TEST(ShapeTest, BroadcastFollowsNumpy) {
 
 TEST(ShapeTest, RankNineIsRefused) { EXPECT_THROW((Shape{1, 1, 1, 1, 1, 1, 1, 1, 1}), Error); }
 
+TEST(Arrays, OfNegativeOrCountlessExtentsAreRefused) {
+  EXPECT_THROW(Array(DType::f32, {-1}), Error);
+  EXPECT_THROW(Array(DType::f32, {-1, -1}), Error);
+  EXPECT_THROW(Array(DType::f32, {int64_t{1} << 62, 4}), Error);
+  EXPECT_THROW(Array(DType::f32, {int64_t{1} << 40, int64_t{1} << 40, 0}), Error);
+  EXPECT_THROW((void)Array(DType::f32, {0}).reshaped({int64_t{1} << 32, int64_t{1} << 32}), Error);
+  EXPECT_EQ(Array(DType::f32, {0, 3}).numel(), 0);
+}
+
 TEST(BFloat, RoundsToNearestEvenAndKeepsNan) {
   EXPECT_EQ(static_cast<float>(BFloat16(1.0f)), 1.0f);
   EXPECT_EQ(BFloat16(1.00390625f).bits, 0x3f80);  // 1 + 2^-8 lies halfway: to even

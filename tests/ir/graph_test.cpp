@@ -1,6 +1,8 @@
 // Graphs: table order, text round trip, verification, structural identity, gradients as graphs.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "freight/base/error.h"
 #include "freight/ir/builder.h"
 #include "freight/passes/passes.h"
@@ -97,6 +99,39 @@ TEST(Infer, MatmulErrorNamesAxesScopeAndLine) {
                  "(enc.fc1, train.cpp:42)");
     EXPECT_EQ(e.kind(), ErrorKind::usage);
   }
+}
+
+// Attributes come from files, too: what they add up to must be a number before it is compared with anything.
+TEST(Infer, AttributesThatOverflowAreRefused) {
+  constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
+  Graph g;
+  Builder b(g);
+  const Value x = input(b, "x", {DType::f32, {1, 1, 4, 4}}), w = input(b, "w", {DType::f32, {1, 1, 2, 2}});
+  const Value index = input(b, "i", {DType::i64, {4}}), key = input(b, "k", {DType::i64, {2}});
+  const Shape none{0, 0, 0, 0}, one{1, 1};
+  const auto refused = [&](Op op, const Attrs& a, const std::vector<Value>& in) {
+    try {
+      b.add(op, a, in);
+      ADD_FAILURE() << name(op) << " accepted";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::usage) << e.what();
+    }
+  };
+  refused(Op::pad, PadAttrs{{kLargest, 0, 0, 0}, {kLargest, 0, 0, 0}, none}, {x});
+  refused(Op::pad, PadAttrs{none, none, {0, 0, 0, kLargest}}, {x});
+  refused(Op::conv, ConvAttrs{one, {kLargest, 0}, {kLargest, 0}, one, 1, {}, {}}, {x, w});
+  refused(Op::conv, ConvAttrs{one, {0, 0}, {0, 0}, {kLargest, 1}, 1, {}, {}}, {x, w});
+  refused(Op::conv, ConvAttrs{one, {0, 0}, {0, 0}, one, kLargest, {}, {}}, {x, w});
+  refused(Op::conv_grad_input, ConvAttrs{one, {0, 0}, {0, 0}, one, 1, {1, 1, -8, -8}, {}}, {x, w});
+  refused(Op::avg_pool, PoolAttrs{{kLargest, 2}, {kLargest, 1}, {kLargest - 1, 0}, {0, 0}, true, {}}, {x});
+  refused(Op::scatter_add, ScatterAttrs{int64_t{1} << 32, 4}, {index, index});
+  refused(Op::scatter_add, ScatterAttrs{0, int64_t{1} << 62}, {index, index});
+  refused(Op::random_uniform, RandomAttrs{{-2}, 1}, {key});
+  refused(Op::iota, IotaAttrs{{-1}, 0, DType::i32}, {});
+  refused(Op::reshape, ShapeAttrs{{int64_t{1} << 32, int64_t{1} << 32}}, {x});
+  refused(Op::broadcast, ShapeAttrs{{-1, 1, 4, 4}}, {x});
+  refused(Op::one_hot, OneHotAttrs{-1, DType::f32}, {index});
+  refused(Op::input, LeafAttrs{"n", {DType::f32, {-1}}}, {});
 }
 
 TEST(Verify, ShowsTheNeighbourhoodOfAFault) {

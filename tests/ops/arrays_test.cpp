@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "freight/base/error.h"
 #include "freight/ops/ops.h"
@@ -41,6 +42,78 @@ Floats gradient(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) 
   return grad(sum(f(x)), std::vector<Tensor>{x})[0].to_vector<float>();
 }
 using freight::testing::message_of;
+
+TEST_P(Arrays, TwoRandomNumbersAreThoseOfTheReference) {
+  const auto drawn = [] {
+    seed(5);
+    const Tensor a = randn({2}), b = random_uniform({2}), c = dropout(ones({2}), 0.5);
+    return concat({a, b, c, cast(randint(0, 1000, {2}), DType::f32)}, 0).to_vector<float>();
+  };
+  const std::vector<float> here = drawn();
+  const DeviceScope on("ref");
+  const std::vector<float> there = drawn();
+  ASSERT_EQ(here.size(), there.size());
+  for (size_t i = 0; i < here.size(); ++i) EXPECT_NEAR(here[i], there[i], 1e-5) << i;
+}
+
+TEST_P(Arrays, OfNegativeOrCountlessExtentsAreRefusedByName) {
+  const Tensor x = ones({2, 3});
+  constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
+  const std::pair<std::string, std::string> cases[] = {
+      {message_of([] { zeros({-1}); }), "zeros: extents must not be negative: got [-1]"},
+      {message_of([] {
+         ones({2, -3});
+       }),
+       "ones: extents must not be negative: got [2,-3]"},
+      {message_of([] { full({-2}, 1); }), "full: extents must not be negative: got [-2]"},
+      {message_of([] { iota({-2}, 0); }), "iota: extents must not be negative: got [-2]"},
+      {message_of([] { arange(-5); }), "arange: extents must not be negative: got [-5]"},
+      {message_of([] { eye(-5); }), "eye: extents must not be negative: got [-5,-5]"},
+      {message_of([] { randn({-1}); }), "randn: extents must not be negative: got [-1]"},
+      {message_of([] { random_uniform({-1}); }), "random_uniform: extents must not be negative: got [-1]"},
+      {message_of([] { randint(0, 5, {-2}); }), "randint: extents must not be negative: got [-2]"},
+      {message_of([&] {
+         broadcast_to(x, {-1, 2, 3});
+       }),
+       "broadcast_to: extents must not be negative: got [-1,2,3]"},
+      {message_of([] {
+         Variable("v", {DType::f32, {-1}});
+       }),
+       "'v': extents must not be negative: got f32[-1]"},
+      {message_of([&] { one_hot(arange(2), -1); }), "one_hot: extents must not be negative: got [2,-1]"},
+      {message_of([&] {
+         pad(x, {kLargest, 0}, {1, 0});
+       }),
+       "pad: padding on axis 0 of f32[2,3] is too large"},
+      {message_of([&] {
+         pad(x, {0, 0}, {0, int64_t{1} << 48});
+       }),
+       "has too many elements"},
+      {message_of([&] { narrow(x, 0, 1, kLargest); }), "is outside of axis 0"},
+      {message_of([&] {
+         split(x, {kLargest, 3 - kLargest, 0}, 1);
+       }),
+       "split: sizes must be from 0 to 3"},
+      {message_of([&] {
+         reshape(x, {int64_t{1} << 62, 4, -1});
+       }),
+       "reshape: too many elements"},
+      {message_of([&] {
+         reshape(x, {int64_t{1} << 32, int64_t{1} << 32});
+       }),
+       "too many elements"},
+      {message_of([] { randint(-kLargest, kLargest, {2}); }), "need from 1 to 2^24 numbers"},
+      {message_of([] { arange(0.0, 1e300, 1.0); }), "arange: too many numbers"},
+  };
+  for (const auto& [got, need] : cases) EXPECT_NE(got.find(need), std::string::npos) << got << ", need " << need;
+}
+
+TEST_P(Arrays, TakeStepsAsLargeAsANumberCanBe) {
+  constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
+  expect(slice(arange(5, DType::f32), 0, 1, 5, kLargest), {1});
+  expect(slice(arange(5, DType::f32), 0, 0, 5, 3), {0, 3});
+  EXPECT_EQ(slice(arange(5, DType::f32), 0, 5, 5, kLargest).shape(), (Shape{0}));
+}
 
 TEST_P(Arrays, AreMadeFromNumbers) {
   expect_integers(arange(2, 9, 3), DType::i32, {2, 5, 8});

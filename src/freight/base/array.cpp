@@ -143,10 +143,27 @@ Storage::~Storage() {
   }
 }
 
-Array::Array(DType dtype, const Shape& shape) : dtype_(dtype), shape_(shape) { storage_ = Storage::allocate(bytes()); }
+namespace {
+// Extents of 0 count as 1: strides are products of the others.
+const Shape& countable(DType dtype, const Shape& shape) {
+  double elements = 1;
+  for (const int64_t d : shape) {
+    if (d < 0) fail(ErrorKind::usage, "array", "extents must not be negative: got ", dtype, shape);
+    elements *= static_cast<double>(d > 0 ? d : 1);
+  }
+  if (elements > 0x1p48) {
+    fail(ErrorKind::usage, "array", dtype, shape, " has too many elements: got ", elements, ", need at most ", 0x1p48);
+  }
+  return shape;
+}
+}  // namespace
+
+Array::Array(DType dtype, const Shape& shape) : dtype_(dtype), shape_(countable(dtype, shape)) {
+  storage_ = Storage::allocate(bytes());
+}
 
 Array::Array(DType dtype, const Shape& shape, std::shared_ptr<Storage> storage)
-    : dtype_(dtype), shape_(shape), storage_(std::move(storage)) {
+    : dtype_(dtype), shape_(countable(dtype, shape)), storage_(std::move(storage)) {
   if (!storage_ || storage_->size() < bytes()) {
     fail(ErrorKind::usage, "array", "storage too small: need ", bytes(), " bytes for ", dtype, shape);
   }
@@ -168,7 +185,8 @@ Array Array::clone() const {
 }
 
 Array Array::reshaped(const Shape& shape) const {
-  if (shape.numel() != numel()) fail(ErrorKind::usage, "array", "cannot reshape ", shape_, " to ", shape);
+  if (countable(dtype_, shape).numel() != numel())
+    fail(ErrorKind::usage, "array", "cannot reshape ", shape_, " to ", shape);
   Array a = *this;
   a.shape_ = shape;
   return a;

@@ -7,6 +7,7 @@
 
 #include "freight/base/error.h"
 #include "freight/ir/fused_pattern.h"
+#include "freight/ir/infer_internal.h"
 
 namespace freight {
 
@@ -22,14 +23,6 @@ namespace infer {
 
 namespace {
 
-template <class... Parts>
-[[noreturn]] void bad(const Node& node, const Parts&... parts) {
-  fail(ErrorKind::usage, name(node.op), parts...);
-}
-
-void need_floating(const Node& node, const Type& t) {
-  if (!is_floating(t.dtype)) bad(node, "element type must be floating: got ", t);
-}
 void need_index(const Node& node, const Type& t) {
   if (t.dtype == DType::i32 || t.dtype == DType::i64 || t.dtype == DType::u8) return;
   if (is_integer(t.dtype)) bad(node, "does not index by ", t.dtype, ": got ", t, ", need i32, i64 or u8");
@@ -50,6 +43,36 @@ void need_shape(const Node& node, const char* what, const Type& t, const Shape& 
   if (t.shape != shape) bad(node, what, " has the wrong shape: got ", t, ", need ", shape);
 }
 
+// Bytes, FLOPs and offsets of more elements overflow 64 bits somewhere; no memory has room for them. What an attribute
+// adds to an extent has the same bound, so that the sums and products below are numbers.
+constexpr int64_t kMost = int64_t{1} << 48;
+
+// Extents of 0 count as 1: strides are products of the others.
+void need_extents(const Node& node, const Shape& shape) {
+  double elements = 1;
+  for (const int64_t d : shape) {
+    if (d < 0) bad(node, "extents must not be negative: got ", shape);
+    elements *= static_cast<double>(std::max<int64_t>(d, 1));
+  }
+  if (elements > static_cast<double>(kMost)) {
+    bad(node, "the result ", shape, " has too many elements: got ", elements, ", need at most ",
+        static_cast<double>(kMost));
+  }
+}
+
+// Whether a * b, neither of them negative, is at most kMost.
+bool product_fits(int64_t a, int64_t b) { return b == 0 || a <= kMost / b; }
+
+// A window's result along one spatial axis; the sums of window_output() are checked before.
+int64_t need_window(const Node& node, int64_t size, int64_t kernel, int64_t stride, int64_t low, int64_t high,
+                    int64_t dilation) {
+  if (std::max({low, high, dilation, kernel}) > kMost || !product_fits(dilation, kernel)) {
+    bad(node, "the window is too large: got kernel ", kernel, ", dilation ", dilation, ", padding ", low, " ", high,
+        ", need at most ", static_cast<double>(kMost));
+  }
+  return window_output(size, kernel, stride, low, high, dilation);
+}
+
 }  // namespace
 
 Types leaf(const Node& node, const Types&) { return {attrs<LeafAttrs>(node).type}; }
@@ -64,6 +87,7 @@ Types constant(const Node& node, const Types&) {
 
 Types iota(const Node& node, const Types&) {
   const auto& a = attrs<IotaAttrs>(node);
+  need_extents(node, a.shape);
   need_axis(node, a.axis, Type{a.dtype, a.shape});
   return {{a.dtype, a.shape}};
 }
@@ -116,9 +140,7 @@ Types where(const Node& node, const Types& in) {
 
 Types reshape(const Node& node, const Types& in) {
   const Shape& s = attrs<ShapeAttrs>(node).shape;
-  for (int64_t d : s) {
-    if (d < 0) bad(node, "negative extent in ", s);
-  }
+  need_extents(node, s);
   if (s.numel() != in[0].numel()) {
     bad(node, "element counts differ: got ", in[0], " (", in[0].numel(), " elements), need ", s, " (", s.numel(), ")");
   }
@@ -141,6 +163,7 @@ Types transpose(const Node& node, const Types& in) {
 
 Types broadcast(const Node& node, const Types& in) {
   const Shape& s = attrs<ShapeAttrs>(node).shape;
+  need_extents(node, s);
   bool ok = s.rank() == in[0].shape.rank();
   for (int i = 0; ok && i < s.rank(); ++i) ok = in[0].shape[i] == s[i] || in[0].shape[i] == 1;
   if (!ok) bad(node, "cannot expand ", in[0], " to ", s);
@@ -159,7 +182,8 @@ Types slice(const Node& node, const Types& in) {
       bad(node, "axis ", i, ": got [", a.start[i], ":", a.limit[i], ":", a.step[i], "], need a range inside 0 to ",
           x[i]);
     }
-    out[i] = (a.limit[i] - a.start[i] + a.step[i] - 1) / a.step[i];
+    const int64_t length = a.limit[i] - a.start[i];
+    out[i] = length == 0 ? 0 : (length - 1) / a.step[i] + 1;  // the step may be as large as a number can be
   }
   return {{in[0].dtype, out}};
 }
@@ -172,6 +196,10 @@ Types pad(const Node& node, const Types& in) {
   }
   for (int i = 0; i < out.rank(); ++i) {
     if (a.low[i] < 0 || a.high[i] < 0 || a.interior[i] < 0) bad(node, "negative padding on axis ", i);
+    if (std::max({a.low[i], a.high[i], a.interior[i]}) > kMost || !product_fits(a.interior[i], out[i])) {
+      bad(node, "padding on axis ", i, " of ", in[0], " is too large: got ", a.low[i], " before, ", a.high[i],
+          " after and ", a.interior[i], " between the elements, need at most ", static_cast<double>(kMost));
+    }
     out[i] = a.low[i] + a.high[i] + out[i] + (out[i] > 0 ? (out[i] - 1) * a.interior[i] : 0);
   }
   return {{in[0].dtype, out}};
@@ -185,6 +213,7 @@ Types concat(const Node& node, const Types& in) {
     for (int i = 0; ok && i < out.rank(); ++i) ok = i == axis || in[k].shape[i] == out[i];
     if (!ok) bad(node, "operand ", k, " does not fit: got ", in[k], " beside ", in[0], " along axis ", axis);
     out[axis] += in[k].shape[axis];
+    need_extents(node, out);
   }
   return {{in[0].dtype, out}};
 }
@@ -272,15 +301,18 @@ int conv_spatial(const Node& node, const ConvAttrs& a, int rank) {
 }
 // The forward result for x and w; the shared check of the three convolutions.
 Shape conv_result(const Node& node, const ConvAttrs& a, const Shape& x, const Shape& w) {
+  need_extents(node, x);  // one of them may be an attribute
+  need_extents(node, w);
   const int spatial = conv_spatial(node, a, x.rank());
   if (w.rank() != x.rank()) bad(node, "input ", x, " and weight ", w, " differ in rank");
+  if (!product_fits(a.groups, w[1])) bad(node, "too many groups: got ", a.groups, " for weight ", w);
   if (x[1] != w[1] * a.groups || w[0] % a.groups != 0) {
     bad(node, "channels do not fit: input ", x, " axis 1 = ", x[1], ", weight ", w, " needs ", w[1] * a.groups, " (",
         a.groups, " groups of ", w[1], ")");
   }
   Shape out{x[0], w[0]};
   for (int i = 0; i < spatial; ++i) {
-    const int64_t o = window_output(x[2 + i], w[2 + i], a.stride[i], a.pad_low[i], a.pad_high[i], a.dilation[i]);
+    const int64_t o = need_window(node, x[2 + i], w[2 + i], a.stride[i], a.pad_low[i], a.pad_high[i], a.dilation[i]);
     if (o < 1) bad(node, "kernel ", w, " does not fit into input ", x, " on spatial axis ", i);
     out.push_back(o);
   }
@@ -314,6 +346,7 @@ Types conv_grad_weight(const Node& node, const Types& in) {
 namespace {
 Shape pool_result(const Node& node, const Shape& x) {
   const auto& a = attrs<PoolAttrs>(node);
+  need_extents(node, x);  // it may be an attribute
   const int spatial = x.rank() - 2;
   if (spatial < 1 || spatial > 2 || a.kernel.rank() != spatial || a.stride.rank() != spatial ||
       a.pad_low.rank() != spatial || a.pad_high.rank() != spatial) {
@@ -323,11 +356,11 @@ Shape pool_result(const Node& node, const Shape& x) {
   Shape out{x[0], x[1]};
   for (int i = 0; i < spatial; ++i) {
     if (a.kernel[i] < 1 || a.stride[i] < 1 || a.pad_low[i] < 0 || a.pad_high[i] < 0 || a.pad_low[i] >= a.kernel[i] ||
-        a.pad_high[i] >= a.kernel[i] + a.stride[i]) {
+        a.pad_high[i] - a.kernel[i] >= a.stride[i]) {
       bad(node, "need kernel and stride above 0 and padding below the kernel: got kernel ", a.kernel, ", stride ",
           a.stride, ", padding ", a.pad_low, " ", a.pad_high);
     }
-    const int64_t o = window_output(x[2 + i], a.kernel[i], a.stride[i], a.pad_low[i], a.pad_high[i], 1);
+    const int64_t o = need_window(node, x[2 + i], a.kernel[i], a.stride[i], a.pad_low[i], a.pad_high[i], 1);
     if (o < 1) bad(node, "kernel ", a.kernel, " does not fit into input ", x, " on spatial axis ", i);
     out.push_back(o);
   }
@@ -374,8 +407,8 @@ Types scatter_add(const Node& node, const Types& in) {
   const auto& a = attrs<ScatterAttrs>(node);
   need_index(node, in[0]);
   const Shape &idx = in[0].shape, &u = in[1].shape;
-  const int axis = static_cast<int>(a.axis);
-  bool ok = axis >= 0 && axis + idx.rank() <= u.rank() && a.size >= 0;
+  bool ok = a.axis >= 0 && a.axis <= u.rank() - idx.rank() && a.size >= 0;
+  const int axis = ok ? static_cast<int>(a.axis) : 0;
   for (int i = 0; ok && i < idx.rank(); ++i) ok = u[axis + i] == idx[i];
   if (!ok) bad(node, "updates ", in[1], " do not fit indices ", in[0], " at axis ", a.axis);
   Shape out;
@@ -510,90 +543,6 @@ Types adaptive_avg_pool(const Node& node, const Types& in) {
   return {{in[0].dtype, out}};
 }
 
-Types attention(const Node& node, const Types& in) {
-  need_floating(node, in[0]);
-  const Shape &q = in[0].shape, &k = in[1].shape;
-  if (q.rank() != 4 || k.rank() != 4 || k[2] < 1 || !(in[1] == Type{in[0].dtype, {q[0], q[1], k[2], q[3]}}) ||
-      !(in[1] == in[2])) {
-    bad(node, "need q (B, H, T, D) and k, v (B, H, S, D): got ", in[0], ", ", in[1], " and ", in[2]);
-  }
-  const bool counted = attrs<AttentionAttrs>(node).lengths;
-  if (counted != (in.size() == 4))
-    bad(node, "got ", in.size(), " inputs, need ", counted ? "4 with" : "3 without", " lengths");
-  const Type lengths{DType::i32, {q[0]}};
-  if (counted && !(in[3] == lengths) && !(in[3] == Type{DType::i64, {q[0]}})) {
-    bad(node, "lengths must be integers, one per sample: got ", in[3], ", need ", lengths);
-  }
-  return {in[0], {wide(in[0].dtype), {q[0], q[1], q[2]}}};
-}
-
-Types attention_grad(const Node& node, const Types& in) {
-  const auto& a = attrs<AttentionAttrs>(node);
-  Types need(in.begin(), in.begin() + (a.lengths ? 4 : 3));
-  const Types results = attention(node, need);
-  need.insert(need.end(), results.begin(), results.end());
-  need.insert(need.end(), results.begin(), results.begin() + (a.second ? 2 : 1));
-  if (in != need) bad(node, "y, lse and their cotangents do not belong to q, k and v: got ", in[0], " and ", in.back());
-  return {in.begin(), in.begin() + 3};
-}
-
-Types recurrent(const Node& node, const Types& in) {
-  need_floating(node, in[0]);
-  const auto& a = attrs<RecurrentAttrs>(node);
-  const Shape& x = in[0].shape;
-  const int64_t gates = a.gru ? 3 : 4, width = x.rank() == 3 ? x[2] / gates : 0;
-  const DType t = in[0].dtype;
-  Types need{in[0], {wide(t), {gates * width, width}}};
-  if (a.gru) need.push_back({wide(t), {width}});
-  if (a.lengths) need.push_back({DType::i32, {x[0]}});
-  if (width < 1 || x[1] < 1 || in != need) {
-    bad(node, "need x (N, T, ", gates, " H), w (", gates, " H, H) ", wide(t), a.gru ? ", inside (H)" : "",
-        a.lengths ? " and counts i32 (N)" : "", ": got ", in[0], ", ", in[1], in.size() > 2 ? " and others" : "");
-  }
-  const Type state{t, {x[0], x[1], width}};
-  return {state, state, in[0]};
-}
-
-Types recurrent_grad(const Node& node, const Types& in) {
-  const auto& a = attrs<RecurrentAttrs>(node);
-  if (a.lengths != (in.size() == 6)) bad(node, "got ", in.size(), " inputs, need ", a.lengths ? 6 : 5);
-  Types need{in[3], in[0]};
-  if (a.gru) need.push_back({in[0].dtype, {in[0].shape.rank() == 2 ? in[0].shape[1] : 0}});
-  Types out = need;
-  if (a.lengths) need.push_back(in[5]);
-  const Type state = recurrent(node, need)[0];
-  if (!(in[1] == state) || !(in[2] == state) || !(in[4] == state)) {
-    bad(node, "y, what was kept and dy must be ", state, ": got ", in[1], ", ", in[2], " and ", in[4]);
-  }
-  return out;
-}
-
-Types recurrent_layer(const Node& node, const Types& in) {
-  need_floating(node, in[0]);
-  const auto& a = attrs<RecurrentLayerAttrs>(node);
-  const Shape &x = in[0].shape, &bias = in[2].shape;
-  const DType t = wide(in[0].dtype);
-  if (x.rank() != 3 || bias.rank() != 1 || !(in[1] == Type{t, {bias[0], x[2]}}) || in[2].dtype != t) {
-    bad(node, "need x (N, T, D), w_ih (G H, D) and bias (G H) ", t, ": got ", in[0], ", ", in[1], " and ", in[2]);
-  }
-  Node steps = node;
-  steps.attrs = a.steps;
-  Types of_steps{{in[0].dtype, {x[0], x[1], bias[0]}}};
-  of_steps.insert(of_steps.end(), in.begin() + 3, in.end());
-  return recurrent(steps, of_steps);
-}
-
-Types recurrent_layer_grad(const Node& node, const Types& in) {
-  const auto& a = attrs<RecurrentLayerAttrs>(node);
-  const int weights = 4 + a.steps.gru;
-  Types need(in.begin(), in.begin() + std::min<int>(static_cast<int>(in.size()), weights + a.steps.lengths));
-  const Types results = recurrent_layer(node, need);
-  need.insert(need.end(), results.begin(), results.end());
-  need.push_back(results[0]);
-  if (in != need) bad(node, "results and dy do not belong to the layer: got ", in[0], " and ", in.back());
-  return {in.begin(), in.begin() + weights};
-}
-
 Types sgd_rows(const Node& node, const Types& in) {
   need_floating(node, in[0]);
   need_index(node, in[1]);
@@ -665,7 +614,12 @@ std::string mend_of_carried(DType dtype) {
 
 std::vector<Type> infer_types(const Node& node, const std::vector<Type>& in) {
   const InferFn rule = info(node.op).infer;
-  if (takes_every_type(rule)) return rule(node, in);
+  const auto result = [&] {
+    std::vector<Type> types = rule(node, in);
+    for (const Type& t : types) infer::need_extents(node, t.shape);
+    return types;
+  };
+  if (takes_every_type(rule)) return result();
   const auto refuse_carried = [&](const std::vector<Type>& types, const char* what) {
     for (const Type& t : types) {
       if (computes(t.dtype)) continue;
@@ -674,7 +628,7 @@ std::vector<Type> infer_types(const Node& node, const std::vector<Type>& in) {
     }
   };
   refuse_carried(in, "got ");
-  std::vector<Type> out = rule(node, in);
+  std::vector<Type> out = result();
   refuse_carried(out, "asked for ");
   return out;
 }

@@ -41,6 +41,12 @@ Shape axes_of(const Axes& axes, const Type& type, const char* op);
 // Integers and bools as i64, in which they are summed and multiplied; floating tensors as they are. Throws with the
 // location what i64 does not hold.
 Tensor exact(const Tensor& x, const char* op);
+// Throws with the location where an extent is negative: what makes tensors of nothing says so by its own name.
+inline void need_extents(const Shape& shape, const char* op) {
+  for (const int64_t d : shape) {
+    if (d < 0) fail_here(op, "extents must not be negative: got ", shape);
+  }
+}
 // reshape / broadcast without a node where nothing changes.
 Tensor reshaped(const Tensor& x, const Shape& shape);
 Tensor expanded(const Tensor& x, const Shape& shape, const char* op);

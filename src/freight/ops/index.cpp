@@ -54,32 +54,38 @@ Tensor drawn(F&& make) {
   return out;
 }
 
-Tensor draw(Op op, const Shape& shape) {
+// The numbers of `user_name`, which is told of a shape that cannot be. No number of the stream is used for it.
+Tensor draw(Op op, const Shape& shape, const char* user_name) {
+  ops::need_extents(shape, user_name);
   return drawn([&](int64_t stream, const Tensor& key) { return ops::one(op, RandomAttrs{shape, stream}, {key}); });
 }
 }  // namespace
 
 Tensor random_uniform(const Shape& shape, double lo, double hi, SourceLine at) {
   const Frame frame(at);
-  const Tensor u = draw(Op::random_uniform, shape);
+  const Tensor u = draw(Op::random_uniform, shape, "random_uniform");
   return lo == 0 && hi == 1 ? u : u * (hi - lo) + lo;
 }
 
 Tensor random_normal(const Shape& shape, double mean, double deviation, SourceLine at) {
   const Frame frame(at);
-  const Tensor z = draw(Op::random_normal, shape);
+  const Tensor z = draw(Op::random_normal, shape, "random_normal");
   return mean == 0 && deviation == 1 ? z : z * deviation + mean;
 }
 
-Tensor randn(const Shape& shape, SourceLine at) { return random_normal(shape, 0, 1, at); }
+Tensor randn(const Shape& shape, SourceLine at) {
+  const Frame frame(at);
+  return draw(Op::random_normal, shape, "randn");
+}
 
 Tensor randint(int64_t low, int64_t high, const Shape& shape, SourceLine at) {
   const Frame frame(at);
-  if (high <= low || high - low > int64_t{1} << 24)
+  // Unsigned: the difference of two numbers of i64 may be none of i64.
+  if (high <= low || static_cast<uint64_t>(high) - static_cast<uint64_t>(low) > uint64_t{1} << 24)
     ops::fail_here("randint", "need from 1 to 2^24 numbers: got [", low, ", ", high, ")");
   // The product may be rounded up to high - low.
   const auto count = static_cast<double>(high - low);
-  return cast(minimum(floor(draw(Op::random_uniform, shape) * count), count - 1), DType::i64) + low;
+  return cast(minimum(floor(draw(Op::random_uniform, shape, "randint") * count), count - 1), DType::i64) + low;
 }
 
 Tensor dropout(const In& x, double p) {

@@ -27,6 +27,8 @@ Tensor reshape(const In& x, const Shape& shape) {
     } else if (shape[i] < 0) {
       fail_here("reshape", "at most one extent may be -1 and none may be negative: got ", shape, " for ", t.type());
     } else {
+      if (shape[i] > 0 && known > (int64_t{1} << 48) / shape[i])
+        fail_here("reshape", "too many elements: got ", shape, " for ", t.type());
       known *= shape[i];
     }
   }
@@ -91,6 +93,7 @@ Tensor unsqueeze(const In& x, int64_t axis) {
 
 Tensor broadcast_to(const In& x, const Shape& shape) {
   const Frame frame(x.where);
+  ops::need_extents(shape, "broadcast_to");
   return ops::expanded(get(x, "broadcast_to"), shape, "broadcast_to");
 }
 
@@ -119,7 +122,7 @@ Tensor narrow(const In& x, int64_t axis, int64_t start, int64_t length) {
   const auto [frame, t] = ops::enter(x, "narrow");
   const int i = axis_of(axis, t.type(), "narrow");
   const int64_t n = t.shape()[i], from = start < 0 ? start + n : start;
-  if (from < 0 || length < 0 || from + length > n) {
+  if (from < 0 || length < 0 || length > n - from) {
     fail_here("narrow", "[", start, ", ", start, " + ", length, ") is outside of axis ", i, " of ", t.type());
   }
   return slice_axis(t, i, from, from + length, 1);
@@ -169,7 +172,11 @@ std::vector<Tensor> split(const In& x, const std::vector<int64_t>& sizes, int64_
   const auto [frame, t] = ops::enter(x, "split");
   const int i = axis_of(axis, t.type(), "split");
   int64_t total = 0;
-  for (int64_t s : sizes) total += s;
+  for (int64_t s : sizes) {
+    if (s < 0 || s > t.shape()[i])
+      fail_here("split", "sizes must be from 0 to ", t.shape()[i], " for axis ", i, " of ", t.type(), ": got ", s);
+    total += s;
+  }
   if (total != t.shape()[i]) {
     fail_here("split", "sizes add up to ", total, ", need ", t.shape()[i], " for axis ", i, " of ", t.type());
   }
@@ -189,18 +196,35 @@ std::vector<Tensor> chunk(const In& x, int64_t parts, int64_t axis) {
   return split(t, std::vector<int64_t>(static_cast<size_t>(parts), n / parts), axis);
 }
 
-Tensor zeros(const Shape& shape, DType dtype, SourceLine at) { return full(shape, 0, dtype, at); }
-Tensor ones(const Shape& shape, DType dtype, SourceLine at) { return full(shape, 1, dtype, at); }
+namespace {
+Tensor filled(const char* op, const Shape& shape, const In& value, DType dtype) {
+  ops::need_extents(shape, op);
+  return trace::constant_of(value, {dtype, shape}, op);
+}
+}  // namespace
+
+Tensor zeros(const Shape& shape, DType dtype, SourceLine at) {
+  const Frame frame(at);
+  return filled("zeros", shape, 0, dtype);
+}
+Tensor ones(const Shape& shape, DType dtype, SourceLine at) {
+  const Frame frame(at);
+  return filled("ones", shape, 1, dtype);
+}
 Tensor full(const Shape& shape, const In& value, DType dtype, SourceLine at) {
   const Frame frame(at);
   if (!value.is_number) fail_here("full", "needs a number: got ", get(value, "full").type(), "; see broadcast_to");
-  return trace::constant_of(value, {dtype, shape}, "full");
+  return filled("full", shape, value, dtype);
 }
 Tensor iota(const Shape& shape, int64_t axis, DType dtype, SourceLine at) {
   const Frame frame(at);
   return ops::one(Op::iota, IotaAttrs{shape, axis_of(axis, {dtype, shape}, "iota"), dtype}, {});
 }
-Tensor arange(int64_t n, DType dtype, SourceLine at) { return iota({n}, 0, dtype, at); }
+Tensor arange(int64_t n, DType dtype, SourceLine at) {
+  const Frame frame(at);
+  ops::need_extents({n}, "arange");
+  return iota({n}, 0, dtype, at);
+}
 
 namespace {
 // Numbers that are known beforehand, one for each place. Those of f32 are rounded once, from double.
@@ -217,6 +241,7 @@ Tensor arange(const In& start, const In& stop, const In& step) {
   const double from = start.scalar, by = step.scalar, span = stop.scalar - from;
   if (!(std::isfinite(from) && std::isfinite(span) && std::isfinite(by)) || by == 0 || span / by < 0)
     fail_here("arange", "no way from ", from, " to ", stop.scalar, " by steps of ", by);
+  if (span / by > 0x1p48) fail_here("arange", "too many numbers: got ", span / by, ", need at most ", 0x1p48);
   const auto n = static_cast<int64_t>(std::ceil(span / by));
   const bool whole = start.is_integer && stop.is_integer && step.is_integer;
   for (const In* end : {&start, &stop}) {
@@ -238,6 +263,7 @@ Tensor linspace(double start, double stop, int64_t count, DType dtype, SourceLin
 Tensor eye(int64_t rows, int64_t columns, DType dtype, SourceLine at) {
   const Frame frame(at);
   const Shape shape{rows, columns < 0 ? rows : columns};
+  ops::need_extents(shape, "eye");
   return cast(equal(iota(shape, 0), iota(shape, 1)), dtype);
 }
 

@@ -198,6 +198,9 @@ void trace::VariableImpl::bind(std::shared_ptr<Storage> elements) {
 
 Variable::Variable(const std::string& name, const Type& type, const Init& init, Role role)
     : impl_(std::make_shared<trace::VariableImpl>()) {
+  for (const int64_t d : type.shape) {
+    if (d < 0) trace::fail_here("variable", "'", name, "': extents must not be negative: got ", type);
+  }
   impl_->name = name;
   impl_->type = type;
   impl_->init = init;
