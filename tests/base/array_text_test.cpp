@@ -49,6 +49,9 @@ TEST(ArrayText, ComplexNumbersHaveTwoParts) {
   EXPECT_EQ(text_of(Array::of<D>({{0.1, -1e20}}, {})), "(0.1-1e+20j)");
   EXPECT_EQ(text_of(Array::of<D>({{NAN, -INFINITY}}, {})), "(nan-infj)");
   EXPECT_EQ(text_of(Array::of<D>({{1.5, 0}}, {})), "(1.5+0j)");
+  EXPECT_EQ(text_of(Array::of<D>({{-NAN, -NAN}}, {})), "(nan+nanj)");
+  EXPECT_EQ(text_of(Array::of<float>({-NAN}, {})), "nan");
+  EXPECT_EQ(text_of(Array::of<double>({-NAN}, {})), "nan");
   EXPECT_EQ(text_of(Array::of<D>({{0, 0}}, {})), "0j");
 }
 

@@ -206,11 +206,17 @@ class Printer {
   size_t next_ = 0;
 };
 
+// NaN has no sign here, as in NumPy; that of 0 / 0 is negative on x86, and streams would show it.
+template <class T>
+std::string real_text(T v) {
+  return std::isnan(v) ? "nan" : cat(v);
+}
+
 template <class T>
 std::string scalar(const std::complex<T>& v) {
-  const std::string imaginary = cat(v.imag(), "j");
+  const std::string imaginary = real_text(v.imag()) + "j";
   if (v.real() == 0 && !std::signbit(v.real())) return imaginary;
-  return cat("(", v.real(), imaginary[0] == '-' ? "" : "+", imaginary, ")");
+  return cat("(", real_text(v.real()), imaginary[0] == '-' ? "" : "+", imaginary, ")");
 }
 
 std::string scalar(const Array& a) {
@@ -219,7 +225,8 @@ std::string scalar(const Array& a) {
   if (a.dtype() == DType::c128) return scalar(a.to_vector<std::complex<double>>()[0]);
   if (a.dtype() == DType::u64) return std::to_string(a.to_vector<uint64_t>()[0]);
   if (!is_floating(a.dtype())) return std::to_string(a.to_vector<int64_t>()[0]);
-  const std::string text = a.dtype() == DType::f64 ? cat(a.to_vector<double>()[0]) : cat(a.to_vector<float>()[0]);
+  const std::string text =
+      a.dtype() == DType::f64 ? real_text(a.to_vector<double>()[0]) : real_text(a.to_vector<float>()[0]);
   return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
 }
 
