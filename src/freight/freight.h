@@ -1,6 +1,7 @@
 // Freight for users: tensors, compiled steps, modules, optimizers, models, data. Light on purpose: including this file
 // and building a net compiles in under two seconds, and no third-party header comes with it.
 #pragma once
+#include "freight/base/error.h"
 #include "freight/data/catalog.h"
 #include "freight/data/loader.h"
 #include "freight/data/tokens.h"
