@@ -95,6 +95,10 @@ const std::vector<Case> kCases = {
     {FREIGHT_EXPRESSION(i > kNan), DType::boolean, {0, 0, 0}},
     {FREIGHT_EXPRESSION(0.5 < i), DType::boolean, {1, 0, 1}},
     {FREIGHT_EXPRESSION(l > 16777216.5), DType::boolean, {0, 0, 1}},
+    {FREIGHT_EXPRESSION(l < ~uint64_t{0}), DType::boolean, {1, 1, 1}},
+    {FREIGHT_EXPRESSION(l >= uint64_t{1} << 63), DType::boolean, {0, 0, 0}},
+    {FREIGHT_EXPRESSION(equal(l, uint64_t(-7))), DType::boolean, {0, 0, 0}},
+    {FREIGHT_EXPRESSION(not_equal(l, uint64_t(-7))), DType::boolean, {1, 1, 1}},
     {FREIGHT_EXPRESSION(l < 1), DType::boolean, {1, 1, 0}},
     {FREIGHT_EXPRESSION(f < 0.6), DType::boolean, {1, 1, 0}},
     {FREIGHT_EXPRESSION(f > 1), DType::boolean, {0, 0, 1}},
@@ -174,6 +178,13 @@ const std::vector<Refusal> kRefusals = {
     {FREIGHT_EXPRESSION(full({1}, 300, DType::u8)), "number 300 does not fit beside u8[1]"},
     {FREIGHT_EXPRESSION(full({1}, kNan, DType::i64)), "does not fit beside i64[1]"},
     {FREIGHT_EXPRESSION(full({1}, 1e39)), "does not fit beside f32[1]"},
+    {FREIGHT_EXPRESSION(l + ~uint64_t{0}), "add: number 18446744073709551615 does not fit beside i64[3]"},
+    {FREIGHT_EXPRESSION(maximum(l, uint64_t{1} << 63)), "number 9223372036854775808 does not fit beside i64[3]"},
+    {FREIGHT_EXPRESSION(where(m, l, ~uint64_t{0})), "number 18446744073709551615 does not fit beside i64[3]"},
+    {FREIGHT_EXPRESSION(full({1}, -1, DType::u64)), "number -1 does not fit beside u64[1]"},
+    {FREIGHT_EXPRESSION(full({1}, ~uint64_t{0}, DType::u8)), "number 18446744073709551615 does not fit beside u8[1]"},
+    {FREIGHT_EXPRESSION(arange(0, ~uint64_t{0}, int64_t{1} << 60)), "number 18446744073709551615 does not fit i32"},
+    {FREIGHT_EXPRESSION(pad(l, {1}, {0}, 9007199254740993)), "number 9007199254740993 may be rounded here"},
     {FREIGHT_EXPRESSION(pad(i, {1}, {0}, 0.5)), "number 0.5 does not fit into i32"},
     {FREIGHT_EXPRESSION(cast(300, DType::u8)), "number 300 does not fit beside u8[]"},
 };
@@ -202,6 +213,35 @@ TEST_P(Promotion, LargeIntegersAreNotRoundedToDoubles) {
   EXPECT_EQ(full({2}, large, DType::i64).to_vector<int64_t>(), (std::vector<int64_t>{large, large}));
   EXPECT_EQ((Tensor::of<int64_t>({1}, {1}) - large).item<int64_t>(), 1 - large);
   EXPECT_EQ(sum(Tensor::of<int64_t>({large - 1, large}, {2}) < large).item<int64_t>(), 1);
+}
+
+// 2^53 + 1 is the first integer that is no double: its double is 2^53.
+TEST_P(Promotion, TheFirstIntegersBetweenDoublesAreExact) {
+  using Ints = std::vector<int64_t>;
+  const int64_t odd = 9007199254740993;
+  const Tensor x = Tensor::of<int64_t>({1, odd - 1, odd});
+  for (const int64_t n : {odd, -odd, odd - 1, odd - 2}) {
+    EXPECT_EQ(full({2}, n, DType::i64).to_vector<int64_t>(), (Ints{n, n}));
+    EXPECT_EQ((full({1}, 1, DType::i64) * n).item<int64_t>(), n);
+    EXPECT_EQ(cast(n, DType::i64).item<int64_t>(), n);
+    EXPECT_EQ(where(equal(x, 1), x, n).to_vector<int64_t>(), (Ints{1, n, n}));
+  }
+  EXPECT_EQ(maximum(x, odd).to_vector<int64_t>(), (Ints{odd, odd, odd}));
+  EXPECT_EQ(clamp(x, 0, odd).to_vector<int64_t>(), (Ints{1, odd - 1, odd}));
+  EXPECT_EQ(equal(x, odd).to_vector<int64_t>(), (Ints{0, 0, 1}));
+  EXPECT_EQ((x < odd).to_vector<int64_t>(), (Ints{1, 1, 0}));
+  EXPECT_EQ(pad(x, {1}, {0}, odd - 2).to_vector<int64_t>(), (Ints{odd - 2, 1, odd - 1, odd}));
+}
+
+TEST_P(Promotion, UnsignedNumbersBeyondI64AreWhatTheyAre) {
+  const uint64_t most = ~uint64_t{0}, half = uint64_t{1} << 63;
+  const Tensor x = Tensor::of<uint64_t>({most, half, 1});
+  EXPECT_EQ(full({2}, most, DType::u64).to_vector<uint64_t>(), (std::vector<uint64_t>{most, most}));
+  EXPECT_EQ(full({1}, half + 1, DType::u64).to_vector<uint64_t>(), (std::vector<uint64_t>{half + 1}));
+  EXPECT_EQ(equal(x, most).to_vector<int64_t>(), (std::vector<int64_t>{1, 0, 0}));
+  EXPECT_EQ(not_equal(x, half).to_vector<int64_t>(), (std::vector<int64_t>{1, 0, 1}));
+  EXPECT_EQ(equal(Tensor::of<int64_t>({-1}), most).to_vector<int64_t>(), (std::vector<int64_t>{0}));
+  EXPECT_EQ(full({1}, most, DType::f64).item<double>(), 0x1p64);
 }
 
 // What has two meanings does not compile: a number with a decimal point, or a truth value, is neither axis nor extent.

@@ -58,6 +58,22 @@ TEST_F(TensorTest, VariablesAreReadAndAssigned) {
   EXPECT_EQ((v + 0).to_vector<float>(), (Floats{5, 5}));
 }
 
+TEST_F(TensorTest, VariablesRefuseNumbersThatTheirTypeCannotHold) {
+  const Variable u("mask", {DType::u8, {2}}), i("step", {DType::i32, {}}), h("scale", {DType::f16, {}});
+  u.set(255);
+  i.set(-3.0);
+  h.set(65504);
+  EXPECT_NE(message_of([&] { u.set(300); }).find("set: number 300 does not fit into variable 'mask' u8[2]: u8 holds"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { i.set(2.7); }).find("number 2.7 does not fit into variable 'step' i32[]"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { h.set(70000); }).find("the largest f16 is 65504"), std::string::npos);
+  EXPECT_EQ(u.array().to_vector<int>(), (std::vector<int>{255, 255}));  // as before what was refused
+  EXPECT_EQ(i.array().to_vector<int>(), (std::vector<int>{-3}));
+  const auto made = [] { Variable("n", {DType::i32, {}}, {Init::Kind::constant, 0.5, 0}); };
+  EXPECT_NE(message_of(made).find("number 0.5 does not fit into variable 'n' i32[]"), std::string::npos);
+}
+
 TEST_F(TensorTest, PendingReadsDoNotSeeTheUpdatesOfAStep) {
   Variable v("v", {DType::f32, {}}, {Init::Kind::constant, 1, 0});
   auto step = compile([&](const Tensor& x) { v.assign(v + x); });

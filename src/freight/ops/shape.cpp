@@ -245,7 +245,8 @@ Tensor arange(const In& start, const In& stop, const In& step) {
   const auto n = static_cast<int64_t>(std::ceil(span / by));
   const bool whole = start.is_integer && stop.is_integer && step.is_integer;
   for (const In* end : {&start, &stop}) {
-    if (whole && !trace::holds(DType::i32, *end)) fail_here("arange", "number ", end->integer, " does not fit i32");
+    if (whole && !trace::holds(DType::i32, *end))
+      fail_here("arange", "number ", trace::number_text(*end), " does not fit i32");
   }
   return numbered(n, whole ? DType::i32 : DType::f32, [&](int64_t i) { return from + static_cast<double>(i) * by; });
 }

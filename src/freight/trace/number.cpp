@@ -34,25 +34,32 @@ double largest(DType floating) {
   }
 }
 
-std::string text(const In& n) { return n.is_integer ? cat(n.integer) : cat(n.scalar); }
-
 [[noreturn]] void refuse(const In& n, DType dtype, const std::string& what, const char* op) {
   const Range r = range_of(dtype);
   if (is_floating(dtype) || is_complex(dtype)) {
-    fail_here(op, "number ", text(n), " does not fit ", what, ": the largest ", dtype, " is ",
+    fail_here(op, "number ", number_text(n), " does not fit ", what, ": the largest ", dtype, " is ",
               dtype == DType::f16 ? 65504.0 : largest(dtype), "; cast to a wider type first");
   }
-  fail_here(op, "number ", text(n), " does not fit ", what, ": ", dtype, " holds whole numbers from ", r.least, " to ",
-            r.most, "; cast to a wider type first");
+  fail_here(op, "number ", number_text(n), " does not fit ", what, ": ", dtype, " holds whole numbers from ", r.least,
+            " to ", r.most, "; cast to a wider type first");
 }
 
+// From 2^53 on the double of an integer may be that of its neighbour, too: 2^53 + 1 is rounded to 2^53.
+bool exact_as_double(const In& n) { return !n.is_integer || std::fabs(n.scalar) < 0x1p53; }
+
 }  // namespace
+
+std::string number_text(const In& n) {
+  if (!n.is_integer) return cat(n.scalar);
+  return n.beyond_i64 ? cat(static_cast<uint64_t>(n.integer)) : cat(n.integer);
+}
 
 DType beside(DType dtype, const In& n) { return is_integer(dtype) && !n.is_integer ? DType::f32 : dtype; }
 
 bool holds(DType dtype, const In& n) {
   if (is_floating(dtype) || is_complex(dtype)) return !std::isfinite(n.scalar) || std::fabs(n.scalar) <= largest(dtype);
   const Range r = range_of(dtype);
+  if (n.beyond_i64) return static_cast<uint64_t>(n.integer) <= r.most;
   if (n.is_integer) return n.integer >= r.least && (n.integer < 0 || static_cast<uint64_t>(n.integer) <= r.most);
   // 2^63 and 2^64 are doubles, the largest i64 and u64 are not.
   const double most = static_cast<double>(r.most);
@@ -60,11 +67,15 @@ bool holds(DType dtype, const In& n) {
          (size_of(dtype) == 8 ? n.scalar < most : n.scalar <= most);
 }
 
+void need_held(const In& n, DType dtype, const std::string& what, const char* op) {
+  if (!holds(dtype, n)) refuse(n, dtype, what, op);
+}
+
 Tensor constant_of(const In& n, const Type& type, const char* op) {
-  if (!holds(type.dtype, n)) refuse(n, type.dtype, cat("beside ", type), op);
+  need_held(n, type.dtype, cat("beside ", type), op);
   const bool wide_integer = type.dtype == DType::i64 || type.dtype == DType::u64;
-  if (!n.is_integer || !wide_integer || std::fabs(n.scalar) <= 0x1p53) return constant(n.scalar, type);
-  // A double does not hold it: the elements come from an array.
+  if (!wide_integer || exact_as_double(n)) return constant(n.scalar, type);
+  // A double does not hold it: the elements come from an array. As u64 the bits of an i64 are what beyond_i64 promises.
   const Shape thin = Shape::filled(type.shape.rank(), 1);
   const Tensor one_element = one(
       Op::constant, ConstantAttrs{{type.dtype, thin}, 0, Array::of<int64_t>({n.integer}, thin).cast(type.dtype)}, {});
@@ -73,9 +84,11 @@ Tensor constant_of(const In& n, const Type& type, const char* op) {
 
 double attribute_of(const In& n, DType dtype, const char* op) {
   if (!n.is_number) fail_here(op, "needs a number here: got ", n.tensor.type());
-  if (!holds(dtype, n)) refuse(n, dtype, cat("into ", dtype), op);
-  if (n.is_integer && std::fabs(n.scalar) > 0x1p53)
-    fail_here(op, "number ", text(n), " is beyond 2^53, up to which it is exact here");
+  need_held(n, dtype, cat("into ", dtype), op);
+  if (is_integer(dtype) && !exact_as_double(n)) {
+    fail_here(op, "number ", number_text(n),
+              " may be rounded here: need less than 2^53 in size; concat a full() of it");
+  }
   return n.scalar;
 }
 

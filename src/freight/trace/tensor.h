@@ -142,12 +142,14 @@ struct In {
         integer(std::is_integral_v<Number> ? static_cast<int64_t>(v) : 0),
         is_number(true),
         is_integer(std::is_integral_v<Number>),
+        beyond_i64(std::is_unsigned_v<Number> && static_cast<int64_t>(v) < 0),
         where(at) {}
 
   Tensor tensor;
   double scalar = 0;    // the number,
   int64_t integer = 0;  // and exactly, where it is given as an integer
   bool is_number = false, is_integer = false;
+  bool beyond_i64 = false;  // 2^63 or more: the bits of `integer` are then those of a u64
   SourceLine where;
 };
 

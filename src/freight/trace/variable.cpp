@@ -201,6 +201,8 @@ Variable::Variable(const std::string& name, const Type& type, const Init& init, 
   for (const int64_t d : type.shape) {
     if (d < 0) trace::fail_here("variable", "'", name, "': extents must not be negative: got ", type);
   }
+  if (init.kind == Init::Kind::constant)
+    trace::need_held(init.a, type.dtype, cat("into variable '", name, "' ", type), "variable");
   impl_->name = name;
   impl_->type = type;
   impl_->init = init;
@@ -330,6 +332,7 @@ void Variable::set(const Array& value) const {
 
 void Variable::set(double value) const {
   refuse_while_tracing("set", *this);
+  trace::need_held(value, impl()->type.dtype, cat("into variable '", name(), "' ", impl()->type), "set");
   trace::flush();
   overwrite(*impl(), impl()->materialize(), [&](void* elements) { fill(elements, impl()->type, value); });
 }
