@@ -242,5 +242,82 @@ TEST_P(Arrays, LossesOfDistances) {
   expect(kl_div(Tensor::of<float>({{-1, -1, -INFINITY}}), p, Reduction::sum), {0.30685282f});
 }
 
+// In 16 bits sums, squares and counts are beyond the type long before the statistic is. The values are computed here in
+// double, of the elements as the type holds them; the statistic is rounded once.
+TEST_P(Arrays, StatisticsOf16BitsAreRoundedOnce) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    SCOPED_TRACE(to_string(dtype));
+    const double allowed = (dtype == DType::f16 ? 0x1p-11 : 0x1p-8) * 1.1;  // a rounding, and the errors of f32
+    Floats elements;
+    for (int i = 0; i < 3000; ++i) elements.push_back((i % 2 ? 100.0f : -100.0f) + static_cast<float>(i % 7));
+    const Tensor x = cast(Tensor::of<float>(elements, {3000}), dtype), rows = reshape(x, {1500, 2});
+    const std::vector<double> v = x.to_vector<double>();
+    const auto mean_of = [&](const std::function<double(double)>& f) {
+      double total = 0;
+      for (const double e : v) total += f(e);
+      return total / static_cast<double>(v.size());
+    };
+    const double mean_x = mean_of([](double e) { return e; });
+    const double spread = mean_of([&](double e) { return (e - mean_x) * (e - mean_x); }) * 3000 / 2999;
+    const double squares = mean_of([](double e) { return e * e; }),
+                 sizes = mean_of([](double e) { return std::fabs(e); });
+    double entropy = 0, likelihood = 0;  // of class 0 of each row
+    for (size_t i = 0; i < v.size(); i += 2) {
+      entropy += std::max(v[i], v[i + 1]) + std::log1p(std::exp(-std::fabs(v[i] - v[i + 1]))) - v[i];
+      likelihood -= v[i];
+    }
+    const Tensor labels = zeros({1500}, DType::i64), one = ones({3000}, dtype);
+    const Tensor image = full({1, 1, 64, 64}, 3008, dtype);
+    const struct {
+      const char* name;
+      Tensor got;
+      double value;
+    } cases[] = {
+        {"mean of 70,000", mean(ones({70000}, dtype)), 1},
+        {"mean of 2,049", mean(ones({2049}, dtype)), 1},
+        {"mean", mean(abs(x)), sizes},
+        {"var", var(x), spread},
+        {"stddev", stddev(x), std::sqrt(spread)},
+        {"stddev whose square is no f16", stddev(x * 8), 8 * std::sqrt(spread)},
+        {"norm", norm(x), std::sqrt(squares * 3000)},
+        {"norm 3", norm(x, {}, {.p = 3}), std::cbrt(mean_of([](double e) { return std::fabs(e * e * e); }) * 3000)},
+        {"logsumexp", logsumexp(zeros({70000}, dtype)), std::log(70000.0)},
+        {"prod", prod(cast(Tensor::of<float>({512, 0.0009765625f, 512, 0.0009765625f}), dtype)), 0.25},
+        {"mse_loss", mse_loss(x, -x), 4 * squares},
+        {"mse_loss whose squares are no f16", mse_loss(concat({full({1}, 512, dtype), zeros({99}, dtype)}, 0), 0),
+         2621.44},
+        {"l1_loss", l1_loss(x, -x), 2 * sizes},
+        {"smooth_l1_loss", smooth_l1_loss(x, -x), 2 * sizes - 0.5},
+        {"huber_loss", huber_loss(x, -x, 50), 50 * (2 * sizes - 25)},
+        {"kl_div", kl_div(-abs(x), one), sizes},
+        {"bce_with_logits", bce_with_logits(x, one),
+         mean_of([](double e) { return std::log1p(std::exp(-std::fabs(e))) + std::max(-e, 0.0); })},
+        {"cross_entropy", cross_entropy(rows, labels), entropy / 1500},
+        {"cross_entropy but for ignored ones", cross_entropy(rows, labels, {.ignore_index = 1}), entropy / 1500},
+        {"nll_loss", nll_loss(rows, labels), likelihood / 1500},
+        {"adaptive_avg_pool2d", max(adaptive_avg_pool2d(image)), 3008},
+        {"adaptive_avg_pool2d of equal windows", max(adaptive_avg_pool2d(image, {2, 2})), 3008},
+        {"adaptive_avg_pool2d of unequal windows", max(adaptive_avg_pool2d(image, {3, 5})), 3008},
+        {"avg_pool2d", max(avg_pool2d(image, {.kernel = 32})), 3008},
+    };
+    for (const auto& c : cases) {
+      EXPECT_EQ(c.got.dtype(), dtype) << c.name;
+      EXPECT_NEAR(c.got.item<double>(), c.value, allowed * std::fabs(c.value)) << c.name;
+    }
+    EXPECT_NEAR(grad(mean(x), std::vector<Tensor>{x})[0].to_vector<double>()[0], 1.0 / 3000, allowed / 3000);
+  }
+}
+
+TEST_P(Arrays, LossesOf16BitsStillRefuseOtherTypes) {
+  const Tensor h = ones({4}, DType::f16), f = ones({4});
+  for (const auto& loss :
+       {std::function<Tensor()>([&] { return mse_loss(h, f); }), std::function<Tensor()>([&] { return l1_loss(f, h); }),
+        std::function<Tensor()>([&] { return bce_with_logits(h, f); })}) {
+    EXPECT_NE(message_of([&] { loss(); }).find("element types differ"), std::string::npos);
+  }
+  EXPECT_EQ(mse_loss(h, 3).dtype(), DType::f16);
+  EXPECT_EQ(mse_loss(h, 3).item<float>(), 4);
+}
+
 }  // namespace
 }  // namespace freight::test

@@ -250,7 +250,8 @@ Value uneven_means(Builder& b, Value x, int axis, int64_t cells) {
 // Each output cell averages the input cells [floor(i n / m), ceil((i + 1) n / m)) per axis, one axis after the other.
 Values adaptive_avg_pool(Builder& b, const Node& n, const Values& in) {
   const Shape& output = attrs<AdaptivePoolAttrs>(n).output;
-  Value x = in[0];
+  const DType given = b.type(in[0]).dtype;
+  Value x = b.cast(in[0], wide(given));
   for (int k = output.rank() - 1; k >= 0; --k) {
     const int axis = 2 + k;
     const Shape s = b.shape(x);
@@ -268,7 +269,7 @@ Values adaptive_avg_pool(Builder& b, const Node& n, const Values& in) {
     }
     x = uneven_means(b, x, axis, cells);
   }
-  return {x};
+  return {b.cast(x, given)};
 }
 
 // Vaswani et al. 2017: softmax(scale q k^T) v. A sample of length 0 sees its first key.

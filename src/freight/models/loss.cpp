@@ -35,10 +35,12 @@ Tensor token_cross_entropy(const Tensor& outputs, const Tensor& y, const LossOpt
   const int64_t places = y.numel();
   const Tensor counts = reshape(counted(outputs, y), {places});
   const Tensor labels = where(counts, reshape(y, {places}), 0);
-  const Tensor losses = cross_entropy(reshape(outputs, {places, outputs.dim(2)}), labels,
+  const DType exact = wide(outputs.dtype());  // 16 bits cannot count far
+  const Tensor losses = cross_entropy(cast(reshape(outputs, {places, outputs.dim(2)}), exact), labels,
                                       {.label_smoothing = o.label_smoothing, .reduction = Reduction::none});
   const Tensor total = sum(where(counts, losses, 0.0));
-  return o.reduction == Reduction::sum ? total : total / maximum(sum(cast(counts, outputs.dtype())), 1.0);
+  const Tensor loss = o.reduction == Reduction::sum ? total : total / maximum(sum(cast(counts, exact)), 1.0);
+  return cast(loss, outputs.dtype());
 }
 
 Tensor loss_of(const Model& model, const Tensor& outputs, const Tensor& y, const LossOptions& o) {

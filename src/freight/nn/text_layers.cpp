@@ -23,11 +23,12 @@ Tensor EmbeddingBag::forward(const Tensor& x) {
   if (x.rank() != 2 || is_floating(x.dtype())) {
     trace::fail_here("EmbeddingBag", "need tokens (N, T): got ", x.type());
   }
-  const Tensor rows = embedding(x, weight, fields_.padding_idx);  // (N, T, W)
-  if (fields_.padding_idx < 0) return mean(rows, 1);
+  const Tensor given = embedding(x, weight, fields_.padding_idx);  // (N, T, W)
+  if (fields_.padding_idx < 0) return mean(given, 1);
+  const Tensor rows = cast(given, wide(given.dtype()));                       // 16 bits cannot count far
   const Tensor kept = cast(not_equal(x, fields_.padding_idx), rows.dtype());  // (N, T)
   const Tensor count = maximum(sum(kept, 1, Keep::yes), 1.0);                 // (N, 1)
-  return sum(rows * unsqueeze(kept, 2), 1) / count;
+  return cast(sum(rows * unsqueeze(kept, 2), 1) / count, given.dtype());
 }
 
 Tensor Transpose::forward(const Tensor& x) { return transpose(x, fields_.a, fields_.b); }

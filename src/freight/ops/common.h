@@ -50,6 +50,15 @@ inline void need_extents(const Shape& shape, const char* op) {
 // reshape / broadcast without a node where nothing changes.
 Tensor reshaped(const Tensor& x, const Shape& shape);
 Tensor expanded(const Tensor& x, const Shape& shape, const char* op);
+// body(x) computed in wide(x's type) and rounded once, to the type of x: what is between may be beyond 16 bits where
+// the result is not. Other types get no node from this.
+template <class F>
+Tensor in_wide(const Tensor& x, const F& body) {
+  const DType given = x.dtype(), wider = wide(given);
+  if (wider == given) return body(x);
+  const Tensor y = body(one(Op::cast, CastAttrs{wider}, {x}));
+  return one(Op::cast, CastAttrs{given}, {y});
+}
 // (C) -> the shape of `like` with C along axis 1.
 Tensor per_channel(const Tensor& c, const Tensor& like, const char* op);
 

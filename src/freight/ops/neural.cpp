@@ -27,6 +27,22 @@ Tensor reduced(const Tensor& per_item, Reduction reduction) {
   return per_item;
 }
 
+// Two operands of a loss, which is computed in the wide type and rounded once, to the given one: the square of an f16
+// distance of 256 is no f16 any more, while its mean over others may be. Operands whose types differ stay as they are,
+// and are refused by the first operation on both.
+struct Compared {
+  In a, b;
+  DType given;
+  Tensor rounded(const Tensor& loss) const { return wide(given) == given ? loss : cast(loss, given); }
+};
+Compared compared(const In& a, const In& b, const char* op) {
+  if (a.is_number && b.is_number) return {a, b, DType::f32};
+  const auto widened = [&](const In& x) { return x.is_number ? x : In(cast(x, wide(x.tensor.dtype())), x.where); };
+  const Tensor x = ops::get(a.is_number ? b : a, op), y = ops::get(b.is_number ? a : b, op);
+  if (x.dtype() != y.dtype()) return {a, b, DType::f32};
+  return {widened(a), widened(b), x.dtype()};
+}
+
 // A column beside a row would broadcast to a square, whose mean is a number like any other.
 void need_equal_shapes(const In& a, const In& b, const char* op) {
   if (a.is_number || b.is_number) return;
@@ -105,16 +121,25 @@ Tensor cross_entropy(const In& logits, const In& target, const CrossEntropyOptio
   const Frame frame(logits.where);
   const double s = options.label_smoothing;
   if (!(s >= 0 && s < 1)) ops::fail_here("cross_entropy", "label smoothing out of range: got ", s, ", need 0 <= s < 1");
-  const Tensor x = ops::get(logits, "cross_entropy"), t = ops::get(target, "cross_entropy");
+  const Tensor given = ops::get(logits, "cross_entropy"), t = ops::get(target, "cross_entropy");
   if (!options.ignore_index) {
-    return reduced(ops::one(Op::cross_entropy, CrossEntropyAttrs{s}, {x, t}), options.reduction);
+    const bool soft = is_floating(t.dtype());
+    if (soft && t.dtype() != given.dtype()) {  // the op refuses it in its own words
+      return ops::one(Op::cross_entropy, CrossEntropyAttrs{s}, {given, t});
+    }
+    return ops::in_wide(given, [&](const Tensor& x) {
+      const Tensor q = soft ? cast(t, x.dtype()) : t;
+      return reduced(ops::one(Op::cross_entropy, CrossEntropyAttrs{s}, {x, q}), options.reduction);
+    });
   }
   if (is_floating(t.dtype())) ops::fail_here("cross_entropy", "ignore_index needs integer classes: got ", t.type());
   const Tensor counts = not_equal(t, *options.ignore_index);
-  const Tensor losses = where(counts, ops::one(Op::cross_entropy, CrossEntropyAttrs{s}, {x, where(counts, t, 0)}), 0.0);
-  if (options.reduction != Reduction::mean) return reduced(losses, options.reduction);
-  const DType exact = wide(x.dtype());  // 16 bits cannot count far
-  return cast(sum(cast(losses, exact)) / sum(cast(counts, exact)), x.dtype());
+  return ops::in_wide(given, [&](const Tensor& x) {
+    const Tensor rows = ops::one(Op::cross_entropy, CrossEntropyAttrs{s}, {x, where(counts, t, 0)});
+    const Tensor losses = where(counts, rows, 0.0);
+    if (options.reduction != Reduction::mean) return reduced(losses, options.reduction);
+    return sum(losses) / sum(cast(counts, x.dtype()));
+  });
 }
 
 Tensor nll_loss(const In& log_probabilities, const In& target, Reduction reduction) {
@@ -130,13 +155,19 @@ Tensor nll_loss(const In& log_probabilities, const In& target, Reduction reducti
 Tensor mse_loss(const In& a, const In& b, Reduction reduction) {
   const Frame frame(a.where);
   need_equal_shapes(a, b, "mse_loss");
-  return ops::named("mse_loss", [&] { return reduced(square(a - b), reduction); });
+  return ops::named("mse_loss", [&] {
+    const Compared c = compared(a, b, "mse_loss");
+    return c.rounded(reduced(square(c.a - c.b), reduction));
+  });
 }
 
 Tensor l1_loss(const In& a, const In& b, Reduction reduction) {
   const Frame frame(a.where);
   need_equal_shapes(a, b, "l1_loss");
-  return ops::named("l1_loss", [&] { return reduced(abs(a - b), reduction); });
+  return ops::named("l1_loss", [&] {
+    const Compared c = compared(a, b, "l1_loss");
+    return c.rounded(reduced(abs(c.a - c.b), reduction));
+  });
 }
 
 namespace {
@@ -153,14 +184,20 @@ Tensor smooth_l1_loss(const In& a, const In& b, double beta, Reduction reduction
   const Frame frame(a.where);
   need_equal_shapes(a, b, "smooth_l1_loss");
   if (!(beta >= 0)) ops::fail_here("smooth_l1_loss", "beta must not be negative: got ", beta);
-  return ops::named("smooth_l1_loss", [&] { return reduced(bent(a, b, beta), reduction); });
+  return ops::named("smooth_l1_loss", [&] {
+    const Compared c = compared(a, b, "smooth_l1_loss");
+    return c.rounded(reduced(bent(c.a, c.b, beta), reduction));
+  });
 }
 
 Tensor huber_loss(const In& a, const In& b, double delta, Reduction reduction) {
   const Frame frame(a.where);
   need_equal_shapes(a, b, "huber_loss");
   if (!(delta > 0)) ops::fail_here("huber_loss", "delta must be positive: got ", delta);
-  return ops::named("huber_loss", [&] { return reduced(bent(a, b, delta) * delta, reduction); });
+  return ops::named("huber_loss", [&] {
+    const Compared c = compared(a, b, "huber_loss");
+    return c.rounded(reduced(bent(c.a, c.b, delta) * delta, reduction));
+  });
 }
 
 Tensor kl_div(const In& log_probabilities, const In& target, Reduction reduction) {
@@ -168,23 +205,26 @@ Tensor kl_div(const In& log_probabilities, const In& target, Reduction reduction
   const Tensor x = ops::get(log_probabilities, "kl_div");
   need_equal_shapes(x, target, "kl_div");
   return ops::named("kl_div", [&] {
-    const Tensor t = ops::get(target, "kl_div"), none = equal(t, 0.0);
-    return reduced(t * (ln(where(none, 1.0, t)) - where(none, 0.0, x)), reduction);
+    const Compared c = compared(x, target, "kl_div");
+    const Tensor t = ops::get(c.b, "kl_div"), none = equal(t, 0.0);
+    return c.rounded(reduced(t * (ln(where(none, 1.0, t)) - where(none, 0.0, c.a)), reduction));
   });
 }
 
 Tensor bce_with_logits(const In& logits, const In& target, Reduction reduction) {
   const Frame frame(logits.where);
-  const Tensor x = ops::get(logits, "bce_with_logits");
-  ops::need_floating(x, "bce_with_logits");
-  need_equal_shapes(x, target, "bce_with_logits");
-  const Tensor t = target.is_number ? full(x.shape(), target, x.dtype()) : ops::get(target, "bce_with_logits");
+  const Tensor given = ops::get(logits, "bce_with_logits");
+  ops::need_floating(given, "bce_with_logits");
+  need_equal_shapes(given, target, "bce_with_logits");
+  const Compared c = compared(given, target, "bce_with_logits");
+  const Tensor x = c.a.tensor, t = c.b.is_number ? full(x.shape(), c.b, x.dtype()) : c.b.tensor;
   const auto share = [](const Tensor& weight, const Tensor& loss) {
     return where(logical_and(equal(weight, 0.0), equal(loss, std::numeric_limits<double>::infinity())), 0.0,
                  weight * loss);  // the limit of 0 times infinity
   };
-  return ops::named("bce_with_logits",
-                    [&] { return reduced(share(t, softplus(-x)) + share(1.0 - t, softplus(x)), reduction); });
+  return ops::named("bce_with_logits", [&] {
+    return c.rounded(reduced(share(t, softplus(-x)) + share(1.0 - t, softplus(x)), reduction));
+  });
 }
 
 Tensor count_correct(const In& logits, const In& target) {

@@ -43,43 +43,23 @@ double count(const Tensor& t, const Shape& axes) {
   return n;
 }
 
-}  // namespace
-
-Tensor sum(const In& x, const Axes& axes, Keep keep) {
-  const auto [frame, t] = ops::enter(x, "sum");
-  return reduce(Op::sum, "sum", ops::exact(t, "sum"), axes, keep);
-}
-Tensor max(const In& x, const Axes& axes, Keep keep) { return reduce(Op::reduce_max, "max", x, axes, keep); }
-Tensor min(const In& x, const Axes& axes, Keep keep) { return reduce(Op::reduce_min, "min", x, axes, keep); }
-
-Tensor mean(const In& x, const Axes& axes, Keep keep) {
-  const auto [frame, t] = ops::enter(x, "mean");
-  ops::need_floating(t, "mean");
-  const Shape list = ops::axes_of(axes, t.type(), "mean");
-  return drop(ops::one(Op::sum, AxesAttrs{list}, {t}), list, keep) * (1.0 / count(t, list));
-}
-
-Tensor var(const In& x, const Axes& axes, const VarOptions& options) {
-  const auto [frame, t] = ops::enter(x, "var");
-  ops::need_floating(t, "var");
-  const Shape list = ops::axes_of(axes, t.type(), "var");
-  const double n = count(t, list) - static_cast<double>(options.correction);
-  if (n <= 0)
-    ops::fail_here("var", "too few elements in ", t.type(), " over axes ", list, " for correction ",
-                   options.correction);
-  const Tensor centred = t - mean(t, axes, Keep::yes);
-  return sum(square(centred), axes, options.keep) * (1.0 / n);
+// x is not in 16 bits: the sum of squares is beyond f16 long before its root is.
+Tensor norm_of(const Tensor& x, const Axes& axes, const NormOptions& o) {
+  if (o.p == 2) return root(sum(square(x), axes, o.keep));
+  const Tensor size = abs(x);
+  if (o.p == 1) return sum(size, axes, o.keep);
+  if (std::isinf(o.p)) return o.p > 0 ? max(size, axes, o.keep) : min(size, axes, o.keep);
+  const Tensor zero = equal(size, 0.0);
+  if (o.p == 0) return cast(sum(logical_not(zero), axes, o.keep), x.dtype());
+  if (!(o.p > 0)) ops::fail_here("norm", "p must be 0 or more, or infinite: got ", o.p);
+  // A power below 1 has no slope at 0; that of the norm is taken as 0.
+  const Tensor total = sum(where(zero, 0.0, pow(where(zero, 1.0, size), o.p)), axes, o.keep);
+  const Tensor nothing = equal(total, 0.0);
+  return where(nothing, 0.0, pow(where(nothing, 1.0, total), 1 / o.p));
 }
 
-Tensor stddev(const In& x, const Axes& axes, const VarOptions& options) {
-  const Frame frame(x.where);
-  return ops::named("stddev", [&] { return root(var(x, axes, options)); });
-}
-
-Tensor prod(const In& x, const Axes& axes, Keep keep) {
-  const auto [frame, given] = ops::enter(x, "prod");
-  const Tensor t = ops::exact(given, "prod");
-  const Shape list = ops::axes_of(axes, t.type(), "prod");
+// The product over the sorted axes `list`.
+Tensor product(const Tensor& t, const Shape& list, Keep keep) {
   Shape order, kept = t.shape();
   for (int i = 0; i < t.rank(); ++i) {
     if (std::find(list.begin(), list.end(), i) == list.end()) order.push_back(i);
@@ -102,6 +82,52 @@ Tensor prod(const In& x, const Axes& axes, Keep keep) {
   return drop(reshape(rest, kept), list, keep);
 }
 
+}  // namespace
+
+Tensor sum(const In& x, const Axes& axes, Keep keep) {
+  const auto [frame, t] = ops::enter(x, "sum");
+  return reduce(Op::sum, "sum", ops::exact(t, "sum"), axes, keep);
+}
+Tensor max(const In& x, const Axes& axes, Keep keep) { return reduce(Op::reduce_max, "max", x, axes, keep); }
+Tensor min(const In& x, const Axes& axes, Keep keep) { return reduce(Op::reduce_min, "min", x, axes, keep); }
+
+Tensor mean(const In& x, const Axes& axes, Keep keep) {
+  const auto [frame, t] = ops::enter(x, "mean");
+  ops::need_floating(t, "mean");
+  const Shape list = ops::axes_of(axes, t.type(), "mean");
+  return ops::in_wide(t, [&](const Tensor& w) {
+    return drop(ops::one(Op::sum, AxesAttrs{list}, {w}), list, keep) * (1.0 / count(w, list));
+  });
+}
+
+Tensor var(const In& x, const Axes& axes, const VarOptions& options) {
+  const auto [frame, t] = ops::enter(x, "var");
+  ops::need_floating(t, "var");
+  const Shape list = ops::axes_of(axes, t.type(), "var");
+  const double n = count(t, list) - static_cast<double>(options.correction);
+  if (n <= 0)
+    ops::fail_here("var", "too few elements in ", t.type(), " over axes ", list, " for correction ",
+                   options.correction);
+  return ops::in_wide(t, [&](const Tensor& w) {
+    const Tensor centred = w - mean(w, axes, Keep::yes);
+    return sum(square(centred), axes, options.keep) * (1.0 / n);
+  });
+}
+
+Tensor stddev(const In& x, const Axes& axes, const VarOptions& options) {
+  const auto [frame, given] = ops::enter(x, "stddev");
+  const Tensor& t = given;
+  return ops::named("stddev",
+                    [&] { return ops::in_wide(t, [&](const Tensor& w) { return root(var(w, axes, options)); }); });
+}
+
+Tensor prod(const In& x, const Axes& axes, Keep keep) {
+  const auto [frame, given] = ops::enter(x, "prod");
+  const Tensor t = ops::exact(given, "prod");
+  const Shape list = ops::axes_of(axes, t.type(), "prod");
+  return ops::in_wide(t, [&](const Tensor& w) { return product(w, list, keep); });
+}
+
 Tensor any(const In& x, const Axes& axes, Keep keep) {
   const Frame frame(x.where);
   return ops::named("any", [&] { return sum(not_equal(ops::get(x, "any"), 0), axes, keep) > 0; });
@@ -113,28 +139,20 @@ Tensor all(const In& x, const Axes& axes, Keep keep) {
 }
 
 Tensor logsumexp(const In& x, const Axes& axes, Keep keep) {
-  const auto [frame, t] = ops::enter(x, "logsumexp");
-  ops::need_floating(t, "logsumexp");
-  const Shape list = ops::axes_of(axes, t.type(), "logsumexp");
-  const Tensor most = stop_gradient(max(t, axes, Keep::yes));
-  const Tensor shift = where(is_finite(most), most, 0.0);  // infinity less infinity is none
-  return drop(ln(sum(exp(t - shift), axes, Keep::yes)) + shift, list, keep);
+  const auto [frame, given] = ops::enter(x, "logsumexp");
+  ops::need_floating(given, "logsumexp");
+  const Shape list = ops::axes_of(axes, given.type(), "logsumexp");
+  return ops::in_wide(given, [&](const Tensor& t) {
+    const Tensor most = stop_gradient(max(t, axes, Keep::yes));
+    const Tensor shift = where(is_finite(most), most, 0.0);  // infinity less infinity is none
+    return drop(ln(sum(exp(t - shift), axes, Keep::yes)) + shift, list, keep);
+  });
 }
 
 Tensor norm(const In& x, const Axes& axes, const NormOptions& o) {
-  const auto [frame, t] = ops::enter(x, "norm");
-  ops::need_floating(t, "norm");
-  if (o.p == 2) return root(sum(square(t), axes, o.keep));
-  const Tensor size = abs(t);
-  if (o.p == 1) return sum(size, axes, o.keep);
-  if (std::isinf(o.p)) return o.p > 0 ? max(size, axes, o.keep) : min(size, axes, o.keep);
-  const Tensor zero = equal(size, 0.0);
-  if (o.p == 0) return cast(sum(logical_not(zero), axes, o.keep), t.dtype());
-  if (!(o.p > 0)) ops::fail_here("norm", "p must be 0 or more, or infinite: got ", o.p);
-  // A power below 1 has no slope at 0; that of the norm is taken as 0.
-  const Tensor total = sum(where(zero, 0.0, pow(where(zero, 1.0, size), o.p)), axes, o.keep);
-  const Tensor nothing = equal(total, 0.0);
-  return where(nothing, 0.0, pow(where(nothing, 1.0, total), 1 / o.p));
+  const auto [frame, given] = ops::enter(x, "norm");
+  ops::need_floating(given, "norm");
+  return ops::in_wide(given, [&](const Tensor& t) { return norm_of(t, axes, o); });
 }
 
 Tensor cumsum(const In& x, Axis axis) {

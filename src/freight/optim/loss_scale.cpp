@@ -36,7 +36,7 @@ Tensor LossScale::all_finite(const std::vector<Tensor>& gradients) {
   const Scope scope("loss_scale");
   Tensor total;
   for (const Tensor& g : gradients) {
-    const Tensor part = sum(abs(g));
+    const Tensor part = sum(abs(cast(g, wide(g.dtype()))));
     total = total.defined() ? total + part : part;
   }
   return is_finite(total);
