@@ -319,5 +319,23 @@ TEST_P(Arrays, LossesOf16BitsStillRefuseOtherTypes) {
   EXPECT_EQ(mse_loss(h, 3).item<float>(), 4);
 }
 
+// Between 10^6 and 10^6 + 1 lie 15 numbers of f32: one draw in 32 was rounded to the end that is no draw.
+TEST_P(Arrays, UniformDrawsStayBelowTheirEnd) {
+  seed(5);
+  const Floats drawn = random_uniform({10000}, 1e6, 1e6 + 1).to_vector<float>();
+  seed(5);
+  const Floats plain = (random_uniform({10000}) + 1e6).to_vector<float>();
+  int held = 0;
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    EXPECT_LT(drawn[i], 1000001.0f);
+    if (plain[i] < 1000001.0f) {
+      EXPECT_EQ(drawn[i], plain[i]);  // the other draws have the bits that they had
+    } else {
+      ++held;
+    }
+  }
+  EXPECT_GT(held, 100);
+}
+
 }  // namespace
 }  // namespace freight::test

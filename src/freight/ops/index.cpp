@@ -1,6 +1,10 @@
 // Front ends of indexing and of random tensors. See index.h and random.h.
 #include "freight/ops/index.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "freight/ops/common.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/random.h"
@@ -61,10 +65,30 @@ Tensor draw(Op op, const Shape& shape, const char* user_name) {
 }
 }  // namespace
 
+namespace {
+// What the largest draw, 1 - 2^-24, becomes in [lo, hi): rounded once or twice, as a backend does it, the larger.
+float largest_draw(double lo, double hi) {
+  const auto scale = static_cast<float>(hi - lo), start = static_cast<float>(lo);
+  constexpr float kLargest = 1 - 0x1p-24f;
+  const volatile float product = kLargest * scale;  // volatile: not contracted
+  return std::max(product + start, std::fma(kLargest, scale, start));
+}
+// The largest number of f32 that is less.
+float below(double v) {
+  const auto near = static_cast<float>(v);
+  return static_cast<double>(near) < v ? near : std::nextafter(near, -std::numeric_limits<float>::infinity());
+}
+}  // namespace
+
 Tensor random_uniform(const Shape& shape, double lo, double hi, SourceLine at) {
   const Frame frame(at);
   const Tensor u = draw(Op::random_uniform, shape, "random_uniform");
-  return lo == 0 && hi == 1 ? u : u * (hi - lo) + lo;
+  if (lo == 0 && hi == 1) return u;
+  const Tensor drawn = u * (hi - lo) + lo;
+  // Rounding brings the largest draws to hi where few numbers of f32 lie between the ends. Only there they are held
+  // below it: other draws keep their bits, and their graph.
+  const float most = largest_draw(lo, hi), end = below(hi);
+  return lo < hi && static_cast<double>(most) >= hi && static_cast<double>(end) >= lo ? minimum(drawn, end) : drawn;
 }
 
 Tensor random_normal(const Shape& shape, double mean, double deviation, SourceLine at) {
