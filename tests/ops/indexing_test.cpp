@@ -79,6 +79,15 @@ TEST(Indexing, WhatDoesNotFitIsNamed) {
   EXPECT_NE(message_of([&] { step(ones({3})); }).find("unknown shape"), std::string::npos);
 }
 
+TEST(Indexing, ErrorsTellTheUsersLine) {
+  const std::string masked = message_of([] { a()[places({1, 1, 1}) > 0]; });
+  EXPECT_NE(masked.find("indexing_test.cpp"), std::string::npos) << masked;
+  const std::string listed = message_of([] { a()[{0, ellipsis, ellipsis}]; });
+  EXPECT_NE(listed.find("indexing_test.cpp"), std::string::npos) << listed;
+  const std::string beyond = message_of([] { a()[places({0, 2})].array(); });
+  EXPECT_NE(beyond.find("indexing_test.cpp"), std::string::npos) << beyond;
+}
+
 // Assigning to a part would change a tensor that is thrown away.
 template <class T>
 concept AssignsParts = requires(T x) {

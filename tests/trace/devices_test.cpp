@@ -237,6 +237,74 @@ TEST_P(Devices, ThreadsShareTensorsOfTwo) {
   EXPECT_EQ(sums, (std::vector<Floats>(4, Floats{8, 14})));
 }
 
+// What functions make beside an operand lies where the operand does, whatever this thread's device is.
+TEST_P(Devices, WhatAFunctionMakesBesideItsOperandsLiesWithThem) {
+  const DeviceScope on("cpu");
+  const std::string there = GetParam();
+  const auto at = [&](const Array& a) { return Tensor(a, there); };
+  const Tensor x = at(Array::of<float>({1, 2, 3, 4}, {4})), m = at(Array::of<float>({1, 2, 3, 4}, {2, 2}));
+  const Tensor places = at(Array::of<int64_t>({3, 0, -1}, {3})), small = at(Array::of<uint8_t>({1, 2}, {2}));
+  const auto expect = [&](const Tensor& got, const Floats& values, const char* what) {
+    EXPECT_EQ(got.to_vector<float>(), values) << what;
+    EXPECT_EQ(got.device(), there) << what;
+  };
+  expect(x[x > 2], {3, 4}, "a mask");
+  expect(m[{Slice{}, at(Array::of<float>({1, -1}, {2})) > 0}], {1, 3}, "a mask of one axis");
+  expect(x[places], {4, 1, 4}, "indices");
+  expect(x[x > 9], {}, "a mask without a true element");
+  // The answer of a comparison beyond the type's range is a constant, which follows.
+  expect(at(Array::of<float>({5, 6}, {2}))[small < 300], {5, 6}, "a mask that is a constant");
+  expect(flip(x, 0), {4, 3, 2, 1}, "flip");
+  expect(x * arange(4, DType::f32), {0, 2, 6, 12}, "arange(n)");
+  expect(x * arange(1.0, 5.0), {1, 4, 9, 16}, "arange(start, stop)");
+  expect(x + linspace(0, 3, 4), {1, 3, 5, 7}, "linspace");
+  expect(x + ones({4}), {2, 3, 4, 5}, "ones");
+  expect(matmul(m, eye(2)), {1, 2, 3, 4}, "eye");
+  expect(einsum("ii->i", {m}), {1, 4}, "a diagonal");
+  expect(cast(bincount(at(Array::of<int64_t>({0, 2, 2}, {3})), 3), DType::f32), {1, 0, 2}, "bincount");
+  expect(one_hot(at(Array::of<int64_t>({1}, {1})), 2), {0, 1}, "one_hot");
+  expect(relu(dropout(x, 0.5)) * 0.0, {0, 0, 0, 0}, "dropout");
+}
+
+TEST(DeviceNames, AMoveToADeviceThatIsNotThereIsRefusedAtOnce) {
+  const DeviceScope on("cpu");
+  const Array host = Array::of<float>({1, 2}, {2});
+  const Tensor x(host);
+  const Variable w = weight("w", 3);
+  nn::Linear linear(2, 2);
+  for (const std::string device : {"opencl:99", "cuda:99", "opencl:-1", "opencl:", "opencl:1x", "abacus"}) {
+    const auto refused = [&](const auto& move) {
+      try {
+        move();
+        ADD_FAILURE() << device << " was taken";
+      } catch (const Error& e) {
+        EXPECT_EQ(e.kind(), ErrorKind::device) << e.what();
+      }
+    };
+    refused([&] { x.to_device(device); });
+    refused([&] { w.to_device(device); });
+    refused([&] { linear.to_device(device); });
+    refused([&] { const Tensor y(host, device); });
+    refused([&] { const DeviceScope there(device); });
+  }
+  EXPECT_EQ(x.device(), "cpu");
+  EXPECT_EQ(w.device(), "cpu");
+  for (const Variable& p : linear.parameters()) EXPECT_EQ(p.device(), "cpu");
+}
+
+TEST_P(Devices, OneDeviceHasOneName) {
+  const std::string device = GetParam();
+  const size_t colon = device.find(':');
+  if (colon == std::string::npos) GTEST_SKIP() << device << " has no number";
+  const DeviceScope on("cpu");
+  const Tensor x(Array::of<float>({1, 2}, {2}), device);
+  for (const std::string& name : {device.substr(0, colon), device.substr(0, colon) + ":00"}) {
+    const Tensor y(Array::of<float>({3, 4}, {2}), name);
+    EXPECT_EQ(y.device(), device);
+    EXPECT_EQ((x + y).to_vector<float>(), (Floats{4, 6})) << name;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Pairs, Devices, ::testing::Values("ref", "opencl:0"),
                          [](const auto& p) { return std::string(p.param).substr(0, std::string(p.param).find(':')); });
 

@@ -61,7 +61,7 @@ bool parse_device(const std::string& name, const std::string& kind, int& index) 
   if (!starts_with(name, kind + ":")) return false;
   const char *first = name.data() + kind.size() + 1, *last = name.data() + name.size();
   const auto [end, error] = std::from_chars(first, last, index);
-  return first != last && end == last && error == std::errc();
+  return first != last && *first != '-' && end == last && error == std::errc();
 }
 
 }  // namespace

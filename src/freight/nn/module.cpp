@@ -130,6 +130,7 @@ std::vector<Variable> Module::parameters() const {
 }
 
 void Module::to_device(const std::string& device) const {
+  trace::device_named(device);  // refuses one that is not there also where the module has no variables
   for (const NamedVariable& v : state_dict()) v.variable.to_device(device);
 }
 

@@ -47,7 +47,10 @@ Tensor places_of(const Tensor& mask) {
     if (on[i]) places.push_back(static_cast<int64_t>(i));
   }
   const auto n = static_cast<int64_t>(places.size());
-  return Tensor::of(places, {n});
+  // They lie where the mask does, which need not be where this thread makes what is new.
+  auto leaf = trace::leaf_of(Array::of(places, {n}), trace::device_of(*mask.impl()));
+  leaf->follows = mask.impl()->follows;
+  return Tensor(std::move(leaf));
 }
 
 int axes_taken(const Index& index) {
@@ -131,6 +134,7 @@ void add_pick(Picks& picks, Tensor& t, int axis, const Tensor& index, const Type
 }  // namespace
 
 const Tensor Tensor::operator[](std::initializer_list<Index> indices) const {
+  const Frame frame(indices.size() > 0 ? indices.begin()->where : SourceLine{});
   const Type x = type();
   Tensor t = *this;
   Picks picks;

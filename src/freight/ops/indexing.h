@@ -24,14 +24,15 @@ inline constexpr NewAxis newaxis;
 
 struct Index {
   template <Whole T>
-  Index(T at) : is(static_cast<int64_t>(at)) {}
-  Index(const Slice& s) : is(s) {}
-  Index(Ellipsis e) : is(e) {}
-  Index(NewAxis n) : is(n) {}
+  Index(T at, SourceLine line = SourceLine::current()) : is(static_cast<int64_t>(at)), where(line) {}
+  Index(const Slice& s, SourceLine line = SourceLine::current()) : is(s), where(line) {}
+  Index(Ellipsis e, SourceLine line = SourceLine::current()) : is(e), where(line) {}
+  Index(NewAxis n, SourceLine line = SourceLine::current()) : is(n), where(line) {}
   // Integers name elements of one axis, from the back where negative; bool, of the shape of one axis or several, takes
   // those where it is true. How many those are is known only outside of compiled steps: there use where().
-  Index(const Tensor& t) : is(t) {}
+  Index(const Tensor& t, SourceLine line = SourceLine::current()) : is(t), where(line) {}
   std::variant<int64_t, Slice, Ellipsis, NewAxis, Tensor> is;
+  SourceLine where;  // the user's line, which errors and profiles tell
 };
 
 }  // namespace freight

@@ -231,7 +231,9 @@ namespace {
 Tensor numbered(int64_t n, DType dtype, const std::function<double(int64_t)>& number) {
   Array all(DType::f64, {n});
   for (int64_t i = 0; i < n; ++i) all.data<double>()[i] = number(i);
-  return Tensor(all.cast(dtype));
+  Tensor t(all.cast(dtype));
+  t.impl()->follows = true;  // as iota's, which arange(n) is
+  return t;
 }
 }  // namespace
 

@@ -1,6 +1,7 @@
 // See device.h.
 #include "freight/trace/device.h"
 
+#include <algorithm>
 #include <mutex>
 #include <set>
 
@@ -23,10 +24,20 @@ trace::Device interned(const std::string& name) {
   return &*names.insert(name).first;
 }
 
+// "opencl" and "opencl:00" are "opencl:0": one device has one name.
+std::string canonical(const std::string& name) {
+  if (name == "opencl" || name == "cuda") return name + ":0";
+  const size_t colon = name.find(':');
+  if (colon == std::string::npos || colon + 1 == name.size()) return name;
+  const size_t digit = std::min(name.find_first_not_of('0', colon + 1), name.size() - 1);
+  return name.substr(0, colon + 1) + name.substr(digit);
+}
+
 trace::Device process_device() {
   static const trace::Device device = [] {
     const std::string name = env::get("FREIGHT_DEVICE");
-    return name.empty() || name == "auto" ? interned("cpu") : trace::device_named(name);
+    // It is not looked for: commands that run nothing work beside a device that is away, operations tell.
+    return name.empty() || name == "auto" ? interned("cpu") : interned(canonical(name));
   }();
   return device;
 }
@@ -35,14 +46,16 @@ trace::Device process_device() {
 
 trace::Device trace::device_named(const std::string& name) {
   if (name.empty() || name == "auto") return process_device();
-  return interned(name == "opencl" || name == "cuda" ? name + ":0" : name);
+  const Device at = interned(canonical(name));
+  backend(*at);  // throws where it is not there
+  return at;
 }
 
 trace::Device trace::thread_device() { return t_device ? t_device : process_device(); }
 
 DeviceScope::DeviceScope(const std::string& device) : before_(t_device) {
   const trace::Device at = trace::device_named(device);
-  backend(*at);  // throws where it is not there
+  backend(*at);  // the process's is not looked for by its name
   t_device = at;
 }
 

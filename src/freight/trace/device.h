@@ -26,7 +26,8 @@ const std::string& current_device();
 namespace trace {
 // The one copy of a device's name: devices are compared by address.
 using Device = const std::string*;
-// "auto" and "" are the process's, "opencl" is "opencl:0". Throws Error(device) for what is no device's name.
+// "auto" and "" are the process's, "opencl" and "opencl:00" are "opencl:0". Throws Error(device) for what is no
+// device's name, and for a device that is not there.
 Device device_named(const std::string& name);
 Device thread_device();
 }  // namespace trace
