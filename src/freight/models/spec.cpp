@@ -11,6 +11,7 @@
 #include "freight/base/strings.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
+#include "freight/io/safetensors.h"
 #include "freight/models/models.h"
 #include "freight/nn/nn.h"
 #include "freight/ops/shape.h"
@@ -400,6 +401,12 @@ Model from_spec(const std::string& text, const std::string& source) {
 
 Model from_spec_file(const std::string& path) {
   if (!io::file_exists(path)) fail(ErrorKind::usage, "model", "there is no spec file '", path, "'");
+  if (ends_with(path, ".safetensors")) {
+    io::load_safetensors(path);  // says what is wrong with a damaged one
+    fail(ErrorKind::usage, "model", "'", path,
+         "' is a stored model, need a named model or a spec file: ", "freight models show ", path,
+         " --spec prints its spec");
+  }
   return from_spec(io::read_text(path), path);
 }
 
