@@ -22,6 +22,10 @@ def main():
             sys.exit(f"man_page_test: the help of {command} does not stand in the page as it is")
     if re.search(r"(?<!\\)-", "\n".join(line for line in page.splitlines() if not line.startswith(".TH"))):
         sys.exit("man_page_test: a dash that roff may show as a hyphen")
+    for command, said in (("no/such/freight", "cannot be run"), ("/bin/sh", "man_page: ")):
+        refused = subprocess.run([sys.executable, ROOT / "tools/man_page", command], capture_output=True, text=True, check=False)
+        if refused.returncode == 0 or said not in refused.stderr or "Traceback" in refused.stderr:
+            sys.exit(f"man_page_test: of {command} it says {refused.stderr!r}")
     if not shutil.which("groff"):
         print("not asked: there is no groff")
         return

@@ -9,13 +9,18 @@
 namespace freight::app {
 namespace {
 
-// From a help text: the commands of a group; else the values of the flag `previous`, where the help lists them, nothing
+// From a help text: the commands of a group, --help, which its help does not list, and of the whole --version; else the
+// values of the flag `previous`, where the help lists them, nothing
 // where it takes another value, and all flags where it is none that takes one. Flags begin at fixed columns; what goes
 // on in later lines of a description is no flag.
 constexpr const char* kWords = R"awk(
 /^Commands:/ { listed = 1; next }
 /^$/ { listed = 0 }
-listed { print $1 }
+listed { print $1; group = 1 }
+/^Usage: / {
+  if ($3 == "COMMAND") top = 1
+  alternatives = $NF
+}
 /^(  -[A-Za-z], |      )--[a-z]/ {
   flag = $1 ~ /,$/ ? $2 : $1
   letter = $1 ~ /,$/ ? substr($1, 1, 2) : flag
@@ -31,6 +36,13 @@ END {
     count = split(wanted, values, "|")
     for (i = 1; i <= count; ++i) print values[i]
   } else if (wanted == "") {
+    # What is no flag stands in the usage where there is a choice: freight completion bash|zsh|fish.
+    if (alternatives ~ /^[a-z0-9]+([|][a-z0-9]+)+$/) {
+      count = split(alternatives, values, "|")
+      for (i = 1; i <= count; ++i) print values[i]
+    }
+    if (group) print "--help"
+    if (top) print "--version"
     for (i = 1; i <= n; ++i) print flags[i]
   }
 }

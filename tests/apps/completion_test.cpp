@@ -23,6 +23,9 @@ const Typed kTyped[] = {
     {"freight bench step --model lenet --recompute au", "auto"},
     {"freight devices --mea", "--measure"},
     {"freight predict -b 3 --top", "--top-k"},
+    {"freight completion z", "zsh"},
+    {"freight --ver", "--version"},
+    {"freight models --he", "--help"},
 };
 
 bool has_shell(const std::string& shell) { return std::system(cat("command -v ", shell, " > /dev/null").c_str()) == 0; }
