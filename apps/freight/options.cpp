@@ -513,6 +513,11 @@ bool Options::given(const std::string& name) const {
   return false;
 }
 
+bool Options::typed(const std::string& name) const {
+  return std::any_of(impl_->options.begin(), impl_->options.end(),
+                     [&](const Option& o) { return o.name == name && !o.values.empty(); });
+}
+
 std::string Options::config_json() const {
   Json document = Json::object();
   for (const Option& o : impl_->options) {

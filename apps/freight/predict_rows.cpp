@@ -1,9 +1,12 @@
 // See predict_rows.h.
 #include "predict_rows.h"
 
+#include <algorithm>
 #include <numeric>
 
+#include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/data/columns.h"
 #include "freight/store/row_model.h"
 
 namespace freight::app {
@@ -15,6 +18,14 @@ void RowStream::open(const std::string& file) {
   cells_ = data::read_cells(file);
   next_row_ = 0;
   const std::vector<store::Column>& columns = predictor_.bundle().columns;
+  // A lone row of words is a sample unless it is the names of the columns, behind which the samples were forgotten.
+  if (data::only_names(cells_)) {
+    const std::vector<std::string>& row = cells_.rows[0];
+    const bool names = std::all_of(columns.begin(), columns.end(), [&](const store::Column& c) {
+      return std::any_of(row.begin(), row.end(), [&](const auto& cell) { return data::trimmed(cell) == c.name; });
+    });
+    if (names) fail(ErrorKind::data, file, "holds a header and no rows");
+  }
   if (!cells_.header && cells_.names.size() == columns.size()) {
     places_.resize(columns.size());
     std::iota(places_.begin(), places_.end(), size_t{0});

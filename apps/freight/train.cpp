@@ -300,7 +300,8 @@ int train_command(const Args& args) {
   FittedRun fitted = prepare_fitting(
       config, flags,
       {.on_bad_sample = [&](const data::BadSample& bad) { terminal.on_bad_sample(bad.path, bad.reason); },
-       .found = std::move(found)},
+       .found = std::move(found),
+       .gave = [&](const std::string& flag) { return o->typed(flag); }},
       [&](const std::string& text) { terminal.say(text); });
   terminal.offload = fitted.offload;
   terminal.outcome = fitted.outcome;

@@ -76,11 +76,43 @@ TEST(TablesCommand, ATableIsTrainedMeasuredPredictedAndShown) {
   }
   expect_refused(run_freight({"train", csv, "--model", "baseline", "--lr", "0.5", "-o", dir + "/b"}), 2,
                  {"--lr", "is for nets"});
+  const std::vector<std::string> usual[] = {{"--lr", "0.001"}, {"--epochs", "3"}, {"--optimizer", "adam"}};
+  for (const std::vector<std::string>& flag : usual) {
+    expect_refused(run_freight({"train", csv, "--model", "baseline", flag[0], flag[1], "-o", dir + "/b"}), 2,
+                   {flag[0], "is for nets"});
+  }
   expect_refused(run_freight({"train", csv, "--model", "baseline", "-b", "auto", "-o", dir + "/b"}), 2,
                  {"--batch-size", "is for nets"});
   expect_refused(run_freight({"train", csv, "--model", "baseline", "-o", dir + "/run"}), 2, {"--overwrite"});
   expect_refused(run_freight({"train", csv, "--model", "baseline", "--resume", dir + "/run"}), 2,
                  {"no checkpoint to go on from"});
+}
+
+TEST(TablesCommand, FilesThatCannotBeReadAreRefusedBeforeAnythingIsWritten) {
+  const std::string dir = scratch_dir();
+  write_file(dir + "/latin.csv", "a,label\n1,s\xfc\xdf\n2,salty\n3,s\xfc\xdf\n4,salty\n");
+  expect_refused(run_freight({"train", dir + "/latin.csv", "--model", "baseline", "-o", dir + "/run"}), 3,
+                 {"latin.csv:2", "not UTF-8"});
+  EXPECT_EQ(run_freight({"report", dir + "/run"}).code == 0, false) << "there is no run";
+  std::string rows = "colour,species\n";
+  for (int i = 0; i < 20; ++i) rows += i % 2 ? "red,rose\n" : "white,daisy\n";
+  write_file(dir + "/words.csv", rows);
+  const Ran trained = run_freight({"train", dir + "/words.csv", "--model", "baseline", "-o", dir + "/words"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const std::string model = dir + "/words/model.safetensors";
+  write_file(dir + "/header.csv", "colour\n");
+  expect_refused(run_freight({"predict", model, dir + "/header.csv"}), 3, {"header.csv", "a header and no rows"});
+  write_file(dir + "/one.csv", "red\n");  // a row, without a header
+  EXPECT_EQ(run_freight({"predict", model, dir + "/one.csv"}).code, 0);
+  write_file(dir + "/damaged.safetensors", std::string(100, '\0'));
+  const std::vector<std::string> readers[] = {{"models", "show", dir + "/damaged.safetensors"},
+                                              {"plan", "--model", dir + "/damaged.safetensors"},
+                                              {"explain", "--model", dir + "/damaged.safetensors"},
+                                              {"train", "digits", "--model", dir + "/damaged.safetensors"}};
+  for (const std::vector<std::string>& args : readers) {
+    expect_refused(run_freight(args), 8, {"damaged.safetensors", "not a safetensors file"});
+  }
+  expect_refused(run_freight({"plan", "--model", model}), 2, {"is a stored model", "--spec"});
 }
 
 }  // namespace

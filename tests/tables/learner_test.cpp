@@ -213,6 +213,53 @@ TEST_F(Tables, CellsOfTheToldColumnMeanWhatTheySay) {
   expect_error(ErrorKind::data, {"told.csv:", "column y", "inf"}, [&] { read({"1", "inf"}); });
 }
 
+TEST_F(Tables, WholeNumbersAreClassesWhereEachHasTwoRowsInTheMean) {
+  const auto read = [&](int rows, int different) {
+    std::string text = "a,price\n";
+    for (int i = 0; i < rows; ++i) text += cat(i, ",", 1000 * (i % different), "\n");
+    io::write_file_atomic(dir_ / "prices.csv", std::string_view(text));
+    return read_table({.data = dir_ / "prices.csv"});
+  };
+  EXPECT_EQ(read(40, 20).shape.classes.size(), 20u);
+  EXPECT_TRUE(read(39, 20).shape.classes.empty());
+  const train::RowData prices = read(20, 20);
+  EXPECT_TRUE(prices.shape.classes.empty());
+  EXPECT_EQ(prices.test.count(), 4);
+  EXPECT_NE(prices.notes[0].find("as values"), std::string::npos) << prices.notes[0];
+}
+
+TEST_F(Tables, ValuesThatF32DoesNotTellApartAreRefused) {
+  const auto read = [&](double from, double by) {
+    std::string text = "a,price\n";
+    for (int i = 0; i < 30; ++i) text += cat(i, ",", static_cast<int64_t>(from + by * i), "\n");
+    io::write_file_atomic(dir_ / "prices.csv", std::string_view(text));
+    return read_table({.data = dir_ / "prices.csv"});
+  };
+  expect_error(ErrorKind::data, {"prices.csv", "column price", "f32", "subtract 1700000000"}, [&] { read(1.7e9, 1); });
+  EXPECT_EQ(read(1.7e9, 1e6).train.count(), 24);
+  EXPECT_EQ(read(0, 1).train.count(), 24);
+}
+
+TEST_F(Tables, MeasuringLeavesOutRowsWithACellThatIsNoNumber) {
+  config_.data = numbers_of_flowers();
+  const train::Result r = run();
+  std::string text = "length,width,species\n1,0.5,daisy\n3,wide,rose\n3,inf,rose\n3,2,rose\n";
+  io::write_file_atomic(dir_ / "bad.csv", std::string_view(text));
+  train::MeasureRequest request{.data = dir_ / "bad.csv"};
+  const auto measured = [&] {
+    const store::Bundle bundle = store::load_bundle(r.model_path);
+    return train::learner_of(bundle).measure(bundle, r.model_path, request).figures.count;
+  };
+  expect_error(ErrorKind::data, {"bad.csv:3", "column width", "'wide'"}, measured);
+  std::vector<std::string> left_out;
+  request.bad = {.on_bad = data::OnBad::skip,
+                 .report = [&](const data::BadSample& b) { left_out.push_back(b.path + " " + b.reason); }};
+  EXPECT_EQ(measured(), 2);
+  ASSERT_EQ(left_out.size(), 2u);
+  EXPECT_NE(left_out[0].find("bad.csv:3 column width: got 'wide'"), std::string::npos) << left_out[0];
+  EXPECT_NE(left_out[1].find("bad.csv:4"), std::string::npos) << left_out[1];
+}
+
 TEST_F(Tables, WrongTablesAreRefusedByFileAndLine) {
   const auto refused = [&](const std::string& text, ErrorKind kind, const std::vector<std::string>& parts,
                            const std::string& label = {}) {
@@ -221,7 +268,12 @@ TEST_F(Tables, WrongTablesAreRefusedByFileAndLine) {
   };
   refused("a,b\n1,2\n3\n", ErrorKind::data, {"bad.csv:3", "got 1 cells", "2"});
   refused("a,a\n1,2\n3,4\n", ErrorKind::data, {"bad.csv:1", "two columns are named a"});
-  refused("a,b\n", ErrorKind::data, {"bad.csv", "holds 1 rows"});
+  refused("a,b\n", ErrorKind::data, {"bad.csv", "holds a header and no rows"});
+  refused(
+      "a,b\nred,1\nfa\xe7"
+      "ade,2\n",
+      ErrorKind::data, {"bad.csv:3", "not UTF-8", "231", "iconv"});
+  refused("a,b\xe9\n1,2\n", ErrorKind::data, {"bad.csv:1", "not UTF-8"});
   refused("a,b\n1,2\n3,\n4,5\n", ErrorKind::data, {"bad.csv:3", "column b", "empty", "--on-bad-sample skip"});
   refused("a,b\n1,2\n3,4\n", ErrorKind::usage, {"--label-column", "there is no column c", "a, b"}, "c");
   refused("b\n1\n1\n2\n2\n", ErrorKind::data, {"the column b alone"});

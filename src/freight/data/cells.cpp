@@ -2,6 +2,7 @@
 #include "freight/data/cells.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string_view>
 
@@ -9,6 +10,7 @@
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/data/columns.h"
+#include "freight/data/unicode.h"
 
 namespace freight::data {
 
@@ -37,9 +39,27 @@ bool is_header(const std::vector<io::CsvRow>& rows) {
          std::any_of(second.begin(), second.end(), [](const auto& cell) { return is_number_cell(cell); });
 }
 
+// Stored models and run.json hold names of columns, words and classes as UTF-8.
+void need_utf8(io::ByteView bytes, const std::string& name) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::optional<size_t> at = utf8_fault(text);
+  if (!at) return;
+  const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(*at), '\n');
+  fail(ErrorKind::data, cat(name, ":", line), "not UTF-8: got byte ", static_cast<int>(bytes[*at]),
+       " where no character begins or goes on; save the table as UTF-8 (iconv -f latin1 -t utf8)");
+}
+
 }  // namespace
 
+bool only_names(const Cells& cells) {
+  if (cells.header || cells.rows.size() != 1) return false;
+  const std::vector<std::string>& row = cells.rows[0];
+  const bool number = std::any_of(row.begin(), row.end(), [](const auto& cell) { return is_number_cell(cell); });
+  return !number && TableHeader(row).plausible();
+}
+
 Cells parse_cells(io::ByteView bytes, const std::string& name) {
+  need_utf8(bytes, name);
   std::vector<io::CsvRow> rows = io::parse_csv(bytes, name, separator_of(bytes));
   if (rows.empty()) fail(ErrorKind::data, name, "holds no rows");
   Cells out;

@@ -18,8 +18,10 @@ struct Cells {
 
 // The first row is a header where none of its cells is a number, and a number stands below one of them or all of them
 // look like names. A '#' before a header is passed over. Throws Error(data) naming file and line for a row of another
-// number of cells, a column without rows, and names that are there twice.
+// number of cells, a column without rows, names that are there twice, and bytes that are not UTF-8.
 Cells read_cells(const std::string& path);
 Cells parse_cells(io::ByteView bytes, const std::string& name);
+// Whether the only row looks like a header. As a sample it is taken only by those who know that none is missing.
+bool only_names(const Cells& cells);
 
 }  // namespace freight::data

@@ -19,8 +19,8 @@ namespace freight::tables {
 
 namespace {
 
-constexpr size_t kMostNumberedClasses = 20;
-constexpr double kEndOfWholeNumbers = 0x1p53;  // below it doubles tell whole numbers apart
+constexpr size_t kMostNumberedClasses = 20, kLeastRowsPerNumber = 2;  // in the mean
+constexpr double kEndOfWholeNumbers = 0x1p53;                         // below it doubles tell whole numbers apart
 
 size_t target_of(const data::Cells& cells, const std::string& asked, const std::string& name) {
   if (asked.empty()) {
@@ -40,17 +40,18 @@ size_t target_of(const data::Cells& cells, const std::string& asked, const std::
        excerpt(join(cells.names, ", ")), near.empty() ? "" : cat("; did you mean ", near, "?"));
 }
 
-// Takes away the rows whose told cell is missing.
-void leave_out_unlabelled(data::Cells& cells, size_t target, const train::RowSource& source) {
+// Takes away the rows of which `fault` says something.
+template <class Fault>
+void leave_out(data::Cells& cells, const train::RowSource& source, const Fault& fault) {
   size_t kept = 0;
   for (size_t i = 0; i < cells.rows.size(); ++i) {
-    if (!store::is_missing(cells.rows[i][target])) {
+    const std::string place = cat(source.data, ":", cells.lines[i]);
+    const std::string reason = fault(cells.rows[i], place);
+    if (reason.empty()) {
       if (kept != i) cells.rows[kept] = std::move(cells.rows[i]);
       cells.lines[kept++] = cells.lines[i];
       continue;
     }
-    const std::string place = cat(source.data, ":", cells.lines[i]);
-    const std::string reason = cat("column ", cells.names[target], ", which is told, is empty");
     if (source.bad.on_bad == data::OnBad::error) {
       fail(ErrorKind::data, place, reason, "; --on-bad-sample skip leaves such rows out");
     }
@@ -77,7 +78,26 @@ std::string name_of_number(std::string_view cell) {
                                                                          : std::string();
 }
 
-// The classes that the column tells, by words or whole numbers; empty where it holds values.
+// Numbers that f32, in which models answer, would move by so much of their range that no loss could be believed.
+void need_told_apart(const data::Cells& cells, size_t target, const std::string& name) {
+  constexpr double kMostOfRange = 1e-3;
+  double least = 0, most = 0, moved = 0;
+  for (size_t i = 0; i < cells.rows.size(); ++i) {
+    const double v = *data::number_in(cells.rows[i][target]);
+    if (!std::isfinite(static_cast<float>(v))) return;  // refused by its line where it is read
+    least = i == 0 ? v : std::min(least, v);
+    most = i == 0 ? v : std::max(most, v);
+    moved = std::max(moved, std::fabs(v - static_cast<double>(static_cast<float>(v))));
+  }
+  if (moved <= kMostOfRange * (most - least) || least == most) return;
+  fail(ErrorKind::data, name, "column ", cells.names[target], ": its values lie too close together for f32, in which ",
+       "they are told: got ", cells.rows.size(), " in a range of ", most - least, ", which f32 moves by up to ", moved,
+       "; subtract ", cat(static_cast<int64_t>(std::clamp(least, -kEndOfWholeNumbers, kEndOfWholeNumbers))),
+       " from all of them");
+}
+
+// The classes that the column tells, by words or whole numbers; empty where it holds values. Whole numbers of which
+// most stand in one row, such as prices, are values: their classes would have nothing to be learned from and told by.
 std::vector<std::string> classes_of(const data::Cells& cells, size_t target) {
   const bool numbers = all_numbers(cells, target);
   std::set<std::string> words;
@@ -90,6 +110,7 @@ std::vector<std::string> classes_of(const data::Cells& cells, size_t target) {
     if (values.size() > kMostNumberedClasses) return {};
   }
   if (!numbers) return {words.begin(), words.end()};
+  if (cells.rows.size() < kLeastRowsPerNumber * values.size()) return {};
   std::vector<std::string> names;
   for (const double v : values) names.push_back(cat(static_cast<int64_t>(v)));
   return names;
@@ -110,7 +131,11 @@ class Reading {
  public:
   Reading(const train::RowSource& source, data::Cells cells)
       : source_(source), cells_(std::move(cells)), target_(target_of(cells_, source.label_column, source.data)) {
-    leave_out_unlabelled(cells_, target_, source_);
+    leave_out(cells_, source_, [&](const auto& row, const std::string&) {
+      return store::is_missing(row[target_]) ? cat("column ", cells_.names[target_], ", which is told, is empty")
+                                             : std::string();
+    });
+    if (source_.bad.on_bad == data::OnBad::skip) leave_out_unreadable();
     out_.target = cells_.names[target_];
     tell();
     divide();
@@ -122,6 +147,30 @@ class Reading {
   train::RowData take() { return std::move(out_); }
 
  private:
+  // Before the table is divided, so that the parts are of rows that are read.
+  void leave_out_unreadable() {
+    std::vector<store::Column> columns;
+    std::vector<size_t> places;
+    if (source_.known) {
+      columns = source_.known->columns;
+      places = store::places_of(columns, cells_.names, source_.data);
+    } else {
+      for (size_t i = 0; i < cells_.names.size(); ++i) {
+        if (i == target_) continue;
+        places.push_back(i);
+        columns.push_back({.name = cells_.names[i], .words = !all_numbers(cells_, i)});
+      }
+    }
+    leave_out(cells_, source_, [&](const auto& row, const std::string& place) {
+      try {
+        store::row_of(columns, store::cells_at(row, places), place);
+        return std::string();
+      } catch (const Error& e) {
+        return e.message();
+      }
+    });
+  }
+
   void tell() {
     const std::vector<std::string>* const known = source_.known ? &source_.known->classes : nullptr;
     out_.shape.classes = known ? *known : classes_of(cells_, target_);
@@ -129,6 +178,7 @@ class Reading {
     if (classes == 0 && !all_numbers(cells_, target_)) {
       fail(ErrorKind::data, source_.data, "column ", out_.target, " holds words, the model tells values");
     }
+    if (classes == 0 && !known) need_told_apart(cells_, target_, source_.data);
     if (!cells_.header)
       out_.notes.push_back("the first row is data, no header: it holds a number, or its cells do not look like names");
     out_.notes.push_back(cat("column ", out_.target, " is told from the ", cells_.names.size() - 1, " others, as ",
@@ -147,7 +197,10 @@ class Reading {
     const auto count = std::count(held_out_.begin(), held_out_.end(), true);
     if (!source_.known && (count == 0 || count == static_cast<int64_t>(held_out_.size()))) {
       fail(ErrorKind::usage, "--val-split", "of ", held_out_.size(), " rows ", count, " are held out: need some in ",
-           "either part");
+           "either part",
+           count == 0 && !out_.shape.classes.empty()
+               ? cat("; column ", out_.target, " has ", out_.shape.classes.size(), " classes, of too few rows each")
+               : std::string());
     }
     out_.notes.push_back(cat(count, " of ", held_out_.size(), " rows are held out as the test part (--val-split)"));
   }
@@ -227,7 +280,9 @@ train::RowData read_table(const train::RowSource& source) {
     fail(ErrorKind::data, source.data.empty() ? std::string("data") : source.data,
          "is no table: need a .csv or .tsv file (.gz too) with a row per sample");
   }
-  return Reading(source, data::read_cells(source.data)).take();
+  data::Cells cells = data::read_cells(source.data);
+  if (data::only_names(cells)) fail(ErrorKind::data, source.data, "holds a header and no rows");
+  return Reading(source, std::move(cells)).take();
 }
 
 }  // namespace freight::tables

@@ -29,6 +29,9 @@ struct PrepareOptions {
   std::function<void(const data::BadSample&)> on_bad_sample = {};
   // What config.resume leads to, where that has been looked for already: it is not read again.
   std::optional<Found> found = {};
+  // Whether the user's command gave a flag ("--lr"), which a learner without it refuses also where it says what is
+  // usual.
+  std::function<bool(const std::string& flag)> gave = {};
 };
 
 struct Prepared;

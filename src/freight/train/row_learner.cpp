@@ -25,7 +25,8 @@ constexpr const char* kRowFlags[] = {"--data",      "--data-dir", "--model",    
                                      "--overwrite", "--resume",   "--output-dir", "--on-bad-sample", "--precision"};
 
 // Refuses what is said to a learner that would pass it over. A recipe of the data, which speaks of nets, says nothing.
-void refuse_flags_of_nets(const Config& c, const RowLearner& learner) {
+void refuse_flags_of_nets(const Config& c, const RowLearner& learner,
+                          const std::function<bool(const std::string&)>& gave) {
   Config usual[2];
   try {
     usual[1] = recipe(c.data, c.recipe, c.data_dir);
@@ -38,7 +39,8 @@ void refuse_flags_of_nets(const Config& c, const RowLearner& learner) {
     if (std::find(own.begin(), own.end(), flag) != own.end()) continue;
     std::visit(
         [&](auto member) {
-          if (c.*member == usual[0].*member || c.*member == usual[1].*member) return;
+          const bool as_usual = c.*member == usual[0].*member || c.*member == usual[1].*member;
+          if (as_usual && !(gave && gave(flag))) return;
           fail(ErrorKind::usage, flag, "is for nets: --model ", learner.name(), " does not have it; leave it out");
         },
         f.member);
@@ -54,8 +56,9 @@ void refuse_flags_of_nets(const Config& c, const RowLearner& learner) {
 // The part of a run that is a learner's of rows.
 struct RowRun : Prepared {
   RowRun(const RowLearner& l, const Config& c, PrepareOptions options) : learner(l) {
+    const auto gave = options.gave;
     begin(*this, c, std::move(options));
-    refuse_flags_of_nets(config, learner);
+    refuse_flags_of_nets(config, learner, gave);
     if (start.checkpoint) {
       fail(ErrorKind::usage, "--resume", "--model ", learner.name(),
            " is fitted at once and goes on from nothing: ", "without --resume it is fitted anew (--overwrite)");
