@@ -10,8 +10,8 @@ namespace freight::app {
 namespace {
 
 // From a help text: the commands of a group, --help, which its help does not list, and of the whole --version; else the
-// values of the flag `previous`, where the help lists them, nothing
-// where it takes another value, and all flags where it is none that takes one. Flags begin at fixed columns; what goes
+// values of the flag `previous`, where the help lists them, nothing where it takes another value, and, where it is none
+// that takes one, the words that the usage gives to choose from and all flags. Flags begin at fixed columns; what goes
 // on in later lines of a description is no flag.
 constexpr const char* kWords = R"awk(
 /^Commands:/ { listed = 1; next }

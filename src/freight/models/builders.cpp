@@ -274,7 +274,8 @@ Model create(const std::string& name, const Options& options) {
 }
 
 Model load(const std::string& name_or_file, const Options& options) {
-  const bool file = name_or_file.find('/') != std::string::npos || ends_with(name_or_file, ".json");
+  const bool file = name_or_file.find('/') != std::string::npos || ends_with(name_or_file, ".json") ||
+                    ends_with(name_or_file, ".safetensors");  // which is told as what it is
   if (!file) return create(name_or_file, options);
   if (options.classes != 0 || !options.input.empty() || !options.size.empty() || options.of_tokens()) {
     fail(ErrorKind::usage, "model", "class count, sizes, vocabulary and dropout belong to named models: ", name_or_file,

@@ -29,8 +29,7 @@ struct PrepareOptions {
   std::function<void(const data::BadSample&)> on_bad_sample = {};
   // What config.resume leads to, where that has been looked for already: it is not read again.
   std::optional<Found> found = {};
-  // Whether the user's command gave a flag ("--lr"), which a learner without it refuses also where it says what is
-  // usual.
+  // Whether the user's command gave a flag ("--lr"): a learner that does not have it refuses its usual value, too.
   std::function<bool(const std::string& flag)> gave = {};
 };
 

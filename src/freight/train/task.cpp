@@ -12,7 +12,7 @@ namespace freight::train {
 namespace {
 
 bool is_spec_file(const std::string& model) {
-  return ends_with(model, ".json") || model.find('/') != std::string::npos;
+  return ends_with(model, ".json") || ends_with(model, ".safetensors") || model.find('/') != std::string::npos;
 }
 
 data::LoadOptions load_options(const Config& c) {
