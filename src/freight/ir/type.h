@@ -33,7 +33,7 @@ struct NodeId {
   int32_t id = -1;
   bool valid() const { return id >= 0; }
   size_t index() const { return static_cast<size_t>(id); }
-  friend auto operator<=>(NodeId, NodeId) = default;
+  friend auto operator<=>(NodeId, NodeId) = default;  // NOLINT(modernize-use-nullptr): taken for a comparison with 0
 };
 
 }  // namespace freight

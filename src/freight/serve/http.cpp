@@ -142,6 +142,7 @@ class Connection : public httplib::Stream {
   bool keep_open = false;        // the request was read to its end
   std::list<Connection*>::iterator place;
   bool idle = false;
+  bool ending = false;  // to make room for another one
   int fd() const { return fd_; }
 
  private:
@@ -389,7 +390,7 @@ class HttpServer::Impl : public httplib::Server {
       if (fd < 0) {
         // No descriptors or memory left, or the client gave up: the next one may have more luck.
         if (!draining_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      } else if ((metrics_.connections >= options_.max_connections && !end_an_idle_one()) || !take(fd)) {
+      } else if (!has_room() || !take(fd)) {
         ++metrics_.refused;
         try {
           Connection c(fd, options_);
@@ -442,12 +443,18 @@ class HttpServer::Impl : public httplib::Server {
     std::list<Left> left_;
   };
 
-  // Makes room by the connection that has waited longest for its client's next request; false where all are at work.
-  bool end_an_idle_one() {
+  // Whether another connection may begin; where there are as many as there may be, the one that has waited longest for
+  // its client's next request makes room. What was told to end before counts no more, though its thread, on a busy
+  // machine, may have had no time to: else each newcomer would end one after the other, until none is idle.
+  bool has_room() {
     const std::lock_guard lock(mutex_);
+    if (metrics_.connections - ending_ < options_.max_connections) return true;
+    if (ending_ == kMostEnding) return false;
     const auto at = std::find_if(connections_.begin(), connections_.end(), [](const Connection* c) { return c->idle; });
     if (at == connections_.end()) return false;
     (*at)->idle = false;
+    (*at)->ending = true;
+    ++ending_;
     ::shutdown((*at)->fd(), SHUT_RD);
     return true;
   }
@@ -598,15 +605,17 @@ class HttpServer::Impl : public httplib::Server {
   struct Listed {
     Impl* server;
     Connection* connection;
+    bool& ending;
     ~Listed() {
       const std::lock_guard lock(server->mutex_);
+      ending = connection->ending;
       server->connections_.erase(connection->place);
     }
   };
 
   // The life of a connection.
   void converse(int fd) {
-    bool unread = false;
+    bool unread = false, ending = false;
     try {
       Connection c(fd, options_);
       t_connection = &c;
@@ -614,7 +623,7 @@ class HttpServer::Impl : public httplib::Server {
         const std::lock_guard lock(mutex_);
         c.place = connections_.insert(connections_.end(), &c);
       }
-      const Listed listed{this, &c};
+      const Listed listed{this, &c, ending};
       unread = serve(c);
     } catch (const std::bad_alloc&) {  // no memory for so little: this connection ends, the others go on
     }
@@ -627,6 +636,7 @@ class HttpServer::Impl : public httplib::Server {
     // Under the lock, so that drain() returns only when this thread touches nothing of the server any more.
     const std::lock_guard lock(mutex_);
     --metrics_.connections;
+    if (ending) --ending_;
     left_.notify_all();
   }
 
@@ -656,12 +666,15 @@ class HttpServer::Impl : public httplib::Server {
     }
   }
 
+  static constexpr int kMostEnding = 64;  // beside max_connections; each is a thread that has nothing left to do
+
   HttpOptions options_;
   Callbacks callbacks_;
   HttpMetrics& metrics_;
   int listener_ = -1, port_ = 0;
   std::thread accepting_;
-  std::mutex mutex_;  // of connections_ and what is idle among them
+  int ending_ = 0;
+  std::mutex mutex_;  // of connections_, what is idle among them, and ending_
   std::condition_variable left_;
   std::atomic<bool> draining_{false};
   std::atomic<size_t> held_{0};  // bytes of all bodies
