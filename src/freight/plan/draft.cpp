@@ -25,10 +25,10 @@ size_t batches_ahead(size_t batch_bytes) {
 // A plan of more steps takes so long that a third one for the formula is not worth it.
 constexpr size_t kFewSteps = 900;
 
-// What a run takes beside its blocks, 6 to 17 MiB as measured: the gaps of the heap, kernels compiled at run time, and
+// What a run takes beside its blocks, 6 to 21 MiB as measured: the gaps of the heap, kernels compiled at run time, and
 // for each thread its stack, its part of the heap and scratch memory on a large page. Of a small run, which is not
 // planned to the MiB, no more than a twelfth is counted.
-constexpr size_t kProcess = size_t{12} << 20, kThread = size_t{3} << 20, kMostOfRun = 12;
+constexpr size_t kProcess = size_t{16} << 20, kThread = size_t{3} << 20, kMostOfRun = 12;
 
 // Of a run on a processor blocks are counted with the whole pages that they take, so that the sum is what the process
 // needs. Of a step alone it is the bytes, which grow evenly with the batch.
