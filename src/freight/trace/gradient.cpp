@@ -7,7 +7,8 @@ namespace freight {
 
 namespace {
 
-// What a gradient is wanted for: a value of the trace, invalid where it has not read it, as messages call it.
+// A leaf whose gradient is wanted: its value in the trace, invalid where the trace has not read it, and its name in
+// messages.
 struct Wanted {
   Value value;
   std::string name;
@@ -15,7 +16,7 @@ struct Wanted {
   bool assigned = false;  // a variable that has another value since
 };
 
-// What the loss is in the trace, with its history.
+// Finds the loss in the trace, with its history.
 Value value_of_loss(trace::Trace& tape, const Tensor& loss) {
   if (!loss.defined()) trace::fail_here("grad", "the loss is a plain number: compute it from tensors");
   if (loss.numel() != 1 || !is_floating(loss.dtype())) {
@@ -53,53 +54,64 @@ std::vector<Tensor> gradients(trace::Trace& tape, Value loss, const std::vector<
   return out;
 }
 
-}  // namespace
-
-std::vector<Tensor> grad(const In& loss, const std::vector<Variable>& parameters, const GradOptions& options) {
+// The gradients of a loss on the loss's device, each moved to where its leaf lies. `settle` runs what the leaves have
+// pending elsewhere, `wanted_in` finds them in the trace, and `home` is the device of leaf i, "" where it lies on none.
+template <class Settle, class WantedIn, class Home>
+std::vector<Tensor> gradients_at_home(const In& loss, const GradOptions& options, Settle settle, WantedIn wanted_in,
+                                      Home home) {
   const Frame frame(loss.where);
   const trace::Device device = trace::device_of_operands("grad", {loss.tensor});
   trace::settle(loss.tensor, device);
-  // Assignments that are pending on other devices come first: gradients are with respect to the present values.
-  for (const Variable& p : parameters) {
-    if (!trace::compiling() && p.impl()->device != device) trace::settle_elsewhere(*p.impl(), device);
-  }
+  settle(device);
   std::vector<Tensor> found;
   {
     const trace::Session session(device);
     const Value value = value_of_loss(*session, loss.tensor);
-    std::vector<Wanted> wanted;
-    for (const Variable& p : parameters) {
-      const trace::StateUse& use = session->use(p.impl());
-      wanted.push_back({use.read, cat("parameter '", p.name(), "'"), p.type(), use.assigned()});
-    }
-    found = gradients(*session, value, wanted, options);
+    found = gradients(*session, value, wanted_in(*session), options);
   }
   for (size_t i = 0; !trace::compiling() && i < found.size(); ++i) {
-    if (parameters[i].impl()->device) found[i] = found[i].to_device(parameters[i].device());
+    if (const std::string at = home(i); !at.empty()) found[i] = found[i].to_device(at);
   }
   return found;
 }
 
+}  // namespace
+
+std::vector<Tensor> grad(const In& loss, const std::vector<Variable>& parameters, const GradOptions& options) {
+  return gradients_at_home(
+      loss, options,
+      [&](trace::Device device) {
+        // Assignments that are pending on other devices come first: gradients are with respect to the present values.
+        for (const Variable& p : parameters) {
+          if (!trace::compiling() && p.impl()->device != device) trace::settle_elsewhere(*p.impl(), device);
+        }
+      },
+      [&](trace::Trace& tape) {
+        std::vector<Wanted> wanted;
+        for (const Variable& p : parameters) {
+          const trace::StateUse& use = tape.use(p.impl());
+          wanted.push_back({use.read, cat("parameter '", p.name(), "'"), p.type(), use.assigned()});
+        }
+        return wanted;
+      },
+      [&](size_t i) { return parameters[i].impl()->device ? parameters[i].device() : std::string(); });
+}
+
 std::vector<Tensor> grad(const In& loss, const std::vector<Tensor>& tensors, const GradOptions& options) {
-  const Frame frame(loss.where);
-  const trace::Device device = trace::device_of_operands("grad", {loss.tensor});
-  trace::settle(loss.tensor, device);
-  for (const Tensor& t : tensors) trace::settle(t, device);
-  std::vector<Tensor> found;
-  {
-    const trace::Session session(device);
-    const Value value = value_of_loss(*session, loss.tensor);
-    std::vector<Wanted> wanted;
-    for (const Tensor& t : tensors) {
-      const Type type = t.type();  // refuses an undefined tensor
-      wanted.push_back({session->find(t), cat("tensor ", wanted.size()), type});
-    }
-    found = gradients(*session, value, wanted, options);
-  }
-  for (size_t i = 0; !trace::compiling() && i < found.size(); ++i) {
-    if (!tensors[i].impl()->follows) found[i] = found[i].to_device(tensors[i].device());
-  }
-  return found;
+  return gradients_at_home(
+      loss, options,
+      [&](trace::Device device) {
+        for (const Tensor& t : tensors) trace::settle(t, device);
+      },
+      [&](trace::Trace& tape) {
+        std::vector<Wanted> wanted;
+        for (const Tensor& t : tensors) {
+          const Type type = t.type();  // refuses an undefined tensor
+          wanted.push_back({tape.find(t), cat("tensor ", wanted.size()), type});
+        }
+        return wanted;
+      },
+      [&](size_t i) { return tensors[i].impl()->follows ? std::string() : tensors[i].device(); });
 }
 
 }  // namespace freight

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "freight/backend/cpu/kernels/tile_chain.h"
+#include "freight/ir/infer.h"
 
 namespace freight::cpu {
 
@@ -36,20 +37,10 @@ struct BinaryToken {
   Op op;
 };
 
+// Ops whose type rule gives bool.
 bool is_truth(Op op) {
-  switch (op) {
-    case Op::eq:
-    case Op::ne:
-    case Op::lt:
-    case Op::le:
-    case Op::gt:
-    case Op::ge:
-    case Op::logical_and:
-    case Op::logical_or:
-    case Op::logical_not:
-    case Op::is_finite: return true;
-    default: return false;
-  }
+  const InferFn rule = info(op).infer;
+  return rule == infer::predicate || rule == infer::equality || rule == infer::logical;
 }
 
 class Parser {
