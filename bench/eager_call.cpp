@@ -1,4 +1,4 @@
-// What one eager op costs beside its kernel, below the tensors: looking it up among the prepared ops
+// Measures what one eager op costs beside its kernel, below the tensors: looking it up among the prepared ops
 // (run/prepared_op.h) and binding its operands. A million additions of arrays of one element. The bar is one
 // microsecond.
 #include <cstdio>

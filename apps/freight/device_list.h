@@ -1,4 +1,4 @@
-// What --devices says, for every command that has it: names of devices, repeated ones, all of this machine, or a count.
+// Reads --devices for every command that has it: names of devices, repeated ones, all of this machine, or a count.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -56,9 +56,9 @@ class Options {
 
   bool dry_run() const;
   bool quiet() const;
-  // Whether a configuration file, --set or a flag gave the option (named as in `add`, "--batch-size").
+  // Says whether a configuration file, --set or a flag gave the option (named as in `add`, "--batch-size").
   bool given(const std::string& name) const;
-  // Whether a flag on the command line did: a configuration file may be of another model and name all there are.
+  // Says whether a flag on the command line did: a configuration file may be of another model and name all there are.
   bool typed(const std::string& name) const;
   // Every option with a key, as nested JSON: what --print-config prints and a run saves.
   std::string config_json() const;

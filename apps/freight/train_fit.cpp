@@ -99,7 +99,7 @@ std::optional<Change> check_memory(const train::Planned& p, const FitFlags& flag
   return std::nullopt;
 }
 
-// Of a learner without plans, what it says of itself is held against the memory.
+// A learner without plans says itself what it needs, and that is compared with the memory.
 void check_cost(const train::PreparedRun& run, const FitFlags& flags, double limit, plan::Outcome& outcome) {
   if (flags.choose_batch) {
     fail(ErrorKind::usage, "--batch-size", "auto is for nets: --model ", run.config().model, " has no batches");

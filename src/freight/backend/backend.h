@@ -92,7 +92,7 @@ class Backend {
   virtual std::string lacks(DType dtype) const;
   // Whether products of f32 are faster in TF32 (8 bits of exponent, 10 of mantissa, sums in f32).
   virtual bool has_tf32() const { return false; }
-  // Whether a node of a `low_if_supported` op (ir/op.h), in f32 so far, should have its operands and results in
+  // Says whether a node of a `low_if_supported` op (ir/op.h), in f32 so far, should have its operands and results in
   // `dtype`.
   virtual bool narrows(const Graph&, const Node&, DType) const { return false; }
   // Whether a composite has a kernel of its own; otherwise its decomposition runs.

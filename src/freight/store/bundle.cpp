@@ -202,7 +202,11 @@ io::SafeTensors to_file(const Bundle& bundle) {
   json provenance = bundle.provenance;
   provenance["freight"] = version();
   file.metadata = {{"format", kFormat}, {"classes", json(bundle.classes).dump()}, {"provenance", provenance.dump()}};
-  bundle.net() ? write_net(bundle, file) : write_rows(bundle, file);
+  if (bundle.net()) {
+    write_net(bundle, file);
+  } else {
+    write_rows(bundle, file);
+  }
   return file;
 }
 

@@ -158,7 +158,11 @@ void ThinGemm::run(const Bf16* a, const Bf16* b, Bf16* c, const Bf16* bias, cons
   const int64_t tasks = std::min<int64_t>(thread_count(), panels_);
   parallel_for(tasks, [&](int64_t task) {
     const int64_t panel0 = panels_ * task / tasks, panel1 = panels_ * (task + 1) / tasks;
-    along_ ? along_steps(call, panel0, panel1) : across_steps(call, panel0, panel1);
+    if (along_) {
+      along_steps(call, panel0, panel1);
+    } else {
+      across_steps(call, panel0, panel1);
+    }
   });
 }
 
