@@ -42,8 +42,10 @@ struct Registry {
   std::map<std::string, std::unique_ptr<Backend>> devices;  // "cuda:0"
 };
 
+// The registry is never destroyed: when the program ends, a device's library may be gone before the objects that would
+// be given back to it.
 Registry& registry() {
-  static Registry r;
+  static Registry& r = *new Registry;
   return r;
 }
 
