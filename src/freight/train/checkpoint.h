@@ -47,6 +47,7 @@ struct RunState {
   std::vector<nn::NamedVariable> variables;  // of optimizer, averages, loss scale and random numbers
   Config config;
   uint64_t fingerprint = 0;  // of the training data
+  bool averaged = false;     // the model has the weights' averages, and the variables "ema." have the weights
 };
 
 // Copies of all values at one moment, to be written while the run goes on.
@@ -68,6 +69,7 @@ struct Checkpoint {
   // Without what belongs to a machine: of paths the last part, but whole where the run's config.json has them.
   Config config;
   uint64_t fingerprint = 0;
+  bool averaged = false;  // see RunState
   // What the files hold, read once; restore() lets go of it.
   std::shared_ptr<const io::SafeTensors> model, state;
 };

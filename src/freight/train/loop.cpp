@@ -210,7 +210,8 @@ void Loop::store() {
 
 void Loop::checkpoint(bool best) {
   need_finite();
-  record_.checkpoint(place_, best);
+  // What was measured is stored: whoever takes the model out of a checkpoint has the averages.
+  run_.net->with_averages([&] { record_.checkpoint(place_, best); });
 }
 
 // Weights, averages and optimizer states that are not finite are neither measured nor stored. One pass over them, once
