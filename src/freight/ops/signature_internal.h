@@ -6,6 +6,7 @@
 #include <optional>
 #include <tuple>
 
+#include "freight/ir/signature.h"
 #include "freight/ops/ops.h"
 #include "freight/ops/signature.h"
 
@@ -185,6 +186,14 @@ class FunctionList {
   template <class R, class... P>
   void add(const char* name, R (*f)(P...), const char* doc, const std::vector<Named>& named) {
     add_operator(name, name, f, doc, named);
+  }
+  // The function of an op that has its name: operands and doc are those of the op's row.
+  template <class R, class... P>
+  void add(Op op, R (*f)(P...)) {
+    const OpSignature row = signature(op);
+    std::vector<Named> named;
+    for (const OpValue& operand : row.operands) named.emplace_back(operand.name.c_str());
+    add_operator(info(op).name, info(op).name, f, info(op).doc, named);
   }
   // A function whose name in C++ is that of an operator.
   template <class R, class... P>
