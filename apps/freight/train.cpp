@@ -72,11 +72,11 @@ class Terminal : public train::Observer {
                                                : "values to regress";
     say(cat("data    ", s.data, ": ", with_commas(s.train_count), " train, ", with_commas(s.test_count), " test, ",
             what));
-    if (s.plan_steps == 0) {  // a learner that has no steps
+    if (s.has_plans) {
+      say_net(s);
+    } else {
       say(cat("model   ", s.model, ": planned ", human_bytes(static_cast<double>(s.planned_bytes)),
               " besides the data, seed ", s.seed));
-    } else {
-      say_net(s);
     }
     for (const std::string& note : s.notes) say(cat("note    ", note));
     say(cat("output  ", s.output_dir));

@@ -17,6 +17,7 @@
 #include <sstream>
 #include <thread>
 
+#include "freight/base/clock.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/env.h"
 #include "freight/base/log.h"
@@ -160,7 +161,7 @@ class Monitor {
       const double busy = read_busy(), own = own_seconds();
       const Clock::time_point start = Clock::now();
       wake_.wait_for(lock, kPeriod, [] { return false; });
-      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+      const double seconds = seconds_since(start);
       take(std::max(0.0, read_busy() - busy - (own_seconds() - own)) / seconds);
       if (used_.load(std::memory_order_relaxed)) continue;
       // Nobody computes: no need to look, until somebody does.

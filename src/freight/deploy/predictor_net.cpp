@@ -1,4 +1,5 @@
 // A net behind a Predictor: raw inputs become batches, which its compiled forward pass answers.
+#include "freight/base/clock.h"
 #include "freight/deploy/predictor_internal.h"
 
 #include <algorithm>
@@ -157,7 +158,7 @@ struct NetState : Predictor::State {
         std::copy_n(y.data<float>() + i * k, k,
                     all.data<float>() + static_cast<int64_t>(places[static_cast<size_t>(first + i)]) * k);
       }
-      if (how.ran) how.ran(count, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      if (how.ran) how.ran(count, seconds_since(start));
     }
   }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
 #include "freight/plan/estimate.h"
@@ -95,7 +96,7 @@ double try_step(const train::Planned& p) {
   net.step->run(x, y);
   const auto start = std::chrono::steady_clock::now();
   net.step->run(x, y);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return seconds_since(start);
 }
 
 }  // namespace freight::plan

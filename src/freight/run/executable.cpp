@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 
+#include "freight/base/clock.h"
 #include "freight/base/device_memory.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
@@ -298,7 +299,7 @@ std::vector<double> Executable::run_timed(const std::vector<Array>& inputs, cons
       const auto start = Clock::now();
       bound_->run_step(i);
       if (bound_->memory) bound_->memory->wait();
-      seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+      seconds.push_back(seconds_since(start));
     }
     bound_->end_run();
   });

@@ -1,4 +1,5 @@
 // See loop_internal.h.
+#include "freight/base/clock.h"
 #include "freight/train/loop_internal.h"
 
 #include <algorithm>

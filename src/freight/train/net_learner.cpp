@@ -298,7 +298,7 @@ RunSummary NetRun::summary() const {
   s.steps = length.steps;
   s.flops_per_step = plan.flops;
   s.planned_bytes = plan.arena_bytes;
-  s.plan_steps = plan.plan_steps;
+  s.has_plans = true;
   std::vector<std::string> on_data = task->notes();
   if (!precision_note.empty()) on_data.push_back(precision_note);
   s.notes.insert(s.notes.begin(), on_data.begin(), on_data.end());

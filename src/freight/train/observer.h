@@ -19,7 +19,7 @@ struct RunSummary {
   int64_t classes = 0;  // of the data; 0 for values to regress
   double flops_per_step = 0;
   size_t planned_bytes = 0;  // arena of the training step
-  size_t plan_steps = 0;
+  bool has_plans = false;    // as PreparedRun says; FLOPs and steps are those of plans
   uint64_t seed = 0;
   std::vector<std::string> notes;     // on how the data came about, and on what the device lacks
   std::vector<std::string> warnings;  // what was asked for and is not so: damaged checkpoints that were passed over

@@ -118,10 +118,6 @@ void begin(Prepared& run, const Config& config, PrepareOptions options);
 RunSummary common_summary(const Prepared& run);
 std::shared_ptr<const Learner> net_learner();
 
-inline double seconds_since(std::chrono::steady_clock::time_point t) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - t).count();
-}
-
 // The learning rate of the run's step number `step`, from 0.
 inline double rate_of(const NetRun& run, const RunPosition& place, int64_t step) {
   return place.lr.value_or(run.schedule.at(step));

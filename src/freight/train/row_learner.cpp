@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "freight/base/clock.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
