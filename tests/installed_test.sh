@@ -20,6 +20,7 @@ version=$("$scratch/prefix/bin/freight" --version)
 "$scratch/build/gradient_penalty" | grep -q ': yes$' || { echo 'gradient_penalty failed'; exit 1; }
 "$scratch/build/threads" | grep -qx 'different answers: 0 of 400' || { echo 'threads failed'; exit 1; }
 "$scratch/build/two_optimizers" | grep -qx 'loss below 0.2: yes; frozen layer unchanged: yes' || { echo 'two_optimizers failed'; exit 1; }
+"$scratch/build/custom_backend" | grep -qx 'loss fell: yes; steps ran here: yes' || { echo 'custom_backend failed'; exit 1; }
 # A header that needs a folder which is not installed must not slip in.
 if grep -rlE '#include <(oneapi|dnnl|hwy|nlohmann|cuda)' "$scratch/prefix/include"; then
   echo 'installed headers include third-party headers'
