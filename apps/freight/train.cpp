@@ -220,8 +220,8 @@ void print_result(const train::Result& r, const plan::Outcome& outcome, const st
   }
 }
 
-// What --resume means; `fresh` becomes what the run was made with, or the recipe where there is none yet. `apply` sets
-// the flags on top of a configuration.
+// Reads what --resume means; `fresh` becomes what the run was made with, or the recipe where there is none yet.
+// `apply` sets the flags on top of a configuration.
 template <class F>
 train::Found look_for(const train::Config& probe, train::Config& fresh, F apply) {
   std::string dir = probe.output_dir;
@@ -236,7 +236,7 @@ train::Found look_for(const train::Config& probe, train::Config& fresh, F apply)
   return found;
 }
 
-// What is for a new run alone does not go with one that goes on: it would be passed over. With `auto` it is for the
+// A flag for new runs alone does not go with one that goes on: it would be passed over. With `auto` it is for the
 // case that there is nothing to go on from.
 void check_resume(const train::Config& config, const train::Found& found, const Options& o) {
   const bool other_weights = o.given("--weights") && !config.weights.empty() &&

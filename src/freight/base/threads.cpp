@@ -39,7 +39,7 @@ uint64_t float_mode() { return 0; }
 void set_float_mode(uint64_t) {}
 #endif
 
-// What a pool may have. A very large one finds no memory for its stacks, and libgomp then ends the process by a signal.
+// A pool may have so many. A very large one finds no memory for its stacks: libgomp then ends the process by a signal.
 // One larger than a control group's quota is stopped for a part of each period, as a rule between two barriers.
 int largest_pool() {
   constexpr int kFewest = 64, kPerProcessor = 8;

@@ -100,7 +100,7 @@ class ColumnFinder {
     return utf8_fault(line) ? std::string("not UTF-8") : line;
   }
 
-  // What was understood of a header, where that does not go without saying.
+  // Says what was understood of a header, where that does not go without saying.
   void say(Columns& c) const {
     std::vector<size_t> taken = c.texts;
     taken.push_back(c.label);
@@ -234,7 +234,7 @@ class ColumnFinder {
     }
     return seen.size() * 2 <= rows_.size();
   }
-  // Whether every other label stands in several rows, and the first line's in none but its own.
+  // True where every other label stands in several rows, and the first line's in none but its own.
   bool label_stands_out(size_t column) const {
     std::map<std::string_view, int> count;
     for (const auto& row : rows_) {

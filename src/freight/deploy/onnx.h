@@ -13,7 +13,7 @@ struct OnnxOptions {
   bool preprocessing = false;  // of images: the file takes u8 pixels of the model's size instead of normalised floats
 };
 
-// What the written file takes and gives.
+// The written file takes and gives these.
 struct OnnxSummary {
   std::string input, output;       // "pixels u8 (N, 3, 224, 224)"
   std::vector<std::string> notes;  // what a user should know

@@ -16,7 +16,7 @@ Array load_image(const std::string& path, Orientation orientation = Orientation:
 // Recognises the format by content. Npy images are (H, W), (H, W, C) or (C, H, W): integers 0..255 or floats 0..1.
 Array decode_image(ByteView bytes, const std::string& name, Orientation orientation = Orientation::exif);
 
-// What is wanted of an image that will be resampled: the pixels [y, y + rows) x [x, x + columns), and how many of them
+// A part is wanted of an image that will be resampled: pixels [y, y + rows) x [x, x + columns), and how many of them
 // become one in the end (less than 1 where it grows). A decoder may decode more, and coarser down to `shrink`. Unless
 // the file is `sound`, known to be without a fault, it is read to its end, whatever the part.
 struct Part {
@@ -75,7 +75,7 @@ void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choo
 Bytes encode_png(const Array& image);
 void save_png(const std::string& path, const Array& image);
 
-// Whether the name ends like an image that data sets are made of: .jpg .jpeg .png .bmp .ppm .webp, in any case.
+// True of a name that ends like images that data sets are made of: .jpg .jpeg .png .bmp .ppm .webp, in any case.
 bool is_image_name(const std::string& path);
 // "jpg, jpeg, png, bmp, ppm, webp", for messages.
 const char* image_endings();

@@ -86,9 +86,9 @@ Values cross_entropy(Builder& b, const Node& n, const Values& in) {
   return {b.reshape((-sum(terms, {1})).v, {x.shape[0]})};
 }
 
-// Of each channel, over batch and space. In one pass about the mean of the images' centres: as that differs from the
-// mean of all by about 1 / N of the variance, nearly nothing is lost in the difference of moments, however far the mean
-// is from zero.
+// The moments of each channel, over batch and space, in one pass about the mean of the images' centres: as that differs
+// from the mean of all by about 1 / N of the variance, nearly nothing is lost in the difference of moments, however far
+// the mean is from zero.
 Values moments(Builder& b, const Node&, const Values& in) {
   const Ex x{&b, b.cast(in[0], wide(b.type(in[0]).dtype))};  // (N, C, ...)
   const Shape axes = all_but_channels(x.shape());

@@ -60,7 +60,7 @@ void need_extents(const Node& node, const Shape& shape) {
   }
 }
 
-// Whether a * b, neither of them negative, is at most kMost.
+// True where a * b, neither of them negative, is at most kMost.
 bool product_fits(int64_t a, int64_t b) { return b == 0 || a <= kMost / b; }
 
 // A window's result along one spatial axis; the sums of window_output() are checked before.

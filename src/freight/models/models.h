@@ -9,7 +9,7 @@
 
 namespace freight::models {
 
-// What training minimises. cross_entropy: the results are logits, the targets classes. mse: results and targets are
+// Training minimises this. cross_entropy: the results are logits, the targets classes. mse: results and targets are
 // values, (N, K) each.
 enum class Loss { cross_entropy, mse };
 std::string to_string(Loss loss);
@@ -32,7 +32,7 @@ struct Model {
   bool reads_tokens() const { return input.dtype == DType::i32 && input.shape.rank() == 1; }
   // Reads tokens and tells the next one at every place: the result is (N, T, V).
   bool language_model() const;
-  // Whether the net takes samples of this shape.
+  // True where the net takes samples of this shape.
   bool takes(const Shape& sample) const;
   // Tokens that the first embedding knows; 0 where there is none.
   int64_t vocabulary() const;

@@ -16,7 +16,7 @@ namespace freight::nn {
 namespace {
 thread_local CallRecorder* t_recorder = nullptr;
 
-// What is known of the tokens while the outermost module runs.
+// All that is known of the tokens while the outermost module runs.
 struct Running {
   int depth = 0;
   Shape tokens;

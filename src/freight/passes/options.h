@@ -1,5 +1,5 @@
-// What a plan may do to live in a device's memory that is smaller than it would like, and what it may assume of its
-// states. What is done: remat.cpp, offload.cpp; fold.cpp, and once_steps in memory.cpp.
+// These options say what a plan may do to live in a device's memory that is smaller than it would like, and what it
+// may assume of its states. remat.cpp and offload.cpp do it, and fold.cpp, and once_steps in memory.cpp.
 #pragma once
 #include <cstddef>
 #include <cstdint>

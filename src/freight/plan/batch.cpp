@@ -58,7 +58,7 @@ GoodBatch good_batch(const train::Planned& p, double available, const Rates* rat
     whole.whole_run = now.options.whole_run;
     return static_cast<double>(draft(subject, whole).total()) <= kShare * available;
   };
-  // Of a corpus tokens are counted, and windows are samples.
+  // A corpus is counted in tokens, and its samples are windows.
   const int64_t samples = p.train_count / (p.model.language_model() ? std::max<int64_t>(p.inputs.shape[1], 1) : 1);
   const double steps = static_cast<double>(samples) / static_cast<double>(kLeastSteps);
   // BatchNorm learns nothing from single samples.

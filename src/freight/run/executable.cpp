@@ -86,7 +86,7 @@ struct Executable::Bound {
     size_t bytes;
   };
   std::vector<Copy> late_copies;
-  // What the device's queues wait for, by the number of the step before it.
+  // The device's queues wait for these, by the number of the step before it.
   std::map<int32_t, std::unique_ptr<DeviceMark>> marks;  // refer to `memory`
   std::vector<DeviceMark*> last_copies;
   // Where the device records runs: inputs are sent to blocks of the executable's own, and runs whose addresses are

@@ -24,7 +24,7 @@ struct RunOptions {
   bool round_each = false;
   // The states keep their elements: what depends on them alone (folded, packed weights) is computed at the first run.
   bool frozen = false;
-  // What may be done so that the arena stays within a limit. A plan that cannot is as near to it as it gets: compare.
+  // It says what may be done so that the arena stays within a limit. A plan that cannot is as near as it gets: compare.
   ArenaLimit limit = {};
   std::vector<int32_t> host_states = {};  // numbers of the states that lie in host memory
   friend bool operator==(const RunOptions&, const RunOptions&) = default;

@@ -38,7 +38,7 @@ size_t PreparedOp::held_bytes() const {
 
 namespace {
 
-// What a call asks for, in the caller's memory: a look-up copies nothing.
+// A call asks for this, in the caller's memory: a look-up copies nothing.
 struct Wanted {
   Op op;
   const Attrs& attrs;

@@ -24,7 +24,7 @@ constexpr size_t kMaxValues = 10'000;  // of the document, tensors' data left ou
 constexpr size_t kMaxRank = 8;
 constexpr size_t kMaxTexts = 65'536;  // per input: an empty one takes 4 bytes of the body, but 32 of memory
 
-// What "data" of one input holds, and how its lists are nested.
+// It holds the "data" of one input, and how its lists are nested.
 struct Data {
   std::vector<double> numbers;
   std::vector<std::string> texts;
@@ -113,7 +113,7 @@ class Reader : public nlohmann::json_sax<json> {
     ++open_lists_.back();
     return true;
   }
-  // Whether the value that begins now is inputs[i].data.
+  // True where the value that begins now is inputs[i].data.
   bool is_data() const {
     return open_.size() == 3 && key_ == "data" && open_[2]->is_object() && document.contains("inputs") &&
            open_[1] == &document["inputs"] && open_[1]->is_array();

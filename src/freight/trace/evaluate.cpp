@@ -70,7 +70,7 @@ std::shared_ptr<const Graph> constant_definition(const Graph& graph, Value value
   return out;
 }
 
-// What a run makes: elements for the tensors that somebody holds, `slot` says which of the outputs a value is.
+// A run makes these: elements for the tensors that somebody holds, `slot` says which of the outputs a value is.
 struct Trace::Live {
   std::vector<std::shared_ptr<TensorImpl>> tensors;
   std::vector<Value> outputs;

@@ -122,7 +122,7 @@ Value Trace::value_of(const Tensor& tensor, const char* op) {
   const Value known = find(tensor);
   if (known.valid()) return known;
   const auto& impl = origin(tensor.impl());
-  // What depends on constants alone is repeated here instead of evaluated there.
+  // A tensor that depends on constants alone is repeated here instead of evaluated there.
   if (!impl->is_evaluated() && !(impl->constant && impl->trace->mode() == Mode::eager)) {
     if (impl->trace->mode() == Mode::compile) {
       fail_here("tensor", "a tensor ", impl->type,

@@ -88,7 +88,7 @@ RunPosition place_from(const json& j) {
   return p;
 }
 
-// What a configuration says as a path or as a name.
+// A configuration says these as a path or as a name.
 constexpr std::string Config::*kPaths[] = {&Config::data, &Config::model, &Config::weights, &Config::recipe};
 
 // A checkpoint may be given away; where its maker keeps his files is nobody's business.
@@ -145,7 +145,7 @@ void own(io::SafeTensors& file, const io::SafeTensors& old) {
   }
 }
 
-// Whether two spellings name one file or directory: ./data, and /home/me/data.
+// True where two spellings name one file or directory: ./data, and /home/me/data.
 bool same_path(const std::string& a, const std::string& b) {
   std::error_code missing;
   return fs::equivalent(a, b, missing) && !missing;
@@ -305,7 +305,7 @@ void remove_checkpoint(const std::string& dir) {
   fs::remove_all(gone, error);
   fs::rename(dir, gone, error);
   if (error) fail(ErrorKind::runtime, dir, "cannot remove: ", error.message());
-  // What cannot be removed now is tidied up at the next save.
+  // A part that cannot be removed now is tidied up at the next save.
   fs::remove_all(gone, error);
 }
 

@@ -269,7 +269,7 @@ void NetRun::restore() {
   Checkpoint& from = *start.checkpoint;
   train::restore(from, net->model, net->states());
   if (from.averaged) net->averages->swap();
-  // Of the weights load_weights has said so already.
+  // For the weights load_weights has said so already.
   if (const std::string at = first_nonfinite(net->states()); !at.empty()) {
     fail(ErrorKind::checkpoint, from.dir, at, ": nothing can be learnt from there; take an earlier checkpoint");
   }

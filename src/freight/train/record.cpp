@@ -145,7 +145,7 @@ void RunRecord::end(const Result& result, const Figures& figures) {
             figures);
 }
 
-// What goes wrong here has mostly the same cause, and must not take the place of the first error.
+// A fault here has mostly the same cause, and must not take the place of the first error.
 void RunRecord::fail_with(const Result& result, const char* what, ErrorKind kind) noexcept {
   try {
     dir_.log(cat("error: ", what));

@@ -1,4 +1,4 @@
-// What tile steps compute per element, on vectors of f32: functions for loops (tile_f32.cpp) and for chains of steps
+// Tile steps compute these per element, on vectors of f32: functions for loops (tile_f32.cpp) and for chains of steps
 // (tile_chain.cpp), per target as Highway's own -inl headers are. Special values follow the reference: NaN
 // propagates, log of 0 is -inf, max and min keep NaN.
 #if defined(FREIGHT_TILE_OPS_INL) == defined(HWY_TARGET_TOGGLE)

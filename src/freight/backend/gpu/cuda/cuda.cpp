@@ -25,7 +25,7 @@ namespace freight {
 namespace cuda {
 namespace {
 
-// What only NVIDIA's management library tells without opening a device: its free memory, and the driver's own number.
+// NVIDIA's management library alone tells, without opening a device, its free memory and the driver's own number.
 class Management {
  public:
   Management() {
@@ -205,7 +205,7 @@ class CudaBackend final : public gpu::GpuBackend {
     });
   }
 
-  // What cuDNN computes lies channels last; the generated convolutions want rows of pixels.
+  // Operands of cuDNN lie channels last; the generated convolutions want rows of pixels.
   LayoutPlan layouts(const freight::Graph& graph, const Node& node, const std::vector<Layout>& given) const override {
     LayoutPlan plan = GpuBackend::layouts(graph, node, given);
     if (is_layer(node)) return layer_layouts(*dnn(), graph, node, std::move(plan), given);
