@@ -235,6 +235,8 @@ ChainTable make_chain_table() {
   t.load_bytes = pair(load_bytes<kW>, load_bytes<kP>);
   set_unaries<Neg, Abs, Sign, Exp, Expm1, Log, Log1p, Sqrt, Rsqrt, Reciprocal, Square, Tanh, Sigmoid, Erf, Floor, Ceil,
               Round, Relu, Not, IsFinite, ToBool>(t);
+  t.round_bf16 = pair(unary_link<RoundToBf16, kW>, unary_link<RoundToBf16, kP>);
+  t.round_f16 = pair(unary_link<RoundToF16, kW>, unary_link<RoundToF16, kP>);
   set_binaries<kV, kO>(t, Div(), Maximum(), Minimum(), EqOp(), NeOp(), LtOp(), LeOp(), GtOp(), GeOp(), AndOp(), OrOp());
   set_binaries<kV, kH, kO>(t, Add(), Sub(), Mul());
   set_ternary<MulAddOp, kV, kV, kH, kO>(t.mul_add);

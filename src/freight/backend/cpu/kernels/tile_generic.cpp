@@ -21,6 +21,20 @@ Reg register_type(DType dtype) {
   }
 }
 
+bool stored_as_held(DType dtype, Reg reg) {
+  return (dtype == DType::f32 && reg == Reg::f32) || (dtype == DType::f64 && reg == Reg::f64) ||
+         (dtype == DType::i64 && reg == Reg::i64);
+}
+
+bool links_convert(DType dtype, Reg reg) {
+  return reg == Reg::f32 && (dtype == DType::bf16 || dtype == DType::u8 || dtype == DType::boolean);
+}
+
+bool rounds(DType from, DType to) {
+  const bool small = from == DType::boolean || from == DType::u8 || from == DType::i8;  // exact in 8 bits and a sign
+  return wide(to) != to && from != to && !small;
+}
+
 int reduction_index(Op op) { return op == Op::sum ? 0 : op == Op::reduce_max ? 1 : 2; }
 
 namespace generic {
@@ -64,6 +78,8 @@ T combine(int reduction, T a, T b) {
 template <class In, class Out>
 Out convert(In v, DType dtype) {
   if (dtype == DType::boolean) return static_cast<Out>(v != In{});
+  if (dtype == DType::bf16) return static_cast<Out>(element_cast<float>(element_cast<BFloat16>(v)));
+  if (dtype == DType::f16) return static_cast<Out>(element_cast<float>(element_cast<Float16>(v)));
   if constexpr (std::is_same_v<Out, int64_t> && !std::is_same_v<In, int64_t>) {
     return ref::truncate(static_cast<double>(v), dtype);
   } else if constexpr (std::is_same_v<Out, int64_t>) {
