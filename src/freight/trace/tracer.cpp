@@ -62,6 +62,15 @@ Value choose(Builder& b, Value condition, Value yes, Value no) {
   return b.where(b.broadcast(b.reshape(condition, Shape::filled(shape.rank(), 1)), shape), yes, no);
 }
 
+// The same for the next value of a state. An update of a few rows of a table stays one: it subtracts 0 from them where
+// the condition does not hold, since a choice between two tables would read and write them whole.
+Value choose_next(Builder& b, Value condition, Value next, Value leaf) {
+  const Node update = b.graph().def(next);  // a copy: the graph grows below
+  if (update.op != Op::sgd_rows || update.in(0) != leaf) return choose(b, condition, next, leaf);
+  const Value g = update.in(2), none = b.constant(0, b.type(g));
+  return b.one(Op::sgd_rows, NoAttrs{}, {leaf, update.in(1), choose(b, condition, g, none), update.in(3)});
+}
+
 // (seed, step) -> (seed, step + 1).
 Value next_key(Graph& graph, Value key) {
   const ConstantAttrs one{{DType::i64, {2}}, 0, Array::of<int64_t>({0, 1}, {2})};
@@ -203,7 +212,7 @@ void Trace::guard_assignments(Value condition) {
   Builder b(graph_, scope(), where());
   for (StateUse& s : states_) {
     if (!s.assigned() || !is_floating(graph_.type(s.leaf).dtype)) continue;
-    s.next = choose(b, condition, s.next, s.leaf);
+    s.next = choose_next(b, condition, s.next, s.leaf);
     s.read = {};
   }
   sound_ = sound_.valid() ? b.binary(Op::logical_and, sound_, condition) : condition;
