@@ -43,6 +43,7 @@ Ex normalise(Ex x, const Shape& axes, double eps) {
 
 // softmax(x)_i = exp(x_i - max x) / sum_j exp(x_j - max x)
 Values softmax(Builder& b, const Node& n, const Values& in) {
+  if (b.shape(in[0]).numel() == 0) return {in[0]};  // an empty axis has no maximum
   const Shape axes{attrs<AxisAttrs>(n).axis};
   const DType t = b.type(in[0]).dtype;
   const Ex x{&b, b.cast(in[0], wide(t))};
@@ -54,6 +55,7 @@ Values softmax(Builder& b, const Node& n, const Values& in) {
 
 // log_softmax(x) = x - max x - log sum exp(x - max x)
 Values log_softmax(Builder& b, const Node& n, const Values& in) {
+  if (b.shape(in[0]).numel() == 0) return {in[0]};
   const Shape axes{attrs<AxisAttrs>(n).axis};
   const DType t = b.type(in[0]).dtype;
   const Ex x{&b, b.cast(in[0], wide(t))};

@@ -17,6 +17,7 @@ int axis_of(int64_t axis, const Type& type, const char* op) {
   const int rank = type.shape.rank();
   const int64_t i = axis < 0 ? axis + rank : axis;
   if (i < 0 || i >= rank) {
+    if (rank == 0) fail_here(op, "a tensor of rank 0 has no axes: got axis ", axis, " for ", type);
     fail_here(op, "axis out of range: got ", axis, ", need ", -rank, " to ", rank - 1, " for ", type);
   }
   return static_cast<int>(i);

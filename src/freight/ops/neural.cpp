@@ -95,6 +95,7 @@ Tensor softplus(const In& x) {
 
 BatchNormResult batch_norm(const In& x, const In& scale, const In& shift, double eps) {
   const Frame frame(x.where);
+  if (!(eps > 0)) ops::fail_here("batch_norm", "eps must be positive: got ", eps);
   const auto r = trace::add(Op::batch_norm, NormAttrs{.eps = eps}, ops::all("batch_norm", x, scale, shift));
   return {r[0], r[1], r[2]};
 }
