@@ -107,7 +107,6 @@ inline void elementwise_functions(FunctionRows& t) {
     for (const char* f : {"negative", "stop_gradient", "gelu", "silu", "leaky_relu", "elu", "softplus"}) {
       t.push_back({f, {f32(s)}, 4, std::string(f) != "stop_gradient"});
     }
-    t.push_back({"ln", {f32(s, Fill::positive)}});
     t.push_back({"dropout", {f32(s), 0.25}});
     for (DType to : {DType::f64, DType::bf16, DType::i64, DType::boolean})
       t.push_back({"cast", {f32(s), to}, 4, false});
@@ -449,11 +448,11 @@ inline Graph graph_of(const FunctionRow& row, Through through = Through::nothing
   const std::vector<Operand> operands = row.operands();
   for (size_t i = 0; i < operands.size(); ++i) types.push_back(type_behind(operands[i].type, through, i));
   const std::vector<freight::Argument> arguments(types.begin(), types.end());
-  const auto body = [](void* context, const std::vector<Tensor>& in) {
-    return call(*static_cast<Traced*>(context), in);
+  const auto body = [](void* context, const detail::TensorList& in) {
+    return detail::TensorList{call(*static_cast<Traced*>(context), in.tensors), {}};
   };
   CompiledFunction function({});
-  return states_as_inputs(function.graph({arguments, body, &traced}));
+  return states_as_inputs(function.graph({arguments, {}, body, &traced}));
 }
 
 // Elements for the inputs of a traced sample: its operands, and keys for the random ops.

@@ -150,7 +150,7 @@ size_t Choices::fastest(const std::string& step, const std::vector<Candidate>& c
     try {
       runners.emplace_back(i, std::move(run));
     } catch (const Error& e) {  // a library may refuse this device
-      log::info(cat("tune: not used for ", step, ": ", candidates[i].name, ": ", e.what()));
+      logging::info(cat("tune: not used for ", step, ": ", candidates[i].name, ": ", e.what()));
     }
   }
   if (runners.empty()) return 0;  // which says why when the step runs
@@ -173,7 +173,7 @@ size_t Choices::fastest(const std::string& step, const std::vector<Candidate>& c
   }
   std::string times;
   for (const Runner& r : runners) times += cat(" ", candidates[r.candidate].name, " ", fixed(r.best() * 1e6, 1), " us");
-  log::debug(cat("tune ", step, ":", times));
+  logging::debug(cat("tune ", step, ":", times));
   found_[step] = candidates[winner->candidate].name;
   // What was found on a machine too busy to tell is not written down: the next process may see more.
   if (!settled) return winner->candidate;

@@ -15,7 +15,7 @@ namespace freight {
 class DeviceMemory;
 class DeviceRead;
 
-// What a device is about to do with a block.
+// Tells what a device is about to do with a block.
 enum class DeviceAccess : uint8_t { read, write, update };
 // Where its copy of a block lies: in its own memory, or in pinned memory of the host.
 enum class DeviceSide : uint8_t { device, host };
@@ -62,26 +62,26 @@ class Storage {
   mutable std::mutex mutex_;                       // guards the copies: readers on several threads may ask at once
 };
 
-class Array {
+class Array {  // A handle of elements in memory.
  public:
   Array() = default;
   Array(DType dtype, const Shape& shape);  // zeros
   Array(DType dtype, const Shape& shape, std::shared_ptr<Storage> storage);
   template <class T>
-  static Array of(const std::vector<T>& values, const Shape& shape) {
+  static Array of(const std::vector<T>& values, const Shape& shape) {  // Error(usage) where the counts differ
     Array a(DTypeOf<T>::value, shape);
     a.fill_from(values.data(), values.size() * sizeof(T));
     return a;
   }
 
-  DType dtype() const { return dtype_; }
-  const Shape& shape() const { return shape_; }
-  int64_t numel() const { return shape_.numel(); }
-  size_t bytes() const { return static_cast<size_t>(numel()) * size_of(dtype_); }
-  bool defined() const { return storage_ != nullptr; }
-  const std::shared_ptr<Storage>& storage() const { return storage_; }
+  DType dtype() const { return dtype_; }                                           // the element type
+  const Shape& shape() const { return shape_; }                                    // the extents, slowest axis first
+  int64_t numel() const { return shape_.numel(); }                                 // the number of elements
+  size_t bytes() const { return static_cast<size_t>(numel()) * size_of(dtype_); }  // the size of all elements
+  bool defined() const { return storage_ != nullptr; }                  // false for Array(), which has no memory
+  const std::shared_ptr<Storage>& storage() const { return storage_; }  // the memory
 
-  void* raw() const { return storage_ ? storage_->data() : nullptr; }
+  void* raw() const { return storage_ ? storage_->data() : nullptr; }  // the first element; null where undefined
   // Typed pointer; throws Error(usage) when T is not the element type.
   template <class T>
   T* data() const {
@@ -98,7 +98,7 @@ class Array {
     });
     return out;
   }
-  Array clone() const;
+  Array clone() const;  // a copy with memory of its own
   // Same storage under another shape of equal element count.
   Array reshaped(const Shape& shape) const;
   // Element conversion (element_cast). Throws Error(usage) for complex elements as real numbers.

@@ -62,12 +62,12 @@ std::string own_folder(const std::string& path) {
   const bool made = ::mkdir(path.c_str(), 0700) == 0;
   struct stat st {};
   if (!made && errno != EEXIST) {
-    log::warn(cat(path, ": cannot make a folder for caches: ", std::strerror(errno), "; going on without one"));
+    logging::warn(cat(path, ": cannot make a folder for caches: ", std::strerror(errno), "; going on without one"));
   } else if (::lstat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == ::geteuid() &&
              (st.st_mode & 022) == 0) {
     return path;
   } else {
-    log::warn(cat(path, " is no folder of this user alone: going on without a cache; set HOME or FREIGHT_CACHE"));
+    logging::warn(cat(path, " is no folder of this user alone: going on without a cache; set HOME or FREIGHT_CACHE"));
   }
   return {};
 }

@@ -15,22 +15,26 @@ namespace freight::nn {
 
 class Module;
 
+// A module within a module.
 struct Child {
-  std::string name;
-  std::shared_ptr<Module> module;
+  std::string name;                // within the module
+  std::shared_ptr<Module> module;  // shared with who made it
 };
+// A variable under a name.
 struct NamedVariable {
-  std::string name;
-  Variable variable;
+  std::string name;   // within the module
+  Variable variable;  // a handle
 };
+// Elements under a name.
 struct NamedArray {
-  std::string name;
-  Array array;
+  std::string name;  // within the module
+  Array array;       // on the host
 };
 
+// A layer, a block or a net; see the top of this file.
 class Module {
  public:
-  Module();
+  Module();  // in training, without parameters
   virtual ~Module();
   Module(Module&&) noexcept;
   Module& operator=(Module&&) noexcept;
@@ -39,6 +43,7 @@ class Module {
 
   // Runs forward under the module's name.
   Tensor operator()(const In& x);
+  // The module's function. Call it by operator().
   virtual Tensor forward(const Tensor& x) = 0;
   // Type and settings for specs and listings, as the declaration of its class says (layer_type.h); a class that nobody
   // has declared has no spec form, and an empty type.
@@ -46,7 +51,7 @@ class Module {
 
   // Training or evaluation, for this module and all below; a compiled step is traced once for each.
   void train();
-  void eval();
+  void eval();  // see train()
   // Which of the two; a trace that asks is replayed only while the answer holds.
   bool training() const;
 
@@ -65,14 +70,15 @@ class Module {
   // Numbers in trainable parameters.
   int64_t parameter_count() const;
 
-  const std::string& name() const { return name_; }
-  const std::vector<Child>& children() const { return children_; }
+  const std::string& name() const { return name_; }                 // within its parent; "" at the top
+  const std::vector<Child>& children() const { return children_; }  // in order
   // This module's own variables, by their local names.
   const std::vector<NamedVariable>& variables() const { return variables_; }
 
  protected:
-  // Registers a trained / an untrained variable and returns it.
+  // Registers a trained variable f32 and returns it.
   Variable parameter(const std::string& name, const Shape& shape, const Init& init);
+  // Registers an untrained variable f32, all of whose elements are `value` at first, and returns it.
   Variable buffer(const std::string& name, const Shape& shape, double value);
   // Makes a child of type T, owned by this module: Linear& fc = add<Linear>("fc", 784, 10).
   template <class T, class... A>
@@ -104,18 +110,19 @@ class Module {
 
 // One call of a module, seen by a CallRecorder.
 struct ModuleCall {
-  const Module* module;
-  std::string path;
-  Type in, out;
+  const Module* module;  // valid while it lives
+  std::string path;      // "layer1.0.conv1"
+  Type in, out;          // of its argument and result
 };
 // While it lives, notes the calls of modules on this thread (outer modules after their children).
 class CallRecorder {
  public:
+  // Begins to record.
   CallRecorder();
   ~CallRecorder();
   CallRecorder(const CallRecorder&) = delete;
   CallRecorder& operator=(const CallRecorder&) = delete;
-  std::vector<ModuleCall> calls;
+  std::vector<ModuleCall> calls;  // in order
 
  private:
   CallRecorder* before_;

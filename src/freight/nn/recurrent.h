@@ -8,16 +8,16 @@
 namespace freight::nn {
 
 struct RecurrentOptions {
-  int64_t layers = 1;
-  bool bidirectional = false;
-  double dropout = 0;  // between layers, while training
-  bool last = false;   // only the last states: (N, H), or (N, 2 H) of both directions
+  int64_t layers = 1;          // one on top of the other
+  bool bidirectional = false;  // both directions, joined
+  double dropout = 0;          // between layers, while training
+  bool last = false;           // only the last states: (N, H), or (N, 2 H) of both directions
   // Steps that the states last for before training, 1 to memory - 1 of them: biases of the gates as Tallec and Ollivier
   // 2018 (arXiv:1804.11188) draw them. 0: PyTorch's, whose states fade by half in each step.
   int64_t memory = 0;
 };
 struct RecurrentFields : RecurrentOptions {
-  int64_t in = 0, hidden = 0;
+  int64_t in = 0, hidden = 0;  // C, H
 };
 
 // (N, T, C) -> (N, T, H), or (N, T, 2 H) bidirectional. Where an Embedding has announced padding, a sample keeps its
@@ -29,7 +29,9 @@ class Recurrent : public Module {
   Tensor forward(const Tensor& x) override;
 
  protected:
+  // The kinds of cells.
   enum class Cell { lstm, gru };
+  // A layer of such cells.
   Recurrent(Cell cell, const Fields& fields);
 
  private:

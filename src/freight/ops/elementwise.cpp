@@ -209,7 +209,6 @@ Tensor cast(const In& x, DType dtype) {
   return x.tensor.dtype() == dtype ? x.tensor : ops::one(Op::cast, CastAttrs{dtype}, {x.tensor});
 }
 
-Tensor ln(const In& x) { return ops::unary(Op::log, x); }
 // The functions that the op table has: each makes the node of its row, and the header declares it.
 #define DEFINE_unary(op) \
   Tensor op(const In& x) { return ops::unary(Op::op, x); }

@@ -33,7 +33,6 @@ void arithmetic(FunctionList& t) {
   t.add_operator("greater_equal", "operator>=", Binary(operator>=), "bool: a >= b", {"a", "b"});
   t.add("equal", Binary(equal), "bool: a = b", {"a", "b"});
   t.add("not_equal", Binary(not_equal), "bool: a differs from b", {"a", "b"});
-  t.add("ln", ln, "the natural logarithm", {"x"});
   t.add("where", where, "a where the condition holds, else b; all three broadcast", {"condition", "a", "b"});
   t.add("cast", cast, "the same numbers in another element type; float to integer truncates", {"x", "dtype"});
 }

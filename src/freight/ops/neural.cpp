@@ -208,7 +208,7 @@ Tensor kl_div(const In& log_probabilities, const In& target, Reduction reduction
   return ops::named("kl_div", [&] {
     const Compared c = compared(x, target, "kl_div");
     const Tensor t = ops::get(c.b, "kl_div"), none = equal(t, 0.0);
-    return c.rounded(reduced(t * (ln(where(none, 1.0, t)) - where(none, 0.0, c.a)), reduction));
+    return c.rounded(reduced(t * (log(where(none, 1.0, t)) - where(none, 0.0, c.a)), reduction));
   });
 }
 

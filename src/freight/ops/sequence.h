@@ -6,6 +6,7 @@
 
 namespace freight {
 
+// Settings of attention.
 struct AttentionOptions {
   bool causal = false;  // query i sees the keys 0 to i
   double scale = 0;     // of the scores; 0: 1 / sqrt(D)
@@ -15,6 +16,7 @@ struct AttentionOptions {
 // A sample of length 0 counts as one of length 1. Vaswani et al. 2017; Dao et al. 2022.
 Tensor attention(const In& q, const In& k, const In& v, const AttentionOptions& options = {});
 
+// Settings of the recurrent functions.
 struct SequenceOptions {
   bool reverse = false;  // from the last step to the first
   Tensor counts = {};    // integers (N): the tokens of each sample, behind which it keeps its state; undefined: T
@@ -28,6 +30,7 @@ Tensor gru(const In& x, const In& weight, const In& inside, const SequenceOption
 // The same from the inputs x (N, T, D) themselves, which weight_ih (G H, D) and bias (G H) make that part of.
 Tensor lstm_layer(const In& x, const In& weight_ih, const In& bias, const In& weight,
                   const SequenceOptions& options = {});
+// gru from the inputs x (N, T, D) themselves, as lstm_layer.
 Tensor gru_layer(const In& x, const In& weight_ih, const In& bias, const In& weight, const In& inside,
                  const SequenceOptions& options = {});
 

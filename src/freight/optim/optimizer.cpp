@@ -99,6 +99,16 @@ std::vector<bool> Optimizer::frozen() const {
   return out;
 }
 
+const Tensor& Optimizer::grad_norm() const {
+  if (common_.clip_grad_norm <= 0) {
+    trace::fail_here("grad_norm",
+                     "gradients are not clipped, so their norm is not computed; set clip_grad_norm, or take ",
+                     "global_norm(grad(loss, parameters))");
+  }
+  if (!grad_norm_.defined()) trace::fail_here("grad_norm", "there was no step so far; call step() or apply() before");
+  return grad_norm_;
+}
+
 void Optimizer::apply(const std::vector<Tensor>& gradients) {
   const Scope scope("optimizer");
   if (gradients.size() != parameters_.size()) {

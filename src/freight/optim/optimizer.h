@@ -15,12 +15,13 @@ struct AdamAttrs;
 
 namespace freight::optim {
 
-// What all optimizers share.
+// Settings that all optimizers share.
 struct CommonOptions {
   double clip_grad_norm = 0;    // scale the gradients down to this global norm; 0: off
   bool decay_norm_bias = true;  // false: no weight decay for parameters of rank below 2 (norm scales, biases)
 };
 
+// An optimizer of some variables; see the top of this file.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -35,16 +36,18 @@ class Optimizer {
 
   // Host side, between steps. Throws Error(usage) unless lr is finite and not negative.
   void set_lr(double lr);
-  double lr() const;
+  double lr() const;  // the present learning rate
   // The f32[] that the step reads.
   const Variable& lr_variable() const { return lr_; }
-  const std::vector<Variable>& parameters() const { return parameters_; }
+  const std::vector<Variable>& parameters() const { return parameters_; }  // each once
   // Moments and step counts by name ("momentum.fc1.weight", "step"): what a checkpoint must keep.
   std::vector<nn::NamedVariable> state_dict() const { return states_; }
-  // Inside a step, after step() with clipping on: the norm of the gradients before clipping, f32[].
-  const Tensor& grad_norm() const { return grad_norm_; }
+  // Inside a step, after step() with clipping on: the norm of the gradients before clipping, f32[]. Throws Error(usage)
+  // without clipping, and before the first step.
+  const Tensor& grad_norm() const;
 
  protected:
+  // Throws Error(usage) without parameters, and for rates that are not finite.
   Optimizer(const std::vector<Variable>& parameters, double lr, const CommonOptions& common);
   // Called once per apply, before the updates.
   virtual void begin() {}
@@ -53,6 +56,7 @@ class Optimizer {
   // One zero-filled state per parameter, named KIND.PARAMETER; the second form for those from `begin` to before `end`.
   std::vector<Variable> per_parameter(const std::string& kind);
   std::vector<Variable> per_parameter(const std::string& kind, size_t begin, size_t end);
+  // A state f32[], 0 at first.
   Variable scalar_state(const std::string& name);
   // The same without repetitions: a variable is updated once, however often it is listed.
   static std::vector<Variable> each_once(const std::vector<Variable>& variables);
@@ -71,13 +75,13 @@ class Optimizer {
 };
 
 struct SGDOptions {
-  double lr = 0.01;
-  double momentum = 0;
-  double dampening = 0;
-  double weight_decay = 0;
-  bool nesterov = false;  // needs momentum and no dampening
-  double clip_grad_norm = 0;
-  bool decay_norm_bias = true;
+  double lr = 0.01;             // learning rate
+  double momentum = 0;          // share of the old momentum in the new one; 0: off
+  double dampening = 0;         // share of the gradient that the momentum leaves out
+  double weight_decay = 0;      // 0: off
+  bool nesterov = false;        // needs momentum and no dampening
+  double clip_grad_norm = 0;    // see CommonOptions
+  bool decay_norm_bias = true;  // see CommonOptions
 };
 // PyTorch's SGD; with dampening the first step is damped too (PyTorch's is not).
 class SGD : public Optimizer {
@@ -91,12 +95,12 @@ class SGD : public Optimizer {
 };
 
 struct AdamOptions {
-  double lr = 1e-3;
-  double beta1 = 0.9, beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0;
-  double clip_grad_norm = 0;
-  bool decay_norm_bias = true;
+  double lr = 1e-3;                   // learning rate
+  double beta1 = 0.9, beta2 = 0.999;  // shares of the old moments
+  double eps = 1e-8;                  // added to the root of v
+  double weight_decay = 0;            // 0: off
+  double clip_grad_norm = 0;          // see CommonOptions
+  bool decay_norm_bias = true;        // see CommonOptions
 };
 // Kingma and Ba 2015; weight decay is added to the gradient.
 class Adam : public Optimizer {
@@ -121,11 +125,11 @@ class AdamW : public Adam {
 };
 
 struct LionOptions {
-  double lr = 1e-4;
-  double beta1 = 0.9, beta2 = 0.99;
-  double weight_decay = 0;  // decoupled
-  double clip_grad_norm = 0;
-  bool decay_norm_bias = true;
+  double lr = 1e-4;                  // learning rate
+  double beta1 = 0.9, beta2 = 0.99;  // shares of the old moment in the direction and in the new one
+  double weight_decay = 0;           // decoupled
+  double clip_grad_norm = 0;         // see CommonOptions
+  bool decay_norm_bias = true;       // see CommonOptions
 };
 // Chen et al. 2023, "Symbolic discovery of optimization algorithms": steps of one size, the sign of
 // beta1 m + (1 - beta1) g. Rates are a third to a tenth of AdamW's, decays as much larger.

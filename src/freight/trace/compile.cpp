@@ -67,6 +67,8 @@ std::string signature_text(std::span<const Argument> arguments) {
 
 struct CompiledFunction::Lowered {
   std::vector<Type> signature;
+  std::vector<size_t> lengths, result_lengths;  // of the vectors among arguments and results
+  decltype(Request::body) body = nullptr;       // the same function, called with other types, has another one
   std::shared_ptr<trace::Trace> tape;
   std::shared_ptr<const Plan> plan;
   std::unique_ptr<Executable> executable;
@@ -99,11 +101,13 @@ struct CompiledFunction::Lowered {
     });
   }
 
-  bool matches(std::span<const Argument> arguments) {
+  bool matches(const Request& request) {
     const auto same = [](const Argument& a, const Type& type) { return a.type() == type; };
     const auto holds = [](const trace::Guard& g) { return g.holds(); };
-    return variables_stand() && runs_where(arguments) &&
+    const auto& arguments = request.arguments;
+    return variables_stand() && runs_where(arguments) && body == request.body &&
            std::equal(arguments.begin(), arguments.end(), signature.begin(), signature.end(), same) &&
+           std::equal(request.lengths.begin(), request.lengths.end(), lengths.begin(), lengths.end()) &&
            std::all_of(tape->guards().begin(), tape->guards().end(), holds);
   }
 };
@@ -135,7 +139,7 @@ void CompiledFunction::thaw() {
 CompiledFunction::Lowered& CompiledFunction::lower(const Request& request) {
   auto& all = state_->lowered;
   for (size_t i = all.size(); i-- > 0;) {
-    if (all[i]->matches(request.arguments)) return *all[i];
+    if (all[i]->matches(request)) return *all[i];
   }
   auto fresh = std::make_unique<Lowered>();
   const std::string& given = state_->options.backend;
@@ -145,7 +149,8 @@ CompiledFunction::Lowered& CompiledFunction::lower(const Request& request) {
   trace::Trace& tape = *fresh->tape;
   {
     const trace::Recording recording(fresh->tape);
-    std::vector<Tensor> inputs, placed;
+    detail::TensorList inputs{{}, {request.lengths.begin(), request.lengths.end()}};
+    std::vector<Tensor> placed;
     for (const Argument& a : request.arguments) {
       if (const Tensor* t = a.placed(); t && anywhere) placed.push_back(*t);
     }
@@ -153,14 +158,18 @@ CompiledFunction::Lowered& CompiledFunction::lower(const Request& request) {
     for (const Argument& a : request.arguments) {
       fresh->signature.push_back(a.type());
       const auto& names = state_->options.input_names;
-      const size_t i = inputs.size();
-      inputs.push_back(tape.input(i < names.size() ? names[i] : cat("x", i), a.type()));
+      const size_t i = inputs.tensors.size();
+      inputs.tensors.push_back(tape.input(i < names.size() ? names[i] : cat("x", i), a.type()));
     }
+    detail::TensorList results = request.body(request.context, inputs);
     std::vector<Value> outputs;
-    for (const Tensor& t : request.body(request.context, inputs)) {
+    for (const Tensor& t : results.tensors) {
       outputs.push_back(tape.value_of(t));
       fresh->pools.push_back({t.type(), {}});
     }
+    fresh->body = request.body;
+    fresh->lengths = std::move(inputs.lengths);
+    fresh->result_lengths = std::move(results.lengths);
     tape.finish(outputs);
     fresh->by_thread = !tape.device();
     tape.admits(trace::thread_device());
@@ -250,7 +259,7 @@ CompiledFunction::Results CompiledFunction::call(const Request& request, int64_t
   }
   for (size_t i = 0; i < count; ++i) l.inputs[i] = Array();  // the caller may reuse its batch
   for (Array& a : l.outputs) a = Array();
-  return {std::move(lock), l.results};
+  return {std::move(lock), l.results, l.result_lengths};
 }
 
 }  // namespace freight

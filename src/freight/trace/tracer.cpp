@@ -133,10 +133,7 @@ Value Trace::value_of(const Tensor& tensor, const char* op) {
   const auto& impl = origin(tensor.impl());
   // A tensor that depends on constants alone is repeated here instead of evaluated there.
   if (!impl->is_evaluated() && !(impl->constant && impl->trace->mode() == Mode::eager)) {
-    if (impl->trace->mode() == Mode::compile) {
-      fail_here("tensor", "a tensor ", impl->type,
-                " from inside a compiled function was used outside of it: ", "return it from the function instead");
-    }
+    if (impl->trace->mode() == Mode::compile) fail_outside(*impl, op);
     evaluate(impl);
   }
   const Value value = capture(impl);
@@ -358,6 +355,13 @@ Device device_of_operands(const char* op, const std::vector<Tensor>& operands) {
 Recording::Recording(std::shared_ptr<Trace> trace) : before_(std::move(t_recording)) { t_recording = std::move(trace); }
 
 Recording::~Recording() { t_recording = std::move(before_); }
+
+void fail_outside(const TensorImpl& tensor, const std::string& op) {
+  const Node& made_by = tensor.trace->graph().def(tensor.value);
+  const std::string at = made_by.location();
+  fail_here(op, "a tensor ", tensor.type, " belongs to a compiled function, where ", name(made_by.op), " made it",
+            at.empty() ? "" : " at ", at, ", and has no elements outside of it; return it from that function");
+}
 
 Tensor constant(double value, const Type& type) { return one(Op::constant, ConstantAttrs{type, value, {}}, {}); }
 

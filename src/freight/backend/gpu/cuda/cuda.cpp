@@ -245,7 +245,7 @@ class CudaBackend final : public gpu::GpuBackend {
   Blas* blas() const {
     std::call_once(blas_opened_, [this] {
       blas_ = Blas::open(memory_, architecture_, why_no_blas_);
-      if (!blas_) log::info(cat("cuda: products by generated kernels alone: ", why_no_blas_));
+      if (!blas_) logging::info(cat("cuda: products by generated kernels alone: ", why_no_blas_));
     });
     return blas_.get();
   }
@@ -253,7 +253,7 @@ class CudaBackend final : public gpu::GpuBackend {
     std::call_once(dnn_opened_, [this] {
       std::string why;
       dnn_ = Dnn::open(memory_, why);
-      if (!dnn_) log::info(cat("cuda: convolutions and attention by generated kernels alone: ", why));
+      if (!dnn_) logging::info(cat("cuda: convolutions and attention by generated kernels alone: ", why));
     });
     return dnn_.get();
   }

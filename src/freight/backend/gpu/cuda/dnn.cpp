@@ -222,7 +222,7 @@ std::vector<DnnPlan> DnnPlanner::plans(const Operations& operations, const std::
     graph->set(kGraphOperations, operations());
     check_dnn(graph->finalize(), "a graph");
   } catch (const Error& e) {  // what it does not take as a description it does not compute
-    log::debug(cat("cuda: ", e.what()));
+    logging::debug(cat("cuda: ", e.what()));
     return all;
   }
   for (const int mode : {kBestFirst, kFallback}) {

@@ -250,7 +250,7 @@ bool takes_layer(const Dnn* dnn, const freight::Graph& graph, const Node& node, 
   try {
     Layer(*dnn, a, dtype, x.shape, w.shape, false, LayerUse::training);
   } catch (const Error& e) {
-    log::debug(cat("cuda: ", e.what()));
+    logging::debug(cat("cuda: ", e.what()));
     return false;
   }
   return true;
