@@ -1,9 +1,9 @@
 // compile: a function of tensors becomes a step that is traced and planned once per signature of its inputs and then
 // replayed. Variables are bound by address and updated in place. See DESIGN, "the way of a training step".
-// Threads: a compiled function may be called from any number of threads. It has one arena per signature, so its calls
-// follow one another; each result is the caller's own. Different functions run beside each other, except that a step
-// which updates variables runs alone: whoever reads variables meanwhile waits. What one thread traces (the function
-// itself, the first time) may change nothing that another thread's function reads but variables.
+// Threads: a compiled function may be called from any number of threads. All its signatures share one arena, so its
+// calls follow one another; each result is the caller's own. Different functions run beside each other, except that a
+// step which updates variables runs alone: whoever reads variables meanwhile waits. What one thread traces (the
+// function itself, the first time) may change nothing that another thread's function reads but variables.
 #pragma once
 #include <array>
 #include <memory>
@@ -188,7 +188,8 @@ class Compiled {
   auto repeat(int64_t times, const A&... a) { return run(times, a...); }
 
   // The traced graph for inputs of these types: a Type, a Tensor or an Array each. Nothing is run, and the step gets no
-  // memory. Graph, Plan and Executable are the library's own: their headers are not installed.
+  // memory. Kernels are measured ones here, while a call with another shape than the first guesses them until it has run
+  // often enough. Graph, Plan and Executable are the library's own: their headers are not installed.
   template <class... A>
   requires detail::Traceable<F, A...>
   const Graph& graph(const A&... a) { return ask(&CompiledFunction::graph, a...); }

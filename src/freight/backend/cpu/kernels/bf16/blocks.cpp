@@ -393,7 +393,10 @@ Bf16Conversion native_conversion() { return {}; }
 
 #endif
 
-int64_t cache_bytes() { return std::max<int64_t>(cpu_info().l2_bytes, 512 << 10); }
+int64_t cache_bytes() {
+  static const int64_t bytes = std::max<int64_t>(cpu_info().l2_bytes, 512 << 10);
+  return bytes;
+}
 
 const Bf16Table* bf16_table() {
   int count = 0;
