@@ -21,7 +21,8 @@ std::shared_ptr<Module> share(M&& m) {
 }
 
 // Children one after the other: Sequential(Linear(784, 128), ReLU(), Linear(128, 10)). Their names are their numbers,
-// or those given to append.
+// or those given to append. call() takes all inputs of the first child and gives all results of the last one; between
+// two children the results of one are the inputs of the next.
 class Sequential : public Module {
  public:
   using Fields = NoFields;
@@ -44,6 +45,7 @@ class Sequential : public Module {
     return *this;
   }
   Tensor forward(const Tensor& x) override;
+  std::vector<Tensor> forward_all(const std::vector<Tensor>& inputs) override;
 };
 
 // activation(main(x) + shortcut(x)); the shortcut is the identity by default. In paths the children of main appear as
