@@ -66,8 +66,9 @@ TEST_F(OptimTest, StateHasTheNamesOfTheParameters) {
   Adam adam(net.parameters(), {});
   std::vector<std::string> names;
   for (const auto& s : adam.state_dict()) names.push_back(s.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"step", "m.fc.weight", "m.fc.bias", "v.fc.weight", "v.fc.bias"}));
-  EXPECT_EQ(SGD(net.parameters(), {}).state_dict().size(), 0u);
+  EXPECT_EQ(names, (std::vector<std::string>{"step", "m.fc.weight", "m.fc.bias", "v.fc.weight", "v.fc.bias", "lr"}));
+  EXPECT_EQ(adam.states().size(), 5u);
+  EXPECT_EQ(SGD(net.parameters(), {}).states().size(), 0u);
 }
 
 TEST_F(OptimTest, LionStepsBySignAndKeepsTheSlowAverage) {

@@ -8,30 +8,33 @@
 
 namespace freight::nn {
 
+// A variable under a name.
 struct NamedVariable {
-  std::string name;
-  Variable variable;
+  std::string name;   // within the module or optimizer
+  Variable variable;  // a handle
 };
+// Elements under a name.
 struct NamedArray {
-  std::string name;
-  Array array;
+  std::string name;  // within the module or optimizer
+  Array array;       // on the host
 };
 
 // The values that the variables have now, copied. A state_dict itself is handles: it follows what is trained on.
 std::vector<NamedArray> values_of(const std::vector<NamedVariable>& state);
 
+// How strict load_values is.
 struct LoadOptions {
   bool strict = true;                 // false: names that only one side has are told by the result
   std::string source = "state_dict";  // what errors call the entries
 };
 // Names that one side alone has, in its order; both are empty after a strict load.
 struct LoadResult {
-  std::vector<std::string> missing, unexpected;
+  std::vector<std::string> missing, unexpected;  // of the holder; of the entries
 };
 // What errors call the two sides: "weights do not fit the model".
 struct LoadSides {
-  const char* entries = "weights";
-  const char* holder = "model";
+  const char* entries = "weights";  // what is loaded
+  const char* holder = "model";     // what it is loaded into
 };
 
 // Sets the variables to the entries of their names. Throws Error(checkpoint) that lists missing and unexpected names

@@ -25,14 +25,12 @@ struct MuonOptions {
 class Muon : public Optimizer {
  public:
   // Throws Error(usage) naming a matrix of rank below 2, and a setting that is out of range.
-  Muon(const std::vector<Variable>& matrices, const std::vector<Variable>& others, const MuonOptions& options);
+  Muon(const std::vector<Variable>& matrices, const std::vector<Variable>& others, const MuonOptions& options = {});
 
  private:
-  void begin() override;
-  void update(size_t index, const Variable& parameter, const Tensor& gradient, bool decay) override;
+  void update(size_t index, const Variable& parameter, const Tensor& gradient, const Rule& rule) override;
   MuonOptions options_;
   size_t matrices_;
-  Variable step_;
   std::vector<Variable> momentum_, m_, v_;  // m_ and v_ of the others
 };
 

@@ -69,7 +69,7 @@ void refuse_too_large(const NetTraining& net, double device_memory) {
   };
   const double weights = bytes(net.model.net->state_dict());
   const double averages = net.config.model_ema > 0 ? weights : 0;
-  const double states = bytes(net.optimizer->state_dict()) + averages;
+  const double states = bytes(net.optimizer->states()) + averages;
   const auto device = own_memory(net.config);
   const double least = device ? weights : weights + states;
   const double free = device_memory > 0 ? device_memory
