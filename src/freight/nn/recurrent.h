@@ -20,13 +20,36 @@ struct RecurrentFields : RecurrentOptions {
   int64_t in = 0, hidden = 0;  // C, H
 };
 
+// States of all layers and directions, layer by layer, forward before backward: (layers * directions, N, H). c are the
+// cells of an LSTM; a GRU has none.
+struct RecurrentState {
+  Tensor h = {}, c = {};
+};
+// What one call begins with.
+struct RecurrentCall {
+  RecurrentState state = {};  // undefined: zeros
+  Tensor lengths = {};  // integers (N): steps of each sample, T where more; undefined: as an Embedding announced, or T
+};
+struct RecurrentOutput {
+  Tensor
+      output;  // (N, T, H), or (N, T, 2 H) bidirectional, zeros behind a sample's last step; with .last its last states
+  RecurrentState state;  // behind the last step of each sample: what the next call begins with
+};
+
 // (N, T, C) -> (N, T, H), or (N, T, 2 H) bidirectional. Where an Embedding has announced padding, a sample keeps its
 // state behind its last token, and the backward direction starts there; so the last states are those of real tokens.
 class Recurrent : public Module {
  public:
   using Fields = RecurrentFields;
   const Fields& fields() const { return fields_; }
+  using Module::operator();
   Tensor forward(const Tensor& x) override;
+  // The same with states and lengths, as PyTorch's layers on packed sequences: auto [y, state] = lstm(x, {}). The steps
+  // of a call that is given states are single nodes of the plan, so long sequences take their time to plan.
+  RecurrentOutput operator()(const In& x, const RecurrentCall& call);
+  RecurrentOutput forward(const Tensor& x, const RecurrentCall& call);
+  // x, or x with h and an LSTM's c, which gives the output with the new ones.
+  std::vector<Tensor> forward_all(const std::vector<Tensor>& inputs) override;
 
  protected:
   // The kinds of cells.
@@ -38,8 +61,23 @@ class Recurrent : public Module {
   struct Direction {
     Variable weight_ih, weight_hh, bias_ih, bias_hh;
   };
-  // One direction: the states behind each step (N, T, H), and the last one to be reached (N, H).
-  std::pair<Tensor, Tensor> run(const Direction& d, const Tensor& x, bool reverse, const Tensor& counts) const;
+  // The gates' biases: those that join the inputs' part, and the one inside the GRU's third gate, undefined for LSTMs.
+  struct Biases {
+    Tensor joined, inside;
+  };
+  // One direction: the states behind each step (N, T, H), and the last ones to be reached (N, H).
+  struct Run {
+    Tensor states, h, c;
+  };
+  const char* type_name() const { return cell_ == Cell::lstm ? "LSTM" : "GRU"; }
+  void need_steps(const Tensor& x) const;
+  void need_states(const RecurrentCall& call, int64_t samples) const;
+  Biases biases(const Direction& d) const;
+  // From states of zeros; c where it is asked for.
+  enum class Cells { none, last };
+  Run run(const Direction& d, const Tensor& x, bool reverse, const Tensor& counts, Cells cells) const;
+  // From given states, step by step.
+  Run run_from(const Direction& d, const Tensor& x, bool reverse, const Tensor& counts, const RecurrentState& at) const;
   Cell cell_;
   Fields fields_;
   std::vector<Direction> directions_;  // layer by layer, forward before backward

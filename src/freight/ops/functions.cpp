@@ -185,6 +185,8 @@ void networks(FunctionList& t) {
   t.header("sequence.h");
   t.add("attention", attention, "softmax(scale q k^T) v: q (B, H, T, D), k and v (B, H, S, D); scale 0: 1 / sqrt(D)",
         {"q", "k", "v"});
+  t.add("attention_weights", attention_weights, "softmax(scale q k^T) (B, H, T, S), by which attention sums the values",
+        {"q", "k"});
   t.add("lstm", lstm, "states (N, T, H) of the inputs' part of the gates x (N, T, 4 H) and weight (4 H, H)",
         {"x", "weight"});
   t.add("gru", gru, "states (N, T, H) of the inputs' part of the gates x (N, T, 3 H), weight (3 H, H), inside (H)",

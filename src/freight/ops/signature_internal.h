@@ -54,7 +54,8 @@ FREIGHT_OPTIONS(CrossEntropyOptions, FREIGHT_OPTION(label_smoothing), FREIGHT_OP
                 FREIGHT_OPTION(ignore_index))
 FREIGHT_OPTIONS(NormOptions, FREIGHT_OPTION(p), FREIGHT_OPTION(keep))
 FREIGHT_OPTIONS(VarOptions, FREIGHT_OPTION(correction), FREIGHT_OPTION(keep))
-FREIGHT_OPTIONS(AttentionOptions, FREIGHT_OPTION(causal), FREIGHT_OPTION(scale), FREIGHT_OPTION(lengths))
+FREIGHT_OPTIONS(AttentionOptions, FREIGHT_OPTION(causal), FREIGHT_OPTION(scale), FREIGHT_OPTION(lengths),
+                FREIGHT_OPTION(mask))
 FREIGHT_OPTIONS(SequenceOptions, FREIGHT_OPTION(reverse), FREIGHT_OPTION(counts))
 #undef FREIGHT_OPTION
 #undef FREIGHT_OPTIONS
