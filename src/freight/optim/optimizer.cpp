@@ -175,16 +175,6 @@ nn::LoadResult Optimizer::load_state_dict(const std::vector<nn::NamedVariable>& 
   return load_state_dict(nn::values_of(entries), options);
 }
 
-const Tensor& Optimizer::grad_norm() const {
-  if (!(common_.clip_grad_norm > 0)) {
-    fail(ErrorKind::usage, "grad_norm",
-         "there is no norm without clipping: set clip_grad_norm, or take "
-         "optim::global_norm of what grad gives");
-  }
-  if (!grad_norm_.defined()) fail(ErrorKind::usage, "grad_norm", "no step was made so far: got no gradients");
-  return grad_norm_;
-}
-
 std::vector<Variable> Optimizer::per_parameter(const std::string& kind) {
   return per_parameter(kind, 0, parameters_.size());
 }
