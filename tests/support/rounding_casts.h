@@ -66,6 +66,10 @@ inline std::vector<RoundingCase> rounding_cases(DType low) {
     const Ex stored = cast(in[0], low);
     return Many{stored, cast(stored, DType::f32) - in[0]};
   }));
+  cases.push_back(made_case("through a relu", {x}, [=](Builder& b, const Many& in) {
+    const Ex y = apply(Op::relu, cast(in[0] * 1.5, low)), none{&b, b.constant(0, {low, {9, 37}})};
+    return Many{y, Ex{&b, b.binary(Op::gt, y.v, none.v)}};
+  }));
   cases.push_back(made_case("summed", {ones}, [=](Builder&, const Many& in) {
     const Ex back = there_and_back(in[0] * in[0]);
     return Many{sum(back, {1}), sum(back, {0})};

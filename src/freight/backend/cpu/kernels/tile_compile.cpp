@@ -73,20 +73,10 @@ class Compiler {
       if (v.kind != TileValue::Kind::op || v.op != Op::cast || !is_floating(v.dtype)) continue;
       const TileValue source = value(v.a);
       if (source.kind != TileValue::Kind::input || rounded[static_cast<size_t>(v.a)]) continue;
-      if (rounds(source.dtype, v.dtype) && !only_stored(static_cast<int>(i))) continue;
+      if (rounds(source.dtype, v.dtype) && !rounded_by_stores(p_, static_cast<int>(i))) continue;
       rounded[i] = regs_[i] == Reg::f32 && register_type(source.dtype) != Reg::f32;
       v = source;
     }
-  }
-
-  // Tells whether v is read by nothing but stores in its own type, which round it themselves.
-  bool only_stored(int v) {
-    const DType own = value(v).dtype;
-    const auto reads = [&](const TileValue& u) { return u.a == v || u.b == v || u.c == v; };
-    const auto in_own_type = [&](const TileStore& s) { return s.value != v || s.dtype == own; };
-    return std::none_of(p_.values.begin(), p_.values.end(), reads) &&
-           std::none_of(p_.sums.begin(), p_.sums.end(), [&](const TileAccumulate& s) { return s.value == v; }) &&
-           std::all_of(p_.stores.begin(), p_.stores.end(), in_own_type);
   }
 
   bool is_op(int v, Op op) { return v >= 0 && value(v).kind == TileValue::Kind::op && value(v).op == op; }
@@ -425,7 +415,7 @@ class Compiler {
     const Reg in = reg_of(v.op == Op::where ? v.b : v.a), out = reg_of(i);
     const bool moves_only = v.op == Op::cast || v.op == Op::stop_gradient || v.op == Op::copy;
     const DType from = value(v.a).dtype;
-    const bool exact = v.dtype != DType::boolean && (!rounds(from, v.dtype) || only_stored(i));
+    const bool exact = v.dtype != DType::boolean && (!rounds(from, v.dtype) || rounded_by_stores(p_, i));
     if (moves_only && in == out && (v.dtype == from || (in == Reg::f32 && exact))) {
       return virtual_of_[static_cast<size_t>(v.a)];
     }
