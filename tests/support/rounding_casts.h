@@ -67,7 +67,7 @@ inline std::vector<RoundingCase> rounding_cases(DType low) {
     return Many{stored, cast(stored, DType::f32) - in[0]};
   }));
   cases.push_back(made_case("through a relu", {x}, [=](Builder& b, const Many& in) {
-    const Ex y = apply(Op::relu, cast(in[0] * 1.5, low)), none{&b, b.constant(0, {low, {9, 37}})};
+    const Ex y = apply(Op::relu, cast(in[0] - 0.25, low)), none{&b, b.constant(0, {low, {9, 37}})};
     return Many{y, Ex{&b, b.binary(Op::gt, y.v, none.v)}};
   }));
   cases.push_back(made_case("summed", {ones}, [=](Builder&, const Many& in) {
