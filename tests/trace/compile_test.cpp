@@ -164,7 +164,7 @@ TEST_F(CompileTest, TensorsOfATraceCannotEscape) {
     return leaked + 1;
   });
   f(scalar(1));
-  const std::string made = cat("where multiply made it at compile_test.cpp:", line);
+  const std::string made = cat("where mul made it at compile_test.cpp:", line);
   for (const std::string& said :
        {message_of([&] { leaked + 1; }), message_of([&] { leaked.array(); }), message_of([&] { leaked.item<float>(); }),
         message_of([&] { leaked.to_device("cpu"); }), message_of([&] { f(leaked); }), message_of([&] {
