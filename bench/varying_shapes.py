@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 """What shapes cost that a training step has not seen before: Freight and PyTorch's eager mode, in alternation in one run.
 
-usage: bench/varying_shapes.py [--program build/bench/bench_varying_shapes] [--rounds 5] [--passes 6] [--out FILE.json]
+usage: bench/varying_shapes.py [--program build/bench/bench_varying_shapes] [--rounds 5] [--passes 4] [--out FILE.json]
 
 mlp: 784-128-10 at the 100 batch sizes 1 to 100; lstm: 64 -> 128 at 30 lengths, 5 to 150, batch 32. Both in a mixed order, one step
-(forward, loss, backward, SGD with momentum, the loss read) per shape and pass. The first pass meets every shape for the first time,
-with an empty cache of measured kernels; `again` is the fastest later pass. Each process is one of its own; `process` is its
-whole time, the libraries' start included. Run it on an otherwise idle machine, with a Python that has torch.
+(forward, loss, backward, SGD with momentum, the loss read) per shape and pass. Each round has three processes: Freight with an
+empty cache of measured kernels (cold), Freight with the cache that this one left (warm), and PyTorch. In seconds:
+
+  first    the first pass, which meets every shape for the first time
+  again    the fastest later pass
+  process  the whole process up to the end of the first pass, the libraries' start and the batches included
+
+Run it on an otherwise idle machine, with a Python that has torch. OMP_WAIT_POLICY=passive keeps waiting threads off the cores.
 """
 import argparse
 import datetime
@@ -64,8 +69,9 @@ def run_torch(name, passes):
 def child(command, **more):
     start = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | more)
-    said = json.loads(done.stdout.strip().splitlines()[-1])
-    return {"process": time.perf_counter() - start, "first": said["seconds"][0], "again": min(said["seconds"][1:])}
+    whole = time.perf_counter() - start
+    first, *later = json.loads(done.stdout.strip().splitlines()[-1])["seconds"]
+    return {"first": first, "again": min(later), "process": whole - sum(later)}
 
 
 def processor():
@@ -79,7 +85,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--program", default="build/bench/bench_varying_shapes")
     p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--passes", type=int, default=6)
+    p.add_argument("--passes", type=int, default=4)
     p.add_argument("--out")
     p.add_argument("--torch", choices=NETS, help="run PyTorch's half alone")
     a = p.parse_args()
@@ -88,15 +94,16 @@ def main():
     result = {"date": datetime.date.today().isoformat(), "machine": f"{processor()}, {os.cpu_count()} cores",
               "command": " ".join(sys.argv), "nets": {}}
     for net in NETS:
-        rounds = {"freight": [], "torch": []}
+        rounds = {"cold": [], "warm": [], "torch": []}
         for _ in range(a.rounds):
             with tempfile.TemporaryDirectory() as cache:
-                rounds["freight"].append(child([a.program, net, str(a.passes)], FREIGHT_CACHE=cache))
+                for state in ("cold", "warm"):
+                    rounds[state].append(child([a.program, net, str(a.passes)], FREIGHT_CACHE=cache))
             rounds["torch"].append(child([sys.executable, __file__, "--torch", net, "--passes", str(a.passes)]))
         row = {who: {key: [round(r[key], 4) for r in runs] for key in runs[0]} for who, runs in rounds.items()}
         # PyTorch's time over Freight's, round by round.
-        row["ratio"] = {key: round(statistics.median(t / f for t, f in zip(row["torch"][key], row["freight"][key])), 2)
-                        for key in row["freight"]}
+        row["ratio"] = {state: {key: round(statistics.median(t / f for t, f in zip(row["torch"][key], row[state][key])), 2)
+                                for key in row[state]} for state in ("cold", "warm")}
         result["nets"][net] = row
         print(net, json.dumps(row))
     if a.out:

@@ -114,6 +114,19 @@ TEST_F(KernelChoices, GuessThoseOfTheNearestKnownStep) {
   }
 }
 
+TEST_F(KernelChoices, GuessWhatIsMadeAtOnceUnlessTheStepItselfIsKnown) {
+  testing::put(cat(cache_.path(), "/choices.txt"), "library matmul f32[8,4]\n");
+  Taking library, tiles;
+  std::vector<Choices::Candidate> both{library.as("library"), tiles.as("tiles")};
+  both[1].guess = true;
+  Choices choices("choices.txt");
+  const ChoiceRule rule(ChoiceRule::Unknown::guessed);
+  EXPECT_EQ(choices.fastest("matmul f32[8,4]", both), 0u);
+  EXPECT_EQ(choices.fastest("matmul f32[9,4]", both), 1u);
+  EXPECT_EQ(choices.fastest("matmul ta f32[9,4]", both), 1u);
+  EXPECT_EQ(library.runs + tiles.runs, 0);
+}
+
 TEST_F(KernelChoices, GuessesAreCountedUntilTheStepIsMeasured) {
   testing::put(cat(cache_.path(), "/choices.txt"), "b sum f32[8]\n");
   Taking a, b;

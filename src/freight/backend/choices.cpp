@@ -201,6 +201,8 @@ void Choices::index(const std::string& step, const std::string& name) {
 
 // The first candidate where no known step is near.
 size_t Choices::nearest(const std::string& step, const std::vector<Candidate>& candidates) {
+  const auto at_once = std::find_if(candidates.begin(), candidates.end(), [](const Candidate& c) { return c.guess; });
+  if (at_once != candidates.end()) return static_cast<size_t>(at_once - candidates.begin());
   if (kinds_.empty()) {
     for (const auto& [known, name] : found_) index(known, name);
   }

@@ -77,6 +77,8 @@ class Choices {
     std::string name;  // one word
     // Makes it ready; what is returned runs it so many times, and comes back when that is done.
     std::function<std::function<void(int times)>()> prepare;
+    // It is made at once, where others take longer to make than a guess could gain: the guess is this one.
+    bool guess = false;
   };
   // `file` of the cache directory: a line for each choice. A run should take `least_run` seconds: what is waited for
   // behind it then does not count.

@@ -53,7 +53,8 @@ size_t fastest(const std::string& step, const std::vector<Candidate>& candidates
   std::shared_ptr<ZeroOperands> shared;
   std::vector<Choices::Candidate> measured;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    measured.push_back({candidates[i].name, [&, i] {
+    measured.push_back({candidates[i].name,
+                        [&, i] {
                           const std::shared_ptr<Kernel> kernel = candidates[i].make();
                           if (!shared || kernel->scratch_bytes() > scratch || operand_bytes(specs[i]) != sizes) {
                             sizes = operand_bytes(specs[i]);
@@ -63,7 +64,8 @@ size_t fastest(const std::string& step, const std::vector<Candidate>& candidates
                           return [kernel, zeros = shared](int times) {
                             for (int k = 0; k < times; ++k) kernel->run(zeros->addresses());
                           };
-                        }});
+                        },
+                        candidates[i].guess});
   }
   return choices.fastest(cat(step, " on ", circumstances()), measured);
 }
