@@ -109,6 +109,18 @@ TEST_F(VaryingShapes, TheFirstShapeOfAGraphIsMeasuredAndOthersAreGuessed) {
   EXPECT_EQ(measured(), 2);
 }
 
+TEST_F(VaryingShapes, ANetWithOtherWeightsIsAnotherGraph) {
+  const DeviceScope on("choosing");
+  for (const int64_t width : {3, 5}) {
+    const Variable w("w", {DType::f32, {8, width}});
+    auto f = compile([&](const Tensor& x) { return matmul(x, w.value()); });
+    f(ones_of(40));
+    EXPECT_EQ(measured(), 2);
+    f(ones_of(41));
+    EXPECT_EQ(measured(), 0);
+  }
+}
+
 TEST_F(VaryingShapes, TheNearestStepThatAnotherProcessMeasuredIsTaken) {
   know("second matmul f32[40,8]f32[8,3]\nfirst matmul f32[90,8]f32[8,3]\n");
   auto f = multiply_step(there_);

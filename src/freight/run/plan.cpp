@@ -52,16 +52,31 @@ constexpr size_t kLeastStep = 64;  // the part of the limit that a try lowers it
 // this part.
 constexpr double kSecondsPerChoice = 0.01, kRunsPerChoice = 10, kWorth = 5;
 
-// The same for all shapes of a graph. Attributes do not count, since many of them follow from extents.
+// Folds what does not depend on extents into a hash: flags and types.
+struct ShapelessHash {
+  uint64_t value = 0;
+  void push(uint64_t word) { value = hash_combine(value, word); }
+  void operator()(std::string_view, const bool& flag) { push(flag); }
+  void operator()(std::string_view, const DType& type) { push(static_cast<uint64_t>(type)); }
+  template <class T>
+  void operator()(std::string_view, const T&) {}
+};
+
+// The same for all shapes of a graph: its states keep theirs. Attributes that are numbers often follow from extents, as
+// the factor of a mean does.
 uint64_t shapeless_hash(const Graph& graph, const RunOptions& options) {
-  uint64_t h = hash_combine(std::hash<std::string>{}(options.backend), static_cast<uint64_t>(options.compute));
-  h = hash_combine(h, options.frozen);
+  ShapelessHash h{std::hash<std::string>{}(options.backend)};
+  h.push(static_cast<uint64_t>(options.compute));
+  h.push(options.frozen);
   for (const Node& n : graph.nodes) {
-    h = hash_combine(h, static_cast<uint64_t>(n.op));
-    for (Value v : n.inputs) h = hash_combine(h, static_cast<uint64_t>(v.id));
-    for (Value v : n.outputs) h = hash_combine(h, static_cast<uint64_t>(graph.type(v).dtype));
+    h.push(static_cast<uint64_t>(n.op));
+    for (Value v : n.inputs) h.push(static_cast<uint64_t>(v.id));
+    for (Value v : n.outputs) h.push(static_cast<uint64_t>(graph.type(v).dtype));
+    std::visit([&](const auto& a) { visit_fields(a, h); }, n.attrs);
+    if (n.op != Op::state) continue;
+    for (const int64_t extent : graph.type(n.out()).shape) h.push(static_cast<uint64_t>(extent));
   }
-  return h;
+  return h.value;
 }
 
 // The graphs of which the process has planned a shape, by shapeless_hash().
