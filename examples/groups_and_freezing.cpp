@@ -41,7 +41,7 @@ void train(nn::Sequential& net, optim::Optimizer& opt, int from, int to) {
     if (i == 3) opt.set_frozen("body", false);
     opt.set_lr(i < 5 ? 0.1 : 0.05);  // the body's rate follows
     const auto [loss, norm] = step(x, y);
-    std::printf("step %d: loss %.4f, norm %.4f\n", i, loss.item<double>(), norm.item<double>());
+    std::printf("step %d: loss %.3f, norm %.3f\n", i, loss.item<double>(), norm.item<double>());
   }
 }
 

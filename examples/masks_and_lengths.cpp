@@ -21,14 +21,11 @@ class Decoder
   }
   Tensor forward(const Tensor& x, const Tensor& memory, const Tensor& padding, const DecoderOptions& o) override {
     const Tensor y = x + (*itself_)(x, x, x, {.is_causal = o.causal}).output;
-    const auto [seen, weights] = (*memory_)(y, memory, memory, {.key_padding_mask = padding, .need_weights = true});
-    last_weights_ = weights.detach();
-    return y + seen;
+    return y + (*memory_)(y, memory, memory, {.key_padding_mask = padding}).output;
   }
 
  private:
   nn::MultiheadAttention *itself_, *memory_;
-  Tensor last_weights_;
 };
 
 double phase = 0;
@@ -40,7 +37,7 @@ Array wave(const Shape& shape) {
 
 void print(const char* name, const Tensor& t) {
   std::printf("%s:", name);
-  for (float v : t.to_vector<float>()) std::printf(" %.4f", static_cast<double>(v) == 0 ? 0.0 : static_cast<double>(v));
+  for (float v : t.to_vector<float>()) std::printf(" %.3f", static_cast<double>(v) == 0 ? 0.0 : static_cast<double>(v));
   std::printf("\n");
 }
 

@@ -320,7 +320,7 @@ inline void network_functions(FunctionRows& t) {
   t.push_back({"attention", {q, k, k, false, 0.0, all, boolean({5, 7})}});
   t.push_back({"attention", {q, k, k, true, 0.3, index({2}, 8), boolean({2, 1, 1, 7})}});
   t.push_back({"attention", {q, k, k, false, 0.0, all, f32({3, 5, 7})}});
-  t.push_back({"attention", {q, k, k, true, 0.0, all, f32({2, 1, 5, 1})}});
+  t.push_back({"attention", {q, k, k, true, 0.0, all, f32({2, 1, 1, 7})}});
   t.push_back({"attention", {f32({0, 3, 5, 4}), f32({0, 3, 7, 4}), f32({0, 3, 7, 4}), false, 0.0, all, boolean({7})}});
   t.push_back({"attention_weights", {q, k}});
   t.push_back({"attention_weights", {q, k, true, 0.3, index({2}, 8)}});
