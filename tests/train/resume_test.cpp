@@ -156,8 +156,8 @@ TEST_F(Resume, WithAveragesAndPartsOfBatches) {
 TEST_F(Resume, ACheckpointsModelHasTheAveragesThatWereMeasured) {
   config_.model_ema = 0.9;
   run(at("whole"));
-  const io::SafeTensors last = io::load_safetensors((dir_ / "whole/last/model.safetensors").string());
-  const io::SafeTensors result = io::load_safetensors((dir_ / "whole/model.safetensors").string());
+  const io::SafeTensors last = io::load_safetensors(dir_ / "whole/last/model.safetensors");
+  const io::SafeTensors result = io::load_safetensors(dir_ / "whole/model.safetensors");
   ASSERT_EQ(last.tensors.size(), result.tensors.size());
   for (const auto& [name, values] : result.tensors) {
     const Array* stored = last.find(name);
