@@ -56,7 +56,7 @@ TEST(TextFile, ATableOfNumbersIsNotReadAsTexts) {
                [&] { rows_of(prices, TextForm::csv); });
   expect_error(ErrorKind::data, {"f", "got a table (numbers in column 1), need texts"},
                [] { rows_of("1.5,a\n2.5,a\n2.5,b\n1,a\n2,b\n", TextForm::csv); });
-  EXPECT_EQ(rows_of(prices, TextForm::csv, {.text_column = "age", .label_column = "rooms"})[0], "3:20");
+  EXPECT_EQ(rows_of(prices, TextForm::csv, {.text_column = "near", .label_column = "rooms"})[0], "3:sea");
 }
 
 TEST(TextFile, ColumnsAreGivenByNameOrNumber) {

@@ -67,13 +67,16 @@ TEST(DeviceStorage, CrossesOverOnlyWhereTheOtherSideHasNewerBytes) {
   EXPECT_EQ(memory->blocks, 0);
 }
 
-TEST(DeviceStorage, MovesFromOneDeviceToAnother) {
+TEST(DeviceStorage, ACopyOfEachDeviceLivesAsLongAsTheBlock) {
   const auto first = std::make_shared<CountingMemory>(), second = std::make_shared<CountingMemory>();
-  const auto block = Storage::allocate(sizeof(int));
+  auto block = Storage::allocate(sizeof(int));
   int_at(block->on_device(first, DeviceAccess::write)) = 7;
   EXPECT_EQ(int_at(block->on_device(second, DeviceAccess::read)), 7);
-  EXPECT_EQ(first->blocks, 0);
+  EXPECT_EQ(first->blocks, 1);  // a thread may still read there
   EXPECT_EQ(second->blocks, 1);
+  block.reset();
+  EXPECT_EQ(first->blocks, 0);
+  EXPECT_EQ(second->blocks, 0);
 }
 
 TEST(DeviceStorage, MovesFromTheDeviceToPinnedMemory) {

@@ -11,7 +11,6 @@
 #include "freight/backend/gpu/opencl/opencl.h"
 #include "freight/backend/null/null.h"
 #include "freight/backend/ref/ref.h"
-#include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 
@@ -41,12 +40,13 @@ struct Registry {
   std::mutex mutex;
   std::vector<Row> rows;
   std::map<std::string, std::unique_ptr<Backend>> devices;  // "cuda:0"
+  // Those of drivers that may be gone before the program ends. They are never destroyed, and found here by whoever
+  // looks for leaks.
+  std::map<std::string, std::unique_ptr<Backend>>& kept = *new std::map<std::string, std::unique_ptr<Backend>>;
 };
 
-// The registry is never destroyed: when the program ends, a device's library may be gone before the objects that would
-// be given back to it.
 Registry& registry() {
-  static Registry& r = *new Registry;
+  static Registry r;
   return r;
 }
 
@@ -54,8 +54,9 @@ Registry& registry() {
 struct DeviceKind {
   std::string name;
   std::unique_ptr<Backend> (*make)(int index);
+  bool kept;  // see Registry
 };
-const DeviceKind kDeviceKinds[] = {{"cuda", make_cuda_backend}, {"opencl", make_opencl_backend}};
+const DeviceKind kDeviceKinds[] = {{"cuda", make_cuda_backend, false}, {"opencl", make_opencl_backend, true}};
 
 // The number behind "opencl:", 0 for "opencl" alone; false for other names.
 bool parse_device(const std::string& name, const std::string& kind, int& index) {
@@ -65,19 +66,6 @@ bool parse_device(const std::string& name, const std::string& kind, int& index) 
   const char *first = name.data() + kind.size() + 1, *last = name.data() + name.size();
   const auto [end, error] = std::from_chars(first, last, index);
   return first != last && *first != '-' && end == last && error == std::errc();
-}
-
-// The device of a kind. Where the environment names it, nobody sees its name in the command or the program, so that the
-// message tells where it comes from.
-std::unique_ptr<Backend> make(const DeviceKind& kind, int index) {
-  try {
-    return kind.make(index);
-  } catch (const Error& e) {
-    const std::string by_environment = env::get("FREIGHT_DEVICE");
-    int named = 0;
-    if (!parse_device(by_environment, kind.name, named) || named != index) throw;
-    throw Error(e.kind(), "FREIGHT_DEVICE=" + by_environment, e.message(), e.where());
-  }
 }
 
 }  // namespace
@@ -93,8 +81,8 @@ Backend& backend(const std::string& name) {
     for (const DeviceKind& kind : kDeviceKinds) {
       int index = 0;
       if (!parse_device(name, kind.name, index)) continue;
-      std::unique_ptr<Backend>& made = r.devices[cat(kind.name, ":", index)];
-      if (!made) made = make(kind, index);
+      std::unique_ptr<Backend>& made = (kind.kept ? r.kept : r.devices)[cat(kind.name, ":", index)];
+      if (!made) made = kind.make(index);
       return *made;
     }
   }
@@ -109,9 +97,8 @@ void need_backend_name(const std::string& name) {
     int index = 0;
     if (parse_device(name, kind.name, index)) return;
   }
-  const bool by_environment = !name.empty() && env::get("FREIGHT_DEVICE") == name;
-  fail(ErrorKind::device, by_environment ? "FREIGHT_DEVICE" : "device", "unknown backend: got '", excerpt(name),
-       "', need one of ", join(names, ", "), ", cuda:N, opencl:N");
+  fail(ErrorKind::device, "device", "unknown backend: got '", excerpt(name), "', need one of ", join(names, ", "),
+       ", cuda:N, opencl:N");
 }
 
 void register_backend(std::unique_ptr<Backend> added) {

@@ -643,12 +643,7 @@ class HttpServer::Impl : public httplib::Server {
   // Requests one after the other; true where bytes of the client may be unread.
   bool serve(Connection& c) {
     for (;;) {
-      {
-        const std::lock_guard lock(mutex_);
-        if (draining_) return false;
-        c.idle = true;
-        connections_.splice(connections_.end(), connections_, c.place);  // those that wait longest come first
-      }
+      if (!stays(c)) return false;
       const bool more = c.begin_request();
       {
         const std::lock_guard lock(mutex_);
@@ -660,10 +655,22 @@ class HttpServer::Impl : public httplib::Server {
       if (!c.headers_read && c.fault != Fault::closed && !written) {
         if (const Reply reply = fault_reply(c.fault); reply.status != 0) write_raw(c, reply);
       }
+      // The client may have its answer, and another one connect, before this thread goes on.
+      closes = closes || (c.keep_open && !stays(c));
       if (!c.flush()) return false;
       if (!c.keep_open) return true;
       if (closes) return false;
     }
+  }
+
+  // The connection waits for its client's next request from now on, and may make room unless it does so already; false
+  // where the server ends.
+  bool stays(Connection& c) {
+    const std::lock_guard lock(mutex_);
+    if (draining_) return false;
+    c.idle = !c.ending;
+    connections_.splice(connections_.end(), connections_, c.place);  // those that wait longest come first
+    return true;
   }
 
   static constexpr int kMostEnding = 64;  // beside max_connections; each is a thread that has nothing left to do
