@@ -44,8 +44,9 @@ struct Flags {
     o.add("--seconds", &run.seconds, "time to measure each point for, after warm-up", {.min = 0.01, .max = 3600});
     o.add("--most-seconds", &run.most_seconds, "batch sizes whose steps would take longer are left out", {.min = 0.01});
     o.add("--deterministic", &run.deterministic, "fixed kernel choices, no measurement");
-    o.add("--link", &run.link_gb, "GB/s between the host and predicted devices, for times with moved batches",
-          {.min = 0});
+    // Not --link, which `freight plan` has for what lies between machines, in Gbit/s.
+    o.add("--host-link", &run.link_gb, "GB/s between the host and predicted devices, for times with moved batches",
+          {.value = "GB/S", .min = 0, .old = {"--link"}});
     o.group("Utilisation, money, energy");
     o.add("--samples", &run.samples, "of an epoch, where no data says it", {.min = 0});
     o.add("--peaks", &peaks, "dense TFLOP/s of devices at hand: cpu=0.9 (default: the best product measured)",

@@ -255,13 +255,17 @@ struct Options::Impl {
     // An earlier name, unless it means something else by now.
     for (Option& o : options) {
       if (!holds(o.more.old)) continue;
-      const std::string said = cat("note    ", name, " is an earlier name of ", o.name, ", which says the same");
-      if (std::find(notes_on_names.begin(), notes_on_names.end(), said) == notes_on_names.end()) {
-        notes_on_names.push_back(said);
-      }
+      earlier_name(name, o.name);
       return &o;
     }
     return nullptr;
+  }
+
+  void earlier_name(const std::string& name, const std::string& now) {
+    const std::string said = cat("note    ", name, " is an earlier name of ", now, ", which says the same");
+    if (std::find(notes_on_names.begin(), notes_on_names.end(), said) == notes_on_names.end()) {
+      notes_on_names.push_back(said);
+    }
   }
 
   // The value after a flag: the next argument, whatever it looks like.
@@ -459,7 +463,11 @@ Options::Outcome Options::parse(const std::vector<std::string>& args) {
   Impl& m = *impl_;
   add_common();
   m.collect(args);
-  for (const std::string& note : m.notes_on_names) std::fprintf(stderr, "%s\n", note.c_str());
+  Option& quiet = *m.find("--quiet");  // before all others: errors of these name flags as they are named now
+  for (const std::string& v : quiet.values) assign(quiet, v);
+  for (const std::string& note : m.notes_on_names) {
+    if (!m.quiet) std::fprintf(stderr, "%s\n", note.c_str());
+  }
   m.need_one_of_each();
   for (Option& o : m.options) {
     if (o.values.empty()) continue;
@@ -501,6 +509,8 @@ void Options::peek(const std::vector<std::string>& args) {
   } catch (const Error&) {  // parse reports it
   }
 }
+
+void Options::earlier_name(const std::string& name, const std::string& now) { impl_->earlier_name(name, now); }
 
 bool Options::dry_run() const { return impl_->dry_run; }
 bool Options::quiet() const { return impl_->quiet; }

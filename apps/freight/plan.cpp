@@ -43,7 +43,7 @@ int64_t count_of(const std::string& devices) {
 }
 
 // Earlier, --devices was the catalogue's file. That can be told from a count, and is still read.
-Args with_catalog(const Args& args) {
+Args with_catalog(const Args& args, bool& earlier) {
   Args out;
   for (size_t i = 0; i < args.size(); ++i) {
     const bool joined = starts_with(args[i], "--devices=");
@@ -54,7 +54,7 @@ Args with_catalog(const Args& args) {
       out.push_back(args[i]);
       continue;
     }
-    std::fprintf(stderr, "note    --devices FILE is an earlier name of --catalog FILE, which says the same\n");
+    earlier = true;
     out.insert(out.end(), {"--catalog", value});
     if (!joined) ++i;
   }
@@ -400,6 +400,8 @@ void print_devices(const std::vector<Estimate>& all, const Draft& draft, const F
 
 int plan_command(const Args& args) {
   Flags flags;
+  bool earlier = false;
+  const Args known = with_catalog(args, earlier);
   const auto make = [&] {
     auto o = std::make_unique<Options>(
         "plan", "Says before a run what memory it needs, how long it takes and what it costs, on which hardware.",
@@ -410,6 +412,7 @@ int plan_command(const Args& args) {
         "  freight plan --model resnet152 --samples 1281167 --epochs 90 --precision bf16 --means\n"
         "  freight plan --model vgg16 --device-memory 20 --device-bandwidth 600 --device-tflops 40");
     flags.declare(*o);
+    if (earlier) o->earlier_name("--devices FILE", "--catalog FILE");
     o->add("--sort", &flags.sort, "of the devices: speed, dollars, energy, batch, memory or name",
            {.one_of = {"speed", "dollars", "energy", "batch", "memory", "name"}});
     o->add("--top", &flags.top, "devices in the table (0: all)", {.min = 0});
@@ -422,7 +425,7 @@ int plan_command(const Args& args) {
     o->add("--csv", &flags.csv, "print the devices as CSV");
     return o;
   };
-  const std::optional<PlanInput> in = read_plan_input(with_catalog(args), flags, make);
+  const std::optional<PlanInput> in = read_plan_input(known, flags, make);
   if (!in) return 0;
   if (!flags.devices.empty()) flags.fleet.devices = count_of(flags.devices);
   plan::DraftOptions options = plan::options_of(in->subject);

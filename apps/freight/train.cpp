@@ -1,4 +1,5 @@
 // `freight train`: a recipe, changed by flags, becomes a run. Progress goes to stderr, the result to stdout.
+#include <algorithm>
 #include <cstdio>
 
 #include <nlohmann/json.hpp>
@@ -100,6 +101,7 @@ class Terminal : public train::Observer {
   }
   bool wants_step() override { return progress_.due(); }
   train::AfterStep on_step(const train::StepReport& r) override {
+    look_at_device();
     const MemoryUse memory = memory_use();
     const ProgressFigures figures{.epoch = r.epoch,
                                   .epochs = r.epochs,
@@ -125,6 +127,7 @@ class Terminal : public train::Observer {
     say(cat("warning: left out: ", path, ": ", reason));
   }
   void on_epoch(const train::EpochReport& e) override {
+    look_at_device();
     const train::StepReport& r = e.train;
     std::string text = cat("epoch ", r.epoch, "/", r.epochs, "  loss ", fixed(r.mean_loss, 4));
     if (r.top1) text += cat("  top1 ", fixed(*r.top1, 2));
@@ -138,7 +141,8 @@ class Terminal : public train::Observer {
   }
 
   train::Figures figures(const train::Result& result) override {
-    outcome.measured_bytes = static_cast<double>(memory_use().peak - resident_before);
+    look_at_device();
+    outcome.measured_bytes = device ? device_peak : static_cast<double>(memory_use().peak - resident_before);
     outcome.measured_seconds = result.step_seconds;
     train::Figures all = {{"planned_bytes", outcome.planned_bytes}, {"measured_bytes", outcome.measured_bytes}};
     if (outcome.planned_seconds > 0) all.emplace_back("planned_step_seconds", outcome.planned_seconds);
@@ -159,8 +163,17 @@ class Terminal : public train::Observer {
   std::string offload;          // a line of the start block; "" for none
   plan::Outcome outcome;        // what is planned of the run, and, once it is over, measured
   int64_t resident_before = 0;  // bytes of this process before it
+  std::shared_ptr<DeviceMemory> device;
+  size_t free_before = 0;  // of the device's memory
 
  private:
+  // The plan of a device with memory of its own is of that memory. Arenas stay, so that it is enough to look now and
+  // then.
+  void look_at_device() {
+    if (device)
+      device_peak = std::max(device_peak, static_cast<double>(free_before) - static_cast<double>(device->free_bytes()));
+  }
+  double device_peak = 0;
   bool quiet_;
   std::string example_, rate_ = "img/s";
   Progress progress_;
@@ -306,6 +319,8 @@ int train_command(const Args& args) {
   terminal.offload = fitted.offload;
   terminal.outcome = fitted.outcome;
   terminal.resident_before = fitted.resident_before;
+  terminal.device = fitted.device;
+  terminal.free_before = fitted.free_before;
   if (flags.dry_run) {
     fitted.run.restore();  // a damaged checkpoint is told now
     terminal.on_start(fitted.run.summary());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config_options.h"
+#include "freight/backend/backend.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
@@ -156,6 +157,8 @@ FittedRun prepare_fitting(train::Config& config, const FitFlags& flags, train::P
         static_cast<double>(draft.total() + (draft.beside ? 0 : draft.part(plan::Part::host)));
     if (rates) fitted.outcome.planned_seconds = plan::step_seconds(draft, *rates).middle();
     fitted.resident_before = memory_use().resident;
+    fitted.device = freight::backend(draft.options.backend).memory();
+    if (fitted.device) fitted.free_before = fitted.device->free_bytes();
     return fitted;
   }
 }

@@ -2,8 +2,10 @@
 // batch is to be chosen, or --fit auto knows means, it is prepared again with other flags.
 #pragma once
 #include <functional>
+#include <memory>
 #include <string>
 
+#include "freight/base/device_memory.h"
 #include "freight/plan/preflight.h"
 #include "freight/train/prepare.h"
 
@@ -17,9 +19,12 @@ struct FitFlags {
 
 struct FittedRun {
   train::PreparedRun run;
-  plan::Outcome outcome;        // what is planned of it
-  std::string offload;          // what goes to host memory; "" for a run that does not offload
-  int64_t resident_before = 0;  // bytes of this process before the run
+  plan::Outcome outcome;  // what is planned of it
+  std::string offload;    // what goes to host memory; "" for a run that does not offload
+  // Before the run: bytes of this process; of a device with memory of its own that memory, and what was free of it.
+  int64_t resident_before = 0;
+  std::shared_ptr<DeviceMemory> device = nullptr;
+  size_t free_before = 0;
 };
 
 // `config` takes the flags that are changed, `say` hears of each change. Throws Error(capacity) where the run does not

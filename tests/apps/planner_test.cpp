@@ -137,6 +137,11 @@ TEST(PlanCommand, EarlierNamesOfFlagsAreReadAndTold) {
     EXPECT_NE(at, std::string::npos) << said << "\n" << before.err;
     EXPECT_EQ(before.err.find(said, at + 1), std::string::npos) << "once: " << before.err;
   }
+  for (const char* quiet : {"-q", "--quiet"}) {
+    const Ran silent = plan({"--devices", file, "--gpus", "16", "--network", "25", quiet});
+    EXPECT_EQ(silent.out, now.out);
+    EXPECT_EQ(silent.err.find("earlier name"), std::string::npos) << silent.err;
+  }
   const std::string help = run_freight({"plan", "--help"}).out;
   EXPECT_EQ(help.find("--gpus"), std::string::npos);
   EXPECT_EQ(help.find("--network"), std::string::npos);
