@@ -49,6 +49,24 @@ TEST(Protocol, EveryMemberIsRead) {
   EXPECT_FALSE(r.outputs[1].binary);
 }
 
+TEST(Protocol, NumbersOf64BitsAreReadAsTheyAreWritten) {
+  const InferRequest r = parse(
+      R"({"inputs":[
+          {"name":"i","datatype":"INT64","shape":[5],
+           "data":[9223372036854775807,-9223372036854775808,9007199254740993,-9007199254740993,1e3]},
+          {"name":"d","datatype":"FP64","shape":[3],"data":[0.1,16777217,-1e300]}]})");
+  EXPECT_EQ(r.inputs[0].values.to_vector<int64_t>(),
+            (std::vector<int64_t>{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min(),
+                                  9007199254740993, -9007199254740993, 1000}));
+  EXPECT_EQ(r.inputs[1].values.to_vector<double>(), (std::vector<double>{0.1, 16777217, -1e300}));
+  const std::string json =
+      R"({"inputs":[{"name":"i","datatype":"INT64","shape":[1],"parameters":{"binary_data_size":8}},
+          {"name":"d","datatype":"FP64","shape":[1],"parameters":{"binary_data_size":8}}]})";
+  const InferRequest b = parse(json + le(9007199254740993, 8) + le(0x3fb999999999999a, 8), json.size());
+  EXPECT_EQ(b.inputs[0].values.to_vector<int64_t>(), std::vector<int64_t>{9007199254740993});
+  EXPECT_EQ(b.inputs[1].values.to_vector<double>(), std::vector<double>{0.1});
+}
+
 TEST(Protocol, BinaryTensorsFollowTheJsonInOrder) {
   const std::string json =
       R"({"inputs":[{"name":"a","datatype":"UINT8","shape":[3],"parameters":{"binary_data_size":3}},
@@ -78,7 +96,7 @@ TEST(Protocol, FaultsAreNamed) {
       {R"({"inputs":[7]})", {"must be an object"}},
       {R"({"inputs":[{}]})", {"\"name\" is missing"}},
       {R"({"id":5,"inputs":[]})", {"\"id\" must be a text"}},
-      {one_input(R"("datatype":"FP64","shape":[1],"data":[1])"), {"FP64", "FP32, UINT8, INT32, BYTES"}},
+      {one_input(R"("datatype":"FP16","shape":[1],"data":[1])"), {"FP16", "FP32, FP64, UINT8, INT32, INT64, BYTES"}},
       {one_input(R"("datatype":"FP32","data":[1])"), {"\"shape\" is missing"}},
       {one_input(R"("datatype":"FP32","shape":[],"data":[1])"), {"1 to 8 extents"}},
       {one_input(R"("datatype":"FP32","shape":[-1],"data":[1])"), {"integers from 0", "-1"}},
@@ -104,6 +122,10 @@ TEST(Protocol, FaultsAreNamed) {
       {one_input(R"("datatype":"UINT8","shape":[1],"data":[256])"), {"element 0 is 256", "0 to 255"}},
       {one_input(R"("datatype":"UINT8","shape":[1],"data":[0.5])"), {"0.5"}},
       {one_input(R"("datatype":"INT32","shape":[1],"data":[4294967296])"), {"32 bits"}},
+      {one_input(R"("datatype":"INT64","shape":[2],"data":[1,9223372036854775808])"), {"element 1", "64 bits"}},
+      {one_input(R"("datatype":"INT64","shape":[1],"data":[-9223372036854775809])"), {"element 0", "64 bits"}},
+      {one_input(R"("datatype":"INT64","shape":[1],"data":[1.5])"), {"1.5", "64 bits"}},
+      {one_input(R"("datatype":"INT64","shape":[1],"data":[9007199254740993.0])"), {"64 bits"}},
       {one_input(R"("datatype":"BYTES","shape":[1],"data":[1])"), {"BYTES are given as texts"}},
       {one_input(R"("datatype":"FP32","shape":[1],"parameters":{"binary_data_size":4})"), {"0 bytes are left"}},
       {one_input(R"("datatype":"FP32","shape":[1],"parameters":{"binary_data_size":-4})"), {"count of bytes"}},
@@ -150,6 +172,8 @@ TEST(Protocol, FaultsOfBinaryPartsAreNamed) {
   refused({"3 bytes", "whole number of FP32"}, "FP32", 1, "abc", 3);
   refused({"needs 2 elements, got 1"}, "FP32", 2, le(0, 4), 4);
   refused({"element 1 is nan"}, "FP32", 2, le(0, 4) + le(0x7fc00000, 4), 8);
+  refused({"element 0 is inf"}, "FP64", 1, le(0x7ff0000000000000, 8), 8);
+  refused({"12 bytes", "whole number of INT64"}, "INT64", 1, le(0, 8) + le(0, 4), 12);
   refused({"length of BYTES is cut off"}, "BYTES", 1, "ab", 2);
   refused({"a text of 9 bytes, but 1 are left"}, "BYTES", 1, le(9, 4) + "a", 5);
   expect_error(ErrorKind::usage, {"Inference-Header-Content-Length is 9", "2 bytes"}, [] { parse("{}", 9); });

@@ -432,6 +432,14 @@ TEST_F(Tables, WhatIsForNetsIsRefusedByName) {
   refused({"--resume", "no checkpoint to go on from"}, [](train::Config& c) { c.resume = c.output_dir; });
   expect_error(ErrorKind::usage, {r.model_path, "fitted by baseline", "ONNX", "of nets alone"},
                [&] { store::load_net(r.model_path, "export to ONNX"); });
+  // A mistyped name may be meant for either list.
+  const auto named = [&](const std::string& model) { config_.model = model, train::prepare(config_); };
+  expect_error(ErrorKind::usage,
+               {"--model", "unknown model 'basline'", "did you mean 'baseline'?", "nets: ", "resnet18",
+                "learners of tables: baseline, centroids"},
+               [&] { named("basline"); });
+  expect_error(ErrorKind::usage, {"unknown model 'lenett'", "did you mean 'lenet'?", "learners of tables: baseline"},
+               [&] { named("lenett"); });
   expect_error(ErrorKind::usage, {"a plan", "baseline is no net"}, [] { train::need_net_model("baseline", "a plan"); });
   train::need_net_model("lenet", "a plan");
   models::Model lenet = models::create("lenet");
@@ -486,6 +494,17 @@ TEST_F(Tables, RowsAreServedByNamedInputsTablesAndObjects) {
                        .shape = {2, 1},
                        .values = Array::of<int32_t>({16777217, 2}, {2, 1})};
   EXPECT_EQ(model.samples(request, "infer")[0].data<double>()[0], 16777217) << "not rounded to a float";
+  const auto length = [&](serve::DataType type, const Array& values) {
+    serve::InferRequest other = request;
+    other.inputs[1] = {.name = "length", .type = type, .shape = values.shape(), .values = values};
+    return model.samples(other, "infer")[0].data<double>()[0];
+  };
+  EXPECT_EQ(length(serve::DataType::fp64, Array::of<double>({0.1234567890123456, 2}, {2})), 0.1234567890123456);
+  EXPECT_EQ(length(serve::DataType::int64, Array::of<int64_t>({int64_t{1} << 53, 2}, {2})), 0x1p53);
+  expect_error(ErrorKind::usage, {"infer", "input \"length\"", "element 0 is 9007199254740993", "FP64"}, [&] {
+    length(serve::DataType::int64, Array::of<int64_t>({9007199254740993, 2}, {2}));
+  });
+  EXPECT_GT(model.predictor().flops(), 0) << "else the server takes every model of rows for a small one";
   const int64_t many = std::numeric_limits<int32_t>::max();
   serve::InferRequest empty = request;
   for (serve::NamedTensor& t : empty.inputs) {

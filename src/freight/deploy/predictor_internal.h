@@ -18,7 +18,7 @@ struct Predictor::State {
   // What Predictor's functions of these names say. Kinds of input that the model does not take are refused.
   virtual bool probabilities() const = 0;
   virtual int64_t outputs() const = 0;
-  virtual double flops() { return 0; }
+  virtual double flops() = 0;
   virtual Array sample_of_bytes(io::ByteView bytes, const std::string& name) const;
   virtual Array sample_of_values(const Array& values, const std::string& name) const;
   virtual Array sample_of_text(const std::string& text, const std::string& name) const;

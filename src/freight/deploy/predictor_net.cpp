@@ -169,6 +169,7 @@ struct NetState : Predictor::State {
 };
 
 double NetState::flops() {
+  const std::lock_guard lock(mutex);  // the graph of one sample is traced where no step asked for it yet
   Shape one = preprocessing().input;
   one.insert(0, 1);
   const Graph& g = step.graph(Type{preprocessing().text() ? DType::i32 : DType::f32, one});

@@ -57,11 +57,30 @@ Array cut(const Array& all, int64_t i) {
 std::string cell_of(const NamedTensor& t, size_t i) {
   switch (t.type) {
     case DataType::fp32: return cat(t.values.data<float>()[i]);
+    case DataType::fp64: return cat(t.values.data<double>()[i]);
     case DataType::uint8: return cat(static_cast<int>(t.values.data<uint8_t>()[i]));
     case DataType::int32: return cat(t.values.data<int32_t>()[i]);
+    case DataType::int64: return cat(t.values.data<int64_t>()[i]);
     case DataType::bytes: break;
   }
   return t.texts[i];
+}
+
+// Whether a double is equal to the integer.
+bool is_double(int64_t v) {
+  const auto d = static_cast<double>(v);
+  return d < 0x1p63 && static_cast<int64_t>(d) == v;  // 2^63 itself is no int64
+}
+
+// Models of rows compute in doubles: an integer that none is equal to would be answered for as its neighbour.
+void need_doubles(const NamedTensor& t, const std::string& name) {
+  if (t.type != DataType::int64) return;
+  for (int64_t i = 0; i < t.values.numel(); ++i) {
+    const int64_t v = t.values.data<int64_t>()[i];
+    if (is_double(v)) continue;
+    fail(ErrorKind::usage, name, "input \"", t.name, "\": element ", i, " is ", v,
+         ", which no double is equal to, and the model computes in doubles: send the nearest one it may take, as FP64");
+  }
 }
 
 }  // namespace
@@ -162,6 +181,9 @@ std::vector<Array> ServedModel::rows(const InferRequest& request, const std::str
       fail(ErrorKind::usage, name, "input \"", t.name, "\": got shape ", t.shape,
            ", need [N] or [N,1] of one N in all inputs");
     }
+  }
+  for (size_t k = 0; k < columns.size(); ++k) {
+    if (!columns[k].words) need_doubles(request.inputs[places[k]], name);
   }
   std::vector<Array> out;
   for (size_t i = 0; i < static_cast<size_t>(n); ++i) {

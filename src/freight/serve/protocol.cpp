@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -23,10 +24,15 @@ constexpr size_t kMaxDepth = 16;       // of the document and of nested data
 constexpr size_t kMaxValues = 10'000;  // of the document, tensors' data left out
 constexpr size_t kMaxRank = 8;
 constexpr size_t kMaxTexts = 65'536;  // per input: an empty one takes 4 bytes of the body, but 32 of memory
+constexpr DataType kTypes[] = {DataType::fp32,  DataType::fp64,  DataType::uint8,
+                               DataType::int32, DataType::int64, DataType::bytes};
+constexpr uint64_t kMostInt64 = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMostExact = int64_t{1} << 53;  // up to here every integer is a double
 
 // What "data" of one input holds, and how its lists are nested.
 struct Data {
   std::vector<double> numbers;
+  std::vector<std::pair<size_t, int64_t>> exact;  // which of them are written as integers beyond 2^53
   std::vector<std::string> texts;
   bool given = false;
   std::vector<int64_t> extents;  // of the lists at each depth, all of one length
@@ -49,11 +55,10 @@ class Reader : public nlohmann::json_sax<json> {
     if (in_data()) refuse("true and false are no elements of a tensor that a model takes");
     return add(value);
   }
-  bool number_integer(number_integer_t value) override {
-    return in_data() ? number(static_cast<double>(value)) : add(value);
-  }
+  bool number_integer(number_integer_t value) override { return in_data() ? integer(value) : add(value); }
   bool number_unsigned(number_unsigned_t value) override {
-    return in_data() ? number(static_cast<double>(value)) : add(value);
+    if (!in_data()) return add(value);
+    return value <= kMostInt64 ? integer(static_cast<int64_t>(value)) : number(static_cast<double>(value));
   }
   bool number_float(number_float_t value, const string_t&) override { return in_data() ? number(value) : add(value); }
   bool string(string_t& value) override {
@@ -117,6 +122,10 @@ class Reader : public nlohmann::json_sax<json> {
   bool is_data() const {
     return open_.size() == 3 && key_ == "data" && open_[2]->is_object() && document.contains("inputs") &&
            open_[1] == &document["inputs"] && open_[1]->is_array();
+  }
+  bool integer(int64_t value) {
+    if (value > kMostExact || value < -kMostExact) data.back().exact.emplace_back(data.back().numbers.size(), value);
+    return number(static_cast<double>(value));
   }
   bool number(double value) {
     data.back().numbers.push_back(value);
@@ -196,10 +205,10 @@ struct Parser {
 
   DataType datatype(const json& input, const std::string& input_name) const {
     const std::string got = text(input, "datatype");
-    for (const DataType type : {DataType::fp32, DataType::uint8, DataType::int32, DataType::bytes}) {
+    for (const DataType type : kTypes) {
       if (got == to_string(type)) return type;
     }
-    refuse("input \"", input_name, "\": got datatype ", got, ", need one of FP32, UINT8, INT32, BYTES");
+    refuse("input \"", input_name, "\": got datatype ", got, ", need one of FP32, FP64, UINT8, INT32, INT64, BYTES");
   }
 
   Shape shape(const json& input, const std::string& input_name) const {
@@ -262,7 +271,7 @@ struct Parser {
       t.texts = unpack(bytes, t.name);
       return check_count(t.texts.size(), t);
     }
-    const size_t size = t.type == DataType::uint8 ? 1 : 4;
+    const size_t size = size_of(array_type(t.type));
     if (bytes.size() % size != 0) {
       refuse("input \"", t.name, "\": ", bytes.size(), " bytes are no whole number of ", to_string(t.type));
     }
@@ -301,15 +310,34 @@ struct Parser {
     t.values = Array(array_type(t.type), t.shape);
     for (size_t i = 0; i < data.numbers.size(); ++i) {
       const double v = data.numbers[i];
-      if (t.type == DataType::fp32) {
-        t.values.data<float>()[i] = static_cast<float>(v);
-      } else if (t.type == DataType::uint8) {
-        if (v != std::floor(v) || v < 0 || v > 255) out_of_range(t, i, v, "0 to 255");
-        t.values.data<uint8_t>()[i] = static_cast<uint8_t>(v);
-      } else {
-        if (v != std::floor(v) || std::abs(v) > std::numeric_limits<int32_t>::max()) out_of_range(t, i, v, "32 bits");
-        t.values.data<int32_t>()[i] = static_cast<int32_t>(v);
+      switch (t.type) {
+        case DataType::fp32: t.values.data<float>()[i] = static_cast<float>(v); break;
+        case DataType::fp64: t.values.data<double>()[i] = v; break;
+        case DataType::uint8:
+          if (v != std::floor(v) || v < 0 || v > 255) out_of_range(t, i, v, "0 to 255");
+          t.values.data<uint8_t>()[i] = static_cast<uint8_t>(v);
+          break;
+        case DataType::int64: break;  // below
+        default:
+          if (v != std::floor(v) || std::abs(v) > std::numeric_limits<int32_t>::max()) out_of_range(t, i, v, "32 bits");
+          t.values.data<int32_t>()[i] = static_cast<int32_t>(v);
       }
+    }
+    if (t.type == DataType::int64) read_int64(t, data);
+  }
+  // As they were written, also where no double is equal to them. What is written otherwise, as 1e18, may have been
+  // rounded when it is beyond 2^53.
+  void read_int64(NamedTensor& t, const Data& data) const {
+    auto exact = data.exact.begin();
+    for (size_t i = 0; i < data.numbers.size(); ++i) {
+      int64_t& to = t.values.data<int64_t>()[i];
+      if (exact != data.exact.end() && exact->first == i) {
+        to = (exact++)->second;
+        continue;
+      }
+      const double v = data.numbers[i];
+      if (v != std::floor(v) || std::abs(v) > static_cast<double>(kMostExact)) out_of_range(t, i, v, "64 bits");
+      to = static_cast<int64_t>(v);
     }
   }
   [[noreturn]] void out_of_range(const NamedTensor& t, size_t i, double v, const char* range) const {
@@ -331,14 +359,19 @@ struct Parser {
       if (!data.given) refuse("input \"", t.name, "\": \"data\" is missing, a list (or binary_data_size)");
       read_numbers(t, data);
     }
-    if (t.type == DataType::fp32) {
-      for (int64_t i = 0; i < t.values.numel(); ++i) {
-        if (!std::isfinite(t.values.data<float>()[i])) {
-          refuse("input \"", t.name, "\": element ", i, " is ", t.values.data<float>()[i], ", need finite numbers");
-        }
+    if (t.type == DataType::fp32) need_finite<float>(t);
+    if (t.type == DataType::fp64) need_finite<double>(t);
+    return t;
+  }
+
+  template <class T>
+  void need_finite(const NamedTensor& t) const {
+    const T* values = t.values.data<T>();
+    for (int64_t i = 0; i < t.values.numel(); ++i) {
+      if (!std::isfinite(values[i])) {
+        refuse("input \"", t.name, "\": element ", i, " is ", values[i], ", need finite numbers");
       }
     }
-    return t;
   }
 
   WantedOutput output(const json& j) const {
@@ -354,7 +387,13 @@ struct Parser {
   }
 
   static DType array_type(DataType type) {
-    return type == DataType::fp32 ? DType::f32 : type == DataType::uint8 ? DType::u8 : DType::i32;
+    switch (type) {
+      case DataType::fp64: return DType::f64;
+      case DataType::uint8: return DType::u8;
+      case DataType::int32: return DType::i32;
+      case DataType::int64: return DType::i64;
+      default: return DType::f32;
+    }
   }
 };
 
@@ -378,13 +417,28 @@ std::string quoted(const std::string& text) {
   return plain ? cat("\"", text, "\"") : json(text).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+// Element i as JSON.
+std::string element_text(const NamedTensor& t, size_t i) {
+  switch (t.type) {
+    case DataType::fp32: return cat(t.values.data<float>()[i]);
+    case DataType::fp64: return cat(t.values.data<double>()[i]);
+    case DataType::uint8: return cat(static_cast<int>(t.values.data<uint8_t>()[i]));
+    case DataType::int32: return cat(t.values.data<int32_t>()[i]);
+    case DataType::int64: return cat(t.values.data<int64_t>()[i]);
+    case DataType::bytes: break;
+  }
+  return quoted(t.texts[i]);
+}
+
 }  // namespace
 
 const char* to_string(DataType type) {
   switch (type) {
     case DataType::fp32: return "FP32";
+    case DataType::fp64: return "FP64";
     case DataType::uint8: return "UINT8";
     case DataType::int32: return "INT32";
+    case DataType::int64: return "INT64";
     case DataType::bytes: return "BYTES";
   }
   return "";
@@ -443,10 +497,7 @@ InferAnswer write_infer(const std::string& model, const std::string& id, const s
     for (int64_t k = 0; k < t.shape.numel(); ++k) {
       const auto at = static_cast<size_t>(k);
       if (k) text += ',';
-      text += t.type == DataType::bytes   ? quoted(t.texts[at])
-              : t.type == DataType::fp32  ? cat(t.values.data<float>()[at])
-              : t.type == DataType::uint8 ? cat(static_cast<int>(t.values.data<uint8_t>()[at]))
-                                          : cat(t.values.data<int32_t>()[at]);
+      text += element_text(t, at);
     }
     text += "]}";
   }

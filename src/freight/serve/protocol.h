@@ -12,9 +12,9 @@
 
 namespace freight::serve {
 
-// Datatypes that a model of Freight may take or give.
-enum class DataType { fp32, uint8, int32, bytes };
-// "FP32", "UINT8", "INT32", "BYTES".
+// Datatypes that a model of Freight may take or give; the 64-bit ones are for columns of tables.
+enum class DataType { fp32, fp64, uint8, int32, int64, bytes };
+// "FP32", "FP64", "UINT8", "INT32", "INT64", "BYTES".
 const char* to_string(DataType type);
 
 struct NamedTensor {

@@ -8,6 +8,7 @@
 #include "freight/base/strings.h"
 #include "freight/models/models.h"
 #include "freight/train/prepared_internal.h"
+#include "freight/train/task.h"
 
 namespace freight::train {
 
@@ -20,6 +21,21 @@ struct Learners {
 Learners& known_learners() {
   static Learners known;
   return known;
+}
+
+// Throws Error(usage) for a name of no net: one that is mistyped may be meant for either list.
+void need_net(const std::string& model) {
+  if (model.empty() || is_spec_file(model)) return;  // the data's own, or told when it is read
+  std::vector<std::string> nets, others, all;
+  for (const models::Entry& e : models::registry()) nets.emplace_back(e.name);
+  if (std::find(nets.begin(), nets.end(), model) != nets.end()) return;
+  for (const Learner* learner : learners()) others.push_back(learner->name());
+  others.erase(others.begin());  // that of nets is named by the nets
+  all = nets;
+  all.insert(all.end(), others.begin(), others.end());
+  const std::string near = nearest(model, all);
+  fail(ErrorKind::usage, "--model", "unknown model '", model, "'", near.empty() ? "" : "; did you mean '" + near + "'?",
+       " (nets: ", join(nets, ", "), "; learners of tables: ", join(others, ", "), "; or a path of a spec file)");
 }
 
 }  // namespace
@@ -54,8 +70,9 @@ const Learner* find_learner(const std::string& name) {
 }
 
 const Learner& learner_of(const Config& config) {
-  const Learner* named = find_learner(config.model);
-  return named ? *named : *learners().front();
+  if (const Learner* named = find_learner(config.model)) return *named;
+  need_net(config.model);
+  return *learners().front();
 }
 
 const Learner& learner_of(const store::Bundle& bundle) {

@@ -9,11 +9,11 @@
 
 namespace freight::train {
 
-namespace {
-
 bool is_spec_file(const std::string& model) {
   return ends_with(model, ".json") || ends_with(model, ".safetensors") || model.find('/') != std::string::npos;
 }
+
+namespace {
 
 data::LoadOptions load_options(const Config& c) {
   data::LoadOptions o{.data_dir = c.data_dir,

@@ -45,6 +45,9 @@ class Task {
   Task() = default;
 };
 
+// Whether the value of --model is a path rather than a name.
+bool is_spec_file(const std::string& model);
+
 // Throws Error(usage) that names the first flag that is given, and why it cannot be.
 void refuse_given(const std::vector<std::pair<const char*, bool>>& flags, const std::string& why);
 
