@@ -60,6 +60,15 @@ void need_extents(const Node& node, const Shape& shape) {
   }
 }
 
+// Results that say where an element lies among so many are i32: a place beyond them would come out negative.
+void need_i32_places(const Node& node, int64_t places, const std::string& among) {
+  constexpr int64_t kPlaces = int64_t{1} << 31;
+  if (places > kPlaces) {
+    bad(node, among, " has too many elements for indices of type i32: got ", places, ", need at most ", kPlaces,
+        "; take it in parts");
+  }
+}
+
 // Whether a * b, neither of them negative, is at most kMost.
 bool product_fits(int64_t a, int64_t b) { return b == 0 || a <= kMost / b; }
 
@@ -233,12 +242,14 @@ Types arg_reduce(const Node& node, const Types& in) {
   Shape out = in[0].shape;
   const int i = need_axis(node, attrs<AxisAttrs>(node).axis, in[0]);
   if (out[i] == 0) bad(node, "axis ", i, " of ", in[0], " is empty");
+  need_i32_places(node, out[i], cat("axis ", i, " of ", in[0]));
   out[i] = 1;
   return {{DType::i32, out}};
 }
 
 Types argsort(const Node& node, const Types& in) {
-  need_axis(node, attrs<SortAttrs>(node).axis, in[0]);
+  const int i = need_axis(node, attrs<SortAttrs>(node).axis, in[0]);
+  need_i32_places(node, in[0].shape[i], cat("axis ", i, " of ", in[0]));
   return {{DType::i32, in[0].shape}};
 }
 
@@ -369,7 +380,9 @@ Shape pool_result(const Node& node, const Shape& x) {
 }  // namespace
 
 Types max_pool(const Node& node, const Types& in) {
-  const Shape out = pool_result(node, in[0].shape);
+  const Shape& x = in[0].shape;
+  const Shape out = pool_result(node, x);
+  need_i32_places(node, x.rank() == 3 ? x[2] : x[2] * x[3], cat("each plane of ", in[0]));
   return {{in[0].dtype, out}, {DType::i32, out}};
 }
 

@@ -104,7 +104,10 @@ class GemmText {
 
     Lowered lowered;
     lowered.name = p_.purpose;
-    const int64_t results = spec_.out[0].type.numel(), largest = std::max(largest_span(spec_), parts_ * results);
+    // Tiles reach beyond the extents, and a step along the sum beyond its end.
+    const int64_t results = spec_.out[0].type.numel(),
+                  reach = std::max({p_.m, p_.n, 2 * padded(p_.k, kDepth)}) + kLanes,
+                  largest = std::max({largest_span(spec_), parts_ * results, reach});
     if (results == 0) return lowered;
     lowered.launches.push_back(text_.finish(p_.purpose, largest, tiles_ * parts_, kLanes));
     if (parts_ > 1) {
@@ -254,8 +257,13 @@ struct ConvNumbers {
     return {cat(split(kernel), "const idx_t h = c0 * ", number(dilation[0]), ", w = c1 * ", number(dilation[1]), "; "),
             cat("(c2 * ", number(in[0]), " + h) * ", number(in[1]), " + w"), "h", "w"};
   }
+  // The unsigned type that holds all extents: what lies before the image is then beyond its end, too.
+  static const char* unsigned_of(const Pair& extents) {
+    return std::max(extents[0], extents[1]) > INT32_MAX ? "(u64)" : "(uint)";
+  }
   std::string inside_image() const {
-    return cat("inside &= ((uint)h < (uint)", number(in[0]), ") & ((uint)w < (uint)", number(in[1]), ");");
+    const char* to = unsigned_of(in);
+    return cat("inside &= (", to, "h < ", to, number(in[0]), ") & (", to, "w < ", to, number(in[1]), ");");
   }
 
   // Pixels of the image e = (n, ih, iw), and taps e = (filter, kh, kw), as places of the result that they meet, times
@@ -271,8 +279,9 @@ struct ConvNumbers {
   // Strides stand in the text: a compiler divides by them without a division.
   std::string inside_result() const {
     const std::string rows = number(out[0]), columns = number(out[1]);
+    const char* to = unsigned_of(out);
     return cat("const idx_t oh = h / ", stride[0], ", ow = w / ", stride[1], "; inside &= (oh * ", stride[0],
-               " == h) & (ow * ", stride[1], " == w) & ((uint)oh < (uint)", rows, ") & ((uint)ow < (uint)", columns,
+               " == h) & (ow * ", stride[1], " == w) & (", to, "oh < ", to, rows, ") & (", to, "ow < ", to, columns,
                "); at += oh * ", columns, " + ow;");
   }
 

@@ -97,8 +97,8 @@ Lowered KernelText::finish_step(const char* purpose, int64_t elements) {
 
 Launch KernelText::finish(const char* purpose, int64_t elements, int64_t groups, int64_t lanes) {
   if (numbers_.empty()) numbers_.push_back(0);
-  const bool wide_index =
-      elements > INT32_MAX || std::any_of(numbers_.begin(), numbers_.end(), [](int64_t v) { return v > INT32_MAX; });
+  const auto beyond_int = [](int64_t v) { return v > INT32_MAX || v < INT32_MIN; };
+  const bool wide_index = elements > INT32_MAX || std::any_of(numbers_.begin(), numbers_.end(), beyond_int);
   const char* index_type = wide_index ? "i64" : "int";
   std::string text = cat("typedef struct { ", index_type, " v[", numbers_.size(), "]; } numbers_@;\nKERNEL(", lanes,
                          ") void @(", parameters_, "const numbers_@ g) {\n", prologue_, body_, "}\n");

@@ -27,7 +27,7 @@ Lowered lower_pad(const StepSpec& spec) {
   text.line(value_type(to.dtype), " value = ", literal(a.value, to.dtype), ";");
   text.line("if (inside) value = ", from.load("from"), ";");
   text.line(to.store("to", "value"));
-  return text.finish_step("pad", 0);
+  return text.finish_step("pad", largest_span(spec));  // a view may reach further than what is made of it
 }
 
 Lowered lower_concat(const StepSpec& spec) {

@@ -386,8 +386,8 @@ class RegionLowering {
     for (size_t i : outputs) (shape(g_.outputs[i]) == space_ ? of_elements : of_row).push_back(i);
     if (!of_elements.empty()) each(b, loop, inner, [&] { store(b, of_elements); });
     if (!of_row.empty()) store(b, of_row, alone ? "" : "if (LANE == 0) ");
-    return b.text.finish("rows", std::max(count + kRowLanes, b.largest), alone ? ceil_div(count, kRowLanes) : count,
-                         kRowLanes);
+    return b.text.finish("rows", std::max({count, length, b.largest}) + kRowLanes,
+                         alone ? ceil_div(count, kRowLanes) : count, kRowLanes);
   }
 
   // A loop over j, the number of an element among `dims`. The names of its inside are forgotten behind it.

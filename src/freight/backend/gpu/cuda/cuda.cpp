@@ -117,6 +117,10 @@ class StepKernel final : public Kernel {
   StepKernel(std::shared_ptr<Memory> memory, Modules& modules, gpu::Lowered lowered)
       : memory_(std::move(memory)), modules_(modules), lowered_(std::move(lowered)) {
     for (const gpu::Launch& l : lowered_.launches) {
+      if (l.groups > INT32_MAX) {
+        fail(ErrorKind::device, lowered_.name, "CUDA's grids end at ", INT32_MAX, " groups: got ", l.groups,
+             " for kernel ", l.entry, "; take the tensor in parts");
+      }
       Bound& b = bound_.emplace_back();
       b.addresses.resize(l.arguments.size());
       for (Address& address : b.addresses) b.parameters.insert(b.parameters.end(), {&address, &first_});

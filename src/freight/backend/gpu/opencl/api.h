@@ -17,6 +17,7 @@ namespace freight::opencl {
   F(CreateContext)                  \
   F(CreateCommandQueue)             \
   F(CreateBuffer)                   \
+  F(CreateSubBuffer)                \
   F(ReleaseMemObject)               \
   F(EnqueueWriteBuffer)             \
   F(EnqueueReadBuffer)              \
