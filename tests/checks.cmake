@@ -30,6 +30,10 @@ add_test(NAME "check: commands in documents" COMMAND ${PYTHON3} ${CMAKE_CURRENT_
 set_tests_properties("check: commands in documents" PROPERTIES PROCESSORS 2 TIMEOUT 900)
 add_test(NAME "check: C++ in documents"
          COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/docs_cpp.py ${CMAKE_CXX_COMPILER})
+add_test(NAME "check: programs of users"
+         COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/user_programs.py ${CMAKE_CXX_COMPILER})
+add_test(NAME "check: API reference" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/api_reference_test.py)
+set_tests_properties("check: API reference" PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120)
 add_test(NAME "check: documents as a site" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/docs_site.py ${CMAKE_BINARY_DIR})
 set_tests_properties("check: documents as a site" PROPERTIES FIXTURES_REQUIRED python_packages SKIP_RETURN_CODE 77 TIMEOUT 120)
 add_test(NAME "check: man page" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/man_page_test.py ${CMAKE_BINARY_DIR})

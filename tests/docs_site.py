@@ -31,6 +31,9 @@ def main():
                 sys.exit(f"docs_site: there is no {html.name} of {page}")
             if "not-run:" in html.read_text() or "```" in html.read_text():
                 sys.exit(f"docs_site: {page}: a block is not shown as one")
+        if shutil.which("doxygen"):
+            if not (pathlib.Path(site) / "api/index.html").exists() or 'href="api/index.html"' not in (pathlib.Path(site) / "cpp.html").read_text():
+                sys.exit("docs_site: the reference of the C++ interface is missing, or cpp.html does not lead to it")
 
 
 if __name__ == "__main__":

@@ -77,8 +77,8 @@ int bench_command(const Args& args) {
                args);
   constexpr double kMuch = 0.2;
   if (const double others = CpuShare::average_others(); code == 0 && others > kMuch) {
-    log::warn(cat("other programs used ", fixed(others, 1), " of ", cpu_info().cores,
-                  " processors meanwhile: these figures are not those of a free machine"));
+    logging::warn(cat("other programs used ", fixed(others, 1), " of ", cpu_info().cores,
+                      " processors meanwhile: these figures are not those of a free machine"));
   }
   return code;
 }

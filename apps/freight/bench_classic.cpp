@@ -53,7 +53,7 @@ struct Flags {
   }
 };
 
-// What `freight bench classic --json` prints in a process with so many threads; its messages go where ours go.
+// Gives what `freight bench classic --json` prints in a process with so many threads; its messages go where ours go.
 Json in_process_of(int64_t threads, const std::vector<std::string>& arguments) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   std::vector<std::string> words = {self, "bench", "classic"};

@@ -1,4 +1,4 @@
-// What `freight bench compare` and `classic` have in common: lists on the command line, and results on the terminal.
+// `freight bench compare` and `classic` have this in common: lists on the command line, and results on the terminal.
 #pragma once
 #include <map>
 #include <string>

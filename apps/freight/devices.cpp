@@ -51,7 +51,7 @@ nlohmann::ordered_json to_json(const CudaDevice& d, const std::string& name) {
   return out;
 }
 
-// What one device reaches, by plans of our own.
+// The rates that one device reaches, by plans of our own.
 struct Measured {
   bench::Roofs f32;
   double bf16_flops = 0;

@@ -21,7 +21,7 @@ int eval_command(const Args& args) {
   Options o("eval", "Measures a stored model on a data set.", "--weights MODEL.safetensors [options]");
   o.add("--weights", &weights, "the stored model", {.aliases = {"--pretrained"}});
   o.positional("weights", &weights, "the stored model", false);
-  o.add("--data", &request.data, "a named set or a directory (default: what the model was trained on)",
+  o.add("--data", &request.data, "a named set, a directory or a file (default: what the model was trained on)",
         {.aliases = {"--data-path"}});
   o.add("--data-dir", &request.data_dir, "where named sets are looked for first", {.value = "DIR"});
   o.add("--split", &request.split, "which part; val differs from test where a folder has both",

@@ -24,7 +24,7 @@ struct Flags : PlanFlags {
   int64_t top = 20;
 };
 
-// Of one layer, over forward, backward and update.
+// The figures of one layer, over forward, backward and update.
 struct Layer {
   std::string path;
   double flops = 0, bytes = 0, products = 0;  // products: FLOPs in matrix products and convolutions

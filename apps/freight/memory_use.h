@@ -1,4 +1,4 @@
-// What of the machine's memory this process uses, from /proc.
+// The part of the machine's memory that this process uses, from /proc.
 #pragma once
 #include <cstdint>
 

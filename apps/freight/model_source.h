@@ -1,4 +1,4 @@
-// What commands that work on one model are told: a stored bundle, a named model or a spec file, and a batch size.
+// Commands that work on one model are told this: a stored bundle, a named model or a spec file, and a batch size.
 #pragma once
 #include <string>
 

@@ -484,8 +484,8 @@ Options::Outcome Options::parse(const std::vector<std::string>& args) {
   }
   m.apply_sets();
   m.apply_file();
-  if (m.quiet) log::set_level(log::Level::warn);
-  if (m.verbose) log::set_level(log::Level::debug);
+  if (m.quiet) logging::set_level(logging::Level::warn);
+  if (m.verbose) logging::set_level(logging::Level::debug);
   if (m.print_config) {
     std::printf("%s\n", config_json().c_str());
     return Outcome::done;

@@ -9,7 +9,7 @@ namespace freight::app {
 // An empty path is none.
 void check_output(const std::string& flag, const std::string& path, const std::vector<std::string>& inputs);
 
-// Whether `path` lies in the folder or one below it.
+// True where `path` lies in the folder or one below it.
 bool lies_in(const std::string& path, const std::string& folder);
 
 }  // namespace freight::app

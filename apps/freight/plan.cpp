@@ -70,7 +70,7 @@ std::string number(double v) {
 }
 std::string range(const Range& r) { return r.high <= 0 ? "-" : cat(number(r.low), " - ", number(r.high)); }
 
-// What another way to compute would change.
+// The change that another way to compute would make.
 struct Means {
   std::string flag;
   double total = 0, flops = 0;
@@ -148,7 +148,7 @@ void print_within(const Within& w) {
   std::printf("\n  %s\n", w.text.c_str());
 }
 
-// What a table is sorted by; larger keys come last, rows without one behind all.
+// A table is sorted by this key; larger ones come last, rows without one behind all.
 double sort_key(const Estimate& e, const std::string& by) {
   constexpr double kLast = 1e300;
   const bool usable = e.timed && e.fits.value_or(true);

@@ -1,4 +1,4 @@
-// What `freight plan`, `explain` and `advise` have in common: the flags of training, the catalogue, and the subject
+// `freight plan`, `explain` and `advise` have this in common: the flags of training, the catalogue, and the subject
 // that they make of them.
 #pragma once
 #include <functional>

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "command.h"
+#include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
 #include "freight/deploy/predictor.h"
@@ -24,7 +25,6 @@ namespace freight::app {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 constexpr double kFirstLineAfter = 10;  // seconds, where the progress is no rewriting line
 
@@ -38,13 +38,13 @@ struct Figures {
   std::vector<double> batches_s = {};  // each from prepared samples to probabilities
 
   std::string progress() const {
-    return cat(with_commas(samples), " ", unit, "  ", fixed(static_cast<double>(samples) / since(start), 1), " ", unit,
-               "/s", left_out ? cat("  ", left_out, " left out") : "");
+    return cat(with_commas(samples), " ", unit, "  ", fixed(static_cast<double>(samples) / seconds_since(start), 1),
+               " ", unit, "/s", left_out ? cat("  ", left_out, " left out") : "");
   }
   std::string summary() const {
     const std::string what = samples == 1 ? std::string(unit).substr(0, std::strlen(unit) - 1) : unit;
-    std::string text = cat(with_commas(samples), " ", what, " in ", fixed(since(start), 2),
-                           " s: ", fixed(static_cast<double>(samples) / since(start), 1), " ", unit, "/s");
+    std::string text = cat(with_commas(samples), " ", what, " in ", fixed(seconds_since(start), 2),
+                           " s: ", fixed(static_cast<double>(samples) / seconds_since(start), 1), " ", unit, "/s");
     if (left_out > 0) text += cat(", ", with_commas(left_out), " left out");
     if (batches_s.empty()) return text;
     std::vector<double> sorted = batches_s;
@@ -88,15 +88,15 @@ void predict_all(deploy::Predictor& predictor, Inputs& inputs, PredictionWriter&
     if (!samples.empty()) {
       auto start = Clock::now();
       predictor.warm(samples);
-      figures.planning_s += since(start);
+      figures.planning_s += seconds_since(start);
       start = Clock::now();
       const Array rows = predictor.run(samples);
-      figures.batches_s.push_back(since(start));
+      figures.batches_s.push_back(seconds_since(start));
       writer.write(names, rows);
       figures.samples += rows.shape()[0];
     }
     if (fault) throw Error(*fault);
-    const bool early = progress.mode() == Progress::Mode::lines && since(figures.start) < kFirstLineAfter;
+    const bool early = progress.mode() == Progress::Mode::lines && seconds_since(figures.start) < kFirstLineAfter;
     if (!early && progress.due()) progress.update(figures.progress());
   }
 }

@@ -1,4 +1,4 @@
-// What `freight predict` reads: images by path, images of folders, texts of lines, or paths from standard input, as
+// `freight predict` reads these: images by path, images of folders, texts of lines, or paths from standard input, as
 // samples in their order. Threads read and decode ahead of the step, a bounded number of inputs.
 #pragma once
 #include <condition_variable>
@@ -36,7 +36,7 @@ class LineReader {
   int64_t number_ = 0;
 };
 
-// Whether the walk through a folder takes a file of this name.
+// True where the walk through a folder takes a file of this name.
 bool is_wanted(const std::string& name, bool text);
 
 struct Sources {

@@ -118,7 +118,7 @@ std::string PredictionWriter::text(const std::string& name, const float* row) co
              others.empty() ? "" : cat("  (", join(others, ", "), ")"), "\n");
 }
 
-// Of a model that regresses: "a.npy  1.25 -0.5", or a JSON document, or path,output,value records.
+// A model that regresses gives "a.npy  1.25 -0.5", or a JSON document, or path,output,value records.
 std::string PredictionWriter::values(const std::string& name, const float* row) const {
   if (options_.form == Form::json || options_.form == Form::jsonl) {
     return dump({{"path", name}, {"values", std::vector<float>(row, row + outputs_)}});

@@ -29,7 +29,7 @@ int report_command(const Args& args) {
   o.add("-o,--output", &output,
         "the file; - is standard output (default: report.html, in the directory of a single run)",
         {.value = "FILE.html", .aliases = {"--out"}});
-  o.add("--data", &examine.data, "a named set or a directory (default: what each model was trained on)",
+  o.add("--data", &examine.data, "a named set, a directory or a file (default: what each model was trained on)",
         {.aliases = {"--data-path"}});
   o.add("--data-dir", &examine.data_dir, "where named sets are looked for first", {.value = "DIR"});
   o.add("--examples", &examples, "run the model: confusions and the mistakes it was most certain of");

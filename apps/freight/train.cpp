@@ -73,11 +73,11 @@ class Terminal : public train::Observer {
                                                : "values to regress";
     say(cat("data    ", s.data, ": ", with_commas(s.train_count), " train, ", with_commas(s.test_count), " test, ",
             what));
-    if (s.plan_steps == 0) {  // a learner that has no steps
+    if (s.has_plans) {
+      say_net(s);
+    } else {
       say(cat("model   ", s.model, ": planned ", human_bytes(static_cast<double>(s.planned_bytes)),
               " besides the data, seed ", s.seed));
-    } else {
-      say_net(s);
     }
     for (const std::string& note : s.notes) say(cat("note    ", note));
     say(cat("output  ", s.output_dir));
@@ -233,8 +233,8 @@ void print_result(const train::Result& r, const plan::Outcome& outcome, const st
   }
 }
 
-// What --resume means; `fresh` becomes what the run was made with, or the recipe where there is none yet. `apply` sets
-// the flags on top of a configuration.
+// Reads what --resume means; `fresh` becomes what the run was made with, or the recipe where there is none yet.
+// `apply` sets the flags on top of a configuration.
 template <class F>
 train::Found look_for(const train::Config& probe, train::Config& fresh, F apply) {
   std::string dir = probe.output_dir;
@@ -249,7 +249,7 @@ train::Found look_for(const train::Config& probe, train::Config& fresh, F apply)
   return found;
 }
 
-// What is for a new run alone does not go with one that goes on: it would be passed over. With `auto` it is for the
+// A flag for new runs alone does not go with one that goes on: it would be passed over. With `auto` it is for the
 // case that there is nothing to go on from.
 void check_resume(const train::Config& config, const train::Found& found, const Options& o) {
   const bool other_weights = o.given("--weights") && !config.weights.empty() &&

@@ -78,5 +78,87 @@ TEST_F(KernelChoices, RepeatShortStepsInARun) {
   EXPECT_GT(most, 1);
 }
 
+// What lies in the file of choices, which step is asked for, and which of the candidates tiles, library, blocks it
+// gets.
+struct Guess {
+  const char *known, *asked;
+  size_t chosen;
+};
+
+TEST_F(KernelChoices, GuessThoseOfTheNearestKnownStep) {
+  const Guess cases[] = {
+      {"library matmul f32[64,8][8,1]", "matmul f32[64,8][8,1]", 1},   // known itself
+      {"library matmul f32[64,8][8,1]", "matmul f32[100,8][8,1]", 1},  // another batch
+      {"library matmul f32[64,8][8,1]\nblocks matmul f32[128,8][8,1]", "matmul f32[80,8][8,1]", 1},
+      {"library matmul f32[64,8][8,1]\nblocks matmul f32[128,8][8,1]", "matmul f32[120,8][8,1]", 2},
+      {"library matmul f32[64,9][9,1]\nblocks matmul f32[32,8][8,1]", "matmul f32[33,8][8,1]", 2},
+      {"library matmul f32[64,8][8,1]", "matmul f32[600,8][8,1]", 0},    // too far
+      {"library matmul f32[64,8][8,1]", "matmul f32[64,8][1,64]", 0},    // another layout
+      {"library matmul f32[64,8][8,1]", "matmul f32[1,8][8,1]", 0},      // a vector
+      {"library matmul f32[64,8][8,1]", "matmul bf16[60,8][8,1]", 0},    // another type
+      {"library matmul f32[64,8][8,1]", "matmul ta f32[60,8][8,1]", 0},  // another product
+      {"library matmul f32[64,8][8,1] on 4 threads", "matmul f32[60,8][8,1] on 2 threads", 0},
+      {"gone matmul f32[64,8][8,1]\nlibrary matmul f32[90,8][8,1]", "matmul f32[64,8][8,1]", 1},  // no such candidate
+      {"", "matmul f32[64,8][8,1]", 0},
+  };
+  for (const Guess& c : cases) {
+    const std::string file = cat(cache_.path(), "/choices.txt"), content = cat(c.known, "\n");
+    testing::put(file, content);
+    Taking tiles, library, blocks;
+    Choices choices("choices.txt");
+    const ChoiceRule rule(ChoiceRule::Unknown::guessed);
+    EXPECT_EQ(choices.fastest(c.asked, {tiles.as("tiles"), library.as("library"), blocks.as("blocks")}), c.chosen)
+        << c.known << " for " << c.asked;
+    EXPECT_EQ(tiles.runs + library.runs + blocks.runs, 0);
+    EXPECT_EQ(io::read_text(file), content);  // a guess is not written down
+  }
+}
+
+TEST_F(KernelChoices, GuessWhatIsMadeAtOnceUnlessTheStepItselfIsKnown) {
+  testing::put(cat(cache_.path(), "/choices.txt"), "library matmul f32[8,4]\n");
+  Taking library, tiles;
+  std::vector<Choices::Candidate> both{library.as("library"), tiles.as("tiles")};
+  both[1].guess = true;
+  Choices choices("choices.txt");
+  const ChoiceRule rule(ChoiceRule::Unknown::guessed);
+  EXPECT_EQ(choices.fastest("matmul f32[8,4]", both), 0u);
+  EXPECT_EQ(choices.fastest("matmul f32[9,4]", both), 1u);
+  EXPECT_EQ(choices.fastest("matmul ta f32[9,4]", both), 1u);
+  EXPECT_EQ(library.runs + tiles.runs, 0);
+}
+
+TEST_F(KernelChoices, GuessesAreCountedUntilTheStepIsMeasured) {
+  testing::put(cat(cache_.path(), "/choices.txt"), "b sum f32[8]\n");
+  Taking a, b;
+  const std::vector<Choices::Candidate> both{a.as("a"), b.as("b")};
+  Choices choices("choices.txt");
+  const auto guesses = [&](const char* step) {
+    const ChoiceRule rule(ChoiceRule::Unknown::guessed);
+    choices.fastest(step, both);
+    return rule.guesses();
+  };
+  EXPECT_EQ(guesses("sum f32[8]"), 0u);
+  EXPECT_EQ(guesses("sum f32[9]"), 1u);
+  EXPECT_EQ(a.runs, 0);
+  choices.fastest("sum f32[9]", both);
+  EXPECT_GT(a.runs, 0);
+  EXPECT_EQ(guesses("sum f32[9]"), 0u);
+}
+
+// So that eager results have the same bits however a program's work is cut into plans.
+TEST_F(KernelChoices, WhatHoldsForTheProcessIsNotChangedByAMeasurement) {
+  testing::put(cat(cache_.path(), "/choices.txt"), "slow sum f32[8]\n");
+  Taking slow{3}, fast{0};
+  const std::vector<Choices::Candidate> both{slow.as("slow"), fast.as("fast")};
+  Choices choices("choices.txt");
+  const auto eager = [&] {
+    const ChoiceRule rule(ChoiceRule::Unknown::guessed, ChoiceRule::Lasting::process);
+    return choices.fastest("sum f32[9]", both);
+  };
+  EXPECT_EQ(eager(), 0u);
+  EXPECT_EQ(choices.fastest("sum f32[9]", both), 1u);
+  EXPECT_EQ(eager(), 0u);
+}
+
 }  // namespace
 }  // namespace freight::test

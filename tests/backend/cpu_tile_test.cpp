@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "freight/backend/backend.h"
+#include "freight/base/strings.h"
 #include "freight/ir/builder.h"
 #include "tests/support/arrays.h"
 
@@ -194,6 +195,30 @@ TEST(CpuTile, MasksOfSpecialValuesAreThoseOfTheReference) {
   const std::vector<Array> inputs = {Array::of<float>({kNan, kInf, -kInf, 0.0f, -0.0f, 1.0f, -1.0f, 2.0f}, {8}),
                                      Array::of<float>({1, 2, kNan, 4, kInf, -0.0f, 7, kNan}, {8})};
   expect_equal_bits(step.run("cpu", inputs), step.run("ref", inputs));
+}
+
+TEST(CpuTile, AConditionThatIsOneElementChoosesForTheWholeRegion) {
+  for (const Shape& s : kShapes) {
+    Body k;
+    const Ex p = k.input(s), m = k.input(s), g = k.input(s);
+    const Ex sound = k.spread(k.input({1, 1, 1, 1}, DType::boolean), s);
+    const Ex next_m = m * 0.9 + g, next_p = p - next_m * 0.1;
+    k.returns(
+        {select(sound, next_p, p), select(sound, next_m, m), select(sound, Ex{&k.b, k.b.constant_like(2, p.v)}, g)});
+    std::vector<Array> inputs;
+    for (uint64_t seed = 1; seed <= 3; ++seed) inputs.push_back(random_array({{DType::f32, s}, Fill::unit}, seed));
+    for (const float holds : {0.0f, 1.0f}) {
+      inputs.resize(3);
+      inputs.push_back(Array::of<float>({holds}, {1, 1, 1, 1}).cast(DType::boolean));
+      for (const bool channels_last : {false, true}) {
+        SCOPED_TRACE(cat(s, channels_last ? " channels-last, " : " row-major, ", holds));
+        const Step step(k.graph, channels_last);
+        const std::vector<Array> expected = step.run("ref", inputs), got = step.run("cpu", inputs);
+        for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(close(got[i], expected[i], 1e-6)) << "output " << i;
+        expect_equal_bits(step.run("cpu", inputs, 0), got);
+      }
+    }
+  }
 }
 
 TEST(CpuTile, DrawsAreThoseOfTheReferenceInEveryLayout) {

@@ -2,6 +2,7 @@
 // wherever their documentation does not say that it is kept: products, convolutions, attention and recurrent layers.
 #include "tests/ops/nonfinite.h"
 #include "tests/cuda/fake.h"
+#include "tests/support/rounding_casts.h"
 
 namespace freight::test {
 namespace {
@@ -22,6 +23,14 @@ TEST_P(CudaNonfinite, WhatRidesOnProductsGivesWhatTheDefinitionGives) {
   check_planted(joined_cases(GetParam()), "cuda:0", 1e-4);
   EXPECT_GT(fake().library_products, 0);
   EXPECT_GT(fake().library_convolutions, 0);
+}
+
+TEST_F(OnFake, CastsTo16BitsRoundInsideOfRegions) {
+  for (const DType low : {DType::bf16, DType::f16}) {
+    std::vector<RoundingCase> cases = rounding_cases(low);
+    cases.push_back(rounding_of_f64(low));
+    for (const RoundingCase& c : cases) check_rounding(c, low, "cuda:0");
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, CudaNonfinite, ::testing::Values(DType::f32, DType::bf16, DType::f16),

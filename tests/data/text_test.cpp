@@ -50,6 +50,15 @@ TEST(TextFile, WithoutHeaderTheLabelIsTheColumnOfNumbersOrOfFewWords) {
   expect_error(ErrorKind::data, {"f", "got one column"}, [] { rows_of("alone\nagain\n", TextForm::csv); });
 }
 
+TEST(TextFile, ATableOfNumbersIsNotReadAsTexts) {
+  const std::string prices = "rooms,age,near,price\n3,20,sea,300\n4,11.5,hill,250\n3,,sea,300\n5,7,hill,250\n";
+  expect_error(ErrorKind::data, {"f", "got a table (numbers in column 2, 4), need texts", "--model baseline"},
+               [&] { rows_of(prices, TextForm::csv); });
+  expect_error(ErrorKind::data, {"f", "got a table (numbers in column 1), need texts"},
+               [] { rows_of("1.5,a\n2.5,a\n2.5,b\n1,a\n2,b\n", TextForm::csv); });
+  EXPECT_EQ(rows_of(prices, TextForm::csv, {.text_column = "age", .label_column = "rooms"})[0], "3:20");
+}
+
 TEST(TextFile, ColumnsAreGivenByNameOrNumber) {
   const std::string csv = "id,body,stars\n7,fine,5\n8,poor,1\n";
   const Words want = {"5:fine", "1:poor"};

@@ -61,7 +61,7 @@ Tensor tokens(const Tensor& x) { return argmax(select(x, 2, 0), 1); }
 const Case kCases[] = {
     {"neg abs sign", [](const Tensor& x) { return -x + abs(x) * 3.0 + sign(x); }},
     {"exp expm1", [](const Tensor& x) { return exp(x) + expm1(x); }},
-    {"log log1p", [](const Tensor& x) { return ln(abs(x) + 0.5) + log1p(abs(x)); }},
+    {"log log1p", [](const Tensor& x) { return log(abs(x) + 0.5) + log1p(abs(x)); }},
     {"sqrt rsqrt reciprocal square",
      [](const Tensor& x) { return sqrt(abs(x)) + rsqrt(abs(x) + 1.0) + reciprocal(abs(x) + 2.0) + square(x); }},
     {"sin cos tan tanh", [](const Tensor& x) { return sin(x) + cos(x) + tan(x * 0.5) + tanh(x); }},

@@ -2,6 +2,7 @@
 // (device.h): what the definition gives.
 #include "tests/ops/nonfinite.h"
 #include "tests/gpu/device.h"
+#include "tests/support/rounding_casts.h"
 
 namespace freight::test {
 namespace {
@@ -31,6 +32,15 @@ TEST_P(GpuNonfiniteJoined, GivesWhatTheDefinitionGives) {
 
 INSTANTIATE_TEST_SUITE_P(Types, GpuNonfiniteJoined, testing::Values(DType::f32, DType::bf16, DType::f16),
                          [](const auto& instance) { return cat(instance.param); });
+
+TEST(GpuCasts, To16BitsRoundInsideOfRegions) {
+  NEEDS_TEST_DEVICE();
+  for (const DType low : {DType::bf16, DType::f16}) {
+    std::vector<RoundingCase> cases = rounding_cases(low);
+    if (test_device_has_f64()) cases.push_back(rounding_of_f64(low));
+    for (const RoundingCase& c : cases) check_rounding(c, low, test_device());
+  }
+}
 
 }  // namespace
 }  // namespace freight::test

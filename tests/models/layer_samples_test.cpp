@@ -94,12 +94,12 @@ models::Model model_of(const LayerRow& row) {
 }
 
 Graph trace(const models::Model& model, const Type& input) {
-  const auto body = [](void* net, const std::vector<Tensor>& in) {
-    return std::vector<Tensor>{(*static_cast<nn::Module*>(net))(in[0])};
+  const auto body = [](void* net, const detail::TensorList& in) {
+    return detail::TensorList{{(*static_cast<nn::Module*>(net))(in.tensors[0])}, {}};
   };
   const std::vector<freight::Argument> arguments = {input};
   CompiledFunction function({});
-  return function.graph({arguments, body, model.net.get()});
+  return function.graph({arguments, {}, body, model.net.get()});
 }
 
 enum class Mode { training, evaluation };

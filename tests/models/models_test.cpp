@@ -236,6 +236,17 @@ TEST(Models, SummaryListsLayersAndAddsUp) {
   EXPECT_EQ(summarize(create("resnet20"), 2).output, (Type{DType::f32, {2, 10}}));
 }
 
+// A layer may be kept in evaluation mode, its statistics as they are, while the net around it is trained.
+TEST(Models, SummaryLeavesEachLayerInItsMode) {
+  const Model m = create("convnet");
+  nn::Module& norm = *m.net->children().at(1).module;
+  norm.eval();
+  summarize(m, 4);
+  EXPECT_TRUE(m.net->training());
+  EXPECT_TRUE(m.net->children().at(0).module->training());
+  EXPECT_FALSE(norm.training());
+}
+
 TEST(Models, SummaryAllocatesNoWeights) {
   const Model m = from_spec(R"({"format":"freight-model-1","name":"huge","input":[100000],
                                "net":[{"type":"Linear","out":1000000}]})");

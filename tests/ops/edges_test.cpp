@@ -201,5 +201,23 @@ TEST_P(Edges, CellsOfUnequalWindowsDoNotMixWhatTheyDoNotSee) {
                             x, {kInf, 2, 3.5f}, {0.5f, 0.5f + 1 / 3.0f, 1 / 3.0f, 1 / 3.0f + 0.5f, 0.5f});
 }
 
+TEST_P(Edges, TheSoftmaxOfAnEmptyAxisIsEmpty) {
+  for (const auto f : {softmax, log_softmax}) {
+    for (const Shape& s : {Shape{2, 0}, Shape{5, 0, 0}, Shape{0, 3}}) {
+      const Tensor x = zeros(s), y = f(x, -1);
+      EXPECT_EQ(y.array().shape(), s);
+      EXPECT_EQ(grad(sum(y), std::vector<Tensor>{x})[0].array().shape(), s);
+    }
+  }
+}
+
+TEST_P(Edges, WhatHasNoMeaningIsToldInItsOwnWords) {
+  const Tensor x = ones({4, 3}), w = ones({3});
+  EXPECT_NE(message_of([&] { batch_norm(x, w, w, 0); }).find("batch_norm: eps must be positive: got 0"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { sum(ones({}), 0); }).find("sum: a tensor of rank 0 has no axes: got axis 0 for f32[]"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace freight::test

@@ -111,6 +111,9 @@ TEST_F(Front, SlicesJoinsAndPads) {
   EXPECT_MESSAGE(split(a, {2, 2}, 0), "sizes add up to 4, need 5");
   EXPECT_MESSAGE(concat({range({2}), range({2, 1})}, 0), "concat");
   EXPECT_MESSAGE(chunk(a, 2, 0), "does not divide into 2");
+  EXPECT_EQ(chunk(zeros({0, 3}), 5, 0).size(), 5u);
+  EXPECT_MESSAGE(chunk(zeros({0, 3}), int64_t{1} << 60, 0), "got 1152921504606846976, need at most 65536");
+  EXPECT_MESSAGE(chunk(zeros({int64_t{1} << 40}), int64_t{1} << 40, 0), "too many parts");
 }
 
 TEST_F(Front, MatmulFollowsNumPy) {

@@ -1,7 +1,10 @@
 // The samples of the public functions (ops/signature.h): arguments under which each is checked, and from each a graph
 // as users' programs trace it. They stand beside the rows of the ops (op_rows.h), in the same terms, and become cases
-// of the same checks (op_suite.h, case_checks.h). A new function needs one row here at least.
+// of the same checks (op_suite.h, case_checks.h). A new function needs one row here at least, or, where it is a
+// pointwise op of the same name, none: it takes the op's rows.
 #pragma once
+#include <algorithm>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -101,15 +104,9 @@ inline void elementwise_functions(FunctionRows& t) {
   t.push_back({"clamp", {f32({3, 4}), f32({4}, Fill::unit), f32({3, 1}, Fill::positive)}});
   t.push_back({"clamp", {index({7}, 50), 10, 20}, 4, false});
   for (const Shape& s : {Shape{}, Shape{0}, Shape{1}, Shape{5, 13}, Shape{2, 0, 3}}) {
-    for (const char* f : {"negative",      "abs",     "sign", "exp",        "expm1", "square",  "sin",  "cos",
-                          "tanh",          "sigmoid", "erf",  "floor",      "ceil",  "round",   "relu", "is_finite",
-                          "stop_gradient", "gelu",    "silu", "leaky_relu", "elu",   "softplus"}) {
+    for (const char* f : {"negative", "stop_gradient", "gelu", "silu", "leaky_relu", "elu", "softplus"}) {
       t.push_back({f, {f32(s)}, 4, std::string(f) != "stop_gradient"});
     }
-    for (const char* f : {"ln", "log1p", "sqrt", "rsqrt", "reciprocal"}) t.push_back({f, {f32(s, Fill::positive)}});
-    t.push_back({"softsign", {f32(s)}});
-    t.push_back({"tan", {f32(s, Fill::unit)}});
-    t.push_back({"logical_not", {boolean(s)}, 4, false});
     t.push_back({"dropout", {f32(s), 0.25}});
     for (DType to : {DType::f64, DType::bf16, DType::i64, DType::boolean})
       t.push_back({"cast", {f32(s), to}, 4, false});
@@ -118,7 +115,7 @@ inline void elementwise_functions(FunctionRows& t) {
   t.push_back({"leaky_relu", {f32({7}), -0.5}});
   t.push_back({"elu", {f32({7}), 3}});
   t.push_back({"dropout", {f32({7}), 0.0}});
-  for (const char* f : {"negative", "abs", "sign", "square", "relu"}) t.push_back({f, {index({7}, 50)}, 4, false});
+  t.push_back({"negative", {index({7}, 50)}, 4, false});
 }
 
 inline void reduce_functions(FunctionRows& t) {
@@ -319,6 +316,16 @@ inline void network_functions(FunctionRows& t) {
   t.push_back({"attention", {q, k, k}});
   t.push_back({"attention", {q, k, k, true, 0.3, index({2}, 8)}});
   t.push_back({"attention", {f32({0, 3, 5, 4}), f32({0, 3, 7, 4}), f32({0, 3, 7, 4})}});
+  const NotGiven all;
+  t.push_back({"attention", {q, k, k, false, 0.0, all, boolean({5, 7})}});
+  t.push_back({"attention", {q, k, k, true, 0.3, index({2}, 8), boolean({2, 1, 1, 7})}});
+  t.push_back({"attention", {q, k, k, false, 0.0, all, f32({3, 5, 7})}});
+  t.push_back({"attention", {q, k, k, true, 0.0, all, f32({2, 1, 1, 7})}});
+  t.push_back({"attention", {f32({0, 3, 5, 4}), f32({0, 3, 7, 4}), f32({0, 3, 7, 4}), false, 0.0, all, boolean({7})}});
+  t.push_back({"attention_weights", {q, k}});
+  t.push_back({"attention_weights", {q, k, true, 0.3, index({2}, 8)}});
+  t.push_back({"attention_weights", {q, k, false, 0.0, all, boolean({2, 3, 5, 7})}});
+  t.push_back({"attention_weights", {q, k, false, 0.0, all, f32({5, 7})}});
   const Operand counts = index({3}, 5), x = f32({3, 4, 6}, Fill::unit), inside = f32({5}, Fill::unit);
   const auto unit = [](const Shape& s) { return f32(s, Fill::unit); };
   for (const bool reverse : {false, true}) {
@@ -329,6 +336,18 @@ inline void network_functions(FunctionRows& t) {
   }
   t.push_back({"lstm", {unit({1, 1, 4}), unit({4, 1})}, 20});
   t.push_back({"gru", {unit({1, 1, 3}), unit({3, 1}), unit({1})}, 20});
+}
+
+// The rows of pointwise ops are samples of the functions of their names that have none above.
+inline void functions_of_ops(FunctionRows& t) {
+  std::set<std::string> sampled;
+  for (const FunctionRow& row : t) sampled.insert(row.function);
+  for (const OpRow& row : op_rows()) {
+    const std::string function = name(row.op);
+    if (!is_pointwise(row.op) || sampled.contains(function) || functions_named(function).empty()) continue;
+    const std::vector<SampleArgument> operands(row.in.begin(), row.in.end());
+    t.push_back({function, operands, std::max(row.slack, 4.0)});
+  }
 }
 
 }  // namespace rows
@@ -343,6 +362,7 @@ inline const std::vector<FunctionRow>& function_rows() {
     rows::contraction_functions(t);
     rows::loss_functions(t);
     rows::network_functions(t);
+    rows::functions_of_ops(t);
     return t;
   }();
   return kRows;
@@ -438,11 +458,11 @@ inline Graph graph_of(const FunctionRow& row, Through through = Through::nothing
   const std::vector<Operand> operands = row.operands();
   for (size_t i = 0; i < operands.size(); ++i) types.push_back(type_behind(operands[i].type, through, i));
   const std::vector<freight::Argument> arguments(types.begin(), types.end());
-  const auto body = [](void* context, const std::vector<Tensor>& in) {
-    return call(*static_cast<Traced*>(context), in);
+  const auto body = [](void* context, const detail::TensorList& in) {
+    return detail::TensorList{call(*static_cast<Traced*>(context), in.tensors), {}};
   };
   CompiledFunction function({});
-  return states_as_inputs(function.graph({arguments, body, &traced}));
+  return states_as_inputs(function.graph({arguments, {}, body, &traced}));
 }
 
 // Elements for the inputs of a traced sample: its operands, and keys for the random ops.

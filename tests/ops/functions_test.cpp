@@ -126,7 +126,6 @@ std::set<std::string> names_in_messages(const std::string& function) {
                                                           {"greater_equal", "ge"},
                                                           {"equal", "eq"},
                                                           {"not_equal", "ne"},
-                                                          {"ln", "log"},
                                                           {"max", "reduce_max"},
                                                           {"min", "reduce_min"},
                                                           {"conv1d", "conv"},

@@ -261,6 +261,7 @@ std::vector<Call> calls_of_networks() {
                steps = random_floats({2, 4, 3}, 13);
   const Tensor w12 = random_floats({12, 3}, 12), b12 = random_floats({12}, 17), narrow = random_floats({2, 4, 9}, 16);
   const Tensor w9 = random_floats({9, 3}, 14), b9 = random_floats({9}, 18), inside = random_floats({3}, 15);
+  const Tensor seen(random_array({{DType::boolean, {4, 4}}, Fill::boolean}, 19));
   const ConvOptions strided{.stride = {2, 1}, .padding = 1, .dilation = 2, .groups = 2};
   const PoolOptions pooled{.kernel = 3, .stride = 2, .padding = 1, .ceil_mode = true, .count_include_pad = false};
   const BatchNormResult normed = batch_norm(x, c, c, 0.1);
@@ -288,6 +289,8 @@ std::vector<Call> calls_of_networks() {
       FREIGHT_CALL("huber_loss", {huber_loss(m, m * 2, 0.7, Reduction::none)}, m, m * 2, 0.7, Text("none")),
       FREIGHT_CALL("attention", ({attention(q, q, q, {.causal = true, .scale = 0.3, .lengths = counts})}), q, q, q,
                    true, 0.3, counts),
+      FREIGHT_CALL("attention_weights", ({attention_weights(q, q, {.scale = 0.3, .mask = seen})}), q, q, false, 0.3,
+                   kLeftOut, seen),
       FREIGHT_CALL("lstm", ({lstm(wide, w12, {.reverse = true, .counts = counts})}), wide, w12, true, counts),
       FREIGHT_CALL("gru", {gru(narrow, w9, inside)}, narrow, w9, inside),
       FREIGHT_CALL("lstm_layer", {lstm_layer(steps, w12, b12, w12)}, steps, w12, b12, w12),

@@ -8,9 +8,12 @@
 #include "freight/base/philox.h"
 #include "freight/base/strings.h"
 #include "freight/freight.h"
+#include "tests/support/error_of.h"
 
 namespace freight::optim {
 namespace {
+
+using freight::testing::message_of;
 
 class OptimTest : public ::testing::Test {
  protected:
@@ -63,8 +66,9 @@ TEST_F(OptimTest, StateHasTheNamesOfTheParameters) {
   Adam adam(net.parameters(), {});
   std::vector<std::string> names;
   for (const auto& s : adam.state_dict()) names.push_back(s.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"step", "m.fc.weight", "m.fc.bias", "v.fc.weight", "v.fc.bias"}));
-  EXPECT_EQ(SGD(net.parameters(), {}).state_dict().size(), 0u);
+  EXPECT_EQ(names, (std::vector<std::string>{"step", "m.fc.weight", "m.fc.bias", "v.fc.weight", "v.fc.bias", "lr"}));
+  EXPECT_EQ(adam.states().size(), 5u);
+  EXPECT_EQ(SGD(net.parameters(), {}).states().size(), 0u);
 }
 
 TEST_F(OptimTest, LionStepsBySignAndKeepsTheSlowAverage) {
@@ -176,6 +180,16 @@ TEST_F(OptimTest, ClippingLimitsTheGlobalNorm) {
   EXPECT_NEAR(norm.item<float>(), 5, 1e-6);
   EXPECT_NEAR(clipped[0].item<float>(), 0.6, 1e-6);
   EXPECT_NEAR(clip_grad_norm({a, b}, 10.0)[1].item<float>(), 4, 1e-6);
+}
+
+TEST_F(OptimTest, TheNormOfGradientsIsThereWhereTheyAreClipped) {
+  const Variable w("w", {DType::f32, {2}}, {Init::Kind::constant, 1, 0}, Variable::Role::parameter);
+  SGD plain({w}, {.lr = 0.1}), clipping({w}, {.lr = 0.1, .clip_grad_norm = 1});
+  plain.step(sum(w * 2));
+  EXPECT_NE(message_of([&] { plain.grad_norm(); }).find("set clip_grad_norm"), std::string::npos);
+  EXPECT_NE(message_of([&] { clipping.grad_norm(); }).find("there was no step so far"), std::string::npos);
+  clipping.step(sum(w * 3) + sum(w));
+  EXPECT_NEAR(clipping.grad_norm().item<float>(), std::sqrt(32.0), 1e-5);
 }
 
 TEST_F(OptimTest, AveragesFollowInsideTheStepAndSwap) {

@@ -3,6 +3,7 @@
 
 #include "freight/run/plan.h"
 #include "tests/support/graphs.h"
+#include "tests/support/rounding_casts.h"
 #include "tests/support/run.h"
 
 namespace freight::test {
@@ -196,6 +197,18 @@ TEST(Simplify, TheCentresOfBatchStatisticsTakeNoWideCopyOfANarrowInput) {
     for (Value v : n.outputs) {
       EXPECT_FALSE(plan->graph().type(v) == (Type{DType::f32, {4, 8, 16, 16}})) << name(n.op);
     }
+  }
+}
+
+// A value that was cast to bf16 and back kept the bits of its f32 inside a region, and a number those of its f64.
+TEST(Fuse, CastsTo16BitsRoundInsideOfRegions) {
+  for (const DType low : {DType::bf16, DType::f16}) {
+    for (const std::string& device : computing_backends()) {
+      for (const RoundingCase& c : rounding_cases(low)) check_rounding(c, low, device);
+    }
+    check_rounding(rounding_of_f64(low), low, "cpu");
+    const RoundingCase whole = rounding_cases(low)[1];
+    EXPECT_EQ(plan_for(whole.graph, {.backend = "cpu", .deterministic = true})->steps().size(), 1u) << whole.what;
   }
 }
 

@@ -2,9 +2,11 @@
 // threads, with gradients; what is refused, and what follows. On two backends of the host, and on PoCL where it is.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <thread>
 
 #include "freight/backend/backend.h"
+#include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/nn/nn.h"
 #include "freight/ops/ops.h"
@@ -307,6 +309,19 @@ TEST_P(Devices, OneDeviceHasOneName) {
 
 INSTANTIATE_TEST_SUITE_P(Pairs, Devices, ::testing::Values("ref", "opencl:0"),
                          [](const auto& p) { return std::string(p.param).substr(0, std::string(p.param).find(':')); });
+
+// A name in the environment stands neither in the program nor in its command line.
+TEST(DeviceOfTheEnvironment, IsNamedWhereItIsNotThere) {
+  const std::string before = env::get("FREIGHT_DEVICE");
+  setenv("FREIGHT_DEVICE", "opencl:77", 1);
+  const std::string absent = message_of([] { backend("opencl:77"); }), other = message_of([] { backend("opencl:78"); });
+  setenv("FREIGHT_DEVICE", "abacus", 1);
+  const std::string unknown = message_of([] { need_backend_name("abacus"); });
+  before.empty() ? unsetenv("FREIGHT_DEVICE") : setenv("FREIGHT_DEVICE", before.c_str(), 1);
+  EXPECT_EQ(absent.find("FREIGHT_DEVICE=opencl:77: "), 0u) << absent;
+  EXPECT_EQ(other.find("FREIGHT_DEVICE"), std::string::npos) << other;
+  EXPECT_EQ(unknown.find("FREIGHT_DEVICE: unknown backend: got 'abacus'"), 0u) << unknown;
+}
 
 }  // namespace
 }  // namespace freight

@@ -208,7 +208,7 @@ class Program {
       case 7: return maximum(a, b);
       case 8: return a / (1.5 + square(b));
       case 9: return where(a > b, a, sin(b));
-      case 10: return ln(1.0 + square(a)) - cos(b);
+      case 10: return log(1.0 + square(a)) - cos(b);
       default: return sqrt(0.1 + abs(a));
     }
   }

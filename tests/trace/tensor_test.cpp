@@ -74,6 +74,40 @@ TEST_F(TensorTest, VariablesRefuseNumbersThatTheirTypeCannotHold) {
   EXPECT_NE(message_of(made).find("number 0.5 does not fit into variable 'n' i32[]"), std::string::npos);
 }
 
+TEST_F(TensorTest, AVariableIsMadeOfATensor) {
+  const Tensor x = Tensor::of<float>({1, 2}) * 3;
+  const Variable v("v", x, Variable::Role::parameter);
+  EXPECT_EQ(v.type(), x.type());
+  EXPECT_TRUE(v.trainable());
+  EXPECT_EQ(v.device(), "ref");
+  v.assign(v + 1);  // has elements of its own
+  EXPECT_EQ(v.array().to_vector<float>(), (Floats{4, 7}));
+  EXPECT_EQ(x.to_vector<float>(), (Floats{3, 6}));
+  EXPECT_NE(message_of([] { Variable("v", Tensor()); }).find("undefined tensor"), std::string::npos);
+  {
+    const DeviceScope elsewhere("cpu");
+    EXPECT_EQ(Variable("v", x).device(), "ref");  // where the tensor lies
+  }
+}
+
+TEST_F(TensorTest, AnUndefinedVariableIsNamedByEveryUse) {
+  const Variable none;
+  const std::vector<std::pair<std::string, std::function<void()>>> uses = {
+      {"assign", [&] { none.assign(1.0); }},
+      {"set", [&] { none.set(1.0); }},
+      {"set", [&] { none.set(Array::of<float>({1}, {1})); }},
+      {"array", [&] { none.array(); }},
+      {"variable", [&] { none.value(); }},
+      {"variable", [&] { none.name(); }},
+      {"variable", [&] { none.shape(); }},
+      {"set_trainable", [&] { none.set_trainable(false); }},
+      {"to_device", [&] { none.to_device("cpu"); }},
+      {"variable", [&] { none + 1; }}};
+  for (const auto& [op, use] : uses) {
+    EXPECT_EQ(message_of(use).find(op + ": an undefined variable was used"), 0u) << op << ": " << message_of(use);
+  }
+}
+
 TEST_F(TensorTest, PendingReadsDoNotSeeTheUpdatesOfAStep) {
   Variable v("v", {DType::f32, {}}, {Init::Kind::constant, 1, 0});
   auto step = compile([&](const Tensor& x) { v.assign(v + x); });

@@ -115,6 +115,7 @@ TEST_F(Finite, AnEvaluationWithoutAFigureSaysWhatTheArithmeticWas) {
       EXPECT_EQ(e.kind(), ErrorKind::diverged);
       EXPECT_EQ(std::string(e.what()).find("--precision bf16") != std::string::npos, compute == DType::f16) << e.what();
     }
+    EXPECT_TRUE(net.net->training()) << "what trains goes on in training mode";
   }
 }
 

@@ -3,9 +3,11 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "freight/data/catalog.h"
+#include "freight/io/safetensors.h"
 #include "freight/train/checkpoint.h"
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
@@ -149,6 +151,19 @@ TEST_F(Resume, WithAveragesAndPartsOfBatches) {
   config_.grad_accum = 2;
   config_.clip_grad_norm = 1;
   check(33);
+}
+
+TEST_F(Resume, ACheckpointsModelHasTheAveragesThatWereMeasured) {
+  config_.model_ema = 0.9;
+  run(at("whole"));
+  const io::SafeTensors last = io::load_safetensors(dir_ / "whole/last/model.safetensors");
+  const io::SafeTensors result = io::load_safetensors(dir_ / "whole/model.safetensors");
+  ASSERT_EQ(last.tensors.size(), result.tensors.size());
+  for (const auto& [name, values] : result.tensors) {
+    const Array* stored = last.find(name);
+    ASSERT_TRUE(stored) << name;
+    EXPECT_EQ(std::memcmp(stored->raw(), values.raw(), values.bytes()), 0) << name;
+  }
 }
 
 TEST_F(Resume, OfEveryOptimizer) {

@@ -1,4 +1,4 @@
-// What a device driver must provide: how it wants tensors laid out, which composites and fusions it has kernels for,
+// A device driver must provide this: how it wants tensors laid out, which composites and fusions it has kernels for,
 // and a prepared kernel per plan step. Backends see ir and plans, never Tensors. Registered by name in registry.cpp.
 #pragma once
 #include <memory>
@@ -90,22 +90,22 @@ class Backend {
   // Why contractions in `dtype` gain nothing on this device, "the processor has ..."; empty where they do. Default: it
   // has kernels for no 16-bit type.
   virtual std::string lacks(DType dtype) const;
-  // Whether products of f32 are faster in TF32 (8 bits of exponent, 10 of mantissa, sums in f32).
+  // True where products of f32 are faster in TF32 (8 bits of exponent, 10 of mantissa, sums in f32).
   virtual bool has_tf32() const { return false; }
   // Says whether a node of a `low_if_supported` op (ir/op.h), in f32 so far, should have its operands and results in
   // `dtype`.
   virtual bool narrows(const Graph&, const Node&, DType) const { return false; }
-  // Whether a composite has a kernel of its own; otherwise its decomposition runs.
+  // True of a composite that has a kernel of its own; otherwise its decomposition runs.
   virtual bool has_kernel(const Graph& graph, const Node& node) const = 0;
-  // Whether the fuse pass may form regions and epilogues for this backend.
+  // True where the fuse pass may form regions and epilogues for this backend.
   virtual bool fuses() const { return false; }
-  // Whether `epilogue` can ride on this contraction or convolution. Asked with one part more each time (bias, residual,
-  // relu), until it is refused.
+  // True where `epilogue` can ride on this contraction or convolution. It is asked with one part more each time (bias,
+  // residual, relu), until it is refused.
   virtual bool has_epilogue(const Graph&, const Node&, const Epilogue&) const { return false; }
   // The graph behind the fuse pass with the patterns that are one step here alone (ir/fused_pattern.h) made fused
   // nodes; nodes that nobody reads may be left over.
   virtual Graph fuse_patterns(const Graph& graph) const { return graph; }
-  // Whether views (reshape, transpose, broadcast, slice) alias their input instead of being executed.
+  // True where views (reshape, transpose, broadcast, slice) alias their input instead of being executed.
   virtual bool aliases_views() const { return false; }
   // Given the layouts the inputs have, those this node wants and makes. Default: row-major everywhere.
   virtual LayoutPlan layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) const;
@@ -114,7 +114,7 @@ class Backend {
                                        const FrozenInputs&) const {
     return layouts(graph, node, given);
   }
-  // Whether result `output` may overwrite input `input` when their layouts are equal.
+  // True where result `output` may overwrite input `input` when their layouts are equal.
   virtual bool in_place(const Graph& graph, const Node& node, int input, int output) const;
   // Makes the kernel of one step; may measure candidates unless spec.deterministic. Never returns null:
   // throws Error(device) naming the op where it cannot.

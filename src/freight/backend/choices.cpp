@@ -2,9 +2,12 @@
 #include "freight/backend/choices.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <sstream>
+#include <utility>
 
 #include "freight/base/array.h"
 #include "freight/base/cache.h"
@@ -25,6 +28,9 @@ constexpr size_t kMinRuns = 5, kMinSlowRuns = 3, kMaxRuns = 400;
 constexpr double kMinSeconds = 0.004, kMaxSeconds = 0.1, kMargin = 0.95, kMostRounds = 0.8, kAgreement = 1.1;
 constexpr double kMostRepeats = 20;  // of a step, in a run
 constexpr double kBeaten = 2;        // times the best: it runs no more than it must
+
+// A neighbour has no extent that differs by a larger factor: what is faster for 8 rows says little about 1,000.
+constexpr double kFarthest = 8;
 
 constexpr size_t kMaxFile = size_t{8} << 20;  // of choices: some hundred thousand steps
 
@@ -76,7 +82,58 @@ class Runner {
   std::vector<double> rounds_;
 };
 
+// The words of a step with # for each extent and stride of 2 or more. Those of 0 and 1 remain words: a vector, or what
+// is broadcast, is computed by other loops.
+struct StepKind {
+  std::string words;
+  std::vector<int64_t> extents;
+};
+
+StepKind kind_of(const std::string& step) {
+  StepKind kind;
+  bool in_list = false;
+  for (const char *at = step.data(), *end = at + step.size(); at != end;) {
+    int64_t number = 0;
+    const auto [behind, error] = std::from_chars(at, end, number);
+    if (in_list && error == std::errc() && number >= 2) {
+      kind.words += '#';
+      kind.extents.push_back(number);
+      at = behind;
+      continue;
+    }
+    if (*at == '[') in_list = true;
+    if (*at == ']') in_list = false;
+    kind.words += *at++;
+  }
+  return kind;
+}
+
+// The sum of all factors' logarithms, which a change of one axis enters as often as it occurs; infinite where one is
+// beyond kFarthest.
+double distance(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double factor = std::abs(std::log(static_cast<double>(a[i]) / static_cast<double>(b[i])));
+    if (factor > std::log(kFarthest)) return INFINITY;
+    sum += factor;
+  }
+  return sum;
+}
+
+std::optional<size_t> candidate_named(const std::string& name, const std::vector<Choices::Candidate>& candidates) {
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (candidates[i].name == name) return i;
+  }
+  return std::nullopt;
+}
+
+thread_local ChoiceRule* current_rule = nullptr;
+
 }  // namespace
+
+ChoiceRule::ChoiceRule(Unknown unknown, Lasting lasting)
+    : unknown_(unknown), lasting_(lasting), outer_(std::exchange(current_rule, this)) {}
+ChoiceRule::~ChoiceRule() { current_rule = outer_; }
 
 std::string signature(const StepSpec& spec) {
   std::string s = name(spec.node->op);
@@ -137,20 +194,63 @@ Choices::Choices(const std::string& file, double least_run) : path_(cache_path(f
   for (std::string name, step; kept >> name && std::getline(kept >> std::ws, step);) found_[step] = name;
 }
 
-size_t Choices::fastest(const std::string& step, const std::vector<Candidate>& candidates) {
-  std::lock_guard lock(mutex_);
-  if (const auto it = found_.find(step); it != found_.end()) {
-    for (size_t i = 0; i < candidates.size(); ++i) {
-      if (candidates[i].name == it->second) return i;
+void Choices::index(const std::string& step, const std::string& name) {
+  StepKind kind = kind_of(step);
+  kinds_[kind.words].push_back({std::move(kind.extents), name});
+}
+
+// The first candidate where no known step is near.
+size_t Choices::nearest(const std::string& step, const std::vector<Candidate>& candidates) {
+  const auto at_once = std::find_if(candidates.begin(), candidates.end(), [](const Candidate& c) { return c.guess; });
+  if (at_once != candidates.end()) return static_cast<size_t>(at_once - candidates.begin());
+  if (kinds_.empty()) {
+    for (const auto& [known, name] : found_) index(known, name);
+  }
+  const StepKind kind = kind_of(step);
+  const auto alike = kinds_.find(kind.words);
+  size_t chosen = 0;
+  double least = INFINITY;
+  if (alike == kinds_.end()) return chosen;
+  for (const Known& known : alike->second) {
+    const double away = distance(kind.extents, known.extents);
+    if (away >= least) continue;
+    if (const auto i = candidate_named(known.name, candidates)) {
+      chosen = *i;
+      least = away;
     }
   }
+  return chosen;
+}
+
+size_t Choices::fastest(const std::string& step, const std::vector<Candidate>& candidates) {
+  std::lock_guard lock(mutex_);
+  ChoiceRule* const rule = current_rule;
+  if (!rule || rule->lasting_ != ChoiceRule::Lasting::process) return by_rule(step, candidates, rule);
+  if (const auto it = given_.find(step); it != given_.end()) {
+    if (const auto i = candidate_named(it->second, candidates)) return *i;
+  }
+  const size_t chosen = by_rule(step, candidates, rule);
+  given_[step] = candidates[chosen].name;
+  return chosen;
+}
+
+size_t Choices::by_rule(const std::string& step, const std::vector<Candidate>& candidates, ChoiceRule* rule) {
+  if (const auto it = found_.find(step); it != found_.end()) {
+    if (const auto i = candidate_named(it->second, candidates)) return *i;
+  }
+  if (!rule || rule->unknown_ == ChoiceRule::Unknown::measured) return measured(step, candidates);
+  if (rule->lasting_ == ChoiceRule::Lasting::until_measured) ++rule->guesses_;
+  return nearest(step, candidates);
+}
+
+size_t Choices::measured(const std::string& step, const std::vector<Candidate>& candidates) {
   std::vector<Runner> runners;
   for (size_t i = 0; i < candidates.size(); ++i) {
     auto run = candidates[i].prepare();
     try {
       runners.emplace_back(i, std::move(run));
     } catch (const Error& e) {  // a library may refuse this device
-      log::info(cat("tune: not used for ", step, ": ", candidates[i].name, ": ", e.what()));
+      logging::info(cat("tune: not used for ", step, ": ", candidates[i].name, ": ", e.what()));
     }
   }
   if (runners.empty()) return 0;  // which says why when the step runs
@@ -173,8 +273,9 @@ size_t Choices::fastest(const std::string& step, const std::vector<Candidate>& c
   }
   std::string times;
   for (const Runner& r : runners) times += cat(" ", candidates[r.candidate].name, " ", fixed(r.best() * 1e6, 1), " us");
-  log::debug(cat("tune ", step, ":", times));
+  logging::debug(cat("tune ", step, ":", times));
   found_[step] = candidates[winner->candidate].name;
+  if (!kinds_.empty()) index(step, found_[step]);
   // What was found on a machine too busy to tell is not written down: the next process may see more.
   if (!settled) return winner->candidate;
   append_cache(path_, cat(found_[step], " ", step, "\n"), kMaxFile);

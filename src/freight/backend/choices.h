@@ -47,25 +47,64 @@ class ZeroOperands {
   std::vector<void*> addresses_;
 };
 
+// How choices of this thread are made while one lives; without one, each step that is not known is measured.
+class ChoiceRule {
+ public:
+  // What a step gets that is not known: a measurement, or the choice of the nearest known step.
+  enum class Unknown : uint8_t { measured, guessed };
+  // How long the answer holds for those who ask under the same rule: until somebody has measured the step, or as long
+  // as the process, so that the step has the same bits in each plan.
+  enum class Lasting : uint8_t { until_measured, process };
+
+  explicit ChoiceRule(Unknown unknown, Lasting lasting = Lasting::until_measured);
+  ~ChoiceRule();
+  ChoiceRule(const ChoiceRule&) = delete;
+  ChoiceRule& operator=(const ChoiceRule&) = delete;
+  // How many choices were guessed that a measurement may yet change.
+  size_t guesses() const { return guesses_; }
+
+ private:
+  friend class Choices;
+  Unknown unknown_;
+  Lasting lasting_;
+  size_t guesses_ = 0;
+  ChoiceRule* outer_;
+};
+
 class Choices {
  public:
   struct Candidate {
     std::string name;  // one word
     // Makes it ready; what is returned runs it so many times, and comes back when that is done.
     std::function<std::function<void(int times)>()> prepare;
+    // It is made at once, where others take longer to make than a guess could gain: the guess is this one.
+    bool guess = false;
   };
   // `file` of the cache directory: a line for each choice. A run should take `least_run` seconds: what is waited for
   // behind it then does not count.
   explicit Choices(const std::string& file, double least_run = 0);
-  // The candidate that is fastest, measured or remembered. One that throws Error at once is passed over. `step` names
-  // all that the choice depends on: what is computed, device, libraries, the kernels' revision.
+  // The candidate that is fastest, measured or remembered; under a ChoiceRule, or guessed. One that throws Error at
+  // once is passed over. `step` names all that the choice depends on: what is computed, device, libraries, the kernels'
+  // revision.
   size_t fastest(const std::string& step, const std::vector<Candidate>& candidates);
 
  private:
+  struct Known {
+    std::vector<int64_t> extents;
+    std::string name;
+  };
+  size_t by_rule(const std::string& step, const std::vector<Candidate>& candidates, ChoiceRule* rule);
+  size_t measured(const std::string& step, const std::vector<Candidate>& candidates);
+  size_t nearest(const std::string& step, const std::vector<Candidate>& candidates);
+  void index(const std::string& step, const std::string& name);
+
   std::string path_;
   double least_run_;
   std::recursive_mutex mutex_;                // one is measured at a time; a candidate may choose among ways of its own
   std::map<std::string, std::string> found_;  // name of the candidate by step
+  std::map<std::string, std::string> given_;  // those that hold for the process
+  // What is found by the words of a step without its extents, once somebody has looked for a neighbour.
+  std::map<std::string, std::vector<Known>> kinds_;
 };
 
 }  // namespace freight

@@ -72,9 +72,10 @@ struct Storage::OnDevice {
   DeviceSide side;
   void* address;
   bool stale = true;    // the host may have newer bytes
-  bool newest = false;  // the host has older bytes
-  std::mutex mutex;     // readers on several threads may ask at once
+  bool newest = false;  // the host and the other devices have older bytes
 };
+
+Storage::Storage() = default;
 
 std::shared_ptr<Storage> Storage::allocate(size_t bytes) {
   std::shared_ptr<Storage> s(new Storage);
@@ -96,41 +97,65 @@ std::shared_ptr<Storage> Storage::borrow(void* data, size_t bytes, std::shared_p
   return s;
 }
 
-void* Storage::on_device(const std::shared_ptr<DeviceMemory>& memory, DeviceAccess access, DeviceSide side) {
-  if (!device_ || device_->memory != memory || device_->side != side) {
-    data();  // from the other device, or the other side
-    device_ = std::make_unique<OnDevice>(memory, size_, side);
+Storage::OnDevice* Storage::copy_in(const DeviceMemory* memory) const {
+  for (const auto& copy : copies_) {
+    if (copy->memory.get() == memory) return copy.get();
   }
-  std::lock_guard lock(device_->mutex);
-  if (access != DeviceAccess::write && device_->stale) memory->upload(device_->address, data_, size_);
-  device_->stale = false;
-  device_->newest = device_->newest || access != DeviceAccess::read;
-  return device_->address;
+  return nullptr;
+}
+
+void Storage::download_newest() const {
+  for (const auto& copy : copies_) {
+    if (copy->newest) copy->memory->download(data_, copy->address, size_);
+    copy->newest = false;
+  }
+}
+
+void* Storage::on_device(const std::shared_ptr<DeviceMemory>& memory, DeviceAccess access, DeviceSide side) {
+  std::lock_guard lock(mutex_);
+  OnDevice* copy = copy_in(memory.get());
+  if (copy && copy->side != side) {
+    download_newest();
+    copies_.erase(std::find_if(copies_.begin(), copies_.end(), [&](const auto& c) { return c.get() == copy; }));
+    copy = nullptr;
+  }
+  if (!copy) {
+    copy = copies_.emplace_back(std::make_unique<OnDevice>(memory, size_, side)).get();
+    on_devices_.store(true, std::memory_order_release);
+  }
+  if (access != DeviceAccess::write && copy->stale) {
+    download_newest();
+    memory->upload(copy->address, data_, size_);
+  }
+  copy->stale = false;
+  if (access == DeviceAccess::read) return copy->address;
+  for (const auto& other : copies_) {
+    other->newest = other.get() == copy;
+    other->stale = other.get() != copy;
+  }
+  return copy->address;
 }
 
 void Storage::send(const std::shared_ptr<DeviceMemory>& memory, void* to, size_t bytes) const {
-  if (!device_ || device_->memory != memory) return memory->upload(to, data(), bytes);
-  std::lock_guard lock(device_->mutex);
-  if (device_->stale) {
-    memory->upload(to, data_, bytes);
-  } else {
-    memory->copy(to, device_->address, bytes, Queue::kernels);
-  }
+  std::lock_guard lock(mutex_);
+  const OnDevice* copy = copy_in(memory.get());
+  if (copy && !copy->stale) return memory->copy(to, copy->address, bytes, Queue::kernels);
+  download_newest();
+  memory->upload(to, data_, bytes);
 }
 
 std::unique_ptr<DeviceRead> Storage::read_later(size_t offset, size_t bytes) const {
-  if (device_) {
-    std::lock_guard lock(device_->mutex);
-    if (!device_->stale) return device_->memory->read_later(static_cast<char*>(device_->address) + offset, bytes);
+  std::lock_guard lock(mutex_);
+  for (const auto& copy : copies_) {
+    if (!copy->stale) return copy->memory->read_later(static_cast<char*>(copy->address) + offset, bytes);
   }
   return std::make_unique<HostRead>(static_cast<const char*>(data_) + offset, bytes);
 }
 
 void Storage::to_host() const {
-  std::lock_guard lock(device_->mutex);
-  if (device_->newest) device_->memory->download(data_, device_->address, size_);
-  device_->newest = false;
-  device_->stale = true;
+  std::lock_guard lock(mutex_);
+  download_newest();
+  for (const auto& copy : copies_) copy->stale = true;
 }
 
 Storage::~Storage() {

@@ -1,8 +1,10 @@
 // Array: a dense row-major host array (element type, shape, bytes), the currency between files, loaders, plans and
 // users. Copies share their storage; `clone` makes a deep copy. Storage is 64-byte aligned and zero-initialised.
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "freight/base/dtype.h"
@@ -13,13 +15,13 @@ namespace freight {
 class DeviceMemory;
 class DeviceRead;
 
-// What a device is about to do with a block.
+// Tells what a device is about to do with a block.
 enum class DeviceAccess : uint8_t { read, write, update };
 // Where its copy of a block lies: in its own memory, or in pinned memory of the host.
 enum class DeviceSide : uint8_t { device, host };
 
-// A block of memory at an address that never moves. It may have a copy on one device; the bytes cross over when the
-// other side asks for them and only then.
+// A block of memory at an address that never moves. It may have a copy on each device; the bytes cross over when a side
+// that has older ones asks for them and only then. Threads that only read may ask for any side at once.
 class Storage {
  public:
   static std::shared_ptr<Storage> allocate(size_t bytes);
@@ -32,12 +34,12 @@ class Storage {
   // The host's address. What a device wrote is brought back first, and the host is taken to write through it until the
   // device asks again: after a run on a device get the address anew.
   void* data() const {
-    if (device_) to_host();
+    if (on_devices_.load(std::memory_order_acquire)) to_host();
     return data_;
   }
   size_t size() const { return size_; }
   // The address of the copy in `memory`, made at first need, with the newest bytes unless the device only writes. From
-  // a write on the device's bytes are the newest.
+  // a write on the device's bytes are the newest. The address holds until the copy is asked for on another side.
   void* on_device(const std::shared_ptr<DeviceMemory>& memory, DeviceAccess access,
                   DeviceSide side = DeviceSide::device);
   // Enqueues a copy of the first `bytes`, the newest there are, to an address in `memory`. No copy in `memory` is made.
@@ -47,35 +49,39 @@ class Storage {
 
  private:
   struct OnDevice;
-  Storage() = default;
+  Storage();
   void to_host() const;
+  OnDevice* copy_in(const DeviceMemory* memory) const;
+  void download_newest() const;
   void* data_ = nullptr;
   size_t size_ = 0;
   std::shared_ptr<void> owner_;
   bool owned_ = false;
-  std::unique_ptr<OnDevice> device_;  // null until a device needs the block
+  std::vector<std::unique_ptr<OnDevice>> copies_;  // at most one per device
+  std::atomic<bool> on_devices_ = false;           // there are copies
+  mutable std::mutex mutex_;                       // guards the copies: readers on several threads may ask at once
 };
 
-class Array {
+class Array {  // A handle of elements in memory.
  public:
   Array() = default;
   Array(DType dtype, const Shape& shape);  // zeros
   Array(DType dtype, const Shape& shape, std::shared_ptr<Storage> storage);
   template <class T>
-  static Array of(const std::vector<T>& values, const Shape& shape) {
+  static Array of(const std::vector<T>& values, const Shape& shape) {  // Error(usage) where the counts differ
     Array a(DTypeOf<T>::value, shape);
     a.fill_from(values.data(), values.size() * sizeof(T));
     return a;
   }
 
-  DType dtype() const { return dtype_; }
-  const Shape& shape() const { return shape_; }
-  int64_t numel() const { return shape_.numel(); }
-  size_t bytes() const { return static_cast<size_t>(numel()) * size_of(dtype_); }
-  bool defined() const { return storage_ != nullptr; }
-  const std::shared_ptr<Storage>& storage() const { return storage_; }
+  DType dtype() const { return dtype_; }                                           // the element type
+  const Shape& shape() const { return shape_; }                                    // the extents, slowest axis first
+  int64_t numel() const { return shape_.numel(); }                                 // the number of elements
+  size_t bytes() const { return static_cast<size_t>(numel()) * size_of(dtype_); }  // the size of all elements
+  bool defined() const { return storage_ != nullptr; }                  // false for Array(), which has no memory
+  const std::shared_ptr<Storage>& storage() const { return storage_; }  // the memory
 
-  void* raw() const { return storage_ ? storage_->data() : nullptr; }
+  void* raw() const { return storage_ ? storage_->data() : nullptr; }  // the first element; null where undefined
   // Typed pointer; throws Error(usage) when T is not the element type.
   template <class T>
   T* data() const {
@@ -92,7 +98,7 @@ class Array {
     });
     return out;
   }
-  Array clone() const;
+  Array clone() const;  // a copy with memory of its own
   // Same storage under another shape of equal element count.
   Array reshaped(const Shape& shape) const;
   // Element conversion (element_cast). Throws Error(usage) for complex elements as real numbers.

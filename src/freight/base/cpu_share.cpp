@@ -17,6 +17,7 @@
 #include <sstream>
 #include <thread>
 
+#include "freight/base/clock.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/env.h"
 #include "freight/base/log.h"
@@ -160,7 +161,7 @@ class Monitor {
       const double busy = read_busy(), own = own_seconds();
       const Clock::time_point start = Clock::now();
       wake_.wait_for(lock, kPeriod, [] { return false; });
-      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+      const double seconds = seconds_since(start);
       take(std::max(0.0, read_busy() - busy - (own_seconds() - own)) / seconds);
       if (used_.load(std::memory_order_relaxed)) continue;
       // Nobody computes: no need to look, until somebody does.
@@ -199,8 +200,9 @@ class Monitor {
     fewer_for_ = fewer ? fewer_for_ + 1 : 0;
     if (fewer_for_ != kToldAfter || told_) return;
     told_ = true;
-    log::warn(cat("other programs use ", fixed(others(), 1), " of ", processors_.size(),
-                  " processors: computing with fewer threads while they do (FREIGHT_SHARE_CPUS=0: with all of them)"));
+    logging::warn(
+        cat("other programs use ", fixed(others(), 1), " of ", processors_.size(),
+            " processors: computing with fewer threads while they do (FREIGHT_SHARE_CPUS=0: with all of them)"));
   }
 
   const bool gives_way_ = env::get("FREIGHT_SHARE_CPUS") != "0";

@@ -15,50 +15,50 @@ namespace freight {
 
 // Their numbers are part of hashes and files: new ones go to the end.
 enum class DType : uint8_t { f32, f64, bf16, f16, i32, i64, u8, boolean, i8, i16, u16, u32, u64, c64, c128 };
-inline constexpr int kDTypeCount = 15;
+inline constexpr int kDTypeCount = 15;  // the number of element types
 
-enum class NumberKind : uint8_t { floating, signed_integer, unsigned_integer, boolean, complex };
+enum class NumberKind : uint8_t { floating, signed_integer, unsigned_integer, boolean, complex };  // kinds
 
-struct DTypeInfo {
-  const char* name;  // Freight's text form
-  size_t size;       // bytes
-  NumberKind kind;
+struct DTypeInfo {          // The row of an element type.
+  const char* name;         // Freight's text form
+  size_t size;              // bytes
+  NumberKind kind;          // floating, integer, ...
   bool computes;            // whether there is arithmetic in this type
   const char* safetensors;  // name in safetensors files ("" where they have none)
   const char* npy;          // descr in npy files ("" where npy has none)
   const char* c_name;       // in generated C, CUDA C++ and OpenCL C
 };
-const DTypeInfo& info(DType dtype);
-inline size_t size_of(DType dtype) { return info(dtype).size; }
-inline bool is_floating(DType dtype) { return info(dtype).kind == NumberKind::floating; }
-inline bool is_complex(DType dtype) { return info(dtype).kind == NumberKind::complex; }
-inline bool is_integer(DType dtype) {
+const DTypeInfo& info(DType dtype);                                                        // the row of a type
+inline size_t size_of(DType dtype) { return info(dtype).size; }                            // bytes of one element
+inline bool is_floating(DType dtype) { return info(dtype).kind == NumberKind::floating; }  // f32, f64, bf16, f16
+inline bool is_complex(DType dtype) { return info(dtype).kind == NumberKind::complex; }    // true for c64, c128
+inline bool is_integer(DType dtype) {  // true for integers of any width, with a sign or without
   return info(dtype).kind == NumberKind::signed_integer || info(dtype).kind == NumberKind::unsigned_integer;
 }
-inline bool computes(DType dtype) { return info(dtype).computes; }
-// What sums and statistics of `dtype` are held in: f32 for the 16-bit types, else itself.
+inline bool computes(DType dtype) { return info(dtype).computes; }  // whether there is arithmetic in this type
+// The type that sums and statistics of `dtype` are held in: f32 for the 16-bit types, else itself.
 inline DType wide(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16 ? DType::f32 : dtype; }
-std::string to_string(DType dtype);
+std::string to_string(DType dtype);  // "f32"
 // Accepts Freight's names and "fp32", "float32" and the like. Returns false for an unknown name.
 bool parse_dtype(std::string_view name, DType& out);
 
 // The upper half of an IEEE binary32; conversion rounds to nearest even, NaN stays NaN.
 struct BFloat16 {
-  uint16_t bits = 0;
+  uint16_t bits = 0;  // as stored
   BFloat16() = default;
-  explicit BFloat16(float f) {
+  explicit BFloat16(float f) {  // rounds to nearest even
     const uint32_t u = std::bit_cast<uint32_t>(f);
     bits = f != f ? static_cast<uint16_t>((u >> 16) | 0x40u)
                   : static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
   }
-  explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+  explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }  // exact
 };
 
 // An IEEE binary16; conversion rounds to nearest even, from 65,520 on to infinity, NaN stays NaN.
 struct Float16 {
-  uint16_t bits = 0;
+  uint16_t bits = 0;  // as stored
   Float16() = default;
-  explicit Float16(float f) {
+  explicit Float16(float f) {  // rounds to nearest even
     const uint32_t u = std::bit_cast<uint32_t>(f), magnitude = u & 0x7fffffffu;
     uint32_t half;
     if (magnitude > 0x7f800000u) {
@@ -72,7 +72,7 @@ struct Float16 {
     }
     bits = static_cast<uint16_t>((u >> 16 & 0x8000u) | half);
   }
-  explicit operator float() const {
+  explicit operator float() const {  // exact
     const uint32_t sign = (bits & 0x8000u) << 16, exponent = bits >> 10 & 0x1fu, mantissa = bits & 0x3ffu;
     if (exponent == 0) {
       const float v = static_cast<float>(mantissa) * 0x1p-24f;
@@ -106,9 +106,9 @@ decltype(auto) dispatch(DType dtype, F&& f) {
 }
 
 template <class T>
-inline constexpr bool kIsHalf = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+inline constexpr bool kIsHalf = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;  // the types of 16 bits
 
-template <class T>
+template <class T>  // the complex types
 inline constexpr bool kIsComplex = std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
 
 // Throws Error(usage): complex numbers have no order and no single real number beside the imaginary part.

@@ -19,7 +19,7 @@ const std::vector<Variable>& variables() {
   static const std::vector<Variable> kTable = {
       {"FREIGHT_DATA", "directory where named data sets are looked for", "--data-dir"},
       {"FREIGHT_DATA_URL", "base address that data sets are downloaded from", "--url"},
-      {"FREIGHT_CACHE", "directory for downloads, measured kernel choices and compiled kernels", "--cache-dir"},
+      {"FREIGHT_CACHE", "directory for downloads, measured kernel choices and compiled kernels", ""},
       {"FREIGHT_DEVICE", "default device: auto, cpu, ref, cuda:N, opencl:N", "--device"},
       {"FREIGHT_LOG", "log level: error, warn, info, debug", "-v, -q", "error|warn|info|debug"},
       {"FREIGHT_VERIFY", "1: verify the graph after every pass", "", "0|1"},
@@ -36,7 +36,7 @@ const std::vector<Variable>& variables() {
       {"CONDA_PREFIX", "a Python environment whose packages may hold NVIDIA's libraries", ""},
       {"OMP_NUM_THREADS", "number of compute threads", ""},
       {"FREIGHT_SHARE_CPUS", "0: all threads also while other programs use the processors", "", "0|1"},
-      {"XDG_CACHE_HOME", "base of the cache directory", "--cache-dir"},
+      {"XDG_CACHE_HOME", "base of the cache directory", ""},
       {"HOME", "base of the cache directory", ""},
       {"TMPDIR", "temporary files", ""},
       {"NO_COLOR", "no colours on the terminal", ""},
@@ -62,12 +62,12 @@ std::string own_folder(const std::string& path) {
   const bool made = ::mkdir(path.c_str(), 0700) == 0;
   struct stat st {};
   if (!made && errno != EEXIST) {
-    log::warn(cat(path, ": cannot make a folder for caches: ", std::strerror(errno), "; going on without one"));
+    logging::warn(cat(path, ": cannot make a folder for caches: ", std::strerror(errno), "; going on without one"));
   } else if (::lstat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == ::geteuid() &&
              (st.st_mode & 022) == 0) {
     return path;
   } else {
-    log::warn(cat(path, " is no folder of this user alone: going on without a cache; set HOME or FREIGHT_CACHE"));
+    logging::warn(cat(path, " is no folder of this user alone: going on without a cache; set HOME or FREIGHT_CACHE"));
   }
   return {};
 }

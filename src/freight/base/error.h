@@ -8,28 +8,28 @@
 
 namespace freight {
 
-enum class ErrorKind : int {
-  runtime = 1,   // failure at run time: I/O, internal checks
-  usage = 2,     // wrong arguments, wrong shapes in a user's program, wrong model spec
-  data = 3,      // a data file is missing, damaged or inconsistent
-  device = 4,    // device missing or unsupported
-  capacity = 5,  // does not fit into memory
-  diverged = 6,  // NaN or infinite loss
+enum class ErrorKind : int {  // Kinds of errors; each number is an exit code.
+  runtime = 1,                // failure at run time: I/O, internal checks
+  usage = 2,                  // wrong arguments, wrong shapes in a user's program, wrong model spec
+  data = 3,                   // a data file is missing, damaged or inconsistent
+  device = 4,                 // device missing or unsupported
+  capacity = 5,               // does not fit into memory
+  diverged = 6,               // NaN or infinite loss
   peer_lost = 7,
   checkpoint = 8,  // checkpoint or model file damaged or incompatible
   verification = 9,
 };
 
-class Error : public std::runtime_error {
+class Error : public std::runtime_error {  // Every error of the library.
  public:
   // `op` names the thing at fault (an op, a flag, a file), `where` the module path and source line, may be empty.
   Error(ErrorKind error_kind, std::string op_name, std::string text, std::string location = {});
 
-  ErrorKind kind() const { return kind_; }
-  int exit_code() const { return static_cast<int>(kind_); }
-  const std::string& op() const { return op_; }
-  const std::string& message() const { return message_; }
-  const std::string& where() const { return where_; }
+  ErrorKind kind() const { return kind_; }                   // the kind, by which callers decide
+  int exit_code() const { return static_cast<int>(kind_); }  // 1 to 9
+  const std::string& op() const { return op_; }              // the op, flag or file at fault
+  const std::string& message() const { return message_; }    // what is wrong, got and needed
+  const std::string& where() const { return where_; }        // module path and source line
 
  private:
   ErrorKind kind_;
@@ -47,6 +47,6 @@ template <class... Parts>
   do {                                                                                                      \
     if (!(condition)) ::freight::check_failed(#condition, __FILE__, __LINE__, ::freight::cat(__VA_ARGS__)); \
   } while (0)
-[[noreturn]] void check_failed(const char* condition, const char* file, int line, const std::string& message);
+[[noreturn]] void check_failed(const char* condition, const char* file, int line, const std::string& message);  // fails
 
 }  // namespace freight

@@ -6,7 +6,7 @@
 
 #include "freight/base/env.h"
 
-namespace freight::log {
+namespace freight::logging {
 
 namespace {
 Level initial_level() {
@@ -34,4 +34,4 @@ void write(Level level, const std::string& text) {
   if (level <= current()) std::fprintf(stderr, "freight: %s: %s\n", kNames[static_cast<int>(level)], text.c_str());
 }
 
-}  // namespace freight::log
+}  // namespace freight::logging

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-namespace freight::log {
+namespace freight::logging {
 
 enum class Level : int { error, warn, info, debug };
 
@@ -13,4 +13,4 @@ inline void warn(const std::string& text) { write(Level::warn, text); }
 inline void info(const std::string& text) { write(Level::info, text); }
 inline void debug(const std::string& text) { write(Level::debug, text); }
 
-}  // namespace freight::log
+}  // namespace freight::logging

@@ -6,11 +6,11 @@
 
 namespace freight {
 
-struct Philox4 {
-  uint32_t v[4];
+struct Philox4 {  // One block of draws.
+  uint32_t v[4];  // independent words of 32 random bits
 };
 
-inline Philox4 philox(uint64_t key, uint64_t counter_lo, uint64_t counter_hi) {
+inline Philox4 philox(uint64_t key, uint64_t counter_lo, uint64_t counter_hi) {  // one block, by key and counter
   uint32_t c0 = static_cast<uint32_t>(counter_lo), c1 = static_cast<uint32_t>(counter_lo >> 32);
   uint32_t c2 = static_cast<uint32_t>(counter_hi), c3 = static_cast<uint32_t>(counter_hi >> 32);
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
@@ -36,7 +36,7 @@ inline uint32_t random_bits(uint64_t seed, uint64_t step, uint32_t stream, uint6
   const Philox4 r = philox(seed, index >> 2, (static_cast<uint64_t>(stream) << 32) ^ step);
   return r.v[index & 3];
 }
-inline float random_uniform(uint64_t seed, uint64_t step, uint32_t stream, uint64_t index) {
+inline float random_uniform(uint64_t seed, uint64_t step, uint32_t stream, uint64_t index) {  // in [0, 1)
   return uniform_from_bits(random_bits(seed, step, stream, index));
 }
 // Box-Muller on words 0,1 of block `index` (one block per normal draw, so that draws are independent of each other's
@@ -50,13 +50,13 @@ inline float random_normal(uint64_t seed, uint64_t step, uint32_t stream, uint64
 // A sequential view for host code (shuffles, augmentation, the built-in data): the same generator, counted up.
 class PhiloxStream {
  public:
-  PhiloxStream(uint64_t seed, uint64_t step, uint32_t stream) : seed_(seed), step_(step), stream_(stream) {}
-  uint32_t bits() { return random_bits(seed_, step_, stream_, next_++); }
-  float uniform() { return uniform_from_bits(bits()); }  // [0, 1)
-  float uniform(float lo, float hi) { return lo + (hi - lo) * uniform(); }
+  PhiloxStream(uint64_t seed, uint64_t step, uint32_t stream) : seed_(seed), step_(step), stream_(stream) {}  // from 0
+  uint32_t bits() { return random_bits(seed_, step_, stream_, next_++); }   // 32 random bits
+  float uniform() { return uniform_from_bits(bits()); }                     // [0, 1)
+  float uniform(float lo, float hi) { return lo + (hi - lo) * uniform(); }  // [lo, hi)
   // Uniform in [0, n) by rejection-free multiply (bias below 2^-32 * n).
   uint32_t below(uint32_t n) { return static_cast<uint32_t>((static_cast<uint64_t>(bits()) * n) >> 32); }
-  float normal() {
+  float normal() {  // mean 0, deviation 1
     const double u1 = (static_cast<double>(bits()) + 1.0) * 0x1p-32, u2 = static_cast<double>(bits()) * 0x1p-32;
     return static_cast<float>(std::sqrt(-2.0 * std::log(u1)) * std::cos(6.283185307179586 * u2));
   }

@@ -8,32 +8,32 @@
 
 namespace freight {
 
-class Shape {
+class Shape {  // Up to eight extents.
  public:
-  static constexpr int kMaxRank = 8;
+  static constexpr int kMaxRank = 8;  // axes at most
 
   Shape() = default;
-  Shape(std::initializer_list<int64_t> dims) { assign(dims.begin(), dims.end()); }
-  explicit Shape(const std::vector<int64_t>& dims) { assign(dims.data(), dims.data() + dims.size()); }
-  Shape(const int64_t* first, const int64_t* last) { assign(first, last); }
-  static Shape filled(int rank, int64_t value);
+  Shape(std::initializer_list<int64_t> dims) { assign(dims.begin(), dims.end()); }  // Error(usage) beyond kMaxRank
+  explicit Shape(const std::vector<int64_t>& dims) { assign(dims.data(), dims.data() + dims.size()); }  // as above
+  Shape(const int64_t* first, const int64_t* last) { assign(first, last); }  // the same of a range
+  static Shape filled(int rank, int64_t value);                              // `rank` extents of `value` each
 
-  int rank() const { return rank_; }
-  int size() const { return rank_; }
-  bool empty() const { return rank_ == 0; }
-  int64_t& operator[](int i) { return dims_[i]; }
-  int64_t operator[](int i) const { return dims_[i]; }
-  int64_t back() const { return dims_[rank_ - 1]; }
-  int64_t* begin() { return dims_; }
-  int64_t* end() { return dims_ + rank_; }
-  const int64_t* begin() const { return dims_; }
-  const int64_t* end() const { return dims_ + rank_; }
-  void push_back(int64_t d);
-  void insert(int at, int64_t d);
-  void erase(int at);
+  int rank() const { return rank_; }                    // the number of axes
+  int size() const { return rank_; }                    // the same as rank()
+  bool empty() const { return rank_ == 0; }             // true for a scalar
+  int64_t& operator[](int i) { return dims_[i]; }       // extent of axis i, 0 to rank - 1
+  int64_t operator[](int i) const { return dims_[i]; }  // extent of axis i, 0 to rank - 1
+  int64_t back() const { return dims_[rank_ - 1]; }     // the last extent
+  int64_t* begin() { return dims_; }                    // the first extent
+  int64_t* end() { return dims_ + rank_; }              // behind the last extent
+  const int64_t* begin() const { return dims_; }        // the first extent
+  const int64_t* end() const { return dims_ + rank_; }  // behind the last extent
+  void push_back(int64_t d);                            // adds an axis at the end
+  void insert(int at, int64_t d);                       // adds an axis before `at`
+  void erase(int at);                                   // drops axis `at`
   // Product of the extents; 1 for a scalar.
   int64_t numel() const;
-  std::vector<int64_t> vector() const { return {begin(), end()}; }
+  std::vector<int64_t> vector() const { return {begin(), end()}; }  // the extents as a list
 
   friend bool operator==(const Shape& a, const Shape& b) {
     bool same = a.rank() == b.rank();
@@ -48,7 +48,7 @@ class Shape {
   int rank_ = 0;
 };
 
-using Strides = Shape;
+using Strides = Shape;  // the distance of neighbours along each axis, in elements
 
 // "[64,784]".
 std::string to_string(const Shape& shape);

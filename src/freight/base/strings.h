@@ -46,11 +46,11 @@ std::string with_commas(int64_t n);
 std::string human_bytes(double bytes);
 // Fixed number of decimals: fixed(3.14159, 2) == "3.14".
 std::string fixed(double v, int decimals);
-std::vector<std::string> split(std::string_view text, char sep);
-std::string join(const std::vector<std::string>& parts, std::string_view sep);
-std::string lower(std::string_view text);
-bool starts_with(std::string_view text, std::string_view prefix);
-bool ends_with(std::string_view text, std::string_view suffix);
+std::vector<std::string> split(std::string_view text, char sep);  // the parts between `sep`, empty ones too
+std::string join(const std::vector<std::string>& parts, std::string_view sep);  // the parts with `sep` between them
+std::string lower(std::string_view text);                                       // A to Z in lower case
+bool starts_with(std::string_view text, std::string_view prefix);               // whether it begins with `prefix`
+bool ends_with(std::string_view text, std::string_view suffix);                 // whether it ends with `suffix`
 // The candidate with the smallest edit distance to `word`, or "" when none is near (distance > 1/2 of the length).
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 

@@ -39,7 +39,7 @@ uint64_t float_mode() { return 0; }
 void set_float_mode(uint64_t) {}
 #endif
 
-// What a pool may have. A very large one finds no memory for its stacks, and libgomp then ends the process by a signal.
+// A pool may have so many. A very large one finds no memory for its stacks: libgomp then ends the process by a signal.
 // One larger than a control group's quota is stopped for a part of each period, as a rule between two barriers.
 int largest_pool() {
   constexpr int kFewest = 64, kPerProcessor = 8;
@@ -47,10 +47,11 @@ int largest_pool() {
   const std::optional<double> quota = processor_quota();
   if (!env::get("OMP_NUM_THREADS").empty()) {
     const int asked = omp_get_max_threads();
-    if (asked > most) log::warn(cat("OMP_NUM_THREADS asks for ", asked, " threads, ", most, " are used"));
+    if (asked > most) logging::warn(cat("OMP_NUM_THREADS asks for ", asked, " threads, ", most, " are used"));
   } else if (quota && *quota < omp_get_num_procs()) {
     const int granted = std::max(1, static_cast<int>(std::lround(*quota)));
-    log::info(cat("the control group grants ", fixed(*quota, 1), " processors: computing with ", granted, " threads"));
+    logging::info(
+        cat("the control group grants ", fixed(*quota, 1), " processors: computing with ", granted, " threads"));
     return granted;
   }
   return most;

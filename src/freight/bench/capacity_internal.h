@@ -1,4 +1,4 @@
-// Whether a step fits a device at hand, asked before anything is allocated.
+// It is asked here whether a step fits a device at hand, before anything is allocated.
 #pragma once
 #include <string>
 

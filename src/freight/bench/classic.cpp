@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/backend/backend.h"
+#include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
 #include "freight/bench/capacity_internal.h"
@@ -183,7 +184,7 @@ TrainingResult measure_training(const StudyTraining& training, const std::string
   try {
     const auto start = std::chrono::steady_clock::now();
     const train::Result done = train::train(c, silent);
-    r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    r.seconds = seconds_since(start);
     r.train_seconds = done.train_seconds;
     r.samples_per_second = done.samples_per_second;
     r.top1 = done.test.top1.value_or(0);

@@ -50,7 +50,7 @@ struct Study {
   std::vector<StudyNet> nets;
   std::vector<Published> published;
   std::vector<StudyTraining> trainings;
-  // What was measured here.
+  // The figures that were measured here.
   std::string machine;
   std::vector<std::pair<std::string, std::string>> devices;  // name, description
   std::vector<StepResult> steps;

@@ -74,7 +74,7 @@ struct EpochCost {
   std::optional<double> dollars;
   std::optional<plan::Range> watt_hours;
 };
-// Of the training steps alone, with moved batches where these are known.
+// The cost of the training steps alone, with moved batches where these are known.
 std::optional<EpochCost> epoch_cost(const Curve& curve, const BatchPoint& point, double samples);
 // FLOPs per second as a share of the dense peak.
 double utilisation(const Curve& curve, const BatchPoint& point);
@@ -93,7 +93,7 @@ struct LayerRow {
 // In the order of the plan of the first curve that has one.
 std::vector<LayerRow> layers_of(const Comparison& comparison);
 
-// What follows from the figures, a sentence each.
+// The findings that follow from the figures, a sentence each.
 std::vector<std::string> findings(const Comparison& comparison);
 
 struct CompareOptions {

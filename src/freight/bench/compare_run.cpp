@@ -1,4 +1,4 @@
-// What a comparison runs and predicts. See compare.h.
+// The runs and predictions of a comparison. See compare.h.
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +15,7 @@ namespace freight::bench {
 
 namespace {
 
-// Of a rated power, what averages of long trainings come to (docs/plan.md).
+// Averages of long trainings come to this share of the rated power (docs/plan.md).
 constexpr double kAveragePower = 0.6;
 
 std::string teraflops(double flops) {

@@ -1,4 +1,4 @@
-// What becomes of a comparison and of a study: tables, JSON, a Chrome trace, pages of HTML without script.
+// A comparison and a study become tables, JSON, a Chrome trace, pages of HTML without script.
 #pragma once
 #include <string>
 #include <vector>

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "freight/backend/backend.h"
+#include "freight/base/clock.h"
 #include "freight/base/device_memory.h"
 #include "freight/base/median.h"
 #include "freight/base/philox.h"
@@ -18,7 +19,6 @@ namespace freight::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
 // Clocks are read so often at most.
 constexpr double kTick = 0.02;
@@ -50,7 +50,7 @@ struct Runner {
     steps(1, batches);
     auto start = Clock::now();
     steps(1, batches);
-    const double once = std::max(since(start), 1e-7);
+    const double once = std::max(seconds_since(start), 1e-7);
     const auto per = std::max<int64_t>(1, static_cast<int64_t>(kTick / once));
     if (once < seconds / 4) steps(per, batches);  // caches, clocks and pages are warm
     Timed t;
@@ -62,10 +62,10 @@ struct Runner {
       t.least = spent = once;
       t.runs = 1;
     }
-    for (start = Clock::now(); t.runs < least_runs || spent + since(start) < seconds;) {
+    for (start = Clock::now(); t.runs < least_runs || spent + seconds_since(start) < seconds;) {
       const auto begin = Clock::now();
       steps(per, batches);
-      times.push_back(since(begin) / static_cast<double>(per));
+      times.push_back(seconds_since(begin) / static_cast<double>(per));
       t.least = std::min(t.least, times.back());
       t.runs += per;
     }
@@ -106,7 +106,7 @@ std::vector<double> time_plan_steps(const Workload& w, double seconds, int64_t l
   std::vector<std::vector<double>> times(count);
   const auto start = Clock::now();
   w.executable().run_timed(w.inputs(), w.results());
-  for (int64_t i = 0; i < least_runs || since(start) < seconds; ++i) {
+  for (int64_t i = 0; i < least_runs || seconds_since(start) < seconds; ++i) {
     const std::vector<double> t = w.executable().run_timed(w.inputs(), w.results());
     for (size_t s = 0; s < count; ++s) times[s].push_back(t[s]);
   }

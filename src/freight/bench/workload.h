@@ -1,4 +1,4 @@
-// What benchmarks and profiles run: a model with an optimizer, its training step (or inference) compiled for a device,
+// Benchmarks and profiles run this: a model with an optimizer, its training step (or inference) compiled for a device,
 // and a resident batch of random samples. N samples, T tokens, K classes or values.
 #pragma once
 #include <memory>

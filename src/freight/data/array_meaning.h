@@ -11,41 +11,42 @@ namespace freight::data {
 
 // How an array of samples lies. features: every sample is as it stands, whatever its rank.
 enum class Layout { automatic, nchw, nhwc, nhw, features };
-const char* to_string(Layout layout);
-bool parse_layout(const std::string& name, Layout& out);
+const char* to_string(Layout layout);                     // the word of a flag: "nchw"
+bool parse_layout(const std::string& name, Layout& out);  // false for another word
 
 // Values from `low`, black, to `high`, white.
 struct ValueRange {
-  double low = 0, high = 1;
+  double low = 0, high = 1;  // black and white
   friend bool operator==(const ValueRange&, const ValueRange&) = default;
 };
 // "LOW:HIGH"; throws Error(usage) that begins with `flag` for anything else.
 ValueRange parse_range(const std::string& text, const std::string& flag);
-std::string to_string(const ValueRange& range);
+std::string to_string(const ValueRange& range);  // "LOW:HIGH"
 
 // unstated: of early stored models, which record nothing. bytes: 0 to 255, whatever the type they came in. scaled: the
 // range says what is black and white. plain: numbers of any kind, in the range that training saw.
 enum class Values { unstated, bytes, scaled, plain };
-const char* to_string(Values values);
-bool parse_values(const std::string& name, Values& out);
+const char* to_string(Values values);                     // the word in files: "bytes"
+bool parse_values(const std::string& name, Values& out);  // false for another word
 
-inline constexpr ValueRange kBytes{0, 255};
+inline constexpr ValueRange kBytes{0, 255};  // the range of pictures' pixels
 
+// The meaning of an array of samples: decide_meaning gives it and stored models record it.
 struct ArrayMeaning {
   Layout layout = Layout::automatic;  // of arrays whose shape fits two: any other shape says it itself
-  Values values = Values::unstated;
-  ValueRange range = {};  // of scaled and plain values; of bytes kBytes
+  Values values = Values::unstated;   // their kind
+  ValueRange range = {};              // of scaled and plain values; of bytes kBytes
 
-  // Whether a picture, whose pixels are 0 to 255, can be a sample.
+  // True where a picture, of pixels 0 to 255, can be a sample.
   bool takes_pictures() const { return values != Values::plain; }
   friend bool operator==(const ArrayMeaning&, const ArrayMeaning&) = default;
 };
 
-// What a user says of an array by flags, and the input of the model that it is for (an empty one fits any).
+// A user's flags about an array, and the input of the model that it is for (an empty one fits any).
 struct AskedMeaning {
-  Layout layout = Layout::automatic;
-  std::optional<ValueRange> range = {};
-  Shape input = {};
+  Layout layout = Layout::automatic;     // --layout
+  std::optional<ValueRange> range = {};  // --value-range
+  Shape input = {};                      // of the model, without the batch axis
 };
 
 // The meaning of the training samples. Throws Error(data) that names the flag where they can mean two things.

@@ -26,12 +26,40 @@ const std::vector<std::string>& fashion_classes() {
   return kNames;
 }
 
-// Kinds of content, told by the files themselves.
-bool holds_data(const std::string& path) {
+// The formats whose samples are read into memory. They are told by the files themselves; the first that fits reads.
+struct Format {
+  bool (*fits)(const std::string& path);
+  TrainTest (*load)(const std::string& path, const std::string& name, const LoadOptions& options);
+  const char* files;  // by which it is told, for messages
+};
+bool is_cifar(const std::string& path) {
   CifarKind kind;
-  return is_array_source(path) || is_idx_dir(path) || is_cifar_dir(path, kind) || is_image_source(path) ||
-         is_text_source(path);
+  return is_cifar_dir(path, kind);
 }
+TrainTest cifar_sets(const std::string& path, const std::string& name, const LoadOptions&) {
+  CifarKind kind;
+  is_cifar_dir(path, kind);
+  return load_cifar_dir(path, name, kind);
+}
+TrainTest idx_sets(const std::string& path, const std::string& name, const LoadOptions&) {
+  return load_idx_dir(path, name, name == "fashion-mnist" ? fashion_classes() : numbered_classes(10));
+}
+TrainTest array_sets(const std::string& path, const std::string&, const LoadOptions& options) {
+  return load_array_source(path, options.arrays);
+}
+constexpr Format kFormats[] = {
+    {is_array_source, array_sets, "x_train.npy and y_train.npy, one .npz"},
+    {is_idx_dir, idx_sets, "IDX files (train-images-idx3-ubyte[.gz] ...)"},
+    {is_cifar, cifar_sets, "CIFAR binaries (data_batch_1.bin ... or train.bin)"},
+};
+const Format* format_of(const std::string& path) {
+  for (const Format& f : kFormats) {
+    if (f.fits(path)) return &f;
+  }
+  return nullptr;
+}
+
+bool holds_data(const std::string& path) { return format_of(path) || is_image_source(path) || is_text_source(path); }
 
 // A list that has pictures and texts is one of texts where their column is asked for.
 bool is_image_set(const std::string& path, const LoadOptions& options) {
@@ -39,21 +67,27 @@ bool is_image_set(const std::string& path, const LoadOptions& options) {
 }
 
 TrainTest load_path(const std::string& path, const std::string& name, const LoadOptions& options) {
-  CifarKind kind;
-  if (is_array_source(path)) return load_array_source(path, options.arrays);
-  if (is_idx_dir(path)) {
-    return load_idx_dir(path, name, name == "fashion-mnist" ? fashion_classes() : numbered_classes(10));
+  if (const Format* format = format_of(path)) {
+    TrainTest sets = format->load(path, name, options);
+    // The test part is normalised as the training part is, whatever its reader computed.
+    sets.test.mean = sets.train.mean;
+    sets.test.std = sets.train.std;
+    return sets;
   }
-  if (is_cifar_dir(path, kind)) return load_cifar_dir(path, name, kind);
   if (is_image_set(path, options)) return load_image_source(path, name, options.images);
   if (is_text_source(path)) fail(ErrorKind::data, path, "holds text: need arrays or pictures here");
-  fail(
-      ErrorKind::data, path,
-      "no data set recognised: need IDX files (train-images-idx3-ubyte[.gz] ...), CIFAR binaries (data_batch_1.bin ... "
-      "or train.bin), x_train.npy and y_train.npy, one .npz, or pictures (",
-      io::image_endings(),
-      ") as train/CLASS/* and val/CLASS/*, as CLASS/*, or listed in train.csv, or text (train.csv, .tsv, .jsonl, .txt, "
-      "or train/CLASS/*.txt; docs/data.md)");
+  std::string files;
+  for (const Format& f : kFormats) files += cat(f.files, ", ");
+  fail(ErrorKind::data, path, "no data set recognised: need ", files, "or pictures (", io::image_endings(),
+       ") as train/CLASS/* and val/CLASS/*, as CLASS/*, or listed in train.csv, or text (train.csv, .tsv, .jsonl, "
+       ".txt, or train/CLASS/*.txt; docs/data.md)");
+}
+
+// A known set lies where its first file does. Those of IDX may be unpacked, or have the names' other spelling.
+bool lies_at(const CatalogEntry& entry, const std::string& path) {
+  if (entry.text) return is_text_source(path);
+  const std::string& first = entry.files.front().name;
+  return io::file_exists(cat(path, "/", first)) || (first.ends_with("-ubyte.gz") && is_idx_dir(path));
 }
 
 std::vector<std::string> names() {
@@ -215,11 +249,7 @@ std::string find(const std::string& name_or_path, const LoadOptions& options) {
     for (const std::string& folder : entry->folders) {
       std::string path = folder == "." ? dir : cat(dir, "/", folder);
       looked.push_back(path);
-      CifarKind kind;
-      const bool found = entry->text                ? is_text_source(path)
-                         : entry->name == "cifar10" ? is_cifar_dir(path, kind) && kind == CifarKind::cifar10
-                                                    : is_idx_dir(path);
-      if (found) return path;
+      if (lies_at(*entry, path)) return path;
     }
   }
   fail(ErrorKind::data, name_or_path, "data set not found: looked in ", join(looked, ", "), "; `freight data get ",
@@ -266,8 +296,7 @@ Content content_of(const std::string& name_or_path, const LoadOptions& options) 
   }
   try {
     const std::string path = find(name_or_path, options);
-    CifarKind kind;
-    if (is_array_source(path) || is_idx_dir(path) || is_cifar_dir(path, kind)) return Content::arrays;
+    if (format_of(path)) return Content::arrays;
     if (is_image_set(path, options)) return Content::images;
     return is_corpus_source(path) ? Content::corpus : is_text_source(path) ? Content::documents : Content::arrays;
   } catch (const Error&) {

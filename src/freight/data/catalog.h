@@ -13,32 +13,35 @@
 
 namespace freight::data {
 
+// A file of a known set.
 struct CatalogFile {
-  std::string name;
+  std::string name;    // as it lies in the folder
   std::string sha256;  // lower-case hex; "" where it is not known
   int64_t bytes = 0;   // 0 where it is not known
 };
 
+// A set that Freight knows by name.
 struct CatalogEntry {
-  std::string name, description;
-  int64_t train = 0, test = 0, classes = 0;
-  std::string shape;                 // of one sample: "1x28x28"
-  std::vector<CatalogFile> files;    // empty for a set that is drawn by code
-  std::vector<std::string> folders;  // usual names of its folder, the first is where `get` puts it
-  std::vector<std::string> mirrors;  // base URLs; a file's URL is base + "/" + file name
-  bool text = false;                 // documents, or characters of a corpus, which has no classes
-  bool builtin() const { return folders.empty(); }
+  std::string name, description;                    // of the set
+  int64_t train = 0, test = 0, classes = 0;         // samples of each part, and classes
+  std::string shape;                                // of one sample: "1x28x28"
+  std::vector<CatalogFile> files;                   // empty for a set that is drawn by code
+  std::vector<std::string> folders;                 // usual names of its folder, the first is where `get` puts it
+  std::vector<std::string> mirrors;                 // base URLs; a file's URL is base + "/" + file name
+  bool text = false;                                // documents, or characters of a corpus, which has no classes
+  bool builtin() const { return folders.empty(); }  // drawn by code, without files
 };
 
-const std::vector<CatalogEntry>& catalog();
+const std::vector<CatalogEntry>& catalog();  // all known sets, in the order of listings
 // The entry of that name, or null.
 const CatalogEntry* find_entry(const std::string& name);
 
+// Settings of finding and reading data.
 struct LoadOptions {
   std::string data_dir = {};  // the --data-dir flag: looked in first
-  ImageOptions images = {};
-  TextOptions text = {};
-  ArrayOptions arrays = {};
+  ImageOptions images = {};   // of image folders
+  TextOptions text = {};      // of texts
+  ArrayOptions arrays = {};   // of npy and npz files
 };
 
 // The known set that a name means; null for what is a path. A folder here of the same name that holds data is meant
@@ -49,29 +52,35 @@ const CatalogEntry* named_set(const std::string& name_or_path, const LoadOptions
 // $FREIGHT_DATA and the cache, under its usual folder names. "" for a built-in set. Throws Error(data) that lists where
 // it looked and how to get the set, Error(usage) for a name that is neither a set nor a path.
 std::string find(const std::string& name_or_path, const LoadOptions& options = {});
+// Reads both parts of images or arrays, by name or path.
 // Throws Error(data) for a set of text, too: load_text reads those.
 TrainTest load(const std::string& name_or_path, const LoadOptions& options = {});
+// Reads both parts of a set of text. Throws Error(data) for other data.
 TextSet load_text(const std::string& name_or_path, const LoadOptions& options = {});
-// What a set holds, told without reading it; arrays also for what cannot be found.
+// The content of a set, told without reading it; arrays also for what cannot be found.
 enum class Content { arrays, images, documents, corpus };
+// Tells the content by names and first bytes alone.
 Content content_of(const std::string& name_or_path, const LoadOptions& options = {});
 
-// What `freight data verify` checks: the hash of every file (known sets) and that everything parses; of images, that
+// The result of `freight data verify`: the hash of every file (known sets) and that everything parses; of images, that
 // every one decodes; of text, that every document can be read.
 struct Verification {
+  // A file of the set.
   struct File {
-    std::string path;
-    std::string sha256;
-    enum class State { matches, differs, unknown } state = State::unknown;
+    std::string path;    // where it lies
+    std::string sha256;  // as found, lower-case hex
+    // Tells if the hash is the published one, where one is known.
+    enum class State { matches, differs, unknown };
+    State state = State::unknown;  // unknown where no hash is published
   };
-  std::string where;
-  std::vector<File> files;
-  int64_t images = 0;     // decoded or not
-  int64_t documents = 0;  // that can be read
-  std::vector<BadSample> bad;
-  std::string train, test;  // describe() of the splits
-  uint64_t train_fingerprint = 0, test_fingerprint = 0;
-  bool ok() const;
+  std::string where;                                     // the folder or file that was read
+  std::vector<File> files;                               // all of the set
+  int64_t images = 0;                                    // decoded or not
+  int64_t documents = 0;                                 // that can be read
+  std::vector<BadSample> bad;                            // samples that cannot be read
+  std::string train, test;                               // describe() of the splits
+  uint64_t train_fingerprint = 0, test_fingerprint = 0;  // of the parts' contents
+  bool ok() const;                                       // no hash differs and no sample is bad
 };
 // Throws Error(data) when a file does not parse; hashes that differ and images that do not decode are in the result.
 // `poll` is told of the images done; false stops, with Error(runtime).
@@ -82,6 +91,6 @@ Verification verify(const std::string& name_or_path, const LoadOptions& options 
 std::vector<std::string> search_dirs(const LoadOptions& options);
 // Where `freight data get` puts sets: --data-dir, else $FREIGHT_DATA, else the cache.
 std::string download_dir(const LoadOptions& options);
-std::string sha256_of(const std::string& path);
+std::string sha256_of(const std::string& path);  // of a file's content, lower-case hex
 
 }  // namespace freight::data

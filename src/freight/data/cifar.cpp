@@ -93,8 +93,6 @@ bool is_cifar_dir(const std::string& dir, CifarKind& kind) {
 TrainTest load_cifar_dir(const std::string& dir, const std::string& name, CifarKind kind) {
   TrainTest out{load_split(dir, name, kind, "train"), load_split(dir, name, kind, "test")};
   out.train.compute_statistics();
-  out.test.mean = out.train.mean;
-  out.test.std = out.train.std;
   return out;
 }
 

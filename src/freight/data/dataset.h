@@ -17,9 +17,9 @@ namespace freight::data {
 // The sample (channels, rows, columns) that images of any size become. For evaluation the shorter side is made
 // `resize` long and the middle cut out (0: the whole image is stretched); training may cut at random instead.
 struct ImageGeometry {
-  int64_t channels = 3, rows = 224, columns = 224;
-  int64_t resize = 256;
-  io::Orientation orientation = io::Orientation::exif;
+  int64_t channels = 3, rows = 224, columns = 224;      // of a sample
+  int64_t resize = 256;                                 // shorter side before the cut; 0: none
+  io::Orientation orientation = io::Orientation::exif;  // of images in files
   friend bool operator==(const ImageGeometry&, const ImageGeometry&) = default;
 };
 
@@ -27,14 +27,16 @@ class ImageCache;
 
 // Samples that stay in their files until a batch needs them.
 struct ImageFiles {
+  // Files in the order of the samples; they are not read yet.
   ImageFiles(std::vector<std::string> paths, const ImageGeometry& geometry);
-  std::vector<std::string> paths;
-  ImageGeometry geometry;
+  std::vector<std::string> paths;    // one per sample
+  ImageGeometry geometry;            // of the samples
   std::shared_ptr<ImageCache> kept;  // files of a small set all of them, once each was decoded
   // Bytes that `kept` will hold when each image was decoded.
   size_t kept_bytes() const;
 };
 
+// One part of a data set.
 struct Dataset {
   std::string name;                         // "mnist"
   std::string split;                        // "train" or "test"
@@ -48,9 +50,9 @@ struct Dataset {
   bool undivided = false;     // the data has no part for the test: see Undivided
   ArrayMeaning meaning = {};  // of arrays
 
-  int64_t count() const;
-  bool classification() const { return labels.dtype() == DType::i64; }
-  int64_t class_count() const { return static_cast<int64_t>(classes.size()); }
+  int64_t count() const;                                                        // samples
+  bool classification() const { return labels.dtype() == DType::i64; }          // the labels are classes
+  int64_t class_count() const { return static_cast<int64_t>(classes.size()); }  // 0 for regression
   // Shape of one sample: images.shape() without N, or the geometry of files.
   Shape sample_shape() const;
 
@@ -65,11 +67,12 @@ struct Dataset {
   void validate(const std::string& images_file, const std::string& labels_file) const;
 };
 
+// Both parts of a data set.
 struct TrainTest {
-  Dataset train, test;
+  Dataset train, test;  // of equal sample shape and classes
 };
 
-// What becomes of data that has no part for the test: a share of it is held out of training, or all of it is both parts
+// Treatment of data that has no part for the test: a share of it is held out of training, or all of it is both parts
 // (to measure a model on data that it was not trained on).
 enum class Undivided { divide, whole };
 
@@ -78,19 +81,20 @@ enum class HeldOut { validation, test };
 
 // A sample that cannot be read: its file, with the line where it has one, and why.
 struct BadSample {
-  std::string path, reason;
+  std::string path, reason;  // "data.csv:7", "column width: got 'wide'"
 };
-// Whether such a sample stops the reader (an Error is thrown) or is left out.
+// Decides if such a sample stops the reader (an Error is thrown) or is left out.
 enum class OnBad { error, skip };
+// The treatment of samples that cannot be read.
 struct BadSamples {
-  OnBad on_bad = OnBad::error;
+  OnBad on_bad = OnBad::error;                        // stop or leave out
   std::function<void(const BadSample&)> report = {};  // told of each one left out, once, in the caller's thread
 };
 
 // Marks the samples to hold out: a share of every class, chosen by the seed and the position in the list alone. A class
 // of two samples or more has at least one on either side.
 std::vector<bool> hold_out(const std::vector<int64_t>& labels, size_t classes, double share, uint64_t seed);
-inline constexpr double kDefaultSplit = 0.2;
+inline constexpr double kDefaultSplit = 0.2;  // share of the held-out samples
 
 // A hash of bytes, equal on every machine of this byte order; `seed` chains several.
 uint64_t hash_of(const void* bytes, size_t n, uint64_t seed);

@@ -11,19 +11,21 @@
 
 namespace freight::data {
 
+// A batch as a step takes it; its arrays live until the next one is asked for.
 struct FeedBatch {
   Array inputs;       // f32 (N, ...), or tokens i32 (N, T)
   Array targets;      // i64 (N) classes, f32 values or mixed classes, or tokens i32 (N, T), -1 where nothing is asked
   int64_t count = 0;  // of targets that are asked: N, or the tokens among them that are not padding
 };
 
+// Batches, epoch by epoch; see the top of this file.
 class Feed {
  public:
   virtual ~Feed() = default;
   Feed(const Feed&) = delete;
   Feed& operator=(const Feed&) = delete;
 
-  virtual int64_t batches_per_epoch() const = 0;
+  virtual int64_t batches_per_epoch() const = 0;  // short ones too
   // Sum of the batches' counts over an epoch, where nothing is left out.
   virtual int64_t count_per_epoch() const = 0;
   // From any batch of the epoch on. A running epoch is dropped. The batches depend on the seed and the epoch alone.
@@ -36,7 +38,7 @@ class Feed {
     why = "batches of text have no recipe";
     return std::nullopt;
   }
-  virtual Array draws(int64_t /*epoch*/) const { return {}; }
+  virtual Array draws(int64_t /*epoch*/) const { return {}; }  // i32 (batches, batch size, kDrawNumbers)
   // Seconds spent in `next` waiting for data, or making it.
   virtual double wait_seconds() const = 0;
 

@@ -176,7 +176,7 @@ void fetch_file(const std::vector<std::string>& urls, const std::string& path, c
           }
           return;
         }
-        // What does not match cannot be continued either.
+        // A part that does not match cannot be continued either.
         ::unlink(part.c_str());
         r = {Outcome::give_up, fault};
       }

@@ -36,7 +36,7 @@ std::string place_of(const Array& a, int64_t i) {
   return cat("element [", join(parts, ", "), "]");
 }
 
-// What is wrong with a sample; "" where nothing is.
+// Tells what is wrong with a sample; "" where nothing is.
 std::string fault_of(const Dataset& set, int64_t row) {
   const int64_t rows = set.count();
   for (const Array* a : {&set.images, &set.labels}) {

@@ -106,8 +106,6 @@ TrainTest load_idx_dir(const std::string& dir, const std::string& name, const st
          out.test.sample_shape());
   }
   out.train.compute_statistics();
-  out.test.mean = out.train.mean;
-  out.test.std = out.train.std;
   return out;
 }
 

@@ -66,7 +66,7 @@ std::vector<std::string> class_folders(const std::string& dir) {
   return names;
 }
 
-// Whether there is an image in the folder, or in one that lies up to `depth` deeper.
+// True where there is an image in the folder, or in one that lies up to `depth` deeper.
 bool holds_images(const std::string& dir, int depth) {
   const std::vector<fs::path> all = entries(dir);
   return std::any_of(all.begin(), all.end(), [&](const fs::path& p) {

@@ -11,17 +11,18 @@
 
 namespace freight::data {
 
+// Settings of making samples of images in files, and of dividing them.
 struct ImageOptions {
   int64_t train_crop = 0;  // side of a training sample; 0: 224
   int64_t val_crop = 0;    // side of an evaluation sample; 0: that of training
   int64_t val_resize = 0;  // shorter side before the crop of evaluation; 0: val_crop * 256 / 224
-  io::Orientation orientation = io::Orientation::exif;
+  io::Orientation orientation = io::Orientation::exif;  // whether EXIF data turn them
   // Share of each class that is held out where the data has no part for that; below 0: kDefaultSplit. Asking for it
   // where there is a val part is an error.
   double val_split = -1;
-  uint64_t split_seed = 0;
-  HeldOut held_out = HeldOut::validation;  // which part is TrainTest::test where the data has both val and test
-  Undivided undivided = Undivided::divide;
+  uint64_t split_seed = 0;                  // which samples are held out
+  HeldOut held_out = HeldOut::validation;   // which part is TrainTest::test where the data has both val and test
+  Undivided undivided = Undivided::divide;  // what becomes of data without a test part
 };
 
 // Told by names: a directory with class folders that hold images (below train or directly), or whose train.csv lists

@@ -28,7 +28,7 @@ struct ListColumns {
   std::string note;
 };
 
-// Whether `f` is true of the column in every row from `first` on, as far as rows are looked at; false of no rows.
+// Says whether `f` is true of the column in every row from `first` on that is looked at; false of no rows.
 template <class F>
 bool all_cells(const CsvRows& rows, size_t column, size_t first, F&& f) {
   const size_t end = std::min(rows.size(), first + kRowsLookedAt);
@@ -52,7 +52,7 @@ std::optional<ListColumns> with_header(const CsvRows& rows, const TableHeader& h
   std::optional<size_t> path = header.best(ColumnRole::image), label = header.best(ColumnRole::label);
   const auto images = [&](size_t column) { return all_cells(rows, column, 1, is_image_cell); };
   if (!header.plausible() && !(path && label)) return std::nullopt;
-  // What the cells hold goes before what the header says: ids of images are called "image", too.
+  // The content of the cells goes before what the header says: ids of images are called "image", too.
   if (!path || !images(*path)) {
     for (size_t i = 0; i < header.width(); ++i) {
       if (!images(i)) continue;

@@ -31,7 +31,7 @@ constexpr int64_t kClaimFloats = 50'000, kClaimImages = 4;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Whether anyone but its slot holds the buffer. Dropping the copy is an acquire operation on the count: what a holder
+// True if anyone but its slot holds the buffer. Dropping the copy is an acquire operation on the count: what a holder
 // that has just let go has read lies before what is written next.
 bool held_elsewhere(const std::shared_ptr<Storage>& buffer) {
   const std::shared_ptr<Storage> copy = buffer;  // NOLINT(performance-unnecessary-copy-initialization)
@@ -40,7 +40,7 @@ bool held_elsewhere(const std::shared_ptr<Storage>& buffer) {
 
 using Order = std::shared_ptr<const std::vector<int64_t>>;
 
-// What went wrong with samples of a batch, by their place in it.
+// The faults of a batch's samples, by their place in it.
 struct Faults {
   std::map<int64_t, BadSample> bad;            // left out
   std::map<int64_t, std::exception_ptr> stop;  // the first one is thrown

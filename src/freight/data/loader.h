@@ -20,16 +20,17 @@
 
 namespace freight::data {
 
+// Settings of a Loader.
 struct LoaderOptions {
-  int64_t batch_size = 64;
-  bool shuffle = false;
-  uint64_t seed = 0;
-  bool drop_last = false;  // leave a short last batch out
-  int workers = -1;        // threads; 0: the caller's own; -1: a core each for images, 0 for cheap batches, else 1
-  int prefetch = 2;        // batches ready ahead of the caller, at most
+  int64_t batch_size = 64;  // samples per batch
+  bool shuffle = false;     // another order in every epoch
+  uint64_t seed = 0;        // of order and augmentation
+  bool drop_last = false;   // leave a short last batch out
+  int workers = -1;         // threads; 0: the caller's own; -1: a core each for images, 0 for cheap batches, else 1
+  int prefetch = 2;         // batches ready ahead of the caller, at most
   int64_t prefetch_bytes = int64_t{1} << 30;  // all batches together: fewer ahead where they are large, but one
-  int64_t epochs = 0;  // how many are coming, from number 0 on: none is prepared beyond; 0: no end
-  Augment augment = {};
+  int64_t epochs = 0;          // how many are coming, from number 0 on: none is prepared beyond; 0: no end
+  Augment augment = {};        // random changes of samples
   Mix mix = {};                // labels become f32 (N, classes)
   bool channels_last = false;  // images become (N, H, W, C)
   BadSamples bad = {};         // a batch that one is left out of is shorter
@@ -45,6 +46,7 @@ struct BatchRecipe {
   int64_t batch_size = 0, batches = 0;                // of an epoch
 };
 
+// A batch; its arrays are used again when the next one is asked for.
 struct Batch {
   Array images;       // f32 (N, C, H, W), or (N, H, W, C) with channels_last, or (N, ...) as the samples are
   Array labels;       // i64 (N), or f32 as the targets are, or f32 (N, classes) where samples are mixed
@@ -53,6 +55,7 @@ struct Batch {
   int64_t index = 0;  // number of the batch within the epoch
 };
 
+// Makes batches of a data set; see the top of this file.
 class Loader {
  public:
   class Epoch;
@@ -62,10 +65,10 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  const Dataset& dataset() const;
+  const Dataset& dataset() const;        // as given
   const LoaderOptions& options() const;  // workers resolved
-  int64_t batches_per_epoch() const;
-  int64_t samples_per_epoch() const;
+  int64_t batches_per_epoch() const;     // the short last one too, unless drop_last
+  int64_t samples_per_epoch() const;     // in those batches
 
   // Starts an epoch, at any batch of it (resume). A running epoch is dropped.
   Epoch epoch(int64_t epoch, int64_t first_batch = 0);
@@ -88,27 +91,28 @@ class Loader {
   std::unique_ptr<State> state_;
 };
 
-// What `for (auto& batch : loader.epoch(e))` walks over; single pass.
+// The range that `for (auto& batch : loader.epoch(e))` walks over; single pass.
 class Loader::Epoch {
  public:
-  struct End {};
+  struct End {};  // behind the last batch
+  // Stands at a batch.
   class Iterator {
    public:
-    explicit Iterator(Loader* loader) : loader_(loader), batch_(loader->next()) {}
-    Batch& operator*() const { return *batch_; }
-    Batch* operator->() const { return batch_; }
-    Iterator& operator++() {
+    explicit Iterator(Loader* loader) : loader_(loader), batch_(loader->next()) {}  // asks for the first batch
+    Batch& operator*() const { return *batch_; }                                    // the batch
+    Batch* operator->() const { return batch_; }                                    // the batch
+    Iterator& operator++() {                                                        // asks for the next batch
       batch_ = loader_->next();
       return *this;
     }
-    bool operator==(End) const { return batch_ == nullptr; }
+    bool operator==(End) const { return batch_ == nullptr; }  // no batch is left
 
    private:
     Loader* loader_;
     Batch* batch_;
   };
-  Iterator begin() const { return Iterator(loader_); }
-  End end() const { return {}; }
+  Iterator begin() const { return Iterator(loader_); }  // at the first batch
+  End end() const { return {}; }                        // behind the last one
 
  private:
   friend class Loader;

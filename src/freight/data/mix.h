@@ -7,10 +7,11 @@
 
 namespace freight::data {
 
+// Settings of mixing the samples of a batch.
 struct Mix {
   double mixup_alpha = 0;   // the proportion is drawn from Beta(alpha, alpha); 0: off
   double cutmix_alpha = 0;  // the same for CutMix; where both are on, each batch takes one or the other
-  bool any() const { return mixup_alpha > 0 || cutmix_alpha > 0; }
+  bool any() const { return mixup_alpha > 0 || cutmix_alpha > 0; }  // whether samples are mixed at all
 };
 
 // Mixes a batch in place. images: f32 (count, ...) with samples of the shape `sample`; labels: f32 (count, classes).

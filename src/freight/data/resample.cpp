@@ -69,7 +69,7 @@ using Lanes = float __attribute__((vector_size(16)));
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-// What is FREIGHT_INLINE is inlined into `rows_of`, which is compiled twice: for any CPU, and with AVX2 where that is
+// FREIGHT_INLINE functions become part of `rows_of`, which is compiled twice: for any CPU, and with AVX2 where that is
 // known. Both do the same operations in the same order (no fused multiply-add), hence give the same bits.
 #define FREIGHT_INLINE inline __attribute__((always_inline))
 
@@ -248,7 +248,7 @@ struct Growing {
   const RowSink& sink;
 };
 
-// What pmulhrsw does: p + (q - p) * w, rounded.
+// It does what pmulhrsw does: p + (q - p) * w, rounded.
 int16_t mixed(int p, int q, int w) { return static_cast<int16_t>(p + (((((q - p) * w) >> 14) + 1) >> 1)); }
 
 void widen(const Growing& g, int64_t row, int16_t* wide) {

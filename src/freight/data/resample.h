@@ -10,25 +10,26 @@ namespace freight::data {
 
 // The part of an image that is looked at. Pixel i covers [i, i + 1); the borders may lie within pixels.
 struct Box {
-  double y = 0, x = 0, rows = 0, columns = 0;
+  double y = 0, x = 0, rows = 0, columns = 0;  // in pixels
 };
 
+// Decides if left and right are swapped.
 enum class Mirror { no, yes };
 
 // Pixels as decoders give them: u8 (rows, columns, channels), channels 1 or 3.
 struct PixelView {
-  const uint8_t* pixels = nullptr;
-  int64_t rows = 0, columns = 0, channels = 0;
+  const uint8_t* pixels = nullptr;              // the first row
+  int64_t rows = 0, columns = 0, channels = 0;  // extents
 };
 
 // Where planes (channels, rows, columns) go: as bytes; or as floats x * scale[channel] + bias[channel], which are
 // written past the caches.
 struct PlaneTarget {
-  PlaneTarget(uint8_t* to) : bytes(to) {}
+  PlaneTarget(uint8_t* to) : bytes(to) {}  // as bytes
   PlaneTarget(float* to, const float* scales, const float* biases) : values(to), scale(scales), bias(biases) {}
-  uint8_t* bytes = nullptr;
-  float* values = nullptr;
-  const float *scale = nullptr, *bias = nullptr;
+  uint8_t* bytes = nullptr;                       // null for floats
+  float* values = nullptr;                        // null for bytes
+  const float *scale = nullptr, *bias = nullptr;  // per channel
 };
 
 struct RowSink;
@@ -61,7 +62,7 @@ class Resampler {
   Taps down_, across_;
   std::vector<float> line_;    // (columns of the source that count, C): one destination row, not yet narrowed
   std::vector<float> planar_;  // (3, columns): the same after narrowing
-  // Of images that grow: see Growing in resample.cpp.
+                               // The next four serve images that grow: see Growing in resample.cpp.
   std::vector<int32_t> base_;
   std::vector<uint8_t> places_, planes_;
   std::vector<int16_t> share_, wide_;

@@ -82,7 +82,7 @@ std::vector<fs::path> entries(const fs::path& dir) {
 
 bool is_document(const fs::path& path) { return ends_with(lower(path.filename().string()), ".txt") && is_file(path); }
 
-// Whether folders in here hold documents.
+// True where folders in here hold documents.
 bool has_class_folders(const fs::path& dir) {
   if (!is_text_folder(dir)) return false;
   for (const fs::path& p : entries(dir)) {

@@ -100,7 +100,7 @@ class ColumnFinder {
     return utf8_fault(line) ? std::string("not UTF-8") : line;
   }
 
-  // What was understood of a header, where that does not go without saying.
+  // Says what was understood of a header, where that does not go without saying.
   void say(Columns& c) const {
     std::vector<size_t> taken = c.texts;
     taken.push_back(c.label);
@@ -234,7 +234,7 @@ class ColumnFinder {
     }
     return seen.size() * 2 <= rows_.size();
   }
-  // Whether every other label stands in several rows, and the first line's in none but its own.
+  // True where every other label stands in several rows, and the first line's in none but its own.
   bool label_stands_out(size_t column) const {
     std::map<std::string_view, int> count;
     for (const auto& row : rows_) {
@@ -269,6 +269,7 @@ class ColumnFinder {
       }
     }
     if (c.texts.empty()) unknown("which column is the text");
+    need_words(c);
     if (header_.plausible() && word_over_numbers(c.label)) {
       c.first_row = 1;
     } else if (header_.plausible() && label_stands_out(c.label)) {
@@ -278,6 +279,25 @@ class ColumnFinder {
                    join(numbering, ", "));
     }
     return c;
+  }
+
+  // Rows of numbers are a table. As texts their numbers would be read digit by digit, and each value of the target
+  // would be a class.
+  void need_words(const Columns& c) const {
+    constexpr size_t kFewest = 5;  // rows that show it
+    if (rows_.size() < kFewest) return;
+    std::vector<std::string> numbers;
+    for (const size_t at : c.texts) {
+      const bool all = std::all_of(rows_.begin() + 1, rows_.end(), [&](const io::CsvRow& row) {
+        return at >= row.fields.size() || trimmed(row.fields[at]).empty() || is_number_cell(row.fields[at]);
+      });
+      if (all) numbers.push_back(std::to_string(at + 1));
+    }
+    if (numbers.size() < 2 && numbers.size() < c.texts.size()) return;
+    fail(ErrorKind::data, file_, "got a table (numbers in column ", join(numbers, ", "),
+         "), need texts: --model baseline learns from tables; --text-column and --label-column name a column to be "
+         "read ",
+         "as texts; the first line is ", excerpt());
   }
 
   const Rows& rows_;

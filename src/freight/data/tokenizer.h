@@ -14,29 +14,31 @@
 
 namespace freight::data {
 
-inline constexpr int32_t kPadding = 0, kUnknown = 1;
+inline constexpr int32_t kPadding = 0, kUnknown = 1;  // numbers of padding and of unknown tokens
 
-enum class TokenizerKind { word, bpe, character };
-std::string to_string(TokenizerKind kind);
+enum class TokenizerKind { word, bpe, character };  // kinds
+std::string to_string(TokenizerKind kind);          // "word", "bpe", "char"
 // "word", "bpe", "char". False for another name.
 bool parse_tokenizer_kind(const std::string& name, TokenizerKind& out);
 
+// Settings of learn_tokenizer.
 struct TokenizerOptions {
-  TokenizerKind kind = TokenizerKind::word;
+  TokenizerKind kind = TokenizerKind::word;  // words by default
   int64_t limit = 0;  // tokens at most, padding and unknown among them; 0: 30,000 words, 8,000 pairs, all characters
   int64_t min_count = 2;  // of words: rarer ones are unknown
-  // Of byte pairs: nothing is normalised, so that decode(encode(text)) is the text; for language models.
+  // For byte pairs: nothing is normalised, so that decode(encode(text)) is the text; for language models.
   bool exact = false;
 };
 
+// Text to token numbers and back; any number of threads may use one.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  virtual TokenizerKind kind() const = 0;
-  virtual int64_t size() const = 0;  // every number is below it
+  virtual TokenizerKind kind() const = 0;  // which of the three
+  virtual int64_t size() const = 0;        // every number is below it
   // Throws Error(data) for text that is not UTF-8. Never gives 0.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
   // The text of characters and byte pairs as it was, where all of it was known; words are joined by spaces. Padding

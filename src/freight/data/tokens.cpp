@@ -31,7 +31,7 @@ void need_batch_size(const TokenFeedOptions& o) {
   if (o.batch_size < 1) fail(ErrorKind::usage, "feed", "batch size: got ", o.batch_size, ", need 1 or more");
 }
 
-// What both feeds share: a list of batches per epoch, made one by one.
+// Both feeds share this: a list of batches per epoch, made one by one.
 class TokenFeed : public Feed {
  public:
   void start(int64_t epoch, int64_t first_batch) override {

@@ -14,15 +14,17 @@ namespace freight::data {
 
 // Documents one after the other: number i has tokens [offsets[i], offsets[i + 1]).
 struct TokenSet {
-  std::vector<int32_t> tokens;
-  std::vector<int64_t> offsets = {0};
-  std::vector<int64_t> labels;  // class numbers; none of a corpus
-  int64_t cut = 0;              // documents that were longer than max_length
+  std::vector<int32_t> tokens;         // of all documents, one after the other
+  std::vector<int64_t> offsets = {0};  // where each begins, and the end
+  std::vector<int64_t> labels;         // class numbers; none of a corpus
+  int64_t cut = 0;                     // documents that were longer than max_length
 
-  int64_t count() const { return static_cast<int64_t>(offsets.size()) - 1; }
+  int64_t count() const { return static_cast<int64_t>(offsets.size()) - 1; }  // documents
+  // Tokens of document i.
   int64_t length(int64_t i) const { return offsets[static_cast<size_t>(i) + 1] - offsets[static_cast<size_t>(i)]; }
 };
 
+// The end of a too long document that is kept.
 enum class Keep : uint8_t { start, end };  // of a document that is too long
 // At most `max_length` tokens of each document (0: all); one without any token becomes one unknown token. The same
 // for any number of threads.
@@ -31,11 +33,12 @@ TokenSet encode(const TextPart& part, const Tokenizer& tokenizer, int64_t max_le
 // 32, 64, 128, ... below max_length, then max_length itself.
 std::vector<int64_t> bucket_lengths(int64_t max_length);
 
+// Settings of document_feed and window_feed.
 struct TokenFeedOptions {
-  int64_t batch_size = 64;
-  bool shuffle = false;  // within the buckets, and the batches over all buckets; of windows also where they begin
-  uint64_t seed = 0;
-  bool drop_last = false;  // leaves the short batch of a bucket out where it has a full one
+  int64_t batch_size = 64;  // documents or windows per batch
+  bool shuffle = false;     // within the buckets, and the batches over all buckets; of windows also where they begin
+  uint64_t seed = 0;        // of the order
+  bool drop_last = false;   // leaves the short batch of a bucket out where it has a full one
 };
 // Inputs i32 (N, L), L the least of `lengths` (rising) that all documents of the batch fit into, targets i64 (N).
 // Every document is in exactly one batch of an epoch (but see drop_last). Throws Error(usage) for a document longer

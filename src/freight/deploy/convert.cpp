@@ -14,7 +14,7 @@ namespace {
 // Means and deviations of ImageNet's pixels, as torchvision's weights were trained with.
 const std::vector<float> kMean{0.485f, 0.456f, 0.406f}, kStd{0.229f, 0.224f, 0.225f};
 
-// Of photographs: the named models that are made for 224 x 224 pixels in colour.
+// Models of photographs are the named ones that are made for 224 x 224 pixels in colour.
 bool of_photographs(const models::Model& model) {
   const auto& all = models::registry();
   return model.input.shape.rank() == 3 && model.input.shape[0] == 3 &&

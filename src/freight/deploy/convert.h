@@ -9,7 +9,7 @@ namespace freight::deploy {
 
 struct ImportOptions {
   std::vector<std::string> classes = {};  // names by class number; empty: none
-  // Of what the weights were trained on, per channel; empty: ImageNet's for nets of photographs, else none.
+  // Those of what the weights were trained on, per channel; empty: ImageNet's for nets of photographs, else none.
   std::vector<float> mean = {}, std = {};
   int64_t resize = -1;  // shorter side before the middle is cut out; 0: none; -1: 256 for 224, likewise for other sizes
 };

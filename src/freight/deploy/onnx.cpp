@@ -5,6 +5,7 @@
 #include "freight/base/error.h"
 #include "freight/base/version.h"
 #include "freight/deploy/onnx_graph_internal.h"
+#include "freight/nn/evaluating.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/neural.h"
 #include "freight/trace/tracer.h"
@@ -15,21 +16,6 @@ namespace {
 
 // Batches that are traced: primes, so that no extent of a net is equal to one by chance.
 constexpr int64_t kBatches[] = {1009, 1013};
-
-// Puts the net into evaluation mode while it lives.
-class Evaluating {
- public:
-  explicit Evaluating(nn::Module& net) : net_(net), was_training_(net.training()) { net_.eval(); }
-  ~Evaluating() {
-    if (was_training_) net_.train();
-  }
-  Evaluating(const Evaluating&) = delete;
-  Evaluating& operator=(const Evaluating&) = delete;
-
- private:
-  nn::Module& net_;
-  bool was_training_;
-};
 
 struct Traced {
   onnx::Probe probe;
@@ -135,7 +121,7 @@ OnnxSummary export_onnx(const store::Bundle& bundle, const std::string& path, co
          " bytes, an ONNX file holds at most ", onnx::kMaxBytes);
   }
   const Exporter exporter(bundle, options);
-  const Evaluating evaluating(*bundle.model.net);
+  const nn::Evaluating evaluating(*bundle.model.net);
   OnnxSummary summary;
   const onnx::Family family = exporter.family(summary.notes);
 

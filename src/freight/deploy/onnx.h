@@ -8,17 +8,18 @@
 
 namespace freight::deploy {
 
+// Settings of export_onnx.
 struct OnnxOptions {
   bool softmax = true;         // probabilities; else logits. Without meaning for a model that regresses
   bool preprocessing = false;  // of images: the file takes u8 pixels of the model's size instead of normalised floats
 };
 
-// What the written file takes and gives.
+// The written file: its inputs and outputs, and remarks.
 struct OnnxSummary {
-  std::string input, output;       // "pixels u8 (N, 3, 224, 224)"
-  std::vector<std::string> notes;  // what a user should know
-  bool any_length = false;         // of text: T is free
-  int64_t nodes = 0, weight_bytes = 0;
+  std::string input, output;            // "pixels u8 (N, 3, 224, 224)"
+  std::vector<std::string> notes;       // what a user should know
+  bool any_length = false;              // of text: T is free
+  int64_t nodes = 0, weight_bytes = 0;  // of the graph; of all weights
 };
 
 // Writes `path` whole or not at all. Input of shape (N, ...): "input" f32, normalised as training did; "pixels" u8 with

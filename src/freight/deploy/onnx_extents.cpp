@@ -25,7 +25,7 @@ std::optional<Formula> Family::fit(const std::vector<int64_t>& seen) const {
   return f;
 }
 
-// Whether a node is the same in all probes, but for extents.
+// True of a node that is the same in all probes, but for extents.
 bool Family::alike(size_t i) const {
   const Node& first = probes_[0].graph.nodes[i];
   for (const Probe& p : probes_) {

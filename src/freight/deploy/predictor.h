@@ -12,13 +12,15 @@
 
 namespace freight::deploy {
 
+// Settings of a Predictor.
 struct PredictorOptions {
   std::string backend = "auto";    // auto, cpu, ref, cuda:N or opencl:N
   std::string precision = "fp32";  // store::precision_names()
-  bool deterministic = false;
-  int64_t batch_size = 64;  // samples per step, at most
+  bool deterministic = false;      // equal bits on every run
+  int64_t batch_size = 64;         // samples per step, at most
 };
 
+// Settings of one call of Predictor::run.
 struct RunOptions {
   // The values were checked when the samples were made (Predictor::sample_of_...), or by check_values.
   bool values_checked = false;
@@ -36,8 +38,8 @@ class Predictor {
   Predictor(const Predictor&) = delete;
   Predictor& operator=(const Predictor&) = delete;
 
-  const store::Bundle& bundle() const;
-  const PredictorOptions& options() const;
+  const store::Bundle& bundle() const;      // the stored model
+  const PredictorOptions& options() const;  // as given
   // Probabilities, or the values of a model that regresses.
   bool probabilities() const;
   int64_t outputs() const;  // classes, or values
@@ -49,11 +51,13 @@ class Predictor {
   // model's input shape, taken as it is. A text is tokens i32 (T), cut off at the model's length. Throw Error(data)
   // that names the file, or `name`, for values that check_values refuses, too.
   Array sample_of_file(const std::string& path) const;
+  // A file's content as a sample; `name` stands in messages.
   Array sample_of_bytes(io::ByteView bytes, const std::string& name) const;
   // Numbers of any type as a sample, as store::Preprocessing::arrays says; undefined where the shape fits no layout.
   Array sample_of_values(const Array& values, const std::string& name) const;
   // data::range_warning of a sample.
   std::string range_warning(const Array& sample) const;
+  // A text as tokens i32 (T).
   Array sample_of_text(const std::string& text, const std::string& name = "text") const;
   // A row of a table, its cells in the order of bundle().columns (store::places_of finds them by name): f64 (columns).
   Array sample_of_row(const std::vector<std::string>& cells, const std::string& name) const;

@@ -1,4 +1,4 @@
-// What answers behind a Predictor: a net (predictor_net.cpp), or a model of rows (predictor_rows.cpp).
+// Behind a Predictor answers a net (predictor_net.cpp), or a model of rows (predictor_rows.cpp).
 #pragma once
 #include <functional>
 #include <memory>
@@ -15,7 +15,7 @@ struct Predictor::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  // What Predictor's functions of these names say. Kinds of input that the model does not take are refused.
+  // They say what Predictor's functions of these names say. Kinds of input that the model does not take are refused.
   virtual bool probabilities() const = 0;
   virtual int64_t outputs() const = 0;
   virtual double flops() = 0;

@@ -1,4 +1,5 @@
 // A net behind a Predictor: raw inputs become batches, which its compiled forward pass answers.
+#include "freight/base/clock.h"
 #include "freight/deploy/predictor_internal.h"
 
 #include <algorithm>
@@ -109,7 +110,7 @@ struct NetState : Predictor::State {
     return std::min(options.batch_size, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))));
   }
 
-  // What the net takes, without the axis of samples: of texts one type per length that they are padded to.
+  // The net takes these, without the axis of samples: of texts one type per length that they are padded to.
   std::vector<Type> kinds() const {
     if (!preprocessing().text()) return {{DType::f32, preprocessing().input}};
     std::vector<Type> all;
@@ -157,7 +158,7 @@ struct NetState : Predictor::State {
         std::copy_n(y.data<float>() + i * k, k,
                     all.data<float>() + static_cast<int64_t>(places[static_cast<size_t>(first + i)]) * k);
       }
-      if (how.ran) how.ran(count, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      if (how.ran) how.ran(count, seconds_since(start));
     }
   }
 
@@ -184,7 +185,7 @@ Array NetState::sample_of_bytes(io::ByteView bytes, const std::string& name) con
   const Shape& need = p.input;
   if (io::is_npy(bytes)) {
     const Array values = io::computable(io::parse_npy(bytes, name), name);
-    // Of a model of photographs an array of another shape than its own is a picture, to be resized and cut as they are.
+    // To a model of photographs an array of another shape than its own is a picture, to be resized and cut as they are.
     // Integers were pictures to early models, too.
     const bool picture = p.arrays.values == data::Values::unstated && !is_floating(values.dtype()) && need.rank() == 3;
     if (!picture && (p.resize == 0 || values.shape() == need)) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/deploy/predictor_internal.h"
 #include "freight/store/row_model.h"
@@ -34,7 +35,7 @@ struct RowState : Predictor::State {
       std::copy_n(one.data<double>(), width, rows.data<double>() + i * width);
     }
     Array answers = bundle.rows->run(rows);
-    if (how.ran) how.ran(n, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    if (how.ran) how.ran(n, seconds_since(start));
     return answers;
   }
   std::string takes() const override {

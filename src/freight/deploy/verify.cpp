@@ -27,7 +27,7 @@ constexpr double kLimit = kVerifyLimit;
 constexpr int64_t kReferenceSamples = 4;
 constexpr double kReferenceFlops = 1e10;  // what the naive loops of `ref` do in some seconds
 
-// What evaluation measures of one sample: the probability of its class, or its mean squared error.
+// Evaluation measures this of one sample: the probability of its class, or its mean squared error.
 struct Sample {
   Array raw;
   std::optional<double> score = {};

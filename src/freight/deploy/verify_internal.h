@@ -1,4 +1,4 @@
-// What verify.cpp (classes and values) and verify_language.cpp share. Internal to deploy.
+// verify.cpp (classes and values) and verify_language.cpp share this. Internal to deploy.
 #pragma once
 #include <functional>
 #include <string>

@@ -124,7 +124,7 @@ uint32_t pixel_of(const uint8_t* row, size_t column, uint32_t bits) {
   return pixel;
 }
 
-// Whether some pixel is not transparent. Programs that know no transparency leave its bits 0 throughout: such an image
+// True if some pixel is not transparent. Programs that know no transparency leave its bits 0 throughout: such an image
 // is opaque, as browsers take it.
 bool has_alpha(const BmpHead& h, const uint8_t* pixels, size_t row_bytes) {
   if (h.alpha.mask == 0) return false;

@@ -40,7 +40,7 @@ struct Descriptor {
 constexpr int kLook = 100;  // ms
 constexpr int kMostLooks = 50;
 
-// Whether a pipe or device has something to give, or its end; looks for a tenth of a second.
+// Says whether a pipe or device has something to give, or its end; looks for a tenth of a second.
 bool has_something(int fd, const std::string& path) {
   pollfd ready{fd, POLLIN, 0};
   if (::poll(&ready, 1, kLook) > 0) return true;

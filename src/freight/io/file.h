@@ -9,19 +9,20 @@
 
 namespace freight::io {
 
-using ByteView = std::span<const uint8_t>;
+using ByteView = std::span<const uint8_t>;  // Bytes that somebody else owns.
 
 // An owned block of bytes. Unlike std::vector it is not zeroed before it is filled.
 class Bytes {
  public:
   Bytes() = default;
+  // so many bytes, not zeroed
   explicit Bytes(size_t size) : data_(std::make_unique_for_overwrite<uint8_t[]>(size)), size_(size) {}
-  uint8_t* data() { return data_.get(); }
-  const uint8_t* data() const { return data_.get(); }
-  size_t size() const { return size_; }
-  void shrink(size_t size) { size_ = size < size_ ? size : size_; }
-  ByteView view() const { return {data_.get(), size_}; }
-  operator ByteView() const { return view(); }
+  uint8_t* data() { return data_.get(); }                            // the first byte
+  const uint8_t* data() const { return data_.get(); }                // the first byte
+  size_t size() const { return size_; }                              // in bytes
+  void shrink(size_t size) { size_ = size < size_ ? size : size_; }  // keeps the first `size` bytes
+  ByteView view() const { return {data_.get(), size_}; }             // all of them; valid while this lives
+  operator ByteView() const { return view(); }                       // the same
 
  private:
   std::unique_ptr<uint8_t[]> data_;
@@ -37,17 +38,18 @@ ByteView read_file(const std::string& path, Bytes& buffer, uint64_t& state);
 // Asked every tenth of a second while a pipe has nothing to give, by any thread that reads; true ends the reading with
 // Error(runtime). Null: never.
 void stop_reading_when(bool (*asked)());
-std::string read_text(const std::string& path);
-bool file_exists(const std::string& path);
+std::string read_text(const std::string& path);  // read_file as text
+bool file_exists(const std::string& path);       // whether there is a file, folder or device of that path
 
 // A fresh directory of the system's temporary one, removed at the end of the scope. Throws Error(runtime).
 class ScratchDir {
  public:
+  // Makes it.
   ScratchDir();
   ~ScratchDir();
   ScratchDir(const ScratchDir&) = delete;
   ScratchDir& operator=(const ScratchDir&) = delete;
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return path_; }  // of the directory
 
  private:
   std::string path_;
@@ -59,14 +61,16 @@ class ScratchDir {
 // All functions throw Error(runtime) that names the path and the system's reason.
 class AtomicFile {
  public:
+  // Opens the temporary file beside `path`.
   explicit AtomicFile(std::string path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
+  // Appends bytes.
   void write(const void* data, size_t size);
   void write(ByteView bytes) { write(bytes.data(), bytes.size()); }
   void write(std::string_view text) { write(text.data(), text.size()); }
-  void commit();
+  void commit();  // makes it appear under its name; once
 
  private:
   [[noreturn]] void give_up(const char* what, int error);
@@ -78,16 +82,17 @@ class AtomicFile {
 // Names made or changed in a directory survive a power failure; a file system that cannot sync directories is no error,
 // one that fails to is.
 void sync_directory(const std::string& path);
+// Writes a whole file as AtomicFile does.
 void write_file_atomic(const std::string& path, ByteView bytes);
 void write_file_atomic(const std::string& path, std::string_view text);
 
 // Decompresses a whole gzip file (one or more members; checksums verified). Throws Error(data) that names `name` when
 // the bytes are no gzip file, truncated or corrupt.
 Bytes gunzip(ByteView bytes, const std::string& name);
-bool is_gzip(ByteView bytes);
+bool is_gzip(ByteView bytes);  // by its first two bytes
 // Raw deflate data of known size, as in zip archives; false when it is corrupt or has another size.
 bool inflate_raw(ByteView bytes, uint8_t* out, size_t size);
-uint32_t crc32(ByteView bytes);
+uint32_t crc32(ByteView bytes);  // the checksum of gzip, zip and PNG
 // A deflate stream cannot expand by more than this factor: larger claims are lies, and are refused before allocating.
 inline constexpr size_t kMaxInflateRatio = 1032;
 

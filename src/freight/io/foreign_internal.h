@@ -19,7 +19,7 @@ struct ForeignType {
 // None when Freight has no such type.
 std::optional<DType> dtype_of(ForeignType type);
 
-// Whether the bytes of such elements are those in memory, and every pattern of bits is a value.
+// True where the bytes of such elements are those in memory, and every pattern of bits is a value.
 bool keeps_bytes(ForeignType type, Endian endian);
 
 // Number of elements of `dims`; none on overflow, a negative extent or more axes than Shape can hold.

@@ -71,7 +71,7 @@ Array decode_whole(ByteView bytes, const std::string& name, ImageRoom& room) {
   fail(ErrorKind::data, name, "not an image that can be read: need PNG, JPEG, WebP, BMP, PPM or npy");
 }
 
-// What all threads decode at once.
+// The images that all threads decode at once.
 struct Decoding {
   static constexpr int64_t kBytesPerPixel = 8;  // RGBA, and RGB made of it, or the coefficients of a progressive JPEG
   std::mutex mutex;

@@ -12,17 +12,18 @@
 
 namespace freight::io {
 
+// An image file as u8 (H, W, C). Throws Error(data) that names the path.
 Array load_image(const std::string& path, Orientation orientation = Orientation::exif);
 // Recognises the format by content. Npy images are (H, W), (H, W, C) or (C, H, W): integers 0..255 or floats 0..1.
 Array decode_image(ByteView bytes, const std::string& name, Orientation orientation = Orientation::exif);
 
-// What is wanted of an image that will be resampled: the pixels [y, y + rows) x [x, x + columns), and how many of them
+// The part of an image that will be resampled: the pixels [y, y + rows) x [x, x + columns), and how many of them
 // become one in the end (less than 1 where it grows). A decoder may decode more, and coarser down to `shrink`. Unless
 // the file is `sound`, known to be without a fault, it is read to its end, whatever the part.
 struct Part {
-  int64_t y = 0, x = 0, rows = 0, columns = 0;
-  double shrink = 1;
-  bool sound = false;
+  int64_t y = 0, x = 0, rows = 0, columns = 0;  // of the part, in pixels of the whole image
+  double shrink = 1;                            // pixels that become one along each axis
+  bool sound = false;                           // known to be without a fault
 };
 // Chooses the part when the size of the whole image is known.
 using ChoosePart = std::function<Part(int64_t rows, int64_t columns)>;
@@ -31,9 +32,9 @@ using ChoosePart = std::function<Part(int64_t rows, int64_t columns)>;
 // is
 // ((y + i) / scale, (x + j) / scale). Its memory is kept for the next image.
 struct Image {
-  int64_t rows = 0, columns = 0, channels = 0;
-  double scale = 1;
-  double y = 0, x = 0;  // whole numbers, but for a coarser image that was turned
+  int64_t rows = 0, columns = 0, channels = 0;  // of `pixels()`
+  double scale = 1;                             // decoded pixels per pixel of the whole image
+  double y = 0, x = 0;                          // whole numbers, but for a coarser image that was turned
   // (H, W, C)
   const uint8_t* pixels() const { return whole.defined() ? whole.data<uint8_t>() : buffer.data() + kOffset; }
 
@@ -54,6 +55,7 @@ struct Image {
 class ImageRoom {
  public:
   ImageRoom() = default;
+  // Gives the share back.
   ~ImageRoom();
   ImageRoom(const ImageRoom&) = delete;
   ImageRoom& operator=(const ImageRoom&) = delete;
@@ -73,9 +75,9 @@ void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choo
 
 // image: u8 (H, W), (H, W, 1) or (H, W, 3).
 Bytes encode_png(const Array& image);
-void save_png(const std::string& path, const Array& image);
+void save_png(const std::string& path, const Array& image);  // encode_png into a file, atomically
 
-// Whether the name ends like an image that data sets are made of: .jpg .jpeg .png .bmp .ppm .webp, in any case.
+// True for names that end as images of data sets do: .jpg .jpeg .png .bmp .ppm .webp, in any case.
 bool is_image_name(const std::string& path);
 // "jpg, jpeg, png, bmp, ppm, webp", for messages.
 const char* image_endings();

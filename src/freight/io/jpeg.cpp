@@ -171,7 +171,7 @@ void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choo
   constexpr int64_t kMargin = 2;
   const int64_t out_rows = (height * n + 7) / 8, out_columns = (width * n + 7) / 8;
   const int64_t y = scaled(part.y), rows = std::min(out_rows, scaled(part.y + part.rows) + 1) - y;
-  // Of several scans the coefficients of all pixels are kept.
+  // Where there are several scans, the coefficients of all pixels are kept.
   room.take(jpeg_has_multiple_scans(&d.jpeg) ? height * width : std::min(rows * out_columns, height * width));
   auto x = static_cast<JDIMENSION>(std::max<int64_t>(0, scaled(part.x) - kMargin));
   auto columns = static_cast<JDIMENSION>(std::min(out_columns, scaled(part.x + part.columns) + 1 + kMargin) - x);

@@ -99,7 +99,7 @@ class Builder : public nlohmann::json_sax<Json> {
   std::vector<std::unordered_set<std::string>> keys_;  // of the open objects
 };
 
-// What is wrong with the text, or "".
+// Gives the fault of the text, or "".
 template <class Json>
 std::string build(std::string_view text, Json& out) {
   if (text.size() > kMaxJsonBytes) {

@@ -30,7 +30,7 @@ Json read_json(const std::string& path, ErrorKind kind = ErrorKind::usage);
 template <class Json>
 std::optional<Json> try_parse_json(std::string_view text);
 
-// What an exception of the JSON library says, without its numbers and what it echoes of the text: at most a line.
+// The text of an exception of the JSON library, without its numbers and what it echoes of the input: at most a line.
 std::string json_fault(const std::exception& e);
 
 }  // namespace freight::io

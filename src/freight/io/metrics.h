@@ -1,4 +1,4 @@
-// What a run measures, written three ways at once: metrics.jsonl and metrics.csv with stable keys, and a TensorBoard
+// The measurements of a run, written three ways: metrics.jsonl and metrics.csv with stable keys, and a TensorBoard
 // event file. Every row is on disk when `write` returns. An existing directory is appended to (a resumed run).
 #pragma once
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Metrics {
 
 // One JSON line without line end. A value that is not finite is null, and the line has "nonfinite":true.
 std::string to_json_line(const Metrics& m);
-// What to_json_line wrote; a loss that was not finite is NaN again. None for a line that is no row of metrics.
+// Reads what to_json_line wrote; a loss that was not finite is NaN again. None for a line that is no row of metrics.
 std::optional<Metrics> from_json_line(const std::string& line);
 
 struct MetricsFile {

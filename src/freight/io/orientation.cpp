@@ -106,7 +106,7 @@ Turn exif_turn(ByteView bytes) {
                         : is_png(bytes)  ? exif_of_png(bytes)
                         : is_webp(bytes) ? exif_of_webp(bytes)
                                          : ByteView();
-  // What stands at the upright image's first row and first column, by the values 1 to 8 of the tag.
+  // The turns say what stands at the upright image's first row and first column, by the values 1 to 8 of the tag.
   static constexpr Turn kTurns[] = {
       {},
       {.flip_columns = true},                                         // mirrored left to right

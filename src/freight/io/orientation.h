@@ -7,18 +7,18 @@
 
 namespace freight::io {
 
-// Whether an image is turned as its EXIF data say, or taken as its pixels lie in the file.
+// Decides if an image is turned as its EXIF data say, or taken as its pixels lie in the file.
 enum class Orientation { exif, ignore };
-const char* to_string(Orientation orientation);
-bool parse_orientation(const std::string& name, Orientation& out);
+const char* to_string(Orientation orientation);                     // "exif", "ignore"
+bool parse_orientation(const std::string& name, Orientation& out);  // false for another word
 
 // How the pixels that are stored become the upright image: pixel (r, c) of it is the stored pixel (r, c), swapped to
 // (c, r) where `transposed`, then counted from the last row or column where that is flipped.
 struct Turn {
-  bool transposed = false, flip_rows = false, flip_columns = false;
-  bool any() const { return transposed || flip_rows || flip_columns; }
+  bool transposed = false, flip_rows = false, flip_columns = false;     // applied in this order
+  bool any() const { return transposed || flip_rows || flip_columns; }  // false where nothing turns
 };
-// What the file's EXIF data say; no turn where there are none, or where they are damaged.
+// The turn that the file's EXIF data ask for; none where there are none, or where they are damaged.
 Turn exif_turn(ByteView bytes);
 
 // src: (H, W, C) as stored; dst: (H, W, C), or (W, H, C) where transposed.

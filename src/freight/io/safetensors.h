@@ -16,8 +16,8 @@ namespace freight::io {
 
 struct PartHashes;  // digest.h
 
-struct SafeTensors {
-  std::map<std::string, std::string> metadata;
+struct SafeTensors {                                   // The content of a file.
+  std::map<std::string, std::string> metadata;         // texts by key (`__metadata__`)
   std::vector<std::pair<std::string, Array>> tensors;  // in the order of the header
 
   // The tensor of that name, or null.
@@ -29,6 +29,7 @@ SafeTensors load_safetensors(const std::string& path);
 // With an owner, which keeps `bytes` alive, tensors of an element type that Freight has borrow their bytes from there.
 SafeTensors parse_safetensors(ByteView bytes, const std::string& name);
 SafeTensors parse_safetensors(std::span<uint8_t> bytes, const std::string& name, std::shared_ptr<void> owner);
+// Writes the file, or leaves the one that was there. Throws Error(runtime) naming the path.
 void save_safetensors(const std::string& path, const SafeTensors& content);
 // The same; the file is hashed while it is written.
 PartHashes save_hashed_safetensors(const std::string& path, const SafeTensors& content);

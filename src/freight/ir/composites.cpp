@@ -43,6 +43,7 @@ Ex normalise(Ex x, const Shape& axes, double eps) {
 
 // softmax(x)_i = exp(x_i - max x) / sum_j exp(x_j - max x)
 Values softmax(Builder& b, const Node& n, const Values& in) {
+  if (b.shape(in[0]).numel() == 0) return {in[0]};  // an empty axis has no maximum
   const Shape axes{attrs<AxisAttrs>(n).axis};
   const DType t = b.type(in[0]).dtype;
   const Ex x{&b, b.cast(in[0], wide(t))};
@@ -54,6 +55,7 @@ Values softmax(Builder& b, const Node& n, const Values& in) {
 
 // log_softmax(x) = x - max x - log sum exp(x - max x)
 Values log_softmax(Builder& b, const Node& n, const Values& in) {
+  if (b.shape(in[0]).numel() == 0) return {in[0]};
   const Shape axes{attrs<AxisAttrs>(n).axis};
   const DType t = b.type(in[0]).dtype;
   const Ex x{&b, b.cast(in[0], wide(t))};
@@ -86,9 +88,9 @@ Values cross_entropy(Builder& b, const Node& n, const Values& in) {
   return {b.reshape((-sum(terms, {1})).v, {x.shape[0]})};
 }
 
-// Of each channel, over batch and space. In one pass about the mean of the images' centres: as that differs from the
-// mean of all by about 1 / N of the variance, nearly nothing is lost in the difference of moments, however far the mean
-// is from zero.
+// The moments of each channel, over batch and space, in one pass about the mean of the images' centres: as that differs
+// from the mean of all by about 1 / N of the variance, nearly nothing is lost in the difference of moments, however far
+// the mean is from zero.
 Values moments(Builder& b, const Node&, const Values& in) {
   const Ex x{&b, b.cast(in[0], wide(b.type(in[0]).dtype))};  // (N, C, ...)
   const Shape axes = all_but_channels(x.shape());
@@ -221,8 +223,11 @@ Value uneven_means(Builder& b, Value x, int axis, int64_t cells) {
   const int64_t size = type.shape[axis];
   const auto begin = [&](int64_t c) { return c * size / cells; };
   const auto end = [&](int64_t c) { return ((c + 1) * size + cells - 1) / cells; };
-  int64_t longest = 0;
-  for (int64_t c = 0; c < cells; ++c) longest = std::max(longest, end(c) - begin(c));
+  int64_t longest = 0, shortest = size;
+  for (int64_t c = 0; c < cells; ++c) {
+    longest = std::max(longest, end(c) - begin(c));
+    shortest = std::min(shortest, end(c) - begin(c));
+  }
   Array places(DType::i32, {cells, longest}), inside(DType::u8, {cells, longest}), share(DType::f64, {cells});
   for (int64_t c = 0; c < cells; ++c) {
     share.data<double>()[c] = 1.0 / static_cast<double>(end(c) - begin(c));
@@ -236,14 +241,19 @@ Value uneven_means(Builder& b, Value x, int axis, int64_t cells) {
   };
   const Value windows =
       b.one(Op::gather, AxisAttrs{axis}, {x, constant(places, DType::i32)});  // (..., cells, longest, ...)
-  const Shape full = b.shape(windows);
-  Shape thin = Shape::filled(full.rank(), 1), result = type.shape;
-  thin[axis] = result[axis] = cells;
-  thin[axis + 1] = longest;
-  const Ex seen{&b, b.broadcast(b.reshape(constant(inside, DType::boolean), thin), full)};
-  const Ex shares{&b, b.broadcast_axis(constant(share, type.dtype), axis, full)};
-  const Ex total = sum(select(seen, Ex{&b, windows} * shares, 0.0), {axis + 1});
-  return b.reshape(total.v, result);
+  Ex elements{&b, windows};
+  if (shortest < longest) {
+    const Shape full = b.shape(windows);
+    Shape thin = Shape::filled(full.rank(), 1);
+    thin[axis] = cells;
+    thin[axis + 1] = longest;
+    const Ex seen{&b, b.broadcast(b.reshape(constant(inside, DType::boolean), thin), full)};
+    elements = select(seen, elements, 0.0);
+  }
+  Shape result = type.shape;
+  result[axis] = cells;
+  const Ex total{&b, b.reshape(sum(elements, {axis + 1}).v, result)};
+  return (total * Ex{&b, b.broadcast_axis(constant(share, type.dtype), axis, result)}).v;
 }
 }  // namespace
 
@@ -252,22 +262,21 @@ Values adaptive_avg_pool(Builder& b, const Node& n, const Values& in) {
   const Shape& output = attrs<AdaptivePoolAttrs>(n).output;
   const DType given = b.type(in[0]).dtype;
   Value x = b.cast(in[0], wide(given));
+  for (int k = 0; k < output.rank(); ++k) {  // the outer axis first: whole rows are gathered
+    if (b.shape(x)[2 + k] % output[k] != 0) x = uneven_means(b, x, 2 + k, output[k]);
+  }
   for (int k = output.rank() - 1; k >= 0; --k) {
     const int axis = 2 + k;
     const Shape s = b.shape(x);
     const int64_t size = s[axis], cells = output[k];
     if (cells == size) continue;
-    if (size % cells == 0) {  // equal windows: a mean over the split axis
-      Shape split = s;
-      split[axis] = cells;
-      split.insert(axis + 1, size / cells);
-      Shape result = s;
-      result[axis] = cells;
-      const Ex mean = mean_over({&b, b.reshape(x, split)}, {axis + 1});
-      x = b.reshape(mean.v, result);
-      continue;
-    }
-    x = uneven_means(b, x, axis, cells);
+    Shape split = s;  // equal windows: a mean over the split axis
+    split[axis] = cells;
+    split.insert(axis + 1, size / cells);
+    Shape result = s;
+    result[axis] = cells;
+    const Ex mean = mean_over({&b, b.reshape(x, split)}, {axis + 1});
+    x = b.reshape(mean.v, result);
   }
   return {b.cast(x, given)};
 }

@@ -69,7 +69,7 @@ void need_i32_places(const Node& node, int64_t places, const std::string& among)
   }
 }
 
-// Whether a * b, neither of them negative, is at most kMost.
+// True where a * b, neither of them negative, is at most kMost.
 bool product_fits(int64_t a, int64_t b) { return b == 0 || a <= kMost / b; }
 
 // A window's result along one spatial axis; the sums of window_output() are checked before.

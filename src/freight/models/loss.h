@@ -6,10 +6,12 @@
 
 namespace freight::models {
 
+// Settings of score.
 struct LossOptions {
-  double label_smoothing = 0;  // of cross_entropy
-  Reduction reduction = Reduction::mean;
+  double label_smoothing = 0;             // of cross_entropy
+  Reduction reduction = Reduction::mean;  // over the samples
 };
+// The results of a batch and their loss.
 struct Scored {
   Tensor outputs;  // (N, K), or (N, T, K)
   Tensor loss;     // scalar: over the samples their mean or sum

@@ -9,18 +9,19 @@
 
 namespace freight::models {
 
-// What training minimises. cross_entropy: the results are logits, the targets classes. mse: results and targets are
-// values, (N, K) each.
+// The figure that training minimises. cross_entropy: the results are logits, the targets classes. mse: results and
+// targets are values, (N, K) each.
 enum class Loss { cross_entropy, mse };
-std::string to_string(Loss loss);
+std::string to_string(Loss loss);  // "cross_entropy", "mse"
 // False for an unknown name.
 bool parse_loss(const std::string& name, Loss& out);
 
+// A net with what it is for.
 struct Model {
-  std::string name;
-  Type input;  // of one sample, without the batch axis: f32[1,28,28]
-  std::shared_ptr<nn::Module> net;
-  Loss loss = Loss::cross_entropy;
+  std::string name;                 // of the builder or spec
+  Type input;                       // of one sample, without the batch axis: f32[1,28,28]
+  std::shared_ptr<nn::Module> net;  // its layers
+  Loss loss = Loss::cross_entropy;  // that training minimises
 
   // Type of the net's input for a batch.
   Type batch_type(int64_t batch) const;
@@ -32,7 +33,7 @@ struct Model {
   bool reads_tokens() const { return input.dtype == DType::i32 && input.shape.rank() == 1; }
   // Reads tokens and tells the next one at every place: the result is (N, T, V).
   bool language_model() const;
-  // Whether the net takes samples of this shape.
+  // True where the net takes samples of this shape.
   bool takes(const Shape& sample) const;
   // Tokens that the first embedding knows; 0 where there is none.
   int64_t vocabulary() const;
@@ -40,7 +41,7 @@ struct Model {
 
 // Zero or empty: the model's default.
 struct Options {
-  int64_t classes = 0;
+  int64_t classes = 0;         // outputs of the last layer
   Shape input = {};            // of one sample: {1, 28, 28}
   Shape size = {};             // {H, W} instead of those of `input`
   int64_t vocabulary = 0;      // of nets that read tokens: how many there are, padding (0) among them
@@ -50,6 +51,7 @@ struct Options {
   bool bidirectional = false;  // of recurrent nets
   double dropout = 0;          // of nets that read tokens: in blocks, between layers, before the last layer
 
+  // True where a setting of nets that read tokens is given.
   bool of_tokens() const {
     return vocabulary != 0 || length != 0 || layers != 0 || width != 0 || bidirectional || dropout != 0;
   }
@@ -57,13 +59,14 @@ struct Options {
 // "224" or "224x192" as {H, W}. Throws Error(usage).
 Shape parse_size(const std::string& text);
 
+// A model that `create` knows by name.
 struct Entry {
-  const char* name;
-  const char* description;
-  Shape input;
-  int64_t classes;  // or values to regress
-  Loss loss = Loss::cross_entropy;
-  int64_t vocabulary = 0;  // of nets that read tokens, i32 of shape `input`; else 0
+  const char* name;                 // for --model
+  const char* description;          // one line for listings
+  Shape input;                      // of one sample
+  int64_t classes;                  // or values to regress
+  Loss loss = Loss::cross_entropy;  // that training minimises
+  int64_t vocabulary = 0;           // of nets that read tokens, i32 of shape `input`; else 0
 };
 // The named models. Those that torchvision has carry its parameter names, shapes and initial values, so that its
 // weights fit; resnet20, 32 and 56 are those of He et al. 2016, section 4.2, with projection shortcuts.

@@ -6,26 +6,12 @@
 
 #include "freight/base/strings.h"
 #include "freight/nn/container.h"
+#include "freight/nn/evaluating.h"
 #include "freight/trace/tracer.h"
 
 namespace freight::models {
 
 namespace {
-
-// Puts a net into evaluation form while it lives.
-class EvaluationForm {
- public:
-  explicit EvaluationForm(nn::Module& net) : net_(net), training_(net.training()) { net_.eval(); }
-  ~EvaluationForm() {
-    if (training_) net_.train();
-  }
-  EvaluationForm(const EvaluationForm&) = delete;
-  EvaluationForm& operator=(const EvaluationForm&) = delete;
-
- private:
-  nn::Module& net_;
-  bool training_;
-};
 
 std::string pad_right(const std::string& s, size_t width) {
   return s.size() < width ? s + std::string(width - s.size(), ' ') : s;
@@ -50,7 +36,7 @@ int64_t auxiliary_parameters(const nn::Module& m) {
 }  // namespace
 
 Summary summarize(const Model& model, int64_t batch) {
-  const EvaluationForm form(*model.net);
+  const nn::Evaluating evaluating(*model.net);
   const auto tape = std::make_shared<trace::Trace>(trace::Trace::Mode::compile);
   const trace::Recording recording(tape);
   nn::CallRecorder recorder;

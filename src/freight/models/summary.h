@@ -1,4 +1,4 @@
-// What a model is made of: one row per layer with shapes, parameters and FLOPs, read from the traced graph.
+// A summary has one row per layer of a model with shapes, parameters and FLOPs, read from the traced graph.
 #pragma once
 #include <string>
 #include <vector>

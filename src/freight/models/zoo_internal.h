@@ -7,7 +7,7 @@
 
 namespace freight::models {
 
-// What a named net is built for: the options with the model's defaults filled in.
+// A named net is built for this task: the options with the model's defaults filled in.
 struct Task {
   Shape input;             // of one sample; (C, H, W) for convolutional nets
   int64_t classes;         // K

@@ -11,24 +11,26 @@ namespace freight::nn {
 template <Tensor (*F)(const In&)>
 struct Activation : Module {
   using Fields = NoFields;
-  Tensor forward(const Tensor& x) override { return F(x); }
+  Tensor forward(const Tensor& x) override { return F(x); }  // F of every element
 };
 
-struct ReLU : Activation<relu> {};
-struct SiLU : Activation<silu> {};
-struct Tanh : Activation<tanh> {};
-struct Sigmoid : Activation<sigmoid> {};
-struct Softplus : Activation<softplus> {};
-struct Softsign : Activation<softsign> {};
+struct ReLU : Activation<relu> {};          // max(x, 0)
+struct SiLU : Activation<silu> {};          // x sigmoid(x)
+struct Tanh : Activation<tanh> {};          // the hyperbolic tangent
+struct Sigmoid : Activation<sigmoid> {};    // 1 / (1 + exp(-x))
+struct Softplus : Activation<softplus> {};  // log(1 + exp(x))
+struct Softsign : Activation<softsign> {};  // x / (1 + |x|)
 
+// Gives its input back.
 struct Identity : Module {
   using Fields = NoFields;
   Tensor forward(const Tensor& x) override { return x; }
 };
 
 struct GELUOptions {
-  GeluKind approximate = GeluKind::erf;
+  GeluKind approximate = GeluKind::erf;  // exact by default
 };
+// x Phi(x), or its tanh approximation.
 class GELU : public Module {
  public:
   using Fields = GELUOptions;
@@ -42,8 +44,9 @@ class GELU : public Module {
 };
 
 struct LeakyReLUOptions {
-  double slope = kLeakySlope;
+  double slope = kLeakySlope;  // below zero
 };
+// x where positive, else slope x.
 class LeakyReLU : public Module {
  public:
   using Fields = LeakyReLUOptions;
@@ -57,8 +60,9 @@ class LeakyReLU : public Module {
 };
 
 struct ELUOptions {
-  double alpha = kEluAlpha;
+  double alpha = kEluAlpha;  // the limit far below zero is -alpha
 };
+// x where positive, else alpha (exp(x) - 1).
 class ELU : public Module {
  public:
   using Fields = ELUOptions;
@@ -72,8 +76,9 @@ class ELU : public Module {
 };
 
 struct SoftmaxOptions {
-  int64_t axis = -1;
+  int64_t axis = -1;  // along which the results sum to 1
 };
+// exp(x) / sum exp(x) along one axis.
 class Softmax : public Module {
  public:
   using Fields = SoftmaxOptions;

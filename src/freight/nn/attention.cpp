@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "freight/base/error.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/linalg.h"
 #include "freight/ops/neural.h"
 #include "freight/ops/random.h"
+#include "freight/ops/reduce.h"
 #include "freight/ops/sequence.h"
 #include "freight/ops/shape.h"
 #include "freight/trace/tracer.h"
@@ -48,25 +50,152 @@ MultiheadAttention::MultiheadAttention(const Fields& fields) : fields_(checked<M
          fields.heads, " heads");
   }
   const bool normal = fields.out_deviation > 0;
-  const Shape in{3 * width, width};
-  in_proj_weight =
-      parameter("in_proj_weight", in, normal ? init::normal(0, kTransformerDeviation) : init::xavier_uniform(in));
+  const auto weight = [&](const std::string& name, int64_t rows, int64_t columns) {
+    const Shape shape{rows, columns};
+    return parameter(name, shape, normal ? init::normal(0, kTransformerDeviation) : init::xavier_uniform(shape));
+  };
+  if (own_widths()) {
+    q_proj_weight = weight("q_proj_weight", width, width);
+    k_proj_weight = weight("k_proj_weight", width, key_width());
+    v_proj_weight = weight("v_proj_weight", width, value_width());
+  } else {
+    in_proj_weight = weight("in_proj_weight", 3 * width, width);
+  }
   if (fields.bias) in_proj_bias = parameter("in_proj_bias", {3 * width}, init::constant(0));
   const LinearOptions usual{.bias = fields.bias, .bias_init = BiasInit::zero};
   out_proj_ = &add<Linear>("out_proj", width, width, normal ? begins_normal(fields.out_deviation, fields.bias) : usual);
 }
 
-Tensor MultiheadAttention::forward(const Tensor& x) {
-  const int64_t width = in_proj_weight.shape()[1];
-  need_tokens("MultiheadAttention", x, width);
-  const int64_t n = x.dim(0), t = x.dim(1);
-  const Tensor qkv = fields_.bias ? linear(x, in_proj_weight, in_proj_bias) : linear(x, in_proj_weight);  // (N, T, 3 C)
-  const auto part = [&](int64_t i) {  // (N, H, T, D)
-    return permute(reshape(narrow(qkv, 2, i * width, width), {n, t, fields_.heads, width / fields_.heads}),
-                   {0, 2, 1, 3});
+bool MultiheadAttention::own_widths() const { return key_width() != fields_.width || value_width() != fields_.width; }
+
+MultiheadAttention::Heads MultiheadAttention::heads(const Tensor& query, const Tensor& key, const Tensor& value) const {
+  const int64_t width = fields_.width;
+  const auto split = [&](const Tensor& x) {  // (N, L, C) -> (N, H, L, D)
+    return permute(reshape(x, {x.dim(0), x.dim(1), fields_.heads, width / fields_.heads}), {0, 2, 1, 3});
   };
-  const Tensor y = attention(part(0), part(1), part(2), {.causal = fields_.causal, .lengths = token_counts(x)});
-  return (*out_proj_)(reshape(permute(y, {0, 2, 1, 3}), {n, t, width}));
+  const auto same = [](const Tensor& a, const Tensor& b) { return a.impl() == b.impl(); };
+  if (!own_widths() && same(query, key) && same(key, value)) {
+    const Tensor qkv = fields_.bias ? linear(query, in_proj_weight, in_proj_bias) : linear(query, in_proj_weight);
+    const auto part = [&](int64_t i) { return split(narrow(qkv, 2, i * width, width)); };
+    return {part(0), part(1), part(2)};
+  }
+  const auto projected = [&](int64_t i, const Tensor& x, const Variable& own) {
+    const Tensor weight = own.defined() ? own.value() : narrow(in_proj_weight, 0, i * width, width);
+    return split(fields_.bias ? linear(x, weight, narrow(in_proj_bias, 0, i * width, width)) : linear(x, weight));
+  };
+  return {projected(0, query, q_proj_weight), projected(1, key, k_proj_weight), projected(2, value, v_proj_weight)};
+}
+
+Tensor MultiheadAttention::joined(const Tensor& y) const {
+  return (*out_proj_)(reshape(permute(y, {0, 2, 1, 3}), {y.dim(0), y.dim(2), fields_.width}));
+}
+
+Tensor MultiheadAttention::forward(const Tensor& x) {
+  need_tokens("MultiheadAttention", x, fields_.width);
+  if (own_widths()) {
+    trace::fail_here("MultiheadAttention", "one input is query, key and value: got ", x.type(), ", need keys of width ",
+                     key_width(), " and values of width ", value_width(), "; call it with three inputs");
+  }
+  const Heads h = heads(x, x, x);
+  const AttentionOptions options{.causal = fields_.causal, .lengths = token_counts(x)};
+  if (fields_.dropout == 0 || !training()) return joined(attention(h.q, h.k, h.v, options));
+  return joined(matmul(dropout(attention_weights(h.q, h.k, options), fields_.dropout), h.v));
+}
+
+namespace {
+
+// One of PyTorch's masks as a bias or as what is seen, of rank 4.
+void add_mask(const char* name, const Tensor& mask, const Shape& shape, AttentionOptions& options) {
+  const Tensor wide = reshape(mask, shape);
+  if (mask.dtype() != DType::boolean && !is_floating(mask.dtype())) {
+    trace::fail_here("MultiheadAttention", name, " must be bool (true: hidden) or floating (added): got ", mask.type(),
+                     "; compare it first");
+  }
+  if (mask.dtype() == DType::boolean) {
+    const Tensor seen = logical_not(wide);
+    if (!options.mask.defined()) {
+      options.mask = seen;
+    } else if (options.mask.dtype() == DType::boolean) {
+      options.mask = logical_and(options.mask, seen);
+    } else {
+      options.mask = where(seen, options.mask, -std::numeric_limits<double>::infinity());
+    }
+    return;
+  }
+  if (!options.mask.defined()) {
+    options.mask = wide;
+  } else if (options.mask.dtype() == DType::boolean) {
+    options.mask = where(options.mask, wide, -std::numeric_limits<double>::infinity());
+  } else {
+    options.mask = options.mask + cast(wide, options.mask.dtype());
+  }
+}
+
+// The shape of attn_mask as one that broadcasts to (N, H, T, S).
+Shape mask_shape(const Tensor& mask, const Shape& scores) {
+  const int64_t samples = scores[0], heads = scores[1], queries = scores[2], keys = scores[3];
+  const Shape &m = mask.shape(), own{queries, keys};
+  if (m == own) return {1, 1, queries, keys};
+  if (m == Shape{samples * heads, queries, keys}) return scores;
+  if (m == Shape{samples, queries, keys}) return {samples, 1, queries, keys};
+  bool fits = m.rank() == 4;
+  for (int i = 0; fits && i < 4; ++i) fits = m[i] == 1 || m[i] == scores[i];
+  if (!fits) {
+    trace::fail_here("MultiheadAttention", "attn_mask does not fit: got ", mask.type(), ", need (T, S) = ", own,
+                     ", (N H, T, S) = ", Shape{samples * heads, queries, keys},
+                     ", (N, T, S) = ", Shape{samples, queries, keys}, " or what broadcasts to (N, H, T, S) = ", scores);
+  }
+  return m;
+}
+
+}  // namespace
+
+AttentionOutput MultiheadAttention::forward(const Tensor& query, const Tensor& key, const Tensor& value,
+                                            const AttentionCall& call) {
+  need_tokens("MultiheadAttention", query, fields_.width);
+  const int64_t n = query.dim(0), t = query.dim(1);
+  if (key.rank() != 3 || value.rank() != 3 || key.dim(0) != n || value.dim(0) != n || key.dim(1) != value.dim(1) ||
+      key.dim(2) != key_width() || value.dim(2) != value_width()) {
+    trace::fail_here("MultiheadAttention", "need key (N, S, ", key_width(), ") and value (N, S, ", value_width(),
+                     ") for query ", query.type(), ": got ", key.type(), " and ", value.type());
+  }
+  const int64_t s = key.dim(1);
+  const Shape scores{n, fields_.heads, t, s};
+  AttentionOptions options{.causal = fields_.causal || call.is_causal};
+  if (call.attn_mask.defined()) {
+    add_mask("attn_mask", call.attn_mask, mask_shape(call.attn_mask, scores), options);
+  }
+  if (call.key_padding_mask.defined()) {
+    if (call.key_padding_mask.shape() != Shape{n, s}) {
+      trace::fail_here("MultiheadAttention", "key_padding_mask does not fit: got ", call.key_padding_mask.type(),
+                       ", need (N, S) = ", Shape{n, s});
+    }
+    add_mask("key_padding_mask", call.key_padding_mask, {n, 1, 1, s}, options);
+  }
+  const Heads h = heads(query, key, value);
+  const double drop = training() ? fields_.dropout : 0;
+  if (!call.need_weights && drop == 0) return {joined(attention(h.q, h.k, h.v, options)), {}};
+  Tensor weights = attention_weights(h.q, h.k, options);
+  if (drop > 0) weights = dropout(weights, drop);
+  AttentionOutput out{joined(matmul(weights, h.v)), {}};
+  if (call.need_weights) out.weights = call.average_attn_weights ? mean(weights, 1) : weights;
+  return out;
+}
+
+AttentionOutput MultiheadAttention::operator()(const In& query, const In& key, const In& value,
+                                               const AttentionCall& call) {
+  const Module::Call entered(*this, query.where);
+  const std::vector<Tensor> in{trace::tensor_of(query, "MultiheadAttention"),
+                               trace::tensor_of(key, "MultiheadAttention"),
+                               trace::tensor_of(value, "MultiheadAttention")};
+  const AttentionOutput made = forward(in[0], in[1], in[2], call);
+  std::vector<Tensor> out = entered.done(in, {made.output, made.weights});
+  return {std::move(out[0]), std::move(out[1])};
+}
+
+std::vector<Tensor> MultiheadAttention::forward_all(const std::vector<Tensor>& inputs) {
+  if (inputs.size() != 3) return Module::forward_all(inputs);
+  return {forward(inputs[0], inputs[1], inputs[2], {}).output};
 }
 
 TransformerBlock::TransformerBlock(const Fields& fields) : fields_(checked<TransformerBlock>(fields)) {
@@ -97,16 +226,23 @@ LayerList attention_layers() {
                    .weight([](const PositionFields& f) {
                      return static_cast<double>(f.length) * static_cast<double>(f.width);
                    })),
-      declared(Layer<MultiheadAttention>("MultiheadAttention", "self-attention on (N, T, C); Vaswani et al. 2017")
-                   .size("width", &MultiheadAttentionFields::width, 2, "C")
-                   .required("heads", &MultiheadAttentionFields::heads, "how many, a divisor of the width")
-                   .field("causal", &MultiheadAttentionFields::causal, "a token sees itself and what precedes it")
-                   .field("bias", &MultiheadAttentionFields::bias, "of both projections")
-                   .field("out_deviation", &MultiheadAttentionFields::out_deviation,
-                          "of the last projection's initial values; 0: PyTorch's initial values", kNotNegative)
-                   .weight([](const MultiheadAttentionFields& f) {
-                     return 3.0 * static_cast<double>(f.width) * static_cast<double>(f.width);
-                   })),
+      declared(
+          Layer<MultiheadAttention>(
+              "MultiheadAttention",
+              "self-attention on (N, T, C), in C++ on keys and values of other tokens, too; Vaswani et al. 2017")
+              .size("width", &MultiheadAttentionFields::width, 2, "C")
+              .required("heads", &MultiheadAttentionFields::heads, "how many, a divisor of the width")
+              .field("causal", &MultiheadAttentionFields::causal, "a token sees itself and what precedes it")
+              .field("bias", &MultiheadAttentionFields::bias, "of both projections")
+              .field("out_deviation", &MultiheadAttentionFields::out_deviation,
+                     "of the last projection's initial values; 0: PyTorch's initial values", kNotNegative)
+              .field("key_width", &MultiheadAttentionFields::key_width, "numbers per key; 0: C", kNotNegative)
+              .field("value_width", &MultiheadAttentionFields::value_width, "numbers per value; 0: C", kNotNegative)
+              .field("dropout", &MultiheadAttentionFields::dropout, "of the attention weights, in training",
+                     kProbability)
+              .weight([](const MultiheadAttentionFields& f) {
+                return 3.0 * static_cast<double>(f.width) * static_cast<double>(f.width);
+              })),
       declared(
           Layer<TransformerBlock>("TransformerBlock",
                                   "attention and a perceptron with GELU, each behind a LayerNorm; Radford et al. 2019")

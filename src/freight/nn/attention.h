@@ -11,7 +11,7 @@ struct PositionOptions {
   double deviation = kTransformerDeviation;  // of the initial values, which are normal
 };
 struct PositionFields : PositionOptions {
-  int64_t length = 0, width = 0;
+  int64_t length = 0, width = 0;  // places at most; C
 };
 // Adds a learned vector per place: (N, T, C) -> (N, T, C) for T up to `length`; weight (length, C).
 class PositionEmbedding : public Module {
@@ -31,15 +31,31 @@ class PositionEmbedding : public Module {
 struct MultiheadAttentionOptions {
   bool causal = false;  // a token sees itself and what precedes it
   bool bias = true;     // of both projections
+  // The deviation of out_proj's weight.
   double out_deviation =
       0;  // normal initial values of out_proj, and 0.02 of in_proj; 0: PyTorch's (Xavier, zero biases)
+  int64_t key_width = 0, value_width = 0;  // numbers per key and per value; 0: C
+  double dropout = 0;                      // of the attention weights, in training
 };
 struct MultiheadAttentionFields : MultiheadAttentionOptions {
-  int64_t width = 0, heads = 0;
+  int64_t width = 0, heads = 0;  // C; heads, which divide it
 };
-// Self-attention (N, T, C) -> (N, T, C) in `heads` heads of C / heads, with PyTorch's parameter names: in_proj_weight
-// (3 C, C) makes queries, keys and values. Padding that an Embedding has announced is not looked at. Vaswani et al.
-// 2017.
+// What one call hides and asks for, named as in PyTorch. Both masks are bool, where true HIDES a place (in
+// attention() of ops/sequence.h true shows it), or floating, and are then added to the scores.
+struct AttentionCall {
+  Tensor key_padding_mask = {};  // (N, S): keys that are padding
+  Tensor attn_mask = {};         // (T, S), (N H, T, S) or (N, T, S), or rank 4 that broadcasts to (N, H, T, S)
+  bool is_causal = false;        // query i sees the keys 0 to i
+  bool need_weights = false;
+  bool average_attn_weights = true;  // over the heads
+};
+struct AttentionOutput {
+  Tensor output;   // (N, T, C)
+  Tensor weights;  // (N, T, S), of each head (N, H, T, S); undefined where they were not asked for
+};
+// Attention in H heads of C / H, with PyTorch's parameter names: in_proj_weight (3 C, C) makes queries, keys and
+// values, or q_proj_weight, k_proj_weight and v_proj_weight where keys or values have widths of their own. Batch first.
+// A query that sees no key gets zeros from its heads, where PyTorch gives NaN. Vaswani et al. 2017.
 class MultiheadAttention : public Module {
  public:
   using Fields = MultiheadAttentionFields;
@@ -47,22 +63,41 @@ class MultiheadAttention : public Module {
   MultiheadAttention(int64_t width, int64_t heads, const MultiheadAttentionOptions& options = {})
       : MultiheadAttention(Fields{options, width, heads}) {}
   const Fields& fields() const { return fields_; }
+  // Self-attention (N, T, C) -> (N, T, C). Padding that an Embedding has announced is not looked at.
+  using Module::operator();
   Tensor forward(const Tensor& x) override;
+  // Queries (N, T, C) on keys (N, S, key_width) and values (N, S, value_width): of other tokens, or of the same with
+  // masks. Only what `call` hides is hidden: what an Embedding has announced may belong to other tokens than the keys.
+  AttentionOutput operator()(const In& query, const In& key, const In& value, const AttentionCall& call = {});
+  AttentionOutput forward(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionCall& call);
+  // One input, or query, key and value; one result.
+  std::vector<Tensor> forward_all(const std::vector<Tensor>& inputs) override;
+  // The projections to queries, keys and values: (3 C, C) and (3 C).
   Variable in_proj_weight, in_proj_bias;
+  Variable q_proj_weight, k_proj_weight, v_proj_weight;
 
  private:
+  int64_t key_width() const { return fields_.key_width > 0 ? fields_.key_width : fields_.width; }
+  int64_t value_width() const { return fields_.value_width > 0 ? fields_.value_width : fields_.width; }
+  bool own_widths() const;
+  // Queries, keys and values (N, H, T or S, D).
+  struct Heads {
+    Tensor q, k, v;
+  };
+  Heads heads(const Tensor& query, const Tensor& key, const Tensor& value) const;
+  Tensor joined(const Tensor& y) const;  // (N, H, T, D) -> (N, T, C), by out_proj
   Fields fields_;
   Linear* out_proj_;
 };
 
 struct TransformerBlockOptions {
-  bool causal = false;
-  double dropout = 0;  // of what attention and the perceptron add
-  int64_t hidden = 0;  // numbers inside the perceptron; 0: 4 C
-  int64_t depth = 1;   // blocks of the net: what they add begins smaller by sqrt(2 depth)
+  bool causal = false;  // a token sees itself and what precedes it
+  double dropout = 0;   // of what attention and the perceptron add
+  int64_t hidden = 0;   // numbers inside the perceptron; 0: 4 C
+  int64_t depth = 1;    // blocks of the net: what they add begins smaller by sqrt(2 depth)
 };
 struct TransformerBlockFields : TransformerBlockOptions {
-  int64_t width = 0, heads = 0;
+  int64_t width = 0, heads = 0;  // C; heads, which divide it
 };
 // x + attention(norm1(x)), then x + linear2(gelu(linear1(norm2(x)))): the pre-norm block of Radford et al. 2019, with
 // their initial values: normal of deviation 0.02, biases zero.

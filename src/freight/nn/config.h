@@ -8,22 +8,24 @@
 
 namespace freight::nn {
 
+// A field of a layer with a value of one of the kinds.
 struct Setting {
   // layer and layers are children of containers: their values are modules, which a Setting does not hold.
   enum class Kind { integer, number, flag, text, extents, layer, layers };
-  std::string key;
-  Kind kind = Kind::integer;
-  int64_t integer = 0;
-  double number = 0;
-  bool flag = false;
-  std::string text = {};
-  Extents extents = 0;
+  std::string key;            // as in specs
+  Kind kind = Kind::integer;  // which of the values below holds
+  int64_t integer = 0;        // Kind::integer
+  double number = 0;          // Kind::number
+  bool flag = false;          // Kind::flag
+  std::string text = {};      // Kind::text
+  Extents extents = 0;        // Kind::extents
   friend bool operator==(const Setting&, const Setting&) = default;
 };
 
+// A layer's type and settings.
 struct Config {
-  std::string type;  // "" where the module has no spec form
-  std::vector<Setting> settings = {};
+  std::string type;                    // "" where the module has no spec form
+  std::vector<Setting> settings = {};  // those that differ from their defaults
 };
 
 }  // namespace freight::nn

@@ -11,8 +11,16 @@ thread_local AuxiliaryOutputs* t_outputs = nullptr;
 }
 
 Tensor Sequential::forward(const Tensor& x) {
-  Tensor y = x;
-  for (const Child& c : children()) y = (*c.module)(y);
+  std::vector<Tensor> y = forward_all({x});
+  if (y.size() != 1) {
+    trace::fail_here("Sequential", "the last layer must give one result: got ", y.size(), "; take them all by call()");
+  }
+  return std::move(y[0]);
+}
+
+std::vector<Tensor> Sequential::forward_all(const std::vector<Tensor>& inputs) {
+  std::vector<Tensor> y = inputs;
+  for (const Child& c : children()) y = c.module->call(y);
   return y;
 }
 

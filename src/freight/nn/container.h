@@ -21,11 +21,13 @@ std::shared_ptr<Module> share(M&& m) {
 }
 
 // Children one after the other: Sequential(Linear(784, 128), ReLU(), Linear(128, 10)). Their names are their numbers,
-// or those given to append.
+// or those given to append. call() takes all inputs of the first child and gives all results of the last one; between
+// two children the results of one are the inputs of the next.
 class Sequential : public Module {
  public:
   using Fields = NoFields;
   Sequential() = default;
+  // Children in this order, by value or shared pointer.
   template <class First, class... Rest>
   requires(!std::is_same_v<std::remove_cvref_t<First>, Sequential> ||
            sizeof...(Rest) > 0) explicit Sequential(First&& first, Rest&&... rest) {
@@ -43,6 +45,7 @@ class Sequential : public Module {
     return *this;
   }
   Tensor forward(const Tensor& x) override;
+  std::vector<Tensor> forward_all(const std::vector<Tensor>& inputs) override;
 };
 
 // activation(main(x) + shortcut(x)); the shortcut is the identity by default. In paths the children of main appear as
@@ -51,12 +54,13 @@ class Sequential : public Module {
 class Residual : public Module {
  public:
   using Fields = NoFields;
+  // `main` is needed; without a shortcut the input itself is added, without an activation the sum is the result.
   explicit Residual(std::shared_ptr<Module> main, std::shared_ptr<Module> shortcut = nullptr,
                     std::shared_ptr<Module> activation = nullptr);
   Tensor forward(const Tensor& x) override;
-  const Module& main() const { return *main_; }
-  const Module* shortcut() const { return shortcut_.get(); }
-  const Module* activation() const { return activation_.get(); }
+  const Module& main() const { return *main_; }                   // the longer way
+  const Module* shortcut() const { return shortcut_.get(); }      // null: the identity
+  const Module* activation() const { return activation_.get(); }  // null: none
 
  private:
   std::shared_ptr<Module> main_, shortcut_, activation_;
@@ -67,8 +71,10 @@ class Concat : public Module {
  public:
   using Fields = NoFields;
   Concat() = default;
+  // Branches in this order, by value or shared pointer.
   template <class... M>
   requires(sizeof...(M) > 1) explicit Concat(M&&... branches) { (append(std::forward<M>(branches)), ...); }
+  // Adds a branch; throws Error(usage) when the name is taken.
   template <class M>
   Concat& append(M&& m) {
     return append(std::to_string(children().size()), std::forward<M>(m));
@@ -82,7 +88,7 @@ class Concat : public Module {
 };
 
 struct AuxiliaryOptions {
-  double weight = 0.3;
+  double weight = 0.3;  // of its loss
 };
 // Gives its input on. In training `head` is run on it too, and its result handed to the AuxiliaryOutputs that lives on
 // this thread, so that a loss reaches the layers before it by a short way; `weight` is that loss's share. Evaluation
@@ -95,25 +101,27 @@ class Auxiliary : public Module {
       : Auxiliary(std::move(head), Fields{weight}) {}
   const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
-  const Module& head() const { return *head_; }
+  const Module& head() const { return *head_; }  // the layers that only training runs
 
  private:
   std::shared_ptr<Module> head_;
   Fields fields_;
 };
 
+// The result of one auxiliary head.
 struct AuxiliaryOutput {
-  Tensor output;
-  double weight;
+  Tensor output;  // the head's result
+  double weight;  // of its loss
 };
 // While it lives, collects what the Auxiliary modules called on this thread give, in order.
 class AuxiliaryOutputs {
  public:
+  // Begins to collect.
   AuxiliaryOutputs();
   ~AuxiliaryOutputs();
   AuxiliaryOutputs(const AuxiliaryOutputs&) = delete;
   AuxiliaryOutputs& operator=(const AuxiliaryOutputs&) = delete;
-  std::vector<AuxiliaryOutput> list;
+  std::vector<AuxiliaryOutput> list;  // in the order of the calls
 
  private:
   AuxiliaryOutputs* before_;

@@ -7,13 +7,13 @@
 
 namespace freight::nn {
 
-// What a layer does with its weight when the user does not say: PyTorch's default (Kaiming uniform with a = sqrt 5, so
+inline constexpr double kNormalDeviation = 0.01;  // of WeightInit::normal, where nothing else is said
+// The first values of a layer's weight: PyTorch's default (Kaiming uniform with a = sqrt 5, so
 // the bound is 1 / sqrt(fan in)), or one of the named rules below with the gain of ReLU where they have one. he_normal
 // counts the fan out, as residual networks do; normal has deviation 0.01 (Krizhevsky et al. 2012). dirac: the layer
 // begins by passing its channels on, filters beyond them are standard (Zagoruyko and Komodakis 2017). whiten, of a
 // Conv2d that is a net's first layer: filters that a run takes from its images and does not train (whitening.h);
 // standard until then.
-inline constexpr double kNormalDeviation = 0.01;  // of WeightInit::normal, where nothing else is said
 enum class WeightInit {
   standard,
   he_normal,
@@ -26,7 +26,7 @@ enum class WeightInit {
   dirac,
   whiten
 };
-std::string to_string(WeightInit init);
+std::string to_string(WeightInit init);  // the name in specs: "he_normal"
 // Throws Error(usage) for a weight that the rule is not made for.
 Init weight_init(WeightInit init, const Shape& shape);
 // In the order of the enumeration.
@@ -35,22 +35,24 @@ const std::vector<std::string>& weight_init_names();
 // The bias beside a weight: PyTorch's default (uniform within 1 / sqrt(fan in) of the weight), or zero.
 enum class BiasInit { standard, zero };
 const std::vector<std::string>& bias_init_names();  // in their order
+// The Init of a bias beside a weight of this shape.
 Init bias_init(BiasInit init, const Shape& weight);
 
-enum class Fan { in, out };
+enum class Fan { in, out };  // which of the two numbers bounds the variance
 namespace init {
-Init constant(double value);
-Init uniform(double lo, double hi);
-Init normal(double mean = 0, double deviation = 1);
+Init constant(double value);                         // all elements alike
+Init uniform(double lo, double hi);                  // in [lo, hi)
+Init normal(double mean = 0, double deviation = 1);  // normal
 // Cut at two deviations.
 Init trunc_normal(double mean = 0, double deviation = 0.02);
 // He et al. 2015; the gain is sqrt 2 for ReLU, sqrt(2 / (1 + a^2)) for leaky ReLU with slope a.
 Init kaiming_uniform(const Shape& shape, double gain = 1.4142135623730951, Fan fan = Fan::in);
+// normal with its variance
 Init kaiming_normal(const Shape& shape, double gain = 1.4142135623730951, Fan fan = Fan::in);
 // Glorot and Bengio 2010.
 Init xavier_uniform(const Shape& shape, double gain = 1);
-Init xavier_normal(const Shape& shape, double gain = 1);
-// Of an embedding: `standard` is normal with this deviation; the row of padding is 0.
+Init xavier_normal(const Shape& shape, double gain = 1);  // normal with its variance
+// For an embedding: `standard` is normal with this deviation; the row of padding is 0.
 Init embedding(WeightInit init, const Shape& shape, int64_t padding_idx, double deviation = 1);
 // Rows (or columns, the fewer) orthonormal times gain. Saxe et al. 2013.
 Init orthogonal(double gain = 1);

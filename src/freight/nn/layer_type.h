@@ -34,35 +34,40 @@ struct NoFields {};
 
 // The numbers that a field may have; of extents, each of them.
 struct Range {
-  double least = -std::numeric_limits<double>::infinity();
-  double most = std::numeric_limits<double>::infinity();
-  bool below_most = false;  // `most` itself is too large
+  double least = -std::numeric_limits<double>::infinity();  // the smallest allowed
+  double most = std::numeric_limits<double>::infinity();    // the largest allowed
+  bool below_most = false;                                  // `most` itself is too large
 };
-inline constexpr Range kAny{}, kPositive{.least = 1}, kNotNegative{.least = 0};
-inline constexpr Range kProbability{.least = 0, .most = 1, .below_most = true};
+inline constexpr Range kAny{};                                                   // every number
+inline constexpr Range kPositive{.least = 1};                                    // 1 or more
+inline constexpr Range kNotNegative{.least = 0};                                 // 0 or more
+inline constexpr Range kProbability{.least = 0, .most = 1, .below_most = true};  // [0, 1)
 
+// A setting of a layer as its declaration has it.
 struct Field {
-  enum class Presence { required, optional, from_input };
-  Setting usual;  // key, kind and default
-  std::string doc;
-  Presence presence = Presence::optional;
-  int axis = 0;  // from_input: where it is left out, the extent of this axis of the input
-  Range range = {};
+  enum class Presence { required, optional, from_input };  // from_input: where it is left out, the input gives it
+  Setting usual;                                           // key, kind and default
+  std::string doc;                                         // its meaning in a few words
+  Presence presence = Presence::optional;                  // whether it may be left out
+  int axis = 0;                           // from_input: where it is left out, the extent of this axis of the input
+  Range range = {};                       // of numbers and extents
   std::vector<std::string> choices = {};  // of a text
 
-  const std::string& key() const { return usual.key; }
+  const std::string& key() const { return usual.key; }  // as in specs
 };
 
+// The declaration of a layer, whatever its class.
 class LayerType {
  public:
+  // A layer of this name and class; `doc` is one line.
   LayerType(std::string name, std::string doc, std::type_index type)
       : name_(std::move(name)), doc_(std::move(doc)), type_(type) {}
   virtual ~LayerType() = default;
 
-  const std::string& name() const { return name_; }
-  const std::string& doc() const { return doc_; }
-  const std::vector<Field>& fields() const { return fields_; }
-  std::type_index type() const { return type_; }
+  const std::string& name() const { return name_; }             // as in specs: "Linear"
+  const std::string& doc() const { return doc_; }               // one line
+  const std::vector<Field>& fields() const { return fields_; }  // in order
+  std::type_index type() const { return type_; }                // its class
   // Axes that the input has at least, by the sizes that follow from it.
   int rank() const { return rank_; }
   // Made of other layers: it is built with its children, not by `make`.
@@ -72,7 +77,7 @@ class LayerType {
   virtual std::shared_ptr<Module> make(const std::vector<Setting>& values) const = 0;
   // Numbers in the largest weight of such a layer, to refuse typing errors before anything is computed.
   virtual double weight_size(const std::vector<Setting>& values) const = 0;
-  // Of a layer of this type.
+  // The settings of a layer of this type.
   virtual Config config(const Module& layer) const = 0;
 
  protected:
@@ -81,10 +86,10 @@ class LayerType {
   // The settings to print: required ones, sizes, and what is not the default.
   Config config_of(std::vector<Setting> values) const;
 
-  std::string name_, doc_;
-  std::type_index type_;
-  int rank_ = 0;
-  std::vector<Field> fields_;
+  std::string name_, doc_;     // see name(), doc()
+  std::type_index type_;       // see type()
+  int rank_ = 0;               // see rank()
+  std::vector<Field> fields_;  // see fields()
 };
 
 // The declaration of a layer T, which has a struct T::Fields, is made from one, and gives it back by fields().
@@ -92,6 +97,7 @@ template <class T>
 class Layer : public LayerType {
  public:
   using Fields = typename T::Fields;
+  // An empty declaration: the functions below add the fields.
   Layer(std::string name, std::string doc) : LayerType(std::move(name), std::move(doc), typeid(T)) {}
 
   // A field that has a default, that of a Fields{}.
@@ -99,6 +105,7 @@ class Layer : public LayerType {
   Layer& field(const char* key, V F::*member, const char* field_doc, const Range& range = kAny) {
     return add(key, member, {.usual = {}, .doc = field_doc, .range = range});
   }
+  // A field without a default.
   template <class V, class F>
   Layer& required(const char* key, V F::*member, const char* field_doc, const Range& range = kPositive) {
     return add(key, member, {.usual = {}, .doc = field_doc, .presence = Field::Presence::required, .range = range});
@@ -128,6 +135,7 @@ class Layer : public LayerType {
     bindings_.push_back({});
     return append({.usual = {.key = key, .kind = Setting::Kind::layer}, .doc = field_doc, .presence = presence});
   }
+  // A list of children.
   Layer& layers(const char* key, const char* field_doc) {
     bindings_.push_back({});
     return append({.usual = {.key = key, .kind = Setting::Kind::layers},
@@ -140,6 +148,7 @@ class Layer : public LayerType {
     return *this;
   }
 
+  // Throws Error(usage) that names the field which is out of its range.
   void check(const Fields& f) const {
     const std::vector<Setting> values = settings(f);
     for (size_t i = 0; i < values.size(); ++i) LayerType::check(fields_[i], values[i]);
@@ -242,16 +251,17 @@ const typename T::Fields& checked(const typename T::Fields& f) {
 
 // The declarations of this library, each list at the end of the file that has the layers.
 using LayerList = std::vector<std::shared_ptr<const LayerType>>;
+// The declaration as an entry of such a list.
 template <class T>
 std::shared_ptr<const LayerType> declared(const Layer<T>& type) {
   return std::make_shared<const Layer<T>>(type);
 }
-LayerList basic_layers();
-LayerList norm_layers();
-LayerList text_layers();
-LayerList attention_layers();
-LayerList recurrent_layers();
-LayerList activation_layers();
-LayerList container_layers();
+LayerList basic_layers();       // nn/layers.h
+LayerList norm_layers();        // nn/norm.h
+LayerList text_layers();        // nn/text_layers.h
+LayerList attention_layers();   // nn/attention.h
+LayerList recurrent_layers();   // nn/recurrent.h
+LayerList activation_layers();  // nn/activation.h
+LayerList container_layers();   // nn/container.h
 
 }  // namespace freight::nn

@@ -9,13 +9,13 @@
 namespace freight::nn {
 
 struct LinearOptions {
-  bool bias = true;
-  WeightInit init = WeightInit::standard;
-  BiasInit bias_init = BiasInit::standard;
-  double deviation = kNormalDeviation;  // of init normal
+  bool bias = true;                         // whether there is one
+  WeightInit init = WeightInit::standard;   // of the weight
+  BiasInit bias_init = BiasInit::standard;  // of the bias
+  double deviation = kNormalDeviation;      // of init normal
 };
 struct LinearFields : LinearOptions {
-  int64_t in = 0, out = 0;
+  int64_t in = 0, out = 0;  // extents before and behind it
 };
 // (..., in) -> (..., out): x weight^T + bias; weight (out, in), bias (out).
 class Linear : public Module {
@@ -32,17 +32,17 @@ class Linear : public Module {
 };
 
 struct ConvLayerOptions {
-  Extents stride = 1;
-  Extents padding = 0;
-  Extents dilation = 1;
-  int64_t groups = 1;
-  bool bias = true;
-  WeightInit init = WeightInit::standard;
-  BiasInit bias_init = BiasInit::standard;
+  Extents stride = 1;                       // steps of the window
+  Extents padding = 0;                      // zeros on either side
+  Extents dilation = 1;                     // distance of the window's elements
+  int64_t groups = 1;                       // channels are joined within groups only
+  bool bias = true;                         // whether there is one
+  WeightInit init = WeightInit::standard;   // of the weight
+  BiasInit bias_init = BiasInit::standard;  // of the bias
 };
 struct ConvFields : ConvLayerOptions {
-  int64_t in = 0, out = 0;
-  Extents kernel = 1;
+  int64_t in = 0, out = 0;  // extents before and behind it
+  Extents kernel = 1;       // extents of the window
 };
 // (N, in, spatial...) -> (N, out, spatial'...); weight (out, in / groups, kernel...), bias (out). A weight of init
 // whiten is frozen.
@@ -50,12 +50,14 @@ class ConvLayer : public Module {
  public:
   using Fields = ConvFields;
   const Fields& fields() const { return fields_; }
-  // Whether its weight is to be taken from images (init whiten).
+  // True where its weight is to be taken from images (init whiten).
   bool whitens() const { return fields_.init == WeightInit::whiten; }
   Variable weight, bias;
 
  protected:
+  // A layer of the named type over so many spatial axes.
   ConvLayer(const char* type, int spatial, const Fields& fields);
+  // of the function
   ConvOptions options() const { return {fields_.stride, fields_.padding, fields_.dilation, fields_.groups}; }
 
  private:
@@ -63,6 +65,7 @@ class ConvLayer : public Module {
   const char* type_;
   Fields fields_;
 };
+// Over one spatial axis: (N, in, L) -> (N, out, L').
 class Conv1d : public ConvLayer {
  public:
   explicit Conv1d(const Fields& fields) : ConvLayer("Conv1d", 1, checked<Conv1d>(fields)) {}
@@ -70,6 +73,7 @@ class Conv1d : public ConvLayer {
       : Conv1d(Fields{options, in, out, kernel}) {}
   Tensor forward(const Tensor& x) override;
 };
+// Over two spatial axes: (N, in, H, W) -> (N, out, H', W').
 class Conv2d : public ConvLayer {
  public:
   explicit Conv2d(const Fields& fields) : ConvLayer("Conv2d", 2, checked<Conv2d>(fields)) {}
@@ -91,12 +95,14 @@ class PoolLayer : public Module {
  private:
   Fields fields_;
 };
+// The largest elements of windows.
 class MaxPool2d : public PoolLayer {
  public:
   explicit MaxPool2d(const PoolOptions& options) : PoolLayer(checked<MaxPool2d>(options)) {}
   explicit MaxPool2d(const Extents& kernel) : MaxPool2d(PoolOptions{.kernel = kernel}) {}
   Tensor forward(const Tensor& x) override;
 };
+// The means of windows.
 class AvgPool2d : public PoolLayer {
  public:
   explicit AvgPool2d(const PoolOptions& options) : PoolLayer(checked<AvgPool2d>(options)) {}
@@ -105,8 +111,9 @@ class AvgPool2d : public PoolLayer {
 };
 // (N, C, H, W) -> (N, C, *output).
 struct AdaptivePoolFields {
-  Extents output = 1;
+  Extents output = 1;  // extents of the result
 };
+// The means of windows that divide the image evenly.
 class AdaptiveAvgPool2d : public Module {
  public:
   using Fields = AdaptivePoolFields;
@@ -125,7 +132,7 @@ struct EmbeddingOptions {
   double deviation = 1;                    // of the standard
 };
 struct EmbeddingFields : EmbeddingOptions {
-  int64_t rows = 0, width = 0;
+  int64_t rows = 0, width = 0;  // tokens; numbers per token
 };
 // Integers (...) -> (..., width); weight (rows, width). With a padding_idx the layers that follow within a module learn
 // how many tokens each sample of (N, T) has.
@@ -144,7 +151,7 @@ class Embedding : public Module {
 };
 
 struct FlattenOptions {
-  int64_t start = 1, end = -1;
+  int64_t start = 1, end = -1;  // axes, both inclusive
 };
 // Joins the axes from `start` to `end`: (N, C, H, W) -> (N, C*H*W).
 class Flatten : public Module {
@@ -160,7 +167,7 @@ class Flatten : public Module {
 };
 
 struct DropoutOptions {
-  double p = 0.5;
+  double p = 0.5;  // in [0, 1)
 };
 // Zeroes elements with probability p while training.
 class Dropout : public Module {

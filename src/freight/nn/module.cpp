@@ -1,11 +1,11 @@
 // See module.h.
 #include "freight/nn/module.h"
 
-#include <cstring>
-#include <map>
+#include <algorithm>
 #include <typeinfo>
 
 #include "freight/nn/layer_type.h"
+#include "freight/nn/module_of.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/reduce.h"
 #include "freight/ops/shape.h"
@@ -16,25 +16,59 @@ namespace freight::nn {
 namespace {
 thread_local CallRecorder* t_recorder = nullptr;
 
-// What is known of the tokens while the outermost module runs.
+// All that is known of the tokens while the outermost module runs.
 struct Running {
   int depth = 0;
   Shape tokens;
   Tensor counts;
 };
 thread_local Running t_running;
-struct Entered {
-  Entered() { ++t_running.depth; }
-  ~Entered() {
-    if (--t_running.depth == 0) t_running = {};
+}  // namespace
+
+struct Hooks {
+  struct Entry {
+    int64_t id;
+    bool in_trace;  // it was added while a step was traced
+    OutputHook hook;
+  };
+  std::vector<Entry> list;
+  int64_t next = 0;
+  // Steps hold the flag of their time and are traced anew once it is set: a change replaces it.
+  std::shared_ptr<bool> changed = std::make_shared<bool>(false);
+
+  void change() {
+    *changed = true;
+    changed = std::make_shared<bool>(false);
   }
 };
-}  // namespace
+
+HookHandle::HookHandle(HookHandle&& other) noexcept : hooks_(std::move(other.hooks_)), id_(other.id_) {
+  other.hooks_.reset();
+}
+HookHandle& HookHandle::operator=(HookHandle&& other) noexcept {
+  if (this == &other) return *this;
+  remove();
+  hooks_ = std::move(other.hooks_);
+  id_ = other.id_;
+  other.hooks_.reset();
+  return *this;
+}
+void HookHandle::remove() {
+  const std::shared_ptr<Hooks> hooks = hooks_.lock();
+  hooks_.reset();
+  if (!hooks) return;
+  const auto it = std::find_if(hooks->list.begin(), hooks->list.end(), [&](const auto& e) { return e.id == id_; });
+  if (it == hooks->list.end()) return;
+  // One that comes and goes within a traced function is part of that alone.
+  const bool of_trace = it->in_trace && trace::compiling();
+  hooks->list.erase(it);
+  if (!of_trace) hooks->change();
+}
 
 CallRecorder::CallRecorder() : before_(t_recorder) { t_recorder = this; }
 CallRecorder::~CallRecorder() { t_recorder = before_; }
 
-Module::Module() : training_(std::make_shared<bool>(true)) {}
+Module::Module() : training_(std::make_shared<bool>(true)), hooks_(std::make_shared<Hooks>()) {}
 Module::~Module() = default;
 Module::Module(Module&&) noexcept = default;
 Module& Module::operator=(Module&&) noexcept = default;
@@ -44,14 +78,62 @@ Config Module::config() const {
   return type ? type->config(*this) : Config{};
 }
 
+Module::Call::Call(const Module& module, const SourceLine& at) : module_(module), frame_(at), scope_(module.name_) {
+  ++t_running.depth;
+}
+Module::Call::~Call() {
+  if (--t_running.depth == 0) t_running = {};
+}
+
+std::vector<Tensor> Module::Call::done(const std::vector<Tensor>& inputs, std::vector<Tensor> outputs) const {
+  Hooks& hooks = *module_.hooks_;
+  if (trace::compiling()) trace::Session()->depend_on(hooks.changed);
+  const std::vector<Hooks::Entry> list = hooks.list;  // a hook may remove itself
+  const size_t count = outputs.size();
+  for (const Hooks::Entry& e : list) {
+    e.hook(module_, inputs, outputs);
+    if (outputs.size() != count) {
+      trace::fail_here("hook", "the module gives ", count, " results: got ", outputs.size(), " from a hook");
+    }
+  }
+  const bool known = !inputs.empty() && inputs[0].defined() && !outputs.empty() && outputs[0].defined();
+  if (t_recorder && known) {
+    t_recorder->calls.push_back({&module_, trace::scope(), inputs[0].type(), outputs[0].type()});
+  }
+  return outputs;
+}
+
+void Module::refuse_inputs(size_t got, size_t need) {
+  trace::fail_here("module", "the number of inputs differs: got ", got, ", need ", need);
+}
+
+Tensor detail::input_of(const In& x) {
+  const bool left_out = !x.is_number && !x.tensor.defined();
+  return left_out ? Tensor() : trace::tensor_of(x, "module");
+}
+
 Tensor Module::operator()(const In& x) {
-  const Frame frame(x.where);
-  const Scope scope(name_);
-  const Entered entered;
+  const Call call(*this, x.where);
   const Tensor in = trace::tensor_of(x, "module");
-  Tensor out = forward(in);
-  if (t_recorder) t_recorder->calls.push_back({this, trace::scope(), in.type(), out.type()});
-  return out;
+  return call.done({in}, {forward(in)})[0];
+}
+
+std::vector<Tensor> Module::call(const std::vector<Tensor>& inputs, SourceLine at) {
+  const Call call(*this, at);
+  return call.done(inputs, forward_all(inputs));
+}
+
+std::vector<Tensor> Module::forward_all(const std::vector<Tensor>& inputs) {
+  if (inputs.size() != 1) refuse_inputs(inputs.size(), 1);
+  return {forward(inputs[0])};
+}
+
+HookHandle Module::on_output(OutputHook hook) {
+  if (!hook) fail(ErrorKind::usage, "on_output", "the hook is empty: got no function");
+  const bool in_trace = trace::compiling();
+  hooks_->list.push_back({hooks_->next, in_trace, std::move(hook)});
+  if (!in_trace) hooks_->change();
+  return {hooks_, hooks_->next++};
 }
 
 void Module::announce_tokens(const Tensor& tokens, int64_t padding) {
@@ -140,49 +222,14 @@ int64_t Module::parameter_count() const {
   return n;
 }
 
-void Module::load_state_dict(const std::vector<NamedArray>& entries, const std::string& source) const {
-  std::map<std::string, const Array*> given;
-  for (const NamedArray& e : entries) {
-    if (!ends_with(e.name, "num_batches_tracked")) given[e.name] = &e.array;
-  }
-  std::vector<std::string> missing, misshapen, mistyped, unexpected, different;
-  std::vector<std::pair<Variable, Array>> fit;
-  std::map<const void*, std::pair<std::string, Array>> first;  // by variable: its first path, and what it gets
-  for (const NamedVariable& v : state_dict()) {
-    const auto it = given.find(v.name);
-    if (it == given.end()) {
-      missing.push_back(v.name);
-      continue;
-    }
-    if (it->second->shape() != v.variable.shape()) {
-      misshapen.push_back(cat(v.name, " (file ", it->second->shape(), ", model ", v.variable.shape(), ")"));
-    } else if (is_floating(v.variable.type().dtype) != is_floating(it->second->dtype()) ||
-               is_complex(v.variable.type().dtype) != is_complex(it->second->dtype())) {
-      // Bits of floats that are called integers would be converted without complaint, to numbers of 10^9.
-      mistyped.push_back(cat(v.name, " (file ", it->second->dtype(), ", model ", v.variable.type().dtype, ")"));
-    } else {
-      const Array values = it->second->cast(v.variable.type().dtype);
-      const auto [at, fresh] = first.try_emplace(v.variable.impl().get(), v.name, values);
-      if (fresh) {
-        fit.emplace_back(v.variable, values);
-      } else if (std::memcmp(at->second.second.raw(), values.raw(), values.bytes()) != 0) {
-        different.push_back(cat(at->second.first, " and ", v.name));
-      }
-    }
-    given.erase(it);
-  }
-  for (const auto& [name, array] : given) unexpected.push_back(name);
-  const auto list = [](const char* what, std::vector<std::string> names) {
-    if (names.empty()) return std::string();
-    const size_t more = names.size() > 5 ? names.size() - 5 : 0;
-    if (more > 0) names.resize(5);
-    return cat("; ", what, ": ", join(names, ", "), more > 0 ? cat(" and ", more, " more") : "");
-  };
-  const std::string faults = list("missing", missing) + list("unexpected", unexpected) +
-                             list("wrong shape", misshapen) + list("wrong type", mistyped) +
-                             list("one variable here, different values there", different);
-  if (!faults.empty()) fail(ErrorKind::checkpoint, source, "weights do not fit the model", faults);
-  for (const auto& [variable, array] : fit) variable.set(array);
+LoadResult Module::load_state_dict(const std::vector<NamedArray>& entries, const std::string& source) const {
+  return load_values(state_dict(), entries, {.source = source});
+}
+LoadResult Module::load_state_dict(const std::vector<NamedArray>& entries, const LoadOptions& options) const {
+  return load_values(state_dict(), entries, options);
+}
+LoadResult Module::load_state_dict(const std::vector<NamedVariable>& entries, const LoadOptions& options) const {
+  return load_values(state_dict(), entries, options);
 }
 
 }  // namespace freight::nn

@@ -1,6 +1,7 @@
 // Module: parameters and children by name, and a forward function. Names follow PyTorch's state_dict
 // ("layer1.0.conv1.weight"). Calling a module pushes its name on the scope of the trace.
 #pragma once
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -8,6 +9,8 @@
 #include <vector>
 
 #include "freight/nn/config.h"
+#include "freight/nn/state.h"
+#include "freight/trace/scope.h"
 #include "freight/trace/tensor.h"
 #include "freight/trace/variable.h"
 
@@ -15,38 +18,64 @@ namespace freight::nn {
 
 class Module;
 
+// A module within a module.
 struct Child {
-  std::string name;
-  std::shared_ptr<Module> module;
+  std::string name;                // within the module
+  std::shared_ptr<Module> module;  // shared with who made it
 };
-struct NamedVariable {
-  std::string name;
-  Variable variable;
-};
-struct NamedArray {
-  std::string name;
-  Array array;
+// Sees a call of a module when its results are there; what it puts into `outputs` takes their place. In a compiled
+// function it is called while that is traced, with tensors that have no elements: what it computes of them is part of
+// the step, and any other effect happens once per trace.
+using OutputHook =
+    std::function<void(const Module& module, const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs)>;
+struct Hooks;
+// A hook stays as long as its handle.
+class [[nodiscard]] HookHandle {
+ public:
+  HookHandle() = default;
+  HookHandle(std::weak_ptr<Hooks> hooks, int64_t id) : hooks_(std::move(hooks)), id_(id) {}
+  HookHandle(HookHandle&& other) noexcept;
+  HookHandle& operator=(HookHandle&& other) noexcept;
+  HookHandle(const HookHandle&) = delete;
+  HookHandle& operator=(const HookHandle&) = delete;
+  ~HookHandle() { remove(); }
+  // Takes the hook away now; compiled steps that it was part of are traced anew.
+  void remove();
+
+ private:
+  std::weak_ptr<Hooks> hooks_;
+  int64_t id_ = -1;
 };
 
+// A layer, a block or a net; see the top of this file.
 class Module {
  public:
-  Module();
+  Module();  // in training, without parameters
   virtual ~Module();
   Module(Module&&) noexcept;
   Module& operator=(Module&&) noexcept;
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  // Runs forward under the module's name.
+  // Runs forward under the module's name. Classes with several inputs, or options: module_of.h.
   Tensor operator()(const In& x);
+  // The module's function. Call it by operator().
   virtual Tensor forward(const Tensor& x) = 0;
+  // The same for callers that do not know how many inputs and results the class has, as Sequential does.
+  std::vector<Tensor> call(const std::vector<Tensor>& inputs, SourceLine at = SourceLine::current());
+  // Throws Error(usage) that says how many inputs there must be; here it is one.
+  virtual std::vector<Tensor> forward_all(const std::vector<Tensor>& inputs);
+
+  // Has the hook see the results of each call from now on; hooks run in the order in which they came. Add hooks before
+  // a step is compiled or between steps, which are then traced anew, or inside of the step and remove them there.
+  HookHandle on_output(OutputHook hook);
   // Type and settings for specs and listings, as the declaration of its class says (layer_type.h); a class that nobody
   // has declared has no spec form, and an empty type.
   Config config() const;
 
   // Training or evaluation, for this module and all below; a compiled step is traced once for each.
   void train();
-  void eval();
+  void eval();  // see train()
   // Which of the two; a trace that asks is replayed only while the answer holds.
   bool training() const;
 
@@ -55,24 +84,45 @@ class Module {
   // All parameters and statistics by their path below this module. A variable that several paths lead to (a layer that
   // is used twice, tied weights) stands under each of them.
   std::vector<NamedVariable> state_dict() const;
-  // Sets all values. Throws Error(checkpoint) that lists missing, unexpected and misshapen entries, and names paths to
-  // one variable that have different values; nothing is changed then. PyTorch's num_batches_tracked entries are passed
-  // over.
-  void load_state_dict(const std::vector<NamedArray>& entries, const std::string& source = "state_dict") const;
+  // Sets all values, or with .strict = false those whose names both have; what is refused: load_values in state.h.
+  LoadResult load_state_dict(const std::vector<NamedArray>& entries, const std::string& source = "state_dict") const;
+  LoadResult load_state_dict(const std::vector<NamedArray>& entries, const LoadOptions& options) const;
+  // The values of another net: load_state_dict(other.state_dict()).
+  LoadResult load_state_dict(const std::vector<NamedVariable>& entries, const LoadOptions& options = {}) const;
   // Moves all parameters and statistics below. They lie where they were made until then, and what the module computes
   // runs there. Optimizers take their own state after it at their next step.
   void to_device(const std::string& device) const;
   // Numbers in trainable parameters.
   int64_t parameter_count() const;
 
-  const std::string& name() const { return name_; }
-  const std::vector<Child>& children() const { return children_; }
+  const std::string& name() const { return name_; }                 // within its parent; "" at the top
+  const std::vector<Child>& children() const { return children_; }  // in order
   // This module's own variables, by their local names.
   const std::vector<NamedVariable>& variables() const { return variables_; }
 
  protected:
-  // Registers a trained / an untrained variable and returns it.
+  // One call of a module, for a class that has an operator() of its own: what is computed while it lives is under the
+  // module's name and of the caller's line.
+  class Call {
+   public:
+    Call(const Module& module, const SourceLine& at);
+    ~Call();
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+    // Shows the results to hooks and recorders, and gives back what hooks have made of them. Undefined tensors among
+    // the inputs are options that were left out.
+    std::vector<Tensor> done(const std::vector<Tensor>& inputs, std::vector<Tensor> outputs) const;
+
+   private:
+    const Module& module_;
+    Frame frame_;
+    Scope scope_;
+  };
+  // Throws Error(usage) that names the module's path and both numbers.
+  [[noreturn]] static void refuse_inputs(size_t got, size_t need);
+  // Registers a trained variable f32 and returns it.
   Variable parameter(const std::string& name, const Shape& shape, const Init& init);
+  // Registers an untrained variable f32, all of whose elements are `value` at first, and returns it.
   Variable buffer(const std::string& name, const Shape& shape, double value);
   // Makes a child of type T, owned by this module: Linear& fc = add<Linear>("fc", 784, 10).
   template <class T, class... A>
@@ -100,22 +150,24 @@ class Module {
   std::vector<Child> children_;
   std::vector<NamedVariable> variables_;
   std::shared_ptr<bool> training_;  // shared with the guards of traces
+  std::shared_ptr<Hooks> hooks_;
 };
 
 // One call of a module, seen by a CallRecorder.
 struct ModuleCall {
-  const Module* module;
-  std::string path;
-  Type in, out;
+  const Module* module;  // valid while it lives
+  std::string path;      // "layer1.0.conv1"
+  Type in, out;          // of its argument and result
 };
 // While it lives, notes the calls of modules on this thread (outer modules after their children).
 class CallRecorder {
  public:
+  // Begins to record.
   CallRecorder();
   ~CallRecorder();
   CallRecorder(const CallRecorder&) = delete;
   CallRecorder& operator=(const CallRecorder&) = delete;
-  std::vector<ModuleCall> calls;
+  std::vector<ModuleCall> calls;  // in order
 
  private:
   CallRecorder* before_;

@@ -6,14 +6,15 @@
 namespace freight::nn {
 
 struct BatchNormOptions {
-  double eps = 1e-5;
+  double eps = 1e-5;      // added to the variance
   double momentum = 0.1;  // of the running statistics: running = (1 - momentum) running + momentum batch
 };
 // (N, C) or (N, C, ...). Training: statistics of the batch, and the running ones are updated (variance unbiased, as in
 // PyTorch). Evaluation: the running ones. Ioffe and Szegedy 2015.
 struct BatchNormFields : BatchNormOptions {
-  int64_t channels = 0;
+  int64_t channels = 0;  // C
 };
+// The functions that the following two share.
 class BatchNorm : public Module {
  public:
   using Fields = BatchNormFields;
@@ -27,12 +28,14 @@ class BatchNorm : public Module {
  private:
   Fields fields_;
 };
+// For (N, C) and (N, C, L).
 class BatchNorm1d : public BatchNorm {
  public:
   explicit BatchNorm1d(const Fields& fields) : BatchNorm(checked<BatchNorm1d>(fields)) {}
   explicit BatchNorm1d(int64_t channels, const BatchNormOptions& options = {})
       : BatchNorm1d(Fields{options, channels}) {}
 };
+// For (N, C, H, W).
 class BatchNorm2d : public BatchNorm {
  public:
   explicit BatchNorm2d(const Fields& fields) : BatchNorm(checked<BatchNorm2d>(fields)) {}
@@ -41,13 +44,13 @@ class BatchNorm2d : public BatchNorm {
 };
 
 struct NormOptions {
-  double eps = 1e-5;
+  double eps = 1e-5;  // added to the variance
 };
 struct LayerNormFields : NormOptions {
-  Extents shape = 0;
+  Extents shape = 0;  // of the last axes
 };
 struct GroupNormFields : NormOptions {
-  int64_t groups = 0, channels = 0;
+  int64_t groups = 0, channels = 0;  // groups divide the C channels
 };
 // Normalises the last axes, of extents `shape`; weight and bias of that shape. Ba et al. 2016.
 class LayerNorm : public Module {

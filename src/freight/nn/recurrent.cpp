@@ -37,25 +37,70 @@ Recurrent::Recurrent(Cell cell, const Fields& fields) : cell_(cell), fields_(fie
   }
 }
 
-// All biases but the one inside the GRU's third gate join the inputs' part.
-std::pair<Tensor, Tensor> Recurrent::run(const Direction& d, const Tensor& x, bool reverse,
-                                         const Tensor& counts) const {
+Recurrent::Biases Recurrent::biases(const Direction& d) const {
+  if (cell_ == Cell::lstm) return {d.bias_ih + d.bias_hh, {}};
+  const int64_t hidden = fields_.hidden;
+  return {d.bias_ih + concat({narrow(d.bias_hh, 0, 0, 2 * hidden), zeros({hidden})}, 0),
+          narrow(d.bias_hh, 0, 2 * hidden, hidden)};
+}
+
+Recurrent::Run Recurrent::run(const Direction& d, const Tensor& x, bool reverse, const Tensor& counts,
+                              Cells cells) const {
   const SequenceOptions options{.reverse = reverse, .counts = counts};
-  Tensor states;
-  if (cell_ == Cell::lstm) {
-    states = lstm_layer(x, d.weight_ih, d.bias_ih + d.bias_hh, d.weight_hh, options);
-  } else {
-    const Tensor bias = d.bias_ih + concat({narrow(d.bias_hh, 0, 0, 2 * fields_.hidden), zeros({fields_.hidden})}, 0);
-    const Tensor inside = narrow(d.bias_hh, 0, 2 * fields_.hidden, fields_.hidden);
-    states = gru_layer(x, d.weight_ih, bias, d.weight_hh, inside, options);
+  const Biases b = biases(d);
+  const int64_t last = reverse ? 0 : x.dim(1) - 1;
+  if (cells == Cells::last && cell_ == Cell::lstm) {
+    // The op of the whole layer may keep its cells in a library's format; the one of the steps gives them as they are.
+    std::vector<Tensor> in{linear(x, d.weight_ih, b.joined), d.weight_hh.value()};
+    if (counts.defined()) in.push_back(cast(counts, DType::i32));
+    const std::vector<Tensor> made =
+        trace::add(Op::recurrent, RecurrentAttrs{.reverse = reverse, .lengths = counts.defined()}, in);
+    return {made[0], select(made[0], 1, last), select(made[1], 1, last)};
   }
-  return {states, select(states, 1, reverse ? 0 : x.dim(1) - 1)};
+  const Tensor states = cell_ == Cell::lstm ? lstm_layer(x, d.weight_ih, b.joined, d.weight_hh, options)
+                                            : gru_layer(x, d.weight_ih, b.joined, d.weight_hh, b.inside, options);
+  return {states, select(states, 1, last), {}};
+}
+
+Recurrent::Run Recurrent::run_from(const Direction& d, const Tensor& x, bool reverse, const Tensor& counts,
+                                   const RecurrentState& at) const {
+  const int64_t n = x.dim(0), steps = x.dim(1), width = fields_.hidden;
+  const Biases b = biases(d);
+  const Tensor parts = linear(x, d.weight_ih, b.joined);  // (N, T, G H)
+  Tensor h = at.h, c = at.c;                              // (N, H)
+  std::vector<Tensor> states(static_cast<size_t>(steps));
+  for (int64_t i = 0; i < steps; ++i) {
+    const int64_t step = reverse ? steps - 1 - i : i;
+    const Tensor part = select(parts, 1, step), product = linear(h, d.weight_hh), both = part + product;
+    const auto columns = [&](const Tensor& t, int64_t gate) { return narrow(t, 1, gate * width, width); };
+    const auto gate = [&](int64_t k) { return sigmoid(columns(both, k)); };
+    Tensor next, cell = c;
+    if (cell_ == Cell::lstm) {
+      cell = gate(1) * c + gate(0) * tanh(columns(both, 2));
+      next = gate(3) * tanh(cell);
+    } else {
+      const Tensor fresh = tanh(columns(part, 2) + gate(0) * (columns(product, 2) + b.inside));
+      next = fresh + gate(1) * (h - fresh);
+    }
+    if (counts.defined()) {
+      const Tensor valid = reshape(counts, {n, 1}) > step;
+      next = where(valid, next, h);
+      if (cell_ == Cell::lstm) cell = where(valid, cell, c);
+    }
+    states[static_cast<size_t>(step)] = h = next;
+    c = cell;
+  }
+  return {stack(states, 1), h, c};
+}
+
+void Recurrent::need_steps(const Tensor& x) const {
+  if (x.rank() != 3 || x.dim(2) != fields_.in || x.dim(1) < 1) {
+    trace::fail_here(type_name(), "need (N, T, ", fields_.in, "): got ", x.type());
+  }
 }
 
 Tensor Recurrent::forward(const Tensor& x) {
-  if (x.rank() != 3 || x.dim(2) != fields_.in || x.dim(1) < 1) {
-    trace::fail_here(cell_ == Cell::lstm ? "LSTM" : "GRU", "need (N, T, ", fields_.in, "): got ", x.type());
-  }
+  need_steps(x);
   const Tensor counts = token_counts(x);
   const size_t sides = fields_.bidirectional ? 2 : 1;
   Tensor y = x;
@@ -65,13 +110,82 @@ Tensor Recurrent::forward(const Tensor& x) {
     results.clear();
     last.clear();
     for (size_t k = 0; k < sides; ++k) {
-      const auto [all, end] = run(directions_[i + k], y, k == 1, counts);
-      results.push_back(all);
-      last.push_back(end);
+      const Run made = run(directions_[i + k], y, k == 1, counts, Cells::none);
+      results.push_back(made.states);
+      last.push_back(made.h);
     }
     y = concat(results, 2);
   }
   return fields_.last ? concat(last, 1) : y;
+}
+
+void Recurrent::need_states(const RecurrentCall& call, int64_t samples) const {
+  const Shape shape{static_cast<int64_t>(directions_.size()), samples, fields_.hidden};
+  const auto need = [&](const char* name, const Tensor& t) {
+    if (t.shape() == shape) return;
+    trace::fail_here(type_name(), "state ", name, " does not fit: got ", t.type(),
+                     ", need (layers * directions, N, H) = ", shape);
+  };
+  const RecurrentState& s = call.state;
+  if (cell_ == Cell::gru && s.c.defined()) {
+    trace::fail_here("GRU", "has no cells: got a state c ", s.c.type(), ", need h alone");
+  }
+  if (cell_ == Cell::lstm && s.h.defined() != s.c.defined()) {
+    trace::fail_here("LSTM", "a state is h and c: got ", s.h.defined() ? "h" : "c", " alone");
+  }
+  if (s.h.defined()) need("h", s.h);
+  if (s.c.defined()) need("c", s.c);
+  const Tensor& lengths = call.lengths;
+  if (lengths.defined() && (lengths.shape() != Shape{samples} || !is_integer(lengths.dtype()))) {
+    trace::fail_here(type_name(), "lengths must be integers, one per sample: got ", lengths.type(), ", need (", samples,
+                     ")");
+  }
+}
+
+RecurrentOutput Recurrent::forward(const Tensor& x, const RecurrentCall& call) {
+  need_steps(x);
+  need_states(call, x.dim(0));
+  const Tensor counts = call.lengths.defined() ? cast(call.lengths, DType::i32) : token_counts(x);
+  const size_t sides = fields_.bidirectional ? 2 : 1;
+  Tensor y = x;
+  std::vector<Tensor> h, c, last;
+  for (size_t i = 0; i < directions_.size(); i += sides) {
+    if (i > 0 && training()) y = dropout(y, fields_.dropout);
+    std::vector<Tensor> results;
+    last.clear();
+    for (size_t k = 0; k < sides; ++k) {
+      RecurrentState begin;
+      if (call.state.h.defined()) begin.h = select(call.state.h, 0, static_cast<int64_t>(i + k));
+      if (call.state.c.defined()) begin.c = select(call.state.c, 0, static_cast<int64_t>(i + k));
+      const Run made = begin.h.defined() ? run_from(directions_[i + k], y, k == 1, counts, begin)
+                                         : run(directions_[i + k], y, k == 1, counts, Cells::last);
+      results.push_back(made.states);
+      last.push_back(made.h);
+      h.push_back(made.h);
+      if (cell_ == Cell::lstm) c.push_back(made.c);
+    }
+    y = concat(results, 2);
+  }
+  if (counts.defined()) y = where(iota({1, x.dim(1), 1}, 1) < reshape(counts, {x.dim(0), 1, 1}), y, 0.0);
+  RecurrentOutput out{fields_.last ? concat(last, 1) : y, {stack(h, 0), {}}};
+  if (cell_ == Cell::lstm) out.state.c = stack(c, 0);
+  return out;
+}
+
+RecurrentOutput Recurrent::operator()(const In& x, const RecurrentCall& call) {
+  const Module::Call entered(*this, x.where);
+  const Tensor in = trace::tensor_of(x, type_name());
+  const RecurrentOutput made = forward(in, call);
+  std::vector<Tensor> out = entered.done({in}, {made.output, made.state.h, made.state.c});
+  return {std::move(out[0]), {std::move(out[1]), std::move(out[2])}};
+}
+
+std::vector<Tensor> Recurrent::forward_all(const std::vector<Tensor>& inputs) {
+  const size_t with_states = cell_ == Cell::lstm ? 3 : 2;
+  if (inputs.size() != with_states) return Module::forward_all(inputs);
+  const RecurrentOutput made = forward(inputs[0], {.state = {inputs[1], cell_ == Cell::lstm ? inputs[2] : Tensor()}});
+  if (cell_ == Cell::gru) return {made.output, made.state.h};
+  return {made.output, made.state.h, made.state.c};
 }
 
 namespace {

@@ -8,16 +8,32 @@
 namespace freight::nn {
 
 struct RecurrentOptions {
-  int64_t layers = 1;
-  bool bidirectional = false;
-  double dropout = 0;  // between layers, while training
-  bool last = false;   // only the last states: (N, H), or (N, 2 H) of both directions
+  int64_t layers = 1;          // one on top of the other
+  bool bidirectional = false;  // both directions, joined
+  double dropout = 0;          // between layers, while training
+  bool last = false;           // only the last states: (N, H), or (N, 2 H) of both directions
   // Steps that the states last for before training, 1 to memory - 1 of them: biases of the gates as Tallec and Ollivier
   // 2018 (arXiv:1804.11188) draw them. 0: PyTorch's, whose states fade by half in each step.
   int64_t memory = 0;
 };
 struct RecurrentFields : RecurrentOptions {
-  int64_t in = 0, hidden = 0;
+  int64_t in = 0, hidden = 0;  // C, H
+};
+
+// States of all layers and directions, layer by layer, forward before backward: (layers * directions, N, H). c are the
+// cells of an LSTM; a GRU has none.
+struct RecurrentState {
+  Tensor h = {}, c = {};
+};
+// What one call begins with.
+struct RecurrentCall {
+  RecurrentState state = {};  // undefined: zeros
+  Tensor lengths = {};  // integers (N): steps of each sample, T where more; undefined: as an Embedding announced, or T
+};
+struct RecurrentOutput {
+  Tensor
+      output;  // (N, T, H), or (N, T, 2 H) bidirectional, zeros behind a sample's last step; with .last its last states
+  RecurrentState state;  // behind the last step of each sample: what the next call begins with
 };
 
 // (N, T, C) -> (N, T, H), or (N, T, 2 H) bidirectional. Where an Embedding has announced padding, a sample keeps its
@@ -26,18 +42,42 @@ class Recurrent : public Module {
  public:
   using Fields = RecurrentFields;
   const Fields& fields() const { return fields_; }
+  using Module::operator();
   Tensor forward(const Tensor& x) override;
+  // The same with states and lengths, as PyTorch's layers on packed sequences: auto [y, state] = lstm(x, {}). The steps
+  // of a call that is given states are single nodes of the plan, so long sequences take their time to plan.
+  RecurrentOutput operator()(const In& x, const RecurrentCall& call);
+  RecurrentOutput forward(const Tensor& x, const RecurrentCall& call);
+  // x, or x with h and an LSTM's c, which gives the output with the new ones.
+  std::vector<Tensor> forward_all(const std::vector<Tensor>& inputs) override;
 
  protected:
+  // The kinds of cells.
   enum class Cell { lstm, gru };
+  // A layer of such cells.
   Recurrent(Cell cell, const Fields& fields);
 
  private:
   struct Direction {
     Variable weight_ih, weight_hh, bias_ih, bias_hh;
   };
-  // One direction: the states behind each step (N, T, H), and the last one to be reached (N, H).
-  std::pair<Tensor, Tensor> run(const Direction& d, const Tensor& x, bool reverse, const Tensor& counts) const;
+  // The gates' biases: those that join the inputs' part, and the one inside the GRU's third gate, undefined for LSTMs.
+  struct Biases {
+    Tensor joined, inside;
+  };
+  // One direction: the states behind each step (N, T, H), and the last ones to be reached (N, H).
+  struct Run {
+    Tensor states, h, c;
+  };
+  const char* type_name() const { return cell_ == Cell::lstm ? "LSTM" : "GRU"; }
+  void need_steps(const Tensor& x) const;
+  void need_states(const RecurrentCall& call, int64_t samples) const;
+  Biases biases(const Direction& d) const;
+  // From states of zeros; c where it is asked for.
+  enum class Cells { none, last };
+  Run run(const Direction& d, const Tensor& x, bool reverse, const Tensor& counts, Cells cells) const;
+  // From given states, step by step.
+  Run run_from(const Direction& d, const Tensor& x, bool reverse, const Tensor& counts, const RecurrentState& at) const;
   Cell cell_;
   Fields fields_;
   std::vector<Direction> directions_;  // layer by layer, forward before backward

@@ -11,7 +11,7 @@ struct EmbeddingBagOptions {
   WeightInit init = WeightInit::standard;  // normal with deviation 1
 };
 struct EmbeddingBagFields : EmbeddingBagOptions {
-  int64_t rows = 0, width = 0;
+  int64_t rows = 0, width = 0;  // tokens; W
 };
 // Tokens (N, T) -> (N, W): the mean of the rows of `weight` (rows, W) over the tokens that are not padding, 0 where all
 // are. PyTorch's EmbeddingBag with mode "mean".
@@ -30,7 +30,7 @@ class EmbeddingBag : public Module {
 };
 
 struct TransposeOptions {
-  int64_t a = 1, b = 2;
+  int64_t a = 1, b = 2;  // the two axes
 };
 // Swaps two axes: (N, T, W) -> (N, W, T) by default.
 class Transpose : public Module {

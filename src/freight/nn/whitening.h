@@ -20,7 +20,7 @@ class Whitening {
   // Counts all windows of images f32 (N, C, H, W). They should be normalised, to about unit variance and mean 0. In
   // how many calls they come changes nothing. Throws Error(data) for another shape, or none with a window in it.
   void add(const Array& images);
-  int64_t windows() const { return windows_; }
+  int64_t windows() const { return windows_; }  // that were added
   // f32 (out, C, h, w): the out / 2 directions of most variance v, divided by sqrt(v + 0.0005), then their negatives.
   // Throws Error(data) where fewer windows were counted than one has numbers.
   Array filters() const;
@@ -36,8 +36,8 @@ class Whitening {
 struct Spectrum {
   std::vector<double> values, vectors;  // (n), (n, n)
 };
-// Of (n, n), of which the upper triangle is read: cyclic Jacobi rotations (Golub and Van Loan, Matrix Computations,
-// section 8.5), for matrices of up to a few hundred rows.
+// The eigenvectors of (n, n), of which the upper triangle is read: cyclic Jacobi rotations (Golub and Van Loan, Matrix
+// Computations, section 8.5), for matrices of up to a few hundred rows.
 Spectrum spectrum(const std::vector<double>& matrix);
 
 }  // namespace freight::nn

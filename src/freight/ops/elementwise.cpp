@@ -17,6 +17,7 @@ int axis_of(int64_t axis, const Type& type, const char* op) {
   const int rank = type.shape.rank();
   const int64_t i = axis < 0 ? axis + rank : axis;
   if (i < 0 || i >= rank) {
+    if (rank == 0) fail_here(op, "a tensor of rank 0 has no axes: got axis ", axis, " for ", type);
     fail_here(op, "axis out of range: got ", axis, ", need ", -rank, " to ", rank - 1, " for ", type);
   }
   return static_cast<int>(i);
@@ -166,29 +167,21 @@ Tensor& operator+=(Tensor& a, const In& b) { return a = In(a, b.where) + b; }
 Tensor& operator-=(Tensor& a, const In& b) { return a = In(a, b.where) - b; }
 Tensor& operator*=(Tensor& a, const In& b) { return a = In(a, b.where) * b; }
 Tensor& operator/=(Tensor& a, const In& b) { return a = In(a, b.where) / b; }
-Tensor pow(const In& a, const In& b) { return ops::binary(Op::pow, a, b); }
-Tensor fmod(const In& a, const In& b) { return ops::binary(Op::fmod, a, b); }
 Tensor remainder(const In& a, const In& b) {
   const Frame frame(a.is_number ? b.where : a.where);
   const ops::Pair p = ops::align("remainder", a, b);
   const Tensor rest = ops::one(Op::fmod, NoAttrs{}, {p.a, p.b});
   return where(logical_and(not_equal(rest, 0), not_equal(rest < 0, p.b < 0)), rest + p.b, rest);
 }
-Tensor maximum(const In& a, const In& b) { return ops::binary(Op::maximum, a, b); }
-Tensor minimum(const In& a, const In& b) { return ops::binary(Op::minimum, a, b); }
 Tensor operator<(const In& a, const In& b) { return ops::compare(Op::lt, a, b); }
 Tensor operator<=(const In& a, const In& b) { return ops::compare(Op::le, a, b); }
 Tensor operator>(const In& a, const In& b) { return ops::compare(Op::gt, a, b); }
 Tensor operator>=(const In& a, const In& b) { return ops::compare(Op::ge, a, b); }
 Tensor equal(const In& a, const In& b) { return ops::compare(Op::eq, a, b); }
 Tensor not_equal(const In& a, const In& b) { return ops::compare(Op::ne, a, b); }
-Tensor logical_and(const In& a, const In& b) { return ops::binary(Op::logical_and, a, b); }
-Tensor logical_or(const In& a, const In& b) { return ops::binary(Op::logical_or, a, b); }
-Tensor logical_not(const In& a) { return ops::unary(Op::logical_not, a); }
 Tensor operator&&(const Tensor& a, const Tensor& b) { return logical_and(a, b); }
 Tensor operator||(const Tensor& a, const Tensor& b) { return logical_or(a, b); }
 Tensor operator!(const Tensor& a) { return logical_not(a); }
-Tensor is_finite(const In& x) { return ops::unary(Op::is_finite, x); }
 
 Tensor clamp(const In& x, const In& lo, const In& hi) {
   const Frame frame(x.where);
@@ -216,27 +209,16 @@ Tensor cast(const In& x, DType dtype) {
   return x.tensor.dtype() == dtype ? x.tensor : ops::one(Op::cast, CastAttrs{dtype}, {x.tensor});
 }
 
-Tensor stop_gradient(const In& x) { return ops::unary(Op::stop_gradient, x); }
-Tensor abs(const In& x) { return ops::unary(Op::abs, x); }
-Tensor sign(const In& x) { return ops::unary(Op::sign, x); }
-Tensor exp(const In& x) { return ops::unary(Op::exp, x); }
-Tensor expm1(const In& x) { return ops::unary(Op::expm1, x); }
-Tensor ln(const In& x) { return ops::unary(Op::log, x); }
-Tensor log1p(const In& x) { return ops::unary(Op::log1p, x); }
-Tensor sqrt(const In& x) { return ops::unary(Op::sqrt, x); }
-Tensor rsqrt(const In& x) { return ops::unary(Op::rsqrt, x); }
-Tensor reciprocal(const In& x) { return ops::unary(Op::reciprocal, x); }
-Tensor square(const In& x) { return ops::unary(Op::square, x); }
-Tensor sin(const In& x) { return ops::unary(Op::sin, x); }
-Tensor cos(const In& x) { return ops::unary(Op::cos, x); }
-Tensor tan(const In& x) { return ops::unary(Op::tan, x); }
-Tensor tanh(const In& x) { return ops::unary(Op::tanh, x); }
-Tensor sigmoid(const In& x) { return ops::unary(Op::sigmoid, x); }
-Tensor softsign(const In& x) { return ops::unary(Op::softsign, x); }
-Tensor erf(const In& x) { return ops::unary(Op::erf, x); }
-Tensor floor(const In& x) { return ops::unary(Op::floor, x); }
-Tensor ceil(const In& x) { return ops::unary(Op::ceil, x); }
-Tensor round(const In& x) { return ops::unary(Op::round, x); }
-Tensor relu(const In& x) { return ops::unary(Op::relu, x); }
+// The functions that the op table has: each makes the node of its row, and the header declares it.
+#define DEFINE_unary(op) \
+  Tensor op(const In& x) { return ops::unary(Op::op, x); }
+#define DEFINE_binary(op) \
+  Tensor op(const In& a, const In& b) { return ops::binary(Op::op, a, b); }
+#define FREIGHT_OP(...)
+#define FREIGHT_FUNCTION(op, kind, ...) DEFINE_##kind(op)
+#include "freight/ir/op_table.inc"
+#undef FREIGHT_OP
+#undef DEFINE_unary
+#undef DEFINE_binary
 
 }  // namespace freight

@@ -8,46 +8,49 @@
 
 namespace freight {
 
-// Arithmetic: a, b broadcast to the result's shape. No bool.
+// a + b. Operands of arithmetic broadcast to the result's shape; none may be bool.
 Tensor operator+(const In& a, const In& b);
-Tensor operator-(const In& a, const In& b);
-Tensor operator*(const In& a, const In& b);
-// Of integers f32, as in PyTorch.
+Tensor operator-(const In& a, const In& b);  // a - b
+Tensor operator*(const In& a, const In& b);  // a times b
+// a / b; f32 for integers, as in PyTorch.
 Tensor operator/(const In& a, const In& b);
-Tensor operator-(const In& a);
-// a becomes a handle on the result; other handles on its old value keep that.
+Tensor operator-(const In& a);  // the negative
+// a = a + b: a becomes a handle on the result; other handles on its old value keep that.
 Tensor& operator+=(Tensor& a, const In& b);
-Tensor& operator-=(Tensor& a, const In& b);
-Tensor& operator*=(Tensor& a, const In& b);
-Tensor& operator/=(Tensor& a, const In& b);
-// a^b; floating.
+Tensor& operator-=(Tensor& a, const In& b);  // a = a - b
+Tensor& operator*=(Tensor& a, const In& b);  // a = a * b
+Tensor& operator/=(Tensor& a, const In& b);  // a = a / b
+// a to the power b; floating.
 Tensor pow(const In& a, const In& b);
-// What a division leaves: with the sign of b, as % in Python and PyTorch's remainder; with the sign of a, as in C.
+// The remainder of a division, with the sign of b, as % in Python and PyTorch's remainder.
 Tensor remainder(const In& a, const In& b);
-Tensor fmod(const In& a, const In& b);
-// The larger / smaller of two; ties give half of the gradient to each.
+Tensor fmod(const In& a, const In& b);  // the remainder with the sign of a, as in C
+// The larger of two; ties give half of the gradient to each.
 Tensor maximum(const In& a, const In& b);
-Tensor minimum(const In& a, const In& b);
+Tensor minimum(const In& a, const In& b);  // the smaller of two; ties as above
 // min(max(x, lo), hi). Between numbers, only elements inside of (lo, hi) have a gradient.
 Tensor clamp(const In& x, const In& lo, const In& hi);
 
-// Comparisons give bool; of integers with a number they are exact, also where the type could not hold it. There is no
-// operator==: handles would be compared by mistake.
+// a < b. Comparisons give bool; of integers with a number they are exact, also where the type could not hold it.
 Tensor operator<(const In& a, const In& b);
-Tensor operator<=(const In& a, const In& b);
-Tensor operator>(const In& a, const In& b);
-Tensor operator>=(const In& a, const In& b);
-Tensor equal(const In& a, const In& b);
-Tensor not_equal(const In& a, const In& b);
+Tensor operator<=(const In& a, const In& b);  // a <= b
+Tensor operator>(const In& a, const In& b);   // a > b
+Tensor operator>=(const In& a, const In& b);  // a >= b
+Tensor equal(const In& a, const In& b);       // a = b
+Tensor not_equal(const In& a, const In& b);   // a differs from b
+// Refused when the program is compiled: it might mean the handles, or one answer for all elements.
+FREIGHT_REFUSED(
+    "tensors are compared element by element by equal(a, b), which gives a tensor of bool; all() makes one of it")
+inline bool operator==(const Tensor&, const In&) { return false; }
 
-// On bool.
+// Both hold; operands are bool.
 Tensor logical_and(const In& a, const In& b);
-Tensor logical_or(const In& a, const In& b);
-Tensor logical_not(const In& a);
-// The same as operators. Both sides are always computed.
+Tensor logical_or(const In& a, const In& b);  // one or both hold
+Tensor logical_not(const In& a);              // a does not hold
+// logical_and as an operator: both sides are always computed.
 Tensor operator&&(const Tensor& a, const Tensor& b);
-Tensor operator||(const Tensor& a, const Tensor& b);
-Tensor operator!(const Tensor& a);
+Tensor operator||(const Tensor& a, const Tensor& b);  // logical_or as an operator
+Tensor operator!(const Tensor& a);                    // logical_not as an operator
 // bool: neither infinite nor NaN.
 Tensor is_finite(const In& x);
 
@@ -58,28 +61,28 @@ Tensor cast(const In& x, DType dtype);
 // The value as a constant for gradients: nothing flows back through it.
 Tensor stop_gradient(const In& x);
 
-// Unary, shape and type of x. All but neg, abs, sign, square, relu need a floating type.
+// |x|. Functions of one tensor keep its shape and type. All but neg, abs, sign, square, relu need a floating type.
 Tensor abs(const In& x);
-Tensor sign(const In& x);
-Tensor exp(const In& x);
-Tensor expm1(const In& x);
-// Natural logarithm (`freight::log` is the namespace of log lines).
-Tensor ln(const In& x);
-Tensor log1p(const In& x);
-Tensor sqrt(const In& x);
-Tensor rsqrt(const In& x);
-Tensor reciprocal(const In& x);
-Tensor square(const In& x);
-Tensor sin(const In& x);
-Tensor cos(const In& x);
-Tensor tan(const In& x);
-Tensor tanh(const In& x);
-Tensor sigmoid(const In& x);
-Tensor softsign(const In& x);  // x / (1 + |x|)
-Tensor erf(const In& x);
-Tensor floor(const In& x);
-Tensor ceil(const In& x);
-Tensor round(const In& x);  // halves to even
-Tensor relu(const In& x);
+Tensor sign(const In& x);   // -1, 0 or 1
+Tensor exp(const In& x);    // e to the power x
+Tensor expm1(const In& x);  // exp(x) - 1 without cancellation
+// The natural logarithm.
+Tensor log(const In& x);
+Tensor log1p(const In& x);       // log(1 + x) without cancellation
+Tensor sqrt(const In& x);        // the square root
+Tensor rsqrt(const In& x);       // 1 / sqrt(x)
+Tensor reciprocal(const In& x);  // 1 / x
+Tensor square(const In& x);      // x times x
+Tensor sin(const In& x);         // the sine of x in radians
+Tensor cos(const In& x);         // the cosine of x in radians
+Tensor tan(const In& x);         // the tangent of x in radians
+Tensor tanh(const In& x);        // the hyperbolic tangent
+Tensor sigmoid(const In& x);     // 1 / (1 + exp(-x))
+Tensor softsign(const In& x);    // x / (1 + |x|)
+Tensor erf(const In& x);         // the error function
+Tensor floor(const In& x);       // the largest whole number not above x
+Tensor ceil(const In& x);        // the smallest whole number not below x
+Tensor round(const In& x);       // halves to even
+Tensor relu(const In& x);        // max(x, 0); NaN stays
 
 }  // namespace freight

@@ -1,5 +1,6 @@
 // The signatures of the public functions, one row per declaration of the headers, in their order; see signature.h.
-// Operators that repeat a function (&&, ||, !) or assign its result (+=) have no row.
+// Those of pointwise ops that are functions of the same name stand in the op table. Operators that repeat a function
+// (&&, ||, !) or assign its result (+=) have no row.
 #include <algorithm>
 
 #include "freight/base/error.h"
@@ -23,11 +24,7 @@ void arithmetic(FunctionList& t) {
   t.add_operator("multiply", "operator*", Binary(operator*), "a b", {"a", "b"});
   t.add_operator("divide", "operator/", Binary(operator/), "a / b; of integers in f32", {"a", "b"});
   t.add_operator("negative", "operator-", Unary(operator-), "-a", {"a"});
-  t.add("pow", Binary(pow), "a to the power b; floating", {"a", "b"});
   t.add("remainder", Binary(remainder), "what a division leaves, with the sign of b", {"a", "b"});
-  t.add("fmod", Binary(fmod), "what a division leaves, with the sign of a", {"a", "b"});
-  t.add("maximum", Binary(maximum), "the larger of two; ties give half of the gradient to each", {"a", "b"});
-  t.add("minimum", Binary(minimum), "the smaller of two; ties give half of the gradient to each", {"a", "b"});
   t.add("clamp", clamp, "min(max(x, lo), hi); between numbers only elements inside of (lo, hi) have a gradient",
         {"x", "lo", "hi"});
   t.add_operator("less", "operator<", Binary(operator<), "bool: a < b", {"a", "b"});
@@ -36,37 +33,16 @@ void arithmetic(FunctionList& t) {
   t.add_operator("greater_equal", "operator>=", Binary(operator>=), "bool: a >= b", {"a", "b"});
   t.add("equal", Binary(equal), "bool: a = b", {"a", "b"});
   t.add("not_equal", Binary(not_equal), "bool: a differs from b", {"a", "b"});
-  t.add("logical_and", Binary(logical_and), "of bool: both", {"a", "b"});
-  t.add("logical_or", Binary(logical_or), "of bool: either", {"a", "b"});
-  t.add("logical_not", Unary(logical_not), "of bool: not a", {"a"});
-  t.add("is_finite", Unary(is_finite), "bool: neither infinite nor NaN", {"x"});
   t.add("where", where, "a where the condition holds, else b; all three broadcast", {"condition", "a", "b"});
   t.add("cast", cast, "the same numbers in another element type; float to integer truncates", {"x", "dtype"});
-  t.add("stop_gradient", Unary(stop_gradient), "x; no gradient flows back through it", {"x"});
 }
 
-void pointwise(FunctionList& t) {
-  t.add("abs", Unary(abs), "|x|", {"x"});
-  t.add("sign", Unary(sign), "-1, 0 or 1", {"x"});
-  t.add("exp", Unary(exp), "e to the power x", {"x"});
-  t.add("expm1", Unary(expm1), "exp(x) - 1 without cancellation", {"x"});
-  t.add("ln", Unary(ln), "the natural logarithm", {"x"});
-  t.add("log1p", Unary(log1p), "ln(1 + x) without cancellation", {"x"});
-  t.add("sqrt", Unary(sqrt), "the square root", {"x"});
-  t.add("rsqrt", Unary(rsqrt), "1 / sqrt(x)", {"x"});
-  t.add("reciprocal", Unary(reciprocal), "1 / x", {"x"});
-  t.add("square", Unary(square), "x x", {"x"});
-  t.add("sin", Unary(sin), "the sine", {"x"});
-  t.add("cos", Unary(cos), "the cosine", {"x"});
-  t.add("tan", Unary(tan), "the tangent", {"x"});
-  t.add("tanh", Unary(tanh), "the hyperbolic tangent", {"x"});
-  t.add("sigmoid", Unary(sigmoid), "1 / (1 + exp(-x))", {"x"});
-  t.add("softsign", Unary(softsign), "x / (1 + |x|)", {"x"});
-  t.add("erf", Unary(erf), "the error function", {"x"});
-  t.add("floor", Unary(floor), "the largest whole number not above x", {"x"});
-  t.add("ceil", Unary(ceil), "the smallest whole number not below x", {"x"});
-  t.add("round", Unary(round), "the nearest whole number, halves to even", {"x"});
-  t.add("relu", Unary(relu), "max(x, 0); NaN stays", {"x"});
+// The functions that the op table has: their rows say operands and doc.
+void of_the_table(FunctionList& t) {
+#define FREIGHT_OP(...)
+#define FREIGHT_FUNCTION(op, ...) t.add(Op::op, op);
+#include "freight/ir/op_table.inc"
+#undef FREIGHT_OP
 }
 
 void reductions(FunctionList& t) {
@@ -209,6 +185,8 @@ void networks(FunctionList& t) {
   t.header("sequence.h");
   t.add("attention", attention, "softmax(scale q k^T) v: q (B, H, T, D), k and v (B, H, S, D); scale 0: 1 / sqrt(D)",
         {"q", "k", "v"});
+  t.add("attention_weights", attention_weights, "softmax(scale q k^T) (B, H, T, S), by which attention sums the values",
+        {"q", "k"});
   t.add("lstm", lstm, "states (N, T, H) of the inputs' part of the gates x (N, T, 4 H) and weight (4 H, H)",
         {"x", "weight"});
   t.add("gru", gru, "states (N, T, H) of the inputs' part of the gates x (N, T, 3 H), weight (3 H, H), inside (H)",
@@ -235,7 +213,7 @@ const std::vector<Signature>& public_functions() {
   static const std::vector<Signature> kFunctions = [] {
     FunctionList t;
     arithmetic(t);
-    pointwise(t);
+    of_the_table(t);
     reductions(t);
     shaping(t);
     indexing(t);

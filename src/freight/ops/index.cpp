@@ -66,7 +66,7 @@ Tensor draw(Op op, const Shape& shape, const char* user_name) {
 }  // namespace
 
 namespace {
-// What the largest draw, 1 - 2^-24, becomes in [lo, hi): rounded once or twice, as a backend does it, the larger.
+// The largest draw, 1 - 2^-24, becomes this in [lo, hi): rounded once or twice, as a backend does it, the larger.
 float largest_draw(double lo, double hi) {
   const auto scale = static_cast<float>(hi - lo), start = static_cast<float>(lo);
   constexpr float kLargest = 1 - 0x1p-24f;

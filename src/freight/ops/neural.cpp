@@ -95,6 +95,7 @@ Tensor softplus(const In& x) {
 
 BatchNormResult batch_norm(const In& x, const In& scale, const In& shift, double eps) {
   const Frame frame(x.where);
+  if (!(eps > 0)) ops::fail_here("batch_norm", "eps must be positive: got ", eps);
   const auto r = trace::add(Op::batch_norm, NormAttrs{.eps = eps}, ops::all("batch_norm", x, scale, shift));
   return {r[0], r[1], r[2]};
 }
@@ -207,7 +208,7 @@ Tensor kl_div(const In& log_probabilities, const In& target, Reduction reduction
   return ops::named("kl_div", [&] {
     const Compared c = compared(x, target, "kl_div");
     const Tensor t = ops::get(c.b, "kl_div"), none = equal(t, 0.0);
-    return c.rounded(reduced(t * (ln(where(none, 1.0, t)) - where(none, 0.0, c.a)), reduction));
+    return c.rounded(reduced(t * (log(where(none, 1.0, t)) - where(none, 0.0, c.a)), reduction));
   });
 }
 

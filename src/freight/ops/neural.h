@@ -11,14 +11,14 @@ namespace freight {
 
 // Along one axis, shape kept: exp(x) / sum exp(x) with the maximum subtracted first.
 Tensor softmax(const In& x, Axis axis = -1);
-Tensor log_softmax(const In& x, Axis axis = -1);
+Tensor log_softmax(const In& x, Axis axis = -1);  // log(softmax(x)), stable
 
-enum class GeluKind { erf, tanh };
+enum class GeluKind { erf, tanh };  // by the error function, or by tanh
 // x Phi(x), or its tanh approximation. Hendrycks and Gimpel 2016.
 Tensor gelu(const In& x, GeluKind kind = GeluKind::erf);
 // x sigmoid(x).
 Tensor silu(const In& x);
-inline constexpr double kLeakySlope = 0.01, kEluAlpha = 1;
+inline constexpr double kLeakySlope = 0.01, kEluAlpha = 1;  // defaults of the two below
 // x where positive, else slope x.
 Tensor leaky_relu(const In& x, double slope = kLeakySlope);
 // x where positive, else alpha (exp(x) - 1).
@@ -26,6 +26,7 @@ Tensor elu(const In& x, double alpha = kEluAlpha);
 // ln(1 + exp(x)), stable for large |x|.
 Tensor softplus(const In& x);
 
+// The result of batch_norm: normalised elements and the statistics of the batch.
 struct BatchNormResult {
   Tensor y;         // (N, C, ...)
   Tensor mean;      // (C) of this batch
@@ -41,10 +42,11 @@ Tensor layer_norm(const In& x, const In& scale, const In& shift, double eps = 1e
 // x (N, C, ...) in `groups` groups of channels; scale, shift (C). Wu and He 2018.
 Tensor group_norm(const In& x, int64_t groups, const In& scale, const In& shift, double eps = 1e-5);
 
-enum class Reduction { mean, sum, none };
+enum class Reduction { mean, sum, none };  // of the losses of all samples; none keeps one each
+// Settings of cross_entropy.
 struct CrossEntropyOptions {
-  double label_smoothing = 0;  // in [0, 1)
-  Reduction reduction = Reduction::mean;
+  double label_smoothing = 0;             // in [0, 1)
+  Reduction reduction = Reduction::mean;  // over the rows
   // Rows of this class (often -100) have no loss and no gradient, and the mean is that of the others: NaN of none.
   std::optional<int64_t> ignore_index = std::nullopt;
 };
@@ -53,9 +55,9 @@ struct CrossEntropyOptions {
 Tensor cross_entropy(const In& logits, const In& target, const CrossEntropyOptions& options = {});
 // log_probabilities (N, C), target (N) -> scalar: mean of -log p[target].
 Tensor nll_loss(const In& log_probabilities, const In& target, Reduction reduction = Reduction::mean);
-// Mean of (a - b)^2, of |a - b|. Shapes must be equal, or one of the two a number.
+// Mean of (a - b)^2. Shapes must be equal, or one of the two a number.
 Tensor mse_loss(const In& a, const In& b, Reduction reduction = Reduction::mean);
-Tensor l1_loss(const In& a, const In& b, Reduction reduction = Reduction::mean);
+Tensor l1_loss(const In& a, const In& b, Reduction reduction = Reduction::mean);  // mean of |a - b|; as above
 // 0.5 d^2 / beta for |d| = |a - b| below beta, else |d| - beta / 2. Girshick 2015.
 Tensor smooth_l1_loss(const In& a, const In& b, double beta = 1, Reduction reduction = Reduction::mean);
 // The same times delta. Huber 1964.

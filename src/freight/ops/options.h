@@ -7,44 +7,47 @@
 
 namespace freight {
 
-// What counts or names something: neither a number with a decimal point nor a truth value. max(x, 0.0), meant as
-// maximum(x, 0.0), and softmax(x, 0.5), meant as a temperature, do not compile.
+// A number that counts or names something: neither a number with a decimal point nor a truth value. max(x, 0.0), meant
+// as maximum(x, 0.0), and softmax(x, 0.5), meant as a temperature, do not compile.
 template <class T>
 concept Whole = std::is_integral_v<T> && !std::is_same_v<T, bool>;
 
 // One axis; a negative one counts from the back.
 struct Axis {
+  // From a whole number.
   template <Whole T>
   Axis(T axis) : value(static_cast<int64_t>(axis)) {}
-  operator int64_t() const { return value; }
-  int64_t value;
+  operator int64_t() const { return value; }  // the number
+  int64_t value;                              // as given
 };
 
 // Axes to reduce: none given means all. Negative axes count from the back.
 struct Axes {
   Axes() = default;
+  // From a whole number.
   template <Whole T>
   Axes(T axis) : list{static_cast<int64_t>(axis)} {}
-  Axes(std::initializer_list<int64_t> axes) : list(axes) {}
-  explicit Axes(std::vector<int64_t> axes) : list(std::move(axes)) {}
-  std::vector<int64_t> list;
+  Axes(std::initializer_list<int64_t> axes) : list(axes) {}            // several axes
+  explicit Axes(std::vector<int64_t> axes) : list(std::move(axes)) {}  // several axes
+  std::vector<int64_t> list;                                           // as given; empty: all
 };
 
-// Whether reduced axes stay with extent 1.
+// Decides if reduced axes stay with extent 1.
 enum class Keep { no, yes };
 
 // One number per spatial axis; a single number stands for all of them.
 struct Extents {
+  // From a whole number.
   template <Whole T>
   Extents(T all) : values{static_cast<int64_t>(all)}, uniform(true) {}
-  Extents(std::initializer_list<int64_t> each) : values(each), uniform(false) {}
-  explicit Extents(const Shape& each) : values(each), uniform(false) {}
+  Extents(std::initializer_list<int64_t> each) : values(each), uniform(false) {}  // one per axis
+  explicit Extents(const Shape& each) : values(each), uniform(false) {}           // one per axis
   // The numbers for `rank` spatial axes; throws Error(usage, op) when another count was given.
   Shape expand(int rank, const char* op, const char* what) const;
   friend bool operator==(const Extents& a, const Extents& b) = default;
 
-  Shape values;
-  bool uniform;
+  Shape values;  // as given
+  bool uniform;  // one number stands for all axes
 };
 
 }  // namespace freight

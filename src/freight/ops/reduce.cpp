@@ -145,7 +145,7 @@ Tensor logsumexp(const In& x, const Axes& axes, Keep keep) {
   return ops::in_wide(given, [&](const Tensor& t) {
     const Tensor most = stop_gradient(max(t, axes, Keep::yes));
     const Tensor shift = where(is_finite(most), most, 0.0);  // infinity less infinity is none
-    return drop(ln(sum(exp(t - shift), axes, Keep::yes)) + shift, list, keep);
+    return drop(log(sum(exp(t - shift), axes, Keep::yes)) + shift, list, keep);
   });
 }
 

@@ -6,15 +6,21 @@
 
 namespace freight {
 
+// Settings of attention.
 struct AttentionOptions {
   bool causal = false;  // query i sees the keys 0 to i
   double scale = 0;     // of the scores; 0: 1 / sqrt(D)
   Tensor lengths = {};  // integers (B): the keys that each sample has; undefined: all of them
+  Tensor mask = {};     // broadcast to (B, H, T, S): bool, true where a query sees a key; floating, added to the scores
 };
-// softmax(scale q k^T) v with q (B, H, T, D) and k, v (B, H, S, D) -> (B, H, T, D). Memory grows with T, not with T S.
-// A sample of length 0 counts as one of length 1. Vaswani et al. 2017; Dao et al. 2022.
+// softmax(scale q k^T) v with q (B, H, T, D) and k, v (B, H, S, D) -> (B, H, T, D). Memory grows with T, not with T S,
+// but with a mask. A sample of length 0 counts as one of length 1; a query to which a mask shows no key (none true, all
+// minus infinity) gets zeros, as from PyTorch's scaled_dot_product_attention. Vaswani et al. 2017; Dao et al. 2022.
 Tensor attention(const In& q, const In& k, const In& v, const AttentionOptions& options = {});
+// The factors of the values alone, softmax(scale q k^T) (B, H, T, S).
+Tensor attention_weights(const In& q, const In& k, const AttentionOptions& options = {});
 
+// Settings of the recurrent functions.
 struct SequenceOptions {
   bool reverse = false;  // from the last step to the first
   Tensor counts = {};    // integers (N): the tokens of each sample, behind which it keeps its state; undefined: T
@@ -28,6 +34,7 @@ Tensor gru(const In& x, const In& weight, const In& inside, const SequenceOption
 // The same from the inputs x (N, T, D) themselves, which weight_ih (G H, D) and bias (G H) make that part of.
 Tensor lstm_layer(const In& x, const In& weight_ih, const In& bias, const In& weight,
                   const SequenceOptions& options = {});
+// gru from the inputs x (N, T, D) themselves, as lstm_layer.
 Tensor gru_layer(const In& x, const In& weight_ih, const In& bias, const In& weight, const In& inside,
                  const SequenceOptions& options = {});
 

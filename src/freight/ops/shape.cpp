@@ -189,10 +189,20 @@ std::vector<Tensor> split(const In& x, const std::vector<int64_t>& sizes, int64_
   return parts;
 }
 
+namespace {
+// Every part is a node of the graph. An axis of extent 0 divides into any number of parts, and a constant may have any
+// extent, so that a mistaken number would be noticed as lack of memory.
+constexpr int64_t kMostParts = 65536;
+}  // namespace
+
 std::vector<Tensor> chunk(const In& x, int64_t parts, int64_t axis) {
   const auto [frame, t] = ops::enter(x, "chunk");
   const int64_t n = t.shape()[axis_of(axis, t.type(), "chunk")];
   if (parts < 1 || n % parts != 0) fail_here("chunk", "axis ", axis, " of ", t.type(), " does not divide into ", parts);
+  if (parts > kMostParts) {
+    fail_here("chunk", "too many parts of ", t.type(), ": got ", parts, ", need at most ", kMostParts,
+              "; reshape gives the parts an axis of their own");
+  }
   return split(t, std::vector<int64_t>(static_cast<size_t>(parts), n / parts), axis);
 }
 

@@ -17,9 +17,9 @@ Tensor flatten(const In& x, int64_t start = 1, int64_t end = -1);
 Tensor transpose(const In& x, int64_t a = -2, int64_t b = -1);
 // Result axis i is axis perm[i] of x.
 Tensor permute(const In& x, const Shape& perm);
-// Drops an axis of extent 1 / adds one before `axis` of the result.
+// Drops an axis of extent 1.
 Tensor squeeze(const In& x, int64_t axis);
-Tensor unsqueeze(const In& x, int64_t axis);
+Tensor unsqueeze(const In& x, int64_t axis);  // adds an axis of extent 1 before `axis` of the result
 // NumPy's broadcast_to: leading axes are added, extents of 1 expand.
 Tensor broadcast_to(const In& x, const Shape& shape);
 // Elements start, start+step, ... below limit along one axis; negative numbers count from the end, the rest is clamped.
@@ -32,19 +32,24 @@ Tensor select(const In& x, int64_t axis, int64_t index);
 Tensor pad(const In& x, const Shape& low, const Shape& high, const In& value = 0);
 // The elements of one axis in reverse order.
 Tensor flip(const In& x, int64_t axis);
-// Joins along an existing axis / a new one. Element types and other extents must agree.
+// Joins along an existing axis. Element types and other extents must agree.
 Tensor concat(const std::vector<Tensor>& xs, int64_t axis, SourceLine at = SourceLine::current());
+// Joins along a new axis. Element types and shapes must agree.
 Tensor stack(const std::vector<Tensor>& xs, int64_t axis = 0, SourceLine at = SourceLine::current());
 // Parts of the given sizes, whose sum is the axis' extent.
 std::vector<Tensor> split(const In& x, const std::vector<int64_t>& sizes, int64_t axis);
-// `parts` equal parts.
+// `parts` equal parts, 65,536 at most. Throws Error(usage) where the axis does not divide.
 std::vector<Tensor> chunk(const In& x, int64_t parts, int64_t axis);
 
+// A constant of zeros. Throws Error(usage) for a negative extent.
 Tensor zeros(const Shape& shape, DType dtype = DType::f32, SourceLine at = SourceLine::current());
+// A constant of ones.
 Tensor ones(const Shape& shape, DType dtype = DType::f32, SourceLine at = SourceLine::current());
+// A constant of one number. Throws Error(usage) naming the number where `dtype` does not hold it.
 Tensor full(const Shape& shape, const In& value, DType dtype = DType::f32, SourceLine at = SourceLine::current());
-// 0, 1, ... along one axis of `shape` / along the only axis.
+// 0, 1, ... along one axis of `shape`.
 Tensor iota(const Shape& shape, int64_t axis, DType dtype = DType::i32, SourceLine at = SourceLine::current());
+// 0, 1, ..., n - 1.
 Tensor arange(int64_t n, DType dtype = DType::i32, SourceLine at = SourceLine::current());
 // start, start + step, ... before stop: i32 of integers, else f32.
 Tensor arange(const In& start, const In& stop, const In& step = 1);

@@ -12,14 +12,17 @@
 
 namespace freight {
 
-// What is given for an argument, or is its default. Nothing: left out.
+// Stands for an argument that is left out, or has no default.
 struct NotGiven {
   friend bool operator==(NotGiven, NotGiven) = default;
 };
+// A value of any kind of argument.
 using ArgumentValue = std::variant<NotGiven, Tensor, std::vector<Tensor>, int64_t, double, bool, std::string, DType,
                                    std::vector<int64_t>>;
 
+// An argument of a function.
 struct Parameter {
+  // The kinds of values.
   enum class Kind {
     tensor,    // a tensor, or a number
     tensors,   // a list of tensors
@@ -33,22 +36,23 @@ struct Parameter {
     dtype,
     text,
   };
-  std::string name;
-  Kind kind = Kind::tensor;
-  bool required = true;
-  ArgumentValue usual = NotGiven{};  // the default; NotGiven of what is not required: none, as for a bias
-  std::vector<std::string> choices = {};
-  std::string type = {};     // in C++, without const and &: "In", "Axis", "Shape"
-  std::string options = {};  // the struct whose field it is; "" for an argument of its own
+  std::string name;                       // as in the headers
+  Kind kind = Kind::tensor;               // of its values
+  bool required = true;                   // it has no default
+  ArgumentValue usual = NotGiven{};       // the default; NotGiven of what is not required: none, as for a bias
+  std::vector<std::string> choices = {};  // words, in order
+  std::string type = {};                  // in C++, without const and &: "In", "Axis", "Shape"
+  std::string options = {};               // the struct whose field it is; "" for an argument of its own
 };
 
+// A function on tensors.
 struct Signature {
-  std::string name;    // "softmax"; of operators the array API's word: "add" of operator+
-  std::string callee;  // in C++: "softmax", "operator+"
-  std::string header;  // "neural.h"
-  std::string doc;
-  std::vector<Parameter> parameters;
-  std::vector<std::string> results;  // names, in order; none: a list of tensors
+  std::string name;                   // "softmax"; of operators the array API's word: "add" of operator+
+  std::string callee;                 // in C++: "softmax", "operator+"
+  std::string header;                 // "neural.h"
+  std::string doc;                    // one line on the result
+  std::vector<Parameter> parameters;  // in order
+  std::vector<std::string> results;   // names, in order; none: a list of tensors
   // For invoke(): one value per parameter.
   std::function<std::vector<Tensor>(const std::vector<ArgumentValue>& values, SourceLine at)> call = {};
 };

@@ -6,6 +6,7 @@
 #include <optional>
 #include <tuple>
 
+#include "freight/ir/signature.h"
 #include "freight/ops/ops.h"
 #include "freight/ops/signature.h"
 
@@ -53,7 +54,8 @@ FREIGHT_OPTIONS(CrossEntropyOptions, FREIGHT_OPTION(label_smoothing), FREIGHT_OP
                 FREIGHT_OPTION(ignore_index))
 FREIGHT_OPTIONS(NormOptions, FREIGHT_OPTION(p), FREIGHT_OPTION(keep))
 FREIGHT_OPTIONS(VarOptions, FREIGHT_OPTION(correction), FREIGHT_OPTION(keep))
-FREIGHT_OPTIONS(AttentionOptions, FREIGHT_OPTION(causal), FREIGHT_OPTION(scale), FREIGHT_OPTION(lengths))
+FREIGHT_OPTIONS(AttentionOptions, FREIGHT_OPTION(causal), FREIGHT_OPTION(scale), FREIGHT_OPTION(lengths),
+                FREIGHT_OPTION(mask))
 FREIGHT_OPTIONS(SequenceOptions, FREIGHT_OPTION(reverse), FREIGHT_OPTION(counts))
 #undef FREIGHT_OPTION
 #undef FREIGHT_OPTIONS
@@ -185,6 +187,14 @@ class FunctionList {
   template <class R, class... P>
   void add(const char* name, R (*f)(P...), const char* doc, const std::vector<Named>& named) {
     add_operator(name, name, f, doc, named);
+  }
+  // The function of an op that has its name: operands and doc are those of the op's row.
+  template <class R, class... P>
+  void add(Op op, R (*f)(P...)) {
+    const OpSignature row = signature(op);
+    std::vector<Named> named;
+    for (const OpValue& operand : row.operands) named.emplace_back(operand.name.c_str());
+    add_operator(info(op).name, info(op).name, f, info(op).doc, named);
   }
   // A function whose name in C++ is that of an operator.
   template <class R, class... P>

@@ -7,14 +7,16 @@
 
 namespace freight {
 
-enum class Order { ascending, descending };
+enum class Order { ascending, descending };  // of the elements in the result
+// Elements in order, and where they came from.
 struct Sorted {
-  Tensor values;
+  Tensor values;   // in order
   Tensor indices;  // values[i] = x[indices[i]] along the axis
 };
 
-// Where the elements in order lie in x: of the shape of x.
+// Tells where the elements in order lie in x: i32 of the shape of x.
 Tensor argsort(const In& x, Axis axis = -1, Order order = Order::ascending);
+// The elements in order along the axis.
 Sorted sort(const In& x, Axis axis = -1, Order order = Order::ascending);
 // The k largest (descending) or smallest (ascending), in that order: the axis has extent k.
 Sorted topk(const In& x, int64_t k, Axis axis = -1, Order order = Order::descending);

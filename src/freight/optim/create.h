@@ -8,13 +8,14 @@
 
 namespace freight::optim {
 
+// Settings of an optimizer, whichever it is.
 struct Settings {
-  double lr = 0.01;
-  double momentum = 0.9;  // of sgd and muon
-  bool nesterov = false;  // of sgd; muon always
-  double weight_decay = 0;
-  double clip_grad_norm = 0;
-  bool decay_norm_bias = true;
+  double lr = 0.01;             // learning rate
+  double momentum = 0.9;        // of sgd and muon
+  bool nesterov = false;        // of sgd; muon always
+  double weight_decay = 0;      // 0: off
+  double clip_grad_norm = 0;    // 0: off
+  bool decay_norm_bias = true;  // see CommonOptions
 };
 
 // sgd, adam, adamw, lion, muon.

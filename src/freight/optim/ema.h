@@ -7,11 +7,13 @@
 
 namespace freight::optim {
 
+// Settings of EMA.
 struct EMAOptions {
-  double decay = 0.999;
+  double decay = 0.999;  // share of the old average in the new one
   bool warmup = true;  // decay_t = min(decay, (1 + t) / (10 + t)): early averages are not stuck at the initial weights
 };
 
+// Averages of a net's weights; see the top of this file.
 class EMA {
  public:
   // Follows all parameters and statistics of `net`; shadows begin as copies.

@@ -9,11 +9,13 @@
 
 namespace freight::optim {
 
+// Settings of LossScale.
 struct LossScaleOptions {
-  double initial = 65536;
+  double initial = 65536;          // the first factor
   int64_t growth_interval = 2000;  // steps in a row with finite gradients after which the factor doubles
 };
 
+// The factor and its rule; see the top of this file.
 class LossScale {
  public:
   // Throws Error(usage) unless both are positive.
@@ -21,14 +23,15 @@ class LossScale {
 
   // Inside a step: gradients of the loss, scaled on the way and in f32 without the factor in the end.
   std::vector<Tensor> gradients(const Tensor& loss, const std::vector<Variable>& parameters) const;
-  // Whether all gradients are finite, bool[]: where not, the step must change nothing else (assign_only_if).
+  // True where all gradients are finite, bool[]: where not, the step must change nothing else (assign_only_if).
   static Tensor all_finite(const std::vector<Tensor>& gradients);
   // Halves the factor after a step that was not sound, doubles it after enough that were.
   void update(const Tensor& sound) const;
   Tensor value() const { return factor_.value(); }  // the factor, f32[]
 
-  // Host side.
+  // Both states by name, for checkpoints.
   std::vector<nn::NamedVariable> state_dict() const { return {{"factor", factor_}, {"good_steps", good_}}; }
+  // The factor, read on the host.
   double factor() const;
   int64_t good_steps() const;  // since the factor changed
 

@@ -36,7 +36,10 @@ Tensor orthogonalised(const Tensor& g, int iterations) {
 }
 
 Muon::Muon(const std::vector<Variable>& matrices, const std::vector<Variable>& others, const MuonOptions& options)
-    : Optimizer(joined(matrices, others), options.lr, {options.clip_grad_norm, options.decay_norm_bias}),
+    : Optimizer(joined(matrices, others), {.lr = options.lr,
+                                           .weight_decay = options.weight_decay,
+                                           .clip_grad_norm = options.clip_grad_norm,
+                                           .decay_norm_bias = options.decay_norm_bias}),
       options_(options),
       matrices_(each_once(matrices).size()) {
   for (const Variable& p : matrices) {
@@ -47,20 +50,17 @@ Muon::Muon(const std::vector<Variable>& matrices, const std::vector<Variable>& o
   if (!(options.momentum >= 0 && options.momentum < 1)) {
     fail(ErrorKind::usage, "Muon", "momentum must be at least 0 and below 1: got ", options.momentum);
   }
-  step_ = scalar_state("step");
+  count_steps();
   momentum_ = per_parameter("momentum", 0, matrices_);
   m_ = per_parameter("m", matrices_, parameters().size());
   v_ = per_parameter("v", matrices_, parameters().size());
 }
 
-void Muon::begin() { step_.assign(step_ + 1); }
-
-void Muon::update(size_t index, const Variable& p, const Tensor& g, bool decay) {
-  const double weight_decay = decay ? options_.weight_decay : 0;
+void Muon::update(size_t index, const Variable& p, const Tensor& g, const Rule& rule) {
   if (index >= matrices_) {
     const size_t i = index - matrices_;
-    adam_step(p, g, lr_variable() * options_.adam_lr_ratio, step_.value(), m_[i], v_[i],
-              {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = weight_decay, .decoupled = true});
+    adam_step(p, g, rule.lr * options_.adam_lr_ratio, step_count(index), m_[i], v_[i],
+              {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = rule.weight_decay, .decoupled = true});
     return;
   }
   const Variable& state = momentum_[index];
@@ -70,8 +70,8 @@ void Muon::update(size_t index, const Variable& p, const Tensor& g, bool decay) 
   const int64_t rows = p.shape()[0], columns = p.shape().numel() / std::max<int64_t>(rows, 1);
   const double scale = std::sqrt(std::max(1.0, static_cast<double>(rows) / static_cast<double>(columns)));
   const Tensor step = reshape(orthogonalised(reshape(direction, {rows, columns}), options_.iterations), p.shape());
-  const Tensor decayed = weight_decay > 0 ? p - p * (lr_variable() * weight_decay) : p.value();
-  p.assign(decayed - step * (lr_variable() * scale));
+  const Tensor decayed = rule.weight_decay > 0 ? p - p * (rule.lr * rule.weight_decay) : p.value();
+  p.assign(decayed - step * (rule.lr * scale));
 }
 
 }  // namespace freight::optim

@@ -8,29 +8,29 @@
 
 namespace freight::optim {
 
+// Settings of Muon.
 struct MuonOptions {
-  double lr = 0.02;
-  double momentum = 0.95;
-  bool nesterov = true;
+  double lr = 0.02;             // learning rate of the matrices
+  double momentum = 0.95;       // share of the old momentum
+  bool nesterov = true;         // looks one step ahead
   int iterations = 5;           // of Newton-Schulz
   double weight_decay = 0;      // decoupled, as in AdamW
   double adam_lr_ratio = 0.15;  // AdamW's rate for the other parameters, as a share of lr
-  double clip_grad_norm = 0;
-  bool decay_norm_bias = true;
+  double clip_grad_norm = 0;    // see CommonOptions
+  bool decay_norm_bias = true;  // see CommonOptions
 };
 
 // `matrices` (rank 2 or more; axes from 1 on count as one) are stepped by Muon, scaled by sqrt(max(1, rows / columns)),
 // `others` by AdamW with betas 0.9, 0.95. Throws Error(usage) for a matrix of rank below 2.
 class Muon : public Optimizer {
  public:
-  Muon(const std::vector<Variable>& matrices, const std::vector<Variable>& others, const MuonOptions& options);
+  // Throws Error(usage) naming a matrix of rank below 2, and a setting that is out of range.
+  Muon(const std::vector<Variable>& matrices, const std::vector<Variable>& others, const MuonOptions& options = {});
 
  private:
-  void begin() override;
-  void update(size_t index, const Variable& parameter, const Tensor& gradient, bool decay) override;
+  void update(size_t index, const Variable& parameter, const Tensor& gradient, const Rule& rule) override;
   MuonOptions options_;
   size_t matrices_;
-  Variable step_;
   std::vector<Variable> momentum_, m_, v_;  // m_ and v_ of the others
 };
 

@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include "freight/ir/graph.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/reduce.h"
+#include "freight/ops/shape.h"
 #include "freight/trace/tracer.h"
 
 namespace freight::optim {
@@ -14,6 +17,10 @@ namespace freight::optim {
 namespace {
 void need_finite(const char* op, const char* what, double v) {
   if (!std::isfinite(v) || v < 0) fail(ErrorKind::usage, op, what, " must be finite and not negative: got ", v);
+}
+template <class Options>
+CommonOptions common_of(const Options& o) {
+  return {o.lr, o.weight_decay, o.clip_grad_norm, o.decay_norm_bias};
 }
 void need_beta(const char* op, double beta) {
   if (!(beta > 0 && beta < 1)) fail(ErrorKind::usage, op, "betas must lie between 0 and 1: got ", beta);
@@ -28,13 +35,74 @@ std::vector<Variable> Optimizer::each_once(const std::vector<Variable>& variable
   return out;
 }
 
-Optimizer::Optimizer(const std::vector<Variable>& parameters, double lr, const CommonOptions& common)
-    : parameters_(each_once(parameters)), common_(common) {
-  need_finite("optimizer", "learning rate", lr);
+namespace {
+
+constexpr nn::LoadSides kSides{.entries = "states", .holder = "optimizer"};
+constexpr const char* kSkipped = "skipped";
+
+template <class Entries>
+bool has_skipped(const Entries& entries) {
+  return std::any_of(entries.begin(), entries.end(), [](const auto& e) { return e.name == kSkipped; });
+}
+
+Variable shared_scalar(const std::string& name, double value) {
+  Variable v(name, {DType::f32, {}}, {Init::Kind::constant, value, 0});
+  v.share_among_devices();
+  return v;
+}
+
+double number_in(const Variable& scalar) { return static_cast<double>(scalar.array().data<float>()[0]); }
+
+}  // namespace
+
+ParameterGroups::ParameterGroups(std::initializer_list<std::vector<Variable>> nets) {
+  std::vector<Variable> all;
+  for (const std::vector<Variable>& net : nets) all.insert(all.end(), net.begin(), net.end());
+  list_.push_back({.parameters = std::move(all)});
+}
+
+Optimizer::Optimizer(const ParameterGroups& groups, const CommonOptions& common) : common_(common) {
+  need_finite("optimizer", "learning rate", common.lr);
   need_finite("optimizer", "clip_grad_norm", common.clip_grad_norm);
+  need_finite("optimizer", "weight decay", common.weight_decay);
+  for (const ParameterGroup& g : groups.list()) add_group(g);
   if (parameters_.empty()) fail(ErrorKind::usage, "optimizer", "there are no parameters to train");
-  lr_ = Variable("lr", {DType::f32, {}}, {Init::Kind::constant, lr, 0});
-  lr_.share_among_devices();
+  std::map<std::string, int> seen;
+  for (const Variable& p : parameters_) {
+    const int times = ++seen[p.name()];
+    names_.push_back(times > 1 ? cat(p.name(), "#", times) : p.name());
+  }
+  lr_ = shared_scalar("lr", common.lr);
+}
+
+void Optimizer::add_group(const ParameterGroup& g) {
+  const std::string name = g.name.empty() ? std::to_string(groups_.size()) : g.name;
+  for (const Group& other : groups_) {
+    if (other.name == name) fail(ErrorKind::usage, "optimizer", "two groups are named '", name, "'");
+  }
+  if (g.parameters.empty()) {
+    fail(ErrorKind::usage, "optimizer", "there are no parameters to train in group '", name,
+         "': parameters() leaves out what set_trainable(false) has frozen; freeze a group by .frozen = true");
+  }
+  Group made{name, {}, g.weight_decay.value_or(common_.weight_decay), std::make_shared<bool>(g.frozen)};
+  need_finite("optimizer", "weight decay", made.weight_decay);
+  if (g.lr) {
+    need_finite("optimizer", "learning rate", *g.lr);
+    if (!(common_.lr > 0)) {
+      fail(ErrorKind::usage, "optimizer", "group '", name, "' has a rate of its own, which keeps its ratio to the ",
+           "optimizer's: that must be above 0, got ", common_.lr);
+    }
+    made.lr_ratio = shared_scalar("lr_ratio." + name, *g.lr / common_.lr);
+  }
+  for (const Variable& p : each_once(g.parameters)) {
+    if (const auto at = std::find(parameters_.begin(), parameters_.end(), p); at != parameters_.end()) {
+      fail(ErrorKind::usage, "optimizer", "parameter '", p.name(), "' is in two groups: '",
+           groups_[group_of_[static_cast<size_t>(at - parameters_.begin())]].name, "' and '", name, "'");
+    }
+    parameters_.push_back(p);
+    group_of_.push_back(groups_.size());
+  }
+  groups_.push_back(std::move(made));
 }
 
 void Optimizer::set_lr(double lr) {
@@ -42,7 +110,70 @@ void Optimizer::set_lr(double lr) {
   lr_.set(lr);
 }
 
-double Optimizer::lr() const { return lr_.array().data<float>()[0]; }
+double Optimizer::lr() const { return number_in(lr_); }
+
+size_t Optimizer::group_index(const char* op, const std::string& name) const {
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    if (groups_[i].name == name) return i;
+  }
+  fail(ErrorKind::usage, op, "no group is named '", name, "': the groups are ", join(groups(), ", "));
+}
+
+void Optimizer::set_lr(const std::string& group, double lr) {
+  need_finite("optimizer", "learning rate", lr);
+  const Group& g = groups_[group_index("set_lr", group)];
+  if (!g.lr_ratio.defined()) {
+    fail(ErrorKind::usage, "set_lr", "group '", group,
+         "' has the optimizer's rate: set that, or give the group one of ", "its own, .lr, when the optimizer is made");
+  }
+  const double all = this->lr();
+  if (!(all > 0)) {
+    fail(ErrorKind::usage, "set_lr", "the rate of group '", group, "' is a part of the optimizer's, which is ", all,
+         ": set that first");
+  }
+  g.lr_ratio.set(lr / all);
+}
+
+double Optimizer::lr(const std::string& group) const {
+  const Group& g = groups_[group_index("lr", group)];
+  return g.lr_ratio.defined() ? lr() * number_in(g.lr_ratio) : lr();
+}
+
+void Optimizer::set_frozen(const std::string& group, bool frozen) {
+  *groups_[group_index("set_frozen", group)].frozen = frozen;
+}
+bool Optimizer::frozen(const std::string& group) const { return *groups_[group_index("frozen", group)].frozen; }
+
+std::vector<std::string> Optimizer::groups() const {
+  std::vector<std::string> out;
+  for (const Group& g : groups_) out.push_back(g.name);
+  return out;
+}
+
+std::vector<nn::NamedVariable> Optimizer::state_dict() const {
+  std::vector<nn::NamedVariable> out = states_;
+  out.push_back({"lr", lr_});
+  for (const Group& g : groups_) {
+    if (g.lr_ratio.defined()) out.push_back({"lr_ratio." + g.name, g.lr_ratio});
+  }
+  return out;
+}
+
+nn::LoadResult Optimizer::load_state_dict(const std::vector<nn::NamedArray>& entries, const nn::LoadOptions& options) {
+  std::vector<nn::NamedArray> all = entries;
+  if (has_skipped(entries)) {
+    need_skipped();
+  } else if (skipped_.defined()) {  // in a run in which nothing was frozen all its counts are 0
+    all.push_back({kSkipped, Array(DType::f32, skipped_.shape())});
+  }
+  return nn::load_values(state_dict(), all, options, kSides);
+}
+
+nn::LoadResult Optimizer::load_state_dict(const std::vector<nn::NamedVariable>& entries,
+                                          const nn::LoadOptions& options) {
+  if (has_skipped(entries) == skipped_.defined()) return nn::load_values(state_dict(), entries, options, kSides);
+  return load_state_dict(nn::values_of(entries), options);
+}
 
 std::vector<Variable> Optimizer::per_parameter(const std::string& kind) {
   return per_parameter(kind, 0, parameters_.size());
@@ -52,7 +183,7 @@ std::vector<Variable> Optimizer::per_parameter(const std::string& kind, size_t b
   std::vector<Variable> out;
   for (size_t i = begin; i < end; ++i) {
     const Variable& p = parameters_[i];
-    const std::string name = kind + "." + p.name();
+    const std::string name = kind + "." + names_[i];
     const DeviceScope on(p.device());
     out.emplace_back("optimizer." + name, p.type());
     states_.push_back({name, out.back()});
@@ -67,6 +198,30 @@ Variable Optimizer::scalar_state(const std::string& name) {
   return states_.back().variable;
 }
 
+void Optimizer::count_steps() { count_ = scalar_state("step"); }
+
+void Optimizer::need_skipped() {
+  if (skipped_.defined()) return;
+  states_.push_back(
+      {kSkipped, Variable(cat("optimizer.", kSkipped), {DType::f32, {static_cast<int64_t>(parameters_.size())}})});
+  skipped_ = states_.back().variable;
+  skipped_.share_among_devices();
+  *skips_ = true;
+}
+
+void Optimizer::skip(const std::vector<bool>& frozen) {
+  if (!count_.defined() || std::find(frozen.begin(), frozen.end(), true) == frozen.end()) return;
+  need_skipped();
+  Array one(DType::f32, skipped_.shape());
+  for (size_t i = 0; i < frozen.size(); ++i) one.data<float>()[i] = frozen[i] ? 1 : 0;
+  skipped_.assign(skipped_ + one);
+}
+
+Tensor Optimizer::step_count(size_t index) const {
+  if (trace::compiling()) trace::Session()->depend_on(skips_);
+  return *skips_ ? count_ - select(skipped_, 0, static_cast<int64_t>(index)) : count_.value();
+}
+
 void Optimizer::follow_parameters() const {
   for (const auto& [state, parameter] : beside_) {
     trace::place(state.impl(), parameter.impl()->device);
@@ -75,28 +230,48 @@ void Optimizer::follow_parameters() const {
 
 void Optimizer::step(const In& loss) {
   const Frame frame(loss.where);
-  const std::vector<bool> frozen_now = frozen();
+  const std::vector<bool> frozen = frozen_now();
   std::vector<Variable> trained;
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (!frozen_now[i]) trained.push_back(parameters_[i]);
+    if (!frozen[i]) trained.push_back(parameters_[i]);
   }
   if (trained.empty()) trace::fail_here("optimizer", "all ", parameters_.size(), " parameters are frozen");
   const std::vector<Tensor> found = grad(loss, trained);
   std::vector<Tensor> gradients(parameters_.size());
   for (size_t i = 0, next = 0; i < parameters_.size(); ++i) {
-    if (!frozen_now[i]) gradients[i] = found[next++];
+    if (!frozen[i]) gradients[i] = found[next++];
   }
   apply(gradients);
 }
 
-std::vector<bool> Optimizer::frozen() const {
+Optimizer::Rule Optimizer::rule_of(size_t index) const {
+  const Group& g = groups_[group_of_[index]];
+  const bool decay = common_.decay_norm_bias || parameters_[index].shape().rank() >= 2;
+  return {g.lr_ratio.defined() ? lr_ * g.lr_ratio : lr_.value(), decay ? g.weight_decay : 0};
+}
+
+std::vector<bool> Optimizer::frozen_now() const {
   std::vector<bool> out;
-  for (const Variable& p : parameters_) {
-    const std::shared_ptr<trace::VariableImpl>& impl = p.impl();
-    if (trace::compiling()) trace::Session()->depend_on(std::shared_ptr<const bool>(impl, &impl->frozen));
-    out.push_back(impl->frozen);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const std::shared_ptr<trace::VariableImpl>& impl = parameters_[i].impl();
+    const std::shared_ptr<bool>& group = groups_[group_of_[i]].frozen;
+    if (trace::compiling()) {
+      trace::Session()->depend_on(std::shared_ptr<const bool>(impl, &impl->frozen));
+      trace::Session()->depend_on(group);
+    }
+    out.push_back(impl->frozen || *group);
   }
   return out;
+}
+
+const Tensor& Optimizer::grad_norm() const {
+  if (common_.clip_grad_norm <= 0) {
+    trace::fail_here("grad_norm",
+                     "gradients are not clipped, so their norm is not computed; set clip_grad_norm, or take ",
+                     "global_norm(grad(loss, parameters))");
+  }
+  if (!grad_norm_.defined()) trace::fail_here("grad_norm", "there was no step so far; call step() or apply() before");
+  return grad_norm_;
 }
 
 void Optimizer::apply(const std::vector<Tensor>& gradients) {
@@ -107,29 +282,28 @@ void Optimizer::apply(const std::vector<Tensor>& gradients) {
   follow_parameters();
   {
     const trace::OnePiece piece;
-    const std::vector<bool> frozen_now = frozen();
+    const std::vector<bool> frozen = frozen_now();
     std::vector<Tensor> used;
     for (size_t i = 0; i < parameters_.size(); ++i) {
-      if (!frozen_now[i]) used.push_back(gradients[i]);
+      if (!frozen[i]) used.push_back(gradients[i]);
     }
-    if (common_.clip_grad_norm > 0) {
+    if (common_.clip_grad_norm > 0 && !used.empty()) {
       used = clip_grad_norm(used, common_.clip_grad_norm, &grad_norm_);
       grad_norm_ = grad_norm_.detach();  // the optimizer holds it, and shall not hold the step's history
     }
-    begin();
+    if (count_.defined()) count_.assign(count_ + 1);
+    skip(frozen);
     for (size_t i = 0, next = 0; i < parameters_.size(); ++i) {
-      const bool decay = common_.decay_norm_bias || parameters_[i].shape().rank() >= 2;
       const DeviceScope on(parameters_[i].device());
-      if (!frozen_now[i]) update(i, parameters_[i], used[next++], decay);
+      if (!frozen[i]) update(i, parameters_[i], used[next++], rule_of(i));
     }
   }
   trace::end_of_piece();
 }
 
-SGD::SGD(const std::vector<Variable>& parameters, const SGDOptions& options)
-    : Optimizer(parameters, options.lr, {options.clip_grad_norm, options.decay_norm_bias}), options_(options) {
+SGD::SGD(const ParameterGroups& parameters, const SGDOptions& options)
+    : Optimizer(parameters, common_of(options)), options_(options) {
   need_finite("SGD", "momentum", options.momentum);
-  need_finite("SGD", "weight decay", options.weight_decay);
   if (options.nesterov && (options.momentum == 0 || options.dampening != 0)) {
     fail(ErrorKind::usage, "SGD", "Nesterov needs momentum above 0 and no dampening: got momentum ", options.momentum,
          ", dampening ", options.dampening);
@@ -137,8 +311,8 @@ SGD::SGD(const std::vector<Variable>& parameters, const SGDOptions& options)
   if (options.momentum != 0) momentum_ = per_parameter("momentum");
 }
 
-void SGD::update(size_t index, const Variable& p, const Tensor& g, bool decay) {
-  const SgdAttrs attrs{options_.momentum, options_.dampening, decay ? options_.weight_decay : 0, options_.nesterov};
+void SGD::update(size_t index, const Variable& p, const Tensor& g, const Rule& rule) {
+  const SgdAttrs attrs{options_.momentum, options_.dampening, rule.weight_decay, options_.nesterov};
   if (attrs.momentum == 0 && attrs.weight_decay == 0) {
     // The gradient of a table of which a few rows were used is a scatter: only those rows change.
     const trace::Device device = trace::device_of_operands("sgd_update", {g});
@@ -149,34 +323,29 @@ void SGD::update(size_t index, const Variable& p, const Tensor& g, bool decay) {
     if (made.op == Op::scatter_add && scatter->axis == 0 && p.shape().rank() == 2 && g.dtype() == p.type().dtype &&
         tape->graph().type(made.in(0)).numel() < p.shape()[0]) {
       const Tensor rows = tape->wrap(made.in(0)), gradients = tape->wrap(made.in(1));
-      p.assign(trace::one(Op::sgd_rows, NoAttrs{}, {p.value(), rows, gradients, lr_variable().value()}));
+      p.assign(trace::one(Op::sgd_rows, NoAttrs{}, {p.value(), rows, gradients, rule.lr}));
       return;
     }
   }
-  std::vector<Tensor> in{p.value(), g, lr_variable().value()};
+  std::vector<Tensor> in{p.value(), g, rule.lr};
   if (!momentum_.empty()) in.push_back(momentum_[index].value());
   const std::vector<Tensor> next = trace::add(Op::sgd_update, attrs, in);
   p.assign(next[0]);
   if (!momentum_.empty()) momentum_[index].assign(next[1]);
 }
 
-Adam::Adam(const std::vector<Variable>& parameters, const AdamOptions& options, bool decoupled)
-    : Optimizer(parameters, options.lr, {options.clip_grad_norm, options.decay_norm_bias}),
-      options_(options),
-      decoupled_(decoupled) {
-  need_finite("Adam", "weight decay", options.weight_decay);
+Adam::Adam(const ParameterGroups& parameters, const AdamOptions& options, bool decoupled)
+    : Optimizer(parameters, common_of(options)), options_(options), decoupled_(decoupled) {
   need_beta("Adam", options.beta1);
   need_beta("Adam", options.beta2);
-  step_ = scalar_state("step");
+  count_steps();
   m_ = per_parameter("m");
   v_ = per_parameter("v");
 }
 
-void Adam::begin() { step_.assign(step_ + 1); }
-
-void Adam::update(size_t index, const Variable& p, const Tensor& g, bool decay) {
-  adam_step(p, g, lr_variable().value(), step_.value(), m_[index], v_[index],
-            {options_.beta1, options_.beta2, options_.eps, decay ? options_.weight_decay : 0, decoupled_});
+void Adam::update(size_t index, const Variable& p, const Tensor& g, const Rule& rule) {
+  adam_step(p, g, rule.lr, step_count(index), m_[index], v_[index],
+            {options_.beta1, options_.beta2, options_.eps, rule.weight_decay, decoupled_});
 }
 
 void adam_step(const Variable& p, const Tensor& gradient, const Tensor& lr, const Tensor& step, const Variable& m,
@@ -188,20 +357,18 @@ void adam_step(const Variable& p, const Tensor& gradient, const Tensor& lr, cons
   v.assign(next[2]);
 }
 
-Lion::Lion(const std::vector<Variable>& parameters, const LionOptions& options)
-    : Optimizer(parameters, options.lr, {options.clip_grad_norm, options.decay_norm_bias}), options_(options) {
-  need_finite("Lion", "weight decay", options.weight_decay);
+Lion::Lion(const ParameterGroups& parameters, const LionOptions& options)
+    : Optimizer(parameters, common_of(options)), options_(options) {
   need_beta("Lion", options.beta1);
   need_beta("Lion", options.beta2);
   m_ = per_parameter("m");
 }
 
-void Lion::update(size_t index, const Variable& p, const Tensor& g, bool decay) {
+void Lion::update(size_t index, const Variable& p, const Tensor& g, const Rule& rule) {
   const Variable& m = m_[index];
   const Tensor direction = sign(m * options_.beta1 + g * (1 - options_.beta1));
   m.assign(m * options_.beta2 + g * (1 - options_.beta2));
-  const double weight_decay = decay ? options_.weight_decay : 0;
-  p.assign(p - (weight_decay > 0 ? direction + p * weight_decay : direction) * lr_variable());
+  p.assign(p - (rule.weight_decay > 0 ? direction + p * rule.weight_decay : direction) * rule.lr);
 }
 
 Tensor global_norm(const std::vector<Tensor>& gradients) {

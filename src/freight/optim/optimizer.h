@@ -1,11 +1,13 @@
-// Optimizers: the update of all parameters as part of the traced step. The learning rate is a variable that the host
-// sets between steps; moments and the step count are states that are updated in place. Formulas: ir/composites.cpp.
+// Optimizers: the update of all parameters as part of the traced step. Learning rates are variables that the host sets
+// between steps; moments and the step count are states that are updated in place. Formulas: ir/composites.cpp. Groups
+// of parameters with settings of their own: groups.h.
 #pragma once
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "freight/nn/module.h"
+#include "freight/optim/groups.h"
 #include "freight/trace/tensor.h"
 #include "freight/trace/variable.h"
 
@@ -15,12 +17,15 @@ struct AdamAttrs;
 
 namespace freight::optim {
 
-// What all optimizers share.
+// Settings that all optimizers share.
 struct CommonOptions {
-  double clip_grad_norm = 0;    // scale the gradients down to this global norm; 0: off
+  double lr = 0;
+  double weight_decay = 0;
+  double clip_grad_norm = 0;    // scale the gradients of all groups down to this global norm; 0: off
   bool decay_norm_bias = true;  // false: no weight decay for parameters of rank below 2 (norm scales, biases)
 };
 
+// An optimizer of some variables; see the top of this file.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -28,113 +33,162 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   // Gradients of the scalar loss, clipped where asked, and the update of every parameter that is not frozen by now
-  // (Variable::set_trainable). Throws Error(usage) naming a parameter that the loss does not depend on.
+  // (Variable::set_trainable, set_frozen). Throws Error(usage) naming a parameter that the loss does not depend on.
   void step(const In& loss);
   // The same with gradients that the caller made, one per parameter; those of frozen ones are not looked at.
   void apply(const std::vector<Tensor>& gradients);
 
-  // Host side, between steps. Throws Error(usage) unless lr is finite and not negative.
+  // Host side, between steps. Throws Error(usage) unless lr is finite and not negative. Groups with a rate of their own
+  // keep its ratio to the optimizer's, as under PyTorch's schedulers.
   void set_lr(double lr);
-  double lr() const;
+  double lr() const;  // the present learning rate
+  // The rate of a group, to be set for those that were made with one of their own; throws Error(usage) that lists the
+  // groups for a name that none has.
+  void set_lr(const std::string& group, double lr);
+  double lr(const std::string& group) const;  // the group's present rate; throws as above
+  // Leaves a group alone, or not: its parameters, moments and counts of updates. Compiled steps are traced anew.
+  void set_frozen(const std::string& group, bool frozen);
+  bool frozen(const std::string& group) const;  // see set_frozen
+  // Names of the groups, in their order.
+  std::vector<std::string> groups() const;
   // The f32[] that the step reads.
   const Variable& lr_variable() const { return lr_; }
+  // Of all groups, in their order.
   const std::vector<Variable>& parameters() const { return parameters_; }
-  // Moments and step counts by name ("momentum.fc1.weight", "step"): what a checkpoint must keep.
-  std::vector<nn::NamedVariable> state_dict() const { return states_; }
-  // Inside a step, after step() with clipping on: the norm of the gradients before clipping, f32[].
-  const Tensor& grad_norm() const { return grad_norm_; }
+  // Moments and step counts by name ("momentum.fc1.weight", "step"): what a step updates.
+  const std::vector<nn::NamedVariable>& states() const { return states_; }
+  // These and the rates ("lr", and "lr_ratio.GROUP" to it): what a run needs to go on with the same bits. Parameters
+  // that share a name, as two nets' may, are told apart by #2, #3, ...
+  std::vector<nn::NamedVariable> state_dict() const;
+  // Takes them back, as nn::values_of gives them or from another optimizer of such parameters. Throws as
+  // nn::load_values.
+  nn::LoadResult load_state_dict(const std::vector<nn::NamedArray>& entries, const nn::LoadOptions& options = {});
+  nn::LoadResult load_state_dict(const std::vector<nn::NamedVariable>& entries, const nn::LoadOptions& options = {});
+  // Inside a step, after step() with clipping on: the norm of the gradients before clipping, f32[]. Throws Error(usage)
+  // where clipping is off, and before the first step.
+  const Tensor& grad_norm() const;
 
  protected:
-  Optimizer(const std::vector<Variable>& parameters, double lr, const CommonOptions& common);
-  // Called once per apply, before the updates.
-  virtual void begin() {}
-  // Assigns the new value of parameter `index`; `decay` says whether weight decay acts on it.
-  virtual void update(size_t index, const Variable& parameter, const Tensor& gradient, bool decay) = 0;
+  // Throws Error(usage) without parameters, and for rates that are not finite.
+  Optimizer(const ParameterGroups& groups, const CommonOptions& common);
+  // How one parameter is updated: its group's rate, f32[], and the weight decay that acts on it.
+  struct Rule {
+    Tensor lr;
+    double weight_decay = 0;
+  };
+  // Assigns the new value of parameter `index`.
+  virtual void update(size_t index, const Variable& parameter, const Tensor& gradient, const Rule& rule) = 0;
   // One zero-filled state per parameter, named KIND.PARAMETER; the second form for those from `begin` to before `end`.
   std::vector<Variable> per_parameter(const std::string& kind);
   std::vector<Variable> per_parameter(const std::string& kind, size_t begin, size_t end);
+  // A state f32[], 0 at first.
   Variable scalar_state(const std::string& name);
+  // To be called in the constructor by optimizers that read step_count.
+  void count_steps();
+  // In update: how many updates the parameter has had with this one, f32[]. Steps in which it was frozen do not count,
+  // so that it begins with the moments' correction of a first step when it is no longer.
+  Tensor step_count(size_t index) const;
   // The same without repetitions: a variable is updated once, however often it is listed.
   static std::vector<Variable> each_once(const std::vector<Variable>& variables);
 
  private:
+  struct Group {
+    std::string name;
+    Variable lr_ratio;  // of its rate to the optimizer's; undefined where it has none of its own
+    double weight_decay = 0;
+    std::shared_ptr<bool> frozen;  // shared with the guards of traces
+  };
+  size_t group_index(const char* op, const std::string& name) const;
+  void add_group(const ParameterGroup& group);
   // By parameter: whether it is to be left alone. A compiled step is valid while the answer holds.
-  std::vector<bool> frozen() const;
+  std::vector<bool> frozen_now() const;
+  // In a step, on the device of the parameter.
+  Rule rule_of(size_t index) const;
+  // Counts a step for the parameters that are frozen in it.
+  void skip(const std::vector<bool>& frozen);
+  void need_skipped();
   // Moves states to where their parameters lie by now.
   void follow_parameters() const;
+
+  CommonOptions common_;
   std::vector<Variable> parameters_;  // each once
+  std::vector<std::string> names_;    // theirs, without repetitions
+  std::vector<size_t> group_of_;
+  std::vector<Group> groups_;
   std::vector<nn::NamedVariable> states_;
   std::vector<std::pair<Variable, Variable>> beside_;  // (state, its parameter)
   Variable lr_;
-  CommonOptions common_;
+  Variable count_;    // of steps; undefined where nobody asks for it
+  Variable skipped_;  // by parameter: steps in which it was frozen; made when the first one is
+  std::shared_ptr<bool> skips_ = std::make_shared<bool>(false);  // whether it is made; shared with the guards of traces
   Tensor grad_norm_;
 };
 
 struct SGDOptions {
-  double lr = 0.01;
-  double momentum = 0;
-  double dampening = 0;
-  double weight_decay = 0;
-  bool nesterov = false;  // needs momentum and no dampening
-  double clip_grad_norm = 0;
-  bool decay_norm_bias = true;
+  double lr = 0.01;             // learning rate
+  double momentum = 0;          // share of the old momentum in the new one; 0: off
+  double dampening = 0;         // share of the gradient that the momentum leaves out
+  double weight_decay = 0;      // 0: off
+  bool nesterov = false;        // needs momentum and no dampening
+  double clip_grad_norm = 0;    // see CommonOptions
+  bool decay_norm_bias = true;  // see CommonOptions
 };
 // PyTorch's SGD; with dampening the first step is damped too (PyTorch's is not).
 class SGD : public Optimizer {
  public:
-  SGD(const std::vector<Variable>& parameters, const SGDOptions& options);
+  explicit SGD(const ParameterGroups& parameters, const SGDOptions& options = {});
 
  private:
-  void update(size_t index, const Variable& parameter, const Tensor& gradient, bool decay) override;
+  void update(size_t index, const Variable& parameter, const Tensor& gradient, const Rule& rule) override;
   SGDOptions options_;
   std::vector<Variable> momentum_;
 };
 
 struct AdamOptions {
-  double lr = 1e-3;
-  double beta1 = 0.9, beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0;
-  double clip_grad_norm = 0;
-  bool decay_norm_bias = true;
+  double lr = 1e-3;                   // learning rate
+  double beta1 = 0.9, beta2 = 0.999;  // shares of the old moments
+  double eps = 1e-8;                  // added to the root of v
+  double weight_decay = 0;            // 0: off
+  double clip_grad_norm = 0;          // see CommonOptions
+  bool decay_norm_bias = true;        // see CommonOptions
 };
 // Kingma and Ba 2015; weight decay is added to the gradient.
 class Adam : public Optimizer {
  public:
-  Adam(const std::vector<Variable>& parameters, const AdamOptions& options) : Adam(parameters, options, false) {}
+  explicit Adam(const ParameterGroups& parameters, const AdamOptions& options = {})
+      : Adam(parameters, options, false) {}
 
  protected:
-  Adam(const std::vector<Variable>& parameters, const AdamOptions& options, bool decoupled);
+  Adam(const ParameterGroups& parameters, const AdamOptions& options, bool decoupled);
 
  private:
-  void begin() override;
-  void update(size_t index, const Variable& parameter, const Tensor& gradient, bool decay) override;
+  void update(size_t index, const Variable& parameter, const Tensor& gradient, const Rule& rule) override;
   AdamOptions options_;
   bool decoupled_;
-  Variable step_;
   std::vector<Variable> m_, v_;
 };
 // Loshchilov and Hutter 2019: the decay acts on the weights.
 class AdamW : public Adam {
  public:
-  AdamW(const std::vector<Variable>& parameters, const AdamOptions& options) : Adam(parameters, options, true) {}
+  explicit AdamW(const ParameterGroups& parameters, const AdamOptions& options = {})
+      : Adam(parameters, options, true) {}
 };
 
 struct LionOptions {
-  double lr = 1e-4;
-  double beta1 = 0.9, beta2 = 0.99;
-  double weight_decay = 0;  // decoupled
-  double clip_grad_norm = 0;
-  bool decay_norm_bias = true;
+  double lr = 1e-4;                  // learning rate
+  double beta1 = 0.9, beta2 = 0.99;  // shares of the old moment in the direction and in the new one
+  double weight_decay = 0;           // decoupled
+  double clip_grad_norm = 0;         // see CommonOptions
+  bool decay_norm_bias = true;       // see CommonOptions
 };
 // Chen et al. 2023, "Symbolic discovery of optimization algorithms": steps of one size, the sign of
 // beta1 m + (1 - beta1) g. Rates are a third to a tenth of AdamW's, decays as much larger.
 class Lion : public Optimizer {
  public:
-  Lion(const std::vector<Variable>& parameters, const LionOptions& options);
+  explicit Lion(const ParameterGroups& parameters, const LionOptions& options = {});
 
  private:
-  void update(size_t index, const Variable& parameter, const Tensor& gradient, bool decay) override;
+  void update(size_t index, const Variable& parameter, const Tensor& gradient, const Rule& rule) override;
   LionOptions options_;
   std::vector<Variable> m_;
 };

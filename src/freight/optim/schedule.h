@@ -6,18 +6,20 @@
 
 namespace freight::optim {
 
-enum class Anneal { cosine, linear };
+enum class Anneal { cosine, linear };  // the way down
 
+// Settings of Schedule::one_cycle.
 struct OneCycleOptions {
-  double pct_start = 0.3;         // share of the steps in which the rate rises
-  double div_factor = 25;         // first rate = max / div_factor
-  double final_div_factor = 1e4;  // last rate = first / final_div_factor
-  Anneal anneal = Anneal::cosine;
+  double pct_start = 0.3;          // share of the steps in which the rate rises
+  double div_factor = 25;          // first rate = max / div_factor
+  double final_div_factor = 1e4;   // last rate = first / final_div_factor
+  Anneal anneal = Anneal::cosine;  // the form of both phases
 };
 
+// A learning rate by the number of the update; see the top of this file.
 class Schedule {
  public:
-  static Schedule constant(double lr);
+  static Schedule constant(double lr);  // always lr
   // lr * gamma^floor(step / size). PyTorch's StepLR.
   static Schedule step(double lr, int64_t size, double gamma = 0.1);
   // lr * gamma^(milestones passed). PyTorch's MultiStepLR.

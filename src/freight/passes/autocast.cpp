@@ -45,7 +45,7 @@ class Autocast {
   }
   bool is_state(Value v) const { return r_.src.def(roots_[v]).op == Op::state; }
 
-  // Whether the node can compute in 16 bits, given which values can be.
+  // Says whether the node can compute in 16 bits, given which values can be.
   bool possible(const Node& n, const ByValue<bool>& can) const {
     const Precision p = info(n.op).precision;
     if (p == Precision::full) return false;

@@ -52,7 +52,7 @@ class DuplicateCheap {
   }
 
  private:
-  // What making a result again takes: nodes of the body, and values outside that must be read.
+  // Making a result again takes these: nodes of the body, and values outside that must be read.
   struct Cone {
     std::vector<Value> nodes, inputs;
     bool cheap = true;
@@ -140,8 +140,8 @@ class DuplicateCheap {
     return true;
   }
 
-  // Whether the readers would read more bytes, of inputs that they do not read yet, than are no longer written and
-  // read.
+  // True where the readers would read more bytes, of inputs that they do not read yet, than are no longer written
+  // and read.
   bool more_traffic(const std::vector<Value>& some, const Cone& cone) const {
     std::vector<NodeId> all;
     size_t less = 0, more = 0;

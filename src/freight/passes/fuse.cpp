@@ -70,14 +70,14 @@ class EpiloguePass {
   // The only node that reads v; invalid where there are others, or none.
   NodeId only_reader(Value v) const { return uses_[v] == 1 ? reader_[v] : NodeId{}; }
 
-  // Whether a region that has a reader of v makes v itself: a broadcast, or a pointwise result with no other reader.
+  // A region that has a reader of v makes v itself: it is a broadcast, or a pointwise result with no other reader.
   // The sum with such a value is left to that region, so that v is never stored; as a residual it would be.
   bool made_in_regions(Value v) const {
     const Op op = r_.src.def(v).op;
     return op == Op::broadcast || (is_pointwise(op) && uses_[v] == 1);
   }
 
-  // Whether n splits the rows of a product into more axes: a layer of (N, T, C) is a product of (N T, C).
+  // True where n splits the rows of a product into more axes: a layer of (N, T, C) is a product of (N T, C).
   bool splits_rows(const Node& n, const Shape& from) const {
     const Shape& to = r_.src.type(n.out()).shape;
     return n.op == Op::reshape && from.rank() == 2 && to.rank() > 2 && to[to.rank() - 1] == from[1];
@@ -157,8 +157,8 @@ class EpiloguePass {
 
 // ---- Regions ----
 
-// Whether n reads or makes a value without arithmetic (computes() in base/dtype.h). Ops that move, convert or compare
-// such values are steps of their own.
+// True where n reads or makes a value without arithmetic (computes() in base/dtype.h). Ops that move or compare
+// such values, or convert them, are steps of their own.
 bool carries(const Graph& g, const Node& n) {
   const auto carried = [&](Value v) { return !computes(g.type(v).dtype); };
   return std::any_of(n.inputs.begin(), n.inputs.end(), carried) ||
@@ -252,7 +252,7 @@ class RegionPass {
     return row;
   }
 
-  // Whether the axes are the fastest ones of `shape` in memory, so that a row is contiguous: all others step over rows.
+  // True where the axes are the fastest ones of `shape` in memory: a row is contiguous, all others step over rows.
   static bool innermost(const Shape& shape, const Shape& axes, bool channels_last) {
     const Strides strides = channels_last ? channels_last_strides(shape) : contiguous_strides(shape);
     const int64_t row = row_of(shape, axes);
@@ -288,7 +288,7 @@ class RegionPass {
       free_.push_back(is_free(g_, g_.node(i)));
       reach_.push_back(i);
     }
-    // What a region repeats lies in no memory, and so cannot be read whole.
+    // A value that a region repeats lies in no memory, and so cannot be read whole.
     for (const Node& n : g_.nodes) {
       for (size_t k = 0; k < n.inputs.size(); ++k) {
         if (reads_whole(n, static_cast<int>(k))) free_[g_.node_of(n.inputs[k])] = false;

@@ -42,7 +42,7 @@ class Offloading {
     for (;;) {
       const NodeId at = highest();
       if (live_[at] <= limit_) break;
-      // Of equals the one that is away the longest: its copies have the most kernels to hide behind.
+      // Among equals the one that is away the longest is taken: its copies have the most kernels to hide behind.
       const auto rank = [&](const Gap& gap) { return std::pair(worth(gap, at, away), gap.to.id - gap.from.id); };
       const auto best =
           std::max_element(all.begin(), all.end(), [&](const Gap& a, const Gap& b) { return rank(a) < rank(b); });
@@ -82,7 +82,7 @@ class Offloading {
     return found;
   }
 
-  // What it takes off above the limit, per byte that crosses; 0 where memory is not freed at node `at`.
+  // Gives what it takes off above the limit, per byte that crosses; 0 where no memory is freed at node `at`.
   double worth(const Gap& gap, NodeId at, const ByValue<bool>& away) const {
     if (at <= gap.from || at >= gap.to) return 0;
     const size_t size = bytes(gap);

@@ -1,5 +1,5 @@
-// What a plan may do to live in a device's memory that is smaller than it would like, and what it may assume of its
-// states. What is done: remat.cpp, offload.cpp; fold.cpp, and once_steps in memory.cpp.
+// These options say what a plan may do to live in a device's memory that is smaller than it would like, and what it
+// may assume of its states. remat.cpp and offload.cpp do it, and fold.cpp, and once_steps in memory.cpp.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,12 +10,15 @@ namespace freight {
 
 // Which activations of a training step are computed again instead of kept.
 enum class Recompute : uint8_t {
+  // Nothing of it.
   none,
   automatic,  // what memory traffic alone pays for: no contraction, convolution or attention runs twice
   all,        // anything
 };
 
+// Names what waits in host memory, so that the arena stays within a limit.
 enum class Offload : uint8_t {
+  // Nothing of it.
   none,
   activations,  // as many to host memory as the arena's limit asks for
   optimizer,    // the state of the optimizer: there all the time
@@ -29,21 +32,22 @@ const std::vector<std::string>& recompute_names();
 const std::vector<std::string>& offload_names();
 // Throw Error(usage) for another word.
 Recompute parse_recompute(const std::string& word);
-Offload parse_offload(const std::string& word);
+Offload parse_offload(const std::string& word);  // as parse_recompute
 
 // Figures of a device by which copying is held against computing again, per second.
 struct DeviceSpeed {
   double transfer = 6e9;  // bytes, to host memory or from it
   double bytes = 2e10;    // of the device's memory, read or written
-  double flops = 2e11;
-  bool beside = false;  // copies to the host and from it run beside the kernels
+  double flops = 2e11;    // of its arithmetic
+  bool beside = false;    // copies to the host and from it run beside the kernels
   friend bool operator==(const DeviceSpeed&, const DeviceSpeed&) = default;
 };
 
+// The memory that a plan may take for its activations, and what may be done to keep it.
 struct ArenaLimit {
-  Offload offload = Offload::none;
-  size_t bytes = 0;  // that the plan's arena may have; 0: any number
-  DeviceSpeed speed = {};
+  Offload offload = Offload::none;  // what may wait in host memory
+  size_t bytes = 0;                 // that the plan's arena may have; 0: any number
+  DeviceSpeed speed = {};           // by which the choice is made
   friend bool operator==(const ArenaLimit&, const ArenaLimit&) = default;
 };
 

@@ -31,7 +31,7 @@ inline constexpr size_t kMaxOperands = 24, kMaxNodes = 48;
 // The value whose memory each value is, itself unless it is a view. (The layout pass may yet copy a view.)
 ByValue<Value> memory_roots(const Graph& graph);
 
-// What a step takes, by figures of a device: a kernel, or a copy to host memory or back.
+// The time of a step by figures of a device: of a kernel, or of a copy to host memory or back.
 double step_seconds(const Graph& graph, const Node& node, const DeviceSpeed& speed);
 
 // Which values depend on constants and on frozen states that nobody updates alone; none where states change.

@@ -146,7 +146,7 @@ class Remat {
     }
   };
 
-  // What forward is, who reads what in which half, and what may be made again.
+  // Finds out what forward is, who reads what in which half, and what may be made again.
   void look(Recompute mode) {
     peak_ = peak_bytes(schedule(g_), backend_);
     ByValue<bool> live(g_);
@@ -256,7 +256,7 @@ class Remat {
         if (drop[v]) wanted[v] = true;
       }
     }
-    // What forward made for backward alone is made there alone.
+    // A value that forward made for backward alone is made there alone.
     ByValue<bool> first(g_);
     for (const Value v : g_.value_ids()) {
       const Value root = root_[v];
@@ -299,7 +299,7 @@ class Remat {
   size_t peak_ = 0;    // as the graph is
   size_t late_bytes_ = 0;
   ByValue<Value> root_;
-  // Of roots: may be made again; read by backward; forward readers; the last of these.
+  // These are of roots: may be made again; read by backward; forward readers; the last of these.
   ByValue<bool> may_, late_;
   ByValue<int> readers_;
   ByValue<NodeId> last_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
 #include "freight/plan/estimate.h"
@@ -57,7 +58,7 @@ GoodBatch good_batch(const train::Planned& p, double available, const Rates* rat
     whole.whole_run = now.options.whole_run;
     return static_cast<double>(draft(subject, whole).total()) <= kShare * available;
   };
-  // Of a corpus tokens are counted, and windows are samples.
+  // A corpus is counted in tokens, and its samples are windows.
   const int64_t samples = p.train_count / (p.model.language_model() ? std::max<int64_t>(p.inputs.shape[1], 1) : 1);
   const double steps = static_cast<double>(samples) / static_cast<double>(kLeastSteps);
   // BatchNorm learns nothing from single samples.
@@ -95,7 +96,7 @@ double try_step(const train::Planned& p) {
   net.step->run(x, y);
   const auto start = std::chrono::steady_clock::now();
   net.step->run(x, y);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return seconds_since(start);
 }
 
 }  // namespace freight::plan

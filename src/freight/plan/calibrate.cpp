@@ -8,6 +8,7 @@
 #include <numeric>
 #include <thread>
 
+#include "freight/base/clock.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/median.h"
@@ -25,7 +26,6 @@ namespace freight::plan {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
 // Passes over all nets, some half a minute apart: a shared host is slow for seconds at a time.
 constexpr size_t kRounds = 3;
@@ -55,7 +55,7 @@ class Quiet {
     for (double& t : times) {
       const auto start = Clock::now();
       parallel_for(thread_count(), [](int64_t) {});
-      t = since(start);
+      t = seconds_since(start);
     }
     const double middle = median(std::move(times));
     best_ = std::min(best_, middle);
@@ -242,7 +242,7 @@ std::vector<Point> measure(const Net& net, int64_t batch, DType compute, double 
   constexpr int kLeast = 3, kMost = 1000;
   std::vector<std::vector<double>> times(points.size());
   const auto start = Clock::now();
-  for (int i = 0; i < kMost && (i < kLeast || since(start) < seconds); ++i) {
+  for (int i = 0; i < kMost && (i < kLeast || seconds_since(start) < seconds); ++i) {
     const std::vector<double> once = run.run_timed({x, y}, {loss, right});
     for (size_t s = 0; s < times.size(); ++s) times[s].push_back(once[s]);
   }

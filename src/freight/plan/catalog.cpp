@@ -145,8 +145,8 @@ Price price_of(const Json& j, const std::string& source, size_t number) {
   return p;
 }
 
-// What a dense rate cannot be: tensor FLOPs per byte of memory bandwidth above all that was built until then, or more
-// than the usual step from one rate to the next. A vendor's headline counts zeros that sparsity skips: twice the dense.
+// A dense rate has no more tensor FLOPs per byte of memory bandwidth than all that was built until then, and rises from
+// type to type by the usual step. A vendor's headline counts zeros that sparsity skips: twice the dense.
 void question(const Device& d, std::vector<std::string>& questions) {
   const double tensor = std::max(d.peak("fp16"), d.peak("bf16")), tf32 = d.peak("tf32"),
                eight = std::max(d.peak("fp8"), d.peak("int8"));

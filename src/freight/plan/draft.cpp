@@ -25,13 +25,13 @@ size_t batches_ahead(size_t batch_bytes) {
 // A plan of more steps takes so long that a third one for the formula is not worth it.
 constexpr size_t kFewSteps = 900;
 
-// What a run takes beside its blocks, 6 to 21 MiB as measured: the gaps of the heap, kernels compiled at run time, and
-// for each thread its stack, its part of the heap and scratch memory on a large page. Of a small run, which is not
-// planned to the MiB, no more than a twelfth is counted.
+// A run takes 6 to 21 MiB beside its blocks, as measured: the gaps of the heap, kernels compiled at run time, and
+// for each thread its stack, its part of the heap and scratch memory on a large page. A small run is not planned to
+// the MiB: no more than a twelfth of it is counted.
 constexpr size_t kProcess = size_t{16} << 20, kThread = size_t{3} << 20, kMostOfRun = 12;
 
-// Of a run on a processor blocks are counted with the whole pages that they take, so that the sum is what the process
-// needs. Of a step alone it is the bytes, which grow evenly with the batch.
+// The blocks of a run on a processor are counted with the whole pages that they take, so that the sum is what the
+// process needs. Those of a step alone are counted in bytes, which grow evenly with the batch.
 struct Blocks {
   bool whole_pages;
 

@@ -19,12 +19,12 @@ struct DraftOptions {
   DType compute = DType::f32;
   bool whole_run = false;  // with evaluation and checkpoints, as train does
   std::string backend = "cpu";
-  // What may go to host memory so that total() stays within the device's, in bytes (0: any number).
+  // It says what may go to host memory so that total() stays within the device's, in bytes (0: any number).
   Offload offload = Offload::none;
   double device_bytes = 0;
   DeviceSpeed speed = {};
 };
-// What the configuration of the subject says.
+// The options that the configuration of the subject says.
 DraftOptions options_of(const Subject& subject);
 
 struct Draft {
@@ -52,8 +52,8 @@ struct Draft {
   size_t part(Part p) const { return bytes[static_cast<size_t>(p)]; }
   size_t total() const;  // on the device: all parts but host memory
 };
-// What each plan of a step may have as its arena, for the total to stay within `device_bytes`: of a draft without such
-// a limit. 0: any number of bytes, it fits.
+// The bytes that each plan of a step may have as its arena, for the total of a draft without such a limit to stay
+// within `device_bytes`. 0: any number of bytes, it fits.
 size_t arena_within(const Draft& unlimited, double device_bytes);
 Draft draft(const Subject& subject, const DraftOptions& options);
 // The same of the plans that a run has made.
@@ -79,7 +79,7 @@ std::vector<Draft> drafts(const Subject& subject, const std::vector<DraftOptions
 // is 1), and for nets of few steps also at twice.
 std::vector<Draft> drafts(const Subject& subject, const DraftOptions& options);
 
-// Whether the net has BatchNorm, which takes its statistics over what runs at once.
+// True of a net with BatchNorm, which takes its statistics over what runs at once.
 bool has_batch_statistics(const models::Model& model);
 
 }  // namespace freight::plan

@@ -20,12 +20,12 @@ namespace {
 constexpr double kBestMatmul = 0.80, kUsualMatmul = 0.40, kBestBandwidth = 0.80, kUsualBandwidth = 0.55;
 // A kernel of a replayed graph, and one that a framework launches from the host.
 constexpr double kBestLaunch = 2e-6, kUsualLaunch = 8e-6;
-// What a device's driver and libraries take of its memory.
+// A device's driver and libraries take this share of its memory.
 constexpr double kReserved = 0.06;
 
 // Host cores that read data for a device where no offer says how many there are.
 constexpr double kCores = 8;
-// Of gradients on their way: what well-tuned collectives reach of a link, and usual ones; seconds per hop. Assumed.
+// Gradients on their way: well-tuned collectives, and usual ones, reach this of a link; seconds per hop. Assumed.
 constexpr LinkUse kBestLink{0.9, 4e-6}, kUsualLink{0.6, 15e-6};
 // Between a device and pinned memory of its host: fractions of PCIe's rate. Assumed.
 constexpr double kBestHost = 0.85, kUsualHost = 0.6;
@@ -79,7 +79,7 @@ Timed time_of(const std::vector<Work>& work, const Speed& speed) {
   return t;
 }
 
-// What data have to pass: cores that read, and bytes per second to the device (0: not known, or none to pass).
+// Data have to pass these: cores that read, and bytes per second to the device (0: not known, or none to pass).
 struct Host {
   double cores = 0;
   Range bytes;

@@ -19,7 +19,7 @@ struct Range {
   Range operator*(double factor) const { return {low * factor, high * factor}; }
 };
 
-// What bounds a step.
+// A step is bound by one of these.
 enum class Bound : uint8_t { compute, memory, launch, transfer };
 inline constexpr size_t kBounds = 4;
 const char* to_string(Bound bound);
@@ -46,7 +46,7 @@ struct Assumption {
 };
 Assumption assumption(const Device& device, DType compute);
 
-// What a device reaches: FLOPs per second in products of each type and in all else, bytes per second, seconds per
+// A device reaches these: FLOPs per second in products of each type and in all else, bytes per second, seconds per
 // kernel; bytes per second to or from its host (0: not known, counted as copies in its memory).
 struct Speed {
   double f32 = 0, bf16 = 0, f16 = 0, plain = 0, bytes = 0, transfer = 0, launch = 0;
@@ -69,7 +69,7 @@ struct Estimate {
   std::string means;          // by what it fits: "", "--grad-accum 4"; or why not
   int64_t largest_batch = 0;  // without other means; 0: none, or unknown
   Range step_seconds;         // of one training step, data and gradients of other devices included
-  // Of reading its batch and sending it to the device; beside the computation, but on a processor that does both.
+  // Reading its batch and sending it to the device takes these, beside the computation unless a processor does both.
   Range data_seconds;
   Range summing_seconds;  // of gradients over the devices, as far as the computation does not hide it
   std::string link;       // that they are sent over
@@ -83,7 +83,7 @@ struct Estimate {
   std::optional<Offer> offer;
 };
 
-// What a run is made of besides the computation of its step.
+// A run is made of these besides the computation of its step.
 struct RunLength {
   double steps_per_epoch = 0, epochs = 0;  // 0: not known
   double evaluations = 0;                  // in the run

@@ -12,7 +12,7 @@ class Plan;
 
 namespace freight::plan {
 
-// What bytes are for, in the order of listings.
+// Bytes are for these, in the order of listings.
 enum class Part : uint8_t {
   weights,       // and running statistics
   optimizer,     // moments and counts

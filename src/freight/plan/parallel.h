@@ -17,7 +17,7 @@ struct Fleet {
 };
 inline constexpr int64_t kDevicesPerMachine = 8;
 
-// What connects neighbours of the ring.
+// A link connects neighbours of the ring.
 struct Link {
   double gb = 0;  // per second and direction; 0: unknown
   std::string name;

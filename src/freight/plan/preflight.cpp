@@ -118,7 +118,7 @@ Fit fit_within(Draft draft, const Subject& subject, const Memory& memory) {
                        : f.draft.random ? "parts of a batch draw other random numbers"
                                         : "";
   const auto adapt = [&](double left_out, bool others) {
-    // What stays as it is whatever the step does. The evaluation takes smaller batches where the step does,
+    // This part stays as it is whatever the step does. The evaluation takes smaller batches where the step does,
     // and no more than it.
     const double run = static_cast<double>(f.draft.part(Part::process)) + copy - left_out;
     const auto evaluation = std::min(static_cast<double>(f.draft.part(Part::evaluation)), (memory.device - run) / 2);

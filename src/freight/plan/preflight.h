@@ -14,14 +14,14 @@ namespace freight::plan {
 struct Memory {
   double device = 0, host = 0;
 };
-// Of the device of a run, where `limit` is 0 what is free; a processor's memory is both, and what is beyond the limit
+// The memory of a run's device, where `limit` is 0 what is free; a processor's is both, and what is beyond the limit
 // counts as the host's.
 Memory memory_for(const train::Planned& planned, double limit = 0);
 
 struct Fit {
   bool fits = true;
   double needed = 0, available = 0;  // bytes, on the device
-  // What would fit, as changes of the configuration: the cheapest first tried; empty where nothing that is known helps.
+  // This would fit, as changes of the configuration: the cheapest first tried; empty where nothing that is known helps.
   std::vector<std::string> flags;  // "--grad-accum", "4"
   DraftOptions options;            // the same
   double needed_then = 0;
@@ -53,7 +53,7 @@ struct Outcome {
 // "memory  planned 9.6 GiB, measured 9.9 GiB (+3 %)", and the same of the time where it was planned. A difference of
 // few bytes is told in bytes: the program's own pages are a large share of a small plan.
 std::vector<std::string> comparison(const Outcome& outcome);
-// Whether a run took so much more memory than its plan that it is a defect of Freight.
+// True where a run took so much more memory than its plan that it is a defect of Freight.
 bool exceeds_plan(const Outcome& outcome);
 
 }  // namespace freight::plan

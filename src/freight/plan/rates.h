@@ -21,8 +21,8 @@ class Rates {
   std::string device;  // cpu_info().model
   int threads = 0;
   std::string version, date;  // of Freight; "2026-11-22"
-  // Of whole steps of the calibration's nets, each predicted from the points of the others: |predicted / measured - 1|,
-  // its median and what nine of ten are within.
+  // The error of whole steps of the calibration's nets, each predicted from the points of the others:
+  // |predicted / measured - 1|, its median and what nine of ten are within.
   double median_error = 0, p90_error = 0;
 
   void add(const Point& point);

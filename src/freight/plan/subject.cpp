@@ -15,7 +15,7 @@ namespace {
 // Samples of more rows than these do not come in arrays.
 constexpr int64_t kPhotograph = 96;
 
-// What the model alone says of its batches.
+// The type of a batch's targets, as the model alone says it.
 Type target_of(const models::Model& model) {
   if (model.language_model()) return model.input;
   if (model.loss == models::Loss::mse) return {DType::f32, {model.classes()}};

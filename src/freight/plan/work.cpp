@@ -165,7 +165,7 @@ ByValue<bool> weight_gradients(const Plan& plan) {
       if (g.type(v).numel() == g.type(u.state).numel() && g.type(v).numel() > 1) is[root] = true;
     }
   }
-  // What one state takes over another one is made from: the average of a weight reads its new value.
+  // A value that one state takes over makes another one, too: the average of a weight reads its new value.
   for (const Update& u : g.updates) is[plan.placed().place(u.next).root] = false;
   return is;
 }

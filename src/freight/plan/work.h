@@ -40,9 +40,9 @@ struct Work {
 
 // All steps in order.
 std::vector<Work> work_of(const Plan& plan);
-// Whether the first output of the plan's graph, the loss, depends on each node.
+// Says of each node whether the first output of the plan's graph, the loss, depends on it.
 ByNode<bool> forward_nodes(const Plan& plan);
-// Whether each value is the gradient of a weight: a step that writes a state reads it, and it has the state's size.
+// Says of each value whether it is a weight's gradient: a step that writes a state of its size reads it.
 ByValue<bool> weight_gradients(const Plan& plan);
 
 }  // namespace freight::plan

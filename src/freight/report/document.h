@@ -1,4 +1,4 @@
-// What all pages have in common: the frame with its style sheet, definitions, tables, charts with captions. A page has
+// All pages have this in common: the frame with its style sheet, definitions, tables, charts with captions. A page has
 // no script and fetches nothing: its own policy forbids both.
 #pragma once
 #include <string>

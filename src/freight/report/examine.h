@@ -1,4 +1,4 @@
-// What a stored model gets right and wrong: it is run over the held-out part of its data, sample by sample through
+// All that a stored model gets right and wrong: it is run over the held-out part of its data, sample by sample through
 // deploy::Predictor, as a user's inputs are. Of classes: confusions and the mistakes it was most certain of; of values
 // to regress: the errors per output.
 #pragma once

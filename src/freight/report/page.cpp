@@ -200,7 +200,7 @@ std::string examinations(const std::vector<Subject>& subjects) {
   return out;
 }
 
-// What forbids comparing the curves of these runs.
+// Tells what forbids comparing the curves of these runs.
 std::string comparison_note(const std::vector<Subject>& subjects) {
   const RunRecord& first = subjects.front().run;
   const bool other = std::any_of(subjects.begin(), subjects.end(), [&](const Subject& s) {

@@ -1,4 +1,4 @@
-// What a model got right and wrong, as tables and images. See page_internal.h.
+// An examination, what a model got right and wrong, as tables and images. See page_internal.h.
 #include <algorithm>
 #include <set>
 

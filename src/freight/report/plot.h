@@ -35,7 +35,7 @@ struct Plot {
   std::optional<double> limit = {};  // which the y axis does not exceed, where no value does
 };
 
-// Whether any point can be drawn.
+// True where any point can be drawn.
 bool drawable(const Plot& plot);
 // An <svg> element that takes the width it is given; its own coordinates are 440 wide and 270 high. Empty for a plot
 // that is not drawable.

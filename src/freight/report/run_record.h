@@ -28,7 +28,7 @@ struct RunRecord {
   const std::string& config_value(const std::string& key) const;  // "" for none
   std::vector<std::string> splits() const;                        // in order of appearance
   std::vector<const io::Metrics*> rows_of(const std::string& split) const;
-  // Of the held-out rows the one with the highest top1, or the lowest loss where no row has one; null for none.
+  // The held-out row with the highest top1, or the lowest loss where no row has one; null for none.
   const io::Metrics* best() const;
 };
 

@@ -56,7 +56,7 @@ const char* class_of(Filling f) {
 
 bool patterned(Filling f) { return f == Filling::hatched || f == Filling::crossed; }
 
-// What refers to the pattern of a filling in a colour; "" for fillings without one.
+// The attribute that refers to the pattern of a filling in a colour; "" for fillings without one.
 std::string fill_of(Filling f, int colour) {
   return patterned(f) ? cat(" fill=\"url(#", class_of(f), "-", colour, ")\"") : "";
 }

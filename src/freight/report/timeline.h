@@ -1,4 +1,4 @@
-// What follows what and how long each takes, as bars in lanes: SVG text, drawn without a script. Every lane has a time
+// The order and the duration of steps, as bars in lanes: SVG text, drawn without a script. Every lane has a time
 // axis of its own. Kinds of bars differ by their filling, not by colour, and wide ones carry their names.
 #pragma once
 #include <cstdint>

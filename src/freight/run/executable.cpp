@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 
+#include "freight/base/clock.h"
 #include "freight/base/device_memory.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
@@ -50,6 +51,28 @@ class Arena {
   void* address_ = nullptr;
 };
 
+}  // namespace
+
+class SharedArena {
+ public:
+  // Where so many bytes are. The address may be another one than before: what lay there is gone.
+  void* of(const std::shared_ptr<DeviceMemory>& memory, size_t bytes) {
+    if (!arena_ || bytes > bytes_) {
+      arena_.reset();  // before there is a larger one
+      arena_ = std::make_unique<Arena>(memory, bytes);
+      bytes_ = bytes;
+    }
+    return arena_->address();
+  }
+
+ private:
+  std::unique_ptr<Arena> arena_;
+  size_t bytes_ = 0;
+};
+
+std::shared_ptr<SharedArena> make_shared_arena() { return std::make_shared<SharedArena>(); }
+
+namespace {
 Array constant_array(const ConstantAttrs& a) {
   if (a.data.defined()) return a.data;
   Array out(a.type.dtype, a.type.shape);
@@ -75,7 +98,9 @@ struct Executable::Bound {
   };
   std::shared_ptr<DeviceMemory> memory;  // null: the host's
   std::vector<State> states;
-  std::unique_ptr<Arena> arena, kept, host;
+  std::shared_ptr<SharedArena> arena;
+  Slot arena_slot;
+  std::unique_ptr<Arena> kept, host;
   std::vector<Array> constants;
   std::vector<void*> table;
   std::vector<Step> steps;
@@ -85,7 +110,7 @@ struct Executable::Bound {
     size_t bytes;
   };
   std::vector<Copy> late_copies;
-  // What the device's queues wait for, by the number of the step before it.
+  // The device's queues wait for these, by the number of the step before it.
   std::map<int32_t, std::unique_ptr<DeviceMark>> marks;  // refer to `memory`
   std::vector<DeviceMark*> last_copies;
   // Where the device records runs: inputs are sent to blocks of the executable's own, and runs whose addresses are
@@ -150,13 +175,15 @@ struct Executable::Bound {
   }
 };
 
-Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared_ptr<Storage>> states)
+Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared_ptr<Storage>> states,
+                       std::shared_ptr<SharedArena> arena)
     : plan_(std::move(plan)), bound_(std::make_unique<Bound>()) {
   const Graph& g = plan_->graph();
   const MemoryPlan& memory = plan_->memory();
   Bound& b = *bound_;
   b.memory = backend(plan_->options().backend).memory();
-  b.arena = std::make_unique<Arena>(b.memory, memory.arena_bytes);
+  b.arena = arena ? std::move(arena) : make_shared_arena();
+  b.arena->of(b.memory, memory.arena_bytes);  // so that what does not fit is refused here
   b.kept = std::make_unique<Arena>(b.memory, memory.kept_bytes);
   if (memory.host_bytes > 0) b.host = std::make_unique<Arena>(b.memory, memory.host_bytes, DeviceSide::host);
   const std::vector<Value> state_leaves = g.leaves(Op::state);
@@ -191,7 +218,7 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
     void* base = nullptr;
     const auto index = static_cast<size_t>(buffer.index);
     switch (buffer.kind) {
-      case MemoryKind::arena: base = static_cast<char*>(b.arena->address()) + buffer.offset; break;
+      case MemoryKind::arena: b.arena_slot.fixups.push_back({entry, buffer.offset + offset}); break;
       case MemoryKind::kept: base = static_cast<char*>(b.kept->address()) + buffer.offset; break;
       case MemoryKind::host:
         if (b.host) base = static_cast<char*>(b.host->address()) + buffer.offset;
@@ -231,6 +258,7 @@ void Executable::bind(const std::vector<Array>& inputs, const std::vector<Array>
     fail(ErrorKind::usage, "run", "got ", inputs.size(), " inputs and ", outputs.size(), " outputs, need ",
          b.inputs.size(), " and ", b.outputs.size());
   }
+  b.set(b.arena_slot, b.arena->of(b.memory, plan_->arena_bytes()));
   for (Bound::State& s : b.states) b.set(s.slot, b.address(s.storage, s.access, s.side));
   for (size_t i = 0; i < inputs.size(); ++i) {
     Bound::expect(b.inputs[i], inputs[i], "input", i);
@@ -298,7 +326,7 @@ std::vector<double> Executable::run_timed(const std::vector<Array>& inputs, cons
       const auto start = Clock::now();
       bound_->run_step(i);
       if (bound_->memory) bound_->memory->wait();
-      seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+      seconds.push_back(seconds_since(start));
     }
     bound_->end_run();
   });

@@ -24,15 +24,25 @@ struct RunOptions {
   bool round_each = false;
   // The states keep their elements: what depends on them alone (folded, packed weights) is computed at the first run.
   bool frozen = false;
-  // What may be done so that the arena stays within a limit. A plan that cannot is as near to it as it gets: compare.
+  // It says what may be done so that the arena stays within a limit. A plan that cannot is as near as it gets: compare.
   ArenaLimit limit = {};
   std::vector<int32_t> host_states = {};  // numbers of the states that lie in host memory
   friend bool operator==(const RunOptions&, const RunOptions&) = default;
 };
 
+// When the kernels that a plan may choose from are measured, as far as nobody has measured them yet. Graphs that differ
+// in extents alone are shapes of one graph.
+enum class Measure : uint8_t {
+  now,           // before the plan is there
+  when_it_pays,  // the first shape of a graph now; others take what is fastest for near shapes (backend/choices.h), and
+                 // are measured when they have been asked for, or have run, Plan::runs_to_measure() times
+  first_shape,   // the first shape of a graph now, never others: each step keeps its kernel in all such plans
+};
+
 // The plan for a graph: from the bounded cache (key: structure + options), or made now. Throws what the passes throw;
 // a failure leaves nothing in the cache.
-std::shared_ptr<const Plan> plan_for(const Graph& graph, const RunOptions& options = {});
+std::shared_ptr<const Plan> plan_for(const Graph& graph, const RunOptions& options = {},
+                                     Measure measure = Measure::now);
 
 struct PlanCacheStats {
   int64_t hits = 0, misses = 0, evictions = 0, size = 0;
@@ -40,10 +50,16 @@ struct PlanCacheStats {
 PlanCacheStats plan_cache_stats();
 void clear_plan_cache();
 
+// Memory for the intermediate values of executables of one device that never run at once: as much as the largest needs.
+class SharedArena;
+std::shared_ptr<SharedArena> make_shared_arena();
+
 class Executable {
  public:
-  // `states` in the order of graph.leaves(Op::state): storage whose address stays bound.
-  Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared_ptr<Storage>> states);
+  // `states` in the order of graph.leaves(Op::state): storage whose address stays bound. `arena`: null for one of its
+  // own.
+  Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared_ptr<Storage>> states,
+             std::shared_ptr<SharedArena> arena = nullptr);
   ~Executable();
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;

@@ -4,8 +4,12 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <cmath>
 #include <list>
+#include <mutex>
+#include <unordered_set>
 
+#include "freight/backend/choices.h"
 #include "freight/base/device_memory.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
@@ -42,9 +46,79 @@ Queue queue_of(Op op) {
 // How often the passes are given another limit because workspaces and gaps between tensors are not in their sums.
 constexpr int kTries = 6;
 constexpr size_t kLeastStep = 64;  // the part of the limit that a try lowers it by at least: less often changes nothing
+
+// A choice is measured in some milliseconds, or in some runs of a longer step. That may take one part in kWorth of the
+// time for which the plan has run already: then a shape that never comes back loses nothing, and one that does at most
+// this part.
+constexpr double kSecondsPerChoice = 0.01, kRunsPerChoice = 10, kWorth = 5;
+
+// Folds what does not depend on extents into a hash: flags and types.
+struct ShapelessHash {
+  uint64_t value = 0;
+  void push(uint64_t word) { value = hash_combine(value, word); }
+  void operator()(std::string_view, const bool& flag) { push(flag); }
+  void operator()(std::string_view, const DType& type) { push(static_cast<uint64_t>(type)); }
+  template <class T>
+  void operator()(std::string_view, const T&) {}
+};
+
+// The same for all shapes of a graph: its states keep theirs. Attributes that are numbers often follow from extents, as
+// the factor of a mean does.
+uint64_t shapeless_hash(const Graph& graph, const RunOptions& options) {
+  ShapelessHash h{std::hash<std::string>{}(options.backend)};
+  h.push(static_cast<uint64_t>(options.compute));
+  h.push(options.frozen);
+  for (const Node& n : graph.nodes) {
+    h.push(static_cast<uint64_t>(n.op));
+    for (Value v : n.inputs) h.push(static_cast<uint64_t>(v.id));
+    for (Value v : n.outputs) h.push(static_cast<uint64_t>(graph.type(v).dtype));
+    std::visit([&](const auto& a) { visit_fields(a, h); }, n.attrs);
+    if (n.op != Op::state) continue;
+    for (const int64_t extent : graph.type(n.out()).shape) h.push(static_cast<uint64_t>(extent));
+  }
+  return h.value;
+}
+
+// The graphs of which the process has planned a shape, by shapeless_hash().
+class PlannedGraphs {
+ public:
+  bool has(uint64_t hash) {
+    const std::lock_guard lock(mutex_);
+    return known_.contains(hash);
+  }
+  void add(uint64_t hash) {
+    const std::lock_guard lock(mutex_);
+    if (known_.size() == kMost) known_.clear();
+    known_.insert(hash);
+  }
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    known_.clear();
+  }
+
+ private:
+  static constexpr size_t kMost = 65536;
+  std::mutex mutex_;
+  std::unordered_set<uint64_t> known_;
+};
+PlannedGraphs& planned_graphs() {
+  static PlannedGraphs graphs;
+  return graphs;
+}
 }  // namespace
 
-Plan::Plan(const Graph& graph, const RunOptions& options) : source_(graph), options_(options) {
+int64_t runs_to_measure(size_t choices, double seconds) {
+  const double measuring = static_cast<double>(choices) * kSecondsPerChoice / std::max(seconds, 1e-6) + kRunsPerChoice;
+  return static_cast<int64_t>(std::ceil(kWorth * measuring));
+}
+
+Plan::Plan(const Graph& graph, const RunOptions& options, Measure measure) : source_(graph), options_(options) {
+  using Unknown = ChoiceRule::Unknown;
+  using Lasting = ChoiceRule::Lasting;
+  const uint64_t hash = shapeless_hash(graph, options);
+  const bool guess = measure != Measure::now && planned_graphs().has(hash);
+  const ChoiceRule rule(guess ? Unknown::guessed : Unknown::measured,
+                        measure == Measure::first_shape ? Lasting::process : Lasting::until_measured);
   Backend& device = backend(options.backend);
   const size_t most = options.limit.bytes;
   size_t limit = most;
@@ -63,6 +137,14 @@ Plan::Plan(const Graph& graph, const RunOptions& options) : source_(graph), opti
   if (arena_bytes() > best) lower(device, best_limit);
   // The passes leave their garbage in the heap, where the arena of a large plan does not fit in.
   if (memory_.arena_bytes > kStreamBytes) malloc_trim(0);
+  planned_graphs().add(hash);
+  guesses_ = rule.guesses();
+  const DeviceSpeed usual;
+  double seconds = 0;
+  for (const PlanStep& s : steps_) {
+    if (!s.once) seconds += std::max(s.cost.flops / usual.flops, s.cost.bytes / usual.bytes);
+  }
+  runs_to_measure_ = freight::runs_to_measure(guesses_, seconds);
 }
 
 void Plan::lower(Backend& device, size_t limit) {
@@ -191,6 +273,7 @@ struct Cache {
     uint64_t key;
     RunOptions options;
     std::shared_ptr<const Plan> plan;
+    int64_t hits = 0;  // by those that wait until measuring pays
   };
   std::mutex mutex;
   std::list<Entry> entries;  // most recent first
@@ -203,21 +286,31 @@ Cache& cache() {
 
 }  // namespace
 
-std::shared_ptr<const Plan> plan_for(const Graph& graph, const RunOptions& options) {
+std::shared_ptr<const Plan> plan_for(const Graph& graph, const RunOptions& options, Measure measure) {
   Cache& c = cache();
   const uint64_t key = structural_hash(graph);
+  const auto find = [&] {
+    return std::find_if(c.entries.begin(), c.entries.end(), [&](const Cache::Entry& e) {
+      return e.key == key && e.options == options && structurally_equal(e.plan->source(), graph);
+    });
+  };
   {
     std::lock_guard lock(c.mutex);
-    for (auto it = c.entries.begin(); it != c.entries.end(); ++it) {
-      if (it->key != key || !(it->options == options) || !structurally_equal(it->plan->source(), graph)) continue;
+    if (const auto it = find(); it != c.entries.end()) {
       c.entries.splice(c.entries.begin(), c.entries, it);
-      ++c.stats.hits;
-      return it->plan;
+      const size_t guesses = it->plan->guesses();
+      const bool waits = measure == Measure::when_it_pays && ++it->hits < it->plan->runs_to_measure();
+      if (guesses == 0 || measure == Measure::first_shape || waits) {
+        ++c.stats.hits;
+        return it->plan;
+      }
+      measure = Measure::now;
     }
     ++c.stats.misses;
   }
-  auto plan = std::make_shared<const Plan>(graph, options);  // may throw: nothing has been inserted
+  auto plan = std::make_shared<const Plan>(graph, options, measure);  // may throw: nothing has been inserted
   std::lock_guard lock(c.mutex);
+  if (const auto guessed = find(); guessed != c.entries.end()) c.entries.erase(guessed);
   c.entries.push_front({key, options, plan});
   if (c.entries.size() > Cache::kCapacity) {
     c.entries.pop_back();
@@ -237,6 +330,7 @@ void clear_plan_cache() {
   std::lock_guard lock(cache().mutex);
   cache().entries.clear();
   cache().stats = {};
+  planned_graphs().clear();
 }
 
 }  // namespace freight

@@ -29,7 +29,7 @@ inline constexpr int32_t kRunBegins = -1;
 class Plan {
  public:
   // Runs all passes, asks the backend for kernels and lays out memory.
-  Plan(const Graph& graph, const RunOptions& options);
+  Plan(const Graph& graph, const RunOptions& options, Measure measure = Measure::now);
 
   const Graph& source() const { return source_; }       // the graph as traced
   const Graph& graph() const { return placed_.graph; }  // as lowered
@@ -45,6 +45,9 @@ class Plan {
   size_t host_bytes() const { return memory_.host_bytes; }  // of the arena in host memory
   size_t kept_bytes() const { return memory_.kept_bytes; }  // of what the steps that run once leave
   size_t lower_bound_bytes() const { return memory_.lower_bound_bytes; }
+  // How many of its kernels were guessed that measuring might change, and after how many runs that pays.
+  size_t guesses() const { return guesses_; }
+  int64_t runs_to_measure() const { return runs_to_measure_; }
   // Sum over all steps of a replay.
   Cost total_cost() const;
   // Kernels keep no addresses but may keep scratch of their own: one run at a time.
@@ -58,10 +61,14 @@ class Plan {
   PlacedGraph placed_;
   MemoryPlan memory_;
   std::vector<PlanStep> steps_;
-  size_t once_steps_ = 0;
+  size_t once_steps_ = 0, guesses_ = 0;
+  int64_t runs_to_measure_ = 0;
   std::vector<int32_t> last_copies_;
   mutable std::mutex run_mutex_;
 };
+
+// After how many runs of about so many seconds it pays to measure so many choices.
+int64_t runs_to_measure(size_t choices, double seconds);
 
 // Fills `after` of the steps that are not run once; returns the last steps of the queues of copies that no other step
 // waits for.

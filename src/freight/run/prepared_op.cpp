@@ -23,8 +23,9 @@ PreparedOp::PreparedOp(Op op, const Attrs& attrs, std::span<const Type> operands
   for (const Type& t : operands) in.push_back(g.add(Op::input, LeafAttrs{cat("x", in.size()), t}, {})[0]);
   g.outputs = g.add(op, attrs, in);
   for (Value v : g.outputs) results_.push_back(g.type(v));
-  executable_ = std::make_unique<Executable>(std::make_shared<const Plan>(g, eager_options(device)),
-                                             std::vector<std::shared_ptr<Storage>>{});
+  executable_ =
+      std::make_unique<Executable>(std::make_shared<const Plan>(g, eager_options(device), Measure::first_shape),
+                                   std::vector<std::shared_ptr<Storage>>{});
 }
 
 void PreparedOp::run(const std::vector<Array>& operands, const std::vector<Array>& results) const {
@@ -38,7 +39,7 @@ size_t PreparedOp::held_bytes() const {
 
 namespace {
 
-// What a call asks for, in the caller's memory: a look-up copies nothing.
+// A call asks for this, in the caller's memory: a look-up copies nothing.
 struct Wanted {
   Op op;
   const Attrs& attrs;

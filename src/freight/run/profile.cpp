@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "freight/base/clock.h"
 #include "freight/base/median.h"
 #include "freight/run/plan.h"
 
@@ -11,18 +12,18 @@ namespace freight {
 Profile profile(Executable& executable, const std::vector<Array>& inputs, const std::vector<Array>& outputs,
                 double seconds, int min_runs) {
   using Clock = std::chrono::steady_clock;
-  const auto since = [](Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); };
   const Plan& plan = executable.plan();
   executable.run(inputs, outputs);  // warm-up
   std::vector<double> whole;
-  for (const auto start = Clock::now(); since(start) < seconds / 2 || static_cast<int>(whole.size()) < min_runs;) {
+  for (const auto start = Clock::now();
+       seconds_since(start) < seconds / 2 || static_cast<int>(whole.size()) < min_runs;) {
     const auto t = Clock::now();
     executable.run(inputs, outputs);
-    whole.push_back(since(t));
+    whole.push_back(seconds_since(t));
   }
   std::vector<std::vector<double>> times(plan.steps().size());
   int runs = 0;
-  for (const auto start = Clock::now(); since(start) < seconds / 2 || runs < min_runs; ++runs) {
+  for (const auto start = Clock::now(); seconds_since(start) < seconds / 2 || runs < min_runs; ++runs) {
     const std::vector<double> t = executable.run_timed(inputs, outputs);
     for (size_t i = 0; i < t.size(); ++i) times[i].push_back(t[i]);
   }

@@ -1,4 +1,4 @@
-// What orders the queues of a device. Each queue works in order, and a step waits for those of other queues alone that
+// The order of a device's queues. Each queue works in order, and a step waits for those of other queues alone that
 // use the same bytes, of which one writes: what it reads must have been made, and what it overwrites (the plan gives
 // memory to one result after the other) must have been read. A copy so begins as early as its bytes allow, wherever it
 // stands in the plan; how long memory is kept free for it is the memory plan's choice (passes/memory.cpp).

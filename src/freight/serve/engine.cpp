@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
 #include "freight/serve/model.h"
@@ -25,8 +26,6 @@ constexpr int64_t kWaitingBatches = 64;
 // for each other at every kernel as soon as the threads of connections want a core too: at 80 % of its capacity a small
 // net on two cores was measured to answer an eighth of what came in, on one thread all of it.
 constexpr double kSmallBatch = 2e8;
-
-double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
 // The samples of one request, and who waits for their results.
 class Job {

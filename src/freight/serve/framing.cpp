@@ -48,7 +48,7 @@ bool is_authority(std::string_view text) {
   });
 }
 
-// What makes the end of the body, or whom the request is for, unclear.
+// Tells what makes the end of the body, or whom the request is for, unclear.
 std::string meaning_fault(const Head& head) {
   const auto values = [&](const char* name) {
     std::vector<std::string> all;

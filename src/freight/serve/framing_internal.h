@@ -16,7 +16,7 @@ struct Head {
   std::string version;  // "HTTP/1.1"
   std::vector<std::pair<std::string, std::string>> fields;
   bool chunked = false;
-  // What is wrong with it, or "": the connection must then be closed, since nobody can tell where the next request
+  // Tells the fault in it, or "": the connection must then be closed, since nobody can tell where the next request
   // begins.
   std::string fault;
 };
@@ -47,7 +47,7 @@ class ChunkDecoder {
   std::string line_;  // of the trailers
 };
 
-// Whether a Host or the host of an Origin may ask this server: an address in numbers, localhost, the name that the
+// True of a Host, or host of an Origin, that may ask this server: an address in numbers, localhost, the name that the
 // server was told to listen on, or one of `allowed` ("*": any). A page of a stranger's site reaches a server on this
 // machine by a name of its own that it lets point here; no such name is among these.
 bool host_allowed(std::string_view host, std::string_view listening, const std::vector<std::string>& allowed);

@@ -95,7 +95,7 @@ class Connection : public httplib::Stream {
   // The request's head as it came.
   const std::string& head() const { return head_; }
   bool chunked() const { return chunks_.has_value(); }
-  // Whether nothing of the body is left.
+  // True where nothing of the body is left.
   bool body_ended() const { return !chunks_ || chunks_->state() == ChunkDecoder::State::done; }
   bool flush() {
     size_t done = 0;
@@ -443,7 +443,7 @@ class HttpServer::Impl : public httplib::Server {
     std::list<Left> left_;
   };
 
-  // Whether another connection may begin; where there are as many as there may be, the one that has waited longest for
+  // Says whether another connection may begin; where there are as many as there may be, the one that waited longest for
   // its client's next request makes room. What was told to end before counts no more, though its thread, on a busy
   // machine, may have had no time to: else each newcomer would end one after the other, until none is idle.
   bool has_room() {

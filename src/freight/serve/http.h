@@ -22,7 +22,7 @@ struct Reply {
   std::vector<std::pair<std::string, std::string>> headers = {};
 };
 
-// What a handler sees of a request. Valid during the call.
+// A handler sees this of a request, which is valid during the call.
 class Request {
  public:
   virtual ~Request() = default;

@@ -1,4 +1,4 @@
-// What a server counts, as text for Prometheus (exposition format 0.0.4). Counting is lock-free: it is on the way of
+// The counts of a server, as text for Prometheus (exposition format 0.0.4). Counting is lock-free: it is on the way of
 // every request.
 #pragma once
 #include <array>
@@ -23,7 +23,7 @@ class Histogram {
   std::atomic<double> sum_{0};
 };
 
-// Of one model.
+// The counts of one model.
 struct ModelMetrics {
   std::atomic<int64_t> requests{0}, failures{0}, samples{0}, batches{0}, waiting{0};
   Histogram batch_size{{1, 2, 4, 8, 16, 32, 64, 128, 256}};
@@ -33,7 +33,7 @@ struct ModelMetrics {
   static const std::vector<double> kSeconds;
 };
 
-// Of the connections.
+// The counts of the connections.
 struct HttpMetrics {
   static constexpr int kStatuses = 600;
   std::array<std::atomic<int64_t>, kStatuses> responses{};  // by status

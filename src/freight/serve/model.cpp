@@ -225,7 +225,7 @@ std::vector<Array> ServedModel::samples(InferRequest& request, const std::string
       }
       out.push_back(std::move(one));
       if (const std::string odd = predictor_.range_warning(out.back()); !odd.empty()) {
-        log::warn(cat(name_, ": input \"input\": sample ", i, ": got ", odd));
+        logging::warn(cat(name_, ": input \"input\": sample ", i, ": got ", odd));
       }
     }
     return out;

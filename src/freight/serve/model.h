@@ -32,7 +32,7 @@ class ServedModel {
   // or "tokens" (INT32 (N, T), from a 0 on padding), or of a model of rows an input (N) per column, by its name. Throws
   // Error(usage or data) that begins with `name`.
   std::vector<Array> samples(InferRequest& request, const std::string& name) const;
-  // Of a model of rows: cells of a table with a header, or of a JSON object {"column": number, text or null}.
+  // A model of rows takes cells of a table with a header, or of a JSON object {"column": number, text or null}.
   Array sample_of_table(const std::string& text, const std::string& name) const;
   Array sample_of_json(const std::string& text, const std::string& name) const;
   // Throws Error(diverged) where a result is NaN or infinite, which no JSON says.

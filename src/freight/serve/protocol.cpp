@@ -29,7 +29,7 @@ constexpr DataType kTypes[] = {DataType::fp32,  DataType::fp64,  DataType::uint8
 constexpr uint64_t kMostInt64 = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMostExact = int64_t{1} << 53;  // up to here every integer is a double
 
-// What "data" of one input holds, and how its lists are nested.
+// It holds the "data" of one input, and how its lists are nested.
 struct Data {
   std::vector<double> numbers;
   std::vector<std::pair<size_t, int64_t>> exact;  // which of them are written as integers beyond 2^53
@@ -118,7 +118,7 @@ class Reader : public nlohmann::json_sax<json> {
     ++open_lists_.back();
     return true;
   }
-  // Whether the value that begins now is inputs[i].data.
+  // True where the value that begins now is inputs[i].data.
   bool is_data() const {
     return open_.size() == 3 && key_ == "data" && open_[2]->is_object() && document.contains("inputs") &&
            open_[1] == &document["inputs"] && open_[1]->is_array();

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/version.h"
 #include "freight/io/json_internal.h"
@@ -176,7 +177,7 @@ Reply Routes::answer(const Request& request) {
     case What::metrics: {
       std::vector<NamedMetrics> all;
       for (ServedModel* m : models_) all.push_back({m->name(), &m->metrics()});
-      const double uptime = std::chrono::duration<double>(Clock::now() - started_).count();
+      const double uptime = seconds_since(started_);
       return {.type = "text/plain; version=0.0.4", .body = metrics_text(all, http_, uptime)};
     }
     case What::models: return {.body = cards_};
@@ -217,7 +218,7 @@ Reply Routes::counted(ServedModel& model, F&& f) {
     r = error(503, "out of memory; send smaller requests");
   }
   if (r.status != 200) ++m.failures;
-  m.request_seconds.add(std::chrono::duration<double>(Clock::now() - start).count());
+  m.request_seconds.add(seconds_since(start));
   return r;
 }
 
@@ -280,7 +281,7 @@ Reply Routes::predict(ServedModel& model, const Request& request) {
   }
   const Clock::time_point start = Clock::now();
   const Array results = engine_.run(model, {sample});
-  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const double seconds = seconds_since(start);
   model.check_results(results);
   ++model.metrics().samples;
   return {.body =

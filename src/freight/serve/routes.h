@@ -1,4 +1,4 @@
-// What the paths of the server mean: the Open Inference Protocol, /predict, /models, /metrics, health, and the page.
+// The meaning of the server's paths: the Open Inference Protocol, /predict, /models, /metrics, health, and the page.
 // Requests in, replies out; no sockets.
 #pragma once
 #include <chrono>
@@ -18,7 +18,7 @@ class Routes {
   // `token` "": nobody needs one.
   Routes(std::vector<ServedModel*> models, Engine& engine, HttpMetrics& http, std::string token);
 
-  // Whether the request may come in: 401, 404, 405 are told before its body is read.
+  // Says whether the request may come in: 401, 404, 405 are told before its body is read.
   std::optional<Reply> admit(const Request& request) const;
   // The reply to a request that was admitted.
   Reply answer(const Request& request);

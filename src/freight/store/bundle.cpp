@@ -40,7 +40,7 @@ const std::string& entry(const io::SafeTensors& file, const std::string& path, c
   return it->second;
 }
 
-// Of names and values of the metadata and the tensors in the order of their names, whatever their order in the file.
+// It covers names and values of the metadata, and the tensors in the order of their names, not that of the file.
 std::string seal_of(const io::SafeTensors& file) {
   std::vector<io::ByteView> pieces;
   const auto add = [&](const void* p, size_t size) { pieces.emplace_back(static_cast<const uint8_t*>(p), size); };
@@ -64,7 +64,7 @@ std::vector<std::string> known_learners() {
   return names;
 }
 
-// What the file holds, which must be what was stored.
+// Reads what the file holds, which must be what was stored.
 io::SafeTensors load_sealed(const std::string& path) {
   io::SafeTensors file = io::load_safetensors(path);
   const auto seal = file.metadata.find(kSeal);

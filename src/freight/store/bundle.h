@@ -33,7 +33,7 @@ struct Preprocessing {
   data::ArrayMeaning arrays = {};  // of inputs that are arrays; pictures are bytes
 
   bool text() const { return tokenizer != nullptr; }
-  // Whether a file of a picture can be a sample, grey or in colours.
+  // True where a file of a picture can be a sample, grey or in colours.
   bool pictures() const {
     return !text() && input.rank() == 3 && (input[0] == 1 || input[0] == 3) && arrays.takes_pictures();
   }
@@ -54,7 +54,7 @@ struct Bundle {
   int64_t parameters() const { return net() ? model.net->parameter_count() : rows->parameters(); }
 };
 
-// What is stored; the arrays are those of the model.
+// The file that is stored; its arrays are those of the model.
 io::SafeTensors to_file(const Bundle& bundle);
 // With a hash of all that the file holds among its metadata, which load_bundle and load_weights check.
 io::SafeTensors sealed(io::SafeTensors file);

@@ -1,4 +1,4 @@
-// What --precision means on a device: the type to compute in, and how f32 is multiplied; and a line for the user where
+// The meaning of --precision on a device: the type to compute in, how f32 is multiplied, and a line for the user where
 // the device gains nothing from the one asked for and the run stays in f32.
 #pragma once
 #include <string>

@@ -1,4 +1,4 @@
-// What a learner other than a net stores: a fitted model that answers rows of named columns. Boosted trees, forests,
+// A learner other than a net stores this: a fitted model that answers rows of named columns. Boosted trees, forests,
 // linear models and the baseline are such; a net is models::Model. Rows are numbers by then: what a cell means is
 // decided here once for all of them.
 #pragma once
@@ -16,7 +16,7 @@ namespace freight::store {
 
 inline constexpr const char* kNet = "net";  // the learner of nets: no model of rows is named so
 
-// Of numbers, or of words of which training saw these.
+// A column holds numbers, or words of which training saw these.
 struct Column {
   std::string name;
   bool words = false;
@@ -52,7 +52,7 @@ class RowModel {
   virtual void write(io::SafeTensors& file) const = 0;
 };
 
-// What a model of rows takes and gives, as its file says.
+// A model of rows takes and gives these, as its file says.
 struct RowShape {
   std::vector<Column> columns;
   std::vector<std::string> classes;  // empty: values
@@ -68,7 +68,7 @@ void register_row_model(const std::string& learner, RowReader reader);
 RowReader row_reader(const std::string& learner);
 std::vector<std::string> row_learners();
 
-// Whether a cell says that its value is missing: it is empty or one of the words that pandas, R and
+// True of a cell that says that its value is missing: it is empty or one of the words that pandas, R and
 // databases write for such a value ("NA", "NaN", "null", ...; docs/tables.md), with blanks around it or without.
 bool is_missing(std::string_view cell);
 // One row of cells, f64 (columns), in the columns' order. Throws Error(data) that begins with `name` and says which

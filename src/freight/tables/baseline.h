@@ -1,5 +1,5 @@
 // The baseline: it reads no column and always tells how frequent each class is in the training rows, or their mean.
-// What another model is better than, it has learnt from the columns.
+// A model that is better than this one has learnt that from the columns.
 #pragma once
 #include <memory>
 #include <string>

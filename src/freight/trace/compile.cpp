@@ -1,10 +1,14 @@
 // Compiled functions: one trace, plan and executable per signature, inserted only after success, bounded in number.
-// Outputs are kept and reused as soon as nobody else holds them, so that a steady loop allocates nothing. A function
-// has one arena per signature, so its calls follow one another, whatever thread they come from.
+// Outputs are kept and reused as soon as nobody else holds them, so that a steady loop allocates nothing. All
+// signatures share one arena per device, so calls follow one another, whatever thread they come from. A signature that
+// differs from an earlier one in extents alone is planned without measuring; what runs often enough is planned again
+// (Measure).
 #include "freight/trace/compile.h"
 
 #include <algorithm>
+#include <map>
 
+#include "freight/run/plan.h"
 #include "freight/trace/batch_statistics.h"
 #include "freight/trace/tracer.h"
 
@@ -29,7 +33,9 @@ const Tensor* Argument::placed() const { return tensor_ && !tensor_->impl()->fol
 
 namespace {
 
-constexpr size_t kMaxSignatures = 64;
+// How many signatures a function keeps at least, and at most; more than the former as long as all together hold no more
+// than so many steps of plans and bytes of memory of their own.
+constexpr size_t kSignatures = 64, kMostSignatures = 512, kMostSteps = 20000, kMostBytes = size_t{256} << 20;
 
 // Whether nobody else holds the object, and what others did with it before they let go of it is visible here: the
 // counter says so only to those who lock a weak reference.
@@ -67,9 +73,12 @@ std::string signature_text(std::span<const Argument> arguments) {
 
 struct CompiledFunction::Lowered {
   std::vector<Type> signature;
+  std::vector<size_t> lengths, result_lengths;  // of the vectors among arguments and results
+  decltype(Request::body) body = nullptr;       // the same function, called with other types, has another one
   std::shared_ptr<trace::Trace> tape;
   std::shared_ptr<const Plan> plan;
   std::unique_ptr<Executable> executable;
+  int64_t runs = 0;
   std::vector<Array> inputs, outputs;  // lists handed to the executable, kept to allocate nothing
   std::vector<std::shared_ptr<trace::VariableImpl>> assigned;
   std::vector<OutputPool> pools;
@@ -99,11 +108,13 @@ struct CompiledFunction::Lowered {
     });
   }
 
-  bool matches(std::span<const Argument> arguments) {
+  bool matches(const Request& request) {
     const auto same = [](const Argument& a, const Type& type) { return a.type() == type; };
     const auto holds = [](const trace::Guard& g) { return g.holds(); };
-    return variables_stand() && runs_where(arguments) &&
+    const auto& arguments = request.arguments;
+    return variables_stand() && runs_where(arguments) && body == request.body &&
            std::equal(arguments.begin(), arguments.end(), signature.begin(), signature.end(), same) &&
+           std::equal(request.lengths.begin(), request.lengths.end(), lengths.begin(), lengths.end()) &&
            std::all_of(tape->guards().begin(), tape->guards().end(), holds);
   }
 };
@@ -111,8 +122,61 @@ struct CompiledFunction::Lowered {
 struct CompiledFunction::State {
   std::recursive_mutex mutex;  // held by every call from outside, of whose work all below is
   CompileOptions options;
-  std::vector<std::unique_ptr<Lowered>> lowered;  // most recently used last
+  std::vector<std::unique_ptr<Lowered>> lowered;               // most recently used last
+  std::map<std::string, std::shared_ptr<SharedArena>> arenas;  // by device
   size_t traces = 0;
+
+  // Makes the plan, or makes it again where it was guessed and `measure` asks for more.
+  void plan(Lowered& l, Measure measure) const {
+    if (l.plan && (measure != Measure::now || l.plan->guesses() == 0)) return;
+    RunOptions run{.backend = *l.tape->device()};
+    run.deterministic = options.deterministic;
+    run.recompute = options.recompute;
+    run.compute = options.compute;
+    run.tf32 = options.tf32;
+    run.frozen = options.frozen;
+    run.limit = options.limit;
+    const auto& variables = l.tape->variables();
+    for (size_t i = 0; i < variables.size(); ++i) {
+      if (variables[i]->on_host) run.host_states.push_back(static_cast<int32_t>(i));
+    }
+    l.plan = plan_for(l.tape->graph(), run, measure);
+    l.executable.reset();
+  }
+
+  Executable& executable(Lowered& l, Measure measure) {
+    plan(l, measure);
+    if (l.executable) return *l.executable;
+    trace::need_batch_statistics(l.tape->graph());
+    std::shared_ptr<SharedArena>& arena = arenas[*l.tape->device()];
+    if (!arena) arena = make_shared_arena();
+    l.executable = std::make_unique<Executable>(l.plan, l.tape->state_storages(), arena);
+    l.inputs.assign(l.signature.size(), Array());
+    for (const Array& a : l.tape->captured()) l.inputs.push_back(a);
+    l.outputs.resize(l.pools.size());
+    l.results.resize(l.pools.size());
+    l.assigned.clear();
+    for (const trace::StateUse& s : l.tape->states()) {
+      if (s.assigned()) l.assigned.push_back(s.variable);
+    }
+    return *l.executable;
+  }
+
+  // Lets go of those least recently used where a new one finds too many.
+  void make_room() {
+    size_t steps = 0, bytes = 0;
+    for (const auto& l : lowered) {
+      if (l->plan) {
+        steps += l->plan->steps().size();
+        bytes += l->plan->kept_bytes() + l->plan->host_bytes();
+      }
+      for (const OutputPool& p : l->pools) bytes += p.kept.size() * p.type.bytes();
+    }
+    const bool small = steps <= kMostSteps && bytes <= kMostBytes;
+    const size_t most = small ? kMostSignatures : kSignatures;
+    if (lowered.size() < most) return;
+    lowered.erase(lowered.begin(), lowered.end() - static_cast<std::ptrdiff_t>(most - 1));
+  }
 };
 
 CompiledFunction::CompiledFunction(CompileOptions options) : state_(new State) { state_->options = std::move(options); }
@@ -135,7 +199,10 @@ void CompiledFunction::thaw() {
 CompiledFunction::Lowered& CompiledFunction::lower(const Request& request) {
   auto& all = state_->lowered;
   for (size_t i = all.size(); i-- > 0;) {
-    if (all[i]->matches(request.arguments)) return *all[i];
+    if (!all[i]->matches(request)) continue;
+    std::rotate(all.begin() + static_cast<std::ptrdiff_t>(i), all.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                all.end());
+    return *all.back();
   }
   auto fresh = std::make_unique<Lowered>();
   const std::string& given = state_->options.backend;
@@ -145,7 +212,8 @@ CompiledFunction::Lowered& CompiledFunction::lower(const Request& request) {
   trace::Trace& tape = *fresh->tape;
   {
     const trace::Recording recording(fresh->tape);
-    std::vector<Tensor> inputs, placed;
+    detail::TensorList inputs{{}, {request.lengths.begin(), request.lengths.end()}};
+    std::vector<Tensor> placed;
     for (const Argument& a : request.arguments) {
       if (const Tensor* t = a.placed(); t && anywhere) placed.push_back(*t);
     }
@@ -153,20 +221,24 @@ CompiledFunction::Lowered& CompiledFunction::lower(const Request& request) {
     for (const Argument& a : request.arguments) {
       fresh->signature.push_back(a.type());
       const auto& names = state_->options.input_names;
-      const size_t i = inputs.size();
-      inputs.push_back(tape.input(i < names.size() ? names[i] : cat("x", i), a.type()));
+      const size_t i = inputs.tensors.size();
+      inputs.tensors.push_back(tape.input(i < names.size() ? names[i] : cat("x", i), a.type()));
     }
+    detail::TensorList results = request.body(request.context, inputs);
     std::vector<Value> outputs;
-    for (const Tensor& t : request.body(request.context, inputs)) {
+    for (const Tensor& t : results.tensors) {
       outputs.push_back(tape.value_of(t));
       fresh->pools.push_back({t.type(), {}});
     }
+    fresh->body = request.body;
+    fresh->lengths = std::move(inputs.lengths);
+    fresh->result_lengths = std::move(results.lengths);
     tape.finish(outputs);
     fresh->by_thread = !tape.device();
     tape.admits(trace::thread_device());
   }
   ++state_->traces;
-  if (all.size() == kMaxSignatures) all.erase(all.begin());
+  state_->make_room();
   all.push_back(std::move(fresh));
   return *all.back();
 }
@@ -179,38 +251,13 @@ const Graph& CompiledFunction::graph(const Request& request) {
 std::shared_ptr<const Plan> CompiledFunction::plan(const Request& request) {
   const std::lock_guard lock(state_->mutex);
   Lowered& l = lower(request);
-  if (!l.plan) {
-    RunOptions options{.backend = *l.tape->device()};
-    options.deterministic = state_->options.deterministic;
-    options.recompute = state_->options.recompute;
-    options.compute = state_->options.compute;
-    options.tf32 = state_->options.tf32;
-    options.frozen = state_->options.frozen;
-    options.limit = state_->options.limit;
-    const auto& variables = l.tape->variables();
-    for (size_t i = 0; i < variables.size(); ++i) {
-      if (variables[i]->on_host) options.host_states.push_back(static_cast<int32_t>(i));
-    }
-    l.plan = plan_for(l.tape->graph(), options);
-  }
+  state_->plan(l, Measure::now);
   return l.plan;
 }
 
 Executable& CompiledFunction::executable(const Request& request) {
   const std::lock_guard lock(state_->mutex);
-  Lowered& l = lower(request);
-  if (!l.executable) {
-    trace::need_batch_statistics(l.tape->graph());
-    l.executable = std::make_unique<Executable>(plan(request), l.tape->state_storages());
-    l.inputs.resize(request.arguments.size());
-    for (const Array& a : l.tape->captured()) l.inputs.push_back(a);
-    l.outputs.resize(l.pools.size());
-    l.results.resize(l.pools.size());
-    for (const trace::StateUse& s : l.tape->states()) {
-      if (s.assigned()) l.assigned.push_back(s.variable);
-    }
-  }
-  return *l.executable;
+  return state_->executable(lower(request), Measure::now);
 }
 
 std::vector<Array> CompiledFunction::states(const Request& request) {
@@ -231,7 +278,8 @@ CompiledFunction::Results CompiledFunction::call(const Request& request, int64_t
   trace::flush_state_readers();
   std::unique_lock lock(state_->mutex);
   Lowered& l = lower(request);
-  Executable& run = l.executable ? *l.executable : executable(request);
+  const bool pays = l.plan && l.plan->guesses() > 0 && l.runs >= l.plan->runs_to_measure();
+  Executable& run = state_->executable(l, pays ? Measure::now : Measure::when_it_pays);
   const size_t count = request.arguments.size();
   for (size_t i = 0; i < count; ++i) l.inputs[i] = request.arguments[i].array();
   l.results.assign(l.results.size(), Tensor());  // lets go of the last results, so that they can be reused
@@ -248,9 +296,10 @@ CompiledFunction::Results CompiledFunction::call(const Request& request, int64_t
     }
     run.run(l.inputs, l.outputs, times);
   }
+  l.runs += times;
   for (size_t i = 0; i < count; ++i) l.inputs[i] = Array();  // the caller may reuse its batch
   for (Array& a : l.outputs) a = Array();
-  return {std::move(lock), l.results};
+  return {std::move(lock), l.results, l.result_lengths};
 }
 
 }  // namespace freight

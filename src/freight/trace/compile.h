@@ -1,12 +1,11 @@
 // compile: a function of tensors becomes a step that is traced and planned once per signature of its inputs and then
 // replayed. Variables are bound by address and updated in place. See DESIGN, "the way of a training step".
-// Threads: a compiled function may be called from any number of threads. It has one arena per signature, so its calls
-// follow one another; each result is the caller's own. Different functions run beside each other, except that a step
-// which updates variables runs alone: whoever reads variables meanwhile waits. What one thread traces (the function
-// itself, the first time) may change nothing that another thread's function reads but variables.
+// Threads: a compiled function may be called from any number of threads. All its signatures share one arena, so its
+// calls follow one another; each result is the caller's own. Different functions run beside each other, except that a
+// step which updates variables runs alone: whoever reads variables meanwhile waits. What one thread traces (the
+// function itself, the first time) may change nothing that another thread's function reads but variables.
 #pragma once
 #include <array>
-#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -17,6 +16,7 @@
 
 #include "freight/passes/options.h"
 #include "freight/trace/tensor.h"
+#include "freight/trace/tensors_in.h"
 
 namespace freight {
 
@@ -24,6 +24,7 @@ struct Graph;
 class Plan;
 class Executable;
 
+// Settings of compile.
 struct CompileOptions {
   // Where it runs. Empty: where its operands lie, the variables that it uses among them, which must be one device; the
   // thread's current one where no operand has one. Given: there, and operands cross over from wherever they lie.
@@ -58,10 +59,11 @@ class Argument {
 // The untyped part of a compiled function.
 class CompiledFunction {
  public:
-  // What is asked of it: for these arguments, by this function of the user.
+  // A call: the arguments with the lengths of the vectors among them, and the function of the user, which is traced.
   struct Request {
     std::span<const Argument> arguments;
-    std::vector<Tensor> (*body)(void* context, const std::vector<Tensor>& inputs);  // traces
+    std::span<const size_t> lengths;
+    detail::TensorList (*body)(void* context, const detail::TensorList& inputs);
     void* context;
   };
   explicit CompiledFunction(CompileOptions options);
@@ -74,6 +76,7 @@ class CompiledFunction {
   struct Results {
     std::unique_lock<std::recursive_mutex> alone;
     const std::vector<Tensor>& list;
+    const std::vector<size_t>& lengths;  // of the vectors among them
   };
   // Runs a step so many times.
   Results call(const Request& request, int64_t times = 1);
@@ -84,7 +87,7 @@ class CompiledFunction {
   std::vector<Array> states(const Request& request);
   // Tells all plans that frozen states have changed.
   void thaw();
-  // How many signatures were traced so far.
+  // The number of signatures that were traced so far.
   size_t traces() const;
 
  private:
@@ -96,126 +99,173 @@ class CompiledFunction {
 
 namespace detail {
 
-template <class R>
-struct Results;  // how a traced function's result is taken apart and put together again
-template <>
-struct Results<Tensor> {
-  static std::vector<Tensor> list(Tensor r) { return {std::move(r)}; }
-  static Tensor make(const std::vector<Tensor>& v) { return v[0]; }
-};
-template <>
-struct Results<std::vector<Tensor>> {
-  static std::vector<Tensor> list(std::vector<Tensor> r) { return r; }
-  static std::vector<Tensor> make(const std::vector<Tensor>& v) { return v; }
-};
-template <>
-struct Results<std::pair<Tensor, Tensor>> {
-  static std::vector<Tensor> list(std::pair<Tensor, Tensor> r) { return {std::move(r.first), std::move(r.second)}; }
-  static std::pair<Tensor, Tensor> make(const std::vector<Tensor>& v) { return {v[0], v[1]}; }
-};
-template <size_t N>
-struct Results<std::array<Tensor, N>> {
-  static std::vector<Tensor> list(std::array<Tensor, N> r) { return {r.begin(), r.end()}; }
-  static std::array<Tensor, N> make(const std::vector<Tensor>& v) {
-    std::array<Tensor, N> out;
-    for (size_t i = 0; i < N; ++i) out[i] = v[i];
-    return out;
-  }
-};
+// Arguments that can be traced; a function that takes them; and one whose result is made of tensors as well.
+template <class... A>
+concept Arguments = (kArgument<A> && ...);
+template <class F, class... A>
+concept Takes = Arguments<A...> && std::is_invocable_v < F&,
+        const Traced<A>
+&... > ;
+template <class F, class... A>
+using ResultOf = std::remove_cvref_t<std::invoke_result_t<F&, const Traced<A>&...>>;
+template <class F, class... A>
+concept Traceable = Takes<F, A...> &&(std::is_void_v<ResultOf<F, A...>> || kResult<ResultOf<F, A...>>);
 
-template <class F, size_t... I>
-decltype(auto) spread(F& f, const std::vector<Tensor>& in, std::index_sequence<I...>) {
-  return f(in[I]...);
-}
-// Calls f with N tensors, or with the list.
-template <size_t N, bool kList, class F>
-decltype(auto) call_with(F& f, const std::vector<Tensor>& in) {
-  if constexpr (kList) {
-    return f(in);
-  } else {
-    return spread(f, in, std::make_index_sequence<N>());
-  }
-}
-template <class F, size_t N, bool kList>
-using ResultOf =
-    std::remove_cvref_t<decltype(call_with<N, kList>(std::declval<F&>(), std::declval<const std::vector<Tensor>&>()))>;
+// The type of a function says this much before it is called. A generic one says nothing.
+template <class Call>
+struct Signature {
+  static constexpr bool kNumbers = false, kTensors = true;
+};
+template <class R, class... A>
+struct Signature<R (*)(A...)> {
+  static constexpr bool kNumbers = (std::is_arithmetic_v<std::remove_cvref_t<A>> || ...);
+  static constexpr bool kTensors = std::is_void_v<R> || kResult<R>;
+};
+template <class C, class R, class... A>
+struct Signature<R (C::*)(A...)> : Signature<R (*)(A...)> {};
+template <class C, class R, class... A>
+struct Signature<R (C::*)(A...) const> : Signature<R (*)(A...)> {};
+template <class F>
+struct SignatureOf : Signature<F> {};
+template <class F>
+requires requires { &F::operator(); }
+struct SignatureOf<F> : Signature<decltype(&F::operator())> {};
 
-template <class F, size_t N, bool kList>
-std::vector<Tensor> trace_body(void* context, const std::vector<Tensor>& in) {
+template <class F, class... A>
+TensorList trace_body(void* context, const TensorList& in) {
   F& f = *static_cast<F*>(context);
-  using R = ResultOf<F, N, kList>;
-  if constexpr (std::is_void_v<R>) {
-    call_with<N, kList>(f, in);
+  PutTogether inputs(in.tensors, in.lengths);
+  const std::tuple<A...> arguments{inputs.next<A>()...};
+  if constexpr (std::is_void_v<std::invoke_result_t<F&, const A&...>>) {
+    std::apply(f, arguments);
     return {};
   } else {
-    return Results<R>::list(call_with<N, kList>(f, in));
+    return taken_apart(std::apply(f, arguments));
   }
 }
 
 }  // namespace detail
 
-// A compiled function. Call it with tensors or arrays; the result has the type that F returns: void, Tensor,
-// std::pair or std::array of Tensor, or std::vector<Tensor>. F takes tensors or one const std::vector<Tensor>&.
+// A compiled function. Call it with what F takes, in which an Array may stand for a Tensor; the result is what F
+// returns. Arguments and results are a Tensor each, or a pair, tuple, array, vector or struct of such values; a struct
+// has up to eight public fields. The lengths of vectors are part of the signature.
 template <class F>
 class Compiled {
  public:
-  Compiled(F f, CompileOptions options) : f_(std::move(f)), function_(std::move(options)) {}
+  Compiled(F f, CompileOptions options) : f_(std::move(f)), function_(std::move(options)) {}  // see compile()
 
+  // Traces, plans and replays for these arguments.
   template <class... A>
-  auto operator()(const A&... a) {
-    return results<sizeof...(A), false>(function_.call(request<sizeof...(A)>({Argument(a)...})).list);
+  requires detail::Traceable<F, A...>
+  auto operator()(const A&... a) { return run(1, a...); }
+  // The same for a list in braces.
+  auto operator()(const std::vector<Tensor>& inputs) requires detail::Traceable<F, std::vector<Tensor>> {
+    return run(1, inputs);
   }
-  auto operator()(const std::vector<Tensor>& inputs) {
-    const std::vector<Argument> in(inputs.begin(), inputs.end());
-    return results<0, true>(function_.call({in, &detail::trace_body<F, 0, true>, &f_}).list);
-  }
+
+  // Refused when the program is compiled: something that cannot be traced is given.
+  template <class... A>
+  requires(!detail::Arguments<A...>) FREIGHT_REFUSED(
+      "a compiled function takes tensors and arrays, and tuples, vectors and structs of tensors: give a number as a "
+      "tensor, or keep it in a Variable that the function reads")
+  Tensor operator()(const A&...) { return {}; }
+  // Refused when the program is compiled: F takes other arguments.
+  template <class... A>
+  requires(detail::Arguments<A...> && !detail::Takes<F, A...>) FREIGHT_REFUSED(
+      "the function that was compiled does not take these arguments: compare their number and types; it gets its "
+      "tensors as const Tensor&")
+  Tensor operator()(const A&...) { return {}; }
+  // Refused when the program is compiled: F returns something that cannot be traced.
+  template <class... A>
+  requires(detail::Takes<F, A...> && !detail::Traceable<F, A...>) FREIGHT_REFUSED(
+      "the function that was compiled returns something else than tensors: return a Tensor, a pair, tuple, array, "
+      "vector or struct of tensors, or nothing")
+  Tensor operator()(const A&...) { return {}; }
 
   // The same `times` times, as one piece of work where the device can: what changes between them are variables.
   template <class... A>
-  auto repeat(int64_t times, const A&... a) {
-    return results<sizeof...(A), false>(function_.call(request<sizeof...(A)>({Argument(a)...}), times).list);
-  }
+  requires detail::Traceable<F, A...>
+  auto repeat(int64_t times, const A&... a) { return run(times, a...); }
 
-  // The traced graph, the plan and what runs it for inputs of these types: a Type, a Tensor or an Array each. Nothing
-  // is run; graph and plan allocate no memory for the step.
+  // The traced graph for inputs of these types: a Type, a Tensor or an Array each. Nothing is run, and the step gets no
+  // memory. Kernels are measured ones here, while a call with another shape than the first guesses them until it has run
+  // often enough. Graph, Plan and Executable are the library's own: their headers are not installed.
   template <class... A>
-  const Graph& graph(const A&... a) {
-    return function_.graph(request<sizeof...(A)>({Argument(a)...}));
+  requires detail::Traceable<F, A...>
+  const Graph& graph(const A&... a) { return ask(&CompiledFunction::graph, a...); }
+  // The plan for such inputs; the step gets no memory.
+  template <class... A>
+  requires detail::Traceable<F, A...> std::shared_ptr<const Plan> plan(const A&... a) {
+    return ask(&CompiledFunction::plan, a...);
   }
+  // The plan with its memory and the variables, ready to run.
   template <class... A>
-  std::shared_ptr<const Plan> plan(const A&... a) {
-    return function_.plan(request<sizeof...(A)>({Argument(a)...}));
+  requires detail::Traceable<F, A...> Executable& executable(const A&... a) {
+    return ask(&CompiledFunction::executable, a...);
   }
+  // The states that the step reads and updates for such inputs; the arrays share their memory.
   template <class... A>
-  Executable& executable(const A&... a) {
-    return function_.executable(request<sizeof...(A)>({Argument(a)...}));
-  }
-  template <class... A>
-  std::vector<Array> states(const A&... a) {
-    return function_.states(request<sizeof...(A)>({Argument(a)...}));
+  requires detail::Traceable<F, A...> std::vector<Array> states(const A&... a) {
+    return ask(&CompiledFunction::states, a...);
   }
   // Frozen states have changed all the same: each plan computes what depends on them alone at its next run.
   void thaw() { function_.thaw(); }
+  // The number of signatures that were traced so far.
   size_t traces() const { return function_.traces(); }
 
  private:
-  // Valid as long as the list: to the end of the expression that it stands in.
-  template <size_t N>
-  CompiledFunction::Request request(std::initializer_list<Argument> in) {
-    return {{in.begin(), N}, &detail::trace_body<F, N, false>, &f_};
+  // use(request) for these arguments. The request is valid until then.
+  template <class Use, class... A>
+  decltype(auto) with_request(const Use& use, const A&... a) {
+    constexpr auto kBody = &detail::trace_body<F, detail::Traced<A>...>;
+    if constexpr ((std::is_same_v<detail::Traced<A>, Tensor> && ...)) {
+      const std::array<Argument, sizeof...(A)> in = {Argument(a)...};
+      return use(CompiledFunction::Request{in, {}, kBody, &f_});
+    } else {
+      std::vector<Argument> in;
+      std::vector<size_t> lengths;
+      const auto leaf = [&](const auto& x) { in.emplace_back(x); };
+      const auto list = [&](const auto& v) { lengths.push_back(v.size()); };
+      (detail::visit_tensors(a, leaf, list), ...);
+      return use(CompiledFunction::Request{in, lengths, kBody, &f_});
+    }
   }
-  template <size_t N, bool kList>
-  static auto results(const std::vector<Tensor>& out) {
-    using R = detail::ResultOf<F, N, kList>;
-    if constexpr (!std::is_void_v<R>) return detail::Results<R>::make(out);
+  template <class Answer, class... A>
+  Answer ask(Answer (CompiledFunction::*question)(const CompiledFunction::Request&), const A&... a) {
+    return with_request([&](const CompiledFunction::Request& r) -> Answer { return (function_.*question)(r); }, a...);
+  }
+  template <class... A>
+  auto run(int64_t times, const A&... a) {
+    using R = detail::ResultOf<F, A...>;
+    return with_request(
+        [&](const CompiledFunction::Request& request) {
+          const CompiledFunction::Results out = function_.call(request, times);
+          if constexpr (!std::is_void_v<R>) return detail::PutTogether(out.list, out.lengths).next<R>();
+        },
+        a...);
   }
   F f_;
   CompiledFunction function_;
 };
 
+// A step of `f`, traced once per signature of its arguments, planned and replayed: see the top of this file. `f` reads
+// and updates variables; every other value of C++ that it reads is baked in. Throws nothing: tracing begins with a
+// call.
 template <class F>
-Compiled<F> compile(F f, CompileOptions options = {}) {
+requires(detail::SignatureOf<F>::kTensors &&
+         !detail::SignatureOf<F>::kNumbers) Compiled<F> compile(F f, CompileOptions options = {}) {
   return Compiled<F>(std::move(f), std::move(options));
 }
+// Refused when the program is compiled: `f` returns something that cannot be traced.
+template <class F>
+requires(!detail::SignatureOf<F>::kTensors) FREIGHT_REFUSED(
+    "this function returns something else than tensors: return a Tensor, a pair, tuple, array, vector or struct of "
+    "tensors, or nothing")
+Compiled<F> compile(F f, CompileOptions options = {}) { return Compiled<F>(std::move(f), std::move(options)); }
+// Refused when the program is compiled: `f` takes a number.
+template <class F>
+requires(detail::SignatureOf<F>::kTensors&& detail::SignatureOf<F>::kNumbers) FREIGHT_REFUSED(
+    "this function takes a number, which would be baked into its plan: take a Tensor, or read a Variable")
+Compiled<F> compile(F f, CompileOptions options = {}) { return Compiled<F>(std::move(f), std::move(options)); }
 
 }  // namespace freight

@@ -11,7 +11,7 @@ namespace freight {
 // Throws Error(device) for an unknown name and a device that is not there.
 class DeviceScope {
  public:
-  explicit DeviceScope(const std::string& device);
+  explicit DeviceScope(const std::string& device);  // until the end of the scope
   ~DeviceScope();
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;

@@ -70,7 +70,7 @@ std::shared_ptr<const Graph> constant_definition(const Graph& graph, Value value
   return out;
 }
 
-// What a run makes: elements for the tensors that somebody holds, `slot` says which of the outputs a value is.
+// A run makes these: elements for the tensors that somebody holds, `slot` says which of the outputs a value is.
 struct Trace::Live {
   std::vector<std::shared_ptr<TensorImpl>> tensors;
   std::vector<Value> outputs;
@@ -198,7 +198,7 @@ void Trace::execute(Live& live) {
 void Trace::run_planned(const Live& live, const std::vector<std::shared_ptr<Storage>>& storages) {
   if (const Node* only = only_node()) return run_node(graph_, *only, captured_, live.results, *device_);
   need_batch_statistics(graph_);
-  Executable(plan_for(graph_, eager_options(*device_)), storages).run(captured_, live.results);
+  Executable(plan_for(graph_, eager_options(*device_), Measure::first_shape), storages).run(captured_, live.results);
 }
 
 // The only node beside the inputs, where it reads each of them once, in order, and all of its results are held: its

@@ -1,4 +1,4 @@
-// What stays of eager traces that have run. A trace is kept while somebody holds a tensor that it made and a gradient
+// Eager traces that have run leave this. A trace is kept while somebody holds a tensor that it made and a gradient
 // can be asked for through it: while the tensor depends on the present value of a variable or on another tensor that
 // is held. A gradient recalls what it needs into the trace that is being recorded. Elements that are there are read,
 // the others computed again.
@@ -21,7 +21,7 @@ thread_local size_t t_most_kept = 4;
 // chain of calls.
 thread_local std::vector<std::shared_ptr<TensorImpl>>* t_leaving = nullptr;
 
-// Whether a user holds a handle; `own` references are the caller's.
+// True where a user holds a handle; `own` references are the caller's.
 bool held_by_user(const std::shared_ptr<TensorImpl>& tensor, int own) {
   return tensor.use_count() - own > tensor->captures.load(std::memory_order_relaxed);
 }
@@ -112,7 +112,7 @@ void Trace::forget() {
   t_leaving = nullptr;
 }
 
-// Whether the variable's value of this moment (after the run, where it has not happened yet) is this value.
+// True where the variable's value of this moment (after the run, where it has not happened yet) is this value.
 bool Trace::has_now(const StateUse& s, Value value) const {
   const bool is_new = s.assigned() && value == s.read;
   if (!done_) return value.valid() && (is_new || !s.assigned());
@@ -351,7 +351,7 @@ class Recall {
     if (leaves_.try_emplace(tensor.get(), value).second) sources_.push_back({tensor, value});
   }
 
-  // What readers of an evaluated tensor get.
+  // The value that readers of an evaluated tensor get.
   Value source(const std::shared_ptr<TensorImpl>& tensor) {
     const auto it = leaves_.find(tensor.get());
     if (it != leaves_.end()) return it->second;

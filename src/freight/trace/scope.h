@@ -11,7 +11,7 @@ namespace freight {
 // An empty name changes nothing.
 class Scope {
  public:
-  explicit Scope(const std::string& name);
+  explicit Scope(const std::string& name);  // until the end of the scope
   ~Scope();
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
@@ -24,7 +24,7 @@ class Scope {
 // line of the user's call stays.
 class Frame {
  public:
-  explicit Frame(const SourceLine& where);
+  explicit Frame(const SourceLine& where);  // until the end of the scope
   // `source` is kept as given, for example the name of a spec file.
   explicit Frame(const char* source) : Frame(SourceLine{source, 0}) {}
   ~Frame();

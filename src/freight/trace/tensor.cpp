@@ -18,6 +18,19 @@ void refuse_while_tracing(const char* op) {
       "or use where() to choose between values");
 }
 
+// A tensor of a compiled function has elements neither while that is traced nor afterwards.
+void need_elements(const trace::TensorImpl& tensor, const char* op) {
+  if (tensor.is_evaluated() || tensor.trace->mode() != trace::Trace::Mode::compile) return;
+  if (trace::compiling() && &*trace::Session() == tensor.trace.get()) refuse_while_tracing(op);
+  trace::fail_outside(tensor, op);
+}
+
+Array elements_of(const std::shared_ptr<trace::TensorImpl>& tensor, const char* op) {
+  need_elements(*tensor, op);
+  trace::evaluate(tensor);
+  return tensor->array;
+}
+
 }  // namespace
 
 std::shared_ptr<trace::TensorImpl> trace::leaf_of(const Array& array, Device device) {
@@ -42,11 +55,7 @@ int64_t Tensor::dim(int64_t axis) const { return shape()[axis_index(axis, rank()
 
 Array Tensor::array() const {
   type();
-  if (!impl_->is_evaluated()) {
-    if (impl_->trace->mode() == trace::Trace::Mode::compile) refuse_while_tracing("array");
-    trace::evaluate(impl_);
-  }
-  return impl_->array;
+  return elements_of(impl_, "array");
 }
 
 Tensor Tensor::detach() const {
@@ -75,7 +84,7 @@ Tensor Tensor::to_device(const std::string& name) const {
     if (impl_->trace.get() == &*session) return *this;
   }
   if (trace::device_of(*impl_) == device) return *this;
-  if (!impl_->is_evaluated() && impl_->trace->mode() == trace::Trace::Mode::compile) refuse_while_tracing("to_device");
+  need_elements(*impl_, "to_device");
   trace::evaluate(impl_);
   auto moved = trace::leaf_of(impl_->array, device);
   moved->moved_from = trace::origin(impl_);
@@ -86,7 +95,7 @@ Array Tensor::single() const {
   if (numel() != 1) {
     trace::fail_here("item", "needs a tensor with one element: got ", type(), "; reduce it or use to_vector");
   }
-  return array();
+  return elements_of(impl_, "item");
 }
 
 void trace::take_extent(Shape& shape, int axis, int64_t extent, bool first) {

@@ -44,6 +44,7 @@ template <class T>
 using Row = std::initializer_list<T>;
 }  // namespace trace
 
+// A handle of an array of numbers; copies name the same one. See the top of this file.
 class Tensor {
  public:
   Tensor() = default;
@@ -80,12 +81,12 @@ class Tensor {
   const Tensor operator[](const Index& index) const;
   const Tensor operator[](std::initializer_list<Index> indices) const;
 
-  bool defined() const { return impl_ != nullptr; }
-  const Type& type() const;
-  const Shape& shape() const { return type().shape; }
-  DType dtype() const { return type().dtype; }
-  int rank() const { return type().shape.rank(); }
-  int64_t numel() const { return type().shape.numel(); }
+  bool defined() const { return impl_ != nullptr; }       // false for Tensor(), which names nothing
+  const Type& type() const;                               // element type and shape, known before the elements are
+  const Shape& shape() const { return type().shape; }     // the extents
+  DType dtype() const { return type().dtype; }            // the element type
+  int rank() const { return type().shape.rank(); }        // the number of axes
+  int64_t numel() const { return type().shape.numel(); }  // the number of elements
   // Extent of an axis; negative axes count from the back. Throws Error(usage) out of range.
   int64_t dim(int64_t axis) const;
 
@@ -113,9 +114,13 @@ class Tensor {
   // The same elements without history: no gradient goes through it.
   Tensor detach() const;
 
+  // Refused when the program is compiled: `if (x > 0)` would have to read elements.
+  FREIGHT_REFUSED("a tensor has no truth value: choose by where(x > 0, a, b), or read one element by item<bool>()")
+  explicit operator bool() const { return false; }
+
   // For the library: what is behind the handle.
   explicit Tensor(std::shared_ptr<trace::TensorImpl> impl) : impl_(std::move(impl)) {}
-  const std::shared_ptr<trace::TensorImpl>& impl() const { return impl_; }
+  const std::shared_ptr<trace::TensorImpl>& impl() const { return impl_; }  // null where undefined
 
  private:
   template <class T, class Rows>
@@ -129,12 +134,13 @@ class Tensor {
   std::shared_ptr<trace::TensorImpl> impl_;
 };
 
-// What functions of the library take: a tensor, a variable (its current value), an array or a number, together with the
-// caller's source line. Beside a tensor a number takes its element type, but for a floating number (also 2.0) beside
-// integers, which makes f32 of them, as in PyTorch; a number that the type cannot hold is an Error(usage) naming both.
+// An argument of the library's functions: a tensor, a variable (its current value), an array or a number, together with
+// the caller's source line. Beside a tensor a number takes its element type, but for a floating number (also 2.0)
+// beside integers, which makes f32 of them, as in PyTorch; a number that the type cannot hold is an Error(usage) naming
+// both.
 struct In {
-  In(const Tensor& t, SourceLine at = SourceLine::current()) : tensor(t), where(at) {}
-  In(const Variable& v, SourceLine at = SourceLine::current());
+  In(const Tensor& t, SourceLine at = SourceLine::current()) : tensor(t), where(at) {}  // a tensor
+  In(const Variable& v, SourceLine at = SourceLine::current());                         // its current value
   In(const Array& a, SourceLine at = SourceLine::current());  // lies where the other operands do
   template <class Number>
   requires std::is_arithmetic_v<Number> In(Number v, SourceLine at = SourceLine::current())
@@ -145,12 +151,12 @@ struct In {
         beyond_i64(std::is_unsigned_v<Number> && static_cast<int64_t>(v) < 0),
         where(at) {}
 
-  Tensor tensor;
-  double scalar = 0;    // the number,
-  int64_t integer = 0;  // and exactly, where it is given as an integer
-  bool is_number = false, is_integer = false;
-  bool beyond_i64 = false;  // 2^63 or more: the bits of `integer` are then those of a u64
-  SourceLine where;
+  Tensor tensor;                               // undefined for a number
+  double scalar = 0;                           // the number,
+  int64_t integer = 0;                         // and exactly, where it is given as an integer
+  bool is_number = false, is_integer = false;  // a number, and one without a decimal point
+  bool beyond_i64 = false;                     // 2^63 or more: the bits of `integer` are then those of a u64
+  SourceLine where;                            // of the caller
 };
 
 // The elements in NumPy's form: nested brackets, columns under each other, "..." in the middle of more than 1,000.
@@ -165,13 +171,15 @@ void eval(const std::vector<Tensor>& xs);
 // Seed of all random numbers: random ops of steps and initial values of parameters made after the call.
 void seed(uint64_t value);
 
+// Settings of grad.
+struct GradOptions {
+  bool allow_unused = false;  // zeros instead of an error
+};
 // Gradients of a scalar loss, one tensor per entry and of its type. The loss may have been read before. The gradient of
 // a variable is with respect to the value that it has at this point. Throws Error(usage) that names the entry where the
 // loss does not depend on it, unless `allow_unused`, which gives zeros.
-struct GradOptions {
-  bool allow_unused = false;
-};
 std::vector<Tensor> grad(const In& loss, const std::vector<Variable>& parameters, const GradOptions& options = {});
+// The same with respect to tensors.
 std::vector<Tensor> grad(const In& loss, const std::vector<Tensor>& tensors, const GradOptions& options = {});
 
 }  // namespace freight

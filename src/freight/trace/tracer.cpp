@@ -62,6 +62,15 @@ Value choose(Builder& b, Value condition, Value yes, Value no) {
   return b.where(b.broadcast(b.reshape(condition, Shape::filled(shape.rank(), 1)), shape), yes, no);
 }
 
+// The same for the next value of a state. An update of a few rows of a table stays one: it subtracts 0 from them where
+// the condition does not hold, since a choice between two tables would read and write them whole.
+Value choose_next(Builder& b, Value condition, Value next, Value leaf) {
+  const Node update = b.graph().def(next);  // a copy: the graph grows below
+  if (update.op != Op::sgd_rows || update.in(0) != leaf) return choose(b, condition, next, leaf);
+  const Value g = update.in(2), none = b.constant(0, b.type(g));
+  return b.one(Op::sgd_rows, NoAttrs{}, {leaf, update.in(1), choose(b, condition, g, none), update.in(3)});
+}
+
 // (seed, step) -> (seed, step + 1).
 Value next_key(Graph& graph, Value key) {
   const ConstantAttrs one{{DType::i64, {2}}, 0, Array::of<int64_t>({0, 1}, {2})};
@@ -122,12 +131,9 @@ Value Trace::value_of(const Tensor& tensor, const char* op) {
   const Value known = find(tensor);
   if (known.valid()) return known;
   const auto& impl = origin(tensor.impl());
-  // What depends on constants alone is repeated here instead of evaluated there.
+  // A tensor that depends on constants alone is repeated here instead of evaluated there.
   if (!impl->is_evaluated() && !(impl->constant && impl->trace->mode() == Mode::eager)) {
-    if (impl->trace->mode() == Mode::compile) {
-      fail_here("tensor", "a tensor ", impl->type,
-                " from inside a compiled function was used outside of it: ", "return it from the function instead");
-    }
+    if (impl->trace->mode() == Mode::compile) fail_outside(*impl, op);
     evaluate(impl);
   }
   const Value value = capture(impl);
@@ -203,7 +209,7 @@ void Trace::guard_assignments(Value condition) {
   Builder b(graph_, scope(), where());
   for (StateUse& s : states_) {
     if (!s.assigned() || !is_floating(graph_.type(s.leaf).dtype)) continue;
-    s.next = choose(b, condition, s.next, s.leaf);
+    s.next = choose_next(b, condition, s.next, s.leaf);
     s.read = {};
   }
   sound_ = sound_.valid() ? b.binary(Op::logical_and, sound_, condition) : condition;
@@ -349,6 +355,13 @@ Device device_of_operands(const char* op, const std::vector<Tensor>& operands) {
 Recording::Recording(std::shared_ptr<Trace> trace) : before_(std::move(t_recording)) { t_recording = std::move(trace); }
 
 Recording::~Recording() { t_recording = std::move(before_); }
+
+void fail_outside(const TensorImpl& tensor, const std::string& op) {
+  const Node& made_by = tensor.trace->graph().def(tensor.value);
+  const std::string at = made_by.location();
+  fail_here(op, "a tensor ", tensor.type, " belongs to a compiled function, where ", name(made_by.op), " made it",
+            at.empty() ? "" : " at ", at, ", and has no elements outside of it; return it from that function");
+}
 
 Tensor constant(double value, const Type& type) { return one(Op::constant, ConstantAttrs{type, value, {}}, {}); }
 

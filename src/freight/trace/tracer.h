@@ -343,6 +343,10 @@ template <class... Parts>
   throw Error(ErrorKind::usage, op, cat(parts...), location());
 }
 
+// Throws Error(usage) for a tensor that was made while a function was traced and is used where nobody traces that: the
+// message names the op and the line that made it.
+[[noreturn]] void fail_outside(const TensorImpl& tensor, const std::string& op);
+
 // Shorthands of the ops room: append one node to the current trace.
 std::vector<Tensor> add(Op op, Attrs attrs, const std::vector<Tensor>& inputs);
 inline Tensor one(Op op, Attrs attrs, const std::vector<Tensor>& inputs) {

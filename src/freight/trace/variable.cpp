@@ -214,10 +214,21 @@ Variable::Variable(const std::string& name, const Type& type, const Init& init, 
   impl_->device = device ? device : trace::thread_device();
 }
 
+Variable::Variable(const std::string& name, const Tensor& value, Role role)
+    : Variable(name, value.type(), Init{}, role) {
+  impl_->bind(value.array().clone().storage());
+  if (!value.impl()->follows) impl_->device = trace::device_of(*value.impl());
+}
+
 const std::shared_ptr<trace::VariableImpl>& Variable::impl() const {
   const std::shared_ptr<trace::VariableImpl>* at = &impl_;
   while (*at && (*at)->tied_to) at = &(*at)->tied_to;
   return *at;
+}
+
+const std::shared_ptr<trace::VariableImpl>& Variable::need(const char* op) const {
+  if (!impl_) trace::fail_here(op, "an undefined variable was used; make it with a name and a type or a value first");
+  return impl();
 }
 
 Variable Variable::as_member() const {
@@ -249,28 +260,31 @@ void Variable::tie(const Variable& other) {
   ++trace::tie_count();
 }
 
-const std::string& Variable::name() const { return impl()->name; }
-void Variable::set_name(const std::string& name) const { impl()->name = name; }
-const Type& Variable::type() const { return impl()->type; }
-Variable::Role Variable::role() const { return impl()->role; }
-bool Variable::trainable() const { return impl()->trainable; }
+const std::string& Variable::name() const { return need("variable")->name; }
+void Variable::set_name(const std::string& name) const { need("set_name")->name = name; }
+const Type& Variable::type() const { return need("variable")->type; }
+Variable::Role Variable::role() const { return need("variable")->role; }
+bool Variable::trainable() const { return need("variable")->trainable; }
 void Variable::set_trainable(bool on) const {
-  impl()->trainable = on;
+  need("set_trainable")->trainable = on;
   impl()->frozen = !on;
 }
-void Variable::set_on_host(bool on) const { impl()->on_host = on; }
-bool Variable::on_host() const { return impl()->on_host; }
+void Variable::set_on_host(bool on) const { need("set_on_host")->on_host = on; }
+bool Variable::on_host() const { return need("variable")->on_host; }
 
-const std::string& Variable::device() const { return impl()->device ? *impl()->device : current_device(); }
+const std::string& Variable::device() const {
+  const trace::Device device = need("variable")->device;
+  return device ? *device : current_device();
+}
 
 void Variable::to_device(const std::string& name) const {
   const trace::Device device = trace::device_named(name);
-  if (impl()->device == device) return;
+  if (need("to_device")->device == device) return;
   refuse_while_tracing("to_device", *this);
   trace::place(impl(), device);
 }
 
-void Variable::share_among_devices() const { impl()->device = nullptr; }
+void Variable::share_among_devices() const { need("share_among_devices")->device = nullptr; }
 
 void trace::place(const std::shared_ptr<VariableImpl>& variable, Device device) {
   if (variable->device == device) return;
@@ -290,14 +304,14 @@ void need_device(trace::Trace& trace, const Variable& v, const char* op) {
 }  // namespace
 
 Tensor Variable::value() const {
-  if (!impl_) trace::fail_here("variable", "an undefined variable was used");
-  const trace::Session session(impl()->device);
+  const trace::Session session(need("variable")->device);
   need_device(*session, *this, "variable");
   return session->wrap(session->read(impl()), !impl()->device && !trace::compiling());
 }
 
 void Variable::assign(const In& next) const {
   const Frame frame(next.where);
+  need("assign");
   const Tensor t = next.is_number ? trace::constant_of(next, impl()->type, "assign") : next.tensor;
   if (!(t.type() == impl()->type)) {
     trace::fail_here("assign", "types differ: variable '", impl()->name, "' is ", impl()->type, ", the value is ",
@@ -314,12 +328,14 @@ void Variable::assign(const In& next) const {
 }
 
 Array Variable::array() const {
+  need("array");
   refuse_while_tracing("array", *this);
   trace::flush();
   return Array(impl()->type.dtype, impl()->type.shape, impl()->materialize());
 }
 
 void Variable::set(const Array& value) const {
+  need("set");
   refuse_while_tracing("set", *this);
   if (!(Type{value.dtype(), value.shape()} == impl()->type)) {
     trace::fail_here("set", "types differ: variable '", impl()->name, "' is ", impl()->type, ", the array is ",
@@ -331,6 +347,7 @@ void Variable::set(const Array& value) const {
 }
 
 void Variable::set(double value) const {
+  need("set");
   refuse_while_tracing("set", *this);
   trace::need_held(value, impl()->type.dtype, cat("into variable '", name(), "' ", impl()->type), "set");
   trace::flush();

@@ -12,29 +12,35 @@ namespace freight {
 // How a variable is filled at first. Draws are Philox keyed by the seed, the variable's name, and how many
 // variables of that name were filled before since seed().
 struct Init {
-  enum class Kind { constant, uniform, normal, trunc_normal, orthogonal };
-  Kind kind = Kind::constant;
+  enum class Kind { constant, uniform, normal, trunc_normal, orthogonal };  // the distributions
+  Kind kind = Kind::constant;                                               // of the first values
   double a = 0, b = 0;    // constant: value; uniform: [a, b); normal, trunc_normal (cut at two deviations): mean a,
                           // deviation b; orthogonal: gain a
   int64_t zero_row = -1;  // on axis 0, set to 0 after that; none where negative
   bool identity = false;  // of (out, in, k...): filter i then takes channel i as it is, while there is one; rest drawn
-  // Of uniform biases of recurrent gates (G H): the second gate's, which keeps the state, become logarithms of numbers
+  // For uniform biases of recurrent gates (G H): the second gate's, which keeps the state, become logarithms of numbers
   // of steps between 1 and memory - 1, and with `coupled` the first gate's, which lets inputs in, their negatives.
   // Tallec and Ollivier 2018, arXiv:1804.11188.
   int64_t memory = 0, gates = 1;
-  bool coupled = false;
+  bool coupled = false;  // see `memory`
 };
 
 namespace trace {
 struct VariableImpl;
 }
 
+// A handle of a named tensor that lives across steps; see the top of this file.
 class Variable {
  public:
   enum class Role { parameter, state };  // state: not trained (statistics, optimizer state)
 
   Variable() = default;
+  // filled at first need
   Variable(const std::string& name, const Type& type, const Init& init = {}, Role role = Role::state);
+  // A variable of the tensor's type, on its device, with a copy of its elements. Evaluates the tensor; throws
+  // Error(usage) for one of a function that is being traced.
+  Variable(const std::string& name, const Tensor& value, Role role = Role::state);
+  // Another handle of the same variable.
   Variable(const Variable& other) : impl_(other.impl_) {}
   Variable(Variable&& other) noexcept : impl_(std::move(other.impl_)), of_module_(other.of_module_) {}
   // Names what `other` names. Assigning to a module's member (decoder.weight = encoder.weight) ties the two: the
@@ -43,23 +49,24 @@ class Variable {
   Variable& operator=(Variable other);
   ~Variable() = default;
 
-  bool defined() const { return impl_ != nullptr; }
-  const std::string& name() const;
-  void set_name(const std::string& name) const;
-  const Type& type() const;
-  const Shape& shape() const { return type().shape; }
-  Role role() const;
-  // Whether modules list it among their parameters. Optimizers leave what was set to false alone from then on, though
-  // they were given it before; compiled steps that it concerns are traced anew.
+  bool defined() const { return impl_ != nullptr; }    // false for Variable(), which names nothing
+  const std::string& name() const;                     // "fc1.weight"
+  void set_name(const std::string& name) const;        // for checkpoints and messages
+  const Type& type() const;                            // element type and shape, which never change
+  const Shape& shape() const { return type().shape; }  // the extents
+  Role role() const;                                   // as it was made
+  // True where modules list it among their parameters. Optimizers leave what was set to false alone from then on,
+  // though they were given it before; compiled steps that it concerns are traced anew.
   bool trainable() const;
-  void set_trainable(bool on) const;
+  void set_trainable(bool on) const;  // see trainable()
   // Lives in host memory: compiled steps on a device bring it for its readers alone, and send its next value back. To
   // be said before a step that uses it is compiled.
   void set_on_host(bool on) const;
-  bool on_host() const;
+  bool on_host() const;  // see set_on_host()
   // Where it lies: the device that was current when it was made, until it is moved. Steps that use it run there; those
   // that were compiled before are traced anew when it has moved.
   const std::string& device() const;
+  // Moves it. Throws Error(device) for one that is not there, Error(usage) while a step is traced.
   void to_device(const std::string& device) const;
   // Several devices use it from its first use on, a learning rate or a count of steps: its value follows the other
   // operands.
@@ -74,15 +81,18 @@ class Variable {
 
   // Host access. Throws Error(usage) while a step is being traced. array() shares the variable's memory.
   Array array() const;
+  // Overwrites all elements. Throws Error(usage) where the types differ.
   void set(const Array& value) const;
   void set(double value) const;  // every element
 
-  const std::shared_ptr<trace::VariableImpl>& impl() const;
+  const std::shared_ptr<trace::VariableImpl>& impl() const;  // for the library
   // The handle that is to be a module's member.
   Variable as_member() const;
   friend bool operator==(const Variable& a, const Variable& b) { return a.impl() == b.impl(); }
 
  private:
+  // The variable; throws Error(usage) naming `op` where there is none.
+  const std::shared_ptr<trace::VariableImpl>& need(const char* op) const;
   void tie(const Variable& other);
   std::shared_ptr<trace::VariableImpl> impl_;
   bool of_module_ = false;

@@ -57,8 +57,8 @@ const data::FeedBatch* BatchSteps::usable(const data::FeedBatch& batch) {
     usable_count_ = run_.net->step->trainable({batch.inputs.dtype(), batch.inputs.shape()},
                                               {batch.targets.dtype(), batch.targets.shape()});
     if (usable_count_ < count) {
-      log::warn(cat("of a batch of ", count, " samples, since others were left out, ", usable_count_,
-                    " are trained on: BatchNorm needs more than one value per channel"));
+      logging::warn(cat("of a batch of ", count, " samples, since others were left out, ", usable_count_,
+                        " are trained on: BatchNorm needs more than one value per channel"));
     }
   }
   if (usable_count_ == count) return &batch;

@@ -26,9 +26,9 @@ class BatchSteps {
   // given no batch from number `limit` on. Empty where the batches are used up, or all that the device was given is
   // known.
   std::vector<Done> next(const RunPosition& place, int64_t limit);
-  // Whether nothing runs of which the outcome is not known: only then may weights be read.
+  // True where nothing runs of which the outcome is not known: only then may weights be read.
   bool settled() const { return !ahead_ || ahead_->settled(); }
-  // Whether the feed has no more batches in this epoch; fewer than planned where samples are left out.
+  // True where the feed has no more batches in this epoch; fewer than planned where samples are left out.
   bool used_up() const { return used_up_; }
   // Names the layer where the step that follows `place` goes wrong.
   std::string first_nonfinite(const RunPosition& place);

@@ -31,6 +31,7 @@ constexpr const char* kCheckpointFormat = "freight-checkpoint-3";
 constexpr const char* kFormat2 = "freight-checkpoint-2";  // SHA-256 of the parts
 constexpr const char* kFormat1 = "freight-checkpoint-1";  // one SHA-256 for the whole of each file
 constexpr const char *kModel = "model.safetensors", *kState = "state.safetensors", *kManifest = "manifest.json";
+constexpr const char* kAverages = "averages";  // what metadata of the state say that the model holds
 
 [[noreturn]] void damaged_checkpoint(const std::string& file, const std::string& what) {
   fail(ErrorKind::checkpoint, file, what);
@@ -87,7 +88,7 @@ RunPosition place_from(const json& j) {
   return p;
 }
 
-// What a configuration says as a path or as a name.
+// A configuration says these as a path or as a name.
 constexpr std::string Config::*kPaths[] = {&Config::data, &Config::model, &Config::weights, &Config::recipe};
 
 // A checkpoint may be given away; where its maker keeps his files is nobody's business.
@@ -144,7 +145,7 @@ void own(io::SafeTensors& file, const io::SafeTensors& old) {
   }
 }
 
-// Whether two spellings name one file or directory: ./data, and /home/me/data.
+// True where two spellings name one file or directory: ./data, and /home/me/data.
 bool same_path(const std::string& a, const std::string& b) {
   std::error_code missing;
   return fs::equivalent(a, b, missing) && !missing;
@@ -259,6 +260,7 @@ void read_state(const std::map<std::string, std::string>& metadata, const std::s
     out.config.orientation = "ignore";  // as early runs did, which do not say it
     set_from_json(out.config, metadata.at("config"), path);
     out.fingerprint = std::stoull(metadata.at("fingerprint"));
+    out.averaged = metadata.contains("model") && metadata.at("model") == kAverages;
   } catch (const std::exception& e) {
     damaged_checkpoint(path, cat("not the state of a run: ", e.what()));
   }
@@ -269,6 +271,7 @@ Snapshot values_of(const store::Bundle& bundle, const RunState& state) {
   s.state.metadata = {{"place", to_json(state.place).dump()},
                       {"config", to_json(without_folders(state.config))},
                       {"fingerprint", cat(state.fingerprint)}};
+  if (state.averaged) s.state.metadata["model"] = kAverages;
   for (const nn::NamedVariable& v : state.variables) s.state.tensors.emplace_back(v.name, v.variable.array());
   return s;
 }
@@ -302,7 +305,7 @@ void remove_checkpoint(const std::string& dir) {
   fs::remove_all(gone, error);
   fs::rename(dir, gone, error);
   if (error) fail(ErrorKind::runtime, dir, "cannot remove: ", error.message());
-  // What cannot be removed now is tidied up at the next save.
+  // A part that cannot be removed now is tidied up at the next save.
   fs::remove_all(gone, error);
 }
 

@@ -33,7 +33,7 @@ struct RunPosition {
   Evaluation test = {};                                          // the last one
   double train_seconds = 0;
 
-  // Whether it is the best so far, which it is from then on.
+  // Says whether it is the best so far, which it is from then on.
   bool improves(const Evaluation& by) {
     const double score = by.top1.value_or(-by.loss);
     const bool best = score > best_score;
@@ -47,6 +47,7 @@ struct RunState {
   std::vector<nn::NamedVariable> variables;  // of optimizer, averages, loss scale and random numbers
   Config config;
   uint64_t fingerprint = 0;  // of the training data
+  bool averaged = false;     // the model has the weights' averages, and the variables "ema." have the weights
 };
 
 // Copies of all values at one moment, to be written while the run goes on.
@@ -68,15 +69,16 @@ struct Checkpoint {
   // Without what belongs to a machine: of paths the last part, but whole where the run's config.json has them.
   Config config;
   uint64_t fingerprint = 0;
-  // What the files hold, read once; restore() lets go of it.
+  bool averaged = false;  // see RunState
+  // The content of the files, read once; restore() lets go of it.
   std::shared_ptr<const io::SafeTensors> model, state;
 };
 
 class RunLock;
 
-// What there is to go on from, and which damaged checkpoints were passed over.
+// Names what there is to go on from, and which damaged checkpoints were passed over.
 struct Found {
-  // Of the run's directory, where the run is to go on in it: nobody else changes what was found.
+  // It holds the run's directory, where the run is to go on in it: nobody else changes what was found.
   std::shared_ptr<RunLock> lock;
   std::optional<Checkpoint> checkpoint;
   std::vector<std::string> warnings;
@@ -95,7 +97,7 @@ void remove_checkpoint(const std::string& dir);
 void tidy_checkpoints(const std::string& folder);
 // The step that a checkpoint's path names.
 int64_t step_of(const std::string& checkpoint);
-// What manifest.json says of a file of the checkpoint, and what the metadata of state.safetensors say: the parts that
+// They read what manifest.json says of a file of the checkpoint, and the metadata of state.safetensors: the parts that
 // come from the outside. Throw Error(checkpoint) that names `path` for what no checkpoint has.
 io::PartHashes hashes_in(const std::string& manifest, const std::string& file, const std::string& path);
 void read_state(const std::map<std::string, std::string>& metadata, const std::string& path, Checkpoint& out);

@@ -1,4 +1,4 @@
-// What a training run is told: data, model, recipe. Defaults come from the data set's recipe (recipes/*.json); the
+// A training run is told this: data, model, recipe. Defaults come from the data set's recipe (recipes/*.json); the
 // command line and configuration files change single fields. Flags, keys and limits: config_fields.h.
 #pragma once
 #include <cstdint>
@@ -37,7 +37,7 @@ struct Config {
   double lr_warmup_epochs = 0;            // linear from 0
   double onecycle_pct_start = 0.3;        // onecycle: share of the steps on the way up
   double label_smoothing = 0;
-  // Of a named net for text (models::Options); 0: its own.
+  // These are for a named net for text (models::Options); 0: its own.
   int64_t layers = 0, width = 0;
   bool bidirectional = false;
   double dropout = 0;

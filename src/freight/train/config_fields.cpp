@@ -45,7 +45,7 @@ Field changeable(Field f) {
 // clang-format off
 std::vector<Field> make_fields() {
   return {
-      {kData, "--data", "data", &C::data, "a named set or a directory", {}, {"--data-path"}},
+      {kData, "--data", "data", &C::data, "a named set, a directory or a file", {}, {"--data-path"}},
       {kData, "--data-dir", "", &C::data_dir, "where named sets are looked for first", {}, {}, "DIR"},
       {kData, "--model", "model", &C::model, "a named model (freight models list) or a spec FILE.json", {},
        {"-a", "--arch"}},
@@ -122,7 +122,7 @@ std::vector<Field> make_fields() {
       {kImages, "--crop-min-area", "augment.crop_min_area", &C::crop_min_area,
        "least share of a picture that a random crop takes", {.min = 0, .max = 1, .above_min = true}},
       {kImages, "--val-split", "pictures.val_split", &C::val_split,
-       "share of each class held out where there is no val part (-1: 0.2)", from_below(-1, 1)},
+       "of pictures in folders: share of each class held out where there is no val part (-1: 0.2)", from_below(-1, 1)},
       {kImages, "--on-bad-sample", "pictures.on_bad_sample", &C::on_bad_sample,
        "error stops; skip leaves it out; report also lists it in bad_samples.tsv", words({"error", "skip", "report"})},
 

@@ -10,7 +10,7 @@
 
 namespace freight::train {
 
-// What a number may be, or which words a text. Numbers must be finite.
+// Limits say what a number may be, or which words a text. Numbers must be finite.
 struct Limits {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();

@@ -18,20 +18,20 @@ class DeviceData {
  public:
   // The set's memory is shared, not copied.
   explicit DeviceData(const data::BatchRecipe& recipe);
-  // Of device memory.
+  // The bytes of device memory that it takes.
   size_t bytes() const;
   int64_t batches() const { return recipe_.batches; }
   int64_t batch_size() const { return recipe_.batch_size; }
 
   // The next step takes batch number `first` of an epoch: draws as Feed::draws makes them, one rate per batch.
   void start_epoch(const Array& draws, const std::vector<float>& rates, int64_t first) const;
-  // What the steps from batch `first` on told, f32 (count, 3): loss, number right, and what f16 scales losses with.
+  // The figures of the steps from batch `first` on, f32 (count, 3): loss, number right, scale of losses in f16.
   std::unique_ptr<DeviceRead> results(int64_t first, int64_t count) const;
 
   // Inside a step: its inputs f32 (N, ...) and targets, and its learning rate f32[].
   std::pair<Tensor, Tensor> batch() const;
   Tensor rate() const;
-  // Whether no step since start_epoch has met a loss that is not finite, bool[]: one that follows such a step must
+  // True, as bool[], if no step since start_epoch has met a loss that is not finite: one that follows such a step must
   // change nothing, since the host learns of it later.
   Tensor sound() const;
   // Keeps what the step tells, and goes on to the next batch.

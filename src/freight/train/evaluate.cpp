@@ -5,10 +5,12 @@
 #include <chrono>
 #include <cmath>
 
+#include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/data/class_names.h"
 #include "freight/data/resample.h"
 #include "freight/models/loss.h"
+#include "freight/nn/evaluating.h"
 #include "freight/ops/ops.h"
 #include "freight/run/plan.h"
 
@@ -171,18 +173,14 @@ Evaluation Evaluator::run(const data::Dataset& set, const std::function<bool(int
 }
 
 std::shared_ptr<const Plan> Evaluator::plan(const Type& x, const Type& y) {
-  const bool was_training = state_->model.net->training();
-  state_->model.net->eval();
-  auto made = state_->step.plan(x, y);
-  if (was_training) state_->model.net->train();
-  return made;
+  const nn::Evaluating evaluating(*state_->model.net);
+  return state_->step.plan(x, y);
 }
 
 Evaluation Evaluator::run(data::Feed& feed, const std::string& what,
                           const std::function<bool(int64_t, int64_t)>& poll) {
   const auto start = std::chrono::steady_clock::now();
-  const bool was_training = state_->model.net->training();
-  state_->model.net->eval();
+  const nn::Evaluating evaluating(*state_->model.net);
   Evaluation e;
   double right_sum = 0;
   feed.start(0);
@@ -200,11 +198,10 @@ Evaluation Evaluator::run(data::Feed& feed, const std::string& what,
     e.count += b->count;
     if (poll && !poll(e.count, feed.count_per_epoch())) break;
   }
-  if (was_training) state_->model.net->train();
   if (e.count == 0) fail(ErrorKind::data, what, "nothing to evaluate: no sample can be read");
   e.loss /= static_cast<double>(e.count);
   if (state_->model.loss != models::Loss::mse) e.top1 = 100.0 * right_sum / static_cast<double>(e.count);
-  e.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  e.seconds = seconds_since(start);
   return e;
 }
 

@@ -63,7 +63,7 @@ class Evaluator {
   std::unique_ptr<State> state_;
 };
 
-// What evaluates between training steps.
+// The evaluation between training steps.
 struct EvaluationBeside {
   std::unique_ptr<Evaluator> evaluator;
   int64_t batch = 0;

@@ -7,6 +7,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
+#include "freight/nn/evaluating.h"
 #include "freight/ops/index.h"
 #include "freight/ops/shape.h"
 
@@ -64,8 +65,7 @@ Generated generate(store::Bundle& bundle, const std::string& prompt, const Gener
   if (tokens.empty()) fail(ErrorKind::data, "--prompt", "is empty: need a text to continue");
   const size_t given = tokens.size(), before = tokenizer.decode(tokens).size();
   const int64_t length = bundle.preprocessing.input[0];
-  const bool was_training = bundle.model.net->training();
-  bundle.model.net->eval();
+  const nn::Evaluating evaluating(*bundle.model.net);
   auto step = compile(Step{&bundle.model}, compile_options);
   Generated out;
   for (int64_t i = 0; i < options.max_tokens; ++i) {
@@ -81,7 +81,6 @@ Generated generate(store::Bundle& bundle, const std::string& prompt, const Gener
     out.text = text;
     if (piece && !piece(fresh)) break;
   }
-  if (was_training) bundle.model.net->train();
   out.tokens.assign(tokens.begin() + static_cast<std::ptrdiff_t>(given), tokens.end());
   return out;
 }

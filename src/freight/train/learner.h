@@ -17,7 +17,7 @@
 
 namespace freight::train {
 
-// What a stored model is measured on, as `eval` and `report` are told. Fields that are not set are as in training.
+// A stored model is measured on this, as `eval` and `report` are told. Fields that are not set are as in training.
 struct MeasureRequest {
   std::string data = {}, data_dir = {};
   std::string split = "test";  // test, val or train
@@ -44,7 +44,7 @@ struct MeasuredRows {
 class Learner {
  public:
   virtual ~Learner() = default;
-  // What --model and a stored model name it by: "net", "baseline".
+  // The name by which --model and a stored model mean it: "net", "baseline".
   virtual std::string name() const = 0;
   virtual std::string doc() const = 0;  // one line
   // Reads the data and settles everything before the first step; what train::prepare says holds.
@@ -63,9 +63,9 @@ void register_learner(std::shared_ptr<const Learner> learner);
 std::vector<const Learner*> learners();
 // The learner of that name; null where there is none.
 const Learner* find_learner(const std::string& name);
-// What trains a configuration: the learner that its model names, else that of nets.
+// The learner that trains a configuration: the one that its model names, else that of nets.
 const Learner& learner_of(const Config& config);
-// What fitted a stored model.
+// The learner that fitted a stored model.
 const Learner& learner_of(const store::Bundle& bundle);
 // Throws Error(usage) where `model`, the value of --model, names a learner other than that of nets. The message says
 // `what` asked for a net ("freight plan").

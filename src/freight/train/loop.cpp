@@ -1,4 +1,5 @@
 // See loop_internal.h.
+#include "freight/base/clock.h"
 #include "freight/train/loop_internal.h"
 
 #include <algorithm>
@@ -43,7 +44,7 @@ void Loop::run_epoch() {
   begin_epoch();
   bool save = false;
   while (place_.batch < epoch_.steps && !result_.interrupted) {
-    // What was asked for waits until all that a device was given is known: till then it is given no more. An epoch has
+    // A request waits until all that a device was given is known: till then it is given no more. An epoch has
     // a step before it is stopped, since its means are over the steps done.
     const bool settle = save || asked_.lr || (stop_asked() && place_.batch > 0);
     const int64_t before = place_.step;
@@ -164,7 +165,7 @@ void Loop::close_epoch() {
   }
   record_.epoch(e);
   place_.closed = !result_.interrupted;
-  // Whether the epoch is over, also for a run that is made longer: the feed is used up, or all steps that fit an epoch
+  // The epoch is over, also for a run that is made longer, where the feed is used up, or all steps that fit an epoch
   // are done. An epoch that the run's last step cuts short goes on then.
   const bool whole = place_.batch < epoch_.steps || epoch_.steps == run_.length.steps_per_epoch;
   if (place_.closed && whole) {
@@ -210,7 +211,8 @@ void Loop::store() {
 
 void Loop::checkpoint(bool best) {
   need_finite();
-  record_.checkpoint(place_, best);
+  // What was measured is stored: whoever takes the model out of a checkpoint has the averages.
+  run_.net->with_averages([&] { record_.checkpoint(place_, best); });
 }
 
 // Weights, averages and optimizer states that are not finite are neither measured nor stored. One pass over them, once

@@ -26,7 +26,7 @@ class Loop {
     Clock::time_point began;
     double waited_before = 0;
   };
-  // What this process has trained. Its first steps meet fresh memory and are left out of the mean.
+  // The training of this process. Its first steps meet fresh memory and are left out of the mean.
   struct Trained {
     int64_t samples = 0, steps = 0;
     double seconds = 0, waited = 0;

@@ -69,7 +69,7 @@ void refuse_too_large(const NetTraining& net, double device_memory) {
   };
   const double weights = bytes(net.model.net->state_dict());
   const double averages = net.config.model_ema > 0 ? weights : 0;
-  const double states = bytes(net.optimizer->state_dict()) + averages;
+  const double states = bytes(net.optimizer->states()) + averages;
   const auto device = own_memory(net.config);
   const double least = device ? weights : weights + states;
   const double free = device_memory > 0 ? device_memory
@@ -268,7 +268,8 @@ void NetRun::restore() {
   if (!start.checkpoint) return;
   Checkpoint& from = *start.checkpoint;
   train::restore(from, net->model, net->states());
-  // Of the weights load_weights has said so already.
+  if (from.averaged) net->averages->swap();
+  // For the weights load_weights has said so already.
   if (const std::string at = first_nonfinite(net->states()); !at.empty()) {
     fail(ErrorKind::checkpoint, from.dir, at, ": nothing can be learnt from there; take an earlier checkpoint");
   }
@@ -297,7 +298,7 @@ RunSummary NetRun::summary() const {
   s.steps = length.steps;
   s.flops_per_step = plan.flops;
   s.planned_bytes = plan.arena_bytes;
-  s.plan_steps = plan.plan_steps;
+  s.has_plans = true;
   std::vector<std::string> on_data = task->notes();
   if (!precision_note.empty()) on_data.push_back(precision_note);
   s.notes.insert(s.notes.begin(), on_data.begin(), on_data.end());

@@ -47,7 +47,7 @@ Planned NetTraining::planned() const {
 
 std::vector<nn::NamedVariable> NetTraining::states() const {
   std::vector<nn::NamedVariable> all = step->state_dict();
-  for (const auto& v : optimizer->state_dict()) all.push_back({"optimizer." + v.name, v.variable});
+  for (const auto& v : optimizer->states()) all.push_back({"optimizer." + v.name, v.variable});
   if (averages) {
     for (const auto& v : averages->state_dict()) all.push_back({"ema." + v.name, v.variable});
   }

@@ -1,4 +1,4 @@
-// What a run tells: reports before, during and after training, and the Observer that hears them. The library prints
+// A run tells these: reports before, during and after training, and the Observer that hears them. The library prints
 // nothing; what a user sees is made of these.
 #pragma once
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace freight::train {
 
-// What is known of a run before its first step.
+// All that is known of a run before its first step.
 struct RunSummary {
   std::string model, device, output_dir, data;
   int64_t parameters = 0, train_count = 0, test_count = 0, batch_size = 0, grad_accum = 1, epochs = 0, steps = 0;
   int64_t classes = 0;  // of the data; 0 for values to regress
   double flops_per_step = 0;
   size_t planned_bytes = 0;  // arena of the training step
-  size_t plan_steps = 0;
+  bool has_plans = false;    // as PreparedRun says; FLOPs and steps are those of plans
   uint64_t seed = 0;
   std::vector<std::string> notes;     // on how the data came about, and on what the device lacks
   std::vector<std::string> warnings;  // what was asked for and is not so: damaged checkpoints that were passed over
@@ -60,7 +60,7 @@ struct Result {
   bool interrupted = false;                  // a signal or the observer asked to stop; everything was saved
 };
 
-// What an observer asks for after a step. It holds from the next step on; steps that a device has been given by then
+// An observer asks for this after a step. It holds from the next step on; steps that a device has been given by then
 // are finished first.
 struct AfterStep {
   bool stop = false;              // as by a signal: all is saved, and the run can be resumed
@@ -76,7 +76,7 @@ class Observer {
   virtual ~Observer() = default;
   // The output directory is there; no step is done yet.
   virtual void on_start(const RunSummary&) {}
-  // Whether a StepReport is wanted now; asked after each step, so it should be quick.
+  // Says whether a StepReport is wanted now; it is asked after each step, so it should be quick.
   virtual bool wants_step() { return false; }
   virtual AfterStep on_step(const StepReport&) { return {}; }
   // After the epoch's evaluation and checkpoint; also for the part of an epoch after which a run is stopped.

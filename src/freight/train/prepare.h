@@ -27,15 +27,15 @@ struct PrepareOptions {
   // Hears at once of samples that cannot be read while the data are prepared. Without it the run's observer hears of
   // them when the run starts.
   std::function<void(const data::BadSample&)> on_bad_sample = {};
-  // What config.resume leads to, where that has been looked for already: it is not read again.
+  // It is what config.resume leads to, where that has been looked for already: it is not read again.
   std::optional<Found> found = {};
-  // Whether the user's command gave a flag ("--lr"): a learner that does not have it refuses its usual value, too.
+  // Says whether the user's command gave a flag ("--lr"): a learner that lacks it refuses its usual value, too.
   std::function<bool(const std::string& flag)> gave = {};
 };
 
 struct Prepared;
 
-// What a run takes besides its data, as far as that is known before it begins; 0: not known.
+// A run takes this besides its data, as far as that is known before it begins; 0: not known.
 struct Cost {
   double bytes = 0;
   double seconds = 0;  // of a round of a learner of rows
@@ -52,7 +52,7 @@ class PreparedRun {
   const Config& config() const;
   RunSummary summary() const;
   Cost cost() const;
-  // Whether it trains a net: those alone have plans. Both throw Error(usage) where it does not.
+  // Says whether it trains a net: those alone have plans. Both throw Error(usage) where it does not.
   bool has_plans() const;
   // Valid until the run is planned again or gone.
   Planned planned() const;

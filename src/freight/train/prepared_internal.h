@@ -1,4 +1,4 @@
-// What a PreparedRun holds. A learner makes it (net_learner.cpp, row_learner.cpp) and trainer.cpp runs it: a net's loop
+// A PreparedRun holds this. A learner makes it (net_learner.cpp, row_learner.cpp) and trainer.cpp runs it: a net's loop
 // (loop_internal.h) trains with it, the record (record_internal.h) writes it down.
 #pragma once
 #include <algorithm>
@@ -38,7 +38,7 @@ class LeftOut {
 struct RunLength {
   int64_t steps_per_epoch = 0, steps = 0, epochs = 0;
 
-  // Of an epoch, from 1: the last may be cut short.
+  // The steps of an epoch, counted from 1: the last may be cut short.
   int64_t steps_of(int64_t epoch) const { return std::min(steps_per_epoch, steps - (epoch - 1) * steps_per_epoch); }
 };
 
@@ -55,14 +55,14 @@ struct Prepared {
 
   virtual RunSummary summary() const = 0;
   virtual Cost cost() const = 0;
-  // Of the model, as JSON: model.json.
+  // The description of the model, as JSON: model.json.
   virtual std::string description() const = 0;
   // The model as it is, to be stored.
   virtual store::Bundle bundle(const RunPosition& place) const = 0;
-  // What a checkpoint holds besides.
+  // The states that a checkpoint holds besides.
   virtual std::vector<nn::NamedVariable> states() const { return {}; }
   virtual std::string compute() const { return "f64"; }  // the type of the arithmetic
-  // Whether the checkpoint that the run goes on from lies within an epoch: that epoch's row of metrics is written anew.
+  // True if the checkpoint that the run goes on from lies within an epoch: its row of metrics is written anew.
   virtual bool within_epoch() const { return false; }
   // See PreparedRun::restore. A learner without checkpoints and random numbers has nothing to put back.
   virtual void restore() {}
@@ -112,15 +112,11 @@ struct NetRun : Prepared {
   std::unique_ptr<Loop> loop;  // once it runs
 };
 
-// What begins a run of every learner: the configuration is checked, and where the run starts and writes is settled.
+// Begins a run of every learner: the configuration is checked, and where the run starts and writes is settled.
 void begin(Prepared& run, const Config& config, PrepareOptions options);
-// Of a summary what is the configuration's and the start's; notes on the data go in front of its notes.
+// The part of a summary that is the configuration's and the start's; notes on the data go in front of its notes.
 RunSummary common_summary(const Prepared& run);
 std::shared_ptr<const Learner> net_learner();
-
-inline double seconds_since(std::chrono::steady_clock::time_point t) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - t).count();
-}
 
 // The learning rate of the run's step number `step`, from 0.
 inline double rate_of(const NetRun& run, const RunPosition& place, int64_t step) {

@@ -41,7 +41,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Whether an `update` now would be shown: ask before building a text in a fast loop.
+  // True where an `update` now would be shown: ask before building a text in a fast loop.
   bool due() const;
   void update(const std::string& text);  // shown at most 10 times a second, as lines at most every 10 seconds
   void line(const std::string& text);    // always, kept

@@ -124,8 +124,8 @@ void RunRecord::diverged(const RunPosition& place, double loss, double rate) {
 }
 
 void RunRecord::checkpoint(const RunPosition& place, bool best) {
-  dir_.checkpoint(run_.bundle(place), {place, run_.states(), run_.config, run_.fingerprint}, best,
-                  {run_.config.keep, run_.config.save_in_place});
+  dir_.checkpoint(run_.bundle(place), {place, run_.states(), run_.config, run_.fingerprint, run_.config.model_ema > 0},
+                  best, {run_.config.keep, run_.config.save_in_place});
 }
 
 std::string RunRecord::saved_weights(const char* which) const {
@@ -145,7 +145,7 @@ void RunRecord::end(const Result& result, const Figures& figures) {
             figures);
 }
 
-// What goes wrong here has mostly the same cause, and must not take the place of the first error.
+// A fault here has mostly the same cause, and must not take the place of the first error.
 void RunRecord::fail_with(const Result& result, const char* what, ErrorKind kind) noexcept {
   try {
     dir_.log(cat("error: ", what));

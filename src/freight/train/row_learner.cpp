@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "freight/base/clock.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
@@ -19,7 +20,7 @@ namespace freight::train {
 
 namespace {
 
-// What every learner of rows has; all other flags are for nets unless a learner says that it has them.
+// Every learner of rows has these; all other flags are for nets unless a learner says that it has them.
 constexpr const char* kRowFlags[] = {"--data",      "--data-dir", "--model",      "--recipe",        "--label-column",
                                      "--val-split", "--seed",     "--device",     "--deterministic", "--workers",
                                      "--overwrite", "--resume",   "--output-dir", "--on-bad-sample", "--precision"};

@@ -20,14 +20,14 @@ struct RowData {
   uint64_t fingerprint = 0;        // of the cells of the training part
 };
 
-// What is asked of a table by those that read one.
+// Those that read a table are asked for this.
 struct RowSource {
   std::string data = {};  // the path
   std::string label_column = {};
   double val_split = -1;  // share that is held out; below 0: a fifth
   uint64_t seed = 0;
   data::BadSamples bad = {};
-  // Of a stored model that is to be measured: rows become what this one takes, and either part may be empty. Null:
+  // It is that of a stored model to be measured: rows become what it takes, and either part may be empty. Null:
   // columns and classes are those of the training part.
   const store::RowShape* known = nullptr;
 };

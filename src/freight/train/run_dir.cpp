@@ -26,7 +26,7 @@ struct RunDir::Log {
 namespace {
 constexpr const char* kGone = ".checkpoints.gone";
 
-// What an earlier run left; other people's files are not touched.
+// Removes what an earlier run left; other people's files are not touched.
 void remove_old_run(const fs::path& dir) {
   std::error_code none;
   fs::remove_all(dir / kGone);
@@ -52,7 +52,7 @@ void keep_lines(const std::string& path, F f) {
   io::write_file_atomic(path, std::string_view(kept));
 }
 
-// Whether a row of metrics is still true of a run that goes on.
+// Says whether a row of metrics is still true of a run that goes on.
 bool stays(int64_t step, double epoch, const std::string& split, const RunDir::GoesOn& from) {
   const bool part = split == "train" && epoch == static_cast<double>(from.open_epoch);
   return step <= from.step && !part;
@@ -108,7 +108,7 @@ RunDir::RunDir(const std::string& path, bool overwrite, std::shared_ptr<RunLock>
   open();
 }
 
-// What a run left that was killed while it wrote. A report may be written beside us, so its files are not touched.
+// Removes what a run left that was killed while it wrote. A report may be written beside us: its files are not touched.
 void RunDir::tidy() {
   std::vector<fs::path> left;
   for (const auto& e : fs::directory_iterator(path_)) {
@@ -142,7 +142,7 @@ RunDir::RunDir(const std::string& path, const GoesOn& from, std::shared_ptr<RunL
   set_aside_after(from.step);
 }
 
-// What was taken back: the newest checkpoint of the run is the one that it goes on from.
+// Puts away what was taken back: the newest checkpoint of the run is the one that it goes on from.
 void RunDir::set_aside_after(int64_t step) {
   const fs::path aside = fs::path(path_) / "checkpoints/set-aside";
   bool moved = false;

@@ -22,9 +22,9 @@ class RunDir {
   static void check(const std::string& path, bool overwrite);
   // The first of NAME, NAME-2, NAME-3, ... that is free: a run without --output-dir never stands in another's way.
   static std::string free_name(const std::string& name);
-  // Whether the directory is that of a run which ended, was killed say, before it saved anything.
+  // True where the directory is that of a run which ended, was killed say, before it saved anything.
   static bool barely_begun(const std::string& path);
-  // Whether nothing lies there but the lock of a run that never began.
+  // True where nothing lies there but the lock of a run that never began.
   static bool is_empty(const std::string& path);
   // Checks, makes and claims the directory; of what it holds only an earlier run's files are removed. Throws
   // Error(runtime) where it cannot be written, and Error(usage) where another process has it. `lock`: of the directory,

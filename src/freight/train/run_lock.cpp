@@ -26,7 +26,7 @@ std::string self() {
   return cat("process ", static_cast<int64_t>(::getpid()), " on ", host, " since ", time);
 }
 
-// What the holder wrote into the file; it may be about to.
+// The text that the holder wrote into the file; it may be about to.
 std::string holder(int fd) {
   char text[400];
   const ssize_t n = ::pread(fd, text, sizeof text, 0);

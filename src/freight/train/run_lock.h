@@ -15,7 +15,7 @@ class RunLock {
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
-  // Whether the file is there: held, or left by a process that was killed.
+  // True where the file is there: held, or left by a process that was killed.
   static bool file_exists(const std::string& run);
   static constexpr const char* kFile = ".lock";
 

@@ -23,7 +23,7 @@ void find_checkpoint_of(Config& c, std::optional<Found> found, StartPoint& start
            "; --overwrite begins a new run in its place");
     }
     start.notes.push_back(cat("nothing to resume in ", c.output_dir, ": a new run"));
-    // What a run that was killed before its first checkpoint has left is no loss.
+    // A run that was killed before its first checkpoint has left nothing that is a loss.
     c.overwrite = c.overwrite || RunDir::barely_begun(c.output_dir);
     return;
   }

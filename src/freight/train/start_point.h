@@ -19,7 +19,7 @@ struct StartPoint {
   RunPosition place() const { return checkpoint ? checkpoint->place : RunPosition{}; }
 };
 
-// What config.resume means; `found` is what it led to where that has been looked for. Settles config.output_dir and
+// Says what config.resume means; `found` is what it led to where that was looked for. Settles config.output_dir and
 // config.overwrite. Throws Error: usage where the directory cannot be had, checkpoint.
 StartPoint start_point(Config& config, std::optional<Found> found);
 

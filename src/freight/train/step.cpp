@@ -143,7 +143,7 @@ optim::Schedule make_schedule(const Config& c, int64_t steps_per_epoch, int64_t 
 }
 
 void keep_on_host(const optim::Optimizer& optimizer) {
-  for (const nn::NamedVariable& v : optimizer.state_dict()) {
+  for (const nn::NamedVariable& v : optimizer.states()) {
     if (v.variable.type().bytes() >= kLeastOnHost) v.variable.set_on_host(true);
   }
 }

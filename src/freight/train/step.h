@@ -91,7 +91,7 @@ class TrainStep {
   std::unique_ptr<State> state_;
 };
 
-// Of all plans of a step together.
+// The bytes of all plans of a step together.
 size_t arena_bytes(const std::vector<TrainStep::Run>& plans);
 
 }  // namespace freight::train

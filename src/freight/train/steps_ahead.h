@@ -17,10 +17,10 @@ class StepsAhead {
 
   // As DeviceData::start_epoch. What the steps before it did must be known.
   void start_epoch(const Array& draws, const std::vector<float>& rates, int64_t first);
-  // What the oldest block whose outcomes are not known did, in order; enqueues more before, but no batch from number
-  // `limit` on. Empty where there is none. Throws Error(diverged) as TrainStep::run.
+  // Tells what the oldest block whose outcomes are not known did, in order; enqueues more before, but no batch from
+  // number `limit` on. Empty where there is none. Throws Error(diverged) as TrainStep::run.
   std::vector<TrainStep::Outcome> next(int64_t limit);
-  // Whether the outcomes of all enqueued steps are known.
+  // True where the outcomes of all enqueued steps are known.
   bool settled() const { return blocks_.empty(); }
 
  private:

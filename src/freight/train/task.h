@@ -36,9 +36,9 @@ class Task {
   // Bytes that its feeds keep in host memory beside the batches, besides what is there already.
   virtual size_t kept_bytes() const { return 0; }
   virtual std::vector<std::string> notes() const = 0;
-  // What is counted: "img", "sample", "doc", "tok".
+  // The word for what is counted: "img", "sample", "doc", "tok".
   virtual const char* unit() const = 0;
-  // What `freight predict` takes of such data: "IMAGE.png"; "" where it takes none.
+  // Shows what `freight predict` takes of such data: "IMAGE.png"; "" where it takes none.
   virtual std::string example() const = 0;
 
  protected:

@@ -1,4 +1,4 @@
-// What training and evaluation of text share: tokens as a stored model's preprocessing makes them.
+// Training and evaluation of text share this: tokens as a stored model's preprocessing makes them.
 #pragma once
 #include <memory>
 #include <string>

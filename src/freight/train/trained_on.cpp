@@ -34,7 +34,7 @@ void set_undivided(data::LoadOptions& load, data::Undivided undivided) {
   load.images.undivided = load.text.undivided = load.arrays.undivided = undivided;
 }
 
-// Whether two names mean one place; false where either is not to be found.
+// True where two names mean one place; false where either is not to be found.
 bool same_place(const std::string& a, const std::string& b, const data::LoadOptions& load) {
   if (a == b) return true;
   try {

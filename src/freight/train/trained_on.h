@@ -1,4 +1,4 @@
-// What a stored model says of the data that it was trained on, for those that measure it: eval, verify, report.
+// A stored model says on which data it was trained, for those that measure it: eval, verify, report.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace freight::train {
 
-// What a run writes into its models: the data's name and fingerprint, how far it went and what it reached.
+// A run writes this into its models: the data's name and fingerprint, how far it went and what it reached.
 std::map<std::string, std::string> provenance(const Config& config, uint64_t fingerprint, int64_t steps,
                                               const Evaluation& test);
 

@@ -213,7 +213,7 @@ Way frozen_way_of(const Problem& p) {
   return way == Way::product ? Way::dnnl : way;
 }
 
-// Whether the packings can be made from a weight that lies so.
+// True where the packings can be made from a weight that lies so.
 bool packable(const Problem& p, const Layout& weight) {
   const int r = p.w.shape.rank();
   return is_dense(p.w.shape, weight) &&
@@ -483,7 +483,7 @@ LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<
 std::unique_ptr<Kernel> make_conv(const StepSpec& spec) {
   const Node& n = *spec.node;
   const Problem p(n, spec.in[0].type, spec.in[1].type, spec.out[0].type);
-  // What the layout pass chose among for a frozen weight shows in the weight's format.
+  // The choice of the layout pass for a frozen weight shows in the weight's format.
   const Layout& w = spec.in[1].layout;
   Way way = is_own_packing(w) ? way_of(p, 0) : way_of(p);
   if (n.op == Op::conv && w.blocked && !is_own_packing(w)) way = Way::dnnl;

@@ -1,5 +1,5 @@
 // The CPU backend's face: what planning asks of a node is answered by the row of its family of kernels (families.h).
-// What no family takes (f64 contractions, rare cases) runs on the reference backend's loops, so nothing is "not
+// All that no family takes (f64 contractions, rare cases) runs on the reference backend's loops, so nothing is "not
 // implemented".
 #include "freight/backend/cpu/cpu.h"
 
@@ -28,7 +28,7 @@ const KernelFamily* family_of(const Graph& graph, const Node& node) {
   return row == std::end(kFamilies) ? nullptr : row;
 }
 
-// What oneDNN throws is told as an error of the op, by the types that it was asked for.
+// An error that oneDNN throws is told as one of the op, by the types that it was asked for.
 template <class F>
 auto asking_dnnl(const Graph& graph, const Node& node, const F& f) {
   try {

@@ -101,13 +101,17 @@ dnnl::primitive_attr dnnl_attributes() {
 
 namespace {
 
+// Both loops are told to be vectors: signs of activations are a coin's throw, and a branch for each costs more than the
+// memory does.
 void relu(float* v, size_t n) {
+#pragma omp simd
   for (size_t i = 0; i < n; ++i) v[i] = v[i] < 0 ? 0 : v[i];
 }
 
 // Bits of bf16: those between -0 and -infinity, both included, are below 0 or equal to it. NaN stays.
 void relu(uint16_t* v, size_t n) {
   constexpr uint16_t kMinusZero = 0x8000, kMinusInfinity = 0xff80;
+#pragma omp simd
   for (size_t i = 0; i < n; ++i) v[i] = v[i] > kMinusZero && v[i] <= kMinusInfinity ? uint16_t{0} : v[i];
 }
 

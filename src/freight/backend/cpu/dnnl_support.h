@@ -15,7 +15,7 @@ const dnnl::engine& dnnl_engine();
 dnnl::stream& dnnl_stream();
 
 dnnl::memory::data_type dnnl_type(DType dtype);
-// Whether oneDNN multiplies in `dtype` here: f32, and from AVX-512 on bf16; and whether by instructions made for it.
+// True where oneDNN multiplies in `dtype` here: f32, and from AVX-512 on bf16; and where by instructions made for it.
 bool dnnl_multiplies(DType dtype);
 bool dnnl_has_bf16_instructions();
 // The descriptor of a tensor in `layout`. Strides of extents of 1 are made canonical: oneDNN compares them.

@@ -24,7 +24,7 @@ struct OpSet {
 struct KernelFamily {
   const char* name;  // what the tests call it
   OpSet ops;
-  // Whether there is a kernel for these types and shapes; null: for all. Composites of `ops` that are not taken are
+  // True where there is a kernel for these types and shapes; null: for all. Composites of `ops` that are not taken are
   // decomposed, other ops run on the reference backend.
   bool (*takes)(const Graph& graph, const Node& node) = nullptr;
   // The prepared kernel of a step, or null where the family has none for the layouts of its operands.

@@ -154,9 +154,9 @@ class Lowering {
     const Type& type = g_.type(v);
     switch (n.op) {
       case Op::constant: {
-        const auto& a = attrs<ConstantAttrs>(n);
-        FREIGHT_CHECK(!a.data.defined(), "array constant inside a fused body");
-        return p.constant(a.value, type.dtype);
+        double number = 0;  // rounded to the constant's type, as memory would hold it
+        FREIGHT_CHECK(splat_value(g_, v, number), "array constant inside a fused body");
+        return p.constant(number, type.dtype);
       }
       case Op::iota: {
         Strides by_axis = Shape::filled(space_.rank(), 0);

@@ -1,4 +1,4 @@
-// What several families of kernels share (families.h lists them): formats of frozen weights, and a product or
+// Several families of kernels (families.h lists them) share this: formats of frozen weights, and a product or
 // convolution of kernels/ as the kernel of a step.
 #pragma once
 #include <memory>

@@ -31,11 +31,12 @@ std::vector<size_t> operand_bytes(const StepSpec& spec) {
 
 // Operands that a measurement makes for itself stand beside nothing yet, but must not take the memory of what is to
 // come or of a run that is about to be refused: a larger step is not measured, and computes as it does without
-// measurement.
+// measurement. The system is not asked for small steps, which takes longer than all else that plans them.
 bool has_room(const StepSpec& spec) {
+  constexpr double kSmall = 1 << 24;
   double bytes = 0;
   for (const size_t operand : operand_bytes(spec)) bytes += static_cast<double>(operand);
-  return bytes <= static_cast<double>(cpu_info().memory_available_bytes) / 4;
+  return bytes <= kSmall || bytes <= static_cast<double>(cpu_info().memory_available_bytes) / 4;
 }
 
 }  // namespace
@@ -52,7 +53,8 @@ size_t fastest(const std::string& step, const std::vector<Candidate>& candidates
   std::shared_ptr<ZeroOperands> shared;
   std::vector<Choices::Candidate> measured;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    measured.push_back({candidates[i].name, [&, i] {
+    measured.push_back({candidates[i].name,
+                        [&, i] {
                           const std::shared_ptr<Kernel> kernel = candidates[i].make();
                           if (!shared || kernel->scratch_bytes() > scratch || operand_bytes(specs[i]) != sizes) {
                             sizes = operand_bytes(specs[i]);
@@ -62,7 +64,8 @@ size_t fastest(const std::string& step, const std::vector<Candidate>& candidates
                           return [kernel, zeros = shared](int times) {
                             for (int k = 0; k < times; ++k) kernel->run(zeros->addresses());
                           };
-                        }});
+                        },
+                        candidates[i].guess});
   }
   return choices.fastest(cat(step, " on ", circumstances()), measured);
 }

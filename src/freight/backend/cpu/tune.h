@@ -13,6 +13,7 @@ namespace freight::cpu {
 struct Candidate {
   std::string name;
   std::function<std::unique_ptr<Kernel>()> make;
+  bool guess = false;  // Choices::Candidate::guess
 };
 
 // Which candidate is fastest, measured on zeros of `specs` (the same step in the layouts of each) or remembered under

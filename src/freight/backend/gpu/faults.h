@@ -12,7 +12,7 @@ namespace freight::gpu {
 
 // The operand number of the fault words in Argument.
 constexpr int kFaults = -1;
-// What the words hold where nothing was met.
+// The words hold these where nothing was met.
 inline constexpr int64_t kNoFault[2] = {0, 0};
 
 // The number, from 1 on, of the check that an index of this node lies in [0, rows). Equal checks have equal numbers.

@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kLanes = 64, kDepth = 16;  // of a tile's step along the sum
 constexpr int64_t kManyTiles = 64, kMinPart = 512, kMaxParts = 64;
 
-// What is multiplied: per batch Y (M, N) = A (M, K) B (K, N). Of the batch's axes, number i is z{i} in the text.
+// The product: per batch Y (M, N) = A (M, K) B (K, N). Axis number i of the batch is z{i} in the text.
 struct Product {
   Shape batches;
   int64_t m = 0, n = 0, k = 0;
@@ -26,7 +26,7 @@ struct Product {
   const char* purpose = "";
 };
 
-// What coordinate `e` adds to an element's address, and for an image to its place. An expression of `e` alone is put
+// Coordinate `e` adds this to an element's address, and for an image to its place. An expression of `e` alone is put
 // where it is needed; what takes lines to prepare is worked out beforehand and kept.
 struct Side {
   std::string prepare, at, h = {}, w = {};

@@ -1,4 +1,4 @@
-// What all GPU drivers answer alike: one way of lowering, the same layouts, fusions and reuse of memory.
+// All GPU drivers answer these alike: one way of lowering, the same layouts, fusions and reuse of memory.
 #pragma once
 #include "freight/backend/choices.h"
 
@@ -7,7 +7,7 @@ namespace freight::gpu {
 constexpr uint32_t kAlignment = 256;  // of buffers, in bytes
 constexpr size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// What the address of an operand's first element is a multiple of, in bytes: at most that of all buffers.
+// The bytes that the address of an operand's first element is a multiple of: at most those of all buffers.
 uint32_t alignment_of(const Operand& operand);
 
 class GpuBackend : public Backend {
@@ -16,7 +16,7 @@ class GpuBackend : public Backend {
   bool fuses() const override { return true; }
   bool has_epilogue(const Graph&, const Node&, const Epilogue&) const override { return true; }
   bool aliases_views() const override { return true; }
-  // What libraries and vector loads of all drivers ask for.
+  // Libraries and vector loads of all drivers ask for it.
   size_t alignment() const override { return kAlignment; }
   LayoutPlan layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) const override;
   bool in_place(const Graph& graph, const Node& node, int input, int output) const override;

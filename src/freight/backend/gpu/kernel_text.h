@@ -72,7 +72,7 @@ class KernelText {
   int64_t count_ = 0;
 };
 
-// Of a tensor (N, C, spatial) from axis 2, of an attribute from axis 0 on: the spatial axes seen as two. A single one
+// The spatial axes seen as two: of a tensor (N, C, spatial) from axis 2, of an attribute from axis 0 on. A single one
 // becomes the second, beside a first of `missing`.
 inline std::array<int64_t, 2> two_axes(const Shape& s, int first, int64_t missing) {
   return {s.rank() == first + 1 ? missing : s[first], s.back()};

@@ -21,13 +21,13 @@ struct Loaded {
 
 enum class LibraryKind { system, driver, toolkit };  // the last two are NVIDIA's
 
-// Whether the process is ending: the libraries' own statics may be gone, and what was made by them must be left alone.
+// True where the process is ending: the libraries' own statics may be gone, and what they made must be left alone.
 bool leaving();
 
 // The first of `names` ("libnvrtc.so.13", "libnvrtc.so.12") that loads.
 Library find_library(const std::vector<std::string>& names, LibraryKind kind);
 
-// Of the functions that cuda/abi.h lists: pointers as members of a struct, and names.
+// The functions that cuda/abi.h lists become pointers as members of a struct, and names.
 #define FREIGHT_POINTER(name, result, ...) result (*name)(__VA_ARGS__) = nullptr;
 #define FREIGHT_SYMBOL(name, ...) #name,
 // Finds the functions `symbols`, behind `prefix`, of a library that is there: `functions` begins with pointers to them.

@@ -11,13 +11,13 @@ Lowered lower(const StepSpec& spec);
 
 // Pointwise ops, reductions, copies between layouts and fused regions.
 Lowered lower_region(const StepSpec& spec);
-// Whether a fused region may write a result over an operand of equal type: one kernel, whose work-items read of it no
+// True if a fused region may write a result over an operand of equal type: one kernel, whose work-items read of it no
 // more than the element that they write.
 bool region_in_place(const Graph& graph, const Node& node, int input);
 
 // matmul with any strides; conv and its gradients as implicit matmuls.
 Lowered lower_matmul(const StepSpec& spec);
-// What the epilogue of a matmul (or the rest of its pattern, pattern_kernels.h), or of a convolution whose result is
+// Lowers what the epilogue of a matmul (or the rest of its pattern, pattern_kernels.h), or of a convolution that is
 // channels last, adds to its dense result, for drivers whose library computes without one; no launch where it has none.
 Lowered lower_epilogue(const StepSpec& spec);
 Lowered lower_conv(const StepSpec& spec);

@@ -1,4 +1,4 @@
-// What libraries of matrix products need to know of a matmul: how its operands lie as matrices, if they do.
+// Libraries of matrix products need to know this of a matmul: how its operands lie as matrices, if they do.
 #pragma once
 #include <optional>
 #include <string>
@@ -22,7 +22,7 @@ struct MatrixProduct {
 // side is empty.
 std::optional<MatrixProduct> matrix_product(const StepSpec& spec);
 
-// What a choice between kernels of a matmul, or of a pattern with one, depends on, as a name.
+// The name of all that a choice between kernels of a matmul, or of a pattern with one, depends on.
 std::string signature(const StepSpec& spec);
 
 }  // namespace freight::gpu

@@ -37,7 +37,7 @@ void Programs::load() {
       ready(p);
       continue;
     }
-    if (!p.code.empty()) log::info(cat(options_.driver, ": the driver refuses ", p.path, "; compiling again"));
+    if (!p.code.empty()) logging::info(cat(options_.driver, ": the driver refuses ", p.path, "; compiling again"));
     missing.push_back(std::move(p));
   }
   compile(missing);

@@ -1,4 +1,4 @@
-// What the memories of all drivers do alike with their queues: a queue for kernels, one each for the plan's copies to
+// The memories of all drivers have the same queues: a queue for kernels, one each for the plan's copies to
 // the host and from it, and one for transfers. What the host sends goes through pinned buffers and, by the queue for
 // transfers, into a device buffer beside each; the kernels' queue copies it to its place when its turn comes. So a
 // batch crosses over while the step before computes, and the addresses that kernels see never change.

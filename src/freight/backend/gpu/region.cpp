@@ -80,7 +80,7 @@ class RegionLowering {
 
   // --- what a kernel walks over ---
 
-  // Whether a kernel reads v or makes it of its place.
+  // True where a kernel reads v or makes it of its place.
   bool is_leaf(Value v) const {
     const Op op = def(v).op;
     return held_.count(v.id) > 0 || op == Op::input || info(op).kind == OpKind::generator;

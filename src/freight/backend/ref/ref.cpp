@@ -27,7 +27,7 @@ KernelFn find_kernel(Op op) {
 
 size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// What an operand takes as a Tensor.
+// The bytes that an operand takes as a Tensor.
 size_t loaded_bytes(const Type& type) {
   return padded(static_cast<size_t>(type.numel()) * (is_complex(type.dtype) ? sizeof(std::complex<double>) : 8));
 }

@@ -29,7 +29,7 @@ int64_t backward_scratch(int64_t d, int64_t t) {
          t + (3 * t + 2 * kKeys) * d;
 }
 
-// Of `count` keys from j on, those that any of the `rows` queries from i on sees.
+// The number, of `count` keys from j on, of those that any of the `rows` queries from i on sees.
 int64_t seen_keys(const AttentionProblem& p, int64_t i, int64_t rows, int64_t j, int64_t count) {
   return p.causal ? std::clamp<int64_t>(i + rows - j, 0, count) : count;
 }
@@ -102,7 +102,7 @@ void Attention::queries(const AttentionOperands& o, int64_t head, int64_t first,
   }
 }
 
-// What is read and added to again and again lies together meanwhile: rows that lie a multiple of many lines apart
+// Numbers that are read and added to again and again lie together: rows that lie a multiple of many lines apart
 // meet on few sets of the caches.
 void Attention::gradients(const AttentionOperands& o, int64_t head) const {
   const int64_t b = head / p_.heads, h = head % p_.heads, keys = p_.keys_of(o.lengths, b), d = p_.width, t = p_.queries;

@@ -25,7 +25,7 @@ struct AttentionProblem {
   int64_t keys_of(const void* lengths, int64_t b) const;
 };
 
-// What passes by: `lengths` (B; i64 where they are wide, else i32) may be null, and so may dlse.
+// The operands of a run: `lengths` (B; i64 where they are wide, else i32) may be null, and so may dlse.
 struct AttentionOperands {
   Heads q, k, v, y, dy, dq, dk, dv;
   const void* lengths = nullptr;

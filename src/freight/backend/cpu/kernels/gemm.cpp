@@ -45,7 +45,7 @@ struct Gemm::Part {
   int64_t tile0, tile1, panel0, panel1;
 };
 
-// What is packed next, behind the rows of the tiles before `tile1` and the columns from `panel0` to `panel1` of the
+// Packed next is, behind the rows of the tiles before `tile1` and the columns from `panel0` to `panel1` of the
 // block of steps from k0 on: rows, and at the end of that block columns.
 std::pair<Ahead, Ahead> Gemm::packed_next(const Call& call, const Part& part, int64_t tile1, int64_t panel0,
                                           int64_t panel1, int64_t k0) const {

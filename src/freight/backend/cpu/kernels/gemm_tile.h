@@ -16,7 +16,7 @@ struct GemmTile {
   const float* b = nullptr;
   ptrdiff_t b_vector = 0, b_segment = 0, b_step = 1;
   int64_t segments = 1, length = 0;
-  // What a later tile reads: at each of so many steps a line of it is asked for, the next one so far on; null: nothing.
+  // A later tile reads this: at each of so many steps a line of it is asked for, the next one so far on; null: nothing.
   const float* ahead = nullptr;
   ptrdiff_t ahead_step = 0;
   int64_t ahead_count = 0;

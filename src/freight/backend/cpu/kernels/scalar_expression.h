@@ -20,11 +20,11 @@ struct ScalarPart {
 };
 using ScalarExpression = std::vector<ScalarPart>;
 
-// What `text` computes: arithmetic, comparisons, !, &&, ||, ?: and calls of functions that are an op of the table by
+// Reads what `text` computes: arithmetic, comparisons, !, &&, ||, ?: and calls of functions that are ops by
 // themselves ("exp(a)" is the text of op exp), log2 and log10. Nothing where it calls another function, or is not C.
 std::optional<ScalarExpression> parse_scalar(std::string_view text);
 
-// Whether vectors of f32 are computed by a SIMD loop: of the op's own, or by its expression.
+// True where vectors of f32 are computed by a SIMD loop: of the op's own, or by its expression.
 bool has_vector_loop(Op op);
 bool has_vector_expression(Op op);
 

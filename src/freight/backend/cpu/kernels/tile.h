@@ -18,8 +18,8 @@
 
 namespace freight::cpu {
 
-// What a register holds. f32 also carries bf16 and f16 (computed in f32) and bool (0 or 1); i64 also carries i32 and
-// u8.
+// A register holds one of these. f32 also carries bf16 and f16 (computed in f32) and bool (0 or 1); i64 also carries
+// i32 and u8.
 enum class Reg : uint8_t { f32, f64, i64 };
 Reg register_type(DType dtype);
 

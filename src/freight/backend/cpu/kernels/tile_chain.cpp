@@ -184,6 +184,15 @@ __attribute__((target("avx512bf16"))) void store_rounded(const ChainLink* link, 
   }
   go_on<Group::whole>(link, p, i, n, x0, x1, x2, x3);
 }
+__attribute__((target("avx512bf16"))) void round_by_processor(const ChainLink* link, void* const* p, size_t i, size_t n,
+                                                              V x0, V x1, V x2, V x3) {
+  const auto low = (__m512i)_mm512_cvtne2ps_pbh(x1.raw, x0.raw), high = (__m512i)_mm512_cvtne2ps_pbh(x3.raw, x2.raw);
+  x0.raw = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(low)), 16));
+  x1.raw = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(low, 1)), 16));
+  x2.raw = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(high)), 16));
+  x3.raw = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(high, 1)), 16));
+  go_on<Group::whole>(link, p, i, n, x0, x1, x2, x3);
+}
 #endif
 template <Group G>
 void store_bytes(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
@@ -235,6 +244,8 @@ ChainTable make_chain_table() {
   t.load_bytes = pair(load_bytes<kW>, load_bytes<kP>);
   set_unaries<Neg, Abs, Sign, Exp, Expm1, Log, Log1p, Sqrt, Rsqrt, Reciprocal, Square, Tanh, Sigmoid, Erf, Floor, Ceil,
               Round, Relu, Not, IsFinite, ToBool>(t);
+  t.round_bf16 = pair(unary_link<RoundToBf16, kW>, unary_link<RoundToBf16, kP>);
+  t.round_f16 = pair(unary_link<RoundToF16, kW>, unary_link<RoundToF16, kP>);
   set_binaries<kV, kO>(t, Div(), Maximum(), Minimum(), EqOp(), NeOp(), LtOp(), LeOp(), GtOp(), GeOp(), AndOp(), OrOp());
   set_binaries<kV, kH, kO>(t, Add(), Sub(), Mul());
   set_ternary<MulAddOp, kV, kV, kH, kO>(t.mul_add);
@@ -264,6 +275,7 @@ ChainTable make_chain_table() {
   if (bf16_table()) {
     t.store_half.whole = reinterpret_cast<LinkFn>(store_rounded<Caches::kept>);
     t.stream_half.whole = reinterpret_cast<LinkFn>(store_rounded<Caches::passed>);
+    t.round_bf16.whole = reinterpret_cast<LinkFn>(round_by_processor);
   }
 #endif
   t.end = pair(end<kW>, end<kP>);

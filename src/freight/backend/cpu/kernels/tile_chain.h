@@ -18,6 +18,7 @@ constexpr int kFroms = 3;
 struct ChainTable {
   LinkFns load[kFroms], load_bytes;  // a
   LinkFns unary[kOpCount];
+  LinkFns round_bf16, round_f16;                       // x as that type holds it
   LinkFns binary[kOpCount][2][kFroms];                 // x op a, a op x
   LinkFns mul_add[kFroms][kFroms];                     // x * a + b
   LinkFns add_product[kFroms][kFroms];                 // a * b + x

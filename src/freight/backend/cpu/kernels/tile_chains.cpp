@@ -157,11 +157,10 @@ class Chains {
     if (s.kind == Kind::store) return add_store(s);
     if (s.kind == Kind::accumulate) return add_sum(s);
     const bool one_a = s.call.scalars & 1, one_b = s.call.scalars & 2, one_c = s.call.scalars & 4;
-    const size_t op = static_cast<size_t>(s.call.op);
     switch (s.form) {
       case Form::unary:
         bring(s.a);
-        make(s.dst, table_.unary[op]);
+        make(s.dst, unary(s.call));
         return;
       case Form::binary: return add_binary(s, one_a, one_b);
       case Form::where: {
@@ -185,6 +184,12 @@ class Chains {
         make(s.dst, table_.keep_where, s.a);
         return;
     }
+  }
+
+  const LinkFns& unary(const generic::Call& call) const {
+    if (call.op == Op::cast && call.dtype == DType::bf16) return table_.round_bf16;
+    if (call.op == Op::cast && call.dtype == DType::f16) return table_.round_f16;
+    return table_.unary[static_cast<size_t>(call.op)];
   }
 
   void add_binary(const TileStep& s, bool one_a, bool one_b) {

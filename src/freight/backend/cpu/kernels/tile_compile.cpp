@@ -64,7 +64,7 @@ class Compiler {
 
   // Notes the register type of every value, and makes a cast of an input to a floating type an input that the load
   // casts: its register type is the cast's, its dtype that in memory. A further cast is so only where the first one
-  // rounds nothing: 0.1 of f64 that has been f32 is another number.
+  // rounds nothing: 0.1 of f64 that has been f32 is another number. A cast that rounds to 16 bits stays an operation.
   void fold_casts() {
     std::vector<bool> rounded(p_.values.size());
     for (size_t i = 0; i < p_.values.size(); ++i) {
@@ -73,6 +73,7 @@ class Compiler {
       if (v.kind != TileValue::Kind::op || v.op != Op::cast || !is_floating(v.dtype)) continue;
       const TileValue source = value(v.a);
       if (source.kind != TileValue::Kind::input || rounded[static_cast<size_t>(v.a)]) continue;
+      if (rounds(source.dtype, v.dtype) && !rounded_by_stores(p_, static_cast<int>(i))) continue;
       rounded[i] = regs_[i] == Reg::f32 && register_type(source.dtype) != Reg::f32;
       v = source;
     }
@@ -319,17 +320,6 @@ class Compiler {
     return stores([&](const TileStore& s) { return s.value == v; }) &&
            stores([&](const TileStore& s) { return s.value != v && may_overwrite(s, value(v)); });
   }
-  // Tells whether memory holds elements of this type as a register does, so that it can stand for one.
-  static bool stored_as_held(DType dtype, Reg reg) {
-    return (dtype == DType::f32 && reg == Reg::f32) || (dtype == DType::f64 && reg == Reg::f64) ||
-           (dtype == DType::i64 && reg == Reg::i64);
-  }
-
-  // Tells whether links of chains convert between this type in memory and f32 themselves.
-  static bool links_convert(DType dtype, Reg reg) {
-    return reg == Reg::f32 && (dtype == DType::bf16 || dtype == DType::u8 || dtype == DType::boolean);
-  }
-
   // The register of value v as an operand of a result with extent e; `scalar` receives whether it is one element for
   // all.
   int operand(int v, Extent e, bool& scalar) {
@@ -425,7 +415,8 @@ class Compiler {
     const Reg in = reg_of(v.op == Op::where ? v.b : v.a), out = reg_of(i);
     const bool moves_only = v.op == Op::cast || v.op == Op::stop_gradient || v.op == Op::copy;
     const DType from = value(v.a).dtype;
-    if (moves_only && in == out && (v.dtype == from || (in == Reg::f32 && v.dtype != DType::boolean))) {
+    const bool exact = v.dtype != DType::boolean && (!rounds(from, v.dtype) || rounded_by_stores(p_, i));
+    if (moves_only && in == out && (v.dtype == from || (in == Reg::f32 && exact))) {
       return virtual_of_[static_cast<size_t>(v.a)];
     }
     TileStep s;
@@ -453,6 +444,7 @@ class Compiler {
     const size_t op = static_cast<size_t>(v.op);
     bool sa = false, sb = false, sc = false;
     s.call.op = v.op;
+    s.call.dtype = v.dtype;
     if (v.op == Op::where && fused_[static_cast<size_t>(v.a)]) {
       const TileValue& condition = value(v.a);
       const bool mask = condition.kind == TileValue::Kind::input;

@@ -1,5 +1,6 @@
 // Tile steps that have no SIMD loop: f64 and i64 registers, rare f32 ops, conversions between element types and
 // registers. One plain loop each over the reference backend's scalar functions: right first, fast where cheap.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -19,6 +20,36 @@ Reg register_type(DType dtype) {
     case DType::f64: return Reg::f64;
     default: return Reg::i64;
   }
+}
+
+bool stored_as_held(DType dtype, Reg reg) {
+  return (dtype == DType::f32 && reg == Reg::f32) || (dtype == DType::f64 && reg == Reg::f64) ||
+         (dtype == DType::i64 && reg == Reg::i64);
+}
+
+bool links_convert(DType dtype, Reg reg) {
+  return reg == Reg::f32 && (dtype == DType::bf16 || dtype == DType::u8 || dtype == DType::boolean);
+}
+
+bool rounds(DType from, DType to) {
+  const bool small = from == DType::boolean || from == DType::u8 || from == DType::i8;  // exact in 8 bits and a sign
+  return wide(to) != to && from != to && !small;
+}
+
+bool rounded_by_stores(const TileProgram& p, int v) {
+  const auto value = [&](int i) -> const TileValue& { return p.values[static_cast<size_t>(i)]; };
+  const DType own = value(v).dtype;
+  for (size_t i = 0; i < p.values.size(); ++i) {
+    const TileValue& u = p.values[i];
+    if (u.a != v && u.b != v && u.c != v) continue;
+    const bool sign = u.op == Op::gt && own == DType::bf16 && u.a == v &&
+                      value(u.b).kind == TileValue::Kind::constant && value(u.b).number == 0;
+    const bool relu = u.op == Op::relu && rounded_by_stores(p, static_cast<int>(i));
+    if (u.kind != TileValue::Kind::op || !(sign || relu)) return false;
+  }
+  return std::none_of(p.sums.begin(), p.sums.end(), [&](const TileAccumulate& s) { return s.value == v; }) &&
+         std::all_of(p.stores.begin(), p.stores.end(),
+                     [&](const TileStore& s) { return s.value != v || s.dtype == own; });
 }
 
 int reduction_index(Op op) { return op == Op::sum ? 0 : op == Op::reduce_max ? 1 : 2; }
@@ -64,6 +95,8 @@ T combine(int reduction, T a, T b) {
 template <class In, class Out>
 Out convert(In v, DType dtype) {
   if (dtype == DType::boolean) return static_cast<Out>(v != In{});
+  if (dtype == DType::bf16) return static_cast<Out>(element_cast<float>(element_cast<BFloat16>(v)));
+  if (dtype == DType::f16) return static_cast<Out>(element_cast<float>(element_cast<Float16>(v)));
   if constexpr (std::is_same_v<Out, int64_t> && !std::is_same_v<In, int64_t>) {
     return ref::truncate(static_cast<double>(v), dtype);
   } else if constexpr (std::is_same_v<Out, int64_t>) {

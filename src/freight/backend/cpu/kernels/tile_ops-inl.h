@@ -1,4 +1,4 @@
-// What tile steps compute per element, on vectors of f32: functions for loops (tile_f32.cpp) and for chains of steps
+// Tile steps compute these per element, on vectors of f32: functions for loops (tile_f32.cpp) and for chains of steps
 // (tile_chain.cpp), per target as Highway's own -inl headers are. Special values follow the reference: NaN
 // propagates, log of 0 is -inf, max and min keep NaN.
 #if defined(FREIGHT_TILE_OPS_INL) == defined(HWY_TARGET_TOGGLE)
@@ -69,7 +69,7 @@ UNARY(Round, round, hn::Round(x))
 UNARY(Relu, relu, hn::IfThenZeroElse(hn::Le(x, hn::Zero(D())), x))
 UNARY(Not, logical_not, truth(hn::Eq(x, hn::Zero(D()))))
 UNARY(IsFinite, is_finite, truth(hn::Lt(hn::Abs(x), constant(std::numeric_limits<float>::infinity()))))
-// f32 to bool; other casts between f32 and bf16 do nothing.
+// f32 to bool; casts to 16 bits are RoundToBf16 and RoundToF16, others of f32 registers do nothing.
 UNARY(ToBool, cast, truth(hn::Not(hn::Eq(x, hn::Zero(D())))))
 BINARY(Add, add, hn::Add(x, y))
 BINARY(Sub, sub, hn::Sub(x, y))
@@ -85,6 +85,28 @@ BINARY(GtOp, gt, truth(hn::Gt(x, y)))
 BINARY(GeOp, ge, truth(hn::Ge(x, y)))
 BINARY(AndOp, logical_and, truth(hn::Ne(hn::Mul(x, y), hn::Zero(D()))))
 BINARY(OrOp, logical_or, truth(hn::Ne(hn::Add(x, y), hn::Zero(D()))))
+// To 8 bits, to nearest even; NaN stays NaN.
+struct RoundToBf16 {
+  HWY_INLINE V operator()(V x) const {
+    const auto u = hn::BitCast(DU(), x), odd = hn::And(hn::ShiftRight<16>(u), hn::Set(DU(), 1));
+    const auto up = hn::Add(u, hn::Add(odd, hn::Set(DU(), 0x7fff)));
+    return hn::IfThenElse(hn::IsNaN(x), x, hn::BitCast(D(), hn::AndNot(hn::Set(DU(), 0xffff), up)));
+  }
+};
+// As Float16 of base/dtype.h rounds: to 11 bits where the result is normal, else to multiples of 2^-24, the spacing of
+// floats from 0.5 to 1.
+struct RoundToF16 {
+  HWY_INLINE V operator()(V x) const {
+    const V size = hn::Abs(x);
+    const auto u = hn::BitCast(DU(), size), odd = hn::And(hn::ShiftRight<13>(u), hn::Set(DU(), 1));
+    const auto up = hn::Add(u, hn::Add(odd, hn::Set(DU(), 0xfff)));
+    V y = hn::BitCast(D(), hn::AndNot(hn::Set(DU(), 0x1fff), up));
+    y = hn::IfThenElse(hn::Ge(y, constant(65536.0f)), constant(std::numeric_limits<float>::infinity()), y);
+    const V half = constant(0.5f);
+    y = hn::IfThenElse(hn::Lt(size, constant(0x1p-14f)), hn::Sub(hn::Add(size, half), half), y);
+    return hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(y, x));
+  }
+};
 struct Where {
   HWY_INLINE V operator()(V x, V y, V z) const { return hn::IfThenElse(hn::Ne(x, hn::Zero(D())), y, z); }
 };

@@ -335,9 +335,58 @@ class Kernel final : public TileKernel {
   const ChainTable& chains_ = chain_table();
 };
 
+// The first condition of a `where` that is one element in memory for the whole space; -1 where there is none.
+int one_condition(const TileProgram& p) {
+  if (p.space.numel() == 1) return -1;
+  for (const TileValue& v : p.values) {
+    if (v.kind != TileValue::Kind::op || v.op != Op::where) continue;
+    const TileValue& condition = p.values[static_cast<size_t>(v.a)];
+    if (condition.kind == TileValue::Kind::input && condition.dtype == DType::boolean &&
+        std::all_of(condition.strides.begin(), condition.strides.end(), [](int64_t s) { return s == 0; })) {
+      return v.a;
+    }
+  }
+  return -1;
+}
+
+// The program where the condition holds, or where it does not: who read a `where` of it reads one of its operands.
+TileProgram decided(TileProgram p, int condition, bool holds) {
+  std::vector<int> stands;
+  const auto replace = [&](int& v) { v = v < 0 ? v : stands[static_cast<size_t>(v)]; };
+  for (TileValue& v : p.values) {
+    for (int* operand : {&v.a, &v.b, &v.c}) replace(*operand);
+    const bool chosen = v.kind == TileValue::Kind::op && v.op == Op::where && v.a == condition;
+    stands.push_back(chosen ? (holds ? v.b : v.c) : static_cast<int>(stands.size()));
+  }
+  for (TileStore& s : p.stores) replace(s.value);
+  for (TileAccumulate& s : p.sums) replace(s.value);
+  return p;
+}
+
+// A program that one element decides is two: the element is read once per run, and neither pays for the other. So the
+// loop of an update that takes effect only where the loss is finite is that of one that always does.
+class EitherKernel final : public TileKernel {
+ public:
+  EitherKernel(const TileProgram& program, int condition)
+      : yes_(decided(program, condition, true)),
+        no_(decided(program, condition, false)),
+        operand_(program.values[static_cast<size_t>(condition)].operand) {}
+  size_t scratch_bytes() const override { return std::max(yes_.scratch_bytes(), no_.scratch_bytes()); }
+  void run(void* const* operands, void* scratch) const override {
+    const bool holds = *static_cast<const uint8_t*>(operands[operand_]) != 0;
+    (holds ? yes_ : no_).run(operands, scratch);
+  }
+
+ private:
+  Kernel yes_, no_;
+  int operand_;
+};
+
 }  // namespace
 
 std::unique_ptr<TileKernel> TileKernel::compile(const TileProgram& program) {
+  const int condition = one_condition(program);
+  if (condition >= 0) return std::make_unique<EitherKernel>(program, condition);
   return std::make_unique<Kernel>(program);
 }
 

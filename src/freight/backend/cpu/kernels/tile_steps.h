@@ -25,6 +25,16 @@ struct F32Table {
 };
 const F32Table& f32_table();
 
+// Whether memory holds elements of this type as a register does, so that it can stand for one.
+bool stored_as_held(DType dtype, Reg reg);
+// Whether links of chains convert between this type in memory and f32 themselves.
+bool links_convert(DType dtype, Reg reg);
+// Whether a cast to the 16-bit type `to` changes some element of `from`; registers hold both in f32.
+bool rounds(DType from, DType to);
+// Whether all who read value v of a 16-bit type give the same without it being rounded: stores in its own type round
+// themselves, and so do those of its relu. bf16 has the exponents of f32, so that the sign of what is rounded stays.
+bool rounded_by_stores(const TileProgram& program, int v);
+
 // Position of sum, reduce_max and reduce_min in tables.
 int reduction_index(Op op);
 

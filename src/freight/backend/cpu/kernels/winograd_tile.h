@@ -34,7 +34,7 @@ struct WinogradTable {
   };
   using Transform = void (*)(const float* images, const WinogradPatch& patch, int64_t channels, const Out& out);
   Transform input, gradient;  // B^T d B and A dy A^T
-  // What is done to a result before it is stored: bias (channels) and residual (like the images) may be null.
+  // This is done to a result before it is stored: bias (channels) and residual (like the images) may be null.
   struct Finish {
     const float *bias, *residual;
     bool relu, stream;

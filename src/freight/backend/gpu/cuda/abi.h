@@ -85,7 +85,7 @@ constexpr int kPointwiseModeOf = 0, kPointwisePrecision = 1, kPointwiseNan = 2, 
               kMatmulOf = 1523, kReductionModeOf = 1600, kReductionPrecision = 1601, kReductionX = 1610,
               kReductionY = 1611, kReductionOf = 1612, kReshapeX = 2200, kReshapeY = 2201, kDeviceHandle = 2701,
               kDeviceJson = 2702;
-// Of a convolution's operation: alpha, beta, descriptor and three tensors follow each other.
+// The attributes of a convolution's operation: alpha, beta, descriptor and three tensors follow each other.
 constexpr int kForwardFirst = 700, kInputGradientFirst = 706, kWeightGradientFirst = 712;
 constexpr int kF32 = 0, kF16 = 2, kI32 = 4, kBF16 = 9, kBool = 11;  // cudnnDataType_t
 constexpr int kCrossCorrelation = 1;

@@ -33,7 +33,7 @@ class Blas : public std::enable_shared_from_this<Blas> {
                                                const std::shared_ptr<Kernel>& rest);
   // Bytes of a mask's row: the library wants multiples of 128 bits.
   static int64_t mask_bytes(size_t columns);
-  // What a choice between them depends on.
+  // A choice between them depends on this.
   static std::string signature(const StepSpec& spec);
 
   Memory& memory() const { return *memory_; }

@@ -9,7 +9,7 @@
 
 namespace freight::cuda {
 
-// What a device's kernels are compiled to: its own machine code, or, for a device newer than the library, portable code
+// A device's kernels are compiled to its own machine code, or, for a device newer than the library, to portable code
 // that the driver compiles once more.
 struct Target {
   int architecture = 0;  // 90 of "sm_90"

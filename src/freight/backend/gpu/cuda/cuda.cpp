@@ -25,7 +25,7 @@ namespace freight {
 namespace cuda {
 namespace {
 
-// What only NVIDIA's management library tells without opening a device: its free memory, and the driver's own number.
+// NVIDIA's management library alone tells, without opening a device, its free memory and the driver's own number.
 class Management {
  public:
   Management() {
@@ -209,7 +209,7 @@ class CudaBackend final : public gpu::GpuBackend {
     });
   }
 
-  // What cuDNN computes lies channels last; the generated convolutions want rows of pixels.
+  // Operands of cuDNN lie channels last; the generated convolutions want rows of pixels.
   LayoutPlan layouts(const freight::Graph& graph, const Node& node, const std::vector<Layout>& given) const override {
     LayoutPlan plan = GpuBackend::layouts(graph, node, given);
     if (is_layer(node)) return layer_layouts(*dnn(), graph, node, std::move(plan), given);
@@ -249,7 +249,7 @@ class CudaBackend final : public gpu::GpuBackend {
   Blas* blas() const {
     std::call_once(blas_opened_, [this] {
       blas_ = Blas::open(memory_, architecture_, why_no_blas_);
-      if (!blas_) log::info(cat("cuda: products by generated kernels alone: ", why_no_blas_));
+      if (!blas_) logging::info(cat("cuda: products by generated kernels alone: ", why_no_blas_));
     });
     return blas_.get();
   }
@@ -257,7 +257,7 @@ class CudaBackend final : public gpu::GpuBackend {
     std::call_once(dnn_opened_, [this] {
       std::string why;
       dnn_ = Dnn::open(memory_, why);
-      if (!dnn_) log::info(cat("cuda: convolutions and attention by generated kernels alone: ", why));
+      if (!dnn_) logging::info(cat("cuda: convolutions and attention by generated kernels alone: ", why));
     });
     return dnn_.get();
   }

@@ -222,7 +222,7 @@ std::vector<DnnPlan> DnnPlanner::plans(const Operations& operations, const std::
     graph->set(kGraphOperations, operations());
     check_dnn(graph->finalize(), "a graph");
   } catch (const Error& e) {  // what it does not take as a description it does not compute
-    log::debug(cat("cuda: ", e.what()));
+    logging::debug(cat("cuda: ", e.what()));
     return all;
   }
   for (const int mode : {kBestFirst, kFallback}) {
@@ -245,7 +245,7 @@ std::vector<DnnPlan> DnnPlanner::plans(const Operations& operations, const std::
     for (size_t i = 0; i < static_cast<size_t>(std::min(count, kMostConfigs)) && all.size() < most_plans; ++i) {
       const Descriptor engine = descriptor(kEngine);
       configs[i]->get<void*>(kConfigEngine, kDescriptor, {engine->pointer()});
-      // What the engine of a configuration says of itself decides.
+      // The notes that a configuration's engine has on itself decide.
       if (says(*engine, kEngineNumerics, kNumericalNote, {kRoundsOperands, kRoundsSums, kBitsVary}) ||
           says(*engine, kEngineNumerics, kNumericalNote, unwanted) ||
           (stage == Stage::precompiled && says(*engine, kEngineBehavior, kBehaviorNote, {kCompiles})))
@@ -270,7 +270,7 @@ std::vector<DnnPlan> DnnPlanner::plans(const Operations& operations, const std::
 
 namespace {
 
-// What a call of the library is given of a step, and the generated kernels around it.
+// A call of the library is given this of a step, with the generated kernels around it.
 struct DnnCall {
   size_t scratch;                                  // its place among the operands
   std::shared_ptr<Kernel> rest, before;            // what `before` makes lies in scratch memory before the workspace

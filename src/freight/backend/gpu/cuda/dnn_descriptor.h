@@ -1,4 +1,4 @@
-// What cuDNN's C interface is made of: descriptors, whose attributes are set before they are finalized and put into
+// cuDNN's C interface is made of descriptors, whose attributes are set before they are finalized and put into
 // others. Only dnn*.cpp see this.
 #pragma once
 #include <algorithm>
@@ -23,7 +23,7 @@ struct DnnAttribute {
   size_t count = 1;  // 0: not set
 };
 
-// What `create` makes, destroyed with its last owner.
+// Holds what `create` makes, destroyed with its last owner.
 using Handle = std::shared_ptr<void>;
 template <class Create>
 Handle made(const Create& create, int (*destroy)(void*)) {
@@ -85,7 +85,7 @@ Descriptor tensor(int64_t id, const Four& extents, const Four& strides, int type
 Descriptor pointwise(int mode, const Descriptor& x, const Descriptor& b, const Descriptor& y,
                      const Descriptor& t = nullptr, int64_t axis = -1);
 int data_type(DType dtype);
-// What a graph of attention consists of.
+// A graph of attention consists of these.
 std::vector<Descriptor> operations_of(const StepSpec& attention);
 
 }  // namespace freight::cuda

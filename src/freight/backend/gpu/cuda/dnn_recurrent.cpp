@@ -36,7 +36,7 @@ Layout reserve_format(size_t bytes) {
 
 enum class LayerUse { training, inference };
 
-// What the library is told of a layer x (N, T, D), weight (G H, H), and what it answers.
+// The library is told this of a layer x (N, T, D), weight (G H, H), and answers the rest.
 struct Layer {
   Layer(const Dnn& dnn, const RecurrentLayerAttrs& a, DType dtype, const Shape& of_x, const Shape& weight, bool tf32,
         LayerUse use) {
@@ -90,7 +90,7 @@ struct Place {
   DType type = DType::u8;
 };
 
-// What the library sees of a sequence. It knows no samples of different lengths but by a list on the host, which a
+// The library's view of a sequence. It knows no samples of different lengths but by a list on the host, which a
 // recorded step could not change, and no sequence that begins with the last step: so it computes all steps of all
 // samples from the first on, and what a sample has behind its last token counts for nothing. `reversed`: a sample's
 // tokens from the last one on, then zeros; `held`: what the last token has is repeated behind it; `gathered`: the
@@ -250,7 +250,7 @@ bool takes_layer(const Dnn* dnn, const freight::Graph& graph, const Node& node, 
   try {
     Layer(*dnn, a, dtype, x.shape, w.shape, false, LayerUse::training);
   } catch (const Error& e) {
-    log::debug(cat("cuda: ", e.what()));
+    logging::debug(cat("cuda: ", e.what()));
     return false;
   }
   return true;

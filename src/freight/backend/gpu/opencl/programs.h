@@ -5,7 +5,7 @@
 
 namespace freight::opencl {
 
-// Whether compiled programs go to disk: not where the driver itself does that.
+// Compiled programs go to disk, unless the driver itself does that.
 enum class KeepBinaries { no, yes };
 
 class Programs final : public gpu::Programs {

@@ -60,7 +60,7 @@ FREIGHT_AVX512 inline void interleave(Bf16* to, int64_t step, int64_t steps, At 
   }
 }
 
-// What the next piece reads is asked for.
+// It asks for what the next piece reads.
 FREIGHT_AVX512 inline void interleave(Bf16* to, const Bf16Lines& l, int64_t step) {
   const Bf16* const from = l.from;
   const __mmask32 some = first32(l.lines);
@@ -127,7 +127,7 @@ FREIGHT_AVX512 inline void put(__m512 v, const BlockResult<T>& r, int64_t i, int
   store_some_of(r.to + i * r.row + j, some, v);
 }
 
-// Of a row in the panels' order (a, b) the first and the second 16 numbers.
+// Gives the first or the second 16 numbers of a row that lies in the panels' order (a, b).
 FREIGHT_AVX512 inline __m512 natural(__m512 a, __m512 b, int half) {
   const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
   return _mm512_permutex2var_ps(a, half == 0 ? low : _mm512_add_epi32(low, _mm512_set1_epi32(8)), b);
@@ -151,7 +151,7 @@ FREIGHT_AVX512 inline void finish_plain(const float* sums, const Bf16Result& r, 
   Bf16* to = r.to + begin * r.row;
   for (int64_t i = begin; i < end; ++i, to += r.row) {
     const float* row = sums + place(i) * kSide;
-    // Of a number that is none and another, the maximum is the second: it stays.
+    // The maximum of a NaN and a number is the second operand: a NaN stays.
     const __m512 v0 = _mm512_max_ps(least, _mm512_add_ps(_mm512_load_ps(row), bias0));
     const __m512 v1 = _mm512_max_ps(least, _mm512_add_ps(_mm512_load_ps(row + kRows), bias1));
     const __m512i bits = narrowed(v0, v1);
@@ -393,7 +393,10 @@ Bf16Conversion native_conversion() { return {}; }
 
 #endif
 
-int64_t cache_bytes() { return std::max<int64_t>(cpu_info().l2_bytes, 512 << 10); }
+int64_t cache_bytes() {
+  static const int64_t bytes = std::max<int64_t>(cpu_info().l2_bytes, 512 << 10);
+  return bytes;
+}
 
 const Bf16Table* bf16_table() {
   int count = 0;

@@ -72,7 +72,7 @@ struct Bf16Table {
 
 // Null where the processor has neither.
 const Bf16Table* bf16_table();
-// Of the second-level cache that blocks are cut for.
+// The size of the second-level cache that blocks are cut for.
 int64_t cache_bytes();
 // All that this processor can run, the fastest first; for tests.
 const Bf16Table* const* bf16_tables(int& count);

@@ -215,7 +215,7 @@ void Bf16GradWeight::pack_columns(const Bf16* x, const Task& task, int64_t chunk
   }
 }
 
-// Of several groups dy is the operand; of one, what was packed of all chunks. Sums lie by rows, columns and taps.
+// With several groups dy is the operand; with one, what was packed of all chunks. Sums lie by rows, columns and taps.
 void Bf16GradWeight::multiply(const Bf16* x, const Bf16* dy, const Task& task, const Memory& memory,
                               float* sums) const {
   const Bf16Table& table = *bf16_table();
@@ -250,7 +250,7 @@ void Bf16GradWeight::multiply(const Bf16* x, const Bf16* dy, const Task& task, c
   table.end();
 }
 
-// Of one tile of rows and one of columns, all taps.
+// Stores all taps of one tile of rows and one of columns.
 void Bf16GradWeight::finish(const float* sums, int64_t row_tile, int64_t column_tile, Bf16* dw) const {
   const auto line = [](int64_t tile, int64_t i, int64_t lines) {
     const int64_t panel = tile / 2 * kSide;

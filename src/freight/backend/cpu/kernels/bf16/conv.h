@@ -27,7 +27,7 @@ class Bf16GradWeight {
   size_t scratch_bytes() const { return scratch_bytes_; }
 
  private:
-  // Of x the pixels from this row and column of the filter on, with its strides between them: a sequence. Two streams
+  // The pixels of x from this row and column of the filter on, with its strides between them: a sequence. Two streams
   // each of a packed panel hold it in pairs from its first pixel on, and from its second; -1: no tap wants them.
   struct Phase {
     int64_t row, column;

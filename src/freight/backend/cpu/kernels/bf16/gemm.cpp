@@ -87,7 +87,7 @@ BlockGemm<T>::BlockGemm(const GemmProblem& problem) : p_(problem) {
   }
   const double flops = 2.0 * static_cast<double>(p_.m) * static_cast<double>(p_.n) * static_cast<double>(p_.k);
   const int64_t threads = p_.batch == 1 && flops > kSerialFlops ? thread_count() : 1;
-  // What packing a panel costs in blocks of products, at most.
+  // Packing a panel costs so many blocks of products, at most.
   constexpr double kSplit = kParts > 1 ? 8 : 0, kProducts = kParts > 1 ? 6 : 1;
   const double left = ((p_.a_col == 1 ? 2 : 12) + kSplit) / kProducts,
                right = ((p_.b_col == 1 ? 5 : 12) + kSplit) / kProducts;

@@ -37,7 +37,7 @@ class BlockGemm {
 };
 using Bf16Gemm = BlockGemm<Bf16>;
 using SplitGemm = BlockGemm<float>;
-// Whether f32 products run so here.
+// True where f32 products run so here.
 inline bool splits_f32() { return bf16_table() && bf16_table()->block_split; }
 
 }  // namespace freight::cpu

@@ -4,7 +4,7 @@
 
 namespace freight::cpu {
 
-// Of a processor for which bf16_table() is not null. Windows are of 256 pixels at most, and a maximum is told by its
+// For a processor whose bf16_table() is not null. Windows are of 256 pixels at most, and a maximum is told by its
 // place in the window, a byte, where the plain table has its index in the plane: the bytes lie side by side.
 const PoolTable& bf16_pool_table();
 

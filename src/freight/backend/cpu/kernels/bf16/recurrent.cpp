@@ -63,7 +63,7 @@ FREIGHT_AVX512 inline __m512 tanh_slope(__m512 y) { return _mm512_fnmadd_ps(y, y
 FREIGHT_AVX512 inline __m256i rounded(__m512 v) { return (__m256i)_mm512_cvtneps_pbh(v); }
 FREIGHT_AVX512 inline __m512 times(__m512 a, __m512 b) { return _mm512_mul_ps(a, b); }
 
-// Of 16 numbers from j on those that there are.
+// A lane has those of 16 numbers from j on that there are.
 struct Lane {
   int64_t j;
   __mmask16 some;
@@ -290,7 +290,7 @@ Bf16Recurrent::Bf16Recurrent(const RecurrentProblem& problem, bool gradient) : p
   reserve_thread_scratch(weight_bytes_);
 }
 
-// Of h W' going forward: for 32 hidden numbers a panel of each gate. Of dz W going back: panels of 32 hidden numbers,
+// For h W', going forward, 32 hidden numbers have a panel of each gate. For dz W, going back: panels of 32 of them,
 // whose steps are the hidden numbers of each gate.
 void Bf16Recurrent::pack(const float* w, Bf16* panels) const {
   const int64_t h = p_.width, g = p_.gates();
@@ -421,7 +421,7 @@ void Bf16Recurrent::run_backward(const RecurrentOperands<Bf16>& o, const Bf16* p
 }
 
 // dw' = h' dz over all steps that have one before; `first` and `last` count panels of dz, which are blocks of a gate.
-// Of a GRU the last gate's dz is dinner, of the others dx.
+// The dz of a GRU's last gate is dinner, that of the others dx.
 void Bf16Recurrent::multiply_weights(const RecurrentOperands<Bf16>& o, const Bf16* dinner, int64_t first,
                                      int64_t last) const {
   using Side = Bf16Table::Operand;

@@ -79,7 +79,7 @@ FREIGHT_AVX512 inline void transpose(void* to, const void* from, ptrdiff_t group
   transpose(to, [=](int g, int q) FREIGHT_AVX512 { return static_cast<const char*>(from) + g * group + q * row; });
 }
 
-// Of AMX's eight tiles: 16 rows of 64 bytes each, unless one is made shorter.
+// The shapes of AMX's eight tiles: 16 rows of 64 bytes each, unless one is made shorter.
 struct alignas(64) TileShapes {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};

@@ -12,7 +12,7 @@ namespace freight::cpu {
 
 class ThinGemm {
  public:
-  // Whether the product is such a one and the processor has AMX.
+  // True where the product is such a one and the processor has AMX.
   static bool fits(const GemmProblem& problem);
   explicit ThinGemm(const GemmProblem& problem);
   // As of BlockGemm, with scratch_bytes() of scratch memory.

@@ -13,7 +13,7 @@ constexpr int64_t kSide = Bf16Table::kSide, kPiece = Bf16Table::kPiece, kTile = 
 
 // --- packing ---
 
-// Of steps that lie anywhere, the numbers of one tile or of two, and of two steps a row of the right operand's tiles.
+// Steps that lie anywhere give the numbers of one tile or of two, and two of them a row of the right operand's tiles.
 template <bool kTwo>
 struct Steps {
   const Bf16* const* at;

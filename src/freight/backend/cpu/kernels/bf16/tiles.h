@@ -34,11 +34,11 @@ struct Bf16TileTable {
   void (*pack)(Bf16* to, const Bf16Sequence& sequence, Bf16Table::Operand side);
   // Between Bf16Table's begin() and end(): sums = a b, or sums + a b.
   void (*multiply)(const Bf16Tiles& tiles, int64_t pieces, bool accumulate);
-  // Of each column j of 16 rows the first n sums, rounded to bf16, go to to + at[j]; at -1: nowhere.
+  // The first n sums of each column j of 16 rows, rounded to bf16, go to to + at[j]; at -1: nowhere.
   void (*finish)(const float* const* rows, int64_t n, Bf16* to, const int32_t* at);
 };
 
-// What bf16_tables() gives.
+// The tables that bf16_tables() gives.
 extern const Bf16TileTable kAmxTiles, kDotsTiles;
 
 }  // namespace freight::cpu

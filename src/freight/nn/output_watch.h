@@ -1,0 +1,34 @@
+// OutputWatch: what modules give while a loss is computed, and the loss's gradients by it. For inspecting nets: norms
+// of gradients by layer, maps of what a class looks at (Selvaraju et al. 2017, Grad-CAM).
+//
+//   nn::OutputWatch seen(conv);
+//   const Tensor score = net(x)[{0, 3}];
+//   const Tensor slope = seen.gradients(sum(score))[0];  // of seen.outputs()[0]
+//
+// In a compiled function the watch is made inside of it. To train with gradients other than those, change them between
+// two calls of grad: g = seen.gradients(loss)[0], then grad(sum(seen.outputs()[0] * stop_gradient(other)), parameters).
+#pragma once
+#include <vector>
+
+#include "freight/nn/module.h"
+
+namespace freight::nn {
+
+class OutputWatch {
+ public:
+  explicit OutputWatch(Module& module) : OutputWatch(std::vector<Module*>{&module}) {}
+  explicit OutputWatch(const std::vector<Module*>& modules);
+
+  // All results of all calls so far, in their order.
+  const std::vector<Tensor>& outputs() const { return *outputs_; }
+  // The gradients of a scalar loss by outputs(), zeros where the loss does not depend on one. Throws Error(usage) where
+  // there are none.
+  std::vector<Tensor> gradients(const In& loss) const;
+  void clear() { outputs_->clear(); }
+
+ private:
+  std::shared_ptr<std::vector<Tensor>> outputs_;
+  std::vector<HookHandle> hooks_;
+};
+
+}  // namespace freight::nn

@@ -1,0 +1,113 @@
+// See state.h.
+#include "freight/nn/state.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+
+namespace freight::nn {
+
+namespace {
+
+bool passed_over(const std::string& name) { return ends_with(name, "num_batches_tracked"); }
+
+// Whether the numbers of one can become those of the other. Bits of floats that are called integers would be converted
+// without complaint, to numbers of 10^9.
+bool same_kind(DType a, DType b) { return is_floating(a) == is_floating(b) && is_complex(a) == is_complex(b); }
+
+std::string listed(const char* what, std::vector<std::string> names) {
+  if (names.empty()) return {};
+  const size_t more = names.size() > 5 ? names.size() - 5 : 0;
+  if (more > 0) names.resize(5);
+  return cat("; ", what, ": ", join(names, ", "), more > 0 ? cat(" and ", more, " more") : "");
+}
+
+// What a load is going to do, and what speaks against it.
+struct Loading {
+  std::vector<std::pair<Variable, Array>> fit;
+  std::map<const void*, std::pair<std::string, Array>> first;  // by variable: its first path, and what it gets
+  std::vector<std::string> misshapen, mistyped, different;
+  LoadResult names;
+
+  void take(const NamedVariable& v, const Array& given, const char* holder) {
+    if (given.shape() != v.variable.shape()) {
+      misshapen.push_back(cat(v.name, " (file ", given.shape(), ", ", holder, " ", v.variable.shape(), ")"));
+      return;
+    }
+    const DType type = v.variable.type().dtype;
+    if (!same_kind(type, given.dtype())) {
+      mistyped.push_back(cat(v.name, " (file ", given.dtype(), ", ", holder, " ", type, ")"));
+      return;
+    }
+    const Array values = given.cast(type);
+    const auto [at, fresh] = first.try_emplace(v.variable.impl().get(), v.name, values);
+    if (fresh) {
+      fit.emplace_back(v.variable, values);
+    } else if (std::memcmp(at->second.second.raw(), values.raw(), values.bytes()) != 0) {
+      different.push_back(cat(at->second.first, " and ", v.name));
+    }
+  }
+  std::string faults(bool strict) const {
+    return cat(strict ? cat(listed("missing", names.missing), listed("unexpected", names.unexpected)) : "",
+               listed("wrong shape", misshapen), listed("wrong type", mistyped),
+               listed("one variable here, different values there", different));
+  }
+};
+
+}  // namespace
+
+std::vector<NamedArray> values_of(const std::vector<NamedVariable>& state) {
+  std::vector<NamedArray> out;
+  for (const NamedVariable& v : state) out.push_back({v.name, v.variable.array().clone()});
+  return out;
+}
+
+LoadResult load_values(const std::vector<NamedVariable>& variables, const std::vector<NamedArray>& entries,
+                       const LoadOptions& options, const LoadSides& sides) {
+  std::map<std::string, const Array*> given;
+  for (const NamedArray& e : entries) {
+    if (!passed_over(e.name)) given[e.name] = &e.array;
+  }
+  Loading loading;
+  bool any = false;
+  for (const NamedVariable& v : variables) {
+    const auto it = given.find(v.name);
+    if (it == given.end()) {
+      loading.names.missing.push_back(v.name);
+      continue;
+    }
+    any = true;
+    loading.take(v, *it->second, sides.holder);
+    given.erase(it);
+  }
+  for (const auto& [name, array] : given) loading.names.unexpected.push_back(name);
+  const bool nothing = !any && !variables.empty() && !given.empty();
+  const std::string faults = loading.faults(options.strict || nothing);
+  if (!faults.empty()) {
+    fail(ErrorKind::checkpoint, options.source, sides.entries, " do not fit the ", sides.holder, faults);
+  }
+  for (const auto& [variable, array] : loading.fit) variable.set(array);
+  return loading.names;
+}
+
+LoadResult load_values(const std::vector<NamedVariable>& variables, const std::vector<NamedVariable>& entries,
+                       const LoadOptions& options, const LoadSides& sides) {
+  const auto own = [&](const NamedVariable& e) {
+    return std::any_of(variables.begin(), variables.end(),
+                       [&](const NamedVariable& v) { return v.name == e.name && v.variable == e.variable; });
+  };
+  if (!entries.empty() && std::all_of(entries.begin(), entries.end(), own)) {
+    fail(ErrorKind::usage, options.source, "these are the ", sides.holder,
+         "'s own variables, which have their values already; to go back to earlier ones keep "
+         "nn::values_of(state_dict())");
+  }
+  std::vector<NamedArray> arrays;
+  for (const NamedVariable& e : entries) arrays.push_back({e.name, e.variable.array()});
+  return load_values(variables, arrays, options, sides);
+}
+
+}  // namespace freight::nn

@@ -1,0 +1,51 @@
+// Named variables and their values: what state_dict of modules and optimizers gives, and how values are put back.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "freight/base/array.h"
+#include "freight/trace/variable.h"
+
+namespace freight::nn {
+
+// A variable under a name.
+struct NamedVariable {
+  std::string name;   // within the module or optimizer
+  Variable variable;  // a handle
+};
+// Elements under a name.
+struct NamedArray {
+  std::string name;  // within the module or optimizer
+  Array array;       // on the host
+};
+
+// The values that the variables have now, copied. A state_dict itself is handles: it follows what is trained on.
+std::vector<NamedArray> values_of(const std::vector<NamedVariable>& state);
+
+// How strict load_values is.
+struct LoadOptions {
+  bool strict = true;                 // false: names that only one side has are told by the result
+  std::string source = "state_dict";  // what errors call the entries
+};
+// Names that one side alone has, in its order; both are empty after a strict load.
+struct LoadResult {
+  std::vector<std::string> missing, unexpected;  // of the holder; of the entries
+};
+// What errors call the two sides: "weights do not fit the model".
+struct LoadSides {
+  const char* entries = "weights";  // what is loaded
+  const char* holder = "model";     // what it is loaded into
+};
+
+// Sets the variables to the entries of their names. Throws Error(checkpoint) that lists missing and unexpected names
+// (where strict), entries of another shape or kind of number, and paths to one variable that have different values;
+// also where no name fits at all, strict or not. Nothing is changed then. PyTorch's num_batches_tracked entries are
+// passed over.
+LoadResult load_values(const std::vector<NamedVariable>& variables, const std::vector<NamedArray>& entries,
+                       const LoadOptions& options, const LoadSides& sides = {});
+// The same with the values that other variables have. Variables that would be loaded from themselves alone are refused:
+// they are handles, no copy of what was there before.
+LoadResult load_values(const std::vector<NamedVariable>& variables, const std::vector<NamedVariable>& entries,
+                       const LoadOptions& options, const LoadSides& sides = {});
+
+}  // namespace freight::nn

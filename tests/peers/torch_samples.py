@@ -1,0 +1,654 @@
+"""Writes PyTorch's own sample inputs with its answers, for torch_samples_test.cpp: python torch_samples.py SAMPLES.json.
+
+PyTorch tests its functions on the samples of `op_db`, its modules on those of `module_db`, and their refusals on error
+inputs; all are part of the wheel (torch.testing._internal). Each becomes one sample: the call of Freight that says the
+same, the inputs, and PyTorch's values, gradients or refusal. A call is {"call": FUNCTION, ARGUMENT: VALUE, ...} with
+the names of docs/functions.md, and may stand for a value itself; a layer is {"layer": TYPE, "settings": ..., ...}. The
+gradients are those of sum(first result * weights), weights being ((i * 37) % 11 - 5) / 4 at flat place i.
+
+How a function of PyTorch is called in Freight stands in FUNCTIONS and MODULES, a row each. What has no counterpart
+raises Missing, whose text the page of results (docs/torch-samples.md) tells.
+"""
+import inspect
+import json
+import math
+import random
+import sys
+import types
+import unittest
+import warnings
+
+import torch
+
+warnings.simplefilter("ignore")
+try:
+    import expecttest  # noqa: F401
+except ImportError:  # the samples do not need it, the module that they stand in imports it
+    sys.modules["expecttest"] = types.SimpleNamespace(TestCase=unittest.TestCase, ACCEPT=False)
+from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
+from torch.testing._internal.common_modules import module_db  # noqa: E402
+from torch.utils import _pytree as pytree  # noqa: E402
+
+DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.int32: "i32", torch.int64: "i64", torch.uint8: "u8",
+          torch.bool: "bool", torch.bfloat16: "bf16", torch.float16: "f16", torch.int8: "i8", torch.int16: "i16"}
+
+
+class Missing(Exception):
+    """Freight has nothing that says this."""
+
+
+def call(function, **arguments):
+    return {"call": function, **arguments}
+
+
+def need(holds, what):
+    if not holds:
+        raise Missing(what)
+
+
+def extents(v, default=None):
+    """A number, or one per axis: a list of one is a number, an empty one the default."""
+    if v is None or (isinstance(v, (tuple, list)) and not v):
+        return default
+    if isinstance(v, (tuple, list)):
+        return v[0] if len(v) == 1 else list(v)
+    return v
+
+
+def pool(function, average=False):
+    names = ["x", "kernel_size", "stride", "padding"]
+    names += ["ceil_mode", "count_include_pad", "divisor_override"] if average else [
+        "dilation", "ceil_mode", "return_indices"]
+
+    def run(a):
+        need(a.get("divisor_override") is None, "`divisor_override` of a pool")
+        dilation = a.get("dilation", 1)
+        need(all(d == 1 for d in (dilation if isinstance(dilation, (tuple, list)) else [dilation])),
+             "`dilation` of a pool")
+        need(not a.get("return_indices", False), "`return_indices` of a pool")
+        c = call(function, x=a["x"], kernel=extents(a["kernel_size"]), stride=extents(a.get("stride"), 0),
+                 padding=extents(a.get("padding"), 0), ceil_mode=a.get("ceil_mode", False))
+        if average:
+            c["count_include_pad"] = a.get("count_include_pad", True)
+        return c
+    return names, run
+
+
+def adaptive(a):
+    size = a["output_size"]
+    if isinstance(size, (tuple, list)):
+        size = [n if n is not None else a["x"].shape[i - 2] for i, n in enumerate(size)]
+    elif size is None:
+        size = list(a["x"].shape[-2:])
+    return call("adaptive_avg_pool2d", x=a["x"], output=size)
+
+
+def filled(given, value, shape, like):
+    """A weight or bias, or what stands for one that is left out."""
+    if given is not None:
+        return given
+    return call("full", shape=list(shape), value=float(value), dtype=DTYPES[like.dtype])
+
+
+def batch_norm(a):
+    x = a["x"]
+    channels = [x.shape[1] if x.dim() > 1 else 0]
+    c = {"x": x, "scale": filled(a.get("weight"), 1, channels, x), "shift": filled(a.get("bias"), 0, channels, x),
+         "eps": a.get("eps", 1e-5)}
+    if a.get("training", False):
+        return {**call("batch_norm", **c), "result": 0}
+    return call("batch_norm_inference", **c, mean=a["running_mean"], variance=a["running_var"])
+
+
+def layer_norm(a):
+    x, shape = a["x"], a["normalized_shape"]
+    return call("layer_norm", x=x, scale=filled(a.get("weight"), 1, shape, x),
+                shift=filled(a.get("bias"), 0, shape, x), eps=a.get("eps", 1e-5))
+
+
+def group_norm(a):
+    x = a["x"]
+    channels = [x.shape[1] if x.dim() > 1 else 0]
+    return call("group_norm", x=x, groups=a["num_groups"], scale=filled(a.get("weight"), 1, channels, x),
+                shift=filled(a.get("bias"), 0, channels, x), eps=a.get("eps", 1e-5))
+
+
+OLD = ["size_average", "reduce"]  # of losses, behind the target
+
+
+def old(a):
+    need(a.get("size_average") is None and a.get("reduce") is None, "`size_average`, `reduce`")
+    return a.get("reduction", "mean")
+
+
+def cross_entropy(a):
+    need(a.get("weight") is None, "`weight` of classes or elements in a loss")
+    c = call("cross_entropy", logits=a["x"], target=a["target"], label_smoothing=a.get("label_smoothing", 0.0),
+             reduction=old(a))
+    if not a["target"].is_floating_point() or a.get("ignore_index", -100) != -100:
+        c["ignore_index"] = a.get("ignore_index", -100)
+    return c
+
+
+def nll_loss(a):
+    need(a.get("weight") is None, "`weight` of classes or elements in a loss")
+    need(a.get("ignore_index", -100) == -100, "`ignore_index` of nll_loss (cross_entropy has it)")
+    return call("nll_loss", log_probabilities=a["x"], target=a["target"], reduction=old(a))
+
+
+def pair_loss(function, *more):
+    def run(a):
+        need(a.get("weight") is None, "`weight` of classes or elements in a loss")
+        c = call(function, a=a["x"], b=a["target"], reduction=old(a))
+        c.update({k: a[k] for k in more if k in a})
+        return c
+    return run
+
+
+def kl_div(a):
+    need(not a.get("log_target", False), "`log_target` of kl_div")
+    reduction = old(a)
+    c = call("kl_div", log_probabilities=a["x"], target=a["target"],
+             reduction="sum" if reduction == "batchmean" else reduction)
+    return call("divide", a=c, b=float(a["x"].shape[0])) if reduction == "batchmean" and a["x"].dim() else c
+
+
+def bce(a):
+    need(a.get("weight") is None, "`weight` of classes or elements in a loss")
+    need(a.get("pos_weight") is None, "`pos_weight` of bce_with_logits")
+    return call("bce_with_logits", logits=a["x"], target=a["target"], reduction=old(a))
+
+
+def softmax(function):
+    def run(a):
+        need(a.get("dim") is not None, "softmax without an axis")
+        need(not isinstance(a["dim"], bool), "a truth value for an axis (C++ does not compile it)")
+        x = a["x"]
+        if a.get("dtype") is not None:
+            need(a["dtype"] in DTYPES and x.dtype in DTYPES, "complex numbers")
+            x = call("cast", x=x, dtype=DTYPES[a["dtype"]])
+        return call(function, x=x, axis=a["dim"])
+    return run
+
+
+def flat(x):
+    return call("reshape", x=x, shape=[-1])
+
+
+def take_along_dim(a):
+    if a.get("dim") is None:
+        return call("gather_elements", x=flat(a["x"]), index=flat(a["indices"]), axis=0)
+    return call("gather_elements", x=a["x"], index=a["indices"], axis=a["dim"])
+
+
+def index_add(a):
+    x, axis = a["x"], a["dim"]
+    size = x.shape[axis] if x.dim() else 1
+    part = call("scatter_add", index=a["index"], axis=axis, size=size,
+                updates=call("multiply", a=a["source"], b=a.get("alpha", 1)))
+    return call("add", a=x, b=part)
+
+
+def embedding(a):
+    need(a.get("max_norm") is None, "`max_norm` of an embedding")
+    need(not a.get("scale_grad_by_freq") and not a.get("sparse"), "`scale_grad_by_freq`, `sparse` of an embedding")
+    padding = a.get("padding_idx")
+    if padding is not None and padding < 0:
+        padding += a["x"].shape[0]
+    return call("embedding", index=a["index"], table=a["x"], padding_idx=-1 if padding is None else padding)
+
+
+def one_hot(a):
+    depth = a.get("num_classes", -1)
+    return call("one_hot", index=a["x"], depth=int(a["x"].max()) + 1 if depth == -1 else depth, dtype="i64")
+
+
+def bincount(a):
+    x = a["x"]
+    size = max(a.get("minlength", 0), int(x.max()) + 1 if x.numel() else 0)
+    if a.get("weights") is not None:
+        return call("scatter_add", index=x, updates=a["weights"], size=size)
+    return call("bincount", index=x, size=size)
+
+
+def flip(a):
+    y = a["x"]
+    for axis in a["dims"] if isinstance(a["dims"], (tuple, list)) else [a["dims"]]:
+        y = call("flip", x=y, axis=axis)
+    return y
+
+
+def narrow(a):
+    start = a["start"]
+    if isinstance(start, torch.Tensor):
+        need(start.numel() == 1 and start.dtype == torch.int64, "`start` of narrow as a tensor of several numbers")
+        start = int(start)
+    return call("narrow", x=a["x"], axis=a["dim"], start=start, length=a["length"])
+
+
+def getitem(a):
+    items = a["index"] if isinstance(a["index"], tuple) else (a["index"],)
+    out = []
+    for i in items:
+        if isinstance(i, slice):
+            out.append({"slice": [i.start, i.stop, i.step if i.step is not None else 1]})
+        elif i is Ellipsis:
+            out.append({"ellipsis": True})
+        elif isinstance(i, list):
+            out.append(torch.tensor(i))
+        else:
+            out.append(i)
+    return {"call": "x[...]", "x": a["x"], "items": out}
+
+
+def ordered(function, results):
+    def run(a):
+        c = call(function, x=a["x"], axis=a.get("dim", -1),
+                 order="descending" if a.get("descending", False) else "ascending")
+        return {**c, "results": results}
+    return run
+
+
+def topk(a):
+    c = call("topk", x=a["x"], k=a["k"], axis=a.get("dim", -1),
+             order="descending" if a.get("largest", True) else "ascending")
+    # Which of equal numbers is taken PyTorch leaves open.
+    return {**c, "results": 2 if a["x"].unique().numel() == a["x"].numel() else 1}
+
+
+def cumsum(a):
+    x = a["x"]
+    if a.get("dtype") is not None and a["dtype"] != x.dtype:
+        x = call("cast", x=x, dtype=DTYPES[a["dtype"]])
+    return call("cumsum", x=x, axis=a["dim"])
+
+
+def reduction(function, **fixed):
+    def run(a):
+        need(a.get("dtype") is None, "`dtype` of a reduction")
+        axes = a.get("dim")
+        if isinstance(axes, bool):  # the overload whose second argument is `unbiased`
+            a, axes = {**a, "unbiased": axes}, None
+        axes = [] if axes is None else list(axes) if isinstance(axes, (tuple, list)) else axes
+        c = call(function, x=a["x"], axes=axes, keep=a.get("keepdim", False), **fixed)
+        if function in ("var", "stddev"):
+            correction = a.get("correction", 1 if a.get("unbiased", True) else 0)
+            need(correction is None or float(correction).is_integer(), "`correction` that is no whole number")
+            c["correction"] = 1 if correction is None else int(correction)
+        return c
+    return run
+
+
+def vector_norm(a):
+    axes = a.get("dim")
+    axes = [] if axes is None else list(axes) if isinstance(axes, (tuple, list)) else axes
+    need(a.get("dtype") is None, "`dtype` of a reduction")
+    return call("norm", x=a["x"], axes=axes, p=float(a.get("ord", 2)), keep=a.get("keepdim", False))
+
+
+def arg(function):
+    def run(a):
+        x = a["x"] if a.get("dim") is not None else flat(a["x"])
+        need(a.get("dim") is not None or not a.get("keepdim", False), "`keepdim` without an axis")
+        return call(function, x=x, axis=a["dim"] if a.get("dim") is not None else 0, keep=a.get("keepdim", False))
+    return run
+
+
+LOSS = ["x", "target", *OLD, "reduction"]
+REDUCE = ["x", "dim", "keepdim", "dtype"]
+# By name in op_db: the names of the parameters in order, and the call.
+FUNCTIONS = {
+    "nn.functional.max_pool1d": pool("max_pool1d"), "nn.functional.max_pool2d": pool("max_pool2d"),
+    "nn.functional.avg_pool1d": pool("avg_pool1d", True), "nn.functional.avg_pool2d": pool("avg_pool2d", True),
+    "nn.functional.adaptive_avg_pool2d": (["x", "output_size"], adaptive),
+    "nn.functional.batch_norm": (
+        ["x", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"], batch_norm),
+    "nn.functional.layer_norm": (["x", "normalized_shape", "weight", "bias", "eps"], layer_norm),
+    "nn.functional.group_norm": (["x", "num_groups", "weight", "bias", "eps"], group_norm),
+    "softmax": (["x", "dim", "dtype"], softmax("softmax")),
+    "log_softmax": (["x", "dim", "dtype"], softmax("log_softmax")),
+    "nn.functional.cross_entropy": (
+        ["x", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"],
+        cross_entropy),
+    "nn.functional.nll_loss": (
+        ["x", "target", "weight", "size_average", "ignore_index", "reduce", "reduction"], nll_loss),
+    "nn.functional.mse_loss": ([*LOSS, "weight"], pair_loss("mse_loss")),
+    "nn.functional.l1_loss": ([*LOSS, "weight"], pair_loss("l1_loss")),
+    "nn.functional.smooth_l1_loss": ([*LOSS, "beta"], pair_loss("smooth_l1_loss", "beta")),
+    "nn.functional.huber_loss": (["x", "target", "reduction", "delta", "weight"], pair_loss("huber_loss", "delta")),
+    "nn.functional.kl_div": ([*LOSS, "log_target"], kl_div),
+    "nn.functional.binary_cross_entropy_with_logits": (
+        ["x", "target", "weight", *OLD, "reduction", "pos_weight"], bce),
+    "gather": (["x", "dim", "index", "sparse_grad"],
+               lambda a: call("gather_elements", x=a["x"], index=a["index"], axis=a["dim"])),
+    "take_along_dim": (["x", "indices", "dim"], take_along_dim),
+    "index_select": (["x", "dim", "index"], lambda a: call("gather", x=a["x"], index=a["index"], axis=a["dim"])),
+    "take": (["x", "index"], lambda a: call("gather", x=flat(a["x"]), index=a["index"])),
+    "index_add": (["x", "dim", "index", "source", "alpha"], index_add),
+    "nn.functional.embedding": (
+        ["x", "index", "padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse"], embedding),
+    "nn.functional.one_hot": (["x", "num_classes"], one_hot),
+    "bincount": (["x", "weights", "minlength"], bincount),
+    "select": (["x", "dim", "index"], lambda a: call("select", x=a["x"], axis=a["dim"], index=a["index"])),
+    "narrow": (["x", "dim", "start", "length"], narrow),
+    "flip": (["x", "dims"], flip),
+    "__getitem__": (["x", "index"], getitem),
+    "masked_fill": (["x", "mask", "value"], lambda a: call("where", condition=a["mask"], a=a["value"], b=a["x"])),
+    "where": (["x", "condition", "other"], lambda a: call("where", condition=a["condition"], a=a["x"], b=a["other"])),
+    "sort": (["x", "dim", "descending", "stable"], ordered("sort", 2)),
+    "argsort": (["x", "dim", "descending", "stable"], ordered("argsort", 1)),
+    "topk": (["x", "k", "dim", "largest", "sorted"], topk),
+    "cumsum": (["x", "dim", "dtype"], cumsum),
+    "sum": (REDUCE, reduction("sum")), "mean": (REDUCE, reduction("mean")),
+    "amax": (REDUCE, reduction("max")), "amin": (REDUCE, reduction("min")), "prod": (REDUCE, reduction("prod")),
+    "var": (["x", "dim", "unbiased", "keepdim", "correction"], reduction("var")),
+    "std": (["x", "dim", "unbiased", "keepdim", "correction"], reduction("stddev")),
+    "logsumexp": (["x", "dim", "keepdim"], reduction("logsumexp")),
+    "linalg.vector_norm": (["x", "ord", "dim", "keepdim", "dtype"], vector_norm),
+    "argmax": (["x", "dim", "keepdim"], arg("argmax")), "argmin": (["x", "dim", "keepdim"], arg("argmin")),
+}
+# Inputs that are no operands of a gradient.
+FIXED = {"running_mean", "running_var"}
+
+
+def layer(kind, **settings):
+    return {"layer": kind, "settings": {k: v for k, v in settings.items() if v is not None}}
+
+
+def pool_layer(kind, function):
+    def run(a):
+        c = FUNCTIONS["nn.functional." + function][1]({**a, "x": None})
+        return layer(kind, **{k: v for k, v in c.items() if k not in ("call", "x")})
+    return run
+
+
+def conv_layer(kind):
+    def run(a):
+        need(a["padding_mode"] == "zeros" and not isinstance(a["padding"], str), "padding by name or of other kinds")
+        return layer(kind, **{"in": a["in_channels"]}, out=a["out_channels"], kernel=extents(a["kernel_size"]),
+                     stride=extents(a["stride"]), padding=extents(a["padding"]), dilation=extents(a["dilation"]),
+                     groups=a["groups"], bias=a["bias"])
+    return run
+
+
+def batch_norm_layer(kind):
+    def run(a):
+        need(a["affine"] and a["track_running_stats"] and a.get("bias", True), "a normalisation without weight, bias or statistics of its own")
+        need(a["momentum"] is not None, "`momentum=None`")
+        return layer(kind, channels=a["num_features"], eps=a["eps"], momentum=a["momentum"])
+    return run
+
+
+def layer_norm_layer(a):
+    need(a["elementwise_affine"] and a["bias"], "a normalisation without weight, bias or statistics of its own")
+    return layer("LayerNorm", shape=extents(a["normalized_shape"]), eps=a["eps"])
+
+
+def group_norm_layer(a):
+    need(a["affine"] and a.get("bias", True), "a normalisation without weight, bias or statistics of its own")
+    return layer("GroupNorm", groups=a["num_groups"], channels=a["num_channels"], eps=a["eps"])
+
+
+def embedding_layer(a):
+    need(a["max_norm"] is None, "`max_norm` of an embedding")
+    need(not a["scale_grad_by_freq"] and not a["sparse"], "`scale_grad_by_freq`, `sparse` of an embedding")
+    return layer("Embedding", rows=a["num_embeddings"], width=a["embedding_dim"], padding_idx=a["padding_idx"])
+
+
+def softplus_layer(a):
+    need(a["beta"] == 1 and a["threshold"] == 20, "`beta`, `threshold` of Softplus")
+    return layer("Softplus")
+
+
+def softmax_layer(a):
+    need(not isinstance(a["dim"], bool), "a truth value for an axis (C++ does not compile it)")
+    return layer("Softmax", axis=a["dim"])
+
+
+def adaptive_layer(a):
+    size = a["output_size"]
+    need(size is not None and not (isinstance(size, tuple) and None in size), "`None` for an extent of a layer's result")
+    return layer("AdaptiveAvgPool2d", output=extents(size))
+
+
+def linear_layer(a):
+    return layer("Linear", **{"in": a["in_features"]}, out=a["out_features"], bias=a["bias"])
+
+
+def loss_module(function):
+    """A loss is a function in Freight: the module's settings are arguments of it."""
+    return lambda a, inputs: FUNCTIONS["nn.functional." + function][1](
+        {**a, "x": inputs[0], "target": inputs[1]})
+
+
+MODULES = {
+    "MaxPool2d": pool_layer("MaxPool2d", "max_pool2d"), "AvgPool2d": pool_layer("AvgPool2d", "avg_pool2d"),
+    "AdaptiveAvgPool2d": adaptive_layer,
+    "BatchNorm1d": batch_norm_layer("BatchNorm1d"), "BatchNorm2d": batch_norm_layer("BatchNorm2d"),
+    "LayerNorm": layer_norm_layer, "GroupNorm": group_norm_layer, "Embedding": embedding_layer,
+    "Linear": linear_layer, "Conv1d": conv_layer("Conv1d"), "Conv2d": conv_layer("Conv2d"),
+    "ReLU": lambda a: layer("ReLU"), "SiLU": lambda a: layer("SiLU"), "Tanh": lambda a: layer("Tanh"),
+    "Sigmoid": lambda a: layer("Sigmoid"), "Softsign": lambda a: layer("Softsign"), "Softplus": softplus_layer,
+    "GELU": lambda a: layer("GELU", approximate="tanh" if a["approximate"] == "tanh" else "none"),
+    "LeakyReLU": lambda a: layer("LeakyReLU", slope=a["negative_slope"]),
+    "ELU": lambda a: layer("ELU", alpha=a["alpha"]), "Softmax": softmax_layer,
+}
+LOSSES = {
+    "CrossEntropyLoss": "cross_entropy", "NLLLoss": "nll_loss", "MSELoss": "mse_loss", "L1Loss": "l1_loss",
+    "SmoothL1Loss": "smooth_l1_loss", "HuberLoss": "huber_loss", "KLDivLoss": "kl_div",
+    "BCEWithLogitsLoss": "binary_cross_entropy_with_logits",
+}
+
+REFUSALS = (RuntimeError, ValueError, IndexError, TypeError, AssertionError, NotImplementedError, OverflowError)
+
+
+def numbers(t):
+    return [str(v) if isinstance(v, float) and not math.isfinite(v) else v for v in t.detach().reshape(-1).tolist()]
+
+
+def exact(values):
+    """Floating tensors in double, so that what single precision loses is no difference; a tensor met twice stays one."""
+    made = {}
+
+    def one(t):
+        if not isinstance(t, torch.Tensor):
+            return t
+        if id(t) not in made:
+            copy = t.detach().clone()
+            made[id(t)] = copy.double() if t.is_floating_point() else copy
+        return made[id(t)]
+    return [one(t) for t in values]
+
+
+class Inputs:
+    """The tensors of a sample, by identity."""
+
+    def __init__(self):
+        self.list, self.places = [], {}
+
+    def place(self, t):
+        if id(t) not in self.places:
+            need(t.dtype in DTYPES, "complex numbers")
+            self.places[id(t)] = len(self.list)
+            self.list.append(t)
+        return self.places[id(t)]
+
+    def encode(self, v):
+        if isinstance(v, torch.Tensor):
+            return {"tensor": self.place(v)}
+        if isinstance(v, dict):
+            return {k: self.encode(x) for k, x in v.items()}
+        if isinstance(v, (list, tuple)):
+            return [self.encode(x) for x in v]
+        if isinstance(v, float) and not math.isfinite(v):
+            return str(v)
+        need(not isinstance(v, complex), "complex numbers")
+        return v
+
+    def entries(self):
+        return [{"dtype": DTYPES[t.dtype], "shape": list(t.shape), "data": numbers(t)} for t in self.list]
+
+
+def answer(function, tensors, places):
+    """Values and gradients of function(), whose leaves are `tensors`, the doubles of the sample's inputs `places`."""
+    y = function()
+    results = [t for t in pytree.tree_leaves(y) if isinstance(t, torch.Tensor)]
+    first = results[0]
+    if first.is_floating_point() and first.requires_grad and first.numel() > 0:
+        weights = (torch.arange(first.numel()) * 37 % 11 - 5).to(first.dtype).reshape(first.shape) / 4
+        (first * weights).sum().backward()
+    gradients = {}
+    for t, place in zip(tensors, places):
+        if t.requires_grad and t.grad is not None:
+            gradients[str(place)] = numbers(t.grad)
+    return {"results": [{"shape": list(t.shape), "values": numbers(t)} for t in results], "gradients": gradients}
+
+
+def bound(names, args, kwargs):
+    need(len(args) <= len(names), "more arguments")
+    a = dict(zip(names, args))
+    a.update({"x" if k in ("input", "self") else k: v for k, v in kwargs.items()})
+    need("out" not in a, "`out`")
+    need(set(a) <= set(names), "`" + "`, `".join(sorted(set(a) - set(names))) + "`")
+    return a
+
+
+def function_sample(op, names, adapter, sample, refused):
+    args, kwargs = (sample.input, *sample.args), sample.kwargs
+    inputs = Inputs()
+    try:
+        ours = inputs.encode(adapter(bound(names, args, kwargs)))
+    except Missing as missing:
+        return {"missing": str(missing)}
+    out = {"ours": ours, "inputs": inputs.entries()}
+    try:
+        if refused:
+            op(*args, **kwargs)
+            return {"missing": "an error of PyTorch's that depends on its build"}
+        flat_args, spec = pytree.tree_flatten((args, kwargs))
+        doubles = exact(flat_args)
+        fixed = {id(bound(names, args, kwargs)[k]) for k in FIXED if k in names and k in bound(names, args, kwargs)}
+        for before, after in zip(flat_args, doubles):
+            if isinstance(after, torch.Tensor) and after.is_floating_point() and id(before) not in fixed:
+                after.requires_grad_()
+        leaves = [(t, inputs.places[id(b)]) for b, t in zip(flat_args, doubles)
+                  if isinstance(b, torch.Tensor) and id(b) in inputs.places]
+        a, k = pytree.tree_unflatten(doubles, spec)
+        out.update(answer(lambda: op(*a, **k), [t for t, _ in leaves], [p for _, p in leaves]))
+    except REFUSALS as error:
+        out["refused"] = str(error).split("\n")[0]
+    return out
+
+
+def seed(name):
+    torch.manual_seed(sum(name.encode()))
+    random.seed(sum(name.encode()))
+
+
+def function_samples():
+    for op in op_db:
+        if op.name not in FUNCTIONS or op.variant_test_name == "without_cudnn":
+            continue
+        names, adapter = FUNCTIONS[op.name]
+        dtypes = [t for t in (torch.float32, torch.float64, torch.int64) if op.supports_dtype(t, "cpu")]
+        for dtype in dtypes:
+            seed(op.name)
+            for sample in op.sample_inputs("cpu", dtype, requires_grad=False):
+                yield {"torch": op.name, "dtype": DTYPES[dtype],
+                       **function_sample(op, names, adapter, sample, refused=False)}
+        if op.error_inputs_func is not None:
+            seed(op.name)
+            for error in op.error_inputs("cpu"):
+                yield {"torch": op.name, "dtype": "error",
+                       **function_sample(op, names, adapter, error.sample_input, refused=True)}
+
+
+def constructed(info, given):
+    arguments = inspect.signature(info.module_cls.__init__).bind(None, *given.args, **given.kwargs)
+    arguments.apply_defaults()
+    return dict(arguments.arguments)
+
+
+def module_sample(info, given, training):
+    inputs, out = Inputs(), {}
+    name = info.module_cls.__name__
+    forward = given.forward_input
+    args = forward.args if forward is not None else ()
+    if forward is not None and forward.kwargs:
+        return {"missing": "arguments of forward by name"}
+    module = None
+    try:
+        module = info.module_cls(*given.constructor_input.args, **given.constructor_input.kwargs)
+    except REFUSALS as error:
+        out["refused"] = str(error).split("\n")[0]
+    try:
+        a = constructed(info, given.constructor_input)
+        if name in LOSSES:
+            need(len(args) == 2, "a loss that is refused before it is called")
+            ours = loss_module(LOSSES[name])({k: v for k, v in a.items() if k not in ("self", "device", "dtype")}, args)
+        else:
+            ours = MODULES[name](a)
+            ours["training"] = training
+            ours["input"] = args[0] if args else torch.zeros(1)
+            ours["state"] = {k: v.detach() for k, v in module.state_dict().items()
+                             if k != "num_batches_tracked"} if module is not None else {}
+        ours = inputs.encode(ours)
+    except Missing as missing:
+        return {"missing": str(missing)}
+    out.update({"ours": ours, "inputs": inputs.entries()})
+    if "refused" in out:
+        return out
+    try:
+        module.double().train(training)
+        doubles = [t.requires_grad_() if isinstance(t, torch.Tensor) and t.is_floating_point() else t
+                   for t in exact(list(args))]
+        leaves = [(d, inputs.places[id(t)]) for t, d in zip(args, doubles)
+                  if isinstance(t, torch.Tensor) and id(t) in inputs.places]
+        for k, p in module.named_parameters():
+            if "state" in ours:
+                leaves.append((p, ours["state"][k]["tensor"]))
+        out.update(answer(lambda: module(*doubles), [t for t, _ in leaves], [p for _, p in leaves]))
+        if "state" in ours:
+            out["after"] = {k: numbers(v) for k, v in module.state_dict().items() if k.startswith("running")}
+    except REFUSALS as error:
+        out["refused"] = str(error).split("\n")[0]
+    return out
+
+
+def module_samples():
+    for info in module_db:
+        name = info.module_cls.__name__
+        if name not in MODULES and name not in LOSSES:
+            continue
+        options = dict(device="cpu", dtype=torch.float32, requires_grad=False)
+        for training in ([True, False] if info.train_and_eval_differ else [True]):
+            seed(name)
+            for given in info.module_inputs_func(info, training=training, **options):
+                yield {"torch": "nn." + name, "dtype": "f32", **module_sample(info, given, training)}
+        if info.module_error_inputs_func is not None:
+            seed(name)
+            for error in info.module_error_inputs_func(info, training=True, **options):
+                yield {"torch": "nn." + name, "dtype": "error",
+                       **module_sample(info, error.module_error_input, True)}
+
+
+# Names with a word for a subject of this file that are about others: views, random numbers, linear algebra, internals.
+OTHERS = ("linalg", "masked.", "_", "native_", "jiterator", "as_strided", "normal", "log_normal", "max_pool2d_with")
+
+
+def without_counterpart():
+    """Pooling, normalisation, losses and indexing that op_db and module_db have and the tables above lack."""
+    words = ("pool", "norm", "loss", "entropy", "index_", "scatter", "masked_", "put", "embedding")
+    names = {op.name for op in op_db} - set(FUNCTIONS)
+    found = {n for n in names if any(w in n.lower() for w in words) and not n.startswith(OTHERS)}
+    modules = {i.module_cls.__name__ for i in module_db} - set(MODULES) - set(LOSSES)
+    found |= {"nn." + n for n in modules if any(w in n.lower() for w in words) or n.endswith("Loss")}
+    return sorted(found)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    result = {"torch": torch.__version__.split("+")[0], "samples": [*function_samples(), *module_samples()],
+              "without": without_counterpart()}
+    with open(sys.argv[1], "w") as file:
+        json.dump(result, file)
