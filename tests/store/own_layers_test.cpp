@@ -3,6 +3,7 @@
 
 #include "freight/deploy/predictor.h"
 #include "freight/nn/nn.h"
+#include "freight/ops/elementwise.h"
 #include "freight/store/bundle.h"
 #include "tests/support/files.h"
 
@@ -35,6 +36,30 @@ class Undeclared : public nn::Linear {
   Tensor forward(const Tensor& x) override { return nn::Linear::forward(x) * 3.0; }
 };
 
+// A layer of two inputs within a declared one.
+class Gate : public nn::ModuleOf<Tensor(const Tensor& x, const Tensor& context)> {
+ public:
+  explicit Gate(int64_t width) : fc_(add<nn::Linear>("fc", width, width)) {}
+  Tensor forward(const Tensor& x, const Tensor& context) override { return x * sigmoid(fc_(context)); }
+
+ private:
+  nn::Linear& fc_;
+};
+struct GatedOptions {
+  int64_t width = 0;
+};
+class Gated : public nn::Module {
+ public:
+  using Fields = GatedOptions;
+  explicit Gated(const Fields& f) : fields_(nn::checked<Gated>(f)), gate_(add<Gate>("gate", f.width)) {}
+  const Fields& fields() const { return fields_; }
+  Tensor forward(const Tensor& x) override { return gate_(x, x * 0.5); }
+
+ private:
+  Fields fields_;
+  Gate& gate_;
+};
+
 template <class M>
 Bundle bundle_with(M layer) {
   Bundle b;
@@ -54,6 +79,19 @@ TEST(OwnLayers, ADeclaredOneIsStoredAndAnswersAsBefore) {
   save_bundle(dir / "own.safetensors", before);
   const std::vector<Array> x = {Array::of<float>({1, 2, 3, 4}, {4})};
   deploy::Predictor first(before), second(load_bundle(dir / "own.safetensors"));
+  EXPECT_EQ(first.run(x).to_vector<float>(), second.run(x).to_vector<float>());
+}
+
+TEST(OwnLayers, LayersOfSeveralInputsAreStoredWithinADeclaredOne) {
+  nn::register_layer(nn::Layer<Gated>("Gated", "x times a gate of its half")
+                         .size("width", &GatedOptions::width, -1, "numbers per row"));
+  const TemporaryDir dir;
+  const Bundle before = bundle_with(Gated({.width = 4}));
+  save_bundle(dir / "gated.safetensors", before);
+  const Bundle after = load_bundle(dir / "gated.safetensors");
+  EXPECT_EQ(after.model.net->state_dict()[0].name, "mine.gate.fc.weight");
+  const std::vector<Array> x = {Array::of<float>({1, 2, 3, 4}, {4})};
+  deploy::Predictor first(before), second(after);
   EXPECT_EQ(first.run(x).to_vector<float>(), second.run(x).to_vector<float>());
 }
 
