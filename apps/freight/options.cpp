@@ -17,6 +17,7 @@
 #include "freight/base/strings.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
+#include "freight/nn/plugin.h"
 
 namespace freight::app {
 
@@ -198,7 +199,7 @@ struct Options::Impl {
   std::vector<std::pair<std::string, std::string>> shorthands;
   bool with_config = false, dry_run = false, print_config = false, help_wanted = false, verbose = false, quiet = false;
   std::string config_file;
-  std::vector<std::string> sets;
+  std::vector<std::string> sets, plugins;
   std::vector<std::string> notes_on_names;  // of flags that were given by an earlier name
 
   std::vector<std::string> known_flags() const {
@@ -454,6 +455,9 @@ void Options::enable_config() {
 
 void Options::add_common() {
   group("Common");
+  add("--plugin", &impl_->plugins,
+      "a shared library with layers of your own, may be repeated; it is code that runs (docs/extend/layer.md)",
+      {.value = "LIB.so"});
   add("-v,--verbose", &impl_->verbose, "say more (log level debug)");
   add("-q,--quiet", &impl_->quiet, "only warnings, errors and results");
   add("-h,--help", &impl_->help_wanted, "this text");
@@ -484,6 +488,7 @@ Options::Outcome Options::parse(const std::vector<std::string>& args) {
   }
   m.apply_sets();
   m.apply_file();
+  for (const std::string& path : m.plugins) nn::load_plugin(path);
   if (m.quiet) logging::set_level(logging::Level::warn);
   if (m.verbose) logging::set_level(logging::Level::debug);
   if (m.print_config) {
@@ -508,6 +513,8 @@ void Options::peek(const std::vector<std::string>& args) {
     m.apply_file();
   } catch (const Error&) {  // parse reports it
   }
+  if (m.help_wanted) return;
+  for (const std::string& path : m.plugins) nn::load_plugin(path);  // may know what the arguments name
 }
 
 void Options::earlier_name(const std::string& name, const std::string& now) { impl_->earlier_name(name, now); }

@@ -9,6 +9,7 @@
 #include "freight/deploy/predictor.h"
 #include "freight/io/npy.h"
 #include "freight/nn/nn.h"
+#include "freight/ops/ops.h"
 #include "freight/trace/compile.h"
 #include "freight/train/trainer.h"
 #include "tests/deploy/onnx_runtime.h"
@@ -130,6 +131,38 @@ TEST(Onnx, NoNetOfTheZooIsForgottenAbove) {
   std::sort(tested.begin(), tested.end());
   std::sort(known.begin(), known.end());
   EXPECT_EQ(tested, known);
+}
+
+// A module of one's own is exported by its graph: nobody has to declare it.
+class OwnBlock : public nn::Module {
+ public:
+  OwnBlock() : first_(&add<nn::Linear>("first", 6, 8)), second_(&add<nn::Linear>("second", 8, 3)) {
+    scale_ = parameter("scale", {8}, nn::init::uniform(0.5, 1.5));
+  }
+  Tensor forward(const Tensor& x) override {
+    const Tensor h = tanh((*first_)(x)) * scale_;
+    return (*second_)(h * sigmoid(h) + mean(h, {1}, Keep::yes));
+  }
+
+ private:
+  nn::Linear *first_, *second_;
+  Variable scale_;
+};
+TEST(Onnx, AModuleThatNobodyDeclaredIsExportedByItsGraph) {
+  if (peer_python().empty()) GTEST_SKIP() << "needs tests/requirements.txt";
+  Runtime runtime;
+  const models::Model model{.name = "own", .input = {DType::f32, {6}}, .net = std::make_shared<OwnBlock>()};
+  const std::string file = runtime / "own.onnx";
+  export_onnx(bundle_of(model), file, {.softmax = false});
+  std::vector<Array> expected;
+  for (const int64_t batch : {1, 5}) {
+    const Array x = random_input(model.batch_type(batch), 0, 5);
+    runtime.add(file, x);
+    expected.push_back(forward(model, x));
+  }
+  const std::vector<Array> results = runtime.results();
+  ASSERT_EQ(results.size(), expected.size());
+  for (size_t i = 0; i < results.size(); ++i) EXPECT_LE(relative_difference(results[i], expected[i]), 1e-5) << i;
 }
 
 // What a user has: images as bytes, and a model that was trained.

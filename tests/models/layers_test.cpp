@@ -211,8 +211,159 @@ TEST(Layers, WhatSpecsCannotMakeIsNotDeclared) {
   };
   expect_error(ErrorKind::usage, {"register_layer", "a layer needs a name"},
                [] { nn::register_layer(nn::Layer<Nameless>("", "")); });
-  expect_error(ErrorKind::usage, {"register_layer", "'Pair' has children"},
-               [] { nn::register_layer(nn::Layer<Nameless>("Pair", "").layer("first", "")); });
+}
+
+// A container of one's own: x + gate main(x), then a list of layers on the sum where it has one.
+struct GatedOptions {
+  std::shared_ptr<nn::Module> main;
+  std::vector<nn::Child> then;
+  double gate = 0.5;
+};
+class Gated : public nn::Module {
+ public:
+  using Fields = GatedOptions;
+  explicit Gated(const Fields& f) : fields_(nn::checked<Gated>(f)) {
+    adopt("main", f.main);
+    for (const nn::Child& c : f.then) adopt("then" + c.name, c.module);
+    scale_ = parameter("scale", {1}, nn::init::constant(f.gate));
+  }
+  const Fields& fields() const { return fields_; }
+  Tensor forward(const Tensor& x) override {
+    Tensor y = x + (*fields_.main)(x)*scale_;
+    for (const nn::Child& c : fields_.then) y = (*c.module)(y);
+    return y;
+  }
+
+ private:
+  Fields fields_;
+  Variable scale_;
+};
+struct IdleOptions {
+  std::shared_ptr<nn::Module> spare;
+};
+struct Idle : nn::Module {  // never calls its layer
+  using Fields = IdleOptions;
+  explicit Idle(const Fields& f) : fields_(f) {}
+  const Fields& fields() const { return fields_; }
+  Tensor forward(const Tensor& x) override { return x; }
+  Fields fields_;
+};
+
+void declare_containers() {
+  static const bool done = [] {
+    nn::register_layer(nn::Layer<Gated>("Gated", "x + gate main(x), then more layers")
+                           .required("main", &GatedOptions::main, "a layer or a list")
+                           .field("then", &GatedOptions::then, "layers on the sum")
+                           .field("gate", &GatedOptions::gate, "what the branch counts at first", nn::kNotNegative));
+    nn::register_layer(nn::Layer<Idle>("Idle", "").required("spare", &IdleOptions::spare, "a layer"));
+    return true;
+  }();
+  EXPECT_TRUE(done);
+}
+
+std::string net_of(const std::string& layers) {
+  return R"({"format":"freight-model-1","name":"own","input":[3],"net":)" + layers + "}";
+}
+
+TEST(Layers, OnesOwnContainerIsACitizenOfSpecs) {
+  declare_containers();
+  // Sizes within follow from what the container calls its children with, also in a container in a container.
+  const Model m = from_spec(net_of(R"([{"name":"a","type":"Gated","gate":2,"main":{"type":"Linear","out":3},
+      "then":[{"type":"Gated","main":[{"type":"Linear","out":3},{"type":"Tanh"}]},{"name":"end","type":"Linear","out":2}]}])"));
+  EXPECT_EQ(m.output_type(4), (Type{DType::f32, {4, 2}}));
+  std::vector<std::string> names;
+  for (const nn::NamedVariable& v : m.net->state_dict()) names.push_back(v.name);
+  EXPECT_EQ(join(names, " "),
+            "a.scale a.main.weight a.main.bias a.then0.scale a.then0.main.0.weight a.then0.main.0.bias "
+            "a.thenend.weight a.thenend.bias");
+  // It computes what the same modules do when they are called by hand.
+  const Array x = Array::of<float>({1, -2, 3, 0.5, 1, 1}, {2, 3});
+  const auto& gated = static_cast<const Gated&>(*m.net->children()[0].module);
+  const auto child = [](const nn::Module& of, size_t i) -> nn::Module& { return *of.children()[i].module; };
+  const Tensor sum = x + child(gated, 0)(x) * 2.0;
+  const Tensor inner = sum + child(child(gated, 1), 0)(sum) * 0.5;
+  const std::vector<float> got = (*m.net)(x).to_vector<float>();
+  const std::vector<float> want = child(gated, 2)(inner).to_vector<float>();
+  ASSERT_EQ(got.size(), 4u);
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-5) << i;
+
+  const std::string printed = to_spec(m);
+  EXPECT_NE(printed.find(R"({"type":"Linear","name":"end","in":3,"out":2})"), std::string::npos) << printed;
+  EXPECT_EQ(to_spec(from_spec(printed)), printed);
+  check_spec(m);
+  const Summary s = summarize(m, 1);
+  int64_t listed = 0;
+  for (const LayerRow& r : s.layers) listed += r.parameters;
+  EXPECT_EQ(listed, s.parameters);  // the container's own weight has a row, too
+}
+
+TEST(Layers, WhatAContainerLacksIsTold) {
+  declare_containers();
+  const auto refused = [](const std::string& layers, const std::vector<std::string>& parts) {
+    expect_error(ErrorKind::usage, parts, [&] { from_spec(net_of(layers), "net.json"); });
+  };
+  refused(R"([{"type":"Gated"}])", {"Gated", "'main' is missing", "(0, net.json)"});
+  refused(R"([{"type":"Gated","main":[],"then":{"type":"ReLU"}}])", {"Gated", "'then' is wrong", "a list of layers"});
+  refused(R"([{"type":"Gated","main":{"type":"Linear","out":2}}])", {"f32[2,3]", "f32[2,2]", "(0, net.json)"});
+  refused(R"([{"type":"Gated","main":{"type":"Linear","in":4,"out":3}}])", {"f32[2,3]", "f32[3,4]", "(0.main, "});
+  refused(R"([{"type":"Gated","main":[],"then":[{"name":"x.y","type":"ReLU"}]}])", {"'name'", "without dots"});
+  refused(R"([{"type":"Concat","branches":[]}])", {"Concat", "'branches' must have at least 1", "got 0"});
+  refused(R"([{"type":"Idle","spare":{"type":"ReLU"}}])", {"Idle", "does not call its layer 'spare'", "(0, net.json)"});
+  expect_error(ErrorKind::usage, {"Gated", "'main' must be a layer"}, [] { Gated(GatedOptions{}); });
+}
+
+// Weights whose number is no field, and a factor that fields() does not give: both would be lost.
+struct Deep : nn::Module {
+  using Fields = nn::NoFields;
+  explicit Deep(int64_t depth = 1) {
+    for (int64_t i = 0; i < depth; ++i) parameter(cat("w", i), {3}, nn::init::constant(1));
+  }
+  Tensor forward(const Tensor& x) override { return x; }
+};
+struct Steep : nn::Module {
+  using Fields = nn::NoFields;
+  explicit Steep(double by = 1) : factor(by) {}
+  Tensor forward(const Tensor& x) override { return x * factor; }
+  double factor;
+};
+
+TEST(Layers, ADeclarationThatLeavesSomethingOutIsFoundBeforeItIsStored) {
+  static const bool done = [] {
+    nn::register_layer(nn::Layer<Deep>("Deep", ""));
+    nn::register_layer(nn::Layer<Steep>("Steep", ""));
+    return true;
+  }();
+  ASSERT_TRUE(done);
+  const auto net_with = [](auto layer) {
+    nn::Sequential net;
+    net.append("mine", std::move(layer));
+    return Model{.name = "own", .input = {DType::f32, {3}}, .net = std::make_shared<nn::Sequential>(std::move(net))};
+  };
+  check_spec(net_with(Deep()));
+  expect_error(ErrorKind::usage, {"'own'", "does not come back", "mine.w1 f32[3]", "no more"},
+               [&] { check_spec(net_with(Deep(2))); });
+  check_spec(net_with(Steep()));
+  expect_error(ErrorKind::usage, {"'own'", "computes something else", "in 'mine'"},
+               [&] { check_spec(net_with(Steep(2))); });
+  nn::Sequential dotted;
+  dotted.append("a.b", nn::ReLU());
+  expect_error(ErrorKind::usage, {"'own'", "not built by its own spec", "without dots"}, [&] {
+    check_spec({.name = "own", .input = {DType::f32, {3}}, .net = std::make_shared<nn::Sequential>(dotted.fields())});
+  });
+}
+
+TEST(Layers, ANamedNetComesBackFromItsSpec) {
+  for (const char* name : {"lenet", "resnet20", "textcnn", "lstm_text", "gpt_char"}) {
+    SCOPED_TRACE(name);
+    const Model m = create(name);
+    check_spec(m);
+    m.net->eval();
+    check_spec(m);
+  }
+  Model shared = create("mlp");  // a variable of two paths is stored under both
+  const auto layer = std::make_shared<nn::Linear>(784, 784);
+  shared.net = std::make_shared<nn::Sequential>(nn::Flatten(), layer, layer);
+  check_spec(shared);
 }
 
 TEST(Layers, AClassThatNobodyDeclaredIsRefusedByName) {

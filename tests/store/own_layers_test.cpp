@@ -103,5 +103,19 @@ TEST(OwnLayers, OneThatNobodyDeclaredIsRefusedByName) {
                [&] { save_bundle(dir / "own.safetensors", bundle_with(Undeclared())); });
 }
 
+// Its weights can be kept all the same: they go back into the class that has them, and into nothing else.
+TEST(OwnLayers, TheWeightsOfOneThatNobodyDeclaredAreReadBack) {
+  const TemporaryDir dir;
+  const std::string path = dir / "weights.safetensors";
+  const Bundle before = bundle_with(Undeclared());
+  io::save_safetensors(path, sealed(to_file(before)));
+  expect_error(ErrorKind::checkpoint, {path, "weights of a net that has no spec form", "load_weights"},
+               [&] { load_bundle(path); });
+  Bundle after = bundle_with(Undeclared());
+  load_weights(after.model, path);
+  const Array x = Array::of<float>({1, 2, 3, 4}, {1, 4});
+  EXPECT_EQ((*before.model.net)(x).to_vector<float>(), (*after.model.net)(x).to_vector<float>());
+}
+
 }  // namespace
 }  // namespace freight::store

@@ -43,7 +43,23 @@ Tensor token_cross_entropy(const Tensor& outputs, const Tensor& y, const LossOpt
   return cast(loss, outputs.dtype());
 }
 
+// Mean or sum over the samples of what a program's own function gives.
+Tensor over_samples(const char* what, const Objective::Function& function, const Tensor& outputs, const Tensor& y,
+                    Reduction reduction) {
+  const Tensor given = function(outputs, y);
+  const auto samples = outputs.dim(0);
+  const bool each = given.rank() == 1 && given.dim(0) == samples && samples != 0;
+  if (!is_floating(given.dtype()) || !(each || given.rank() == 0)) {
+    fail_here(cat("the model's own ", what), "got ", given.type(), ", need a number per sample, f32[", samples,
+              "], or their mean, f32[]");
+  }
+  const Tensor numbers = cast(given, DType::f32);
+  if (each) return reduction == Reduction::sum ? sum(numbers) : mean(numbers);
+  return reduction == Reduction::sum ? numbers * static_cast<double>(samples) : numbers;
+}
+
 Tensor loss_of(const Model& model, const Tensor& outputs, const Tensor& y, const LossOptions& o) {
+  if (model.own.loss) return over_samples("loss", model.own.loss, outputs, y, o.reduction);
   if (model.loss == Loss::mse) return mean_squared_error(outputs, y, o.reduction);
   if (outputs.rank() == 3) return token_cross_entropy(outputs, y, o);
   return cross_entropy(outputs, y, {.label_smoothing = o.label_smoothing, .reduction = o.reduction});
@@ -61,7 +77,10 @@ Scored score(const Model& model, const Tensor& x, const Tensor& y, const LossOpt
   return {outputs, loss};
 }
 
+bool tells_top1(const Model& model) { return model.loss != Loss::mse && !model.own.metric; }
+
 Tensor right_count(const Model& model, const Tensor& outputs, const Tensor& y) {
+  if (model.own.metric) return over_samples("metric", model.own.metric, outputs, y, Reduction::sum);
   if (model.loss == Loss::mse) return zeros({});
   const Tensor right = cast(equal(argmax(outputs, -1), cast(y, DType::i32)), DType::f32);
   return sum(outputs.rank() == 3 ? right * cast(counted(outputs, y), DType::f32) : right);

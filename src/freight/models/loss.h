@@ -19,10 +19,14 @@ struct Scored {
 // Runs the net on x and compares with y: cross_entropy takes classes i64 (N); mse values f32 (N, K), or (N) where K is
 // 1, and averages over them. A language model's results (N, T, K) are scored token by token against classes (N, T): a
 // target below 0 is not asked, and neither mean nor sum nor count has its place. In training the auxiliary heads'
-// losses are added, each times its weight. Throws Error(usage) for targets of another kind or shape.
+// losses are added, each times its weight. A loss of the model's own takes the place of both. Throws Error(usage) for
+// targets of another kind or shape.
 Scored score(const Model& model, const Tensor& x, const Tensor& y, const LossOptions& options = {});
 
-// How many outputs have their largest entry at y: f32 scalar. 0 for models that regress values.
+// Whether right_count counts: the model tells classes, and has no metric of its own.
+bool tells_top1(const Model& model);
+// How many outputs have their largest entry at y: f32 scalar. 0 for models that regress values. Where the model has a
+// metric of its own, the sum of that over the samples.
 Tensor right_count(const Model& model, const Tensor& outputs, const Tensor& y);
 
 }  // namespace freight::models

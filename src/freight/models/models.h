@@ -1,6 +1,7 @@
 // Models: nets with their input shape, made by C++ builders, by name, or from JSON specs. A builder's model prints as
 // the spec file of the same name under models/. Spec form: docs of from_spec; listing: summary.h.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,12 +17,25 @@ std::string to_string(Loss loss);  // "cross_entropy", "mse"
 // False for an unknown name.
 bool parse_loss(const std::string& name, Loss& out);
 
+// What a program minimises and reports in place of what Loss says: functions of the net's outputs and the targets. Each
+// gives a number per sample, f32 (N), or their mean over the batch, a scalar: parts of a batch and the batches of an
+// evaluation are weighed by their samples. Stored models do not have them.
+struct Objective {
+  // (outputs, targets) -> f32 (N), or a scalar
+  using Function = std::function<Tensor(const Tensor& outputs, const Tensor& targets)>;
+  Function loss = {};    // empty: that of Model::loss
+  Function metric = {};  // reported in place of top1, and what says which weights are the best
+  std::string metric_name = "metric";  // in reports
+  bool higher_is_better = true;  // of the metric
+};
+
 // A net with what it is for.
 struct Model {
   std::string name;                 // of the builder or spec
   Type input;                       // of one sample, without the batch axis: f32[1,28,28]
   std::shared_ptr<nn::Module> net;  // its layers
-  Loss loss = Loss::cross_entropy;  // that training minimises
+  Loss loss = Loss::cross_entropy;  // beside a loss of `own`: what the outputs are, logits of classes or values
+  Objective own = {};               // empty for nets of specs
 
   // Type of the net's input for a batch.
   Type batch_type(int64_t batch) const;
@@ -85,6 +99,13 @@ Model from_spec(const std::string& text, const std::string& source = "spec");
 Model from_spec_file(const std::string& path);
 // The spec of a model; from_spec(to_spec(m)) is equal to m. Throws Error(usage) for modules without a spec form.
 std::string to_spec(const Model& model);
+// The same net with weights of its own, as its spec makes it, and the same objective. Throws as to_spec.
+Model again(const Model& model);
+// Whether every layer of the net is declared (nn/layer_type.h), so that it has a spec form.
+bool has_spec(const Model& model);
+// Throws Error(usage) where from_spec(to_spec(m)) has other variables than m, or computes something else: a layer whose
+// declaration leaves something out would be stored without a word, and be another one when it is loaded.
+void check_spec(const Model& model);
 // A registered name, or the path of a spec file (anything with a slash or ending in .json). Throws Error(usage) for
 // options beside a file: it says all itself.
 Model load(const std::string& name_or_file, const Options& options = {});

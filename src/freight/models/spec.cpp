@@ -2,6 +2,7 @@
 // is thrown away: so sizes can be inferred, and shapes that do not fit are reported with the layer's path. Never
 // allocates weights.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,7 +15,6 @@
 #include "freight/io/safetensors.h"
 #include "freight/models/models.h"
 #include "freight/nn/nn.h"
-#include "freight/ops/shape.h"
 #include "freight/trace/tracer.h"
 
 namespace freight::models {
@@ -47,15 +47,17 @@ class Settings {
     if (!j) fail_here(type_, "the setting '", key, "' is missing");
     return *j;
   }
+  // Makes the children that a field holds of what the spec says there.
+  using Children = std::function<std::vector<nn::Child>(const nn::Field& field, const Json& json)>;
   // One value per field of a layer; those that are left out are the defaults, or sizes of the input x.
-  std::vector<nn::Setting> values(const nn::LayerType& type, const Tensor& x) {
+  std::vector<nn::Setting> values(const nn::LayerType& type, const Tensor& x, const Children& children) {
     std::vector<nn::Setting> out;
     for (const nn::Field& f : type.fields()) {
       const char* key = f.key().c_str();
       const bool required = f.presence == nn::Field::Presence::required;
       nn::Setting value = f.usual;
       if (const Json* j = required ? &need(key) : find(key)) {
-        parse(f, *j, value);
+        parse(f, *j, value, children);
       } else if (f.presence == nn::Field::Presence::from_input) {
         value.integer = x.dim(f.axis);
         value.extents = value.integer;
@@ -64,7 +66,7 @@ class Settings {
     }
     return out;
   }
-  void parse(const nn::Field& f, const Json& j, nn::Setting& value) {
+  void parse(const nn::Field& f, const Json& j, nn::Setting& value, const Children& children) {
     const char* key = f.key().c_str();
     switch (f.usual.kind) {
       case nn::Setting::Kind::integer: value.integer = parse_integer(key, j); break;
@@ -85,8 +87,10 @@ class Settings {
         }
         break;
       case nn::Setting::Kind::extents: value.extents = parse_extents(key, j); break;
-      case nn::Setting::Kind::layer:
-      case nn::Setting::Kind::layers: break;  // SpecBuilder builds children
+      case nn::Setting::Kind::layers:
+        if (!j.is_array()) bad(key, j, "a list of layers");
+        [[fallthrough]];
+      case nn::Setting::Kind::layer: value.children = children(f, j); break;
     }
   }
   // Every key must have been asked for.
@@ -126,15 +130,18 @@ void need_rank(const Settings& s, const Tensor& x, int rank) {
   if (x.rank() < rank) fail_here(s.type(), "the input ", x.type(), " has too few axes: need at least ", rank);
 }
 
-ModulePtr make_layer(const nn::LayerType& type, Settings& settings, const Tensor& x) {
+// The values of a layer's fields, as the spec has them or as they follow from its input.
+std::vector<nn::Setting> values_of(const nn::LayerType& type, const Json& object, const Tensor& x,
+                                   const Settings::Children& children) {
+  Settings settings(object, type.name());
   need_rank(settings, x, type.rank());
-  const std::vector<nn::Setting> values = settings.values(type, x);
+  std::vector<nn::Setting> values = settings.values(type, x, children);
   settings.finish();
   // A layer whose weights would overflow every memory is refused before its shape is computed.
   if (const double elements = type.weight_size(values); elements > kMaxElements) {
     fail_here(type.name(), "the layer would have ", elements, " weights");
   }
-  return type.make(values);
+  return values;
 }
 
 const nn::LayerType& layer_type(const std::string& name) {
@@ -144,7 +151,8 @@ const nn::LayerType& layer_type(const std::string& name) {
   const std::string near = nearest(name, names);
   fail_here("spec", "unknown layer '", freight::excerpt(name), "'",
             near.empty() ? "" : "; did you mean '" + near + "'?",
-            near.empty() ? " (known: " + join(names, ", ") + ")" : "");
+            near.empty() ? " (known: " + join(names, ", ") + ")" : "",
+            "; a layer of your own is declared by nn::register_layer, for the command in a --plugin");
 }
 
 class SpecBuilder {
@@ -161,11 +169,9 @@ class SpecBuilder {
     if (++depth_ > kMaxDepth) fail_here("spec", "layers are nested deeper than ", kMaxDepth);
     if (++layers_ > kMaxLayers) fail_here("spec", "the net has more than ", kMaxLayers, " layers");
     ModulePtr m;
-    if (j.is_array()) {
-      m = sequence(j, x);
-    } else if (!j.is_object()) {
+    if (!j.is_array() && !j.is_object()) {
       fail_here("spec", "a layer must be an object with a 'type', or a list of layers: got ", excerpt(j));
-    } else if (j.contains("ref")) {
+    } else if (j.is_object() && j.contains("ref")) {
       m = reference(j, x);
     } else {
       m = layer(j, x);
@@ -178,30 +184,24 @@ class SpecBuilder {
   }
 
  private:
-  ModulePtr layer(const Json& j, Tensor& x) {
-    const auto it = j.find("type");
-    if (it == j.end() || !it->is_string()) fail_here("spec", "a layer needs a 'type': got ", excerpt(j));
-    const nn::LayerType& type = layer_type(it->get<std::string>());
-    const std::string& name = type.name();
-    Settings settings(j, name);
-    if (name == "Sequential") {
-      const Json& layers = settings.need("layers");
-      settings.finish();
-      if (!layers.is_array()) fail_here(name, "'layers' must be a list: got ", excerpt(layers));
-      return sequence(layers, x);
+  // A child of a container before the container has called it: what it is called with tells its sizes, so that it is
+  // built then, and a container says by its forward function alone what its children are fed with.
+  class Awaited : public nn::Module {
+   public:
+    Awaited(SpecBuilder& builder, const Json& json) : builder_(builder), json_(json) {}
+    Tensor forward(const Tensor& x) override {
+      if (built_) return (*built_)(x);
+      Tensor y = x;
+      built_ = builder_.build(json_, y);
+      return y;
     }
-    if (name == "Residual") return residual(settings, x);
-    if (name == "Concat") return branches(settings, x);
-    if (name == "Auxiliary") return auxiliary(type, settings, x);
-    try {
-      ModulePtr m = make_layer(type, settings, x);
-      x = (*m)(x);
-      return m;
-    } catch (const Error& e) {
-      if (!e.where().empty()) throw;
-      throw Error(e.kind(), e.op(), e.message(), trace::location());
-    }
-  }
+    const ModulePtr& built() const { return built_; }
+
+   private:
+    SpecBuilder& builder_;
+    const Json& json_;
+    ModulePtr built_;
+  };
 
   // The name of child `i` of a list.
   static std::string child_name(const Json& j, size_t i) {
@@ -214,77 +214,48 @@ class SpecBuilder {
     return text;
   }
 
-  // Appends the layers of `list`. Without `results` they follow each other; with it they are branches that all take
-  // the first input, and their results are collected.
-  template <class Container>
-  void children(const Json& list, Container& into, std::vector<Tensor>* results, Tensor& x) {
-    const Tensor start = x;
-    for (size_t i = 0; i < list.size(); ++i) {
-      const std::string name = child_name(list[i], i);
-      if (results) x = start;
-      ModulePtr child;
-      {
-        const Scope scope(name);
-        child = build(list[i], x);
-      }
-      if (results) results->push_back(x);
-      into.append(name, std::move(child));
-    }
+  std::vector<nn::Child> awaited(const nn::Field& field, const Json& j) {
+    if (field.usual.kind == nn::Setting::Kind::layer) return {{"", std::make_shared<Awaited>(*this, j)}};
+    std::vector<nn::Child> all;
+    for (size_t i = 0; i < j.size(); ++i) all.push_back({child_name(j[i], i), std::make_shared<Awaited>(*this, j[i])});
+    return all;
   }
 
-  ModulePtr sequence(const Json& list, Tensor& x) {
-    auto m = std::make_shared<nn::Sequential>();
-    children(list, *m, nullptr, x);
-    return m;
-  }
-
-  ModulePtr branches(Settings& settings, Tensor& x) {
-    const Json& list = settings.need("branches");
-    settings.finish();
-    if (!list.is_array() || list.empty())
-      fail_here("Concat", "'branches' must be a list of layers: got ", excerpt(list));
-    auto m = std::make_shared<nn::Concat>();
-    std::vector<Tensor> results;
-    children(list, *m, &results, x);
-    need_rank(settings, results[0], 2);
-    x = concat(results, 1);
-    return m;
-  }
-
-  ModulePtr residual(Settings& settings, Tensor& x) {
-    const Json& main = settings.need("main");
-    const Json* shortcut = settings.find("shortcut");
-    const Json* activation = settings.find("activation");
-    settings.finish();
-    Tensor y = x, s = x;
-    ModulePtr m = build(main, y), side, act;
-    if (shortcut) {
-      const Scope scope("downsample");
-      side = build(*shortcut, s);
-    }
-    if (!(y.type() == s.type())) {
-      fail_here("Residual", "shapes differ: main gives ", y.type(), ", shortcut ", s.type());
-    }
-    if (activation) act = build(*activation, y);
-    for (const nn::Child& c : m->children()) {
-      if ((side && c.name == "downsample") || (act && c.name == "activation")) {
-        fail_here("Residual", "a layer of main is named '", c.name, "', as the ",
-                  c.name == "activation" ? "activation" : "shortcut", " is: give it another name");
+  // The children that the container has called by now take the places of those that it awaited.
+  static void settle(const nn::LayerType& type, std::vector<nn::Setting>& values) {
+    for (nn::Setting& value : values) {
+      for (nn::Child& c : value.children) {
+        ModulePtr built = static_cast<const Awaited&>(*c.module).built();
+        if (!built) {
+          fail_here(type.name(), "does not call its layer '", value.key, c.name.empty() ? "" : "." + c.name,
+                    "' in training: the sizes of a layer follow from what it is called with");
+        }
+        c.module = std::move(built);
       }
     }
-    x = y;
-    return std::make_shared<nn::Residual>(std::move(m), std::move(side), std::move(act));
   }
 
-  ModulePtr auxiliary(const nn::LayerType& type, Settings& settings, const Tensor& x) {
-    const Json& head = settings.need("head");
-    const std::vector<nn::Setting> values = settings.values(type, x);
-    settings.finish();
-    Tensor y = x;
-    ModulePtr m = build(head, y);
+  ModulePtr layer(const Json& j, Tensor& x) {
+    static const Json kSequence = {{"type", "Sequential"}};
+    const Json& object = j.is_array() ? kSequence : j;
+    const auto it = object.find("type");
+    if (it == object.end() || !it->is_string()) fail_here("spec", "a layer needs a 'type': got ", excerpt(j));
+    const nn::LayerType& type = layer_type(it->get<std::string>());
     try {
-      return std::make_shared<nn::Auxiliary>(std::move(m), values[1].number);
+      std::vector<nn::Setting> values;
+      if (j.is_array()) {
+        values = {type.fields()[0].usual};
+        values[0].children = awaited(type.fields()[0], j);
+      } else {
+        values = values_of(type, j, x, [&](const nn::Field& f, const Json& child) { return awaited(f, child); });
+      }
+      ModulePtr m = type.make(values);
+      x = (*m)(x);
+      if (!type.container()) return m;
+      settle(type, values);
+      return type.make(values);
     } catch (const Error& e) {
+      if (!e.where().empty()) throw;
       throw Error(e.kind(), e.op(), e.message(), trace::location());
     }
   }

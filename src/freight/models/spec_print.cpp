@@ -32,25 +32,29 @@ Json layer_json(const nn::Module& m, const std::string& name, const std::string&
       case nn::Setting::Kind::text: j[s.key] = s.text; break;
       case nn::Setting::Kind::extents: j[s.key] = extents_json(s.extents); break;
       case nn::Setting::Kind::layer:
-      case nn::Setting::Kind::layers: break;  // children, below
+        if (!s.children.empty()) j[s.key] = layer_json(*s.children[0].module, "", "");
+        break;
+      case nn::Setting::Kind::layers:
+        j[s.key] = Json::array();
+        for (size_t i = 0; i < s.children.size(); ++i) {
+          const nn::Child& c = s.children[i];
+          j[s.key].push_back(layer_json(*c.module, c.name, std::to_string(i)));
+        }
+        break;
     }
-  }
-  const auto list = [&](const char* key) {
-    j[key] = Json::array();
-    for (size_t i = 0; i < m.children().size(); ++i) {
-      const nn::Child& c = m.children()[i];
-      j[key].push_back(layer_json(*c.module, c.name, std::to_string(i)));
-    }
-  };
-  if (config.type == "Sequential") list("layers");
-  if (config.type == "Concat") list("branches");
-  if (const auto* auxiliary = dynamic_cast<const nn::Auxiliary*>(&m)) j["head"] = layer_json(auxiliary->head(), "", "");
-  if (const auto* residual = dynamic_cast<const nn::Residual*>(&m)) {
-    j["main"] = layer_json(residual->main(), "", "");
-    if (residual->shortcut()) j["shortcut"] = layer_json(*residual->shortcut(), "", "");
-    if (residual->activation()) j["activation"] = layer_json(*residual->activation(), "", "");
   }
   return j;
+}
+
+bool is_declared(const nn::Module& m) {
+  const nn::Config config = m.config();
+  if (config.type.empty()) return false;
+  for (const nn::Setting& s : config.settings) {
+    for (const nn::Child& c : s.children) {
+      if (!is_declared(*c.module)) return false;
+    }
+  }
+  return true;
 }
 
 // One line per layer without children; containers are spread.
@@ -75,6 +79,14 @@ void write(const Json& j, int indent, std::string& out) {
 }
 
 }  // namespace
+
+bool has_spec(const Model& model) { return is_declared(*model.net); }
+
+Model again(const Model& model) {
+  Model m = from_spec(to_spec(model), model.name);
+  m.own = model.own;
+  return m;
+}
 
 std::string to_spec(const Model& model) {
   Json root;

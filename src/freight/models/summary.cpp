@@ -26,6 +26,12 @@ std::string human_flops(double f) {
   return fixed(f, unit == 0 ? 0 : 1) + kUnits[unit];
 }
 
+int64_t own_parameters(const nn::Module& m) {
+  int64_t n = 0;
+  for (const nn::NamedVariable& v : m.variables()) n += v.variable.trainable() ? v.variable.type().numel() : 0;
+  return n;
+}
+
 int64_t auxiliary_parameters(const nn::Module& m) {
   if (dynamic_cast<const nn::Auxiliary*>(&m)) return m.parameter_count();
   int64_t n = 0;
@@ -51,8 +57,8 @@ Summary summarize(const Model& model, int64_t batch) {
     if (!v.variable.trainable()) s.state_numbers += v.variable.type().numel();
   }
   for (const nn::ModuleCall& call : recorder.calls) {
-    if (!call.module->children().empty()) continue;
-    LayerRow row{call.path, call.module->config().type, call.in, call.out, call.module->parameter_count(), 0};
+    if (!call.module->children().empty() && call.module->variables().empty()) continue;
+    LayerRow row{call.path, call.module->config().type, call.in, call.out, own_parameters(*call.module), 0};
     for (const Node& n : tape->graph().nodes) {
       if (n.scope == call.path) row.flops += cost(tape->graph(), n).flops;
     }

@@ -18,7 +18,7 @@ struct LayerRow {
 struct Summary {
   std::string name;
   Type input, output;
-  std::vector<LayerRow> layers;      // modules without children, in order of execution
+  std::vector<LayerRow> layers;      // modules with weights of their own or without children, in order of execution
   int64_t parameters = 0;            // of the whole net
   int64_t auxiliary_parameters = 0;  // those of them in auxiliary heads, which evaluation does not run
   int64_t state_numbers = 0;         // untrained: running statistics

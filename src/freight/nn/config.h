@@ -1,6 +1,7 @@
 // What a layer says of itself for model specs and listings: its type and the settings that differ from their defaults,
-// in the order of the declaration (layer_type.h). Values only; JSON is made and read in the models room.
+// in the order of the declaration (layer_type.h). JSON is made and read in the models room.
 #pragma once
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -8,9 +9,17 @@
 
 namespace freight::nn {
 
+class Module;
+
+// A module within a module.
+struct Child {
+  std::string name;                // within the module
+  std::shared_ptr<Module> module;  // shared with who made it
+  friend bool operator==(const Child&, const Child&) = default;
+};
+
 // A field of a layer with a value of one of the kinds.
 struct Setting {
-  // layer and layers are children of containers: their values are modules, which a Setting does not hold.
   enum class Kind { integer, number, flag, text, extents, layer, layers };
   std::string key;            // as in specs
   Kind kind = Kind::integer;  // which of the values below holds
@@ -19,6 +28,7 @@ struct Setting {
   bool flag = false;          // Kind::flag
   std::string text = {};      // Kind::text
   Extents extents = 0;        // Kind::extents
+  std::vector<Child> children = {};  // of a layer one without a name, or none; of layers all of them
   friend bool operator==(const Setting&, const Setting&) = default;
 };
 

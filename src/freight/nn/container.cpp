@@ -10,6 +10,10 @@ namespace {
 thread_local AuxiliaryOutputs* t_outputs = nullptr;
 }
 
+Sequential::Sequential(const Fields& fields) {
+  for (const Child& c : fields.layers) append(c.name, c.module);
+}
+
 Tensor Sequential::forward(const Tensor& x) {
   std::vector<Tensor> y = forward_all({x});
   if (y.size() != 1) {
@@ -24,21 +28,30 @@ std::vector<Tensor> Sequential::forward_all(const std::vector<Tensor>& inputs) {
   return y;
 }
 
-Residual::Residual(std::shared_ptr<Module> main, std::shared_ptr<Module> shortcut, std::shared_ptr<Module> activation)
-    : main_(std::move(main)), shortcut_(std::move(shortcut)), activation_(std::move(activation)) {
-  adopt("", main_);
-  if (shortcut_) adopt("downsample", shortcut_);
-  if (activation_) adopt("activation", activation_);
+Residual::Residual(const Fields& fields) : fields_(checked<Residual>(fields)) {
+  adopt("", fields_.main);
+  if (fields_.shortcut) adopt("downsample", fields_.shortcut);
+  if (fields_.activation) adopt("activation", fields_.activation);
+  for (const Child& c : fields_.main->children()) {
+    const bool as_shortcut = fields_.shortcut && c.name == "downsample";
+    if (!as_shortcut && !(fields_.activation && c.name == "activation")) continue;
+    fail(ErrorKind::usage, "Residual", "a layer of main is named '", c.name, "', as the ",
+         as_shortcut ? "shortcut" : "activation", " is: give it another name");
+  }
 }
 
 Tensor Residual::forward(const Tensor& x) {
-  const Tensor y = (*main_)(x);
-  const Tensor s = shortcut_ ? (*shortcut_)(x) : x;
+  const Tensor y = (*fields_.main)(x);
+  const Tensor s = fields_.shortcut ? (*fields_.shortcut)(x) : x;
   if (!(y.type() == s.type())) {
     trace::fail_here("Residual", "shapes differ: main gives ", y.type(), ", shortcut ", s.type());
   }
   const Tensor sum = y + s;
-  return activation_ ? (*activation_)(sum) : sum;
+  return fields_.activation ? (*fields_.activation)(sum) : sum;
+}
+
+Concat::Concat(const Fields& fields) {
+  for (const Child& c : checked<Concat>(fields).branches) append(c.name, c.module);
 }
 
 Tensor Concat::forward(const Tensor& x) {
@@ -47,13 +60,11 @@ Tensor Concat::forward(const Tensor& x) {
   return concat(parts, 1);
 }
 
-Auxiliary::Auxiliary(std::shared_ptr<Module> head, const Fields& fields)
-    : head_(std::move(head)), fields_(checked<Auxiliary>(fields)) {
-  adopt("", head_);
-}
+Auxiliary::Auxiliary(const Fields& fields) : fields_(checked<Auxiliary>(fields)) { adopt("", fields_.head); }
+
 Tensor Auxiliary::forward(const Tensor& x) {
   if (training()) {
-    const Tensor output = (*head_)(x);
+    const Tensor output = (*fields_.head)(x);
     if (t_outputs) t_outputs->list.push_back({output, fields_.weight});
   }
   return x;
@@ -63,23 +74,23 @@ AuxiliaryOutputs::AuxiliaryOutputs() : before_(t_outputs) { t_outputs = this; }
 AuxiliaryOutputs::~AuxiliaryOutputs() { t_outputs = before_; }
 
 LayerList container_layers() {
-  constexpr auto kOptional = Field::Presence::optional;
   return {
-      declared(Layer<Sequential>("Sequential", "layers one after the other").layers("layers", "in their order")),
+      declared(Layer<Sequential>("Sequential", "layers one after the other")
+                   .required("layers", &SequentialOptions::layers, "in their order", kAny)),
       declared(Layer<Residual>("Residual",
                                "activation(main(x) + shortcut(x)). In paths the layers of `main` appear as the "
                                "block's own, the shortcut as `downsample`; He et al. 2016")
-                   .layer("main", "a layer or a list")
-                   .layer("shortcut", "none: the input itself", kOptional)
-                   .layer("activation", "none: the sum", kOptional)),
+                   .required("main", &ResidualOptions::main, "a layer or a list")
+                   .field("shortcut", &ResidualOptions::shortcut, "none: the input itself")
+                   .field("activation", &ResidualOptions::activation, "none: the sum")),
       declared(Layer<Concat>("Concat", "branches on the same input, their results joined along the channels")
-                   .layers("branches", "one or more")),
+                   .required("branches", &ConcatOptions::branches, "one or more")),
       declared(
           Layer<Auxiliary>("Auxiliary",
                            "gives its input on; in training the head is run on it too, and its loss is added times "
                            "`weight`. Evaluation leaves it out. In paths the head's layers appear as the module's "
                            "own; Szegedy et al. 2015")
-              .layer("head", "a layer or a list")
+              .required("head", &AuxiliaryOptions::head, "a layer or a list")
               .field("weight", &AuxiliaryOptions::weight, "share of the head's loss",
                      {.least = 0, .most = std::numeric_limits<double>::max()})),
   };

@@ -20,16 +20,21 @@ std::shared_ptr<Module> share(M&& m) {
   }
 }
 
+struct SequentialOptions {
+  std::vector<Child> layers;
+};
 // Children one after the other: Sequential(Linear(784, 128), ReLU(), Linear(128, 10)). Their names are their numbers,
 // or those given to append. call() takes all inputs of the first child and gives all results of the last one; between
 // two children the results of one are the inputs of the next.
 class Sequential : public Module {
  public:
-  using Fields = NoFields;
+  using Fields = SequentialOptions;
   Sequential() = default;
+  explicit Sequential(const Fields& fields);
   // Children in this order, by value or shared pointer.
   template <class First, class... Rest>
-  requires(!std::is_same_v<std::remove_cvref_t<First>, Sequential> ||
+  requires((!std::is_same_v<std::remove_cvref_t<First>, Sequential> &&
+            !std::is_same_v<std::remove_cvref_t<First>, Fields>) ||
            sizeof...(Rest) > 0) explicit Sequential(First&& first, Rest&&... rest) {
     append(std::forward<First>(first));
     (append(std::forward<Rest>(rest)), ...);
@@ -44,33 +49,42 @@ class Sequential : public Module {
     adopt(name, share(std::forward<M>(m)));
     return *this;
   }
+  Fields fields() const { return {children()}; }
   Tensor forward(const Tensor& x) override;
   std::vector<Tensor> forward_all(const std::vector<Tensor>& inputs) override;
 };
 
+struct ResidualOptions {
+  std::shared_ptr<Module> main, shortcut, activation;
+};
 // activation(main(x) + shortcut(x)); the shortcut is the identity by default. In paths the children of main appear as
 // the block's own and the shortcut is "downsample", as in torchvision's residual networks. Throws Error(usage) naming
-// both shapes when they differ. He et al. 2016.
+// both shapes when they differ, and for a layer of main that is named as the shortcut or the activation. He et al.
+// 2016.
 class Residual : public Module {
  public:
-  using Fields = NoFields;
+  using Fields = ResidualOptions;
+  explicit Residual(const Fields& fields);  // as a declaration makes it
   // `main` is needed; without a shortcut the input itself is added, without an activation the sum is the result.
   explicit Residual(std::shared_ptr<Module> main, std::shared_ptr<Module> shortcut = nullptr,
-                    std::shared_ptr<Module> activation = nullptr);
+                    std::shared_ptr<Module> activation = nullptr)
+      : Residual(Fields{std::move(main), std::move(shortcut), std::move(activation)}) {}
+  const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
-  const Module& main() const { return *main_; }                   // the longer way
-  const Module* shortcut() const { return shortcut_.get(); }      // null: the identity
-  const Module* activation() const { return activation_.get(); }  // null: none
 
  private:
-  std::shared_ptr<Module> main_, shortcut_, activation_;
+  Fields fields_;
 };
 
+struct ConcatOptions {
+  std::vector<Child> branches;
+};
 // All branches on the same input, results joined along axis 1.
 class Concat : public Module {
  public:
-  using Fields = NoFields;
+  using Fields = ConcatOptions;
   Concat() = default;
+  explicit Concat(const Fields& fields);
   // Branches in this order, by value or shared pointer.
   template <class... M>
   requires(sizeof...(M) > 1) explicit Concat(M&&... branches) { (append(std::forward<M>(branches)), ...); }
@@ -84,11 +98,13 @@ class Concat : public Module {
     adopt(name, share(std::forward<M>(m)));
     return *this;
   }
+  Fields fields() const { return {children()}; }
   Tensor forward(const Tensor& x) override;
 };
 
 struct AuxiliaryOptions {
-  double weight = 0.3;  // of its loss
+  std::shared_ptr<Module> head;  // the layers that only training runs
+  double weight = 0.3;           // of its loss
 };
 // Gives its input on. In training `head` is run on it too, and its result handed to the AuxiliaryOutputs that lives on
 // this thread, so that a loss reaches the layers before it by a short way; `weight` is that loss's share. Evaluation
@@ -96,15 +112,13 @@ struct AuxiliaryOptions {
 class Auxiliary : public Module {
  public:
   using Fields = AuxiliaryOptions;
-  Auxiliary(std::shared_ptr<Module> head, const Fields& fields);
+  explicit Auxiliary(const Fields& fields);
   explicit Auxiliary(std::shared_ptr<Module> head, double weight = Fields{}.weight)
-      : Auxiliary(std::move(head), Fields{weight}) {}
+      : Auxiliary(Fields{std::move(head), weight}) {}
   const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
-  const Module& head() const { return *head_; }  // the layers that only training runs
 
  private:
-  std::shared_ptr<Module> head_;
   Fields fields_;
 };
 

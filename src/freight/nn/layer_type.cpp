@@ -63,6 +63,17 @@ void LayerType::check(const Field& field, const Setting& value) const {
     fail(ErrorKind::usage, name_, field.key(), " is out of range: got ", v, ", need ", range_text(field.key(), r));
   };
   switch (value.kind) {
+    case Setting::Kind::layer:
+      if (field.presence == Field::Presence::required && value.children.empty()) {
+        fail(ErrorKind::usage, name_, "'", field.key(), "' must be a layer: got none");
+      }
+      break;
+    case Setting::Kind::layers:
+      if (static_cast<double>(value.children.size()) < field.range.least) {
+        fail(ErrorKind::usage, name_, "'", field.key(), "' must have at least ", field.range.least, ": got ",
+             value.children.size());
+      }
+      break;
     case Setting::Kind::integer: check_number(value.integer); break;
     case Setting::Kind::number: check_number(value.number); break;
     case Setting::Kind::extents: std::for_each(value.extents.values.begin(), value.extents.values.end(), check_number);
@@ -73,8 +84,6 @@ void LayerType::check(const Field& field, const Setting& value) const {
 Config LayerType::config_of(std::vector<Setting> values) const {
   Config c{name_};
   for (size_t i = 0; i < values.size(); ++i) {
-    const Setting::Kind kind = values[i].kind;
-    if (kind == Setting::Kind::layer || kind == Setting::Kind::layers) continue;
     if (fields_[i].presence == Field::Presence::optional && values[i] == fields_[i].usual) continue;
     c.settings.push_back(std::move(values[i]));
   }
@@ -103,10 +112,6 @@ const LayerType* find_layer_type(std::type_index type) {
 
 void register_layer(std::shared_ptr<const LayerType> type) {
   if (type->name().empty()) fail(ErrorKind::usage, "register_layer", "a layer needs a name: got ''");
-  if (type->container()) {
-    fail(ErrorKind::usage, "register_layer", "'", excerpt(type->name()),
-         "' has children: specs make no containers but those of this library");
-  }
   Declared& d = declarations();
   const std::unique_lock lock(d.guard);
   if (find_declared(d.list, [&](const LayerType& t) { return t.name() == type->name(); })) {

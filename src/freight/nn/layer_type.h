@@ -70,7 +70,7 @@ class LayerType {
   std::type_index type() const { return type_; }                // its class
   // Axes that the input has at least, by the sizes that follow from it.
   int rank() const { return rank_; }
-  // Made of other layers: it is built with its children, not by `make`.
+  // Made of other layers, which are among its fields.
   bool container() const;
 
   // A layer of one value per field, in their order. Throws Error(usage) for values that it refuses.
@@ -100,7 +100,8 @@ class Layer : public LayerType {
   // An empty declaration: the functions below add the fields.
   Layer(std::string name, std::string doc) : LayerType(std::move(name), std::move(doc), typeid(T)) {}
 
-  // A field that has a default, that of a Fields{}.
+  // A field that has a default, that of a Fields{}. Its type is int64_t, double, bool, Extents, or, of a container, a
+  // std::shared_ptr<Module> (by default null) or a std::vector<Child> of layers by name.
   template <class V, class F>
   Layer& field(const char* key, V F::*member, const char* field_doc, const Range& range = kAny) {
     return add(key, member, {.usual = {}, .doc = field_doc, .range = range});
@@ -129,18 +130,6 @@ class Layer : public LayerType {
            }
          }});
     return append({.usual = {.key = key, .kind = Setting::Kind::text}, .doc = field_doc, .choices = std::move(names)});
-  }
-  // Children of a container, which gives them itself.
-  Layer& layer(const char* key, const char* field_doc, Field::Presence presence = Field::Presence::required) {
-    bindings_.push_back({});
-    return append({.usual = {.key = key, .kind = Setting::Kind::layer}, .doc = field_doc, .presence = presence});
-  }
-  // A list of children.
-  Layer& layers(const char* key, const char* field_doc) {
-    bindings_.push_back({});
-    return append({.usual = {.key = key, .kind = Setting::Kind::layers},
-                   .doc = field_doc,
-                   .presence = Field::Presence::required});
   }
   // Numbers in the largest weight.
   Layer& weight(double (*numbers)(const Fields&)) {
@@ -180,15 +169,26 @@ class Layer : public LayerType {
   static void put(Setting& s, double v) { s.number = v; }
   static void put(Setting& s, bool v) { s.flag = v; }
   static void put(Setting& s, const Extents& v) { s.extents = v; }
+  static void put(Setting& s, const std::shared_ptr<Module>& v) {
+    s.children.clear();
+    if (v) s.children.push_back({"", v});
+  }
+  static void put(Setting& s, const std::vector<Child>& v) { s.children = v; }
   static void take(const Setting& s, int64_t& v) { v = s.integer; }
   static void take(const Setting& s, double& v) { v = s.number; }
   static void take(const Setting& s, bool& v) { v = s.flag; }
   static void take(const Setting& s, Extents& v) { v = s.extents; }
+  static void take(const Setting& s, std::shared_ptr<Module>& v) {
+    v = s.children.empty() ? nullptr : s.children[0].module;
+  }
+  static void take(const Setting& s, std::vector<Child>& v) { v = s.children; }
   template <class V>
   static constexpr Setting::Kind kind_of() {
     if constexpr (std::is_same_v<V, int64_t>) return Setting::Kind::integer;
     if constexpr (std::is_same_v<V, double>) return Setting::Kind::number;
     if constexpr (std::is_same_v<V, bool>) return Setting::Kind::flag;
+    if constexpr (std::is_same_v<V, std::shared_ptr<Module>>) return Setting::Kind::layer;
+    if constexpr (std::is_same_v<V, std::vector<Child>>) return Setting::Kind::layers;
     return Setting::Kind::extents;
   }
 
@@ -201,7 +201,7 @@ class Layer : public LayerType {
     return append(std::move(field));
   }
   Layer& append(Field field) {
-    if (const Binding& b = bindings_.back(); b.get) b.get(Fields{}, field.usual);
+    bindings_.back().get(Fields{}, field.usual);
     fields_.push_back(std::move(field));
     return *this;
   }
@@ -209,14 +209,14 @@ class Layer : public LayerType {
     std::vector<Setting> out;
     for (size_t i = 0; i < fields_.size(); ++i) {
       out.push_back({.key = fields_[i].key(), .kind = fields_[i].usual.kind});
-      if (bindings_[i].get) bindings_[i].get(f, out.back());
+      bindings_[i].get(f, out.back());
     }
     return out;
   }
   Fields from(const std::vector<Setting>& values) const {
     Fields f{};
     for (size_t i = 0; i < values.size(); ++i) {
-      if (bindings_[i].set) bindings_[i].set(f, values[i]);
+      bindings_[i].set(f, values[i]);
     }
     return f;
   }
@@ -231,8 +231,7 @@ std::vector<const LayerType*> layer_types();
 const LayerType* find_layer_type(const std::string& name);
 const LayerType* find_layer_type(std::type_index type);
 // Makes a layer of one's own known to specs, stored models and listings, from any thread, for the rest of the process.
-// Throws Error(usage) where the name or the class is declared already, and for a declaration with children: specs make
-// no containers but those of this library.
+// Throws Error(usage) where the name or the class is declared already.
 void register_layer(std::shared_ptr<const LayerType> type);
 template <class T>
 void register_layer(Layer<T> type) {

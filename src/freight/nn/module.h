@@ -16,13 +16,6 @@
 
 namespace freight::nn {
 
-class Module;
-
-// A module within a module.
-struct Child {
-  std::string name;                // within the module
-  std::shared_ptr<Module> module;  // shared with who made it
-};
 // Sees a call of a module when its results are there; what it puts into `outputs` takes their place. In a compiled
 // function it is called while that is traced, with tensors that have no elements: what it computes of them is part of
 // the step, and any other effect happens once per trace.

@@ -10,6 +10,7 @@
 #include "freight/nn/module_of.h"
 #include "freight/nn/norm.h"
 #include "freight/nn/output_watch.h"
+#include "freight/nn/plugin.h"
 #include "freight/nn/recurrent.h"
 #include "freight/nn/state.h"
 #include "freight/nn/text_layers.h"

@@ -178,7 +178,7 @@ void write_net(const Bundle& bundle, io::SafeTensors& file) {
     preprocessing["truncation_side"] = bundle.preprocessing.keep == data::Keep::start ? "right" : "left";
     file.tensors.emplace_back(kTokenizer, tokenizer->stored());
   }
-  file.metadata["spec"] = models::to_spec(bundle.model);
+  if (models::has_spec(bundle.model)) file.metadata["spec"] = models::to_spec(bundle.model);
   file.metadata["preprocessing"] = preprocessing.dump();
 }
 
@@ -215,7 +215,10 @@ io::SafeTensors sealed(io::SafeTensors file) {
   return file;
 }
 
-void save_bundle(const std::string& path, const Bundle& bundle) { io::save_safetensors(path, sealed(to_file(bundle))); }
+void save_bundle(const std::string& path, const Bundle& bundle) {
+  if (bundle.net()) models::check_spec(bundle.model);
+  io::save_safetensors(path, sealed(to_file(bundle)));
+}
 
 Bundle load_bundle(const std::string& path) { return from_file(load_sealed(path), path); }
 
@@ -257,6 +260,11 @@ void read_common(const io::SafeTensors& file, const std::string& path, Bundle& b
 }
 
 void read_net(const io::SafeTensors& file, const std::string& path, const json& preprocessing, Bundle& b) {
+  if (!file.metadata.contains("spec")) {
+    damaged(path,
+            "it holds the weights of a net that has no spec form: the program that has its class reads them by "
+            "store::load_weights; declared (nn::register_layer) and stored again, it is a model");
+  }
   try {
     b.model = models::from_spec(entry(file, path, "spec"), path);
   } catch (const Error& e) {

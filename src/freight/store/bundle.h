@@ -54,11 +54,13 @@ struct Bundle {
   int64_t parameters() const { return net() ? model.net->parameter_count() : rows->parameters(); }
 };
 
-// The file that is stored; its arrays are those of the model.
+// The file that is stored; its arrays are those of the model. Of a net without a spec form these are the weights alone,
+// which load_weights takes and load_bundle refuses.
 io::SafeTensors to_file(const Bundle& bundle);
 // With a hash of all that the file holds among its metadata, which load_bundle and load_weights check.
 io::SafeTensors sealed(io::SafeTensors file);
-// Sealed, written aside, synced and renamed: the previous file survives a failure.
+// Sealed, written aside, synced and renamed: the previous file survives a failure. Throws Error(usage) for a net that
+// would not be loaded as what it is (models::check_spec): one whose layers nobody declared has no spec form.
 void save_bundle(const std::string& path, const Bundle& bundle);
 // Throws Error(checkpoint) naming the file: damaged, not a Freight model, weights that do not fit the spec or are not
 // finite.

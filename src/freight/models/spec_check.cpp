@@ -1,0 +1,89 @@
+// Whether a net comes back from its spec: what is stored must load as the same net, and a layer of one's own is only as
+// good as its declaration.
+#include <algorithm>
+#include <set>
+
+#include "freight/base/error.h"
+#include "freight/models/models.h"
+#include "freight/trace/tracer.h"
+
+namespace freight::models {
+
+namespace {
+
+constexpr const char* kDeclaration =
+    "; the fields of a layer (nn::Layer) say all that its constructor makes it of, and fields() gives them back";
+
+// The net's own message, or what it is not built again for.
+Model built_again(const Model& model) {
+  const std::string spec = to_spec(model);
+  try {
+    return from_spec(spec, "its spec");
+  } catch (const Error& e) {
+    fail(ErrorKind::usage, "spec", "the net '", model.name, "' is not built by its own spec: ", e.what(), kDeclaration);
+  }
+}
+
+std::string described(const nn::NamedVariable& v) {
+  return cat(v.name, " ", to_string(v.variable.type()),
+             v.variable.role() == Variable::Role::parameter ? "" : " (not trained)");
+}
+
+// Whether all modules are in training, or none is: what a spec builds is.
+bool one_mode(const nn::Module& m, bool training) {
+  if (m.training() != training) return false;
+  const auto& children = m.children();
+  return std::all_of(children.begin(), children.end(), [&](const auto& c) { return one_mode(*c.module, training); });
+}
+
+Graph graph_of(const Model& model) {
+  const auto tape = std::make_shared<trace::Trace>(trace::Trace::Mode::compile);
+  const trace::Recording recording(tape);
+  const Tensor y = (*model.net)(tape->input("x", model.batch_type(2)));
+  tape->finish({tape->value_of(y)});
+  return tape->graph();
+}
+
+void need_same_variables(const Model& model, const Model& again) {
+  std::vector<std::string> names, others;
+  std::set<std::string> paths;
+  for (const nn::NamedVariable& v : model.net->state_dict()) {
+    names.push_back(described(v));
+    if (paths.insert(v.name).second) continue;
+    fail(ErrorKind::usage, "spec", "the net '", model.name, "' has two variables of the path ", v.name,
+         ": children without a name of their own (adopt(\"\", ...)) must not have the names of others");
+  }
+  for (const nn::NamedVariable& v : again.net->state_dict()) others.push_back(described(v));
+  const auto [mine, other] = std::mismatch(names.begin(), names.end(), others.begin(), others.end());
+  if (mine == names.end() && other == others.end()) return;
+  fail(ErrorKind::usage, "spec", "the net '", model.name, "' does not come back from its spec: it has ",
+       mine == names.end() ? "no more variables" : *mine, " where the net of the spec has ",
+       other == others.end() ? "no more" : *other, kDeclaration);
+}
+
+}  // namespace
+
+void check_spec(const Model& model) {
+  const Model again = built_again(model);
+  need_same_variables(model, again);
+  // Tied weights are one leaf here, and come back as two of the same values; parts in another mode than the rest
+  // compute what no net of a spec does.
+  std::set<const void*> different;
+  const auto variables = model.net->state_dict();
+  for (const nn::NamedVariable& v : variables) different.insert(v.variable.impl().get());
+  const bool training = model.net->training();
+  if (different.size() < variables.size() || !one_mode(*model.net, training)) return;
+  if (!training) again.net->eval();
+  const Graph mine = graph_of(model), other = graph_of(again);
+  if (structurally_equal(mine, other)) return;
+  std::string at;
+  for (size_t i = 0; i < mine.nodes.size() && at.empty(); ++i) {
+    const Node& n = mine.nodes[i];
+    const bool same = i < other.nodes.size() && other.nodes[i].op == n.op && equal(other.nodes[i].attrs, n.attrs);
+    if (!same) at = cat(" in '", n.scope, "', at ", name(n.op));
+  }
+  fail(ErrorKind::usage, "spec", "the net '", model.name, "' does not come back from its spec: the net of the spec ",
+       "computes something else", at, kDeclaration);
+}
+
+}  // namespace freight::models

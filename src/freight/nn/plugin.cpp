@@ -1,0 +1,80 @@
+// See plugin.h.
+#include "freight/nn/plugin.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <vector>
+
+#include "freight/base/error.h"
+#include "freight/base/version.h"
+
+namespace freight::nn {
+
+namespace {
+
+constexpr const char* kEntry = "freight_plugin";
+
+// The loader's own words for a folder, a pipe or a text are no help, and it would wait for the pipe.
+void need_shared_library(const std::string& path) {
+  struct stat st {};
+  if (::stat(path.c_str(), &st) != 0) {
+    fail(ErrorKind::usage, path, "there is no plugin: ", std::strerror(errno));
+  }
+  if (!S_ISREG(st.st_mode)) {
+    fail(ErrorKind::usage, path, "is ", S_ISDIR(st.st_mode) ? "a directory" : "no file",
+         ": need a plugin, a shared library such as libmine.so");
+  }
+  char magic[4] = {};
+  std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
+  if (std::memcmp(magic,
+                  "\x7f"
+                  "ELF",
+                  sizeof magic) != 0) {
+    fail(ErrorKind::usage, path, "is no shared library: need a plugin such as libmine.so (docs/extend/layer.md)");
+  }
+}
+
+void need_this_freight(const Plugin& plugin, const std::string& path) {
+  const bool same = plugin.interface == kPluginInterface && std::string(plugin.version) == version();
+  if (same && plugin.layout == plugin_layout()) return;
+  fail(ErrorKind::usage, path, "was built for another Freight: got ", plugin.version, " (interface ", plugin.interface,
+       same ? ", by a compiler that lays out classes differently" : "", "), need ", version(), " (interface ",
+       kPluginInterface, "); build it again with the headers of this one");
+}
+
+}  // namespace
+
+void load_plugin(const std::string& given) {
+  const std::string path = given.find('/') == std::string::npos ? "./" + given : given;
+  need_shared_library(path);
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    fail(ErrorKind::usage, path, "the plugin cannot be loaded by Freight ", version(), ": ", dlerror(),
+         "; a plugin is built with the headers of the Freight that loads it");
+  }
+  static std::vector<void*> loaded;  // never closed: layers that are known have their code there
+  if (std::find(loaded.begin(), loaded.end(), library) != loaded.end()) return;
+  using Entry = const Plugin* (*)();
+  const auto entry = reinterpret_cast<Entry>(dlsym(library, kEntry));
+  if (!entry) {
+    fail(ErrorKind::usage, path, "is no plugin: it has no function ", kEntry,
+         ", which FREIGHT_PLUGIN { ... } in one of its sources defines (freight/nn/plugin.h)");
+  }
+  const Plugin& plugin = *entry();
+  need_this_freight(plugin, path);
+  try {
+    plugin.declare();
+  } catch (const Error& e) {
+    throw Error(e.kind(), path, e.what());
+  } catch (const std::exception& e) {
+    fail(ErrorKind::usage, path, "the plugin's declarations failed: ", e.what());
+  }
+  loaded.push_back(library);
+}
+
+}  // namespace freight::nn
