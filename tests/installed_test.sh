@@ -46,6 +46,18 @@ step 7: loss 0.792, norm 1.390
 the run that went on has the same bits: yes
 EOF
 "$scratch/build/groups_and_freezing" | diff "$scratch/groups" - || { echo 'groups_and_freezing failed'; exit 1; }
+TMPDIR=$scratch "$scratch/build/own_data" > "$scratch/own" || { echo 'own_data failed'; exit 1; }
+grep -qx 'stopped by the observer: yes; steps: 320, then 640' "$scratch/own" &&
+  grep -qx 'mean distance below 0.05: yes' "$scratch/own" || { cat "$scratch/own"; echo 'own_data failed'; exit 1; }
+TMPDIR=$scratch "$scratch/build/save_and_load" > "$scratch/saved" || { echo 'save_and_load failed'; exit 1; }
+grep -qx 'answers as before: yes' "$scratch/saved" && grep -qx 'weights as before: yes' "$scratch/saved" &&
+  grep -q '^refused: .*no one has declared' "$scratch/saved" || { cat "$scratch/saved"; echo 'save_and_load failed'; exit 1; }
+"$scratch/build/export" "$scratch/own.onnx" | grep -qx 'input f32 (N, 5, 8) -> probabilities f32 (N, 3)' &&
+  test -s "$scratch/own.onnx" || { echo 'export failed'; exit 1; }
+# A plugin that was built with the installed headers is loaded by the installed command.
+printf '%s' '{"format": "freight-model-1", "name": "own", "input": [4], "net": [{"type": "Gain"}, {"type": "Linear", "out": 2}]}' > "$scratch/own.json"
+"$scratch/prefix/bin/freight" models show "$scratch/own.json" --plugin "$scratch/build/libmine.so" | grep -q 'Gain ' ||
+  { echo 'the plugin failed'; exit 1; }
 # A header that needs a folder which is not installed must not slip in.
 if grep -rlE '#include <(oneapi|dnnl|hwy|nlohmann|cuda)' "$scratch/prefix/include"; then
   echo 'installed headers include third-party headers'

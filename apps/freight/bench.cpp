@@ -9,8 +9,8 @@
 #include "freight/base/log.h"
 #include "freight/base/strings.h"
 #include "freight/bench/timing.h"
+#include "freight/plan/memory_use.h"
 #include "freight/run/plan.h"
-#include "memory_use.h"
 #include "model_source.h"
 
 namespace freight::app {
@@ -27,7 +27,7 @@ int time_command(const Args& args, const std::string& name, const std::string& s
   if (o.parse(args) == Options::Outcome::done) return 0;
   const bench::Workload w = source.workload(pass);
   const bench::Timed t = bench::time_steps(w, seconds, bench::Batches::resident);
-  const int64_t peak = memory_use().peak;
+  const int64_t peak = plan::memory_use().peak;
   const double rate = static_cast<double>(source.batch_size) / t.median, flops = w.plan().total_cost().flops;
   if (json) {
     const nlohmann::ordered_json j = {{"model", w.model().name},

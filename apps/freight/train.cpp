@@ -10,19 +10,22 @@
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/version.h"
+#include "freight/plan/fitting.h"
+#include "freight/plan/memory_use.h"
 #include "freight/train/progress.h"
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
 #include "memory_size.h"
-#include "memory_use.h"
 #include "options.h"
-#include "train_fit.h"
 
 namespace freight::app {
 namespace {
 
 // Everything the command line says besides the configuration.
-struct Flags : FitFlags {
+struct Flags {
+  std::string fit = "refuse";
+  std::string device_memory;  // "4GiB"; "": what is free
+  bool choose_batch = false;
   bool json = false, progress = true;
   bool dry_run = false;
 };
@@ -102,7 +105,7 @@ class Terminal : public train::Observer {
   bool wants_step() override { return progress_.due(); }
   train::AfterStep on_step(const train::StepReport& r) override {
     look_at_device();
-    const MemoryUse memory = memory_use();
+    const plan::MemoryUse memory = plan::memory_use();
     const ProgressFigures figures{.epoch = r.epoch,
                                   .epochs = r.epochs,
                                   .step = r.step,
@@ -142,7 +145,7 @@ class Terminal : public train::Observer {
 
   train::Figures figures(const train::Result& result) override {
     look_at_device();
-    outcome.measured_bytes = device ? device_peak : static_cast<double>(memory_use().peak - resident_before);
+    outcome.measured_bytes = device ? device_peak : static_cast<double>(plan::memory_use().peak - resident_before);
     outcome.measured_seconds = result.step_seconds;
     train::Figures all = {{"planned_bytes", outcome.planned_bytes}, {"measured_bytes", outcome.measured_bytes}};
     if (outcome.planned_seconds > 0) all.emplace_back("planned_step_seconds", outcome.planned_seconds);
@@ -193,7 +196,7 @@ void print_result(const train::Result& r, const plan::Outcome& outcome, const st
                                 {"parameters", r.parameters},
                                 {"model", r.model_path},
                                 {"output_dir", r.output_dir},
-                                {"interrupted", r.interrupted},
+                                {"interrupted", r.interrupted()},
                                 {"bad_samples", r.bad_samples.size()},
                                 {"planned_bytes", static_cast<int64_t>(outcome.planned_bytes)},
                                 {"measured_bytes", static_cast<int64_t>(outcome.measured_bytes)},
@@ -205,7 +208,7 @@ void print_result(const train::Result& r, const plan::Outcome& outcome, const st
     std::printf("%s\n", j.dump().c_str());
     return;
   }
-  if (r.interrupted) {
+  if (r.interrupted()) {
     std::printf("stopped after %s steps; the weights so far are in %s\n", with_commas(r.steps).c_str(),
                 r.model_path.c_str());
     return;
@@ -307,15 +310,20 @@ int train_command(const Args& args) {
   }
   if (found) check_resume(config, *found, *o);
   train::validate(config);
-  memory_size("--device-memory", flags.device_memory);
+  using Misfit = plan::FitOptions::Misfit;
+  const plan::FitOptions fit = {.misfit = flags.fit == "off"    ? Misfit::ignore
+                                          : flags.fit == "auto" ? Misfit::adapt
+                                                                : Misfit::refuse,
+                                .device_memory = memory_size("--device-memory", flags.device_memory),
+                                .choose_batch = flags.choose_batch};
   flags.dry_run = o->dry_run();
   Terminal terminal(flags, o->quiet());
-  FittedRun fitted = prepare_fitting(
-      config, flags,
+  plan::FittedRun fitted = plan::prepare_fitting(
+      config, fit,
       {.on_bad_sample = [&](const data::BadSample& bad) { terminal.on_bad_sample(bad.path, bad.reason); },
        .found = std::move(found),
        .gave = [&](const std::string& flag) { return o->typed(flag); }},
-      [&](const std::string& text) { terminal.say(text); });
+      [&](const std::string& text) { terminal.say(cat("note    ", text)); });
   terminal.offload = fitted.offload;
   terminal.outcome = fitted.outcome;
   terminal.resident_before = fitted.resident_before;
@@ -331,7 +339,7 @@ int train_command(const Args& args) {
   const bool trained = result.samples_per_second > 0;  // not complete before
   if (trained && fitted.run.has_plans()) terminal.compare(result.output_dir);
   print_result(result, terminal.outcome, terminal.example(), flags);
-  return result.interrupted ? signals::exit_code() : 0;
+  return result.interrupted() ? signals::exit_code() : 0;
 }
 
 }  // namespace freight::app

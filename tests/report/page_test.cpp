@@ -39,7 +39,7 @@ class Report : public ::testing::Test {
     io::MetricsWriter(c.output_dir).write({.step = 15, .epoch = 2, .loss = 77});  // lost when the run was killed
     c.resume = "auto";
     c.max_steps = 20;
-    train::train(c, quiet, {"--model", "it's <mlp>"});
+    train::train(c, quiet, {}, {"--model", "it's <mlp>"});
   }
   static void TearDownTestSuite() { delete dir_; }
 

@@ -131,7 +131,7 @@ class Tables : public ::testing::Test {
   }
   train::Result run() {
     train::Observer silent;
-    return train::train(config_, silent, {"train"});
+    return train::train(config_, silent, {}, {"train"});
   }
   std::string numbers_of_flowers() {
     std::string csv = "length,width,species\n";
@@ -409,7 +409,7 @@ TEST_F(Tables, ALearnerOfOnesOwnFitsInRoundsAndIsStoppedBetweenThem) {
   config_.output_dir = dir_ / "stopped";
   heard.stop_after = 2;
   const train::Result stopped = train::train(config_, heard);
-  EXPECT_TRUE(stopped.interrupted);
+  EXPECT_TRUE(stopped.interrupted());
   EXPECT_EQ(stopped.steps, 2);
   EXPECT_EQ(nlohmann::json::parse(read_text(dir_ / "stopped/run.json")).at("status"), "interrupted");
   EXPECT_EQ(store::load_bundle(stopped.model_path).learner, "centroids");

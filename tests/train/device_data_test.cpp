@@ -130,7 +130,7 @@ TEST_F(DeviceRun, EndsAsTheOneThatTheLoaderFeeds) {
 TEST_F(DeviceRun, GoesOnWhereItStoppedToTheSameBits) {
   const Result whole = run("whole");
   const Result first = run("parts", 14);
-  EXPECT_TRUE(first.interrupted);
+  EXPECT_TRUE(first.interrupted());
   EXPECT_GE(first.steps, 14);
   EXPECT_LT(first.steps, 14 + 3 * 4);  // what was enqueued is done
   config_.resume = "auto";
@@ -142,7 +142,7 @@ TEST_F(DeviceRun, GoesOnWhereItStoppedToTheSameBits) {
 
 TEST_F(DeviceRun, AStopBeforeTheFirstStepIsAStop) {
   const Result r = run("run", 0);
-  EXPECT_TRUE(r.interrupted);
+  EXPECT_TRUE(r.interrupted());
   EXPECT_GE(r.steps, 1);
   EXPECT_FALSE(model("run").empty());
 }

@@ -102,9 +102,9 @@ class Resume : public ::testing::Test {
   // A whole run, and one that is stopped after `steps`.
   void check(int64_t steps, bool in_evaluation = false) {
     run(at("whole"));
-    EXPECT_TRUE(run(at("parts"), steps, in_evaluation).interrupted);
+    EXPECT_TRUE(run(at("parts"), steps, in_evaluation).interrupted());
     const Result r = go_on(at("parts"));
-    EXPECT_FALSE(r.interrupted);
+    EXPECT_FALSE(r.interrupted());
     EXPECT_EQ(r.steps, 100);
     EXPECT_NE(notes_.find("resumed from"), std::string::npos) << notes_;
     expect_equal("whole", "parts");
@@ -328,7 +328,7 @@ TEST_F(Resume, FromWhatWasFoundBeforeDoesNotLookAgain) {
   Found found = find_checkpoint(c.resume, "");
   std::filesystem::remove_all(dir_ / "parts/checkpoints/step-50");
   Stopper observer(-1);
-  EXPECT_EQ(train(c, observer, {}, std::move(found)).steps, 100);
+  EXPECT_EQ(train(c, observer, {.found = std::move(found)}).steps, 100);
 }
 
 // The first error says what went wrong; that run.json cannot say so, too, is a consequence.

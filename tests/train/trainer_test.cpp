@@ -204,7 +204,7 @@ TEST_F(Training, AStopSignalSavesAndSaysSo) {
     }
   } stopper;
   const Result r = train(config_, stopper);
-  EXPECT_TRUE(r.interrupted);
+  EXPECT_TRUE(r.interrupted());
   EXPECT_EQ(r.steps, 1);
   EXPECT_EQ(signals::exit_code(), 143);
   signals::reset();
@@ -227,7 +227,7 @@ TEST_F(Training, AStopThatTheObserverAsksForSavesAndCanBeResumed) {
     config_.steps_per_launch = 3;
     config_.output_dir = dir_ / cat("parts-", data);
     const Result r = train(config_, stopper);
-    EXPECT_TRUE(r.interrupted);
+    EXPECT_TRUE(r.interrupted());
     EXPECT_GE(r.steps, stopper.last);
     EXPECT_LT(r.steps, 20);
     EXPECT_TRUE(finite(store::load_bundle(r.model_path)));
@@ -273,7 +273,7 @@ TEST_F(Training, ARateThatTheObserverAsksForHoldsAndIsResumed) {
     config_.output_dir = dir_ / cat("parts-", step);
     until.stop = 14;
     const Result part = train(config_, until);
-    EXPECT_TRUE(part.interrupted);
+    EXPECT_TRUE(part.interrupted());
     config_.resume = "auto";
     const Result again = train(config_, rest);
     config_.resume.clear();
@@ -338,7 +338,7 @@ TEST_F(Training, AStopDuringTheLastEvaluationIsAnInterruption) {
   } stopper;
   const Result r = train(config_, stopper);
   signals::reset();
-  EXPECT_TRUE(r.interrupted);
+  EXPECT_TRUE(r.interrupted());
   EXPECT_EQ(r.test.count, 0);
   EXPECT_NO_THROW(store::load_bundle(r.model_path));
 }

@@ -86,7 +86,7 @@ TEST_F(Whitened, AResumedRunKeepsThem) {
   const Result whole = run("whole");
   signals::install();
   signals::reset();
-  EXPECT_TRUE(run("parts", stopper).interrupted);
+  EXPECT_TRUE(run("parts", stopper).interrupted());
   signals::reset();
   config_.resume = "auto";
   EXPECT_EQ(run("parts").steps, whole.steps);

@@ -1,6 +1,12 @@
 // See feed.h; feeds of tokens: tokens.cpp.
 #include "freight/data/feed.h"
 
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "freight/base/error.h"
+
 namespace freight::data {
 
 namespace {
@@ -28,7 +34,73 @@ class LoaderFeed : public Feed {
   FeedBatch batch_;
 };
 
+class MadeFeed : public Feed {
+ public:
+  using Make = std::function<MadeSample(int64_t epoch, int64_t number)>;
+  MadeFeed(Make make, const MadeFeedOptions& options) : make_(std::move(make)), options_(options) {
+    const int64_t least = options.drop_last ? options.batch_size : 1;
+    if (!make_ || options.batch_size < 1 || options.count < least) {
+      fail(ErrorKind::usage, "made_feed", "got ", options.count, " samples in batches of ", options.batch_size,
+           make_ ? "" : " and no function that makes them", ": need at least ", least);
+    }
+  }
+
+  int64_t batches_per_epoch() const override {
+    return (options_.count + (options_.drop_last ? 0 : options_.batch_size - 1)) / options_.batch_size;
+  }
+  int64_t count_per_epoch() const override {
+    return options_.drop_last ? batches_per_epoch() * options_.batch_size : options_.count;
+  }
+  void start(int64_t epoch, int64_t first_batch) override {
+    epoch_ = epoch;
+    batch_number_ = first_batch;
+  }
+  FeedBatch* next() override {
+    if (batch_number_ >= batches_per_epoch()) return nullptr;
+    const auto began = std::chrono::steady_clock::now();
+    const int64_t first = batch_number_++ * options_.batch_size;
+    const int64_t n = std::min(options_.batch_size, options_.count - first);
+    for (int64_t i = 0; i < n; ++i) {
+      const MadeSample sample = make_(epoch_, first + i);
+      if (i == 0) batch_ = {rows_of(sample.input, n), rows_of(sample.target, n), n};
+      put(sample.input, "input", i, first + i, batch_.inputs);
+      put(sample.target, "target", i, first + i, batch_.targets);
+    }
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    return &batch_;
+  }
+  double wait_seconds() const override { return seconds_; }
+
+ private:
+  static Array rows_of(const Array& sample, int64_t n) {
+    if (!sample.defined()) fail(ErrorKind::usage, "made_feed", "a sample has no input or no target");
+    Shape shape = sample.shape();
+    shape.insert(0, n);
+    return {sample.dtype(), shape};
+  }
+  void put(const Array& sample, const char* what, int64_t row, int64_t number, const Array& batch) const {
+    const Shape& of = batch.shape();
+    const Shape need(of.begin() + 1, of.end());
+    if (!sample.defined() || sample.dtype() != batch.dtype() || sample.shape() != need) {
+      fail(ErrorKind::usage, "made_feed", "the ", what, " of sample ", number, " of epoch ", epoch_, ": got ",
+           sample.dtype(), sample.shape(), ", need ", batch.dtype(), need, ", as the samples before it");
+    }
+    std::memcpy(static_cast<char*>(batch.raw()) + static_cast<size_t>(row) * sample.bytes(), sample.raw(),
+                sample.bytes());
+  }
+
+  Make make_;
+  MadeFeedOptions options_;
+  int64_t epoch_ = 0, batch_number_ = 0;
+  double seconds_ = 0;
+  FeedBatch batch_;
+};
+
 }  // namespace
+
+std::unique_ptr<Feed> made_feed(std::function<MadeSample(int64_t, int64_t)> make, const MadeFeedOptions& options) {
+  return std::make_unique<MadeFeed>(std::move(make), options);
+}
 
 std::unique_ptr<Feed> loader_feed(Dataset set, const LoaderOptions& options) {
   return std::make_unique<LoaderFeed>(std::move(set), options);

@@ -3,6 +3,7 @@
 //   feed.start(epoch);
 //   while (FeedBatch* b = feed.next()) step(b->inputs, b->targets);
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,7 +36,7 @@ class Feed {
   // How its batches come about, for who makes them elsewhere, and the draws of an epoch (loader.h). Nothing, and `why`,
   // where they cannot be made elsewhere.
   virtual std::optional<BatchRecipe> recipe(std::string& why) const {
-    why = "batches of text have no recipe";
+    why = "its batches, of text or of the program's own, have no recipe";
     return std::nullopt;
   }
   virtual Array draws(int64_t /*epoch*/) const { return {}; }  // i32 (batches, batch size, kDrawNumbers)
@@ -45,6 +46,21 @@ class Feed {
  protected:
   Feed() = default;
 };
+
+// A sample that a program makes: input and target without the batch axis, all of one type each.
+struct MadeSample {
+  Array input, target;
+};
+struct MadeFeedOptions {
+  int64_t count = 0;  // samples of an epoch
+  int64_t batch_size = 64;
+  bool drop_last = false;  // leave a short last batch out
+};
+// The batches of samples that `make` gives by epoch and number within it, from 0. Equal arguments must give equal
+// samples: a run that is resumed in the midst of an epoch then goes on as if it had never stopped. `make` is called in
+// the thread that asks for the batch. Throws Error(usage) for no samples, and for one whose type is not the first's.
+std::unique_ptr<Feed> made_feed(std::function<MadeSample(int64_t epoch, int64_t number)> make,
+                                const MadeFeedOptions& options);
 
 // The batches of a Loader.
 std::unique_ptr<Feed> loader_feed(Dataset set, const LoaderOptions& options);

@@ -6,9 +6,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -107,6 +109,18 @@ struct MetricsWriter::Sink {
   int fd = -1;
 };
 
+bool is_metric_name(const std::string& name) {
+  for (const char* known : {"step", "epoch", "split", "mem_bytes", "time", "nonfinite"}) {
+    if (name == known) return false;
+  }
+  const Metrics m;
+  for (const auto& [known, value] : values(m)) {
+    if (name == known) return false;
+  }
+  const auto plain = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-' || c == '.'; };
+  return !name.empty() && name.size() <= 100 && std::all_of(name.begin(), name.end(), plain);
+}
+
 std::string to_json_line(const Metrics& m) {
   bool finite = true;
   nlohmann::ordered_json j;
@@ -125,6 +139,7 @@ std::string to_json_line(const Metrics& m) {
   for (const auto& [name, value] : values(m)) put(name, *value);
   j["mem_bytes"] = nullptr;
   if (m.mem_bytes) j["mem_bytes"] = *m.mem_bytes;
+  if (!m.metric_name.empty()) put(m.metric_name.c_str(), m.metric);
   put("time", m.time);
   if (!finite) j["nonfinite"] = true;
   return j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -201,6 +216,7 @@ void MetricsWriter::write(Metrics m) {
     if (*value) summary += summary_value(cat(name, "/", m.split), **value);
   }
   if (m.mem_bytes) summary += summary_value(cat("mem_bytes/", m.split), static_cast<double>(*m.mem_bytes));
+  if (m.metric) summary += summary_value(cat(m.metric_name, "/", m.split), *m.metric);
   std::string event = event_head(m.time, m.step);
   put_text(event, 5, summary);
   events_->append(event_record(event));

@@ -18,9 +18,14 @@ struct Metrics {
   std::string split = "train";
   std::optional<double> loss = {}, top1 = {}, lr = {}, samples_per_s = {}, data_s = {}, step_s = {};
   std::optional<int64_t> mem_bytes = {};
+  // A program's own figure, a further key of the JSON line and tag of TensorBoard; metrics.csv does not have it.
+  std::string metric_name = {};
+  std::optional<double> metric = {};
   double time = 0;  // seconds since 1970; 0 means now
 };
 
+// Whether a program's own figure may have this name: a key that no figure of metrics.jsonl has, in plain characters.
+bool is_metric_name(const std::string& name);
 // One JSON line without line end. A value that is not finite is null, and the line has "nonfinite":true.
 std::string to_json_line(const Metrics& m);
 // Reads what to_json_line wrote; a loss that was not finite is NaN again. None for a line that is no row of metrics.

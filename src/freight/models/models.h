@@ -23,10 +23,10 @@ bool parse_loss(const std::string& name, Loss& out);
 struct Objective {
   // (outputs, targets) -> f32 (N), or a scalar
   using Function = std::function<Tensor(const Tensor& outputs, const Tensor& targets)>;
-  Function loss = {};    // empty: that of Model::loss
-  Function metric = {};  // reported in place of top1, and what says which weights are the best
+  Function loss = {};                  // empty: that of Model::loss
+  Function metric = {};                // reported in place of top1, and what says which weights are the best
   std::string metric_name = "metric";  // in reports
-  bool higher_is_better = true;  // of the metric
+  bool higher_is_better = true;        // of the metric
 };
 
 // A net with what it is for.

@@ -88,7 +88,7 @@ GoodBatch good_batch(const train::Planned& p, double available, const Rates* rat
 
 double try_step(const train::Planned& p) {
   const RunOptions& run = p.step[0].plan->options();
-  train::NetTraining net(p.config, models::from_spec(models::to_spec(p.model)));
+  train::NetTraining net(p.config, models::again(p.model));
   net.plan_step(
       {p.inputs, p.targets},
       {.backend = run.backend, .deterministic = run.deterministic, .recompute = run.recompute, .compute = run.compute});

@@ -182,7 +182,8 @@ Subject subject_of(const train::Planned& p) {
   const auto sample = [](const Type& t) { return Type{t.dtype, Shape(t.shape.begin() + 1, t.shape.end())}; };
   Subject s;
   s.config = p.config;
-  s.make_model = [spec = models::to_spec(p.model)] { return models::from_spec(spec); };
+  // A net without a spec form is planned as it is: plans change no weights.
+  s.make_model = [model = p.model] { return models::has_spec(model) ? models::again(model) : model; };
   s.input = sample(p.inputs);
   s.target = sample(p.targets);
   s.data = p.config.data;

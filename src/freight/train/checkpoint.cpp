@@ -53,6 +53,7 @@ json to_json(const RunPosition& p) {
             {"train_seconds", p.train_seconds},
             {"test", {{"count", p.test.count}, {"loss", p.test.loss}, {"top1", nullptr}}}};
   if (p.test.top1) j["test"]["top1"] = *p.test.top1;
+  if (p.test.metric) j["test"]["metric"] = finite(*p.test.metric);
   if (p.lr) j["lr"] = *p.lr;
   return j;
 }
@@ -85,6 +86,9 @@ RunPosition place_from(const json& j) {
   p.test.count = count_in(j.at("test"), "count", 0);
   p.test.loss = j.at("test").at("loss");
   if (const json& top1 = j.at("test").at("top1"); !top1.is_null()) p.test.top1 = top1.get<double>();
+  if (const auto metric = j.at("test").find("metric"); metric != j.at("test").end() && !metric->is_null()) {
+    p.test.metric = metric->get<double>();
+  }
   return p;
 }
 

@@ -29,13 +29,14 @@ struct RunPosition {
   int64_t seen = 0;
   double last_loss = 0;
   std::optional<double> lr = {};  // that the observer asked for, in place of the schedule's
-  double best_score = -std::numeric_limits<double>::infinity();  // top1, or the negative loss of a regression
-  Evaluation test = {};                                          // the last one
+  // top1, a metric of the model's own (where lower is better its negative), or the negative loss of a regression.
+  double best_score = -std::numeric_limits<double>::infinity();
+  Evaluation test = {};  // the last one
   double train_seconds = 0;
 
   // Says whether it is the best so far, which it is from then on.
-  bool improves(const Evaluation& by) {
-    const double score = by.top1.value_or(-by.loss);
+  bool improves(const Evaluation& by, bool higher_is_better = true) {
+    const double score = by.metric ? (higher_is_better ? *by.metric : -*by.metric) : by.top1.value_or(-by.loss);
     const bool best = score > best_score;
     if (best) best_score = score;
     return best;

@@ -1,6 +1,7 @@
 // See config_fields.h.
 #include "freight/train/config_fields.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -288,6 +289,24 @@ void set_from_json(Config& c, const std::string& text, const std::string& source
   const auto document = io::parse_json<Json>(text, source);
   if (!document.is_object()) fail(ErrorKind::usage, source, "a configuration must be a JSON object");
   set_all(c, document, "", source);
+}
+
+void set_flags(Config& c, const std::vector<std::string>& flags) {
+  for (size_t i = 0; i < flags.size(); ++i) {
+    const std::vector<Field>& fields = config_fields();
+    const auto f = std::find_if(fields.begin(), fields.end(), [&](const Field& one) { return one.flag() == flags[i]; });
+    if (f == fields.end()) fail(ErrorKind::usage, flags[i], "no setting of a training run has this flag");
+    if (const auto* flag = std::get_if<bool Config::*>(&f->member)) {
+      c.** flag = true;
+      continue;
+    }
+    if (++i == flags.size()) fail(ErrorKind::usage, f->flag(), "needs a value");
+    if (const auto* text = std::get_if<std::string Config::*>(&f->member)) {
+      c.** text = flags[i];
+    } else {
+      set(c, *f, io::try_parse_json<Json>(flags[i]).value_or(Json(flags[i])), f->flag());
+    }
+  }
 }
 
 std::string base_name(const std::string& name_or_path) {

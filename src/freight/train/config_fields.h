@@ -42,4 +42,8 @@ std::string to_json(const Config& config);
 // keys (the nearest is named) and values of another type.
 void set_from_json(Config& config, const std::string& text, const std::string& source);
 
+// Sets fields by their flags, as the command line has them: {"--grad-accum", "4", "--save-in-place"}, which is the form
+// of what would fit (plan/preflight.h). Throws Error(usage) for other flags, values of another type, and a missing one.
+void set_flags(Config& config, const std::vector<std::string>& flags);
+
 }  // namespace freight::train

@@ -94,6 +94,7 @@ void need_fit(const models::Model& model, const data::Dataset& set) {
   if (model.input.shape != set.sample_shape()) {
     refuse("it takes samples ", model.input.shape, ", got ", set.sample_shape());
   }
+  if (model.own.loss) return;  // says itself what targets it takes
   const int64_t outputs = model.classes();
   if (model.loss == models::Loss::mse) {
     const int64_t values = set.labels.numel() / set.count();
@@ -200,7 +201,9 @@ Evaluation Evaluator::run(data::Feed& feed, const std::string& what,
   }
   if (e.count == 0) fail(ErrorKind::data, what, "nothing to evaluate: no sample can be read");
   e.loss /= static_cast<double>(e.count);
-  if (state_->model.loss != models::Loss::mse) e.top1 = 100.0 * right_sum / static_cast<double>(e.count);
+  const double right_mean = right_sum / static_cast<double>(e.count);
+  if (state_->model.own.metric) e.metric = right_mean;
+  if (models::tells_top1(state_->model)) e.top1 = 100.0 * right_mean;
   e.seconds = seconds_since(start);
   return e;
 }
@@ -211,7 +214,7 @@ EvaluationBeside evaluation_beside(models::Model& model, const CompileOptions& o
     EvaluationBeside e{std::make_unique<Evaluator>(model, options, batch, views), batch, nullptr};
     Type x = step.x, y = step.y;
     // Samples are not mixed here: labels are classes.
-    if (is_floating(y.dtype) && model.loss != models::Loss::mse) y = {DType::i64, {batch}};
+    if (is_floating(y.dtype) && model.loss != models::Loss::mse && !model.own.loss) y = {DType::i64, {batch}};
     x.shape[0] = y.shape[0] = batch;
     e.plan = e.evaluator->plan(x, y);
     return e;

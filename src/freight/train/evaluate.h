@@ -17,6 +17,7 @@ struct Evaluation {
   double loss = 0;                  // mean over them, in nats for classes and tokens
   std::optional<double> top1 = {};  // percent; none for a model that regresses values
   double seconds = 0;
+  std::optional<double> metric = {};  // mean over them of the model's own metric, which takes the place of top1
 };
 
 // Throws Error(usage) where the set is not what the model takes: samples of another shape, values for a model that

@@ -7,6 +7,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/models/loss.h"
 #include "freight/train/signals.h"
 
 namespace freight::train {
@@ -33,17 +34,20 @@ Loop::Loop(NetRun& run, RunRecord& record, Observer& observer)
 }
 
 void Loop::run() {
-  while (place_.epoch <= run_.length.epochs && !complete() && !result_.interrupted) run_epoch();
+  if (complete()) result_.ended = Ended::nothing_left;
+  while (place_.epoch <= run_.length.epochs && !complete() && !result_.interrupted()) run_epoch();
   store();
 }
 
 bool Loop::stop_asked() const { return asked_.stop || signals::stop_requested(); }
 
+void Loop::stopped() { result_.ended = signals::stop_requested() ? Ended::by_signal : Ended::by_observer; }
+
 // Trains what is left of the running epoch.
 void Loop::run_epoch() {
   begin_epoch();
   bool save = false;
-  while (place_.batch < epoch_.steps && !result_.interrupted) {
+  while (place_.batch < epoch_.steps && !result_.interrupted()) {
     // A request waits until all that a device was given is known: till then it is given no more. An epoch has
     // a step before it is stopped, since its means are over the steps done.
     const bool settle = save || asked_.lr || (stop_asked() && place_.batch > 0);
@@ -53,8 +57,8 @@ void Loop::run_epoch() {
     save = signals::take_save_request() || save;
     if (!steps_.settled()) continue;
     if (asked_.lr) change_rate();
-    if (stop_asked()) result_.interrupted = true;
-    if (save && !result_.interrupted) checkpoint();
+    if (stop_asked()) stopped();
+    if (save && !result_.interrupted()) checkpoint();
     save = false;
   }
   if (place_.batch == 0) fail(ErrorKind::data, run_.config.data, "no sample of the train split can be read");
@@ -131,11 +135,15 @@ StepReport Loop::report() const {
                .loss = place_.last_loss,
                .mean_loss = place_.loss_sum / static_cast<double>(place_.batch),
                .top1 = {},
+               .metric = {},
                .lr = rate_,
                .samples_per_s = static_cast<double>(place_.seen - epoch_.seen_before) / elapsed,
                .data_percent = 100.0 * (run_.feed->wait_seconds() - epoch_.waited_before) / elapsed,
                .eta_s = static_cast<double>(run_.length.steps - place_.step) * elapsed / done};
-  if (run_.net->model.loss != models::Loss::mse) r.top1 = 100.0 * place_.right / static_cast<double>(place_.seen);
+  const models::Model& model = run_.net->model;
+  const double right_mean = place_.right / static_cast<double>(place_.seen);
+  if (model.own.metric) r.metric = right_mean;
+  if (models::tells_top1(model)) r.top1 = 100.0 * right_mean;
   return r;
 }
 
@@ -149,22 +157,22 @@ void Loop::close_epoch() {
   trained_.samples += place_.seen - epoch_.seen_before;
   result_.train_seconds = place_.train_seconds;
   result_.steps = place_.step;
-  if (!result_.interrupted) result_.epochs = place_.epoch;
+  if (!result_.interrupted()) result_.epochs = place_.epoch;
 
   EpochReport e{.train = report(), .test = {}, .best = false, .seconds = seconds};
   // Nothing was trained here where the run went on with the evaluation alone: then the row is there already.
   if (e.train.samples_per_s > 0) record_.trained(e.train, batches, seconds);
   const bool last = place_.epoch == run_.length.epochs;
-  if (!result_.interrupted && (last || place_.epoch % run_.config.eval_every == 0)) {
+  if (!result_.interrupted() && (last || place_.epoch % run_.config.eval_every == 0)) {
     need_finite();
     e.test = evaluate();
   }
   if (e.test) {
-    e.best = place_.improves(*e.test);
+    e.best = place_.improves(*e.test, run_.net->model.own.higher_is_better);
     record_.tested(e.train, *e.test);
   }
   record_.epoch(e);
-  place_.closed = !result_.interrupted;
+  place_.closed = !result_.interrupted();
   // The epoch is over, also for a run that is made longer, where the feed is used up, or all steps that fit an epoch
   // are done. An epoch that the run's last step cuts short goes on then.
   const bool whole = place_.batch < epoch_.steps || epoch_.steps == run_.length.steps_per_epoch;
@@ -187,7 +195,7 @@ std::optional<Evaluation> Loop::evaluate() {
   const Evaluation e = run_.net->with_averages(
       [&] { return run_.net->evaluation.evaluator->run(*feed, cat(run_.config.data, ", test"), poll); });
   if (signals::stop_requested()) {
-    result_.interrupted = true;
+    stopped();
     return std::nullopt;
   }
   place_.test = result_.test = e;

@@ -37,6 +37,7 @@ class Loop {
 
   bool complete() const { return place_.step >= run_.length.steps && place_.closed; }
   bool stop_asked() const;
+  void stopped();
   void run_epoch();
   void begin_epoch();
   int64_t next_pause() const;

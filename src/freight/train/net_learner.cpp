@@ -8,6 +8,9 @@
 #include "freight/base/strings.h"
 #include "freight/data/finite.h"
 #include "freight/data/unicode.h"
+#include "freight/io/metrics.h"
+#include "freight/models/loss.h"
+#include "freight/models/summary.h"
 #include "freight/run/plan.h"
 #include "freight/store/precision.h"
 #include "freight/train/diverged.h"
@@ -46,12 +49,46 @@ std::shared_ptr<DeviceMemory> own_memory(const Config& c) {
   return backend(c.backend == "auto" ? current_device() : c.backend).memory();
 }
 
-void read_data(NetRun& p) {
+// The configuration of a run of a net or data of the program's own has their names, which its records show.
+Config named_after(Config c, const Own& own) {
+  const auto name = [](const std::string& given) { return given.empty() ? std::string("own") : base_name(given); };
+  if (own.model) c.model = name(own.model->name);
+  if (own.data) c.data = name(own.data->train.name);
+  if (own.feeds) c.data = name(own.feeds->name);
+  return c;
+}
+
+// An own loss leaves nothing to guess: what else is reported, and what the stored model's outputs are.
+void check_objective(const models::Model& model, const Type& targets, const Config& c) {
+  const models::Objective& own = model.own;
+  if (own.metric && !io::is_metric_name(own.metric_name)) {
+    fail(ErrorKind::usage, "Objective::metric_name", "got '", own.metric_name,
+         "', need letters, digits, '_', '-' and '.', and none of the names that metrics.jsonl has");
+  }
+  if (!own.loss) return;
+  refuse_given({{"--label-smoothing", c.label_smoothing > 0}}, "is for cross_entropy: the loss is the program's own");
+  if (!models::tells_top1(model)) return;
+  const bool one_class = !is_floating(targets.dtype) && targets.shape.rank() == 1;
+  if (one_class && model.output_type(1).shape.rank() == 2) return;
+  fail(ErrorKind::usage, "train", "the net ", model.name, " has a loss of its own, targets ", targets, " and outputs ",
+       model.output_type(targets.shape[0]), ", of which no top1 follows: give Objective::metric, or say with ",
+       "Model::loss = Loss::mse that the outputs are values");
+}
+
+// What is wrong with the declaration of a net of the program's own is told before it is trained.
+void check_own_net(NetRun& p) {
+  if (models::has_spec(p.net->model)) return models::check_spec(p.net->model);
+  p.notes.push_back(
+      cat("the net has layers that nobody declared (nn::register_layer): what is stored are its weights, which ",
+          "store::load_weights gives back to it; eval, predict and serve need the declaration"));
+}
+
+void read_data(NetRun& p, const Own& own) {
   data::BadSamples bad;
   if (p.config.on_bad_sample != "error") {
     bad = {.on_bad = data::OnBad::skip, .report = [&](const data::BadSample& b) { p.left_out.add(b); }};
   }
-  p.task = make_task(p.config, bad);
+  p.task = make_task(p.config, bad, own);
   for (const std::string& name : p.task->classes()) {
     if (data::utf8_fault(name)) {
       fail(ErrorKind::data, p.config.data, "the class name ", name,
@@ -139,13 +176,16 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   NetRun& p = *prepared;
   const double device_memory = options.device_memory;
   const bool refuse = options.refuse_too_large;
-  begin(p, config, std::move(options));
+  const Own own = std::move(options.own);
+  begin(p, named_after(config, own), std::move(options));
   Config& c = p.config;
   const store::ComputeType compute = store::compute_type(c.precision, c.backend);
   p.precision_note = compute.note;
   seed(static_cast<uint64_t>(c.seed));
-  read_data(p);
+  read_data(p, own);
   p.net = std::make_unique<NetTraining>(c, p.task->make_model());
+  check_objective(p.net->model, p.task->batch_types().second, c);
+  if (own.model) check_own_net(p);
   if (refuse) refuse_too_large(*p.net, device_memory);
   set_weights(p);
   p.class_names = named_outputs(p.task->classes(), p.net->model);
@@ -310,11 +350,16 @@ Cost NetRun::cost() const {
   return {.bytes = static_cast<double>(net->step->summary(net->inputs, net->targets).arena_bytes)};
 }
 
-std::string NetRun::description() const { return models::to_spec(net->model); }
+std::string NetRun::description() const {
+  return models::has_spec(net->model) ? models::to_spec(net->model)
+                                      : models::to_json(models::summarize(net->model, config.batch_size));
+}
 
 store::Bundle NetRun::bundle(const RunPosition& place) const {
   return {net->model, task->preprocessing(), class_names, provenance(config, fingerprint, place.step, place.test)};
 }
+
+std::string NetRun::metric_name() const { return net->model.own.metric ? net->model.own.metric_name : std::string(); }
 
 std::string NetRun::compute() const { return net->compile.tf32 ? "tf32" : to_string(net->compile.compute); }
 

@@ -32,7 +32,8 @@ struct StepReport {
   int64_t step = 0, steps = 0;    // within the epoch, 1-based
   int64_t total_step = 0;
   double loss = 0, mean_loss = 0;
-  std::optional<double> top1 = {};  // percent of the samples since the epoch's start; none for a regression
+  std::optional<double> top1 = {};    // percent of the samples since the epoch's start; none for a regression
+  std::optional<double> metric = {};  // mean over them of the model's own metric
   double lr = 0;
   double samples_per_s = 0;  // since the epoch's start
   double data_percent = 0;   // share of time spent waiting for data
@@ -46,6 +47,15 @@ struct EpochReport {
   double seconds = 0;
 };
 
+// Why a run ended that ended as it should: everything is saved. Whatever else ends one is thrown as an Error, whose
+// kind (base/error.h) is the exit code of the command: diverged, capacity, checkpoint, data, ...
+enum class Ended {
+  complete,      // all steps are done
+  nothing_left,  // all steps were done before: the run was complete
+  by_observer,   // stopped by on_step, and can be resumed
+  by_signal,     // stopped by SIGINT or SIGTERM, where signals::install() was called, and can be resumed
+};
+
 struct Result {
   Evaluation test;                // of the stored model
   double train_loss = 0;          // of the last step
@@ -57,7 +67,8 @@ struct Result {
   int64_t parameters = 0;
   std::string model_path, output_dir;
   std::vector<data::BadSample> bad_samples;  // left out
-  bool interrupted = false;                  // a signal or the observer asked to stop; everything was saved
+  Ended ended = Ended::complete;
+  bool interrupted() const { return ended == Ended::by_observer || ended == Ended::by_signal; }
 };
 
 // An observer asks for this after a step. It holds from the next step on; steps that a device has been given by then
@@ -76,8 +87,8 @@ class Observer {
   virtual ~Observer() = default;
   // The output directory is there; no step is done yet.
   virtual void on_start(const RunSummary&) {}
-  // Says whether a StepReport is wanted now; it is asked after each step, so it should be quick.
-  virtual bool wants_step() { return false; }
+  // Says whether on_step is to be called for this step; it is asked after each, so it should be quick.
+  virtual bool wants_step() { return true; }
   virtual AfterStep on_step(const StepReport&) { return {}; }
   // After the epoch's evaluation and checkpoint; also for the part of an epoch after which a run is stopped.
   virtual void on_epoch(const EpochReport&) {}

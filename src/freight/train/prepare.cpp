@@ -26,7 +26,12 @@ RunSummary common_summary(const Prepared& run) {
 }
 
 PreparedRun prepare(const Config& config, PrepareOptions options) {
-  return PreparedRun(learner_of(config).prepare(config, std::move(options)));
+  const Learner& nets = *learners().front();
+  const Learner& learner = options.own.model ? nets : learner_of(config);
+  if (options.own.any() && &learner != &nets) {
+    fail(ErrorKind::usage, "train", "--model ", config.model, " is no net: data of a program's own are for nets");
+  }
+  return PreparedRun(learner.prepare(config, std::move(options)));
 }
 
 PreparedRun::PreparedRun(std::unique_ptr<Prepared> prepared) : prepared_(std::move(prepared)) {}

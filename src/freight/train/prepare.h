@@ -14,6 +14,7 @@
 #include "freight/train/config.h"
 #include "freight/train/net_training.h"
 #include "freight/train/observer.h"
+#include "freight/train/task.h"
 
 namespace freight::train {
 
@@ -29,6 +30,8 @@ struct PrepareOptions {
   std::function<void(const data::BadSample&)> on_bad_sample = {};
   // It is what config.resume leads to, where that has been looked for already: it is not read again.
   std::optional<Found> found = {};
+  // A net and data of the program's own. The configuration's `model` and `data` then are their names.
+  Own own = {};
   // Says whether the user's command gave a flag ("--lr"): a learner that lacks it refuses its usual value, too.
   std::function<bool(const std::string& flag)> gave = {};
 };

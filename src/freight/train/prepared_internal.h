@@ -61,7 +61,8 @@ struct Prepared {
   virtual store::Bundle bundle(const RunPosition& place) const = 0;
   // The states that a checkpoint holds besides.
   virtual std::vector<nn::NamedVariable> states() const { return {}; }
-  virtual std::string compute() const { return "f64"; }  // the type of the arithmetic
+  virtual std::string compute() const { return "f64"; }   // the type of the arithmetic
+  virtual std::string metric_name() const { return {}; }  // of a metric of the model's own; "" where it has none
   // True if the checkpoint that the run goes on from lies within an epoch: its row of metrics is written anew.
   virtual bool within_epoch() const { return false; }
   // See PreparedRun::restore. A learner without checkpoints and random numbers has nothing to put back.
@@ -91,6 +92,7 @@ struct NetRun : Prepared {
   store::Bundle bundle(const RunPosition& place) const override;
   std::vector<nn::NamedVariable> states() const override { return net->states(); }
   std::string compute() const override;
+  std::string metric_name() const override;
   bool within_epoch() const override;
   void restore() override;
   void train(RunRecord& record, Observer& observer) override;

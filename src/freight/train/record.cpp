@@ -38,6 +38,9 @@ std::string cell(const std::string& text) {
 std::string top1_text(const std::optional<double>& top1) {
   return top1 ? cat(" top1 ", fixed(*top1, 2)) : std::string();
 }
+std::string metric_text(const std::string& name, const std::optional<double>& metric) {
+  return metric ? cat(" ", name, " ", fixed(*metric, 4)) : std::string();
+}
 
 std::string host_name() {
   char host[256] = "";
@@ -45,12 +48,17 @@ std::string host_name() {
   return host;
 }
 
-json json_of(const Result& r, size_t bad_samples) {
-  json j = {{"test_top1", nullptr},         {"test_loss", r.test.loss},
-            {"train_loss", r.train_loss},   {"steps", r.steps},
-            {"epochs", r.epochs},           {"train_seconds", r.train_seconds},
-            {"interrupted", r.interrupted}, {"bad_samples", bad_samples}};
+json json_of(const Result& r, size_t bad_samples, const std::string& metric_name) {
+  json j = {{"test_top1", nullptr},
+            {"test_loss", r.test.loss},
+            {"train_loss", r.train_loss},
+            {"steps", r.steps},
+            {"epochs", r.epochs},
+            {"train_seconds", r.train_seconds},
+            {"interrupted", r.interrupted()},
+            {"bad_samples", bad_samples}};
   if (r.test.top1) j["test_top1"] = *r.test.top1;
+  if (r.test.metric) j["test_" + metric_name] = *r.test.metric;
   return j;
 }
 
@@ -99,7 +107,9 @@ void RunRecord::trained(const StepReport& r, int64_t batches, double seconds) {
                         .samples_per_s = r.samples_per_s,
                         .data_s = r.data_percent / 100.0 * seconds,
                         .step_s = seconds / static_cast<double>(std::max<int64_t>(batches, 1)),
-                        .mem_bytes = planned_bytes_});
+                        .mem_bytes = planned_bytes_,
+                        .metric_name = run_.metric_name(),
+                        .metric = r.metric});
 }
 
 void RunRecord::tested(const StepReport& r, const Evaluation& test) {
@@ -108,14 +118,19 @@ void RunRecord::tested(const StepReport& r, const Evaluation& test) {
                         .split = "test",
                         .loss = test.loss,
                         .top1 = test.top1,
-                        .samples_per_s = static_cast<double>(test.count) / std::max(test.seconds, 1e-9)});
+                        .samples_per_s = static_cast<double>(test.count) / std::max(test.seconds, 1e-9),
+                        .metric_name = run_.metric_name(),
+                        .metric = test.metric});
 }
 
 void RunRecord::epoch(const EpochReport& e) {
   const StepReport& r = e.train;
+  const std::string own = run_.metric_name();
+  const std::string test =
+      e.test ? cat(" test loss ", fixed(e.test->loss, 4), top1_text(e.test->top1), metric_text(own, e.test->metric))
+             : std::string();
   dir_.log(cat("epoch ", r.epoch, "/", r.epochs, " loss ", fixed(r.mean_loss, 4), top1_text(r.top1),
-               e.test ? cat(" test loss ", fixed(e.test->loss, 4), top1_text(e.test->top1)) : std::string(),
-               e.best ? " * best" : ""));
+               metric_text(own, r.metric), test, e.best ? " * best" : ""));
 }
 
 void RunRecord::diverged(const RunPosition& place, double loss, double rate) {
@@ -136,12 +151,17 @@ std::string RunRecord::saved_weights(const char* which) const {
 
 std::string RunRecord::store_model(const RunPosition& place) {
   const std::string path = dir_.file("model.safetensors");
-  store::save_bundle(path, run_.bundle(place));
+  const store::Bundle bundle = run_.bundle(place);
+  if (bundle.net() && !models::has_spec(bundle.model)) {  // weights alone, as the run's notes say
+    io::save_safetensors(path, store::sealed(store::to_file(bundle)));
+  } else {
+    store::save_bundle(path, bundle);
+  }
   return path;
 }
 
 void RunRecord::end(const Result& result, const Figures& figures) {
-  write_run(result.interrupted ? "interrupted" : "complete", result.interrupted ? signals::exit_code() : 0, &result,
+  write_run(result.interrupted() ? "interrupted" : "complete", result.interrupted() ? signals::exit_code() : 0, &result,
             figures);
 }
 
@@ -149,7 +169,7 @@ void RunRecord::end(const Result& result, const Figures& figures) {
 void RunRecord::fail_with(const Result& result, const char* what, ErrorKind kind) noexcept {
   try {
     dir_.log(cat("error: ", what));
-    write_run("failed", static_cast<int>(kind), result.interrupted ? &result : nullptr);
+    write_run("failed", static_cast<int>(kind), result.interrupted() ? &result : nullptr);
   } catch (const std::exception& second) {
     dir_.log(cat("error: the failure is not recorded: ", second.what()));
   }
@@ -171,7 +191,7 @@ void RunRecord::write_run(const char* status, int exit_code, const Result* resul
                {"test", summary.test_count},
                {"fingerprint", cat(run_.fingerprint)}};
   j["local"] = "names paths of this machine: stored models, checkpoints and ONNX files do not";
-  if (result) j["result"] = json_of(*result, run_.left_out.samples().size());
+  if (result) j["result"] = json_of(*result, run_.left_out.samples().size(), run_.metric_name());
   for (const auto& [name, value] : figures) j["plan"][name] = value;
   dir_.write_text("run.json", j.dump(2) + "\n");
 }

@@ -137,9 +137,11 @@ struct RowRun : Prepared {
       to.epoch(last);
       observer.on_epoch(last);
       const bool asked = observer.wants_step() && observer.on_step(last.train).stop;
-      so_far.interrupted = (asked || signals::stop_requested()) && round.number < round.of;
+      const bool more = round.number < round.of;
+      if (more && asked) so_far.ended = Ended::by_observer;
+      if (more && signals::stop_requested()) so_far.ended = Ended::by_signal;
       round_began = std::chrono::steady_clock::now();
-      return !so_far.interrupted;
+      return !so_far.interrupted();
     });
     place.test = so_far.test = evaluate(*model, rows.test);
     so_far.train_loss = last.train.loss;

@@ -33,7 +33,7 @@ struct Forward {
   // (loss, number right)
   std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y) const {
     const auto [outputs, loss] = models::score(*model, x, y, {.label_smoothing = label_smoothing});
-    const bool mixed = model->loss != models::Loss::mse && is_floating(y.type().dtype);
+    const bool mixed = models::tells_top1(*model) && !model->own.loss && is_floating(y.type().dtype);
     return {loss, models::right_count(*model, outputs, mixed ? argmax(y, 1) : y)};
   }
 };

@@ -15,7 +15,7 @@ bool is_spec_file(const std::string& model) {
 
 namespace {
 
-data::LoadOptions load_options(const Config& c) {
+data::LoadOptions load_options(const Config& c, const Own& own) {
   data::LoadOptions o{.data_dir = c.data_dir,
                       .images = {.train_crop = c.train_crop_size,
                                  .val_crop = c.val_crop_size,
@@ -26,7 +26,12 @@ data::LoadOptions load_options(const Config& c) {
   io::parse_orientation(c.orientation, o.images.orientation);
   data::parse_layout(c.layout, o.arrays.asked.layout);
   if (!c.value_range.empty()) o.arrays.asked.range = data::parse_range(c.value_range, "--value-range");
-  if (is_spec_file(c.model)) o.arrays.asked.input = models::from_spec_file(c.model).input.shape;
+  const auto spec_input = [&]() -> std::optional<Shape> {
+    if (own.model) return own.model->input.shape;
+    if (is_spec_file(c.model)) return models::from_spec_file(c.model).input.shape;
+    return std::nullopt;
+  };
+  if (const auto asked = spec_input()) o.arrays.asked.input = *asked;
   if (c.train_crop_size > 0 || data::content_of(c.data, o) != data::Content::images) return o;
   Shape input;
   if (!c.input_size.empty()) {
@@ -36,17 +41,48 @@ data::LoadOptions load_options(const Config& c) {
            ": pictures in files become squares, need one number");
     }
     input = {3, size[0], size[1]};
-  } else if (is_spec_file(c.model)) {
-    input = models::from_spec_file(c.model).input.shape;
+  } else {
+    input = spec_input().value_or(Shape{});
   }
   if (input.rank() == 3 && input[1] == input[2]) o.images.train_crop = input[1];
   return o;
 }
 
+// A program's own data set, as a reader would have given it: named, checked, its classes counted where they have no
+// names.
+data::TrainTest checked(data::TrainTest sets, const std::string& name) {
+  const std::pair<data::Dataset*, const char*> parts[] = {{&sets.train, "train"}, {&sets.test, "test"}};
+  int64_t largest = -1;
+  for (const auto& [set, part] : parts) {
+    set->name = name;
+    set->split = part;
+    const Array& y = set->labels;
+    if (!y.defined() || y.dtype() != DType::i64) continue;
+    for (int64_t i = 0; i < y.numel(); ++i) largest = std::max(largest, y.data<int64_t>()[i]);
+  }
+  for (const auto& [set, part] : parts) {
+    const bool classes = set->labels.defined() && set->labels.dtype() == DType::i64;
+    if (classes && set->classes.empty()) set->classes = data::numbered_classes(largest + 1);
+    set->validate(cat(name, ", ", part, " part, samples"), cat(name, ", ", part, " part, labels"));
+  }
+  if (sets.train.sample_shape() != sets.test.sample_shape() && !sets.train.files) {
+    fail(ErrorKind::data, name, "the parts differ: samples of training are ", sets.train.sample_shape(),
+         ", those of the test ", sets.test.sample_shape());
+  }
+  if (sets.train.classes != sets.test.classes) {
+    fail(ErrorKind::data, name, "the parts differ: the classes of training are ", join(sets.train.classes, ", "),
+         ", those of the test ", join(sets.test.classes, ", "));
+  }
+  return sets;
+}
+
 class SampleTask : public Task {
  public:
-  SampleTask(const Config& config, data::BadSamples bad)
-      : c_(config), bad_(std::move(bad)), data_(data::load(config.data, load_options(config))) {
+  SampleTask(const Config& config, data::BadSamples bad, const Own& own)
+      : c_(config),
+        bad_(std::move(bad)),
+        own_model_(own.model),
+        data_(own.data ? checked(*own.data, config.data) : data::load(config.data, load_options(config, own))) {
     data::leave_out_nonfinite(data_.test, bad_);
     if (data::leave_out_nonfinite(data_.train, bad_) && !data_.train.mean.empty()) {
       data_.train.compute_statistics();
@@ -65,10 +101,16 @@ class SampleTask : public Task {
     const int64_t values = set.labels.numel() / set.count();  // per sample, of a set to regress
     const int64_t usual = set.classification() ? set.class_count() : values;
     refuse_other_flags();
-    models::Model model = is_spec_file(c_.model)
-                              ? models::load(c_.model, {.classes = c_.num_classes})
-                              : models::create(c_.model, {.classes = c_.num_classes > 0 ? c_.num_classes : usual,
-                                                          .input = set.sample_shape()});
+    models::Model model;
+    if (own_model_) {
+      refuse_given({{"--num-classes", c_.num_classes > 0}}, "is for named nets: this one is the program's own");
+      model = *own_model_;
+    } else if (is_spec_file(c_.model)) {
+      model = models::load(c_.model, {.classes = c_.num_classes});
+    } else {
+      model = models::create(c_.model,
+                             {.classes = c_.num_classes > 0 ? c_.num_classes : usual, .input = set.sample_shape()});
+    }
     need_fit(model, set);
     refuse_given({{"--label-smoothing", model.loss == models::Loss::mse && c_.label_smoothing > 0}},
                  cat("needs class labels; the targets of ", c_.data, " are values"));
@@ -164,6 +206,9 @@ class SampleTask : public Task {
 
   void check_mix(const models::Model& model) const {
     if (!mix().any()) return;
+    if (model.own.loss) {
+      fail(ErrorKind::usage, "--mixup-alpha", "mixed labels are for cross_entropy: the loss is the program's own");
+    }
     const char* flag = mix().mixup_alpha > 0 ? "--mixup-alpha" : "--cutmix-alpha";
     if (!data_.train.classification()) {
       fail(ErrorKind::usage, flag, "needs class labels; the targets of ", c_.data, " are values");
@@ -188,6 +233,7 @@ class SampleTask : public Task {
 
   Config c_;
   data::BadSamples bad_;
+  std::optional<models::Model> own_model_;
   data::TrainTest data_;
 };
 
@@ -199,11 +245,13 @@ void refuse_given(const std::vector<std::pair<const char*, bool>>& flags, const 
   }
 }
 
-std::unique_ptr<Task> make_task(const Config& config, const data::BadSamples& bad) {
+std::unique_ptr<Task> make_task(const Config& config, const data::BadSamples& bad, const Own& own) {
+  if (own.feeds) return make_feed_task(config, own);
+  if (own.data) return std::make_unique<SampleTask>(config, bad, own);
   const data::Content content =
       data::content_of(config.data, {.data_dir = config.data_dir, .text = {.text_column = config.text_column}});
-  if (content == data::Content::documents || content == data::Content::corpus) return make_text_task(config, bad);
-  return std::make_unique<SampleTask>(config, bad);
+  if (content == data::Content::documents || content == data::Content::corpus) return make_text_task(config, bad, own);
+  return std::make_unique<SampleTask>(config, bad, own);
 }
 
 }  // namespace freight::train

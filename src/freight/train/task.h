@@ -1,7 +1,10 @@
-// Task: what the training loop must know of a kind of data: images and arrays (task.cpp) or text (text_task.cpp). It
+// Task: what the training loop must know of a kind of data: images and arrays (task.cpp), text (text_task.cpp), or
+// batches that a program makes (feed_task.cpp). It
 // makes the model for the data, feeds its batches, and says what a stored model needs to read the same data again.
 #pragma once
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,14 +48,34 @@ class Task {
   Task() = default;
 };
 
-// Whether the value of --model is a path rather than a name.
+// Says whether the value of --model is a path rather than a name.
 bool is_spec_file(const std::string& model);
+
+// Both parts of a data set as batches that a program makes (data::made_feed, or a Feed of its own). Each function gives
+// a feed of its part in batches of so many samples; a feed of training leaves out a batch that is not full.
+struct Feeds {
+  std::function<std::unique_ptr<data::Feed>(int64_t batch_size)> train, test;
+  std::string name = "feeds";             // of the data, for the run's record
+  std::vector<std::string> classes = {};  // names by number; empty: numbers, or no classes
+  uint64_t fingerprint = 0;               // of the training part: a run is resumed on the same alone
+};
+
+// What a program brings itself, in place of what the configuration names. The net is trained where it lies: its
+// weights are what the run begins with, and in the end what it has learnt.
+struct Own {
+  std::optional<models::Model> model = {};
+  std::optional<data::TrainTest> data = {};
+  std::optional<Feeds> feeds = {};  // in place of `data`; with a model of the program's own
+
+  bool any() const { return model || data || feeds; }
+};
 
 // Throws Error(usage) that names the first flag that is given, and why it cannot be.
 void refuse_given(const std::vector<std::pair<const char*, bool>>& flags, const std::string& why);
 
 // `bad` hears of samples that are left out; it may be called while the task is made.
-std::unique_ptr<Task> make_task(const Config& config, const data::BadSamples& bad);
-std::unique_ptr<Task> make_text_task(const Config& config, const data::BadSamples& bad);
+std::unique_ptr<Task> make_task(const Config& config, const data::BadSamples& bad, const Own& own = {});
+std::unique_ptr<Task> make_text_task(const Config& config, const data::BadSamples& bad, const Own& own);
+std::unique_ptr<Task> make_feed_task(const Config& config, const Own& own);
 
 }  // namespace freight::train

@@ -16,7 +16,7 @@ constexpr int64_t kUsualLength = 256;
 
 class TextTask : public Task {
  public:
-  TextTask(const Config& config, const data::BadSamples& bad)
+  TextTask(const Config& config, const data::BadSamples& bad, const Own& own)
       : c_(config), text_(data::load_text(config.data, load_options(config, bad))) {
     refuse_image_flags();
     if (c_.model.empty()) {
@@ -25,10 +25,10 @@ class TextTask : public Task {
                ? " and needs a language model: gpt_char, or a spec FILE.json whose result is (N, T, vocabulary)"
                : " and needs a net that reads text: textcnn, or a spec FILE.json");
     }
-    const bool file = ends_with(c_.model, ".json") || c_.model.find('/') != std::string::npos;
+    const bool file = own.model || ends_with(c_.model, ".json") || c_.model.find('/') != std::string::npos;
     models::Model spec;
     if (file) {
-      spec = models::from_spec_file(c_.model);
+      spec = own.model ? *own.model : models::from_spec_file(c_.model);
       if (!spec.reads_tokens()) {
         fail(ErrorKind::usage, "--model", c_.model, " does not read text: it takes ", spec.input,
              ", need \"input\": [T] and \"input_dtype\": \"i32\"");
@@ -160,6 +160,10 @@ class TextTask : public Task {
     const auto refuse = [&](const auto&... why) {
       fail(ErrorKind::usage, "--model", "model ", model.name, " does not fit data set ", text_.name, ": ", why...);
     };
+    if (text_.corpus() && (model.own.loss || model.own.metric)) {
+      refuse("a loss and a metric of a program's own are over samples, of a corpus tokens are counted");
+    }
+    if (model.own.loss) return;
     if (model.loss == models::Loss::mse) refuse("it regresses values (loss mse), the data has classes");
     const Type result = model.output_type(1);
     const int64_t outputs = result.shape.back();
@@ -191,8 +195,8 @@ class TextTask : public Task {
 
 }  // namespace
 
-std::unique_ptr<Task> make_text_task(const Config& config, const data::BadSamples& bad) {
-  return std::make_unique<TextTask>(config, bad);
+std::unique_ptr<Task> make_text_task(const Config& config, const data::BadSamples& bad, const Own& own) {
+  return std::make_unique<TextTask>(config, bad, own);
 }
 
 }  // namespace freight::train

@@ -58,10 +58,11 @@ Result PreparedRun::run(Observer& observer, const std::vector<std::string>& argv
   return p.result();
 }
 
-Result train(const Config& config, Observer& observer, const std::vector<std::string>& argv,
-             std::optional<Found> found) {
-  const auto tell = [&](const data::BadSample& bad) { observer.on_bad_sample(bad.path, bad.reason); };
-  return prepare(config, {.on_bad_sample = tell, .found = std::move(found)}).run(observer, argv);
+Result train(const Config& config, Observer& observer, PrepareOptions options, const std::vector<std::string>& argv) {
+  if (!options.on_bad_sample) {
+    options.on_bad_sample = [&](const data::BadSample& bad) { observer.on_bad_sample(bad.path, bad.reason); };
+  }
+  return prepare(config, std::move(options)).run(observer, argv);
 }
 
 }  // namespace freight::train

@@ -1,6 +1,6 @@
 // See memory_use.h. The peak is VmHWM rather than getrusage's maximum, which a process inherits from the one that
 // started it.
-#include "memory_use.h"
+#include "freight/plan/memory_use.h"
 
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 #include <limits>
 #include <string>
 
-namespace freight::app {
+namespace freight::plan {
 
 MemoryUse memory_use() {
   MemoryUse use;
@@ -22,4 +22,4 @@ MemoryUse memory_use() {
   return use;
 }
 
-}  // namespace freight::app
+}  // namespace freight::plan

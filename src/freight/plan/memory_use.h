@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-namespace freight::app {
+namespace freight::plan {
 
 struct MemoryUse {
   int64_t resident = 0, peak = 0;  // bytes of this process: now, and at most so far
@@ -10,4 +10,4 @@ struct MemoryUse {
 };
 MemoryUse memory_use();
 
-}  // namespace freight::app
+}  // namespace freight::plan

@@ -1,23 +1,21 @@
-// See train_fit.h.
-#include "train_fit.h"
+// See fitting.h.
+#include "freight/plan/fitting.h"
 
 #include <new>
 #include <optional>
 #include <vector>
 
-#include "config_options.h"
 #include "freight/backend/backend.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/plan/batch.h"
 #include "freight/plan/estimate.h"
+#include "freight/plan/memory_use.h"
 #include "freight/run/plan.h"
-#include "memory_size.h"
-#include "memory_use.h"
-#include "options.h"
+#include "freight/train/config_fields.h"
 
-namespace freight::app {
+namespace freight::plan {
 namespace {
 
 // A run is better prepared again with these flags.
@@ -26,22 +24,22 @@ struct Change {
   std::vector<std::string> flags;
 };
 
-std::optional<plan::Rates> rates_of(const train::Planned& p) {
-  plan::Rates rates;
-  if (p.step[0].plan->options().backend == "cpu" && plan::own_rates(rates)) return rates;
+std::optional<Rates> rates_of(const train::Planned& p) {
+  Rates rates;
+  if (p.step[0].plan->options().backend == "cpu" && own_rates(rates)) return rates;
   return std::nullopt;
 }
-const plan::Rates* pointer_to(const std::optional<plan::Rates>& rates) { return rates ? &*rates : nullptr; }
+const Rates* pointer_to(const std::optional<Rates>& rates) { return rates ? &*rates : nullptr; }
 
 // --batch-size auto: chooses from the plan, then tries a real step. Each is a change, so that what a trial drew and
 // allocated is gone when the run begins.
 class BatchChoice {
  public:
-  std::optional<Change> next(const train::Planned& p, const plan::Memory& memory, const plan::Rates* rates) {
+  std::optional<Change> next(const train::Planned& p, const Memory& memory, const Rates* rates) {
     const int64_t size = p.inputs.shape[0];
     if (tried_ == size) return std::nullopt;
     if (chosen_ == 0) {
-      const plan::GoodBatch good = plan::good_batch(p, memory.device, rates);
+      const GoodBatch good = good_batch(p, memory.device, rates);
       chosen_ = good.size;
       if (chosen_ != size) return Change{cat("with more than ", chosen_, " ", good.why), flags_for(chosen_)};
     }
@@ -51,11 +49,11 @@ class BatchChoice {
  private:
   static std::vector<std::string> flags_for(int64_t size) { return {"--batch-size", cat(size)}; }
 
-  Change tried(const train::Planned& p, int64_t size, const plan::Memory& memory) {
+  Change tried(const train::Planned& p, int64_t size, const Memory& memory) {
     const int64_t before = memory_use().resident;
     std::optional<double> seconds;
     try {
-      seconds = plan::try_step(p);
+      seconds = try_step(p);
     } catch (const std::bad_alloc&) {
       // It does not fit: told below.
     }
@@ -72,42 +70,42 @@ class BatchChoice {
 };
 
 // Plans a run that offloads within the memory there is; the draft of it without a limit.
-plan::Draft plan_offload(train::PreparedRun& run, double device_memory) {
+Draft plan_offload(train::PreparedRun& run, double device_memory) {
   const train::Planned p = run.planned();
-  plan::Draft unlimited = plan::draft(p);
-  const std::optional<plan::Rates> rates = rates_of(p);
-  DeviceSpeed speed = plan::speed_of(pointer_to(rates));
+  Draft unlimited = draft(p);
+  const std::optional<Rates> rates = rates_of(p);
+  DeviceSpeed speed = speed_of(pointer_to(rates));
   speed.beside = unlimited.beside;
-  run.plan_within({.offload = {},
-                   .bytes = plan::arena_within(unlimited, plan::memory_for(p, device_memory).device),
-                   .speed = speed});
+  run.plan_within(
+      {.offload = {}, .bytes = arena_within(unlimited, memory_for(p, device_memory).device), .speed = speed});
   return unlimited;
 }
 
 // Holds the plan against the memory; the draft is that of the run as it is.
-std::optional<Change> check_memory(const train::Planned& p, const FitFlags& flags, const plan::Memory& memory,
-                                   plan::Draft& draft) {
-  if (flags.fit == "off") {
+std::optional<Change> check_memory(const train::Planned& p, const FitOptions& options, const Memory& memory,
+                                   Draft& draft) {
+  if (options.misfit == FitOptions::Misfit::ignore) {
     draft = plan::draft(p);
     return std::nullopt;
   }
-  plan::Fit fit = plan::check_fit(p, memory);
-  if (!fit.fits && flags.fit == "auto" && !fit.flags.empty() && fit.changes.empty()) {
+  Fit fit = check_fit(p, memory);
+  if (!fit.fits && options.misfit == FitOptions::Misfit::adapt && !fit.flags.empty() && fit.changes.empty()) {
     return Change{"does not fit the memory as it is", fit.flags};
   }
-  if (!fit.fits) throw plan::refusal(fit);
+  if (!fit.fits) throw refusal(fit);
   draft = std::move(fit.draft);
   return std::nullopt;
 }
 
 // A learner without plans says itself what it needs, and that is compared with the memory.
-void check_cost(const train::PreparedRun& run, const FitFlags& flags, double limit, plan::Outcome& outcome) {
-  if (flags.choose_batch) {
+void check_cost(const train::PreparedRun& run, const FitOptions& options, Outcome& outcome) {
+  if (options.choose_batch) {
     fail(ErrorKind::usage, "--batch-size", "auto is for nets: --model ", run.config().model, " has no batches");
   }
   const train::Cost cost = run.cost();
-  const double free = limit > 0 ? limit : static_cast<double>(cpu_info().memory_available_bytes);
-  if (flags.fit != "off" && cost.bytes > free) {
+  const double free =
+      options.device_memory > 0 ? options.device_memory : static_cast<double>(cpu_info().memory_available_bytes);
+  if (options.misfit != FitOptions::Misfit::ignore && cost.bytes > free) {
     fail(ErrorKind::capacity, "train", "the run does not fit: got ", human_bytes(free), " free, need ",
          human_bytes(cost.bytes), " besides the data; a part of the rows, or --fit off, which does not look");
   }
@@ -115,47 +113,40 @@ void check_cost(const train::PreparedRun& run, const FitFlags& flags, double lim
   outcome.planned_seconds = cost.seconds;
 }
 
-void apply(const Change& change, train::Config& config) {
-  Options o("train", "");
-  declare_config(o, config);
-  o.parse(change.flags);
-}
-
 }  // namespace
 
-FittedRun prepare_fitting(train::Config& config, const FitFlags& flags, train::PrepareOptions options,
+FittedRun prepare_fitting(train::Config& config, const FitOptions& fit, train::PrepareOptions options,
                           const std::function<void(const std::string&)>& say) {
-  options.device_memory = memory_size("--device-memory", flags.device_memory);
-  options.refuse_too_large = flags.fit != "off";
+  options.device_memory = fit.device_memory;
+  options.refuse_too_large = fit.misfit != FitOptions::Misfit::ignore;
   BatchChoice batch;
   for (;;) {
     FittedRun fitted{.run = train::prepare(config, options), .outcome = {}, .offload = {}};
     options.found.reset();
     if (!fitted.run.has_plans()) {
-      check_cost(fitted.run, flags, options.device_memory, fitted.outcome);
+      check_cost(fitted.run, fit, fitted.outcome);
       fitted.resident_before = memory_use().resident;
       return fitted;
     }
     const bool offloads = parse_offload(config.offload) != Offload::none;
-    plan::Draft unlimited;
+    Draft unlimited;
     if (offloads) unlimited = plan_offload(fitted.run, options.device_memory);
     const train::Planned p = fitted.run.planned();
-    const plan::Memory memory = plan::memory_for(p, options.device_memory);
-    const std::optional<plan::Rates> rates = rates_of(p);
-    plan::Draft draft;
+    const Memory memory = memory_for(p, options.device_memory);
+    const std::optional<Rates> rates = rates_of(p);
+    Draft draft;
     std::optional<Change> change;
-    if (flags.choose_batch) change = batch.next(p, memory, pointer_to(rates));
-    if (!change) change = check_memory(p, flags, memory, draft);
+    if (fit.choose_batch) change = batch.next(p, memory, pointer_to(rates));
+    if (!change) change = check_memory(p, fit, memory, draft);
     if (change) {
-      say(cat("note    ", change->why, ": going on with ", join(change->flags, " ")));
-      apply(*change, config);
+      say(cat(change->why, ": going on with ", join(change->flags, " ")));
+      train::set_flags(config, change->flags);
       continue;
     }
-    if (offloads) fitted.offload = plan::offload_text(unlimited, draft, pointer_to(rates), draft.options.speed);
+    if (offloads) fitted.offload = offload_text(unlimited, draft, pointer_to(rates), draft.options.speed);
     // On a processor what was offloaded is measured too.
-    fitted.outcome.planned_bytes =
-        static_cast<double>(draft.total() + (draft.beside ? 0 : draft.part(plan::Part::host)));
-    if (rates) fitted.outcome.planned_seconds = plan::step_seconds(draft, *rates).middle();
+    fitted.outcome.planned_bytes = static_cast<double>(draft.total() + (draft.beside ? 0 : draft.part(Part::host)));
+    if (rates) fitted.outcome.planned_seconds = step_seconds(draft, *rates).middle();
     fitted.resident_before = memory_use().resident;
     fitted.device = freight::backend(draft.options.backend).memory();
     if (fitted.device) fitted.free_before = fitted.device->free_bytes();
@@ -163,4 +154,4 @@ FittedRun prepare_fitting(train::Config& config, const FitFlags& flags, train::P
   }
 }
 
-}  // namespace freight::app
+}  // namespace freight::plan

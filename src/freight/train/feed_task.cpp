@@ -1,0 +1,106 @@
+// Batches that a program makes as a Task; see task.h. What they are is read off the first of them.
+#include "freight/base/error.h"
+#include "freight/train/task.h"
+
+namespace freight::train {
+
+namespace {
+
+class FeedTask : public Task {
+ public:
+  FeedTask(const Config& config, const Own& own) : c_(config), feeds_(*own.feeds) {
+    if (own.data) fail(ErrorKind::usage, "train", "got a data set and feeds of the program's own, need one of them");
+    if (!own.model) {
+      fail(ErrorKind::usage, "train", "feeds of the program's own go with a net of its own: Own::model is empty");
+    }
+    if (!feeds_.train || !feeds_.test) {
+      fail(ErrorKind::usage, "train", feeds_.name, " has no feed for ", feeds_.train ? "the test" : "training",
+           ": need both functions of Feeds");
+    }
+    model_ = *own.model;
+    refuse_flags();
+    look_at(train_feed(), "train", first_train_);
+    look_at(test_feed(c_.batch_size), "test", first_test_);
+  }
+
+  models::Model make_model() const override { return model_; }
+  store::Preprocessing preprocessing() const override { return {.input = model_.input.shape, .mean = {}, .std = {}}; }
+  std::vector<std::string> classes() const override {
+    const bool numbered = feeds_.classes.empty() && model_.loss == models::Loss::cross_entropy;
+    return numbered ? data::numbered_classes(model_.classes()) : feeds_.classes;
+  }
+
+  std::unique_ptr<data::Feed> train_feed() const override { return feeds_.train(c_.batch_size); }
+  std::unique_ptr<data::Feed> test_feed(int64_t batch_size) const override { return feeds_.test(batch_size); }
+  std::pair<Type, Type> batch_types() const override { return first_train_.types; }
+
+  int64_t train_count() const override { return first_train_.count; }
+  int64_t test_count() const override { return first_test_.count; }
+  uint64_t fingerprint() const override { return feeds_.fingerprint; }
+  std::vector<std::string> notes() const override { return {}; }
+  const char* unit() const override { return "sample"; }
+  std::string example() const override { return "SAMPLE.npy"; }
+
+ private:
+  struct First {
+    std::pair<Type, Type> types;  // of a full batch
+    int64_t count = 0;            // of an epoch
+  };
+
+  void look_at(const std::unique_ptr<data::Feed>& feed, const char* part, First& out) const {
+    const std::string what = cat(feeds_.name, ", ", part);
+    if (!feed || feed->batches_per_epoch() < 1) fail(ErrorKind::usage, what, "the feed has no batch");
+    feed->start(0);
+    const data::FeedBatch* batch = feed->next();
+    if (!batch) fail(ErrorKind::usage, what, "the feed has no batch");
+    const Array &x = batch->inputs, &y = batch->targets;
+    if (!x.defined() || !y.defined() || x.shape().rank() < 1 || y.shape().rank() < 1 || x.shape()[0] < 1 ||
+        x.shape()[0] != y.shape()[0]) {
+      fail(ErrorKind::usage, what, "a batch needs as many targets as inputs, on axis 0: got ",
+           x.defined() ? cat(x.dtype(), x.shape()) : "no inputs", " and ",
+           y.defined() ? cat(y.dtype(), y.shape()) : "no targets");
+    }
+    if (const Type need = model_.batch_type(x.shape()[0]); Type{x.dtype(), x.shape()} != need) {
+      fail(ErrorKind::usage, what, "the feed gives ", x.dtype(), x.shape(), ", the net ", model_.name, " takes ", need);
+    }
+    out.types = {{x.dtype(), x.shape()}, {y.dtype(), y.shape()}};
+    out.types.first.shape[0] = out.types.second.shape[0] = c_.batch_size;
+    out.count = feed->count_per_epoch();
+  }
+
+  // What changes samples of a data set has none to change here.
+  void refuse_flags() const {
+    const Config usual;
+    refuse_given({{"--num-classes", c_.num_classes > 0},
+                  {"--input-size", !c_.input_size.empty()},
+                  {"--layout", c_.layout != usual.layout},
+                  {"--value-range", !c_.value_range.empty()},
+                  {"--mixup-alpha", c_.mixup_alpha > 0},
+                  {"--cutmix-alpha", c_.cutmix_alpha > 0},
+                  {"--train-crop-size", c_.train_crop_size > 0},
+                  {"--val-crop-size", c_.val_crop_size > 0},
+                  {"--val-resize-size", c_.val_resize_size > 0},
+                  {"--val-split", c_.val_split >= 0},
+                  {"--flip", c_.flip},
+                  {"--shift", c_.shift > 0},
+                  {"--crop-padding", c_.crop_padding > 0},
+                  {"--color-jitter", c_.color_jitter > 0},
+                  {"--hue-jitter", c_.hue_jitter > 0},
+                  {"--rand-augment", c_.rand_augment > 0},
+                  {"--random-erase", c_.random_erase > 0}},
+                 cat("is for data sets: ", feeds_.name, " makes its batches itself"));
+  }
+
+  Config c_;
+  Feeds feeds_;
+  models::Model model_;
+  First first_train_, first_test_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_feed_task(const Config& config, const Own& own) {
+  return std::make_unique<FeedTask>(config, own);
+}
+
+}  // namespace freight::train

@@ -1,0 +1,354 @@
+// A program's own net, data, loss and metric in a run that is recorded, stopped and resumed as the command's are.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "freight/nn/nn.h"
+#include "freight/ops/ops.h"
+#include "freight/plan/fitting.h"
+#include "freight/train/config_fields.h"
+#include "freight/train/trainer.h"
+#include "tests/support/files.h"
+
+namespace freight::train {
+namespace {
+
+using freight::testing::expect_error;
+using freight::testing::read_text;
+using freight::testing::TemporaryDir;
+
+// A class that nobody declares. (N, 2) to (N, 1).
+class Wave : public nn::Module {
+ public:
+  Wave() : in_(&add<nn::Linear>("in", 2, 16)), out_(&add<nn::Linear>("out", 16, 1)) {
+    phase_ = parameter("phase", {16}, nn::init::uniform(0, 3));
+  }
+  Tensor forward(const Tensor& x) override { return (*out_)(sin((*in_)(x) + phase_)); }
+
+ private:
+  nn::Linear *in_, *out_;
+  Variable phase_;
+};
+
+models::Model wave() {
+  return {.name = "wave", .input = {DType::f32, {2}}, .net = std::make_shared<Wave>(), .loss = models::Loss::mse};
+}
+
+data::Dataset points(int64_t n, int64_t from) {
+  std::vector<float> x, y;
+  for (int64_t i = from; i < from + n; ++i) {
+    const float a = std::sin(static_cast<float>(i)), b = std::cos(static_cast<float>(3 * i));
+    x.insert(x.end(), {a, b});
+    y.push_back(a * b + 0.5f * a);
+  }
+  data::Dataset set;
+  set.name = "points";
+  set.images = Array::of(x, {n, 2});
+  set.labels = Array::of(y, {n});
+  return set;
+}
+
+// |outputs - y| of each sample.
+Tensor distance(const Tensor& outputs, const Tensor& y) { return abs(reshape(outputs, {outputs.dim(0)}) - y); }
+
+class OwnRun : public ::testing::Test {
+ protected:
+  OwnRun() {
+    seed(3);
+    config_.batch_size = 16;
+    config_.epochs = 4;
+    config_.lr = 0.02;
+    config_.optimizer = "adam";
+    config_.deterministic = true;
+    config_.output_dir = dir_ / "run";
+  }
+  static Own own(models::Model model) {
+    return {.model = std::move(model), .data = data::TrainTest{points(96, 0), points(40, 1000)}, .feeds = {}};
+  }
+  // The samples of `own` as feeds.
+  static Own fed(models::Model model) {
+    const auto feed = [](int64_t n, int64_t from, bool drop_last) {
+      return [=](int64_t batch) {
+        const auto make = [=](int64_t epoch, int64_t i) {
+          const data::Dataset one = points(1, from + (i + 5 * epoch) % n);
+          return data::MadeSample{one.images.reshaped({2}), one.labels.reshaped({})};
+        };
+        return data::made_feed(make, {.count = n, .batch_size = batch, .drop_last = drop_last});
+      };
+    };
+    return {.model = std::move(model), .data = {}, .feeds = Feeds{feed(96, 0, true), feed(40, 1000, false), "made"}};
+  }
+  Result run(Observer& observer, Own what) { return train(config_, observer, {.own = std::move(what)}); }
+  Result run(Own what) {
+    Observer silent;
+    return run(silent, std::move(what));
+  }
+  nlohmann::json record() const { return nlohmann::json::parse(read_text(config_.output_dir + "/run.json")); }
+
+  TemporaryDir dir_;
+  Config config_;
+};
+
+std::vector<float> weights(const models::Model& m) {
+  std::vector<float> all;
+  for (const nn::NamedVariable& v : m.net->state_dict()) {
+    const auto one = v.variable.array().to_vector<float>();
+    all.insert(all.end(), one.begin(), one.end());
+  }
+  return all;
+}
+
+TEST_F(OwnRun, ANetAndDataOfOnesOwnAreTrainedAndRecorded) {
+  const models::Model model = wave();
+  const std::vector<float> before = weights(model);
+  const Result r = run(own(model));
+  EXPECT_EQ(r.steps, 24);
+  EXPECT_EQ(r.ended, Ended::complete);
+  EXPECT_NE(weights(model), before);  // it is the net itself that has learnt
+  // The loss of the test is that of the net as it is now.
+  const data::Dataset test = points(40, 1000);
+  const Tensor error = mse_loss((*model.net)(test.images), Tensor(test.labels.reshaped({40, 1})));
+  EXPECT_NEAR(r.test.loss, static_cast<double>(error.item<float>()), 1e-6);
+  EXPECT_FALSE(r.test.top1);
+  EXPECT_EQ(record().at("data").at("name"), "points");
+  EXPECT_EQ(record().at("status"), "complete");
+  EXPECT_NE(read_text(dir_ / "run/log.txt").find("nobody declared"), std::string::npos);
+  // What is stored are its weights.
+  expect_error(ErrorKind::checkpoint, {"no spec form"}, [&] { store::load_bundle(r.model_path); });
+  models::Model again = wave();
+  store::load_weights(again, r.model_path);
+  EXPECT_EQ(weights(again), weights(model));
+}
+
+TEST_F(OwnRun, ItsLossAndMetricAreMeansOverTheSamplesWhateverTheBatches) {
+  models::Model model = wave();
+  model.own = {.loss = [](const Tensor& o, const Tensor& y) { return square(distance(o, y)) + distance(o, y); },
+               .metric = distance,
+               .metric_name = "distance",
+               .higher_is_better = false};
+  const Result r = run(own(model));
+  const data::Dataset test = points(40, 1000);
+  const std::vector<float> far = distance((*model.net)(test.images), test.labels).to_vector<float>();
+  double loss = 0, metric = 0;
+  for (const float d : far) {
+    metric += static_cast<double>(d) / 40;
+    loss += (static_cast<double>(d) * static_cast<double>(d) + static_cast<double>(d)) / 40;
+  }
+  ASSERT_TRUE(r.test.metric);
+  EXPECT_NEAR(*r.test.metric, metric, 1e-6);
+  EXPECT_NEAR(r.test.loss, loss, 1e-6);
+  EXPECT_NEAR(record().at("result").at("test_distance").get<double>(), metric, 1e-6);
+  int rows = 0;
+  for (const std::string& line : split(read_text(dir_ / "run/metrics.jsonl"), '\n')) {
+    if (!line.empty()) rows += nlohmann::json::parse(line).at("distance").is_number();
+  }
+  EXPECT_EQ(rows, 8);  // of training and of the test, each epoch
+  // A loss that gives the mean itself, and batches of which the last is smaller.
+  models::Model mean_of = model;
+  mean_of.own.loss = [](const Tensor& o, const Tensor& y) { return mean(square(distance(o, y)) + distance(o, y)); };
+  for (models::Model* one : {&model, &mean_of}) {
+    Evaluator evaluator(*one, {.deterministic = true}, 7);
+    const Evaluation e = evaluator.run(test);
+    EXPECT_EQ(e.count, 40);
+    EXPECT_NEAR(e.loss, loss, 1e-6);
+    EXPECT_NEAR(e.metric.value_or(0), metric, 1e-6);
+  }
+}
+
+// Six steps of SGD with momentum on log(cosh(outputs - y)), which no loss of the library is; figures of PyTorch 2 in
+// f64.
+TEST_F(OwnRun, ALossOfOnesOwnIsDescendedAsPyTorchDescendsIt) {
+  data::Dataset set;
+  set.name = "eight";
+  set.images = Array::of<float>({0.5, -1, 1.5, 0.25, -0.75, 2, 0, 1, 2, -0.5, -1.25, -1, 0.25, 0.75, 1, -2}, {8, 2});
+  set.labels = Array::of<float>({1, -0.5, 2, 0.25, -1, 0.5, 0, 1.5}, {8});
+  const auto net = std::make_shared<nn::Linear>(2, 1);
+  net->weight.set(Array::of<float>({0.3f, -0.2f}, {1, 2}));
+  net->bias.set(Array::of<float>({0.1f}, {1}));
+  models::Model model{.name = "line", .input = {DType::f32, {2}}, .net = net, .loss = models::Loss::mse};
+  model.own.loss = [](const Tensor& o, const Tensor& y) {
+    const Tensor d = distance(o, y);
+    return d + log1p(exp(d * -2.0)) - std::log(2.0);  // log(cosh(d))
+  };
+  model.own.metric = distance;
+  config_.optimizer = "sgd";
+  config_.momentum = 0.9;
+  config_.lr = 0.1;
+  config_.batch_size = 8;
+  config_.epochs = 6;
+  const Result r = run({.model = model, .data = data::TrainTest{set, set}, .feeds = {}});
+  const std::vector<float> got = weights(model);
+  ASSERT_EQ(got.size(), 3u);
+  const double want[] = {-0.380572594, -0.135809483, 0.357910822};
+  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(got[i], want[i], 2e-6) << i;
+  EXPECT_NEAR(r.train_loss, 0.301032958, 1e-6);
+  EXPECT_NEAR(r.test.loss, 0.274051129, 1e-6);
+  EXPECT_NEAR(r.test.metric.value_or(0), 0.643987838, 1e-6);
+}
+
+TEST_F(OwnRun, PartsOfABatchHaveTheGradientsOfTheWhole) {
+  config_.optimizer = "sgd";
+  std::vector<std::vector<float>> after;
+  models::Model model = wave();
+  const std::vector<float> start = weights(model);
+  for (const int64_t parts : {1, 3}) {
+    models::Model m = wave();
+    const std::vector<nn::NamedVariable> from = model.net->state_dict(), to = m.net->state_dict();
+    for (size_t i = 0; i < to.size(); ++i) to[i].variable.set(from[i].variable.array());
+    m.own.loss = distance;
+    config_.grad_accum = parts;
+    config_.output_dir = dir_ / cat("parts-", parts);
+    run(own(m));
+    after.push_back(weights(m));
+  }
+  double most = 0, moved = 0;
+  for (size_t i = 0; i < start.size(); ++i) {
+    most = std::max(most, std::fabs(static_cast<double>(after[0][i]) - static_cast<double>(after[1][i])));
+    moved = std::max(moved, std::fabs(static_cast<double>(after[0][i]) - static_cast<double>(start[i])));
+  }
+  EXPECT_GT(moved, 0.01);
+  EXPECT_LT(most, 1e-5);
+}
+
+// Of feeds, of a data set: stopped by the observer in the midst of an epoch and gone on with in another process, which
+// makes its own net, a run ends with the weights of the one that was never stopped.
+TEST_F(OwnRun, OneThatTheObserverStopsGoesOnToTheSameWeights) {
+  struct Stopper : Observer {  // on_step alone: it is called for every step
+    AfterStep on_step(const StepReport& r) override { return {.stop = r.total_step == 9, .lr = {}}; }
+  };
+  for (const auto make : {&OwnRun::own, &OwnRun::fed}) {
+    const std::string name = make == &OwnRun::own ? "set" : "feeds";
+    SCOPED_TRACE(name);
+    const auto fresh = [] {
+      seed(11);
+      models::Model m = wave();
+      m.own.loss = distance;
+      return m;
+    };
+    const models::Model whole = fresh(), begun = fresh(), rest = fresh();
+    config_.resume.clear();
+    config_.output_dir = dir_ / (name + "-whole");
+    EXPECT_EQ(run(make(whole)).ended, Ended::complete);
+    config_.output_dir = dir_ / (name + "-parts");
+    Stopper stopper;
+    const Result part = run(stopper, make(begun));
+    EXPECT_EQ(part.ended, Ended::by_observer);
+    EXPECT_TRUE(part.interrupted());
+    EXPECT_EQ(part.steps, 9);
+    EXPECT_EQ(record().at("status"), "interrupted");
+    config_.resume = "auto";
+    EXPECT_EQ(run(make(rest)).ended, Ended::complete);
+    EXPECT_EQ(weights(rest), weights(whole));
+    EXPECT_EQ(run(make(fresh())).ended, Ended::nothing_left);
+  }
+}
+
+TEST_F(OwnRun, OneIsPlannedBeforeItRuns) {
+  const models::Model model = wave();
+  const std::vector<float> before = weights(model);
+  PreparedRun prepared = prepare(config_, {.own = own(model)});
+  EXPECT_GT(prepared.summary().planned_bytes, 0u);
+  EXPECT_TRUE(plan::check_fit(prepared.planned(), {.device = 1e9, .host = 0}).fits);
+  EXPECT_FALSE(plan::check_fit(prepared.planned(), {.device = 1000, .host = 0}).fits);
+  EXPECT_EQ(weights(model), before);
+  EXPECT_FALSE(std::filesystem::exists(config_.output_dir));
+}
+
+TEST_F(OwnRun, OneIsFittedToTheMemoryAsTheCommandsRunsAre) {
+  config_.batch_size = 96;
+  std::vector<std::string> heard;
+  const auto fitted = [&](double bytes, plan::FitOptions::Misfit misfit) {
+    config_.output_dir = dir_ / cat("fitted-", bytes);
+    train::Config c = config_;
+    return plan::prepare_fitting(c, {.misfit = misfit, .device_memory = bytes}, {.own = own(wave())},
+                                 [&](const std::string& text) { heard.push_back(text); });
+  };
+  using Misfit = plan::FitOptions::Misfit;
+  const double needed = fitted(1e9, Misfit::refuse).outcome.planned_bytes;
+  EXPECT_TRUE(heard.empty());
+  const double less = needed * 0.9;
+  expect_error(ErrorKind::capacity, {"does not fit", "would fit, with"}, [&] { fitted(less, Misfit::refuse); });
+  plan::FittedRun adapted = fitted(less, Misfit::adapt);
+  EXPECT_FALSE(heard.empty());
+  EXPECT_LE(adapted.outcome.planned_bytes, less);
+  Observer silent;
+  EXPECT_EQ(adapted.run.run(silent).ended, Ended::complete);
+}
+
+TEST_F(OwnRun, FlagsAreSetAsTheCommandLineHasThem) {
+  set_flags(config_, {"--grad-accum", "4", "--save-in-place", "--recompute", "auto", "--lr", "0.5"});
+  EXPECT_EQ(config_.grad_accum, 4);
+  EXPECT_TRUE(config_.save_in_place);
+  EXPECT_EQ(config_.recompute, "auto");
+  EXPECT_EQ(config_.lr, 0.5);
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"--no-such", "1"}, {"--grad-accum"}, {"--grad-accum", "many"}}) {
+    expect_error(ErrorKind::usage, {wrong[0]}, [&] { set_flags(config_, wrong); });
+  }
+}
+
+TEST_F(OwnRun, ADeclaredNetIsAModel) {
+  models::Model model = wave();
+  model.net = std::make_shared<nn::Sequential>(nn::Linear(2, 8), nn::Tanh(), nn::Linear(8, 1));
+  const Result r = run(fed(model));
+  store::Bundle b = store::load_bundle(r.model_path);
+  EXPECT_EQ(b.model.name, "wave");
+  EXPECT_EQ(weights(b.model), weights(model));
+}
+
+TEST_F(OwnRun, ClassesWithoutNamesAreNumbered) {
+  models::Model model{
+      .name = "signs", .input = {DType::f32, {2}}, .net = std::make_shared<nn::Sequential>(nn::Linear(2, 3))};
+  Own what = own(model);
+  for (data::Dataset* set : {&what.data->train, &what.data->test}) {
+    std::vector<int64_t> labels;
+    for (const float y : set->labels.to_vector<float>()) labels.push_back(y < -0.2f ? 0 : y < 0.2f ? 1 : 2);
+    set->labels = Array::of(labels, {set->count()});
+  }
+  const Result r = run(what);
+  EXPECT_TRUE(r.test.top1);
+  EXPECT_EQ(store::load_bundle(r.model_path).classes, (std::vector<std::string>{"0", "1", "2"}));
+  what.data->test.labels.data<int64_t>()[7] = -1;
+  config_.output_dir = dir_ / "bad";
+  expect_error(ErrorKind::data, {"points, test part, labels", "sample 7 has -1", "0 to 2"}, [&] { run(what); });
+}
+
+TEST_F(OwnRun, WhatDoesNotFitIsToldBeforeAnythingIsWritten) {
+  const auto refused = [&](Own what, const std::vector<std::string>& parts) {
+    expect_error(ErrorKind::usage, parts, [&] { run(std::move(what)); });
+    EXPECT_FALSE(std::filesystem::exists(config_.output_dir));
+  };
+  models::Model wide = wave();
+  wide.input.shape = {3};
+  refused(own(wide), {"model wave does not fit", "samples [3], got [2]"});
+  refused(fed(wide), {"made, train", "f32[16,2]", "f32[16,3]"});
+  Own no_model = fed(wave());
+  no_model.model.reset();
+  refused(no_model, {"Own::model is empty"});
+  Own no_test = fed(wave());
+  no_test.feeds->test = nullptr;
+  refused(no_test, {"made has no feed for the test"});
+  Own both = fed(wave());
+  both.data = own(wave()).data;
+  refused(both, {"a data set and feeds"});
+
+  models::Model odd = wave();
+  odd.own.loss = [](const Tensor& o, const Tensor& y) { return reshape(o, {o.dim(0), 1}) - reshape(y, {y.dim(0), 1}); };
+  refused(own(odd), {"the model's own loss", "got f32[16,1]", "f32[16]"});
+  models::Model unsaid = wave();
+  unsaid.own.loss = distance;
+  unsaid.loss = models::Loss::cross_entropy;
+  refused(own(unsaid), {"wave", "no top1 follows", "Objective::metric", "Loss::mse"});
+  models::Model named = wave();
+  named.own.metric = distance;
+  for (const char* name : {"loss", "step", "", "a b", "top1"}) {
+    named.own.metric_name = name;
+    refused(own(named), {"Objective::metric_name", cat("got '", name, "'")});
+  }
+  config_.flip = true;
+  refused(fed(wave()), {"--flip", "made makes its batches itself"});
+}
+
+}  // namespace
+}  // namespace freight::train
