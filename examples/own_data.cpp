@@ -75,8 +75,7 @@ int main() {
   Watch half_way;
   half_way.stop_at = 320;  // of 640 steps
   // A run that does not fit the memory is refused here, before anything is written, with what would fit.
-  plan::FittedRun fitted = plan::prepare_fitting(config, {}, {.own = own(ripple())});
-  const train::Result first = fitted.run.run(half_way);
+  const train::Result first = plan::prepare_fitting(config, {}, {.own = own(ripple())}).run.run(half_way);
 
   config.overwrite = false;
   config.resume = "auto";  // the newest checkpoint in output_dir
