@@ -232,7 +232,8 @@ TEST_F(OwnRun, OneThatTheObserverStopsGoesOnToTheSameWeights) {
     EXPECT_EQ(run(make(whole)).ended, Ended::complete);
     config_.output_dir = dir_ / (name + "-parts");
     Stopper stopper;
-    const Result part = run(stopper, make(begun));
+    PreparedRun first = prepare(config_, {.own = make(begun)});  // lives on: the directory is free all the same
+    const Result part = first.run(stopper);
     EXPECT_EQ(part.ended, Ended::by_observer);
     EXPECT_TRUE(part.interrupted());
     EXPECT_EQ(part.steps, 9);

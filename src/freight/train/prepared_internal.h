@@ -79,7 +79,8 @@ struct Prepared {
   std::vector<std::string> class_names;  // of all outputs
   uint64_t fingerprint = 0;              // of the training data
   std::vector<std::string> notes;        // on the machine and on where the run begins
-  std::unique_ptr<RunRecord> record;     // once it runs
+  bool ran = false;                      // or runs
+  std::unique_ptr<RunRecord> record;     // while it runs
 };
 
 // A net's.

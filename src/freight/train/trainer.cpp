@@ -31,7 +31,16 @@ void recorded(RunRecord& record, const Prepared& run, F f) {
 
 Result PreparedRun::run(Observer& observer, const std::vector<std::string>& argv) {
   Prepared& p = *prepared_;
-  if (p.record) fail(ErrorKind::usage, "PreparedRun::run", "this run has run already: prepare another");
+  if (p.ran) fail(ErrorKind::usage, "PreparedRun::run", "this run has run already: prepare another");
+  p.ran = true;
+  // The directory is free when the run is over, also for a run that goes on in it while this object lives.
+  struct Released {
+    Prepared& run;
+    ~Released() {
+      run.record.reset();
+      run.start.lock.reset();
+    }
+  } released{p};
   if (!p.left_out.heard) {
     for (const data::BadSample& bad : p.left_out.samples()) observer.on_bad_sample(bad.path, bad.reason);
   }
