@@ -40,15 +40,16 @@ struct MultiheadAttentionOptions {
 struct MultiheadAttentionFields : MultiheadAttentionOptions {
   int64_t width = 0, heads = 0;  // C; heads, which divide it
 };
-// What one call hides and asks for, named as in PyTorch. Both masks are bool, where true HIDES a place (in
-// attention() of ops/sequence.h true shows it), or floating, and are then added to the scores.
+// Settings of one call: what it hides and asks for, named as in PyTorch. Both masks are bool, where true HIDES a place
+// (in attention() of ops/sequence.h true shows it), or floating, and are then added to the scores.
 struct AttentionCall {
-  Tensor key_padding_mask = {};  // (N, S): keys that are padding
-  Tensor attn_mask = {};         // (T, S), (N H, T, S) or (N, T, S), or rank 4 that broadcasts to (N, H, T, S)
-  bool is_causal = false;        // query i sees the keys 0 to i
-  bool need_weights = false;
+  Tensor key_padding_mask = {};      // (N, S): keys that are padding
+  Tensor attn_mask = {};             // (T, S), (N H, T, S) or (N, T, S), or rank 4 that broadcasts to (N, H, T, S)
+  bool is_causal = false;            // query i sees the keys 0 to i
+  bool need_weights = false;         // they are results, too
   bool average_attn_weights = true;  // over the heads
 };
+// The results of a call on queries, keys and values.
 struct AttentionOutput {
   Tensor output;   // (N, T, C)
   Tensor weights;  // (N, T, S), of each head (N, H, T, S); undefined where they were not asked for
@@ -69,11 +70,13 @@ class MultiheadAttention : public Module {
   // Queries (N, T, C) on keys (N, S, key_width) and values (N, S, value_width): of other tokens, or of the same with
   // masks. Only what `call` hides is hidden: what an Embedding has announced may belong to other tokens than the keys.
   AttentionOutput operator()(const In& query, const In& key, const In& value, const AttentionCall& call = {});
+  // The function of that call, without its name and its hooks.
   AttentionOutput forward(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionCall& call);
   // One input, or query, key and value; one result.
   std::vector<Tensor> forward_all(const std::vector<Tensor>& inputs) override;
   // The projections to queries, keys and values: (3 C, C) and (3 C).
   Variable in_proj_weight, in_proj_bias;
+  // The projections from widths of their own: (C, C), (C, key_width), (C, value_width).
   Variable q_proj_weight, k_proj_weight, v_proj_weight;
 
  private:

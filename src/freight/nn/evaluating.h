@@ -11,6 +11,7 @@ namespace freight::nn {
 // mode that it had: a layer may be kept in evaluation mode while the net around it is trained.
 class Evaluating {
  public:
+  // Until its end; `net` must outlive it.
   explicit Evaluating(Module& net) {
     note(net);
     net.eval();

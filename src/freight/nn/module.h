@@ -26,7 +26,7 @@ struct Hooks;
 class [[nodiscard]] HookHandle {
  public:
   HookHandle() = default;
-  HookHandle(std::weak_ptr<Hooks> hooks, int64_t id) : hooks_(std::move(hooks)), id_(id) {}
+  HookHandle(std::weak_ptr<Hooks> hooks, int64_t id) : hooks_(std::move(hooks)), id_(id) {}  // for the library
   HookHandle(HookHandle&& other) noexcept;
   HookHandle& operator=(HookHandle&& other) noexcept;
   HookHandle(const HookHandle&) = delete;
@@ -98,7 +98,7 @@ class Module {
   // module's name and of the caller's line.
   class Call {
    public:
-    Call(const Module& module, const SourceLine& at);
+    Call(const Module& module, const SourceLine& at);  // begins the call
     ~Call();
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;

@@ -31,7 +31,7 @@ namespace detail {
 template <class>
 using OneInput = const In&;
 
-// What an argument of a call is: its tensor, undefined where the caller left it out.
+// The tensor of a call's argument, undefined where the caller left it out.
 Tensor input_of(const In& x);
 
 // Results as a list, and back.
@@ -67,15 +67,19 @@ SourceLine line_of(const In& first, const Rest&...) {
 
 }  // namespace detail
 
+// A module with several inputs or results; see the top of this file.
 template <class Signature, class Options = void>
 class ModuleOf;
 
+// With options: R(const Tensor&, ...) and a struct of the class's own.
 template <class R, class... A, class Options>
 class ModuleOf<R(A...), Options> : public Module {
   static_assert(sizeof...(A) > 0 && (std::is_same_v<A, const Tensor&> && ...), "inputs are const Tensor&");
 
  public:
+  // The module's function, to be overridden. Call it by operator().
   virtual R forward(A... inputs, const Options& options) = 0;
+  // Calls forward under the module's name, for hooks and recorders too.
   R operator()(detail::OneInput<A>... inputs, const Options& options = {}) {
     const Module::Call call(*this, detail::line_of(inputs...));
     const std::vector<Tensor> in{detail::input_of(inputs)...};
@@ -94,6 +98,7 @@ class ModuleOf<R(A...), Options> : public Module {
   }
 };
 
+// Without options.
 template <class R, class... A>
 class ModuleOf<R(A...), void> : public Module {
   static_assert(sizeof...(A) > 1,
@@ -101,7 +106,9 @@ class ModuleOf<R(A...), void> : public Module {
   static_assert((std::is_same_v<A, const Tensor&> && ...), "inputs are const Tensor&");
 
  public:
+  // The module's function, to be overridden. Call it by operator().
   virtual R forward(A... inputs) = 0;
+  // Calls forward under the module's name, for hooks and recorders too.
   R operator()(detail::OneInput<A>... inputs) {
     const Module::Call call(*this, detail::line_of(inputs...));
     const std::vector<Tensor> in{detail::input_of(inputs)...};

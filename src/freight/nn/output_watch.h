@@ -14,17 +14,18 @@
 
 namespace freight::nn {
 
+// Sees what modules give; see the top of this file.
 class OutputWatch {
  public:
-  explicit OutputWatch(Module& module) : OutputWatch(std::vector<Module*>{&module}) {}
-  explicit OutputWatch(const std::vector<Module*>& modules);
+  explicit OutputWatch(Module& module) : OutputWatch(std::vector<Module*>{&module}) {}  // one module
+  explicit OutputWatch(const std::vector<Module*>& modules);                            // several; they must outlive it
 
   // All results of all calls so far, in their order.
   const std::vector<Tensor>& outputs() const { return *outputs_; }
   // The gradients of a scalar loss by outputs(), zeros where the loss does not depend on one. Throws Error(usage) where
   // there are none.
   std::vector<Tensor> gradients(const In& loss) const;
-  void clear() { outputs_->clear(); }
+  void clear() { outputs_->clear(); }  // forgets all results so far
 
  private:
   std::shared_ptr<std::vector<Tensor>> outputs_;

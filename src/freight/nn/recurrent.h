@@ -23,13 +23,14 @@ struct RecurrentFields : RecurrentOptions {
 // States of all layers and directions, layer by layer, forward before backward: (layers * directions, N, H). c are the
 // cells of an LSTM; a GRU has none.
 struct RecurrentState {
-  Tensor h = {}, c = {};
+  Tensor h = {}, c = {};  // as above
 };
-// What one call begins with.
+// The beginning of one call.
 struct RecurrentCall {
   RecurrentState state = {};  // undefined: zeros
   Tensor lengths = {};  // integers (N): steps of each sample, T where more; undefined: as an Embedding announced, or T
 };
+// The results of a call with states.
 struct RecurrentOutput {
   Tensor
       output;  // (N, T, H), or (N, T, 2 H) bidirectional, zeros behind a sample's last step; with .last its last states
@@ -47,6 +48,7 @@ class Recurrent : public Module {
   // The same with states and lengths, as PyTorch's layers on packed sequences: auto [y, state] = lstm(x, {}). The steps
   // of a call that is given states are single nodes of the plan, so long sequences take their time to plan.
   RecurrentOutput operator()(const In& x, const RecurrentCall& call);
+  // The function of that call, without its name and its hooks.
   RecurrentOutput forward(const Tensor& x, const RecurrentCall& call);
   // x, or x with h and an LSTM's c, which gives the output with the new ones.
   std::vector<Tensor> forward_all(const std::vector<Tensor>& inputs) override;

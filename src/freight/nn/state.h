@@ -31,7 +31,7 @@ struct LoadOptions {
 struct LoadResult {
   std::vector<std::string> missing, unexpected;  // of the holder; of the entries
 };
-// What errors call the two sides: "weights do not fit the model".
+// The two sides as errors call them: "weights do not fit the model".
 struct LoadSides {
   const char* entries = "weights";  // what is loaded
   const char* holder = "model";     // what it is loaded into

@@ -9,26 +9,27 @@
 
 namespace freight::optim {
 
+// Parameters that share settings of their own.
 struct ParameterGroup {
-  std::vector<Variable> parameters = {};
+  std::vector<Variable> parameters = {};    // each in one group alone
   std::optional<double> lr = {};            // left out: the optimizer's
   std::optional<double> weight_decay = {};  // left out: the optimizer's
   bool frozen = false;                      // left alone until set_frozen says otherwise
   std::string name = {};                    // left out: its number, from 0
 };
 
-// What optimizers are made of: SGD(net.parameters()), SGD({w, b}), the parameters of two nets as
+// The parameters of an optimizer: SGD(net.parameters()), SGD({w, b}), the parameters of two nets as
 // SGD({a.parameters(), b.parameters()}), or groups: SGD({{.parameters = a.parameters(), .lr = 0.01}, {...}}).
 class ParameterGroups {
  public:
   ParameterGroups() = default;
-  ParameterGroups(const std::vector<Variable>& parameters) : list_{{.parameters = parameters}} {}
-  ParameterGroups(std::initializer_list<Variable> parameters) : list_{{.parameters = parameters}} {}
-  ParameterGroups(std::initializer_list<std::vector<Variable>> nets);
-  ParameterGroups(std::vector<ParameterGroup> groups) : list_(std::move(groups)) {}
-  ParameterGroups(std::initializer_list<ParameterGroup> groups) : list_(groups) {}
+  ParameterGroups(const std::vector<Variable>& parameters) : list_{{.parameters = parameters}} {}     // one group
+  ParameterGroups(std::initializer_list<Variable> parameters) : list_{{.parameters = parameters}} {}  // one group
+  ParameterGroups(std::initializer_list<std::vector<Variable>> nets);                // one group of all lists
+  ParameterGroups(std::vector<ParameterGroup> groups) : list_(std::move(groups)) {}  // as given
+  ParameterGroups(std::initializer_list<ParameterGroup> groups) : list_(groups) {}   // as given
 
-  const std::vector<ParameterGroup>& list() const { return list_; }
+  const std::vector<ParameterGroup>& list() const { return list_; }  // in order
 
  private:
   std::vector<ParameterGroup> list_;

@@ -19,8 +19,8 @@ namespace freight::optim {
 
 // Settings that all optimizers share.
 struct CommonOptions {
-  double lr = 0;
-  double weight_decay = 0;
+  double lr = 0;                // learning rate
+  double weight_decay = 0;      // of the parameters' group
   double clip_grad_norm = 0;    // scale the gradients of all groups down to this global norm; 0: off
   bool decay_norm_bias = true;  // false: no weight decay for parameters of rank below 2 (norm scales, biases)
 };
@@ -53,7 +53,7 @@ class Optimizer {
   std::vector<std::string> groups() const;
   // The f32[] that the step reads.
   const Variable& lr_variable() const { return lr_; }
-  // Of all groups, in their order.
+  // The parameters of all groups, in their order.
   const std::vector<Variable>& parameters() const { return parameters_; }
   // Moments and step counts by name ("momentum.fc1.weight", "step"): what a step updates.
   const std::vector<nn::NamedVariable>& states() const { return states_; }
@@ -73,8 +73,8 @@ class Optimizer {
   Optimizer(const ParameterGroups& groups, const CommonOptions& common);
   // How one parameter is updated: its group's rate, f32[], and the weight decay that acts on it.
   struct Rule {
-    Tensor lr;
-    double weight_decay = 0;
+    Tensor lr;                // of the parameter's group
+    double weight_decay = 0;  // of the parameters' group
   };
   // Assigns the new value of parameter `index`.
   virtual void update(size_t index, const Variable& parameter, const Tensor& gradient, const Rule& rule) = 0;
@@ -94,8 +94,8 @@ class Optimizer {
  private:
   struct Group {
     std::string name;
-    Variable lr_ratio;  // of its rate to the optimizer's; undefined where it has none of its own
-    double weight_decay = 0;
+    Variable lr_ratio;             // of its rate to the optimizer's; undefined where it has none of its own
+    double weight_decay = 0;       // of the parameters' group
     std::shared_ptr<bool> frozen;  // shared with the guards of traces
   };
   size_t group_index(const char* op, const std::string& name) const;
