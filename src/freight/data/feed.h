@@ -49,12 +49,12 @@ class Feed {
 
 // A sample that a program makes: input and target without the batch axis, all of one type each.
 struct MadeSample {
-  Array input, target;
+  Array input, target;  // without the batch axis
 };
 struct MadeFeedOptions {
-  int64_t count = 0;  // samples of an epoch
-  int64_t batch_size = 64;
-  bool drop_last = false;  // leave a short last batch out
+  int64_t count = 0;        // samples of an epoch
+  int64_t batch_size = 64;  // samples per batch
+  bool drop_last = false;   // leave a short last batch out
 };
 // The batches of samples that `make` gives by epoch and number within it, from 0. Equal arguments must give equal
 // samples: a run that is resumed in the midst of an epoch then goes on as if it had never stopped. `make` is called in

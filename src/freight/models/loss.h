@@ -23,7 +23,7 @@ struct Scored {
 // targets of another kind or shape.
 Scored score(const Model& model, const Tensor& x, const Tensor& y, const LossOptions& options = {});
 
-// Whether right_count counts: the model tells classes, and has no metric of its own.
+// True where right_count counts: the model tells classes, and has no metric of its own.
 bool tells_top1(const Model& model);
 // How many outputs have their largest entry at y: f32 scalar. 0 for models that regress values. Where the model has a
 // metric of its own, the sum of that over the samples.

@@ -17,9 +17,9 @@ std::string to_string(Loss loss);  // "cross_entropy", "mse"
 // False for an unknown name.
 bool parse_loss(const std::string& name, Loss& out);
 
-// What a program minimises and reports in place of what Loss says: functions of the net's outputs and the targets. Each
-// gives a number per sample, f32 (N), or their mean over the batch, a scalar: parts of a batch and the batches of an
-// evaluation are weighed by their samples. Stored models do not have them.
+// The loss and metric that a program minimises and reports in place of what Loss says: functions of the net's outputs
+// and the targets. Each gives a number per sample, f32 (N), or their mean over the batch, a scalar: parts of a batch
+// and the batches of an evaluation are weighed by their samples. Stored models do not have them.
 struct Objective {
   // (outputs, targets) -> f32 (N), or a scalar
   using Function = std::function<Tensor(const Tensor& outputs, const Tensor& targets)>;
@@ -101,7 +101,7 @@ Model from_spec_file(const std::string& path);
 std::string to_spec(const Model& model);
 // The same net with weights of its own, as its spec makes it, and the same objective. Throws as to_spec.
 Model again(const Model& model);
-// Whether every layer of the net is declared (nn/layer_type.h), so that it has a spec form.
+// True where every layer of the net is declared (nn/layer_type.h), so that it has a spec form.
 bool has_spec(const Model& model);
 // Throws Error(usage) where from_spec(to_spec(m)) has other variables than m, or computes something else: a layer whose
 // declaration leaves something out would be stored without a word, and be another one when it is loaded.

@@ -20,14 +20,14 @@ struct Child {
 
 // A field of a layer with a value of one of the kinds.
 struct Setting {
-  enum class Kind { integer, number, flag, text, extents, layer, layers };
-  std::string key;                   // as in specs
-  Kind kind = Kind::integer;         // which of the values below holds
-  int64_t integer = 0;               // Kind::integer
-  double number = 0;                 // Kind::number
-  bool flag = false;                 // Kind::flag
-  std::string text = {};             // Kind::text
-  Extents extents = 0;               // Kind::extents
+  enum class Kind { integer, number, flag, text, extents, layer, layers };  // the kinds of values; layers are children
+  std::string key;                                                          // as in specs
+  Kind kind = Kind::integer;                                                // which of the values below holds
+  int64_t integer = 0;                                                      // Kind::integer
+  double number = 0;                                                        // Kind::number
+  bool flag = false;                                                        // Kind::flag
+  std::string text = {};                                                    // Kind::text
+  Extents extents = 0;                                                      // Kind::extents
   std::vector<Child> children = {};  // of a layer one without a name, or none; of layers all of them
   friend bool operator==(const Setting&, const Setting&) = default;
 };

@@ -21,7 +21,7 @@ std::shared_ptr<Module> share(M&& m) {
 }
 
 struct SequentialOptions {
-  std::vector<Child> layers;
+  std::vector<Child> layers;  // in order
 };
 // Children one after the other: Sequential(Linear(784, 128), ReLU(), Linear(128, 10)). Their names are their numbers,
 // or those given to append. call() takes all inputs of the first child and gives all results of the last one; between
@@ -55,7 +55,7 @@ class Sequential : public Module {
 };
 
 struct ResidualOptions {
-  std::shared_ptr<Module> main, shortcut, activation;
+  std::shared_ptr<Module> main, shortcut, activation;  // null where left out
 };
 // activation(main(x) + shortcut(x)); the shortcut is the identity by default. In paths the children of main appear as
 // the block's own and the shortcut is "downsample", as in torchvision's residual networks. Throws Error(usage) naming
@@ -77,7 +77,7 @@ class Residual : public Module {
 };
 
 struct ConcatOptions {
-  std::vector<Child> branches;
+  std::vector<Child> branches;  // in order
 };
 // All branches on the same input, results joined along axis 1.
 class Concat : public Module {

@@ -15,10 +15,10 @@ namespace freight::nn {
 // The version whose headers these are, and a number that is raised where a plugin that was built before must be built
 // again although the version is the same.
 inline constexpr const char* kPluginVersion = "0.1.0";
-inline constexpr uint32_t kPluginInterface = 1;
+inline constexpr uint32_t kPluginInterface = 1;  // compared with the plugin's
 
-// What a compiler made of the classes that a plugin and the program share: other settings or another standard library
-// give another number.
+// A number for what a compiler made of the classes that a plugin and the program share: other settings or another
+// standard library give another number.
 constexpr uint64_t plugin_layout() {
   uint64_t n = 0;
   for (const uint64_t size : {sizeof(Module), sizeof(LayerType), sizeof(Field), sizeof(Setting), sizeof(Tensor),
@@ -28,12 +28,12 @@ constexpr uint64_t plugin_layout() {
   return n;
 }
 
-// What a plugin says of itself. The first two members stay where they are in all versions.
+// A plugin's words on itself. The first two members stay where they are in all versions.
 struct Plugin {
-  uint32_t interface = kPluginInterface;
-  const char* version = kPluginVersion;
-  uint64_t layout = plugin_layout();
-  void (*declare)() = nullptr;
+  uint32_t interface = kPluginInterface;  // of its headers
+  const char* version = kPluginVersion;   // of its headers
+  uint64_t layout = plugin_layout();      // of its classes
+  void (*declare)() = nullptr;            // registers its layers
 };
 
 // Loads a plugin and makes what it declares known, for the rest of the process; a path without '/' is a file of the
