@@ -27,12 +27,12 @@ constexpr size_t kMaxTexts = 65'536;  // per input: an empty one takes 4 bytes o
 constexpr DataType kTypes[] = {DataType::fp32,  DataType::fp64,  DataType::uint8,
                                DataType::int32, DataType::int64, DataType::bytes};
 constexpr uint64_t kMostInt64 = std::numeric_limits<int64_t>::max();
-constexpr int64_t kMostExact = int64_t{1} << 53;  // up to here every integer is a double
+constexpr int64_t kMostExact = int64_t{1} << 53;  // up to here every integer is a double; the next one becomes this
 
 // It holds the "data" of one input, and how its lists are nested.
 struct Data {
   std::vector<double> numbers;
-  std::vector<std::pair<size_t, int64_t>> exact;  // which of them are written as integers beyond 2^53
+  std::vector<std::pair<size_t, int64_t>> exact;  // which of them are written as integers from 2^53 on
   std::vector<std::string> texts;
   bool given = false;
   std::vector<int64_t> extents;  // of the lists at each depth, all of one length
@@ -124,7 +124,7 @@ class Reader : public nlohmann::json_sax<json> {
            open_[1] == &document["inputs"] && open_[1]->is_array();
   }
   bool integer(int64_t value) {
-    if (value > kMostExact || value < -kMostExact) data.back().exact.emplace_back(data.back().numbers.size(), value);
+    if (value >= kMostExact || value <= -kMostExact) data.back().exact.emplace_back(data.back().numbers.size(), value);
     return number(static_cast<double>(value));
   }
   bool number(double value) {
@@ -326,7 +326,7 @@ struct Parser {
     if (t.type == DataType::int64) read_int64(t, data);
   }
   // As they were written, also where no double is equal to them. What is written otherwise, as 1e18, may have been
-  // rounded when it is beyond 2^53.
+  // rounded from 2^53 on.
   void read_int64(NamedTensor& t, const Data& data) const {
     auto exact = data.exact.begin();
     for (size_t i = 0; i < data.numbers.size(); ++i) {
@@ -336,7 +336,7 @@ struct Parser {
         continue;
       }
       const double v = data.numbers[i];
-      if (v != std::floor(v) || std::abs(v) > static_cast<double>(kMostExact)) out_of_range(t, i, v, "64 bits");
+      if (v != std::floor(v) || std::abs(v) >= static_cast<double>(kMostExact)) out_of_range(t, i, v, "64 bits");
       to = static_cast<int64_t>(v);
     }
   }
