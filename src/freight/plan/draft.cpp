@@ -2,8 +2,10 @@
 #include "freight/plan/draft.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <exception>
+#include <numeric>
 #include <thread>
 
 #include "freight/base/error.h"
@@ -44,6 +46,38 @@ struct Blocks {
     return sum;
   }
 };
+
+// What is uploaded to a device passes through up to four buffers there (backend/gpu/queued_memory.h), each a power of
+// two as large as the largest piece that it carried: at most so much together, whatever the order.
+size_t upload_buffers(const std::vector<size_t>& blocks) {
+  constexpr size_t kBuffers = 4, kLeast = size_t{64} << 10, kMost = size_t{16} << 20;
+  std::vector<size_t> pieces;
+  for (const size_t block : blocks) {
+    for (size_t left = block; left > 0; left -= std::min(left, kMost)) {
+      pieces.push_back(std::max(kLeast, std::bit_ceil(std::min(left, kMost))));
+    }
+  }
+  std::sort(pieces.rbegin(), pieces.rend());
+  pieces.resize(std::min(pieces.size(), kBuffers));
+  return std::accumulate(pieces.begin(), pieces.end(), size_t{0});
+}
+
+// Of a run on a device with memory of its own: the weights and what belongs to them, the set or its batches, and those
+// of the test.
+std::vector<size_t> uploads_of(const train::Planned& p, size_t tested) {
+  std::vector<size_t> blocks(4, tested);
+  const auto add = [&](const std::vector<nn::NamedVariable>& variables) {
+    for (const nn::NamedVariable& v : variables) {
+      if (!v.variable.on_host()) blocks.push_back(v.variable.type().bytes());
+    }
+  };
+  add(p.model.net->state_dict());
+  add(p.optimizer.state_dict());
+  if (p.ema) add(p.ema->state_dict());
+  if (p.data_bytes > 0) blocks.push_back(p.data_bytes);
+  for (int i = 0; i < 4; ++i) blocks.push_back(p.inputs.bytes());
+  return blocks;
+}
 
 template <class F>
 void in_parallel(size_t count, F f) {
@@ -168,6 +202,7 @@ Draft draft(const train::Planned& p) {
   // Test samples are read ahead beside the first batches of training's next epoch, which are ready by then.
   const size_t tested = batch / static_cast<size_t>(d.options.batch) * static_cast<size_t>(p.evaluation_batch);
   const auto batches = static_cast<size_t>((p.test_count + p.evaluation_batch - 1) / p.evaluation_batch);
+  if (beside) add(Part::staging, upload_buffers(uploads_of(p, tested)));
   add(beside ? Part::host : Part::evaluation, tested * std::min(batches, batches_ahead(tested)));
   if (beside || !p.config.save_in_place) {
     add(beside ? Part::host : Part::checkpoint,
