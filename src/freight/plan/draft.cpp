@@ -169,8 +169,6 @@ Draft draft(const train::Planned& p) {
     for (const Node& n : plan.source().nodes) {
       d.random = d.random || n.op == Op::dropout || n.op == Op::random_uniform || n.op == Op::random_normal;
     }
-    d.arena_bytes += plan.arena_bytes();
-    d.arenas.push_back(plan.arena_bytes());
     add(Part::host, plan.host_bytes());
     for (const Work& w : d.stages.back().work) {
       if (w.kind != kTransfer) continue;
@@ -178,6 +176,9 @@ Draft draft(const train::Planned& p) {
       d.transferred += w.bytes / 2 * static_cast<double>(run.times);
     }
     add(Part::constants, constant_bytes(plan));
+    if (run.shares_arena) continue;
+    d.arena_bytes += plan.arena_bytes();
+    d.arenas.push_back(plan.arena_bytes());
     ArenaUse use = arena_use(plan);
     for (size_t i = 0; i < kParts; ++i) d.bytes[i] += use.bytes[i];
     add(Part::packing, blocks.of(plan.arena_bytes()) - plan.arena_bytes());
@@ -195,10 +196,8 @@ Draft draft(const train::Planned& p) {
   if (!p.evaluation) return d;
   d.evaluation = work_of(*p.evaluation);
   d.evaluation_batch = p.evaluation_batch;
-  // The short last batch has a plan and an arena of its own.
-  const double rest = static_cast<double>(p.test_count % p.evaluation_batch) / static_cast<double>(p.evaluation_batch);
-  const size_t arena = p.evaluation->arena_bytes();
-  add(Part::evaluation, blocks.of(arena) + blocks.of(static_cast<size_t>(static_cast<double>(arena) * rest)));
+  // The short last batch works in the same arena.
+  add(Part::evaluation, blocks.of(p.evaluation->arena_bytes()));
   // Test samples are read ahead beside the first batches of training's next epoch, which are ready by then.
   const size_t tested = batch / static_cast<size_t>(d.options.batch) * static_cast<size_t>(p.evaluation_batch);
   const auto batches = static_cast<size_t>((p.test_count + p.evaluation_batch - 1) / p.evaluation_batch);

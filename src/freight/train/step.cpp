@@ -232,7 +232,7 @@ int64_t TrainStep::part_of(int64_t batch) const { return state_->part_of(batch);
 
 size_t arena_bytes(const std::vector<TrainStep::Run>& plans) {
   size_t sum = 0;
-  for (const TrainStep::Run& run : plans) sum += run.plan->arena_bytes();
+  for (const TrainStep::Run& run : plans) sum += run.shares_arena ? 0 : run.plan->arena_bytes();
   return sum;
 }
 
@@ -252,7 +252,13 @@ std::vector<TrainStep::Run> TrainStep::plans(const Type& x, const Type& y) {
   const int64_t count = x.shape[0], part = s.part_of(count), rest = count % part;
   const Type scalar{DType::f32, {}};
   std::vector<Run> runs{{s.accumulate.plan(rows(x, part), rows(y, part), scalar), count / part}};
-  if (rest > 0) runs.push_back({s.accumulate.plan(rows(x, rest), rows(y, rest), scalar), 1});
+  if (rest > 0) {
+    runs.push_back({s.accumulate.plan(rows(x, rest), rows(y, rest), scalar), 1, true});
+    if (runs[1].plan->arena_bytes() > runs[0].plan->arena_bytes()) {
+      std::swap(runs[0], runs[1]);
+      std::swap(runs[0].shares_arena, runs[1].shares_arena);
+    }
+  }
   runs.push_back({s.apply.plan(scalar), 1});
   return runs;
 }

@@ -70,10 +70,12 @@ class TrainStep {
   void need_batch_statistics(const Type& x, const Type& y);
   // How many samples of such a batch, from its first on, can be trained on without such a part: 0 where none can.
   int64_t trainable(const Type& x, const Type& y);
-  // The plans of a step on such a batch, and how often each runs in it. Each has an arena of its own.
+  // The plans of a step on such a batch, and how often each runs in it. Each has an arena of its own, but for one that
+  // works in the arena of the run before it, which is not smaller.
   struct Run {
     std::shared_ptr<const Plan> plan;
     int64_t times = 1;
+    bool shares_arena = false;
   };
   std::vector<Run> plans(const Type& x, const Type& y);
   // Samples of a batch that run at once.
