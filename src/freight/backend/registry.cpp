@@ -11,6 +11,7 @@
 #include "freight/backend/gpu/opencl/opencl.h"
 #include "freight/backend/null/null.h"
 #include "freight/backend/ref/ref.h"
+#include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 
@@ -68,6 +69,19 @@ bool parse_device(const std::string& name, const std::string& kind, int& index) 
   return first != last && *first != '-' && end == last && error == std::errc();
 }
 
+// The device of a kind. Where the environment names it, nobody sees its name in the command or the program, so that the
+// message tells where it comes from.
+std::unique_ptr<Backend> make(const DeviceKind& kind, int index) {
+  try {
+    return kind.make(index);
+  } catch (const Error& e) {
+    const std::string by_environment = env::get("FREIGHT_DEVICE");
+    int named = 0;
+    if (!parse_device(by_environment, kind.name, named) || named != index) throw;
+    throw Error(e.kind(), "FREIGHT_DEVICE=" + by_environment, e.message(), e.where());
+  }
+}
+
 }  // namespace
 
 Backend& backend(const std::string& name) {
@@ -82,7 +96,7 @@ Backend& backend(const std::string& name) {
       int index = 0;
       if (!parse_device(name, kind.name, index)) continue;
       std::unique_ptr<Backend>& made = (kind.kept ? r.kept : r.devices)[cat(kind.name, ":", index)];
-      if (!made) made = kind.make(index);
+      if (!made) made = make(kind, index);
       return *made;
     }
   }
@@ -97,8 +111,9 @@ void need_backend_name(const std::string& name) {
     int index = 0;
     if (parse_device(name, kind.name, index)) return;
   }
-  fail(ErrorKind::device, "device", "unknown backend: got '", excerpt(name), "', need one of ", join(names, ", "),
-       ", cuda:N, opencl:N");
+  const bool by_environment = !name.empty() && env::get("FREIGHT_DEVICE") == name;
+  fail(ErrorKind::device, by_environment ? "FREIGHT_DEVICE" : "device", "unknown backend: got '", excerpt(name),
+       "', need one of ", join(names, ", "), ", cuda:N, opencl:N");
 }
 
 void register_backend(std::unique_ptr<Backend> added) {
