@@ -186,7 +186,7 @@ void print_result(const train::Result& r, const plan::Outcome& outcome, const st
                   const Flags& flags) {
   if (flags.json) {
     nlohmann::ordered_json j = {{"test_top1", nullptr},
-                                {"test_loss", r.test.loss},
+                                {"test_loss", r.test.count > 0 ? nlohmann::ordered_json(r.test.loss) : nullptr},
                                 {"train_loss", r.train_loss},
                                 {"steps", r.steps},
                                 {"epochs", r.epochs},

@@ -52,7 +52,8 @@ int verify_command(const Args& args) {
       "relative to the largest). Exits 9 where a claim fails.\n"
       "  freight verify runs/convnet-digits/model.safetensors --data digits --onnx-runtime python3");
   o.positional("model", &model, "the stored model", true);
-  o.add("--data", &options.data, "a named set, a directory or a file (default: inputs drawn from the seed, and no eval)",
+  o.add("--data", &options.data,
+        "a named set, a directory or a file (default: inputs drawn from the seed, and no eval)",
         {.aliases = {"--data-path"}});
   o.add("--data-dir", &data_dir, "where named sets are looked for first", {.value = "DIR"});
   o.add("--text-column", &text_column, "of a text file (default: as in training)", {.value = "NAME|N"});

@@ -56,6 +56,10 @@ TEST(TextFile, ATableOfNumbersIsNotReadAsTexts) {
                [&] { rows_of(prices, TextForm::csv); });
   expect_error(ErrorKind::data, {"f", "got a table (numbers in column 1), need texts"},
                [] { rows_of("1.5,a\n2.5,a\n2.5,b\n1,a\n2,b\n", TextForm::csv); });
+  expect_error(ErrorKind::data, {"f", "got a table (numbers in column 1), need texts"},
+               [] { rows_of("x,target\n0.5,1.25\n0.75,2.5\n0.25,1\n0.125,2\n", TextForm::csv); });
+  expect_error(ErrorKind::data, {"f", "got a table (numbers in column 1, 2, 3)"},
+               [] { rows_of("a,b,price\n1,2.5,3.25\n2,3.5,1.5\n7,4.5,2.5\n3,1.5,9.5\n", TextForm::csv); });
   EXPECT_EQ(rows_of(prices, TextForm::csv, {.text_column = "near", .label_column = "rooms"})[0], "3:sea");
 }
 

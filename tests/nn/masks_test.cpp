@@ -108,6 +108,9 @@ void expect_parts_to_be_the_whole() {
   if (whole.state.c.defined()) expect_near_all(second.state.c, whole.state.c);
   const RecurrentOutput counted = m(x, {.lengths = Array::of<int>({7, 3}, {2})});
   expect_near_all(narrow(narrow(counted.state.h, 1, 1, 1), 0, 1, 1), narrow(narrow(first.state.h, 1, 1, 1), 0, 1, 1));
+  // Of 64 bits: 2^32 + 1 is no 1.
+  const RecurrentOutput wide = m(x, {.lengths = Array::of<int64_t>({(int64_t{1} << 32) + 1, 3}, {2})});
+  EXPECT_EQ(wide.output.to_vector<float>(), counted.output.to_vector<float>());
   for (float v : narrow(narrow(counted.output, 0, 1, 1), 1, 3, 4).to_vector<float>()) EXPECT_EQ(v, 0);
 }
 

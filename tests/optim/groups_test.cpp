@@ -106,6 +106,24 @@ TEST_F(Groups, AParameterThatIsFrozenForAWhileCountsItsOwnSteps) {
   EXPECT_EQ(step.traces(), 3u);
 }
 
+TEST_F(Groups, ARateAloneCanBeLoadedAndCountsOfFrozenStepsStay) {
+  const Variable a = weight("a", 0);
+  Adam opt({{.parameters = {a}, .name = "a"}}, {.lr = 1});
+  opt.set_frozen("a", true);
+  opt.apply({ones({2})});
+  opt.set_frozen("a", false);
+  const auto skipped = [&] {
+    for (const nn::NamedVariable& v : opt.states()) {
+      if (v.name == "skipped") return v.variable.array().to_vector<float>();
+    }
+    return std::vector<float>{};
+  };
+  EXPECT_EQ(skipped(), std::vector<float>{1});
+  opt.load_state_dict({nn::NamedArray{"lr", Array::of<float>({0.5}, {})}}, {.strict = false});
+  EXPECT_EQ(opt.lr(), 0.5);
+  EXPECT_EQ(skipped(), std::vector<float>{1});
+}
+
 TEST_F(Groups, ClippingCountsAllGroupsButFrozenOnes) {
   const Variable a = weight("a", 0), b = weight("b", 0), c = weight("c", 0);
   SGD opt({{.parameters = {a}}, {.parameters = {b}, .lr = 0.5}, {.parameters = {c}, .frozen = true}},

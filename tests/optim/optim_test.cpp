@@ -215,6 +215,29 @@ TEST_F(OptimTest, AveragesFollowInsideTheStepAndSwap) {
   EXPECT_EQ(ema.state_dict()[0].name, "fc.weight");
 }
 
+TEST_F(OptimTest, AveragesOfAVariableThatTwoPathsLeadToSwapBack) {
+  nn::Sequential net(nn::Linear(2, 2));
+  const auto shared = net.children()[0].module;
+  net.append("again", shared);
+  EMA ema(net, {.decay = 0.5, .warmup = false});
+  const Variable weight = net.parameters()[0];
+  const std::vector<float> before = weight.array().to_vector<float>();
+  auto step = compile([&] {
+    weight.assign(weight + 1);
+    ema.update();
+  });
+  step();
+  std::vector<float> moved = before, average = before;
+  for (size_t i = 0; i < before.size(); ++i) {
+    moved[i] += 1;
+    average[i] = before[i] * 0.5f + moved[i] * 0.5f;
+  }
+  ema.swap();
+  EXPECT_EQ(weight.array().to_vector<float>(), average);
+  ema.swap();
+  EXPECT_EQ(weight.array().to_vector<float>(), moved);
+}
+
 TEST_F(OptimTest, AveragesOfSteadyWeightsAreTheWeights) {
   nn::Sequential net(nn::BatchNorm1d(2));
   EMA ema(net);

@@ -103,6 +103,37 @@ TEST(OwnLayers, OneThatNobodyDeclaredIsRefusedByName) {
                [&] { save_bundle(dir / "own.safetensors", bundle_with(Undeclared())); });
 }
 
+struct ShyOptions {
+  double factor = 1;
+};
+// Its fields do not say what it computes in evaluation.
+class Shy : public nn::Module {
+ public:
+  using Fields = ShyOptions;
+  explicit Shy(const Fields& f, double beside = 2) : fields_(f), beside_(beside) {}
+  const Fields& fields() const { return fields_; }
+  Tensor forward(const Tensor& x) override { return training() ? x : x * beside_; }
+
+ private:
+  Fields fields_;
+  double beside_;
+};
+
+TEST(OwnLayers, OneThatWouldAnswerOtherwiseInEvaluationIsRefused) {
+  nn::register_layer(nn::Layer<Shy>("Shy", "x, or a multiple").field("factor", &ShyOptions::factor, "a number"));
+  const TemporaryDir dir;
+  save_bundle(dir / "same.safetensors", bundle_with(Shy(ShyOptions{})));
+  expect_error(ErrorKind::usage, {"in evaluation the net of the spec computes something else"},
+               [&] { save_bundle(dir / "other.safetensors", bundle_with(Shy(ShyOptions{}, 7))); });
+}
+
+TEST(OwnLayers, AModelWithoutANetIsRefused) {
+  const TemporaryDir dir;
+  Bundle none = bundle_with(Shy(ShyOptions{}));
+  none.model.net = nullptr;
+  expect_error(ErrorKind::usage, {"has no net"}, [&] { save_bundle(dir / "none.safetensors", none); });
+}
+
 // Its weights can be kept all the same: they go back into the class that has them, and into nothing else.
 TEST(OwnLayers, TheWeightsOfOneThatNobodyDeclaredAreReadBack) {
   const TemporaryDir dir;

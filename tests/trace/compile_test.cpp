@@ -117,6 +117,16 @@ TEST_F(CompileTest, OneFunctionCalledWithOtherTypesIsTracedForEach) {
   EXPECT_EQ(f(scalar(5), scalar(3)).item<float>(), 2);
 }
 
+TEST_F(CompileTest, AnUndefinedArgumentIsRefused) {
+  auto f = compile([](const Tensor& x) { return x + 1.0; });
+  auto g = compile([](const Tensor& x, const std::vector<Tensor>& more) { return x + more[0]; });
+  for (const std::string& said :
+       {message_of([&] { f(Tensor()); }), message_of([&] { f(Array()); }),
+        message_of([&] { g(ones({2}), std::vector<Tensor>{Tensor()}); }), message_of([&] { f.plan(Tensor()); })}) {
+    EXPECT_NE(said.find("got an undefined tensor or array as an argument"), std::string::npos) << said;
+  }
+}
+
 TEST_F(CompileTest, StateIsUpdatedInPlaceAtItsAddress) {
   Variable count("count", {DType::i64, {}});
   auto step = compile([&] { count.assign(count + 1); });

@@ -245,6 +245,49 @@ TEST_F(OwnRun, OneThatTheObserverStopsGoesOnToTheSameWeights) {
   }
 }
 
+TEST_F(OwnRun, OneThatFrozeParametersMidwayGoesOnToTheSameWeights) {
+  // The first layer is left alone from step 5 on.
+  struct Freezing : Observer {
+    Freezing(const models::Model& m, int64_t begin, int64_t end) : model(m), first(begin), last(end) {}
+    void on_start(const RunSummary&) override {
+      if (first == 0) freeze();
+    }
+    AfterStep on_step(const StepReport& r) override {
+      if (r.total_step == first) freeze();
+      return {.stop = r.total_step == last, .lr = {}};
+    }
+    void freeze() { model.net->parameters()[0].set_trainable(false); }
+    models::Model model;
+    int64_t first, last;
+  };
+  const auto fresh = [] {
+    seed(11);
+    return wave();
+  };
+  const models::Model whole = fresh(), begun = fresh(), rest = fresh();
+  config_.output_dir = dir_ / "whole";
+  Freezing at_once(whole, 5, 1000);
+  run(at_once, own(whole));
+  config_.output_dir = dir_ / "parts";
+  Freezing part(begun, 5, 9);
+  run(part, own(begun));
+  config_.resume = "auto";
+  Freezing frozen(rest, 0, 1000);
+  run(frozen, own(rest));
+  EXPECT_EQ(weights(rest), weights(whole));
+}
+
+TEST_F(OwnRun, OneThatCannotGoOnLeavesTheNetAsItWas) {
+  run(own(wave()));
+  config_.resume = "auto";
+  config_.epochs = 5;
+  const models::Model model = wave();
+  const std::vector<float> before = weights(model);
+  config_.optimizer = "sgd";
+  EXPECT_THROW(run(own(model)), Error);
+  EXPECT_EQ(weights(model), before);
+}
+
 TEST_F(OwnRun, OneIsPlannedBeforeItRuns) {
   const models::Model model = wave();
   const std::vector<float> before = weights(model);
@@ -275,6 +318,18 @@ TEST_F(OwnRun, OneIsFittedToTheMemoryAsTheCommandsRunsAre) {
   EXPECT_LE(adapted.outcome.planned_bytes, less);
   Observer silent;
   EXPECT_EQ(adapted.run.run(silent).ended, Ended::complete);
+}
+
+TEST_F(OwnRun, OneThatStopsBeforeItsFirstEvaluationHasNoTestLoss) {
+  struct AtOnce : Observer {
+    AfterStep on_step(const StepReport&) override { return {.stop = true, .lr = {}}; }
+  } stop;
+  run(stop, own(wave()));
+  EXPECT_TRUE(record().at("result").at("test_loss").is_null());
+  models::Model none = wave();
+  none.net = nullptr;
+  config_.output_dir = dir_ / "none";
+  expect_error(ErrorKind::usage, {"own.model", "has no net"}, [&] { run(own(none)); });
 }
 
 TEST_F(OwnRun, FlagsAreSetAsTheCommandLineHasThem) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 
 #include "freight/base/error.h"
@@ -75,6 +76,7 @@ class ColumnFinder {
     } else {
       c = guessed();
     }
+    if (!header_.best(ColumnRole::text)) need_words(c.texts);
     if (c.first_row == 1) say(c);
     check_documents(c);
     return c;
@@ -250,6 +252,7 @@ class ColumnFinder {
   Columns guessed() const {
     const size_t width = header_.width();
     if (width < 2) unknown("got one column, need a text and its label");
+    need_no_table();
     Columns c;
     const size_t last = width - 1;
     const auto is_integers = [&](size_t column) {
@@ -269,7 +272,6 @@ class ColumnFinder {
       }
     }
     if (c.texts.empty()) unknown("which column is the text");
-    need_words(c);
     if (header_.plausible() && word_over_numbers(c.label)) {
       c.first_row = 1;
     } else if (header_.plausible() && label_stands_out(c.label)) {
@@ -283,18 +285,38 @@ class ColumnFinder {
 
   // Rows of numbers are a table. As texts their numbers would be read digit by digit, and each value of the target
   // would be a class.
-  void need_words(const Columns& c) const {
-    constexpr size_t kFewest = 5;  // rows that show it
-    if (rows_.size() < kFewest) return;
-    std::vector<std::string> numbers;
-    for (const size_t at : c.texts) {
-      const bool all = std::all_of(rows_.begin() + 1, rows_.end(), [&](const io::CsvRow& row) {
-        return at >= row.fields.size() || trimmed(row.fields[at]).empty() || is_number_cell(row.fields[at]);
-      });
-      if (all) numbers.push_back(std::to_string(at + 1));
+  void need_words(const std::vector<size_t>& texts) const {
+    const std::vector<size_t> numbers = numbers_among(texts);
+    if (numbers.size() >= 2 || numbers.size() == texts.size()) refuse_table(numbers);
+  }
+  // The same where nobody knows yet which column is the label: all are numbers, or all but one of few words.
+  void need_no_table() const {
+    std::vector<size_t> all(header_.width());
+    std::iota(all.begin(), all.end(), size_t{0});
+    const std::vector<size_t> numbers = numbers_among(all);
+    if (numbers.size() < 2 || numbers.size() + 1 < all.size()) return;
+    if (numbers.size() == all.size()) refuse_table(numbers);
+    for (const size_t at : all) {
+      if (std::find(numbers.begin(), numbers.end(), at) == numbers.end() && label_like(at)) refuse_table(numbers);
     }
-    if (numbers.size() < 2 && numbers.size() < c.texts.size()) return;
-    fail(ErrorKind::data, file_, "got a table (numbers in column ", join(numbers, ", "),
+  }
+  // Those of the columns that hold nothing but numbers below the first line.
+  std::vector<size_t> numbers_among(const std::vector<size_t>& columns) const {
+    constexpr size_t kFewest = 5;  // rows that show it
+    std::vector<size_t> numbers;
+    for (const size_t at : columns) {
+      const bool all =
+          rows_.size() >= kFewest && std::all_of(rows_.begin() + 1, rows_.end(), [&](const io::CsvRow& row) {
+            return at >= row.fields.size() || trimmed(row.fields[at]).empty() || is_number_cell(row.fields[at]);
+          });
+      if (all) numbers.push_back(at);
+    }
+    return numbers;
+  }
+  [[noreturn]] void refuse_table(const std::vector<size_t>& numbers) const {
+    std::vector<std::string> names;
+    for (const size_t at : numbers) names.push_back(std::to_string(at + 1));
+    fail(ErrorKind::data, file_, "got a table (numbers in column ", join(names, ", "),
          "), need texts: --model baseline learns from tables; --text-column and --label-column name a column to be "
          "read ",
          "as texts; the first line is ", excerpt());

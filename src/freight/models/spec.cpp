@@ -225,7 +225,13 @@ class SpecBuilder {
   static void settle(const nn::LayerType& type, std::vector<nn::Setting>& values) {
     for (nn::Setting& value : values) {
       for (nn::Child& c : value.children) {
-        ModulePtr built = static_cast<const Awaited&>(*c.module).built();
+        const auto* const awaited = dynamic_cast<const Awaited*>(c.module.get());
+        if (!awaited) {
+          fail_here(type.name(), "its layer '", value.key,
+                    "' has a usual one, which all layers of the type would share: ",
+                    "make the field null, and the usual layer in the constructor");
+        }
+        ModulePtr built = awaited->built();
         if (!built) {
           fail_here(type.name(), "does not call its layer '", value.key, c.name.empty() ? "" : "." + c.name,
                     "' in training: the sizes of a layer follow from what it is called with");

@@ -5,6 +5,7 @@
 
 #include "freight/base/error.h"
 #include "freight/models/models.h"
+#include "freight/nn/evaluating.h"
 #include "freight/trace/tracer.h"
 
 namespace freight::models {
@@ -61,9 +62,23 @@ void need_same_variables(const Model& model, const Model& again) {
        other == others.end() ? "no more" : *other, kDeclaration);
 }
 
+void need_same_graph(const Model& model, const Model& again, const char* when) {
+  const Graph mine = graph_of(model), other = graph_of(again);
+  if (structurally_equal(mine, other)) return;
+  std::string at;
+  for (size_t i = 0; i < mine.nodes.size() && at.empty(); ++i) {
+    const Node& n = mine.nodes[i];
+    const bool same = i < other.nodes.size() && other.nodes[i].op == n.op && equal(other.nodes[i].attrs, n.attrs);
+    if (!same) at = cat(" in '", n.scope, "', at ", name(n.op));
+  }
+  fail(ErrorKind::usage, "spec", "the net '", model.name, "' does not come back from its spec: ", when,
+       " the net of the spec computes something else", at, kDeclaration);
+}
+
 }  // namespace
 
 void check_spec(const Model& model) {
+  if (!model.net) fail(ErrorKind::usage, "spec", "the model '", model.name, "' has no net: got a null pointer");
   const Model again = built_again(model);
   need_same_variables(model, again);
   // Tied weights are one leaf here, and come back as two of the same values; parts in another mode than the rest
@@ -73,17 +88,9 @@ void check_spec(const Model& model) {
   for (const nn::NamedVariable& v : variables) different.insert(v.variable.impl().get());
   const bool training = model.net->training();
   if (different.size() < variables.size() || !one_mode(*model.net, training)) return;
-  if (!training) again.net->eval();
-  const Graph mine = graph_of(model), other = graph_of(again);
-  if (structurally_equal(mine, other)) return;
-  std::string at;
-  for (size_t i = 0; i < mine.nodes.size() && at.empty(); ++i) {
-    const Node& n = mine.nodes[i];
-    const bool same = i < other.nodes.size() && other.nodes[i].op == n.op && equal(other.nodes[i].attrs, n.attrs);
-    if (!same) at = cat(" in '", n.scope, "', at ", name(n.op));
-  }
-  fail(ErrorKind::usage, "spec", "the net '", model.name, "' does not come back from its spec: the net of the spec ",
-       "computes something else", at, kDeclaration);
+  if (training) need_same_graph(model, again, "in training");
+  const nn::Evaluating mine(*model.net), other(*again.net);
+  need_same_graph(model, again, "in evaluation");
 }
 
 }  // namespace freight::models

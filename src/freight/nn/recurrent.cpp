@@ -142,10 +142,18 @@ void Recurrent::need_states(const RecurrentCall& call, int64_t samples) const {
   }
 }
 
+namespace {
+// Lengths in i32, those beyond `steps` as that many: of a wider type they may not fit.
+Tensor counted(const Tensor& lengths, int64_t steps) {
+  const bool wide = size_of(lengths.dtype()) > size_of(DType::i32) || lengths.dtype() == DType::u32;
+  return cast(wide ? minimum(lengths, steps) : lengths, DType::i32);
+}
+}  // namespace
+
 RecurrentOutput Recurrent::forward(const Tensor& x, const RecurrentCall& call) {
   need_steps(x);
   need_states(call, x.dim(0));
-  const Tensor counts = call.lengths.defined() ? cast(call.lengths, DType::i32) : token_counts(x);
+  const Tensor counts = call.lengths.defined() ? counted(call.lengths, x.dim(1)) : token_counts(x);
   const size_t sides = fields_.bidirectional ? 2 : 1;
   Tensor y = x;
   std::vector<Tensor> h, c, last;

@@ -106,7 +106,11 @@ LoadResult load_values(const std::vector<NamedVariable>& variables, const std::v
          "nn::values_of(state_dict())");
   }
   std::vector<NamedArray> arrays;
-  for (const NamedVariable& e : entries) arrays.push_back({e.name, e.variable.array()});
+  for (const NamedVariable& e : entries) {  // one that is set too is copied, for names may cross
+    const bool is_set = std::any_of(variables.begin(), variables.end(),
+                                    [&](const NamedVariable& v) { return v.variable == e.variable; });
+    arrays.push_back({e.name, is_set ? e.variable.array().clone() : e.variable.array()});
+  }
   return load_values(variables, arrays, options, sides);
 }
 

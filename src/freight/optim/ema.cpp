@@ -2,6 +2,7 @@
 #include "freight/optim/ema.h"
 
 #include <algorithm>
+#include <set>
 
 #include "freight/base/error.h"
 #include "freight/ops/elementwise.h"
@@ -40,7 +41,9 @@ void EMA::update() {
 }
 
 void EMA::swap() {
+  std::set<const void*> done;  // a variable that several paths lead to changes places with its first shadow alone
   for (const Pair& p : pairs_) {
+    if (!done.insert(p.value.impl().get()).second) continue;
     const Array value = p.value.array(), shadow = p.shadow.array();
     auto* a = static_cast<unsigned char*>(value.raw());
     std::swap_ranges(a, a + value.bytes(), static_cast<unsigned char*>(shadow.raw()));

@@ -41,8 +41,8 @@ constexpr nn::LoadSides kSides{.entries = "states", .holder = "optimizer"};
 constexpr const char* kSkipped = "skipped";
 
 template <class Entries>
-bool has_skipped(const Entries& entries) {
-  return std::any_of(entries.begin(), entries.end(), [](const auto& e) { return e.name == kSkipped; });
+bool has_entry(const Entries& entries, const char* name) {
+  return std::any_of(entries.begin(), entries.end(), [&](const auto& e) { return e.name == name; });
 }
 
 Variable shared_scalar(const std::string& name, double value) {
@@ -161,9 +161,9 @@ std::vector<nn::NamedVariable> Optimizer::state_dict() const {
 
 nn::LoadResult Optimizer::load_state_dict(const std::vector<nn::NamedArray>& entries, const nn::LoadOptions& options) {
   std::vector<nn::NamedArray> all = entries;
-  if (has_skipped(entries)) {
+  if (has_entry(entries, kSkipped)) {
     need_skipped();
-  } else if (skipped_.defined()) {  // in a run in which nothing was frozen all its counts are 0
+  } else if (skipped_.defined() && has_entry(entries, "step")) {  // in a run that froze nothing all its counts are 0
     all.push_back({kSkipped, Array(DType::f32, skipped_.shape())});
   }
   return nn::load_values(state_dict(), all, options, kSides);
@@ -171,7 +171,8 @@ nn::LoadResult Optimizer::load_state_dict(const std::vector<nn::NamedArray>& ent
 
 nn::LoadResult Optimizer::load_state_dict(const std::vector<nn::NamedVariable>& entries,
                                           const nn::LoadOptions& options) {
-  if (has_skipped(entries) == skipped_.defined()) return nn::load_values(state_dict(), entries, options, kSides);
+  if (has_entry(entries, kSkipped) == skipped_.defined())
+    return nn::load_values(state_dict(), entries, options, kSides);
   return load_state_dict(nn::values_of(entries), options);
 }
 

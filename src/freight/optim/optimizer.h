@@ -57,6 +57,8 @@ class Optimizer {
   const std::vector<Variable>& parameters() const { return parameters_; }
   // Moments and step counts by name ("momentum.fc1.weight", "step"): what a step updates.
   const std::vector<nn::NamedVariable>& states() const { return states_; }
+  // Makes the counts of steps in which parameters were frozen one of the states, as a run has it that froze some.
+  void keep_skipped() { need_skipped(); }
   // These and the rates ("lr", and "lr_ratio.GROUP" to it): what a run needs to go on with the same bits. Parameters
   // that share a name, as two nets' may, are told apart by #2, #3, ...
   std::vector<nn::NamedVariable> state_dict() const;

@@ -56,6 +56,8 @@ class BatchChoice {
       seconds = try_step(p);
     } catch (const std::bad_alloc&) {
       // It does not fit: told below.
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::capacity) throw;  // the same
     }
     if (!seconds || static_cast<double>(memory_use().peak - before) > memory.device) {
       if (size == 1) throw Error(ErrorKind::capacity, "train", "not even one sample fits the memory");

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <map>
+#include <mutex>
 
 #include "freight/base/clock.h"
 #include "freight/base/device_memory.h"
@@ -55,6 +56,8 @@ class Arena {
 
 class SharedArena {
  public:
+  // Held by who runs in it or asks for more of it.
+  std::mutex& mutex() { return mutex_; }
   // Where so many bytes are. The address may be another one than before: what lay there is gone.
   void* of(const std::shared_ptr<DeviceMemory>& memory, size_t bytes) {
     if (!arena_ || bytes > bytes_) {
@@ -66,6 +69,7 @@ class SharedArena {
   }
 
  private:
+  std::mutex mutex_;
   std::unique_ptr<Arena> arena_;
   size_t bytes_ = 0;
 };
@@ -183,7 +187,10 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
   Bound& b = *bound_;
   b.memory = backend(plan_->options().backend).memory();
   b.arena = arena ? std::move(arena) : make_shared_arena();
-  b.arena->of(b.memory, memory.arena_bytes);  // so that what does not fit is refused here
+  {
+    const std::lock_guard alone(b.arena->mutex());
+    b.arena->of(b.memory, memory.arena_bytes);  // so that what does not fit is refused here
+  }
   b.kept = std::make_unique<Arena>(b.memory, memory.kept_bytes);
   if (memory.host_bytes > 0) b.host = std::make_unique<Arena>(b.memory, memory.host_bytes, DeviceSide::host);
   const std::vector<Value> state_leaves = g.leaves(Op::state);
@@ -278,6 +285,7 @@ void Executable::bind(const std::vector<Array>& inputs, const std::vector<Array>
 template <class F>
 void Executable::replay(const std::vector<Array>& inputs, const std::vector<Array>& outputs, F&& work) {
   std::lock_guard lock(plan_->run_mutex());
+  const std::lock_guard alone(bound_->arena->mutex());
   if (bound_->memory) bound_->memory->pace();
   bind(inputs, outputs);
   const FlushDenormals flush;

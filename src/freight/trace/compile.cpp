@@ -15,6 +15,12 @@
 namespace freight {
 
 Type Argument::type() const {
+  const bool undefined = (tensor_ && !tensor_->defined()) || (array_ && !array_->defined());
+  if (undefined) {
+    trace::fail_here("compile",
+                     "got an undefined tensor or array as an argument of a compiled function: need one with ",
+                     "elements; what a call leaves out belongs into another function");
+  }
   if (tensor_) return tensor_->type();
   if (array_) return {array_->dtype(), array_->shape()};
   return *type_;
@@ -140,7 +146,13 @@ struct CompiledFunction::State {
     for (size_t i = 0; i < variables.size(); ++i) {
       if (variables[i]->on_host) run.host_states.push_back(static_cast<int32_t>(i));
     }
-    l.plan = plan_for(l.tape->graph(), run, measure);
+    try {
+      l.plan = plan_for(l.tape->graph(), run, measure);
+    } catch (const Error& e) {
+      if (!l.plan || e.kind() != ErrorKind::capacity) throw;
+      l.runs = 0;  // measuring takes memory of its own: what was guessed goes on, and is measured after as many runs
+      return;
+    }
     l.executable.reset();
   }
 

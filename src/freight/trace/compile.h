@@ -188,8 +188,8 @@ class Compiled {
   auto repeat(int64_t times, const A&... a) { return run(times, a...); }
 
   // The traced graph for inputs of these types: a Type, a Tensor or an Array each. Nothing is run, and the step gets no
-  // memory. Kernels are measured ones here, while a call with another shape than the first guesses them until it has run
-  // often enough. Plan and Executable are the library's own: their headers are not installed.
+  // memory. Kernels are measured ones here, while a call with another shape than the first guesses them until it has
+  // run often enough. Plan and Executable are the library's own: their headers are not installed.
   template <class... A>
   requires detail::Traceable<F, A...>
   const Graph& graph(const A&... a) { return ask(&CompiledFunction::graph, a...); }

@@ -400,8 +400,6 @@ void restore(Checkpoint& c, models::Model& model, const std::vector<nn::NamedVar
            ", whose model.json shows it; --weights starts a new run from its weights");
     }
   }
-  store::load_weights(model, *c.model, weights);
-  c.model.reset();
   const auto held = std::move(c.state);
   const io::SafeTensors& file = *held;
   for (const nn::NamedVariable& v : variables) {
@@ -410,14 +408,15 @@ void restore(Checkpoint& c, models::Model& model, const std::vector<nn::NamedVar
     if (stored->dtype() != v.variable.type().dtype || stored->shape() != v.variable.shape()) {
       damaged_checkpoint(path, cat(v.name, ": got ", stored->dtype(), stored->shape(), ", need ", v.variable.type()));
     }
-    v.variable.set(*stored);
   }
-  if (file.tensors.size() == variables.size()) return;
   for (const auto& stored : file.tensors) {
     const bool known =
         std::any_of(variables.begin(), variables.end(), [&](const auto& v) { return v.name == stored.first; });
     if (!known) damaged_checkpoint(path, cat("holds ", stored.first, ", which this run does not have"));
   }
+  store::load_weights(model, *c.model, weights);
+  c.model.reset();
+  for (const nn::NamedVariable& v : variables) v.variable.set(*file.find(v.name));
 }
 
 void need_same_run(const Checkpoint& c, const Config& config) {

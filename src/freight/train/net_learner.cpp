@@ -307,6 +307,7 @@ void NetRun::restore() {
   rng_state().set(random_numbers);
   if (!start.checkpoint) return;
   Checkpoint& from = *start.checkpoint;
+  if (from.state->find("optimizer.skipped")) net->optimizer->keep_skipped();
   train::restore(from, net->model, net->states());
   if (from.averaged) net->averages->swap();
   // For the weights load_weights has said so already.

@@ -4,6 +4,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -58,11 +59,24 @@ struct NetTraining {
       explicit Swapped(optim::EMA* a) : averages(a) {
         if (averages) averages->swap();
       }
-      ~Swapped() {  // also where f throws: a checkpoint that follows holds the weights, not their averages
-        if (averages) averages->swap();
+      void back() {
+        if (averages) std::exchange(averages, nullptr)->swap();
       }
-    } const swapped(averages.get());
-    return f();
+      ~Swapped() {  // where f throws: a checkpoint that follows holds the weights, not their averages
+        try {
+          back();
+        } catch (...) {  // a device that is gone: what f has thrown is told
+        }
+      }
+    } swapped(averages.get());
+    if constexpr (std::is_void_v<decltype(f())>) {
+      f();
+      swapped.back();
+    } else {
+      auto result = f();
+      swapped.back();
+      return result;
+    }
   }
 
   const Config& config;

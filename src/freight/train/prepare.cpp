@@ -27,6 +27,9 @@ RunSummary common_summary(const Prepared& run) {
 
 PreparedRun prepare(const Config& config, PrepareOptions options) {
   const Learner& nets = *learners().front();
+  if (options.own.model && !options.own.model->net) {
+    fail(ErrorKind::usage, "own.model", "has no net: got a null pointer, need the module that is to be trained");
+  }
   const Learner& learner = options.own.model ? nets : learner_of(config);
   if (options.own.any() && &learner != &nets) {
     fail(ErrorKind::usage, "train", "--model ", config.model, " is no net: data of a program's own are for nets");

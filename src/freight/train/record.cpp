@@ -50,7 +50,7 @@ std::string host_name() {
 
 json json_of(const Result& r, size_t bad_samples, const std::string& metric_name) {
   json j = {{"test_top1", nullptr},
-            {"test_loss", r.test.loss},
+            {"test_loss", r.test.count > 0 ? json(r.test.loss) : json()},
             {"train_loss", r.train_loss},
             {"steps", r.steps},
             {"epochs", r.epochs},
@@ -152,7 +152,7 @@ std::string RunRecord::saved_weights(const char* which) const {
 std::string RunRecord::store_model(const RunPosition& place) {
   const std::string path = dir_.file("model.safetensors");
   const store::Bundle bundle = run_.bundle(place);
-  if (bundle.net() && !models::has_spec(bundle.model)) {  // weights alone, as the run's notes say
+  if (bundle.net()) {  // its spec was checked before it was trained; without a spec form these are the weights alone
     io::save_safetensors(path, store::sealed(store::to_file(bundle)));
   } else {
     store::save_bundle(path, bundle);
