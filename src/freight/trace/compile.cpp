@@ -217,6 +217,7 @@ CompiledFunction::Lowered& CompiledFunction::lower(const Request& request) {
     return *all.back();
   }
   auto fresh = std::make_unique<Lowered>();
+  for (const Argument& a : request.arguments) fresh->signature.push_back(a.type());  // refuses undefined ones
   const std::string& given = state_->options.backend;
   const bool anywhere = given.empty() || given == "auto";
   fresh->tape =
@@ -231,7 +232,6 @@ CompiledFunction::Lowered& CompiledFunction::lower(const Request& request) {
     }
     if (!placed.empty()) tape.admits(trace::device_of_operands("compile", placed));
     for (const Argument& a : request.arguments) {
-      fresh->signature.push_back(a.type());
       const auto& names = state_->options.input_names;
       const size_t i = inputs.tensors.size();
       inputs.tensors.push_back(tape.input(i < names.size() ? names[i] : cat("x", i), a.type()));
