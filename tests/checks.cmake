@@ -73,4 +73,4 @@ sanitize(address address,undefined "" "base;ir;passes;trace;run;io;data;models;f
 # libgomp is not built for the thread sanitizer, so what is run under it has threads of its own and one of OpenMP's: the
 # loader, and programs that call nets from many threads.
 sanitize(thread thread "base;io;data" "data" "^data:.*Loader")
-sanitize(inference thread "base;ir;passes;run;backend;trace;ops;nn;optim" "trace" "^trace:.*Threads")
+sanitize(inference thread "base;io;ir;passes;run;backend;trace;ops;nn;optim" "trace" "^trace:.*Threads")

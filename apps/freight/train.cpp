@@ -145,7 +145,7 @@ class Terminal : public train::Observer {
 
   train::Figures figures(const train::Result& result) override {
     look_at_device();
-    outcome.measured_bytes = device ? device_peak : static_cast<double>(plan::memory_use().peak - resident_before);
+    outcome.measured_bytes = device ? device_peak_ : static_cast<double>(plan::memory_use().peak - resident_before);
     outcome.measured_seconds = result.step_seconds;
     train::Figures all = {{"planned_bytes", outcome.planned_bytes}, {"measured_bytes", outcome.measured_bytes}};
     if (outcome.planned_seconds > 0) all.emplace_back("planned_step_seconds", outcome.planned_seconds);
@@ -174,9 +174,10 @@ class Terminal : public train::Observer {
   // then.
   void look_at_device() {
     if (device)
-      device_peak = std::max(device_peak, static_cast<double>(free_before) - static_cast<double>(device->free_bytes()));
+      device_peak_ =
+          std::max(device_peak_, static_cast<double>(free_before) - static_cast<double>(device->free_bytes()));
   }
-  double device_peak = 0;
+  double device_peak_ = 0;
   bool quiet_;
   std::string example_, rate_ = "img/s";
   Progress progress_;
