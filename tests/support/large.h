@@ -112,8 +112,16 @@ inline void check_product(const RunGraph& run, const LargeProduct& p) {
       of_fast.insert(place % fast);
     }
   };
-  p.trans_a ? matrix(p.k, p.m, depth, rows) : matrix(p.m, p.k, rows, depth);
-  p.trans_b ? matrix(p.n, p.k, columns, depth) : matrix(p.k, p.n, depth, columns);
+  if (p.trans_a) {
+    matrix(p.k, p.m, depth, rows);
+  } else {
+    matrix(p.m, p.k, rows, depth);
+  }
+  if (p.trans_b) {
+    matrix(p.n, p.k, columns, depth);
+  } else {
+    matrix(p.k, p.n, depth, columns);
+  }
   matrix(p.m, p.n, rows, columns);
   const auto shape = [&](int64_t slow, int64_t fast) {
     return p.batch == 1 ? Shape{slow, fast} : Shape{p.batch, slow, fast};

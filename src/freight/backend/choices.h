@@ -50,7 +50,7 @@ class ZeroOperands {
 // How choices of this thread are made while one lives; without one, each step that is not known is measured.
 class ChoiceRule {
  public:
-  // What a step gets that is not known: a measurement, or the choice of the nearest known step.
+  // A step that is not known gets this: a measurement, or the choice of the nearest known step.
   enum class Unknown : uint8_t { measured, guessed };
   // How long the answer holds for those who ask under the same rule: until somebody has measured the step, or as long
   // as the process, so that the step has the same bits in each plan.
@@ -103,7 +103,7 @@ class Choices {
   std::recursive_mutex mutex_;                // one is measured at a time; a candidate may choose among ways of its own
   std::map<std::string, std::string> found_;  // name of the candidate by step
   std::map<std::string, std::string> given_;  // those that hold for the process
-  // What is found by the words of a step without its extents, once somebody has looked for a neighbour.
+  // Choices by the words of a step without its extents, made once somebody has looked for a neighbour.
   std::map<std::string, std::vector<Known>> kinds_;
 };
 

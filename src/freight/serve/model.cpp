@@ -52,20 +52,6 @@ Array cut(const Array& all, int64_t i) {
   return out;
 }
 
-// Element i as a cell of a table. A float is written by its shortest digits: 0.1 is the 0.1 of a file, whose number is
-// a double, and not the double that lies next to the float.
-std::string cell_of(const NamedTensor& t, size_t i) {
-  switch (t.type) {
-    case DataType::fp32: return cat(t.values.data<float>()[i]);
-    case DataType::fp64: return cat(t.values.data<double>()[i]);
-    case DataType::uint8: return cat(static_cast<int>(t.values.data<uint8_t>()[i]));
-    case DataType::int32: return cat(t.values.data<int32_t>()[i]);
-    case DataType::int64: return cat(t.values.data<int64_t>()[i]);
-    case DataType::bytes: break;
-  }
-  return t.texts[i];
-}
-
 // Whether a double is equal to the integer.
 bool is_double(int64_t v) {
   const auto d = static_cast<double>(v);
@@ -188,7 +174,7 @@ std::vector<Array> ServedModel::rows(const InferRequest& request, const std::str
   std::vector<Array> out;
   for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
     std::vector<std::string> cells;
-    for (const size_t place : places) cells.push_back(cell_of(request.inputs[place], i));
+    for (const size_t place : places) cells.push_back(element_text(request.inputs[place], i));
     out.push_back(predictor_.sample_of_row(cells, cat(name, ": row ", i)));
   }
   return out;

@@ -417,7 +417,12 @@ std::string quoted(const std::string& text) {
   return plain ? cat("\"", text, "\"") : json(text).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// Element i as JSON.
+std::string json_text(const NamedTensor& t, size_t i) {
+  return t.type == DataType::bytes ? quoted(t.texts[i]) : element_text(t, i);
+}
+
+}  // namespace
+
 std::string element_text(const NamedTensor& t, size_t i) {
   switch (t.type) {
     case DataType::fp32: return cat(t.values.data<float>()[i]);
@@ -427,10 +432,8 @@ std::string element_text(const NamedTensor& t, size_t i) {
     case DataType::int64: return cat(t.values.data<int64_t>()[i]);
     case DataType::bytes: break;
   }
-  return quoted(t.texts[i]);
+  return t.texts[i];
 }
-
-}  // namespace
 
 const char* to_string(DataType type) {
   switch (type) {
@@ -497,7 +500,7 @@ InferAnswer write_infer(const std::string& model, const std::string& id, const s
     for (int64_t k = 0; k < t.shape.numel(); ++k) {
       const auto at = static_cast<size_t>(k);
       if (k) text += ',';
-      text += element_text(t, at);
+      text += json_text(t, at);
     }
     text += "]}";
   }

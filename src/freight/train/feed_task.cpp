@@ -70,25 +70,9 @@ class FeedTask : public Task {
 
   // What changes samples of a data set has none to change here.
   void refuse_flags() const {
-    const Config usual;
-    refuse_given({{"--num-classes", c_.num_classes > 0},
-                  {"--input-size", !c_.input_size.empty()},
-                  {"--layout", c_.layout != usual.layout},
-                  {"--value-range", !c_.value_range.empty()},
-                  {"--mixup-alpha", c_.mixup_alpha > 0},
-                  {"--cutmix-alpha", c_.cutmix_alpha > 0},
-                  {"--train-crop-size", c_.train_crop_size > 0},
-                  {"--val-crop-size", c_.val_crop_size > 0},
-                  {"--val-resize-size", c_.val_resize_size > 0},
-                  {"--val-split", c_.val_split >= 0},
-                  {"--flip", c_.flip},
-                  {"--shift", c_.shift > 0},
-                  {"--crop-padding", c_.crop_padding > 0},
-                  {"--color-jitter", c_.color_jitter > 0},
-                  {"--hue-jitter", c_.hue_jitter > 0},
-                  {"--rand-augment", c_.rand_augment > 0},
-                  {"--random-erase", c_.random_erase > 0}},
-                 cat("is for data sets: ", feeds_.name, " makes its batches itself"));
+    const std::string why = cat("is for data sets: ", feeds_.name, " makes its batches itself");
+    refuse_given({{"--num-classes", c_.num_classes > 0}, {"--val-split", c_.val_split >= 0}}, why);
+    refuse_given(image_flags(c_), why);
   }
 
   Config c_;

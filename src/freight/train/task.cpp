@@ -239,7 +239,25 @@ class SampleTask : public Task {
 
 }  // namespace
 
-void refuse_given(const std::vector<std::pair<const char*, bool>>& flags, const std::string& why) {
+GivenFlags image_flags(const Config& c) {
+  return {{"--input-size", !c.input_size.empty()},
+          {"--layout", c.layout != Config().layout},
+          {"--value-range", !c.value_range.empty()},
+          {"--mixup-alpha", c.mixup_alpha > 0},
+          {"--cutmix-alpha", c.cutmix_alpha > 0},
+          {"--train-crop-size", c.train_crop_size > 0},
+          {"--val-crop-size", c.val_crop_size > 0},
+          {"--val-resize-size", c.val_resize_size > 0},
+          {"--flip", c.flip},
+          {"--shift", c.shift > 0},
+          {"--crop-padding", c.crop_padding > 0},
+          {"--color-jitter", c.color_jitter > 0},
+          {"--hue-jitter", c.hue_jitter > 0},
+          {"--rand-augment", c.rand_augment > 0},
+          {"--random-erase", c.random_erase > 0}};
+}
+
+void refuse_given(const GivenFlags& flags, const std::string& why) {
   for (const auto& [flag, given] : flags) {
     if (given) fail(ErrorKind::usage, flag, why);
   }

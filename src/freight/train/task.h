@@ -70,8 +70,12 @@ struct Own {
   bool any() const { return model || data || feeds; }
 };
 
+// Flags, each with whether the configuration gives it.
+using GivenFlags = std::vector<std::pair<const char*, bool>>;
 // Throws Error(usage) that names the first flag that is given, and why it cannot be.
-void refuse_given(const std::vector<std::pair<const char*, bool>>& flags, const std::string& why);
+void refuse_given(const GivenFlags& flags, const std::string& why);
+// Those that say what becomes of the samples of a set of images or arrays.
+GivenFlags image_flags(const Config& config);
 
 // `bad` hears of samples that are left out; it may be called while the task is made.
 std::unique_ptr<Task> make_task(const Config& config, const data::BadSamples& bad, const Own& own = {});

@@ -106,24 +106,7 @@ class TextTask : public Task {
                      .bad = bad}};
   }
 
-  void refuse_image_flags() const {
-    refuse_given({{"--input-size", !c_.input_size.empty()},
-                  {"--layout", c_.layout != Config().layout},
-                  {"--value-range", !c_.value_range.empty()},
-                  {"--mixup-alpha", c_.mixup_alpha > 0},
-                  {"--cutmix-alpha", c_.cutmix_alpha > 0},
-                  {"--train-crop-size", c_.train_crop_size > 0},
-                  {"--val-crop-size", c_.val_crop_size > 0},
-                  {"--val-resize-size", c_.val_resize_size > 0},
-                  {"--flip", c_.flip},
-                  {"--shift", c_.shift > 0},
-                  {"--crop-padding", c_.crop_padding > 0},
-                  {"--color-jitter", c_.color_jitter > 0},
-                  {"--hue-jitter", c_.hue_jitter > 0},
-                  {"--rand-augment", c_.rand_augment > 0},
-                  {"--random-erase", c_.random_erase > 0}},
-                 cat("is for pictures: ", c_.data, " is text"));
-  }
+  void refuse_image_flags() const { refuse_given(image_flags(c_), cat("is for pictures: ", c_.data, " is text")); }
 
   void learn(const models::Model& spec) {
     data::TokenizerOptions o{.kind = text_.corpus() ? data::TokenizerKind::character : data::TokenizerKind::word,

@@ -93,8 +93,8 @@ struct RoundToBf16 {
     return hn::IfThenElse(hn::IsNaN(x), x, hn::BitCast(D(), hn::AndNot(hn::Set(DU(), 0xffff), up)));
   }
 };
-// As Float16 of base/dtype.h rounds: to 11 bits where the result is normal, else to multiples of 2^-24, the spacing of
-// floats from 0.5 to 1.
+// This rounds as Float16 of base/dtype.h: to 11 bits where the result is normal, else to multiples of 2^-24, the
+// spacing of floats from 0.5 to 1.
 struct RoundToF16 {
   HWY_INLINE V operator()(V x) const {
     const V size = hn::Abs(x);

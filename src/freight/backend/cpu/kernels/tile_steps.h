@@ -25,9 +25,9 @@ struct F32Table {
 };
 const F32Table& f32_table();
 
-// Whether memory holds elements of this type as a register does, so that it can stand for one.
+// True where memory holds elements of this type as a register does, so that it can stand for one.
 bool stored_as_held(DType dtype, Reg reg);
-// Whether links of chains convert between this type in memory and f32 themselves.
+// True where links of chains convert between this type in memory and f32 themselves.
 bool links_convert(DType dtype, Reg reg);
 // Whether a cast to the 16-bit type `to` changes some element of `from`; registers hold both in f32.
 bool rounds(DType from, DType to);
