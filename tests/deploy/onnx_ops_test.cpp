@@ -218,6 +218,10 @@ TEST(OnnxOps, AnOpWithoutAFormIsNamedWithItsLayer) {
   expect_error(ErrorKind::usage, {"export", "random_uniform"}, [&] {
     write(dir / "m.onnx", [](const Tensor& x) { return x + random_uniform({4, 6}); });
   });
+  expect_error(ErrorKind::usage, {"export", "ONNX has no form of svd"},
+               [&] { write(dir / "m.onnx", [](const Tensor& x) { return svdvals(x); }); });
+  expect_error(ErrorKind::usage, {"export", "ONNX has no form of lu_factor"},
+               [&] { write(dir / "m.onnx", [](const Tensor& x) { return det(matmul(x, transpose(x))); }); });
   EXPECT_EQ(dir.entries(), 0u);
 }
 
