@@ -39,8 +39,9 @@ def configuration(rng, number, device):
     """Options of a run, and the environment beside it."""
     photographs = number % 2 == 0
     image_nets = SMALL_IMAGE_NETS if device else IMAGE_NETS
+    image_batches = [8, 32, 96] if device else [4, 8, 16, 32]
     options = ["--model", rng.choice(image_nets if photographs else DIGIT_NETS), "--epochs", "2", "--max-steps",
-               str(rng.choice([3, 5, 8])), "--batch-size", str(rng.choice([4, 8, 16, 32] if photographs else [1, 16, 64, 256]))]
+               str(rng.choice([3, 5, 8])), "--batch-size", str(rng.choice(image_batches if photographs else [1, 16, 64, 256]))]
     if photographs:
         crop = "224" if options[1] == "alexnet" else str(rng.choice([48, 64, 96]))
         options += ["--train-crop-size", crop, "--val-crop-size", crop, "--val-resize-size", crop]
