@@ -141,6 +141,11 @@ struct SvdAttrs {
   bool full = false;
   FREIGHT_FIELDS(full)
 };
+// lstsq: singular values up to rtol times the largest count as 0.
+struct LstsqAttrs {
+  double rtol = 0;
+  FREIGHT_FIELDS(rtol)
+};
 // Convolutions; one number per spatial axis. `shape` is the result's shape for the two gradients, empty for the forward
 // op.
 struct ConvAttrs {
@@ -256,7 +261,7 @@ struct FusedAttrs {
 using Attrs =
     std::variant<NoAttrs, LeafAttrs, ConstantAttrs, CastAttrs, AxisAttrs, AxesAttrs, ShapeAttrs, PermAttrs, SliceAttrs,
                  PadAttrs, IotaAttrs, RandomAttrs, MatmulAttrs, LuAttrs, CholeskyAttrs, QrAttrs, TriangularAttrs,
-                 EighAttrs, SvdAttrs, ConvAttrs, PoolAttrs, ScatterAttrs, SortAttrs, RowsAttrs, OneHotAttrs,
+                 EighAttrs, SvdAttrs, LstsqAttrs, ConvAttrs, PoolAttrs, ScatterAttrs, SortAttrs, RowsAttrs, OneHotAttrs,
                  AdaptivePoolAttrs, GeluAttrs, DropoutAttrs, CrossEntropyAttrs, NormAttrs, EmbeddingAttrs,
                  AttentionAttrs, RecurrentAttrs, RecurrentLayerAttrs, SgdAttrs, AdamAttrs, FusedAttrs>;
 

@@ -90,4 +90,14 @@ Types eig(const Node& node, const Types& in) {
   return {values, values, in[0], in[0]};
 }
 
+Types lstsq(const Node& node, const Types& in) {
+  const Type &a = in[0], &b = in[1];
+  need_matrix(node, a);
+  need_matrix(node, b);
+  if (a.dtype != b.dtype) bad(node, "element types differ: a ", a, ", b ", b);
+  const Shape need = matrices(a.shape, rows(a), columns(b));
+  if (b.shape != need) bad(node, "b has the wrong shape: a ", a, ", b ", b, ", need ", need);
+  return {{a.dtype, matrices(a.shape, columns(a), columns(b))}};
+}
+
 }  // namespace freight::infer
