@@ -356,7 +356,7 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const Problem& p, Way way
     return own(Product<Bf16Gemm, Bf16>(p, packed, spec.stream_outputs), Bf16{});
   if (way == Way::product) {
     std::vector<Candidate> candidates{
-        {"gemm", [&] { return own(Product<Gemm, float>(p, packed, spec.stream_outputs)); }}};
+        {"gemm", [&] { return own(Product<Gemm<float>, float>(p, packed, spec.stream_outputs)); }}};
     if (!packed && splits_f32()) {  // few channels leave tiles empty
       const auto place = std::min(c.c, c.o) > 64 ? candidates.begin() : candidates.end();
       candidates.insert(place, {"split", [&] {

@@ -58,7 +58,7 @@ LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<
                         const FrozenInputs& frozen);
 bool conv_epilogue(const Graph& graph, const Node& node, const Epilogue& epilogue);
 
-// matmul.cpp: matmul with transposes, batch axes, bias and relu (f32, bf16).
+// matmul.cpp: matmul with transposes, batch axes, bias and relu (f32, f64, bf16).
 bool takes_matmul(const Graph& graph, const Node& node);
 std::unique_ptr<Kernel> make_matmul(const StepSpec& spec);
 LayoutPlan matmul_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
