@@ -4,6 +4,7 @@
 // hand them on, and eigenvalues or singular values of a matrix that holds any are NaN, as are their vectors.
 // Letters: M rows, N columns, K the smaller of both.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

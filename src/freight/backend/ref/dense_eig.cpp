@@ -17,6 +17,8 @@ namespace {
 using Complex = std::complex<double>;
 
 constexpr double kPrecision = std::numeric_limits<double>::epsilon();
+// Numbers below, in a matrix of numbers near 1, have too few digits to go on with.
+constexpr double kTiny = std::numeric_limits<double>::min() / kPrecision;
 
 // ---- balancing ----
 
@@ -120,9 +122,9 @@ void to_hessenberg(Matrix a, Matrix q) {
   }
 }
 
-// The two shifts x and y of a step, as the eigenvalues of [[x, .], [., y]] with the product w beside the diagonal.
+// The two shifts of a step: the eigenvalues of [[y, b], [c, x]].
 struct Shifts {
-  double x, y, w;
+  double x, y, b, c;
 };
 
 class Schur {
@@ -154,7 +156,7 @@ class Schur {
     for (int64_t i = last; i > 0; --i) {
       double size = std::fabs(h_[i - 1][i - 1]) + std::fabs(h_[i][i]);
       if (size == 0) size = norm_;
-      if (std::fabs(h_[i][i - 1]) > kPrecision * size) continue;
+      if (std::fabs(h_[i][i - 1]) > std::max(kPrecision * size, kTiny * norm_)) continue;
       h_[i][i - 1] = 0;
       return i;
     }
@@ -165,15 +167,15 @@ class Schur {
     if (tries % 10 == 0) {  // others, in case these lead nowhere; the constants are EISPACK's
       const double size = std::fabs(h_[last][last - 1]) + std::fabs(h_[last - 1][last - 2]);
       const double x = 0.75 * size + h_[last][last];
-      return {x, x, -0.4375 * size * size};
+      return {x, x, -0.4375 * size, size};
     }
-    return {h_[last][last], h_[last - 1][last - 1], h_[last][last - 1] * h_[last - 1][last]};
+    return {h_[last][last], h_[last - 1][last - 1], h_[last - 1][last], h_[last][last - 1]};
   }
 
   // The first column of (H - s1)(H - s2) from row m on, over h[m + 1][m].
   void start(double* v, int64_t m, const Shifts& s) const {
-    const double z = h_[m][m], x = s.x - z, y = s.y - z;
-    v[0] = (x * y - s.w) / h_[m + 1][m] + h_[m][m + 1];
+    const double z = h_[m][m], x = s.x - z, y = s.y - z, over = h_[m + 1][m];
+    v[0] = x / over * y - s.b / over * s.c + h_[m][m + 1];  // products alone may vanish
     v[1] = h_[m + 1][m + 1] - z - x - y;
     v[2] = h_[m + 2][m + 1];
     const double size = std::fabs(v[0]) + std::fabs(v[1]) + std::fabs(v[2]);
@@ -248,7 +250,6 @@ class Eigenvector {
     std::fill(re.begin(), re.end(), 0.0);
     std::fill(im.begin(), im.end(), 0.0);
     value_ = eigenvalue;
-    constexpr double kTiny = std::numeric_limits<double>::min() / kPrecision;
     least_ = std::max(kPrecision * (std::fabs(eigenvalue.real()) + std::fabs(eigenvalue.imag())),
                       kTiny * static_cast<double>(t_.rows));
     const bool pair = eigenvalue.imag() != 0;
@@ -362,14 +363,16 @@ void eig(Matrix a, double* re, double* im, Matrix vectors_re, Matrix vectors_im)
   if (n == 0) return;
   OwnedMatrix q(n, n);
   Balance balance;
+  int scale = 0;
   const auto decompose = [&] {
+    if (!all_finite(a)) return false;
+    scale = scale_to(a, 0);
     balance = balance_of(a);
+    scale += scale_to(a, 0);  // a balanced matrix may be much smaller
     to_hessenberg(a, q);
     return Schur(a, q).run();
   };
-  const bool finite = all_finite(a);
-  const int scale = scale_to(a, 0);
-  if (!finite || !decompose()) {
+  if (!decompose()) {
     constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
     std::fill_n(re, n, kNone);
     std::fill_n(im, n, kNone);

@@ -74,8 +74,11 @@ void qr_step(Tridiagonal& t, size_t first, size_t last, Matrix vectors) {
 // The diagonal becomes the eigenvalues, the rows of `vectors` their eigenvectors. False where it does not converge.
 bool diagonalise(Tridiagonal& t, Matrix vectors) {
   const size_t n = t.diagonal.size();
+  // Numbers so near to the least ones, of a matrix of numbers near 1, have too few digits to converge.
+  constexpr double kLeast = std::numeric_limits<double>::min() / kEps;
   const auto negligible = [&](size_t i) {
-    return std::fabs(t.beside[i]) <= kEps * (std::fabs(t.diagonal[i]) + std::fabs(t.diagonal[i + 1]));
+    const double size = std::fabs(t.diagonal[i]) + std::fabs(t.diagonal[i + 1]);
+    return std::fabs(t.beside[i]) <= std::max(kEps * size, kLeast);
   };
   size_t last = n - 1, steps = 30 * n + 30;  // it takes about two for each eigenvalue
   while (last > 0) {
