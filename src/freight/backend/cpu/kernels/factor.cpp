@@ -102,7 +102,8 @@ void LuFactor<T>::one(T* x, int32_t* pivots, int32_t* permutation, Blocks<T>& bl
 }
 
 template <class T>
-void LuFactor<T>::columns(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* pivots, Blocks<T>& blocks, T* panel) const {
+void LuFactor<T>::columns(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* pivots, Blocks<T>& blocks,
+                          T* panel) const {
   if (n <= FactorTable<T>::kColumns) {
     if (blocks.computes()) eliminate_columns(x, row, m, n, pivots);
   } else if (n <= kPanel && panel_bytes_ > 0 && row > kPanelRow) {
@@ -115,7 +116,8 @@ void LuFactor<T>::columns(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* pi
 }
 
 template <class T>
-void LuFactor<T>::halves(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* pivots, Blocks<T>& blocks, T* panel) const {
+void LuFactor<T>::halves(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* pivots, Blocks<T>& blocks,
+                         T* panel) const {
   const int64_t h = half_of(n);
   T *const right = x + h, *const below = x + h * row;
   int32_t* const later = pivots ? pivots + h : nullptr;

@@ -13,8 +13,8 @@ namespace freight::cpu {
 // How the matrices of a batch are given to threads: whole ones, or all threads to one after the other.
 struct BatchTasks {
   int64_t batch = 1, tasks = 1;
-  bool inside = false;        // parallel within one matrix
-  size_t bytes_of_task = 0;   // of scratch memory
+  bool inside = false;       // parallel within one matrix
+  size_t bytes_of_task = 0;  // of scratch memory
   size_t bytes() const { return static_cast<size_t>(tasks) * bytes_of_task; }
 };
 

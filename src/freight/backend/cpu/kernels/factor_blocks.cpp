@@ -186,7 +186,8 @@ void Blocks<T>::solve_right(const Triangle<T>& t, int64_t n, T* b, ptrdiff_t b_r
     const double work = static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(rows) / 2;
     if (!parallel_ || work < kSerialWork) return substitute_right(t, n, b, b_row, rows);
     parallel_for(ceil_div(rows, kColumnsOfTask), [&](int64_t i) {
-      substitute_right(t, n, b + i * kColumnsOfTask * b_row, b_row, std::min(kColumnsOfTask, rows - i * kColumnsOfTask));
+      substitute_right(t, n, b + i * kColumnsOfTask * b_row, b_row,
+                       std::min(kColumnsOfTask, rows - i * kColumnsOfTask));
     });
     return;
   }
@@ -207,7 +208,8 @@ template <class T>
 void Blocks<T>::exchange(T* a, ptrdiff_t row, int64_t columns, const int32_t* pivots, int64_t count) {
   if (!computes() || columns == 0) return;
   const auto& table = factor_table<T>();
-  if (!parallel_ || static_cast<double>(columns * count) < kSerialWork) return table.exchange(a, row, columns, pivots, count);
+  if (!parallel_ || static_cast<double>(columns * count) < kSerialWork)
+    return table.exchange(a, row, columns, pivots, count);
   parallel_for(ceil_div(columns, kColumnsOfTask), [&](int64_t i) {
     const int64_t first = i * kColumnsOfTask;
     table.exchange(a + first, row, std::min(kColumnsOfTask, columns - first), pivots, count);

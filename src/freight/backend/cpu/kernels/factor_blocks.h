@@ -19,7 +19,9 @@ struct Triangle {
   bool divide = false;
 
   // The triangle from row and column `at` on.
-  Triangle from(int64_t at) const { return {a + at * (row + col), row, col, upper, diagonal ? diagonal + at : nullptr, divide}; }
+  Triangle from(int64_t at) const {
+    return {a + at * (row + col), row, col, upper, diagonal ? diagonal + at : nullptr, divide};
+  }
   Triangle transposed() const { return {a, col, row, !upper, diagonal, divide}; }
 };
 

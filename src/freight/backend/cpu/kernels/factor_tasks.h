@@ -31,7 +31,8 @@ void for_matrices(const BatchTasks& tasks, void* scratch, F&& f) {
     std::optional<ThreadLimit> one;
     if (!tasks.inside) one.emplace(1);
     char* own = static_cast<char*>(scratch) + static_cast<size_t>(i) * tasks.bytes_of_task;
-    for (int64_t k = tasks.batch * i / tasks.tasks; k < tasks.batch * (i + 1) / tasks.tasks; ++k) f(k, own, tasks.inside);
+    for (int64_t k = tasks.batch * i / tasks.tasks; k < tasks.batch * (i + 1) / tasks.tasks; ++k)
+      f(k, own, tasks.inside);
   });
 }
 

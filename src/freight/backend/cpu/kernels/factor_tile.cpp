@@ -39,8 +39,10 @@ void transpose(T* dst, ptrdiff_t dst_row, const T* src, ptrdiff_t src_row, int64
       } else {
         const hn::RepartitionToWide<decltype(d)> w;
         const auto r2 = hn::LoadU(d, from + 2 * src_row + j), r3 = hn::LoadU(d, from + 3 * src_row + j);
-        const auto a = hn::BitCast(w, hn::InterleaveLower(d, r0, r1)), b = hn::BitCast(w, hn::InterleaveLower(d, r2, r3));
-        const auto e = hn::BitCast(w, hn::InterleaveUpper(d, r0, r1)), f = hn::BitCast(w, hn::InterleaveUpper(d, r2, r3));
+        const auto a = hn::BitCast(w, hn::InterleaveLower(d, r0, r1)),
+                   b = hn::BitCast(w, hn::InterleaveLower(d, r2, r3));
+        const auto e = hn::BitCast(w, hn::InterleaveUpper(d, r0, r1)),
+                   f = hn::BitCast(w, hn::InterleaveUpper(d, r2, r3));
         hn::StoreU(hn::BitCast(d, hn::InterleaveLower(w, a, b)), d, to);
         hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(w, a, b)), d, to + dst_row);
         hn::StoreU(hn::BitCast(d, hn::InterleaveLower(w, e, f)), d, to + 2 * dst_row);
@@ -112,7 +114,9 @@ int64_t eliminate(T* columns, ptrdiff_t stride, int64_t first, int64_t rows, T s
       const auto y = hn::LoadU(d, column);
       const auto v = hn::NegMulAdd(l, u[c], y);
       hn::StoreU(hn::IfThenElse(keep, v, y), d, column);
-      if (c == 0) largest.take(hn::IfThenElse(keep, v, hn::Set(d, T(-0.0))), hn::IfThenElse(below, at, hn::Set(di, static_cast<TI>(first + 1))));
+      if (c == 0)
+        largest.take(hn::IfThenElse(keep, v, hn::Set(d, T(-0.0))),
+                     hn::IfThenElse(below, at, hn::Set(di, static_cast<TI>(first + 1))));
     }
     i += lanes;
     at = hn::Add(at, step);
@@ -260,8 +264,7 @@ void substitute(const Substitution<T>& s) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t column = 0;
-  for (; column + 2 * lanes <= s.columns; column += 2 * lanes)
-    substitute_strip<T, 2, true>(s, s.b + column, 2 * lanes);
+  for (; column + 2 * lanes <= s.columns; column += 2 * lanes) substitute_strip<T, 2, true>(s, s.b + column, 2 * lanes);
   const int64_t left = s.columns - column;
   if (left > lanes) return substitute_strip<T, 2, false>(s, s.b + column, left);
   if (left > 0) substitute_strip<T, 1, false>(s, s.b + column, left);
