@@ -85,6 +85,23 @@ const FamilyCase kCases[] = {
       %1 = input "w" : f32[16,4]
       %2, %3, %4 = recurrent(%0, %1) : f32[2,3,4], f32[2,3,4], f32[2,3,16]
       return %2 })"},
+    {"lu_factor", "lu", R"(graph {
+      %0 = input "x" : f64[2,5,5]
+      %1, %2, %3 = lu_factor(%0) {refuse_singular=true} : f64[2,5,5], i32[2,5], i32[2,5]
+      return %1, %2, %3 })"},
+    {"cholesky", "cholesky", R"(graph {
+      %0 = input "x" : f32[5,5]
+      %1 = cholesky(%0) {upper=false} : f32[5,5]
+      return %1 })"},
+    {"qr", "qr", R"(graph {
+      %0 = input "x" : f32[5,3]
+      %1, %2 = qr(%0) {complete=false} : f32[5,3], f32[3,3]
+      return %1, %2 })"},
+    {"solve_triangular", "triangular", R"(graph {
+      %0 = input "a" : f64[5,5]
+      %1 = input "b" : f64[5,3]
+      %2 = solve_triangular(%0, %1) {upper=true, transposed=false, unit_diagonal=false, right=false, refuse_singular=true} : f64[5,3]
+      return %2 })"},
 };
 
 TEST(CpuFamilies, EachRowOfTheTableServesItsPlans) {

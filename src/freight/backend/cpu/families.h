@@ -92,6 +92,14 @@ LayoutPlan attention_layouts(const Graph& graph, const Node& node, const std::ve
 std::unique_ptr<Kernel> make_recurrent(const StepSpec& spec);
 bool recurrent_in_place(const Graph& graph, const Node& node, int input, int output);
 
+// linalg.cpp: factorizations and triangular solves (f32, f64).
+bool takes_factors(const Graph& graph, const Node& node);
+bool factors_in_place(const Graph& graph, const Node& node, int input, int output);
+std::unique_ptr<Kernel> make_lu_factor(const StepSpec& spec);
+std::unique_ptr<Kernel> make_cholesky(const StepSpec& spec);
+std::unique_ptr<Kernel> make_qr(const StepSpec& spec);
+std::unique_ptr<Kernel> make_solve_triangular(const StepSpec& spec);
+
 // Composites over sequences have kernels for f32 and, on processors with its instructions, bf16 (cpu.cpp).
 bool takes_sequence(const Graph& graph, const Node& node);
 
@@ -137,6 +145,21 @@ inline constexpr KernelFamily kFamilies[] = {
      .takes = takes_sequence,
      .make = make_recurrent,
      .in_place = recurrent_in_place},
+    {.name = "lu_factor",
+     .ops = {.ops = {Op::lu_factor}},
+     .takes = takes_factors,
+     .make = make_lu_factor,
+     .in_place = factors_in_place},
+    {.name = "cholesky",
+     .ops = {.ops = {Op::cholesky}},
+     .takes = takes_factors,
+     .make = make_cholesky,
+     .in_place = factors_in_place},
+    {.name = "qr", .ops = {.ops = {Op::qr}}, .takes = takes_factors, .make = make_qr},
+    {.name = "solve_triangular",
+     .ops = {.ops = {Op::solve_triangular}},
+     .takes = takes_factors,
+     .make = make_solve_triangular},
 };
 
 }  // namespace freight::cpu
