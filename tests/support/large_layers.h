@@ -91,6 +91,23 @@ inline void add_attention(LargeCases& all) {
            beyond_bytes({DType::bf16, {3, 1, 33, 32}}), 4e-2);
 }
 
+// --- convolutions of many channels: x (N, C, spatial), w (O, C / groups, taps) ---
+
+inline void add_channels(LargeCases& all) {
+  const Shape one{1, 1};
+  const auto conv = [&](const std::string& what, int64_t gib, const Block& x, const Block& w, const Outcome& y,
+                        int64_t copies, int64_t pad) {
+    const ConvAttrs a{one, {pad, pad}, {pad, pad}, one, 1, {}, {}};
+    all.add(what, gib, one_op(Op::conv, a, {x, w}, {y}, copies, 2e-3));
+  };
+  const Block numbers = block({1, 64, 23, 23}, 1), weight = block({16, 64, 1, 1}, 1);
+  conv("1x1 of a million channels", 8, numbers, weight, {}, beyond_bytes(numbers.type), 0);
+  const Block wide = block({64, 96, 3, 3}, 1);
+  conv("3x3 with weights of 2^31 bytes", 12, block({1, 96, 2, 2}, 1), wide, {}, beyond_bytes(wide.type), 1);
+  const Block results = block({64, 96, 3, 3}, 0);
+  conv("3x3 to many results", 12, block({1, 96, 2, 2}, -1), results, {.axis = 1}, beyond_bytes(results.type), 1);
+}
+
 // --- recurrent layers: x (N, T, G H) the inputs' part of the gates, w (G H, H) ---
 
 // Weights are small, so that what a state was is forgotten within a copy of many steps.
@@ -312,7 +329,7 @@ inline void add_sums(LargeCases& all) {
     return std::vector<Value>{b.matmul(v[0], v[1], false, true)};
   };
   const auto numbers = [&](int axis) { return block(x, axis, DType::f32, Fill::positive); };
-  all.add("a product of two rows against two", 5, {copies, {numbers(1), numbers(1)}, matmul, {{}}, 2e-3});
+  all.add("a product of two rows against two", 5, {copies, {numbers(1), numbers(1)}, matmul, {{}}, 2e-2});
   all.add("sums of two rows", 3, one_op(Op::sum, AxesAttrs{{1}}, {numbers(1)}, {{}}, copies), true);
   all.add("the sum of two rows", 3, one_op(Op::sum, AxesAttrs{{0, 1}}, {numbers(1)}, {{}}, copies), true);
   all.add("sums of two columns", 3,
@@ -365,6 +382,40 @@ inline void add_moves(LargeCases& all) {
                  beyond_bytes({DType::i32, {40, 16}}), 0));
 }
 
+// --- generators: numbers beyond 2^32 and 2^34, where the counter of random blocks leaves 32 bits ---
+
+// Sums that hold one number each of a tensor that nothing in memory holds.
+inline void check_random(const RunGraph& run, Op op, int64_t n, const std::vector<int64_t>& places) {
+  constexpr int64_t kSeed = 1234, kStep = 5, kStream = 3;
+  Graph g;
+  Builder b(g);
+  const Value key = b.one(Op::input, LeafAttrs{"key", {DType::i64, {2}}}, {});
+  const Value x = b.one(op, RandomAttrs{{n}, kStream}, {key});
+  const Value number = b.one(Op::iota, IotaAttrs{{n}, 0, DType::i64}, {});
+  for (const int64_t place : places) {
+    const Value here = b.binary(Op::eq, number, b.constant_like(static_cast<double>(place), number));
+    g.outputs.push_back(b.sum(b.where(here, x, b.constant_like(0, x)), {0}));
+  }
+  const std::vector<Array> y = run(g, {Array::of<int64_t>({kSeed, kStep}, {2})});
+  for (size_t i = 0; i < places.size(); ++i) {
+    const auto at = static_cast<uint64_t>(places[i]);
+    const float want =
+        op == Op::random_uniform ? random_uniform(kSeed, kStep, kStream, at) : random_normal(kSeed, kStep, kStream, at);
+    EXPECT_NEAR(y[i].data<float>()[0], want, 1e-5) << places[i];
+  }
+}
+
+inline void add_generators(LargeCases& all) {
+  const auto random = [&](const std::string& what, Op op, int bits) {
+    const int64_t n = int64_t{1} << bits;
+    const auto check = [=](const RunGraph& run) { check_random(run, op, n + 77, {0, n / 2 + 1, n - 1, n, n + 76}); };
+    all.add({what, 1, check});
+  };
+  random("uniform numbers beyond 2^32", Op::random_uniform, 32);
+  random("normal numbers beyond 2^32", Op::random_normal, 32);
+  random("uniform numbers beyond 2^34", Op::random_uniform, 34);
+}
+
 inline void add_updates(LargeCases& all) {
   const Shape p{4096};
   const auto number = [] { return block({}, -1, DType::f32, Fill::unit); };
@@ -388,12 +439,14 @@ inline void add_updates(LargeCases& all) {
 
 inline void add_layers(LargeCases& all) {
   add_attention(all);
+  add_channels(all);
   add_recurrent(all);
   add_pools(all);
   add_tables(all);
   add_norms(all);
   add_sums(all);
   add_moves(all);
+  add_generators(all);
   add_updates(all);
 }
 
