@@ -7,7 +7,7 @@
 #include "freight/io/npy.h"
 #include "run_command.h"
 
-namespace freight {
+namespace freight::test {
 namespace {
 
 using Json = nlohmann::json;
@@ -100,4 +100,4 @@ TEST(LinalgCommand, RefusesByName) {
 }
 
 }  // namespace
-}  // namespace freight
+}  // namespace freight::test
