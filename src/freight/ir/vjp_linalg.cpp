@@ -82,9 +82,8 @@ Ex as_columns(Ex v, Ex like) {
   thin[thin.rank() - 1] = 1;
   return {v.b, v.b->broadcast(v.b->reshape(v.v, thin), like.shape())};
 }
-// x with column j, or row i, times the vector's element.
+// x with column j times the vector's element j.
 Ex columns_by(Ex x, Ex v) { return x * as_rows(v, x); }
-Ex rows_by(Ex x, Ex v) { return x * as_columns(v, x); }
 // x, with the vectors on the diagonal.
 Ex with_diagonal(Ex v, Ex x) { return select(on_diagonal(x), as_rows(v, x), x); }
 Ex zeros_like(Ex x) { return {x.b, x.b->constant_like(0, x.v)}; }
