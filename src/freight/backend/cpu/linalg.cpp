@@ -66,7 +66,7 @@ class LuStep final : public Kernel {
         refuses_(attrs<LuAttrs>(*spec.node).refuse_singular),
         fault_(spec),
         factor_(of_.m, of_.n, of_.batch) {}
-  std::string name() const override { return "lu"; }
+  std::string name() const override { return factor_.interleaved() ? "lu:lanes" : "lu"; }
   size_t scratch_bytes() const override { return factor_.scratch_bytes(); }
 
   void run(void* const* o) override {

@@ -9,6 +9,7 @@
 
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/factor_tasks.h"
+#include "freight/backend/cpu/kernels/lane_factor.h"
 #include "freight/backend/cpu/kernels/scratch.h"
 #include "freight/base/threads.h"
 
@@ -67,9 +68,17 @@ int64_t cholesky_columns(T* x, ptrdiff_t row, ptrdiff_t col, int64_t n, T* recip
 }  // namespace
 
 template <class T>
-LuFactor<T>::LuFactor(int64_t m, int64_t n, int64_t batch) : m_(m), n_(n) {
+LuFactor<T>::LuFactor(int64_t m, int64_t n, int64_t batch) : m_(m), n_(n), batch_(batch) {
   const double least = static_cast<double>(std::min(m, n)), most = static_cast<double>(std::max(m, n));
-  tasks_ = batch_tasks(batch, least * least * (most - least / 3));
+  const double work = least * least * (most - least / 3);
+  const LaneTable<T>& lanes = lane_table<T>();
+  if (m == n && n <= LaneTable<T>::kMostRows && 2 * batch > lanes.lanes && lanes.lanes > 1) {
+    lanes_ = lanes.lanes;
+    tasks_ = batch_tasks(ceil_div(batch, lanes_), work * static_cast<double>(lanes_));
+    tasks_.bytes_of_task = whole_lines(static_cast<size_t>(lanes.scratch_size(n)) * sizeof(T));
+    return;
+  }
+  tasks_ = batch_tasks(batch, work);
   panel_bytes_ = m > kPanel && n > kPanel ? whole_lines(static_cast<size_t>(m * kPanelRow) * sizeof(T)) : 0;
   reserve_thread_scratch(static_cast<size_t>(column_stride<T>(m) * FactorTable<T>::kColumns) * sizeof(T));
   typename Blocks<T>::Measure measure;
@@ -82,6 +91,14 @@ LuFactor<T>::LuFactor(int64_t m, int64_t n, int64_t batch) : m_(m), n_(n) {
 template <class T>
 void LuFactor<T>::run(T* x, int32_t* pivots, int32_t* permutation, void* scratch) const {
   const int64_t k = std::min(m_, n_);
+  if (interleaved()) {
+    for_matrices(tasks_, scratch, [&](int64_t group, char* own, bool) {
+      const int64_t i = group * lanes_;
+      lane_table<T>().lu(x + i * n_ * n_, pivots + i * n_, permutation + i * n_, n_, std::min(lanes_, batch_ - i),
+                         reinterpret_cast<T*>(own));
+    });
+    return;
+  }
   for_matrices(tasks_, scratch, [&](int64_t i, char* own, bool parallel) {
     Blocks<T> blocks(own + panel_bytes_, parallel);
     one(x + i * m_ * n_, pivots + i * k, permutation + i * m_, blocks, reinterpret_cast<T*>(own));

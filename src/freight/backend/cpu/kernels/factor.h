@@ -1,7 +1,7 @@
 // LU, Cholesky and QR factorizations and triangular solves of row-major matrices, f32 and f64: recursive over halves of
 // the columns (Toledo 1997, Elmroth and Gustavson 2000), so that nearly all arithmetic is that of Gemm. Each object is
 // one problem, made when the plan is made; a run allocates nothing, and its bits do not depend on the number of
-// threads. Batches of small matrices go by batch_factor.h.
+// threads. Many small matrices go by lane_factor.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +24,8 @@ class LuFactor {
  public:
   LuFactor(int64_t m, int64_t n, int64_t batch);
   size_t scratch_bytes() const { return tasks_.bytes(); }
+  // Each lane of a vector computes its own matrix.
+  bool interleaved() const { return lanes_ > 0; }
   // pivots (batch, min(m, n)): row i was exchanged with row pivots[i]; permutation (batch, m): x[permutation] = L U.
   void run(T* x, int32_t* pivots, int32_t* permutation, void* scratch) const;
 
@@ -32,8 +34,8 @@ class LuFactor {
   void columns(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* pivots, Blocks<T>& blocks, T* panel) const;
   void halves(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* pivots, Blocks<T>& blocks, T* panel) const;
 
-  int64_t m_, n_;
-  BatchTasks tasks_;
+  int64_t m_, n_, batch_, lanes_ = 0;
+  BatchTasks tasks_;  // of matrices, or of groups of as many as there are lanes
   size_t panel_bytes_ = 0;
 };
 
