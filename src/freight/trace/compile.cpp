@@ -239,6 +239,10 @@ CompiledFunction::Lowered& CompiledFunction::lower(const Request& request) {
     detail::TensorList results = request.body(request.context, inputs);
     std::vector<Value> outputs;
     for (const Tensor& t : results.tensors) {
+      if (!t.defined()) {
+        trace::fail_here("compile", "result ", outputs.size(), " of the function, of ", results.tensors.size(),
+                         ", is an undefined tensor, Tensor(): give it a value, or leave it out");
+      }
       outputs.push_back(tape.value_of(t));
       fresh->pools.push_back({t.type(), {}});
     }
