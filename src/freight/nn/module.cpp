@@ -71,7 +71,23 @@ CallRecorder::~CallRecorder() { t_recorder = before_; }
 Module::Module() : training_(std::make_shared<bool>(true)), hooks_(std::make_shared<Hooks>()) {}
 Module::~Module() = default;
 Module::Module(Module&&) noexcept = default;
-Module& Module::operator=(Module&&) noexcept = default;
+Module& Module::operator=(Module&& other) noexcept {
+  if (this == &other) return *this;
+  if (hooks_) hooks_->change();  // steps that were compiled with what it was before are traced anew
+  name_ = std::move(other.name_);
+  adopted_ = other.adopted_;
+  children_ = std::move(other.children_);
+  variables_ = std::move(other.variables_);
+  training_ = std::move(other.training_);
+  hooks_ = std::move(other.hooks_);
+  return *this;
+}
+
+void Module::need_unmoved() const {
+  if (hooks_) return;
+  trace::fail_here("module", "was moved from, so it has no layers any more: use the module, or the container, that it ",
+                   "was moved to");
+}
 
 Config Module::config() const {
   const LayerType* type = find_layer_type(typeid(*this));
@@ -79,6 +95,7 @@ Config Module::config() const {
 }
 
 Module::Call::Call(const Module& module, const SourceLine& at) : module_(module), frame_(at), scope_(module.name_) {
+  module.need_unmoved();
   ++t_running.depth;
 }
 Module::Call::~Call() {
@@ -89,11 +106,16 @@ std::vector<Tensor> Module::Call::done(const std::vector<Tensor>& inputs, std::v
   Hooks& hooks = *module_.hooks_;
   if (trace::compiling()) trace::Session()->depend_on(hooks.changed);
   const std::vector<Hooks::Entry> list = hooks.list;  // a hook may remove itself
-  const size_t count = outputs.size();
   for (const Hooks::Entry& e : list) {
+    const std::vector<Tensor> before = outputs;
     e.hook(module_, inputs, outputs);
-    if (outputs.size() != count) {
-      trace::fail_here("hook", "the module gives ", count, " results: got ", outputs.size(), " from a hook");
+    if (outputs.size() != before.size()) {
+      trace::fail_here("hook", "the module gives ", before.size(), " results: got ", outputs.size(), " from a hook");
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (outputs[i].defined() || !before[i].defined()) continue;
+      trace::fail_here("hook", "result ", i, " of the module is ", before[i].type(),
+                       ": got an undefined tensor from a hook");
     }
   }
   const bool known = !inputs.empty() && inputs[0].defined() && !outputs.empty() && outputs[0].defined();
@@ -130,6 +152,7 @@ std::vector<Tensor> Module::forward_all(const std::vector<Tensor>& inputs) {
 
 HookHandle Module::on_output(OutputHook hook) {
   if (!hook) fail(ErrorKind::usage, "on_output", "the hook is empty: got no function");
+  need_unmoved();
   const bool in_trace = trace::compiling();
   hooks_->list.push_back({hooks_->next, in_trace, std::move(hook)});
   if (!in_trace) hooks_->change();
@@ -149,6 +172,7 @@ Tensor Module::token_counts(const Tensor& x) {
 }
 
 void Module::set_training(bool on) {
+  need_unmoved();
   *training_ = on;
   for (const Child& c : children_) c.module->set_training(on);
 }
@@ -156,18 +180,25 @@ void Module::train() { set_training(true); }
 void Module::eval() { set_training(false); }
 
 bool Module::training() const {
+  need_unmoved();
   if (trace::compiling()) trace::Session()->depend_on(training_);
   return *training_;
 }
 
-Variable Module::parameter(const std::string& name, const Shape& shape, const Init& init) {
-  variables_.push_back({name, Variable(name, {DType::f32, shape}, init, Variable::Role::parameter)});
+Variable Module::own(const std::string& name, Variable variable) {
+  for (const NamedVariable& v : variables_) {
+    if (v.name == name) fail(ErrorKind::usage, "module", "two parameters or buffers are named '", name, "'");
+  }
+  variables_.push_back({name, std::move(variable)});
   return variables_.back().variable.as_member();
 }
 
+Variable Module::parameter(const std::string& name, const Shape& shape, const Init& init) {
+  return own(name, Variable(name, {DType::f32, shape}, init, Variable::Role::parameter));
+}
+
 Variable Module::buffer(const std::string& name, const Shape& shape, double value) {
-  variables_.push_back({name, Variable(name, {DType::f32, shape}, {Init::Kind::constant, value, 0})});
-  return variables_.back().variable.as_member();
+  return own(name, Variable(name, {DType::f32, shape}, {Init::Kind::constant, value, 0}));
 }
 
 void Module::adopt(const std::string& name, std::shared_ptr<Module> child) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,15 @@ namespace freight::nn {
 // the step, and any other effect happens once per trace.
 using OutputHook =
     std::function<void(const Module& module, const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs)>;
+namespace detail {
+// A function that is called as a hook is, but returns something.
+template <class F>
+concept ReturningHook = std::is_invocable_v < const F&,
+        const Module&, const std::vector<Tensor>
+&, std::vector<Tensor>& >
+       &&!std::is_void_v<
+           std::invoke_result_t<const F&, const Module&, const std::vector<Tensor>&, std::vector<Tensor>&>>;
+}  // namespace detail
 struct Hooks;
 // A hook stays as long as its handle.
 class [[nodiscard]] HookHandle {
@@ -62,6 +72,11 @@ class Module {
   // Has the hook see the results of each call from now on; hooks run in the order in which they came. Add hooks before
   // a step is compiled or between steps, which are then traced anew, or inside of the step and remove them there.
   HookHandle on_output(OutputHook hook);
+  // Refused when the program is compiled: the hook returns something, which nobody would look at.
+  template <class F>
+  requires detail::ReturningHook<F> FREIGHT_REFUSED(
+      "what a hook returns is dropped: put the tensor that replaces a result into `outputs`, and return nothing")
+  HookHandle on_output(const F&) { return {}; }
   // Type and settings for specs and listings, as the declaration of its class says (layer_type.h); a class that nobody
   // has declared has no spec form, and an empty type.
   Config config() const;
@@ -113,7 +128,7 @@ class Module {
   };
   // Throws Error(usage) that names the module's path and both numbers.
   [[noreturn]] static void refuse_inputs(size_t got, size_t need);
-  // Registers a trained variable f32 and returns it.
+  // Registers a trained variable f32 and returns it. Throws Error(usage) where another variable has the name.
   Variable parameter(const std::string& name, const Shape& shape, const Init& init);
   // Registers an untrained variable f32, all of whose elements are `value` at first, and returns it.
   Variable buffer(const std::string& name, const Shape& shape, double value);
@@ -136,6 +151,9 @@ class Module {
 
  private:
   void set_training(bool on);
+  // Throws Error(usage) for what is left of a module that was moved.
+  void need_unmoved() const;
+  Variable own(const std::string& name, Variable variable);
   void prefix_names(const std::string& prefix, std::set<const void*>& done);
   void collect(const std::string& prefix, std::vector<NamedVariable>& out) const;
   std::string name_;
