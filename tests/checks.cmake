@@ -25,6 +25,8 @@ set_tests_properties("check: installed package" PROPERTIES TIMEOUT 600)
 add_test(NAME "check: planned memory"
          COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/planned_memory.py ${CMAKE_BINARY_DIR})
 set_tests_properties("check: planned memory" PROPERTIES TIMEOUT 7200)
+add_test(NAME "check: sweeps" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/sweeps.py ${CMAKE_BINARY_DIR})
+set_tests_properties("check: sweeps" PROPERTIES TIMEOUT 7200)
 # The commands use up to two threads of their own, and are short.
 add_test(NAME "check: commands in documents" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/docs_commands.py ${CMAKE_BINARY_DIR})
 set_tests_properties("check: commands in documents" PROPERTIES PROCESSORS 2 TIMEOUT 900)

@@ -21,6 +21,7 @@
 #include "freight/bench/classic.h"
 #include "freight/io/json_internal.h"
 #include "freight/train/signals.h"
+#include "lists.h"
 #include "options.h"
 
 extern char** environ;

@@ -9,6 +9,7 @@
 #include "freight/plan/catalog.h"
 #include "freight/store/precision.h"
 #include "freight/train/learner.h"
+#include "lists.h"
 #include "options.h"
 
 namespace freight::app {

@@ -1,4 +1,5 @@
-// `freight bench compare` and `classic` have this in common: lists on the command line, and results on the terminal.
+// `freight bench compare` and `classic` have this in common: devices and figures on the command line, and results on
+// the terminal.
 #pragma once
 #include <map>
 #include <string>
@@ -8,13 +9,9 @@
 
 namespace freight::app {
 
-// "cpu,opencl:0": parts without blanks around them. Throws Error(usage) naming the flag for an empty or repeated part.
-std::vector<std::string> parse_list(const std::string& flag, const std::string& text);
 // The devices that --devices lists (device_list.h), each once; "" stands for all of this machine, a number for the
 // first of these. Throws Error(device) for one that is not there.
 std::vector<std::string> parse_devices(const std::string& text);
-// "1,2,4": whole numbers from 1 on, rising. Throws Error(usage) naming the flag.
-std::vector<int64_t> parse_counts(const std::string& flag, const std::string& text);
 // "cpu=0.4,opencl:0=1.2": numbers above 0 by device. Throws Error(usage) naming the flag for what is not of `devices`.
 std::map<std::string, double> parse_figures(const std::string& flag, const std::string& text,
                                             const std::vector<std::string>& devices);

@@ -45,6 +45,7 @@ int plan_command(const Args& args);
 int predict_command(const Args& args);
 int profile_command(const Args& args);
 int report_command(const Args& args);
+int linalg_command(const Args& args);
 int run_command(const Args& args);
 int serve_command(const Args& args);
 int train_command(const Args& args);

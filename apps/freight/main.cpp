@@ -38,6 +38,7 @@ int run(const Args& args) {
                        {"calibrate", "measure this machine once, for the times that plan tells", calibrate_command},
                        {"profile", "the plan of a step, kernel by kernel, with times", profile_command},
                        {"bench", "time whole steps, compare devices, rerun the study of 2017", bench_command},
+                       {"linalg", "solve systems and factorize matrices in npy files", linalg_command},
                        {"run", "execute a graph in text form on npy tensors", run_command},
                        {"ops", "the functions on tensors and the ops of graphs, with their arguments", ops_command},
                        {"models", "the models known by name, and the layers of any", models_command},

@@ -11,6 +11,7 @@
 #include "freight/base/strings.h"
 #include "freight/plan/estimate.h"
 #include "freight/plan/preflight.h"
+#include "lists.h"
 #include "plan_options.h"
 #include "table.h"
 
@@ -28,7 +29,7 @@ constexpr double kGib = 1024.0 * 1024 * 1024;
 constexpr int kSizes[] = {4, 8, 12, 16, 24, 40, 48, 80, 141, 192};  // GiB
 
 struct Flags : PlanFlags {
-  std::string devices;
+  std::string devices, world;
   std::string sort = "speed";
   plan::Fleet fleet;
   bool csv = false, means = false;
@@ -285,6 +286,109 @@ Json json_of(const std::vector<Draft>& drafts, const Formula& line, const std::v
   return j;
 }
 
+// A batch shared by so many devices of each kind.
+struct Share {
+  int64_t devices = 1, batch = 0;  // batch: of each
+  std::vector<Estimate> estimates;
+};
+
+std::vector<Share> shares_of(const PlanInput& in, Flags flags) {
+  plan::DraftOptions options = plan::options_of(in.subject);
+  options.whole_run = in.subject.test_count > 0;
+  const int64_t batch = options.batch;
+  std::vector<Share> all;
+  for (const int64_t devices : parse_counts("--world", flags.world)) {
+    if (batch < devices) {
+      fail(ErrorKind::usage, "--world", "a batch of ", batch, " has no ", devices,
+           " parts: need a larger --batch-size");
+    }
+    options.batch = (batch + devices - 1) / devices;
+    flags.fleet.devices = devices;
+    all.push_back({devices, options.batch, estimates(plan::drafts(in.subject, options), in, flags, nullptr)});
+  }
+  return all;
+}
+
+// The estimate of a device with another number of devices; null where the table lacks it.
+const Estimate* same_device(const Share& share, const std::string& device) {
+  for (const Estimate& e : share.estimates) {
+    if (e.device == device) return &e;
+  }
+  return nullptr;
+}
+
+// The rate of so many devices over as many times the rate of the first count's; 0: not known.
+double efficiency(const Estimate& first, int64_t first_devices, const Estimate& e, int64_t devices) {
+  if (!first.timed || !e.timed) return 0;
+  return e.samples_per_second.middle() * static_cast<double>(first_devices) /
+         (first.samples_per_second.middle() * static_cast<double>(devices));
+}
+
+Json json_of(const std::vector<Share>& world, const PlanInput& in) {
+  Json j = {
+      {"model", in.subject.config.model}, {"data", in.subject.data}, {"batch_size", in.subject.config.batch_size}};
+  for (const Share& s : world) {
+    Json one = {{"devices", s.devices}, {"batch_per_device", s.batch}, {"estimates", Json::array()}};
+    for (const Estimate& e : s.estimates) {
+      Json estimate = json_of(e, in.catalog);
+      const Estimate* first = same_device(world[0], e.device);
+      const double of_linear = first ? efficiency(*first, world[0].devices, e, s.devices) : 0;
+      estimate["efficiency"] = of_linear > 0 ? Json(of_linear) : Json(nullptr);
+      one["estimates"].push_back(std::move(estimate));
+    }
+    j["world"].push_back(std::move(one));
+  }
+  return j;
+}
+
+int print_world(const PlanInput& in, const Flags& f) {
+  if (!f.devices.empty() || f.csv || f.means || in.subject.config.offload != "none") {
+    const char* other = !f.devices.empty() ? "--devices" : f.csv ? "--csv" : f.means ? "--means" : "--offload";
+    fail(ErrorKind::usage, "--world", "does not go with ", other, ": it makes a table of its own");
+  }
+  const std::vector<Share> world = shares_of(in, f);
+  if (f.json) {
+    std::printf("%s\n", json_of(world, in).dump(2).c_str());
+    return 0;
+  }
+  std::vector<std::string> heads{"device"};
+  for (const Share& s : world) heads.push_back(cat(s.devices, s.devices == 1 ? " device" : " devices"));
+  std::vector<std::vector<std::string>> rows{{"batch of each"}};
+  for (const Share& s : world) rows[0].push_back(cat(s.batch));
+  size_t left_out = 0;
+  for (const Estimate& first : world[0].estimates) {
+    if (!first.timed) continue;
+    if (f.top > 0 && rows.size() > static_cast<size_t>(f.top)) {
+      ++left_out;
+      continue;
+    }
+    std::vector<std::string> row{first.device};
+    for (const Share& s : world) {
+      const Estimate* e = same_device(s, first.device);
+      if (!e || !e->timed) {
+        row.push_back("-");
+      } else if (!e->fits.value_or(true)) {
+        row.push_back("does not fit");
+      } else {
+        const double of_linear = efficiency(first, world[0].devices, *e, s.devices);
+        row.push_back(
+            cat(range(e->samples_per_second), &s == &world[0] ? "" : cat(", ", fixed(100 * of_linear, 0), " %")));
+      }
+    }
+    rows.push_back(std::move(row));
+  }
+  std::printf(
+      "model     %s, batch %lld shared by the devices: %s/s, and the rate over that of %lld times as much\n\n%s",
+      in.subject.config.model.c_str(), static_cast<long long>(in.subject.config.batch_size), in.subject.unit,
+      static_cast<long long>(world[0].devices), table(heads, rows).c_str());
+  if (left_out > 0) std::printf("%zu more: --top 0\n", left_out);
+  std::printf(
+      "\npredicted, not measured, from catalog/devices.json; gradients are summed in a ring while the backward half "
+      "runs\n"
+      "(docs/plan.md); one of the columns in full: --devices N\n");
+  return 0;
+}
+
 std::string cell(const std::string& text) {
   if (text.find_first_of(",\"\n") == std::string::npos) return text;
   std::string out = "\"";
@@ -409,6 +513,7 @@ int plan_command(const Args& args) {
         "Takes the flags of freight train; runs nothing.\n"
         "  freight plan --model resnet50 -b 64\n"
         "  freight plan cifar10 --epochs 30 --sort dollars\n"
+        "  freight plan --model resnet50 -b 1024 --world 1,2,4,8\n"
         "  freight plan --model resnet152 --samples 1281167 --epochs 90 --precision bf16 --means\n"
         "  freight plan --model vgg16 --device-memory 20 --device-bandwidth 600 --device-tflops 40");
     flags.declare(*o);
@@ -418,6 +523,8 @@ int plan_command(const Args& args) {
     o->add("--top", &flags.top, "devices in the table (0: all)", {.min = 0});
     o->add("--devices", &flags.devices, "how many of each kind share each batch (data parallel, predicted)",
            {.value = "N", .old = {"--gpus"}});
+    o->add("--world", &flags.world,
+           "numbers of devices, like 1,2,4,8: how the rate grows with them, in a table of its own", {.value = "LIST"});
     o->add("--link", &flags.fleet.network_gbit, "between machines of eight devices, in Gbit/s",
            {.value = "GBIT", .min = 0.001, .old = {"--network"}});
     o->add("--means", &flags.means,
@@ -427,6 +534,7 @@ int plan_command(const Args& args) {
   };
   const std::optional<PlanInput> in = read_plan_input(known, flags, make);
   if (!in) return 0;
+  if (!flags.world.empty()) return print_world(*in, flags);
   if (!flags.devices.empty()) flags.fleet.devices = count_of(flags.devices);
   plan::DraftOptions options = plan::options_of(in->subject);
   options.whole_run = in->subject.test_count > 0;

@@ -102,6 +102,56 @@ TEST(PlanCommand, RefusesWhatItCannotPlan) {
   EXPECT_EQ(run_freight({"plan", "--model", "lenet", "--prices", "/nowhere.json"}).code, 3);
 }
 
+TEST(PlanCommand, WorldComparesNumbersOfDevices) {
+  const std::string file = scratch_dir() + "/devices.json";
+  write_file(file, R"({"format": "freight-devices-1", "devices": [{"name": "Card", "kind": "gpu", "vendor": "NVIDIA",
+      "year": 2022, "memory_gib": 80, "bandwidth_gb_per_s": 3350, "dense_tflops": {"fp32": 67},
+      "link": "to all", "link_gb_per_s": 450, "source": "headline", "date": "2026-01-01"}]})");
+  const std::vector<std::string> base = {"plan", "--model", "resnet18", "-b", "256", "--catalog", file};
+  const auto plan = [&](const std::vector<std::string>& flags) {
+    std::vector<std::string> args = base;
+    args.insert(args.end(), flags.begin(), flags.end());
+    return run_freight(args);
+  };
+  const Json j = Json::parse(plan({"--world", "1,2,4", "--json"}).out);
+  const Json alone = Json::parse(plan({"--devices", "4", "--json"}).out);
+  ASSERT_EQ(j.at("world").size(), 3u);
+  const auto card = [](const Json& list) {
+    for (const Json& d : list) {
+      if (d.at("device") == "Card") return d;
+    }
+    return Json();
+  };
+  double before = 0;
+  for (const Json& one : j.at("world")) {
+    const Json d = card(one.at("estimates"));
+    EXPECT_EQ(one.at("batch_per_device").get<int64_t>() * one.at("devices").get<int64_t>(), 256);
+    const double rate = d.at("samples_per_second").at("low").get<double>(),
+                 of_linear = d.at("efficiency").get<double>();
+    EXPECT_GT(rate, before);
+    EXPECT_LE(of_linear, 1.0);
+    EXPECT_GT(of_linear, 0.2);
+    before = rate;
+  }
+  EXPECT_EQ(card(j.at("world")[2].at("estimates")).at("samples_per_second"),
+            card(alone.at("devices")).at("samples_per_second"));
+  const Ran table = plan({"--world", "1,2,4"});
+  EXPECT_EQ(table.code, 0) << table.err;
+  for (const char* part : {"4 devices", "batch of each", "Card", " %", "predicted, not measured"}) {
+    EXPECT_NE(table.out.find(part), std::string::npos) << part << "\n" << table.out;
+  }
+  const std::vector<std::pair<std::vector<std::string>, std::string>> refused = {
+      {{"--world", "4,2"}, "need whole numbers from 1 on that rise"},
+      {{"--world", "1,512"}, "a batch of 256 has no 512 parts"},
+      {{"--world", "1,2", "--devices", "2"}, "does not go with --devices"},
+      {{"--world", "1,2", "--csv"}, "does not go with --csv"}};
+  for (const auto& [flags, part] : refused) {
+    const Ran r = plan(flags);
+    EXPECT_EQ(r.code, 2) << r.out;
+    EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
+  }
+}
+
 TEST(PlanCommand, AFileWithASparsePeakIsQuestioned) {
   const std::string file = scratch_dir() + "/devices.json";
   write_file(file, R"({"format": "freight-devices-1", "devices": [{"name": "Card", "kind": "gpu", "vendor": "NVIDIA",

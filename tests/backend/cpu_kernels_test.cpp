@@ -1,96 +1,17 @@
-// The CPU backend's own matrix product and convolutions against plain loops: odd sizes, strides, epilogues, equal bits
-// for any number of threads; the memory of measured choices; the
-// two loops of max_pool.
+// The CPU backend's own convolutions against plain loops: odd sizes, strides, epilogues, equal bits for any number of
+// threads; the two loops of max_pool.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 
 #include "freight/backend/cpu/kernels/conv.h"
-#include "freight/backend/cpu/kernels/gemm.h"
 #include "freight/ir/builder.h"
 #include "tests/backend/cpu_kernels.h"
 #include "tests/support/run.h"
 
 namespace freight::cpu {
 namespace {
-
-struct GemmCase {
-  int64_t m, n, k;
-  bool trans_a, trans_b;
-};
-
-void check_gemm(const GemmCase& c, int64_t batch, bool bias, bool residual, bool relu, int64_t gap) {
-  SCOPED_TRACE(
-      cat(c.m, "x", c.n, "x", c.k, c.trans_a ? " ta" : "", c.trans_b ? " tb" : "", " batch ", batch, " gap ", gap));
-  GemmProblem p;
-  p.m = c.m;
-  p.n = c.n;
-  p.k = c.k;
-  p.batch = batch;
-  const int64_t a_line = (c.trans_a ? c.m : c.k) + gap, b_line = (c.trans_b ? c.k : c.n) + gap;
-  p.a_row = c.trans_a ? 1 : a_line;
-  p.a_col = c.trans_a ? a_line : 1;
-  p.b_row = c.trans_b ? 1 : b_line;
-  p.b_col = c.trans_b ? b_line : 1;
-  p.c_row = c.n;
-  p.a_batch = a_line * (c.trans_a ? c.k : c.m);
-  p.b_batch = b_line * (c.trans_b ? c.n : c.k);
-  p.c_batch = c.m * c.n;
-  p.relu = relu;
-  const Array a = random(batch * p.a_batch, 1), b = random(batch * p.b_batch, 2), t = random(c.n, 3),
-              r = random(batch * p.c_batch, 4);
-  const auto run = [&] {
-    const Gemm gemm(p);
-    Array y(DType::f32, {batch * p.c_batch}), s = scratch(gemm.scratch_bytes());
-    gemm.run(a.data<float>(), b.data<float>(), y.data<float>(), bias ? t.data<float>() : nullptr,
-             residual ? r.data<float>() : nullptr, s.raw());
-    return y;
-  };
-  const Array y = run();
-  double worst = 0;
-  for (int64_t q = 0; q < batch; ++q) {
-    for (int64_t i = 0; i < c.m; ++i) {
-      for (int64_t j = 0; j < c.n; ++j) {
-        double v = bias ? static_cast<double>(t.data<float>()[j]) : 0;
-        for (int64_t k = 0; k < c.k; ++k) {
-          v += static_cast<double>(a.data<float>()[q * p.a_batch + i * p.a_row + k * p.a_col]) *
-               static_cast<double>(b.data<float>()[q * p.b_batch + k * p.b_row + j * p.b_col]);
-        }
-        const int64_t at = q * p.c_batch + i * c.n + j;
-        if (residual) v += static_cast<double>(r.data<float>()[at]);
-        if (relu) v = std::max(v, 0.0);
-        worst = std::max(worst, std::fabs(v - static_cast<double>(y.data<float>()[at])));
-      }
-    }
-  }
-  EXPECT_LT(worst, 1e-6 * std::sqrt(static_cast<double>(c.k)) * 4 + 1e-6);
-  for_any_threads(run);
-}
-
-TEST(CpuGemm, AgreesWithPlainLoopsForAllSizesAndTransposes) {
-  for (const auto& [m, n, k] : {std::tuple<int, int, int>{1, 1, 1},
-                                {7, 17, 65},
-                                {65, 7, 17},
-                                {17, 65, 7},
-                                {64, 10, 128},
-                                {13, 96, 300},
-                                {130, 33, 1},
-                                {5, 128, 1024},
-                                {100, 64, 900},
-                                {40, 130, 800},
-                                {330, 700, 401}}) {
-    for (int t = 0; t < 4; ++t) {
-      const GemmCase c{m, n, k, (t & 1) != 0, (t & 2) != 0};
-      check_gemm(c, 1, false, false, false, 0);
-      check_gemm(c, 1, true, true, true, 3);
-    }
-  }
-}
-
-TEST(CpuGemm, RunsBatches) {
-  for (int t = 0; t < 4; ++t) check_gemm({9, 21, 33, (t & 1) != 0, (t & 2) != 0}, 5, true, true, false, 1);
-}
 
 struct ConvCase {
   int64_t n, c, h, w, o, kh, kw, stride, pad;

@@ -99,7 +99,6 @@ TEST(CpuPool, NothingIsReadOrWrittenOutsideOfBf16Pixels) {
       g.pad[a] = p.pad;
       g.out[a] = (in[a] + 2 * p.pad - p.kernel) / p.stride + 1;
     }
-    g.find_ranges();
     const Guarded<Bf16> x(p.h * p.w * p.c), y(g.out[0] * g.out[1] * p.c), dx(x.size());
     const Guarded<int32_t> places((y.size() + 3) / 4);  // a byte each
     fill_exact(x.data(), x.size(), 3);

@@ -20,7 +20,7 @@ TEST_P(GpuNonfinite, GivesWhatTheDefinitionGives) {
   check_planted(cases, test_device(), 1e-4, cases.size() > 20 ? 2 : 8);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, GpuNonfinite, testing::ValuesIn(ops_with_rows()),
+INSTANTIATE_TEST_SUITE_P(Ops, GpuNonfinite, testing::ValuesIn(ops_of_gpus()),
                          [](const auto& instance) { return std::string(name(instance.param)); });
 
 class GpuNonfiniteJoined : public testing::TestWithParam<DType> {};

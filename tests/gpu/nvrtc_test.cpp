@@ -106,7 +106,7 @@ const KernelTexts& kernels_of_ops() {
   const auto collect = [](const std::vector<OpCase>& cases) {
     for (const OpCase& c : cases) plan_for(c.graph, {.backend = "collecting ops", .deterministic = true});
   };
-  for (const Op op : ops_with_rows()) {
+  for (const Op op : ops_of_gpus()) {
     collect(cases_with_gradients(op));
     collect(cases_of_views(op));
     for (const DType dtype : {DType::bf16, DType::f16, DType::f64}) collect(cases_in(op, dtype));

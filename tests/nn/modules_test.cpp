@@ -211,7 +211,7 @@ TEST_F(Modules, WhatIsLeftOfAMovedModuleSaysSo) {
       use();
       ADD_FAILURE() << "was taken";
     } catch (const Error& e) {
-      EXPECT_NE(std::string(e.what()).find("was moved from"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("was moved into another one"), std::string::npos) << e.what();
     }
   };
   Sequential net(Linear(2, 2));
@@ -257,9 +257,7 @@ TEST_F(Modules, AHookThatLeavesAResultUndefinedIsNamed) {
     net(ones({1, 2}));
     FAIL();
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("hook: result 0 of the module is f32[1,2]: got an undefined tensor"),
-              std::string::npos)
-        << e.what();
+    EXPECT_NE(std::string(e.what()).find("hook made result 0 an undefined tensor"), std::string::npos) << e.what();
   }
 }
 

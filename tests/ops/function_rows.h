@@ -271,6 +271,100 @@ inline void contraction_functions(FunctionRows& t) {
   t.push_back({"adaptive_avg_pool2d", {f32({0, 3, 7, 5}), 2}});
 }
 
+inline void product_functions(FunctionRows& t) {
+  t.push_back({"tensordot", {f32({2, 3, 4}), f32({3, 4, 5})}});
+  t.push_back({"tensordot", {f32({3}), f32({4}), 0}});
+  t.push_back({"tensordot", {f32({2, 3, 4}), f32({4, 5, 2}), Shape{0, -1}, Shape{2, 0}}});
+  t.push_back({"tensordot", {f32({2, 0}), f32({0, 3}), 1}});
+  t.push_back({"vecdot", {f32({2, 3}), f32({2, 3})}});
+  t.push_back({"vecdot", {f32({4, 1, 3}), f32({5, 3}), -1}});
+  t.push_back({"vecdot", {f32({4, 3}), f32({4, 1}), 0}});
+  t.push_back({"vecdot", {index({4, 3}, 9), index({4, 3}, 9)}, 4, false});
+  t.push_back({"outer", {f32({3}), f32({5})}});
+  t.push_back({"outer", {f32({0}), f32({5})}});
+  t.push_back({"kron", {f32({2, 3}), f32({4, 1})}});
+  t.push_back({"kron", {f32({3}), f32({2, 2})}});
+  t.push_back({"kron", {f32({}), f32({2, 0, 2})}});
+  t.push_back({"cross", {f32({4, 3}), f32({4, 3})}});
+  t.push_back({"cross", {f32({3, 1}), f32({3, 5}), 0}});
+  for (const int offset : {-4, -2, 0, 1, 3, 9}) {
+    t.push_back({"diagonal", {f32({3, 4}), offset}});
+    t.push_back({"matrix_trace", {f32({2, 4, 3}), offset}});
+    for (const char* f : {"tril", "triu"}) t.push_back({f, {f32({2, 3, 4}), offset}});
+  }
+  for (const char* f : {"diagonal", "matrix_trace", "tril", "triu"}) {
+    t.push_back({f, {f32({0, 3})}});
+    t.push_back({f, {index({3, 3}, 9)}, 4, false});
+  }
+}
+
+inline void solving_functions(FunctionRows& t) {
+  const auto matrix = [](const Shape& s) { return f32(s, Fill::matrix); };
+  const auto definite = [](const Shape& s) { return f32(s, Fill::positive_definite); };
+  const double slack = 50;
+  struct Pair {
+    Shape a, b;
+  };
+  for (const Pair& p : {Pair{{4, 4}, {4, 2}}, Pair{{3, 3}, {3}}, Pair{{2, 3, 3}, {3, 2}}, Pair{{3, 3}, {2, 3, 1}},
+                        Pair{{1, 1}, {1}}, Pair{{0, 0}, {0, 2}}, Pair{{2, 3, 3}, {3}}}) {
+    t.push_back({"solve", {matrix(p.a), f32(p.b)}, slack});
+    for (const char* how : {"pos", "sym", "upper_triangular", "lower_triangular"}) {
+      t.push_back({"solve", {definite(p.a), f32(p.b), how, true}, slack});
+    }
+    for (const bool flag : {false, true}) {
+      t.push_back({"cho_solve", {definite(p.a), f32(p.b), flag}, slack});
+      t.push_back({"solve_triangular", {definite(p.a), f32(p.b), flag, !flag, flag}, slack});
+      Shape rows = p.a;
+      rows.erase(rows.rank() - 1);
+      t.push_back({"lu_solve", {definite(p.a), Operand{{DType::i32, rows}, Fill::permutation}, f32(p.b), flag}, slack});
+    }
+  }
+  t.push_back({"solve", {definite({3, 3}), f32({3, 2}), "pos"}, slack});
+  t.push_back({"solve", {f32({3, 3}, Fill::symmetric), f32({3, 2}), "sym", false}, slack});
+  t.push_back({"solve_triangular", {definite({2, 3, 3}), f32({4, 3}), false, false, false, true, false}, slack});
+  for (const Shape& s : {Shape{3, 3}, Shape{1, 1}, Shape{2, 3, 3}, Shape{0, 0}, Shape{0, 2, 2}}) {
+    for (const char* f : {"inv", "det", "slogdet"}) t.push_back({f, {matrix(s)}, slack});
+    for (const int n : {-2, 0, 1, 5}) t.push_back({"matrix_power", {matrix(s), n}, 4 * slack});
+    for (const bool upper : {false, true}) t.push_back({"cholesky", {definite(s), upper}, slack});
+  }
+  for (const Shape& s : {Shape{4, 4}, Shape{5, 3}, Shape{2, 3, 5}, Shape{0, 2}, Shape{2, 0}}) {
+    t.push_back({"lu_factor", {matrix(s), true}, slack});
+    for (const bool indices : {false, true}) t.push_back({"lu", {matrix(s), indices}, slack});
+    for (const char* mode : {"reduced", "complete"}) t.push_back({"qr", {matrix(s), mode}, slack});
+  }
+  for (const Pair& p : {Pair{{5, 3}, {5, 2}}, Pair{{3, 5}, {3}}, Pair{{2, 4, 4}, {4, 1}}, Pair{{0, 3}, {0}}}) {
+    t.push_back({"lstsq", {matrix(p.a), f32(p.b)}, slack});
+    t.push_back({"lstsq", {matrix(p.a), f32(p.b), 1e-3, true}, slack});
+  }
+}
+
+inline void spectral_functions(FunctionRows& t) {
+  const double slack = 100;
+  for (const Shape& s : {Shape{4, 4}, Shape{1, 1}, Shape{2, 3, 3}, Shape{0, 0}, Shape{0, 2, 2}}) {
+    for (const char* f : {"eigh", "eigvalsh"}) {
+      for (const bool upper : {false, true}) t.push_back({f, {f32(s, Fill::symmetric), upper}, slack});
+    }
+    t.push_back({"eig", {f32(s, Fill::spectrum)}, slack});
+    t.push_back({"eigvals", {f32(s, Fill::spectrum)}, slack});
+  }
+  for (const Shape& s : {Shape{4, 4}, Shape{5, 3}, Shape{2, 3, 5}, Shape{1, 4}, Shape{0, 2}}) {
+    for (const bool whole : {true, false}) t.push_back({"svd", {f32(s, Fill::matrix), whole}, slack});
+    for (const char* f : {"svdvals", "pinv", "matrix_rank"}) t.push_back({f, {f32(s, Fill::matrix)}, slack});
+    t.push_back({"matrix_rank", {f32(s, Fill::matrix), 0.9}, slack});
+    if (s.numel() == 0) continue;
+    for (const char* ord : {"fro", "nuc", "one", "two", "inf", "minus_one", "minus_two", "minus_inf"}) {
+      t.push_back({"matrix_norm", {f32(s, Fill::matrix), ord, s.rank() == 3}, slack});
+      const bool square = s[0] == s[s.rank() - 1];
+      if (square || std::string(ord).ends_with("two")) t.push_back({"cond", {f32(s, Fill::matrix), ord}, slack});
+    }
+  }
+  t.push_back({"matrix_norm", {f32({0, 2})}});
+  for (const double ord : {2.0, 1.0, 0.5, -1.0, -2.5}) t.push_back({"vector_norm", {f32({3, 4}), 1, ord, true}, 20});
+  for (const double sign : {1.0, -1.0}) {
+    t.push_back({"vector_norm", {f32({3, 4}, Fill::distinct), Shape{0, 1}, sign * HUGE_VAL}, 20});
+  }
+}
+
 inline void loss_functions(FunctionRows& t) {
   const auto reductions = {"mean", "sum", "none"};
   for (const char* r : reductions) {
@@ -360,6 +454,9 @@ inline const std::vector<FunctionRow>& function_rows() {
     rows::shape_functions(t);
     rows::index_functions(t);
     rows::contraction_functions(t);
+    rows::product_functions(t);
+    rows::solving_functions(t);
+    rows::spectral_functions(t);
     rows::loss_functions(t);
     rows::network_functions(t);
     rows::functions_of_ops(t);
@@ -378,30 +475,14 @@ inline const Signature& signature_of(const FunctionRow& row) {
   fail(ErrorKind::usage, row.function.c_str(), "no overload takes the arguments of ", to_string(row));
 }
 
-// A view of x, of this shape, whose elements lie in other places: large strides, gaps, an axis of stride 0.
-inline Tensor through_view(const Tensor& x, const Shape& shape, Through through) {
-  const int rank = x.rank();
-  if (rank == 0 || through == Through::nothing) return x;
-  if (through == Through::broadcast) return broadcast_to(x, shape);
-  Shape order;
-  for (int i = 0; i < rank; ++i) order.push_back(rank - 1 - i);
-  if (through == Through::transpose) return permute(x, order);
+// A view of x, of the operand's shape, whose elements lie in other places: large strides, gaps, an axis of stride 0.
+inline Tensor through_view(const Tensor& x, const Operand& o, Through through) {
+  if (!has_view(o, through)) return x;
+  if (through == Through::broadcast) return broadcast_to(x, o.type.shape);
+  if (through == Through::transpose) return permute(x, view_order(o));
   Tensor y = x;
-  for (int axis = 0; axis < rank; ++axis) y = slice(y, axis, 1, x.shape()[axis], 2);
+  for (int axis = 0; axis < x.rank(); ++axis) y = slice(y, axis, 1, x.shape()[axis], 2);
   return y;
-}
-
-// The type of the input whose view is the operand.
-inline Type type_behind(const Type& want, Through through, size_t at) {
-  Type have = want;
-  const int rank = want.shape.rank();
-  if (rank == 0) return have;
-  if (through == Through::transpose) std::reverse(have.shape.begin(), have.shape.end());
-  if (through == Through::slice) {
-    for (int64_t& d : have.shape) d = 2 * d + 1;
-  }
-  if (through == Through::broadcast) have.shape[static_cast<int>(at) % rank] = 1;
-  return have;
 }
 
 // State leaves (random keys, parameters, statistics) become inputs, the next values of floating ones become outputs: a
@@ -435,7 +516,7 @@ inline std::vector<Tensor> call(const Traced& traced, const std::vector<Tensor>&
   std::vector<ArgumentValue> values;
   size_t next = 0;
   const auto tensor = [&] {
-    const Tensor x = through_view(in[next], operands[next].type.shape, traced.through);
+    const Tensor x = through_view(in[next], operands[next], traced.through);
     ++next;
     return x;
   };
@@ -456,13 +537,13 @@ inline Graph graph_of(const FunctionRow& row, Through through = Through::nothing
   Traced traced{row, through};
   std::vector<Type> types;
   const std::vector<Operand> operands = row.operands();
-  for (size_t i = 0; i < operands.size(); ++i) types.push_back(type_behind(operands[i].type, through, i));
+  for (size_t i = 0; i < operands.size(); ++i) types.push_back(type_behind(operands[i], through, i));
   const std::vector<freight::Argument> arguments(types.begin(), types.end());
   const auto body = [](void* context, const detail::TensorList& in) {
     return detail::TensorList{call(*static_cast<Traced*>(context), in.tensors), {}};
   };
   CompiledFunction function({});
-  return states_as_inputs(function.graph({arguments, {}, body, &traced}));
+  return unambiguous(states_as_inputs(function.graph({arguments, {}, body, &traced})));
 }
 
 // Elements for the inputs of a traced sample: its operands, and keys for the random ops.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/ops/linalg_results.h"
 #include "tests/support/graphs.h"
 
 namespace freight::test {
@@ -244,6 +245,44 @@ inline void conv_rows(Rows& t) {
   }
 }
 
+inline void linalg_rows(Rows& t) {
+  const auto matrix = [](const Shape& s) { return f32(s, Fill::matrix); };
+  const std::vector<Shape> square = {{1, 1}, {3, 3}, {17, 17}, {2, 4, 4}, {0, 0}, {0, 3, 3}, {2, 3, 2, 2}};
+  const std::vector<Shape> other = {{5, 3}, {3, 5}, {4, 1}, {1, 4}, {2, 5, 3}, {2, 3, 4}, {0, 3}, {3, 0}, {2, 0, 3}};
+  std::vector<Shape> all = square;
+  all.insert(all.end(), other.begin(), other.end());
+  for (const bool flag : {false, true}) {
+    for (const Shape& s : all) {
+      t.push_back({Op::lu_factor, LuAttrs{flag}, {matrix(s)}, 20});
+      t.push_back({Op::qr, QrAttrs{flag}, {matrix(s)}, 20});
+      t.push_back({Op::svd, SvdAttrs{flag}, {matrix(s)}, 40});
+    }
+    for (const Shape& s : square) {
+      t.push_back({Op::cholesky, CholeskyAttrs{flag}, {f32(s, Fill::positive_definite)}, 20});
+      t.push_back({Op::eigh, EighAttrs{flag}, {f32(s, Fill::symmetric)}, 40});
+      t.push_back({Op::eig, NoAttrs{}, {f32(s, flag ? Fill::symmetric : Fill::spectrum)}, 100});
+    }
+  }
+  for (int flags = 0; flags < 32; ++flags) {
+    const TriangularAttrs how{.upper = (flags & 1) != 0,
+                              .transposed = (flags & 2) != 0,
+                              .unit_diagonal = (flags & 4) != 0,
+                              .right = (flags & 8) != 0,
+                              .refuse_singular = (flags & 16) != 0};
+    struct Sizes {
+      Shape batch;
+      int64_t n, k;
+    };
+    for (const Sizes& z : {Sizes{{}, 3, 2}, Sizes{{2}, 4, 3}, Sizes{{}, 17, 7}, Sizes{{}, 1, 1}, Sizes{{}, 0, 2},
+                           Sizes{{2}, 3, 0}, Sizes{{0}, 2, 2}}) {
+      Shape a = z.batch, b = z.batch;
+      for (const int64_t d : {z.n, z.n}) a.push_back(d);
+      for (const int64_t d : {how.right ? z.k : z.n, how.right ? z.n : z.k}) b.push_back(d);
+      t.push_back({Op::solve_triangular, how, {f32(a, Fill::positive_definite), f32(b)}, 20});
+    }
+  }
+}
+
 inline void pool_rows(Rows& t) {
   struct Case {
     Shape x;
@@ -330,6 +369,14 @@ inline void composite_rows(Rows& t) {
   pointwise(t, Op::gelu, {f32({})}, 4, GeluAttrs{false});
   pointwise(t, Op::gelu, {f32({})}, 4, GeluAttrs{true});
   pointwise(t, Op::silu, {f32({})}, 2);
+  struct Pair {
+    Shape a, b;
+  };
+  for (const Pair& p :
+       {Pair{{5, 3}, {5, 2}}, Pair{{3, 5}, {3, 2}}, Pair{{4, 4}, {4, 1}}, Pair{{1, 1}, {1, 1}},
+        Pair{{2, 5, 3}, {2, 5, 2}}, Pair{{0, 3}, {0, 2}}, Pair{{3, 0}, {3, 2}}, Pair{{0, 3, 2}, {0, 3, 2}}}) {
+    t.push_back({Op::lstsq, LstsqAttrs{1e-6}, {f32(p.a, Fill::matrix), f32(p.b)}, 20});
+  }
   t.push_back({Op::dropout, DropoutAttrs{0.5, 4}, {f32({17, 5}), key()}});
   t.push_back({Op::dropout, DropoutAttrs{0.1, 9}, {f32({65}), key()}});
   t.push_back({Op::dropout, DropoutAttrs{0, 9}, {f32({7}), key()}});
@@ -447,6 +494,7 @@ inline const std::vector<OpRow>& op_rows() {
     rows::view_rows(t);
     rows::reduce_rows(t);
     rows::matmul_rows(t);
+    rows::linalg_rows(t);
     rows::conv_rows(t);
     rows::pool_rows(t);
     rows::index_rows(t);
@@ -472,32 +520,65 @@ inline std::vector<Op> ops_with_rows() {
 // How a row's operands reach the op: as inputs, or as views of larger or smaller inputs.
 enum class Through { nothing, transpose, slice, broadcast };
 
+// What lies behind a view of these: the input's type, and the axes of a transposed one. Matrices stay matrices of their
+// kind: their two axes are exchanged, sliced both, or not broadcast.
+inline bool has_view(const Operand& o, Through through) {
+  if (o.type.shape.rank() == 0 || o.fill == Fill::key || o.fill == Fill::permutation) return false;
+  return through != Through::nothing &&
+         !(through == Through::broadcast && is_matrix(o.fill) && o.type.shape.rank() < 3);
+}
+inline Shape view_order(const Operand& o) {
+  const int rank = o.type.shape.rank();
+  Shape order = o.type.shape;
+  for (int i = 0; i < rank; ++i) order[i] = is_matrix(o.fill) ? i : rank - 1 - i;
+  if (is_matrix(o.fill)) std::swap(order[rank - 2], order[rank - 1]);
+  return order;
+}
+inline Type type_behind(const Operand& o, Through through, size_t at) {
+  Type have = o.type;
+  if (!has_view(o, through)) return have;
+  const int rank = have.shape.rank();
+  if (through == Through::transpose) {
+    const Shape order = view_order(o);
+    for (int i = 0; i < rank; ++i) have.shape[i] = o.type.shape[static_cast<int>(order[i])];
+  }
+  if (through == Through::slice) {
+    for (int64_t& d : have.shape) d = 2 * d + 1;
+  }
+  if (through == Through::broadcast) have.shape[is_matrix(o.fill) ? 0 : static_cast<int>(at) % rank] = 1;
+  return have;
+}
+
+// Linear algebra: in f32 and f64 alone, and not on GPUs.
+inline bool is_linear_algebra(Op op) { return info(op).kind == OpKind::linalg || op == Op::lstsq; }
+inline bool has_linear_algebra(const Graph& g) {
+  return std::any_of(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return is_linear_algebra(n.op); });
+}
+// The ops that GPUs have kernels for.
+inline std::vector<Op> ops_of_gpus() {
+  std::vector<Op> ops = ops_with_rows();
+  ops.erase(std::remove_if(ops.begin(), ops.end(), is_linear_algebra), ops.end());
+  return ops;
+}
+
 // A graph of the row: its operands as inputs (possibly through a view), the op, its results as outputs.
 inline Graph graph_of(const OpRow& row, Through through = Through::nothing) {
   Graph g;
   Builder b(g, "layer1.op", "test.cpp:1");
   std::vector<Value> in;
   for (size_t i = 0; i < row.in.size(); ++i) {
-    const Type want = row.in[i].type;
-    Type have = want;
+    const Type want = row.in[i].type, have = type_behind(row.in[i], through, i);
     const int rank = want.shape.rank();
-    const std::string leaf = "x" + std::to_string(i);
-    const bool view = rank > 0 && row.in[i].fill != Fill::key && through != Through::nothing;
-    if (view && through == Through::transpose) std::reverse(have.shape.begin(), have.shape.end());
-    if (view && through == Through::slice) {
-      for (int64_t& d : have.shape) d = 2 * d + 1;
+    Value x = b.one(Op::input, LeafAttrs{"x" + std::to_string(i), have}, {});
+    if (has_view(row.in[i], through)) {
+      if (through == Through::transpose) x = b.transpose(x, view_order(row.in[i]));
+      if (through == Through::slice) {
+        Shape limit = have.shape;
+        for (int k = 0; k < rank; ++k) limit[k] = 1 + 2 * want.shape[k];
+        x = b.slice(x, Shape::filled(rank, 1), limit, Shape::filled(rank, 2));
+      }
+      if (through == Through::broadcast) x = b.broadcast(x, want.shape);
     }
-    if (view && through == Through::broadcast) have.shape[static_cast<int>(i) % rank] = 1;
-    Value x = b.one(Op::input, LeafAttrs{leaf, have}, {});
-    Shape reversed = want.shape;
-    for (int k = 0; k < rank; ++k) reversed[k] = rank - 1 - k;
-    if (view && through == Through::transpose) x = b.transpose(x, reversed);
-    if (view && through == Through::slice) {
-      Shape limit = have.shape;
-      for (int k = 0; k < rank; ++k) limit[k] = 1 + 2 * want.shape[k];
-      x = b.slice(x, Shape::filled(rank, 1), limit, Shape::filled(rank, 2));
-    }
-    if (view && through == Through::broadcast) x = b.broadcast(x, want.shape);
     in.push_back(x);
   }
   if (row.op == Op::attention_grad) {  // it reads the results of its op
@@ -507,7 +588,7 @@ inline Graph graph_of(const OpRow& row, Through through = Through::nothing) {
     in.insert(end, results.begin(), results.end());
   }
   g.outputs = b.add(row.op, row.attrs, in);
-  return g;
+  return unambiguous(g);
 }
 
 // Random arrays for the inputs of graph_of(row, ...).

@@ -105,7 +105,8 @@ std::vector<Function> functions_of(const std::string& header, const std::string&
   std::vector<Function> found;
   const auto structs = structs_of(text);
   static const std::regex kFunction(
-      "(?:[;}{] )(?:Tensor|Sorted|BatchNormResult|std::vector<Tensor>) (operator[^( ]+|\\w+)\\(");
+      "(?:[;}{] )(?:Tensor|Sorted|BatchNormResult|LuFactor|Lu|SlogDet|Qr|Eigh|Eig|Eigvals|Svd|LeastSquares|"
+      "std::vector<Tensor>) (operator[^( ]+|\\w+)\\(");
   for (std::sregex_iterator m(text.begin(), text.end(), kFunction), end; m != end; ++m) {
     const size_t open = static_cast<size_t>(m->position() + m->length());
     const std::string list = text.substr(open, text.find(");", open) - open);
@@ -298,12 +299,43 @@ std::vector<Call> calls_of_networks() {
                    true),
   };
 }
+
+std::vector<Call> calls_of_matrices() {
+  const Tensor a = random_floats({4, 4}, 20, Fill::matrix), p = random_floats({4, 4}, 21, Fill::positive_definite);
+  const Tensor b = random_floats({4, 2}, 22), tall = random_floats({5, 3}, 23, Fill::matrix),
+               c = random_floats({5}, 24);
+  const LuFactor f = lu_factor(a);
+  const Lu factors = lu(tall, {.p_indices = true});
+  const Svd parts = svd(tall, {.full_matrices = false});
+  const LeastSquares least = lstsq(tall, c, {.rcond = 0.5});
+  const Qr whole = qr(tall, QrMode::complete);
+  return {
+      FREIGHT_CALL("tensordot", {tensordot(tall, a, 0)}, tall, a, Whole{0}),
+      FREIGHT_CALL("lu_factor", ({f.lu, f.pivots, f.permutation}), a, true),
+      FREIGHT_CALL("lu", ({factors.p, factors.l, factors.u}), tall, true),
+      FREIGHT_CALL("lu_solve", ({lu_solve(f.lu, f.permutation, b, {.trans = true})}), f.lu, f.permutation, b, true),
+      FREIGHT_CALL("solve", ({solve(p, b, {.assume_a = Assume::pos, .upper = true})}), p, b, Text("pos"), true),
+      FREIGHT_CALL("solve_triangular",
+                   ({solve_triangular(p, b, {.lower = true, .trans = true, .unit_diagonal = true})}), p, b, true, true,
+                   true, false, true),
+      FREIGHT_CALL("cholesky", ({cholesky(p, {.upper = true})}), p, true),
+      FREIGHT_CALL("qr", ({whole.q, whole.r}), tall, Text("complete")),
+      FREIGHT_CALL("svd", ({parts.u, parts.s, parts.vh}), tall, false),
+      FREIGHT_CALL("lstsq", ({least.x, least.residuals, least.rank}), tall, c, 0.5),
+      FREIGHT_CALL("matrix_rank", ({matrix_rank(tall, {.rtol = 0.9})}), tall, 0.9),
+      FREIGHT_CALL("matrix_norm", ({matrix_norm(tall, {.ord = MatrixOrder::nuc, .keep = Keep::yes})}), tall,
+                   Text("nuc"), true),
+      FREIGHT_CALL("vector_norm", ({vector_norm(tall, 0, {.ord = -1})}), tall, Whole{0}, Whole{-1}),
+      FREIGHT_CALL("cond", {cond(a, MatrixOrder::one)}, a, Text("one")),
+  };
+}
 #undef FREIGHT_CALL
 
 TEST(Signatures, ACallByValuesIsTheCallInCpp) {
   std::set<std::string> kinds, options;
   std::vector<Call> calls = calls_of_arrays();
   for (const Call& c : calls_of_networks()) calls.push_back(c);
+  for (const Call& c : calls_of_matrices()) calls.push_back(c);
   for (const Call& c : calls) {
     SCOPED_TRACE(c.name);
     const Signature& row = *functions_named(c.name)[0];

@@ -23,7 +23,15 @@ enum class Fill {
   boolean,
   key,            // (seed, step) of the random ops
   probabilities,  // rows that sum to 1
+  permutation,    // the last axis in reverse order
+  // Matrices (..., M, N) with singular values, or eigenvalues, of a small ratio and at distances around 0.5. So are
+  // every second row and column of them, and what is transposed.
+  matrix,     // large elements on the other diagonal, so that a factorization exchanges rows
+  symmetric,  // eigenvalues of both signs
+  positive_definite,
+  spectrum,  // square, with pairs of complex eigenvalues
 };
+inline bool is_matrix(Fill fill) { return fill >= Fill::matrix; }
 
 struct Operand {
   Type type;
@@ -49,8 +57,34 @@ inline double draw(Fill fill, int64_t bound, int64_t i, int64_t n, PhiloxStream&
     case Fill::boolean: return random.below(2);
     case Fill::key: return i == 0 ? 1234 : 5;
     case Fill::probabilities: return 0.1 + u;
+    case Fill::permutation: return 0;  // see random_array
+    case Fill::matrix:
+    case Fill::symmetric:
+    case Fill::positive_definite:
+    case Fill::spectrum: return 1.8 * u - 0.9;
   }
   return 0;
+}
+
+// Makes of random elements between -0.9 and 0.9 a matrix as the fill says.
+inline void shape_matrix(Fill fill, int64_t m, int64_t n, double* p) {
+  const int64_t k = std::min(m, n);
+  const double small = 1 / std::sqrt(static_cast<double>(std::max(m, n)));
+  const auto at = [&](int64_t i, int64_t j) -> double& { return p[i * n + j]; };
+  for (int64_t i = 0; i < m * n; ++i) p[i] *= small;
+  for (int64_t i = 0; i < k; ++i) {
+    const double large = 2 + 0.5 * static_cast<double>(i);
+    if (fill == Fill::matrix) {
+      at(i, k - 1 - i) += large;
+      continue;
+    }
+    for (int64_t j = 0; j < i && fill != Fill::spectrum; ++j) at(j, i) = at(i, j) /= 2;
+    at(i, i) += fill == Fill::symmetric && i % 4 < 2 ? -large : large;
+    if (fill == Fill::spectrum && i % 4 == 1) {  // with the element before it: every second one of each four has a pair
+      at(i - 1, i) += 1.5;
+      at(i, i - 1) -= 1.5;
+    }
+  }
 }
 
 inline Array random_array(const Operand& o, uint64_t seed) {
@@ -65,6 +99,15 @@ inline Array random_array(const Operand& o, uint64_t seed) {
       for (int64_t i = 0; i < width; ++i) sum += p[r + i];
       for (int64_t i = 0; i < width; ++i) p[r + i] /= sum;
     }
+  }
+  const int rank = a.shape().rank();
+  if (o.fill == Fill::permutation) {
+    const int64_t width = a.shape().back();
+    for (int64_t i = 0; i < a.numel(); ++i) p[i] = static_cast<double>(width - 1 - i % width);
+  }
+  if (is_matrix(o.fill)) {
+    const int64_t m = a.shape()[rank - 2], n = a.shape()[rank - 1];
+    for (int64_t at = 0; at < a.numel(); at += m * n) shape_matrix(o.fill, m, n, p + at);
   }
   return a.cast(o.type.dtype);
 }

@@ -18,20 +18,11 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/ir/builder.h"
+#include "tests/support/large_case.h"
+#include "tests/support/large_layers.h"
 #include "tests/support/run.h"
 
 namespace freight::test {
-
-using RunGraph = std::function<std::vector<Array>(const Graph&, const std::vector<Array>&)>;
-
-struct LargeCase {
-  std::string what;
-  int64_t gib;  // of memory that it takes at most, rounded up
-  std::function<void(const RunGraph&)> check;
-  bool quick = false;  // runs in every suite; the others with FREIGHT_LONG=1
-  bool on_gpu = false;
-  size_t ways = 1;  // kernels that a backend chooses among: each is tried
-};
 
 // Both ends, the middle, and where bytes and elements leave 31 and 32 bits, each with its neighbours.
 inline std::set<int64_t> edges(int64_t elements, DType dtype) {
@@ -450,17 +441,16 @@ inline void check_attention(const RunGraph& run, int64_t queries) {
 }
 
 // Products and convolutions by whatever kernel the backend takes, and the other ops.
-inline std::vector<LargeCase> large_cases() {
-  std::vector<LargeCase> all;
+inline LargeCases large_cases() {
+  LargeCases all;
   const auto add = [&](const std::string& what, int64_t gib, const std::function<void(const RunGraph&)>& check,
-                       bool quick = false, bool on_gpu = false) {
-    all.push_back({what, gib, check, quick, on_gpu});
+                       bool quick = false, bool on_gpu = false, size_t ways = 1) {
+    all.add({what, gib, check, quick, on_gpu, ways});
   };
   const auto product = [&](const std::string& what, int64_t gib, const LargeProduct& p, bool quick = false,
                            bool on_gpu = false) {
     add(
-        what, gib, [p](const RunGraph& run) { check_product(run, p); }, quick, on_gpu);
-    all.back().ways = 2;
+        what, gib, [p](const RunGraph& run) { check_product(run, p); }, quick, on_gpu, 2);
   };
   // A of just below, at and just above 2^31 bytes, of 2^31 elements, and the same turned.
   constexpr int64_t kRows = kWhole / 4 / 512;
@@ -491,8 +481,9 @@ inline std::vector<LargeCase> large_cases() {
     for (const Op op : {Op::conv, Op::conv_grad_input, Op::conv_grad_weight}) {
       LargeConv q = p;
       q.op = op;
-      add(cat(what, ", ", name(op)), gib, [q](const RunGraph& run) { check_conv(run, q); });
-      all.back().ways = p.kernel == 1 ? 2 : 1;
+      add(
+          cat(what, ", ", name(op)), gib, [q](const RunGraph& run) { check_conv(run, q); }, false, false,
+          p.kernel == 1 ? 2 : 1);
     }
   };
   conv("one image above 2^31 bytes", 10, {.c = 16, .o = 16, .h = 5803, .w = 5801});
@@ -504,7 +495,14 @@ inline std::vector<LargeCase> large_cases() {
   conv("one channel above 2^31 elements", 10, {.c = 1, .o = 2, .h = 46349, .w = 46343, .stride = 4, .pad = 0});
   conv("groups", 10, {.c = 16, .o = 16, .h = 5803, .w = 5801, .groups = 16});
   conv("dilated", 8, {.c = 16, .o = 24, .h = 5803, .w = 5801, .stride = 2, .pad = 2, .dilation = 2});
+  conv("dilated by own steps", 9, {.c = 16, .o = 16, .h = 5803, .w = 5801, .pad = 3, .dilation = 3});
+  conv("few groups", 9, {.c = 16, .o = 16, .h = 5803, .w = 5801, .stride = 2, .groups = 4});
+  conv("each channel with steps", 9, {.c = 64, .o = 64, .h = 2903, .w = 2901, .stride = 2, .groups = 64});
   conv("a row above 2^31 bytes", 8, {.c = 16, .o = 8, .h = 0, .w = 33554501, .stride = 2});
+  conv("a row of one channel", 8, {.c = 1, .o = 1, .h = 0, .w = 536871017, .pad = 0});
+  conv("a dilated row", 10, {.c = 16, .o = 16, .h = 0, .w = 33554501, .pad = 40, .dilation = 40});
+  conv("a row with wide padding", 10, {.c = 2, .o = 2, .h = 0, .w = 268435501, .kernel = 5, .pad = 8192});
+  conv("rows of many channels", 9, {.c = 32768, .o = 2, .h = 0, .w = 16411, .stride = 2});
   conv("bf16, one image above 2^31 bytes", 8,
        {.dtype = DType::bf16, .c = 16, .o = 24, .h = 8209, .w = 8209, .stride = 2});
   conv("many channels", 8, {.c = 2048, .o = 16, .h = 523, .w = 521, .stride = 2});
@@ -575,14 +573,16 @@ inline std::vector<LargeCase> large_cases() {
   });
   add("attention of many queries", 8, [](const RunGraph& run) { check_attention(run, 8388617); });
   add("softmax of one row", 8, [](const RunGraph& run) { check_softmax(run, kHalf / 2 + 9); });
+  add_layers(all);
   return all;
 }
 
 // Runs the quick cases, or all with FREIGHT_LONG=1; one that has no room is told and left out.
 inline void check_large(const RunGraph& run, bool on_gpu) {
-  for (const LargeCase& c : large_cases()) {
-    const char* only = std::getenv("FREIGHT_LARGE");  // one case by its name
-    if (only ? c.what.find(only) == std::string::npos : !c.quick && !std::getenv("FREIGHT_LONG")) continue;
+  const LargeCases cases = large_cases();
+  for (const LargeCase& c : cases.all()) {
+    const char* only = std::getenv("FREIGHT_LARGE");  // cases whose names begin so
+    if (only ? c.what.rfind(only, 0) != 0 : !c.quick && !std::getenv("FREIGHT_LONG")) continue;
     if (on_gpu && !c.on_gpu) continue;
     SCOPED_TRACE(c.what);
     const auto room = static_cast<double>(cpu_info().memory_available_bytes) / 0x1p30;

@@ -69,11 +69,14 @@ class MadeFeed : public Feed {
     seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     return &batch_;
   }
+  std::string sample_name(int64_t row) const override {
+    return cat("sample ", (batch_number_ - 1) * options_.batch_size + row, " of epoch ", epoch_, " of the made feed");
+  }
   double wait_seconds() const override { return seconds_; }
 
  private:
   static Array rows_of(const Array& sample, int64_t n) {
-    if (!sample.defined()) fail(ErrorKind::usage, "made_feed", "a sample has no input or no target");
+    if (!sample.defined()) fail(ErrorKind::usage, "made_feed", "a sample has no input or no target: give both arrays");
     Shape shape = sample.shape();
     shape.insert(0, n);
     return {sample.dtype(), shape};

@@ -110,6 +110,42 @@ struct MatmulAttrs {
   Epilogue epilogue;
   FREIGHT_FIELDS(trans_a, trans_b, epilogue.bias, epilogue.residual, epilogue.relu)
 };
+// lu_factor: an exact zero pivot is an error of the data, which names the matrix and the pivot.
+struct LuAttrs {
+  bool refuse_singular = false;
+  FREIGHT_FIELDS(refuse_singular)
+};
+// cholesky: U with U^T U = x, read from the upper triangle, in place of L with L L^T = x, read from the lower one.
+struct CholeskyAttrs {
+  bool upper = false;
+  FREIGHT_FIELDS(upper)
+};
+// qr: q is square, with columns that complete the basis, and r has the shape of x.
+struct QrAttrs {
+  bool complete = false;
+  FREIGHT_FIELDS(complete)
+};
+// solve_triangular: the triangle of a that is read, whether a is transposed, whether its diagonal counts as 1 and is
+// not read, x a = b in place of a x = b; refuse_singular: a zero on the diagonal is an error of the data.
+struct TriangularAttrs {
+  bool upper = false, transposed = false, unit_diagonal = false, right = false, refuse_singular = false;
+  FREIGHT_FIELDS(upper, transposed, unit_diagonal, right, refuse_singular)
+};
+// eigh: the triangle of x that is read.
+struct EighAttrs {
+  bool upper = false;
+  FREIGHT_FIELDS(upper)
+};
+// svd: u and vh are square, with vectors that complete the bases.
+struct SvdAttrs {
+  bool full = false;
+  FREIGHT_FIELDS(full)
+};
+// lstsq: singular values up to rtol times the largest count as 0.
+struct LstsqAttrs {
+  double rtol = 0;
+  FREIGHT_FIELDS(rtol)
+};
 // Convolutions; one number per spatial axis. `shape` is the result's shape for the two gradients, empty for the forward
 // op.
 struct ConvAttrs {
@@ -224,9 +260,10 @@ struct FusedAttrs {
 
 using Attrs =
     std::variant<NoAttrs, LeafAttrs, ConstantAttrs, CastAttrs, AxisAttrs, AxesAttrs, ShapeAttrs, PermAttrs, SliceAttrs,
-                 PadAttrs, IotaAttrs, RandomAttrs, MatmulAttrs, ConvAttrs, PoolAttrs, ScatterAttrs, SortAttrs,
-                 RowsAttrs, OneHotAttrs, AdaptivePoolAttrs, GeluAttrs, DropoutAttrs, CrossEntropyAttrs, NormAttrs,
-                 EmbeddingAttrs, AttentionAttrs, RecurrentAttrs, RecurrentLayerAttrs, SgdAttrs, AdamAttrs, FusedAttrs>;
+                 PadAttrs, IotaAttrs, RandomAttrs, MatmulAttrs, LuAttrs, CholeskyAttrs, QrAttrs, TriangularAttrs,
+                 EighAttrs, SvdAttrs, LstsqAttrs, ConvAttrs, PoolAttrs, ScatterAttrs, SortAttrs, RowsAttrs, OneHotAttrs,
+                 AdaptivePoolAttrs, GeluAttrs, DropoutAttrs, CrossEntropyAttrs, NormAttrs, EmbeddingAttrs,
+                 AttentionAttrs, RecurrentAttrs, RecurrentLayerAttrs, SgdAttrs, AdamAttrs, FusedAttrs>;
 
 bool equal(const Attrs& a, const Attrs& b);
 uint64_t hash(const Attrs& a);

@@ -178,6 +178,25 @@ Values silu(Builder& b, const Node&, const Values& in) {
   return {(x * apply(Op::sigmoid, x)).v};
 }
 
+// V S+ U^T b for a = U S V^T, where S+ is 1 / s, and 0 for what counts as 0. NaN counts as neither.
+Values lstsq(Builder& b, const Node& n, const Values& in) {
+  const Shape rows = b.shape(in[0]), right = b.shape(in[1]);
+  const int axis = rows.rank() - 1;
+  Shape out = right;
+  out[axis - 1] = rows[axis];
+  if (rows.numel() == 0 || out.numel() == 0) return {b.constant(0, {b.type(in[0]).dtype, out})};
+  const std::vector<Value> usv = b.add(Op::svd, SvdAttrs{}, {in[0]});
+  const Ex s{&b, usv[1]};
+  const Ex largest = expand({&b, b.reduce_max(s.v, {axis - 1})}, s.shape());
+  const Ex zero = s <= largest * attrs<LstsqAttrs>(n).rtol;
+  const Ex inverse = select(zero, 0.0, 1.0 / select(zero, 1.0, s));  // (..., K)
+  const Ex beside{&b, b.matmul(usv[0], in[1], true)};                // (..., K, columns of b)
+  Shape thin = s.shape();
+  thin.push_back(1);
+  const Ex scaled = beside * expand({&b, b.reshape(inverse.v, thin)}, beside.shape());
+  return {b.matmul(usv[2], scaled.v, true)};
+}
+
 // Srivastava et al. 2014, scaled at training time: where(u >= p, x / (1 - p), 0) with u uniform.
 Values dropout(Builder& b, const Node& n, const Values& in) {
   const auto& a = attrs<DropoutAttrs>(n);

@@ -44,6 +44,50 @@ double pool(const Node& node, const Types& in, const Types& out) {
 }
 
 namespace {
+// The rows and columns of the operand's matrices, and how many matrices there are.
+struct Matrices {
+  double rows, columns, count, least;
+  explicit Matrices(const Type& t) {
+    const int rank = t.shape.rank();
+    rows = static_cast<double>(t.shape[rank - 2]);
+    columns = static_cast<double>(t.shape[rank - 1]);
+    least = std::min(rows, columns);
+    count = 1;
+    for (int i = 0; i < rank - 2; ++i) count *= static_cast<double>(t.shape[i]);
+  }
+};
+// Sum over k steps of what is left of m rows times what is left of n columns.
+double shrinking(double m, double n, double k) { return m * n * k - (m + n) * k * k / 2 + k * k * k / 3; }
+double cubes(const Type& t, double factor) {
+  const Matrices a(t);
+  return factor * a.count * a.rows * a.rows * a.rows;
+}
+}  // namespace
+
+double lu_factor(const Node&, const Types& in, const Types&) {
+  const Matrices a(in[0]);
+  return 2 * a.count * shrinking(a.rows, a.columns, a.least);
+}
+double cholesky(const Node&, const Types& in, const Types&) { return cubes(in[0], 1.0 / 3); }
+// The reflections, and q made of them.
+double qr(const Node&, const Types& in, const Types& out) {
+  const Matrices a(in[0]), q(out[0]);
+  return 4 * a.count * (shrinking(a.rows, a.columns, a.least) + shrinking(a.rows, q.columns, a.least));
+}
+double solve_triangular(const Node&, const Types& in, const Types&) {
+  return static_cast<double>(in[1].numel()) * Matrices(in[0]).rows;
+}
+// Golub and Van Loan, Matrix Computations, 4th edition, 8.3, 8.6.4 and 7.5.6: with vectors.
+double eigh(const Node&, const Types& in, const Types&) { return cubes(in[0], 9); }
+double eig(const Node&, const Types& in, const Types&) { return cubes(in[0], 25); }
+double svd(const Node& node, const Types& in, const Types&) {
+  const Matrices a(in[0]);
+  const double m = std::max(a.rows, a.columns), n = a.least;
+  return a.count *
+         (attrs<SvdAttrs>(node).full ? 4 * m * m * n + 8 * m * n * n + 9 * n * n * n : 14 * m * n * n + 8 * n * n * n);
+}
+
+namespace {
 double graph_flops(const Graph& graph) {
   double total = 0;
   for (const Node& n : graph.nodes) total += cost(graph, n).flops;

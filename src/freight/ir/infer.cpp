@@ -60,15 +60,6 @@ void need_extents(const Node& node, const Shape& shape) {
   }
 }
 
-// Results that say where an element lies among so many are i32: a place beyond them would come out negative.
-void need_i32_places(const Node& node, int64_t places, const std::string& among) {
-  constexpr int64_t kPlaces = int64_t{1} << 31;
-  if (places > kPlaces) {
-    bad(node, among, " has too many elements for indices of type i32: got ", places, ", need at most ", kPlaces,
-        "; take it in parts");
-  }
-}
-
 // True where a * b, neither of them negative, is at most kMost.
 bool product_fits(int64_t a, int64_t b) { return b == 0 || a <= kMost / b; }
 

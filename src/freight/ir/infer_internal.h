@@ -1,5 +1,7 @@
-// What the type rules share: how they refuse a node. Internal: only infer.cpp and infer_sequence.cpp include it.
+// What the type rules share: how they refuse a node. Internal: only infer*.cpp include it.
 #pragma once
+#include <string>
+
 #include "freight/base/error.h"
 #include "freight/ir/infer.h"
 
@@ -12,6 +14,15 @@ template <class... Parts>
 
 inline void need_floating(const Node& node, const Type& t) {
   if (!is_floating(t.dtype)) bad(node, "element type must be floating: got ", t);
+}
+
+// Results that say where an element lies among so many are i32: a place beyond them would come out negative.
+inline void need_i32_places(const Node& node, int64_t places, const std::string& among) {
+  constexpr int64_t kPlaces = int64_t{1} << 31;
+  if (places > kPlaces) {
+    bad(node, among, " has too many elements for indices of type i32: got ", places, ", need at most ", kPlaces,
+        "; take it in parts");
+  }
 }
 
 }  // namespace freight::infer

@@ -29,6 +29,7 @@ enum class OpKind : uint8_t {
   reduce,
   contract,
   convolve,
+  linalg,  // factorizations, triangular solves, spectra: of whole matrices, in f32 and f64 alone
   pool,
   index,
   composite,

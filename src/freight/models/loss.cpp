@@ -52,6 +52,10 @@ Tensor over_samples(const char* what, const Objective::Function& function, const
               "], or their mean, f32[]");
   }
   const auto samples = outputs.dim(0);
+  if (!given.defined()) {
+    fail_here(cat("the model's own ", what), "gave an undefined tensor, Tensor(): need a number per sample, f32[",
+              samples, "], or their mean, f32[]");
+  }
   const bool each = given.rank() == 1 && given.dim(0) == samples && samples != 0;
   if (!is_floating(given.dtype()) || !(each || given.rank() == 0)) {
     fail_here(cat("the model's own ", what), "got ", given.type(), ", need a number per sample, f32[", samples,

@@ -30,6 +30,14 @@ std::string described(const nn::NamedVariable& v) {
              v.variable.role() == Variable::Role::parameter ? "" : " (not trained)");
 }
 
+// The path of the first module that has an on_output hook; false where none has.
+bool find_hook(const nn::Module& m, const std::string& path, std::string& found) {
+  if (m.output_hooks() > 0) return found = path.empty() ? "the net itself" : cat("'", path, "'"), true;
+  return std::any_of(m.children().begin(), m.children().end(), [&](const nn::Child& c) {
+    return find_hook(*c.module, path.empty() || c.name.empty() ? path + c.name : cat(path, ".", c.name), found);
+  });
+}
+
 // Whether all modules are in training, or none is: what a spec builds is.
 bool one_mode(const nn::Module& m, bool training) {
   if (m.training() != training) return false;
@@ -40,6 +48,7 @@ bool one_mode(const nn::Module& m, bool training) {
 Graph graph_of(const Model& model) {
   const auto tape = std::make_shared<trace::Trace>(trace::Trace::Mode::compile);
   const trace::Recording recording(tape);
+  const nn::GradientHooksOff no_hooks;  // they change no result, and a stored model has no gradients
   const Tensor y = (*model.net)(tape->input("x", model.batch_type(2)));
   tape->finish({tape->value_of(y)});
   return tape->graph();
@@ -65,6 +74,11 @@ void need_same_variables(const Model& model, const Model& again) {
 void need_same_graph(const Model& model, const Model& again, const char* when) {
   const Graph mine = graph_of(model), other = graph_of(again);
   if (structurally_equal(mine, other)) return;
+  if (std::string hooked; find_hook(*model.net, "", hooked)) {
+    fail(ErrorKind::usage, "spec", "the net '", model.name, "' computes ", when, " what its spec does not say: a hook ",
+         "(on_output) on ", hooked, " takes part, and no hook is stored; remove it before, or make it the forward of ",
+         "a layer of your own");
+  }
   std::string at;
   for (size_t i = 0; i < mine.nodes.size() && at.empty(); ++i) {
     const Node& n = mine.nodes[i];
@@ -81,13 +95,10 @@ void check_spec(const Model& model) {
   if (!model.net) fail(ErrorKind::usage, "spec", "the model '", model.name, "' has no net: got a null pointer");
   const Model again = built_again(model);
   need_same_variables(model, again);
-  // Tied weights are one leaf here, and come back as two of the same values; parts in another mode than the rest
-  // compute what no net of a spec does.
-  std::set<const void*> different;
-  const auto variables = model.net->state_dict();
-  for (const nn::NamedVariable& v : variables) different.insert(v.variable.impl().get());
+  nn::tie(again.net->state_dict(), nn::ties_of(model.net->state_dict()), model.name);
+  // Parts in another mode than the rest compute what no net of a spec does.
   const bool training = model.net->training();
-  if (different.size() < variables.size() || !one_mode(*model.net, training)) return;
+  if (!one_mode(*model.net, training)) return;
   if (training) need_same_graph(model, again, "in training");
   const nn::Evaluating mine(*model.net), other(*again.net);
   need_same_graph(model, again, "in evaluation");

@@ -162,6 +162,13 @@ AttentionOutput MultiheadAttention::forward(const Tensor& query, const Tensor& k
   const int64_t s = key.dim(1);
   const Shape scores{n, fields_.heads, t, s};
   AttentionOptions options{.causal = fields_.causal || call.is_causal};
+  if (call.lengths.defined()) {
+    if (call.lengths.shape() != Shape{n} || !is_integer(call.lengths.dtype())) {
+      trace::fail_here("MultiheadAttention", "lengths must be integers, one per sample: got ", call.lengths.type(),
+                       ", need (", n, ")");
+    }
+    options.lengths = call.lengths;
+  }
   if (call.attn_mask.defined()) {
     add_mask("attn_mask", call.attn_mask, mask_shape(call.attn_mask, scores), options);
   }
@@ -185,9 +192,9 @@ AttentionOutput MultiheadAttention::forward(const Tensor& query, const Tensor& k
 AttentionOutput MultiheadAttention::operator()(const In& query, const In& key, const In& value,
                                                const AttentionCall& call) {
   const Module::Call entered(*this, query.where);
-  const std::vector<Tensor> in{trace::tensor_of(query, "MultiheadAttention"),
-                               trace::tensor_of(key, "MultiheadAttention"),
-                               trace::tensor_of(value, "MultiheadAttention")};
+  const std::vector<Tensor> in =
+      entered.given({trace::tensor_of(query, "MultiheadAttention"), trace::tensor_of(key, "MultiheadAttention"),
+                     trace::tensor_of(value, "MultiheadAttention")});
   const AttentionOutput made = forward(in[0], in[1], in[2], call);
   std::vector<Tensor> out = entered.done(in, {made.output, made.weights});
   return {std::move(out[0]), std::move(out[1])};
@@ -210,10 +217,34 @@ TransformerBlock::TransformerBlock(const Fields& fields) : fields_(checked<Trans
   linear2_ = &add<Linear>("linear2", hidden, width, begins_normal(adds));
 }
 
-Tensor TransformerBlock::forward(const Tensor& x) {
+Tensor TransformerBlock::forward(const Tensor& x) { return forward(x, BlockCall{}); }
+
+Tensor TransformerBlock::forward(const Tensor& x, const BlockCall& call) {
+  need_tokens("TransformerBlock", x, fields_.width);
   const auto drop = [&](const Tensor& t) { return training() ? dropout(t, fields_.dropout) : t; };
-  const Tensor seen = x + drop((*attention_)((*norm1_)(x)));
+  const bool hides = call.key_padding_mask.defined() || call.attn_mask.defined() || call.lengths.defined();
+  const Tensor normed = (*norm1_)(x);
+  Tensor attended;
+  if (hides || call.is_causal) {
+    // Keys are the tokens of x themselves, so that padding which was announced for them is hidden beside the masks.
+    const Tensor lengths = call.lengths.defined() ? call.lengths : token_counts(x);
+    attended = (*attention_)(normed, normed, normed,
+                             {.key_padding_mask = call.key_padding_mask,
+                              .attn_mask = call.attn_mask,
+                              .lengths = lengths,
+                              .is_causal = call.is_causal})
+                   .output;
+  } else {
+    attended = (*attention_)(normed);
+  }
+  const Tensor seen = x + drop(attended);
   return seen + drop((*linear2_)(gelu((*linear1_)((*norm2_)(seen)))));
+}
+
+Tensor TransformerBlock::operator()(const In& x, const BlockCall& call) {
+  const Module::Call entered(*this, x.where);
+  const std::vector<Tensor> in = entered.given({trace::tensor_of(x, "TransformerBlock")});
+  return entered.done(in, {forward(in[0], call)})[0];
 }
 
 LayerList attention_layers() {

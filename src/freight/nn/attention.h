@@ -45,6 +45,7 @@ struct MultiheadAttentionFields : MultiheadAttentionOptions {
 struct AttentionCall {
   Tensor key_padding_mask = {};      // (N, S): keys that are padding
   Tensor attn_mask = {};             // (T, S), (N H, T, S) or (N, T, S), or rank 4 that broadcasts to (N, H, T, S)
+  Tensor lengths = {};               // integers (N): the keys that each sample has, from its first on
   bool is_causal = false;            // query i sees the keys 0 to i
   bool need_weights = false;         // they are results, too
   bool average_attn_weights = true;  // over the heads
@@ -102,6 +103,13 @@ struct TransformerBlockOptions {
 struct TransformerBlockFields : TransformerBlockOptions {
   int64_t width = 0, heads = 0;  // C; heads, which divide it
 };
+// Settings of one call of a block: what its attention hides, as in AttentionCall with S = T.
+struct BlockCall {
+  Tensor key_padding_mask = {};  // (N, T)
+  Tensor attn_mask = {};         // (T, T), (N H, T, T), (N, T, T), or rank 4
+  Tensor lengths = {};           // integers (N); undefined: as an Embedding has announced, or T
+  bool is_causal = false;        // a token sees itself and what precedes it
+};
 // x + attention(norm1(x)), then x + linear2(gelu(linear1(norm2(x)))): the pre-norm block of Radford et al. 2019, with
 // their initial values: normal of deviation 0.02, biases zero.
 class TransformerBlock : public Module {
@@ -111,7 +119,12 @@ class TransformerBlock : public Module {
   TransformerBlock(int64_t width, int64_t heads, const TransformerBlockOptions& options = {})
       : TransformerBlock(Fields{options, width, heads}) {}
   const Fields& fields() const { return fields_; }
+  using Module::operator();
   Tensor forward(const Tensor& x) override;
+  // The same with masks: block(x, {.attn_mask = m}).
+  Tensor operator()(const In& x, const BlockCall& call);
+  // The function of that call, without its name and its hooks.
+  Tensor forward(const Tensor& x, const BlockCall& call);
 
  private:
   Fields fields_;

@@ -15,6 +15,7 @@ namespace freight::nn {
 
 namespace {
 thread_local CallRecorder* t_recorder = nullptr;
+thread_local bool t_no_gradient_hooks = false;
 
 // All that is known of the tokens while the outermost module runs.
 struct Running {
@@ -29,7 +30,9 @@ struct Hooks {
   struct Entry {
     int64_t id;
     bool in_trace;  // it was added while a step was traced
-    OutputHook hook;
+    OutputHook output;
+    GradientHook gradient;   // empty where `output` is there
+    bool of_inputs = false;  // gradients
   };
   std::vector<Entry> list;
   int64_t next = 0;
@@ -41,6 +44,34 @@ struct Hooks {
     changed = std::make_shared<bool>(false);
   }
 };
+
+namespace {
+
+// The tensors as such whose gradients pass those hooks; in the order in which the hooks came.
+std::vector<Tensor> with_gradient_hooks(const Hooks& hooks, bool of_inputs, std::vector<Tensor> tensors) {
+  std::vector<GradientHook> list;
+  for (const Hooks::Entry& e : hooks.list) {
+    if (e.gradient && e.of_inputs == of_inputs) list.push_back(e.gradient);
+  }
+  if (list.empty() || t_no_gradient_hooks) return tensors;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i].defined() || !is_floating(tensors[i].dtype())) continue;
+    tensors[i] = on_gradient(tensors[i], [list, i](const Tensor& gradient) {
+      Tensor g = gradient;
+      for (size_t k = 0; k < list.size() && g.defined(); ++k) g = list[k](g, i);
+      return g;
+    });
+  }
+  return tensors;
+}
+
+bool holds(const Module& m, const Module* what) {
+  const auto& children = m.children();
+  return &m == what ||
+         std::any_of(children.begin(), children.end(), [&](const Child& c) { return holds(*c.module, what); });
+}
+
+}  // namespace
 
 HookHandle::HookHandle(HookHandle&& other) noexcept : hooks_(std::move(other.hooks_)), id_(other.id_) {
   other.hooks_.reset();
@@ -65,6 +96,9 @@ void HookHandle::remove() {
   if (!of_trace) hooks->change();
 }
 
+GradientHooksOff::GradientHooksOff() : before_(t_no_gradient_hooks) { t_no_gradient_hooks = true; }
+GradientHooksOff::~GradientHooksOff() { t_no_gradient_hooks = before_; }
+
 CallRecorder::CallRecorder() : before_(t_recorder) { t_recorder = this; }
 CallRecorder::~CallRecorder() { t_recorder = before_; }
 
@@ -83,41 +117,44 @@ Module& Module::operator=(Module&& other) noexcept {
   return *this;
 }
 
-void Module::need_unmoved() const {
-  if (hooks_) return;
-  trace::fail_here("module", "was moved from, so it has no layers any more: use the module, or the container, that it ",
-                   "was moved to");
-}
-
 Config Module::config() const {
   const LayerType* type = find_layer_type(typeid(*this));
   return type ? type->config(*this) : Config{};
 }
 
 Module::Call::Call(const Module& module, const SourceLine& at) : module_(module), frame_(at), scope_(module.name_) {
-  module.need_unmoved();
+  module.need_whole("call");
   ++t_running.depth;
 }
 Module::Call::~Call() {
   if (--t_running.depth == 0) t_running = {};
 }
 
+std::vector<Tensor> Module::Call::given(std::vector<Tensor> inputs) const {
+  return with_gradient_hooks(*module_.hooks_, true, std::move(inputs));
+}
+
 std::vector<Tensor> Module::Call::done(const std::vector<Tensor>& inputs, std::vector<Tensor> outputs) const {
   Hooks& hooks = *module_.hooks_;
   if (trace::compiling()) trace::Session()->depend_on(hooks.changed);
+  if (outputs.size() == 1 && !outputs[0].defined()) {
+    trace::fail_here("module", "forward gave an undefined tensor, Tensor(): need what it computes");
+  }
   const std::vector<Hooks::Entry> list = hooks.list;  // a hook may remove itself
+  const std::vector<Tensor> made = outputs;
   for (const Hooks::Entry& e : list) {
-    const std::vector<Tensor> before = outputs;
-    e.hook(module_, inputs, outputs);
-    if (outputs.size() != before.size()) {
-      trace::fail_here("hook", "the module gives ", before.size(), " results: got ", outputs.size(), " from a hook");
+    if (!e.output) continue;
+    e.output(module_, inputs, outputs);
+    if (outputs.size() != made.size()) {
+      trace::fail_here("hook", "the module gives ", made.size(), " results: got ", outputs.size(), " from a hook");
     }
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      if (outputs[i].defined() || !before[i].defined()) continue;
-      trace::fail_here("hook", "result ", i, " of the module is ", before[i].type(),
-                       ": got an undefined tensor from a hook");
+    for (size_t i = 0; i < made.size(); ++i) {
+      if (outputs[i].defined() || !made[i].defined()) continue;
+      trace::fail_here("hook", "an on_output hook made result ", i, " an undefined tensor, Tensor(): leave the result ",
+                       made[i].type(), " as it is, or put another one in its place");
     }
   }
+  outputs = with_gradient_hooks(hooks, false, std::move(outputs));
   const bool known = !inputs.empty() && inputs[0].defined() && !outputs.empty() && outputs[0].defined();
   if (t_recorder && known) {
     t_recorder->calls.push_back({&module_, trace::scope(), inputs[0].type(), outputs[0].type()});
@@ -136,13 +173,14 @@ Tensor detail::input_of(const In& x) {
 
 Tensor Module::operator()(const In& x) {
   const Call call(*this, x.where);
-  const Tensor in = trace::tensor_of(x, "module");
-  return call.done({in}, {forward(in)})[0];
+  const std::vector<Tensor> in = call.given({trace::tensor_of(x, "module")});
+  return call.done(in, {forward(in[0])})[0];
 }
 
 std::vector<Tensor> Module::call(const std::vector<Tensor>& inputs, SourceLine at) {
   const Call call(*this, at);
-  return call.done(inputs, forward_all(inputs));
+  const std::vector<Tensor> in = call.given(inputs);
+  return call.done(in, forward_all(in));
 }
 
 std::vector<Tensor> Module::forward_all(const std::vector<Tensor>& inputs) {
@@ -150,13 +188,33 @@ std::vector<Tensor> Module::forward_all(const std::vector<Tensor>& inputs) {
   return {forward(inputs[0])};
 }
 
-HookHandle Module::on_output(OutputHook hook) {
-  if (!hook) fail(ErrorKind::usage, "on_output", "the hook is empty: got no function");
-  need_unmoved();
+HookHandle Module::on_output(OutputHook hook) { return add_hook("on_output", std::move(hook), {}, false); }
+HookHandle Module::on_output_gradient(GradientHook hook) {
+  return add_hook("on_output_gradient", {}, std::move(hook), false);
+}
+HookHandle Module::on_input_gradient(GradientHook hook) {
+  return add_hook("on_input_gradient", {}, std::move(hook), true);
+}
+
+HookHandle Module::add_hook(const char* op, OutputHook output, GradientHook gradient, bool of_inputs) {
+  need_whole(op);
+  if (!output && !gradient) fail(ErrorKind::usage, op, "the hook is empty: got no function");
   const bool in_trace = trace::compiling();
-  hooks_->list.push_back({hooks_->next, in_trace, std::move(hook)});
+  hooks_->list.push_back({hooks_->next, in_trace, std::move(output), std::move(gradient), of_inputs});
   if (!in_trace) hooks_->change();
   return {hooks_, hooks_->next++};
+}
+
+size_t Module::output_hooks() const {
+  need_whole("output_hooks");
+  const auto& list = hooks_->list;
+  return static_cast<size_t>(std::count_if(list.begin(), list.end(), [](const auto& e) { return bool(e.output); }));
+}
+
+void Module::need_whole(const char* op) const {
+  if (training_) return;
+  trace::fail_here(op, "the module was moved into another one, which has its parameters and children now: use that ",
+                   "one, or move only what is not used again");
 }
 
 void Module::announce_tokens(const Tensor& tokens, int64_t padding) {
@@ -172,7 +230,7 @@ Tensor Module::token_counts(const Tensor& x) {
 }
 
 void Module::set_training(bool on) {
-  need_unmoved();
+  need_whole(on ? "train" : "eval");
   *training_ = on;
   for (const Child& c : children_) c.module->set_training(on);
 }
@@ -180,7 +238,7 @@ void Module::train() { set_training(true); }
 void Module::eval() { set_training(false); }
 
 bool Module::training() const {
-  need_unmoved();
+  need_whole("training");
   if (trace::compiling()) trace::Session()->depend_on(training_);
   return *training_;
 }
@@ -203,6 +261,10 @@ Variable Module::buffer(const std::string& name, const Shape& shape, double valu
 
 void Module::adopt(const std::string& name, std::shared_ptr<Module> child) {
   if (!child) fail(ErrorKind::usage, "module", "child '", name, "' is null");
+  if (holds(*child, this)) {
+    fail(ErrorKind::usage, "module", "child '", name, "' is the module itself, or holds it: a module cannot be a part ",
+         "of itself; a layer that is used twice is adopted by what uses it");
+  }
   for (const Child& c : children_) {
     if (c.name == name) fail(ErrorKind::usage, "module", "two children are named '", name, "'");
   }
@@ -228,6 +290,7 @@ void Module::collect(const std::string& prefix, std::vector<NamedVariable>& out)
 }
 
 std::vector<NamedVariable> Module::state_dict() const {
+  need_whole("state_dict");
   std::vector<NamedVariable> out;
   collect("", out);
   return out;

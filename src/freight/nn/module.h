@@ -31,6 +31,9 @@ concept ReturningHook = std::is_invocable_v < const F&,
        &&!std::is_void_v<
            std::invoke_result_t<const F&, const Module&, const std::vector<Tensor>&, std::vector<Tensor>&>>;
 }  // namespace detail
+// Gives what takes the place of a gradient: of the same type, or the gradient itself. `index` numbers the module's
+// inputs or results. It is called where gradients are asked for; reading elements is refused there.
+using GradientHook = std::function<Tensor(const Tensor& gradient, size_t index)>;
 struct Hooks;
 // A hook stays as long as its handle.
 class [[nodiscard]] HookHandle {
@@ -77,6 +80,13 @@ class Module {
   requires detail::ReturningHook<F> FREIGHT_REFUSED(
       "what a hook returns is dropped: put the tensor that replaces a result into `outputs`, and return nothing")
   HookHandle on_output(const F&) { return {}; }
+  // Has the hook change the gradient by each floating result on its way into the module, as PyTorch's
+  // register_full_backward_pre_hook, or by each floating input on its way out of it to what made the input, as
+  // register_full_backward_hook: parameters of the module itself do not see the latter. Of calls from now on.
+  HookHandle on_output_gradient(GradientHook hook);
+  HookHandle on_input_gradient(GradientHook hook);  // see on_output_gradient
+  // How many on_output hooks there are now: what they compute is no part of a stored model.
+  size_t output_hooks() const;
   // Type and settings for specs and listings, as the declaration of its class says (layer_type.h); a class that nobody
   // has declared has no spec form, and an empty type.
   Config config() const;
@@ -117,6 +127,8 @@ class Module {
     ~Call();
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
+    // The inputs as forward is to see them: gradients that leave by them pass the hooks.
+    std::vector<Tensor> given(std::vector<Tensor> inputs) const;
     // Shows the results to hooks and recorders, and gives back what hooks have made of them. Undefined tensors among
     // the inputs are options that were left out.
     std::vector<Tensor> done(const std::vector<Tensor>& inputs, std::vector<Tensor> outputs) const;
@@ -146,13 +158,15 @@ class Module {
   // How many tokens each sample has, i32 (N), for x (N, T, ...); undefined where nothing was announced for (N, T).
   static Tensor token_counts(const Tensor& x);
   // A child with an empty name leaves no trace in paths: its own children appear as this module's. A module may be
-  // adopted again, here or elsewhere: it keeps the names that the first time gave.
+  // adopted again, here or elsewhere: it keeps the names that the first time gave. Throws Error(usage) for a name that
+  // is taken, a null pointer, and a child that is this module or holds it.
   void adopt(const std::string& name, std::shared_ptr<Module> child);
 
  private:
+  // Throws Error(usage) for a module whose parts were moved into another one.
+  void need_whole(const char* op) const;
+  HookHandle add_hook(const char* op, OutputHook output, GradientHook gradient, bool of_inputs);
   void set_training(bool on);
-  // Throws Error(usage) for what is left of a module that was moved.
-  void need_unmoved() const;
   Variable own(const std::string& name, Variable variable);
   void prefix_names(const std::string& prefix, std::set<const void*>& done);
   void collect(const std::string& prefix, std::vector<NamedVariable>& out) const;
@@ -162,6 +176,19 @@ class Module {
   std::vector<NamedVariable> variables_;
   std::shared_ptr<bool> training_;  // shared with the guards of traces
   std::shared_ptr<Hooks> hooks_;
+};
+
+// While it lives, modules on this thread leave their gradient hooks out: for who compares what nets compute.
+class GradientHooksOff {
+ public:
+  // Begins to leave them out.
+  GradientHooksOff();
+  ~GradientHooksOff();
+  GradientHooksOff(const GradientHooksOff&) = delete;
+  GradientHooksOff& operator=(const GradientHooksOff&) = delete;
+
+ private:
+  bool before_;
 };
 
 // One call of a module, seen by a CallRecorder.

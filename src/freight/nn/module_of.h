@@ -82,7 +82,7 @@ class ModuleOf<R(A...), Options> : public Module {
   // Calls forward under the module's name, for hooks and recorders too.
   R operator()(detail::OneInput<A>... inputs, const Options& options = {}) {
     const Module::Call call(*this, detail::line_of(inputs...));
-    const std::vector<Tensor> in{detail::input_of(inputs)...};
+    const std::vector<Tensor> in = call.given({detail::input_of(inputs)...});
     return detail::result_of<R>(call.done(in, run(in, options, std::index_sequence_for<A...>())));
   }
   std::vector<Tensor> forward_all(const std::vector<Tensor>& inputs) override {
@@ -111,7 +111,7 @@ class ModuleOf<R(A...), void> : public Module {
   // Calls forward under the module's name, for hooks and recorders too.
   R operator()(detail::OneInput<A>... inputs) {
     const Module::Call call(*this, detail::line_of(inputs...));
-    const std::vector<Tensor> in{detail::input_of(inputs)...};
+    const std::vector<Tensor> in = call.given({detail::input_of(inputs)...});
     return detail::result_of<R>(call.done(in, run(in, std::index_sequence_for<A...>())));
   }
   std::vector<Tensor> forward_all(const std::vector<Tensor>& inputs) override {

@@ -8,6 +8,11 @@ namespace freight::nn {
 
 OutputWatch::OutputWatch(const std::vector<Module*>& modules) : outputs_(std::make_shared<std::vector<Tensor>>()) {
   if (modules.empty()) fail(ErrorKind::usage, "OutputWatch", "there are no modules to watch");
+  for (size_t i = 0; i < modules.size(); ++i) {
+    if (!modules[i]) {
+      fail(ErrorKind::usage, "OutputWatch", "module ", i, " of ", modules.size(), " is a null pointer: need modules");
+    }
+  }
   for (Module* module : modules) {
     hooks_.push_back(module->on_output([seen = outputs_](const Module&, const auto&, std::vector<Tensor>& outputs) {
       for (const Tensor& t : outputs) {

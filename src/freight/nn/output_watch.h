@@ -5,8 +5,8 @@
 //   const Tensor score = net(x)[{0, 3}];
 //   const Tensor slope = seen.gradients(sum(score))[0];  // of seen.outputs()[0]
 //
-// In a compiled function the watch is made inside of it. To train with gradients other than those, change them between
-// two calls of grad: g = seen.gradients(loss)[0], then grad(sum(seen.outputs()[0] * stop_gradient(other)), parameters).
+// In a compiled function the watch is made inside of it. It reads alone: Module::on_output_gradient and on_gradient
+// change gradients.
 #pragma once
 #include <vector>
 

@@ -2,6 +2,7 @@
 #include "freight/nn/plugin.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -19,6 +20,32 @@ namespace {
 
 constexpr const char* kEntry = "freight_plugin";
 
+// The loader maps what the tables of the file name, and the program ends by SIGBUS where a part of that is not there:
+// half a copy of a library is refused before. Other kinds of ELF than this program's are left to the loader's words.
+void need_whole(std::ifstream& file, uint64_t size, const std::string& path) {
+  const auto cut = [&](uint64_t need) {
+    fail(ErrorKind::usage, path, "the library is cut off: got ", size, " bytes, need ", need,
+         " as its own tables say; copy or build it again");
+  };
+  Elf64_Ehdr head{};
+  if (size < sizeof head) cut(sizeof head);
+  file.seekg(0).read(reinterpret_cast<char*>(&head), sizeof head);
+  if (head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_ident[EI_DATA] != ELFDATA2LSB) return;
+  uint64_t need = 0;
+  const auto reach = [&](uint64_t offset, uint64_t bytes) {  // without overflow: a damaged table may say anything
+    need = std::max(need, bytes > UINT64_MAX - offset ? UINT64_MAX : offset + bytes);
+  };
+  reach(head.e_phoff, uint64_t{head.e_phnum} * sizeof(Elf64_Phdr));
+  reach(head.e_shoff, uint64_t{head.e_shnum} * sizeof(Elf64_Shdr));
+  if (need > size) cut(need);
+  std::vector<Elf64_Phdr> segments(head.e_phnum);
+  file.seekg(static_cast<std::streamoff>(head.e_phoff));
+  file.read(reinterpret_cast<char*>(segments.data()),
+            static_cast<std::streamsize>(segments.size() * sizeof(Elf64_Phdr)));
+  for (const Elf64_Phdr& s : segments) reach(s.p_offset, s.p_filesz);
+  if (need > size) cut(need);
+}
+
 // The loader's own words for a folder, a pipe or a text are no help, and it would wait for the pipe.
 void need_shared_library(const std::string& path) {
   struct stat st {};
@@ -30,13 +57,15 @@ void need_shared_library(const std::string& path) {
          ": need a plugin, a shared library such as libmine.so");
   }
   char magic[4] = {};
-  std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
+  std::ifstream file(path, std::ios::binary);
+  file.read(magic, sizeof magic);
   if (std::memcmp(magic,
                   "\x7f"
                   "ELF",
                   sizeof magic) != 0) {
     fail(ErrorKind::usage, path, "is no shared library: need a plugin such as libmine.so (docs/extend/layer.md)");
   }
+  need_whole(file, static_cast<uint64_t>(st.st_size), path);
 }
 
 void need_this_freight(const Plugin& plugin, const std::string& path) {

@@ -62,6 +62,9 @@ Recurrent::Run Recurrent::run(const Direction& d, const Tensor& x, bool reverse,
   return {states, select(states, 1, last), {}};
 }
 
+// Step by step, since the op begins with zeros. Its gates cannot be given states by their inputs alone: W h is a term
+// of the first step's, but a cell is sigmoid times tanh plus what the state before left of itself, so that no input of
+// a step in front makes a cell beyond 1 in absolute value, as long sequences have, nor a GRU's state there.
 Recurrent::Run Recurrent::run_from(const Direction& d, const Tensor& x, bool reverse, const Tensor& counts,
                                    const RecurrentState& at) const {
   const int64_t n = x.dim(0), steps = x.dim(1), width = fields_.hidden;
@@ -182,9 +185,9 @@ RecurrentOutput Recurrent::forward(const Tensor& x, const RecurrentCall& call) {
 
 RecurrentOutput Recurrent::operator()(const In& x, const RecurrentCall& call) {
   const Module::Call entered(*this, x.where);
-  const Tensor in = trace::tensor_of(x, type_name());
-  const RecurrentOutput made = forward(in, call);
-  std::vector<Tensor> out = entered.done({in}, {made.output, made.state.h, made.state.c});
+  const std::vector<Tensor> in = entered.given({trace::tensor_of(x, type_name())});
+  const RecurrentOutput made = forward(in[0], call);
+  std::vector<Tensor> out = entered.done(in, {made.output, made.state.h, made.state.c});
   return {std::move(out[0]), {std::move(out[1]), std::move(out[2])}};
 }
 

@@ -30,7 +30,7 @@ std::string listed(const char* what, std::vector<std::string> names) {
 struct Loading {
   std::vector<std::pair<Variable, Array>> fit;
   std::map<const void*, std::pair<std::string, Array>> first;  // by variable: its first path, and what it gets
-  std::vector<std::string> misshapen, mistyped, different;
+  std::vector<std::string> misshapen, mistyped, different, repeated;
   LoadResult names;
 
   void take(const NamedVariable& v, const Array& given, const char* holder) {
@@ -53,7 +53,7 @@ struct Loading {
   }
   std::string faults(bool strict) const {
     return cat(strict ? cat(listed("missing", names.missing), listed("unexpected", names.unexpected)) : "",
-               listed("wrong shape", misshapen), listed("wrong type", mistyped),
+               listed("given twice", repeated), listed("wrong shape", misshapen), listed("wrong type", mistyped),
                listed("one variable here, different values there", different));
   }
 };
@@ -66,13 +66,49 @@ std::vector<NamedArray> values_of(const std::vector<NamedVariable>& state) {
   return out;
 }
 
+std::vector<std::vector<std::string>> ties_of(const std::vector<NamedVariable>& state) {
+  std::vector<std::vector<std::string>> all;
+  std::map<const void*, size_t> at;
+  for (const NamedVariable& v : state) {
+    const auto [it, fresh] = at.try_emplace(v.variable.impl().get(), all.size());
+    if (fresh) all.emplace_back();
+    all[it->second].push_back(v.name);
+  }
+  std::erase_if(all, [](const auto& paths) { return paths.size() == 1; });
+  return all;
+}
+
+void tie(const std::vector<NamedVariable>& state, const std::vector<std::vector<std::string>>& ties,
+         const std::string& source) {
+  const auto find = [&](const std::string& path) -> const Variable& {
+    const auto it = std::find_if(state.begin(), state.end(), [&](const NamedVariable& v) { return v.name == path; });
+    if (it == state.end()) fail(ErrorKind::checkpoint, source, "tied weights: the model has no variable '", path, "'");
+    return it->variable;
+  };
+  for (const std::vector<std::string>& paths : ties) {
+    for (size_t i = 1; i < paths.size(); ++i) {
+      const Variable &first = find(paths[0]), &other = find(paths[i]);
+      if (!(first.type() == other.type())) {
+        fail(ErrorKind::checkpoint, source, "tied weights: '", paths[0], "' is ", first.type(), ", '", paths[i],
+             "' is ", other.type());
+      }
+      Variable member = other.as_member();
+      member = first;
+    }
+  }
+}
+
 LoadResult load_values(const std::vector<NamedVariable>& variables, const std::vector<NamedArray>& entries,
                        const LoadOptions& options, const LoadSides& sides) {
   std::map<std::string, const Array*> given;
-  for (const NamedArray& e : entries) {
-    if (!passed_over(e.name)) given[e.name] = &e.array;
-  }
   Loading loading;
+  for (const NamedArray& e : entries) {
+    if (passed_over(e.name)) continue;
+    if (!e.array.defined()) {
+      fail(ErrorKind::usage, options.source, "the entry '", e.name, "' is an array without storage: give it elements");
+    }
+    if (!given.try_emplace(e.name, &e.array).second) loading.repeated.push_back(e.name);
+  }
   bool any = false;
   for (const NamedVariable& v : variables) {
     const auto it = given.find(v.name);

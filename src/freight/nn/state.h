@@ -22,6 +22,13 @@ struct NamedArray {
 // The values that the variables have now, copied. A state_dict itself is handles: it follows what is trained on.
 std::vector<NamedArray> values_of(const std::vector<NamedVariable>& state);
 
+// The paths that lead to one variable, of each that several lead to: tied weights, a layer that is used twice.
+std::vector<std::vector<std::string>> ties_of(const std::vector<NamedVariable>& state);
+// Makes the variables of each such list one, whose values are the first's. Throws Error(checkpoint) naming `source` for
+// paths that are not there, and variables of different types.
+void tie(const std::vector<NamedVariable>& state, const std::vector<std::vector<std::string>>& ties,
+         const std::string& source);
+
 // How strict load_values is.
 struct LoadOptions {
   bool strict = true;                 // false: names that only one side has are told by the result
@@ -38,9 +45,9 @@ struct LoadSides {
 };
 
 // Sets the variables to the entries of their names. Throws Error(checkpoint) that lists missing and unexpected names
-// (where strict), entries of another shape or kind of number, and paths to one variable that have different values;
-// also where no name fits at all, strict or not. Nothing is changed then. PyTorch's num_batches_tracked entries are
-// passed over.
+// (where strict), names that stand twice among the entries, entries of another shape or kind of number, and paths to
+// one variable that have different values; also where no name fits at all, strict or not. Nothing is changed then.
+// PyTorch's num_batches_tracked entries are passed over.
 LoadResult load_values(const std::vector<NamedVariable>& variables, const std::vector<NamedArray>& entries,
                        const LoadOptions& options, const LoadSides& sides = {});
 // The same with the values that other variables have. Variables that would be loaded from themselves alone are refused:

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
+#include "freight/backend/ref/dense.h"
 #include "freight/base/error.h"
 #include "freight/ir/type.h"
 
@@ -54,64 +54,21 @@ Array Whitening::filters() const {
     fail(ErrorKind::data, "whiten", "got ", windows_,
          " windows of the pictures, need as many as one has numbers: ", numbers_);
   }
-  std::vector<double> variance = sums_;
-  for (double& v : variance) v /= static_cast<double>(windows_);
-  const Spectrum s = spectrum(variance);
+  const dense::OwnedMatrix covariance(numbers_, numbers_), directions(numbers_, numbers_);
+  for (size_t i = 0; i < sums_.size(); ++i) covariance[0][i] = sums_[i] / static_cast<double>(windows_);
+  std::vector<double> variances(static_cast<size_t>(numbers_));  // ascending
+  dense::eigh(covariance, dense::Triangle::upper, variances.data(), directions);
   Array out(DType::f32, weight_);
   float* w = out.data<float>();
   const int64_t pairs = weight_[0] / 2;
   for (int64_t i = 0; i < pairs; ++i) {
-    const double scale = 1 / std::sqrt(std::max(s.values[static_cast<size_t>(i)], 0.0) + kLeastVariance);
+    const int64_t from = numbers_ - 1 - i;
+    const double scale = 1 / std::sqrt(std::max(variances[static_cast<size_t>(from)], 0.0) + kLeastVariance);
     for (int64_t k = 0; k < numbers_; ++k) {
-      const auto v = static_cast<float>(s.vectors[static_cast<size_t>(i * numbers_ + k)] * scale);
+      const auto v = static_cast<float>(directions[k][from] * scale);
       w[i * numbers_ + k] = v;
       w[(pairs + i) * numbers_ + k] = -v;
     }
-  }
-  return out;
-}
-
-Spectrum spectrum(const std::vector<double>& matrix) {
-  const auto n = static_cast<size_t>(std::llround(std::sqrt(static_cast<double>(matrix.size()))));
-  std::vector<double> a = matrix, v(n * n, 0.0);
-  for (size_t i = 0; i < n; ++i) {
-    v[i * n + i] = 1;
-    for (size_t j = 0; j < i; ++j) a[i * n + j] = a[j * n + i];
-  }
-  // Numbers x and y that lie at i and j become c x - s y and s x + c y.
-  const auto rotate = [](std::vector<double>& m, size_t i, size_t j, double c, double s) {
-    const double x = m[i], y = m[j];
-    m[i] = c * x - s * y;
-    m[j] = s * x + c * y;
-  };
-  constexpr int kSweeps = 50;  // it takes about eight
-  for (int sweep = 0; sweep < kSweeps; ++sweep) {
-    double beside = 0, diagonal = 0;
-    for (size_t i = 0; i < n; ++i) {
-      diagonal += a[i * n + i] * a[i * n + i];
-      for (size_t j = i + 1; j < n; ++j) beside += a[i * n + j] * a[i * n + j];
-    }
-    if (beside <= 1e-26 * diagonal) break;
-    for (size_t p = 0; p < n; ++p) {
-      for (size_t q = p + 1; q < n; ++q) {
-        if (a[p * n + q] == 0) continue;
-        const double theta = (a[q * n + q] - a[p * n + p]) / (2 * a[p * n + q]);
-        const double t = std::copysign(1.0, theta) / (std::fabs(theta) + std::sqrt(theta * theta + 1));
-        const double c = 1 / std::sqrt(t * t + 1), s = t * c;
-        for (size_t k = 0; k < n; ++k) rotate(a, k * n + p, k * n + q, c, s);
-        for (size_t k = 0; k < n; ++k) rotate(a, p * n + k, q * n + k, c, s);
-        for (size_t k = 0; k < n; ++k) rotate(v, p * n + k, q * n + k, c, s);
-      }
-    }
-  }
-  std::vector<size_t> order(n);
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t i, size_t j) { return a[i * n + i] > a[j * n + j]; });
-  Spectrum out;
-  for (const size_t i : order) {
-    out.values.push_back(a[i * n + i]);
-    out.vectors.insert(out.vectors.end(), v.begin() + static_cast<std::ptrdiff_t>(i * n),
-                       v.begin() + static_cast<std::ptrdiff_t>((i + 1) * n));
   }
   return out;
 }

@@ -32,12 +32,4 @@ class Whitening {
   std::vector<double> sums_;  // (C h w, C h w): products of a window's numbers, summed; the upper triangle
 };
 
-// A symmetric matrix's eigenvalues, largest first, and row by row the eigenvectors of length 1.
-struct Spectrum {
-  std::vector<double> values, vectors;  // (n), (n, n)
-};
-// The eigenvectors of (n, n), of which the upper triangle is read: cyclic Jacobi rotations (Golub and Van Loan, Matrix
-// Computations, section 8.5), for matrices of up to a few hundred rows.
-Spectrum spectrum(const std::vector<double>& matrix);
-
 }  // namespace freight::nn

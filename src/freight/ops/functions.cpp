@@ -129,6 +129,57 @@ void contractions(FunctionList& t) {
         "x (..., in) times w (out, in) transposed, plus b (out)", {"x", "w", "b"});
   t.add("einsum", einsum, "Einstein's summation: axes with letters, products summed over those the result lacks",
         {"equation", "operands"});
+}
+
+void products(FunctionList& t) {
+  t.header("linalg.h");
+  t.add("tensordot", static_cast<Tensor (*)(const In&, const In&, int64_t)>(tensordot),
+        "products summed over the last `axes` axes of a and the first of b", {"a", "b", {"axes", 2}});
+  t.add("tensordot",
+        static_cast<Tensor (*)(const In&, const In&, const std::vector<int64_t>&, const std::vector<int64_t>&)>(
+            tensordot),
+        "products summed over axes of a and b that correspond", {"a", "b", "a_axes", "b_axes"});
+  t.add("vecdot", vecdot, "the sum of a b over the axis; the others broadcast", {"a", "b", {"axis", -1}});
+  t.add("outer", Binary(outer), "a (M), b (N) -> (M, N): every product", {"a", "b"});
+  t.add("kron", Binary(kron), "each element of a times all of b, extents multiplied", {"a", "b"});
+  t.add("cross", cross, "the cross product of vectors of 3 numbers along the axis", {"a", "b", {"axis", -1}});
+  t.add("diagonal", diagonal, "the elements at (i, i + offset) of (..., M, N)", {"x", {"offset", 0}});
+  t.add("matrix_trace", matrix_trace, "the sum of the diagonal; of integers in i64", {"x", {"offset", 0}});
+  t.add("tril", tril, "zeros above the diagonal k", {"x", {"k", 0}});
+  t.add("triu", triu, "zeros below the diagonal k", {"x", {"k", 0}});
+}
+
+void factorizations(FunctionList& t) {
+  t.header("linalg.h");
+  t.add("lu_factor", lu_factor, "x[permutation] = L U; both in lu, pivots as exchanges of rows, from 0", {"x"});
+  t.add("lu", lu, "p l u = x; p as indices with p_indices", {"x"});
+  t.add("lu_solve", lu_solve, "the solution of x y = b by lu and permutation of lu_factor", {"lu", "permutation", "b"});
+  t.add("solve", solve, "the solution of a x = b: a (..., N, N), b (..., N, K) or (N)", {"a", "b"});
+  t.add("solve_triangular", solve_triangular, "the same by one triangle of a; x a = b with right", {"a", "b"});
+  t.add("cholesky", cholesky, "lower L with L L^T = x, or upper U with U^T U = x; reads that triangle", {"x"});
+  t.add("cho_solve", cho_solve, "the solution of x y = b by the factor cholesky(x)", {"factor", "b"});
+  t.add("inv", Unary(inv), "the inverse", {"x"});
+  t.add("det", Unary(det), "the determinant", {"x"});
+  t.add("slogdet", slogdet, "the determinant as sign exp(logabsdet)", {"x"});
+  t.add("matrix_power", matrix_power, "x times itself, n times; of a negative n the inverse", {"x", "n"});
+  t.add("qr", qr, "orthonormal columns q and upper triangular r with q r = x", {"x", {"mode", QrMode::reduced}});
+  t.add("eigh", eigh, "ascending eigenvalues and orthonormal eigenvectors, in columns, of a symmetric x", {"x"});
+  t.add("eigvalsh", eigvalsh, "the eigenvalues of eigh", {"x"});
+  t.add("eig", eig, "eigenvalues and eigenvectors of norm 1, in columns; real and imaginary parts", {"x"});
+  t.add("eigvals", eigvals, "the eigenvalues of eig", {"x"});
+  t.add("svd", svd, "u diag(s) vh = x, s descending", {"x"});
+  t.add("svdvals", svdvals, "the singular values of svd", {"x"});
+  t.add("lstsq", lstsq, "the x of least norm for which that of a x - b is least, sums of squares left, the rank",
+        {"a", "b"});
+  t.add("pinv", pinv, "the pseudo-inverse (..., N, M)", {"x"});
+  t.add("matrix_rank", matrix_rank, "i64: how many singular values count", {"x"});
+  t.add("matrix_norm", matrix_norm, "a norm of (..., M, N)", {"x"});
+  t.add("vector_norm", vector_norm, "sum(|x|^ord)^(1/ord) over the axes, for negative orders too",
+        {"x", {"axes", Axes{}}});
+  t.add("cond", cond, "the norm of x times that of its inverse", {"x", {"p", MatrixOrder::two}});
+}
+
+void convolutions(FunctionList& t) {
   t.header("conv.h");
   t.add("conv1d",
         +[](const In& x, const In& w, const MaybeIn& bias, const ConvOptions& o) {
@@ -218,6 +269,9 @@ const std::vector<Signature>& public_functions() {
     shaping(t);
     indexing(t);
     contractions(t);
+    products(t);
+    factorizations(t);
+    convolutions(t);
     networks(t);
     random(t);
     return std::move(t.functions);

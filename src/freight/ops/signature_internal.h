@@ -33,6 +33,22 @@ struct Words<Order> {
   static constexpr std::array kNames = {"ascending", "descending"};
 };
 
+template <>
+struct Words<Assume> {
+  static constexpr const char* kType = "Assume";
+  static constexpr std::array kNames = {"gen", "pos", "sym", "upper_triangular", "lower_triangular"};
+};
+template <>
+struct Words<QrMode> {
+  static constexpr const char* kType = "QrMode";
+  static constexpr std::array kNames = {"reduced", "complete"};
+};
+template <>
+struct Words<MatrixOrder> {
+  static constexpr const char* kType = "MatrixOrder";
+  static constexpr std::array kNames = {"fro", "nuc", "one", "two", "inf", "minus_one", "minus_two", "minus_inf"};
+};
+
 // The fields of an options struct.
 template <class T>
 struct FieldsOf {};
@@ -57,8 +73,47 @@ FREIGHT_OPTIONS(VarOptions, FREIGHT_OPTION(correction), FREIGHT_OPTION(keep))
 FREIGHT_OPTIONS(AttentionOptions, FREIGHT_OPTION(causal), FREIGHT_OPTION(scale), FREIGHT_OPTION(lengths),
                 FREIGHT_OPTION(mask))
 FREIGHT_OPTIONS(SequenceOptions, FREIGHT_OPTION(reverse), FREIGHT_OPTION(counts))
-#undef FREIGHT_OPTION
+FREIGHT_OPTIONS(LuFactorOptions, FREIGHT_OPTION(refuse_singular))
+FREIGHT_OPTIONS(LuOptions, FREIGHT_OPTION(p_indices))
+FREIGHT_OPTIONS(LuSolveOptions, FREIGHT_OPTION(trans))
+FREIGHT_OPTIONS(SolveOptions, FREIGHT_OPTION(assume_a), FREIGHT_OPTION(upper))
+FREIGHT_OPTIONS(TriangularOptions, FREIGHT_OPTION(lower), FREIGHT_OPTION(trans), FREIGHT_OPTION(unit_diagonal),
+                FREIGHT_OPTION(right), FREIGHT_OPTION(refuse_singular))
+FREIGHT_OPTIONS(TriangleOptions, FREIGHT_OPTION(upper))
+FREIGHT_OPTIONS(SvdOptions, FREIGHT_OPTION(full_matrices))
+FREIGHT_OPTIONS(LstsqOptions, FREIGHT_OPTION(rcond), FREIGHT_OPTION(full_rank))
+FREIGHT_OPTIONS(RankOptions, FREIGHT_OPTION(rtol))
+FREIGHT_OPTIONS(MatrixNormOptions, FREIGHT_OPTION(ord), FREIGHT_OPTION(keep))
+FREIGHT_OPTIONS(VectorNormOptions, FREIGHT_OPTION(ord), FREIGHT_OPTION(keep))
 #undef FREIGHT_OPTIONS
+
+// The tensors of a function's results, in order.
+template <class T>
+struct ResultsOf {};
+#define FREIGHT_RESULTS(T, ...)                                             \
+  template <>                                                               \
+  struct ResultsOf<T> {                                                     \
+    using Struct = T;                                                       \
+    static constexpr auto fields() { return std::make_tuple(__VA_ARGS__); } \
+  };
+FREIGHT_RESULTS(BatchNormResult, FREIGHT_OPTION(y), FREIGHT_OPTION(mean), FREIGHT_OPTION(variance))
+FREIGHT_RESULTS(Sorted, FREIGHT_OPTION(values), FREIGHT_OPTION(indices))
+FREIGHT_RESULTS(LuFactor, FREIGHT_OPTION(lu), FREIGHT_OPTION(pivots), FREIGHT_OPTION(permutation))
+FREIGHT_RESULTS(Lu, FREIGHT_OPTION(p), FREIGHT_OPTION(l), FREIGHT_OPTION(u))
+FREIGHT_RESULTS(SlogDet, FREIGHT_OPTION(sign), FREIGHT_OPTION(logabsdet))
+FREIGHT_RESULTS(Qr, FREIGHT_OPTION(q), FREIGHT_OPTION(r))
+FREIGHT_RESULTS(Eigh, FREIGHT_OPTION(values), FREIGHT_OPTION(vectors))
+FREIGHT_RESULTS(Eig, FREIGHT_OPTION(values_re), FREIGHT_OPTION(values_im), FREIGHT_OPTION(vectors_re),
+                FREIGHT_OPTION(vectors_im))
+FREIGHT_RESULTS(Eigvals, FREIGHT_OPTION(re), FREIGHT_OPTION(im))
+FREIGHT_RESULTS(Svd, FREIGHT_OPTION(u), FREIGHT_OPTION(s), FREIGHT_OPTION(vh))
+FREIGHT_RESULTS(LeastSquares, FREIGHT_OPTION(x), FREIGHT_OPTION(residuals), FREIGHT_OPTION(rank))
+#undef FREIGHT_RESULTS
+#undef FREIGHT_OPTION
+template <class R>
+concept HasResults = requires {
+  ResultsOf<R>::fields();
+};
 template <class T>
 concept HasFields = requires {
   FieldsOf<T>::kType;
@@ -82,6 +137,7 @@ KindOfType kind_of() {
   if constexpr (std::is_same_v<V, Axes>) return {Kind::axes, "Axes"};
   if constexpr (std::is_same_v<V, Extents>) return {Kind::extents, "Extents"};
   if constexpr (std::is_same_v<V, double>) return {Kind::number, "double"};
+  if constexpr (std::is_same_v<V, std::optional<double>>) return {Kind::number, "std::optional<double>"};
   if constexpr (std::is_same_v<V, bool>) return {Kind::flag, "bool"};
   if constexpr (std::is_same_v<V, Keep>) return {Kind::flag, "Keep"};
   if constexpr (std::is_same_v<V, DType>) return {Kind::dtype, "DType"};
@@ -97,6 +153,7 @@ inline ArgumentValue argument_of(bool v) { return v; }
 inline ArgumentValue argument_of(Keep v) { return v == Keep::yes; }
 inline ArgumentValue argument_of(DType v) { return v; }
 inline ArgumentValue argument_of(const std::optional<int64_t>& v) { return v ? ArgumentValue(*v) : NotGiven{}; }
+inline ArgumentValue argument_of(const std::optional<double>& v) { return v ? ArgumentValue(*v) : NotGiven{}; }
 inline ArgumentValue argument_of(const Axes& v) { return v.list; }
 inline ArgumentValue argument_of(const Extents& v) {
   return v.uniform ? ArgumentValue(v.values[0]) : v.values.vector();
@@ -156,6 +213,8 @@ struct ValueReader {
     } else if constexpr (std::is_same_v<V, double>) {
       const auto* whole = std::get_if<int64_t>(&a);
       return whole ? static_cast<double>(*whole) : std::get<double>(a);
+    } else if constexpr (std::is_same_v<V, std::optional<double>>) {
+      return std::holds_alternative<NotGiven>(a) ? V() : V(convert<double>(a));
     } else if constexpr (requires { Words<V>::kType; }) {
       const auto& names = Words<V>::kNames;
       return static_cast<V>(std::find(names.begin(), names.end(), std::get<std::string>(a)) - names.begin());
@@ -241,15 +300,20 @@ class FunctionList {
   }
   template <class R>
   static std::vector<std::string> results_of() {
-    if constexpr (std::is_same_v<R, BatchNormResult>) return {"y", "mean", "variance"};
-    if constexpr (std::is_same_v<R, Sorted>) return {"values", "indices"};
     if constexpr (std::is_same_v<R, Tensor>) return {"y"};
+    if constexpr (HasResults<R>) {
+      return std::apply([](const auto&... field) { return std::vector<std::string>{field.first...}; },
+                        ResultsOf<R>::fields());
+    }
     return {};
   }
   static std::vector<Tensor> tensors_of(Tensor y) { return {std::move(y)}; }
   static std::vector<Tensor> tensors_of(std::vector<Tensor> all) { return all; }
-  static std::vector<Tensor> tensors_of(BatchNormResult r) { return {r.y, r.mean, r.variance}; }
-  static std::vector<Tensor> tensors_of(Sorted r) { return {r.values, r.indices}; }
+  template <HasResults R>
+  static std::vector<Tensor> tensors_of(const R& r) {
+    return std::apply([&](const auto&... field) { return std::vector<Tensor>{r.*field.second...}; },
+                      ResultsOf<R>::fields());
+  }
 
   const char* header_ = "";
 };

@@ -3,6 +3,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "freight/trace/variable.h"
@@ -21,17 +22,24 @@ struct ParameterGroup {
 // The parameters of an optimizer: SGD(net.parameters()), SGD({w, b}), the parameters of two nets as
 // SGD({a.parameters(), b.parameters()}), or groups: SGD({{.parameters = a.parameters(), .lr = 0.01}, {...}}).
 class ParameterGroups {
+  using Variables = std::vector<Variable>;
+
  public:
   ParameterGroups() = default;
-  ParameterGroups(const std::vector<Variable>& parameters) : list_{{.parameters = parameters}} {}     // one group
+  ParameterGroups(const Variables& parameters) : list_{{.parameters = parameters}} {}                 // one group
   ParameterGroups(std::initializer_list<Variable> parameters) : list_{{.parameters = parameters}} {}  // one group
-  ParameterGroups(std::initializer_list<std::vector<Variable>> nets);                // one group of all lists
+  // One group of all lists.
+  template <class... More>
+  requires(sizeof...(More) > 0 && (std::is_convertible_v<const More&, const Variables&> && ...))
+      ParameterGroups(const Variables& net, const More&... more)
+      : ParameterGroups(joined({&net, &static_cast<const Variables&>(more)...})) {}
   ParameterGroups(std::vector<ParameterGroup> groups) : list_(std::move(groups)) {}  // as given
   ParameterGroups(std::initializer_list<ParameterGroup> groups) : list_(groups) {}   // as given
 
   const std::vector<ParameterGroup>& list() const { return list_; }  // in order
 
  private:
+  static Variables joined(std::initializer_list<const Variables*> nets);
   std::vector<ParameterGroup> list_;
 };
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "freight/base/error.h"
+#include "freight/base/strings.h"
 #include "freight/ir/attrs.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/linalg.h"
@@ -15,9 +16,50 @@ namespace freight::optim {
 
 namespace {
 
-std::vector<Variable> joined(std::vector<Variable> a, const std::vector<Variable>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
+bool listed(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::vector<ParameterGroup> named(const ParameterGroups& groups, const char* name) {
+  std::vector<ParameterGroup> out = groups.list();
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (out[i].name.empty()) out[i].name = i == 0 ? name : cat(name, "#", i + 1);
+  }
+  return out;
+}
+
+bool holds(const std::vector<ParameterGroup>& groups, const Variable& v) {
+  return std::any_of(groups.begin(), groups.end(), [&](const ParameterGroup& g) {
+    return std::find(g.parameters.begin(), g.parameters.end(), v) != g.parameters.end();
+  });
+}
+
+// What of `others` is no matrix, without groups that are empty then.
+std::vector<ParameterGroup> rest_of(const ParameterGroups& matrices, const ParameterGroups& others) {
+  std::vector<ParameterGroup> rest = named(others, "others");
+  for (ParameterGroup& g : rest) {
+    std::erase_if(g.parameters, [&](const Variable& p) { return holds(matrices.list(), p); });
+  }
+  std::erase_if(rest, [](const ParameterGroup& g) { return g.parameters.empty(); });
+  return rest;
+}
+
+ParameterGroups both_groups(const ParameterGroups& matrices, const ParameterGroups& others) {
+  std::vector<ParameterGroup> all = named(matrices, "matrices");
+  for (const ParameterGroup& g : all) {
+    for (const Variable& p : g.parameters) {
+      if (p.shape().rank() >= 2) continue;
+      fail(ErrorKind::usage, "Muon", "parameter ", p.name(), " is ", p.type(), ", need rank 2 or more");
+    }
+  }
+  std::erase_if(all, [](const ParameterGroup& g) { return g.parameters.empty(); });
+  for (const ParameterGroup& g : rest_of(matrices, others)) all.push_back(g);
+  return all;
+}
+
+MuonOptions leaving_to_adam(const ParameterGroups& matrices, const ParameterGroups& others, MuonOptions options) {
+  for (const ParameterGroup& g : rest_of(matrices, others)) options.adam_groups.push_back(g.name);
+  return options;
 }
 
 }  // namespace
@@ -35,31 +77,40 @@ Tensor orthogonalised(const Tensor& g, int iterations) {
   return tall ? transpose(x) : x;
 }
 
-Muon::Muon(const std::vector<Variable>& matrices, const std::vector<Variable>& others, const MuonOptions& options)
-    : Optimizer(joined(matrices, others), {.lr = options.lr,
-                                           .weight_decay = options.weight_decay,
-                                           .clip_grad_norm = options.clip_grad_norm,
-                                           .decay_norm_bias = options.decay_norm_bias}),
-      options_(options),
-      matrices_(each_once(matrices).size()) {
-  for (const Variable& p : matrices) {
-    if (p.shape().rank() < 2) {
-      fail(ErrorKind::usage, "Muon", "parameter ", p.name(), " is ", p.type(), ", need rank 2 or more");
-    }
+Muon::Muon(const ParameterGroups& matrices, const ParameterGroups& others, const MuonOptions& options)
+    : Muon(both_groups(matrices, others), leaving_to_adam(matrices, others, options)) {}
+
+Muon::Muon(const ParameterGroups& groups, const MuonOptions& options)
+    : Optimizer(groups, {.lr = options.lr,
+                         .weight_decay = options.weight_decay,
+                         .clip_grad_norm = options.clip_grad_norm,
+                         .decay_norm_bias = options.decay_norm_bias}),
+      options_(options) {
+  const std::vector<std::string> names = this->groups();
+  for (const std::string& name : options.adam_groups) {
+    if (listed(names, name)) continue;
+    fail(ErrorKind::usage, "Muon", "adam_groups: no group is named '", name, "': the groups are ", join(names, ", "));
   }
   if (!(options.momentum >= 0 && options.momentum < 1)) {
     fail(ErrorKind::usage, "Muon", "momentum must be at least 0 and below 1: got ", options.momentum);
   }
+  std::vector<bool> matrix, other;
+  for (size_t i = 0; i < parameters().size(); ++i) {
+    matrix.push_back(parameters()[i].shape().rank() >= 2 && !left_to_adam(i));
+    other.push_back(!matrix.back());
+  }
   count_steps();
-  momentum_ = per_parameter("momentum", 0, matrices_);
-  m_ = per_parameter("m", matrices_, parameters().size());
-  v_ = per_parameter("v", matrices_, parameters().size());
+  momentum_ = per_parameter("momentum", matrix);
+  m_ = per_parameter("m", other);
+  v_ = per_parameter("v", other);
 }
 
+bool Muon::left_to_adam(size_t index) const { return listed(options_.adam_groups, group_of(index)); }
+
 void Muon::update(size_t index, const Variable& p, const Tensor& g, const Rule& rule) {
-  if (index >= matrices_) {
-    const size_t i = index - matrices_;
-    adam_step(p, g, rule.lr * options_.adam_lr_ratio, step_count(index), m_[i], v_[i],
+  if (!momentum_[index].defined()) {
+    const bool as_given = left_to_adam(index) && has_own_lr(index);
+    adam_step(p, g, as_given ? rule.lr : rule.lr * options_.adam_lr_ratio, step_count(index), m_[index], v_[index],
               {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = rule.weight_decay, .decoupled = true});
     return;
   }

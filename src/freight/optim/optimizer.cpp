@@ -39,6 +39,7 @@ namespace {
 
 constexpr nn::LoadSides kSides{.entries = "states", .holder = "optimizer"};
 constexpr const char* kSkipped = "skipped";
+constexpr const char* kRatio = "lr_ratio.";
 
 template <class Entries>
 bool has_entry(const Entries& entries, const char* name) {
@@ -51,14 +52,27 @@ Variable shared_scalar(const std::string& name, double value) {
   return v;
 }
 
+// A rate or a count that is none would spoil the weights at the next step, without a word.
+void need_sound(const std::vector<nn::NamedArray>& entries, const std::string& source) {
+  for (const nn::NamedArray& e : entries) {
+    const bool rate = e.name == "lr" || e.name.rfind(kRatio, 0) == 0;
+    if (!e.array.defined() || (!rate && e.name != "step" && e.name != kSkipped)) continue;
+    for (const float v : e.array.to_vector<float>()) {
+      if (std::isfinite(v) && v >= 0) continue;
+      fail(ErrorKind::checkpoint, source, "the ", rate ? "rate" : "count", " '", e.name, "' is ", v,
+           ", need a finite number of at least 0; the states come from a run gone wrong, or a damaged file");
+    }
+  }
+}
+
 double number_in(const Variable& scalar) { return static_cast<double>(scalar.array().data<float>()[0]); }
 
 }  // namespace
 
-ParameterGroups::ParameterGroups(std::initializer_list<std::vector<Variable>> nets) {
-  std::vector<Variable> all;
-  for (const std::vector<Variable>& net : nets) all.insert(all.end(), net.begin(), net.end());
-  list_.push_back({.parameters = std::move(all)});
+std::vector<Variable> ParameterGroups::joined(std::initializer_list<const Variables*> nets) {
+  Variables all;
+  for (const Variables* net : nets) all.insert(all.end(), net->begin(), net->end());
+  return all;
 }
 
 Optimizer::Optimizer(const ParameterGroups& groups, const CommonOptions& common) : common_(common) {
@@ -92,7 +106,7 @@ void Optimizer::add_group(const ParameterGroup& g) {
       fail(ErrorKind::usage, "optimizer", "group '", name, "' has a rate of its own, which keeps its ratio to the ",
            "optimizer's: that must be above 0, got ", common_.lr);
     }
-    made.lr_ratio = shared_scalar("lr_ratio." + name, *g.lr / common_.lr);
+    made.lr_ratio = shared_scalar(kRatio + name, *g.lr / common_.lr);
   }
   for (const Variable& p : each_once(g.parameters)) {
     if (const auto at = std::find(parameters_.begin(), parameters_.end(), p); at != parameters_.end()) {
@@ -154,12 +168,13 @@ std::vector<nn::NamedVariable> Optimizer::state_dict() const {
   std::vector<nn::NamedVariable> out = states_;
   out.push_back({"lr", lr_});
   for (const Group& g : groups_) {
-    if (g.lr_ratio.defined()) out.push_back({"lr_ratio." + g.name, g.lr_ratio});
+    if (g.lr_ratio.defined()) out.push_back({kRatio + g.name, g.lr_ratio});
   }
   return out;
 }
 
 nn::LoadResult Optimizer::load_state_dict(const std::vector<nn::NamedArray>& entries, const nn::LoadOptions& options) {
+  need_sound(entries, options.source);
   std::vector<nn::NamedArray> all = entries;
   if (has_entry(entries, kSkipped)) {
     need_skipped();
@@ -171,24 +186,29 @@ nn::LoadResult Optimizer::load_state_dict(const std::vector<nn::NamedArray>& ent
 
 nn::LoadResult Optimizer::load_state_dict(const std::vector<nn::NamedVariable>& entries,
                                           const nn::LoadOptions& options) {
-  if (has_entry(entries, kSkipped) == skipped_.defined())
-    return nn::load_values(state_dict(), entries, options, kSides);
-  return load_state_dict(nn::values_of(entries), options);
+  if (has_entry(entries, kSkipped) != skipped_.defined()) return load_state_dict(nn::values_of(entries), options);
+  std::vector<nn::NamedVariable> numbers;
+  for (const nn::NamedVariable& e : entries) {
+    if (e.variable.shape().rank() < 2) numbers.push_back(e);  // spares copies of moments
+  }
+  need_sound(nn::values_of(numbers), options.source);
+  return nn::load_values(state_dict(), entries, options, kSides);
 }
 
 std::vector<Variable> Optimizer::per_parameter(const std::string& kind) {
-  return per_parameter(kind, 0, parameters_.size());
+  return per_parameter(kind, std::vector<bool>(parameters_.size(), true));
 }
 
-std::vector<Variable> Optimizer::per_parameter(const std::string& kind, size_t begin, size_t end) {
-  std::vector<Variable> out;
-  for (size_t i = begin; i < end; ++i) {
+std::vector<Variable> Optimizer::per_parameter(const std::string& kind, const std::vector<bool>& which) {
+  std::vector<Variable> out(parameters_.size());
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!which[i]) continue;
     const Variable& p = parameters_[i];
     const std::string name = kind + "." + names_[i];
     const DeviceScope on(p.device());
-    out.emplace_back("optimizer." + name, p.type());
-    states_.push_back({name, out.back()});
-    beside_.emplace_back(out.back(), p);
+    out[i] = Variable("optimizer." + name, p.type());
+    states_.push_back({name, out[i]});
+    beside_.emplace_back(out[i], p);
   }
   return out;
 }

@@ -63,7 +63,7 @@ class Optimizer {
   // that share a name, as two nets' may, are told apart by #2, #3, ...
   std::vector<nn::NamedVariable> state_dict() const;
   // Takes them back, as nn::values_of gives them or from another optimizer of such parameters. Throws as
-  // nn::load_values.
+  // nn::load_values, and for rates and counts that are not finite or below 0.
   nn::LoadResult load_state_dict(const std::vector<nn::NamedArray>& entries, const nn::LoadOptions& options = {});
   nn::LoadResult load_state_dict(const std::vector<nn::NamedVariable>& entries, const nn::LoadOptions& options = {});
   // Inside a step, after step() with clipping on: the norm of the gradients before clipping, f32[]. Throws Error(usage)
@@ -80,9 +80,13 @@ class Optimizer {
   };
   // Assigns the new value of parameter `index`.
   virtual void update(size_t index, const Variable& parameter, const Tensor& gradient, const Rule& rule) = 0;
-  // One zero-filled state per parameter, named KIND.PARAMETER; the second form for those from `begin` to before `end`.
+  // One zero-filled state per parameter, named KIND.PARAMETER; the second form for those where `which` is true, with
+  // undefined variables for the others.
   std::vector<Variable> per_parameter(const std::string& kind);
-  std::vector<Variable> per_parameter(const std::string& kind, size_t begin, size_t end);
+  std::vector<Variable> per_parameter(const std::string& kind, const std::vector<bool>& which);
+  // The group of a parameter by its name, and whether that has a rate of its own.
+  const std::string& group_of(size_t index) const { return groups_[group_of_[index]].name; }
+  bool has_own_lr(size_t index) const { return groups_[group_of_[index]].lr_ratio.defined(); }
   // A state f32[], 0 at first.
   Variable scalar_state(const std::string& name);
   // To be called in the constructor by optimizers that read step_count.
@@ -139,6 +143,9 @@ struct SGDOptions {
 class SGD : public Optimizer {
  public:
   explicit SGD(const ParameterGroups& parameters, const SGDOptions& options = {});
+  // Groups in braces.
+  explicit SGD(std::initializer_list<ParameterGroup> groups, const SGDOptions& options = {})
+      : SGD(ParameterGroups(groups), options) {}
 
  private:
   void update(size_t index, const Variable& parameter, const Tensor& gradient, const Rule& rule) override;
@@ -159,6 +166,9 @@ class Adam : public Optimizer {
  public:
   explicit Adam(const ParameterGroups& parameters, const AdamOptions& options = {})
       : Adam(parameters, options, false) {}
+  // Groups in braces.
+  explicit Adam(std::initializer_list<ParameterGroup> groups, const AdamOptions& options = {})
+      : Adam(ParameterGroups(groups), options) {}
 
  protected:
   Adam(const ParameterGroups& parameters, const AdamOptions& options, bool decoupled);
@@ -174,6 +184,9 @@ class AdamW : public Adam {
  public:
   explicit AdamW(const ParameterGroups& parameters, const AdamOptions& options = {})
       : Adam(parameters, options, true) {}
+  // Groups in braces.
+  explicit AdamW(std::initializer_list<ParameterGroup> groups, const AdamOptions& options = {})
+      : AdamW(ParameterGroups(groups), options) {}
 };
 
 struct LionOptions {
@@ -188,6 +201,9 @@ struct LionOptions {
 class Lion : public Optimizer {
  public:
   explicit Lion(const ParameterGroups& parameters, const LionOptions& options = {});
+  // Groups in braces.
+  explicit Lion(std::initializer_list<ParameterGroup> groups, const LionOptions& options = {})
+      : Lion(ParameterGroups(groups), options) {}
 
  private:
   void update(size_t index, const Variable& parameter, const Tensor& gradient, const Rule& rule) override;

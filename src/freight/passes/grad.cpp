@@ -94,7 +94,7 @@ std::vector<Value> composite::attention_grad(Builder& b, const Node& node, const
 }
 
 std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt, Value seed,
-                        const std::vector<Alias>& aliases) {
+                        const std::vector<Alias>& aliases, const std::vector<GradientChange>& changes) {
   const NodeId last = graph.node_of(loss);
   if (!seed.valid() && graph.type(loss).numel() != 1) {
     fail(ErrorKind::usage, "grad", "the loss must be a single number: got ", graph.type(loss),
@@ -107,6 +107,8 @@ std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt,
     stands_for[a.leaf] = a.definition;
     leaf_of[a.definition] = a.leaf;
   }
+  ByValue<const GradientChange*> changed(changes.empty() ? 0 : graph.values.size());
+  for (const GradientChange& c : changes) changed[c.value] = &c;
   const ByValue<bool> wanted = depends_on(graph, wrt, last, stands_for);
   ByValue<Value> cotangent(graph);
   const Node& end = graph.node(last);
@@ -140,6 +142,7 @@ std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt,
       if (!aliases.empty() && leaf_of[v].valid()) v = leaf_of[v];
     }
     b.set_location(node.scope, node.where);
+    if (!changes.empty() && changed[node.out()]) arriving[0] = changed[node.out()]->change(arriving[0]);
     VjpContext context(b, node, arriving, needed);
     info(node.op).vjp(context);
     const std::vector<Value> gradients =

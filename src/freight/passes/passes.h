@@ -20,8 +20,13 @@ class Backend;
 struct Alias {
   Value leaf, definition;
 };
+// What arrives at the result of a node goes on as `change` of it, which may append to the graph.
+struct GradientChange {
+  Value value;  // the only result of its node
+  std::function<Value(Value gradient)> change;
+};
 std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt, Value seed = {},
-                        const std::vector<Alias>& aliases = {});
+                        const std::vector<Alias>& aliases = {}, const std::vector<GradientChange>& changes = {});
 
 namespace passes {
 // How large a region is made: its inputs plus outputs, and its nodes. fuse() counts four outputs at most, since it does

@@ -170,7 +170,8 @@ class Remat {
     for (const NodeId i : g_.node_ids()) {
       const Node& n = g_.node(i);
       const OpKind kind = info(n.op).kind;
-      const bool heavy = kind == OpKind::contract || kind == OpKind::convolve || kind == OpKind::composite;
+      const bool heavy =
+          kind == OpKind::contract || kind == OpKind::convolve || kind == OpKind::linalg || kind == OpKind::composite;
       const bool once = n.op == Op::recurrent_layer_grad;  // a library writes over what the layer kept for it
       for (Value v : n.outputs) {
         may_[v] = i < forward_ && kind != OpKind::leaf && kind != OpKind::view && !once &&

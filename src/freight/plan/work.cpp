@@ -71,6 +71,7 @@ const char* kind_of(const Node& n) {
     case OpKind::index: return "index";
     case OpKind::movement: return n.op == Op::offload || n.op == Op::fetch ? kTransfer : name(n.op);
     case OpKind::view: return name(Op::copy);
+    case OpKind::linalg:
     case OpKind::composite: return name(n.op);
     default: return reduces(n) ? "reduce" : "map";
   }

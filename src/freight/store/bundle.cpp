@@ -1,5 +1,6 @@
-// See bundle.h. Metadata keys: format, classes, provenance; of nets spec and preprocessing, of other learners learner
-// and columns; xxh3_128. Values but format, learner and xxh3_128 are JSON texts.
+// See bundle.h. Metadata keys: format, classes, provenance; of nets spec, preprocessing and, where weights are tied,
+// ties, a list of lists of paths; of other learners learner and columns; xxh3_128. Values but format, learner and
+// xxh3_128 are JSON texts.
 #include "freight/store/bundle.h"
 
 #include <algorithm>
@@ -27,6 +28,7 @@ constexpr const char* kFormat = "freight-bundle-1";
 constexpr const char* kSeal = "xxh3_128";                // of all the rest; not in early files
 constexpr const char* kLearner = "learner";              // not in files of nets
 constexpr const char* kColumns = "columns";              // of other learners
+constexpr const char* kTies = "ties";                    // of nets some of whose paths lead to one variable
 constexpr const char* kTokenizer = "freight.tokenizer";  // u8: data::Tokenizer::stored
 
 [[noreturn]] void damaged(const std::string& path, const std::string& what) { fail(ErrorKind::checkpoint, path, what); }
@@ -179,6 +181,9 @@ void write_net(const Bundle& bundle, io::SafeTensors& file) {
     file.tensors.emplace_back(kTokenizer, tokenizer->stored());
   }
   if (models::has_spec(bundle.model)) file.metadata["spec"] = models::to_spec(bundle.model);
+  if (const auto ties = nn::ties_of(bundle.model.net->state_dict()); !ties.empty()) {
+    file.metadata[kTies] = json(ties).dump();
+  }
   file.metadata["preprocessing"] = preprocessing.dump();
 }
 
@@ -274,6 +279,10 @@ void read_net(const io::SafeTensors& file, const std::string& path, const json& 
   check_said(b, path);
   try {
     if (preprocessing.contains("tokenizer")) load_text(b.preprocessing, preprocessing, file, b.model, path);
+    if (file.metadata.contains(kTies)) {
+      const auto ties = document_in(file, path, kTies).get<std::vector<std::vector<std::string>>>();
+      nn::tie(b.model.net->state_dict(), ties, path);
+    }
   } catch (const json::exception& e) {
     damaged(path, cat("metadata is damaged: ", io::json_fault(e)));
   }

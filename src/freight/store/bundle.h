@@ -59,8 +59,9 @@ struct Bundle {
 io::SafeTensors to_file(const Bundle& bundle);
 // With a hash of all that the file holds among its metadata, which load_bundle and load_weights check.
 io::SafeTensors sealed(io::SafeTensors file);
-// Sealed, written aside, synced and renamed: the previous file survives a failure. Throws Error(usage) for a net that
-// would not be loaded as what it is (models::check_spec): one whose layers nobody declared has no spec form.
+// Sealed, written aside, synced and renamed: the previous file survives a failure. Weights that are tied stand under
+// each of their names, as in PyTorch's state_dict, and are tied again when the file is loaded. Throws Error(usage) for
+// a net that would not be loaded as what it is (models::check_spec): one whose layers nobody declared has no spec form.
 void save_bundle(const std::string& path, const Bundle& bundle);
 // Throws Error(checkpoint) naming the file: damaged, not a Freight model, weights that do not fit the spec or are not
 // finite.

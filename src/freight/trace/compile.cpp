@@ -248,13 +248,12 @@ CompiledFunction::Lowered& CompiledFunction::lower(const Request& request) {
       inputs.tensors.push_back(tape.input(i < names.size() ? names[i] : cat("x", i), a.type()));
     }
     detail::TensorList results = request.body(request.context, inputs);
-    for (size_t i = 0; i < results.tensors.size(); ++i) {
-      if (results.tensors[i].defined()) continue;
-      trace::fail_here("compile", "the function returned an undefined tensor, as result ", i, " of ",
-                       results.tensors.size(), ": need tensors that it computed");
-    }
     std::vector<Value> outputs;
     for (const Tensor& t : results.tensors) {
+      if (!t.defined()) {
+        trace::fail_here("compile", "result ", outputs.size(), " of the function, of ", results.tensors.size(),
+                         ", is an undefined tensor, Tensor(): give it a value, or leave it out");
+      }
       outputs.push_back(tape.value_of(t));
       fresh->pools.push_back({t.type(), {}});
     }

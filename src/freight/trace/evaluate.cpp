@@ -105,6 +105,7 @@ std::exception_ptr Trace::take_loss() {
 void Trace::run(const TensorImpl* asked) {
   const std::shared_ptr<Trace> self = shared_from_this();
   const std::lock_guard lock(mutex_);
+  need_no_walk("gradient hook");
   if (done_) {  // by another thread
     if (asked && asked->failure) std::rethrow_exception(asked->failure);
     return;

@@ -18,12 +18,33 @@ struct Wanted {
 
 // Finds the loss in the trace, with its history.
 Value value_of_loss(trace::Trace& tape, const Tensor& loss) {
-  if (!loss.defined()) trace::fail_here("grad", "the loss is a plain number: compute it from tensors");
+  tape.need_no_walk("grad");
+  if (!loss.defined()) {
+    trace::fail_here("grad", "the loss is a plain number or an undefined tensor, Tensor(): compute it from tensors");
+  }
   if (loss.numel() != 1 || !is_floating(loss.dtype())) {
     trace::fail_here("grad", "the loss must be one floating number: got ", loss.type(), "; use mean() or sum()");
   }
   const Value value = tape.value_of(loss);
   return tape.mode() == trace::Trace::Mode::eager ? tape.recall(value) : value;
+}
+
+// What a function of on_gradient makes of a gradient.
+Value changed(trace::Trace& tape, const trace::GradientHook& hook, Value gradient) {
+  const Node node = tape.graph().def(hook.value);  // a copy: the graph grows below
+  const trace::ScopeInstead scope(node.scope);
+  const Type need = tape.graph().type(gradient);
+  const Tensor got = (*hook.function)(tape.wrap(gradient));
+  const std::string at = node.location(), which = at.empty() ? "" : cat(" at ", at);
+  if (!got.defined()) {
+    trace::fail_here("on_gradient", "the function", which, " gave an undefined tensor, Tensor(), for a gradient ", need,
+                     ": return what takes its place, or the gradient itself");
+  }
+  if (!(got.type() == need)) {
+    trace::fail_here("on_gradient", "the function", which, " gave another type than the gradient's: got ", got.type(),
+                     ", need ", need);
+  }
+  return tape.value_of(got, "on_gradient");
 }
 
 std::vector<Tensor> gradients(trace::Trace& tape, Value loss, const std::vector<Wanted>& wanted,
@@ -32,7 +53,16 @@ std::vector<Tensor> gradients(trace::Trace& tape, Value loss, const std::vector<
   for (const Wanted& w : wanted) {
     if (w.value.valid()) present.push_back(w.value);
   }
-  const std::vector<Value> found = grad(tape.graph(), loss, present, {}, tape.aliases());
+  std::vector<GradientChange> changes;
+  for (const trace::GradientHook& h : tape.gradient_hooks()) {
+    changes.push_back({h.value, [&tape, h](Value g) { return changed(tape, h, g); }});
+  }
+  std::vector<Value> found;
+  {
+    const trace::OnePiece piece;
+    const trace::Trace::Walk walk(tape);
+    found = grad(tape.graph(), loss, present, {}, tape.aliases(), changes);
+  }
   std::vector<Tensor> out;
   size_t next = 0;
   for (const Wanted& w : wanted) {
@@ -112,6 +142,21 @@ std::vector<Tensor> grad(const In& loss, const std::vector<Tensor>& tensors, con
         return wanted;
       },
       [&](size_t i) { return tensors[i].impl()->follows ? std::string() : tensors[i].device(); });
+}
+
+Tensor on_gradient(const In& x, std::function<Tensor(const Tensor&)> f) {
+  const Frame frame(x.where);
+  if (x.is_number) trace::fail_here("on_gradient", "a plain number has no gradient: need a tensor");
+  const Tensor t = trace::tensor_of(x, "on_gradient");
+  if (!f) trace::fail_here("on_gradient", "the function is empty: need one that takes a gradient and gives one");
+  if (!is_floating(t.dtype())) trace::fail_here("on_gradient", "only floating tensors have gradients: got ", t.type());
+  // A view of the same shape is nothing to the plan, and a node to the gradient: x may have other readers.
+  const trace::Device device = trace::compiling() ? nullptr : trace::device_of_operands("on_gradient", {t});
+  trace::settle(t, device);
+  const trace::Session tape(device);
+  const Tensor y = tape->add(Op::reshape, ShapeAttrs{t.shape()}, {t})[0];
+  tape->add_gradient_hook(y.impl()->value, std::move(f));
+  return y;
 }
 
 }  // namespace freight

@@ -102,6 +102,7 @@ void Trace::forget() {
   state_index_.clear();
   old_versions_.clear();
   aliases_ = {};
+  gradient_hooks_ = {};
   for (const Recalled& r : recalled_) --r.trace->recalled_by_;
   recalled_.clear();
   if (!outermost) return;
@@ -408,6 +409,10 @@ class Recall {
       if (const auto tensor = weak.lock()) tensor->value = now(tensor->value);
     }
     into_.sound_ = now(into_.sound_);
+    std::vector<GradientHook> hooks;
+    for (const Part* p : older) add_hooks(*p, hooks);
+    add_hooks(own, hooks);
+    into_.gradient_hooks_ = std::move(hooks);
     into_.states_ = std::move(states_);
     into_.state_index_ = std::move(state_index_);
     into_.graph_ = std::move(graph_);
@@ -427,6 +432,14 @@ class Recall {
     for (Part* p : older) {
       ++p->trace->recalled_by_;
       into_.recalled_.push_back({p->keep, std::move(p->needed), std::move(p->here)});
+    }
+  }
+
+  // Those of nodes that are here now. What was recalled from elsewhere has its hooks there.
+  static void add_hooks(const Part& p, std::vector<GradientHook>& hooks) {
+    for (const GradientHook& h : p.trace->gradient_hooks_) {
+      const Value here = p.here[h.value.index()];
+      if (here.valid() && !p.origin[h.value.index()].trace) hooks.push_back({here, h.function});
     }
   }
 

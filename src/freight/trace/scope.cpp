@@ -34,6 +34,9 @@ Frame::~Frame() {
 
 namespace trace {
 
+ScopeInstead::ScopeInstead(const std::string& path) : before_(path) { t_place.scope.swap(before_); }
+ScopeInstead::~ScopeInstead() { t_place.scope.swap(before_); }
+
 const std::string& scope() { return t_place.scope; }
 
 std::string where() {

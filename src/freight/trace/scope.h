@@ -36,6 +36,18 @@ class Frame {
 };
 
 namespace trace {
+// Stands in for the whole module path while it lives.
+class ScopeInstead {
+ public:
+  explicit ScopeInstead(const std::string& path);  // until the end of the scope
+  ~ScopeInstead();
+  ScopeInstead(const ScopeInstead&) = delete;
+  ScopeInstead& operator=(const ScopeInstead&) = delete;
+
+ private:
+  std::string before_;
+};
+
 const std::string& scope();
 // "train.cpp:42"; empty outside of any frame.
 std::string where();

@@ -5,6 +5,7 @@
 // through until its last handle is gone; detach() gives one without.
 // Any number of threads may make, read and share tensors; a handle itself is assigned to by one thread at a time.
 #pragma once
+#include <functional>
 #include <initializer_list>
 #include <iosfwd>
 #include <memory>
@@ -187,5 +188,12 @@ struct GradOptions {
 std::vector<Tensor> grad(const In& loss, const std::vector<Variable>& parameters, const GradOptions& options = {});
 // The same with respect to tensors.
 std::vector<Tensor> grad(const In& loss, const std::vector<Tensor>& tensors, const GradOptions& options = {});
+
+// The elements of x, with another gradient: what x gets by this tensor is f(g), where g is the sum of what reaches the
+// tensor. The gradient by the tensor itself is g. f is called where gradients are asked for, in a compiled function
+// while that is traced, and not where the loss does not depend on x; what it computes is part of the graph, and costs
+// nothing else. Throws Error(usage) for an x that is no floating tensor; grad throws it where f gives another type than
+// g's or an undefined tensor, reads elements, or asks for gradients. PyTorch's register_hook.
+Tensor on_gradient(const In& x, std::function<Tensor(const Tensor& gradient)> f);
 
 }  // namespace freight

@@ -226,6 +226,17 @@ void Trace::depend_on(const std::shared_ptr<const bool>& flag) {
   guards_.push_back({flag, *flag});
 }
 
+void Trace::add_gradient_hook(Value value, std::function<Tensor(const Tensor&)> function) {
+  gradient_hooks_.push_back({value, std::make_shared<const std::function<Tensor(const Tensor&)>>(std::move(function))});
+}
+
+void Trace::need_no_walk(const char* op) const {
+  if (!walked_) return;
+  fail_here(op, "a function of on_gradient, or a gradient hook of a module, ",
+            std::string_view(op) == "grad" ? "asks for gradients" : "reads elements",
+            " while gradients are computed: there it can only compute with tensors; do it when they are there");
+}
+
 void Trace::finish(const std::vector<Value>& outputs) {
   if (streams_ > 0) {
     // The next run draws other numbers, unless this one changed nothing.
@@ -235,6 +246,7 @@ void Trace::finish(const std::vector<Value>& outputs) {
     if (sound_.valid()) rng.next = choose(b, sound_, rng.next, rng.leaf);
   }
   graph_.outputs = outputs;
+  if (mode_ == Mode::compile) gradient_hooks_.clear();  // and what they hold: all gradients are taken
   graph_.updates.clear();
   for (const StateUse& s : states_) {
     if (s.assigned()) graph_.updates.push_back({s.leaf, s.next});

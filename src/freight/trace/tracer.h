@@ -4,6 +4,7 @@
 #pragma once
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -125,6 +126,12 @@ struct Guard {
   bool holds() const { return *flag == value; }
 };
 
+// A function that gradients pass at a node: on_gradient.
+struct GradientHook {
+  Value value;  // the node's result
+  std::shared_ptr<const std::function<Tensor(const Tensor&)>> function;
+};
+
 class Trace : public std::enable_shared_from_this<Trace> {
  public:
   enum class Mode { eager, compile };
@@ -185,6 +192,21 @@ class Trace : public std::enable_shared_from_this<Trace> {
   // Takes in all that `value` was computed from in traces that have run, in front of what this trace recorded itself,
   // so that gradients reach it. Values change their numbers; returns the new one of `value`.
   Value recall(Value value);
+  void add_gradient_hook(Value value, std::function<Tensor(const Tensor&)> function);
+  const std::vector<GradientHook>& gradient_hooks() const { return gradient_hooks_; }
+  // While it lives, gradients are walked back through the trace: it must neither run nor number its values anew.
+  class Walk {
+   public:
+    explicit Walk(Trace& trace) : trace_(trace) { trace.walked_ = true; }
+    ~Walk() { trace_.walked_ = false; }
+    Walk(const Walk&) = delete;
+    Walk& operator=(const Walk&) = delete;
+
+   private:
+    Trace& trace_;
+  };
+  // Throws Error(usage) naming `op` while gradients are walked back through the trace.
+  void need_no_walk(const char* op) const;
   // Leaves that stand for evaluated tensors whose history was recalled.
   const std::vector<Alias>& aliases() const { return aliases_; }
 
@@ -240,6 +262,8 @@ class Trace : public std::enable_shared_from_this<Trace> {
   std::unordered_map<const Version*, Value> old_versions_;  // inputs that are values which variables had
   std::vector<Guard> guards_;
   std::vector<Alias> aliases_;
+  std::vector<GradientHook> gradient_hooks_;
+  bool walked_ = false;
   std::vector<Recalled> recalled_;
   Value sound_;  // bool[]: whether the conditions of all guard_assignments hold
   int64_t streams_ = 0;

@@ -5,6 +5,7 @@
 
 #include "freight/base/log.h"
 #include "freight/base/strings.h"
+#include "freight/train/diverged.h"
 
 namespace freight::train {
 
@@ -73,7 +74,9 @@ std::string BatchSteps::first_nonfinite(const RunPosition& place) {
     run_.feed->start(place.epoch - 1, place.batch);
     batch_ = run_.feed->next();
   }
-  return run_.net->step->first_nonfinite(batch_->inputs, batch_->targets);
+  const std::string sample = train::first_nonfinite(*run_.feed, *batch_);
+  const std::string layer = run_.net->step->first_nonfinite(batch_->inputs, batch_->targets);
+  return sample.empty() || layer.empty() ? sample + layer : cat(sample, ", and from it ", layer);
 }
 
 }  // namespace freight::train

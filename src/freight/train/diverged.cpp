@@ -5,6 +5,7 @@
 #include "freight/base/error.h"
 #include "freight/base/finite.h"
 #include "freight/passes/passes.h"
+#include "freight/train/step.h"
 
 namespace freight::train {
 
@@ -57,6 +58,19 @@ std::string first_nonfinite(const Graph& graph, const std::vector<Array>& inputs
     const Node& n = all.def(order[i]);
     const std::string scope = n.scope.empty() ? std::string("the loss") : n.scope;
     return say(cat(scope, " (", name(n.op), n.where.empty() ? "" : ", " + n.where, ")"), bad, results[i].numel());
+  }
+  return "";
+}
+
+std::string first_nonfinite(const data::Feed& feed, const data::FeedBatch& batch) {
+  for (const auto& [what, all] : {std::pair("input", &batch.inputs), std::pair("target", &batch.targets)}) {
+    if (!is_floating(all->dtype()) || count_nonfinite(*all) == 0) continue;
+    for (int64_t row = 0; row < all->shape()[0]; ++row) {
+      const Array one = batch_rows(*all, row, 1);
+      if (const int64_t bad = count_nonfinite(one)) {
+        return say(cat("the ", what, " of ", feed.sample_name(row)), bad, one.numel());
+      }
+    }
   }
   return "";
 }

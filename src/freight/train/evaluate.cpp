@@ -13,6 +13,7 @@
 #include "freight/nn/evaluating.h"
 #include "freight/ops/ops.h"
 #include "freight/run/plan.h"
+#include "freight/train/diverged.h"
 
 namespace freight::train {
 
@@ -189,9 +190,10 @@ Evaluation Evaluator::run(data::Feed& feed, const std::string& what,
     const auto [loss, right] = state_->step(b->inputs, b->targets);
     const auto batch_loss = static_cast<double>(loss.item<float>());
     if (!std::isfinite(batch_loss)) {
+      const std::string sample = first_nonfinite(feed, *b);
       fail(ErrorKind::diverged, what, "the loss of samples ", e.count, " to ", e.count + b->count - 1, " is ",
            std::isnan(batch_loss) ? "nan" : "infinite",
-           ": the model's answers to them are not finite, so that there is no figure",
+           sample.empty() ? ": the model's answers to them are not finite, so that there is no figure" : ": ", sample,
            state_->compute == DType::f16 ? "; try --precision bf16 or fp32" : "");
     }
     e.loss += batch_loss;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "freight/base/error.h"
+#include "freight/base/log.h"
 #include "freight/base/strings.h"
 #include "freight/models/loss.h"
 #include "freight/train/signals.h"
@@ -211,6 +212,13 @@ void Loop::store() {
   result_.samples_per_second = static_cast<double>(trained_.samples) / std::max(trained_.seconds, 1e-9);
   result_.step_seconds = trained_.step_seconds();
   result_.output_dir = run_.config.output_dir;
+  const models::Model& model = run_.net->model;
+  if (model.own.metric && result_.test.count > 0 && std::isinf(place_.best_score)) {
+    const std::string line = cat("no checkpoint is the best one: the metric '", model.own.metric_name,
+                                 "' was NaN or infinite in every evaluation");
+    record_.note(line);
+    logging::warn(line);
+  }
   record_.settle();
   result_.model_path = run_.net->with_averages([&] { return record_.store_model(place_); });
   result_.bad_samples = run_.left_out.samples();

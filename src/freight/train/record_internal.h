@@ -25,6 +25,7 @@ class RunRecord {
   void trained(const StepReport& report, int64_t batches, double seconds);
   void tested(const StepReport& report, const Evaluation& test);
   void epoch(const EpochReport& report);
+  void note(const std::string& line) { dir_.log(line); }
   // Writes the row of the step after `place`, whose loss is not finite.
   void diverged(const RunPosition& place, double loss, double rate);
 

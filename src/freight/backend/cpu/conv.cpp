@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "freight/backend/cpu/dnnl_support.h"
+#include "freight/backend/cpu/conv_rows.h"
 #include "freight/backend/cpu/families.h"
 #include "freight/backend/cpu/kernels/bf16/conv.h"
 #include "freight/backend/cpu/kernels/bf16/gemm.h"
@@ -24,86 +24,7 @@ namespace freight::cpu {
 
 namespace {
 
-using dnnl::algorithm;
-using dnnl::prop_kind;
-
-// The weight with groups as an axis of its own: (g, O/g, C/g, kernel...).
-Type grouped(const Type& w, int64_t groups) {
-  if (groups == 1) return w;
-  Type t = w;
-  t.shape[0] = w.shape[0] / groups;
-  t.shape.insert(0, groups);
-  return t;
-}
-
-struct Problem {
-  const ConvAttrs& a;
-  Type x, w, y;
-  Op op;
-
-  Problem(const Node& node, const Type& in0, const Type& in1, const Type& out)
-      : a(attrs<ConvAttrs>(node)), op(node.op) {
-    if (op == Op::conv) {
-      x = in0;
-      w = in1;
-      y = out;
-    } else if (op == Op::conv_grad_input) {
-      y = in0;
-      w = in1;
-      x = out;
-    } else {
-      x = in0;
-      y = in1;
-      w = out;
-    }
-  }
-
-  bool empty() const { return x.numel() == 0 || w.numel() == 0 || y.numel() == 0; }
-  std::vector<int64_t> dilations() const {
-    std::vector<int64_t> d;
-    for (int64_t v : a.dilation) d.push_back(v - 1);
-    return d;
-  }
-  dnnl::memory::desc activation(const Type& t) const {
-    // The strides as they are, also of a single channel: oneDNN tells formats apart by them.
-    return {t.shape.vector(), dnnl_type(t.dtype), channels_last_strides(t.shape).vector()};
-  }
-
-  dnnl::convolution_forward::primitive_desc forward(const dnnl::memory::desc& weights, bool bias,
-                                                    const dnnl::primitive_attr& attr) const {
-    const auto s = a.stride.vector(), lo = a.pad_low.vector(), hi = a.pad_high.vector(), d = dilations();
-    dnnl::memory::desc b;  // of nothing: without bias
-    if (bias) b = {{y.shape[1]}, dnnl_type(y.dtype), dnnl::memory::format_tag::x};
-    return {{prop_kind::forward_training, algorithm::convolution_direct, activation(x), weights, b, activation(y), s, d,
-             lo, hi},
-            attr,
-            dnnl_engine()};
-  }
-  dnnl::convolution_forward::primitive_desc hint() const {
-    return forward(dnnl_any(grouped(w, a.groups)), false, dnnl_attributes());
-  }
-  template <class Backward>  // dnnl::convolution_backward_data or _weights
-  typename Backward::primitive_desc backward(const dnnl::memory::desc& weights) const {
-    const auto s = a.stride.vector(), lo = a.pad_low.vector(), hi = a.pad_high.vector(), d = dilations();
-    return {{algorithm::convolution_direct, activation(x), weights, activation(y), s, d, lo, hi},
-            dnnl_attributes(),
-            dnnl_engine(),
-            hint()};
-  }
-  // The weight format that the primitive would like best.
-  dnnl::memory::desc wanted() const {
-    const auto any = dnnl_any(grouped(w, a.groups));
-    if (op == Op::conv) return forward(any, a.epilogue.bias, dnnl_attributes()).weights_desc();
-    if (op == Op::conv_grad_input) return backward<dnnl::convolution_backward_data>(any).weights_desc();
-    return backward<dnnl::convolution_backward_weights>(any).diff_weights_desc();
-  }
-  dnnl::memory::desc weight_desc(const Layout& layout) const {
-    if (layout.blocked) return dnnl_desc(w, layout);
-    return dnnl_desc(grouped(w, a.groups), Layout::row_major(grouped(w, a.groups).shape));
-  }
-};
-
-ConvProblem plain_problem(const Problem& p) {
+ConvProblem plain_problem(const ConvOp& p) {
   ConvProblem d;
   const int first = p.x.shape.rank() - 3;  // one spatial axis becomes the second
   const auto spatial = [&](const Shape& s, int axis) { return first + axis < 1 ? 1 : s[first + axis + 1]; };
@@ -128,7 +49,7 @@ ConvProblem plain_problem(const Problem& p) {
 }
 
 // As the kernels see the gradient of x: a convolution of dy that gives dx.
-ConvProblem transposed_problem(const Problem& p) {
+ConvProblem transposed_problem(const ConvOp& p) {
   ConvProblem t = plain_problem(p);
   std::swap(t.c, t.o);
   std::swap(t.h, t.oh);
@@ -143,7 +64,7 @@ ConvProblem transposed_problem(const Problem& p) {
 // with a stride; measured GFLOP/s on one Zen 3 core, own against oneDNN: forward 6->16 5x5 85 : 61; weight gradient
 // 1->6 5x5 53 : 23, 16->16 3x3 @32 73 : 44, 32->32 @16 58 : 38. Elsewhere (3 channels, stride 2, 64 channels, AVX-512)
 // oneDNN is as fast.
-bool runs_direct(const Problem& p) {
+bool runs_direct(const ConvOp& p) {
   const bool unit_stride = std::all_of(p.a.stride.begin(), p.a.stride.end(), [](int64_t d) { return d == 1; });
   const int64_t c = p.x.shape[1], o = p.y.shape[1];
   if (!unit_stride) return false;
@@ -159,7 +80,7 @@ bool runs_direct(const Problem& p) {
 // : 13.3 forward, 7.9 : 19.7 input gradient; 512 @28 b8 61 : 124 and 61 : 116. A Zen 4: 16 channels @32 b128 1.9
 // : 2.8, 2.0 : 2.8 and 1.5 : 2.7, with AVX2 alone 2.5 : 4.1 and 2.4 : 3.0; 5x5 2.2 : 3.8; 64 channels 5x5 b64 17.6 :
 // 56, 17.8 : 58 and 21.8 : 63.
-bool runs_winograd(const Problem& p) {
+bool runs_winograd(const ConvOp& p) {
   const ConvProblem c = p.op == Op::conv_grad_input ? transposed_problem(p) : plain_problem(p);
   return std::min(c.c, c.o) >= 16 && c.pad_h >= 0 && c.pad_w >= 0 && winograd_fits(c);
 }
@@ -186,7 +107,7 @@ enum class Way : uint8_t { dnnl, direct, winograd, product, sequences, spread };
 constexpr const char* kWays[] = {"dnnl", "direct", "winograd", "gemm", "sequences", "spread"};
 
 // With Winograd's method from so many `tiles` on.
-Way way_of(const Problem& p, int64_t tiles) {
+Way way_of(const ConvOp& p, int64_t tiles) {
   const bool plain =
       p.a.groups == 1 && std::all_of(p.a.dilation.begin(), p.a.dilation.end(), [](int64_t d) { return d == 1; });
   if (!plain || p.x.shape.rank() > 4) return Way::dnnl;
@@ -203,18 +124,18 @@ Way way_of(const Problem& p, int64_t tiles) {
   return runs_winograd(p) && winograd_tiles(c) >= tiles ? Way::winograd : Way::dnnl;
 }
 // oneDNN does not add residuals as we do.
-Way way_of(const Problem& p) { return way_of(p, p.a.epilogue.residual ? 0 : kTiles); }
+Way way_of(const ConvOp& p) { return way_of(p, p.a.epilogue.residual ? 0 : kTiles); }
 
 // The way with a frozen weight where nothing is measured. oneDNN's products on packed weights take 0.7 to 0.9 of the
 // time of ours (1x1 convolutions of resnet50, one core of a Xeon with AVX-512).
-Way frozen_way_of(const Problem& p) {
+Way frozen_way_of(const ConvOp& p) {
   if (p.a.epilogue.residual) return way_of(p);
   const Way way = way_of(p, kTilesFrozen);
   return way == Way::product ? Way::dnnl : way;
 }
 
 // True where the packings can be made from a weight that lies so.
-bool packable(const Problem& p, const Layout& weight) {
+bool packable(const ConvOp& p, const Layout& weight) {
   const int r = p.w.shape.rank();
   return is_dense(p.w.shape, weight) &&
          (way_of(p, 0) != Way::winograd || weight.strides[2] == p.w.shape[3] * weight.strides[3]) && r >= 3;
@@ -224,7 +145,7 @@ bool packable(const Problem& p, const Layout& weight) {
 template <class Multiply, class T>
 class Product {
  public:
-  Product(const Problem& p, bool packed, bool stream)
+  Product(const ConvOp& p, bool packed, bool stream)
       : gemm_(problem(p, packed, stream)), makes_weight_(p.op == Op::conv_grad_weight) {}
   void run(const T* x, const T* w, T* y, const T* bias, const T* residual, void* scratch) const {
     if (makes_weight_) std::swap(x, w);
@@ -233,7 +154,7 @@ class Product {
   size_t scratch_bytes() const { return gemm_.scratch_bytes(); }
 
  private:
-  static GemmProblem problem(const Problem& p, bool packed, bool stream) {
+  static GemmProblem problem(const ConvOp& p, bool packed, bool stream) {
     const ConvProblem c = plain_problem(p);
     const int64_t pixels = c.n * c.h * c.w;
     GemmProblem g{.m = pixels, .n = c.c, .k = c.o, .a_row = c.o, .b_row = c.c, .c_row = c.c};
@@ -250,9 +171,9 @@ class Product {
   bool makes_weight_;
 };
 
-Problem problem(const Graph& g, const Node& n) { return {n, g.type(n.in(0)), g.type(n.in(1)), g.type(n.out())}; }
+ConvOp problem(const Graph& g, const Node& n) { return {n, g.type(n.in(0)), g.type(n.in(1)), g.type(n.out())}; }
 
-std::unique_ptr<Kernel> dnnl_grad_weight(const Problem& p, const dnnl::memory::desc& w) {
+std::unique_ptr<Kernel> dnnl_grad_weight(const ConvOp& p, const dnnl::memory::desc& w) {
   const auto pd = p.backward<dnnl::convolution_backward_weights>(w);
   return dnnl_step<dnnl::convolution_backward_weights>(
       pd, {{DNNL_ARG_SRC, pd.src_desc(), 0}, {DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), 1}, {DNNL_ARG_DIFF_WEIGHTS, w, 2}},
@@ -313,7 +234,7 @@ class SlicedGradWeight final : public Kernel {
 // no larger than the operands. A power of two, which most numbers of threads share evenly.
 constexpr double kFlopsPerSlice = 1e6;
 constexpr int64_t kPixelsPerSlice = 512, kMostSlices = 64, kLeastPartBytes = 1 << 20;
-int64_t slices_of(const Problem& p) {
+int64_t slices_of(const ConvOp& p) {
   const auto bytes = [](const Type& t) { return t.numel() * static_cast<int64_t>(size_of(t.dtype)); };
   const int64_t samples = p.x.shape[0], pixels = p.y.numel() / p.y.shape[1];
   const int64_t room = (bytes(p.x) + bytes(p.y) + kLeastPartBytes) / bytes(p.w);
@@ -324,14 +245,14 @@ int64_t slices_of(const Problem& p) {
 }
 
 // Nothing where the batch is too small to be cut.
-std::unique_ptr<Kernel> sliced_grad_weight(const Problem& p, const Layout& layout) {
+std::unique_ptr<Kernel> sliced_grad_weight(const ConvOp& p, const Layout& layout) {
   const int64_t slices = slices_of(p), samples = p.x.shape[0];
   if (p.w.dtype != DType::f32 || slices == 1) return nullptr;
   const ThreadLimit alone(1);
   const dnnl::memory::desc w = p.weight_desc(layout);
   std::vector<std::unique_ptr<Kernel>> parts;
   for (int64_t i = 0; i < slices; ++i) {
-    Problem part = p;
+    ConvOp part = p;
     part.x.shape[0] = part.y.shape[0] = (i + 1) * samples / slices - i * samples / slices;
     parts.push_back(dnnl_grad_weight(part, w));
   }
@@ -340,7 +261,30 @@ std::unique_ptr<Kernel> sliced_grad_weight(const Problem& p, const Layout& layou
                                             std::move(parts));
 }
 
-std::unique_ptr<Kernel> make_way(const StepSpec& spec, const Problem& p, Way way) {
+std::unique_ptr<Kernel> by_dnnl(const StepSpec& spec, const ConvOp& p) {
+  if (p.op == Op::conv_grad_weight) {
+    const ThreadLimit threads(spec.deterministic ? 1 : thread_count());
+    return dnnl_grad_weight(p, p.weight_desc(spec.out[0].layout));
+  }
+  const auto w = p.weight_desc(spec.in[1].layout);
+  if (p.op == Op::conv_grad_input) {
+    const auto pd = p.backward<dnnl::convolution_backward_data>(w);
+    return dnnl_step<dnnl::convolution_backward_data>(pd,
+                                                      {{DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), 0},
+                                                       {DNNL_ARG_WEIGHTS, w, 1},
+                                                       {DNNL_ARG_DIFF_SRC, pd.diff_src_desc(), 2}},
+                                                      3);
+  }
+  // As a binary operation behind the product it takes oneDNN longer than our own product.
+  FREIGHT_CHECK(!p.a.epilogue.residual, "residual epilogue");
+  const auto pd = p.forward(w, p.a.epilogue.bias, dnnl_attributes());
+  std::vector<DnnlKernel::Argument> arguments{{DNNL_ARG_SRC, pd.src_desc(), 0}, {DNNL_ARG_WEIGHTS, w, 1}};
+  if (p.a.epilogue.bias) arguments.push_back({DNNL_ARG_BIAS, pd.bias_desc(), 2});
+  arguments.push_back({DNNL_ARG_DST, pd.dst_desc(), spec.in.size()});
+  return dnnl_step<dnnl::convolution_forward>(pd, arguments, spec.in.size() + 1, p.a.epilogue, spec.out[0].type.dtype);
+}
+
+std::unique_ptr<Kernel> make_way(const StepSpec& spec, const ConvOp& p, Way way) {
   const Node& n = *spec.node;
   const Epilogue epilogue = n.op == Op::conv ? p.a.epilogue : Epilogue{};
   const bool packed = is_own_packing(spec.in[1].layout);
@@ -356,7 +300,7 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const Problem& p, Way way
     return own(Product<Bf16Gemm, Bf16>(p, packed, spec.stream_outputs), Bf16{});
   if (way == Way::product) {
     std::vector<Candidate> candidates{
-        {"gemm", [&] { return own(Product<Gemm, float>(p, packed, spec.stream_outputs)); }}};
+        {"gemm", [&] { return own(Product<Gemm<float>, float>(p, packed, spec.stream_outputs)); }}};
     if (!packed && splits_f32()) {  // few channels leave tiles empty
       const auto place = std::min(c.c, c.o) > 64 ? candidates.begin() : candidates.end();
       candidates.insert(place, {"split", [&] {
@@ -373,39 +317,26 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const Problem& p, Way way
     return n.op == Op::conv ? own(Winograd(c, packed ? Weights::transformed : Weights::stored, spec.stream_outputs))
                             : own(Winograd(transposed_problem(p), Weights::transposed, spec.stream_outputs));
   }
-  if (n.op == Op::conv) {
-    // As a binary operation behind the product it takes oneDNN longer than our own product.
-    FREIGHT_CHECK(!p.a.epilogue.residual, "residual epilogue");
-    const auto w = p.weight_desc(spec.in[1].layout);
-    const auto pd = p.forward(w, p.a.epilogue.bias, dnnl_attributes());
-    std::vector<DnnlKernel::Argument> arguments{{DNNL_ARG_SRC, pd.src_desc(), 0}, {DNNL_ARG_WEIGHTS, w, 1}};
-    if (p.a.epilogue.bias) arguments.push_back({DNNL_ARG_BIAS, pd.bias_desc(), 2});
-    arguments.push_back({DNNL_ARG_DST, pd.dst_desc(), spec.in.size()});
-    return dnnl_step<dnnl::convolution_forward>(pd, arguments, spec.in.size() + 1, p.a.epilogue,
-                                                spec.out[0].type.dtype);
+  if (cuts_rows(p)) {
+    const bool makes_weight = n.op == Op::conv_grad_weight;
+    const Layout& w = makes_weight ? spec.out[0].layout : spec.in[1].layout;
+    return make_conv_rows(p, spec.in.size() + 1, p.weight_desc(w).get_size(),
+                          [&](const ConvOp& piece) { return by_dnnl(spec, piece); });
   }
-  if (n.op == Op::conv_grad_input) {
-    const auto w = p.weight_desc(spec.in[1].layout);
-    const auto pd = p.backward<dnnl::convolution_backward_data>(w);
-    return dnnl_step<dnnl::convolution_backward_data>(pd,
-                                                      {{DNNL_ARG_DIFF_DST, pd.diff_dst_desc(), 0},
-                                                       {DNNL_ARG_WEIGHTS, w, 1},
-                                                       {DNNL_ARG_DIFF_SRC, pd.diff_src_desc(), 2}},
-                                                      3);
+  if (n.op == Op::conv_grad_weight) {
+    if (auto sliced = sliced_grad_weight(p, spec.out[0].layout)) return sliced;
   }
-  if (auto sliced = sliced_grad_weight(p, spec.out[0].layout)) return sliced;
-  const ThreadLimit threads(spec.deterministic ? 1 : thread_count());
-  return dnnl_grad_weight(p, p.weight_desc(spec.out[0].layout));
+  return by_dnnl(spec, p);
 }
 
-LayoutPlan layouts_for(const Graph& graph, const Node& node, const Problem& p, Way way, bool frozen) {
+LayoutPlan layouts_for(const Graph& graph, const Node& node, const ConvOp& p, Way way, bool frozen) {
   Layout weight = Layout::row_major(p.w.shape);
   if (frozen && way == Way::product) {
     weight = panel_layout(p.w.shape, 0);
   } else if (frozen && way == Way::winograd) {
     weight = winograd_layout(p.w.shape);
   } else if (way == Way::dnnl) {
-    const dnnl::memory::desc wanted = p.wanted();
+    const dnnl::memory::desc wanted = cuts_rows(p) ? usual_piece(p).wanted() : p.wanted();
     const Type g = grouped(p.w, p.a.groups);
     // Plain but permuted weights count as packed: the graph sees the ungrouped shape.
     if (!(wanted == dnnl_desc(g, Layout::row_major(g.shape)))) {
@@ -426,7 +357,7 @@ LayoutPlan layouts_for(const Graph& graph, const Node& node, const Problem& p, W
 }
 
 // With a frozen weight its format costs nothing: of a product, Winograd's method and oneDNN the fastest is taken.
-LayoutPlan fastest_layouts(const Graph& graph, const Node& node, const Problem& p, bool deterministic) {
+LayoutPlan fastest_layouts(const Graph& graph, const Node& node, const ConvOp& p, bool deterministic) {
   std::vector<Way> ways{frozen_way_of(p)};
   if (!deterministic && ways[0] != Way::direct) {
     for (const Way way : {way_of(p, kTilesFrozen), Way::dnnl}) {
@@ -474,7 +405,7 @@ bool conv_epilogue(const Graph& graph, const Node& node, const Epilogue& epilogu
 
 LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
                         const FrozenInputs& frozen) {
-  const Problem p = problem(graph, node);
+  const ConvOp p = problem(graph, node);
   if (node.op != Op::conv || !weight_frozen(frozen) || p.x.dtype != DType::f32 || !packable(p, given[1]))
     return layouts_for(graph, node, p, way_of(p), false);
   return fastest_layouts(graph, node, p, frozen.deterministic);
@@ -482,7 +413,7 @@ LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<
 
 std::unique_ptr<Kernel> make_conv(const StepSpec& spec) {
   const Node& n = *spec.node;
-  const Problem p(n, spec.in[0].type, spec.in[1].type, spec.out[0].type);
+  const ConvOp p(n, spec.in[0].type, spec.in[1].type, spec.out[0].type);
   // The choice of the layout pass for a frozen weight shows in the weight's format.
   const Layout& w = spec.in[1].layout;
   Way way = is_own_packing(w) ? way_of(p, 0) : way_of(p);

@@ -1,5 +1,5 @@
 // The CPU backend's face: what planning asks of a node is answered by the row of its family of kernels (families.h).
-// All that no family takes (f64 contractions, rare cases) runs on the reference backend's loops, so nothing is "not
+// All that no family takes (f64 convolutions, rare cases) runs on the reference backend's loops, so nothing is "not
 // implemented".
 #include "freight/backend/cpu/cpu.h"
 

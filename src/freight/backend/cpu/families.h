@@ -58,7 +58,7 @@ LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<
                         const FrozenInputs& frozen);
 bool conv_epilogue(const Graph& graph, const Node& node, const Epilogue& epilogue);
 
-// matmul.cpp: matmul with transposes, batch axes, bias and relu (f32, bf16).
+// matmul.cpp: matmul with transposes, batch axes, bias and relu (f32, f64, bf16).
 bool takes_matmul(const Graph& graph, const Node& node);
 std::unique_ptr<Kernel> make_matmul(const StepSpec& spec);
 LayoutPlan matmul_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
@@ -91,6 +91,14 @@ LayoutPlan attention_layouts(const Graph& graph, const Node& node, const std::ve
 // recurrent.cpp: the steps of LSTM and GRU layers and their gradient.
 std::unique_ptr<Kernel> make_recurrent(const StepSpec& spec);
 bool recurrent_in_place(const Graph& graph, const Node& node, int input, int output);
+
+// linalg.cpp: factorizations and triangular solves (f32, f64).
+bool takes_factors(const Graph& graph, const Node& node);
+bool factors_in_place(const Graph& graph, const Node& node, int input, int output);
+std::unique_ptr<Kernel> make_lu_factor(const StepSpec& spec);
+std::unique_ptr<Kernel> make_cholesky(const StepSpec& spec);
+std::unique_ptr<Kernel> make_qr(const StepSpec& spec);
+std::unique_ptr<Kernel> make_solve_triangular(const StepSpec& spec);
 
 // Composites over sequences have kernels for f32 and, on processors with its instructions, bf16 (cpu.cpp).
 bool takes_sequence(const Graph& graph, const Node& node);
@@ -137,6 +145,21 @@ inline constexpr KernelFamily kFamilies[] = {
      .takes = takes_sequence,
      .make = make_recurrent,
      .in_place = recurrent_in_place},
+    {.name = "lu_factor",
+     .ops = {.ops = {Op::lu_factor}},
+     .takes = takes_factors,
+     .make = make_lu_factor,
+     .in_place = factors_in_place},
+    {.name = "cholesky",
+     .ops = {.ops = {Op::cholesky}},
+     .takes = takes_factors,
+     .make = make_cholesky,
+     .in_place = factors_in_place},
+    {.name = "qr", .ops = {.ops = {Op::qr}}, .takes = takes_factors, .make = make_qr},
+    {.name = "solve_triangular",
+     .ops = {.ops = {Op::solve_triangular}},
+     .takes = takes_factors,
+     .make = make_solve_triangular},
 };
 
 }  // namespace freight::cpu

@@ -1,6 +1,6 @@
-// matmul: batch axes, transposes as strides, bias and relu in the epilogue; by oneDNN or by kernels/gemm.h, whichever
-// is measured to be faster (equal on most shapes; oneDNN 2.6 is three times slower where rows lie a multiple of 4 KiB
-// apart).
+// matmul: batch axes, transposes as strides, bias and relu in the epilogue; f32 and bf16 by oneDNN or by
+// kernels/gemm.h, whichever is measured to be faster (equal on most shapes; oneDNN 2.6 is three times slower where rows
+// lie a multiple of 4 KiB apart), f64, which oneDNN has not, by kernels/gemm.h.
 #include <algorithm>
 
 #include "freight/backend/cpu/dnnl_support.h"
@@ -94,13 +94,20 @@ bool gemm_problem(const StepSpec& spec, const Operand& lhs, const Operand& rhs, 
   return batch_stride(lhs, p.a_batch) && batch_stride(rhs, p.b_batch) && batch_stride(out, p.c_batch);
 }
 
+// f64 has no second kernel that walks over several batch axes of any strides.
+bool one_batch_stride(const Type& type, const Layout& layout) {
+  int64_t stride = 0;
+  return batch_stride({type, layout}, stride);
+}
+
 }  // namespace
 
 // Nothing to multiply is left to the plain loops: oneDNN 2.6 divides by zero on AVX-512 machines, and by the extent of
 // an empty sum.
 bool takes_matmul(const Graph& graph, const Node& node) {
   const Type& result = graph.type(node.out());
-  return dnnl_multiplies(result.dtype) && result.numel() > 0 && graph.type(node.in(0)).numel() > 0;
+  const bool multiplies = dnnl_multiplies(result.dtype) || result.dtype == DType::f64;
+  return multiplies && result.numel() > 0 && graph.type(node.in(0)).numel() > 0;
 }
 
 bool matmul_epilogue(const Graph&, const Node&, const Epilogue& epilogue) { return !epilogue.residual; }
@@ -109,8 +116,10 @@ LayoutPlan matmul_layouts(const Graph& graph, const Node& node, const std::vecto
                           const FrozenInputs& frozen) {
   LayoutPlan plan;
   for (size_t i = 0; i < given.size(); ++i) {
-    const Shape& s = graph.type(node.inputs[i]).shape;
-    plan.in.push_back(i < 2 && usable(s, given[i]) ? given[i] : Layout::row_major(s));
+    const Type& type = graph.type(node.inputs[i]);
+    const bool takes =
+        i < 2 && usable(type.shape, given[i]) && (type.dtype != DType::f64 || one_batch_stride(type, given[i]));
+    plan.in.push_back(takes ? given[i] : Layout::row_major(type.shape));
   }
   plan.out.push_back(Layout::row_major(graph.type(node.out()).shape));
   const Type& w = graph.type(node.in(1));
@@ -127,18 +136,20 @@ std::unique_ptr<Kernel> make_matmul(const StepSpec& spec) {
   const Operand lhs = oriented(spec.in[0], a.trans_a), rhs = oriented(weight, a.trans_b);
   std::vector<Candidate> candidates;
   GemmProblem p;
-  const bool narrow = spec.out[0].type.dtype == DType::bf16;
+  const DType dtype = spec.out[0].type.dtype;
+  const bool narrow = dtype == DType::bf16, wide = dtype == DType::f64;
   const bool own = (!narrow || bf16_table()) && gemm_problem(spec, lhs, rhs, p);
   p.packed = packed;
   p.stream = spec.stream_outputs;
   if (own && narrow && ThinGemm::fits(p)) return own_product<ThinGemm, Bf16>("thin", p, a.epilogue).make();
-  const bool splits = !narrow && !packed && splits_f32() && std::min({p.m, p.n, p.k}) >= 16;
+  const bool splits = !narrow && !wide && !packed && splits_f32() && std::min({p.m, p.n, p.k}) >= 16;
   if (own) {
     candidates.push_back(narrow   ? own_product<Bf16Gemm, Bf16>("gemm", p, a.epilogue)
+                         : wide   ? own_product<Gemm<double>, double>("gemm", p, a.epilogue)
                          : splits ? own_product<SplitGemm, float>("split", p, a.epilogue)
-                                  : own_product<Gemm, float>("gemm", p, a.epilogue));
+                                  : own_product<Gemm<float>, float>("gemm", p, a.epilogue));
   }
-  if (!a.epilogue.residual && !packed) candidates.push_back({"dnnl", [&] { return by_dnnl(spec, lhs, rhs); }});
+  if (!a.epilogue.residual && !packed && !wide) candidates.push_back({"dnnl", [&] { return by_dnnl(spec, lhs, rhs); }});
   FREIGHT_CHECK(!candidates.empty(), "residual epilogue on odd strides");
   // Unmeasured f32: oneDNN, but not over rows that share cache sets (its AVX-512 kernels copy those), nor for results
   // that pass the caches by: it cannot, which costs more within a net than alone. AMX is faster. Nor where equal bits

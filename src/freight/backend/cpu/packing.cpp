@@ -44,7 +44,7 @@ class Packing final : public Kernel {
 }  // namespace
 
 Layout panel_layout(const Shape& weight, int column_axis) {
-  return named(column_axis == 0 ? kRows : kColumns, panel_floats(weight[1 - column_axis], weight[column_axis]));
+  return named(column_axis == 0 ? kRows : kColumns, panel_size(weight[1 - column_axis], weight[column_axis]));
 }
 
 Layout winograd_layout(const Shape& weight) { return named(kWinograd, filter_floats(weight[1], weight[0], weight[2])); }

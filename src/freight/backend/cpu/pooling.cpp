@@ -24,7 +24,6 @@ PoolGeometry geometry(const PoolAttrs& a, const Shape& x, const Shape& y) {
     g.stride[d] = a.stride[s];
     g.pad[d] = a.pad_low[s];
   }
-  g.find_ranges();
   return g;
 }
 

@@ -73,7 +73,8 @@ Lowered lower(const StepSpec& spec) {
     case OpKind::composite: return lower_attention(spec);
     default: break;
   }
-  fail(ErrorKind::device, name(op), "GPU backends have no kernel for this op");
+  fail(ErrorKind::device, name(op),
+       "GPU backends have no kernel for this op; compute it on the CPU: x.to_device(\"cpu\")");
 }
 
 }  // namespace freight::gpu

@@ -71,11 +71,20 @@ Lowered lower_pool(const StepSpec& spec) {
   const bool max = op == Op::max_pool;
   text.line(max ? cat("idx_t best = -1; ", value, " most = ", reduction_start(Op::reduce_max, x.dtype), ";")
                 : cat(value, " sum = 0;"));
+  // Large windows are summed up by parts of so many numbers: a sum of some millions in f32 loses what is added to it.
+  constexpr int64_t kPart = 1024;
+  const bool in_parts = !max && attrs.kernel.numel() > kPart;
+  if (in_parts) text.line(value, " some = 0; idx_t summed = 0;");
   text.line("for (idx_t a = h0; a < h1; ++a) for (idx_t b = w0; b < w1; ++b) {");
   text.line("const ", value, " v = ", x.load(cat("(plane * ", p.in[0], " + a) * ", p.in[1], " + b")), ";");
   const std::string take = cat("{ best = a * ", p.in[1], " + b; most = v; }");
-  text.line(max ? "if (best < 0 || (most == most && (v != v || v > most))) " + take : "sum += v;");
+  if (in_parts) {
+    text.line("some += v; if (++summed == ", kPart, ") { sum += some; some = 0; summed = 0; }");
+  } else {
+    text.line(max ? "if (best < 0 || (most == most && (v != v || v > most))) " + take : "sum += v;");
+  }
   text.line("}");
+  if (in_parts) text.line("sum += some;");
   text.line(y.store("e", max ? "most" : cat("sum / (", value, ")", p.count())));
   if (max) text.line(text.out(spec, 1).store("e", "best"));
   return text.finish_step(name(op), given.numel());

@@ -46,6 +46,7 @@ KernelTable pointwise_kernels();
 KernelTable shape_kernels();
 KernelTable reduce_kernels();
 KernelTable contract_kernels();
+KernelTable linalg_kernels();
 KernelTable pool_kernels();
 KernelTable index_kernels();
 

@@ -17,7 +17,7 @@ KernelFn find_kernel(Op op) {
   static const auto kByOp = [] {
     std::array<KernelFn, kOpCount> table{};
     for (const KernelTable& rows : {pointwise_kernels(), shape_kernels(), reduce_kernels(), contract_kernels(),
-                                    pool_kernels(), index_kernels()}) {
+                                    linalg_kernels(), pool_kernels(), index_kernels()}) {
       for (const KernelRow& row : rows) table[static_cast<size_t>(row.op)] = row.run;
     }
     return table;

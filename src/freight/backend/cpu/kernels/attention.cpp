@@ -21,12 +21,10 @@ constexpr int64_t kChunk = 6 * kQueries;      // queries of a task at most; its 
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
 
 // Floats that a thread needs.
-int64_t forward_scratch(int64_t d) {
-  return panel_floats(d, kKeys) + panel_floats(kKeys, d) + kQueries * kKeys + kChunk;
-}
+int64_t forward_scratch(int64_t d) { return panel_size(d, kKeys) + panel_size(kKeys, d) + kQueries * kKeys + kChunk; }
 int64_t backward_scratch(int64_t d, int64_t t) {
-  return 2 * panel_floats(d, kKeys) + panel_floats(kKeys, d) + 2 * panel_floats(kQueries, d) + 2 * kQueries * kKeys +
-         t + (3 * t + 2 * kKeys) * d;
+  return 2 * panel_size(d, kKeys) + panel_size(kKeys, d) + 2 * panel_size(kQueries, d) + 2 * kQueries * kKeys + t +
+         (3 * t + 2 * kKeys) * d;
 }
 
 // The number, of `count` keys from j on, of those that any of the `rows` queries from i on sees.
@@ -79,8 +77,8 @@ void Attention::queries(const AttentionOperands& o, int64_t head, int64_t first,
   const int64_t b = head / p_.heads, h = head % p_.heads, keys = p_.keys_of(o.lengths, b), d = p_.width;
   const float *q = o.q.at(b, h), *k = o.k.at(b, h), *v = o.v.at(b, h);
   float *y = o.y.at(b, h), *lse = o.lse + head * p_.queries;
-  float *k_panels = static_cast<float*>(thread_scratch(thread_bytes_)), *v_panels = k_panels + panel_floats(d, kKeys);
-  float *p = v_panels + panel_floats(kKeys, d), *sums = p + kQueries * kKeys;
+  float *k_panels = static_cast<float*>(thread_scratch(thread_bytes_)), *v_panels = k_panels + panel_size(d, kKeys);
+  float *p = v_panels + panel_size(kKeys, d), *sums = p + kQueries * kKeys;
   std::fill(lse + first, lse + last, kHidden);
   std::fill_n(sums, last - first, 0.0f);
   for (int64_t j = 0; j < (p_.causal ? std::min(keys, last) : keys); j += kKeys) {
@@ -110,10 +108,10 @@ void Attention::gradients(const AttentionOperands& o, int64_t head) const {
   const float *y = o.y.at(b, h), *dy = o.dy.at(b, h);
   const float *lse = o.lse + head * t, *dlse = o.dlse ? o.dlse + head * t : nullptr;
   float *dq = o.dq.at(b, h), *dk = o.dk.at(b, h), *dv = o.dv.at(b, h);
-  float *kt = static_cast<float*>(thread_scratch(thread_bytes_)), *vt = kt + panel_floats(d, kKeys),
-        *k_panels = vt + panel_floats(d, kKeys);
-  float *q_panels = k_panels + panel_floats(kKeys, d), *dy_panels = q_panels + panel_floats(kQueries, d);
-  float *p = dy_panels + panel_floats(kQueries, d), *ds = p + kQueries * kKeys, *delta = ds + kQueries * kKeys;
+  float *kt = static_cast<float*>(thread_scratch(thread_bytes_)), *vt = kt + panel_size(d, kKeys),
+        *k_panels = vt + panel_size(d, kKeys);
+  float *q_panels = k_panels + panel_size(kKeys, d), *dy_panels = q_panels + panel_size(kQueries, d);
+  float *p = dy_panels + panel_size(kQueries, d), *ds = p + kQueries * kKeys, *delta = ds + kQueries * kKeys;
   // dL/ds = p (dp - delta), delta = sum(p dp) = y dy; d lse/ds = p.
   float *q_rows = delta + t, *dy_rows = q_rows + t * d, *dq_rows = dy_rows + t * d, *dk_rows = dq_rows + t * d,
         *dv_rows = dk_rows + kKeys * d;

@@ -43,7 +43,7 @@ void even_parts(int64_t n, int64_t most, F f) {
 }  // namespace
 
 ConvForward::ConvForward(const ConvProblem& problem) : p_(problem) {
-  const GemmTable& table = gemm_table();
+  const GemmTable<float>& table = gemm_table();
   plane_ = p_.c == 1 && p_.o <= PlaneTable::kMaxOutputs && p_.stride_w == 1;
   width_ = plane_ ? static_cast<int>(p_.o) : p_.o <= table.lanes ? table.lanes : 2 * table.lanes;
   panels_ = ceil_div(p_.o, width_);
@@ -86,7 +86,7 @@ void ConvForward::run(const float* x, const float* w, const float* bias, float* 
 
 void ConvForward::rows(const float* x, const float* packed, const float* bias, float* y, int64_t image, int64_t first,
                        int64_t last) const {
-  const GemmTable& table = gemm_table();
+  const GemmTable<float>& table = gemm_table();
   const float* source = x + image * p_.h * p_.w * p_.c;
   int64_t row = p_.w * p_.c;  // floats per image row
   if (copies_) {
@@ -104,7 +104,7 @@ void ConvForward::rows(const float* x, const float* packed, const float* bias, f
     }
     return;
   }
-  GemmTile t;
+  GemmTile<float> t;
   t.a_row = p_.stride_w * p_.c;
   t.a_segment = row;
   t.b_step = width_;
@@ -136,7 +136,7 @@ void ConvForward::rows(const float* x, const float* packed, const float* bias, f
 }
 
 ConvGradWeight::ConvGradWeight(const ConvProblem& problem) : p_(problem) {
-  const GemmTable& table = gemm_table();
+  const GemmTable<float>& table = gemm_table();
   lanes_ = table.lanes;
   vectors_per_row_ = ceil_div(p_.kw * p_.c, lanes_);
   line_ = p_.kh * vectors_per_row_ * lanes_;
@@ -174,12 +174,12 @@ void ConvGradWeight::run(const float* x, const float* dy, float* dw, void* scrat
 }
 
 void ConvGradWeight::group(const float* x, const float* dy, float* partial, int64_t first, int64_t last) const {
-  const GemmTable& table = gemm_table();
+  const GemmTable<float>& table = gemm_table();
   float* copy = static_cast<float*>(thread_scratch(thread_bytes_));
   const int64_t row = padded_w_ * p_.c, vectors = p_.kh * vectors_per_row_;
   std::fill_n(copy + padded_h_ * row, lanes_, 0.0f);  // the last vector reads beyond the image
   const auto start = [&](int64_t v) { return v / vectors_per_row_ * row + v % vectors_per_row_ * lanes_; };
-  GemmTile t;
+  GemmTile<float> t;
   t.a_row = 1;
   t.a_step = p_.o;
   t.a_segment = p_.ow * p_.o;

@@ -7,6 +7,7 @@
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/scratch.h"
 #include "freight/base/cpu_info.h"
+#include "freight/base/error.h"
 #include "freight/base/threads.h"
 #include "hwy/cache_control.h"
 
@@ -14,8 +15,11 @@ namespace freight::cpu {
 
 namespace {
 
-constexpr int64_t kDepth = 384;  // steps of the sum per pass: a tile's rows stay in the first-level cache
-constexpr int64_t kLine = Ahead::kLine;
+// Steps of the sum per pass: a tile's rows stay in the first-level cache.
+template <class T>
+constexpr int64_t kDepth = sizeof(T) == sizeof(float) ? 384 : 320;
+template <class T>
+constexpr int64_t kLine = Ahead<T>::kLine;
 constexpr int64_t kFlippedRows = 96;     // rows of a flipped product whose sums are kept aside
 constexpr double kSerialFlops = 400000;  // below, a parallel region costs more than it saves
 // Cycles per element of a block that is packed, by copying or transposing, where a tile takes one per row and step.
@@ -30,45 +34,53 @@ int64_t l2_bytes() {
 int64_t part_start(int64_t n, int64_t parts, int64_t i) { return n * i / parts; }
 
 // `most` made smaller so that all blocks of n are nearly equal.
-int64_t even_block(int64_t n, int64_t most) { return ceil_div(n, ceil_div(n, std::max<int64_t>(most, 1))); }
+int64_t even_block(int64_t n, int64_t most) {
+  return ceil_div(n, std::max<int64_t>(ceil_div(n, std::max<int64_t>(most, 1)), 1));
+}
 
 }  // namespace
 
-struct Gemm::Call {
-  const float *a, *b;
-  float* c;
-  const float *bias, *residual;
-  float* panels;  // of a flipped product: a's rows, packed
+template <class T>
+struct Gemm<T>::Call {
+  const T *a, *b;
+  T* c;
+  const T *bias, *residual;
+  T* panels;  // of a flipped product: a's rows, packed
 };
 
-struct Gemm::Part {
+template <class T>
+struct Gemm<T>::Part {
   int64_t tile0, tile1, panel0, panel1;
 };
 
 // Packed next is, behind the rows of the tiles before `tile1` and the columns from `panel0` to `panel1` of the
 // block of steps from k0 on: rows, and at the end of that block columns.
-std::pair<Ahead, Ahead> Gemm::packed_next(const Call& call, const Part& part, int64_t tile1, int64_t panel0,
-                                          int64_t panel1, int64_t k0) const {
+template <class T>
+std::pair<Ahead<T>, Ahead<T>> Gemm<T>::packed_next(const Call& call, const Part& part, int64_t tile1, int64_t panel0,
+                                                   int64_t panel1, int64_t k0) const {
   const bool same_steps = tile1 < part.tile1;
   const int64_t tile = same_steps ? tile1 : part.tile0, k = same_steps ? k0 : k0 + k_block_;
   const int64_t rows = std::min(std::min(tile + tile_block_, part.tile1) * rows_, m_) - tile * rows_;
   const int64_t columns = std::min(panel1 * width_, n_) - panel0 * width_, steps = std::min(k_block_, p_.k - k);
-  std::pair<Ahead, Ahead> next;
+  std::pair<Ahead<T>, Ahead<T>> next;
   if (steps <= 0) return next;
-  const auto block = [&](const float* from, int64_t count, ptrdiff_t stride, ptrdiff_t step_stride) {
-    return stride == 1 ? Ahead{from + k * step_stride, steps, count, step_stride}
-                       : Ahead{from + k * step_stride, count, steps, stride};
+  const auto block = [&](const T* from, int64_t count, ptrdiff_t stride, ptrdiff_t step_stride) {
+    return stride == 1 ? Ahead<T>{from + k * step_stride, steps, count, step_stride}
+                       : Ahead<T>{from + k * step_stride, count, steps, stride};
   };
   if (pack_rows_) next.first = block(call.a + tile * rows_ * p_.a_row, rows, p_.a_row, p_.a_col);
   // Beside the columns at work there must be room for those that come.
-  const bool room = columns * k_block_ * static_cast<int64_t>(sizeof(float)) <= l2_bytes() * 4 / 10;
+  const bool room = columns * k_block_ * static_cast<int64_t>(sizeof(T)) <= l2_bytes() * 4 / 10;
   if (pack_columns_ && !same_steps && room)
     next.second = block(call.b + panel0 * width_ * p_.b_col, columns, p_.b_col, p_.b_row);
   return next;
 }
 
-Gemm::Gemm(const GemmProblem& problem) : p_(problem) {
-  const GemmTable& table = gemm_table();
+template <class T>
+Gemm<T>::Gemm(const GemmProblem& problem) : p_(problem) {
+  FREIGHT_CHECK(!(p_.accumulate && p_.subtract), "a product is added to the result or subtracted from it, not both");
+  if (p_.m == 0 || p_.n == 0) return;
+  const GemmTable<T>& table = gemm_table<T>();
   rows_ = table.rows;
   width_ = 2 * table.lanes;
   flipped_ = !p_.packed && p_.batch == 1 && p_.b_col != 1 && p_.b_row == 1 && p_.m <= 2 * width_ && p_.n > p_.m;
@@ -77,41 +89,44 @@ Gemm::Gemm(const GemmProblem& problem) : p_(problem) {
   tiles_ = ceil_div(m_, rows_);
   if (!flipped_) rows_ = even_block(m_, rows_);  // no tile of few rows at the end
   panels_ = ceil_div(n_, width_);
-  k_block_ = std::min(p_.k, ceil_div(even_block(p_.k, kDepth), 4) * 4);
+  k_block_ = std::max<int64_t>(std::min(p_.k, ceil_div(even_block(p_.k, kDepth<T>), 4) * 4), 1);
   const int64_t threads = thread_count();
   const double flops = 2.0 * static_cast<double>(p_.m) * static_cast<double>(p_.n) * static_cast<double>(p_.k);
   const bool parallel = p_.batch == 1 && flops > kSerialFlops && threads > 1;
   if (flipped_) {
     row_tasks_ = parallel ? std::min(threads, tiles_) : 1;
-    scratch_bytes_ = static_cast<size_t>(panels_ * width_ * p_.k) * sizeof(float);
-    thread_bytes_ = static_cast<size_t>((kFlippedRows + rows_) * panels_ * width_) * sizeof(float);
+    scratch_bytes_ = static_cast<size_t>(panels_ * width_ * p_.k) * sizeof(T);
+    thread_bytes_ = static_cast<size_t>((kFlippedRows + rows_) * panels_ * width_) * sizeof(T);
   } else {
     // A block read in place must be short enough for the first-level cache and free of steps that fall on the same
     // cache sets, or be read once.
-    const auto shares_sets = [](ptrdiff_t step) { return step * static_cast<ptrdiff_t>(sizeof(float)) % 512 == 0; };
-    pack_columns_ =
-        !p_.packed && (p_.b_col != 1 || (tiles_ > 1 && (p_.k > 256 || (p_.k > 16 && shares_sets(p_.b_row)))));
+    const auto shares_sets = [](ptrdiff_t step) { return step * static_cast<ptrdiff_t>(sizeof(T)) % 512 == 0; };
+    // Steps of f64 on a page each cost more in place, measured from 64 of them on.
+    const bool far_apart = sizeof(T) == sizeof(double) && p_.k >= 64 && p_.b_row * ptrdiff_t{sizeof(T)} >= 4096;
+    pack_columns_ = !p_.packed && (p_.b_col != 1 ||
+                                   (tiles_ > 1 && (p_.k > 256 || (p_.k > 16 && shares_sets(p_.b_row)) || far_apart)));
     // Rows that lie together and fit the first-level cache are read in place, unless they are read often.
     const bool together = p_.a_col == 1 && p_.a_row == p_.k && p_.k <= 256 && panels_ <= 16;
     pack_rows_ = (p_.a_col != 1 && p_.a_row != 1) || (panels_ > 2 && p_.k > 64 && !together) ||
                  (p_.a_col != 1 && p_.k > 16 && shares_sets(p_.a_col));
     if (p_.packed && p_.a_col == 1 && m_ < rows_) pack_rows_ = false;  // the weight is read once: nothing to save
-    const int64_t strip = k_block_ * static_cast<int64_t>(sizeof(float));
+    const int64_t strip = k_block_ * static_cast<int64_t>(sizeof(T));
     panel_block_ = even_block(panels_, l2_bytes() * 6 / 10 / (strip * width_));
     tile_block_ = even_block(tiles_, std::min(l2_bytes() / 4 / strip, k_block_) / rows_);
     if (parallel) cut(threads);
-    const int64_t panel_floats = p_.packed       ? 0
-                                 : pack_columns_ ? panel_block_ * width_ * k_block_
-                                 : n_ % width_   ? width_ * k_block_
-                                                 : 0;
-    const int64_t row_floats = pack_rows_ ? tile_block_ * rows_ * k_block_ : 0;
-    thread_bytes_ = static_cast<size_t>(panel_floats + row_floats) * sizeof(float);
+    const int64_t panel_numbers = p_.packed       ? 0
+                                  : pack_columns_ ? panel_block_ * width_ * k_block_
+                                  : n_ % width_   ? width_ * k_block_
+                                                  : 0;
+    const int64_t row_numbers = pack_rows_ ? tile_block_ * rows_ * k_block_ : 0;
+    thread_bytes_ = static_cast<size_t>(panel_numbers + row_numbers) * sizeof(T);
   }
   if (thread_bytes_ > 0) reserve_thread_scratch(thread_bytes_);
 }
 
 // Cuts the result into row_tasks_ x panel_tasks_ parts: each packs the rows and columns it needs for itself.
-void Gemm::cut(int64_t threads) {
+template <class T>
+void Gemm<T>::cut(int64_t threads) {
   const double row_cost = !pack_rows_ ? 0 : p_.a_row == 1 ? kCopy : kTranspose;
   const double column_cost = !pack_columns_ ? 0 : p_.b_col == 1 ? kCopy : kTranspose;
   double best = 1e30;
@@ -131,42 +146,45 @@ void Gemm::cut(int64_t threads) {
 }
 
 // Packs steps [k0, k0 + steps) of the panels that are not read in place; returns the first of them.
-int64_t Gemm::pack_panels(const Call& call, int64_t panel0, int64_t panel1, int64_t k0, int64_t steps,
-                          float* to) const {
+template <class T>
+int64_t Gemm<T>::pack_panels(const Call& call, int64_t panel0, int64_t panel1, int64_t k0, int64_t steps, T* to) const {
   const bool tail = panel1 == panels_ && n_ % width_ != 0;
   const int64_t first = pack_columns_ ? panel0 : panel1 - (tail ? 1 : 0), column = first * width_;
-  gemm_table().pack(to, steps * width_, call.b + column * p_.b_col + k0 * p_.b_row, p_.b_row, p_.b_col, steps,
-                    std::min(panel1 * width_, n_) - column, static_cast<int>(width_));
+  gemm_table<T>().pack(to, steps * width_, call.b + column * p_.b_col + k0 * p_.b_row, p_.b_row, p_.b_col, steps,
+                       std::min(panel1 * width_, n_) - column, static_cast<int>(width_));
   return first;
 }
 
-void Gemm::multiply(const Call& call, const Part& part) const {
-  const GemmTable& table = gemm_table();
+template <class T>
+void Gemm<T>::multiply(const Call& call, const Part& part) const {
+  const GemmTable<T>& table = gemm_table<T>();
   const int64_t lanes = table.lanes;
-  float* packed = thread_bytes_ > 0 ? static_cast<float*>(thread_scratch(thread_bytes_)) : nullptr;
-  float* packed_rows =
-      packed + (pack_rows_ ? static_cast<int64_t>(thread_bytes_ / sizeof(float)) - tile_block_ * rows_ * k_block_ : 0);
-  alignas(64) float bias_tail[2 * 16] = {};
+  T* packed = thread_bytes_ > 0 ? static_cast<T*>(thread_scratch(thread_bytes_)) : nullptr;
+  T* packed_rows =
+      packed + (pack_rows_ ? static_cast<int64_t>(thread_bytes_ / sizeof(T)) - tile_block_ * rows_ * k_block_ : 0);
+  alignas(64) T bias_tail[2 * kLine<T>] = {};
   if (call.bias && n_ % width_ != 0) std::copy(call.bias + (panels_ - 1) * width_, call.bias + n_, bias_tail);
   const auto& tile = table.tile[pack_rows_ || p_.a_col != 1 ? 1 : 0];
-  GemmTile t;
+  GemmTile<T> t;
   t.a_row = pack_rows_ ? 1 : p_.a_row;
   t.a_step = pack_rows_ ? rows_ : p_.a_col;
   t.b_vector = t.c_vector = lanes;
   t.c_row = p_.c_row;
   const bool rows_together = !pack_rows_ && p_.a_col == 1 && p_.a_row == p_.k && k_block_ == p_.k;
-  t.ahead_step = kLine;
-  t.ahead_count = rows_ * p_.k / kLine;
-  const size_t line = static_cast<size_t>(lanes) * sizeof(float);
-  t.stream = p_.stream && k_block_ >= p_.k && p_.c_row % lanes == 0 && reinterpret_cast<uintptr_t>(call.c) % line == 0;
+  t.ahead_step = kLine<T>;
+  t.ahead_count = rows_ * p_.k / kLine<T>;
+  const size_t line = static_cast<size_t>(lanes) * sizeof(T);
+  t.subtract = p_.subtract;
+  t.stream = p_.stream && !p_.accumulate && !p_.subtract && k_block_ >= p_.k && p_.c_row % lanes == 0 &&
+             reinterpret_cast<uintptr_t>(call.c) % line == 0;
   for (int64_t panel0 = part.panel0; panel0 < part.panel1; panel0 += panel_block_) {
     const int64_t panel1 = std::min(panel0 + panel_block_, part.panel1);
-    for (int64_t k0 = 0; k0 < p_.k; k0 += k_block_) {
+    for (int64_t k0 = 0; k0 == 0 || k0 < p_.k; k0 += k_block_) {  // an empty sum is 0
       const int64_t steps = std::min(k_block_, p_.k - k0);
       const bool last = k0 + steps == p_.k;
       const int64_t first_packed = p_.packed ? panel1 : pack_panels(call, panel0, panel1, k0, steps, packed);
       t.length = steps;
-      t.accumulate = k0 > 0;
+      t.accumulate = !p_.subtract && (k0 > 0 || p_.accumulate);
       t.relu = last && p_.relu;
       for (int64_t tile0 = part.tile0; tile0 < part.tile1; tile0 += tile_block_) {
         const int64_t tile1 = std::min(tile0 + tile_block_, part.tile1);
@@ -211,11 +229,12 @@ void Gemm::multiply(const Call& call, const Part& part) const {
 }
 
 // c's rows come out of the tiles as columns: sums stay aside until they are complete.
-void Gemm::multiply_flipped(const Call& call, int64_t row0, int64_t row1) const {
-  const GemmTable& table = gemm_table();
+template <class T>
+void Gemm<T>::multiply_flipped(const Call& call, int64_t row0, int64_t row1) const {
+  const GemmTable<T>& table = gemm_table<T>();
   const int64_t lanes = table.lanes, line = panels_ * width_;
-  auto* sums = static_cast<float*>(thread_scratch(thread_bytes_));
-  GemmTile t;
+  auto* sums = static_cast<T*>(thread_scratch(thread_bytes_));
+  GemmTile<T> t;
   t.a_row = p_.b_col;
   t.a_step = 1;
   t.b_vector = t.c_vector = lanes;
@@ -224,7 +243,7 @@ void Gemm::multiply_flipped(const Call& call, int64_t row0, int64_t row1) const 
   t.last_columns = static_cast<int>(lanes);
   for (int64_t block = row0; block < row1; block += kFlippedRows) {
     const int64_t end = std::min(block + kFlippedRows, row1), tiles = ceil_div(end - block, rows_);
-    for (int64_t k0 = 0; k0 < p_.k; k0 += k_block_) {
+    for (int64_t k0 = 0; k0 == 0 || k0 < p_.k; k0 += k_block_) {  // an empty sum is 0
       t.length = std::min(k_block_, p_.k - k0);
       t.accumulate = k0 > 0;
       for (int64_t i = 0; i < tiles; ++i) {
@@ -238,22 +257,25 @@ void Gemm::multiply_flipped(const Call& call, int64_t row0, int64_t row1) const 
       }
     }
     for (int64_t j = 0; j < n_; ++j) {
-      float* c = call.c + j * p_.c_row;
-      const float* residual = call.residual ? call.residual + j * p_.c_row : nullptr;
+      T* c = call.c + j * p_.c_row;
+      const T* residual = call.residual ? call.residual + j * p_.c_row : nullptr;
       for (int64_t i = block; i < end; ++i) {
-        float v = sums[(i - block) * line + j];
+        T v = sums[(i - block) * line + j];
+        if (p_.accumulate) v += c[i];
+        if (p_.subtract) v = c[i] - v;
         if (call.bias) v += call.bias[i];
         if (residual) v += residual[i];
-        c[i] = p_.relu && v <= 0 ? 0.0f : v;
+        c[i] = p_.relu && v <= 0 ? T{0} : v;
       }
     }
   }
 }
 
-void Gemm::run(const float* a, const float* b, float* c, const float* bias, const float* residual,
-               void* scratch) const {
+template <class T>
+void Gemm<T>::run(const T* a, const T* b, T* c, const T* bias, const T* residual, void* scratch) const {
+  if (p_.m == 0 || p_.n == 0) return;
   if (flipped_) {
-    const Call call{a, b, c, bias, residual, static_cast<float*>(scratch)};
+    const Call call{a, b, c, bias, residual, static_cast<T*>(scratch)};
     pack_columns(call.panels, a, p_.a_col, p_.a_row, p_.k, p_.m);
     parallel_for(row_tasks_, [&](int64_t i) {
       multiply_flipped(call, part_start(m_, row_tasks_, i), part_start(m_, row_tasks_, i + 1));
@@ -276,19 +298,22 @@ void Gemm::run(const float* a, const float* b, float* c, const float* bias, cons
   });
 }
 
-int64_t panel_floats(int64_t k, int64_t n) {
-  const int64_t width = 2 * gemm_table().lanes;
+template <class T>
+int64_t panel_size(int64_t k, int64_t n) {
+  const int64_t width = 2 * gemm_table<T>().lanes;
   return ceil_div(n, width) * width * k;
 }
 
-void pack_columns(float* panels, const float* b, ptrdiff_t k_stride, ptrdiff_t n_stride, int64_t k, int64_t n) {
-  const int width = 2 * gemm_table().lanes;
-  gemm_table().pack(panels, k * width, b, k_stride, n_stride, k, n, width);
+template <class T>
+void pack_columns(T* panels, const T* b, ptrdiff_t k_stride, ptrdiff_t n_stride, int64_t k, int64_t n) {
+  const int width = 2 * gemm_table<T>().lanes;
+  gemm_table<T>().pack(panels, k * width, b, k_stride, n_stride, k, n, width);
 }
 
-void multiply_panels(const PanelProduct& p) {
-  const GemmTable& table = gemm_table();
-  GemmTile t;
+template <class T>
+void multiply_panels(const PanelProduct<T>& p) {
+  const GemmTable<T>& table = gemm_table<T>();
+  GemmTile<T> t;
   t.a_row = p.a_row;
   t.a_step = p.a_step;
   t.b_step = 2 * table.lanes;
@@ -296,9 +321,9 @@ void multiply_panels(const PanelProduct& p) {
   t.length = p.k;
   t.c_row = p.c_row;
   t.accumulate = p.accumulate;
-  Ahead ahead = p.ahead;
+  Ahead<T> ahead = p.ahead;
   const int64_t most = ceil_div(p.n, t.b_step) * ceil_div(p.m, table.rows);  // tiles
-  if (ahead.runs == 1) ahead = {ahead.start, ceil_div(ahead.lines(), most), most * kLine, most * kLine};
+  if (ahead.runs == 1) ahead = {ahead.start, ceil_div(ahead.lines(), most), most * kLine<T>, most * kLine<T>};
   int64_t asked = 0;
   for (int64_t column = 0; column < p.n; column += t.b_step) {
     const int vectors = p.n - column > table.lanes ? 2 : 1;
@@ -315,5 +340,14 @@ void multiply_panels(const PanelProduct& p) {
     }
   }
 }
+
+template class Gemm<float>;
+template class Gemm<double>;
+template void multiply_panels(const PanelProduct<float>&);
+template void multiply_panels(const PanelProduct<double>&);
+template void pack_columns(float*, const float*, ptrdiff_t, ptrdiff_t, int64_t, int64_t);
+template void pack_columns(double*, const double*, ptrdiff_t, ptrdiff_t, int64_t, int64_t);
+template int64_t panel_size<float>(int64_t, int64_t);
+template int64_t panel_size<double>(int64_t, int64_t);
 
 }  // namespace freight::cpu

@@ -17,8 +17,10 @@ namespace freight::cpu {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using D = hn::ScalableTag<float>;
-using V = hn::Vec<D>;
+template <class T>
+using D = hn::ScalableTag<T>;
+template <class T>
+using V = hn::Vec<D<T>>;
 
 // 16 registers hold 6 x 2 results, two columns and a broadcast; 32 hold 12 x 2.
 #if HWY_TARGET <= HWY_AVX3
@@ -30,14 +32,15 @@ constexpr int kRowsOfOne = std::max(kRows, 8);  // eight sums hide the latency o
 constexpr int kStepsAhead = 16;                 // steps before which a tile of many rows asks for columns
 
 // Result vector (i, v) after the epilogue, stored with a mask where the last vector is not full.
-template <int kVectors>
-HWY_INLINE void finish(const GemmTile& t, int i, int v, V r) {
-  const D d;
+template <class T, int kVectors>
+HWY_INLINE void finish(const GemmTile<T>& t, int i, int v, V<T> r) {
+  const D<T> d;
   const ptrdiff_t at = i * t.c_row + v * t.c_vector;
   const bool whole = v + 1 < kVectors || i < t.whole_rows || t.last_columns == static_cast<int>(hn::Lanes(d));
   const auto mask = hn::FirstN(d, static_cast<size_t>(t.last_columns));
-  const auto load = [&](const float* p) HWY_ATTR { return whole ? hn::LoadU(d, p) : hn::MaskedLoad(mask, d, p); };
+  const auto load = [&](const T* p) HWY_ATTR { return whole ? hn::LoadU(d, p) : hn::MaskedLoad(mask, d, p); };
   if (t.accumulate) r = hn::Add(r, load(t.c + at));
+  if (t.subtract) r = hn::Sub(load(t.c + at), r);
   if (t.column_bias) r = hn::Add(r, hn::LoadU(d, t.column_bias + v * t.c_vector));
   if (t.row_bias) r = hn::Add(r, hn::Set(d, t.row_bias[i]));
   if (t.residual) r = hn::Add(r, load(t.residual + at));
@@ -52,10 +55,10 @@ HWY_INLINE void finish(const GemmTile& t, int i, int v, V r) {
 }
 
 // kContiguousRows: a_row is 1, otherwise a_step is 1.
-template <bool kContiguousRows, int kR, int kVectors>
-void tile(const GemmTile& t) {
-  const D d;
-  V acc[kR][kVectors];
+template <class T, bool kContiguousRows, int kR, int kVectors>
+void tile(const GemmTile<T>& t) {
+  const D<T> d;
+  V<T> acc[kR][kVectors];
 #pragma GCC unroll 12
   for (int i = 0; i < kR; ++i) {
 #pragma GCC unroll 2
@@ -65,16 +68,16 @@ void tile(const GemmTile& t) {
   for (int i = 0; i < kR * kVectors && kR >= 8 && !t.stream; ++i)
     hwy::Prefetch(t.c + i % kR * t.c_row + i / kR * t.c_vector);
   for (int64_t s = 0; s < t.segments; ++s) {
-    const float* a = t.a + s * t.a_segment;
-    const float* b = t.b + s * t.b_segment;
-    const float* row[kR];
+    const T* a = t.a + s * t.a_segment;
+    const T* b = t.b + s * t.b_segment;
+    const T* row[kR];
     for (int i = 0; i < kR; ++i) row[i] = a + i * t.a_row;
     const ptrdiff_t step = t.a_step, b_step = t.b_step, b_vector = t.b_vector;
     const int64_t ahead_count = t.ahead ? t.ahead_count : 0;
-    const float* ahead = t.ahead ? t.ahead : b;
+    const T* ahead = t.ahead ? t.ahead : b;
     for (int64_t j = 0; j < t.length; ++j) {
-      const V b0 = hn::LoadU(d, b);
-      const V b1 = kVectors > 1 ? hn::LoadU(d, b + b_vector) : b0;
+      const V<T> b0 = hn::LoadU(d, b);
+      const V<T> b1 = kVectors > 1 ? hn::LoadU(d, b + b_vector) : b0;
       if (kR >= 8) {  // a panel of columns comes from the second-level cache
         hwy::Prefetch(b + kStepsAhead * b_step);
         if (kVectors > 1) hwy::Prefetch(b + kStepsAhead * b_step + b_vector);
@@ -84,7 +87,7 @@ void tile(const GemmTile& t) {
       b += b_step;
 #pragma GCC unroll 12
       for (int i = 0; i < kR; ++i) {
-        const V x = hn::Set(d, kContiguousRows ? a[i] : row[i][j]);
+        const V<T> x = hn::Set(d, kContiguousRows ? a[i] : row[i][j]);
         acc[i][0] = hn::MulAdd(x, b0, acc[i][0]);
         if (kVectors > 1) acc[i][kVectors - 1] = hn::MulAdd(x, b1, acc[i][kVectors - 1]);
       }
@@ -96,9 +99,18 @@ void tile(const GemmTile& t) {
   if (plain && t.accumulate) {
 #pragma GCC unroll 12
     for (int i = 0; i < kR; ++i) {
-      float* c = t.c + i * t.c_row;
+      T* c = t.c + i * t.c_row;
       hn::StoreU(hn::Add(acc[i][0], hn::LoadU(d, c)), d, c);
       if (kVectors > 1) hn::StoreU(hn::Add(acc[i][kVectors - 1], hn::LoadU(d, c + t.c_vector)), d, c + t.c_vector);
+    }
+    return;
+  }
+  if (plain && t.subtract) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kR; ++i) {
+      T* c = t.c + i * t.c_row;
+      hn::StoreU(hn::Sub(hn::LoadU(d, c), acc[i][0]), d, c);
+      if (kVectors > 1) hn::StoreU(hn::Sub(hn::LoadU(d, c + t.c_vector), acc[i][kVectors - 1]), d, c + t.c_vector);
     }
     return;
   }
@@ -113,22 +125,23 @@ void tile(const GemmTile& t) {
 #pragma GCC unroll 12
   for (int i = 0; i < kR; ++i) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) finish<kVectors>(t, i, v, acc[i][v]);
+    for (int v = 0; v < kVectors; ++v) finish<T, kVectors>(t, i, v, acc[i][v]);
   }
 }
 
 // Rows of memory become rows of all groups at once; the rows that follow are asked for in time.
-void pack_copying(float* dst, ptrdiff_t group, const float* src, ptrdiff_t k_stride, int64_t steps, int64_t columns,
+template <class T>
+void pack_copying(T* dst, ptrdiff_t group, const T* src, ptrdiff_t k_stride, int64_t steps, int64_t columns,
                   int width) {
-  constexpr int64_t kAhead = 6;
-  const D d;
+  constexpr int64_t kAhead = 6, kLine = 64 / sizeof(T);
+  const D<T> d;
   const int lanes = static_cast<int>(hn::Lanes(d));
   for (int64_t k = 0; k < steps; ++k, dst += width, src += k_stride) {
-    const float* ahead = src + kAhead * k_stride;
+    const T* ahead = src + kAhead * k_stride;
     if (k + kAhead < steps) {
-      for (int64_t j = 0; j < columns; j += 16) hwy::Prefetch(ahead + j);
+      for (int64_t j = 0; j < columns; j += kLine) hwy::Prefetch(ahead + j);
     }
-    float* to = dst;
+    T* to = dst;
     int64_t column = 0;
     for (; column + width <= columns; column += width, to += group) {
       int j = 0;
@@ -149,42 +162,66 @@ void pack_copying(float* dst, ptrdiff_t group, const float* src, ptrdiff_t k_str
   }
 }
 
-// One group; 4 x 4 blocks are transposed in registers where the steps are contiguous.
-void pack_transposing(float* dst, const float* src, ptrdiff_t k_stride, ptrdiff_t j_stride, int64_t steps, int columns,
+#if HWY_TARGET != HWY_SCALAR
+// The side of the squares that are transposed in registers.
+template <class T>
+constexpr int kSide = sizeof(T) == 4 || HWY_MAX_BYTES >= 32 ? 4 : 2;
+// A square: dst[j * width + q] = src[q * j_stride + j].
+HWY_INLINE void transpose_square(float* dst, const float* src, ptrdiff_t j_stride, int width) {
+  const hn::FixedTag<float, 4> d;
+  const hn::RepartitionToWide<decltype(d)> w;
+  const auto r0 = hn::LoadU(d, src), r1 = hn::LoadU(d, src + j_stride);
+  const auto r2 = hn::LoadU(d, src + 2 * j_stride), r3 = hn::LoadU(d, src + 3 * j_stride);
+  const auto a = hn::BitCast(w, hn::InterleaveLower(d, r0, r1)), b = hn::BitCast(w, hn::InterleaveLower(d, r2, r3));
+  const auto e = hn::BitCast(w, hn::InterleaveUpper(d, r0, r1)), f = hn::BitCast(w, hn::InterleaveUpper(d, r2, r3));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(w, a, b)), d, dst);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(w, a, b)), d, dst + width);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(w, e, f)), d, dst + 2 * width);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(w, e, f)), d, dst + 3 * width);
+}
+HWY_INLINE void transpose_square(double* dst, const double* src, ptrdiff_t j_stride, int width) {
+  const hn::FixedTag<double, kSide<double>> d;
+  const auto r0 = hn::LoadU(d, src), r1 = hn::LoadU(d, src + j_stride);
+  const auto a = hn::InterleaveLower(d, r0, r1), b = hn::InterleaveUpper(d, r0, r1);
+#if HWY_MAX_BYTES >= 32
+  const auto r2 = hn::LoadU(d, src + 2 * j_stride), r3 = hn::LoadU(d, src + 3 * j_stride);
+  const auto e = hn::InterleaveLower(d, r2, r3), f = hn::InterleaveUpper(d, r2, r3);
+  hn::StoreU(hn::ConcatLowerLower(d, e, a), d, dst);
+  hn::StoreU(hn::ConcatLowerLower(d, f, b), d, dst + width);
+  hn::StoreU(hn::ConcatUpperUpper(d, e, a), d, dst + 2 * width);
+  hn::StoreU(hn::ConcatUpperUpper(d, f, b), d, dst + 3 * width);
+#else
+  hn::StoreU(a, d, dst);
+  hn::StoreU(b, d, dst + width);
+#endif
+}
+#endif
+
+// One group; squares are transposed in registers where the steps are contiguous.
+template <class T>
+void pack_transposing(T* dst, const T* src, ptrdiff_t k_stride, ptrdiff_t j_stride, int64_t steps, int columns,
                       int width) {
   int64_t k = 0;
 #if HWY_TARGET != HWY_SCALAR
-  // Whole lines of dst at a time: four steps of all columns.
-  const hn::FixedTag<float, 4> d4;
-  const hn::RepartitionToWide<decltype(d4)> w4;
-  for (; k_stride == 1 && k + 4 <= steps; k += 4) {
+  // Whole lines of dst at a time: a square's steps of all columns.
+  constexpr int kAtOnce = kSide<T>;
+  for (; k_stride == 1 && k + kAtOnce <= steps; k += kAtOnce) {
     int q = 0;
-    for (; q + 4 <= columns; q += 4) {
-      const float* r = src + q * j_stride + k;
-      const auto r0 = hn::LoadU(d4, r), r1 = hn::LoadU(d4, r + j_stride);
-      const auto r2 = hn::LoadU(d4, r + 2 * j_stride), r3 = hn::LoadU(d4, r + 3 * j_stride);
-      const auto a = hn::BitCast(w4, hn::InterleaveLower(d4, r0, r1)),
-                 b = hn::BitCast(w4, hn::InterleaveLower(d4, r2, r3));
-      const auto e = hn::BitCast(w4, hn::InterleaveUpper(d4, r0, r1)),
-                 f = hn::BitCast(w4, hn::InterleaveUpper(d4, r2, r3));
-      float* out = dst + k * width + q;
-      hn::StoreU(hn::BitCast(d4, hn::InterleaveLower(w4, a, b)), d4, out);
-      hn::StoreU(hn::BitCast(d4, hn::InterleaveUpper(w4, a, b)), d4, out + width);
-      hn::StoreU(hn::BitCast(d4, hn::InterleaveLower(w4, e, f)), d4, out + 2 * width);
-      hn::StoreU(hn::BitCast(d4, hn::InterleaveUpper(w4, e, f)), d4, out + 3 * width);
-    }
+    for (; q + kAtOnce <= columns; q += kAtOnce)
+      transpose_square(dst + k * width + q, src + q * j_stride + k, j_stride, width);
     for (; q < width; ++q) {
-      for (int i = 0; i < 4; ++i) dst[(k + i) * width + q] = q < columns ? src[q * j_stride + k + i] : 0.0f;
+      for (int i = 0; i < kAtOnce; ++i) dst[(k + i) * width + q] = q < columns ? src[q * j_stride + k + i] : T{0};
     }
   }
 #endif
   for (; k < steps; ++k) {
-    for (int q = 0; q < width; ++q) dst[k * width + q] = q < columns ? src[q * j_stride + k * k_stride] : 0.0f;
+    for (int q = 0; q < width; ++q) dst[k * width + q] = q < columns ? src[q * j_stride + k * k_stride] : T{0};
   }
 }
 
-void pack(float* dst, ptrdiff_t group, const float* src, ptrdiff_t k_stride, ptrdiff_t j_stride, int64_t steps,
-          int64_t columns, int width) {
+template <class T>
+void pack(T* dst, ptrdiff_t group, const T* src, ptrdiff_t k_stride, ptrdiff_t j_stride, int64_t steps, int64_t columns,
+          int width) {
   if (j_stride == 1) return pack_copying(dst, group, src, k_stride, steps, columns, width);
   for (int64_t column = 0; column < columns; column += width, dst += group) {
     const int count = static_cast<int>(columns - column < width ? columns - column : width);
@@ -192,23 +229,26 @@ void pack(float* dst, ptrdiff_t group, const float* src, ptrdiff_t k_stride, ptr
   }
 }
 
-template <int kVectors, int... kR>
-void fill(GemmTable& t, std::integer_sequence<int, kR...>) {
-  ((t.tile[0][kR][kVectors - 1] = tile<false, kR + 1, kVectors>,
-    t.tile[1][kR][kVectors - 1] = tile<true, kR + 1, kVectors>),
+template <class T, int kVectors, int... kR>
+void fill(GemmTable<T>& t, std::integer_sequence<int, kR...>) {
+  ((t.tile[0][kR][kVectors - 1] = tile<T, false, kR + 1, kVectors>,
+    t.tile[1][kR][kVectors - 1] = tile<T, true, kR + 1, kVectors>),
    ...);
 }
 
-GemmTable make_gemm_table() {
-  GemmTable t{};
+template <class T>
+GemmTable<T> make_gemm_table() {
+  GemmTable<T> t{};
   t.rows = kRows;
-  t.lanes = static_cast<int>(hn::Lanes(D()));
+  t.lanes = static_cast<int>(hn::Lanes(D<T>()));
   t.rows_of_one = kRowsOfOne;
-  fill<1>(t, std::make_integer_sequence<int, kRowsOfOne>());
-  fill<2>(t, std::make_integer_sequence<int, kRows>());
-  t.pack = pack;
+  fill<T, 1>(t, std::make_integer_sequence<int, kRowsOfOne>());
+  fill<T, 2>(t, std::make_integer_sequence<int, kRows>());
+  t.pack = pack<T>;
   return t;
 }
+GemmTable<float> make_gemm_table_f32() { return make_gemm_table<float>(); }
+GemmTable<double> make_gemm_table_f64() { return make_gemm_table<double>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace freight::cpu
@@ -216,6 +256,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace freight::cpu {
-FREIGHT_SIMD_TABLE(GemmTable, gemm_table, make_gemm_table)
+FREIGHT_SIMD_TABLE(GemmTable<float>, gemm_table_f32, make_gemm_table_f32)
+FREIGHT_SIMD_TABLE(GemmTable<double>, gemm_table_f64, make_gemm_table_f64)
 }  // namespace freight::cpu
 #endif

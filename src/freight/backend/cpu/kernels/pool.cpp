@@ -89,12 +89,12 @@ void max(const PoolGeometry& g, const void* x_, void* y_, int32_t* index, int64_
   const D d;
   const DI di;
   const int64_t image = row / g.out[0], plane = g.in[0] * g.in[1], channels = g.channels;
-  const PoolRange rows = g.window[0][static_cast<size_t>(row % g.out[0])];
+  const PoolRange rows = g.window(0, row % g.out[0]);
   x += image * plane * channels;
   y += row * g.out[1] * channels;
   index += row * g.out[1] * channels;
   each_part(g.out[1], channels, [&](int64_t ow, int64_t c, Part part) HWY_ATTR {
-    const PoolRange cols = g.window[1][static_cast<size_t>(ow)];
+    const PoolRange cols = g.window(1, ow);
     const bool any = rows.from < rows.to && cols.from < cols.to;
     V best = hn::Set(d, -std::numeric_limits<float>::infinity());
     VI at = hn::Set(di, any ? static_cast<int32_t>(rows.from * g.in[1] + cols.from) : -1);
@@ -121,7 +121,7 @@ void max_values(const PoolGeometry& g, const void* x_, void* y_, float* line, in
   const T* x = static_cast<const T*>(x_) + image * g.in[0] * width;
   T* y = static_cast<T*>(y_) + row * g.out[1] * channels;
   const V least = hn::Set(d, -std::numeric_limits<float>::infinity());
-  const PoolRange rows = g.window[0][static_cast<size_t>(row % g.out[0])];
+  const PoolRange rows = g.window(0, row % g.out[0]);
   each_part(1, width, [&](int64_t, int64_t i, Part part) HWY_ATTR {
     V best = rows.from < rows.to ? part.load(x + rows.from * width + i) : least;
     for (int64_t h = rows.from + 1; h < rows.to; ++h) {
@@ -131,7 +131,7 @@ void max_values(const PoolGeometry& g, const void* x_, void* y_, float* line, in
     hn::StoreU(best, d, line + i);
   });
   each_part(g.out[1], channels, [&](int64_t ow, int64_t c, Part part) HWY_ATTR {
-    const PoolRange cols = g.window[1][static_cast<size_t>(ow)];
+    const PoolRange cols = g.window(1, ow);
     V best = cols.from < cols.to ? hn::LoadU(d, line + cols.from * channels + c) : least;
     for (int64_t w = cols.from + 1; w < cols.to; ++w) {
       const V v = hn::LoadU(d, line + w * channels + c);
@@ -149,9 +149,9 @@ HWY_INLINE void sum_covering(const PoolGeometry& g, void* dx_, int64_t row, F f)
   const int64_t h = row % g.in[0], channels = g.channels, out_plane = g.out[0] * g.out[1];
   const int64_t image = row / g.in[0] * out_plane * channels;
   T* dx = static_cast<T*>(dx_) + row * g.in[1] * channels;
-  const PoolRange rows = g.covering[0][static_cast<size_t>(h)];
+  const PoolRange rows = g.covering(0, h);
   each_part(g.in[1], channels, [&](int64_t w, int64_t c, Part part) HWY_ATTR {
-    const PoolRange cols = g.covering[1][static_cast<size_t>(w)];
+    const PoolRange cols = g.covering(1, w);
     V sum = hn::Zero(d);
     for (int64_t oh = rows.from; oh < rows.to; ++oh) {
       for (int64_t ow = cols.from; ow < cols.to; ++ow) {
@@ -178,24 +178,37 @@ HWY_INLINE float share(const PoolGeometry& g, PoolRange rows, PoolRange cols) {
   return 1.0f / static_cast<float>(g.count_include_pad ? g.kernel[0] * g.kernel[1] : inside);
 }
 
+// Large windows are summed up by parts of so many numbers: a sum of some millions in f32 loses what is added to it.
+constexpr int64_t kPart = 1024;
+
 template <class T>
 void average(const PoolGeometry& g, const void* x_, void* y_, int64_t row) {
   const T* x = static_cast<const T*>(x_);
   T* y = static_cast<T*>(y_);
   const D d;
   const int64_t image = row / g.out[0], plane = g.in[0] * g.in[1], channels = g.channels;
-  const PoolRange rows = g.window[0][static_cast<size_t>(row % g.out[0])];
+  const PoolRange rows = g.window(0, row % g.out[0]);
   x += image * plane * channels;
   y += row * g.out[1] * channels;
   each_part(g.out[1], channels, [&](int64_t ow, int64_t c, Part part) HWY_ATTR {
-    const PoolRange cols = g.window[1][static_cast<size_t>(ow)];
-    V sum = hn::Zero(d);
+    const PoolRange cols = g.window(1, ow);
+    V sum = hn::Zero(d), some = sum;
+    int64_t summed = 0;  // in `some`
     for (int64_t h = rows.from; h < rows.to; ++h) {
-      for (int64_t w = cols.from; w < cols.to; ++w) {
-        const int64_t i = h * g.in[1] + w;
-        sum = hn::Add(sum, reader(part, (plane - i) * channels - c).load(x + i * channels + c));
+      for (int64_t w = cols.from; w < cols.to;) {
+        const int64_t end = std::min(cols.to, w + kPart - summed);
+        summed += end - w;
+        for (; w < end; ++w) {
+          const int64_t i = h * g.in[1] + w;
+          some = hn::Add(some, reader(part, (plane - i) * channels - c).load(x + i * channels + c));
+        }
+        if (summed < kPart) continue;
+        sum = hn::Add(sum, some);
+        some = hn::Zero(d);
+        summed = 0;
       }
     }
+    sum = hn::Add(sum, some);
     part.store(hn::Mul(sum, hn::Set(d, share(g, rows, cols))), y + ow * channels + c);
   });
 }
@@ -203,7 +216,7 @@ void average(const PoolGeometry& g, const void* x_, void* y_, int64_t row) {
 template <class T>
 void average_grad(const PoolGeometry& g, const void* dy, void* dx, int64_t row) {
   const auto part_of = [&](const Part& part, int64_t at, int64_t oh, int64_t ow, int64_t) HWY_ATTR {
-    const float factor = share(g, g.window[0][static_cast<size_t>(oh)], g.window[1][static_cast<size_t>(ow)]);
+    const float factor = share(g, g.window(0, oh), g.window(1, ow));
     return hn::Mul(part.load(static_cast<const T*>(dy) + at), hn::Set(D(), factor));
   };
   sum_covering<T>(g, dx, row, part_of);

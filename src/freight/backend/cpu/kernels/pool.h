@@ -1,8 +1,8 @@
 // Pooling of channels-last tensors (N, H, W, C), f32 or bf16, vectorised over channels. One row of the result per call.
 #pragma once
 #include <algorithm>
+#include <bit>
 #include <cstdint>
-#include <vector>
 
 namespace freight::cpu {
 
@@ -14,21 +14,23 @@ struct PoolGeometry {
   int64_t n = 1, channels = 1;
   int64_t in[2] = {1, 1}, out[2] = {1, 1}, kernel[2] = {1, 1}, stride[2] = {1, 1}, pad[2] = {0, 0};
   bool count_include_pad = true;
-  // By axis: the input positions of each window, and the windows that cover each input position.
-  std::vector<PoolRange> window[2] = {}, covering[2] = {};
 
-  void find_ranges() {
-    for (int a = 0; a < 2; ++a) {
-      for (int64_t o = 0; o < out[a]; ++o) {
-        const int64_t start = o * stride[a] - pad[a];
-        window[a].push_back({std::max<int64_t>(start, 0), std::min(start + kernel[a], in[a])});
-      }
-      for (int64_t i = 0; i < in[a]; ++i) {
-        const int64_t last = i + pad[a], first = last - kernel[a] + 1;
-        covering[a].push_back(
-            {first <= 0 ? 0 : (first + stride[a] - 1) / stride[a], std::min(last / stride[a] + 1, out[a])});
-      }
-    }
+  // By axis: the input positions of window o, and the windows that cover input position i. They are computed anew each
+  // time: kept, those of a long row would take several times its memory.
+  PoolRange window(int axis, int64_t o) const {
+    const int64_t start = o * stride[axis] - pad[axis];
+    return {std::max<int64_t>(start, 0), std::min(start + kernel[axis], in[axis])};
+  }
+  PoolRange covering(int axis, int64_t i) const {
+    const int64_t last = i + pad[axis], first = last - kernel[axis] + 1;
+    return {first <= 0 ? 0 : steps(axis, first + stride[axis] - 1), std::min(steps(axis, last) + 1, out[axis])};
+  }
+
+ private:
+  // pixels / stride, for which most strides take no division.
+  int64_t steps(int axis, int64_t pixels) const {
+    const auto by = static_cast<uint64_t>(stride[axis]);
+    return (by & (by - 1)) == 0 ? pixels >> std::countr_zero(by) : pixels / stride[axis];
   }
 };
 

@@ -23,7 +23,7 @@ Recurrent::Recurrent(const RecurrentProblem& problem, bool gradient) : p_(proble
   tasks_ = std::max(tasks_, ceil_div(ceil_div(p_.samples, kMostRows), tasks_) * tasks_);
   thread_bytes_ = static_cast<size_t>(ceil_div(p_.samples, tasks_) * (gh + 2 * h + 3 * kGap)) * sizeof(float);
   reserve_thread_scratch(thread_bytes_);
-  panels_ = lines(gradient ? panel_floats(gh, h) : panel_floats(h, gh));
+  panels_ = lines(gradient ? panel_size(gh, h) : panel_size(h, gh));
   scratch_bytes_ = static_cast<size_t>(panels_) * sizeof(float);
   if (!gradient) return;
   // dw = dz' h, of a GRU apart for the gates whose dz is dx and the one whose is not. A row of dz meets the states' row
@@ -35,7 +35,7 @@ Recurrent::Recurrent(const RecurrentProblem& problem, bool gradient) : p_(proble
     if (p_.gru) weight_products_.emplace_back(g);
   }
   size_t most = 0;
-  for (const Gemm& product : weight_products_) most = std::max(most, product.scratch_bytes());
+  for (const Gemm<float>& product : weight_products_) most = std::max(most, product.scratch_bytes());
   first_ = lines(p_.samples * gh);
   dinner_ = p_.gru ? lines(steps * h) : 0;
   scratch_bytes_ += static_cast<size_t>(first_ + dinner_) * sizeof(float) + most;
@@ -89,7 +89,7 @@ void Recurrent::run_forward(const RecurrentOperands<float>& o, const float* pane
     r.gates = o.gates + at * gh;
     r.inner = o.inner + at * h;
     r.y = o.y + at * h;
-    const Ahead x{r.x, r.rows, gh, r.gates_row};
+    const Ahead<float> x{r.x, r.rows, gh, r.gates_row};
     if (i > 0) multiply_panels({r.h, r.compact_row, 1, panels, product, r.product_row, r.rows, gh, h, false, 0, x});
     (p_.gru ? recurrent_table().gru : recurrent_table().lstm)(r);
   }
@@ -151,7 +151,7 @@ void Recurrent::run_backward(const RecurrentOperands<float>& o, float* scratch, 
     r.dx = o.dx + at * gh;
     if (p_.gru) r.dinner = dinner + at * h;
     (p_.gru ? recurrent_table().gru_grad : recurrent_table().lstm_grad)(r);
-    const Ahead next{r.gates + earlier * p_.gates(), r.rows, gh, r.gates_row};
+    const Ahead<float> next{r.gates + earlier * p_.gates(), r.rows, gh, r.gates_row};
     if (i > 0) multiply_panels({r.dz, r.product_row, 1, scratch, r.dh, r.compact_row, r.rows, h, gh, true, 0, next});
   }
 }

@@ -44,7 +44,7 @@ class Recurrent {
   bool gradient_;
   int64_t tasks_ = 1;
   int64_t panels_ = 0, first_ = 0, dinner_ = 0;  // floats of the packed weights, of first steps' dx, of dinner
-  std::vector<Gemm> weight_products_;
+  std::vector<Gemm<float>> weight_products_;
   size_t scratch_bytes_ = 0, thread_bytes_ = 0;
 };
 

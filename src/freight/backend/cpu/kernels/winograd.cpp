@@ -29,8 +29,9 @@ const WinogradTable& table_of(int64_t taps) { return taps == 3 ? winograd_tables
 int64_t elements_of(int64_t taps) { return (taps + kTile - 1) * (taps + kTile - 1); }
 
 // Part i of n of what the tiles [first, last) of `tiles` read of images, about.
-Ahead pixels_of(const float* images, int64_t floats, int64_t tiles, int64_t first, int64_t last, int64_t i, int64_t n) {
-  constexpr int64_t kLine = Ahead::kLine;
+Ahead<float> pixels_of(const float* images, int64_t floats, int64_t tiles, int64_t first, int64_t last, int64_t i,
+                       int64_t n) {
+  constexpr int64_t kLine = Ahead<float>::kLine;
   const int64_t begin = floats / tiles * first / kLine,
                 lines = floats / tiles * (std::min(last, tiles) - first) / kLine;
   return {images + (begin + lines * i / n) * kLine, 1, (lines * (i + 1) / n - lines * i / n) * kLine};
@@ -107,11 +108,11 @@ WinogradPatch WinogradGrid::patch(const Squares& squares, int64_t tile) {
   return p;
 }
 
-int64_t filter_floats(int64_t c, int64_t o, int64_t taps) { return elements_of(taps) * odd_lines(panel_floats(c, o)); }
+int64_t filter_floats(int64_t c, int64_t o, int64_t taps) { return elements_of(taps) * odd_lines(panel_size(c, o)); }
 
 void transform_filters(const float* w, float* u, int64_t o, int64_t c, int64_t taps, ptrdiff_t tap, ptrdiff_t lane,
                        ptrdiff_t channel) {
-  const int64_t width = 2 * gemm_table().lanes, element = odd_lines(panel_floats(c, o)), all = taps * taps;
+  const int64_t width = 2 * gemm_table().lanes, element = odd_lines(panel_size(c, o)), all = taps * taps;
   const int64_t lanes = winograd_tables().lanes;
   parallel_for(o / lanes, [&](int64_t i) {
     const int64_t first = i * lanes;
@@ -140,7 +141,7 @@ Winograd::Winograd(const ConvProblem& problem, Weights weights, bool stream)
       grid_(problem, table_of(problem.kh).patch, weights == Weights::transformed),
       elements_(elements_of(problem.kh)),
       stream_(stream) {
-  u_ = odd_lines(panel_floats(p_.c, p_.o));
+  u_ = odd_lines(panel_size(p_.c, p_.o));
   v_row_ = p_.c % 256 == 0 ? p_.c + 16 : p_.c;
   const int64_t tiles = grid_.tiles(), weight_bytes = elements_ * u_ * 4;
   large_ = weight_bytes > kLargeWeights || tiles < 2 * kThreadBlock;
@@ -163,7 +164,7 @@ void Winograd::inputs(const float* x, int64_t first, int64_t last, float* v) con
 // Meanwhile the pixels of the next block are asked for.
 void Winograd::products(const float* v, const float* u, float* m, int64_t first, int64_t last, int64_t e,
                         const float* x) const {
-  const Ahead next = pixels_of(x, p_.n * p_.h * p_.w * p_.c, grid_.tiles(), last, last + block_, e, elements_);
+  const Ahead<float> next = pixels_of(x, p_.n * p_.h * p_.w * p_.c, grid_.tiles(), last, last + block_, e, elements_);
   multiply_panels({v + e * v_, v_row_, 1, u + e * u_, m + e * m_, p_.o, last - first, p_.o, p_.c, false, 0, next});
 }
 
@@ -244,8 +245,8 @@ void WinogradGradWeight::transforms(const float* x, const float* dy, int64_t fir
 // Meanwhile the pixels of the next block are asked for, those of x and of dy in turn.
 void WinogradGradWeight::products(const float* v, const float* z, float* du, int64_t first, int64_t last, int64_t e,
                                   bool accumulate, const float* x, const float* dy) const {
-  const Ahead next = pixels_of(e % 2 ? dy : x, p_.n * (e % 2 ? p_.oh * p_.ow * p_.o : p_.h * p_.w * p_.c),
-                               grid_.tiles(), last, last + block_, e / 2, elements_ / 2);
+  const Ahead<float> next = pixels_of(e % 2 ? dy : x, p_.n * (e % 2 ? p_.oh * p_.ow * p_.o : p_.h * p_.w * p_.c),
+                                      grid_.tiles(), last, last + block_, e / 2, elements_ / 2);
   multiply_panels(
       {v + e * v_, 1, v_row_, z + e * z_, du + e * u_, p_.o, p_.c, p_.o, last - first, accumulate, 0, next});
 }

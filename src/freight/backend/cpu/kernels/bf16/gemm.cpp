@@ -6,6 +6,7 @@
 
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/scratch.h"
+#include "freight/base/error.h"
 #include "freight/base/threads.h"
 
 namespace freight::cpu {
@@ -77,6 +78,7 @@ struct BlockGemm<T>::Call {
 
 template <class T>
 BlockGemm<T>::BlockGemm(const GemmProblem& problem) : p_(problem) {
+  FREIGHT_CHECK(!p_.accumulate && !p_.subtract, "products on blocks of bf16 overwrite their result");
   const int64_t cache = cache_bytes();
   constexpr int64_t kParts = kPartsOf<T>;
   turned_ = p_.batch == 1 && p_.m <= kTurned && p_.b_col != 1 && p_.n > p_.m;

@@ -144,9 +144,9 @@ FREIGHT_AVX512 void max(const PoolGeometry& g, const void* x_, void* y_, int32_t
   const Bf16* x = static_cast<const Bf16*>(x_) + row / g.out[0] * g.in[0] * g.in[1] * channels;
   Bf16* y = static_cast<Bf16*>(y_) + row * g.out[1] * channels;
   auto* at = reinterpret_cast<uint8_t*>(places) + row * g.out[1] * channels;
-  const PoolRange rows = g.window[0][static_cast<size_t>(oh)];
+  const PoolRange rows = g.window(0, oh);
   for (int64_t ow = 0; ow < g.out[1]; ++ow, y += channels, at += channels) {
-    const PoolRange columns = g.window[1][static_cast<size_t>(ow)];
+    const PoolRange columns = g.window(1, ow);
     if (rows.from >= rows.to || columns.from >= columns.to) {
       std::fill_n(y, channels, kLeast);
       continue;
@@ -175,9 +175,9 @@ FREIGHT_AVX512 void max_grad(const PoolGeometry& g, const void* dy_, const int32
   const Bf16* dy = static_cast<const Bf16*>(dy_) + image;
   const auto* at = reinterpret_cast<const uint8_t*>(places) + image;
   Bf16* dx = static_cast<Bf16*>(dx_) + row * g.in[1] * channels;
-  const PoolRange rows = g.covering[0][static_cast<size_t>(h)];
+  const PoolRange rows = g.covering(0, h);
   for (int64_t w = 0; w < g.in[1]; ++w, dx += channels) {
-    const PoolRange columns = g.covering[1][static_cast<size_t>(w)];
+    const PoolRange columns = g.covering(1, w);
     const Grid grid{(rows.from * g.out[1] + columns.from) * channels,
                     g.out[1] * channels,
                     rows.to - rows.from,

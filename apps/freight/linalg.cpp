@@ -1,0 +1,284 @@
+// `freight linalg`: solves systems and factorizes matrices that lie in npy files, and says how far the answer can be
+// trusted: the residual, and what the matrix makes of an error.
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <limits>
+
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "freight/base/clock.h"
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/io/npy.h"
+#include "freight/ops/ops.h"
+#include "freight/trace/device.h"
+#include "options.h"
+#include "output_path.h"
+#include "table.h"
+
+namespace freight::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Named = std::vector<std::pair<std::string, Tensor>>;
+
+struct Flags {
+  std::string operation, output, device = "auto", assume = "gen";
+  std::vector<std::string> files;
+  std::optional<double> rcond;
+  bool upper = false, reduced = false, json = false;
+};
+
+// A row: what is computed of the files, and the matrix that must vanish, against what its size is measured.
+struct Operation {
+  const char* name;
+  int operands, results;
+  const char* doc;
+  std::function<Named(const std::vector<Tensor>& in, const Flags& f)> run;
+  // Null: there is none. Gets the operands and the results.
+  std::function<Tensor(const std::vector<Tensor>& in, const Named& out, const Flags& f)> rest = nullptr;
+};
+
+Assume assumed(const std::string& text) {
+  if (text == "pos") return Assume::pos;
+  return text == "sym" ? Assume::sym : Assume::gen;
+}
+
+// The matrix as one triangle says it.
+Tensor mirrored(const Tensor& x, bool upper) {
+  const Tensor half = upper ? triu(x, 1) : tril(x, -1);
+  return (upper ? triu(x) : tril(x)) + transpose(half);
+}
+
+const std::vector<Operation>& operations() {
+  static const std::vector<Operation> all = {
+      {"solve", 2, 1, "x with A x = B, by LU; --assume pos or sym",
+       [](const auto& in, const Flags& f) {
+         return Named{{"x", solve(in[0], in[1], {.assume_a = assumed(f.assume), .upper = f.upper})}};
+       },
+       [](const auto& in, const Named& out, const Flags& f) {
+         const Tensor a = f.assume == "gen" ? in[0] : mirrored(in[0], f.upper);
+         return in[1] - matmul(a, out[0].second);
+       }},
+      {"lstsq", 2, 3, "the shortest x that makes the norm of A x - B least; --rcond",
+       [](const auto& in, const Flags& f) {
+         const LeastSquares r = lstsq(in[0], in[1], {.rcond = f.rcond});
+         return Named{{"x", r.x}, {"residuals", r.residuals}, {"rank", r.rank}};
+       }},
+      {"lu", 1, 3, "p, l, u with P L U = A",
+       [](const auto& in, const Flags&) {
+         const Lu r = lu(in[0]);
+         return Named{{"p", r.p}, {"l", r.l}, {"u", r.u}};
+       },
+       [](const auto& in, const Named& out, const Flags&) {
+         return in[0] - matmul(out[0].second, matmul(out[1].second, out[2].second));
+       }},
+      {"cholesky", 1, 1, "l with L L^T = A; --upper: u with U^T U = A",
+       [](const auto& in, const Flags& f) {
+         return Named{{f.upper ? "u" : "l", cholesky(in[0], {.upper = f.upper})}};
+       },
+       [](const auto& in, const Named& out, const Flags& f) {
+         const Tensor& c = out[0].second;
+         const Tensor t = transpose(c);
+         return mirrored(in[0], f.upper) - (f.upper ? matmul(t, c) : matmul(c, t));
+       }},
+      {"qr", 1, 2, "q, r with Q R = A; --no-reduced: q is square",
+       [](const auto& in, const Flags& f) {
+         const Qr r = qr(in[0], f.reduced ? QrMode::reduced : QrMode::complete);
+         return Named{{"q", r.q}, {"r", r.r}};
+       },
+       [](const auto& in, const Named& out, const Flags&) { return in[0] - matmul(out[0].second, out[1].second); }},
+      {"svd", 1, 3, "u, s, vh with U diag(s) Vh = A; --no-reduced: u and vh are square",
+       [](const auto& in, const Flags& f) {
+         const Svd r = svd(in[0], {.full_matrices = !f.reduced});
+         return Named{{"u", r.u}, {"s", r.s}, {"vh", r.vh}};
+       },
+       [](const auto& in, const Named& out, const Flags&) {
+         const int64_t k = out[1].second.dim(-1);
+         const Tensor u = narrow(out[0].second, -1, 0, k), vh = narrow(out[2].second, -2, 0, k);
+         return in[0] - matmul(u * unsqueeze(out[1].second, -2), vh);
+       }},
+      {"eigh", 1, 2, "values, vectors of a symmetric matrix; --upper",
+       [](const auto& in, const Flags& f) {
+         const Eigh r = eigh(in[0], {.upper = f.upper});
+         return Named{{"values", r.values}, {"vectors", r.vectors}};
+       },
+       [](const auto& in, const Named& out, const Flags& f) {
+         const Tensor& v = out[1].second;
+         return matmul(mirrored(in[0], f.upper), v) - v * unsqueeze(out[0].second, -2);
+       }},
+      {"eig", 1, 4, "values and vectors of any square matrix, real and imaginary parts",
+       [](const auto& in, const Flags&) {
+         const Eig r = eig(in[0]);
+         return Named{{"values_re", r.values_re},
+                      {"values_im", r.values_im},
+                      {"vectors_re", r.vectors_re},
+                      {"vectors_im", r.vectors_im}};
+       },
+       [](const auto& in, const Named& out, const Flags&) {
+         const Tensor re = unsqueeze(out[0].second, -2), im = unsqueeze(out[1].second, -2);
+         const Tensor &u = out[2].second, &v = out[3].second;
+         return abs(matmul(in[0], u) - (u * re - v * im)) + abs(matmul(in[0], v) - (u * im + v * re));
+       }},
+      {"inv", 1, 1, "the inverse",
+       [](const auto& in, const Flags&) {
+         return Named{{"inverse", inv(in[0])}};
+       },
+       [](const auto& in, const Named& out, const Flags&) {
+         return matmul(in[0], out[0].second) - eye(in[0].dim(-1), -1, in[0].dtype());
+       }},
+      {"pinv", 1, 1, "the pseudo-inverse; --rcond",
+       [](const auto& in, const Flags& f) {
+         return Named{{"pinv", pinv(in[0], {.rtol = f.rcond})}};
+       }},
+      {"det", 1, 3, "the determinant, and the sign and logarithm that do not overflow",
+       [](const auto& in, const Flags&) {
+         const SlogDet r = slogdet(in[0]);
+         return Named{{"det", det(in[0])}, {"sign", r.sign}, {"logabsdet", r.logabsdet}};
+       }},
+      {"rank", 1, 1, "how many singular values count; --rcond",
+       [](const auto& in, const Flags& f) {
+         return Named{{"rank", matrix_rank(in[0], {.rtol = f.rcond})}};
+       }},
+      {"cond", 1, 1, "the condition in the 2-norm: how much a relative error of B may grow in x",
+       [](const auto& in, const Flags&) {
+         return Named{{"cond", cond(in[0])}};
+       }},
+  };
+  return all;
+}
+
+const Operation& operation_of(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Operation& o : operations()) {
+    if (name == o.name) return o;
+    names.push_back(o.name);
+  }
+  fail(ErrorKind::usage, "linalg", "got ", name, ", need one of ", join(names, ", "));
+}
+
+// In f32 or f64: integers are computed with in f64.
+Array matrix_of(const std::string& file) {
+  Array a = io::load_npy(file);
+  if (a.dtype() == DType::f32 || a.dtype() == DType::f64) return a;
+  return io::computable(a, file).cast(DType::f64);
+}
+
+double largest_norm(const Tensor& x) {
+  if (x.numel() == 0) return 0;
+  return max(matrix_norm(cast(x, DType::f64), {.ord = MatrixOrder::one})).item<double>();
+}
+
+// The norm of what is left over the norms of what was given and found, in units of rounding: below about 30 the answer
+// is as exact as its type allows.
+double scaled_residual(const Operation& o, const std::vector<Tensor>& in, const Named& out, const Flags& f) {
+  const auto column = [](const Tensor& t) { return t.rank() == 1 ? unsqueeze(t, -1) : t; };
+  const double rest = largest_norm(column(o.rest(in, out, f)));
+  double size = largest_norm(in[0]);
+  if (o.operands == 2 || std::string(o.name) == "inv") size *= largest_norm(column(out[0].second));
+  const double eps = in[0].dtype() == DType::f64 ? std::numeric_limits<double>::epsilon()
+                                                 : static_cast<double>(std::numeric_limits<float>::epsilon());
+  const auto n = static_cast<double>(std::max<int64_t>({in[0].dim(-1), in[0].dim(-2), 1}));
+  return rest == 0 ? 0 : rest / (size * n * eps);
+}
+
+Json numbers(const Array& a) {
+  const Array wide = a.cast(DType::f64);
+  if (wide.numel() == 1) return wide.data<double>()[0];
+  Json j = Json::array();
+  for (int64_t i = 0; i < wide.numel(); ++i) j.push_back(wide.data<double>()[i]);
+  return j;
+}
+
+void write(const std::string& path, const std::vector<std::pair<std::string, Array>>& results) {
+  if (path.empty()) return;
+  if (ends_with(path, ".npz")) {
+    io::save_npz(path, {results.begin(), results.end()});
+  } else {
+    io::save_npy(path, results.at(0).second);
+  }
+}
+
+}  // namespace
+
+int linalg_command(const Args& args) {
+  Flags f;
+  f.reduced = true;
+  std::vector<std::vector<std::string>> rows;
+  for (const Operation& o : operations()) rows.push_back({cat("  ", o.name), o.operands == 2 ? "A B" : "A", o.doc});
+  Options o("linalg", "Solves systems and factorizes matrices in npy files, on any device (docs/linalg.md).",
+            "OPERATION A.npy [B.npy] [-o FILE] [options]",
+            table({"  operation", "files", "gives"}, rows) +
+                "\n  freight linalg solve A.npy B.npy -o x.npy\n  freight linalg svd A.npy -o factors.npz --json\n");
+  o.positional("operation", &f.operation, "one of the list below", true);
+  o.positional("files", &f.files, "(..., M, N), and what stands on the right; f32 or f64, integers count as f64", true);
+  o.add("-o,--output", &f.output, "where the results go: .npz, or .npy where there is one", {.value = "FILE"});
+  o.add("--device", &f.device, "auto, cpu, ref, cuda:N, opencl:N or another backend");
+  o.add("--assume", &f.assume, "solve: the matrix is any, positive definite, or symmetric",
+        {.one_of = {"gen", "pos", "sym"}});
+  o.add("--upper", &f.upper, "read the upper triangle of a symmetric matrix, not the lower one");
+  o.add("--reduced", &f.reduced, "qr, svd: factors without the columns that only complete them");
+  o.add("--rcond", &f.rcond, "lstsq, pinv, rank: singular values up to this share of the largest count as 0",
+        {.value = "SHARE", .min = 0});
+  o.add("--json", &f.json, "print JSON");
+  if (o.parse(args) == Options::Outcome::done) return 0;
+
+  const Operation& op = operation_of(f.operation);
+  if (f.files.size() != static_cast<size_t>(op.operands)) {
+    fail(ErrorKind::usage, f.operation, "got ", f.files.size(), f.files.size() == 1 ? " file" : " files", ", need ",
+         op.operands == 2 ? "two: A.npy B.npy" : "one: A.npy");
+  }
+  check_output("--output", f.output, f.files);
+  if (!f.output.empty() && op.results > 1 && !ends_with(f.output, ".npz")) {
+    fail(ErrorKind::usage, "--output", "got ", f.output, ", need a name that ends in .npz: ", f.operation, " has ",
+         op.results, " results");
+  }
+  const DeviceScope scope(f.device);
+  std::vector<Tensor> in;
+  for (const std::string& file : f.files) in.emplace_back(matrix_of(file));
+  if (in.size() == 2 && in[0].dtype() != in[1].dtype()) {
+    for (Tensor& t : in) t = cast(t, DType::f64);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const Named out = op.run(in, f);
+  std::vector<std::pair<std::string, Array>> results;
+  for (const auto& [name, tensor] : out) results.emplace_back(name, tensor.array());
+  const double seconds = seconds_since(start);
+  write(f.output, results);
+
+  Json j = {{"operation", f.operation}, {"device", current_device()}, {"seconds", seconds}};
+  if (op.rest && in[0].numel() > 0) j["scaled_residual"] = scaled_residual(op, in, out, f);
+  if (f.operation == "solve" && in[0].rank() == 2 && in[0].numel() > 0) {
+    const Tensor a = f.assume == "gen" ? in[0] : mirrored(in[0], f.upper);
+    j["condition"] = cast(cond(a, MatrixOrder::one), DType::f64).item<double>();
+  }
+  constexpr int64_t kShown = 16;
+  for (const auto& [name, array] : results) {
+    Json r = {{"name", name}, {"type", to_string(Type{array.dtype(), array.shape()})}};
+    if (array.numel() <= kShown) r["values"] = numbers(array);
+    j["results"].push_back(std::move(r));
+  }
+  if (f.json) {
+    std::printf("%s\n", j.dump(2).c_str());
+    return 0;
+  }
+  std::vector<std::vector<std::string>> shown;
+  for (const Json& r : j["results"]) {
+    shown.push_back(
+        {r["name"].get<std::string>(), r["type"].get<std::string>(), r.contains("values") ? r["values"].dump() : ""});
+  }
+  std::printf("%s on %s in %.4g s\n%s", f.operation.c_str(), current_device().c_str(), seconds,
+              table({"result", "type", "values"}, shown).c_str());
+  if (j.contains("scaled_residual")) {
+    std::printf("residual %.3g times n eps norms (below 30: as exact as the type allows)\n",
+                j["scaled_residual"].get<double>());
+  }
+  if (j.contains("condition")) std::printf("condition %.3g in the 1-norm\n", j["condition"].get<double>());
+  if (!f.output.empty()) std::printf("written to %s\n", f.output.c_str());
+  return 0;
+}
+
+}  // namespace freight::app

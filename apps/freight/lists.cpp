@@ -1,0 +1,40 @@
+// See lists.h.
+#include "lists.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+
+namespace freight::app {
+
+std::vector<std::string> parse_list(const std::string& flag, const std::string& text) {
+  std::vector<std::string> all;
+  for (std::string part : split(text, ',')) {
+    part.erase(0, part.find_first_not_of(' '));
+    part.erase(part.find_last_not_of(' ') + 1);
+    if (part.empty()) fail(ErrorKind::usage, flag, "has an empty part: got '", text, "'");
+    if (std::find(all.begin(), all.end(), part) != all.end()) {
+      fail(ErrorKind::usage, flag, "names '", part, "' twice: got '", text, "'");
+    }
+    all.push_back(part);
+  }
+  return all;
+}
+
+std::vector<int64_t> parse_counts(const std::string& flag, const std::string& text) {
+  std::vector<int64_t> all;
+  for (const std::string& part : parse_list(flag, text)) {
+    int64_t n = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), n);
+    const bool whole = error == std::errc() && end == part.data() + part.size();
+    if (!whole || n < 1 || n > 1'000'000 || (!all.empty() && n <= all.back())) {
+      fail(ErrorKind::usage, flag, "got '", text, "', need whole numbers from 1 on that rise, like 1,2,4,8");
+    }
+    all.push_back(n);
+  }
+  return all;
+}
+
+}  // namespace freight::app

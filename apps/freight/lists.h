@@ -1,0 +1,14 @@
+// Lists on the command line, of parts with commas between them.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace freight::app {
+
+// "cpu,opencl:0": parts without blanks around them. Throws Error(usage) naming the flag for an empty or repeated part.
+std::vector<std::string> parse_list(const std::string& flag, const std::string& text);
+// "1,2,4": whole numbers from 1 on, rising. Throws Error(usage) naming the flag.
+std::vector<int64_t> parse_counts(const std::string& flag, const std::string& text);
+
+}  // namespace freight::app

@@ -1,0 +1,238 @@
+// See factor.h; QR is in factor_qr.cpp.
+#include "freight/backend/cpu/kernels/factor.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <numeric>
+#include <optional>
+
+#include "freight/backend/cpu/kernels/ceil_div.h"
+#include "freight/backend/cpu/kernels/factor_tasks.h"
+#include "freight/backend/cpu/kernels/scratch.h"
+#include "freight/base/threads.h"
+
+namespace freight::cpu {
+
+namespace {
+
+// A panel of so many columns is copied aside: its rows lie closer together there, and on different cache sets.
+constexpr int64_t kPanel = 64, kPanelRow = kPanel + 8;
+
+// The rows of a column-major buffer, filled up to whole vectors.
+template <class T>
+int64_t column_stride(int64_t rows) {
+  const int64_t lanes = factor_table<T>().lanes;
+  return ceil_div(rows, lanes) * lanes + (rows % 512 == 0 ? lanes : 0);
+}
+
+// Up to FactorTable::kColumns columns of x (m, n) with m >= n, made column-major in the thread's scratch memory.
+template <class T>
+void eliminate_columns(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* pivots) {
+  const FactorTable<T>& table = factor_table<T>();
+  const int64_t stride = column_stride<T>(m);
+  T* const columns = static_cast<T*>(thread_scratch(static_cast<size_t>(stride * n) * sizeof(T)));
+  table.transpose(columns, stride, x, row, m, n);
+  for (int64_t j = 0; j < n; ++j) std::fill(columns + j * stride + m, columns + (j + 1) * stride, T(0));
+  table.lu_columns(columns, stride, m, static_cast<int>(n), pivots);
+  table.transpose(x, row, columns, stride, n, m);
+}
+
+template <class T>
+void copy_rows(T* to, ptrdiff_t to_row, const T* from, ptrdiff_t from_row, int64_t rows, int64_t columns) {
+  for (int64_t i = 0; i < rows; ++i) std::copy_n(from + i * from_row, columns, to + i * to_row);
+}
+
+// Cholesky of a few columns, element by element; (i, k) of the lower triangle lies at i * row + k * col. Returns the
+// first minor that is not positive, from 1, or 0.
+template <class T>
+int64_t cholesky_columns(T* x, ptrdiff_t row, ptrdiff_t col, int64_t n, T* reciprocals) {
+  for (int64_t j = 0; j < n; ++j) {
+    T pivot = x[j * row + j * col];
+    for (int64_t k = 0; k < j; ++k) pivot -= x[j * row + k * col] * x[j * row + k * col];
+    if (!(pivot > T(0))) return j + 1;
+    pivot = std::sqrt(pivot);
+    const T reciprocal = T(1) / pivot;
+    x[j * row + j * col] = pivot;
+    reciprocals[j] = reciprocal;
+    for (int64_t i = j + 1; i < n; ++i) {
+      T v = x[i * row + j * col];
+      for (int64_t k = 0; k < j; ++k) v -= x[i * row + k * col] * x[j * row + k * col];
+      x[i * row + j * col] = v * reciprocal;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+template <class T>
+LuFactor<T>::LuFactor(int64_t m, int64_t n, int64_t batch) : m_(m), n_(n) {
+  const double least = static_cast<double>(std::min(m, n)), most = static_cast<double>(std::max(m, n));
+  tasks_ = batch_tasks(batch, least * least * (most - least / 3));
+  panel_bytes_ = m > kPanel && n > kPanel ? whole_lines(static_cast<size_t>(m * kPanelRow) * sizeof(T)) : 0;
+  reserve_thread_scratch(static_cast<size_t>(column_stride<T>(m) * FactorTable<T>::kColumns) * sizeof(T));
+  typename Blocks<T>::Measure measure;
+  Blocks<T> blocks(measure);
+  T nothing{};
+  one(&nothing, nullptr, nullptr, blocks, nullptr);
+  tasks_.bytes_of_task = panel_bytes_ + whole_lines(measure.product_bytes);
+}
+
+template <class T>
+void LuFactor<T>::run(T* x, int32_t* pivots, int32_t* permutation, void* scratch) const {
+  const int64_t k = std::min(m_, n_);
+  for_matrices(tasks_, scratch, [&](int64_t i, char* own, bool parallel) {
+    Blocks<T> blocks(own + panel_bytes_, parallel);
+    one(x + i * m_ * n_, pivots + i * k, permutation + i * m_, blocks, reinterpret_cast<T*>(own));
+  });
+}
+
+template <class T>
+void LuFactor<T>::one(T* x, int32_t* pivots, int32_t* permutation, Blocks<T>& blocks, T* panel) const {
+  const int64_t k = std::min(m_, n_);
+  if (k > 0) columns(x, n_, m_, k, pivots, blocks, panel);
+  if (n_ > k && k > 0) {
+    blocks.exchange(x + k, n_, n_ - k, pivots, k);
+    blocks.solve_left({x, n_}, k, x + k, n_, n_ - k);
+  }
+  if (!blocks.computes()) return;
+  std::iota(permutation, permutation + m_, 0);
+  for (int64_t i = 0; i < k; ++i) std::swap(permutation[i], permutation[pivots[i]]);
+}
+
+template <class T>
+void LuFactor<T>::columns(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* pivots, Blocks<T>& blocks,
+                          T* panel) const {
+  if (n <= FactorTable<T>::kColumns) {
+    if (blocks.computes()) eliminate_columns(x, row, m, n, pivots);
+  } else if (n <= kPanel && panel_bytes_ > 0 && row > kPanelRow) {
+    if (blocks.computes()) copy_rows(panel, kPanelRow, x, row, m, n);
+    halves(blocks.computes() ? panel : x, kPanelRow, m, n, pivots, blocks, panel);
+    if (blocks.computes()) copy_rows(x, row, panel, kPanelRow, m, n);
+  } else {
+    halves(x, row, m, n, pivots, blocks, panel);
+  }
+}
+
+template <class T>
+void LuFactor<T>::halves(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* pivots, Blocks<T>& blocks,
+                         T* panel) const {
+  const int64_t h = half_of(n);
+  T *const right = x + h, *const below = x + h * row;
+  int32_t* const later = pivots ? pivots + h : nullptr;
+  columns(x, row, m, h, pivots, blocks, panel);
+  blocks.exchange(right, row, n - h, pivots, h);
+  blocks.solve_left({x, row}, h, right, row, n - h);
+  blocks.subtract({m - h, n - h, h, below, row, 1, right, row, 1, below + h, row});
+  columns(below + h, row, m - h, n - h, later, blocks, panel);
+  blocks.exchange(below, row, h, later, n - h);
+  for (int64_t i = 0; i < n - h && later; ++i) later[i] += static_cast<int32_t>(h);
+}
+
+template <class T>
+CholeskyFactor<T>::CholeskyFactor(int64_t n, int64_t batch, bool upper) : n_(n), upper_(upper) {
+  const double extent = static_cast<double>(n);
+  tasks_ = batch_tasks(batch, extent * extent * extent / 3);
+  reserve_thread_scratch(static_cast<size_t>(Blocks<T>::strip_size()) * sizeof(T));
+  typename Blocks<T>::Measure measure;
+  Blocks<T> blocks(measure);
+  T nothing{};
+  one(&nothing, blocks, nullptr);
+  tasks_.bytes_of_task = whole_lines(static_cast<size_t>(n) * sizeof(T)) + whole_lines(measure.product_bytes);
+}
+
+template <class T>
+NotPositive CholeskyFactor<T>::run(T* x, void* scratch) const {
+  // A matrix and its minor as one number, of which the least is kept. Behind the first such matrix none need be tried.
+  const int64_t minors = n_ + 1, none = tasks_.batch * minors;
+  std::atomic<int64_t> first{none};
+  for_matrices(tasks_, scratch, [&](int64_t i, char* own, bool parallel) {
+    if (i * minors > first.load()) return;
+    Blocks<T> blocks(own + whole_lines(static_cast<size_t>(n_) * sizeof(T)), parallel);
+    const int64_t minor = one(x + i * n_ * n_, blocks, reinterpret_cast<T*>(own));
+    if (minor == 0) return;
+    int64_t known = first.load();
+    while (i * minors + minor < known && !first.compare_exchange_weak(known, i * minors + minor)) {
+    }
+  });
+  const int64_t found = first.load();
+  if (found == none) return {};
+  return {found / minors, found % minors};
+}
+
+template <class T>
+int64_t CholeskyFactor<T>::one(T* x, Blocks<T>& blocks, T* reciprocals) const {
+  const int64_t minor = n_ > 0 ? halves(x, n_, blocks, reciprocals) : 0;
+  if (!blocks.computes()) return minor;
+  for (int64_t i = 0; i < n_; ++i) {
+    if (upper_) {
+      std::fill_n(x + i * n_, i, T(0));
+    } else {
+      std::fill(x + i * n_ + i + 1, x + (i + 1) * n_, T(0));
+    }
+  }
+  return minor;
+}
+
+template <class T>
+int64_t CholeskyFactor<T>::halves(T* x, int64_t n, Blocks<T>& blocks, T* reciprocals) const {
+  const ptrdiff_t row = upper_ ? 1 : n_, col = upper_ ? n_ : 1;  // of the lower triangle
+  if (n <= FactorTable<T>::kColumns) return blocks.computes() ? cholesky_columns(x, row, col, n, reciprocals) : 0;
+  const int64_t h = half_of(n);
+  const int64_t minor = halves(x, h, blocks, reciprocals);
+  if (minor > 0) return minor;
+  T *const off = x + h * row, *const second = x + h * (row + col);
+  const Triangle<T> lower{x, row, col, false, reciprocals};
+  if (upper_) {
+    blocks.solve_left(lower, h, off, n_, n - h);
+  } else {
+    blocks.solve_right(lower.transposed(), h, off, n_, n - h);
+  }
+  blocks.subtract_symmetric({n - h, n - h, h, off, row, col, off, col, row, second, n_}, upper_);
+  const int64_t later = halves(second, n - h, blocks, reciprocals ? reciprocals + h : nullptr);
+  return later > 0 ? h + later : 0;
+}
+
+template <class T>
+TriangularSolve<T>::TriangularSolve(const TriangularProblem& problem) : p_(problem) {
+  const double extent = static_cast<double>(p_.n);
+  tasks_ = batch_tasks(p_.batch, extent * extent * static_cast<double>(p_.other));
+  reserve_thread_scratch(static_cast<size_t>(Blocks<T>::strip_size()) * sizeof(T));
+  typename Blocks<T>::Measure measure;
+  Blocks<T> blocks(measure);
+  T nothing{};
+  one(&nothing, &nothing, blocks, nullptr);
+  tasks_.bytes_of_task = whole_lines(static_cast<size_t>(p_.n) * sizeof(T)) + whole_lines(measure.product_bytes);
+}
+
+template <class T>
+void TriangularSolve<T>::run(const T* a, T* b, void* scratch) const {
+  for_matrices(tasks_, scratch, [&](int64_t i, char* own, bool parallel) {
+    Blocks<T> blocks(own + whole_lines(static_cast<size_t>(p_.n) * sizeof(T)), parallel);
+    one(a + i * p_.a_batch, b + i * p_.n * p_.other, blocks, reinterpret_cast<T*>(own));
+  });
+}
+
+template <class T>
+void TriangularSolve<T>::one(const T* a, T* b, Blocks<T>& blocks, T* diagonal) const {
+  Triangle<T> t{a, p_.a_row, p_.a_col, p_.upper};
+  if (!p_.unit_diagonal && blocks.computes()) {
+    t.divide = invert_diagonal(a, p_.a_row + p_.a_col, p_.n, diagonal);
+    t.diagonal = diagonal;
+  }
+  if (p_.right) {
+    blocks.solve_right(t, p_.n, b, p_.n, p_.other);
+  } else {
+    blocks.solve_left(t, p_.n, b, p_.other, p_.other);
+  }
+}
+
+template class LuFactor<float>;
+template class LuFactor<double>;
+template class CholeskyFactor<float>;
+template class CholeskyFactor<double>;
+template class TriangularSolve<float>;
+template class TriangularSolve<double>;
+
+}  // namespace freight::cpu

@@ -1,0 +1,109 @@
+// LU, Cholesky and QR factorizations and triangular solves of row-major matrices, f32 and f64: recursive over halves of
+// the columns (Toledo 1997, Elmroth and Gustavson 2000), so that nearly all arithmetic is that of Gemm. Each object is
+// one problem, made when the plan is made; a run allocates nothing, and its bits do not depend on the number of
+// threads. Batches of small matrices go by batch_factor.h.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "freight/backend/cpu/kernels/factor_blocks.h"
+
+namespace freight::cpu {
+
+// How the matrices of a batch are given to threads: whole ones, or all threads to one after the other.
+struct BatchTasks {
+  int64_t batch = 1, tasks = 1;
+  bool inside = false;       // parallel within one matrix
+  size_t bytes_of_task = 0;  // of scratch memory
+  size_t bytes() const { return static_cast<size_t>(tasks) * bytes_of_task; }
+};
+
+// x (batch, m, n) in place: U on and above the diagonal, L below it, where it is 1.
+template <class T>
+class LuFactor {
+ public:
+  LuFactor(int64_t m, int64_t n, int64_t batch);
+  size_t scratch_bytes() const { return tasks_.bytes(); }
+  // pivots (batch, min(m, n)): row i was exchanged with row pivots[i]; permutation (batch, m): x[permutation] = L U.
+  void run(T* x, int32_t* pivots, int32_t* permutation, void* scratch) const;
+
+ private:
+  void one(T* x, int32_t* pivots, int32_t* permutation, Blocks<T>& blocks, T* panel) const;
+  void columns(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* pivots, Blocks<T>& blocks, T* panel) const;
+  void halves(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* pivots, Blocks<T>& blocks, T* panel) const;
+
+  int64_t m_, n_;
+  BatchTasks tasks_;
+  size_t panel_bytes_ = 0;
+};
+
+// Where a matrix of a batch is not positive definite: the first such matrix and its first such leading minor, from 1;
+// `matrix` -1: nowhere.
+struct NotPositive {
+  int64_t matrix = -1, minor = 0;
+};
+
+// x (batch, n, n) in place: L of x = L L^T, or U of x = U^T U; the other triangle becomes 0.
+template <class T>
+class CholeskyFactor {
+ public:
+  CholeskyFactor(int64_t n, int64_t batch, bool upper);
+  size_t scratch_bytes() const { return tasks_.bytes(); }
+  NotPositive run(T* x, void* scratch) const;
+
+ private:
+  int64_t one(T* x, Blocks<T>& blocks, T* reciprocals) const;
+  int64_t halves(T* x, int64_t n, Blocks<T>& blocks, T* reciprocals) const;
+
+  int64_t n_;
+  bool upper_;
+  BatchTasks tasks_;
+};
+
+// op(a) x = b, or x op(a) = b.
+struct TriangularProblem {
+  int64_t n = 0;      // of a
+  int64_t other = 0;  // b's other extent
+  int64_t batch = 1;
+  ptrdiff_t a_row = 0, a_col = 1, a_batch = 0;  // of op(a)
+  bool upper = false;                           // op(a) is
+  bool unit_diagonal = false, right = false;
+};
+
+template <class T>
+class TriangularSolve {
+ public:
+  explicit TriangularSolve(const TriangularProblem& problem);
+  size_t scratch_bytes() const { return tasks_.bytes(); }
+  // b becomes x.
+  void run(const T* a, T* b, void* scratch) const;
+
+ private:
+  void one(const T* a, T* b, Blocks<T>& blocks, T* diagonal) const;
+
+  TriangularProblem p_;
+  BatchTasks tasks_;
+};
+
+// x (batch, m, n) = q r by Householder reflections with LAPACK's signs: q (batch, m, k) and r (batch, k, n) with
+// k = min(m, n), or m where complete.
+template <class T>
+class QrFactor {
+ public:
+  QrFactor(int64_t m, int64_t n, int64_t batch, bool complete);
+  size_t scratch_bytes() const { return tasks_.bytes(); }
+  void run(const T* x, T* q, T* r, void* scratch) const;
+
+ private:
+  struct Memory;
+  struct Panel;
+  void one(const T* x, T* q, T* r, Blocks<T>& blocks, const Memory& memory) const;
+  void eliminate(const Panel& panel, const Memory& memory, Blocks<T>& blocks) const;
+  void apply(const Panel& panel, bool transposed, T* c, ptrdiff_t c_row, int64_t columns, const Memory& memory,
+             Blocks<T>& blocks) const;
+
+  int64_t m_, n_, least_, q_columns_, stride_;
+  BatchTasks tasks_;
+};
+
+}  // namespace freight::cpu

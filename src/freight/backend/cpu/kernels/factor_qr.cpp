@@ -1,0 +1,202 @@
+// QR: panels of columns by Householder reflections, each panel's product of reflections as I - V T V' (Schreiber and
+// Van Loan 1989), which Gemm applies. See factor.h.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "freight/backend/cpu/kernels/ceil_div.h"
+#include "freight/backend/cpu/kernels/factor.h"
+#include "freight/backend/cpu/kernels/factor_tasks.h"
+
+namespace freight::cpu {
+
+namespace {
+
+constexpr int64_t kReflections = 32;  // of one panel
+
+// Scales x (n) by a power of two such that its squares neither overflow nor vanish; returns by which.
+template <class T>
+T scale_column(T* x, int64_t n) {
+  T largest = 0;
+  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(x[i]));
+  int exponent = 0;
+  if (largest == T(0) || !std::isfinite(largest)) return T(1);
+  std::frexp(largest, &exponent);
+  const int shift = std::min(-exponent, std::numeric_limits<T>::max_exponent - 2);
+  const T scale = std::ldexp(T(1), shift);
+  for (int64_t i = 0; i < n; ++i) x[i] *= scale;
+  return scale;
+}
+
+// The reflection I - tau v v' that makes all of x (n) but its first element zero: x becomes v, whose first element is
+// 1, and `beta` what that element becomes.
+template <class T>
+T reflection(T* x, int64_t n, T& beta) {
+  const FactorTable<T>& table = factor_table<T>();
+  constexpr T kLeast = std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon();
+  T squares = table.squares(x + 1, n - 1), scale = 1;
+  const T all = squares + x[0] * x[0];
+  if (!(squares >= kLeast && all <= std::numeric_limits<T>::max())) {
+    if (std::all_of(x + 1, x + n, [](T v) { return v == T(0); })) {
+      beta = x[0];
+      x[0] = T(1);
+      return T(0);
+    }
+    scale = scale_column(x, n);
+    squares = table.squares(x + 1, n - 1);
+  }
+  const T alpha = x[0], norm = std::sqrt(alpha * alpha + squares);
+  const T signed_norm = std::signbit(alpha) ? norm : -norm;
+  const T factor = T(1) / (alpha - signed_norm);
+  x[0] = T(1);
+  for (int64_t i = 1; i < n; ++i) x[i] *= factor;
+  beta = signed_norm / scale;
+  return (signed_norm - alpha) / signed_norm;
+}
+
+}  // namespace
+
+// One task's scratch memory.
+template <class T>
+struct QrFactor<T>::Memory {
+  T* work = nullptr;     // (m, n): x, and in the end r above its diagonal
+  T* vectors = nullptr;  // (k, stride): the reflections as rows, with their zeros and ones
+  T* t = nullptr;        // (k, kReflections): T of each panel
+  T* cross = nullptr;    // (kReflections, kReflections)
+  T* sums = nullptr;     // two of (kReflections, the most columns)
+  char* product = nullptr;
+  size_t bytes = 0;
+
+  Memory(const QrFactor& f, char* from) {
+    const auto take = [&](int64_t count) {
+      T* const at = from ? reinterpret_cast<T*>(from + bytes) : nullptr;
+      bytes += whole_lines(static_cast<size_t>(count) * sizeof(T));
+      return at;
+    };
+    work = take(f.m_ * f.n_);
+    vectors = take(f.least_ * f.stride_);
+    t = take(f.least_ * kReflections);
+    cross = take(kReflections * kReflections);
+    sums = take(2 * kReflections * std::max(f.n_, f.q_columns_));
+    product = from ? from + bytes : nullptr;
+  }
+};
+
+// The reflections of columns [first, first + width), which change rows from `first` on.
+template <class T>
+struct QrFactor<T>::Panel {
+  int64_t first, width, rows;
+  T *vectors, *t;
+
+  Panel(const QrFactor& f, const Memory& memory, int64_t begin)
+      : first(begin),
+        width(std::min(kReflections, f.least_ - begin)),
+        rows(f.m_ - begin),
+        vectors(memory.vectors ? memory.vectors + begin * f.stride_ : nullptr),
+        t(memory.t ? memory.t + begin * kReflections : nullptr) {}
+};
+
+template <class T>
+QrFactor<T>::QrFactor(int64_t m, int64_t n, int64_t batch, bool complete)
+    : m_(m), n_(n), least_(std::min(m, n)), q_columns_(complete ? m : least_) {
+  const int64_t lanes = factor_table<T>().lanes;
+  stride_ = ceil_div(m, lanes) * lanes + (m % 512 == 0 ? lanes : 0);
+  const double columns = static_cast<double>(least_), rows = static_cast<double>(m);
+  tasks_ = batch_tasks(batch, columns * rows * static_cast<double>(n_ + q_columns_));
+  typename Blocks<T>::Measure measure;
+  Blocks<T> blocks(measure);
+  T nothing{};
+  Memory memory(*this, nullptr);
+  const size_t bytes = memory.bytes;
+  memory.work = memory.vectors = memory.t = memory.cross = memory.sums = &nothing;
+  one(nullptr, &nothing, nullptr, blocks, memory);
+  tasks_.bytes_of_task = bytes + whole_lines(measure.product_bytes);
+}
+
+template <class T>
+void QrFactor<T>::run(const T* x, T* q, T* r, void* scratch) const {
+  const int64_t r_rows = q_columns_;
+  for_matrices(tasks_, scratch, [&](int64_t i, char* own, bool parallel) {
+    const Memory memory(*this, own);
+    Blocks<T> blocks(memory.product, parallel);
+    one(x + i * m_ * n_, q + i * m_ * q_columns_, r + i * r_rows * n_, blocks, memory);
+  });
+}
+
+template <class T>
+void QrFactor<T>::one(const T* x, T* q, T* r, Blocks<T>& blocks, const Memory& memory) const {
+  if (blocks.computes()) std::copy_n(x, m_ * n_, memory.work);
+  for (int64_t j = 0; j < least_; j += kReflections) {
+    const Panel panel(*this, memory, j);
+    eliminate(panel, memory, blocks);
+    const int64_t behind = j + panel.width;
+    apply(panel, true, memory.work + j * n_ + behind, n_, n_ - behind, memory, blocks);
+  }
+  if (blocks.computes()) {
+    for (int64_t i = 0; i < q_columns_; ++i) {
+      const int64_t zeros = std::min(i, n_);
+      std::fill_n(r + i * n_, zeros, T(0));
+      std::copy(memory.work + i * n_ + zeros, memory.work + (i + 1) * n_, r + i * n_ + zeros);
+    }
+    std::fill_n(q, m_ * q_columns_, T(0));
+    for (int64_t i = 0; i < q_columns_; ++i) q[i * (q_columns_ + 1)] = T(1);
+  }
+  for (int64_t j = (ceil_div(least_, kReflections) - 1) * kReflections; j >= 0; j -= kReflections) {
+    const Panel panel(*this, memory, j);
+    apply(panel, false, q + j * (q_columns_ + 1), q_columns_, q_columns_ - j, memory, blocks);
+  }
+}
+
+// Makes V and T of the panel, and its part of r.
+template <class T>
+void QrFactor<T>::eliminate(const Panel& panel, const Memory& memory, Blocks<T>& blocks) const {
+  const FactorTable<T>& table = factor_table<T>();
+  const int64_t w = panel.width, rows = panel.rows;
+  T* const v = panel.vectors;
+  T tau[kReflections] = {};
+  if (blocks.computes()) {
+    T* const x = memory.work + panel.first * (n_ + 1);
+    table.transpose(v, stride_, x, n_, rows, w);
+    for (int64_t j = 0; j < w; ++j) {
+      T* const column = v + j * stride_;
+      T beta = 0;
+      tau[j] = reflection(column + j, rows - j, beta);
+      table.reflect(column + stride_ + j, stride_, w - 1 - j, column + j, tau[j], rows - j);
+      for (int64_t i = 0; i < j; ++i) x[i * n_ + j] = column[i];
+      x[j * n_ + j] = beta;
+      std::fill_n(column, j, T(0));
+    }
+    std::fill_n(memory.cross, w * w, T(0));
+  }
+  blocks.subtract({w, w, rows, v, stride_, 1, v, 1, stride_, memory.cross, w});  // -V' V
+  if (!blocks.computes()) return;
+  // T (w, w), of which column j is tau (T (-V' v_j)) above its diagonal.
+  T* const t = panel.t;
+  std::fill_n(t, w * w, T(0));
+  for (int64_t j = 0; j < w; ++j) {
+    for (int64_t i = 0; i < j; ++i) {
+      T sum = 0;
+      for (int64_t k = i; k < j; ++k) sum += t[i * w + k] * memory.cross[k * w + j];
+      t[i * w + j] = tau[j] * sum;
+    }
+    t[j * w + j] = tau[j];
+  }
+}
+
+// c (rows of the panel, columns) -= V T V' c, or V T' V' c.
+template <class T>
+void QrFactor<T>::apply(const Panel& panel, bool transposed, T* c, ptrdiff_t c_row, int64_t columns,
+                        const Memory& memory, Blocks<T>& blocks) const {
+  if (columns == 0) return;
+  const int64_t w = panel.width;
+  T *const first = memory.sums, *const second = first + w * columns;
+  if (blocks.computes()) std::fill_n(first, 2 * w * columns, T(0));
+  blocks.subtract({w, columns, panel.rows, panel.vectors, stride_, 1, c, c_row, 1, first, columns});
+  blocks.subtract({w, columns, w, panel.t, transposed ? 1 : w, transposed ? w : 1, first, columns, 1, second, columns});
+  blocks.subtract({panel.rows, columns, w, panel.vectors, 1, stride_, second, columns, 1, c, c_row});
+}
+
+template class QrFactor<float>;
+template class QrFactor<double>;
+
+}  // namespace freight::cpu

@@ -1,0 +1,39 @@
+// The matrices of a batch on the pool's threads (factor.h).
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "freight/backend/cpu/kernels/factor.h"
+#include "freight/base/threads.h"
+
+namespace freight::cpu {
+
+inline size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// `work` in multiply-adds of one matrix. A parallel region costs more than it saves below some 20 us of arithmetic, and
+// within one matrix, where there are many regions, below some milliseconds.
+inline BatchTasks batch_tasks(int64_t batch, double work) {
+  constexpr double kInside = 2e7, kWhole = 4e5;
+  BatchTasks t;
+  t.batch = batch;
+  const int64_t threads = thread_count();
+  t.inside = threads > 1 && work > kInside && batch < 4 * threads;
+  t.tasks = t.inside || work * static_cast<double>(batch) < kWhole ? 1 : std::clamp<int64_t>(batch, 1, threads);
+  return t;
+}
+
+// f(matrix, its task's scratch, whether it may start parallel regions).
+template <class F>
+void for_matrices(const BatchTasks& tasks, void* scratch, F&& f) {
+  parallel_for(tasks.tasks, [&](int64_t i) {
+    std::optional<ThreadLimit> one;
+    if (!tasks.inside) one.emplace(1);
+    char* own = static_cast<char*>(scratch) + static_cast<size_t>(i) * tasks.bytes_of_task;
+    for (int64_t k = tasks.batch * i / tasks.tasks; k < tasks.batch * (i + 1) / tasks.tasks; ++k)
+      f(k, own, tasks.inside);
+  });
+}
+
+}  // namespace freight::cpu

@@ -1,0 +1,203 @@
+// The steps that factorize matrices and solve by triangles (kernels/factor.h), f32 and f64, over any batch. A matrix
+// that cannot be factorized is an error of the data, which names it.
+#include <algorithm>
+#include <memory>
+
+#include "freight/backend/cpu/families.h"
+#include "freight/backend/cpu/kernels/factor.h"
+#include "freight/base/error.h"
+#include "freight/base/threads.h"
+
+namespace freight::cpu {
+
+namespace {
+
+// The last two axes, and how many matrices there are in front of them.
+struct Matrices {
+  int64_t m, n, batch;
+  explicit Matrices(const Type& t)
+      : m(t.shape[t.shape.rank() - 2]), n(t.shape[t.shape.rank() - 1]), batch(t.numel() / (m * n)) {}
+};
+
+// An operand of matrices and the step's place, for errors.
+class Fault {
+ public:
+  explicit Fault(const StepSpec& spec)
+      : op_(freight::name(spec.node->op)), where_(spec.node->location()), type_(spec.in[0].type) {}
+
+  // Throws "the matrix f32[4,4] is ...", or of a batch "matrix (1, 0) of f32[2,3,4,4] is ...".
+  template <class... Parts>
+  [[noreturn]] void tell(int64_t matrix, const Parts&... parts) const {
+    const int axes = type_.shape.rank() - 2;
+    std::string at;
+    for (int i = axes - 1; i >= 0; --i) {
+      at = cat(matrix % type_.shape[i], at.empty() ? "" : ", ", at);
+      matrix /= type_.shape[i];
+    }
+    throw Error(ErrorKind::data, op_,
+                cat(axes == 0 ? cat("the matrix ", type_) : cat("matrix (", at, ") of ", type_), parts...), where_);
+  }
+
+ private:
+  std::string op_, where_;
+  Type type_;
+};
+
+// The first matrix of `batch` (.., n) with a 0 on its diagonal, and where; -1: none has one.
+struct Zero {
+  int64_t matrix = -1, place = 0;
+};
+template <class T>
+Zero zero_on_diagonal(const T* x, int64_t batch, int64_t matrix_size, int64_t row, int64_t count) {
+  for (int64_t i = 0; i < batch; ++i) {
+    for (int64_t k = 0; k < count; ++k) {
+      if (x[i * matrix_size + k * (row + 1)] == T(0)) return {i, k};
+    }
+  }
+  return {};
+}
+
+// Operands: x, lu, pivots, permutation, scratch.
+template <class T>
+class LuStep final : public Kernel {
+ public:
+  explicit LuStep(const StepSpec& spec)
+      : of_(spec.in[0].type),
+        refuses_(attrs<LuAttrs>(*spec.node).refuse_singular),
+        fault_(spec),
+        factor_(of_.m, of_.n, of_.batch) {}
+  std::string name() const override { return "lu"; }
+  size_t scratch_bytes() const override { return factor_.scratch_bytes(); }
+
+  void run(void* const* o) override {
+    const auto size = static_cast<size_t>(of_.batch * of_.m * of_.n) * sizeof(T);
+    if (o[1] != o[0]) parallel_copy(o[1], o[0], size);
+    T* const lu = static_cast<T*>(o[1]);
+    factor_.run(lu, static_cast<int32_t*>(o[2]), static_cast<int32_t*>(o[3]), o[4]);
+    if (!refuses_) return;
+    const Zero zero = zero_on_diagonal(lu, of_.batch, of_.m * of_.n, of_.n, std::min(of_.m, of_.n));
+    if (zero.matrix >= 0) {
+      fault_.tell(zero.matrix, " is singular: pivot ", zero.place, " is exactly 0, need pivots other than 0");
+    }
+  }
+
+ private:
+  Matrices of_;
+  bool refuses_;
+  Fault fault_;
+  LuFactor<T> factor_;
+};
+
+// Operands: x, factor, scratch.
+template <class T>
+class CholeskyStep final : public Kernel {
+ public:
+  explicit CholeskyStep(const StepSpec& spec)
+      : of_(spec.in[0].type), fault_(spec), factor_(of_.n, of_.batch, attrs<CholeskyAttrs>(*spec.node).upper) {}
+  std::string name() const override { return "cholesky"; }
+  size_t scratch_bytes() const override { return factor_.scratch_bytes(); }
+
+  void run(void* const* o) override {
+    const auto size = static_cast<size_t>(of_.batch * of_.n * of_.n) * sizeof(T);
+    if (o[1] != o[0]) parallel_copy(o[1], o[0], size);
+    const NotPositive fault = factor_.run(static_cast<T*>(o[1]), o[2]);
+    if (fault.matrix >= 0) {
+      fault_.tell(fault.matrix, " is not positive definite: its leading minor of order ", fault.minor,
+                  " is not positive, or NaN");
+    }
+  }
+
+ private:
+  Matrices of_;
+  Fault fault_;
+  CholeskyFactor<T> factor_;
+};
+
+// Operands: x, q, r, scratch.
+template <class T>
+class QrStep final : public Kernel {
+ public:
+  explicit QrStep(const StepSpec& spec)
+      : factor_(Matrices(spec.in[0].type).m, Matrices(spec.in[0].type).n, Matrices(spec.in[0].type).batch,
+                attrs<QrAttrs>(*spec.node).complete) {}
+  std::string name() const override { return "qr"; }
+  size_t scratch_bytes() const override { return factor_.scratch_bytes(); }
+
+  void run(void* const* o) override {
+    factor_.run(static_cast<const T*>(o[0]), static_cast<T*>(o[1]), static_cast<T*>(o[2]), o[3]);
+  }
+
+ private:
+  QrFactor<T> factor_;
+};
+
+TriangularProblem triangular_problem(const StepSpec& spec) {
+  const auto& a = attrs<TriangularAttrs>(*spec.node);
+  const Matrices of(spec.in[0].type), right_sides(spec.in[1].type);
+  TriangularProblem p;
+  p.n = of.n;
+  p.other = a.right ? right_sides.m : right_sides.n;
+  p.batch = of.batch;
+  p.a_row = a.transposed ? 1 : of.n;
+  p.a_col = a.transposed ? of.n : 1;
+  p.a_batch = of.n * of.n;
+  p.upper = a.upper != a.transposed;
+  p.unit_diagonal = a.unit_diagonal;
+  p.right = a.right;
+  return p;
+}
+
+// Operands: a, b, x, scratch.
+template <class T>
+class TriangularStep final : public Kernel {
+ public:
+  explicit TriangularStep(const StepSpec& spec)
+      : p_(triangular_problem(spec)),
+        refuses_(attrs<TriangularAttrs>(*spec.node).refuse_singular && !p_.unit_diagonal),
+        fault_(spec),
+        solve_(p_) {}
+  std::string name() const override { return "triangular"; }
+  size_t scratch_bytes() const override { return solve_.scratch_bytes(); }
+
+  void run(void* const* o) override {
+    const T* const a = static_cast<const T*>(o[0]);
+    if (refuses_) {
+      const Zero zero = zero_on_diagonal(a, p_.batch, p_.a_batch, p_.n, p_.n);
+      if (zero.matrix >= 0) {
+        fault_.tell(zero.matrix, " is singular: number ", zero.place, " of its diagonal is 0, need others");
+      }
+    }
+    if (o[2] != o[1]) parallel_copy(o[2], o[1], static_cast<size_t>(p_.batch * p_.n * p_.other) * sizeof(T));
+    solve_.run(a, static_cast<T*>(o[2]), o[3]);
+  }
+
+ private:
+  TriangularProblem p_;
+  bool refuses_;
+  Fault fault_;
+  TriangularSolve<T> solve_;
+};
+
+template <template <class> class Step>
+std::unique_ptr<Kernel> make_for_type(const StepSpec& spec) {
+  if (spec.in[0].type.dtype == DType::f64) return std::make_unique<Step<double>>(spec);
+  return std::make_unique<Step<float>>(spec);
+}
+
+}  // namespace
+
+// Nothing to factorize is left to the reference loops.
+bool takes_factors(const Graph& graph, const Node& node) {
+  const Type& first = graph.type(node.in(0));
+  if (first.dtype != DType::f32 && first.dtype != DType::f64) return false;
+  return std::all_of(node.inputs.begin(), node.inputs.end(), [&](Value v) { return graph.type(v).numel() > 0; });
+}
+
+bool factors_in_place(const Graph&, const Node&, int input, int output) { return input == 0 && output == 0; }
+
+std::unique_ptr<Kernel> make_lu_factor(const StepSpec& spec) { return make_for_type<LuStep>(spec); }
+std::unique_ptr<Kernel> make_cholesky(const StepSpec& spec) { return make_for_type<CholeskyStep>(spec); }
+std::unique_ptr<Kernel> make_qr(const StepSpec& spec) { return make_for_type<QrStep>(spec); }
+std::unique_ptr<Kernel> make_solve_triangular(const StepSpec& spec) { return make_for_type<TriangularStep>(spec); }
+
+}  // namespace freight::cpu

@@ -1,0 +1,248 @@
+// Systems of equations and what their factorizations give: LU, Cholesky, inverses, determinants, least squares. See
+// linalg.h; the factorizations are ops, all else is composed of them.
+#include <algorithm>
+#include <limits>
+
+#include "freight/ops/elementwise.h"
+#include "freight/ops/index.h"
+#include "freight/ops/linalg_internal.h"
+#include "freight/ops/reduce.h"
+#include "freight/ops/sort.h"
+
+namespace freight {
+
+namespace {
+
+Tensor triangular(const Tensor& a, const Tensor& b, const TriangularAttrs& how) {
+  return ops::one(Op::solve_triangular, how, {a, b});
+}
+
+LuFactor factored(const Tensor& t, bool refuse_singular) {
+  const std::vector<Tensor> all = trace::add(Op::lu_factor, LuAttrs{refuse_singular}, {t});
+  return {all[0], all[1], all[2]};
+}
+
+// Indices of rows (..., M) for each element of matrices of this shape.
+Tensor row_indices(const Tensor& permutation, const Shape& shape) {
+  return broadcast_to(unsqueeze(permutation, -1), shape);
+}
+
+// +1 or -1 (...): whether an even number of rows was exchanged.
+Tensor parity(const LuFactor& f) {
+  const Tensor moved = not_equal(f.pivots, iota(f.pivots.shape(), -1));
+  return 1 - 2 * cast(remainder(sum(moved, -1), 2), f.lu.dtype());
+}
+
+// x with the mirror image of one triangle in place of the other.
+Tensor mirrored(const Tensor& x, bool upper) {
+  return upper ? triu(x) + transpose(triu(x, 1)) : tril(x) + transpose(tril(x, -1));
+}
+
+Tensor by_cholesky(const Tensor& factor, const Tensor& b, bool upper) {
+  const Tensor y = triangular(factor, b, {.upper = upper, .transposed = upper});
+  return triangular(factor, y, {.upper = upper, .transposed = !upper});
+}
+
+Tensor general_solve(const Tensor& a, const Tensor& b, const Shape& batch, const char* op) {
+  const LuFactor f = factored(a, true);
+  return ops::solved_by_lu(ops::with_batch(f.lu, batch, op), ops::with_batch(f.permutation, batch, op, 1),
+                           ops::with_batch(b, batch, op), false);
+}
+
+// The identity for each of these square matrices.
+Tensor identity_like(const Tensor& t) { return ops::expanded(eye(t.dim(-1), -1, t.dtype()), t.shape(), "eye"); }
+
+}  // namespace
+
+Tensor ops::solved_by_lu(const Tensor& lu, const Tensor& permutation, const Tensor& b, bool transposed) {
+  const Tensor index = row_indices(permutation, b.shape());
+  if (!transposed) {
+    const Tensor y = triangular(lu, gather_elements(b, index, -2), {.unit_diagonal = true});
+    return triangular(lu, y, {.upper = true});
+  }
+  const Tensor y = triangular(lu, b, {.upper = true, .transposed = true});
+  const Tensor z = triangular(lu, y, {.transposed = true, .unit_diagonal = true});
+  return one(Op::scatter_elements_add, ScatterAttrs{b.rank() - 2, b.dim(-2)}, {index, z});
+}
+
+double ops::rank_tolerance(const Tensor& x, const std::optional<double>& given, const char* op) {
+  if (given && !(*given >= 0)) fail_here(op, "the tolerance must not be negative: got ", *given);
+  const double eps =
+      x.dtype() == DType::f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+  return given ? *given : eps * static_cast<double>(std::max(x.dim(-2), x.dim(-1)));
+}
+
+LuFactor lu_factor(const In& x, const LuFactorOptions& options) {
+  const auto [frame, t] = ops::enter(x, "lu_factor");
+  ops::need_factors(t, "lu_factor");
+  return factored(t, options.refuse_singular);
+}
+
+Lu lu(const In& x, const LuOptions& options) {
+  const auto [frame, t] = ops::enter(x, "lu");
+  ops::need_factors(t, "lu");
+  const LuFactor f = factored(t, false);
+  const int64_t m = t.dim(-2), k = std::min(m, t.dim(-1));
+  const Tensor l = tril(narrow(f.lu, -1, 0, k), -1) + eye(m, k, t.dtype()), u = triu(narrow(f.lu, -2, 0, k));
+  // x[permutation] = l u, so row i of l u is row permutation[i] of x.
+  if (options.p_indices) return {argsort(f.permutation), l, u};
+  Shape square = f.permutation.shape();
+  square.push_back(m);
+  const Tensor column = broadcast_to(unsqueeze(f.permutation, -2), square);
+  return {cast(equal(iota(square, -2), column), t.dtype()), l, u};
+}
+
+Tensor lu_solve(const In& lu, const In& permutation, const In& b, const LuSolveOptions& options) {
+  const Frame frame(lu.where);
+  const Tensor f = ops::get(lu, "lu_solve"), p = ops::get(permutation, "lu_solve");
+  ops::need_square(f, "lu_solve");
+  Shape rows = f.shape();
+  rows.erase(rows.rank() - 1);
+  if (p.shape() != rows || !is_integer(p.dtype())) {
+    ops::fail_here("lu_solve", "permutation must be that of lu_factor: got ", p.type(), " beside lu ", f.type(),
+                   ", need ", Type{DType::i32, rows});
+  }
+  const ops::RightSide side = ops::right_side(f, ops::get(b, "lu_solve"), f.dim(-1), "lu_solve");
+  const Shape batch = ops::common_batch(f, side.b, "lu_solve");
+  return side.result(ops::solved_by_lu(ops::with_batch(f, batch, "lu_solve"), ops::with_batch(p, batch, "lu_solve", 1),
+                                       ops::with_batch(side.b, batch, "lu_solve"), options.trans));
+}
+
+Tensor solve(const In& a, const In& b, const SolveOptions& options) {
+  const Frame frame(a.where);
+  const Tensor x = ops::get(a, "solve");
+  ops::need_square(x, "solve");
+  const ops::RightSide side = ops::right_side(x, ops::get(b, "solve"), x.dim(-1), "solve");
+  const Shape batch = ops::common_batch(x, side.b, "solve");
+  const auto wide_b = [&] { return ops::with_batch(side.b, batch, "solve"); };
+  switch (options.assume_a) {
+    case Assume::gen: return side.result(general_solve(x, side.b, batch, "solve"));
+    case Assume::sym: return side.result(general_solve(mirrored(x, options.upper), side.b, batch, "solve"));
+    case Assume::pos: {
+      const Tensor factor = ops::one(Op::cholesky, CholeskyAttrs{options.upper}, {x});
+      return side.result(by_cholesky(ops::with_batch(factor, batch, "solve"), wide_b(), options.upper));
+    }
+    default: break;
+  }
+  const bool upper = options.assume_a == Assume::upper_triangular;
+  return side.result(
+      triangular(ops::with_batch(x, batch, "solve"), wide_b(), {.upper = upper, .refuse_singular = true}));
+}
+
+Tensor solve_triangular(const In& a, const In& b, const TriangularOptions& o) {
+  const Frame frame(a.where);
+  const char* op = "solve_triangular";
+  const Tensor x = ops::get(a, op), y = ops::get(b, op);
+  ops::need_square(x, op);
+  const TriangularAttrs how{.upper = !o.lower,
+                            .transposed = o.trans,
+                            .unit_diagonal = o.unit_diagonal,
+                            .right = o.right,
+                            .refuse_singular = o.refuse_singular};
+  if (o.right) {
+    if (y.rank() < 2 || y.dim(-1) != x.dim(-1) || y.dtype() != x.dtype()) {
+      ops::fail_here(op, "a and b do not match: a ", x.type(), ", b ", y.type(), ", need b (..., K, ", x.dim(-1),
+                     ") of the same type with right");
+    }
+    const Shape batch = ops::common_batch(x, y, op);
+    return triangular(ops::with_batch(x, batch, op), ops::with_batch(y, batch, op), how);
+  }
+  const ops::RightSide side = ops::right_side(x, y, x.dim(-1), op);
+  const Shape batch = ops::common_batch(x, side.b, op);
+  return side.result(triangular(ops::with_batch(x, batch, op), ops::with_batch(side.b, batch, op), how));
+}
+
+Tensor cholesky(const In& x, const TriangleOptions& options) {
+  const auto [frame, t] = ops::enter(x, "cholesky");
+  ops::need_square(t, "cholesky");
+  return ops::one(Op::cholesky, CholeskyAttrs{options.upper}, {t});
+}
+
+Tensor cho_solve(const In& factor, const In& b, const TriangleOptions& options) {
+  const Frame frame(factor.where);
+  const Tensor f = ops::get(factor, "cho_solve");
+  ops::need_square(f, "cho_solve");
+  const ops::RightSide side = ops::right_side(f, ops::get(b, "cho_solve"), f.dim(-1), "cho_solve");
+  const Shape batch = ops::common_batch(f, side.b, "cho_solve");
+  return side.result(
+      by_cholesky(ops::with_batch(f, batch, "cho_solve"), ops::with_batch(side.b, batch, "cho_solve"), options.upper));
+}
+
+Tensor inv(const In& x) {
+  const auto [frame, t] = ops::enter(x, "inv");
+  ops::need_square(t, "inv");
+  return general_solve(t, identity_like(t), ops::batch_of(t), "inv");
+}
+
+Tensor det(const In& x) {
+  const auto [frame, t] = ops::enter(x, "det");
+  ops::need_square(t, "det");
+  const LuFactor f = factored(t, false);
+  return parity(f) * prod(diagonal(f.lu), -1);
+}
+
+SlogDet slogdet(const In& x) {
+  const auto [frame, t] = ops::enter(x, "slogdet");
+  ops::need_square(t, "slogdet");
+  const LuFactor f = factored(t, false);
+  const Tensor d = diagonal(f.lu), none = not_equal(d, d);  // the sign of NaN would be 0
+  return {parity(f) * prod(where(none, d, sign(d)), -1), sum(log(abs(d)), -1)};
+}
+
+Tensor matrix_power(const In& x, int64_t n) {
+  const auto [frame, t] = ops::enter(x, "matrix_power");
+  ops::need_square(t, "matrix_power");
+  if (n == 0) return identity_like(t);
+  // -n of the least number is none.
+  uint64_t left = n < 0 ? ~static_cast<uint64_t>(n) + 1 : static_cast<uint64_t>(n);
+  Tensor power = n < 0 ? general_solve(t, identity_like(t), ops::batch_of(t), "matrix_power") : t, y;
+  for (; left > 0; left /= 2) {
+    if (left % 2 == 1) y = y.defined() ? matmul(y, power) : power;
+    if (left > 1) power = matmul(power, power);
+  }
+  return y;
+}
+
+Qr qr(const In& x, QrMode mode) {
+  const auto [frame, t] = ops::enter(x, "qr");
+  ops::need_factors(t, "qr");
+  const std::vector<Tensor> all = trace::add(Op::qr, QrAttrs{mode == QrMode::complete}, {t});
+  return {all[0], all[1]};
+}
+
+namespace {
+// Of full rank: R^-1 Q^T b where a has as many rows as columns or more; else Q R^-T b of a^T, whose norm is least.
+Tensor by_qr(const Tensor& a, const Tensor& b) {
+  if (a.dim(-2) >= a.dim(-1)) {
+    const Qr f = qr(a);
+    return triangular(f.r, matmul(transpose(f.q), b), {.upper = true});
+  }
+  const Qr f = qr(transpose(a));
+  return matmul(f.q, triangular(f.r, b, {.upper = true, .transposed = true}));
+}
+}  // namespace
+
+LeastSquares lstsq(const In& a, const In& b, const LstsqOptions& options) {
+  const Frame frame(a.where);
+  const Tensor given = ops::get(a, "lstsq");
+  ops::need_factors(given, "lstsq");
+  const ops::RightSide side = ops::right_side(given, ops::get(b, "lstsq"), given.dim(-2), "lstsq");
+  const Shape batch = ops::common_batch(given, side.b, "lstsq");
+  const Tensor left = ops::with_batch(given, batch, "lstsq"), right = ops::with_batch(side.b, batch, "lstsq");
+  const double rtol = ops::rank_tolerance(left, options.rcond, "lstsq");
+  const Tensor x = options.full_rank ? by_qr(left, right) : ops::one(Op::lstsq, LstsqAttrs{rtol}, {left, right});
+  const int64_t full_rank = std::min(left.dim(-2), left.dim(-1));
+  const Tensor rank = options.full_rank ? full(batch, full_rank, DType::i64) : matrix_rank(left, {.rtol = rtol});
+  const Tensor residuals = sum(square(right - matmul(left, x)), -2);
+  return {side.result(x), side.vector ? squeeze(residuals, -1) : residuals, rank};
+}
+
+Tensor pinv(const In& x, const RankOptions& options) {
+  const auto [frame, t] = ops::enter(x, "pinv");
+  ops::need_factors(t, "pinv");
+  const double rtol = ops::rank_tolerance(t, options.rtol, "pinv");
+  const Tensor identity = ops::with_batch(eye(t.dim(-2), -1, t.dtype()), ops::batch_of(t), "pinv");
+  return ops::one(Op::lstsq, LstsqAttrs{rtol}, {t, identity});
+}
+
+}  // namespace freight

@@ -1,0 +1,103 @@
+// `freight linalg`: values, residuals, files and refusals.
+#include <cmath>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "freight/io/npy.h"
+#include "run_command.h"
+
+namespace freight::test {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string npy(const std::string& name, const std::vector<double>& values, const Shape& shape) {
+  const std::string path = scratch_dir() + "/" + name + ".npy";
+  io::save_npy(path, Array::of(values, shape));
+  return path;
+}
+
+Json computed(std::vector<std::string> args) {
+  args.insert(args.begin(), "linalg");
+  args.push_back("--json");
+  const Ran r = run_freight(args);
+  EXPECT_EQ(r.code, 0) << r.err;
+  return r.code == 0 ? Json::parse(r.out) : Json();
+}
+
+TEST(LinalgCommand, SolvesAndSaysHowFarTheAnswerCanBeTrusted) {
+  const std::string a = npy("a", {2, 1, 1, 3}, {2, 2}), b = npy("b", {3, 5}, {2});
+  const std::string x = scratch_dir() + "/x.npy";
+  const Json j = computed({"solve", a, b, "-o", x});
+  const Array found = io::load_npy(x);
+  ASSERT_EQ(found.shape(), (Shape{2}));
+  EXPECT_NEAR(found.data<double>()[0], 0.8, 1e-15);
+  EXPECT_NEAR(found.data<double>()[1], 1.4, 1e-15);
+  EXPECT_LT(j.at("scaled_residual").get<double>(), 30);
+  EXPECT_NEAR(j.at("condition").get<double>(), 4 * 0.8, 1e-12);  // norms of columns: 4, and 4/5 of the inverse
+  for (const char* kind : {"pos", "sym"}) {
+    const Json same = computed({"solve", a, b, "--assume", kind});
+    EXPECT_NEAR(same.at("results")[0].at("values")[0].get<double>(), 0.8, 1e-14) << kind;
+  }
+}
+
+TEST(LinalgCommand, FactorsMultiplyToTheMatrix) {
+  const std::string a = npy("square", {4, 1, 2, 1, 5, 3, 2, 3, 6}, {3, 3});
+  const std::string tall = npy("tall", {1, 2, 3, 4, 5, 7, 7, 8, 9.5, 1, 0, 2}, {2, 3, 2});
+  for (const char* op : {"lu", "cholesky", "qr", "svd", "eigh", "eig", "inv"}) {
+    EXPECT_LT(computed({op, a}).at("scaled_residual").get<double>(), 30) << op;
+  }
+  for (const char* op : {"lu", "qr", "svd"}) {
+    EXPECT_LT(computed({op, tall}).at("scaled_residual").get<double>(), 30) << op;
+    EXPECT_LT(computed({op, tall, "--no-reduced"}).at("scaled_residual").get<double>(), 30) << op;
+  }
+  for (const char* op : {"cholesky", "eigh"}) {
+    EXPECT_LT(computed({op, a, "--upper"}).at("scaled_residual").get<double>(), 30) << op;
+  }
+  EXPECT_NEAR(computed({"det", a}).at("results")[0].at("values").get<double>(), 70, 1e-12);
+  EXPECT_EQ(computed({"rank", tall}).at("results")[0].at("values"), Json({2, 2}));
+  const std::string file = scratch_dir() + "/factors.npz";
+  computed({"lu", a, "-o", file});
+  EXPECT_EQ(io::load_npz(file).size(), 3u);
+}
+
+TEST(LinalgCommand, IntegersAreComputedInF64AndF32StaysF32) {
+  const std::string path = scratch_dir() + "/i.npy";
+  io::save_npy(path, Array::of(std::vector<int32_t>{2, 0, 0, 4}, {2, 2}));
+  EXPECT_EQ(computed({"inv", path}).at("results")[0].at("type"), "f64[2,2]");
+  io::save_npy(path, Array::of(std::vector<float>{2, 0, 0, 4}, {2, 2}));
+  EXPECT_EQ(computed({"inv", path}).at("results")[0].at("type"), "f32[2,2]");
+}
+
+TEST(LinalgCommand, RefusesByName) {
+  const std::string zero = npy("zero", {1, 2, 2, 4}, {2, 2}), wide = npy("wide", {1, 2, 3, 4, 5, 6}, {2, 3});
+  const std::string b = npy("right", {1, 2}, {2}), out = scratch_dir() + "/out.npy";
+  const std::string negative = npy("negative", {1, 2, 2, 1}, {2, 2});
+  struct Row {
+    std::vector<std::string> args;
+    int code;
+    std::string part;
+  };
+  const std::vector<Row> rows = {{{"solve", zero, b}, 3, "singular"},
+                                 {{"cholesky", negative}, 3, "positive definite"},
+                                 {{"inv", wide}, 2, "square"},
+                                 {{"solve", wide, b}, 2, "square"},
+                                 {{"solve", zero}, 2, "need two: A.npy B.npy"},
+                                 {{"det", zero, b}, 2, "need one: A.npy"},
+                                 {{"cubic", zero}, 2, "need one of solve, lstsq"},
+                                 {{"lu", zero, "-o", out}, 2, "need a name that ends in .npz"},
+                                 {{"inv", "/nowhere.npy"}, 3, "/nowhere.npy"},
+                                 {{"inv", zero, "-o", zero}, 2, "--output"},
+                                 {{"inv", zero, "--device", "nothing"}, 4, "nothing"}};
+  for (const Row& row : rows) {
+    std::vector<std::string> args = {"linalg"};
+    args.insert(args.end(), row.args.begin(), row.args.end());
+    const Ran r = run_freight(args);
+    EXPECT_EQ(r.code, row.code) << row.args[0] << ": " << r.err;
+    EXPECT_NE(r.err.find(row.part), std::string::npos) << r.err;
+  }
+}
+
+}  // namespace
+}  // namespace freight::test

@@ -1,0 +1,255 @@
+// Linear algebra beyond what the rows check: values that are known, which triangle is read, degenerate spectra, what is
+// refused and how, and what passes make of the ops.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "freight/base/error.h"
+#include "freight/ops/ops.h"
+#include "freight/run/plan.h"
+#include "freight/trace/compile.h"
+#include "tests/support/error_of.h"
+#include "tests/support/graphs.h"
+#include "tests/support/run.h"
+
+namespace freight::test {
+namespace {
+
+using freight::testing::message_of;
+using Doubles = std::vector<double>;
+
+void expect_near(const Tensor& got, const Doubles& need, double tolerance = 1e-12) {
+  const Doubles values = got.to_vector<double>();
+  ASSERT_EQ(values.size(), need.size());
+  for (size_t i = 0; i < need.size(); ++i) EXPECT_NEAR(values[i], need[i], tolerance) << "element " << i;
+}
+
+Tensor doubles(const Shape& shape, Fill fill, uint64_t seed) {
+  return Tensor(random_array({{DType::f64, shape}, fill}, seed));
+}
+
+TEST(Linalg, GivesTheNumbersThatAreKnown) {
+  const Tensor x = Tensor::of<double>({{2, 1, 1}, {4, 3, 3}, {8, 7, 9}});
+  const LuFactor f = lu_factor(x);
+  EXPECT_EQ(f.pivots.to_vector<int>(), (std::vector<int>{2, 2, 2}));
+  EXPECT_EQ(f.permutation.to_vector<int>(), (std::vector<int>{2, 0, 1}));
+  expect_near(f.lu, {8, 7, 9, 0.25, -0.75, -1.25, 0.5, 2.0 / 3, -2.0 / 3});
+  expect_near(det(x), {4});
+  const SlogDet d = slogdet(-x);
+  expect_near(d.sign, {-1});
+  expect_near(d.logabsdet, {std::log(4.0)});
+  expect_near(cholesky(Tensor::of<double>({{4, 2}, {2, 5}})), {2, 0, 1, 2});
+  expect_near(eigvalsh(Tensor::of<double>({{2, 1}, {1, 2}})), {1, 3});
+  expect_near(matrix_power(Tensor::of<double>({{1, 1}, {0, 1}}), -3), {1, -3, 0, 1});
+  expect_near(cond(Tensor::of<double>({{4, 0}, {0, -2}})), {2});
+  const Eigvals turned = eigvals(Tensor::of<double>({{0, -2}, {2, 0}}));
+  expect_near(turned.re, {0, 0});
+  expect_near(sum(square(turned.im)), {8});
+}
+
+TEST(Linalg, FactorsMakeTheMatrixAgain) {
+  for (const Shape& s : {Shape{4, 4}, Shape{5, 3}, Shape{2, 3, 5}}) {
+    const Tensor x = doubles(s, Fill::normal, 3);
+    const auto near = [&](const Tensor& y) { expect_near(y - x, Doubles(static_cast<size_t>(x.numel()), 0.0), 1e-11); };
+    const Lu f = lu(x), by_rows = lu(x, {.p_indices = true});
+    near(matmul(f.p, matmul(f.l, f.u)));
+    const Tensor index = broadcast_to(unsqueeze(by_rows.p, -1), x.shape());
+    near(gather_elements(matmul(by_rows.l, by_rows.u), index, -2));
+    for (const QrMode mode : {QrMode::reduced, QrMode::complete}) near(matmul(qr(x, mode).q, qr(x, mode).r));
+    const Svd usv = svd(x, {.full_matrices = false});
+    near(matmul(usv.u * unsqueeze(usv.s, -2), usv.vh));
+    near(matmul(x, matmul(pinv(x), x)));
+  }
+}
+
+TEST(Linalg, ReadsOneTriangleAndGivesItAloneAGradient) {
+  const double wrong = 77;
+  const Tensor low = Tensor::of<double>({{3, wrong}, {1, 2}}), high = Tensor::of<double>({{3, 1}, {wrong, 2}});
+  for (const bool upper : {false, true}) {
+    const Tensor x = upper ? high : low;
+    const TriangleOptions which{.upper = upper};
+    const Tensor factor = cholesky(x, which);
+    expect_near(upper ? matmul(transpose(factor), factor) : matmul(factor, transpose(factor)), {3, 1, 1, 2});
+    expect_near(sum(eigh(x, which).values), {5});
+    for (const Tensor& y : {sum(factor), sum(square(eigvalsh(x, which)))}) {
+      const Doubles g = grad(y, std::vector<Tensor>{x})[0].to_vector<double>();
+      EXPECT_EQ(g[upper ? 2 : 1], 0);
+      EXPECT_NE(g[upper ? 1 : 2], 0);
+    }
+    // The sum of squares is that of the symmetric matrix: what stands twice there counts twice.
+    expect_near(grad(sum(square(eigvalsh(x, which))), std::vector<Tensor>{x})[0],
+                upper ? Doubles{6, 4, 0, 4} : Doubles{6, 0, 4, 4});
+  }
+}
+
+TEST(Linalg, EqualEigenvaluesAndSingularValuesGiveFiniteGradients) {
+  const Tensor one = eye(3, -1, DType::f64), zero = zeros({3, 3}, DType::f64);
+  const Tensor thin = Tensor::of<double>({{1, 0}, {0, 1}, {0, 0}, {0, 0}});
+  const Tensor weights = doubles({3, 3}, Fill::unit, 5);
+  const auto finite = [](const Tensor& y, const Tensor& x) {
+    const Tensor g = grad(y, std::vector<Tensor>{x})[0];
+    EXPECT_TRUE(all(is_finite(g)).item<bool>());
+    return g;
+  };
+  for (const Tensor& x : {one, zero}) {
+    const Eigh e = eigh(x);
+    finite(sum(e.vectors * weights) + sum(e.values), x);
+    const Svd f = svd(x);
+    finite(sum(f.u * weights) + sum(f.vh * weights) + sum(f.s), x);
+  }
+  const Svd f = svd(thin, {.full_matrices = false});
+  finite(sum(f.u) + sum(f.vh), thin);
+  const Eig e = eig(one);
+  finite(sum(e.vectors_re * weights) + sum(e.values_re), one);
+}
+
+// An orthogonal matrix has equal singular values, which leave out nothing of the gradient of its pseudo-inverse: by
+// d(x^-1) = -x^-1 dx x^-1 that of <w, x^-1> is -(x^-1 w^T x^-1)^T.
+TEST(Linalg, LeastSquaresHaveTheirWholeGradientWhereSingularValuesAreEqual) {
+  const Tensor x = Tensor::of<double>({{0, 1, 0}, {0, 0, 1}, {1, 0, 0}}), w = doubles({3, 3}, Fill::unit, 6);
+  const Tensor inverse = transpose(x);
+  expect_near(grad(sum(w * pinv(x)), std::vector<Tensor>{x})[0],
+              (-transpose(matmul(inverse, matmul(transpose(w), inverse)))).to_vector<double>());
+}
+
+TEST(Linalg, OfManySolutionsLeastSquaresGivesTheShortest) {
+  const Tensor x = Tensor::of<double>({{1, 1}, {1, 1}, {1, 1}});  // of rank 1
+  const LeastSquares y = lstsq(x, Tensor::of<double>({2, 4, 6}, {3}));
+  expect_near(y.x, {2, 2});
+  expect_near(y.residuals, {8});
+  EXPECT_EQ(y.rank.item<int64_t>(), 1);
+  EXPECT_EQ(matrix_rank(zeros({2, 3})).item<int64_t>(), 0);
+}
+
+TEST(Linalg, SingularMatricesAreRefusedWhereTheyHaveNoAnswer) {
+  const Tensor x = Tensor::of<double>({{1, 2}, {2, 4}}), b = Tensor::of<double>({1, 1}, {2});
+  for (const auto& f :
+       {std::function<Tensor()>([&] { return inv(x); }), std::function<Tensor()>([&] { return solve(x, b); }),
+        std::function<Tensor()>([&] { return matrix_power(x, -1); }),
+        std::function<Tensor()>([&] { return cholesky(-x); }), std::function<Tensor()>([&] {
+          return solve_triangular(zeros({2, 2}, DType::f64), b);
+        })}) {
+    try {
+      f().to_vector<double>();
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::data) << e.what();
+    }
+  }
+  expect_near(det(x), {0});
+  const SlogDet d = slogdet(x);
+  EXPECT_EQ(d.sign.item<double>(), 0);
+  EXPECT_EQ(d.logabsdet.item<double>(), -HUGE_VAL);
+  EXPECT_EQ(cond(x, MatrixOrder::one).item<double>(), HUGE_VAL);
+}
+
+TEST(Linalg, RefusalsNameWhatWasGotAndTheMend) {
+  const Tensor a = zeros({3, 3}), wide_one = zeros({2, 3}), half = zeros({3, 3}, DType::bf16);
+  const std::vector<std::pair<std::function<void()>, std::string>> cases = {
+      {[&] { solve(wide_one, a); }, "solve: the matrix is not square: got f32[2,3], need (..., N, N)"},
+      {[&] { inv(half); }, "inv: does not compute in bf16: got bf16[3,3], need f32 or f64; cast to f32 first"},
+      {[&] { cholesky(zeros({3})); }, "cholesky: needs a matrix: got f32[3], need (..., N, N)"},
+      {[&] {
+         solve(a, zeros({2, 5}));
+       },
+       "solve: a and b do not match: a f32[3,3], b f32[2,5] axis 0 = 2, need 3"},
+      {[&] {
+         solve(zeros({4, 3, 3}), zeros({2, 3, 1}));
+       },
+       "solve: batch axes do not broadcast: a f32[4,3,3], b f32[2,3,1]"},
+      {[&] {
+         qr(zeros({3, 3}, DType::i32));
+       },
+       "qr: element type must be floating: got i32[3,3]; cast first"},
+      {[&] { lstsq(a, zeros({3}, DType::f64)); },
+       "lstsq: element types differ: a f32[3,3], b f64[3]; cast one of them"},
+      {[&] { pinv(a, {.rtol = -1}); }, "pinv: the tolerance must not be negative: got -1"},
+      {[&] { outer(a, a); }, "outer: needs two vectors: got f32[3,3] and f32[3,3], need (M) and (N)"},
+      {[&] { cross(zeros({2}), zeros({2})); }, "cross: needs vectors of 3 numbers along axis -1: got f32[2]"},
+  };
+  for (const auto& [call, text] : cases) {
+    const std::string got = message_of(call);
+    EXPECT_EQ(got.substr(0, text.size()), text);
+    EXPECT_NE(got.find("linalg_test.cpp:"), std::string::npos) << got;
+  }
+}
+
+TEST(Linalg, VectorsThatAreNotUniqueHaveNoGradient) {
+  const Tensor x = doubles({4, 2}, Fill::matrix, 7);
+  const auto text = [&](const Tensor& y) { return message_of([&] { grad(sum(y), std::vector<Tensor>{x}); }); };
+  EXPECT_NE(text(svd(x).u).find("svd: no gradient flows through u of the full decomposition of f64[4,2]: its last 2 "
+                                "columns are not unique; use the reduced one"),
+            std::string::npos)
+      << text(svd(x).u);
+  EXPECT_NE(text(qr(x, QrMode::complete).q).find("qr: no gradient flows through q of a complete decomposition"),
+            std::string::npos);
+  for (const Tensor& y : {svd(x).s, svd(x).vh, qr(x, QrMode::complete).r}) EXPECT_EQ(text(y), "no error");
+}
+
+// The phase of a vector of eig is such that its largest component is real. A loss that depends on it has the gradient
+// of that convention.
+TEST(Linalg, ComplexEigenvectorsHaveTheGradientOfTheirPhase) {
+  Graph g;
+  Builder b(g);
+  const Value x = b.one(Op::input, LeafAttrs{"x", {DType::f64, {4, 4}}}, {});
+  const std::vector<Value> all = b.add(Op::eig, NoAttrs{}, {x});
+  const Value loss = weighted_sum(g, all, 100);
+  EXPECT_TRUE(gradient_agrees(g, loss, {random_array({{DType::f64, {4, 4}}, Fill::spectrum}, 8)}, 1e-6, 16));
+}
+
+Graph graph_of_spectrum(const std::vector<Op>& ops) {
+  Graph g;
+  Builder b(g);
+  const Value x = b.one(Op::input, LeafAttrs{"x", {DType::f32, {3, 3}}}, {});
+  const Value y = b.binary(Op::add, b.unary(Op::exp, b.matmul(x, x)), x);
+  for (const Op op : ops) {
+    const Value z = b.one(op, info(op).attrs, {y});
+    g.outputs.push_back(b.unary(Op::neg, z));
+  }
+  return g;
+}
+
+TEST(LinalgPasses, EqualFactorizationsAreOneAndNoneIsFusedOrIn16Bits) {
+  const Graph twice =
+      graph_of_spectrum({Op::cholesky, Op::cholesky, Op::qr, Op::eigh, Op::svd, Op::lu_factor, Op::eig});
+  const Graph simple = passes::simplify(twice);
+  EXPECT_EQ(count(simple, Op::cholesky), 1);
+  for (const DType low : {DType::bf16, DType::f16}) {
+    const Graph mixed = passes::autocast(twice, low);
+    verify(mixed, "autocast");
+    for (const Node& n : mixed.nodes) {
+      if (info(n.op).kind == OpKind::linalg) {
+        EXPECT_EQ(mixed.type(n.in(0)).dtype, DType::f32) << name(n.op);
+      }
+    }
+  }
+  RunOptions options;
+  options.backend = "cpu";
+  const auto plan = plan_for(twice, options);
+  int steps = 0;
+  for (const Node& n : plan->graph().nodes) steps += info(n.op).kind == OpKind::linalg;
+  EXPECT_EQ(steps, 6);
+}
+
+TEST(LinalgCost, CountsOperationsAsTheBooksDo) {
+  const auto flops = [](Op op, const Attrs& attrs, const std::vector<Shape>& shapes) {
+    Graph g;
+    Builder b(g);
+    std::vector<Value> in;
+    for (const Shape& s : shapes) in.push_back(b.one(Op::input, LeafAttrs{"x", {DType::f32, s}}, {}));
+    const Value y = b.add(op, attrs, in)[0];
+    return cost(g, g.def(y)).flops;
+  };
+  const double n = 30, m = 50;
+  EXPECT_NEAR(flops(Op::lu_factor, LuAttrs{}, {{30, 30}}), 2 * n * n * n / 3, 1e-6);
+  EXPECT_NEAR(flops(Op::lu_factor, LuAttrs{}, {{2, 50, 30}}), 2 * (m * n * n - n * n * n / 3), 1e-6);
+  EXPECT_NEAR(flops(Op::cholesky, CholeskyAttrs{}, {{30, 30}}), n * n * n / 3, 1e-6);
+  EXPECT_NEAR(flops(Op::qr, QrAttrs{}, {{50, 30}}), 4 * (m * n * n - n * n * n / 3), 1e-6);
+  EXPECT_NEAR(flops(Op::solve_triangular, TriangularAttrs{}, {{30, 30}, {30, 7}}), n * n * 7, 1e-6);
+  EXPECT_NEAR(flops(Op::eigh, EighAttrs{}, {{30, 30}}), 9 * n * n * n, 1e-6);
+  EXPECT_NEAR(flops(Op::svd, SvdAttrs{}, {{30, 50}}), 14 * m * n * n + 8 * n * n * n, 1e-6);
+}
+
+}  // namespace
+}  // namespace freight::test
