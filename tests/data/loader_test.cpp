@@ -312,5 +312,29 @@ TEST(LoaderTest, RefusesOptionsThatCannotWork) {
   expect_error(ErrorKind::data, {"colours", "sample 2 has 3"}, [&] { Loader l(bad, {}); });
 }
 
+TEST(LoaderTest, TwoLoopsOverOneLoaderAtATimeAreRefused) {
+  Loader loader(colour_set(8), {.batch_size = 2});
+  const auto pairs = [&] {
+    int n = 0;
+    for (const Batch& a : loader.epoch(0)) {
+      for (const Batch& b : loader.epoch(0)) n += a.count == b.count ? 1 : 0;
+    }
+    return n;
+  };
+  EXPECT_THROW(pairs(), Error);
+  EXPECT_EQ(walk(loader, 0).counts.size(), 4u);  // one after the other is what a loader is for
+}
+
+TEST(LoaderTest, ClassesWithoutNamesSayWhatIsMissing) {
+  Dataset set = colour_set(4);
+  set.classes.clear();
+  try {
+    set.validate("images", "labels");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("data::numbered_classes"), std::string::npos) << e.what();
+  }
+}
+
 }  // namespace
 }  // namespace freight::data

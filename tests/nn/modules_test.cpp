@@ -205,5 +205,70 @@ TEST_F(Modules, NothingIsAllocatedBeforeItIsNeeded) {
   EXPECT_EQ(huge.parameter_count(), (int64_t{1} << 48) + (1 << 24));
 }
 
+TEST_F(Modules, WhatIsLeftOfAMovedModuleSaysSo) {
+  const auto refused = [](const auto& use) {
+    try {
+      use();
+      ADD_FAILURE() << "was taken";
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("was moved into another one"), std::string::npos) << e.what();
+    }
+  };
+  Sequential net(Linear(2, 2));
+  const Sequential now = std::move(net);
+  refused([&] { net(ones({1, 2})); });
+  refused([&] { net.call({ones({1, 2})}); });
+  refused([&] { net.eval(); });
+  refused([&] { net.training(); });
+  refused([&] { HookHandle h = net.on_output([](const auto&, const auto&, auto&) {}); });
+  EXPECT_EQ(now.parameters().size(), 2u);
+}
+
+TEST_F(Modules, AStepFollowsAModuleThatAnotherIsMovedInto) {
+  Sequential net(Linear(1, 1, {.bias = false})), other(Linear(1, 1, {.bias = false}));
+  net.parameters()[0].set(1);
+  other.parameters()[0].set(5);
+  auto step = compile([&](const Tensor& x) { return net(x); });
+  EXPECT_EQ(step(ones({1, 1})).item<float>(), 1);
+  net = std::move(other);
+  EXPECT_EQ(step(ones({1, 1})).item<float>(), 5);
+}
+
+TEST_F(Modules, TwoVariablesOfOneNameAreRefused) {
+  struct Twice : Module {
+    explicit Twice(bool statistic) {
+      parameter("a", {2}, {});
+      if (statistic) {
+        buffer("a", {2}, 0);
+      } else {
+        parameter("a", {3}, {});
+      }
+    }
+    Tensor forward(const Tensor& x) override { return x; }
+  };
+  EXPECT_THROW(Twice(false), Error);
+  EXPECT_THROW(Twice(true), Error);
+}
+
+TEST_F(Modules, AHookThatLeavesAResultUndefinedIsNamed) {
+  Linear net(2, 2);
+  const HookHandle hook = net.on_output([](const auto&, const auto&, std::vector<Tensor>& y) { y[0] = Tensor(); });
+  try {
+    net(ones({1, 2}));
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("hook made result 0 an undefined tensor"), std::string::npos) << e.what();
+  }
+}
+
+// A hook that returns something is refused when the program is compiled.
+[[maybe_unused]] constexpr auto kReturns = [](const Module&, const std::vector<Tensor>&, std::vector<Tensor>& y) {
+  return y[0];
+};
+[[maybe_unused]] constexpr auto kReturnsNothing = [](const Module&, const std::vector<Tensor>&, std::vector<Tensor>&) {
+};
+static_assert(freight::nn::detail::ReturningHook<decltype(kReturns)>);
+static_assert(!freight::nn::detail::ReturningHook<decltype(kReturnsNothing)>);
+
 }  // namespace
 }  // namespace freight::nn

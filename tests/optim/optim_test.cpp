@@ -254,5 +254,58 @@ TEST_F(OptimTest, AveragesOfSteadyWeightsAreTheWeights) {
   EXPECT_NEAR(first(state[3].variable), 0.9 + 0.2, 1e-6);  // unbiased variance 2
 }
 
+TEST_F(OptimTest, WeightsTiedAfterTheOptimizerWasMadeAreUpdatedOnce) {
+  const auto losses = [](bool tied_before) {
+    nn::Linear a(2, 2, {.bias = false}), b(2, 2, {.bias = false});
+    if (tied_before) a.weight = b.weight;
+    SGD opt({a.parameters(), b.parameters()}, {.lr = 0.1, .momentum = 0.9, .clip_grad_norm = 1});
+    if (!tied_before) a.weight = b.weight;
+    b.weight.set(0.5);
+    auto step = compile([&](const Tensor& x) {
+      const Tensor loss = sum(a(b(x)));
+      opt.step(loss);
+      return loss;
+    });
+    std::vector<float> out;
+    for (int i = 0; i < 3; ++i) out.push_back(step(ones({1, 2})).item<float>());
+    return out;
+  };
+  EXPECT_EQ(losses(false), losses(true));
+}
+
+TEST_F(OptimTest, WeightsOfTwoGroupsTiedAfterwardsAreRefused) {
+  nn::Linear a(2, 2, {.bias = false}), b(2, 2, {.bias = false});
+  SGD opt({{.parameters = a.parameters(), .lr = 0.1, .name = "a"}, {.parameters = b.parameters(), .name = "b"}});
+  a.weight = b.weight;
+  EXPECT_NE(message_of([&] {
+              opt.step(sum(a(b(ones({1, 2})))));
+            }).find("were tied, and are in two groups: 'a' and 'b'"),
+            std::string::npos);
+}
+
+TEST_F(OptimTest, MomentsMayForgetAtOnce) {  // beta1 = 0, as Wasserstein critics are trained
+  const Variable w = parameter("w", {1}, 1);
+  Adam opt({w}, {.lr = 0.1, .beta1 = 0, .beta2 = 0.5, .eps = 0});
+  opt.apply({full({1}, 2.0)});
+  EXPECT_FLOAT_EQ(first(w), 0.9f);  // g / sqrt(g^2) = 1
+  opt.apply({full({1}, -1.0)});     // v = (0.5 * 2 + 0.5 * 1) / (1 - 0.25) = 2
+  EXPECT_NEAR(first(w), 0.9 + 0.1 / std::sqrt(2.0), 1e-6);
+  EXPECT_THROW(Adam({w}, {.beta1 = 1}), Error);
+  EXPECT_THROW(Lion({w}, {.beta1 = -0.1}), Error);
+}
+
+TEST_F(OptimTest, AGradientThatDoesNotFitNamesItsParameter) {
+  const Variable w = parameter("w", {2, 2}, 1), b = parameter("b", {2}, 1);
+  SGD opt({w, b});
+  EXPECT_NE(message_of([&] {
+              opt.apply({ones({2}), ones({2, 2})});
+            }).find("gradient 0 is f32[2], parameter 'w' is f32[2,2]"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] {
+              opt.apply({ones({2, 2}), Tensor()});
+            }).find("gradient 1 is undefined, parameter 'b'"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace freight::optim

@@ -254,5 +254,29 @@ TEST_F(CompileTest, InputsOfTheWrongCountOrTypeAreTracedAnew) {
   EXPECT_EQ(f(Array::of<float>({1, 2}, {2})).item<float>(), 3);
 }
 
+TEST_F(CompileTest, HostReadsWhileTracingTellWhatWasRead) {
+  auto f = compile([](const Tensor& x) { return x * (x + 1).item<float>(); });
+  const std::string text = message_of([&] { f(scalar(2)); });
+  EXPECT_NE(text.find("f32[] of add at compile_test.cpp:"), std::string::npos) << text;
+}
+
+TEST_F(CompileTest, WhatIsLeftOfAMovedFunctionSaysSo) {
+  auto f = compile([](const Tensor& x) { return x + 1; });
+  auto g = std::move(f);
+  EXPECT_EQ(g(scalar(1)).item<float>(), 2);
+  EXPECT_NE(message_of([&] { f(scalar(1)); }).find("was moved from"), std::string::npos);
+}
+
+TEST_F(CompileTest, AGenericFunctionTakesATensor) {
+  auto f = compile([](auto x) { return x * 2; });
+  EXPECT_EQ(f(scalar(3)).item<float>(), 6);
+}
+
+template <class T>
+concept AssignableToItsValue = requires(const T& v) {
+  v.value() = zeros({2});
+};
+static_assert(!AssignableToItsValue<Variable>, "it would be without effect");
+
 }  // namespace
 }  // namespace freight

@@ -190,5 +190,13 @@ TEST_F(TensorTest, UndefinedTensorsAreRefused) {
   EXPECT_NE(message_of([] { zeros({2}).item<float>(); }).find("one element"), std::string::npos);
 }
 
+TEST(TensorOf, TakesBoolAndEveryIntegerOf64Bits) {
+  const Tensor mask = Tensor::of<bool>({{true, false}, {false, true}});
+  EXPECT_EQ(mask.type(), (Type{DType::boolean, {2, 2}}));
+  EXPECT_EQ(mask.to_vector<int>(), (std::vector<int>{1, 0, 0, 1}));
+  EXPECT_EQ(Tensor::of(std::vector<long long>{7}, {1}).dtype(), DType::i64);
+  EXPECT_EQ(Tensor::of(std::vector<long>{7}, {1}).dtype(), DType::i64);
+}
+
 }  // namespace
 }  // namespace freight

@@ -198,9 +198,9 @@ void Array::expect(DType dtype) const {
   if (dtype != dtype_) fail(ErrorKind::usage, "array", "element type differs: got ", dtype, ", need ", dtype_);
 }
 
-void Array::fill_from(const void* src, size_t n) {
-  if (n != bytes()) fail(ErrorKind::usage, "array", "got ", n, " bytes for ", dtype_, shape_, ", need ", bytes());
-  if (n > 0) std::memcpy(raw(), src, n);
+void Array::need_count(size_t values) const {
+  if (values == static_cast<size_t>(numel())) return;
+  fail(ErrorKind::usage, "array", "got ", values, " elements for ", dtype_, shape_, ", need ", numel());
 }
 
 Array Array::clone() const {

@@ -1,6 +1,7 @@
 // Array: a dense row-major host array (element type, shape, bytes), the currency between files, loaders, plans and
 // users. Copies share their storage; `clone` makes a deep copy. Storage is 64-byte aligned and zero-initialised.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <memory>
@@ -70,7 +71,8 @@ class Array {  // A handle of elements in memory.
   template <class T>
   static Array of(const std::vector<T>& values, const Shape& shape) {  // Error(usage) where the counts differ
     Array a(DTypeOf<T>::value, shape);
-    a.fill_from(values.data(), values.size() * sizeof(T));
+    a.need_count(values.size());
+    std::copy(values.begin(), values.end(), static_cast<T*>(a.raw()));  // vector<bool> has no data()
     return a;
   }
 
@@ -106,7 +108,7 @@ class Array {  // A handle of elements in memory.
 
  private:
   void expect(DType dtype) const;
-  void fill_from(const void* src, size_t bytes);
+  void need_count(size_t values) const;
   DType dtype_ = DType::f32;
   Shape shape_;
   std::shared_ptr<Storage> storage_;

@@ -177,6 +177,10 @@ template <>
 struct DTypeOf<uint32_t> : std::integral_constant<DType, DType::u32> {};
 template <>
 struct DTypeOf<uint64_t> : std::integral_constant<DType, DType::u64> {};
+// The one of long and long long that int64_t is not.
+using OtherInt64 = std::conditional_t<std::is_same_v<int64_t, long>, long long, long>;
+template <>
+struct DTypeOf<OtherInt64> : std::integral_constant<DType, sizeof(OtherInt64) == 8 ? DType::i64 : DType::i32> {};
 template <>
 struct DTypeOf<std::complex<float>> : std::integral_constant<DType, DType::c64> {};
 template <>

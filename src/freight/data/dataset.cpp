@@ -224,6 +224,10 @@ void Dataset::validate(const std::string& images_file, const std::string& labels
          images_file);
   }
   if (values) return;
+  if (classes.empty()) {
+    fail(ErrorKind::data, labels_file, "labels are classes, and the set names none: give it `classes`, as ",
+         "data::numbered_classes(10), or float targets");
+  }
   const int64_t* y = labels.data<int64_t>();
   for (int64_t i = 0; i < n; ++i) {
     if (y[i] < 0 || y[i] >= class_count()) {

@@ -26,7 +26,9 @@ class Feed {
   Feed(const Feed&) = delete;
   Feed& operator=(const Feed&) = delete;
 
-  virtual int64_t batches_per_epoch() const = 0;  // short ones too
+  // Short ones too. The learning rates of a run are planned for as many; one more is not asked for, and a feed that
+  // ends before ends the epoch.
+  virtual int64_t batches_per_epoch() const = 0;
   // Sum of the batches' counts over an epoch, where nothing is left out.
   virtual int64_t count_per_epoch() const = 0;
   // From any batch of the epoch on. A running epoch is dropped. The batches depend on the seed and the epoch alone.

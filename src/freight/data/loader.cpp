@@ -80,6 +80,7 @@ struct Loader::State {
   // The caller's side. Batch number k counts from the start: epoch start_epoch, batch start_batch.
   int64_t start_epoch = -1, start_batch = 0;
   int64_t epoch_number = -1;  // of the running epoch
+  int64_t runs = 0;           // epochs begun so far
   int64_t taken = 0;          // next batch for the caller
   double waited = 0;
   std::set<int64_t> reported;  // sample numbers
@@ -416,12 +417,22 @@ Loader::Epoch Loader::epoch(int64_t epoch, int64_t first_batch) {
                        s.epoch_of(s.taken) == epoch && s.batch_of(s.taken) == first_batch;
   if (!goes_on) s.restart(epoch, first_batch);
   s.epoch_number = epoch;
+  ++s.runs;
   {
     const std::lock_guard lock(s.mutex);
     s.orders.erase(s.orders.begin(), s.orders.lower_bound(epoch));
     s.free_below(s.taken);
   }
   return Epoch(this);
+}
+
+int64_t Loader::runs() const { return state_->runs; }
+
+void Loader::need_run(int64_t run) const {
+  if (run == state_->runs) return;
+  fail(ErrorKind::usage, "loader",
+       "another epoch began while this one was walked over, which dropped it: give each of ",
+       "two loops at a time a Loader of its own");
 }
 
 Batch* Loader::next() {

@@ -87,6 +87,9 @@ class Loader {
   int64_t fill(int64_t epoch, int64_t batch, float* images, void* labels);
 
  private:
+  // How often epoch() was called, and the refusal where that is no longer `run`.
+  int64_t runs() const;
+  void need_run(int64_t run) const;
   struct State;
   std::unique_ptr<State> state_;
 };
@@ -98,10 +101,13 @@ class Loader::Epoch {
   // Stands at a batch.
   class Iterator {
    public:
-    explicit Iterator(Loader* loader) : loader_(loader), batch_(loader->next()) {}  // asks for the first batch
-    Batch& operator*() const { return *batch_; }                                    // the batch
-    Batch* operator->() const { return batch_; }                                    // the batch
-    Iterator& operator++() {                                                        // asks for the next batch
+    // Asks for the first batch.
+    explicit Iterator(Loader* loader) : loader_(loader), run_(loader->runs()), batch_(loader->next()) {}
+    Batch& operator*() const { return *batch_; }  // the batch
+    Batch* operator->() const { return batch_; }  // the batch
+    // Asks for the next batch. Throws Error(usage) where another epoch of the loader began meanwhile, which drops this.
+    Iterator& operator++() {
+      loader_->need_run(run_);
       batch_ = loader_->next();
       return *this;
     }
@@ -109,6 +115,7 @@ class Loader::Epoch {
 
    private:
     Loader* loader_;
+    int64_t run_;
     Batch* batch_;
   };
   Iterator begin() const { return Iterator(loader_); }  // at the first batch

@@ -32,7 +32,8 @@ struct RunOptions {
 // several predictors.
 class Predictor {
  public:
-  // Throws Error(usage) for a model that tells tokens (train::generate continues a text with it).
+  // Puts the bundle's net, which it shares with whoever made the bundle, into evaluation: train() before training goes
+  // on. Throws Error(usage) for a model that tells tokens (train::generate continues a text with it).
   explicit Predictor(store::Bundle bundle, const PredictorOptions& options = {});
   ~Predictor();
   Predictor(const Predictor&) = delete;

@@ -455,9 +455,12 @@ Types along_axis(const Node& node, const Types& in) {
 
 Types cross_entropy(const Node& node, const Types& in) {
   need_floating(node, in[0]);
-  if (in[0].shape.rank() != 2) bad(node, "logits must be (N, classes): got ", in[0]);
+  if (in[0].shape.rank() != 2)
+    bad(node, "logits must be (N, classes): got ", in[0], "; permute and reshape them, and the target alike");
   if (is_floating(in[1].dtype)) {
-    if (!(in[1] == in[0])) bad(node, "probabilities must have the logits' type: got ", in[1], ", need ", in[0]);
+    if (!(in[1] == in[0]))
+      bad(node, "the target is neither classes nor probabilities: got ", in[1], ", need integers [", in[0].shape[0],
+          "] (cast them), or the logits' type ", in[0]);
   } else {
     need_index(node, in[1]);
     need_shape(node, "labels", in[1], {in[0].shape[0]});

@@ -19,7 +19,8 @@ bool parse_loss(const std::string& name, Loss& out);
 
 // The loss and metric that a program minimises and reports in place of what Loss says: functions of the net's outputs
 // and the targets. Each gives a number per sample, f32 (N), or their mean over the batch, a scalar: parts of a batch
-// and the batches of an evaluation are weighed by their samples. Stored models do not have them.
+// and the batches of an evaluation are weighed by their samples. Stored models do not have them. They get outputs and
+// targets as they are: outputs (N, 1) less targets (N) would be (N, N), as everywhere.
 struct Objective {
   // (outputs, targets) -> f32 (N), or a scalar
   using Function = std::function<Tensor(const Tensor& outputs, const Tensor& targets)>;

@@ -16,6 +16,11 @@ std::shared_ptr<Module> share(M&& m) {
   if constexpr (std::is_convertible_v<T, std::shared_ptr<Module>>) {
     return std::forward<M>(m);
   } else {
+    static_assert(
+        std::is_base_of_v<Module, T>,
+        "children are modules: nn::ReLU(), where the function relu is meant; a class derived from nn::Module");
+    static_assert(std::is_constructible_v<T, M>,
+                  "a module is not copied: hand it over by std::move, or share one that std::make_shared made");
     return std::make_shared<T>(std::forward<M>(m));
   }
 }

@@ -105,7 +105,17 @@ CallRecorder::~CallRecorder() { t_recorder = before_; }
 Module::Module() : training_(std::make_shared<bool>(true)), hooks_(std::make_shared<Hooks>()) {}
 Module::~Module() = default;
 Module::Module(Module&&) noexcept = default;
-Module& Module::operator=(Module&&) noexcept = default;
+Module& Module::operator=(Module&& other) noexcept {
+  if (this == &other) return *this;
+  if (hooks_) hooks_->change();  // steps that were compiled with what it was before are traced anew
+  name_ = std::move(other.name_);
+  adopted_ = other.adopted_;
+  children_ = std::move(other.children_);
+  variables_ = std::move(other.variables_);
+  training_ = std::move(other.training_);
+  hooks_ = std::move(other.hooks_);
+  return *this;
+}
 
 Config Module::config() const {
   const LayerType* type = find_layer_type(typeid(*this));
@@ -233,14 +243,20 @@ bool Module::training() const {
   return *training_;
 }
 
-Variable Module::parameter(const std::string& name, const Shape& shape, const Init& init) {
-  variables_.push_back({name, Variable(name, {DType::f32, shape}, init, Variable::Role::parameter)});
+Variable Module::own(const std::string& name, Variable variable) {
+  for (const NamedVariable& v : variables_) {
+    if (v.name == name) fail(ErrorKind::usage, "module", "two parameters or buffers are named '", name, "'");
+  }
+  variables_.push_back({name, std::move(variable)});
   return variables_.back().variable.as_member();
 }
 
+Variable Module::parameter(const std::string& name, const Shape& shape, const Init& init) {
+  return own(name, Variable(name, {DType::f32, shape}, init, Variable::Role::parameter));
+}
+
 Variable Module::buffer(const std::string& name, const Shape& shape, double value) {
-  variables_.push_back({name, Variable(name, {DType::f32, shape}, {Init::Kind::constant, value, 0})});
-  return variables_.back().variable.as_member();
+  return own(name, Variable(name, {DType::f32, shape}, {Init::Kind::constant, value, 0}));
 }
 
 void Module::adopt(const std::string& name, std::shared_ptr<Module> child) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,15 @@ namespace freight::nn {
 // the step, and any other effect happens once per trace.
 using OutputHook =
     std::function<void(const Module& module, const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs)>;
+namespace detail {
+// A function that is called as a hook is, but returns something.
+template <class F>
+concept ReturningHook = std::is_invocable_v < const F&,
+        const Module&, const std::vector<Tensor>
+&, std::vector<Tensor>& >
+       &&!std::is_void_v<
+           std::invoke_result_t<const F&, const Module&, const std::vector<Tensor>&, std::vector<Tensor>&>>;
+}  // namespace detail
 // Gives what takes the place of a gradient: of the same type, or the gradient itself. `index` numbers the module's
 // inputs or results. It is called where gradients are asked for; reading elements is refused there.
 using GradientHook = std::function<Tensor(const Tensor& gradient, size_t index)>;
@@ -65,6 +75,11 @@ class Module {
   // Has the hook see the results of each call from now on; hooks run in the order in which they came. Add hooks before
   // a step is compiled or between steps, which are then traced anew, or inside of the step and remove them there.
   HookHandle on_output(OutputHook hook);
+  // Refused when the program is compiled: the hook returns something, which nobody would look at.
+  template <class F>
+  requires detail::ReturningHook<F> FREIGHT_REFUSED(
+      "what a hook returns is dropped: put the tensor that replaces a result into `outputs`, and return nothing")
+  HookHandle on_output(const F&) { return {}; }
   // Has the hook change the gradient by each floating result on its way into the module, as PyTorch's
   // register_full_backward_pre_hook, or by each floating input on its way out of it to what made the input, as
   // register_full_backward_hook: parameters of the module itself do not see the latter. Of calls from now on.
@@ -125,7 +140,7 @@ class Module {
   };
   // Throws Error(usage) that names the module's path and both numbers.
   [[noreturn]] static void refuse_inputs(size_t got, size_t need);
-  // Registers a trained variable f32 and returns it.
+  // Registers a trained variable f32 and returns it. Throws Error(usage) where another variable has the name.
   Variable parameter(const std::string& name, const Shape& shape, const Init& init);
   // Registers an untrained variable f32, all of whose elements are `value` at first, and returns it.
   Variable buffer(const std::string& name, const Shape& shape, double value);
@@ -152,6 +167,7 @@ class Module {
   void need_whole(const char* op) const;
   HookHandle add_hook(const char* op, OutputHook output, GradientHook gradient, bool of_inputs);
   void set_training(bool on);
+  Variable own(const std::string& name, Variable variable);
   void prefix_names(const std::string& prefix, std::set<const void*>& done);
   void collect(const std::string& prefix, std::vector<NamedVariable>& out) const;
   std::string name_;

@@ -179,9 +179,11 @@ Tensor operator>(const In& a, const In& b) { return ops::compare(Op::gt, a, b); 
 Tensor operator>=(const In& a, const In& b) { return ops::compare(Op::ge, a, b); }
 Tensor equal(const In& a, const In& b) { return ops::compare(Op::eq, a, b); }
 Tensor not_equal(const In& a, const In& b) { return ops::compare(Op::ne, a, b); }
-Tensor operator&&(const Tensor& a, const Tensor& b) { return logical_and(a, b); }
-Tensor operator||(const Tensor& a, const Tensor& b) { return logical_or(a, b); }
-Tensor operator!(const Tensor& a) { return logical_not(a); }
+// These cannot take the caller's line: In beside the compiler's own operators on bool would be ambiguous. So errors
+// tell none, rather than a line of this file.
+Tensor operator&&(const Tensor& a, const Tensor& b) { return logical_and(In(a, SourceLine{}), In(b, SourceLine{})); }
+Tensor operator||(const Tensor& a, const Tensor& b) { return logical_or(In(a, SourceLine{}), In(b, SourceLine{})); }
+Tensor operator!(const Tensor& a) { return logical_not(In(a, SourceLine{})); }
 
 Tensor clamp(const In& x, const In& lo, const In& hi) {
   const Frame frame(x.where);

@@ -23,7 +23,7 @@ CommonOptions common_of(const Options& o) {
   return {o.lr, o.weight_decay, o.clip_grad_norm, o.decay_norm_bias};
 }
 void need_beta(const char* op, double beta) {
-  if (!(beta > 0 && beta < 1)) fail(ErrorKind::usage, op, "betas must lie between 0 and 1: got ", beta);
+  if (!(beta >= 0 && beta < 1)) fail(ErrorKind::usage, op, "betas must be at least 0 and below 1: got ", beta);
 }
 }  // namespace
 
@@ -280,7 +280,16 @@ std::vector<bool> Optimizer::frozen_now() const {
       trace::Session()->depend_on(std::shared_ptr<const bool>(impl, &impl->frozen));
       trace::Session()->depend_on(group);
     }
-    out.push_back(impl->frozen || *group);
+    // Tied weights are one variable, also where they were tied after the optimizer was made: the first place updates
+    // it.
+    const auto first = std::find(parameters_.begin(), parameters_.end(), parameters_[i]);
+    const size_t at = static_cast<size_t>(first - parameters_.begin());
+    if (group_of_[at] != group_of_[i]) {
+      fail(ErrorKind::usage, "optimizer", "parameters '", names_[at], "' and '", names_[i],
+           "' were tied, and are in two groups: '", groups_[group_of_[at]].name, "' and '", groups_[group_of_[i]].name,
+           "'; tie them before the optimizer is made");
+    }
+    out.push_back(impl->frozen || *group || at != i);
   }
   return out;
 }
@@ -306,7 +315,14 @@ void Optimizer::apply(const std::vector<Tensor>& gradients) {
     const std::vector<bool> frozen = frozen_now();
     std::vector<Tensor> used;
     for (size_t i = 0; i < parameters_.size(); ++i) {
-      if (!frozen[i]) used.push_back(gradients[i]);
+      if (frozen[i]) continue;
+      const Tensor& g = gradients[i];
+      if (!g.defined() || !(g.type() == parameters_[i].type())) {
+        trace::fail_here("optimizer", "gradient ", i, " is ", g.defined() ? cat(g.type()) : "undefined",
+                         ", parameter '", names_[i], "' is ", parameters_[i].type(),
+                         "; gradients stand in the order of parameters()");
+      }
+      used.push_back(g);
     }
     if (common_.clip_grad_norm > 0 && !used.empty()) {
       used = clip_grad_norm(used, common_.clip_grad_norm, &grad_norm_);

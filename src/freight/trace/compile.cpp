@@ -191,18 +191,29 @@ struct CompiledFunction::State {
   }
 };
 
+namespace {
+// What a function that was moved from lacks.
+template <class State>
+State& alive(const std::unique_ptr<State>& state) {
+  if (!state)
+    fail(ErrorKind::usage, "compile", "a compiled function that was moved from was called: use the one it was ",
+         "moved to");
+  return *state;
+}
+}  // namespace
+
 CompiledFunction::CompiledFunction(CompileOptions options) : state_(new State) { state_->options = std::move(options); }
 CompiledFunction::~CompiledFunction() = default;
 CompiledFunction::CompiledFunction(CompiledFunction&&) noexcept = default;
 CompiledFunction& CompiledFunction::operator=(CompiledFunction&&) noexcept = default;
 
 size_t CompiledFunction::traces() const {
-  const std::lock_guard lock(state_->mutex);
+  const std::lock_guard lock(alive(state_).mutex);
   return state_->traces;
 }
 
 void CompiledFunction::thaw() {
-  const std::lock_guard lock(state_->mutex);
+  const std::lock_guard lock(alive(state_).mutex);
   for (const auto& l : state_->lowered) {
     if (l->executable) l->executable->thaw();
   }
@@ -260,24 +271,24 @@ CompiledFunction::Lowered& CompiledFunction::lower(const Request& request) {
 }
 
 const Graph& CompiledFunction::graph(const Request& request) {
-  const std::lock_guard lock(state_->mutex);
+  const std::lock_guard lock(alive(state_).mutex);
   return lower(request).tape->graph();
 }
 
 std::shared_ptr<const Plan> CompiledFunction::plan(const Request& request) {
-  const std::lock_guard lock(state_->mutex);
+  const std::lock_guard lock(alive(state_).mutex);
   Lowered& l = lower(request);
   state_->plan(l, Measure::now);
   return l.plan;
 }
 
 Executable& CompiledFunction::executable(const Request& request) {
-  const std::lock_guard lock(state_->mutex);
+  const std::lock_guard lock(alive(state_).mutex);
   return state_->executable(lower(request), Measure::now);
 }
 
 std::vector<Array> CompiledFunction::states(const Request& request) {
-  const std::lock_guard lock(state_->mutex);
+  const std::lock_guard lock(alive(state_).mutex);
   std::vector<Array> arrays;
   for (const auto& v : lower(request).tape->variables()) {
     arrays.emplace_back(v->type.dtype, v->type.shape, v->materialize());
@@ -292,7 +303,7 @@ CompiledFunction::Results CompiledFunction::call(const Request& request, int64_t
   }
   // Pending work of the eager trace that reads variables must not see this step's updates.
   trace::flush_state_readers();
-  std::unique_lock lock(state_->mutex);
+  std::unique_lock lock(alive(state_).mutex);
   Lowered& l = lower(request);
   const bool pays = l.plan && l.plan->guesses() > 0 && l.runs >= l.plan->runs_to_measure();
   Executable& run = state_->executable(l, pays ? Measure::now : Measure::when_it_pays);

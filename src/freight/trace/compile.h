@@ -6,6 +6,7 @@
 // function itself, the first time) may change nothing that another thread's function reads but variables.
 #pragma once
 #include <array>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -158,10 +159,11 @@ class Compiled {
   template <class... A>
   requires detail::Traceable<F, A...>
   auto operator()(const A&... a) { return run(1, a...); }
-  // The same for a list in braces.
-  auto operator()(const std::vector<Tensor>& inputs) requires detail::Traceable<F, std::vector<Tensor>> {
-    return run(1, inputs);
-  }
+  // The same for a list in braces. Deduced, so that a generic function is not tried with a list where a tensor is
+  // given.
+  template <class T>
+  requires std::is_convertible_v<T, Tensor> && detail::Traceable<F, std::vector<Tensor>>
+  auto operator()(std::initializer_list<T> inputs) { return run(1, std::vector<Tensor>(inputs.begin(), inputs.end())); }
 
   // Refused when the program is compiled: something that cannot be traced is given.
   template <class... A>

@@ -10,18 +10,23 @@ namespace freight {
 
 namespace {
 
-void refuse_while_tracing(const char* op) {
-  trace::fail_here(
-      op,
-      "cannot read a tensor on the host while a step is being traced: it has no elements yet (the function "
-      "runs once to record its graph, later calls replay the plan); return the tensor from the function, "
-      "or use where() to choose between values");
+void refuse_while_tracing(const char* op, const std::string& what) {
+  trace::fail_here(op, "cannot read a tensor on the host while a step is being traced: ", what,
+                   " no elements yet (the function runs once to record its graph, later calls replay the plan); return "
+                   "the tensor from the function, or use where() to choose between values");
+}
+
+// "f32[] of sum at net.cpp:12 has", of a tensor of the step that is being traced.
+std::string of_step(const trace::TensorImpl& tensor) {
+  const Node& made_by = tensor.trace->graph().def(tensor.value);
+  const std::string at = made_by.location();
+  return cat(tensor.type, " of ", name(made_by.op), at.empty() ? "" : " at ", at, " has");
 }
 
 // A tensor of a compiled function has elements neither while that is traced nor afterwards.
 void need_elements(const trace::TensorImpl& tensor, const char* op) {
   if (tensor.is_evaluated() || tensor.trace->mode() != trace::Trace::Mode::compile) return;
-  if (trace::compiling() && &*trace::Session() == tensor.trace.get()) refuse_while_tracing(op);
+  if (trace::compiling() && &*trace::Session() == tensor.trace.get()) refuse_while_tracing(op, of_step(tensor));
   trace::fail_outside(tensor, op);
 }
 
@@ -110,12 +115,12 @@ In::In(const Array& a, SourceLine at) : tensor(a), where(at) { tensor.impl()->fo
 In::In(const Variable& v, SourceLine at) : tensor(v.value()), where(at) {}
 
 void eval() {
-  if (trace::compiling()) refuse_while_tracing("eval");
+  if (trace::compiling()) refuse_while_tracing("eval", "its tensors have");
   trace::flush();
 }
 
 void eval(const Tensor& x) {
-  if (trace::compiling()) refuse_while_tracing("eval");
+  if (trace::compiling()) refuse_while_tracing("eval", "its tensors have");
   x.array();
 }
 

@@ -49,6 +49,12 @@ using Row = std::initializer_list<T>;
 class Tensor {
  public:
   Tensor() = default;
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  // To a tensor with a name alone: an assignment to what a function gives, v.value() = x, would be without effect.
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & noexcept = default;
+  ~Tensor() = default;
   // A leaf with these elements, on the thread's current device or on the one named; the storage is shared, not copied,
   // and bytes cross over when a device needs them.
   Tensor(const Array& array);

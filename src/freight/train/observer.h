@@ -31,8 +31,8 @@ struct StepReport {
   int64_t epoch = 0, epochs = 0;  // 1-based
   int64_t step = 0, steps = 0;    // within the epoch, 1-based
   int64_t total_step = 0;
-  double loss = 0, mean_loss = 0;
-  std::optional<double> top1 = {};    // percent of the samples since the epoch's start; none for a regression
+  double loss = 0, mean_loss = 0;   // of the step; mean over the epoch's steps, a short last batch counts as any other
+  std::optional<double> top1 = {};  // percent of the samples since the epoch's start; none for a regression
   std::optional<double> metric = {};  // mean over them of the model's own metric
   double lr = 0;
   double samples_per_s = 0;  // since the epoch's start
