@@ -27,9 +27,13 @@ TEST_F(OnGradient, ItStaysWithWhatWasReadBeforeTheGradient) {
   for (const bool read_y : {false, true}) {
     for (const bool read_loss : {false, true}) {
       const Tensor x = Tensor::of<float>({1, 2}), y = on_gradient(x * 2.0, tenfold);
-      if (read_y) EXPECT_EQ(elements(y), (std::vector<float>{2, 4}));
+      if (read_y) {
+        EXPECT_EQ(elements(y), (std::vector<float>{2, 4}));
+      }
       const Tensor loss = sum(y * 3.0 + x);
-      if (read_loss) EXPECT_EQ(loss.item<float>(), 21);
+      if (read_loss) {
+        EXPECT_EQ(loss.item<float>(), 21);
+      }
       for (int again = 0; again < 2; ++again) {
         EXPECT_EQ(elements(grad(loss, {x})[0]), (std::vector<float>{61, 61})) << read_y << read_loss;
         EXPECT_EQ(elements(grad(loss, {y})[0]), (std::vector<float>{3, 3}));  // by the tensor itself: what arrives
@@ -100,7 +104,7 @@ TEST_F(OnGradient, WhatItCannotDoIsRefusedByName) {
   expect(message({}), "the function is empty");
   expect(message_of([] { on_gradient(1.0, tenfold); }), "a plain number");
   expect(message_of([] { on_gradient(Tensor(), tenfold); }), "undefined tensor");
-  expect(message_of([] { on_gradient(iota({2}, 0), tenfold); }), "only floating tensors");
+  expect(message_of([] { on_gradient(iota({2}, 0, DType::i32), tenfold); }), "only floating tensors");
   // A refusal leaves the tensors as they were.
   EXPECT_EQ(elements(grad(sum(on_gradient(x, tenfold)), {x})[0]), (std::vector<float>{10, 10}));
 }

@@ -266,7 +266,7 @@ TEST_F(Groups, GroupsThatSayNothingButTheirParametersAreGroups) {
   EXPECT_EQ(names(AdamW({{.parameters = list}, {.parameters = {b}}}, {.lr = 0.1})), two);
   EXPECT_EQ(names(Lion({{.parameters = list}})), one);
   EXPECT_EQ(names(Muon({{.parameters = list}, {.parameters = {b}}}, {.lr = 0.1})), two);
-  EXPECT_EQ(names(SGD({list, {b}})), one);
+  EXPECT_EQ(names(SGD({list, std::vector<Variable>{b}})), one);
   const ParameterGroups groups{{.parameters = {a}}, {.parameters = {b}}};
   EXPECT_EQ(groups.list().size(), 2u);
 }
