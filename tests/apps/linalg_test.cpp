@@ -12,8 +12,14 @@ namespace {
 
 using Json = nlohmann::json;
 
+// scratch_dir() empties the folder each time.
+const std::string& folder() {
+  static const std::string dir = scratch_dir();
+  return dir;
+}
+
 std::string npy(const std::string& name, const std::vector<double>& values, const Shape& shape) {
-  const std::string path = scratch_dir() + "/" + name + ".npy";
+  const std::string path = folder() + "/" + name + ".npy";
   io::save_npy(path, Array::of(values, shape));
   return path;
 }
@@ -28,7 +34,7 @@ Json computed(std::vector<std::string> args) {
 
 TEST(LinalgCommand, SolvesAndSaysHowFarTheAnswerCanBeTrusted) {
   const std::string a = npy("a", {2, 1, 1, 3}, {2, 2}), b = npy("b", {3, 5}, {2});
-  const std::string x = scratch_dir() + "/x.npy";
+  const std::string x = folder() + "/x.npy";
   const Json j = computed({"solve", a, b, "-o", x});
   const Array found = io::load_npy(x);
   ASSERT_EQ(found.shape(), (Shape{2}));
@@ -57,13 +63,13 @@ TEST(LinalgCommand, FactorsMultiplyToTheMatrix) {
   }
   EXPECT_NEAR(computed({"det", a}).at("results")[0].at("values").get<double>(), 70, 1e-12);
   EXPECT_EQ(computed({"rank", tall}).at("results")[0].at("values"), Json({2, 2}));
-  const std::string file = scratch_dir() + "/factors.npz";
+  const std::string file = folder() + "/factors.npz";
   computed({"lu", a, "-o", file});
   EXPECT_EQ(io::load_npz(file).size(), 3u);
 }
 
 TEST(LinalgCommand, IntegersAreComputedInF64AndF32StaysF32) {
-  const std::string path = scratch_dir() + "/i.npy";
+  const std::string path = folder() + "/i.npy";
   io::save_npy(path, Array::of(std::vector<int32_t>{2, 0, 0, 4}, {2, 2}));
   EXPECT_EQ(computed({"inv", path}).at("results")[0].at("type"), "f64[2,2]");
   io::save_npy(path, Array::of(std::vector<float>{2, 0, 0, 4}, {2, 2}));
@@ -72,7 +78,7 @@ TEST(LinalgCommand, IntegersAreComputedInF64AndF32StaysF32) {
 
 TEST(LinalgCommand, RefusesByName) {
   const std::string zero = npy("zero", {1, 2, 2, 4}, {2, 2}), wide = npy("wide", {1, 2, 3, 4, 5, 6}, {2, 3});
-  const std::string b = npy("right", {1, 2}, {2}), out = scratch_dir() + "/out.npy";
+  const std::string b = npy("right", {1, 2}, {2}), out = folder() + "/out.npy";
   const std::string negative = npy("negative", {1, 2, 2, 1}, {2, 2});
   struct Row {
     std::vector<std::string> args;

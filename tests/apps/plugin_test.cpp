@@ -81,8 +81,10 @@ TEST_F(Plugin, TheSameOneTwiceIsOne) {
 }
 
 TEST_F(Plugin, WhatIsNoneIsNamedWithTheFault) {
-  const std::string text = dir_ + "/notes.so", pipe = dir_ + "/pipe.so";
+  const std::string text = dir_ + "/notes.so", pipe = dir_ + "/pipe.so", half = dir_ + "/half.so";
   write_file(text, "no library\n");
+  std::filesystem::copy_file(plugin("mine"), half);
+  std::filesystem::resize_file(half, std::filesystem::file_size(half) / 2);
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   struct Row {
     std::string path;
@@ -92,6 +94,7 @@ TEST_F(Plugin, WhatIsNoneIsNamedWithTheFault) {
                          {dir_, {"is a directory", "need a plugin"}},
                          {pipe, {"is no file", "need a plugin"}},
                          {text, {"is no shared library"}},
+                         {half, {"the library is cut off", "copy or build it again"}},
                          {plugin("no_entry"), {"is no plugin", "no function freight_plugin"}},
                          {plugin("other_version"), {"another Freight", "got 9.8.7 (interface 7)", "build it again"}},
                          {plugin("unresolved"), {"cannot be loaded by Freight", "function_of_another_freight"}},

@@ -184,5 +184,50 @@ TEST_F(SeveralInputs, ValuesMoveFromNetToNet) {
                [&] { a.load_state_dict(a.state_dict()); });
 }
 
+TEST_F(SeveralInputs, WhatCannotBeAModuleIsRefusedByName) {
+  const auto net = std::make_shared<Sequential>();
+  expect_error(ErrorKind::usage, {"child 'me' is the module itself, or holds it"}, [&] { net->append("me", net); });
+  const auto outer = std::make_shared<Sequential>(), inner = std::make_shared<Sequential>();
+  outer->append("inner", inner);
+  expect_error(ErrorKind::usage, {"child 'outer' is the module itself, or holds it"},
+               [&] { inner->append("outer", outer); });
+  expect_error(ErrorKind::usage, {"OutputWatch: module 1 of 2 is a null pointer"}, [&] {
+    const OutputWatch watch(std::vector<Module*>{outer.get(), nullptr});
+  });
+}
+
+TEST_F(SeveralInputs, AModuleThatWasMovedAwayIsRefusedByName) {
+  Linear layer(2, 2);
+  Linear taken = std::move(layer);
+  const auto moved = [&](const char* op, const std::function<void()>& use) {
+    expect_error(ErrorKind::usage, {op, "the module was moved into another one"}, use);
+  };
+  moved("eval", [&] { layer.eval(); });
+  moved("train", [&] { layer.train(); });
+  moved("training", [&] { layer.training(); });
+  moved("state_dict", [&] { layer.parameters(); });
+  moved("on_output", [&] { const HookHandle h = layer.on_output([](const Module&, const auto&, auto&) {}); });
+  moved("call", [&] { layer(ones({1, 2})); });
+  EXPECT_EQ(taken(ones({1, 2})).shape(), (Shape{1, 2}));
+  layer = Linear(2, 3);  // filled again
+  EXPECT_EQ(layer(ones({1, 2})).shape(), (Shape{1, 3}));
+}
+
+TEST_F(SeveralInputs, UndefinedResultsAreRefusedByName) {
+  struct Empty : Module {
+    Tensor forward(const Tensor&) override { return {}; }
+  };
+  Sequential net{Empty()};
+  expect_error(ErrorKind::usage, {"module: forward gave an undefined tensor", "(0, several_inputs_test.cpp:"},
+               [&] { net(ones({1})); });
+  Linear layer(2, 2);
+  const HookHandle hook = layer.on_output([](const Module&, const auto&, std::vector<Tensor>& out) { out[0] = {}; });
+  expect_error(ErrorKind::usage, {"an on_output hook made result 0 an undefined tensor"}, [&] { layer(ones({1, 2})); });
+  auto step = compile([](const Tensor& x) { return std::pair(x, Tensor()); });
+  expect_error(ErrorKind::usage, {"result 1 of the function, of 2, is an undefined tensor"}, [&] { step(ones({1})); });
+  expect_error(ErrorKind::usage, {"a plain number or an undefined tensor"},
+               [&] { grad(Tensor(), layer.parameters()); });
+}
+
 }  // namespace
 }  // namespace freight::nn

@@ -2,6 +2,8 @@
 // (tests/peers/torch_modules_test.cpp) do not show. Refusals, runs that go on, two nets in one optimizer, freezing.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "freight/freight.h"
 #include "tests/support/error_of.h"
 
@@ -188,6 +190,7 @@ struct TrainedNet {
     if (kind == "sgd") opt = std::make_unique<SGD>(groups, SGDOptions{.lr = 0.01, .momentum = 0.9});
     if (kind == "adam") opt = std::make_unique<Adam>(groups, AdamOptions{.lr = 0.01});
     if (kind == "adamw") opt = std::make_unique<AdamW>(groups, AdamOptions{.lr = 0.01, .weight_decay = 0.1});
+    if (kind == "muon") opt = std::make_unique<Muon>(groups, MuonOptions{.lr = 0.01, .adam_groups = {"head"}});
     if (kind == "lion") opt = std::make_unique<Lion>(groups, LionOptions{.lr = 0.01});
   }
   void train(int from, int to) {
@@ -210,7 +213,7 @@ struct TrainedNet {
 };
 
 TEST_F(Groups, ARunThatGoesOnHasTheBitsOfOneThatNeverStopped) {
-  for (const char* kind : {"sgd", "adam", "adamw", "lion"}) {
+  for (const char* kind : {"sgd", "adam", "adamw", "lion", "muon"}) {
     for (const int stop : {2, 3, 6}) {
       SCOPED_TRACE(std::string(kind) + " " + std::to_string(stop));
       seed(5);
@@ -248,6 +251,66 @@ TEST_F(Groups, StatesOfAnotherOptimizerAreLoadedOrRefusedByName) {
   EXPECT_EQ(some.unexpected.size(), 5u);
   EXPECT_EQ(sgd.lr(), 0.5);
   EXPECT_NE(message_of([&] { adam.load_state_dict(adam.state_dict()); }).find("keep nn::values_of(state_dict())"),
+            std::string::npos);
+}
+
+// Each of these was ambiguous to GCC 12, which takes {.parameters = p} for a list of variables.
+TEST_F(Groups, GroupsThatSayNothingButTheirParametersAreGroups) {
+  const Variable a = weight("a", 0), b = weight("b", 0);
+  const std::vector<Variable> list{a};
+  const auto names = [](const Optimizer& opt) { return opt.groups(); };
+  const std::vector<std::string> one{"0"}, two{"0", "1"};
+  EXPECT_EQ(names(SGD({{.parameters = list}})), one);
+  EXPECT_EQ(names(SGD({{.parameters = {a, b}}}, {.lr = 0.1})), one);
+  EXPECT_EQ(names(Adam({{.parameters = {a}}, {.parameters = {b}}})), two);
+  EXPECT_EQ(names(AdamW({{.parameters = list}, {.parameters = {b}}}, {.lr = 0.1})), two);
+  EXPECT_EQ(names(Lion({{.parameters = list}})), one);
+  EXPECT_EQ(names(Muon({{.parameters = list}, {.parameters = {b}}}, {.lr = 0.1})), two);
+  EXPECT_EQ(names(SGD({list, std::vector<Variable>{b}})), one);
+  const ParameterGroups groups{{.parameters = {a}}, {.parameters = {b}}};
+  EXPECT_EQ(groups.list().size(), 2u);
+}
+
+TEST_F(Groups, RatesAndCountsThatAreNoneAreNotLoaded) {
+  const Variable a = weight("a", 0), b = weight("b", 0);
+  Adam opt({{.parameters = {a}}, {.parameters = {b}, .lr = 0.5, .name = "slow"}}, {.lr = 1});
+  const auto message = [&](const std::string& name, double value) {
+    std::vector<nn::NamedArray> entries = nn::values_of(opt.state_dict());
+    for (nn::NamedArray& e : entries) {
+      if (e.name == name) e.array = Array::of<double>({value}, {});
+    }
+    return message_of([&] { opt.load_state_dict(entries); });
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_NE(message("lr", nan).find("the rate 'lr' is nan, need a finite number"), std::string::npos);
+  EXPECT_NE(message("lr", -1).find("the rate 'lr' is -1"), std::string::npos);
+  EXPECT_NE(message("lr", 1e300).find("the rate 'lr' is inf"), std::string::npos);
+  EXPECT_NE(message("lr_ratio.slow", -0.5).find("the rate 'lr_ratio.slow' is -0.5"), std::string::npos);
+  EXPECT_NE(message("step", nan).find("the count 'step' is nan"), std::string::npos);
+  EXPECT_EQ(message("lr", 0.25), "no error");
+  std::vector<nn::NamedArray> twice = nn::values_of(opt.state_dict());
+  twice.push_back({"lr", Array::of<float>({2}, {})});
+  EXPECT_NE(message_of([&] { opt.load_state_dict(twice); }).find("given twice: lr"), std::string::npos);
+  Adam other({{.parameters = {a}}, {.parameters = {b}, .lr = 0.5, .name = "slow"}}, {.lr = 1});
+  other.lr_variable().set(nan);
+  EXPECT_NE(message_of([&] { opt.load_state_dict(other.state_dict()); }).find("the rate 'lr' is nan"),
+            std::string::npos);
+  EXPECT_EQ(opt.lr(), 0.25);
+  const nn::Linear net(1, 1);
+  const Array w(DType::f32, {1, 1}), bias(DType::f32, {1});
+  EXPECT_NE(message_of([&] {
+              net.load_state_dict({nn::NamedArray{"weight", w}, {"bias", bias}, {"weight", w}});
+            }).find("given twice: weight"),
+            std::string::npos);
+}
+
+TEST_F(Groups, MuonNamesItsGroupsAndRefusesOthers) {
+  const nn::Linear net(2, 2);
+  EXPECT_EQ(Muon({net.weight}, {net.bias}).groups(), (std::vector<std::string>{"matrices", "others"}));
+  EXPECT_EQ(Muon({net.weight}, {net.weight, net.bias}).parameters().size(), 2u);
+  EXPECT_NE(message_of([&] {
+              const Muon opt({{.parameters = {net.weight}}}, {.adam_groups = {"head"}});
+            }).find("adam_groups: no group is named 'head': the groups are 0"),
             std::string::npos);
 }
 

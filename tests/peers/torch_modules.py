@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes torch_modules.json: attention with masks, recurrent layers with states and lengths, and optimizers with groups,
-computed by PyTorch in double precision, which torch_modules_test.cpp compares with.
+"""Writes torch_modules.json: attention and transformer blocks with masks, recurrent layers with states and lengths, optimizers
+with groups, and nets with hooks on their gradients, computed by PyTorch in double precision, which torch_modules_test.cpp compares with.
 
 Run by hand when a case is added: python3 torch_modules.py. "gradients" are those of the sum of all outputs times "weights".
 """
@@ -163,8 +163,109 @@ def groups(name):
     return {"name": name, "settings": settings, "begin": begin, "targets": [array(t) for t in targets], "norms": norms, "values": values}
 
 
+class Block(torch.nn.Module):
+    """A pre-norm block under the names of nn::TransformerBlock."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.norm1, self.norm2 = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
+        self.attention = torch.nn.MultiheadAttention(width, heads, batch_first=True)
+        self.linear1, self.linear2 = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+
+    def forward(self, x, **masks):
+        h = self.norm1(x)
+        x = x + self.attention(h, h, h, need_weights=False, **masks)[0]
+        return x + self.linear2(torch.nn.functional.gelu(self.linear1(self.norm2(x))))
+
+
+def block(name, masks=None, lengths=None, is_causal=False, tokens=4):
+    module = Block(6, 2)
+    round_parameters(module)
+    inputs = {"x": draw(2, tokens, 6).requires_grad_()}
+    given = dict(masks or {})
+    if lengths:
+        given["key_padding_mask"] = padding(lengths, tokens)
+    if is_causal:
+        given["attn_mask"] = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
+    outputs = {"output": module(inputs["x"], **given)}
+    return {"name": name, "masks": arrays(masks or {}), "lengths": lengths, "is_causal": is_causal, **finished(module, inputs, outputs)}
+
+
+def blocks():
+    return [
+        block("plain"),
+        block("causal", is_causal=True),
+        block("padding", masks={"key_padding_mask": padding([4, 2], 4)}),
+        block("lengths", lengths=[3, 4]),
+        block("lengths_causal", lengths=[2, 4], is_causal=True),
+        block("hidden", masks={"attn_mask": sliding(4, 4)}),
+        block("added", masks={"attn_mask": draw(4, 4), "key_padding_mask": padding([4, 3], 4, True)}),
+        block("each_head", masks={"attn_mask": draw(4, 4, 4)}),
+    ]
+
+
+def muon_step(p, lr, decay, state, momentum=0.95, iterations=5):
+    """Jordan et al. 2024 with Nesterov's momentum, in double precision; PyTorch's own iterates in bfloat16."""
+    state["m"] = state.get("m", torch.zeros_like(p)) * momentum + p.grad * (1 - momentum)
+    x = p.grad * (1 - momentum) + state["m"] * momentum
+    rows, columns = x.shape
+    x = (x.T if rows > columns else x) / (x.norm() + 1e-7)
+    for _ in range(iterations):
+        a = x @ x.T
+        x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+    with torch.no_grad():
+        p.mul_(1 - lr * decay).sub_((x.T if rows > columns else x) * lr * max(1, rows / columns) ** 0.5)
+
+
+def muon():
+    """A group of a matrix and a bias, one with rate and decay of its own, one that AdamW steps at a rate of its own, and one that it
+    steps at a share of Muon's."""
+    lr, decay, ratio = 0.05, 0.1, 0.15
+    p = [draw(*shape).requires_grad_() for shape in ((3, 2), (3,), (2, 3), (2, 2), (2, 2))]
+    begin = [array(t) for t in p]
+    adam = torch.optim.AdamW([{"params": [p[1]], "lr": lr * ratio}, {"params": [p[3]], "lr": 0.01}, {"params": [p[4]], "lr": lr * ratio}],
+                             betas=(0.9, 0.95), eps=1e-8, weight_decay=decay)
+    targets, values, states = [draw(*t.shape) for t in p], [], [{}, {}]
+    for _ in range(6):
+        for t in p:
+            t.grad = None
+        sum(((a - t) ** 2).sum() for a, t in zip(p, targets)).backward()
+        muon_step(p[0], lr, decay, states[0])
+        muon_step(p[2], lr / 5, 0.3, states[1])
+        adam.step()
+        values.append([array(t) for t in p])
+    return {"name": "muon", "lr": lr, "weight_decay": decay, "begin": begin, "targets": [array(t) for t in targets], "values": values}
+
+
+def hooked(name, change):
+    """Two layers; the gradient of what is between them, or of a module's inputs or results, is changed."""
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    round_parameters(net)
+    x = draw(3, 3).requires_grad_()
+    net.train()
+    if name == "results":
+        net[1].register_full_backward_pre_hook(lambda m, g: (change(g[0]),))
+    if name == "inputs":
+        net[2].register_full_backward_hook(lambda m, gi, go: (change(gi[0]),))
+    h = net[1](net[0](x))
+    if name in ("clip", "scale", "reverse"):
+        h.register_hook(change)
+    return {"name": name, **finished(net, {"x": x}, {"y": net[2](h)})}
+
+
+def hooks():
+    return [
+        hooked("clip", lambda g: g.clamp(-0.2, 0.2)),
+        hooked("scale", lambda g: g * 3),
+        hooked("reverse", lambda g: -g),
+        hooked("results", lambda g: g * g.abs()),
+        hooked("inputs", lambda g: g / g.norm()),
+    ]
+
+
 if __name__ == "__main__":
-    found = {"torch": torch.__version__, "attention": attentions(), "recurrent": recurrents(), "groups": [groups(n) for n in OPTIMIZERS]}
+    found = {"torch": torch.__version__, "attention": attentions(), "recurrent": recurrents(), "groups": [groups(n) for n in OPTIMIZERS],
+             "blocks": blocks(), "muon": [muon()], "hooks": hooks()}
     path = pathlib.Path(__file__).with_suffix(".json")
     path.write_text("{\n" + ",\n".join(f"{json.dumps(k)}: " + ("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in v) + "\n]" if isinstance(v, list) else json.dumps(v))
                                        for k, v in found.items()) + "\n}\n")

@@ -1,5 +1,6 @@
-// Attention with masks, recurrent layers with states and lengths, and optimizers with groups against PyTorch: what
-// torch_modules.py recorded in torch_modules.json, eager and compiled, on the oracle and on the CPU.
+// Attention and transformer blocks with masks, recurrent layers with states and lengths, optimizers with groups, and
+// nets with hooks on their gradients against PyTorch: what torch_modules.py recorded in torch_modules.json, eager and
+// compiled, on the oracle and on the CPU.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -185,6 +186,88 @@ TEST_P(TorchModules, OptimizersWithGroups) {
         }
       }
     }
+  }
+}
+
+TEST_P(TorchModules, TransformerBlocksUnderEveryKindOfMask) {
+  ASSERT_EQ(recorded("blocks").size(), 8u);
+  for (const json& c : recorded("blocks")) {
+    SCOPED_TRACE(c["name"].get<std::string>());
+    nn::TransformerBlock m(6, 2);
+    load_parameters(m, c);
+    nn::BlockCall call{.is_causal = c["is_causal"]};
+    const json& masks = c["masks"];
+    if (masks.contains("attn_mask")) call.attn_mask = array_of(masks["attn_mask"]);
+    if (masks.contains("key_padding_mask")) call.key_padding_mask = array_of(masks["key_padding_mask"]);
+    if (!c["lengths"].is_null()) call.lengths = Array::of<int64_t>(c["lengths"].get<std::vector<int64_t>>(), {2});
+    expect_case(c, m, [&](const Named& in) { return Named{{"output", m(in.at("x"), call)}}; });
+  }
+}
+
+TEST_P(TorchModules, MuonWithGroups) {
+  const json& c = recorded("muon")[0];
+  for (const bool compiled : {false, true}) {
+    SCOPED_TRACE(compiled ? "compiled" : "eager");
+    std::vector<Variable> p;
+    std::vector<Tensor> targets;
+    for (size_t i = 0; i < 5; ++i) {
+      const Array begin = array_of(c["begin"][i]);
+      p.emplace_back("p" + std::to_string(i), Type{DType::f32, begin.shape()}, Init{}, Variable::Role::parameter);
+      p[i].set(begin);
+      targets.emplace_back(array_of(c["targets"][i]));
+    }
+    const double lr = c["lr"];
+    optim::Muon opt({{.parameters = {p[0], p[1]}},
+                     {.parameters = {p[2]}, .lr = lr / 5, .weight_decay = 0.3},
+                     {.parameters = {p[3]}, .lr = 0.01, .name = "embedding"},
+                     {.parameters = {p[4]}, .name = "head"}},
+                    {.lr = lr, .weight_decay = c["weight_decay"], .adam_groups = {"embedding", "head"}});
+    const auto step = [&] {
+      Tensor loss = zeros({});
+      for (size_t i = 0; i < 5; ++i) loss = loss + sum(square(p[i] - targets[i]));
+      opt.step(loss);
+    };
+    auto whole = compile(step);
+    for (size_t i = 0; i < c["values"].size(); ++i) {
+      if (compiled) {
+        whole();
+      } else {
+        step();
+      }
+      for (size_t k = 0; k < 5; ++k) {
+        expect_like(p[k].array(), c["values"][i][k], "step " + std::to_string(i) + ", p" + std::to_string(k));
+      }
+    }
+  }
+}
+
+// The change of a gradient that the case of that name makes.
+Tensor change(const std::string& name, const Tensor& g) {
+  if (name == "clip") return clamp(g, -0.2, 0.2);
+  if (name == "scale") return g * 3.0;
+  if (name == "reverse") return -g;
+  return name == "results" ? g * abs(g) : g / sqrt(sum(square(g)));
+}
+
+TEST_P(TorchModules, HooksOnGradients) {
+  ASSERT_EQ(recorded("hooks").size(), 5u);
+  for (const json& c : recorded("hooks")) {
+    const std::string name = c["name"];
+    SCOPED_TRACE(name);
+    nn::Sequential net(nn::Linear(3, 4), nn::Tanh(), nn::Linear(4, 2));
+    load_parameters(net, c);
+    const auto layer = [&](size_t i) -> nn::Module& { return *net.children()[i].module; };
+    const auto f = [name](const Tensor& g, size_t) { return change(name, g); };
+    nn::HookHandle hook;
+    if (name == "results") hook = layer(1).on_output_gradient(f);
+    if (name == "inputs") hook = layer(2).on_input_gradient(f);
+    expect_case(c, net, [&](const Named& in) {
+      Tensor h = layer(1)(layer(0)(in.at("x")));
+      if (name != "results" && name != "inputs") {
+        h = on_gradient(h, [name](const Tensor& g) { return change(name, g); });
+      }
+      return Named{{"y", layer(2)(h)}};
+    });
   }
 }
 

@@ -148,5 +148,74 @@ TEST(OwnLayers, TheWeightsOfOneThatNobodyDeclaredAreReadBack) {
   EXPECT_EQ((*before.model.net)(x).to_vector<float>(), (*after.model.net)(x).to_vector<float>());
 }
 
+nn::Linear& linear_in(const nn::Module& net, size_t i) { return dynamic_cast<nn::Linear&>(*net.children()[i].module); }
+
+TEST(TiedWeights, AreTiedAgainInTheModelThatIsLoaded) {
+  const TemporaryDir dir;
+  const auto net = std::make_shared<nn::Sequential>(nn::Linear(4, 4), nn::Tanh(), nn::Linear(4, 4));
+  Bundle b;
+  b.model = {.name = "auto", .input = {DType::f32, {4}}, .net = net, .loss = models::Loss::mse};
+  b.preprocessing.input = {4};
+  save_bundle(dir / "free.safetensors", b);
+  linear_in(*net, 2).weight = linear_in(*net, 0).weight;
+  save_bundle(dir / "tied.safetensors", b);
+  const Bundle again = load_bundle(dir / "tied.safetensors"), apart = load_bundle(dir / "free.safetensors");
+  const auto same = [](const Bundle& of) {
+    return linear_in(*of.model.net, 0).weight == linear_in(*of.model.net, 2).weight;
+  };
+  EXPECT_TRUE(same(again));
+  EXPECT_FALSE(same(apart));
+  EXPECT_EQ(again.model.net->parameters().size(), 3u);
+  EXPECT_EQ(again.parameters(), 16 + 4 + 4);
+  EXPECT_EQ(again.model.net->state_dict().size(), 4u);  // both names, as in PyTorch
+  const Tensor x = Array::of<float>({1, -2, 0.5, 3}, {1, 4});
+  EXPECT_EQ((*again.model.net)(x).to_vector<float>(), (*net)(x).to_vector<float>());
+  Bundle made = b;
+  made.model = models::again(b.model);
+  EXPECT_TRUE(same(made));
+  // Stored once more they are the same file, and a file that ties what is not there is refused.
+  io::SafeTensors file = to_file(again);
+  EXPECT_EQ(file.metadata.at("ties"), R"([["0.weight","2.weight"]])");
+  EXPECT_FALSE(to_file(apart).metadata.contains("ties"));
+  file.metadata["ties"] = R"([["0.weight","3.weight"]])";
+  expect_error(ErrorKind::checkpoint, {"has no variable '3.weight'"}, [&] { from_file(file, "f"); });
+  file.metadata["ties"] = R"([["0.weight","2.bias"]])";
+  expect_error(ErrorKind::checkpoint, {"tied weights: '0.weight' is f32[4,4], '2.bias' is f32[4]"},
+               [&] { from_file(file, "f"); });
+  file.metadata["ties"] = R"({"a": 1})";
+  expect_error(ErrorKind::checkpoint, {"metadata is damaged"}, [&] { from_file(file, "f"); });
+}
+
+TEST(TiedWeights, ALayerThatIsUsedTwiceKeepsOneSetOfThem) {
+  const auto lin = std::make_shared<nn::Linear>(4, 4);
+  Bundle b;
+  b.model = {.name = "twice",
+             .input = {DType::f32, {4}},
+             .net = std::make_shared<nn::Sequential>(lin, lin),
+             .loss = models::Loss::mse};
+  b.preprocessing.input = {4};
+  const Bundle again = from_file(to_file(b), "file");
+  EXPECT_EQ(again.parameters(), 20);
+  EXPECT_EQ(again.model.net->state_dict().size(), 4u);
+}
+
+TEST(Hooks, ThatTakePartInANetAreNamedWhereItIsStored) {
+  const TemporaryDir dir;
+  const auto net = std::make_shared<nn::Sequential>(nn::Linear(4, 4), nn::Linear(4, 2));
+  Bundle b;
+  b.model = {.name = "hooked", .input = {DType::f32, {4}}, .net = net, .loss = models::Loss::mse};
+  b.preprocessing.input = {4};
+  const nn::HookHandle gradients =
+      net->children()[0].module->on_output_gradient([](const Tensor& g, size_t) { return clamp(g, -1, 1); });
+  save_bundle(dir / "fine.safetensors", b);  // changes no result
+  nn::HookHandle looks = net->on_output([](const nn::Module&, const auto&, auto&) {});
+  save_bundle(dir / "looks.safetensors", b);
+  const nn::HookHandle changes = net->children()[1].module->on_output(
+      [](const nn::Module&, const auto&, std::vector<Tensor>& out) { out[0] = out[0] * 2.0; });
+  looks.remove();
+  expect_error(ErrorKind::usage, {"the net 'hooked'", "a hook (on_output) on '1' takes part", "remove it before"},
+               [&] { save_bundle(dir / "no.safetensors", b); });
+}
+
 }  // namespace
 }  // namespace freight::store

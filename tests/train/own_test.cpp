@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "freight/nn/nn.h"
@@ -404,6 +406,68 @@ TEST_F(OwnRun, WhatDoesNotFitIsToldBeforeAnythingIsWritten) {
   }
   config_.flip = true;
   refused(fed(wave()), {"--flip", "made makes its batches itself"});
+}
+
+TEST_F(OwnRun, UndefinedLossesAndMetricsAreNamed) {
+  models::Model model = wave();
+  model.own.loss = [](const Tensor&, const Tensor&) { return Tensor(); };
+  expect_error(ErrorKind::usage, {"the model's own loss: gave an undefined tensor"}, [&] { run(own(model)); });
+  model.own = {.metric = [](const Tensor&, const Tensor&) { return Tensor(); }};
+  expect_error(ErrorKind::usage, {"the model's own metric: gave an undefined tensor"}, [&] { run(own(model)); });
+}
+
+TEST_F(OwnRun, ASampleThatIsNotFiniteIsNamedWhereItSpoilsTheLoss) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto feeds = [&](int64_t bad, bool target) {
+    return [=](int64_t batch) {
+      const auto make = [=](int64_t epoch, int64_t i) {
+        const bool spoilt = i == bad && epoch == 0;
+        return data::MadeSample{Array::of<float>({1, spoilt && !target ? nan : 2}, {2}),
+                                Array::of<float>({spoilt && target ? nan : 0}, {})};
+      };
+      return data::made_feed(make, {.count = 48, .batch_size = batch});
+    };
+  };
+  const auto fed_with = [&](const auto& train, const auto& test) {
+    return Own{.model = wave(), .data = {}, .feeds = Feeds{train, test, "made"}};
+  };
+  expect_error(
+      ErrorKind::diverged,
+      {"first not finite: the input of sample 21 of epoch 0 of the made feed: 1 of 2 elements", "and from it in"},
+      [&] { run(fed_with(feeds(21, false), feeds(-1, false))); });
+  config_.output_dir = dir_ / "target";
+  expect_error(ErrorKind::diverged, {"the target of sample 5 of epoch 0 of the made feed: 1 of 1 elements"},
+               [&] { run(fed_with(feeds(5, true), feeds(-1, false))); });
+  config_.output_dir = dir_ / "test";
+  expect_error(ErrorKind::diverged, {"test", "the input of sample 40 of epoch 0 of the made feed"},
+               [&] { run(fed_with(feeds(-1, false), feeds(40, false))); });
+}
+
+TEST_F(OwnRun, AMetricThatIsNeverANumberIsToldAndGivesNoBest) {
+  models::Model model = wave();
+  model.own = {.metric = [](const Tensor& o, const Tensor& y) { return distance(o, y) / 0.0 * 0.0; },
+               .metric_name = "lost"};
+  run(own(model));
+  const std::string log = read_text(dir_ / "run/log.txt");
+  EXPECT_NE(log.find("no checkpoint is the best one: the metric 'lost' was NaN or infinite in every evaluation"),
+            std::string::npos)
+      << log;
+  EXPECT_FALSE(std::filesystem::exists(std::string(dir_ / "run/best")));
+  model.own.metric = distance;
+  config_.output_dir = dir_ / "well";
+  run(own(model));
+  EXPECT_EQ(read_text(dir_ / "well/log.txt").find("no checkpoint is the best"), std::string::npos);
+}
+
+TEST_F(OwnRun, HooksThatTakePartInADeclaredNetAreNamedBeforeItIsTrained) {
+  const auto net = std::make_shared<nn::Sequential>(nn::Linear(2, 1));
+  const models::Model model{.name = "line", .input = {DType::f32, {2}}, .net = net, .loss = models::Loss::mse};
+  nn::HookHandle gradients = net->on_output_gradient([](const Tensor& g, size_t) { return clamp(g, -1, 1); });
+  EXPECT_EQ(run(own(model)).ended, Ended::complete);
+  const nn::HookHandle hook = net->children()[0].module->on_output(
+      [](const nn::Module&, const auto&, std::vector<Tensor>& out) { out[0] = out[0] * 2.0; });
+  config_.output_dir = dir_ / "hooked";
+  expect_error(ErrorKind::usage, {"the net 'line'", "a hook (on_output) on '0' takes part"}, [&] { run(own(model)); });
 }
 
 }  // namespace
