@@ -12,17 +12,16 @@ namespace {
 
 using Json = nlohmann::json;
 
-// scratch_dir() empties the folder each time.
-const std::string& folder() {
-  static const std::string dir = scratch_dir();
-  return dir;
-}
+class LinalgCommand : public testing::Test {
+ protected:
+  std::string npy(const std::string& name, const std::vector<double>& values, const Shape& shape) const {
+    const std::string path = dir_ + "/" + name + ".npy";
+    io::save_npy(path, Array::of(values, shape));
+    return path;
+  }
 
-std::string npy(const std::string& name, const std::vector<double>& values, const Shape& shape) {
-  const std::string path = folder() + "/" + name + ".npy";
-  io::save_npy(path, Array::of(values, shape));
-  return path;
-}
+  const std::string dir_ = scratch_dir();
+};
 
 Json computed(std::vector<std::string> args) {
   args.insert(args.begin(), "linalg");
@@ -32,9 +31,9 @@ Json computed(std::vector<std::string> args) {
   return r.code == 0 ? Json::parse(r.out) : Json();
 }
 
-TEST(LinalgCommand, SolvesAndSaysHowFarTheAnswerCanBeTrusted) {
+TEST_F(LinalgCommand, SolvesAndSaysHowFarTheAnswerCanBeTrusted) {
   const std::string a = npy("a", {2, 1, 1, 3}, {2, 2}), b = npy("b", {3, 5}, {2});
-  const std::string x = folder() + "/x.npy";
+  const std::string x = dir_ + "/x.npy";
   const Json j = computed({"solve", a, b, "-o", x});
   const Array found = io::load_npy(x);
   ASSERT_EQ(found.shape(), (Shape{2}));
@@ -48,7 +47,7 @@ TEST(LinalgCommand, SolvesAndSaysHowFarTheAnswerCanBeTrusted) {
   }
 }
 
-TEST(LinalgCommand, FactorsMultiplyToTheMatrix) {
+TEST_F(LinalgCommand, FactorsMultiplyToTheMatrix) {
   const std::string a = npy("square", {4, 1, 2, 1, 5, 3, 2, 3, 6}, {3, 3});
   const std::string tall = npy("tall", {1, 2, 3, 4, 5, 7, 7, 8, 9.5, 1, 0, 2}, {2, 3, 2});
   for (const char* op : {"lu", "cholesky", "qr", "svd", "eigh", "eig", "inv"}) {
@@ -63,22 +62,22 @@ TEST(LinalgCommand, FactorsMultiplyToTheMatrix) {
   }
   EXPECT_NEAR(computed({"det", a}).at("results")[0].at("values").get<double>(), 70, 1e-12);
   EXPECT_EQ(computed({"rank", tall}).at("results")[0].at("values"), Json({2, 2}));
-  const std::string file = folder() + "/factors.npz";
+  const std::string file = dir_ + "/factors.npz";
   computed({"lu", a, "-o", file});
   EXPECT_EQ(io::load_npz(file).size(), 3u);
 }
 
-TEST(LinalgCommand, IntegersAreComputedInF64AndF32StaysF32) {
-  const std::string path = folder() + "/i.npy";
+TEST_F(LinalgCommand, IntegersAreComputedInF64AndF32StaysF32) {
+  const std::string path = dir_ + "/i.npy";
   io::save_npy(path, Array::of(std::vector<int32_t>{2, 0, 0, 4}, {2, 2}));
   EXPECT_EQ(computed({"inv", path}).at("results")[0].at("type"), "f64[2,2]");
   io::save_npy(path, Array::of(std::vector<float>{2, 0, 0, 4}, {2, 2}));
   EXPECT_EQ(computed({"inv", path}).at("results")[0].at("type"), "f32[2,2]");
 }
 
-TEST(LinalgCommand, RefusesByName) {
+TEST_F(LinalgCommand, RefusesByName) {
   const std::string zero = npy("zero", {1, 2, 2, 4}, {2, 2}), wide = npy("wide", {1, 2, 3, 4, 5, 6}, {2, 3});
-  const std::string b = npy("right", {1, 2}, {2}), out = folder() + "/out.npy";
+  const std::string b = npy("right", {1, 2}, {2}), out = dir_ + "/out.npy";
   const std::string negative = npy("negative", {1, 2, 2, 1}, {2, 2});
   struct Row {
     std::vector<std::string> args;
