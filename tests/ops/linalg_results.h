@@ -2,6 +2,8 @@
 // eigenvalues and vectors that only complete a basis differ from one implementation to the next. What comes out depends
 // on all results, has as many parts, and the same gradient whatever the choice was.
 #pragma once
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "freight/ir/builder.h"
@@ -39,14 +41,26 @@ inline Ex weighted_squares(Ex v, int64_t distinct) {
   return product_of(times_columns(v, column_weights(v, distinct)), transposed_matrices(v));
 }
 
+// Whether vectors of the node only complete a basis: they are any, and no gradient flows through them.
+inline bool completes_basis(const Graph& g, const Node& n) {
+  if (n.op != Op::svd && n.op != Op::qr) return false;
+  const int64_t columns = g.type(n.out(0)).shape.back();
+  const Shape& second = g.type(n.out(1)).shape;
+  if (n.op == Op::qr) return columns > second.back();
+  const Shape& vh = g.type(n.out(2)).shape;
+  return columns > second.back() || vh[vh.rank() - 2] > second.back();
+}
+inline bool has_choices(const Graph& g) {
+  return std::any_of(g.nodes.begin(), g.nodes.end(), [&](const Node& n) { return completes_basis(g, n); });
+}
+
 // Squares of u and v with weights; in the latter those of the relation between both as well, which is wrong where the
 // signs of a pair do not belong together.
 inline std::vector<Value> unambiguous_svd(Builder& b, const std::vector<Value>& usv) {
   Ex u{&b, usv[0]}, v = transposed_matrices({&b, usv[2]});
   const Ex s{&b, usv[1]};
   const int64_t k = s.shape().back();
-  // Vectors that complete a basis have no gradient.
-  if (u.shape().back() != v.shape().back()) {
+  if (completes_basis(b.graph(), b.graph().def(usv[0]))) {
     u = apply(Op::stop_gradient, u);
     v = apply(Op::stop_gradient, v);
   }
@@ -78,7 +92,7 @@ inline Graph unambiguous(Graph g) {
   if (node.op == Op::eigh) g.outputs[1] = weighted_squares({&b, g.outputs[1]}, b.shape(g.outputs[1]).back()).v;
   if (node.op == Op::svd) g.outputs = unambiguous_svd(b, g.outputs);
   if (node.op == Op::eig) g.outputs = unambiguous_eig(b, g.outputs);
-  if (node.op == Op::qr && b.shape(g.outputs[0]).back() > b.shape(g.outputs[1]).back()) {
+  if (node.op == Op::qr && completes_basis(g, node)) {
     const Ex q{&b, g.outputs[0]};
     g.outputs[0] = apply(Op::stop_gradient, weighted_squares(q, b.shape(g.outputs[1]).back())).v;
   }

@@ -361,6 +361,7 @@ void eig(VjpContext& c) {
 // gradient would lack what equal singular values leave out there.
 void lstsq(VjpContext& c) {
   const Ex a = c.in(0), x = c.out(), g = c.g();
+  if (empty(a) || empty(x)) return;  // zeros, whatever the operands are
   const Ex at = transposed(a);
   const auto applied = [&](Ex to, Ex b) {
     return Ex{&c.builder, c.builder.one(Op::lstsq, attrs<LstsqAttrs>(c.node), {to.v, b.v})};
