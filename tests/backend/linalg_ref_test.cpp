@@ -366,7 +366,7 @@ std::vector<Array> run_op(Op op, const Attrs& attrs, const std::vector<Array>& i
   return interpret(g, in);
 }
 
-// The identity, 24 times, of which matrix (1, 2) is `special`.
+// Six identities, of which matrix (1, 2) is `special`.
 Array batch(const Dense& special) {
   const int64_t n = special.rows;
   Array x(DType::f32, {2, 3, n, n});
