@@ -3,8 +3,13 @@
 
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
 
+#include "freight/data/catalog.h"
+#include "freight/models/models.h"
 #include "freight/train/config_fields.h"
+#include "freight/train/recipe_files_internal.h"
 #include "tests/support/files.h"
 
 namespace freight::train {
@@ -20,6 +25,27 @@ TEST(Recipe, EveryDataSetHasADefaultThatIsValid) {
     EXPECT_NO_THROW(validate(c));
   }
   EXPECT_EQ(recipe("cifar10").model, "cifarnet");
+}
+
+TEST(Recipe, EveryFileOfTheCommandGivesARunThatIsValid) {
+  ASSERT_FALSE(recipe_files().empty());
+  const std::set<std::string> kinds = {"pictures", "documents", "corpus", "any"};
+  std::set<std::string> names;
+  for (const RecipeFile& file : recipe_files()) {
+    SCOPED_TRACE(file.path);
+    const auto json = nlohmann::json::parse(file.text);
+    const auto data = json.at("for").get<std::string>(), name = json.at("name").get<std::string>();
+    EXPECT_TRUE(names.insert(cat(data, " ", name)).second) << "another file has this name for this data";
+    const Config c = recipe("digits", cat(FREIGHT_SOURCE_DIR, "/", file.path));
+    EXPECT_NO_THROW(validate(c));
+    EXPECT_NO_THROW(models::create(c.model));
+    EXPECT_TRUE(json.contains("note")) << "what it reached";
+    const bool known = data::find_entry(data) != nullptr;
+    EXPECT_TRUE(known || kinds.contains(data)) << "no data is called " << data << ", so that nobody gets this recipe";
+    if (known) {
+      EXPECT_EQ(recipe(data, name).model, c.model);
+    }
+  }
 }
 
 TEST(Recipe, AnUnknownNameListsTheKnownOnes) {

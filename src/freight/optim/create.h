@@ -18,7 +18,7 @@ struct Settings {
   bool decay_norm_bias = true;  // see CommonOptions
 };
 
-// sgd, adam, adamw, lion, muon.
+// All of them, in the order of their table in create.cpp.
 const std::vector<std::string>& names();
 
 // The optimizer of all parameters of `net`. muon steps the matrices that hidden_matrices gives, AdamW the rest.
