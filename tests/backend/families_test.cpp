@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 
 #include "freight/base/strings.h"
 #include "freight/run/plan.h"
+#include "tests/support/run.h"
 
 namespace freight::cpu {
 namespace {
@@ -134,6 +136,25 @@ TEST(CpuFamilies, WhatNoFamilyTakesRunsOnTheReferenceLoops) {
                              {.deterministic = true});
   ASSERT_EQ(plan->steps().size(), 1u);
   EXPECT_EQ(plan->steps()[0].kernel->name(), "ref");
+}
+
+// The kernel walks over one batch axis of any stride.
+TEST(CpuFamilies, AnF64ProductHasBatchAxesOfAnyOrder) {
+  const Graph graph = parse(R"(graph {
+    %0 = input "x" : f64[2,3,4,5]
+    %1 = input "w" : f64[3,2,5,6]
+    %2 = transpose(%0) {perm=[1,0,2,3]} : f64[3,2,4,5]
+    %3 = matmul(%2, %1) : f64[3,2,4,6]
+    %4 = relu(%3) : f64[3,2,4,6]
+    return %4 })");
+  Array x(DType::f64, {2, 3, 4, 5}), w(DType::f64, {3, 2, 5, 6});
+  for (Array* a : {&x, &w}) {
+    for (int64_t i = 0; i < a->numel(); ++i) a->data<double>()[i] = std::sin(static_cast<double>(i + a->numel()));
+  }
+  const Array need = test::run_planned("ref", graph, {x, w})[0], got = test::run_planned("cpu", graph, {x, w})[0];
+  for (int64_t i = 0; i < need.numel(); ++i) ASSERT_NEAR(got.data<double>()[i], need.data<double>()[i], 1e-14) << i;
+  const auto plan = plan_for(graph, {.deterministic = true});
+  EXPECT_EQ(plan->steps().back().kernel->name(), "gemm") << print(*plan);
 }
 
 }  // namespace
