@@ -211,7 +211,7 @@ inline void add_pools(LargeCases& all) {
                                 b.one(Op::adaptive_avg_pool, AdaptivePoolAttrs{one}, {v[0]})};
     };
     const int64_t copies = quick ? (int64_t{1} << 26) / x.numel() : beyond_bytes({DType::f32, x});
-    all.add(what, quick ? 1 : 4, {copies, {block(x, 2, DType::f32, Fill::positive)}, make, {{}, {}}, 1e-4}, false,
+    all.add(what, quick ? 1 : 4, {copies, {block(x, 2, DType::f32, Fill::positive)}, make, {{}, {}}, 1e-4}, quick,
             quick);
   };
   whole("the mean of a large plane", {1, 1, 8, 8192}, true);
