@@ -53,8 +53,7 @@ double largest(const std::vector<T>& x) {
   return most;
 }
 
-// a (m, k) b (k, n) - c (m, n), as a multiple of max(m, n, k) eps |c|, where `scale` divides a and c. A NaN counts as
-// infinite.
+// a (m, k) b (k, n) - c (m, n), as a multiple of max(m, n, k) eps |c|. A NaN counts as infinite.
 template <class T>
 double residual(const std::vector<double>& a, const std::vector<double>& b, const std::vector<double>& c, int64_t m,
                 int64_t n, int64_t k) {
