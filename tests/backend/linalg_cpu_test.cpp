@@ -53,8 +53,7 @@ double largest(const std::vector<T>& x) {
   return most;
 }
 
-// a (m, k) b (k, n) - c (m, n), as a multiple of max(m, n, k) eps |c|, where `scale` divides a and c. A NaN counts as
-// infinite.
+// a (m, k) b (k, n) - c (m, n), as a multiple of max(m, n, k) eps |c|. A NaN counts as infinite.
 template <class T>
 double residual(const std::vector<double>& a, const std::vector<double>& b, const std::vector<double>& c, int64_t m,
                 int64_t n, int64_t k) {
@@ -390,7 +389,7 @@ TEST(LinalgCpu, NanSpreadsAndNeverHangs) {
     x[static_cast<size_t>(n * n / 2)] = std::nan("");
     const std::string type = cat("f64[", n, ",", n, "]"), pivots = cat("[", n, "]");
     const std::vector<Array> got = run_graph(factors(type, pivots), {as_array(x, DType::f64, {n, n})}, "cpu");
-    for (const size_t result : {size_t{0}, size_t{3}, size_t{5}}) {
+    for (const size_t result : {size_t{0}, size_t{4}, size_t{5}}) {
       bool any = false;
       for (int64_t i = 0; i < n * n; ++i) any = any || std::isnan(got[result].data<double>()[i]);
       EXPECT_TRUE(any) << n << ", result " << result;

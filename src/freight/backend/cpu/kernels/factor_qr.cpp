@@ -61,7 +61,7 @@ template <class T>
 struct QrFactor<T>::Memory {
   T* work = nullptr;     // (m, n): x, and in the end r above its diagonal
   T* vectors = nullptr;  // (k, stride): the reflections as rows, with their zeros and ones
-  T* t = nullptr;        // (k, kReflections): T of each panel
+  T* t = nullptr;        // (k, kReflections): T of each panel, transposed
   T* cross = nullptr;    // (kReflections, kReflections)
   T* sums = nullptr;     // two of (kReflections, the most columns)
   char* product = nullptr;
@@ -170,16 +170,16 @@ void QrFactor<T>::eliminate(const Panel& panel, const Memory& memory, Blocks<T>&
   }
   blocks.subtract({w, w, rows, v, stride_, 1, v, 1, stride_, memory.cross, w});  // -V' V
   if (!blocks.computes()) return;
-  // T (w, w), of which column j is tau (T (-V' v_j)) above its diagonal.
+  // Column j of T is tau (T (-V' v_j)) above its diagonal. T lies transposed, so that the columns are sums of rows.
   T* const t = panel.t;
   std::fill_n(t, w * w, T(0));
   for (int64_t j = 0; j < w; ++j) {
-    for (int64_t i = 0; i < j; ++i) {
-      T sum = 0;
-      for (int64_t k = i; k < j; ++k) sum += t[i * w + k] * memory.cross[k * w + j];
-      t[i * w + j] = tau[j] * sum;
+    T* const row = t + j * w;
+    for (int64_t k = 0; k < j; ++k) {
+      const T factor = tau[j] * memory.cross[k * w + j];
+      for (int64_t i = 0; i <= k; ++i) row[i] += factor * t[k * w + i];
     }
-    t[j * w + j] = tau[j];
+    row[j] = tau[j];
   }
 }
 
@@ -192,7 +192,7 @@ void QrFactor<T>::apply(const Panel& panel, bool transposed, T* c, ptrdiff_t c_r
   T *const first = memory.sums, *const second = first + w * columns;
   if (blocks.computes()) std::fill_n(first, 2 * w * columns, T(0));
   blocks.subtract({w, columns, panel.rows, panel.vectors, stride_, 1, c, c_row, 1, first, columns});
-  blocks.subtract({w, columns, w, panel.t, transposed ? 1 : w, transposed ? w : 1, first, columns, 1, second, columns});
+  blocks.subtract({w, columns, w, panel.t, transposed ? w : 1, transposed ? 1 : w, first, columns, 1, second, columns});
   blocks.subtract({panel.rows, columns, w, panel.vectors, 1, stride_, second, columns, 1, c, c_row});
 }
 
