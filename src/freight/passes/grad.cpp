@@ -138,11 +138,12 @@ std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt,
       leads = leads || needed.back();
     }
     if (!arrived || !leads) continue;
+    const Value result = node.out();  // itself, no leaf that stands for it
     for (Value& v : node.outputs) {
       if (!aliases.empty() && leaf_of[v].valid()) v = leaf_of[v];
     }
     b.set_location(node.scope, node.where);
-    if (!changes.empty() && changed[node.out()]) arriving[0] = changed[node.out()]->change(arriving[0]);
+    if (!changes.empty() && changed[result]) arriving[0] = changed[result]->change(arriving[0]);
     VjpContext context(b, node, arriving, needed);
     info(node.op).vjp(context);
     const std::vector<Value> gradients =
