@@ -42,7 +42,7 @@ class Feed {
     return std::nullopt;
   }
   virtual Array draws(int64_t /*epoch*/) const { return {}; }  // i32 (batches, batch size, kDrawNumbers)
-  // What messages call the sample in a row of the last batch.
+  // The name that messages give to the sample in a row of the last batch.
   virtual std::string sample_name(int64_t row) const { return "row " + std::to_string(row) + " of the batch"; }
   // Seconds spent in `next` waiting for data, or making it.
   virtual double wait_seconds() const = 0;

@@ -74,7 +74,7 @@ struct LuSolveOptions {
 // The solution of x y = b by lu and permutation of lu_factor(x): b (..., N, K), or (N).
 Tensor lu_solve(const In& lu, const In& permutation, const In& b, const LuSolveOptions& options = {});
 
-// What solve knows of its matrix: nothing; symmetric and positive definite; symmetric; a triangle.
+// The kind of matrix that solve is told: any; symmetric and positive definite; symmetric; a triangle.
 enum class Assume { gen, pos, sym, upper_triangular, lower_triangular };
 // Settings of solve.
 struct SolveOptions {

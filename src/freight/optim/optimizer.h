@@ -84,8 +84,9 @@ class Optimizer {
   // undefined variables for the others.
   std::vector<Variable> per_parameter(const std::string& kind);
   std::vector<Variable> per_parameter(const std::string& kind, const std::vector<bool>& which);
-  // The group of a parameter by its name, and whether that has a rate of its own.
+  // The name of a parameter's group.
   const std::string& group_of(size_t index) const { return groups_[group_of_[index]].name; }
+  // True where the parameter's group has a rate of its own.
   bool has_own_lr(size_t index) const { return groups_[group_of_[index]].lr_ratio.defined(); }
   // A state f32[], 0 at first.
   Variable scalar_state(const std::string& name);
