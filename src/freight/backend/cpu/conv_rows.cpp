@@ -21,7 +21,6 @@ constexpr int64_t kMostInPlane = 1 << 20;          // pixels of a row where rows
 
 struct Columns {
   int64_t first, count;
-  friend bool operator==(const Columns&, const Columns&) = default;
 };
 struct Piece {
   Columns x, y;
