@@ -5,6 +5,7 @@
 
 #include "freight/backend/cpu/families.h"
 #include "freight/backend/cpu/kernels/factor.h"
+#include "freight/backend/matrix_faults.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
 
@@ -19,24 +20,14 @@ struct Matrices {
       : m(t.shape[t.shape.rank() - 2]), n(t.shape[t.shape.rank() - 1]), batch(t.numel() / (m * n)) {}
 };
 
-// An operand of matrices and the step's place, for errors.
+// A step's op, place and matrices, for errors.
 class Fault {
  public:
   explicit Fault(const StepSpec& spec)
       : op_(freight::name(spec.node->op)), where_(spec.node->location()), type_(spec.in[0].type) {}
 
-  // Throws "the matrix f32[4,4] is ...", or of a batch "matrix (1, 0) of f32[2,3,4,4] is ...".
-  template <class... Parts>
-  [[noreturn]] void tell(int64_t matrix, const Parts&... parts) const {
-    const int axes = type_.shape.rank() - 2;
-    std::string at;
-    for (int i = axes - 1; i >= 0; --i) {
-      at = cat(matrix % type_.shape[i], at.empty() ? "" : ", ", at);
-      matrix /= type_.shape[i];
-    }
-    throw Error(ErrorKind::data, op_,
-                cat(axes == 0 ? cat("the matrix ", type_) : cat("matrix (", at, ") of ", type_), parts...), where_);
-  }
+  const Type& type() const { return type_; }
+  [[noreturn]] void tell(const std::string& text) const { throw Error(ErrorKind::data, op_, text, where_); }
 
  private:
   std::string op_, where_;
@@ -77,7 +68,7 @@ class LuStep final : public Kernel {
     if (!refuses_) return;
     const Zero zero = zero_on_diagonal(lu, of_.batch, of_.m * of_.n, of_.n, std::min(of_.m, of_.n));
     if (zero.matrix >= 0) {
-      fault_.tell(zero.matrix, " is singular: pivot ", zero.place, " is exactly 0, need pivots other than 0");
+      fault_.tell(zero_pivot_text(fault_.type(), zero.matrix, zero.place));
     }
   }
 
@@ -102,8 +93,7 @@ class CholeskyStep final : public Kernel {
     if (o[1] != o[0]) parallel_copy(o[1], o[0], size);
     const NotPositive fault = factor_.run(static_cast<T*>(o[1]), o[2]);
     if (fault.matrix >= 0) {
-      fault_.tell(fault.matrix, " is not positive definite: its leading minor of order ", fault.minor,
-                  " is not positive, or NaN");
+      fault_.tell(not_positive_text(fault_.type(), fault.matrix, fault.minor));
     }
   }
 
@@ -164,7 +154,7 @@ class TriangularStep final : public Kernel {
     if (refuses_) {
       const Zero zero = zero_on_diagonal(a, p_.batch, p_.a_batch, p_.n, p_.n);
       if (zero.matrix >= 0) {
-        fault_.tell(zero.matrix, " is singular: number ", zero.place, " of its diagonal is 0, need others");
+        fault_.tell(zero_diagonal_text(fault_.type(), zero.matrix, zero.place));
       }
     }
     if (o[2] != o[1]) parallel_copy(o[2], o[1], static_cast<size_t>(p_.batch * p_.n * p_.other) * sizeof(T));

@@ -3,6 +3,7 @@
 // scratch memory, so that a factorisation may work in its input.
 #include <algorithm>
 
+#include "freight/backend/matrix_faults.h"
 #include "freight/backend/ref/dense.h"
 #include "freight/backend/ref/kernels.h"
 #include "freight/base/error.h"
@@ -11,7 +12,7 @@ namespace freight::ref {
 
 namespace {
 
-// How many matrices t (..., M, N) holds.
+// Counts the matrices of t (..., M, N).
 int64_t matrices_of(const Tensor& t) {
   const Shape& s = t.shape();
   return Shape(s.begin(), s.end() - 2).numel();
@@ -30,18 +31,6 @@ C* vector_of(const Tensor& t, int64_t index) {
 
 dense::Triangle triangle(bool upper) { return upper ? dense::Triangle::upper : dense::Triangle::lower; }
 
-// "matrix (1, 0) of f32[2,3,4,4]", or "the matrix f32[4,4]" where there is but one.
-std::string matrix_text(const Tensor& t, int64_t index) {
-  const int axes = t.shape().rank() - 2;
-  if (axes == 0) return cat("the matrix ", t.type);
-  std::vector<std::string> at(static_cast<size_t>(axes));
-  for (int i = axes - 1; i >= 0; --i) {
-    at[static_cast<size_t>(i)] = cat(index % t.shape()[i]);
-    index /= t.shape()[i];
-  }
-  return cat("matrix (", join(at, ", "), ") of ", t.type);
-}
-
 void lu_factor(const Call& call) {  // x -> lu, pivots, permutation
   const Tensor& x = call.in[0];
   std::copy_n(x.as<double>(), x.numel(), call.out[0].as<double>());
@@ -49,8 +38,7 @@ void lu_factor(const Call& call) {  // x -> lu, pivots, permutation
     const int64_t zero =
         dense::lu(matrix_of(call.out[0], i), vector_of<int64_t>(call.out[1], i), vector_of<int64_t>(call.out[2], i));
     if (zero >= 0 && call.get<LuAttrs>().refuse_singular) {
-      fail(ErrorKind::data, name(call.op), matrix_text(x, i), " is singular: pivot ", zero,
-           " is exactly 0, need pivots other than 0");
+      fail(ErrorKind::data, name(call.op), zero_pivot_text(x.type, i, zero));
     }
   }
 }
@@ -61,8 +49,7 @@ void cholesky(const Call& call) {  // x -> factor
   for (int64_t i = 0; i < matrices_of(x); ++i) {
     const int64_t order = dense::cholesky(matrix_of(call.out[0], i), triangle(call.get<CholeskyAttrs>().upper));
     if (order > 0) {
-      fail(ErrorKind::data, name(call.op), matrix_text(x, i), " is not positive definite: its leading minor of order ",
-           order, " is not positive, or NaN");
+      fail(ErrorKind::data, name(call.op), not_positive_text(x.type, i, order));
     }
   }
 }
@@ -81,8 +68,7 @@ void solve_triangular(const Call& call) {  // a, b -> x
     const dense::Matrix of = matrix_of(a, i);
     for (int64_t k = 0; k < of.rows && attrs.refuse_singular && !attrs.unit_diagonal; ++k) {
       if (of[k][k] == 0) {
-        fail(ErrorKind::data, name(call.op), matrix_text(a, i), " is singular: number ", k,
-             " of its diagonal is 0, need others");
+        fail(ErrorKind::data, name(call.op), zero_diagonal_text(a.type, i, k));
       }
     }
     dense::solve_triangular({triangle(attrs.upper), attrs.transposed, attrs.unit_diagonal, attrs.right}, of,

@@ -1,0 +1,36 @@
+// See matrix_faults.h.
+#include "freight/backend/matrix_faults.h"
+
+#include "freight/base/strings.h"
+
+namespace freight {
+
+namespace {
+
+std::string matrix_text(const Type& type, int64_t matrix) {
+  const int axes = type.shape.rank() - 2;
+  if (axes == 0) return cat("the matrix ", type);
+  std::string at;
+  for (int i = axes - 1; i >= 0; --i) {
+    at = cat(matrix % type.shape[i], at.empty() ? "" : ", ", at);
+    matrix /= type.shape[i];
+  }
+  return cat("matrix (", at, ") of ", type);
+}
+
+}  // namespace
+
+std::string zero_pivot_text(const Type& type, int64_t matrix, int64_t pivot) {
+  return cat(matrix_text(type, matrix), " is singular: pivot ", pivot, " is exactly 0, need pivots other than 0");
+}
+
+std::string zero_diagonal_text(const Type& type, int64_t matrix, int64_t number) {
+  return cat(matrix_text(type, matrix), " is singular: number ", number, " of its diagonal is 0, need others");
+}
+
+std::string not_positive_text(const Type& type, int64_t matrix, int64_t order) {
+  return cat(matrix_text(type, matrix), " is not positive definite: its leading minor of order ", order,
+             " is not positive, or NaN");
+}
+
+}  // namespace freight
