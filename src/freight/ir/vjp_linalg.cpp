@@ -37,21 +37,16 @@ Ex transposed(Ex x) {
   return {x.b, x.b->transpose(x.v, perm)};
 }
 
+// [start, start + count) along the axis.
+Ex part_of(Ex x, int axis, int64_t start, int64_t count) {
+  Shape low = Shape::filled(x.shape().rank(), 0), limit = x.shape();
+  low[axis] = start;
+  limit[axis] = start + count;
+  return {x.b, x.b->slice(x.v, low, limit, Shape::filled(low.rank(), 1))};
+}
 // Rows and columns [start, start + count) of the matrices.
-Ex rows_of(Ex x, int64_t start, int64_t count) {
-  Shape low = Shape::filled(x.shape().rank(), 0), limit = x.shape();
-  const int axis = low.rank() - 2;
-  low[axis] = start;
-  limit[axis] = start + count;
-  return {x.b, x.b->slice(x.v, low, limit, Shape::filled(low.rank(), 1))};
-}
-Ex columns_of(Ex x, int64_t start, int64_t count) {
-  Shape low = Shape::filled(x.shape().rank(), 0), limit = x.shape();
-  const int axis = low.rank() - 1;
-  low[axis] = start;
-  limit[axis] = start + count;
-  return {x.b, x.b->slice(x.v, low, limit, Shape::filled(low.rank(), 1))};
-}
+Ex rows_of(Ex x, int64_t start, int64_t count) { return part_of(x, x.shape().rank() - 2, start, count); }
+Ex columns_of(Ex x, int64_t start, int64_t count) { return part_of(x, x.shape().rank() - 1, start, count); }
 Ex stacked(Ex above, Ex below) {
   return {above.b, above.b->one(Op::concat, AxisAttrs{above.shape().rank() - 2}, {above.v, below.v})};
 }
@@ -103,14 +98,14 @@ bool empty(Ex x) { return x.type().numel() == 0; }
   throw Error(ErrorKind::usage, name(c.node.op), what, c.node.location());
 }
 
-// How near eigenvalues or singular values may be, as a share of the largest, to count as equal. Rounding moves them
+// Eigenvalues or singular values that differ by less than this share of the largest count as equal. Rounding moves them
 // about so far; vectors of nearer ones are rounding alone.
 double equal_share(Ex x) {
   const double eps =
       x.type().dtype == DType::f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
   return 8 * eps * std::sqrt(static_cast<double>(std::max(extent(x, 1), extent(x, 2))));
 }
-// For each matrix its largest number of `size` (..., K), at each of them.
+// The largest number of `size` (..., K) for each matrix, at each of them.
 Ex largest(Ex size) {
   return {size.b, size.b->broadcast(size.b->reduce_max(size.v, {size.shape().rank() - 1}), size.shape())};
 }
@@ -162,7 +157,7 @@ void lu_factor(VjpContext& c) {
 }
 
 namespace {
-// What the elements of one triangle get of S, the gradient of a symmetric matrix that is read from it.
+// The share of one triangle in S, the gradient of a symmetric matrix that is read from it.
 Ex onto_triangle(Ex s, bool is_upper) {
   const Ex both = lower_half(s + transposed(s));
   return is_upper ? transposed(both) : both;
@@ -180,7 +175,7 @@ void cholesky(VjpContext& c) {
 }
 
 namespace {
-// Of M >= N: C = Q^T dA R^-1 is W + dR R^-1, of which W = Q^T dQ is skew and the rest upper triangular, so that both
+// M >= N: C = Q^T dA R^-1 is W + dR R^-1, of which W = Q^T dQ is skew and the rest upper triangular, so that both
 // follow from the triangles of C. With M = R gR^T - gQ^T Q the gradient is (gQ + Q sym(M)) R^-T, sym mirroring the
 // lower triangle.
 Ex qr_tall(Ex q, Ex r, Ex gq, Ex gr) {
@@ -190,7 +185,7 @@ Ex qr_tall(Ex q, Ex r, Ex gq, Ex gr) {
 }
 }  // namespace
 
-// Of M < N, A = (A1 A2) side by side: A1 = Q R1 is square, and R2 = Q^T A2.
+// M < N: A = (A1 A2) side by side, where A1 = Q R1 is square, and R2 = Q^T A2.
 void qr(VjpContext& c) {
   const Ex x = c.in(0), q = c.out(0), r = c.out(1);
   if (empty(x)) return c.set(0, zeros_like(x));
@@ -224,7 +219,7 @@ void solve_triangular(VjpContext& c) {
   c.set(0, -(a.upper ? upper(ga) : lower(ga)));
 }
 
-// With P = V^T dA V: dw = diag(P), dV = V (E o P) for E_ij = 1 / (w_j - w_i), 0 where the two are equal:
+// P = V^T dA V gives dw = diag(P), dV = V (E o P) for E_ij = 1 / (w_j - w_i), 0 where the two are equal:
 // S = V (diag(gw) + E o (V^T gV)) V^T.
 void eigh(VjpContext& c) {
   const Ex x = c.in(0), w = c.out(0), v = c.out(1);
@@ -240,7 +235,7 @@ void eigh(VjpContext& c) {
   c.set(0, onto_triangle(s, attrs<EighAttrs>(c.node).upper));
 }
 
-// With P = U^T dA V, dU = U Wu + (I - U U^T) dA V S^-1 and dV likewise, where Wu and Wv are skew:
+// P = U^T dA V gives dU = U Wu + (I - U U^T) dA V S^-1 and dV likewise, where Wu and Wv are skew:
 // (Wu)_ij = E_ij (P_ij s_j + s_i P_ji), (Wv)_ij = E_ij (s_i P_ij + P_ji s_j), E_ij = 1 / (s_j^2 - s_i^2), 0 where the
 // two are equal. Then gP = diag(gs) + (E o (X - X^T)) S + S (E o (Y - Y^T)) for X = U^T gU, Y = V^T gV.
 void svd(VjpContext& c) {
@@ -329,7 +324,7 @@ Complex of_phase(const Complex& v, Ex imaginary) {
 }
 }  // namespace
 
-// With P = V^-1 dA V: dw = diag(P), dV = V C, C_ij = F_ij P_ij for F_ij = 1 / (w_j - w_i), 0 where the two are equal.
+// P = V^-1 dA V gives dw = diag(P), dV = V C, C_ij = F_ij P_ij for F_ij = 1 / (w_j - w_i), 0 where the two are equal.
 // Norms of 1 and the phase say C_jj: by Q = V^H gV and S = V^H V the gradient is Re(V^-H G V^H) with G_jj = gw_j and
 // else G_ij = conj(F_ij) (Q_ij - S_ij Re(Q_jj) + T_ij), T the part of the phase (of_phase).
 void eig(VjpContext& c) {

@@ -1,4 +1,4 @@
-// What the sources of linear algebra share: checks of matrices, right sides, batches. Internal: only ops/linalg*.cpp
+// The sources of linear algebra share these: checks of matrices, right sides, batches. Internal: only ops/linalg*.cpp
 // include it.
 #pragma once
 #include "freight/ops/common.h"
@@ -10,7 +10,7 @@ namespace freight::ops {
 inline void need_matrix(const Tensor& t, const char* op, const char* form = "(..., M, N)") {
   if (t.rank() < 2) fail_here(op, "needs a matrix: got ", t.type(), ", need ", form);
 }
-// Of factorizations: a matrix of f32 or f64.
+// Factorizations need a matrix of f32 or f64.
 inline void need_factors(const Tensor& t, const char* op, const char* form = "(..., M, N)") {
   need_floating(t, op);
   if (wide(t.dtype()) != t.dtype())
@@ -57,6 +57,16 @@ inline RightSide right_side(const Tensor& a, const Tensor& b, int64_t rows, cons
               ", need ", rows);
   }
   return {vector ? unsqueeze(b, -1) : b, vector};
+}
+// The matrix and the right side of a system, with the batch axes of both.
+struct System {
+  Tensor a;
+  RightSide side;
+};
+inline System system_of(const Tensor& a, const Tensor& b, const char* op) {
+  const RightSide side = right_side(a, b, a.dim(-1), op);
+  const Shape batch = common_batch(a, side.b, op);
+  return {with_batch(a, batch, op), {with_batch(side.b, batch, op), side.vector}};
 }
 
 // Singular values up to so much of the largest count as 0.

@@ -147,9 +147,8 @@ Tensor solve_triangular(const In& a, const In& b, const TriangularOptions& o) {
     const Shape batch = ops::common_batch(x, y, op);
     return triangular(ops::with_batch(x, batch, op), ops::with_batch(y, batch, op), how);
   }
-  const ops::RightSide side = ops::right_side(x, y, x.dim(-1), op);
-  const Shape batch = ops::common_batch(x, side.b, op);
-  return side.result(triangular(ops::with_batch(x, batch, op), ops::with_batch(side.b, batch, op), how));
+  const ops::System system = ops::system_of(x, y, op);
+  return system.side.result(triangular(system.a, system.side.b, how));
 }
 
 Tensor cholesky(const In& x, const TriangleOptions& options) {
@@ -162,10 +161,8 @@ Tensor cho_solve(const In& factor, const In& b, const TriangleOptions& options) 
   const Frame frame(factor.where);
   const Tensor f = ops::get(factor, "cho_solve");
   ops::need_square(f, "cho_solve");
-  const ops::RightSide side = ops::right_side(f, ops::get(b, "cho_solve"), f.dim(-1), "cho_solve");
-  const Shape batch = ops::common_batch(f, side.b, "cho_solve");
-  return side.result(
-      by_cholesky(ops::with_batch(f, batch, "cho_solve"), ops::with_batch(side.b, batch, "cho_solve"), options.upper));
+  const ops::System system = ops::system_of(f, ops::get(b, "cho_solve"), "cho_solve");
+  return system.side.result(by_cholesky(system.a, system.side.b, options.upper));
 }
 
 Tensor inv(const In& x) {
@@ -211,7 +208,7 @@ Qr qr(const In& x, QrMode mode) {
 }
 
 namespace {
-// Of full rank: R^-1 Q^T b where a has as many rows as columns or more; else Q R^-T b of a^T, whose norm is least.
+// Full rank is given: R^-1 Q^T b where a has as many rows as columns or more; else Q R^-T b of a^T, of least norm.
 Tensor by_qr(const Tensor& a, const Tensor& b) {
   if (a.dim(-2) >= a.dim(-1)) {
     const Qr f = qr(a);

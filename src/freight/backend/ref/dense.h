@@ -49,7 +49,7 @@ int64_t cholesky(Matrix a, Triangle triangle);
 // N).
 void qr(Matrix a, Matrix q, Matrix r);
 
-// Which triangle of a matrix is read, and on which side of the unknowns it stands.
+// The triangle of a matrix that is read, and the side of the unknowns on which it stands.
 struct TriangularForm {
   Triangle triangle = Triangle::lower;
   bool transposed = false, unit_diagonal = false, right = false;
@@ -82,12 +82,15 @@ struct Reflector {
   double tau = 0;  // 0: H is the identity
   double beta = 0;
 };
-// As LAPACK's dlarfg: beta has the sign that x[0] has not, and tau is 0 where all behind x[0] is. x becomes v, with
-// v[0] = 1; n >= 1.
+// Makes the reflector of x, n >= 1, by LAPACK's rules (dlarfg): beta has the sign that x[0] has not, and tau is 0 where
+// all behind x[0] is. x becomes v, with v[0] = 1.
 Reflector make_reflector(double* x, int64_t n);
 // H a over the rows from v's first on, `first_row`, and the columns from `first_column` on; v has a number for each
 // row.
 void reflect_rows(Matrix a, int64_t first_row, int64_t first_column, const double* v, double tau);
+// Reflects the rows of a from k on such that its numbers in column k below row k become 0; they stay as they are. The
+// reflector goes to v, a number for each of these rows, and its tau is returned.
+double eliminate_column(Matrix a, int64_t k, double* v);
 // a H over the columns from v's first on; v has a number for each column.
 void reflect_columns(Matrix a, int64_t first_column, const double* v, double tau);
 

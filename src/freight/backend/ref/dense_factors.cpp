@@ -66,6 +66,14 @@ void reflect_rows(Matrix a, int64_t first_row, int64_t first_column, const doubl
   }
 }
 
+double eliminate_column(Matrix a, int64_t k, double* v) {
+  for (int64_t row = k; row < a.rows; ++row) v[row - k] = a[row][k];
+  const Reflector h = make_reflector(v, a.rows - k);
+  reflect_rows(a, k, k + 1, v, h.tau);
+  a[k][k] = h.beta;
+  return h.tau;
+}
+
 void reflect_columns(Matrix a, int64_t first_column, const double* v, double tau) {
   const int64_t n = a.columns - first_column;
   if (tau == 0) return;
@@ -173,12 +181,7 @@ void qr(Matrix a, Matrix q, Matrix r) {
   OwnedMatrix v(k, m);  // row i: the reflector that makes column i, from its number i on
   std::vector<double> tau(static_cast<size_t>(k));
   for (int64_t i = 0; i < k; ++i) {
-    double* of = v[i] + i;
-    for (int64_t row = i; row < m; ++row) of[row - i] = a[row][i];
-    const Reflector h = make_reflector(of, m - i);
-    tau[static_cast<size_t>(i)] = h.tau;
-    reflect_rows(a, i, i + 1, of, h.tau);
-    a[i][i] = h.beta;
+    tau[static_cast<size_t>(i)] = eliminate_column(a, i, v[i] + i);
   }
   for (int64_t i = 0; i < r.rows; ++i) {
     const int64_t zeros = std::min(i, n);

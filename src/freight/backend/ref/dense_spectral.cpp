@@ -160,12 +160,7 @@ std::vector<int64_t> pivoted_qr(Matrix a, Matrix q) {
       for (int64_t i = 0; i < m; ++i) std::swap(a[i][k], a[i][best]);
       std::swap(permutation[static_cast<size_t>(k)], permutation[static_cast<size_t>(best)]);
     }
-    double* of = v[k] + k;
-    for (int64_t i = k; i < m; ++i) of[i - k] = a[i][k];
-    const Reflector h = make_reflector(of, m - k);
-    tau[static_cast<size_t>(k)] = h.tau;
-    reflect_rows(a, k, k + 1, of, h.tau);
-    a[k][k] = h.beta;
+    tau[static_cast<size_t>(k)] = eliminate_column(a, k, v[k] + k);
     for (int64_t i = k + 1; i < m; ++i) a[i][k] = 0;
   }
   set_identity(q);
