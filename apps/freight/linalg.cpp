@@ -160,7 +160,7 @@ const Operation& operation_of(const std::string& name) {
   fail(ErrorKind::usage, "linalg", "got ", name, ", need one of ", join(names, ", "));
 }
 
-// In f32 or f64: integers are computed with in f64.
+// Reads a matrix in f32 or f64; integers become f64.
 Array matrix_of(const std::string& file) {
   Array a = io::load_npy(file);
   if (a.dtype() == DType::f32 || a.dtype() == DType::f64) return a;

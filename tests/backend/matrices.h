@@ -79,7 +79,7 @@ inline double orthogonality(const Dense& q, double eps = std::numeric_limits<dou
   return ratio(Dense::identity(q.columns), q.transposed() * q, eps);
 }
 
-// What the matrices below are called.
+// The names of the matrices below.
 inline std::vector<std::string> matrix_kinds() {
   return {"random",   "hilbert",    "graded", "of rank 2",         "ones",      "zero",       "large", "small",
           "bad rows", "orthogonal", "jordan", "jordan transposed", "nilpotent", "triangular", "skew",  "signs"};

@@ -41,7 +41,7 @@ inline Ex weighted_squares(Ex v, int64_t distinct) {
   return product_of(times_columns(v, column_weights(v, distinct)), transposed_matrices(v));
 }
 
-// Whether vectors of the node only complete a basis: they are any, and no gradient flows through them.
+// True where vectors of the node only complete a basis: they are any, and no gradient flows through them.
 inline bool completes_basis(const Graph& g, const Node& n) {
   if (n.op != Op::svd && n.op != Op::qr) return false;
   const int64_t columns = g.type(n.out(0)).shape.back();

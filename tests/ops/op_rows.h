@@ -522,8 +522,8 @@ inline std::vector<Op> ops_with_rows() {
 // How a row's operands reach the op: as inputs, or as views of larger or smaller inputs.
 enum class Through { nothing, transpose, slice, broadcast };
 
-// What lies behind a view of these: the input's type, and the axes of a transposed one. Matrices stay matrices of their
-// kind: their two axes are exchanged, sliced both, or not broadcast.
+// True where an operand can be given through such a view. Matrices stay matrices of their kind: their two axes are
+// exchanged, sliced both, or not broadcast.
 inline bool has_view(const Operand& o, Through through) {
   if (o.type.shape.rank() == 0 || o.fill == Fill::key || o.fill == Fill::permutation) return false;
   return through != Through::nothing &&

@@ -423,7 +423,7 @@ inline void add_updates(LargeCases& all) {
           one_op(Op::sgd_update, SgdAttrs{.momentum = 0.9, .weight_decay = 1e-2},
                  {block(p, 0), block(p, 0), number(), block(p, 0)}, {{.axis = 0}, {.axis = 0}},
                  beyond_bytes({DType::f32, p})));
-  // In bf16, so that seven tensors find room.
+  // The tensors are bf16, so that seven of them find room.
   const auto adam = [](Builder& b, const std::vector<Value>& v, int64_t) {
     const Value step = b.constant(3, {DType::f32, {}});
     const auto updated = b.add(Op::adam_update, AdamAttrs{.weight_decay = 1e-2, .decoupled = true},

@@ -80,7 +80,7 @@ inline std::vector<Array> run_copies(const RunGraph& run, const Repeated& r, con
   return run(g, operands);
 }
 
-// Where element i of `large` along an axis stands among `small` of three copies, and how many copies before it.
+// Finds element i of `large` along an axis among `small` of three copies, and the number of copies before it.
 struct Middle {
   int64_t small, large, period, first;
 

@@ -87,7 +87,7 @@ class Loader {
   int64_t fill(int64_t epoch, int64_t batch, float* images, void* labels);
 
  private:
-  // How often epoch() was called, and the refusal where that is no longer `run`.
+  // Counts the calls of epoch(); need_run refuses where that is no longer `run`.
   int64_t runs() const;
   void need_run(int64_t run) const;
   struct State;

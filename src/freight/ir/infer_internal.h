@@ -1,4 +1,4 @@
-// What the type rules share: how they refuse a node. Internal: only infer*.cpp include it.
+// The type rules share how they refuse a node. Internal: only infer*.cpp include it.
 #pragma once
 #include <string>
 

@@ -85,7 +85,7 @@ class Module {
   // register_full_backward_hook: parameters of the module itself do not see the latter. Of calls from now on.
   HookHandle on_output_gradient(GradientHook hook);
   HookHandle on_input_gradient(GradientHook hook);  // see on_output_gradient
-  // How many on_output hooks there are now: what they compute is no part of a stored model.
+  // The number of on_output hooks there are now: what they compute is no part of a stored model.
   size_t output_hooks() const;
   // Type and settings for specs and listings, as the declaration of its class says (layer_type.h); a class that nobody
   // has declared has no spec form, and an empty type.

@@ -5,7 +5,7 @@
 //   const Tensor score = net(x)[{0, 3}];
 //   const Tensor slope = seen.gradients(sum(score))[0];  // of seen.outputs()[0]
 //
-// In a compiled function the watch is made inside of it. It reads alone: Module::on_output_gradient and on_gradient
+// A compiled function makes the watch inside of it. It reads alone: Module::on_output_gradient and on_gradient
 // change gradients.
 #pragma once
 #include <vector>

@@ -93,7 +93,7 @@ struct TriangularOptions {
 };
 // The solution by one triangle of a (..., N, N): b (..., N, K), or (N); (..., K, N) with right.
 Tensor solve_triangular(const In& a, const In& b, const TriangularOptions& options = {});
-// Which triangle is meant.
+// The triangle that is meant.
 struct TriangleOptions {
   bool upper = false;  // the upper one
 };

@@ -81,7 +81,7 @@ Eigvals eigvals(const In& x) {
 Svd svd(const In& x, const SvdOptions& options) {
   const auto [frame, t] = ops::enter(x, "svd");
   ops::need_factors(t, "svd");
-  // Of square matrices the two are one, and the reduced one has a gradient whatever reads it.
+  // Both forms of a square matrix are one, and the reduced one has a gradient whatever reads it.
   const std::vector<Tensor> all = trace::add(Op::svd, SvdAttrs{options.full_matrices && t.dim(-2) != t.dim(-1)}, {t});
   return {all[0], all[1], all[2]};
 }
@@ -128,7 +128,7 @@ Tensor cond(const In& x, MatrixOrder p) {
     return p == MatrixOrder::two ? largest / least : least / largest;
   }
   ops::need_square(t, "cond");
-  // Of a singular matrix the factors have no inverse, and the condition is infinite.
+  // The factors of a singular matrix have no inverse, and its condition is infinite.
   const LuFactor f = lu_factor(t);
   const Tensor singular = any(equal(diagonal(f.lu), 0.0), -1);
   const Tensor identity = ops::with_batch(eye(t.dim(-1), -1, t.dtype()), ops::batch_of(t), "cond");

@@ -34,7 +34,7 @@ bool holds(const std::vector<ParameterGroup>& groups, const Variable& v) {
   });
 }
 
-// What of `others` is no matrix, without groups that are empty then.
+// The parameters of `others` that are no matrices, without groups that are empty then.
 std::vector<ParameterGroup> rest_of(const ParameterGroups& matrices, const ParameterGroups& others) {
   std::vector<ParameterGroup> rest = named(others, "others");
   for (ParameterGroup& g : rest) {

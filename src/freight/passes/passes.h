@@ -20,7 +20,7 @@ class Backend;
 struct Alias {
   Value leaf, definition;
 };
-// What arrives at the result of a node goes on as `change` of it, which may append to the graph.
+// The gradient that arrives at the result of a node goes on as `change` of it, which may append to the graph.
 struct GradientChange {
   Value value;  // the only result of its node
   std::function<Value(Value gradient)> change;

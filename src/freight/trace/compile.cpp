@@ -192,7 +192,7 @@ struct CompiledFunction::State {
 };
 
 namespace {
-// What a function that was moved from lacks.
+// The state, which a function that was moved from lacks.
 template <class State>
 State& alive(const std::unique_ptr<State>& state) {
   if (!state)

@@ -29,7 +29,7 @@ Value value_of_loss(trace::Trace& tape, const Tensor& loss) {
   return tape.mode() == trace::Trace::Mode::eager ? tape.recall(value) : value;
 }
 
-// What a function of on_gradient makes of a gradient.
+// The gradient that a function of on_gradient makes of another.
 Value changed(trace::Trace& tape, const trace::GradientHook& hook, Value gradient) {
   const Node node = tape.graph().def(hook.value);  // a copy: the graph grows below
   const trace::ScopeInstead scope(node.scope);

@@ -51,7 +51,7 @@ class Tensor {
   Tensor() = default;
   Tensor(const Tensor&) = default;
   Tensor(Tensor&&) noexcept = default;
-  // To a tensor with a name alone: an assignment to what a function gives, v.value() = x, would be without effect.
+  // Assignment is to a tensor with a name alone: to what a function gives, v.value() = x, it would be without effect.
   Tensor& operator=(const Tensor&) & = default;
   Tensor& operator=(Tensor&&) & noexcept = default;
   ~Tensor() = default;

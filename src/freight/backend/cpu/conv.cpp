@@ -275,7 +275,7 @@ std::unique_ptr<Kernel> by_dnnl(const StepSpec& spec, const ConvOp& p) {
                                                        {DNNL_ARG_DIFF_SRC, pd.diff_src_desc(), 2}},
                                                       3);
   }
-  // As a binary operation behind the product it takes oneDNN longer than our own product.
+  // oneDNN takes longer for a residual behind its product than our own product takes in all.
   FREIGHT_CHECK(!p.a.epilogue.residual, "residual epilogue");
   const auto pd = p.forward(w, p.a.epilogue.bias, dnnl_attributes());
   std::vector<DnnlKernel::Argument> arguments{{DNNL_ARG_SRC, pd.src_desc(), 0}, {DNNL_ARG_WEIGHTS, w, 1}};

@@ -62,7 +62,7 @@ std::vector<Piece> pieces_of(const ConvOp& p) {
   const bool of_pixels = p.op == Op::conv_grad_input;
   const int64_t length = of_pixels ? row.w : row.ow, longest = std::max(row.w, row.ow);
   const int64_t parts = std::max(longest / kPiece, ceil_div(std::max(row_bytes(p.x), row_bytes(p.y)), kPieceBytes));
-  // At both ends a window of a piece sees more than padding.
+  // A window of a piece sees more than padding at both ends.
   const int64_t least = ceil_div(std::max(row.low, row.high) + 1, of_pixels ? 1 : row.stride);
   const int64_t piece = round_up(std::max(length / parts, least), row.stride),
                 count = std::max<int64_t>(length / piece, 1);
@@ -128,7 +128,7 @@ class RowsKernel final : public Kernel {
     size_t kernel;
     int64_t x, y;  // the first columns
   };
-  // Where a column of a sample lies, in bytes.
+  // Finds a column of a sample; steps are in bytes.
   struct Side {
     int64_t sample, column;
     explicit Side(const Type& t) : sample(row_bytes(t)), column(t.shape[1] * static_cast<int64_t>(size_of(t.dtype))) {}

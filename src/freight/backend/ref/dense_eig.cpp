@@ -22,14 +22,14 @@ constexpr double kTiny = std::numeric_limits<double>::min() / kPrecision;
 
 // ---- balancing ----
 
-// What was done to a matrix: rows and columns exchanged, in order, and then row i divided and column i multiplied by
-// 2^exponents[i].
+// The changes that balancing made: rows and columns exchanged, in order, and then row i divided and column i multiplied
+// by 2^exponents[i].
 struct Balance {
   std::vector<std::pair<int64_t, int64_t>> exchanges;
   std::vector<int> exponents;
 };
 
-// Whether all numbers of row or column i between low and high, other than the diagonal's, are 0.
+// True where all numbers of row or column i between low and high, other than the diagonal's, are 0.
 bool alone_in_row(Matrix a, int64_t i, int64_t low, int64_t high) {
   for (int64_t j = low; j <= high; ++j) {
     if (j != i && a[i][j] != 0) return false;
@@ -63,8 +63,8 @@ void isolate(Matrix a, int64_t& low, int64_t& high, Balance& balance) {
 }
 
 // Makes row and column of the same number about equally long, which makes the eigenvalues less sensitive to rounding.
-// By powers of two, with the diagonal counted (James, Langou and Lowery 2014, "On matrix balancing and eigenvector
-// computation").
+// Factors are powers of two, and the diagonal counts (James, Langou and Lowery 2014, "On matrix balancing and
+// eigenvector computation").
 void scale_rows_and_columns(Matrix a, int64_t low, int64_t high, Balance& balance) {
   constexpr int kMost = 400;  // of an exponent
   for (bool changed = true; changed;) {
@@ -332,7 +332,7 @@ class Eigenvector {
   int64_t end_ = 0;  // numbers from here on are 0
 };
 
-// To 2-norm 1 with the largest number real.
+// Scales a vector to 2-norm 1 with its largest number real.
 void normalise(std::vector<double>& re, std::vector<double>& im) {
   const size_t n = re.size();
   size_t most = 0;

@@ -10,7 +10,7 @@
 
 namespace freight::cpu {
 
-// How the matrices of a batch are given to threads: whole ones, or all threads to one after the other.
+// The matrices of a batch are shared by threads: each takes whole ones, or all work on one after the other.
 struct BatchTasks {
   int64_t batch = 1, tasks = 1;
   bool inside = false;       // parallel within one matrix
@@ -39,8 +39,8 @@ class LuFactor {
   size_t panel_bytes_ = 0;
 };
 
-// Where a matrix of a batch is not positive definite: the first such matrix and its first such leading minor, from 1;
-// `matrix` -1: nowhere.
+// The first matrix of a batch that is not positive definite, and its first such leading minor, from 1; `matrix` -1:
+// there is none.
 struct NotPositive {
   int64_t matrix = -1, minor = 0;
 };

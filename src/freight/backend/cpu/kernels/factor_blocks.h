@@ -1,4 +1,4 @@
-// What the factorizations (factor.h) are made of: products that are subtracted, triangular solves by halves, exchanges
+// The factorizations (factor.h) consist of these: products that are subtracted, triangular solves by halves, exchanges
 // of rows. A block of a row-major matrix is an address and the step from row to row. Nothing here allocates.
 #pragma once
 #include <cstddef>
@@ -42,7 +42,7 @@ class Blocks {
  public:
   static constexpr int64_t kTriangle = 64;  // rows of a triangle that one call of the SIMD loops solves
 
-  // What a run needs, found by going through one without computing anything.
+  // The needs of a run, found by going through one without computing anything.
   struct Measure {
     size_t product_bytes = 0;
   };
@@ -77,7 +77,7 @@ class Blocks {
 template <class T>
 bool invert_diagonal(const T* a, ptrdiff_t step, int64_t n, T* to);
 
-// Where a block of n columns is halved: at a multiple of the columns of one elimination.
+// A block of n columns is halved behind so many: a multiple of the columns of one elimination.
 int64_t half_of(int64_t n);
 
 }  // namespace freight::cpu

@@ -14,7 +14,7 @@ template <class T>
 struct Substitution {
   const T* a = nullptr;
   ptrdiff_t a_row = 0, a_col = 1;
-  // Of the diagonal, whose elements of `a` are not read: reciprocals, or where one of those would overflow the elements
+  // The diagonal is read here and not in `a`: its reciprocals, or where one of those would overflow its elements
   // themselves (`divide`); null: ones.
   const T* diagonal = nullptr;
   ptrdiff_t diagonal_step = 1;
@@ -34,7 +34,7 @@ struct FactorTable {
   // each is filled up with zeros. Row j was exchanged with row pivots[j].
   void (*lu_columns)(T* columns, ptrdiff_t stride, int64_t rows, int width, int32_t* pivots);
   void (*substitute)(const Substitution<T>& s);
-  // For j in order: exchanges rows j and pivots[j] of a (.., columns).
+  // Exchanges rows j and pivots[j] of a (.., columns), for j in order.
   void (*exchange)(T* a, ptrdiff_t row, int64_t columns, const int32_t* pivots, int64_t count);
   // Sum of squares of x (n).
   T (*squares)(const T* x, int64_t n);

@@ -76,7 +76,7 @@ class Lanes {
       if (hn::AllFalse(d, below)) continue;
       const V old = load(i, j), l = divides ? hn::Div(old, divisor) : hn::Mul(old, reciprocal);
       store(hn::IfThenElse(below, l, old), i, j);
-      // In lanes where the row is finished nothing is subtracted.
+      // Nothing is subtracted in lanes whose row is finished.
       const V factor = hn::IfThenElseZero(below, l);
       for (int64_t c = j + 1; c < n_; ++c) store(hn::NegMulAdd(factor, u[c], load(i, c)), i, c);
     }

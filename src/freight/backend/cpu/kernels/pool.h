@@ -15,8 +15,8 @@ struct PoolGeometry {
   int64_t in[2] = {1, 1}, out[2] = {1, 1}, kernel[2] = {1, 1}, stride[2] = {1, 1}, pad[2] = {0, 0};
   bool count_include_pad = true;
 
-  // By axis: the input positions of window o, and the windows that cover input position i. They are computed anew each
-  // time: kept, those of a long row would take several times its memory.
+  // The input positions of window o along an axis, and the windows that cover input position i. They are computed anew
+  // each time: kept, those of a long row would take several times its memory.
   PoolRange window(int axis, int64_t o) const {
     const int64_t start = o * stride[axis] - pad[axis];
     return {std::max<int64_t>(start, 0), std::min(start + kernel[axis], in[axis])};
