@@ -57,7 +57,7 @@ struct AttentionStep {
 class CudnnAttention : public ::testing::TestWithParam<Sizes> {};
 
 TEST_P(CudnnAttention, HasAnEngineThatGivesTheSameBitsForwardAndBackward) {
-  const gpu::Library& library = cuda::find_dnn();
+  const Library& library = cuda::find_dnn();
   if (!library.why.empty()) GTEST_SKIP() << library.why;
   if (!has_libcuda()) GTEST_SKIP() << "neither a driver nor a toolkit's stub of it";
   const cuda::DnnPlanner planner(io::read_text(FREIGHT_SOURCE_DIR "/tests/gpu/sm_90.json"));

@@ -75,7 +75,7 @@ std::string line_of(const cuda::DnnPlanner& planner, Convolution c) {
 }
 
 TEST(CudnnPlans, AreThoseOfTheTableForEveryConvolutionOfTheZoo) {
-  const gpu::Library& library = cuda::find_dnn();
+  const Library& library = cuda::find_dnn();
   if (!library.why.empty()) GTEST_SKIP() << library.why;
   const std::string folder = FREIGHT_SOURCE_DIR "/tests/gpu/", table = io::read_text(folder + "conv_plans.txt");
   const std::string version = cat("cuDNN ", library.version, "\n");
@@ -98,7 +98,7 @@ TEST(CudnnPlans, AreThoseOfTheTableForEveryConvolutionOfTheZoo) {
 }
 
 TEST(CudnnPlans, InFullF32NoEngineRoundsToTf32) {
-  const gpu::Library& library = cuda::find_dnn();
+  const Library& library = cuda::find_dnn();
   if (!library.why.empty()) GTEST_SKIP() << library.why;
   const cuda::DnnPlanner planner(io::read_text(FREIGHT_SOURCE_DIR "/tests/gpu/sm_90.json"));
   Convolution c;

@@ -72,7 +72,7 @@ std::string answer(const cuda::DnnPlanner& planner, cuda::Convolution c, DType d
 }
 
 TEST(CudnnFusions, AreThoseOfTheTableForTheNetsWithBatchNormOfTheZoo) {
-  const gpu::Library& library = cuda::find_dnn();
+  const Library& library = cuda::find_dnn();
   if (!library.why.empty()) GTEST_SKIP() << library.why;
   const std::string folder = FREIGHT_SOURCE_DIR "/tests/gpu/", table = io::read_text(folder + "fused_plans.txt");
   const std::string version = cat("cuDNN ", library.version, "\n");

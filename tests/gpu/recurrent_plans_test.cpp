@@ -11,7 +11,7 @@ namespace {
 using namespace cuda::cudnn;
 
 TEST(CudnnRecurrent, KnowsTheLayersInAllTypesThatAreOffered) {
-  const gpu::Library& library = cuda::find_dnn();
+  const Library& library = cuda::find_dnn();
   if (!library.why.empty()) GTEST_SKIP() << library.why;
   const cuda::DnnFunctions& f = cuda::dnn_functions();
   void *layer = nullptr, *sequences = nullptr, *state = nullptr;

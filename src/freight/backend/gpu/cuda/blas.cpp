@@ -21,12 +21,12 @@ struct Functions {
   FREIGHT_CUBLASLT_FUNCTIONS(FREIGHT_POINTER)
 };
 
-const gpu::Loaded<Functions>& load() {
+const freight::Loaded<Functions>& load() {
   static const auto kLoaded = [] {
-    gpu::Loaded<Functions> l;
+    freight::Loaded<Functions> l;
     l.library =
-        gpu::load_library(names_of("libcublasLt"), "the CUDA toolkit or the Python package nvidia-cublas", "cublasLt",
-                          {FREIGHT_CUBLASLT_FUNCTIONS(FREIGHT_SYMBOL)}, &l.functions, "not that of CUDA 12 or 13");
+        load_library(names_of("libcublasLt"), "the CUDA toolkit or the Python package nvidia-cublas", "cublasLt",
+                     {FREIGHT_CUBLASLT_FUNCTIONS(FREIGHT_SYMBOL)}, &l.functions, "not that of CUDA 12 or 13");
     if (l.library.why.empty()) l.library.version = l.functions.GetVersion();
     return l;
   }();
@@ -50,7 +50,7 @@ Description description(int (*destroy)(void*), Make make, const Given&... given)
   void* made = nullptr;
   check_blas(make(&made, given...), "a description");
   return {made, [destroy](void* it) {
-            if (!gpu::leaving()) destroy(it);
+            if (!leaving()) destroy(it);
           }};
 }
 
@@ -208,7 +208,7 @@ class BlasKernel final : public Kernel {
 
 }  // namespace
 
-const gpu::Library& find_blas() { return load().library; }
+const Library& find_blas() { return load().library; }
 
 Blas::Blas(std::shared_ptr<Memory> memory, int architecture)
     : memory_(std::move(memory)),
@@ -228,7 +228,7 @@ std::shared_ptr<Blas> Blas::open(std::shared_ptr<Memory> memory, int architectur
 }
 
 Blas::~Blas() {
-  if (!handle_ || gpu::leaving()) return;
+  if (!handle_ || leaving()) return;
   const auto entered = memory_->enter();
   load().functions.Destroy(handle_);
 }

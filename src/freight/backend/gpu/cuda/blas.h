@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "freight/backend/gpu/cuda/memory.h"
-#include "freight/backend/gpu/library.h"
 #include "freight/backend/gpu/matrix_product.h"
+#include "freight/base/library.h"
 
 namespace freight::cuda {
 
 // The library as found. Loads it, but opens no device.
-const gpu::Library& find_blas();
+const Library& find_blas();
 
 // The library on one device.
 class Blas : public std::enable_shared_from_this<Blas> {

@@ -12,12 +12,12 @@ std::string Target::option() const { return cat(portable ? "compute_" : "sm_", a
 Compiler::Compiler() {
   Functions& f = functions_;
   const std::vector<std::string> names = names_of("libnvrtc");
-  library_ = gpu::load_library(names, "the CUDA toolkit or the Python package nvidia-cuda-nvrtc", "",
-                               {FREIGHT_NVRTC_FUNCTIONS(FREIGHT_SYMBOL)}, &f, "older than CUDA 12");
+  library_ = load_library(names, "the CUDA toolkit or the Python package nvidia-cuda-nvrtc", "",
+                          {FREIGHT_NVRTC_FUNCTIONS(FREIGHT_SYMBOL)}, &f, "older than CUDA 12");
   std::string& why = library_.why;
   if (!library_.handle) why = cat("no compiler for kernels: ", why);
   if (!why.empty()) {
-    if (names.size() == 1 && gpu::find_library({"libnvrtc.so.13"}, gpu::LibraryKind::toolkit).handle) {
+    if (names.size() == 1 && find_library({"libnvrtc.so.13"}, LibraryKind::toolkit).handle) {
       why += cat("; the libnvrtc.so.13 that is here needs a driver for CUDA 13 (580 or newer), this one is for CUDA ",
                  version_text(driver().version));
     }

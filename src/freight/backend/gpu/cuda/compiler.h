@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "freight/backend/gpu/cuda/abi.h"
-#include "freight/backend/gpu/library.h"
+#include "freight/base/library.h"
 
 namespace freight::cuda {
 
@@ -44,7 +44,7 @@ class Compiler {
   };
   Compiler();
   Functions functions_;
-  gpu::Library library_;
+  Library library_;
   int version_ = 0;
   std::vector<int> architectures_;
 };

@@ -14,10 +14,10 @@
 #include "freight/backend/gpu/faults.h"
 #include "freight/backend/gpu/fused_patterns.h"
 #include "freight/backend/gpu/gpu_backend.h"
-#include "freight/backend/gpu/library.h"
 #include "freight/backend/gpu/lower.h"
 #include "freight/backend/gpu/pattern_kernels.h"
 #include "freight/base/error.h"
+#include "freight/base/library.h"
 #include "freight/base/log.h"
 
 namespace freight {
@@ -29,10 +29,10 @@ namespace {
 class Management {
  public:
   Management() {
-    gpu::Library library = gpu::find_library({"libnvidia-ml.so.1"}, gpu::LibraryKind::driver);
-    gpu::look_up(library, "nvml",
-                 {"Init_v2", "DeviceGetHandleByPciBusId_v2", "DeviceGetMemoryInfo", "SystemGetDriverVersion"},
-                 &functions_, "too old");
+    Library library = find_library({"libnvidia-ml.so.1"}, LibraryKind::driver);
+    look_up(library, "nvml",
+            {"Init_v2", "DeviceGetHandleByPciBusId_v2", "DeviceGetMemoryInfo", "SystemGetDriverVersion"}, &functions_,
+            "too old");
     ready_ = library.why.empty() && functions_.init() == 0;
   }
   int64_t free_bytes(const std::string& pci) const {
@@ -320,7 +320,7 @@ CudaDevices cuda_devices() {
   const cuda::Compiler* compiler = cuda::Compiler::load(why);
   found.compiler = compiler ? cat("NVRTC ", cuda::version_text(compiler->version()), ", ", compiler->path()) : why;
   if (!d) return found;
-  const auto listed = [](const char* name, const gpu::Library& l) {
+  const auto listed = [](const char* name, const Library& l) {
     return l.why.empty() ? cat(name, " ", l.version / 10000, ".", l.version % 10000 / 100, ", ", l.path)
                          : cat("generated kernels alone: ", l.why);
   };

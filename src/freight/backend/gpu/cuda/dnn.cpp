@@ -22,13 +22,13 @@ constexpr size_t kMostWorkspace = size_t{256} << 20, kMostPlans = 8;
 constexpr size_t kMostForAttention = size_t{512} << 20, kMostCompiled = 2;  // the same for attention
 constexpr int64_t kMostConfigs = 64;
 
-using Loaded = gpu::Loaded<DnnFunctions>;
+using Loaded = freight::Loaded<DnnFunctions>;
 
 const Loaded& load() {
   static const Loaded kLoaded = [] {
     Loaded l;
-    l.library = gpu::load_library({"libcudnn.so.9"}, "cuDNN 9 or the Python package nvidia-cudnn-cu13", "cudnn",
-                                  {FREIGHT_CUDNN_FUNCTIONS(FREIGHT_SYMBOL)}, &l.functions, "not cuDNN 9");
+    l.library = load_library({"libcudnn.so.9"}, "cuDNN 9 or the Python package nvidia-cudnn-cu13", "cudnn",
+                             {FREIGHT_CUDNN_FUNCTIONS(FREIGHT_SYMBOL)}, &l.functions, "not cuDNN 9");
     if (l.library.why.empty()) l.library.version = l.functions.GetVersion();
     return l;
   }();
@@ -140,7 +140,7 @@ bool says(const DnnDescriptor& engine, int notes, int type, const std::vector<in
 
 }  // namespace
 
-const gpu::Library& find_dnn() { return load().library; }
+const Library& find_dnn() { return load().library; }
 
 std::string to_string(const Convolution& c) {
   static constexpr const char* kWays[] = {"conv", "conv_grad_input", "conv_grad_weight"};
@@ -353,7 +353,7 @@ std::shared_ptr<Dnn> Dnn::open(std::shared_ptr<Memory> memory, std::string& why)
 }
 
 Dnn::~Dnn() {
-  if (!handle_ || gpu::leaving()) return;
+  if (!handle_ || leaving()) return;
   const auto entered = memory_->enter();
   planner_.reset();
   dnn_functions().Destroy(handle_);

@@ -14,12 +14,12 @@
 #include "freight/backend/backend.h"
 #include "freight/backend/gpu/cuda/memory.h"
 #include "freight/backend/gpu/launch.h"
-#include "freight/backend/gpu/library.h"
+#include "freight/base/library.h"
 
 namespace freight::cuda {
 
 // The library as found. Loads it, but opens no device.
-const gpu::Library& find_dnn();
+const Library& find_dnn();
 
 // y = conv(x, w), or one of its gradients, in two spatial axes (a single one becomes the second).
 struct Convolution {

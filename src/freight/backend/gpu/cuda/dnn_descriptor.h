@@ -30,7 +30,7 @@ Handle made(const Create& create, int (*destroy)(void*)) {
   void* descriptor = nullptr;
   check_dnn(create(&descriptor), "a descriptor");
   return {descriptor, [destroy](void* p) {
-            if (!gpu::leaving()) destroy(p);
+            if (!leaving()) destroy(p);
           }};
 }
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "freight/backend/gpu/library.h"
 #include "freight/base/error.h"
+#include "freight/base/library.h"
 
 namespace freight::cuda {
 
@@ -27,13 +27,13 @@ std::string why_not_ready(const Driver& d, Status status, const std::string& pat
   }
 }
 
-gpu::Loaded<Driver> load() {
-  gpu::Loaded<Driver> l{{}, gpu::find_library({"libcuda.so.1"}, gpu::LibraryKind::driver)};
+freight::Loaded<Driver> load() {
+  freight::Loaded<Driver> l{{}, find_library({"libcuda.so.1"}, LibraryKind::driver)};
   Driver& d = l.functions;
   std::string& why = l.library.why;
 #define FREIGHT_CUDA_SYMBOL(name, symbol, ...) #symbol,
-  gpu::look_up(l.library, "", {FREIGHT_CUDA_FUNCTIONS(FREIGHT_CUDA_SYMBOL)}, &d,
-               cat("older than CUDA ", version_text(kOldestDriver), "; install driver 525 or newer"));
+  look_up(l.library, "", {FREIGHT_CUDA_FUNCTIONS(FREIGHT_CUDA_SYMBOL)}, &d,
+          cat("older than CUDA ", version_text(kOldestDriver), "; install driver 525 or newer"));
 #undef FREIGHT_CUDA_SYMBOL
   if (!why.empty()) {
     why = cat(l.library.handle ? "the driver " : "no NVIDIA driver: ", why);

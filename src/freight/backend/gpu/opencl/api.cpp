@@ -1,18 +1,18 @@
 // See api.h.
 #include "freight/backend/gpu/opencl/api.h"
 
-#include "freight/backend/gpu/library.h"
 #include "freight/base/error.h"
+#include "freight/base/library.h"
 
 namespace freight::opencl {
 
 namespace {
 
-gpu::Loaded<Api> load() {
-  gpu::Loaded<Api> l;
-  l.library = gpu::load_library({"libOpenCL.so.1", "libOpenCL.so"}, "a driver for the device and ocl-icd-libopencl1",
-                                "cl", {FREIGHT_OPENCL_FUNCTIONS(FREIGHT_SYMBOL)}, &l.functions, "older than OpenCL 1.2",
-                                gpu::LibraryKind::system);
+freight::Loaded<Api> load() {
+  freight::Loaded<Api> l;
+  l.library = load_library({"libOpenCL.so.1", "libOpenCL.so"}, "a driver for the device and ocl-icd-libopencl1", "cl",
+                           {FREIGHT_OPENCL_FUNCTIONS(FREIGHT_SYMBOL)}, &l.functions, "older than OpenCL 1.2",
+                           LibraryKind::system);
   return l;
 }
 

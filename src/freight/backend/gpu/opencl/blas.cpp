@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "freight/backend/gpu/library.h"
 #include "freight/base/error.h"
+#include "freight/base/library.h"
 
 namespace freight::opencl {
 
@@ -19,12 +19,12 @@ struct Functions {
   decltype(&CLBlastDgemm) f64_alone = nullptr;
 };
 
-const gpu::Loaded<Functions>& blas() {
+const freight::Loaded<Functions>& blas() {
   static const auto kBlas = [] {
-    gpu::Loaded<Functions> b;
-    b.library = gpu::load_library({"libclblast.so.1"}, "libclblast1", "CLBlast",
-                                  {"SgemmStridedBatched", "DgemmStridedBatched", "Sgemm", "Dgemm"}, &b.functions,
-                                  "older than 1.4", gpu::LibraryKind::system);
+    freight::Loaded<Functions> b;
+    b.library = load_library({"libclblast.so.1"}, "libclblast1", "CLBlast",
+                             {"SgemmStridedBatched", "DgemmStridedBatched", "Sgemm", "Dgemm"}, &b.functions,
+                             "older than 1.4", LibraryKind::system);
     return b;
   }();
   return kBlas;

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "freight/backend/gpu/library.h"
 #include "freight/base/error.h"
+#include "freight/base/library.h"
 
 namespace freight::opencl {
 
@@ -34,7 +34,7 @@ class Memory::QueueEvent final : public Event {
 
  private:
   void forget() {
-    if (event_ && !gpu::leaving()) api_.ReleaseEvent(event_);
+    if (event_ && !leaving()) api_.ReleaseEvent(event_);
     event_ = nullptr;
   }
   const Memory& memory_;

@@ -1,5 +1,5 @@
 // See library.h.
-#include "freight/backend/gpu/library.h"
+#include "freight/base/library.h"
 
 #include <dlfcn.h>
 #include <glob.h>
@@ -11,7 +11,7 @@
 #include "freight/base/env.h"
 #include "freight/base/strings.h"
 
-namespace freight::gpu {
+namespace freight {
 
 namespace {
 
@@ -116,4 +116,4 @@ Library load_library(const std::vector<std::string>& names, const char* package,
   return l;
 }
 
-}  // namespace freight::gpu
+}  // namespace freight

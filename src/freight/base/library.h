@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace freight::gpu {
+namespace freight {
 
 struct Library {
   void* handle = nullptr;  // never closed
@@ -39,4 +39,4 @@ Library load_library(const std::vector<std::string>& names, const char* package,
                      std::initializer_list<const char*> symbols, void* functions, const char* otherwise,
                      LibraryKind kind = LibraryKind::toolkit);
 
-}  // namespace freight::gpu
+}  // namespace freight
