@@ -8,6 +8,7 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/tables/learners.h"
+#include "freight/tables/linear.h"
 #include "freight/tables/table.h"
 
 namespace freight::tables {
@@ -77,6 +78,11 @@ void register_learners() {
   std::call_once(once, [] {
     store::register_row_model("baseline", read_baseline);
     train::register_learner(std::make_shared<BaselineLearner>());
+    for (const LinearKind kind : {LinearKind::linear, LinearKind::ridge, LinearKind::logistic, LinearKind::poisson}) {
+      auto learner = std::make_shared<LinearLearner>(kind);
+      store::register_row_model(learner->name(), read_linear);
+      train::register_learner(std::move(learner));
+    }
   });
 }
 

@@ -67,6 +67,7 @@ struct Config {
   int64_t max_length = 0;                 // tokens per sample; 0: the model's, or 256
   std::string truncation_side = "right";  // where a longer text is cut off; left keeps its end
   std::string on_bad_sample = "error";    // error, skip, report
+  double lambda = -1;                     // of linear models of tables: the penalty's weight; -1: the model's own
   int64_t workers = -1;
   int64_t seed = 0;
   bool deterministic = false;

@@ -34,6 +34,7 @@ constexpr const char* kLength = "Length and batch";
 constexpr const char* kOptimizer = "Optimizer and schedule";
 constexpr const char* kAugment = "Regularisation and augmentation";
 constexpr const char* kImages = "Pictures in files (docs/data.md)";
+constexpr const char* kTables = "Tables (docs/tables.md)";
 constexpr const char* kText = "Text (docs/data.md)";
 constexpr const char* kMachine = "Machine";
 constexpr const char* kOutput = "Output";
@@ -151,6 +152,9 @@ std::vector<Field> make_fields() {
        "tokens per document or window (0: the spec's, or 256)", at_least(0)},
       {kText, "--truncation-side", "text.truncation_side", &C::truncation_side,
        "where a longer document is cut off; left keeps its end", words({"right", "left"})},
+
+      {kTables, "--lambda", "tables.lambda", &C::lambda,
+       "weight of the penalty on squared coefficients (-1: as the model has it)", at_least(-1)},
 
       changeable({kMachine, "--device", "device", &C::backend, "auto, cpu, ref, cuda:N or opencl:N"}),
       {kMachine, "--precision", "precision", &C::precision,

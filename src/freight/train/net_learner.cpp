@@ -179,6 +179,9 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   const Own own = std::move(options.own);
   begin(p, named_after(config, own), std::move(options));
   Config& c = p.config;
+  if (c.lambda != Config().lambda) {
+    fail(ErrorKind::usage, "--lambda", "is for linear models of tables: a net has --weight-decay");
+  }
   const store::ComputeType compute = store::compute_type(c.precision, c.backend);
   p.precision_note = compute.note;
   seed(static_cast<uint64_t>(c.seed));
