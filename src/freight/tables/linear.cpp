@@ -143,8 +143,9 @@ const Array& need(const io::SafeTensors& file, const std::string& path, const ch
   if (!found || found->dtype() != dtype || found->shape() != shape) {
     fail(ErrorKind::checkpoint, path, "the tensor ", name, " is missing, or not ", Type{dtype, shape});
   }
+  if (dtype != DType::f64) return *found;
   const auto* const v = found->data<double>();
-  if (dtype == DType::f64 && !std::all_of(v, v + found->numel(), [](double x) { return std::isfinite(x); })) {
+  if (!std::all_of(v, v + found->numel(), [](double x) { return std::isfinite(x); })) {
     fail(ErrorKind::checkpoint, path, "the tensor ", name, " holds numbers that are not finite");
   }
   return *found;
@@ -163,10 +164,10 @@ Design read_design(const io::SafeTensors& file, const std::string& path, const s
                     .scale = centres.data<double>()[2 * i + 1]};
     const bool there = term.column >= 0 && term.column < static_cast<int64_t>(shape.columns.size());
     const store::Column* const column = there ? &shape.columns[static_cast<size_t>(term.column)] : nullptr;
-    const int64_t least = column && column->words ? 0 : DesignTerm::kValue;
-    const bool level = term.level == DesignTerm::kMissing ||
-                       (column && term.level >= least &&
-                        term.level < std::max<int64_t>(static_cast<int64_t>(column->levels.size()), 0));
+    const bool word =
+        column && column->words && term.level >= 0 && term.level < static_cast<int64_t>(column->levels.size());
+    const bool value = column && !column->words && term.level == DesignTerm::kValue;
+    const bool level = word || value || term.level == DesignTerm::kMissing;
     if (!column || !level || !(term.scale > 0)) {
       fail(ErrorKind::checkpoint, path, "row ", i, " of the tensor ", kTerms, " is of no column that the model has");
     }
@@ -203,8 +204,10 @@ std::string LinearLearner::name() const { return row_of_kind(kind_).name; }
 std::string LinearLearner::doc() const { return row_of_kind(kind_).doc; }
 
 train::RowData LinearLearner::read(const train::RowSource& source) const {
-  train::RowData data = read_table(source);
   const KindRow& kind = row_of_kind(kind_);
+  train::RowSource asked = source;
+  asked.values = !kind.classes;
+  train::RowData data = read_table(asked);
   const bool classes = !data.shape.classes.empty();
   if (classes != kind.classes) {
     fail(ErrorKind::usage, "--model", kind.name, " tells ", kind.classes ? "classes" : "values", ", and column ",

@@ -25,6 +25,7 @@ struct RowSource {
   std::string data = {};  // the path
   std::string label_column = {};
   double val_split = -1;  // share that is held out; below 0: a fifth
+  bool values = false;    // the learner tells values: whole numbers are none of classes
   uint64_t seed = 0;
   data::BadSamples bad = {};
   // It is that of a stored model to be measured: rows become what it takes, and either part may be empty. Null:
