@@ -15,6 +15,8 @@ namespace {
 constexpr int64_t kBlockRows = 2048;
 constexpr int64_t kMostUnknowns = 4096;  // a matrix of that many columns, 128 MiB, is factorized in each round
 constexpr int kMostRounds = 100, kMostHalvings = 40;
+// A column of which less than this share is left beside the columns before it depends on them: the rest is rounding.
+constexpr double kDependent = 1e-12;
 // A round of Newton's method that promises to lower the loss by less than this share of it is the last one: the error
 // of the solution falls as its square.
 constexpr double kSmallestPromise = 1e-13;
@@ -200,13 +202,13 @@ class Newton {
   Tensor solved(const Tensor& curvature, const Tensor& right) {
     rank_ = blocks_.width();
     try {
-      Tensor x = solve(curvature, right, {.assume_a = Assume::pos});
-      x.array();  // computed here, so that what is refused is refused here
-      return x;
+      const Tensor factor = cholesky(curvature);
+      if (min(square(diagonal(factor)) / diagonal(curvature)).item<double>() > kDependent)
+        return cho_solve(factor, right);
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::data) throw;
     }
-    const LeastSquares least = lstsq(curvature, right);
+    const LeastSquares least = lstsq(curvature, right, {.rcond = kDependent});
     rank_ = least.rank.item<int64_t>() / blocks_.outputs();
     return least.x;
   }
