@@ -246,7 +246,10 @@ Measurement RowLearner::measure(store::Bundle bundle, const std::string& path, c
   }
   const MeasuredRows measured = rows_to_measure(bundle, path, request);
   if (!measured.note.empty()) request.note(measured.note);
-  return {.figures = evaluate(*bundle.rows, measured.rows), .data = measured.data, .unit = "rows"};
+  return {.figures = evaluate(*bundle.rows, measured.rows),
+          .scores = scores_of(bundle.rows->run(measured.rows.values), measured.rows.labels),
+          .data = measured.data,
+          .unit = "rows"};
 }
 
 }  // namespace freight::train
