@@ -5,34 +5,13 @@
 
 #include "freight/backend/cpu/families.h"
 #include "freight/backend/cpu/kernels/factor.h"
+#include "freight/backend/cpu/matrices.h"
 #include "freight/backend/matrix_faults.h"
-#include "freight/base/error.h"
 #include "freight/base/threads.h"
 
 namespace freight::cpu {
 
 namespace {
-
-// The last two axes, and how many matrices there are in front of them.
-struct Matrices {
-  int64_t m, n, batch;
-  explicit Matrices(const Type& t)
-      : m(t.shape[t.shape.rank() - 2]), n(t.shape[t.shape.rank() - 1]), batch(t.numel() / (m * n)) {}
-};
-
-// A step's op, place and matrices, for errors.
-class Fault {
- public:
-  explicit Fault(const StepSpec& spec)
-      : op_(freight::name(spec.node->op)), where_(spec.node->location()), type_(spec.in[0].type) {}
-
-  const Type& type() const { return type_; }
-  [[noreturn]] void tell(const std::string& text) const { throw Error(ErrorKind::data, op_, text, where_); }
-
- private:
-  std::string op_, where_;
-  Type type_;
-};
 
 // The first matrix of `batch` (.., n) with a 0 on its diagonal, and where; -1: none has one.
 struct Zero {
@@ -164,12 +143,6 @@ class TriangularStep final : public Kernel {
   Fault fault_;
   TriangularSolve<T> solve_;
 };
-
-template <template <class> class Step>
-std::unique_ptr<Kernel> make_for_type(const StepSpec& spec) {
-  if (spec.in[0].type.dtype == DType::f64) return std::make_unique<Step<double>>(spec);
-  return std::make_unique<Step<float>>(spec);
-}
 
 }  // namespace
 
