@@ -33,4 +33,8 @@ std::string not_positive_text(const Type& type, int64_t matrix, int64_t order) {
              " is not positive, or NaN");
 }
 
+std::string not_converged_text(const Type& type, int64_t matrix) {
+  return cat(matrix_text(type, matrix), " has values that the library's iteration did not find: it did not converge");
+}
+
 }  // namespace freight
