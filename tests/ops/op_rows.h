@@ -556,7 +556,7 @@ inline bool is_linear_algebra(Op op) { return info(op).kind == OpKind::linalg ||
 inline bool has_linear_algebra(const Graph& g) {
   return std::any_of(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return is_linear_algebra(n.op); });
 }
-// Eigenvalues and singular values: GPUs have no kernels for them.
+// Eigenvalues and singular values: GPUs have no kernels for them, but some have libraries.
 inline bool is_spectral(Op op) { return op == Op::eigh || op == Op::svd || op == Op::eig || op == Op::lstsq; }
 // The ops that GPUs have kernels for.
 inline std::vector<Op> ops_of_gpus() {

@@ -33,9 +33,8 @@ std::string not_positive_text(const Type& type, int64_t matrix, int64_t order) {
              " is not positive, or NaN");
 }
 
-std::string no_convergence_text(const Type& type, int64_t matrix, const std::string& routine, int64_t info) {
-  return cat(matrix_text(type, matrix), ": LAPACK's ", routine, " does not converge (info ", info,
-             "): need another matrix, or another library in FREIGHT_LAPACK");
+std::string not_converged_text(const Type& type, int64_t matrix, const std::string& routine) {
+  return cat(matrix_text(type, matrix), ": ", routine, " did not converge: need another matrix, or another library");
 }
 
 }  // namespace freight

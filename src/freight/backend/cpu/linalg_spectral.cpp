@@ -132,7 +132,7 @@ class LapackBatch {
     });
     if (failed == kNone) return;
     const int64_t matrix = failed >> 32, info = static_cast<int32_t>(failed & 0xFFFFFFFF);
-    fault_.tell(no_convergence_text(fault_.type(), matrix, routine_, info));
+    fault_.tell(not_converged_text(fault_.type(), matrix, cat("LAPACK's ", routine_, " (info ", info, ")")));
   }
 
  private:
