@@ -285,7 +285,8 @@ int64_t MixedSolveStep::refine(const double* a, const double* b, double* x, cons
 // By the LU in f64. Returns the number of a pivot of 0, or -1.
 int64_t MixedSolveStep::solve_plainly(const double* a, const double* b, double* x, const RefinementMemory& m) const {
   const bool singular = plain_.lu.run(a, m.plain, m.pivots, m.permutation, m.kernels);
-  if (singular) return first_zero_pivot(m.plain, n_);
+  const int64_t zero = singular ? first_zero_pivot(m.plain, n_) : -1;
+  if (zero >= 0) return zero;
   for (int64_t i = 0; i < n_; ++i) std::copy_n(b + m.permutation[i] * k_, k_, x + i * k_);
   plain_.solve(m.plain, x, m.kernels);
   return -1;
