@@ -100,6 +100,10 @@ std::unique_ptr<Kernel> make_cholesky(const StepSpec& spec);
 std::unique_ptr<Kernel> make_qr(const StepSpec& spec);
 std::unique_ptr<Kernel> make_solve_triangular(const StepSpec& spec);
 
+// solve_mixed.cpp: systems in f64 by an LU in f32 and refinement.
+bool takes_solve_mixed(const Graph& graph, const Node& node);
+std::unique_ptr<Kernel> make_solve_mixed(const StepSpec& spec);
+
 // Composites over sequences have kernels for f32 and, on processors with its instructions, bf16 (cpu.cpp).
 bool takes_sequence(const Graph& graph, const Node& node);
 
@@ -160,6 +164,7 @@ inline constexpr KernelFamily kFamilies[] = {
      .ops = {.ops = {Op::solve_triangular}},
      .takes = takes_factors,
      .make = make_solve_triangular},
+    {.name = "solve_mixed", .ops = {.ops = {Op::solve_mixed}}, .takes = takes_solve_mixed, .make = make_solve_mixed},
 };
 
 }  // namespace freight::cpu
