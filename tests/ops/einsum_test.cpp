@@ -202,14 +202,13 @@ TEST(EinsumOrder, HasNumpysValues) {
 }
 
 // Ten operands: beyond the exact search. A chain of matrices with a vector at its end is cheap from the end alone.
-TEST(EinsumOrder, OfManyOperandsIsNoWorseThanFromLeftToRight) {
+TEST(EinsumOrder, OfManyOperandsIsThatOfAChainsCheapEnd) {
   Case c = case_of("ab,bc,cd,de,ef,fg,gh,hi,ij,j->a", {}, 3);
   for (const DType dtype : {DType::f64, DType::i64}) expect_values(c, dtype);
   EXPECT_EQ(traced_flops(c, DType::f64), 9 * 2 * 3 * 3);
-  EXPECT_EQ(traced_flops(c, DType::f64), fewest_flops(case_of("ab,bc,cd,d->a", {}, 3)) + 6 * 2 * 3 * 3);
 }
 
-// The cheapest order of these would hold nine axes at once, one more than an array may have.
+// Orders that would make more than eight axes at once are left out.
 TEST(EinsumOrder, NeverMakesMoreAxesThanThereMayBe) {
   const Case c = case_of("abc,def,ghi,adg,beh,cfi->", {}, 2);
   expect_values(c, DType::f64);

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <limits>
+#include <utility>
 
 #include "freight/base/shape.h"
 
@@ -52,14 +53,15 @@ class Orders {
     double flops = 0;
     while (left.size() > kExact) {
       size_t a = 0, b = 1;
-      double least = kImpossible;
+      std::pair<double, double> least{kImpossible, kImpossible};  // elements that are added, FLOPs
       for (size_t i = 0; i < left.size(); ++i) {
         for (size_t k = i + 1; k < left.size(); ++k) {
           const Letters product = kept(left, i, k);
-          if (flops_of(left[i].letters, left[k].letters, product) == kImpossible) continue;
-          const double grows = size(product) - size(left[i].letters) - size(left[k].letters);
-          if (grows >= least) continue;
-          least = grows;
+          const double pair_flops = flops_of(left[i].letters, left[k].letters, product);
+          const std::pair<double, double> adds = {size(product) - size(left[i].letters) - size(left[k].letters),
+                                                  pair_flops};
+          if (pair_flops == kImpossible || adds >= least) continue;
+          least = adds;
           a = i;
           b = k;
         }
