@@ -35,7 +35,7 @@ std::string not_positive_text(const Type& type, int64_t matrix, int64_t order) {
 
 std::string no_convergence_text(const Type& type, int64_t matrix, const std::string& routine, int64_t info) {
   return cat(matrix_text(type, matrix), ": LAPACK's ", routine, " does not converge (info ", info,
-             "): need another matrix, or another library in FREIGHT_LAPACK");
+             "): need another matrix, another library, or FREIGHT_LAPACK=none, by which plain loops compute");
 }
 
 }  // namespace freight
