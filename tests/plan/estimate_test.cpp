@@ -62,10 +62,10 @@ TEST(Rates, OfF64AreHalfThoseOfF32WhereNoneWasMeasured) {
   bytes.dtype = DType::f64;  // twice as many of them already
   EXPECT_DOUBLE_EQ(r.seconds(bytes), r.seconds(pass(1e6)));
   r.add({twice, 1e-3});
-  EXPECT_DOUBLE_EQ(r.seconds(twice), 1e-3);
-  EXPECT_DOUBLE_EQ(r.seconds(lu), 2e-3);
+  EXPECT_NEAR(r.seconds(twice), 1e-3, 1e-12);
+  EXPECT_NEAR(r.seconds(lu), 2e-3, 1e-12);
   r.add({lu, 5e-3});
-  EXPECT_DOUBLE_EQ(r.seconds(lu), 5e-3);  // its own, whatever share was assumed
+  EXPECT_NEAR(r.seconds(lu), 5e-3, 1e-12);  // its own, whatever share was assumed
 }
 
 TEST(Speeds, OfF64AreSlowerThanThoseOfF32) {
