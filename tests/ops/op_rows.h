@@ -555,17 +555,19 @@ inline Type type_behind(const Operand& o, Through through, size_t at) {
   return have;
 }
 
-// Linear algebra: in f32 and f64 alone, and not on GPUs.
+// Linear algebra: in f32 and f64 alone.
 inline bool is_linear_algebra(Op op) {
   return info(op).kind == OpKind::linalg || op == Op::lstsq || op == Op::solve_mixed;
 }
 inline bool has_linear_algebra(const Graph& g) {
   return std::any_of(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return is_linear_algebra(n.op); });
 }
+// Eigenvalues and singular values: GPUs have no kernels for them, but some have libraries.
+inline bool is_spectral(Op op) { return op == Op::eigh || op == Op::svd || op == Op::eig || op == Op::lstsq; }
 // The ops that GPUs have kernels for.
 inline std::vector<Op> ops_of_gpus() {
   std::vector<Op> ops = ops_with_rows();
-  ops.erase(std::remove_if(ops.begin(), ops.end(), is_linear_algebra), ops.end());
+  ops.erase(std::remove_if(ops.begin(), ops.end(), is_spectral), ops.end());
   return ops;
 }
 
