@@ -270,6 +270,39 @@ TEST(LinalgCpu, QrIsOrthonormalAndLeavesASmallResidual) {
   }
 }
 
+// Wide panels are for so many columns that the products are checked by how they act on a vector.
+TEST(LinalgCpu, QrOfManyColumnsHasWidePanels) {
+  for (const int64_t n : {1499, 1500, 1541}) {
+    SCOPED_TRACE(n);
+    const auto x = matrix<double>(Content::random, n, n, 3), v = matrix<double>(Content::random, n, 1, 4);
+    std::vector<double> q(x.size()), r(x.size());
+    const QrFactor<double> factor(n, n, 1, false);
+    Memory scratch(factor.scratch_bytes());
+    factor.run(x.data(), q.data(), r.data(), scratch.get());
+    const auto times = [n](const std::vector<double>& a, const std::vector<double>& y) {
+      std::vector<double> z(static_cast<size_t>(n));
+      for (int64_t i = 0; i < n; ++i)
+        z[static_cast<size_t>(i)] = std::inner_product(y.begin(), y.end(), a.begin() + i * n, 0.0);
+      return z;
+    };
+    const auto farthest = [](const std::vector<double>& a, const std::vector<double>& b) {
+      double most = 0;
+      for (size_t i = 0; i < a.size(); ++i) {
+        const double off = std::fabs(a[i] - b[i]);
+        most = std::isnan(off) ? std::numeric_limits<double>::infinity() : std::max(most, off);
+      }
+      return most;
+    };
+    const double unit = static_cast<double>(n) * std::numeric_limits<double>::epsilon();
+    const auto xv = times(x, v);
+    EXPECT_LT(farthest(times(q, times(r, v)), xv) / (unit * largest(xv)), kMostResidual);
+    EXPECT_LT(farthest(times(transposed(q, n, n), times(q, v)), v) / (unit * largest(v)), kMostResidual);
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t j = 0; j < i; ++j) ASSERT_EQ(r[static_cast<size_t>(i * n + j)], 0);
+    }
+  }
+}
+
 template <class T>
 void expect_solution(TriangularProblem p) {
   SCOPED_TRACE(cat("n ", p.n, " other ", p.other, " f", sizeof(T) * 8, " right ", p.right, " upper ", p.upper, " unit ",

@@ -105,8 +105,8 @@ std::vector<Function> functions_of(const std::string& header, const std::string&
   std::vector<Function> found;
   const auto structs = structs_of(text);
   static const std::regex kFunction(
-      "(?:[;}{] )(?:Tensor|Sorted|BatchNormResult|LuFactor|Lu|SlogDet|Qr|Eigh|Eig|Eigvals|Svd|LeastSquares|"
-      "std::vector<Tensor>) (operator[^( ]+|\\w+)\\(");
+      "(?:[;}{] )(?:Tensor|Sorted|BatchNormResult|LuFactor|Lu|SlogDet|MixedSolution|Qr|Eigh|Eig|Eigvals|Svd|"
+      "LeastSquares|std::vector<Tensor>) (operator[^( ]+|\\w+)\\(");
   for (std::sregex_iterator m(text.begin(), text.end(), kFunction), end; m != end; ++m) {
     const size_t open = static_cast<size_t>(m->position() + m->length());
     const std::string list = text.substr(open, text.find(");", open) - open);

@@ -135,7 +135,7 @@ Tensor lu_cond(const In& lu, const In& norm) {
                    Type{f.dtype(), batch});
   }
   const int64_t n = f.dim(-1);
-  if (n == 0) return zeros(batch, f.dtype());
+  if (n == 0) return size * 0;
   const auto solved = [&](const Tensor& x) {
     return triangular(f, triangular(f, x, {.unit_diagonal = true}), {.upper = true});
   };

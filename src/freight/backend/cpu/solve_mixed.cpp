@@ -255,8 +255,8 @@ int64_t MixedSolveStep::refine(const double* a, const double* b, double* x, cons
     if (std::abs(exponent) > kMostExponent) return kPlain;
     convert(a, std::ldexp(1.0, exponent), m);
   }
-  const bool singular = fast_.lu.run(m.lu, m.lu, m.pivots, m.permutation, m.kernels);
-  if (singular) return kPlain;
+  const bool maybe_singular = fast_.lu.run(m.lu, m.lu, m.pivots, m.permutation, m.kernels);
+  if (maybe_singular && first_zero_pivot(m.lu, n_) >= 0) return kPlain;
 
   const size_t bytes = static_cast<size_t>(n_ * k_) * sizeof(double);
   const double bound = norm * std::numeric_limits<double>::epsilon() / 2 * std::sqrt(static_cast<double>(n_));
@@ -284,8 +284,8 @@ int64_t MixedSolveStep::refine(const double* a, const double* b, double* x, cons
 
 // By the LU in f64. Returns the number of a pivot of 0, or -1.
 int64_t MixedSolveStep::solve_plainly(const double* a, const double* b, double* x, const RefinementMemory& m) const {
-  const bool singular = plain_.lu.run(a, m.plain, m.pivots, m.permutation, m.kernels);
-  const int64_t zero = singular ? first_zero_pivot(m.plain, n_) : -1;
+  const bool maybe_singular = plain_.lu.run(a, m.plain, m.pivots, m.permutation, m.kernels);
+  const int64_t zero = maybe_singular ? first_zero_pivot(m.plain, n_) : -1;
   if (zero >= 0) return zero;
   for (int64_t i = 0; i < n_; ++i) std::copy_n(b + m.permutation[i] * k_, k_, x + i * k_);
   plain_.solve(m.plain, x, m.kernels);

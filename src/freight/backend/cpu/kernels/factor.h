@@ -107,7 +107,7 @@ class QrFactor {
   void apply(const Panel& panel, bool transposed, T* c, ptrdiff_t c_row, int64_t columns, const Memory& memory,
              Blocks<T>& blocks) const;
 
-  int64_t m_, n_, least_, q_columns_, stride_;
+  int64_t m_, n_, least_, q_columns_, panel_ = 0, stride_;
   BatchTasks tasks_;
 };
 

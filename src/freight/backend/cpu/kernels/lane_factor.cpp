@@ -47,7 +47,9 @@ class Lanes {
   static constexpr int64_t kPanel = 4;
 
   // x (n, n vectors, rows `row` vectors apart), factors (n, kPanel vectors).
-  Lanes(T* x, int64_t n, int64_t row, T* factors) : x_(x), factors_(factors), n_(n), row_(row * kLanes<T>) {
+  // `next` will be read and `result` written: they are asked for while there is work to do.
+  Lanes(T* x, int64_t n, int64_t row, T* factors, const T* next, T* result)
+      : x_(x), factors_(factors), next_(next), result_(result), n_(n), row_(row * kLanes<T>) {
     for (int64_t i = 0; i < n; ++i) store_place(hn::Set(DI(), static_cast<TI>(i)), i);
   }
 
@@ -162,6 +164,8 @@ class Lanes {
       V<T> l = hn::Mul(old, reciprocal);
       if (divides) l = hn::IfThenElse(finite, l, hn::Div(old, divisor));
       store(hn::IfThenElse(below, l, old), i, j);
+      __builtin_prefetch(next_ + (j * n_ + r) * kLanes<T>);
+      __builtin_prefetch(result_ + (j * n_ + r) * kLanes<T>, 1);
       // Nothing is subtracted in lanes whose row is finished.
       const V<T> factor = hn::IfThenElseZero(below, l);
       hn::StoreU(factor, d, factors_ + (i * kPanel + q) * kLanes<T>);
@@ -225,6 +229,8 @@ class Lanes {
   HWY_INLINE void store_place(VI v, int64_t i) { hn::StoreU(v, DI(), place_ + i * kLanes<T>); }
 
   T *x_, *factors_;
+  const T* next_;
+  T* result_;
   int64_t n_, row_, count_ = 0;
   bool singular_ = false;
   int64_t rows_[kMost + 1];
@@ -243,7 +249,7 @@ bool lu(const T* x, T* lu, int32_t* pivots, int32_t* permutation, int64_t n, int
   const LanePointers<T> at(x, lu, n * n, count, spare);
   for (int64_t i = 0; i < n; ++i) lane_blocks::interleave(at.from, i * n, n, together + i * row * lanes, lanes);
   alignas(64) TI exchanged[kMost * lanes], place[lanes];
-  Lanes<T> matrices(together, n, row, factors);
+  Lanes<T> matrices(together, n, row, factors, x + n * n * count, lu);
   const bool singular = matrices.eliminate(exchanged);
   for (int64_t lane = 0; lane < count; ++lane) {
     for (int64_t j = 0; j < n; ++j) pivots[lane * n + j] = static_cast<int32_t>(exchanged[j * lanes + lane]);
@@ -443,13 +449,9 @@ void solve(const TriangularProblem& p, const T* a, T* b, int64_t count, T* scrat
     std::swap(t.row, t.column);
     x = {right_sides, lanes, n * lanes};
   }
-  const bool upper = p.upper != p.right;
-  switch (p.other) {
-    case 1: substitute<T, 1>(t, upper, p.unit_diagonal, n, x); break;
-    case 2: substitute<T, 2>(t, upper, p.unit_diagonal, n, x); break;
-    case 3: substitute<T, 3>(t, upper, p.unit_diagonal, n, x); break;
-    default: substitute<T, 4>(t, upper, p.unit_diagonal, n, x);
-  }
+  using Function = void (*)(const LaneMatrix<T>&, bool, bool, int64_t, const LaneMatrix<T>&);
+  constexpr Function kBy[] = {substitute<T, 1>, substitute<T, 2>, substitute<T, 3>, substitute<T, 4>};
+  kBy[p.other - 1](t, p.upper != p.right, p.unit_diagonal, n, x);
   lane_blocks::separate(right_sides, lanes, size, at.to, 0);
 }
 
