@@ -6,7 +6,6 @@
 
 #include "freight/backend/choices.h"
 #include "freight/backend/gpu/cuda/solver.h"
-#include "freight/base/env.h"
 #include "freight/ir/builder.h"
 #include "freight/run/executable.h"
 #include "freight/run/plan.h"
@@ -25,7 +24,10 @@ constexpr int kTimes = 3;
   if (!cuda::find_solver().why.empty()) GTEST_SKIP() << cuda::find_solver().why
 
 // FREIGHT_TEST_STEPS is small for a short look at whether all of this runs.
-bool is_short() { return env::get("FREIGHT_TEST_STEPS") == "5"; }
+bool is_short() {
+  const char* steps = std::getenv("FREIGHT_TEST_STEPS");
+  return steps && std::string(steps) == "5";
+}
 
 // The least seconds of a step of the op in three runs of x -> op(x + x); the sum waits for what the host sends.
 double seconds_in_plan(Op op, const Attrs& attrs, const Array& x, size_t candidate) {
