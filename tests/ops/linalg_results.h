@@ -65,7 +65,9 @@ inline std::vector<Value> unambiguous_svd(Builder& b, const std::vector<Value>& 
     v = apply(Op::stop_gradient, v);
   }
   const Ex first_u = columns_up_to(u, k), first_v = columns_up_to(v, k);
-  const Ex relation = product_of(times_columns(first_u, column_weights(first_u, k)), transposed_matrices(first_v));
+  // Where a singular value is 0, a pair has any two signs.
+  const Ex weights = select(s > 0.0, column_weights(first_u, k), 0.0);
+  const Ex relation = product_of(times_columns(first_u, weights), transposed_matrices(first_v));
   const Ex rows = transposed_matrices(relation);
   const Ex cross = product_of(times_columns(rows, column_weights(rows, rows.shape().back())), relation);
   return {weighted_squares(u, k).v, s.v, (weighted_squares(v, k) + cross).v};

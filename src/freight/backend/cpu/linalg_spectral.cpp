@@ -1,6 +1,6 @@
 // The steps of eigenvalues and singular values: LAPACK's syevd, gesdd and geev (lapack.h), f32 and f64, over any batch.
-// A matrix that lies row by row is its transpose to LAPACK, which lies column by column. None is transposed before it
-// is factored: its results are read the other way round instead, as each step says.
+// A matrix that lies row by row is its transpose to LAPACK, which lies column by column. Where that can be factored as
+// it is, its results are read the other way round, as each step says.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -266,9 +266,9 @@ class SvdStep final : public Kernel {
   LapackMemory<T> memory_;
 };
 
-// Operands: x, values_re, values_im, vectors_re, vectors_im, scratch. The left vectors of the transpose, u^H X^T =
-// lambda u^H, are conjugates of those of the matrix: X conj(u) = lambda conj(u). A copy of the matrix, which is lost,
-// lies where the real parts come.
+// Operands: x, values_re, values_im, vectors_re, vectors_im, scratch. The transpose has the same eigenvalues, but
+// LAPACK finds them in another order than NumPy's, so the matrix itself is given: its copy, which is lost, lies column
+// by column where the real parts come.
 template <class T>
 class EigStep final : public Kernel {
  public:
@@ -300,12 +300,13 @@ class EigStep final : public Kernel {
         return LapackInteger{0};
       }
       if (vectors_re != x) std::copy_n(x, n * n, vectors_re);
+      transpose_in_place(vectors_re, n);
       const int exponent = far_exponent(vectors_re, n * n);
       scale(vectors_re, n * n, -exponent);
       LapackInteger info = 0;
-      T* const left = memory_.matrix(own);
-      call(vectors_re, re, im, left, memory_.work(own), memory_.lwork, &info);
-      if (vectors_ && info == 0) unpack(left, im, vectors_re, vectors_im);
+      T* const columns = memory_.matrix(own);
+      call(vectors_re, re, im, columns, memory_.work(own), memory_.lwork, &info);
+      if (vectors_ && info == 0) unpack(columns, im, vectors_re, vectors_im);
       scale(re, n, exponent);
       scale(im, n, exponent);
       return info;
@@ -313,18 +314,18 @@ class EigStep final : public Kernel {
   }
 
  private:
-  void call(T* a, T* re, T* im, T* left, T* work, LapackInteger lwork, LapackInteger* info) const {
+  void call(T* a, T* re, T* im, T* columns, T* work, LapackInteger lwork, LapackInteger* info) const {
     const LapackInteger one = 1;
     T none[1] = {};
-    lapack().routines<T>().geev(vectors_ ? "V" : "N", "N", &of_.n, a, &of_.n, re, im, left, vectors_ ? &of_.n : &one,
-                                none, &one, work, &lwork, info, 1, 1);
+    lapack().routines<T>().geev("N", vectors_ ? "V" : "N", &of_.n, a, &of_.n, re, im, none, &one, columns,
+                                vectors_ ? &of_.n : &one, work, &lwork, info, 1, 1);
   }
 
-  // A real vector is a row of `left`; a pair is two, the real and the imaginary part of the first one's conjugate.
-  void unpack(const T* left, const T* im, T* vectors_re, T* vectors_im) const {
+  // A real vector is a column; the first one of a pair is two, its real and its imaginary part.
+  void unpack(const T* columns, const T* im, T* vectors_re, T* vectors_im) const {
     const int64_t n = of_.n;
     for (int64_t k = 0; k < n; ++k) {
-      const T* const x = left + k * n;
+      const T* const x = columns + k * n;
       if (im[k] == T(0)) {
         for (int64_t i = 0; i < n; ++i) {
           vectors_re[i * n + k] = x[i];
@@ -335,8 +336,8 @@ class EigStep final : public Kernel {
       const T* const y = x + n;
       for (int64_t i = 0; i < n; ++i) {
         vectors_re[i * n + k] = vectors_re[i * n + k + 1] = x[i];
-        vectors_im[i * n + k] = -y[i];
-        vectors_im[i * n + k + 1] = y[i];
+        vectors_im[i * n + k] = y[i];
+        vectors_im[i * n + k + 1] = -y[i];
       }
       ++k;
     }
