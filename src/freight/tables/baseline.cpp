@@ -1,13 +1,11 @@
-// See baseline.h and learners.h.
+// See baseline.h.
 #include "freight/tables/baseline.h"
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
-#include "freight/tables/learners.h"
 #include "freight/tables/table.h"
 
 namespace freight::tables {
@@ -70,14 +68,6 @@ std::shared_ptr<const store::RowModel> BaselineLearner::fit(
   auto model = std::make_shared<const Baseline>(answer, classes);
   told({.loss = train::evaluate(*model, data.train).loss, .model = model.get()});
   return model;
-}
-
-void register_learners() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    store::register_row_model("baseline", read_baseline);
-    train::register_learner(std::make_shared<BaselineLearner>());
-  });
 }
 
 }  // namespace freight::tables
