@@ -29,7 +29,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 TEST(TreeColumns, WordsThatAreUnknownAreMissingAndNumbersStayWithinF32) {
   const std::vector<store::Column> columns = {{.name = "a"}, {.name = "b", .words = true, .levels = {"x", "y"}}};
-  const TreeColumns c(columns, nullptr);
+  const TreeColumns c(columns);
   const Array rows = Array::of<double>({-1, store::kUnknownWord, NAN, 1, 1e300, NAN, -1e300, 0}, {4, 2});
   const std::vector<float> got = c.features(rows).to_vector<float>();
   constexpr float kMost = std::numeric_limits<float>::max();
@@ -38,7 +38,9 @@ TEST(TreeColumns, WordsThatAreUnknownAreMissingAndNumbersStayWithinF32) {
     EXPECT_TRUE(std::isnan(need[i]) ? std::isnan(got[i]) : got[i] == need[i]) << i << ": " << got[i];
   }
   EXPECT_EQ(c.features(rows, 1, 2).shape(), (Shape{1, 2}));
-  EXPECT_FALSE(c.shifted());
+  io::SafeTensors file;
+  c.write(file);
+  EXPECT_TRUE(file.tensors.empty());
 }
 
 TEST(TreeColumns, NumbersThatF32WouldNotTellApartAreReadFromTheLeastOn) {
@@ -49,12 +51,45 @@ TEST(TreeColumns, NumbersThatF32WouldNotTellApartAreReadFromTheLeastOn) {
   }
   rows.data<double>()[2] = NAN;
   const TreeColumns c({{.name = "time"}, {.name = "b"}}, rows);
-  EXPECT_EQ(c.origins(), (std::vector<double>{1.7e9, 0}));
+  io::SafeTensors file;
+  c.write(file);
+  ASSERT_NE(file.find("xgboost.origins"), nullptr);
+  EXPECT_EQ(file.find("xgboost.origins")->to_vector<double>(), (std::vector<double>{1.7e9, 0}));
   const Array features = c.features(rows);
   EXPECT_EQ(features.data<float>()[0], 0);
   EXPECT_TRUE(std::isnan(features.data<float>()[2]));
   EXPECT_EQ(features.data<float>()[6], 3);
   EXPECT_EQ(features.data<float>()[7], 0.3f);
+}
+
+TEST(TreeColumns, WordsOfAFewRowsAreMissing) {
+  const std::vector<store::Column> columns = {{.name = "a", .words = true, .levels = {"few", "many", "more"}},
+                                              {.name = "id", .words = true, .levels = {"x", "y"}}};
+  Array rows(DType::f64, {14, 2});
+  for (int i = 0; i < 14; ++i) {
+    rows.data<double>()[2 * i] = i < 4 ? 0 : i < 9 ? 1 : 2;
+    rows.data<double>()[2 * i + 1] = i < 2 ? i : NAN;
+  }
+  const TreeColumns c(columns, rows);
+  EXPECT_TRUE(c.words(0));
+  EXPECT_FALSE(c.words(1)) << "no word is a category";
+  io::SafeTensors file;
+  c.write(file);
+  const auto answers = [&](const TreeColumns& by) {
+    return by.features(Array::of<double>({0, 0, 1, 1, 2, -1, -1, 0}, {4, 2})).to_vector<float>();
+  };
+  const std::vector<float> got = answers(c), again = answers(TreeColumns(columns, file, "m"));
+  for (const std::vector<float>& features : {got, again}) {
+    EXPECT_TRUE(std::isnan(features[0]));
+    EXPECT_EQ(features[2], 0);
+    EXPECT_EQ(features[4], 1);
+    for (const size_t i : {1, 3, 5, 6, 7}) EXPECT_TRUE(std::isnan(features[i])) << i;
+  }
+  Array& categories = file.tensors[0].second;
+  categories.data<int32_t>()[1] = 3;
+  expect_error(ErrorKind::checkpoint, {"m", "xgboost.categories", "holds 3"}, [&] { TreeColumns(columns, file, "m"); });
+  categories = Array::of<int32_t>({0, 1}, {2});
+  expect_error(ErrorKind::checkpoint, {"m", "not i32[5]"}, [&] { TreeColumns(columns, file, "m"); });
 }
 
 // Two leaves on either side of a word, as XGBoost writes them.

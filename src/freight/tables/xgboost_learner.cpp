@@ -18,7 +18,7 @@ namespace freight::tables {
 
 namespace {
 
-constexpr int64_t kToldRounds = 50;  // of a fit are shown, about
+constexpr int64_t kToldRounds = 50, kShownOfMore = 25;  // up to so many are all shown; of more, about so many
 constexpr double kGbdtRate = 0.1, kForestRate = 1;
 constexpr XgboostVersion kDevices = {2, 0, 0};
 
@@ -90,7 +90,7 @@ void check_device(const Xgboost& library, const std::string& device) {
   const Array values = Array::of<double>({0, 1}, {2, 1});
   const store::Rows two{values, Array::of<float>({0, 1}, {2})};
   const std::vector<store::Column> columns = {{.name = "probe"}};
-  const XgboostHandle matrix = matrix_of(library, TreeColumns(columns, nullptr), two, "1");
+  const XgboostHandle matrix = matrix_of(library, TreeColumns(columns), two, "1");
   const XgboostHandle booster =
       booster_of(library, {{"device", device}, {"tree_method", "hist"}, {"verbosity", "0"}}, {matrix.get()});
   library.check(library->XGBoosterUpdateOneIter(booster.get(), 0, matrix.get()), cat("a tree on ", device));
@@ -134,7 +134,7 @@ class TreeFit {
 
   // Rounds until they are all done, the held-out loss stays, or somebody says stop.
   void rounds(const std::function<bool(const train::Round&)>& told) {
-    const int64_t period = std::max<int64_t>(settings_.rounds / kToldRounds, 1);
+    const int64_t period = settings_.rounds <= kToldRounds ? 1 : settings_.rounds / kShownOfMore;
     int64_t last_told = 0;
     bool on = true;
     while (on) {
