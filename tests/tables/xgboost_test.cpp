@@ -146,6 +146,7 @@ TEST(StoredTrees, AreLookedThroughBeforeXgboostSeesThem) {
   refused((tree + "right_children").c_str(), {-1, -1, -1}, "node 0 has the child -1");
   refused((tree + "split_indices").c_str(), {2, 0, 0}, "it reads column 2 of 2");
   refused((tree + "split_indices").c_str(), {-1, 0, 0}, "it reads column -1");
+  refused((tree + "split_conditions").c_str(), {0.0, NAN, -0.5}, "leaf 1 is not finite");
   refused((tree + "split_conditions").c_str(), {0.0, 0.5}, "split_conditions: got 2 values, need 3");
   refused((tree + "default_left").c_str(), Json::array(), "default_left");
   refused((tree + "sum_hessian").c_str(), "none", "sum_hessian");

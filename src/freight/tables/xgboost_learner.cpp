@@ -72,8 +72,16 @@ std::string device_of(const Xgboost& library, const XgboostHandle& booster) {
 
 bool on_gpu(const std::string& device) { return starts_with(device, "cuda"); }
 
+// Another GPU than the one that was asked for is as little.
+bool same_gpu(const std::string& asked, const std::string& used) {
+  const size_t colon = asked.find(':');
+  if (colon == std::string::npos) return on_gpu(used);
+  const size_t digit = std::min(asked.find_first_not_of('0', colon + 1), asked.size() - 1);
+  return used == cat("cuda:", asked.substr(digit));
+}
+
 void need_gpu(const Xgboost& library, const XgboostHandle& booster, const std::string& asked) {
-  if (const std::string used = device_of(library, booster); !on_gpu(used)) {
+  if (const std::string used = device_of(library, booster); !same_gpu(asked, used)) {
     fail(ErrorKind::device, "--device", "got ", asked, ", but XGBoost found no such GPU and would go on with ", used,
          " (", library.path(), ", ", library.version().text(), "); freight devices lists those that are there");
   }
@@ -260,6 +268,7 @@ train::RowData TreeLearner::read(const train::RowSource& source) const { return 
 
 train::Cost TreeLearner::cost(const train::Config& c, const train::RowData& data) const {
   const Xgboost& library = xgboost(c.xgboost);  // a missing one is told before anything is written
+  library.hear_warnings();
   check_device(library, c.backend);
   const TreeSettings settings = tree_settings(c, data, library, kind_);
   // A cell is held as f32, as XGBoost's own pair of column and value, and as the number of its bin.
