@@ -429,7 +429,7 @@ TEST_F(XgboostTest, WhatDoesNotGoWithTheDataIsRefusedByItsFlag) {
   refused(ErrorKind::usage, {"--lambda", "at least 0"}, [](C& c) { c.lambda = -0.5; });
   refused(ErrorKind::usage, {"--objective", "unknown value", "poisson"}, [](C& c) { c.objective = "poison"; });
   refused(ErrorKind::usage, {"--device", "runs on the CPU"}, [](C& c) { c.backend = "opencl:0"; });
-  refused(ErrorKind::usage, {"--rounds", "is for trees", "lenet is a net"}, [](C& c) {
+  refused(ErrorKind::usage, {"--rounds", "is for models of tables", "lenet is a net"}, [](C& c) {
     c = C();
     c.model = "lenet";
     c.data = "digits";

@@ -26,6 +26,8 @@ const std::vector<Variable>& variables() {
       {"FREIGHT_DUMP", "directory: write the graph after every pass", ""},
       {"FREIGHT_TUNE", "0: no plan-time measurement of kernels, fixed choices", "--deterministic", "0|1"},
       {"FREIGHT_BF16", "1: compute in bf16 also where the processor only emulates it, slowly", "", "0|1"},
+      {"FREIGHT_LAPACK", "file of the LAPACK library for eigh, svd and eig on the CPU; none: slow loops, without one",
+       ""},
       {"FREIGHT_CUDA_LIBS", "folders, separated by ':', where NVIDIA's libraries are looked for first", ""},
       {"FREIGHT_CUDA_GRAPH", "0: kernels are launched one by one, not as a CUDA graph", "", "0|1"},
       {"FREIGHT_XGBOOST", "the libxgboost.so that fits and runs trees", "--xgboost"},

@@ -10,6 +10,7 @@
 #include "freight/ops/linalg.h"
 #include "freight/ops/random.h"
 #include "freight/ops/sequence.h"
+#include "freight/ops/sequence_internal.h"
 #include "freight/ops/shape.h"
 #include "freight/trace/tracer.h"
 

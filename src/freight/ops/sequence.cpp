@@ -9,6 +9,7 @@
 #include "freight/ops/elementwise.h"
 #include "freight/ops/linalg.h"
 #include "freight/ops/neural.h"
+#include "freight/ops/sequence_internal.h"
 #include "freight/ops/shape.h"
 
 namespace freight {

@@ -38,9 +38,4 @@ Tensor lstm_layer(const In& x, const In& weight_ih, const In& bias, const In& we
 Tensor gru_layer(const In& x, const In& weight_ih, const In& bias, const In& weight, const In& inside,
                  const SequenceOptions& options = {});
 
-namespace ops {
-// Lengths in i32 for the ops of this file; those of wider types, which may not fit, become numbers from 0 to `most`.
-Tensor counts_within(const Tensor& lengths, int64_t most);
-}  // namespace ops
-
 }  // namespace freight

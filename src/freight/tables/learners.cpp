@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "freight/tables/baseline.h"
+#include "freight/tables/linear.h"
 #include "freight/tables/xgboost_learner.h"
 
 namespace freight::tables {
@@ -13,6 +14,11 @@ void register_learners() {
   std::call_once(once, [] {
     store::register_row_model("baseline", read_baseline);
     train::register_learner(std::make_shared<BaselineLearner>());
+    for (const LinearKind kind : {LinearKind::linear, LinearKind::ridge, LinearKind::logistic, LinearKind::poisson}) {
+      auto learner = std::make_shared<LinearLearner>(kind);
+      store::register_row_model(learner->name(), read_linear);
+      train::register_learner(std::move(learner));
+    }
     for (const auto kind : {TreeLearner::Kind::gbdt, TreeLearner::Kind::forest}) {
       const auto learner = std::make_shared<TreeLearner>(kind);
       const std::string name = learner->name();

@@ -71,7 +71,7 @@ struct Config {
   std::string objective = "auto";
   int64_t rounds = 0, early_stop = -1, trees = 0, max_depth = 0;
   double subsample = 0, colsample = 0;  // shares of the rows and columns that a tree sees
-  double lambda = -1;                   // L2 of a leaf's value
+  double lambda = -1;                   // L2 on coefficients or the values of leaves
   double min_child_weight = 1;
   double quantile = 0.5, tweedie_power = 1.5;  // of the objectives of these names
   std::string monotone;                        // COLUMN=1,COLUMN=-1

@@ -35,7 +35,7 @@ constexpr const char* kOptimizer = "Optimizer and schedule";
 constexpr const char* kAugment = "Regularisation and augmentation";
 constexpr const char* kImages = "Pictures in files (docs/data.md)";
 constexpr const char* kText = "Text (docs/data.md)";
-constexpr const char* kTrees = "Trees on tables (docs/tables.md)";
+constexpr const char* kTables = "Tables (docs/tables.md)";
 constexpr const char* kMachine = "Machine";
 constexpr const char* kOutput = "Output";
 
@@ -153,33 +153,34 @@ std::vector<Field> make_fields() {
       {kText, "--truncation-side", "text.truncation_side", &C::truncation_side,
        "where a longer document is cut off; left keeps its end", words({"right", "left"})},
 
-      {kTrees, "--objective", "trees.objective", &C::objective,
+      {kTables, "--objective", "trees.objective", &C::objective,
        "of values: squarederror, absoluteerror, quantile, poisson or tweedie (auto: classes by logistic or softprob, values by "
        "squarederror)",
        words({"auto", "squarederror", "absoluteerror", "quantile", "poisson", "tweedie"})},
-      {kTrees, "--quantile", "trees.quantile", &C::quantile, "which quantile the objective of this name tells",
+      {kTables, "--quantile", "trees.quantile", &C::quantile, "which quantile the objective of this name tells",
        {.min = 0, .max = 1, .below_max = true, .above_min = true}},
-      {kTrees, "--tweedie-power", "trees.tweedie_power", &C::tweedie_power, "power of the variance of tweedie",
+      {kTables, "--tweedie-power", "trees.tweedie_power", &C::tweedie_power, "power of the variance of tweedie",
        {.min = 1, .max = 2, .below_max = true, .above_min = true}},
-      {kTrees, "--rounds", "trees.rounds", &C::rounds, "rounds of boosting at most (0: 1000)", between(0, 1e6),
+      {kTables, "--rounds", "trees.rounds", &C::rounds, "rounds of boosting at most (0: 1000)", between(0, 1e6),
        {"--num-boost-round", "--n-estimators"}},
-      {kTrees, "--early-stop", "trees.early_stop", &C::early_stop,
+      {kTables, "--early-stop", "trees.early_stop", &C::early_stop,
        "end after so many rounds without a better held-out loss, and keep the best round (0: off; -1: 20)", at_least(-1),
        {"--early-stopping-rounds"}},
-      {kTrees, "--trees", "trees.count", &C::trees, "trees of a forest, for each class (0: 100)", between(0, 1e6)},
-      {kTrees, "--max-depth", "trees.max_depth", &C::max_depth, "levels of a tree (0: 6 of gbdt, 12 of forest)", between(0, 30)},
-      {kTrees, "--subsample", "trees.subsample", &C::subsample, "share of the rows that a tree sees (0: 1 of gbdt, 0.8 of forest)",
+      {kTables, "--trees", "trees.count", &C::trees, "trees of a forest, for each class (0: 100)", between(0, 1e6)},
+      {kTables, "--max-depth", "trees.max_depth", &C::max_depth, "levels of a tree (0: 6 of gbdt, 12 of forest)", between(0, 30)},
+      {kTables, "--subsample", "trees.subsample", &C::subsample, "share of the rows that a tree sees (0: 1 of gbdt, 0.8 of forest)",
        between(0, 1)},
-      {kTrees, "--colsample", "trees.colsample", &C::colsample,
+      {kTables, "--colsample", "trees.colsample", &C::colsample,
        "share of the columns that a tree of gbdt, or a split of forest, may choose from (0: 1 of gbdt, 0.8 of forest)",
        between(0, 1), {"--colsample-bytree"}},
-      {kTrees, "--lambda", "trees.lambda", &C::lambda, "L2 on the values of leaves (-1: 1 of gbdt, 0.00001 of forest)", at_least(-1),
+      {kTables, "--lambda", "tables.lambda", &C::lambda,
+       "L2 on coefficients and on the values of leaves (-1: 0 of linear and poisson, 0.00001 of forest, 1 of others)", at_least(-1),
        {"--reg-lambda"}},
-      {kTrees, "--min-child-weight", "trees.min_child_weight", &C::min_child_weight,
+      {kTables, "--min-child-weight", "trees.min_child_weight", &C::min_child_weight,
        "least sum of second derivatives in a leaf; for squarederror, least number of rows", at_least(0)},
-      {kTrees, "--monotone", "trees.monotone", &C::monotone,
+      {kTables, "--monotone", "trees.monotone", &C::monotone,
        "the answer rises (1) or falls (-1) with these columns of numbers", {}, {"--monotone-constraints"}, "COL=1|-1,..."},
-      {kTrees, "--class-weight", "trees.class_weight", &C::class_weight, "balanced: each class weighs as much as any other",
+      {kTables, "--class-weight", "trees.class_weight", &C::class_weight, "balanced: each class weighs as much as any other",
        words({"none", "balanced"})},
 
       changeable({kMachine, "--device", "device", &C::backend, "auto, cpu, ref, cuda:N or opencl:N"}),
@@ -304,8 +305,8 @@ std::string Field::flag() const {
   return all.substr(all.find("--"));
 }
 
-bool for_trees(const Field& field) {
-  return std::string_view(field.group) == kTrees || field.member == Field::Member(&Config::xgboost);
+bool for_tables(const Field& field) {
+  return std::string_view(field.group) == kTables || field.member == Field::Member(&Config::xgboost);
 }
 
 const std::vector<Field>& config_fields() {

@@ -13,6 +13,7 @@
 #include "freight/train/config.h"
 #include "freight/train/evaluate.h"
 #include "freight/train/prepare.h"
+#include "freight/train/scores.h"
 #include "freight/train/trained_on.h"
 
 namespace freight::train {
@@ -33,6 +34,7 @@ struct MeasureRequest {
 };
 struct Measurement {
   Evaluation figures;
+  std::vector<Score> scores = {};  // of models of rows
   std::string data;
   const char* unit = "samples";
 };

@@ -173,14 +173,14 @@ void need_batch_statistics(const NetRun& p) {
 }
 
 // A net would pass over them.
-void refuse_flags_of_trees(const Config& c) {
+void refuse_flags_of_tables(const Config& c) {
   const Config usual;
   for (const Field& f : config_fields()) {
-    if (!for_trees(f)) continue;
+    if (!for_tables(f)) continue;
     std::visit(
         [&](auto member) {
           if (c.*member == usual.*member) return;
-          fail(ErrorKind::usage, f.flag(), "is for trees on tables (docs/tables.md): --model ", c.model, " is a net; ",
+          fail(ErrorKind::usage, f.flag(), "is for models of tables (docs/tables.md): --model ", c.model, " is a net; ",
                "leave it out");
         },
         f.member);
@@ -195,7 +195,7 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   const Own own = std::move(options.own);
   begin(p, named_after(config, own), std::move(options));
   Config& c = p.config;
-  refuse_flags_of_trees(c);
+  refuse_flags_of_tables(c);
   const store::ComputeType compute = store::compute_type(c.precision, c.backend);
   p.precision_note = compute.note;
   seed(static_cast<uint64_t>(c.seed));

@@ -44,7 +44,7 @@ void refuse_flags_of_nets(const Config& c, const RowLearner& learner,
           const bool as_usual =
               std::any_of(std::begin(usual), std::end(usual), [&](const Config& u) { return c.*member == u.*member; });
           if (as_usual && !(gave && gave(flag))) return;
-          fail(ErrorKind::usage, flag, for_trees(f) ? "is for trees" : "is for nets", ": --model ", learner.name(),
+          fail(ErrorKind::usage, flag, for_tables(f) ? "is for trees" : "is for nets", ": --model ", learner.name(),
                " does not have it; leave it out");
         },
         f.member);
@@ -254,7 +254,10 @@ Measurement RowLearner::measure(store::Bundle bundle, const std::string& path, c
   }
   const MeasuredRows measured = rows_to_measure(bundle, path, request);
   if (!measured.note.empty()) request.note(measured.note);
-  return {.figures = evaluate(*bundle.rows, measured.rows), .data = measured.data, .unit = "rows"};
+  return {.figures = evaluate(*bundle.rows, measured.rows),
+          .scores = scores_of(bundle.rows->run(measured.rows.values), measured.rows.labels),
+          .data = measured.data,
+          .unit = "rows"};
 }
 
 }  // namespace freight::train

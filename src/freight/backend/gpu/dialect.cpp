@@ -14,6 +14,7 @@ constexpr const char* kWords = R"(
 #define LOCAL __local
 #define DEVICE inline
 #define BARRIER barrier(CLK_LOCAL_MEM_FENCE)
+#define BARRIER_ALL barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define GROUP get_group_id(0)
 #define LANE get_local_id(0)
 #define ELEMENT get_global_id(0)
@@ -42,6 +43,7 @@ typedef short i16;
 #define LOCAL __shared__
 #define DEVICE static __device__ inline
 #define BARRIER __syncthreads()
+#define BARRIER_ALL __syncthreads()
 #define GROUP blockIdx.x
 #define LANE threadIdx.x
 #define ELEMENT (blockIdx.x * (i64)blockDim.x + threadIdx.x)

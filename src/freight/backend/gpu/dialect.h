@@ -1,6 +1,6 @@
 // The text that stands before every generated kernel. It makes one source of OpenCL C and CUDA C++: kernels say KERNEL,
-// GLOBAL, LOCAL, BARRIER, GROUP, LANE, UNROLL, UNROLL_8, SHARE (a reduction over a group) and use the conversion and
-// random functions defined here.
+// GLOBAL, LOCAL, BARRIER, BARRIER_ALL (what the group wrote to global memory, too, is seen behind it), GROUP, LANE,
+// UNROLL, UNROLL_8, SHARE (a reduction over a group) and use the conversion and random functions defined here.
 #pragma once
 #include <string>
 

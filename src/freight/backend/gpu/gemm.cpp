@@ -24,6 +24,7 @@ struct Product {
   int64_t m = 0, n = 0, k = 0;
   Epilogue epilogue;
   const char* purpose = "";
+  bool subtracted = false;  // from the residual
 };
 
 // Coordinate `e` adds this to an element's address, and for an image to its place. An expression of `e` alone is put
@@ -206,7 +207,7 @@ class GemmText {
       text_.line("const idx_t e = e_thin + ", u, "; ", across.prepare, "const idx_t at = y_at + ", across.at, ";");
       text_.line(acc_, " r = c", u, ";");
       if (e.bias) text_.line("{ const idx_t j = ", columns_ ? "e_wide" : "e", "; r += ", bias.load(y.bias), "; }");
-      if (e.residual) text_.line("r += ", residual.load("at"), ";");
+      if (e.residual) text_.line("r = ", residual.load("at"), p_.subtracted ? " - r;" : " + r;");
       if (e.relu) text_.line("r = ", scalar_expression(Op::relu, to.dtype, {"r"}), ";");
       text_.line(to.store("at", "r"));
       text_.line("}");
@@ -299,7 +300,9 @@ struct ConvNumbers {
 
 }  // namespace
 
-Lowered lower_matmul(const StepSpec& spec) {
+namespace {
+
+Lowered product(const StepSpec& spec, bool subtracted) {
   const auto& attrs = freight::attrs<MatmulAttrs>(*spec.node);
   const Shape& sy = spec.out[0].type.shape;  // (..., M, N)
   const Shape& sa = spec.in[0].type.shape;   // (..., M, K), transposed (..., K, M)
@@ -311,7 +314,8 @@ Lowered lower_matmul(const StepSpec& spec) {
                  .n = sy[last],
                  .k = sa[attrs.trans_a ? before : last],
                  .epilogue = attrs.epilogue,
-                 .purpose = "matmul"});
+                 .purpose = "matmul",
+                 .subtracted = subtracted});
   const auto base = [&](const Operand& o) {
     std::string sum = "0";
     for (int i = 0; i < before; ++i) sum += cat(" + z", i, " * ", text.number(o.layout.strides[i]));
@@ -325,6 +329,11 @@ Lowered lower_matmul(const StepSpec& spec) {
                      {1, base(b), by(b, attrs.trans_b ? before : last), by(b, attrs.trans_b ? last : before)},
                      {base(y), by(y, before), by(y, last), "j"});
 }
+
+}  // namespace
+
+Lowered lower_matmul(const StepSpec& spec) { return product(spec, false); }
+Lowered lower_subtracted_matmul(const StepSpec& spec) { return product(spec, true); }
 
 Lowered lower_epilogue(const StepSpec& spec) {
   if (pattern_of(*spec.node).product) return lower_rest_of_pattern(spec);

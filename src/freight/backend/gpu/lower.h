@@ -1,5 +1,6 @@
 // From a step of a plan to launches of generated kernels: one function per family of ops. Every primitive op of the
-// table has a lowering. Letters: N batch, C channels, O output channels, G groups, H W image, M N K of a matmul.
+// table has a lowering, but for eigenvalues and singular values. Letters: N batch, C channels, O output channels, G
+// groups, H W image, M N K of a matmul.
 #pragma once
 #include "freight/backend/backend.h"
 #include "freight/backend/gpu/launch.h"
@@ -17,6 +18,8 @@ bool region_in_place(const Graph& graph, const Node& node, int input);
 
 // matmul with any strides; conv and its gradients as implicit matmuls.
 Lowered lower_matmul(const StepSpec& spec);
+// The same, the product subtracted from the third operand, which may lie where the result does.
+Lowered lower_subtracted_matmul(const StepSpec& spec);
 // Lowers what the epilogue of a matmul (or the rest of its pattern, pattern_kernels.h), or of a convolution that is
 // channels last, adds to its dense result, for drivers whose library computes without one; no launch where it has none.
 Lowered lower_epilogue(const StepSpec& spec);
@@ -26,6 +29,10 @@ Lowered lower_pool(const StepSpec& spec);
 Lowered lower_index(const StepSpec& spec);
 Lowered lower_pad(const StepSpec& spec);
 Lowered lower_concat(const StepSpec& spec);
+
+// lu_factor, cholesky, qr and solve_triangular; which of linear algebra's ops these are.
+Lowered lower_factorization(const StepSpec& spec);
+bool has_factorization(Op op);
 
 // Attention and its gradient as kernels of their own, which never hold the matrix of all weights; where there are such
 // for a node, whose rows must fit a work-item.

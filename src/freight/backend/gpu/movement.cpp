@@ -71,6 +71,9 @@ Lowered lower(const StepSpec& spec) {
     case OpKind::pool: return op == Op::max_pool_grad ? lower_index(spec) : lower_pool(spec);
     case OpKind::index: return lower_index(spec);
     case OpKind::composite: return lower_attention(spec);
+    case OpKind::linalg:
+      if (has_factorization(op)) return lower_factorization(spec);
+      break;
     default: break;
   }
   fail(ErrorKind::device, name(op),
