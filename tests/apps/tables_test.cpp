@@ -116,5 +116,38 @@ TEST(TablesCommand, FilesThatCannotBeReadAreRefusedBeforeAnythingIsWritten) {
   expect_refused(run_freight({"plan", "--model", model}), 2, {"is a stored model", "--spec"});
 }
 
+TEST(TablesCommand, TreesAreFittedByALibraryThatIsAskedForWhereItIsMissing) {
+  const std::string dir = scratch_dir(), csv = dir + "/flowers.csv", model = dir + "/run/model.safetensors";
+  std::string rows = "length,colour,species\n";
+  for (int i = 0; i < 100; ++i) {
+    rows += cat(i % 4 ? 3 + i % 7 : 1, ",", i % 2 ? "red" : "blue", ",", i % 4 ? "rose" : "daisy", "\n");
+  }
+  write_file(csv, rows);
+  const std::vector<std::string> train = {"train", csv, "--model", "gbdt", "-o", dir + "/run", "--rounds", "20"};
+  const std::vector<std::string> none = {"FREIGHT_XGBOOST=" + dir + "/none.so"};
+  expect_refused(run_freight(train, {}, none), 4, {"FREIGHT_XGBOOST", "none.so", "no library can be loaded there"});
+  expect_refused(run_freight({"train", csv, "--model", "forest", "--xgboost", csv, "-o", dir + "/run"}), 4,
+                 {"--xgboost", "flowers.csv", "the loader refuses"});
+  EXPECT_NE(run_freight({"report", dir + "/run"}).code, 0) << "there is a run";
+
+  const Ran trained = run_freight(train);
+  if (trained.code == 4) {
+    EXPECT_NE(trained.err.find("apt-get install libxgboost0"), std::string::npos) << trained.err;
+    GTEST_SKIP() << trained.err;
+  }
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const Ran eval = run_freight({"eval", model, "--json"});
+  ASSERT_EQ(eval.code, 0) << eval.err;
+  EXPECT_EQ(Json::parse(eval.out).at("top1"), 100.0);
+  expect_refused(run_freight({"eval", model}, {}, none), 4, {"FREIGHT_XGBOOST", "none.so"});
+  write_file(dir + "/new.csv", "colour,length\nred,1\ngreen,4\n,\n");
+  const Ran predicted = run_freight({"predict", model, dir + "/new.csv", "--csv"});
+  ASSERT_EQ(predicted.code, 0) << predicted.err;
+  EXPECT_NE(predicted.out.find("new.csv:2,daisy"), std::string::npos) << predicted.out;
+  EXPECT_NE(predicted.out.find("new.csv:3,rose"), std::string::npos) << predicted.out;
+  const Ran shown = run_freight({"models", "show", model});
+  EXPECT_NE(shown.out.find("20 trees of XGBoost"), std::string::npos) << shown.out;
+}
+
 }  // namespace
 }  // namespace freight::test

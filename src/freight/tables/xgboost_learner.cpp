@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "freight/base/cpu_share.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
@@ -17,9 +18,16 @@ namespace freight::tables {
 
 namespace {
 
-constexpr int64_t kToldRounds = 50;  // of a fit are shown, about
+constexpr int64_t kToldRounds = 50, kShownOfMore = 25;  // up to so many are all shown; of more, about so many
 constexpr double kGbdtRate = 0.1, kForestRate = 1;
 constexpr XgboostVersion kDevices = {2, 0, 0};
+
+// XGBoost's names: a category, of which a cell is the number, or a quantity.
+std::vector<const char*> kinds_of(const TreeColumns& columns) {
+  std::vector<const char*> kinds;
+  for (int64_t c = 0; c < columns.count(); ++c) kinds.push_back(columns.words(c) ? "c" : "q");
+  return kinds;
+}
 
 // A part of the data as XGBoost has it. It copies the rows.
 XgboostHandle matrix_of(const Xgboost& library, const TreeColumns& columns, const store::Rows& rows,
@@ -36,8 +44,7 @@ XgboostHandle matrix_of(const Xgboost& library, const TreeColumns& columns, cons
                                            : rows.labels.data<float>()[i]);
   }
   library.check(library->XGDMatrixSetFloatInfo(made, "label", labels.data(), labels.size()), "the labels");
-  std::vector<const char*> kinds;
-  for (int64_t c = 0; c < columns.count(); ++c) kinds.push_back(columns.words(c) ? "c" : "q");
+  std::vector<const char*> kinds = kinds_of(columns);
   library.check(library->XGDMatrixSetStrFeatureInfo(made, "feature_type", kinds.data(), kinds.size()),
                 "the kinds of columns");
   return matrix;
@@ -65,8 +72,16 @@ std::string device_of(const Xgboost& library, const XgboostHandle& booster) {
 
 bool on_gpu(const std::string& device) { return starts_with(device, "cuda"); }
 
+// Another GPU than the one that was asked for is as little.
+bool same_gpu(const std::string& asked, const std::string& used) {
+  const size_t colon = asked.find(':');
+  if (colon == std::string::npos) return on_gpu(used);
+  const size_t digit = std::min(asked.find_first_not_of('0', colon + 1), asked.size() - 1);
+  return used == cat("cuda:", asked.substr(digit));
+}
+
 void need_gpu(const Xgboost& library, const XgboostHandle& booster, const std::string& asked) {
-  if (const std::string used = device_of(library, booster); !on_gpu(used)) {
+  if (const std::string used = device_of(library, booster); !same_gpu(asked, used)) {
     fail(ErrorKind::device, "--device", "got ", asked, ", but XGBoost found no such GPU and would go on with ", used,
          " (", library.path(), ", ", library.version().text(), "); freight devices lists those that are there");
   }
@@ -83,7 +98,7 @@ void check_device(const Xgboost& library, const std::string& device) {
   const Array values = Array::of<double>({0, 1}, {2, 1});
   const store::Rows two{values, Array::of<float>({0, 1}, {2})};
   const std::vector<store::Column> columns = {{.name = "probe"}};
-  const XgboostHandle matrix = matrix_of(library, TreeColumns(columns, nullptr), two, "1");
+  const XgboostHandle matrix = matrix_of(library, TreeColumns(columns), two, "1");
   const XgboostHandle booster =
       booster_of(library, {{"device", device}, {"tree_method", "hist"}, {"verbosity", "0"}}, {matrix.get()});
   library.check(library->XGBoosterUpdateOneIter(booster.get(), 0, matrix.get()), cat("a tree on ", device));
@@ -120,14 +135,18 @@ class TreeFit {
     test_ = matrix_of(library_, columns_, data.test, threads);
     if (!weights_.empty()) weigh();
     booster_ = booster_of(library_, settings_.parameters, {train_.get(), test_.get()});
+    std::vector<const char*> kinds = kinds_of(columns_);  // for those who read the trees elsewhere
+    library_.check(library_->XGBoosterSetStrFeatureInfo(booster_.get(), "feature_type", kinds.data(), kinds.size()),
+                   "the kinds of columns");
   }
 
   // Rounds until they are all done, the held-out loss stays, or somebody says stop.
   void rounds(const std::function<bool(const train::Round&)>& told) {
-    const int64_t period = std::max<int64_t>(settings_.rounds / kToldRounds, 1);
+    const int64_t period = settings_.rounds <= kToldRounds ? 1 : settings_.rounds / kShownOfMore;
     int64_t last_told = 0;
     bool on = true;
     while (on) {
+      CpuShare::touch();  // XGBoost's threads may be those of this program's pool
       library_.check(library_->XGBoosterUpdateOneIter(booster_.get(), static_cast<int>(fitted_), train_.get()),
                      cat("round ", fitted_ + 1));
       if (++fitted_ == 1 && on_gpu(device_)) need_gpu(library_, booster_, device_);
@@ -249,6 +268,7 @@ train::RowData TreeLearner::read(const train::RowSource& source) const { return 
 
 train::Cost TreeLearner::cost(const train::Config& c, const train::RowData& data) const {
   const Xgboost& library = xgboost(c.xgboost);  // a missing one is told before anything is written
+  library.hear_warnings();
   check_device(library, c.backend);
   const TreeSettings settings = tree_settings(c, data, library, kind_);
   // A cell is held as f32, as XGBoost's own pair of column and value, and as the number of its bin.

@@ -21,6 +21,7 @@ namespace freight::tables {
   X(XGDMatrixSetStrFeatureInfo, int, void*, const char*, const char**, uint64_t)                             \
   X(XGBoosterCreate, int, void* const*, uint64_t, void**)                                                    \
   X(XGBoosterFree, int, void*)                                                                               \
+  X(XGBoosterSetStrFeatureInfo, int, void*, const char*, const char**, uint64_t)                             \
   X(XGBoosterSetParam, int, void*, const char*, const char*)                                                 \
   X(XGBoosterUpdateOneIter, int, void*, int, void*)                                                          \
   X(XGBoosterPredictFromDMatrix, int, void*, void*, const char*, const uint64_t**, uint64_t*, const float**) \

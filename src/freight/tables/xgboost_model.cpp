@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "freight/base/cpu_share.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
@@ -19,10 +20,10 @@ namespace freight::tables {
 namespace {
 
 constexpr const char* kTrees = "xgboost.trees";
-constexpr const char* kOrigins = "xgboost.origins";
 constexpr const char* kMade = "xgboost";  // the entry of metadata
 constexpr int64_t kRowsAtOnce = 1 << 16;  // bounds the memory of a prediction
-constexpr double kMostOfRange = 1e-3;     // that f32 may move the numbers of a column by
+const std::vector<std::string> kObjectivesOfValues = {"reg:squarederror", "reg:absoluteerror", "reg:quantileerror",
+                                                      "count:poisson", "reg:tweedie"};
 
 XgboostVersion version_in(const std::string& text, const std::string& path) {
   XgboostVersion v;
@@ -39,50 +40,6 @@ XgboostVersion version_in(const std::string& text, const std::string& path) {
 }
 
 }  // namespace
-
-TreeColumns::TreeColumns(const std::vector<store::Column>& columns, const Array* origins)
-    : origins_(columns.size(), 0.0) {
-  for (const store::Column& c : columns) words_.push_back(c.words);
-  if (origins) std::copy_n(origins->data<double>(), columns.size(), origins_.begin());
-}
-
-TreeColumns::TreeColumns(const std::vector<store::Column>& columns, const Array& rows)
-    : TreeColumns(columns, static_cast<const Array*>(nullptr)) {
-  const int64_t n = rows.shape()[0], width = count();
-  for (int64_t c = 0; c < width; ++c) {
-    if (words(c)) continue;
-    double least = std::numeric_limits<double>::infinity(), most = -least, moved = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      const double v = rows.data<double>()[i * width + c];
-      if (std::isnan(v)) continue;
-      least = std::min(least, v);
-      most = std::max(most, v);
-      moved = std::max(moved, std::fabs(v - static_cast<double>(static_cast<float>(v))));
-    }
-    if (std::isfinite(moved) && moved > kMostOfRange * (most - least)) origins_[static_cast<size_t>(c)] = least;
-  }
-}
-
-bool TreeColumns::shifted() const {
-  return std::any_of(origins_.begin(), origins_.end(), [](double o) { return o != 0; });
-}
-
-Array TreeColumns::features(const Array& rows, int64_t begin, int64_t end) const {
-  constexpr double kMost = std::numeric_limits<float>::max();
-  const int64_t width = count();
-  Array out(DType::f32, {end - begin, width});
-  const double* from = rows.data<double>() + begin * width;
-  float* to = out.data<float>();
-  for (int64_t i = begin; i < end; ++i) {
-    for (int64_t c = 0; c < width; ++c, ++from, ++to) {
-      const auto column = static_cast<size_t>(c);
-      const double v = words_[column] && *from == store::kUnknownWord ? std::numeric_limits<double>::quiet_NaN()
-                                                                      : *from - origins_[column];
-      *to = static_cast<float>(std::isnan(v) ? v : std::clamp(v, -kMost, kMost));
-    }
-  }
-  return out;
-}
 
 std::string array_interface(const Array& features) {
   return cat(R"({"data": [)", reinterpret_cast<uintptr_t>(features.raw()), R"(, true], "shape": [)",
@@ -108,6 +65,13 @@ Trees::Trees(const Xgboost& library, Array bytes, TreeColumns columns, int64_t c
       classes_(classes),
       made_(std::move(made)),
       facts_(read_trees({bytes_.data<uint8_t>(), bytes_.bytes()}, path, columns_.count(), classes > 2 ? classes : 1)) {
+  const std::vector<std::string> may = classes > 2   ? std::vector<std::string>{"multi:softprob"}
+                                       : classes > 0 ? std::vector<std::string>{"binary:logistic"}
+                                                     : kObjectivesOfValues;
+  if (std::find(may.begin(), may.end(), facts_.objective) == may.end()) {
+    fail(ErrorKind::checkpoint, path, "the stored trees are damaged: got the objective ", excerpt(facts_.objective),
+         ", need ", join(may, " or "));
+  }
   void* booster = nullptr;
   library_.check(library_->XGBoosterCreate(nullptr, 0, &booster), "a booster");
   booster_ = owned_booster(library_, booster);
@@ -115,6 +79,7 @@ Trees::Trees(const Xgboost& library, Array bytes, TreeColumns columns, int64_t c
     fail(ErrorKind::checkpoint, path, "XGBoost ", library_.version().text(),
          " does not read its trees: ", excerpt(library_->XGBGetLastError()));
   }
+  library_.check(library_->XGBoosterSetParam(booster, "nthread", cat(thread_count()).c_str()), "nthread");
   // The first answer settles the booster; those that follow may be asked for by several threads.
   Array row(DType::f64, {1, columns_.count()});
   std::fill_n(row.data<double>(), columns_.count(), std::numeric_limits<double>::quiet_NaN());
@@ -123,6 +88,7 @@ Trees::Trees(const Xgboost& library, Array bytes, TreeColumns columns, int64_t c
 
 Array Trees::run(const Array& rows) const {
   const int64_t n = rows.shape()[0], k = outputs();
+  CpuShare::touch();
   Array out(DType::f32, {n, k});
   for (int64_t begin = 0; begin < n; begin += kRowsAtOnce) {
     const int64_t end = std::min(n, begin + kRowsAtOnce);
@@ -155,24 +121,16 @@ std::vector<std::string> Trees::lines() const {
 
 void Trees::write(io::SafeTensors& file) const {
   file.tensors.emplace_back(kTrees, bytes_);
-  if (columns_.shifted()) {
-    Array origins(DType::f64, {columns_.count()});
-    std::copy(columns_.origins().begin(), columns_.origins().end(), origins.data<double>());
-    file.tensors.emplace_back(kOrigins, origins);
-  }
+  columns_.write(file);
   file.metadata[kMade] =
       nlohmann::ordered_json{{"version", made_.version}, {"rounds", made_.rounds}, {"fitted", made_.fitted}}.dump();
 }
 
 std::shared_ptr<const store::RowModel> read_stored_trees(const std::string& learner, const io::SafeTensors& file,
                                                          const std::string& path, const store::RowShape& shape) {
-  const Array *bytes = file.find(kTrees), *origins = file.find(kOrigins);
+  const Array* bytes = file.find(kTrees);
   if (!bytes || bytes->dtype() != DType::u8 || bytes->shape().rank() != 1) {
     fail(ErrorKind::checkpoint, path, "the tensor ", kTrees, " is missing, or not u8[N]");
-  }
-  const auto width = static_cast<int64_t>(shape.columns.size());
-  if (origins && (origins->dtype() != DType::f64 || origins->shape() != Shape{width})) {
-    fail(ErrorKind::checkpoint, path, "the tensor ", kOrigins, " is not f64[", width, "]");
   }
   TreesMade made{.learner = learner, .version = {}};
   const auto entry = file.metadata.find(kMade);
@@ -192,7 +150,7 @@ std::shared_ptr<const store::RowModel> read_stored_trees(const std::string& lear
          library.version().text(), ", may not read as they are meant; ",
          "install a newer one (pip install xgboost-cpu) or name one in FREIGHT_XGBOOST");
   }
-  return std::make_shared<Trees>(library, *bytes, TreeColumns(shape.columns, origins),
+  return std::make_shared<Trees>(library, *bytes, TreeColumns(shape.columns, file, path),
                                  static_cast<int64_t>(shape.classes.size()), std::move(made), path);
 }
 

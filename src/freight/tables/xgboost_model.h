@@ -6,32 +6,11 @@
 #include <vector>
 
 #include "freight/store/row_model.h"
+#include "freight/tables/tree_columns.h"
 #include "freight/tables/xgboost_library.h"
 #include "freight/tables/xgboost_trees.h"
 
 namespace freight::tables {
-
-// Makes of rows the numbers that XGBoost takes, f32 with NaN where a cell is missing. A word that training did not see is
-// missing, too. Numbers beyond f32 become its greatest, which is on the same side of every split.
-class TreeColumns {
- public:
-  // From columns of training: one whose numbers f32 would not tell apart, such as times in seconds within a day, is
-  // read from its least value on.
-  TreeColumns(const std::vector<store::Column>& columns, const Array& rows);
-  // From a stored model; `origins` is f64 (columns), or null.
-  TreeColumns(const std::vector<store::Column>& columns, const Array* origins);
-
-  Array features(const Array& rows, int64_t begin, int64_t end) const;  // f32 (end - begin, columns)
-  Array features(const Array& rows) const { return features(rows, 0, rows.shape()[0]); }
-  int64_t count() const { return static_cast<int64_t>(words_.size()); }
-  bool words(int64_t column) const { return words_[static_cast<size_t>(column)]; }
-  bool shifted() const;
-  const std::vector<double>& origins() const { return origins_; }
-
- private:
-  std::vector<bool> words_;
-  std::vector<double> origins_;
-};
 
 // The file says this besides the trees.
 struct TreesMade {

@@ -59,12 +59,15 @@ class TreeReader {
       ++seen;
       facts.depth = std::max(facts.depth, depth[node]);
       const bool words = kind[node].get<int64_t>() != 0;
-      if (!words && !std::isfinite(at[node].get<double>())) wrong("a number in it is not finite");
+      const auto number = at[node].get<double>();  // the value of a leaf, or where numbers are split
       const int64_t children[] = {left[node].get<int64_t>(), right[node].get<int64_t>()};
       if (children[0] == -1 && children[1] == -1) {
+        if (!std::isfinite(number)) wrong(cat("leaf ", node, " is not finite"));
         ++facts.leaves;
         continue;
       }
+      // CUDA parts what is missing from all numbers by minus infinity.
+      if (!words && std::isnan(number)) wrong(cat("node ", node, " splits numbers at none"));
       const auto from = column[node].get<int64_t>();
       if (from < 0 || from >= columns_) wrong(cat("it reads column ", from, " of ", columns_));
       if (words && !std::binary_search(of_words_.begin(), of_words_.end(), static_cast<int64_t>(node))) {

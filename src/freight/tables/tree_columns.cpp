@@ -1,0 +1,138 @@
+// See tree_columns.h.
+#include "freight/tables/tree_columns.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+
+namespace freight::tables {
+
+namespace {
+
+constexpr const char* kOrigins = "xgboost.origins";        // f64 (columns)
+constexpr const char* kCategories = "xgboost.categories";  // i32 (words of all columns)
+constexpr double kMostOfRange = 1e-3;                      // that f32 may move the numbers of a column by
+
+}  // namespace
+
+TreeColumns::TreeColumns(const std::vector<store::Column>& columns) {
+  for (const store::Column& c : columns) {
+    Reading reading{.words = c.words};
+    for (size_t i = 0; i < c.levels.size(); ++i) reading.categories.push_back(static_cast<int32_t>(i));
+    columns_.push_back(std::move(reading));
+  }
+}
+
+TreeColumns::TreeColumns(const std::vector<store::Column>& columns, const Array& rows) : TreeColumns(columns) {
+  for (int64_t c = 0; c < count(); ++c) {
+    if (words(c)) {
+      count_words(c, rows);
+    } else {
+      find_origin(c, rows);
+    }
+  }
+}
+
+bool TreeColumns::words(int64_t column) const {
+  const Reading& c = columns_[static_cast<size_t>(column)];
+  return c.words && std::any_of(c.categories.begin(), c.categories.end(), [](int32_t k) { return k >= 0; });
+}
+
+void TreeColumns::count_words(int64_t column, const Array& rows) {
+  std::vector<int32_t>& categories = columns_[static_cast<size_t>(column)].categories;
+  std::vector<int64_t> seen(categories.size());
+  for (int64_t i = 0; i < rows.shape()[0]; ++i) {
+    const double v = rows.data<double>()[i * count() + column];
+    if (v >= 0) ++seen[static_cast<size_t>(v)];  // false of NaN
+  }
+  int32_t next = 0;
+  for (size_t i = 0; i < seen.size(); ++i) categories[i] = seen[i] < kLeastRows ? -1 : next++;
+}
+
+void TreeColumns::find_origin(int64_t column, const Array& rows) {
+  double least = std::numeric_limits<double>::infinity(), most = -least, moved = 0;
+  for (int64_t i = 0; i < rows.shape()[0]; ++i) {
+    const double v = rows.data<double>()[i * count() + column];
+    if (std::isnan(v)) continue;
+    least = std::min(least, v);
+    most = std::max(most, v);
+    moved = std::max(moved, std::fabs(v - static_cast<double>(static_cast<float>(v))));
+  }
+  if (std::isfinite(moved) && moved > kMostOfRange * (most - least)) {
+    columns_[static_cast<size_t>(column)].origin = least;
+  }
+}
+
+TreeColumns::TreeColumns(const std::vector<store::Column>& columns, const io::SafeTensors& file,
+                         const std::string& path)
+    : TreeColumns(columns) {
+  int64_t all = 0;
+  for (const Reading& c : columns_) all += static_cast<int64_t>(c.categories.size());
+  if (const Array* origins = file.find(kOrigins)) {
+    if (origins->dtype() != DType::f64 || origins->shape() != Shape{count()}) {
+      fail(ErrorKind::checkpoint, path, "the tensor ", kOrigins, " is not f64[", count(), "]");
+    }
+    for (int64_t c = 0; c < count(); ++c) columns_[static_cast<size_t>(c)].origin = origins->data<double>()[c];
+  }
+  if (const Array* categories = file.find(kCategories)) {
+    if (categories->dtype() != DType::i32 || categories->shape() != Shape{all}) {
+      fail(ErrorKind::checkpoint, path, "the tensor ", kCategories, " is not i32[", all, "]");
+    }
+    const int32_t* from = categories->data<int32_t>();
+    for (Reading& c : columns_) {
+      for (int32_t& category : c.categories) {
+        category = *from++;
+        if (category < -1 || category >= static_cast<int64_t>(c.categories.size())) {
+          fail(ErrorKind::checkpoint, path, "the tensor ", kCategories, " holds ", category, ": need -1 to ",
+               c.categories.size() - 1);
+        }
+      }
+    }
+  }
+}
+
+void TreeColumns::write(io::SafeTensors& file) const {
+  Array origins(DType::f64, {count()});
+  std::vector<int32_t> all;
+  bool shifted = false, fewer = false;
+  for (int64_t i = 0; i < count(); ++i) {
+    const Reading& c = columns_[static_cast<size_t>(i)];
+    origins.data<double>()[i] = c.origin;
+    shifted = shifted || c.origin != 0;
+    fewer = fewer || std::find(c.categories.begin(), c.categories.end(), -1) != c.categories.end();
+    all.insert(all.end(), c.categories.begin(), c.categories.end());
+  }
+  if (shifted) file.tensors.emplace_back(kOrigins, origins);
+  if (!fewer) return;
+  Array categories(DType::i32, {static_cast<int64_t>(all.size())});
+  std::copy(all.begin(), all.end(), categories.data<int32_t>());
+  file.tensors.emplace_back(kCategories, categories);
+}
+
+Array TreeColumns::features(const Array& rows, int64_t begin, int64_t end) const {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
+  Array out(DType::f32, {end - begin, count()});
+  const double* from = rows.data<double>() + begin * count();
+  float* to = out.data<float>();
+  for (int64_t i = begin; i < end; ++i) {
+    for (const Reading& c : columns_) {
+      const double v = *from++;
+      if (std::isnan(v)) {
+        *to++ = kMissing;
+      } else if (c.words) {
+        const bool known = v >= 0 && v < static_cast<double>(c.categories.size());
+        const int32_t category = known ? c.categories[static_cast<size_t>(v)] : -1;
+        *to++ = category < 0 ? kMissing : static_cast<float>(category);
+      } else {
+        *to++ = static_cast<float>(std::clamp(v - c.origin, -kMost, kMost));
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace freight::tables

@@ -1,0 +1,47 @@
+// Makes of rows the numbers that XGBoost takes: f32, NaN where a cell is missing.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "freight/io/safetensors.h"
+#include "freight/store/row_model.h"
+
+namespace freight::tables {
+
+// Words become numbers of categories; those that training did not see, or in a few rows alone, are missing: a name that
+// one row has tells that row's answer and nothing of others. Numbers beyond f32 become its greatest, which is on the
+// same side of every split, and those of a column that f32 would not tell apart, such as times in seconds within a day,
+// are counted from the least one.
+class TreeColumns {
+ public:
+  static constexpr int64_t kLeastRows = 5;  // of a word that is a category
+
+  // All words are categories, all numbers are as they are.
+  explicit TreeColumns(const std::vector<store::Column>& columns);
+  // From the columns of training and its rows.
+  TreeColumns(const std::vector<store::Column>& columns, const Array& rows);
+  // From a stored model. Throws Error(checkpoint) that names `path`.
+  TreeColumns(const std::vector<store::Column>& columns, const io::SafeTensors& file, const std::string& path);
+  // Adds tensors where something is not as it is by itself.
+  void write(io::SafeTensors& file) const;
+
+  Array features(const Array& rows, int64_t begin, int64_t end) const;  // f32 (end - begin, columns)
+  Array features(const Array& rows) const { return features(rows, 0, rows.shape()[0]); }
+  int64_t count() const { return static_cast<int64_t>(columns_.size()); }
+  // False of words of which none is a category, too.
+  bool words(int64_t column) const;
+
+ private:
+  struct Reading {
+    bool words = false;
+    double origin = 0;                     // of numbers
+    std::vector<int32_t> categories = {};  // by the number of the word; -1: missing
+  };
+  void count_words(int64_t column, const Array& rows);
+  void find_origin(int64_t column, const Array& rows);
+
+  std::vector<Reading> columns_;
+};
+
+}  // namespace freight::tables
