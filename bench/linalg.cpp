@@ -1,6 +1,6 @@
 // Rates of the CPU backend's factorizations and triangular solves beside the matrix product's: one line of JSON per
 // op, type and extent. bench/compare_linalg.py runs it in turns with SciPy.
-//   bench_linalg [--op lu,cholesky,qr,triangular,solve] [--dtype f64,f32] [--n 16,32,...] [--batch 1] [--repeat 20]
+//   bench_linalg [--op lu,cholesky,qr,triangular,solve,mixed] [--dtype f64,f32] [--n 16,...] [--batch 1] [--repeat 20]
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
@@ -31,13 +31,13 @@ struct Work {
 };
 
 // The graph of one op over x (batch, n, n), a symmetric matrix with a heavy diagonal, and b: (batch, n, n), or (batch,
-// n, 1) for `solve`, which is what solving one system takes.
+// n, 1) for `solve` and `mixed`, which is what solving one system takes.
 Work work_of(const std::string& op, const std::string& dtype, int64_t batch, int64_t n) {
   const double cube = static_cast<double>(batch) * static_cast<double>(n * n) * static_cast<double>(n);
   const std::string type = cat(dtype, "[", batch, ",", n, ",", n, "]"), row = cat("i32[", batch, ",", n, "]");
   const std::string one = cat(dtype, "[", batch, ",", n, ",1]");
-  const std::string head =
-      cat("graph {\n %0 = input \"x\" : ", type, "\n %1 = input \"b\" : ", op == "solve" ? one : type, "\n");
+  const std::string head = cat("graph {\n %0 = input \"x\" : ", type,
+                               "\n %1 = input \"b\" : ", op == "solve" || op == "mixed" ? one : type, "\n");
   const std::string lu = cat(" %2, %3, %4 = lu_factor(%0) {refuse_singular=true} : ", type, ", ", row, ", ", row, "\n");
   const auto triangular = [](const char* upper, const char* unit) {
     return cat(" {upper=", upper, ", transposed=false, unit_diagonal=", unit,
@@ -59,7 +59,11 @@ Work work_of(const std::string& op, const std::string& dtype, int64_t batch, int
                 "\n return %8 }"),
             2 * cube / 3};
   }
-  std::fprintf(stderr, "bench_linalg: no op '%s'; need product, lu, cholesky, qr, triangular or solve\n", op.c_str());
+  if (op == "mixed") {
+    return {cat(head, " %2, %3 = solve_mixed(%0, %1) : ", one, ", i64[", batch, "]\n return %2, %3 }"), 2 * cube / 3};
+  }
+  std::fprintf(stderr, "bench_linalg: no op '%s'; need product, lu, cholesky, qr, triangular, solve or mixed\n",
+               op.c_str());
   std::exit(2);
 }
 

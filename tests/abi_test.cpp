@@ -1,7 +1,7 @@
 // Compiles where Freight's declarations of one of NVIDIA's interfaces are those of its headers: every number, the size
 // and the places of every struct, every function's parameters, and the numbers of the fakes. tests/abi_test.py compiles
-// it, with CHECK_DRIVER, CHECK_NVRTC, CHECK_CUBLASLT or CHECK_CUDNN, where there are headers, and sees that nothing
-// that Freight declares is left out. Nothing of it is ever linked.
+// it, with CHECK_DRIVER, CHECK_NVRTC, CHECK_CUBLASLT, CHECK_CUDNN ... where there are headers, and sees
+// that nothing that Freight declares is left out. Nothing of it is ever linked.
 #include <cstddef>
 #include <type_traits>
 
@@ -482,4 +482,58 @@ NUMBER(their::kTraining, CUDNN_FWD_MODE_TRAINING);
 NUMBER(their::kAddToGradients, CUDNN_WGRAD_MODE_ADD);
 NUMBER(their::kStrictMath, CUDNN_FMA_MATH);
 NUMBER(their::kPadded, CUDNN_RNN_PADDED_IO_ENABLED);
+#endif
+
+#ifdef CHECK_CUSOLVER
+#include <cusolverDn.h>
+namespace our = freight::cuda::cusolver;
+namespace their = fake::cusolver;
+namespace freight::cuda {
+#define SIGNATURE(name, result, ...) \
+  static_assert(Same<result (*)(__VA_ARGS__), decltype(&cusolver##name)>::value, "cusolver" #name);
+FREIGHT_CUSOLVER_FUNCTIONS(SIGNATURE)
+FREIGHT_CUSOLVER_NEWER_FUNCTIONS(SIGNATURE)
+}  // namespace freight::cuda
+NUMBER(our::kF32, CUDA_R_32F);
+NUMBER(our::kF64, CUDA_R_64F);
+NUMBER(our::kLower, CUBLAS_FILL_MODE_LOWER);
+NUMBER(our::kUpper, CUBLAS_FILL_MODE_UPPER);
+NUMBER(our::kNoVectors, CUSOLVER_EIG_MODE_NOVECTOR);
+NUMBER(our::kVectors, CUSOLVER_EIG_MODE_VECTOR);
+NUMBER(our::kDeterministic, CUSOLVER_DETERMINISTIC_RESULTS);
+NUMBER(their::kOk, CUSOLVER_STATUS_SUCCESS);
+NUMBER(their::kNotInitialized, CUSOLVER_STATUS_NOT_INITIALIZED);
+NUMBER(their::kInvalidValue, CUSOLVER_STATUS_INVALID_VALUE);
+NUMBER(their::kExecutionFailed, CUSOLVER_STATUS_EXECUTION_FAILED);
+NUMBER(their::kLowerFill, CUBLAS_FILL_MODE_LOWER);
+NUMBER(their::kUpperFill, CUBLAS_FILL_MODE_UPPER);
+NUMBER(their::kValuesOnly, CUSOLVER_EIG_MODE_NOVECTOR);
+NUMBER(their::kWithVectors, CUSOLVER_EIG_MODE_VECTOR);
+NUMBER(their::kSameBits, CUSOLVER_DETERMINISTIC_RESULTS);
+#endif
+
+#ifdef CHECK_CUBLAS
+#include <cublas_v2.h>
+namespace our = freight::cuda::cublas;
+namespace their = fake::cublas;
+namespace freight::cuda {
+#define SIGNATURE(name, result, ...) \
+  static_assert(Same<result (*)(__VA_ARGS__), decltype(&cublas##name)>::value, "cublas" #name);
+FREIGHT_CUBLAS_FUNCTIONS(SIGNATURE)
+}  // namespace freight::cuda
+NUMBER(our::kLeft, CUBLAS_SIDE_LEFT);
+NUMBER(our::kRight, CUBLAS_SIDE_RIGHT);
+NUMBER(our::kLower, CUBLAS_FILL_MODE_LOWER);
+NUMBER(our::kUpper, CUBLAS_FILL_MODE_UPPER);
+NUMBER(our::kPlain, CUBLAS_OP_N);
+NUMBER(our::kTransposed, CUBLAS_OP_T);
+NUMBER(our::kDiagonal, CUBLAS_DIAG_NON_UNIT);
+NUMBER(our::kUnitDiagonal, CUBLAS_DIAG_UNIT);
+NUMBER(their::kOk, CUBLAS_STATUS_SUCCESS);
+NUMBER(their::kNotInitialized, CUBLAS_STATUS_NOT_INITIALIZED);
+NUMBER(their::kInvalidValue, CUBLAS_STATUS_INVALID_VALUE);
+NUMBER(their::kRightSide, CUBLAS_SIDE_RIGHT);
+NUMBER(their::kUpperFill, CUBLAS_FILL_MODE_UPPER);
+NUMBER(their::kTranspose, CUBLAS_OP_T);
+NUMBER(their::kUnit, CUBLAS_DIAG_UNIT);
 #endif

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whether Freight's declarations of one of NVIDIA's interfaces are those of its headers, and its library has the functions.
 
-usage: tests/abi_test.py driver|nvrtc|cublaslt|cudnn [CXX]
+usage: tests/abi_test.py driver|nvrtc|cublas|cublaslt|cudnn|cusolver [CXX]
 
 Compiles tests/abi_test.cpp against the toolkit's header, after seeing that it names every number, and that it does not compile
 when one of them is another. Then asks the library (of the driver, the toolkit's stub will do) for every function that Freight looks
@@ -19,12 +19,15 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OURS = "src/freight/backend/gpu/cuda/"
 FAKES = ROOT / "tests/cuda/fake_cuda/interfaces.h"
-# By interface: its header, the libraries, where Freight declares it, what stands before the names in its list of functions.
+# By interface: its header, the libraries, where Freight declares it, what stands before the names in its lists of functions.
 INTERFACES = {
     "driver": ("cuda.h", ["libcuda.so.1", "stubs/libcuda.so"], "driver.h", "", "FREIGHT_CUDA_FUNCTIONS"),
     "nvrtc": ("nvrtc.h", ["libnvrtc.so.13", "libnvrtc.so.12"], "abi.h", "", "FREIGHT_NVRTC_FUNCTIONS"),
     "cublaslt": ("cublasLt.h", ["libcublasLt.so.13", "libcublasLt.so.12"], "abi.h", "cublasLt", "FREIGHT_CUBLASLT_FUNCTIONS"),
+    "cublas": ("cublas_v2.h", ["libcublas.so.13", "libcublas.so.12"], "abi.h", "cublas", "FREIGHT_CUBLAS_FUNCTIONS"),
     "cudnn": ("cudnn_adv.h", ["libcudnn.so.9"], "abi.h", "cudnn", "FREIGHT_CUDNN_FUNCTIONS"),
+    "cusolver": ("cusolverDn.h", ["libcusolver.so.12", "libcusolver.so.11"], "abi.h", "cusolver",
+                 "FREIGHT_CUSOLVER_FUNCTIONS FREIGHT_CUSOLVER_NEWER_FUNCTIONS"),
 }
 
 
@@ -90,7 +93,7 @@ def main():
              if os.path.exists(p)]
     if not found:
         skip(f"the header was compared, but {' or '.join(libraries)} is not beside it")
-    listed = re.search(r"#define " + functions + r"\(F\)((?:.*\\\n)*.*\n)", text).group(1)
+    listed = "".join(re.search(r"#define " + f + r"\(F\)((?:.*\\\n)*.*\n)", text).group(1) for f in functions.split())
     symbols = re.findall(r"\bF\(\w+, (\w+)" if name == "driver" else r"\bF\((\w+),", listed)
     library = ctypes.CDLL(found[0])
     absent = [prefix + s for s in symbols if not hasattr(library, prefix + s)]

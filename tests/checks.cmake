@@ -53,7 +53,7 @@ gpu_check(correctness cuda:0 "the fake CUDA driver")
 set_tests_properties("check: gpu_check correctness on the fake CUDA driver"
                      PROPERTIES ENVIRONMENT "FREIGHT_CUDA_LIBS=${CMAKE_BINARY_DIR}/tests/cuda/fake_cuda")
 # What Freight declares of NVIDIA's interfaces, where there is a toolkit to compare it with.
-foreach(interface driver nvrtc cublaslt cudnn)
+foreach(interface driver nvrtc cublas cublaslt cudnn cusolver)
   add_test(NAME "check: interface of ${interface}"
            COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/abi_test.py ${interface} ${CMAKE_CXX_COMPILER})
   set_tests_properties("check: interface of ${interface}" PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120)

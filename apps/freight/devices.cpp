@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "freight/backend/backend.h"
+#include "freight/backend/cpu/lapack.h"
 #include "freight/backend/gpu/cuda/cuda.h"
 #include "freight/backend/gpu/opencl/opencl.h"
 #include "freight/base/cpu_info.h"
@@ -115,7 +116,8 @@ int devices_command(const Args& args) {
                        {"l2_bytes", cpu.l2_bytes},
                        {"l3_bytes", cpu.l3_bytes},
                        {"memory_bytes", cpu.memory_bytes},
-                       {"memory_available_bytes", cpu.memory_available_bytes}}};
+                       {"memory_available_bytes", cpu.memory_available_bytes},
+                       {"lapack", cpu::lapack_text()}}};
     for (size_t i = 0; i < cuda.devices.size(); ++i) {
       out["devices"].push_back(to_json(cuda.devices[i], cat("cuda:", i)));
     }
@@ -129,6 +131,7 @@ int devices_command(const Args& args) {
     out["cuda_compiler"] = cuda.compiler;
     out["cuda_products"] = cuda.products;
     out["cuda_convolutions"] = cuda.convolutions;
+    out["cuda_factorizations"] = cuda.factorizations;
     for (const Absent& a : absent) out["absent"].push_back({{"name", a.kind}, {"reason", a.reason}});
     std::printf("%s\n", out.dump(2).c_str());
     return 0;
@@ -141,6 +144,7 @@ int devices_command(const Args& args) {
               bytes(cpu.l3_bytes).c_str());
   std::printf("        memory %s, available %s\n", bytes(cpu.memory_bytes).c_str(),
               bytes(cpu.memory_available_bytes).c_str());
+  std::printf("        eigenvalues and singular values by %s\n", cpu::lapack_text().c_str());
   if (measured) print(measure("cpu", seconds));
   for (size_t i = 0; i < cuda.devices.size(); ++i) {
     const CudaDevice& d = cuda.devices[i];
@@ -153,6 +157,7 @@ int devices_command(const Args& args) {
       std::printf("        kernels by %s\n", cuda.compiler.c_str());
       std::printf("        matrix products by %s\n", cuda.products.c_str());
       std::printf("        convolutions by %s\n", cuda.convolutions.c_str());
+      std::printf("        factorizations by %s\n", cuda.factorizations.c_str());
       if (measured) print(measure(cat("cuda:", i), seconds));
     } else {
       std::printf("        cannot be used: %s\n", d.why_not.c_str());

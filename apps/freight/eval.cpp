@@ -64,11 +64,17 @@ int eval_command(const Args& args) {
     nlohmann::ordered_json j = {{"data", data},   {"split", split},       {"count", e.count},       {"top1", nullptr},
                                 {"loss", e.loss}, {"seconds", e.seconds}, {"bad_samples", left_out}};
     if (e.top1) j["top1"] = *e.top1;
+    for (const train::Score& s : measured.scores) {
+      j["scores"][s.name] = {{"value", s.value}, {"low", s.low}, {"high", s.high}};
+    }
     std::printf("%s\n", j.dump().c_str());
   } else {
     const std::string top1 = e.top1 ? cat("top1 ", fixed(*e.top1, 2), " %, ") : std::string();
     std::printf("%s %s: %sloss %.4f over %s %s (%.2f s)\n", data.c_str(), split.c_str(), top1.c_str(), e.loss,
                 with_commas(e.count).c_str(), measured.unit, e.seconds);
+    for (const train::Score& s : measured.scores) {
+      std::printf("%-10s %.6g  (95 %%: %.6g to %.6g)\n", s.name.c_str(), s.value, s.low, s.high);
+    }
   }
   return 0;
 }

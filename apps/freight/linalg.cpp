@@ -26,10 +26,18 @@ using Json = nlohmann::ordered_json;
 using Named = std::vector<std::pair<std::string, Tensor>>;
 
 struct Flags {
-  std::string operation, output, device = "auto", assume = "gen";
+  std::string operation, output, device = "auto", assume = "gen", method = "direct";
   std::vector<std::string> files;
   std::optional<double> rcond;
   bool upper = false, reduced = false, json = false;
+};
+
+// What an operation gives; and where it has made an LU, its factors, by which the condition is estimated.
+struct Computed {
+  Computed(Named named) : results(std::move(named)) {}
+  Computed(Named named, Tensor factors) : results(std::move(named)), lu(std::move(factors)) {}
+  Named results;
+  Tensor lu;
 };
 
 // A row: what is computed of the files, and the matrix that must vanish, against what its size is measured.
@@ -37,32 +45,40 @@ struct Operation {
   const char* name;
   int operands, results;
   const char* doc;
-  std::function<Named(const std::vector<Tensor>& in, const Flags& f)> run;
+  std::function<Computed(const std::vector<Tensor>& in, const Flags& f)> run;
   // Null: there is none. Gets the operands and the results.
   std::function<Tensor(const std::vector<Tensor>& in, const Named& out, const Flags& f)> rest = nullptr;
 };
 
+// What --assume says.
 Assume assumed(const std::string& text) {
   if (text == "pos") return Assume::pos;
   return text == "sym" ? Assume::sym : Assume::gen;
 }
 
-// The matrix as one triangle says it.
-Tensor mirrored(const Tensor& x, bool upper) {
-  const Tensor half = upper ? triu(x, 1) : tril(x, -1);
-  return (upper ? triu(x) : tril(x)) + transpose(half);
+// The matrix that solve is told: all of A, or one triangle of it.
+Tensor told(const Tensor& a, const Flags& f) { return f.assume == "gen" ? a : mirrored(a, {.upper = f.upper}); }
+
+Computed solution(const std::vector<Tensor>& in, const Flags& f) {
+  const Assume assume = assumed(f.assume);
+  const bool mixed = f.method == "mixed";
+  if (mixed && assume == Assume::pos) {
+    fail(ErrorKind::usage, "--method", "mixed factorizes by LU: got --assume pos, need gen or sym");
+  }
+  if (assume == Assume::pos) return Named{{"x", solve(in[0], in[1], {.assume_a = assume, .upper = f.upper})}};
+  const Tensor a = told(in[0], f);
+  if (mixed) {
+    const MixedSolution r = solve_mixed(a, in[1]);
+    return Named{{"x", r.x}, {"iterations", r.iterations}};
+  }
+  const LuFactor factors = lu_factor(a, {.refuse_singular = true});
+  return {{{"x", lu_solve(factors.lu, factors.permutation, in[1])}}, factors.lu};
 }
 
 const std::vector<Operation>& operations() {
   static const std::vector<Operation> all = {
-      {"solve", 2, 1, "x with A x = B, by LU; --assume pos or sym",
-       [](const auto& in, const Flags& f) {
-         return Named{{"x", solve(in[0], in[1], {.assume_a = assumed(f.assume), .upper = f.upper})}};
-       },
-       [](const auto& in, const Named& out, const Flags& f) {
-         const Tensor a = f.assume == "gen" ? in[0] : mirrored(in[0], f.upper);
-         return in[1] - matmul(a, out[0].second);
-       }},
+      {"solve", 2, 1, "x with A x = B, by LU; --assume pos or sym; --method mixed", solution,
+       [](const auto& in, const Named& out, const Flags& f) { return in[1] - matmul(told(in[0], f), out[0].second); }},
       {"lstsq", 2, 3, "the shortest x that makes the norm of A x - B least; --rcond",
        [](const auto& in, const Flags& f) {
          const LeastSquares r = lstsq(in[0], in[1], {.rcond = f.rcond});
@@ -83,7 +99,7 @@ const std::vector<Operation>& operations() {
        [](const auto& in, const Named& out, const Flags& f) {
          const Tensor& c = out[0].second;
          const Tensor t = transpose(c);
-         return mirrored(in[0], f.upper) - (f.upper ? matmul(t, c) : matmul(c, t));
+         return mirrored(in[0], {.upper = f.upper}) - (f.upper ? matmul(t, c) : matmul(c, t));
        }},
       {"qr", 1, 2, "q, r with Q R = A; --no-reduced: q is square",
        [](const auto& in, const Flags& f) {
@@ -108,7 +124,7 @@ const std::vector<Operation>& operations() {
        },
        [](const auto& in, const Named& out, const Flags& f) {
          const Tensor& v = out[1].second;
-         return matmul(mirrored(in[0], f.upper), v) - v * unsqueeze(out[0].second, -2);
+         return matmul(mirrored(in[0], {.upper = f.upper}), v) - v * unsqueeze(out[0].second, -2);
        }},
       {"eig", 1, 4, "values and vectors of any square matrix, real and imaginary parts",
        [](const auto& in, const Flags&) {
@@ -219,6 +235,8 @@ int linalg_command(const Args& args) {
   o.add("--device", &f.device, "auto, cpu, ref, cuda:N, opencl:N or another backend");
   o.add("--assume", &f.assume, "solve: the matrix is any, positive definite, or symmetric",
         {.one_of = {"gen", "pos", "sym"}});
+  o.add("--method", &f.method, "solve: by factors of the operands' type, or in f64 by an LU in f32 that is refined",
+        {.one_of = {"direct", "mixed"}});
   o.add("--upper", &f.upper, "read the upper triangle of a symmetric matrix, not the lower one");
   o.add("--reduced", &f.reduced, "qr, svd: factors without the columns that only complete them");
   o.add("--rcond", &f.rcond, "lstsq, pinv, rank: singular values up to this share of the largest count as 0",
@@ -243,7 +261,12 @@ int linalg_command(const Args& args) {
     for (Tensor& t : in) t = cast(t, DType::f64);
   }
   const auto start = std::chrono::steady_clock::now();
-  const Named out = op.run(in, f);
+  const Computed computed = op.run(in, f);
+  const Named& out = computed.results;
+  std::vector<Tensor> wanted;
+  for (const auto& result : out) wanted.push_back(result.second);
+  if (computed.lu.defined()) wanted.push_back(computed.lu);
+  eval(wanted);
   std::vector<std::pair<std::string, Array>> results;
   for (const auto& [name, tensor] : out) results.emplace_back(name, tensor.array());
   const double seconds = seconds_since(start);
@@ -252,8 +275,9 @@ int linalg_command(const Args& args) {
   Json j = {{"operation", f.operation}, {"device", current_device()}, {"seconds", seconds}};
   if (op.rest && in[0].numel() > 0) j["scaled_residual"] = scaled_residual(op, in, out, f);
   if (f.operation == "solve" && in[0].rank() == 2 && in[0].numel() > 0) {
-    const Tensor a = f.assume == "gen" ? in[0] : mirrored(in[0], f.upper);
-    j["condition"] = cast(cond(a, MatrixOrder::one), DType::f64).item<double>();
+    const Tensor a = told(in[0], f), norm = matrix_norm(a, {.ord = MatrixOrder::one});
+    const Tensor lu = computed.lu.defined() ? computed.lu : lu_factor(a).lu;
+    j["condition"] = cast(lu_cond(lu, norm), DType::f64).item<double>();
   }
   constexpr int64_t kShown = 16;
   for (const auto& [name, array] : results) {
@@ -276,7 +300,7 @@ int linalg_command(const Args& args) {
     std::printf("residual %.3g times n eps norms (below 30: as exact as the type allows)\n",
                 j["scaled_residual"].get<double>());
   }
-  if (j.contains("condition")) std::printf("condition %.3g in the 1-norm\n", j["condition"].get<double>());
+  if (j.contains("condition")) std::printf("condition about %.3g in the 1-norm\n", j["condition"].get<double>());
   if (!f.output.empty()) std::printf("written to %s\n", f.output.c_str());
   return 0;
 }

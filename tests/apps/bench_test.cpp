@@ -1,4 +1,4 @@
-// `freight bench compare` and `freight bench classic` as their users meet them.
+// `freight bench compare`, `classic` and `linalg` as their users meet them.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -143,6 +143,49 @@ TEST(BenchClassic, RefusesUnknownNetsDevicesAndThreads) {
                       {{"--seconds", "0"}, 2, "--seconds"}};
   for (const Row& row : rows) {
     std::vector<std::string> args = {"bench", "classic"};
+    args.insert(args.end(), row.args.begin(), row.args.end());
+    const Ran r = run_freight(args);
+    EXPECT_EQ(r.code, row.code) << r.err;
+    EXPECT_NE(r.err.find(row.part), std::string::npos) << r.err;
+  }
+}
+
+TEST(BenchLinalg, PrintsATableOrJsonAndWhereADeviceWins) {
+  std::vector<std::string> args = {"bench", "linalg", "--n",      "4,8", "--op",      "lu,solve", "--dtype",
+                                   "f64",   "-q",     "--device", "ref", "--seconds", "0.003",    "--batch=2"};
+  const Ran table = run_freight(args);
+  ASSERT_EQ(table.code, 0) << table.err;
+  for (const char* part : {"batch 2", "op       type  device  n  ms", "of product", "solve", "lu f64: ref is "}) {
+    EXPECT_NE(table.out.find(part), std::string::npos) << part << " in\n" << table.out;
+  }
+  args.emplace_back("--json");
+  const Ran json = run_freight(args);
+  ASSERT_EQ(json.code, 0) << json.err;
+  const Json j = Json::parse(json.out);
+  ASSERT_EQ(j.at("figures").size(), 12u);
+  for (const Json& f : j.at("figures")) {
+    EXPECT_NEAR(f.at("gflops_per_second").get<double>() * f.at("seconds").get<double>() * 1e9, f.at("flops"), 1e-3);
+    EXPECT_EQ(f.at("batch_size"), 2);
+  }
+  EXPECT_EQ(j.at("wins").size(), 3u);
+}
+
+TEST(BenchLinalg, RefusesUnknownOpsTypesSizesDevicesAndLibraries) {
+  struct Row {
+    std::vector<std::string> args;
+    int code;
+    const char* part;
+  };
+  const Row rows[] = {{{"--op", "lu,det"}, 2, "need one of lu, cholesky"},
+                      {{"--op", "product"}, 2, "always measured"},
+                      {{"--dtype", "bf16"}, 2, "need f64 or f32"},
+                      {{"--n", "8,4"}, 2, "--n"},
+                      {{"--n", "0"}, 2, "--n"},
+                      {{"--batch", "0"}, 2, "--batch"},
+                      {{"--device", "cuda:77"}, 4, "cuda"},
+                      {{"--compare", "/nowhere/lib.so"}, 4, "need openblas, mkl or the file"}};
+  for (const Row& row : rows) {
+    std::vector<std::string> args = {"bench", "linalg"};
     args.insert(args.end(), row.args.begin(), row.args.end());
     const Ran r = run_freight(args);
     EXPECT_EQ(r.code, row.code) << r.err;

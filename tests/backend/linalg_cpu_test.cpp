@@ -117,7 +117,7 @@ void expect_lu(Content content, int64_t m, int64_t n, int64_t batch) {
   std::vector<int32_t> pivots(static_cast<size_t>(k * batch)), permutation(static_cast<size_t>(m * batch));
   const LuFactor<T> factor(m, n, batch);
   Memory scratch(factor.scratch_bytes());
-  factor.run(lu.data(), pivots.data(), permutation.data(), scratch.get());
+  factor.run(lu.data(), lu.data(), pivots.data(), permutation.data(), scratch.get());
   const double scale = largest(x);
   for (int64_t b = 0; b < batch; ++b) {
     std::vector<double> l(static_cast<size_t>(m * k)), u(static_cast<size_t>(k * n)), rows(static_cast<size_t>(m * n));
@@ -185,7 +185,7 @@ void expect_cholesky(int64_t n, int64_t batch, bool upper) {
   }
   const CholeskyFactor<T> cholesky(n, batch, upper);
   Memory scratch(cholesky.scratch_bytes());
-  EXPECT_EQ(cholesky.run(factor.data(), scratch.get()).matrix, -1);
+  EXPECT_EQ(cholesky.run(factor.data(), factor.data(), scratch.get()).matrix, -1);
   for (int64_t b = 0; b < batch; ++b) {
     const auto first = static_cast<ptrdiff_t>(b * n * n), last = static_cast<ptrdiff_t>((b + 1) * n * n);
     const std::vector<double> f = wide(std::vector<T>(factor.begin() + first, factor.begin() + last));
@@ -202,24 +202,26 @@ TEST(LinalgCpu, CholeskyReadsOneTriangleAndLeavesASmallResidual) {
     for (const bool upper : {false, true}) {
       expect_cholesky<float>(n, 1, upper);
       expect_cholesky<double>(n, 1, upper);
-      if (n <= 40) expect_cholesky<double>(n, 21, upper);
+      if (n > 40) continue;
+      expect_cholesky<double>(n, 21, upper);
+      expect_cholesky<float>(n, 35, upper);
     }
   }
 }
 
 TEST(LinalgCpu, CholeskyNamesTheFirstMatrixAndMinorThatIsNotPositive) {
-  for (const int64_t n : {1, 7, 8, 9, 33, 130}) {
+  for (const int64_t n : {1, 7, 8, 9, 17, 33, 130}) {
     for (const bool upper : {false, true}) {
       for (const double bad : {-1.0, 0.0, std::nan("")}) {
-        constexpr int64_t kBatch = 5;
+        constexpr int64_t kBatch = 21;
         std::vector<double> x(static_cast<size_t>(kBatch * n * n));
         for (int64_t i = 0; i < kBatch * n; ++i) x[static_cast<size_t>(i * n + i % n)] = 2;
         const int64_t place = 2 * n / 3;
-        for (const int64_t matrix : {2, 4}) x[static_cast<size_t>((matrix * n + place) * n + place)] = bad;
+        for (const int64_t matrix : {12, 4, 6}) x[static_cast<size_t>((matrix * n + place) * n + place)] = bad;
         const CholeskyFactor<double> cholesky(n, kBatch, upper);
         Memory scratch(cholesky.scratch_bytes());
-        const NotPositive fault = cholesky.run(x.data(), scratch.get());
-        EXPECT_EQ(fault.matrix, 2);
+        const NotPositive fault = cholesky.run(x.data(), x.data(), scratch.get());
+        EXPECT_EQ(fault.matrix, 4);
         EXPECT_EQ(fault.minor, place + 1);
       }
     }
@@ -265,6 +267,39 @@ TEST(LinalgCpu, QrIsOrthonormalAndLeavesASmallResidual) {
     expect_qr<double>(Content::random, n + 9, n, 1, true);
     expect_qr<float>(Content::random, n, 2, 1, true);
     expect_qr<double>(Content::random, n, n, 5, false);
+  }
+}
+
+// Wide panels are for so many columns that the products are checked by how they act on a vector.
+TEST(LinalgCpu, QrOfManyColumnsHasWidePanels) {
+  for (const int64_t n : {1499, 1500, 1541}) {
+    SCOPED_TRACE(n);
+    const auto x = matrix<double>(Content::random, n, n, 3), v = matrix<double>(Content::random, n, 1, 4);
+    std::vector<double> q(x.size()), r(x.size());
+    const QrFactor<double> factor(n, n, 1, false);
+    Memory scratch(factor.scratch_bytes());
+    factor.run(x.data(), q.data(), r.data(), scratch.get());
+    const auto times = [n](const std::vector<double>& a, const std::vector<double>& y) {
+      std::vector<double> z(static_cast<size_t>(n));
+      for (int64_t i = 0; i < n; ++i)
+        z[static_cast<size_t>(i)] = std::inner_product(y.begin(), y.end(), a.begin() + i * n, 0.0);
+      return z;
+    };
+    const auto farthest = [](const std::vector<double>& a, const std::vector<double>& b) {
+      double most = 0;
+      for (size_t i = 0; i < a.size(); ++i) {
+        const double off = std::fabs(a[i] - b[i]);
+        most = std::isnan(off) ? std::numeric_limits<double>::infinity() : std::max(most, off);
+      }
+      return most;
+    };
+    const double unit = static_cast<double>(n) * std::numeric_limits<double>::epsilon();
+    const auto xv = times(x, v);
+    EXPECT_LT(farthest(times(q, times(r, v)), xv) / (unit * largest(xv)), kMostResidual);
+    EXPECT_LT(farthest(times(transposed(q, n, n), times(q, v)), v) / (unit * largest(v)), kMostResidual);
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t j = 0; j < i; ++j) ASSERT_EQ(r[static_cast<size_t>(i * n + j)], 0);
+    }
   }
 }
 
@@ -319,8 +354,11 @@ TEST(LinalgCpu, TrianglesAreSolvedOnEitherSide) {
       }
       if (n > 40) continue;
       p.batch = 20;
-      p.other = 2;
-      expect_solution<double>(p);
+      for (const int64_t other : {1, 2, 3, 4, 5}) {
+        p.other = other;
+        expect_solution<double>(p);
+        expect_solution<float>(p);
+      }
     }
   }
 }

@@ -81,8 +81,9 @@ inline double orthogonality(const Dense& q, double eps = std::numeric_limits<dou
 
 // The names of the matrices below.
 inline std::vector<std::string> matrix_kinds() {
-  return {"random",   "hilbert",    "graded", "of rank 2",         "ones",      "zero",       "large", "small",
-          "bad rows", "orthogonal", "jordan", "jordan transposed", "nilpotent", "triangular", "skew",  "signs"};
+  return {"random",    "hilbert",    "graded",   "of rank 2",  "ones",    "zero",
+          "large",     "small",      "bad rows", "orthogonal", "jordan",  "jordan transposed",
+          "nilpotent", "triangular", "skew",     "signs",      "clusters"};
 }
 
 inline Dense matrix(const std::string& kind, int64_t m, int64_t n) {
@@ -106,6 +107,13 @@ inline Dense matrix(const std::string& kind, int64_t m, int64_t n) {
     if (kind == "nilpotent") return j == i + 1 ? 1.0 : 0.0;
     if (kind == "triangular") return i <= j ? noise(i, j) : 0.0;
     if (kind == "skew") return i < j ? noise(i, j) : i > j ? -noise(j, i) : 0.0;
+    if (kind == "clusters") {  // a reflection of a diagonal with three groups of numbers, 1e-14 apart within each
+      const auto value = [](int64_t k) { return static_cast<double>(k % 3) + 1e-14 * static_cast<double>(k); };
+      double sum = 0;
+      for (int64_t k = 0; k < std::max(m, n); ++k) sum += value(k);
+      const double factor = 2.0 / static_cast<double>(std::max(m, n));
+      return (i == j ? value(i) : 0.0) - factor * (value(i) + value(j)) + factor * factor * sum;
+    }
     if (kind == "signs") return std::floor(noise(i, j) + 0.5);
     return noise(i, j);
   };

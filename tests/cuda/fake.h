@@ -65,7 +65,7 @@ class OnFakeLibraries : public OnFake {
   OnFakeLibraries() {
     FakeCuda& f = fake();
     f.library_products = f.library_gradients = f.library_convolutions = f.library_attentions = f.library_layers = 0;
-    f.captures = f.graph_launches = 0;
+    f.library_factorizations = f.library_solutions = f.captures = f.graph_launches = 0;
   }
 };
 

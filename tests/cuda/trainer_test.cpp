@@ -33,6 +33,7 @@ TEST_F(CudaOnFake, TheDeviceIsListed) {
   EXPECT_EQ(d.why_not, "");
   EXPECT_EQ(found.compiler, "NVRTC 13.0, " + kFakeFolder + "/libnvrtc.so.13");
   EXPECT_EQ(found.products, "cuBLASLt 13.1, " + kFakeFolder + "/libcublasLt.so.13");
+  EXPECT_EQ(found.factorizations, "cuSOLVER 12.0, " + kFakeFolder + "/libcusolver.so.12");
   EXPECT_EQ(fake().live_blocks, 0);
   EXPECT_EQ(fake().live_contexts, 0);
   const Error e = error_of([] { backend("cuda:7"); });

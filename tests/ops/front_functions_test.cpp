@@ -266,5 +266,17 @@ TEST_F(Front, DropoutKeepsTheExpectation) {
   EXPECT_MESSAGE(dropout(ones({2}), 1.0), "need 0 <= p < 1");
 }
 
+TEST_F(Front, WholeNumbersOfEightBytesAreNotTakenForTheirLowerHalves) {
+  const int64_t wrap = int64_t{1} << 32;
+  const auto number = [](int64_t n) { return Tensor::of<int64_t>({n}, {1}); };
+  const Tensor q = range({1, 1, 3, 2}), x = range({1, 3, 4}) / 8.0, w = range({4, 1}) / 8.0;
+  EXPECT_EQ(values(attention(q, q, q, {.lengths = number(wrap + 1)})), values(attention(q, q, q)));
+  EXPECT_EQ(values(attention_weights(q, q, {.lengths = number(wrap + 1)})), values(attention_weights(q, q)));
+  EXPECT_EQ(values(attention(q, q, q, {.lengths = number(3 - wrap)})),
+            values(attention(q, q, q, {.lengths = number(1)})));
+  EXPECT_EQ(values(lstm(x, w, {.counts = number(wrap + 1)})), values(lstm(x, w)));
+  EXPECT_EQ(count_correct(reshape(q, {3, 2}), Tensor::of<int64_t>({1, wrap + 1, 1}, {3})).item<int>(), 2);
+}
+
 }  // namespace
 }  // namespace freight

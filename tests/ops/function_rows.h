@@ -308,6 +308,8 @@ inline void solving_functions(FunctionRows& t) {
   for (const Pair& p : {Pair{{4, 4}, {4, 2}}, Pair{{3, 3}, {3}}, Pair{{2, 3, 3}, {3, 2}}, Pair{{3, 3}, {2, 3, 1}},
                         Pair{{1, 1}, {1}}, Pair{{0, 0}, {0, 2}}, Pair{{2, 3, 3}, {3}}}) {
     t.push_back({"solve", {matrix(p.a), f32(p.b)}, slack});
+    t.push_back({"solve", {matrix(p.a), f32(p.b), "gen", false, "mixed"}, slack});
+    t.push_back({"solve_mixed", {matrix(p.a), f32(p.b)}, slack});
     for (const char* how : {"pos", "sym", "upper_triangular", "lower_triangular"}) {
       t.push_back({"solve", {definite(p.a), f32(p.b), how, true}, slack});
     }
@@ -326,6 +328,8 @@ inline void solving_functions(FunctionRows& t) {
     for (const char* f : {"inv", "det", "slogdet"}) t.push_back({f, {matrix(s)}, slack});
     for (const int n : {-2, 0, 1, 5}) t.push_back({"matrix_power", {matrix(s), n}, 4 * slack});
     for (const bool upper : {false, true}) t.push_back({"cholesky", {definite(s), upper}, slack});
+    for (const bool upper : {false, true}) t.push_back({"mirrored", {matrix(s), upper}, slack});
+    t.push_back({"lu_cond", {definite(s), f32(Shape(s.begin(), s.end() - 2), Fill::positive)}, slack});
   }
   for (const Shape& s : {Shape{4, 4}, Shape{5, 3}, Shape{2, 3, 5}, Shape{0, 2}, Shape{2, 0}}) {
     t.push_back({"lu_factor", {matrix(s), true}, slack});

@@ -126,6 +126,7 @@ TEST(Linalg, SingularMatricesAreRefusedWhereTheyHaveNoAnswer) {
   const Tensor x = Tensor::of<double>({{1, 2}, {2, 4}}), b = Tensor::of<double>({1, 1}, {2});
   for (const auto& f :
        {std::function<Tensor()>([&] { return inv(x); }), std::function<Tensor()>([&] { return solve(x, b); }),
+        std::function<Tensor()>([&] { return solve(x, b, {.method = SolveMethod::mixed}); }),
         std::function<Tensor()>([&] { return matrix_power(x, -1); }),
         std::function<Tensor()>([&] { return cholesky(-x); }), std::function<Tensor()>([&] {
           return solve_triangular(zeros({2, 2}, DType::f64), b);
@@ -164,6 +165,11 @@ TEST(Linalg, RefusalsNameWhatWasGotAndTheMend) {
        "qr: element type must be floating: got i32[3,3]; cast first"},
       {[&] { lstsq(a, zeros({3}, DType::f64)); },
        "lstsq: element types differ: a f32[3,3], b f64[3]; cast one of them"},
+      {[&] { solve(a, a, {.assume_a = Assume::pos, .method = SolveMethod::mixed}); },
+       "solve: method mixed factorizes by LU: got assume_a pos or a triangle, need gen or sym"},
+      {[&] { solve_mixed(half, half); }, "solve_mixed: does not compute in bf16: got bf16[3,3], need f32 or f64"},
+      {[&] { mirrored(wide_one); }, "mirrored: the matrix is not square: got f32[2,3], need (..., N, N)"},
+      {[&] { lu_cond(a, a); }, "lu_cond: norm must be that of x: got f32[3,3] beside lu f32[3,3], need f32[]"},
       {[&] { pinv(a, {.rtol = -1}); }, "pinv: the tolerance must not be negative: got -1"},
       {[&] { outer(a, a); }, "outer: needs two vectors: got f32[3,3] and f32[3,3], need (M) and (N)"},
       {[&] { cross(zeros({2}), zeros({2})); }, "cross: needs vectors of 3 numbers along axis -1: got f32[2]"},
@@ -173,6 +179,76 @@ TEST(Linalg, RefusalsNameWhatWasGotAndTheMend) {
     EXPECT_EQ(got.substr(0, text.size()), text);
     EXPECT_NE(got.find("linalg_test.cpp:"), std::string::npos) << got;
   }
+}
+
+// On the CPU, whose kernel refines: vectors, many right sides of one matrix, of which it is factorized once, and
+// batches.
+TEST(LinalgMixed, SolvesAsTheDirectMethodDoesAndSaysHowOftenItRefined) {
+  struct Row {
+    Shape a, b, iterations;
+  };
+  for (const Row& row : {Row{{20, 20}, {20}, {}}, Row{{20, 20}, {20, 3}, {}}, Row{{20, 20}, {4, 20, 3}, {4}},
+                         Row{{1, 20, 20}, {2, 3, 20, 1}, {2, 3}}, Row{{3, 20, 20}, {20, 2}, {3}},
+                         Row{{3, 20, 20}, {20}, {3}}, Row{{3, 1, 20, 20}, {2, 20, 5}, {3, 2}}}) {
+    const Tensor a = doubles(row.a, Fill::normal, 3), b = doubles(row.b, Fill::normal, 4), x = solve(a, b);
+    const MixedSolution y = solve_mixed(a, b);
+    EXPECT_EQ(y.x.shape(), x.shape());
+    expect_near(y.x, x.to_vector<double>(), 1e-9);
+    expect_near(solve(a, b, {.method = SolveMethod::mixed}), x.to_vector<double>(), 1e-9);
+    EXPECT_EQ(y.iterations.shape(), row.iterations);
+    for (const int64_t count : y.iterations.to_vector<int64_t>()) EXPECT_GE(count, 1);
+    EXPECT_EQ(min(solve_mixed(cast(a, DType::f32), cast(b, DType::f32)).iterations).item<int64_t>(), -1);
+  }
+  const Tensor s = doubles({20, 20}, Fill::normal, 3), b = doubles({20}, Fill::normal, 4);
+  for (const bool upper : {false, true}) {
+    const Tensor x = solve(s, b, {.assume_a = Assume::sym, .upper = upper});
+    expect_near(solve(s, b, {.assume_a = Assume::sym, .upper = upper, .method = SolveMethod::mixed}),
+                x.to_vector<double>(), 1e-9);
+  }
+}
+
+// The kernel that refines gives the gradients of the first and second order that the direct method has.
+TEST(LinalgMixed, HasTheGradientsOfTheDirectMethod) {
+  const Tensor a = doubles({2, 12, 12}, Fill::normal, 3), b = doubles({2, 12, 2}, Fill::normal, 4);
+  const Tensor w = doubles({2, 12, 12}, Fill::normal, 5);
+  const auto slopes = [&](SolveMethod method) {
+    const std::vector<Tensor> at = {a, b};
+    const std::vector<Tensor> first = grad(sum(sin(solve(a, b, {.method = method}))), at);
+    const std::vector<Tensor> second = grad(sum(w * first[0]) + sum(square(first[1])), at);
+    return std::vector<Tensor>{first[0], first[1], second[0], second[1]};
+  };
+  const std::vector<Tensor> mixed = slopes(SolveMethod::mixed), direct = slopes(SolveMethod::direct);
+  for (size_t i = 0; i < direct.size(); ++i) {
+    const double size = max(abs(direct[i])).item<double>();
+    EXPECT_GT(size, 0);
+    EXPECT_LT(max(abs(mixed[i] - direct[i])).item<double>(), 1e-9 * size) << i;
+  }
+}
+
+TEST(LinalgCond, IsEstimatedFromTheFactorsWithinAThirdAndNeverAbove) {
+  const auto check = [](const Tensor& x, const std::string& what, double slack) {
+    const Tensor norm = matrix_norm(x, {.ord = MatrixOrder::one});
+    const Doubles got = lu_cond(lu_factor(x).lu, norm).to_vector<double>();
+    const Doubles need = cond(x, MatrixOrder::one).to_vector<double>();
+    ASSERT_EQ(got.size(), need.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_LE(got[i], need[i] * (1 + slack)) << what << " " << i;
+      EXPECT_GE(got[i], need[i] / 3) << what << " " << i;
+    }
+  };
+  for (const int64_t n : {1, 2, 3, 10, 57}) {
+    const Tensor x = doubles({20, n, n}, Fill::normal, static_cast<uint64_t>(n));
+    check(x, "random", 1e-8);
+    const Tensor i = iota({n, n}, 0, DType::f64), j = iota({n, n}, 1, DType::f64);
+    check(x * exp(-(i + 2 * j) / 4.0), "graded", 1e-6);
+    check(eye(n, -1, DType::f64), "identity", 1e-12);
+    if (n <= 10) check(1.0 / (i + j + 1.0), "Hilbert", 1e-2);
+  }
+  const Tensor one = full({2}, 1, DType::f64);
+  const Tensor pair = Tensor::of<double>({{{1, 2}, {2, 4}}, {{1, 0}, {0, 1}}});
+  EXPECT_EQ(lu_cond(lu_factor(pair).lu, one).to_vector<double>(), (Doubles{HUGE_VAL, 1}));
+  EXPECT_EQ(lu_cond(zeros({3, 0, 0}), zeros({3})).shape(), (Shape{3}));
+  EXPECT_TRUE(std::isnan(lu_cond(full({2, 2}, std::nan("")), full({}, 1)).item<float>()));
 }
 
 TEST(Linalg, VectorsThatAreNotUniqueHaveNoGradient) {
@@ -255,6 +331,7 @@ TEST(LinalgCost, CountsOperationsAsTheBooksDo) {
   EXPECT_NEAR(flops(Op::cholesky, CholeskyAttrs{}, {{30, 30}}), n * n * n / 3, 1e-6);
   EXPECT_NEAR(flops(Op::qr, QrAttrs{}, {{50, 30}}), 4 * (m * n * n - n * n * n / 3), 1e-6);
   EXPECT_NEAR(flops(Op::solve_triangular, TriangularAttrs{}, {{30, 30}, {30, 7}}), n * n * 7, 1e-6);
+  EXPECT_NEAR(flops(Op::solve_mixed, NoAttrs{}, {{30, 30}, {30, 7}}), 2 * n * n * n / 3 + 2 * n * n * 7, 1e-6);
   EXPECT_NEAR(flops(Op::eigh, EighAttrs{}, {{30, 30}}), 9 * n * n * n, 1e-6);
   EXPECT_NEAR(flops(Op::svd, SvdAttrs{}, {{30, 50}}), 14 * m * n * n + 8 * n * n * n, 1e-6);
 }

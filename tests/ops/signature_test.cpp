@@ -105,8 +105,8 @@ std::vector<Function> functions_of(const std::string& header, const std::string&
   std::vector<Function> found;
   const auto structs = structs_of(text);
   static const std::regex kFunction(
-      "(?:[;}{] )(?:Tensor|Sorted|BatchNormResult|LuFactor|Lu|SlogDet|Qr|Eigh|Eig|Eigvals|Svd|LeastSquares|"
-      "std::vector<Tensor>) (operator[^( ]+|\\w+)\\(");
+      "(?:[;}{] )(?:Tensor|Sorted|BatchNormResult|LuFactor|Lu|SlogDet|MixedSolution|Qr|Eigh|Eig|Eigvals|Svd|"
+      "LeastSquares|std::vector<Tensor>) (operator[^( ]+|\\w+)\\(");
   for (std::sregex_iterator m(text.begin(), text.end(), kFunction), end; m != end; ++m) {
     const size_t open = static_cast<size_t>(m->position() + m->length());
     const std::string list = text.substr(open, text.find(");", open) - open);
@@ -307,6 +307,8 @@ std::vector<Call> calls_of_matrices() {
   const Tensor b = random_floats({4, 2}, 22), tall = random_floats({5, 3}, 23, Fill::matrix),
                c = random_floats({5}, 24);
   const LuFactor f = lu_factor(a);
+  const Tensor size = matrix_norm(a, {.ord = MatrixOrder::one});
+  const MixedSolution refined = solve_mixed(p, b);
   const Lu factors = lu(tall, {.p_indices = true});
   const Svd parts = svd(tall, {.full_matrices = false});
   const LeastSquares least = lstsq(tall, c, {.rcond = 0.5});
@@ -317,6 +319,10 @@ std::vector<Call> calls_of_matrices() {
       FREIGHT_CALL("lu", ({factors.p, factors.l, factors.u}), tall, true),
       FREIGHT_CALL("lu_solve", ({lu_solve(f.lu, f.permutation, b, {.trans = true})}), f.lu, f.permutation, b, true),
       FREIGHT_CALL("solve", ({solve(p, b, {.assume_a = Assume::pos, .upper = true})}), p, b, Text("pos"), true),
+      FREIGHT_CALL("solve", ({solve(p, b, {.method = SolveMethod::mixed})}), p, b, Text("gen"), false, Text("mixed")),
+      FREIGHT_CALL("solve_mixed", ({refined.x, refined.iterations}), p, b),
+      FREIGHT_CALL("lu_cond", {lu_cond(f.lu, size)}, f.lu, size),
+      FREIGHT_CALL("mirrored", ({mirrored(a, {.upper = true})}), a, true),
       FREIGHT_CALL("solve_triangular",
                    ({solve_triangular(p, b, {.lower = true, .trans = true, .unit_diagonal = true})}), p, b, true, true,
                    true, false, true),

@@ -49,6 +49,46 @@ TEST(Rates, MeasuredStepsAreToldAndOthersInterpolated) {
   EXPECT_THROW(Rates().seconds(unknown), Error);
 }
 
+TEST(Rates, OfF64AreHalfThoseOfF32WhereNoneWasMeasured) {
+  Rates r = machine();
+  const Work single = product(100, 100, 100);
+  Work twice = single, lu = single;
+  twice.dtype = lu.dtype = DType::f64;
+  EXPECT_DOUBLE_EQ(r.seconds(twice), 2 * r.seconds(single));
+  lu.kind = "lu_factor";
+  lu.share = 0.5;
+  EXPECT_DOUBLE_EQ(r.seconds(lu), 4 * r.seconds(single));  // at the share of products that its kind has
+  Work bytes = pass(1e6);
+  bytes.dtype = DType::f64;  // twice as many of them already
+  EXPECT_DOUBLE_EQ(r.seconds(bytes), r.seconds(pass(1e6)));
+  r.add({twice, 1e-3});
+  EXPECT_DOUBLE_EQ(r.seconds(twice), 1e-3);
+  EXPECT_DOUBLE_EQ(r.seconds(lu), 2e-3);
+  r.add({lu, 5e-3});
+  EXPECT_DOUBLE_EQ(r.seconds(lu), 5e-3);  // its own, whatever share was assumed
+}
+
+TEST(Speeds, OfF64AreSlowerThanThoseOfF32) {
+  const Catalog catalog = load_catalog();
+  for (const Device& d : catalog.devices) {
+    const Speed best = best_speed(d, assumption(d, DType::f32));
+    const Work single = product(4000, 4000, 4000);
+    Work twice = single;
+    twice.dtype = DType::f64;
+    // Some accelerators have as many units for f64 as for f32.
+    EXPECT_GE(seconds_of(twice, best), seconds_of(single, best)) << d.name;
+    EXPECT_GT(best.f64, 0) << d.name;
+    if (d.peak("fp64") <= 0) {
+      EXPECT_GT(seconds_of(twice, best), seconds_of(single, best)) << d.name;
+      EXPECT_NE(d.rate(DType::f64).second.find("not known"), std::string::npos) << d.name;
+    }
+    Work qr = twice;
+    qr.share = 0.25;
+    EXPECT_GT(seconds_of(qr, best), 3 * seconds_of(twice, best) - 1e-4) << d.name;
+  }
+  EXPECT_EQ(catalog.device("H100 SXM5 80GB").rate(DType::f64).second, "fp64");
+}
+
 TEST(Rates, OfSmallAndLargeNetsAreToldApart) {
   Rates r;
   Work small = pass(2e6), large = pass(2e6);

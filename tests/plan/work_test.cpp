@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "freight/base/strings.h"
 #include "freight/bench/workload.h"
 #include "freight/ir/builder.h"
 #include "freight/run/plan.h"
@@ -64,6 +67,43 @@ TEST(WorkOf, RecurrentLayersAreAProductPerTimeStep) {
     ++layers;
   }
   EXPECT_EQ(layers, 2);
+}
+
+// FLOPs of two matrices of 6 x 6, or of one step of 6 x 6 x 4 each.
+TEST(WorkOf, FactorizationsAreProductsAtAShareOfTheirRate) {
+  struct Row {
+    const char* graph;
+    const char* kind;
+    double flops, n;
+  };
+  constexpr double kCube = 2 * 6 * 6 * 6;
+  const Row rows[] = {
+      {"%2, %3, %4 = lu_factor(%0) {refuse_singular=true} : f64[2,6,6], i32[2,6], i32[2,6]", "lu_factor", kCube * 2 / 3,
+       6},
+      {"%2 = cholesky(%0) {upper=false} : f64[2,6,6]", "cholesky", kCube / 3, 6},
+      {"%2, %3 = qr(%0) {complete=false} : f64[2,6,6], f64[2,6,6]", "qr", kCube * 8 / 3, 6},
+      {"%2 = solve_triangular(%0, %1) {upper=false, transposed=false, unit_diagonal=false, right=false, "
+       "refuse_singular=false} : f64[2,6,4]",
+       "solve_triangular", kCube * 4 / 6, 4},
+      {"%2, %3 = eigh(%0) {upper=false} : f64[2,6], f64[2,6,6]", "eigh", kCube * 9, 6},
+      {"%2, %3, %4 = svd(%0) {full=false} : f64[2,6,6], f64[2,6], f64[2,6,6]", "svd", kCube * 22, 6},
+      {"%2, %3, %4, %5 = eig(%0) : f64[2,6], f64[2,6], f64[2,6,6], f64[2,6,6]", "eig", kCube * 25, 6},
+  };
+  for (const Row& row : rows) {
+    const Graph g = parse(
+        cat("graph {\n %0 = input \"x\" : f64[2,6,6]\n %1 = input \"b\" : f64[2,6,4]\n ", row.graph, "\n return %2 }"));
+    const std::vector<Work> all = work_of(*plan_for(g, {.backend = "cpu", .deterministic = true}));
+    const auto w = std::find_if(all.begin(), all.end(), [&](const Work& each) { return each.kind == row.kind; });
+    ASSERT_NE(w, all.end()) << row.kind;
+    EXPECT_DOUBLE_EQ(w->flops, row.flops) << row.kind;
+    EXPECT_EQ(w->dtype, DType::f64);
+    EXPECT_TRUE(w->product());
+    EXPECT_EQ(w->m, 2 * 6) << row.kind;
+    EXPECT_EQ(w->n, row.n) << row.kind;
+    EXPECT_EQ(w->k, 6) << row.kind;
+    EXPECT_LT(w->share, 1) << row.kind;
+    EXPECT_GT(w->share, 0) << row.kind;
+  }
 }
 
 // A product and the sums beside it in one step (Backend::join) is a product.

@@ -13,23 +13,19 @@
 #include "freight/io/metrics.h"
 #include "freight/report/examine.h"
 #include "freight/serve/model.h"
-#include "freight/tables/learners.h"
 #include "freight/tables/table.h"
-#include "freight/train/learner.h"
-#include "freight/train/trainer.h"
-#include "tests/support/files.h"
+#include "tests/tables/table_runs.h"
 
 namespace freight::tables {
 namespace {
 
 using freight::testing::expect_error;
 using freight::testing::read_text;
-using freight::testing::TemporaryDir;
 
 // The nearest class centre over columns of numbers, which each round moves halfway to the mean: a learner in few lines.
-class Centroids : public store::RowModel {
+class Halfway : public store::RowModel {
  public:
-  explicit Centroids(Array centres) : centres_(std::move(centres)) {}
+  explicit Halfway(Array centres) : centres_(std::move(centres)) {}
   int64_t outputs() const override { return centres_.shape()[0]; }
   bool tells_classes() const override { return true; }
   Array run(const Array& rows) const override {
@@ -58,9 +54,9 @@ class Centroids : public store::RowModel {
   Array centres_;  // f64 (classes, columns)
 };
 
-class CentroidLearner : public train::RowLearner {
+class HalfwayLearner : public train::RowLearner {
  public:
-  std::string name() const override { return "centroids"; }
+  std::string name() const override { return "halfway"; }
   std::string doc() const override { return "the nearest centre"; }
   std::vector<std::string> flags() const override { return {"--epochs"}; }
   train::RowData read(const train::RowSource& source) const override { return read_table(source); }
@@ -86,7 +82,7 @@ class CentroidLearner : public train::RowLearner {
         double& centre = centres.data<double>()[at];
         centre += (sums[static_cast<size_t>(at)] / counts[static_cast<size_t>(at / width)] - centre) / 2;
       }
-      model = std::make_shared<Centroids>(centres.clone());
+      model = std::make_shared<Halfway>(centres.clone());
       const bool on = told({.number = round,
                             .of = config.epochs,
                             .loss = train::evaluate(*model, data.train).loss,
@@ -97,41 +93,21 @@ class CentroidLearner : public train::RowLearner {
   }
 };
 
-class Tables : public ::testing::Test {
+class Tables : public TableRuns {
  protected:
   Tables() {
-    register_learners();
     static const bool once = [] {
-      store::register_row_model("centroids",
+      store::register_row_model("halfway",
                                 [](const io::SafeTensors& file, const std::string& path,
                                    const store::RowShape&) -> std::shared_ptr<const store::RowModel> {
                                   const Array* centres = file.find("centres");
                                   if (!centres) fail(ErrorKind::checkpoint, path, "has no centres");
-                                  return std::make_shared<Centroids>(*centres);
+                                  return std::make_shared<Halfway>(*centres);
                                 });
-      train::register_learner(std::make_shared<CentroidLearner>());
+      train::register_learner(std::make_shared<HalfwayLearner>());
       return true;
     }();
     EXPECT_TRUE(once);
-    // 60 flowers of two species, a third of which is daisies; the colour is words, one cell is missing.
-    std::string csv = "length,width,colour,species\n";
-    for (int i = 0; i < 60; ++i) {
-      const bool daisy = i % 3 == 0;
-      csv +=
-          cat(i == 7 ? std::string() : cat((daisy ? 1.0 : 3.0) + 0.01 * i), ",", (daisy ? 0.5 : 2.0) + 0.02 * (i % 5),
-              ",", i % 2 ? "red" : "blue", ",", daisy ? "daisy" : "rose", "\n");
-    }
-    io::write_file_atomic(dir_ / "flowers.csv", std::string_view(csv));
-    std::string values = "a;b;y\n";
-    for (int i = 0; i < 50; ++i) values += cat(i, ";", 2 * i + 0.5, ";", 0.25 * i, "\n");
-    io::write_file_atomic(dir_ / "values.csv", std::string_view(values));
-    config_.data = dir_ / "flowers.csv";
-    config_.model = "baseline";
-    config_.output_dir = dir_ / "run";
-  }
-  train::Result run() {
-    train::Observer silent;
-    return train::train(config_, silent, {}, {"train"});
   }
   std::string numbers_of_flowers() {
     std::string csv = "length,width,species\n";
@@ -141,9 +117,6 @@ class Tables : public ::testing::Test {
     io::write_file_atomic(dir_ / "numbers.csv", std::string_view(csv));
     return dir_ / "numbers.csv";
   }
-
-  TemporaryDir dir_;
-  train::Config config_;
 };
 
 TEST_F(Tables, ATableIsReadByItsHeaderTypedAndDivided) {
@@ -381,7 +354,7 @@ TEST_F(Tables, OtherDataAreMeasuredByTheColumnsOfTheModelWhole) {
 
 TEST_F(Tables, ALearnerOfOnesOwnFitsInRoundsAndIsStoppedBetweenThem) {
   config_.data = numbers_of_flowers();
-  config_.model = "centroids";
+  config_.model = "halfway";
   config_.epochs = 5;
   struct Heard : train::Observer {
     bool wants_step() override { return true; }
@@ -412,7 +385,7 @@ TEST_F(Tables, ALearnerOfOnesOwnFitsInRoundsAndIsStoppedBetweenThem) {
   EXPECT_TRUE(stopped.interrupted());
   EXPECT_EQ(stopped.steps, 2);
   EXPECT_EQ(nlohmann::json::parse(read_text(dir_ / "stopped/run.json")).at("status"), "interrupted");
-  EXPECT_EQ(store::load_bundle(stopped.model_path).learner, "centroids");
+  EXPECT_EQ(store::load_bundle(stopped.model_path).learner, "halfway");
 }
 
 TEST_F(Tables, WhatIsForNetsIsRefusedByName) {
@@ -436,7 +409,7 @@ TEST_F(Tables, WhatIsForNetsIsRefusedByName) {
   const auto named = [&](const std::string& model) { config_.model = model, train::prepare(config_); };
   expect_error(ErrorKind::usage,
                {"--model", "unknown model 'basline'", "did you mean 'baseline'?", "nets: ", "resnet18",
-                "learners of tables: baseline", "centroids"},
+                "learners of tables: baseline", "halfway"},
                [&] { named("basline"); });
   expect_error(ErrorKind::usage, {"unknown model 'lenett'", "did you mean 'lenet'?", "learners of tables: baseline"},
                [&] { named("lenett"); });
@@ -445,19 +418,15 @@ TEST_F(Tables, WhatIsForNetsIsRefusedByName) {
   models::Model lenet = models::create("lenet");
   expect_error(ErrorKind::checkpoint, {"fitted by baseline", "no weights of a net"},
                [&] { store::load_weights(lenet, r.model_path); });
-  expect_error(ErrorKind::usage, {"register_learner", "centroids"},
-               [] { train::register_learner(std::make_shared<CentroidLearner>()); });
+  expect_error(ErrorKind::usage, {"register_learner", "halfway"},
+               [] { train::register_learner(std::make_shared<HalfwayLearner>()); });
   expect_error(ErrorKind::usage, {"register_row_model", "net"}, [] { store::register_row_model("net", {}); });
 }
 
 TEST_F(Tables, DamagedFilesAndUnknownLearnersAreRefused) {
   const train::Result r = run();
   const auto changed = [&](auto change, const std::vector<std::string>& parts) {
-    io::SafeTensors file = io::load_safetensors(r.model_path);
-    file.metadata.erase("xxh3_128");
-    change(file);
-    io::save_safetensors(dir_ / "changed.safetensors", file);
-    expect_error(ErrorKind::checkpoint, parts, [&] { store::load_bundle(dir_ / "changed.safetensors"); });
+    expect_damaged(r.model_path, change, parts);
   };
   changed([](auto& f) { f.metadata["learner"] = "xgboost"; }, {"fitted by xgboost", "net, baseline"});
   changed([](auto& f) { f.metadata["columns"] = "[]"; }, {"columns: there are none"});

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include "freight/base/log.h"
 #include "freight/train/signals.h"
 
 namespace freight {
@@ -58,6 +59,19 @@ TEST(Progress, RewritesOneLineOnATerminal) {
     p.line("kept");
   });
   EXPECT_EQ(text, "\rone\033[K\r\033[Kkept\n");
+}
+
+TEST(Progress, AWarningTakesTheRewritingLineAway) {
+  ::testing::internal::CaptureStderr();
+  {
+    Progress progress(Progress::Mode::rewriting);
+    progress.update("one");
+    logging::warn("full");
+    progress.clear();
+    logging::warn("empty");
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "\rone\033[K\r\033[Kfreight: warning: full\n\r\033[Kfreight: warning: empty\n");
 }
 
 TEST(Progress, WritesWholeLinesElsewhere) {

@@ -66,6 +66,8 @@ class Kernel {
   virtual std::string name() const = 0;
   // Scratch memory in bytes that the plan must provide during the step, aligned as all buffers are.
   virtual size_t scratch_bytes() const { return 0; }
+  // False where run() waits for the device or computes on the host: runs of a plan with such a step are not recorded.
+  virtual bool records() const { return true; }
 };
 
 // The layouts a backend wants for one node. Where an input's wish differs from what it has, the layout pass puts a

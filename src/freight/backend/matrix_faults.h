@@ -14,5 +14,7 @@ std::string zero_pivot_text(const Type& type, int64_t matrix, int64_t pivot);
 std::string zero_diagonal_text(const Type& type, int64_t matrix, int64_t number);
 // The leading minor of this order, from 1, is not positive.
 std::string not_positive_text(const Type& type, int64_t matrix, int64_t order);
+// The iteration of a library's routine for eigenvalues or singular values ended without them.
+std::string not_converged_text(const Type& type, int64_t matrix, const std::string& routine);
 
 }  // namespace freight

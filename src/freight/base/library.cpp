@@ -90,7 +90,8 @@ Library find_library(const std::vector<std::string>& names, LibraryKind kind) {
   const std::string first = cat("FREIGHT_CUDA_LIBS", named.empty() ? " (not set)" : "=" + named, ", ");
   library.why = cat("found no ", join(names, " or "), ": looked in ", kind == LibraryKind::system ? "" : first,
                     join(usual, ", "));
-  if (!broken.empty()) library.why += cat("; the loader refuses: ", join(broken, "; "));
+  library.broken = !broken.empty();
+  if (library.broken) library.why += cat("; the loader refuses: ", join(broken, "; "));
   return library;
 }
 
@@ -100,7 +101,10 @@ void look_up(Library& library, const char* prefix, std::initializer_list<const c
   for (const char* symbol : symbols) {
     if (!library.why.empty()) return;
     void* const function = dlsym(library.handle, cat(prefix, symbol).c_str());
-    if (!function) library.why = cat(library.path, " has no ", prefix, symbol, ": it is ", otherwise);
+    if (!function) {
+      library.why = cat(library.path, " has no ", prefix, symbol, ": it is ", otherwise);
+      library.broken = true;
+    }
     std::memcpy(to, &function, sizeof function);
     to += sizeof function;
   }

@@ -10,6 +10,7 @@ struct Library {
   void* handle = nullptr;  // never closed
   std::string path;        // as loaded
   std::string why;         // where it cannot be used: what was looked for, and where, or what it lacks
+  bool broken = false;     // a file is there that cannot be used
   size_t version = 0;      // 91900 of 9.19.0, where it was asked for
 };
 

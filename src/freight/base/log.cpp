@@ -1,6 +1,7 @@
 // See log.h.
 #include "freight/base/log.h"
 
+#include <atomic>
 #include <cstdio>
 #include <mutex>
 
@@ -17,6 +18,7 @@ Level initial_level() {
   return Level::warn;
 }
 std::mutex g_mutex;
+std::atomic<bool> g_rewriting = false;
 Level& current() {
   static Level l = initial_level();
   return l;
@@ -31,7 +33,11 @@ void set_level(Level level) {
 void write(Level level, const std::string& text) {
   static constexpr const char* kNames[] = {"error", "warning", "info", "debug"};
   std::lock_guard lock(g_mutex);
-  if (level <= current()) std::fprintf(stderr, "freight: %s: %s\n", kNames[static_cast<int>(level)], text.c_str());
+  if (level > current()) return;
+  const char* const removed = g_rewriting ? "\r\033[K" : "";
+  std::fprintf(stderr, "%sfreight: %s: %s\n", removed, kNames[static_cast<int>(level)], text.c_str());
 }
+
+void set_rewriting(bool rewriting) { g_rewriting = rewriting; }
 
 }  // namespace freight::logging

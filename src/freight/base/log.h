@@ -8,6 +8,9 @@ enum class Level : int { error, warn, info, debug };
 
 void set_level(Level level);
 void write(Level level, const std::string& text);
+// Says whether the last line of stderr is one that is rewritten, such as a progress line: log lines remove it first, so
+// that they do not join it.
+void set_rewriting(bool rewriting);
 
 inline void warn(const std::string& text) { write(Level::warn, text); }
 inline void info(const std::string& text) { write(Level::info, text); }

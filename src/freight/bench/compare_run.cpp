@@ -30,7 +30,7 @@ double given(const std::map<std::string, double>& values, const std::string& dev
 // Measured roofs, so that plan::seconds_of tells what bounds a step.
 plan::Speed speed_of(const Curve& c) {
   const double f = c.roof_flops;
-  return {.f32 = f, .bf16 = f, .f16 = f, .plain = 0.5 * f, .bytes = c.roof_bytes, .launch = c.launch};
+  return {.f32 = f, .f64 = f / 2, .bf16 = f, .f16 = f, .plain = 0.5 * f, .bytes = c.roof_bytes, .launch = c.launch};
 }
 
 class Measurement {

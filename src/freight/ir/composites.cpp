@@ -197,6 +197,20 @@ Values lstsq(Builder& b, const Node& n, const Values& in) {
   return {b.matmul(usv[2], scaled.v, true)};
 }
 
+// By the LU of the operands' own type, which refines nothing.
+Values solve_mixed(Builder& b, const Node&, const Values& in) {
+  const Shape right = b.shape(in[1]);
+  const int rows = right.rank() - 2;
+  const std::vector<Value> lu = b.add(Op::lu_factor, LuAttrs{true}, {in[0]});
+  Shape column = right;
+  column[rows + 1] = 1;
+  const Value index = b.broadcast(b.reshape(lu[2], column), right);
+  const Value picked = b.one(Op::gather_elements, AxisAttrs{rows}, {in[1], index});
+  const Value y = b.one(Op::solve_triangular, TriangularAttrs{.unit_diagonal = true}, {lu[0], picked});
+  const Value x = b.one(Op::solve_triangular, TriangularAttrs{.upper = true}, {lu[0], y});
+  return {x, b.constant(-1, {DType::i64, Shape(right.begin(), right.end() - 2)})};
+}
+
 // Srivastava et al. 2014, scaled at training time: where(u >= p, x / (1 - p), 0) with u uniform.
 Values dropout(Builder& b, const Node& n, const Values& in) {
   const auto& a = attrs<DropoutAttrs>(n);

@@ -38,6 +38,14 @@ void need_square(const Node& node, const Type& t) {
   if (rows(t) != columns(t)) bad(node, "the matrix is not square: got ", t, ", need (..., N, N)");
 }
 
+// The matrices a and right sides b (..., M, K) of systems.
+void need_systems(const Node& node, const Type& a, const Type& b) {
+  need_matrix(node, b);
+  if (a.dtype != b.dtype) bad(node, "element types differ: a ", a, ", b ", b);
+  const Shape need = matrices(a.shape, rows(a), columns(b));
+  if (b.shape != need) bad(node, "b has the wrong shape: a ", a, ", b ", b, ", need ", need);
+}
+
 }  // namespace
 
 Types lu_factor(const Node& node, const Types& in) {
@@ -91,13 +99,16 @@ Types eig(const Node& node, const Types& in) {
 }
 
 Types lstsq(const Node& node, const Types& in) {
-  const Type &a = in[0], &b = in[1];
-  need_matrix(node, a);
-  need_matrix(node, b);
-  if (a.dtype != b.dtype) bad(node, "element types differ: a ", a, ", b ", b);
-  const Shape need = matrices(a.shape, rows(a), columns(b));
-  if (b.shape != need) bad(node, "b has the wrong shape: a ", a, ", b ", b, ", need ", need);
-  return {{a.dtype, matrices(a.shape, columns(a), columns(b))}};
+  need_matrix(node, in[0]);
+  need_systems(node, in[0], in[1]);
+  return {{in[0].dtype, matrices(in[0].shape, columns(in[0]), columns(in[1]))}};
+}
+
+Types solve_mixed(const Node& node, const Types& in) {
+  need_square(node, in[0]);
+  need_systems(node, in[0], in[1]);
+  const Shape& a = in[0].shape;
+  return {in[1], {DType::i64, Shape(a.begin(), a.end() - 2)}};
 }
 
 }  // namespace freight::infer

@@ -368,4 +368,11 @@ void lstsq(VjpContext& c) {
   c.set(0, product_nt(rest, applied(a, gb)) + product_nt(applied(at, x), beside) - product_nt(gb, x));
 }
 
+// gB = A^-T gX, by the same method, and gA = -gB X^T.
+void solve_mixed(VjpContext& c) {
+  const Ex gb{&c.builder, c.builder.add(Op::solve_mixed, NoAttrs{}, {transposed(c.in(0)).v, c.g().v})[0]};
+  if (c.needs(1)) c.set(1, gb);
+  if (c.needs(0)) c.set(0, -product_nt(gb, c.out()));
+}
+
 }  // namespace freight::vjp

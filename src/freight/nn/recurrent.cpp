@@ -10,6 +10,7 @@
 #include "freight/ops/linalg.h"
 #include "freight/ops/random.h"
 #include "freight/ops/sequence.h"
+#include "freight/ops/sequence_internal.h"
 #include "freight/ops/shape.h"
 #include "freight/trace/tracer.h"
 
@@ -52,7 +53,7 @@ Recurrent::Run Recurrent::run(const Direction& d, const Tensor& x, bool reverse,
   if (cells == Cells::last && cell_ == Cell::lstm) {
     // The op of the whole layer may keep its cells in a library's format; the one of the steps gives them as they are.
     std::vector<Tensor> in{linear(x, d.weight_ih, b.joined), d.weight_hh.value()};
-    if (counts.defined()) in.push_back(cast(counts, DType::i32));
+    if (counts.defined()) in.push_back(counts);
     const std::vector<Tensor> made =
         trace::add(Op::recurrent, RecurrentAttrs{.reverse = reverse, .lengths = counts.defined()}, in);
     return {made[0], select(made[0], 1, last), select(made[1], 1, last)};
@@ -145,18 +146,10 @@ void Recurrent::need_states(const RecurrentCall& call, int64_t samples) const {
   }
 }
 
-namespace {
-// Lengths in i32, those beyond `steps` as that many: of a wider type they may not fit.
-Tensor counted(const Tensor& lengths, int64_t steps) {
-  const bool wide = size_of(lengths.dtype()) > size_of(DType::i32) || lengths.dtype() == DType::u32;
-  return cast(wide ? minimum(lengths, steps) : lengths, DType::i32);
-}
-}  // namespace
-
 RecurrentOutput Recurrent::forward(const Tensor& x, const RecurrentCall& call) {
   need_steps(x);
   need_states(call, x.dim(0));
-  const Tensor counts = call.lengths.defined() ? counted(call.lengths, x.dim(1)) : token_counts(x);
+  const Tensor counts = call.lengths.defined() ? ops::counts_within(call.lengths, x.dim(1)) : token_counts(x);
   const size_t sides = fields_.bidirectional ? 2 : 1;
   Tensor y = x;
   std::vector<Tensor> h, c, last;

@@ -1,10 +1,12 @@
 // Einstein's summation: products of tensors whose axes have letters, summed over the letters that the result lacks.
-// Operands are joined from left to right, each pair by one batched matmul. See linalg.h.
+// Operands are joined in the order of the fewest FLOPs (einsum_order_internal.h), each pair by one batched matmul. See
+// linalg.h.
 #include <algorithm>
 #include <map>
 
 #include "freight/ir/infer.h"
 #include "freight/ops/common.h"
+#include "freight/ops/einsum_order_internal.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/linalg.h"
 #include "freight/ops/reduce.h"
@@ -116,22 +118,14 @@ int64_t extents(const Lettered& t, const std::string& letters) {
   return n;
 }
 
-// The product of two, summed over the letters that neither the result nor a later operand has (`kept` are those).
-Lettered joined(Lettered a, Lettered b, const std::string& kept) {
+// The product of two, summed over the letters that both have and that neither the result nor another operand has
+// (`kept` are those).
+Lettered joined(const Lettered& a, const Lettered& b, const std::string& kept) {
   const auto wanted = [&](char c) { return kept.find(c) != std::string::npos; };
-  for (Lettered* t : {&a, &b}) {  // what one alone has, and nobody wants
-    const Lettered& other = t == &a ? b : a;
-    for (size_t i = t->axes.size(); i-- > 0;) {
-      if (!wanted(t->axes[i]) && !other.has(t->axes[i])) *t = without(*t, i);
-    }
-  }
   std::string batch, summed, left, right;
   for (const char c : a.axes) (!b.has(c) ? left : wanted(c) ? batch : summed) += c;
   for (const char c : b.axes) {
     if (!a.has(c)) right += c;
-    if (a.has(c) && a.extent(c) != b.extent(c))
-      ops::fail_here(kEinsum, "letter '", std::string(1, c), "' has extents ", a.extent(c), " and ", b.extent(c),
-                     " in ", a.x.type(), " and ", b.x.type());
   }
   if (summed.empty() || !is_floating(a.x.dtype())) {  // nothing to contract, or integers, which matmul does not take
     const std::string order = batch + left + summed + right;
@@ -150,6 +144,33 @@ Lettered joined(Lettered a, Lettered b, const std::string& kept) {
   return {reshape(matmul(rows, columns), shape), batch + left + right};
 }
 
+// Every letter has one extent in all operands.
+std::map<char, int64_t> extents_of(const std::vector<Lettered>& terms) {
+  std::map<char, const Lettered*> first;
+  std::map<char, int64_t> extents;
+  for (const Lettered& t : terms) {
+    for (const char c : t.axes) {
+      const Lettered& other = *first.try_emplace(c, &t).first->second;
+      if (other.extent(c) != t.extent(c))
+        ops::fail_here(kEinsum, "letter '", std::string(1, c), "' has extents ", other.extent(c), " and ", t.extent(c),
+                       " in ", other.x.type(), " and ", t.x.type());
+      extents[c] = t.extent(c);
+    }
+  }
+  return extents;
+}
+
+// Sums over the letters that one operand alone has and the result lacks.
+void sum_own_letters(std::vector<Lettered>& terms, const std::string& result) {
+  for (Lettered& t : terms) {
+    for (size_t i = t.axes.size(); i-- > 0;) {
+      const char c = t.axes[i];
+      const auto uses = std::count_if(terms.begin(), terms.end(), [&](const Lettered& each) { return each.has(c); });
+      if (uses == 1 && result.find(c) == std::string::npos) t = without(t, i);
+    }
+  }
+}
+
 }  // namespace
 
 Tensor einsum(const std::string& equation, const std::vector<Tensor>& operands, SourceLine at) {
@@ -162,16 +183,22 @@ Tensor einsum(const std::string& equation, const std::vector<Tensor>& operands, 
     if (terms[i].x.dtype() != terms[0].x.dtype())
       ops::fail_here(kEinsum, "element types differ: got ", terms[0].x.type(), " and ", terms[i].x.type());
   }
-  Lettered total = terms[0];
-  for (size_t i = 1; i < terms.size(); ++i) {
+  ops::Contractions all{.operands = {},
+                        .result = e.result,
+                        .extents = extents_of(terms),
+                        .whole_products = !is_floating(terms[0].x.dtype())};
+  sum_own_letters(terms, e.result);
+  for (const Lettered& t : terms) all.operands.push_back(t.axes);
+  std::vector<bool> joins(terms.size(), false);  // has become part of another
+  for (const auto& [first, second] : ops::contraction_order(all)) {
+    joins[second] = true;
     std::string kept = e.result;
-    for (size_t k = i + 1; k < terms.size(); ++k) kept += terms[k].axes;
-    total = joined(total, terms[i], kept);
+    for (size_t i = 0; i < terms.size(); ++i) {
+      if (i != first && !joins[i]) kept += terms[i].axes;
+    }
+    terms[first] = joined(terms[first], terms[second], kept);
   }
-  for (size_t i = total.axes.size(); i-- > 0;) {
-    if (e.result.find(total.axes[i]) == std::string::npos) total = without(total, i);
-  }
-  return arranged(total, e.result);
+  return arranged(terms[0], e.result);
 }
 
 }  // namespace freight

@@ -33,11 +33,6 @@ Tensor parity(const LuFactor& f) {
   return 1 - 2 * cast(remainder(sum(moved, -1), 2), f.lu.dtype());
 }
 
-// x with the mirror image of one triangle in place of the other.
-Tensor mirrored(const Tensor& x, bool upper) {
-  return upper ? triu(x) + transpose(triu(x, 1)) : tril(x) + transpose(tril(x, -1));
-}
-
 Tensor by_cholesky(const Tensor& factor, const Tensor& b, bool upper) {
   const Tensor y = triangular(factor, b, {.upper = upper, .transposed = upper});
   return triangular(factor, y, {.upper = upper, .transposed = !upper});
@@ -47,6 +42,24 @@ Tensor general_solve(const Tensor& a, const Tensor& b, const Shape& batch, const
   const LuFactor f = factored(a, true);
   return ops::solved_by_lu(ops::with_batch(f.lu, batch, op), ops::with_batch(f.permutation, batch, op, 1),
                            ops::with_batch(b, batch, op), false);
+}
+
+// The solution and the iterations of each matrix. One matrix takes the right sides of a whole batch as columns, so that
+// it is factorized once.
+MixedSolution refined(const Tensor& a, const Tensor& b, const Shape& batch, const char* op) {
+  const auto run = [](const Tensor& x, const Tensor& y) {
+    const std::vector<Tensor> both = trace::add(Op::solve_mixed, NoAttrs{}, {x, y});
+    return MixedSolution{both[0], both[1]};
+  };
+  const int64_t n = a.dim(-1), k = b.dim(-1), count = batch.numel();
+  if (count == 1 || a.numel() != n * n) return run(ops::with_batch(a, batch, op), ops::with_batch(b, batch, op));
+  const Tensor columns =
+      reshape(permute(reshape(ops::with_batch(b, batch, op), {count, n, k}), {1, 0, 2}), {n, count * k});
+  const MixedSolution one = run(reshape(a, {n, n}), columns);
+  Shape full = batch;
+  full.push_back(n);
+  full.push_back(k);
+  return {reshape(permute(reshape(one.x, {n, count, k}), {1, 0, 2}), full), broadcast_to(one.iterations, batch)};
 }
 
 // The identity for each of these square matrices.
@@ -108,16 +121,75 @@ Tensor lu_solve(const In& lu, const In& permutation, const In& b, const LuSolveO
                                        ops::with_batch(side.b, batch, "lu_solve"), options.trans));
 }
 
+// The 1-norm of the inverse of L U is the largest that of (L U)^-1 x is for an x of norm 1. It is convex in x, so that
+// its subgradient, (L U)^-T times the signs of (L U)^-1 x, leads from one unit vector to a better one (Hager). Higham
+// adds a vector of alternating signs, since there are matrices for which the first step leads nowhere. An exchange of
+// rows does not change the norm.
+Tensor lu_cond(const In& lu, const In& norm) {
+  const Frame frame(lu.where);
+  const Tensor f = ops::get(lu, "lu_cond"), size = ops::get(norm, "lu_cond");
+  ops::need_square(f, "lu_cond");
+  const Shape batch = ops::batch_of(f);
+  if (size.dtype() != f.dtype() || size.shape() != batch) {
+    ops::fail_here("lu_cond", "norm must be that of x: got ", size.type(), " beside lu ", f.type(), ", need ",
+                   Type{f.dtype(), batch});
+  }
+  const int64_t n = f.dim(-1);
+  if (n == 0) return size * 0;
+  const auto solved = [&](const Tensor& x) {
+    return triangular(f, triangular(f, x, {.unit_diagonal = true}), {.upper = true});
+  };
+  const auto solved_transposed = [&](const Tensor& x) {
+    const Tensor y = triangular(f, x, {.upper = true, .transposed = true});
+    return triangular(f, y, {.transposed = true, .unit_diagonal = true});
+  };
+  const Tensor i = iota({n, 1}, 0, f.dtype());
+  const Tensor even = ops::with_batch(full({n, 1}, 1.0 / static_cast<double>(n), f.dtype()), batch, "lu_cond");
+  const Tensor sign_of_place = 1 - 2 * remainder(i, 2);
+  const Tensor alternating = sign_of_place * (1 + i / static_cast<double>(std::max<int64_t>(n - 1, 1)));
+  const Tensor both = solved(concat({even, ops::with_batch(alternating, batch, "lu_cond")}, -1));  // (..., N, 2)
+  Tensor y = narrow(both, -1, 0, 1);
+  const Tensor norms = sum(abs(both), -2);  // (..., 2)
+  Tensor best = select(norms, -1, 0);
+  // A later number that is NaN, since infinities met, is no better one.
+  const auto keep_larger = [&](const Tensor& other) { best = where(other > best, other, best); };
+  keep_larger(select(norms, -1, 1) * (2.0 / (3.0 * static_cast<double>(n))));
+  constexpr int kSteps = 3;
+  for (int step = 0; step < kSteps; ++step) {
+    const Tensor z = solved_transposed(where(y < 0, full(y.shape(), -1, f.dtype()), full(y.shape(), 1, f.dtype())));
+    const Tensor at = argmax(abs(z), -2, Keep::yes);  // (..., 1, 1)
+    y = solved(cast(equal(iota(y.shape(), -2), broadcast_to(at, y.shape())), f.dtype()));
+    keep_larger(squeeze(sum(abs(y), -2), -1));
+  }
+  const Tensor singular = any(equal(diagonal(f), 0), -1);
+  return where(singular, full(batch, std::numeric_limits<double>::infinity(), f.dtype()), best * size);
+}
+
+Tensor mirrored(const In& x, const TriangleOptions& options) {
+  const auto [frame, t] = ops::enter(x, "mirrored");
+  ops::need_square(t, "mirrored");
+  return options.upper ? triu(t) + transpose(triu(t, 1)) : tril(t) + transpose(tril(t, -1));
+}
+
 Tensor solve(const In& a, const In& b, const SolveOptions& options) {
   const Frame frame(a.where);
   const Tensor x = ops::get(a, "solve");
   ops::need_square(x, "solve");
   const ops::RightSide side = ops::right_side(x, ops::get(b, "solve"), x.dim(-1), "solve");
   const Shape batch = ops::common_batch(x, side.b, "solve");
+  if (options.method == SolveMethod::mixed) {
+    if (options.assume_a != Assume::gen && options.assume_a != Assume::sym) {
+      ops::fail_here("solve",
+                     "method mixed factorizes by LU: got assume_a pos or a triangle, need gen or sym; take method "
+                     "direct, which makes use of what is said of a");
+    }
+    const Tensor whole = options.assume_a == Assume::sym ? mirrored(x, {.upper = options.upper}) : x;
+    return side.result(refined(whole, side.b, batch, "solve").x);
+  }
   const auto wide_b = [&] { return ops::with_batch(side.b, batch, "solve"); };
   switch (options.assume_a) {
     case Assume::gen: return side.result(general_solve(x, side.b, batch, "solve"));
-    case Assume::sym: return side.result(general_solve(mirrored(x, options.upper), side.b, batch, "solve"));
+    case Assume::sym: return side.result(general_solve(mirrored(x, {.upper = options.upper}), side.b, batch, "solve"));
     case Assume::pos: {
       const Tensor factor = ops::one(Op::cholesky, CholeskyAttrs{options.upper}, {x});
       return side.result(by_cholesky(ops::with_batch(factor, batch, "solve"), wide_b(), options.upper));
@@ -127,6 +199,15 @@ Tensor solve(const In& a, const In& b, const SolveOptions& options) {
   const bool upper = options.assume_a == Assume::upper_triangular;
   return side.result(
       triangular(ops::with_batch(x, batch, "solve"), wide_b(), {.upper = upper, .refuse_singular = true}));
+}
+
+MixedSolution solve_mixed(const In& a, const In& b) {
+  const Frame frame(a.where);
+  const Tensor x = ops::get(a, "solve_mixed");
+  ops::need_square(x, "solve_mixed");
+  const ops::RightSide side = ops::right_side(x, ops::get(b, "solve_mixed"), x.dim(-1), "solve_mixed");
+  const MixedSolution all = refined(x, side.b, ops::common_batch(x, side.b, "solve_mixed"), "solve_mixed");
+  return {side.result(all.x), all.iterations};
 }
 
 Tensor solve_triangular(const In& a, const In& b, const TriangularOptions& o) {

@@ -232,7 +232,9 @@ Tensor count_correct(const In& logits, const In& target) {
   const Frame frame(logits.where);
   const Tensor x = ops::get(logits, "count_correct"), t = ops::get(target, "count_correct");
   need_labels(x, t, "count_correct");
-  return cast(sum(equal(argmax(x, 1), cast(t, DType::i32))), DType::i32);
+  // Classes of 8 bytes keep them: cast to four, 2^32 + 1 would be class 1.
+  const DType type = size_of(t.dtype()) > 4 || t.dtype() == DType::u32 ? DType::i64 : DType::i32;
+  return cast(sum(equal(cast(argmax(x, 1), type), cast(t, type))), DType::i32);
 }
 
 }  // namespace freight

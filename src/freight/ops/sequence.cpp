@@ -9,6 +9,7 @@
 #include "freight/ops/elementwise.h"
 #include "freight/ops/linalg.h"
 #include "freight/ops/neural.h"
+#include "freight/ops/sequence_internal.h"
 #include "freight/ops/shape.h"
 
 namespace freight {
@@ -46,7 +47,7 @@ Sight sight_of(const char* op, const AttentionOptions& o, const Shape& scores) {
     if (o.lengths.shape() != Shape{samples} || !is_integer(o.lengths.dtype())) {
       ops::fail_here(op, "lengths must be integers, one per sample: got ", o.lengths.type(), ", need (", samples, ")");
     }
-    const Tensor counts = maximum(cast(o.lengths, DType::i32), 1);
+    const Tensor counts = maximum(ops::counts_within(o.lengths, keys), 1);
     s.narrow(iota({1, 1, 1, keys}, 3) < reshape(counts, {samples, 1, 1, 1}));
   }
   if (o.mask.defined()) {
@@ -81,6 +82,11 @@ Tensor wide_weights(const char* op, const Tensor& query, const Tensor& key, cons
 
 }  // namespace
 
+Tensor ops::counts_within(const Tensor& lengths, int64_t most) {
+  const bool wide = size_of(lengths.dtype()) > size_of(DType::i32) || lengths.dtype() == DType::u32;
+  return cast(wide ? clamp(lengths, 0, most) : lengths, DType::i32);
+}
+
 Tensor attention(const In& q, const In& k, const In& v, const AttentionOptions& o) {
   const auto [frame, query] = ops::enter(q, "attention");
   if (query.rank() != 4) ops::fail_here("attention", "need q (B, H, T, D): got ", query.type());
@@ -93,7 +99,10 @@ Tensor attention(const In& q, const In& k, const In& v, const AttentionOptions& 
     const Tensor weights = wide_weights("attention", query, key, o);
     return cast(matmul(weights, cast(value, weights.dtype())), query.dtype());
   }
-  if (o.lengths.defined()) in.push_back(cast(o.lengths, DType::i32));
+  if (o.lengths.defined()) {
+    const Shape& key = in[1].shape();
+    in.push_back(ops::counts_within(o.lengths, key.rank() == 4 ? key[2] : 0));
+  }
   return ops::one(Op::attention,
                   AttentionAttrs{.scale = scale_of(o, query), .causal = o.causal, .lengths = o.lengths.defined()}, in);
 }
@@ -108,7 +117,7 @@ Tensor recurrent(const char* name, std::vector<In> operands, bool gru, const Seq
   const Frame frame(operands[0].where);
   std::vector<Tensor> in;
   for (const In& operand : operands) in.push_back(ops::get(operand, name));
-  if (o.counts.defined()) in.push_back(cast(o.counts, DType::i32));
+  if (o.counts.defined()) in.push_back(ops::counts_within(o.counts, in[0].rank() == 3 ? in[0].dim(1) : 0));
   const RecurrentAttrs a{.gru = gru, .reverse = o.reverse, .lengths = o.counts.defined()};
   const bool layer = operands.size() > 3;
   return layer ? ops::one(Op::recurrent_layer, RecurrentLayerAttrs{a}, in) : ops::one(Op::recurrent, a, in);

@@ -16,8 +16,10 @@
 #include "freight/base/threads.h"
 #include "freight/base/version.h"
 #include "freight/models/loss.h"
+#include "freight/ops/linalg.h"
 #include "freight/optim/create.h"
 #include "freight/plan/rates.h"
+#include "freight/run/executable.h"
 #include "freight/run/plan.h"
 #include "freight/trace/compile.h"
 
@@ -250,6 +252,55 @@ std::vector<Point> measure(const Net& net, int64_t batch, DType compute, double 
   return points;
 }
 
+// Products of matrices in f64, which no net has, and factorizations in both types: the median of some runs of each.
+std::vector<Point> measure_matrices(double seconds) {
+  struct Matrices {
+    std::vector<Tensor> (*run)(const Tensor& x);
+    std::vector<int64_t> extents;
+  };
+  // Spectral ones take some ten times as long as the others.
+  const Matrices all[] = {
+      {[](const Tensor& x) { return std::vector<Tensor>{matmul(x, x)}; }, {24, 96, 320, 1000}},
+      {[](const Tensor& x) { return std::vector<Tensor>{lu_factor(x).lu}; }, {24, 96, 320, 1000}},
+      {[](const Tensor& x) { return std::vector<Tensor>{cholesky(x)}; }, {24, 96, 320, 1000}},
+      {[](const Tensor& x) { return std::vector<Tensor>{solve_triangular(x, x)}; }, {24, 96, 320, 1000}},
+      {[](const Tensor& x) { return std::vector<Tensor>{qr(x).q}; }, {24, 96, 320}},
+      {[](const Tensor& x) { return std::vector<Tensor>{eigh(x).vectors}; }, {24, 96, 192}},
+      {[](const Tensor& x) { return std::vector<Tensor>{svd(x).u}; }, {24, 96, 192}},
+      {[](const Tensor& x) { return std::vector<Tensor>{eig(x).vectors_re}; }, {24, 96}},
+  };
+  std::vector<Point> points;
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    for (const Matrices& m : all) {
+      for (const int64_t n : m.extents) {
+        // A heavy diagonal makes it positive definite; the rest differs, since singular values must.
+        Array x(DType::f64, {n, n});
+        PhiloxStream rng(1, 0, 2);
+        for (int64_t i = 0; i < x.numel(); ++i) {
+          const int64_t row = i / n, column = i % n;
+          x.data<double>()[i] = row == column ? static_cast<double>(n + row) : static_cast<double>(rng.normal());
+        }
+        x = x.cast(dtype);
+        Compiled<decltype(m.run)> step(m.run, {});
+        Executable& run = step.executable(x);
+        const std::vector<Work> work = work_of(run.plan());
+        const Array y(dtype, {n, n});
+        constexpr int kLeast = 3, kMost = 100;
+        std::vector<std::vector<double>> times(work.size());
+        const auto start = Clock::now();
+        for (int i = 0; i < kMost && (i < kLeast || seconds_since(start) < seconds); ++i) {
+          const std::vector<double> once = run.run_timed({x}, {y});
+          for (size_t s = 0; s < times.size(); ++s) times[s].push_back(once[s]);
+        }
+        for (size_t s = 0; s < work.size(); ++s) {
+          if (work[s].product()) points.push_back({work[s], median(std::move(times[s]))});
+        }
+      }
+    }
+  }
+  return points;
+}
+
 double total(const std::vector<Point>& points) {
   return std::accumulate(points.begin(), points.end(), 0.0, [](double sum, const Point& p) { return sum + p.seconds; });
 }
@@ -313,14 +364,15 @@ Rates calibrate(const CalibrationOptions& options, CalibrationProgress& progress
     }
     return true;
   };
-  for (size_t r = 0; r < kRounds && round(r * all.size()); ++r) {
-  }
+  bool whole = true;
+  for (size_t r = 0; r < kRounds && whole; ++r) whole = round(r * all.size());
   Rates rates;
   rates.device = cpu_info().model;
   rates.threads = thread_count();
   rates.version = version();
   rates.date = today();
   for (const Measured& m : measured) add_distinct(rates, m.points);
+  if (whole) add_distinct(rates, measure_matrices(0.2 * each));
   // Each net from the points of the others.
   std::vector<double> errors;
   for (size_t i = 0; i < all.size(); ++i) {

@@ -179,7 +179,16 @@ double Device::peak(const std::string& rate_name) const {
 double Device::host_gb() const { return pcie == 3 ? 15.75 : pcie == 4 ? 31.5 : pcie == 5 ? 63 : pcie == 6 ? 121 : 0; }
 
 std::pair<double, std::string> Device::rate(DType compute) const {
-  const char* wanted = compute == DType::bf16 ? "bf16" : compute == DType::f16 ? "fp16" : "fp32";
+  if (compute == DType::f64 && peak("fp64") <= 0) {
+    const bool half = kind == "cpu";  // a vector holds half as many numbers
+    const auto [f32, name_is] = rate(DType::f32);
+    return {f32 * (half ? 1.0 / 2 : 1.0 / 32),
+            cat("fp64 (not known, assumed as 1/", half ? 2 : 32, " of ", name_is, ")")};
+  }
+  const char* wanted = compute == DType::f64    ? "fp64"
+                       : compute == DType::bf16 ? "bf16"
+                       : compute == DType::f16  ? "fp16"
+                                                : "fp32";
   if (peak(wanted) > 0) return {peak(wanted), wanted};
   if (peak("fp32") > 0) return {peak("fp32"), "fp32"};
   // Units that have no plain f32: their widest tensor rate.

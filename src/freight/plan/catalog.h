@@ -28,8 +28,9 @@ struct Device {
 
   // The dense peak in TFLOP/s of a named rate, 0 where it has none.
   double peak(const std::string& rate) const;
-  // The rate that contractions in `compute` run at, and its name: bf16 and f16 by tensor units where the device has
-  // them, else fp32.
+  // The rate that contractions in `compute` run at, and its name; f64 where nobody says it as a processor's, or as that
+  // of GPUs for consumers since 2012, of which most have 1/32 (Kepler's best and AMD's more, Ampere's 1/64). bf16 and
+  // f16 by tensor units where the device has them, else fp32.
   std::pair<double, std::string> rate(DType compute) const;
   // GB per second and direction between it and its host, by sixteen lanes of its PCIe generation; 0: not known.
   double host_gb() const;

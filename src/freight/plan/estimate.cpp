@@ -41,6 +41,7 @@ struct Timed {
 Speed speed(const Device& d, double matmul, double bandwidth, double launch, double host) {
   const auto products = [&](DType type) { return d.rate(type).first * 1e12 * matmul; };
   return {.f32 = products(DType::f32),
+          .f64 = products(DType::f64),
           .bf16 = products(DType::bf16),
           .f16 = products(DType::f16),
           .plain = d.peak("fp32") * 1e12 * 0.5,
@@ -182,12 +183,29 @@ Speed usual_speed(const Device& d, const Assumption& a) {
   return speed(d, a.usual_matmul, a.usual_bandwidth, a.usual_launch, kUsualHost);
 }
 
+namespace {
+
+double product_rate(DType dtype, const Speed& s) {
+  switch (dtype) {
+    case DType::f64: return s.f64;
+    case DType::bf16: return s.bf16;
+    case DType::f16: return s.f16;
+    default: return s.f32;
+  }
+}
+// Units for f64 are fewer than those for f32 in products and elsewhere alike.
+double plain_rate(DType dtype, const Speed& s) {
+  return dtype == DType::f64 && s.f32 > 0 ? s.plain * std::min(1.0, s.f64 / s.f32) : s.plain;
+}
+
+}  // namespace
+
 double seconds_of(const Work& w, const Speed& s, Bound* bound) {
   if (w.kind == kTransfer && s.transfer > 0) {
     if (bound) *bound = Bound::transfer;
     return w.bytes / 2 / s.transfer + s.launch;  // bytes: read here, written there
   }
-  const double rate = !w.product() ? s.plain : w.dtype == DType::bf16 ? s.bf16 : w.dtype == DType::f16 ? s.f16 : s.f32;
+  const double rate = w.product() ? w.share * product_rate(w.dtype, s) : plain_rate(w.dtype, s);
   const double flops = rate > 0 ? w.flops / rate : 0, bytes = w.bytes / s.bytes;
   const double launch = s.launch + (w.launches - 1) * s.chained;
   if (bound) {

@@ -49,7 +49,7 @@ Assumption assumption(const Device& device, DType compute);
 // A device reaches these: FLOPs per second in products of each type and in all else, bytes per second, seconds per
 // kernel; bytes per second to or from its host (0: not known, counted as copies in its memory).
 struct Speed {
-  double f32 = 0, bf16 = 0, f16 = 0, plain = 0, bytes = 0, transfer = 0, launch = 0;
+  double f32 = 0, f64 = 0, bf16 = 0, f16 = 0, plain = 0, bytes = 0, transfer = 0, launch = 0;
   double chained =
       0;  // seconds per further kernel of a step (Work::launches); 0 of a processor, which stays in its kernel
 };

@@ -215,6 +215,7 @@ DeviceSpeed speed_of(const Rates* rates) {
 
 double slowdown(const Draft& before, const Draft& after, const Rates* rates, const DeviceSpeed& speed) {
   const Speed assumed{.f32 = speed.flops,
+                      .f64 = speed.flops / 2,
                       .bf16 = speed.flops,
                       .f16 = speed.flops,
                       .plain = speed.flops,

@@ -43,8 +43,8 @@ std::vector<std::string> likest(const std::string& kind) {
   const std::string way = dot == std::string::npos ? "" : kind.substr(dot);
   if (starts_with(kind, "conv")) {
     for (const char* base : {"conv", "conv3x3", "conv1x1"}) kinds.push_back(base + way);
-    kinds.emplace_back("matmul");
   }
+  kinds.emplace_back("matmul");  // of other products alone: known() compares
   kinds.emplace_back("map");
   return kinds;
 }
@@ -62,20 +62,22 @@ size_t Rates::size() const {
   return n;
 }
 
-const std::vector<Rates::Known>* Rates::known(const Work& work) const {
+Rates::Likest Rates::known(const Work& work) const {
   for (const std::string& kind : likest(work.kind)) {
     for (const DType dtype : {work.dtype, DType::f32}) {
       const auto it = known_.find({kind, dtype});
       if (it != known_.end() && !it->second.empty() && it->second[0].point.work.product() == work.product()) {
-        return &it->second;
+        // A vector holds half as many f64: the cost per byte is that of f32, and per FLOP it is twice that.
+        const double wider = work.product() && work.dtype == DType::f64 && dtype != DType::f64 ? 2 : 1;
+        return {&it->second, kind == work.kind ? wider : wider / work.share};
       }
     }
   }
-  return nullptr;
+  return {};
 }
 
 double Rates::seconds(const Work& work) const {
-  const std::vector<Known>* points = known(work);
+  const auto [points, factor] = known(work);
   if (!points) fail(ErrorKind::usage, "rates", "no step like ", work.kind, " was measured; run freight calibrate");
   const std::array<double, 4> at = place(work);
   std::vector<std::pair<double, double>> near;  // squared distance, cost
@@ -93,7 +95,7 @@ double Rates::seconds(const Work& work) const {
     sum += w * near[i].second;
     weights += w;
   }
-  return unit(work) * std::exp(sum / weights);
+  return factor * unit(work) * std::exp(sum / weights);
 }
 
 double Rates::seconds(const std::vector<Work>& work) const {

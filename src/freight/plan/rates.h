@@ -28,7 +28,8 @@ class Rates {
   void add(const Point& point);
   size_t size() const;
   // Seconds of one step: measured ones of its kind and type, the nearest in the logarithms of their sizes counting
-  // most. Kinds that were never measured are taken for the likest that was. Throws Error(usage) without any points.
+  // most. Kinds that were never measured are taken for the likest that was: products in f64 at half the rate of f32,
+  // factorizations at a share of that of products (Work::share). Throws Error(usage) without any points.
   double seconds(const Work& work) const;
   double seconds(const std::vector<Work>& work) const;
 
@@ -43,7 +44,12 @@ class Rates {
     Point point;
   };
   using Key = std::pair<std::string, DType>;
-  const std::vector<Known>* known(const Work& work) const;
+  // Points to interpolate between, and the times by which the work takes longer than they say.
+  struct Likest {
+    const std::vector<Known>* points = nullptr;
+    double factor = 1;
+  };
+  Likest known(const Work& work) const;
   std::map<Key, std::vector<Known>> known_;
 };
 

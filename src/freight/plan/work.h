@@ -16,8 +16,11 @@ namespace freight::plan {
 // The kind of copies to host memory and back.
 inline constexpr const char* kTransfer = "transfer";
 
-// One step of a plan. Convolutions count as the product (m, k) x (k, n) that they are: m = N OH OW, n = O, k = C KH KW.
-// Recurrent layers count as the product of each time step: m = N, n = gates x hidden, k = hidden.
+// One step of a plan. Products are also factorizations of matrices: m, n and k are then the rows of all matrices of a
+// batch, the columns, and the steps of elimination; of triangular solves those of the product by the inverse. Their
+// FLOPs are as the op table says, fewer than 2 m n k. Convolutions count as the product (m, k) x (k, n) that they are:
+// m = N OH OW, n = O, k = C KH KW. Recurrent layers count as the product of each time step: m = N, n = gates x hidden,
+// k = hidden.
 struct Work {
   std::string
       kind;  // "matmul", "conv3x3.dw", "map", "update", "reduce", "pool", "copy", "concat", kTransfer, "index", ...
@@ -25,6 +28,7 @@ struct Work {
   DType dtype = DType::f32;
   double flops = 0, bytes = 0;
   double m = 0, n = 0, k = 0;  // of products; elsewhere n is the run of elements that a kernel of the kind works along
+  double share = 1;            // of the rate of a product of matrices that factorizations reach
   double launches = 1;         // kernels of a GPU, one behind the other; recurrent layers: one per time step
   bool backward = false;       // or update: runs after the loss is known
   double gradients = 0;        // bytes of gradients of weights that it finishes

@@ -118,7 +118,7 @@ struct Executable::Bound {
   std::map<int32_t, std::unique_ptr<DeviceMark>> marks;  // refer to `memory`
   std::vector<DeviceMark*> last_copies;
   // Where the device records runs: inputs are sent to blocks of the executable's own, and runs whose addresses are
-  // those of the ones before are recorded, by their number.
+  // those of the ones before are recorded, by their number; unless a step computes on the host, too.
   bool records = false;
   std::vector<std::unique_ptr<Arena>> input_blocks;
   static constexpr size_t kMostRecordings = 8;
@@ -215,6 +215,7 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
   for (Value v : g.leaves(Op::input)) b.inputs.push_back({g.type(v)});
   for (Value v : g.outputs) b.outputs.push_back({g.type(v)});
   b.records = b.memory && b.memory->records();
+  for (const PlanStep& step : plan_->steps()) b.records = b.records && (!step.kernel || step.kernel->records());
   if (b.records) {
     for (const Slot& s : b.inputs) b.input_blocks.push_back(std::make_unique<Arena>(b.memory, s.type.bytes()));
   }

@@ -1,19 +1,17 @@
-// See baseline.h and learners.h.
+// See baseline.h.
 #include "freight/tables/baseline.h"
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
-#include "freight/tables/learners.h"
 #include "freight/tables/table.h"
 
 namespace freight::tables {
 
 namespace {
-constexpr const char* kAnswer = "baseline.answer";
+constexpr const char* kBaselineAnswer = "baseline.answer";
 }
 
 Array Baseline::run(const Array& rows) const {
@@ -29,14 +27,14 @@ std::vector<std::string> Baseline::lines() const {
   return {outputs() > 10 ? text + " ..." : text};
 }
 
-void Baseline::write(io::SafeTensors& file) const { file.tensors.emplace_back(kAnswer, answer_); }
+void Baseline::write(io::SafeTensors& file) const { file.tensors.emplace_back(kBaselineAnswer, answer_); }
 
 std::shared_ptr<const store::RowModel> read_baseline(const io::SafeTensors& file, const std::string& path,
                                                      const store::RowShape& shape) {
-  const Array* answer = file.find(kAnswer);
+  const Array* answer = file.find(kBaselineAnswer);
   const int64_t need = std::max<int64_t>(static_cast<int64_t>(shape.classes.size()), 1);
   if (!answer || answer->dtype() != DType::f32 || answer->shape() != Shape{need}) {
-    fail(ErrorKind::checkpoint, path, "the tensor ", kAnswer, " is missing, or not f32[", need, "]");
+    fail(ErrorKind::checkpoint, path, "the tensor ", kBaselineAnswer, " is missing, or not f32[", need, "]");
   }
   return std::make_shared<Baseline>(*answer, !shape.classes.empty());
 }
@@ -70,14 +68,6 @@ std::shared_ptr<const store::RowModel> BaselineLearner::fit(
   auto model = std::make_shared<const Baseline>(answer, classes);
   told({.loss = train::evaluate(*model, data.train).loss, .model = model.get()});
   return model;
-}
-
-void register_learners() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    store::register_row_model("baseline", read_baseline);
-    train::register_learner(std::make_shared<BaselineLearner>());
-  });
 }
 
 }  // namespace freight::tables

@@ -173,7 +173,9 @@ class Reading {
 
   void tell() {
     const std::vector<std::string>* const known = source_.known ? &source_.known->classes : nullptr;
-    out_.shape.classes = known ? *known : classes_of(cells_, target_);
+    const bool values = source_.values && all_numbers(cells_, target_);
+    if (known) out_.shape.classes = *known;
+    if (!known && !values) out_.shape.classes = classes_of(cells_, target_);
     const size_t classes = out_.shape.classes.size();
     if (classes == 0 && !all_numbers(cells_, target_)) {
       fail(ErrorKind::data, source_.data, "column ", out_.target, " holds words, the model tells values");

@@ -67,6 +67,16 @@ struct Config {
   int64_t max_length = 0;                 // tokens per sample; 0: the model's, or 256
   std::string truncation_side = "right";  // where a longer text is cut off; left keeps its end
   std::string on_bad_sample = "error";    // error, skip, report
+  // Trees on tables (docs/tables.md); a learner chooses what is 0, below 0 or auto.
+  std::string objective = "auto";
+  int64_t rounds = 0, early_stop = -1, trees = 0, max_depth = 0;
+  double subsample = 0, colsample = 0;  // shares of the rows and columns that a tree sees
+  double lambda = -1;                   // L2 on coefficients or the values of leaves
+  double min_child_weight = 1;
+  double quantile = 0.5, tweedie_power = 1.5;  // of the objectives of these names
+  std::string monotone;                        // COLUMN=1,COLUMN=-1
+  std::string class_weight = "none";           // none, balanced
+  std::string xgboost;                         // path of the library
   int64_t workers = -1;
   int64_t seed = 0;
   bool deterministic = false;
@@ -84,7 +94,7 @@ struct Config {
 // Throws Error(usage) that lists the names. `data_dir` is where a named set of the user's own is looked for first.
 Config recipe(const std::string& data, const std::string& name = "default", const std::string& data_dir = {});
 // Takes a model. What a recipe says of its own model's net (layers, width, directions, dropout) does not hold for
-// another.
+// another, and a learner other than that of nets has a learning rate of its own (Learner::choose).
 void set_model(Config& config, const std::string& model);
 std::vector<std::string> recipe_names(const std::string& data, const std::string& data_dir = {});
 // Throws Error(usage) naming the field for values that cannot work (batch 0, learning rate NaN, unknown optimizer).

@@ -35,6 +35,7 @@ constexpr const char* kOptimizer = "Optimizer and schedule";
 constexpr const char* kAugment = "Regularisation and augmentation";
 constexpr const char* kImages = "Pictures in files (docs/data.md)";
 constexpr const char* kText = "Text (docs/data.md)";
+constexpr const char* kTables = "Tables (docs/tables.md)";
 constexpr const char* kMachine = "Machine";
 constexpr const char* kOutput = "Output";
 
@@ -152,9 +153,41 @@ std::vector<Field> make_fields() {
       {kText, "--truncation-side", "text.truncation_side", &C::truncation_side,
        "where a longer document is cut off; left keeps its end", words({"right", "left"})},
 
+      {kTables, "--objective", "trees.objective", &C::objective,
+       "of values: squarederror, absoluteerror, quantile, poisson or tweedie (auto: classes by logistic or softprob, values by "
+       "squarederror)",
+       words({"auto", "squarederror", "absoluteerror", "quantile", "poisson", "tweedie"})},
+      {kTables, "--quantile", "trees.quantile", &C::quantile, "which quantile the objective of this name tells",
+       {.min = 0, .max = 1, .below_max = true, .above_min = true}},
+      {kTables, "--tweedie-power", "trees.tweedie_power", &C::tweedie_power, "power of the variance of tweedie",
+       {.min = 1, .max = 2, .below_max = true, .above_min = true}},
+      {kTables, "--rounds", "trees.rounds", &C::rounds, "rounds of boosting at most (0: 1000)", between(0, 1e6),
+       {"--num-boost-round", "--n-estimators"}},
+      {kTables, "--early-stop", "trees.early_stop", &C::early_stop,
+       "end after so many rounds without a better held-out loss, and keep the best round (0: off; -1: 20)", at_least(-1),
+       {"--early-stopping-rounds"}},
+      {kTables, "--trees", "trees.count", &C::trees, "trees of a forest, for each class (0: 100)", between(0, 1e6)},
+      {kTables, "--max-depth", "trees.max_depth", &C::max_depth, "levels of a tree (0: 6 of gbdt, 12 of forest)", between(0, 30)},
+      {kTables, "--subsample", "trees.subsample", &C::subsample, "share of the rows that a tree sees (0: 1 of gbdt, 0.8 of forest)",
+       between(0, 1)},
+      {kTables, "--colsample", "trees.colsample", &C::colsample,
+       "share of the columns that a tree of gbdt, or a split of forest, may choose from (0: 1 of gbdt, 0.8 of forest)",
+       between(0, 1), {"--colsample-bytree"}},
+      {kTables, "--lambda", "tables.lambda", &C::lambda,
+       "L2 on coefficients and on the values of leaves (-1: 0 of linear and poisson, 0.00001 of forest, 1 of others)", at_least(-1),
+       {"--reg-lambda"}},
+      {kTables, "--min-child-weight", "trees.min_child_weight", &C::min_child_weight,
+       "least sum of second derivatives in a leaf; for squarederror, least number of rows", at_least(0)},
+      {kTables, "--monotone", "trees.monotone", &C::monotone,
+       "the answer rises (1) or falls (-1) with these columns of numbers", {}, {"--monotone-constraints"}, "COL=1|-1,..."},
+      {kTables, "--class-weight", "trees.class_weight", &C::class_weight, "balanced: each class weighs as much as any other",
+       words({"none", "balanced"})},
+
       changeable({kMachine, "--device", "device", &C::backend, "auto, cpu, ref, cuda:N or opencl:N"}),
       {kMachine, "--precision", "precision", &C::precision,
        "of the arithmetic: fp32, tf32, bf16 or fp16 (docs/performance.md); weights and moments stay f32", words(store::precision_names())},
+      changeable({kMachine, "--xgboost", "", &C::xgboost, "the libxgboost.so that fits trees (docs/tables.md says where one is looked for)",
+       {}, {}, "PATH"}),
       changeable({kMachine, "-j,--workers", "workers", &C::workers, "data threads (-1: chosen)", at_least(-1), {"--num-workers"}}),
       {kMachine, "--seed", "seed", &C::seed, "seed of everything random", at_least(0)},
       changeable({kMachine, "--recompute", "recompute", &C::recompute,
@@ -272,6 +305,10 @@ std::string Field::flag() const {
   return all.substr(all.find("--"));
 }
 
+bool for_tables(const Field& field) {
+  return std::string_view(field.group) == kTables || field.member == Field::Member(&Config::xgboost);
+}
+
 const std::vector<Field>& config_fields() {
   static const std::vector<Field> kFields = make_fields();
   return kFields;
@@ -330,6 +367,7 @@ void validate(const Config& c) {
         },
         f.member);
   }
+  if (c.lambda < 0 && c.lambda != -1) fail(ErrorKind::usage, "--lambda", "must be at least 0, or -1: got ", c.lambda);
   if (c.grad_accum > c.batch_size) {
     fail(ErrorKind::usage, "--grad-accum", "a batch of ", c.batch_size, " has no ", c.grad_accum, " parts");
   }

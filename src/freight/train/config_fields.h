@@ -34,6 +34,8 @@ struct Field {
   // The long flag: "--batch-size".
   std::string flag() const;
 };
+// True of a field that is for models of tables alone.
+bool for_tables(const Field& field);
 const std::vector<Field>& config_fields();
 
 // All fields with a key as nested JSON, indented.

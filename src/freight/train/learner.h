@@ -13,6 +13,7 @@
 #include "freight/train/config.h"
 #include "freight/train/evaluate.h"
 #include "freight/train/prepare.h"
+#include "freight/train/scores.h"
 #include "freight/train/trained_on.h"
 
 namespace freight::train {
@@ -33,6 +34,7 @@ struct MeasureRequest {
 };
 struct Measurement {
   Evaluation figures;
+  std::vector<Score> scores = {};  // of models of rows
   std::string data;
   const char* unit = "samples";
 };
@@ -47,6 +49,8 @@ class Learner {
   // The name by which --model and a stored model mean it: "net", "baseline".
   virtual std::string name() const = 0;
   virtual std::string doc() const = 0;  // one line
+  // Sets what is this learner's own among the fields that it shares with others: its learning rate.
+  virtual void choose(Config&) const {}
   // Reads the data and settles everything before the first step; what train::prepare says holds.
   virtual std::unique_ptr<Prepared> prepare(const Config& config, PrepareOptions options) const = 0;
   // A stored model of this learner on a data set; `path` is the model's file. Throws Error.

@@ -13,6 +13,7 @@
 #include "freight/models/summary.h"
 #include "freight/run/plan.h"
 #include "freight/store/precision.h"
+#include "freight/train/config_fields.h"
 #include "freight/train/diverged.h"
 #include "freight/train/learner.h"
 #include "freight/train/loop_internal.h"
@@ -171,6 +172,21 @@ void need_batch_statistics(const NetRun& p) {
   p.net->step->need_batch_statistics(x, y);
 }
 
+// A net would pass over them.
+void refuse_flags_of_tables(const Config& c) {
+  const Config usual;
+  for (const Field& f : config_fields()) {
+    if (!for_tables(f)) continue;
+    std::visit(
+        [&](auto member) {
+          if (c.*member == usual.*member) return;
+          fail(ErrorKind::usage, f.flag(), "is for models of tables (docs/tables.md): --model ", c.model, " is a net; ",
+               "leave it out");
+        },
+        f.member);
+  }
+}
+
 std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions options) {
   auto prepared = std::make_unique<NetRun>();
   NetRun& p = *prepared;
@@ -179,6 +195,7 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   const Own own = std::move(options.own);
   begin(p, named_after(config, own), std::move(options));
   Config& c = p.config;
+  refuse_flags_of_tables(c);
   const store::ComputeType compute = store::compute_type(c.precision, c.backend);
   p.precision_note = compute.note;
   seed(static_cast<uint64_t>(c.seed));

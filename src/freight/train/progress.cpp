@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "freight/base/env.h"
+#include "freight/base/log.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 
@@ -114,6 +115,7 @@ void Progress::update(const std::string& text) {
   std::fprintf(out_, "\r%s\033[K", truncated(text, width()).c_str());
   std::fflush(out_);
   shown_ = true;
+  if (out_ == stderr) logging::set_rewriting(true);
 }
 
 size_t Progress::width() const {
@@ -132,6 +134,7 @@ void Progress::clear() {
   std::fputs("\r\033[K", out_);
   std::fflush(out_);
   shown_ = false;
+  if (out_ == stderr) logging::set_rewriting(false);
 }
 
 }  // namespace freight

@@ -14,6 +14,7 @@
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/train/config_fields.h"
+#include "freight/train/learner.h"
 
 namespace freight::train {
 
@@ -98,6 +99,7 @@ void set_model(Config& c, const std::string& model) {
   c.layers = c.width = 0;
   c.bidirectional = false;
   c.dropout = 0;
+  if (const Learner* learner = find_learner(model)) learner->choose(c);
 }
 
 std::vector<std::string> recipe_names(const std::string& data, const std::string& data_dir) {

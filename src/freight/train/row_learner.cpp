@@ -28,7 +28,8 @@ constexpr const char* kRowFlags[] = {"--data",      "--data-dir", "--model",    
 // Refuses what is said to a learner that would pass it over. A recipe of the data, which speaks of nets, says nothing.
 void refuse_flags_of_nets(const Config& c, const RowLearner& learner,
                           const std::function<bool(const std::string&)>& gave) {
-  Config usual[2];
+  Config usual[3];
+  learner.choose(usual[2]);
   try {
     usual[1] = recipe(c.data, c.recipe, c.data_dir);
   } catch (const Error&) {  // data without a recipe
@@ -40,13 +41,15 @@ void refuse_flags_of_nets(const Config& c, const RowLearner& learner,
     if (std::find(own.begin(), own.end(), flag) != own.end()) continue;
     std::visit(
         [&](auto member) {
-          const bool as_usual = c.*member == usual[0].*member || c.*member == usual[1].*member;
+          const bool as_usual =
+              std::any_of(std::begin(usual), std::end(usual), [&](const Config& u) { return c.*member == u.*member; });
           if (as_usual && !(gave && gave(flag))) return;
-          fail(ErrorKind::usage, flag, "is for nets: --model ", learner.name(), " does not have it; leave it out");
+          fail(ErrorKind::usage, flag, for_tables(f) ? "is for trees" : "is for nets", ": --model ", learner.name(),
+               " does not have it; leave it out");
         },
         f.member);
   }
-  if (c.backend != "auto" && c.backend != "cpu") {
+  if (c.backend != "auto" && c.backend != "cpu" && !learner.runs_on(c.backend)) {
     fail(ErrorKind::usage, "--device", "got ", c.backend, ": --model ", learner.name(), " runs on the CPU; need cpu");
   }
   if (c.precision != Config().precision) {
@@ -72,7 +75,8 @@ struct RowRun : Prepared {
                          .label_column = config.label_column,
                          .val_split = config.val_split,
                          .seed = static_cast<uint64_t>(config.seed),
-                         .bad = std::move(bad)});
+                         .bad = std::move(bad),
+                         .values = config.objective != Config().objective});
     class_names = rows.shape.classes;
     fingerprint = rows.fingerprint;
     told_cost = learner.cost(config, rows);
@@ -81,7 +85,7 @@ struct RowRun : Prepared {
   RunSummary summary() const override {
     RunSummary s = common_summary(*this);
     s.model = learner.name();
-    s.device = cpu_info().model;
+    s.device = learner.runs_on(config.backend) ? config.backend : cpu_info().model;
     s.train_count = rows.train.count();
     s.test_count = rows.test.count();
     s.classes = static_cast<int64_t>(rows.shape.classes.size());
@@ -128,10 +132,10 @@ struct RowRun : Prepared {
                         .loss = round.loss,
                         .mean_loss = round.loss,
                         .samples_per_s = samples / std::max(seconds, 1e-9)},
-              .test = evaluate(*round.model, rows.test),
+              .test = round.test ? *round.test : evaluate(*round.model, rows.test),
               .best = false,
               .seconds = seconds};
-      last.best = place.improves(*last.test);
+      last.best = round.best ? *round.best : place.improves(*last.test);
       to.trained(last.train, 1, last.seconds);
       to.tested(last.train, *last.test);
       to.epoch(last);
@@ -168,7 +172,12 @@ struct RowRun : Prepared {
 
 Evaluation evaluate(const store::RowModel& model, const store::Rows& rows) {
   const auto start = std::chrono::steady_clock::now();
-  const Array answers = model.run(rows.values);  // (N, K)
+  Evaluation e = evaluate(model.run(rows.values), rows);
+  e.seconds = seconds_since(start);
+  return e;
+}
+
+Evaluation evaluate(const Array& answers, const store::Rows& rows) {
   const int64_t n = rows.count(), k = answers.shape()[1];
   Evaluation e{.count = n};
   int64_t right = 0;
@@ -188,7 +197,6 @@ Evaluation evaluate(const store::RowModel& model, const store::Rows& rows) {
     fail(ErrorKind::diverged, "evaluate", "the model's answers to ", n, " rows are not finite: there is no figure");
   }
   if (rows.classification()) e.top1 = 100.0 * static_cast<double>(right) / static_cast<double>(std::max<int64_t>(n, 1));
-  e.seconds = seconds_since(start);
   return e;
 }
 
@@ -246,7 +254,10 @@ Measurement RowLearner::measure(store::Bundle bundle, const std::string& path, c
   }
   const MeasuredRows measured = rows_to_measure(bundle, path, request);
   if (!measured.note.empty()) request.note(measured.note);
-  return {.figures = evaluate(*bundle.rows, measured.rows), .data = measured.data, .unit = "rows"};
+  return {.figures = evaluate(*bundle.rows, measured.rows),
+          .scores = scores_of(bundle.rows->run(measured.rows.values), measured.rows.labels),
+          .data = measured.data,
+          .unit = "rows"};
 }
 
 }  // namespace freight::train

@@ -27,6 +27,7 @@ struct RowSource {
   double val_split = -1;  // share that is held out; below 0: a fifth
   uint64_t seed = 0;
   data::BadSamples bad = {};
+  bool values = false;  // the told column holds values, also where its numbers would pass for classes
   // It is that of a stored model to be measured: rows become what it takes, and either part may be empty. Null:
   // columns and classes are those of the training part.
   const store::RowShape* known = nullptr;
@@ -37,6 +38,9 @@ struct Round {
   int64_t number = 1, of = 1;
   double loss = 0;  // mean over the training rows
   const store::RowModel* model = nullptr;
+  // The held-out part, where the learner measures it itself; the model may be null then.
+  std::optional<Evaluation> test = {};
+  std::optional<bool> best = {};  // whether the model kept so far is that of this round; empty: by the figures
 };
 
 class RowLearner : public Learner {
@@ -45,6 +49,8 @@ class RowLearner : public Learner {
   virtual RowData read(const RowSource& source) const = 0;
   // Flags that this learner has besides those of every one, as train/config_fields.h names them: "--lr".
   virtual std::vector<std::string> flags() const { return {}; }
+  // True where it runs on that device ("cuda:1") besides the CPU.
+  virtual bool runs_on(const std::string&) const { return false; }
   // Before anything is fitted: bytes besides the data, and seconds of a round on this machine, for run.json.
   virtual Cost cost(const Config& config, const RowData& data) const = 0;
   // Equal data and configurations give equal models, to the bit. `told` hears of each round; false from it ends the
@@ -61,5 +67,7 @@ class RowLearner : public Learner {
 // Mean cross-entropy of classes, with top-1, or mean squared error of values, over all rows. A probability of 0 counts
 // as the least positive float, so that the loss is finite.
 Evaluation evaluate(const store::RowModel& model, const store::Rows& rows);
+// The same of answers that are there: f32 (N, outputs).
+Evaluation evaluate(const Array& answers, const store::Rows& rows);
 
 }  // namespace freight::train

@@ -21,6 +21,8 @@ struct FakeCuda {
   int64_t library_gradients = 0;                           // of the products, those with a gradient as epilogue
   int64_t library_attentions = 0;                          // other graphs of the fake cuDNN
   int64_t library_layers = 0;                              // recurrent ones and their gradients, by the fake cuDNN
+  int64_t library_factorizations = 0;                      // calls of the fake cuSOLVER, eigenvalues among them
+  int64_t library_solutions = 0;                           // calls of the fake cuBLAS
   int64_t uploaded_bytes = 0;
   // Copies to pinned memory, and those to it or from it that graphs made; of each, how many a kernel of another stream
   // or branch could have run beside.

@@ -64,3 +64,15 @@ constexpr int kUnidirectional = 0, kLinearInput = 0, kBatchMajor = 2, kTraining 
 constexpr int kStrictMath = 3;
 constexpr unsigned kPadded = 1;
 }  // namespace fake::cudnn
+
+namespace fake::cusolver {
+constexpr int kOk = 0, kNotInitialized = 1, kInvalidValue = 3, kExecutionFailed = 6;  // cusolverStatus_t
+constexpr int kLowerFill = 0, kUpperFill = 1;                                         // cublasFillMode_t
+constexpr int kValuesOnly = 0, kWithVectors = 1;                                      // cusolverEigMode_t
+constexpr int kSameBits = 1;                                                          // cusolverDeterministicMode_t
+}  // namespace fake::cusolver
+
+namespace fake::cublas {
+constexpr int kOk = 0, kNotInitialized = 1, kInvalidValue = 7;  // cublasStatus_t
+constexpr int kRightSide = 1, kUpperFill = 1, kTranspose = 1, kUnit = 1;
+}  // namespace fake::cublas

@@ -100,6 +100,15 @@ std::unique_ptr<Kernel> make_cholesky(const StepSpec& spec);
 std::unique_ptr<Kernel> make_qr(const StepSpec& spec);
 std::unique_ptr<Kernel> make_solve_triangular(const StepSpec& spec);
 
+// linalg_spectral.cpp: eigenvalues and singular values by LAPACK (f32, f64), where there is one.
+bool takes_spectral(const Graph& graph, const Node& node);
+bool spectral_in_place(const Graph& graph, const Node& node, int input, int output);
+std::unique_ptr<Kernel> make_spectral(const StepSpec& spec);
+
+// solve_mixed.cpp: systems in f64 by an LU in f32 and refinement.
+bool takes_solve_mixed(const Graph& graph, const Node& node);
+std::unique_ptr<Kernel> make_solve_mixed(const StepSpec& spec);
+
 // Composites over sequences have kernels for f32 and, on processors with its instructions, bf16 (cpu.cpp).
 bool takes_sequence(const Graph& graph, const Node& node);
 
@@ -160,6 +169,12 @@ inline constexpr KernelFamily kFamilies[] = {
      .ops = {.ops = {Op::solve_triangular}},
      .takes = takes_factors,
      .make = make_solve_triangular},
+    {.name = "spectral",
+     .ops = {.ops = {Op::eigh, Op::svd, Op::eig}},
+     .takes = takes_spectral,
+     .make = make_spectral,
+     .in_place = spectral_in_place},
+    {.name = "solve_mixed", .ops = {.ops = {Op::solve_mixed}}, .takes = takes_solve_mixed, .make = make_solve_mixed},
 };
 
 }  // namespace freight::cpu

@@ -5,34 +5,13 @@
 
 #include "freight/backend/cpu/families.h"
 #include "freight/backend/cpu/kernels/factor.h"
+#include "freight/backend/cpu/matrices.h"
 #include "freight/backend/matrix_faults.h"
-#include "freight/base/error.h"
 #include "freight/base/threads.h"
 
 namespace freight::cpu {
 
 namespace {
-
-// The last two axes, and how many matrices there are in front of them.
-struct Matrices {
-  int64_t m, n, batch;
-  explicit Matrices(const Type& t)
-      : m(t.shape[t.shape.rank() - 2]), n(t.shape[t.shape.rank() - 1]), batch(t.numel() / (m * n)) {}
-};
-
-// A step's op, place and matrices, for errors.
-class Fault {
- public:
-  explicit Fault(const StepSpec& spec)
-      : op_(freight::name(spec.node->op)), where_(spec.node->location()), type_(spec.in[0].type) {}
-
-  const Type& type() const { return type_; }
-  [[noreturn]] void tell(const std::string& text) const { throw Error(ErrorKind::data, op_, text, where_); }
-
- private:
-  std::string op_, where_;
-  Type type_;
-};
 
 // The first matrix of `batch` (.., n) with a 0 on its diagonal, and where; -1: none has one.
 struct Zero {
@@ -61,11 +40,10 @@ class LuStep final : public Kernel {
   size_t scratch_bytes() const override { return factor_.scratch_bytes(); }
 
   void run(void* const* o) override {
-    const auto size = static_cast<size_t>(of_.batch * of_.m * of_.n) * sizeof(T);
-    if (o[1] != o[0]) parallel_copy(o[1], o[0], size);
     T* const lu = static_cast<T*>(o[1]);
-    factor_.run(lu, static_cast<int32_t*>(o[2]), static_cast<int32_t*>(o[3]), o[4]);
-    if (!refuses_) return;
+    const bool singular =
+        factor_.run(static_cast<const T*>(o[0]), lu, static_cast<int32_t*>(o[2]), static_cast<int32_t*>(o[3]), o[4]);
+    if (!singular || !refuses_) return;
     const Zero zero = zero_on_diagonal(lu, of_.batch, of_.m * of_.n, of_.n, std::min(of_.m, of_.n));
     if (zero.matrix >= 0) {
       fault_.tell(zero_pivot_text(fault_.type(), zero.matrix, zero.place));
@@ -84,21 +62,19 @@ template <class T>
 class CholeskyStep final : public Kernel {
  public:
   explicit CholeskyStep(const StepSpec& spec)
-      : of_(spec.in[0].type), fault_(spec), factor_(of_.n, of_.batch, attrs<CholeskyAttrs>(*spec.node).upper) {}
-  std::string name() const override { return "cholesky"; }
+      : fault_(spec),
+        factor_(Matrices(spec.in[0].type).n, Matrices(spec.in[0].type).batch, attrs<CholeskyAttrs>(*spec.node).upper) {}
+  std::string name() const override { return factor_.interleaved() ? "cholesky:lanes" : "cholesky"; }
   size_t scratch_bytes() const override { return factor_.scratch_bytes(); }
 
   void run(void* const* o) override {
-    const auto size = static_cast<size_t>(of_.batch * of_.n * of_.n) * sizeof(T);
-    if (o[1] != o[0]) parallel_copy(o[1], o[0], size);
-    const NotPositive fault = factor_.run(static_cast<T*>(o[1]), o[2]);
+    const NotPositive fault = factor_.run(static_cast<const T*>(o[0]), static_cast<T*>(o[1]), o[2]);
     if (fault.matrix >= 0) {
       fault_.tell(not_positive_text(fault_.type(), fault.matrix, fault.minor));
     }
   }
 
  private:
-  Matrices of_;
   Fault fault_;
   CholeskyFactor<T> factor_;
 };
@@ -146,7 +122,7 @@ class TriangularStep final : public Kernel {
         refuses_(attrs<TriangularAttrs>(*spec.node).refuse_singular && !p_.unit_diagonal),
         fault_(spec),
         solve_(p_) {}
-  std::string name() const override { return "triangular"; }
+  std::string name() const override { return solve_.interleaved() ? "triangular:lanes" : "triangular"; }
   size_t scratch_bytes() const override { return solve_.scratch_bytes(); }
 
   void run(void* const* o) override {
@@ -167,12 +143,6 @@ class TriangularStep final : public Kernel {
   Fault fault_;
   TriangularSolve<T> solve_;
 };
-
-template <template <class> class Step>
-std::unique_ptr<Kernel> make_for_type(const StepSpec& spec) {
-  if (spec.in[0].type.dtype == DType::f64) return std::make_unique<Step<double>>(spec);
-  return std::make_unique<Step<float>>(spec);
-}
 
 }  // namespace
 

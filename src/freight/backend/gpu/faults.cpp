@@ -36,6 +36,7 @@ std::string text_of(const Check& check, int64_t found) {
   switch (*check.fault) {
     case MatrixFault::zero_pivot: return zero_pivot_text(check.matrices, matrix, place);
     case MatrixFault::zero_diagonal: return zero_diagonal_text(check.matrices, matrix, place);
+    case MatrixFault::not_converged: return not_converged_text(check.matrices, matrix, "cuSOLVER");
     default: return not_positive_text(check.matrices, matrix, place + 1);
   }
 }

@@ -20,7 +20,7 @@ inline constexpr int64_t kNoFault[2] = {0, 0};
 int64_t index_check(const Node& node, int64_t rows);
 // The same of matrices (..., M, N) of a node: the number of what is wrong in one is (matrix K + place), K = min(M, N)
 // (backend/matrix_faults.h).
-enum class MatrixFault { zero_pivot, zero_diagonal, not_positive };
+enum class MatrixFault { zero_pivot, zero_diagonal, not_positive, not_converged };
 int64_t matrix_check(const Node& node, const Type& matrices, MatrixFault fault);
 // Throws Error(data) as the CPU backend does, for the words that a device left, after those there are 0 again; nothing
 // where they are 0.

@@ -65,17 +65,32 @@ int64_t cholesky_columns(T* x, ptrdiff_t row, ptrdiff_t col, int64_t n, T* recip
   return 0;
 }
 
+// Groups of as many matrices as a vector has lanes, of so many multiply-adds each.
+template <class T>
+BatchTasks lane_tasks(int64_t n, int64_t batch, double work) {
+  const LaneTable<T>& lanes = lane_table<T>();
+  BatchTasks tasks = batch_tasks(ceil_div(batch, lanes.lanes), work * lanes.lanes);
+  tasks.bytes_of_task = whole_lines(static_cast<size_t>(lanes.scratch_size(n)) * sizeof(T));
+  return tasks;
+}
+
+// A matrix that is not yet where it is factorized in place.
+template <class T>
+void copy_matrix(T* to, const T* from, int64_t size, bool parallel) {
+  if (to == from) return;
+  if (parallel) return parallel_copy(to, from, static_cast<size_t>(size) * sizeof(T));
+  std::copy_n(from, size, to);
+}
+
 }  // namespace
 
 template <class T>
 LuFactor<T>::LuFactor(int64_t m, int64_t n, int64_t batch) : m_(m), n_(n), batch_(batch) {
   const double least = static_cast<double>(std::min(m, n)), most = static_cast<double>(std::max(m, n));
   const double work = least * least * (most - least / 3);
-  const LaneTable<T>& lanes = lane_table<T>();
-  if (m == n && n <= LaneTable<T>::kMostRows && 2 * batch > lanes.lanes && lanes.lanes > 1) {
-    lanes_ = lanes.lanes;
-    tasks_ = batch_tasks(ceil_div(batch, lanes_), work * static_cast<double>(lanes_));
-    tasks_.bytes_of_task = whole_lines(static_cast<size_t>(lanes.scratch_size(n)) * sizeof(T));
+  if (m == n && lane_table<T>().takes(n, batch)) {
+    lanes_ = lane_table<T>().lanes;
+    tasks_ = lane_tasks<T>(n, batch, work);
     return;
   }
   tasks_ = batch_tasks(batch, work);
@@ -89,20 +104,24 @@ LuFactor<T>::LuFactor(int64_t m, int64_t n, int64_t batch) : m_(m), n_(n), batch
 }
 
 template <class T>
-void LuFactor<T>::run(T* x, int32_t* pivots, int32_t* permutation, void* scratch) const {
-  const int64_t k = std::min(m_, n_);
+bool LuFactor<T>::run(const T* x, T* lu, int32_t* pivots, int32_t* permutation, void* scratch) const {
+  const int64_t k = std::min(m_, n_), size = m_ * n_;
+  std::atomic<bool> singular{!interleaved()};
   if (interleaved()) {
     for_matrices(tasks_, scratch, [&](int64_t group, char* own, bool) {
       const int64_t i = group * lanes_;
-      lane_table<T>().lu(x + i * n_ * n_, pivots + i * n_, permutation + i * n_, n_, std::min(lanes_, batch_ - i),
-                         reinterpret_cast<T*>(own));
+      if (lane_table<T>().lu(x + i * size, lu + i * size, pivots + i * n_, permutation + i * n_, n_,
+                             std::min(lanes_, batch_ - i), reinterpret_cast<T*>(own)))
+        singular = true;
     });
-    return;
+    return singular;
   }
   for_matrices(tasks_, scratch, [&](int64_t i, char* own, bool parallel) {
     Blocks<T> blocks(own + panel_bytes_, parallel);
-    one(x + i * m_ * n_, pivots + i * k, permutation + i * m_, blocks, reinterpret_cast<T*>(own));
+    copy_matrix(lu + i * size, x + i * size, size, parallel);
+    one(lu + i * size, pivots + i * k, permutation + i * m_, blocks, reinterpret_cast<T*>(own));
   });
+  return singular;
 }
 
 template <class T>
@@ -148,9 +167,14 @@ void LuFactor<T>::halves(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* piv
 }
 
 template <class T>
-CholeskyFactor<T>::CholeskyFactor(int64_t n, int64_t batch, bool upper) : n_(n), upper_(upper) {
-  const double extent = static_cast<double>(n);
-  tasks_ = batch_tasks(batch, extent * extent * extent / 3);
+CholeskyFactor<T>::CholeskyFactor(int64_t n, int64_t batch, bool upper) : n_(n), batch_(batch), upper_(upper) {
+  const double extent = static_cast<double>(n), work = extent * extent * extent / 3;
+  if (lane_table<T>().takes(n, batch)) {
+    lanes_ = lane_table<T>().lanes;
+    tasks_ = lane_tasks<T>(n, batch, work);
+    return;
+  }
+  tasks_ = batch_tasks(batch, work);
   reserve_thread_scratch(static_cast<size_t>(Blocks<T>::strip_size()) * sizeof(T));
   typename Blocks<T>::Measure measure;
   Blocks<T> blocks(measure);
@@ -160,22 +184,34 @@ CholeskyFactor<T>::CholeskyFactor(int64_t n, int64_t batch, bool upper) : n_(n),
 }
 
 template <class T>
-NotPositive CholeskyFactor<T>::run(T* x, void* scratch) const {
+NotPositive CholeskyFactor<T>::run(const T* x, T* factor, void* scratch) const {
   // A matrix and its minor as one number, of which the least is kept. Behind the first such matrix none need be tried.
-  const int64_t minors = n_ + 1, none = tasks_.batch * minors;
+  const int64_t minors = n_ + 1, none = batch_ * minors, size = n_ * n_;
   std::atomic<int64_t> first{none};
-  for_matrices(tasks_, scratch, [&](int64_t i, char* own, bool parallel) {
-    if (i * minors > first.load()) return;
-    Blocks<T> blocks(own + whole_lines(static_cast<size_t>(n_) * sizeof(T)), parallel);
-    const int64_t minor = one(x + i * n_ * n_, blocks, reinterpret_cast<T*>(own));
-    if (minor == 0) return;
+  const auto put = [&](int64_t fault) {
     int64_t known = first.load();
-    while (i * minors + minor < known && !first.compare_exchange_weak(known, i * minors + minor)) {
+    while (fault < known && !first.compare_exchange_weak(known, fault)) {
     }
-  });
-  const int64_t found = first.load();
-  if (found == none) return {};
-  return {found / minors, found % minors};
+  };
+  if (interleaved()) {
+    for_matrices(tasks_, scratch, [&](int64_t group, char* own, bool) {
+      const int64_t i = group * lanes_, count = std::min(lanes_, batch_ - i);
+      if (i * minors > first.load()) return;
+      const int64_t fault =
+          lane_table<T>().cholesky(x + i * size, factor + i * size, upper_, n_, count, reinterpret_cast<T*>(own));
+      if (fault >= 0) put(i * minors + fault);
+    });
+  } else {
+    for_matrices(tasks_, scratch, [&](int64_t i, char* own, bool parallel) {
+      if (i * minors > first.load()) return;
+      Blocks<T> blocks(own + whole_lines(static_cast<size_t>(n_) * sizeof(T)), parallel);
+      copy_matrix(factor + i * size, x + i * size, size, parallel);
+      const int64_t minor = one(factor + i * size, blocks, reinterpret_cast<T*>(own));
+      if (minor > 0) put(i * minors + minor);
+    });
+  }
+  if (first.load() == none) return {};
+  return {first.load() / minors, first.load() % minors};
 }
 
 template <class T>
@@ -213,8 +249,13 @@ int64_t CholeskyFactor<T>::halves(T* x, int64_t n, Blocks<T>& blocks, T* recipro
 
 template <class T>
 TriangularSolve<T>::TriangularSolve(const TriangularProblem& problem) : p_(problem) {
-  const double extent = static_cast<double>(p_.n);
-  tasks_ = batch_tasks(p_.batch, extent * extent * static_cast<double>(p_.other));
+  const double extent = static_cast<double>(p_.n), work = extent * extent * static_cast<double>(p_.other);
+  if (p_.other <= LaneTable<T>::kMostColumns && lane_table<T>().takes(p_.n, p_.batch)) {
+    lanes_ = lane_table<T>().lanes;
+    tasks_ = lane_tasks<T>(p_.n, p_.batch, work);
+    return;
+  }
+  tasks_ = batch_tasks(p_.batch, work);
   reserve_thread_scratch(static_cast<size_t>(Blocks<T>::strip_size()) * sizeof(T));
   typename Blocks<T>::Measure measure;
   Blocks<T> blocks(measure);
@@ -225,6 +266,13 @@ TriangularSolve<T>::TriangularSolve(const TriangularProblem& problem) : p_(probl
 
 template <class T>
 void TriangularSolve<T>::run(const T* a, T* b, void* scratch) const {
+  if (interleaved()) {
+    return for_matrices(tasks_, scratch, [&](int64_t group, char* own, bool) {
+      const int64_t i = group * lanes_;
+      lane_table<T>().solve(p_, a + i * p_.a_batch, b + i * p_.n * p_.other, std::min(lanes_, p_.batch - i),
+                            reinterpret_cast<T*>(own));
+    });
+  }
   for_matrices(tasks_, scratch, [&](int64_t i, char* own, bool parallel) {
     Blocks<T> blocks(own + whole_lines(static_cast<size_t>(p_.n) * sizeof(T)), parallel);
     one(a + i * p_.a_batch, b + i * p_.n * p_.other, blocks, reinterpret_cast<T*>(own));

@@ -1,7 +1,7 @@
 // LU, Cholesky and QR factorizations and triangular solves of row-major matrices, f32 and f64: recursive over halves of
 // the columns (Toledo 1997, Elmroth and Gustavson 2000), so that nearly all arithmetic is that of Gemm. Each object is
 // one problem, made when the plan is made; a run allocates nothing, and its bits do not depend on the number of
-// threads. Many small matrices go by lane_factor.h.
+// threads. Many small matrices go by lane_factor.h: each lane of a vector computes its own one.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,16 +18,16 @@ struct BatchTasks {
   size_t bytes() const { return static_cast<size_t>(tasks) * bytes_of_task; }
 };
 
-// x (batch, m, n) in place: U on and above the diagonal, L below it, where it is 1.
+// x (batch, m, n) becomes lu, which may be x: U on and above the diagonal, L below it, where it is 1.
 template <class T>
 class LuFactor {
  public:
   LuFactor(int64_t m, int64_t n, int64_t batch);
   size_t scratch_bytes() const { return tasks_.bytes(); }
-  // Each lane of a vector computes its own matrix.
   bool interleaved() const { return lanes_ > 0; }
   // pivots (batch, min(m, n)): row i was exchanged with row pivots[i]; permutation (batch, m): x[permutation] = L U.
-  void run(T* x, int32_t* pivots, int32_t* permutation, void* scratch) const;
+  // False: no pivot is 0.
+  bool run(const T* x, T* lu, int32_t* pivots, int32_t* permutation, void* scratch) const;
 
  private:
   void one(T* x, int32_t* pivots, int32_t* permutation, Blocks<T>& blocks, T* panel) const;
@@ -45,21 +45,22 @@ struct NotPositive {
   int64_t matrix = -1, minor = 0;
 };
 
-// x (batch, n, n) in place: L of x = L L^T, or U of x = U^T U; the other triangle becomes 0.
+// x (batch, n, n) becomes its factor, which may be x: L of x = L L^T, or U of x = U^T U; the other triangle becomes 0.
 template <class T>
 class CholeskyFactor {
  public:
   CholeskyFactor(int64_t n, int64_t batch, bool upper);
   size_t scratch_bytes() const { return tasks_.bytes(); }
-  NotPositive run(T* x, void* scratch) const;
+  bool interleaved() const { return lanes_ > 0; }
+  NotPositive run(const T* x, T* factor, void* scratch) const;
 
  private:
   int64_t one(T* x, Blocks<T>& blocks, T* reciprocals) const;
   int64_t halves(T* x, int64_t n, Blocks<T>& blocks, T* reciprocals) const;
 
-  int64_t n_;
+  int64_t n_, batch_, lanes_ = 0;
   bool upper_;
-  BatchTasks tasks_;
+  BatchTasks tasks_;  // of matrices, or of groups of as many as there are lanes
 };
 
 // op(a) x = b, or x op(a) = b.
@@ -77,6 +78,7 @@ class TriangularSolve {
  public:
   explicit TriangularSolve(const TriangularProblem& problem);
   size_t scratch_bytes() const { return tasks_.bytes(); }
+  bool interleaved() const { return lanes_ > 0; }
   // b becomes x.
   void run(const T* a, T* b, void* scratch) const;
 
@@ -84,7 +86,8 @@ class TriangularSolve {
   void one(const T* a, T* b, Blocks<T>& blocks, T* diagonal) const;
 
   TriangularProblem p_;
-  BatchTasks tasks_;
+  int64_t lanes_ = 0;
+  BatchTasks tasks_;  // of matrices, or of groups of as many as there are lanes
 };
 
 // x (batch, m, n) = q r by Householder reflections with LAPACK's signs: q (batch, m, k) and r (batch, k, n) with
@@ -104,7 +107,7 @@ class QrFactor {
   void apply(const Panel& panel, bool transposed, T* c, ptrdiff_t c_row, int64_t columns, const Memory& memory,
              Blocks<T>& blocks) const;
 
-  int64_t m_, n_, least_, q_columns_, stride_;
+  int64_t m_, n_, least_, q_columns_, panel_ = 0, stride_;
   BatchTasks tasks_;
 };
 

@@ -12,7 +12,8 @@ namespace freight::cpu {
 
 namespace {
 
-constexpr int64_t kReflections = 32;  // of one panel
+// Reflections of one panel. More of them cost more before the product takes over, and let it read c less often.
+constexpr int64_t kReflections = 32, kMostReflections = 64, kManyColumns = 1500;
 
 // Scales x (n) by a power of two such that its squares neither overflow nor vanish; returns by which.
 template <class T>
@@ -61,9 +62,9 @@ template <class T>
 struct QrFactor<T>::Memory {
   T* work = nullptr;     // (m, n): x, and in the end r above its diagonal
   T* vectors = nullptr;  // (k, stride): the reflections as rows, with their zeros and ones
-  T* t = nullptr;        // (k, kReflections): T of each panel, transposed
-  T* cross = nullptr;    // (kReflections, kReflections)
-  T* sums = nullptr;     // two of (kReflections, the most columns)
+  T* t = nullptr;        // (k, panel_): T of each panel, transposed
+  T* cross = nullptr;    // (panel_, panel_)
+  T* sums = nullptr;     // two of (panel_, the most columns)
   char* product = nullptr;
   size_t bytes = 0;
 
@@ -75,9 +76,9 @@ struct QrFactor<T>::Memory {
     };
     work = take(f.m_ * f.n_);
     vectors = take(f.least_ * f.stride_);
-    t = take(f.least_ * kReflections);
-    cross = take(kReflections * kReflections);
-    sums = take(2 * kReflections * std::max(f.n_, f.q_columns_));
+    t = take(f.least_ * f.panel_);
+    cross = take(f.panel_ * f.panel_);
+    sums = take(2 * f.panel_ * std::max(f.n_, f.q_columns_));
     product = from ? from + bytes : nullptr;
   }
 };
@@ -90,15 +91,16 @@ struct QrFactor<T>::Panel {
 
   Panel(const QrFactor& f, const Memory& memory, int64_t begin)
       : first(begin),
-        width(std::min(kReflections, f.least_ - begin)),
+        width(std::min(f.panel_, f.least_ - begin)),
         rows(f.m_ - begin),
         vectors(memory.vectors ? memory.vectors + begin * f.stride_ : nullptr),
-        t(memory.t ? memory.t + begin * kReflections : nullptr) {}
+        t(memory.t ? memory.t + begin * f.panel_ : nullptr) {}
 };
 
 template <class T>
 QrFactor<T>::QrFactor(int64_t m, int64_t n, int64_t batch, bool complete)
     : m_(m), n_(n), least_(std::min(m, n)), q_columns_(complete ? m : least_) {
+  panel_ = least_ < kManyColumns ? kReflections : kMostReflections;
   const int64_t lanes = factor_table<T>().lanes;
   stride_ = ceil_div(m, lanes) * lanes + (m % 512 == 0 ? lanes : 0);
   const double columns = static_cast<double>(least_), rows = static_cast<double>(m);
@@ -126,7 +128,7 @@ void QrFactor<T>::run(const T* x, T* q, T* r, void* scratch) const {
 template <class T>
 void QrFactor<T>::one(const T* x, T* q, T* r, Blocks<T>& blocks, const Memory& memory) const {
   if (blocks.computes()) std::copy_n(x, m_ * n_, memory.work);
-  for (int64_t j = 0; j < least_; j += kReflections) {
+  for (int64_t j = 0; j < least_; j += panel_) {
     const Panel panel(*this, memory, j);
     eliminate(panel, memory, blocks);
     const int64_t behind = j + panel.width;
@@ -141,7 +143,7 @@ void QrFactor<T>::one(const T* x, T* q, T* r, Blocks<T>& blocks, const Memory& m
     std::fill_n(q, m_ * q_columns_, T(0));
     for (int64_t i = 0; i < q_columns_; ++i) q[i * (q_columns_ + 1)] = T(1);
   }
-  for (int64_t j = (ceil_div(least_, kReflections) - 1) * kReflections; j >= 0; j -= kReflections) {
+  for (int64_t j = (ceil_div(least_, panel_) - 1) * panel_; j >= 0; j -= panel_) {
     const Panel panel(*this, memory, j);
     apply(panel, false, q + j * (q_columns_ + 1), q_columns_, q_columns_ - j, memory, blocks);
   }
@@ -153,7 +155,7 @@ void QrFactor<T>::eliminate(const Panel& panel, const Memory& memory, Blocks<T>&
   const FactorTable<T>& table = factor_table<T>();
   const int64_t w = panel.width, rows = panel.rows;
   T* const v = panel.vectors;
-  T tau[kReflections] = {};
+  T tau[kMostReflections] = {};
   if (blocks.computes()) {
     T* const x = memory.work + panel.first * (n_ + 1);
     table.transpose(v, stride_, x, n_, rows, w);

@@ -1,5 +1,5 @@
 // The binary interfaces of NVIDIA's libraries as far as they are used, those of CUDA 12 and 13 and of cuDNN 9: numbers,
-// structs, functions (symbol, for two behind the library's name, result, parameters); the driver's is driver.h.
+// structs, functions (symbol, mostly behind the library's name, result, parameters); the driver's is driver.h.
 // tests/abi_test.cpp compares them with the headers. Handles are void*, enumerators and statuses int; 0 is success.
 #pragma once
 #include "freight/backend/gpu/cuda/driver.h"
@@ -134,3 +134,70 @@ constexpr unsigned kUnpacked = 1;
     void*, void*, void*, void*, size_t, void*, size_t, void*, size_t, void*)                                         \
   F(RNNBackwardWeights_v8, int, void*, void*, int, void*, void*, void*, void*, void*, void*, void*, size_t, void*,   \
     size_t, void*, size_t, void*)
+
+namespace freight::cuda::cusolver {
+constexpr int kF32 = 0, kF64 = 1;            // cudaDataType
+constexpr int kLower = 0, kUpper = 1;        // cublasFillMode_t
+constexpr int kNoVectors = 0, kVectors = 1;  // cusolverEigMode_t
+constexpr int kDeterministic = 1;            // cusolverDeterministicMode_t
+}  // namespace freight::cuda::cusolver
+
+#define FREIGHT_CUSOLVER_FUNCTIONS(F)                                                                                  \
+  F(GetVersion, int, int*)                                                                                             \
+  F(DnCreate, int, void**)                                                                                             \
+  F(DnDestroy, int, void*)                                                                                             \
+  F(DnSetStream, int, void*, Stream)                                                                                   \
+  F(DnSetDeterministicMode, int, void*, int)                                                                           \
+  F(DnCreateParams, int, void**)                                                                                       \
+  F(DnDestroyParams, int, void*)                                                                                       \
+  F(DnXgetrf_bufferSize, int, void*, void*, int64_t, int64_t, int, const void*, int64_t, int, size_t*, size_t*)        \
+  F(DnXgetrf, int, void*, void*, int64_t, int64_t, int, void*, int64_t, int64_t*, int, void*, size_t, void*, size_t,   \
+    int*)                                                                                                              \
+  F(DnXpotrf_bufferSize, int, void*, void*, int, int64_t, int, const void*, int64_t, int, size_t*, size_t*)            \
+  F(DnXpotrf, int, void*, void*, int, int64_t, int, void*, int64_t, int, void*, size_t, void*, size_t, int*)           \
+  F(DnXgeqrf_bufferSize, int, void*, void*, int64_t, int64_t, int, const void*, int64_t, int, const void*, int,        \
+    size_t*, size_t*)                                                                                                  \
+  F(DnXgeqrf, int, void*, void*, int64_t, int64_t, int, void*, int64_t, int, void*, int, void*, size_t, void*, size_t, \
+    int*)                                                                                                              \
+  F(DnSorgqr_bufferSize, int, void*, int, int, int, const float*, int, const float*, int*)                             \
+  F(DnDorgqr_bufferSize, int, void*, int, int, int, const double*, int, const double*, int*)                           \
+  F(DnSorgqr, int, void*, int, int, int, float*, int, const float*, float*, int, int*)                                 \
+  F(DnDorgqr, int, void*, int, int, int, double*, int, const double*, double*, int, int*)                              \
+  F(DnXsyevd_bufferSize, int, void*, void*, int, int, int64_t, int, const void*, int64_t, int, const void*, int,       \
+    size_t*, size_t*)                                                                                                  \
+  F(DnXsyevd, int, void*, void*, int, int, int64_t, int, void*, int64_t, int, void*, int, void*, size_t, void*,        \
+    size_t, int*)                                                                                                      \
+  F(DnXgesvd_bufferSize, int, void*, void*, signed char, signed char, int64_t, int64_t, int, const void*, int64_t,     \
+    int, const void*, int, const void*, int64_t, int, const void*, int64_t, int, size_t*, size_t*)                     \
+  F(DnXgesvd, int, void*, void*, signed char, signed char, int64_t, int64_t, int, void*, int64_t, int, void*, int,     \
+    void*, int64_t, int, void*, int64_t, int, void*, size_t, void*, size_t, int*)
+// Functions that older versions lack.
+#define FREIGHT_CUSOLVER_NEWER_FUNCTIONS(F)                                                                            \
+  F(DnXsyevBatched_bufferSize, int, void*, void*, int, int, int64_t, int, const void*, int64_t, int, const void*, int, \
+    size_t*, size_t*, int64_t)                                                                                         \
+  F(DnXsyevBatched, int, void*, void*, int, int, int64_t, int, void*, int64_t, int, void*, int, void*, size_t, void*,  \
+    size_t, int*, int64_t)                                                                                             \
+  F(DnXgeev_bufferSize, int, void*, void*, int, int, int64_t, int, const void*, int64_t, int, const void*, int,        \
+    const void*, int64_t, int, const void*, int64_t, int, size_t*, size_t*)                                            \
+  F(DnXgeev, int, void*, void*, int, int, int64_t, int, void*, int64_t, int, void*, int, void*, int64_t, int, void*,   \
+    int64_t, int, void*, size_t, void*, size_t, int*)
+
+namespace freight::cuda::cublas {
+constexpr int kLeft = 0, kRight = 1;             // cublasSideMode_t
+constexpr int kLower = 0, kUpper = 1;            // cublasFillMode_t
+constexpr int kPlain = 0, kTransposed = 1;       // cublasOperation_t
+constexpr int kDiagonal = 0, kUnitDiagonal = 1;  // cublasDiagType_t
+}  // namespace freight::cuda::cublas
+
+#define FREIGHT_CUBLAS_FUNCTIONS(F)                                                                                   \
+  F(Create_v2, int, void**)                                                                                           \
+  F(Destroy_v2, int, void*)                                                                                           \
+  F(SetStream_v2, int, void*, Stream)                                                                                 \
+  F(SetWorkspace_v2, int, void*, void*, size_t)                                                                       \
+  F(GetStatusString, const char*, int)                                                                                \
+  F(Strsm_v2, int, void*, int, int, int, int, int, int, const float*, const float*, int, float*, int)                 \
+  F(Dtrsm_v2, int, void*, int, int, int, int, int, int, const double*, const double*, int, double*, int)              \
+  F(StrsmBatched, int, void*, int, int, int, int, int, int, const float*, const float* const*, int, float* const*,    \
+    int, int)                                                                                                         \
+  F(DtrsmBatched, int, void*, int, int, int, int, int, int, const double*, const double* const*, int, double* const*, \
+    int, int)

@@ -10,6 +10,8 @@
 #include "freight/backend/gpu/cuda/driver.h"
 #include "freight/backend/gpu/cuda/memory.h"
 #include "freight/backend/gpu/cuda/modules.h"
+#include "freight/backend/gpu/cuda/solver.h"
+#include "freight/backend/gpu/cuda/triangular.h"
 #include "freight/backend/gpu/dialect.h"
 #include "freight/backend/gpu/faults.h"
 #include "freight/backend/gpu/fused_patterns.h"
@@ -224,6 +226,7 @@ class CudaBackend final : public gpu::GpuBackend {
     if (is_layer(*spec.node)) {
       return layer_kernel(dnn_, spec, [this](gpu::Lowered lowered) { return generated(std::move(lowered)); });
     }
+    if (freight::info(spec.node->op).kind == OpKind::linalg) return linear_algebra(spec);
     const bool convolution = computes(*spec.graph, *spec.node), attention = takes_attention(spec) && dnn();
     std::vector<std::unique_ptr<Kernel>> all = of_libraries(spec, convolution || attention);
     if (!all.empty() && !measures(spec)) return std::move(all.front());
@@ -260,6 +263,46 @@ class CudaBackend final : public gpu::GpuBackend {
       if (!dnn_) logging::info(cat("cuda: convolutions and attention by generated kernels alone: ", why));
     });
     return dnn_.get();
+  }
+  Solver* solver() {
+    std::call_once(solver_opened_, [this] {
+      solver_ = Solver::open(memory_, why_no_solver_);
+      if (!solver_) logging::info(cat("cuda: factorizations by generated kernels alone: ", why_no_solver_));
+    });
+    return solver_.get();
+  }
+  TriangularSolver* triangular_solver() {
+    std::call_once(triangular_solver_opened_, [this] {
+      triangular_solver_ = TriangularSolver::open(memory_, why_no_triangular_solver_);
+      if (!triangular_solver_)
+        logging::info(cat("cuda: triangular systems by generated kernels alone: ", why_no_triangular_solver_));
+    });
+    return triangular_solver_.get();
+  }
+  // Factorizations are not measured like products are: on zeros they end at once, and report that these have no
+  // factors. Many small matrices are made side by side by a generated kernel, one after the other by the library.
+  static bool library_first(const StepSpec& spec) {
+    constexpr int64_t kSmall = 256;  // not measured
+    const Shape& s = spec.in[0].type.shape;
+    const int64_t matrix = s[s.rank() - 2] * s.back();
+    return spec.node->op == Op::solve_triangular || spec.in[0].type.numel() == matrix || matrix > kSmall * kSmall;
+  }
+  std::unique_ptr<Kernel> linear_algebra(const StepSpec& spec) {
+    const auto generate = [this](gpu::Lowered lowered) { return generated(std::move(lowered)); };
+    const Op op = spec.node->op;
+    if (gpu::has_factorization(op)) {
+      const bool there = op == Op::solve_triangular ? triangular_solver() != nullptr : solver() != nullptr;
+      const size_t choice = ForcedChoice::among(2).value_or(library_first(spec) ? 0 : 1);
+      if (!there || choice == 1) return generated(gpu::lower(spec));
+      return op == Op::solve_triangular ? triangular_solver()->kernel(spec, generate)
+                                        : solver()->kernel(spec, generate);
+    }
+    const std::string why = solver() ? Solver::lacks(op) : why_no_solver_;
+    if (!why.empty()) {
+      fail(ErrorKind::device, freight::name(op), "a CUDA device computes it by cuSOLVER: ", why,
+           "; or compute it on the CPU: x.to_device(\"cpu\")");
+    }
+    return solver()->kernel(spec, generate);
   }
   // Tells whether the node is a convolution that cuDNN computes.
   bool computes(const freight::Graph& graph, const Node& node) const {
@@ -308,6 +351,10 @@ class CudaBackend final : public gpu::GpuBackend {
   mutable std::string why_no_blas_;
   mutable std::shared_ptr<Blas> blas_;
   mutable std::shared_ptr<Dnn> dnn_;
+  std::once_flag solver_opened_, triangular_solver_opened_;
+  std::string why_no_solver_, why_no_triangular_solver_;
+  std::shared_ptr<Solver> solver_;
+  std::shared_ptr<TriangularSolver> triangular_solver_;
 };
 
 }  // namespace
@@ -326,6 +373,10 @@ CudaDevices cuda_devices() {
   };
   found.convolutions = listed("cuDNN", cuda::find_dnn());
   found.products = listed("cuBLASLt", cuda::find_blas());
+  const Library& solver = cuda::find_solver();  // its version counts in other steps
+  found.factorizations =
+      solver.why.empty() ? cat("cuSOLVER ", solver.version / 1000, ".", solver.version % 1000 / 100, ", ", solver.path)
+                         : cat("generated kernels alone: ", solver.why);
   const cuda::Management management;
   const int count = cuda::count_devices(*d);
   for (int i = 0; i < count; ++i) {

@@ -1,0 +1,231 @@
+// What is run; linalg_output.cpp has the table and the JSON. See linalg.h.
+#include "freight/bench/linalg.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "freight/backend/backend.h"
+#include "freight/base/array.h"
+#include "freight/base/clock.h"
+#include "freight/base/cpu_info.h"
+#include "freight/base/device_memory.h"
+#include "freight/base/error.h"
+#include "freight/base/philox.h"
+#include "freight/base/threads.h"
+#include "freight/bench/lapack_library.h"
+#include "freight/ops/linalg.h"
+#include "freight/run/executable.h"
+#include "freight/trace/compile.h"
+
+namespace freight::bench {
+
+namespace {
+
+constexpr const char* kProduct = "product";
+
+// The figures of a pair are taken in so many turns. Before a turn the threads of the other side fall asleep: OpenMP's
+// and OpenBLAS's spin for some 30 ms after their work, on the cores that the next measurement needs.
+constexpr int kLinalgTurns = 3;
+constexpr std::chrono::milliseconds kAsleep{50};
+
+enum class Operand { any, symmetric, positive };
+
+// A row: the op as a user calls it on x (B, N, N) and b, and which matrix it takes.
+struct LinalgRow {
+  const char* op;
+  Operand operand;
+  std::vector<Tensor> (*run)(const Tensor& x, const Tensor& b);
+};
+const LinalgRow kLinalgRows[] = {
+    {kProduct, Operand::any, [](const Tensor& x, const Tensor& b) { return std::vector<Tensor>{matmul(x, b)}; }},
+    {"lu", Operand::any,
+     [](const Tensor& x, const Tensor&) {
+       const LuFactor f = lu_factor(x);
+       return std::vector<Tensor>{f.lu, f.pivots};
+     }},
+    {"cholesky", Operand::positive, [](const Tensor& x, const Tensor&) { return std::vector<Tensor>{cholesky(x)}; }},
+    {"qr", Operand::any,
+     [](const Tensor& x, const Tensor&) {
+       const Qr f = qr(x);
+       return std::vector<Tensor>{f.q, f.r};
+     }},
+    {"solve", Operand::any, [](const Tensor& x, const Tensor& b) { return std::vector<Tensor>{solve(x, b)}; }},
+    {"eigh", Operand::symmetric,
+     [](const Tensor& x, const Tensor&) {
+       const Eigh f = eigh(x);
+       return std::vector<Tensor>{f.values, f.vectors};
+     }},
+    {"svd", Operand::any,
+     [](const Tensor& x, const Tensor&) {
+       const Svd f = svd(x, {.full_matrices = false});
+       return std::vector<Tensor>{f.u, f.s, f.vh};
+     }},
+};
+
+const LinalgRow& linalg_row(const std::string& op) {
+  for (const LinalgRow& r : kLinalgRows) {
+    if (op == r.op) return r;
+  }
+  fail(ErrorKind::usage, "--op", "got '", op, "', need one of ", join(linalg_ops(), ", "));
+}
+
+// Numbers between -1 and 1. A matrix with a diagonal of N is positive definite, since no row's others sum to more.
+Array random_matrices(DType dtype, const Shape& shape, Operand operand) {
+  const Array a(dtype, shape);
+  const int64_t rows = shape[1], columns = shape[2];  // (B, rows, columns)
+  const auto fill = [&](auto* to) {
+    PhiloxStream random(1, 0, 1);
+    for (int64_t i = 0; i < a.numel(); ++i) {
+      const int64_t row = i / columns % rows, column = i % columns;
+      to[i] = random.uniform(-1, 1);
+      if (operand == Operand::any) continue;
+      if (row > column) to[i] = to[i + (column - row) * (columns - 1)];
+      if (row == column && operand == Operand::positive) to[i] = static_cast<float>(rows);
+    }
+  };
+  if (dtype == DType::f64) {
+    fill(a.data<double>());
+  } else {
+    fill(a.data<float>());
+  }
+  return a;
+}
+
+using LinalgCall = std::function<double()>;  // runs once, gives seconds
+
+// Our op, planned, with its memory.
+class OwnCall {
+ public:
+  OwnCall(const LinalgRow& row, const std::string& device, const Array& x, const Array& b)
+      : step_(row.run, {.backend = device}), in_{x, b}, memory_(backend(device).memory()) {
+    const Graph& graph = step_.graph(x, b);
+    for (const Node& node : graph.nodes) flops_ += cost(graph, node).flops;
+    run_ = &step_.executable(x, b);
+    for (const Value v : graph.outputs) out_.emplace_back(graph.type(v).dtype, graph.type(v).shape);
+  }
+  double run() {
+    const auto start = std::chrono::steady_clock::now();
+    run_->run(in_, out_);
+    if (memory_) memory_->wait();
+    return seconds_since(start);
+  }
+  double flops() const { return flops_; }
+
+ private:
+  Compiled<decltype(LinalgRow::run)> step_;
+  std::vector<Array> in_, out_;
+  std::shared_ptr<DeviceMemory> memory_;
+  Executable* run_ = nullptr;
+  double flops_ = 0;
+};
+
+// The best time of each call, all of them in turns. A turn's first run warms up, and counts where it alone takes the
+// time of the turn.
+std::vector<double> best_in_turns(const std::vector<LinalgCall>& calls, double seconds) {
+  std::vector<double> best(calls.size(), std::numeric_limits<double>::infinity());
+  const double turn = seconds / kLinalgTurns;
+  for (int t = 0; t < kLinalgTurns; ++t) {
+    for (size_t i = 0; i < calls.size(); ++i) {
+      if (calls.size() > 1) std::this_thread::sleep_for(kAsleep);
+      double spent = calls[i]();
+      if (spent >= turn) best[i] = std::min(best[i], spent);
+      while (spent < turn || best[i] == std::numeric_limits<double>::infinity()) {
+        const double took = calls[i]();
+        best[i] = std::min(best[i], took);
+        spent += took;
+      }
+    }
+    if (*std::max_element(best.begin(), best.end()) > seconds) break;  // one turn took as long as all should
+  }
+  return best;
+}
+
+// Seconds of one run by those of the extent before; 0 where there are none.
+double expected_seconds(const std::vector<LinalgFigure>& figures, const LinalgFigure& f) {
+  double expected = 0;
+  for (const LinalgFigure& before : figures) {
+    if (before.op != f.op || before.device != f.device || before.dtype != f.dtype) continue;
+    const double times = static_cast<double>(f.n) / static_cast<double>(before.n);
+    expected = std::max(before.seconds, before.their_seconds) * times * times * times;
+  }
+  return expected;
+}
+
+void measure_figure(const LinalgOptions& options, const LapackLibrary* library, LinalgFigure& f) {
+  const LinalgRow& row = linalg_row(f.op);
+  const int64_t columns = f.op == kProduct ? f.n : 1;
+  const Array x = random_matrices(f.dtype, {f.batch, f.n, f.n}, row.operand);
+  const Array b = random_matrices(f.dtype, {f.batch, f.n, columns}, Operand::any);
+  OwnCall own(row, f.device, x, b);
+  f.flops = own.flops();
+  std::vector<LinalgCall> calls = {[&] { return own.run(); }};
+  if (library) calls.push_back(library->call(f.op, f.dtype, f.n, f.batch, x.raw(), b.raw(), columns));
+  const std::vector<double> best = best_in_turns(calls, options.seconds);
+  f.seconds = best[0];
+  if (library) f.their_seconds = best[1];
+}
+
+void check_linalg(const LinalgOptions& options) {
+  for (const std::string& op : options.ops) {
+    if (op == kProduct || linalg_row(op).op == nullptr) {
+      fail(ErrorKind::usage, "--op", "product is always measured: need one of ", join(linalg_ops(), ", "));
+    }
+  }
+  for (const std::string& device : options.devices) backend(device);
+}
+
+}  // namespace
+
+std::vector<std::string> linalg_ops() {
+  std::vector<std::string> names;
+  for (const LinalgRow& r : kLinalgRows) {
+    if (r.op != std::string(kProduct)) names.emplace_back(r.op);
+  }
+  return names;
+}
+
+LinalgTimes time_linalg(const LinalgOptions& options, const LinalgProgress& progress) {
+  check_linalg(options);
+  const ThreadLimit limit(options.threads > 0 ? options.threads : thread_count());
+  LinalgTimes times{.machine = cpu_info().model, .library = {}, .threads = thread_count()};
+  std::unique_ptr<LapackLibrary> library;
+  if (!options.compare.empty()) {
+    library = std::make_unique<LapackLibrary>(options.compare);
+    times.library = library->path();
+    times.library_threads = library->set_threads(times.threads);
+  }
+  std::vector<std::string> ops = {kProduct};
+  ops.insert(ops.end(), options.ops.begin(), options.ops.end());
+  for (const std::string& device : options.devices) {
+    for (const DType dtype : options.dtypes) {
+      for (const int64_t n : options.extents) {
+        double product_rate = 0;
+        for (const std::string& op : ops) {
+          LinalgFigure f{.op = op, .device = device, .dtype = dtype, .n = n, .batch = options.batch};
+          if (!progress(cat(device, ", ", op, " ", to_string(dtype), ", n ", n))) return times;
+          const double expected = expected_seconds(times.figures, f);
+          if (expected > options.most_seconds) {
+            f.skipped = cat("a run would take about ", fixed(expected, 0), " s (--most-seconds)");
+          } else {
+            try {
+              measure_figure(options, device == "cpu" ? library.get() : nullptr, f);
+            } catch (const Error& e) {
+              if (e.kind() == ErrorKind::runtime) throw;  // a fault, not a refusal
+              f.skipped = e.message();
+            }
+          }
+          if (op == kProduct) product_rate = std::max(f.rate(), f.their_rate());
+          f.product_rate = product_rate;
+          times.figures.push_back(std::move(f));
+        }
+      }
+    }
+  }
+  return times;
+}
+
+}  // namespace freight::bench

@@ -1,0 +1,252 @@
+// See linear.h.
+#include "freight/tables/linear.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/tables/table.h"
+
+namespace freight::tables {
+
+namespace {
+
+struct KindRow {
+  LinearKind kind;
+  const char* name;
+  const char* doc;
+  double lambda;  // where none is asked for
+  bool classes;   // what it tells
+};
+constexpr std::array<KindRow, 4> kKinds = {{
+    {LinearKind::linear, "linear", "least squares: a value as a sum over the columns, with standard errors", 0, false},
+    {LinearKind::ridge, "ridge", "least squares with a penalty on large coefficients (--lambda)", 1, false},
+    {LinearKind::logistic, "logistic", "logistic regression: the odds of classes as sums over the columns", 1, true},
+    {LinearKind::poisson, "poisson", "Poisson regression: the logarithm of a count as a sum over the columns", 0,
+     false},
+}};
+const KindRow& row_of_kind(LinearKind kind) {
+  return *std::find_if(kKinds.begin(), kKinds.end(), [&](const KindRow& r) { return r.kind == kind; });
+}
+
+constexpr std::array<const char*, 4> kLinks = {"identity", "log", "logit", "softmax"};  // by Link
+constexpr const char* kLink = "linear.link";
+constexpr const char* kTerms = "linear.terms";    // i64 (width, 2): column, level
+constexpr const char* kCentres = "linear.means";  // f64 (width, 2): mean, scale
+constexpr const char* kWeights = "linear.weights";
+constexpr const char* kIntercepts = "linear.intercepts";
+constexpr const char* kErrors = "linear.errors";
+constexpr size_t kMostLines = 30;
+
+Link link_of(LinearKind kind, size_t classes) {
+  if (kind == LinearKind::poisson) return Link::log;
+  if (kind != LinearKind::logistic) return Link::identity;
+  return classes == 2 ? Link::logit : Link::softmax;
+}
+
+// Answers of one row by its sums (outputs of the fit), as f32.
+void answer(Link link, std::vector<double>& z, float* to) {
+  switch (link) {
+    case Link::identity: *to = static_cast<float>(z[0]); return;
+    case Link::log: *to = static_cast<float>(std::exp(z[0])); return;
+    case Link::logit: {
+      // By the smaller of the two, so that neither is lost beside 1.
+      const double small = std::exp(-std::fabs(z[0])) / (1 + std::exp(-std::fabs(z[0])));
+      to[z[0] > 0 ? 0 : 1] = static_cast<float>(small);
+      to[z[0] > 0 ? 1 : 0] = static_cast<float>(1 - small);
+      return;
+    }
+    case Link::softmax: break;
+  }
+  const double most = *std::max_element(z.begin(), z.end());
+  double sum = 0;
+  for (double& v : z) sum += v = std::exp(v - most);
+  for (size_t k = 0; k < z.size(); ++k) to[k] = static_cast<float>(z[k] / sum);
+}
+
+}  // namespace
+
+LinearModel::LinearModel(Link link, Design design, LinearFit fit, const store::RowShape& shape)
+    : link_(link), design_(std::move(design)), fit_(std::move(fit)), classes_(shape.classes) {
+  for (const DesignTerm& term : design_.terms()) names_.push_back(name_of(term, shape.columns));
+}
+
+int64_t LinearModel::outputs() const { return link_ == Link::logit ? 2 : fit_.intercepts.numel(); }
+
+Array LinearModel::run(const Array& rows) const {
+  const int64_t n = rows.shape()[0], columns = rows.shape()[1], width = design_.width(), sums = fit_.intercepts.numel();
+  Array out(DType::f32, {n, outputs()});
+  std::vector<double> numbers(static_cast<size_t>(width)), z(static_cast<size_t>(sums));
+  const auto* const weights = fit_.weights.data<double>();
+  for (int64_t i = 0; i < n; ++i) {
+    design_.encode(rows.data<double>() + i * columns, numbers.data());
+    for (int64_t k = 0; k < sums; ++k) {
+      z[static_cast<size_t>(k)] =
+          std::inner_product(numbers.begin(), numbers.end(), weights + k * width, fit_.intercepts.data<double>()[k]);
+    }
+    answer(link_, z, out.data<float>() + i * outputs());
+  }
+  return out;
+}
+
+// The strongest terms first, by what a deviation of a number, or the presence of a word, adds.
+std::vector<std::string> LinearModel::lines() const {
+  const int64_t width = design_.width(), sums = fit_.intercepts.numel();
+  const auto* const weights = fit_.weights.data<double>();
+  const auto* const errors = fit_.errors.data<double>();
+  const bool has_errors = std::any_of(errors, errors + fit_.errors.numel(), [](double e) { return e > 0; });
+  std::vector<size_t> order(static_cast<size_t>(sums * width));
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return std::fabs(weights[a]) > std::fabs(weights[b]); });
+  const char* const gives = link_ == Link::identity ? "value" : link_ == Link::log ? "log count" : "log odds";
+  std::vector<std::string> lines = {cat(gives, " = intercept + coefficients x columns, ", width, " numbers per row",
+                                        has_errors ? "" : "; no standard errors: columns depend on each other")};
+  for (size_t i = 0; i < std::min(order.size(), kMostLines); ++i) {
+    const size_t output = order[i] / static_cast<size_t>(width), at = order[i] % static_cast<size_t>(width);
+    const double scale = design_.terms()[at].scale;
+    std::string text =
+        cat(names_[at], sums > 1 ? cat(" -> ", classes_[output]) : std::string(), "  ", weights[order[i]] / scale);
+    if (has_errors) text += cat(" +- ", errors[output * static_cast<size_t>(width + 1) + at + 1] / scale);
+    lines.push_back(std::move(text));
+  }
+  if (order.size() > kMostLines) lines.push_back(cat("... and ", order.size() - kMostLines, " smaller ones"));
+  return lines;
+}
+
+void LinearModel::write(io::SafeTensors& file) const {
+  Array terms(DType::i64, {design_.width(), 2}), centres(DType::f64, {design_.width(), 2});
+  for (int64_t i = 0; i < design_.width(); ++i) {
+    const DesignTerm& term = design_.terms()[static_cast<size_t>(i)];
+    terms.data<int64_t>()[2 * i] = term.column;
+    terms.data<int64_t>()[2 * i + 1] = term.level;
+    centres.data<double>()[2 * i] = term.mean;
+    centres.data<double>()[2 * i + 1] = term.scale;
+  }
+  file.metadata[kLink] = kLinks[static_cast<size_t>(link_)];
+  file.tensors.emplace_back(kTerms, terms);
+  file.tensors.emplace_back(kCentres, centres);
+  file.tensors.emplace_back(kWeights, fit_.weights);
+  file.tensors.emplace_back(kIntercepts, fit_.intercepts);
+  file.tensors.emplace_back(kErrors, fit_.errors);
+}
+
+namespace {
+
+// A tensor of that type, shape and finite numbers, or an error that names it.
+const Array& need(const io::SafeTensors& file, const std::string& path, const char* name, DType dtype,
+                  const Shape& shape) {
+  const Array* const found = file.find(name);
+  if (!found || found->dtype() != dtype || found->shape() != shape) {
+    fail(ErrorKind::checkpoint, path, "the tensor ", name, " is missing, or not ", Type{dtype, shape});
+  }
+  if (dtype != DType::f64) return *found;
+  const auto* const v = found->data<double>();
+  if (!std::all_of(v, v + found->numel(), [](double x) { return std::isfinite(x); })) {
+    fail(ErrorKind::checkpoint, path, "the tensor ", name, " holds numbers that are not finite");
+  }
+  return *found;
+}
+
+Design read_design(const io::SafeTensors& file, const std::string& path, const store::RowShape& shape) {
+  const Array* const found = file.find(kTerms);
+  const int64_t width = found && found->shape().rank() == 2 ? found->shape()[0] : 0;
+  const Array &terms = need(file, path, kTerms, DType::i64, {width, 2}),
+              &centres = need(file, path, kCentres, DType::f64, {width, 2});
+  std::vector<DesignTerm> all;
+  for (int64_t i = 0; i < width; ++i) {
+    DesignTerm term{.column = terms.data<int64_t>()[2 * i],
+                    .level = terms.data<int64_t>()[2 * i + 1],
+                    .mean = centres.data<double>()[2 * i],
+                    .scale = centres.data<double>()[2 * i + 1]};
+    const bool there = term.column >= 0 && term.column < static_cast<int64_t>(shape.columns.size());
+    const store::Column* const column = there ? &shape.columns[static_cast<size_t>(term.column)] : nullptr;
+    const bool word =
+        column && column->words && term.level >= 0 && term.level < static_cast<int64_t>(column->levels.size());
+    const bool value = column && !column->words && term.level == DesignTerm::kValue;
+    const bool level = word || value || term.level == DesignTerm::kMissing;
+    if (!column || !level || !(term.scale > 0)) {
+      fail(ErrorKind::checkpoint, path, "row ", i, " of the tensor ", kTerms, " is of no column that the model has");
+    }
+    term.words = column->words;
+    all.push_back(term);
+  }
+  return Design(std::move(all));
+}
+
+}  // namespace
+
+std::shared_ptr<const store::RowModel> read_linear(const io::SafeTensors& file, const std::string& path,
+                                                   const store::RowShape& shape) {
+  const auto entry = file.metadata.find(kLink);
+  const auto at = entry == file.metadata.end()
+                      ? kLinks.end()
+                      : std::find(kLinks.begin(), kLinks.end(), std::string_view(entry->second));
+  if (at == kLinks.end()) fail(ErrorKind::checkpoint, path, "the entry ", kLink, " is missing, or none of them");
+  const auto link = static_cast<Link>(at - kLinks.begin());
+  const auto classes = static_cast<int64_t>(shape.classes.size());
+  const bool tells_classes = link == Link::logit || link == Link::softmax;
+  if (tells_classes != (classes > 0) || (link == Link::logit && classes != 2)) {
+    fail(ErrorKind::checkpoint, path, "a model of link ", *at, " does not tell ", classes, " classes");
+  }
+  Design design = read_design(file, path, shape);
+  const int64_t sums = link == Link::softmax ? classes : 1, width = design.width();
+  LinearFit fit{.weights = need(file, path, kWeights, DType::f64, {sums, width}),
+                .intercepts = need(file, path, kIntercepts, DType::f64, {sums}),
+                .errors = need(file, path, kErrors, DType::f64, {sums, width + 1})};
+  return std::make_shared<LinearModel>(link, std::move(design), std::move(fit), shape);
+}
+
+std::string LinearLearner::name() const { return row_of_kind(kind_).name; }
+std::string LinearLearner::doc() const { return row_of_kind(kind_).doc; }
+
+train::RowData LinearLearner::read(const train::RowSource& source) const {
+  const KindRow& kind = row_of_kind(kind_);
+  train::RowSource asked = source;
+  asked.values = !kind.classes;
+  train::RowData data = read_table(asked);
+  const bool classes = !data.shape.classes.empty();
+  if (classes != kind.classes) {
+    fail(ErrorKind::usage, "--model", kind.name, " tells ", kind.classes ? "classes" : "values", ", and column ",
+         data.target, " holds ", classes ? cat(data.shape.classes.size(), " classes") : std::string("values"),
+         ": need ", classes ? "logistic" : "linear, ridge or poisson", ", or another --label-column");
+  }
+  return data;
+}
+
+train::Cost LinearLearner::cost(const train::Config&, const train::RowData& data) const {
+  const Link link = link_of(kind_, data.shape.classes.size());
+  const Design design(data.shape, data.train.values);
+  const auto width = static_cast<double>(design.width() + 1);
+  const double outputs = link == Link::softmax ? static_cast<double>(data.shape.classes.size()) : 1;
+  constexpr double kBlockRows = 2048, kFlopsPerSecond = 5e9,
+                   kMatrices = 4;  // what is alive at once, see linear_fit.cpp
+  const double unknowns = link == Link::identity ? width : outputs * width;
+  const double flops = 2 * static_cast<double>(data.train.count()) * width * width * outputs * outputs;
+  return {.bytes = sizeof(double) * (kMatrices * unknowns * unknowns + 2 * kBlockRows * (width + outputs)),
+          .seconds = flops / kFlopsPerSecond};
+}
+
+std::shared_ptr<const store::RowModel> LinearLearner::fit(const train::Config& config, const train::RowData& data,
+                                                          const std::function<bool(const train::Round&)>& told) const {
+  const Link link = link_of(kind_, data.shape.classes.size());
+  const double lambda = config.lambda < 0 ? row_of_kind(kind_).lambda : config.lambda;
+  const Design design(data.shape, data.train.values);
+  std::shared_ptr<const LinearModel> model;
+  int64_t number = 0;
+  fit_linear(link, design, data.train, static_cast<int64_t>(data.shape.classes.size()), lambda,
+             [&](const LinearFit& so_far, bool last) {
+               model = std::make_shared<const LinearModel>(link, design, so_far, data.shape);
+               ++number;
+               return told({.number = number,
+                            .of = last ? number : number + 1,
+                            .loss = train::evaluate(*model, data.train).loss,
+                            .model = model.get()});
+             });
+  return model;
+}
+
+}  // namespace freight::tables

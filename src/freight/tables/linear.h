@@ -1,0 +1,50 @@
+// Linear models of tables: least squares, ridge, logistic and Poisson regression. What their answer is follows from one
+// sum of products per output over the numbers of the design (design.h).
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "freight/tables/linear_fit.h"
+#include "freight/train/row_learner.h"
+
+namespace freight::tables {
+
+class LinearModel : public store::RowModel {
+ public:
+  LinearModel(Link link, Design design, LinearFit fit, const store::RowShape& shape);
+  int64_t outputs() const override;
+  bool tells_classes() const override { return link_ == Link::logit || link_ == Link::softmax; }
+  Array run(const Array& rows) const override;
+  int64_t parameters() const override { return fit_.weights.numel() + fit_.intercepts.numel(); }
+  std::vector<std::string> lines() const override;
+  void write(io::SafeTensors& file) const override;
+
+ private:
+  Link link_;
+  Design design_;
+  LinearFit fit_;
+  std::vector<std::string> names_;  // of the design's terms
+  std::vector<std::string> classes_;
+};
+std::shared_ptr<const store::RowModel> read_linear(const io::SafeTensors& file, const std::string& path,
+                                                   const store::RowShape& shape);
+
+enum class LinearKind { linear, ridge, logistic, poisson };
+
+class LinearLearner : public train::RowLearner {
+ public:
+  explicit LinearLearner(LinearKind kind) : kind_(kind) {}
+  std::string name() const override;
+  std::string doc() const override;
+  std::vector<std::string> flags() const override { return {"--lambda"}; }
+  train::RowData read(const train::RowSource& source) const override;
+  train::Cost cost(const train::Config& config, const train::RowData& data) const override;
+  std::shared_ptr<const store::RowModel> fit(const train::Config& config, const train::RowData& data,
+                                             const std::function<bool(const train::Round&)>& told) const override;
+
+ private:
+  LinearKind kind_;
+};
+
+}  // namespace freight::tables

@@ -1,0 +1,300 @@
+// See linear_fit.h.
+#include "freight/tables/linear_fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "freight/base/error.h"
+#include "freight/freight.h"
+
+namespace freight::tables {
+
+namespace {
+
+constexpr int64_t kBlockRows = 2048;
+constexpr int64_t kMostUnknowns = 4096;  // a matrix of that many columns, 128 MiB, is factorized in each round
+constexpr int kMostRounds = 100, kMostHalvings = 40;
+// A column of which less than this share is left beside the columns before it depends on them: the rest is rounding.
+constexpr double kDependent = 1e-12;
+// A round of Newton's method that promises to lower the loss by less than this share of it is the last one: the error
+// of the solution falls as its square.
+constexpr double kSmallestPromise = 1e-13;
+
+const CompileOptions kFixed{.deterministic = true};
+
+// The rows in blocks of equal shape: x (rows, width + 1) with 1 in the last column, y (rows, outputs), weight (rows,
+// 1). Rows that fill up the last block are zeros.
+class Blocks {
+ public:
+  Blocks(Link link, const Design& design, const store::Rows& rows, int64_t classes)
+      : design_(design), rows_(rows), logit_(link == Link::logit), outputs_(link == Link::softmax ? classes : 1) {}
+
+  int64_t width() const { return design_.width() + 1; }
+  int64_t outputs() const { return outputs_; }
+  int64_t count() const { return rows_.count(); }
+
+  template <class F>
+  void for_each(const F& f) const {
+    for (int64_t first = 0; first < count(); first += kBlockRows) {
+      const int64_t n = std::min(kBlockRows, count() - first);
+      Array x(DType::f64, {kBlockRows, width()}), y(DType::f64, {kBlockRows, outputs_}),
+          weight(DType::f64, {kBlockRows, 1});
+      for (int64_t i = 0; i < n; ++i) {
+        double* const to = x.data<double>() + i * width();
+        design_.encode(rows_.values.data<double>() + (first + i) * rows_.values.shape()[1], to);
+        to[width() - 1] = 1;
+        weight.data<double>()[i] = 1;
+        if (rows_.classification()) {
+          const int64_t label = rows_.labels.data<int64_t>()[first + i];
+          if (!logit_) y.data<double>()[i * outputs_ + label] = 1;
+          if (logit_) y.data<double>()[i] = static_cast<double>(label);
+        } else {
+          y.data<double>()[i] = static_cast<double>(rows_.labels.data<float>()[first + i]);
+        }
+      }
+      f(Tensor(x), Tensor(y), Tensor(weight));
+    }
+  }
+
+ private:
+  const Design& design_;
+  const store::Rows& rows_;
+  bool logit_;
+  int64_t outputs_;
+};
+
+// (columns): 1 for the weights, 0 for the intercept, which no penalty holds.
+Tensor penalised(int64_t columns) { return cast(iota({columns}, 0) < columns - 1, DType::f64); }
+
+// The fit of parameters (outputs, width + 1) with the intercepts last, and of their errors in the same form.
+LinearFit fit_of(const Array& parameters, const Array& errors, int64_t rank) {
+  const int64_t outputs = parameters.shape()[0], width = parameters.shape()[1] - 1;
+  LinearFit fit{.weights = Array(DType::f64, {outputs, width}),
+                .intercepts = Array(DType::f64, {outputs}),
+                .errors = Array(DType::f64, {outputs, width + 1}),
+                .rank = rank};
+  for (int64_t k = 0; k < outputs; ++k) {
+    const double* const from = parameters.data<double>() + k * (width + 1);
+    std::copy_n(from, width, fit.weights.data<double>() + k * width);
+    fit.intercepts.data<double>()[k] = from[width];
+    if (!errors.defined()) continue;
+    const double* const error = errors.data<double>() + k * (width + 1);
+    double* const to = fit.errors.data<double>() + k * (width + 1);
+    to[0] = error[width];
+    std::copy_n(error, width, to + 1);
+  }
+  return fit;
+}
+
+// Least squares. The triangle R of [x y] is all that the rows leave: each block is factorized below the triangle of
+// those before it. That keeps what normal equations would lose, the lower half of the digits.
+LinearFit least_squares(const Blocks& blocks, double lambda, const Fitted& told) {
+  const int64_t p = blocks.width();
+  auto append = compile([](const Tensor& r, const Tensor& rows) { return qr(concat({r, rows}, 0)).r; }, kFixed);
+  Tensor r = zeros({p + 1, p + 1}, DType::f64);
+  blocks.for_each([&](const Tensor& x, const Tensor& y, const Tensor&) { r = append(r, concat({x, y}, 1)); });
+  const Tensor rows_left = r;
+  if (lambda > 0) {
+    const Tensor penalty = std::sqrt(lambda) * eye(p, p + 1, DType::f64) * unsqueeze(penalised(p), 1);
+    r = append(r, penalty);
+  }
+  const Tensor a = narrow(narrow(r, 0, 0, p), 1, 0, p), b = narrow(narrow(r, 0, 0, p), 1, p, 1);
+  const double smallest = std::numeric_limits<double>::epsilon() * static_cast<double>(std::max(blocks.count(), p));
+  const LeastSquares solution = lstsq(a, b, {.rcond = smallest});
+  const int64_t rank = solution.rank.item<int64_t>();
+  Array errors;
+  if (rank == p && blocks.count() > p) {
+    // The residuals of the rows alone: those of the penalty are none of the noise.
+    const Tensor parameters = concat({solution.x, -ones({1, 1}, DType::f64)}, 0);
+    const double rest = sum(square(matmul(rows_left, parameters))).item<double>();
+    const double noise = rest / static_cast<double>(blocks.count() - p);
+    errors = transpose(sqrt(noise * sum(square(inv(a)), 1, Keep::yes))).array();
+  }
+  LinearFit fit = fit_of(transpose(solution.x).array(), errors, rank);
+  told(fit, true);
+  return fit;
+}
+
+// The sums over rows that Newton's method needs, at parameters w (outputs, width + 1).
+struct Sums {
+  Tensor loss;       // ()
+  Tensor gradient;   // (outputs, width + 1)
+  Tensor curvature;  // (outputs * (width + 1), the same)
+};
+
+// Losses of rows (rows, 1) and what the mean of each answer is (rows, outputs), at sums of products z.
+struct Answers {
+  Tensor loss, mean;
+};
+Answers answers(Link link, const Tensor& z, const Tensor& y) {
+  if (link == Link::logit) return {softplus(z) - y * z, sigmoid(z)};
+  if (link == Link::log) return {exp(z) - y * z, exp(z)};
+  const Tensor logs = log_softmax(z, 1);
+  return {-sum(y * logs, 1, Keep::yes), exp(logs)};
+}
+
+Sums sums_of(Link link, const Tensor& w, const Tensor& x, const Tensor& y, const Tensor& weight) {
+  const auto [loss, mean] = answers(link, matmul(x, transpose(w)), y);
+  const int64_t outputs = w.dim(0);
+  Sums s{sum(weight * loss), matmul(transpose(weight * (mean - y)), x), {}};
+  const auto product = [&](const Tensor& factors) { return matmul(transpose(x), weight * factors * x); };
+  if (link == Link::logit) s.curvature = product(mean * (1.0 - mean));
+  if (link == Link::log) s.curvature = product(mean);
+  if (link != Link::softmax) return s;
+  std::vector<Tensor> rows;
+  for (int64_t k = 0; k < outputs; ++k) {
+    std::vector<Tensor> blocks;
+    const Tensor own = narrow(mean, 1, k, 1);
+    for (int64_t other = 0; other < outputs; ++other) {
+      blocks.push_back(product(own * ((other == k ? 1.0 : 0.0) - narrow(mean, 1, other, 1))));
+    }
+    rows.push_back(concat(blocks, 1));
+  }
+  s.curvature = concat(rows, 0);
+  return s;
+}
+
+// Softmax's answers do not change where a number is added to the parameters of all classes alike: this joins those
+// directions to the curvature, which has none there. No gradient has a part in them.
+Tensor common_directions(int64_t outputs, int64_t p) {
+  return kron(ones({outputs, outputs}, DType::f64), eye(p, p, DType::f64));
+}
+
+class Newton {
+ public:
+  Newton(Link link, const Blocks& blocks, double lambda) : link_(link), blocks_(blocks), lambda_(lambda) {
+    const int64_t p = blocks.width(), n = blocks.outputs() * p;
+    if (n > kMostUnknowns) {
+      fail(ErrorKind::usage, "--model", "a linear model of ", blocks.outputs(), " outputs and ", p,
+           " numbers per row has ", n, " unknowns, need at most ", kMostUnknowns,
+           ": leave out columns of many words, or take trees");
+    }
+    held_ = reshape(broadcast_to(penalised(p), {blocks.outputs(), p}), {n});
+  }
+
+  LinearFit run(Tensor w, const Fitted& told) {
+    double loss = loss_at(w);
+    for (int round = 1;; ++round) {
+      const Sums s = sums_at(w);
+      const Tensor gradient = s.gradient + lambda_ * reshape(held_, w.shape()) * w;
+      const Tensor curvature = whole(s.curvature, w);
+      const Tensor step = reshape(solved(curvature, reshape(gradient, {w.numel(), 1})), w.shape());
+      const double promise = sum(gradient * step).item<double>() / 2;
+      const bool last = !(promise > kSmallestPromise * std::max(1.0, std::fabs(loss))) || round == kMostRounds;
+      const bool lowered = descend(w, step, promise, loss);
+      const bool ends = last || !lowered;
+      LinearFit fit = fit_of(w.array(), ends ? errors_at(w) : Array(), rank_);
+      if (!told(fit, ends) || ends) return fit;
+    }
+  }
+
+ private:
+  // The curvature of the whole objective, with what softmax leaves open joined.
+  Tensor whole(const Tensor& curvature, const Tensor& w) const {
+    const int64_t n = w.numel();
+    Tensor all = curvature + lambda_ * held_ * eye(n, n, DType::f64);
+    if (link_ == Link::softmax) all = all + common_directions(w.dim(0), w.dim(1));
+    return all;
+  }
+
+  // By Cholesky; of least norm where columns depend on each other.
+  Tensor solved(const Tensor& curvature, const Tensor& right) {
+    rank_ = blocks_.width();
+    try {
+      const Tensor factor = cholesky(curvature);
+      if (min(square(diagonal(factor)) / diagonal(curvature)).item<double>() > kDependent)
+        return cho_solve(factor, right);
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::data) throw;
+    }
+    const LeastSquares least = lstsq(curvature, right, {.rcond = kDependent});
+    rank_ = least.rank.item<int64_t>() / blocks_.outputs();
+    return least.x;
+  }
+
+  // Goes along -step, half as far until the loss falls; false where it does not fall any more.
+  bool descend(Tensor& w, const Tensor& step, double promise, double& loss) {
+    double length = 1;
+    for (int i = 0; i < kMostHalvings; ++i, length /= 2) {
+      const Tensor there = w - length * step;
+      const double next = loss_at(there);
+      if (!(next <= loss - 1e-4 * length * promise)) continue;
+      w = Tensor(there.array());
+      loss = next;
+      return true;
+    }
+    return false;
+  }
+
+  double loss_at(const Tensor& w) {
+    Tensor loss = zeros({}, DType::f64);
+    blocks_.for_each(
+        [&](const Tensor& x, const Tensor& y, const Tensor& weight) { loss = add_loss_(loss, w, x, y, weight); });
+    return loss.item<double>() + 0.5 * lambda_ * sum(reshape(held_, w.shape()) * square(w)).item<double>();
+  }
+
+  Sums sums_at(const Tensor& w) {
+    const int64_t n = w.numel();
+    Sums s{zeros({}, DType::f64), zeros(w.shape(), DType::f64), zeros({n, n}, DType::f64)};
+    blocks_.for_each([&](const Tensor& x, const Tensor& y, const Tensor& weight) { s = add_(s, w, x, y, weight); });
+    return s;
+  }
+
+  // Standard errors: roots of the diagonal of the inverse curvature, without what was joined to it.
+  Array errors_at(const Tensor& w) {
+    if (rank_ < blocks_.width()) return {};
+    const int64_t n = w.numel();
+    Tensor spread = diagonal(inv(whole(sums_at(w).curvature, w)));
+    if (link_ == Link::softmax) {
+      const auto classes = static_cast<double>(w.dim(0));
+      spread = spread - 1.0 / (classes * (classes + lambda_ * held_));
+    }
+    return reshape(sqrt(maximum(spread, 0.0)), {w.dim(0), n / w.dim(0)}).array();
+  }
+
+  Link link_;
+  const Blocks& blocks_;
+  double lambda_;
+  int64_t rank_ = 0;
+  Tensor held_;  // (outputs * (width + 1)): 1 where the penalty holds
+  Compiled<std::function<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&)>> add_loss_ =
+      compile(std::function(
+                  [this](const Tensor& loss, const Tensor& w, const Tensor& x, const Tensor& y, const Tensor& weight) {
+                    return Tensor(loss + sum(weight * answers(link_, matmul(x, transpose(w)), y).loss));
+                  }),
+              kFixed);
+  Compiled<std::function<Sums(const Sums&, const Tensor&, const Tensor&, const Tensor&, const Tensor&)>> add_ = compile(
+      std::function([this](const Sums& s, const Tensor& w, const Tensor& x, const Tensor& y, const Tensor& weight) {
+        const Sums more = sums_of(link_, w, x, y, weight);
+        return Sums{s.loss + more.loss, s.gradient + more.gradient, s.curvature + more.curvature};
+      }),
+      kFixed);
+};
+
+// Parameters to begin with: zeros, and for counts the logarithm of their mean as the intercept.
+Tensor beginning(Link link, const Blocks& blocks, const store::Rows& rows) {
+  Array w(DType::f64, {blocks.outputs(), blocks.width()});
+  if (link != Link::log) return Tensor(w);
+  double total = 0;
+  for (int64_t i = 0; i < rows.count(); ++i) {
+    const auto v = static_cast<double>(rows.labels.data<float>()[i]);
+    if (v < 0) fail(ErrorKind::data, "--model", "poisson tells counts: got a value of ", v, ", need none below 0");
+    total += v;
+  }
+  if (total == 0) fail(ErrorKind::data, "--model", "poisson tells counts: all of the training part are 0");
+  w.data<double>()[blocks.width() - 1] = std::log(total / static_cast<double>(rows.count()));
+  return Tensor(w);
+}
+
+}  // namespace
+
+LinearFit fit_linear(Link link, const Design& design, const store::Rows& rows, int64_t classes, double lambda,
+                     const Fitted& told) {
+  const DeviceScope on_cpu("cpu");
+  const Blocks blocks(link, design, rows, classes);
+  if (link == Link::identity) return least_squares(blocks, lambda, told);
+  return Newton(link, blocks, lambda).run(beginning(link, blocks, rows), told);
+}
+
+}  // namespace freight::tables

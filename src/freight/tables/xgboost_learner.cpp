@@ -1,0 +1,273 @@
+// See xgboost_learner.h.
+#include "freight/tables/xgboost_learner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <nlohmann/json.hpp>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/base/threads.h"
+#include "freight/tables/table.h"
+#include "freight/train/signals.h"
+
+namespace freight::tables {
+
+namespace {
+
+constexpr int64_t kToldRounds = 50;  // of a fit are shown, about
+constexpr double kGbdtRate = 0.1, kForestRate = 1;
+constexpr XgboostVersion kDevices = {2, 0, 0};
+
+// A part of the data as XGBoost has it. It copies the rows.
+XgboostHandle matrix_of(const Xgboost& library, const TreeColumns& columns, const store::Rows& rows,
+                        const std::string& threads) {
+  const Array features = columns.features(rows.values);
+  void* made = nullptr;
+  library.check(library->XGDMatrixCreateFromDense(array_interface(features).c_str(),
+                                                  cat(R"({"missing": NaN, "nthread": )", threads, "}").c_str(), &made),
+                "the rows");
+  XgboostHandle matrix = owned_matrix(library, made);
+  std::vector<float> labels;
+  for (int64_t i = 0; i < rows.count(); ++i) {
+    labels.push_back(rows.classification() ? static_cast<float>(rows.labels.data<int64_t>()[i])
+                                           : rows.labels.data<float>()[i]);
+  }
+  library.check(library->XGDMatrixSetFloatInfo(made, "label", labels.data(), labels.size()), "the labels");
+  std::vector<const char*> kinds;
+  for (int64_t c = 0; c < columns.count(); ++c) kinds.push_back(columns.words(c) ? "c" : "q");
+  library.check(library->XGDMatrixSetStrFeatureInfo(made, "feature_type", kinds.data(), kinds.size()),
+                "the kinds of columns");
+  return matrix;
+}
+
+XgboostHandle booster_of(const Xgboost& library, const TreeParameters& parameters, std::vector<void*> matrices) {
+  void* made = nullptr;
+  library.check(library->XGBoosterCreate(matrices.data(), matrices.size(), &made), "a booster");
+  XgboostHandle booster = owned_booster(library, made);
+  for (const auto& [name, value] : parameters) {
+    library.check(library->XGBoosterSetParam(made, name.c_str(), value.c_str()), cat(name, "=", value));
+  }
+  return booster;
+}
+
+// The device that a booster uses, as it says itself: where a GPU is not to be had it goes on with the CPU.
+std::string device_of(const Xgboost& library, const XgboostHandle& booster) {
+  uint64_t length = 0;
+  const char* text = nullptr;
+  library.check(library->XGBoosterSaveJsonConfig(booster.get(), &length, &text), "its configuration");
+  const auto j = nlohmann::json::parse(text, text + length, nullptr, false);
+  const auto at = nlohmann::json::json_pointer("/learner/generic_param/device");
+  return j.is_object() && j.contains(at) && j.at(at).is_string() ? j.at(at).get<std::string>() : std::string("cpu");
+}
+
+bool on_gpu(const std::string& device) { return starts_with(device, "cuda"); }
+
+void need_gpu(const Xgboost& library, const XgboostHandle& booster, const std::string& asked) {
+  if (const std::string used = device_of(library, booster); !on_gpu(used)) {
+    fail(ErrorKind::device, "--device", "got ", asked, ", but XGBoost found no such GPU and would go on with ", used,
+         " (", library.path(), ", ", library.version().text(), "); freight devices lists those that are there");
+  }
+}
+
+// Before anything is fitted: a library without CUDA, or no GPU that it could use.
+void check_device(const Xgboost& library, const std::string& device) {
+  if (!on_gpu(device)) return;
+  if (!library.cuda() || library.version() < kDevices) {
+    fail(ErrorKind::device, "--device", "got ", device, ", but ", library.path(), ", XGBoost ",
+         library.version().text(), ", is ", library.cuda() ? "too old for this" : "built without CUDA",
+         "; install one with it by pip install xgboost, or name its libxgboost.so by --xgboost PATH");
+  }
+  const Array values = Array::of<double>({0, 1}, {2, 1});
+  const store::Rows two{values, Array::of<float>({0, 1}, {2})};
+  const std::vector<store::Column> columns = {{.name = "probe"}};
+  const XgboostHandle matrix = matrix_of(library, TreeColumns(columns, nullptr), two, "1");
+  const XgboostHandle booster =
+      booster_of(library, {{"device", device}, {"tree_method", "hist"}, {"verbosity", "0"}}, {matrix.get()});
+  library.check(library->XGBoosterUpdateOneIter(booster.get(), 0, matrix.get()), cat("a tree on ", device));
+  need_gpu(library, booster, device);
+}
+
+// Weights by which all classes weigh alike; empty without them.
+std::vector<float> weights_of(const train::Config& c, const train::RowData& data) {
+  if (c.class_weight != "balanced") return {};
+  const int64_t n = data.train.count();
+  const auto* label = data.train.labels.data<int64_t>();
+  std::vector<float> weights(data.shape.classes.size());
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const auto count = std::max<int64_t>(std::count(label, label + n, static_cast<int64_t>(i)), 1);
+    weights[i] =
+        static_cast<float>(static_cast<double>(n) / (static_cast<double>(weights.size()) * static_cast<double>(count)));
+  }
+  return weights;
+}
+
+// One fit: the booster, both parts of the data, and which round was the best.
+class TreeFit {
+ public:
+  TreeFit(const Xgboost& library, const train::Config& config, const train::RowData& data, TreeLearner::Kind kind)
+      : library_(library),
+        data_(data),
+        settings_(tree_settings(config, data, library, kind)),
+        columns_(data.shape.columns, data.train.values),
+        weights_(weights_of(config, data)),
+        device_(config.backend) {
+    library_.hear_warnings();
+    const std::string threads = cat(config.deterministic ? 1 : thread_count());
+    train_ = matrix_of(library_, columns_, data.train, threads);
+    test_ = matrix_of(library_, columns_, data.test, threads);
+    if (!weights_.empty()) weigh();
+    booster_ = booster_of(library_, settings_.parameters, {train_.get(), test_.get()});
+  }
+
+  // Rounds until they are all done, the held-out loss stays, or somebody says stop.
+  void rounds(const std::function<bool(const train::Round&)>& told) {
+    const int64_t period = std::max<int64_t>(settings_.rounds / kToldRounds, 1);
+    int64_t last_told = 0;
+    bool on = true;
+    while (on) {
+      library_.check(library_->XGBoosterUpdateOneIter(booster_.get(), static_cast<int>(fitted_), train_.get()),
+                     cat("round ", fitted_ + 1));
+      if (++fitted_ == 1 && on_gpu(device_)) need_gpu(library_, booster_, device_);
+      const bool stops = settings_.early_stop > 0 && !improves();
+      const bool asked = signals::stop_requested();
+      on = fitted_ < settings_.rounds && !stops;
+      if (on && !asked && fitted_ % period != 0) continue;
+      train::Round round{.number = fitted_, .of = settings_.rounds};
+      round.loss = train::evaluate(answers(train_, data_.train), data_.train).loss;
+      round.test = train::evaluate(answers(test_, data_.test), data_.test);
+      if (settings_.early_stop > 0) round.best = best_ > last_told;
+      last_told = fitted_;
+      on = told(round) && on;
+    }
+  }
+
+  std::shared_ptr<const store::RowModel> model(const std::string& learner) const {
+    const int64_t kept = settings_.early_stop > 0 ? best_ : fitted_;
+    XgboostHandle booster = booster_;
+    if (kept < fitted_) {
+      void* sliced = nullptr;
+      library_.check(library_->XGBoosterSlice(booster_.get(), 0, static_cast<int>(kept), 1, &sliced),
+                     "the best rounds");
+      booster = owned_booster(library_, sliced);
+    }
+    uint64_t length = 0;
+    const char* bytes = nullptr;
+    library_.check(library_->XGBoosterSaveModelToBuffer(booster.get(), R"({"format": "ubj"})", &length, &bytes),
+                   "the stored model");
+    Array stored(DType::u8, {static_cast<int64_t>(length)});
+    std::copy_n(reinterpret_cast<const uint8_t*>(bytes), length, stored.data<uint8_t>());
+    TreesMade made{.learner = learner, .version = library_.version().text(), .rounds = kept, .fitted = fitted_};
+    return std::make_shared<Trees>(library_, stored, columns_, static_cast<int64_t>(data_.shape.classes.size()),
+                                   std::move(made), "the fitted model");
+  }
+
+ private:
+  void weigh() {
+    std::vector<float> of_rows;
+    const auto* label = data_.train.labels.data<int64_t>();
+    for (int64_t i = 0; i < data_.train.count(); ++i) of_rows.push_back(weights_[static_cast<size_t>(label[i])]);
+    library_.check(library_->XGDMatrixSetFloatInfo(train_.get(), "weight", of_rows.data(), of_rows.size()),
+                   "the weights of classes");
+  }
+
+  // XGBoost keeps what it answered to a part, and adds the trees that are new.
+  Array answers(const XgboostHandle& matrix, const store::Rows& rows) const {
+    const auto classes = static_cast<int64_t>(data_.shape.classes.size());
+    const uint64_t* shape = nullptr;
+    uint64_t rank = 0;
+    const float* found = nullptr;
+    library_.check(
+        library_->XGBoosterPredictFromDMatrix(
+            booster_.get(), matrix.get(),
+            R"({"type": 0, "training": false, "iteration_begin": 0, "iteration_end": 0, "strict_shape": true})", &shape,
+            &rank, &found),
+        "predictions");
+    Array out(DType::f32, {rows.count(), std::max<int64_t>(classes, 1)});
+    spread_answers(found, rows.count(), classes, out.data<float>());
+    return out;
+  }
+
+  // False where `early_stop` rounds have passed since the best one. Takes note of this one where it is better.
+  bool improves() {
+    const Array found = answers(test_, data_.test);
+    const int64_t n = data_.test.count(), k = found.shape()[1];
+    double loss = 0, weight = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const bool classes = data_.test.classification();
+      const double label = classes ? static_cast<double>(data_.test.labels.data<int64_t>()[i])
+                                   : static_cast<double>(data_.test.labels.data<float>()[i]);
+      const double w = weights_.empty() ? 1.0 : static_cast<double>(weights_[static_cast<size_t>(label)]);
+      loss += w * tree_loss(settings_, found.data<float>() + i * k, label);
+      weight += w;
+    }
+    loss /= weight;
+    if (loss < least_) {
+      least_ = loss;
+      best_ = fitted_;
+    }
+    if (best_ == 0)
+      fail(ErrorKind::diverged, "gbdt", "the loss of the held-out rows is not finite after round ", fitted_);
+    return fitted_ - best_ < settings_.early_stop;
+  }
+
+  const Xgboost& library_;
+  const train::RowData& data_;
+  TreeSettings settings_;
+  TreeColumns columns_;
+  std::vector<float> weights_;  // of classes
+  std::string device_;
+  XgboostHandle train_, test_, booster_;
+  int64_t fitted_ = 0, best_ = 0;
+  double least_ = std::numeric_limits<double>::infinity();
+};
+
+}  // namespace
+
+std::string TreeLearner::doc() const {
+  return kind_ == Kind::gbdt ? "boosted trees, by XGBoost" : "a random forest, by XGBoost";
+}
+
+void TreeLearner::choose(train::Config& config) const { config.lr = kind_ == Kind::gbdt ? kGbdtRate : kForestRate; }
+
+std::vector<std::string> TreeLearner::flags() const {
+  std::vector<std::string> all = {"--objective",    "--quantile",  "--tweedie-power",    "--max-depth",
+                                  "--subsample",    "--colsample", "--min-child-weight", "--monotone",
+                                  "--class-weight", "--lambda",    "--xgboost"};
+  const std::vector<std::string> own = kind_ == Kind::gbdt
+                                           ? std::vector<std::string>{"--rounds", "--early-stop", "--lr"}
+                                           : std::vector<std::string>{"--trees"};
+  all.insert(all.end(), own.begin(), own.end());
+  return all;
+}
+
+bool TreeLearner::runs_on(const std::string& device) const { return on_gpu(device); }
+
+train::RowData TreeLearner::read(const train::RowSource& source) const { return read_table(source); }
+
+train::Cost TreeLearner::cost(const train::Config& c, const train::RowData& data) const {
+  const Xgboost& library = xgboost(c.xgboost);  // a missing one is told before anything is written
+  check_device(library, c.backend);
+  const TreeSettings settings = tree_settings(c, data, library, kind_);
+  // A cell is held as f32, as XGBoost's own pair of column and value, and as the number of its bin.
+  constexpr double kBytesOfCell = 4 + 8 + 2, kSecondsOfCell = 1.6e-9;  // measured, of a level of a tree on a core
+  const double width = static_cast<double>(data.shape.columns.size());
+  const double cells = static_cast<double>(data.train.count()) * width;
+  const double all = cells + static_cast<double>(data.test.count()) * width;
+  const double trees =
+      static_cast<double>(std::max<size_t>(data.shape.classes.size() > 2 ? data.shape.classes.size() : 1, 1)) *
+      (kind_ == Kind::forest ? static_cast<double>(c.trees > 0 ? c.trees : 100) : 1.0);
+  const double depth = static_cast<double>(c.max_depth > 0 ? c.max_depth : kind_ == Kind::forest ? 12 : 6);
+  return {.bytes = all * kBytesOfCell, .seconds = cells * kSecondsOfCell * depth * trees / thread_count()};
+}
+
+std::shared_ptr<const store::RowModel> TreeLearner::fit(const train::Config& config, const train::RowData& data,
+                                                        const std::function<bool(const train::Round&)>& told) const {
+  TreeFit fit(xgboost(config.xgboost), config, data, kind_);
+  fit.rounds(told);
+  return fit.model(name());
+}
+
+}  // namespace freight::tables

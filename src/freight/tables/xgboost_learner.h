@@ -1,0 +1,50 @@
+// The learners gbdt and forest: boosted trees and random forests, fitted by XGBoost.
+#pragma once
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "freight/tables/xgboost_model.h"
+#include "freight/train/row_learner.h"
+
+namespace freight::tables {
+
+class TreeLearner : public train::RowLearner {
+ public:
+  enum class Kind { gbdt, forest };
+  explicit TreeLearner(Kind kind) : kind_(kind) {}
+
+  std::string name() const override { return kind_ == Kind::gbdt ? "gbdt" : "forest"; }
+  std::string doc() const override;
+  void choose(train::Config& config) const override;
+  std::vector<std::string> flags() const override;
+  bool runs_on(const std::string& device) const override;
+  train::RowData read(const train::RowSource& source) const override;
+  train::Cost cost(const train::Config& config, const train::RowData& data) const override;
+  std::shared_ptr<const store::RowModel> fit(const train::Config& config, const train::RowData& data,
+                                             const std::function<bool(const train::Round&)>& told) const override;
+
+ private:
+  Kind kind_;
+};
+
+// XGBoost is told these, by its own names.
+using TreeParameters = std::vector<std::pair<std::string, std::string>>;
+
+// Settings of a fit, in which nothing is left to be chosen.
+struct TreeSettings {
+  TreeParameters parameters;
+  std::string objective;  // "binary:logistic"
+  int64_t rounds = 1, early_stop = 0;
+  double quantile = 0.5, tweedie_power = 1.5;
+};
+// Throws Error(usage) that names the flag for what does not go with these data, Error(device) for what the library
+// cannot do.
+TreeSettings tree_settings(const train::Config& config, const train::RowData& data, const Xgboost& library,
+                           TreeLearner::Kind kind);
+
+// The loss of a row's answer by the objective: nats for classes, the squared error for squarederror, ...
+double tree_loss(const TreeSettings& settings, const float* answer, double label);
+
+}  // namespace freight::tables

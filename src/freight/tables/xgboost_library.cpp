@@ -1,0 +1,152 @@
+// See xgboost_library.h.
+#include "freight/tables/xgboost_library.h"
+
+#include <glob.h>
+
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "freight/base/env.h"
+#include "freight/base/error.h"
+#include "freight/base/log.h"
+#include "freight/base/strings.h"
+
+namespace freight::tables {
+
+namespace {
+
+constexpr XgboostVersion kOldest = {1, 7, 0};  // the first whose fast method splits columns of words
+constexpr const char* kInstall =
+    "install one by apt-get install libxgboost0, or a newer one by pip install xgboost-cpu into the active Python "
+    "environment; or name its libxgboost.so by --xgboost PATH or FREIGHT_XGBOOST";
+
+// Files of Python packages under these folders, the newest Python first.
+std::vector<std::string> in_packages(const std::vector<std::string>& folders) {
+  std::vector<std::string> paths;
+  for (const std::string& folder : folders) {
+    glob_t found = {};
+    const std::string pattern = cat(folder, "/lib/python3*/*-packages/xgboost/lib/libxgboost.so");
+    if (::glob(pattern.c_str(), 0, nullptr, &found) == 0) {
+      for (size_t i = found.gl_pathc; i-- > 0;) paths.emplace_back(found.gl_pathv[i]);
+    }
+    ::globfree(&found);
+  }
+  return paths;
+}
+
+std::vector<std::string> folders_of(std::initializer_list<const char*> variables, const char* below = "") {
+  std::vector<std::string> folders;
+  for (const char* name : variables) {
+    if (const std::string folder = env::get(name); !folder.empty()) folders.push_back(folder + below);
+  }
+  return folders;
+}
+
+// Names to load, in this order.
+std::vector<std::string> candidates(const std::string& named) {
+  if (!named.empty()) return {named.find('/') == std::string::npos ? "./" + named : named};
+  std::vector<std::string> paths = in_packages(folders_of({"VIRTUAL_ENV", "CONDA_PREFIX"}));
+  paths.insert(paths.end(), {"libxgboost.so", "libxgboost.so.0"});
+  std::vector<std::string> usual = folders_of({"HOME"}, "/.local");
+  usual.emplace_back("/usr/local");
+  const std::vector<std::string> others = in_packages(usual);
+  paths.insert(paths.end(), others.begin(), others.end());
+  return paths;
+}
+
+// A text of XGBoost's is "[12:00:00] FILE:LINE: WORDS", with a stack trace behind: the words are left.
+std::string words_of(std::string text) {
+  text = text.substr(0, text.find("\nStack trace"));
+  if (starts_with(text, "[")) {
+    if (const size_t end = text.find("] "); end != std::string::npos) text = text.substr(end + 2);
+  }
+  for (char& c : text) {
+    if (c == '\n') c = ' ';
+  }
+  while (!text.empty() && text.back() == ' ') text.pop_back();
+  return text;
+}
+
+thread_local std::string t_unknown_parameter;
+
+void heard(const char* text) {
+  const std::string words = words_of(text);
+  // Told by validate_parameters, which is off unless asked for.
+  if (words.find("are not used") != std::string::npos) t_unknown_parameter = words;
+  logging::warn(cat("XGBoost: ", words));
+}
+
+}  // namespace
+
+std::string XgboostVersion::text() const { return cat(major, ".", minor, ".", patch); }
+
+Xgboost::Xgboost(Loaded<XgboostFunctions> loaded)
+    : functions_(loaded.functions), path_(std::move(loaded.library.path)) {
+  functions_.XGBoostVersion(&version_.major, &version_.minor, &version_.patch);
+  const char* built = nullptr;
+  check(functions_.XGBuildInfo(&built), "what it was built with");
+  const auto info = nlohmann::json::parse(built, nullptr, false);
+  cuda_ = info.is_object() && info.value("USE_CUDA", false);
+}
+
+void Xgboost::check(int result, const std::string& what) const {
+  if (result != 0) {
+    fail(ErrorKind::runtime, "XGBoost", what, ": ", words_of(functions_.XGBGetLastError()), " (", path_, ", ",
+         version_.text(), ")");
+  }
+  if (t_unknown_parameter.empty()) return;
+  const std::string words = std::move(t_unknown_parameter);
+  t_unknown_parameter.clear();
+  fail(ErrorKind::runtime, "XGBoost", what, ": ", words, " (", path_, ", ", version_.text(), ")");
+}
+
+void Xgboost::hear_warnings() const {
+  t_unknown_parameter.clear();
+  check(functions_.XGBRegisterLogCallback(heard), "its warnings");
+}
+
+const Xgboost& xgboost(const std::string& path) {
+  static std::mutex guard;
+  static auto& loaded = *new std::map<std::string, std::unique_ptr<Xgboost>>;  // by what was asked for; never closed
+  const std::string named = path.empty() ? env::get("FREIGHT_XGBOOST") : path;
+  const std::string asked = named.empty() ? join(candidates(named), ":") : named;
+  const std::lock_guard lock(guard);
+  if (const auto it = loaded.find(asked); it != loaded.end()) return *it->second;
+  // The threads of a library with an OpenMP of its own (a Python package's) spin where they wait: with two on a busy
+  // machine a fit takes four times as long. Its OpenMP reads this once, when it is loaded.
+  ::setenv("OMP_WAIT_POLICY", "passive", 0);
+  Loaded<XgboostFunctions> l{};
+  l.library = find_library(candidates(named), LibraryKind::system);
+  const char* by = path.empty() ? "FREIGHT_XGBOOST" : "--xgboost";
+  if (!l.library.handle && !named.empty()) {
+    fail(ErrorKind::device, by, "no library can be loaded there: got ", named, "; ", l.library.why);
+  }
+  if (!l.library.handle) fail(ErrorKind::device, "XGBoost", "it is not there: ", l.library.why, "; ", kInstall);
+  look_up(l.library, "", {FREIGHT_XGBOOST_FUNCTIONS(FREIGHT_SYMBOL)}, &l.functions,
+          cat("no XGBoost, or one before ", kOldest.text(), "; ", kInstall));
+  if (!l.library.why.empty()) fail(ErrorKind::device, named.empty() ? "XGBoost" : by, l.library.why);
+  std::unique_ptr<Xgboost> library(new Xgboost(std::move(l)));
+  if (library->version() < kOldest) {
+    fail(ErrorKind::device, "XGBoost", library->path(), " is ", library->version().text(), ", need ", kOldest.text(),
+         " or newer; ", kInstall);
+  }
+  return *(loaded[asked] = std::move(library));
+}
+
+XgboostHandle owned_booster(const Xgboost& library, void* booster) {
+  return {booster, [&library](void* b) {
+            if (!leaving()) library->XGBoosterFree(b);
+          }};
+}
+
+XgboostHandle owned_matrix(const Xgboost& library, void* matrix) {
+  return {matrix, [&library](void* m) {
+            if (!leaving()) library->XGDMatrixFree(m);
+          }};
+}
+
+}  // namespace freight::tables

@@ -1,0 +1,77 @@
+// XGBoost's C interface, loaded at run time: Debian's libxgboost0 (1.7.4) or a newer library. Nothing is linked and no
+// header of XGBoost's is needed: its functions are declared here.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "freight/base/library.h"
+
+namespace freight::tables {
+
+// Functions that XGBoost has from 1.7 on. All but the first two return 0, or -1 with a text in XGBGetLastError.
+#define FREIGHT_XGBOOST_FUNCTIONS(X)                                                                         \
+  X(XGBoostVersion, void, int*, int*, int*)                                                                  \
+  X(XGBGetLastError, const char*, void)                                                                      \
+  X(XGBuildInfo, int, const char**)                                                                          \
+  X(XGBRegisterLogCallback, int, void (*)(const char*))                                                      \
+  X(XGDMatrixCreateFromDense, int, const char*, const char*, void**)                                         \
+  X(XGDMatrixFree, int, void*)                                                                               \
+  X(XGDMatrixSetFloatInfo, int, void*, const char*, const float*, uint64_t)                                  \
+  X(XGDMatrixSetStrFeatureInfo, int, void*, const char*, const char**, uint64_t)                             \
+  X(XGBoosterCreate, int, void* const*, uint64_t, void**)                                                    \
+  X(XGBoosterFree, int, void*)                                                                               \
+  X(XGBoosterSetParam, int, void*, const char*, const char*)                                                 \
+  X(XGBoosterUpdateOneIter, int, void*, int, void*)                                                          \
+  X(XGBoosterPredictFromDMatrix, int, void*, void*, const char*, const uint64_t**, uint64_t*, const float**) \
+  X(XGBoosterPredictFromDense, int, void*, const char*, const char*, void*, const uint64_t**, uint64_t*,     \
+    const float**)                                                                                           \
+  X(XGBoosterSlice, int, void*, int, int, int, void**)                                                       \
+  X(XGBoosterSaveModelToBuffer, int, void*, const char*, uint64_t*, const char**)                            \
+  X(XGBoosterLoadModelFromBuffer, int, void*, const void*, uint64_t)                                         \
+  X(XGBoosterSaveJsonConfig, int, void*, uint64_t*, const char**)
+
+struct XgboostFunctions {
+  FREIGHT_XGBOOST_FUNCTIONS(FREIGHT_POINTER)
+};
+
+struct XgboostVersion {
+  int major = 0, minor = 0, patch = 0;
+  std::string text() const;
+  friend auto operator<=>(const XgboostVersion&, const XgboostVersion&) = default;
+};
+
+class Xgboost {
+ public:
+  const XgboostFunctions& operator*() const { return functions_; }
+  const XgboostFunctions* operator->() const { return &functions_; }
+  const std::string& path() const { return path_; }
+  const XgboostVersion& version() const { return version_; }
+  bool cuda() const { return cuda_; }
+  // Throws Error(runtime) with XGBoost's own words where a function did not return 0; `what` says what was asked for.
+  void check(int result, const std::string& what) const;
+  // Hands its warnings on this thread to the log from now on. Throws Error(runtime) in check() for a
+  // parameter that it does not know, which it would pass over.
+  void hear_warnings() const;
+
+ private:
+  friend const Xgboost& xgboost(const std::string& path);
+  explicit Xgboost(Loaded<XgboostFunctions> loaded);
+
+  XgboostFunctions functions_;
+  std::string path_;
+  XgboostVersion version_;
+  bool cuda_ = false;
+};
+
+// The library at `path`; where that is empty, the one that FREIGHT_XGBOOST names, or the first one that is found: in
+// the active Python environment (VIRTUAL_ENV, CONDA_PREFIX), in the loader's path, in Python's usual folders. Loaded
+// once and kept. Throws Error(device) that says how to install one, or what the named one lacks.
+const Xgboost& xgboost(const std::string& path = {});
+
+// Boosters and matrices of XGBoost's, freed by it.
+using XgboostHandle = std::shared_ptr<void>;
+XgboostHandle owned_booster(const Xgboost& library, void* booster);
+XgboostHandle owned_matrix(const Xgboost& library, void* matrix);
+
+}  // namespace freight::tables

@@ -1,0 +1,156 @@
+// See xgboost_trees.h.
+#include "freight/tables/xgboost_trees.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "freight/base/error.h"
+#include "freight/base/printable.h"
+#include "freight/base/strings.h"
+
+namespace freight::tables {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kMostCategories = 1 << 24;  // f32, in which columns lie, counts up to there
+
+[[noreturn]] void damaged_trees(const std::string& path, const std::string& what) {
+  fail(ErrorKind::checkpoint, path, "the stored trees are damaged: ", what);
+}
+
+// XGBoost writes its parameters as texts.
+int64_t whole_number(const Json& text, const char* name, const std::string& path) {
+  int64_t value = 0;
+  const auto& s = text.get_ref<const std::string&>();
+  const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
+  if (error != std::errc() || end != s.data() + s.size()) damaged_trees(path, cat(name, ": got ", excerpt(s)));
+  return value;
+}
+
+class TreeReader {
+ public:
+  TreeReader(const Json& tree, std::string path, int64_t number, int64_t columns)
+      : tree_(tree), path_(std::move(path)), number_(number), columns_(columns) {
+    const Json& parameters = tree.at("tree_param");
+    nodes_ = whole_number(parameters.at("num_nodes"), "num_nodes", path_);
+    if (nodes_ < 1 || nodes_ > std::numeric_limits<int32_t>::max()) wrong("it has no nodes");
+    if (const auto width = parameters.find("size_leaf_vector"); width != parameters.end()) {
+      if (whole_number(*width, "size_leaf_vector", path_) > 1) wrong("its leaves are vectors");
+    }
+  }
+
+  void read(TreeFacts& facts) const {
+    const Json &left = array("left_children"), &right = array("right_children"), &column = array("split_indices");
+    const Json &at = array("split_conditions"), &kind = array("split_type");
+    array("parents"), array("default_left"), array("base_weights"), array("loss_changes"), array("sum_hessian");
+    check_categories();
+    std::vector<int64_t> depth(static_cast<size_t>(nodes_), -1), open = {0};
+    depth[0] = 0;
+    int64_t seen = 0;
+    while (!open.empty()) {
+      const auto node = static_cast<size_t>(open.back());
+      open.pop_back();
+      ++seen;
+      facts.depth = std::max(facts.depth, depth[node]);
+      const bool words = kind[node].get<int64_t>() != 0;
+      if (!words && !std::isfinite(at[node].get<double>())) wrong("a number in it is not finite");
+      const int64_t children[] = {left[node].get<int64_t>(), right[node].get<int64_t>()};
+      if (children[0] == -1 && children[1] == -1) {
+        ++facts.leaves;
+        continue;
+      }
+      const auto from = column[node].get<int64_t>();
+      if (from < 0 || from >= columns_) wrong(cat("it reads column ", from, " of ", columns_));
+      if (words && !std::binary_search(of_words_.begin(), of_words_.end(), static_cast<int64_t>(node))) {
+        wrong(cat("node ", node, " has no categories"));
+      }
+      for (const int64_t child : children) {
+        if (child < 0 || child >= nodes_ || depth[static_cast<size_t>(child)] != -1) {
+          wrong(cat("node ", node, " has the child ", child));
+        }
+        depth[static_cast<size_t>(child)] = depth[node] + 1;
+        open.push_back(child);
+      }
+    }
+    facts.nodes += seen;
+  }
+
+ private:
+  [[noreturn]] void wrong(const std::string& what) const { damaged_trees(path_, cat("tree ", number_, ": ", what)); }
+
+  const Json& array(const char* name) const {
+    const Json& values = tree_.at(name);
+    if (!values.is_array() || values.size() != static_cast<size_t>(nodes_)) {
+      wrong(cat(name, ": got ", values.size(), " values, need ", nodes_));
+    }
+    return values;
+  }
+
+  // Each node that splits words has a segment of one list.
+  void check_categories() const {
+    const auto numbers = [&](const char* name) { return tree_.at(name).get<std::vector<int64_t>>(); };
+    of_words_ = numbers("categories_nodes");
+    const std::vector<int64_t> all = numbers("categories"), begin = numbers("categories_segments"),
+                               size = numbers("categories_sizes");
+    const auto count = static_cast<int64_t>(all.size());
+    bool right = begin.size() == of_words_.size() && size.size() == of_words_.size() &&
+                 std::is_sorted(of_words_.begin(), of_words_.end());
+    for (size_t i = 0; right && i < begin.size(); ++i) {
+      right = begin[i] >= 0 && size[i] > 0 && begin[i] <= count && size[i] <= count - begin[i] && of_words_[i] >= 0 &&
+              of_words_[i] < nodes_;
+    }
+    right = right && std::all_of(all.begin(), all.end(), [](int64_t c) { return c >= 0 && c < kMostCategories; });
+    if (!right) wrong("its categories do not fit its nodes");
+  }
+
+  const Json& tree_;
+  std::string path_;
+  int64_t number_, columns_, nodes_ = 0;
+  mutable std::vector<int64_t> of_words_;  // nodes that split words
+};
+
+}  // namespace
+
+TreeFacts read_trees(std::span<const uint8_t> bytes, const std::string& path, int64_t columns, int64_t groups) {
+  TreeFacts facts;
+  try {
+    const Json document = Json::from_ubjson(bytes.begin(), bytes.end());
+    const Json &learner = document.at("learner"), &shape = learner.at("learner_model_param");
+    const int64_t takes = whole_number(shape.at("num_feature"), "num_feature", path);
+    if (takes != columns) damaged_trees(path, cat("they take ", takes, " columns, the model has ", columns));
+    const int64_t gives = std::max<int64_t>(whole_number(shape.at("num_class"), "num_class", path), 1);
+    if (gives != groups) damaged_trees(path, cat("they tell ", gives, " numbers, the model ", groups));
+    facts.objective = learner.at("objective").at("name").get<std::string>();
+    const Json& booster = learner.at("gradient_booster");
+    if (booster.at("name") != "gbtree") damaged_trees(path, cat("unknown booster ", booster.at("name").dump()));
+    const Json& model = booster.at("model");
+    const Json &trees = model.at("trees"), &group = model.at("tree_info");
+    facts.trees = static_cast<int64_t>(trees.size());
+    const int64_t said = whole_number(model.at("gbtree_model_param").at("num_trees"), "num_trees", path);
+    if (!trees.is_array() || trees.size() != group.size() || said != facts.trees) {
+      damaged_trees(path, cat("got ", trees.size(), " trees, need ", said));
+    }
+    for (size_t i = 0; i < trees.size(); ++i) {
+      const auto of = group[i].get<int64_t>();
+      if (of < 0 || of >= groups) damaged_trees(path, cat("tree ", i, " is for class ", of, " of ", groups));
+      TreeReader(trees[i], path, static_cast<int64_t>(i), columns).read(facts);
+    }
+    if (const auto borders = model.find("iteration_indptr"); borders != model.end()) {  // from 2.0 on
+      const auto at = borders->get<std::vector<int64_t>>();
+      if (!std::is_sorted(at.begin(), at.end()) || (!at.empty() && (at.front() != 0 || at.back() != facts.trees))) {
+        damaged_trees(path, "its rounds do not fit its trees");
+      }
+    }
+  } catch (const Json::exception& e) {
+    damaged_trees(path, e.what());
+  }
+  return facts;
+}
+
+}  // namespace freight::tables

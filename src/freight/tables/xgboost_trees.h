@@ -1,0 +1,20 @@
+// A stored model of XGBoost's is looked through by a reader of our own before XGBoost sees its bytes: its loader
+// believes them, and a damaged tree would have it read beyond its arrays.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace freight::tables {
+
+struct TreeFacts {
+  int64_t trees = 0, nodes = 0, leaves = 0, depth = 0;
+  std::string objective;  // "binary:logistic"
+};
+
+// Throws Error(checkpoint) that names `path` where the bytes are not the UBJSON form of trees that take `columns`
+// columns and give `groups` numbers: an array that is short, a child that is none or has two parents, an unknown
+// column, a number that is not finite.
+TreeFacts read_trees(std::span<const uint8_t> bytes, const std::string& path, int64_t columns, int64_t groups);
+
+}  // namespace freight::tables
