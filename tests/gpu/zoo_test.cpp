@@ -57,20 +57,32 @@ void damp_branches(const nn::Module& net) {
   }
 }
 
-// Where rounding grows from step to step: many norms over few values, and no branches beside them.
-bool growing_rounding(const std::string& name) { return name == "googlenet" || name.find("_bn") != std::string::npos; }
-
 struct Outcome {
   std::vector<double> losses;
   std::vector<std::vector<float>> states;
   bool operator==(const Outcome&) const = default;
 };
 
-Outcome run(const std::string& backend, const models::Entry& e, int64_t batch, int updates, double rate) {
+// Every second weight becomes larger by this share, every other one smaller.
+void disturb(const nn::Module& net, double share) {
+  int64_t at = 0;
+  for (const nn::NamedVariable& v : net.state_dict()) {
+    if (v.variable.type().dtype != DType::f32) continue;
+    Array moved = v.variable.array().clone();
+    for (int64_t i = 0; i < moved.numel(); ++i) {
+      moved.data<float>()[i] *= static_cast<float>(1 + (++at % 2 == 0 ? share : -share));
+    }
+    v.variable.set(moved);
+  }
+}
+
+Outcome run(const std::string& backend, const models::Entry& e, int64_t batch, int updates, double rate,
+            double disturbance = 0) {
   seed(3);
   const models::Model model = small(e);
   model.net->train();
   damp_branches(*model.net);
+  if (disturbance > 0) disturb(*model.net, disturbance);
   optim::SGD sgd(model.net->parameters(), {.lr = rate});
   TrainStep step(model, sgd, nullptr, {}, {.backend = backend, .deterministic = true});
   const Type x_type = model.batch_type(batch);
@@ -102,6 +114,13 @@ Outcome run(const std::string& backend, const models::Entry& e, int64_t batch, i
     r.states.push_back(v.variable.array().to_vector<float>());
   }
   return r;
+}
+
+// The largest difference of losses, relative to theirs.
+double apart(const std::vector<double>& a, const std::vector<double>& b) {
+  double most = 0;
+  for (size_t s = 0; s < a.size(); ++s) most = std::max(most, std::fabs(a[s] - b[s]) / (1 + std::fabs(b[s])));
+  return most;
 }
 
 bool tells_something(double before, double after) {
@@ -145,11 +164,14 @@ TEST_P(GpuZoo, TrainsAsOnTheCpu) {
                 (s == 1 ? 0.05 : 0.4) * std::fabs(moved) + 1e-4 * (1 + std::fabs(expected[s])))
         << "step " << s << ": " << got[s] << ", on the CPU " << expected[s];
   }
-  double off = 0;
-  for (size_t s = 0; s < got.size(); ++s) {
-    off = std::max(off, std::fabs(got[s] - expected[s]) / (1 + std::fabs(expected[s])));
+  // Deep nets with norms over few values amplify rounding from step to step, on every device. How much, the CPU shows:
+  // by a run whose weights are off by some units in their last place, as sums on another device are.
+  const double off = apart(got, expected);
+  if (off > 1e-3) {
+    const double grown = apart(run("cpu", *e, batch, count, rate, 0x1p-20).losses, expected);
+    EXPECT_LE(off, 4 * grown) << "rounding on the CPU grows to " << grown;
+    RecordProperty("rounding_on_the_cpu", cat(grown));
   }
-  EXPECT_LE(off, growing_rounding(e->name) ? 0.1 : 1e-3);
   RecordProperty("rate", cat(rate));
   RecordProperty("steps", count + 1);
   RecordProperty("largest_difference_of_losses", cat(off));

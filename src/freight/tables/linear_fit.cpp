@@ -6,7 +6,14 @@
 #include <limits>
 
 #include "freight/base/error.h"
-#include "freight/freight.h"
+#include "freight/ops/elementwise.h"
+#include "freight/ops/index.h"
+#include "freight/ops/linalg.h"
+#include "freight/ops/neural.h"
+#include "freight/ops/reduce.h"
+#include "freight/ops/shape.h"
+#include "freight/trace/compile.h"
+#include "freight/trace/device.h"
 
 namespace freight::tables {
 

@@ -87,14 +87,14 @@ class Sequence {
 
 // x -> lu, pivots, permutation. Right-looking: a panel, its exchanges in the other columns, the rows beside its
 // triangle, and what the panel takes from the rest.
-Lowered lower_lu(const StepSpec& spec) {
+Lowered lower_lu(const StepSpec& spec, int64_t local_bytes) {
   const MatrixBatch x = matrices_of(spec, 0), lu = matrices_of(spec, 1);
   const int64_t steps = std::min(x.rows, x.columns);
   Sequence s(spec, "lu");
   RowOrder order{2, 3, x.rows, steps, 0};
   if (x.count * x.rows == 0) return s.finish();
-  if (fits_local(x.dtype, x.rows, x.columns)) {
-    s.then(lu_panel(x, lu, order));
+  if (fits_local(x.dtype, x.rows, x.columns, local_bytes)) {
+    s.then(lu_panel(x, lu, order, local_bytes));
   } else {
     s.then(copy_part(x, lu, Part::all));
     for (int64_t k = 0; k < steps; k += kFactorBlock) {
@@ -115,14 +115,14 @@ Lowered lower_lu(const StepSpec& spec) {
 }
 
 // x -> factor. The upper triangle is the lower one of the transposed matrix.
-Lowered lower_cholesky(const StepSpec& spec) {
+Lowered lower_cholesky(const StepSpec& spec, int64_t local_bytes) {
   const bool upper = attrs<CholeskyAttrs>(*spec.node).upper;
   const MatrixBatch given = matrices_of(spec, 0), made = matrices_of(spec, 1);
   const MatrixBatch x = upper ? given.transposed() : given, l = upper ? made.transposed() : made;
   const int64_t n = x.rows;
   Sequence s(spec, "cholesky");
   if (x.count * n == 0) return s.finish();
-  if (fits_local(x.dtype, n, n)) {
+  if (fits_local(x.dtype, n, n, local_bytes)) {
     s.then(cholesky_block(x, l));
   } else {
     s.then(copy_part(given, made, Part::all));
@@ -227,10 +227,15 @@ bool has_factorization(Op op) {
   return op == Op::lu_factor || op == Op::cholesky || op == Op::qr || op == Op::solve_triangular;
 }
 
-Lowered lower_factorization(const StepSpec& spec) {
+bool factorizes_in_local_memory(const StepSpec& spec, int64_t local_bytes) {
+  const MatrixBatch x = matrices_of(spec, 0);
+  return fits_local(x.dtype, x.rows, x.columns, spec.node->op == Op::qr ? kLocalBytes : local_bytes);
+}
+
+Lowered lower_factorization(const StepSpec& spec, int64_t local_bytes) {
   switch (spec.node->op) {
-    case Op::lu_factor: return lower_lu(spec);
-    case Op::cholesky: return lower_cholesky(spec);
+    case Op::lu_factor: return lower_lu(spec, local_bytes);
+    case Op::cholesky: return lower_cholesky(spec, local_bytes);
     case Op::qr: return lower_qr(spec);
     default: return lower_triangular(spec);
   }

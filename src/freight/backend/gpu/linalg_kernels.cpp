@@ -12,15 +12,13 @@ namespace freight::gpu {
 
 namespace {
 
-// Every OpenCL device has 32 KiB of local memory; what is left is for sums.
-constexpr int64_t kLocalBytes = 28 << 10;
-
+// The elements for which a kernel has room: few numbers, so that matrices of many sizes share a program.
 int64_t capacity(DType dtype, int64_t elements) {
-  const int64_t most = kLocalBytes / static_cast<int64_t>(size_of(dtype));
-  for (const int64_t some : {256, 1024}) {
+  const auto size = static_cast<int64_t>(size_of(dtype));
+  for (const int64_t some : {int64_t{256}, int64_t{1024}, kLocalBytes / size}) {
     if (elements <= some) return some;
   }
-  return most;
+  return kMostLocalBytes / size;
 }
 
 // The work-items of a group, seen as rows of `width` beside each other. Where they walk down global memory, each loads
@@ -226,8 +224,8 @@ MatrixBatch dense_batch(int operand, DType dtype, int64_t count, int64_t rows, i
   return {operand, dtype, count, rows, columns, columns, 1, rows * columns, offset};
 }
 
-bool fits_local(DType dtype, int64_t rows, int64_t columns) {
-  return rows * columns * static_cast<int64_t>(size_of(dtype)) <= kLocalBytes;
+bool fits_local(DType dtype, int64_t rows, int64_t columns, int64_t bytes) {
+  return rows * columns * static_cast<int64_t>(size_of(dtype)) <= bytes;
 }
 
 Launch copy_part(const MatrixBatch& from, const MatrixBatch& to, Part part) {
@@ -251,9 +249,9 @@ Launch set_identity(const MatrixBatch& to) {
   return text.finish_elements("identity", reach(to));
 }
 
-Launch lu_panel(const MatrixBatch& from, const MatrixBatch& panel, const RowOrder& order) {
+Launch lu_panel(const MatrixBatch& from, const MatrixBatch& panel, const RowOrder& order, int64_t local_bytes) {
   const int64_t elements = panel.rows * panel.columns;
-  const bool local = fits_local(panel.dtype, panel.rows, panel.columns);
+  const bool local = fits_local(panel.dtype, panel.rows, panel.columns, local_bytes);
   const Team team = local ? team_for(elements) : kPanelTeam;
   const std::string real = value_type(panel.dtype);
   KernelText text;

@@ -30,8 +30,11 @@ struct MatrixBatch {
 // Matrices row by row without gaps.
 MatrixBatch dense_batch(int operand, DType dtype, int64_t count, int64_t rows, int64_t columns, size_t offset = 0);
 
-// True where a matrix of so many numbers fits into a group's local memory, so that one kernel factorizes it.
-bool fits_local(DType dtype, int64_t rows, int64_t columns);
+// A matrix may take so much of a group's local memory: every OpenCL device has 32 KiB of it, every CUDA device 48 KiB
+// that a kernel need not ask for. What is left is for sums.
+constexpr int64_t kLocalBytes = 28 << 10, kMostLocalBytes = 44 << 10;
+// True where a matrix of so many numbers fits into `bytes`, so that one kernel factorizes it.
+bool fits_local(DType dtype, int64_t rows, int64_t columns, int64_t bytes = kLocalBytes);
 
 // Elements that a copy takes; the others become 0.
 enum class Part { all, lower, upper };
@@ -47,7 +50,8 @@ struct RowOrder {
 };
 // The panel's factors over itself, its rows exchanged; `from` is what a small matrix is read from: it fits local
 // memory. Elsewhere `from` is `panel`.
-Launch lu_panel(const MatrixBatch& from, const MatrixBatch& panel, const RowOrder& order);
+Launch lu_panel(const MatrixBatch& from, const MatrixBatch& panel, const RowOrder& order,
+                int64_t local_bytes = kLocalBytes);
 // Exchanges rows of the whole matrix as `pivots` pivots from order.first on say, in all columns but these.
 Launch lu_exchange(const MatrixBatch& matrix, const RowOrder& order, int64_t pivots);
 

@@ -30,8 +30,11 @@ Lowered lower_index(const StepSpec& spec);
 Lowered lower_pad(const StepSpec& spec);
 Lowered lower_concat(const StepSpec& spec);
 
-// lu_factor, cholesky, qr and solve_triangular; which of linear algebra's ops these are.
-Lowered lower_factorization(const StepSpec& spec);
+// lu_factor, cholesky, qr and solve_triangular; which of linear algebra's ops these are. Matrices of up to
+// `local_bytes` are factorized in local memory, and whether those of a step are (linalg_kernels.h says what devices
+// have).
+Lowered lower_factorization(const StepSpec& spec, int64_t local_bytes);
+bool factorizes_in_local_memory(const StepSpec& spec, int64_t local_bytes);
 bool has_factorization(Op op);
 
 // Attention and its gradient as kernels of their own, which never hold the matrix of all weights; where there are such

@@ -1,6 +1,7 @@
 // pad and concat: strided copies, and the choice of the family that lowers a step.
 #include "freight/backend/gpu/dialect.h"
 #include "freight/backend/gpu/kernel_text.h"
+#include "freight/backend/gpu/linalg_kernels.h"
 #include "freight/backend/gpu/lower.h"
 #include "freight/backend/gpu/pattern_kernels.h"
 #include "freight/backend/gpu/scalar.h"
@@ -72,7 +73,7 @@ Lowered lower(const StepSpec& spec) {
     case OpKind::index: return lower_index(spec);
     case OpKind::composite: return lower_attention(spec);
     case OpKind::linalg:
-      if (has_factorization(op)) return lower_factorization(spec);
+      if (has_factorization(op)) return lower_factorization(spec, kLocalBytes);
       break;
     default: break;
   }

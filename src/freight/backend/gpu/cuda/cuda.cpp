@@ -16,6 +16,7 @@
 #include "freight/backend/gpu/faults.h"
 #include "freight/backend/gpu/fused_patterns.h"
 #include "freight/backend/gpu/gpu_backend.h"
+#include "freight/backend/gpu/linalg_kernels.h"
 #include "freight/backend/gpu/lower.h"
 #include "freight/backend/gpu/pattern_kernels.h"
 #include "freight/base/error.h"
@@ -280,11 +281,13 @@ class CudaBackend final : public gpu::GpuBackend {
     return triangular_solver_.get();
   }
   // Factorizations are not measured like products are: on zeros they end at once, and report that these have no
-  // factors. Many small matrices are made side by side by a generated kernel, one after the other by the library.
+  // factors. A matrix that fits local memory is made there by a generated kernel, and as many beside it as there are;
+  // the library makes one after the other. On an H100 it is no faster for one of 64 x 64.
   static bool library_first(const StepSpec& spec) {
     constexpr int64_t kSmall = 256;  // not measured
     const Shape& s = spec.in[0].type.shape;
     const int64_t matrix = s[s.rank() - 2] * s.back();
+    if (gpu::factorizes_in_local_memory(spec, gpu::kMostLocalBytes)) return false;
     return spec.node->op == Op::solve_triangular || spec.in[0].type.numel() == matrix || matrix > kSmall * kSmall;
   }
   std::unique_ptr<Kernel> linear_algebra(const StepSpec& spec) {
@@ -293,7 +296,7 @@ class CudaBackend final : public gpu::GpuBackend {
     if (gpu::has_factorization(op)) {
       const bool there = op == Op::solve_triangular ? triangular_solver() != nullptr : solver() != nullptr;
       const size_t choice = ForcedChoice::among(2).value_or(library_first(spec) ? 0 : 1);
-      if (!there || choice == 1) return generated(gpu::lower(spec));
+      if (!there || choice == 1) return generated(gpu::lower_factorization(spec, gpu::kMostLocalBytes));
       return op == Op::solve_triangular ? triangular_solver()->kernel(spec, generate)
                                         : solver()->kernel(spec, generate);
     }
