@@ -85,6 +85,13 @@ inline std::vector<Value> unambiguous_eig(Builder& b, const std::vector<Value>& 
   return {sums(re, im).v, sums(re * re - im * im, re * im * 2.0).v, sums(zero + 1.0, zero).v, sums(im * im, zero).v};
 }
 
+// Sums over the eigenvalues, in whose order implementations differ: of w and w^2 / 2, and of Im(w)^2.
+inline std::vector<Value> unambiguous_eigvals(Builder& b, const std::vector<Value>& values) {
+  const Ex re{&b, values[0]}, im{&b, values[1]};
+  const Shape last = {re.shape().rank() - 1};
+  return {sum(re + (re * re - im * im) * 0.5, last).v, sum(im * im, last).v};
+}
+
 // How often solve_mixed refines is each backend's own affair: -1 in place of every count.
 inline void without_counts(Graph& g) {
   const bool refines =
@@ -100,8 +107,12 @@ inline Graph unambiguous(Graph g) {
   without_counts(g);
   if (g.outputs.empty()) return g;
   const Node node = g.def(g.outputs[0]);
-  if (node.outputs != g.outputs) return g;
   Builder b(g, node.scope, node.where);
+  if (node.op == Op::eig && g.outputs.size() == 2) {
+    if (g.outputs == std::vector<Value>{node.out(0), node.out(1)}) g.outputs = unambiguous_eigvals(b, g.outputs);
+    return g;
+  }
+  if (node.outputs != g.outputs) return g;
   if (node.op == Op::eigh) g.outputs[1] = weighted_squares({&b, g.outputs[1]}, b.shape(g.outputs[1]).back()).v;
   if (node.op == Op::svd) g.outputs = unambiguous_svd(b, g.outputs);
   if (node.op == Op::eig) g.outputs = unambiguous_eig(b, g.outputs);
