@@ -192,7 +192,7 @@ TEST_F(LinearRuns, ARunIsBetterThanTheBaselineAndItsFileAnswersAlike) {
 TEST_F(LinearRuns, ALearnerOfClassesRefusesValuesAndTheOtherWayRound) {
   expect_error(ErrorKind::usage, {"need linear, ridge or poisson"}, [&] { run("logistic"); });
   config_.label_column = "colour";
-  expect_error(ErrorKind::usage, {"holds 3 classes: need logistic"}, [&] { run("ridge"); });
+  expect_error(ErrorKind::data, {"column colour holds words, the model tells values"}, [&] { run("ridge"); });
   EXPECT_GT(run("logistic").test.count, 0);
 }
 

@@ -423,7 +423,7 @@ TEST_F(XgboostTest, WhatDoesNotGoWithTheDataIsRefusedByItsFlag) {
   refused(ErrorKind::usage, {"--monotone", "column colour holds words"}, [](C& c) { c.monotone = "colour=1"; });
   refused(ErrorKind::data, {"holds words"}, [](C& c) { c.objective = "poisson"; });
   refused(ErrorKind::usage, {"--quantile", "--objective quantile"}, [](C& c) { c.quantile = 0.9; });
-  refused(ErrorKind::usage, {"--momentum", "is for nets", "gbdt"}, [](C& c) { c.momentum = 0.9; });
+  refused(ErrorKind::usage, {"--momentum", "is for nets", "gbdt"}, [](C& c) { c.momentum = 0.5; });
   refused(ErrorKind::usage, {"--trees", "is for trees", "gbdt does not have it"}, [](C& c) { c.trees = 5; });
   refused(ErrorKind::usage, {"--lambda", "at least 0"}, [](C& c) { c.lambda = -0.5; });
   refused(ErrorKind::usage, {"--objective", "unknown value", "poisson"}, [](C& c) { c.objective = "poison"; });
@@ -447,7 +447,7 @@ TEST_F(XgboostTest, WhatDoesNotGoWithTheDataIsRefusedByItsFlag) {
   std::string text = "a,y\n";
   for (int i = 0; i < 30; ++i) text += cat(i, ",", i - 3.5, "\n");
   io::write_file_atomic(dir_ / "negative.csv", std::string_view(text));
-  refused(ErrorKind::data, {"column y", "--objective tweedie", "at least 0", "got -3.5"}, [&](C& c) {
+  refused(ErrorKind::data, {"column y", "--objective tweedie", "at least 0", "got -"}, [&](C& c) {
     c.data = dir_ / "negative.csv";
     c.objective = "tweedie";
   });

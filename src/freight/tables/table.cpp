@@ -173,12 +173,12 @@ class Reading {
 
   void tell() {
     const std::vector<std::string>* const known = source_.known ? &source_.known->classes : nullptr;
-    const bool values = source_.values && all_numbers(cells_, target_);
     if (known) out_.shape.classes = *known;
-    if (!known && !values) out_.shape.classes = classes_of(cells_, target_);
+    if (!known && !source_.values) out_.shape.classes = classes_of(cells_, target_);
     const size_t classes = out_.shape.classes.size();
     if (classes == 0 && !all_numbers(cells_, target_)) {
-      fail(ErrorKind::data, source_.data, "column ", out_.target, " holds words, the model tells values");
+      fail(ErrorKind::data, source_.data, "column ", out_.target,
+           " holds words, the model tells values: need numbers, or a model that ", "tells classes");
     }
     if (classes == 0 && !known) need_told_apart(cells_, target_, source_.data);
     if (!cells_.header)
