@@ -38,7 +38,8 @@ TEST_F(CudaLinearAlgebra, FactorizesSmallMatricesAndLargerOnesByBlocks) {
   for (const Type& type : {Type{DType::f32, {3, 9, 9}}, Type{DType::f64, {64, 64}}}) {
     const Graph g = factorizations(type);
     const std::vector<Array> in = operands(type), got = run_planned("cuda:0", g, in), want = interpret(g, in);
-    for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(close(got[i], want[i], 1e-3)) << to_string(type) << ", output " << i;
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_TRUE(close(got[i], want[i], 1e-3)) << to_string(type) << ", output " << i;
   }
 }
 
