@@ -241,7 +241,7 @@ class SvdStep final : public Kernel {
       T* const vh = static_cast<T*>(o[3]) + k * vh_.m * vh_.n;
       LapackInteger info = 0;
       if (all_finite(x, size)) {
-        // A -0 as 0: the routine takes its sign for that of a vector, which the reference loops do not.
+        // -0 becomes 0, by whose sign LAPACK would choose that of u, and of the gradient of s.
         std::transform(x, x + size, memory_.matrix(own), [](T v) { return v + T(0); });
         call(memory_.matrix(own), s, vh, u, memory_.work(own), memory_.lwork, memory_.iwork(own), &info);
       } else {
