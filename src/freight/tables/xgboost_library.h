@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <tuple>
 
 #include "freight/base/library.h"
 
@@ -39,7 +40,9 @@ struct XgboostFunctions {
 struct XgboostVersion {
   int major = 0, minor = 0, patch = 0;
   std::string text() const;
-  friend auto operator<=>(const XgboostVersion&, const XgboostVersion&) = default;
+  friend bool operator<(const XgboostVersion& a, const XgboostVersion& b) {
+    return std::tie(a.major, a.minor, a.patch) < std::tie(b.major, b.minor, b.patch);
+  }
 };
 
 class Xgboost {
