@@ -257,7 +257,8 @@ TEST_F(OnFakeLibraries, ManySmallMatricesAreFactorizedSideBySideAndLargeOnesByTh
     return plan->steps().at(0).kernel->name();
   };
   EXPECT_EQ(kernel(Op::lu_factor, LuAttrs{}, {4096, 64, 64}), "cuda:lu");
-  EXPECT_EQ(kernel(Op::lu_factor, LuAttrs{}, {64, 64}), "cuda:cusolver:lu_factor");
+  EXPECT_EQ(kernel(Op::lu_factor, LuAttrs{}, {64, 64}), "cuda:lu");  // in local memory
+  EXPECT_EQ(kernel(Op::lu_factor, LuAttrs{}, {128, 128}), "cuda:cusolver:lu_factor");
   EXPECT_EQ(kernel(Op::cholesky, CholeskyAttrs{}, {2, 512, 512}), "cuda:cusolver:cholesky");
   EXPECT_EQ(kernel(Op::eigh, EighAttrs{}, {4096, 64, 64}), "cuda:cusolver:eigh");
 }
