@@ -49,7 +49,7 @@ for name, content, message in BREACHES:
 core = int(re.search(r"^CORE_LINES = (\d+)", TOOL.read_text(), re.MULTILINE).group(1))
 code, text = run({**CLEAN, **{f"src/freight/ir/f{i}.cpp": "\n" * 690 for i in range(core // 690 + 1)}})
 assert code == 1 and "core has" in text, text
-code, text = run({**CLEAN, **{f"src/freight/backend/cpu/kernels/f{i}.cpp": "\n" * 690 for i in range(12)}})
+code, text = run({**CLEAN, **{f"src/freight/backend/cpu/kernels/f{i}.cpp": "\n" * 690 for i in range(13)}})
 assert code == 1 and "backend/cpu/kernels/ has" in text and "core has" not in text, text
 code, text = run({**CLEAN, **{f"src/freight/data/f{i}.cpp": "\n" * 690 for i in range(12)}})
 assert code == 1 and "data has" in text, text
