@@ -32,7 +32,7 @@ struct Flags {
   bool upper = false, reduced = false, json = false;
 };
 
-// What an operation gives; and where it has made an LU, its factors, by which the condition is estimated.
+// An operation gives these; and where it has made an LU, its factors, by which the condition is estimated.
 struct Computed {
   Computed(Named named) : results(std::move(named)) {}
   Computed(Named named, Tensor factors) : results(std::move(named)), lu(std::move(factors)) {}
@@ -50,7 +50,7 @@ struct Operation {
   std::function<Tensor(const std::vector<Tensor>& in, const Named& out, const Flags& f)> rest = nullptr;
 };
 
-// What --assume says.
+// The kinds that --assume names.
 Assume assumed(const std::string& text) {
   if (text == "pos") return Assume::pos;
   return text == "sym" ? Assume::sym : Assume::gen;

@@ -4,20 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "freight/io/npy.h"
+#include "npy_folder.h"
 #include "run_command.h"
 
 namespace freight::test {
 namespace {
 
-class LinalgInputs : public testing::Test {
- protected:
-  std::string npy(const std::string& name, const std::vector<double>& values, const Shape& shape) const {
-    const std::string path = dir_ + "/" + name + ".npy";
-    io::save_npy(path, Array::of(values, shape));
-    return path;
-  }
-  const std::string dir_ = scratch_dir();
-};
+class LinalgInputs : public NpyFolder {};
 
 TEST_F(LinalgInputs, AreRefusedByMatrixPivotMinorAndShape) {
   const std::string singular = npy("singular", {4, 1, 1, 3, 1, 2, 2, 4}, {2, 2, 2});

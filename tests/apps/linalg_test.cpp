@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/io/npy.h"
+#include "npy_folder.h"
 #include "run_command.h"
 
 namespace freight::test {
@@ -12,16 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-class LinalgCommand : public testing::Test {
- protected:
-  std::string npy(const std::string& name, const std::vector<double>& values, const Shape& shape) const {
-    const std::string path = dir_ + "/" + name + ".npy";
-    io::save_npy(path, Array::of(values, shape));
-    return path;
-  }
-
-  const std::string dir_ = scratch_dir();
-};
+class LinalgCommand : public NpyFolder {};
 
 Json computed(std::vector<std::string> args) {
   args.insert(args.begin(), "linalg");

@@ -17,9 +17,12 @@
 #include "freight/base/strings.h"
 #include "freight/run/executable.h"
 #include "freight/run/plan.h"
+#include "tests/backend/aligned_scratch.h"
 
 namespace freight::cpu {
 namespace {
+
+using freight::testing::AlignedScratch;
 
 // Rounding errors of an algorithm that is stable leave a residual of a few n eps |x|: LAPACK's tests ask for this.
 constexpr double kMostResidual = 30;
@@ -88,18 +91,6 @@ std::vector<double> transposed(const std::vector<double>& x, int64_t m, int64_t 
   return t;
 }
 
-struct Memory {
-  explicit Memory(size_t bytes) : bytes_(bytes + 64) {}
-  void* get() {
-    void* at = bytes_.data();
-    size_t space = bytes_.size();
-    return std::align(64, 1, at, space);
-  }
-
- private:
-  std::vector<char> bytes_;
-};
-
 // Extents on both sides of the blocks' borders.
 std::vector<int64_t> extents() {
   std::vector<int64_t> all(70);
@@ -116,7 +107,7 @@ void expect_lu(Content content, int64_t m, int64_t n, int64_t batch) {
   auto lu = x;
   std::vector<int32_t> pivots(static_cast<size_t>(k * batch)), permutation(static_cast<size_t>(m * batch));
   const LuFactor<T> factor(m, n, batch);
-  Memory scratch(factor.scratch_bytes());
+  AlignedScratch scratch(factor.scratch_bytes());
   factor.run(lu.data(), lu.data(), pivots.data(), permutation.data(), scratch.get());
   const double scale = largest(x);
   for (int64_t b = 0; b < batch; ++b) {
@@ -184,7 +175,7 @@ void expect_cholesky(int64_t n, int64_t batch, bool upper) {
     }
   }
   const CholeskyFactor<T> cholesky(n, batch, upper);
-  Memory scratch(cholesky.scratch_bytes());
+  AlignedScratch scratch(cholesky.scratch_bytes());
   EXPECT_EQ(cholesky.run(factor.data(), factor.data(), scratch.get()).matrix, -1);
   for (int64_t b = 0; b < batch; ++b) {
     const auto first = static_cast<ptrdiff_t>(b * n * n), last = static_cast<ptrdiff_t>((b + 1) * n * n);
@@ -219,7 +210,7 @@ TEST(LinalgCpu, CholeskyNamesTheFirstMatrixAndMinorThatIsNotPositive) {
         const int64_t place = 2 * n / 3;
         for (const int64_t matrix : {12, 4, 6}) x[static_cast<size_t>((matrix * n + place) * n + place)] = bad;
         const CholeskyFactor<double> cholesky(n, kBatch, upper);
-        Memory scratch(cholesky.scratch_bytes());
+        AlignedScratch scratch(cholesky.scratch_bytes());
         const NotPositive fault = cholesky.run(x.data(), x.data(), scratch.get());
         EXPECT_EQ(fault.matrix, 4);
         EXPECT_EQ(fault.minor, place + 1);
@@ -236,7 +227,7 @@ void expect_qr(Content content, int64_t m, int64_t n, int64_t batch, bool comple
   const auto x = matrix<T>(content, m * batch, n, static_cast<uint64_t>(m * 1000 + n));
   std::vector<T> q(static_cast<size_t>(batch * m * k)), r(static_cast<size_t>(batch * k * n));
   const QrFactor<T> factor(m, n, batch, complete);
-  Memory scratch(factor.scratch_bytes());
+  AlignedScratch scratch(factor.scratch_bytes());
   factor.run(x.data(), q.data(), r.data(), scratch.get());
   const double scale = largest(x);
   for (int64_t b = 0; b < batch; ++b) {
@@ -277,7 +268,7 @@ TEST(LinalgCpu, QrOfManyColumnsHasWidePanels) {
     const auto x = matrix<double>(Content::random, n, n, 3), v = matrix<double>(Content::random, n, 1, 4);
     std::vector<double> q(x.size()), r(x.size());
     const QrFactor<double> factor(n, n, 1, false);
-    Memory scratch(factor.scratch_bytes());
+    AlignedScratch scratch(factor.scratch_bytes());
     factor.run(x.data(), q.data(), r.data(), scratch.get());
     const auto times = [n](const std::vector<double>& a, const std::vector<double>& y) {
       std::vector<double> z(static_cast<size_t>(n));
@@ -323,7 +314,7 @@ void expect_solution(TriangularProblem p) {
   }
   auto x = b;
   const TriangularSolve<T> solve(p);
-  Memory scratch(solve.scratch_bytes());
+  AlignedScratch scratch(solve.scratch_bytes());
   solve.run(a.data(), x.data(), scratch.get());
   for (int64_t m = 0; m < p.batch; ++m) {
     const auto part = [&](const std::vector<T>& all, int64_t size) {
@@ -368,7 +359,7 @@ TEST(LinalgCpu, TheLeastNumbersOfADiagonalDivide) {
   const std::vector<double> a = {4e-310, 0, 0, 2};
   std::vector<double> x = {4e-310, 6};
   const TriangularSolve<double> solve({.n = 2, .other = 1, .a_row = 2, .a_col = 1, .a_batch = 4});
-  Memory scratch(solve.scratch_bytes());
+  AlignedScratch scratch(solve.scratch_bytes());
   solve.run(a.data(), x.data(), scratch.get());
   EXPECT_EQ(x[0], 1);
   EXPECT_EQ(x[1], 3);

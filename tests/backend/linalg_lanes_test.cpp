@@ -6,30 +6,20 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <memory>
 #include <vector>
 
 #include "freight/backend/cpu/kernels/factor.h"
 #include "freight/base/philox.h"
 #include "freight/base/strings.h"
+#include "tests/backend/aligned_scratch.h"
 
 namespace freight::cpu {
 namespace {
 
+using freight::testing::AlignedScratch;
+
 template <class T>
 constexpr T kUntouched = T(-77);
-
-struct Scratch {
-  explicit Scratch(size_t bytes) : bytes_(bytes + 64) {}
-  void* get() {
-    void* at = bytes_.data();
-    size_t space = bytes_.size();
-    return std::align(64, 1, at, space);
-  }
-
- private:
-  std::vector<char> bytes_;
-};
 
 template <class T>
 std::vector<T> random(int64_t count, uint64_t seed) {
@@ -70,7 +60,7 @@ struct Lu {
         pivots(static_cast<size_t>(batch * n)),
         permutation(static_cast<size_t>(batch * n)) {
     const LuFactor<T> factor(n, n, batch);
-    Scratch scratch(factor.scratch_bytes());
+    AlignedScratch scratch(factor.scratch_bytes());
     singular = factor.run(x.data(), lu.data(), pivots.data(), permutation.data(), scratch.get());
   }
 };
@@ -164,7 +154,7 @@ void expect_cholesky_of_any_batch(int64_t n, bool upper) {
   const auto factor = [&](int64_t batch, const std::vector<T>& from, NotPositive fault) {
     std::vector<T> y(static_cast<size_t>((batch + 1) * size), kUntouched<T>);
     const CholeskyFactor<T> f(n, batch, upper);
-    Scratch scratch(f.scratch_bytes());
+    AlignedScratch scratch(f.scratch_bytes());
     const NotPositive found = f.run(from.data(), y.data(), scratch.get());
     EXPECT_EQ(found.matrix, fault.matrix);
     EXPECT_EQ(found.minor, fault.minor);
@@ -200,7 +190,7 @@ void expect_solution_of_any_batch(TriangularProblem p) {
     p.batch = batch;
     auto x = b;
     const TriangularSolve<T> s(p);
-    Scratch scratch(s.scratch_bytes());
+    AlignedScratch scratch(s.scratch_bytes());
     s.run(a.data(), x.data(), scratch.get());
     return x;
   };

@@ -1,4 +1,4 @@
-// What is run; linalg_output.cpp has the table and the JSON. See linalg.h.
+// Runs and times; linalg_output.cpp has the table and the JSON. See linalg.h.
 #include "freight/bench/linalg.h"
 
 #include <algorithm>

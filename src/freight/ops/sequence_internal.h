@@ -1,4 +1,4 @@
-// What the functions of sequence.h and the layers that use their ops share.
+// The functions of sequence.h and the layers that use their ops share this.
 #pragma once
 #include "freight/trace/tensor.h"
 

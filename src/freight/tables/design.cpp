@@ -10,7 +10,7 @@ namespace freight::tables {
 
 namespace {
 
-// What a term multiplies before it is centred; NaN where it counts as its mean.
+// A term's number before it is centred; NaN where it counts as its mean.
 double raw(const DesignTerm& term, double cell) {
   const bool missing = std::isnan(cell);
   if (term.level == DesignTerm::kMissing) return missing ? 1 : 0;

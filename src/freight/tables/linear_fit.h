@@ -9,7 +9,7 @@
 
 namespace freight::tables {
 
-// How an answer follows from sums of products: as they are, their exponential (counts), the logistic function (two
+// An answer follows from sums of products: as they are, their exponential (counts), the logistic function (two
 // classes, of which they tell the second), softmax (more classes).
 enum class Link { identity, log, logit, softmax };
 

@@ -51,7 +51,7 @@ std::string constraints(const std::string& text, const std::vector<store::Column
   return cat("(", join(signs, ","), ")");
 }
 
-// Where boosting begins: the mean, or what has the least loss. Libraries from 2.0 on find it themselves.
+// Boosting begins here: the mean, or what has the least loss. Libraries from 2.0 on find it themselves.
 double start_of(const std::string& objective, bool balanced, const store::Rows& rows) {
   const int64_t n = rows.count();
   if (objective == "binary:logistic") {

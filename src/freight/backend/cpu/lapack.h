@@ -56,7 +56,7 @@ struct Lapack {
 Lapack load_lapack(const std::string& named);
 // The process's library, by FREIGHT_LAPACK. Looked for once.
 const Lapack& lapack();
-// What computes, for `freight devices`: the library, or the reference loops and why. Never throws.
+// Names what computes, for `freight devices`: the library, or the reference loops and why. Never throws.
 std::string lapack_text();
 
 // While it lives, LAPACK computes in one thread on this thread, whatever pool the library has.

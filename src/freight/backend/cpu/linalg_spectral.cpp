@@ -23,7 +23,7 @@ constexpr LapackInteger kAsk = -1;  // in place of a workspace's length: how lon
 
 size_t line_bytes(int64_t count, size_t size) { return (static_cast<size_t>(count) * size + 63) / 64 * 64; }
 
-// What one thread has of the step's scratch memory, and the lengths that LAPACK is told.
+// A thread's part of the step's scratch memory, and the lengths that LAPACK is told.
 template <class T>
 struct LapackMemory {
   LapackInteger numbers = 0, lwork = 1, liwork = 1;  // for a matrix; work and iwork

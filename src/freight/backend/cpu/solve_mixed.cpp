@@ -213,7 +213,8 @@ void MixedSolveStep::measure(const double* x, const RefinementMemory& m) const {
   });
 }
 
-// How the residuals come to f32, where the matrix is times 2^exponent. False: one is beyond what scaling can do.
+// Chooses how the residuals come to f32, where the matrix is times 2^exponent. False: one is beyond what scaling can
+// do.
 bool MixedSolveStep::choose_scales(int exponent, const RefinementMemory& m) const {
   for (int64_t j = 0; j < k_; ++j) {
     RefinedColumn& c = m.columns[j];

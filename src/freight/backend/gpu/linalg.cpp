@@ -164,7 +164,11 @@ Lowered lower_triangular(const StepSpec& spec) {
   for (int64_t done = 0; done < n; done += kFactorBlock) {
     const int64_t w = std::min(kFactorBlock, n - done), rest = n - done - w, k = upper ? rest : done;
     const MatrixBatch block = t.block(k, k, w, w), rows = x.block(k, 0, w, x.columns);
-    s.then(upper ? solve_block(block.reversed(), rows.reversed(), diagonal) : solve_block(block, rows, diagonal));
+    if (upper) {
+      s.then(solve_block(block.reversed(), rows.reversed(), diagonal));
+    } else {
+      s.then(solve_block(block, rows, diagonal));
+    }
     const int64_t others = upper ? 0 : k + w;
     s.subtract_product(x.block(others, 0, rest, x.columns), t.block(others, k, rest, w), rows);
   }

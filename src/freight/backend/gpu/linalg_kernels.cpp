@@ -56,7 +56,7 @@ Place place_in_tile(const std::string& columns) {
   };
 }
 
-// What a kernel of one group per matrix begins with.
+// Begins a kernel of one group per matrix.
 void begin_matrix(KernelText& text) { text.line("const int lane = LANE; const idx_t matrix = GROUP;"); }
 
 // Opens a loop over rows i and columns j of a part, which lanes walk side by side.
@@ -364,7 +364,7 @@ Launch report_diagonal(const MatrixBatch& matrix, Bad bad, int64_t check) {
   text.line("const ", value_type(x.dtype), " v = ", x.load(cat("matrix * ", apart, " + k * ", step)), ";");
   text.line("if (", bad == Bad::zero ? "v == 0" : "!(v > 0)", ") first = e; }");
   combine(text, {kLanes, kLanes}, "first", "MIN_OF", "first");
-  // What went wrong before is the cause, and stays.
+  // An earlier fault is the cause, and stays.
   text.line("if (lane == 0 && first < ", end, " && ", words.load("0"), " == 0) {");
   text.line(words.store("0", text.number(check)), " ", words.store("1", "first"), " }");
   return text.finish("report_diagonal", std::max(reach(matrix), all + kLanes), 1, kLanes);

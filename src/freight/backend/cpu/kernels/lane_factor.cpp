@@ -436,7 +436,7 @@ void solve(const TriangularProblem& p, const T* a, T* b, int64_t count, T* scrat
            *const spare = triangles + n * n * lanes;
   const LanePointers<T> from(a, spare, n * n, count, spare), at(b, b, size, count, spare);
   lane_blocks::interleave(at.from, 0, size, right_sides, lanes);
-  // Of each row in memory what belongs to the triangle.
+  // A row in memory gives what belongs to the triangle.
   const bool transposed = p.a_row == 1;
   for (int64_t i = 0; i < n; ++i) {
     const int64_t least = std::min(n, kSquare<T>), first = p.upper != transposed ? std::min(i, n - least) : 0;

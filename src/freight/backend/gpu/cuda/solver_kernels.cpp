@@ -52,7 +52,7 @@ gpu::Launch scan(KernelText& text, int64_t batches, int64_t k, int64_t check, co
   text.line("i64 first = ", end, ";");
   text.line("for (i64 e = LANE; e < ", end, "; e += ", kScanLanes, ") if ((", bad, ") && e < first) first = e;");
   text.line("SHARE(i64, ", kScanLanes, ", all, first, MIN_OF);");
-  // What went wrong before is the cause, and stays.
+  // An earlier fault is the cause, and stays.
   text.line("if (LANE == 0 && first < ", end, " && ", words, "[0] == 0) {");
   text.line("const i64 e = first;");
   text.line(find);

@@ -18,7 +18,7 @@ using gpu::MatrixFault;
 
 using GenerateKernel = std::function<std::unique_ptr<Kernel>(gpu::Lowered)>;
 
-// What a call needs beside its operands, in bytes, as the library says.
+// A call needs so many bytes beside its operands, as the library says.
 struct Workspace {
   size_t device = 0, host = 0;
 };
