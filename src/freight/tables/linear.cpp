@@ -222,11 +222,12 @@ train::Cost LinearLearner::cost(const train::Config&, const train::RowData& data
   const Design design(data.shape, data.train.values);
   const auto width = static_cast<double>(design.width() + 1);
   const double outputs = link == Link::softmax ? static_cast<double>(data.shape.classes.size()) : 1;
-  constexpr double kBlockRows = 2048, kFlopsPerSecond = 5e9,
+  constexpr double kFlopsPerSecond = 5e9,
                    kMatrices = 4;  // what is alive at once, see linear_fit.cpp
   const double unknowns = link == Link::identity ? width : outputs * width;
   const double flops = 2 * static_cast<double>(data.train.count()) * width * width * outputs * outputs;
-  return {.bytes = sizeof(double) * (kMatrices * unknowns * unknowns + 2 * kBlockRows * (width + outputs)),
+  return {.bytes = sizeof(double) *
+                   (kMatrices * unknowns * unknowns + 2 * static_cast<double>(kFitBlockRows) * (width + outputs)),
           .seconds = flops / kFlopsPerSecond};
 }
 

@@ -19,7 +19,6 @@ namespace freight::tables {
 
 namespace {
 
-constexpr int64_t kBlockRows = 2048;
 constexpr int64_t kMostUnknowns = 4096;  // a matrix of that many columns, 128 MiB, is factorized in each round
 constexpr int kMostRounds = 100, kMostHalvings = 40;
 // A column of which less than this share is left beside the columns before it depends on them: the rest is rounding.
@@ -43,10 +42,10 @@ class Blocks {
 
   template <class F>
   void for_each(const F& f) const {
-    for (int64_t first = 0; first < count(); first += kBlockRows) {
-      const int64_t n = std::min(kBlockRows, count() - first);
-      Array x(DType::f64, {kBlockRows, width()}), y(DType::f64, {kBlockRows, outputs_}),
-          weight(DType::f64, {kBlockRows, 1});
+    for (int64_t first = 0; first < count(); first += kFitBlockRows) {
+      const int64_t n = std::min(kFitBlockRows, count() - first);
+      Array x(DType::f64, {kFitBlockRows, width()}), y(DType::f64, {kFitBlockRows, outputs_}),
+          weight(DType::f64, {kFitBlockRows, 1});
       for (int64_t i = 0; i < n; ++i) {
         double* const to = x.data<double>() + i * width();
         design_.encode(rows_.values.data<double>() + (first + i) * rows_.values.shape()[1], to);

@@ -23,6 +23,9 @@ struct LinearFit {
   int64_t rank = 0;  // independent columns of the design with the intercept's, per output
 };
 
+// Rows that are in memory as numbers of the design at once.
+inline constexpr int64_t kFitBlockRows = 2048;
+
 // Hears of the fit after each round of Newton's method; false ends it there.
 using Fitted = std::function<bool(const LinearFit& so_far, bool last)>;
 

@@ -254,10 +254,12 @@ Measurement RowLearner::measure(store::Bundle bundle, const std::string& path, c
   }
   const MeasuredRows measured = rows_to_measure(bundle, path, request);
   if (!measured.note.empty()) request.note(measured.note);
-  return {.figures = evaluate(*bundle.rows, measured.rows),
-          .scores = scores_of(bundle.rows->run(measured.rows.values), measured.rows.labels),
-          .data = measured.data,
-          .unit = "rows"};
+  const auto start = std::chrono::steady_clock::now();
+  const Array answers = bundle.rows->run(measured.rows.values);
+  Measurement out{.figures = evaluate(answers, measured.rows), .scores = {}, .data = measured.data, .unit = "rows"};
+  out.figures.seconds = seconds_since(start);
+  out.scores = scores_of(answers, measured.rows.labels);
+  return out;
 }
 
 }  // namespace freight::train
