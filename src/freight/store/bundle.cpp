@@ -1,6 +1,6 @@
 // See bundle.h. Metadata keys: format, classes, provenance; of nets spec, preprocessing and, where weights are tied,
-// ties, a list of lists of paths; of other learners learner and columns; xxh3_128. Values but format, learner and
-// xxh3_128 are JSON texts.
+// ties, a list of lists of paths; of other learners learner, columns and threshold; xxh3_128. Values but format,
+// learner and xxh3_128 are JSON texts.
 #include "freight/store/bundle.h"
 
 #include <algorithm>
@@ -28,6 +28,7 @@ constexpr const char* kFormat = "freight-bundle-1";
 constexpr const char* kSeal = "xxh3_128";                // of all the rest; not in early files
 constexpr const char* kLearner = "learner";              // not in files of nets
 constexpr const char* kColumns = "columns";              // of other learners
+constexpr const char* kThreshold = "threshold";          // of those of two classes that have one
 constexpr const char* kTies = "ties";                    // of nets some of whose paths lead to one variable
 constexpr const char* kTokenizer = "freight.tokenizer";  // u8: data::Tokenizer::stored
 
@@ -198,6 +199,7 @@ void write_rows(const Bundle& bundle, io::SafeTensors& file) {
   bundle.rows->write(file);
   file.metadata[kLearner] = bundle.learner;
   file.metadata[kColumns] = columns.dump();
+  if (bundle.threshold) file.metadata[kThreshold] = json(*bundle.threshold).dump();
 }
 
 }  // namespace
@@ -322,6 +324,13 @@ void read_rows(const io::SafeTensors& file, const std::string& path, Bundle& b) 
   }
   b.columns = columns_in(document_in(file, path, kColumns), path);
   b.rows = read(file, path, {b.columns, b.classes});
+  if (file.metadata.contains(kThreshold)) {
+    b.threshold = document_in(file, path, kThreshold).get<double>();
+    if (b.classes.size() != 2 || !(*b.threshold > 0 && *b.threshold < 1)) {
+      damaged(path, cat("threshold: got ", *b.threshold, " for ", b.classes.size(),
+                        " classes, need one above 0 and below 1 for two"));
+    }
+  }
   check_rows(b, path);
 }
 

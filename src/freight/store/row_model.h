@@ -4,6 +4,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -51,6 +52,10 @@ class RowModel {
   // Adds tensors and entries of metadata, from which the learner's reader (register_row_model) makes the model again.
   virtual void write(io::SafeTensors& file) const = 0;
 };
+
+// The class that is told by the probabilities of `classes`: the likeliest, of equal ones the first; of two the second
+// one where its probability is above `threshold`.
+int64_t told_class(const float* probabilities, int64_t classes, std::optional<double> threshold);
 
 // A model of rows takes and gives these, as its file says.
 struct RowShape {
