@@ -441,8 +441,14 @@ TEST_F(Tables, RowsAreServedByNamedInputsTablesAndObjects) {
   const auto metadata = nlohmann::json::parse(model.metadata());
   ASSERT_EQ(metadata.at("inputs").size(), 3u);
   EXPECT_EQ(metadata.at("inputs")[0].at("name"), "length");
+  EXPECT_EQ(metadata.at("inputs")[0].at("datatype"), "FP64");
   EXPECT_EQ(metadata.at("inputs")[2].at("datatype"), "BYTES");
-  EXPECT_EQ(nlohmann::json::parse(model.card()).at("kind"), "rows");
+  EXPECT_EQ(nlohmann::json::parse(model.config()).at("input")[1].at("data_type"), "TYPE_FP64");
+  const auto card = nlohmann::json::parse(model.card());
+  EXPECT_EQ(card.at("kind"), "rows");
+  EXPECT_EQ(card.at("fields")[0],
+            nlohmann::json::parse(R"({"name": "length", "kind": "numbers", "words": 0, "levels": []})"));
+  EXPECT_EQ(card.at("fields")[2].at("levels"), nlohmann::json({"blue", "red"}));
   serve::InferRequest request;
   request.inputs = {{.name = "colour", .type = serve::DataType::bytes, .shape = {2}, .texts = {"red", "blue"}},
                     {.name = "length", .shape = {2}, .values = Array::of<float>({0.1f, 2}, {2})},

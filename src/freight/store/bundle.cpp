@@ -196,6 +196,7 @@ void write_rows(const Bundle& bundle, io::SafeTensors& file) {
     columns.push_back(std::move(j));
   }
   bundle.rows->write(file);
+  write_samples(bundle.samples, file);
   file.metadata[kLearner] = bundle.learner;
   file.metadata[kColumns] = columns.dump();
 }
@@ -323,6 +324,7 @@ void read_rows(const io::SafeTensors& file, const std::string& path, Bundle& b) 
   b.columns = columns_in(document_in(file, path, kColumns), path);
   b.rows = read(file, path, {b.columns, b.classes});
   check_rows(b, path);
+  b.samples = read_samples(file, path, static_cast<int64_t>(b.columns.size()), b.rows->outputs());
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "freight/io/safetensors.h"
 #include "freight/models/models.h"
 #include "freight/store/row_model.h"
+#include "freight/store/row_samples.h"
 
 namespace freight::store {
 
@@ -48,6 +49,7 @@ struct Bundle {
   std::string learner = kNet;                     // what fitted it; files that do not say hold nets
   std::vector<Column> columns = {};               // of every other learner's
   std::shared_ptr<const RowModel> rows = {};      // of every other learner's; null: a net
+  RowSamples samples = {};                        // of every other learner's, where there are some
 
   bool net() const { return rows == nullptr; }
   const std::string& name() const { return net() ? model.name : learner; }

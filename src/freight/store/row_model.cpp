@@ -33,6 +33,13 @@ double number_of(const Column& column, const std::string& cell, const std::strin
 
 }  // namespace
 
+Array RowModel::contributions(const Array&) const {
+  fail(ErrorKind::usage, "contributions", "this model does not say what each column adds to its answers");
+}
+std::string RowModel::library_file(const std::string& format) const {
+  fail(ErrorKind::usage, "library_file", "no library has a file format for this model: got ", format);
+}
+
 void register_row_model(const std::string& learner, RowReader reader) {
   RowReaders& r = readers();
   const std::lock_guard lock(r.guard);

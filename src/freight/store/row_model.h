@@ -11,6 +11,7 @@
 
 #include "freight/base/array.h"
 #include "freight/io/safetensors.h"
+#include "freight/store/row_form.h"
 
 namespace freight::store {
 
@@ -50,6 +51,21 @@ class RowModel {
   virtual std::vector<std::string> lines() const = 0;
   // Adds tensors and entries of metadata, from which the learner's reader (register_row_model) makes the model again.
   virtual void write(io::SafeTensors& file) const = 0;
+
+  // What follows is optional: a model that cannot do it keeps these, and is refused by name where it is asked for.
+
+  // True of a model that has contributions().
+  virtual bool explains() const { return false; }
+  // What each column adds to the sums that an answer is made of, f64 (N, groups, columns + 1), the base last; they add
+  // up to the margin. Values are one group, with the margin before a link such as the exponential; two classes are one,
+  // the log odds of the second; more have a group each. Throws Error(usage) where there are none.
+  virtual Array contributions(const Array& rows) const;
+  virtual std::vector<Importance> importance() const { return {}; }
+  // As plain numbers; std::monostate where it has no such form.
+  virtual RowForm form() const { return {}; }
+  // The library whose own file format it can be written in ("xgboost"), empty: none; and that file, "json" or "ubj".
+  virtual std::string library() const { return {}; }
+  virtual std::string library_file(const std::string& format) const;
 };
 
 // A model of rows takes and gives these, as its file says.

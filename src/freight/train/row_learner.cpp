@@ -113,6 +113,7 @@ struct RowRun : Prepared {
     b.learner = learner.name();
     b.columns = rows.shape.columns;
     b.rows = model;
+    b.samples = store::sampled(*model, b.columns, rows.train.values);
     return b;
   }
   void train(RunRecord& to, Observer& observer) override {
