@@ -10,6 +10,7 @@
 #include "freight/base/strings.h"
 #include "freight/data/columns.h"
 #include "freight/store/row_model.h"
+#include "freight/store/table_rows.h"
 #include "handover.h"
 
 namespace freight::app {
@@ -61,54 +62,55 @@ RowStream::RowStream(const store::Bundle& bundle, std::vector<std::string> files
     : columns_(bundle.columns), files_(std::move(files)), most_(most), stop_at_bad_(stop_at_bad) {}
 
 void RowStream::open(const std::string& file) {
-  cells_ = data::read_cells(file);
-  next_row_ = 0;
-  // A lone row of words is a sample unless it is the names of the columns, behind which the samples were forgotten.
-  if (data::only_names(cells_)) {
-    const std::vector<std::string>& row = cells_.rows[0];
-    const bool names = std::all_of(columns_.begin(), columns_.end(), [&](const store::Column& c) {
-      return std::any_of(row.begin(), row.end(), [&](const auto& cell) { return data::trimmed(cell) == c.name; });
-    });
+  data::CellsAsked asked;
+  asked.kinds = [this, file](const data::TableHead& head) {
+    // A lone row of words is a sample unless it is the names of the columns, behind which the samples were forgotten.
+    const bool names = data::only_names(head) && std::all_of(columns_.begin(), columns_.end(), [&](const auto& c) {
+                         return std::any_of(head.first_row.begin(), head.first_row.end(),
+                                            [&](const auto& cell) { return data::trimmed(cell) == c.name; });
+                       });
     if (names) fail(ErrorKind::data, file, "holds a header and no rows");
-  }
-  if (!cells_.header && cells_.names.size() == columns_.size()) {
-    places_.resize(columns_.size());
-    std::iota(places_.begin(), places_.end(), size_t{0});
-  } else {
-    places_ = store::places_of(columns_, cells_.names, file);
-  }
+    if (!head.header && head.names.size() == columns_.size()) {
+      places_.resize(columns_.size());
+      std::iota(places_.begin(), places_.end(), size_t{0});
+    } else {
+      places_ = store::places_of(columns_, head.names, file);
+    }
+    return store::kinds_of(columns_, places_, head.names.size());
+  };
+  reader_ = std::make_unique<data::CellReader>(file, std::move(asked));
 }
 
 bool RowStream::next(RowBlock& block) {
   if (fault_) throw Error(*fault_);
-  while (next_row_ == cells_.rows.size()) {
-    if (next_file_ == files_.size()) return false;
-    open(files_[next_file_++]);
+  data::Cells cells;
+  while (cells.rows() == 0) {
+    if (!reader_) {
+      if (next_file_ == files_.size()) return false;
+      open(files_[next_file_++]);
+    }
+    cells = reader_->next(most_);
+    if (cells.rows() == 0) reader_ = nullptr;
   }
-  const auto width = static_cast<int64_t>(columns_.size());
-  const int64_t most = std::min(most_, static_cast<int64_t>(cells_.rows.size() - next_row_));
-  block = {.file = files_[next_file_ - 1], .lines = {}, .values = Array(DType::f64, {most, width}), .faults = {}};
-  for (int64_t i = 0; i < most && !fault_; ++i, ++next_row_) {
-    const int64_t line = cells_.lines[next_row_];
-    try {
-      const Array row =
-          store::row_of(columns_, store::cells_at(cells_.rows[next_row_], places_), cat(block.file, ":", line));
-      std::copy_n(row.data<double>(), width, block.values.data<double>() + block.count() * width);
-      block.lines.push_back(line);
-    } catch (const Error& e) {
-      if (stop_at_bad_) {
-        fault_ = e;
-      } else {
-        block.faults.push_back(e);
-      }
+  const store::TableRows rows(columns_, cells, places_);
+  block = {.file = files_[next_file_ - 1], .lines = {}, .values = {}, .faults = {}};
+  std::vector<int64_t> sound;
+  size_t next_fault = 0;
+  for (int64_t i = 0; i < cells.rows() && !fault_; ++i) {
+    if (next_fault == rows.faults().size() || rows.faults()[next_fault].row != i) {
+      sound.push_back(i);
+      block.lines.push_back(cells.places.line(i));
+      continue;
+    }
+    Error fault(ErrorKind::data, cells.place(i), rows.faults()[next_fault++].reason);
+    if (stop_at_bad_) {
+      fault_ = std::move(fault);
+    } else {
+      block.faults.push_back(std::move(fault));
     }
   }
-  if (fault_ && block.lines.empty()) throw Error(*fault_);
-  if (block.count() < most) {
-    Array fewer(DType::f64, {block.count(), width});
-    std::copy_n(block.values.data<double>(), fewer.numel(), fewer.data<double>());
-    block.values = std::move(fewer);
-  }
+  if (fault_ && sound.empty()) throw Error(*fault_);
+  block.values = rows.values(sound);
   return true;
 }
 

@@ -2,6 +2,7 @@
 // answering and writing each have a thread, and a few blocks of rows are in memory at once.
 #pragma once
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,9 +40,9 @@ class RowStream {
   std::vector<std::string> files_;
   const int64_t most_;
   const bool stop_at_bad_;
-  size_t next_file_ = 0, next_row_ = 0;
-  data::Cells cells_;
-  std::vector<size_t> places_;  // of the model's columns
+  size_t next_file_ = 0;
+  std::unique_ptr<data::CellReader> reader_;  // of the file at hand
+  std::vector<size_t> places_;                // of the model's columns
   std::optional<Error> fault_;
 };
 

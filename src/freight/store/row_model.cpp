@@ -11,6 +11,7 @@
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/data/columns.h"
+#include "freight/store/table_rows.h"
 
 namespace freight::store {
 
@@ -27,8 +28,7 @@ RowReaders& readers() {
 
 double number_of(const Column& column, const std::string& cell, const std::string& name) {
   if (const auto v = data::number_in(cell); v && std::isfinite(*v)) return *v;
-  fail(ErrorKind::data, name, "column ", column.name, ": got '", excerpt(cell),
-       "', need a finite number, or an empty cell where it is missing");
+  fail(ErrorKind::data, name, need_number(column, cell));
 }
 
 }  // namespace
@@ -63,12 +63,6 @@ std::vector<std::string> row_learners() {
   return names;
 }
 
-bool is_missing(std::string_view cell) {
-  static constexpr std::string_view kMissing[] = {"",     "?",   "NA",  "N/A",  "n/a", "#N/A",
-                                                  "<NA>", "NaN", "nan", "NULL", "null"};
-  return std::find(std::begin(kMissing), std::end(kMissing), data::trimmed(cell)) != std::end(kMissing);
-}
-
 Array row_of(const std::vector<Column>& columns, const std::vector<std::string>& cells, const std::string& name) {
   if (cells.size() != columns.size()) {
     fail(ErrorKind::data, name, "got ", cells.size(), " cells, the model takes ", columns.size(), " columns");
@@ -78,12 +72,10 @@ Array row_of(const std::vector<Column>& columns, const std::vector<std::string>&
     const Column& column = columns[i];
     const std::string cell(data::trimmed(cells[i]));
     double& value = row.data<double>()[i];
-    if (is_missing(cell)) {
+    if (data::is_missing_cell(cell)) {
       value = std::numeric_limits<double>::quiet_NaN();
     } else if (column.words) {
-      const auto at = std::lower_bound(column.levels.begin(), column.levels.end(), cell);
-      const bool known = at != column.levels.end() && *at == cell;
-      value = known ? static_cast<double>(at - column.levels.begin()) : kUnknownWord;
+      value = word_of(column, cell);
     } else {
       value = number_of(column, cell, name);
     }

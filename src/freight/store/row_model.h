@@ -84,9 +84,6 @@ void register_row_model(const std::string& learner, RowReader reader);
 RowReader row_reader(const std::string& learner);
 std::vector<std::string> row_learners();
 
-// True of a cell that says that its value is missing: it is empty or one of the words that pandas, R and
-// databases write for such a value ("NA", "NaN", "null", ...; docs/tables.md), with blanks around it or without.
-bool is_missing(std::string_view cell);
 // One row of cells, f64 (columns), in the columns' order. Throws Error(data) that begins with `name` and says which
 // column for a cell that is no number where one is needed.
 Array row_of(const std::vector<Column>& columns, const std::vector<std::string>& cells, const std::string& name);
