@@ -36,7 +36,7 @@ size_t target_of(const data::Cells& cells, const std::string& asked, const std::
   const bool whole = error == std::errc() && end == asked.data() + asked.size();
   if (whole && number >= 1 && number <= cells.names.size()) return number - 1;
   const std::string near = nearest(asked, cells.names);
-  fail(ErrorKind::usage, "--label-column", "there is no column ", asked, " in ", name, ": got ",
+  fail(ErrorKind::usage, "--target", "there is no column ", asked, " in ", name, ": got ",
        excerpt(join(cells.names, ", ")), near.empty() ? "" : cat("; did you mean ", near, "?"));
 }
 
@@ -130,7 +130,7 @@ int64_t class_of(const std::vector<std::string>& classes, const std::string& cel
 class Reading {
  public:
   Reading(const train::RowSource& source, data::Cells cells)
-      : source_(source), cells_(std::move(cells)), target_(target_of(cells_, source.label_column, source.data)) {
+      : source_(source), cells_(std::move(cells)), target_(target_of(cells_, source.target, source.data)) {
     leave_out(cells_, source_, [&](const auto& row, const std::string&) {
       return store::is_missing(row[target_]) ? cat("column ", cells_.names[target_], ", which is told, is empty")
                                              : std::string();
@@ -185,7 +185,7 @@ class Reading {
       out_.notes.push_back("the first row is data, no header: it holds a number, or its cells do not look like names");
     out_.notes.push_back(cat("column ", out_.target, " is told from the ", cells_.names.size() - 1, " others, as ",
                              classes > 0 ? cat(classes, " classes") : std::string("values"),
-                             source_.label_column.empty() ? " (--label-column names another)" : ""));
+                             source_.target.empty() ? " (--target names another)" : ""));
   }
 
   void divide() {
