@@ -160,4 +160,10 @@ std::optional<double> number_in(std::string_view cell) {
   return v;
 }
 
+bool is_missing_cell(std::string_view cell) {
+  static constexpr std::string_view kMissing[] = {"",     "?",   "NA",  "N/A",  "n/a", "#N/A",
+                                                  "<NA>", "NaN", "nan", "NULL", "null"};
+  return std::find(std::begin(kMissing), std::end(kMissing), trimmed(cell)) != std::end(kMissing);
+}
+
 }  // namespace freight::data

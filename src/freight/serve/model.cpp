@@ -13,6 +13,7 @@
 #include "freight/base/log.h"
 #include "freight/data/cells.h"
 #include "freight/io/json_internal.h"
+#include "freight/store/table_rows.h"
 
 namespace freight::serve {
 
@@ -126,12 +127,21 @@ void ServedModel::describe() {
 }
 
 Array ServedModel::sample_of_table(const std::string& text, const std::string& name) const {
-  const data::Cells cells = data::parse_cells({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, name);
-  if (cells.rows.size() != 1) {
-    fail(ErrorKind::usage, name, "got ", cells.rows.size(), " rows, need the names of the columns and one row");
+  const std::vector<store::Column>& columns = predictor_.bundle().columns;
+  std::vector<size_t> places;
+  data::CellsAsked asked;
+  asked.kinds = [&](const data::TableHead& head) {
+    places = store::places_of(columns, head.names, name);
+    return store::kinds_of(columns, places, head.names.size());
+  };
+  const data::Cells cells =
+      data::parse_cells({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, name, asked);
+  if (cells.rows() != 1) {
+    fail(ErrorKind::usage, name, "got ", cells.rows(), " rows, need the names of the columns and one row");
   }
-  const std::vector<size_t> places = store::places_of(predictor_.bundle().columns, cells.names, name);
-  return predictor_.sample_of_row(store::cells_at(cells.rows[0], places), name);
+  const store::TableRows rows(columns, cells, places);
+  if (!rows.faults().empty()) fail(ErrorKind::data, name, rows.faults()[0].reason);
+  return rows.row(0);
 }
 
 Array ServedModel::sample_of_json(const std::string& text, const std::string& name) const {

@@ -27,29 +27,17 @@ RowReaders& readers() {
 
 constexpr const char* kFormNames[] = {"number", "yesno", "year", "month", "weekday", "hour", "seconds"};
 
-double number_of(const Column& column, std::string_view cell, const std::string& name) {
-  if (const auto v = data::number_in(cell); v && std::isfinite(*v)) return *v;
-  fail(ErrorKind::data, name, "column ", column.name, ": got '", excerpt(cell),
-       "', need a finite number, or an empty cell where it is missing");
-}
-
-double date_part(const Column& column, std::string_view cell, const std::string& name) {
-  const std::optional<data::DateTime> time = data::date_time_in(cell, column.order);
-  if (!time) {
-    constexpr const char* kExamples[] = {"2026-11-26", "26.11.2026", "11/26/2026"};
-    fail(ErrorKind::data, name, "column ", column.source_name(), ": got '", excerpt(cell), "', need a date as ",
-         kExamples[static_cast<size_t>(column.order)], ", or an empty cell where it is missing");
-  }
-  switch (column.form) {
-    case CellForm::year: return time->year;
-    case CellForm::month: return time->month;
-    case CellForm::weekday: return time->weekday;
-    case CellForm::hour: return time->hour;
+double part_of(const data::DateTime& time, CellForm form) {
+  switch (form) {
+    case CellForm::year: return time.year;
+    case CellForm::month: return time.month;
+    case CellForm::weekday: return time.weekday;
+    case CellForm::hour: return time.hour;
     case CellForm::number:
     case CellForm::yesno:
     case CellForm::seconds: break;
   }
-  return time->seconds;
+  return time.seconds;
 }
 
 }  // namespace
@@ -79,12 +67,6 @@ std::vector<std::string> row_learners() {
 
 std::string to_string(CellForm form) { return kFormNames[static_cast<size_t>(form)]; }
 
-bool is_missing(std::string_view cell) {
-  static constexpr std::string_view kMissing[] = {"",     "?",   "NA",  "N/A",  "n/a", "#N/A",
-                                                  "<NA>", "NaN", "nan", "NULL", "null"};
-  return std::find(std::begin(kMissing), std::end(kMissing), data::trimmed(cell)) != std::end(kMissing);
-}
-
 std::optional<double> yes_or_no(std::string_view cell) {
   static constexpr std::string_view kYes[] = {"yes", "y", "true", "t", "on", "1"},
                                     kNo[] = {"no", "n", "false", "f", "off", "0"};
@@ -94,17 +76,30 @@ std::optional<double> yes_or_no(std::string_view cell) {
   return std::nullopt;
 }
 
-double value_of(const Column& column, std::string_view cell, const std::string& name) {
+std::optional<double> value_in(const Column& column, std::string_view cell) {
   constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
   cell = data::trimmed(cell);
-  if (is_missing(cell)) return kMissing;
+  if (data::is_missing_cell(cell)) return kMissing;
   if (column.words) {
     const auto at = std::lower_bound(column.levels.begin(), column.levels.end(), cell);
     const bool known = at != column.levels.end() && *at == cell;
     return known ? static_cast<double>(at - column.levels.begin()) : kUnknownWord;
   }
   if (column.form == CellForm::yesno) return yes_or_no(cell).value_or(kMissing);
-  return column.date() ? date_part(column, cell, name) : number_of(column, cell, name);
+  if (column.date()) {
+    const std::optional<data::DateTime> time = data::date_time_in(cell, column.order);
+    return time ? std::optional(part_of(*time, column.form)) : std::nullopt;
+  }
+  const std::optional<double> number = data::number_in(cell);
+  return number && std::isfinite(*number) ? number : std::nullopt;
+}
+
+std::string unfit(const Column& column, std::string_view cell) {
+  constexpr const char* kDates[] = {"2026-11-26", "26.11.2026", "11/26/2026"};
+  return cat(
+      "column ", column.source_name(), ": got '", excerpt(cell), "', need ",
+      column.date() ? cat("a date as ", kDates[static_cast<size_t>(column.order)]) : std::string("a finite number"),
+      ", or an empty cell where it is missing");
 }
 
 Array row_of(const std::vector<Column>& columns, const std::vector<std::string>& cells, const std::string& name) {
@@ -113,7 +108,9 @@ Array row_of(const std::vector<Column>& columns, const std::vector<std::string>&
   }
   Array row(DType::f64, {static_cast<int64_t>(columns.size())});
   for (size_t i = 0; i < columns.size(); ++i) {
-    row.data<double>()[i] = value_of(columns[i], cells[i], name);
+    const std::optional<double> value = value_in(columns[i], cells[i]);
+    if (!value) fail(ErrorKind::data, name, unfit(columns[i], data::trimmed(cells[i])));
+    row.data<double>()[i] = *value;
   }
   return row;
 }

@@ -98,16 +98,16 @@ void register_row_model(const std::string& learner, RowReader reader);
 RowReader row_reader(const std::string& learner);
 std::vector<std::string> row_learners();
 
-// True of a cell that says that its value is missing: it is empty or one of the words that pandas, R and
-// databases write for such a value ("NA", "NaN", "null", ...; docs/tables.md), with blanks around it or without.
-bool is_missing(std::string_view cell);
 // 1 and 0 of "yes" and "no", "true" and "false", "on" and "off", their first letters, and of 1 and 0 themselves, in any
 // case; empty for other cells.
 std::optional<double> yes_or_no(std::string_view cell);
-// The number that a cell means; NaN where it is missing, or says neither yes nor no where the column does. Throws
-// Error(data) that begins with `name` and says which column for a cell that is no number or date where one is needed.
-double value_of(const Column& column, std::string_view cell, const std::string& name);
-// One row of cells, f64 (columns), in the columns' order. Throws as value_of does.
+// The number that a cell means; NaN where it is missing, or says neither yes nor no where the column does. Empty where
+// it is no finite number or date and one is needed.
+std::optional<double> value_in(const Column& column, std::string_view cell);
+// Says that of such a cell.
+std::string unfit(const Column& column, std::string_view cell);
+// One row of cells, f64 (columns), in the columns' order. Throws Error(data) that begins with `name` and says which
+// column for a cell that is no number or date where one is needed.
 Array row_of(const std::vector<Column>& columns, const std::vector<std::string>& cells, const std::string& name);
 // What a row of numbers holds that training did not see: "age is 130, in training 17 to 90"; empty where there is
 // nothing. Parts of dates other than the time itself have no such range.
