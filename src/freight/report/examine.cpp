@@ -31,11 +31,8 @@ class HeldOutPart {
     load.data_dir = options.data_dir;
     load.text.bad = {.on_bad = data::OnBad::skip, .report = [this](const data::BadSample&) { ++left_out; }};
     if (!bundle.net()) {
-      rows_ = train::learner_of(bundle).rows_to_measure(bundle, name,
-                                                        {.data = name,
-                                                         .data_dir = options.data_dir,
-                                                         .label_column = trained_on.text.label_column,
-                                                         .bad = load.text.bad});
+      rows_ = train::learner_of(bundle).rows_to_measure(
+          bundle, name, {.data = name, .data_dir = options.data_dir, .bad = load.text.bad});
       labels_ = rows_->rows.labels;
     } else if (bundle.preprocessing.text()) {
       texts_ = data::load_text(name, load);

@@ -4,12 +4,14 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "freight/base/array.h"
+#include "freight/data/date_time.h"
 #include "freight/io/safetensors.h"
 #include "freight/store/row_form.h"
 
@@ -17,13 +19,40 @@ namespace freight::store {
 
 inline constexpr const char* kNet = "net";  // the learner of nets: no model of rows is named so
 
-// A column holds numbers, or words of which training saw these.
+// How a cell becomes a number where it is no word of a category: it is one, it says yes or no (1 or 0), or it is a
+// date, of which the column holds a part.
+enum class CellForm { number, yesno, year, month, weekday, hour, seconds };
+std::string to_string(CellForm form);
+
+struct Range {
+  double least = 0, most = 0;
+
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
+// What a model learns from: numbers, or words of which training saw these.
 struct Column {
   std::string name;
   bool words = false;
   std::vector<std::string> levels = {};  // of words, sorted; a cell is the number of its word
+  CellForm form = CellForm::number;      // of the others
+  // The parts of a date are columns, whose cells stand in one column of the table.
+  std::string source = {};                       // its name; empty: it is the column's own
+  data::DateOrder order = data::DateOrder::ymd;  // of a date
+  std::optional<Range> range = {};               // that training saw, of numbers; empty where it is not known
 
+  const std::string& source_name() const { return source.empty() ? name : source; }
+  bool date() const { return form >= CellForm::year; }
+  // Where true, cells are texts to programs that know types.
+  bool takes_texts() const { return words || date() || form == CellForm::yesno; }
   friend bool operator==(const Column&, const Column&) = default;
+};
+
+// A column of the table that nothing is learnt from, and the reason: "identifier", "text", "constant", "weight".
+struct SetAside {
+  std::string name, kind;
+
+  friend bool operator==(const SetAside&, const SetAside&) = default;
 };
 
 inline constexpr double kUnknownWord = -1;  // a word that training did not see
@@ -71,7 +100,8 @@ class RowModel {
 // A model of rows takes and gives these, as its file says.
 struct RowShape {
   std::vector<Column> columns;
-  std::vector<std::string> classes;  // empty: values
+  std::vector<std::string> classes;      // empty: values
+  std::vector<SetAside> set_aside = {};  // of the table that it was fitted to
 };
 
 // Makes the model of what write() wrote. Throws Error(checkpoint) that names `path` where that is damaged.
@@ -84,11 +114,24 @@ void register_row_model(const std::string& learner, RowReader reader);
 RowReader row_reader(const std::string& learner);
 std::vector<std::string> row_learners();
 
+// 1 and 0 of "yes" and "no", "true" and "false", "on" and "off", their first letters, and of 1 and 0 themselves, in any
+// case; empty for other cells.
+std::optional<double> yes_or_no(std::string_view cell);
+// The number that a cell means; NaN where it is missing, or says neither yes nor no where the column does. Empty where
+// it is no finite number or date and one is needed.
+std::optional<double> value_in(const Column& column, std::string_view cell);
+// Says that of such a cell.
+std::string unfit(const Column& column, std::string_view cell);
 // One row of cells, f64 (columns), in the columns' order. Throws Error(data) that begins with `name` and says which
-// column for a cell that is no number where one is needed.
+// column for a cell that is no number or date where one is needed.
 Array row_of(const std::vector<Column>& columns, const std::vector<std::string>& cells, const std::string& name);
-// For each of `columns`, where it stands among `names`. Throws Error(data) that begins with `name` for one that is
-// missing or there twice.
+// What a row of numbers holds that training did not see: "age is 130, in training 17 to 90"; empty where there is
+// nothing. Parts of dates other than the time itself have no such range.
+std::vector<std::string> beyond_training(const std::vector<Column>& columns, const double* row);
+// The columns that a table must have, each once, in the order in which the model has them.
+std::vector<std::string> sources_of(const std::vector<Column>& columns);
+// For each of `columns`, where its cells stand among `names`. Throws Error(data) that begins with `name` for one that
+// is missing or there twice.
 std::vector<size_t> places_of(const std::vector<Column>& columns, const std::vector<std::string>& names,
                               const std::string& name);
 // The cells of a row that stand at these places, in their order.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
@@ -10,22 +11,17 @@
 
 namespace freight::store {
 
-double word_of(const Column& column, std::string_view word) {
-  const auto at = std::lower_bound(column.levels.begin(), column.levels.end(), word);
-  const bool known = at != column.levels.end() && *at == word;
-  return known ? static_cast<double>(at - column.levels.begin()) : kUnknownWord;
+namespace {
+data::CellKind kind_of(const Column& column) {
+  return column.takes_texts() ? data::CellKind::words : data::CellKind::numbers;
 }
-
-std::string need_number(const Column& column, std::string_view cell) {
-  return cat("column ", column.name, ": got '", excerpt(cell),
-             "', need a finite number, or an empty cell where it is missing");
-}
+}  // namespace
 
 std::vector<data::CellKind> kinds_of(const std::vector<Column>& columns, const std::vector<size_t>& places,
                                      size_t width) {
   std::vector<data::CellKind> kinds(width, data::CellKind::skipped);
   for (size_t k = 0; k < columns.size(); ++k) {
-    kinds[places[k]] = columns[k].words ? data::CellKind::words : data::CellKind::numbers;
+    kinds[places[k]] = kind_of(columns[k]);
   }
   return kinds;
 }
@@ -35,13 +31,21 @@ TableRows::TableRows(const std::vector<Column>& columns, const data::Cells& cell
   FREIGHT_CHECK(places.size() == columns.size(), "TableRows got ", places.size(), " places of columns");
   for (size_t k = 0; k < columns.size(); ++k) {
     const data::CellColumn& cell = cells.columns[places[k]];
-    const data::CellKind need = columns[k].words ? data::CellKind::words : data::CellKind::numbers;
-    FREIGHT_CHECK(cell.kind == need, "column ", cell.name, " was read as another kind than the model's");
+    FREIGHT_CHECK(cell.kind == kind_of(columns[k]), "column ", cell.name, " was read as another kind than the model's");
     std::vector<double>& numbers = word_numbers_.emplace_back();
-    for (size_t i = 0; i < cell.words.size(); ++i) {
-      numbers.push_back(word_of(columns[k], cell.words[static_cast<uint32_t>(i)]));
+    std::vector<bool> wrong(cell.words.size());
+    bool any_wrong = false;
+    for (uint32_t code = 0; code < cell.words.size(); ++code) {
+      const std::optional<double> value = value_in(columns[k], cell.words[code]);
+      numbers.push_back(value.value_or(std::numeric_limits<double>::quiet_NaN()));
+      wrong[code] = !value;
+      any_wrong = any_wrong || !value;
     }
-    for (const data::OddCell& odd : cell.odd) faults_.push_back({odd.row, need_number(columns[k], odd.text)});
+    for (size_t i = 0; any_wrong && i < cell.codes.size(); ++i) {
+      if (cell.codes[i] == data::Words::kMissing || !wrong[cell.codes[i]]) continue;
+      faults_.push_back({static_cast<int64_t>(i), unfit(columns[k], cell.words[cell.codes[i]])});
+    }
+    for (const data::OddCell& odd : cell.odd) faults_.push_back({odd.row, unfit(columns[k], odd.text)});
   }
   const auto earlier = [](const RowFault& a, const RowFault& b) { return a.row < b.row; };
   const auto same = [](const RowFault& a, const RowFault& b) { return a.row == b.row; };

@@ -9,11 +9,6 @@
 
 namespace freight::store {
 
-// The number of a word among the column's levels, kUnknownWord where training did not see it.
-double word_of(const Column& column, std::string_view word);
-// What is said of a cell that is no number where one is needed.
-std::string need_number(const Column& column, std::string_view cell);
-
 // What a reader of a table is asked for: the kinds of `columns` at their places, all others skipped.
 std::vector<data::CellKind> kinds_of(const std::vector<Column>& columns, const std::vector<size_t>& places,
                                      size_t width);

@@ -243,7 +243,7 @@ train::RowData LinearLearner::read(const train::RowSource& source) const {
   if (classes != kind.classes) {
     fail(ErrorKind::usage, "--model", kind.name, " tells ", kind.classes ? "classes" : "values", ", and column ",
          data.target, " holds ", classes ? cat(data.shape.classes.size(), " classes") : std::string("values"),
-         ": need ", classes ? "logistic" : "linear, ridge or poisson", ", or another --label-column");
+         ": need ", classes ? "logistic" : "linear, ridge or poisson", ", or another --target");
   }
   return data;
 }

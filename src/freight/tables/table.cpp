@@ -39,7 +39,7 @@ size_t target_of(const data::TableHead& head, const std::string& asked, const st
   const bool whole = error == std::errc() && end == asked.data() + asked.size();
   if (whole && number >= 1 && number <= head.names.size()) return number - 1;
   const std::string near = nearest(asked, head.names);
-  fail(ErrorKind::usage, "--label-column", "there is no column ", asked, " in ", name, ": got ",
+  fail(ErrorKind::usage, "--target", "there is no column ", asked, " in ", name, ": got ",
        excerpt(join(head.names, ", ")), near.empty() ? "" : cat("; did you mean ", near, "?"));
 }
 
@@ -151,7 +151,7 @@ class Reading {
 
   std::vector<data::CellKind> kinds(const data::TableHead& head) {
     if (data::only_names(head)) fail(ErrorKind::data, source_.data, "holds a header and no rows");
-    target_ = target_of(head, source_.label_column, source_.data);
+    target_ = target_of(head, source_.target, source_.data);
     if (!source_.known) return std::vector<data::CellKind>(head.names.size(), data::CellKind::by_cells);
     places_ = store::places_of(source_.known->columns, head.names, source_.data);
     std::vector<data::CellKind> kinds = store::kinds_of(source_.known->columns, places_, head.names.size());
@@ -199,7 +199,7 @@ class Reading {
       out_.notes.push_back("the first row is data, no header: it holds a number, or its cells do not look like names");
     out_.notes.push_back(cat("column ", out_.target, " is told from the ", cells_.columns.size() - 1, " others, as ",
                              classes > 0 ? cat(classes, " classes") : std::string("values"),
-                             source_.label_column.empty() ? " (--label-column names another)" : ""));
+                             source_.target.empty() ? " (--target names another)" : ""));
   }
 
   // The class of each row; 0 of values.
