@@ -78,7 +78,7 @@ void RowStream::open(const std::string& file) {
     }
     return store::kinds_of(columns_, places_, head.names.size());
   };
-  reader_ = std::make_unique<data::CellReader>(file, std::move(asked));
+  reader_ = std::make_unique<data::CellReader>(std::vector<std::string>{file}, std::move(asked));
 }
 
 bool RowStream::next(RowBlock& block) {

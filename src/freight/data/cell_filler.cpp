@@ -13,17 +13,11 @@
 
 namespace freight::data {
 
-ColumnFiller::ColumnFiller(CellColumn& column, CellKind asked) : column_(&column), asked_(asked) { restart(column); }
-
-void ColumnFiller::restart(CellColumn& column) {
-  column_ = &column;
+ColumnFiller::ColumnFiller(CellColumn& column, CellKind asked) : column_(&column), asked_(asked) {
   column.kind = asked_ == CellKind::by_cells ? CellKind::numbers : asked_;
-  rows_ = to_correct_ = 0;
-  numbers_seen_ = false;
-  last_ = Words::kMissing;
 }
 
-void ColumnFiller::add(std::string_view cell, int64_t line) {
+void ColumnFiller::add_other(std::string_view cell, int64_t line) {
   if (column_->kind == CellKind::numbers) {
     add_number(cell, line);
   } else if (column_->kind == CellKind::words) {
@@ -96,7 +90,11 @@ std::vector<std::string> column_names(const std::vector<std::string>& first, boo
   std::set<std::string> seen;
   for (size_t i = 0; i < width; ++i) {
     std::string_view word = !asked.names.empty() ? asked.names[i] : header ? trimmed(first[i]) : std::string_view();
-    if (i == 0 && word.starts_with('#')) word = trimmed(word.substr(1));
+    if (i == 0 && word.starts_with('#')) {
+      word = trimmed(word.substr(1));
+      // A '#' in front of the first name makes its quotes ordinary characters.
+      if (word.size() > 1 && word.starts_with('"') && word.ends_with('"')) word = word.substr(1, word.size() - 2);
+    }
     names.push_back(word.empty() ? cat("column_", i + 1) : std::string(word));
     if (!seen.insert(names.back()).second) {
       fail(ErrorKind::data, place, "two columns are named ", excerpt(names.back()), ": need different names");

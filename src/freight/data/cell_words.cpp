@@ -10,22 +10,22 @@ namespace freight::data {
 namespace {
 
 // Eight bytes at a time; a product moves what differs in low bits to the high ones, a shift back again.
-uint64_t mixed(uint64_t h) {
+uint64_t mixed_bits(uint64_t h) {
   h *= 0x9E3779B97F4A7C15ull;
   return h ^ (h >> 32);
 }
 
 uint32_t hash_of_word(std::string_view word) {
-  uint64_t h = mixed(word.size() + 1);
+  uint64_t h = mixed_bits(word.size() + 1);
   size_t at = 0;
   for (; at + 8 <= word.size(); at += 8) {
     uint64_t eight = 0;
     std::memcpy(&eight, word.data() + at, 8);
-    h = mixed(h ^ eight);
+    h = mixed_bits(h ^ eight);
   }
   uint64_t rest = 0;
   std::memcpy(&rest, word.data() + at, word.size() - at);
-  return static_cast<uint32_t>(mixed(h ^ rest));
+  return static_cast<uint32_t>(mixed_bits(h ^ rest));
 }
 
 }  // namespace

@@ -113,18 +113,23 @@ struct CellsAsked {
   std::function<std::vector<CellKind>(const TableHead& head)> kinds = {};
   // Of the columns of a file without a header; where the first row holds just these, it is one nonetheless.
   std::vector<std::string> names = {};
+  int64_t skip_lines = 0;  // of each file, in front of all others
 };
 
 // The first row is a header where none of its cells is a number, and a number stands below one of them or all of them
 // look like names. A '#' before a header is passed over. Throws Error(data) naming file and line for a row of another
 // number of cells, a column without rows, names that are there twice, and bytes that are not UTF-8.
-Cells read_cells(const std::string& path, const CellsAsked& asked = {});
+// Several files are read one after the other, and have the same columns.
+Cells read_cells(const std::vector<std::string>& files, const CellsAsked& asked = {});
+inline Cells read_cells(const std::string& path, const CellsAsked& asked = {}) {
+  return read_cells(std::vector<std::string>{path}, asked);
+}
 Cells parse_cells(io::ByteView bytes, const std::string& name, const CellsAsked& asked = {});
 
 // A table in parts, for those that need not hold all of it.
 class CellReader {
  public:
-  explicit CellReader(const std::string& path, CellsAsked asked = {});
+  explicit CellReader(const std::vector<std::string>& files, CellsAsked asked = {});
   CellReader(io::ByteView bytes, const std::string& name, CellsAsked asked = {});  // they outlive it
   ~CellReader();
   CellReader(const CellReader&) = delete;

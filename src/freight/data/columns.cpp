@@ -79,10 +79,10 @@ std::string ending_of(std::string_view cell) {
 }  // namespace
 
 std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r\n";
-  const size_t first = text.find_first_not_of(kBlank);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+  const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
+  while (!text.empty() && blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && blank(text.back())) text.remove_suffix(1);
+  return text;
 }
 
 TableHeader::TableHeader(const std::vector<std::string>& fields) {
@@ -161,9 +161,12 @@ std::optional<double> number_in(std::string_view cell) {
 }
 
 bool is_missing_cell(std::string_view cell) {
-  static constexpr std::string_view kMissing[] = {"",     "?",   "NA",  "N/A",  "n/a", "#N/A",
+  static constexpr std::string_view kMissing[] = {"?",    "NA",  "N/A", "n/a",  "#N/A",
                                                   "<NA>", "NaN", "nan", "NULL", "null"};
-  return std::find(std::begin(kMissing), std::end(kMissing), trimmed(cell)) != std::end(kMissing);
+  constexpr size_t kLongest = 4;
+  cell = trimmed(cell);
+  if (cell.empty()) return true;
+  return cell.size() <= kLongest && std::find(std::begin(kMissing), std::end(kMissing), cell) != std::end(kMissing);
 }
 
 }  // namespace freight::data
