@@ -34,7 +34,7 @@ Array rows_for(const store::Bundle& bundle, int64_t n) {
 }
 
 // The answer that sums make, f32 as it is stored.
-std::vector<double> answer_of(store::RowLink link, std::vector<double> sums) {
+std::vector<double> answer_by_hand(store::RowLink link, std::vector<double> sums) {
   switch (link) {
     case store::RowLink::identity: return sums;
     case store::RowLink::exponential: return {std::exp(sums[0])};
@@ -122,7 +122,7 @@ class Answers : public ::testing::Test {
     for (int64_t i = 0; i < 300; ++i) {
       const double* row = rows.data<double>() + i * width;
       const std::vector<double> sums = forest ? sums_of(*forest, row) : sums_of(*linear, row);
-      const std::vector<double> answer = answer_of(forest ? forest->link : linear->link, sums);
+      const std::vector<double> answer = answer_by_hand(forest ? forest->link : linear->link, sums);
       ASSERT_EQ(static_cast<int64_t>(answer.size()), bundle.rows->outputs());
       for (size_t k = 0; k < answer.size(); ++k) {
         const auto y = static_cast<double>(got.data<float>()[i * bundle.rows->outputs() + static_cast<int64_t>(k)]);
