@@ -309,12 +309,15 @@ std::vector<Output> ServedModel::outputs(const InferRequest& request, const Arra
   return out;
 }
 
-// The k largest, the largest first; ties by number.
+// The told one and then the largest, k in all; ties by number.
 std::vector<int64_t> ServedModel::best(const float* row, int64_t k) const {
   std::vector<int64_t> order(static_cast<size_t>(predictor_.outputs()));
   std::iota(order.begin(), order.end(), 0);
-  std::partial_sort(order.begin(), order.begin() + k, order.end(),
-                    [&](int64_t a, int64_t b) { return row[a] != row[b] ? row[a] > row[b] : a < b; });
+  const int64_t told = predictor_.bundle().told(row, predictor_.outputs());
+  std::partial_sort(order.begin(), order.begin() + k, order.end(), [&](int64_t a, int64_t b) {
+    if ((a == told) != (b == told)) return a == told;
+    return row[a] != row[b] ? row[a] > row[b] : a < b;
+  });
   order.resize(static_cast<size_t>(k));
   return order;
 }

@@ -49,6 +49,11 @@ std::string RowModel::library_file(const std::string& format) const {
   fail(ErrorKind::usage, "library_file", "no library has a file format for this model: got ", format);
 }
 
+int64_t told_class(const float* probabilities, int64_t classes, std::optional<double> threshold) {
+  if (threshold && classes == 2) return static_cast<double>(probabilities[1]) > *threshold ? 1 : 0;
+  return std::max_element(probabilities, probabilities + classes) - probabilities;
+}
+
 void register_row_model(const std::string& learner, RowReader reader) {
   RowReaders& r = readers();
   const std::lock_guard lock(r.guard);

@@ -97,6 +97,10 @@ class RowModel {
   virtual std::string library_file(const std::string& format) const;
 };
 
+// The class that is told by the probabilities of `classes`: the likeliest, of equal ones the first; of two the second
+// one where its probability is above `threshold`.
+int64_t told_class(const float* probabilities, int64_t classes, std::optional<double> threshold);
+
 // A model of rows takes and gives these, as its file says.
 struct RowShape {
   std::vector<Column> columns;

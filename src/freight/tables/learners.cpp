@@ -3,6 +3,7 @@
 
 #include <mutex>
 
+#include "freight/tables/auto_learner.h"
 #include "freight/tables/baseline.h"
 #include "freight/tables/linear.h"
 #include "freight/tables/xgboost_learner.h"
@@ -28,6 +29,7 @@ void register_learners() {
           });
       train::register_learner(learner);
     }
+    train::register_learner(std::make_shared<AutoLearner>());
   });
 }
 

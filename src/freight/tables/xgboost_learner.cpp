@@ -2,16 +2,19 @@
 #include "freight/tables/xgboost_learner.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 
 #include <nlohmann/json.hpp>
 
+#include "freight/base/clock.h"
 #include "freight/base/cpu_share.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 #include "freight/tables/table.h"
+#include "freight/train/scores.h"
 #include "freight/train/signals.h"
 
 namespace freight::tables {
@@ -19,7 +22,6 @@ namespace freight::tables {
 namespace {
 
 constexpr int64_t kToldRounds = 50, kShownOfMore = 25;  // up to so many are all shown; of more, about so many
-constexpr double kGbdtRate = 0.1, kForestRate = 1;
 constexpr XgboostVersion kDevices = {2, 0, 0};
 
 // A part of the data as XGBoost has it. It copies the rows.
@@ -114,7 +116,9 @@ class TreeFit {
         settings_(tree_settings(config, data, library, kind)),
         columns_(data.shape.columns, data.train.values),
         weights_(weights_of(config, data)),
-        device_(config.backend) {
+        device_(config.backend),
+        seconds_(config.fit_seconds) {
+    if (config.metric != "auto") metric_ = train::metric_for(config, data.shape.classes.size());
     library_.hear_warnings();
     const std::string threads = cat(config.deterministic ? 1 : thread_count());
     train_ = matrix_of(library_, columns_, data.train, threads);
@@ -138,11 +142,14 @@ class TreeFit {
       if (++fitted_ == 1 && on_gpu(device_)) need_gpu(library_, booster_, device_);
       const bool stops = settings_.early_stop > 0 && !improves();
       const bool asked = signals::stop_requested();
-      on = fitted_ < settings_.rounds && !stops;
+      const bool late = seconds_ > 0 && seconds_since(began_) > seconds_;
+      on = fitted_ < settings_.rounds && !stops && !late;
       if (on && !asked && fitted_ % period != 0) continue;
       train::Round round{.number = fitted_, .of = settings_.rounds};
       round.loss = train::evaluate(answers(train_, data_.train), data_.train).loss;
-      round.test = train::evaluate(answers(test_, data_.test), data_.test);
+      const Array held_out = answers(test_, data_.test);
+      round.test = train::evaluate(held_out, data_.test);
+      if (metric_) round.test->metric = train::score_of(*metric_, held_out, data_.test.labels);
       if (settings_.early_stop > 0) round.best = best_ > last_told;
       last_told = fitted_;
       on = told(round) && on;
@@ -198,6 +205,27 @@ class TreeFit {
   // False where `early_stop` rounds have passed since the best one. Takes note of this one where it is better.
   bool improves() {
     const Array found = answers(test_, data_.test);
+    const double loss = metric_ ? score_as_loss(found) : loss_of(found);
+    if (loss < least_) {
+      least_ = loss;
+      best_ = fitted_;
+    }
+    if (best_ == 0)
+      fail(ErrorKind::diverged, "gbdt", "the loss of the held-out rows is not finite after round ", fitted_);
+    return fitted_ - best_ < settings_.early_stop;
+  }
+
+  // What --metric says of the held-out rows, the less the better.
+  double score_as_loss(const Array& found) const {
+    const std::optional<double> score = train::score_of(*metric_, found, data_.test.labels);
+    if (!score) {
+      fail(ErrorKind::data, "--metric", "the held-out rows give no ", metric_->name,
+           ": they are of one class, or all alike; --early-stop 0 fits without it");
+    }
+    return metric_->higher ? -*score : *score;
+  }
+
+  double loss_of(const Array& found) const {
     const int64_t n = data_.test.count(), k = found.shape()[1];
     double loss = 0, weight = 0;
     for (int64_t i = 0; i < n; ++i) {
@@ -208,14 +236,7 @@ class TreeFit {
       loss += w * tree_loss(settings_, found.data<float>() + i * k, label);
       weight += w;
     }
-    loss /= weight;
-    if (loss < least_) {
-      least_ = loss;
-      best_ = fitted_;
-    }
-    if (best_ == 0)
-      fail(ErrorKind::diverged, "gbdt", "the loss of the held-out rows is not finite after round ", fitted_);
-    return fitted_ - best_ < settings_.early_stop;
+    return loss / weight;
   }
 
   const Xgboost& library_;
@@ -224,6 +245,9 @@ class TreeFit {
   TreeColumns columns_;
   std::vector<float> weights_;  // of classes
   std::string device_;
+  double seconds_;  // after which the fit ends; 0: none
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::optional<train::Metric> metric_;  // in place of the objective's loss
   XgboostHandle train_, test_, booster_;
   int64_t fitted_ = 0, best_ = 0;
   double least_ = std::numeric_limits<double>::infinity();
@@ -235,7 +259,9 @@ std::string TreeLearner::doc() const {
   return kind_ == Kind::gbdt ? "boosted trees, by XGBoost" : "a random forest, by XGBoost";
 }
 
-void TreeLearner::choose(train::Config& config) const { config.lr = kind_ == Kind::gbdt ? kGbdtRate : kForestRate; }
+void TreeLearner::choose(train::Config& config) const {
+  if (kind_ == Kind::gbdt && config.lr == train::kAutomaticRate) config.lr = kGbdtRate;
+}
 
 std::vector<std::string> TreeLearner::flags() const {
   std::vector<std::string> all = {"--objective",    "--quantile",  "--tweedie-power",    "--max-depth",

@@ -130,7 +130,9 @@ TreeSettings tree_settings(const train::Config& c, const train::RowData& data, c
                   {"objective", s.objective},
                   {"tree_method", "hist"},
                   {"max_cat_to_onehot", cat(kWordsOneByOne)},
-                  {"eta", cat(forest ? 1.0 : c.lr)},
+                  {"eta", cat(forest                          ? 1.0
+                              : c.lr == train::kAutomaticRate ? kGbdtRate
+                                                              : c.lr)},
                   {"max_depth", cat(c.max_depth > 0 ? c.max_depth
                                     : forest        ? 12
                                                     : 6)},

@@ -7,6 +7,9 @@
 
 namespace freight::train {
 
+// A learning rate that is not said: nets take kRateOfNets, other learners their own (Learner::choose).
+inline constexpr double kAutomaticRate = -1, kRateOfNets = 0.01;
+
 struct Config {
   std::string data = "digits";
   std::string data_dir;
@@ -26,7 +29,7 @@ struct Config {
   int64_t batch_size = 64;
   int64_t grad_accum = 1;         // parts of a batch
   std::string optimizer = "sgd";  // optim::names()
-  double lr = 0.01;
+  double lr = kAutomaticRate;
   double momentum = 0.9;
   bool nesterov = false;
   double weight_decay = 0;
@@ -78,6 +81,13 @@ struct Config {
   std::string monotone;                        // COLUMN=1,COLUMN=-1
   std::string class_weight = "none";           // none, balanced
   std::string xgboost;                         // path of the library
+  // How settings and learners of tables are judged and compared (docs/tables.md, train/selection.h).
+  std::string metric = "auto";  // metric_names() in train/scores.h
+  int64_t folds = 0;            // 0: none, or 5 where something is compared
+  int64_t tune = 0;             // further settings that are tried
+  std::string time_budget;      // "60s", "5m"; empty: 60 s where something is compared
+  double threshold = 0;         // probability above which the second of two classes is told; 0 chooses
+  double fit_seconds = 0;       // a fit in rounds ends after these, set where several share a time; 0: no limit
   int64_t workers = -1;
   int64_t seed = 0;
   bool deterministic = false;
@@ -95,7 +105,7 @@ struct Config {
 // Throws Error(usage) that lists the names. `data_dir` is where a named set of the user's own is looked for first.
 Config recipe(const std::string& data, const std::string& name = "default", const std::string& data_dir = {});
 // Takes a model. What a recipe says of its own model's net (layers, width, directions, dropout) does not hold for
-// another, and a learner other than that of nets has a learning rate of its own (Learner::choose).
+// another, and its learning rate is one of nets: a learner of tables chooses its own.
 void set_model(Config& config, const std::string& model);
 std::vector<std::string> recipe_names(const std::string& data, const std::string& data_dir = {});
 // Throws Error(usage) naming the field for values that cannot work (batch 0, learning rate NaN, unknown optimizer).

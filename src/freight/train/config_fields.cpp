@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/backend/backend.h"
+#include "freight/base/duration.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
@@ -13,6 +14,7 @@
 #include "freight/optim/create.h"
 #include "freight/passes/options.h"
 #include "freight/store/precision.h"
+#include "freight/train/scores.h"
 
 namespace freight::train {
 
@@ -67,7 +69,7 @@ std::vector<Field> make_fields() {
 
       {kOptimizer, "--optimizer", "optimizer.name", &C::optimizer, "sgd, adam, adamw, lion or muon",
        words(optim::names()), {"--opt"}},
-      {kOptimizer, "--lr", "optimizer.lr", &C::lr, "learning rate; the peak for onecycle", at_least(0),
+      {kOptimizer, "--lr", "optimizer.lr", &C::lr, "learning rate; the peak for onecycle (-1: 0.01 of nets, 0.1 of gbdt)", at_least(-1),
        {"--learning-rate"}},
       {kOptimizer, "--momentum", "optimizer.momentum", &C::momentum, "momentum of sgd", from_below(0, 1)},
       {kOptimizer, "--nesterov", "optimizer.nesterov", &C::nesterov, "Nesterov's momentum"},
@@ -185,6 +187,16 @@ std::vector<Field> make_fields() {
        "the answer rises (1) or falls (-1) with these columns of numbers", {}, {"--monotone-constraints"}, "COL=1|-1,..."},
       {kTables, "--class-weight", "trees.class_weight", &C::class_weight, "balanced: each class weighs as much as any other",
        words({"none", "balanced"})},
+      {kTables, "--metric", "tables.metric", &C::metric,
+       "early stopping, comparisons and the threshold go by it, and it is printed first (auto: log_loss of classes, rmse of values, or "
+       "the objective's)", words(metric_names())},
+      {kTables, "--folds", "tables.folds", &C::folds,
+       "fit and measure in so many parts of the training rows before the fit on all of them (0: none; 5 of auto and --tune)", between(0, 100)},
+      {kTables, "--tune", "tables.tune", &C::tune, "further settings of gbdt and forest to try; the best ones are kept", between(0, 1000)},
+      {kTables, "--time-budget", "tables.time_budget", &C::time_budget,
+       "for comparing learners and settings: 60s, 5m, 1h30m (default: 60s)", {}, {}, "TIME"},
+      {kTables, "--threshold", "tables.threshold", &C::threshold,
+       "the second of two classes is told above this probability (0: 0.5, or the best for --metric accuracy and f1)", from_below(0, 1)},
 
       changeable({kMachine, "--device", "device", &C::backend, "auto, cpu, ref, cuda:N or opencl:N"}),
       {kMachine, "--precision", "precision", &C::precision,
@@ -370,6 +382,9 @@ void validate(const Config& c) {
         },
         f.member);
   }
+  if (c.lr < 0 && c.lr != kAutomaticRate) fail(ErrorKind::usage, "--lr", "must be at least 0, or -1: got ", c.lr);
+  if (c.folds == 1) fail(ErrorKind::usage, "--folds", "got 1: one fold leaves nothing to fit, need 2 at least");
+  if (!c.time_budget.empty()) parse_seconds("--time-budget", c.time_budget);
   if (c.lambda < 0 && c.lambda != -1) fail(ErrorKind::usage, "--lambda", "must be at least 0, or -1: got ", c.lambda);
   if (c.grad_accum > c.batch_size) {
     fail(ErrorKind::usage, "--grad-accum", "a batch of ", c.batch_size, " has no ", c.grad_accum, " parts");

@@ -50,7 +50,7 @@ class Learner {
   // The name by which --model and a stored model mean it: "net", "baseline".
   virtual std::string name() const = 0;
   virtual std::string doc() const = 0;  // one line
-  // Sets what is this learner's own among the fields that it shares with others: its learning rate.
+  // Sets what is left to be chosen (kAutomaticRate) among the fields that this learner shares with others.
   virtual void choose(Config&) const {}
   // Reads the data and settles everything before the first step; what train::prepare says holds.
   virtual std::unique_ptr<Prepared> prepare(const Config& config, PrepareOptions options) const = 0;
